@@ -1,0 +1,132 @@
+/* countd.h - libcountd: count things in countd, and read the counts.
+ *
+ *     struct countd *c;
+ *     if (countd_open(&c, NULL) < 0) ...
+ *     countd_incr(c, "pages", 5, "/index", 6, 1);
+ *     countd_flush(c, 1000);
+ *     countd_close(c);
+ *
+ * Increments are buffered and never block: they leave when the buffer fills,
+ * with countd_poll(), and with countd_flush().  A handle is thread-safe (one
+ * lock inside).  Names are 1 to 256 bytes (or the sizes the server was set
+ * to), any but NUL.
+ *
+ * Two ways to send, chosen at open:
+ *   silent        nothing comes back; counted at most once
+ *   acknowledged  countd_flush() returns 0 only when every increment before it
+ *                 is on the server's disk.  After a broken connection the
+ *                 outcome of those not acknowledged is unknown: sending them
+ *                 again may count them twice, so the library does not; it
+ *                 reports how many.
+ *
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_CLIENT_H
+#define COUNTD_CLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COUNTD_VERSION "0.1.0"
+
+struct countd;
+
+struct countd_options {
+    size_t size;         /* sizeof(struct countd_options) */
+    const char *write;   /* address of the silent or acknowledging port;
+                            NULL: 127.0.0.1:48881, or :48879 when silent */
+    const char *read;    /* NULL: 127.0.0.1:48880 */
+    int silent;          /* 1: fire and forget */
+    size_t buffer_size;  /* bytes; 0: 256 KiB */
+    unsigned keyspace_size; /* message sizes of the server; 0: 256 */
+    unsigned key_size;
+    unsigned connect_timeout_ms; /* 0: 5000 */
+};
+
+/* Does not connect yet.  `options` may be NULL; nothing of it is kept. */
+int countd_open(struct countd **out, const struct countd_options *options);
+
+/* Sends nothing: flush first.  Frees the handle. */
+void countd_close(struct countd *c);
+
+/* Buffers one increment.
+ *   -EAGAIN  buffer full and the server takes nothing now: nothing buffered
+ *   -EINVAL, -ENAMETOOLONG  the name; nothing buffered
+ *   -ENOTCONN  the connection broke; see countd_lost() */
+int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
+                const void *key, size_t key_size, int64_t increment);
+
+/* Sends what can be sent and takes what answers are there, without
+ * blocking.  Returns the number of increments not yet sent or not yet
+ * acknowledged. */
+int64_t countd_poll(struct countd *c);
+
+/* Blocks until everything is sent (silent) or acknowledged.
+ *   -ETIMEDOUT  not within timeout_ms; call again to go on
+ *   -ENOTCONN   the connection broke
+ *   -EBADMSG    the server refused a message (FAIL) */
+int countd_flush(struct countd *c, int timeout_ms);
+
+/* Increments whose outcome is unknown because the connection broke, since the
+ * last call. */
+uint64_t countd_lost(struct countd *c);
+
+/* ---- reading ----------------------------------------------------------- */
+
+struct countd_row {
+    int64_t count;
+    const char *key; /* key_size bytes, not NUL-terminated */
+    size_t key_size;
+};
+
+struct countd_rows {
+    int64_t as_of_ms; /* every increment in a log at this Unix time is in */
+    size_t count;
+    struct countd_row *rows;
+};
+
+/* Rows offset ... of the count order, largest first; a negative offset counts
+ * from the end.  countd_rows_free() after success.
+ *   -EINVAL, -EIO from the server; -ETIMEDOUT, -ENOTCONN */
+int countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
+                 int64_t offset, int64_t length, struct countd_rows **out);
+
+/* Many ranges in one write; out[i] answers ask[i], NULL where errors[i]. */
+struct countd_ask {
+    const void *keyspace;
+    size_t keyspace_size;
+    int64_t offset;
+    int64_t length;
+};
+int countd_ranges(struct countd *c, const struct countd_ask *asks,
+                  size_t count, struct countd_rows **out);
+
+/* Count of one key; -ENOENT. */
+int countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
+               const void *key, size_t key_size, int64_t *count);
+/* Position of one key in the count order, from 0; -ENOENT. */
+int countd_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
+                const void *key, size_t key_size, int64_t *rank);
+/* Sum of a keyspace, saturated. */
+int countd_total(struct countd *c, const void *keyspace, size_t keyspace_size,
+                 int64_t *total);
+/* Names of keyspaces after `after` ("" for the first) with their number of
+ * keys in `count`; at most 4096 at a time. */
+int countd_keyspaces(struct countd *c, const void *after, size_t after_size,
+                     struct countd_rows **out);
+void countd_rows_free(struct countd_rows *rows);
+
+/* Timeout of the reading calls; default 5000. */
+void countd_read_timeout(struct countd *c, int timeout_ms);
+
+const char *countd_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

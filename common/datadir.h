@@ -1,0 +1,40 @@
+/* common/datadir.h - the data directory: make it, check it, refuse it.
+ *
+ * Creates what is missing (folders 0700), refuses what cannot work: another
+ * owner, group- or other-writable folders, network file systems, no hard
+ * links, no flock between two opens.  A file system whose syncs mean nothing
+ * (tmpfs) is warned about.  Each refusal is a message that says what to do.
+ *
+ * Ownership: struct datadir is the caller's between open and close.
+ */
+#ifndef COUNTD_DATADIR_H
+#define COUNTD_DATADIR_H
+
+#include "common/name.h"
+
+struct datadir {
+    int fd;          /* the directory itself */
+    int log_fd;      /* log/ */
+    int keyspace_fd; /* keyspace/ */
+    int held_fd;     /* held/ */
+    int archive_fd;  /* archive/, -1 unless asked for */
+    uint8_t hash_key[NAME_HASH_KEY]; /* of keyspace file names; random, made
+                                        once, in keyspace/%key */
+};
+
+enum datadir_need { DATADIR_WRITE, DATADIR_READ };
+
+/* Opens (DATADIR_WRITE: makes) the directory at `path`.  Says why not through
+ * diag and returns -errno: -EPERM wrong owner or mode, -EOPNOTSUPP file
+ * system, -ENOENT (READ only), or what a call said. */
+int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
+void datadir_close(struct datadir *d);
+
+/* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
+ * -EBUSY when another countd-write has it (its pid in *pid). */
+int datadir_writer_lock(const struct datadir *d, int *fd, long *pid);
+
+/* The pid of the living countd-write of this directory, or 0. */
+long datadir_writer_pid(const struct datadir *d);
+
+#endif

@@ -1,0 +1,61 @@
+/* common/held.h - records set aside for a keyspace that cannot take them.
+ *
+ * When one keyspace refuses its records (broken file, over a limit) the
+ * others go on and the log is freed: the records go to data/held, durable
+ * before the log is emptied, and are merged later under the same mark.
+ *
+ * A held file is named KEYSPACEFILE,UUID,EPOCH (hex) and written tmp, fsync,
+ * link, fsync of the directory.  Bytes, little-endian:
+ *
+ *      0     8  magic "COUNTDH1"
+ *      8     4  version 1          12  4  crc32 of the rest of the file
+ *     16    16  uuid of the log    32  8  epoch
+ *     40     8  first_ms: as_of of this keyspace stays before it
+ *     48     8  records            56  2  keyspace size   58 6 zero
+ *     64        keyspace, then the records: minute u32 | sum_high i64 |
+ *               sum_low u64 | key_size u16 | key; sorted by key, then minute
+ *
+ * Errors: 0 or a negative errno; -EBADMSG for a damaged file.
+ */
+#ifndef COUNTD_HELD_H
+#define COUNTD_HELD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/store.h"
+
+/* Writes one file (an identical name that exists already is success). */
+int held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+             size_t name_size, const struct store_mark *mark,
+             uint64_t first_ms, const struct store_delta *deltas,
+             size_t count);
+
+struct held {
+    uint8_t name[256];
+    size_t name_size;
+    struct store_mark mark;
+    uint64_t first_ms;
+    struct store_delta *deltas; /* keys point into `bytes` */
+    size_t count;
+    uint8_t *bytes;
+};
+
+/* Reads one whole file by its name in the directory; held_free after. */
+int held_get(int held_fd, const char *file, struct held *out);
+void held_free(struct held *h);
+
+/* Calls `file` for each held file; only its first 64 bytes + keyspace have
+ * been read (deltas NULL).  Stops on non-zero. */
+int held_each(int held_fd,
+              int (*file)(void *ctx, const char *file, const struct held *h),
+              void *ctx);
+
+/* Removes a merged file. */
+int held_remove(int held_fd, const char *file);
+
+/* first_ms of the oldest records held for this keyspace (UINT64_MAX: none). */
+int held_oldest_ms(int held_fd, const uint8_t *name, size_t name_size,
+                   uint64_t *oldest_ms);
+
+#endif

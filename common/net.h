@@ -1,0 +1,55 @@
+/* common/net.h - addresses, listening sockets, accepting under pressure.
+ *
+ * Errors: 0 or a negative errno.  Descriptors are non-blocking and
+ * close-on-exec.
+ */
+#ifndef COUNTD_NET_H
+#define COUNTD_NET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "common/loop.h"
+
+#define NET_ADDRESS_SIZE 64 /* "[v6]:port" and NUL */
+
+struct net_address {
+    struct sockaddr_storage sa;
+    socklen_t size;
+};
+
+/* "127.0.0.1:48879", "[::1]:0", "localhost:1"; -EINVAL. */
+int net_parse(const char *text, struct net_address *out);
+void net_format(const struct net_address *a, char text[NET_ADDRESS_SIZE]);
+bool net_is_loopback(const struct net_address *a);
+
+/* Binds (SO_REUSEADDR; EADDRINUSE retried with back-off up to `wait_ms`) and
+ * listens.  Returns the descriptor; *bound is the address with its port. */
+int net_listen(const struct net_address *a, uint64_t wait_ms,
+               struct net_address *bound);
+
+/* Connects, blocking up to `timeout_ms`; refuses a connection to itself
+ * (-ECONNREFUSED).  Returns a non-blocking descriptor with TCP_NODELAY. */
+int net_connect(const struct net_address *a, uint64_t timeout_ms);
+
+/* A listening socket in a loop.  Accepts in batches; over the limit, or out
+ * of descriptors, it stops accepting (peers wait in the backlog) and resumes
+ * by itself when listener_closed() says that a connection went. */
+struct listener {
+    struct loop_source source;
+    struct loop_timer retry;
+    struct loop *loop;
+    size_t open; /* connections */
+    size_t max;
+    bool paused;
+    /* Takes the descriptor (non-blocking, TCP_NODELAY). */
+    void (*accepted)(struct listener *l, int fd);
+};
+
+int listener_start(struct listener *l, struct loop *loop, int fd, size_t max);
+void listener_stop(struct listener *l); /* closes the socket */
+void listener_closed(struct listener *l); /* one connection went */
+
+#endif
