@@ -19,6 +19,10 @@
 
 #define LOOP_TIMERS_MAX 64
 
+/* The struct that a source or timer is embedded in. */
+#define LOOP_OWNER(pointer, type, member)                                     \
+    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+
 struct loop;
 
 struct loop_source {
