@@ -1,4 +1,11 @@
-# countd: all test bench check cover fuzz mutants demo install uninstall clean
+# countd: all test check bench cover fuzz lint mutants demo install uninstall clean
+#
+#   make                 programs and libraries into build/release
+#   make test            everything that is tested, in parallel, with a summary
+#   make check           the same under sanitizers, with -Werror and the linters
+#   make BUILD=build/x TESTS=build/x/tests/unit/test_log test    one test
+#
+# One file, one build folder per mode, nothing written among the sources.
 PREFIX     ?= /usr/local
 BINDIR     ?= $(PREFIX)/bin
 LIBDIR     ?= $(PREFIX)/lib
@@ -6,37 +13,201 @@ INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
+OBJCOPY    ?= objcopy
+CLANG      ?= clang
 BUILD      ?= build/release
 CFLAGS     ?= -O2 -g
+FUZZ_SECONDS ?= 30
+
+VERSION := $(shell sed -n 's/^.define COUNTD_VERSION "\(.*\)"/\1/p' common/client/countd.h)
+
+# As many jobs as there are processors, unless make was told.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+
 WARN := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wundef -Wcast-qual -Wcast-align \
         -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wformat=2 -Wpointer-arith
-pc    = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null || echo $(2))
+pc   = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null || echo $(2))
 override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
-override CFLAGS   += -std=c11 -fPIC -fvisibility=hidden -pthread $(WARN) $(MODE)
-LDLIBS   += $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz)
-WRAP     := linkat unlinkat renameat2 fchmod pwrite pwritev pread fdatasync fsync openat flock ftruncate
-TESTLIBS := $(WRAP:%=-Wl,--wrap=%) $(call pc,cmocka,-lcmocka)
+override CFLAGS   += -std=c11 -fPIC -pthread $(WARN) $(MODE)
+LDLIBS   := $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz)
+CMOCKA   := $(call pc,cmocka,-lcmocka)
 
-objs   = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(addsuffix /*.c,$(1))))
-bins   = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
-DAEMONS := $(addprefix $(BUILD)/countd-,write worker read)
-LIBOBJS := $(addprefix $(BUILD)/common/,client/countd.o bytes.o message.o query.o)
-TESTS := $(call bins,tests/unit/test_*.c tests/e2e/test_*.c tests/crash/test_*.c)
+# Calls that tests can make fail: the names of tests/lib/fault.c.
+WRAP := linkat unlinkat renameat renameat2 mkdirat fchmod fchmodat open openat read write pread pwrite \
+        pwritev fdatasync fsync flock ftruncate posix_fallocate futimens fstat fstatat fstatvfs \
+        malloc calloc realloc socket bind listen connect accept4 recv send \
+        epoll_create1 epoll_ctl epoll_wait \
+        __openat_2 __open_2 __read_chk __pread_chk __recv_chk clock_unix_ms
 
-all: $(DAEMONS)
-$(BUILD)/countd-write:  $(call objs,writer common)
-$(BUILD)/countd-worker: $(call objs,worker common)
-$(BUILD)/countd-read:   $(call objs,reader common)
-$(BUILD)/countd:        $(call objs,common/client common)
-$(TESTS): %: %.o $(call objs,tests/lib common)
-$(TESTS): LDLIBS += $(TESTLIBS)
-$(DAEMONS) $(BUILD)/countd $(TESTS):
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+# make V=1 shows whole commands.
+Q   := $(if $(V),,@)
+say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
+
+# ---- what there is -------------------------------------------------------
+objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
+bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
+part = $(call objs,$(1:%=%/*.c))
+
+PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
+         $(if $(wildcard worker/main.c),$(BUILD)/countd-worker) \
+         $(if $(wildcard reader/main.c),$(BUILD)/countd-read) \
+         $(if $(wildcard common/client/main.c),$(BUILD)/countd)
+LIBS  := $(if $(wildcard common/client/countd.c),$(addprefix $(BUILD)/,libcountd.a libcountd.so.0 libcountd.pc))
+# What the library offers; what it uses itself comes from parts.a.
+LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c)
+
+# Everything but the mains: tests take from it what they call.
+PARTS := $(filter-out %/main.o,$(call part,common common/client writer worker reader))
+TLIB  := $(call part,tests/lib)
+BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
+TESTS := $(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c)
+BENCH := $(call bins,tests/bench/bench_*.c)
+FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
+# Helpers of the crash tests: a preload library and small stand-in programs.
+PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
+STANDIN := $(call bins,tests/crash/standin_*.c)
+MAN   := $(wildcard */*.[158] common/client/*.[158])
+
+all: $(PROGS) $(LIBS)
+
+# ---- programs ------------------------------------------------------------
+$(BUILD)/countd-write:  $(call part,writer common)
+$(BUILD)/countd-worker: $(call part,worker common)
+$(BUILD)/countd-read:   $(call part,reader common)
+$(BUILD)/countd:        $(call part,common/client common)
+$(PROGS):
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
+
+# ---- libcountd -----------------------------------------------------------
+# One object in which only countd_* is global, so that no name of ours can meet
+# one of the program's.
+$(BUILD)/libcountd.o: $(LIBOBJS) $(BUILD)/parts.a
+	$(call say,LD)$(CC) $(CFLAGS) -r -nostdlib $^ -o $@
+	$(Q)$(OBJCOPY) --wildcard --keep-global-symbol='countd_*' $@
+$(BUILD)/libcountd.a: $(BUILD)/libcountd.o
+	$(Q)rm -f $@
+	$(call say,AR)$(AR) rcs $@ $^
+$(BUILD)/libcountd.so.0: $(BUILD)/libcountd.o
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -Wl,-soname,libcountd.so.0 $^ -o $@
+	$(Q)ln -sf libcountd.so.0 $(BUILD)/libcountd.so
+$(BUILD)/libcountd.pc: common/client/countd.h Makefile
+	@mkdir -p $(@D)
+	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' \
+	  'Name: libcountd' 'Description: count things in countd, and read the counts' \
+	  'Version: $(VERSION)' 'Libs: -L$${libdir} -lcountd' 'Libs.private: -pthread' \
+	  'Cflags: -I$${includedir}' > $@
+
+# ---- tests ---------------------------------------------------------------
+# Made afresh: a member whose source has gone must go too.
+$(BUILD)/parts.a: $(PARTS)
+	@rm -f $@
+	$(call say,AR)$(AR) rcsT $@ $^
+$(TESTS): %: %.o $(TLIB) $(BUILD)/parts.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP:%=-Wl,--wrap=%) $(filter %.o %.a,$^) $(CMOCKA) $(LDLIBS) -o $@
+$(BENCH): %: %.o $(BLIB) $(BUILD)/parts.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^) $(CMOCKA) $(LDLIBS) -o $@
+$(FUZZ): %: %.o $(BUILD)/tests/fuzz/replay.o $(BUILD)/parts.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
+$(STANDIN): %: %.o
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
+$(BUILD)/tests/crash/powerloss.so: tests/crash/powerloss.c
+	@mkdir -p $(@D)
+	$(call say,LD)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize% --coverage,$(CFLAGS)) -shared $< -o $@
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
+# Packages first, in a make of their own: they change what is found above.
+test: setup
+	+@$(MAKE) --no-print-directory run-tests
+setup:
+	@.ci/setup build
+test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN)
+run-tests: test-programs
+	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
+
+bench: all $(BENCH)
+	@for b in $(BENCH); do echo "== $${b##*/}"; BUILD=$(abspath $(BUILD)) $$b || exit 1; done
+
+# ---- everything that can be checked --------------------------------------
+ASAN := -Werror -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+TSAN := -Werror -fsanitize=thread
+# What runs more than one thread in one process.
+TSAN_TESTS ?= $(wildcard $(patsubst %,tests/%.c,unit/test_rotate unit/test_io e2e/test_write unit/test_countd))
+
+check: setup
+	+@$(MAKE) --no-print-directory lint
+	+@$(MAKE) --no-print-directory test-programs BUILD=build/werror MODE=-Werror
+	+@$(MAKE) --no-print-directory test-programs BUILD=build/clang CC=$(CLANG) MODE=-Werror
+	+@TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/asan CFLAGS='-O1 -g' MODE='$(ASAN)'
+	+@$(if $(TSAN_TESTS),TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/tsan CFLAGS='-O1 -g' \
+	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
+
+C_FILES := $(wildcard common/*.[ch] common/client/*.[ch] writer/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
+lint: setup
+	@.ci/setup check
+	clang-format --dry-run -Werror $(C_FILES)
+	@for h in $(filter %.h,$(C_FILES)); do \
+	  $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) -std=c11 $(WARN) -Werror -fsyntax-only -x c $$h || exit 1; done
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	  --suppress=missingIncludeSystem --suppress=unusedStructMember -D_GNU_SOURCE -I. \
+	  common common/client writer worker reader
+	@printf '%s\n' $(filter-out tests/%,$(filter %.c,$(C_FILES))) | \
+	  xargs -P $$(nproc) -n 4 clang-tidy --quiet --warnings-as-errors='*' 2>/dev/null -- 2>&1
+	$(if $(MAN),mandoc -T lint -W warning $(MAN))
+
+cover: setup
+	@.ci/setup cover
+	+@TEST_SLOW=2 $(MAKE) --no-print-directory run-tests BUILD=build/cover CFLAGS='-O0 -g' MODE=--coverage
+	gcovr -r . -e tests --object-directory build/cover
+
+# libFuzzer from the corpora; new findings stay in build/fuzz.
+fuzz: setup
+	@.ci/setup fuzz
+	+@$(MAKE) --no-print-directory fuzz-run BUILD=build/fuzz CC=$(CLANG) CFLAGS='-O1 -g' \
+	  MODE='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all'
+LIBFUZZ = $(FUZZ:=.lib)
+$(LIBFUZZ): %.lib: %.o $(BUILD)/parts.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o %.a,$^) $(LDLIBS) -o $@
+fuzz-run: $(LIBFUZZ)
+	@for f in $^; do n=$${f##*/fuzz_}; n=$${n%.lib}; \
+	  mkdir -p $(BUILD)/new/$$n; echo "== $$n"; \
+	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -verbosity=0 \
+	    -artifact_prefix=$(BUILD)/new/$$n- $(BUILD)/new/$$n tests/fuzz/corpus/$$n || exit 1; done
+
+# Each planted bug must be found.
+mutants: setup
+	@tests/lib/mutants $(MUTANTS)
+
+demo: setup
+	+@$(MAKE) --no-print-directory all
+	@tests/demo.sh $(BUILD)
+
+# ---- install -------------------------------------------------------------
+man = $(filter %.$(1),$(MAN))
+install: all
+	$(INSTALL) -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) \
+	  $(MANDIR)/man1 $(MANDIR)/man5 $(MANDIR)/man8)
+	$(INSTALL) $(PROGS) $(DESTDIR)$(BINDIR)
+	$(INSTALL) -m 644 $(BUILD)/libcountd.a $(DESTDIR)$(LIBDIR)
+	$(INSTALL) -m 755 $(BUILD)/libcountd.so.0 $(DESTDIR)$(LIBDIR)
+	ln -sf libcountd.so.0 $(DESTDIR)$(LIBDIR)/libcountd.so
+	$(MAKE) --no-print-directory -B $(BUILD)/libcountd.pc PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) INCLUDEDIR=$(INCLUDEDIR)
+	$(INSTALL) -m 644 $(BUILD)/libcountd.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	$(INSTALL) -m 644 common/client/countd.h $(DESTDIR)$(INCLUDEDIR)
+	$(foreach s,1 5 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
+	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
+	  $(DESTDIR)$(INCLUDEDIR)/countd.h \
+	  $(foreach s,1 5 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 clean:
 	rm -rf build
-.PHONY: all clean
+
+.PHONY: all test setup test-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
+        uninstall clean
 .SECONDARY:
+.DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

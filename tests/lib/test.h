@@ -21,18 +21,18 @@
 
 /* Names of errno values instead of numbers when a code is not the expected
  * one. */
-#define assert_rc(got, expected)                                              \
-    test_assert_rc((long long)(got), (long long)(expected), #got, __FILE__,   \
+#define assert_rc(got, expected)                                               \
+    test_assert_rc((long long)(got), (long long)(expected), #got, __FILE__,    \
                    __LINE__)
 
 void test_assert_rc(long long got, long long expected, const char *text,
                     const char *file, int line);
 
 /* Says loudly why a test cannot run on this machine, counts it, and skips. */
-#define test_skip(why)                                                        \
-    do {                                                                      \
-        test_say_skip(__func__, why);                                         \
-        skip();                                                               \
+#define test_skip(why)                                                         \
+    do {                                                                       \
+        test_say_skip(__func__, why);                                          \
+        skip();                                                                \
     } while (0)
 
 void test_say_skip(const char *test, const char *why);
@@ -40,11 +40,11 @@ void test_say_skip(const char *test, const char *why);
 int test_main(const char *name, const struct CMUnitTest *tests, size_t count,
               int argc, char **argv);
 
-#define TEST_MAIN(tests)                                                      \
-    int main(int argc, char **argv)                                           \
-    {                                                                         \
-        return test_main(__FILE__, tests, sizeof(tests) / sizeof(tests[0]),   \
-                         argc, argv);                                         \
+#define TEST_MAIN(tests)                                                       \
+    int main(int argc, char **argv)                                            \
+    {                                                                          \
+        return test_main(__FILE__, tests, sizeof(tests) / sizeof(tests[0]),    \
+                         argc, argv);                                          \
     }
 
 #endif

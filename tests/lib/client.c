@@ -1,0 +1,361 @@
+/* tests/lib/client.c - see client.h. */
+#include "tests/lib/client.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/test.h"
+
+#define DEADLINE_MS   20000 /* of any answer, times $TEST_SLOW */
+#define RANGE_SIZE    272
+#define EXTENDED_SIZE 528
+#define REPLY_SIZE    24
+
+static bool
+is_self(int fd)
+{
+    struct sockaddr_in self = {0}, peer = {0};
+    socklen_t self_size = sizeof self, peer_size = sizeof peer;
+
+    return getsockname(fd, (struct sockaddr *)&self, &self_size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 &&
+           self.sin_port == peer.sin_port &&
+           self.sin_addr.s_addr == peer.sin_addr.s_addr;
+}
+
+int
+client_try_connect(uint16_t port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(port),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd, rc, on = 1;
+
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+        rc = -errno;
+    else if (is_self(fd))
+        rc = -ECONNREFUSED;
+    else {
+        /* Only a matter of speed. */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        return fd;
+    }
+    (void)close(fd); /* never used */
+    return rc;
+}
+
+int
+client_connect(uint16_t port)
+{
+    int fd = client_try_connect(port);
+
+    if (fd < 0)
+        fail_msg("connect to port %u: %s", port, strerror(-fd));
+    return fd;
+}
+
+int
+client_try_send(int fd, const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+    ssize_t n;
+
+    while (size > 0) {
+        n = send(fd, at, size, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        at += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+void
+client_send(int fd, const void *bytes, size_t size)
+{
+    int rc = client_try_send(fd, bytes, size);
+
+    if (rc < 0)
+        fail_msg("send: %s", strerror(-rc));
+}
+
+long
+client_try_read(int fd, void *bytes, size_t size, int wait_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    ssize_t n;
+    int rc;
+
+    do
+        rc = poll(&p, 1, wait_ms);
+    while (rc < 0 && errno == EINTR);
+    if (rc == 0)
+        return -EAGAIN;
+    if (rc < 0)
+        return -errno;
+    n = recv(fd, bytes, size, MSG_DONTWAIT);
+    return n < 0 ? -errno : n;
+}
+
+size_t
+client_read(int fd, void *bytes, size_t size)
+{
+    uint64_t deadline = clock_ms() + DEADLINE_MS * (uint64_t)test_slow();
+    uint8_t *at = bytes;
+    size_t have = 0;
+    long n;
+
+    while (have < size) {
+        uint64_t now = clock_ms();
+
+        n = now < deadline ? client_try_read(fd, at + have, size - have,
+                                             (int)(deadline - now))
+                           : -ETIMEDOUT;
+        if (n == -ETIMEDOUT || (n == -EAGAIN && clock_ms() >= deadline))
+            fail_msg("no answer in time: %zu of %zu bytes", have, size);
+        if (n == -EAGAIN)
+            continue;
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    return have;
+}
+
+void
+client_expect_end(int fd)
+{
+    uint8_t byte;
+
+    if (client_read(fd, &byte, 1) != 0)
+        fail_msg("a byte %02x came where the end was expected", byte);
+}
+
+void
+client_close(int fd)
+{
+    if (close(fd) < 0)
+        fail_msg("close: %s", strerror(errno));
+}
+
+void
+client_reset(int fd)
+{
+    struct linger now = {.l_onoff = 1, .l_linger = 0};
+
+    if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now) < 0)
+        fail_msg("linger: %s", strerror(errno));
+    client_close(fd);
+}
+
+static void
+put_name(uint8_t *at, const char *name)
+{
+    size_t size = strlen(name);
+
+    if (size > CLIENT_NAME_SIZE)
+        fail_msg("a name of %zu bytes", size);
+    memset(at, 0, CLIENT_NAME_SIZE);
+    memcpy(at, name, size);
+}
+
+void
+client_message(uint8_t *bytes, const char *keyspace, const char *key,
+               int64_t increment)
+{
+    put_le64s(bytes, increment);
+    put_name(bytes + 8, keyspace);
+    put_name(bytes + 8 + CLIENT_NAME_SIZE, key);
+}
+
+void
+client_increment(int fd, const char *keyspace, const char *key,
+                 int64_t increment)
+{
+    uint8_t bytes[CLIENT_MESSAGE_SIZE];
+
+    client_message(bytes, keyspace, key, increment);
+    client_send(fd, bytes, sizeof bytes);
+}
+
+void
+client_wins(int fd, size_t count)
+{
+    char text[3 * 64];
+    size_t i, part, got;
+
+    for (; count > 0; count -= part / 3) {
+        part = count < 64 ? 3 * count : sizeof text;
+        got = client_read(fd, text, part);
+        if (got != part)
+            fail_msg("the peer closed with %zu WINs owed", count - got / 3);
+        for (i = 0; i < part; i += 3)
+            if (memcmp(text + i, "WIN", 3) != 0)
+                fail_msg("'%.3s' came instead of WIN", text + i);
+    }
+}
+
+size_t
+client_range_request(uint8_t *bytes, const char *keyspace, int64_t offset,
+                     int64_t length)
+{
+    put_le64s(bytes, offset);
+    put_le64s(bytes + 8, length);
+    put_name(bytes + 16, keyspace);
+    return RANGE_SIZE;
+}
+
+size_t
+client_extended_request(uint8_t *bytes, int64_t op, const char *keyspace,
+                        const char *key)
+{
+    put_le64s(bytes, INT64_MIN);
+    put_le64s(bytes + 8, op);
+    put_name(bytes + 16, keyspace);
+    put_name(bytes + RANGE_SIZE, key);
+    return EXTENDED_SIZE;
+}
+
+static void
+take_rows(struct client_rows *out, const uint8_t *bytes)
+{
+    size_t at = 0, size = (size_t)out->size;
+    int64_t i;
+
+    out->row = calloc((size_t)out->rows + 1, sizeof *out->row);
+    if (!out->row)
+        fail_msg("no memory");
+    for (i = 0; i < out->rows; i++) {
+        struct client_row *r = &out->row[i];
+
+        if (size - at < 10)
+            fail_msg("row %ld is cut", (long)i);
+        r->count = get_le64s(bytes + at);
+        r->key_size = get_le16(bytes + at + 8);
+        at += 10;
+        if (r->key_size > CLIENT_NAME_SIZE || size - at < r->key_size)
+            fail_msg("row %ld has a key of %u bytes", (long)i, r->key_size);
+        memcpy(r->key, bytes + at, r->key_size);
+        at += r->key_size;
+    }
+    if (at != size)
+        fail_msg("%zu bytes behind the last row", size - at);
+}
+
+void
+client_reply(int fd, struct client_rows *out)
+{
+    uint8_t head[REPLY_SIZE], *bytes;
+
+    if (client_read(fd, head, sizeof head) != sizeof head)
+        fail_msg("the reader closed instead of answering");
+    out->rows = get_le64s(head);
+    out->size = get_le64s(head + 8);
+    out->as_of_ms = get_le64s(head + 16);
+    out->row = NULL;
+    if (out->size < 0 || out->size > 64 << 20)
+        fail_msg("a reply of %lld bytes", (long long)out->size);
+    bytes = malloc((size_t)out->size + 1);
+    if (!bytes)
+        fail_msg("no memory");
+    if (client_read(fd, bytes, (size_t)out->size) != (size_t)out->size)
+        fail_msg("the reader closed within its answer");
+    if (out->rows >= 0)
+        take_rows(out, bytes);
+    free(bytes);
+}
+
+void
+client_rows_free(struct client_rows *rows)
+{
+    free(rows->row);
+    rows->row = NULL;
+}
+
+void
+client_range(int fd, const char *keyspace, int64_t offset, int64_t length,
+             struct client_rows *out)
+{
+    uint8_t bytes[RANGE_SIZE];
+
+    client_send(fd, bytes,
+                client_range_request(bytes, keyspace, offset, length));
+    client_reply(fd, out);
+}
+
+void
+client_extended(int fd, int64_t op, const char *keyspace, const char *key,
+                struct client_rows *out)
+{
+    uint8_t bytes[EXTENDED_SIZE];
+
+    client_send(fd, bytes, client_extended_request(bytes, op, keyspace, key));
+    client_reply(fd, out);
+}
+
+bool
+client_get(int fd, const char *keyspace, const char *key, int64_t *count)
+{
+    struct client_rows rows;
+    bool found;
+
+    client_extended(fd, 1, keyspace, key, &rows);
+    if (rows.rows < 0)
+        fail_msg("get: error %lld", (long long)rows.rows);
+    found = rows.rows == 1;
+    if (found)
+        *count = rows.row[0].count;
+    client_rows_free(&rows);
+    return found;
+}
+
+int64_t
+client_total(int fd, const char *keyspace)
+{
+    struct client_rows rows;
+    int64_t total;
+
+    client_extended(fd, 4, keyspace, "", &rows);
+    if (rows.rows < 0)
+        fail_msg("total: error %lld", (long long)rows.rows);
+    total = rows.rows == 1 ? rows.row[0].count : 0;
+    client_rows_free(&rows);
+    return total;
+}
+
+void
+client_await_merge(int fd, const char *keyspace, int64_t unix_ms,
+                   int timeout_ms)
+{
+    uint64_t deadline =
+        clock_ms() + (uint64_t)timeout_ms * (uint64_t)test_slow();
+    struct client_rows rows;
+    int64_t as_of;
+
+    for (;;) {
+        client_range(fd, keyspace, 0, 0, &rows);
+        as_of = rows.as_of_ms;
+        client_rows_free(&rows);
+        if (as_of > unix_ms)
+            return;
+        if (clock_ms() >= deadline)
+            fail_msg("not merged in time: as_of %lld, wanted above %lld",
+                     (long long)as_of, (long long)unix_ms);
+        /* Paces the asking; no test relies on its length. */
+        (void)poll(NULL, 0, 2);
+    }
+}

@@ -1,0 +1,456 @@
+/* tests/lib/daemon.c - see daemon.h. */
+#include "tests/lib/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "tests/lib/test.h"
+
+#define READY_FD  3     /* of the child */
+#define START_MS  20000 /* until ready */
+#define WAIT_MS   30000 /* until ended, after it was told to */
+#define SHOWN_MAX 16384 /* bytes of messages shown on failure */
+
+unsigned
+test_slow(void)
+{
+    const char *text = getenv("TEST_SLOW");
+    int value = text ? atoi(text) : 1;
+
+    return value > 0 ? (unsigned)value : 1;
+}
+
+void
+daemon_path(const char *program, char *path, size_t size)
+{
+    const char *build = getenv("BUILD");
+    char self[4096];
+    ssize_t length;
+    int i, written;
+
+    if (strchr(program, '/')) {
+        (void)snprintf(path, size, "%s", program); /* a path already */
+        return;
+    }
+    if (!build || !*build) {
+        length = readlink("/proc/self/exe", self, sizeof self - 1);
+        if (length < 0)
+            fail_msg("readlink /proc/self/exe: %s", strerror(errno));
+        self[length] = '\0';
+        /* BUILD/tests/unit/test_x: the build folder is three up. */
+        for (i = 0; i < 3; i++) {
+            char *slash = strrchr(self, '/');
+
+            if (slash)
+                *slash = '\0';
+        }
+        build = self;
+    }
+    written = snprintf(path, size, "%s/%s", build, program);
+    if (written < 0 || (size_t)written >= size)
+        fail_msg("the path of %s is too long", program);
+}
+
+size_t
+daemon_output(const struct daemon *d, char *text, size_t size)
+{
+    ssize_t length = 0;
+
+    if (d->output >= 0)
+        length = pread(d->output, text, size - 1, 0);
+    text[length > 0 ? length : 0] = '\0';
+    return length > 0 ? (size_t)length : 0;
+}
+
+/* Prints what the daemon said; called just before a failure. */
+static void
+show(const struct daemon *d)
+{
+    static char text[SHOWN_MAX];
+
+    if (daemon_output(d, text, sizeof text) == 0)
+        print_error("%s printed nothing\n", d->program);
+    else
+        print_error("%s printed:\n%s\n", d->program, text);
+}
+
+/* In the child, between fork and exec: only async-signal-safe calls. */
+static void
+become(const char *path, char *const argv[], char *const envp[],
+       const struct daemon_how *how, int output, int ready, pid_t parent)
+{
+    sigset_t none;
+    int fd;
+
+    /* Output first: it may sit where the ready descriptor goes. */
+    if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
+        _exit(125);
+    /* dup2 onto itself would leave close-on-exec set. */
+    if (ready == READY_FD ? fcntl(ready, F_SETFD, 0) < 0
+                          : ready >= 0 && dup2(ready, READY_FD) < 0)
+        _exit(125);
+    /* Everything else of the test stays with the test. */
+    if (close_range(ready >= 0 ? READY_FD + 1 : READY_FD, ~0U,
+                    CLOSE_RANGE_CLOEXEC) < 0)
+        _exit(125);
+    /* Opened first: another user may not reach into the build folder. */
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        _exit(127);
+    if (how->uid != 0 &&
+        (setgroups(0, NULL) < 0 ||
+         setresgid((gid_t)how->uid, (gid_t)how->uid, (gid_t)how->uid) < 0 ||
+         setresuid(how->uid, how->uid, how->uid) < 0))
+        _exit(126);
+    /* After setresuid, which clears it. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+        _exit(125);
+    (void)sigemptyset(&none);                    /* cannot fail */
+    (void)sigprocmask(SIG_SETMASK, &none, NULL); /* likewise */
+    (void)signal(SIGPIPE, SIG_DFL);              /* likewise */
+    if (how->uid == 0)
+        (void)execve(path, argv, envp); /* returns only to fall through */
+    (void)fexecve(fd, argv, envp);      /* likewise */
+    _exit(127);
+}
+
+/* environ with how->env added in front, so that it rules. */
+static char **
+make_env(const struct daemon_how *how)
+{
+    size_t have = 0, more = 0, i;
+    char **env;
+
+    while (environ[have])
+        have++;
+    while (how->env && how->env[more])
+        more++;
+    env = calloc(have + more + 1, sizeof *env);
+    if (!env)
+        fail_msg("no memory");
+    for (i = 0; i < more; i++)
+        memcpy(&env[i], &how->env[i], sizeof env[i]);
+    memcpy(env + more, environ, have * sizeof *env);
+    return env;
+}
+
+static void
+spawn(struct daemon *d, const char *program, const struct daemon_how *how,
+      int ready)
+{
+    static char option[] = "--ready-fd", number[] = "3";
+    char path[4096], *argv[DAEMON_ARGS_MAX + 4], **env;
+    pid_t parent = getpid();
+    size_t n = 0, i;
+
+    daemon_path(program, path, sizeof path);
+    argv[n++] = path;
+    for (i = 0; how->argv && how->argv[i]; i++) {
+        if (i == DAEMON_ARGS_MAX)
+            fail_msg("too many arguments");
+        memcpy(&argv[n++], &how->argv[i], sizeof argv[0]);
+    }
+    if (ready >= 0) {
+        argv[n++] = option;
+        argv[n++] = number;
+    }
+    argv[n] = NULL;
+    env = make_env(how);
+    d->pid = fork();
+    if (d->pid == 0)
+        become(path, argv, env, how, d->output, ready, parent);
+    free(env);
+    if (d->pid < 0)
+        fail_msg("fork: %s", strerror(errno));
+}
+
+/* One line of the ready pipe: name=address:port. */
+static void
+take_port(struct daemon *d, char *line)
+{
+    struct daemon_port *p = &d->ports[d->port_count];
+    char *equals = strchr(line, '='), *colon = strrchr(line, ':');
+
+    if (!equals || !colon || colon < equals ||
+        d->port_count == DAEMON_PORTS_MAX ||
+        (size_t)(equals - line) >= sizeof p->name ||
+        strlen(equals + 1) >= sizeof p->address) {
+        show(d);
+        fail_msg("%s: ready line '%s' is not name=address:port", d->program,
+                 line);
+    }
+    *equals = '\0';
+    strcpy(p->name, line);
+    strcpy(p->address, equals + 1);
+    p->port = (uint16_t)atoi(colon + 1);
+    d->port_count++;
+}
+
+/* Reads the ready lines.  0 ready, -EPIPE ended before, -ETIMEDOUT. */
+static int
+read_ready(struct daemon *d, int fd)
+{
+    uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();
+    char line[256], c;
+    size_t length = 0;
+
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        uint64_t now = clock_ms();
+
+        if (now >= deadline || poll(&p, 1, (int)(deadline - now)) == 0)
+            return -ETIMEDOUT;
+        if (read(fd, &c, 1) != 1)
+            return -EPIPE;
+        if (c != '\n') {
+            if (length + 1 < sizeof line)
+                line[length++] = c;
+            continue;
+        }
+        line[length] = '\0';
+        if (length == 0)
+            return 0;
+        length = 0;
+        take_port(d, line);
+    }
+}
+
+static void
+init(struct daemon *d, const char *program)
+{
+    const char *slash = strrchr(program, '/');
+
+    memset(d, 0, sizeof *d);
+    (void)snprintf(d->program, sizeof d->program, "%s",
+                   slash ? slash + 1 : program); /* may be cut: a label */
+    /* O_APPEND is what lets several writers share it. */
+    d->output = memfd_create("output", MFD_CLOEXEC);
+    if (d->output < 0 || fcntl(d->output, F_SETFL, O_APPEND) < 0)
+        fail_msg("memfd: %s", strerror(errno));
+}
+
+int
+daemon_start_how(struct daemon *d, const char *program,
+                 const struct daemon_how *how)
+{
+    int ready[2] = {-1, -1};
+    int rc, status;
+
+    init(d, program);
+    if (!how->not_ready && pipe2(ready, O_CLOEXEC) < 0)
+        fail_msg("pipe: %s", strerror(errno));
+    spawn(d, program, how, ready[1]);
+    if (how->not_ready)
+        return 0;
+    (void)close(ready[1]); /* the child's end */
+    rc = read_ready(d, ready[0]);
+    (void)close(ready[0]); /* read only */
+    if (rc == 0)
+        return 0;
+    if (rc == -ETIMEDOUT) {
+        daemon_kill(d);
+        show(d);
+        fail_msg("%s was not ready in time", d->program);
+    }
+    status = daemon_wait(d);
+    if (how->may_fail && status != 0)
+        return status;
+    show(d);
+    fail_msg("%s ended with %d before it was ready", d->program, status);
+    return status;
+}
+
+/* Collects a NULL-terminated argument list. */
+#define COLLECT(argv, last)                                                    \
+    do {                                                                       \
+        va_list list;                                                          \
+        size_t n = 0;                                                          \
+                                                                               \
+        va_start(list, last);                                                  \
+        do {                                                                   \
+            if (n > DAEMON_ARGS_MAX)                                           \
+                fail_msg("too many arguments");                                \
+            (argv)[n] = va_arg(list, const char *);                            \
+        } while ((argv)[n++]);                                                 \
+        va_end(list);                                                          \
+    } while (0)
+
+void
+daemon_start(struct daemon *d, const char *program, ...)
+{
+    const char *argv[DAEMON_ARGS_MAX + 2];
+    struct daemon_how how = {.argv = argv};
+
+    COLLECT(argv, program);
+    (void)daemon_start_how(d, program, &how); /* fails the test itself */
+}
+
+uint16_t
+daemon_port(const struct daemon *d, const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < d->port_count; i++)
+        if (strcmp(d->ports[i].name, name) == 0)
+            return d->ports[i].port;
+    show(d);
+    fail_msg("%s has no port named %s", d->program, name);
+    return 0;
+}
+
+void
+daemon_signal(const struct daemon *d, int signo)
+{
+    if (d->pid > 0 && kill(d->pid, signo) < 0)
+        fail_msg("kill %s: %s", d->program, strerror(errno));
+}
+
+/* waitpid with a deadline: waits on the pidfd, since waitpid has none. */
+static int
+wait_until(struct daemon *d, uint64_t timeout_ms, int *status)
+{
+    struct pollfd p = {.events = POLLIN};
+    int rc;
+
+    p.fd = (int)syscall(SYS_pidfd_open, d->pid, 0);
+    if (p.fd < 0)
+        return -errno;
+    do
+        rc = poll(&p, 1, (int)timeout_ms);
+    while (rc < 0 && errno == EINTR);
+    (void)close(p.fd); /* read only */
+    if (rc == 0)
+        return -ETIMEDOUT;
+    if (waitpid(d->pid, status, 0) != d->pid)
+        return -errno;
+    d->pid = 0;
+    return 0;
+}
+
+int
+daemon_wait(struct daemon *d)
+{
+    int status = 0, rc;
+
+    if (d->pid <= 0)
+        return 0;
+    rc = wait_until(d, WAIT_MS * (uint64_t)test_slow(), &status);
+    if (rc < 0) {
+        pid_t pid = d->pid;
+
+        /* Gone or not, it may not outlive the test. */
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, NULL, 0);
+        d->pid = 0;
+        show(d);
+        fail_msg("%s (pid %ld) did not end: %s", d->program, (long)pid,
+                 strerror(-rc));
+    }
+    if (WIFSIGNALED(status))
+        return 128 + WTERMSIG(status);
+    return WEXITSTATUS(status);
+}
+
+int
+daemon_stop(struct daemon *d)
+{
+    int status;
+
+    if (d->pid <= 0)
+        return 0;
+    daemon_signal(d, SIGTERM);
+    status = daemon_wait(d);
+    if (status != 0)
+        show(d);
+    return status;
+}
+
+void
+daemon_kill(struct daemon *d)
+{
+    int status;
+
+    if (d->pid <= 0)
+        return;
+    daemon_signal(d, SIGKILL);
+    status = daemon_wait(d);
+    (void)status; /* it was killed; how it ended says nothing */
+}
+
+bool
+daemon_alive(const struct daemon *d)
+{
+    siginfo_t info = {.si_pid = 0};
+
+    return d->pid > 0 &&
+           waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG | WNOWAIT) ==
+               0 &&
+           info.si_pid == 0;
+}
+
+uint64_t
+daemon_memory(const struct daemon *d)
+{
+    char path[64], line[256];
+    unsigned long kib = 0;
+    FILE *f;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/status",
+                   (long)d->pid); /* always fits */
+    f = fopen(path, "re");
+    if (!f)
+        return 0;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "RssAnon: %lu kB", &kib) == 1)
+            break;
+    (void)fclose(f); /* read only */
+    return (uint64_t)kib * 1024;
+}
+
+void
+daemon_fini(struct daemon *d)
+{
+    daemon_kill(d);
+    if (d->output >= 0)
+        (void)close(d->output); /* nothing is kept of it */
+    d->output = -1;
+}
+
+int
+daemon_run_how(char *text, size_t size, const char *program,
+               const struct daemon_how *how)
+{
+    struct daemon_how plain = *how;
+    struct daemon d;
+    int status;
+
+    plain.not_ready = true;
+    (void)daemon_start_how(&d, program, &plain); /* fails the test itself */
+    status = daemon_wait(&d);
+    if (text)
+        (void)daemon_output(&d, text, size); /* may be cut */
+    daemon_fini(&d);
+    return status;
+}
+
+int
+daemon_run(char *text, size_t size, const char *program, ...)
+{
+    const char *argv[DAEMON_ARGS_MAX + 2];
+    struct daemon_how how = {.argv = argv};
+
+    COLLECT(argv, program);
+    return daemon_run_how(text, size, program, &how);
+}

@@ -1,0 +1,199 @@
+/* tests/unit/test_harness.c - what the other tests rely on. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/tmpdir.h"
+
+static void
+only_the_nth_call_fails(void **state)
+{
+    struct tmpdir *dir = *state;
+
+    fault_inject("fsync", 2, EIO);
+    assert_int_equal(fsync(dir->fd), 0);
+    assert_false(fault_hit());
+    assert_int_equal(fsync(dir->fd), -1);
+    assert_int_equal(errno, EIO);
+    assert_true(fault_hit());
+    assert_int_equal(fsync(dir->fd), 0);
+    assert_int_equal(fault_calls("fsync"), 3);
+
+    fault_clear();
+    assert_int_equal(fault_calls("fsync"), 0);
+}
+
+static void
+a_group_counts_every_call_of_it(void **state)
+{
+    struct tmpdir *dir = *state;
+    struct stat st;
+
+    fault_inject_from("disk", 2, ENOSPC);
+    assert_int_equal(fstat(dir->fd, &st), 0);
+    assert_int_equal(openat(dir->fd, "x", O_CREAT | O_RDWR, 0600), -1);
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(mkdirat(dir->fd, "y", 0700), -1);
+    fault_clear();
+
+    assert_false(tmpdir_has(dir, "x"));
+    assert_false(tmpdir_has(dir, "y"));
+}
+
+static void
+a_short_write_writes_its_beginning(void **state)
+{
+    struct tmpdir *dir = *state;
+    int fd = openat(dir->fd, "x", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    struct stat st;
+
+    assert_true(fd >= 0);
+    fault_short("pwrite", 1, 3);
+    assert_int_equal(pwrite(fd, "hello", 5, 0), 3);
+    assert_int_equal(pwrite(fd, "lo", 2, 3), 2);
+    fault_clear();
+
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_size, 5);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+memory_runs_out_when_told(void **state)
+{
+    char *bytes;
+
+    (void)state; /* needs none */
+    fault_inject("memory", 1, ENOMEM);
+    bytes = malloc(16);
+    assert_null(bytes);
+    bytes = malloc(16);
+    assert_non_null(bytes);
+    fault_clear();
+    free(bytes);
+}
+
+static void
+a_killed_child_does_not_make_the_call(void **state)
+{
+    struct tmpdir *dir = *state;
+    int status = 0;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        fault_kill("mkdirat", 2);
+        (void)mkdirat(dir->fd, "one", 0700); /* the parent looks */
+        (void)mkdirat(dir->fd, "two", 0700); /* likewise */
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+
+    assert_true(WIFSIGNALED(status));
+    assert_true(tmpdir_has(dir, "one"));
+    assert_false(tmpdir_has(dir, "two"));
+}
+
+static void
+the_clock_can_be_moved(void **state)
+{
+    uint64_t now = clock_unix_ms();
+
+    (void)state; /* needs none */
+    fault_clock(3600000);
+    assert_true(clock_unix_ms() >= now + 3600000);
+    fault_clock(-3600000);
+    assert_true(clock_unix_ms() < now);
+    fault_clear();
+    assert_true(clock_unix_ms() >= now);
+}
+
+static void
+a_program_is_run_and_its_words_are_kept(void **state)
+{
+    char text[64];
+
+    (void)state; /* needs none */
+    assert_int_equal(daemon_run(text, sizeof text, "/bin/echo", "a", "b", NULL),
+                     0);
+    assert_string_equal(text, "a b\n");
+    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c",
+                                "echo no >&2; exit 3", NULL),
+                     3);
+    assert_string_equal(text, "no\n");
+}
+
+static void
+a_daemon_is_ready_when_it_says_so(void **state)
+{
+    struct daemon d;
+    /* The words after the script are its $0 and what daemon_start adds. */
+    static const char script[] =
+        "echo started; printf 'a=127.0.0.1:81\\nb.c=127.0.0.1:82\\n\\n' >&3; "
+        "exec sleep 1000";
+
+    (void)state; /* needs none */
+    daemon_start(&d, "/bin/sh", "-c", script, "sh", NULL);
+    assert_int_equal(daemon_port(&d, "a"), 81);
+    assert_int_equal(daemon_port(&d, "b.c"), 82);
+    assert_true(daemon_alive(&d));
+    assert_int_equal(daemon_stop(&d), 128 + 15);
+    assert_false(daemon_alive(&d));
+    daemon_fini(&d);
+}
+
+static void
+a_daemon_may_run_as_another_user(void **state)
+{
+    static const char *const argv[] = {"-u", NULL};
+    struct daemon_how how = {.argv = argv, .uid = 65534};
+    char text[64];
+
+    (void)state; /* needs none */
+    if (getuid() != 0)
+        test_skip("needs root to become another user");
+    assert_int_equal(daemon_run_how(text, sizeof text, "/usr/bin/id", &how), 0);
+    assert_string_equal(text, "65534\n");
+}
+
+static void
+a_directory_goes_with_its_locked_folders(void **state)
+{
+    struct tmpdir dir;
+
+    (void)state; /* needs none */
+    tmpdir_make(&dir);
+    assert_int_equal(mkdirat(dir.fd, "locked", 0700), 0);
+    tmpdir_put(&dir, "locked/file", "x", 1, 0);
+    assert_int_equal(tmpdir_mode(&dir, "locked/file"), 0);
+    assert_int_equal(fchmodat(dir.fd, "locked", 0, 0), 0);
+    tmpdir_remove(&dir);
+    assert_int_equal(access(dir.path, F_OK), -1);
+}
+
+#define WITH_DIR(test)                                                         \
+    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
+
+static const struct CMUnitTest tests[] = {
+    WITH_DIR(only_the_nth_call_fails),
+    WITH_DIR(a_group_counts_every_call_of_it),
+    WITH_DIR(a_short_write_writes_its_beginning),
+    cmocka_unit_test(memory_runs_out_when_told),
+    WITH_DIR(a_killed_child_does_not_make_the_call),
+    cmocka_unit_test(the_clock_can_be_moved),
+    cmocka_unit_test(a_program_is_run_and_its_words_are_kept),
+    cmocka_unit_test(a_daemon_is_ready_when_it_says_so),
+    cmocka_unit_test(a_daemon_may_run_as_another_user),
+    cmocka_unit_test(a_directory_goes_with_its_locked_folders),
+};
+
+TEST_MAIN(tests)
