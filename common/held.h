@@ -4,8 +4,9 @@
  * others go on and the log is freed: the records go to data/held, durable
  * before the log is emptied, and are merged later under the same mark.
  *
- * A held file is named KEYSPACEFILE,UUID,EPOCH (hex) and written tmp, fsync,
- * link, fsync of the directory.  Bytes, little-endian:
+ * A held file is named KEYSPACEFILE,UUID,EPOCH (hex; the epoch in 16 digits)
+ * and written as %t..., fsync, rename without replacing, fsync of the
+ * directory.  Bytes, little-endian:
  *
  *      0     8  magic "COUNTDH1"
  *      8     4  version 1          12  4  crc32 of the rest of the file
@@ -20,6 +21,7 @@
 #ifndef COUNTD_HELD_H
 #define COUNTD_HELD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,13 +48,23 @@ int held_get(int held_fd, const char *file, struct held *out);
 void held_free(struct held *h);
 
 /* Calls `file` for each held file; only its first 64 bytes + keyspace have
- * been read (deltas NULL).  Stops on non-zero. */
+ * been read (deltas NULL).  A file whose head is damaged or of a newer
+ * version comes with name_size 0.  Stops on non-zero and returns that. */
 int held_each(int held_fd,
               int (*file)(void *ctx, const char *file, const struct held *h),
               void *ctx);
 
-/* Removes a merged file. */
+/* The log and epoch in the name of a held file; false for any other name.
+ * Names sort by keyspace, log, epoch. */
+bool held_parse_name(const char *file, struct store_mark *mark);
+
+/* Removes a merged file, durably; fine when it is gone already.  To be done
+ * before a later epoch of the same log is merged into the keyspace. */
 int held_remove(int held_fd, const char *file);
+
+/* Renames a damaged file to bad-UUID-EPOCH-KEYSPACEFILE (written to `aside`),
+ * which is never read, merged or removed here. */
+int held_set_aside(int held_fd, const char *file, char *aside, size_t size);
 
 /* first_ms of the oldest records held for this keyspace (UINT64_MAX: none). */
 int held_oldest_ms(int held_fd, const uint8_t *name, size_t name_size,

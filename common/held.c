@@ -1,0 +1,564 @@
+/* common/held.c - see held.h.
+ *
+ * A file is whole before it has its name: written and synced as %t..., then
+ * renamed without replacing, then the directory is synced.  '%t' never begins
+ * the name of a keyspace file, and a set-aside name has no two commas, so the
+ * three kinds of names cannot meet.
+ */
+#include "common/held.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "common/bytes.h"
+#include "common/name.h"
+
+#define MAGIC       "COUNTDH1"
+#define VERSION     1
+#define CRC_AT      12
+#define HEAD_SIZE   64
+#define RECORD_SIZE 22 /* without the key */
+#define BUFFER_SIZE ((size_t)64 << 10)
+
+#define FILE_NAME_SIZE 256
+#define UUID_TEXT      32
+#define EPOCH_TEXT     16
+
+/* A file being written: what does not fit the buffer goes out. */
+struct out {
+    int fd;
+    int rc; /* first failure; nothing is written after it */
+    uint32_t crc;
+    size_t used;
+    uint8_t bytes[BUFFER_SIZE];
+};
+
+/* ---- names ------------------------------------------------------------- */
+
+static void
+file_name(const uint8_t *hash_key, const uint8_t *name, size_t name_size,
+          const struct store_mark *mark, char file[FILE_NAME_SIZE])
+{
+    char keyspace[NAME_FILE_SIZE], uuid[UUID_TEXT + 1];
+    size_t i;
+
+    name_to_file(name, name_size, hash_key, keyspace);
+    for (i = 0; i < sizeof mark->uuid; i++)
+        (void)snprintf(uuid + 2 * i, 3, "%02x", mark->uuid[i]); /* fits */
+    (void)snprintf(file, FILE_NAME_SIZE, "%s,%s,%016llx", keyspace, uuid,
+                   (unsigned long long)mark->epoch); /* fits */
+}
+
+static bool
+is_hex(const char *at, size_t count)
+{
+    return strspn(at, "0123456789abcdef") >= count;
+}
+
+/* True for KEYSPACEFILE,UUID,EPOCH; not for %t names and those set aside. */
+static bool
+is_held_name(const char *file)
+{
+    const size_t tail = 1 + UUID_TEXT + 1 + EPOCH_TEXT;
+    const size_t size = strlen(file);
+    const char *at;
+
+    if (size <= tail || size >= FILE_NAME_SIZE || strncmp(file, "%t", 2) == 0)
+        return false;
+    at = file + size - tail;
+    return at[0] == ',' && is_hex(at + 1, UUID_TEXT) &&
+           at[1 + UUID_TEXT] == ',' && is_hex(at + 2 + UUID_TEXT, EPOCH_TEXT);
+}
+
+static unsigned
+digit_value(char c)
+{
+    return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+bool
+held_parse_name(const char *file, struct store_mark *mark)
+{
+    const char *at;
+    size_t i;
+
+    if (!is_held_name(file))
+        return false;
+    at = file + strlen(file) - EPOCH_TEXT;
+    mark->epoch = 0;
+    for (i = 0; i < EPOCH_TEXT; i++)
+        mark->epoch = mark->epoch << 4 | digit_value(at[i]);
+    at -= 1 + UUID_TEXT;
+    for (i = 0; i < sizeof mark->uuid; i++)
+        mark->uuid[i] =
+            (uint8_t)(digit_value(at[2 * i]) << 4 | digit_value(at[2 * i + 1]));
+    return true;
+}
+
+/* ---- writing ----------------------------------------------------------- */
+
+static int
+write_all(int fd, const uint8_t *bytes, size_t size)
+{
+    while (size > 0) {
+        const ssize_t n = write(fd, bytes, size);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        bytes += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+static void
+out_flush(struct out *o)
+{
+    if (o->rc == 0)
+        o->rc = write_all(o->fd, o->bytes, o->used);
+    o->used = 0;
+}
+
+static void
+out_put(struct out *o, const void *bytes, size_t size)
+{
+    assert(size <= BUFFER_SIZE);
+    if (o->used + size > BUFFER_SIZE)
+        out_flush(o);
+    memcpy(o->bytes + o->used, bytes, size);
+    o->used += size;
+    o->crc = (uint32_t)crc32(o->crc, bytes, (unsigned)size);
+}
+
+static void
+out_delta(struct out *o, const struct store_delta *d)
+{
+    uint8_t bytes[RECORD_SIZE];
+
+    put_le32(bytes, d->minute);
+    put_le64s(bytes + 4, d->sum_high);
+    put_le64(bytes + 12, d->sum_low);
+    put_le16(bytes + 20, d->key_size);
+    out_put(o, bytes, sizeof bytes);
+    out_put(o, d->key, d->key_size);
+}
+
+static void
+put_head(uint8_t head[HEAD_SIZE], size_t name_size,
+         const struct store_mark *mark, uint64_t first_ms, size_t count)
+{
+    memset(head, 0, HEAD_SIZE);
+    memcpy(head, MAGIC, 8);
+    put_le32(head + 8, VERSION);
+    memcpy(head + 16, mark->uuid, sizeof mark->uuid);
+    put_le64(head + 32, mark->epoch);
+    put_le64(head + 40, first_ms);
+    put_le64(head + 48, count);
+    put_le16(head + 56, (uint16_t)name_size);
+}
+
+/* Writes all of it; the crc, known last, goes in at the end. */
+static int
+write_file(int fd, const uint8_t head[HEAD_SIZE], const uint8_t *name,
+           size_t name_size, const struct store_delta *deltas, size_t count)
+{
+    struct out *o;
+    uint8_t crc[4];
+    size_t i;
+    int rc;
+
+    o = malloc(sizeof *o);
+    if (!o)
+        return -ENOMEM;
+    o->fd = fd;
+    o->rc = 0;
+    o->used = CRC_AT + 4;
+    memcpy(o->bytes, head, o->used);
+    o->crc = (uint32_t)crc32(0, NULL, 0);
+    out_put(o, head + CRC_AT + 4, HEAD_SIZE - CRC_AT - 4);
+    out_put(o, name, name_size);
+    for (i = 0; i < count && o->rc == 0; i++)
+        out_delta(o, &deltas[i]);
+    out_flush(o);
+    rc = o->rc;
+    put_le32(crc, o->crc);
+    free(o);
+    if (rc < 0)
+        return rc;
+    if (lseek(fd, CRC_AT, SEEK_SET) < 0)
+        return -errno;
+    rc = write_all(fd, crc, sizeof crc);
+    if (rc < 0)
+        return rc;
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+/* Gives the finished file its name.  One that is there already was written
+ * for the same records and stays, unless it is damaged: then the log it came
+ * from still exists, and so do its records. */
+static int
+name_file(int held_fd, const char *temporary, const char *file)
+{
+    struct held there;
+    int rc;
+
+    if (renameat2(held_fd, temporary, held_fd, file, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -errno;
+    rc = held_get(held_fd, file, &there);
+    if (rc == 0) {
+        held_free(&there);
+        return unlinkat(held_fd, temporary, 0) < 0 ? -errno : 0;
+    }
+    if (rc != -EBADMSG)
+        return rc;
+    return renameat(held_fd, temporary, held_fd, file) < 0 ? -errno : 0;
+}
+
+int
+held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+         size_t name_size, const struct store_mark *mark, uint64_t first_ms,
+         const struct store_delta *deltas, size_t count)
+{
+    char file[FILE_NAME_SIZE], temporary[FILE_NAME_SIZE + 2];
+    uint8_t head[HEAD_SIZE];
+    int fd, rc;
+
+    assert(name_size > 0 && name_size <= NAME_MAX_SIZE);
+    file_name(hash_key, name, name_size, mark, file);
+    (void)snprintf(temporary, sizeof temporary, "%%t%s", file); /* fits */
+    put_head(head, name_size, mark, first_ms, count);
+
+    /* Only the owner of the log writes this name, so what is there is left
+     * from an owner that died. */
+    if (unlinkat(held_fd, temporary, 0) < 0 && errno != ENOENT)
+        return -errno;
+    fd = openat(held_fd, temporary,
+                O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    rc = write_file(fd, head, name, name_size, deltas, count);
+    (void)close(fd); /* synced, or given up */
+    if (rc == 0)
+        rc = name_file(held_fd, temporary, file);
+    if (rc < 0) {
+        (void)unlinkat(held_fd, temporary, 0); /* else the next one does */
+        return rc;
+    }
+    return fsync(held_fd) < 0 ? -errno : 0;
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+static int
+get_head(const uint8_t head[HEAD_SIZE], struct held *h)
+{
+    if (memcmp(head, MAGIC, 8) != 0)
+        return -EBADMSG;
+    if (get_le32(head + 8) != VERSION)
+        return -EPROTONOSUPPORT;
+    h->name_size = get_le16(head + 56);
+    if (h->name_size == 0 || h->name_size > NAME_MAX_SIZE)
+        return -EBADMSG;
+    memcpy(h->mark.uuid, head + 16, sizeof h->mark.uuid);
+    h->mark.epoch = get_le64(head + 32);
+    h->first_ms = get_le64(head + 40);
+    h->count = get_le64(head + 48);
+    return 0;
+}
+
+static bool
+delta_before(const struct store_delta *a, const struct store_delta *b)
+{
+    const size_t least = a->key_size < b->key_size ? a->key_size : b->key_size;
+    const int order = memcmp(a->key, b->key, least);
+
+    if (order != 0)
+        return order < 0;
+    if (a->key_size != b->key_size)
+        return a->key_size < b->key_size;
+    return a->minute < b->minute;
+}
+
+/* Reads one record of at most `size` bytes.  Returns its size, or -EBADMSG. */
+static int
+get_delta(const uint8_t *at, size_t size, struct store_delta *d)
+{
+    if (size < RECORD_SIZE)
+        return -EBADMSG;
+    d->minute = get_le32(at);
+    d->sum_high = get_le64s(at + 4);
+    d->sum_low = get_le64(at + 12);
+    d->key_size = get_le16(at + 20);
+    d->key = at + RECORD_SIZE;
+    if (d->key_size == 0 || d->key_size > NAME_MAX_SIZE ||
+        d->key_size > size - RECORD_SIZE ||
+        memchr(d->key, 0, d->key_size) != NULL)
+        return -EBADMSG;
+    return RECORD_SIZE + d->key_size;
+}
+
+static int
+get_deltas(struct held *h, size_t size)
+{
+    size_t at = HEAD_SIZE + h->name_size, i;
+    int n;
+
+    /* Each record takes more than RECORD_SIZE bytes. */
+    if (h->count > size / RECORD_SIZE)
+        return -EBADMSG;
+    h->deltas = malloc((h->count + 1) * sizeof *h->deltas);
+    if (!h->deltas)
+        return -ENOMEM;
+    for (i = 0; i < h->count; i++) {
+        n = get_delta(h->bytes + at, size - at, &h->deltas[i]);
+        if (n < 0)
+            return n;
+        if (i > 0 && !delta_before(&h->deltas[i - 1], &h->deltas[i]))
+            return -EBADMSG;
+        at += (size_t)n;
+    }
+    return at == size ? 0 : -EBADMSG;
+}
+
+static int
+check_file(struct held *h, size_t size)
+{
+    const uint8_t *rest = h->bytes + CRC_AT + 4;
+    uint32_t crc;
+    int rc;
+
+    if (size < HEAD_SIZE)
+        return -EBADMSG;
+    rc = get_head(h->bytes, h);
+    if (rc < 0)
+        return rc;
+    crc = (uint32_t)crc32_z(0, rest, size - CRC_AT - 4);
+    if (crc != get_le32(h->bytes + CRC_AT) || !h->name_size ||
+        size < HEAD_SIZE + h->name_size)
+        return -EBADMSG;
+    memcpy(h->name, h->bytes + HEAD_SIZE, h->name_size);
+    return get_deltas(h, size);
+}
+
+static int
+read_all(int fd, uint8_t *bytes, size_t size)
+{
+    size_t at = 0;
+
+    while (at < size) {
+        const ssize_t n = pread(fd, bytes + at, size - at, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EBADMSG;
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+static int
+open_file(int held_fd, const char *file, size_t *size)
+{
+    struct stat st;
+    int fd, rc;
+
+    fd = openat(held_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0) {
+        rc = -errno;
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = -EBADMSG;
+    } else {
+        *size = (size_t)st.st_size;
+        return fd;
+    }
+    (void)close(fd); /* opened for reading only */
+    return rc;
+}
+
+int
+held_get(int held_fd, const char *file, struct held *out)
+{
+    struct held *h = out;
+    size_t size;
+    int fd, rc;
+
+    fd = open_file(held_fd, file, &size);
+    if (fd < 0)
+        return fd;
+    memset(h, 0, sizeof *h);
+    h->bytes = malloc(size + 1);
+    rc = h->bytes ? read_all(fd, h->bytes, size) : -ENOMEM;
+    (void)close(fd); /* opened for reading only */
+    if (rc == 0)
+        rc = check_file(h, size);
+    if (rc < 0)
+        held_free(h);
+    return rc;
+}
+
+void
+held_free(struct held *h)
+{
+    free(h->deltas);
+    free(h->bytes);
+    h->deltas = NULL;
+    h->bytes = NULL;
+    h->count = 0;
+}
+
+/* Reads head and keyspace.  What is not one leaves name_size 0. */
+static int
+read_head(int held_fd, const char *file, struct held *h)
+{
+    uint8_t bytes[HEAD_SIZE + NAME_MAX_SIZE];
+    size_t size;
+    int fd, rc;
+
+    memset(h, 0, sizeof *h);
+    fd = open_file(held_fd, file, &size);
+    if (fd < 0)
+        return fd;
+    if (size > sizeof bytes)
+        size = sizeof bytes;
+    rc = read_all(fd, bytes, size);
+    (void)close(fd); /* opened for reading only */
+    if (rc == 0)
+        rc = size < HEAD_SIZE ? -EBADMSG : get_head(bytes, h);
+    if (rc == 0 && size < HEAD_SIZE + h->name_size)
+        rc = -EBADMSG;
+    if (rc == 0)
+        memcpy(h->name, bytes + HEAD_SIZE, h->name_size);
+    else
+        memset(h, 0, sizeof *h);
+    return rc;
+}
+
+/* The next name that is a held file's; NULL at the end. */
+static const char *
+next_file(DIR *dir)
+{
+    const struct dirent *entry;
+
+    do {
+        errno = 0;
+        entry = readdir(dir);
+    } while (entry && !is_held_name(entry->d_name));
+    return entry ? entry->d_name : NULL;
+}
+
+int
+held_each(int held_fd,
+          int (*file)(void *ctx, const char *file, const struct held *h),
+          void *ctx)
+{
+    struct held h;
+    const char *name;
+    DIR *dir;
+    int fd, rc = 0;
+
+    fd = openat(held_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    dir = fdopendir(fd);
+    if (!dir) {
+        rc = -errno;
+        (void)close(fd); /* opened for reading only */
+        return rc;
+    }
+    while (rc == 0) {
+        name = next_file(dir);
+        if (!name) {
+            rc = -errno;
+            break;
+        }
+        rc = read_head(held_fd, name, &h);
+        if (rc == -ENOENT)
+            rc = 0; /* merged meanwhile */
+        else if (rc == 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT)
+            rc = file(ctx, name, &h);
+    }
+    (void)closedir(dir); /* opened for reading only */
+    return rc;
+}
+
+int
+held_remove(int held_fd, const char *file)
+{
+    assert(is_held_name(file));
+    if (unlinkat(held_fd, file, 0) < 0 && errno != ENOENT)
+        return -errno;
+    /* Before a later epoch of the same log is merged, or a power loss could
+     * bring the file back behind a mark that is ahead of it. */
+    return fsync(held_fd) < 0 ? -errno : 0;
+}
+
+int
+held_set_aside(int held_fd, const char *file, char *aside, size_t size)
+{
+    const size_t tail = 1 + UUID_TEXT + 1 + EPOCH_TEXT;
+    const char *uuid, *epoch;
+    int keyspace;
+
+    assert(is_held_name(file));
+    keyspace = (int)(strlen(file) - tail);
+    uuid = file + keyspace + 1;
+    epoch = uuid + UUID_TEXT + 1;
+    if (snprintf(aside, size, "bad-%.*s-%s-%.*s", UUID_TEXT, uuid, epoch,
+                 keyspace, file) >= (int)size)
+        return -ENAMETOOLONG;
+    if (renameat(held_fd, file, held_fd, aside) < 0)
+        return -errno;
+    return fsync(held_fd) < 0 ? -errno : 0;
+}
+
+/* ---- how old ----------------------------------------------------------- */
+
+struct oldest {
+    const uint8_t *name;
+    size_t name_size;
+    uint64_t first_ms;
+};
+
+static int
+note_oldest(void *ctx, const char *file, const struct held *h)
+{
+    struct oldest *o = ctx;
+
+    (void)file; /* its head says it all */
+    if (h->name_size == o->name_size &&
+        memcmp(h->name, o->name, h->name_size) == 0 &&
+        h->first_ms < o->first_ms)
+        o->first_ms = h->first_ms;
+    return 0;
+}
+
+int
+held_oldest_ms(int held_fd, const uint8_t *name, size_t name_size,
+               uint64_t *oldest_ms)
+{
+    struct oldest o = {name, name_size, UINT64_MAX};
+    int rc;
+
+    rc = held_each(held_fd, note_oldest, &o);
+    if (rc == 0)
+        *oldest_ms = o.first_ms;
+    return rc;
+}

@@ -1,0 +1,73 @@
+/* worker/batch.h - the full logs a worker has taken, folded together.
+ *
+ * Oldest first, so that what readers are told about freshness moves on.  A
+ * log is synced before it is read: what is merged must be what the disk will
+ * show after a power loss.  Damaged logs are set aside on the way and never
+ * stop the others.
+ *
+ * Ownership: the logs are claimed from batch_take() until batch_give_back()
+ * or batch_free().  Reports through diag.  Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_WORKER_BATCH_H
+#define COUNTD_WORKER_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/log.h"
+#include "common/logdir.h"
+#include "common/store.h"
+#include "worker/fold.h"
+
+struct batch_log {
+    struct log log;
+    struct store_mark mark;
+    bool claimed; /* false: quarantined or given up meanwhile */
+    bool refused; /* a keyspace has a later epoch of it */
+    bool leaves;  /* some keyspace does not want its records */
+    bool whole;   /* every keyspace has its records, or they are held */
+};
+
+struct batch_stats {
+    uint64_t recovered;
+    uint64_t quarantined;
+};
+
+struct batch {
+    struct logdir dir;
+    struct fold fold;
+    int scratch_fd; /* where a log goes that does not fit: data/held */
+    struct batch_log *logs;
+    unsigned count;
+    unsigned max;
+    bool trouble; /* something failed that may pass: look again later */
+    bool again;   /* nothing was taken, but look again at once */
+    struct batch_stats stats;
+    struct logdir_entry *ready; /* full logs of the last scan, sorted */
+    size_t ready_max;
+};
+
+/* `log_fd` is data/log; it is duplicated. */
+int batch_open(struct batch *b, int log_fd, int scratch_fd,
+               const struct layout *l, uint64_t log_size, unsigned max,
+               size_t memory);
+void batch_close(struct batch *b);
+
+/* Recovers what dead owners left, then takes and folds full logs.  Returns
+ * their number, or an error of the directory itself. */
+int batch_take(struct batch *b);
+
+/* Sets a log aside: its records are out of the fold already. */
+void batch_quarantine(struct batch *b, unsigned number, const char *why);
+
+/* Gives all logs back as they are, full. */
+void batch_give_back(struct batch *b);
+
+/* Empties the logs that are whole and gives the others back. */
+void batch_free(struct batch *b);
+
+/* Logs still claimed. */
+unsigned batch_claimed(const struct batch *b);
+
+#endif

@@ -1,0 +1,737 @@
+/* worker/fold.c - see fold.h.
+ *
+ * The hot loop takes slots in groups of GROUP: check and hash each and ask
+ * for its cell, then ask for the entry behind each cell, then add.  The
+ * memory waits of a group overlap, which is most of the speed.  Room for a
+ * whole group is made before it starts, so the loop itself cannot fail.
+ */
+#include "worker/fold.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/message.h"
+#include "worker/fate.h"
+#include "worker/order.h"
+
+#define GROUP       16
+#define READ_SIZE   ((size_t)128 << 10)
+#define CELLS_MIN   4096u
+#define ARENA_START 64 /* reference 0 means none */
+#define ARENA_KEEP  ((size_t)8 << 20)
+
+/* Sorting takes two items and a delta per entry. */
+#define SCRATCH_SIZE                                                           \
+    (2 * sizeof(struct order_item) + sizeof(struct store_delta))
+
+/* One checked record of a group. */
+struct record {
+    struct message m;
+    struct fold_keyspace *keyspace;
+    uint32_t minute;
+    uint32_t tag;
+    uint32_t guess; /* the entry its cell named */
+};
+
+static size_t
+round_up(size_t size)
+{
+    return (size + 7) / 8 * 8;
+}
+
+static unsigned
+bit_words(const struct fold *f)
+{
+    return (f->logs_max + 63) / 64;
+}
+
+static size_t
+keyspace_size(const struct fold *f, size_t name_size)
+{
+    return round_up(offsetof(struct fold_keyspace, name) + name_size) +
+           2 * sizeof(uint64_t) * bit_words(f);
+}
+
+static size_t
+entry_size(size_t key_size)
+{
+    return round_up(offsetof(struct fold_entry, key) + key_size);
+}
+
+/* The most one record can add to the arena. */
+static size_t
+record_size_max(const struct fold *f)
+{
+    return keyspace_size(f, MESSAGE_NAME_MAX) + entry_size(MESSAGE_NAME_MAX);
+}
+
+/* ---- tables ------------------------------------------------------------ */
+
+static struct fold_cell *
+cells(const struct fold_table *t)
+{
+    return (struct fold_cell *)(void *)t->cells.at;
+}
+
+static size_t
+table_size(const struct fold_table *t)
+{
+    return ((size_t)t->mask + 1) * sizeof(struct fold_cell);
+}
+
+static int
+table_open(struct fold_table *t, uint32_t count, int dirfd)
+{
+    int rc;
+
+    assert((count & (count - 1)) == 0);
+    *t = (struct fold_table){.mask = count - 1, .limit = count / 4 * 3};
+    rc = region_open(&t->cells, count * sizeof(struct fold_cell), dirfd);
+    return rc;
+}
+
+/* The cell of `reference` when it is there already, else the free one it
+ * goes to is taken. */
+static void
+table_put(struct fold_table *t, uint32_t tag, uint32_t reference)
+{
+    struct fold_cell *c = cells(t);
+    uint32_t at = tag & t->mask;
+
+    assert(t->used <= t->mask);
+    while (c[at].reference != 0)
+        at = (at + 1) & t->mask;
+    c[at] = (struct fold_cell){.tag = tag, .reference = reference};
+    t->used++;
+}
+
+static int
+table_grow(struct fold *f, struct fold_table *t)
+{
+    const size_t more = 2 * table_size(t);
+    struct fold_table bigger;
+    uint32_t at;
+    int rc;
+
+    if (f->wide || t->mask >= UINT32_MAX / 4)
+        return -ENOBUFS;
+    if (fold_memory(f) + more > f->memory)
+        return -ENOBUFS;
+    rc = table_open(&bigger, 2 * (t->mask + 1), -1);
+    if (rc < 0)
+        return rc == -ENOMEM ? -ENOBUFS : rc;
+    for (at = 0; at <= t->mask; at++) {
+        const struct fold_cell *c = &cells(t)[at];
+
+        if (c->reference != 0)
+            table_put(&bigger, c->tag, c->reference);
+    }
+    region_close(&t->cells);
+    *t = bigger;
+    return 0;
+}
+
+static int
+table_clear(struct fold_table *t)
+{
+    if (t->mask + 1 == CELLS_MIN) {
+        memset(t->cells.at, 0, table_size(t));
+        t->used = 0;
+        return 0;
+    }
+    region_close(&t->cells);
+    return table_open(t, CELLS_MIN, -1);
+}
+
+/* ---- opening, clearing ------------------------------------------------- */
+
+static int
+open_regions(struct fold *f)
+{
+    int rc;
+
+    f->arena_used = ARENA_START;
+    rc = table_open(&f->names, CELLS_MIN, -1);
+    if (rc == 0)
+        rc = table_open(&f->entries, CELLS_MIN, -1);
+    if (rc == 0)
+        rc = region_open(&f->arena, f->memory, -1);
+    if (rc == 0)
+        rc = region_open(&f->scratch, f->memory, -1);
+    return rc;
+}
+
+static void
+close_regions(struct fold *f)
+{
+    region_close(&f->names.cells);
+    region_close(&f->entries.cells);
+    region_close(&f->arena);
+    region_close(&f->scratch);
+}
+
+int
+fold_open(struct fold *f, size_t memory, unsigned logs_max)
+{
+    int rc;
+
+    assert(logs_max > 0 && logs_max <= FOLD_LOGS_MAX);
+    if (memory < FOLD_MEMORY_MIN)
+        return -ERANGE;
+    *f = (struct fold){.memory = memory, .logs_max = logs_max};
+    if (getrandom(&f->hash_key, sizeof f->hash_key, 0) !=
+        (ssize_t)sizeof f->hash_key)
+        return -EIO;
+    f->slots = malloc(READ_SIZE);
+    if (!f->slots)
+        return -ENOMEM;
+    rc = open_regions(f);
+    if (rc < 0)
+        fold_close(f);
+    return rc;
+}
+
+void
+fold_close(struct fold *f)
+{
+    close_regions(f);
+    free(f->slots);
+    f->slots = NULL;
+}
+
+int
+fold_clear(struct fold *f)
+{
+    int rc = 0;
+
+    f->first = f->last = NULL;
+    f->keyspaces = 0;
+    f->entries_most = 0;
+    f->records = f->zeros = 0;
+    if (f->wide || !f->arena.at) {
+        f->wide = false;
+        close_regions(f);
+        return open_regions(f);
+    }
+    region_touch(&f->arena, f->arena_used);
+    f->arena_used = ARENA_START;
+    region_trim(&f->arena, ARENA_KEEP);
+    region_trim(&f->scratch, ARENA_KEEP);
+    rc = table_clear(&f->names);
+    if (rc == 0)
+        rc = table_clear(&f->entries);
+    if (rc < 0)
+        close_regions(f);
+    return rc;
+}
+
+int
+fold_widen(struct fold *f, int dirfd, uint32_t slots)
+{
+    const size_t arena = ARENA_START + (slots + GROUP) * record_size_max(f);
+    uint32_t count = CELLS_MIN;
+    int rc;
+
+    assert(f->keyspaces == 0);
+    if (arena / 8 > UINT32_MAX || slots > UINT32_MAX / 8)
+        return -EFBIG;
+    while (count / 4 * 3 < slots + GROUP)
+        count *= 2;
+    close_regions(f);
+    f->wide = true;
+    rc = region_open(&f->arena, arena, dirfd);
+    if (rc == 0)
+        rc = region_open(&f->scratch, slots * SCRATCH_SIZE, dirfd);
+    if (rc == 0)
+        rc = table_open(&f->names, count, dirfd);
+    if (rc == 0)
+        rc = table_open(&f->entries, count, dirfd);
+    return rc;
+}
+
+size_t
+fold_memory(const struct fold *f)
+{
+    return f->arena_used + table_size(&f->names) + table_size(&f->entries) +
+           f->entries_most * SCRATCH_SIZE;
+}
+
+/* Makes room for GROUP more records, whatever they are. */
+static int
+make_room(struct fold *f)
+{
+    const size_t more = GROUP * record_size_max(f);
+    int rc = 0;
+
+    if (f->names.used + GROUP > f->names.limit)
+        rc = table_grow(f, &f->names);
+    if (rc == 0 && f->entries.used + GROUP > f->entries.limit)
+        rc = table_grow(f, &f->entries);
+    if (rc < 0)
+        return rc;
+    if (f->arena_used + more > f->arena.size)
+        return -ENOBUFS;
+    if (!f->wide && fold_memory(f) + more + GROUP * SCRATCH_SIZE > f->memory)
+        return -ENOBUFS;
+    return 0;
+}
+
+/* ---- keyspaces and entries --------------------------------------------- */
+
+static uint32_t
+reference_to(const struct fold *f, const void *at)
+{
+    return (uint32_t)((size_t)((const uint8_t *)at - f->arena.at) / 8);
+}
+
+static void *
+take(struct fold *f, size_t size)
+{
+    uint8_t *at = f->arena.at + f->arena_used;
+
+    assert(size % 8 == 0);
+    assert(f->arena_used + size <= f->arena.size);
+    f->arena_used += size;
+    return at;
+}
+
+static struct fold_keyspace *
+keyspace_at(const struct fold *f, uint32_t reference)
+{
+    return (struct fold_keyspace *)(void *)(f->arena.at +
+                                            (size_t)reference * 8);
+}
+
+static bool
+is_name(const struct fold_keyspace *k, const uint8_t *name, size_t size)
+{
+    return k->name_size == size && memcmp(k->name, name, size) == 0;
+}
+
+static struct fold_keyspace *
+find_keyspace(const struct fold *f, uint32_t tag, const uint8_t *name,
+              size_t size)
+{
+    const struct fold_cell *c = cells(&f->names);
+    uint32_t at;
+
+    for (at = tag & f->names.mask; c[at].reference != 0;
+         at = (at + 1) & f->names.mask) {
+        struct fold_keyspace *k;
+
+        if (c[at].tag != tag)
+            continue;
+        k = keyspace_at(f, c[at].reference);
+        if (is_name(k, name, size))
+            return k;
+    }
+    return NULL;
+}
+
+static struct fold_keyspace *
+new_keyspace(struct fold *f, uint32_t tag, const uint8_t *name, uint16_t size)
+{
+    const size_t words = bit_words(f);
+    struct fold_keyspace *k = take(f, keyspace_size(f, size));
+    uint8_t *bits =
+        (uint8_t *)k + round_up(offsetof(struct fold_keyspace, name) + size);
+
+    *k = (struct fold_keyspace){.tag = tag, .name_size = size};
+    memcpy(k->name, name, size);
+    memset(bits, 0, 2 * words * sizeof(uint64_t));
+    k->touched = (uint64_t *)(void *)bits;
+    k->leave = k->touched + words;
+    if (f->last)
+        f->last->next = k;
+    else
+        f->first = k;
+    f->last = k;
+    f->keyspaces++;
+    table_put(&f->names, tag, reference_to(f, k));
+    return k;
+}
+
+static uint32_t
+name_tag(const struct fold *f, const uint8_t *name, size_t size)
+{
+    return (uint32_t)hash_name(&f->hash_key, 0, name, size);
+}
+
+struct fold_keyspace *
+fold_find(const struct fold *f, const uint8_t *name, size_t name_size)
+{
+    return find_keyspace(f, name_tag(f, name, name_size), name, name_size);
+}
+
+static uint32_t
+entry_tag(const struct fold *f, const struct message *m,
+          const struct fold_keyspace *k, uint32_t minute)
+{
+    return (uint32_t)hash_name(&f->hash_key, (uint64_t)k->tag << 32 | minute,
+                               m->key, m->key_size);
+}
+
+static bool
+is_entry(const struct fold_entry *e, uint32_t keyspace, uint32_t minute,
+         const struct message *m)
+{
+    return e->keyspace == keyspace && e->minute == minute &&
+           e->key_size == m->key_size &&
+           memcmp(e->key, m->key, m->key_size) == 0;
+}
+
+static struct fold_entry *
+find_entry(const struct fold *f, uint32_t tag, uint32_t keyspace,
+           uint32_t minute, const struct message *m)
+{
+    const struct fold_cell *c = cells(&f->entries);
+    uint32_t at;
+
+    for (at = tag & f->entries.mask; c[at].reference != 0;
+         at = (at + 1) & f->entries.mask) {
+        struct fold_entry *e;
+
+        if (c[at].tag != tag)
+            continue;
+        e = fold_entry_at(f, c[at].reference);
+        if (is_entry(e, keyspace, minute, m))
+            return e;
+    }
+    return NULL;
+}
+
+static struct fold_entry *
+new_entry(struct fold *f, const struct record *r, uint32_t keyspace)
+{
+    struct fold_entry *e = take(f, entry_size(r->m.key_size));
+    struct fold_keyspace *k = r->keyspace;
+
+    e->next = k->entries;
+    e->keyspace = keyspace;
+    e->minute = r->minute;
+    e->count = 0;
+    e->sum_low = 0;
+    e->sum_high = 0;
+    e->key_size = r->m.key_size;
+    memcpy(e->key, r->m.key, r->m.key_size);
+    k->entries = reference_to(f, e);
+    k->entry_count++;
+    if (k->entry_count > f->entries_most)
+        f->entries_most = k->entry_count;
+    table_put(&f->entries, r->tag, k->entries);
+    return e;
+}
+
+/* 128-bit, in halves: negative increments are all ones above. */
+static void
+entry_add(struct fold_entry *e, int64_t increment)
+{
+    const bool carry =
+        __builtin_add_overflow(e->sum_low, (uint64_t)increment, &e->sum_low);
+
+    e->sum_high += (increment < 0 ? -1 : 0) + (carry ? 1 : 0);
+    e->count++;
+}
+
+static void
+entry_subtract(struct fold_entry *e, int64_t increment)
+{
+    const bool borrow =
+        __builtin_sub_overflow(e->sum_low, (uint64_t)increment, &e->sum_low);
+
+    e->sum_high -= (increment < 0 ? -1 : 0) + (borrow ? 1 : 0);
+    assert(e->count > 0);
+    e->count--;
+}
+
+/* ---- adding logs ------------------------------------------------------- */
+
+static uint32_t
+minute_of(const struct slot_stamp *stamp)
+{
+    const uint64_t minute = stamp->received_ms / 60000;
+
+    return minute > UINT32_MAX ? UINT32_MAX : (uint32_t)minute;
+}
+
+/* Checks up to GROUP slots and finds their keyspaces.  Returns the number of
+ * records that count, or an error of slot_parse. */
+static int
+read_group(struct fold *f, const struct log *log, unsigned number,
+           const uint8_t *slots, uint32_t from, uint32_t count,
+           struct record *records)
+{
+    struct fold_keyspace *k = f->last;
+    struct slot_stamp stamp;
+    uint32_t i;
+    int n = 0, rc;
+
+    for (i = 0; i < count; i++) {
+        struct record *r = &records[n];
+
+        rc = slot_parse(&log->layout, slots + i * log->layout.slot_size,
+                        log->header.uuid, from + i, log->header.epoch, &r->m,
+                        &stamp);
+        if (rc < 0)
+            return rc;
+        if (r->m.increment == 0)
+            continue;
+        if (!k || !is_name(k, r->m.keyspace, r->m.keyspace_size)) {
+            const uint32_t tag = name_tag(f, r->m.keyspace, r->m.keyspace_size);
+
+            k = find_keyspace(f, tag, r->m.keyspace, r->m.keyspace_size);
+            if (!k)
+                k = new_keyspace(f, tag, r->m.keyspace, r->m.keyspace_size);
+        }
+        fold_set_bit(k->touched, number);
+        r->keyspace = k;
+        r->minute = minute_of(&stamp);
+        r->tag = entry_tag(f, &r->m, k, r->minute);
+        __builtin_prefetch(&cells(&f->entries)[r->tag & f->entries.mask]);
+        n++;
+    }
+    return n;
+}
+
+static void
+add_group(struct fold *f, struct record *records, int count)
+{
+    int i;
+
+    for (i = 0; i < count; i++) {
+        struct record *r = &records[i];
+
+        r->guess = cells(&f->entries)[r->tag & f->entries.mask].reference;
+        __builtin_prefetch(fold_entry_at(f, r->guess), 1);
+    }
+    for (i = 0; i < count; i++) {
+        const struct record *r = &records[i];
+        const uint32_t keyspace = reference_to(f, r->keyspace);
+        struct fold_entry *e;
+
+        e = find_entry(f, r->tag, keyspace, r->minute, &r->m);
+        if (!e)
+            e = new_entry(f, r, keyspace);
+        entry_add(e, r->m.increment);
+    }
+    f->records += (uint64_t)count;
+}
+
+/* Reads the log from slot `from` into the buffer; a read that fails once is
+ * tried again, since reading twice harms nothing.  Returns the slots read. */
+static int
+read_slots(const struct fold *f, const struct log *log, uint32_t from,
+           uint32_t end)
+{
+    const uint32_t fit = (uint32_t)(READ_SIZE / log->layout.slot_size);
+    const uint32_t count = end - from < fit ? end - from : fit;
+    int rc;
+
+    assert(from < end);
+    rc = log_read(log, from, count, f->slots);
+    if (rc == -EIO)
+        rc = log_read(log, from, count, f->slots);
+    return rc < 0 ? rc : (int)count;
+}
+
+/* A missing slot in a sealed log is damage like any other. */
+static int
+damage(int rc)
+{
+    return rc == -ENOENT ? -EBADMSG : rc;
+}
+
+static int
+add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
+          uint32_t count, uint32_t *added)
+{
+    struct record records[GROUP];
+    uint32_t at, group;
+    int rc, n;
+
+    for (at = 0; at < count; at += group) {
+        group = count - at < GROUP ? count - at : GROUP;
+        rc = make_room(f);
+        if (rc < 0)
+            return rc;
+        n = read_group(f, log, number, f->slots + at * log->layout.slot_size,
+                       from + at, group, records);
+        if (n < 0)
+            return damage(n);
+        f->zeros += group - (uint32_t)n;
+        add_group(f, records, n);
+        *added += group;
+    }
+    return 0;
+}
+
+/* What a second reading of a log is for. */
+struct again {
+    const struct fold_keyspace *only; /* add those of this keyspace ... */
+    const uint8_t *after;             /* ... above this key */
+    size_t after_size;
+    unsigned number; /* else subtract: those to leave, or all */
+    bool all;
+};
+
+/* The keyspace of a record if it is one of those looked for, else NULL. */
+static const struct fold_keyspace *
+again_wants(const struct fold *f, const struct again *a,
+            const struct message *m)
+{
+    const struct fold_keyspace *k = a->only;
+
+    if (!k) {
+        k = fold_find(f, m->keyspace, m->keyspace_size);
+        return k && (a->all || fold_bit(k->leave, a->number)) ? k : NULL;
+    }
+    if (!is_name(k, m->keyspace, m->keyspace_size))
+        return NULL;
+    if (a->after_size > 0 &&
+        !fate_key_above(m->key, m->key_size, a->after, a->after_size))
+        return NULL;
+    return k;
+}
+
+/* -EBADMSG: the record was not there when the log was added. */
+static int
+again_one(struct fold *f, const struct again *a, const struct message *m,
+          uint32_t minute)
+{
+    const struct fold_keyspace *k;
+    struct fold_entry *e;
+
+    if (m->increment == 0)
+        return 0;
+    k = again_wants(f, a, m);
+    if (!k)
+        return 0;
+    e = find_entry(f, entry_tag(f, m, k, minute), reference_to(f, k), minute,
+                   m);
+    if (!e)
+        return -EBADMSG;
+    if (a->only)
+        entry_add(e, m->increment);
+    else
+        entry_subtract(e, m->increment);
+    return 0;
+}
+
+/* Reads the first `end` slots of a log that has been added before. */
+static int
+again(struct fold *f, const struct log *log, uint32_t end,
+      const struct again *a)
+{
+    struct slot_stamp stamp;
+    struct message m;
+    uint32_t from, i;
+    int count, rc;
+
+    for (from = 0; from < end; from += (uint32_t)count) {
+        count = read_slots(f, log, from, end);
+        if (count < 0)
+            return count;
+        for (i = 0; i < (uint32_t)count; i++) {
+            rc = slot_parse(&log->layout, f->slots + i * log->layout.slot_size,
+                            log->header.uuid, from + i, log->header.epoch, &m,
+                            &stamp);
+            if (rc < 0)
+                return damage(rc);
+            rc = again_one(f, a, &m, minute_of(&stamp));
+            if (rc < 0)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+void
+fold_forget(struct fold *f, unsigned number)
+{
+    struct fold_keyspace *k;
+
+    for (k = f->first; k; k = k->next)
+        k->touched[number / 64] &= ~((uint64_t)1 << number % 64);
+}
+
+int
+fold_add(struct fold *f, const struct log *log, unsigned number)
+{
+    const uint32_t end = (uint32_t)log->header.count;
+    const struct again undo = {.number = number, .all = true};
+    const uint64_t records = f->records, zeros = f->zeros;
+    uint32_t from, added = 0;
+    int rc = 0, count;
+
+    assert(number < f->logs_max);
+    assert(log->header.state == LOG_SEALED);
+    if (log->header.count > log->header.slots)
+        return -EBADMSG;
+    if (f->records + end > UINT32_MAX)
+        return -ENOBUFS;
+    for (from = 0; from < end && rc == 0; from += (uint32_t)count) {
+        count = read_slots(f, log, from, end);
+        if (count < 0)
+            rc = count;
+        else
+            rc = add_slots(f, log, number, from, (uint32_t)count, &added);
+        if (rc < 0)
+            break;
+    }
+    if (rc == 0)
+        return 0;
+    f->records = records;
+    f->zeros = zeros;
+    fold_forget(f, number);
+    if (again(f, log, added, &undo) < 0)
+        return -ENOTRECOVERABLE;
+    return rc;
+}
+
+int
+fold_leave(struct fold *f, const struct log *log, unsigned number)
+{
+    const struct again a = {.number = number};
+
+    assert(number < f->logs_max);
+    return again(f, log, (uint32_t)log->header.count, &a);
+}
+
+void
+fold_empty_keyspace(struct fold *f, struct fold_keyspace *k)
+{
+    struct fold_entry *e;
+    uint32_t at;
+
+    for (at = k->entries; at != 0; at = e->next) {
+        e = fold_entry_at(f, at);
+        e->count = 0;
+        e->sum_low = 0;
+        e->sum_high = 0;
+    }
+}
+
+int
+fold_add_keyspace(struct fold *f, const struct fold_keyspace *k,
+                  const struct log *log, const uint8_t *after,
+                  size_t after_size)
+{
+    const struct again a = {
+        .only = k, .after = after, .after_size = after_size};
+
+    return again(f, log, (uint32_t)log->header.count, &a);
+}
+
+void
+fold_deltas(struct fold *f, const struct fold_keyspace *k,
+            struct store_delta **deltas, size_t *count)
+{
+    const size_t size = k->entry_count * SCRATCH_SIZE;
+
+    assert(size <= f->scratch.size);
+    region_touch(&f->scratch, size);
+    *count = order_deltas(f, k, f->scratch.at, deltas);
+}

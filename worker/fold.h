@@ -1,0 +1,156 @@
+/* worker/fold.h - full logs -> one sum per keyspace, key and minute.
+ *
+ * A fold holds, for a batch of logs, each keyspace they name and its entries:
+ * (key, receive minute) -> 128-bit sum and the number of records in it.  All
+ * logs are folded together, because nearly always none of them is in any
+ * keyspace yet.  Where one is, its records are taken out again by reading it
+ * a second time and subtracting: sums are exact, so that is the same as
+ * never having added them.  An entry without records left is as if it had
+ * never been there; a sum of 0 that records made is not.
+ *
+ * Increments of 0 are skipped here: they change nothing and make no key.
+ *
+ * Memory: at most `memory` bytes, whatever the logs hold; names come from the
+ * network, so the tables are keyed and every keyspace and key may be new.
+ * What does not fit is not taken in at all (-ENOBUFS); a single log that does
+ * not fit is folded in a file (fold_widen).
+ *
+ * Ownership: struct fold is the caller's from fold_open() to fold_close().
+ * Keyspaces, entries and deltas live until fold_clear(); deltas only until
+ * the next fold_deltas().  No threads, no output.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_WORKER_FOLD_H
+#define COUNTD_WORKER_FOLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/log.h"
+#include "common/store.h"
+#include "worker/hash.h"
+#include "worker/region.h"
+
+#define FOLD_LOGS_MAX 4096
+
+struct fold_keyspace {
+    struct fold_keyspace *next; /* in order of first appearance */
+    uint64_t *touched;          /* bit per log: it has records for us */
+    uint64_t *leave;            /* bit per log: not wanted, take them out */
+    uint32_t entries;           /* newest entry, a reference */
+    uint32_t entry_count;
+    uint32_t tag;
+    uint16_t name_size;
+    bool behind; /* the caller's: must wait behind records that are held */
+    uint8_t name[];
+};
+
+struct fold_entry {
+    uint32_t next; /* older entry of the keyspace; 0 ends */
+    uint32_t keyspace;
+    uint32_t minute;
+    uint32_t count; /* records in the sum */
+    uint64_t sum_low;
+    int64_t sum_high;
+    uint16_t key_size;
+    uint8_t key[];
+};
+
+/* Where an entry or keyspace is found: open addressing, linear probing. */
+struct fold_cell {
+    uint32_t tag;
+    uint32_t reference; /* 0: free */
+};
+
+struct fold_table {
+    struct region cells;
+    uint32_t mask;
+    uint32_t used;
+    uint32_t limit; /* grow before more are used */
+};
+
+struct fold {
+    struct hash_key hash_key;
+    size_t memory;
+    unsigned logs_max;
+    bool wide;           /* regions are files; memory does not bind */
+    struct region arena; /* keyspaces and entries; references count 8 bytes */
+    size_t arena_used;
+    struct fold_table names;
+    struct fold_table entries;
+    struct region scratch; /* of fold_deltas */
+    uint32_t entries_most; /* entries of the largest keyspace */
+    struct fold_keyspace *first, *last;
+    size_t keyspaces;
+    uint8_t *slots; /* read buffer, 128 KiB */
+    uint64_t records;
+    uint64_t zeros;
+};
+
+/* -ERANGE when `memory` is below FOLD_MEMORY_MIN; -ENOMEM. */
+#define FOLD_MEMORY_MIN ((size_t)4 << 20)
+int fold_open(struct fold *f, size_t memory, unsigned logs_max);
+void fold_close(struct fold *f);
+
+/* Empties it for the next batch and gives memory back that is rarely used.
+ * -ENOMEM: it must be cleared again before any other use. */
+int fold_clear(struct fold *f);
+
+/* Makes room for any `slots` records in files of directory `dirfd`, until
+ * fold_clear().  Only on an empty fold.  -ENOSPC, -EIO, -ENOMEM. */
+int fold_widen(struct fold *f, int dirfd, uint32_t slots);
+
+/* Adds all records of a sealed log, as number `number` (below logs_max).
+ *   -ENOBUFS  memory is used up   -EBADMSG  a slot is damaged or missing
+ *   -EIO      it cannot be read
+ * After these three nothing of the log is in.
+ *   -ENOTRECOVERABLE  it failed and could not be taken out again: clear */
+int fold_add(struct fold *f, const struct log *log, unsigned number);
+
+/* Takes out this log's records of every keyspace whose `leave` bit for it is
+ * set; to be called once per log.  On any failure: clear. */
+int fold_leave(struct fold *f, const struct log *log, unsigned number);
+
+/* Sums one keyspace afresh: empties it, then adds the records of the logs
+ * that are wanted; of those, keys above `after` only (after_size 0: all).
+ * Each log must have been added before.  On any failure: clear. */
+void fold_empty_keyspace(struct fold *f, struct fold_keyspace *k);
+int fold_add_keyspace(struct fold *f, const struct fold_keyspace *k,
+                      const struct log *log, const uint8_t *after,
+                      size_t after_size);
+
+/* The keyspace of this name, or NULL. */
+struct fold_keyspace *fold_find(const struct fold *f, const uint8_t *name,
+                                size_t name_size);
+
+/* No keyspace names this log any more; its records must be out. */
+void fold_forget(struct fold *f, unsigned number);
+
+/* The keyspace's entries as deltas, sorted by key, then minute.  Keys point
+ * into the fold. */
+void fold_deltas(struct fold *f, const struct fold_keyspace *k,
+                 struct store_delta **deltas, size_t *count);
+
+/* Bytes of anonymous memory accounted for. */
+size_t fold_memory(const struct fold *f);
+
+static inline struct fold_entry *
+fold_entry_at(const struct fold *f, uint32_t reference)
+{
+    return (struct fold_entry *)(void *)(f->arena.at + (size_t)reference * 8);
+}
+
+static inline bool
+fold_bit(const uint64_t *bits, unsigned number)
+{
+    return bits[number / 64] >> number % 64 & 1;
+}
+
+static inline void
+fold_set_bit(uint64_t *bits, unsigned number)
+{
+    bits[number / 64] |= (uint64_t)1 << number % 64;
+}
+
+#endif

@@ -1,0 +1,171 @@
+/* worker/main.c - countd-worker: wiring only. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "common/archive.h"
+#include "common/config.h"
+#include "common/datadir.h"
+#include "common/diag.h"
+#include "common/logdir.h"
+#include "common/loop.h"
+#include "common/store.h"
+#include "worker/merge.h"
+#include "worker/watch.h"
+
+#define OPEN_MAX 128 /* keyspaces open at once */
+
+struct worker {
+    struct config config;
+    struct config_command command;
+    struct datadir dir;
+    struct store *store;
+    struct merge merge;
+    struct loop *loop;
+    struct watch watch;
+};
+
+/* Each log of a batch takes two descriptors, each open keyspace three. */
+static void
+raise_limits(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    /* The lower limit works too, with smaller batches. */
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* A pipe closed or a size limit passed is an error of a call, not an end.
+ * Cannot fail: both numbers are valid. */
+static void
+ignore_signals(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    (void)umask(077);
+}
+
+static int
+open_store(struct worker *w)
+{
+    const struct store_options options = {
+        .keyspace_fd = w->dir.keyspace_fd,
+        .hash_key = w->dir.hash_key,
+        .keyspace_size = (uint16_t)w->config.keyspace_size,
+        .key_size = (uint16_t)w->config.key_size,
+        .writable = true,
+        .open_max = OPEN_MAX,
+        .txn_memory = merge_txn_memory(w->config.worker_memory),
+        .keyspace_max = w->config.keyspace_max,
+        .keys_max = w->config.keyspace_max_keys,
+    };
+
+    return store_open(&w->store, &options);
+}
+
+/* Archiving is a convenience: without it the merge goes on. */
+static void
+open_archive(struct worker *w)
+{
+    int fd;
+
+    if (w->config.archive_keep == 0 || w->dir.archive_fd >= 0)
+        return;
+    fd = archive_open(w->dir.fd);
+    if (fd >= 0) {
+        w->dir.archive_fd = fd;
+        return;
+    }
+    diag_errno(DIAG_ERROR, fd, "open data/archive, logs are not archived");
+    w->merge.archive_keep = 0;
+}
+
+/* Serves until it is told to stop. */
+static int
+serve(struct worker *w)
+{
+    int rc;
+
+    w->loop = loop_new();
+    if (!w->loop) {
+        diag_errno(DIAG_ERROR, errno, "make the loop");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    rc = watch_start(&w->watch, w->loop, &w->merge, w->dir.log_fd);
+    if (rc == 0) {
+        config_ready(w->command.ready_fd, NULL, 0);
+        rc = loop_run(w->loop);
+    }
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "run the loop");
+    watch_stop(&w->watch);
+    loop_free(w->loop);
+    merge_report(&w->merge);
+    return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
+}
+
+/* Opens the rest in the order it is needed, serves, and closes it. */
+static int
+run(struct worker *w)
+{
+    struct layout found;
+    int rc, status = CONFIG_EXIT_SYSTEM;
+
+    rc = open_store(w);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open the store");
+        return status;
+    }
+    rc = merge_open(&w->merge, &w->config, &w->dir, w->store);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "make room for a merge");
+        goto close_store;
+    }
+    rc = logdir_check_sizes(&w->merge.batch.dir, &found);
+    if (rc == -EPROTO) {
+        diag(DIAG_ERROR,
+             "data/log was written with message.keyspace_size=%u and "
+             "message.key_size=%u: set these, or use another data_dir",
+             found.keyspace_size, found.key_size);
+        status = CONFIG_EXIT_USAGE;
+        goto close_merge;
+    }
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "read data/log");
+        goto close_merge;
+    }
+    open_archive(w);
+    status = serve(w);
+
+close_merge:
+    merge_close(&w->merge);
+close_store:
+    store_close(w->store);
+    return status;
+}
+
+int
+main(int argc, char **argv)
+{
+    static struct worker w;
+    int status;
+
+    diag_init("countd-worker", DIAG_INFO);
+    status = config_daemon(&w.config, &w.command, argc, argv, "countd-worker",
+                           "merges full commit logs into the keyspaces");
+    if (status >= 0)
+        return status;
+    ignore_signals();
+    raise_limits();
+    if (datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE) < 0)
+        return CONFIG_EXIT_SYSTEM;
+    status = run(&w);
+    datadir_close(&w.dir);
+    return status;
+}

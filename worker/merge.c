@@ -1,0 +1,601 @@
+/* worker/merge.c - see merge.h. */
+#include "worker/merge.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/archive.h"
+#include "common/clock.h"
+#include "common/diag.h"
+#include "common/held.h"
+#include "common/name.h"
+#include "worker/fate.h"
+
+/* What became of a keyspace's records. */
+enum settled { SETTLED_IN, SETTLED_HELD, SETTLED_NOT };
+
+/* ---- opening ----------------------------------------------------------- */
+
+/* Three quarters for the sums: the more logs they cover, the cheaper each
+ * increment is.  The fold stays below its share by itself. */
+size_t
+merge_fold_memory(uint64_t worker_memory)
+{
+    const size_t share = (size_t)(worker_memory / 4 * 3);
+
+    return share < FOLD_MEMORY_MIN ? FOLD_MEMORY_MIN : share;
+}
+
+/* A quarter for dirty pages: the store cuts a merge that needs more. */
+size_t
+merge_txn_memory(uint64_t worker_memory)
+{
+    return (size_t)(worker_memory / 4);
+}
+
+int
+merge_open(struct merge *m, const struct config *config,
+           const struct datadir *dir, struct store *store)
+{
+    const unsigned max = config->worker_batch < FOLD_LOGS_MAX
+                             ? (unsigned)config->worker_batch
+                             : FOLD_LOGS_MAX;
+    struct layout layout;
+    int rc;
+
+    *m = (struct merge){
+        .store = store, .dir = dir, .archive_keep = config->archive_keep};
+    m->aside = (struct aside){.held_fd = dir->held_fd, .store = store};
+    rc = layout_init(&layout, (unsigned)config->keyspace_size,
+                     (unsigned)config->key_size);
+    if (rc < 0)
+        return rc;
+    rc = batch_open(&m->batch, dir->log_fd, dir->held_fd, &layout,
+                    config->log_size, max,
+                    merge_fold_memory(config->worker_memory));
+    if (rc < 0)
+        return rc;
+    m->marks = calloc(max, sizeof *m->marks);
+    m->infos = calloc(max, sizeof *m->infos);
+    m->numbers = calloc(max, sizeof *m->numbers);
+    if (!m->marks || !m->infos || !m->numbers) {
+        merge_close(m);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void
+merge_close(struct merge *m)
+{
+    batch_close(&m->batch);
+    free(m->marks);
+    free(m->infos);
+    free(m->numbers);
+}
+
+/* ---- keyspaces that fail ----------------------------------------------- */
+
+static struct merge_failing *
+find_failing(struct merge *m, const struct fold_keyspace *k)
+{
+    unsigned i;
+
+    for (i = 0; i < MERGE_FAILING; i++)
+        if (m->failing[i].name_size == k->name_size &&
+            memcmp(m->failing[i].name, k->name, k->name_size) == 0)
+            return &m->failing[i];
+    return NULL;
+}
+
+/* Counts one more failure.  True when it has failed too often to wait. */
+static bool
+fails_for_good(struct merge *m, const struct fold_keyspace *k)
+{
+    struct merge_failing *f = find_failing(m, k);
+
+    if (!f) {
+        f = &m->failing[m->failing_next++ % MERGE_FAILING];
+        *f = (struct merge_failing){.name_size = k->name_size};
+        memcpy(f->name, k->name, k->name_size);
+    }
+    f->tries++;
+    return f->tries >= MERGE_TRIES_MAX;
+}
+
+static void
+works_again(struct merge *m, const struct fold_keyspace *k)
+{
+    struct merge_failing *f = find_failing(m, k);
+
+    if (f)
+        *f = (struct merge_failing){.name_size = 0};
+}
+
+/* ---- which logs a keyspace has already --------------------------------- */
+
+/* Lists the logs with records for this keyspace.  Returns their number. */
+static unsigned
+touching(struct merge *m, const struct fold_keyspace *k)
+{
+    unsigned i, n = 0;
+
+    for (i = 0; i < m->batch.count; i++) {
+        if (!fold_bit(k->touched, i))
+            continue;
+        assert(m->batch.logs[i].claimed);
+        m->marks[n] = m->batch.logs[i].mark;
+        m->numbers[n] = i;
+        n++;
+    }
+    return n;
+}
+
+static void
+keyspace_text(const struct fold_keyspace *k, char text[NAME_TEXT_SIZE])
+{
+    (void)name_escape(k->name, k->name_size, text); /* its length: unused */
+}
+
+/* Quarantines a log that is older than what a keyspace says: its records are
+ * left out everywhere. */
+static void
+refuse_log(struct merge *m, unsigned number, const struct fold_keyspace *where)
+{
+    char text[NAME_TEXT_SIZE];
+    struct fold_keyspace *k;
+
+    if (m->batch.logs[number].refused)
+        return;
+    keyspace_text(where, text);
+    m->batch.logs[number].refused = true;
+    m->batch.logs[number].leaves = true;
+    for (k = m->batch.fold.first; k; k = k->next)
+        if (fold_bit(k->touched, number))
+            fold_set_bit(k->leave, number);
+    diag(DIAG_ERROR,
+         "log=%" PRIu64 ": keyspace=%s holds a later epoch of it: the "
+         "directory was restored from a backup",
+         m->batch.logs[number].log.header.index, text);
+}
+
+/* Asks one keyspace.  An error is met again when it is settled. */
+static void
+ask_keyspace(struct merge *m, struct fold_keyspace *k)
+{
+    const unsigned n = touching(m, k);
+    unsigned i;
+
+    if (n == 0 ||
+        store_marks(m->store, k->name, k->name_size, m->marks, n, m->infos) < 0)
+        return;
+    for (i = 0; i < n; i++) {
+        if (m->infos[i].state == STORE_MARK_DONE) {
+            fold_set_bit(k->leave, m->numbers[i]);
+            m->batch.logs[m->numbers[i]].leaves = true;
+        } else if (m->infos[i].state == STORE_MARK_AHEAD) {
+            refuse_log(m, m->numbers[i], k);
+        }
+    }
+}
+
+/* Takes out of the sums what keyspaces have already. */
+static int
+leave_out(struct merge *m)
+{
+    struct fold_keyspace *k;
+    unsigned i;
+    int rc;
+
+    for (k = m->batch.fold.first; k; k = k->next)
+        ask_keyspace(m, k);
+    for (i = 0; i < m->batch.count; i++) {
+        struct batch_log *l = &m->batch.logs[i];
+
+        if (!l->leaves)
+            continue;
+        rc = fold_leave(&m->batch.fold, &l->log, i);
+        if (rc < 0) {
+            batch_quarantine(&m->batch, i, "it cannot be read twice");
+            return rc;
+        }
+        if (l->refused) {
+            fold_forget(&m->batch.fold, i);
+            batch_quarantine(&m->batch, i, "it is older than the keyspaces");
+        }
+    }
+    return 0;
+}
+
+/* ---- settling one keyspace --------------------------------------------- */
+
+/* Sums the keyspace again, as m->infos says. */
+static int
+sum_again(struct merge *m, struct fold_keyspace *k, unsigned n)
+{
+    unsigned i;
+    int rc;
+
+    fold_empty_keyspace(&m->batch.fold, k);
+    for (i = 0; i < n; i++) {
+        const struct store_mark_info *info = &m->infos[i];
+        const bool partial = info->state == STORE_MARK_PARTIAL;
+
+        if (info->state == STORE_MARK_DONE)
+            continue;
+        rc = fold_add_keyspace(
+            &m->batch.fold, k, &m->batch.logs[m->numbers[i]].log,
+            partial ? info->last_key : NULL, partial ? info->last_key_size : 0);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* True when the sums hold exactly the logs the keyspace does not have. */
+static bool
+sums_agree(const struct merge *m, const struct fold_keyspace *k, unsigned n)
+{
+    unsigned i;
+
+    for (i = 0; i < n; i++) {
+        const bool left = fold_bit(k->leave, m->numbers[i]);
+
+        if (left != (m->infos[i].state == STORE_MARK_DONE))
+            return false;
+        if (!left && m->infos[i].state != STORE_MARK_NONE)
+            return false;
+    }
+    return true;
+}
+
+/* Drops the logs that are in from marks, infos and numbers. */
+static unsigned
+drop_done(struct merge *m, unsigned n)
+{
+    unsigned i, kept = 0;
+
+    for (i = 0; i < n; i++) {
+        if (m->infos[i].state == STORE_MARK_DONE)
+            continue;
+        m->marks[kept] = m->marks[i];
+        m->infos[kept] = m->infos[i];
+        m->numbers[kept] = m->numbers[i];
+        kept++;
+    }
+    return kept;
+}
+
+/* Applies a keyspace's sums as they are wanted now.  `summed` says whether
+ * they are no longer what the fold made.
+ *   -ESTALE  once more   -EOVERFLOW  a mark is ahead (ask again)
+ *   -ENOTRECOVERABLE  a log cannot be read again */
+static int
+apply_once(struct merge *m, struct fold_keyspace *k, bool *summed)
+{
+    struct store_applied applied = {0};
+    struct store_delta *deltas;
+    unsigned n = touching(m, k), i;
+    size_t count;
+    int rc;
+
+    rc = store_marks(m->store, k->name, k->name_size, m->marks, n, m->infos);
+    if (rc < 0)
+        return rc;
+    for (i = 0; i < n; i++)
+        if (m->infos[i].state == STORE_MARK_AHEAD)
+            return -EOVERFLOW;
+    if (*summed || !sums_agree(m, k, n)) {
+        *summed = true;
+        if (sum_again(m, k, n) < 0)
+            return -ENOTRECOVERABLE;
+    }
+    n = drop_done(m, n);
+    if (n == 0) /* all by others: durable before the logs are emptied */
+        return store_fence(m->store, k->name, k->name_size);
+    fold_deltas(&m->batch.fold, k, &deltas, &count);
+    rc = store_apply(m->store, k->name, k->name_size, m->marks, m->infos, n,
+                     deltas, count, &applied);
+    m->stats.keys += applied.keys;
+    m->stats.created += applied.created;
+    m->stats.saturated += applied.saturated;
+    return rc;
+}
+
+static int
+apply(struct merge *m, struct fold_keyspace *k)
+{
+    bool summed = false;
+    unsigned tries;
+    int rc = -ESTALE;
+
+    for (tries = 0; tries < MERGE_SUMS_MAX && rc == -ESTALE; tries++) {
+        rc = apply_once(m, k, &summed);
+        summed = summed || rc == -ESTALE;
+    }
+    return rc;
+}
+
+static int
+hold_one(struct merge *m, struct fold_keyspace *k, unsigned number)
+{
+    struct batch_log *l = &m->batch.logs[number];
+    struct store_delta *deltas;
+    size_t count;
+    int rc;
+
+    fold_empty_keyspace(&m->batch.fold, k);
+    rc = fold_add_keyspace(&m->batch.fold, k, &l->log, NULL, 0);
+    if (rc < 0)
+        return rc;
+    fold_deltas(&m->batch.fold, k, &deltas, &count);
+    rc = held_put(m->dir->held_fd, m->dir->hash_key, k->name, k->name_size,
+                  &l->mark, l->log.header.first_ms, deltas, count);
+    if (rc == 0)
+        m->stats.held++;
+    return rc;
+}
+
+/* Holds the keyspace's records, each log's on their own, under the marks they
+ * would have had: also those of logs that are in partly or, for all we can
+ * tell, wholly.  The mark decides when they are merged. */
+static int
+hold(struct merge *m, struct fold_keyspace *k)
+{
+    unsigned i;
+    int rc;
+
+    for (i = 0; i < m->batch.count; i++) {
+        if (!fold_bit(k->touched, i))
+            continue;
+        rc = hold_one(m, k, i);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void
+report_failure(const struct fold_keyspace *k, int error, enum fate fate)
+{
+    static struct diag_repeat waits, holds;
+    char text[NAME_TEXT_SIZE];
+
+    keyspace_text(k, text);
+    if (fate == FATE_HOLD)
+        diag_repeating(&holds, DIAG_ERROR,
+                       "keyspace=%s cannot take its records, they are held: "
+                       "%s",
+                       text, strerror(-error));
+    else
+        diag_repeating(&waits, DIAG_ERROR,
+                       "keyspace=%s: %s; its logs stay full, trying again",
+                       text, strerror(-error));
+}
+
+static enum settled
+settle(struct merge *m, struct fold_keyspace *k)
+{
+    enum fate fate;
+    int rc = -EDQUOT;
+
+    if (!k->behind)
+        rc = apply(m, k);
+    if (rc == 0) {
+        works_again(m, k);
+        m->stats.keyspaces++;
+        return SETTLED_IN;
+    }
+    fate = k->behind ? FATE_HOLD : fate_of(rc);
+    if (fate == FATE_TRY && fails_for_good(m, k))
+        fate = FATE_HOLD;
+    if (!k->behind)
+        report_failure(k, rc, fate);
+    if (fate == FATE_HOLD) {
+        rc = hold(m, k);
+        if (rc == 0)
+            return SETTLED_HELD;
+        report_failure(k, rc, FATE_WAIT);
+    }
+    m->batch.trouble = true;
+    return SETTLED_NOT;
+}
+
+/* ---- what is held already ---------------------------------------------- */
+
+static bool
+in_batch(void *ctx, const struct store_mark *mark)
+{
+    const struct merge *m = ctx;
+    unsigned i;
+
+    for (i = 0; i < m->batch.count; i++)
+        if (memcmp(m->batch.logs[i].mark.uuid, mark->uuid, sizeof mark->uuid) ==
+            0)
+            return true;
+    return false;
+}
+
+/* True when `file` is held for this keyspace, by its name alone. */
+static bool
+is_for(const struct merge *m, const char *file, const struct fold_keyspace *k)
+{
+    char name[NAME_FILE_SIZE];
+    size_t size;
+
+    name_to_file(k->name, k->name_size, m->dir->hash_key, name);
+    size = strlen(name);
+    return strncmp(file, name, size) == 0 && file[size] == ',';
+}
+
+/* Records of an earlier fill are still held: those of this one must wait
+ * behind them. */
+static void
+stays_held(void *ctx, const char *file, const struct held *h)
+{
+    struct merge *m = ctx;
+    struct fold_keyspace *k;
+
+    if (h) {
+        k = fold_find(&m->batch.fold, h->name, h->name_size);
+        if (k)
+            k->behind = true;
+        return;
+    }
+    for (k = m->batch.fold.first; k; k = k->next)
+        if (is_for(m, file, k))
+            k->behind = true;
+}
+
+/* Merges what is held of earlier fills of these logs.  It is complete: only
+ * the owner of a log adds to it, and that is us. */
+static int
+merge_earlier(struct merge *m)
+{
+    m->aside.wanted = in_batch;
+    m->aside.stays = stays_held;
+    m->aside.ctx = m;
+    return aside_merge(&m->aside);
+}
+
+void
+merge_held(struct merge *m)
+{
+    int rc;
+
+    m->aside.wanted = NULL;
+    m->aside.stays = NULL;
+    rc = aside_merge(&m->aside);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "read data/held");
+}
+
+/* ---- the batch --------------------------------------------------------- */
+
+/* Settles every keyspace.  False when it was stopped. */
+static bool
+settle_all(struct merge *m)
+{
+    struct fold_keyspace *k;
+    unsigned i;
+
+    for (i = 0; i < m->batch.count; i++)
+        m->batch.logs[i].whole = m->batch.logs[i].claimed;
+    for (k = m->batch.fold.first; k; k = k->next) {
+        const bool stopped = m->stop && m->stop(m->stop_ctx);
+
+        if (!stopped && settle(m, k) != SETTLED_NOT)
+            continue;
+        for (i = 0; i < m->batch.count; i++)
+            if (fold_bit(k->touched, i))
+                m->batch.logs[i].whole = false;
+    }
+    return !(m->stop && m->stop(m->stop_ctx));
+}
+
+static void
+archive(struct merge *m)
+{
+    static struct diag_repeat repeat;
+    unsigned i;
+    int rc;
+
+    for (i = 0; i < m->batch.count; i++) {
+        const struct batch_log *l = &m->batch.logs[i];
+
+        if (!l->claimed || !l->whole)
+            continue;
+        rc = archive_put(m->dir->archive_fd, &l->log, m->archive_keep);
+        if (rc == 0)
+            m->stats.archived++;
+        else
+            diag_repeating(&repeat, DIAG_WARNING,
+                           "archive log=%" PRIu64 ": %s; it is merged and "
+                           "not archived",
+                           l->log.header.index, strerror(-rc));
+    }
+}
+
+static void
+count_logs(struct merge *m, uint64_t since_ms)
+{
+    unsigned i, whole = 0;
+
+    for (i = 0; i < m->batch.count; i++)
+        whole += m->batch.logs[i].claimed && m->batch.logs[i].whole;
+    m->stats.logs += whole;
+    diag(DIAG_DEBUG,
+         "merged logs=%u of=%u records=%" PRIu64 " keyspaces=%zu ms=%" PRIu64,
+         whole, m->batch.count, m->batch.fold.records, m->batch.fold.keyspaces,
+         clock_ms() - since_ms);
+}
+
+static void
+report_saturation(const struct merge *m, uint64_t before)
+{
+    static struct diag_repeat repeat;
+
+    if (m->stats.saturated > before)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "counters reached the limit of int64 and stay "
+                       "flagged: %" PRIu64 " so far",
+                       m->stats.saturated);
+}
+
+enum merge_outcome
+merge_run(struct merge *m)
+{
+    const uint64_t saturated = m->stats.saturated;
+    const uint64_t since_ms = clock_ms();
+    bool stopped;
+    int rc;
+
+    rc = batch_take(&m->batch);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "look for full logs");
+        batch_give_back(&m->batch);
+        return MERGE_TROUBLE;
+    }
+    if (rc == 0 && m->batch.again)
+        return MERGE_DONE;
+    if (rc == 0)
+        return m->batch.trouble ? MERGE_TROUBLE : MERGE_IDLE;
+    rc = merge_earlier(m);
+    if (rc == 0)
+        rc = leave_out(m);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "prepare a merge");
+        batch_give_back(&m->batch);
+        return MERGE_TROUBLE;
+    }
+    stopped = !settle_all(m);
+    if (m->archive_keep > 0)
+        archive(m);
+    m->stats.records += m->batch.fold.records;
+    m->stats.zeros += m->batch.fold.zeros;
+    count_logs(m, since_ms);
+    report_saturation(m, saturated);
+    batch_free(&m->batch);
+    if (stopped)
+        return MERGE_STOPPED;
+    return m->batch.trouble ? MERGE_TROUBLE : MERGE_DONE;
+}
+
+void
+merge_report(const struct merge *m)
+{
+    const struct merge_stats *s = &m->stats;
+
+    diag(DIAG_INFO,
+         "figures: logs=%" PRIu64 " records=%" PRIu64 " zeros=%" PRIu64
+         " keyspaces=%" PRIu64 " keys=%" PRIu64 " created=%" PRIu64
+         " saturated=%" PRIu64 " held=%" PRIu64 " unheld=%" PRIu64
+         " held_damaged=%" PRIu64 " quarantined=%" PRIu64 " recovered=%" PRIu64
+         " archived=%" PRIu64,
+         s->logs, s->records, s->zeros, s->keyspaces, s->keys, s->created,
+         s->saturated, s->held, m->aside.stats.merged, m->aside.stats.damaged,
+         m->batch.stats.quarantined, m->batch.stats.recovered, s->archived);
+}

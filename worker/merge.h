@@ -1,0 +1,101 @@
+/* worker/merge.h - a batch of full logs -> one transaction per keyspace.
+ *
+ * The happy path: take and fold full logs; ask each keyspace which of them
+ * it has already; apply the sums and the marks of the logs together, keyspace
+ * by keyspace; then empty the logs.  A log is emptied only when every
+ * keyspace it names has its records durably, or they are held durably.
+ *
+ * The rest is what keeps it exactly once:
+ *   - records of logs that a keyspace has already are taken out of the sums;
+ *     a mark this process did not write is made durable by a fence first;
+ *   - a mark that changed meanwhile (-ESTALE): that keyspace is summed again;
+ *   - a mark above the log's epoch: the directory was restored from a backup;
+ *     the log is quarantined, never skipped;
+ *   - a keyspace that cannot take its records stops nobody: they are held;
+ *   - a full disk: the logs stay full and are tried again.
+ *
+ * One thread.  Between two keyspaces `stop` is asked; when it says so the
+ * rest is given back unharmed.  Reports through diag.
+ */
+#ifndef COUNTD_WORKER_MERGE_H
+#define COUNTD_WORKER_MERGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/config.h"
+#include "common/datadir.h"
+#include "common/store.h"
+#include "worker/aside.h"
+#include "worker/batch.h"
+
+#define MERGE_TRIES_MAX 8  /* of one keyspace, before its records are held */
+#define MERGE_SUMS_MAX  8  /* sums of one keyspace in one batch */
+#define MERGE_FAILING   64 /* failing keyspaces remembered */
+
+enum merge_outcome {
+    MERGE_IDLE,    /* no full log */
+    MERGE_DONE,    /* something was merged: there may be more */
+    MERGE_TROUBLE, /* something failed that may pass: later */
+    MERGE_STOPPED,
+};
+
+struct merge_stats {
+    uint64_t logs; /* emptied */
+    uint64_t records;
+    uint64_t zeros;
+    uint64_t keyspaces; /* applied to, once per batch */
+    uint64_t keys;      /* changed */
+    uint64_t created;
+    uint64_t saturated;
+    uint64_t held; /* files written */
+    uint64_t archived;
+};
+
+/* A keyspace that failed and may recover. */
+struct merge_failing {
+    uint8_t name[256];
+    uint16_t name_size; /* 0: free */
+    unsigned tries;
+};
+
+struct merge {
+    struct batch batch;
+    struct store *store;
+    const struct datadir *dir;
+    uint64_t archive_keep;
+    bool (*stop)(void *ctx);
+    void *stop_ctx;
+    struct aside aside;
+
+    /* Of the keyspace being settled: the logs that touch it. */
+    struct store_mark *marks;
+    struct store_mark_info *infos;
+    unsigned *numbers;
+
+    struct merge_failing failing[MERGE_FAILING];
+    unsigned failing_next;
+    struct merge_stats stats;
+};
+
+/* Borrows store and dir for its life. */
+int merge_open(struct merge *m, const struct config *config,
+               const struct datadir *dir, struct store *store);
+void merge_close(struct merge *m);
+
+/* One batch. */
+enum merge_outcome merge_run(struct merge *m);
+
+/* Tries to merge what is held; to be called now and then. */
+void merge_held(struct merge *m);
+
+/* One line of figures. */
+void merge_report(const struct merge *m);
+
+/* How worker.memory is shared: what the sums may take, and what a commit may
+ * hold in dirty pages. */
+size_t merge_fold_memory(uint64_t worker_memory);
+size_t merge_txn_memory(uint64_t worker_memory);
+
+#endif

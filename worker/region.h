@@ -1,0 +1,34 @@
+/* worker/region.h - a stretch of memory taken once and filled from the front.
+ *
+ * Address space is reserved for the worst case; pages cost memory only once
+ * they are touched, and region_trim() gives them back.  A region may also sit
+ * in a file without a name, for the rare log that does not fit in
+ * worker.memory: its pages are the page cache's, not the worker's.
+ *
+ * Ownership: the caller's, between region_open() and region_close().
+ */
+#ifndef COUNTD_WORKER_REGION_H
+#define COUNTD_WORKER_REGION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct region {
+    uint8_t *at; /* NULL when closed */
+    size_t size;
+    size_t touched; /* what the owner says it has used since the last trim */
+};
+
+/* Reserves `size` bytes of zeros: anonymous, or of a nameless file in the
+ * directory `dirfd` (-1: anonymous), its space allocated ahead so that a full
+ * disk is an error here and never a SIGBUS.  -ENOMEM, -ENOSPC, -EIO. */
+int region_open(struct region *r, size_t size, int dirfd);
+void region_close(struct region *r);
+
+/* Notes that the first `size` bytes are in use. */
+void region_touch(struct region *r, size_t size);
+
+/* Gives back what was touched beyond `keep` bytes; those are kept. */
+void region_trim(struct region *r, size_t keep);
+
+#endif
