@@ -81,6 +81,24 @@ int config_check(const struct config *c, char *why, size_t why_size);
 int config_daemon(struct config *c, struct config_command *command, int argc,
                   char **argv, const char *program, const char *summary);
 
+/* -f, -o and -d of a command line, for config_load(): the file first, then
+ * the others in their order.  Zero-initialised; texts are borrowed. */
+#define CONFIG_SOURCES_MAX 64
+
+struct config_sources {
+    const char *file; /* the last -f */
+    size_t count;
+    char letters[CONFIG_SOURCES_MAX]; /* 'o' or 'd' */
+    const char *texts[CONFIG_SOURCES_MAX];
+};
+
+/* `letter` is 'f', 'o' or 'd'.  -E2BIG when there are too many. */
+int config_source_add(struct config_sources *s, int letter, const char *text);
+
+/* Defaults, sources, then config_check(). */
+int config_load(struct config *c, const struct config_sources *s, char *why,
+                size_t why_size);
+
 /* The table, for --help and tests: calls `option` for each key in order. */
 void config_each(void (*option)(void *ctx, const char *key, const char *type,
                                 const char *def, const char *help),
