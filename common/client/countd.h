@@ -36,12 +36,12 @@ extern "C" {
 struct countd;
 
 struct countd_options {
-    size_t size;         /* sizeof(struct countd_options) */
-    const char *write;   /* address of the silent or acknowledging port;
-                            NULL: 127.0.0.1:48881, or :48879 when silent */
-    const char *read;    /* NULL: 127.0.0.1:48880 */
-    int silent;          /* 1: fire and forget */
-    size_t buffer_size;  /* bytes; 0: 256 KiB */
+    size_t size;            /* sizeof(struct countd_options) */
+    const char *write;      /* address of the silent or acknowledging port;
+                               NULL: 127.0.0.1:48881, or :48879 when silent */
+    const char *read;       /* NULL: 127.0.0.1:48880 */
+    int silent;             /* 1: fire and forget */
+    size_t buffer_size;     /* bytes; 0: 256 KiB */
     unsigned keyspace_size; /* message sizes of the server; 0: 256 */
     unsigned key_size;
     unsigned connect_timeout_ms; /* 0: 5000 */
@@ -102,8 +102,8 @@ struct countd_ask {
     int64_t offset;
     int64_t length;
 };
-int countd_ranges(struct countd *c, const struct countd_ask *asks,
-                  size_t count, struct countd_rows **out);
+int countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
+                  struct countd_rows **out);
 
 /* Count of one key; -ENOENT. */
 int countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,

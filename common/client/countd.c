@@ -1,0 +1,466 @@
+/* common/client/countd.c - libcountd: the handle and its increments.
+ *
+ * What a broken connection means for an increment:
+ *
+ *   sent whole, no WIN    unknown: counted in `lost`, never sent again
+ *   sent in part          not counted (the server drops a fragment): kept
+ *   not sent              kept; it goes out on the next connection
+ *
+ * A silent server tells nothing, so there `lost` is what its kernel had not
+ * confirmed.  After a FAIL the server took nothing more: all that was sent
+ * without a WIN and all that waits is dropped and counted in `lost`, since a
+ * message that cannot be parsed means that the two sides disagree on sizes.
+ */
+#include "common/client/countd.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/client/handle.h"
+
+#define NAME_MAX_SIZE      256
+#define BUFFER_SIZE        (256 * 1024)
+#define CONNECT_TIMEOUT_MS 5000
+#define READ_TIMEOUT_MS    5000
+#define ANSWER_SIZE        3 /* WIN */
+#define RECEIVE_SIZE       (4096 * ANSWER_SIZE)
+
+#define WRITE_ADDRESS  "127.0.0.1:48881"
+#define SILENT_ADDRESS "127.0.0.1:48879"
+#define READ_ADDRESS   "127.0.0.1:48880"
+
+/* ---- opening ----------------------------------------------------------- */
+
+/* Takes what an older or newer caller's struct says. */
+static int
+take_options(const struct countd_options *from, struct countd_options *o)
+{
+    const uint8_t *bytes = (const uint8_t *)from;
+
+    *o = (struct countd_options){.size = sizeof *o};
+    if (from) {
+        if (from->size < sizeof from->size)
+            return -EINVAL;
+        for (size_t i = sizeof *o; i < from->size; i++)
+            if (bytes[i])
+                return -EINVAL; /* asks for what this version cannot do */
+        memcpy(o, from, from->size < sizeof *o ? from->size : sizeof *o);
+    }
+    if (!o->write)
+        o->write = o->silent ? SILENT_ADDRESS : WRITE_ADDRESS;
+    if (!o->read)
+        o->read = READ_ADDRESS;
+    if (o->buffer_size == 0)
+        o->buffer_size = BUFFER_SIZE;
+    if (o->keyspace_size == 0)
+        o->keyspace_size = NAME_MAX_SIZE;
+    if (o->key_size == 0)
+        o->key_size = NAME_MAX_SIZE;
+    if (o->connect_timeout_ms == 0)
+        o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
+    if (o->keyspace_size > NAME_MAX_SIZE || o->key_size > NAME_MAX_SIZE)
+        return -EINVAL;
+    return 0;
+}
+
+static int
+writing_init(struct writing *w, const struct countd_options *o)
+{
+    int rc;
+
+    w->silent = o->silent != 0;
+    w->keyspace_size = o->keyspace_size;
+    w->key_size = o->key_size;
+    w->message_size = 8 + w->keyspace_size + w->key_size;
+    w->capacity = o->buffer_size / w->message_size;
+    if (w->capacity == 0)
+        w->capacity = 1;
+    rc = link_init(&w->link, o->write, o->connect_timeout_ms);
+    if (rc < 0)
+        return rc;
+    w->ring = calloc(w->capacity, w->message_size);
+    return w->ring ? 0 : -ENOMEM;
+}
+
+PUBLIC int
+countd_open(struct countd **out, const struct countd_options *options)
+{
+    struct countd_options o;
+    struct countd *c;
+    int rc;
+
+    rc = take_options(options, &o);
+    if (rc < 0)
+        return rc;
+    c = calloc(1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    rc = writing_init(&c->writing, &o);
+    if (rc < 0)
+        goto free_ring;
+    rc = link_init(&c->reading.link, o.read, o.connect_timeout_ms);
+    if (rc < 0)
+        goto free_ring;
+    c->reading.timeout_ms = READ_TIMEOUT_MS;
+    rc = -pthread_mutex_init(&c->writing.lock, NULL);
+    if (rc < 0)
+        goto free_ring;
+    rc = -pthread_mutex_init(&c->reading.lock, NULL);
+    if (rc < 0)
+        goto destroy_lock;
+    *out = c;
+    return 0;
+
+destroy_lock:
+    (void)pthread_mutex_destroy(&c->writing.lock); /* nobody holds it */
+free_ring:
+    free(c->writing.ring);
+    free(c);
+    return rc;
+}
+
+PUBLIC void
+countd_close(struct countd *c)
+{
+    if (!c)
+        return;
+    link_drop(&c->writing.link);
+    free(c->writing.ring);
+    (void)pthread_mutex_destroy(&c->writing.lock); /* the caller's last use */
+    reading_fini(&c->reading);
+    free(c);
+}
+
+PUBLIC const char *
+countd_version(void)
+{
+    return COUNTD_VERSION;
+}
+
+/* A normal mutex, locked and unlocked in pairs: neither call can fail. */
+static void
+lock(struct writing *w)
+{
+    (void)pthread_mutex_lock(&w->lock);
+}
+
+static void
+unlock(struct writing *w)
+{
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- the connection ---------------------------------------------------- */
+
+/* Silent: how many whole messages the peer's kernel had not confirmed. */
+static uint64_t
+unconfirmed(const struct writing *w)
+{
+    int bytes = 0;
+    uint64_t whole, messages;
+
+    if (ioctl(w->link.fd, SIOCOUTQ, &bytes) < 0 || bytes <= (int)w->part)
+        return 0;
+    whole = (uint64_t)bytes - w->part; /* what is not whole is kept */
+    messages = (whole + w->message_size - 1) / w->message_size;
+    return messages < w->fresh ? messages : w->fresh;
+}
+
+/* The connection is gone, `error` says how.  Returns 0 when that took no
+ * increment with it: then a new connection simply goes on. */
+static int
+broke(struct writing *w, int error)
+{
+    uint64_t lost = w->silent ? unconfirmed(w) : w->flight;
+
+    w->done += w->flight;
+    if (error == -EBADMSG) {
+        lost += w->buffered;
+        w->done += w->buffered;
+        w->buffered = 0;
+        w->head = 0;
+    }
+    w->flight = 0;
+    w->fresh = 0;
+    w->part = 0;
+    w->phase = 0;
+    w->failing = false;
+    link_drop(&w->link);
+    if (lost == 0 && error == -ENOTCONN)
+        return 0;
+    w->lost += lost;
+    w->error = error;
+    w->breaks++;
+    return error;
+}
+
+/* Takes answer bytes.  -EBADMSG after FAIL, -EPROTO for anything else that is
+ * not WIN, or for more of them than messages. */
+static int
+take_answers(struct writing *w, const uint8_t *bytes, size_t size)
+{
+    static const char win[] = "WIN", fail[] = "FAIL";
+
+    for (size_t i = 0; i < size; i++) {
+        if (w->phase == 0 && bytes[i] == (uint8_t)fail[0])
+            w->failing = true;
+        if (!w->failing && w->flight == 0)
+            return -EPROTO;
+        if (bytes[i] != (uint8_t)(w->failing ? fail : win)[w->phase])
+            return -EPROTO;
+        w->phase++;
+        if (w->failing && w->phase == sizeof fail - 1)
+            return -EBADMSG;
+        if (!w->failing && w->phase == ANSWER_SIZE) {
+            w->phase = 0;
+            w->flight--;
+            w->done++;
+        }
+    }
+    return 0;
+}
+
+/* Takes all that has arrived.  0, or what broke() said. */
+static int
+receive_some(struct writing *w)
+{
+    uint8_t bytes[RECEIVE_SIZE];
+    ssize_t n;
+    int rc;
+
+    for (;;) {
+        n = recv(w->link.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (n < 0) {
+            rc = -errno;
+            if (rc == -EINTR)
+                continue;
+            return rc == -EAGAIN ? 0 : broke(w, -ENOTCONN);
+        }
+        if (n == 0)
+            return broke(w, -ENOTCONN);
+        rc = take_answers(w, bytes, (size_t)n);
+        if (rc < 0)
+            return broke(w, rc);
+    }
+}
+
+/* The unsent bytes of the ring, in one or two pieces. */
+static size_t
+unsent(const struct writing *w, struct iovec piece[2])
+{
+    const size_t until_end = w->capacity - w->head;
+    const size_t first = w->buffered < until_end ? w->buffered : until_end;
+    const size_t rest = w->buffered - first;
+
+    piece[0].iov_base = w->ring + w->head * w->message_size + w->part;
+    piece[0].iov_len = first * w->message_size - w->part;
+    piece[1].iov_base = w->ring;
+    piece[1].iov_len = rest * w->message_size;
+    return rest > 0 ? 2 : 1;
+}
+
+static void
+count_sent(struct writing *w, size_t bytes)
+{
+    const size_t whole = (w->part + bytes) / w->message_size;
+
+    assert(whole <= w->buffered);
+    w->part = (w->part + bytes) % w->message_size;
+    w->head = (w->head + whole) % w->capacity;
+    w->buffered -= whole;
+    if (w->silent) {
+        w->fresh += whole;
+        w->done += whole;
+    } else {
+        w->flight += whole;
+    }
+}
+
+/* Sends what the kernel takes.  0, or what broke() said. */
+static int
+send_some(struct writing *w)
+{
+    struct iovec piece[2];
+    struct msghdr m = {.msg_iov = piece};
+    ssize_t n;
+    int rc;
+
+    while (w->buffered > 0) {
+        m.msg_iovlen = unsent(w, piece);
+        n = sendmsg(w->link.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n >= 0) {
+            count_sent(w, (size_t)n);
+            continue;
+        }
+        rc = -errno;
+        if (rc == -EAGAIN)
+            return 0;
+        if (rc == -EINTR)
+            continue;
+        /* Answers that came before the break still count. */
+        rc = receive_some(w);
+        if (rc < 0 || w->link.fd < 0 || w->link.doomed)
+            return rc;
+        return broke(w, -ENOTCONN);
+    }
+    return 0;
+}
+
+/* One round without blocking: connect, take answers, send.  0 also while the
+ * connect is under way. */
+static int
+progress(struct writing *w)
+{
+    int rc;
+
+    if (w->buffered == 0 && w->link.fd < 0)
+        return 0;
+    rc = link_connect(&w->link);
+    if (rc < 0)
+        return rc == -EINPROGRESS ? 0 : rc;
+    rc = receive_some(w);
+    if (rc < 0 || w->link.fd < 0 || w->link.doomed)
+        return rc;
+    return send_some(w);
+}
+
+/* ---- what users call --------------------------------------------------- */
+
+static int
+check_name(const void *name, size_t size, size_t max)
+{
+    if (size == 0 || memchr(name, 0, size))
+        return -EINVAL;
+    return size > max ? -ENAMETOOLONG : 0;
+}
+
+static void
+put_increment(const struct writing *w, uint8_t *at, const void *keyspace,
+              size_t keyspace_size, const void *key, size_t key_size,
+              int64_t increment)
+{
+    uint8_t *key_at = at + 8 + w->keyspace_size;
+
+    put_le64s(at, increment);
+    memcpy(at + 8, keyspace, keyspace_size);
+    memset(at + 8 + keyspace_size, 0, w->keyspace_size - keyspace_size);
+    memcpy(key_at, key, key_size);
+    memset(key_at + key_size, 0, w->key_size - key_size);
+}
+
+PUBLIC int
+countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
+            const void *key, size_t key_size, int64_t increment)
+{
+    struct writing *w = &c->writing;
+    size_t slot;
+    int rc;
+
+    rc = check_name(keyspace, keyspace_size, w->keyspace_size);
+    if (rc < 0)
+        return rc;
+    rc = check_name(key, key_size, w->key_size);
+    if (rc < 0)
+        return rc;
+    lock(w);
+    if (w->buffered == w->capacity) {
+        rc = progress(w);
+        if (rc == 0 && w->buffered == w->capacity)
+            rc = -EAGAIN;
+    }
+    if (rc == 0) {
+        slot = (w->head + w->buffered) % w->capacity;
+        put_increment(w, w->ring + slot * w->message_size, keyspace,
+                      keyspace_size, key, key_size, increment);
+        w->buffered++;
+        w->taken++;
+    }
+    unlock(w);
+    return rc;
+}
+
+PUBLIC int64_t
+countd_poll(struct countd *c)
+{
+    struct writing *w = &c->writing;
+    int64_t rc;
+
+    lock(w);
+    rc = progress(w);
+    if (rc == 0)
+        rc = (int64_t)(w->buffered + w->flight);
+    unlock(w);
+    return rc;
+}
+
+/* Waits until progress() may get further; others may use the handle. */
+static int
+wait_unlocked(struct writing *w, uint64_t deadline_ms)
+{
+    const int fd = w->link.fd;
+    const bool write = w->link.connecting || w->buffered > 0;
+    int rc;
+
+    /* A connection ended and will be replaced: go round again. */
+    if (fd < 0)
+        return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
+    if (w->link.connecting && w->link.deadline_ms < deadline_ms)
+        deadline_ms = w->link.deadline_ms;
+    link_hold(&w->link);
+    unlock(w);
+    rc = link_wait(fd, (short)(write ? POLLIN | POLLOUT : POLLIN), deadline_ms);
+    lock(w);
+    link_let(&w->link);
+    return rc;
+}
+
+PUBLIC int
+countd_flush(struct countd *c, int timeout_ms)
+{
+    const uint64_t deadline_ms = link_deadline(timeout_ms);
+    struct writing *w = &c->writing;
+    uint64_t target, breaks;
+    int rc = 0;
+
+    lock(w);
+    target = w->taken;
+    breaks = w->breaks;
+    /* An error another call met, and nobody asked countd_lost() about, is
+     * told here: 0 must mean that every increment is safe. */
+    while (w->error == 0 && w->breaks == breaks) {
+        rc = progress(w);
+        if (rc < 0 || w->done >= target)
+            break;
+        rc = wait_unlocked(w, deadline_ms);
+        if (rc == -ETIMEDOUT && link_passed(deadline_ms))
+            break;
+    }
+    if (w->error != 0 || w->breaks != breaks) {
+        rc = w->error != 0 ? w->error : -ENOTCONN;
+        w->error = 0;
+    }
+    unlock(w);
+    return rc;
+}
+
+PUBLIC uint64_t
+countd_lost(struct countd *c)
+{
+    struct writing *w = &c->writing;
+    uint64_t lost;
+
+    lock(w);
+    lost = w->lost;
+    w->lost = 0;
+    w->error = 0;
+    unlock(w);
+    return lost;
+}

@@ -1,0 +1,56 @@
+/* common/client/handle.h - the inside of libcountd's handle.
+ *
+ * Two halves, each with its connection and lock: increments (countd.c) and
+ * ranges (ranges.c), so that a long range never makes an increment wait.
+ */
+#ifndef COUNTD_CLIENT_HANDLE_H
+#define COUNTD_CLIENT_HANDLE_H
+
+#include <pthread.h>
+
+#include "common/client/countd.h"
+#include "common/client/link.h"
+
+/* The only symbols a user of the library sees. */
+#define PUBLIC __attribute__((visibility("default")))
+
+struct reading {
+    pthread_mutex_t lock;
+    struct link link;
+    int timeout_ms;
+    uint8_t *send; /* two buffers in one piece, made at first use */
+    uint8_t *receive;
+};
+
+/* Increments wait in a ring of whole messages, from `head` on. */
+struct writing {
+    pthread_mutex_t lock;
+    struct link link;
+    bool silent;
+    size_t keyspace_size; /* of the message's fields */
+    size_t key_size;
+    size_t message_size;
+    uint8_t *ring;
+    size_t capacity; /* messages */
+    size_t head;
+    size_t buffered; /* not sent whole */
+    size_t part;     /* bytes of `head` sent */
+    uint64_t flight; /* sent whole and not acknowledged; 0 when silent */
+    uint64_t fresh;  /* silent: sent whole on this connection */
+    uint64_t taken;  /* ever buffered */
+    uint64_t done;   /* of these: acknowledged, sent (silent), or lost */
+    unsigned phase;  /* bytes of an answer that have come: 0 to 2 */
+    bool failing;    /* the answer is FAIL */
+    uint64_t lost;   /* not fetched by countd_lost() */
+    uint64_t breaks; /* connections that took increments with them */
+    int error;       /* of the last such, until flush or lost says it */
+};
+
+struct countd {
+    struct writing writing;
+    struct reading reading;
+};
+
+void reading_fini(struct reading *r);
+
+#endif

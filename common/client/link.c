@@ -1,0 +1,223 @@
+/* common/client/link.c - see link.h. */
+#include "common/client/link.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+
+#define HOST_SIZE 256 /* longest host name and NUL */
+
+/* Cuts "host:port" or "[v6]:port"; *port points into `text`. */
+static int
+split_address(const char *text, char host[HOST_SIZE], const char **port)
+{
+    const char *colon = strrchr(text, ':');
+    const char *from = text;
+    size_t size;
+
+    if (!colon || colon[1] == 0)
+        return -EINVAL;
+    size = (size_t)(colon - text);
+    if (size >= 2 && text[0] == '[' && text[size - 1] == ']') {
+        from++;
+        size -= 2;
+    } else if (memchr(text, ':', size)) {
+        return -EINVAL; /* v6 without brackets */
+    }
+    if (size == 0 || size >= HOST_SIZE)
+        return -EINVAL;
+    memcpy(host, from, size);
+    host[size] = 0;
+    *port = colon + 1;
+    return 0;
+}
+
+int
+link_init(struct link *l, const char *address, unsigned timeout_ms)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found;
+    const char *port;
+    char host[HOST_SIZE];
+    int rc;
+
+    *l = (struct link){.fd = -1, .timeout_ms = timeout_ms};
+    rc = split_address(address, host, &port);
+    if (rc < 0)
+        return rc;
+    rc = getaddrinfo(host, port, &hints, &found);
+    if (rc == EAI_SERVICE)
+        return -EINVAL; /* the port is no number */
+    if (rc != 0)
+        return -EADDRNOTAVAIL;
+    for (struct addrinfo *a = found; a; a = a->ai_next) {
+        if (l->count == LINK_ADDRESSES_MAX ||
+            a->ai_addrlen > sizeof l->addresses[0].sa)
+            break;
+        memcpy(&l->addresses[l->count].sa, a->ai_addr, a->ai_addrlen);
+        l->addresses[l->count].size = a->ai_addrlen;
+        l->count++;
+    }
+    freeaddrinfo(found);
+    return l->count ? 0 : -EADDRNOTAVAIL;
+}
+
+void
+link_drop(struct link *l)
+{
+    if (l->fd < 0)
+        return;
+    l->connecting = false;
+    if (l->held > 0) {
+        /* Wakes whoever waits; an unconnected socket has nothing to shut. */
+        (void)shutdown(l->fd, SHUT_RDWR);
+        l->doomed = true;
+        return;
+    }
+    (void)close(l->fd); /* a socket: nothing is lost by a failure */
+    l->fd = -1;
+    l->doomed = false;
+}
+
+void
+link_hold(struct link *l)
+{
+    l->held++;
+}
+
+void
+link_let(struct link *l)
+{
+    assert(l->held > 0);
+    l->held--;
+    if (l->held == 0 && l->doomed)
+        link_drop(l);
+}
+
+static bool
+is_self(int fd)
+{
+    struct sockaddr_storage here, there;
+    socklen_t here_size = sizeof here, there_size = sizeof there;
+
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    if (getsockname(fd, (struct sockaddr *)&here, &here_size) < 0 ||
+        getpeername(fd, (struct sockaddr *)&there, &there_size) < 0)
+        return false;
+    return here_size == there_size && memcmp(&here, &there, here_size) == 0;
+}
+
+/* Opens a socket to the next address.  0, -EINPROGRESS or why not. */
+static int
+start(struct link *l)
+{
+    const struct link_address *a = &l->addresses[l->tried++];
+    const int one = 1;
+    int rc;
+
+    l->fd =
+        socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (l->fd < 0)
+        return -errno;
+    /* Speed only; a kernel without it still carries the bytes. */
+    (void)setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (connect(l->fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
+        rc = -errno;
+        return rc == -EINTR ? -EINPROGRESS : rc;
+    }
+    return 0;
+}
+
+/* What became of the connect that is under way. */
+static int
+look(const struct link *l)
+{
+    struct pollfd p = {.fd = l->fd, .events = POLLOUT};
+    socklen_t size = sizeof(int);
+    int error = 0;
+    int n;
+
+    n = poll(&p, 1, 0);
+    if (n < 0)
+        return errno == EINTR ? -EINPROGRESS : -errno;
+    if (n == 0)
+        return clock_ms() < l->deadline_ms ? -EINPROGRESS : -ETIMEDOUT;
+    if (getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+        return -errno;
+    return -error;
+}
+
+int
+link_connect(struct link *l)
+{
+    int rc;
+
+    if (l->doomed)
+        return -EINPROGRESS; /* until those who wait have gone */
+    if (l->fd >= 0 && !l->connecting)
+        return 0;
+    if (l->fd < 0) {
+        l->tried = 0;
+        l->deadline_ms = clock_ms() + l->timeout_ms;
+        rc = start(l);
+    } else {
+        rc = look(l);
+    }
+    for (;;) {
+        if (rc == 0 && is_self(l->fd))
+            rc = -ECONNREFUSED;
+        l->connecting = rc == -EINPROGRESS;
+        if (rc == 0 || rc == -EINPROGRESS)
+            return rc;
+        link_drop(l);
+        if (l->doomed || l->tried == l->count || rc == -ETIMEDOUT)
+            return rc;
+        rc = start(l);
+    }
+}
+
+int
+link_wait(int fd, short events, uint64_t deadline_ms)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    uint64_t now, left;
+    int n, error;
+
+    for (;;) {
+        now = clock_ms();
+        left = deadline_ms > now ? deadline_ms - now : 0;
+        if (left > INT_MAX)
+            left = INT_MAX;
+        n = poll(&p, 1, deadline_ms == UINT64_MAX ? -1 : (int)left);
+        error = errno;
+        if (n > 0)
+            return 0;
+        if (n == 0 && left < INT_MAX)
+            return -ETIMEDOUT;
+        if (n < 0 && error != EINTR)
+            return -error;
+    }
+}
+
+uint64_t
+link_deadline(int timeout_ms)
+{
+    return timeout_ms < 0 ? UINT64_MAX : clock_ms() + (uint64_t)timeout_ms;
+}
+
+bool
+link_passed(uint64_t deadline_ms)
+{
+    return deadline_ms != UINT64_MAX && clock_ms() >= deadline_ms;
+}

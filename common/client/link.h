@@ -1,0 +1,61 @@
+/* common/client/link.h - one connection of libcountd: resolve, connect, wait.
+ *
+ * Everything but link_wait() is non-blocking.  A connection to oneself (an
+ * ephemeral port can be the very one that is asked for) counts as refused.
+ *
+ * Ownership: struct link is the caller's between link_init() and link_drop().
+ * Threads: the caller's lock protects it.  link_wait() may be called without
+ * the lock when link_hold() and link_let() surround it: a held descriptor is
+ * shut down at once but closed, and with that reused, only when let go.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_CLIENT_LINK_H
+#define COUNTD_CLIENT_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define LINK_ADDRESSES_MAX 4
+
+struct link_address {
+    struct sockaddr_storage sa;
+    socklen_t size;
+};
+
+struct link {
+    struct link_address addresses[LINK_ADDRESSES_MAX];
+    size_t count;
+    size_t tried; /* addresses tried by this connect, the current one too */
+    int fd;       /* -1: not connected */
+    bool connecting;
+    bool doomed; /* dropped while held */
+    unsigned held;
+    uint64_t deadline_ms; /* of the connect */
+    unsigned timeout_ms;  /* for each connect */
+};
+
+/* Resolves "127.0.0.1:48880", "[::1]:48880" or "localhost:48880".
+ *   -EINVAL         no such form, -EADDRNOTAVAIL  the name has no address */
+int link_init(struct link *l, const char *address, unsigned timeout_ms);
+
+/* Goes on connecting.  0 when connected; -EINPROGRESS; or why it failed:
+ * the next call starts afresh. */
+int link_connect(struct link *l);
+
+/* Closes, or dooms a held link.  Nothing when not connected. */
+void link_drop(struct link *l);
+
+void link_hold(struct link *l);
+void link_let(struct link *l);
+
+/* Waits for `events` until deadline_ms (clock_ms; UINT64_MAX: for ever).
+ *   -ETIMEDOUT  */
+int link_wait(int fd, short events, uint64_t deadline_ms);
+
+/* A deadline for link_wait(): below 0 is for ever. */
+uint64_t link_deadline(int timeout_ms);
+bool link_passed(uint64_t deadline_ms);
+
+#endif

@@ -1,0 +1,251 @@
+/* reader/answer.c - see answer.h. */
+#include "reader/answer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/diag.h"
+#include "common/name.h"
+
+/* A snapshot serves so many requests of a turn, then a new one is taken: a
+ * turn with many connections is not short. */
+#define VIEW_USES_MAX 1024
+
+/* Rows being written; -errno ends the answer. */
+struct rows {
+    uint8_t *at;
+    size_t size; /* bytes written */
+    size_t room;
+    int64_t count;
+};
+
+static struct diag_repeat failures;
+
+void
+answer_init(struct answer *a, struct store *store, struct fresh *fresh)
+{
+    *a = (struct answer){.store = store, .fresh = fresh};
+}
+
+void
+answer_fini(struct answer *a)
+{
+    answer_end_turn(a);
+}
+
+void
+answer_start_turn(struct answer *a, uint64_t now_ms)
+{
+    assert(!a->view);
+    fresh_look(a->fresh, now_ms);
+}
+
+void
+answer_end_turn(struct answer *a)
+{
+    if (a->view)
+        store_view_close(a->view);
+    a->view = NULL;
+}
+
+size_t
+answer_bound(const struct query *q)
+{
+    return QUERY_REPLY_SIZE + (size_t)q->length * ANSWER_ROW_MAX;
+}
+
+size_t
+answer_error(int error, uint8_t *out)
+{
+    const struct query_reply reply = {.rows = error};
+
+    query_reply_put(&reply, out);
+    return QUERY_REPLY_SIZE;
+}
+
+/* Has a->view be of this keyspace. */
+static int
+open_view(struct answer *a, const struct query *q)
+{
+    int rc;
+
+    if (a->view && a->uses < VIEW_USES_MAX &&
+        a->name_size == q->keyspace_size &&
+        memcmp(a->name, q->keyspace, a->name_size) == 0) {
+        a->uses++;
+        return 0;
+    }
+    answer_end_turn(a);
+    rc = store_view_open(a->store, q->keyspace, q->keyspace_size, &a->view);
+    if (rc < 0) {
+        a->view = NULL;
+        return rc;
+    }
+    a->uses = 1;
+    a->name_size = q->keyspace_size;
+    memcpy(a->name, q->keyspace, a->name_size);
+    return 0;
+}
+
+static int
+put_row(struct rows *r, int64_t count, const uint8_t *key, uint16_t key_size)
+{
+    assert(r->size + QUERY_ROW_SIZE + key_size <= r->room);
+    r->size += query_row_put(r->at + r->size, count, key, key_size);
+    r->count++;
+    return 0;
+}
+
+static int
+put_range(struct answer *a, const struct query *q, struct rows *r)
+{
+    struct store_totals totals;
+    uint64_t offset = (uint64_t)q->offset, rows = 0;
+    int64_t size;
+    int rc;
+
+    if (q->offset < 0) {
+        rc = store_view_totals(a->view, &totals);
+        if (rc < 0)
+            return rc;
+        offset = 0;
+        if (totals.keys > 0 - (uint64_t)q->offset)
+            offset = totals.keys + (uint64_t)q->offset;
+    }
+    if (q->length == 0)
+        return 0;
+    size = store_view_range(a->view, offset, (uint64_t)q->length, r->at,
+                            r->room, &rows);
+    if (size < 0)
+        return (int)size;
+    r->size = (size_t)size;
+    r->count = (int64_t)rows;
+    return 0;
+}
+
+static int
+put_get(struct answer *a, const struct query *q, struct rows *r)
+{
+    struct store_row row;
+    int rc;
+
+    rc = store_view_get(a->view, q->key, q->key_size, &row);
+    if (rc < 0)
+        return rc;
+    return put_row(r, row.count, q->key, q->key_size);
+}
+
+static int
+put_rank(struct answer *a, const struct query *q, struct rows *r)
+{
+    uint64_t rank;
+    int rc;
+
+    rc = store_view_rank(a->view, q->key, q->key_size, &rank);
+    if (rc < 0)
+        return rc;
+    return put_row(r, (int64_t)rank, q->key, q->key_size);
+}
+
+/* The 128-bit sum, cut to what a row can say. */
+static int64_t
+saturate(const struct store_totals *t)
+{
+    if (t->sum_high > 0 || (t->sum_high == 0 && t->sum_low > INT64_MAX))
+        return INT64_MAX;
+    if (t->sum_high < -1 ||
+        (t->sum_high == -1 && t->sum_low <= (uint64_t)INT64_MAX))
+        return INT64_MIN;
+    return (int64_t)t->sum_low;
+}
+
+static int
+put_total(struct answer *a, struct rows *r)
+{
+    struct store_totals totals;
+    int rc;
+
+    rc = store_view_totals(a->view, &totals);
+    if (rc < 0)
+        return rc;
+    return put_row(r, saturate(&totals), NULL, 0);
+}
+
+/* Returns 1 to stop at the limit. */
+static int
+put_keyspace(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
+{
+    struct rows *r = ctx;
+    int rc;
+
+    rc = put_row(r, keys, name, (uint16_t)name_size);
+    if (rc < 0)
+        return rc;
+    return r->count == QUERY_ROWS_MAX;
+}
+
+static int
+put_keyspaces(struct answer *a, const struct query *q, struct rows *r)
+{
+    int rc;
+
+    answer_end_turn(a); /* listing takes views of its own */
+    rc = store_list(a->store, q->keyspace, q->keyspace_size, put_keyspace, r);
+    return rc < 0 ? rc : 0;
+}
+
+static int
+put_rows(struct answer *a, const struct query *q, struct rows *r)
+{
+    int rc;
+
+    if (q->op == QUERY_KEYSPACES)
+        return put_keyspaces(a, q, r);
+    rc = open_view(a, q);
+    if (rc < 0)
+        return rc;
+    switch (q->op) {
+    case QUERY_GET:
+        return put_get(a, q, r);
+    case QUERY_RANK:
+        return put_rank(a, q, r);
+    case QUERY_TOTAL:
+        return put_total(a, r);
+    default:
+        return put_range(a, q, r);
+    }
+}
+
+static void
+report(const struct query *q, int error)
+{
+    char name[NAME_TEXT_SIZE];
+
+    name_escape(q->keyspace, q->keyspace_size, name);
+    diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s", name,
+                   strerror(-error));
+}
+
+size_t
+answer_put(struct answer *a, const struct query *q, uint8_t *out, bool *failed)
+{
+    struct rows r = {.at = out + QUERY_REPLY_SIZE,
+                     .room = answer_bound(q) - QUERY_REPLY_SIZE};
+    struct query_reply reply;
+    int rc;
+
+    rc = put_rows(a, q, &r);
+    if (rc < 0 && rc != -ENOENT) {
+        report(q, rc);
+        answer_end_turn(a);
+        *failed = true;
+        return answer_error(-EIO, out);
+    }
+    reply = (struct query_reply){.rows = r.count, .size = (int64_t)r.size};
+    reply.as_of_ms = fresh_as_of(
+        a->fresh, q->keyspace, q->op == QUERY_KEYSPACES ? 0 : q->keyspace_size);
+    query_reply_put(&reply, out);
+    *failed = false;
+    return QUERY_REPLY_SIZE + r.size;
+}

@@ -1,0 +1,49 @@
+/* reader/answer.h - one request in, the bytes of its answer out.
+ *
+ * Answers come from one snapshot each.  Within a turn of the loop the
+ * snapshot of a keyspace is kept for the next request that asks for the same
+ * one; answer_end_turn() gives it back, so that nobody's slowness pins pages.
+ *
+ * Ownership: the caller's between answer_init() and answer_fini(); store and
+ * fresh are borrowed.
+ */
+#ifndef COUNTD_READER_ANSWER_H
+#define COUNTD_READER_ANSWER_H
+
+#include <stdbool.h>
+
+#include "common/query.h"
+#include "common/store.h"
+#include "reader/fresh.h"
+
+#define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
+#define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)
+
+struct answer {
+    struct store *store;
+    struct fresh *fresh;
+    struct store_view *view; /* NULL: none open */
+    unsigned uses;           /* of this view */
+    size_t name_size;        /* whose view it is */
+    uint8_t name[QUERY_NAME_SIZE];
+};
+
+void answer_init(struct answer *a, struct store *store, struct fresh *fresh);
+void answer_fini(struct answer *a);
+
+/* Before the first request of a turn; now_ms is monotonic. */
+void answer_start_turn(struct answer *a, uint64_t now_ms);
+void answer_end_turn(struct answer *a);
+
+/* The most bytes that the answer to `q` can take. */
+size_t answer_bound(const struct query *q);
+
+/* Writes the answer, at most answer_bound(q) bytes, and returns its size.
+ * *failed: it says that the keyspace cannot be read, and is the last. */
+size_t answer_put(struct answer *a, const struct query *q, uint8_t *out,
+                  bool *failed);
+
+/* Writes an answer that is an error and returns its size. */
+size_t answer_error(int error, uint8_t *out);
+
+#endif

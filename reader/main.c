@@ -1,0 +1,222 @@
+/* reader/main.c - countd-read: wiring only. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "common/config.h"
+#include "common/datadir.h"
+#include "common/diag.h"
+#include "common/loop.h"
+#include "common/net.h"
+#include "reader/range.h"
+
+#define KEYSPACES_OPEN 128 /* at once; three descriptors each */
+#define OTHER_FILES    64
+#define LISTEN_WAIT_MS 5000
+
+struct reader {
+    struct config config;
+    struct config_command command;
+    struct datadir datadir;
+    struct layout layout;
+    struct store *store;
+    struct fresh fresh;
+    struct answer answer;
+    struct loop *loop;
+    struct range range;
+    unsigned keyspaces_open;
+    size_t conn_max;
+};
+
+/* Raises the limit of descriptors to what the settings may use, and uses less
+ * where it stays too low. */
+static int
+limit_files(struct reader *r)
+{
+    struct rlimit limit;
+    rlim_t want;
+
+    r->keyspaces_open = KEYSPACES_OPEN;
+    r->conn_max = r->config.read_max_connections;
+    want = r->conn_max + 3 * KEYSPACES_OPEN + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return -errno;
+    if (limit.rlim_cur < want) {
+        limit.rlim_cur = limit.rlim_max < want ? limit.rlim_max : want;
+        if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+            return -errno;
+    }
+    if (limit.rlim_cur >= want)
+        return 0;
+    if (limit.rlim_cur < 4 * OTHER_FILES)
+        return -EMFILE;
+    /* A quarter for keyspaces, the rest for connections. */
+    if (limit.rlim_cur < 12 * KEYSPACES_OPEN)
+        r->keyspaces_open = (unsigned)(limit.rlim_cur / 12);
+    r->conn_max = limit.rlim_cur - OTHER_FILES - 3 * r->keyspaces_open;
+    if (r->conn_max > r->config.read_max_connections)
+        r->conn_max = r->config.read_max_connections;
+    diag(DIAG_WARNING, "connections limited to %zu by descriptors=%llu",
+         r->conn_max, (unsigned long long)limit.rlim_cur);
+    return 0;
+}
+
+static int
+open_files(struct reader *r)
+{
+    struct store_options options;
+    int rc;
+
+    rc = datadir_open(&r->datadir, r->config.data_dir, DATADIR_READ);
+    if (rc < 0)
+        return rc; /* it has said why */
+    options = (struct store_options){
+        .keyspace_fd = r->datadir.keyspace_fd,
+        .hash_key = r->datadir.hash_key,
+        .keyspace_size = (uint16_t)r->config.keyspace_size,
+        .key_size = (uint16_t)r->config.key_size,
+        .open_max = r->keyspaces_open,
+        .keyspace_max = r->config.keyspace_max,
+    };
+    rc = store_open(&r->store, &options);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open keyspaces");
+        goto close_datadir;
+    }
+    rc = fresh_init(&r->fresh, &r->datadir, &r->layout, r->config.log_size);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open logs");
+        goto close_store;
+    }
+    return 0;
+
+close_store:
+    store_close(r->store);
+close_datadir:
+    datadir_close(&r->datadir);
+    return rc;
+}
+
+static void
+on_signal(void *ctx, int signo)
+{
+    struct reader *r = ctx;
+
+    (void)signo; /* both mean a clean stop */
+    range_stop(&r->range);
+}
+
+static int
+start_loop(struct reader *r)
+{
+    sigset_t mask;
+    int rc;
+
+    r->loop = loop_new();
+    if (!r->loop)
+        return -errno;
+    /* sigset calls fail for bad signal numbers only. */
+    (void)sigemptyset(&mask);
+    (void)sigaddset(&mask, SIGTERM);
+    (void)sigaddset(&mask, SIGINT);
+    rc = loop_signals(r->loop, &mask, on_signal, r);
+    if (rc < 0)
+        goto free_loop;
+    answer_init(&r->answer, r->store, &r->fresh);
+    rc = range_init(&r->range, r->loop, &r->answer, r->conn_max);
+    if (rc < 0)
+        goto free_loop;
+    return 0;
+
+free_loop:
+    loop_free(r->loop);
+    return rc;
+}
+
+/* Listens and says so. */
+static int
+start_listening(struct reader *r)
+{
+    char text[NET_ADDRESS_SIZE], line[NET_ADDRESS_SIZE + 8];
+    const char *lines[] = {line};
+    struct net_address address, bound;
+    int fd, rc;
+
+    if (r->config.read_listen[0] == 0) {
+        config_ready(r->command.ready_fd, NULL, 0);
+        return 0;
+    }
+    rc = net_parse(r->config.read_listen, &address);
+    if (rc < 0)
+        return rc;
+    if (!net_is_loopback(&address))
+        diag(DIAG_WARNING, "read.listen=%s is reachable from outside",
+             r->config.read_listen);
+    fd = net_listen(&address, LISTEN_WAIT_MS, &bound);
+    if (fd < 0)
+        return fd;
+    rc = range_listen(&r->range, fd);
+    if (rc < 0)
+        return rc;
+    net_format(&bound, text);
+    (void)snprintf(line, sizeof line, "read=%s", text); /* it fits */
+    config_ready(r->command.ready_fd, lines, 1);
+    diag(DIAG_INFO, "serving %s", line);
+    return 0;
+}
+
+static int
+run(struct reader *r)
+{
+    int rc;
+
+    rc = start_listening(r);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "listen read.listen=%s",
+                   r->config.read_listen);
+        return rc;
+    }
+    rc = loop_run(r->loop);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "wait for events");
+    return rc;
+}
+
+int
+main(int argc, char **argv)
+{
+    static struct reader r;
+    int rc;
+
+    diag_init("countd-read", DIAG_INFO);
+    rc = config_daemon(&r.config, &r.command, argc, argv, "countd-read",
+                       "answers ranges from the merged counters");
+    if (rc >= 0)
+        return rc;
+    rc = layout_init(&r.layout, (unsigned)r.config.keyspace_size,
+                     (unsigned)r.config.key_size);
+    if (rc < 0)
+        return CONFIG_EXIT_USAGE;
+    rc = limit_files(&r);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "limit of descriptors");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    rc = open_files(&r);
+    if (rc < 0)
+        return CONFIG_EXIT_SYSTEM;
+    rc = start_loop(&r);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "start");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    rc = run(&r);
+    range_fini(&r.range);
+    answer_fini(&r.answer);
+    fresh_fini(&r.fresh);
+    store_close(r.store);
+    datadir_close(&r.datadir);
+    loop_free(r.loop);
+    return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
+}

@@ -1,0 +1,29 @@
+/* tests/fuzz/fuzz_query.c - any bytes as a request; what parses is put and
+ * parsed again to the same bytes. */
+#include <assert.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/query.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    uint8_t again[QUERY_EXTENDED_SIZE];
+    const size_t want = query_size(bytes, size);
+    struct query q;
+
+    if (want == 0 || size < want || query_parse(bytes, &q) < 0)
+        return 0;
+    assert(q.length >= 0 && q.length <= QUERY_ROWS_MAX);
+    assert(q.keyspace_size <= QUERY_NAME_SIZE);
+    assert(q.key_size <= QUERY_NAME_SIZE);
+
+    assert(query_put(&q, again) == (int)want);
+    if (q.op == QUERY_RANGE && get_le64s(bytes + 8) > QUERY_ROWS_MAX)
+        put_le64s(again + 8, get_le64s(bytes + 8)); /* was cut */
+    assert(memcmp(again, bytes, want) == 0);
+    return 0;
+}

@@ -1,0 +1,306 @@
+/* tests/unit/test_query.c - requests and replies as bytes. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/query.h"
+
+static struct query
+range_of(const char *keyspace, int64_t offset, int64_t length)
+{
+    return (struct query){.op = QUERY_RANGE,
+                          .offset = offset,
+                          .length = length,
+                          .keyspace = (const uint8_t *)keyspace,
+                          .keyspace_size = (uint16_t)strlen(keyspace)};
+}
+
+static struct query
+extended_of(enum query_op op, const char *keyspace, const char *key)
+{
+    return (struct query){.op = op,
+                          .keyspace = (const uint8_t *)keyspace,
+                          .key = (const uint8_t *)key,
+                          .keyspace_size = (uint16_t)strlen(keyspace),
+                          .key_size = (uint16_t)strlen(key)};
+}
+
+static void
+a_range_request_is_272_little_endian_bytes(void **state)
+{
+    const struct query q = range_of("words", -2, 100);
+    uint8_t bytes[QUERY_EXTENDED_SIZE], want[QUERY_SIZE] = {0};
+
+    (void)state; /* no fixture */
+    memset(want, 0xff, 8);
+    want[0] = 0xfe;
+    want[8] = 100;
+    memcpy(want + 16, "words", 5);
+    memset(bytes, 0xaa, sizeof bytes);
+
+    assert_rc(query_put(&q, bytes), QUERY_SIZE);
+
+    assert_memory_equal(bytes, want, QUERY_SIZE);
+    assert_int_equal(bytes[QUERY_SIZE], 0xaa);
+}
+
+static void
+an_extended_request_is_528_bytes_marked_by_its_offset(void **state)
+{
+    const struct query q = extended_of(QUERY_RANK, "words", "the");
+    uint8_t bytes[QUERY_EXTENDED_SIZE], want[QUERY_EXTENDED_SIZE] = {0};
+
+    (void)state; /* no fixture */
+    want[7] = 0x80;
+    want[8] = 2;
+    memcpy(want + 16, "words", 5);
+    memcpy(want + 272, "the", 3);
+    memset(bytes, 0xaa, sizeof bytes);
+
+    assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
+
+    assert_memory_equal(bytes, want, sizeof want);
+}
+
+static void
+what_is_put_is_parsed_again(void **state)
+{
+    const struct query asks[] = {
+        range_of("k", 0, 0),
+        range_of("k", INT64_MAX, 4096),
+        range_of("k", -INT64_MAX, 1),
+        extended_of(QUERY_GET, "k", "key"),
+        extended_of(QUERY_RANK, "k", "key"),
+        extended_of(QUERY_KEYSPACES, "", ""),
+        extended_of(QUERY_KEYSPACES, "after", ""),
+        extended_of(QUERY_TOTAL, "k", ""),
+    };
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query got;
+    int size;
+
+    (void)state; /* no fixture */
+    for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++) {
+        size = query_put(&asks[i], bytes);
+        assert_int_equal(query_size(bytes, 8), size);
+        assert_rc(query_parse(bytes, &got), 0);
+
+        assert_int_equal(got.op, asks[i].op);
+        assert_int_equal(got.keyspace_size, asks[i].keyspace_size);
+        assert_int_equal(got.key_size, asks[i].key_size);
+        assert_memory_equal(got.keyspace, asks[i].keyspace, got.keyspace_size);
+        if (got.key_size)
+            assert_memory_equal(got.key, asks[i].key, got.key_size);
+        if (got.op == QUERY_RANGE) {
+            assert_true(got.offset == asks[i].offset);
+            assert_true(got.length == asks[i].length);
+        }
+    }
+}
+
+static void
+fewer_than_eight_bytes_do_not_tell_the_size(void **state)
+{
+    uint8_t bytes[8] = {0, 0, 0, 0, 0, 0, 0, 0x80};
+
+    (void)state; /* no fixture */
+    for (size_t size = 0; size < 8; size++)
+        assert_int_equal(query_size(bytes, size), 0);
+
+    assert_int_equal(query_size(bytes, 8), QUERY_EXTENDED_SIZE);
+    bytes[0] = 1;
+    assert_int_equal(query_size(bytes, 8), QUERY_SIZE);
+}
+
+static void
+a_length_above_4096_is_cut(void **state)
+{
+    const struct query q = range_of("k", 0, INT64_MAX);
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query got;
+
+    (void)state; /* no fixture */
+    assert_rc(query_put(&q, bytes), QUERY_SIZE);
+
+    assert_rc(query_parse(bytes, &got), 0);
+
+    assert_int_equal(got.length, QUERY_ROWS_MAX);
+}
+
+static void
+a_negative_length_is_malformed(void **state)
+{
+    struct query q = range_of("k", 0, -1);
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query got;
+
+    (void)state; /* no fixture */
+    assert_rc(query_put(&q, bytes), -EINVAL);
+    q.length = 1;
+    assert_rc(query_put(&q, bytes), QUERY_SIZE);
+    put_le64s(bytes + 8, -1);
+    assert_rc(query_parse(bytes, &got), -EINVAL);
+    put_le64s(bytes + 8, INT64_MIN);
+    assert_rc(query_parse(bytes, &got), -EINVAL);
+}
+
+static void
+names_of_256_bytes_need_no_nul(void **state)
+{
+    char name[QUERY_NAME_SIZE + 1];
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query q, got;
+
+    (void)state; /* no fixture */
+    memset(name, 'x', QUERY_NAME_SIZE);
+    name[QUERY_NAME_SIZE] = 0;
+    q = extended_of(QUERY_GET, name, name);
+
+    assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
+    assert_rc(query_parse(bytes, &got), 0);
+
+    assert_int_equal(got.keyspace_size, QUERY_NAME_SIZE);
+    assert_int_equal(got.key_size, QUERY_NAME_SIZE);
+}
+
+static void
+names_that_do_not_fit_are_not_put(void **state)
+{
+    char name[QUERY_NAME_SIZE + 2];
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query q;
+
+    (void)state; /* no fixture */
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    q = range_of(name, 0, 1);
+    assert_rc(query_put(&q, bytes), -ENAMETOOLONG);
+    q = extended_of(QUERY_GET, "k", name);
+    assert_rc(query_put(&q, bytes), -ENAMETOOLONG);
+
+    q = range_of("a b", 0, 1);
+    name[1] = 0;
+    q.keyspace = (const uint8_t *)name;
+    assert_rc(query_put(&q, bytes), -EINVAL);
+}
+
+static void
+each_op_wants_its_names(void **state)
+{
+    const struct query bad[] = {
+        range_of("", 0, 1),
+        extended_of(QUERY_GET, "", "key"),
+        extended_of(QUERY_GET, "k", ""),
+        extended_of(QUERY_RANK, "k", ""),
+        extended_of(QUERY_KEYSPACES, "", "key"),
+        extended_of(QUERY_TOTAL, "", ""),
+        extended_of(QUERY_TOTAL, "k", "key"),
+    };
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query got;
+
+    (void)state; /* no fixture */
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_rc(query_put(&bad[i], bytes), -EINVAL);
+
+        memset(bytes, 0, sizeof bytes);
+        if (bad[i].op != QUERY_RANGE) {
+            put_le64s(bytes, INT64_MIN);
+            put_le64s(bytes + 8, bad[i].op);
+        }
+        memcpy(bytes + 16, bad[i].keyspace, bad[i].keyspace_size);
+        if (bad[i].key)
+            memcpy(bytes + 272, bad[i].key, bad[i].key_size);
+        assert_rc(query_parse(bytes, &got), -EINVAL);
+    }
+}
+
+static void
+unknown_ops_are_malformed(void **state)
+{
+    const int64_t ops[] = {INT64_MIN, -1, 0, 5, INT64_MAX, (1LL << 32) + 1};
+    const struct query q = extended_of(QUERY_GET, "k", "key");
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query got;
+
+    (void)state; /* no fixture */
+    assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        put_le64s(bytes + 8, ops[i]);
+        assert_rc(query_parse(bytes, &got), -EINVAL);
+    }
+}
+
+static void
+any_byte_after_a_names_first_nul_is_malformed(void **state)
+{
+    const struct query q = extended_of(QUERY_GET, "k", "key");
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query got;
+
+    (void)state; /* no fixture */
+    assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
+    for (size_t at = 18; at < sizeof bytes; at++) {
+        if (at >= 272 && at <= 275)
+            continue; /* the key itself, and the byte behind it */
+        bytes[at] = 1;
+        assert_rc(query_parse(bytes, &got), -EINVAL);
+        bytes[at] = 0;
+    }
+    assert_rc(query_parse(bytes, &got), 0);
+}
+
+static void
+the_smallest_offset_is_put_as_the_start(void **state)
+{
+    const struct query q = range_of("k", INT64_MIN, 1);
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    struct query got;
+
+    (void)state; /* no fixture */
+    assert_rc(query_put(&q, bytes), QUERY_SIZE);
+    assert_rc(query_parse(bytes, &got), 0);
+
+    assert_int_equal(got.op, QUERY_RANGE);
+    assert_true(got.offset == -INT64_MAX);
+}
+
+static void
+replies_and_rows_round_trip(void **state)
+{
+    const struct query_reply reply = {-22, 7, INT64_MAX};
+    uint8_t bytes[QUERY_REPLY_SIZE], row[QUERY_ROW_SIZE + 3];
+    struct query_reply got;
+
+    (void)state; /* no fixture */
+    query_reply_put(&reply, bytes);
+    query_reply_get(bytes, &got);
+    assert_int_equal(got.rows, -22);
+    assert_int_equal(got.size, 7);
+    assert_true(got.as_of_ms == INT64_MAX);
+
+    assert_int_equal(query_row_put(row, -9, (const uint8_t *)"abc", 3), 13);
+    assert_int_equal(get_le64s(row), -9);
+    assert_int_equal(get_le16(row + 8), 3);
+    assert_memory_equal(row + 10, "abc", 3);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_range_request_is_272_little_endian_bytes),
+    cmocka_unit_test(an_extended_request_is_528_bytes_marked_by_its_offset),
+    cmocka_unit_test(what_is_put_is_parsed_again),
+    cmocka_unit_test(fewer_than_eight_bytes_do_not_tell_the_size),
+    cmocka_unit_test(a_length_above_4096_is_cut),
+    cmocka_unit_test(a_negative_length_is_malformed),
+    cmocka_unit_test(names_of_256_bytes_need_no_nul),
+    cmocka_unit_test(names_that_do_not_fit_are_not_put),
+    cmocka_unit_test(each_op_wants_its_names),
+    cmocka_unit_test(unknown_ops_are_malformed),
+    cmocka_unit_test(any_byte_after_a_names_first_nul_is_malformed),
+    cmocka_unit_test(the_smallest_offset_is_put_as_the_start),
+    cmocka_unit_test(replies_and_rows_round_trip),
+};
+
+TEST_MAIN(tests)
