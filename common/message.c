@@ -1,0 +1,102 @@
+/* common/message.c - see message.h; its slots are in slot.c. */
+#include "common/message.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/bytes.h"
+
+int
+layout_init(struct layout *l, unsigned keyspace_size, unsigned key_size)
+{
+    if (keyspace_size < 1 || keyspace_size > MESSAGE_NAME_MAX)
+        return -ERANGE;
+    if (key_size < 1 || key_size > MESSAGE_NAME_MAX)
+        return -ERANGE;
+
+    l->keyspace_size = (uint16_t)keyspace_size;
+    l->key_size = (uint16_t)key_size;
+    l->key_at = 8 + keyspace_size;
+    l->message_size = l->key_at + key_size;
+    l->received_at = l->message_size + 8;
+    l->synced_at = l->received_at + 8;
+    l->crc_at = l->synced_at + 4;
+    l->slot_size = l->crc_at + 4;
+    return 0;
+}
+
+/* Nearly every byte of a message is padding, so this runs over some 480 bytes
+ * of each.  libc's memcmp uses the widest loads of the machine it runs on,
+ * which no loop compiled for every machine can. */
+bool
+bytes_are_zero(const uint8_t *at, size_t size)
+{
+    static const uint8_t zeros[MESSAGE_NAME_MAX];
+
+    for (; size > sizeof zeros; at += sizeof zeros, size -= sizeof zeros)
+        if (memcmp(at, zeros, sizeof zeros) != 0)
+            return false;
+    return memcmp(at, zeros, size) == 0;
+}
+
+/* Bytes of the name in a field up to its first NUL; 0 when it is empty or
+ * something follows the NUL: the stream is not aligned to messages then. */
+static uint16_t
+name_size(const uint8_t *field, uint16_t field_size)
+{
+    const uint8_t *nul = memchr(field, 0, field_size);
+    size_t size;
+
+    if (!nul)
+        return field_size;
+    size = (size_t)(nul - field);
+    if (!bytes_are_zero(nul, field_size - size))
+        return 0;
+    return (uint16_t)size;
+}
+
+int
+message_parse(const struct layout *l, const uint8_t *bytes, struct message *out)
+{
+    const uint8_t *keyspace = bytes + 8, *key = bytes + l->key_at;
+    const uint16_t keyspace_size = name_size(keyspace, l->keyspace_size);
+    const uint16_t key_size = name_size(key, l->key_size);
+
+    if (keyspace_size == 0 || key_size == 0)
+        return -EBADMSG;
+    out->increment = get_le64s(bytes);
+    out->keyspace = keyspace;
+    out->key = key;
+    out->keyspace_size = keyspace_size;
+    out->key_size = key_size;
+    return 0;
+}
+
+static int
+check_name(const uint8_t *name, size_t size, size_t field_size)
+{
+    if (size == 0)
+        return -EINVAL;
+    if (size > field_size)
+        return -ENAMETOOLONG;
+    return memchr(name, 0, size) ? -EINVAL : 0;
+}
+
+int
+message_put(const struct layout *l, const struct message *m, uint8_t *bytes)
+{
+    int rc;
+
+    rc = check_name(m->keyspace, m->keyspace_size, l->keyspace_size);
+    if (rc < 0)
+        return rc;
+    rc = check_name(m->key, m->key_size, l->key_size);
+    if (rc < 0)
+        return rc;
+
+    memset(bytes, 0, l->message_size);
+    put_le64s(bytes, m->increment);
+    memcpy(bytes + 8, m->keyspace, m->keyspace_size);
+    memcpy(bytes + l->key_at, m->key, m->key_size);
+    return 0;
+}
