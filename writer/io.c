@@ -1,0 +1,200 @@
+/* writer/io.c - see io.h. */
+#include "writer/io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void
+push(struct io_queue *q, struct io_job *job)
+{
+    job->next = NULL;
+    if (q->tail)
+        q->tail->next = job;
+    else
+        q->head = job;
+    q->tail = job;
+}
+
+static struct io_job *
+pop(struct io_queue *q)
+{
+    struct io_job *job = q->head;
+
+    if (!job)
+        return NULL;
+    q->head = job->next;
+    if (!q->head)
+        q->tail = NULL;
+    return job;
+}
+
+static void
+lock(struct io *io)
+{
+    int rc = pthread_mutex_lock(&io->mutex);
+
+    assert(rc == 0);
+}
+
+static void
+unlock(struct io *io)
+{
+    int rc = pthread_mutex_unlock(&io->mutex);
+
+    assert(rc == 0);
+}
+
+static void
+tell_loop(struct io *io)
+{
+    const uint64_t one = 1;
+    ssize_t n;
+
+    /* The counter cannot overflow: the loop takes it whole each turn. */
+    do
+        n = write(io->source.fd, &one, sizeof one);
+    while (n < 0 && errno == EINTR);
+    assert(n == (ssize_t)sizeof one);
+}
+
+static void *
+run_jobs(void *arg)
+{
+    struct io *io = arg;
+    struct io_job *job;
+    bool first;
+
+    lock(io);
+    for (;;) {
+        job = pop(&io->todo);
+        if (!job) {
+            if (io->stopping)
+                break;
+            pthread_cond_wait(&io->wake, &io->mutex);
+            continue;
+        }
+        unlock(io);
+        job->run(job);
+        lock(io);
+        first = !io->finished.head;
+        push(&io->finished, job);
+        if (first) {
+            unlock(io);
+            tell_loop(io);
+            lock(io);
+        }
+    }
+    unlock(io);
+    return NULL;
+}
+
+static void
+take_finished(struct loop_source *source, uint32_t events)
+{
+    struct io *io = LOOP_OWNER(source, struct io, source);
+    struct io_job *job, *next;
+    uint64_t count;
+
+    (void)events; /* readable is all it can be */
+    /* Only resets the counter; the queue says what is finished. */
+    if (read(source->fd, &count, sizeof count) < 0)
+        return;
+    lock(io);
+    job = io->finished.head;
+    io->finished = (struct io_queue){NULL, NULL};
+    unlock(io);
+    for (; job; job = next) {
+        next = job->next;
+        job->done(job);
+    }
+}
+
+/* The thread takes no signals: they are the loop's. */
+static int
+start_thread(struct io *io)
+{
+    sigset_t all, before;
+    int rc;
+
+    (void)sigfillset(&all); /* cannot fail: the address is ours */
+    rc = -pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (rc < 0)
+        return rc;
+    rc = -pthread_create(&io->thread, NULL, run_jobs, io);
+    /* Cannot fail: the mask is one that stood before. */
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+int
+io_start(struct io *io, struct loop *loop)
+{
+    int fd, rc;
+
+    *io = (struct io){.loop = loop, .source = {.fd = -1}};
+    io->source.ready = take_finished;
+    fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    rc = loop_add(loop, &io->source, fd, EPOLLIN);
+    if (rc < 0)
+        goto close_fd;
+    rc = -pthread_mutex_init(&io->mutex, NULL);
+    if (rc < 0)
+        goto remove_source;
+    rc = -pthread_cond_init(&io->wake, NULL);
+    if (rc < 0)
+        goto destroy_mutex;
+    rc = start_thread(io);
+    if (rc < 0)
+        goto destroy_cond;
+    return 0;
+
+destroy_cond:
+    (void)pthread_cond_destroy(&io->wake); /* nobody waits on it */
+destroy_mutex:
+    (void)pthread_mutex_destroy(&io->mutex); /* nobody holds it */
+remove_source:
+    loop_remove(loop, &io->source);
+close_fd:
+    (void)close(fd); /* an eventfd has nothing to lose */
+    return rc;
+}
+
+void
+io_push(struct io *io, struct io_job *job)
+{
+    bool idle;
+
+    assert(job->run);
+    assert(job->done);
+    lock(io);
+    idle = !io->todo.head;
+    push(&io->todo, job);
+    unlock(io);
+    if (idle)
+        pthread_cond_signal(&io->wake);
+}
+
+void
+io_stop(struct io *io)
+{
+    const int fd = io->source.fd;
+    int rc;
+
+    lock(io);
+    io->stopping = true;
+    unlock(io);
+    pthread_cond_signal(&io->wake);
+    rc = pthread_join(io->thread, NULL);
+    assert(rc == 0);
+    loop_remove(io->loop, &io->source);
+    (void)close(fd);                         /* nothing to lose */
+    (void)pthread_cond_destroy(&io->wake);   /* the thread is gone */
+    (void)pthread_mutex_destroy(&io->mutex); /* likewise */
+}

@@ -1,0 +1,60 @@
+/* writer/list.h - doubly linked lists through the members of a struct.
+ *
+ * A list is a struct list_link that points at itself when it is empty; so
+ * does a link that is in no list.
+ */
+#ifndef COUNTD_LIST_H
+#define COUNTD_LIST_H
+
+#include <stdbool.h>
+
+struct list_link {
+    struct list_link *next;
+    struct list_link *prev;
+};
+
+static inline void
+list_init(struct list_link *l)
+{
+    l->next = l;
+    l->prev = l;
+}
+
+/* Of a list: it is empty.  Of an element: it is in no list. */
+static inline bool
+list_alone(const struct list_link *l)
+{
+    return l->next == l;
+}
+
+static inline void
+list_remove(struct list_link *l)
+{
+    l->prev->next = l->next;
+    l->next->prev = l->prev;
+    list_init(l);
+}
+
+/* Puts `l`, which is in no list, at the end. */
+static inline void
+list_add(struct list_link *list, struct list_link *l)
+{
+    l->prev = list->prev;
+    l->next = list;
+    list->prev->next = l;
+    list->prev = l;
+}
+
+/* Moves everything in `from` to the empty list `to`. */
+static inline void
+list_move(struct list_link *to, struct list_link *from)
+{
+    if (list_alone(from))
+        return;
+    *to = *from;
+    to->next->prev = to;
+    to->prev->next = to;
+    list_init(from);
+}
+
+#endif

@@ -1,0 +1,811 @@
+/* writer/logs.c - see logs.h.
+ *
+ * The life of a log here: the file thread claims an empty one (or creates
+ * it) and makes it OPEN, durably: the spare.  The loop makes it current and
+ * appends.  Full or old, it is retired: DIRTY until a sync starts that covers
+ * it, SYNCING until that is done, SEALING while the file thread seals and
+ * releases it.  Any error of the disk on a log that holds messages ends the
+ * process: `failed`, no reply, and recovery decides from what the disk says.
+ */
+#include "writer/logs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/diag.h"
+
+#define RETRY_MS      250   /* look again for a log when there is none */
+#define RECOVER_MS    10000 /* look for logs of dead owners */
+#define SPARE_WAIT_MS 1000  /* rotate without a spare after this long */
+
+static void want_spare(struct logs *l);
+
+static void
+fail(struct logs *l, int error, const char *what, uint64_t index)
+{
+    if (l->failed)
+        return;
+    l->failed = true;
+    diag_errno(DIAG_ERROR, error, "%s log=%llu", what,
+               (unsigned long long)index);
+    l->events.failed(l->events.ctx);
+}
+
+/* Arming fails only above the loop's limit, which our few never reach. */
+static void
+arm(struct logs *l, struct loop_timer *timer, uint64_t after_ms)
+{
+    int rc = loop_arm(l->loop, timer, loop_now_ms(l->loop) + after_ms + 1);
+
+    assert(rc == 0);
+}
+
+static bool
+is_idle(const struct logs *l)
+{
+    size_t i;
+
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state != RETIRED_FREE)
+            return false;
+    return !l->has_current && !l->has_spare && !l->making && !l->syncing &&
+           !l->recovering;
+}
+
+/* ---- retiring and sealing ---------------------------------------------- */
+
+static struct retired *
+free_place(struct logs *l)
+{
+    size_t i;
+
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state == RETIRED_FREE)
+            return &l->retired[i];
+    return NULL;
+}
+
+static void
+seal_run(struct io_job *job)
+{
+    struct retired *r = LOOP_OWNER(job, struct retired, job);
+
+    r->rc = log_seal(&r->log);
+    if (r->rc < 0)
+        log_abandon(&r->log);
+    else
+        r->rc = log_release(&r->log);
+}
+
+static void
+seal(struct logs *l, struct retired *r)
+{
+    r->state = RETIRED_SEALING;
+    io_push(&l->file_io, &r->job);
+}
+
+/* Seals a log that no sync needs to cover: nothing is in it. */
+static void
+retire_unused(struct logs *l, const struct log *log)
+{
+    struct retired *r = free_place(l);
+
+    assert(r);
+    assert(log->count == 0);
+    r->log = *log;
+    seal(l, r);
+}
+
+/* Takes the current log out of use; the next sync covers it. */
+static void
+retire(struct logs *l)
+{
+    struct retired *r = free_place(l);
+
+    assert(r);
+    assert(l->has_current);
+    assert(l->staged == 0);
+    assert(l->current.count > 0);
+    r->log = l->current;
+    r->state = RETIRED_DIRTY;
+    l->has_current = false;
+    l->dirty = false;
+    l->rotating = false;
+    loop_disarm(l->loop, &l->rotate_timer);
+    loop_disarm(l->loop, &l->overdue_timer);
+}
+
+static void
+use_spare(struct logs *l)
+{
+    assert(l->has_spare);
+    assert(!l->has_current);
+    l->current = l->spare;
+    l->has_current = true;
+    l->has_spare = false;
+    l->fill++;
+    l->synced_slots = 0;
+    l->dirty = false;
+    want_spare(l);
+}
+
+static void
+rotate_now(struct logs *l)
+{
+    logs_flush(l);
+    if (l->failed || !free_place(l))
+        return;
+    retire(l);
+    if (l->has_spare)
+        use_spare(l);
+    else
+        want_spare(l);
+}
+
+void
+logs_rotate(struct logs *l)
+{
+    if (l->failed || !l->has_current || l->current.count + l->staged == 0)
+        return;
+    if (l->has_spare && free_place(l)) {
+        rotate_now(l);
+        return;
+    }
+    /* A spare is usually milliseconds away, and without one readers of
+     * sockets have nowhere to put what comes. */
+    l->rotating = true;
+    if (!l->overdue_timer.deadline_ms)
+        arm(l, &l->overdue_timer, SPARE_WAIT_MS);
+}
+
+static void
+rotate_due(struct loop_timer *timer)
+{
+    logs_rotate(LOOP_OWNER(timer, struct logs, rotate_timer));
+}
+
+static void
+overdue_due(struct loop_timer *timer)
+{
+    struct logs *l = LOOP_OWNER(timer, struct logs, overdue_timer);
+
+    if (l->rotating && l->has_current)
+        rotate_now(l);
+}
+
+static void
+finish_some(struct logs *l)
+{
+    if (!l->finishing || l->failed)
+        return;
+    if (l->has_spare && free_place(l)) {
+        retire_unused(l, &l->spare);
+        l->has_spare = false;
+    }
+    if (l->has_current && free_place(l)) {
+        if (l->current.count > 0) {
+            retire(l);
+        } else {
+            retire_unused(l, &l->current);
+            l->has_current = false;
+        }
+    }
+    if (!l->syncing)
+        (void)logs_sync(l); /* false: nothing to sync */
+    if (is_idle(l) && !l->finished) {
+        l->finished = true;
+        l->events.finished(l->events.ctx);
+    }
+}
+
+void
+logs_finish(struct logs *l)
+{
+    logs_flush(l);
+    l->finishing = true;
+    loop_disarm(l->loop, &l->rotate_timer);
+    loop_disarm(l->loop, &l->overdue_timer);
+    loop_disarm(l->loop, &l->retry_timer);
+    loop_disarm(l->loop, &l->recover_timer);
+    finish_some(l);
+}
+
+static void
+tell_ready(struct logs *l)
+{
+    if (!l->blocked)
+        return;
+    l->blocked = false;
+    l->events.ready(l->events.ctx);
+}
+
+/* The job's index says where it sits, and so which logs it belongs to. */
+static struct logs *
+owner_of(struct retired *r)
+{
+    return LOOP_OWNER(r - r->place, struct logs, retired);
+}
+
+static void
+seal_done(struct io_job *job)
+{
+    struct retired *r = LOOP_OWNER(job, struct retired, job);
+    struct logs *l = owner_of(r);
+
+    r->state = RETIRED_FREE;
+    if (r->rc < 0) {
+        fail(l, r->rc, "seal", r->log.header.index);
+        return;
+    }
+    l->figures.sealed++;
+    if (l->rotating)
+        logs_rotate(l);
+    tell_ready(l);
+    finish_some(l);
+}
+
+/* ---- syncing ----------------------------------------------------------- */
+
+static void
+sync_run(struct io_job *job)
+{
+    struct sync_job *s = LOOP_OWNER(job, struct sync_job, job);
+    size_t i;
+
+    s->rc = 0;
+    for (i = 0; i < s->count; i++) {
+        if (fdatasync(s->fds[i]) < 0) {
+            s->rc = -errno;
+            s->failed = s->indexes[i];
+            return;
+        }
+    }
+}
+
+bool
+logs_sync_due(const struct logs *l)
+{
+    size_t i;
+
+    if (l->syncing || l->failed)
+        return false;
+    if (l->dirty &&
+        (l->sync_due || l->config->log_sync_ms == CONFIG_SYNC_ALWAYS))
+        return true;
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state == RETIRED_DIRTY)
+            return true;
+    return false;
+}
+
+static void
+add_to_sync(struct sync_job *s, const struct log *log)
+{
+    s->fds[s->count] = log->fd;
+    s->indexes[s->count++] = log->header.index;
+}
+
+bool
+logs_sync(struct logs *l)
+{
+    struct sync_job *s = &l->sync;
+    size_t i;
+
+    logs_flush(l);
+    if (l->syncing || l->failed)
+        return false;
+    s->count = 0;
+    for (i = 0; i < LOGS_RETIRED; i++) {
+        if (l->retired[i].state != RETIRED_DIRTY)
+            continue;
+        l->retired[i].state = RETIRED_SYNCING;
+        add_to_sync(s, &l->retired[i].log);
+    }
+    if (l->has_current && l->dirty) {
+        s->fill = l->fill;
+        s->slots = l->current.count;
+        add_to_sync(s, &l->current);
+    }
+    l->dirty = false;
+    l->sync_due = false;
+    loop_disarm(l->loop, &l->sync_timer);
+    if (s->count == 0)
+        return false;
+    l->syncing = true;
+    l->figures.syncs++;
+    io_push(&l->sync_io, &s->job);
+    return true;
+}
+
+static void
+sync_done(struct io_job *job)
+{
+    struct logs *l = LOOP_OWNER(job, struct logs, sync.job);
+    size_t i;
+
+    l->syncing = false;
+    if (l->failed)
+        return;
+    if (l->sync.rc < 0) {
+        fail(l, l->sync.rc, "sync", l->sync.failed);
+        return;
+    }
+    if (l->has_current && l->sync.fill == l->fill)
+        l->synced_slots = l->sync.slots;
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state == RETIRED_SYNCING)
+            seal(l, &l->retired[i]);
+    l->events.synced(l->events.ctx);
+    finish_some(l);
+}
+
+static void
+sync_due(struct loop_timer *timer)
+{
+    LOOP_OWNER(timer, struct logs, sync_timer)->sync_due = true;
+}
+
+/* ---- the spare --------------------------------------------------------- */
+
+/* Trying to create a log fills a disk that is nearly full for a moment, and
+ * the workers need room to make some. */
+static bool
+has_disk_space(const struct logdir *dir)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(dir->fd, &fs) < 0)
+        return true; /* creating will say what is wrong */
+    return (uint64_t)fs.f_bavail * fs.f_frsize >=
+           LOG_SLOTS_AT + (uint64_t)dir->slots * dir->layout.slot_size;
+}
+
+/* Claims an empty log; recovers, then creates, when there is none. */
+static int
+claim_or_create(struct spare_job *s)
+{
+    uint64_t index;
+    int rc;
+
+    rc = logdir_claim(s->dir, LOG_MODE_EMPTY, &s->hint, &s->log);
+    if (rc != -EAGAIN)
+        return rc;
+    if (logdir_recover(s->dir) > 0) {
+        rc = logdir_claim(s->dir, LOG_MODE_EMPTY, &s->hint, &s->log);
+        if (rc != -EAGAIN)
+            return rc;
+    }
+    if (s->dir->count < s->log_max && !has_disk_space(s->dir))
+        return -ENOSPC;
+    rc = logdir_create(s->dir, s->log_max, &index);
+    if (rc < 0)
+        return rc;
+    return logdir_claim(s->dir, LOG_MODE_EMPTY, &s->hint, &s->log);
+}
+
+static void
+make_run(struct io_job *job)
+{
+    struct spare_job *s = LOOP_OWNER(job, struct spare_job, job);
+
+    s->began = false;
+    s->rc = claim_or_create(s);
+    if (s->rc < 0)
+        return;
+    if (s->log.layout.slot_size != s->dir->layout.slot_size ||
+        s->log.layout.key_at != s->dir->layout.key_at) {
+        /* Somebody put it there while we run; the next start refuses it. */
+        (void)log_release(&s->log); /* recovery tidies what this leaves */
+        s->rc = -EPROTO;
+        return;
+    }
+    s->began = true;
+    s->rc = log_begin(&s->log);
+    if (s->rc < 0)
+        log_abandon(&s->log);
+}
+
+static void
+want_spare(struct logs *l)
+{
+    if (l->has_spare || l->making || l->finishing || l->failed)
+        return;
+    loop_disarm(l->loop, &l->retry_timer);
+    l->making = true;
+    io_push(&l->file_io, &l->make.job);
+}
+
+static void
+make_failed(struct logs *l)
+{
+    static struct diag_repeat repeat;
+    const char *what = "cannot get an empty log";
+
+    if (l->make.began) {
+        fail(l, l->make.rc, "begin", l->make.log.header.index);
+        return;
+    }
+    if (!l->finishing)
+        arm(l, &l->retry_timer, RETRY_MS);
+    /* At log.max nothing is wrong until the log in use is full. */
+    if (l->make.rc == -EMFILE && !l->blocked)
+        return;
+    l->warned = true;
+    if (l->make.rc == -EMFILE)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "%s: all log.max=%llu are full or in use; not reading "
+                       "from clients until a worker empties one",
+                       what, (unsigned long long)l->config->log_max);
+    else
+        diag_repeating(&repeat, DIAG_WARNING, "%s: %s; %s", what,
+                       strerror(-l->make.rc),
+                       l->blocked ? "not reading from clients until there is"
+                                  : "trying again");
+}
+
+static void
+make_done(struct io_job *job)
+{
+    struct logs *l = LOOP_OWNER(job, struct logs, make.job);
+
+    l->making = false;
+    if (l->failed)
+        return;
+    if (l->make.rc < 0) {
+        make_failed(l);
+        finish_some(l);
+        return;
+    }
+    l->spare = l->make.log;
+    l->has_spare = true;
+    if (l->warned) {
+        l->warned = false;
+        diag(DIAG_INFO, "there is an empty log again log=%llu",
+             (unsigned long long)l->spare.header.index);
+    }
+    if (l->finishing) {
+        finish_some(l);
+        return;
+    }
+    if (!l->has_current)
+        use_spare(l);
+    else if (l->rotating)
+        logs_rotate(l);
+    tell_ready(l);
+}
+
+static void
+retry_due(struct loop_timer *timer)
+{
+    want_spare(LOOP_OWNER(timer, struct logs, retry_timer));
+}
+
+/* ---- dead owners ------------------------------------------------------- */
+
+static void
+recover_run(struct io_job *job)
+{
+    /* What it meets goes to diag; the next round looks again. */
+    (void)logdir_recover(LOOP_OWNER(job, struct recover_job, job)->dir);
+}
+
+static void
+recover_done(struct io_job *job)
+{
+    struct logs *l = LOOP_OWNER(job, struct logs, recover.job);
+
+    l->recovering = false;
+    if (!l->finishing && !l->failed)
+        arm(l, &l->recover_timer, RECOVER_MS);
+    finish_some(l);
+}
+
+static void
+recover_due(struct loop_timer *timer)
+{
+    struct logs *l = LOOP_OWNER(timer, struct logs, recover_timer);
+
+    l->recovering = true;
+    io_push(&l->file_io, &l->recover.job);
+}
+
+/* ---- filling ----------------------------------------------------------- */
+
+/* Makes sure that there is a log with a free slot and room on the stage. */
+static bool
+make_room(struct logs *l, uint32_t want)
+{
+    if (l->failed || l->finishing)
+        return false;
+    if (l->staged + want > LOGS_STAGE)
+        logs_flush(l);
+    if (l->has_current &&
+        l->current.count + l->staged == l->current.header.slots)
+        rotate_now(l);
+    if (l->failed || !l->has_current)
+        return false;
+    return l->current.count + l->staged < l->current.header.slots;
+}
+
+uint32_t
+logs_room(struct logs *l, uint32_t want)
+{
+    uint32_t room;
+
+    assert(want > 0);
+    assert(want <= LOGS_STAGE);
+    if (!make_room(l, want)) {
+        if (!l->blocked)
+            l->figures.pushed_back++;
+        l->blocked = true;
+        if (!l->retry_timer.deadline_ms)
+            want_spare(l);
+        return 0;
+    }
+    room = l->current.header.slots - l->current.count - l->staged;
+    if (room > LOGS_STAGE - l->staged)
+        room = LOGS_STAGE - l->staged;
+    return room < want ? room : want;
+}
+
+uint8_t *
+logs_slot(struct logs *l, uint32_t i)
+{
+    assert(l->staged + i < LOGS_STAGE);
+    return l->slots + (size_t)(l->staged + i) * l->layout.slot_size;
+}
+
+struct iovec *
+logs_iov(struct logs *l, uint32_t i)
+{
+    assert(l->staged + i < LOGS_STAGE);
+    return &l->iov[l->staged + i];
+}
+
+/* What happens once per log and once per flush. */
+static void
+first_put(struct logs *l)
+{
+    const uint64_t now_ms = loop_unix_ms(l->loop);
+
+    if (now_ms > l->last_ms)
+        l->last_ms = now_ms;
+    l->staged_first_ms = l->last_ms;
+    if (l->current.count == 0)
+        arm(l, &l->rotate_timer, l->config->log_rotate_after_ms);
+    if (!l->dirty && !l->sync_due && !l->sync_timer.deadline_ms &&
+        l->config->log_sync_ms != CONFIG_SYNC_NEVER &&
+        l->config->log_sync_ms != CONFIG_SYNC_ALWAYS)
+        arm(l, &l->sync_timer, l->config->log_sync_ms);
+}
+
+void
+logs_put(struct logs *l, const struct message *m)
+{
+    struct slot_stamp stamp;
+
+    if (l->staged == 0)
+        first_put(l);
+    assert(l->current.count + l->staged < l->current.header.slots);
+    stamp = (struct slot_stamp){.epoch = l->current.header.epoch,
+                                .received_ms = l->last_ms,
+                                .synced = l->synced_slots};
+    slot_put(&l->layout, logs_slot(l, 0), m, l->current.header.uuid,
+             l->current.count + l->staged, &stamp);
+    l->staged++;
+}
+
+void
+logs_flush(struct logs *l)
+{
+    int rc;
+
+    if (l->staged == 0 || l->failed)
+        return;
+    assert(l->has_current);
+    rc = log_append(&l->current, l->slots, l->staged, l->staged_first_ms,
+                    l->last_ms);
+    if (rc < 0) {
+        fail(l, rc, "append", l->current.header.index);
+        return;
+    }
+    l->figures.appended += l->staged;
+    l->figures.flushes++;
+    l->staged = 0;
+    l->dirty = true;
+}
+
+/* ---- open and close ---------------------------------------------------- */
+
+static int
+take_memory(struct logs *l)
+{
+    size_t i;
+
+    l->slots = calloc(LOGS_STAGE, l->layout.slot_size);
+    l->iov = calloc(LOGS_STAGE, sizeof *l->iov);
+    if (!l->slots || !l->iov)
+        return -ENOMEM;
+    for (i = 0; i < LOGS_STAGE; i++)
+        l->iov[i] =
+            (struct iovec){.iov_base = l->slots + i * l->layout.slot_size,
+                           .iov_len = l->layout.message_size};
+    return 0;
+}
+
+static void
+set_up_jobs(struct logs *l)
+{
+    size_t i;
+
+    for (i = 0; i < LOGS_RETIRED; i++) {
+        l->retired[i].job = (struct io_job){seal_run, seal_done, NULL};
+        l->retired[i].state = RETIRED_FREE;
+        l->retired[i].place = i;
+    }
+    l->sync.job = (struct io_job){sync_run, sync_done, NULL};
+    l->make.job = (struct io_job){make_run, make_done, NULL};
+    l->make.dir = &l->dir;
+    l->make.log_max = l->config->log_max;
+    l->recover.job = (struct io_job){recover_run, recover_done, NULL};
+    l->recover.dir = &l->dir;
+    l->rotate_timer = (struct loop_timer){.slot = -1, .due = rotate_due};
+    l->overdue_timer = (struct loop_timer){.slot = -1, .due = overdue_due};
+    l->sync_timer = (struct loop_timer){.slot = -1, .due = sync_due};
+    l->retry_timer = (struct loop_timer){.slot = -1, .due = retry_due};
+    l->recover_timer = (struct loop_timer){.slot = -1, .due = recover_due};
+}
+
+static int
+check_sizes(struct logs *l)
+{
+    struct layout found;
+    int rc;
+
+    rc = logdir_check_sizes(&l->dir, &found);
+    if (rc == -EPROTO)
+        diag(DIAG_ERROR,
+             "the logs in data_dir=%s are of other message sizes: set "
+             "message.keyspace_size=%u and message.key_size=%u, or use "
+             "another data_dir",
+             l->config->data_dir, (unsigned)found.keyspace_size,
+             (unsigned)found.key_size);
+    else if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "read the logs in data_dir=%s",
+                   l->config->data_dir);
+    return rc;
+}
+
+/* Creates what is missing up to log.count. */
+static void
+create_logs(struct logs *l)
+{
+    uint64_t index;
+    int rc = 0;
+
+    while (rc == 0 && l->dir.count < l->config->log_count) {
+        rc = logdir_create(&l->dir, l->config->log_max, &index);
+        if (rc == 0)
+            rc = logdir_scan(&l->dir);
+    }
+    if (rc < 0 && rc != -EMFILE)
+        diag_errno(DIAG_WARNING, rc,
+                   "cannot create log.count=%llu logs; serving with %zu",
+                   (unsigned long long)l->config->log_count, l->dir.count);
+}
+
+/* The first log; the spare comes from the thread. */
+static int
+begin_first(struct logs *l)
+{
+    make_run(&l->make.job);
+    if (l->make.rc == 0) {
+        l->current = l->make.log;
+        l->has_current = true;
+        l->fill = 1;
+        return 0;
+    }
+    if (l->make.began) {
+        diag_errno(DIAG_ERROR, l->make.rc, "begin log=%llu",
+                   (unsigned long long)l->make.log.header.index);
+        return l->make.rc;
+    }
+    l->blocked = true; /* so that it is warned about at once */
+    make_failed(l);
+    return 0;
+}
+
+static int
+start_threads(struct logs *l)
+{
+    int rc;
+
+    rc = io_start(&l->sync_io, l->loop);
+    if (rc < 0)
+        return rc;
+    rc = io_start(&l->file_io, l->loop);
+    if (rc < 0)
+        io_stop(&l->sync_io);
+    return rc;
+}
+
+int
+logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
+          const struct config *config, const struct logs_events *events)
+{
+    int rc;
+
+    *l = (struct logs){.loop = loop, .config = config, .events = *events};
+    rc = layout_init(&l->layout, (unsigned)config->keyspace_size,
+                     (unsigned)config->key_size);
+    if (rc < 0)
+        return rc;
+    set_up_jobs(l);
+    rc = take_memory(l);
+    if (rc < 0)
+        goto free_memory;
+    rc = logdir_open(&l->dir, d->log_fd, &l->layout, config->log_size);
+    if (rc < 0)
+        goto free_memory;
+    rc = logdir_recover(&l->dir);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "recover the logs in data_dir=%s",
+                   config->data_dir);
+        goto close_dir;
+    }
+    rc = check_sizes(l);
+    if (rc < 0)
+        goto close_dir;
+    create_logs(l);
+    rc = begin_first(l);
+    if (rc < 0)
+        goto close_dir;
+    rc = start_threads(l);
+    if (rc < 0)
+        goto abandon;
+    want_spare(l);
+    arm(l, &l->recover_timer, RECOVER_MS);
+    return 0;
+
+abandon:
+    if (l->has_current)
+        log_abandon(&l->current);
+close_dir:
+    logdir_close(&l->dir);
+free_memory:
+    free(l->slots);
+    free(l->iov);
+    return rc;
+}
+
+void
+logs_close(struct logs *l)
+{
+    size_t i;
+
+    io_stop(&l->sync_io);
+    io_stop(&l->file_io);
+    if (l->making && l->make.rc == 0)
+        log_abandon(&l->make.log);
+    if (l->has_spare)
+        log_abandon(&l->spare);
+    if (l->has_current)
+        log_abandon(&l->current);
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state == RETIRED_DIRTY ||
+            l->retired[i].state == RETIRED_SYNCING)
+            log_abandon(&l->retired[i].log);
+    loop_disarm(l->loop, &l->rotate_timer);
+    loop_disarm(l->loop, &l->overdue_timer);
+    loop_disarm(l->loop, &l->sync_timer);
+    loop_disarm(l->loop, &l->retry_timer);
+    loop_disarm(l->loop, &l->recover_timer);
+    logdir_close(&l->dir);
+    free(l->slots);
+    free(l->iov);
+}

@@ -1,0 +1,188 @@
+/* writer/logs.h - the logs being filled: the current one, the spare behind
+ * it, and those on their way to the workers.
+ *
+ * The caller takes free slots (logs_room, logs_slot), puts messages into them
+ * (logs_put) and has them written (logs_flush).  What was flushed before
+ * logs_sync() is on disk when `synced` is called:
+ *
+ *     room -> bytes into slots -> put ... -> flush -> sync ~~> synced
+ *
+ * A log is handed on when it is full, `log.rotate_after` after its first
+ * message, by logs_rotate() and by logs_finish().  It then waits for the next
+ * sync, which covers it and its successor, and only after that it is sealed:
+ * so the slots are durable before the SEALED header is written, and a message
+ * acknowledged behind a rotation never stands before an unsynced one.
+ *
+ * No log to write to (log.max reached, disk full): logs_room() is 0, and
+ * `ready` is called when there is one again.
+ *
+ * Two I/O threads wait for the disk: one syncs, one creates, begins and
+ * seals.  A struct log belongs to one of loop, job and thread at a time; the
+ * syncing thread gets descriptors only, and no log is closed while a sync
+ * that was given its descriptor runs.
+ *
+ * Ownership: struct logs is the caller's, between logs_open() and
+ * logs_close().  Nothing allocates after logs_open().
+ * Errors: 0 or a negative errno; text goes to diag.
+ */
+#ifndef COUNTD_LOGS_H
+#define COUNTD_LOGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "common/config.h"
+#include "common/datadir.h"
+#include "common/logdir.h"
+#include "common/loop.h"
+#include "common/message.h"
+#include "writer/io.h"
+
+#define LOGS_STAGE   1024 /* slots that wait for one pwrite */
+#define LOGS_RETIRED 16   /* logs on their way at once; then push back */
+
+enum retired_state {
+    RETIRED_FREE,
+    RETIRED_DIRTY,
+    RETIRED_SYNCING,
+    RETIRED_SEALING
+};
+
+struct retired {
+    struct io_job job;
+    size_t place; /* in logs.retired */
+    enum retired_state state;
+    struct log log;
+    int rc;
+};
+
+struct sync_job {
+    struct io_job job;
+    int fds[LOGS_RETIRED + 1]; /* in the order they are synced */
+    uint64_t indexes[LOGS_RETIRED + 1];
+    uint64_t failed; /* of these, when rc is not 0 */
+    size_t count;
+    uint64_t fill; /* which current log, and how many of its slots */
+    uint32_t slots;
+    int rc;
+};
+
+struct spare_job {
+    struct io_job job;
+    struct logdir *dir; /* lent to the job */
+    size_t log_max;
+    uint64_t hint;
+    struct log log;
+    int rc;
+    bool began; /* the failure was log_begin's */
+};
+
+struct recover_job {
+    struct io_job job;
+    struct logdir *dir; /* lent to the job */
+};
+
+struct logs_events {
+    void *ctx;
+    void (*ready)(void *ctx);    /* logs_room() is not 0 any more */
+    void (*synced)(void *ctx);   /* the sync in flight is done */
+    void (*finished)(void *ctx); /* all logs are handed on (logs_finish) */
+    void (*failed)(void *ctx);   /* the disk failed: reply nothing, exit 111 */
+};
+
+struct logs_figures {
+    uint64_t appended; /* messages */
+    uint64_t flushes;
+    uint64_t syncs;
+    uint64_t sealed;
+    uint64_t pushed_back; /* times that there was no log */
+};
+
+struct logs {
+    struct loop *loop;
+    const struct config *config;
+    struct logs_events events;
+    struct layout layout;
+    struct logdir dir; /* the file thread's once it runs */
+    struct io sync_io;
+    struct io file_io;
+
+    struct log current;
+    bool has_current;
+    struct log spare;
+    bool has_spare;
+    uint64_t fill;         /* +1 per current log */
+    uint32_t synced_slots; /* of the current log */
+    bool rotating;         /* as soon as there is a spare */
+
+    uint8_t *slots;    /* the stage */
+    struct iovec *iov; /* one per slot of the stage, over its message */
+    uint32_t staged;
+    uint64_t staged_first_ms;
+    uint64_t last_ms; /* received_ms never goes back */
+
+    struct retired retired[LOGS_RETIRED];
+    struct sync_job sync;
+    struct spare_job make;
+    struct recover_job recover;
+    bool syncing;
+    bool making;
+    bool recovering;
+    bool dirty; /* the current log has slots that no sync covers */
+    bool finishing;
+    bool finished;
+    bool failed;
+    bool blocked; /* somebody was told that there is no room */
+    bool warned;  /* that there is none */
+
+    struct loop_timer rotate_timer;
+    struct loop_timer overdue_timer; /* rotates without a spare */
+    struct loop_timer sync_timer;
+    bool sync_due;
+    struct loop_timer retry_timer;
+    struct loop_timer recover_timer;
+    struct logs_figures figures;
+};
+
+/* Recovers the directory, refuses other message sizes (-EPROTO), creates
+ * `log.count` logs, begins the first and starts the threads.  A full disk is
+ * no error: there is no room then.  Signals must be blocked already. */
+int logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
+              const struct config *config, const struct logs_events *events);
+
+/* Closes as if we had died; what logs_finish() did not hand on is left to
+ * recovery. */
+void logs_close(struct logs *l);
+
+/* Slots that may be filled now, at most `want`; flushes or rotates to make
+ * room.  0: none, or the disk failed; `ready` comes. */
+uint32_t logs_room(struct logs *l, uint32_t want);
+
+/* The i-th free slot, and the message bytes of it and those behind it as the
+ * kernel wants them; i < logs_room(). */
+uint8_t *logs_slot(struct logs *l, uint32_t i);
+struct iovec *logs_iov(struct logs *l, uint32_t i);
+
+/* Stamps and takes the first free slot, whose message is `m`. */
+void logs_put(struct logs *l, const struct message *m);
+
+/* Writes what was put. */
+void logs_flush(struct logs *l);
+
+/* True when a sync would have work that should not wait: the interval of
+ * `log.sync` is over, or a log is to be sealed. */
+bool logs_sync_due(const struct logs *l);
+
+/* Flushes and starts a sync of everything put so far, unless one is in
+ * flight.  True when it started. */
+bool logs_sync(struct logs *l);
+
+/* Hands the current log on, if there is anything in it. */
+void logs_rotate(struct logs *l);
+
+/* Hands everything on; then calls `finished`. */
+void logs_finish(struct logs *l);
+
+#endif
