@@ -100,14 +100,19 @@ $(BUILD)/libcountd.pc: common/client/countd.h Makefile
 	  'Cflags: -I$${includedir}' > $@
 
 # ---- tests ---------------------------------------------------------------
-# Made afresh: a member whose source has gone must go too.
+# A program takes from the archives what it calls.  They are made afresh: a
+# member whose source has gone must go too.
 $(BUILD)/parts.a: $(PARTS)
+$(BUILD)/testlib.a: $(TLIB)
+$(BUILD)/benchlib.a: $(BLIB)
+$(addprefix $(BUILD)/,parts.a testlib.a benchlib.a):
 	@rm -f $@
 	$(call say,AR)$(AR) rcsT $@ $^
-$(TESTS): %: %.o $(TLIB) $(BUILD)/parts.a
-	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP:%=-Wl,--wrap=%) $(filter %.o %.a,$^) $(CMOCKA) $(LDLIBS) -o $@
-$(BENCH): %: %.o $(BLIB) $(BUILD)/parts.a
-	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^) $(CMOCKA) $(LDLIBS) -o $@
+group = -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+$(TESTS): %: %.o $(BUILD)/testlib.a $(BUILD)/parts.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP:%=-Wl,--wrap=%) $< $(group) $(CMOCKA) $(LDLIBS) -o $@
+$(BENCH): %: %.o $(BUILD)/benchlib.a $(BUILD)/parts.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $< $(group) $(CMOCKA) $(LDLIBS) -o $@
 $(FUZZ): %: %.o $(BUILD)/tests/fuzz/replay.o $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 $(STANDIN): %: %.o

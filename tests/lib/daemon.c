@@ -40,8 +40,8 @@ daemon_path(const char *program, char *path, size_t size)
     ssize_t length;
     int i, written;
 
-    if (strchr(program, '/')) {
-        (void)snprintf(path, size, "%s", program); /* a path already */
+    if (program[0] == '/') {
+        (void)snprintf(path, size, "%s", program); /* not one of ours */
         return;
     }
     if (!build || !*build) {

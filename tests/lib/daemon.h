@@ -98,7 +98,7 @@ int daemon_run(char *text, size_t size, const char *program, ...)
 int daemon_run_how(char *text, size_t size, const char *program,
                    const struct daemon_how *how);
 
-/* The path of a built file, e.g. "countd-write". */
+/* The path of a built file, e.g. "countd-write"; an absolute one stays. */
 void daemon_path(const char *program, char *path, size_t size);
 
 /* The multiplier of deadlines: $TEST_SLOW, or 1. */

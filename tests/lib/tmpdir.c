@@ -5,21 +5,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "tests/lib/test.h"
 
-void
-tmpdir_make(struct tmpdir *dir)
+static void
+make_in(struct tmpdir *dir, const char *base)
 {
-    const char *base = getenv("TMPDIR");
     int size;
 
-    size = snprintf(dir->path, sizeof dir->path, "%s/countd-test-XXXXXX",
-                    base && *base ? base : "/tmp");
+    size = snprintf(dir->path, sizeof dir->path, "%s/countd-test-XXXXXX", base);
     if (size < 0 || (size_t)size >= sizeof dir->path)
         fail_msg("TMPDIR is too long");
     if (!mkdtemp(dir->path))
@@ -27,6 +27,28 @@ tmpdir_make(struct tmpdir *dir)
     dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->fd < 0)
         fail_msg("open %s: %s", dir->path, strerror(errno));
+}
+
+void
+tmpdir_make(struct tmpdir *dir)
+{
+    const char *base = getenv("TMPDIR");
+
+    make_in(dir, base && *base ? base : "/tmp");
+}
+
+void
+tmpdir_make_in_memory(struct tmpdir *dir)
+{
+    static const char memory[] = "/dev/shm";
+    struct statfs fs;
+
+    if (statfs(memory, &fs) == 0 && fs.f_type == TMPFS_MAGIC &&
+        (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize > 64 << 20 &&
+        access(memory, W_OK) == 0)
+        make_in(dir, memory);
+    else
+        tmpdir_make(dir);
 }
 
 static uid_t new_owner;

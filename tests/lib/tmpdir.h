@@ -16,6 +16,10 @@ struct tmpdir {
 
 void tmpdir_make(struct tmpdir *dir);
 
+/* The same in memory (/dev/shm) where there is such a place: for tests that
+ * build many directories and need no disk. */
+void tmpdir_make_in_memory(struct tmpdir *dir);
+
 /* Gives it, and what is in it, to another user (root only). */
 void tmpdir_chown(const struct tmpdir *dir, uid_t uid);
 

@@ -1,0 +1,447 @@
+/* tests/crash/test_powerloss.c - the power goes at any moment.
+ *
+ * Daemons run under powerloss.so while clients send; then disks are rebuilt
+ * as they may have been found afterwards (tests/lib/disk.h), a worker is
+ * started on each, and everything acknowledged before the cut must be counted
+ * exactly once.  SIGKILL alone never loses the page cache, so only this sees
+ * an answer sent before its sync.
+ *
+ *     TEST_SEED    repeats the choice of cuts and states
+ *     TEST_STATES  how many states (500)
+ *     TEST_KEEP    a folder that gets the state that failed
+ */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "tests/crash/powerloss.h"
+#include "tests/lib/client.h"
+#include "tests/lib/disk.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/traffic.h"
+
+#define KEYSPACES 3
+#define STATES    500
+
+struct run {
+    struct fleet fleet; /* its directory is ours */
+    struct tmpdir data;
+    struct tmpdir side; /* records and the shared counter */
+    struct powerloss_shared *shared;
+    struct model model;
+    struct traffic traffic;
+    struct disk *disk;
+    struct random random;
+    char env_text[6][700];
+    const char *env[7];
+};
+
+/* ---- recording -------------------------------------------------------------
+ */
+
+static void
+set_env(struct run *run, const char *log)
+{
+    char library[600];
+    const char *asan = getenv("ASAN_OPTIONS");
+    size_t i;
+
+    daemon_path("tests/crash/powerloss.so", library, sizeof library);
+    (void)snprintf(run->env_text[0], sizeof run->env_text[0], "LD_PRELOAD=%s",
+                   library); /* fits */
+    (void)snprintf(run->env_text[1], sizeof run->env_text[1],
+                   "POWERLOSS_DIR=%s", run->fleet.path); /* fits */
+    (void)snprintf(run->env_text[2], sizeof run->env_text[2],
+                   "POWERLOSS_LOG=%s/%s", run->side.path, log); /* fits */
+    (void)snprintf(run->env_text[3], sizeof run->env_text[3],
+                   "POWERLOSS_SHARED=%s/shared", run->side.path); /* fits */
+    strcpy(run->env_text[4], "POWERLOSS_DELAY=300");
+    /* A preloaded library comes before the sanitizer's; that is meant. */
+    (void)snprintf(run->env_text[5], sizeof run->env_text[5],
+                   "ASAN_OPTIONS=%s%sverify_asan_link_order=0",
+                   asan ? asan : "", asan ? ":" : ""); /* fits */
+    for (i = 0; i < 6; i++)
+        run->env[i] = run->env_text[i];
+    run->env[6] = NULL;
+    run->fleet.env = run->env;
+}
+
+static void
+begin(struct run *run, uint64_t seed, unsigned peers, unsigned window)
+{
+    int fd;
+
+    memset(run, 0, sizeof *run);
+    run->random.state = seed;
+    tmpdir_make_in_memory(&run->data);
+    tmpdir_make_in_memory(&run->side);
+    fleet_init_at(&run->fleet, run->data.path);
+    fd = openat(run->side.fd, "shared", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof *run->shared) < 0)
+        fail_msg("shared counter: %s", strerror(errno));
+    run->shared = mmap(NULL, sizeof *run->shared, PROT_READ | PROT_WRITE,
+                       MAP_SHARED, fd, 0);
+    if (run->shared == MAP_FAILED)
+        fail_msg("mmap: %s", strerror(errno));
+    client_close(fd);
+    set_env(run, "calls");
+    run->disk = disk_snapshot(run->data.path);
+    model_init(&run->model, seed, KEYSPACES);
+    traffic_init(&run->traffic, &run->model, &run->shared->seq, peers, window);
+}
+
+static void
+finish(struct run *run)
+{
+    traffic_fini(&run->traffic);
+    fleet_fini(&run->fleet);
+    model_fini(&run->model);
+    disk_free(run->disk);
+    if (munmap(run->shared, sizeof *run->shared) < 0)
+        fail_msg("munmap: %s", strerror(errno));
+    tmpdir_remove(&run->data);
+    tmpdir_remove(&run->side);
+}
+
+/* SIGKILL between two noted calls: nothing is done that is not noted. */
+static void
+kill_cleanly(struct run *run, struct daemon *d)
+{
+    atomic_store(&run->shared->freeze, 1);
+    while (atomic_load(&run->shared->busy) > 0)
+        (void)sched_yield(); /* cannot fail on Linux */
+    daemon_kill(d);
+    atomic_store(&run->shared->freeze, 0);
+}
+
+static void
+send_for(struct run *run, uint64_t ms)
+{
+    uint64_t until = clock_ms() + ms * test_slow();
+
+    while (clock_ms() < until)
+        traffic_turn(&run->traffic, 5);
+}
+
+/* ---- states ----------------------------------------------------------------
+ */
+
+static uint64_t
+pick_cut(struct run *run)
+{
+    const struct model *m = &run->model;
+    size_t i;
+
+    /* Mostly right behind an answer: then most is promised, least is safe. */
+    if (random_chance(&run->random, 60))
+        for (i = 0; i < 100; i++) {
+            uint64_t acked =
+                m->messages[random_below(&run->random, m->count)].acked;
+
+            if (acked != 0)
+                return acked + 1;
+        }
+    return 1 + random_below(&run->random, disk_last(run->disk) + 1);
+}
+
+static void
+keep_state(const struct run *run, uint64_t cut, uint64_t seed)
+{
+    const char *path = getenv("TEST_KEEP");
+
+    if (path && mkdir(path, 0700) == 0) {
+        disk_build(run->disk, cut, seed, path);
+        print_error("the state is kept in %s\n", path);
+    }
+}
+
+/* Builds `count` states and has each judged; the number of those judged
+ * wrong.  Stops at the first one when `stop`. */
+static unsigned
+try_states(struct run *run, unsigned count,
+           unsigned (*judge)(struct run *run, const char *path, uint64_t cut,
+                             char *why, size_t size),
+           bool stop)
+{
+    char why[512], how[128];
+    struct tmpdir state;
+    unsigned wrong = 0, i;
+
+    for (i = 0; i < count; i++) {
+        uint64_t cut = pick_cut(run), seed = random_next(&run->random);
+        unsigned violations;
+
+        tmpdir_make_in_memory(&state);
+        disk_build(run->disk, cut, seed, state.path);
+        violations = judge(run, state.path, cut, why, sizeof why);
+        tmpdir_remove(&state);
+        wrong += violations > 0;
+        if (violations == 0 || !stop)
+            continue;
+        disk_describe(seed, how, sizeof how);
+        keep_state(run, cut, seed);
+        fail_msg("state %u (cut %llu of %llu, seed %llu: %s): %u wrong: %s", i,
+                 (unsigned long long)cut,
+                 (unsigned long long)disk_last(run->disk),
+                 (unsigned long long)seed, how, violations, why);
+    }
+    return wrong;
+}
+
+/* ---- the test of the test
+ * ---------------------------------------------------- */
+
+#define STANDIN_RECORD 528
+
+/* Adds up what the stand-in's file holds; a bad checksum ends nothing, as a
+ * lost write may leave a hole. */
+static unsigned
+judge_standin(struct run *run, const char *path, uint64_t cut, char *why,
+              size_t size)
+{
+    static uint8_t bytes[8 << 20];
+    struct model *m = &run->model;
+    char file[600];
+    ssize_t have = 0, at;
+    uint32_t i;
+    int fd;
+
+    (void)snprintf(file, sizeof file, "%s/messages", path); /* fits */
+    fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        have = read(fd, bytes, sizeof bytes);
+        client_close(fd);
+    }
+    model_look(m);
+    for (at = 0; at + STANDIN_RECORD <= have; at += STANDIN_RECORD) {
+        uint64_t h = 0xcbf29ce484222325u, want;
+        char kind;
+        unsigned ks, key;
+
+        for (i = 0; i < 520; i++)
+            h = (h ^ bytes[at + i]) * 0x100000001b3u;
+        memcpy(&want, bytes + at + 520, sizeof want);
+        if (h != want || sscanf((char *)bytes + at + 8, "ks%u", &ks) != 1 ||
+            sscanf((char *)bytes + at + 264, "%c%u", &kind, &key) != 2)
+            continue;
+        i = kind == 's' ? ks * m->shared_count / KEYSPACES + key : key;
+        m->keys[i].found = true;
+        m->keys[i].final += get_le64s(bytes + at);
+    }
+    return model_verdict(m, cut, why, size);
+}
+
+/* States found wrong with this stand-in. */
+static unsigned
+standin_wrongs(const char *how, unsigned states)
+{
+    const char *argv[] = {"-d", NULL, "-o", how, NULL};
+    struct daemon_how start = {.argv = argv};
+    struct daemon *d;
+    struct run run;
+    unsigned wrong;
+
+    begin(&run, random_seed(how), 4, 16);
+    d = fleet_daemon(&run.fleet, FLEET_WRITE);
+    argv[1] = run.fleet.path;
+    start.env = run.env;
+    (void)daemon_start_how(d, "tests/crash/standin_append",
+                           &start); /* fails the test itself */
+    traffic_port(&run.traffic, daemon_port(d, "ack"));
+    send_for(&run, 150);
+    kill_cleanly(&run, d);
+    traffic_break(&run.traffic);
+    (void)daemon_start_how(d, "tests/crash/standin_append",
+                           &start); /* fails the test itself */
+    traffic_port(&run.traffic, daemon_port(d, "ack"));
+    send_for(&run, 150);
+    assert_true(traffic_drain(&run.traffic, 5000));
+    assert_int_equal(daemon_stop(d), 0);
+    disk_load(run.disk, run.env_text[2] + strlen("POWERLOSS_LOG="));
+    assert_true(model_acked(&run.model, UINT64_MAX) > 100);
+    wrong = try_states(&run, states, judge_standin, false);
+    printf("%s: %zu calls, %zu acknowledged, %u of %u states wrong\n", how,
+           disk_count(run.disk), model_acked(&run.model, UINT64_MAX), wrong,
+           states);
+    finish(&run);
+    return wrong;
+}
+
+static void
+a_correct_writer_is_never_blamed(void **state)
+{
+    (void)state; /* needs none */
+    assert_int_equal(standin_wrongs("right", 100), 0);
+}
+
+static void
+an_answer_before_its_sync_is_found(void **state)
+{
+    (void)state; /* needs none */
+    assert_true(standin_wrongs("early", 60) > 0);
+}
+
+static void
+a_missing_sync_is_found(void **state)
+{
+    (void)state; /* needs none */
+    assert_true(standin_wrongs("nosync", 40) > 0);
+}
+
+static void
+a_name_nobody_made_durable_is_found(void **state)
+{
+    (void)state; /* needs none */
+    assert_true(standin_wrongs("nodirsync", 40) > 0);
+}
+
+static void
+a_message_counted_twice_is_found(void **state)
+{
+    (void)state; /* needs none */
+    assert_true(standin_wrongs("twice", 40) > 0);
+}
+
+/* ---- the daemons
+ * --------------------------------------------------------------- */
+
+/* Starts a worker on the state, lets it finish, looks. */
+static unsigned
+judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
+              size_t size)
+{
+    struct fleet f;
+    unsigned violations;
+
+    fleet_init_at(&f, path);
+    fleet_start(&f, FLEET_WORKER);
+    fleet_await_drained(&f, 10000);
+    fleet_stop(&f, FLEET_WORKER);
+    fleet_check(&f);
+    fleet_look(&f, &run->model);
+    violations = model_verdict(&run->model, cut, why, size);
+    fleet_fini(&f);
+    return violations;
+}
+
+static void
+start_fleet(struct run *run)
+{
+    fleet_option(&run->fleet, "log.size=24K");
+    fleet_option(&run->fleet, "log.count=3");
+    fleet_option(&run->fleet, "log.rotate_after=20ms");
+    fleet_option(&run->fleet, "write.listen=");
+    fleet_start(&run->fleet, FLEET_WRITE);
+    fleet_start(&run->fleet, FLEET_WORKER);
+    fleet_start(&run->fleet, FLEET_WORKER2);
+    traffic_port(&run->traffic, fleet_ack_port(&run->fleet));
+}
+
+static void
+restart(struct run *run, enum fleet_role role, bool clean)
+{
+    struct fleet *f = &run->fleet;
+
+    if (clean)
+        fleet_stop(f, role);
+    else
+        kill_cleanly(run, fleet_daemon(f, role));
+    fleet_start(f, role);
+    if (role == FLEET_WRITE)
+        traffic_port(&run->traffic, fleet_ack_port(f));
+}
+
+/* One recorded run: sends for a while with `events` restarts in between. */
+static void
+record(struct run *run, unsigned events, bool clean)
+{
+    static const enum fleet_role roles[] = {FLEET_WRITE, FLEET_WORKER,
+                                            FLEET_WORKER2};
+    unsigned i;
+
+    start_fleet(run);
+    send_for(run, 250);
+    for (i = 0; i < events; i++) {
+        restart(run, roles[random_below(&run->random, 3)], clean);
+        send_for(run, 20 + random_below(&run->random, 80));
+    }
+    assert_true(traffic_drain(&run->traffic, 10000));
+    fleet_stop_all(&run->fleet);
+    disk_load(run->disk, run->env_text[2] + strlen("POWERLOSS_LOG="));
+    printf("%zu calls, %zu acknowledged of %zu\n", disk_count(run->disk),
+           model_acked(&run->model, UINT64_MAX), run->model.count);
+    (void)fflush(stdout); /* to be seen before a failure */
+    assert_true(model_acked(&run->model, UINT64_MAX) > 200);
+}
+
+static unsigned
+states_wanted(void)
+{
+    const char *text = getenv("TEST_STATES");
+    int count = text ? atoi(text) : STATES;
+
+    return count > 0 ? (unsigned)count : STATES;
+}
+
+static void
+a_power_loss_loses_and_doubles_nothing_acknowledged(void **state)
+{
+    struct run run;
+
+    (void)state; /* needs none */
+    begin(&run, random_seed(__func__), 4, 16);
+    record(&run, 0, true);
+    (void)try_states(&run, states_wanted() * 2 / 5, judge_daemons,
+                     true); /* fails the test itself */
+    finish(&run);
+}
+
+static void
+nor_does_one_after_kills(void **state)
+{
+    struct run run;
+
+    (void)state; /* needs none */
+    begin(&run, random_seed(__func__), 4, 8);
+    record(&run, 8, false);
+    (void)try_states(&run, states_wanted() * 2 / 5, judge_daemons,
+                     true); /* fails the test itself */
+    finish(&run);
+}
+
+static void
+nor_does_one_after_clean_restarts(void **state)
+{
+    struct run run;
+
+    (void)state; /* needs none */
+    begin(&run, random_seed(__func__), 2, 1);
+    record(&run, 6, true);
+    (void)try_states(&run, states_wanted() / 5, judge_daemons,
+                     true); /* fails the test itself */
+    finish(&run);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_correct_writer_is_never_blamed),
+    cmocka_unit_test(an_answer_before_its_sync_is_found),
+    cmocka_unit_test(a_missing_sync_is_found),
+    cmocka_unit_test(a_name_nobody_made_durable_is_found),
+    cmocka_unit_test(a_message_counted_twice_is_found),
+    cmocka_unit_test(a_power_loss_loses_and_doubles_nothing_acknowledged),
+    cmocka_unit_test(nor_does_one_after_kills),
+    cmocka_unit_test(nor_does_one_after_clean_restarts),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,356 @@
+/* tests/lib/fleet.c - see fleet.h. */
+#include "tests/lib/fleet.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/datadir.h"
+#include "common/log.h"
+#include "common/store.h"
+#include "tests/lib/test.h"
+
+static const char *const programs[FLEET_ROLES] = {
+    "countd-write", "countd-read", "countd-worker", "countd-worker",
+    "countd-worker"};
+
+static void
+init(struct fleet *f)
+{
+    size_t i;
+
+    memset(f, 0, sizeof *f);
+    for (i = 0; i < FLEET_ROLES; i++)
+        f->daemons[i].output = -1;
+    fleet_option(f, "log.size=64K");
+    fleet_option(f, "log.rotate_after=100ms");
+    fleet_option(f, "write.listen=127.0.0.1:0");
+    fleet_option(f, "write.ack_listen=127.0.0.1:0");
+    fleet_option(f, "read.listen=127.0.0.1:0");
+}
+
+void
+fleet_init(struct fleet *f)
+{
+    init(f);
+    tmpdir_make(&f->dir);
+    f->own_dir = true;
+    strcpy(f->path, f->dir.path);
+}
+
+void
+fleet_init_at(struct fleet *f, const char *path)
+{
+    init(f);
+    if (strlen(path) >= sizeof f->path)
+        fail_msg("a path is too long");
+    strcpy(f->path, path);
+}
+
+void
+fleet_fini(struct fleet *f)
+{
+    size_t i;
+
+    for (i = 0; i < FLEET_ROLES; i++)
+        if (f->daemons[i].output >= 0)
+            daemon_fini(&f->daemons[i]);
+    if (f->own_dir)
+        tmpdir_remove(&f->dir);
+}
+
+void
+fleet_option(struct fleet *f, const char *option)
+{
+    if (f->option_count == FLEET_OPTIONS_MAX ||
+        strlen(option) >= FLEET_OPTION_SIZE)
+        fail_msg("too many or too long options");
+    strcpy(f->options[f->option_count++], option);
+}
+
+struct daemon *
+fleet_daemon(struct fleet *f, enum fleet_role role)
+{
+    return &f->daemons[role];
+}
+
+void
+fleet_start(struct fleet *f, enum fleet_role role)
+{
+    const char *argv[2 * FLEET_OPTIONS_MAX + 3];
+    struct daemon_how how = {.argv = argv, .env = f->env, .uid = f->uid};
+    size_t n = 0, i;
+
+    argv[n++] = "-d";
+    argv[n++] = f->path;
+    for (i = 0; i < f->option_count; i++) {
+        argv[n++] = "-o";
+        argv[n++] = f->options[i];
+    }
+    argv[n] = NULL;
+    if (f->daemons[role].output >= 0)
+        daemon_fini(&f->daemons[role]);
+    (void)daemon_start_how(&f->daemons[role], programs[role],
+                           &how); /* fails the test itself */
+}
+
+void
+fleet_stop(struct fleet *f, enum fleet_role role)
+{
+    int status = daemon_stop(&f->daemons[role]);
+
+    if (status != 0)
+        fail_msg("%s ended with %d on SIGTERM", programs[role], status);
+}
+
+void
+fleet_stop_all(struct fleet *f)
+{
+    static const enum fleet_role order[] = {
+        FLEET_WRITE, FLEET_WORKER, FLEET_WORKER2, FLEET_WORKER3, FLEET_READ};
+    size_t i;
+
+    for (i = 0; i < FLEET_ROLES; i++)
+        fleet_stop(f, order[i]);
+}
+
+/* The port whose ready line has this name, as in `ack=127.0.0.1:40001`. */
+uint16_t
+fleet_silent_port(struct fleet *f)
+{
+    return daemon_port(&f->daemons[FLEET_WRITE], "write");
+}
+
+uint16_t
+fleet_ack_port(struct fleet *f)
+{
+    return daemon_port(&f->daemons[FLEET_WRITE], "ack");
+}
+
+uint16_t
+fleet_read_port(struct fleet *f)
+{
+    return daemon_port(&f->daemons[FLEET_READ], "read");
+}
+
+/* ---- looking at the directory ----------------------------------------------
+ */
+
+/* Writes what is not merged yet into `what`; false when everything is. */
+static bool
+has_work(int log_fd, const char *name, char *what, size_t size)
+{
+    struct log_report report;
+    uint64_t index;
+    bool lock;
+    int fd, rc;
+
+    if (log_parse_name(name, &index, &lock) < 0 || lock)
+        return false;
+    fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        (void)snprintf(what, size, "%s: %s", name,
+                       strerror(errno)); /* for people */
+        return errno != ENOENT;
+    }
+    rc = log_inspect(fd, index, &report);
+    (void)close(fd); /* read only */
+    (void)snprintf(what, size, "%s: rc %d, headers %d, state %d, %u valid",
+                   name, rc, report.headers_rc, (int)report.header.state,
+                   report.valid); /* for people */
+    if (rc < 0 || report.headers_rc < 0)
+        return true;
+    return report.header.state == LOG_SEALED ||
+           (report.header.state == LOG_OPEN && report.valid > 0);
+}
+
+static bool
+find_work(const struct fleet *f, char *what, size_t size)
+{
+    static const char *const folders[] = {"log", "held"};
+    char path[600];
+    struct dirent *e;
+    bool work = false;
+    size_t i;
+    DIR *dir;
+
+    for (i = 0; i < 2 && !work; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", f->path,
+                       folders[i]); /* fits */
+        dir = opendir(path);
+        while (dir && !work && (e = readdir(dir)))
+            if (i == 0)
+                work = has_work(dirfd(dir), e->d_name, what, size);
+            else if (strchr(e->d_name, ',')) {
+                (void)snprintf(what, size, "held/%s",
+                               e->d_name); /* for people */
+                work = true;
+            }
+        if (dir)
+            (void)closedir(dir); /* read only */
+    }
+    return work;
+}
+
+bool
+fleet_is_drained(const struct fleet *f)
+{
+    char what[512];
+
+    return !find_work(f, what, sizeof what);
+}
+
+void
+fleet_await_drained(struct fleet *f, int timeout_ms)
+{
+    uint64_t deadline =
+        clock_ms() + (uint64_t)timeout_ms * (uint64_t)test_slow();
+    static char said[8192];
+    char what[512];
+    size_t i;
+
+    while (find_work(f, what, sizeof what)) {
+        if (clock_ms() >= deadline) {
+            for (i = 0; i < FLEET_ROLES; i++)
+                if (daemon_output(&f->daemons[i], said, sizeof said) > 0)
+                    print_error("%s printed:\n%s\n", programs[i], said);
+            fail_msg("not merged in time: %s", what);
+        }
+        /* Paces the looking; no test relies on its length. */
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static void
+open_store(const struct fleet *f, struct datadir *dir, struct store **store)
+{
+    struct store_options options = {
+        .keyspace_size = 256, .key_size = 256, .open_max = 16};
+    int rc = datadir_open(dir, f->path, DATADIR_READ);
+
+    if (rc < 0)
+        fail_msg("open %s: %s", f->path, strerror(-rc));
+    options.keyspace_fd = dir->keyspace_fd;
+    options.hash_key = dir->hash_key;
+    rc = store_open(store, &options);
+    if (rc < 0)
+        fail_msg("open the store: %s", strerror(-rc));
+}
+
+static void
+say_fault(void *ctx, const char *text)
+{
+    (void)ctx; /* needs none */
+    print_error("fault: %s\n", text);
+}
+
+static int
+check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    struct store_check_result result;
+    int rc;
+
+    (void)keys; /* found again by the check */
+    rc = store_check(ctx, name, size, say_fault, NULL, &result);
+    if (rc < 0 || result.faults > 0)
+        fail_msg("keyspace %.*s: rc %d, %llu faults", (int)size,
+                 (const char *)name, rc, (unsigned long long)result.faults);
+    return 0;
+}
+
+void
+fleet_check(const struct fleet *f)
+{
+    struct datadir dir;
+    struct store *store;
+    struct dirent *e;
+    char path[600];
+    DIR *logs;
+    int rc;
+
+    (void)snprintf(path, sizeof path, "%s/log", f->path); /* fits */
+    logs = opendir(path);
+    while (logs && (e = readdir(logs)))
+        if (strncmp(e->d_name, "bad-", 4) == 0)
+            fail_msg("a log was quarantined: %s", e->d_name);
+    if (logs)
+        (void)closedir(logs); /* read only */
+    open_store(f, &dir, &store);
+    rc = store_list(store, (const uint8_t *)"", 0, check_keyspace, store);
+    if (rc < 0)
+        fail_msg("list keyspaces: %s", strerror(-rc));
+    store_close(store);
+    datadir_close(&dir);
+}
+
+struct look {
+    struct model *model;
+    struct store *store;
+    char names[256][MODEL_NAME_SIZE];
+    size_t count;
+    const char *keyspace;
+};
+
+static int
+take_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    struct look *l = ctx;
+
+    (void)keys; /* counted again by the scan */
+    if (size >= MODEL_NAME_SIZE || l->count == 256)
+        fail_msg("an invented keyspace: %.*s", (int)size, (const char *)name);
+    memcpy(l->names[l->count], name, size);
+    l->names[l->count++][size] = '\0';
+    return 0;
+}
+
+static int
+take_row(void *ctx, const uint8_t *key, size_t size,
+         const struct store_row *row)
+{
+    struct look *l = ctx;
+    char text[MODEL_NAME_SIZE] = "";
+
+    if (size >= sizeof text)
+        fail_msg("an invented key: %.*s", (int)size, (const char *)key);
+    memcpy(text, key, size);
+    model_found(l->model, l->keyspace, text, row->count);
+    return 0;
+}
+
+void
+fleet_look(const struct fleet *f, struct model *m)
+{
+    struct look *l = calloc(1, sizeof *l);
+    struct store_view *view;
+    struct datadir dir;
+    size_t i;
+    int rc;
+
+    if (!l)
+        fail_msg("no memory");
+    model_look(m);
+    l->model = m;
+    open_store(f, &dir, &l->store);
+    rc = store_list(l->store, (const uint8_t *)"", 0, take_keyspace, l);
+    for (i = 0; rc == 0 && i < l->count; i++) {
+        l->keyspace = l->names[i];
+        rc = store_view_open(l->store, (const uint8_t *)l->names[i],
+                             strlen(l->names[i]), &view);
+        if (rc == 0) {
+            rc = store_view_scan(view, NULL, 0, take_row, l);
+            store_view_close(view);
+        }
+    }
+    if (rc < 0)
+        fail_msg("read the counts: %s", strerror(-rc));
+    store_close(l->store);
+    datadir_close(&dir);
+    free(l);
+}

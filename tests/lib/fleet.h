@@ -1,0 +1,88 @@
+/* tests/lib/fleet.h - a data directory and the daemons on it.
+ *
+ *     fleet_init(&f);
+ *     fleet_option(&f, "log.size=64K");
+ *     fleet_start(&f, FLEET_WRITE);
+ *     fleet_start(&f, FLEET_WORKER);
+ *     fd = client_connect(fleet_ack_port(&f));
+ *     ...
+ *     fleet_fini(&f);
+ *
+ * Every daemon gets the same options, listens on port 0 of loopback, and can
+ * be killed and started again any number of times.
+ */
+#ifndef COUNTD_TEST_FLEET_H
+#define COUNTD_TEST_FLEET_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/lib/daemon.h"
+#include "tests/lib/model.h"
+#include "tests/lib/tmpdir.h"
+
+enum fleet_role {
+    FLEET_WRITE,
+    FLEET_READ,
+    FLEET_WORKER, /* and the two behind it */
+    FLEET_WORKER2,
+    FLEET_WORKER3,
+    FLEET_ROLES
+};
+
+#define FLEET_OPTIONS_MAX 16
+#define FLEET_OPTION_SIZE 64
+
+struct fleet {
+    char path[512]; /* the data directory */
+    struct tmpdir dir;
+    bool own_dir;
+    struct daemon daemons[FLEET_ROLES]; /* pid 0: not running */
+    char options[FLEET_OPTIONS_MAX][FLEET_OPTION_SIZE];
+    size_t option_count;
+    const char *const *env; /* of every daemon; or NULL */
+    uid_t uid;              /* not 0: run as this user */
+};
+
+/* A fresh directory, small logs handed on early. */
+void fleet_init(struct fleet *f);
+
+/* The same on a directory that is there. */
+void fleet_init_at(struct fleet *f, const char *path);
+
+/* Ends what still runs, removes the directory it made. */
+void fleet_fini(struct fleet *f);
+
+/* Adds KEY=VALUE; a later one rules. */
+void fleet_option(struct fleet *f, const char *option);
+
+void fleet_start(struct fleet *f, enum fleet_role role);
+struct daemon *fleet_daemon(struct fleet *f, enum fleet_role role);
+
+/* SIGTERM and 0 expected; fails the test otherwise. */
+void fleet_stop(struct fleet *f, enum fleet_role role);
+void fleet_stop_all(struct fleet *f); /* the writer first, the reader last */
+
+uint16_t fleet_silent_port(struct fleet *f);
+uint16_t fleet_ack_port(struct fleet *f);
+uint16_t fleet_read_port(struct fleet *f);
+
+/* The next four look at the directory themselves, without the daemons, and
+ * must run as its owner or root. */
+
+/* True when no log holds an increment that is not merged and nothing is held:
+ * headers and slots are read, modes are not believed. */
+bool fleet_is_drained(const struct fleet *f);
+
+/* Waits for it as long as the workers live; fails the test at the deadline,
+ * naming what is left. */
+void fleet_await_drained(struct fleet *f, int timeout_ms);
+
+/* Fails the test when a log was quarantined or a keyspace file has a fault. */
+void fleet_check(const struct fleet *f);
+
+/* Reads every count of every keyspace into the model. */
+void fleet_look(const struct fleet *f, struct model *m);
+
+#endif

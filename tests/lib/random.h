@@ -1,0 +1,52 @@
+/* tests/lib/random.h - repeatable random numbers (splitmix64), and the seed of
+ * a test. */
+#ifndef COUNTD_TEST_RANDOM_H
+#define COUNTD_TEST_RANDOM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/clock.h"
+
+struct random {
+    uint64_t state;
+};
+
+static inline uint64_t
+random_next(struct random *r)
+{
+    uint64_t z = (r->state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* 0 to n - 1; n above 0. */
+static inline uint64_t
+random_below(struct random *r, uint64_t n)
+{
+    return random_next(r) % n;
+}
+
+static inline bool
+random_chance(struct random *r, unsigned percent)
+{
+    return random_below(r, 100) < percent;
+}
+
+/* A fresh seed, or $TEST_SEED; printed, so that a failure can be repeated. */
+static inline uint64_t
+random_seed(const char *test)
+{
+    const char *text = getenv("TEST_SEED");
+    uint64_t seed = text ? strtoull(text, NULL, 0) : clock_ns() % 1000000007;
+
+    printf("%s: TEST_SEED=%llu\n", test, (unsigned long long)seed);
+    (void)fflush(stdout); /* a crash must not take it along */
+    return seed;
+}
+
+#endif

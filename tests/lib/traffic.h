@@ -1,0 +1,65 @@
+/* tests/lib/traffic.h - clients that send a model's increments to the
+ * acknowledging port and survive everything that is done to the writer.
+ *
+ *     traffic_init(&t, &model, &moments, 8, 32);
+ *     traffic_port(&t, daemon_port(&writer, "write.ack_listen"));
+ *     while (...)
+ *         traffic_turn(&t, 5);
+ *     traffic_drain(&t, 5000);
+ *
+ * Each connection has at most `window` messages unanswered.  When it breaks
+ * they stay in doubt for ever (none is sent again), and the next turn
+ * connects anew.  A wrong byte in an answer fails the test.
+ */
+#ifndef COUNTD_TEST_TRAFFIC_H
+#define COUNTD_TEST_TRAFFIC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/lib/model.h"
+
+#define TRAFFIC_MAX    64
+#define TRAFFIC_WINDOW 256
+
+struct traffic_peer {
+    int fd;       /* -1 */
+    size_t first; /* oldest unanswered, in `waiting` */
+    size_t count;
+    size_t waiting[TRAFFIC_WINDOW]; /* a ring of message numbers */
+    unsigned phase;                 /* bytes of WIN seen */
+    uint8_t *out;                   /* bytes still to send */
+    size_t out_at, out_size;
+};
+
+struct traffic {
+    struct model *model;
+    _Atomic uint64_t *moments;
+    struct traffic_peer *peers;
+    unsigned peer_count;
+    unsigned window;
+    uint16_t port; /* 0: nothing to connect to */
+    bool quiet;    /* send nothing new */
+    size_t breaks; /* connections that broke */
+};
+
+void traffic_init(struct traffic *t, struct model *m, _Atomic uint64_t *moments,
+                  unsigned peers, unsigned window);
+void traffic_fini(struct traffic *t);
+
+/* Where the writer listens from now on. */
+void traffic_port(struct traffic *t, uint16_t port);
+
+/* Waits up to wait_ms for something to do, then sends and takes answers. */
+void traffic_turn(struct traffic *t, int wait_ms);
+
+/* Sends nothing new until everything sent is answered or its connection is
+ * broken; false after timeout_ms (times $TEST_SLOW). */
+bool traffic_drain(struct traffic *t, int timeout_ms);
+
+/* Closes every connection; what was unanswered stays in doubt. */
+void traffic_break(struct traffic *t);
+
+#endif
