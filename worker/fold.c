@@ -15,7 +15,7 @@
 
 #include "common/message.h"
 #include "worker/fate.h"
-#include "worker/order.h"
+#include "worker/sort.h"
 
 #define GROUP       16
 #define READ_SIZE   ((size_t)128 << 10)
@@ -24,8 +24,7 @@
 #define ARENA_KEEP  ((size_t)8 << 20)
 
 /* Sorting takes two items and a delta per entry. */
-#define SCRATCH_SIZE                                                           \
-    (2 * sizeof(struct order_item) + sizeof(struct store_delta))
+#define SCRATCH_SIZE (2 * sizeof(struct sort_item) + sizeof(struct store_delta))
 
 /* One checked record of a group. */
 struct record {
@@ -298,11 +297,10 @@ take(struct fold *f, size_t size)
     return at;
 }
 
-static struct fold_keyspace *
-keyspace_at(const struct fold *f, uint32_t reference)
+static void *
+at_reference(const struct fold *f, uint32_t reference)
 {
-    return (struct fold_keyspace *)(void *)(f->arena.at +
-                                            (size_t)reference * 8);
+    return f->arena.at + (size_t)reference * 8;
 }
 
 static bool
@@ -324,7 +322,7 @@ find_keyspace(const struct fold *f, uint32_t tag, const uint8_t *name,
 
         if (c[at].tag != tag)
             continue;
-        k = keyspace_at(f, c[at].reference);
+        k = at_reference(f, c[at].reference);
         if (is_name(k, name, size))
             return k;
     }
@@ -403,13 +401,30 @@ find_entry(const struct fold *f, uint32_t tag, uint32_t keyspace,
     return NULL;
 }
 
+/* Notes a new entry in its keyspace; starts a chunk when the last is full. */
+static void
+list_entry(struct fold *f, struct fold_keyspace *k, uint32_t entry)
+{
+    struct fold_chunk *c = at_reference(f, k->chunk);
+
+    if (k->chunk == 0 || c->count == FOLD_CHUNK) {
+        c = take(f, sizeof *c);
+        c->older = k->chunk;
+        c->count = 0;
+        k->chunk = reference_to(f, c);
+    }
+    c->entries[c->count++] = entry;
+    k->entry_count++;
+    if (k->entry_count > f->entries_most)
+        f->entries_most = k->entry_count;
+}
+
 static struct fold_entry *
 new_entry(struct fold *f, const struct record *r, uint32_t keyspace)
 {
     struct fold_entry *e = take(f, entry_size(r->m.key_size));
-    struct fold_keyspace *k = r->keyspace;
+    const uint32_t reference = reference_to(f, e);
 
-    e->next = k->entries;
     e->keyspace = keyspace;
     e->minute = r->minute;
     e->count = 0;
@@ -417,11 +432,8 @@ new_entry(struct fold *f, const struct record *r, uint32_t keyspace)
     e->sum_high = 0;
     e->key_size = r->m.key_size;
     memcpy(e->key, r->m.key, r->m.key_size);
-    k->entries = reference_to(f, e);
-    k->entry_count++;
-    if (k->entry_count > f->entries_most)
-        f->entries_most = k->entry_count;
-    table_put(&f->entries, r->tag, k->entries);
+    list_entry(f, r->keyspace, reference);
+    table_put(&f->entries, r->tag, reference);
     return e;
 }
 
@@ -703,14 +715,17 @@ fold_leave(struct fold *f, const struct log *log, unsigned number)
 void
 fold_empty_keyspace(struct fold *f, struct fold_keyspace *k)
 {
-    struct fold_entry *e;
-    uint32_t at;
+    const struct fold_chunk *c;
+    uint32_t i;
 
-    for (at = k->entries; at != 0; at = e->next) {
-        e = fold_entry_at(f, at);
-        e->count = 0;
-        e->sum_low = 0;
-        e->sum_high = 0;
+    for (c = fold_chunk_at(f, k->chunk); c; c = fold_chunk_at(f, c->older)) {
+        for (i = 0; i < c->count; i++) {
+            struct fold_entry *e = fold_entry_at(f, c->entries[i]);
+
+            e->count = 0;
+            e->sum_low = 0;
+            e->sum_high = 0;
+        }
     }
 }
 
@@ -733,5 +748,5 @@ fold_deltas(struct fold *f, const struct fold_keyspace *k,
 
     assert(size <= f->scratch.size);
     region_touch(&f->scratch, size);
-    *count = order_deltas(f, k, f->scratch.at, deltas);
+    *count = sort_deltas(f, k, f->scratch.at, deltas);
 }

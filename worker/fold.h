@@ -38,7 +38,7 @@ struct fold_keyspace {
     struct fold_keyspace *next; /* in order of first appearance */
     uint64_t *touched;          /* bit per log: it has records for us */
     uint64_t *leave;            /* bit per log: not wanted, take them out */
-    uint32_t entries;           /* newest entry, a reference */
+    uint32_t chunk;             /* newest chunk of entries, a reference */
     uint32_t entry_count;
     uint32_t tag;
     uint16_t name_size;
@@ -46,9 +46,18 @@ struct fold_keyspace {
     uint8_t name[];
 };
 
+/* The entries of a keyspace, by the cache line: they lie all over the arena,
+ * and a walk must be able to ask for several at once. */
+#define FOLD_CHUNK 14
+
+struct fold_chunk {
+    uint32_t older; /* a reference; 0 ends */
+    uint32_t count;
+    uint32_t entries[FOLD_CHUNK]; /* references */
+};
+
 struct fold_entry {
-    uint32_t next; /* older entry of the keyspace; 0 ends */
-    uint32_t keyspace;
+    uint32_t keyspace; /* a reference */
     uint32_t minute;
     uint32_t count; /* records in the sum */
     uint64_t sum_low;
@@ -139,6 +148,23 @@ static inline struct fold_entry *
 fold_entry_at(const struct fold *f, uint32_t reference)
 {
     return (struct fold_entry *)(void *)(f->arena.at + (size_t)reference * 8);
+}
+
+/* Calls for all entries of a chunk; returns the chunk (NULL for reference
+ * 0). */
+static inline const struct fold_chunk *
+fold_chunk_at(const struct fold *f, uint32_t reference)
+{
+    const struct fold_chunk *c;
+    uint32_t i;
+
+    if (reference == 0)
+        return NULL;
+    c = (const struct fold_chunk *)(void *)(f->arena.at +
+                                            (size_t)reference * 8);
+    for (i = 0; i < c->count; i++)
+        __builtin_prefetch(fold_entry_at(f, c->entries[i]), 1);
+    return c;
 }
 
 static inline bool

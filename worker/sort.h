@@ -1,6 +1,6 @@
-/* worker/order.h - a keyspace's entries in the order the store wants. */
-#ifndef COUNTD_WORKER_ORDER_H
-#define COUNTD_WORKER_ORDER_H
+/* worker/sort.h - a keyspace's entries in the order the store wants. */
+#ifndef COUNTD_WORKER_SORT_H
+#define COUNTD_WORKER_SORT_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -8,7 +8,7 @@
 #include "worker/fold.h"
 
 /* What is sorted: 8 bytes of the key, and where the rest is. */
-struct order_item {
+struct sort_item {
     uint64_t prefix;
     uint32_t entry;
     uint32_t zero;
@@ -16,7 +16,7 @@ struct order_item {
 
 /* Sorts the entries of `k` that have records by key, then minute, within
  * `scratch` (two items and a delta per entry).  Returns their number. */
-size_t order_deltas(const struct fold *f, const struct fold_keyspace *k,
-                    void *scratch, struct store_delta **deltas);
+size_t sort_deltas(const struct fold *f, const struct fold_keyspace *k,
+                   void *scratch, struct store_delta **deltas);
 
 #endif

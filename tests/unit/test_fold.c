@@ -1,0 +1,813 @@
+/* tests/unit/test_fold.c - logs in memory folded, against a plain model.
+ *
+ * log_read() is a stand-in here: it reads a log that is an array, fails when
+ * told to, and can show damage on a second reading. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tmpdir.h"
+
+/* The module under test, reading the logs of this file. */
+#define log_read fake_log_read
+int fake_log_read(const struct log *log, uint32_t from, uint32_t count,
+                  uint8_t *slots);
+#include "worker/fold.c"
+#undef log_read
+
+#define MEMORY ((size_t)32 << 20)
+
+/* One log in memory. */
+struct fake {
+    struct log log;
+    uint8_t *slots;
+};
+
+static struct fake *reading[64]; /* by log index */
+static unsigned reads;           /* calls of log_read */
+static unsigned fail_from;       /* reads from this one on fail; 0: none */
+static unsigned fail_until;
+static int fail_with;
+
+int
+fake_log_read(const struct log *log, uint32_t from, uint32_t count,
+              uint8_t *slots)
+{
+    const struct fake *f = reading[log->header.index];
+    const size_t size = log->layout.slot_size;
+
+    reads++;
+    if (fail_from != 0 && reads >= fail_from && reads < fail_until)
+        return fail_with;
+    memcpy(slots, f->slots + from * size, count * size);
+    return 0;
+}
+
+static void
+fail_reads(unsigned from, unsigned until, int error)
+{
+    reads = 0;
+    fail_from = from;
+    fail_until = until;
+    fail_with = error;
+}
+
+static void
+fake_init(struct fake *f, unsigned index, uint32_t slots, unsigned name_max)
+{
+    memset(f, 0, sizeof *f);
+    assert_rc(layout_init(&f->log.layout, name_max, name_max), 0);
+    f->log.header.index = index;
+    f->log.header.epoch = 5;
+    f->log.header.slots = slots;
+    f->log.header.state = LOG_SEALED;
+    f->log.header.uuid[0] = (uint8_t)(index + 1);
+    f->slots = calloc(slots ? slots : 1, f->log.layout.slot_size);
+    assert_non_null(f->slots);
+    reading[index] = f;
+}
+
+static void
+fake_fini(struct fake *f)
+{
+    free(f->slots);
+}
+
+static uint8_t *
+slot_at(const struct fake *f, uint64_t number)
+{
+    return f->slots + number * f->log.layout.slot_size;
+}
+
+static void
+append_bytes(struct fake *f, const uint8_t *keyspace, size_t keyspace_size,
+             const uint8_t *key, size_t key_size, int64_t increment,
+             uint64_t ms)
+{
+    const struct slot_stamp stamp = {.epoch = 5, .received_ms = ms};
+    const uint64_t number = f->log.header.count++;
+    const struct message m = {.increment = increment,
+                              .keyspace = keyspace,
+                              .keyspace_size = (uint16_t)keyspace_size,
+                              .key = key,
+                              .key_size = (uint16_t)key_size};
+    struct message in;
+
+    assert_true(number < f->log.header.slots);
+    assert_rc(message_put(&f->log.layout, &m, slot_at(f, number)), 0);
+    assert_rc(message_parse(&f->log.layout, slot_at(f, number), &in), 0);
+    slot_put(&f->log.layout, slot_at(f, number), &in, f->log.header.uuid,
+             number, &stamp);
+}
+
+static void
+append(struct fake *f, const char *keyspace, const char *key, int64_t increment,
+       uint64_t ms)
+{
+    append_bytes(f, (const uint8_t *)keyspace, strlen(keyspace),
+                 (const uint8_t *)key, strlen(key), increment, ms);
+}
+
+static struct fold_keyspace *
+keyspace(const struct fold *f, const char *name)
+{
+    return fold_find(f, (const uint8_t *)name, strlen(name));
+}
+
+/* The sum of one key and minute, which fits int64 here; fails when there is
+ * none. */
+static int64_t
+sum_of(struct fold *f, const char *name, const char *key, uint32_t minute)
+{
+    struct store_delta *d;
+    size_t count, i;
+
+    assert_non_null(keyspace(f, name));
+    fold_deltas(f, keyspace(f, name), &d, &count);
+    for (i = 0; i < count; i++) {
+        if (d[i].key_size != strlen(key) || d[i].minute != minute ||
+            memcmp(d[i].key, key, d[i].key_size) != 0)
+            continue;
+        assert_true(d[i].sum_high == ((int64_t)d[i].sum_low < 0 ? -1 : 0));
+        return (int64_t)d[i].sum_low;
+    }
+    fail_msg("no delta of %s %s at minute %u", name, key, minute);
+    return 0;
+}
+
+static size_t
+delta_count(struct fold *f, const char *name)
+{
+    struct store_delta *d;
+    size_t count;
+
+    if (!keyspace(f, name))
+        return 0;
+    fold_deltas(f, keyspace(f, name), &d, &count);
+    return count;
+}
+
+static int
+setup(void **state)
+{
+    static struct fold f;
+
+    fail_reads(0, 0, 0);
+    assert_rc(fold_open(&f, MEMORY, 64), 0);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fold_close(*state);
+    return 0;
+}
+
+/* ---- one log ----------------------------------------------------------- */
+
+static void
+increments_of_one_key_and_minute_become_one_sum(void **state)
+{
+    struct fold *f = *state;
+    struct fake a;
+
+    fake_init(&a, 0, 10, 256);
+    append(&a, "words", "the", 5, 60000);
+    append(&a, "words", "the", -7, 119999);
+    append(&a, "words", "the", 1, 120000);
+    append(&a, "words", "cat", 3, 60000);
+    append(&a, "lines", "the", 9, 60000);
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+
+    assert_int_equal(sum_of(f, "words", "the", 1), -2);
+    assert_int_equal(sum_of(f, "words", "the", 2), 1);
+    assert_int_equal(sum_of(f, "words", "cat", 1), 3);
+    assert_int_equal(sum_of(f, "lines", "the", 1), 9);
+    assert_int_equal(f->keyspaces, 2);
+    assert_int_equal(f->records, 5);
+    fake_fini(&a);
+}
+
+static void
+an_increment_of_zero_makes_neither_key_nor_keyspace(void **state)
+{
+    struct fold *f = *state;
+    struct fake a;
+
+    fake_init(&a, 0, 10, 256);
+    append(&a, "words", "the", 0, 60000);
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+
+    assert_null(f->first);
+    assert_int_equal(f->zeros, 1);
+    assert_int_equal(f->records, 0);
+    fake_fini(&a);
+}
+
+static void
+increments_that_cancel_out_leave_a_sum_of_zero_not_nothing(void **state)
+{
+    struct fold *f = *state;
+    struct fake a;
+
+    fake_init(&a, 0, 10, 256);
+    append(&a, "words", "the", 5, 60000);
+    append(&a, "words", "the", -5, 60000);
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+
+    assert_int_equal(sum_of(f, "words", "the", 1), 0);
+    fake_fini(&a);
+}
+
+static void
+sums_beyond_int64_are_exact(void **state)
+{
+    struct fold *f = *state;
+    struct store_delta *d;
+    struct fake a;
+    size_t count;
+    int i;
+
+    fake_init(&a, 0, 10, 256);
+    for (i = 0; i < 4; i++) {
+        append(&a, "k", "high", INT64_MAX, 0);
+        append(&a, "k", "low", INT64_MIN, 0);
+    }
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+
+    fold_deltas(f, keyspace(f, "k"), &d, &count);
+    assert_int_equal(count, 2);
+    assert_true(d[0].sum_high == 1 && d[0].sum_low == UINT64_MAX - 3);
+    assert_true(d[1].sum_high == -2 && d[1].sum_low == 0);
+    fake_fini(&a);
+}
+
+static void
+deltas_come_sorted_by_key_then_minute(void **state)
+{
+    static const char *const sorted[] = {"prefix-12345678",
+                                         "prefix-12345678a",
+                                         "prefix-12345678aaaaaaaaaaaa",
+                                         "prefix-12345678aaaaaaaaaaab",
+                                         "prefix-2",
+                                         "prefix-\xff"};
+    struct fold *f = *state;
+    struct store_delta *d;
+    struct fake a;
+    size_t count, i;
+
+    fake_init(&a, 0, 20, 256);
+    for (i = 0; i < 6; i++) {
+        append(&a, "k", sorted[5 - i], 1, 180000);
+        append(&a, "k", sorted[5 - i], 1, 60000);
+    }
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+
+    fold_deltas(f, keyspace(f, "k"), &d, &count);
+    assert_int_equal(count, 12);
+    for (i = 0; i < 12; i++) {
+        assert_int_equal(d[i].key_size, strlen(sorted[i / 2]));
+        assert_memory_equal(d[i].key, sorted[i / 2], d[i].key_size);
+        assert_int_equal(d[i].minute, i % 2 ? 3 : 1);
+    }
+    fake_fini(&a);
+}
+
+static void
+names_of_256_bytes_keep_all_of_them(void **state)
+{
+    struct fold *f = *state;
+    uint8_t name[256], key[256];
+    struct store_delta *d;
+    struct fake a;
+    size_t count;
+
+    memset(name, 'n', sizeof name);
+    memset(key, 0xff, sizeof key);
+    fake_init(&a, 0, 4, 256);
+    append_bytes(&a, name, 256, key, 256, 1, 0);
+    key[255] = 'x';
+    append_bytes(&a, name, 256, key, 256, 2, 0);
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+
+    fold_deltas(f, fold_find(f, name, 256), &d, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(d[0].key_size, 256);
+    assert_int_equal(d[0].sum_low, 2);
+    fake_fini(&a);
+}
+
+/* ---- damage ------------------------------------------------------------ */
+
+/* Fills a log with keys that other logs have too, and new ones. */
+static void
+fill(struct fake *f, unsigned index, uint32_t count)
+{
+    char name[32], key[32];
+    uint32_t i;
+
+    fake_init(f, index, count, 64);
+    for (i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "k%u", i % 7);            /* fits */
+        (void)snprintf(key, sizeof key, "%u", i * (index % 3 + 1)); /* fits */
+        append(f, name, key, (int64_t)i - 100, 60000 * (i % 3));
+    }
+}
+
+static void
+nothing_of_a_damaged_log_is_in(void **state)
+{
+    static const uint32_t places[] = {0, 1, 15, 16, 17, 1023, 1999};
+    struct fold *f = *state;
+    struct fake good, bad;
+    size_t i, before;
+
+    fill(&good, 0, 2000);
+    assert_rc(fold_add(f, &good.log, 0), 0);
+    before = delta_count(f, "k3");
+    for (i = 0; i < sizeof places / sizeof places[0]; i++) {
+        fill(&bad, 1, 2000);
+        slot_at(&bad, places[i])[0] ^= 1;
+
+        assert_rc(fold_add(f, &bad.log, 1), -EBADMSG);
+
+        assert_int_equal(f->records, 1999); /* one increment is 0 */
+        assert_int_equal(delta_count(f, "k3"), before);
+        assert_int_equal(sum_of(f, "k3", "10", 1), -90);
+        assert_false(fold_bit(keyspace(f, "k3")->touched, 1));
+        fake_fini(&bad);
+    }
+    fake_fini(&good);
+}
+
+static void
+a_slot_of_another_epoch_below_the_count_is_damage(void **state)
+{
+    struct fold *f = *state;
+    struct fake a;
+
+    fill(&a, 0, 100);
+    a.log.header.slots = 200;
+    a.slots = realloc(a.slots, 200 * (size_t)a.log.layout.slot_size);
+    assert_non_null(a.slots);
+    memset(slot_at(&a, 100), 0, 100 * (size_t)a.log.layout.slot_size);
+    a.log.header.count = 101;
+
+    assert_rc(fold_add(f, &a.log, 0), -EBADMSG);
+
+    assert_int_equal(delta_count(f, "k3"), 0);
+    fake_fini(&a);
+}
+
+static void
+a_count_above_the_slots_is_damage(void **state)
+{
+    struct fold *f = *state;
+    struct fake a;
+
+    fill(&a, 0, 100);
+    a.log.header.count = 101;
+
+    assert_rc(fold_add(f, &a.log, 0), -EBADMSG);
+    fake_fini(&a);
+}
+
+static void
+a_read_that_fails_once_is_tried_again(void **state)
+{
+    struct fold *f = *state;
+    struct fake a;
+
+    fill(&a, 0, 2000);
+    fail_reads(2, 3, -EIO);
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+
+    assert_int_equal(sum_of(f, "k3", "10", 1), -90);
+    fake_fini(&a);
+}
+
+static void
+a_read_that_fails_twice_leaves_nothing_of_the_log_in(void **state)
+{
+    struct fold *f = *state;
+    struct fake a;
+
+    fill(&a, 0, 2000);
+    fail_reads(2, 4, -EIO);
+
+    assert_rc(fold_add(f, &a.log, 0), -EIO);
+
+    assert_int_equal(delta_count(f, "k3"), 0);
+    assert_int_equal(f->records, 0);
+    fake_fini(&a);
+}
+
+static void
+a_log_that_cannot_be_taken_out_again_is_told_apart(void **state)
+{
+    struct fold *f = *state;
+    struct fake a;
+
+    fill(&a, 0, 2000);
+    fail_reads(2, 100, -EIO);
+    assert_rc(fold_add(f, &a.log, 0), -ENOTRECOVERABLE);
+
+    fail_reads(0, 0, 0);
+    assert_rc(fold_clear(f), 0);
+
+    assert_rc(fold_add(f, &a.log, 0), 0);
+    assert_int_equal(sum_of(f, "k3", "10", 1), -90);
+    fake_fini(&a);
+}
+
+/* ---- leaving out, and summing one keyspace again ----------------------- */
+
+static void
+leaving_a_log_out_of_a_keyspace_is_as_if_it_had_no_records_for_it(void **state)
+{
+    struct fold *f = *state;
+    struct fake a, b;
+
+    fake_init(&a, 0, 10, 256);
+    fake_init(&b, 1, 10, 256);
+    append(&a, "x", "both", 1, 0);
+    append(&a, "x", "mine", 1, 0);
+    append(&a, "y", "both", 1, 0);
+    append(&b, "x", "both", 2, 0);
+    append(&b, "y", "both", 2, 0);
+    assert_rc(fold_add(f, &a.log, 0), 0);
+    assert_rc(fold_add(f, &b.log, 1), 0);
+
+    fold_set_bit(keyspace(f, "x")->leave, 0);
+    assert_rc(fold_leave(f, &a.log, 0), 0);
+
+    assert_int_equal(delta_count(f, "x"), 1);
+    assert_int_equal(sum_of(f, "x", "both", 0), 2);
+    assert_int_equal(sum_of(f, "y", "both", 0), 3);
+    fake_fini(&a);
+    fake_fini(&b);
+}
+
+static void
+one_keyspace_can_be_summed_again_from_some_logs_above_a_key(void **state)
+{
+    struct fold *f = *state;
+    struct fake a, b;
+
+    fake_init(&a, 0, 10, 256);
+    fake_init(&b, 1, 10, 256);
+    append(&a, "x", "a", 1, 0);
+    append(&a, "x", "ab", 1, 0);
+    append(&a, "x", "b", 1, 0);
+    append(&a, "y", "b", 1, 0);
+    append(&b, "x", "a", 2, 0);
+    append(&b, "x", "b", 2, 0);
+    assert_rc(fold_add(f, &a.log, 0), 0);
+    assert_rc(fold_add(f, &b.log, 1), 0);
+
+    fold_empty_keyspace(f, keyspace(f, "x"));
+    assert_rc(
+        fold_add_keyspace(f, keyspace(f, "x"), &a.log, (const uint8_t *)"a", 1),
+        0);
+    assert_rc(fold_add_keyspace(f, keyspace(f, "x"), &b.log, NULL, 0), 0);
+
+    assert_int_equal(sum_of(f, "x", "a", 0), 2);
+    assert_int_equal(sum_of(f, "x", "ab", 0), 1);
+    assert_int_equal(sum_of(f, "x", "b", 0), 3);
+    assert_int_equal(sum_of(f, "y", "b", 0), 1);
+    fake_fini(&a);
+    fake_fini(&b);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* A log of distinct names as long as they get, one per slot. */
+static void
+fill_worst(struct fake *f, unsigned index, uint32_t count, bool keyspaces)
+{
+    uint8_t name[256], key[256];
+    uint32_t i;
+
+    memset(name, 'n', sizeof name);
+    memset(key, 'k', sizeof key);
+    fake_init(f, index, count, 256);
+    for (i = 0; i < count; i++) {
+        char number[9];
+
+        (void)snprintf(number, sizeof number, "%08x",
+                       index * count + i); /* fits */
+        memcpy(key + 248, number, 8);
+        if (keyspaces)
+            memcpy(name, number, 8);
+        append_bytes(f, name, 256, key, 256, 1, 0);
+    }
+}
+
+static void
+it_takes_no_more_logs_than_its_memory_holds(void **state)
+{
+    enum { LOGS = 16, SLOTS = 1000 };
+    struct fake logs[LOGS];
+    struct fold f;
+    unsigned i, k, in;
+
+    (void)state; /* a smaller one */
+    for (k = 0; k < 2; k++) {
+        assert_rc(fold_open(&f, FOLD_MEMORY_MIN, LOGS), 0);
+        for (in = 0; in < LOGS; in++) {
+            fill_worst(&logs[in], in, SLOTS, k == 1);
+            if (fold_add(&f, &logs[in].log, in) < 0)
+                break;
+            assert_true(fold_memory(&f) <= FOLD_MEMORY_MIN);
+        }
+        assert_true(in >= 2 && in < LOGS);
+        assert_true(fold_memory(&f) <= FOLD_MEMORY_MIN);
+        assert_int_equal(f.records, in * SLOTS);
+        for (i = 0; i <= in; i++)
+            fake_fini(&logs[i]);
+        fold_close(&f);
+    }
+}
+
+static void
+a_log_that_does_not_fit_is_folded_in_a_file(void **state)
+{
+    enum { SLOTS = 20000 };
+    struct tmpdir dir;
+    struct store_delta *d;
+    struct fake a;
+    struct fold f;
+    size_t count;
+
+    (void)state; /* a smaller one */
+    tmpdir_make(&dir);
+    assert_rc(fold_open(&f, FOLD_MEMORY_MIN, 64), 0);
+    fill_worst(&a, 0, SLOTS, false);
+    assert_rc(fold_add(&f, &a.log, 0), -ENOBUFS);
+
+    assert_rc(fold_clear(&f), 0);
+    assert_rc(fold_widen(&f, dir.fd, SLOTS), 0);
+    assert_rc(fold_add(&f, &a.log, 0), 0);
+
+    fold_deltas(&f, f.first, &d, &count);
+    assert_int_equal(count, SLOTS);
+    assert_int_equal(tmpdir_count(&dir, "."), 0);
+    assert_rc(fold_clear(&f), 0);
+    assert_false(f.wide);
+    fake_fini(&a);
+    fold_close(&f);
+    tmpdir_remove(&dir);
+}
+
+static void
+what_does_not_fit_leaves_what_is_in_alone(void **state)
+{
+    struct fold f;
+    struct fake a, b;
+
+    (void)state; /* a smaller one */
+    assert_rc(fold_open(&f, FOLD_MEMORY_MIN, 64), 0);
+    fake_init(&a, 0, 10, 256);
+    append(&a, "x", "y", 3, 0);
+    assert_rc(fold_add(&f, &a.log, 0), 0);
+    fill_worst(&b, 1, 20000, false);
+
+    assert_rc(fold_add(&f, &b.log, 1), -ENOBUFS);
+
+    assert_int_equal(sum_of(&f, "x", "y", 0), 3);
+    assert_int_equal(f.records, 1);
+    assert_int_equal(delta_count(&f, "x"), 1);
+    assert_false(fold_bit(f.last->touched, 1));
+    fake_fini(&a);
+    fake_fini(&b);
+    fold_close(&f);
+}
+
+static void
+opening_fails_cleanly_without_memory(void **state)
+{
+    struct fold f;
+    unsigned n;
+    int rc = -1;
+
+    (void)state; /* its own */
+    assert_rc(fold_open(&f, FOLD_MEMORY_MIN - 1, 1), -ERANGE);
+    for (n = 1; rc != 0; n++) {
+        assert_true(n < 10);
+        fault_inject("memory", n, ENOMEM);
+        rc = fold_open(&f, FOLD_MEMORY_MIN, 1);
+        fault_clear();
+        if (rc != 0)
+            assert_rc(rc, -ENOMEM);
+    }
+    fold_close(&f);
+}
+
+static void
+widening_survives_any_failing_call(void **state)
+{
+    struct tmpdir dir;
+    struct fold f;
+    struct fake a;
+    unsigned n;
+    bool hit = true;
+
+    (void)state; /* its own */
+    tmpdir_make(&dir);
+    fake_init(&a, 0, 10, 256);
+    append(&a, "x", "y", 3, 0);
+    assert_rc(fold_open(&f, FOLD_MEMORY_MIN, 64), 0);
+    for (n = 1; hit; n++) {
+        const unsigned fds = fault_open_fds();
+        int rc;
+
+        assert_true(n < 100);
+        fault_inject("disk", n, ENOSPC);
+        rc = fold_widen(&f, dir.fd, 100);
+        hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, hit ? -ENOSPC : 0);
+        assert_rc(fold_clear(&f), 0);
+        assert_int_equal(fault_open_fds(), fds);
+        assert_rc(fold_add(&f, &a.log, 0), 0);
+        assert_int_equal(sum_of(&f, "x", "y", 0), 3);
+        assert_rc(fold_clear(&f), 0);
+    }
+    assert_true(n > 4);
+    fake_fini(&a);
+    fold_close(&f);
+    tmpdir_remove(&dir);
+}
+
+/* ---- against a model --------------------------------------------------- */
+
+/* Every record, and which log it came from. */
+struct item {
+    unsigned log, keyspace, key;
+    uint32_t minute;
+    int64_t increment;
+};
+
+struct model {
+    struct item items[20000];
+    size_t count;
+};
+
+#define KEYSPACES 9u
+#define KEYS      40u
+
+static void
+model_names(const struct item *i, char name[300], char key[300])
+{
+    /* Some names share long beginnings, some are one byte. */
+    (void)snprintf(name, 300, "%.*s%u", (int)(i->keyspace % 3 * 60),
+                   "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn",
+                   i->keyspace); /* fits */
+    (void)snprintf(key, 300, "%.*s%u", (int)(i->key % 4 * 13),
+                   "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk",
+                   i->key); /* fits */
+}
+
+/* Compares one keyspace with the sum of the items that count. */
+static void
+compare(struct fold *f, const struct model *m, unsigned number, bool left[64])
+{
+    static int64_t sums[KEYS][4];
+    static unsigned counts[KEYS][4];
+    struct item probe = {.keyspace = number};
+    char name[300], key[300];
+    size_t i, want = 0;
+    unsigned k, minute;
+
+    memset(sums, 0, sizeof sums);
+    memset(counts, 0, sizeof counts);
+    for (i = 0; i < m->count; i++) {
+        const struct item *it = &m->items[i];
+
+        if (it->keyspace != number || left[it->log] || it->increment == 0)
+            continue;
+        sums[it->key][it->minute] += it->increment;
+        counts[it->key][it->minute]++;
+    }
+    for (k = 0; k < KEYS; k++) {
+        for (minute = 0; minute < 4; minute++) {
+            if (counts[k][minute] == 0)
+                continue;
+            probe.key = k;
+            model_names(&probe, name, key);
+            assert_int_equal(sum_of(f, name, key, minute), sums[k][minute]);
+            want++;
+        }
+    }
+    model_names(&probe, name, key);
+    assert_int_equal(delta_count(f, name), want);
+}
+
+static void
+model_fill(struct model *m, struct random *r, struct fake *logs,
+           unsigned log_count)
+{
+    char name[300], key[300];
+    unsigned l;
+    uint32_t i, n;
+
+    m->count = 0;
+    for (l = 0; l < log_count; l++) {
+        n = (uint32_t)random_below(r, 1500);
+        fake_init(&logs[l], l, n, 256);
+        for (i = 0; i < n; i++) {
+            struct item *it = &m->items[m->count++];
+
+            *it =
+                (struct item){.log = l,
+                              .keyspace = (unsigned)random_below(r, KEYSPACES),
+                              .key = (unsigned)random_below(r, KEYS),
+                              .minute = (uint32_t)random_below(r, 4),
+                              .increment = (int64_t)random_below(r, 11) - 5};
+            model_names(it, name, key);
+            append(&logs[l], name, key, it->increment,
+                   (uint64_t)it->minute * 60000 + random_below(r, 60000));
+        }
+    }
+}
+
+static void
+random_logs_fold_as_a_plain_model_says(void **state)
+{
+    static struct model m;
+    struct fold *f = *state;
+    struct fake logs[12];
+    struct random r = {random_seed("test_fold")};
+    bool left[KEYSPACES][64];
+    unsigned round, l, k;
+
+    for (round = 0; round < 20; round++) {
+        const unsigned count = 1 + (unsigned)random_below(&r, 12);
+
+        memset(left, 0, sizeof left);
+        model_fill(&m, &r, logs, count);
+        for (l = 0; l < count; l++)
+            assert_rc(fold_add(f, &logs[l].log, l), 0);
+        for (l = 0; l < count; l++) {
+            for (k = 0; k < KEYSPACES; k++) {
+                const struct item probe = {.keyspace = k};
+                struct fold_keyspace *ks;
+                char name[300], key[300];
+
+                model_names(&probe, name, key);
+                ks = keyspace(f, name);
+                left[k][l] = ks && random_chance(&r, 30);
+                if (left[k][l])
+                    fold_set_bit(ks->leave, l);
+            }
+            assert_rc(fold_leave(f, &logs[l].log, l), 0);
+        }
+        for (k = 0; k < KEYSPACES; k++)
+            compare(f, &m, k, left[k]);
+        for (l = 0; l < count; l++)
+            fake_fini(&logs[l]);
+        assert_rc(fold_clear(f), 0);
+    }
+}
+
+#define OPEN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    OPEN(increments_of_one_key_and_minute_become_one_sum),
+    OPEN(an_increment_of_zero_makes_neither_key_nor_keyspace),
+    OPEN(increments_that_cancel_out_leave_a_sum_of_zero_not_nothing),
+    OPEN(sums_beyond_int64_are_exact),
+    OPEN(deltas_come_sorted_by_key_then_minute),
+    OPEN(names_of_256_bytes_keep_all_of_them),
+    OPEN(nothing_of_a_damaged_log_is_in),
+    OPEN(a_slot_of_another_epoch_below_the_count_is_damage),
+    OPEN(a_count_above_the_slots_is_damage),
+    OPEN(a_read_that_fails_once_is_tried_again),
+    OPEN(a_read_that_fails_twice_leaves_nothing_of_the_log_in),
+    OPEN(a_log_that_cannot_be_taken_out_again_is_told_apart),
+    OPEN(leaving_a_log_out_of_a_keyspace_is_as_if_it_had_no_records_for_it),
+    OPEN(one_keyspace_can_be_summed_again_from_some_logs_above_a_key),
+    OPEN(it_takes_no_more_logs_than_its_memory_holds),
+    OPEN(a_log_that_does_not_fit_is_folded_in_a_file),
+    OPEN(what_does_not_fit_leaves_what_is_in_alone),
+    OPEN(opening_fails_cleanly_without_memory),
+    OPEN(widening_survives_any_failing_call),
+    OPEN(random_logs_fold_as_a_plain_model_says),
+};
+TEST_MAIN(tests)
