@@ -14,6 +14,49 @@
 
 #include "tests/lib/test.h"
 
+/* A failed test leaves without its clean-up: what it made goes at exit. */
+#define KEPT_MAX 64
+
+static char kept[KEPT_MAX][sizeof((struct tmpdir *)0)->path];
+static pid_t kept_by;
+
+static void remove_all(const char *path);
+
+static void
+remove_kept(void)
+{
+    size_t i;
+
+    for (i = 0; i < KEPT_MAX && getpid() == kept_by; i++)
+        if (kept[i][0])
+            remove_all(kept[i]);
+}
+
+static void
+keep(const char *path)
+{
+    size_t i;
+
+    if (kept_by == 0 && atexit(remove_kept) != 0)
+        fail_msg("atexit failed");
+    kept_by = kept_by ? kept_by : getpid();
+    for (i = 0; i < KEPT_MAX; i++)
+        if (!kept[i][0]) {
+            strcpy(kept[i], path);
+            return;
+        }
+}
+
+static void
+forget(const char *path)
+{
+    size_t i;
+
+    for (i = 0; i < KEPT_MAX; i++)
+        if (strcmp(kept[i], path) == 0)
+            kept[i][0] = '\0';
+}
+
 static void
 make_in(struct tmpdir *dir, const char *base)
 {
@@ -24,6 +67,7 @@ make_in(struct tmpdir *dir, const char *base)
         fail_msg("TMPDIR is too long");
     if (!mkdtemp(dir->path))
         fail_msg("mkdtemp %s: %s", dir->path, strerror(errno));
+    keep(dir->path);
     dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->fd < 0)
         fail_msg("open %s: %s", dir->path, strerror(errno));
@@ -93,15 +137,22 @@ open_folder(const char *path, const struct stat *st, int type, struct FTW *ftw)
     return 0;
 }
 
+static void
+remove_all(const char *path)
+{
+    /* As far as it goes: tests are judged by what they assert. */
+    (void)nftw(path, open_folder, 16, FTW_PHYS);
+    (void)nftw(path, remove_one, 16, FTW_PHYS | FTW_DEPTH);
+}
+
 void
 tmpdir_remove(struct tmpdir *dir)
 {
     if (dir->fd >= 0)
         (void)close(dir->fd); /* read only */
     dir->fd = -1;
-    /* As far as it goes: tests are judged by what they assert. */
-    (void)nftw(dir->path, open_folder, 16, FTW_PHYS);
-    (void)nftw(dir->path, remove_one, 16, FTW_PHYS | FTW_DEPTH);
+    remove_all(dir->path);
+    forget(dir->path);
 }
 
 int

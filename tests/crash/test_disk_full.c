@@ -1,0 +1,244 @@
+/* tests/crash/test_disk_full.c - the disk fills up while increments come in:
+ * nobody dies, nothing is lost, and it goes on by itself when there is room
+ * again.
+ *
+ * On a small tmpfs of its own, in a mount namespace of its own: needs root.
+ */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/traffic.h"
+
+#define KEYSPACES 3
+#define QUIET_MS  400 /* no answer for so long: pushed back */
+
+struct full {
+    struct tmpdir dir;
+    struct fleet fleet;
+    struct model model;
+    struct traffic traffic;
+    _Atomic uint64_t moments;
+    char data[600];
+    char ballast[600];
+};
+
+static bool
+mount_small(struct full *f, const char *options)
+{
+    char path[600];
+
+    tmpdir_make(&f->dir);
+    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path); /* fits */
+    (void)snprintf(f->data, sizeof f->data, "%s/disk/data",
+                   f->dir.path); /* fits */
+    (void)snprintf(f->ballast, sizeof f->ballast, "%s/disk/ballast",
+                   f->dir.path); /* fits */
+    /* The mount is gone with this process, however it ends. */
+    return getuid() == 0 && mkdir(path, 0700) == 0 &&
+           unshare(CLONE_NEWNS) == 0 &&
+           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("countd", path, "tmpfs", 0, options) == 0 &&
+           mkdir(f->data, 0700) == 0;
+}
+
+static void
+remount(const struct full *f, const char *options)
+{
+    char path[600];
+
+    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path); /* fits */
+    assert_int_equal(mount("countd", path, "tmpfs", MS_REMOUNT, options), 0);
+}
+
+static void
+begin(struct full *f)
+{
+    uint64_t seed = random_seed("disk full");
+
+    fleet_init_at(&f->fleet, f->data);
+    fleet_option(&f->fleet, "log.size=256K");
+    model_init(&f->model, seed, KEYSPACES);
+    traffic_init(&f->traffic, &f->model, &f->moments, 4, 64);
+}
+
+static void
+finish(struct full *f)
+{
+    char path[600];
+
+    traffic_fini(&f->traffic);
+    model_fini(&f->model);
+    fleet_fini(&f->fleet);
+    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path); /* fits */
+    assert_int_equal(umount2(path, MNT_DETACH), 0);
+    tmpdir_remove(&f->dir);
+}
+
+/* Writes the disk full to the last byte. */
+static void
+put_ballast(const struct full *f, size_t size)
+{
+    static char bytes[4096];
+    int fd = open(f->ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    size_t done;
+    ssize_t n = 0;
+
+    assert_true(fd >= 0);
+    for (done = 0; done < size; done += (size_t)n) {
+        n = write(fd, bytes, sizeof bytes);
+        if (n < 0)
+            break;
+    }
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+start_writer(struct full *f)
+{
+    fleet_start(&f->fleet, FLEET_WRITE);
+    traffic_port(&f->traffic, fleet_ack_port(&f->fleet));
+}
+
+/* Sends until no answer comes any more. */
+static void
+send_until_pushed_back(struct full *f)
+{
+    uint64_t deadline = clock_ms() + 20000 * (uint64_t)test_slow();
+    size_t acked = 0, now;
+    uint64_t last = clock_ms();
+
+    while (clock_ms() < last + QUIET_MS) {
+        traffic_turn(&f->traffic, 5);
+        now = model_acked(&f->model, UINT64_MAX);
+        if (now != acked)
+            last = clock_ms();
+        acked = now;
+        if (clock_ms() > deadline)
+            fail_msg("the writer takes more than the disk holds");
+    }
+}
+
+static void
+send_some(struct full *f, size_t count)
+{
+    uint64_t deadline = clock_ms() + 20000 * (uint64_t)test_slow();
+    size_t from = model_acked(&f->model, UINT64_MAX);
+
+    while (model_acked(&f->model, UINT64_MAX) < from + count) {
+        traffic_turn(&f->traffic, 5);
+        if (clock_ms() > deadline)
+            fail_msg("no more answers, though there is room");
+    }
+}
+
+static void
+expect_exactly_once(struct full *f)
+{
+    char why[512];
+
+    assert_true(traffic_drain(&f->traffic, 20000));
+    fleet_stop(&f->fleet, FLEET_WRITE);
+    fleet_await_drained(&f->fleet, 20000);
+    fleet_stop_all(&f->fleet);
+    fleet_check(&f->fleet);
+    fleet_look(&f->fleet, &f->model);
+    if (model_verdict(&f->model, UINT64_MAX, why, sizeof why) > 0)
+        fail_msg("%s", why);
+}
+
+/* Same daemons before and after. */
+static void
+expect_alive(struct full *f, enum fleet_role role)
+{
+    if (!daemon_alive(fleet_daemon(&f->fleet, role)))
+        fail_msg("a daemon died of the full disk");
+}
+
+static void
+logs_that_cannot_be_made_push_back_and_go_on(void **state)
+{
+    struct full f = {0};
+
+    (void)state; /* needs none */
+    if (!mount_small(&f, "size=8m,mode=700"))
+        test_skip("needs root and a tmpfs of its own");
+    begin(&f);
+    put_ballast(&f, 5 << 20);
+    start_writer(&f);
+
+    send_until_pushed_back(&f);
+    expect_alive(&f, FLEET_WRITE);
+    assert_true(model_acked(&f.model, UINT64_MAX) > 500);
+
+    assert_int_equal(unlink(f.ballast), 0);
+    send_some(&f, 200);
+    expect_alive(&f, FLEET_WRITE);
+    fleet_start(&f.fleet, FLEET_WORKER);
+    expect_exactly_once(&f);
+    finish(&f);
+}
+
+static void
+merges_that_cannot_be_written_are_made_later(void **state)
+{
+    struct full f = {0};
+
+    (void)state; /* needs none */
+    if (!mount_small(&f, "size=16m,mode=700"))
+        test_skip("needs root and a tmpfs of its own");
+    begin(&f);
+    fleet_option(&f.fleet, "log.max=6");
+    start_writer(&f);
+    fleet_start(&f.fleet, FLEET_WORKER);
+    send_some(&f, 2000);
+
+    put_ballast(&f, SIZE_MAX);
+    send_until_pushed_back(&f);
+    expect_alive(&f, FLEET_WRITE);
+    expect_alive(&f, FLEET_WORKER);
+
+    assert_int_equal(unlink(f.ballast), 0);
+    send_some(&f, 2000);
+    expect_alive(&f, FLEET_WRITE);
+    expect_alive(&f, FLEET_WORKER);
+    expect_exactly_once(&f);
+    finish(&f);
+}
+
+static void
+running_out_of_inodes_is_a_full_disk_too(void **state)
+{
+    struct full f = {0};
+
+    (void)state; /* needs none */
+    if (!mount_small(&f, "size=16m,nr_inodes=24,mode=700"))
+        test_skip("needs root and a tmpfs of its own");
+    begin(&f);
+    start_writer(&f);
+
+    send_until_pushed_back(&f);
+    expect_alive(&f, FLEET_WRITE);
+    remount(&f, "size=16m,nr_inodes=1000");
+    send_some(&f, 200);
+    fleet_start(&f.fleet, FLEET_WORKER);
+    expect_exactly_once(&f);
+    finish(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(logs_that_cannot_be_made_push_back_and_go_on),
+    cmocka_unit_test(merges_that_cannot_be_written_are_made_later),
+    cmocka_unit_test(running_out_of_inodes_is_a_full_disk_too),
+};
+
+TEST_MAIN(tests)

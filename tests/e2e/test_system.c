@@ -1,0 +1,477 @@
+/* tests/e2e/test_system.c - the whole system: increments in, ranges out.
+ *
+ * The original's correctness scenario: in each keyspace the keys 0, 1, ... get
+ * increments that sum up to the key's own name, in random parts, all shuffled.
+ * In the end every key counts its name, in order, and key 0 is not there.
+ *
+ *     TEST_SEED
+ */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/random.h"
+
+#define NOBODY 65534
+
+struct part {
+    uint16_t keyspace;
+    uint16_t key;
+    int32_t increment;
+};
+
+struct scenario {
+    unsigned keyspaces, keys;
+    bool negative; /* some parts take away what others give */
+    struct part *parts;
+    size_t count, capacity;
+    struct random random;
+    struct fleet fleet;
+};
+
+/* ---- the parts
+ * ---------------------------------------------------------------- */
+
+static void
+add_part(struct scenario *s, unsigned keyspace, unsigned key, int32_t increment)
+{
+    if (s->count == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 1024;
+        s->parts = realloc(s->parts, s->capacity * sizeof *s->parts);
+        assert_non_null(s->parts);
+    }
+    s->parts[s->count++] =
+        (struct part){(uint16_t)keyspace, (uint16_t)key, increment};
+}
+
+static void
+split_key(struct scenario *s, unsigned keyspace, unsigned key)
+{
+    int32_t rest = (int32_t)key, part;
+
+    while (rest > 0) {
+        part = 1 + (int32_t)random_below(&s->random, (uint64_t)rest);
+        if (s->negative && random_chance(&s->random, 30)) {
+            add_part(s, keyspace, key, -part);
+            rest += part;
+        } else {
+            add_part(s, keyspace, key, part);
+            rest -= part;
+        }
+    }
+}
+
+static void
+make_parts(struct scenario *s)
+{
+    unsigned keyspace, key;
+    size_t i, k;
+
+    for (keyspace = 0; keyspace < s->keyspaces; keyspace++)
+        for (key = 0; key < s->keys; key++)
+            split_key(s, keyspace, key);
+    for (i = s->count; i > 1; i--) {
+        struct part swapped;
+
+        k = random_below(&s->random, i);
+        swapped = s->parts[i - 1];
+        s->parts[i - 1] = s->parts[k];
+        s->parts[k] = swapped;
+    }
+}
+
+static void
+part_message(const struct part *p, uint8_t *bytes)
+{
+    char keyspace[32], key[16];
+
+    (void)snprintf(keyspace, sizeof keyspace, "keyspace-%010u",
+                   p->keyspace);                             /* fits */
+    (void)snprintf(key, sizeof key, "%u", (unsigned)p->key); /* fits */
+    client_message(bytes, keyspace, key, p->increment);
+}
+
+static void
+begin(struct scenario *s, const char *test, unsigned keyspaces, unsigned keys)
+{
+    s->random.state = random_seed(test);
+    s->keyspaces = keyspaces;
+    s->keys = keys;
+    make_parts(s);
+    fleet_init(&s->fleet);
+    fleet_option(&s->fleet, "log.size=1M");
+}
+
+static void
+finish(struct scenario *s)
+{
+    fleet_fini(&s->fleet);
+    free(s->parts);
+}
+
+static void
+start_all(struct scenario *s, unsigned workers)
+{
+    unsigned i;
+
+    fleet_start(&s->fleet, FLEET_WRITE);
+    fleet_start(&s->fleet, FLEET_READ);
+    for (i = 0; i < workers; i++)
+        fleet_start(&s->fleet, (enum fleet_role)(FLEET_WORKER + i));
+}
+
+/* ---- sending
+ * ------------------------------------------------------------------ */
+
+#define BATCH 200
+
+/* Sends parts [from, to) over one connection, a batch of messages ahead of
+ * its answers. */
+static void
+send_batches(struct scenario *s, int fd, size_t from, size_t to)
+{
+    uint8_t bytes[BATCH * CLIENT_MESSAGE_SIZE];
+    size_t n, i;
+
+    for (; from < to; from += n) {
+        n = to - from < BATCH ? to - from : BATCH;
+        for (i = 0; i < n; i++)
+            part_message(&s->parts[from + i], bytes + i * CLIENT_MESSAGE_SIZE);
+        client_send(fd, bytes, n * CLIENT_MESSAGE_SIZE);
+        client_wins(fd, n);
+    }
+}
+
+/* All parts as one stream, cut anywhere. */
+static void
+send_cut(struct scenario *s, int fd)
+{
+    size_t size = s->count * CLIENT_MESSAGE_SIZE, at, n, owed, done = 0, i;
+    uint8_t *bytes = malloc(size);
+
+    assert_non_null(bytes);
+    for (i = 0; i < s->count; i++)
+        part_message(&s->parts[i], bytes + i * CLIENT_MESSAGE_SIZE);
+    for (at = 0; at < size; at += n) {
+        n = 1 + random_below(&s->random,
+                             random_chance(&s->random, 50) ? 700 : 100000);
+        n = n < size - at ? n : size - at;
+        client_send(fd, bytes + at, n);
+        owed = (at + n) / CLIENT_MESSAGE_SIZE - done;
+        /* Answers are taken now and then, so that they glue as well. */
+        if (random_chance(&s->random, 50) || at + n == size) {
+            client_wins(fd, owed);
+            done += owed;
+        }
+    }
+    free(bytes);
+}
+
+/* ---- verifying
+ * ------------------------------------------------------------------ */
+
+static void
+expect_keyspace(struct scenario *s, int fd, unsigned number)
+{
+    struct client_rows rows;
+    char keyspace[32], key[16];
+    int64_t i, sum = (int64_t)s->keys * (s->keys - 1) / 2, count;
+
+    (void)snprintf(keyspace, sizeof keyspace, "keyspace-%010u",
+                   number); /* fits */
+    client_range(fd, keyspace, 0, 4096, &rows);
+    assert_int_equal(rows.rows, s->keys - 1);
+    for (i = 0; i < rows.rows; i++) {
+        (void)snprintf(key, sizeof key, "%d",
+                       (int)(s->keys - 1 - i)); /* fits */
+        assert_string_equal(rows.row[i].key, key);
+        assert_int_equal(rows.row[i].count, (int64_t)s->keys - 1 - i);
+    }
+    client_rows_free(&rows);
+    assert_int_equal(client_total(fd, keyspace), sum);
+    assert_false(client_get(fd, keyspace, "0", &count));
+    client_range(fd, keyspace, -1, 10, &rows);
+    assert_int_equal(rows.rows, 1);
+    assert_int_equal(rows.row[0].count, 1);
+    client_rows_free(&rows);
+}
+
+/* Stops the writer, waits until everything is merged, reads all of it. */
+static void
+read_names_and_counts(struct scenario *s)
+{
+    int64_t now = (int64_t)clock_unix_ms();
+    unsigned i;
+    int fd;
+
+    fleet_stop(&s->fleet, FLEET_WRITE);
+    fd = client_connect(fleet_read_port(&s->fleet));
+    client_await_merge(fd, "keyspace-0000000000", now, 30000);
+    for (i = 0; i < s->keyspaces; i++)
+        expect_keyspace(s, fd, i);
+    client_close(fd);
+}
+
+static void
+expect_names_are_counts(struct scenario *s)
+{
+    read_names_and_counts(s);
+    fleet_stop_all(&s->fleet);
+    fleet_check(&s->fleet);
+}
+
+/* ---- the variants
+ * ----------------------------------------------------------------- */
+
+static void
+one_at_a_time_over_one_connection(void **state)
+{
+    struct scenario s = {0};
+    size_t i;
+    int fd;
+
+    (void)state; /* needs none */
+    begin(&s, __func__, 3, 100);
+    start_all(&s, 1);
+    fd = client_connect(fleet_ack_port(&s.fleet));
+    for (i = 0; i < s.count; i++)
+        send_batches(&s, fd, i, i + 1);
+    client_close(fd);
+    expect_names_are_counts(&s);
+    finish(&s);
+}
+
+static void
+over_several_connections_with_three_workers(void **state)
+{
+    struct scenario s = {0};
+    int fds[8];
+    size_t at, n, k;
+
+    (void)state; /* needs none */
+    begin(&s, __func__, 10, 1000);
+    start_all(&s, 3);
+    for (k = 0; k < 8; k++)
+        fds[k] = client_connect(fleet_ack_port(&s.fleet));
+    for (at = 0; at < s.count; at += n) {
+        n = s.count - at < 1000 ? s.count - at : 1000;
+        send_batches(&s, fds[at / 1000 % 8], at, at + n);
+    }
+    for (k = 0; k < 8; k++)
+        client_close(fds[k]);
+    expect_names_are_counts(&s);
+    finish(&s);
+}
+
+static void
+glued_and_cut_at_any_byte(void **state)
+{
+    struct scenario s = {0};
+    int fd;
+
+    (void)state; /* needs none */
+    begin(&s, __func__, 10, 1000);
+    start_all(&s, 2);
+    fd = client_connect(fleet_ack_port(&s.fleet));
+    send_cut(&s, fd);
+    client_close(fd);
+    expect_names_are_counts(&s);
+    finish(&s);
+}
+
+static void
+with_negative_parts(void **state)
+{
+    struct scenario s = {0};
+    int fd;
+
+    (void)state; /* needs none */
+    s.negative = true;
+    begin(&s, __func__, 4, 300);
+    start_all(&s, 3);
+    fd = client_connect(fleet_ack_port(&s.fleet));
+    send_batches(&s, fd, 0, s.count);
+    client_close(fd);
+    expect_names_are_counts(&s);
+    finish(&s);
+}
+
+static void
+through_the_silent_port_and_a_clean_stop(void **state)
+{
+    struct scenario s = {0};
+    uint8_t bytes[CLIENT_MESSAGE_SIZE];
+    size_t i;
+    int fd;
+
+    (void)state; /* needs none */
+    begin(&s, __func__, 10, 1000);
+    start_all(&s, 2);
+    fd = client_connect(fleet_silent_port(&s.fleet));
+    for (i = 0; i < s.count; i++) {
+        part_message(&s.parts[i], bytes);
+        client_send(fd, bytes, sizeof bytes);
+    }
+    client_close(fd);
+    /* Stopped while the last of it is still on its way. */
+    expect_names_are_counts(&s);
+    finish(&s);
+}
+
+static void
+with_restarts_in_between(void **state)
+{
+    struct scenario s = {0};
+    unsigned third;
+    int fd;
+
+    (void)state; /* needs none */
+    begin(&s, __func__, 10, 300);
+    for (third = 0; third < 3; third++) {
+        start_all(&s, 2);
+        fd = client_connect(fleet_ack_port(&s.fleet));
+        send_batches(&s, fd, s.count * third / 3, s.count * (third + 1) / 3);
+        client_close(fd);
+        /* In turn: with logs unmerged, and with everything merged. */
+        if (third == 1)
+            fleet_await_drained(&s.fleet, 20000);
+        if (third < 2)
+            fleet_stop_all(&s.fleet);
+    }
+    expect_names_are_counts(&s);
+    finish(&s);
+}
+
+static void
+as_a_user_without_privileges(void **state)
+{
+    struct scenario s = {0};
+    int fd;
+
+    (void)state; /* needs none */
+    if (getuid() != 0)
+        test_skip("needs root to become another user");
+    begin(&s, __func__, 10, 1000);
+    tmpdir_chown(&s.fleet.dir, NOBODY);
+    s.fleet.uid = NOBODY;
+    start_all(&s, 3);
+    fd = client_connect(fleet_ack_port(&s.fleet));
+    send_batches(&s, fd, 0, s.count);
+    client_close(fd);
+    read_names_and_counts(&s);
+    fleet_stop_all(&s.fleet);
+    finish(&s);
+}
+
+/* ---- what an answer promises
+ * -------------------------------------------------------- */
+
+static void
+ties_are_in_key_order(void **state)
+{
+    static const char *const keys[] = {"b", "a", "ab", "B", "aa", "\xff"};
+    static const char *const sorted[] = {"B", "a", "aa", "ab", "b", "\xff"};
+    struct client_rows rows;
+    struct fleet f;
+    int64_t now;
+    size_t i;
+    int fd;
+
+    (void)state; /* needs none */
+    fleet_init(&f);
+    fleet_start(&f, FLEET_WRITE);
+    fleet_start(&f, FLEET_WORKER);
+    fleet_start(&f, FLEET_READ);
+    fd = client_connect(fleet_ack_port(&f));
+    for (i = 0; i < 6; i++)
+        client_increment(fd, "ties", keys[i], 7);
+    client_increment(fd, "ties", "more", 8);
+    client_increment(fd, "ties", "less", -1);
+    client_increment(fd, "ties", "zero", 0);
+    client_wins(fd, 9);
+    client_close(fd);
+    now = (int64_t)clock_unix_ms();
+
+    fd = client_connect(fleet_read_port(&f));
+    client_await_merge(fd, "ties", now, 10000);
+    client_range(fd, "ties", 0, 100, &rows);
+    assert_int_equal(rows.rows, 8);
+    assert_string_equal(rows.row[0].key, "more");
+    for (i = 0; i < 6; i++) {
+        assert_string_equal(rows.row[i + 1].key, sorted[i]);
+        assert_int_equal(rows.row[i + 1].count, 7);
+    }
+    assert_string_equal(rows.row[7].key, "less");
+    assert_int_equal(rows.row[7].count, -1);
+    client_rows_free(&rows);
+    client_close(fd);
+    fleet_stop_all(&f);
+    fleet_fini(&f);
+}
+
+/* Whatever as_of an answer shows, it holds what was acknowledged before. */
+static void
+an_answer_holds_all_it_says_it_holds(void **state)
+{
+    int64_t acked_ms[2000], count, i, last = 0;
+    struct client_rows rows;
+    unsigned answers = 0;
+    struct fleet f;
+    int in, out;
+
+    (void)state; /* needs none */
+    fleet_init(&f);
+    fleet_option(&f, "log.rotate_after=20ms");
+    fleet_start(&f, FLEET_WRITE);
+    fleet_start(&f, FLEET_WORKER);
+    fleet_start(&f, FLEET_WORKER2);
+    fleet_start(&f, FLEET_READ);
+    in = client_connect(fleet_ack_port(&f));
+    out = client_connect(fleet_read_port(&f));
+    for (i = 0; i < 2000; i++) {
+        client_increment(in, "fresh", "key", 1);
+        client_wins(in, 1);
+        acked_ms[i] = (int64_t)clock_unix_ms();
+        client_range(out, "fresh", 0, 1, &rows);
+        assert_true(rows.rows >= 0);
+        count = rows.rows == 1 ? rows.row[0].count : 0;
+        /* Everything acknowledged before as_of is in. */
+        if (count <= i && acked_ms[count] < rows.as_of_ms)
+            fail_msg("as_of %lld, but the increment acknowledged at %lld "
+                     "(number %lld) is not in",
+                     (long long)rows.as_of_ms, (long long)acked_ms[count],
+                     (long long)count);
+        assert_true(count >= last && count <= i + 1);
+        answers += count > last;
+        last = count;
+        client_rows_free(&rows);
+    }
+    printf("%u different answers\n", answers);
+    client_await_merge(out, "fresh", acked_ms[1999], 10000);
+    assert_true(client_get(out, "fresh", "key", &count));
+    assert_int_equal(count, 2000);
+    client_close(in);
+    client_close(out);
+    fleet_stop_all(&f);
+    fleet_fini(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(one_at_a_time_over_one_connection),
+    cmocka_unit_test(over_several_connections_with_three_workers),
+    cmocka_unit_test(glued_and_cut_at_any_byte),
+    cmocka_unit_test(with_negative_parts),
+    cmocka_unit_test(through_the_silent_port_and_a_clean_stop),
+    cmocka_unit_test(with_restarts_in_between),
+    cmocka_unit_test(as_a_user_without_privileges),
+    cmocka_unit_test(ties_are_in_key_order),
+    cmocka_unit_test(an_answer_holds_all_it_says_it_holds),
+};
+
+TEST_MAIN(tests)
