@@ -19,8 +19,10 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/bytes.h"
@@ -71,6 +73,31 @@ take_options(const struct countd_options *from, struct countd_options *o)
     return 0;
 }
 
+/* A lock and a condition whose deadlines are those of clock_ms(). */
+static int
+locks_init(pthread_mutex_t *lock, pthread_cond_t *changed)
+{
+    pthread_condattr_t monotonic;
+    int rc;
+
+    rc = -pthread_mutex_init(lock, NULL);
+    if (rc < 0)
+        return rc;
+    rc = -pthread_condattr_init(&monotonic);
+    if (rc < 0)
+        goto destroy_lock;
+    rc = -pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    if (rc == 0)
+        rc = -pthread_cond_init(changed, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic); /* has been copied */
+    if (rc == 0)
+        return 0;
+
+destroy_lock:
+    (void)pthread_mutex_destroy(lock); /* nobody holds it */
+    return rc;
+}
+
 static int
 writing_init(struct writing *w, const struct countd_options *o)
 {
@@ -87,7 +114,34 @@ writing_init(struct writing *w, const struct countd_options *o)
     if (rc < 0)
         return rc;
     w->ring = calloc(w->capacity, w->message_size);
-    return w->ring ? 0 : -ENOMEM;
+    if (!w->ring)
+        return -ENOMEM;
+    w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (w->wake_fd < 0) {
+        rc = -errno;
+        goto free_ring;
+    }
+    rc = locks_init(&w->lock, &w->changed);
+    if (rc < 0)
+        goto close_wake;
+    return 0;
+
+close_wake:
+    (void)close(w->wake_fd); /* unused */
+free_ring:
+    free(w->ring);
+    return rc;
+}
+
+static void
+writing_fini(struct writing *w)
+{
+    link_drop(&w->link);
+    free(w->ring);
+    (void)close(w->wake_fd); /* holds nothing */
+    /* The caller's last use: nobody holds or waits for them. */
+    (void)pthread_cond_destroy(&w->changed);
+    (void)pthread_mutex_destroy(&w->lock);
 }
 
 PUBLIC int
@@ -105,24 +159,20 @@ countd_open(struct countd **out, const struct countd_options *options)
         return -ENOMEM;
     rc = writing_init(&c->writing, &o);
     if (rc < 0)
-        goto free_ring;
+        goto free_handle;
     rc = link_init(&c->reading.link, o.read, o.connect_timeout_ms);
     if (rc < 0)
-        goto free_ring;
+        goto fini_writing;
     c->reading.timeout_ms = READ_TIMEOUT_MS;
-    rc = -pthread_mutex_init(&c->writing.lock, NULL);
-    if (rc < 0)
-        goto free_ring;
     rc = -pthread_mutex_init(&c->reading.lock, NULL);
     if (rc < 0)
-        goto destroy_lock;
+        goto fini_writing;
     *out = c;
     return 0;
 
-destroy_lock:
-    (void)pthread_mutex_destroy(&c->writing.lock); /* nobody holds it */
-free_ring:
-    free(c->writing.ring);
+fini_writing:
+    writing_fini(&c->writing);
+free_handle:
     free(c);
     return rc;
 }
@@ -132,9 +182,7 @@ countd_close(struct countd *c)
 {
     if (!c)
         return;
-    link_drop(&c->writing.link);
-    free(c->writing.ring);
-    (void)pthread_mutex_destroy(&c->writing.lock); /* the caller's last use */
+    writing_fini(&c->writing);
     reading_fini(&c->reading);
     free(c);
 }
@@ -319,10 +367,15 @@ send_some(struct writing *w)
 static int
 progress(struct writing *w)
 {
+    const uint64_t one = 1;
     int rc;
 
     if (w->buffered == 0 && w->link.fd < 0)
         return 0;
+    /* What it waits for may be taken here, or there is more to wait for.  A
+     * full counter has woken it already. */
+    if (w->waiting)
+        (void)!write(w->wake_fd, &one, sizeof one);
     rc = link_connect(&w->link);
     if (rc < 0)
         return rc == -EINPROGRESS ? 0 : rc;
@@ -401,25 +454,50 @@ countd_poll(struct countd *c)
     return rc;
 }
 
-/* Waits until progress() may get further; others may use the handle. */
+/* Waits on the connection, alone. */
 static int
-wait_unlocked(struct writing *w, uint64_t deadline_ms)
+wait_for_link(struct writing *w, uint64_t deadline_ms)
 {
     const int fd = w->link.fd;
     const bool write = w->link.connecting || w->buffered > 0;
+    uint64_t count;
     int rc;
 
-    /* A connection ended and will be replaced: go round again. */
-    if (fd < 0)
-        return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
     if (w->link.connecting && w->link.deadline_ms < deadline_ms)
         deadline_ms = w->link.deadline_ms;
+    w->waiting = true;
     link_hold(&w->link);
     unlock(w);
-    rc = link_wait(fd, (short)(write ? POLLIN | POLLOUT : POLLIN), deadline_ms);
+    rc = link_wait(fd, (short)(write ? POLLIN | POLLOUT : POLLIN), w->wake_fd,
+                   deadline_ms);
     lock(w);
     link_let(&w->link);
+    w->waiting = false;
+    (void)!read(w->wake_fd, &count, sizeof count); /* 0 when it is empty */
+    /* Fails for no initialised condition. */
+    (void)pthread_cond_broadcast(&w->changed);
     return rc;
+}
+
+/* Waits until progress() may get further; others may use the handle.  Only
+ * one thread waits on the connection: of several in poll(), those that come
+ * late to an event would sleep on. */
+static int
+wait_unlocked(struct writing *w, uint64_t deadline_ms)
+{
+    const struct timespec t = {
+        .tv_sec = (time_t)(deadline_ms / 1000),
+        .tv_nsec = (long)(deadline_ms % 1000) * 1000000,
+    };
+
+    /* A connection ended and will be replaced: go round again. */
+    if (w->link.fd < 0)
+        return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
+    if (!w->waiting)
+        return wait_for_link(w, deadline_ms);
+    if (deadline_ms == UINT64_MAX)
+        return -pthread_cond_wait(&w->changed, &w->lock);
+    return -pthread_cond_timedwait(&w->changed, &w->lock, &t);
 }
 
 PUBLIC int

@@ -26,6 +26,9 @@ struct reading {
 struct writing {
     pthread_mutex_t lock;
     struct link link;
+    bool waiting;           /* a flush waits for the connection */
+    int wake_fd;            /* eventfd that wakes it */
+    pthread_cond_t changed; /* for other flushes, which wait for that one */
     bool silent;
     size_t keyspace_size; /* of the message's fields */
     size_t key_size;

@@ -38,6 +38,9 @@ split_address(const char *text, char host[HOST_SIZE], const char **port)
     memcpy(host, from, size);
     host[size] = 0;
     *port = colon + 1;
+    if (strspn(*port, "0123456789") != strlen(*port) || strlen(*port) > 5 ||
+        atoi(*port) > UINT16_MAX)
+        return -EINVAL;
     return 0;
 }
 
@@ -56,8 +59,6 @@ link_init(struct link *l, const char *address, unsigned timeout_ms)
     if (rc < 0)
         return rc;
     rc = getaddrinfo(host, port, &hints, &found);
-    if (rc == EAI_SERVICE)
-        return -EINVAL; /* the port is no number */
     if (rc != 0)
         return -EADDRNOTAVAIL;
     for (struct addrinfo *a = found; a; a = a->ai_next) {
@@ -172,9 +173,12 @@ link_connect(struct link *l)
         l->deadline_ms = clock_ms() + l->timeout_ms;
         rc = start(l);
     } else {
-        rc = look(l);
+        rc = -EINPROGRESS;
     }
     for (;;) {
+        /* On one machine it stands at once, though connect() does not say. */
+        if (rc == -EINPROGRESS)
+            rc = look(l);
         if (rc == 0 && is_self(l->fd))
             rc = -ECONNREFUSED;
         l->connecting = rc == -EINPROGRESS;
@@ -188,9 +192,10 @@ link_connect(struct link *l)
 }
 
 int
-link_wait(int fd, short events, uint64_t deadline_ms)
+link_wait(int fd, short events, int wake_fd, uint64_t deadline_ms)
 {
-    struct pollfd p = {.fd = fd, .events = events};
+    struct pollfd p[] = {{.fd = fd, .events = events},
+                         {.fd = wake_fd, .events = POLLIN}};
     uint64_t now, left;
     int n, error;
 
@@ -199,7 +204,7 @@ link_wait(int fd, short events, uint64_t deadline_ms)
         left = deadline_ms > now ? deadline_ms - now : 0;
         if (left > INT_MAX)
             left = INT_MAX;
-        n = poll(&p, 1, deadline_ms == UINT64_MAX ? -1 : (int)left);
+        n = poll(p, 2, deadline_ms == UINT64_MAX ? -1 : (int)left);
         error = errno;
         if (n > 0)
             return 0;

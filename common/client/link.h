@@ -50,9 +50,10 @@ void link_drop(struct link *l);
 void link_hold(struct link *l);
 void link_let(struct link *l);
 
-/* Waits for `events` until deadline_ms (clock_ms; UINT64_MAX: for ever).
+/* Waits for `events`, or for wake_fd (-1: none) to become readable, until
+ * deadline_ms (clock_ms; UINT64_MAX: for ever).
  *   -ETIMEDOUT  */
-int link_wait(int fd, short events, uint64_t deadline_ms);
+int link_wait(int fd, short events, int wake_fd, uint64_t deadline_ms);
 
 /* A deadline for link_wait(): below 0 is for ever. */
 uint64_t link_deadline(int timeout_ms);

@@ -303,7 +303,7 @@ turn(struct exchange *x)
         if (l->deadline_ms < deadline_ms)
             deadline_ms = l->deadline_ms;
     }
-    rc = link_wait(l->fd, events, deadline_ms);
+    rc = link_wait(l->fd, events, -1, deadline_ms);
     if (rc < 0 || l->connecting)
         return rc;
     return receive_some(x);

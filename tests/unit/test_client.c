@@ -1,0 +1,1347 @@
+/* tests/unit/test_client.c - libcountd against a server that misbehaves on
+ * command.
+ *
+ * The server is a thread of this test: `serve` is called for each connection
+ * in turn and does by hand what the case is about. */
+#include "tests/lib/test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/client/countd.h"
+#include "common/client/link.h"
+#include "common/clock.h"
+#include "common/message.h"
+#include "common/query.h"
+#include "tests/lib/fault.h"
+
+#define MESSAGE_SIZE 520
+#define FLUSH_MS     20000
+
+struct server {
+    int listen_fd;
+    char address[32];
+    pthread_t thread;
+    bool running;
+    unsigned connections; /* to serve */
+    void (*serve)(struct server *s, int fd, unsigned number);
+    uint64_t received; /* whole messages */
+    int64_t sum;
+    int go[2]; /* the test lets the server go on */
+    struct countd *c;
+};
+
+/* ---- the server -------------------------------------------------------- */
+
+static void
+listen_on(struct server *s, uint16_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons(port)};
+    socklen_t size = sizeof a;
+    const int one = 1;
+
+    s->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(s->listen_fd >= 0);
+    assert_rc(
+        setsockopt(s->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one),
+        0);
+    assert_rc(bind(s->listen_fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_rc(listen(s->listen_fd, 16), 0);
+    assert_rc(getsockname(s->listen_fd, (struct sockaddr *)&a, &size), 0);
+    (void)snprintf(s->address, sizeof s->address, "127.0.0.1:%u",
+                   (unsigned)ntohs(a.sin_port)); /* it fits */
+}
+
+static void *
+server_main(void *ctx)
+{
+    struct server *s = ctx;
+    const struct timeval limit = {.tv_sec = 20};
+
+    for (unsigned i = 0; i < s->connections; i++) {
+        int fd = accept(s->listen_fd, NULL, NULL);
+
+        if (fd < 0)
+            break;
+        /* A test that hangs is to fail. */
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+        s->serve(s, fd, i);
+        (void)close(fd); /* a socket */
+    }
+    return NULL;
+}
+
+static void
+start(struct server *s, unsigned connections,
+      void (*serve)(struct server *, int, unsigned))
+{
+    s->connections = connections;
+    s->serve = serve;
+    assert_rc(pthread_create(&s->thread, NULL, server_main, s), 0);
+    s->running = true;
+}
+
+/* Waits until the server has served all its connections. */
+static void
+join(struct server *s)
+{
+    if (s->running)
+        assert_rc(pthread_join(s->thread, NULL), 0);
+    s->running = false;
+}
+
+static void
+let_go(struct server *s)
+{
+    assert_int_equal(write(s->go[1], "g", 1), 1);
+}
+
+static void
+await_go(struct server *s)
+{
+    struct pollfd p = {.fd = s->go[0], .events = POLLIN};
+    char byte;
+
+    if (poll(&p, 1, 20000) == 1)
+        (void)!read(s->go[0], &byte, 1); /* it is there */
+}
+
+/* Bytes read; fewer than asked for at the end. */
+static size_t
+get(int fd, void *bytes, size_t size)
+{
+    size_t have = 0;
+    ssize_t n;
+
+    while (have < size) {
+        n = recv(fd, (char *)bytes + have, size - have, 0);
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    return have;
+}
+
+static void
+put(int fd, const void *bytes, size_t size)
+{
+    /* A peer that has gone is part of some cases. */
+    (void)!send(fd, bytes, size, MSG_NOSIGNAL);
+}
+
+/* Takes one message, if one comes. */
+static bool
+take_message(struct server *s, int fd)
+{
+    uint8_t bytes[MESSAGE_SIZE];
+    struct layout l;
+    struct message m;
+
+    if (get(fd, bytes, sizeof bytes) < sizeof bytes)
+        return false;
+    if (layout_init(&l, 256, 256) < 0 || message_parse(&l, bytes, &m) < 0)
+        abort();
+    s->received++;
+    s->sum += m.increment;
+    return true;
+}
+
+static void
+acknowledge_all(struct server *s, int fd, unsigned number)
+{
+    (void)number; /* all alike */
+    while (take_message(s, fd))
+        put(fd, "WIN", 3);
+}
+
+static void
+take_all_silently(struct server *s, int fd, unsigned number)
+{
+    (void)number; /* all alike */
+    while (take_message(s, fd))
+        continue;
+}
+
+/* ---- fixture ----------------------------------------------------------- */
+
+static void
+open_client(struct server *s, int silent, size_t buffer_size)
+{
+    const struct countd_options o = {.size = sizeof o,
+                                     .write = s->address,
+                                     .read = s->address,
+                                     .silent = silent,
+                                     .buffer_size = buffer_size,
+                                     .connect_timeout_ms = 5000};
+
+    assert_rc(countd_open(&s->c, &o), 0);
+}
+
+static int
+setup(void **state)
+{
+    static struct server s;
+
+    s = (struct server){.listen_fd = -1};
+    if (pipe(s.go) < 0)
+        return -1;
+    listen_on(&s, 0);
+    *state = &s;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct server *s = *state;
+
+    fault_clear();
+    countd_close(s->c);
+    let_go(s);
+    if (s->listen_fd >= 0)
+        (void)shutdown(s->listen_fd, SHUT_RDWR); /* ends accept */
+    if (s->running)
+        (void)pthread_join(s->thread, NULL); /* the case has failed anyway */
+    if (s->listen_fd >= 0)
+        (void)close(s->listen_fd);
+    (void)close(s->go[0]);
+    (void)close(s->go[1]);
+    return 0;
+}
+
+static int
+incr(struct server *s, const char *key, int64_t increment)
+{
+    return countd_incr(s->c, "pages", 5, key, strlen(key), increment);
+}
+
+/* ---- increments -------------------------------------------------------- */
+
+static void
+take_one_by_hand(struct server *s, int fd, unsigned number)
+{
+    uint8_t bytes[MESSAGE_SIZE],
+        want[MESSAGE_SIZE] = {0xd1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+    (void)number; /* there is one */
+    memcpy(want + 8, "pages", 5);
+    memcpy(want + 264, "/index", 6);
+    if (get(fd, bytes, sizeof bytes) == sizeof bytes &&
+        memcmp(bytes, want, sizeof want) == 0)
+        s->received++;
+    put(fd, "WIN", 3);
+}
+
+static void
+an_increment_goes_out_as_520_bytes(void **state)
+{
+    struct server *s = *state;
+
+    start(s, 1, take_one_by_hand);
+    open_client(s, 0, 0);
+
+    assert_rc(incr(s, "/index", -47), 0);
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+
+    join(s);
+    assert_int_equal(s->received, 1);
+}
+
+static void
+flush_waits_for_every_win(void **state)
+{
+    struct server *s = *state;
+
+    start(s, 1, acknowledge_all);
+    open_client(s, 0, 0);
+    for (int i = 1; i <= 5000; i++)
+        while (incr(s, "k", i) == -EAGAIN)
+            assert_true(countd_poll(s->c) >= 0);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+
+    assert_int_equal(countd_poll(s->c), 0);
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 5000);
+    assert_int_equal(s->sum, 5000 * 5001 / 2);
+}
+
+static void
+nothing_is_connected_before_something_is_sent(void **state)
+{
+    struct server *s = *state;
+    struct pollfd p = {.fd = s->listen_fd, .events = POLLIN};
+
+    open_client(s, 0, 0);
+    assert_rc(incr(s, "k", 1), 0);
+    assert_int_equal(poll(&p, 1, 0), 0);
+
+    assert_int_equal(countd_poll(s->c), 1);
+
+    assert_int_equal(poll(&p, 1, 5000), 1);
+}
+
+static void
+answer_byte_by_byte(struct server *s, int fd, unsigned number)
+{
+    (void)number; /* there is one */
+    while (take_message(s, fd))
+        for (int i = 0; i < 3; i++) {
+            put(fd, &"WIN"[i], 1);
+            (void)sched_yield(); /* a chance to see it split */
+        }
+}
+
+static void
+answers_may_come_byte_by_byte(void **state)
+{
+    struct server *s = *state;
+
+    start(s, 1, answer_byte_by_byte);
+    open_client(s, 0, 0);
+    for (int i = 0; i < 100; i++)
+        assert_rc(incr(s, "k", 1), 0);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+}
+
+static void
+wait_then_acknowledge(struct server *s, int fd, unsigned number)
+{
+    await_go(s);
+    acknowledge_all(s, fd, number);
+}
+
+static void
+a_server_that_takes_nothing_never_blocks_an_increment(void **state)
+{
+    struct server *s = *state;
+    int64_t taken = 0;
+
+    start(s, 1, wait_then_acknowledge);
+    open_client(s, 0, 10 * MESSAGE_SIZE);
+    while (incr(s, "k", 1) == 0 && taken < 1000000)
+        taken++;
+
+    assert_true(taken > 10 && taken < 1000000);
+    assert_rc(incr(s, "k", 1), -EAGAIN);
+    assert_rc(countd_flush(s->c, 10), -ETIMEDOUT);
+
+    let_go(s);
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->sum, taken);
+    assert_int_equal(s->received, taken);
+}
+
+static void
+a_server_that_never_answers_times_out(void **state)
+{
+    struct server *s = *state;
+    const uint64_t before = clock_ms();
+
+    start(s, 1, take_all_silently);
+    open_client(s, 0, 0);
+    assert_rc(incr(s, "k", 1), 0);
+
+    assert_rc(countd_flush(s->c, 0), -ETIMEDOUT);
+    assert_rc(countd_flush(s->c, 50), -ETIMEDOUT);
+
+    assert_true(clock_ms() - before >= 50);
+    assert_int_equal(countd_poll(s->c), 1);
+    assert_int_equal(countd_lost(s->c), 0);
+}
+
+static void
+acknowledge_three_of_five(struct server *s, int fd, unsigned number)
+{
+    if (number > 0) {
+        acknowledge_all(s, fd, number);
+        return;
+    }
+    for (int i = 0; i < 5; i++)
+        (void)take_message(s, fd);
+    put(fd, "WINWINWINWI", 11);
+}
+
+static void
+a_broken_connection_loses_what_was_not_acknowledged(void **state)
+{
+    struct server *s = *state;
+
+    start(s, 2, acknowledge_three_of_five);
+    open_client(s, 0, 0);
+    for (int i = 0; i < 5; i++)
+        assert_rc(incr(s, "k", 1), 0);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), -ENOTCONN);
+
+    assert_int_equal(countd_lost(s->c), 2);
+    assert_int_equal(countd_lost(s->c), 0);
+    assert_int_equal(countd_poll(s->c), 0);
+    assert_rc(incr(s, "k", 1), 0);
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_int_equal(s->received, 6);
+}
+
+static void
+flush_tells_of_a_loss_that_poll_met(void **state)
+{
+    struct server *s = *state;
+    int64_t left = 1;
+
+    start(s, 2, acknowledge_three_of_five);
+    open_client(s, 0, 0);
+    for (int i = 0; i < 5; i++)
+        assert_rc(incr(s, "k", 1), 0);
+    for (int i = 0; i < 1000000 && left > 0; i++)
+        left = countd_poll(s->c);
+    assert_rc(left, -ENOTCONN);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), -ENOTCONN);
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+
+    assert_int_equal(countd_lost(s->c), 2);
+}
+
+/* Takes 100 messages and a half on the first connection. */
+static void
+break_in_a_message(struct server *s, int fd, unsigned number)
+{
+    const struct linger reset = {.l_onoff = 1};
+    uint8_t bytes[MESSAGE_SIZE / 2];
+
+    if (number > 0) {
+        acknowledge_all(s, fd, number);
+        return;
+    }
+    for (int i = 0; i < 100; i++)
+        if (take_message(s, fd))
+            put(fd, "WIN", 3);
+    (void)get(fd, bytes, sizeof bytes);
+    await_go(s);
+    /* Cannot fail for a socket. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
+static void
+what_was_not_sent_whole_goes_out_on_the_next_connection(void **state)
+{
+    struct server *s = *state;
+    const int64_t capacity = 4000;
+    int64_t put_in = 0;
+    uint64_t lost, first;
+
+    start(s, 2, break_in_a_message);
+    open_client(s, 0, (size_t)capacity * MESSAGE_SIZE);
+    /* Until the kernel takes no more: its last message is cut somewhere. */
+    while (incr(s, "k", 1) == 0)
+        put_in++;
+    let_go(s);
+    assert_rc(countd_flush(s->c, FLUSH_MS), -ENOTCONN);
+    lost = countd_lost(s->c);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    first = (uint64_t)put_in - lost; /* acknowledged, then or later */
+    assert_true(lost > 0);
+    assert_true(s->received >= first && s->received <= first + 100);
+    assert_true(s->received >= (uint64_t)capacity);
+}
+
+static void
+refuse_the_third(struct server *s, int fd, unsigned number)
+{
+    (void)number; /* there is one */
+    for (int i = 0; i < 3; i++)
+        (void)take_message(s, fd);
+    put(fd, "WINWINFA", 8);
+    put(fd, "IL", 2);
+    /* Until the client closes: its unread bytes would reset the answer. */
+    while (take_message(s, fd))
+        continue;
+}
+
+static void
+fail_is_a_bad_message_and_drops_the_rest(void **state)
+{
+    struct server *s = *state;
+
+    start(s, 1, refuse_the_third);
+    open_client(s, 0, 0);
+    for (int i = 0; i < 10; i++)
+        assert_rc(incr(s, "k", 1), 0);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), -EBADMSG);
+
+    assert_int_equal(countd_lost(s->c), 8);
+    assert_int_equal(countd_poll(s->c), 0);
+}
+
+static void
+answer_nonsense(struct server *s, int fd, unsigned number)
+{
+    static const char *const answers[] = {"WIX", "WINW", "FAIX"};
+
+    (void)take_message(s, fd);
+    put(fd, answers[number], strlen(answers[number]));
+    while (take_message(s, fd))
+        continue;
+}
+
+static void
+anything_but_win_ends_the_connection(void **state)
+{
+    struct server *s = *state;
+    int rc;
+
+    start(s, 3, answer_nonsense);
+    open_client(s, 0, 0);
+
+    for (int i = 0; i < 3; i++) {
+        assert_rc(incr(s, "k", 1), 0);
+        rc = countd_flush(s->c, FLUSH_MS);
+        if (rc == 0) /* WIN, and the byte too many came later */
+            while (rc == 0)
+                rc = (int)countd_poll(s->c);
+        assert_rc(rc, -EPROTO);
+        (void)countd_lost(s->c); /* 0 or 1, as the bytes came */
+    }
+}
+
+static void
+without_a_server_increments_wait(void **state)
+{
+    struct server *s = *state;
+    unsigned port;
+
+    open_client(s, 0, 0);
+    assert_int_equal(sscanf(s->address, "127.0.0.1:%u", &port), 1);
+    assert_rc(close(s->listen_fd), 0);
+    s->listen_fd = -1;
+    assert_rc(incr(s, "k", 7), 0);
+    assert_rc(countd_flush(s->c, FLUSH_MS), -ECONNREFUSED);
+    assert_rc(countd_poll(s->c), -ECONNREFUSED);
+    assert_int_equal(countd_lost(s->c), 0);
+
+    listen_on(s, (uint16_t)port);
+    start(s, 1, acknowledge_all);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_int_equal(s->sum, 7);
+}
+
+static void
+a_silent_flush_waits_for_no_answer(void **state)
+{
+    struct server *s = *state;
+
+    start(s, 1, take_all_silently);
+    open_client(s, 1, 0);
+    for (int i = 0; i < 1000; i++)
+        while (incr(s, "k", 2) == -EAGAIN)
+            assert_true(countd_poll(s->c) >= 0);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 1000);
+    assert_int_equal(s->sum, 2000);
+}
+
+static void
+reset_the_first_silently(struct server *s, int fd, unsigned number)
+{
+    const struct linger reset = {.l_onoff = 1};
+
+    if (number > 0) {
+        take_all_silently(s, fd, number);
+        return;
+    }
+    await_go(s);
+    /* Cannot fail for a socket. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
+static void
+a_silent_loss_is_what_the_peer_had_not_confirmed(void **state)
+{
+    struct server *s = *state;
+    int64_t put_in = 0;
+    uint64_t lost;
+
+    start(s, 2, reset_the_first_silently);
+    open_client(s, 1, 1000 * MESSAGE_SIZE);
+    while (incr(s, "k", 1) == 0)
+        put_in++;
+    let_go(s);
+    assert_rc(countd_flush(s->c, FLUSH_MS), -ENOTCONN);
+    lost = countd_lost(s->c);
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    assert_true(s->received >= 1000);
+    assert_true(lost > 0 && lost + s->received <= (uint64_t)put_in);
+}
+
+static void
+names_are_checked_before_anything_is_buffered(void **state)
+{
+    struct server *s = *state;
+    char name[257];
+
+    memset(name, 'x', sizeof name);
+    open_client(s, 0, 0);
+
+    assert_rc(countd_incr(s->c, "", 0, "k", 1, 1), -EINVAL);
+    assert_rc(countd_incr(s->c, "n", 1, "", 0, 1), -EINVAL);
+    assert_rc(countd_incr(s->c, "a\0b", 3, "k", 1, 1), -EINVAL);
+    assert_rc(countd_incr(s->c, "n", 1, "a\0b", 3, 1), -EINVAL);
+    assert_rc(countd_incr(s->c, name, 257, "k", 1, 1), -ENAMETOOLONG);
+    assert_rc(countd_incr(s->c, "n", 1, name, 257, 1), -ENAMETOOLONG);
+
+    assert_int_equal(countd_poll(s->c), 0);
+    assert_rc(countd_incr(s->c, name, 256, name, 256, 1), 0);
+}
+
+static void *
+increment_often(void *ctx)
+{
+    struct server *s = ctx;
+
+    for (int i = 0; i < 2000; i++)
+        while (incr(s, "k", 1) == -EAGAIN)
+            if (countd_poll(s->c) < 0)
+                return NULL;
+    return countd_flush(s->c, FLUSH_MS) == 0 ? ctx : NULL;
+}
+
+static void
+threads_may_share_a_handle(void **state)
+{
+    struct server *s = *state;
+    pthread_t threads[4];
+    void *rc;
+
+    start(s, 1, acknowledge_all);
+    open_client(s, 0, 0);
+
+    for (int i = 0; i < 4; i++)
+        assert_rc(pthread_create(&threads[i], NULL, increment_often, s), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_rc(pthread_join(threads[i], &rc), 0);
+        assert_ptr_equal(rc, s);
+    }
+
+    assert_int_equal(countd_poll(s->c), 0);
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 8000);
+}
+
+static void *
+flush_long(void *ctx)
+{
+    struct server *s = ctx;
+
+    return countd_flush(s->c, FLUSH_MS) == -ENOTCONN ? ctx : NULL;
+}
+
+static void
+hold_then_close(struct server *s, int fd, unsigned number)
+{
+    (void)number; /* there is one */
+    (void)take_message(s, fd);
+    await_go(s);
+}
+
+static void
+an_increment_does_not_wait_for_anothers_flush(void **state)
+{
+    struct server *s = *state;
+    pthread_t thread;
+    void *rc;
+
+    start(s, 1, hold_then_close);
+    open_client(s, 0, 0);
+    assert_rc(incr(s, "k", 1), 0);
+    assert_int_equal(countd_poll(s->c), 1);
+    assert_rc(pthread_create(&thread, NULL, flush_long, s), 0);
+
+    for (int i = 0; i < 100; i++)
+        assert_rc(incr(s, "k", 1), 0);
+
+    let_go(s);
+    assert_rc(pthread_join(thread, &rc), 0);
+    assert_ptr_equal(rc, s);
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+static void
+options_of_other_sizes_are_understood(void **state)
+{
+    struct {
+        struct countd_options o;
+        long later;
+    } newer = {.o = {.size = sizeof newer}};
+    struct countd_options older = {.size = sizeof older.size};
+    struct countd *c;
+
+    (void)state; /* the server is not asked */
+    assert_rc(countd_open(&c, &older), 0);
+    countd_close(c);
+    assert_rc(countd_open(&c, &newer.o), 0);
+    countd_close(c);
+    assert_rc(countd_open(&c, NULL), 0);
+    countd_close(c);
+
+    newer.later = 1;
+    assert_rc(countd_open(&c, &newer.o), -EINVAL);
+    older.size = 0;
+    assert_rc(countd_open(&c, &older), -EINVAL);
+    countd_close(NULL);
+}
+
+static void
+options_that_cannot_be_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",      "localhost", "127.0.0.1:", ":1",           "::1:5",
+        "[::1]", "[]:1",      "1.2.3.4:x",  "127.0.0.1:1x",
+    };
+    struct countd_options o = {.size = sizeof o};
+    struct countd *c;
+
+    (void)state; /* the server is not asked */
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        o.write = bad[i];
+        assert_rc(countd_open(&c, &o), -EINVAL);
+        o.write = NULL;
+        o.read = bad[i];
+        assert_rc(countd_open(&c, &o), -EINVAL);
+        o.read = NULL;
+    }
+    o.key_size = 257;
+    assert_rc(countd_open(&c, &o), -EINVAL);
+    o.key_size = 1;
+    o.keyspace_size = 257;
+    assert_rc(countd_open(&c, &o), -EINVAL);
+}
+
+static void
+opening_without_memory_leaks_nothing(void **state)
+{
+    struct server *s = *state;
+    const struct countd_options o = {.size = sizeof o, .write = s->address};
+    const unsigned fds = fault_open_fds();
+    struct countd *c;
+    bool hit = true;
+    int rc;
+
+    for (unsigned n = 1; hit; n++) {
+        fault_inject("memory", n, ENOMEM);
+        rc = countd_open(&c, &o);
+        hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, hit ? -ENOMEM : 0);
+    }
+    countd_close(c);
+    assert_int_equal(fault_open_fds(), fds);
+}
+
+static void
+the_version_is_the_headers(void **state)
+{
+    (void)state; /* nothing is opened */
+    assert_string_equal(countd_version(), COUNTD_VERSION);
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+/* Takes one request of either size; its offset, or 0 with *size 0. */
+static int64_t
+take_query(int fd, uint8_t bytes[QUERY_EXTENDED_SIZE], size_t *size)
+{
+    *size = 0;
+    if (get(fd, bytes, QUERY_SIZE) < QUERY_SIZE)
+        return 0;
+    *size = query_size(bytes, QUERY_SIZE);
+    if (get(fd, bytes + QUERY_SIZE, *size - QUERY_SIZE) < *size - QUERY_SIZE)
+        *size = 0;
+    return get_le64s(bytes);
+}
+
+/* `rows` rows: count is offset + n, key is "key" and n. */
+static size_t
+make_reply(uint8_t *to, int64_t rows, int64_t offset)
+{
+    uint8_t *at = to + QUERY_REPLY_SIZE;
+    struct query_reply reply = {.rows = rows, .as_of_ms = 1234567890123};
+    char key[32];
+    int n;
+
+    for (int64_t i = 0; i < rows; i++) {
+        n = snprintf(key, sizeof key, "key%d", (int)i);
+        at += query_row_put(at, offset + i, (uint8_t *)key, (uint16_t)n);
+    }
+    reply.size = at - to - QUERY_REPLY_SIZE;
+    query_reply_put(&reply, to);
+    return (size_t)(at - to);
+}
+
+/* As many rows as were asked for; one for an extended request. */
+static void
+answer_all(struct server *s, int fd, unsigned number)
+{
+    static uint8_t bytes[QUERY_EXTENDED_SIZE], reply[1 << 20];
+    int64_t offset, rows;
+    size_t size;
+
+    (void)number; /* all alike */
+    for (;;) {
+        offset = take_query(fd, bytes, &size);
+        if (size == 0)
+            return;
+        s->received++;
+        rows = size == QUERY_SIZE ? get_le64s(bytes + 8) : 1;
+        if (size == QUERY_EXTENDED_SIZE)
+            offset = get_le64s(bytes + 8) * 100; /* tells the op */
+        put(fd, reply, make_reply(reply, rows, offset));
+    }
+}
+
+static void
+check_rows(const struct countd_rows *rows, size_t count, int64_t offset)
+{
+    char key[32];
+
+    assert_int_equal(rows->count, count);
+    assert_true(rows->as_of_ms == 1234567890123);
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(key, sizeof key, "key%d", (int)i); /* it fits */
+        assert_int_equal(rows->rows[i].count, offset + (int64_t)i);
+        assert_int_equal(rows->rows[i].key_size, strlen(key));
+        assert_memory_equal(rows->rows[i].key, key, strlen(key));
+    }
+}
+
+static void
+a_range_gives_its_rows(void **state)
+{
+    struct server *s = *state;
+    struct countd_rows *rows;
+
+    start(s, 1, answer_all);
+    open_client(s, 0, 0);
+
+    assert_rc(countd_range(s->c, "k", 1, 1000, 7, &rows), 0);
+    check_rows(rows, 7, 1000);
+    countd_rows_free(rows);
+    assert_rc(countd_range(s->c, "k", 1, -3, 0, &rows), 0);
+    check_rows(rows, 0, -3);
+    countd_rows_free(rows);
+    countd_rows_free(NULL);
+}
+
+static void
+extended_requests_give_their_numbers(void **state)
+{
+    struct server *s = *state;
+    struct countd_rows *rows;
+    int64_t n;
+
+    start(s, 1, answer_all);
+    open_client(s, 0, 0);
+
+    assert_rc(countd_get(s->c, "k", 1, "key", 3, &n), 0);
+    assert_int_equal(n, 100);
+    assert_rc(countd_rank(s->c, "k", 1, "key", 3, &n), 0);
+    assert_int_equal(n, 200);
+    assert_rc(countd_keyspaces(s->c, "", 0, &rows), 0);
+    check_rows(rows, 1, 300);
+    countd_rows_free(rows);
+    assert_rc(countd_total(s->c, "k", 1, &n), 0);
+    assert_int_equal(n, 400);
+}
+
+static void
+answer_nothing_found(struct server *s, int fd, unsigned number)
+{
+    uint8_t bytes[QUERY_EXTENDED_SIZE], reply[QUERY_REPLY_SIZE];
+    size_t size;
+
+    (void)s;
+    (void)number; /* all alike */
+    for (;;) {
+        (void)take_query(fd, bytes, &size); /* all alike */
+        if (size == 0)
+            return;
+        put(fd, reply, make_reply(reply, 0, 0));
+    }
+}
+
+static void
+what_is_not_there_is_enoent(void **state)
+{
+    struct server *s = *state;
+    int64_t n = 77;
+
+    start(s, 1, answer_nothing_found);
+    open_client(s, 0, 0);
+
+    assert_rc(countd_get(s->c, "k", 1, "key", 3, &n), -ENOENT);
+    assert_rc(countd_rank(s->c, "k", 1, "key", 3, &n), -ENOENT);
+    assert_rc(countd_total(s->c, "k", 1, &n), -ENOENT);
+    assert_int_equal(n, 77);
+}
+
+/* Far more than both sockets hold: 3000 answers of 64 KB each way round. */
+static void
+thousands_of_ranges_in_one_call_do_not_lock_up(void **state)
+{
+    enum { COUNT = 3000 };
+    static struct countd_ask asks[COUNT];
+    static struct countd_rows *rows[COUNT];
+    struct server *s = *state;
+
+    start(s, 1, answer_all);
+    open_client(s, 0, 0);
+    countd_read_timeout(s->c, 60000);
+    for (int i = 0; i < COUNT; i++)
+        asks[i] = (struct countd_ask){"k", 1, i, 4096};
+
+    assert_rc(countd_ranges(s->c, asks, COUNT, rows), 0);
+
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(rows[i]->count, 4096);
+        assert_int_equal(rows[i]->rows[4095].count, i + 4095);
+        countd_rows_free(rows[i]);
+    }
+    assert_int_equal(s->received, COUNT);
+}
+
+static void
+answer_in_crumbs(struct server *s, int fd, unsigned number)
+{
+    static uint8_t bytes[QUERY_EXTENDED_SIZE], reply[4096];
+    int64_t offset;
+    size_t size, n;
+
+    (void)s;
+    (void)number; /* there is one */
+    for (;;) {
+        offset = take_query(fd, bytes, &size);
+        if (size == 0)
+            return;
+        n = make_reply(reply, get_le64s(bytes + 8), offset);
+        for (size_t i = 0; i < n; i++) {
+            put(fd, reply + i, 1);
+            (void)sched_yield(); /* a chance to see it split */
+        }
+    }
+}
+
+static void
+answers_may_be_split_anywhere(void **state)
+{
+    const struct countd_ask asks[] = {
+        {"k", 1, 0, 9}, {"k", 1, 5, 0}, {"k", 1, 6, 0}, {"k", 1, 70, 3}};
+    struct countd_rows *rows[4];
+    struct server *s = *state;
+
+    start(s, 1, answer_in_crumbs);
+    open_client(s, 0, 0);
+
+    assert_rc(countd_ranges(s->c, asks, 4, rows), 0);
+
+    check_rows(rows[0], 9, 0);
+    check_rows(rows[1], 0, 5);
+    check_rows(rows[2], 0, 6);
+    check_rows(rows[3], 3, 70);
+    for (int i = 0; i < 4; i++)
+        countd_rows_free(rows[i]);
+}
+
+/* Offset 13 is an error; like the daemon, it ends the connection. */
+static void
+fail_at_13(struct server *s, int fd, unsigned number)
+{
+    static uint8_t bytes[QUERY_EXTENDED_SIZE], reply[1 << 16];
+    const struct query_reply error = {.rows = -EIO};
+    int64_t offset;
+    size_t size;
+
+    for (;;) {
+        offset = take_query(fd, bytes, &size);
+        if (size == 0)
+            return;
+        s->received = number + 1;
+        if (offset == 13)
+            break;
+        put(fd, reply, make_reply(reply, get_le64s(bytes + 8), offset));
+    }
+    query_reply_put(&error, reply);
+    put(fd, reply, QUERY_REPLY_SIZE);
+    (void)shutdown(fd, SHUT_WR); /* the client may have gone */
+    while (get(fd, bytes, sizeof bytes) > 0)
+        continue;
+}
+
+static void
+an_error_answer_fails_its_own_ask_only(void **state)
+{
+    struct countd_rows *rows[20];
+    struct countd_ask asks[20];
+    struct server *s = *state;
+
+    start(s, 2, fail_at_13);
+    open_client(s, 0, 0);
+    for (int i = 0; i < 20; i++)
+        asks[i] = (struct countd_ask){"k", 1, i, 2};
+
+    assert_rc(countd_ranges(s->c, asks, 20, rows), -EIO);
+
+    for (int i = 0; i < 20; i++) {
+        if (i == 13) {
+            assert_null(rows[i]);
+            continue;
+        }
+        check_rows(rows[i], 2, i);
+        countd_rows_free(rows[i]);
+    }
+    assert_int_equal(s->received, 2);
+}
+
+static void
+asks_that_are_none_are_not_sent(void **state)
+{
+    const struct countd_ask asks[] = {
+        {"", 0, 0, 1},        {"k", 1, 1, 2}, {"k", 1, 0, -1},
+        {"a\0b", 3, 0, 1},    {"k", 1, 9, 1}, {"k", 300, 0, 1},
+        {"k", 70000, 0, 123},
+    };
+    struct countd_rows *rows[7];
+    struct server *s = *state;
+
+    start(s, 1, answer_all);
+    open_client(s, 0, 0);
+
+    assert_rc(countd_ranges(s->c, asks, 7, rows), -EINVAL);
+
+    check_rows(rows[1], 2, 1);
+    check_rows(rows[4], 1, 9);
+    for (int i = 0; i < 7; i++) {
+        assert_true((rows[i] != NULL) == (i == 1 || i == 4));
+        countd_rows_free(rows[i]);
+    }
+    assert_int_equal(s->received, 2);
+    assert_rc(countd_ranges(s->c, asks, 0, rows), 0);
+    assert_rc(countd_range(s->c, "k", 300, 0, 1, rows), -ENAMETOOLONG);
+}
+
+static void
+answer_one_and_close(struct server *s, int fd, unsigned number)
+{
+    static uint8_t bytes[QUERY_EXTENDED_SIZE], reply[4096];
+    int64_t offset;
+    size_t size;
+
+    (void)number; /* all alike */
+    offset = take_query(fd, bytes, &size);
+    if (size > 0)
+        put(fd, reply, make_reply(reply, get_le64s(bytes + 8), offset));
+    s->received++;
+}
+
+static void
+a_connection_that_died_idle_is_made_anew(void **state)
+{
+    struct server *s = *state;
+    struct countd_rows *rows;
+
+    start(s, 3, answer_one_and_close);
+    open_client(s, 0, 0);
+
+    for (int i = 0; i < 3; i++) {
+        assert_rc(countd_range(s->c, "k", 1, i, 3, &rows), 0);
+        check_rows(rows, 3, i);
+        countd_rows_free(rows);
+    }
+    join(s);
+    assert_int_equal(s->received, 3);
+}
+
+static void
+answer_one_and_a_half(struct server *s, int fd, unsigned number)
+{
+    static uint8_t bytes[QUERY_EXTENDED_SIZE], reply[4096];
+    int64_t offset;
+    size_t size, n;
+
+    (void)number; /* there is one */
+    offset = take_query(fd, bytes, &size);
+    n = make_reply(reply, get_le64s(bytes + 8), offset);
+    put(fd, reply, n);
+    (void)take_query(fd, bytes, &size); /* the same again */
+    put(fd, reply, n - 1);
+    s->received++;
+}
+
+static void
+a_connection_that_breaks_in_an_answer_is_enotconn(void **state)
+{
+    const struct countd_ask asks[] = {{"k", 1, 0, 3}, {"k", 1, 0, 3}};
+    struct countd_rows *rows[2];
+    struct server *s = *state;
+
+    start(s, 1, answer_one_and_a_half);
+    open_client(s, 0, 0);
+
+    assert_rc(countd_ranges(s->c, asks, 2, rows), -ENOTCONN);
+
+    check_rows(rows[0], 3, 0);
+    assert_null(rows[1]);
+    countd_rows_free(rows[0]);
+}
+
+static void
+wait_in_silence(struct server *s, int fd, unsigned number)
+{
+    uint8_t byte;
+
+    (void)s;
+    (void)number; /* there is one */
+    while (get(fd, &byte, 1) > 0)
+        continue;
+}
+
+static void
+a_reader_that_never_answers_times_out(void **state)
+{
+    const uint64_t before = clock_ms();
+    struct server *s = *state;
+    struct countd_rows *rows;
+
+    start(s, 1, wait_in_silence);
+    open_client(s, 0, 0);
+    countd_read_timeout(s->c, 60);
+
+    assert_rc(countd_range(s->c, "k", 1, 0, 1, &rows), -ETIMEDOUT);
+
+    assert_true(clock_ms() - before >= 60);
+}
+
+static void
+lie(struct server *s, int fd, unsigned number)
+{
+    static uint8_t bytes[QUERY_EXTENDED_SIZE], reply[4096];
+    struct query_reply r = {.rows = 1, .size = 13};
+    size_t size;
+
+    (void)s;
+    (void)take_query(fd, bytes, &size); /* any */
+    memset(reply, 0, sizeof reply);
+    put_le16(reply + QUERY_REPLY_SIZE + 8, 3);
+    switch (number) {
+    case 0:
+        r.rows = QUERY_ROWS_MAX + 1;
+        break;
+    case 1:
+        r.size = -1;
+        break;
+    case 2:
+        r.size = 9;
+        break;
+    case 3:
+        r.size = 267;
+        break;
+    case 4:
+        r.size = 14; /* one byte too many */
+        break;
+    case 5:
+        put_le16(reply + QUERY_REPLY_SIZE + 8, 4); /* key past the end */
+        break;
+    case 6:
+        r.rows = -1; /* no such error */
+        break;
+    default:
+        r.rows = 0;
+    }
+    query_reply_put(&r, reply);
+    put(fd, reply, QUERY_REPLY_SIZE + (r.size > 0 ? (size_t)r.size : 0));
+    while (get(fd, bytes, 1) > 0)
+        continue;
+}
+
+static void
+answers_that_cannot_be_are_refused(void **state)
+{
+    struct server *s = *state;
+    struct countd_rows *rows;
+
+    start(s, 8, lie);
+    open_client(s, 0, 0);
+
+    for (int i = 0; i < 8; i++)
+        assert_rc(countd_range(s->c, "k", 1, 0, 1, &rows), -EPROTO);
+}
+
+static void
+reading_without_memory_leaks_nothing(void **state)
+{
+    struct server *s = *state;
+    struct countd_rows *rows;
+    bool hit = true;
+    int rc;
+
+    start(s, 3, answer_all);
+    open_client(s, 0, 0);
+    for (unsigned n = 1; hit; n++) {
+        fault_inject("memory", n, ENOMEM);
+        rc = countd_range(s->c, "k", 1, 0, 3, &rows);
+        hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, hit ? -ENOMEM : 0);
+    }
+    check_rows(rows, 3, 0);
+    countd_rows_free(rows);
+    s->connections = 0;
+}
+
+/* ---- connecting to oneself --------------------------------------------- */
+
+static int
+write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "we");
+
+    if (!f)
+        return -1;
+    if (fputs(text, f) < 0) {
+        (void)fclose(f); /* the write has failed */
+        return -1;
+    }
+    return fclose(f);
+}
+
+static int
+bring_up_loopback(void)
+{
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int rc;
+
+    if (fd < 0)
+        return -1;
+    rc = ioctl(fd, SIOCSIFFLAGS, &request);
+    (void)close(fd); /* a socket */
+    return rc;
+}
+
+/* In a network of its own, where the only ephemeral port is the one asked
+ * for: 0 when the library took the answer for a refusal, 2 when the machine
+ * allows no such network. */
+static int
+meet_oneself(void)
+{
+    struct countd_options o = {.size = sizeof o, .write = "127.0.0.1:50000"};
+    struct countd *c;
+    int rc;
+
+    if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+        return 2;
+    if (write_file("/proc/sys/net/ipv4/ip_local_port_range", "50000 50000\n") <
+            0 ||
+        bring_up_loopback() < 0)
+        return 2;
+    if (countd_open(&c, &o) < 0 || countd_incr(c, "k", 1, "k", 1, 1) < 0)
+        return 3;
+    rc = countd_flush(c, 5000);
+    countd_close(c);
+    return rc == -ECONNREFUSED ? 0 : 1;
+}
+
+static void
+a_connection_to_oneself_counts_as_refused(void **state)
+{
+    pid_t pid = fork();
+    int status;
+
+    (void)state; /* the server is not asked */
+    if (pid == 0)
+        _exit(meet_oneself());
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 2)
+        test_skip("no network namespaces");
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(an_increment_goes_out_as_520_bytes),
+    CASE(flush_waits_for_every_win),
+    CASE(nothing_is_connected_before_something_is_sent),
+    CASE(answers_may_come_byte_by_byte),
+    CASE(a_server_that_takes_nothing_never_blocks_an_increment),
+    CASE(a_server_that_never_answers_times_out),
+    CASE(a_broken_connection_loses_what_was_not_acknowledged),
+    CASE(flush_tells_of_a_loss_that_poll_met),
+    CASE(what_was_not_sent_whole_goes_out_on_the_next_connection),
+    CASE(fail_is_a_bad_message_and_drops_the_rest),
+    CASE(anything_but_win_ends_the_connection),
+    CASE(without_a_server_increments_wait),
+    CASE(a_silent_flush_waits_for_no_answer),
+    CASE(a_silent_loss_is_what_the_peer_had_not_confirmed),
+    CASE(names_are_checked_before_anything_is_buffered),
+    CASE(threads_may_share_a_handle),
+    CASE(an_increment_does_not_wait_for_anothers_flush),
+    CASE(options_of_other_sizes_are_understood),
+    CASE(options_that_cannot_be_are_refused),
+    CASE(opening_without_memory_leaks_nothing),
+    CASE(the_version_is_the_headers),
+    CASE(a_range_gives_its_rows),
+    CASE(extended_requests_give_their_numbers),
+    CASE(what_is_not_there_is_enoent),
+    CASE(thousands_of_ranges_in_one_call_do_not_lock_up),
+    CASE(answers_may_be_split_anywhere),
+    CASE(an_error_answer_fails_its_own_ask_only),
+    CASE(asks_that_are_none_are_not_sent),
+    CASE(a_connection_that_died_idle_is_made_anew),
+    CASE(a_connection_that_breaks_in_an_answer_is_enotconn),
+    CASE(a_reader_that_never_answers_times_out),
+    CASE(answers_that_cannot_be_are_refused),
+    CASE(reading_without_memory_leaks_nothing),
+    CASE(a_connection_to_oneself_counts_as_refused),
+};
+
+TEST_MAIN(tests)
