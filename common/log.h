@@ -38,7 +38,8 @@
  *
  * Ownership: struct log is the caller's, is open from log_claim() until
  * log_release() or log_abandon(), and is not copied meanwhile.  Nothing here
- * allocates or prints.  Errors: 0 or a negative errno.
+ * prints; creation, recovery and log_inspect() map a buffer of 1 MiB while
+ * they run, nothing else allocates.  Errors: 0 or a negative errno.
  * Threads: none here; one log belongs to one thread at a time.
  */
 #ifndef COUNTD_LOG_H
@@ -50,13 +51,13 @@
 
 #include "common/message.h"
 
-#define LOG_HEADER_SIZE  128  /* bytes used of each header block */
-#define LOG_BLOCK_SIZE   4096 /* a header block */
-#define LOG_SLOTS_AT     8192
-#define LOG_NAME_SIZE    11 /* ten digits and NUL */
-#define LOG_LOCK_SIZE    16 /* "lock-" and the name */
-#define LOG_BAD_SIZE     40 /* "bad-NNNNNNNNNN-EPOCH" */
-#define LOG_INDEX_MAX    9999999999
+#define LOG_HEADER_SIZE 128  /* bytes used of each header block */
+#define LOG_BLOCK_SIZE  4096 /* a header block */
+#define LOG_SLOTS_AT    8192
+#define LOG_NAME_SIZE   11 /* ten digits and NUL */
+#define LOG_LOCK_SIZE   16 /* "lock-" and the name */
+#define LOG_BAD_SIZE    40 /* "bad-NNNNNNNNNN-EPOCH", ".2" if that is taken */
+#define LOG_INDEX_MAX   9999999999
 
 enum log_state { LOG_EMPTY = 0, LOG_OPEN = 1, LOG_SEALED = 2 };
 
@@ -95,13 +96,15 @@ struct log {
 
 /* What one look at a log's two headers and slots says (log_inspect). */
 struct log_report {
-    int headers_rc;      /* 0, -EBADMSG both bad, -EPROTONOSUPPORT newer */
+    int headers_rc; /* 0, -EBADMSG both bad, -EPROTONOSUPPORT newer */
     bool header_ok[2];
     struct log_header header; /* valid when headers_rc is 0 */
-    uint32_t valid;      /* slots of the header's epoch that check */
-    uint32_t damaged;    /* slots that a later one says were durable, or
-                            below `count` when SEALED, and do not check */
-    uint32_t end;        /* one past the last valid slot */
+    uint32_t valid;           /* slots of the header's epoch that check */
+    uint32_t damaged;         /* slots that a later one says were durable, or
+                                 below `count` when SEALED, and do not check (in
+                                 an EMPTY log none); and all that a file cut short
+                                 has no room for */
+    uint32_t end;             /* one past the last valid slot */
 };
 
 /* ---- names and header bytes (pure) ------------------------------------ */
@@ -153,10 +156,10 @@ int log_recover(int dirfd, uint64_t index);
 int log_create(int dirfd, uint64_t index, const struct layout *l,
                uint32_t slots);
 
-/* Hands the log on in the mode its header's state asks for (EMPTY 0400,
- * SEALED 0200), drops lock and flock.  An OPEN log cannot be released: seal
- * it first.  On failure everything is closed all the same and recovery tidies
- * the rest; the code says what went wrong. */
+/* Hands the log on in the mode its header's state asks for (EMPTY 0400;
+ * SEALED 0200, with first_ms for its mtime), drops lock and flock.  An OPEN log
+ * cannot be released: seal it first.  On failure everything is closed all the
+ * same and recovery tidies the rest; the code says what went wrong. */
 int log_release(struct log *log);
 
 /* Closes without touching anything on disk: as if we had died. */
@@ -168,7 +171,8 @@ int log_quarantine(struct log *log);
 
 /* ---- filling (countd-write) ------------------------------------------- */
 
-/* EMPTY(e) -> OPEN(e+1), durable.  Done ahead, on the spare log. */
+/* EMPTY(e) -> OPEN(e+1), durable.  Done ahead, on the spare log.  After a
+ * failure abandon it. */
 int log_begin(struct log *log);
 
 /* Appends `count` finished slots (slot_put) in one pwrite run.  `count` must
@@ -180,7 +184,8 @@ int log_append(struct log *log, const uint8_t *slots, uint32_t count,
 int log_sync(struct log *log);
 
 /* OPEN -> SEALED(count), durable; or -> EMPTY when nothing was appended.
- * Two syncs: the slots, then the header.  mtime becomes first_ms. */
+ * Two syncs: the slots, then the header.
+ *   -ESTALE  the file was removed or replaced by hand while we filled it */
 int log_seal(struct log *log);
 
 /* ---- emptying (countd-worker) ----------------------------------------- */
@@ -197,7 +202,9 @@ int log_empty(struct log *log);
 /* ---- looking without owning (countd log, countd check, as_of) ---------- */
 
 /* Reads headers and all slots of an open file.  `index` is what the file name
- * says, or UINT64_MAX for quarantined files (not compared). */
+ * says, or UINT64_MAX for quarantined files (not compared).  The header is
+ * as recovery would take it: EMPTY beside an invalid block, with valid slots
+ * of a later epoch, is reported OPEN.  An error only when reading failed. */
 int log_inspect(int fd, uint64_t index, struct log_report *out);
 
 #endif
