@@ -1,0 +1,221 @@
+/* common/keyspace.h - the LMDB side of common/store.h: one file per keyspace.
+ * Internal: only keyspace*.c and order*.c know LMDB.
+ *
+ * A keyspace file holds the named databases
+ *
+ *     keys    the order of rows by key          (common/order.h)
+ *     ranks   the order of rows by count
+ *     meta    "name": version and full name; "state": totals and roots;
+ *             "m" + uuid: one mark per log
+ *
+ * Every meta value starts with a crc32 of its LMDB key and of what follows.
+ * Little-endian, offsets in bytes:
+ *
+ *     name     0 crc32   4 version u32 = 1   8 features u32 (unknown: refuse)
+ *             12 keyspace_size u16   14 key_size u16   16 name size u16
+ *             18 zero u16   20 name
+ *     state    0 crc32   4 zero u32   8 change u64, +1 per commit
+ *             16 nonce u64   24 sum i128   40 saturated keys u64
+ *             48 keys order, 80 rank order, each: root id u64 | next id u64 |
+ *             rows u64 | level u16 | zero[6]          112 end
+ *     mark     0 crc32   4 done u8   5 zero u8   6 last key size u16
+ *              8 epoch u64   16 last key
+ */
+#ifndef COUNTD_KEYSPACE_H
+#define COUNTD_KEYSPACE_H
+
+#include <lmdb.h>
+
+#include "common/diag.h"
+#include "common/name.h"
+#include "common/order.h"
+#include "common/store.h"
+
+__extension__ typedef __int128 int128;
+
+#define KEYSPACE_SUFFIX     ".mdb"
+#define KEYSPACE_FILE_SIZE  (NAME_FILE_SIZE + 8)
+#define KEYSPACE_PATH_SIZE  (KEYSPACE_FILE_SIZE + 40)
+#define KEYSPACE_VERSION    1
+#define KEYSPACE_MAP_FIRST  ((size_t)1 << 20)
+#define KEYSPACE_MAP_MAX    ((size_t)1 << 45)
+#define KEYSPACE_READERS    510
+#define KEYSPACE_STATE_SIZE 112
+#define KEYSPACE_MARK_SIZE  (16 + BLOCK_KEY_MAX)
+
+/* The state record. */
+struct keyspace_state {
+    uint64_t change;
+    uint64_t nonce;
+    int128 sum;
+    uint64_t saturated;
+    struct order_root keys;
+    struct order_root ranks;
+};
+
+/* A mark record. */
+struct keyspace_mark {
+    uint64_t epoch;
+    bool done;
+    uint16_t last_key_size;
+    uint8_t last_key[BLOCK_KEY_MAX];
+};
+
+/* One open environment. */
+struct keyspace {
+    uint64_t hash;       /* of the name; 0: slot is free */
+    uint64_t used;       /* when, in store.clock */
+    uint64_t checked_ms; /* mdb_reader_check */
+    size_t name_size;
+    uint8_t name[NAME_MAX_SIZE];
+    char file[KEYSPACE_FILE_SIZE];
+    MDB_env *env;
+    MDB_dbi keys;
+    MDB_dbi ranks;
+    MDB_dbi meta;
+    MDB_txn *reader;         /* reset between views */
+    MDB_cursor *keys_cursor; /* of the reader */
+    MDB_cursor *ranks_cursor;
+    bool reading;
+};
+
+struct store_view {
+    struct store *store;
+    struct keyspace *keyspace; /* NULL: closed */
+    struct keyspace_state state;
+    struct order keys;
+    struct order ranks;
+    bool keys_ready;
+    bool ranks_ready;
+};
+
+/* A key of a slice that changes. */
+struct change {
+    const uint8_t *key;
+    int128 sum;
+    int64_t old;
+    int64_t new;
+    uint16_t key_size;
+    bool exists;
+    bool was_saturated;
+    bool saturated;
+};
+
+/* For sorting: rank order as an integer, and which row. */
+struct rank_key {
+    uint64_t key;
+    uint64_t index;
+};
+
+/* The memory of one slice of a batch; grown to what slices need. */
+struct slice {
+    size_t capacity; /* changes */
+    struct change *changes;
+    struct row *rows;        /* 2 per change */
+    struct row *sorted;      /* 2 per change */
+    struct rank_key *ranks;  /* 2 per change */
+    struct rank_key *ranks2; /* 2 per change */
+};
+
+struct store {
+    struct store_options options;
+    struct keyspace *slots; /* open_max */
+    struct keyspace *last;  /* looked up last; may be closed */
+    uint64_t clock;
+    uint64_t nonce;
+    uint64_t known; /* keyspaces in the directory when last counted */
+    unsigned created_since;
+    struct diag_repeat trouble;
+    struct store_view view;
+    struct order_cache cache;
+    struct order_work *work;
+    struct slice slice;
+};
+
+/* ---- environments (keyspace_env.c) -----------------------------------------
+ */
+
+enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
+
+/* The open environment of a keyspace.
+ *   -ENOENT  there is none (FIND)   -EDQUOT  keyspace_max (CREATE)
+ *   -EBADMSG, -EPROTONOSUPPORT  not a file we can use */
+int keyspace_get(struct store *s, const uint8_t *name, size_t name_size,
+                 enum keyspace_need need, struct keyspace **out);
+
+/* Opens a file by its name on disk for a look at it, outside the table;
+ * keyspace_close after.  Its name is read from it. */
+int keyspace_open_file(struct store *s, const char *file, struct keyspace *out);
+void keyspace_close(struct keyspace *k);
+
+/* Starts and ends the snapshot of the reader transaction. */
+int keyspace_read(struct keyspace *k);
+void keyspace_read_end(struct keyspace *k);
+
+int keyspace_write(struct keyspace *k, MDB_txn **out);
+
+/* Doubles the map. */
+int keyspace_grow(struct keyspace *k, size_t least);
+
+/* Says what failed, with the name; returns rc. */
+int keyspace_trouble(struct store *s, const uint8_t *name, size_t name_size,
+                     const char *what, int rc);
+
+/* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
+ * `size` bytes. */
+int keyspace_disk_error(const struct store *s, int rc, uint64_t size);
+
+/* Calls `file` for each keyspace file, in no order, with the name without
+ * suffix; stops on non-zero. */
+int keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
+                       void *ctx);
+
+/* ---- files (keyspace_file.c) ------------------------------------------------
+ */
+
+/* Looks at an LMDB file before LMDB does: a regular file, meta pages that make
+ * sense, as long as they say.  -ENOENT, -EBADMSG with *why, or an error. */
+int keyspace_file_check(int dir_fd, const char *file, const char **why);
+
+/* Creates a keyspace file with nothing in it, durably.  -EEXIST when it is
+ * there (then or meanwhile). */
+int keyspace_file_create(struct store *s, const uint8_t *name, size_t name_size,
+                         const char *file);
+
+/* Removes what dead creators left. */
+void keyspace_file_clean(int dir_fd);
+
+/* Writes the path LMDB gets: it stays below the directory's descriptor. */
+void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
+
+/* ---- records (keyspace_meta.c) ----------------------------------------------
+ */
+
+int keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
+                        const struct store_options *options,
+                        const uint8_t *name, size_t name_size);
+
+/* Compares the header with what it must be; *why names the first
+ * difference.  Without a name, reads it. */
+int keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
+                          const struct store_options *options,
+                          struct keyspace *k, const char **why);
+
+int keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out);
+int keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
+                       const struct keyspace_state *state);
+
+/* -ENOENT: no mark. */
+int keyspace_mark_get(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
+                      struct keyspace_mark *out);
+int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
+                      const struct keyspace_mark *mark);
+int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
+                        struct keyspace_mark *out);
+
+/* What a mark says about (uuid, epoch). */
+int keyspace_mark_info(MDB_txn *txn, MDB_dbi meta,
+                       const struct store_mark *mark,
+                       struct store_mark_info *out);
+
+#endif

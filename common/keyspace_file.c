@@ -1,0 +1,275 @@
+/* common/keyspace_file.c - keyspace files as files: create, check, clean.
+ *
+ * LMDB's own creation does not survive a crash (a file of zeros is invalid for
+ * ever), so a file is made under a %t name, committed, closed, synced, and
+ * then renamed without replacing: of two creators one wins and the other opens
+ * the winner's.  The creator holds a flock on the file; one that can be taken
+ * on an old %t file belongs to the dead.
+ */
+#include "common/keyspace.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+
+#define TEMP_PREFIX "%t"
+#define TEMP_AGE_MS 60000
+
+/* LMDB 0.9's meta page, native byte order: a 16-byte page header, then magic
+ * u32, version u32, address u64, map size u64, two 48-byte database records
+ * (the first begins with the page size u32), last page u64, txn id u64. */
+#define META_MAGIC    0xbeefc0deu
+#define META_VERSION  1u
+#define META_SIZE     152
+#define META_MAGIC_AT 16
+#define META_MAP_AT   32
+#define META_PAGE_AT  40
+#define META_LAST_AT  136
+#define META_TXN_AT   144
+
+struct meta {
+    uint64_t map_size;
+    uint64_t last_page;
+    uint64_t txn;
+    uint32_t page_size;
+};
+
+void
+keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE])
+{
+    (void)snprintf(path, KEYSPACE_PATH_SIZE, "/proc/self/fd/%d/%s", dir_fd,
+                   file); /* sized for the longest */
+}
+
+/* Reads the meta page at `at`; false when it is none. */
+static bool
+meta_read(int fd, off_t at, struct meta *out)
+{
+    uint8_t bytes[META_SIZE];
+    uint32_t magic, version;
+
+    if (pread(fd, bytes, sizeof bytes, at) != (ssize_t)sizeof bytes)
+        return false;
+    memcpy(&magic, bytes + META_MAGIC_AT, sizeof magic);
+    memcpy(&version, bytes + META_MAGIC_AT + 4, sizeof version);
+    memcpy(&out->map_size, bytes + META_MAP_AT, sizeof out->map_size);
+    memcpy(&out->page_size, bytes + META_PAGE_AT, sizeof out->page_size);
+    memcpy(&out->last_page, bytes + META_LAST_AT, sizeof out->last_page);
+    memcpy(&out->txn, bytes + META_TXN_AT, sizeof out->txn);
+    return magic == META_MAGIC && version == META_VERSION;
+}
+
+static int
+meta_check(int fd, uint64_t size, const char **why)
+{
+    struct meta m, other;
+
+    if (!meta_read(fd, 0, &m)) {
+        *why = "it is not an LMDB file";
+        return -EBADMSG;
+    }
+    if (m.page_size < 512 || m.page_size > 65536 ||
+        (m.page_size & (m.page_size - 1)) != 0) {
+        *why = "its page size is damaged";
+        return -EBADMSG;
+    }
+    if (!meta_read(fd, (off_t)m.page_size, &other) ||
+        other.page_size != m.page_size) {
+        *why = "its second meta page is damaged";
+        return -EBADMSG;
+    }
+    if (other.txn > m.txn)
+        m = other;
+    if (m.map_size > KEYSPACE_MAP_MAX ||
+        m.last_page >= KEYSPACE_MAP_MAX / m.page_size) {
+        *why = "its size is damaged";
+        return -EBADMSG;
+    }
+    if ((m.last_page + 1) * m.page_size > size) {
+        *why = "it is shorter than it says it is";
+        return -EBADMSG;
+    }
+    return 0;
+}
+
+int
+keyspace_file_check(int dir_fd, const char *file, const char **why)
+{
+    struct stat st;
+    int fd, rc;
+
+    *why = "cannot open it";
+    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ELOOP) {
+        *why = "it is a symbolic link";
+        return -EBADMSG;
+    }
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0) {
+        rc = -errno;
+        goto close_fd;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        *why = "it is not a regular file";
+        rc = -EBADMSG;
+        goto close_fd;
+    }
+    rc = meta_check(fd, (uint64_t)st.st_size, why);
+
+close_fd:
+    (void)close(fd); /* only read */
+    return rc;
+}
+
+/* Writes the empty keyspace through LMDB; the caller makes it durable. */
+static int
+fill_file(struct store *s, const char *path, const uint8_t *name,
+          size_t name_size)
+{
+    const struct keyspace_state state = {
+        .keys = {.next_id = 1}, .ranks = {.next_id = 1}, .change = 1};
+    MDB_dbi keys, ranks, meta;
+    MDB_txn *txn = NULL;
+    MDB_env *env;
+    int rc;
+
+    rc = order_error(mdb_env_create(&env));
+    if (rc < 0)
+        return rc;
+    rc = order_error(mdb_env_set_maxdbs(env, 8));
+    if (rc == 0)
+        rc = order_error(mdb_env_set_mapsize(env, KEYSPACE_MAP_FIRST));
+
+    /* Nobody else knows this file yet: no lock file, and one fsync of our own
+     * afterwards instead of LMDB's. */
+    if (rc == 0)
+        rc = order_error(mdb_env_open(
+            env, path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | MDB_NOSYNC,
+            0600));
+    if (rc == 0)
+        rc = order_error(mdb_txn_begin(env, NULL, 0, &txn));
+    if (rc == 0)
+        rc = order_error(mdb_dbi_open(txn, "keys", MDB_CREATE, &keys));
+    if (rc == 0)
+        rc = order_error(mdb_dbi_open(txn, "ranks", MDB_CREATE, &ranks));
+    if (rc == 0)
+        rc = order_error(mdb_dbi_open(txn, "meta", MDB_CREATE, &meta));
+    if (rc == 0)
+        rc = keyspace_header_put(txn, meta, &s->options, name, name_size);
+    if (rc == 0)
+        rc = keyspace_state_put(txn, meta, &state);
+    if (rc == 0)
+        rc = order_error(mdb_txn_commit(txn));
+    else if (txn != NULL)
+        mdb_txn_abort(txn);
+    mdb_env_close(env);
+    return rc;
+}
+
+/* Gives the file its name unless that is taken: -EEXIST. */
+static int
+rename_new(int dir_fd, const char *from, const char *to)
+{
+    if (renameat2(dir_fd, from, dir_fd, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+
+    /* Not on this file system: a link does not replace either. */
+    if (linkat(dir_fd, from, dir_fd, to, 0) < 0)
+        return -errno;
+    return unlinkat(dir_fd, from, 0) < 0 ? -errno : 0;
+}
+
+/* Opens a %t file of our own, locked. */
+static int
+temp_open(int dir_fd, char *temp, size_t temp_size)
+{
+    uint64_t random;
+    int fd, rc;
+
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return -EIO;
+    (void)snprintf(temp, temp_size, "%s%016llx%s", TEMP_PREFIX,
+                   (unsigned long long)random, KEYSPACE_SUFFIX); /* fits */
+    fd = openat(dir_fd, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        rc = -errno;
+        (void)close(fd);                 /* nothing in it yet */
+        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+        return rc;
+    }
+    return fd;
+}
+
+int
+keyspace_file_create(struct store *s, const uint8_t *name, size_t name_size,
+                     const char *file)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    char temp[KEYSPACE_FILE_SIZE], path[KEYSPACE_PATH_SIZE];
+    int fd, rc;
+
+    fd = temp_open(dir_fd, temp, sizeof temp);
+    if (fd < 0)
+        return fd;
+    keyspace_path(dir_fd, temp, path);
+    rc = fill_file(s, path, name, name_size);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = rename_new(dir_fd, temp, file);
+    if (rc < 0)
+        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+    if (rc == 0 && fsync(dir_fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* synced above */
+    return rc;
+}
+
+/* Removes one %t file when its maker is dead. */
+static void
+clean_one(int dir_fd, const char *file)
+{
+    struct stat st;
+    const int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        (uint64_t)st.st_mtime * 1000 + TEMP_AGE_MS < clock_unix_ms() &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0)
+        (void)unlinkat(dir_fd, file, 0); /* or the next one to look will */
+    (void)close(fd);                     /* only looked at */
+}
+
+void
+keyspace_file_clean(int dir_fd)
+{
+    const int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct dirent *e;
+    DIR *d;
+
+    if (fd < 0)
+        return;
+    d = fdopendir(fd);
+    if (d == NULL) {
+        (void)close(fd); /* only looked at */
+        return;
+    }
+    while ((e = readdir(d)) != NULL)
+        if (strncmp(e->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0)
+            clean_one(dir_fd, e->d_name);
+    (void)closedir(d); /* only looked at */
+}
