@@ -11,6 +11,7 @@
 #ifndef COUNTD_LOGDIR_H
 #define COUNTD_LOGDIR_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,7 @@ struct logdir_entry {
     mode_t mode;       /* permission bits */
     bool locked;       /* lock-N exists */
     bool present;      /* N exists (false: a lock without its log) */
+    bool ours;         /* N is a regular file of this user; else leave it */
     uint64_t mtime_ms; /* first_ms of a full log */
     uint64_t inode;
 };
@@ -32,13 +34,20 @@ struct logdir {
     struct layout layout;
     uint32_t slots; /* of logs created here */
     struct logdir_entry *entries;
-    size_t count;    /* entries, by index ascending */
+    size_t count; /* entries, by index ascending */
     size_t capacity;
-    size_t bad;      /* quarantined files seen by the last scan */
-    size_t foreign;  /* names that are none of ours */
+    size_t bad;     /* quarantined files seen by the last scan */
+    size_t foreign; /* names that are none of ours */
+
+    DIR *stream;     /* the rest is private */
+    size_t bad_said; /* as many were reported */
+    size_t foreign_said;
+    bool reconciled; /* modes were compared with headers since the start */
+    bool modes_true; /* likewise by logdir_oldest_ms */
 };
 
-/* Takes a descriptor of data/log (duplicated). */
+/* Takes a descriptor of data/log (duplicated).
+ *   -ERANGE  not one slot fits `log_size` */
 int logdir_open(struct logdir *dir, int log_fd, const struct layout *l,
                 uint64_t log_size);
 void logdir_close(struct logdir *dir);
@@ -47,12 +56,15 @@ void logdir_close(struct logdir *dir);
 int logdir_scan(struct logdir *dir);
 
 /* logdir_scan, then recovers every entry that needs it, then scans again if
- * anything was done.  Returns the number of logs recovered, or an error of
- * the scan itself; what happened to single logs goes to diag. */
+ * anything was done.  The first call also compares every empty log's mode with
+ * its header, since a power loss may bring back any older mode.  Returns the
+ * number of logs recovered, or an error of the scan itself; what happened to
+ * single logs goes to diag. */
 int logdir_recover(struct logdir *dir);
 
 /* Claims the next log with `want_mode` at or after *hint, going round once;
- * sets *hint behind it.  Scans first.  -EAGAIN when there is none. */
+ * sets *hint behind it.  Scans first.  -EAGAIN when there is none, or what a
+ * system call said when that kept us from one. */
 int logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
                  struct log *log);
 
@@ -64,11 +76,13 @@ int logdir_create(struct logdir *dir, size_t max, uint64_t *index);
  * sizes found.  Looks at the header of every log it can open. */
 int logdir_check_sizes(struct logdir *dir, struct layout *found);
 
-/* The received_ms of the oldest increment in a log that is not merged yet:
- * mtime of full logs, slot 0 of owned ones (read under this uid; a log that
- * changes hands meanwhile is looked at again).  UINT64_MAX when there is
- * none.  Quarantined logs do not count.  Costs one readdir and a stat per
- * log: callers cache it for a turn. */
+/* A time that no increment in a log and not merged yet was received before:
+ * received_ms of the oldest one, or UINT64_MAX when there is none.  Holds for
+ * all that was in a log when it was called.  Needs the uid of the owner;
+ * quarantined logs do not count.  Costs one readdir, a stat per log and a few
+ * reads per owned one: callers cache it for a turn.
+ * An error says that a log could not be judged: what was found before still
+ * holds, and nothing later does. */
 int logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms);
 
 #endif
