@@ -1,0 +1,430 @@
+/* tests/unit/test_net.c - addresses, listening and accepting. */
+#include "tests/lib/test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/net.h"
+#include "tests/lib/fault.h"
+
+#define TAKEN_MAX 512
+
+/* ---- addresses --------------------------------------------------------- */
+
+static void
+addresses_are_read_and_written(void **state)
+{
+    static const struct {
+        const char *text, *formatted;
+        bool loopback;
+    } good[] = {
+        {"127.0.0.1:48879", "127.0.0.1:48879", true},
+        {"127.8.9.10:0", "127.8.9.10:0", true},
+        {"0.0.0.0:65535", "0.0.0.0:65535", false},
+        {"192.0.2.1:1", "192.0.2.1:1", false},
+        {"localhost:5", "127.0.0.1:5", true},
+        {"[::1]:48879", "[::1]:48879", true},
+        {"[::]:7", "[::]:7", false},
+        {"[::ffff:127.0.0.1]:7", "[::ffff:127.0.0.1]:7", true},
+        {"[::ffff:10.0.0.1]:7", "[::ffff:10.0.0.1]:7", false},
+    };
+    char text[NET_ADDRESS_SIZE];
+    struct net_address a;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_rc(net_parse(good[i].text, &a), 0);
+        net_format(&a, text);
+        assert_string_equal(text, good[i].formatted);
+        assert_int_equal(net_is_loopback(&a), good[i].loopback);
+    }
+}
+
+static void
+what_is_no_address_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        ":",
+        ":48879",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:65536",
+        "127.0.0.1:100000",
+        "127.0.0.1:99999999999999999999",
+        "127.0.0.1:-1",
+        "127.0.0.1:1x",
+        "127.0.0.1: 1",
+        "127.0.0:1",
+        "256.0.0.1:1",
+        "example.org:1",
+        "::1:1",
+        "[::1:1",
+        "[::1]1",
+        "[127.0.0.1]:1",
+        "[]:1",
+        "[:1",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:1",
+    };
+    struct net_address a;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (net_parse(bad[i], &a) != -EINVAL)
+            fail_msg("\"%s\" was taken for an address", bad[i]);
+}
+
+/* ---- sockets ----------------------------------------------------------- */
+
+static int
+listen_somewhere(struct net_address *bound)
+{
+    struct net_address any;
+    int fd;
+
+    assert_rc(net_parse("127.0.0.1:0", &any), 0);
+    fd = net_listen(&any, 0, bound);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void
+port_zero_takes_a_free_port_and_says_which(void **state)
+{
+    struct net_address bound;
+    char text[NET_ADDRESS_SIZE];
+    int fd, client;
+
+    (void)state;
+    fd = listen_somewhere(&bound);
+    net_format(&bound, text);
+    assert_memory_equal(text, "127.0.0.1:", 10);
+    assert_int_not_equal(atoi(text + 10), 0);
+
+    client = net_connect(&bound, 1000);
+
+    assert_true(client >= 0);
+    close(client);
+    close(fd);
+}
+
+static void
+a_port_in_use_is_waited_for_only_as_long_as_asked(void **state)
+{
+    const unsigned fds = fault_open_fds();
+    struct net_address bound, again;
+    uint64_t begin_ms;
+    int fd;
+
+    (void)state;
+    fd = listen_somewhere(&bound);
+    begin_ms = clock_ms();
+    assert_rc(net_listen(&bound, 0, &again), -EADDRINUSE);
+    assert_in_range(clock_ms() - begin_ms, 0, 5000);
+
+    begin_ms = clock_ms();
+    assert_rc(net_listen(&bound, 50, &again), -EADDRINUSE);
+    assert_in_range(clock_ms() - begin_ms, 50, 10000);
+
+    close(fd);
+    assert_int_equal(fault_open_fds(), fds);
+    fd = net_listen(&bound, 0, &again);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void
+nobody_listening_is_a_refused_connection(void **state)
+{
+    const unsigned fds = fault_open_fds();
+    struct net_address bound;
+
+    (void)state;
+    close(listen_somewhere(&bound));
+    assert_rc(net_connect(&bound, 1000), -ECONNREFUSED);
+    assert_int_equal(fault_open_fds(), fds);
+}
+
+/* A network of this process alone, in which every outgoing connection has
+ * port 40000.  -EPERM where the machine does not let us. */
+static int
+one_port_network(void)
+{
+    static const char range[] = "40000 40000";
+    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    ssize_t n;
+    int fd;
+
+    if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+        return -EPERM;
+    fd = socket(AF_INET, SOCK_DGRAM, 0);
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &lo) < 0)
+        return -EPERM;
+    close(fd);
+    fd = open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY);
+    if (fd < 0)
+        return -EPERM;
+    n = write(fd, range, sizeof range - 1);
+    close(fd);
+    return n == (ssize_t)sizeof range - 1 ? 0 : -EPERM;
+}
+
+/* A client whose own port is the one it connects to meets itself. */
+static void
+a_connection_to_itself_is_refused(void **state)
+{
+    struct net_address self;
+    int status, fd, plain;
+    pid_t child;
+
+    (void)state;
+    assert_rc(net_parse("127.0.0.1:40000", &self), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (one_port_network() < 0)
+            _exit(77);
+        /* It does meet itself here, or the test shows nothing. */
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        plain = connect(fd, (struct sockaddr *)&self.sa, self.size);
+        close(fd);
+        if (plain < 0)
+            _exit(78);
+        _exit(net_connect(&self, 1000) == -ECONNREFUSED ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        test_skip("needs the right to make a network namespace");
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void
+every_failing_call_of_listen_is_reported_and_leaks_nothing(void **state)
+{
+    static const char *const calls[] = {"socket", "bind", "listen"};
+    const unsigned fds = fault_open_fds();
+    struct net_address any, bound;
+    size_t i;
+
+    (void)state;
+    assert_rc(net_parse("127.0.0.1:0", &any), 0);
+    for (i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        fault_inject(calls[i], 1, EACCES);
+        assert_rc(net_listen(&any, 0, &bound), -EACCES);
+        assert_true(fault_hit());
+        fault_clear();
+        assert_int_equal(fault_open_fds(), fds);
+    }
+}
+
+/* ---- the listener ------------------------------------------------------ */
+
+struct rig {
+    struct loop *loop;
+    struct net_address bound;
+    struct listener listener;
+    int taken[TAKEN_MAX];
+    size_t taken_count;
+    struct loop_timer limit;
+    int clients[TAKEN_MAX];
+    size_t client_count;
+    size_t stop_at; /* connections taken */
+};
+
+static void
+take(struct listener *l, int fd)
+{
+    struct rig *r = LOOP_OWNER(l, struct rig, listener);
+
+    r->taken[r->taken_count++] = fd;
+    if (r->taken_count >= r->stop_at)
+        loop_stop(r->loop);
+}
+
+static void
+limit_due(struct loop_timer *timer)
+{
+    loop_stop(LOOP_OWNER(timer, struct rig, limit)->loop);
+}
+
+static int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+    int fd;
+
+    assert_non_null(r);
+    r->loop = loop_new();
+    assert_non_null(r->loop);
+    fd = listen_somewhere(&r->bound);
+    r->listener.accepted = take;
+    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
+    assert_rc(listener_start(&r->listener, r->loop, fd, 2), 0);
+    *state = r;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    fault_clear();
+    while (r->client_count > 0)
+        close(r->clients[--r->client_count]);
+    while (r->taken_count > 0)
+        close(r->taken[--r->taken_count]);
+    listener_stop(&r->listener);
+    loop_free(r->loop);
+    free(r);
+    return 0;
+}
+
+static void
+connect_clients(struct rig *r, size_t count)
+{
+    for (; count > 0; count--) {
+        r->clients[r->client_count] = net_connect(&r->bound, 1000);
+        assert_true(r->clients[r->client_count] >= 0);
+        r->client_count++;
+    }
+}
+
+/* Runs until `stop_at` connections were taken in all, or for a while. */
+static void
+run_until(struct rig *r, size_t stop_at, uint64_t ms)
+{
+    r->stop_at = stop_at;
+    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + ms), 0);
+    assert_rc(loop_run(r->loop), 0);
+    loop_disarm(r->loop, &r->limit);
+}
+
+static void
+over_the_limit_it_pauses_and_resumes_when_one_goes(void **state)
+{
+    struct rig *r = *state;
+
+    connect_clients(r, 4);
+    run_until(r, 3, 50);
+    assert_int_equal(r->taken_count, 2);
+    assert_true(r->listener.paused);
+
+    close(r->taken[0]);
+    r->taken[0] = r->taken[--r->taken_count];
+    listener_closed(&r->listener);
+    run_until(r, 2, 10000);
+
+    assert_int_equal(r->taken_count, 2);
+    assert_int_equal(r->listener.open, 2);
+}
+
+static void
+a_higher_limit_resumes_it(void **state)
+{
+    struct rig *r = *state;
+
+    connect_clients(r, 4);
+    run_until(r, 3, 20);
+    assert_int_equal(r->taken_count, 2);
+
+    listener_resume(&r->listener);
+    assert_true(r->listener.paused);
+    r->listener.max = 100;
+    listener_resume(&r->listener);
+    run_until(r, 4, 10000);
+
+    assert_int_equal(r->taken_count, 4);
+}
+
+static void
+out_of_descriptors_it_pauses_and_looks_again_by_itself(void **state)
+{
+    struct rig *r = *state;
+
+    connect_clients(r, 1);
+    fault_inject("accept4", 1, EMFILE);
+    run_until(r, 1, 10000);
+
+    assert_int_equal(r->taken_count, 1);
+    assert_false(r->listener.paused);
+}
+
+static void
+an_error_of_one_connection_is_passed_over(void **state)
+{
+    struct rig *r = *state;
+
+    connect_clients(r, 1);
+    fault_inject("accept4", 1, ECONNABORTED);
+    run_until(r, 1, 10000);
+
+    assert_int_equal(r->taken_count, 1);
+}
+
+static void
+taken_connections_do_not_block_and_do_not_delay(void **state)
+{
+    struct rig *r = *state;
+    int no_delay = 0;
+    socklen_t size = sizeof no_delay;
+    char byte;
+
+    connect_clients(r, 1);
+    run_until(r, 1, 10000);
+
+    assert_int_equal(recv(r->taken[0], &byte, 1, 0), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(
+        getsockopt(r->taken[0], IPPROTO_TCP, TCP_NODELAY, &no_delay, &size), 0);
+    assert_int_not_equal(no_delay, 0);
+}
+
+static void
+a_stopped_listener_refuses_and_can_be_stopped_again(void **state)
+{
+    struct rig *r = *state;
+
+    connect_clients(r, 3);
+    run_until(r, 3, 20);
+    listener_stop(&r->listener);
+    listener_stop(&r->listener);
+    listener_closed(&r->listener);
+
+    assert_rc(net_connect(&r->bound, 1000), -ECONNREFUSED);
+}
+
+#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(addresses_are_read_and_written),
+    cmocka_unit_test(what_is_no_address_is_refused),
+    cmocka_unit_test(port_zero_takes_a_free_port_and_says_which),
+    cmocka_unit_test(a_port_in_use_is_waited_for_only_as_long_as_asked),
+    cmocka_unit_test(nobody_listening_is_a_refused_connection),
+    cmocka_unit_test(a_connection_to_itself_is_refused),
+    cmocka_unit_test(
+        every_failing_call_of_listen_is_reported_and_leaks_nothing),
+    ON_RIG(over_the_limit_it_pauses_and_resumes_when_one_goes),
+    ON_RIG(a_higher_limit_resumes_it),
+    ON_RIG(out_of_descriptors_it_pauses_and_looks_again_by_itself),
+    ON_RIG(an_error_of_one_connection_is_passed_over),
+    ON_RIG(taken_connections_do_not_block_and_do_not_delay),
+    ON_RIG(a_stopped_listener_refuses_and_can_be_stopped_again),
+};
+
+TEST_MAIN(tests)
