@@ -487,6 +487,8 @@ settle_all(struct merge *m)
     for (k = m->batch.fold.first; k; k = k->next) {
         const bool stopped = m->stop && m->stop(m->stop_ctx);
 
+        if (touching(m, k) == 0)
+            continue; /* nothing of it is in a log we still have */
         if (!stopped && settle(m, k) != SETTLED_NOT)
             continue;
         for (i = 0; i < m->batch.count; i++)

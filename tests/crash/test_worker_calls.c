@@ -1,0 +1,626 @@
+/* tests/crash/test_worker_calls.c - SIGKILL and EIO at the system calls of
+ * countd-worker, and of making and filling a log.
+ *
+ * One traced run lists the calls.  Then, for a call and its number, the
+ * directory is made afresh, the program runs under strace until that call
+ * kills it or fails, a plain worker finishes the job, and every count must be
+ * what the logs say: nothing lost, nothing twice, nothing quarantined.
+ *
+ * All points take minutes, so a sample spread evenly over them is run, fresh
+ * at each run; COUNTD_ALL_CALLS=1 runs all.  Memory files are used where there
+ * are some: a kill loses nothing that a disk would have kept.
+ */
+#include "tests/lib/test.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/datadir.h"
+#include "common/held.h"
+#include "common/store.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/random.h"
+
+#define SAMPLE     120 /* points of each kind */
+#define CALLS_MAX  128
+#define POINTS_MAX 20000
+#define WAIT_MS    20000
+
+enum action { KILL, FAIL };
+
+/* A system call by name, and how often it was made before and in all. */
+struct call {
+    char name[32];
+    unsigned before; /* while the program was being loaded */
+    unsigned total;
+};
+
+struct point {
+    const char *name;
+    unsigned number;
+};
+
+static struct call calls[CALLS_MAX];
+static size_t call_count;
+static struct point points[POINTS_MAX];
+static size_t point_count;
+
+/* ---- programs ---------------------------------------------------------- */
+
+struct program {
+    const char *argv[16];
+    bool ends; /* by itself; else SIGTERM ends it when all is merged */
+};
+
+/* Starts it under strace with `option` and `value` (NULL: without strace).
+ * -D makes the program our child, and the tracer its own. */
+static pid_t
+start(const struct program *p, const char *option, const char *value,
+      const char *trace)
+{
+    const char *argv[32];
+    size_t n = 0, i;
+    pid_t pid;
+    int fd;
+
+    if (option) {
+        argv[n++] = "strace";
+        argv[n++] = "-D";
+        argv[n++] = "-qq";
+        argv[n++] = "-o";
+        argv[n++] = trace;
+        argv[n++] = option;
+        argv[n++] = value;
+    }
+    for (i = 0; p->argv[i]; i++)
+        argv[n++] = p->argv[i];
+    argv[n] = NULL;
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    /* In the child: no failure can be told but by its status. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    (void)dup2(fd, 0);
+    (void)dup2(fd, 1);
+    if (!getenv("COUNTD_TEST_LOUD"))
+        (void)dup2(fd, 2);
+    (void)execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(126);
+}
+
+/* Waits for it: until it ends, or all is merged and SIGTERM ends it.  Returns
+ * its status as the shell does. */
+static int
+finish(const struct program *p, pid_t pid, const struct fleet *f,
+       int patience_ms)
+{
+    const uint64_t told = clock_ms() + (uint64_t)patience_ms;
+    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    bool asked = p->ends;
+    int status;
+
+    while (waitpid(pid, &status, WNOHANG) != pid) {
+        if (!asked && (fleet_is_drained(f) || clock_ms() > told)) {
+            (void)kill(pid, SIGTERM); /* it may have ended by now */
+            asked = true;
+        }
+        if (clock_ms() > deadline) {
+            (void)kill(pid, SIGKILL);       /* likewise */
+            (void)waitpid(pid, &status, 0); /* ours */
+            fail_msg("it hangs");
+        }
+        (void)poll(NULL, 0, 1); /* paces the looking */
+    }
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* ---- the calls a program makes ----------------------------------------- */
+
+static struct call *
+find_call(const char *name, size_t size)
+{
+    size_t i;
+
+    for (i = 0; i < call_count; i++)
+        if (strlen(calls[i].name) == size &&
+            memcmp(calls[i].name, name, size) == 0)
+            return &calls[i];
+    assert_true(call_count < CALLS_MAX && size < sizeof calls[0].name);
+    memset(&calls[call_count], 0, sizeof calls[0]);
+    memcpy(calls[call_count].name, name, size);
+    return &calls[call_count++];
+}
+
+/* Counts the calls of a trace; those before the first that names the data
+ * directory belong to the dynamic loader. */
+static void
+read_trace(const char *trace, const char *path)
+{
+    static char line[65536];
+    bool loaded = false;
+    struct call *c;
+    size_t size;
+    FILE *in;
+
+    call_count = 0;
+    in = fopen(trace, "re");
+    assert_non_null(in);
+    while (fgets(line, sizeof line, in)) {
+        size = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        if (size == 0 || line[size] != '(' || strncmp(line, "execve", 6) == 0 ||
+            strncmp(line, "exit", 4) == 0)
+            continue;
+        loaded = loaded || strstr(line, path);
+        c = find_call(line, size);
+        c->total++;
+        if (!loaded)
+            c->before++;
+    }
+    assert_int_equal(fclose(in), 0);
+    assert_true(loaded);
+}
+
+/* Calls whose failure is not the program's to handle, or means nothing. */
+static bool
+cannot_fail(const char *name)
+{
+    static const char *const names[] = {"futex", "munmap", "rt_sigreturn",
+                                        "restart_syscall"};
+    size_t i;
+
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static void
+list_points(enum action action)
+{
+    size_t i;
+    unsigned n;
+
+    point_count = 0;
+    for (i = 0; i < call_count; i++) {
+        if (action == FAIL && cannot_fail(calls[i].name))
+            continue;
+        for (n = calls[i].before + 1; n <= calls[i].total; n++) {
+            assert_true(point_count < POINTS_MAX);
+            points[point_count++] = (struct point){calls[i].name, n};
+        }
+    }
+    assert_true(point_count > 0);
+}
+
+/* ---- the directory ----------------------------------------------------- */
+
+struct fixture {
+    struct fleet fleet;
+    struct datadir dir;
+    struct program worker;
+    char worker_path[700];
+};
+
+#define OLD_BASE 5
+
+static void
+open_store(const struct fixture *x, bool writable, struct store **s)
+{
+    const struct store_options options = {.keyspace_fd = x->dir.keyspace_fd,
+                                          .hash_key = x->dir.hash_key,
+                                          .keyspace_size = 256,
+                                          .key_size = 256,
+                                          .writable = writable,
+                                          .open_max = 4,
+                                          .txn_memory = 1 << 20};
+
+    assert_rc(store_open(s, &options), 0);
+}
+
+static struct store_delta
+delta(const char *key, int64_t sum)
+{
+    return (struct store_delta){.key = (const uint8_t *)key,
+                                .key_size = (uint16_t)strlen(key),
+                                .sum_high = sum < 0 ? -1 : 0,
+                                .sum_low = (uint64_t)sum};
+}
+
+/* A keyspace that is there already, and records held for it. */
+static void
+make_old(const struct fixture *x)
+{
+    const struct store_mark base = {.uuid = "base", .epoch = 1};
+    const struct store_mark held = {.uuid = "held", .epoch = 1};
+    const struct store_mark_info none = {.state = STORE_MARK_NONE};
+    struct store_delta d = delta("a", OLD_BASE);
+    struct store_applied applied;
+    struct store *s;
+
+    open_store(x, true, &s);
+    assert_rc(store_apply(s, (const uint8_t *)"old", 3, &base, &none, 1, &d, 1,
+                          &applied),
+              0);
+    store_close(s);
+    d = delta("a", 1000);
+    assert_rc(held_put(x->dir.held_fd, x->dir.hash_key, (const uint8_t *)"old",
+                       3, &held, 1, &d, 1),
+              0);
+}
+
+/* Two full logs, one whose writer died, one whose creator died, an old
+ * keyspace, held records. */
+static void
+make_directory(struct fixture *x)
+{
+    struct filler f;
+    int fd;
+
+    memset(x, 0, sizeof *x);
+    fleet_init(&x->fleet);
+    assert_rc(datadir_open(&x->dir, x->fleet.path, DATADIR_WRITE), 0);
+    make_old(x);
+    filler_open(&f, x->dir.log_fd, 0, 20);
+    filler_add(&f, "old", "a", 1);
+    filler_add(&f, "new", "b", 2);
+    filler_seal(&f);
+    filler_open(&f, x->dir.log_fd, 1, 20);
+    filler_add(&f, "old", "a", 10);
+    filler_add(&f, "old", "c", -20);
+    filler_add(&f, "old", "d", 0);
+    filler_seal(&f);
+    filler_open(&f, x->dir.log_fd, 2, 20);
+    filler_add(&f, "new", "b", 100);
+    filler_add(&f, "new", "b", 200);
+    filler_die(&f);
+    fd = openat(x->dir.log_fd, "lock-0000000003",
+                O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "half", 4), 4);
+    assert_int_equal(close(fd), 0);
+    daemon_path("countd-worker", x->worker_path, sizeof x->worker_path);
+    x->worker = (struct program){
+        .argv = {x->worker_path, "-d", x->fleet.path, "-o", "log.size=64K"}};
+}
+
+static void
+remove_directory(struct fixture *x)
+{
+    datadir_close(&x->dir);
+    fleet_fini(&x->fleet);
+}
+
+static int64_t
+count_of(const struct fixture *x, const char *keyspace, const char *key)
+{
+    struct store_row row = {.count = INT64_MIN};
+    struct store_view *v;
+    struct store *s;
+    int rc;
+
+    open_store(x, false, &s);
+    rc = store_view_open(s, (const uint8_t *)keyspace, strlen(keyspace), &v);
+    if (rc == 0) {
+        rc = store_view_get(v, (const uint8_t *)key, strlen(key), &row);
+        store_view_close(v);
+    }
+    if (rc != -ENOENT)
+        assert_rc(rc, 0);
+    store_close(s);
+    return row.count;
+}
+
+/* A plain worker merges what is left and stops cleanly. */
+static void
+finish_the_job(struct fixture *x)
+{
+    const pid_t pid = start(&x->worker, NULL, NULL, NULL);
+
+    assert_int_equal(finish(&x->worker, pid, &x->fleet, WAIT_MS), 0);
+    assert_true(fleet_is_drained(&x->fleet));
+}
+
+static void
+check_counts(struct fixture *x)
+{
+    assert_int_equal(count_of(x, "old", "a"), OLD_BASE + 1000 + 1 + 10);
+    assert_int_equal(count_of(x, "old", "c"), -20);
+    assert_int_equal(count_of(x, "old", "d"), INT64_MIN);
+    assert_int_equal(count_of(x, "new", "b"), 302);
+    assert_int_equal(
+        faccessat(x->dir.log_fd, "lock-0000000003", F_OK, AT_EACCESS), -1);
+    fleet_check(&x->fleet);
+}
+
+/* ---- all points -------------------------------------------------------- */
+
+static bool
+strace_works(void)
+{
+    static bool asked, works;
+    const struct program p = {.argv = {"true"}, .ends = true};
+    int status;
+    pid_t pid;
+
+    if (asked)
+        return works;
+    asked = true;
+    pid = start(&p, "-e", "inject=none", "/dev/null");
+    (void)waitpid(pid, &status, 0); /* ours */
+    pid = start(&p, "-e", "trace=all", "/dev/null");
+    works = waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+            WEXITSTATUS(status) == 0;
+    return works;
+}
+
+static void
+trace(const struct program *p, const struct fixture *x)
+{
+    char file[600];
+    pid_t pid;
+    int status;
+
+    (void)snprintf(file, sizeof file, "%s/trace", x->fleet.path); /* fits */
+    pid = start(p, "-s", "4096", file);
+    status = finish(p, pid, &x->fleet, WAIT_MS);
+    assert_int_equal(status, 0);
+    read_trace(file, x->fleet.path);
+}
+
+/* Runs the program with one fault; its status. */
+static int
+run_point(const struct program *p, const struct fixture *x,
+          const struct point *at, enum action action)
+{
+    char value[128];
+
+    (void)snprintf(value, sizeof value, "inject=%s:%s:when=%u", at->name,
+                   action == KILL ? "signal=KILL" : "error=EIO",
+                   at->number); /* fits */
+    return finish(p, start(p, "-e", value, "/dev/null"), &x->fleet, 400);
+}
+
+/* What may come of a fault: the kill; the documented codes; the dynamic
+ * loader's code when one of its calls fails. */
+static bool
+may_end_so(int status, enum action action)
+{
+    if (action == KILL)
+        return status == 128 + SIGKILL || status == 0;
+    return status == 0 || status == 111 || status == 100 || status == 127;
+}
+
+/* Calls `one` for a sample of the points. */
+static void
+each_point(enum action action, const char *what,
+           void (*one)(const struct point *at, enum action action))
+{
+    const bool all = getenv("COUNTD_ALL_CALLS") != NULL;
+    struct random r = {random_seed(what)};
+    size_t step, i, run = 0;
+
+    list_points(action);
+    step = all || point_count < SAMPLE ? 1 : point_count / SAMPLE;
+    for (i = random_below(&r, step); i < point_count; i += step, run++) {
+        print_message("%s %s %u\n", action == KILL ? "kill at" : "EIO from",
+                      points[i].name, points[i].number);
+        one(&points[i], action);
+    }
+    print_message("%s: %zu of %zu points\n", what, run, point_count);
+}
+
+/* ---- the worker -------------------------------------------------------- */
+
+static void
+worker_point(const struct point *at, enum action action)
+{
+    struct fixture x;
+    int status;
+
+    make_directory(&x);
+    status = run_point(&x.worker, &x, at, action);
+    if (!may_end_so(status, action))
+        fail_msg("it ended with %d", status);
+    finish_the_job(&x);
+    check_counts(&x);
+    remove_directory(&x);
+}
+
+static void
+list_worker_calls(void)
+{
+    struct fixture x;
+
+    make_directory(&x);
+    trace(&x.worker, &x);
+    check_counts(&x);
+    remove_directory(&x);
+}
+
+static void
+a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing(void **state)
+{
+    (void)state; /* fresh at each point */
+    if (!strace_works())
+        test_skip("strace cannot trace here");
+    list_worker_calls();
+    each_point(KILL, "worker killed", worker_point);
+}
+
+static void
+an_error_from_any_call_of_the_worker_loses_and_doubles_nothing(void **state)
+{
+    (void)state; /* fresh at each point */
+    if (!strace_works())
+        test_skip("strace cannot trace here");
+    list_worker_calls();
+    each_point(FAIL, "worker failing", worker_point);
+}
+
+/* ---- making and filling a log ------------------------------------------ */
+
+#define FILLED 3
+
+static char self[700];
+
+/* As a process of its own: makes log 7 of a directory when it is not there,
+ * takes it and fills it.  0, or 111. */
+static int
+fill(const char *path)
+{
+    struct slot_stamp stamp = {.received_ms = 1700000000000};
+    const struct message m = {.increment = 1,
+                              .keyspace = (const uint8_t *)"new",
+                              .keyspace_size = 3,
+                              .key = (const uint8_t *)"filled",
+                              .key_size = 6};
+    uint8_t slot[MESSAGE_SIZE_MAX + 24];
+    struct layout l;
+    struct message in;
+    struct log log;
+    int fd, rc, i;
+
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || layout_init(&l, 256, 256) < 0)
+        return 111;
+    rc = log_recover(fd, 7);
+    if (rc < 0 && rc != -ENOENT)
+        return 111;
+    rc = log_create(fd, 7, &l, 20);
+    if (rc < 0 && rc != -EEXIST)
+        return 111;
+    rc = log_claim(&log, fd, 7, LOG_MODE_EMPTY);
+    if (rc == 0)
+        rc = log_begin(&log);
+    if (rc < 0)
+        return 111;
+    stamp.epoch = log.header.epoch;
+    for (i = 0; i < FILLED && rc == 0; i++) {
+        if (message_put(&l, &m, slot) < 0 || message_parse(&l, slot, &in) < 0)
+            return 111;
+        slot_put(&l, slot, &in, log.header.uuid, log.count, &stamp);
+        rc = log_append(&log, slot, 1, stamp.received_ms, stamp.received_ms);
+    }
+    if (rc == 0)
+        rc = log_seal(&log);
+    if (rc == 0)
+        rc = log_release(&log);
+    return rc < 0 ? 111 : 0;
+}
+
+static struct program
+filling(const struct fixture *x, char path[600])
+{
+    (void)snprintf(path, 600, "%s/log", x->fleet.path); /* fits */
+    return (struct program){.argv = {self, "--fill", path}, .ends = true};
+}
+
+static int64_t
+filled(const struct fixture *x)
+{
+    const int64_t count = count_of(x, "new", "filled");
+
+    return count == INT64_MIN ? 0 : count;
+}
+
+/* What was filled before the fault counts once or not at all, a fill that
+ * ended well counts wholly, and the log can be filled again. */
+static void
+fill_point(const struct point *at, enum action action)
+{
+    struct program p;
+    struct fixture x;
+    char path[600];
+    int64_t before;
+    int status;
+
+    make_directory(&x);
+    p = filling(&x, path);
+    status = run_point(&p, &x, at, action);
+    if (!may_end_so(status, action))
+        fail_msg("it ended with %d", status);
+    finish_the_job(&x);
+    check_counts(&x);
+    before = filled(&x);
+    if (status == 0)
+        assert_int_equal(before, FILLED);
+    assert_in_range(before, 0, FILLED);
+
+    assert_int_equal(finish(&p, start(&p, NULL, NULL, NULL), &x.fleet, 0), 0);
+    finish_the_job(&x);
+    assert_int_equal(filled(&x), before + FILLED);
+    remove_directory(&x);
+}
+
+static void
+list_fill_calls(void)
+{
+    struct fixture x;
+    struct program p;
+    char path[600];
+
+    make_directory(&x);
+    p = filling(&x, path);
+    trace(&p, &x);
+    remove_directory(&x);
+}
+
+static void
+a_kill_at_any_call_while_making_and_filling_a_log_is_recovered(void **state)
+{
+    (void)state; /* fresh at each point */
+    if (!strace_works())
+        test_skip("strace cannot trace here");
+    list_fill_calls();
+    each_point(KILL, "filling killed", fill_point);
+}
+
+static void
+an_error_from_any_call_while_making_and_filling_a_log_is_recovered(void **state)
+{
+    (void)state; /* fresh at each point */
+    if (!strace_works())
+        test_skip("strace cannot trace here");
+    list_fill_calls();
+    each_point(FAIL, "filling failing", fill_point);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(
+        a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing),
+    cmocka_unit_test(
+        an_error_from_any_call_of_the_worker_loses_and_doubles_nothing),
+    cmocka_unit_test(
+        a_kill_at_any_call_while_making_and_filling_a_log_is_recovered),
+    cmocka_unit_test(
+        an_error_from_any_call_while_making_and_filling_a_log_is_recovered),
+};
+
+int
+main(int argc, char **argv)
+{
+    ssize_t size;
+
+    if (argc == 3 && strcmp(argv[1], "--fill") == 0)
+        return fill(argv[2]);
+    size = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert(size > 0);
+    if (!getenv("TMPDIR") && access("/dev/shm", W_OK) == 0)
+        assert(setenv("TMPDIR", "/dev/shm", 1) == 0);
+    return test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc,
+                     argv);
+}

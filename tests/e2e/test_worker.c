@@ -1,0 +1,420 @@
+/* tests/e2e/test_worker.c - countd-worker on directories of full logs. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/config.h"
+#include "common/datadir.h"
+#include "common/store.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/fleet.h"
+
+#define WAIT_MS 20000
+
+/* ---- the directory ----------------------------------------------------- */
+
+struct fixture {
+    struct fleet fleet;
+    struct datadir dir;
+};
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    memset(&x, 0, sizeof x);
+    fleet_init(&x.fleet);
+    assert_rc(datadir_open(&x.dir, x.fleet.path, DATADIR_WRITE), 0);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    datadir_close(&x->dir);
+    fleet_fini(&x->fleet);
+    return 0;
+}
+
+static struct store *
+open_store(const struct fixture *x)
+{
+    const struct store_options options = {.keyspace_fd = x->dir.keyspace_fd,
+                                          .hash_key = x->dir.hash_key,
+                                          .keyspace_size = 256,
+                                          .key_size = 256,
+                                          .open_max = 4};
+    struct store *s;
+
+    assert_rc(store_open(&s, &options), 0);
+    return s;
+}
+
+/* The count of a key; INT64_MIN when there is none. */
+static int64_t
+count_of(const struct fixture *x, const char *keyspace, const char *key)
+{
+    struct store *s = open_store(x);
+    struct store_row row = {.count = INT64_MIN};
+    struct store_view *v;
+    int rc;
+
+    rc = store_view_open(s, (const uint8_t *)keyspace, strlen(keyspace), &v);
+    if (rc == 0) {
+        rc = store_view_get(v, (const uint8_t *)key, strlen(key), &row);
+        store_view_close(v);
+    }
+    if (rc != -ENOENT)
+        assert_rc(rc, 0);
+    store_close(s);
+    return row.count;
+}
+
+static void
+full_log(const struct fixture *x, uint64_t index)
+{
+    struct filler f;
+
+    filler_open(&f, x->dir.log_fd, index, 50);
+    filler_add(&f, "words", "the", 3);
+    filler_add(&f, "words", "cat", 1);
+    filler_add(&f, "words", "the", -1);
+    filler_add(&f, "lines", "all", (int64_t)index + 1);
+    filler_seal(&f);
+}
+
+static void
+drain(struct fixture *x)
+{
+    fleet_await_drained(&x->fleet, WAIT_MS);
+}
+
+static bool
+said(struct fixture *x, const char *text)
+{
+    static char output[1 << 16];
+
+    (void)daemon_output(fleet_daemon(&x->fleet, FLEET_WORKER), output,
+                        sizeof output); /* NUL-terminated; that is enough */
+    return strstr(output, text) != NULL;
+}
+
+/* ---- what it does ------------------------------------------------------ */
+
+static void
+it_merges_what_is_full_and_what_becomes_full(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    full_log(x, 1);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    drain(x);
+    assert_int_equal(count_of(x, "words", "the"), 4);
+    assert_int_equal(count_of(x, "lines", "all"), 3);
+
+    full_log(x, 1);
+    full_log(x, 2);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_int_equal(count_of(x, "words", "the"), 8);
+    assert_int_equal(count_of(x, "words", "cat"), 4);
+    assert_int_equal(count_of(x, "lines", "all"), 8);
+    assert_true(said(x, "figures: logs=4"));
+    fleet_check(&x->fleet);
+}
+
+static void
+counters_saturate_and_say_so_and_the_smallest_increment_is_valid(void **state)
+{
+    struct fixture *x = *state;
+    struct filler f;
+
+    filler_open(&f, x->dir.log_fd, 0, 50);
+    filler_add(&f, "s", "min", INT64_MIN);
+    filler_add(&f, "s", "min", -1);
+    filler_add(&f, "s", "max", INT64_MAX);
+    filler_add(&f, "s", "max", INT64_MAX);
+    filler_add(&f, "s", "exact", INT64_MIN);
+    filler_add(&f, "s", "back", INT64_MAX);
+    filler_add(&f, "s", "back", INT64_MAX);
+    filler_add(&f, "s", "back", -INT64_MAX);
+    filler_add(&f, "s", "none", 0);
+    filler_seal(&f);
+
+    fleet_start(&x->fleet, FLEET_WORKER);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_true(count_of(x, "s", "min") == INT64_MIN);
+    assert_true(count_of(x, "s", "max") == INT64_MAX);
+    assert_true(count_of(x, "s", "exact") == INT64_MIN);
+    assert_true(count_of(x, "s", "back") == INT64_MAX);
+    assert_true(said(x, "saturated=2"));
+    assert_true(said(x, "counters reached the limit"));
+}
+
+static void
+three_workers_share_forty_logs_and_count_each_once(void **state)
+{
+    struct fixture *x = *state;
+    uint64_t i;
+
+    fleet_option(&x->fleet, "worker.batch=3");
+    for (i = 0; i < 20; i++)
+        full_log(x, i);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    fleet_start(&x->fleet, FLEET_WORKER2);
+    fleet_start(&x->fleet, FLEET_WORKER3);
+    for (; i < 40; i++)
+        full_log(x, i);
+    drain(x);
+    fleet_stop_all(&x->fleet);
+
+    assert_int_equal(count_of(x, "words", "the"), 80);
+    assert_int_equal(count_of(x, "words", "cat"), 40);
+    assert_int_equal(count_of(x, "lines", "all"), 40 * 41 / 2);
+    fleet_check(&x->fleet);
+}
+
+static void
+what_a_killed_worker_left_is_merged_by_the_next(void **state)
+{
+    struct fixture *x = *state;
+    struct filler f;
+    uint64_t i;
+
+    for (i = 0; i < 4; i++)
+        full_log(x, i);
+    filler_open(&f, x->dir.log_fd, 4, 50);
+    filler_add(&f, "words", "the", 100);
+    filler_die(&f);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    daemon_kill(fleet_daemon(&x->fleet, FLEET_WORKER));
+    fleet_start(&x->fleet, FLEET_WORKER);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_int_equal(count_of(x, "words", "the"), 108);
+    assert_int_equal(count_of(x, "lines", "all"), 10);
+    fleet_check(&x->fleet);
+}
+
+/* ---- damage ------------------------------------------------------------ */
+
+static void
+scribble(const struct fixture *x, const char *name, off_t at, size_t size)
+{
+    char path[700], bytes[8192];
+    int fd;
+
+    assert_true(size <= sizeof bytes);
+    memset(bytes, '!', size);
+    (void)snprintf(path, sizeof path, "%s/%s", x->fleet.path, name); /* fits */
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, bytes, size, at), size);
+    assert_int_equal(close(fd), 0);
+}
+
+static bool
+has(const struct fixture *x, const char *name)
+{
+    struct stat st;
+
+    return fstatat(x->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void
+a_damaged_log_is_set_aside_and_the_others_are_merged(void **state)
+{
+    struct fixture *x = *state;
+    uint64_t i;
+
+    for (i = 0; i < 4; i++)
+        full_log(x, i);
+    assert_int_equal(fchmodat(x->dir.log_fd, "0000000002", 0600, 0), 0);
+    scribble(x, "log/0000000002", LOG_SLOTS_AT + 544 + 20, 1);
+    assert_int_equal(fchmodat(x->dir.log_fd, "0000000002", 0200, 0), 0);
+
+    fleet_start(&x->fleet, FLEET_WORKER);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_true(has(x, "log/bad-0000000002-1"));
+    assert_int_equal(count_of(x, "words", "the"), 6);
+    assert_int_equal(count_of(x, "lines", "all"), 1 + 2 + 4);
+    assert_true(said(x, "log=2 epoch=1 is quarantined"));
+}
+
+static void
+records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    scribble(x, "keyspace/words.mdb", 0, 8192);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    full_log(x, 1);
+    full_log(x, 2);
+    /* Three files in data/held say that all logs are done. */
+    while (count_of(x, "lines", "all") != 6 ||
+           faccessat(x->dir.log_fd, "lock-0000000002", F_OK, 0) == 0)
+        continue;
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    assert_true(said(x, "keyspace=words cannot take its records"));
+    assert_true(said(x, "held=3"));
+
+    assert_int_equal(unlinkat(x->dir.keyspace_fd, "words.mdb", 0), 0);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_int_equal(count_of(x, "words", "the"), 6);
+    assert_int_equal(count_of(x, "words", "cat"), 3);
+    fleet_check(&x->fleet);
+}
+
+/* ---- the process ------------------------------------------------------- */
+
+static void
+told_to_stop_with_work_left_it_gives_the_logs_back(void **state)
+{
+    struct fixture *x = *state;
+    char name[LOG_NAME_SIZE];
+    struct stat st;
+    uint64_t i;
+
+    for (i = 0; i < 30; i++)
+        full_log(x, i);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    for (i = 0; i < 30; i++) {
+        log_name(i, name);
+        assert_int_equal(fstatat(x->dir.log_fd, name, &st, 0), 0);
+        assert_int_equal(st.st_nlink, 1);
+        assert_true((st.st_mode & 0777) == LOG_MODE_FULL ||
+                    (st.st_mode & 0777) == LOG_MODE_EMPTY);
+    }
+    fleet_start(&x->fleet, FLEET_WORKER);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    assert_int_equal(count_of(x, "words", "the"), 60);
+}
+
+static void
+it_prints_figures_when_asked_and_goes_on(void **state)
+{
+    struct fixture *x = *state;
+
+    fleet_start(&x->fleet, FLEET_WORKER);
+    full_log(x, 0);
+    drain(x);
+    daemon_signal(fleet_daemon(&x->fleet, FLEET_WORKER), SIGUSR1);
+    full_log(x, 1);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_true(said(x, "figures: logs=1 records=4") ||
+                said(x, "figures: logs=2 records=8"));
+    assert_int_equal(count_of(x, "words", "cat"), 2);
+}
+
+static void
+a_directory_of_other_message_sizes_is_refused(void **state)
+{
+    struct fixture *x = *state;
+    char text[4096];
+    int status;
+
+    full_log(x, 0);
+
+    status = daemon_run(text, sizeof text, "countd-worker", "-d", x->fleet.path,
+                        "-o", "message.key_size=64", NULL);
+
+    assert_int_equal(status, CONFIG_EXIT_USAGE);
+    assert_non_null(strstr(text, "message.key_size=256"));
+}
+
+static void
+bad_settings_are_misuse_and_good_ones_pass_the_test(void **state)
+{
+    struct fixture *x = *state;
+    char text[4096];
+
+    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-o",
+                                "worker.batch=none", NULL),
+                     CONFIG_EXIT_USAGE);
+    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-t", "-d",
+                                x->fleet.path, NULL),
+                     CONFIG_EXIT_OK);
+}
+
+/* Distinct names as long as they get: the most memory a log can ask for. */
+static void
+its_memory_stays_within_the_setting(void **state)
+{
+    enum { LOGS = 12, SLOTS = 6000, MEMORY_MB = 16 };
+    struct fixture *x = *state;
+    char keyspace[257], key[257];
+    uint64_t memory, most = 0;
+    struct filler f;
+    unsigned i, l;
+
+    fleet_option(&x->fleet, "worker.memory=16M");
+    fleet_option(&x->fleet, "log.size=4M");
+    for (l = 0; l < LOGS; l++) {
+        filler_open(&f, x->dir.log_fd, l, SLOTS);
+        for (i = 0; i < SLOTS; i++) {
+            (void)snprintf(keyspace, sizeof keyspace, "wide%u",
+                           i % 3); /* fits */
+            (void)snprintf(key, sizeof key, "%0256u", l * SLOTS + i);
+            filler_add(&f, keyspace, key, 1);
+        }
+        filler_seal(&f);
+    }
+    fleet_start(&x->fleet, FLEET_WORKER);
+    while (!fleet_is_drained(&x->fleet)) {
+        memory = daemon_memory(fleet_daemon(&x->fleet, FLEET_WORKER));
+        most = memory > most ? memory : most;
+    }
+    memory = daemon_memory(fleet_daemon(&x->fleet, FLEET_WORKER));
+    most = memory > most ? memory : most;
+    print_message("anonymous memory: at most %llu MB\n",
+                  (unsigned long long)(most >> 20));
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_true(most <= (uint64_t)(MEMORY_MB + 64) << 20);
+    assert_int_equal(count_of(x, "wide1", key), INT64_MIN);
+    assert_int_equal(count_of(x, keyspace, key), 1);
+    fleet_check(&x->fleet);
+}
+
+#define OPEN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    OPEN(it_merges_what_is_full_and_what_becomes_full),
+    OPEN(counters_saturate_and_say_so_and_the_smallest_increment_is_valid),
+    OPEN(three_workers_share_forty_logs_and_count_each_once),
+    OPEN(what_a_killed_worker_left_is_merged_by_the_next),
+    OPEN(a_damaged_log_is_set_aside_and_the_others_are_merged),
+    OPEN(records_for_a_broken_keyspace_file_are_held_until_it_is_mended),
+    OPEN(told_to_stop_with_work_left_it_gives_the_logs_back),
+    OPEN(it_prints_figures_when_asked_and_goes_on),
+    OPEN(a_directory_of_other_message_sizes_is_refused),
+    OPEN(bad_settings_are_misuse_and_good_ones_pass_the_test),
+    OPEN(its_memory_stays_within_the_setting),
+};
+TEST_MAIN(tests)

@@ -1,0 +1,57 @@
+/* tests/lib/filler.c - see filler.h. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "tests/lib/filler.h"
+
+void
+filler_open(struct filler *f, int log_fd, uint64_t index, uint32_t slots)
+{
+    struct layout layout;
+    int rc;
+
+    assert_rc(layout_init(&layout, MESSAGE_NAME_MAX, MESSAGE_NAME_MAX), 0);
+    rc = log_create(log_fd, index, &layout, slots);
+    if (rc != -EEXIST)
+        assert_rc(rc, 0);
+    assert_rc(log_claim(&f->log, log_fd, index, LOG_MODE_EMPTY), 0);
+    assert_rc(log_begin(&f->log), 0);
+    f->received_ms = 1700000000000;
+}
+
+void
+filler_add(struct filler *f, const char *keyspace, const char *key,
+           int64_t increment)
+{
+    const struct message m = {.increment = increment,
+                              .keyspace = (const uint8_t *)keyspace,
+                              .keyspace_size = (uint16_t)strlen(keyspace),
+                              .key = (const uint8_t *)key,
+                              .key_size = (uint16_t)strlen(key)};
+    const struct layout *l = &f->log.layout;
+    const struct slot_stamp stamp = {.epoch = f->log.header.epoch,
+                                     .received_ms = f->received_ms};
+    uint8_t slot[MESSAGE_SIZE_MAX + 24];
+    struct message in;
+
+    assert_rc(message_put(l, &m, slot), 0);
+    assert_rc(message_parse(l, slot, &in), 0);
+    slot_put(l, slot, &in, f->log.header.uuid, f->log.count, &stamp);
+    assert_rc(
+        log_append(&f->log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
+}
+
+void
+filler_seal(struct filler *f)
+{
+    assert_rc(log_seal(&f->log), 0);
+    assert_rc(log_release(&f->log), 0);
+}
+
+void
+filler_die(struct filler *f)
+{
+    log_abandon(&f->log);
+}

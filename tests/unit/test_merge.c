@@ -1,0 +1,878 @@
+/* tests/unit/test_merge.c - real logs merged into a store in memory, which
+ * says what it is told to say.
+ *
+ * The store here keeps its promise exactly: counts and marks change together
+ * or not at all.  So whatever fails elsewhere, the counts must come out right.
+ */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/diag.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/tmpdir.h"
+
+/* The modules under test, with the store of this file. */
+#define store_marks fake_marks
+#define store_apply fake_apply
+#define store_fence fake_fence
+#include "worker/aside.c"
+#undef TRIES_MAX
+#include "worker/merge.c"
+#undef store_marks
+#undef store_apply
+#undef store_fence
+
+/* ---- the store --------------------------------------------------------- */
+
+struct fake_keyspace {
+    char name[64];
+    struct {
+        char key[64];
+        int64_t count;
+    } keys[64];
+    unsigned key_count;
+    struct store_mark marks[16];
+    struct store_mark_info infos[16];
+    unsigned mark_count;
+    int fail_apply; /* what apply and marks say instead */
+    int fail_marks;
+    int fail_fence;
+    unsigned stale; /* applies that say so yet */
+    bool overtaken; /* with that, all marks are done by another */
+    unsigned applies, fences;
+};
+
+struct fake_store {
+    struct fake_keyspace keyspaces[16];
+    unsigned count;
+};
+
+static struct fake_store fake;
+
+static struct fake_keyspace *
+fake_get(const char *name, size_t size)
+{
+    unsigned i;
+
+    for (i = 0; i < fake.count; i++)
+        if (strlen(fake.keyspaces[i].name) == size &&
+            memcmp(fake.keyspaces[i].name, name, size) == 0)
+            return &fake.keyspaces[i];
+    assert_true(fake.count < 16 && size < 64);
+    memcpy(fake.keyspaces[fake.count].name, name, size);
+    return &fake.keyspaces[fake.count++];
+}
+
+static struct fake_keyspace *
+of(const char *name)
+{
+    return fake_get(name, strlen(name));
+}
+
+static unsigned
+mark_at(struct fake_keyspace *k, const struct store_mark *mark)
+{
+    unsigned i;
+
+    for (i = 0; i < k->mark_count; i++)
+        if (memcmp(k->marks[i].uuid, mark->uuid, 16) == 0)
+            return i;
+    assert_true(k->mark_count < 16);
+    k->marks[i] = *mark;
+    k->marks[i].epoch = 0;
+    k->infos[i].state = STORE_MARK_DONE;
+    k->mark_count++;
+    return i;
+}
+
+static struct store_mark_info
+mark_info(struct fake_keyspace *k, const struct store_mark *mark)
+{
+    const unsigned i = mark_at(k, mark);
+    struct store_mark_info none = {.state = STORE_MARK_NONE};
+
+    if (k->marks[i].epoch == mark->epoch)
+        return k->infos[i];
+    if (k->marks[i].epoch > mark->epoch)
+        none.state = STORE_MARK_AHEAD;
+    return none;
+}
+
+static void
+set_mark(const char *name, const struct store_mark *mark,
+         enum store_mark_state state, const char *last_key)
+{
+    struct fake_keyspace *k = of(name);
+    const unsigned i = mark_at(k, mark);
+
+    k->marks[i] = *mark;
+    k->infos[i] = (struct store_mark_info){
+        .state = state, .last_key_size = (uint16_t)strlen(last_key)};
+    memcpy(k->infos[i].last_key, last_key, strlen(last_key));
+}
+
+int
+fake_marks(struct store *s, const uint8_t *name, size_t name_size,
+           const struct store_mark *marks, size_t mark_count,
+           struct store_mark_info *infos)
+{
+    struct fake_keyspace *k = fake_get((const char *)name, name_size);
+    size_t i;
+
+    assert_null(s);
+    assert_true(mark_count > 0);
+    if (k->fail_marks)
+        return k->fail_marks;
+    for (i = 0; i < mark_count; i++)
+        infos[i] = mark_info(k, &marks[i]);
+    return 0;
+}
+
+static void
+fake_add(struct fake_keyspace *k, const struct store_delta *d)
+{
+    unsigned i;
+
+    for (i = 0; i < k->key_count; i++)
+        if (strlen(k->keys[i].key) == d->key_size &&
+            memcmp(k->keys[i].key, d->key, d->key_size) == 0)
+            break;
+    if (i == k->key_count) {
+        assert_true(k->key_count < 64 && d->key_size < 64);
+        k->key_count++;
+        memcpy(k->keys[i].key, d->key, d->key_size);
+    }
+    assert_true(d->sum_high == ((int64_t)d->sum_low < 0 ? -1 : 0));
+    k->keys[i].count += (int64_t)d->sum_low;
+}
+
+int
+fake_apply(struct store *s, const uint8_t *name, size_t name_size,
+           const struct store_mark *marks, const struct store_mark_info *seen,
+           size_t mark_count, const struct store_delta *deltas,
+           size_t delta_count, struct store_applied *applied)
+{
+    struct fake_keyspace *k = fake_get((const char *)name, name_size);
+    size_t i;
+
+    assert_null(s);
+    assert_true(mark_count > 0);
+    k->applies++;
+    if (k->stale > 0) {
+        k->stale--;
+        for (i = 0; i < mark_count && k->overtaken; i++)
+            set_mark(k->name, &marks[i], STORE_MARK_DONE, "");
+        return -ESTALE;
+    }
+    if (k->fail_apply)
+        return k->fail_apply;
+    for (i = 0; i < mark_count; i++) {
+        if (mark_info(k, &marks[i]).state != seen[i].state)
+            return -ESTALE;
+        assert_true(seen[i].state == STORE_MARK_NONE ||
+                    seen[i].state == STORE_MARK_PARTIAL);
+    }
+    for (i = 0; i < delta_count; i++)
+        fake_add(k, &deltas[i]);
+    for (i = 0; i < mark_count; i++)
+        set_mark(k->name, &marks[i], STORE_MARK_DONE, "");
+    applied->keys += delta_count;
+    return 0;
+}
+
+int
+fake_fence(struct store *s, const uint8_t *name, size_t name_size)
+{
+    struct fake_keyspace *k = fake_get((const char *)name, name_size);
+
+    assert_null(s);
+    k->fences++;
+    return k->fail_fence;
+}
+
+/* The count of a key; INT64_MIN when there is none. */
+static int64_t
+count_of(const char *name, const char *key)
+{
+    const struct fake_keyspace *k = of(name);
+    unsigned i;
+
+    for (i = 0; i < k->key_count; i++)
+        if (strcmp(k->keys[i].key, key) == 0)
+            return k->keys[i].count;
+    return INT64_MIN;
+}
+
+/* ---- the fixture ------------------------------------------------------- */
+
+struct fixture {
+    struct tmpdir tmp;
+    struct datadir dir;
+    struct config config;
+    struct merge merge;
+};
+
+static int
+sub_directory(const struct fixture *x, const char *name)
+{
+    int fd;
+
+    assert_int_equal(mkdirat(x->tmp.fd, name, 0700), 0);
+    fd = openat(x->tmp.fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void
+open_merge(struct fixture *x)
+{
+    assert_rc(merge_open(&x->merge, &x->config, &x->dir, NULL), 0);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    memset(&x, 0, sizeof x);
+    memset(&fake, 0, sizeof fake);
+    tmpdir_make(&x.tmp);
+    x.dir.fd = x.tmp.fd;
+    x.dir.log_fd = sub_directory(&x, "log");
+    x.dir.held_fd = sub_directory(&x, "held");
+    x.dir.archive_fd = sub_directory(&x, "archive");
+    x.dir.keyspace_fd = -1;
+    x.config.keyspace_size = x.config.key_size = 256;
+    x.config.log_size = 64 << 10;
+    x.config.worker_batch = 8;
+    x.config.worker_memory = 16 << 20;
+    diag_init("test_merge", DIAG_ERROR);
+    open_merge(&x);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    fault_clear();
+    merge_close(&x->merge);
+    assert_int_equal(close(x->dir.log_fd), 0);
+    assert_int_equal(close(x->dir.held_fd), 0);
+    assert_int_equal(close(x->dir.archive_fd), 0);
+    tmpdir_remove(&x->tmp);
+    return 0;
+}
+
+#define SLOTS 20
+
+/* A full log of one record per keyspace "a", "b" and "c", and two keys in
+ * "a".  Returns its mark. */
+static struct store_mark
+full_log(struct fixture *x, uint64_t index)
+{
+    struct store_mark mark;
+    struct filler f;
+
+    filler_open(&f, x->dir.log_fd, index, SLOTS);
+    memcpy(mark.uuid, f.log.header.uuid, 16);
+    mark.epoch = f.log.header.epoch;
+    filler_add(&f, "a", "one", 1);
+    filler_add(&f, "a", "two", 2);
+    filler_add(&f, "b", "one", -10);
+    filler_add(&f, "c", "one", 100);
+    filler_seal(&f);
+    return mark;
+}
+
+static mode_t
+mode_of(const struct fixture *x, uint64_t index)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index); /* fits */
+    return tmpdir_mode(&x->tmp, name);
+}
+
+static bool
+log_exists(const struct fixture *x, uint64_t index)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index); /* fits */
+    return tmpdir_has(&x->tmp, name);
+}
+
+/* ---- the happy path ---------------------------------------------------- */
+
+static void
+full_logs_are_summed_applied_once_and_emptied(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    for (i = 0; i < 5; i++)
+        full_log(x, i);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), 5);
+    assert_int_equal(count_of("a", "two"), 10);
+    assert_int_equal(count_of("b", "one"), -50);
+    assert_int_equal(count_of("c", "one"), 500);
+    assert_int_equal(of("a")->applies, 1);
+    for (i = 0; i < 5; i++)
+        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
+    assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
+    assert_int_equal(x->merge.stats.logs, 5);
+}
+
+static void
+a_log_filled_again_counts_again(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "two"), 4);
+}
+
+static void
+no_more_logs_are_taken_than_a_batch_may_have(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    for (i = 0; i < 9; i++)
+        full_log(x, i);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(count_of("a", "one"), 8);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(count_of("a", "one"), 9);
+    assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
+}
+
+static void
+a_log_with_nothing_but_zeros_is_emptied_and_makes_no_keyspace(void **state)
+{
+    struct fixture *x = *state;
+    struct filler f;
+
+    filler_open(&f, x->dir.log_fd, 0, SLOTS);
+    filler_add(&f, "z", "one", 0);
+    filler_seal(&f);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(fake.count, 0);
+    assert_int_equal(x->merge.stats.zeros, 1);
+}
+
+static void
+the_log_of_a_writer_that_died_is_recovered_and_merged(void **state)
+{
+    struct fixture *x = *state;
+    struct filler f;
+
+    filler_open(&f, x->dir.log_fd, 0, SLOTS);
+    filler_add(&f, "a", "one", 7);
+    filler_die(&f);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), 7);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+}
+
+/* ---- what is in already ------------------------------------------------ */
+
+static void
+what_a_keyspace_has_already_is_left_out_and_fenced(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark mark = full_log(x, 0);
+
+    full_log(x, 1);
+    set_mark("a", &mark, STORE_MARK_DONE, "");
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("b", "one"), -20);
+    assert_int_equal(of("a")->applies, 1); /* which is a fence too */
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
+}
+
+static void
+a_log_that_is_in_everywhere_is_fenced_before_it_is_emptied(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark mark = full_log(x, 0);
+
+    set_mark("a", &mark, STORE_MARK_DONE, "");
+    set_mark("b", &mark, STORE_MARK_DONE, "");
+    set_mark("c", &mark, STORE_MARK_DONE, "");
+    of("b")->fail_fence = -ENOSPC;
+
+    assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+
+    of("b")->fail_fence = 0;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_true(of("a")->fences > 0 && of("b")->fences == 2);
+    assert_int_equal(of("a")->applies, 0);
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+}
+
+static void
+of_a_log_that_is_in_partly_only_later_keys_are_applied(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark mark = full_log(x, 0);
+
+    full_log(x, 1);
+    set_mark("a", &mark, STORE_MARK_PARTIAL, "one");
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("a", "two"), 4);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+}
+
+static void
+a_log_older_than_its_mark_is_quarantined_and_the_others_merged(void **state)
+{
+    struct fixture *x = *state;
+    struct store_mark mark = full_log(x, 0);
+
+    full_log(x, 1);
+    mark.epoch += 5;
+    set_mark("b", &mark, STORE_MARK_DONE, "");
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_false(log_exists(x, 0));
+    assert_true(tmpdir_has(&x->tmp, "log/bad-0000000000-1"));
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("b", "one"), -10);
+    assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
+}
+
+static void
+marks_that_change_meanwhile_make_it_sum_again(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    of("a")->stale = 3;
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("a", "two"), 2);
+}
+
+static void
+records_another_process_put_in_meanwhile_are_not_put_in_twice(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    of("a")->stale = 1;
+    of("a")->overtaken = true;
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+    assert_int_equal(of("a")->fences, 1);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+}
+
+/* ---- keyspaces that cannot --------------------------------------------- */
+
+static void
+a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later(void **state)
+{
+    static const int errors[] = {-EBADMSG, -EDQUOT, -EPROTONOSUPPORT};
+    struct fixture *x = *state;
+    size_t i;
+
+    for (i = 0; i < 3; i++) {
+        memset(&fake, 0, sizeof fake);
+        full_log(x, 0);
+        full_log(x, 1);
+        of("a")->fail_apply = errors[i];
+
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+        assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+        assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
+        assert_int_equal(count_of("a", "one"), INT64_MIN);
+        assert_int_equal(count_of("b", "one"), -20);
+        assert_int_equal(tmpdir_count(&x->tmp, "held"), 2);
+
+        of("a")->fail_apply = 0;
+        merge_held(&x->merge);
+
+        assert_int_equal(count_of("a", "one"), 2);
+        assert_int_equal(count_of("a", "two"), 4);
+        assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+    }
+}
+
+static void
+held_records_count_once_whatever_their_mark_says_by_then(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark mark = full_log(x, 0);
+
+    of("a")->fail_marks = -EBADMSG;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    of("a")->fail_marks = 0;
+    set_mark("a", &mark, STORE_MARK_PARTIAL, "one");
+
+    merge_held(&x->merge);
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+    assert_int_equal(count_of("a", "two"), 2);
+
+    full_log(x, 0);
+    of("a")->fail_marks = -EBADMSG;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    of("a")->fail_marks = 0;
+    set_mark("a", &(struct store_mark){.uuid = {0}, .epoch = 1},
+             STORE_MARK_DONE, "");
+    {
+        struct store_mark later = mark;
+
+        later.epoch++;
+        set_mark("a", &later, STORE_MARK_DONE, "");
+    }
+    merge_held(&x->merge);
+    assert_int_equal(count_of("a", "two"), 2);
+    assert_int_equal(of("a")->fences, 1);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+}
+
+static void
+records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    of("a")->fail_apply = -EBADMSG;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    /* The keyspace works by the time the later fill is settled, but not
+     * while the earlier one is tried. */
+    full_log(x, 0);
+    of("a")->fail_apply = -EIO;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 2);
+    assert_int_equal(of("a")->applies, 2);
+
+    of("a")->fail_apply = 0;
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), 3);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+}
+
+static void
+a_held_file_older_than_its_mark_is_kept_aside(void **state)
+{
+    struct fixture *x = *state;
+    struct store_mark mark = full_log(x, 0);
+
+    of("a")->fail_apply = -EBADMSG;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    of("a")->fail_apply = 0;
+    mark.epoch++;
+    set_mark("a", &mark, STORE_MARK_DONE, "");
+
+    merge_held(&x->merge);
+
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+    assert_int_equal(x->merge.aside.stats.damaged, 1);
+    merge_held(&x->merge);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+}
+
+static void
+a_damaged_held_file_is_kept_aside_and_the_others_merged(void **state)
+{
+    struct fixture *x = *state;
+    struct dirent **files = NULL;
+    int fd, n;
+
+    full_log(x, 0);
+    full_log(x, 1);
+    of("a")->fail_apply = -EBADMSG;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    of("a")->fail_apply = 0;
+    n = scandirat(x->dir.held_fd, ".", &files, is_held, by_name);
+    assert_int_equal(n, 2);
+    fd = openat(x->dir.held_fd, files[0]->d_name, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "!", 1, 70), 1);
+    assert_int_equal(close(fd), 0);
+
+    merge_held(&x->merge);
+
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(x->merge.aside.stats.damaged, 1);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+    free(files[0]);
+    free(files[1]);
+    free(files);
+}
+
+/* ---- the machine cannot now -------------------------------------------- */
+
+static void
+on_a_full_disk_the_log_stays_full_and_is_counted_once_later(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    full_log(x, 0);
+    of("b")->fail_apply = -ENOSPC;
+    for (i = 0; i < 20; i++)
+        assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+
+    of("b")->fail_apply = 0;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("b", "one"), -10);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+}
+
+static void
+an_error_that_may_pass_is_tried_some_times_then_its_records_are_held(
+    void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    full_log(x, 0);
+    of("b")->fail_apply = -EIO;
+    for (i = 1; i < MERGE_TRIES_MAX; i++)
+        assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+    of("b")->fail_apply = 0;
+    merge_held(&x->merge);
+    assert_int_equal(count_of("b", "one"), -10);
+    assert_int_equal(count_of("a", "one"), 1);
+}
+
+/* ---- damage, stopping, the archive ------------------------------------- */
+
+static void
+a_damaged_log_is_quarantined_and_the_others_merged(void **state)
+{
+    struct fixture *x = *state;
+    int fd;
+
+    full_log(x, 0);
+    full_log(x, 1);
+    full_log(x, 2);
+    fd = openat(x->tmp.fd, "log/0000000001", O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "!", 1, LOG_SLOTS_AT + 2 * 544 + 300), 1);
+    assert_int_equal(close(fd), 0);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_false(log_exists(x, 1));
+    assert_true(tmpdir_has(&x->tmp, "log/bad-0000000001-1"));
+    assert_int_equal(count_of("a", "one"), 2);
+    assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
+}
+
+static bool
+stop_after_one(void *ctx)
+{
+    unsigned *asked = ctx;
+
+    return ++*asked > 1;
+}
+
+static void
+told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back(void **state)
+{
+    struct fixture *x = *state;
+    unsigned asked = 0;
+
+    full_log(x, 0);
+    x->merge.stop = stop_after_one;
+    x->merge.stop_ctx = &asked;
+
+    assert_int_equal(merge_run(&x->merge), MERGE_STOPPED);
+
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+    assert_false(tmpdir_has(&x->tmp, "log/lock-0000000000"));
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("b", "one"), INT64_MIN);
+
+    x->merge.stop = NULL;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("b", "one"), -10);
+}
+
+static void
+merged_logs_are_archived_and_only_the_newest_kept(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    x->merge.archive_keep = 2;
+    for (i = 0; i < 5; i++)
+        full_log(x, i);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(tmpdir_count(&x->tmp, "archive"), 2);
+    assert_int_equal(x->merge.stats.archived, 5);
+    assert_true(tmpdir_has(
+        &x->tmp, "archive/1700000000000-0000000004-00000000000000000001.gz"));
+    assert_int_equal(mode_of(x, 4), LOG_MODE_EMPTY);
+}
+
+/* ---- any failing call -------------------------------------------------- */
+
+/* Runs until nothing is left to merge. */
+static void
+run_dry(struct fixture *x)
+{
+    enum merge_outcome outcome;
+    unsigned n = 0;
+
+    do {
+        assert_true(n++ < 50);
+        outcome = merge_run(&x->merge);
+        merge_held(&x->merge);
+    } while (outcome != MERGE_IDLE || tmpdir_count(&x->tmp, "held") > 0);
+}
+
+/* One call fails at a time; afterwards everything is counted exactly once. */
+static void
+each_failing(struct fixture *x, const char *group, int error, bool hold)
+{
+    const unsigned fds = fault_open_fds();
+    bool hit = true;
+    int64_t rounds;
+
+    for (rounds = 1; hit; rounds++) {
+        assert_true(rounds < 400);
+        full_log(x, 0);
+        full_log(x, 1);
+        of("b")->fail_apply = hold ? -EBADMSG : 0;
+
+        fault_inject(group, (unsigned)rounds, error);
+        (void)merge_run(&x->merge); /* whatever it says */
+        hit = fault_hit();
+        fault_clear();
+        of("b")->fail_apply = 0;
+        run_dry(x);
+
+        assert_int_equal(fault_open_fds(), fds);
+        assert_int_equal(tmpdir_count(&x->tmp, "log"), 2);
+        assert_int_equal(count_of("a", "one"), 2 * rounds);
+        assert_int_equal(count_of("a", "two"), 4 * rounds);
+        assert_int_equal(count_of("b", "one"), -20 * rounds);
+        assert_int_equal(count_of("c", "one"), 200 * rounds);
+    }
+    assert_true(rounds > 10);
+}
+
+static void
+any_failing_call_loses_and_doubles_nothing(void **state)
+{
+    each_failing(*state, "disk", EIO, false);
+}
+
+static void
+any_failing_call_while_holding_loses_and_doubles_nothing(void **state)
+{
+    each_failing(*state, "disk", ENOSPC, true);
+}
+
+static void
+opening_fails_cleanly_without_memory(void **state)
+{
+    struct fixture *x = *state;
+    unsigned n;
+    int rc = -1;
+
+    for (n = 1; rc != 0; n++) {
+        struct merge m;
+        const unsigned fds = fault_open_fds();
+
+        assert_true(n < 50);
+        fault_inject("memory", n, ENOMEM);
+        rc = merge_open(&m, &x->config, &x->dir, NULL);
+        fault_clear();
+        if (rc == 0)
+            merge_close(&m);
+        else
+            assert_rc(rc, -ENOMEM);
+        assert_int_equal(fault_open_fds(), fds);
+    }
+    assert_true(n > 4);
+}
+
+#define OPEN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    OPEN(full_logs_are_summed_applied_once_and_emptied),
+    OPEN(a_log_filled_again_counts_again),
+    OPEN(no_more_logs_are_taken_than_a_batch_may_have),
+    OPEN(a_log_with_nothing_but_zeros_is_emptied_and_makes_no_keyspace),
+    OPEN(the_log_of_a_writer_that_died_is_recovered_and_merged),
+    OPEN(what_a_keyspace_has_already_is_left_out_and_fenced),
+    OPEN(a_log_that_is_in_everywhere_is_fenced_before_it_is_emptied),
+    OPEN(of_a_log_that_is_in_partly_only_later_keys_are_applied),
+    OPEN(a_log_older_than_its_mark_is_quarantined_and_the_others_merged),
+    OPEN(marks_that_change_meanwhile_make_it_sum_again),
+    OPEN(records_another_process_put_in_meanwhile_are_not_put_in_twice),
+    OPEN(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later),
+    OPEN(held_records_count_once_whatever_their_mark_says_by_then),
+    OPEN(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one),
+    OPEN(a_held_file_older_than_its_mark_is_kept_aside),
+    OPEN(a_damaged_held_file_is_kept_aside_and_the_others_merged),
+    OPEN(on_a_full_disk_the_log_stays_full_and_is_counted_once_later),
+    OPEN(an_error_that_may_pass_is_tried_some_times_then_its_records_are_held),
+    OPEN(a_damaged_log_is_quarantined_and_the_others_merged),
+    OPEN(told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back),
+    OPEN(merged_logs_are_archived_and_only_the_newest_kept),
+    OPEN(any_failing_call_loses_and_doubles_nothing),
+    OPEN(any_failing_call_while_holding_loses_and_doubles_nothing),
+    OPEN(opening_fails_cleanly_without_memory),
+};
+TEST_MAIN(tests)
