@@ -186,6 +186,7 @@ one_port_network(void)
 static void
 a_connection_to_itself_is_refused(void **state)
 {
+    const struct linger reset = {.l_onoff = 1}; /* leave no TIME_WAIT */
     struct net_address self;
     int status, fd, plain;
     pid_t child;
@@ -200,6 +201,7 @@ a_connection_to_itself_is_refused(void **state)
         /* It does meet itself here, or the test shows nothing. */
         fd = socket(AF_INET, SOCK_STREAM, 0);
         plain = connect(fd, (struct sockaddr *)&self.sa, self.size);
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
         close(fd);
         if (plain < 0)
             _exit(78);
