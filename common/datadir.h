@@ -17,7 +17,7 @@ struct datadir {
     int log_fd;      /* log/ */
     int keyspace_fd; /* keyspace/ */
     int held_fd;     /* held/ */
-    int archive_fd;  /* archive/, -1 unless asked for */
+    int archive_fd;  /* archive/, -1 unless it is there or asked for */
     uint8_t hash_key[NAME_HASH_KEY]; /* of keyspace file names; random, made
                                         once, in keyspace/%key */
 };
@@ -29,6 +29,13 @@ enum datadir_need { DATADIR_WRITE, DATADIR_READ };
  * system, -ENOENT (READ only), or what a call said. */
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
+
+/* Makes archive/ if need be and sets archive_fd. */
+int datadir_archive(struct datadir *d);
+
+/* Whether a file system (f_type of statfs) will do: 0 yes, 1 with a warning,
+ * -EOPNOTSUPP no.  *why then says what is wrong with it. */
+int datadir_check_fs(uint64_t type, const char **why);
 
 /* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
  * -EBUSY when another countd-write has it (its pid in *pid). */
