@@ -517,6 +517,7 @@ int
 datadir_writer_lock(const struct datadir *d, int *fd, long *pid)
 {
     char text[PID_SIZE];
+    ssize_t size;
     int file, rc;
 
     file =
