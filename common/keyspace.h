@@ -173,6 +173,21 @@ int keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
 /* ---- files (keyspace_file.c) ------------------------------------------------
  */
 
+/* One of the two meta pages of an LMDB file. */
+struct keyspace_meta {
+    uint64_t map_size;
+    uint64_t last_page;
+    uint64_t txn;
+    uint32_t page_size;
+    uint8_t free[48]; /* database records */
+    uint8_t main[48];
+};
+
+/* Reads the meta page of transaction `txn` (0: the newest).  -EBADMSG with
+ * *why, -EAGAIN when that transaction's is no longer there. */
+int keyspace_file_meta(int fd, uint64_t txn, struct keyspace_meta *out,
+                       const char **why);
+
 /* Looks at an LMDB file before LMDB does: a regular file, meta pages that make
  * sense, as long as they say.  -ENOENT, -EBADMSG with *why, or an error. */
 int keyspace_file_check(int dir_fd, const char *file, const char **why);
@@ -182,11 +197,36 @@ int keyspace_file_check(int dir_fd, const char *file, const char **why);
 int keyspace_file_create(struct store *s, const uint8_t *name, size_t name_size,
                          const char *file);
 
+/* Makes a %t file in this directory, locked as ours, and writes its name.
+ * Returns its descriptor. */
+int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
+
+/* Gives a file its name unless that is taken: -EEXIST. */
+int keyspace_file_rename(int dir_fd, const char *from, const char *to);
+
 /* Removes what dead creators left. */
 void keyspace_file_clean(int dir_fd);
 
 /* Writes the path LMDB gets: it stays below the directory's descriptor. */
 void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
+
+/* ---- pages (keyspace_walk.c)
+ * -------------------------------------------------- */
+
+struct keyspace_walk {
+    void (*fault)(void *ctx, const char *text); /* gets the first hundred */
+    void *ctx;
+    uint64_t used_pages;
+    uint64_t free_pages;
+    uint64_t faults;
+};
+
+/* Reads every page that a snapshot reaches. */
+int keyspace_walk(int fd, const struct keyspace_meta *meta,
+                  struct keyspace_walk *out);
+
+/* The same for the newest snapshot of a file that nobody holds. */
+int keyspace_file_walk(int fd, struct keyspace_walk *out);
 
 /* ---- records (keyspace_meta.c) ----------------------------------------------
  */

@@ -22,6 +22,7 @@
 
 #define TEMP_PREFIX "%t"
 #define TEMP_AGE_MS 60000
+#define WALK_TRIES  4
 
 /* LMDB 0.9's meta page, native byte order: a 16-byte page header, then magic
  * u32, version u32, address u64, map size u64, two 48-byte database records
@@ -29,18 +30,13 @@
 #define META_MAGIC    0xbeefc0deu
 #define META_VERSION  1u
 #define META_SIZE     152
+#define META_FREE_AT  40
+#define META_MAIN_AT  88
 #define META_MAGIC_AT 16
 #define META_MAP_AT   32
 #define META_PAGE_AT  40
 #define META_LAST_AT  136
 #define META_TXN_AT   144
-
-struct meta {
-    uint64_t map_size;
-    uint64_t last_page;
-    uint64_t txn;
-    uint32_t page_size;
-};
 
 void
 keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE])
@@ -51,7 +47,7 @@ keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE])
 
 /* Reads the meta page at `at`; false when it is none. */
 static bool
-meta_read(int fd, off_t at, struct meta *out)
+meta_read(int fd, off_t at, struct keyspace_meta *out)
 {
     uint8_t bytes[META_SIZE];
     uint32_t magic, version;
@@ -64,13 +60,16 @@ meta_read(int fd, off_t at, struct meta *out)
     memcpy(&out->page_size, bytes + META_PAGE_AT, sizeof out->page_size);
     memcpy(&out->last_page, bytes + META_LAST_AT, sizeof out->last_page);
     memcpy(&out->txn, bytes + META_TXN_AT, sizeof out->txn);
+    memcpy(out->free, bytes + META_FREE_AT, sizeof out->free);
+    memcpy(out->main, bytes + META_MAIN_AT, sizeof out->main);
     return magic == META_MAGIC && version == META_VERSION;
 }
 
-static int
-meta_check(int fd, uint64_t size, const char **why)
+int
+keyspace_file_meta(int fd, uint64_t txn, struct keyspace_meta *out,
+                   const char **why)
 {
-    struct meta m, other;
+    struct keyspace_meta m, other;
 
     if (!meta_read(fd, 0, &m)) {
         *why = "it is not an LMDB file";
@@ -86,18 +85,66 @@ meta_check(int fd, uint64_t size, const char **why)
         *why = "its second meta page is damaged";
         return -EBADMSG;
     }
-    if (other.txn > m.txn)
+    if (txn != 0 ? other.txn == txn : other.txn > m.txn)
         m = other;
+    if (txn != 0 && m.txn != txn)
+        return -EAGAIN;
     if (m.map_size > KEYSPACE_MAP_MAX ||
         m.last_page >= KEYSPACE_MAP_MAX / m.page_size) {
         *why = "its size is damaged";
         return -EBADMSG;
     }
-    if ((m.last_page + 1) * m.page_size > size) {
-        *why = "it is shorter than it says it is";
-        return -EBADMSG;
+    *out = m;
+    return 0;
+}
+
+int
+keyspace_file_walk(int fd, struct keyspace_walk *walk)
+{
+    struct keyspace_meta m, now;
+    const char *why;
+    int rc;
+
+    /* Pages of a snapshot that no reader holds may be written again while we
+     * look: faults count only when there has been no commit meanwhile. */
+    for (unsigned i = 0; i < WALK_TRIES; i++) {
+        rc = keyspace_file_meta(fd, 0, &m, &why);
+        if (rc == 0)
+            rc = keyspace_walk(fd, &m, walk);
+        if (rc < 0 || walk->faults == 0)
+            return rc;
+        rc = keyspace_file_meta(fd, 0, &now, &why);
+        if (rc < 0 || now.txn == m.txn)
+            return rc;
     }
     return 0;
+}
+
+static void
+no_fault(void *ctx, const char *text)
+{
+    (void)ctx;  /* it is enough to know that there was one */
+    (void)text; /* likewise */
+}
+
+/* Whether all that is in use lies inside the file.  LMDB may count pages at
+ * the end that it never wrote, so a file that is shorter than its meta page
+ * says may be whole. */
+static int
+length_check(int fd, uint64_t size, const char **why)
+{
+    struct keyspace_walk walk = {.fault = no_fault};
+    struct keyspace_meta m;
+    int rc;
+
+    rc = keyspace_file_meta(fd, 0, &m, why);
+    if (rc < 0 || (m.last_page + 1) * m.page_size <= size)
+        return rc;
+    *why = "it is shorter than it says it is";
+    rc = keyspace_file_walk(fd, &walk);
+    if (rc < 0)
+        return rc;
+    return walk.faults > 0 ? -EBADMSG : 0;
 }
 
 int
@@ -123,7 +170,7 @@ keyspace_file_check(int dir_fd, const char *file, const char **why)
         rc = -EBADMSG;
         goto close_fd;
     }
-    rc = meta_check(fd, (uint64_t)st.st_size, why);
+    rc = length_check(fd, (uint64_t)st.st_size, why);
 
 close_fd:
     (void)close(fd); /* only read */
@@ -175,9 +222,8 @@ fill_file(struct store *s, const char *path, const uint8_t *name,
     return rc;
 }
 
-/* Gives the file its name unless that is taken: -EEXIST. */
-static int
-rename_new(int dir_fd, const char *from, const char *to)
+int
+keyspace_file_rename(int dir_fd, const char *from, const char *to)
 {
     if (renameat2(dir_fd, from, dir_fd, to, RENAME_NOREPLACE) == 0)
         return 0;
@@ -190,16 +236,15 @@ rename_new(int dir_fd, const char *from, const char *to)
     return unlinkat(dir_fd, from, 0) < 0 ? -errno : 0;
 }
 
-/* Opens a %t file of our own, locked. */
-static int
-temp_open(int dir_fd, char *temp, size_t temp_size)
+int
+keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
 {
     uint64_t random;
     int fd, rc;
 
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return -EIO;
-    (void)snprintf(temp, temp_size, "%s%016llx%s", TEMP_PREFIX,
+    (void)snprintf(temp, KEYSPACE_FILE_SIZE, "%s%016llx%s", TEMP_PREFIX,
                    (unsigned long long)random, KEYSPACE_SUFFIX); /* fits */
     fd = openat(dir_fd, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -221,7 +266,7 @@ keyspace_file_create(struct store *s, const uint8_t *name, size_t name_size,
     char temp[KEYSPACE_FILE_SIZE], path[KEYSPACE_PATH_SIZE];
     int fd, rc;
 
-    fd = temp_open(dir_fd, temp, sizeof temp);
+    fd = keyspace_file_temp(dir_fd, temp);
     if (fd < 0)
         return fd;
     keyspace_path(dir_fd, temp, path);
@@ -229,7 +274,7 @@ keyspace_file_create(struct store *s, const uint8_t *name, size_t name_size,
     if (rc == 0 && fsync(fd) < 0)
         rc = -errno;
     if (rc == 0)
-        rc = rename_new(dir_fd, temp, file);
+        rc = keyspace_file_rename(dir_fd, temp, file);
     if (rc < 0)
         (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
     if (rc == 0 && fsync(dir_fd) < 0)

@@ -140,6 +140,12 @@ int64_t order_range(struct order *o, uint64_t offset, uint64_t length,
 int order_scan(struct order *o, const struct row *after,
                int (*row)(void *ctx, const struct row *r), void *ctx);
 
+/* The same for one group, from base block `block` on. */
+int order_scan_group(struct order *o, const struct group *g,
+                     const struct buffer *buffer, unsigned block,
+                     const struct row *after,
+                     int (*row)(void *ctx, const struct row *r), void *ctx);
+
 /* ---- changing (order.c) -------------------------------------------------- */
 
 struct order_work *order_work_new(void);

@@ -450,17 +450,18 @@ scan_run(enum block_order order, const struct run *run, const struct row *after,
     return 0;
 }
 
-static int
-scan_group(struct order *o, const struct order_finder *f, unsigned block,
-           const struct row *after, int (*row)(void *ctx, const struct row *r),
-           void *ctx)
+int
+order_scan_group(struct order *o, const struct group *g,
+                 const struct buffer *buffer, unsigned block,
+                 const struct row *after,
+                 int (*row)(void *ctx, const struct row *r), void *ctx)
 {
-    for (unsigned i = block; i < f->group.blocks; i++) {
+    for (unsigned i = block; i < g->blocks; i++) {
         struct walk w;
         struct run run;
         int rc;
 
-        rc = walk_start(&w, o, &f->group, &f->buffer, i);
+        rc = walk_start(&w, o, g, buffer, i);
         if (rc < 0)
             return rc;
         for (;;) {
@@ -495,8 +496,9 @@ order_scan(struct order *o, const struct row *after,
         rc = finder_move(o, &from, &f);
         if (rc < 0)
             return rc;
-        rc = scan_group(o, &f, group_block_of(&f.group, o->kind, &from), after,
-                        row, ctx);
+        rc = order_scan_group(o, &f.group, &f.buffer,
+                              group_block_of(&f.group, o->kind, &from), after,
+                              row, ctx);
         if (rc != 0 || !f.has_upper)
             return rc;
         from = f.upper;
