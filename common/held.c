@@ -20,6 +20,7 @@
 #include <zlib.h>
 
 #include "common/bytes.h"
+#include "common/clock.h"
 #include "common/name.h"
 
 #define MAGIC       "COUNTDH1"
@@ -508,6 +509,36 @@ held_remove(int held_fd, const char *file)
     /* Before a later epoch of the same log is merged, or a power loss could
      * bring the file back behind a mark that is ahead of it. */
     return fsync(held_fd) < 0 ? -errno : 0;
+}
+
+static int
+is_unfinished(const struct dirent *entry)
+{
+    return strncmp(entry->d_name, "%t", 2) == 0;
+}
+
+int
+held_tidy(int held_fd, uint64_t age_ms)
+{
+    const uint64_t now = clock_unix_ms();
+    struct dirent **files = NULL;
+    struct stat st;
+    int count, i, rc = 0;
+
+    count = scandirat(held_fd, ".", &files, is_unfinished, NULL);
+    if (count < 0)
+        return -errno;
+    for (i = 0; i < count; i++) {
+        const char *file = files[i]->d_name;
+
+        if (fstatat(held_fd, file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            (uint64_t)st.st_mtim.tv_sec * 1000 + age_ms < now &&
+            unlinkat(held_fd, file, 0) < 0 && errno != ENOENT)
+            rc = -errno;
+        free(files[i]);
+    }
+    free(files);
+    return rc;
 }
 
 int

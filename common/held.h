@@ -29,9 +29,8 @@
 
 /* Writes one file (an identical name that exists already is success). */
 int held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-             size_t name_size, const struct store_mark *mark,
-             uint64_t first_ms, const struct store_delta *deltas,
-             size_t count);
+             size_t name_size, const struct store_mark *mark, uint64_t first_ms,
+             const struct store_delta *deltas, size_t count);
 
 struct held {
     uint8_t name[256];
@@ -61,6 +60,10 @@ bool held_parse_name(const char *file, struct store_mark *mark);
 /* Removes a merged file, durably; fine when it is gone already.  To be done
  * before a later epoch of the same log is merged into the keyspace. */
 int held_remove(int held_fd, const char *file);
+
+/* Removes unfinished files (%t...) not written to for `age_ms`, which a process
+ * that died left behind. */
+int held_tidy(int held_fd, uint64_t age_ms);
 
 /* Renames a damaged file to bad-UUID-EPOCH-KEYSPACEFILE (written to `aside`),
  * which is never read, merged or removed here. */

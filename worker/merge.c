@@ -14,6 +14,9 @@
 #include "common/name.h"
 #include "worker/fate.h"
 
+/* No living worker writes this long on one held file. */
+#define HELD_UNFINISHED_MS 600000
+
 /* What became of a keyspace's records. */
 enum settled { SETTLED_IN, SETTLED_HELD, SETTLED_NOT };
 
@@ -469,6 +472,8 @@ merge_held(struct merge *m)
     m->aside.wanted = NULL;
     m->aside.stays = NULL;
     rc = aside_merge(&m->aside);
+    if (rc == 0)
+        rc = held_tidy(m->dir->held_fd, HELD_UNFINISHED_MS);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "read data/held");
 }

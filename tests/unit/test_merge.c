@@ -44,8 +44,8 @@ struct fake_keyspace {
     int fail_apply; /* what apply and marks say instead */
     int fail_marks;
     int fail_fence;
-    unsigned stale; /* applies that say so yet */
-    bool overtaken; /* with that, all marks are done by another */
+    unsigned stale;   /* applies that say so yet */
+    size_t overtaken; /* with that, so many marks are done by another */
     unsigned applies, fences;
 };
 
@@ -167,7 +167,7 @@ fake_apply(struct store *s, const uint8_t *name, size_t name_size,
     k->applies++;
     if (k->stale > 0) {
         k->stale--;
-        for (i = 0; i < mark_count && k->overtaken; i++)
+        for (i = 0; i < mark_count && i < k->overtaken; i++)
             set_mark(k->name, &marks[i], STORE_MARK_DONE, "");
         return -ESTALE;
     }
@@ -496,13 +496,31 @@ records_another_process_put_in_meanwhile_are_not_put_in_twice(void **state)
 
     full_log(x, 0);
     of("a")->stale = 1;
-    of("a")->overtaken = true;
+    of("a")->overtaken = 1;
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
     assert_int_equal(count_of("a", "one"), INT64_MIN);
     assert_int_equal(of("a")->fences, 1);
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+}
+
+static void
+of_two_logs_the_one_another_process_put_in_is_left_out(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    full_log(x, 1);
+    of("a")->stale = 1;
+    of("a")->overtaken = 1;
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("a", "two"), 2);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
 }
 
 /* ---- keyspaces that cannot --------------------------------------------- */
@@ -595,6 +613,18 @@ records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one(void **state)
     assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
 }
 
+/* Overwrites one byte of a held file. */
+static void
+scribble(const struct fixture *x, const char *file, off_t at, char byte)
+{
+    int fd;
+
+    fd = openat(x->dir.held_fd, file, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    assert_int_equal(close(fd), 0);
+}
+
 static void
 a_held_file_older_than_its_mark_is_kept_aside(void **state)
 {
@@ -621,7 +651,7 @@ a_damaged_held_file_is_kept_aside_and_the_others_merged(void **state)
 {
     struct fixture *x = *state;
     struct dirent **files = NULL;
-    int fd, n;
+    int n;
 
     full_log(x, 0);
     full_log(x, 1);
@@ -630,9 +660,7 @@ a_damaged_held_file_is_kept_aside_and_the_others_merged(void **state)
     of("a")->fail_apply = 0;
     n = scandirat(x->dir.held_fd, ".", &files, is_held, by_name);
     assert_int_equal(n, 2);
-    fd = openat(x->dir.held_fd, files[0]->d_name, O_WRONLY | O_CLOEXEC);
-    assert_int_equal(pwrite(fd, "!", 1, 70), 1);
-    assert_int_equal(close(fd), 0);
+    scribble(x, files[0]->d_name, 70, '!');
 
     merge_held(&x->merge);
 
@@ -642,6 +670,52 @@ a_damaged_held_file_is_kept_aside_and_the_others_merged(void **state)
     free(files[0]);
     free(files[1]);
     free(files);
+}
+
+static void
+a_held_file_that_cannot_be_read_makes_later_fills_wait(void **state)
+{
+    struct fixture *x = *state;
+    struct dirent **files = NULL;
+
+    full_log(x, 0);
+    of("a")->fail_apply = -EBADMSG;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    of("a")->fail_apply = 0;
+    assert_int_equal(scandirat(x->dir.held_fd, ".", &files, is_held, by_name),
+                     1);
+    /* As if of a newer version: left alone. */
+    scribble(x, files[0]->d_name, 8, 2);
+    full_log(x, 0);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+    assert_int_equal(count_of("b", "one"), -20);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 2);
+
+    scribble(x, files[0]->d_name, 8, 1);
+    merge_held(&x->merge);
+    assert_int_equal(count_of("a", "one"), 2);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+    free(files[0]);
+    free(files);
+}
+
+static void
+what_a_holder_that_died_left_unfinished_is_removed_in_time(void **state)
+{
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    struct fixture *x = *state;
+
+    tmpdir_put(&x->tmp, "held/%twords", "x", 1, 0600);
+    tmpdir_put(&x->tmp, "held/%tnew", "x", 1, 0600);
+    assert_int_equal(utimensat(x->dir.held_fd, "%twords", old, 0), 0);
+
+    merge_held(&x->merge);
+
+    assert_false(tmpdir_has(&x->tmp, "held/%twords"));
+    assert_true(tmpdir_has(&x->tmp, "held/%tnew"));
 }
 
 /* ---- the machine cannot now -------------------------------------------- */
@@ -861,11 +935,14 @@ static const struct CMUnitTest tests[] = {
     OPEN(a_log_older_than_its_mark_is_quarantined_and_the_others_merged),
     OPEN(marks_that_change_meanwhile_make_it_sum_again),
     OPEN(records_another_process_put_in_meanwhile_are_not_put_in_twice),
+    OPEN(of_two_logs_the_one_another_process_put_in_is_left_out),
     OPEN(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later),
     OPEN(held_records_count_once_whatever_their_mark_says_by_then),
     OPEN(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one),
     OPEN(a_held_file_older_than_its_mark_is_kept_aside),
     OPEN(a_damaged_held_file_is_kept_aside_and_the_others_merged),
+    OPEN(a_held_file_that_cannot_be_read_makes_later_fills_wait),
+    OPEN(what_a_holder_that_died_left_unfinished_is_removed_in_time),
     OPEN(on_a_full_disk_the_log_stays_full_and_is_counted_once_later),
     OPEN(an_error_that_may_pass_is_tried_some_times_then_its_records_are_held),
     OPEN(a_damaged_log_is_quarantined_and_the_others_merged),
