@@ -232,6 +232,12 @@ read_number(enum kind kind, const char *text, uint64_t *out)
     return -EINVAL;
 }
 
+int
+config_duration(const char *text, uint64_t *ms)
+{
+    return read_number(KIND_TIME, text, ms);
+}
+
 /* Only the form: whether the address can be had, net_listen() will see. */
 static bool
 is_address(const char *text)

@@ -99,6 +99,9 @@ int config_source_add(struct config_sources *s, int letter, const char *text);
 int config_load(struct config *c, const struct config_sources *s, char *why,
                 size_t why_size);
 
+/* Reads a duration as the file does: "200ms", "1m".  -EINVAL, -ERANGE. */
+int config_duration(const char *text, uint64_t *ms);
+
 /* The table, for --help and tests: calls `option` for each key in order. */
 void config_each(void (*option)(void *ctx, const char *key, const char *type,
                                 const char *def, const char *help),

@@ -1,0 +1,403 @@
+/* common/client/cmd_backup.c - countd backup: a copy that is a data directory.
+ *
+ * First everything received so far is merged, then each keyspace is copied as
+ * one snapshot, so the copy needs no logs.  Every copy is checked before the
+ * command says that it is done.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/client/cmd.h"
+#include "common/client/output.h"
+#include "common/client/progress.h"
+#include "common/client/wait.h"
+#include "common/clock.h"
+#include "common/diag.h"
+#include "common/held.h"
+#include "common/store.h"
+
+#define COPY_SIZE ((size_t)64 << 10)
+
+struct backup {
+    const struct cmd_line *line;
+    const char *path; /* of the copy */
+    struct datadir dir;
+    struct store *store;
+    struct store *copy; /* the copied keyspaces, for the check */
+    int fd;             /* the copy */
+    int keyspace_fd;    /* its keyspace/ */
+    struct progress progress;
+    uint64_t keyspaces, keys, faults;
+    char name[NAME_TEXT_SIZE]; /* being copied or checked */
+};
+
+/* ---- the new directory ------------------------------------------------- */
+
+/* 1: empty, 0: not. */
+static int
+is_empty(int dirfd)
+{
+    const int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const struct dirent *entry;
+    int rc = 1;
+    DIR *dir;
+
+    if (fd < 0)
+        return -errno;
+    dir = fdopendir(fd);
+    if (dir == NULL) {
+        rc = -errno;
+        (void)close(fd); /* only read */
+        return rc;
+    }
+    do {
+        errno = 0;
+        entry = readdir(dir);
+        if (entry == NULL && errno != 0)
+            rc = -errno;
+        else if (entry != NULL && strcmp(entry->d_name, ".") != 0 &&
+                 strcmp(entry->d_name, "..") != 0)
+            rc = 0;
+    } while (entry != NULL && rc == 1);
+    (void)closedir(dir); /* only read */
+    return rc;
+}
+
+static int
+make_folder(int dirfd, const char *name)
+{
+    int fd;
+
+    if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static int
+make_copy_dir(struct backup *b)
+{
+    int rc;
+
+    b->fd = make_folder(AT_FDCWD, b->path);
+    if (b->fd < 0)
+        return b->fd;
+    rc = is_empty(b->fd);
+    if (rc == 0)
+        rc = -ENOTEMPTY;
+    if (rc < 0)
+        goto close_fd;
+    b->keyspace_fd = make_folder(b->fd, "keyspace");
+    if (b->keyspace_fd >= 0)
+        return 0;
+    rc = b->keyspace_fd;
+
+close_fd:
+    (void)close(b->fd); /* nothing was written through it */
+    return rc;
+}
+
+/* ---- plain files ------------------------------------------------------- */
+
+static int
+write_all(int fd, const uint8_t *bytes, size_t size)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        const ssize_t n = write(fd, bytes + done, size - done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static int
+copy_bytes(int from, int to)
+{
+    static uint8_t bytes[COPY_SIZE];
+
+    for (;;) {
+        const ssize_t n = read(from, bytes, sizeof bytes);
+        int rc;
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return fsync(to) < 0 ? -errno : 0;
+        rc = write_all(to, bytes, (size_t)n);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+static int
+copy_file(int from_fd, int to_fd, const char *name)
+{
+    int from, to, rc;
+
+    from = openat(from_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (from < 0)
+        return -errno;
+    to = openat(to_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (to < 0) {
+        rc = -errno;
+        goto close_from;
+    }
+    rc = copy_bytes(from, to);
+    if (close(to) < 0 && rc == 0)
+        rc = -errno;
+
+close_from:
+    (void)close(from); /* only read */
+    return rc;
+}
+
+static int
+copy_entries(DIR *dir, int from_fd, int to_fd)
+{
+    const struct dirent *entry;
+    int rc = 0;
+
+    while (rc == 0) {
+        struct stat st;
+
+        errno = 0;
+        entry = readdir(dir);
+        if (entry == NULL)
+            return -errno;
+        if (fstatat(from_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            rc = errno == ENOENT ? 0 : -errno; /* gone meanwhile */
+        else if (S_ISREG(st.st_mode))
+            rc = copy_file(from_fd, to_fd, entry->d_name);
+    }
+    return rc;
+}
+
+/* live/ is small, and each of its files is valid at any moment.  There may be
+ * none yet. */
+static int
+copy_live(struct backup *b)
+{
+    int from, to, rc;
+    DIR *dir;
+
+    from = openat(b->dir.fd, "live", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (from < 0)
+        return errno == ENOENT ? 0 : -errno;
+    to = make_folder(b->fd, "live");
+    if (to < 0) {
+        (void)close(from); /* only read */
+        return to;
+    }
+    dir = fdopendir(from);
+    if (dir == NULL) {
+        rc = -errno;
+        (void)close(from); /* only read */
+        goto close_to;
+    }
+    rc = copy_entries(dir, from, to);
+    (void)closedir(dir); /* only read; closes `from` */
+    if (rc == 0 && fsync(to) < 0)
+        rc = -errno;
+
+close_to:
+    (void)close(to); /* synced, or failed already */
+    return rc;
+}
+
+/* ---- keyspaces --------------------------------------------------------- */
+
+static void
+copy_fault(void *ctx, const char *text)
+{
+    struct backup *b = ctx;
+
+    b->faults++;
+    progress_clear(&b->progress);
+    diag(DIAG_ERROR, "keyspace %s: %s", b->name, text);
+}
+
+/* Copies one keyspace and reads the whole copy back. */
+static int
+copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    struct backup *b = ctx;
+    struct store_check_result result;
+    int rc;
+
+    (void)keys;                             /* the check counts them */
+    (void)name_escape(name, size, b->name); /* the NUL ends it */
+    rc = store_copy(b->store, name, size, b->keyspace_fd);
+    if (rc == 0)
+        rc = store_check(b->copy, name, size, copy_fault, b, &result);
+    if (rc < 0) {
+        b->faults++;
+        progress_clear(&b->progress);
+        diag_errno(DIAG_ERROR, rc, "keyspace %s is not in the copy", b->name);
+        /* The others are worth having; a full disk is the end of it. */
+        return rc == -ENOSPC ? rc : 0;
+    }
+    b->keyspaces++;
+    b->keys += result.keys;
+    progress_show(&b->progress, 0, b->keyspaces, "keyspaces");
+    return 0;
+}
+
+static int
+open_stores(struct backup *b)
+{
+    struct store_options options = {
+        .keyspace_fd = b->dir.keyspace_fd,
+        .hash_key = b->dir.hash_key,
+        .keyspace_size = (uint16_t)b->line->config.keyspace_size,
+        .key_size = (uint16_t)b->line->config.key_size,
+        .open_max = 4,
+    };
+    int rc;
+
+    rc = store_open(&b->store, &options);
+    if (rc < 0)
+        return rc;
+    options.keyspace_fd = b->keyspace_fd;
+    rc = store_open(&b->copy, &options);
+    if (rc < 0)
+        store_close(b->store);
+    return rc;
+}
+
+static int
+copy_all(struct backup *b)
+{
+    static const uint8_t first[1];
+    int rc;
+
+    /* The key of the file names: without it long names are not found. */
+    rc = copy_file(b->dir.keyspace_fd, b->keyspace_fd, "%key");
+    if (rc == 0)
+        rc = open_stores(b);
+    if (rc < 0)
+        return rc;
+    progress_init(&b->progress, "copying", 0);
+    rc = store_list(b->store, first, 0, copy_keyspace, b);
+    progress_clear(&b->progress);
+    store_close(b->copy);
+    store_close(b->store);
+    if (rc == 0)
+        rc = copy_live(b);
+    if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
+        rc = -errno;
+    return rc;
+}
+
+/* ---- what is not merged yet -------------------------------------------- */
+
+static int
+warn_held(void *ctx, const char *file, const struct held *h)
+{
+    (void)ctx; /* needs none */
+    (void)h;   /* the file name tells */
+    diag(DIAG_WARNING,
+         "not in the copy: %s, set aside because its keyspace "
+         "could not take it",
+         file);
+    return 0;
+}
+
+/* Until everything in the logs now is merged.  Returns an exit status. */
+static int
+flush(struct backup *b)
+{
+    const uint64_t now_ms = clock_unix_ms();
+    uint64_t timeout_ms;
+    struct logdir logs;
+    bool running;
+    int rc, status;
+
+    status = cmd_option_ms(b->line, "timeout", 30000, &timeout_ms);
+    if (status != 0 || cmd_value(b->line, "no-flush") != NULL)
+        return status;
+    rc = wait_rotate(&b->dir, &running);
+    if (rc == 0)
+        rc = wait_logs_open(b->line, b->dir.log_fd, &logs);
+    if (rc == 0) {
+        rc = wait_logs(&logs, now_ms, timeout_ms);
+        logdir_close(&logs);
+    }
+    if (rc == 0)
+        return 0;
+    if (rc == -ETIMEDOUT)
+        diag(DIAG_ERROR, "logs are not merged in time; is countd-worker "
+                         "running? --no-flush copies what is merged");
+    else
+        diag_errno(DIAG_ERROR, rc, "wait for the logs to be merged");
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* ---- the subcommand ---------------------------------------------------- */
+
+static int
+refuse_dir(const struct backup *b, int rc)
+{
+    if (rc == -ENOTEMPTY)
+        diag(DIAG_ERROR, "%s is not empty; give a new directory", b->path);
+    else
+        diag_errno(DIAG_ERROR, rc, "make %s", b->path);
+    return rc == -ENOTEMPTY ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+}
+
+/* With the data directory open. */
+static int
+run(struct backup *b)
+{
+    int rc, status;
+
+    status = flush(b);
+    if (status != 0)
+        return status;
+    rc = make_copy_dir(b);
+    if (rc < 0)
+        return refuse_dir(b, rc);
+    rc = copy_all(b);
+    (void)close(b->keyspace_fd); /* synced, or failed already */
+    (void)close(b->fd);          /* likewise */
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "copy to %s", b->path);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    rc = held_each(b->dir.held_fd, warn_held, b);
+    if (rc < 0)
+        diag_errno(DIAG_WARNING, rc, "read held/");
+    if (printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64
+               " faults=%" PRIu64 "\n",
+               b->keyspaces, b->keys, b->faults) < 0 ||
+        fflush(stdout) != 0)
+        return CONFIG_EXIT_SYSTEM;
+    return b->faults > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
+}
+
+int
+cmd_backup(struct cmd_line *line)
+{
+    struct backup b = {.line = line, .path = line->args[0]};
+    int status;
+
+    status = wait_datadir(line, &b.dir);
+    if (status != 0)
+        return status;
+    status = run(&b);
+    datadir_close(&b.dir);
+    return status;
+}

@@ -1,0 +1,86 @@
+/* common/client/wait.c - see wait.h. */
+#include "common/client/wait.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "common/message.h"
+
+#define PAUSE_MAX_MS 50
+
+int
+wait_datadir(const struct cmd_line *line, struct datadir *d)
+{
+    const int rc = datadir_open(d, line->config.data_dir, DATADIR_READ);
+
+    if (rc == 0)
+        return 0;
+    /* It has said why.  What another try cannot mend is misuse. */
+    if (rc == -ENOENT || rc == -EPERM || rc == -EOPNOTSUPP)
+        return CONFIG_EXIT_USAGE;
+    return CONFIG_EXIT_SYSTEM;
+}
+
+int
+wait_rotate(const struct datadir *d, bool *running)
+{
+    const long pid = datadir_writer_pid(d);
+
+    *running = pid > 0;
+    if (pid <= 0)
+        return 0;
+    if (kill((pid_t)pid, SIGUSR2) == 0)
+        return 0;
+    /* It stopped just now, and a clean stop hands the log on as well. */
+    if (errno != ESRCH)
+        return -errno;
+    *running = false;
+    return 0;
+}
+
+int
+wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
+{
+    struct layout layout;
+    int rc;
+
+    rc = layout_init(&layout, (unsigned)line->config.keyspace_size,
+                     (unsigned)line->config.key_size);
+    if (rc < 0)
+        return rc;
+    return logdir_open(out, log_fd, &layout, line->config.log_size);
+}
+
+int
+wait_logs(struct logdir *logs, uint64_t unix_ms, uint64_t timeout_ms)
+{
+    const uint64_t deadline = clock_ms() + timeout_ms;
+    unsigned pause_ms = 0;
+
+    for (;;) {
+        uint64_t oldest_ms;
+        const int rc = logdir_oldest_ms(logs, &oldest_ms);
+
+        if (rc < 0)
+            return rc;
+        if (oldest_ms > unix_ms)
+            return 0;
+        if (clock_ms() >= deadline)
+            return -ETIMEDOUT;
+        wait_pause(&pause_ms);
+    }
+}
+
+void
+wait_pause(unsigned *pause_ms)
+{
+    struct timespec t = {0};
+
+    *pause_ms = *pause_ms == 0 ? 1 : 2 * *pause_ms;
+    if (*pause_ms > PAUSE_MAX_MS)
+        *pause_ms = PAUSE_MAX_MS;
+    t.tv_nsec = (long)*pause_ms * 1000000;
+    (void)nanosleep(&t, NULL); /* woken early, we only look sooner */
+}
