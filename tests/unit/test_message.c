@@ -1,0 +1,417 @@
+/* tests/unit/test_message.c - messages and slots. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "common/bytes.h"
+#include "common/message.h"
+
+#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+/* The checksum of machines without carry-less multiplication, compiled here a
+ * second time under other names. */
+#undef __x86_64__
+#define slot_put   plain_slot_put
+#define slot_parse plain_slot_parse
+void plain_slot_put(const struct layout *l, uint8_t *slot,
+                    const struct message *m,
+                    const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
+                    const struct slot_stamp *stamp);
+int plain_slot_parse(const struct layout *l, const uint8_t *slot,
+                     const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
+                     uint64_t epoch, struct message *out,
+                     struct slot_stamp *stamp);
+#include "common/slot.c"
+#undef slot_put
+#undef slot_parse
+
+static const uint8_t uuid[MESSAGE_UUID_SIZE] = "0123456789abcde";
+
+static struct layout
+make_layout(unsigned keyspace_size, unsigned key_size)
+{
+    struct layout l;
+
+    assert_rc(layout_init(&l, keyspace_size, key_size), 0);
+    return l;
+}
+
+static struct message
+make_message(int64_t increment, const char *keyspace, const char *key)
+{
+    return (struct message){
+        .increment = increment,
+        .keyspace = (const uint8_t *)keyspace,
+        .key = (const uint8_t *)key,
+        .keyspace_size = (uint16_t)strlen(keyspace),
+        .key_size = (uint16_t)strlen(key),
+    };
+}
+
+/* The checksum as the format says it, in zlib's words and one piece at a
+ * time. */
+static uint32_t
+expected_crc(const struct layout *l, const uint8_t *slot,
+             const struct message *m, uint64_t number)
+{
+    uint8_t number_bytes[8];
+    uLong crc = crc32(0, uuid, sizeof uuid);
+
+    put_le64(number_bytes, number);
+    crc = crc32(crc, number_bytes, 8);
+    crc = crc32(crc, slot, 8);
+    crc = crc32(crc, slot + 8, m->keyspace_size);
+    crc = crc32(crc, (const uint8_t *)"", 1);
+    crc = crc32(crc, slot + l->key_at, m->key_size);
+    crc = crc32(crc, (const uint8_t *)"", 1);
+    return (uint32_t)crc32(crc, slot + l->message_size, 20);
+}
+
+static void
+put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
+         uint64_t number, const struct slot_stamp *stamp)
+{
+    struct message m;
+
+    assert_rc(message_put(l, from, slot), 0);
+    assert_rc(message_parse(l, slot, &m), 0);
+    slot_put(l, slot, &m, uuid, number, stamp);
+}
+
+static void
+the_default_layout_is_520_and_544_bytes(void **state)
+{
+    struct layout l = make_layout(256, 256);
+
+    (void)state;
+    assert_int_equal(l.key_at, 264);
+    assert_int_equal(l.message_size, 520);
+    assert_int_equal(l.received_at, 528);
+    assert_int_equal(l.synced_at, 536);
+    assert_int_equal(l.crc_at, 540);
+    assert_int_equal(l.slot_size, 544);
+}
+
+static void
+name_sizes_are_1_to_256(void **state)
+{
+    struct layout l;
+
+    (void)state;
+    assert_rc(layout_init(&l, 1, 1), 0);
+    assert_int_equal(l.slot_size, 34);
+    assert_rc(layout_init(&l, 0, 1), -ERANGE);
+    assert_rc(layout_init(&l, 1, 0), -ERANGE);
+    assert_rc(layout_init(&l, 257, 1), -ERANGE);
+    assert_rc(layout_init(&l, 1, 257), -ERANGE);
+    assert_rc(layout_init(&l, UINT32_MAX, 1), -ERANGE);
+}
+
+/* The three examples of the protocol's description. */
+static void
+the_examples_have_these_bytes(void **state)
+{
+    static const struct {
+        int64_t increment;
+        const char *keyspace, *key;
+        uint8_t bytes[8];
+    } examples[] = {
+        {47, "OH HAI", "OH NOES", {0x2f}},
+        {-9,
+         "asdf",
+         "qwerty",
+         {0xf7, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}},
+        {48879, "foo", "bar", {0xef, 0xbe}},
+    };
+    struct layout l = make_layout(256, 256);
+    uint8_t got[520], want[520];
+    struct message m;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < LENGTH(examples); i++) {
+        memset(want, 0, sizeof want);
+        memcpy(want, examples[i].bytes, 8);
+        memcpy(want + 8, examples[i].keyspace, strlen(examples[i].keyspace));
+        memcpy(want + 264, examples[i].key, strlen(examples[i].key));
+
+        m = make_message(examples[i].increment, examples[i].keyspace,
+                         examples[i].key);
+        memset(got, 0xaa, sizeof got);
+        assert_rc(message_put(&l, &m, got), 0);
+        assert_memory_equal(got, want, sizeof want);
+
+        assert_rc(message_parse(&l, want, &m), 0);
+        assert_int_equal(m.increment, examples[i].increment);
+        assert_ptr_equal(m.keyspace, want + 8);
+        assert_ptr_equal(m.key, want + 264);
+        assert_int_equal(m.keyspace_size, strlen(examples[i].keyspace));
+        assert_int_equal(m.key_size, strlen(examples[i].key));
+    }
+}
+
+static void
+names_of_every_length_come_back(void **state)
+{
+    static const unsigned sizes[][2] = {{1, 1},   {1, 256},   {256, 1},
+                                        {15, 17}, {256, 256}, {100, 33}};
+    uint8_t name[256], bytes[520];
+    struct message m, out;
+    struct layout l;
+    unsigned i, a, b;
+
+    (void)state;
+    for (i = 0; i < sizeof name; i++)
+        name[i] = (uint8_t)(255 - i % 255);
+    for (i = 0; i < LENGTH(sizes); i++) {
+        l = make_layout(sizes[i][0], sizes[i][1]);
+        for (a = 1; a <= sizes[i][0]; a++) {
+            b = 1 + a * 7 % sizes[i][1];
+            m = (struct message){INT64_MIN, name, name + 256 - b, (uint16_t)a,
+                                 (uint16_t)b};
+            assert_rc(message_put(&l, &m, bytes), 0);
+            assert_rc(message_parse(&l, bytes, &out), 0);
+            assert_true(out.increment == INT64_MIN);
+            assert_int_equal(out.keyspace_size, a);
+            assert_int_equal(out.key_size, b);
+            assert_memory_equal(out.keyspace, name, a);
+            assert_memory_equal(out.key, name + 256 - b, b);
+        }
+    }
+}
+
+static void
+an_empty_name_is_malformed(void **state)
+{
+    struct layout l = make_layout(256, 256);
+    struct message m = make_message(1, "a", "b"), out;
+    uint8_t bytes[520];
+
+    (void)state;
+    assert_rc(message_put(&l, &m, bytes), 0);
+    bytes[8] = 0;
+    assert_rc(message_parse(&l, bytes, &out), -EBADMSG);
+    bytes[8] = 'a';
+    assert_rc(message_parse(&l, bytes, &out), 0);
+    bytes[264] = 0;
+    assert_rc(message_parse(&l, bytes, &out), -EBADMSG);
+}
+
+/* Whatever the name's length and wherever the byte: wide compares have edges.
+ */
+static void
+a_byte_after_the_first_nul_is_malformed(void **state)
+{
+    struct layout l = make_layout(256, 256);
+    uint8_t bytes[520];
+    struct message out;
+    unsigned field, size, at;
+
+    (void)state;
+    for (field = 0; field < 2; field++) {
+        for (size = 1; size < 256; size++) {
+            memset(bytes, 0, sizeof bytes);
+            bytes[8] = bytes[264] = 'x';
+            memset(bytes + 8 + 256 * field, 'x', size);
+            assert_rc(message_parse(&l, bytes, &out), 0);
+            for (at = size + 1; at < 256; at++) {
+                bytes[8 + 256 * field + at] = (uint8_t)(1u << at % 8);
+                assert_rc(message_parse(&l, bytes, &out), -EBADMSG);
+                bytes[8 + 256 * field + at] = 0;
+            }
+        }
+    }
+}
+
+static void
+names_that_do_not_fit_are_refused(void **state)
+{
+    struct layout l = make_layout(4, 4);
+    struct message good = make_message(1, "abcd", "abcd"), m;
+    uint8_t bytes[16];
+
+    (void)state;
+    assert_rc(message_put(&l, &good, bytes), 0);
+    m = make_message(1, "abcde", "a");
+    assert_rc(message_put(&l, &m, bytes), -ENAMETOOLONG);
+    m = make_message(1, "a", "abcde");
+    assert_rc(message_put(&l, &m, bytes), -ENAMETOOLONG);
+    m = make_message(1, "", "a");
+    assert_rc(message_put(&l, &m, bytes), -EINVAL);
+    m = make_message(1, "a", "");
+    assert_rc(message_put(&l, &m, bytes), -EINVAL);
+    m = good;
+    m.key = (const uint8_t *)"a\0b";
+    m.key_size = 3;
+    assert_rc(message_put(&l, &m, bytes), -EINVAL);
+}
+
+static void
+zero_bytes_are_told_from_others_at_every_length(void **state)
+{
+    static uint8_t bytes[1024];
+    size_t size, at, shift;
+
+    (void)state;
+    for (shift = 0; shift < 3; shift++) {
+        for (size = 0; size < 600; size += size < 70 ? 1 : 37) {
+            bytes[shift + size] = 1; /* one past the end */
+            assert_true(bytes_are_zero(bytes + shift, size));
+            for (at = 0; at < size; at++) {
+                bytes[shift + at] = 0x80;
+                assert_false(bytes_are_zero(bytes + shift, size));
+                bytes[shift + at] = 0;
+            }
+            bytes[shift + size] = 0;
+        }
+    }
+}
+
+/* Both ways of summing, at all lengths, against zlib over the pieces. */
+static void
+the_checksum_is_the_one_of_the_format(void **state)
+{
+    static const unsigned sizes[][2] = {{256, 256}, {1, 1}, {13, 200}};
+    struct slot_stamp stamp = {.epoch = 0x1122334455667788,
+                               .received_ms = 1700000000123,
+                               .synced = 0xdeadbeef};
+    uint8_t name[256], slot[544], plain[544];
+    struct message m, parsed;
+    struct layout l;
+    uint64_t number;
+    unsigned i, a;
+
+    (void)state;
+    for (i = 0; i < sizeof name; i++)
+        name[i] = (uint8_t)(1 + i * 31 % 255);
+    for (i = 0; i < LENGTH(sizes); i++) {
+        l = make_layout(sizes[i][0], sizes[i][1]);
+        for (a = 0; a < 1000; a++) {
+            m = (struct message){(int64_t)a * -77777777777, name, name,
+                                 (uint16_t)(1 + a % sizes[i][0]),
+                                 (uint16_t)(1 + a * 3 % sizes[i][1])};
+            number = a * 0x100000001u;
+            put_slot(&l, slot, &m, number, &stamp);
+            assert_int_equal(get_le32(slot + l.crc_at),
+                             expected_crc(&l, slot, &m, number));
+
+            assert_rc(message_put(&l, &m, plain), 0);
+            assert_rc(message_parse(&l, plain, &parsed), 0);
+            plain_slot_put(&l, plain, &parsed, uuid, number, &stamp);
+            assert_memory_equal(slot, plain, l.slot_size);
+            assert_rc(plain_slot_parse(&l, slot, uuid, number, stamp.epoch,
+                                       &parsed, &stamp),
+                      0);
+        }
+    }
+}
+
+static void
+a_slot_says_what_was_put(void **state)
+{
+    struct layout l = make_layout(256, 256);
+    struct message m = make_message(INT64_MAX, "keyspace", "key"), out;
+    struct slot_stamp stamp = {.epoch = 9, .received_ms = 8, .synced = 7}, got;
+    uint8_t slot[544];
+
+    (void)state;
+    put_slot(&l, slot, &m, 42, &stamp);
+    assert_rc(slot_parse(&l, slot, uuid, 42, 9, &out, &got), 0);
+    assert_true(out.increment == INT64_MAX);
+    assert_int_equal(out.keyspace_size, 8);
+    assert_memory_equal(out.key, "key", 3);
+    assert_int_equal(got.epoch, 9);
+    assert_int_equal(got.received_ms, 8);
+    assert_int_equal(got.synced, 7);
+}
+
+static void
+a_slot_of_another_epoch_never_counts(void **state)
+{
+    struct layout l = make_layout(16, 16);
+    struct message m = make_message(1, "a", "b"), out;
+    struct slot_stamp stamp = {.epoch = 9}, got;
+    uint8_t slot[64];
+
+    (void)state;
+    put_slot(&l, slot, &m, 0, &stamp);
+    assert_rc(slot_parse(&l, slot, uuid, 0, 8, &out, &got), -ENOENT);
+    assert_rc(slot_parse(&l, slot, uuid, 0, 10, &out, &got), -ENOENT);
+
+    /* Nor when its epoch alone was torn into this one. */
+    put_le64(slot + l.message_size, 10);
+    assert_rc(slot_parse(&l, slot, uuid, 0, 10, &out, &got), -EBADMSG);
+}
+
+static void
+a_slot_of_another_place_or_log_never_counts(void **state)
+{
+    static const uint8_t other[MESSAGE_UUID_SIZE] = "0123456789abcdf";
+    struct layout l = make_layout(16, 16);
+    struct message m = make_message(1, "a", "b"), out;
+    struct slot_stamp stamp = {.epoch = 9}, got;
+    uint8_t slot[64];
+
+    (void)state;
+    put_slot(&l, slot, &m, 5, &stamp);
+    assert_rc(slot_parse(&l, slot, uuid, 4, 9, &out, &got), -EBADMSG);
+    assert_rc(slot_parse(&l, slot, uuid, 6, 9, &out, &got), -EBADMSG);
+    assert_rc(slot_parse(&l, slot, other, 5, 9, &out, &got), -EBADMSG);
+}
+
+static void
+any_flipped_bit_makes_a_slot_invalid(void **state)
+{
+    struct layout l = make_layout(24, 24);
+    struct message m = make_message(-5, "keyspace", "a key, longer"), out;
+    struct slot_stamp stamp = {.epoch = 3, .received_ms = 4, .synced = 5}, got;
+    uint8_t slot[80];
+    unsigned bit;
+    int rc;
+
+    (void)state;
+    assert_int_equal(l.slot_size, sizeof slot);
+    put_slot(&l, slot, &m, 11, &stamp);
+    for (bit = 0; bit < 8 * sizeof slot; bit++) {
+        slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        rc = slot_parse(&l, slot, uuid, 11, 3, &out, &got);
+        assert_true(rc == -EBADMSG || rc == -ENOENT);
+        slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    assert_rc(slot_parse(&l, slot, uuid, 11, 3, &out, &got), 0);
+}
+
+static void
+zeros_are_no_slot(void **state)
+{
+    static const uint8_t slot[544];
+    struct layout l = make_layout(256, 256);
+    struct slot_stamp got;
+    struct message out;
+
+    (void)state;
+    assert_rc(slot_parse(&l, slot, uuid, 0, 1, &out, &got), -ENOENT);
+    assert_rc(slot_parse(&l, slot, uuid, 0, 0, &out, &got), -EBADMSG);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_default_layout_is_520_and_544_bytes),
+    cmocka_unit_test(name_sizes_are_1_to_256),
+    cmocka_unit_test(the_examples_have_these_bytes),
+    cmocka_unit_test(names_of_every_length_come_back),
+    cmocka_unit_test(an_empty_name_is_malformed),
+    cmocka_unit_test(a_byte_after_the_first_nul_is_malformed),
+    cmocka_unit_test(names_that_do_not_fit_are_refused),
+    cmocka_unit_test(zero_bytes_are_told_from_others_at_every_length),
+    cmocka_unit_test(the_checksum_is_the_one_of_the_format),
+    cmocka_unit_test(a_slot_says_what_was_put),
+    cmocka_unit_test(a_slot_of_another_epoch_never_counts),
+    cmocka_unit_test(a_slot_of_another_place_or_log_never_counts),
+    cmocka_unit_test(any_flipped_bit_makes_a_slot_invalid),
+    cmocka_unit_test(zeros_are_no_slot),
+};
+TEST_MAIN(tests)
