@@ -242,7 +242,8 @@ seal_done(struct io_job *job)
         fail(l, r->rc, "seal", r->log.header.index);
         return;
     }
-    l->figures.sealed++;
+    if (r->log.count > 0)
+        l->figures.sealed++;
     if (l->rotating)
         logs_rotate(l);
     tell_ready(l);

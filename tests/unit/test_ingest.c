@@ -1,0 +1,815 @@
+/* tests/unit/test_ingest.c - bytes of a connection into slots, and replies;
+ * over socket pairs, real logs and real I/O threads. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/diag.h"
+#include "tests/lib/client.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/records.h"
+#include "tests/lib/tmpdir.h"
+#include "writer/ingest.h"
+
+#define LIMIT_MS 20000
+#define SIZE     CLIENT_MESSAGE_SIZE
+
+struct rig {
+    struct tmpdir dir;
+    struct config config;
+    struct datadir data;
+    struct loop *loop;
+    struct logs logs;
+    struct ingest ingest;
+    struct loop_timer limit;
+    struct loop_timer tick; /* so that a turn comes soon */
+    bool (*until)(struct rig *r);
+    size_t want; /* what `until` compares with */
+    bool late;
+    bool finished;
+    bool failed;
+    struct records records;
+    unsigned fds;
+};
+
+/* ---- the rig ----------------------------------------------------------- */
+
+static void
+on_ready(void *ctx)
+{
+    ingest_ready(&((struct rig *)ctx)->ingest);
+}
+
+static void
+on_synced(void *ctx)
+{
+    ingest_synced(&((struct rig *)ctx)->ingest);
+}
+
+static void
+on_finished(void *ctx)
+{
+    ((struct rig *)ctx)->finished = true;
+}
+
+static void
+on_failed(void *ctx)
+{
+    ((struct rig *)ctx)->failed = true;
+}
+
+static void
+on_stopped(void *ctx)
+{
+    logs_finish(&((struct rig *)ctx)->logs);
+}
+
+static void
+limit_due(struct loop_timer *timer)
+{
+    struct rig *r = LOOP_OWNER(timer, struct rig, limit);
+
+    r->late = true;
+    loop_stop(r->loop);
+}
+
+static void
+tick_due(struct loop_timer *timer)
+{
+    struct rig *r = LOOP_OWNER(timer, struct rig, tick);
+
+    assert_rc(loop_arm(r->loop, timer, loop_now_ms(r->loop) + 1), 0);
+}
+
+static bool
+after_turn(void *ctx)
+{
+    struct rig *r = ctx;
+    bool again = ingest_turn(&r->ingest);
+
+    if (r->until(r))
+        loop_stop(r->loop);
+    return again;
+}
+
+/* Runs the loop until `until` says so. */
+static void
+run(struct rig *r, bool (*until)(struct rig *r), size_t want)
+{
+    r->until = until;
+    r->want = want;
+    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + LIMIT_MS * test_slow()),
+              0);
+    assert_rc(loop_arm(r->loop, &r->tick, 1), 0);
+    assert_rc(loop_run(r->loop), 0);
+    loop_disarm(r->loop, &r->limit);
+    loop_disarm(r->loop, &r->tick);
+    assert_false(r->late);
+}
+
+static bool
+took(struct rig *r)
+{
+    return r->ingest.figures.messages >= r->want;
+}
+
+static bool
+took_bytes(struct rig *r)
+{
+    return r->ingest.figures.bytes >= r->want;
+}
+
+static bool
+replied(struct rig *r)
+{
+    return r->ingest.figures.replies >= r->want;
+}
+
+static bool
+has_ended(struct rig *r)
+{
+    return list_alone(&r->ingest.open);
+}
+
+static bool
+has_finished(struct rig *r)
+{
+    return r->finished;
+}
+
+static bool
+has_failed(struct rig *r)
+{
+    return r->failed;
+}
+
+static bool
+has_spare(struct rig *r)
+{
+    return r->logs.has_spare;
+}
+
+static bool
+pushes_back(struct rig *r)
+{
+    return !list_alone(&r->ingest.waiting);
+}
+
+/* Logs of `slots` messages, as many as `log_max`. */
+static void
+start(struct rig *r, unsigned slots, unsigned log_max)
+{
+    const struct logs_events events = {r, on_ready, on_synced, on_finished,
+                                       on_failed};
+
+    r->config.log_size = LOG_SLOTS_AT + (uint64_t)slots * 544;
+    r->config.log_max = log_max;
+    r->config.log_count = log_max < 3 ? log_max : 3;
+    assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
+    r->loop = loop_new();
+    assert_non_null(r->loop);
+    assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
+    assert_rc(ingest_init(&r->ingest, r->loop, &r->logs, 64, on_stopped, r), 0);
+    loop_after_turn(r->loop, after_turn, r);
+    run(r, has_spare, 0);
+}
+
+static int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    diag_init("test_ingest", DIAG_ERROR);
+    r->fds = fault_open_fds();
+    tmpdir_make(&r->dir);
+    config_defaults(&r->config);
+    r->config.log_rotate_after_ms = 60000;
+    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
+    r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
+    *state = r;
+    return 0;
+}
+
+static void
+close_all(struct rig *r)
+{
+    ingest_fini(&r->ingest);
+    logs_close(&r->logs);
+    loop_free(r->loop);
+    datadir_close(&r->data);
+}
+
+static int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    fault_clear();
+    tmpdir_remove(&r->dir);
+    assert_int_equal(fault_open_fds(), r->fds);
+    records_free(&r->records);
+    free(r);
+    return 0;
+}
+
+/* A clean stop; then what the logs hold is in r->records. */
+static void
+finish(struct rig *r)
+{
+    int log_fd;
+
+    ingest_stop(&r->ingest, 1000);
+    run(r, has_finished, 0);
+    log_fd = dup(r->data.log_fd);
+    close_all(r);
+    records_read(&r->records, log_fd);
+    close(log_fd);
+    assert_int_equal(r->records.damaged, 0);
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+}
+
+static int
+connect_pair(struct rig *r, enum ingest_port port)
+{
+    int ends[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
+                     0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_rc(ingest_take(&r->ingest, port, ends[1]), 0);
+    return ends[0];
+}
+
+/* Message number `n`: its own key, and an increment that tells it apart. */
+static void
+put(uint8_t *at, size_t n)
+{
+    char key[32];
+
+    snprintf(key, sizeof key, "key%zu", n);
+    client_message(at, "space", key, (int64_t)n + 1);
+}
+
+static void
+expect_messages(struct rig *r, size_t count)
+{
+    char key[32];
+    size_t n, times;
+
+    assert_int_equal(r->records.count, count);
+    for (n = 0; n < count; n++) {
+        snprintf(key, sizeof key, "key%zu", n);
+        assert_int_equal(records_sum(&r->records, "space", key, &times), n + 1);
+        assert_int_equal(times, 1);
+    }
+}
+
+/* ---- framing ----------------------------------------------------------- */
+
+static void
+a_message_may_be_cut_anywhere(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE];
+    size_t cut;
+    int fd;
+
+    start(r, 600, 8);
+    fd = connect_pair(r, INGEST_ACK);
+    for (cut = 1; cut < SIZE; cut++) {
+        put(message, cut - 1);
+        client_send(fd, message, cut);
+        run(r, took_bytes, (cut - 1) * SIZE + cut);
+        assert_int_equal(r->ingest.figures.messages, cut - 1);
+        client_send(fd, message + cut, SIZE - cut);
+        run(r, replied, cut);
+        client_wins(fd, 1);
+    }
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, SIZE - 1);
+}
+
+static void
+a_message_may_come_byte_by_byte(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE];
+    size_t i;
+    int fd;
+
+    start(r, 10, 4);
+    fd = connect_pair(r, INGEST_ACK);
+    put(message, 0);
+    for (i = 0; i < SIZE; i++) {
+        client_send(fd, message + i, 1);
+        run(r, took_bytes, i + 1);
+    }
+    run(r, replied, 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 1);
+}
+
+/* Whatever the sizes of the pieces, the same messages come out. */
+static void
+glued_messages_are_taken_apart(void **state)
+{
+    static const size_t pieces[] = {1, 7, 519, 520, 521, 1040, 4097, 65536};
+    struct rig *r = *state;
+    const size_t count = 400;
+    uint8_t *bytes = malloc(count * SIZE);
+    size_t i, n, at, size, replies = 0;
+    int fd;
+
+    assert_non_null(bytes);
+    start(r, 5000, 8);
+    for (i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        fd = connect_pair(r, INGEST_ACK);
+        for (n = 0; n < count; n++)
+            client_message(bytes + n * SIZE, "space", "glued", 1);
+        if (pieces[i] == 1)
+            at = count * SIZE - 3 * SIZE; /* three messages will do */
+        else
+            at = 0;
+        replies += (count * SIZE - at) / SIZE;
+        for (; at < count * SIZE; at += size) {
+            size = count * SIZE - at;
+            if (size > pieces[i])
+                size = pieces[i];
+            n = (size_t)r->ingest.figures.bytes;
+            client_send(fd, bytes + at, size);
+            run(r, took_bytes, n + size);
+        }
+        run(r, replied, replies);
+        client_close(fd);
+        run(r, has_ended, 0);
+    }
+    free(bytes);
+    finish(r);
+
+    assert_int_equal(r->records.count, replies);
+    assert_int_equal(records_sum(&r->records, "space", "glued", NULL), replies);
+}
+
+static void
+names_at_their_limits_are_kept_whole(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE];
+    char longest[CLIENT_NAME_SIZE + 1];
+    int fd;
+
+    memset(longest, 0xff, sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    start(r, 10, 4);
+    fd = connect_pair(r, INGEST_ACK);
+    client_message(message, longest, longest, INT64_MIN);
+    client_send(fd, message, SIZE);
+    client_message(message, "a", longest, INT64_MAX);
+    client_send(fd, message, SIZE);
+    client_message(message, longest, "../..", 0);
+    client_send(fd, message, SIZE);
+    run(r, replied, 3);
+    client_wins(fd, 3);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(r->records.count, 3);
+    assert_true(records_sum(&r->records, longest, longest, NULL) == INT64_MIN);
+    assert_true(records_sum(&r->records, "a", longest, NULL) == INT64_MAX);
+    assert_int_equal(records_sum(&r->records, longest, "../..", NULL), 0);
+}
+
+static void
+messages_are_kept_in_the_order_they_came(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE];
+    size_t i;
+    int fd;
+
+    start(r, 64, 16);
+    fd = connect_pair(r, INGEST_ACK);
+    for (i = 0; i < 500; i++) {
+        put(message, i);
+        client_send(fd, message, SIZE);
+        run(r, took, i + 1);
+    }
+    run(r, replied, 500);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 500);
+    for (i = 1; i < 500; i++) {
+        if (r->records.at[i].log != r->records.at[i - 1].log)
+            continue;
+        assert_int_equal(r->records.at[i].increment,
+                         r->records.at[i - 1].increment + 1);
+        assert_true(r->records.at[i].stamp.received_ms >=
+                    r->records.at[i - 1].stamp.received_ms);
+        assert_true(r->records.at[i].stamp.synced >=
+                    r->records.at[i - 1].stamp.synced);
+    }
+}
+
+/* ---- what cannot be a message ------------------------------------------ */
+
+static void
+put_bad(uint8_t *at, int how)
+{
+    put(at, 999);
+    switch (how) {
+    case 0: /* no keyspace */
+        memset(at + 8, 0, 256);
+        break;
+    case 1: /* no key */
+        memset(at + 264, 0, 256);
+        break;
+    case 2: /* something behind the keyspace's end */
+        at[8 + 255] = 'x';
+        break;
+    case 3: /* behind the key's */
+        at[264 + 255] = 1;
+        break;
+    case 4: /* shifted by one byte */
+        memmove(at + 1, at, SIZE - 1);
+        at[8] = 0;
+        break;
+    default: /* nothing at all */
+        memset(at, 0, SIZE);
+        break;
+    }
+}
+
+#define BAD_WAYS 6
+
+static void
+a_malformed_message_gets_fail_after_the_wins_owed(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[4 * SIZE], reply[64];
+    int fd, how;
+
+    start(r, 100, 4);
+    for (how = 0; how < BAD_WAYS; how++) {
+        fd = connect_pair(r, INGEST_ACK);
+        put(bytes, 0);
+        put(bytes + SIZE, 1);
+        put_bad(bytes + 2 * SIZE, how);
+        put(bytes + 3 * SIZE, 2);
+        client_send(fd, bytes, sizeof bytes);
+        run(r, replied, 2 * (size_t)(how + 1));
+        /* It goes on to discard what we send until we close. */
+        client_send(fd, bytes, sizeof bytes);
+        assert_int_equal(client_read(fd, reply, sizeof reply), 10);
+        assert_memory_equal(reply, "WINWINFAIL", 10);
+        client_close(fd);
+        run(r, has_ended, 0);
+        assert_int_equal(r->ingest.figures.malformed, how + 1);
+    }
+    finish(r);
+
+    assert_int_equal(r->records.count, 2 * BAD_WAYS);
+    assert_int_equal(records_sum(&r->records, "space", "key2", NULL), 0);
+    assert_int_equal(r->ingest.figures.partial_disconnects, 0);
+}
+
+static void
+a_malformed_message_ends_a_silent_connection_without_a_byte(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[3 * SIZE], reply[64];
+    int fd, how;
+
+    start(r, 100, 4);
+    for (how = 0; how < BAD_WAYS; how++) {
+        fd = connect_pair(r, INGEST_SILENT);
+        put(bytes, 0);
+        put_bad(bytes + SIZE, how);
+        put(bytes + 2 * SIZE, 2);
+        client_send(fd, bytes, sizeof bytes);
+        run(r, has_ended, 0);
+        assert_int_equal(client_read(fd, reply, sizeof reply), 0);
+        client_close(fd);
+    }
+    finish(r);
+
+    assert_int_equal(r->ingest.figures.malformed, BAD_WAYS);
+    assert_int_equal(r->records.count, BAD_WAYS);
+}
+
+static void
+one_bad_client_does_not_disturb_another(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE];
+    int good, bad;
+
+    start(r, 100, 4);
+    good = connect_pair(r, INGEST_ACK);
+    bad = connect_pair(r, INGEST_ACK);
+    put(message, 0);
+    client_send(good, message, 100);
+    put_bad(message, 2);
+    client_send(bad, message, SIZE);
+    run(r, took_bytes, SIZE + 100);
+    put(message, 0);
+    client_send(good, message + 100, SIZE - 100);
+    run(r, replied, 1);
+    client_wins(good, 1);
+    client_close(bad);
+    client_close(good);
+    finish(r);
+
+    expect_messages(r, 1);
+}
+
+/* ---- ends -------------------------------------------------------------- */
+
+static void
+a_half_close_gets_every_win_and_then_the_end(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[3 * SIZE];
+    int fd;
+
+    start(r, 100, 4);
+    fd = connect_pair(r, INGEST_ACK);
+    put(bytes, 0);
+    put(bytes + SIZE, 1);
+    put(bytes + 2 * SIZE, 2);
+    client_send(fd, bytes, 2 * SIZE + 260);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    run(r, has_ended, 0);
+    client_wins(fd, 2);
+    client_expect_end(fd);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 2);
+    assert_int_equal(r->ingest.figures.partial_disconnects, 1);
+}
+
+static void
+a_client_that_sends_and_closes_loses_nothing(void **state)
+{
+    struct rig *r = *state;
+    const size_t count = 150; /* fits the buffer of a socket */
+    uint8_t *bytes = malloc(count * SIZE);
+    size_t n;
+    int fd;
+
+    assert_non_null(bytes);
+    start(r, 100, 4);
+    fd = connect_pair(r, INGEST_SILENT);
+    for (n = 0; n < count; n++)
+        put(bytes + n * SIZE, n);
+    client_send(fd, bytes, count * SIZE);
+    client_close(fd);
+    run(r, has_ended, 0);
+    free(bytes);
+    finish(r);
+
+    expect_messages(r, count);
+}
+
+static void
+a_fragment_at_the_end_leaves_no_trace(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE];
+    int i, fd;
+
+    start(r, 100, 4);
+    put(message, 0);
+    for (i = 0; i < INGEST_PORTS; i++) {
+        fd = connect_pair(r, (enum ingest_port)i);
+        client_send(fd, message, SIZE - 1);
+        client_close(fd);
+        run(r, has_ended, 0);
+        /* The next one may get the same place. */
+        fd = connect_pair(r, (enum ingest_port)i);
+        client_send(fd, message, SIZE);
+        client_close(fd);
+        run(r, has_ended, 0);
+    }
+    finish(r);
+
+    assert_int_equal(r->ingest.figures.partial_disconnects, 2);
+    assert_int_equal(r->records.count, 2);
+}
+
+/* ---- replies ----------------------------------------------------------- */
+
+static void
+a_client_that_never_reads_is_read_from_and_not_dropped(void **state)
+{
+    struct rig *r = *state;
+    const size_t count = 30000; /* 90000 bytes: more than the buffer takes */
+    uint8_t *bytes = malloc(100 * SIZE), reply[3];
+    int fd, small = 1;
+    size_t i;
+
+    assert_non_null(bytes);
+    start(r, 40000, 8);
+    fd = connect_pair(r, INGEST_ACK);
+    /* Before anything is sent: the daemon's side of the pair. */
+    assert_int_equal(
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    for (i = 0; i < 100; i++)
+        client_message(bytes + i * SIZE, "space", "deaf", 1);
+    for (i = 0; i < count; i += 100) {
+        client_send(fd, bytes, 100 * SIZE);
+        run(r, took, i + 100);
+    }
+    assert_false(has_ended(r));
+
+    /* It wakes up, and gets every one of them. */
+    for (i = 0; i < count; i++) {
+        if (client_try_read(fd, reply, 3, 0) == -EAGAIN) {
+            run(r, replied, i + 1);
+            client_wins(fd, 1);
+        } else {
+            assert_memory_equal(reply, "WIN", 3);
+        }
+    }
+    free(bytes);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(records_sum(&r->records, "space", "deaf", NULL), count);
+}
+
+static void
+a_failed_sync_is_not_acknowledged_and_ends_the_writer(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE], reply[3];
+    int fd;
+
+    start(r, 100, 4);
+    diag_init("test_ingest", DIAG_ERROR);
+    fd = connect_pair(r, INGEST_ACK);
+    put(message, 0);
+    client_send(fd, message, SIZE);
+    fault_inject("fdatasync", 1, EIO);
+    run(r, has_failed, 0);
+    fault_clear();
+    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
+
+    /* It takes nothing more either. */
+    client_send(fd, message, SIZE);
+    run(r, pushes_back, 0);
+    assert_int_equal(r->ingest.figures.messages, 1);
+    close_all(r);
+    client_close(fd);
+}
+
+static void
+a_failed_append_is_not_acknowledged_and_ends_the_writer(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE], reply[3];
+    int fd;
+
+    start(r, 100, 4);
+    fd = connect_pair(r, INGEST_ACK);
+    put(message, 0);
+    client_send(fd, message, SIZE);
+    fault_inject("disk", 1, EIO);
+    run(r, has_failed, 0);
+    fault_clear();
+    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
+    close_all(r);
+    client_close(fd);
+}
+
+/* ---- limits ------------------------------------------------------------ */
+
+static void
+connections_over_the_limit_are_refused(void **state)
+{
+    struct rig *r = *state;
+    int fds[64], ends[2], i;
+
+    start(r, 100, 4);
+    for (i = 0; i < 64; i++)
+        fds[i] = connect_pair(r, i % 2 ? INGEST_ACK : INGEST_SILENT);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
+                     0);
+    assert_rc(ingest_take(&r->ingest, INGEST_ACK, ends[1]), -EMFILE);
+    close(ends[0]);
+    close(ends[1]);
+
+    client_close(fds[0]);
+    r->want = 0;
+    while (!list_alone(&r->ingest.free) == false)
+        run(r, has_spare, 0);
+    fds[0] = connect_pair(r, INGEST_ACK);
+    for (i = 0; i < 64; i++)
+        client_close(fds[i]);
+    finish(r);
+    assert_int_equal(r->records.count, 0);
+}
+
+static void
+without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
+{
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(60 * SIZE);
+    struct log log;
+    size_t n;
+    int fd;
+
+    assert_non_null(bytes);
+    start(r, 20, 2);
+    fd = connect_pair(r, INGEST_ACK);
+    for (n = 0; n < 60; n++)
+        put(bytes + n * SIZE, n);
+    client_send(fd, bytes, 60 * SIZE);
+    run(r, pushes_back, 0);
+    assert_int_equal(r->ingest.figures.messages, 40);
+    run(r, replied, 40);
+    client_wins(fd, 40);
+
+    /* A worker empties the first; the rest goes there. */
+    while (log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL) < 0)
+        run(r, pushes_back, 0);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    run(r, replied, 60);
+    client_wins(fd, 20);
+    free(bytes);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(r->records.count, 40);
+    assert_true(r->logs.figures.pushed_back > 0);
+}
+
+/* ---- stopping ---------------------------------------------------------- */
+
+static void
+a_stop_takes_in_what_has_arrived_and_replies(void **state)
+{
+    struct rig *r = *state;
+    const size_t count = 100;
+    uint8_t *bytes = malloc(count * SIZE);
+    size_t n;
+    int ack, silent;
+
+    assert_non_null(bytes);
+    start(r, 30, 20);
+    ack = connect_pair(r, INGEST_ACK);
+    silent = connect_pair(r, INGEST_SILENT);
+    for (n = 0; n < count; n++)
+        put(bytes + n * SIZE, n);
+    client_send(ack, bytes, count * SIZE);
+    client_send(silent, bytes, SIZE / 2);
+    finish(r);
+
+    client_wins(ack, count);
+    client_expect_end(ack);
+    client_expect_end(silent);
+    client_close(ack);
+    client_close(silent);
+    free(bytes);
+    expect_messages(r, count);
+    assert_int_equal(r->ingest.figures.partial_disconnects, 1);
+}
+
+#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    ON_RIG(a_message_may_be_cut_anywhere),
+    ON_RIG(a_message_may_come_byte_by_byte),
+    ON_RIG(glued_messages_are_taken_apart),
+    ON_RIG(names_at_their_limits_are_kept_whole),
+    ON_RIG(messages_are_kept_in_the_order_they_came),
+    ON_RIG(a_malformed_message_gets_fail_after_the_wins_owed),
+    ON_RIG(a_malformed_message_ends_a_silent_connection_without_a_byte),
+    ON_RIG(one_bad_client_does_not_disturb_another),
+    ON_RIG(a_half_close_gets_every_win_and_then_the_end),
+    ON_RIG(a_client_that_sends_and_closes_loses_nothing),
+    ON_RIG(a_fragment_at_the_end_leaves_no_trace),
+    ON_RIG(a_client_that_never_reads_is_read_from_and_not_dropped),
+    ON_RIG(a_failed_sync_is_not_acknowledged_and_ends_the_writer),
+    ON_RIG(a_failed_append_is_not_acknowledged_and_ends_the_writer),
+    ON_RIG(connections_over_the_limit_are_refused),
+    ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing),
+    ON_RIG(a_stop_takes_in_what_has_arrived_and_replies),
+};
+
+TEST_MAIN(tests)
