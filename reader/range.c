@@ -372,7 +372,7 @@ close_stalled(struct range *r)
         c = TAILQ_FIRST(&r->lists[RANGE_DRAINING]);
         waiter = TAILQ_FIRST(&r->lists[RANGE_WAITING]);
         if (!c || !waiter || fits(r, waiter->need) ||
-            now - c->changed_ms < RANGE_STALL_MS)
+            now - c->changed_ms < r->stall_ms)
             return;
         close_conn(c);
     }
@@ -464,7 +464,10 @@ range_init(struct range *r, struct loop *loop, struct answer *answer,
     int rc;
 
     assert(conn_max > 0);
-    *r = (struct range){.loop = loop, .answer = answer, .conn_max = conn_max};
+    *r = (struct range){.loop = loop,
+                        .answer = answer,
+                        .conn_max = conn_max,
+                        .stall_ms = RANGE_STALL_MS};
     r->listener.source.fd = -1;
     r->listener.accepted = conn_accepted;
     r->tick = (struct loop_timer){.slot = -1, .due = tick_due};

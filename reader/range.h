@@ -70,7 +70,8 @@ struct range {
     size_t counts[RANGE_STATES];
     struct range_conn *conns;
     size_t conn_max;
-    size_t conn_used; /* those behind were never used */
+    size_t conn_used;  /* those behind were never used */
+    uint64_t stall_ms; /* RANGE_STALL_MS */
     struct pool pool;
     size_t granted_free; /* free chunks when memory was last given out */
     bool waiters_changed;

@@ -1,0 +1,722 @@
+/* tests/unit/test_range.c - connections of countd-read: order, splits,
+ * pressure.
+ *
+ * The server runs in a thread of this test, over a real store; what it holds
+ * is asked for through a pipe that its loop watches. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "reader/range.h"
+#include "tests/lib/client.h"
+#include "tests/lib/tmpdir.h"
+
+#define CONNECTIONS 128
+#define BIG_ROWS    QUERY_ROWS_MAX
+#define BIG_SIZE    (QUERY_REPLY_SIZE + (size_t)BIG_ROWS * (10 + 256))
+
+struct fixture {
+    struct tmpdir dir;
+    struct datadir datadir;
+    struct layout layout;
+    struct store *store;
+    struct fresh fresh;
+    struct answer answer;
+    struct loop *loop;
+    struct range range;
+    struct loop_source control;
+    int ask; /* the test's end */
+    uint16_t port;
+    pthread_t thread;
+    bool running;
+};
+
+/* What the server says about itself. */
+struct state {
+    size_t counts[RANGE_STATES];
+    size_t free_chunks;
+    bool view_open;
+};
+
+/* ---- the server -------------------------------------------------------- */
+
+static void
+control_ready(struct loop_source *source, uint32_t events)
+{
+    struct fixture *f = LOOP_OWNER(source, struct fixture, control);
+    struct state now = {.free_chunks = f->range.pool.free_count,
+                        .view_open = f->answer.view != NULL};
+    char byte;
+
+    (void)events; /* readable is all it can be */
+    if (recv(source->fd, &byte, 1, 0) != 1)
+        return;
+    if (byte == 's') {
+        range_stop(&f->range);
+        return;
+    }
+    if (byte == 'p')
+        f->range.stall_ms = 3600000; /* patient */
+    if (byte == 'i')
+        f->range.stall_ms = 300; /* impatient */
+    memcpy(now.counts, f->range.counts, sizeof now.counts);
+    /* A test that does not get it fails. */
+    (void)!send(source->fd, &now, sizeof now, MSG_NOSIGNAL);
+}
+
+static struct state
+tell(struct fixture *f, char what)
+{
+    struct state now;
+
+    assert_int_equal(send(f->ask, &what, 1, 0), 1);
+    assert_int_equal(recv(f->ask, &now, sizeof now, MSG_WAITALL), sizeof now);
+    return now;
+}
+
+static struct state
+ask(struct fixture *f)
+{
+    return tell(f, '?');
+}
+
+/* Asks until so many connections are in a state. */
+static void
+await(struct fixture *f, enum range_state state, size_t count)
+{
+    const uint64_t until = clock_ms() + 20000;
+
+    while (ask(f).counts[state] != count)
+        assert_true(clock_ms() < until);
+}
+
+static void *
+serve(void *ctx)
+{
+    struct fixture *f = ctx;
+
+    return loop_run(f->loop) == 0 ? f : NULL;
+}
+
+static void
+start(struct fixture *f)
+{
+    char text[NET_ADDRESS_SIZE];
+    struct net_address a;
+    int pair[2], fd;
+
+    assert_rc(fresh_init(&f->fresh, &f->datadir, &f->layout, 1 << 20), 0);
+    f->loop = loop_new();
+    assert_non_null(f->loop);
+    answer_init(&f->answer, f->store, &f->fresh);
+    assert_rc(range_init(&f->range, f->loop, &f->answer, CONNECTIONS), 0);
+    assert_rc(net_parse("127.0.0.1:0", &a), 0);
+    fd = net_listen(&a, 0, &a);
+    assert_true(fd >= 0);
+    net_format(&a, text);
+    assert_int_equal(sscanf(text, "127.0.0.1:%hu", &f->port), 1);
+    assert_rc(range_listen(&f->range, fd), 0);
+    assert_rc(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    f->ask = pair[0];
+    f->control.ready = control_ready;
+    assert_rc(loop_add(f->loop, &f->control, pair[1], EPOLLIN), 0);
+    assert_rc(pthread_create(&f->thread, NULL, serve, f), 0);
+    f->running = true;
+}
+
+/* Stops as SIGTERM does, and waits. */
+static void
+stop(struct fixture *f)
+{
+    void *rc;
+
+    assert_int_equal(send(f->ask, "s", 1, 0), 1);
+    assert_rc(pthread_join(f->thread, &rc), 0);
+    f->running = false;
+    assert_ptr_equal(rc, f);
+}
+
+/* ---- what it serves ---------------------------------------------------- */
+
+/* Keyspace `name` with keys 000000 ... counting `keys`, `keys - 1` ... */
+static void
+fill(struct store *s, const char *name, size_t keys, uint16_t key_size)
+{
+    struct store_delta *deltas = calloc(keys, sizeof *deltas);
+    uint8_t *bytes = malloc(keys * key_size + 1);
+    struct store_applied applied;
+    char digits[16];
+
+    assert_non_null(deltas);
+    assert_non_null(bytes);
+    memset(bytes, 'x', keys * key_size);
+    for (size_t i = 0; i < keys; i++) {
+        uint8_t *key = bytes + i * key_size;
+
+        (void)snprintf(digits, sizeof digits, "%06d", (int)i); /* it fits */
+        memcpy(key, digits, 6);
+        deltas[i] = (struct store_delta){
+            .key = key, .key_size = key_size, .sum_low = keys - i};
+    }
+    assert_rc(store_apply(s, (const uint8_t *)name, strlen(name), NULL, NULL, 0,
+                          deltas, keys, &applied),
+              0);
+    free(bytes);
+    free(deltas);
+}
+
+static int
+open_folder(struct fixture *f, const char *name)
+{
+    int fd;
+
+    assert_rc(mkdirat(f->dir.fd, name, 0700), 0);
+    fd = openat(f->dir.fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void
+open_store(struct fixture *f, bool writable)
+{
+    const struct store_options o = {
+        .keyspace_fd = f->datadir.keyspace_fd,
+        .hash_key = f->datadir.hash_key,
+        .keyspace_size = 256,
+        .key_size = 256,
+        .writable = writable,
+        .open_max = 16,
+        .txn_memory = 64 << 20,
+    };
+
+    assert_rc(store_open(&f->store, &o), 0);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture f;
+
+    f = (struct fixture){.ask = -1};
+    tmpdir_make(&f.dir);
+    assert_rc(layout_init(&f.layout, 256, 256), 0);
+    f.datadir.log_fd = open_folder(&f, "log");
+    f.datadir.keyspace_fd = open_folder(&f, "keyspace");
+    f.datadir.held_fd = open_folder(&f, "held");
+    open_store(&f, true);
+    fill(f.store, "small", 10, 6);
+    fill(f.store, "other", 3, 6);
+    fill(f.store, "big", BIG_ROWS, 256);
+    /* One file may be open once in a process. */
+    store_close(f.store);
+    open_store(&f, false);
+    start(&f);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+    const int control = f->control.fd;
+
+    if (f->running)
+        stop(f);
+    loop_remove(f->loop, &f->control);
+    (void)close(control); /* sockets and folders of a test */
+    (void)close(f->ask);
+    range_fini(&f->range);
+    answer_fini(&f->answer);
+    fresh_fini(&f->fresh);
+    loop_free(f->loop);
+    store_close(f->store);
+    (void)close(f->datadir.log_fd);
+    (void)close(f->datadir.keyspace_fd);
+    (void)close(f->datadir.held_fd);
+    tmpdir_remove(&f->dir);
+    return 0;
+}
+
+/* ---- clients ----------------------------------------------------------- */
+
+/* The reply is rows `offset` ... of a keyspace made by fill(). */
+static void
+expect_rows(int fd, int64_t keys, int64_t offset, int64_t rows)
+{
+    struct client_rows r;
+    char digits[16];
+
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, rows);
+    for (int64_t i = 0; i < rows; i++) {
+        (void)snprintf(digits, sizeof digits, "%06d", (int)(offset + i));
+        assert_int_equal(r.row[i].count, keys - offset - i);
+        assert_memory_equal(r.row[i].key, digits, 6);
+    }
+    client_rows_free(&r);
+}
+
+static void
+expect_error(int fd, int error)
+{
+    struct client_rows r;
+
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, error);
+    assert_int_equal(r.size, 0);
+    client_rows_free(&r);
+}
+
+static void
+request(int fd, const char *keyspace, int64_t offset, int64_t length)
+{
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+
+    client_send(fd, bytes,
+                client_range_request(bytes, keyspace, offset, length));
+}
+
+/* A connection that asks for much and takes nothing. */
+static int
+connect_greedy(struct fixture *f, unsigned requests)
+{
+    int fd = client_connect(f->port);
+
+    for (unsigned i = 0; i < requests; i++)
+        request(fd, "big", 0, BIG_ROWS);
+    return fd;
+}
+
+/* It takes what it asked for, after all. */
+static void
+take_greedy(int fd, unsigned requests)
+{
+    for (unsigned i = 0; i < requests; i++)
+        expect_rows(fd, BIG_ROWS, 0, BIG_ROWS);
+    client_close(fd);
+}
+
+/* ---- order and splits -------------------------------------------------- */
+
+static void
+a_hundred_pipelined_requests_are_answered_in_order(void **state)
+{
+    static uint8_t bytes[100 * QUERY_SIZE];
+    struct fixture *f = *state;
+    size_t size = 0;
+    int fd = client_connect(f->port);
+
+    for (int i = 0; i < 100; i++)
+        size += client_range_request(bytes + size,
+                                     i % 3   ? "small"
+                                     : i % 2 ? "other"
+                                             : "none",
+                                     i % 4, 2);
+    client_send(fd, bytes, size);
+
+    for (int i = 0; i < 100; i++) {
+        if (i % 3)
+            expect_rows(fd, 10, i % 4, 2);
+        else if (i % 2)
+            expect_rows(fd, 3, i % 4, i % 4 == 1 ? 2 : 0);
+        else
+            expect_rows(fd, 0, 0, 0);
+    }
+    client_close(fd);
+}
+
+static void
+requests_may_be_split_at_every_byte(void **state)
+{
+    uint8_t bytes[QUERY_SIZE + QUERY_EXTENDED_SIZE];
+    struct fixture *f = *state;
+    const size_t first = client_range_request(bytes, "small", 1, 1);
+    const size_t size =
+        first +
+        client_extended_request(bytes + first, QUERY_GET, "small", "000004");
+    int fd = client_connect(f->port);
+
+    for (size_t cut = 1; cut < size; cut++) {
+        client_send(fd, bytes, cut);
+        if (cut >= first)
+            expect_rows(fd, 10, 1, 1);
+        else
+            (void)ask(f); /* the server has had a turn with the first part */
+        client_send(fd, bytes + cut, size - cut);
+        if (cut < first)
+            expect_rows(fd, 10, 1, 1);
+        expect_rows(fd, 10, 4, 1);
+    }
+    client_close(fd);
+}
+
+static void
+more_requests_than_a_turn_takes_are_all_answered(void **state)
+{
+    enum { COUNT = 5000 };
+    static uint8_t bytes[COUNT * QUERY_SIZE];
+    struct fixture *f = *state;
+    size_t size = 0;
+    int fd = client_connect(f->port);
+
+    for (int i = 0; i < COUNT; i++)
+        size += client_range_request(bytes + size, "small", i % 10, 1);
+    client_send(fd, bytes, size);
+
+    for (int i = 0; i < COUNT; i++)
+        expect_rows(fd, 10, i % 10, 1);
+    client_close(fd);
+}
+
+static void
+a_half_closed_connection_gets_all_its_answers(void **state)
+{
+    struct fixture *f = *state;
+    int fd = client_connect(f->port);
+
+    for (int i = 0; i < 8; i++)
+        request(fd, "big", i, 4000);
+    client_send(fd, "fragment", 8);
+    assert_rc(shutdown(fd, SHUT_WR), 0);
+
+    for (int i = 0; i < 8; i++)
+        expect_rows(fd, BIG_ROWS, i, 4000);
+    client_expect_end(fd);
+    client_close(fd);
+    await(f, RANGE_FREE, 1);
+}
+
+static void
+extended_requests_are_answered(void **state)
+{
+    struct fixture *f = *state;
+    struct client_rows r;
+    int64_t count;
+    int fd = client_connect(f->port);
+
+    assert_true(client_get(fd, "small", "000003", &count));
+    assert_int_equal(count, 7);
+    assert_false(client_get(fd, "small", "no such", &count));
+    assert_false(client_get(fd, "none", "000003", &count));
+    client_extended(fd, QUERY_RANK, "small", "000003", &r);
+    assert_int_equal(r.rows, 1);
+    assert_int_equal(r.row[0].count, 3);
+    client_rows_free(&r);
+    client_extended(fd, QUERY_RANK, "small", "no such", &r);
+    assert_int_equal(r.rows, 0);
+    client_rows_free(&r);
+    client_extended(fd, QUERY_TOTAL, "small", "", &r);
+    assert_int_equal(r.rows, 1);
+    assert_int_equal(r.row[0].count, 55);
+    assert_int_equal(r.row[0].key_size, 0);
+    client_rows_free(&r);
+    client_extended(fd, QUERY_TOTAL, "none", "", &r);
+    assert_int_equal(r.rows, 0);
+    client_rows_free(&r);
+    client_extended(fd, QUERY_KEYSPACES, "big", "", &r);
+    assert_int_equal(r.rows, 2);
+    assert_string_equal(r.row[0].key, "other");
+    assert_int_equal(r.row[0].count, 3);
+    assert_string_equal(r.row[1].key, "small");
+    assert_int_equal(r.row[1].count, 10);
+    client_rows_free(&r);
+    client_close(fd);
+}
+
+/* ---- errors ------------------------------------------------------------ */
+
+static void
+a_malformed_request_ends_the_connection_after_what_was_owed(void **state)
+{
+    static uint8_t rest[1 << 18];
+    struct fixture *f = *state;
+    uint8_t bytes[3 * QUERY_SIZE];
+    int fd = client_connect(f->port);
+
+    (void)client_range_request(bytes, "small", 0, 3);
+    (void)client_range_request(bytes + QUERY_SIZE, "small", 0, -1);
+    (void)client_range_request(bytes + 2 * QUERY_SIZE, "small", 0, 3);
+    client_send(fd, bytes, sizeof bytes);
+    /* More, which must not turn the answer into a reset. */
+    client_send(fd, rest, sizeof rest);
+
+    expect_rows(fd, 10, 0, 3);
+    expect_error(fd, -EINVAL);
+    client_expect_end(fd);
+    await(f, RANGE_LINGERING, 1);
+    client_close(fd);
+    await(f, RANGE_FREE, 1);
+}
+
+static void
+each_way_to_be_malformed_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    size_t size;
+    int fd;
+
+    for (int i = 0; i < 5; i++) {
+        size = client_range_request(bytes, "small", 0, 1);
+        if (i == 0)
+            size = client_range_request(bytes, "", 0, 1);
+        if (i == 1)
+            bytes[16 + 200] = 'x';
+        if (i == 2)
+            size = client_extended_request(bytes, 5, "small", "");
+        if (i == 3)
+            size = client_extended_request(bytes, QUERY_GET, "small", "");
+        if (i == 4)
+            size = client_extended_request(bytes, QUERY_TOTAL, "small", "key");
+        fd = client_connect(f->port);
+        client_send(fd, bytes, size);
+
+        expect_error(fd, -EINVAL);
+        client_expect_end(fd);
+        client_close(fd);
+    }
+}
+
+static void
+a_reset_closes_the_connection(void **state)
+{
+    struct fixture *f = *state;
+    int fd = client_connect(f->port);
+
+    request(fd, "small", 0, 1);
+    expect_rows(fd, 10, 0, 1);
+    client_reset(fd);
+
+    await(f, RANGE_FREE, 1);
+}
+
+/* ---- pressure ---------------------------------------------------------- */
+
+static void
+a_peer_that_takes_nothing_holds_little_and_harms_nobody(void **state)
+{
+    struct fixture *f = *state;
+    struct state now;
+    int fd, slow = connect_greedy(f, 40);
+
+    await(f, RANGE_DRAINING, 1);
+    now = ask(f);
+    assert_false(now.view_open);
+    assert_true(RANGE_POOL_CHUNKS - now.free_chunks <=
+                1 + (BIG_SIZE >> 14) + 17);
+
+    fd = client_connect(f->port);
+    for (int i = 0; i < 100; i++) {
+        request(fd, "small", 0, 10);
+        expect_rows(fd, 10, 0, 10);
+    }
+    client_close(fd);
+
+    take_greedy(slow, 40);
+    await(f, RANGE_FREE, 2);
+    assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+}
+
+/* Has greedy peers use up the memory: the last of them wait. */
+static size_t
+use_up(struct fixture *f, int *greedy, size_t max)
+{
+    size_t count = 0;
+
+    while (count < max && ask(f).counts[RANGE_WAITING] == 0) {
+        greedy[count++] = connect_greedy(f, 8);
+        while (ask(f).counts[RANGE_SERVING] + ask(f).counts[RANGE_QUEUED] > 0)
+            continue;
+    }
+    assert_true(ask(f).counts[RANGE_WAITING] > 0);
+    return count;
+}
+
+static void
+when_memory_is_used_up_small_answers_go_on(void **state)
+{
+    struct fixture *f = *state;
+    int greedy[CONNECTIONS], fd;
+    size_t count;
+
+    (void)tell(f, 'p'); /* what it answers is asked for below */
+    count = use_up(f, greedy, CONNECTIONS - 2);
+    fd = client_connect(f->port);
+    for (int i = 0; i < 1000; i++) {
+        request(fd, "small", i % 10, 1);
+        expect_rows(fd, 10, i % 10, 1);
+    }
+    client_close(fd);
+
+    /* The one that waits gets all its answers when the others have gone. */
+    for (size_t i = 0; i + 1 < count; i++)
+        client_close(greedy[i]);
+    take_greedy(greedy[count - 1], 8);
+    await(f, RANGE_FREE, count + 1);
+    assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+}
+
+static void
+a_stalled_peer_is_closed_when_another_waits_for_its_memory(void **state)
+{
+    struct fixture *f = *state;
+    int greedy[CONNECTIONS], fd;
+    size_t count;
+
+    (void)tell(f, 'i'); /* as above */
+    count = use_up(f, greedy, CONNECTIONS - 2);
+
+    fd = client_connect(f->port);
+    request(fd, "big", 0, BIG_ROWS);
+
+    expect_rows(fd, BIG_ROWS, 0, BIG_ROWS);
+    client_close(fd);
+    for (size_t i = 0; i < count; i++)
+        client_close(greedy[i]);
+    await(f, RANGE_FREE, count + 1);
+    assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+}
+
+static void
+connections_above_the_limit_wait_in_the_backlog(void **state)
+{
+    struct fixture *f = *state;
+    int fds[CONNECTIONS + 1];
+
+    for (int i = 0; i < CONNECTIONS + 1; i++) {
+        fds[i] = client_connect(f->port);
+        request(fds[i], "small", 0, 1);
+    }
+    for (int i = 0; i < CONNECTIONS; i++)
+        expect_rows(fds[i], 10, 0, 1);
+    assert_int_equal(ask(f).counts[RANGE_SERVING], CONNECTIONS);
+
+    client_close(fds[0]);
+
+    expect_rows(fds[CONNECTIONS], 10, 0, 1);
+    for (int i = 1; i < CONNECTIONS + 1; i++)
+        client_close(fds[i]);
+}
+
+static void
+a_clean_stop_answers_what_has_arrived(void **state)
+{
+    struct fixture *f = *state;
+    int idle = client_connect(f->port), busy = client_connect(f->port);
+
+    await(f, RANGE_SERVING, 2);
+    for (int i = 0; i < 200; i++)
+        request(busy, "small", i % 10, 1);
+
+    stop(f);
+
+    for (int i = 0; i < 200; i++)
+        expect_rows(busy, 10, i % 10, 1);
+    client_expect_end(busy);
+    client_expect_end(idle);
+    client_close(busy);
+    client_close(idle);
+    assert_rc(client_try_connect(f->port), -ECONNREFUSED);
+}
+
+static void
+a_clean_stop_does_not_wait_for_ever(void **state)
+{
+    const uint64_t before = clock_ms();
+    struct fixture *f = *state;
+    int slow = connect_greedy(f, 20);
+
+    await(f, RANGE_DRAINING, 1);
+
+    stop(f);
+
+    assert_true(clock_ms() - before < 10 * RANGE_STOP_MS);
+    client_close(slow);
+}
+
+static void
+a_snapshot_ends_with_its_turn(void **state)
+{
+    struct fixture *f = *state;
+    int fd = client_connect(f->port);
+
+    for (int i = 0; i < 10; i++) {
+        request(fd, "small", 0, 1);
+        expect_rows(fd, 10, 0, 1);
+        assert_false(ask(f).view_open);
+    }
+    client_close(fd);
+}
+
+/* ---- the pool ---------------------------------------------------------- */
+
+static void
+a_chain_gives_back_its_bytes_and_chunks(void **state)
+{
+    enum { TOTAL = 5 * 16384 + 77 };
+    static uint8_t bytes[TOTAL], got[TOTAL];
+    struct iovec pieces[8];
+    struct chain a = {0}, b = {0};
+    struct pool p;
+    size_t at = 0, n, step;
+
+    (void)state; /* no server is asked */
+    assert_rc(pool_init(&p, 16), 0);
+    for (size_t i = 0; i < TOTAL; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 1000);
+    for (size_t i = 0; i < TOTAL; i += n) {
+        n = TOTAL - i < 999 ? TOTAL - i : 999;
+        chain_push(&p, &a, bytes + i, n);
+        chain_push(&p, &b, bytes, 1);
+    }
+    assert_int_equal(p.free_count, 16 - 6 - 1);
+
+    while (a.size > 0) {
+        n = chain_pieces(&p, &a, pieces, 2);
+        assert_true(n >= 1);
+        step = pieces[0].iov_len < 5000 ? pieces[0].iov_len : 5000;
+        memcpy(got + at, pieces[0].iov_base, step);
+        at += step;
+        chain_drop(&p, &a, step);
+    }
+    assert_int_equal(at, TOTAL);
+    assert_memory_equal(got, bytes, TOTAL);
+    assert_int_equal(p.free_count, 15);
+    chain_drop(&p, &b, b.size);
+    assert_int_equal(p.free_count, 16);
+    pool_fini(&p);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(a_hundred_pipelined_requests_are_answered_in_order),
+    CASE(requests_may_be_split_at_every_byte),
+    CASE(more_requests_than_a_turn_takes_are_all_answered),
+    CASE(a_half_closed_connection_gets_all_its_answers),
+    CASE(extended_requests_are_answered),
+    CASE(a_malformed_request_ends_the_connection_after_what_was_owed),
+    CASE(each_way_to_be_malformed_is_refused),
+    CASE(a_reset_closes_the_connection),
+    CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody),
+    CASE(when_memory_is_used_up_small_answers_go_on),
+    CASE(a_stalled_peer_is_closed_when_another_waits_for_its_memory),
+    CASE(connections_above_the_limit_wait_in_the_backlog),
+    CASE(a_clean_stop_answers_what_has_arrived),
+    CASE(a_clean_stop_does_not_wait_for_ever),
+    CASE(a_snapshot_ends_with_its_turn),
+    cmocka_unit_test(a_chain_gives_back_its_bytes_and_chunks),
+};
+
+TEST_MAIN(tests)
