@@ -25,10 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
 #include "common/client/handle.h"
 
-#define NAME_MAX_SIZE      256
 #define BUFFER_SIZE        (256 * 1024)
 #define CONNECT_TIMEOUT_MS 5000
 #define READ_TIMEOUT_MS    5000
@@ -63,13 +61,11 @@ take_options(const struct countd_options *from, struct countd_options *o)
     if (o->buffer_size == 0)
         o->buffer_size = BUFFER_SIZE;
     if (o->keyspace_size == 0)
-        o->keyspace_size = NAME_MAX_SIZE;
+        o->keyspace_size = MESSAGE_NAME_MAX;
     if (o->key_size == 0)
-        o->key_size = NAME_MAX_SIZE;
+        o->key_size = MESSAGE_NAME_MAX;
     if (o->connect_timeout_ms == 0)
         o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
-    if (o->keyspace_size > NAME_MAX_SIZE || o->key_size > NAME_MAX_SIZE)
-        return -EINVAL;
     return 0;
 }
 
@@ -104,16 +100,15 @@ writing_init(struct writing *w, const struct countd_options *o)
     int rc;
 
     w->silent = o->silent != 0;
-    w->keyspace_size = o->keyspace_size;
-    w->key_size = o->key_size;
-    w->message_size = 8 + w->keyspace_size + w->key_size;
-    w->capacity = o->buffer_size / w->message_size;
+    if (layout_init(&w->layout, o->keyspace_size, o->key_size) < 0)
+        return -EINVAL;
+    w->capacity = o->buffer_size / w->layout.message_size;
     if (w->capacity == 0)
         w->capacity = 1;
     rc = link_init(&w->link, o->write, o->connect_timeout_ms);
     if (rc < 0)
         return rc;
-    w->ring = calloc(w->capacity, w->message_size);
+    w->ring = calloc(w->capacity, w->layout.message_size);
     if (!w->ring)
         return -ENOMEM;
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -218,7 +213,7 @@ unconfirmed(const struct writing *w)
     if (ioctl(w->link.fd, SIOCOUTQ, &bytes) < 0 || bytes <= (int)w->part)
         return 0;
     whole = (uint64_t)bytes - w->part; /* what is not whole is kept */
-    messages = (whole + w->message_size - 1) / w->message_size;
+    messages = (whole + w->layout.message_size - 1) / w->layout.message_size;
     return messages < w->fresh ? messages : w->fresh;
 }
 
@@ -308,20 +303,20 @@ unsent(const struct writing *w, struct iovec piece[2])
     const size_t first = w->buffered < until_end ? w->buffered : until_end;
     const size_t rest = w->buffered - first;
 
-    piece[0].iov_base = w->ring + w->head * w->message_size + w->part;
-    piece[0].iov_len = first * w->message_size - w->part;
+    piece[0].iov_base = w->ring + w->head * w->layout.message_size + w->part;
+    piece[0].iov_len = first * w->layout.message_size - w->part;
     piece[1].iov_base = w->ring;
-    piece[1].iov_len = rest * w->message_size;
+    piece[1].iov_len = rest * w->layout.message_size;
     return rest > 0 ? 2 : 1;
 }
 
 static void
 count_sent(struct writing *w, size_t bytes)
 {
-    const size_t whole = (w->part + bytes) / w->message_size;
+    const size_t whole = (w->part + bytes) / w->layout.message_size;
 
     assert(whole <= w->buffered);
-    w->part = (w->part + bytes) % w->message_size;
+    w->part = (w->part + bytes) % w->layout.message_size;
     w->head = (w->head + whole) % w->capacity;
     w->buffered -= whole;
     if (w->silent) {
@@ -387,42 +382,21 @@ progress(struct writing *w)
 
 /* ---- what users call --------------------------------------------------- */
 
-static int
-check_name(const void *name, size_t size, size_t max)
-{
-    if (size == 0 || memchr(name, 0, size))
-        return -EINVAL;
-    return size > max ? -ENAMETOOLONG : 0;
-}
-
-static void
-put_increment(const struct writing *w, uint8_t *at, const void *keyspace,
-              size_t keyspace_size, const void *key, size_t key_size,
-              int64_t increment)
-{
-    uint8_t *key_at = at + 8 + w->keyspace_size;
-
-    put_le64s(at, increment);
-    memcpy(at + 8, keyspace, keyspace_size);
-    memset(at + 8 + keyspace_size, 0, w->keyspace_size - keyspace_size);
-    memcpy(key_at, key, key_size);
-    memset(key_at + key_size, 0, w->key_size - key_size);
-}
-
 PUBLIC int
 countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
             const void *key, size_t key_size, int64_t increment)
 {
     struct writing *w = &c->writing;
+    const struct message m = {.increment = increment,
+                              .keyspace = keyspace,
+                              .key = key,
+                              .keyspace_size = (uint16_t)keyspace_size,
+                              .key_size = (uint16_t)key_size};
     size_t slot;
-    int rc;
+    int rc = 0;
 
-    rc = check_name(keyspace, keyspace_size, w->keyspace_size);
-    if (rc < 0)
-        return rc;
-    rc = check_name(key, key_size, w->key_size);
-    if (rc < 0)
-        return rc;
+    if (keyspace_size > MESSAGE_NAME_MAX || key_size > MESSAGE_NAME_MAX)
+        return -ENAMETOOLONG;
     lock(w);
     if (w->buffered == w->capacity) {
         rc = progress(w);
@@ -431,8 +405,10 @@ countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
     }
     if (rc == 0) {
         slot = (w->head + w->buffered) % w->capacity;
-        put_increment(w, w->ring + slot * w->message_size, keyspace,
-                      keyspace_size, key, key_size, increment);
+        rc = message_put(&w->layout, &m,
+                         w->ring + slot * w->layout.message_size);
+    }
+    if (rc == 0) {
         w->buffered++;
         w->taken++;
     }

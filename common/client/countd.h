@@ -56,23 +56,29 @@ void countd_close(struct countd *c);
 /* Buffers one increment.
  *   -EAGAIN  buffer full and the server takes nothing now: nothing buffered
  *   -EINVAL, -ENAMETOOLONG  the name; nothing buffered
- *   -ENOTCONN  the connection broke; see countd_lost() */
+ *   -ENOTCONN  the connection broke; see countd_lost()
+ *   -ECONNREFUSED ...  what connecting said; nothing is lost */
 int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
                 const void *key, size_t key_size, int64_t increment);
 
 /* Sends what can be sent and takes what answers are there, without
  * blocking.  Returns the number of increments not yet sent or not yet
- * acknowledged. */
+ * acknowledged, or an error as countd_flush(). */
 int64_t countd_poll(struct countd *c);
 
 /* Blocks until everything is sent (silent) or acknowledged.
  *   -ETIMEDOUT  not within timeout_ms; call again to go on
- *   -ENOTCONN   the connection broke
- *   -EBADMSG    the server refused a message (FAIL) */
+ *   -ENOTCONN   the connection broke and took increments with it; those that
+ *               had not gone out go out with the next call
+ *   -EBADMSG    the server refused a message (FAIL): this and all behind it
+ *               are dropped
+ *   -ECONNREFUSED ...  what connecting said; nothing is lost
+ * An error that another call met is told here once more, unless countd_lost()
+ * was asked since. */
 int countd_flush(struct countd *c, int timeout_ms);
 
 /* Increments whose outcome is unknown because the connection broke, since the
- * last call. */
+ * last call.  Silent: those the server's kernel had not confirmed. */
 uint64_t countd_lost(struct countd *c);
 
 /* ---- reading ----------------------------------------------------------- */
@@ -90,12 +96,17 @@ struct countd_rows {
 };
 
 /* Rows offset ... of the count order, largest first; a negative offset counts
- * from the end.  countd_rows_free() after success.
- *   -EINVAL, -EIO from the server; -ETIMEDOUT, -ENOTCONN */
+ * from the end; at most 4096.  An unknown keyspace has none.
+ * countd_rows_free() after success.
+ *   -EINVAL, -ENAMETOOLONG  no such request
+ *   -EIO        the keyspace's file cannot be read
+ *   -ETIMEDOUT, -ENOTCONN, -EPROTO (no countd there), what connecting said */
 int countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
                  int64_t offset, int64_t length, struct countd_rows **out);
 
-/* Many ranges in one write; out[i] answers ask[i], NULL where errors[i]. */
+/* Many ranges, pipelined.  out[i] answers asks[i]; it is NULL where that one
+ * failed, and the first such error is returned.  Free the others whatever is
+ * returned. */
 struct countd_ask {
     const void *keyspace;
     size_t keyspace_size;
@@ -105,13 +116,13 @@ struct countd_ask {
 int countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
                   struct countd_rows **out);
 
-/* Count of one key; -ENOENT. */
+/* Count of one key; -ENOENT: no such key or keyspace. */
 int countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
                const void *key, size_t key_size, int64_t *count);
 /* Position of one key in the count order, from 0; -ENOENT. */
 int countd_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
                 const void *key, size_t key_size, int64_t *rank);
-/* Sum of a keyspace, saturated. */
+/* Sum of a keyspace, saturated; -ENOENT. */
 int countd_total(struct countd *c, const void *keyspace, size_t keyspace_size,
                  int64_t *total);
 /* Names of keyspaces after `after` ("" for the first) with their number of

@@ -10,6 +10,7 @@
 
 #include "common/client/countd.h"
 #include "common/client/link.h"
+#include "common/message.h"
 
 /* The only symbols a user of the library sees. */
 #define PUBLIC __attribute__((visibility("default")))
@@ -30,9 +31,7 @@ struct writing {
     int wake_fd;            /* eventfd that wakes it */
     pthread_cond_t changed; /* for other flushes, which wait for that one */
     bool silent;
-    size_t keyspace_size; /* of the message's fields */
-    size_t key_size;
-    size_t message_size;
+    struct layout layout;
     uint8_t *ring;
     size_t capacity; /* messages */
     size_t head;
