@@ -387,11 +387,11 @@ linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)
         return (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
     enter();
     r.seq = draw();
+    /* Looked up before: the new name may be gone again at once. */
+    r.inode = inode_at(from_fd, from);
     rc = (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
-    if (rc == 0) {
-        r.inode = inode_at(to_fd, to);
+    if (rc == 0)
         note(&r, name, NULL, NULL, 0);
-    }
     leave();
     return rc;
 }

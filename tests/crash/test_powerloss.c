@@ -50,8 +50,9 @@ struct run {
 /* ---- recording -------------------------------------------------------------
  */
 
+/* Has the daemons of `f` recorded into `log`. */
 static void
-set_env(struct run *run, const char *log)
+set_env(struct run *run, struct fleet *f, const char *log)
 {
     char library[600];
     const char *asan = getenv("ASAN_OPTIONS");
@@ -61,7 +62,7 @@ set_env(struct run *run, const char *log)
     (void)snprintf(run->env_text[0], sizeof run->env_text[0], "LD_PRELOAD=%s",
                    library); /* fits */
     (void)snprintf(run->env_text[1], sizeof run->env_text[1],
-                   "POWERLOSS_DIR=%s", run->fleet.path); /* fits */
+                   "POWERLOSS_DIR=%s", f->path); /* fits */
     (void)snprintf(run->env_text[2], sizeof run->env_text[2],
                    "POWERLOSS_LOG=%s/%s", run->side.path, log); /* fits */
     (void)snprintf(run->env_text[3], sizeof run->env_text[3],
@@ -74,7 +75,7 @@ set_env(struct run *run, const char *log)
     for (i = 0; i < 6; i++)
         run->env[i] = run->env_text[i];
     run->env[6] = NULL;
-    run->fleet.env = run->env;
+    f->env = run->env;
 }
 
 static void
@@ -95,7 +96,7 @@ begin(struct run *run, uint64_t seed, unsigned peers, unsigned window)
     if (run->shared == MAP_FAILED)
         fail_msg("mmap: %s", strerror(errno));
     client_close(fd);
-    set_env(run, "calls");
+    set_env(run, &run->fleet, "calls");
     run->disk = disk_snapshot(run->data.path);
     model_init(&run->model, seed, KEYSPACES);
     traffic_init(&run->traffic, &run->model, &run->shared->seq, peers, window);
@@ -210,17 +211,21 @@ static unsigned
 judge_standin(struct run *run, const char *path, uint64_t cut, char *why,
               size_t size)
 {
-    static uint8_t bytes[8 << 20];
     struct model *m = &run->model;
+    uint8_t *bytes = NULL;
     char file[600];
     ssize_t have = 0, at;
+    struct stat st;
     uint32_t i;
     int fd;
 
     (void)snprintf(file, sizeof file, "%s/messages", path); /* fits */
     fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
-        have = read(fd, bytes, sizeof bytes);
+        assert_int_equal(fstat(fd, &st), 0);
+        bytes = malloc((size_t)st.st_size + 1);
+        assert_non_null(bytes);
+        have = read(fd, bytes, (size_t)st.st_size);
         client_close(fd);
     }
     model_look(m);
@@ -239,6 +244,7 @@ judge_standin(struct run *run, const char *path, uint64_t cut, char *why,
         m->keys[i].found = true;
         m->keys[i].final += get_le64s(bytes + at);
     }
+    free(bytes);
     return model_verdict(m, cut, why, size);
 }
 
@@ -332,6 +338,38 @@ judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
     fleet_look(&f, &run->model);
     violations = model_verdict(&run->model, cut, why, size);
     fleet_fini(&f);
+    return violations;
+}
+
+/* Recovers the state under the recorder, cuts the power again somewhere in
+ * that, and has what is left then judged. */
+static unsigned
+judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
+            size_t size)
+{
+    static unsigned nested;
+    struct disk *disk = disk_snapshot(path);
+    char log[32], name[700];
+    struct tmpdir again;
+    uint64_t first = atomic_load(&run->shared->seq) + 1, second;
+    unsigned violations;
+    struct fleet f;
+
+    (void)snprintf(log, sizeof log, "nested%u", nested++); /* fits */
+    fleet_init_at(&f, path);
+    set_env(run, &f, log);
+    fleet_start(&f, FLEET_WORKER);
+    fleet_await_drained(&f, 10000);
+    kill_cleanly(run, fleet_daemon(&f, FLEET_WORKER));
+    fleet_fini(&f);
+    (void)snprintf(name, sizeof name, "%s/%s", run->side.path, log); /* fits */
+    disk_load(disk, name);
+    second = first + random_below(&run->random, disk_last(disk) - first + 2);
+    tmpdir_make_in_memory(&again);
+    disk_build(disk, second, random_next(&run->random), again.path);
+    violations = judge_daemons(run, again.path, cut, why, size);
+    tmpdir_remove(&again);
+    disk_free(disk);
     return violations;
 }
 
@@ -433,6 +471,19 @@ nor_does_one_after_clean_restarts(void **state)
     finish(&run);
 }
 
+static void
+nor_does_a_second_one_during_recovery(void **state)
+{
+    struct run run;
+
+    (void)state; /* needs none */
+    begin(&run, random_seed(__func__), 4, 8);
+    record(&run, 4, false);
+    (void)try_states(&run, states_wanted() / 5, judge_twice,
+                     true); /* fails the test itself */
+    finish(&run);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_correct_writer_is_never_blamed),
     cmocka_unit_test(an_answer_before_its_sync_is_found),
@@ -442,6 +493,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_power_loss_loses_and_doubles_nothing_acknowledged),
     cmocka_unit_test(nor_does_one_after_kills),
     cmocka_unit_test(nor_does_one_after_clean_restarts),
+    cmocka_unit_test(nor_does_a_second_one_during_recovery),
 };
 
 TEST_MAIN(tests)

@@ -39,6 +39,7 @@ struct table {
     _Atomic uint64_t next;  /* next increment to write: its own number */
     _Atomic uint64_t claims, seals, deaths, recovered;
     atomic_bool stop;
+    uint64_t until; /* when the race is over */
     atomic_int wrong;
     char why[256];
     atomic_uchar appended[MEMORY_MAX]; /* increments durably in a log */
@@ -210,6 +211,8 @@ race(void)
     expect_rc(log_release(&log), "release", index);
 }
 
+static pid_t racers[RACERS];
+
 static void
 run_racer(int number, uint64_t seed)
 {
@@ -217,13 +220,15 @@ run_racer(int number, uint64_t seed)
 
     if (pid < 0)
         fail_msg("fork: %s", strerror(errno));
-    if (pid > 0)
+    if (pid > 0) {
+        racers[number] = pid;
         return;
+    }
     self = number;
     chance.state = seed;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         _exit(125);
-    while (!atomic_load(&table->stop))
+    while (!atomic_load(&table->stop) && clock_ms() < table->until)
         race();
     _exit(fault_open_fds() > 64); /* a leak */
 }
@@ -232,17 +237,14 @@ run_racer(int number, uint64_t seed)
 static void
 run_race(struct random *random)
 {
-    uint64_t until = clock_ms() + RACE_MS;
     int running = 0, status, i;
 
+    table->until = clock_ms() + RACE_MS;
     for (i = 0; i < RACERS; i++, running++)
         run_racer(i, random_next(random));
     while (running > 0) {
         siginfo_t info = {0};
 
-        if (clock_ms() >= until)
-            atomic_store(&table->stop, true);
-        /* Racers die often enough for this to look at the clock. */
         if (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT) < 0)
             fail_msg("wait: %s", strerror(errno));
         if (waitpid(info.si_pid, &status, 0) != info.si_pid)
@@ -252,8 +254,12 @@ run_race(struct random *random)
             blame("a racer ended badly", 0, WEXITSTATUS(status));
         if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
             blame("a racer crashed", 0, WTERMSIG(status));
-        if (WIFSIGNALED(status) && !atomic_load(&table->stop)) {
-            run_racer((int)random_below(random, RACERS), random_next(random));
+        if (WIFSIGNALED(status) && !atomic_load(&table->stop) &&
+            clock_ms() < table->until) {
+            /* One of the same kind, or in the end all would be workers. */
+            for (i = 0; racers[i] != info.si_pid; i++)
+                ;
+            run_racer(i, random_next(random));
             running++;
         }
     }

@@ -452,7 +452,7 @@ an_answer_holds_all_it_says_it_holds(void **state)
         last = count;
         client_rows_free(&rows);
     }
-    printf("%u different answers\n", answers);
+    assert_true(answers > 1); /* else nothing was shown */
     client_await_merge(out, "fresh", acked_ms[1999], 10000);
     assert_true(client_get(out, "fresh", "key", &count));
     assert_int_equal(count, 2000);

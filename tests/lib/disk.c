@@ -312,7 +312,8 @@ bind_call(struct disk *d, struct call *c)
     c->dir = c->r.dir ? find_node(d, c->r.dir) : NO_NODE;
     c->dir2 = c->r.dir2 ? find_node(d, c->r.dir2) : NO_NODE;
     if (c->node == NO_NODE && c->r.kind != POWERLOSS_SYNC_ALL)
-        fail_msg("a call (kind %u) on a file nobody made", c->r.kind);
+        fail_msg("a call (kind %u, name %.*s) on a file nobody made",
+                 c->r.kind, (int)c->r.name_size, c->name);
     if ((c->r.dir && c->dir == NO_NODE) || (c->r.dir2 && c->dir2 == NO_NODE))
         fail_msg("a name in a folder nobody made");
 }

@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/datadir.h"
+#include "common/diag.h"
 #include "common/log.h"
 #include "common/store.h"
 #include "tests/lib/test.h"
@@ -124,7 +125,7 @@ fleet_stop_all(struct fleet *f)
 uint16_t
 fleet_silent_port(struct fleet *f)
 {
-    return daemon_port(&f->daemons[FLEET_WRITE], "write");
+    return daemon_port(&f->daemons[FLEET_WRITE], "silent");
 }
 
 uint16_t
@@ -232,8 +233,11 @@ open_store(const struct fleet *f, struct datadir *dir, struct store **store)
 {
     struct store_options options = {
         .keyspace_size = 256, .key_size = 256, .open_max = 16};
-    int rc = datadir_open(dir, f->path, DATADIR_READ);
+    int rc;
 
+    /* That a test's directory may be in memory need not be said each time. */
+    diag_init("test", DIAG_ERROR);
+    rc = datadir_open(dir, f->path, DATADIR_READ);
     if (rc < 0)
         fail_msg("open %s: %s", f->path, strerror(-rc));
     options.keyspace_fd = dir->keyspace_fd;
