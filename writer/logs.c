@@ -721,6 +721,17 @@ begin_first(struct logs *l)
     return 0;
 }
 
+/* An unused log is made EMPTY again; one with messages is left to recovery,
+ * as if we had died. */
+static void
+give_back(struct logs *l, struct log *log)
+{
+    if (l->failed || log->count > 0 || log_seal(log) < 0)
+        log_abandon(log);
+    else
+        (void)log_release(log); /* recovery tidies what this leaves */
+}
+
 static int
 start_threads(struct logs *l)
 {
@@ -775,7 +786,7 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
 
 abandon:
     if (l->has_current)
-        log_abandon(&l->current);
+        give_back(l, &l->current);
 close_dir:
     logdir_close(&l->dir);
 free_memory:
@@ -792,11 +803,11 @@ logs_close(struct logs *l)
     io_stop(&l->sync_io);
     io_stop(&l->file_io);
     if (l->making && l->make.rc == 0)
-        log_abandon(&l->make.log);
+        give_back(l, &l->make.log);
     if (l->has_spare)
-        log_abandon(&l->spare);
+        give_back(l, &l->spare);
     if (l->has_current)
-        log_abandon(&l->current);
+        give_back(l, &l->current);
     for (i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state == RETIRED_DIRTY ||
             l->retired[i].state == RETIRED_SYNCING)

@@ -152,8 +152,8 @@ struct logs {
 int logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
               const struct config *config, const struct logs_events *events);
 
-/* Closes as if we had died; what logs_finish() did not hand on is left to
- * recovery. */
+/* Closes as if we had died: logs with messages that logs_finish() did not hand
+ * on are left to recovery. */
 void logs_close(struct logs *l);
 
 /* Slots that may be filled now, at most `want`; flushes or rotates to make
