@@ -41,11 +41,12 @@ struct batch {
     size_t mark_count;
     const struct store_delta *deltas;
     size_t count;
-    size_t at;    /* first delta of the slice */
-    size_t end;   /* first delta behind it */
-    size_t limit; /* changes a slice may have */
-    size_t used;  /* changes it has */
-    bool checked; /* keys_max has been looked at */
+    size_t at;          /* first delta of the slice */
+    size_t end;         /* first delta behind it */
+    size_t limit;       /* changes a slice may have */
+    size_t used;        /* changes it has */
+    bool checked;       /* keys_max has been looked at */
+    uint64_t groups[2]; /* of the two orders, about */
     struct keyspace_state state;
     struct store_applied slice;
     struct store_applied total;
@@ -263,16 +264,42 @@ same_key(const struct store_delta *a, const struct store_delta *b)
            memcmp(a->key, b->key, a->key_size) == 0;
 }
 
+/* Groups that `edits` uniform ones touch: groups * (1 - e^(-edits / groups)),
+ * from above, by steps of the exponential. */
+static uint64_t
+touched(uint64_t groups, uint64_t edits)
+{
+    uint64_t left = groups;
+
+    for (unsigned i = 0; i < 8 && edits >= groups / 2; i++) {
+        left = left * 5 / 8; /* e^(-1/2) is 0.607 */
+        edits -= groups / 2;
+    }
+    return groups - left + (edits < left ? edits : left);
+}
+
+/* Pages that n edits of an order with so many groups dirty, about: header and
+ * buffer of each group touched, and a share of its fold per edit. */
+static uint64_t
+order_pages(uint64_t groups, uint64_t edits, size_t row)
+{
+    const uint64_t bytes = edits * (row + 2);
+    const uint64_t folds = bytes / (ORDER_GROUP_TARGET * BLOCK_SIZE / 11);
+
+    return 16 + 2 * touched(groups, edits) + bytes / BLOCK_SIZE +
+           (ORDER_GROUP_TARGET + 4) * (folds < groups ? folds : groups);
+}
+
 /* Pages a slice of n changes dirties, about. */
 static uint64_t
-estimate_pages(const struct keyspace_state *st, size_t n, size_t key_size)
+estimate_pages(const struct batch *b, size_t n)
 {
-    const uint64_t groups = st->keys.count / GROUP_ROWS + 1;
-    const uint64_t in_keys = n < groups ? n : groups;
-    const uint64_t in_ranks = 2 * n < groups ? 2 * n : groups;
-    const uint64_t bytes = (uint64_t)n * (BLOCK_ROW_HEAD + 2 + key_size);
+    const size_t row = b->count > 0
+                           ? (size_t)BLOCK_ROW_HEAD + b->deltas[b->at].key_size
+                           : BLOCK_ROW_HEAD;
 
-    return 16 + 4 * in_keys + 6 * in_ranks + 3 * bytes / BLOCK_SIZE;
+    return order_pages(b->groups[0], n, row) +
+           order_pages(b->groups[1], 2 * n, row);
 }
 
 static uint64_t
@@ -291,12 +318,11 @@ slice_limit(const struct batch *b)
 {
     const struct store *s = b->store;
     const size_t memory = s->options.txn_memory / 2 / CHANGE_COST;
-    const size_t key_size = b->deltas[b->at].key_size;
     size_t n = b->count - b->at;
 
     if (n > memory)
         n = memory < 16 ? 16 : memory;
-    while (n > 1 && estimate_pages(&b->state, n, key_size) > pages_budget(s))
+    while (n > 1 && estimate_pages(b, n) > pages_budget(s))
         n /= 2;
     return n;
 }
@@ -664,7 +690,7 @@ slice_room(const struct batch *b, struct keyspace *k)
     if (rc < 0)
         return rc;
     if (b->used > 0)
-        pages += estimate_pages(&b->state, b->used, b->deltas[b->at].key_size);
+        pages += estimate_pages(b, b->used);
     pages = (pages + info.me_last_pgno) * 4096;
     return pages > info.me_mapsize ? keyspace_grow(k, pages) : 0;
 }
@@ -694,8 +720,7 @@ slice_try(struct batch *b, struct keyspace **k)
     /* These come before LMDB touches the disk. */
     if (code == MDB_MAP_FULL || code == MDB_TXN_FULL)
         return rc;
-    rc = keyspace_disk_error(b->store, rc,
-                             estimate_pages(&b->state, b->used, 64) * 4096);
+    rc = keyspace_disk_error(b->store, rc, estimate_pages(b, b->used) * 4096);
     (void)keyspace_trouble(b->store, b->name, b->name_size, "commit", rc);
     return read_outcome(b, k, rc);
 }
@@ -733,17 +758,22 @@ slice_apply(struct batch *b, struct keyspace **k)
     return 0;
 }
 
-/* What is there now, for estimates. */
+/* How large it is now, for estimates. */
 static int
-peek_state(struct batch *b, struct keyspace *k)
+peek_size(struct batch *b, struct keyspace *k)
 {
+    MDB_stat keys, ranks;
     int rc;
 
     rc = keyspace_read(k);
     if (rc < 0)
         return rc;
-    rc = keyspace_state_get(k->reader, k->meta, &b->state);
+    rc = order_error(mdb_stat(k->reader, k->keys, &keys));
+    if (rc == 0)
+        rc = order_error(mdb_stat(k->reader, k->ranks, &ranks));
     keyspace_read_end(k);
+    b->groups[0] = keys.ms_entries / ORDER_GROUP_TARGET + 1;
+    b->groups[1] = ranks.ms_entries / ORDER_GROUP_TARGET + 1;
     return rc;
 }
 
@@ -757,7 +787,7 @@ apply_slices(struct batch *b)
     if (rc < 0)
         return rc;
     do {
-        rc = peek_state(b, k);
+        rc = peek_size(b, k);
         if (rc < 0)
             break;
         b->limit = b->at < b->count ? slice_limit(b) : 1;

@@ -84,6 +84,7 @@ struct order {
     struct order_work *work;
     uint32_t generation;
     uint64_t pages;      /* written so far in this transaction, about */
+    size_t small;        /* bytes of the next one */
     uint64_t pages_fold; /* beyond: fold only what must be */
     uint64_t pages_max;  /* beyond: -E2BIG */
 };

@@ -428,14 +428,17 @@ fold_one(struct order *o, const struct group *g, const struct row *edit,
          unsigned *block, unsigned *row)
 {
     const bool insert = (edit->flags & BLOCK_SIGN) == BLOCK_INSERT;
-    const unsigned in = group_block_of(g, o->kind, edit);
     struct row r = *edit;
     struct block b;
     unsigned at;
     bool found;
     int rc;
 
-    while (*block < in) {
+    while (*block + 1u < g->blocks) {
+        const struct row end = group_separator(g, *block + 1);
+
+        if (row_compare(o->kind, edit, &end) < 0)
+            break;
         b = block_open(o->work->base[*block]);
         rc = stage_copy(o, &b, *row, b.count);
         if (rc < 0)
@@ -517,13 +520,20 @@ filler_block(struct filler *f)
     f->blocks++;
 }
 
-/* Sets first entry and net rows of the base blocks up to `base`. */
+/* Goes on to the base block of `r` (NULL: the last), setting the first entry
+ * of those in between. */
 static void
-filler_base(struct filler *f, unsigned base)
+filler_base(struct filler *f, const struct row *r)
 {
-    while (f->base < base) {
+    while (f->base + 1u < f->group->blocks) {
         uint8_t *e;
 
+        if (r != NULL) {
+            const struct row end = group_separator(f->group, f->base + 1);
+
+            if (row_compare(f->o->kind, r, &end) < 0)
+                break;
+        }
         f->base++;
         e = f->o->work->header + ORDER_GROUP_HEAD + 8 * (size_t)f->base;
         put_le16(e + 2, (uint16_t)f->entries);
@@ -538,7 +548,7 @@ filler_add(struct filler *f, const struct row *r)
     const int net = sign == BLOCK_INSERT ? 1 : sign == BLOCK_DELETE ? -1 : 0;
     uint8_t *e;
 
-    filler_base(f, group_block_of(f->group, f->o->kind, r));
+    filler_base(f, r);
     e = f->o->work->header + ORDER_GROUP_HEAD + 8 * (size_t)f->base;
     put_le16(e + 4, (uint16_t)((int16_t)get_le16(e + 4) + net));
     if ((int)get_le16(e) + (int16_t)get_le16(e + 4) < 0)
@@ -601,7 +611,7 @@ fill(struct order *o, const struct group *g, struct pending *p, uint64_t *rows)
     }
     if (rc < 0)
         return rc;
-    filler_base(&f, g->blocks - 1u);
+    filler_base(&f, NULL);
     if (f.writer.count > 0)
         filler_block(&f);
     *rows = 0;

@@ -241,7 +241,12 @@ order_put(struct order *o, uint64_t key, const uint8_t *bytes, size_t size)
     MDB_val k = {.mv_size = sizeof wire, .mv_data = wire};
     MDB_val v = {.mv_size = size};
 
-    if (++o->pages > o->pages_max)
+    /* A value as large as this gets a page of its own, a smaller one shares a
+     * leaf. */
+    o->small += size > ORDER_GROUP_SIZE ? BLOCK_SIZE : size;
+    o->pages += o->small / BLOCK_SIZE;
+    o->small %= BLOCK_SIZE;
+    if (o->pages > o->pages_max)
         return -E2BIG;
     put_be64(wire, key);
     memcpy(&v.mv_data, &bytes, sizeof bytes); /* LMDB takes no const */
