@@ -147,15 +147,15 @@ format_limit(enum kind kind, uint64_t value, char text[LIMIT_SIZE])
                    unit); /* twenty digits and two letters fit */
 }
 
-/* "size, 16K to 1G": what config_each() and errors say of a row. */
+/* "a size, 16K to 1G": what config_each() and errors say of a row. */
 static void
 describe_row(const struct option_row *row, char *text, size_t size)
 {
     static const char *const names[] = {
-        [KIND_COUNT] = "number",
-        [KIND_SIZE] = "size",
-        [KIND_TIME] = "duration",
-        [KIND_SYNC] = "always, never or duration",
+        [KIND_COUNT] = "a number",
+        [KIND_SIZE] = "a size",
+        [KIND_TIME] = "a duration",
+        [KIND_SYNC] = "always, never or a duration",
     };
     char min[LIMIT_SIZE], max[LIMIT_SIZE];
 
@@ -164,9 +164,9 @@ describe_row(const struct option_row *row, char *text, size_t size)
 
     /* Longer than any of these is a bug that the tests of --help show. */
     if (row->kind == KIND_PATH)
-        (void)snprintf(text, size, "path, 1 to %s bytes", max);
+        (void)snprintf(text, size, "a path of 1 to %s bytes", max);
     else if (row->kind == KIND_ADDRESS)
-        (void)snprintf(text, size, "address:port");
+        (void)snprintf(text, size, "an address and port, or empty");
     else
         (void)snprintf(text, size, "%s, %s to %s", names[row->kind], min, max);
 }
@@ -321,7 +321,7 @@ set_number(struct config *c, const struct option_row *row, const char *value,
                     show(value, strlen(value), shown), example_of(row->kind));
     if (rc < 0 || (!word && (number < row->min || number > row->max))) {
         describe_row(row, limits, sizeof limits);
-        return fail(why, why_size, -ERANGE, "%s: %s is out of range; give a %s",
+        return fail(why, why_size, -ERANGE, "%s: %s is out of range; give %s",
                     row->key, show(value, strlen(value), shown), limits);
     }
     memcpy((char *)c + row->at, &number, sizeof number);

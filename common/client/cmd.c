@@ -271,7 +271,7 @@ unknown_option(const struct cmd_line *line, const struct given *g)
         nearest_offer(&nearest, g->name, line->cmd->options[i].name);
     if (nearest.best == NULL || nearest.best[1] == '\0')
         return misuse(line, g->text, "no such option");
-    (void)snprintf(text, sizeof text, "no such option, did you mean --%s?",
+    (void)snprintf(text, sizeof text, "no such option (did you mean --%s?)",
                    nearest.best); /* names are short */
     return misuse(line, g->text, text);
 }
@@ -336,7 +336,7 @@ find_command(struct cmd_line *line, const char *text)
     }
     if (nearest.best == NULL)
         return misuse(line, text, "no such subcommand");
-    (void)snprintf(what, sizeof what, "no such subcommand, did you mean %s?",
+    (void)snprintf(what, sizeof what, "no such subcommand (did you mean %s?)",
                    nearest.best); /* names are short */
     return misuse(line, text, what);
 }

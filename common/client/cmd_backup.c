@@ -80,6 +80,22 @@ make_folder(int dirfd, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
+/* Folders that are empty in a copy; daemons and countd check expect them. */
+static int
+make_empty_folders(int dirfd)
+{
+    static const char *const names[] = {"log", "held"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const int fd = make_folder(dirfd, names[i]);
+
+        if (fd < 0)
+            return fd;
+        (void)close(fd); /* nothing was written through it */
+    }
+    return 0;
+}
+
 static int
 make_copy_dir(struct backup *b)
 {
@@ -91,6 +107,8 @@ make_copy_dir(struct backup *b)
     rc = is_empty(b->fd);
     if (rc == 0)
         rc = -ENOTEMPTY;
+    if (rc > 0)
+        rc = make_empty_folders(b->fd);
     if (rc < 0)
         goto close_fd;
     b->keyspace_fd = make_folder(b->fd, "keyspace");
@@ -256,6 +274,36 @@ copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     return 0;
 }
 
+/* The check of the copies left lock files, which are of this moment only. */
+static int
+remove_locks(int dirfd)
+{
+    static const char suffix[] = ".mdb-lock";
+    const int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const struct dirent *entry;
+    DIR *dir;
+
+    if (fd < 0)
+        return -errno;
+    dir = fdopendir(fd);
+    if (dir == NULL) {
+        const int rc = -errno;
+
+        (void)close(fd); /* only read */
+        return rc;
+    }
+    while ((entry = readdir(dir)) != NULL) {
+        const size_t size = strlen(entry->d_name);
+
+        /* One that stays does no harm. */
+        if (size > sizeof suffix - 1 &&
+            strcmp(entry->d_name + size - (sizeof suffix - 1), suffix) == 0)
+            (void)unlinkat(dirfd, entry->d_name, 0);
+    }
+    (void)closedir(dir); /* only read */
+    return 0;
+}
+
 static int
 open_stores(struct backup *b)
 {
@@ -295,6 +343,8 @@ copy_all(struct backup *b)
     progress_clear(&b->progress);
     store_close(b->copy);
     store_close(b->store);
+    if (rc == 0)
+        rc = remove_locks(b->keyspace_fd);
     if (rc == 0)
         rc = copy_live(b);
     if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))

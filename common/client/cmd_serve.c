@@ -233,6 +233,12 @@ take_signal(struct serve *s)
         while ((index = children_reap(&s->children)) >= 0)
             child_ended(s, &s->children.child[index]);
         break;
+    case SIGUSR1: /* the reader has no figures */
+        for (size_t i = 0; i + 1 < s->children.count; i++)
+            if (s->children.child[i].ready && s->children.child[i].pid > 0)
+                /* One that has just ended does not mind. */
+                (void)kill(s->children.child[i].pid, SIGUSR1);
+        break;
     case SIGUSR2:
         /* Before it is ready the signal would end it. */
         if (s->children.child[0].ready)
@@ -307,6 +313,7 @@ open_signals(struct serve *s)
     (void)sigaddset(&mask, SIGTERM);
     (void)sigaddset(&mask, SIGINT);
     (void)sigaddset(&mask, SIGHUP);
+    (void)sigaddset(&mask, SIGUSR1);
     (void)sigaddset(&mask, SIGUSR2);
     (void)sigaddset(&mask, SIGCHLD);
     if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)

@@ -1,0 +1,552 @@
+/* tests/unit/test_config.c - settings from files, -o and command lines. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/config.h"
+#include "common/nearest.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/tmpdir.h"
+
+static int
+text(struct config *c, const char *bytes, char *why)
+{
+    config_defaults(c);
+    return config_text(c, bytes, strlen(bytes), "t.conf", why, 512);
+}
+
+static void
+assert_bad(const char *bytes, int rc, const char *expected)
+{
+    struct config c;
+    char why[512] = "";
+
+    assert_rc(text(&c, bytes, why), rc);
+    if (strcmp(why, expected) != 0)
+        print_error("%s\n", why);
+    assert_string_equal(why, expected);
+}
+
+/* ---- values ------------------------------------------------------------ */
+
+static void
+the_defaults_are_those_of_the_design(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    config_defaults(&c);
+    assert_string_equal(c.data_dir, "data");
+    assert_int_equal(c.log_size, 32 << 20);
+    assert_int_equal(c.log_count, 4);
+    assert_int_equal(c.log_max, 1024);
+    assert_int_equal(c.log_rotate_after_ms, 1000);
+    assert_int_equal(c.log_sync_ms, 200);
+    assert_int_equal(c.keyspace_size, 256);
+    assert_int_equal(c.key_size, 256);
+    assert_string_equal(c.write_listen, "127.0.0.1:48879");
+    assert_string_equal(c.write_ack_listen, "127.0.0.1:48881");
+    assert_int_equal(c.write_max_connections, 16384);
+    assert_int_equal(c.write_drain_ms, 2000);
+    assert_string_equal(c.read_listen, "127.0.0.1:48880");
+    assert_int_equal(c.read_max_connections, 16384);
+    assert_int_equal(c.worker_batch, 64);
+    assert_int_equal(c.worker_memory, 256 << 20);
+    assert_int_equal(c.keyspace_max, 10000);
+    assert_int_equal(c.keyspace_max_keys, 0);
+    assert_int_equal(c.archive_keep, 0);
+    assert_rc(config_check(&c, why, sizeof why), 0);
+}
+
+static void
+a_file_sets_keys_with_units_quotes_and_comments(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c,
+                   "# a comment\n"
+                   "\n"
+                   "  log.size = 64M  # behind a value\n"
+                   "log.count=8\r\n"
+                   "data_dir = \"/srv/a # b\" # c\n"
+                   "log.rotate_after = 1m\n"
+                   "\tlog.sync = 5ms\n"
+                   "write.drain = 0ms\n"
+                   "worker.memory = 1T\n"
+                   "write.listen =\n"
+                   "read.listen = \"\"\n"
+                   "archive.keep = 3",
+                   why),
+              -EINVAL);
+    assert_string_equal(why, "t.conf:9: worker.memory: \"1T\" is wrong; give a "
+                             "size: a number, or one with K, M or G, such as "
+                             "32M");
+    assert_int_equal(c.log_size, 64 << 20);
+    assert_int_equal(c.log_count, 8);
+    assert_string_equal(c.data_dir, "/srv/a # b");
+    assert_int_equal(c.log_rotate_after_ms, 60000);
+    assert_int_equal(c.log_sync_ms, 5);
+    assert_int_equal(c.write_drain_ms, 0);
+    assert_rc(
+        text(&c, "write.listen =\nread.listen = \"\"\narchive.keep = 3", why),
+        0);
+    assert_string_equal(c.write_listen, "");
+    assert_string_equal(c.read_listen, "");
+    assert_int_equal(c.archive_keep, 3);
+}
+
+static void
+every_unit_counts(void **state)
+{
+    struct config c;
+    char why[512];
+    uint64_t ms;
+
+    (void)state; /* needs none */
+    assert_rc(text(&c, "log.size=16384", why), 0);
+    assert_int_equal(c.log_size, 16384);
+    assert_rc(text(&c, "log.size=16K", why), 0);
+    assert_int_equal(c.log_size, 16384);
+    assert_rc(text(&c, "log.size=1G", why), 0);
+    assert_int_equal(c.log_size, 1 << 30);
+    assert_rc(config_duration("7ms", &ms), 0);
+    assert_int_equal(ms, 7);
+    assert_rc(config_duration("7s", &ms), 0);
+    assert_int_equal(ms, 7000);
+    assert_rc(config_duration("7m", &ms), 0);
+    assert_int_equal(ms, 420000);
+    assert_rc(config_duration("7h", &ms), 0);
+    assert_int_equal(ms, 25200000);
+    assert_rc(config_duration("7d", &ms), 0);
+    assert_int_equal(ms, 604800000);
+    assert_rc(config_duration("7", &ms), -EINVAL);
+    assert_rc(config_duration("-7s", &ms), -EINVAL);
+    assert_rc(config_duration("99999999999999999999s", &ms), -ERANGE);
+    assert_rc(config_duration("18446744073709551615d", &ms), -ERANGE);
+}
+
+static void
+log_sync_takes_words_or_a_duration(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c, "log.sync=always", why), 0);
+    assert_true(c.log_sync_ms == CONFIG_SYNC_ALWAYS);
+    assert_rc(text(&c, "log.sync=never", why), 0);
+    assert_true(c.log_sync_ms == CONFIG_SYNC_NEVER);
+    assert_bad("log.sync=sometimes", -EINVAL,
+               "t.conf:1: log.sync: \"sometimes\" is wrong; give always, "
+               "never, or a duration such as 200ms");
+    assert_bad("log.sync=0ms", -ERANGE,
+               "t.conf:1: log.sync: 0ms is out of range; give always, never or "
+               "a duration, 1ms to 1h");
+}
+
+/* ---- errors ------------------------------------------------------------ */
+
+static void
+an_error_names_file_line_key_and_what_would_be_right(void **state)
+{
+    (void)state; /* needs none */
+    assert_bad("\n\nlog.count = many\n", -EINVAL,
+               "t.conf:3: log.count: \"many\" is wrong; give a number");
+    assert_bad("log.count = 0", -ERANGE,
+               "t.conf:1: log.count: 0 is out of range; give a number, 1 to "
+               "1024");
+    assert_bad("log.size = 2G", -ERANGE,
+               "t.conf:1: log.size: 2G is out of range; give a size, 16K to "
+               "1G");
+    assert_bad("log.count", -EINVAL,
+               "t.conf:1: \"log.count\" is no setting; give key = value");
+    assert_bad("data_dir = \"a", -EINVAL,
+               "t.conf:1: a quote is not closed; give \" at both ends");
+    assert_bad("data_dir = \"a\" b", -EINVAL,
+               "t.conf:1: something follows the closing quote; give key = "
+               "\"value\" only");
+    assert_bad("data_dir =", -ERANGE, "t.conf:1: data_dir: empty; give a path");
+    assert_bad("write.listen = 48879", -EINVAL,
+               "t.conf:1: write.listen: \"48879\" is wrong; give an address "
+               "and a port, such as 127.0.0.1:48879 or [::1]:0");
+    assert_bad("write.listen = a:65536", -EINVAL,
+               "t.conf:1: write.listen: \"a:65536\" is wrong; give an address "
+               "and a port, such as 127.0.0.1:48879 or [::1]:0");
+}
+
+static void
+an_unknown_key_names_the_nearest_known_one(void **state)
+{
+    (void)state; /* needs none */
+    assert_bad("log.siz = 1M", -ENOENT,
+               "t.conf:1: log.siz: no such setting; did you mean log.size?");
+    assert_bad("log.szie = 1M", -ENOENT,
+               "t.conf:1: log.szie: no such setting; did you mean log.size?");
+    assert_bad("logsize = 1M", -ENOENT,
+               "t.conf:1: logsize: no such setting; did you mean log.size?");
+    assert_bad("colour = red", -ENOENT,
+               "t.conf:1: colour: no such setting; -h lists them all");
+    assert_bad("= red", -ENOENT,
+               "t.conf:1: \"\": no such setting; -h lists them all");
+}
+
+static void
+settings_of_what_is_not_built_yet_are_unknown(void **state)
+{
+    static const char *const later[] = {
+        "history",          "http.listen",    "read.http",
+        "live.history",     "counter.enable", "semaphore.enable",
+        "sequence.reserve", "quota.limit",
+    };
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    config_defaults(&c);
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+        assert_rc(config_set(&c, later[i], "1", why, sizeof why), -ENOENT);
+}
+
+static void
+bytes_from_outside_are_shown_escaped_and_cut(void **state)
+{
+    char bytes[256];
+
+    (void)state; /* needs none */
+    assert_bad("a\033b = 1", -ENOENT,
+               "t.conf:1: a\\x1bb: no such setting; -h lists them all");
+    memset(bytes, 'x', sizeof bytes);
+    bytes[200] = '\0';
+    assert_bad(bytes, -EINVAL,
+               "t.conf:1: \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+               "...\" is no setting; give key = value");
+}
+
+static void
+a_value_that_does_not_fit_is_refused(void **state)
+{
+    static char bytes[CONFIG_TEXT_SIZE + 64];
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    memset(bytes, 'x', sizeof bytes - 1);
+    memcpy(bytes, "data_dir=", 9);
+    bytes[9 + CONFIG_TEXT_SIZE] = '\0';
+    assert_rc(text(&c, bytes, why), -ERANGE);
+    bytes[9 + CONFIG_TEXT_SIZE - 1] = '\0';
+    assert_rc(text(&c, bytes, why), 0);
+    assert_int_equal(strlen(c.data_dir), CONFIG_TEXT_SIZE - 1);
+}
+
+static void
+a_zero_byte_is_refused(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    config_defaults(&c);
+    assert_rc(config_text(&c, "data_dir=a\0b", 12, "t.conf", why, sizeof why),
+              -EINVAL);
+    assert_string_equal(c.data_dir, "data");
+}
+
+static void
+a_failed_value_changes_nothing(void **state)
+{
+    struct config c, before;
+    char why[512];
+
+    (void)state; /* needs none */
+    config_defaults(&c);
+    before = c;
+    assert_rc(config_set(&c, "log.size", "3G", why, sizeof why), -ERANGE);
+    assert_rc(config_set(&c, "read.listen", "x", why, sizeof why), -EINVAL);
+    assert_rc(config_set(&c, "log.sync", "x", why, sizeof why), -EINVAL);
+    assert_memory_equal(&c, &before, sizeof c);
+}
+
+/* ---- what spans keys --------------------------------------------------- */
+
+static void
+settings_that_contradict_each_other_are_refused(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    config_defaults(&c);
+    c.log_count = 5;
+    c.log_max = 4;
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_string_equal(
+        why, "log.count is 5 and log.max 4; give log.max at least log.count");
+
+    assert_rc(text(&c, "read.listen = 127.0.0.1:48881", why), 0);
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "write.ack_listen and read.listen are both "
+                             "127.0.0.1:48881; give each its own port");
+
+    config_defaults(&c);
+    c.log_size = 8192 + 543;
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    c.log_size++;
+    assert_rc(config_check(&c, why, sizeof why), 0);
+}
+
+static void
+ports_that_are_off_or_free_may_be_the_same(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c,
+                   "write.listen=127.0.0.1:0\nwrite.ack_listen=127.0.0.1:0\n"
+                   "read.listen=127.0.0.1:0",
+                   why),
+              0);
+    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(text(&c, "write.listen=\nread.listen=", why), 0);
+    assert_rc(config_check(&c, why, sizeof why), 0);
+}
+
+struct limits {
+    size_t seen;
+};
+
+/* What describes a number ends in ", MIN to MAX". */
+static void
+check_limits(void *ctx, const char *key, const char *type, const char *def,
+             const char *help)
+{
+    struct limits *limits = ctx;
+    const char *comma = strrchr(type, ',');
+    char min[32], max[32], why[512];
+    struct config c;
+
+    limits->seen++;
+    config_defaults(&c);
+    assert_rc(config_set(&c, key, def, why, sizeof why), 0);
+    assert_true(strlen(help) > 8);
+    if (strncmp(type, "an address", 10) == 0 || strncmp(type, "a path", 6) == 0)
+        return;
+    assert_non_null(comma);
+    assert_int_equal(sscanf(comma, ", %31s to %31s", min, max), 2);
+    assert_rc(config_set(&c, key, min, why, sizeof why), 0);
+    assert_rc(config_set(&c, key, max, why, sizeof why), 0);
+    memmove(max + 1, max, strlen(max) + 1);
+    max[0] = '9'; /* one digit more */
+    assert_rc(config_set(&c, key, max, why, sizeof why), -ERANGE);
+}
+
+static void
+each_limit_in_the_table_holds(void **state)
+{
+    struct limits limits = {0};
+
+    (void)state; /* needs none */
+    config_each(check_limits, &limits);
+    assert_int_equal(limits.seen, 19);
+}
+
+/* ---- files and command lines ------------------------------------------- */
+
+static void
+a_file_that_cannot_be_read_is_named(void **state)
+{
+    struct tmpdir *dir = *state;
+    struct config c;
+    char why[512], path[600];
+
+    config_defaults(&c);
+    snprintf(path, sizeof path, "%s/none.conf", dir->path);
+    assert_rc(config_file(&c, path, why, sizeof why), -ENOENT);
+    assert_non_null(strstr(why, "No such file or directory"));
+    assert_rc(config_file(&c, dir->path, why, sizeof why), -EISDIR);
+
+    tmpdir_put(dir, "a.conf", "log.count = 7\n", 14, 0600);
+    snprintf(path, sizeof path, "%s/a.conf", dir->path);
+    fault_inject("read", 1, EIO);
+    assert_rc(config_file(&c, path, why, sizeof why), -EIO);
+    fault_inject("malloc", 1, ENOMEM);
+    assert_rc(config_file(&c, path, why, sizeof why), -ENOMEM);
+    fault_clear();
+    assert_rc(config_file(&c, path, why, sizeof why), 0);
+    assert_int_equal(c.log_count, 7);
+}
+
+static void
+a_file_of_more_than_a_mebibyte_is_refused(void **state)
+{
+    static char bytes[(1 << 20) + 1];
+    struct tmpdir *dir = *state;
+    struct config c;
+    char why[512], path[600];
+
+    memset(bytes, '\n', sizeof bytes);
+    config_defaults(&c);
+    snprintf(path, sizeof path, "%s/a.conf", dir->path);
+    tmpdir_put(dir, "a.conf", bytes, sizeof bytes, 0600);
+    assert_rc(config_file(&c, path, why, sizeof why), -EFBIG);
+    tmpdir_put(dir, "b.conf", bytes, sizeof bytes - 1, 0600);
+    snprintf(path, sizeof path, "%s/b.conf", dir->path);
+    assert_rc(config_file(&c, path, why, sizeof why), 0);
+}
+
+/* getopt_long() may move the pointers of its copy; nobody writes the words. */
+static int
+run(struct config *c, struct config_command *command, const char *const *words)
+{
+    static char *argv[2 * CONFIG_SOURCES_MAX + 8];
+    int argc = 0;
+
+    for (; words[argc] != NULL; argc++)
+        argv[argc] = (char *)(uintptr_t)words[argc];
+    argv[argc] = NULL;
+    return config_daemon(c, command, argc, argv, "countd-test", "a test");
+}
+
+static void
+the_command_line_overrides_the_file_wherever_it_stands(void **state)
+{
+    struct tmpdir *dir = *state;
+    struct config_command command;
+    struct config c;
+    char path[600];
+    const char *argv[] = {"x",  "-o", "log.count=3", "-f",        path,
+                          "-d", "/y", "-o",          "log.max=9", NULL};
+    static const char file[] = "log.count = 7\nlog.max = 8\nkeyspace.max = 5";
+
+    tmpdir_put(dir, "a.conf", file, sizeof file - 1, 0600);
+    snprintf(path, sizeof path, "%s/a.conf", dir->path);
+    assert_int_equal(run(&c, &command, argv), -1);
+    assert_int_equal(c.log_count, 3);
+    assert_int_equal(c.log_max, 9);
+    assert_int_equal(c.keyspace_max, 5);
+    assert_string_equal(c.data_dir, "/y");
+    assert_int_equal(command.ready_fd, -1);
+    assert_false(command.test);
+}
+
+static void
+bad_command_lines_exit_100(void **state)
+{
+    static const char *const lines[][4] = {
+        {"x", "-q", NULL},
+        {"x", "-o", NULL},
+        {"x", "-o", "log.count", NULL},
+        {"x", "-o", "log.cuont=3", NULL},
+        {"x", "-o", "log.count=0", NULL},
+        {"x", "-o", "=3", NULL},
+        {"x", "-f", "/does/not/exist", NULL},
+        {"x", "word", NULL},
+        {"x", "--ready-fd", "777", NULL},
+        {"x", "--ready-fd", "-1", NULL},
+        {"x", "--ready-fd", "x", NULL},
+        {"x", "--frobnicate", NULL},
+        {"x", "-t", "-olog.count=0", NULL},
+    };
+    struct config_command command;
+    struct config c;
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        assert_int_equal(run(&c, &command, lines[i]), CONFIG_EXIT_USAGE);
+}
+
+static void
+too_many_overrides_are_refused(void **state)
+{
+    static const char *argv[2 * CONFIG_SOURCES_MAX + 4];
+    struct config_command command;
+    struct config c;
+
+    (void)state; /* needs none */
+    argv[0] = "x";
+    for (size_t i = 0; i <= CONFIG_SOURCES_MAX; i++) {
+        argv[1 + 2 * i] = "-d";
+        argv[2 + 2 * i] = "/z";
+    }
+    assert_int_equal(run(&c, &command, argv), CONFIG_EXIT_USAGE);
+    argv[1 + 2 * CONFIG_SOURCES_MAX] = NULL;
+    assert_int_equal(run(&c, &command, argv), -1);
+}
+
+static void
+the_ready_descriptor_gets_lines_and_an_empty_one(void **state)
+{
+    static const char *const lines[] = {"a=127.0.0.1:1", "b=[::1]:2"};
+    char text_read[128];
+    ssize_t n;
+    int fds[2];
+
+    (void)state; /* needs none */
+    assert_int_equal(pipe(fds), 0);
+    config_ready(fds[1], lines, 2);
+    n = read(fds[0], text_read, sizeof text_read - 1);
+    assert_true(n > 0);
+    text_read[n] = '\0';
+    assert_string_equal(text_read, "a=127.0.0.1:1\nb=[::1]:2\n\n");
+    assert_int_equal(read(fds[0], text_read, 1), 0); /* closed */
+    assert_int_equal(close(fds[0]), 0);
+    config_ready(-1, lines, 2);
+}
+
+/* ---- suggestions ------------------------------------------------------- */
+
+static void
+distances_count_slips_of_the_finger(void **state)
+{
+    (void)state; /* needs none */
+    assert_int_equal(nearest_distance("", ""), 0);
+    assert_int_equal(nearest_distance("abc", "abc"), 0);
+    assert_int_equal(nearest_distance("abc", "ab"), 1);
+    assert_int_equal(nearest_distance("abc", "abcd"), 1);
+    assert_int_equal(nearest_distance("abc", "axc"), 1);
+    assert_int_equal(nearest_distance("abc", "acb"), 1);
+    assert_int_equal(nearest_distance("", "abc"), 3);
+    assert_int_equal(nearest_distance("kitten", "sitting"), 3);
+    assert_true(nearest_distance(
+                    "0123456789012345678901234567890123456789012345678901234"
+                    "567890123456789",
+                    "a") > 64);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_defaults_are_those_of_the_design),
+    cmocka_unit_test(a_file_sets_keys_with_units_quotes_and_comments),
+    cmocka_unit_test(every_unit_counts),
+    cmocka_unit_test(log_sync_takes_words_or_a_duration),
+    cmocka_unit_test(an_error_names_file_line_key_and_what_would_be_right),
+    cmocka_unit_test(an_unknown_key_names_the_nearest_known_one),
+    cmocka_unit_test(settings_of_what_is_not_built_yet_are_unknown),
+    cmocka_unit_test(bytes_from_outside_are_shown_escaped_and_cut),
+    cmocka_unit_test(a_value_that_does_not_fit_is_refused),
+    cmocka_unit_test(a_zero_byte_is_refused),
+    cmocka_unit_test(a_failed_value_changes_nothing),
+    cmocka_unit_test(settings_that_contradict_each_other_are_refused),
+    cmocka_unit_test(ports_that_are_off_or_free_may_be_the_same),
+    cmocka_unit_test(each_limit_in_the_table_holds),
+    cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_named,
+                                    tmpdir_setup, tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(a_file_of_more_than_a_mebibyte_is_refused,
+                                    tmpdir_setup, tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        the_command_line_overrides_the_file_wherever_it_stands, tmpdir_setup,
+        tmpdir_teardown),
+    cmocka_unit_test(bad_command_lines_exit_100),
+    cmocka_unit_test(too_many_overrides_are_refused),
+    cmocka_unit_test(the_ready_descriptor_gets_lines_and_an_empty_one),
+    cmocka_unit_test(distances_count_slips_of_the_finger),
+};
+TEST_MAIN(tests)

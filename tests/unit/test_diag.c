@@ -1,0 +1,171 @@
+/* tests/unit/test_diag.c - messages on stderr, one line each. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/diag.h"
+
+/* stderr goes into a file of memory between start and stop. */
+struct capture {
+    int saved;
+    int fd;
+    char text[8192];
+};
+
+static void
+capture_start(struct capture *c)
+{
+    c->saved = dup(STDERR_FILENO);
+    c->fd = memfd_create("stderr", MFD_CLOEXEC);
+    assert_true(c->saved >= 0 && c->fd >= 0);
+    assert_true(dup2(c->fd, STDERR_FILENO) >= 0);
+}
+
+static const char *
+capture_stop(struct capture *c)
+{
+    ssize_t n;
+
+    assert_true(dup2(c->saved, STDERR_FILENO) >= 0);
+    n = pread(c->fd, c->text, sizeof c->text - 1, 0);
+    assert_true(n >= 0);
+    c->text[n] = '\0';
+    assert_int_equal(close(c->fd), 0);
+    assert_int_equal(close(c->saved), 0);
+    return c->text;
+}
+
+static int
+setup(void **state)
+{
+    (void)state; /* needs none */
+    diag_init("countd-test", DIAG_INFO);
+    return 0;
+}
+
+static void
+a_message_names_program_and_level(void **state)
+{
+    struct capture c;
+
+    (void)state; /* needs none */
+    capture_start(&c);
+    diag(DIAG_ERROR, "seal log=%d", 42);
+    diag(DIAG_WARNING, "w");
+    diag(DIAG_INFO, "i");
+    assert_string_equal(capture_stop(&c), "countd-test: error: seal log=42\n"
+                                          "countd-test: warning: w\n"
+                                          "countd-test: info: i\n");
+}
+
+static void
+an_errno_is_told_in_words_whatever_its_sign(void **state)
+{
+    struct capture c;
+
+    (void)state; /* needs none */
+    capture_start(&c);
+    diag_errno(DIAG_ERROR, ENOSPC, "seal log=%d", 1);
+    diag_errno(DIAG_ERROR, -ENOSPC, "seal log=%d", 2);
+    assert_string_equal(
+        capture_stop(&c),
+        "countd-test: error: seal log=1: No space left on device\n"
+        "countd-test: error: seal log=2: No space left on device\n");
+}
+
+static void
+what_is_below_the_level_is_not_printed(void **state)
+{
+    struct capture c;
+
+    (void)state; /* needs none */
+    capture_start(&c);
+    diag(DIAG_DEBUG, "quiet");
+    diag_init("countd-test", DIAG_ERROR);
+    diag(DIAG_WARNING, "quiet too");
+    diag_errno(DIAG_WARNING, EIO, "quiet too");
+    assert_string_equal(capture_stop(&c), "");
+}
+
+static void
+a_message_stays_one_line(void **state)
+{
+    struct capture c;
+
+    (void)state; /* needs none */
+    capture_start(&c);
+    diag(DIAG_ERROR, "open %s", "a\nb\033[2J\177");
+    assert_string_equal(capture_stop(&c),
+                        "countd-test: error: open a?b?[2J?\n");
+}
+
+static void
+a_long_message_is_cut_and_ends_its_line(void **state)
+{
+    static char long_text[6000];
+    struct capture c;
+    const char *got;
+
+    (void)state; /* needs none */
+    memset(long_text, 'x', sizeof long_text - 1);
+    capture_start(&c);
+    diag(DIAG_ERROR, "%s", long_text);
+    diag_errno(DIAG_ERROR, EIO, "%s", long_text);
+    got = capture_stop(&c);
+    assert_int_equal(got[strlen(got) - 1], '\n');
+    assert_true(strlen(got) > 2000 && strlen(got) <= 2 * 2048);
+    assert_ptr_equal(strchr(strchr(got, '\n') + 1, '\n'),
+                     got + strlen(got) - 1);
+}
+
+static void
+errno_is_what_it_was(void **state)
+{
+    struct capture c;
+
+    (void)state; /* needs none */
+    capture_start(&c);
+    errno = ENOTTY;
+    diag(DIAG_ERROR, "x");
+    diag_errno(DIAG_ERROR, EIO, "x");
+    assert_int_equal(errno, ENOTTY);
+    (void)capture_stop(&c); /* what was printed does not matter here */
+}
+
+static void
+a_repeating_fault_is_logged_once_a_minute_with_its_count(void **state)
+{
+    struct diag_repeat repeat = {0};
+    struct capture c;
+
+    (void)state; /* needs none */
+    capture_start(&c);
+    for (int i = 0; i < 100; i++)
+        diag_repeating(&repeat, DIAG_WARNING, "log=%d full", i);
+    assert_int_equal(repeat.count, 99);
+    repeat.last_ms = clock_ms() - 60000; /* a minute goes by */
+    diag_repeating(&repeat, DIAG_WARNING, "log=%d full", 100);
+    diag_repeating(&repeat, DIAG_WARNING, "log=%d full", 101);
+    assert_string_equal(capture_stop(&c),
+                        "countd-test: warning: log=0 full\n"
+                        "countd-test: warning: log=100 full unlogged=99\n");
+    assert_int_equal(repeat.count, 1);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup(a_message_names_program_and_level, setup),
+    cmocka_unit_test_setup(an_errno_is_told_in_words_whatever_its_sign, setup),
+    cmocka_unit_test_setup(what_is_below_the_level_is_not_printed, setup),
+    cmocka_unit_test_setup(a_message_stays_one_line, setup),
+    cmocka_unit_test_setup(a_long_message_is_cut_and_ends_its_line, setup),
+    cmocka_unit_test_setup(errno_is_what_it_was, setup),
+    cmocka_unit_test_setup(
+        a_repeating_fault_is_logged_once_a_minute_with_its_count, setup),
+};
+TEST_MAIN(tests)
