@@ -66,6 +66,7 @@ static int
 open_files(struct reader *r)
 {
     struct store_options options;
+    struct layout found;
     int rc;
 
     rc = datadir_open(&r->datadir, r->config.data_dir, DATADIR_READ);
@@ -89,8 +90,20 @@ open_files(struct reader *r)
         diag_errno(DIAG_ERROR, rc, "open logs");
         goto close_store;
     }
+    rc = logdir_check_sizes(&r->fresh.logs, &found);
+    if (rc == -EPROTO)
+        diag(DIAG_ERROR,
+             "data/log was written with message.keyspace_size=%u and "
+             "message.key_size=%u: set these, or use another data_dir",
+             found.keyspace_size, found.key_size);
+    else if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "read data/log");
+    if (rc < 0)
+        goto fini_fresh;
     return 0;
 
+fini_fresh:
+    fresh_fini(&r->fresh);
 close_store:
     store_close(r->store);
 close_datadir:
@@ -189,7 +202,6 @@ main(int argc, char **argv)
     static struct reader r;
     int rc;
 
-    diag_init("countd-read", DIAG_INFO);
     rc = config_daemon(&r.config, &r.command, argc, argv, "countd-read",
                        "answers ranges from the merged counters");
     if (rc >= 0)
@@ -205,7 +217,7 @@ main(int argc, char **argv)
     }
     rc = open_files(&r);
     if (rc < 0)
-        return CONFIG_EXIT_SYSTEM;
+        return rc == -EPROTO ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
     rc = start_loop(&r);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "start");

@@ -1,0 +1,869 @@
+/* tests/e2e/test_read.c - countd-read on directories of keyspaces. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/config.h"
+#include "common/datadir.h"
+#include "common/store.h"
+#include "tests/lib/client.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/fleet.h"
+
+#define WAIT_MS  20000
+#define KEYS     5000 /* of keyspace "many" */
+#define ROWS_MAX 4096
+#define MEMORY   ((uint64_t)64 << 20)
+
+#define OP_GET       1
+#define OP_RANK      2
+#define OP_KEYSPACES 3
+#define OP_TOTAL     4
+
+struct fixture {
+    struct fleet fleet;
+    struct datadir dir;
+};
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    memset(&x, 0, sizeof x);
+    fleet_init(&x.fleet);
+    assert_rc(datadir_open(&x.dir, x.fleet.path, DATADIR_WRITE), 0);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    datadir_close(&x->dir);
+    fleet_fini(&x->fleet);
+    return 0;
+}
+
+/* ---- what there is to read --------------------------------------------- */
+
+struct pair {
+    const char *key;
+    int64_t count;
+};
+
+/* The store's order of keys, as the interface wants them. */
+static int
+by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct pair *)a)->key, ((const struct pair *)b)->key);
+}
+
+static void
+put(struct fixture *x, const char *keyspace, struct pair *pairs, size_t count)
+{
+    const struct store_options options = {.keyspace_fd = x->dir.keyspace_fd,
+                                          .hash_key = x->dir.hash_key,
+                                          .keyspace_size = 256,
+                                          .key_size = 256,
+                                          .writable = true,
+                                          .open_max = 4,
+                                          .txn_memory = 64 << 20};
+    struct store_delta *deltas = calloc(count, sizeof *deltas);
+    struct store_applied applied;
+    struct store *s;
+
+    assert_non_null(deltas);
+    qsort(pairs, count, sizeof *pairs, by_key);
+    for (size_t i = 0; i < count; i++) {
+        deltas[i].key = (const uint8_t *)pairs[i].key;
+        deltas[i].key_size = (uint16_t)strlen(pairs[i].key);
+        deltas[i].sum_high = pairs[i].count < 0 ? -1 : 0;
+        deltas[i].sum_low = (uint64_t)pairs[i].count;
+    }
+    assert_rc(store_open(&s, &options), 0);
+    assert_rc(store_apply(s, (const uint8_t *)keyspace, strlen(keyspace), NULL,
+                          NULL, 0, deltas, count, &applied),
+              0);
+    store_close(s);
+    free(deltas);
+}
+
+/* Keys 000000 ... counting `keys`, `keys - 1` ... 1. */
+static void
+put_many(struct fixture *x, const char *keyspace, size_t keys)
+{
+    struct pair *pairs = calloc(keys, sizeof *pairs);
+    char(*names)[8] = calloc(keys, sizeof *names);
+
+    assert_non_null(pairs);
+    assert_non_null(names);
+    for (size_t i = 0; i < keys; i++) {
+        (void)snprintf(names[i], sizeof names[i], "%06u",
+                       (unsigned)i % 1000000); /* it fits */
+        pairs[i] = (struct pair){names[i], (int64_t)(keys - i)};
+    }
+    put(x, keyspace, pairs, keys);
+    free(names);
+    free(pairs);
+}
+
+static void
+put_one_key(struct fixture *x, const char *keyspace, const char *key,
+            int64_t count)
+{
+    struct pair pair = {key, count};
+
+    put(x, keyspace, &pair, 1);
+}
+
+static void
+put_one(struct fixture *x, const char *keyspace, int64_t count)
+{
+    put_one_key(x, keyspace, "key", count);
+}
+
+static int
+start_and_connect(struct fixture *x)
+{
+    fleet_start(&x->fleet, FLEET_READ);
+    return client_connect(fleet_read_port(&x->fleet));
+}
+
+static void
+stop(struct fixture *x, int fd)
+{
+    client_close(fd);
+    fleet_stop(&x->fleet, FLEET_READ);
+}
+
+static bool
+said(struct fixture *x, enum fleet_role role, const char *text)
+{
+    static char output[1 << 16];
+
+    (void)daemon_output(fleet_daemon(&x->fleet, role), output,
+                        sizeof output); /* NUL-terminated; that is enough */
+    return strstr(output, text) != NULL;
+}
+
+/* ---- ranges ------------------------------------------------------------ */
+
+/* `rows` rows of a keyspace of put_many(), from `first` on. */
+static void
+expect_many(const struct client_rows *r, int64_t keys, int64_t first,
+            int64_t rows)
+{
+    char name[8];
+
+    assert_int_equal(r->rows, rows);
+    assert_int_equal(r->size, rows * (10 + 6));
+    for (int64_t i = 0; i < rows; i++) {
+        (void)snprintf(name, sizeof name, "%06u",
+                       (unsigned)(first + i) % 1000000); /* it fits */
+        assert_int_equal(r->row[i].count, keys - first - i);
+        assert_int_equal(r->row[i].key_size, 6);
+        assert_string_equal(r->row[i].key, name);
+    }
+}
+
+static void
+ranges_begin_and_end_where_they_should(void **state)
+{
+    static const struct {
+        int64_t offset, length, first, rows;
+    } cases[] = {
+        {0, 1, 0, 1},
+        {0, 100, 0, 100},
+        {0, 0, 0, 0},
+        {0, ROWS_MAX, 0, ROWS_MAX},
+        {0, ROWS_MAX + 1, 0, ROWS_MAX},
+        {0, INT64_MAX, 0, ROWS_MAX},
+        {KEYS / 2, 100, KEYS / 2, 100},
+        {KEYS - 1, 1, KEYS - 1, 1},
+        {KEYS - 1, 100, KEYS - 1, 1},
+        {KEYS - 100, 200, KEYS - 100, 100},
+        {KEYS, 1, 0, 0},
+        {KEYS + 1, 1, 0, 0},
+        {INT64_MAX, INT64_MAX, 0, 0},
+        {-1, 1, KEYS - 1, 1},
+        {-1, 100, KEYS - 1, 1},
+        {-100, 10, KEYS - 100, 10},
+        {-100, 0, 0, 0},
+        {-KEYS, 3, 0, 3},
+        {-KEYS - 1, 3, 0, 3},
+        {-KEYS + 1, 3, 1, 3},
+        {-INT64_MAX, 3, 0, 3},
+    };
+    struct fixture *x = *state;
+    struct client_rows r;
+    int fd;
+
+    put_many(x, "many", KEYS);
+    fd = start_and_connect(x);
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        client_range(fd, "many", cases[i].offset, cases[i].length, &r);
+        expect_many(&r, KEYS, cases[i].first, cases[i].rows);
+        client_rows_free(&r);
+    }
+    stop(x, fd);
+}
+
+static void
+order_is_count_descending_then_key_ascending(void **state)
+{
+    struct pair pairs[] = {{"b", 5},
+                           {"a", 5},
+                           {"aa", 5},
+                           {"zero", 0},
+                           {"minus", -7},
+                           {"least", INT64_MIN},
+                           {"most", INT64_MAX},
+                           {"\xff", 5}};
+    static const char *const order[] = {"most", "a",    "aa",    "b",
+                                        "\xff", "zero", "minus", "least"};
+    struct fixture *x = *state;
+    struct client_rows r;
+    int fd;
+
+    pairs[3].count = 1; /* zero comes of 1 - 1: it is no increment */
+    put(x, "ties", pairs, 8);
+    put_one_key(x, "ties", "zero", -1);
+    fd = start_and_connect(x);
+
+    client_range(fd, "ties", 0, 100, &r);
+
+    assert_int_equal(r.rows, 8);
+    for (int i = 0; i < 8; i++)
+        assert_string_equal(r.row[i].key, order[i]);
+    assert_true(r.row[0].count == INT64_MAX && r.row[7].count == INT64_MIN);
+    client_rows_free(&r);
+    stop(x, fd);
+}
+
+static void
+names_of_256_bytes_and_of_any_bytes_are_found(void **state)
+{
+    static const char *const odd[] = {
+        "..", "/etc/passwd", "a/b", "\xff\xfe\x01", "%x41", "UPPER", " "};
+    char longest[257];
+    struct pair pair = {longest, 9};
+    struct fixture *x = *state;
+    struct client_rows r;
+    int fd;
+
+    memset(longest, '/', 256);
+    longest[256] = 0;
+    put(x, longest, &pair, 1);
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
+        put_one(x, odd[i], (int64_t)i + 1);
+    fd = start_and_connect(x);
+
+    client_range(fd, longest, 0, 1, &r);
+    assert_int_equal(r.rows, 1);
+    assert_int_equal(r.row[0].key_size, 256);
+    assert_string_equal(r.row[0].key, longest);
+    client_rows_free(&r);
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        client_range(fd, odd[i], 0, 1, &r);
+        assert_int_equal(r.rows, 1);
+        assert_int_equal(r.row[0].count, i + 1);
+        client_rows_free(&r);
+    }
+    stop(x, fd);
+}
+
+static void
+an_unknown_keyspace_and_an_empty_directory_have_no_rows(void **state)
+{
+    struct fixture *x = *state;
+    const int64_t before = (int64_t)clock_unix_ms();
+    struct client_rows r;
+    int64_t count;
+    int fd = start_and_connect(x);
+
+    client_range(fd, "nothing", 0, 10, &r);
+    assert_int_equal(r.rows, 0);
+    assert_int_equal(r.size, 0);
+    assert_in_range(r.as_of_ms, before, clock_unix_ms());
+    client_rows_free(&r);
+    client_extended(fd, OP_KEYSPACES, "", "", &r);
+    assert_int_equal(r.rows, 0);
+    client_rows_free(&r);
+    assert_false(client_get(fd, "nothing", "key", &count));
+    stop(x, fd);
+}
+
+static void
+a_hundred_keyspaces_in_one_write_are_answered_in_order(void **state)
+{
+    static uint8_t bytes[100 * 272];
+    struct fixture *x = *state;
+    struct client_rows r;
+    size_t size = 0;
+    char name[16];
+    int fd;
+
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof name, "k%d", i); /* it fits */
+        put_one(x, name, i + 1000);
+    }
+    fd = start_and_connect(x);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof name, "k%d", 99 - i); /* it fits */
+        size += client_range_request(bytes + size, name, 0, 10);
+    }
+
+    client_send(fd, bytes, size);
+
+    for (int i = 0; i < 100; i++) {
+        client_reply(fd, &r);
+        assert_int_equal(r.rows, 1);
+        assert_int_equal(r.row[0].count, 1099 - i);
+        client_rows_free(&r);
+    }
+    stop(x, fd);
+}
+
+static void
+more_keyspaces_than_are_kept_open_are_served(void **state)
+{
+    struct fixture *x = *state;
+    struct client_rows r;
+    char name[16];
+    int fd;
+
+    for (int i = 0; i < 300; i++) {
+        (void)snprintf(name, sizeof name, "k%03d", i % 1000); /* it fits */
+        put_one(x, name, i + 1);
+    }
+    fd = start_and_connect(x);
+
+    for (int i = 0; i < 900; i++) {
+        (void)snprintf(name, sizeof name, "k%03d", i * 7 % 300); /* as above */
+        client_range(fd, name, 0, 1, &r);
+        assert_int_equal(r.row[0].count, i * 7 % 300 + 1);
+        client_rows_free(&r);
+    }
+    client_extended(fd, OP_KEYSPACES, "k009", "", &r);
+    assert_int_equal(r.rows, 290);
+    for (int i = 0; i < 290; i++) {
+        (void)snprintf(name, sizeof name, "k%03d", i + 10); /* as above */
+        assert_string_equal(r.row[i].key, name);
+        assert_int_equal(r.row[i].count, 1);
+    }
+    client_rows_free(&r);
+    stop(x, fd);
+}
+
+static void
+get_rank_and_total_answer_for_one_key_and_for_all(void **state)
+{
+    struct fixture *x = *state;
+    struct pair large[] = {{"a", INT64_MAX}, {"b", INT64_MAX}};
+    struct client_rows r;
+    int64_t count;
+    int fd;
+
+    put_many(x, "many", KEYS);
+    put(x, "large", large, 2);
+    fd = start_and_connect(x);
+
+    assert_true(client_get(fd, "many", "000123", &count));
+    assert_int_equal(count, KEYS - 123);
+    assert_false(client_get(fd, "many", "00012", &count));
+    client_extended(fd, OP_RANK, "many", "000123", &r);
+    assert_int_equal(r.row[0].count, 123);
+    assert_string_equal(r.row[0].key, "000123");
+    client_rows_free(&r);
+    assert_int_equal(client_total(fd, "many"), (int64_t)KEYS * (KEYS + 1) / 2);
+    assert_true(client_total(fd, "large") == INT64_MAX);
+    stop(x, fd);
+}
+
+static void
+a_request_may_be_split_at_every_byte(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t bytes[272];
+    struct client_rows r;
+    int fd;
+
+    put_many(x, "many", 10);
+    fd = start_and_connect(x);
+    (void)client_range_request(bytes, "many", 3, 2);
+
+    for (size_t i = 0; i < sizeof bytes; i++)
+        client_send(fd, bytes + i, 1);
+    client_reply(fd, &r);
+    expect_many(&r, 10, 3, 2);
+    client_rows_free(&r);
+    for (size_t cut = 1; cut < sizeof bytes; cut++) {
+        client_send(fd, bytes, cut);
+        client_send(fd, bytes + cut, sizeof bytes - cut);
+        client_reply(fd, &r);
+        expect_many(&r, 10, 3, 2);
+        client_rows_free(&r);
+    }
+    stop(x, fd);
+}
+
+static void
+a_half_closed_connection_is_answered_then_closed(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t bytes[5 * 272 + 100];
+    struct client_rows r;
+    size_t size = 0;
+    int fd;
+
+    put_many(x, "many", KEYS);
+    fd = start_and_connect(x);
+    memset(bytes, 0, sizeof bytes);
+    for (int i = 0; i < 5; i++)
+        size += client_range_request(bytes + size, "many", i, ROWS_MAX);
+
+    client_send(fd, bytes, sizeof bytes); /* a fragment behind the fifth */
+    assert_rc(shutdown(fd, SHUT_WR), 0);
+
+    for (int i = 0; i < 5; i++) {
+        client_reply(fd, &r);
+        expect_many(&r, KEYS, i, ROWS_MAX);
+        client_rows_free(&r);
+    }
+    client_expect_end(fd);
+    stop(x, fd);
+}
+
+/* ---- what cannot be answered ------------------------------------------- */
+
+static void
+expect_error(int fd, int error)
+{
+    struct client_rows r;
+
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, error);
+    assert_int_equal(r.size, 0);
+    client_rows_free(&r);
+    client_expect_end(fd);
+    client_close(fd);
+}
+
+static void
+malformed_requests_get_22_after_what_was_owed(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t bytes[272 + 528];
+    struct client_rows r;
+    uint16_t port;
+    size_t first;
+    int fd;
+
+    put_many(x, "many", 10);
+    fd = start_and_connect(x);
+    port = fleet_read_port(&x->fleet);
+    first = client_range_request(bytes, "many", 0, 10);
+    (void)client_range_request(bytes + first, "many", 0, -1);
+    client_send(fd, bytes, first + 272);
+    client_reply(fd, &r);
+    expect_many(&r, 10, 0, 10);
+    client_rows_free(&r);
+    expect_error(fd, -EINVAL);
+
+    for (int64_t op = 0; op < 9; op += op == 0 ? 5 : 1) {
+        fd = client_connect(port);
+        client_send(fd, bytes,
+                    client_extended_request(bytes, op, "many", "key"));
+        expect_error(fd, -EINVAL);
+    }
+    fleet_stop(&x->fleet, FLEET_READ);
+}
+
+static void
+a_damaged_file_is_an_error_of_its_keyspace_only(void **state)
+{
+    static const char damage[8192] = "this is no keyspace";
+    struct fixture *x = *state;
+    struct client_rows r;
+    uint16_t port;
+    int fd, file;
+
+    put_many(x, "whole", 10);
+    put_many(x, "broken", 10);
+    file = openat(x->dir.keyspace_fd, "broken.mdb", O_WRONLY | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, damage, sizeof damage, 0), sizeof damage);
+    assert_rc(close(file), 0);
+    fd = start_and_connect(x);
+    port = fleet_read_port(&x->fleet);
+
+    for (int i = 0; i < 3; i++) {
+        client_range(fd, "whole", 0, 10, &r);
+        expect_many(&r, 10, 0, 10);
+        client_rows_free(&r);
+        client_range(fd, "broken", 0, 10, &r);
+        assert_int_equal(r.rows, -EIO);
+        client_rows_free(&r);
+        client_expect_end(fd);
+        client_close(fd);
+        fd = client_connect(port);
+    }
+
+    client_extended(fd, OP_KEYSPACES, "", "", &r);
+    assert_int_equal(r.rows, 2);
+    assert_string_equal(r.row[0].key, "broken");
+    assert_int_equal(r.row[0].count, -1);
+    assert_int_equal(r.row[1].count, 10);
+    client_rows_free(&r);
+    assert_true(said(x, FLEET_READ, "keyspace=broken"));
+    stop(x, fd);
+}
+
+static void
+a_directory_that_is_not_there_is_named(void **state)
+{
+    const struct fixture *x = *state;
+    char text[2048], path[600];
+
+    (void)snprintf(path, sizeof path, "%s/none", x->fleet.path); /* it fits */
+
+    assert_int_equal(daemon_run(text, sizeof text, "countd-read", "-d", path,
+                                "-o", "read.listen=127.0.0.1:0", NULL),
+                     CONFIG_EXIT_SYSTEM);
+
+    assert_non_null(strstr(text, path));
+}
+
+static void
+other_message_sizes_are_refused(void **state)
+{
+    const struct fixture *x = *state;
+    struct filler log;
+    char text[2048];
+
+    filler_open(&log, x->dir.log_fd, 0, 10);
+    filler_add(&log, "words", "the", 1);
+    filler_die(&log);
+
+    assert_int_equal(daemon_run(text, sizeof text, "countd-read", "-d",
+                                x->fleet.path, "-o", "message.key_size=64",
+                                "-o", "read.listen=127.0.0.1:0", NULL),
+                     CONFIG_EXIT_USAGE);
+
+    assert_non_null(strstr(text, "message.key_size=256"));
+}
+
+/* ---- many and slow ----------------------------------------------------- */
+
+static void
+a_slow_reader_harms_nobody(void **state)
+{
+    static uint8_t bytes[400 * 272];
+    struct fixture *x = *state;
+    struct client_rows r;
+    size_t size = 0;
+    int slow, fd;
+
+    put_many(x, "many", KEYS);
+    fd = start_and_connect(x);
+    slow = client_connect(fleet_read_port(&x->fleet));
+    for (int i = 0; i < 400; i++)
+        size += client_range_request(bytes + size, "many", 0, ROWS_MAX);
+    client_send(slow, bytes, size); /* 26 MB of answers */
+
+    for (int i = 0; i < 1000; i++) {
+        client_range(fd, "many", i, 10, &r);
+        expect_many(&r, KEYS, i, 10);
+        client_rows_free(&r);
+    }
+    assert_true(daemon_memory(fleet_daemon(&x->fleet, FLEET_READ)) < MEMORY);
+
+    for (int i = 0; i < 400; i++) {
+        client_reply(slow, &r);
+        expect_many(&r, KEYS, 0, ROWS_MAX);
+        client_rows_free(&r);
+    }
+    client_close(slow);
+    stop(x, fd);
+}
+
+static void
+two_thousand_connections_are_served(void **state)
+{
+    enum { COUNT = 2000 };
+    static int fds[COUNT];
+    struct fixture *x = *state;
+    struct rlimit limit;
+    uint8_t bytes[272];
+    struct client_rows r;
+    uint16_t port;
+
+    assert_rc(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < COUNT + 100)
+        test_skip("fewer than 2100 descriptors allowed");
+    if (limit.rlim_cur < COUNT + 100) {
+        limit.rlim_cur = COUNT + 100;
+        assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    }
+    put_many(x, "many", 100);
+    fleet_start(&x->fleet, FLEET_READ);
+    port = fleet_read_port(&x->fleet);
+    for (int i = 0; i < COUNT; i++)
+        fds[i] = client_connect(port);
+
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < COUNT; i++)
+            client_send(fds[i], bytes,
+                        client_range_request(bytes, "many", i % 90, 10));
+        for (int i = 0; i < COUNT; i++) {
+            client_reply(fds[i], &r);
+            expect_many(&r, 100, i % 90, 10);
+            client_rows_free(&r);
+        }
+    }
+    assert_true(daemon_memory(fleet_daemon(&x->fleet, FLEET_READ)) < MEMORY);
+    for (int i = 0; i < COUNT; i++)
+        client_close(fds[i]);
+    fleet_stop(&x->fleet, FLEET_READ);
+}
+
+static void
+above_its_limit_connections_wait(void **state)
+{
+    struct fixture *x = *state;
+    struct client_rows r;
+    uint8_t bytes[272];
+    int fds[4];
+
+    put_many(x, "many", 10);
+    fleet_option(&x->fleet, "read.max_connections=3");
+    fleet_start(&x->fleet, FLEET_READ);
+    for (int i = 0; i < 4; i++) {
+        fds[i] = client_connect(fleet_read_port(&x->fleet));
+        client_send(fds[i], bytes, client_range_request(bytes, "many", 0, 1));
+    }
+    for (int i = 0; i < 3; i++) {
+        client_reply(fds[i], &r);
+        client_rows_free(&r);
+    }
+    assert_rc(client_try_read(fds[3], bytes, 1, 0), -EAGAIN);
+
+    client_close(fds[1]);
+
+    client_reply(fds[3], &r);
+    expect_many(&r, 10, 0, 1);
+    client_rows_free(&r);
+    client_close(fds[0]);
+    client_close(fds[2]);
+    stop(x, fds[3]);
+}
+
+/* ---- as_of ------------------------------------------------------------- */
+
+static int64_t
+as_of(int fd, const char *keyspace)
+{
+    struct client_rows r;
+    int64_t as_of_ms;
+
+    client_range(fd, keyspace, 0, 1, &r);
+    as_of_ms = r.as_of_ms;
+    client_rows_free(&r);
+    return as_of_ms;
+}
+
+static void
+an_acknowledged_increment_holds_as_of_until_it_is_merged(void **state)
+{
+    struct fixture *x = *state;
+    int64_t before, count;
+    int fd, ack;
+
+    fleet_start(&x->fleet, FLEET_WRITE);
+    fd = start_and_connect(x);
+    ack = client_connect(fleet_ack_port(&x->fleet));
+    before = (int64_t)clock_unix_ms();
+    client_increment(ack, "words", "the", 7);
+    client_wins(ack, 1);
+
+    /* Whatever became of the log, nobody has merged it. */
+    for (int64_t end = before + 300; (int64_t)clock_unix_ms() < end;) {
+        assert_true(as_of(fd, "words") <= (int64_t)clock_unix_ms());
+        if (as_of(fd, "words") >= before)
+            assert_true(as_of(fd, "words") < before + 200);
+    }
+    assert_false(client_get(fd, "words", "the", &count));
+    assert_true(as_of(fd, "words") <= (int64_t)clock_unix_ms() - 200);
+
+    fleet_start(&x->fleet, FLEET_WORKER);
+    client_await_merge(fd, "words", (int64_t)clock_unix_ms(), WAIT_MS);
+    assert_true(client_get(fd, "words", "the", &count));
+    assert_int_equal(count, 7);
+    client_close(ack);
+    client_close(fd);
+    fleet_stop_all(&x->fleet);
+}
+
+static void
+what_as_of_claims_is_always_there(void **state)
+{
+    struct fixture *x = *state;
+    struct client_rows r;
+    int64_t sent_ms[400];
+    int fd, ack;
+
+    fleet_start(&x->fleet, FLEET_WRITE);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    fd = start_and_connect(x);
+    ack = client_connect(fleet_ack_port(&x->fleet));
+
+    for (int i = 0; i < 400; i++) {
+        client_increment(ack, "words", "the", 1);
+        client_wins(ack, 1);
+        sent_ms[i] = (int64_t)clock_unix_ms(); /* acknowledged before */
+        for (int asks = 0; asks < 3; asks++) {
+            client_range(fd, "words", 0, 1, &r);
+            for (int j = r.rows ? (int)r.row[0].count : 0; j <= i; j++)
+                assert_true(r.as_of_ms <= sent_ms[j]);
+            client_rows_free(&r);
+        }
+    }
+    client_await_merge(fd, "words", (int64_t)clock_unix_ms(), WAIT_MS);
+    client_close(ack);
+    client_close(fd);
+    fleet_stop_all(&x->fleet);
+}
+
+static void
+held_records_hold_back_their_keyspace_only(void **state)
+{
+    static const char damage[8192] = "this is no keyspace";
+    const uint64_t first = clock_unix_ms() - 60000;
+    struct fixture *x = *state;
+    struct client_rows r;
+    struct filler log;
+    int fd, file;
+
+    put_many(x, "broken", 10);
+    file = openat(x->dir.keyspace_fd, "broken.mdb", O_WRONLY | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, damage, sizeof damage, 0), sizeof damage);
+    assert_rc(close(file), 0);
+    filler_open(&log, x->dir.log_fd, 0, 10);
+    log.received_ms = first;
+    filler_add(&log, "broken", "key", 1);
+    filler_add(&log, "whole", "key", 1);
+    filler_seal(&log);
+    fd = start_and_connect(x);
+    assert_int_equal(as_of(fd, "whole"), first - 1);
+    fleet_start(&x->fleet, FLEET_WORKER);
+
+    client_await_merge(fd, "whole", (int64_t)first + 1, WAIT_MS);
+
+    client_extended(fd, OP_KEYSPACES, "", "", &r);
+    assert_int_equal(r.as_of_ms, first - 1);
+    client_rows_free(&r);
+    assert_true(as_of(fd, "whole") > (int64_t)first + 30000);
+    client_close(fd);
+    fleet_stop_all(&x->fleet);
+}
+
+/* ---- the process ------------------------------------------------------- */
+
+static void
+it_writes_nothing_but_lmdbs_locks(void **state)
+{
+    struct fixture *x = *state;
+    struct client_rows r;
+    size_t logs, held;
+    struct filler log;
+    int fd;
+
+    put_many(x, "many", 10);
+    filler_open(&log, x->dir.log_fd, 0, 10);
+    filler_add(&log, "words", "the", 1);
+    filler_die(&log); /* recovery is not its business */
+    logs = tmpdir_count(&x->fleet.dir, "log");
+    held = tmpdir_count(&x->fleet.dir, "held");
+    fd = start_and_connect(x);
+
+    client_range(fd, "many", 0, 10, &r);
+    client_rows_free(&r);
+    client_range(fd, "none", 0, 10, &r);
+    client_rows_free(&r);
+    stop(x, fd);
+
+    assert_int_equal(tmpdir_count(&x->fleet.dir, "log"), logs);
+    assert_int_equal(tmpdir_count(&x->fleet.dir, "held"), held);
+    assert_true(tmpdir_has(&x->fleet.dir, "log/lock-0000000000"));
+    assert_false(tmpdir_has(&x->fleet.dir, "keyspace/none.mdb"));
+}
+
+static void
+a_clean_stop_answers_what_has_arrived(void **state)
+{
+    static uint8_t bytes[100 * 272];
+    struct fixture *x = *state;
+    struct client_rows r;
+    size_t size = 0;
+    int fd;
+
+    put_many(x, "many", KEYS);
+    fd = start_and_connect(x);
+    for (int i = 0; i < 100; i++)
+        size += client_range_request(bytes + size, "many", i, 1);
+    client_range(fd, "many", 0, 1, &r); /* it is accepted */
+    client_rows_free(&r);
+    client_send(fd, bytes, size);
+
+    daemon_signal(fleet_daemon(&x->fleet, FLEET_READ), SIGTERM);
+
+    for (int i = 0; i < 100; i++) {
+        client_reply(fd, &r);
+        expect_many(&r, KEYS, i, 1);
+        client_rows_free(&r);
+    }
+    client_expect_end(fd);
+    client_close(fd);
+    assert_int_equal(daemon_wait(fleet_daemon(&x->fleet, FLEET_READ)), 0);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(ranges_begin_and_end_where_they_should),
+    CASE(order_is_count_descending_then_key_ascending),
+    CASE(names_of_256_bytes_and_of_any_bytes_are_found),
+    CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows),
+    CASE(a_hundred_keyspaces_in_one_write_are_answered_in_order),
+    CASE(more_keyspaces_than_are_kept_open_are_served),
+    CASE(get_rank_and_total_answer_for_one_key_and_for_all),
+    CASE(a_request_may_be_split_at_every_byte),
+    CASE(a_half_closed_connection_is_answered_then_closed),
+    CASE(malformed_requests_get_22_after_what_was_owed),
+    CASE(a_damaged_file_is_an_error_of_its_keyspace_only),
+    CASE(a_directory_that_is_not_there_is_named),
+    CASE(other_message_sizes_are_refused),
+    CASE(a_slow_reader_harms_nobody),
+    CASE(two_thousand_connections_are_served),
+    CASE(above_its_limit_connections_wait),
+    CASE(an_acknowledged_increment_holds_as_of_until_it_is_merged),
+    CASE(what_as_of_claims_is_always_there),
+    CASE(held_records_hold_back_their_keyspace_only),
+    CASE(it_writes_nothing_but_lmdbs_locks),
+    CASE(a_clean_stop_answers_what_has_arrived),
+};
+
+TEST_MAIN(tests)
