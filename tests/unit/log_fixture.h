@@ -1,0 +1,278 @@
+/* tests/unit/log_fixture.h - small logs for tests: fill them, put them into
+ * any state by hand, take them out again as a worker would.
+ *
+ * Slots hold increments 1, 2, 3 ... in the order of appending, received at
+ * FIRST_MS, FIRST_MS + 1 ..., so that sums tell which of them were counted.
+ */
+#ifndef COUNTD_LOG_FIXTURE_H
+#define COUNTD_LOG_FIXTURE_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/test.h"
+#include "tests/lib/tmpdir.h"
+
+#define FIRST_MS  UINT64_C(1700000000123)
+#define SLOTS     16
+#define SLOT_SIZE 48 /* 8 + 8 + 8 + 24 */
+#define FILE_SIZE (LOG_SLOTS_AT + SLOTS * SLOT_SIZE)
+#define NOBODY    65534
+
+static inline struct layout
+small_layout(void)
+{
+    struct layout l;
+
+    assert_rc(layout_init(&l, 8, 8), 0);
+    assert_int_equal(l.slot_size, SLOT_SIZE);
+    return l;
+}
+
+/* The slot that holds increment number + 1. */
+static inline void
+make_slot(const struct log *log, uint32_t number, uint32_t synced,
+          uint8_t *slot)
+{
+    struct message m = {.increment = number + 1,
+                        .keyspace = (const uint8_t *)"space",
+                        .key = (const uint8_t *)"key",
+                        .keyspace_size = 5,
+                        .key_size = 3};
+    struct slot_stamp stamp = {.epoch = log->header.epoch,
+                               .received_ms = FIRST_MS + number,
+                               .synced = synced};
+    struct message parsed;
+
+    assert_rc(message_put(&log->layout, &m, slot), 0);
+    assert_rc(message_parse(&log->layout, slot, &parsed), 0);
+    slot_put(&log->layout, slot, &parsed, log->header.uuid, number, &stamp);
+}
+
+/* Appends `count` slots that say that `synced` of this log are durable. */
+static inline int
+append(struct log *log, uint32_t count, uint32_t synced)
+{
+    uint8_t slots[SLOTS * SLOT_SIZE];
+    uint32_t i;
+
+    for (i = 0; i < count; i++)
+        make_slot(log, log->count + i, synced, slots + i * SLOT_SIZE);
+    return log_append(log, slots, count, FIRST_MS + log->count,
+                      FIRST_MS + log->count + count - 1);
+}
+
+static inline void
+create(int dirfd, uint64_t index)
+{
+    struct layout l = small_layout();
+
+    assert_rc(log_create(dirfd, index, &l, SLOTS), 0);
+}
+
+/* Claims an empty log and begins it. */
+static inline struct log
+begin(int dirfd, uint64_t index)
+{
+    struct log log;
+
+    assert_rc(log_claim(&log, dirfd, index, LOG_MODE_EMPTY), 0);
+    assert_rc(log_begin(&log), 0);
+    return log;
+}
+
+static inline struct log
+begin_with(int dirfd, uint64_t index, uint32_t count)
+{
+    struct log log = begin(dirfd, index);
+
+    if (count > 0)
+        assert_rc(append(&log, count, 0), 0);
+    return log;
+}
+
+/* A full log with `count` increments, at rest. */
+static inline void
+make_full(int dirfd, uint64_t index, uint32_t count)
+{
+    struct log log = begin_with(dirfd, index, count);
+
+    assert_rc(log_seal(&log), 0);
+    assert_rc(log_release(&log), 0);
+}
+
+/* The number of increments of a full log that is ours; each must be the one
+ * that was put.  -EBADMSG when one of them does not check. */
+static inline int
+read_count(const struct log *log)
+{
+    uint8_t slots[SLOTS * SLOT_SIZE];
+    struct slot_stamp stamp;
+    struct message m;
+    uint32_t i;
+    int rc;
+
+    assert_true(log->count <= SLOTS);
+    rc = log_read(log, 0, log->count, slots);
+    if (rc < 0)
+        return rc;
+    for (i = 0; i < log->count; i++) {
+        rc = slot_parse(&log->layout, slots + i * SLOT_SIZE, log->header.uuid,
+                        i, log->header.epoch, &m, &stamp);
+        if (rc < 0)
+            return -EBADMSG;
+        assert_int_equal(m.increment, i + 1);
+    }
+    return (int)log->count;
+}
+
+/* Takes a full log as a worker does and gives it back empty.  Returns the
+ * number of its increments, or why not. */
+static inline int
+merge(int dirfd, uint64_t index)
+{
+    struct log log;
+    int rc, count;
+
+    rc = log_claim(&log, dirfd, index, LOG_MODE_FULL);
+    if (rc < 0)
+        return rc;
+    count = read_count(&log);
+    if (count < 0) {
+        assert_rc(log_quarantine(&log), 0);
+        return count;
+    }
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    return count;
+}
+
+static inline void
+paths(uint64_t index, char name[LOG_NAME_SIZE], char lock[LOG_LOCK_SIZE])
+{
+    log_name(index, name);
+    log_lock_name(index, lock);
+}
+
+static inline mode_t
+mode_of(int dirfd, uint64_t index)
+{
+    char name[LOG_NAME_SIZE];
+    struct stat st;
+
+    log_name(index, name);
+    assert_int_equal(fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
+    return st.st_mode & 07777;
+}
+
+static inline bool
+exists(int dirfd, const char *name)
+{
+    struct stat st;
+
+    return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static inline bool
+is_locked(int dirfd, uint64_t index)
+{
+    char lock[LOG_LOCK_SIZE];
+
+    log_lock_name(index, lock);
+    return exists(dirfd, lock);
+}
+
+/* Sets mode and lock as a crash or a power loss may leave them. */
+static inline void
+show(int dirfd, uint64_t index, mode_t mode, bool lock)
+{
+    char name[LOG_NAME_SIZE], lock_name[LOG_LOCK_SIZE];
+
+    paths(index, name, lock_name);
+    (void)unlinkat(dirfd, lock_name, 0); /* it may not be there */
+    if (lock)
+        assert_int_equal(linkat(dirfd, name, dirfd, lock_name, 0), 0);
+    assert_int_equal(fchmodat(dirfd, name, mode, 0), 0);
+}
+
+/* Reads or writes bytes of a log behind everybody's back. */
+static inline void
+peek(int dirfd, const char *name, void *bytes, size_t size, uint64_t at)
+{
+    struct stat st;
+    int fd;
+
+    assert_int_equal(fstatat(dirfd, name, &st, 0), 0);
+    assert_int_equal(fchmodat(dirfd, name, 0600, 0), 0);
+    fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, bytes, size, (off_t)at), size);
+    assert_int_equal(fchmod(fd, st.st_mode & 07777), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+static inline void
+poke(int dirfd, const char *name, const void *bytes, size_t size, uint64_t at)
+{
+    struct stat st;
+    int fd;
+
+    assert_int_equal(fstatat(dirfd, name, &st, 0), 0);
+    assert_int_equal(fchmodat(dirfd, name, 0600, 0), 0);
+    fd = openat(dirfd, name, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, bytes, size, (off_t)at), size);
+    assert_int_equal(fchmod(fd, st.st_mode & 07777), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+/* Runs the tests, and when we are root once more as nobody: the bits of the
+ * modes do not stop root. */
+static inline int
+run_as_root_and_nobody(const char *name, const struct CMUnitTest *tests,
+                       size_t count, int argc, char **argv)
+{
+    struct tmpdir dir;
+    int rc, status;
+    pid_t pid;
+
+    rc = test_main(name, tests, count, argc, argv);
+    if (geteuid() != 0)
+        return rc;
+    tmpdir_make(&dir);
+    tmpdir_chown(&dir, NOBODY);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        /* Dumpable again, or the leak checker cannot look at us. */
+        if (setenv("TMPDIR", dir.path, 1) < 0 || setgroups(0, NULL) < 0 ||
+            setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+            setresuid(NOBODY, NOBODY, NOBODY) < 0 ||
+            prctl(PR_SET_DUMPABLE, 1) < 0)
+            _exit(99);
+        exit(test_main("as nobody", tests, count, argc, argv) != 0);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+        rc = 1;
+    tmpdir_remove(&dir);
+    return rc;
+}
+
+#define LOG_TEST_MAIN(tests)                                                   \
+    int main(int argc, char **argv)                                            \
+    {                                                                          \
+        return run_as_root_and_nobody(                                         \
+            __FILE__, tests, sizeof(tests) / sizeof(tests[0]), argc, argv);    \
+    }
+
+#endif

@@ -1,0 +1,740 @@
+/* tests/unit/test_log.c - one commit log: names, header bytes, the round from
+ * empty to full and back, and the golden file.  What happens when somebody
+ * dies is in test_log_recover.c. */
+#include "tests/unit/log_fixture.h"
+
+#include <zlib.h>
+
+#include "common/bytes.h"
+
+#define GOLDEN       "tests/golden/log-v1"
+#define GOLDEN_INDEX 7
+#define GOLDEN_COUNT 5
+
+/* ---- names and header bytes --------------------------------------------- */
+
+static void
+names_are_ten_digits(void **state)
+{
+    char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
+
+    (void)state;
+    paths(0, name, lock);
+    assert_string_equal(name, "0000000000");
+    assert_string_equal(lock, "lock-0000000000");
+    paths(LOG_INDEX_MAX, name, lock);
+    assert_string_equal(name, "9999999999");
+    assert_string_equal(lock, "lock-9999999999");
+}
+
+static void
+no_other_name_is_a_log(void **state)
+{
+    static const char *const others[] = {"",
+                                         "0",
+                                         "000000000",
+                                         "00000000000",
+                                         "000000000a",
+                                         "lock-",
+                                         "lock-1",
+                                         "lock-00000000000",
+                                         "+000000001",
+                                         " 000000001",
+                                         "writer",
+                                         "bad-0000000000-1",
+                                         "0000000000.gz"};
+    uint64_t index;
+    size_t i;
+    bool lock;
+
+    (void)state;
+    for (i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_rc(log_parse_name(others[i], &index, &lock), -EINVAL);
+    assert_rc(log_parse_name("0000000042", &index, &lock), 0);
+    assert_int_equal(index, 42);
+    assert_false(lock);
+    assert_rc(log_parse_name("lock-9999999999", &index, &lock), 0);
+    assert_true(index == LOG_INDEX_MAX);
+    assert_true(lock);
+}
+
+static struct log_header
+some_header(void)
+{
+    return (struct log_header){
+        .uuid = "0123456789abcde",
+        .index = 0x1122,
+        .generation = 0x33445566,
+        .epoch = 0x778899aa,
+        .state = LOG_SEALED,
+        .slot_size = 544,
+        .slots = 100,
+        .keyspace_size = 256,
+        .key_size = 256,
+        .count = 99,
+        .first_ms = 0xbbccdd,
+        .last_ms = 0xeeff00,
+        .boot_id = "fedcba987654321",
+        .pid = 4711,
+    };
+}
+
+static void
+a_header_has_the_bytes_of_the_format(void **state)
+{
+    struct log_header h = some_header(), got;
+    uint8_t bytes[LOG_BLOCK_SIZE];
+
+    (void)state;
+    log_header_put(&h, bytes);
+    assert_memory_equal(bytes, "COUNTDL1", 8);
+    assert_int_equal(get_le32(bytes + 8), 1);
+    assert_int_equal(get_le32(bytes + 12), 0);
+    assert_memory_equal(bytes + 16, h.uuid, 16);
+    assert_int_equal(get_le64(bytes + 32), h.index);
+    assert_int_equal(get_le64(bytes + 40), h.generation);
+    assert_int_equal(get_le64(bytes + 48), h.epoch);
+    assert_int_equal(get_le32(bytes + 56), 2);
+    assert_int_equal(get_le32(bytes + 60), 544);
+    assert_int_equal(get_le32(bytes + 64), 100);
+    assert_int_equal(get_le16(bytes + 68), 256);
+    assert_int_equal(get_le16(bytes + 70), 256);
+    assert_int_equal(get_le64(bytes + 72), h.count);
+    assert_int_equal(get_le64(bytes + 80), h.first_ms);
+    assert_int_equal(get_le64(bytes + 88), h.last_ms);
+    assert_memory_equal(bytes + 96, h.boot_id, 16);
+    assert_int_equal(get_le64(bytes + 112), h.pid);
+    assert_int_equal(get_le32(bytes + 120), 0);
+    assert_int_equal(get_le32(bytes + 124), crc32(0, bytes, 124));
+    assert_true(bytes_are_zero(bytes + 128, LOG_BLOCK_SIZE - 128));
+
+    assert_rc(log_header_get(bytes, &got), 0);
+    assert_memory_equal(got.uuid, h.uuid, 16);
+    assert_int_equal(got.generation, h.generation);
+    assert_int_equal(got.state, LOG_SEALED);
+    assert_int_equal(got.count, 99);
+    assert_int_equal(got.pid, 4711);
+}
+
+static void
+any_flipped_bit_makes_a_header_bad(void **state)
+{
+    struct log_header h = some_header(), got;
+    uint8_t bytes[LOG_BLOCK_SIZE];
+    size_t bit;
+
+    (void)state;
+    log_header_put(&h, bytes);
+    for (bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_rc(log_header_get(bytes, &got), -EBADMSG);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+}
+
+/* Writes a field of a header and mends its checksum. */
+static int
+get_changed(size_t at, size_t size, uint64_t value)
+{
+    struct log_header h = some_header(), got;
+    uint8_t bytes[LOG_BLOCK_SIZE], field[8];
+
+    log_header_put(&h, bytes);
+    put_le64(field, value);
+    memcpy(bytes + at, field, size);
+    put_le32(bytes + 124, (uint32_t)crc32(0, bytes, 124));
+    return log_header_get(bytes, &got);
+}
+
+static void
+a_newer_version_or_an_unknown_feature_is_told_from_damage(void **state)
+{
+    (void)state;
+    assert_rc(get_changed(8, 4, 2), -EPROTONOSUPPORT);
+    assert_rc(get_changed(12, 4, 1), -EPROTONOSUPPORT);
+    assert_rc(get_changed(12, 4, 0x80000000), -EPROTONOSUPPORT);
+}
+
+static void
+a_header_with_impossible_values_is_bad(void **state)
+{
+    (void)state;
+    assert_rc(get_changed(32, 8, LOG_INDEX_MAX), 0);
+    assert_rc(get_changed(32, 8, LOG_INDEX_MAX + 1), -EBADMSG);
+    assert_rc(get_changed(40, 8, 0), -EBADMSG);
+    assert_rc(get_changed(56, 4, 3), -EBADMSG);
+    assert_rc(get_changed(60, 4, 543), -EBADMSG);
+    assert_rc(get_changed(64, 4, 0), -EBADMSG);
+    assert_rc(get_changed(68, 2, 0), -EBADMSG);
+    assert_rc(get_changed(68, 2, 257), -EBADMSG);
+    assert_rc(get_changed(70, 2, 255), -EBADMSG);
+    assert_rc(get_changed(72, 8, 0), -EBADMSG);
+    assert_rc(get_changed(72, 8, 101), -EBADMSG);
+    assert_rc(get_changed(120, 4, 1), -EBADMSG);
+}
+
+static void
+as_many_slots_as_fit_the_size(void **state)
+{
+    struct layout l;
+
+    (void)state;
+    assert_rc(layout_init(&l, 256, 256), 0);
+    assert_int_equal(log_slots(32 << 20, &l), 61665);
+    assert_int_equal(log_slots(LOG_SLOTS_AT + 544, &l), 1);
+    assert_int_equal(log_slots(LOG_SLOTS_AT + 543, &l), 0);
+    assert_int_equal(log_slots(LOG_SLOTS_AT, &l), 0);
+    assert_int_equal(log_slots(0, &l), 0);
+    assert_int_equal(log_slots(UINT64_MAX, &l), UINT32_MAX);
+}
+
+/* ---- create ------------------------------------------------------------- */
+
+static void
+a_new_log_is_empty_and_shows_it(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log_report r;
+    struct stat st;
+    int fd;
+
+    create(d->fd, 3);
+    assert_int_equal(fstatat(d->fd, "0000000003", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 0400);
+    assert_int_equal(st.st_nlink, 1);
+    assert_int_equal(st.st_size, FILE_SIZE);
+    assert_true(st.st_blocks * 512 >= FILE_SIZE);
+    assert_int_equal(tmpdir_count(d, "."), 1);
+
+    fd = openat(d->fd, "0000000003", O_RDONLY | O_CLOEXEC);
+    assert_rc(log_inspect(fd, 3, &r), 0);
+    assert_rc(r.headers_rc, 0);
+    assert_true(r.header_ok[0] && r.header_ok[1]);
+    assert_int_equal(r.header.state, LOG_EMPTY);
+    assert_int_equal(r.header.epoch, 0);
+    assert_int_equal(r.header.slots, SLOTS);
+    assert_int_equal(r.valid, 0);
+    assert_int_equal(r.damaged, 0);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+a_log_is_created_once(void **state)
+{
+    struct tmpdir *d = *state;
+    struct layout l = small_layout();
+
+    create(d->fd, 0);
+    assert_rc(log_create(d->fd, 0, &l, SLOTS), -EEXIST);
+    assert_false(is_locked(d->fd, 0));
+
+    tmpdir_put(d, "lock-0000000001", "", 0, 0600);
+    assert_rc(log_create(d->fd, 1, &l, SLOTS), -EEXIST);
+    assert_true(is_locked(d->fd, 1));
+}
+
+static void
+a_full_disk_leaves_nothing_of_a_new_log(void **state)
+{
+    struct tmpdir *d = *state;
+    struct layout l = small_layout();
+
+    fault_inject("pwrite", 1, ENOSPC);
+    assert_rc(log_create(d->fd, 0, &l, SLOTS), -ENOSPC);
+    fault_clear();
+    assert_int_equal(tmpdir_count(d, "."), 0);
+    create(d->fd, 0);
+}
+
+static void
+each_log_has_its_own_uuid(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log a, b;
+
+    create(d->fd, 0);
+    create(d->fd, 1);
+    a = begin(d->fd, 0);
+    b = begin(d->fd, 1);
+    assert_memory_not_equal(a.header.uuid, b.header.uuid, 16);
+    log_abandon(&a);
+    log_abandon(&b);
+}
+
+/* ---- the round ---------------------------------------------------------- */
+
+static void
+assert_shows(const struct tmpdir *d, mode_t mode, nlink_t links)
+{
+    struct stat st, lock;
+
+    assert_int_equal(fstatat(d->fd, "0000000000", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, mode);
+    assert_int_equal(st.st_nlink, links);
+    assert_int_equal(is_locked(d->fd, 0), links == 2);
+    if (links == 2) {
+        assert_int_equal(fstatat(d->fd, "lock-0000000000", &lock, 0), 0);
+        assert_int_equal(st.st_ino, lock.st_ino);
+    }
+}
+
+static void
+modes_and_links_show_each_step(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    assert_shows(d, 0400, 1);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
+    assert_shows(d, 0600, 2);
+    assert_rc(log_begin(&log), 0);
+    assert_rc(append(&log, 5, 0), 0);
+    assert_rc(log_sync(&log), 0);
+    assert_rc(log_seal(&log), 0);
+    assert_shows(d, 0600, 2);
+    assert_rc(log_release(&log), 0);
+    assert_shows(d, 0200, 1);
+
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
+    assert_shows(d, 0600, 2);
+    assert_int_equal(read_count(&log), 5);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    assert_shows(d, 0400, 1);
+}
+
+static void
+a_claim_in_the_wrong_state_changes_nothing(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ENOENT);
+    create(d->fd, 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -ESTALE);
+    assert_shows(d, 0400, 1);
+    make_full(d->fd, 0, 1);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
+    assert_shows(d, 0200, 1);
+}
+
+static void
+an_owned_log_cannot_be_claimed(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log, other;
+
+    create(d->fd, 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
+    assert_rc(log_claim(&other, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
+
+    /* Nor when a power loss gave it back its old mode. */
+    show(d->fd, 0, 0400, true);
+    assert_rc(log_claim(&other, d->fd, 0, LOG_MODE_EMPTY), -EBUSY);
+    show(d->fd, 0, 0400, false);
+    assert_rc(log_claim(&other, d->fd, 0, LOG_MODE_EMPTY), -EBUSY);
+    log_abandon(&log);
+}
+
+static void
+the_slots_of_earlier_fills_never_count(void **state)
+{
+    struct tmpdir *d = *state;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 10);
+    assert_int_equal(merge(d->fd, 0), 10);
+    make_full(d->fd, 0, 3);
+    assert_int_equal(merge(d->fd, 0), 3);
+}
+
+static void
+a_log_can_be_filled_to_its_last_slot(void **state)
+{
+    struct tmpdir *d = *state;
+    struct stat st;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, SLOTS);
+    assert_int_equal(merge(d->fd, 0), SLOTS);
+    assert_int_equal(fstatat(d->fd, "0000000000", &st, 0), 0);
+    assert_int_equal(st.st_size, FILE_SIZE);
+}
+
+static void
+a_full_log_has_the_time_of_its_first_increment(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+    struct stat st;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 3);
+    assert_rc(log_seal(&log), 0);
+    assert_int_equal(log.header.first_ms, FIRST_MS);
+    assert_int_equal(log.header.last_ms, FIRST_MS + 2);
+    assert_rc(log_release(&log), 0);
+    assert_int_equal(fstatat(d->fd, "0000000000", &st, 0), 0);
+    assert_int_equal(st.st_mtim.tv_sec, FIRST_MS / 1000);
+    assert_int_equal(st.st_mtim.tv_nsec, FIRST_MS % 1000 * 1000000);
+}
+
+static void
+a_log_sealed_with_nothing_in_it_is_empty(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin(d->fd, 0);
+    assert_rc(log_seal(&log), 0);
+    assert_int_equal(log.header.state, LOG_EMPTY);
+    assert_rc(log_release(&log), 0);
+    assert_shows(d, 0400, 1);
+}
+
+static void
+epochs_and_generations_only_grow(void **state)
+{
+    struct tmpdir *d = *state;
+    uint64_t generation = 0;
+    struct log log;
+    unsigned i;
+
+    create(d->fd, 0);
+    for (i = 1; i <= 4; i++) {
+        log = begin_with(d->fd, 0, 1);
+        assert_int_equal(log.header.epoch, i);
+        assert_true(log.header.generation > generation);
+        generation = log.header.generation;
+        assert_rc(log_seal(&log), 0);
+        assert_int_equal(log.header.epoch, i);
+        assert_int_equal(log.header.generation, generation + 1);
+        assert_rc(log_release(&log), 0);
+        assert_int_equal(merge(d->fd, 0), 1);
+    }
+}
+
+static void
+headers_are_written_in_turn(void **state)
+{
+    struct tmpdir *d = *state;
+    uint8_t before[2][LOG_BLOCK_SIZE], after[2][LOG_BLOCK_SIZE];
+    struct log log;
+    int turn;
+
+    create(d->fd, 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
+    turn = log.turn;
+    assert_int_equal(pread(log.fd, before, sizeof before, 0), sizeof before);
+    assert_rc(log_begin(&log), 0);
+    assert_int_equal(pread(log.fd, after, sizeof after, 0), sizeof after);
+    assert_memory_equal(before[!turn], after[!turn], LOG_BLOCK_SIZE);
+    assert_memory_not_equal(before[turn], after[turn], LOG_BLOCK_SIZE);
+    assert_int_equal(log.turn, !turn);
+    log_abandon(&log);
+}
+
+/* ---- the order of syncs ------------------------------------------------- */
+
+static void
+the_first_fill_of_a_log_syncs_its_name(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
+    fault_inject("fsync", 1, EIO);
+    assert_rc(log_begin(&log), -EIO);
+    fault_clear();
+    assert_int_equal(log.header.state, LOG_EMPTY);
+    assert_rc(log_begin(&log), 0);
+    log_abandon(&log);
+    assert_rc(log_recover(d->fd, 0), 0);
+
+    fault_clear();
+    log = begin(d->fd, 0);
+    assert_int_equal(fault_calls("fsync"), 0);
+    log_abandon(&log);
+}
+
+/* A SEALED header that overtook its slots would promise what is not there. */
+static void
+no_header_is_sealed_before_its_slots_are_synced(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log_report r;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 3);
+    fault_inject("fdatasync", 1, EIO);
+    assert_rc(log_seal(&log), -EIO);
+    assert_true(fault_hit());
+    assert_int_equal(fault_calls("fdatasync"), 1);
+    fault_clear();
+
+    assert_rc(log_inspect(log.fd, 0, &r), 0);
+    assert_int_equal(r.header.state, LOG_OPEN);
+    log_abandon(&log);
+}
+
+static void
+a_seal_syncs_its_header_too(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 3);
+    fault_inject("fdatasync", 2, EIO);
+    assert_rc(log_seal(&log), -EIO);
+    assert_true(fault_hit());
+    fault_clear();
+    log_abandon(&log);
+}
+
+static void
+an_emptied_log_needs_no_sync(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 1);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
+    fault_clear();
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    assert_int_equal(fault_calls("fdatasync") + fault_calls("fsync"), 0);
+}
+
+static void
+a_failed_append_counts_nothing(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 2);
+    fault_inject("pwrite", 1, EIO);
+    assert_rc(append(&log, 2, 0), -EIO);
+    fault_clear();
+    assert_int_equal(log.count, 2);
+    log_abandon(&log);
+}
+
+static void
+short_and_interrupted_writes_and_reads_are_finished(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin(d->fd, 0);
+    fault_short("pwrite", 1, 100);
+    assert_rc(append(&log, 4, 0), 0);
+    assert_true(fault_hit());
+    fault_inject("pwrite", 1, EINTR);
+    assert_rc(append(&log, 4, 0), 0);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_rc(log_seal(&log), 0);
+    assert_rc(log_release(&log), 0);
+
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
+    fault_short("pread", 1, 100);
+    assert_int_equal(read_count(&log), 8);
+    assert_true(fault_hit());
+    fault_inject("pread", 1, EINTR);
+    assert_int_equal(read_count(&log), 8);
+    assert_true(fault_hit());
+    fault_clear();
+    log_abandon(&log);
+}
+
+/* ---- things that are no logs of ours ------------------------------------ */
+
+static void
+a_link_is_refused_and_never_followed(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    tmpdir_put(d, "target", "precious", 8, 0400);
+    assert_int_equal(symlinkat("target", d->fd, "0000000000"), 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -EPERM);
+    assert_rc(log_recover(d->fd, 0), -EPERM);
+    assert_int_equal(tmpdir_mode(d, "target"), 0400);
+    assert_int_equal(tmpdir_count(d, "."), 2);
+
+    assert_int_equal(symlinkat("target", d->fd, "lock-0000000001"), 0);
+    assert_rc(log_recover(d->fd, 1), -EPERM);
+    assert_true(exists(d->fd, "lock-0000000001"));
+}
+
+static void
+folders_and_pipes_are_refused(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    assert_int_equal(mkdirat(d->fd, "0000000000", 0400), 0);
+    assert_int_equal(mkfifoat(d->fd, "0000000001", 0400), 0);
+    assert_int_equal(mkfifoat(d->fd, "lock-0000000002", 0600), 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -EPERM);
+    assert_rc(log_recover(d->fd, 0), -EPERM);
+    assert_rc(log_claim(&log, d->fd, 1, LOG_MODE_EMPTY), -EPERM);
+    assert_rc(log_recover(d->fd, 1), -EPERM);
+    assert_rc(log_recover(d->fd, 2), -EPERM);
+    assert_int_equal(tmpdir_count(d, "."), 3);
+}
+
+static void
+the_file_of_another_user_is_left_alone(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    if (geteuid() != 0)
+        return; /* only root can give a file away; that run tests it */
+    create(d->fd, 0);
+    assert_int_equal(fchownat(d->fd, "0000000000", NOBODY, NOBODY, 0), 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -EPERM);
+    show(d->fd, 0, 0600, true);
+    assert_rc(log_recover(d->fd, 0), -EPERM);
+    assert_shows(d, 0600, 2);
+}
+
+static void
+a_log_that_was_replaced_by_hand_is_not_sealed(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 2);
+    assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
+    assert_rc(log_seal(&log), -ESTALE);
+    tmpdir_put(d, "0000000000", "other", 5, 0400);
+    assert_rc(log_seal(&log), -ESTALE);
+    log_abandon(&log);
+}
+
+static void
+a_log_of_a_newer_version_is_left_as_it_was(void **state)
+{
+    struct tmpdir *d = *state;
+    uint8_t block[LOG_BLOCK_SIZE];
+    struct log log;
+
+    create(d->fd, 0);
+    peek(d->fd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
+    put_le32(block + 8, 2);
+    put_le32(block + 124, (uint32_t)crc32(0, block, 124));
+    poke(d->fd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
+
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -EPROTONOSUPPORT);
+    assert_shows(d, 0400, 1);
+    show(d->fd, 0, 0200, false);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -EPROTONOSUPPORT);
+    assert_shows(d, 0200, 1);
+    show(d->fd, 0, 0600, true);
+    assert_rc(log_recover(d->fd, 0), -EPROTONOSUPPORT);
+    assert_int_equal(mode_of(d->fd, 0), 0600);
+}
+
+/* ---- the golden file ---------------------------------------------------- */
+
+/* Writes it anew: COUNTD_GOLDEN=tests/golden/log-v1 test_log 'the_golden*'.
+ * Only a new version of the format is a reason to. */
+static void
+write_golden(const struct tmpdir *d, const char *path)
+{
+    uint8_t bytes[FILE_SIZE];
+    FILE *f;
+
+    create(d->fd, GOLDEN_INDEX);
+    make_full(d->fd, GOLDEN_INDEX, SLOTS);
+    assert_int_equal(merge(d->fd, GOLDEN_INDEX), SLOTS);
+    make_full(d->fd, GOLDEN_INDEX, GOLDEN_COUNT);
+    peek(d->fd, "0000000007", bytes, sizeof bytes, 0);
+    f = fopen(path, "wbe");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, sizeof bytes, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(unlinkat(d->fd, "0000000007", 0), 0);
+}
+
+static void
+the_golden_log_of_version_1_is_read(void **state)
+{
+    struct tmpdir *d = *state;
+    const char *anew = getenv("COUNTD_GOLDEN");
+    uint8_t bytes[FILE_SIZE + 1];
+    struct log log;
+    FILE *f;
+
+    if (anew && geteuid() == getuid() && access(".", W_OK) == 0)
+        write_golden(d, anew);
+    f = fopen(GOLDEN, "rbe");
+    if (!f)
+        test_skip("not run from the top of the source");
+    assert_int_equal(fread(bytes, 1, sizeof bytes, f), FILE_SIZE);
+    assert_int_equal(fclose(f), 0);
+    tmpdir_put(d, "0000000007", bytes, FILE_SIZE, 0200);
+
+    assert_rc(log_claim(&log, d->fd, GOLDEN_INDEX, LOG_MODE_FULL), 0);
+    assert_int_equal(log.header.epoch, 2);
+    assert_int_equal(log.header.slots, SLOTS);
+    assert_int_equal(log.header.keyspace_size, 8);
+    assert_int_equal(log.header.key_size, 8);
+    assert_int_equal(log.header.first_ms, FIRST_MS);
+    assert_int_equal(log.header.last_ms, FIRST_MS + GOLDEN_COUNT - 1);
+    assert_int_equal(read_count(&log), GOLDEN_COUNT);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    make_full(d->fd, GOLDEN_INDEX, 1);
+    assert_int_equal(merge(d->fd, GOLDEN_INDEX), 1);
+}
+
+#define in_tmpdir(test)                                                        \
+    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(names_are_ten_digits),
+    cmocka_unit_test(no_other_name_is_a_log),
+    cmocka_unit_test(a_header_has_the_bytes_of_the_format),
+    cmocka_unit_test(any_flipped_bit_makes_a_header_bad),
+    cmocka_unit_test(a_newer_version_or_an_unknown_feature_is_told_from_damage),
+    cmocka_unit_test(a_header_with_impossible_values_is_bad),
+    cmocka_unit_test(as_many_slots_as_fit_the_size),
+    in_tmpdir(a_new_log_is_empty_and_shows_it),
+    in_tmpdir(a_log_is_created_once),
+    in_tmpdir(a_full_disk_leaves_nothing_of_a_new_log),
+    in_tmpdir(each_log_has_its_own_uuid),
+    in_tmpdir(modes_and_links_show_each_step),
+    in_tmpdir(a_claim_in_the_wrong_state_changes_nothing),
+    in_tmpdir(an_owned_log_cannot_be_claimed),
+    in_tmpdir(the_slots_of_earlier_fills_never_count),
+    in_tmpdir(a_log_can_be_filled_to_its_last_slot),
+    in_tmpdir(a_full_log_has_the_time_of_its_first_increment),
+    in_tmpdir(a_log_sealed_with_nothing_in_it_is_empty),
+    in_tmpdir(epochs_and_generations_only_grow),
+    in_tmpdir(headers_are_written_in_turn),
+    in_tmpdir(the_first_fill_of_a_log_syncs_its_name),
+    in_tmpdir(no_header_is_sealed_before_its_slots_are_synced),
+    in_tmpdir(a_seal_syncs_its_header_too),
+    in_tmpdir(an_emptied_log_needs_no_sync),
+    in_tmpdir(a_failed_append_counts_nothing),
+    in_tmpdir(short_and_interrupted_writes_and_reads_are_finished),
+    in_tmpdir(a_link_is_refused_and_never_followed),
+    in_tmpdir(folders_and_pipes_are_refused),
+    in_tmpdir(the_file_of_another_user_is_left_alone),
+    in_tmpdir(a_log_that_was_replaced_by_hand_is_not_sealed),
+    in_tmpdir(a_log_of_a_newer_version_is_left_as_it_was),
+    in_tmpdir(the_golden_log_of_version_1_is_read),
+};
+LOG_TEST_MAIN(tests)
