@@ -181,7 +181,7 @@ traffic_turn(struct traffic *t, int wait_ms)
             p->fd = client_try_connect(t->port);
         }
         /* Also those that a drain left with nothing on its way. */
-        if (p->fd >= 0 && !t->quiet && p->count < t->window / 2)
+        if (p->fd >= 0 && !t->quiet && p->count <= t->window / 2)
             serve(t, p, 0);
         polls[i].fd = p->fd;
         polls[i].events =
