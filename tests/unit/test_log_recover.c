@@ -1,0 +1,1248 @@
+/* tests/unit/test_log_recover.c - commit logs whose owner died, lives, or
+ * fights over them; failing and killed system calls; damage.
+ *
+ * Directories are made in memory where there is one: these tests sync some
+ * ten thousand times, and what they look at is not what the disk keeps. */
+#include "tests/unit/log_fixture.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+
+#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+static int
+setup(void **state)
+{
+    static struct tmpdir dir;
+
+    tmpdir_make_in_memory(&dir);
+    *state = &dir;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fault_clear();
+    tmpdir_remove(*state);
+    return 0;
+}
+
+static void *
+share(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+static bool
+has_bad(const struct tmpdir *d, uint64_t index, uint64_t epoch)
+{
+    char bad[LOG_BAD_SIZE];
+
+    snprintf(bad, sizeof bad, "bad-%010llu-%llu", (unsigned long long)index,
+             (unsigned long long)epoch);
+    return exists(d->fd, bad);
+}
+
+/* ---- what a crash or a power loss leaves -------------------------------- */
+
+enum fill {
+    NEW,       /* never filled */
+    MERGED,    /* EMPTY over the slots of the last fill */
+    OPEN_NONE, /* OPEN, not one slot */
+    OPEN_SOME, /* OPEN, some slots */
+    OPEN_TORN, /* OPEN, some slots and a torn one */
+    OPEN_HOLE, /* OPEN, the slots behind a torn one are whole */
+    SEALED,    /* SEALED, not handed on */
+    FILL_END,
+};
+
+/* Puts a log into this state, as at rest or owned by nobody alive; returns the
+ * number of increments that have to come out of it. */
+static int
+put_fill(int dirfd, uint64_t index, enum fill fill)
+{
+    uint8_t slot[SLOT_SIZE];
+    struct log log;
+    int count = 0;
+
+    create(dirfd, index);
+    if (fill == NEW)
+        return 0;
+    make_full(dirfd, index,
+              7); /* an earlier fill, whose slots must not count */
+    assert_int_equal(merge(dirfd, index), 7);
+    if (fill == MERGED)
+        return 0;
+    log = begin(dirfd, index);
+    if (fill != OPEN_NONE) {
+        count = 3;
+        assert_rc(append(&log, 3, 0), 0);
+    }
+    if (fill == OPEN_TORN || fill == OPEN_HOLE) {
+        make_slot(&log, 3, 3, slot);
+        assert_int_equal(
+            pwrite(log.fd, slot, SLOT_SIZE - 10, LOG_SLOTS_AT + 3 * SLOT_SIZE),
+            SLOT_SIZE - 10);
+    }
+    if (fill == OPEN_HOLE) {
+        make_slot(&log, 4, 3, slot);
+        assert_int_equal(
+            pwrite(log.fd, slot, SLOT_SIZE, LOG_SLOTS_AT + 4 * SLOT_SIZE),
+            SLOT_SIZE);
+    }
+    if (fill == SEALED)
+        assert_rc(log_seal(&log), 0);
+    log_abandon(&log);
+    return count;
+}
+
+/* At rest, and its mode true. */
+static void
+assert_recovered(const struct tmpdir *d, uint64_t index, int count)
+{
+    assert_false(is_locked(d->fd, index));
+    if (count > 0) {
+        assert_int_equal(mode_of(d->fd, index), LOG_MODE_FULL);
+        assert_int_equal(merge(d->fd, index), count);
+    }
+    assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
+    make_full(d->fd, index, 2); /* it goes round again */
+    assert_int_equal(merge(d->fd, index), 2);
+}
+
+/* Every row of the crash table: whatever the header, with mode and lock of any
+ * age. */
+static void
+recovery_believes_the_header_whatever_mode_and_lock_say(void **state)
+{
+    static const mode_t modes[] = {0400, 0600, 0200};
+    struct tmpdir *d = *state;
+    uint64_t index = 0;
+    struct log log;
+    enum fill fill;
+    int count, rc;
+    size_t m;
+    int lock;
+
+    for (fill = NEW; fill < FILL_END; fill++) {
+        for (m = 0; m < LENGTH(modes); m++) {
+            for (lock = 0; lock < 2; lock++, index++) {
+                count = put_fill(d->fd, index, fill);
+                show(d->fd, index, modes[m], lock);
+
+                assert_rc(log_recover(d->fd, index), 0);
+                assert_rc(log_recover(d->fd, index), 0);
+
+                /* Without a sign of an owner the claim finds out. */
+                if (!lock && modes[m] != 0600) {
+                    rc = log_claim(&log, d->fd, index, modes[m]);
+                    assert_true(rc == 0 || rc == -ESTALE);
+                    if (rc == 0)
+                        assert_rc(log_release(&log), 0);
+                }
+                assert_recovered(d, index, count);
+            }
+        }
+    }
+    assert_int_equal(tmpdir_count(d, "."), index);
+}
+
+/* The planted bug "mode trusted": acknowledged increments overwritten. */
+static void
+a_full_log_that_shows_itself_empty_is_not_written_to(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 3);
+    show(d->fd, 0, 0400, false);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_FULL);
+    assert_int_equal(merge(d->fd, 0), 3);
+}
+
+static void
+an_empty_log_that_shows_itself_full_is_not_merged(void **state)
+{
+    struct tmpdir *d = *state;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 3);
+    assert_int_equal(merge(d->fd, 0), 3);
+    show(d->fd, 0, 0200, false);
+    assert_rc(merge(d->fd, 0), -ESTALE);
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_EMPTY);
+}
+
+static void
+a_recovered_log_has_the_time_of_its_first_increment(void **state)
+{
+    struct tmpdir *d = *state;
+    struct stat st;
+
+    assert_int_equal(put_fill(d->fd, 0, OPEN_SOME), 3);
+    assert_rc(log_recover(d->fd, 0), 0);
+    assert_int_equal(fstatat(d->fd, "0000000000", &st, 0), 0);
+    assert_int_equal(st.st_mtim.tv_sec, FIRST_MS / 1000);
+    assert_int_equal(st.st_mtim.tv_nsec, FIRST_MS % 1000 * 1000000);
+}
+
+/* ---- a lock without its log, or beside it -------------------------------- */
+
+static void
+the_lock_of_a_dead_creator_is_removed(void **state)
+{
+    static const mode_t modes[] = {0600, 0400, 0200};
+    struct tmpdir *d = *state;
+    size_t i;
+
+    for (i = 0; i < LENGTH(modes); i++) {
+        tmpdir_put(d, "lock-0000000000", "half", 4, modes[i]);
+        assert_rc(log_recover(d->fd, 0), 0);
+        assert_int_equal(tmpdir_count(d, "."), 0);
+    }
+    assert_rc(log_recover(d->fd, 0), -ENOENT);
+}
+
+static void
+a_dead_creators_lock_beside_the_log_is_removed(void **state)
+{
+    struct tmpdir *d = *state;
+
+    assert_int_equal(put_fill(d->fd, 0, OPEN_SOME), 3);
+    show(d->fd, 0, 0600, false);
+    tmpdir_put(d, "lock-0000000000", "half", 4, 0600);
+    assert_rc(log_recover(d->fd, 0), 0);
+    assert_recovered(d, 0, 3);
+}
+
+/* Waits until the child has written a byte. */
+static void
+wait_for_byte(int fd)
+{
+    char c;
+
+    assert_int_equal(read(fd, &c, 1), 1);
+}
+
+static void
+assert_exits_well(pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* A child that holds a flock on the file until it is told to go. */
+static pid_t
+start_holder(int dirfd, const char *file, int go[2])
+{
+    int ready[2];
+    pid_t pid;
+    char c;
+
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(go), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int fd = openat(dirfd, file, O_RDONLY | O_CLOEXEC);
+
+        (void)close(go[1]); /* so that the parent's end of life ends us */
+        if (fd < 0 || flock(fd, LOCK_EX) < 0 || write(ready[1], "", 1) != 1 ||
+            read(go[0], &c, 1) < 0)
+            _exit(1);
+        _exit(0);
+    }
+    wait_for_byte(ready[0]);
+    assert_int_equal(close(ready[0]) | close(ready[1]) | close(go[0]), 0);
+    return pid;
+}
+
+static void
+a_living_creators_lock_stays(void **state)
+{
+    struct tmpdir *d = *state;
+    pid_t pid;
+    int go[2];
+
+    tmpdir_put(d, "lock-0000000000", "half", 4, 0600);
+    pid = start_holder(d->fd, "lock-0000000000", go);
+    assert_rc(log_recover(d->fd, 0), -EBUSY);
+    assert_true(exists(d->fd, "lock-0000000000"));
+    assert_int_equal(close(go[1]), 0);
+    assert_exits_well(pid);
+    assert_rc(log_recover(d->fd, 0), 0);
+    assert_false(exists(d->fd, "lock-0000000000"));
+}
+
+/* ---- a living owner ------------------------------------------------------ */
+
+/* The planted bug "unlink without flock". */
+static void
+a_living_owner_keeps_its_log_and_its_lock(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+    uint64_t generation;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 2);
+    generation = log.header.generation;
+    assert_rc(log_recover(d->fd, 0), -EBUSY);
+    assert_true(is_locked(d->fd, 0));
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_OWNED);
+    assert_int_equal(log.header.generation, generation);
+
+    assert_rc(append(&log, 2, 2), 0);
+    assert_rc(log_seal(&log), 0);
+    assert_rc(log_release(&log), 0);
+    assert_int_equal(merge(d->fd, 0), 4);
+}
+
+static void
+a_stopped_owner_keeps_its_log(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+    int status;
+    pid_t pid;
+
+    create(d->fd, 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        log = begin_with(d->fd, 0, 2);
+        (void)raise(SIGSTOP); /* seen by waitpid */
+        if (append(&log, 2, 2) == 0 && log_seal(&log) == 0 &&
+            log_release(&log) == 0)
+            _exit(0);
+        _exit(1);
+    }
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+    assert_rc(log_recover(d->fd, 0), -EBUSY);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -ESTALE);
+    assert_true(is_locked(d->fd, 0));
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    assert_exits_well(pid);
+    assert_int_equal(merge(d->fd, 0), 4);
+}
+
+/* ---- damage -------------------------------------------------------------- */
+
+static void
+break_slot(const struct tmpdir *d, uint64_t index, uint32_t number)
+{
+    char name[LOG_NAME_SIZE];
+    uint8_t byte;
+
+    log_name(index, name);
+    peek(d->fd, name, &byte, 1, LOG_SLOTS_AT + number * SLOT_SIZE + 9);
+    byte ^= 4;
+    poke(d->fd, name, &byte, 1, LOG_SLOTS_AT + number * SLOT_SIZE + 9);
+}
+
+static void
+a_torn_tail_is_cut(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin(d->fd, 0);
+    assert_rc(append(&log, 4, 0), 0);
+    assert_rc(append(&log, 4, 4), 0);
+    log_abandon(&log);
+    break_slot(d, 0, 5);
+    assert_rc(log_recover(d->fd, 0), 0);
+    assert_recovered(d, 0, 5);
+}
+
+static void
+an_invalid_slot_that_was_durable_is_damage(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin(d->fd, 0);
+    assert_rc(append(&log, 4, 0), 0);
+    assert_rc(append(&log, 4, 4), 0);
+    log_abandon(&log);
+    break_slot(d, 0, 3);
+    assert_rc(log_recover(d->fd, 0), -EBADMSG);
+    assert_true(has_bad(d, 0, 1));
+    assert_int_equal(tmpdir_mode(d, "bad-0000000000-1"), 0400);
+    assert_int_equal(tmpdir_count(d, "."), 1);
+}
+
+static void
+a_log_without_a_valid_header_is_set_aside(void **state)
+{
+    static const uint8_t zeros[LOG_SLOTS_AT];
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 3);
+    poke(d->fd, "0000000000", zeros, sizeof zeros, 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -EBADMSG);
+    assert_true(has_bad(d, 0, 0));
+    assert_int_equal(tmpdir_count(d, "."), 1);
+
+    tmpdir_put(d, "0000000001", "text", 4, 0600);
+    assert_rc(log_recover(d->fd, 1), -EBADMSG);
+    assert_true(has_bad(d, 1, 0));
+}
+
+static void
+a_log_under_another_name_is_set_aside(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    assert_int_equal(
+        renameat2(d->fd, "0000000000", d->fd, "0000000005", RENAME_NOREPLACE),
+        0);
+    assert_rc(log_claim(&log, d->fd, 5, LOG_MODE_EMPTY), -EBADMSG);
+    assert_true(has_bad(d, 5, 0));
+}
+
+static void
+logs_set_aside_with_one_index_and_epoch_keep_apart(void **state)
+{
+    static const char *const names[] = {
+        "bad-0000000000-1", "bad-0000000000-1.1", "bad-0000000000-1.2"};
+    struct tmpdir *d = *state;
+    struct log log;
+    size_t i;
+
+    for (i = 0; i < LENGTH(names); i++) {
+        create(d->fd, 0);
+        make_full(d->fd, 0, 1);
+        assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
+        assert_rc(log_quarantine(&log), 0);
+        assert_true(exists(d->fd, names[i]));
+        assert_int_equal(tmpdir_count(d, "."), i + 1);
+    }
+}
+
+static void
+zero_block(const struct tmpdir *d, int block)
+{
+    static const uint8_t zeros[LOG_BLOCK_SIZE];
+
+    poke(d->fd, "0000000000", zeros, sizeof zeros,
+         (uint64_t)block * LOG_BLOCK_SIZE);
+}
+
+/* OPEN was durable and got lost later: what it covered must not be. */
+static void
+empty_beside_a_lost_open_header_is_open(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+    int lost;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 7);
+    assert_int_equal(merge(d->fd, 0), 7);
+    log = begin_with(d->fd, 0, 3);
+    lost = !log.turn; /* the block just written */
+    log_abandon(&log);
+    zero_block(d, lost);
+    assert_rc(log_recover(d->fd, 0), 0);
+    assert_recovered(d, 0, 3);
+}
+
+/* The same with mode and lock lost too: the claim of a writer finds out. */
+static void
+empty_beside_a_lost_open_header_is_not_claimed(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 3);
+    zero_block(d, !log.turn);
+    log_abandon(&log);
+    show(d->fd, 0, 0400, false);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
+    assert_int_equal(merge(d->fd, 0), 3);
+}
+
+static void
+a_torn_open_header_leaves_the_log_empty(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 7);
+    assert_int_equal(merge(d->fd, 0), 7);
+    log = begin(d->fd, 0);
+    zero_block(d, !log.turn);
+    log_abandon(&log);
+    assert_rc(log_recover(d->fd, 0), 0);
+    assert_recovered(d, 0, 0);
+}
+
+static void
+a_torn_seal_leaves_the_log_open(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 6);
+    assert_rc(log_seal(&log), 0);
+    zero_block(d, !log.turn);
+    log_abandon(&log);
+    assert_rc(log_recover(d->fd, 0), 0);
+    assert_recovered(d, 0, 6);
+}
+
+/* A torn EMPTY header brings the log back; the marks say that it is in. */
+static void
+a_torn_empty_header_leaves_the_log_sealed_with_its_epoch(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 6);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
+    assert_rc(log_empty(&log), 0);
+    zero_block(d, !log.turn);
+    log_abandon(&log);
+    assert_rc(log_recover(d->fd, 0), 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
+    assert_int_equal(log.header.epoch, 1);
+    assert_int_equal(log.count, 6);
+    log_abandon(&log);
+}
+
+/* ---- each bit, each length ----------------------------------------------- */
+
+/* A log as bytes in memory: of 5 slots the last two say that 3 are durable. */
+static void
+make_bytes(const struct tmpdir *d, bool sealed, uint8_t bytes[FILE_SIZE])
+{
+    struct log log;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 9);
+    assert_int_equal(merge(d->fd, 0), 9);
+    log = begin(d->fd, 0);
+    assert_rc(append(&log, 3, 0), 0);
+    assert_rc(append(&log, 2, 3), 0);
+    if (sealed)
+        assert_rc(log_seal(&log), 0);
+    assert_int_equal(pread(log.fd, bytes, FILE_SIZE, 0), FILE_SIZE);
+    log_abandon(&log);
+    assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
+    assert_int_equal(unlinkat(d->fd, "lock-0000000000", 0), 0);
+}
+
+static bool
+is_whole(const struct log_report *r)
+{
+    return r->headers_rc == 0 && r->damaged == 0;
+}
+
+/* The count that recovery would seal, of a report of no damage. */
+static uint32_t
+count_of(const struct log_report *r)
+{
+    if (r->header.state == LOG_SEALED)
+        return (uint32_t)r->header.count;
+    return r->header.state == LOG_OPEN ? r->valid : 0;
+}
+
+static void
+flip_each_bit(const struct tmpdir *d, bool sealed)
+{
+    uint8_t bytes[FILE_SIZE];
+    struct log_report r;
+    int fd = memfd_create("log", MFD_CLOEXEC);
+    size_t bit, at;
+
+    make_bytes(d, sealed, bytes);
+    assert_int_equal(pwrite(fd, bytes, FILE_SIZE, 0), FILE_SIZE);
+    for (bit = 0; bit < 8 * (size_t)FILE_SIZE; bit++) {
+        at = bit / 8;
+        /* One bit of each byte will do where a header is zero. */
+        if (at < LOG_SLOTS_AT && at % LOG_BLOCK_SIZE >= LOG_HEADER_SIZE &&
+            bit % 8 != at % 8)
+            continue;
+        bytes[at] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
+        assert_rc(log_inspect(fd, 0, &r), 0);
+        if (is_whole(&r)) {
+            assert_int_equal(r.header.epoch, 2);
+            /* What no later slot says was durable may be a torn tail. */
+            if (!sealed && at >= LOG_SLOTS_AT + 3 * SLOT_SIZE)
+                assert_in_range(count_of(&r), 3, 5);
+            else
+                assert_int_equal(count_of(&r), 5);
+        }
+        bytes[at] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
+    }
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+no_flipped_bit_of_a_sealed_log_gives_a_wrong_count(void **state)
+{
+    flip_each_bit(*state, true);
+}
+
+static void
+no_flipped_bit_of_an_open_log_gives_a_wrong_count(void **state)
+{
+    flip_each_bit(*state, false);
+}
+
+static void
+a_log_cut_at_any_length_is_damaged(void **state)
+{
+    struct tmpdir *d = *state;
+    uint8_t bytes[FILE_SIZE];
+    struct log_report r;
+    int fd = memfd_create("log", MFD_CLOEXEC);
+    size_t size;
+    int sealed;
+
+    for (sealed = 0; sealed < 2; sealed++) {
+        make_bytes(d, sealed, bytes);
+        for (size = 0; size <= FILE_SIZE; size++) {
+            assert_int_equal(ftruncate(fd, 0), 0);
+            assert_int_equal(pwrite(fd, bytes, size, 0), size);
+            assert_rc(log_inspect(fd, 0, &r), 0);
+            assert_int_equal(is_whole(&r), size == FILE_SIZE);
+        }
+    }
+    assert_int_equal(close(fd), 0);
+}
+
+/* The same through recovery itself, a bit of each byte that is used. */
+static void
+recovery_of_a_damaged_log_counts_right_or_sets_it_aside(void **state)
+{
+    struct tmpdir *d = *state;
+    uint8_t bytes[FILE_SIZE];
+    size_t i, at;
+    int rc, count;
+
+    make_bytes(d, false, bytes);
+    for (i = 0; i < 2 * LOG_HEADER_SIZE + 6 * SLOT_SIZE; i++) {
+        at = i < LOG_HEADER_SIZE       ? i
+             : i < 2 * LOG_HEADER_SIZE ? LOG_BLOCK_SIZE + i - LOG_HEADER_SIZE
+                                       : LOG_SLOTS_AT + i - 2 * LOG_HEADER_SIZE;
+        bytes[at] ^= (uint8_t)(1u << i % 8);
+        tmpdir_put(d, "0000000000", bytes, FILE_SIZE, 0600);
+        bytes[at] ^= (uint8_t)(1u << i % 8);
+
+        rc = log_recover(d->fd, 0);
+        if (rc == 0) {
+            count = merge(d->fd, 0);
+            assert_in_range(count,
+                            i < 2 * LOG_HEADER_SIZE + 3 * SLOT_SIZE ? 5 : 3, 5);
+            assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
+        } else {
+            assert_rc(rc, -EBADMSG);
+            assert_true(has_bad(d, 0, 2) || has_bad(d, 0, 0));
+            assert_false(exists(d->fd, "0000000000"));
+            (void)unlinkat(d->fd, "bad-0000000000-2", 0); /* one of the two */
+            (void)unlinkat(d->fd, "bad-0000000000-0", 0); /* likewise */
+        }
+        assert_int_equal(tmpdir_count(d, "."), 0);
+    }
+}
+
+/* ---- each system call fails ---------------------------------------------- */
+
+struct step {
+    const char *name;
+    enum fill fill;
+    mode_t mode; /* shown before; 0: at rest as made */
+    bool lock;
+    mode_t claim; /* claimed before the fault; 0: not */
+    int (*act)(int dirfd, uint64_t index, struct log *log);
+    bool still_claimed; /* after a failure */
+    int least, most;    /* increments that come out in the end */
+    bool bad;           /* it may end quarantined */
+};
+
+static int
+act_create(int dirfd, uint64_t index, struct log *log)
+{
+    struct layout l = small_layout();
+
+    (void)log;
+    return log_create(dirfd, index, &l, SLOTS);
+}
+
+static int
+act_claim_empty(int dirfd, uint64_t index, struct log *log)
+{
+    return log_claim(log, dirfd, index, LOG_MODE_EMPTY);
+}
+
+static int
+act_claim_full(int dirfd, uint64_t index, struct log *log)
+{
+    return log_claim(log, dirfd, index, LOG_MODE_FULL);
+}
+
+static int
+act_recover(int dirfd, uint64_t index, struct log *log)
+{
+    (void)log;
+    return log_recover(dirfd, index);
+}
+
+static int
+act_release(int dirfd, uint64_t index, struct log *log)
+{
+    (void)dirfd, (void)index;
+    return log_release(log);
+}
+
+static int
+act_begin(int dirfd, uint64_t index, struct log *log)
+{
+    (void)dirfd, (void)index;
+    return log_begin(log);
+}
+
+static int
+act_fill(int dirfd, uint64_t index, struct log *log)
+{
+    int rc;
+
+    (void)dirfd, (void)index;
+    rc = log_begin(log);
+    if (rc == 0)
+        rc = append(log, 3, 0);
+    if (rc == 0)
+        rc = log_sync(log);
+    return rc < 0 ? rc : log_seal(log);
+}
+
+static int
+act_merge(int dirfd, uint64_t index, struct log *log)
+{
+    int rc;
+
+    (void)dirfd, (void)index;
+    rc = read_count(log);
+    return rc < 0 ? rc : log_empty(log);
+}
+
+static int
+act_quarantine(int dirfd, uint64_t index, struct log *log)
+{
+    (void)dirfd, (void)index;
+    return log_quarantine(log);
+}
+
+static int
+act_inspect(int dirfd, uint64_t index, struct log *log)
+{
+    struct log_report r;
+
+    (void)dirfd;
+    return log_inspect(log->fd, index, &r);
+}
+
+static const struct step steps[] = {
+    {"create", FILL_END, 0, false, 0, act_create, false, 0, 0, false},
+    {"claim empty", MERGED, 0, false, 0, act_claim_empty, false, 0, 0, false},
+    {"claim full", SEALED, 0200, false, 0, act_claim_full, false, 3, 3, false},
+    {"claim lying", SEALED, 0400, false, 0, act_claim_empty, false, 3, 3,
+     false},
+    {"claim open", OPEN_TORN, 0400, false, 0, act_claim_empty, false, 3, 3,
+     false},
+    {"recover empty", MERGED, 0600, true, 0, act_recover, false, 0, 0, false},
+    {"recover open", OPEN_TORN, 0600, true, 0, act_recover, false, 3, 3, false},
+    {"recover none", OPEN_NONE, 0600, true, 0, act_recover, false, 0, 0, false},
+    {"recover sealed", SEALED, 0600, true, 0, act_recover, false, 3, 3, false},
+    {"recover full", SEALED, 0200, true, 0, act_recover, false, 3, 3, false},
+    {"release empty", MERGED, 0, false, 0400, act_release, false, 0, 0, false},
+    {"release full", SEALED, 0200, false, 0200, act_release, false, 3, 3,
+     false},
+    {"begin", MERGED, 0, false, 0400, act_begin, true, 0, 0, false},
+    {"begin new", NEW, 0, false, 0400, act_begin, true, 0, 0, false},
+    {"fill", MERGED, 0, false, 0400, act_fill, true, 0, 3, false},
+    {"merge", SEALED, 0200, false, 0200, act_merge, true, 0, 3, false},
+    {"quarantine", SEALED, 0200, false, 0200, act_quarantine, false, 0, 3,
+     true},
+    {"inspect", SEALED, 0200, false, 0200, act_inspect, true, 3, 3, false},
+};
+
+/* Brings the log to rest as the daemons would, and counts what is in it. */
+static int
+drain(const struct tmpdir *d, uint64_t index, bool bad)
+{
+    char name[LOG_NAME_SIZE];
+    struct log log;
+    int rc, count = 0;
+
+    rc = log_recover(d->fd, index);
+    if (rc != 0)
+        assert_rc(rc, -ENOENT);
+    log_name(index, name);
+    assert_false(is_locked(d->fd, index));
+    if (!exists(d->fd, name)) {
+        if (!bad)
+            create(d->fd, index);
+        return 0;
+    }
+    /* A writer comes by; where the mode lied, it mends it. */
+    rc = log_claim(&log, d->fd, index, LOG_MODE_EMPTY);
+    if (rc == 0)
+        assert_rc(log_release(&log), 0);
+    else
+        assert_rc(rc, -ESTALE);
+    if (mode_of(d->fd, index) == LOG_MODE_FULL)
+        count = merge(d->fd, index);
+    assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
+    return count;
+}
+
+static void
+run_step(const struct tmpdir *d, const struct step *s, uint64_t index,
+         unsigned nth, int error, bool *hit)
+{
+    struct log log = {.fd = -1, .lock_fd = -1};
+    unsigned fds = fault_open_fds();
+    int rc, count;
+
+    if (s->fill != FILL_END) {
+        (void)put_fill(d->fd, index, s->fill); /* `least` tells */
+        if (s->mode)
+            show(d->fd, index, s->mode, s->lock);
+    }
+    if (s->claim)
+        assert_rc(log_claim(&log, d->fd, index, s->claim), 0);
+
+    fault_inject("disk", nth, error);
+    rc = s->act(d->fd, index, &log);
+    *hit = fault_hit();
+    fault_clear();
+
+    if (rc == 0 && !*hit && s->act == act_create)
+        assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
+    if (rc == 0 || s->still_claimed)
+        log_abandon(&log); /* as if we died now */
+    if (fault_open_fds() != fds)
+        fail_msg("%s leaks a descriptor when call %u fails", s->name, nth);
+    count = drain(d, index, s->bad);
+    if (count < s->least || count > s->most)
+        fail_msg("%s: %d increments after call %u failed with %s, rc %d",
+                 s->name, count, nth, strerror(error), rc);
+}
+
+static void
+any_failing_call_leaves_what_recovery_mends(void **state)
+{
+    static const int errors[] = {EIO, ENOSPC, EMFILE, EACCES};
+    struct tmpdir *d = *state;
+    uint64_t index = 0;
+    unsigned nth;
+    size_t i, e;
+    bool hit;
+
+    for (i = 0; i < LENGTH(steps); i++)
+        for (e = 0; e < LENGTH(errors); e++)
+            for (nth = 1, hit = true; hit; nth++)
+                run_step(d, &steps[i], index++, nth, errors[e], &hit);
+}
+
+/* ---- killed at each system call ------------------------------------------ */
+
+/* What the outside knows, in memory that survives the process. */
+struct known {
+    uint32_t acked;        /* increments */
+    uint32_t merged;       /* committed by the worker */
+    uint64_t merged_epoch; /* its mark */
+};
+
+/* The worker's part: reads, commits under the mark, empties. */
+static int
+merge_marked(int dirfd, struct known *k)
+{
+    struct log log;
+    int rc;
+
+    rc = log_claim(&log, dirfd, 0, LOG_MODE_FULL);
+    if (rc < 0)
+        return rc;
+    if (k->merged_epoch != log.header.epoch) {
+        rc = read_count(&log);
+        if (rc < 0)
+            return rc;
+        k->merged = (uint32_t)rc;
+        k->merged_epoch = log.header.epoch;
+    }
+    rc = log_empty(&log);
+    return rc < 0 ? rc : log_release(&log);
+}
+
+static int
+live(int dirfd, struct known *k)
+{
+    struct layout l = small_layout();
+    struct log log;
+    int rc;
+
+    rc = log_create(dirfd, 0, &l, SLOTS);
+    if (rc == 0)
+        rc = log_claim(&log, dirfd, 0, LOG_MODE_EMPTY);
+    if (rc == 0)
+        rc = log_begin(&log);
+    if (rc == 0)
+        rc = append(&log, 5, 0);
+    if (rc == 0)
+        rc = log_sync(&log);
+    if (rc < 0)
+        return rc;
+    k->acked = 5;
+    rc = append(&log, 3, 5);
+    if (rc == 0)
+        rc = log_seal(&log);
+    if (rc < 0)
+        return rc;
+    k->acked = 8;
+    rc = log_release(&log);
+    return rc < 0 ? rc : merge_marked(dirfd, k);
+}
+
+/* Runs `part` in a child that is killed before its nth call.  True when the
+ * child came to the end instead. */
+static bool
+run_killed(int (*part)(int, struct known *), int dirfd, struct known *k,
+           unsigned nth)
+{
+    int status;
+    pid_t pid;
+
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        fault_kill("disk", nth);
+        _exit(part(dirfd, k) == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status)) {
+        assert_int_equal(WTERMSIG(status), SIGKILL);
+        return false;
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+    return true;
+}
+
+static int
+recover_and_merge(int dirfd, struct known *k)
+{
+    int rc;
+
+    rc = log_recover(dirfd, 0);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    rc = merge_marked(dirfd, k);
+    return rc == -ESTALE || rc == -ENOENT ? 0 : rc;
+}
+
+/* All that was acknowledged, once; and the log goes on. */
+static void
+assert_kept(const struct tmpdir *d, struct known *k)
+{
+    assert_rc(recover_and_merge(d->fd, k), 0);
+    assert_true(k->merged >= k->acked && k->merged <= 8);
+    assert_false(is_locked(d->fd, 0));
+    if (!exists(d->fd, "0000000000"))
+        create(d->fd, 0);
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_EMPTY);
+    make_full(d->fd, 0, 2);
+    assert_int_equal(merge(d->fd, 0), 2);
+    assert_int_equal(tmpdir_count(d, "."), 1);
+    assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
+}
+
+static void
+killed_at_any_call_nothing_acknowledged_is_lost_or_doubled(void **state)
+{
+    struct tmpdir *d = *state;
+    struct known *k = share(sizeof *k);
+    bool done = false;
+    unsigned nth;
+
+    for (nth = 1; !done; nth++) {
+        *k = (struct known){0};
+        done = run_killed(live, d->fd, k, nth);
+        assert_kept(d, k);
+    }
+    assert_true(nth > 40); /* it was killed at something */
+    assert_int_equal(munmap(k, sizeof *k), 0);
+}
+
+static void
+killed_again_in_recovery_it_still_holds(void **state)
+{
+    struct tmpdir *d = *state;
+    struct known *k = share(sizeof *k);
+    bool done = false, recovered;
+    unsigned nth, again;
+
+    for (nth = 1; !done; nth++) {
+        /* A third of the second kills each time: all of them in three. */
+        again = 1 + nth % 3;
+        for (recovered = false; !recovered; again += 3) {
+            *k = (struct known){0};
+            done = run_killed(live, d->fd, k, nth);
+            recovered = run_killed(recover_and_merge, d->fd, k, again);
+            assert_kept(d, k);
+        }
+    }
+    assert_int_equal(munmap(k, sizeof *k), 0);
+}
+
+/* ---- many at once -------------------------------------------------------- */
+
+#define RACERS      8
+#define RACE_LOGS   3
+#define RACE_ROUNDS 1000
+
+struct race {
+    _Atomic int owner[RACE_LOGS];
+    _Atomic uint64_t mark[RACE_LOGS]; /* epoch merged */
+    _Atomic unsigned appended, merged;
+    _Atomic unsigned wrong; /* two owners, odd codes */
+};
+
+static void
+race_owned(struct race *r, uint64_t index, bool owned)
+{
+    if (atomic_exchange(&r->owner[index], owned) == owned)
+        r->wrong++;
+}
+
+/* One in eight dies, as far as anybody can see, and leaves all as it is. */
+static bool
+dies(unsigned *seed)
+{
+    return rand_r(seed) % 8 == 0;
+}
+
+static int
+race_write(int dirfd, struct race *r, uint64_t index, unsigned *seed)
+{
+    uint32_t count = 1 + (uint32_t)rand_r(seed) % 4;
+    struct log log;
+    int rc;
+
+    rc = log_claim(&log, dirfd, index, LOG_MODE_EMPTY);
+    if (rc < 0)
+        return rc;
+    race_owned(r, index, true);
+    rc = log_begin(&log);
+    if (rc == 0)
+        rc = append(&log, count, 0);
+    if (rc == 0)
+        rc = log_sync(&log);
+    if (rc == 0)
+        r->appended += count;
+    if (rc == 0 && !dies(seed))
+        rc = log_seal(&log);
+    race_owned(r, index, false);
+    if (rc < 0 || log.header.state == LOG_OPEN || dies(seed)) {
+        log_abandon(&log);
+        return rc;
+    }
+    return log_release(&log);
+}
+
+static int
+race_merge(int dirfd, struct race *r, uint64_t index, unsigned *seed)
+{
+    struct log log;
+    int rc;
+
+    rc = log_claim(&log, dirfd, index, LOG_MODE_FULL);
+    if (rc < 0)
+        return rc;
+    race_owned(r, index, true);
+    rc = read_count(&log);
+    if (rc >= 0 && r->mark[index] != log.header.epoch) {
+        r->merged += (unsigned)rc;
+        r->mark[index] = log.header.epoch;
+    }
+    if (rc >= 0)
+        rc = dies(seed) ? 1 : log_empty(&log);
+    race_owned(r, index, false);
+    if (rc != 0 || dies(seed)) {
+        log_abandon(&log);
+        return rc < 0 ? rc : 0;
+    }
+    return log_release(&log);
+}
+
+static void
+race(int dirfd, struct race *r, unsigned seed)
+{
+    uint64_t index;
+    int round, rc;
+
+    for (round = 0; round < RACE_ROUNDS; round++) {
+        index = (uint64_t)rand_r(&seed) % RACE_LOGS;
+        switch (rand_r(&seed) % 3) {
+        case 0:
+            rc = race_write(dirfd, r, index, &seed);
+            break;
+        case 1:
+            rc = race_merge(dirfd, r, index, &seed);
+            break;
+        default:
+            rc = log_recover(dirfd, index);
+        }
+        if (rc != 0 && rc != -EBUSY && rc != -ESTALE)
+            r->wrong++;
+    }
+}
+
+static void
+eight_processes_race_for_logs_and_each_has_one_owner(void **state)
+{
+    struct tmpdir *d = *state;
+    struct race *r = share(sizeof *r);
+    pid_t pids[RACERS];
+    unsigned i, seed = 1;
+    uint64_t index;
+
+    for (index = 0; index < RACE_LOGS; index++)
+        create(d->fd, index);
+    for (i = 0; i < RACERS; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0) {
+            race(d->fd, r, i + 1);
+            _exit(0);
+        }
+    }
+    for (i = 0; i < RACERS; i++)
+        assert_exits_well(pids[i]);
+    assert_int_equal(r->wrong, 0);
+
+    for (index = 0; index < RACE_LOGS; index++) {
+        assert_rc(log_recover(d->fd, index), 0);
+        if (mode_of(d->fd, index) == LOG_MODE_FULL)
+            while (race_merge(d->fd, r, index, &seed) == 0 &&
+                   mode_of(d->fd, index) != LOG_MODE_EMPTY)
+                assert_rc(log_recover(d->fd, index), 0);
+    }
+    assert_true(r->appended > 0);
+    assert_int_equal(r->merged, r->appended);
+    assert_int_equal(r->wrong, 0);
+    assert_int_equal(tmpdir_count(d, "."), RACE_LOGS);
+    assert_int_equal(munmap(r, sizeof *r), 0);
+}
+
+static void
+race_create(int dirfd, struct race *r)
+{
+    struct layout l = small_layout();
+    uint64_t index;
+    int rc;
+
+    for (index = 0; index < 50; index++) {
+        rc = log_create(dirfd, index, &l, SLOTS);
+        if (rc == 0)
+            r->appended++;
+        else if (rc != -EEXIST)
+            r->wrong++;
+        rc = log_recover(dirfd, index);
+        if (rc != 0 && rc != -EBUSY && rc != -ENOENT)
+            r->wrong++;
+    }
+}
+
+static void
+eight_processes_race_to_create_and_each_log_is_made_once(void **state)
+{
+    struct tmpdir *d = *state;
+    struct race *r = share(sizeof *r);
+    pid_t pids[RACERS];
+    uint64_t index;
+    unsigned i;
+
+    for (i = 0; i < RACERS; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0) {
+            race_create(d->fd, r);
+            _exit(0);
+        }
+    }
+    for (i = 0; i < RACERS; i++)
+        assert_exits_well(pids[i]);
+    assert_int_equal(r->wrong, 0);
+    for (index = 0; index < 50; index++) {
+        if (log_recover(d->fd, index) == -ENOENT)
+            continue;
+        assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
+        make_full(d->fd, index, 1);
+    }
+    assert_int_equal(tmpdir_count(d, "."), r->appended);
+    assert_true(r->appended > 0 && r->appended <= 50);
+    assert_int_equal(munmap(r, sizeof *r), 0);
+}
+
+#define in_memory(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    in_memory(recovery_believes_the_header_whatever_mode_and_lock_say),
+    in_memory(a_full_log_that_shows_itself_empty_is_not_written_to),
+    in_memory(an_empty_log_that_shows_itself_full_is_not_merged),
+    in_memory(a_recovered_log_has_the_time_of_its_first_increment),
+    in_memory(the_lock_of_a_dead_creator_is_removed),
+    in_memory(a_dead_creators_lock_beside_the_log_is_removed),
+    in_memory(a_living_creators_lock_stays),
+    in_memory(a_living_owner_keeps_its_log_and_its_lock),
+    in_memory(a_stopped_owner_keeps_its_log),
+    in_memory(a_torn_tail_is_cut),
+    in_memory(an_invalid_slot_that_was_durable_is_damage),
+    in_memory(a_log_without_a_valid_header_is_set_aside),
+    in_memory(a_log_under_another_name_is_set_aside),
+    in_memory(logs_set_aside_with_one_index_and_epoch_keep_apart),
+    in_memory(empty_beside_a_lost_open_header_is_open),
+    in_memory(empty_beside_a_lost_open_header_is_not_claimed),
+    in_memory(a_torn_open_header_leaves_the_log_empty),
+    in_memory(a_torn_seal_leaves_the_log_open),
+    in_memory(a_torn_empty_header_leaves_the_log_sealed_with_its_epoch),
+    in_memory(no_flipped_bit_of_a_sealed_log_gives_a_wrong_count),
+    in_memory(no_flipped_bit_of_an_open_log_gives_a_wrong_count),
+    in_memory(a_log_cut_at_any_length_is_damaged),
+    in_memory(recovery_of_a_damaged_log_counts_right_or_sets_it_aside),
+    in_memory(any_failing_call_leaves_what_recovery_mends),
+    in_memory(killed_at_any_call_nothing_acknowledged_is_lost_or_doubled),
+    in_memory(killed_again_in_recovery_it_still_holds),
+    in_memory(eight_processes_race_for_logs_and_each_has_one_owner),
+    in_memory(eight_processes_race_to_create_and_each_log_is_made_once),
+};
+LOG_TEST_MAIN(tests)
