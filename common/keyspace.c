@@ -25,7 +25,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define PAGE_COST   4352 /* a dirty page and LMDB's record of it */
 #define PAGES_MIN   64
 #define PAGES_MAX   90000 /* LMDB spills above 131,071 */
 #define CHANGE_COST 256   /* memory of one change in a slice */
@@ -47,6 +46,7 @@ struct batch {
     size_t used;        /* changes it has */
     bool checked;       /* keys_max has been looked at */
     uint64_t groups[2]; /* of the two orders, about */
+    uint64_t pages;     /* the slice has written, about */
     struct keyspace_state state;
     struct store_applied slice;
     struct store_applied total;
@@ -286,8 +286,8 @@ order_pages(uint64_t groups, uint64_t edits, size_t row)
     const uint64_t bytes = edits * (row + 2);
     const uint64_t folds = bytes / (ORDER_GROUP_TARGET * BLOCK_SIZE / 11);
 
-    return 16 + 2 * touched(groups, edits) + bytes / BLOCK_SIZE +
-           (ORDER_GROUP_TARGET + 4) * (folds < groups ? folds : groups);
+    return 16 + 5 * touched(groups, edits) / 4 + bytes / BLOCK_SIZE +
+           (ORDER_GROUP_TARGET + 2) * (folds < groups ? folds : groups);
 }
 
 /* Pages a slice of n changes dirties, about. */
@@ -305,7 +305,7 @@ estimate_pages(const struct batch *b, size_t n)
 static uint64_t
 pages_budget(const struct store *s)
 {
-    const uint64_t pages = s->options.txn_memory / PAGE_COST;
+    const uint64_t pages = s->options.txn_memory / 4 * 3 / KEYSPACE_PAGE_COST;
 
     return pages < PAGES_MIN   ? PAGES_MIN
            : pages > PAGES_MAX ? PAGES_MAX
@@ -317,7 +317,7 @@ static size_t
 slice_limit(const struct batch *b)
 {
     const struct store *s = b->store;
-    const size_t memory = s->options.txn_memory / 2 / CHANGE_COST;
+    const size_t memory = s->options.txn_memory / 4 / CHANGE_COST;
     size_t n = b->count - b->at;
 
     if (n > memory)
@@ -589,6 +589,7 @@ apply_ranks(struct batch *b, MDB_txn *txn, const struct keyspace *k,
     o.pages = pages;
     rc = order_apply(&o, b->store->slice.sorted, n);
     b->state.ranks = o.root;
+    b->pages = o.pages;
     mdb_cursor_close(o.cursor);
     return rc;
 }
@@ -632,6 +633,7 @@ slice_write(struct batch *b, MDB_txn *txn, const struct keyspace *k)
     if (rc < 0)
         return rc;
     b->slice = (struct store_applied){.commits = 1};
+    b->pages = 0;
     b->state.change++;
     b->state.nonce = ++b->store->nonce;
     if (b->used > 0) {
@@ -750,6 +752,7 @@ slice_apply(struct batch *b, struct keyspace **k)
         return rc;
     for (size_t i = 0; i < b->mark_count; i++)
         b->expect[i] = mark_after(b, i);
+    keyspace_retain(b->store, *k, b->pages);
     b->total.keys += b->slice.keys;
     b->total.created += b->slice.created;
     b->total.saturated += b->slice.saturated;

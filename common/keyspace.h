@@ -40,6 +40,7 @@ __extension__ typedef __int128 int128;
 #define KEYSPACE_MAP_FIRST  ((size_t)1 << 20)
 #define KEYSPACE_MAP_MAX    ((size_t)1 << 45)
 #define KEYSPACE_READERS    510
+#define KEYSPACE_PAGE_COST  4352 /* a dirty page, LMDB's record of it */
 #define KEYSPACE_STATE_SIZE 112
 #define KEYSPACE_MARK_SIZE  (16 + BLOCK_KEY_MAX)
 
@@ -66,6 +67,8 @@ struct keyspace {
     uint64_t hash;       /* of the name; 0: slot is free */
     uint64_t used;       /* when, in store.clock */
     uint64_t checked_ms; /* mdb_reader_check */
+    uint64_t retained;   /* dirty pages of its largest commit: LMDB keeps that
+                            memory until the environment is closed */
     size_t name_size;
     uint8_t name[NAME_MAX_SIZE];
     char file[KEYSPACE_FILE_SIZE];
@@ -154,6 +157,10 @@ void keyspace_read_end(struct keyspace *k);
 
 int keyspace_write(struct keyspace *k, MDB_txn **out);
 
+/* Accounts for a commit of so many dirty pages, and closes other environments
+ * that keep too much memory. */
+void keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages);
+
 /* Doubles the map. */
 int keyspace_grow(struct keyspace *k, size_t least);
 
@@ -189,8 +196,10 @@ int keyspace_file_meta(int fd, uint64_t txn, struct keyspace_meta *out,
                        const char **why);
 
 /* Looks at an LMDB file before LMDB does: a regular file, meta pages that make
- * sense, as long as they say.  -ENOENT, -EBADMSG with *why, or an error. */
-int keyspace_file_check(int dir_fd, const char *file, const char **why);
+ * sense, pages that LMDB can follow.  -ENOENT, -EBADMSG with *why, or an error.
+ */
+int keyspace_file_check(int dir_fd, const char *file, bool writable,
+                        const char **why);
 
 /* Creates a keyspace file with nothing in it, durably.  -EEXIST when it is
  * there (then or meanwhile). */
@@ -216,6 +225,7 @@ void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
 struct keyspace_walk {
     void (*fault)(void *ctx, const char *text); /* gets the first hundred */
     void *ctx;
+    bool quick; /* leave out the values that have pages of their own */
     uint64_t used_pages;
     uint64_t free_pages;
     uint64_t faults;

@@ -167,7 +167,8 @@ open_keyspace(struct store *s, struct keyspace *k)
     const char *why;
     int rc, dead;
 
-    rc = keyspace_file_check(s->options.keyspace_fd, k->file, &why);
+    rc = keyspace_file_check(s->options.keyspace_fd, k->file,
+                             s->options.writable, &why);
     if (rc == -ENOENT)
         return rc;
     if (rc == 0) {
@@ -376,6 +377,31 @@ keyspace_write(struct keyspace *k, MDB_txn **out)
         k->checked_ms = now;
     }
     return begin(k, 0, out);
+}
+
+void
+keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages)
+{
+    const uint64_t most = s->options.txn_memory / KEYSPACE_PAGE_COST;
+
+    if (pages > k->retained)
+        k->retained = pages;
+    for (;;) {
+        struct keyspace *largest = NULL;
+        uint64_t sum = 0;
+
+        for (unsigned i = 0; i < s->options.open_max; i++) {
+            struct keyspace *other = &s->slots[i];
+
+            sum += other->retained;
+            if (other != k && !other->reading && other->retained > 0 &&
+                (largest == NULL || other->retained > largest->retained))
+                largest = other;
+        }
+        if (sum <= most || largest == NULL)
+            return;
+        keyspace_close(largest);
+    }
 }
 
 int

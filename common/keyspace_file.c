@@ -23,6 +23,7 @@
 #define TEMP_PREFIX "%t"
 #define TEMP_AGE_MS 60000
 #define WALK_TRIES  4
+#define WALK_SIZE   ((uint64_t)256 << 20)
 
 /* LMDB 0.9's meta page, native byte order: a 16-byte page header, then magic
  * u32, version u32, address u64, map size u64, two 48-byte database records
@@ -98,28 +99,6 @@ keyspace_file_meta(int fd, uint64_t txn, struct keyspace_meta *out,
     return 0;
 }
 
-int
-keyspace_file_walk(int fd, struct keyspace_walk *walk)
-{
-    struct keyspace_meta m, now;
-    const char *why;
-    int rc;
-
-    /* Pages of a snapshot that no reader holds may be written again while we
-     * look: faults count only when there has been no commit meanwhile. */
-    for (unsigned i = 0; i < WALK_TRIES; i++) {
-        rc = keyspace_file_meta(fd, 0, &m, &why);
-        if (rc == 0)
-            rc = keyspace_walk(fd, &m, walk);
-        if (rc < 0 || walk->faults == 0)
-            return rc;
-        rc = keyspace_file_meta(fd, 0, &now, &why);
-        if (rc < 0 || now.txn == m.txn)
-            return rc;
-    }
-    return 0;
-}
-
 static void
 no_fault(void *ctx, const char *text)
 {
@@ -127,20 +106,55 @@ no_fault(void *ctx, const char *text)
     (void)text; /* likewise */
 }
 
-/* Whether all that is in use lies inside the file.  LMDB may count pages at
- * the end that it never wrote, so a file that is shorter than its meta page
- * says may be whole. */
-static int
-length_check(int fd, uint64_t size, const char **why)
+int
+keyspace_file_walk(int fd, struct keyspace_walk *walk)
 {
-    struct keyspace_walk walk = {.fault = no_fault};
+    struct keyspace_walk quiet = *walk;
+    struct keyspace_meta m, now;
+    const char *why;
+    int rc;
+
+    quiet.fault = no_fault;
+
+    /* Pages of a snapshot that no reader holds may be written again while we
+     * look: faults count only when there has been no commit meanwhile. */
+    for (unsigned i = 0; i < WALK_TRIES; i++) {
+        rc = keyspace_file_meta(fd, 0, &m, &why);
+        if (rc == 0)
+            rc = keyspace_walk(fd, &m, &quiet);
+        if (rc < 0 || quiet.faults == 0)
+            break;
+        rc = keyspace_file_meta(fd, 0, &now, &why);
+        if (rc < 0)
+            break;
+        if (now.txn == m.txn)
+            return keyspace_walk(fd, &m, walk);
+    }
+    walk->used_pages = quiet.used_pages;
+    walk->free_pages = quiet.free_pages;
+    walk->faults = 0;
+    return rc;
+}
+
+/* Whether LMDB can use the pages.  LMDB may count pages at the end that it
+ * never wrote, so a file that is shorter than its meta page says may be whole;
+ * and the pages of a large file are only read where a crash of the reader
+ * would cost more than the time. */
+static int
+pages_check(int fd, uint64_t size, bool writable, const char **why)
+{
+    struct keyspace_walk walk = {.fault = no_fault, .quick = true};
     struct keyspace_meta m;
+    bool whole;
     int rc;
 
     rc = keyspace_file_meta(fd, 0, &m, why);
-    if (rc < 0 || (m.last_page + 1) * m.page_size <= size)
+    if (rc < 0)
         return rc;
-    *why = "it is shorter than it says it is";
+    whole = (m.last_page + 1) * m.page_size <= size;
+    if (whole && !writable && size > WALK_SIZE)
+        return 0;
+    *why = whole ? "its pages are damaged" : "it is shorter than it says it is";
     rc = keyspace_file_walk(fd, &walk);
     if (rc < 0)
         return rc;
@@ -148,7 +162,8 @@ length_check(int fd, uint64_t size, const char **why)
 }
 
 int
-keyspace_file_check(int dir_fd, const char *file, const char **why)
+keyspace_file_check(int dir_fd, const char *file, bool writable,
+                    const char **why)
 {
     struct stat st;
     int fd, rc;
@@ -170,7 +185,7 @@ keyspace_file_check(int dir_fd, const char *file, const char **why)
         rc = -EBADMSG;
         goto close_fd;
     }
-    rc = length_check(fd, (uint64_t)st.st_size, why);
+    rc = pages_check(fd, (uint64_t)st.st_size, writable, why);
 
 close_fd:
     (void)close(fd); /* only read */

@@ -195,7 +195,7 @@ leaf_value(struct walker *w, const uint8_t *page, uint64_t number,
     if ((flags & NODE_BIG) != 0) {
         first = native64(data);
         count = (PAGE_HEAD - 1 + size) / w->page_size + 1;
-        if (!take(w, first, count))
+        if (!take(w, first, count) || (w->out->quick && !free_list))
             return;
         data = w->map + first * w->page_size;
         if (native64(data) != first || (native16(data + 10) & PAGE_OVER) == 0 ||

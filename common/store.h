@@ -29,13 +29,13 @@ struct store;
 struct store_view;
 
 struct store_options {
-    int keyspace_fd; /* data/keyspace, borrowed */
+    int keyspace_fd;         /* data/keyspace, borrowed */
     const uint8_t *hash_key; /* 16 bytes, borrowed */
     uint16_t keyspace_size;  /* message sizes, recorded in each file */
     uint16_t key_size;
     bool writable;
     unsigned open_max;     /* keyspaces open at once, least recent closed */
-    size_t txn_memory;     /* bytes of dirty pages one commit may hold */
+    size_t txn_memory;     /* bytes for one commit: its edits, dirty pages */
     uint64_t keyspace_max; /* keyspaces in the directory; 0: no limit */
     uint64_t keys_max;     /* keys per keyspace; 0: no limit */
 };
@@ -64,7 +64,7 @@ struct store_mark_info {
 struct store_delta {
     const uint8_t *key;
     uint16_t key_size;
-    uint32_t minute; /* received_ms / 60000; history will need it */
+    uint32_t minute;  /* received_ms / 60000; history will need it */
     int64_t sum_high; /* of a signed 128-bit sum */
     uint64_t sum_low;
 };
@@ -132,9 +132,8 @@ int store_view_totals(struct store_view *v, struct store_totals *out);
  * by key ascending) in the wire form of common/query.h.  offset is 0-based
  * and may be past the end (0 rows).  Stops early when the next row does not
  * fit `size`.  Returns the bytes written, *rows their number. */
-int64_t store_view_range(struct store_view *v, uint64_t offset,
-                         uint64_t length, uint8_t *bytes, size_t size,
-                         uint64_t *rows);
+int64_t store_view_range(struct store_view *v, uint64_t offset, uint64_t length,
+                         uint8_t *bytes, size_t size, uint64_t *rows);
 
 /*   -ENOENT  no such key */
 int store_view_get(struct store_view *v, const uint8_t *key, size_t key_size,
