@@ -198,6 +198,15 @@ run_list(struct cmd_line *line, const struct datadir *d)
 
 /* ---- one log ----------------------------------------------------------- */
 
+static bool
+is_archived(const char *name)
+{
+    const size_t size = strlen(name);
+
+    return size > 3 && strcmp(name + size - 3, ".gz") == 0 &&
+           strchr(name, '/') == NULL;
+}
+
 /* "7" and "0000000007" are the log, any other name is itself. */
 static int
 log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
@@ -211,15 +220,29 @@ log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
         return 0;
     }
     if (strlen(text) < LOGFILE_NAME_SIZE &&
-        logfile_parse(text, &index) != LOGFILE_OTHER) {
+        (is_archived(text) || logfile_parse(text, &index) != LOGFILE_OTHER)) {
         memcpy(name, text, strlen(text) + 1);
         return 0;
     }
     diag(DIAG_ERROR,
          "%s: give the number of a log or the name of a file in "
-         "log/; countd log list shows them",
+         "log/ or archive/; countd log list shows them",
          text);
     return CONFIG_EXIT_USAGE;
+}
+
+static int
+open_archived(const struct datadir *d, const char *name)
+{
+    const int dirfd =
+        openat(d->fd, "archive", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd;
+
+    if (dirfd < 0)
+        return -errno;
+    fd = logfile_unpack(dirfd, name);
+    (void)close(dirfd); /* only read */
+    return fd;
 }
 
 static int
@@ -228,6 +251,8 @@ open_log(const struct datadir *d, const char *name)
     unsigned pause_ms = 0;
     int fd = -EBUSY;
 
+    if (is_archived(name))
+        fd = open_archived(d, name);
     for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
         fd = logfile_open(d->log_fd, name);
         if (fd == -EBUSY)

@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #define SLOTS_AT_ONCE 512
+#define UNPACK_SIZE   (64 << 10)
 
 /* ---- names ------------------------------------------------------------- */
 
@@ -214,6 +217,62 @@ logfile_open(int log_fd, const char *name)
     else
         rc = open_with_flock(log_fd, name, lock_fd);
     (void)close(lock_fd); /* nothing was written; drops the flock */
+    return rc;
+}
+
+/* Moves all of a gzip stream into `to`. */
+static int
+unpack(gzFile from, int to)
+{
+    static uint8_t bytes[UNPACK_SIZE];
+
+    for (;;) {
+        const int n = gzread(from, bytes, sizeof bytes);
+        int done = 0;
+
+        if (n < 0 || (n == 0 && !gzeof(from)))
+            return -EBADMSG;
+        while (done < n) {
+            const ssize_t m = write(to, bytes + done, (size_t)(n - done));
+
+            if (m < 0)
+                return -errno;
+            done += (int)m;
+        }
+        if (n == 0)
+            return 0;
+    }
+}
+
+int
+logfile_unpack(int archive_fd, const char *name)
+{
+    gzFile from;
+    int fd, to, rc;
+
+    fd = openat(archive_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    from = gzdopen(fd, "rb");
+    if (from == NULL) {
+        (void)close(fd); /* only read */
+        return -ENOMEM;
+    }
+    to = memfd_create("log", MFD_CLOEXEC);
+    if (to < 0) {
+        rc = -errno;
+        goto close_from;
+    }
+    rc = gzdirect(from) ? -EBADMSG : unpack(from, to);
+    if (gzclose(from) != Z_OK && rc == 0)
+        rc = -EBADMSG; /* truncated */
+    if (rc == 0)
+        return to;
+    (void)close(to); /* memory */
+    return rc;
+
+close_from:
+    (void)gzclose(from); /* only read */
     return rc;
 }
 
