@@ -517,7 +517,7 @@ add_group(struct fold *f, struct record *records, int count)
         struct record *r = &records[i];
 
         r->guess = cells(&f->entries)[r->tag & f->entries.mask].reference;
-        __builtin_prefetch(fold_entry_at(f, r->guess), 1);
+        fold_prefetch(f, r->guess);
     }
     for (i = 0; i < count; i++) {
         const struct record *r = &records[i];

@@ -150,7 +150,17 @@ fold_entry_at(const struct fold *f, uint32_t reference)
     return (struct fold_entry *)(void *)(f->arena.at + (size_t)reference * 8);
 }
 
-/* Calls for all entries of a chunk; returns the chunk (NULL for reference
+/* Asks for an entry and, where its key goes on in the next line, for that. */
+static inline void
+fold_prefetch(const struct fold *f, uint32_t reference)
+{
+    const uint8_t *at = f->arena.at + (size_t)reference * 8;
+
+    __builtin_prefetch(at, 1);
+    __builtin_prefetch(at + 56, 1);
+}
+
+/* Asks for all entries of a chunk; returns the chunk (NULL for reference
  * 0). */
 static inline const struct fold_chunk *
 fold_chunk_at(const struct fold *f, uint32_t reference)
@@ -163,7 +173,7 @@ fold_chunk_at(const struct fold *f, uint32_t reference)
     c = (const struct fold_chunk *)(void *)(f->arena.at +
                                             (size_t)reference * 8);
     for (i = 0; i < c->count; i++)
-        __builtin_prefetch(fold_entry_at(f, c->entries[i]), 1);
+        fold_prefetch(f, c->entries[i]);
     return c;
 }
 

@@ -12,17 +12,13 @@
 #include "common/diag.h"
 #include "common/logdir.h"
 #include "common/loop.h"
-#include "common/store.h"
 #include "worker/merge.h"
 #include "worker/watch.h"
-
-#define OPEN_MAX 128 /* keyspaces open at once */
 
 struct worker {
     struct config config;
     struct config_command command;
     struct datadir dir;
-    struct store *store;
     struct merge merge;
     struct loop *loop;
     struct watch watch;
@@ -49,24 +45,6 @@ ignore_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
     (void)umask(077);
-}
-
-static int
-open_store(struct worker *w)
-{
-    const struct store_options options = {
-        .keyspace_fd = w->dir.keyspace_fd,
-        .hash_key = w->dir.hash_key,
-        .keyspace_size = (uint16_t)w->config.keyspace_size,
-        .key_size = (uint16_t)w->config.key_size,
-        .writable = true,
-        .open_max = OPEN_MAX,
-        .txn_memory = merge_txn_memory(w->config.worker_memory),
-        .keyspace_max = w->config.keyspace_max,
-        .keys_max = w->config.keyspace_max_keys,
-    };
-
-    return store_open(&w->store, &options);
 }
 
 /* Archiving is a convenience: without it the merge goes on. */
@@ -117,15 +95,10 @@ run(struct worker *w)
     struct layout found;
     int rc, status = CONFIG_EXIT_SYSTEM;
 
-    rc = open_store(w);
+    rc = merge_open(&w->merge, &w->config, &w->dir);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open the store");
+        diag_errno(DIAG_ERROR, rc, "open the store and make room for a merge");
         return status;
-    }
-    rc = merge_open(&w->merge, &w->config, &w->dir, w->store);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "make room for a merge");
-        goto close_store;
     }
     rc = logdir_check_sizes(&w->merge.batch.dir, &found);
     if (rc == -EPROTO) {
@@ -145,8 +118,6 @@ run(struct worker *w)
 
 close_merge:
     merge_close(&w->merge);
-close_store:
-    store_close(w->store);
     return status;
 }
 

@@ -22,26 +22,82 @@ enum settled { SETTLED_IN, SETTLED_HELD, SETTLED_NOT };
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* Three quarters for the sums: the more logs they cover, the cheaper each
- * increment is.  The fold stays below its share by itself. */
-size_t
-merge_fold_memory(uint64_t worker_memory)
+/* How worker.memory is shared.  Half is for the sums: the more logs they
+ * cover, the cheaper each increment is.  A quarter is for the dirty pages of
+ * one commit, and the store takes half as much again to prepare them.  Fold
+ * and store stay below their shares by themselves; the eighth that is left,
+ * and the 64 MB on top, are for what the engine keeps between commits. */
+static size_t
+fold_memory_of(uint64_t worker_memory)
 {
-    const size_t share = (size_t)(worker_memory / 4 * 3);
+    const size_t share = (size_t)(worker_memory / 2);
 
     return share < FOLD_MEMORY_MIN ? FOLD_MEMORY_MIN : share;
 }
 
-/* A quarter for dirty pages: the store cuts a merge that needs more. */
-size_t
-merge_txn_memory(uint64_t worker_memory)
+static size_t
+txn_memory_of(uint64_t worker_memory)
 {
     return (size_t)(worker_memory / 4);
 }
 
+/* What there may be before a commit, which may add its share. */
+static size_t
+memory_limit_of(uint64_t worker_memory)
+{
+    const size_t spare = (size_t)48 << 20;
+
+    return (size_t)(worker_memory - worker_memory / 8 * 3) + spare;
+}
+
+static void
+options_of(struct store_options *o, const struct config *config,
+           const struct datadir *dir)
+{
+    *o = (struct store_options){
+        .keyspace_fd = dir->keyspace_fd,
+        .hash_key = dir->hash_key,
+        .keyspace_size = (uint16_t)config->keyspace_size,
+        .key_size = (uint16_t)config->key_size,
+        .writable = true,
+        .open_max = MERGE_OPEN_MAX,
+        .txn_memory = txn_memory_of(config->worker_memory),
+        .keyspace_max = config->keyspace_max,
+        .keys_max = config->keyspace_max_keys,
+    };
+}
+
+/* Opens the store unless it is. */
+static int
+open_store(struct merge *m)
+{
+    int rc;
+
+    if (m->store)
+        return 0;
+    rc = store_open(&m->store, &m->store_options);
+    if (rc < 0)
+        m->store = NULL;
+    m->aside.store = m->store;
+    return rc;
+}
+
+/* The engine keeps the pages of its transactions for the next ones, for each
+ * keyspace its own: with many keyspaces that is more than our share. */
+static int
+bound_memory(struct merge *m)
+{
+    if (memory_anonymous(&m->memory) <= m->memory_limit)
+        return 0;
+    store_close(m->store);
+    m->store = NULL;
+    memory_trim();
+    return open_store(m);
+}
+
 int
 merge_open(struct merge *m, const struct config *config,
-           const struct datadir *dir, struct store *store)
+           const struct datadir *dir)
 {
     const unsigned max = config->worker_batch < FOLD_LOGS_MAX
                              ? (unsigned)config->worker_batch
@@ -49,32 +105,38 @@ merge_open(struct merge *m, const struct config *config,
     struct layout layout;
     int rc;
 
-    *m = (struct merge){
-        .store = store, .dir = dir, .archive_keep = config->archive_keep};
-    m->aside = (struct aside){.held_fd = dir->held_fd, .store = store};
+    *m = (struct merge){.dir = dir,
+                        .archive_keep = config->archive_keep,
+                        .memory.fd = -1,
+                        .memory_limit = memory_limit_of(config->worker_memory)};
+    m->aside = (struct aside){.held_fd = dir->held_fd};
+    options_of(&m->store_options, config, dir);
     rc = layout_init(&layout, (unsigned)config->keyspace_size,
                      (unsigned)config->key_size);
     if (rc < 0)
         return rc;
     rc = batch_open(&m->batch, dir->log_fd, dir->held_fd, &layout,
                     config->log_size, max,
-                    merge_fold_memory(config->worker_memory));
+                    fold_memory_of(config->worker_memory));
     if (rc < 0)
         return rc;
+    memory_open(&m->memory);
     m->marks = calloc(max, sizeof *m->marks);
     m->infos = calloc(max, sizeof *m->infos);
     m->numbers = calloc(max, sizeof *m->numbers);
-    if (!m->marks || !m->infos || !m->numbers) {
+    rc = m->marks && m->infos && m->numbers ? open_store(m) : -ENOMEM;
+    if (rc < 0)
         merge_close(m);
-        return -ENOMEM;
-    }
-    return 0;
+    return rc;
 }
 
 void
 merge_close(struct merge *m)
 {
     batch_close(&m->batch);
+    if (m->store)
+        store_close(m->store);
+    memory_close(&m->memory);
     free(m->marks);
     free(m->infos);
     free(m->numbers);
@@ -386,6 +448,8 @@ settle(struct merge *m, struct fold_keyspace *k)
     int rc = -EDQUOT;
 
     if (!k->behind)
+        rc = bound_memory(m);
+    if (rc == 0)
         rc = apply(m, k);
     if (rc == 0) {
         works_again(m, k);
@@ -471,7 +535,9 @@ merge_held(struct merge *m)
 
     m->aside.wanted = NULL;
     m->aside.stays = NULL;
-    rc = aside_merge(&m->aside);
+    rc = open_store(m);
+    if (rc == 0)
+        rc = aside_merge(&m->aside);
     if (rc == 0)
         rc = held_tidy(m->dir->held_fd, HELD_UNFINISHED_MS);
     if (rc < 0)
@@ -494,7 +560,7 @@ settle_all(struct merge *m)
 
         if (touching(m, k) == 0)
             continue; /* nothing of it is in a log we still have */
-        if (!stopped && settle(m, k) != SETTLED_NOT)
+        if (!stopped && m->store && settle(m, k) != SETTLED_NOT)
             continue;
         for (i = 0; i < m->batch.count; i++)
             if (fold_bit(k->touched, i))
@@ -560,7 +626,9 @@ merge_run(struct merge *m)
     bool stopped;
     int rc;
 
-    rc = batch_take(&m->batch);
+    rc = open_store(m);
+    if (rc == 0)
+        rc = batch_take(&m->batch);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "look for full logs");
         batch_give_back(&m->batch);

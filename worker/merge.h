@@ -29,10 +29,12 @@
 #include "common/store.h"
 #include "worker/aside.h"
 #include "worker/batch.h"
+#include "worker/memory.h"
 
-#define MERGE_TRIES_MAX 8  /* of one keyspace, before its records are held */
-#define MERGE_SUMS_MAX  8  /* sums of one keyspace in one batch */
-#define MERGE_FAILING   64 /* failing keyspaces remembered */
+#define MERGE_TRIES_MAX 8   /* of one keyspace, before its records are held */
+#define MERGE_SUMS_MAX  8   /* sums of one keyspace in one batch */
+#define MERGE_FAILING   64  /* failing keyspaces remembered */
+#define MERGE_OPEN_MAX  128 /* keyspaces open at once */
 
 enum merge_outcome {
     MERGE_IDLE,    /* no full log */
@@ -62,7 +64,10 @@ struct merge_failing {
 
 struct merge {
     struct batch batch;
-    struct store *store;
+    struct store_options store_options;
+    struct store *store; /* NULL: could not be opened again; is retried */
+    struct memory memory;
+    size_t memory_limit; /* above it the store is closed and opened */
     const struct datadir *dir;
     uint64_t archive_keep;
     bool (*stop)(void *ctx);
@@ -79,9 +84,9 @@ struct merge {
     struct merge_stats stats;
 };
 
-/* Borrows store and dir for its life. */
+/* Opens the store.  Borrows dir for its life. */
 int merge_open(struct merge *m, const struct config *config,
-               const struct datadir *dir, struct store *store);
+               const struct datadir *dir);
 void merge_close(struct merge *m);
 
 /* One batch. */
@@ -92,10 +97,5 @@ void merge_held(struct merge *m);
 
 /* One line of figures. */
 void merge_report(const struct merge *m);
-
-/* How worker.memory is shared: what the sums may take, and what a commit may
- * hold in dirty pages. */
-size_t merge_fold_memory(uint64_t worker_memory);
-size_t merge_txn_memory(uint64_t worker_memory);
 
 #endif

@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define RUN 8
+#define RUN   8
+#define AHEAD 8 /* entries asked for before they are needed */
 
 /* Bytes that a key shares with another at the front, `most` at most. */
 static size_t
@@ -161,10 +162,15 @@ sort_deltas(const struct fold *f, const struct fold_keyspace *k, void *scratch,
 
     count = list_items(f, k, items, &shared);
     assert(count <= k->entry_count);
-    for (i = 0; i < count; i++)
+    for (i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            fold_prefetch(f, items[i + AHEAD].entry);
         items[i].prefix = prefix_of(fold_entry_at(f, items[i].entry), shared);
+    }
     items = merge_sort(f, items, spare, count);
     for (i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            fold_prefetch(f, items[i + AHEAD].entry);
         e = fold_entry_at(f, items[i].entry);
         out[i] = (struct store_delta){.key = e->key,
                                       .key_size = e->key_size,

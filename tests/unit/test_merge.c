@@ -22,12 +22,16 @@
 #define store_marks fake_marks
 #define store_apply fake_apply
 #define store_fence fake_fence
+#define store_open  fake_open
+#define store_close fake_close
 #include "worker/aside.c"
 #undef TRIES_MAX
 #include "worker/merge.c"
 #undef store_marks
 #undef store_apply
 #undef store_fence
+#undef store_open
+#undef store_close
 
 /* ---- the store --------------------------------------------------------- */
 
@@ -52,6 +56,8 @@ struct fake_keyspace {
 struct fake_store {
     struct fake_keyspace keyspaces[16];
     unsigned count;
+    int fail_open;
+    unsigned opens, closes;
 };
 
 static struct fake_store fake;
@@ -126,7 +132,7 @@ fake_marks(struct store *s, const uint8_t *name, size_t name_size,
     struct fake_keyspace *k = fake_get((const char *)name, name_size);
     size_t i;
 
-    assert_null(s);
+    assert_ptr_equal(s, &fake);
     assert_true(mark_count > 0);
     if (k->fail_marks)
         return k->fail_marks;
@@ -162,7 +168,7 @@ fake_apply(struct store *s, const uint8_t *name, size_t name_size,
     struct fake_keyspace *k = fake_get((const char *)name, name_size);
     size_t i;
 
-    assert_null(s);
+    assert_ptr_equal(s, &fake);
     assert_true(mark_count > 0);
     k->applies++;
     if (k->stale > 0) {
@@ -192,9 +198,27 @@ fake_fence(struct store *s, const uint8_t *name, size_t name_size)
 {
     struct fake_keyspace *k = fake_get((const char *)name, name_size);
 
-    assert_null(s);
+    assert_ptr_equal(s, &fake);
     k->fences++;
     return k->fail_fence;
+}
+
+int
+fake_open(struct store **s, const struct store_options *options)
+{
+    assert_true(options->writable && options->txn_memory > 0);
+    if (fake.fail_open)
+        return fake.fail_open;
+    fake.opens++;
+    *s = (struct store *)&fake;
+    return 0;
+}
+
+void
+fake_close(struct store *s)
+{
+    assert_ptr_equal(s, &fake);
+    fake.closes++;
 }
 
 /* The count of a key; INT64_MIN when there is none. */
@@ -233,7 +257,7 @@ sub_directory(const struct fixture *x, const char *name)
 static void
 open_merge(struct fixture *x)
 {
-    assert_rc(merge_open(&x->merge, &x->config, &x->dir, NULL), 0);
+    assert_rc(merge_open(&x->merge, &x->config, &x->dir), 0);
 }
 
 static int
@@ -765,6 +789,29 @@ an_error_that_may_pass_is_tried_some_times_then_its_records_are_held(
     assert_int_equal(count_of("a", "one"), 1);
 }
 
+static void
+above_its_share_of_memory_it_opens_the_store_afresh(void **state)
+{
+    struct fixture *x = *state;
+
+    x->merge.memory_limit = 0;
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(fake.closes, 3);
+    assert_int_equal(fake.opens, 4);
+
+    full_log(x, 0);
+    fake.fail_open = -EMFILE;
+    assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+    assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+
+    fake.fail_open = 0;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(count_of("a", "one"), 2);
+    assert_int_equal(count_of("c", "one"), 200);
+}
+
 /* ---- damage, stopping, the archive ------------------------------------- */
 
 static void
@@ -910,7 +957,7 @@ opening_fails_cleanly_without_memory(void **state)
 
         assert_true(n < 50);
         fault_inject("memory", n, ENOMEM);
-        rc = merge_open(&m, &x->config, &x->dir, NULL);
+        rc = merge_open(&m, &x->config, &x->dir);
         fault_clear();
         if (rc == 0)
             merge_close(&m);
@@ -945,6 +992,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(what_a_holder_that_died_left_unfinished_is_removed_in_time),
     OPEN(on_a_full_disk_the_log_stays_full_and_is_counted_once_later),
     OPEN(an_error_that_may_pass_is_tried_some_times_then_its_records_are_held),
+    OPEN(above_its_share_of_memory_it_opens_the_store_afresh),
     OPEN(a_damaged_log_is_quarantined_and_the_others_merged),
     OPEN(told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back),
     OPEN(merged_logs_are_archived_and_only_the_newest_kept),
