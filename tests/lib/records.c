@@ -10,7 +10,7 @@
 #include "tests/lib/test.h"
 
 static void
-add(struct records *r, const struct message *m, uint64_t log,
+add(struct records *r, const struct message *m, uint64_t log, uint32_t slot,
     const struct slot_stamp *stamp)
 {
     struct record *to;
@@ -25,6 +25,7 @@ add(struct records *r, const struct message *m, uint64_t log,
     memcpy(to->key, m->key, m->key_size);
     to->increment = m->increment;
     to->log = log;
+    to->slot = slot;
     to->stamp = *stamp;
 }
 
@@ -60,10 +61,20 @@ read_log(struct records *r, int log_fd, uint64_t index)
             l.slot_size);
         if (slot_parse(&l, slot, report.header.uuid, i, report.header.epoch, &m,
                        &stamp) == 0)
-            add(r, &m, index, &stamp);
+            add(r, &m, index, i, &stamp);
     }
     free(slot);
     close(fd);
+}
+
+static int
+compare(const void *a, const void *b)
+{
+    const struct record *x = a, *y = b;
+
+    if (x->log != y->log)
+        return x->log < y->log ? -1 : 1;
+    return x->slot < y->slot ? -1 : x->slot > y->slot;
 }
 
 void
@@ -84,6 +95,8 @@ records_read(struct records *r, int log_fd)
         if (log_parse_name(e->d_name, &index, &lock) == 0 && !lock)
             read_log(r, log_fd, index);
     closedir(dir);
+    if (r->count > 0)
+        qsort(r->at, r->count, sizeof *r->at, compare);
 }
 
 void

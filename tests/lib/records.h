@@ -16,6 +16,7 @@ struct record {
     char key[MESSAGE_NAME_MAX + 1];
     int64_t increment;
     uint64_t log; /* its index */
+    uint32_t slot;
     struct slot_stamp stamp;
 };
 

@@ -1,0 +1,157 @@
+/* tests/unit/test_io.c - jobs go to the thread and come back. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "tests/lib/fault.h"
+#include "writer/io.h"
+
+#define JOBS 100
+
+struct rig {
+    struct loop *loop;
+    struct io io;
+    pthread_t loop_thread;
+    struct job {
+        struct io_job job;
+        struct rig *rig;
+        int again; /* times to push itself again */
+        int runs;
+        bool ran_elsewhere;
+    } jobs[JOBS];
+    int ran[2 * JOBS]; /* in the thread, in order */
+    int ran_count;
+    int done[2 * JOBS]; /* in the loop, in order */
+    int done_count;
+    int stop_at;
+};
+
+static void
+run_job(struct io_job *job)
+{
+    struct job *j = LOOP_OWNER(job, struct job, job);
+    struct rig *r = j->rig;
+
+    j->runs++;
+    j->ran_elsewhere = !pthread_equal(pthread_self(), r->loop_thread);
+    r->ran[r->ran_count++] = (int)(j - r->jobs);
+}
+
+static void
+job_done(struct io_job *job)
+{
+    struct job *j = LOOP_OWNER(job, struct job, job);
+    struct rig *r = j->rig;
+
+    assert_true(pthread_equal(pthread_self(), r->loop_thread));
+    r->done[r->done_count++] = (int)(j - r->jobs);
+    if (j->again > 0) {
+        j->again--;
+        io_push(&r->io, job);
+    }
+    if (r->done_count == r->stop_at)
+        loop_stop(r->loop);
+}
+
+static int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+    int i;
+
+    assert_non_null(r);
+    r->loop_thread = pthread_self();
+    r->loop = loop_new();
+    assert_non_null(r->loop);
+    assert_rc(io_start(&r->io, r->loop), 0);
+    for (i = 0; i < JOBS; i++)
+        r->jobs[i] = (struct job){.job = {run_job, job_done, NULL}, .rig = r};
+    *state = r;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    loop_free(r->loop);
+    free(r);
+    return 0;
+}
+
+static void
+jobs_run_in_the_thread_and_end_in_the_loop_in_order(void **state)
+{
+    struct rig *r = *state;
+    int i;
+
+    for (i = 0; i < JOBS; i++)
+        io_push(&r->io, &r->jobs[i].job);
+    r->stop_at = JOBS;
+    assert_rc(loop_run(r->loop), 0);
+    io_stop(&r->io);
+
+    for (i = 0; i < JOBS; i++) {
+        assert_int_equal(r->ran[i], i);
+        assert_int_equal(r->done[i], i);
+        assert_int_equal(r->jobs[i].runs, 1);
+        assert_true(r->jobs[i].ran_elsewhere);
+    }
+}
+
+static void
+a_job_may_push_itself_again(void **state)
+{
+    struct rig *r = *state;
+
+    r->jobs[0].again = 20;
+    io_push(&r->io, &r->jobs[0].job);
+    r->stop_at = 21;
+    assert_rc(loop_run(r->loop), 0);
+    io_stop(&r->io);
+
+    assert_int_equal(r->jobs[0].runs, 21);
+}
+
+static void
+a_stop_runs_what_is_queued(void **state)
+{
+    struct rig *r = *state;
+    int i;
+
+    for (i = 0; i < JOBS; i++)
+        io_push(&r->io, &r->jobs[i].job);
+    io_stop(&r->io);
+
+    assert_int_equal(r->ran_count, JOBS);
+    assert_int_equal(r->done_count, 0);
+}
+
+static void
+a_start_that_fails_leaves_nothing_behind(void **state)
+{
+    struct rig *r = *state;
+    const unsigned fds = fault_open_fds();
+    struct io io;
+
+    fault_inject("epoll_ctl", 1, ENOMEM);
+    assert_rc(io_start(&io, r->loop), -ENOMEM);
+    fault_clear();
+
+    assert_int_equal(fault_open_fds(), fds);
+    io_stop(&r->io);
+}
+
+#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    ON_RIG(jobs_run_in_the_thread_and_end_in_the_loop_in_order),
+    ON_RIG(a_job_may_push_itself_again),
+    ON_RIG(a_stop_runs_what_is_queued),
+    ON_RIG(a_start_that_fails_leaves_nothing_behind),
+};
+
+TEST_MAIN(tests)

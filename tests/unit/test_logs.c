@@ -1,0 +1,580 @@
+/* tests/unit/test_logs.c - rotation, syncs and the spare; real logs and real
+ * I/O threads. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "common/diag.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/records.h"
+#include "tests/lib/tmpdir.h"
+#include "writer/logs.h"
+
+#define LIMIT_MS 20000
+#define SLOTS    20
+
+struct rig {
+    struct tmpdir dir;
+    struct config config;
+    struct datadir data;
+    struct loop *loop;
+    struct logs logs;
+    struct loop_timer limit;
+    struct loop_timer tick;
+    bool (*until)(struct rig *r);
+    int want;
+    bool late;
+    int ready, synced, finished, failed;
+    struct records records;
+    unsigned fds;
+};
+
+static void
+on_ready(void *ctx)
+{
+    ((struct rig *)ctx)->ready++;
+}
+
+static void
+on_synced(void *ctx)
+{
+    ((struct rig *)ctx)->synced++;
+}
+
+static void
+on_finished(void *ctx)
+{
+    ((struct rig *)ctx)->finished++;
+}
+
+static void
+on_failed(void *ctx)
+{
+    ((struct rig *)ctx)->failed++;
+}
+
+static void
+limit_due(struct loop_timer *timer)
+{
+    struct rig *r = LOOP_OWNER(timer, struct rig, limit);
+
+    r->late = true;
+    loop_stop(r->loop);
+}
+
+static void
+tick_due(struct loop_timer *timer)
+{
+    struct rig *r = LOOP_OWNER(timer, struct rig, tick);
+
+    assert_rc(loop_arm(r->loop, timer, loop_now_ms(r->loop) + 1), 0);
+}
+
+static bool
+after_turn(void *ctx)
+{
+    struct rig *r = ctx;
+
+    if (r->until(r))
+        loop_stop(r->loop);
+    return false;
+}
+
+static void
+run(struct rig *r, bool (*until)(struct rig *r), int want)
+{
+    r->until = until;
+    r->want = want;
+    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + LIMIT_MS * test_slow()),
+              0);
+    assert_rc(loop_arm(r->loop, &r->tick, 1), 0);
+    assert_rc(loop_run(r->loop), 0);
+    loop_disarm(r->loop, &r->limit);
+    loop_disarm(r->loop, &r->tick);
+    assert_false(r->late);
+}
+
+static bool
+has_synced(struct rig *r)
+{
+    return r->synced >= r->want;
+}
+
+static bool
+has_failed(struct rig *r)
+{
+    return r->failed > 0;
+}
+
+static bool
+has_finished(struct rig *r)
+{
+    return r->finished > 0;
+}
+
+static bool
+has_sealed(struct rig *r)
+{
+    return (int)r->logs.figures.sealed >= r->want;
+}
+
+static bool
+has_room(struct rig *r)
+{
+    return logs_room(&r->logs, 1) > 0;
+}
+
+static bool
+has_spare(struct rig *r)
+{
+    return r->logs.has_spare;
+}
+
+static bool
+has_tried(struct rig *r)
+{
+    return !r->logs.making;
+}
+
+static bool
+is_due(struct rig *r)
+{
+    return logs_sync_due(&r->logs);
+}
+
+static bool
+always(struct rig *r)
+{
+    (void)r;
+    return true;
+}
+
+static int
+open_logs(struct rig *r)
+{
+    const struct logs_events events = {r, on_ready, on_synced, on_finished,
+                                       on_failed};
+
+    return logs_open(&r->logs, r->loop, &r->data, &r->config, &events);
+}
+
+static int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    diag_init("test_logs", DIAG_ERROR);
+    r->fds = fault_open_fds();
+    tmpdir_make(&r->dir);
+    config_defaults(&r->config);
+    r->config.log_size = LOG_SLOTS_AT + SLOTS * 544;
+    r->config.log_rotate_after_ms = 60000;
+    r->config.log_sync_ms = CONFIG_SYNC_NEVER;
+    r->config.log_count = 2;
+    assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
+    r->loop = loop_new();
+    assert_non_null(r->loop);
+    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
+    r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
+    loop_after_turn(r->loop, after_turn, r);
+    *state = r;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    fault_clear();
+    loop_free(r->loop);
+    datadir_close(&r->data);
+    tmpdir_remove(&r->dir);
+    assert_int_equal(fault_open_fds(), r->fds);
+    records_free(&r->records);
+    free(r);
+    return 0;
+}
+
+static void
+start(struct rig *r)
+{
+    assert_rc(open_logs(r), 0);
+    run(r, has_spare, 0);
+}
+
+static void
+look(struct rig *r)
+{
+    records_free(&r->records);
+    records_read(&r->records, r->data.log_fd);
+}
+
+static void
+finish(struct rig *r)
+{
+    logs_finish(&r->logs);
+    run(r, has_finished, 0);
+    logs_close(&r->logs);
+    look(r);
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+    assert_int_equal(r->records.damaged, 0);
+}
+
+static void
+put(struct rig *r, int count)
+{
+    struct message m = {.increment = 1,
+                        .keyspace = (const uint8_t *)"space",
+                        .keyspace_size = 5,
+                        .key = (const uint8_t *)"key",
+                        .key_size = 3};
+    int i;
+
+    for (i = 0; i < count; i++) {
+        run(r, has_room, 0);
+        assert_rc(message_put(&r->logs.layout, &m, logs_slot(&r->logs, 0)), 0);
+        assert_rc(message_parse(&r->logs.layout, logs_slot(&r->logs, 0), &m),
+                  0);
+        logs_put(&r->logs, &m);
+        /* Its names must not point into a slot that is used again. */
+        m.keyspace = (const uint8_t *)"space";
+        m.key = (const uint8_t *)"key";
+    }
+    logs_flush(&r->logs);
+}
+
+/* ---- syncs ------------------------------------------------------------- */
+
+static void
+a_sync_covers_the_log_before_the_rotation_first(void **state)
+{
+    struct rig *r = *state;
+    int old_fd, fd;
+
+    start(r);
+    put(r, SLOTS);
+    old_fd = r->logs.current.fd;
+    put(r, 1);
+    fd = r->logs.current.fd;
+    assert_int_not_equal(old_fd, fd);
+
+    assert_true(logs_sync(&r->logs));
+    assert_int_equal(r->logs.sync.count, 2);
+    assert_int_equal(r->logs.sync.fds[0], old_fd);
+    assert_int_equal(r->logs.sync.fds[1], fd);
+    assert_false(logs_sync(&r->logs));
+    run(r, has_synced, 1);
+    finish(r);
+
+    assert_int_equal(r->records.count, SLOTS + 1);
+}
+
+static void
+either_half_of_a_sync_failing_fails_it_all(void **state)
+{
+    struct rig *r = *state;
+    unsigned n;
+
+    for (n = 1; n <= 2; n++) {
+        r->failed = 0;
+        start(r);
+        put(r, SLOTS + 1);
+        run(r, has_spare, 0);
+        fault_inject("fdatasync", n, EIO);
+        assert_true(logs_sync(&r->logs));
+        run(r, has_failed, 0);
+        fault_clear();
+        assert_int_equal(r->synced, 0);
+        assert_int_equal(logs_room(&r->logs, 1), 0);
+        logs_close(&r->logs);
+    }
+}
+
+static void
+a_log_is_sealed_only_after_a_sync(void **state)
+{
+    struct rig *r = *state;
+    int i;
+
+    start(r);
+    put(r, SLOTS + 1);
+    assert_true(logs_sync_due(&r->logs));
+    for (i = 0; i < 20; i++)
+        run(r, always, 0);
+    look(r);
+    assert_int_equal(r->records.states[LOG_SEALED], 0);
+
+    assert_true(logs_sync(&r->logs));
+    run(r, has_sealed, 1);
+    look(r);
+    assert_int_equal(r->records.states[LOG_SEALED], 1);
+    finish(r);
+}
+
+static void
+a_failing_seal_ends_the_writer_and_recovery_mends_it(void **state)
+{
+    struct rig *r = *state;
+
+    start(r);
+    put(r, 5);
+    run(r, has_spare, 0);
+    logs_rotate(&r->logs);
+    run(r, has_spare, 0);
+    /* The group's sync is the first, the seal is behind it. */
+    fault_inject("fdatasync", 3, EIO);
+    assert_true(logs_sync(&r->logs));
+    run(r, has_failed, 0);
+    fault_clear();
+    logs_close(&r->logs);
+
+    start(r);
+    finish(r);
+    assert_int_equal(r->records.count, 5);
+}
+
+static void
+slots_say_how_many_before_them_are_durable(void **state)
+{
+    struct rig *r = *state;
+    int i;
+
+    start(r);
+    put(r, 3);
+    assert_true(logs_sync(&r->logs));
+    put(r, 2); /* the sync is not known to be done */
+    run(r, has_synced, 1);
+    put(r, 1);
+    assert_true(logs_sync(&r->logs));
+    run(r, has_synced, 2);
+    put(r, SLOTS);
+    finish(r);
+
+    for (i = 0; i < 3; i++)
+        assert_int_equal(r->records.at[i].stamp.synced, 0);
+    assert_in_range(r->records.at[4].stamp.synced, 0, 3);
+    assert_int_equal(r->records.at[5].stamp.synced, 3);
+    assert_int_equal(r->records.at[6].stamp.synced, 6);
+    /* The next log begins anew. */
+    assert_int_equal(r->records.at[SLOTS].stamp.synced, 0);
+}
+
+static void
+the_interval_makes_a_sync_due(void **state)
+{
+    struct rig *r = *state;
+
+    r->config.log_sync_ms = 20;
+    start(r);
+    assert_false(logs_sync_due(&r->logs));
+    put(r, 1);
+    assert_false(logs_sync_due(&r->logs));
+    run(r, is_due, 0);
+    assert_true(logs_sync(&r->logs));
+    assert_false(logs_sync_due(&r->logs));
+    run(r, has_synced, 1);
+    assert_false(logs_sync_due(&r->logs));
+    finish(r);
+}
+
+static void
+with_always_a_sync_is_due_at_once_and_with_never_not(void **state)
+{
+    struct rig *r = *state;
+
+    r->config.log_sync_ms = CONFIG_SYNC_ALWAYS;
+    start(r);
+    assert_false(logs_sync_due(&r->logs));
+    put(r, 1);
+    assert_true(logs_sync_due(&r->logs));
+    r->config.log_sync_ms = CONFIG_SYNC_NEVER;
+    assert_false(logs_sync_due(&r->logs));
+    finish(r);
+    assert_int_equal(r->records.count, 1);
+}
+
+/* ---- time -------------------------------------------------------------- */
+
+static void
+received_ms_never_goes_back(void **state)
+{
+    struct rig *r = *state;
+    int i;
+
+    start(r);
+    put(r, 2);
+    fault_clock(-3600000);
+    put(r, SLOTS);
+    fault_clock(3600000);
+    put(r, 2);
+    fault_clear();
+    put(r, 2);
+    finish(r);
+
+    assert_int_equal(r->records.count, SLOTS + 6);
+    for (i = 1; i < SLOTS + 6; i++)
+        assert_true(r->records.at[i].stamp.received_ms >=
+                    r->records.at[i - 1].stamp.received_ms);
+}
+
+/* ---- rotation ---------------------------------------------------------- */
+
+static void
+an_old_log_is_handed_on_however_steady_the_trickle(void **state)
+{
+    struct rig *r = *state;
+
+    r->config.log_rotate_after_ms = 30;
+    start(r);
+    while (r->logs.fill == 1) {
+        put(r, 1);
+        assert_true(r->logs.current.count < SLOTS);
+        run(r, always, 0);
+        if (r->logs.current.count == SLOTS - 1)
+            break;
+        usleep(2000);
+    }
+    assert_int_equal(r->logs.fill, 2);
+    finish(r);
+}
+
+static void
+an_empty_log_is_not_handed_on(void **state)
+{
+    struct rig *r = *state;
+
+    start(r);
+    logs_rotate(&r->logs);
+    assert_int_equal(r->logs.fill, 1);
+    finish(r);
+    assert_int_equal(r->records.states[LOG_SEALED], 0);
+}
+
+/* log.max=1 is refused by the settings, but a full disk comes to the same. */
+static void
+without_a_spare_an_old_log_is_handed_on_all_the_same(void **state)
+{
+    struct rig *r = *state;
+    const uint64_t begin_ms = clock_ms();
+    struct log log;
+
+    r->config.log_max = 1;
+    r->config.log_count = 1;
+    assert_rc(open_logs(r), 0);
+    put(r, 1);
+    logs_rotate(&r->logs);
+    assert_true(r->logs.has_current); /* it waits for a spare a while */
+    put(r, 1);
+    while (r->logs.has_current)
+        run(r, always, 0);
+    assert_true(clock_ms() - begin_ms >= 1000);
+    assert_int_equal(logs_room(&r->logs, 1), 0);
+    assert_true(logs_sync(&r->logs));
+    run(r, has_sealed, 1);
+
+    assert_rc(log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL), 0);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    run(r, has_room, 0);
+    put(r, 1);
+    finish(r);
+    assert_int_equal(r->records.count, 1);
+}
+
+static void
+creating_that_fails_is_tried_again(void **state)
+{
+    struct rig *r = *state;
+
+    start(r);
+    /* Two logs: one in use, one spare; the third has to be made. */
+    fault_inject_from("posix_fallocate", 1, ENOSPC);
+    fault_inject_from("fsync", 1, ENOSPC);
+    put(r, SLOTS + 1);
+    run(r, has_tried, 0);
+    assert_false(r->logs.has_spare);
+    assert_int_equal(r->failed, 0);
+    fault_clear();
+    run(r, has_spare, 0);
+    finish(r);
+    assert_int_equal(r->records.count, SLOTS + 1);
+}
+
+static void
+every_failing_call_of_the_start_is_an_error_or_harmless(void **state)
+{
+    static const int errors[] = {EIO, ENOSPC, EMFILE};
+    struct rig *r = *state;
+    const unsigned fds = fault_open_fds();
+    unsigned n, e;
+    bool hit;
+    int rc;
+
+    diag_init("test_logs", DIAG_ERROR);
+    for (e = 0; e < sizeof errors / sizeof errors[0]; e++) {
+        for (n = 1;; n++) {
+            fault_inject("disk", n, errors[e]);
+            rc = open_logs(r);
+            hit = fault_hit();
+            fault_clear();
+            if (rc == 0) {
+                if (!r->logs.failed)
+                    logs_finish(&r->logs);
+                r->finished = 0;
+                run(r, has_finished, 0);
+                logs_close(&r->logs);
+            }
+            assert_int_equal(fault_open_fds(), fds);
+            if (!hit)
+                break;
+        }
+        assert_true(n > 10);
+    }
+}
+
+static void
+a_hundred_rotations_keep_every_message(void **state)
+{
+    struct rig *r = *state;
+    int i;
+
+    r->config.log_max = 1000;
+    start(r);
+    for (i = 0; i < 100; i++) {
+        put(r, SLOTS);
+        (void)logs_sync(&r->logs); /* false while one is in flight */
+    }
+    finish(r);
+    assert_int_equal(r->records.count, 100 * SLOTS);
+    assert_int_equal(r->records.states[LOG_SEALED], 100);
+}
+
+#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    ON_RIG(a_sync_covers_the_log_before_the_rotation_first),
+    ON_RIG(either_half_of_a_sync_failing_fails_it_all),
+    ON_RIG(a_log_is_sealed_only_after_a_sync),
+    ON_RIG(a_failing_seal_ends_the_writer_and_recovery_mends_it),
+    ON_RIG(slots_say_how_many_before_them_are_durable),
+    ON_RIG(the_interval_makes_a_sync_due),
+    ON_RIG(with_always_a_sync_is_due_at_once_and_with_never_not),
+    ON_RIG(received_ms_never_goes_back),
+    ON_RIG(an_old_log_is_handed_on_however_steady_the_trickle),
+    ON_RIG(an_empty_log_is_not_handed_on),
+    ON_RIG(without_a_spare_an_old_log_is_handed_on_all_the_same),
+    ON_RIG(creating_that_fails_is_tried_again),
+    ON_RIG(every_failing_call_of_the_start_is_an_error_or_harmless),
+    ON_RIG(a_hundred_rotations_keep_every_message),
+};
+
+TEST_MAIN(tests)
