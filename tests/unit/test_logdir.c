@@ -1,0 +1,686 @@
+/* tests/unit/test_logdir.c - the directory of logs: scan, recovery, choosing,
+ * creating, and how far the merge is behind. */
+#include "tests/unit/log_fixture.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "common/logdir.h"
+
+#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+static struct logdir
+open_dir(const struct tmpdir *d)
+{
+    struct layout l = small_layout();
+    struct logdir dir;
+
+    assert_rc(logdir_open(&dir, d->fd, &l, FILE_SIZE), 0);
+    assert_int_equal(dir.slots, SLOTS);
+    return dir;
+}
+
+static uint64_t
+oldest(struct logdir *dir)
+{
+    uint64_t ms;
+
+    assert_rc(logdir_oldest_ms(dir, &ms), 0);
+    return ms;
+}
+
+static int
+setup(void **state)
+{
+    static struct tmpdir dir;
+
+    tmpdir_make_in_memory(&dir);
+    *state = &dir;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fault_clear();
+    tmpdir_remove(*state);
+    return 0;
+}
+
+/* ---- scan --------------------------------------------------------------- */
+
+static void
+a_scan_tells_each_log_once_in_order(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 9);
+    create(d->fd, 0);
+    create(d->fd, 4);
+    make_full(d->fd, 4, 2);
+    assert_rc(log_claim(&log, d->fd, 9, LOG_MODE_EMPTY), 0);
+    tmpdir_put(d, "lock-0000000002", "", 0, 0600);
+
+    assert_rc(logdir_scan(&dir), 0);
+    assert_int_equal(dir.count, 4);
+    assert_int_equal(dir.entries[0].index, 0);
+    assert_int_equal(dir.entries[0].mode, 0400);
+    assert_true(dir.entries[0].present && !dir.entries[0].locked);
+    assert_int_equal(dir.entries[1].index, 2);
+    assert_true(!dir.entries[1].present && dir.entries[1].locked);
+    assert_int_equal(dir.entries[2].index, 4);
+    assert_int_equal(dir.entries[2].mode, 0200);
+    assert_true(dir.entries[2].mtime_ms == FIRST_MS);
+    assert_int_equal(dir.entries[3].index, 9);
+    assert_true(dir.entries[3].present && dir.entries[3].locked);
+    assert_int_equal(dir.entries[3].mode, 0600);
+
+    log_abandon(&log);
+    logdir_close(&dir);
+}
+
+static void
+a_scan_counts_what_is_no_log(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+
+    tmpdir_put(d, "writer", "", 0, 0600);
+    tmpdir_put(d, ".probe-1", "", 0, 0600);
+    tmpdir_put(d, "bad-0000000000-7", "", 0, 0400);
+    tmpdir_put(d, "README\n\x1b[31m", "", 0, 0600);
+    tmpdir_put(d, "00000000001", "", 0, 0600);
+    assert_rc(logdir_scan(&dir), 0);
+    assert_int_equal(dir.count, 0);
+    assert_int_equal(dir.bad, 1);
+    assert_int_equal(dir.foreign, 2);
+    logdir_close(&dir);
+}
+
+static void
+many_logs_are_scanned(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    char name[LOG_NAME_SIZE];
+    uint64_t i;
+
+    for (i = 0; i < 300; i++) {
+        log_name(i * 7919 % 1009, name);
+        tmpdir_put(d, name, "", 0, 0400);
+    }
+    assert_rc(logdir_scan(&dir), 0);
+    assert_int_equal(dir.count, 300);
+    for (i = 1; i < dir.count; i++)
+        assert_true(dir.entries[i - 1].index < dir.entries[i].index);
+    logdir_close(&dir);
+}
+
+static void
+a_log_size_without_room_for_a_slot_is_refused(void **state)
+{
+    struct tmpdir *d = *state;
+    struct layout l = small_layout();
+    struct logdir dir;
+
+    assert_rc(logdir_open(&dir, d->fd, &l, LOG_SLOTS_AT + SLOT_SIZE - 1),
+              -ERANGE);
+}
+
+/* ---- recover ------------------------------------------------------------ */
+
+static void
+a_quiet_directory_needs_no_recovery(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 0);
+    create(d->fd, 1);
+    make_full(d->fd, 1, 3);
+    create(d->fd, 2);
+    log = begin_with(d->fd, 2, 1);
+    assert_rc(logdir_recover(&dir), 0);
+
+    /* Cheap: nothing but looks, and the flock of the owned one. */
+    fault_clear();
+    assert_rc(logdir_recover(&dir), 0);
+    assert_int_equal(fault_calls("fchmod") + fault_calls("fdatasync") +
+                         fault_calls("pread") + fault_calls("linkat"),
+                     0);
+    assert_int_equal(fault_calls("flock"), 1);
+    assert_int_equal(fault_calls("openat"), 1);
+    log_abandon(&log);
+    logdir_close(&dir);
+}
+
+static void
+recovery_mends_all_that_the_dead_left(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 3);
+    log_abandon(&log);
+    create(d->fd, 1);
+    assert_rc(log_claim(&log, d->fd, 1, LOG_MODE_EMPTY), 0);
+    log_abandon(&log);
+    tmpdir_put(d, "lock-0000000002", "half", 4, 0600);
+    tmpdir_put(d, "0000000003", "damaged", 7, 0600);
+    create(d->fd, 4);
+
+    assert_rc(logdir_recover(&dir), 4);
+    assert_int_equal(dir.count, 3);
+    assert_int_equal(dir.entries[0].mode, LOG_MODE_FULL);
+    assert_int_equal(dir.entries[1].mode, LOG_MODE_EMPTY);
+    assert_int_equal(dir.bad, 1);
+    assert_rc(logdir_recover(&dir), 0);
+    assert_int_equal(merge(d->fd, 0), 3);
+    logdir_close(&dir);
+}
+
+/* A worker must see it without waiting for a writer to come by. */
+static void
+the_first_recovery_mends_modes_that_a_power_loss_brought_back(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 3);
+    show(d->fd, 0, 0400, false);
+    create(d->fd, 1);
+    log = begin_with(d->fd, 1, 2);
+    log_abandon(&log);
+    show(d->fd, 1, 0400, false);
+    create(d->fd, 2);
+
+    assert_rc(logdir_recover(&dir), 2);
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_FULL);
+    assert_int_equal(mode_of(d->fd, 1), LOG_MODE_FULL);
+    assert_int_equal(mode_of(d->fd, 2), LOG_MODE_EMPTY);
+    assert_int_equal(merge(d->fd, 0), 3);
+    assert_int_equal(merge(d->fd, 1), 2);
+    logdir_close(&dir);
+}
+
+static void
+what_is_no_file_of_ours_stops_nothing(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+    uint64_t hint = 0;
+
+    assert_int_equal(symlinkat("/etc/passwd", d->fd, "0000000000"), 0);
+    assert_int_equal(mkdirat(d->fd, "0000000001", 0400), 0);
+    assert_int_equal(mkdirat(d->fd, "lock-0000000002", 0700), 0);
+    create(d->fd, 3);
+    log = begin_with(d->fd, 3, 1);
+    log_abandon(&log);
+
+    assert_rc(logdir_recover(&dir), 1);
+    assert_true(oldest(&dir) == FIRST_MS);
+    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &log), -EAGAIN);
+    assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &hint, &log), 0);
+    log_abandon(&log);
+    logdir_close(&dir);
+}
+
+/* ---- choose and create -------------------------------------------------- */
+
+static void
+claims_go_round(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    uint64_t hint = 1, i;
+    struct log logs[3], log;
+
+    for (i = 0; i < 3; i++)
+        create(d->fd, i);
+    for (i = 0; i < 3; i++) {
+        assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &logs[i]), 0);
+        assert_int_equal(logs[i].header.index, (1 + i) % 3);
+        assert_int_equal(hint, (1 + i) % 3 + 1);
+    }
+    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &log), -EAGAIN);
+    assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &hint, &log), -EAGAIN);
+    for (i = 0; i < 3; i++)
+        assert_rc(log_release(&logs[i]), 0);
+    logdir_close(&dir);
+}
+
+static void
+the_lowest_free_index_is_created(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    uint64_t index;
+
+    create(d->fd, 0);
+    create(d->fd, 2);
+    tmpdir_put(d, "lock-0000000001", "", 0, 0600); /* somebody creates it */
+    assert_rc(logdir_create(&dir, 5, &index), 0);
+    assert_int_equal(index, 3);
+    assert_rc(logdir_create(&dir, 5, &index), 0);
+    assert_int_equal(index, 4);
+    assert_rc(logdir_create(&dir, 5, &index), -EMFILE);
+    assert_int_equal(unlinkat(d->fd, "lock-0000000001", 0), 0);
+    assert_rc(logdir_create(&dir, 5, &index), 0);
+    assert_int_equal(index, 1);
+    logdir_close(&dir);
+}
+
+static void
+a_full_disk_is_told_and_leaves_nothing(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    uint64_t index;
+
+    fault_inject("pwrite", 1, ENOSPC);
+    assert_rc(logdir_create(&dir, 5, &index), -ENOSPC);
+    fault_clear();
+    assert_int_equal(tmpdir_count(d, "."), 0);
+    logdir_close(&dir);
+}
+
+static void
+logs_of_other_message_sizes_are_refused(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct layout other, found;
+    uint64_t hint = 0;
+    struct log log;
+
+    create(d->fd, 0);
+    assert_rc(logdir_check_sizes(&dir, &found), 0);
+    assert_rc(layout_init(&other, 16, 32), 0);
+    assert_rc(log_create(d->fd, 1, &other, SLOTS), 0);
+    assert_rc(logdir_check_sizes(&dir, &found), -EPROTO);
+    assert_int_equal(found.keyspace_size, 16);
+    assert_int_equal(found.key_size, 32);
+
+    /* Nor is one taken that the check could not open. */
+    assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
+    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &log), -EAGAIN);
+    assert_int_equal(mode_of(d->fd, 1), LOG_MODE_EMPTY);
+    assert_false(is_locked(d->fd, 1));
+    logdir_close(&dir);
+}
+
+/* ---- how far the merge is behind ---------------------------------------- */
+
+static void
+without_increments_nothing_is_behind(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    assert_true(oldest(&dir) == UINT64_MAX);
+    create(d->fd, 0);
+    create(d->fd, 1);
+    assert_true(oldest(&dir) == UINT64_MAX);
+    make_full(d->fd, 0, 3);
+    assert_int_equal(merge(d->fd, 0), 3);
+    log = begin(d->fd, 0); /* over the slots of the fill before */
+    assert_true(oldest(&dir) == UINT64_MAX);
+    tmpdir_put(d, "lock-0000000005", "", 0, 0600);
+    assert_true(oldest(&dir) == UINT64_MAX);
+    log_abandon(&log);
+    logdir_close(&dir);
+}
+
+static void
+an_increment_counts_from_its_append_until_its_merge(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin(d->fd, 0);
+    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_rc(append(&log, 3, 0), 0);
+    assert_true(oldest(&dir) == FIRST_MS);
+    assert_rc(append(&log, 3, 0), 0);
+    assert_true(oldest(&dir) == FIRST_MS);
+    assert_rc(log_seal(&log), 0);
+    assert_true(oldest(&dir) == FIRST_MS);
+    assert_rc(log_release(&log), 0);
+    assert_true(oldest(&dir) == FIRST_MS);
+
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
+    assert_true(oldest(&dir) == FIRST_MS);
+    assert_int_equal(read_count(&log), 6);
+    assert_rc(log_empty(&log), 0);
+    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_rc(log_release(&log), 0);
+    assert_true(oldest(&dir) == UINT64_MAX);
+    logdir_close(&dir);
+}
+
+static void
+the_oldest_of_several_logs_counts(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 0);
+    create(d->fd, 1);
+    log = begin(d->fd, 0);
+    log.count = 5; /* so that its increments are later */
+    assert_rc(append(&log, 1, 0), 0);
+    log.count = 1;
+    log.first_ms = FIRST_MS + 5;
+    assert_rc(log_seal(&log), 0);
+    assert_rc(log_release(&log), 0);
+    assert_true(oldest(&dir) == FIRST_MS + 5);
+    make_full(d->fd, 1, 1);
+    assert_true(oldest(&dir) == FIRST_MS);
+    logdir_close(&dir);
+}
+
+static void
+quarantined_logs_hold_nothing_back(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 0);
+    make_full(d->fd, 0, 1);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
+    assert_rc(log_quarantine(&log), 0);
+    assert_true(oldest(&dir) == UINT64_MAX);
+    logdir_close(&dir);
+}
+
+static void
+a_mode_that_a_power_loss_brought_back_hides_nothing(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 0);
+    create(d->fd, 1);
+    make_full(d->fd, 0, 3);
+    show(d->fd, 0, 0400, false);
+    log = begin_with(d->fd, 1, 2);
+    log_abandon(&log);
+    show(d->fd, 1, 0400, false);
+    assert_true(oldest(&dir) == FIRST_MS);
+    assert_true(oldest(&dir) == FIRST_MS);
+
+    assert_rc(logdir_recover(&dir), 2);
+    assert_int_equal(merge(d->fd, 0), 3);
+    assert_true(oldest(&dir) == FIRST_MS);
+    assert_int_equal(merge(d->fd, 1), 2);
+    assert_true(oldest(&dir) == UINT64_MAX);
+
+    /* From here on an empty log is not opened for it. */
+    fault_clear();
+    assert_true(oldest(&dir) == UINT64_MAX);
+    assert_int_equal(fault_calls("openat"), 0);
+    logdir_close(&dir);
+}
+
+static void
+a_lost_open_header_hides_nothing(void **state)
+{
+    static const uint8_t zeros[LOG_BLOCK_SIZE];
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct log log;
+
+    create(d->fd, 0);
+    log = begin_with(d->fd, 0, 2);
+    poke(d->fd, "0000000000", zeros, sizeof zeros,
+         (uint64_t)!log.turn * LOG_BLOCK_SIZE);
+    assert_true(oldest(&dir) == FIRST_MS);
+    log_abandon(&log);
+    logdir_close(&dir);
+}
+
+/* Whatever cannot be judged is an error or an early time, never a late one. */
+static void
+a_failing_look_is_never_too_late(void **state)
+{
+    static const int errors[] = {EIO, EMFILE, EACCES};
+    struct tmpdir *d = *state;
+    struct log owned;
+    bool hit = true;
+    unsigned nth;
+    uint64_t ms;
+    size_t e;
+    int rc;
+
+    create(d->fd, 0);
+    create(d->fd, 1);
+    create(d->fd, 2);
+    owned = begin_with(d->fd, 0, 2);
+    for (e = 0; e < LENGTH(errors); e++) {
+        for (nth = 1, hit = true; hit; nth++) {
+            struct logdir dir = open_dir(d);
+
+            fault_inject("disk", nth, errors[e]);
+            rc = logdir_oldest_ms(&dir, &ms);
+            hit = fault_hit();
+            fault_clear();
+            assert_true(rc < 0 || ms == FIRST_MS);
+            logdir_close(&dir);
+        }
+    }
+    log_abandon(&owned);
+}
+
+/* A log goes round in another process while this one asks.  `oldest` of the
+ * increments in a log and not merged is in shared memory: set before they are
+ * appended, cleared after they are emptied, so that what is set both before
+ * and after a look was there all the while. */
+struct turns {
+    _Atomic uint64_t there; /* fill whose increments are in a log; 0: none */
+    _Atomic bool stop;
+};
+
+static void
+go_round(int dirfd, struct turns *t)
+{
+    struct log log;
+    uint64_t fill;
+
+    for (fill = 1; !t->stop; fill++) {
+        if (log_claim(&log, dirfd, 0, LOG_MODE_EMPTY) < 0 ||
+            log_begin(&log) < 0)
+            _exit(1);
+        if (append(&log, 3, 0) < 0)
+            _exit(1);
+        t->there = fill;
+        if (log_seal(&log) < 0 || log_release(&log) < 0)
+            _exit(1);
+        if (log_claim(&log, dirfd, 0, LOG_MODE_FULL) < 0)
+            _exit(1);
+        t->there = 0; /* in a moment it is merged */
+        if (log_empty(&log) < 0 || log_release(&log) < 0)
+            _exit(1);
+    }
+    _exit(0);
+}
+
+static void
+a_log_that_changes_hands_is_never_overlooked(void **state)
+{
+    struct tmpdir *d = *state;
+    struct turns *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct logdir dir = open_dir(d);
+    unsigned looks, seen = 0;
+    uint64_t before, ms;
+    int status;
+    pid_t pid;
+
+    assert_true(t != MAP_FAILED);
+    create(d->fd, 0);
+    create(d->fd, 1);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        assert_int_equal(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
+        go_round(d->fd, t);
+    }
+    for (looks = 0; looks < 200000 && seen < 2000; looks++) {
+        before = t->there;
+        ms = oldest(&dir);
+        if (before != 0 && t->there == before) {
+            seen++;
+            if (ms != FIRST_MS)
+                break;
+        }
+    }
+    t->stop = true;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(looks < 200000);
+    assert_int_equal(seen, 2000);
+    assert_int_equal(munmap(t, sizeof *t), 0);
+    logdir_close(&dir);
+}
+
+/* ---- each system call fails ---------------------------------------------- */
+
+static int
+act_open(struct logdir *dir, const struct tmpdir *d)
+{
+    struct layout l = small_layout();
+    struct logdir other;
+    int rc;
+
+    (void)dir;
+    rc = logdir_open(&other, d->fd, &l, FILE_SIZE);
+    if (rc == 0)
+        logdir_close(&other);
+    return rc;
+}
+
+static int
+act_recover(struct logdir *dir, const struct tmpdir *d)
+{
+    (void)d;
+    return logdir_recover(dir);
+}
+
+static int
+act_claim(struct logdir *dir, const struct tmpdir *d)
+{
+    uint64_t hint = 0;
+    struct log log;
+    int rc;
+
+    (void)d;
+    rc = logdir_claim(dir, LOG_MODE_FULL, &hint, &log);
+    if (rc == 0)
+        log_abandon(&log);
+    return rc;
+}
+
+static int
+act_create(struct logdir *dir, const struct tmpdir *d)
+{
+    uint64_t index;
+
+    (void)d;
+    return logdir_create(dir, 100, &index);
+}
+
+static int
+act_sizes(struct logdir *dir, const struct tmpdir *d)
+{
+    struct layout found;
+
+    (void)d;
+    return logdir_check_sizes(dir, &found);
+}
+
+static void
+any_failing_call_leaks_nothing_and_loses_nothing(void **state)
+{
+    static int (*const acts[])(struct logdir *, const struct tmpdir *) = {
+        act_open, act_recover, act_claim, act_create, act_sizes};
+    static const char *const groups[] = {"disk", "memory"};
+    struct tmpdir *d = *state;
+    struct logdir dir, after;
+    unsigned nth, fds;
+    struct log log;
+    size_t i, g;
+    bool hit;
+
+    for (i = 0; i < LENGTH(acts); i++) {
+        for (g = 0; g < LENGTH(groups); g++) {
+            for (nth = 1, hit = true; hit; nth++) {
+                create(d->fd, 0);
+                make_full(d->fd, 0, 3);
+                create(d->fd, 1);
+                log = begin_with(d->fd, 1, 2);
+                log_abandon(&log);
+                fds = fault_open_fds();
+                dir = open_dir(d);
+
+                fault_inject(groups[g], nth, g ? ENOMEM : EIO);
+                (void)acts[i](&dir, d); /* the fault may be passed over */
+                hit = fault_hit();
+                fault_clear();
+                logdir_close(&dir);
+                assert_int_equal(fault_open_fds(), fds);
+
+                after = open_dir(d);
+                assert_true(logdir_recover(&after) >= 0);
+                logdir_close(&after);
+                assert_int_equal(merge(d->fd, 0), 3);
+                assert_int_equal(merge(d->fd, 1), 2);
+                assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
+                assert_int_equal(unlinkat(d->fd, "0000000001", 0), 0);
+                (void)unlinkat(d->fd, "0000000002", 0); /* if it was created */
+                assert_int_equal(tmpdir_count(d, "."), 0);
+            }
+        }
+    }
+}
+
+#define in_memory(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    in_memory(a_scan_tells_each_log_once_in_order),
+    in_memory(a_scan_counts_what_is_no_log),
+    in_memory(many_logs_are_scanned),
+    in_memory(a_log_size_without_room_for_a_slot_is_refused),
+    in_memory(a_quiet_directory_needs_no_recovery),
+    in_memory(recovery_mends_all_that_the_dead_left),
+    in_memory(the_first_recovery_mends_modes_that_a_power_loss_brought_back),
+    in_memory(what_is_no_file_of_ours_stops_nothing),
+    in_memory(claims_go_round),
+    in_memory(the_lowest_free_index_is_created),
+    in_memory(a_full_disk_is_told_and_leaves_nothing),
+    in_memory(logs_of_other_message_sizes_are_refused),
+    in_memory(without_increments_nothing_is_behind),
+    in_memory(an_increment_counts_from_its_append_until_its_merge),
+    in_memory(the_oldest_of_several_logs_counts),
+    in_memory(quarantined_logs_hold_nothing_back),
+    in_memory(a_mode_that_a_power_loss_brought_back_hides_nothing),
+    in_memory(a_lost_open_header_hides_nothing),
+    in_memory(a_failing_look_is_never_too_late),
+    in_memory(a_log_that_changes_hands_is_never_overlooked),
+    in_memory(any_failing_call_leaks_nothing_and_loses_nothing),
+};
+LOG_TEST_MAIN(tests)
