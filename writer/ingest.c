@@ -635,6 +635,21 @@ stop_reading(struct ingest *in)
     }
 }
 
+/* Too late for those who do not read; a disk that is slow is waited for. */
+static void
+close_deaf(struct ingest *in)
+{
+    struct list_link *link, *next;
+    struct conn *c;
+
+    for (link = in->open.next; link != &in->open; link = next) {
+        next = link->next;
+        c = LOOP_OWNER(link, struct conn, all);
+        if (c->pending[0] + c->pending[1] == 0)
+            close_conn(c);
+    }
+}
+
 static void
 stop_due(struct loop_timer *timer)
 {
@@ -646,8 +661,7 @@ stop_due(struct loop_timer *timer)
          (now_ms >= in->quiet_since_ms + QUIET_MS && list_alone(&in->waiting))))
         stop_reading(in);
     if (in->replying && now_ms >= in->stop_deadline_ms)
-        while (!list_alone(&in->open))
-            close_conn(LOOP_OWNER(in->open.next, struct conn, all));
+        close_deaf(in);
     if (list_alone(&in->open)) {
         in->stopped(in->ctx);
         return;

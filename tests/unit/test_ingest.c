@@ -233,7 +233,7 @@ finish(struct rig *r)
 {
     int log_fd;
 
-    ingest_stop(&r->ingest, 1000);
+    ingest_stop(&r->ingest, LIMIT_MS);
     run(r, has_finished, 0);
     log_fd = dup(r->data.log_fd);
     close_all(r);
