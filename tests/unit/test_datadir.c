@@ -1,0 +1,469 @@
+/* tests/unit/test_datadir.c - the data directory: made, checked, refused; its
+ * one writer. */
+#include "tests/unit/log_fixture.h"
+
+#include <signal.h>
+#include <sys/file.h>
+
+#include "common/datadir.h"
+
+#define LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
+#define CREATORS     8
+#define PATH_SIZE    600
+#define FOLDER_COUNT 4
+
+static const char *const folders[FOLDER_COUNT] = {"log", "keyspace", "held",
+                                                  "live"};
+
+static const char *
+data_path(const struct tmpdir *d)
+{
+    static char path[PATH_SIZE];
+
+    snprintf(path, sizeof path, "%s/data", d->path);
+    return path;
+}
+
+static struct datadir
+open_data(const struct tmpdir *d)
+{
+    struct datadir dir;
+
+    assert_rc(datadir_open(&dir, data_path(d), DATADIR_WRITE), 0);
+    return dir;
+}
+
+static void
+make_data(const struct tmpdir *d)
+{
+    struct datadir dir = open_data(d);
+
+    datadir_close(&dir);
+}
+
+static int
+open_rc(const struct tmpdir *d, enum datadir_need need)
+{
+    struct datadir dir;
+    int rc = datadir_open(&dir, data_path(d), need);
+
+    if (rc == 0)
+        datadir_close(&dir);
+    return rc;
+}
+
+static void
+a_new_directory_is_made_for_its_user_alone(void **state)
+{
+    struct tmpdir *d = *state;
+    char name[64];
+    size_t i;
+
+    make_data(d);
+    assert_int_equal(tmpdir_mode(d, "data"), 0700);
+    for (i = 0; i < FOLDER_COUNT; i++) {
+        snprintf(name, sizeof name, "data/%s", folders[i]);
+        assert_int_equal(tmpdir_mode(d, name), 0700);
+    }
+    assert_int_equal(tmpdir_count(d, "data"), FOLDER_COUNT);
+    assert_int_equal(tmpdir_count(d, "data/log"), 0);
+    assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
+    assert_int_equal(tmpdir_mode(d, "data/keyspace/%key"), 0600);
+    make_data(d);
+    assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
+}
+
+static void
+a_reader_makes_nothing(void **state)
+{
+    struct tmpdir *d = *state;
+
+    assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_int_equal(tmpdir_count(d, "."), 0);
+    assert_int_equal(mkdirat(d->fd, "data", 0700), 0);
+    assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_int_equal(tmpdir_count(d, "data"), 0);
+
+    make_data(d);
+    assert_rc(open_rc(d, DATADIR_READ), 0);
+    assert_int_equal(unlinkat(d->fd, "data/keyspace/%key", 0), 0);
+    assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_int_equal(tmpdir_count(d, "data/keyspace"), 0);
+}
+
+static void
+other_things_in_it_are_left_alone(void **state)
+{
+    struct tmpdir *d = *state;
+
+    assert_int_equal(mkdirat(d->fd, "data", 0755), 0);
+    tmpdir_put(d, "data/FORMAT.md", "text", 4, 0644);
+    make_data(d);
+    assert_int_equal(tmpdir_count(d, "data"), FOLDER_COUNT + 1);
+    assert_int_equal(tmpdir_mode(d, "data"), 0755);
+}
+
+static void
+a_missing_parent_is_not_made(void **state)
+{
+    struct tmpdir *d = *state;
+    char path[PATH_SIZE];
+    struct datadir dir;
+
+    snprintf(path, sizeof path, "%s/a/b", d->path);
+    assert_rc(datadir_open(&dir, path, DATADIR_WRITE), -ENOENT);
+    assert_int_equal(tmpdir_count(d, "."), 0);
+}
+
+static void
+folders_others_may_write_to_are_refused(void **state)
+{
+    static const mode_t modes[] = {0770, 0702, 0720};
+    struct tmpdir *d = *state;
+    char name[64] = "data";
+    size_t i, m;
+
+    make_data(d);
+    for (i = 0; i <= FOLDER_COUNT; i++) {
+        for (m = 0; m < LENGTH(modes); m++) {
+            assert_int_equal(fchmodat(d->fd, name, modes[m], 0), 0);
+            assert_rc(open_rc(d, DATADIR_WRITE), -EPERM);
+            assert_int_equal(fchmodat(d->fd, name, 0700, 0), 0);
+        }
+        assert_rc(open_rc(d, DATADIR_WRITE), 0);
+        if (i < FOLDER_COUNT)
+            snprintf(name, sizeof name, "data/%s", folders[i]);
+    }
+}
+
+static void
+folders_of_another_user_are_refused(void **state)
+{
+    struct tmpdir *d = *state;
+
+    if (geteuid() != 0)
+        return; /* only root can give a folder away; that run tests it */
+    make_data(d);
+    assert_int_equal(fchownat(d->fd, "data/log", NOBODY, NOBODY, 0), 0);
+    assert_rc(open_rc(d, DATADIR_WRITE), -EPERM);
+    assert_rc(open_rc(d, DATADIR_READ), -EPERM);
+    assert_int_equal(fchownat(d->fd, "data/log", 0, 0, 0), 0);
+    assert_int_equal(fchownat(d->fd, "data", NOBODY, NOBODY, 0), 0);
+    assert_rc(open_rc(d, DATADIR_WRITE), -EPERM);
+}
+
+static void
+links_and_files_in_place_of_folders_are_refused(void **state)
+{
+    struct tmpdir *d = *state;
+
+    assert_int_equal(mkdirat(d->fd, "data", 0700), 0);
+    assert_int_equal(mkdirat(d->fd, "elsewhere", 0700), 0);
+    assert_int_equal(symlinkat("../elsewhere", d->fd, "data/log"), 0);
+    assert_true(open_rc(d, DATADIR_WRITE) < 0);
+    assert_int_equal(tmpdir_count(d, "elsewhere"), 0);
+    assert_int_equal(unlinkat(d->fd, "data/log", 0), 0);
+    tmpdir_put(d, "data/log", "", 0, 0600);
+    assert_true(open_rc(d, DATADIR_WRITE) < 0);
+    assert_int_equal(unlinkat(d->fd, "data/log", 0), 0);
+
+    make_data(d);
+    assert_int_equal(symlinkat("../elsewhere", d->fd, "data/archive"), 0);
+    assert_true(open_rc(d, DATADIR_WRITE) < 0);
+}
+
+/* The operator's own word, unlike what is inside. */
+static void
+the_directory_itself_may_be_reached_over_a_link(void **state)
+{
+    struct tmpdir *d = *state;
+
+    assert_int_equal(mkdirat(d->fd, "disk", 0700), 0);
+    assert_int_equal(symlinkat("disk", d->fd, "data"), 0);
+    make_data(d);
+    assert_int_equal(tmpdir_count(d, "disk"), FOLDER_COUNT);
+}
+
+static void
+network_file_systems_are_refused_and_memory_is_warned_about(void **state)
+{
+    static const uint64_t refused[] = {
+        0x6969,     0x517b,     0xff534d42,
+        0xfe534d42, 0x01021997, UINT64_C(0xffffffffff534d42)};
+    static const uint64_t warned[] = {0x01021994, 0x858458f6, 0x794c7630};
+    static const uint64_t good[] = {0xef53, 0x58465342, 0x9123683e};
+    const char *why;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < LENGTH(refused); i++)
+        assert_rc(datadir_check_fs(refused[i], &why), -EOPNOTSUPP);
+    for (i = 0; i < LENGTH(warned); i++)
+        assert_rc(datadir_check_fs(warned[i], &why), 1);
+    for (i = 0; i < LENGTH(good); i++)
+        assert_rc(datadir_check_fs(good[i], &why), 0);
+}
+
+static void
+a_file_system_without_hard_links_is_refused(void **state)
+{
+    static const int errors[] = {EPERM, EOPNOTSUPP, EMLINK};
+    struct tmpdir *d = *state;
+    size_t i;
+
+    for (i = 0; i < LENGTH(errors); i++) {
+        fault_inject("linkat", 1, errors[i]);
+        assert_rc(open_rc(d, DATADIR_WRITE), -EOPNOTSUPP);
+        fault_clear();
+        assert_int_equal(tmpdir_count(d, "data/log"), 0);
+    }
+    assert_rc(open_rc(d, DATADIR_WRITE), 0);
+}
+
+static void
+a_directory_that_cannot_be_synced_is_refused(void **state)
+{
+    struct tmpdir *d = *state;
+    unsigned nth;
+    bool hit;
+
+    make_data(d);
+    for (nth = 1, hit = true; hit; nth++) {
+        fault_inject("fsync", nth, EINVAL);
+        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 7) ? -EINVAL : 0);
+        assert_int_equal(fault_hit(), hit);
+        fault_clear();
+    }
+}
+
+/* ---- the key ------------------------------------------------------------ */
+
+static void
+the_key_stays_the_same(void **state)
+{
+    struct tmpdir *d = *state;
+    struct datadir a = open_data(d), b;
+
+    assert_rc(datadir_open(&b, data_path(d), DATADIR_READ), 0);
+    assert_memory_equal(a.hash_key, b.hash_key, NAME_HASH_KEY);
+    assert_false(bytes_are_zero(a.hash_key, NAME_HASH_KEY));
+    datadir_close(&a);
+    datadir_close(&b);
+}
+
+static void
+a_broken_key_is_refused_and_kept(void **state)
+{
+    struct tmpdir *d = *state;
+
+    make_data(d);
+    assert_int_equal(unlinkat(d->fd, "data/keyspace/%key", 0), 0);
+    tmpdir_put(d, "data/keyspace/%key", "short", 5, 0600);
+    assert_rc(open_rc(d, DATADIR_WRITE), -EBADMSG);
+    assert_rc(open_rc(d, DATADIR_READ), -EBADMSG);
+    assert_true(tmpdir_has(d, "data/keyspace/%key"));
+}
+
+static void
+racing_creators_get_one_key(void **state)
+{
+    struct tmpdir *d = *state;
+    uint8_t keys[CREATORS][NAME_HASH_KEY];
+    int pipes[2], status;
+    struct datadir dir;
+    pid_t pids[CREATORS];
+    size_t i;
+
+    assert_int_equal(pipe(pipes), 0);
+    for (i = 0; i < CREATORS; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0) {
+            dir = open_data(d);
+            _exit(write(pipes[1], dir.hash_key, NAME_HASH_KEY) !=
+                  NAME_HASH_KEY);
+        }
+    }
+    for (i = 0; i < CREATORS; i++) {
+        assert_int_equal(read(pipes[0], keys[i], NAME_HASH_KEY), NAME_HASH_KEY);
+        assert_memory_equal(keys[i], keys[0], NAME_HASH_KEY);
+    }
+    for (i = 0; i < CREATORS; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
+    assert_int_equal(close(pipes[0]) | close(pipes[1]), 0);
+}
+
+/* ---- archive ------------------------------------------------------------ */
+
+static void
+the_archive_is_there_when_asked_for(void **state)
+{
+    struct tmpdir *d = *state;
+    struct datadir dir = open_data(d);
+
+    assert_int_equal(dir.archive_fd, -1);
+    assert_rc(datadir_archive(&dir), 0);
+    assert_true(dir.archive_fd >= 0);
+    assert_rc(datadir_archive(&dir), 0);
+    datadir_close(&dir);
+    assert_int_equal(tmpdir_mode(d, "data/archive"), 0700);
+    dir = open_data(d);
+    assert_true(dir.archive_fd >= 0);
+    datadir_close(&dir);
+}
+
+/* ---- the one writer ----------------------------------------------------- */
+
+static void
+there_is_one_writer(void **state)
+{
+    struct tmpdir *d = *state;
+    struct datadir dir = open_data(d);
+    int fd, other = -1;
+    long pid = 0;
+
+    assert_int_equal(datadir_writer_pid(&dir), 0);
+    assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
+    assert_int_equal(datadir_writer_pid(&dir), getpid());
+    assert_rc(datadir_writer_lock(&dir, &other, &pid), -EBUSY);
+    assert_int_equal(pid, getpid());
+    assert_int_equal(other, -1);
+
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(datadir_writer_pid(&dir), 0);
+    assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
+    assert_int_equal(close(fd), 0);
+    datadir_close(&dir);
+}
+
+static void
+a_dead_writer_is_no_writer(void **state)
+{
+    struct tmpdir *d = *state;
+    struct datadir dir = open_data(d);
+    int fd, status;
+    pid_t child;
+    long pid;
+
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (datadir_writer_lock(&dir, &fd, &pid) == 0)
+            (void)raise(SIGKILL); /* the lock goes with us */
+        _exit(1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(datadir_writer_pid(&dir), 0);
+    assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
+    assert_int_equal(datadir_writer_pid(&dir), getpid());
+    assert_int_equal(close(fd), 0);
+    datadir_close(&dir);
+}
+
+/* Who only asks must not make a starting writer believe in another. */
+static void
+asking_for_the_writer_takes_no_lock(void **state)
+{
+    struct tmpdir *d = *state;
+    struct datadir dir = open_data(d);
+    int fd;
+    long pid;
+
+    assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
+    fault_clear();
+    assert_int_equal(datadir_writer_pid(&dir), getpid());
+    assert_int_equal(fault_calls("flock"), 0);
+    assert_int_equal(close(fd), 0);
+    datadir_close(&dir);
+}
+
+/* ---- each system call fails ---------------------------------------------- */
+
+static void
+any_failing_call_leaks_nothing_and_the_next_start_works(void **state)
+{
+    static const int errors[] = {EIO, ENOSPC, EMFILE};
+    struct tmpdir *d = *state;
+    struct datadir dir;
+    unsigned nth, fds = fault_open_fds();
+    size_t e;
+    bool hit;
+    int rc;
+
+    for (e = 0; e < LENGTH(errors); e++) {
+        for (nth = 1, hit = true; hit; nth++) {
+            fault_inject("disk", nth, errors[e]);
+            rc = datadir_open(&dir, data_path(d), DATADIR_WRITE);
+            hit = fault_hit();
+            fault_clear();
+            assert_true(rc == 0 || (rc < 0 && hit));
+            if (rc == 0)
+                datadir_close(&dir);
+            assert_int_equal(fault_open_fds(), fds);
+
+            make_data(d);
+            /* What it could not unlink may lie about; the key is whole. */
+            assert_in_range(tmpdir_count(d, "data/log"), 0, 2);
+            assert_in_range(tmpdir_count(d, "data/keyspace"), 1, 2);
+            tmpdir_remove(d);
+            tmpdir_make(d);
+            fds = fault_open_fds();
+        }
+    }
+}
+
+static void
+any_failing_call_leaves_no_writer_behind(void **state)
+{
+    struct tmpdir *d = *state;
+    struct datadir dir = open_data(d);
+    unsigned nth, fds = fault_open_fds();
+    bool hit = true;
+    long pid;
+    int fd, rc;
+
+    for (nth = 1; hit; nth++) {
+        fault_inject("disk", nth, EIO);
+        rc = datadir_writer_lock(&dir, &fd, &pid);
+        hit = fault_hit();
+        fault_clear();
+        assert_int_equal(rc, hit ? -EIO : 0);
+        if (rc == 0)
+            assert_int_equal(close(fd), 0);
+        assert_int_equal(fault_open_fds(), fds);
+        assert_int_equal(datadir_writer_pid(&dir), 0);
+    }
+    datadir_close(&dir);
+}
+
+#define in_tmpdir(test)                                                        \
+    cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
+
+static const struct CMUnitTest tests[] = {
+    in_tmpdir(a_new_directory_is_made_for_its_user_alone),
+    in_tmpdir(a_reader_makes_nothing),
+    in_tmpdir(other_things_in_it_are_left_alone),
+    in_tmpdir(a_missing_parent_is_not_made),
+    in_tmpdir(folders_others_may_write_to_are_refused),
+    in_tmpdir(folders_of_another_user_are_refused),
+    in_tmpdir(links_and_files_in_place_of_folders_are_refused),
+    in_tmpdir(the_directory_itself_may_be_reached_over_a_link),
+    cmocka_unit_test(
+        network_file_systems_are_refused_and_memory_is_warned_about),
+    in_tmpdir(a_file_system_without_hard_links_is_refused),
+    in_tmpdir(a_directory_that_cannot_be_synced_is_refused),
+    in_tmpdir(the_key_stays_the_same),
+    in_tmpdir(a_broken_key_is_refused_and_kept),
+    in_tmpdir(racing_creators_get_one_key),
+    in_tmpdir(the_archive_is_there_when_asked_for),
+    in_tmpdir(there_is_one_writer),
+    in_tmpdir(a_dead_writer_is_no_writer),
+    in_tmpdir(asking_for_the_writer_takes_no_lock),
+    in_tmpdir(any_failing_call_leaks_nothing_and_the_next_start_works),
+    in_tmpdir(any_failing_call_leaves_no_writer_behind),
+};
+LOG_TEST_MAIN(tests)
