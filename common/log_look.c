@@ -98,6 +98,8 @@ is_sane(const struct log_header *h)
         return false;
     if (h->index > LOG_INDEX_MAX || h->generation == 0)
         return false;
+    if (h->generation >> 63 || h->epoch >> 63) /* nobody counts so far */
+        return false;
     switch (h->state) {
     case LOG_EMPTY:
     case LOG_OPEN:

@@ -1,0 +1,69 @@
+/* tests/fuzz/fuzz_message.c - any bytes as messages and as a slot.
+ *
+ * The first two bytes choose the sizes of the names; the rest is a stream of
+ * messages.  What is taken must come back byte by byte when it is written
+ * again, and a slot must check in its place and in no other. */
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "common/message.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static void
+check_slot(const struct layout *l, const struct message *m)
+{
+    static const uint8_t uuid[MESSAGE_UUID_SIZE] = "0123456789abcde";
+    const struct slot_stamp stamp = {
+        .epoch = 7, .received_ms = (uint64_t)m->increment, .synced = 3};
+    uint8_t slot[MESSAGE_SIZE_MAX + 24];
+    struct slot_stamp got;
+    struct message out;
+
+    assert(l->slot_size <= sizeof slot);
+    assert(message_put(l, m, slot) == 0);
+    assert(message_parse(l, slot, &out) == 0);
+    slot_put(l, slot, &out, uuid, 9, &stamp);
+    assert(slot_parse(l, slot, uuid, 9, 7, &out, &got) == 0);
+    assert(out.increment == m->increment);
+    assert(out.keyspace_size == m->keyspace_size);
+    assert(memcmp(out.keyspace, m->keyspace, m->keyspace_size) == 0);
+    assert(out.key_size == m->key_size);
+    assert(memcmp(out.key, m->key, m->key_size) == 0);
+    assert(got.received_ms == stamp.received_ms && got.synced == 3);
+    assert(slot_parse(l, slot, uuid, 8, 7, &out, &got) == -EBADMSG);
+    assert(slot_parse(l, slot, uuid, 9, 6, &out, &got) == -ENOENT);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static const uint8_t uuid[MESSAGE_UUID_SIZE];
+    uint8_t again[MESSAGE_SIZE_MAX];
+    struct slot_stamp stamp;
+    struct message m;
+    struct layout l;
+    size_t at;
+
+    if (size < 2)
+        return 0;
+    assert(layout_init(&l, bytes[0] + 1u, bytes[1] + 1u) == 0);
+    bytes += 2;
+    size -= 2;
+    for (at = 0; at + l.message_size <= size; at += l.message_size) {
+        if (message_parse(&l, bytes + at, &m) < 0)
+            break;
+        assert(m.keyspace_size > 0 && m.keyspace_size <= l.keyspace_size);
+        assert(m.key_size > 0 && m.key_size <= l.key_size);
+        assert(message_put(&l, &m, again) == 0);
+        assert(memcmp(again, bytes + at, l.message_size) == 0);
+        check_slot(&l, &m);
+    }
+    /* No sum of arbitrary bytes is right but by a chance of 2^-32. */
+    if (size >= l.slot_size)
+        (void)slot_parse(&l, bytes, uuid, 0, 0, &m, &stamp);
+    return 0;
+}
