@@ -20,8 +20,8 @@
 #define LOOP_TIMERS_MAX 64
 
 /* The struct that a source or timer is embedded in. */
-#define LOOP_OWNER(pointer, type, member)                                     \
-    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+#define LOOP_OWNER(pointer, type, member)                                      \
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 struct loop;
 
@@ -42,13 +42,11 @@ void loop_free(struct loop *loop);
 
 int loop_add(struct loop *loop, struct loop_source *source, int fd,
              uint32_t events);
-int loop_change(struct loop *loop, struct loop_source *source,
-                uint32_t events);
+int loop_change(struct loop *loop, struct loop_source *source, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_source *source);
 
 /* -ENOSPC above LOOP_TIMERS_MAX timers. */
-int loop_arm(struct loop *loop, struct loop_timer *timer,
-             uint64_t deadline_ms);
+int loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms);
 void loop_disarm(struct loop *loop, struct loop_timer *timer);
 
 /* Blocks the signals of `mask` and delivers them as events. */
@@ -60,7 +58,7 @@ int loop_signals(struct loop *loop, const sigset_t *mask,
 void loop_after_turn(struct loop *loop, bool (*after)(void *ctx), void *ctx);
 
 /* The clocks as of this turn. */
-uint64_t loop_now_ms(const struct loop *loop);      /* monotonic */
+uint64_t loop_now_ms(const struct loop *loop); /* monotonic */
 uint64_t loop_unix_ms(const struct loop *loop);
 
 int loop_run(struct loop *loop); /* until loop_stop; 0 or -errno */

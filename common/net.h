@@ -49,7 +49,7 @@ struct listener {
 };
 
 int listener_start(struct listener *l, struct loop *loop, int fd, size_t max);
-void listener_stop(struct listener *l); /* closes the socket */
+void listener_stop(struct listener *l);   /* closes the socket */
 void listener_closed(struct listener *l); /* one connection went */
 
 /* Accepts again if it was paused and `open` is below `max`; for callers that
