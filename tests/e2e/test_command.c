@@ -1,0 +1,858 @@
+/* tests/e2e/test_command.c - the countd command with the real daemons under
+ * `countd serve`. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "tests/lib/daemon.h"
+#include "tests/lib/tmpdir.h"
+
+#define TEXT_SIZE   (256 << 10)
+#define WORDS_MAX   24
+#define CHILD_COUNT 3
+
+/* A data directory, what serves it, and the options that find it. */
+struct site {
+    struct tmpdir dir;
+    struct daemon serve;
+    char data[600];
+    char silent[64], ack[64], read[64]; /* -o values */
+    pid_t children[CHILD_COUNT];        /* writer, worker, reader */
+};
+
+static char text[TEXT_SIZE]; /* what the last command printed */
+
+/* ---- the site ---------------------------------------------------------- */
+
+/* The children in the order they were started. */
+static void
+find_children(struct site *s)
+{
+    char path[64], line[256];
+    FILE *f;
+    int n;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", s->serve.pid,
+             s->serve.pid);
+    f = fopen(path, "re");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    n = sscanf(line, "%d %d %d", &s->children[0], &s->children[1],
+               &s->children[2]);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(n, CHILD_COUNT);
+}
+
+static void
+site_serve(struct site *s)
+{
+    daemon_start(&s->serve, "countd", "serve", "-d", s->data, "-o",
+                 "log.size=64K", "-o", "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o",
+                 "read.listen=127.0.0.1:0", NULL);
+    snprintf(s->silent, sizeof s->silent, "write.listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "silent"));
+    snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "ack"));
+    snprintf(s->read, sizeof s->read, "read.listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "read"));
+    find_children(s);
+}
+
+/* A directory without daemons. */
+static int
+setup_empty(void **state)
+{
+    static struct site site;
+
+    memset(&site, 0, sizeof site);
+    site.serve.output = -1;
+    tmpdir_make(&site.dir);
+    snprintf(site.data, sizeof site.data, "%s/data", site.dir.path);
+    snprintf(site.silent, sizeof site.silent, "write.listen=127.0.0.1:1");
+    snprintf(site.ack, sizeof site.ack, "write.ack_listen=127.0.0.1:2");
+    snprintf(site.read, sizeof site.read, "read.listen=127.0.0.1:3");
+    *state = &site;
+    return 0;
+}
+
+static int
+setup(void **state)
+{
+    (void)setup_empty(state); /* fails the test by itself */
+    site_serve(*state);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct site *s = *state;
+
+    daemon_fini(&s->serve);
+    tmpdir_remove(&s->dir);
+    return 0;
+}
+
+/* Runs countd on the site; its words are left in `text`. */
+static int
+run_words(const struct site *s, uid_t uid, const char *const *words)
+{
+    const char *argv[WORDS_MAX + 12];
+    const struct daemon_how how = {.argv = argv, .uid = uid};
+    size_t n = 0;
+
+    argv[n++] = "-d";
+    argv[n++] = s->data;
+    argv[n++] = "-o";
+    argv[n++] = s->silent;
+    argv[n++] = "-o";
+    argv[n++] = s->ack;
+    argv[n++] = "-o";
+    argv[n++] = s->read;
+    for (size_t i = 0; words[i] != NULL; i++) {
+        assert_true(i < WORDS_MAX);
+        argv[n++] = words[i];
+    }
+    argv[n] = NULL;
+    return daemon_run_how(text, sizeof text, "countd", &how);
+}
+
+#define RUN(s, ...) run_words(s, 0, (const char *const[]){__VA_ARGS__, NULL})
+
+static void
+expect(int got, int status, const char *words)
+{
+    if (got != status || strstr(text, words) == NULL)
+        print_error("exit %d, not %d with \"%s\":\n%s\n", got, status, words,
+                    text);
+    assert_int_equal(got, status);
+    assert_non_null(strstr(text, words));
+}
+
+static void
+expect_text(int got, int status, const char *whole)
+{
+    if (got != status || strcmp(text, whole) != 0)
+        print_error("exit %d, not %d:\n%s\n", got, status, text);
+    assert_int_equal(got, status);
+    assert_string_equal(text, whole);
+}
+
+/* A file of the site's directory by path, and what to put there. */
+static const char *
+put_file(struct site *s, const char *name, const char *bytes)
+{
+    static char path[700];
+
+    tmpdir_put(&s->dir, name, bytes, strlen(bytes), 0600);
+    snprintf(path, sizeof path, "%s/%s", s->dir.path, name);
+    return path;
+}
+
+/* ---- counting and reading ---------------------------------------------- */
+
+static void
+what_is_added_can_be_read_after_a_flush(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "pages", "/a"), 0, "");
+    expect_text(RUN(s, "incr", "pages", "/b", "41"), 0, "");
+    expect_text(RUN(s, "incr", "pages", "/b", "1"), 0, "");
+    expect_text(RUN(s, "incr", "pages", "/c", "-9223372036854775808"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+
+    expect_text(RUN(s, "get", "pages", "/b"), 0, "42\n");
+    expect_text(RUN(s, "get", "pages", "/c"), 0, "-9223372036854775808\n");
+    expect_text(RUN(s, "rank", "pages", "/b"), 0, "0\n");
+    expect_text(RUN(s, "rank", "pages", "/a"), 0, "1\n");
+    expect_text(RUN(s, "total", "pages"), 0, "-9223372036854775765\n");
+    expect_text(RUN(s, "top", "pages", "-n", "2", "--tsv"), 0,
+                "0\t42\t/b\n1\t1\t/a\n");
+    expect_text(RUN(s, "range", "pages", "1", "1", "--tsv"), 0, "1\t1\t/a\n");
+    expect_text(RUN(s, "range", "pages", "-2", "2", "--tsv"), 0,
+                "1\t1\t/a\n2\t-9223372036854775808\t/c\n");
+    expect_text(RUN(s, "range", "pages", "3", "2", "--tsv"), 0, "");
+    expect_text(RUN(s, "keyspaces", "--tsv"), 0, "3\tpages\n");
+}
+
+static void
+what_is_not_there_is_a_negative_answer(void **state)
+{
+    struct site *s = *state;
+
+    expect(RUN(s, "get", "pages", "/a"), 1, "no such key");
+    expect(RUN(s, "rank", "pages", "/a"), 1, "no such key");
+    expect(RUN(s, "get", "pages", "/a", "--json"), 1,
+           "{\"keyspace\": \"pages\", \"key\": \"/a\", \"count\": null}\n");
+    expect(RUN(s, "top", "pages", "--json"), 0,
+           "{\"keyspace\": \"pages\", \"rows\": [], \"as_of_ms\": ");
+    expect_text(RUN(s, "keyspaces", "--tsv"), 0, "");
+}
+
+static void
+people_get_aligned_columns_and_how_fresh_they_are(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "w", "\xe6\x97\xa5\xe6\x9c\xac", "1000"), 0, "");
+    expect_text(RUN(s, "incr", "w", "b", "-5"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect(RUN(s, "top", "w"), 0,
+           "rank  count  key\n"
+           "   0   1000  \xe6\x97\xa5\xe6\x9c\xac\n"
+           "   1     -5  b\n"
+           "as of ");
+}
+
+static void
+any_name_goes_in_and_comes_out_the_same(void **state)
+{
+    struct site *s = *state;
+    static const char *const names[] = {"../../etc/passwd", "\\xff\\x01",
+                                        "a\\tb", "%x61", "quote\\\\\"'"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        expect_text(RUN(s, "incr", names[i], names[i], "3"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char row[64];
+
+        expect_text(RUN(s, "get", names[i], names[i]), 0, "3\n");
+        snprintf(row, sizeof row, "0\t3\t%s\n", names[i]);
+        expect_text(RUN(s, "top", names[i], "--tsv"), 0, row);
+    }
+    expect(RUN(s, "get", names[1], names[1], "--json"), 0,
+           "{\"keyspace\": \"\\\\xff\\\\x01\", \"key\": \"\\\\xff\\\\x01\", "
+           "\"count\": 3}\n");
+    expect(RUN(s, "top", names[4], "--json"), 0,
+           "{\"rank\": 0, \"count\": 3, \"key\": \"quote\\\\\\\\\\\"'\"}]");
+    assert_false(tmpdir_has(&s->dir, "etc"));
+}
+
+/* ---- load -------------------------------------------------------------- */
+
+static void
+load_reports_bad_lines_and_counts_the_rest(void **state)
+{
+    struct site *s = *state;
+    const char *path = put_file(s, "in.tsv",
+                                "a\tx\t5\n"
+                                "a\tx\n"
+                                "\n"
+                                "no tab\n"
+                                "a\ty\tmany\n"
+                                "a\ty\t9223372036854775808\n"
+                                "\tx\t1\n"
+                                "a\t\t1\n"
+                                "a\tb\\q\t1\n"
+                                "a\tx\t1\t2\n"
+                                "a\tz\t-7\r\n"
+                                "a\t\\x00\t1\n"
+                                "a\ttab\\there\t2");
+
+    expect(RUN(s, "load", path), 1, "4 increments acknowledged");
+    expect(1, 1, "in.tsv:4: no tab");
+    expect(1, 1, "in.tsv:5: the increment is not a whole number");
+    expect(1, 1, "in.tsv:6: the increment does not fit 64 bits");
+    expect(1, 1, "in.tsv:7: an empty name");
+    expect(1, 1, "in.tsv:8: an empty name");
+    expect(1, 1, "in.tsv:9: a bad escape");
+    expect(1, 1, "in.tsv:10: more than three columns");
+    expect(1, 1, "in.tsv:12: a bad escape");
+    expect(1, 1, "8 bad lines");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "top", "a", "--tsv"), 0,
+                "0\t6\tx\n1\t2\ttab\\there\n2\t-7\tz\n");
+}
+
+static void
+load_stops_at_the_first_bad_line_when_strict(void **state)
+{
+    struct site *s = *state;
+    const char *path = put_file(s, "in.tsv", "a\tx\t5\nbad\na\tx\t5\n");
+
+    expect(RUN(s, "load", "--strict", path), 1, "1 increments acknowledged");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "x"), 0, "5\n");
+}
+
+static void
+load_reports_twenty_bad_lines_and_counts_further_ones(void **state)
+{
+    struct site *s = *state;
+    char bytes[256] = "";
+
+    for (int i = 0; i < 25; i++)
+        strcat(bytes, "bad\n");
+    expect(RUN(s, "load", put_file(s, "in.tsv", bytes)), 1,
+           "in.tsv:20: no tab");
+    expect(1, 1, "further bad lines are only counted");
+    expect(1, 1, "25 bad lines");
+    assert_null(strstr(text, "in.tsv:21:"));
+}
+
+static void
+load_reads_long_lines_only_as_far_as_they_can_be_right(void **state)
+{
+    static char bytes[300000];
+    struct site *s = *state;
+
+    memset(bytes, 'k', sizeof bytes - 1);
+    memcpy(bytes, "a\tx\t1\n", 6);
+    memcpy(bytes + 290000, "\na\tx\t1\n", 7);
+    bytes[290007] = '\0';
+    expect(RUN(s, "load", put_file(s, "in.tsv", bytes)), 1,
+           "in.tsv:2: the line is too long");
+    expect(1, 1, "2 increments acknowledged");
+    expect(1, 1, "1 bad line");
+}
+
+/* `lines` lines that add up to `lines`, gzip in two members. */
+static void
+put_gzip(struct site *s, const char *name, int lines, int keys)
+{
+    char path[700];
+
+    snprintf(path, sizeof path, "%s/%s", s->dir.path, name);
+    for (int member = 0; member < 2; member++) {
+        gzFile f = gzopen(path, member ? "ab" : "wb");
+
+        assert_non_null(f);
+        for (int i = 0; i < lines / 2; i++)
+            assert_true(gzprintf(f, "words\tkey %d\t1\n", i % keys) > 0);
+        assert_int_equal(gzclose(f), Z_OK);
+    }
+}
+
+static void
+load_reads_gzip_and_either_port_counts_each_line_once(void **state)
+{
+    struct site *s = *state;
+    char path[700];
+
+    put_gzip(s, "in.tsv.gz", 20000, 100);
+    snprintf(path, sizeof path, "%s/in.tsv.gz", s->dir.path);
+    expect(RUN(s, "load", path), 0, "20000 increments acknowledged");
+    expect(RUN(s, "load", path, "--silent", "--json"), 0,
+           "{\"increments\": 20000, \"bad_lines\": 0, \"ms\": ");
+    expect(1, 1, "\"acknowledged\": false}");
+
+    /* What was sent without answers is on its way: the flush that finds all
+     * of it there comes soon. */
+    for (int i = 0; i < 1000; i++) {
+        expect_text(RUN(s, "flush"), 0, "");
+        if (RUN(s, "total", "words") == 0 && strcmp(text, "40000\n") == 0)
+            break;
+    }
+    expect_text(RUN(s, "total", "words"), 0, "40000\n");
+    expect_text(RUN(s, "get", "words", "key 7"), 0, "400\n");
+}
+
+static void
+load_names_a_truncated_gzip_file_and_one_that_is_missing(void **state)
+{
+    struct site *s = *state;
+    char path[700];
+
+    put_gzip(s, "in.tsv.gz", 20000, 100);
+    snprintf(path, sizeof path, "%s/in.tsv.gz", s->dir.path);
+    assert_int_equal(truncate(path, 3000), 0);
+    expect(RUN(s, "load", path), 111, "in.tsv.gz");
+    expect(RUN(s, "load", "/nowhere/x.tsv"), 111, "open /nowhere/x.tsv");
+}
+
+static void
+load_reads_a_pipe_and_makes_durable_what_came_before_it_waits(void **state)
+{
+    struct site *s = *state;
+    char program[700], script[2048];
+
+    /* The second line comes when the first can be read: load must not keep it
+     * until its input ends. */
+    daemon_path("countd", program, sizeof program);
+    snprintf(script, sizeof script,
+             "C='%s -d %s -o %s -o %s'\n"
+             "{ printf 'p\\tk\\t1\\n'\n"
+             "  i=0; until $C get p k 2>/dev/null | grep -q 1; do\n"
+             "    i=$((i + 1)); [ $i -lt 2000 ] || exit; $C flush; done\n"
+             "  printf 'p\\tk\\t1\\n'; } | $C load -\n",
+             program, s->data, s->ack, s->read);
+    assert_int_equal(
+        daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
+    expect(0, 0, "2 increments acknowledged");
+}
+
+static void
+load_says_what_is_known_when_the_connection_breaks(void **state)
+{
+    struct site *s = *state;
+
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    expect(RUN(s, "load", put_file(s, "in.tsv", "a\tb\t1\n")), 111,
+           "does not answer");
+}
+
+/* ---- flush ------------------------------------------------------------- */
+
+static void
+flush_gives_up_when_no_worker_merges(void **state)
+{
+    struct site *s = *state;
+
+    assert_int_equal(kill(s->children[1], SIGSTOP), 0);
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    expect(RUN(s, "flush", "--timeout", "100ms"), 1, "not merged in time");
+    assert_int_equal(kill(s->children[1], SIGCONT), 0);
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "b"), 0, "1\n");
+}
+
+/* ---- serve ------------------------------------------------------------- */
+
+static void
+serve_says_which_daemon_died_and_stops_the_others(void **state)
+{
+    struct site *s = *state;
+
+    for (int victim = 0; victim < CHILD_COUNT; victim++) {
+        static const char *const words[] = {
+            "countd-write was killed by signal 9 (Killed); stopping",
+            "countd-worker was killed by signal 9 (Killed); stopping",
+            "countd-read was killed by signal 9 (Killed); stopping",
+        };
+
+        expect_text(RUN(s, "incr", "a", "b"), 0, "");
+        assert_int_equal(kill(s->children[victim], SIGKILL), 0);
+        assert_int_equal(daemon_wait(&s->serve), 111);
+        (void)daemon_output(&s->serve, text, sizeof text);
+        expect(0, 0, words[victim]);
+        for (int i = 0; i < CHILD_COUNT; i++)
+            assert_int_equal(kill(s->children[i], 0), -1);
+        daemon_fini(&s->serve);
+        site_serve(s);
+    }
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "b"), 0, "3\n");
+}
+
+static void
+no_daemon_outlives_a_killed_serve(void **state)
+{
+    struct site *s = *state;
+
+    /* Orphans become ours, so that their end can be waited for. */
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    daemon_kill(&s->serve);
+    for (int i = 0; i < CHILD_COUNT; i++) {
+        int status;
+
+        assert_int_equal(waitpid(s->children[i], &status, 0), s->children[i]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+}
+
+static void
+a_clean_stop_merges_what_was_received(void **state)
+{
+    struct site *s = *state;
+
+    for (int i = 0; i < 20; i++)
+        expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    expect(RUN(s, "check"), 0, "keyspaces=1 keys=1 ");
+    expect(0, 0, " waiting=0 held=0: 0 faults\n");
+
+    site_serve(s);
+    expect_text(RUN(s, "get", "a", "b"), 0, "20\n");
+}
+
+static void
+sigusr2_to_serve_hands_the_log_on(void **state)
+{
+    struct site *s = *state;
+
+    /* Asked before the log is a second old by itself, or after: it must be
+     * merged soon in both cases, so only that it does no harm is seen here;
+     * flush tests the rest. */
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    daemon_signal(&s->serve, SIGUSR2);
+    daemon_signal(&s->serve, SIGUSR1);
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "b"), 0, "1\n");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    (void)daemon_output(&s->serve, text, sizeof text);
+    expect(0, 0, "countd-write: info: messages=");
+}
+
+static void
+a_second_serve_on_the_same_directory_is_refused(void **state)
+{
+    struct site *s = *state;
+    const char *const argv[] = {"serve",
+                                "-d",
+                                s->data,
+                                "-o",
+                                "write.listen=127.0.0.1:0",
+                                "-o",
+                                "write.ack_listen=127.0.0.1:0",
+                                "-o",
+                                "read.listen=127.0.0.1:0",
+                                NULL};
+    const struct daemon_how how = {.argv = argv};
+
+    assert_int_equal(daemon_run_how(text, sizeof text, "countd", &how), 111);
+    expect(0, 0, "another countd-write has data_dir=");
+    expect(0, 0, "countd-write exited with status 111; stopping the others");
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+}
+
+static void
+other_message_sizes_are_refused_with_100(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    expect(RUN(s, "serve", "-o", "message.key_size=64", "-o",
+               "write.listen=127.0.0.1:0", "-o", "write.ack_listen=127.0.0.1:0",
+               "-o", "read.listen=127.0.0.1:0"),
+           100, "message.key_size=256");
+}
+
+/* ---- logs -------------------------------------------------------------- */
+
+/* A log with five increments that nobody has merged. */
+static void
+fill_log(struct site *s, uid_t uid)
+{
+    struct daemon writer;
+    const char *const argv[] = {
+        "-d", s->data,         "-o", "log.size=64K",
+        "-o", "write.listen=", "-o", "write.ack_listen=127.0.0.1:0",
+        NULL};
+    const struct daemon_how how = {.argv = argv, .uid = uid};
+
+    assert_int_equal(daemon_start_how(&writer, "countd-write", &how), 0);
+    snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
+             daemon_port(&writer, "ack"));
+    expect(RUN(s, "load",
+               put_file(s, "in.tsv",
+                        "a\tx\t1\na\tx\t2\na\ty\t4\nb\tx\t8\n"
+                        "b\ty\t16\n")),
+           0, "5 increments acknowledged");
+    assert_int_equal(daemon_stop(&writer), 0);
+    daemon_fini(&writer);
+}
+
+static void
+flush_says_when_no_reader_answers(void **state)
+{
+    fill_log(*state, 0);
+    expect(RUN(*state, "flush"), 111, "countd-read at 127.0.0.1:3 does not");
+}
+
+static void
+logs_are_listed_dumped_and_verified(void **state)
+{
+    struct site *s = *state;
+    static const char *const slots[] = {"1\ta\tx\n", "2\ta\tx\n", "4\ta\ty\n",
+                                        "8\tb\tx\n", "16\tb\ty\n"};
+
+    fill_log(s, 0);
+    expect(RUN(s, "log"), 0, "log         state  mode  used  slots");
+    expect(RUN(s, "log", "list", "--tsv"), 0, "0000000000\tfull\t0200\t5\t");
+    expect(0, 0, "0000000001\tempty\t0400\t0\t");
+    expect(RUN(s, "log", "verify", "0"), 0,
+           "log 0000000000: full, epoch 1, 5 valid slots of ");
+    expect(RUN(s, "log", "verify", "0000000001"), 0, "empty, epoch ");
+    expect(RUN(s, "log", "dump", "0"), 0, "0\t");
+    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
+        expect(0, 0, slots[i]);
+    expect_text(RUN(s, "log", "dump", "1"), 0, "");
+    expect(RUN(s, "log", "dump", "77"), 1, "there is no log 0000000077");
+    expect(RUN(s, "log", "verify", "../log/0000000000"), 100, "give the");
+    expect(RUN(s, "log", "burn", "1"), 100, "usage: countd log");
+    expect(RUN(s, "check"), 0, "full: 5 increments wait to be merged");
+}
+
+static void
+a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was(void **state)
+{
+    struct site *s = *state;
+    const uid_t uid = geteuid() == 0 ? 65534 : 0;
+    struct stat st;
+    char path[700];
+
+    if (uid != 0)
+        tmpdir_chown(&s->dir, uid);
+    fill_log(s, uid);
+    snprintf(path, sizeof path, "%s/log/0000000000", s->data);
+    expect(run_words(s, uid, (const char *[]){"log", "verify", "0", NULL}), 0,
+           "5 valid slots");
+    expect(run_words(s, uid, (const char *[]){"log", "dump", "0", NULL}), 0,
+           "16\tb\ty\n");
+    expect(run_words(s, uid, (const char *[]){"check", NULL}), 0, "0 faults");
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0200);
+    assert_int_equal(st.st_nlink, 1);
+}
+
+/* Overwrites some bytes of a file below the data directory. */
+static void
+damage(struct site *s, const char *name, off_t at)
+{
+    static const char junk[16] = "damaged damaged";
+    char path[700];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", s->data, name);
+    assert_int_equal(chmod(path, 0600), 0);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+a_damaged_log_is_salvaged_on_request_and_only_once(void **state)
+{
+    static const char bad[] = "bad-0000000000-1";
+    struct site *s = *state;
+    char path[700];
+
+    fill_log(s, 0);
+    damage(s, "log/0000000000", 8192 + 544 + 20); /* slot 1: a x 2 */
+    snprintf(path, sizeof path, "%s/log/0000000000", s->data);
+    assert_int_equal(chmod(path, 0200), 0);
+    expect(RUN(s, "log", "verify", "0"), 1, "1 damaged");
+
+    site_serve(s);
+    for (int i = 0; i < 1000; i++) /* until the worker has met it */
+        if (RUN(s, "check") == 1 && strstr(text, "countd log salvage"))
+            break;
+    expect(1, 1, "countd log salvage bad-0000000000-1");
+    expect(RUN(s, "log", "list", "--tsv"), 0, "bad-0000000000-1\tquarantined");
+    expect(RUN(s, "log", "dump", bad), 1, "16\tb\ty\n");
+    expect(RUN(s, "log", "salvage", bad, "--dry-run"), 0,
+           "4 increments would be merged");
+    expect_text(RUN(s, "keyspaces", "--tsv"), 0, "");
+    expect(RUN(s, "log", "salvage", bad, "--keep"), 0,
+           "4 increments merged, 0 were merged already, 1 damaged are lost");
+    expect(RUN(s, "log", "salvage", bad), 0,
+           "0 increments merged, 4 were merged already");
+    expect(RUN(s, "log", "list", "--tsv"), 0, "salvaged-0000000000-1\t");
+    expect(RUN(s, "log", "salvage", bad), 1, "No such file");
+    expect(RUN(s, "log", "salvage", "salvaged-0000000000-1"), 100,
+           "only quarantined logs");
+    expect(RUN(s, "log", "salvage", "0"), 100, "only quarantined logs");
+
+    expect_text(RUN(s, "top", "a", "--tsv"), 0, "0\t4\ty\n1\t1\tx\n");
+    expect_text(RUN(s, "top", "b", "--tsv"), 0, "0\t16\ty\n1\t8\tx\n");
+    expect(RUN(s, "check"), 0, "0 faults");
+}
+
+/* ---- check ------------------------------------------------------------- */
+
+static void
+check_finds_a_damaged_keyspace_and_still_looks_at_the_others(void **state)
+{
+    struct site *s = *state;
+    struct stat st;
+    char path[700];
+
+    put_gzip(s, "in.tsv.gz", 10000, 5000);
+    snprintf(path, sizeof path, "%s/in.tsv.gz", s->dir.path);
+    expect_text(RUN(s, "incr", "other", "x"), 0, "");
+    expect(RUN(s, "load", path), 0, "10000 increments");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    expect(RUN(s, "check", "--json"), 0, "\"faults\": 0}\n");
+    expect(RUN(s, "check", "words", "nope"), 1, "there is no such keyspace");
+
+    /* The middle of every page: blocks fill theirs, other pages are nearly
+     * empty there. */
+    snprintf(path, sizeof path, "%s/keyspace/words.mdb", s->data);
+    assert_int_equal(stat(path, &st), 0);
+    for (off_t at = 2 * 4096 + 2048; at < st.st_size; at += 4096)
+        damage(s, "keyspace/words.mdb", at);
+    assert_int_equal(RUN(s, "check"), 1);
+    expect(1, 1, "FAULT: ");
+    expect(1, 1, "keyspaces=2 ");
+    expect(RUN(s, "check", "other"), 0, "0 faults");
+}
+
+/* Copies each log of the directory into `to`, or back. */
+static void
+copy_logs(struct site *s, const char *from, const char *to)
+{
+    char script[2048];
+
+    snprintf(script, sizeof script,
+             "mkdir -p '%s/%s' && cp -p '%s/%s'/000* '%s/%s'/", s->data, to,
+             s->data, from, s->data, to);
+    assert_int_equal(
+        daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
+}
+
+static void
+check_finds_logs_that_are_older_than_the_keyspaces(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    copy_logs(s, "log", "saved");
+    site_serve(s);
+    for (int i = 0; i < 12; i++) {
+        expect_text(RUN(s, "incr", "a", "b"), 0, "");
+        expect_text(RUN(s, "flush"), 0, "");
+    }
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    expect(RUN(s, "check"), 0, "0 faults");
+
+    copy_logs(s, "saved", "log");
+    expect(RUN(s, "check"), 1, "was the directory put together from copies");
+}
+
+/* ---- backup ------------------------------------------------------------ */
+
+static void
+a_backup_of_a_running_store_is_complete_and_serves(void **state)
+{
+    struct site *s = *state;
+    char copy[700], data[600];
+
+    expect_text(RUN(s, "incr", "a", "b", "7"), 0, "");
+    expect_text(RUN(s, "incr",
+                    "A/very long name that has to be hashed because "
+                    "it is no plain one, and is longer than sixty",
+                    "b", "8"),
+                0, "");
+    snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
+    expect(RUN(s, "backup", copy), 0,
+           "copied and checked keyspaces=2 keys=2 faults=0");
+    expect(RUN(s, "backup", copy), 100, "is not empty");
+    expect_text(RUN(s, "incr", "a", "b", "100"), 0, "");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    daemon_fini(&s->serve);
+
+    memcpy(data, s->data, sizeof data);
+    snprintf(s->data, sizeof s->data, "%.*s", (int)sizeof s->data - 1, copy);
+    expect(RUN(s, "check"), 0, "keyspaces=2 keys=2 ");
+    site_serve(s);
+    expect_text(RUN(s, "get", "a", "b"), 0, "7\n");
+    expect_text(RUN(s, "incr", "a", "b", "1"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "b"), 0, "8\n");
+    memcpy(s->data, data, sizeof data);
+}
+
+static void
+a_backup_waits_for_the_merge_or_says_that_it_does_not(void **state)
+{
+    struct site *s = *state;
+    char copy[700];
+
+    snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
+    assert_int_equal(kill(s->children[1], SIGSTOP), 0);
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    expect(RUN(s, "backup", copy, "--timeout", "100ms"), 111,
+           "logs are not merged in time");
+    assert_false(tmpdir_has(&s->dir, "copy"));
+    expect(RUN(s, "backup", copy, "--no-flush"), 0, "keyspaces=0");
+    assert_int_equal(kill(s->children[1], SIGCONT), 0);
+}
+
+/* ---- the command line -------------------------------------------------- */
+
+static void
+bad_command_lines_exit_100_and_suggest(void **state)
+{
+    struct site *s = *state;
+
+    expect(RUN(s, "sevre"), 100, "did you mean serve?");
+    expect(RUN(s, "frobnicate"), 100, "no such subcommand; see countd -h");
+    expect(RUN(s, "top", "a", "--jsno"), 100, "did you mean --json?");
+    expect(RUN(s, "top"), 100, "usage: countd top");
+    expect(RUN(s, "top", "a", "-n", "0"), 100, "give a number, 1 to ");
+    expect(RUN(s, "top", "a", "-n"), 100, "needs a value");
+    expect(RUN(s, "top", "a", "--json=yes"), 100, "takes no value");
+    expect(RUN(s, "range", "a", "0", "-1"), 100, "length: \"-1\" is wrong");
+    expect(RUN(s, "range", "a", "-9223372036854775808", "1"), 100, "offset");
+    expect(RUN(s, "incr", "a", "b", "c"), 100, "increment: \"c\" is wrong");
+    expect(RUN(s, "incr", "", "b"), 100, "the keyspace is empty");
+    expect(RUN(s, "incr", "a", "\\q"), 100, "the key has a bad escape");
+    expect(RUN(s, "flush", "--timeout", "5"), 100, "give a duration");
+    expect(RUN(s, "serve", "--workers", "65"), 100, "1 to 64");
+    expect(RUN(s, "serve", "--ready-fd", "900"), 100, "open descriptor");
+    expect(RUN(s, "top", "-o", "log.siz=1"), 100, "usage");
+    expect(RUN(s, "top", "a", "-o", "log.siz=1"), 100,
+           "did you mean log.size?");
+    expect(RUN(s, "log", "salvage", "bad-0000000001-1", "--keep", "--remove"),
+           100, "not both");
+    expect(RUN(s, "keyspaces", "-o", "read.listen="), 100, "no port");
+    expect(RUN(s, "check"), 100, "data");
+}
+
+static void
+help_and_version_and_test_exit_0(void **state)
+{
+    struct site *s = *state;
+
+    expect(RUN(s, "-h"), 0, "  backup ");
+    expect(RUN(s, "top", "-h"), 0, "example:\n  countd top words -n 10");
+    expect(RUN(s, "--help", "load"), 0, "usage: countd");
+    expect_text(RUN(s, "serve", "-t"), 0, "settings are good\n");
+    assert_int_equal(daemon_run(text, sizeof text, "countd", NULL), 0);
+    expect(0, 0, "usage: countd");
+    assert_int_equal(daemon_run(text, sizeof text, "countd", "-V", NULL), 0);
+    expect(0, 0, "countd 0.");
+}
+
+#define WITH_SITE(f)  cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define WITH_EMPTY(f) cmocka_unit_test_setup_teardown(f, setup_empty, teardown)
+
+static const struct CMUnitTest tests[] = {
+    WITH_SITE(what_is_added_can_be_read_after_a_flush),
+    WITH_SITE(what_is_not_there_is_a_negative_answer),
+    WITH_SITE(people_get_aligned_columns_and_how_fresh_they_are),
+    WITH_SITE(any_name_goes_in_and_comes_out_the_same),
+    WITH_SITE(load_reports_bad_lines_and_counts_the_rest),
+    WITH_SITE(load_stops_at_the_first_bad_line_when_strict),
+    WITH_SITE(load_reports_twenty_bad_lines_and_counts_further_ones),
+    WITH_SITE(load_reads_long_lines_only_as_far_as_they_can_be_right),
+    WITH_SITE(load_reads_gzip_and_either_port_counts_each_line_once),
+    WITH_SITE(load_names_a_truncated_gzip_file_and_one_that_is_missing),
+    WITH_SITE(load_reads_a_pipe_and_makes_durable_what_came_before_it_waits),
+    WITH_SITE(load_says_what_is_known_when_the_connection_breaks),
+    WITH_SITE(flush_gives_up_when_no_worker_merges),
+    WITH_EMPTY(flush_says_when_no_reader_answers),
+    WITH_SITE(serve_says_which_daemon_died_and_stops_the_others),
+    WITH_SITE(no_daemon_outlives_a_killed_serve),
+    WITH_SITE(a_clean_stop_merges_what_was_received),
+    WITH_SITE(sigusr2_to_serve_hands_the_log_on),
+    WITH_SITE(a_second_serve_on_the_same_directory_is_refused),
+    WITH_SITE(other_message_sizes_are_refused_with_100),
+    WITH_EMPTY(logs_are_listed_dumped_and_verified),
+    WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was),
+    WITH_EMPTY(a_damaged_log_is_salvaged_on_request_and_only_once),
+    WITH_SITE(check_finds_a_damaged_keyspace_and_still_looks_at_the_others),
+    WITH_SITE(check_finds_logs_that_are_older_than_the_keyspaces),
+    WITH_SITE(a_backup_of_a_running_store_is_complete_and_serves),
+    WITH_SITE(a_backup_waits_for_the_merge_or_says_that_it_does_not),
+    WITH_EMPTY(bad_command_lines_exit_100_and_suggest),
+    WITH_EMPTY(help_and_version_and_test_exit_0),
+};
+TEST_MAIN(tests)
