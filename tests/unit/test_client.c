@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -38,7 +39,8 @@ struct server {
     void (*serve)(struct server *s, int fd, unsigned number);
     uint64_t received; /* whole messages */
     int64_t sum;
-    int go[2]; /* the test lets the server go on */
+    int go[2];          /* the test lets the server go on */
+    atomic_bool enough; /* a thread of the test may end */
     struct countd *c;
 };
 
@@ -663,6 +665,41 @@ threads_may_share_a_handle(void **state)
     s->c = NULL;
     join(s);
     assert_int_equal(s->received, 8000);
+}
+
+static void *
+poll_often(void *ctx)
+{
+    struct server *s = ctx;
+
+    while (!atomic_load(&s->enough))
+        if (countd_poll(s->c) < 0)
+            return NULL;
+    return ctx;
+}
+
+static void
+a_flush_ends_though_another_thread_takes_the_answers(void **state)
+{
+    struct server *s = *state;
+    pthread_t thread;
+    int failed = 0;
+    void *rc;
+
+    start(s, 1, acknowledge_all);
+    open_client(s, 0, 0);
+    assert_rc(pthread_create(&thread, NULL, poll_often, s), 0);
+
+    for (int i = 0; i < 2000 && failed == 0; i++) {
+        failed = incr(s, "k", 1);
+        if (failed == 0)
+            failed = countd_flush(s->c, FLUSH_MS);
+    }
+
+    atomic_store(&s->enough, true);
+    assert_rc(pthread_join(thread, &rc), 0);
+    assert_ptr_equal(rc, s);
+    assert_rc(failed, 0);
 }
 
 static void *
@@ -1324,6 +1361,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_silent_loss_is_what_the_peer_had_not_confirmed),
     CASE(names_are_checked_before_anything_is_buffered),
     CASE(threads_may_share_a_handle),
+    CASE(a_flush_ends_though_another_thread_takes_the_answers),
     CASE(an_increment_does_not_wait_for_anothers_flush),
     CASE(options_of_other_sizes_are_understood),
     CASE(options_that_cannot_be_are_refused),

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +22,8 @@
 #include "tests/lib/client.h"
 #include "tests/lib/tmpdir.h"
 
-#define CONNECTIONS 128
+#define CONNECTIONS 600
+#define GREEDY_MAX  120
 #define BIG_ROWS    QUERY_ROWS_MAX
 #define BIG_SIZE    (QUERY_REPLY_SIZE + (size_t)BIG_ROWS * (10 + 256))
 
@@ -202,11 +204,25 @@ open_store(struct fixture *f, bool writable)
     assert_rc(store_open(&f->store, &o), 0);
 }
 
+/* Both ends of each connection are here. */
+static void
+allow_files(rlim_t count)
+{
+    struct rlimit limit;
+
+    assert_rc(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(limit.rlim_max >= count);
+    if (limit.rlim_cur < count)
+        limit.rlim_cur = count;
+    assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 static int
 setup(void **state)
 {
     static struct fixture f;
 
+    allow_files(2 * CONNECTIONS + 100);
     f = (struct fixture){.ask = -1};
     tmpdir_make(&f.dir);
     assert_rc(layout_init(&f.layout, 256, 256), 0);
@@ -547,11 +563,11 @@ static void
 when_memory_is_used_up_small_answers_go_on(void **state)
 {
     struct fixture *f = *state;
-    int greedy[CONNECTIONS], fd;
+    int greedy[GREEDY_MAX], fd;
     size_t count;
 
     (void)tell(f, 'p'); /* what it answers is asked for below */
-    count = use_up(f, greedy, CONNECTIONS - 2);
+    count = use_up(f, greedy, GREEDY_MAX);
     fd = client_connect(f->port);
     for (int i = 0; i < 1000; i++) {
         request(fd, "small", i % 10, 1);
@@ -571,11 +587,11 @@ static void
 a_stalled_peer_is_closed_when_another_waits_for_its_memory(void **state)
 {
     struct fixture *f = *state;
-    int greedy[CONNECTIONS], fd;
+    int greedy[GREEDY_MAX], fd;
     size_t count;
 
     (void)tell(f, 'i'); /* as above */
-    count = use_up(f, greedy, CONNECTIONS - 2);
+    count = use_up(f, greedy, GREEDY_MAX);
 
     fd = client_connect(f->port);
     request(fd, "big", 0, BIG_ROWS);
@@ -586,6 +602,60 @@ a_stalled_peer_is_closed_when_another_waits_for_its_memory(void **state)
         client_close(greedy[i]);
     await(f, RANGE_FREE, count + 1);
     assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+}
+
+static void
+requests_that_wait_for_memory_do_not_use_it_up(void **state)
+{
+    enum { WAITERS = 400 };
+    static int waiters[WAITERS];
+    struct fixture *f = *state;
+    int greedy[GREEDY_MAX], fd;
+    size_t count;
+
+    (void)tell(f, 'p'); /* as above */
+    count = use_up(f, greedy, GREEDY_MAX);
+
+    for (int i = 0; i < WAITERS; i++) {
+        waiters[i] = client_connect(f->port);
+        for (int j = 0; j < 4; j++)
+            request(waiters[i], "big", j, 1000);
+    }
+    await(f, RANGE_WAITING, WAITERS + 1);
+
+    fd = client_connect(f->port);
+    request(fd, "small", 0, 1);
+    expect_rows(fd, 10, 0, 1);
+    client_close(fd);
+
+    /* With the memory free again, each gets its answers. */
+    for (size_t i = 0; i < count; i++)
+        client_close(greedy[i]);
+    for (int i = 0; i < WAITERS; i++) {
+        for (int j = 0; j < 4; j++)
+            expect_rows(waiters[i], BIG_ROWS, j, 1000);
+        client_close(waiters[i]);
+    }
+    await(f, RANGE_FREE, count + WAITERS + 1);
+    assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+}
+
+static void
+a_peer_that_resets_while_it_waits_is_closed(void **state)
+{
+    struct fixture *f = *state;
+    int greedy[GREEDY_MAX];
+    size_t count;
+
+    (void)tell(f, 'p'); /* as above */
+    count = use_up(f, greedy, GREEDY_MAX);
+
+    client_reset(greedy[count - 1]);
+
+    await(f, RANGE_WAITING, 0);
+    await(f, RANGE_FREE, 1);
+    for (size_t i = 0; i + 1 < count; i++)
+        client_close(greedy[i]);
 }
 
 static void
@@ -712,6 +782,8 @@ static const struct CMUnitTest tests[] = {
     CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody),
     CASE(when_memory_is_used_up_small_answers_go_on),
     CASE(a_stalled_peer_is_closed_when_another_waits_for_its_memory),
+    CASE(requests_that_wait_for_memory_do_not_use_it_up),
+    CASE(a_peer_that_resets_while_it_waits_is_closed),
     CASE(connections_above_the_limit_wait_in_the_backlog),
     CASE(a_clean_stop_answers_what_has_arrived),
     CASE(a_clean_stop_does_not_wait_for_ever),
