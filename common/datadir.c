@@ -321,9 +321,7 @@ read_key(int dirfd, uint8_t key[NAME_HASH_KEY])
     do
         size = pread(fd, bytes, sizeof bytes, 0);
     while (size < 0 && errno == EINTR);
-    if (size < 0)
-        rc = -errno;
-    else if (fstat(fd, &st) < 0)
+    if (size < 0 || fstat(fd, &st) < 0)
         rc = -errno;
     else if (size != NAME_HASH_KEY || !S_ISREG(st.st_mode))
         rc = -EBADMSG;
@@ -355,11 +353,9 @@ make_key(int dirfd)
     do
         size = pwrite(fd, key, sizeof key, 0);
     while (size < 0 && errno == EINTR);
-    if (size < 0)
-        rc = -errno;
-    else if (size != (ssize_t)sizeof key)
+    if (size >= 0 && size != (ssize_t)sizeof key)
         rc = -ENOSPC;
-    else if (fsync(fd) < 0)
+    else if (size < 0 || fsync(fd) < 0)
         rc = -errno;
     (void)close(fd); /* synced, or unlinked below */
     if (rc == 0 && linkat(dirfd, temp, dirfd, "%key", 0) < 0 && errno != EEXIST)

@@ -499,7 +499,7 @@ static int
 acquire(struct log *log, int dirfd, uint64_t index, mode_t want)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
-    struct stat st;
+    struct stat st = {0};
     int lock_fd, rc;
 
     log_name(index, name);
@@ -530,7 +530,7 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
 {
     const enum log_state want =
         want_mode == LOG_MODE_EMPTY ? LOG_EMPTY : LOG_SEALED;
-    struct log mine;
+    struct log mine = {.lock_fd = -1, .fd = -1};
     int rc;
 
     assert(dirfd >= 0 && index <= LOG_INDEX_MAX);
@@ -564,7 +564,7 @@ static int
 recover_lone_lock(int dirfd, uint64_t index)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
-    struct stat st;
+    struct stat st = {0};
     int fd, rc;
 
     log_name(index, name);
@@ -610,8 +610,8 @@ static int
 recover_log(int dirfd, uint64_t index)
 {
     char name[LOG_NAME_SIZE];
-    struct stat st;
-    struct log log;
+    struct log log = {.lock_fd = -1, .fd = -1};
+    struct stat st = {0};
     mode_t mode;
     bool alien;
     int lock_fd, rc;
@@ -643,7 +643,7 @@ int
 log_recover(int dirfd, uint64_t index)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
-    struct stat st;
+    struct stat st = {0};
     bool alien;
     int rc;
 
@@ -773,7 +773,7 @@ publish(int dirfd, uint64_t index, int fd)
         /* A power cut might now take the name, and all that is in the log by
          * then.  Nobody can have claimed it: we hold its flock.  Should this
          * fail too, log_begin() syncs the directory before the first fill. */
-        (void)unlinkat(dirfd, name, 0);
+        (void)unlinkat(dirfd, name, 0); /* see above */
         return rc;
     }
     return 0;

@@ -120,7 +120,7 @@ void log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE]);
 
 /*   -EBADMSG          magic, checksum, sizes or padding are wrong
  *   -EPROTONOSUPPORT  valid, but of a newer version or unknown features */
-int log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *h);
+int log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out);
 
 /* Slots that fit a log of `log_size` bytes; 0 when none does. */
 uint32_t log_slots(uint64_t log_size, const struct layout *l);

@@ -35,7 +35,7 @@ log_name(uint64_t index, char name[LOG_NAME_SIZE])
 void
 log_lock_name(uint64_t index, char name[LOG_LOCK_SIZE])
 {
-    memcpy(name, "lock-", 5);
+    memcpy(name, "lock-", sizeof "lock-");
     log_name(index, name + 5);
 }
 
@@ -325,6 +325,7 @@ run(int fd, struct log_look *look, struct pass *p, uint8_t *chunk)
     uint32_t from, i, n;
     int rc;
 
+    assert(size > 0 && size <= LOG_CHUNK_SIZE);
     look->prefix = look->valid = look->end = 0;
     look->first_ms = look->last_ms = 0;
     for (from = 0; from < there; from += n) {

@@ -199,7 +199,7 @@ report_strange(struct logdir *dir, const char *foreign)
              dir->bad);
     dir->bad_said = dir->bad;
     if (dir->foreign > dir->foreign_said) {
-        (void)name_escape((const uint8_t *)foreign, strlen(foreign), text);
+        name_escape((const uint8_t *)foreign, strlen(foreign), text);
         diag(DIAG_WARNING,
              "log/%s is not a commit log and is left alone; such files: %zu",
              text, dir->foreign);
