@@ -42,8 +42,10 @@ static void
 start(struct storm *s, enum fleet_role role)
 {
     fleet_start(&s->fleet, role);
-    if (role == FLEET_WRITE)
+    if (role == FLEET_WRITE) {
         traffic_port(&s->traffic, fleet_ack_port(&s->fleet));
+        traffic_silent(&s->traffic, 1, fleet_silent_port(&s->fleet));
+    }
 }
 
 static enum fleet_role
@@ -77,8 +79,10 @@ strike(struct storm *s)
     if (kind < 15) {
         freeze(s, d);
     } else {
-        if (role == FLEET_WRITE)
+        if (role == FLEET_WRITE) {
             traffic_port(&s->traffic, 0);
+            traffic_silent(&s->traffic, 1, 0);
+        }
         if (kind < 75) {
             daemon_kill(d);
             s->killed++;

@@ -312,8 +312,8 @@ bind_call(struct disk *d, struct call *c)
     c->dir = c->r.dir ? find_node(d, c->r.dir) : NO_NODE;
     c->dir2 = c->r.dir2 ? find_node(d, c->r.dir2) : NO_NODE;
     if (c->node == NO_NODE && c->r.kind != POWERLOSS_SYNC_ALL)
-        fail_msg("a call (kind %u, name %.*s) on a file nobody made",
-                 c->r.kind, (int)c->r.name_size, c->name);
+        fail_msg("a call (kind %u, name %.*s) on a file nobody made", c->r.kind,
+                 (int)c->r.name_size, c->name);
     if ((c->r.dir && c->dir == NO_NODE) || (c->r.dir2 && c->dir2 == NO_NODE))
         fail_msg("a name in a folder nobody made");
 }
@@ -350,6 +350,21 @@ disk_last(const struct disk *d)
         last = r->end > last ? r->end : last;
     }
     return last;
+}
+
+uint64_t
+disk_cut_in_sync(const struct disk *d, uint64_t pick)
+{
+    size_t i;
+
+    /* A sync that was alone has begun and ended in the next two numbers. */
+    for (i = 0; i < d->count; i++) {
+        const struct call *c = &d->calls[(pick + i) % d->count];
+
+        if (c->r.end != 0)
+            return c->r.seq + 1 + pick % (c->r.end - c->r.seq);
+    }
+    return disk_last(d);
 }
 
 size_t

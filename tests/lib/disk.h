@@ -31,6 +31,10 @@ void disk_load(struct disk *disk, const char *log);
 uint64_t disk_last(const struct disk *disk);
 size_t disk_count(const struct disk *disk);
 
+/* A cut within one of the noted syncs, where the most is at stake; `pick` is
+ * any number. */
+uint64_t disk_cut_in_sync(const struct disk *disk, uint64_t pick);
+
 /* Writes the state `seed` of the power loss at `cut` into an empty folder. */
 void disk_build(const struct disk *disk, uint64_t cut, uint64_t seed,
                 const char *path);

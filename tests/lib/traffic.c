@@ -81,6 +81,16 @@ traffic_port(struct traffic *t, uint16_t port)
     t->port = port;
 }
 
+void
+traffic_silent(struct traffic *t, unsigned peers, uint16_t port)
+{
+    unsigned i;
+
+    t->silent_port = port;
+    for (i = t->peer_count - peers; i < t->peer_count; i++)
+        t->peers[i].silent = true;
+}
+
 /* Makes up messages until the window is full. */
 static void
 fill(struct traffic *t, struct traffic_peer *p)
@@ -98,11 +108,12 @@ fill(struct traffic *t, struct traffic_peer *p)
         client_message(p->out + p->out_size, keyspace, key,
                        t->model->messages[n].increment);
         p->out_size += CLIENT_MESSAGE_SIZE;
-        p->waiting[(p->first + p->count++) % TRAFFIC_WINDOW] = n;
+        if (!p->silent)
+            p->waiting[(p->first + p->count++) % TRAFFIC_WINDOW] = n;
         /* From here on it may arrive. */
         t->model->messages[n].sent = moment(t);
         /* Mixed sizes of groups. */
-        if (random_chance(&t->model->random, 10))
+        if (random_chance(&t->model->random, p->silent ? 50 : 10))
             break;
     }
 }
@@ -177,9 +188,10 @@ traffic_turn(struct traffic *t, int wait_ms)
     for (i = 0; i < t->peer_count; i++) {
         struct traffic_peer *p = &t->peers[i];
 
-        if (p->fd < 0 && t->port != 0 && !t->quiet) {
-            p->fd = client_try_connect(t->port);
-        }
+        uint16_t port = p->silent ? t->silent_port : t->port;
+
+        if (p->fd < 0 && port != 0 && !t->quiet)
+            p->fd = client_try_connect(port);
         /* Also those that a drain left with nothing on its way. */
         if (p->fd >= 0 && !t->quiet && p->count <= t->window / 2)
             serve(t, p, 0);

@@ -29,8 +29,9 @@ struct traffic_peer {
     size_t first; /* oldest unanswered, in `waiting` */
     size_t count;
     size_t waiting[TRAFFIC_WINDOW]; /* a ring of message numbers */
-    unsigned phase;                 /* bytes of WIN seen */
-    uint8_t *out;                   /* bytes still to send */
+    bool silent;    /* sends to the silent port, waits for nothing */
+    unsigned phase; /* bytes of WIN seen */
+    uint8_t *out;   /* bytes still to send */
     size_t out_at, out_size;
 };
 
@@ -40,9 +41,10 @@ struct traffic {
     struct traffic_peer *peers;
     unsigned peer_count;
     unsigned window;
-    uint16_t port; /* 0: nothing to connect to */
-    bool quiet;    /* send nothing new */
-    size_t breaks; /* connections that broke */
+    uint16_t port;        /* 0: nothing to connect to */
+    uint16_t silent_port; /* likewise */
+    bool quiet;           /* send nothing new */
+    size_t breaks;        /* connections that broke */
 };
 
 void traffic_init(struct traffic *t, struct model *m, _Atomic uint64_t *moments,
@@ -51,6 +53,10 @@ void traffic_fini(struct traffic *t);
 
 /* Where the writer listens from now on. */
 void traffic_port(struct traffic *t, uint16_t port);
+
+/* Makes the last `peers` of them silent ones: what they send stays in doubt,
+ * may be lost, and must not be counted twice or do harm to others. */
+void traffic_silent(struct traffic *t, unsigned peers, uint16_t port);
 
 /* Waits up to wait_ms for something to do, then sends and takes answers. */
 void traffic_turn(struct traffic *t, int wait_ms);
