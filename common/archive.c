@@ -45,7 +45,7 @@ write_all(int fd, const uint8_t *bytes, size_t size)
 static int
 pack(struct packer *p, size_t size, int flush)
 {
-    int rc, more;
+    int rc = 0, more;
 
     p->z.next_in = p->in;
     p->z.avail_in = (unsigned)size;

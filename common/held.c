@@ -23,7 +23,6 @@
 #include "common/clock.h"
 #include "common/name.h"
 
-#define MAGIC       "COUNTDH1"
 #define VERSION     1
 #define CRC_AT      12
 #define HEAD_SIZE   64
@@ -31,8 +30,11 @@
 #define BUFFER_SIZE ((size_t)64 << 10)
 
 #define FILE_NAME_SIZE 256
+#define TEMPORARY_SIZE (FILE_NAME_SIZE + 2)
 #define UUID_TEXT      32
 #define EPOCH_TEXT     16
+
+static const uint8_t magic[8] = "COUNTDH1";
 
 /* A file being written: what does not fit the buffer goes out. */
 struct out {
@@ -57,6 +59,16 @@ file_name(const uint8_t *hash_key, const uint8_t *name, size_t name_size,
         (void)snprintf(uuid + 2 * i, 3, "%02x", mark->uuid[i]); /* fits */
     (void)snprintf(file, FILE_NAME_SIZE, "%s,%s,%016llx", keyspace, uuid,
                    (unsigned long long)mark->epoch); /* fits */
+}
+
+static void
+temporary_name(const uint8_t *hash_key, const uint8_t *name, size_t name_size,
+               const struct store_mark *mark, char temporary[TEMPORARY_SIZE])
+{
+    char file[FILE_NAME_SIZE];
+
+    file_name(hash_key, name, name_size, mark, file);
+    (void)snprintf(temporary, TEMPORARY_SIZE, "%%t%s", file); /* fits */
 }
 
 static bool
@@ -160,7 +172,7 @@ put_head(uint8_t head[HEAD_SIZE], size_t name_size,
          const struct store_mark *mark, uint64_t first_ms, size_t count)
 {
     memset(head, 0, HEAD_SIZE);
-    memcpy(head, MAGIC, 8);
+    memcpy(head, magic, sizeof magic);
     put_le32(head + 8, VERSION);
     memcpy(head + 16, mark->uuid, sizeof mark->uuid);
     put_le64(head + 32, mark->epoch);
@@ -199,10 +211,7 @@ write_file(int fd, const uint8_t head[HEAD_SIZE], const uint8_t *name,
         return rc;
     if (lseek(fd, CRC_AT, SEEK_SET) < 0)
         return -errno;
-    rc = write_all(fd, crc, sizeof crc);
-    if (rc < 0)
-        return rc;
-    return fsync(fd) < 0 ? -errno : 0;
+    return write_all(fd, crc, sizeof crc);
 }
 
 /* Gives the finished file its name.  One that is there already was written
@@ -229,17 +238,16 @@ name_file(int held_fd, const char *temporary, const char *file)
 }
 
 int
-held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-         size_t name_size, const struct store_mark *mark, uint64_t first_ms,
-         const struct store_delta *deltas, size_t count)
+held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+           size_t name_size, const struct store_mark *mark, uint64_t first_ms,
+           const struct store_delta *deltas, size_t count, bool sync)
 {
-    char file[FILE_NAME_SIZE], temporary[FILE_NAME_SIZE + 2];
+    char temporary[TEMPORARY_SIZE];
     uint8_t head[HEAD_SIZE];
     int fd, rc;
 
     assert(name_size > 0 && name_size <= NAME_MAX_SIZE);
-    file_name(hash_key, name, name_size, mark, file);
-    (void)snprintf(temporary, sizeof temporary, "%%t%s", file); /* fits */
+    temporary_name(hash_key, name, name_size, mark, temporary);
     put_head(head, name_size, mark, first_ms, count);
 
     /* Only the owner of the log writes this name, so what is there is left
@@ -251,14 +259,62 @@ held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
     if (fd < 0)
         return -errno;
     rc = write_file(fd, head, name, name_size, deltas, count);
-    (void)close(fd); /* synced, or given up */
-    if (rc == 0)
-        rc = name_file(held_fd, temporary, file);
-    if (rc < 0) {
-        (void)unlinkat(held_fd, temporary, 0); /* else the next one does */
-        return rc;
-    }
+    if (rc == 0 && sync && fsync(fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* synced, to be synced, or given up */
+    if (rc < 0)
+        (void)unlinkat(held_fd, temporary, 0); /* else it is tidied up */
+    return rc;
+}
+
+int
+held_sync(int held_fd)
+{
+    /* One wait for all of them, where fsync would wait for each. */
+    return syncfs(held_fd) < 0 ? -errno : 0;
+}
+
+int
+held_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+             size_t name_size, const struct store_mark *mark)
+{
+    char file[FILE_NAME_SIZE], temporary[TEMPORARY_SIZE];
+
+    file_name(hash_key, name, name_size, mark, file);
+    temporary_name(hash_key, name, name_size, mark, temporary);
+    return name_file(held_fd, temporary, file);
+}
+
+void
+held_discard(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+             size_t name_size, const struct store_mark *mark)
+{
+    char temporary[TEMPORARY_SIZE];
+
+    temporary_name(hash_key, name, name_size, mark, temporary);
+    (void)unlinkat(held_fd, temporary, 0); /* else it is tidied up */
+}
+
+int
+held_settle(int held_fd)
+{
     return fsync(held_fd) < 0 ? -errno : 0;
+}
+
+int
+held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+         size_t name_size, const struct store_mark *mark, uint64_t first_ms,
+         const struct store_delta *deltas, size_t count)
+{
+    int rc;
+
+    rc = held_write(held_fd, hash_key, name, name_size, mark, first_ms, deltas,
+                    count, true);
+    if (rc == 0)
+        rc = held_publish(held_fd, hash_key, name, name_size, mark);
+    if (rc == 0)
+        rc = held_settle(held_fd);
+    return rc;
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -266,7 +322,7 @@ held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
 static int
 get_head(const uint8_t head[HEAD_SIZE], struct held *h)
 {
-    if (memcmp(head, MAGIC, 8) != 0)
+    if (memcmp(head, magic, sizeof magic) != 0)
         return -EBADMSG;
     if (get_le32(head + 8) != VERSION)
         return -EPROTONOSUPPORT;
@@ -398,7 +454,7 @@ int
 held_get(int held_fd, const char *file, struct held *out)
 {
     struct held *h = out;
-    size_t size;
+    size_t size = 0;
     int fd, rc;
 
     fd = open_file(held_fd, file, &size);
@@ -430,7 +486,7 @@ static int
 read_head(int held_fd, const char *file, struct held *h)
 {
     uint8_t bytes[HEAD_SIZE + NAME_MAX_SIZE];
-    size_t size;
+    size_t size = 0;
     int fd, rc;
 
     memset(h, 0, sizeof *h);

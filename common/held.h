@@ -32,6 +32,26 @@ int held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
              size_t name_size, const struct store_mark *mark, uint64_t first_ms,
              const struct store_delta *deltas, size_t count);
 
+/* The same in steps, for many at once:
+ *
+ *     held_write    each; durable only if `sync`
+ *     held_sync     makes all that was written durable
+ *     held_publish  each: it has its name
+ *     held_settle   makes the names durable: now the logs may be emptied
+ *
+ * held_discard takes back what is written and not published; that goes away
+ * by itself in time, too. */
+int held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+               size_t name_size, const struct store_mark *mark,
+               uint64_t first_ms, const struct store_delta *deltas,
+               size_t count, bool sync);
+int held_sync(int held_fd);
+int held_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+                 size_t name_size, const struct store_mark *mark);
+int held_settle(int held_fd);
+void held_discard(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+                  size_t name_size, const struct store_mark *mark);
+
 struct held {
     uint8_t name[256];
     size_t name_size;

@@ -231,6 +231,8 @@ aside_merge(struct aside *a)
     for (i = 0; rc == 0 && i < now.count; i++) {
         const char *file = now.files[i]->d_name;
 
+        if (a->stop && a->stop(a->stop_ctx))
+            break;
         if (stuck && same_log(stuck, file))
             continue;
         if (!held_parse_name(file, &mark))

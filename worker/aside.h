@@ -36,6 +36,9 @@ struct aside {
      * could not even be read.  NULL: nobody asks. */
     void (*stays)(void *ctx, const char *file, const struct held *held);
     void *ctx;
+    /* True: end early; asked before each file.  NULL: never. */
+    bool (*stop)(void *ctx);
+    void *stop_ctx;
     struct aside_stats stats;
 };
 

@@ -133,10 +133,14 @@ table_grow(struct fold *f, struct fold_table *t)
     return 0;
 }
 
+/* A table that was well used is kept at its size, to spare the next batch
+ * the growing. */
 static int
 table_clear(struct fold_table *t)
 {
-    if (t->mask + 1 == CELLS_MIN) {
+    const bool fits = t->mask + 1 == CELLS_MIN || t->used > t->mask / 8;
+
+    if (fits) {
         memset(t->cells.at, 0, table_size(t));
         t->used = 0;
         return 0;
@@ -217,14 +221,20 @@ fold_clear(struct fold *f)
     }
     region_touch(&f->arena, f->arena_used);
     f->arena_used = ARENA_START;
-    region_trim(&f->arena, ARENA_KEEP);
-    region_trim(&f->scratch, ARENA_KEEP);
     rc = table_clear(&f->names);
     if (rc == 0)
         rc = table_clear(&f->entries);
     if (rc < 0)
         close_regions(f);
     return rc;
+}
+
+void
+fold_trim(struct fold *f)
+{
+    assert(f->keyspaces == 0);
+    region_trim(&f->arena, ARENA_KEEP);
+    region_trim(&f->scratch, ARENA_KEEP);
 }
 
 int
@@ -581,12 +591,19 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
 }
 
 /* What a second reading of a log is for. */
+enum again_what {
+    SUBTRACT_ALL,
+    SUBTRACT_LEAVE, /* of keyspaces that want it left out */
+    ADD_ONE,        /* of one keyspace, above a key */
+    ADD_CHOSEN,     /* of the chosen keyspaces */
+};
+
 struct again {
-    const struct fold_keyspace *only; /* add those of this keyspace ... */
-    const uint8_t *after;             /* ... above this key */
+    enum again_what what;
+    unsigned number; /* of the log */
+    const struct fold_keyspace *one;
+    const uint8_t *after;
     size_t after_size;
-    unsigned number; /* else subtract: those to leave, or all */
-    bool all;
 };
 
 /* The keyspace of a record if it is one of those looked for, else NULL. */
@@ -594,14 +611,24 @@ static const struct fold_keyspace *
 again_wants(const struct fold *f, const struct again *a,
             const struct message *m)
 {
-    const struct fold_keyspace *k = a->only;
+    const struct fold_keyspace *k = a->one;
 
-    if (!k) {
+    if (a->what != ADD_ONE)
         k = fold_find(f, m->keyspace, m->keyspace_size);
-        return k && (a->all || fold_bit(k->leave, a->number)) ? k : NULL;
-    }
-    if (!is_name(k, m->keyspace, m->keyspace_size))
+    else if (!is_name(k, m->keyspace, m->keyspace_size))
         return NULL;
+    if (!k)
+        return NULL;
+    switch (a->what) {
+    case SUBTRACT_ALL:
+        return k;
+    case SUBTRACT_LEAVE:
+        return fold_bit(k->leave, a->number) ? k : NULL;
+    case ADD_CHOSEN:
+        return k->chosen ? k : NULL;
+    case ADD_ONE:
+        break;
+    }
     if (a->after_size > 0 &&
         !fate_key_above(m->key, m->key_size, a->after, a->after_size))
         return NULL;
@@ -625,7 +652,7 @@ again_one(struct fold *f, const struct again *a, const struct message *m,
                    m);
     if (!e)
         return -EBADMSG;
-    if (a->only)
+    if (a->what == ADD_ONE || a->what == ADD_CHOSEN)
         entry_add(e, m->increment);
     else
         entry_subtract(e, m->increment);
@@ -673,7 +700,7 @@ int
 fold_add(struct fold *f, const struct log *log, unsigned number)
 {
     const uint32_t end = (uint32_t)log->header.count;
-    const struct again undo = {.number = number, .all = true};
+    const struct again undo = {.what = SUBTRACT_ALL};
     const uint64_t records = f->records, zeros = f->zeros;
     uint32_t from, added = 0;
     int rc = 0, count;
@@ -706,7 +733,7 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
 int
 fold_leave(struct fold *f, const struct log *log, unsigned number)
 {
-    const struct again a = {.number = number};
+    const struct again a = {.what = SUBTRACT_LEAVE, .number = number};
 
     assert(number < f->logs_max);
     return again(f, log, (uint32_t)log->header.count, &a);
@@ -735,8 +762,20 @@ fold_add_keyspace(struct fold *f, const struct fold_keyspace *k,
                   size_t after_size)
 {
     const struct again a = {
-        .only = k, .after = after, .after_size = after_size};
+        .what = ADD_ONE, .one = k, .after = after, .after_size = after_size};
 
+    return again(f, log, (uint32_t)log->header.count, &a);
+}
+
+int
+fold_add_chosen(struct fold *f, const struct log *log)
+{
+    const struct again a = {.what = ADD_CHOSEN};
+    struct fold_keyspace *k;
+
+    for (k = f->first; k; k = k->next)
+        if (k->chosen)
+            fold_empty_keyspace(f, k);
     return again(f, log, (uint32_t)log->header.count, &a);
 }
 

@@ -43,6 +43,7 @@ struct fold_keyspace {
     uint32_t tag;
     uint16_t name_size;
     bool behind; /* the caller's: must wait behind records that are held */
+    bool chosen; /* the caller's: fold_add_chosen() takes its records */
     uint8_t name[];
 };
 
@@ -102,9 +103,12 @@ struct fold {
 int fold_open(struct fold *f, size_t memory, unsigned logs_max);
 void fold_close(struct fold *f);
 
-/* Empties it for the next batch and gives memory back that is rarely used.
+/* Empties it for the next batch.
  * -ENOMEM: it must be cleared again before any other use. */
 int fold_clear(struct fold *f);
+
+/* Gives back memory that an empty fold has kept for the next batch. */
+void fold_trim(struct fold *f);
 
 /* Makes room for any `slots` records in files of directory `dirfd`, until
  * fold_clear().  Only on an empty fold.  -ENOSPC, -EIO, -ENOMEM. */
@@ -128,6 +132,10 @@ void fold_empty_keyspace(struct fold *f, struct fold_keyspace *k);
 int fold_add_keyspace(struct fold *f, const struct fold_keyspace *k,
                       const struct log *log, const uint8_t *after,
                       size_t after_size);
+
+/* Adds the log's records of all keyspaces that are chosen; these are emptied
+ * before. */
+int fold_add_chosen(struct fold *f, const struct log *log);
 
 /* The keyspace of this name, or NULL. */
 struct fold_keyspace *fold_find(const struct fold *f, const uint8_t *name,

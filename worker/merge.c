@@ -17,8 +17,11 @@
 /* No living worker writes this long on one held file. */
 #define HELD_UNFINISHED_MS 600000
 
+/* More held files than this are synced all at once. */
+#define HELD_SYNCED_ALONE 16
+
 /* What became of a keyspace's records. */
-enum settled { SETTLED_IN, SETTLED_HELD, SETTLED_NOT };
+enum settled { SETTLED_IN, SETTLED_HOLD, SETTLED_NOT };
 
 /* ---- opening ----------------------------------------------------------- */
 
@@ -140,6 +143,12 @@ merge_close(struct merge *m)
     free(m->marks);
     free(m->infos);
     free(m->numbers);
+}
+
+static bool
+stopped(const struct merge *m)
+{
+    return m->stop && m->stop(m->stop_ctx);
 }
 
 /* ---- keyspaces that fail ----------------------------------------------- */
@@ -384,45 +393,6 @@ apply(struct merge *m, struct fold_keyspace *k)
     return rc;
 }
 
-static int
-hold_one(struct merge *m, struct fold_keyspace *k, unsigned number)
-{
-    struct batch_log *l = &m->batch.logs[number];
-    struct store_delta *deltas;
-    size_t count;
-    int rc;
-
-    fold_empty_keyspace(&m->batch.fold, k);
-    rc = fold_add_keyspace(&m->batch.fold, k, &l->log, NULL, 0);
-    if (rc < 0)
-        return rc;
-    fold_deltas(&m->batch.fold, k, &deltas, &count);
-    rc = held_put(m->dir->held_fd, m->dir->hash_key, k->name, k->name_size,
-                  &l->mark, l->log.header.first_ms, deltas, count);
-    if (rc == 0)
-        m->stats.held++;
-    return rc;
-}
-
-/* Holds the keyspace's records, each log's on their own, under the marks they
- * would have had: also those of logs that are in partly or, for all we can
- * tell, wholly.  The mark decides when they are merged. */
-static int
-hold(struct merge *m, struct fold_keyspace *k)
-{
-    unsigned i;
-    int rc;
-
-    for (i = 0; i < m->batch.count; i++) {
-        if (!fold_bit(k->touched, i))
-            continue;
-        rc = hold_one(m, k, i);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
 static void
 report_failure(const struct fold_keyspace *k, int error, enum fate fate)
 {
@@ -461,12 +431,8 @@ settle(struct merge *m, struct fold_keyspace *k)
         fate = FATE_HOLD;
     if (!k->behind)
         report_failure(k, rc, fate);
-    if (fate == FATE_HOLD) {
-        rc = hold(m, k);
-        if (rc == 0)
-            return SETTLED_HELD;
-        report_failure(k, rc, FATE_WAIT);
-    }
+    if (fate == FATE_HOLD)
+        return SETTLED_HOLD;
     m->batch.trouble = true;
     return SETTLED_NOT;
 }
@@ -523,6 +489,7 @@ static int
 merge_earlier(struct merge *m)
 {
     m->aside.wanted = in_batch;
+    m->aside.stop = NULL; /* what it leaves out would be taken for merged */
     m->aside.stays = stays_held;
     m->aside.ctx = m;
     return aside_merge(&m->aside);
@@ -535,6 +502,8 @@ merge_held(struct merge *m)
 
     m->aside.wanted = NULL;
     m->aside.stays = NULL;
+    m->aside.stop = m->stop;
+    m->aside.stop_ctx = m->stop_ctx;
     rc = open_store(m);
     if (rc == 0)
         rc = aside_merge(&m->aside);
@@ -544,29 +513,163 @@ merge_held(struct merge *m)
         diag_errno(DIAG_ERROR, rc, "read data/held");
 }
 
+/* ---- holding ----------------------------------------------------------- */
+
+/* Writes what one log has for a chosen keyspace. */
+static int
+hold_one(struct merge *m, const struct fold_keyspace *k,
+         const struct batch_log *l)
+{
+    const bool sync = m->written < HELD_SYNCED_ALONE;
+    struct store_delta *deltas;
+    size_t count;
+    int rc;
+
+    fold_deltas(&m->batch.fold, k, &deltas, &count);
+    rc = held_write(m->dir->held_fd, m->dir->hash_key, k->name, k->name_size,
+                    &l->mark, l->log.header.first_ms, deltas, count, sync);
+    if (rc == 0)
+        m->written++;
+    return rc;
+}
+
+/* Writes what one log has for all chosen keyspaces. */
+static int
+hold_log(struct merge *m, unsigned number)
+{
+    const struct batch_log *l = &m->batch.logs[number];
+    const struct fold_keyspace *k;
+    int rc;
+
+    rc = fold_add_chosen(&m->batch.fold, &l->log);
+    for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
+        if (!k->chosen || !fold_bit(k->touched, number))
+            continue;
+        rc = stopped(m) ? -ECANCELED : hold_one(m, k, l);
+    }
+    return rc;
+}
+
+static int
+publish_log(struct merge *m, unsigned number)
+{
+    const struct batch_log *l = &m->batch.logs[number];
+    const struct fold_keyspace *k;
+    int rc = 0;
+
+    for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
+        if (!k->chosen || !fold_bit(k->touched, number))
+            continue;
+        rc = held_publish(m->dir->held_fd, m->dir->hash_key, k->name,
+                          k->name_size, &l->mark);
+        if (rc == 0)
+            m->stats.held++;
+    }
+    return rc;
+}
+
+/* Takes back what was written for a log that stays full. */
+static void
+discard_log(struct merge *m, unsigned number)
+{
+    const struct batch_log *l = &m->batch.logs[number];
+    const struct fold_keyspace *k;
+
+    for (k = m->batch.fold.first; k; k = k->next)
+        if (k->chosen && fold_bit(k->touched, number))
+            held_discard(m->dir->held_fd, m->dir->hash_key, k->name,
+                         k->name_size, &l->mark);
+}
+
+static void
+cannot_hold(struct merge *m, int error)
+{
+    static struct diag_repeat repeat;
+
+    m->batch.trouble = true;
+    if (error != -ECANCELED)
+        diag_repeating(&repeat, DIAG_ERROR,
+                       "hold records: %s; their logs stay full, trying again",
+                       strerror(-error));
+}
+
+/* Holds the records of the chosen keyspaces, each log's on their own under
+ * the marks they would have had: also those of logs that are in partly or,
+ * for all we can tell, wholly.  The mark decides when they are merged.  Of a
+ * log that stays full anyway nothing is held: it will be met again. */
+static void
+hold_chosen(struct merge *m)
+{
+    unsigned i;
+    int rc = 0;
+
+    if (m->holding == 0)
+        return;
+    m->written = 0;
+    for (i = 0; i < m->batch.count; i++) {
+        struct batch_log *l = &m->batch.logs[i];
+
+        rc = l->whole ? hold_log(m, i) : 0;
+        l->whole = l->whole && rc == 0;
+        if (rc < 0)
+            cannot_hold(m, rc);
+    }
+    rc = m->written > HELD_SYNCED_ALONE ? held_sync(m->dir->held_fd) : 0;
+    for (i = 0; rc == 0 && i < m->batch.count; i++)
+        rc = m->batch.logs[i].whole ? publish_log(m, i) : 0;
+    if (rc == 0)
+        rc = held_settle(m->dir->held_fd);
+    if (rc < 0)
+        cannot_hold(m, rc);
+    for (i = 0; i < m->batch.count; i++) {
+        struct batch_log *l = &m->batch.logs[i];
+
+        l->whole = l->whole && rc == 0;
+        if (!l->whole && m->written > 0)
+            discard_log(m, i);
+    }
+}
+
 /* ---- the batch --------------------------------------------------------- */
 
-/* Settles every keyspace.  False when it was stopped. */
-static bool
+/* This keyspace's records are not all safe: its logs stay full. */
+static void
+not_whole(struct merge *m, const struct fold_keyspace *k)
+{
+    unsigned i;
+
+    for (i = 0; i < m->batch.count; i++)
+        if (fold_bit(k->touched, i))
+            m->batch.logs[i].whole = false;
+}
+
+/* Settles every keyspace; chooses those whose records are to be held. */
+static void
 settle_all(struct merge *m)
 {
     struct fold_keyspace *k;
     unsigned i;
 
+    m->holding = 0;
     for (i = 0; i < m->batch.count; i++)
         m->batch.logs[i].whole = m->batch.logs[i].claimed;
     for (k = m->batch.fold.first; k; k = k->next) {
-        const bool stopped = m->stop && m->stop(m->stop_ctx);
+        const bool goes_on = m->store && !stopped(m);
 
         if (touching(m, k) == 0)
             continue; /* nothing of it is in a log we still have */
-        if (!stopped && m->store && settle(m, k) != SETTLED_NOT)
-            continue;
-        for (i = 0; i < m->batch.count; i++)
-            if (fold_bit(k->touched, i))
-                m->batch.logs[i].whole = false;
+        switch (goes_on ? settle(m, k) : SETTLED_NOT) {
+        case SETTLED_IN:
+            break;
+        case SETTLED_HOLD:
+            k->chosen = true;
+            m->holding++;
+            break;
+        case SETTLED_NOT:
+            not_whole(m, k);
+            break;
+        }
     }
-    return !(m->stop && m->stop(m->stop_ctx));
 }
 
 static void
@@ -618,12 +721,22 @@ report_saturation(const struct merge *m, uint64_t before)
                        m->stats.saturated);
 }
 
+/* Nothing to do: memory kept for the next batch goes back. */
+static void
+rest(struct merge *m)
+{
+    if (!m->worked)
+        return;
+    m->worked = false;
+    fold_trim(&m->batch.fold);
+    memory_trim();
+}
+
 enum merge_outcome
 merge_run(struct merge *m)
 {
     const uint64_t saturated = m->stats.saturated;
     const uint64_t since_ms = clock_ms();
-    bool stopped;
     int rc;
 
     rc = open_store(m);
@@ -636,8 +749,11 @@ merge_run(struct merge *m)
     }
     if (rc == 0 && m->batch.again)
         return MERGE_DONE;
-    if (rc == 0)
+    if (rc == 0) {
+        rest(m);
         return m->batch.trouble ? MERGE_TROUBLE : MERGE_IDLE;
+    }
+    m->worked = true;
     rc = merge_earlier(m);
     if (rc == 0)
         rc = leave_out(m);
@@ -646,7 +762,8 @@ merge_run(struct merge *m)
         batch_give_back(&m->batch);
         return MERGE_TROUBLE;
     }
-    stopped = !settle_all(m);
+    settle_all(m);
+    hold_chosen(m);
     if (m->archive_keep > 0)
         archive(m);
     m->stats.records += m->batch.fold.records;
@@ -654,7 +771,7 @@ merge_run(struct merge *m)
     count_logs(m, since_ms);
     report_saturation(m, saturated);
     batch_free(&m->batch);
-    if (stopped)
+    if (stopped(m))
         return MERGE_STOPPED;
     return m->batch.trouble ? MERGE_TROUBLE : MERGE_DONE;
 }

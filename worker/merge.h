@@ -70,6 +70,9 @@ struct merge {
     size_t memory_limit; /* above it the store is closed and opened */
     const struct datadir *dir;
     uint64_t archive_keep;
+    size_t holding; /* keyspaces whose records are to be held */
+    size_t written; /* held files of this batch */
+    bool worked;    /* since memory was given back */
     bool (*stop)(void *ctx);
     void *stop_ctx;
     struct aside aside;

@@ -4,20 +4,44 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define REGION_HUGE ((size_t)2 << 20)
 
-/* A file without a name whose blocks are all there.  Returns it, or -errno. */
+/* A file without a name; made and removed where the file system knows no
+ * other way. */
+static int
+nameless_file(int dirfd)
+{
+    char name[32];
+    int fd;
+
+    fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        return fd;
+    if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)
+        return -errno;
+    (void)snprintf(name, sizeof name, "%%tscratch-%ld",
+                   (long)getpid()); /* fits */
+    fd = openat(dirfd, name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC,
+                0600);
+    if (fd < 0)
+        return -errno;
+    (void)unlinkat(dirfd, name, 0); /* else tidied up later, by its age */
+    return fd;
+}
+
+/* The same, with all its blocks there.  Returns it, or -errno. */
 static int
 scratch_file(int dirfd, size_t size)
 {
     int fd, rc;
 
-    fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    fd = nameless_file(dirfd);
     if (fd < 0)
-        return -errno;
+        return fd;
     rc = posix_fallocate(fd, 0, (off_t)size);
     if (rc == 0)
         return fd;

@@ -286,6 +286,46 @@ records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
     fleet_check(&x->fleet);
 }
 
+static void
+keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
+{
+    enum { NAMES = 300 };
+    struct fixture *x = *state;
+    char name[32];
+    struct filler f;
+    int i, there = 0;
+
+    fleet_option(&x->fleet, "keyspace.max=20");
+    filler_open(&f, x->dir.log_fd, 0, 1000);
+    for (i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "flood%d", i); /* fits */
+        filler_add(&f, name, "one", i + 1);
+        filler_add(&f, "flood0", "again", 1);
+    }
+    filler_seal(&f);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    while (!said(x, "held=280"))
+        daemon_signal(fleet_daemon(&x->fleet, FLEET_WORKER), SIGUSR1);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    assert_int_equal(count_of(x, "flood0", "again"), NAMES);
+    for (i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "flood%d", i); /* fits */
+        there += count_of(x, name, "one") == i + 1;
+    }
+    assert_int_equal(there, 20);
+
+    fleet_option(&x->fleet, "keyspace.max=1000");
+    fleet_start(&x->fleet, FLEET_WORKER);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    for (i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "flood%d", i); /* fits */
+        assert_int_equal(count_of(x, name, "one"), i + 1);
+    }
+    fleet_check(&x->fleet);
+}
+
 /* ---- the process ------------------------------------------------------- */
 
 static void
@@ -411,6 +451,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(what_a_killed_worker_left_is_merged_by_the_next),
     OPEN(a_damaged_log_is_set_aside_and_the_others_are_merged),
     OPEN(records_for_a_broken_keyspace_file_are_held_until_it_is_mended),
+    OPEN(keyspaces_above_the_limit_are_held_and_the_others_go_on),
     OPEN(told_to_stop_with_work_left_it_gives_the_logs_back),
     OPEN(it_prints_figures_when_asked_and_goes_on),
     OPEN(a_directory_of_other_message_sizes_is_refused),

@@ -495,6 +495,41 @@ one_keyspace_can_be_summed_again_from_some_logs_above_a_key(void **state)
     fake_fini(&b);
 }
 
+static void
+chosen_keyspaces_can_be_summed_again_from_one_log(void **state)
+{
+    struct fold *f = *state;
+    struct fake a, b;
+
+    fake_init(&a, 0, 10, 256);
+    fake_init(&b, 1, 10, 256);
+    append(&a, "x", "a", 1, 0);
+    append(&a, "y", "a", 1, 0);
+    append(&a, "z", "a", 1, 0);
+    append(&b, "x", "a", 2, 0);
+    append(&b, "x", "b", 2, 0);
+    append(&b, "z", "a", 2, 0);
+    assert_rc(fold_add(f, &a.log, 0), 0);
+    assert_rc(fold_add(f, &b.log, 1), 0);
+    keyspace(f, "x")->chosen = true;
+    keyspace(f, "y")->chosen = true;
+
+    assert_rc(fold_add_chosen(f, &b.log), 0);
+
+    assert_int_equal(delta_count(f, "x"), 2);
+    assert_int_equal(sum_of(f, "x", "a", 0), 2);
+    assert_int_equal(delta_count(f, "y"), 0);
+    assert_int_equal(sum_of(f, "z", "a", 0), 3);
+
+    assert_rc(fold_add_chosen(f, &a.log), 0);
+
+    assert_int_equal(delta_count(f, "x"), 1);
+    assert_int_equal(sum_of(f, "x", "a", 0), 1);
+    assert_int_equal(sum_of(f, "y", "a", 0), 1);
+    fake_fini(&a);
+    fake_fini(&b);
+}
+
 /* ---- memory ------------------------------------------------------------ */
 
 /* A log of distinct names as long as they get, one per slot. */
@@ -803,6 +838,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(a_log_that_cannot_be_taken_out_again_is_told_apart),
     OPEN(leaving_a_log_out_of_a_keyspace_is_as_if_it_had_no_records_for_it),
     OPEN(one_keyspace_can_be_summed_again_from_some_logs_above_a_key),
+    OPEN(chosen_keyspaces_can_be_summed_again_from_one_log),
     OPEN(it_takes_no_more_logs_than_its_memory_holds),
     OPEN(a_log_that_does_not_fit_is_folded_in_a_file),
     OPEN(what_does_not_fit_leaves_what_is_in_alone),

@@ -580,6 +580,48 @@ a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later(void **state)
 }
 
 static void
+many_records_held_at_once_are_kept_apart_by_keyspace_and_log(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    for (i = 0; i < 8; i++)
+        full_log(x, i);
+    of("a")->fail_apply = -EBADMSG;
+    of("b")->fail_apply = -EDQUOT;
+    of("c")->fail_marks = -EPROTO;
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 24);
+    for (i = 0; i < 8; i++)
+        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
+    of("a")->fail_apply = of("b")->fail_apply = of("c")->fail_marks = 0;
+    merge_held(&x->merge);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+    assert_int_equal(count_of("a", "one"), 8);
+    assert_int_equal(count_of("a", "two"), 16);
+    assert_int_equal(count_of("b", "one"), -80);
+    assert_int_equal(count_of("c", "one"), 800);
+}
+
+static void
+nothing_is_held_of_a_log_that_stays_full(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    of("a")->fail_apply = -EBADMSG;
+    of("b")->fail_apply = -ENOSPC;
+
+    assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+    assert_int_equal(count_of("c", "one"), 100);
+}
+
+static void
 held_records_count_once_whatever_their_mark_says_by_then(void **state)
 {
     struct fixture *x = *state;
@@ -984,6 +1026,8 @@ static const struct CMUnitTest tests[] = {
     OPEN(records_another_process_put_in_meanwhile_are_not_put_in_twice),
     OPEN(of_two_logs_the_one_another_process_put_in_is_left_out),
     OPEN(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later),
+    OPEN(many_records_held_at_once_are_kept_apart_by_keyspace_and_log),
+    OPEN(nothing_is_held_of_a_log_that_stays_full),
     OPEN(held_records_count_once_whatever_their_mark_says_by_then),
     OPEN(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one),
     OPEN(a_held_file_older_than_its_mark_is_kept_aside),
