@@ -21,38 +21,38 @@
 #define CONFIG_SYNC_ALWAYS 0
 #define CONFIG_SYNC_NEVER  UINT64_MAX
 
-#define CONFIG_EXIT_OK      0
+#define CONFIG_EXIT_OK       0
 #define CONFIG_EXIT_NEGATIVE 1
-#define CONFIG_EXIT_USAGE   100
-#define CONFIG_EXIT_SYSTEM  111
+#define CONFIG_EXIT_USAGE    100
+#define CONFIG_EXIT_SYSTEM   111
 
 struct config {
-    char data_dir[CONFIG_TEXT_SIZE];      /* data_dir = data */
-    uint64_t log_size;                    /* log.size = 32M, bytes */
-    uint64_t log_count;                   /* log.count = 4 */
-    uint64_t log_max;                     /* log.max = 1024 */
-    uint64_t log_rotate_after_ms;         /* log.rotate_after = 1s */
-    uint64_t log_sync_ms;                 /* log.sync = 200ms|always|never */
-    uint64_t keyspace_size;               /* message.keyspace_size = 256 */
-    uint64_t key_size;                    /* message.key_size = 256 */
-    char write_listen[CONFIG_TEXT_SIZE];  /* write.listen */
+    char data_dir[CONFIG_TEXT_SIZE];         /* data_dir = data */
+    uint64_t log_size;                       /* log.size = 32M, bytes */
+    uint64_t log_count;                      /* log.count = 4 */
+    uint64_t log_max;                        /* log.max = 1024 */
+    uint64_t log_rotate_after_ms;            /* log.rotate_after = 1s */
+    uint64_t log_sync_ms;                    /* log.sync = 200ms|always|never */
+    uint64_t keyspace_size;                  /* message.keyspace_size = 256 */
+    uint64_t key_size;                       /* message.key_size = 256 */
+    char write_listen[CONFIG_TEXT_SIZE];     /* write.listen */
     char write_ack_listen[CONFIG_TEXT_SIZE]; /* write.ack_listen */
-    uint64_t write_max_connections;       /* write.max_connections = 16384 */
-    uint64_t write_drain_ms;              /* write.drain = 2s */
-    char read_listen[CONFIG_TEXT_SIZE];   /* read.listen */
-    uint64_t read_max_connections;        /* read.max_connections = 16384 */
-    uint64_t worker_batch;                /* worker.batch = 64, logs */
-    uint64_t worker_memory;               /* worker.memory = 256M, bytes */
-    uint64_t keyspace_max;                /* keyspace.max = 10000 */
-    uint64_t keyspace_max_keys;           /* keyspace.max_keys = 0, no limit */
-    uint64_t archive_keep;                /* archive.keep = 0, logs */
+    uint64_t write_max_connections;          /* write.max_connections = 16384 */
+    uint64_t write_drain_ms;                 /* write.drain = 2s */
+    char read_listen[CONFIG_TEXT_SIZE];      /* read.listen */
+    uint64_t read_max_connections;           /* read.max_connections = 16384 */
+    uint64_t worker_batch;                   /* worker.batch = 64, logs */
+    uint64_t worker_memory;                  /* worker.memory = 256M, bytes */
+    uint64_t keyspace_max;                   /* keyspace.max = 10000 */
+    uint64_t keyspace_max_keys; /* keyspace.max_keys = 0, no limit */
+    uint64_t archive_keep;      /* archive.keep = 0, logs */
 };
 
 /* What a daemon's command line says beside the settings. */
 struct config_command {
-    bool test;       /* -t: settings were good, exit 0 */
-    int ready_fd;    /* --ready-fd N; -1 */
-    int arg_first;   /* index of the first argument that is no option */
+    bool test;     /* -t: settings were good, exit 0 */
+    int ready_fd;  /* --ready-fd N; -1 */
+    int arg_first; /* index of the first argument that is no option */
 };
 
 void config_defaults(struct config *c);
@@ -60,12 +60,11 @@ void config_defaults(struct config *c);
 /* Sets one key.  -ENOENT unknown key, -EINVAL bad value, -ERANGE out of
  * range; `why` (at least 256 bytes) then says what was wrong and what is
  * right. */
-int config_set(struct config *c, const char *key, const char *value,
-               char *why, size_t why_size);
+int config_set(struct config *c, const char *key, const char *value, char *why,
+               size_t why_size);
 
 /* Reads a file; the error names file and line. */
-int config_file(struct config *c, const char *path, char *why,
-                size_t why_size);
+int config_file(struct config *c, const char *path, char *why, size_t why_size);
 
 /* Reads settings from memory (the fuzz target and config_file use it). */
 int config_text(struct config *c, const char *text, size_t size,

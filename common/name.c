@@ -252,7 +252,7 @@ name_from_file(const char *file, uint8_t name[NAME_MAX_SIZE])
 {
     const size_t length = strnlen(file, NAME_FILE_SIZE);
     const size_t size = length < 2 ? 0 : (length - 2) / 2;
-    uint8_t bytes[HEX_SIZE_MAX];
+    uint8_t bytes[HEX_SIZE_MAX] = {0};
 
     if (length == 0 || length >= NAME_FILE_SIZE)
         return -EINVAL;

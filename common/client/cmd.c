@@ -276,11 +276,11 @@ unknown_option(const struct cmd_line *line, const struct given *g)
     return misuse(line, g->text, text);
 }
 
-/* -f, -o, -d, and -h (-1 lets the caller print it). */
+/* -f, -o, -d, and -h, the one without a value (-1 lets the caller print it). */
 static int
 take_common(struct cmd_line *line, char letter, const char *value)
 {
-    if (letter == 'h')
+    if (value == NULL)
         return -1;
     if (config_source_add(&line->sources, letter, value) == 0)
         return 0;

@@ -253,7 +253,7 @@ static int
 copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
     struct backup *b = ctx;
-    struct store_check_result result;
+    struct store_check_result result = {0};
     int rc;
 
     (void)keys;                             /* the check counts them */

@@ -319,7 +319,7 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
     struct log_header header;
     uint32_t skipped = 0;
     struct dump dump;
-    uint32_t end;
+    uint32_t end = 0;
     int fd, rc, status;
 
     fd = open_log(d, name);
