@@ -52,8 +52,7 @@ struct batch {
     struct store_applied total;
 };
 
-/* ---- the handle
- * -------------------------------------------------------------- */
+/* ---- the handle ---- */
 
 int
 store_open(struct store **out, const struct store_options *options)
@@ -122,8 +121,7 @@ name_ok(const uint8_t *name, size_t size)
            memchr(name, '\0', size) == NULL;
 }
 
-/* ---- marks
- * --------------------------------------------------------------------- */
+/* ---- marks ---- */
 
 static int
 read_marks(MDB_txn *txn, const struct keyspace *k,
@@ -248,8 +246,7 @@ check_marks(MDB_txn *txn, const struct keyspace *k, const struct batch *b)
     return 0;
 }
 
-/* ---- slices: which keys, what becomes of them
- * ------------------------------------ */
+/* ---- slices: which keys, what becomes of them ---- */
 
 static int128
 delta_sum(const struct store_delta *d)
@@ -458,8 +455,7 @@ check_quota(struct batch *b, struct order *keys)
     return 0;
 }
 
-/* ---- edits
- * ------------------------------------------------------------------------ */
+/* ---- edits ---- */
 
 /* The keys order's edits; returns how many. */
 static size_t
@@ -617,8 +613,7 @@ apply_orders(struct batch *b, MDB_txn *txn, const struct keyspace *k)
     return apply_ranks(b, txn, k, pages);
 }
 
-/* ---- one slice, one transaction
- * ------------------------------------------------------ */
+/* ---- one slice, one transaction ---- */
 
 /* Everything but the commit. */
 static int

@@ -135,8 +135,7 @@ struct store {
     struct slice slice;
 };
 
-/* ---- environments (keyspace_env.c) -----------------------------------------
- */
+/* ---- environments (keyspace_env.c) ---- */
 
 enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 
@@ -177,8 +176,7 @@ int keyspace_disk_error(const struct store *s, int rc, uint64_t size);
 int keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
                        void *ctx);
 
-/* ---- files (keyspace_file.c) ------------------------------------------------
- */
+/* ---- files (keyspace_file.c) ---- */
 
 /* One of the two meta pages of an LMDB file. */
 struct keyspace_meta {
@@ -219,8 +217,7 @@ void keyspace_file_clean(int dir_fd);
 /* Writes the path LMDB gets: it stays below the directory's descriptor. */
 void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
 
-/* ---- pages (keyspace_walk.c)
- * -------------------------------------------------- */
+/* ---- pages (keyspace_walk.c) ---- */
 
 struct keyspace_walk {
     void (*fault)(void *ctx, const char *text); /* gets the first hundred */
@@ -238,8 +235,7 @@ int keyspace_walk(int fd, const struct keyspace_meta *meta,
 /* The same for the newest snapshot of a file that nobody holds. */
 int keyspace_file_walk(int fd, struct keyspace_walk *out);
 
-/* ---- records (keyspace_meta.c) ----------------------------------------------
- */
+/* ---- records (keyspace_meta.c) ---- */
 
 int keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
                         const struct store_options *options,

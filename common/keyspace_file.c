@@ -46,15 +46,19 @@ keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE])
                    file); /* sized for the longest */
 }
 
-/* Reads the meta page at `at`; false when it is none. */
-static bool
+/* Reads the meta page at `at`; -EBADMSG when it is none. */
+static int
 meta_read(int fd, off_t at, struct keyspace_meta *out)
 {
     uint8_t bytes[META_SIZE];
     uint32_t magic, version;
+    ssize_t size;
 
-    if (pread(fd, bytes, sizeof bytes, at) != (ssize_t)sizeof bytes)
-        return false;
+    size = pread(fd, bytes, sizeof bytes, at);
+    if (size < 0)
+        return -errno;
+    if (size != (ssize_t)sizeof bytes)
+        return -EBADMSG;
     memcpy(&magic, bytes + META_MAGIC_AT, sizeof magic);
     memcpy(&version, bytes + META_MAGIC_AT + 4, sizeof version);
     memcpy(&out->map_size, bytes + META_MAP_AT, sizeof out->map_size);
@@ -63,7 +67,7 @@ meta_read(int fd, off_t at, struct keyspace_meta *out)
     memcpy(&out->txn, bytes + META_TXN_AT, sizeof out->txn);
     memcpy(out->free, bytes + META_FREE_AT, sizeof out->free);
     memcpy(out->main, bytes + META_MAIN_AT, sizeof out->main);
-    return magic == META_MAGIC && version == META_VERSION;
+    return magic == META_MAGIC && version == META_VERSION ? 0 : -EBADMSG;
 }
 
 int
@@ -71,21 +75,23 @@ keyspace_file_meta(int fd, uint64_t txn, struct keyspace_meta *out,
                    const char **why)
 {
     struct keyspace_meta m, other;
+    int rc;
 
-    if (!meta_read(fd, 0, &m)) {
-        *why = "it is not an LMDB file";
-        return -EBADMSG;
-    }
+    *why = "it is not an LMDB file";
+    rc = meta_read(fd, 0, &m);
+    if (rc < 0)
+        return rc;
     if (m.page_size < 512 || m.page_size > 65536 ||
         (m.page_size & (m.page_size - 1)) != 0) {
         *why = "its page size is damaged";
         return -EBADMSG;
     }
-    if (!meta_read(fd, (off_t)m.page_size, &other) ||
-        other.page_size != m.page_size) {
-        *why = "its second meta page is damaged";
-        return -EBADMSG;
-    }
+    *why = "its second meta page is damaged";
+    rc = meta_read(fd, (off_t)m.page_size, &other);
+    if (rc == 0 && other.page_size != m.page_size)
+        rc = -EBADMSG;
+    if (rc < 0)
+        return rc;
     if (txn != 0 ? other.txn == txn : other.txn > m.txn)
         m = other;
     if (txn != 0 && m.txn != txn)
@@ -156,8 +162,10 @@ pages_check(int fd, uint64_t size, bool writable, const char **why)
         return 0;
     *why = whole ? "its pages are damaged" : "it is shorter than it says it is";
     rc = keyspace_file_walk(fd, &walk);
-    if (rc < 0)
+    if (rc < 0) {
+        *why = "read its pages";
         return rc;
+    }
     return walk.faults > 0 ? -EBADMSG : 0;
 }
 

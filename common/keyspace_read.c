@@ -205,8 +205,7 @@ store_view_scan(struct store_view *v, const uint8_t *after, size_t after_size,
     return scan.stopped ? rc : outcome(v, "scan", rc);
 }
 
-/* ---- the list of keyspaces
- * ---------------------------------------------------- */
+/* ---- the list of keyspaces ---- */
 
 /* A batch of the smallest names not yet given, so that memory stays bounded
  * whatever the number of files. */

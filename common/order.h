@@ -121,7 +121,7 @@ struct order_finder {
     struct row upper;
 };
 
-/* ---- reading (order_read.c) --------------------------------------------- */
+/* ---- reading (order_read.c) ---- */
 
 /* Looks up a row: in the keys order by its key, in the rank order by both.
  * -ENOENT when it is not there. */
@@ -147,7 +147,7 @@ int order_scan_group(struct order *o, const struct group *g,
                      const struct row *after,
                      int (*row)(void *ctx, const struct row *r), void *ctx);
 
-/* ---- changing (order.c) -------------------------------------------------- */
+/* ---- changing (order.c) ---- */
 
 struct order_work *order_work_new(void);
 void order_work_free(struct order_work *w);
@@ -159,8 +159,7 @@ void order_work_free(struct order_work *w);
  * -EBADMSG (they may also be found out later, when a buffer is folded). */
 int order_apply(struct order *o, const struct row *edits, size_t count);
 
-/* ---- checking (order_check.c) ---------------------------------------------
- */
+/* ---- checking (order_check.c) ---- */
 
 struct order_check {
     void (*fault)(void *ctx, const char *text);
@@ -176,8 +175,7 @@ struct order_check {
  * on. */
 int order_check(struct order *o, struct order_check *c);
 
-/* ---- nodes (order_node.c), for the files above -----------------------------
- */
+/* ---- nodes (order_node.c), for the files above ---- */
 
 /* A checked directory node. */
 struct node {

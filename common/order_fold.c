@@ -11,8 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 
-/* ---- pending edits: buffer and edits as one -------------------------------
- */
+/* ---- pending edits: buffer and edits as one ---- */
 
 struct pending {
     enum block_order kind;
@@ -84,8 +83,7 @@ pending_next(struct pending *p, struct row *out)
     return 0;
 }
 
-/* ---- loading: copies, since writing moves LMDB's pages ---------------------
- */
+/* ---- loading: copies, since writing moves LMDB's pages ---- */
 
 static int
 copy_header(struct order *o, uint64_t id, uint64_t rows, struct group *g)
@@ -136,8 +134,7 @@ copy_base(struct order *o, const struct group *g)
     return 0;
 }
 
-/* ---- the stage -------------------------------------------------------------
- */
+/* ---- the stage ---- */
 
 void
 order_stage_start(struct order *o, const uint8_t *separator, size_t size)
@@ -403,8 +400,7 @@ order_stage_inserts(struct order *o, const struct row *edits, size_t count)
     return 0;
 }
 
-/* ---- folding ---------------------------------------------------------------
- */
+/* ---- folding ---- */
 
 /* Remembers the group's values, to be used again or removed. */
 static int
@@ -490,8 +486,7 @@ fold(struct order *o, const struct group *g, struct pending *p)
     return 0;
 }
 
-/* ---- buffering -------------------------------------------------------------
- */
+/* ---- buffering ---- */
 
 /* A new buffer on its way: blocks in work->out, header in work->header. */
 struct filler {
@@ -620,8 +615,7 @@ fill(struct order *o, const struct group *g, struct pending *p, uint64_t *rows)
     return filler_store(&f);
 }
 
-/* ---- which of the two -------------------------------------------------------
- */
+/* ---- which of the two ---- */
 
 /* A number that differs by group and fold, so that folds spread over
  * batches. */

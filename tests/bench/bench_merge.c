@@ -117,8 +117,7 @@ shuffled(uint64_t i, uint64_t n)
     return i;
 }
 
-/* ---- loading
- * ------------------------------------------------------------------ */
+/* ---- loading ---- */
 
 static void
 load_ours(struct bench *b)
@@ -192,8 +191,7 @@ load_plain(struct bench *b)
     free(at_rank);
 }
 
-/* ---- one batch
- * ------------------------------------------------------------------- */
+/* ---- one batch ---- */
 
 static int
 compare_ids(const void *a, const void *b)
@@ -302,8 +300,7 @@ apply_plain(struct bench *b)
     return (double)(clock_ns() - start) / 1e6;
 }
 
-/* ---- what is measured beside time
- * ---------------------------------------------------- */
+/* ---- what is measured beside time ---- */
 
 static double
 disk_mb(const struct bench *b, const char *file)
@@ -386,9 +383,7 @@ print_times(const char *name, double *ms, uint64_t n)
     return ms[n / 2];
 }
 
-/* ---- ranges
- * ---------------------------------------------------------------------------
- */
+/* ---- ranges ---- */
 
 static void
 time_ranges(struct bench *b, const char *name, uint64_t offset, bool random,
@@ -453,9 +448,7 @@ time_scan(struct bench *b)
            (unsigned long long)sum);
 }
 
-/* ---- all of it
- * ---------------------------------------------------------------------------
- */
+/* ---- all of it ---- */
 
 static void
 open_all(struct bench *b)

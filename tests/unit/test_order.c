@@ -119,8 +119,7 @@ apply(struct fixture *f, const struct row *edits, size_t count)
     return rc;
 }
 
-/* ---- comparing
- * --------------------------------------------------------------- */
+/* ---- comparing ---- */
 
 struct compare {
     const struct fixture *f;
@@ -196,8 +195,7 @@ compare(struct fixture *f)
     end(f, false);
 }
 
-/* ---- random edits
- * ---------------------------------------------------------------- */
+/* ---- random edits ---- */
 
 struct plan {
     enum block_order kind;
@@ -359,9 +357,7 @@ random_edits_equal_the_model(void **state)
     }
 }
 
-/* ---- shape
- * ---------------------------------------------------------------------------
- */
+/* ---- shape ---- */
 
 /* Inserts keys from ... to - 1 in one batch. */
 static int
@@ -475,8 +471,7 @@ an_order_that_is_emptied_leaves_nothing(void **state)
     stop(&f);
 }
 
-/* ---- what is refused
- * -------------------------------------------------------------------- */
+/* ---- what is refused ---- */
 
 static void
 wrong_signs_are_damage(void **state)
