@@ -412,7 +412,7 @@ grant(struct range *r)
 {
     struct range_conn *c, *next;
     size_t free = r->pool.free_count, least;
-    bool blocked = false;
+    bool blocked = false, granted = false;
 
     if (free == r->granted_free && !r->waiters_changed)
         return;
@@ -426,12 +426,15 @@ grant(struct range *r)
             continue;
         }
         free -= c->need;
+        granted = true;
         c->granted = true;
         c->need = 0;
         enter(c, RANGE_QUEUED);
     }
     r->granted_free = r->pool.free_count;
-    r->waiters_changed = false;
+    /* Most answers leave at once, and what was set apart for them is free
+     * again without a change that shows. */
+    r->waiters_changed = granted;
 }
 
 static bool
@@ -452,7 +455,8 @@ after_turn(void *ctx)
     r->in_turn = false;
     if (r->stopping && r->listener.open == 0)
         loop_stop(r->loop);
-    return r->counts[RANGE_QUEUED] > 0;
+    return r->counts[RANGE_QUEUED] > 0 ||
+           (r->counts[RANGE_WAITING] > 0 && r->waiters_changed);
 }
 
 /* ---- start and stop ---------------------------------------------------- */

@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "reader/range.h"
 #include "tests/lib/client.h"
+#include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
 #define CONNECTIONS 600
@@ -609,6 +610,7 @@ requests_that_wait_for_memory_do_not_use_it_up(void **state)
 {
     enum { WAITERS = 400 };
     static int waiters[WAITERS];
+    uint8_t bytes[4 * QUERY_SIZE];
     struct fixture *f = *state;
     int greedy[GREEDY_MAX], fd;
     size_t count;
@@ -619,7 +621,8 @@ requests_that_wait_for_memory_do_not_use_it_up(void **state)
     for (int i = 0; i < WAITERS; i++) {
         waiters[i] = client_connect(f->port);
         for (int j = 0; j < 4; j++)
-            request(waiters[i], "big", j, 1000);
+            (void)client_range_request(bytes + j * QUERY_SIZE, "big", j, 1000);
+        client_send(waiters[i], bytes, sizeof bytes);
     }
     await(f, RANGE_WAITING, WAITERS + 1);
 
@@ -729,6 +732,32 @@ a_snapshot_ends_with_its_turn(void **state)
     client_close(fd);
 }
 
+static void
+a_start_without_memory_leaks_nothing(void **state)
+{
+    const unsigned fds = fault_open_fds();
+    struct loop *loop = loop_new();
+    struct answer answer;
+    struct range range;
+    bool hit = true;
+    int rc;
+
+    (void)state; /* this is another server */
+    assert_non_null(loop);
+    answer_init(&answer, NULL, NULL);
+    for (unsigned n = 1; hit; n++) {
+        fault_inject("memory", n, ENOMEM);
+        rc = range_init(&range, loop, &answer, 16);
+        hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, hit ? -ENOMEM : 0);
+    }
+    range_fini(&range);
+    answer_fini(&answer);
+    loop_free(loop);
+    assert_int_equal(fault_open_fds(), fds);
+}
+
 /* ---- the pool ---------------------------------------------------------- */
 
 static void
@@ -788,6 +817,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_clean_stop_answers_what_has_arrived),
     CASE(a_clean_stop_does_not_wait_for_ever),
     CASE(a_snapshot_ends_with_its_turn),
+    cmocka_unit_test(a_start_without_memory_leaks_nothing),
     cmocka_unit_test(a_chain_gives_back_its_bytes_and_chunks),
 };
 
