@@ -11,8 +11,9 @@
 #include "common/net.h"
 #include "reader/range.h"
 
-#define KEYSPACES_OPEN 128 /* at once; three descriptors each */
-#define OTHER_FILES    64
+#define KEYSPACES_OPEN ((rlim_t)128) /* at once */
+#define KEYSPACE_FILES ((rlim_t)3)   /* descriptors of each */
+#define OTHER_FILES    ((rlim_t)64)
 #define LISTEN_WAIT_MS 5000
 
 struct reader {
@@ -35,11 +36,11 @@ static int
 limit_files(struct reader *r)
 {
     struct rlimit limit;
-    rlim_t want;
+    rlim_t want, keyspaces;
 
     r->keyspaces_open = KEYSPACES_OPEN;
     r->conn_max = r->config.read_max_connections;
-    want = r->conn_max + 3 * KEYSPACES_OPEN + OTHER_FILES;
+    want = r->conn_max + KEYSPACE_FILES * KEYSPACES_OPEN + OTHER_FILES;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return -errno;
     if (limit.rlim_cur < want) {
@@ -51,10 +52,12 @@ limit_files(struct reader *r)
         return 0;
     if (limit.rlim_cur < 4 * OTHER_FILES)
         return -EMFILE;
-    /* A quarter for keyspaces, the rest for connections. */
-    if (limit.rlim_cur < 12 * KEYSPACES_OPEN)
-        r->keyspaces_open = (unsigned)(limit.rlim_cur / 12);
-    r->conn_max = limit.rlim_cur - OTHER_FILES - 3 * r->keyspaces_open;
+    /* At most a quarter for keyspaces, the rest for connections. */
+    keyspaces = limit.rlim_cur / 4 / KEYSPACE_FILES;
+    if (keyspaces < KEYSPACES_OPEN)
+        r->keyspaces_open = (unsigned)keyspaces;
+    r->conn_max = limit.rlim_cur - OTHER_FILES -
+                  KEYSPACE_FILES * (rlim_t)r->keyspaces_open;
     if (r->conn_max > r->config.read_max_connections)
         r->conn_max = r->config.read_max_connections;
     diag(DIAG_WARNING, "connections limited to %zu by descriptors=%llu",

@@ -27,11 +27,11 @@
 
 #include "common/client/handle.h"
 
-#define BUFFER_SIZE        (256 * 1024)
+#define BUFFER_SIZE        ((size_t)256 * 1024)
 #define CONNECT_TIMEOUT_MS 5000
 #define READ_TIMEOUT_MS    5000
 #define ANSWER_SIZE        3 /* WIN */
-#define RECEIVE_SIZE       (4096 * ANSWER_SIZE)
+#define RECEIVE_SIZE       ((size_t)4096 * ANSWER_SIZE)
 
 #define WRITE_ADDRESS  "127.0.0.1:48881"
 #define SILENT_ADDRESS "127.0.0.1:48879"

@@ -39,7 +39,7 @@ split_address(const char *text, char host[HOST_SIZE], const char **port)
     host[size] = 0;
     *port = colon + 1;
     if (strspn(*port, "0123456789") != strlen(*port) || strlen(*port) > 5 ||
-        atoi(*port) > UINT16_MAX)
+        strtol(*port, NULL, 10) > UINT16_MAX)
         return -EINVAL;
     return 0;
 }

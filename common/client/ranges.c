@@ -21,8 +21,8 @@
 #include "common/client/handle.h"
 #include "common/query.h"
 
-#define SEND_SIZE    (64 * 1024)
-#define RECEIVE_SIZE (64 * 1024)
+#define SEND_SIZE    ((size_t)64 * 1024)
+#define RECEIVE_SIZE ((size_t)64 * 1024)
 #define ROW_SIZE_MAX (QUERY_ROW_SIZE + QUERY_NAME_SIZE)
 
 struct exchange {
@@ -412,12 +412,13 @@ run_number(struct countd *c, enum query_op op, const void *keyspace,
            size_t keyspace_size, const void *key, size_t key_size,
            int64_t *number)
 {
-    struct countd_rows *rows;
+    struct countd_rows *rows = NULL;
     int rc;
 
     rc = run_one(c, op, keyspace, keyspace_size, key, key_size, &rows);
     if (rc < 0)
         return rc;
+    assert(rows);
     if (rows->count == 0)
         rc = -ENOENT;
     else
