@@ -37,21 +37,34 @@ limit_files(struct reader *r)
 {
     struct rlimit limit;
     rlim_t want, keyspaces;
+    int rc;
 
     r->keyspaces_open = KEYSPACES_OPEN;
     r->conn_max = r->config.read_max_connections;
     want = r->conn_max + KEYSPACE_FILES * KEYSPACES_OPEN + OTHER_FILES;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return -errno;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
+        rc = -errno;
+        diag_errno(DIAG_ERROR, rc, "read the limit of descriptors");
+        return rc;
+    }
     if (limit.rlim_cur < want) {
         limit.rlim_cur = limit.rlim_max < want ? limit.rlim_max : want;
-        if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-            return -errno;
+        if (setrlimit(RLIMIT_NOFILE, &limit) < 0) {
+            rc = -errno;
+            diag_errno(DIAG_ERROR, rc, "raise the limit of descriptors");
+            return rc;
+        }
     }
     if (limit.rlim_cur >= want)
         return 0;
-    if (limit.rlim_cur < 4 * OTHER_FILES)
+    if (limit.rlim_cur < 4 * OTHER_FILES) {
+        diag(DIAG_ERROR,
+             "%llu descriptors are allowed and %llu needed: "
+             "raise the limit (ulimit -n)",
+             (unsigned long long)limit.rlim_cur,
+             (unsigned long long)(4 * OTHER_FILES));
         return -EMFILE;
+    }
     /* At most a quarter for keyspaces, the rest for connections. */
     keyspaces = limit.rlim_cur / 4 / KEYSPACE_FILES;
     if (keyspaces < KEYSPACES_OPEN)
@@ -214,10 +227,8 @@ main(int argc, char **argv)
     if (rc < 0)
         return CONFIG_EXIT_USAGE;
     rc = limit_files(&r);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "limit of descriptors");
+    if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
-    }
     rc = open_files(&r);
     if (rc < 0)
         return rc == -EPROTO ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
