@@ -56,7 +56,7 @@
 #define LOG_SLOTS_AT    8192
 #define LOG_NAME_SIZE   11 /* ten digits and NUL */
 #define LOG_LOCK_SIZE   16 /* "lock-" and the name */
-#define LOG_BAD_SIZE    40 /* "bad-NNNNNNNNNN-EPOCH", ".2" if that is taken */
+#define LOG_BAD_SIZE    40 /* "bad-NNNNNNNNNN-EPOCH", ".1" if that is taken */
 #define LOG_INDEX_MAX   9999999999
 
 enum log_state { LOG_EMPTY = 0, LOG_OPEN = 1, LOG_SEALED = 2 };

@@ -460,6 +460,38 @@ the_first_fill_of_a_log_syncs_its_name(void **state)
     log_abandon(&log);
 }
 
+static void
+a_new_log_is_on_disk_before_it_has_its_name(void **state)
+{
+    struct tmpdir *d = *state;
+    struct layout l = small_layout();
+
+    fault_inject("fsync", 1, EIO);
+    assert_rc(log_create(d->fd, 0, &l, SLOTS), -EIO);
+    fault_clear();
+    assert_int_equal(tmpdir_count(d, "."), 0);
+
+    /* And the name itself before anybody may fill it. */
+    fault_inject("fsync", 2, EIO);
+    assert_rc(log_create(d->fd, 0, &l, SLOTS), -EIO);
+    fault_clear();
+    assert_int_equal(tmpdir_count(d, "."), 0);
+}
+
+static void
+a_fill_begins_only_when_its_epoch_is_on_disk(void **state)
+{
+    struct tmpdir *d = *state;
+    struct log log;
+
+    create(d->fd, 0);
+    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
+    fault_inject("fdatasync", 1, EIO);
+    assert_rc(log_begin(&log), -EIO);
+    fault_clear();
+    log_abandon(&log);
+}
+
 /* A SEALED header that overtook its slots would promise what is not there. */
 static void
 no_header_is_sealed_before_its_slots_are_synced(void **state)
@@ -725,6 +757,8 @@ static const struct CMUnitTest tests[] = {
     in_tmpdir(epochs_and_generations_only_grow),
     in_tmpdir(headers_are_written_in_turn),
     in_tmpdir(the_first_fill_of_a_log_syncs_its_name),
+    in_tmpdir(a_new_log_is_on_disk_before_it_has_its_name),
+    in_tmpdir(a_fill_begins_only_when_its_epoch_is_on_disk),
     in_tmpdir(no_header_is_sealed_before_its_slots_are_synced),
     in_tmpdir(a_seal_syncs_its_header_too),
     in_tmpdir(an_emptied_log_needs_no_sync),

@@ -407,6 +407,30 @@ a_log_without_a_valid_header_is_set_aside(void **state)
     assert_true(has_bad(d, 1, 0));
 }
 
+/* In any state: to append would grow it, and meet the full disk then. */
+static void
+a_log_that_was_cut_short_is_set_aside(void **state)
+{
+    struct tmpdir *d = *state;
+    char name[LOG_NAME_SIZE];
+    enum fill fill;
+    uint64_t index;
+    int fd;
+
+    for (fill = NEW; fill < FILL_END; fill++) {
+        index = (uint64_t)fill;
+        (void)put_fill(d->fd, index, fill); /* nothing of it will come out */
+        show(d->fd, index, 0600, true);
+        log_name(index, name);
+        fd = openat(d->fd, name, O_WRONLY | O_CLOEXEC);
+        assert_int_equal(ftruncate(fd, FILE_SIZE - 1), 0);
+        assert_int_equal(close(fd), 0);
+        assert_rc(log_recover(d->fd, index), -EBADMSG);
+        assert_false(is_locked(d->fd, index));
+    }
+    assert_int_equal(tmpdir_count(d, "."), FILL_END);
+}
+
 static void
 a_log_under_another_name_is_set_aside(void **state)
 {
@@ -1228,6 +1252,7 @@ static const struct CMUnitTest tests[] = {
     in_memory(a_torn_tail_is_cut),
     in_memory(an_invalid_slot_that_was_durable_is_damage),
     in_memory(a_log_without_a_valid_header_is_set_aside),
+    in_memory(a_log_that_was_cut_short_is_set_aside),
     in_memory(a_log_under_another_name_is_set_aside),
     in_memory(logs_set_aside_with_one_index_and_epoch_keep_apart),
     in_memory(empty_beside_a_lost_open_header_is_open),
