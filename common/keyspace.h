@@ -80,6 +80,9 @@ struct keyspace {
     MDB_cursor *keys_cursor; /* of the reader */
     MDB_cursor *ranks_cursor;
     bool reading;
+    uint64_t snapshot; /* number of the last view's; 0: the map has moved */
+    uint64_t change;   /* and its commit */
+    uint64_t nonce;
 };
 
 struct store_view {
@@ -88,8 +91,6 @@ struct store_view {
     struct keyspace_state state;
     struct order keys;
     struct order ranks;
-    bool keys_ready;
-    bool ranks_ready;
 };
 
 /* A key of a slice that changes. */
@@ -130,6 +131,7 @@ struct store {
     unsigned created_since;
     struct diag_repeat trouble;
     struct store_view view;
+    uint64_t snapshots;
     struct order_cache cache;
     struct order_work *work;
     struct slice slice;

@@ -72,6 +72,7 @@ begin(struct keyspace *k, unsigned flags, MDB_txn **out)
         if (code == MDB_MAP_RESIZED) {
             const int resized = mdb_env_set_mapsize(k->env, 0);
 
+            k->snapshot = 0;
             if (resized != 0)
                 return order_error(resized);
         } else if (code == MDB_READERS_FULL) {
@@ -349,6 +350,7 @@ keyspace_read(struct keyspace *k)
             break;
 
         /* Somebody has grown the map; no transaction of ours is active. */
+        k->snapshot = 0;
         code = mdb_env_set_mapsize(k->env, 0);
         if (code != 0)
             break;
@@ -422,6 +424,7 @@ keyspace_grow(struct keyspace *k, size_t least)
             return -EFBIG;
         size *= 2;
     } while (size < least);
+    k->snapshot = 0;
     return order_error(mdb_env_set_mapsize(k->env, size));
 }
 

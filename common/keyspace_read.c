@@ -6,6 +6,21 @@
 #include <errno.h>
 #include <stdlib.h>
 
+static struct order
+view_order(struct store *s, const struct keyspace *k, MDB_cursor *cursor,
+           enum block_order kind, const struct order_root *root)
+{
+    return (struct order){
+        .txn = k->reader,
+        .cursor = cursor,
+        .kind = kind,
+        .root = *root,
+        .cache = &s->cache,
+        .snapshot = k->snapshot,
+        .renew = true, /* cursors follow the snapshot when they are used */
+    };
+}
+
 int
 store_view_open(struct store *s, const uint8_t *name, size_t name_size,
                 struct store_view **out)
@@ -28,10 +43,18 @@ store_view_open(struct store *s, const uint8_t *name, size_t name_size,
         keyspace_read_end(k);
         return keyspace_trouble(s, name, name_size, "state", rc);
     }
+
+    /* The same commit in the same place as last time is the same snapshot. */
+    if (k->snapshot == 0 || k->change != v->state.change ||
+        k->nonce != v->state.nonce) {
+        k->snapshot = ++s->snapshots;
+        k->change = v->state.change;
+        k->nonce = v->state.nonce;
+    }
     v->store = s;
     v->keyspace = k;
-    v->keys_ready = false;
-    v->ranks_ready = false;
+    v->keys = view_order(s, k, k->keys_cursor, BLOCK_KEYS, &v->state.keys);
+    v->ranks = view_order(s, k, k->ranks_cursor, BLOCK_RANKS, &v->state.ranks);
     *out = v;
     return 0;
 }
@@ -53,45 +76,6 @@ outcome(struct store_view *v, const char *what, int rc)
                             what, rc);
 }
 
-/* Cursors follow the snapshot only when they are used. */
-static int
-ready(struct store_view *v, struct order *o, MDB_cursor *cursor,
-      enum block_order kind, const struct order_root *root)
-{
-    *o = (struct order){
-        .txn = v->keyspace->reader,
-        .cursor = cursor,
-        .kind = kind,
-        .root = *root,
-        .cache = &v->store->cache,
-    };
-    return order_error(mdb_cursor_renew(v->keyspace->reader, cursor));
-}
-
-static int
-ready_keys(struct store_view *v)
-{
-    int rc = 0;
-
-    if (!v->keys_ready)
-        rc = ready(v, &v->keys, v->keyspace->keys_cursor, BLOCK_KEYS,
-                   &v->state.keys);
-    v->keys_ready = rc == 0;
-    return rc;
-}
-
-static int
-ready_ranks(struct store_view *v)
-{
-    int rc = 0;
-
-    if (!v->ranks_ready)
-        rc = ready(v, &v->ranks, v->keyspace->ranks_cursor, BLOCK_RANKS,
-                   &v->state.ranks);
-    v->ranks_ready = rc == 0;
-    return rc;
-}
-
 int
 store_view_totals(struct store_view *v, struct store_totals *out)
 {
@@ -109,11 +93,7 @@ store_view_range(struct store_view *v, uint64_t offset, uint64_t length,
                  uint8_t *bytes, size_t size, uint64_t *rows)
 {
     int64_t done;
-    int rc;
 
-    rc = ready_ranks(v);
-    if (rc < 0)
-        return outcome(v, "range", rc);
     done = order_range(&v->ranks, offset, length, bytes, size, rows);
     if (done < 0)
         return outcome(v, "range", (int)done);
@@ -124,18 +104,14 @@ int
 store_view_get(struct store_view *v, const uint8_t *key, size_t key_size,
                struct store_row *out)
 {
+    const struct row r = {.key = key, .key_size = (uint16_t)key_size};
     struct order_finder finder = {.valid = false};
     struct row found;
     int rc;
 
     if (key_size < 1 || key_size > BLOCK_KEY_MAX)
         return -ENOENT;
-    rc = ready_keys(v);
-    if (rc == 0) {
-        const struct row r = {.key = key, .key_size = (uint16_t)key_size};
-
-        rc = order_find(&v->keys, &r, &finder, &found);
-    }
+    rc = order_find(&v->keys, &r, &finder, &found);
     if (rc < 0)
         return outcome(v, "get", rc);
     out->count = found.count;
@@ -147,19 +123,15 @@ int
 store_view_rank(struct store_view *v, const uint8_t *key, size_t key_size,
                 uint64_t *rank)
 {
+    struct row r = {.key = key, .key_size = (uint16_t)key_size};
     struct store_row row;
     int rc;
 
     rc = store_view_get(v, key, key_size, &row);
     if (rc < 0)
         return rc;
-    rc = ready_ranks(v);
-    if (rc == 0) {
-        const struct row r = {
-            .count = row.count, .key = key, .key_size = (uint16_t)key_size};
-
-        rc = order_rank(&v->ranks, &r, rank);
-    }
+    r.count = row.count;
+    rc = order_rank(&v->ranks, &r, rank);
 
     /* The keys order has it, so the rank order must. */
     return outcome(v, "rank", rc == -ENOENT ? -EBADMSG : rc);
@@ -198,10 +170,7 @@ store_view_scan(struct store_view *v, const uint8_t *after, size_t after_size,
 
     if (after != NULL && after_size > BLOCK_KEY_MAX)
         return -EINVAL;
-    rc = ready_keys(v);
-    if (rc == 0)
-        rc =
-            order_scan(&v->keys, after != NULL ? &from : NULL, scan_row, &scan);
+    rc = order_scan(&v->keys, after != NULL ? &from : NULL, scan_row, &scan);
     return scan.stopped ? rc : outcome(v, "scan", rc);
 }
 

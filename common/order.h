@@ -54,14 +54,22 @@
 #define ORDER_GROUP_HEAD   36
 #define ORDER_GROUP_SIZE   2000 /* stays inside an LMDB leaf page */
 #define ORDER_LEVELS       12
-#define ORDER_CACHE        4096
+#define ORDER_CACHE        8192
 
-/* Blocks that have been verified: address and checksum, direct-mapped. */
+/* Where values were found and that they were good, direct-mapped.  A value of
+ * the same snapshot need not be looked up again; one at the same address with
+ * the same checksum need not be checked again. */
+struct order_slot {
+    uint64_t snapshot;
+    uint64_t key;
+    const uint8_t *bytes;
+    uint32_t crc;
+    uint8_t order;
+    uint8_t type;
+};
+
 struct order_cache {
-    struct {
-        const void *at;
-        uint32_t crc;
-    } slots[ORDER_CACHE];
+    struct order_slot slots[ORDER_CACHE];
 };
 
 /* What the keyspace's state record keeps of an order. */
@@ -79,7 +87,9 @@ struct order {
     MDB_cursor *cursor; /* of the order's database */
     enum block_order kind;
     struct order_root root;
-    struct order_cache *cache;
+    struct order_cache *cache; /* NULL: none */
+    uint64_t snapshot; /* its number, of all that use the cache; 0: none */
+    bool renew;        /* the cursor must be, before it is used */
     /* for changes only */
     struct order_work *work;
     uint32_t generation;

@@ -35,6 +35,12 @@ fetch(struct order *o, uint64_t key, const uint8_t **bytes, size_t *size)
     MDB_val k = {.mv_size = sizeof wire, .mv_data = wire}, v;
     int rc;
 
+    if (o->renew) {
+        rc = mdb_cursor_renew(o->txn, o->cursor);
+        if (rc != 0)
+            return order_error(rc);
+        o->renew = false;
+    }
     put_be64(wire, key);
     rc = mdb_cursor_get(o->cursor, &k, &v, MDB_SET);
     if (rc != 0)
@@ -113,29 +119,35 @@ check_by_type(const uint8_t *bytes, size_t size)
     }
 }
 
-/* Checksum and structure, unless these bytes were seen before: a snapshot's
- * pages do not change, and a page that is used again has another checksum. */
-static int
-verify(struct order *o, const uint8_t *bytes, size_t size,
-       const struct block_id *id)
+/* The slot of a value in the cache. */
+static struct order_slot *
+cache_slot(const struct order *o, uint64_t key)
 {
-    const uint32_t crc = get_le32(bytes);
-    const size_t slot =
-        ((uintptr_t)bytes >> 6 ^ (uintptr_t)bytes >> 12) % ORDER_CACHE;
+    const uint64_t hash = (key * 2 + o->kind) * 0x9e3779b97f4a7c15u;
+
+    return o->cache == NULL ? NULL
+                            : &o->cache->slots[(hash >> 40) % ORDER_CACHE];
+}
+
+/* Fetches from LMDB, and checks checksum and structure unless the slot says
+ * that just these bytes have been: a snapshot's pages do not change, and a
+ * page that is used again has another checksum. */
+static int
+fetch_checked(struct order *o, const struct block_id *id,
+              const struct order_slot *slot, const uint8_t **bytes)
+{
+    size_t size = 0;
     int rc;
 
-    if (o->cache != NULL && o->cache->slots[slot].at == bytes &&
-        o->cache->slots[slot].crc == crc && get_le64(bytes + 8) == id->key &&
-        bytes[4] == id->type && bytes[5] == id->order)
+    rc = fetch(o, id->key, bytes, &size);
+    if (rc < 0)
+        return rc;
+    if (slot != NULL && slot->bytes == *bytes && slot->key == id->key &&
+        slot->crc == get_le32(*bytes) && slot->order == id->order &&
+        slot->type == id->type)
         return 0;
-    rc = block_verify(bytes, size, id);
-    if (rc == 0)
-        rc = check_by_type(bytes, size);
-    if (rc == 0 && o->cache != NULL) {
-        o->cache->slots[slot].at = bytes;
-        o->cache->slots[slot].crc = crc;
-    }
-    return rc;
+    rc = block_verify(*bytes, size, id);
+    return rc < 0 ? rc : check_by_type(*bytes, size);
 }
 
 static int
@@ -144,13 +156,25 @@ fetch_verified(struct order *o, enum block_type type, uint64_t key,
 {
     const struct block_id id = {
         .type = (uint8_t)type, .order = (uint8_t)o->kind, .key = key};
-    size_t size = 0;
+    struct order_slot *slot = cache_slot(o, key);
     int rc;
 
-    rc = fetch(o, key, bytes, &size);
-    if (rc < 0)
-        return rc;
-    return verify(o, *bytes, size, &id);
+    if (slot != NULL && o->snapshot != 0 && slot->snapshot == o->snapshot &&
+        slot->key == key && slot->order == id.order && slot->type == type) {
+        *bytes = slot->bytes;
+        return 0;
+    }
+    rc = fetch_checked(o, &id, slot, bytes);
+    if (rc == 0 && slot != NULL)
+        *slot = (struct order_slot){
+            .snapshot = o->snapshot,
+            .key = key,
+            .bytes = *bytes,
+            .crc = get_le32(*bytes),
+            .order = id.order,
+            .type = id.type,
+        };
+    return rc;
 }
 
 int

@@ -25,6 +25,7 @@ struct fixture {
     MDB_dbi dbi;
     struct order order; /* its root between transactions */
     struct order_cache cache;
+    uint64_t snapshots;
     struct item *items; /* the model, in the order's order */
     size_t count, room;
 };
@@ -87,6 +88,7 @@ stop(struct fixture *f)
 static void
 begin(struct fixture *f, unsigned flags)
 {
+    f->order.snapshot = flags == MDB_RDONLY ? ++f->snapshots : 0;
     assert_int_equal(mdb_txn_begin(f->env, NULL, flags, &f->order.txn), 0);
     assert_int_equal(mdb_cursor_open(f->order.txn, f->dbi, &f->order.cursor),
                      0);
