@@ -373,17 +373,14 @@ flush(struct backup *b)
     const uint64_t now_ms = clock_unix_ms();
     uint64_t timeout_ms;
     struct logdir logs;
-    bool running;
     int rc, status;
 
     status = cmd_option_ms(b->line, "timeout", 30000, &timeout_ms);
     if (status != 0 || cmd_value(b->line, "no-flush") != NULL)
         return status;
-    rc = wait_rotate(&b->dir, &running);
-    if (rc == 0)
-        rc = wait_logs_open(b->line, b->dir.log_fd, &logs);
+    rc = wait_logs_open(b->line, b->dir.log_fd, &logs);
     if (rc == 0) {
-        rc = wait_logs(&logs, now_ms, timeout_ms);
+        rc = wait_logs(&b->dir, &logs, now_ms, timeout_ms);
         logdir_close(&logs);
     }
     if (rc == 0)

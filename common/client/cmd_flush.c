@@ -27,17 +27,21 @@ ask_as_of(struct countd *c, int64_t *as_of_ms)
     return 0;
 }
 
-/* Waits until the reader's as_of passes `unix_ms`. */
+/* Has the log handed on until the reader's as_of passes `unix_ms`.
+ *   -EAGAIN  not in time; -EPERM  the writer belongs to somebody else */
 static int
-await_reader(struct countd *c, int64_t unix_ms, uint64_t timeout_ms,
-             int64_t *as_of_ms)
+await_reader(struct countd *c, const struct datadir *d, int64_t unix_ms,
+             uint64_t timeout_ms, int64_t *as_of_ms)
 {
     const uint64_t deadline = clock_ms() + timeout_ms;
+    uint64_t rotated_ms = 0;
     unsigned pause_ms = 0;
 
     for (;;) {
-        const int rc = ask_as_of(c, as_of_ms);
+        int rc = wait_rotate_again(d, &rotated_ms);
 
+        if (rc == 0)
+            rc = ask_as_of(c, as_of_ms);
         if (rc < 0)
             return rc;
         if (*as_of_ms > unix_ms)
@@ -61,14 +65,21 @@ too_late(int64_t as_of_ms)
     return CONFIG_EXIT_NEGATIVE;
 }
 
+static int
+not_ours(void)
+{
+    diag(DIAG_ERROR, "countd-write belongs to another user and cannot be told "
+                     "to hand its log on");
+    return CONFIG_EXIT_SYSTEM;
+}
+
 int
 cmd_flush(struct cmd_line *line)
 {
-    int64_t as_of_ms = 0, call_ms;
+    int64_t as_of_ms = 0;
     uint64_t timeout_ms;
     struct datadir d;
     struct countd *c;
-    bool running;
     int rc, status;
 
     status = cmd_option_ms(line, "timeout", 30000, &timeout_ms);
@@ -80,20 +91,15 @@ cmd_flush(struct cmd_line *line)
     if (status != 0)
         goto close_client;
 
-    call_ms = (int64_t)clock_unix_ms();
-    rc = wait_rotate(&d, &running);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "signal countd-write");
-        status = CONFIG_EXIT_SYSTEM;
-        goto close_datadir;
-    }
-    rc = await_reader(c, call_ms, timeout_ms, &as_of_ms);
-    if (rc < 0)
-        status = rc == -EAGAIN ? too_late(as_of_ms)
-                               : cmd_peer_failed(line, CMD_READER, rc);
-
-close_datadir:
+    rc = await_reader(c, &d, (int64_t)clock_unix_ms(), timeout_ms, &as_of_ms);
     datadir_close(&d);
+    if (rc == -EAGAIN)
+        status = too_late(as_of_ms);
+    else if (rc == -EPERM)
+        status = not_ours();
+    else if (rc < 0)
+        status = cmd_peer_failed(line, CMD_READER, rc);
+
 close_client:
     countd_close(c);
     return status;

@@ -143,7 +143,7 @@ is_drained(const struct serve *s)
     char path[CONFIG_TEXT_SIZE + 8];
     struct logdir logs;
     int fd;
-    bool drained;
+    bool drained = false;
 
     /* What cannot be looked at is not waited for. */
     (void)snprintf(path, sizeof path, "%s/log",
@@ -155,7 +155,8 @@ is_drained(const struct serve *s)
         (void)close(fd); /* only read */
         return true;
     }
-    drained = wait_logs(&logs, UINT64_MAX - 1, 0) != -ETIMEDOUT;
+    if (wait_merged(&logs, UINT64_MAX - 1, &drained) < 0)
+        drained = true;
     logdir_close(&logs);
     (void)close(fd); /* only read */
     return drained;

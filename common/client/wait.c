@@ -24,20 +24,25 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
 }
 
 int
-wait_rotate(const struct datadir *d, bool *running)
+wait_rotate(const struct datadir *d)
 {
     const long pid = datadir_writer_pid(d);
 
-    *running = pid > 0;
-    if (pid <= 0)
-        return 0;
-    if (kill((pid_t)pid, SIGUSR2) == 0)
+    if (pid <= 0 || kill((pid_t)pid, SIGUSR2) == 0)
         return 0;
     /* It stopped just now, and a clean stop hands the log on as well. */
-    if (errno != ESRCH)
-        return -errno;
-    *running = false;
-    return 0;
+    return errno == ESRCH ? 0 : -errno;
+}
+
+int
+wait_rotate_again(const struct datadir *d, uint64_t *last_ms)
+{
+    const uint64_t now = clock_ms();
+
+    if (*last_ms != 0 && now - *last_ms < WAIT_AGAIN_MS)
+        return 0;
+    *last_ms = now;
+    return wait_rotate(d);
 }
 
 int
@@ -54,19 +59,32 @@ wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
 }
 
 int
-wait_logs(struct logdir *logs, uint64_t unix_ms, uint64_t timeout_ms)
+wait_merged(struct logdir *logs, uint64_t unix_ms, bool *merged)
+{
+    uint64_t oldest_ms;
+    const int rc = logdir_oldest_ms(logs, &oldest_ms);
+
+    if (rc == 0)
+        *merged = oldest_ms > unix_ms;
+    return rc;
+}
+
+int
+wait_logs(const struct datadir *d, struct logdir *logs, uint64_t unix_ms,
+          uint64_t timeout_ms)
 {
     const uint64_t deadline = clock_ms() + timeout_ms;
+    uint64_t rotated_ms = 0;
     unsigned pause_ms = 0;
 
     for (;;) {
-        uint64_t oldest_ms;
-        const int rc = logdir_oldest_ms(logs, &oldest_ms);
+        bool merged = false;
+        int rc = wait_rotate_again(d, &rotated_ms);
 
-        if (rc < 0)
+        if (rc == 0)
+            rc = wait_merged(logs, unix_ms, &merged);
+        if (rc < 0 || merged)
             return rc;
-        if (oldest_ms > unix_ms)
-            return 0;
         if (clock_ms() >= deadline)
             return -ETIMEDOUT;
         wait_pause(&pause_ms);
