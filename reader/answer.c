@@ -3,8 +3,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/diag.h"
 #include "common/name.h"
 
@@ -12,26 +14,27 @@
  * turn with many connections is not short. */
 #define VIEW_USES_MAX 1024
 
-/* Rows being written; -errno ends the answer. */
-struct rows {
-    uint8_t *at;
-    size_t size; /* bytes written */
-    size_t room;
-    int64_t count;
-};
+/* Why a step of a listing ended. */
+#define LIST_FULL   1
+#define LIST_PAUSED 2
 
 static struct diag_repeat failures;
 
-void
+int
 answer_init(struct answer *a, struct store *store, struct fresh *fresh)
 {
     *a = (struct answer){.store = store, .fresh = fresh};
+    a->list.step_ms = ANSWER_STEP_MS;
+    a->list.rows.room = ANSWER_SIZE_MAX - QUERY_REPLY_SIZE;
+    a->list.rows.at = malloc(a->list.rows.room);
+    return a->list.rows.at ? 0 : -ENOMEM;
 }
 
 void
 answer_fini(struct answer *a)
 {
     answer_end_turn(a);
+    free(a->list.rows.at);
 }
 
 void
@@ -89,7 +92,8 @@ open_view(struct answer *a, const struct query *q)
 }
 
 static int
-put_row(struct rows *r, int64_t count, const uint8_t *key, uint16_t key_size)
+put_row(struct answer_rows *r, int64_t count, const uint8_t *key,
+        uint16_t key_size)
 {
     assert(r->size + QUERY_ROW_SIZE + key_size <= r->room);
     r->size += query_row_put(r->at + r->size, count, key, key_size);
@@ -98,7 +102,7 @@ put_row(struct rows *r, int64_t count, const uint8_t *key, uint16_t key_size)
 }
 
 static int
-put_range(struct answer *a, const struct query *q, struct rows *r)
+put_range(struct answer *a, const struct query *q, struct answer_rows *r)
 {
     struct store_totals totals;
     uint64_t offset = (uint64_t)q->offset, rows = 0;
@@ -125,7 +129,7 @@ put_range(struct answer *a, const struct query *q, struct rows *r)
 }
 
 static int
-put_get(struct answer *a, const struct query *q, struct rows *r)
+put_get(struct answer *a, const struct query *q, struct answer_rows *r)
 {
     struct store_row row;
     int rc;
@@ -137,7 +141,7 @@ put_get(struct answer *a, const struct query *q, struct rows *r)
 }
 
 static int
-put_rank(struct answer *a, const struct query *q, struct rows *r)
+put_rank(struct answer *a, const struct query *q, struct answer_rows *r)
 {
     uint64_t rank;
     int rc;
@@ -161,7 +165,7 @@ saturate(const struct store_totals *t)
 }
 
 static int
-put_total(struct answer *a, struct rows *r)
+put_total(struct answer *a, struct answer_rows *r)
 {
     struct store_totals totals;
     int rc;
@@ -172,36 +176,12 @@ put_total(struct answer *a, struct rows *r)
     return put_row(r, saturate(&totals), NULL, 0);
 }
 
-/* Returns 1 to stop at the limit. */
 static int
-put_keyspace(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
-{
-    struct rows *r = ctx;
-    int rc;
-
-    rc = put_row(r, keys, name, (uint16_t)name_size);
-    if (rc < 0)
-        return rc;
-    return r->count == QUERY_ROWS_MAX;
-}
-
-static int
-put_keyspaces(struct answer *a, const struct query *q, struct rows *r)
+put_rows(struct answer *a, const struct query *q, struct answer_rows *r)
 {
     int rc;
 
-    answer_end_turn(a); /* listing takes views of its own */
-    rc = store_list(a->store, q->keyspace, q->keyspace_size, put_keyspace, r);
-    return rc < 0 ? rc : 0;
-}
-
-static int
-put_rows(struct answer *a, const struct query *q, struct rows *r)
-{
-    int rc;
-
-    if (q->op == QUERY_KEYSPACES)
-        return put_keyspaces(a, q, r);
+    assert(!answer_is_list(q));
     rc = open_view(a, q);
     if (rc < 0)
         return rc;
@@ -230,8 +210,8 @@ report(const struct query *q, int error)
 size_t
 answer_put(struct answer *a, const struct query *q, uint8_t *out, bool *failed)
 {
-    struct rows r = {.at = out + QUERY_REPLY_SIZE,
-                     .room = answer_bound(q) - QUERY_REPLY_SIZE};
+    struct answer_rows r = {.at = out + QUERY_REPLY_SIZE,
+                            .room = answer_bound(q) - QUERY_REPLY_SIZE};
     struct query_reply reply;
     int rc;
 
@@ -243,9 +223,86 @@ answer_put(struct answer *a, const struct query *q, uint8_t *out, bool *failed)
         return answer_error(-EIO, out);
     }
     reply = (struct query_reply){.rows = r.count, .size = (int64_t)r.size};
-    reply.as_of_ms = fresh_as_of(
-        a->fresh, q->keyspace, q->op == QUERY_KEYSPACES ? 0 : q->keyspace_size);
+    reply.as_of_ms = fresh_as_of(a->fresh, q->keyspace, q->keyspace_size);
     query_reply_put(&reply, out);
     *failed = false;
     return QUERY_REPLY_SIZE + r.size;
+}
+
+/* ---- listings ---------------------------------------------------------- */
+
+bool
+answer_is_list(const struct query *q)
+{
+    return q->op == QUERY_KEYSPACES;
+}
+
+void
+answer_list_start(struct answer *a, const struct query *q, uint64_t now_ms)
+{
+    struct answer_list *l = &a->list;
+
+    assert(!a->view);
+    fresh_look(a->fresh, now_ms);
+    l->as_of_ms = fresh_as_of(a->fresh, NULL, 0);
+    l->error = 0;
+    l->rows.size = 0;
+    l->rows.count = 0;
+    l->after_size = q->keyspace_size;
+    memcpy(l->after, q->keyspace, q->keyspace_size);
+}
+
+static int
+list_row(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
+{
+    struct answer_list *l = ctx;
+
+    (void)put_row(&l->rows, keys, name, (uint16_t)name_size); /* it fits */
+    memcpy(l->after, name, name_size);
+    l->after_size = name_size;
+    if (l->rows.count == QUERY_ROWS_MAX)
+        return LIST_FULL;
+    return clock_ns() >= l->until_ns ? LIST_PAUSED : 0;
+}
+
+bool
+answer_list_step(struct answer *a)
+{
+    struct answer_list *l = &a->list;
+    uint8_t after[QUERY_NAME_SIZE];
+    const size_t after_size = l->after_size;
+    int rc;
+
+    assert(!a->view);
+    memcpy(after, l->after, after_size);
+    l->until_ns = clock_ns() + l->step_ms * 1000000;
+    rc = store_list(a->store, after, after_size, list_row, l);
+    if (rc < 0) {
+        diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
+                       strerror(-rc));
+        l->error = -EIO;
+    }
+    return rc != LIST_PAUSED;
+}
+
+size_t
+answer_list_size(const struct answer *a)
+{
+    return QUERY_REPLY_SIZE + (a->list.error < 0 ? 0 : a->list.rows.size);
+}
+
+size_t
+answer_list_put(const struct answer *a, uint8_t *out, bool *failed)
+{
+    const struct answer_list *l = &a->list;
+    const struct query_reply reply = {.rows = l->rows.count,
+                                      .size = (int64_t)l->rows.size,
+                                      .as_of_ms = l->as_of_ms};
+
+    *failed = l->error < 0;
+    if (l->error < 0)
+        return answer_error(l->error, out);
+    query_reply_put(&reply, out);
+    memcpy(out + QUERY_REPLY_SIZE, l->rows.at, l->rows.size);
+    return answer_list_size(a);
 }

@@ -152,12 +152,16 @@ start_loop(struct reader *r)
     rc = loop_signals(r->loop, &mask, on_signal, r);
     if (rc < 0)
         goto free_loop;
-    answer_init(&r->answer, r->store, &r->fresh);
-    rc = range_init(&r->range, r->loop, &r->answer, r->conn_max);
+    rc = answer_init(&r->answer, r->store, &r->fresh);
     if (rc < 0)
         goto free_loop;
+    rc = range_init(&r->range, r->loop, &r->answer, r->conn_max);
+    if (rc < 0)
+        goto fini_answer;
     return 0;
 
+fini_answer:
+    answer_fini(&r->answer);
 free_loop:
     loop_free(r->loop);
     return rc;

@@ -75,6 +75,8 @@ close_conn(struct range_conn *c)
     chain_drop(&r->pool, &c->unsent, c->unsent.size);
     chain_drop(&r->pool, &c->stash, c->stash.size);
     loop_remove(r->loop, &c->source);
+    if (r->listed == c)
+        r->listed = NULL;
     (void)close(fd); /* what it sent is with the kernel */
     enter(c, RANGE_FREE);
     listener_closed(&r->listener);
@@ -190,6 +192,10 @@ answer_all(struct range_conn *c, size_t size, size_t *taken)
 
     while (!c->closing && has_request(r->in + at, size - at)) {
         bad = query_parse(r->in + at, &q) < 0;
+        if (!bad && answer_is_list(&q)) {
+            c->listing = out_size == 0; /* what is before it goes out first */
+            break;
+        }
         if (!may_answer(c, bad ? QUERY_REPLY_SIZE : answer_bound(&q), out_size))
             break;
         if (bad) {
@@ -237,6 +243,8 @@ settle(struct range_conn *c)
         linger(c);
     else if (c->need > 0)
         enter(c, RANGE_WAITING);
+    else if (c->listing)
+        enter(c, RANGE_LISTING);
     else if (more || c->range->stopping)
         enter(c, RANGE_QUEUED);
     else if (c->state != RANGE_SERVING)
@@ -273,8 +281,42 @@ serve(struct range_conn *c)
     r->in_turn = true;
     c->need = 0;
     out_size = answer_all(c, size, &taken);
-    c->granted = false;
+    c->granted &= c->listing;
     keep(c, r->in + taken, size - taken);
+    if (send_answers(c, out_size) < 0)
+        close_conn(c);
+    else
+        settle(c);
+}
+
+/* A step of the listing that is first in line. */
+static void
+serve_listing(struct range *r)
+{
+    struct range_conn *c = TAILQ_FIRST(&r->lists[RANGE_LISTING]);
+    struct query q;
+    size_t size, out_size;
+
+    if (r->listed != c) {
+        size = load(c);
+        if (query_parse(r->in, &q) == 0) /* it was before */
+            answer_list_start(r->answer, &q, loop_now_ms(r->loop));
+        keep(c, r->in, size);
+        r->listed = c;
+    }
+    if (!answer_list_step(r->answer))
+        return;
+    r->listed = NULL;
+    c->listing = false;
+    if (!may_answer(c, answer_list_size(r->answer), 0)) {
+        enter(c, RANGE_WAITING); /* to be listed again */
+        return;
+    }
+    c->granted = false;
+    size = load(c);
+    out_size = answer_list_put(r->answer, r->out, &c->closing);
+    if (!c->closing)
+        keep(c, r->in + QUERY_EXTENDED_SIZE, size - QUERY_EXTENDED_SIZE);
     if (send_answers(c, out_size) < 0)
         close_conn(c);
     else
@@ -348,6 +390,7 @@ conn_accepted(struct listener *l, int fd)
     c->source = (struct loop_source){.fd = -1, .ready = conn_ready};
     c->closing = false;
     c->granted = false;
+    c->listing = false;
     c->need = 0;
     c->unsent = (struct chain){0};
     c->stash = (struct chain){0};
@@ -453,9 +496,11 @@ after_turn(void *ctx)
     if (r->in_turn)
         answer_end_turn(r->answer);
     r->in_turn = false;
+    if (r->counts[RANGE_LISTING] > 0)
+        serve_listing(r);
     if (r->stopping && r->listener.open == 0)
         loop_stop(r->loop);
-    return r->counts[RANGE_QUEUED] > 0 ||
+    return r->counts[RANGE_QUEUED] > 0 || r->counts[RANGE_LISTING] > 0 ||
            (r->counts[RANGE_WAITING] > 0 && r->waiters_changed);
 }
 

@@ -6,6 +6,8 @@
  *   SERVING    waits for requests
  *   QUEUED     has more requests here than one turn allowed: served again
  *              after the others
+ *   LISTING    asked for the keyspaces: the first in line gets a step between
+ *              turns until its answer is whole
  *   DRAINING   has answers its peer has not taken: not read from
  *   WAITING    its next answer might not find memory: served when it would
  *   LINGERING  got its last answer (an error); what the peer still sends is
@@ -36,6 +38,7 @@ enum range_state {
     RANGE_FREE,
     RANGE_SERVING,
     RANGE_QUEUED,
+    RANGE_LISTING,
     RANGE_DRAINING,
     RANGE_WAITING,
     RANGE_LINGERING,
@@ -51,6 +54,7 @@ struct range_conn {
     enum range_state state;
     bool closing;        /* the last answer was an error */
     bool granted;        /* it was its turn to get memory */
+    bool listing;        /* its first request is a listing */
     size_t need;         /* chunks, when WAITING */
     uint64_t changed_ms; /* when it entered the state, or took bytes */
     struct chain unsent; /* answers */
@@ -75,7 +79,8 @@ struct range {
     struct pool pool;
     size_t granted_free; /* free chunks when memory was last given out */
     bool waiters_changed;
-    uint8_t *in; /* of the connection being served */
+    struct range_conn *listed; /* whose listing has begun; or NULL */
+    uint8_t *in;               /* of the connection being served */
     uint8_t *out;
     bool in_turn; /* the answer module knows of this turn */
     bool stopping;
