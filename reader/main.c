@@ -14,6 +14,7 @@
 #define KEYSPACES_OPEN ((rlim_t)128) /* at once */
 #define KEYSPACE_FILES ((rlim_t)3)   /* descriptors of each */
 #define OTHER_FILES    ((rlim_t)64)
+#define FILES_MIN      256ULL /* fewer are refused */
 #define LISTEN_WAIT_MS 5000
 
 struct reader {
@@ -57,12 +58,11 @@ limit_files(struct reader *r)
     }
     if (limit.rlim_cur >= want)
         return 0;
-    if (limit.rlim_cur < 4 * OTHER_FILES) {
+    if (limit.rlim_cur < FILES_MIN) {
         diag(DIAG_ERROR,
              "%llu descriptors are allowed and %llu needed: "
              "raise the limit (ulimit -n)",
-             (unsigned long long)limit.rlim_cur,
-             (unsigned long long)(4 * OTHER_FILES));
+             (unsigned long long)limit.rlim_cur, FILES_MIN);
         return -EMFILE;
     }
     /* At most a quarter for keyspaces, the rest for connections. */
