@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/diag.h"
 
 int
@@ -17,7 +18,8 @@ batch_open(struct batch *b, int log_fd, int scratch_fd, const struct layout *l,
     int rc;
 
     assert(max > 0);
-    *b = (struct batch){.scratch_fd = scratch_fd, .max = max};
+    *b = (struct batch){
+        .scratch_fd = scratch_fd, .max = max, .later.first_ms = LATER_FIRST_MS};
     rc = logdir_open(&b->dir, log_fd, l, log_size);
     if (rc < 0)
         return rc;
@@ -41,7 +43,7 @@ close_dir:
 void
 batch_close(struct batch *b)
 {
-    batch_give_back(b);
+    batch_give_back(b, false);
     free(b->ready);
     free(b->logs);
     fold_close(&b->fold);
@@ -99,6 +101,18 @@ have_uuid(const struct batch *b, const uint8_t *uuid)
 
 /* ---- giving up one log ------------------------------------------------- */
 
+/* It is left alone for a while. */
+static void
+defer(struct batch *b, uint64_t index, uint64_t inode)
+{
+    uint64_t now = clock_ms(), until = UINT64_MAX;
+
+    later_note(&b->later, index, inode, now);
+    if (later_waits(&b->later, index, inode, now, &until) &&
+        until < b->retry_ms)
+        b->retry_ms = until;
+}
+
 static void
 release(struct batch *b, struct batch_log *l)
 {
@@ -110,7 +124,7 @@ release(struct batch *b, struct batch_log *l)
     rc = log_release(&l->log);
     if (rc == 0)
         return;
-    b->trouble = true;
+    defer(b, index, l->inode);
     diag_errno(DIAG_ERROR, rc, "release log=%" PRIu64, index);
 }
 
@@ -125,7 +139,7 @@ quarantine(struct batch *b, struct batch_log *l, const char *why)
     l->claimed = false;
     rc = log_quarantine(&l->log);
     if (rc < 0) {
-        b->trouble = true;
+        defer(b, index, l->inode);
         diag_errno(DIAG_ERROR, rc, "quarantine log=%" PRIu64, index);
         return;
     }
@@ -157,9 +171,9 @@ make_durable(struct batch *b, struct batch_log *l)
     diag_errno(DIAG_ERROR, rc, "sync log=%" PRIu64, l->log.header.index);
     /* Only advice: pages that stay are clean and checked by their crc. */
     (void)posix_fadvise(l->log.fd, 0, 0, POSIX_FADV_DONTNEED);
+    defer(b, l->log.header.index, l->inode);
     log_abandon(&l->log);
     l->claimed = false;
-    b->trouble = true;
     return rc;
 }
 
@@ -210,66 +224,89 @@ fold_log(struct batch *b, struct batch_log *l)
         break;
     default:
         diag_errno(DIAG_ERROR, rc, "fold log=%" PRIu64, l->log.header.index);
-        b->trouble = true;
+        defer(b, l->log.header.index, l->inode);
         release(b, l);
         break;
     }
     return rc;
 }
 
-/* Claims one log and makes it number b->count.  0 when it is ours. */
-static int
-claim(struct batch *b, uint64_t index)
+static void
+claim_failed(struct batch *b, const struct logdir_entry *entry, int rc)
+{
+    static struct diag_repeat repeat;
+
+    if (rc == -EBUSY || rc == -ESTALE || rc == -ENOENT)
+        return; /* somebody else's by now */
+    if (rc == -EBADMSG) {
+        b->stats.quarantined++;
+        diag(DIAG_ERROR, "log=%" PRIu64 " is quarantined: no valid header",
+             entry->index);
+        return;
+    }
+    defer(b, entry->index, entry->inode);
+    diag_repeating(&repeat, DIAG_ERROR, "claim log=%" PRIu64 ": %s",
+                   entry->index, strerror(-rc));
+}
+
+/* A log that does not fit the settings: the names would be cut. */
+static bool
+has_other_sizes(const struct batch *b, const struct log *log)
+{
+    return log->header.keyspace_size != b->dir.layout.keyspace_size ||
+           log->header.key_size != b->dir.layout.key_size;
+}
+
+/* Claims one log and makes it number b->count.  False when it is not ours, or
+ * not to be merged. */
+static bool
+claim(struct batch *b, const struct logdir_entry *entry)
 {
     struct batch_log *l = &b->logs[b->count];
     int rc;
 
-    *l = (struct batch_log){.claimed = false};
-    rc = log_claim(&l->log, b->dir.fd, index, LOG_MODE_FULL);
-    if (rc == 0) {
-        l->claimed = true;
-        memcpy(l->mark.uuid, l->log.header.uuid, sizeof l->mark.uuid);
-        l->mark.epoch = l->log.header.epoch;
-        return 0;
+    *l = (struct batch_log){.inode = entry->inode};
+    rc = log_claim(&l->log, b->dir.fd, entry->index, LOG_MODE_FULL);
+    if (rc < 0) {
+        claim_failed(b, entry, rc);
+        return false;
     }
-    if (rc == -EBADMSG) {
-        b->stats.quarantined++;
-        diag(DIAG_ERROR, "log=%" PRIu64 " is quarantined: no valid header",
-             index);
-    } else if (rc != -EBUSY && rc != -ESTALE && rc != -ENOENT) {
-        static struct diag_repeat repeat;
-
-        b->trouble = b->trouble || (rc != -EPROTONOSUPPORT && rc != -EPERM);
-        diag_repeating(&repeat, DIAG_ERROR, "claim log=%" PRIu64 ": %s", index,
-                       strerror(-rc));
+    l->claimed = true;
+    memcpy(l->mark.uuid, l->log.header.uuid, sizeof l->mark.uuid);
+    l->mark.epoch = l->log.header.epoch;
+    if (has_other_sizes(b, &l->log)) {
+        diag(DIAG_ERROR,
+             "log=%" PRIu64 " was written with message.keyspace_size=%u and "
+             "message.key_size=%u: set these, or use another data_dir",
+             entry->index, l->log.header.keyspace_size, l->log.header.key_size);
+        b->other_sizes = true;
+        release(b, l);
+        return false;
     }
-    return rc;
+    if (have_uuid(b, l->mark.uuid)) {
+        /* A copy of a log we have: the mark tells when that one is in. */
+        release(b, l);
+        return false;
+    }
+    return make_durable(b, l) == 0;
 }
 
 /* Takes one log.  False when no more are to be taken. */
 static bool
-take(struct batch *b, uint64_t index)
+take(struct batch *b, const struct logdir_entry *entry)
 {
-    struct batch_log *l = &b->logs[b->count];
     int rc;
 
-    if (claim(b, index) < 0)
-        return true;
-    if (have_uuid(b, l->mark.uuid)) {
-        /* A copy of a log we have: the mark tells when that one is in. */
-        release(b, l);
-        return true;
-    }
-    if (make_durable(b, l) < 0)
-        return true;
-    rc = fold_log(b, l);
+    if (!claim(b, entry))
+        return !b->other_sizes;
+    rc = fold_log(b, &b->logs[b->count]);
     if (rc == 0) {
         b->count++;
         return b->count < b->max && !b->fold.wide;
     }
     if (rc == -ENOTRECOVERABLE) {
         /* What is folded cannot be told from what is not. */
-        batch_give_back(b);
+        batch_give_back(b, false);
         b->again = true;
     }
     return rc == -EBADMSG || rc == -EIO;
@@ -282,8 +319,8 @@ batch_take(struct batch *b)
     bool more = true;
 
     assert(b->count == 0);
-    b->trouble = false;
     b->again = false;
+    b->retry_ms = UINT64_MAX;
     rc = fold_clear(&b->fold);
     if (rc < 0)
         return rc;
@@ -294,61 +331,66 @@ batch_take(struct batch *b)
     ready = find_ready(b);
     if (ready < 0)
         return ready;
-    for (i = 0; i < ready && more; i++)
-        more = take(b, b->ready[i].index);
+    for (i = 0; i < ready && more; i++) {
+        const struct logdir_entry *entry = &b->ready[i];
+
+        if (!later_waits(&b->later, entry->index, entry->inode, clock_ms(),
+                         &b->retry_ms))
+            more = take(b, entry);
+    }
     return (int)b->count;
 }
 
 /* ---- giving back ------------------------------------------------------- */
 
-unsigned
-batch_claimed(const struct batch *b)
-{
-    unsigned i, n = 0;
-
-    for (i = 0; i < b->count; i++)
-        n += b->logs[i].claimed;
-    return n;
-}
-
 void
-batch_give_back(struct batch *b)
-{
-    unsigned i;
-
-    for (i = 0; i < b->count; i++)
-        if (b->logs[i].claimed)
-            release(b, &b->logs[i]);
-    b->count = 0;
-}
-
-static void
-empty(struct batch *b, struct batch_log *l)
-{
-    int rc;
-
-    rc = log_empty(&l->log);
-    if (rc == 0) {
-        release(b, l);
-        return;
-    }
-    /* Full or empty, recovery reads which; the marks make both right. */
-    diag_errno(DIAG_ERROR, rc, "empty log=%" PRIu64, l->log.header.index);
-    log_abandon(&l->log);
-    l->claimed = false;
-    b->trouble = true;
-}
-
-void
-batch_free(struct batch *b)
+batch_give_back(struct batch *b, bool failed)
 {
     unsigned i;
 
     for (i = 0; i < b->count; i++) {
         struct batch_log *l = &b->logs[i];
 
-        if (l->claimed && l->whole)
-            empty(b, l);
+        if (!l->claimed)
+            continue;
+        if (failed)
+            defer(b, l->log.header.index, l->inode);
+        release(b, l);
     }
-    batch_give_back(b);
+    b->count = 0;
+}
+
+/* True when it is empty. */
+static bool
+empty(struct batch *b, struct batch_log *l)
+{
+    int rc;
+
+    rc = log_empty(&l->log);
+    if (rc == 0) {
+        later_forget(&b->later, l->log.header.index, l->inode);
+        release(b, l);
+        return true;
+    }
+    /* Full or empty, recovery reads which; the marks make both right. */
+    diag_errno(DIAG_ERROR, rc, "empty log=%" PRIu64, l->log.header.index);
+    defer(b, l->log.header.index, l->inode);
+    log_abandon(&l->log);
+    l->claimed = false;
+    return false;
+}
+
+unsigned
+batch_free(struct batch *b, bool stopped)
+{
+    unsigned i, emptied = 0;
+
+    for (i = 0; i < b->count; i++) {
+        struct batch_log *l = &b->logs[i];
+
+        if (l->claimed && l->whole)
+            emptied += empty(b, l);
+    }
+    batch_give_back(b, !stopped);
+    return emptied;
 }

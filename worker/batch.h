@@ -19,10 +19,12 @@
 #include "common/logdir.h"
 #include "common/store.h"
 #include "worker/fold.h"
+#include "worker/later.h"
 
 struct batch_log {
     struct log log;
     struct store_mark mark;
+    uint64_t inode;
     bool claimed; /* false: quarantined or given up meanwhile */
     bool refused; /* a keyspace has a later epoch of it */
     bool leaves;  /* some keyspace does not want its records */
@@ -41,8 +43,11 @@ struct batch {
     struct batch_log *logs;
     unsigned count;
     unsigned max;
-    bool trouble; /* something failed that may pass: look again later */
-    bool again;   /* nothing was taken, but look again at once */
+    struct later later;
+    uint64_t retry_ms; /* when the next log that failed may be tried again
+                          (clock_ms); UINT64_MAX: none has */
+    bool again;        /* nothing was taken, but look again at once */
+    bool other_sizes;  /* a log was written with other message sizes */
     struct batch_stats stats;
     struct logdir_entry *ready; /* full logs of the last scan, sorted */
     size_t ready_max;
@@ -54,20 +59,19 @@ int batch_open(struct batch *b, int log_fd, int scratch_fd,
                size_t memory);
 void batch_close(struct batch *b);
 
-/* Recovers what dead owners left, then takes and folds full logs.  Returns
- * their number, or an error of the directory itself. */
+/* Recovers what dead owners left, then takes and folds full logs; those that
+ * failed lately are left for later.  Returns their number, or an error of the
+ * directory itself. */
 int batch_take(struct batch *b);
 
 /* Sets a log aside: its records are out of the fold already. */
 void batch_quarantine(struct batch *b, unsigned number, const char *why);
 
-/* Gives all logs back as they are, full. */
-void batch_give_back(struct batch *b);
+/* Gives all logs back as they are, full; those that failed wait. */
+void batch_give_back(struct batch *b, bool failed);
 
-/* Empties the logs that are whole and gives the others back. */
-void batch_free(struct batch *b);
-
-/* Logs still claimed. */
-unsigned batch_claimed(const struct batch *b);
+/* Empties the logs that are whole, and gives the others back: they failed,
+ * unless `stopped`.  Returns how many were emptied. */
+unsigned batch_free(struct batch *b, bool stopped);
 
 #endif

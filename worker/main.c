@@ -85,6 +85,8 @@ serve(struct worker *w)
     watch_stop(&w->watch);
     loop_free(w->loop);
     merge_report(&w->merge);
+    if (w->watch.refused)
+        return CONFIG_EXIT_USAGE;
     return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
 }
 

@@ -433,7 +433,7 @@ settle(struct merge *m, struct fold_keyspace *k)
         report_failure(k, rc, fate);
     if (fate == FATE_HOLD)
         return SETTLED_HOLD;
-    m->batch.trouble = true;
+    m->waiting = m->waiting || fate == FATE_WAIT;
     return SETTLED_NOT;
 }
 
@@ -586,7 +586,7 @@ cannot_hold(struct merge *m, int error)
 {
     static struct diag_repeat repeat;
 
-    m->batch.trouble = true;
+    m->waiting = true;
     if (error != -ECANCELED)
         diag_repeating(&repeat, DIAG_ERROR,
                        "hold records: %s; their logs stay full, trying again",
@@ -696,13 +696,12 @@ archive(struct merge *m)
 }
 
 static void
-count_logs(struct merge *m, uint64_t since_ms)
+report_batch(const struct merge *m, uint64_t since_ms)
 {
     unsigned i, whole = 0;
 
     for (i = 0; i < m->batch.count; i++)
         whole += m->batch.logs[i].claimed && m->batch.logs[i].whole;
-    m->stats.logs += whole;
     diag(DIAG_DEBUG,
          "merged logs=%u of=%u records=%" PRIu64 " keyspaces=%zu ms=%" PRIu64,
          whole, m->batch.count, m->batch.fold.records, m->batch.fold.keyspaces,
@@ -732,48 +731,79 @@ rest(struct merge *m)
     memory_trim();
 }
 
-enum merge_outcome
-merge_run(struct merge *m)
+uint64_t
+merge_retry_ms(const struct merge *m)
+{
+    return m->batch.retry_ms;
+}
+
+/* What a look at the directory that took no log means. */
+static enum merge_outcome
+nothing_taken(struct merge *m)
+{
+    if (m->batch.other_sizes)
+        return MERGE_REFUSED;
+    if (m->batch.again)
+        return MERGE_DONE;
+    rest(m);
+    return m->batch.retry_ms == UINT64_MAX ? MERGE_IDLE : MERGE_LATER;
+}
+
+/* Merges the logs of the batch. */
+static enum merge_outcome
+merge_batch(struct merge *m)
 {
     const uint64_t saturated = m->stats.saturated;
     const uint64_t since_ms = clock_ms();
+    unsigned emptied;
+    bool halted;
+
+    m->waiting = false;
+    settle_all(m);
+    hold_chosen(m);
+    if (m->archive_keep > 0)
+        archive(m);
+    halted = stopped(m);
+    m->stats.records += m->batch.fold.records;
+    m->stats.zeros += m->batch.fold.zeros;
+    report_batch(m, since_ms);
+    report_saturation(m, saturated);
+    emptied = batch_free(&m->batch, halted);
+    m->stats.logs += emptied;
+    if (halted)
+        return MERGE_STOPPED;
+    if (m->waiting)
+        return MERGE_WAIT;
+    return emptied > 0 || m->batch.retry_ms == UINT64_MAX ? MERGE_DONE
+                                                          : MERGE_LATER;
+}
+
+enum merge_outcome
+merge_run(struct merge *m)
+{
+    static struct diag_repeat looks, prepares;
     int rc;
 
     rc = open_store(m);
     if (rc == 0)
         rc = batch_take(&m->batch);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "look for full logs");
-        batch_give_back(&m->batch);
-        return MERGE_TROUBLE;
+        diag_repeating(&looks, DIAG_ERROR, "look for full logs: %s",
+                       strerror(-rc));
+        batch_give_back(&m->batch, false);
+        return MERGE_WAIT;
     }
-    if (rc == 0 && m->batch.again)
-        return MERGE_DONE;
-    if (rc == 0) {
-        rest(m);
-        return m->batch.trouble ? MERGE_TROUBLE : MERGE_IDLE;
-    }
+    if (rc == 0)
+        return nothing_taken(m);
     m->worked = true;
     rc = merge_earlier(m);
     if (rc == 0)
         rc = leave_out(m);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "prepare a merge");
-        batch_give_back(&m->batch);
-        return MERGE_TROUBLE;
-    }
-    settle_all(m);
-    hold_chosen(m);
-    if (m->archive_keep > 0)
-        archive(m);
-    m->stats.records += m->batch.fold.records;
-    m->stats.zeros += m->batch.fold.zeros;
-    count_logs(m, since_ms);
-    report_saturation(m, saturated);
-    batch_free(&m->batch);
-    if (stopped(m))
-        return MERGE_STOPPED;
-    return m->batch.trouble ? MERGE_TROUBLE : MERGE_DONE;
+    if (rc == 0)
+        return merge_batch(m);
+    diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", strerror(-rc));
+    batch_give_back(&m->batch, true);
+    return MERGE_LATER;
 }
 
 void

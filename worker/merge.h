@@ -39,8 +39,10 @@
 enum merge_outcome {
     MERGE_IDLE,    /* no full log */
     MERGE_DONE,    /* something was merged: there may be more */
-    MERGE_TROUBLE, /* something failed that may pass: later */
-    MERGE_STOPPED,
+    MERGE_LATER,   /* only logs that failed: at merge_retry_ms() */
+    MERGE_WAIT,    /* the machine cannot now (full disk): back off */
+    MERGE_STOPPED, /* as told */
+    MERGE_REFUSED, /* logs of other message sizes: settings are wrong */
 };
 
 struct merge_stats {
@@ -72,6 +74,7 @@ struct merge {
     uint64_t archive_keep;
     size_t holding; /* keyspaces whose records are to be held */
     size_t written; /* held files of this batch */
+    bool waiting;   /* the machine cannot now */
     bool worked;    /* since memory was given back */
     bool (*stop)(void *ctx);
     void *stop_ctx;
@@ -94,6 +97,9 @@ void merge_close(struct merge *m);
 
 /* One batch. */
 enum merge_outcome merge_run(struct merge *m);
+
+/* When a log that failed may be tried again (clock_ms); UINT64_MAX: none. */
+uint64_t merge_retry_ms(const struct merge *m);
 
 /* Tries to merge what is held; to be called now and then. */
 void merge_held(struct merge *m);

@@ -123,26 +123,25 @@ after_turn(void *ctx)
 {
     struct watch *w = ctx;
     const uint64_t now = loop_now_ms(w->loop);
+    enum merge_outcome outcome;
+    uint64_t retry;
 
     if (!w->due || now < w->not_before_ms)
         return false;
-    w->due = false;
-    switch (merge_run(w->merge)) {
-    case MERGE_DONE:
-        w->backoff_ms = 0;
-        w->due = true;
-        return true;
-    case MERGE_TROUBLE:
+    outcome = merge_run(w->merge);
+    w->due = outcome == MERGE_DONE;
+    if (outcome == MERGE_WAIT) {
         back_off(w);
         return false;
-    case MERGE_IDLE:
-        w->backoff_ms = 0;
-        break;
-    case MERGE_STOPPED:
-        break;
     }
-    look_at(w, now + WATCH_LOOK_MS);
-    return false;
+    if (outcome == MERGE_REFUSED) {
+        w->refused = true;
+        loop_stop(w->loop);
+    }
+    w->backoff_ms = 0;
+    retry = outcome == MERGE_LATER ? merge_retry_ms(w->merge) : UINT64_MAX;
+    look_at(w, retry < now + WATCH_LOOK_MS ? retry : now + WATCH_LOOK_MS);
+    return outcome == MERGE_DONE;
 }
 
 /* Without inotify full logs are found by looking, a little later. */

@@ -2,8 +2,8 @@
  *
  * Any change of data/log wakes the worker (inotify); it also looks by itself
  * once a second, since a kernel queue may overflow and an owner may die
- * without changing a thing.  After a failure that may pass it waits, longer
- * each time.  Held records are tried at start and once a minute.
+ * without changing a thing.  While the machine cannot (full disk) it waits,
+ * longer each time.  Held records are tried at start and once a minute.
  *
  * SIGTERM and SIGINT stop it: the transaction under way is finished, the rest
  * is given back.  SIGUSR1 prints figures.
@@ -31,6 +31,7 @@ struct watch {
     bool due;               /* look at the end of this turn */
     uint64_t backoff_ms;    /* 0: nothing failed lately */
     uint64_t not_before_ms; /* do not look earlier */
+    bool refused;           /* stopped: the settings do not fit the logs */
 };
 
 /* Starts watching `log_fd`'s directory.  Borrows loop and merge. */

@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include "common/bytes.h"
 #include "common/config.h"
 #include "common/datadir.h"
 #include "common/store.h"
@@ -270,6 +272,46 @@ a_damaged_log_is_set_aside_and_the_others_are_merged(void **state)
     assert_true(said(x, "log=2 epoch=1 is quarantined"));
 }
 
+/* Makes both headers those of a later version. */
+static void
+age_backwards(const struct fixture *x, const char *name)
+{
+    uint8_t header[LOG_HEADER_SIZE];
+    off_t at;
+    int fd;
+
+    assert_int_equal(fchmodat(x->dir.log_fd, name, 0600, 0), 0);
+    fd = openat(x->dir.log_fd, name, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (at = 0; at <= LOG_BLOCK_SIZE; at += LOG_BLOCK_SIZE) {
+        assert_int_equal(pread(fd, header, sizeof header, at), sizeof header);
+        put_le32(header + 8, 2);
+        put_le32(header + 124, (uint32_t)crc32(0, header, 124));
+        assert_int_equal(pwrite(fd, header, sizeof header, at), sizeof header);
+    }
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(fchmodat(x->dir.log_fd, name, LOG_MODE_FULL, 0), 0);
+}
+
+static void
+a_log_of_a_newer_version_is_named_and_left_alone(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    full_log(x, 1);
+    age_backwards(x, "0000000000");
+
+    fleet_start(&x->fleet, FLEET_WORKER);
+    while (mode_of(x, 1) != LOG_MODE_EMPTY)
+        (void)poll(NULL, 0, 1); /* paces the looking */
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+    assert_true(said(x, "log=0"));
+    assert_int_equal(count_of(x, "words", "the"), 2);
+}
+
 static void
 records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
 {
@@ -463,6 +505,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(three_workers_share_forty_logs_and_count_each_once),
     OPEN(what_a_killed_worker_left_is_merged_by_the_next),
     OPEN(a_damaged_log_is_set_aside_and_the_others_are_merged),
+    OPEN(a_log_of_a_newer_version_is_named_and_left_alone),
     OPEN(records_for_a_broken_keyspace_file_are_held_until_it_is_mended),
     OPEN(keyspaces_above_the_limit_are_held_and_the_others_go_on),
     OPEN(told_to_stop_with_work_left_it_gives_the_logs_back),

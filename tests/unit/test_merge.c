@@ -258,6 +258,7 @@ static void
 open_merge(struct fixture *x)
 {
     assert_rc(merge_open(&x->merge, &x->config, &x->dir), 0);
+    x->merge.batch.later.first_ms = 0; /* tests do not wait */
 }
 
 static int
@@ -453,7 +454,7 @@ a_log_that_is_in_everywhere_is_fenced_before_it_is_emptied(void **state)
     set_mark("c", &mark, STORE_MARK_DONE, "");
     of("b")->fail_fence = -ENOSPC;
 
-    assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+    assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
 
     of("b")->fail_fence = 0;
@@ -614,7 +615,7 @@ nothing_is_held_of_a_log_that_stays_full(void **state)
     of("a")->fail_apply = -EBADMSG;
     of("b")->fail_apply = -ENOSPC;
 
-    assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+    assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
 
     assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
@@ -795,7 +796,7 @@ on_a_full_disk_the_log_stays_full_and_is_counted_once_later(void **state)
     full_log(x, 0);
     of("b")->fail_apply = -ENOSPC;
     for (i = 0; i < 20; i++)
-        assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+        assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
     assert_int_equal(count_of("a", "one"), 1);
     assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
@@ -818,7 +819,7 @@ an_error_that_may_pass_is_tried_some_times_then_its_records_are_held(
     full_log(x, 0);
     of("b")->fail_apply = -EIO;
     for (i = 1; i < MERGE_TRIES_MAX; i++)
-        assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+        (void)merge_run(&x->merge); /* nothing is decided yet */
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
@@ -844,14 +845,63 @@ above_its_share_of_memory_it_opens_the_store_afresh(void **state)
 
     full_log(x, 0);
     fake.fail_open = -EMFILE;
-    assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
-    assert_int_equal(merge_run(&x->merge), MERGE_TROUBLE);
+    assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
+    assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
 
     fake.fail_open = 0;
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(count_of("a", "one"), 2);
     assert_int_equal(count_of("c", "one"), 200);
+}
+
+static void
+a_log_that_fails_waits_and_the_others_are_merged_meanwhile(void **state)
+{
+    struct fixture *x = *state;
+    struct filler f;
+
+    x->merge.batch.later.first_ms = 1000000;
+    full_log(x, 0);
+    of("b")->fail_apply = -EIO;
+    assert_int_equal(merge_run(&x->merge), MERGE_LATER);
+    assert_true(merge_retry_ms(&x->merge) > clock_ms());
+    assert_int_equal(of("b")->applies, 1);
+
+    filler_open(&f, x->dir.log_fd, 1, SLOTS);
+    filler_add(&f, "a", "one", 10);
+    filler_seal(&f);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(merge_run(&x->merge), MERGE_LATER);
+
+    assert_int_equal(count_of("a", "one"), 11);
+    assert_int_equal(of("b")->applies, 1);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+    assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
+}
+
+static void
+each_failure_doubles_the_wait_of_a_log_up_to_a_limit(void **state)
+{
+    struct later l = {.first_ms = 50};
+    uint64_t until = UINT64_MAX, wait = 50;
+    int i;
+
+    (void)state; /* pure */
+    for (i = 0; i < 12; i++) {
+        later_note(&l, 7, 99, 1000);
+        assert_false(later_waits(&l, 7, 98, 1000, &until));
+        assert_false(later_waits(&l, 8, 99, 1000, &until));
+        assert_true(later_waits(&l, 7, 99, 1000 + wait - 1, &until));
+        assert_false(later_waits(&l, 7, 99, 1000 + wait, &until));
+        wait = 2 * wait > LATER_MOST_MS ? LATER_MOST_MS : 2 * wait;
+    }
+    assert_int_equal(until, 1050);
+
+    later_forget(&l, 7, 99);
+    assert_false(later_waits(&l, 7, 99, 1000, &until));
+    later_note(&l, 7, 99, 1000);
+    assert_false(later_waits(&l, 7, 99, 1050, &until));
 }
 
 /* ---- damage, stopping, the archive ------------------------------------- */
@@ -1036,6 +1086,8 @@ static const struct CMUnitTest tests[] = {
     OPEN(what_a_holder_that_died_left_unfinished_is_removed_in_time),
     OPEN(on_a_full_disk_the_log_stays_full_and_is_counted_once_later),
     OPEN(an_error_that_may_pass_is_tried_some_times_then_its_records_are_held),
+    OPEN(a_log_that_fails_waits_and_the_others_are_merged_meanwhile),
+    cmocka_unit_test(each_failure_doubles_the_wait_of_a_log_up_to_a_limit),
     OPEN(above_its_share_of_memory_it_opens_the_store_afresh),
     OPEN(a_damaged_log_is_quarantined_and_the_others_merged),
     OPEN(told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back),
