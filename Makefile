@@ -151,17 +151,32 @@ check: setup
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
 C_FILES := $(wildcard common/*.[ch] common/client/*.[ch] writer/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
+LINTS := lint-format lint-headers lint-cppcheck lint-tidy lint-man lint-shell
 lint: setup
 	@.ci/setup check
-	clang-format --dry-run -Werror $(C_FILES)
-	@for h in $(filter %.h,$(C_FILES)); do \
-	  $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) -std=c11 $(WARN) -Werror -fsyntax-only -x c $$h || exit 1; done
-	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	+@$(MAKE) --no-print-directory -k $(LINTS)
+lint-format:
+	@echo clang-format
+	@clang-format --dry-run -Werror $(C_FILES)
+# Each header stands alone.
+lint-headers:
+	@echo headers
+	@for h in $(filter %.h,$(C_FILES)); do printf '#include "%s"\n' "$$h" | \
+	  $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) -std=c11 $(WARN) -Werror -fsyntax-only -x c - || exit 1; done
+lint-cppcheck:
+	@echo cppcheck
+	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --suppress=unusedStructMember -D_GNU_SOURCE -I. \
 	  common common/client writer worker reader
-	@printf '%s\n' $(filter-out tests/%,$(filter %.c,$(C_FILES))) | \
-	  xargs -P $$(nproc) -n 4 clang-tidy --quiet --warnings-as-errors='*' 2>/dev/null -- 2>&1
-	$(if $(MAN),mandoc -T lint -W warning $(MAN))
+lint-tidy:
+	@echo clang-tidy
+	@printf '%s\n' $(filter-out tests/%,$(filter %.c,$(C_FILES))) | xargs -P $$(nproc) -n 4 sh -c \
+	  'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c11 -D_GNU_SOURCE -I. 2>/dev/null' clang-tidy
+lint-man:
+	@echo mandoc
+	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
+lint-shell:
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/demo.sh; do sh -n $$f || exit 1; done
 
 cover: setup
 	@.ci/setup cover
@@ -211,7 +226,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all test setup test-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
+.PHONY: $(LINTS) all test setup test-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
         uninstall clean
 .SECONDARY:
 .DELETE_ON_ERROR:
