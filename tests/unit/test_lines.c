@@ -1,0 +1,261 @@
+/* tests/unit/test_lines.c - lines of plain and gzip input, however it comes
+ * in pieces. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/client/lines.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tmpdir.h"
+
+static char path[700];
+
+static void
+put(struct tmpdir *dir, const void *bytes, size_t size)
+{
+    tmpdir_put(dir, "in", bytes, size, 0600);
+    snprintf(path, sizeof path, "%s/in", dir->path);
+}
+
+/* gzip of `size` bytes; returns its size. */
+static size_t
+pack(const void *bytes, size_t size, uint8_t *out, size_t out_size)
+{
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)bytes,
+                  .avail_in = (uInt)size,
+                  .next_out = out,
+                  .avail_out = (uInt)out_size};
+
+    assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, 0), Z_OK);
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    assert_int_equal(deflateEnd(&z), Z_OK);
+    return out_size - z.avail_out;
+}
+
+/* Reads all lines and joins them with '|'; returns what the last fill did. */
+static int
+join(struct lines *l, char *text, size_t size)
+{
+    size_t length = 0;
+    int rc;
+
+    text[0] = '\0';
+    while ((rc = lines_fill(l)) > 0) {
+        const char *line;
+        size_t line_size;
+
+        while (lines_next(l, &line, &line_size))
+            length += (size_t)snprintf(text + length, size - length, "%.*s|",
+                                       (int)line_size, line);
+    }
+    return rc;
+}
+
+static void
+assert_lines(struct tmpdir *dir, const char *bytes, size_t size,
+             const char *expected, uint64_t count)
+{
+    char text[4096];
+    struct lines l;
+
+    put(dir, bytes, size);
+    assert_rc(lines_open(&l, path), 0);
+    assert_rc(join(&l, text, sizeof text), 0);
+    assert_string_equal(text, expected);
+    assert_int_equal(l.number, count);
+    lines_close(&l);
+}
+
+static void
+lines_end_with_newline_carriage_return_or_the_file(void **state)
+{
+    struct tmpdir *dir = *state;
+
+    assert_lines(dir, "", 0, "", 0);
+    assert_lines(dir, "a", 1, "a|", 1);
+    assert_lines(dir, "a\n", 2, "a|", 1);
+    assert_lines(dir, "a\r\nb\n\nc", 7, "a|b||c|", 4);
+    assert_lines(dir, "\n\n", 2, "||", 2);
+    assert_lines(dir, "a\rb\r\r\n", 6, "a\rb\r|", 1);
+}
+
+static void
+gzip_members_are_read_as_one(void **state)
+{
+    struct tmpdir *dir = *state;
+    uint8_t packed[512];
+    size_t size = pack("a\nb", 3, packed, sizeof packed);
+
+    size += pack("c\nd\n", 4, packed + size, sizeof packed - size);
+    assert_lines(dir, (char *)packed, size, "a|bc|d|", 3);
+}
+
+static void
+a_line_that_is_too_long_is_cut_and_counted_once(void **state)
+{
+    static char bytes[LINES_SIZE_MAX + 300000];
+    struct tmpdir *dir = *state;
+    const size_t sizes[] = {LINES_SIZE_MAX,   LINES_SIZE_MAX + 1,
+                            LINES_BUFFER - 1, LINES_BUFFER,
+                            LINES_BUFFER + 1, 300000};
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const char *line;
+        struct lines l;
+        size_t size;
+
+        memset(bytes, 'x', sizes[i]);
+        memcpy(bytes + sizes[i], "\nend", 4);
+        put(dir, bytes, sizes[i] + 4);
+        assert_rc(lines_open(&l, path), 0);
+        while (!lines_next(&l, &line, &size))
+            assert_rc(lines_fill(&l), 1);
+        assert_int_equal(size, LINES_SIZE_MAX);
+        assert_true(l.cut == (sizes[i] > LINES_SIZE_MAX));
+        while (!lines_next(&l, &line, &size))
+            assert_rc(lines_fill(&l), 1);
+        assert_int_equal(size, 3);
+        assert_false(l.cut);
+        assert_int_equal(l.number, 2);
+        lines_close(&l);
+    }
+}
+
+static void
+pieces_of_any_size_give_the_same_lines(void **state)
+{
+    static const char text[] = "one\ttwo\n\nthree\r\nf\n\xff\xfe\nlast";
+    struct random random = {random_seed(__func__)};
+    uint8_t packed[512];
+    const size_t packed_size =
+        pack(text, sizeof text - 1, packed, sizeof packed);
+
+    (void)state; /* needs none */
+    for (int round = 0; round < 400; round++) {
+        const bool gzip = round % 2 != 0;
+        const uint8_t *bytes = gzip ? packed : (const uint8_t *)text;
+        const size_t size = gzip ? packed_size : sizeof text - 1;
+        char got[256] = "";
+        size_t sent = 0, length = 0;
+        int fds[2], rc = 1;
+        struct lines l;
+
+        assert_int_equal(pipe(fds), 0);
+        assert_rc(lines_open(&l, "-"), 0);
+        l.fd = fds[0];
+        while (rc > 0) {
+            size_t part = 1 + random_below(&random, 9);
+            const char *line;
+            size_t line_size;
+
+            part = part < size - sent ? part : size - sent;
+            assert_int_equal(write(fds[1], bytes + sent, part), part);
+            sent += part;
+            if (sent == size && fds[1] >= 0) {
+                assert_int_equal(close(fds[1]), 0);
+                fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
+            }
+            if (!lines_ready(&l))
+                continue;
+            /* The first two bytes are waited for. */
+            if (!l.started && sent < 2)
+                continue;
+            rc = lines_fill(&l);
+            while (lines_next(&l, &line, &line_size))
+                length += (size_t)snprintf(got + length, sizeof got - length,
+                                           "%.*s|", (int)line_size, line);
+        }
+        assert_rc(rc, 0);
+        assert_string_equal(got, "one\ttwo||three|f|\xff\xfe|last|");
+        lines_close(&l);
+        assert_int_equal(close(fds[1]), 0);
+    }
+}
+
+static void
+damaged_gzip_is_an_error_wherever_it_is_cut(void **state)
+{
+    struct tmpdir *dir = *state;
+    uint8_t packed[4096];
+    char text[8192];
+    size_t size;
+
+    for (size_t i = 0; i < 300; i++)
+        snprintf(text + 8 * i, 9, "%07zu\n", i * 7919);
+    size = pack(text, 2400, packed, sizeof packed);
+    for (size_t cut = 2; cut < size; cut += 1 + cut / 9) {
+        struct lines l;
+
+        put(dir, packed, cut);
+        assert_rc(lines_open(&l, path), 0);
+        assert_rc(join(&l, text, sizeof text), -EBADMSG);
+        lines_close(&l);
+    }
+    packed[size / 2] ^= 0x55;
+    {
+        struct lines l;
+
+        put(dir, packed, size);
+        assert_rc(lines_open(&l, path), 0);
+        assert_rc(join(&l, text, sizeof text), -EBADMSG);
+        lines_close(&l);
+    }
+}
+
+static void
+every_failing_call_is_an_error_and_leaks_nothing(void **state)
+{
+    struct tmpdir *dir = *state;
+    char text[256];
+    bool hit;
+
+    put(dir, "a\nb\n", 4);
+    for (unsigned n = 1;; n++) {
+        struct lines l;
+        int rc;
+
+        fault_inject("memory", n, ENOMEM);
+        rc = lines_open(&l, path);
+        hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, hit ? -ENOMEM : 0);
+        if (rc == 0)
+            lines_close(&l);
+        if (!hit)
+            break;
+    }
+    for (unsigned n = 1;; n++) {
+        struct lines l;
+        int rc;
+
+        assert_rc(lines_open(&l, path), 0);
+        fault_inject("read", n, EIO);
+        rc = join(&l, text, sizeof text);
+        hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, hit ? -EIO : 0);
+        lines_close(&l);
+        if (!hit)
+            break;
+    }
+    assert_string_equal(text, "a|b|");
+    assert_rc(lines_open(&(struct lines){0}, "/does/not/exist"), -ENOENT);
+}
+
+#define WITH_DIR(f)                                                            \
+    cmocka_unit_test_setup_teardown(f, tmpdir_setup, tmpdir_teardown)
+
+static const struct CMUnitTest tests[] = {
+    WITH_DIR(lines_end_with_newline_carriage_return_or_the_file),
+    WITH_DIR(gzip_members_are_read_as_one),
+    WITH_DIR(a_line_that_is_too_long_is_cut_and_counted_once),
+    cmocka_unit_test(pieces_of_any_size_give_the_same_lines),
+    WITH_DIR(damaged_gzip_is_an_error_wherever_it_is_cut),
+    WITH_DIR(every_failing_call_is_an_error_and_leaks_nothing),
+};
+TEST_MAIN(tests)
