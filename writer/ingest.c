@@ -1,10 +1,9 @@
 /* writer/ingest.c - see ingest.h.
  *
- * Messages are received at the places they have in slots: one readv over the
- * free slots of the stage, each vector as long as a message, so nothing is
- * copied between socket and log but by the kernel.  What is left of an
- * unfinished message is kept in the connection's part of `partials` and put
- * back in front of the next receive.
+ * One receive takes what a socket has into a buffer that all connections
+ * share; the messages in it go to slots, and what is left of an unfinished one
+ * to the connection's part of `partials`, from where it is put back in front
+ * of the next receive.
  */
 #include "writer/ingest.h"
 
@@ -18,10 +17,9 @@
 
 #include "common/diag.h"
 
-#define RECEIVE_MAX   512  /* messages from one connection in one turn */
-#define RECEIVE_FIRST 32   /* vectors for a connection that is new or slow */
-#define WIN_REPEATS   4096 /* WINs that one send can carry */
-#define SENDS_MAX     4    /* sends to one connection in one turn */
+#define RECEIVE_MAX 512  /* messages from one connection in one turn */
+#define WIN_REPEATS 4096 /* WINs that one send can carry */
+#define SENDS_MAX   4    /* sends to one connection in one turn */
 
 #define DRAIN_MS     5000
 #define DRAIN_MAX    (UINT64_C(16) << 20) /* bytes */
@@ -46,7 +44,6 @@ struct conn {
     uint64_t discarded;
     int fd;
     uint16_t partial; /* bytes of an unfinished message */
-    uint16_t vectors; /* for the next receive */
     uint8_t state;
     uint8_t port;
     uint8_t phase;     /* bytes sent of the first WIN: 0 to 2 */
@@ -122,14 +119,6 @@ update_events(struct conn *c)
         diag_errno(DIAG_WARNING, rc, "cannot watch a connection");
         close_conn(c);
     }
-}
-
-static void
-wait_for_log(struct conn *c)
-{
-    if (list_alone(&c->queue))
-        list_add(&c->ingest->waiting, &c->queue);
-    update_events(c);
 }
 
 static void
@@ -277,49 +266,30 @@ add_to_group(struct conn *c, uint32_t count)
     c->pending[in->collecting] += count;
 }
 
-/* Takes the complete messages of `size` bytes that begin at the first free
- * slot, and keeps the rest.  False after a malformed one. */
+/* Takes the complete messages of the first `size` bytes in the buffer and
+ * keeps the rest.  False after a malformed one. */
 static bool
 take_messages(struct conn *c, size_t size)
 {
     struct ingest *in = c->ingest;
     const size_t message_size = in->layout.message_size;
+    const uint8_t *at = in->buffer;
     struct message m;
     uint32_t count = 0;
 
-    for (; size >= message_size; size -= message_size) {
-        if (message_parse(&in->layout, logs_slot(in->logs, 0), &m) < 0) {
+    for (; size >= message_size; at += message_size, size -= message_size) {
+        if (message_parse(&in->layout, at, &m) < 0) {
             add_to_group(c, count);
             return false;
         }
-        logs_put(in->logs, &m);
+        logs_put(in->logs, at, &m);
         count++;
     }
     if (size > 0)
-        memcpy(partial_of(c), logs_slot(in->logs, 0), size);
+        memcpy(partial_of(c), at, size);
     c->partial = (uint16_t)size;
     add_to_group(c, count);
     return true;
-}
-
-/* One readv into at most `room` slots. */
-static ssize_t
-read_slots(struct conn *c, uint32_t room)
-{
-    struct iovec *iov = logs_iov(c->ingest->logs, 0);
-    const struct iovec first = iov[0];
-    ssize_t n;
-
-    if (c->partial > 0) {
-        memcpy(first.iov_base, partial_of(c), c->partial);
-        iov[0].iov_base = (uint8_t *)first.iov_base + c->partial;
-        iov[0].iov_len = first.iov_len - c->partial;
-    }
-    n = readv(c->fd, iov, (int)room);
-    if (n < 0)
-        n = -errno;
-    iov[0] = first;
-    return n;
 }
 
 static void
@@ -334,6 +304,23 @@ input_failed(struct conn *c, ssize_t error)
         close_conn(c);
 }
 
+/* There is no log to put messages into.  An end of input needs none. */
+static void
+wait_for_log(struct conn *c)
+{
+    uint8_t byte;
+    ssize_t n;
+
+    n = recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    if (n <= 0) {
+        input_failed(c, n < 0 ? -errno : 0);
+        return;
+    }
+    if (list_alone(&c->queue))
+        list_add(&c->ingest->waiting, &c->queue);
+    update_events(c);
+}
+
 static void
 receive(struct conn *c)
 {
@@ -343,15 +330,16 @@ receive(struct conn *c)
     ssize_t n;
 
     for (taken = 0; taken < RECEIVE_MAX; taken += room) {
-        room = logs_room(in->logs, c->vectors);
+        room = logs_room(in->logs, RECEIVE_MAX);
         if (room == 0) {
             wait_for_log(c);
             return;
         }
         asked = (size_t)room * in->layout.message_size - c->partial;
-        n = read_slots(c, room);
+        memcpy(in->buffer, partial_of(c), c->partial);
+        n = recv(c->fd, in->buffer + c->partial, asked, MSG_DONTWAIT);
         if (n <= 0) {
-            input_failed(c, n);
+            input_failed(c, n < 0 ? -errno : 0);
             return;
         }
         in->figures.bytes += (uint64_t)n;
@@ -360,14 +348,8 @@ receive(struct conn *c)
             refuse(c);
             return;
         }
-        if ((size_t)n < asked) {
-            /* Drained: expect about as much again. */
-            if ((size_t)n < asked / 4 && c->vectors > RECEIVE_FIRST)
-                c->vectors /= 2;
-            return;
-        }
-        if (room == c->vectors && c->vectors < RECEIVE_MAX)
-            c->vectors *= 2;
+        if ((size_t)n < asked)
+            return; /* that was all */
     }
 }
 
@@ -470,8 +452,7 @@ ingest_take(struct ingest *in, enum ingest_port port, int fd)
                        .fd = fd,
                        .source = {.fd = -1, .ready = conn_ready},
                        .state = CONN_OPEN,
-                       .port = (uint8_t)port,
-                       .vectors = RECEIVE_FIRST};
+                       .port = (uint8_t)port};
     for (i = 0; i < 2; i++)
         list_init(&c->group[i]);
     list_init(&c->queue);
@@ -593,6 +574,9 @@ ingest_ready(struct ingest *in)
 {
     struct conn *c;
 
+    /* What they have is still to be read: a stop must not take the time they
+     * waited for silence. */
+    in->quiet_since_ms = loop_now_ms(in->loop);
     while (!list_alone(&in->waiting)) {
         c = LOOP_OWNER(in->waiting.next, struct conn, queue);
         list_remove(&c->queue);
@@ -708,9 +692,11 @@ ingest_init(struct ingest *in, struct loop *loop, struct logs *logs, size_t max,
                           .ctx = ctx};
     in->conns = calloc(max, sizeof *in->conns);
     in->partials = calloc(max, MESSAGE_SIZE_MAX);
-    if (!in->conns || !in->partials) {
+    in->buffer = calloc(1, (size_t)RECEIVE_MAX * MESSAGE_SIZE_MAX + LOGS_SLACK);
+    if (!in->conns || !in->partials || !in->buffer) {
         free(in->conns);
         free(in->partials);
+        free(in->buffer);
         return -ENOMEM;
     }
     for (i = 0; i < sizeof win_text; i++)
@@ -750,4 +736,5 @@ ingest_fini(struct ingest *in)
     loop_disarm(in->loop, &in->stop_timer);
     free(in->conns);
     free(in->partials);
+    free(in->buffer);
 }

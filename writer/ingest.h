@@ -64,6 +64,7 @@ struct ingest {
     size_t max; /* connections of both ports */
     struct conn *conns;
     uint8_t *partials; /* one unfinished message per connection */
+    uint8_t *buffer;   /* what one receive takes */
 
     struct list_link free;
     struct list_link open;      /* all that are not free */

@@ -366,6 +366,16 @@ has_disk_space(const struct logdir *dir)
            LOG_SLOTS_AT + (uint64_t)dir->slots * dir->layout.slot_size;
 }
 
+/* Claims the lowest empty log: the fewer are used, the more of them stay in
+ * the caches. */
+static int
+claim(struct spare_job *s)
+{
+    uint64_t hint = 0;
+
+    return logdir_claim(s->dir, LOG_MODE_EMPTY, &hint, &s->log);
+}
+
 /* Claims an empty log; recovers, then creates, when there is none. */
 static int
 claim_or_create(struct spare_job *s)
@@ -373,11 +383,11 @@ claim_or_create(struct spare_job *s)
     uint64_t index;
     int rc;
 
-    rc = logdir_claim(s->dir, LOG_MODE_EMPTY, &s->hint, &s->log);
+    rc = claim(s);
     if (rc != -EAGAIN)
         return rc;
     if (logdir_recover(s->dir) > 0) {
-        rc = logdir_claim(s->dir, LOG_MODE_EMPTY, &s->hint, &s->log);
+        rc = claim(s);
         if (rc != -EAGAIN)
             return rc;
     }
@@ -386,7 +396,7 @@ claim_or_create(struct spare_job *s)
     rc = logdir_create(s->dir, s->log_max, &index);
     if (rc < 0)
         return rc;
-    return logdir_claim(s->dir, LOG_MODE_EMPTY, &s->hint, &s->log);
+    return claim(s);
 }
 
 static void
@@ -554,20 +564,6 @@ logs_room(struct logs *l, uint32_t want)
     return room < want ? room : want;
 }
 
-uint8_t *
-logs_slot(struct logs *l, uint32_t i)
-{
-    assert(l->staged + i < LOGS_STAGE);
-    return l->slots + (size_t)(l->staged + i) * l->layout.slot_size;
-}
-
-struct iovec *
-logs_iov(struct logs *l, uint32_t i)
-{
-    assert(l->staged + i < LOGS_STAGE);
-    return &l->iov[l->staged + i];
-}
-
 /* What happens once per log and once per flush. */
 static void
 first_put(struct logs *l)
@@ -585,18 +581,55 @@ first_put(struct logs *l)
         arm(l, &l->sync_timer, l->config->log_sync_ms);
 }
 
-void
-logs_put(struct logs *l, const struct message *m)
+/* Copies a name by whole words and clears what an earlier one left behind it.
+ * What is read behind the name is zero, or lies behind the slot's field in
+ * the slot as well, where it is put right next. */
+static uint16_t
+put_name(uint8_t *field, const uint8_t *name, size_t size, size_t had)
 {
+    const size_t end = (size + LOGS_SLACK) & ~(size_t)LOGS_SLACK;
+    size_t i;
+
+    for (i = 0; i < end; i += LOGS_SLACK + 1)
+        memcpy(field + i, name + i, LOGS_SLACK + 1);
+    if (had > end)
+        memset(field + end, 0, had - end);
+    return (uint16_t)end;
+}
+
+/* Nearly all of a message is zero, and so is that part of the slot already:
+ * only its names are copied. */
+static void
+put_message(struct logs *l, uint8_t *slot, const uint8_t *bytes,
+            const struct message *m)
+{
+    struct staged *had = &l->had[l->staged];
+
+    memcpy(slot, bytes, 8);
+    had->keyspace_size =
+        put_name(slot + 8, m->keyspace, m->keyspace_size, had->keyspace_size);
+    had->key_size =
+        put_name(slot + l->layout.key_at, m->key, m->key_size, had->key_size);
+}
+
+void
+logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
+{
+    uint8_t *slot = l->slots + (size_t)l->staged * l->layout.slot_size;
     struct slot_stamp stamp;
+    struct message put = *m;
 
     if (l->staged == 0)
         first_put(l);
+    assert(l->staged < LOGS_STAGE);
     assert(l->current.count + l->staged < l->current.header.slots);
+    put_message(l, slot, bytes, m);
+    put.keyspace = slot + 8;
+    put.key = slot + l->layout.key_at;
     stamp = (struct slot_stamp){.epoch = l->current.header.epoch,
                                 .received_ms = l->last_ms,
                                 .synced = l->synced_slots};
-    slot_put(&l->layout, logs_slot(l, 0), m, l->current.header.uuid,
+    slot_put(&l->layout, slot, &put, l->current.header.uuid,
              l->current.count + l->staged, &stamp);
     l->staged++;
 }
@@ -626,17 +659,9 @@ logs_flush(struct logs *l)
 static int
 take_memory(struct logs *l)
 {
-    size_t i;
-
     l->slots = calloc(LOGS_STAGE, l->layout.slot_size);
-    l->iov = calloc(LOGS_STAGE, sizeof *l->iov);
-    if (!l->slots || !l->iov)
-        return -ENOMEM;
-    for (i = 0; i < LOGS_STAGE; i++)
-        l->iov[i] =
-            (struct iovec){.iov_base = l->slots + i * l->layout.slot_size,
-                           .iov_len = l->layout.message_size};
-    return 0;
+    l->had = calloc(LOGS_STAGE, sizeof *l->had);
+    return l->slots && l->had ? 0 : -ENOMEM;
 }
 
 static void
@@ -791,7 +816,7 @@ close_dir:
     logdir_close(&l->dir);
 free_memory:
     free(l->slots);
-    free(l->iov);
+    free(l->had);
     return rc;
 }
 
@@ -819,5 +844,5 @@ logs_close(struct logs *l)
     loop_disarm(l->loop, &l->recover_timer);
     logdir_close(&l->dir);
     free(l->slots);
-    free(l->iov);
+    free(l->had);
 }

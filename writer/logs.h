@@ -1,11 +1,11 @@
 /* writer/logs.h - the logs being filled: the current one, the spare behind
  * it, and those on their way to the workers.
  *
- * The caller takes free slots (logs_room, logs_slot), puts messages into them
- * (logs_put) and has them written (logs_flush).  What was flushed before
+ * The caller asks how many messages may come (logs_room), puts them into
+ * slots (logs_put) and has these written (logs_flush).  What was put before
  * logs_sync() is on disk when `synced` is called:
  *
- *     room -> bytes into slots -> put ... -> flush -> sync ~~> synced
+ *     room -> put ... put -> flush -> sync ~~> synced
  *
  * A log is handed on when it is full, `log.rotate_after` after its first
  * message, by logs_rotate() and by logs_finish().  It then waits for the next
@@ -31,7 +31,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/uio.h>
 
 #include "common/config.h"
 #include "common/datadir.h"
@@ -42,6 +41,13 @@
 
 #define LOGS_STAGE   1024 /* slots that wait for one pwrite */
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
+#define LOGS_SLACK   15   /* names are copied by whole words */
+
+/* Bytes of names in a slot, rounded up; all behind them is zero. */
+struct staged {
+    uint16_t keyspace_size;
+    uint16_t key_size;
+};
 
 enum retired_state {
     RETIRED_FREE,
@@ -73,7 +79,6 @@ struct spare_job {
     struct io_job job;
     struct logdir *dir; /* lent to the job */
     size_t log_max;
-    uint64_t hint;
     struct log log;
     int rc;
     bool began; /* the failure was log_begin's */
@@ -117,8 +122,8 @@ struct logs {
     uint32_t synced_slots; /* of the current log */
     bool rotating;         /* as soon as there is a spare */
 
-    uint8_t *slots;    /* the stage */
-    struct iovec *iov; /* one per slot of the stage, over its message */
+    uint8_t *slots;     /* the stage */
+    struct staged *had; /* what was last put into each slot of the stage */
     uint32_t staged;
     uint64_t staged_first_ms;
     uint64_t last_ms; /* received_ms never goes back */
@@ -160,13 +165,9 @@ void logs_close(struct logs *l);
  * room.  0: none, or the disk failed; `ready` comes. */
 uint32_t logs_room(struct logs *l, uint32_t want);
 
-/* The i-th free slot, and the message bytes of it and those behind it as the
- * kernel wants them; i < logs_room(). */
-uint8_t *logs_slot(struct logs *l, uint32_t i);
-struct iovec *logs_iov(struct logs *l, uint32_t i);
-
-/* Stamps and takes the first free slot, whose message is `m`. */
-void logs_put(struct logs *l, const struct message *m);
+/* Takes the next slot for message `m`, which was parsed from `bytes`.
+ * LOGS_SLACK bytes behind the message are read, whatever they are. */
+void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
 
 /* Writes what was put. */
 void logs_flush(struct logs *l);

@@ -15,8 +15,9 @@
 #include "writer/logs.h"
 
 #define BIND_WAIT_MS 3000 /* for a port that an outgoing connection has */
-#define RESERVED_FDS ((size_t)128) /* descriptors for logs, threads, the rest  \
-                                    */
+#define RESERVED_FDS                                                           \
+    ((size_t)128) /* descriptors for logs, threads, the rest                   \
+                   */
 
 struct writer {
     struct config config;
