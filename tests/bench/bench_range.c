@@ -80,6 +80,7 @@ struct figures {
     double rate[ROUNDS_MAX];
     double p50[ROUNDS_MAX]; /* microseconds, of one round trip */
     double p99[ROUNDS_MAX];
+    double cpu[ROUNDS_MAX]; /* microseconds of the server, per answer */
 };
 
 static struct bench bench;
@@ -563,6 +564,25 @@ open_load(struct load *l, const struct server *s)
     }
 }
 
+/* Nanoseconds a process with one thread has run; what it could do alone on a
+ * machine where it now is not. */
+static double
+cpu_ns(pid_t pid)
+{
+    unsigned long long ns = 0;
+    char path[64];
+    FILE *f;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/schedstat", (int)pid);
+    f = fopen(path, "re");
+    if (!f)
+        return 0;
+    if (fscanf(f, "%llu", &ns) != 1)
+        ns = 0;
+    (void)fclose(f); /* read only */
+    return (double)ns;
+}
+
 /* One round against one server. */
 static void
 measure(const struct bench *b, const struct server *s, unsigned conns,
@@ -571,11 +591,13 @@ measure(const struct bench *b, const struct server *s, unsigned conns,
     static struct load l;
     struct epoll_event events[CONNS_MAX];
     uint64_t start_ns, end_ns;
+    double cpu;
     int n;
 
     l = (struct load){.conns = conns, .depth = depth, .latency_max = 1 << 20};
     l.latencies = need(l.latency_max * sizeof *l.latencies);
     open_load(&l, s);
+    cpu = cpu_ns(s->pid);
     start_ns = clock_ns();
     end_ns = start_ns + (uint64_t)b->round_ms * 1000000;
     for (unsigned i = 0; i < conns; i++)
@@ -587,6 +609,7 @@ measure(const struct bench *b, const struct server *s, unsigned conns,
             take(&l, s, events[i].data.u32);
     }
     f->rate[round] = (double)l.answered * 1e9 / (double)(clock_ns() - start_ns);
+    f->cpu[round] = (cpu_ns(s->pid) - cpu) / 1e3 / (double)(l.answered + 1);
     for (unsigned i = 0; i < conns; i++)
         (void)close(l.fds[i]); /* sockets */
     (void)close(l.epoll);      /* holds nothing */
@@ -652,10 +675,11 @@ run_case(struct bench *b, const char *where, unsigned conns, unsigned depth)
             continue;
         }
         rate[i] = median(f[i].rate, b->rounds);
-        (void)printf(" | %-8s %8.0f/s (%.0f..%.0f) p50 %.0f p99 %.0f us",
+        (void)printf(" | %-8s %8.0f/s (%.0f..%.0f) p50 %.0f p99 %.0f us "
+                     "cpu %.2f us",
                      b->servers[i].name, rate[i], f[i].rate[0],
                      f[i].rate[b->rounds - 1], median(f[i].p50, b->rounds),
-                     median(f[i].p99, b->rounds));
+                     median(f[i].p99, b->rounds), median(f[i].cpu, b->rounds));
     }
     (void)printf(" | of ceiling %.2f", rate[COUNTD] / rate[CEILING]);
     if (rate[REDIS] > 0)
@@ -812,7 +836,8 @@ main(int argc, char **argv)
         (void)printf(", in redis %.1f s",
                      (double)(clock_ms() - start_ms) / 1e3);
     (void)printf("\nranges of %d rows with counts; connections x in flight; "
-                 "median (min..max) of %u rounds\n",
+                 "median (min..max) of %u rounds;\n"
+                 "p50 and p99 of a round trip; cpu of the server per answer\n",
                  ROWS, b->rounds);
     (void)fflush(stdout); /* as below */
     start_countd(b);
