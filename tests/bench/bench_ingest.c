@@ -30,7 +30,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,7 +46,8 @@
 #define LOG_FILL   ((LOG_BYTES - LOG_SLOTS_AT) / SLOT) /* messages */
 #define RING       16384 /* messages made ahead and sent again and again */
 #define SENT_MAX   (64 * 1024 / MESSAGE) /* messages of one send */
-#define VECTORS    512
+#define RECEIVE    512                   /* messages of one receive */
+#define FILES      30                    /* more than a round fills */
 #define STAGE      1024
 #define CONNS_MAX  64
 #define ROUNDS_MAX 32
@@ -99,16 +99,17 @@ make_ring(void)
 enum ceiling { PLAIN, SYNCED, GROUP };
 
 /* A process that does what the daemon's sockets and disk need, and no more:
- * one thread, the slots of two logs in turn, stale bytes behind messages. */
+ * one thread, slots that hold nothing, as many log files as the daemon fills.
+ */
 struct sink {
     enum ceiling kind;
     pid_t pid;
     uint16_t port;
-    int files[2];
+    int files[FILES];
     int turn; /* file being filled */
     uint64_t filled;
     uint8_t *stage;
-    struct iovec iov[STAGE];
+    uint8_t *buffer;
     size_t staged;
     struct sink_conn {
         int fd;
@@ -120,7 +121,8 @@ struct sink {
     pthread_t syncer;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    bool sync_wanted[2];
+    bool sync_wanted[FILES];
+    int wanted_count;
 };
 
 static void *
@@ -131,16 +133,17 @@ sync_files(void *arg)
 
     pthread_mutex_lock(&s->mutex);
     for (;;) {
-        for (i = 0; i < 2; i++) {
+        for (i = 0; i < FILES; i++) {
             if (!s->sync_wanted[i])
                 continue;
             s->sync_wanted[i] = false;
+            s->wanted_count--;
             pthread_mutex_unlock(&s->mutex);
             if (fdatasync(s->files[i]) < 0)
                 die("fdatasync");
             pthread_mutex_lock(&s->mutex);
         }
-        if (!s->sync_wanted[0] && !s->sync_wanted[1])
+        if (s->wanted_count == 0)
             pthread_cond_wait(&s->wake, &s->mutex);
     }
     return NULL;
@@ -162,13 +165,15 @@ sink_write(struct sink *s)
         return;
     if (s->kind == SYNCED) {
         pthread_mutex_lock(&s->mutex);
+        if (!s->sync_wanted[s->turn])
+            s->wanted_count++;
         s->sync_wanted[s->turn] = true;
         pthread_mutex_unlock(&s->mutex);
         pthread_cond_signal(&s->wake);
     } else if (s->kind == GROUP && fdatasync(s->files[s->turn]) < 0) {
         die("fdatasync");
     }
-    s->turn = 1 - s->turn;
+    s->turn = (s->turn + 1) % FILES;
     s->filled = 0;
 }
 
@@ -176,19 +181,14 @@ sink_write(struct sink *s)
 static bool
 sink_receive(struct sink *s, struct sink_conn *c)
 {
-    struct iovec *iov;
     size_t size, count;
     ssize_t n;
 
-    if (s->staged + VECTORS > STAGE)
+    if (s->staged + RECEIVE > STAGE)
         sink_write(s);
-    iov = &s->iov[s->staged];
-    memcpy(iov->iov_base, c->fragment, c->partial);
-    iov->iov_base = (uint8_t *)iov->iov_base + c->partial;
-    iov->iov_len -= c->partial;
-    n = readv(c->fd, iov, VECTORS);
-    iov->iov_base = (uint8_t *)iov->iov_base - c->partial;
-    iov->iov_len += c->partial;
+    memcpy(s->buffer, c->fragment, c->partial);
+    n = recv(c->fd, s->buffer + c->partial, RECEIVE * MESSAGE - c->partial,
+             MSG_DONTWAIT);
     if (n <= 0)
         return n < 0 && errno == EAGAIN;
     size = c->partial + (size_t)n;
@@ -197,7 +197,7 @@ sink_receive(struct sink *s, struct sink_conn *c)
     c->owed += count;
     c->partial = size % MESSAGE;
     if (c->partial > 0)
-        memcpy(c->fragment, s->stage + s->staged * SLOT, c->partial);
+        memcpy(c->fragment, s->buffer + count * MESSAGE, c->partial);
     return true;
 }
 
@@ -276,35 +276,36 @@ sink_serve(struct sink *s, int listen_fd)
     }
 }
 
+/* The ceilings take turns, so they share their files. */
 static void
-sink_files(struct sink *s, const char *folder)
+make_files(int files[FILES], const char *folder)
 {
     static uint8_t zeros[1 << 20];
     char path[600];
     size_t at;
     int i;
 
-    for (i = 0; i < 2; i++) {
-        (void)snprintf(path, sizeof path, "%s/ceiling-%d-%d", folder,
-                       (int)s->kind, i); /* fits */
-        s->files[i] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (s->files[i] < 0)
+    for (i = 0; i < FILES; i++) {
+        (void)snprintf(path, sizeof path, "%s/ceiling-%d", folder,
+                       i); /* fits */
+        files[i] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (files[i] < 0)
             die(path);
         for (at = 0; at < LOG_BYTES; at += sizeof zeros)
-            if (pwrite(s->files[i], zeros, sizeof zeros, (off_t)at) !=
+            if (pwrite(files[i], zeros, sizeof zeros, (off_t)at) !=
                 (ssize_t)sizeof zeros)
                 die("pwrite");
-        if (fsync(s->files[i]) < 0)
+        if (fsync(files[i]) < 0)
             die("fsync");
     }
 }
 
 static void
-sink_start(struct sink *s, enum ceiling kind, const char *folder)
+sink_start(struct sink *s, enum ceiling kind, const int files[FILES])
 {
     struct net_address any, bound;
     char text[NET_ADDRESS_SIZE];
-    int fd, i;
+    int fd;
 
     s->kind = kind;
     if (net_parse("127.0.0.1:0", &any) < 0)
@@ -314,7 +315,7 @@ sink_start(struct sink *s, enum ceiling kind, const char *folder)
         die("listen");
     net_format(&bound, text);
     s->port = (uint16_t)atoi(strrchr(text, ':') + 1);
-    sink_files(s, folder);
+    memcpy(s->files, files, sizeof s->files);
     s->pid = fork();
     if (s->pid < 0)
         die("fork");
@@ -325,10 +326,9 @@ sink_start(struct sink *s, enum ceiling kind, const char *folder)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         die("prctl");
     s->stage = calloc(STAGE, SLOT);
-    if (!s->stage)
+    s->buffer = calloc(RECEIVE, MESSAGE);
+    if (!s->stage || !s->buffer)
         die("memory");
-    for (i = 0; i < STAGE; i++)
-        s->iov[i] = (struct iovec){s->stage + i * SLOT, MESSAGE};
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
     if (kind == SYNCED && pthread_create(&s->syncer, NULL, sync_files, s) != 0)
@@ -673,7 +673,7 @@ main(int argc, char **argv)
     struct subject subject = {.log_fd = -1};
     const char *build = getenv("BUILD");
     struct tmpdir folder;
-    int i;
+    int files[FILES], i;
 
     for (i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0) {
@@ -691,8 +691,9 @@ main(int argc, char **argv)
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* only looks */
     tmpdir_make(&folder);
     make_ring();
+    make_files(files, folder.path);
     for (i = PLAIN; i <= GROUP; i++)
-        sink_start(&sinks[i], (enum ceiling)i, folder.path);
+        sink_start(&sinks[i], (enum ceiling)i, files);
     subject_start(&subject, folder.path);
 
     run_silent(&subject, &sinks[PLAIN], &sinks[SYNCED]);
