@@ -4,11 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include <zlib.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "common/crc.h"
 
 size_t
 row_between(enum block_order order, const struct row *low,
@@ -34,80 +30,6 @@ row_between(enum block_order order, const struct row *low,
     return row_put(at, &s);
 }
 
-#if defined(__x86_64__)
-
-/* crc32 by carry-less multiplication.  A remainder R of the bytes so far is
- * moved by n bits by multiplying its halves with x^(n+32) and x^(n-32) modulo
- * the polynomial; bit-reflected and shifted by one, as everything here is.
- * What is left at the end is 16 bytes with the same crc, and zlib's turn. */
-#define CRC_512_LOW  0x154442bd4 /* x^544 */
-#define CRC_512_HIGH 0x1c6e41596 /* x^480 */
-#define CRC_128_LOW  0x1751997d0 /* x^160 */
-#define CRC_128_HIGH 0x0ccaa009e /* x^96 */
-#define CRC_LEAST    64
-
-#define CRC_TARGET __attribute__((target("pclmul")))
-
-CRC_TARGET static inline __m128i
-crc_load(const uint8_t *at)
-{
-    __m128i v;
-
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
-CRC_TARGET static inline __m128i
-crc_move(__m128i r, __m128i k, __m128i next)
-{
-    return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(r, k, 0x00),
-                                       _mm_clmulepi64_si128(r, k, 0x11)),
-                         next);
-}
-
-CRC_TARGET static uint32_t
-crc_multiply(const uint8_t *p, size_t size)
-{
-    const __m128i k4 = _mm_set_epi64x(CRC_512_HIGH, CRC_512_LOW);
-    const __m128i k1 = _mm_set_epi64x(CRC_128_HIGH, CRC_128_LOW);
-    __m128i a = _mm_xor_si128(crc_load(p), _mm_cvtsi32_si128(-1));
-    __m128i b = crc_load(p + 16), c = crc_load(p + 32), d = crc_load(p + 48);
-    uint8_t rest[16];
-
-    assert(size >= CRC_LEAST);
-    for (p += 64, size -= 64; size >= 64; p += 64, size -= 64) {
-        a = crc_move(a, k4, crc_load(p));
-        b = crc_move(b, k4, crc_load(p + 16));
-        c = crc_move(c, k4, crc_load(p + 32));
-        d = crc_move(d, k4, crc_load(p + 48));
-    }
-    a = crc_move(a, k1, b);
-    a = crc_move(a, k1, c);
-    a = crc_move(a, k1, d);
-    for (; size >= 16; p += 16, size -= 16)
-        a = crc_move(a, k1, crc_load(p));
-    memcpy(rest, &a, sizeof rest);
-    return (uint32_t)crc32(crc32(0xffffffff, rest, sizeof rest), p, (uInt)size);
-}
-
-uint32_t
-block_crc(const uint8_t *bytes, size_t size)
-{
-    if (size >= CRC_LEAST && __builtin_cpu_supports("pclmul"))
-        return crc_multiply(bytes, size);
-    return (uint32_t)crc32(0, bytes, (uInt)size);
-}
-
-#else
-
-uint32_t
-block_crc(const uint8_t *bytes, size_t size)
-{
-    return (uint32_t)crc32(0, bytes, (uInt)size);
-}
-
-#endif
-
 void
 block_seal(uint8_t *bytes, size_t size, uint16_t count,
            const struct block_id *id)
@@ -120,7 +42,7 @@ block_seal(uint8_t *bytes, size_t size, uint16_t count,
     put_le32(bytes + 16, id->generation);
     put_le16(bytes + 20, (uint16_t)size);
     put_le16(bytes + 22, id->more);
-    put_le32(bytes, block_crc(bytes + 4, size - 4));
+    put_le32(bytes, crc_of(bytes + 4, size - 4));
 }
 
 int
@@ -131,7 +53,7 @@ block_verify(const uint8_t *bytes, size_t size, const struct block_id *id)
     if (bytes[4] != id->type || bytes[5] != id->order ||
         get_le64(bytes + 8) != id->key || get_le16(bytes + 20) != size)
         return -EBADMSG;
-    return get_le32(bytes) == block_crc(bytes + 4, size - 4) ? 0 : -EBADMSG;
+    return get_le32(bytes) == crc_of(bytes + 4, size - 4) ? 0 : -EBADMSG;
 }
 
 /* Whether a row's flags may stand in this type of block and order. */

@@ -148,10 +148,6 @@ row_compare(enum block_order order, const struct row *a, const struct row *b)
 size_t row_between(enum block_order order, const struct row *low,
                    const struct row *high, uint8_t *at);
 
-/* The checksum of `size` bytes: the crc32 of zlib, by other means where the
- * machine has them. */
-uint32_t block_crc(const uint8_t *bytes, size_t size);
-
 /* Writes the header of `size` bytes whose contents are complete. */
 void block_seal(uint8_t *bytes, size_t size, uint16_t count,
                 const struct block_id *id);

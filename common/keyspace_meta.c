@@ -1,5 +1,6 @@
 /* common/keyspace_meta.c - the records of the meta database. */
 #include "common/keyspace.h"
+#include "common/crc.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,7 +20,7 @@ record_crc(const MDB_val *key, const uint8_t *bytes, size_t size)
     assert(key->mv_size <= 32 && size - 4 <= sizeof both - 32);
     memcpy(both, key->mv_data, key->mv_size);
     memcpy(both + key->mv_size, bytes + 4, size - 4);
-    return block_crc(both, key->mv_size + size - 4);
+    return crc_of(both, key->mv_size + size - 4);
 }
 
 static int

@@ -11,82 +11,19 @@
  * 00 too).  uuid, number and epoch are in it so that a slot that was copied,
  * misplaced or left from an earlier fill never counts.  The padding is not
  * summed but compared with zero: summing it would cost more than all else
- * that is done for a message.
- *
- * This runs for every message, in and out, and the sum is the greatest part
- * of it.  zlib's crc32 takes 115 ns for the 80 bytes of a usual slot where the
- * carry-less multiplication of x86 takes 31 (measured side by side on a Xeon
- * at 2.5 GHz), so the latter is used where there is one. */
+ * that is done for a message. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "common/bytes.h"
+#include "common/crc.h"
 #include "common/message.h"
 
 #define HEAD_SIZE  (MESSAGE_UUID_SIZE + 8u + 8u) /* uuid, number, increment */
 #define STAMP_SIZE (8u + 8u + 4u)
-#define WORD       16u /* what is folded at a time */
+#define WORD       16u /* names are copied by so much */
 #define BYTES_MAX  (HEAD_SIZE + 2 * (MESSAGE_NAME_MAX + 1) + STAMP_SIZE)
-
-#if defined __x86_64__ && defined __GNUC__
-#include <immintrin.h>
-
-/* Whether the machine has the instruction; a look at a word that the
- * compiler's runtime fills once. */
-static bool
-can_fold(void)
-{
-    return __builtin_cpu_supports("pclmul") != 0;
-}
-
-/* What is left of the polynomial `bytes` (a positive multiple of WORD) modulo
- * that of crc32: folded by 16 bytes, then reduced to 8, to 4, and to the
- * remainder (Barrett), as described in "Fast CRC Computation for Generic
- * Polynomials Using PCLMULQDQ Instruction" (Gopal and others, 2009).  The
- * constants are powers of x modulo the polynomial, bits reflected. */
-__attribute__((target("pclmul,sse2"))) static uint32_t
-fold(const uint8_t *bytes, size_t size)
-{
-    const __m128i by128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
-    const __m128i by32 = _mm_set_epi64x(0, 0x163cd6124);
-    const __m128i barrett = _mm_set_epi64x(0x1f7011641, 0x1db710641);
-    const __m128i low = _mm_set_epi32(0, -1, 0, -1);
-    __m128i sum, next, other;
-    size_t at;
-
-    memcpy(&sum, bytes, WORD);
-    for (at = WORD; at < size; at += WORD) {
-        memcpy(&next, bytes + at, WORD);
-        other = _mm_clmulepi64_si128(sum, by128, 0x11);
-        sum = _mm_clmulepi64_si128(sum, by128, 0x00);
-        sum = _mm_xor_si128(_mm_xor_si128(sum, other), next);
-    }
-    other = _mm_clmulepi64_si128(sum, by128, 0x10);
-    sum = _mm_xor_si128(_mm_srli_si128(sum, 8), other);
-    other = _mm_srli_si128(sum, 4);
-    sum = _mm_clmulepi64_si128(_mm_and_si128(sum, low), by32, 0x00);
-    sum = _mm_xor_si128(sum, other);
-    other = _mm_clmulepi64_si128(_mm_and_si128(sum, low), barrett, 0x10);
-    other = _mm_clmulepi64_si128(_mm_and_si128(other, low), barrett, 0x00);
-    sum = _mm_xor_si128(sum, other);
-    return (uint32_t)_mm_cvtsi128_si32(_mm_srli_si128(sum, 4));
-}
-#else
-static bool
-can_fold(void)
-{
-    return false;
-}
-
-static uint32_t
-fold(const uint8_t *bytes, size_t size)
-{
-    (void)bytes, (void)size; /* can_fold() said no */
-    return 0;
-}
-#endif
 
 /* Copies a name of a slot by whole words.  They may end up to 15 bytes behind
  * it: in the source that is still the slot, whose stamp and crc32 are 24, and
@@ -107,16 +44,9 @@ static uint32_t
 slot_crc(const struct layout *l, const uint8_t *slot, const struct message *m,
          const uint8_t *uuid, uint64_t number)
 {
-    const size_t size =
-        HEAD_SIZE + m->keyspace_size + 1 + m->key_size + 1 + STAMP_SIZE;
-    const size_t pad = -size % WORD;
-    const bool folding = can_fold();
-    uint8_t bytes[WORD + BYTES_MAX + WORD], *at = bytes + pad;
+    uint8_t bytes[BYTES_MAX + WORD], *at = bytes;
 
-    /* A crc32 starts by inverting the first 32 bits it meets. */
-    memset(bytes, 0, WORD);
-    put_le64(at, get_le64(uuid) ^ (folding ? 0xffffffff : 0));
-    memcpy(at + 8, uuid + 8, 8);
+    memcpy(at, uuid, MESSAGE_UUID_SIZE);
     put_le64(at + MESSAGE_UUID_SIZE, number);
     memcpy(at + MESSAGE_UUID_SIZE + 8, slot, 8);
     at = put_name(at + HEAD_SIZE, slot + 8, m->keyspace_size);
@@ -125,11 +55,7 @@ slot_crc(const struct layout *l, const uint8_t *slot, const struct message *m,
 #ifdef COUNTD_MUTANT_NO_EPOCH_IN_CRC
     memset(at, 0, 8);
 #endif
-
-    /* Zeros in front of the bytes that count change nothing, which saves all
-     * care for a last word that is not whole. */
-    return folding ? ~fold(bytes, pad + size)
-                   : (uint32_t)crc32_z(0, bytes + pad, size);
+    return crc_of(bytes, (size_t)(at + STAMP_SIZE - bytes));
 }
 
 void

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/block.h"
+#include "common/crc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -69,7 +70,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     assert(copy != NULL);
     memcpy(copy, bytes, size);
     put_le16(copy + 20, (uint16_t)size);
-    put_le32(copy, block_crc(copy + 4, size - 4));
+    put_le32(copy, crc_of(copy + 4, size - 4));
     id = (struct block_id){
         .type = copy[4], .order = copy[5], .key = get_le64(copy + 8)};
     assert(block_verify(copy, size, &id) == 0);

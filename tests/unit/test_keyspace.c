@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/keyspace.h"
+#include "common/crc.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
@@ -1265,7 +1266,7 @@ sum_row(void *ctx, const uint8_t *key, size_t size, const struct store_row *r)
     struct sums *s = ctx;
 
     s->rows++;
-    s->hash += block_crc(key, size) * (uint64_t)r->count;
+    s->hash += crc_of(key, size) * (uint64_t)r->count;
     return 0;
 }
 
@@ -1296,7 +1297,7 @@ read_everything(struct store *s, struct sums *out)
         }
         for (int64_t p = 0; p < size;
              p += 10 + get_le16(bytes + p + 8)) /* weighed by position */
-            out->hash += block_crc(bytes + p, 10) * ++at;
+            out->hash += crc_of(bytes + p, 10) * ++at;
     }
     store_view_close(v);
     return rc;
@@ -1560,7 +1561,7 @@ change_header(struct store *s, size_t at)
     header[at] = (uint8_t)(header[at] + 2);
     memcpy(both, name, 4);
     memcpy(both + 4, header + 4, v.mv_size - 4);
-    put_le32(header, block_crc(both, v.mv_size));
+    put_le32(header, crc_of(both, v.mv_size));
     v.mv_data = header;
     assert_int_equal(mdb_put(txn, k->meta, &key, &v, 0), 0);
     assert_int_equal(mdb_txn_commit(txn), 0);

@@ -1,0 +1,75 @@
+/* tests/unit/test_crc.c - crc_of() beside zlib's crc32. */
+#include "common/crc.h"
+
+#include <zlib.h>
+
+#include "tests/lib/test.h"
+
+static void
+fill(uint8_t *bytes, size_t size, uint32_t seed)
+{
+    size_t i;
+
+    for (i = 0; i < size; i++) {
+        seed = seed * 1664525 + 1013904223;
+        bytes[i] = (uint8_t)(seed >> 24);
+    }
+}
+
+static void
+any_size_at_any_address_gets_the_crc32_of_zlib(void **state)
+{
+    static uint8_t bytes[1200];
+    size_t size, at;
+
+    (void)state; /* needs none */
+    fill(bytes, sizeof bytes, 1);
+
+    for (size = 0; size <= 1100; size++)
+        for (at = 0; at < 17; at++)
+            assert_int_equal(crc_of(bytes + at, size),
+                             crc32(0, bytes + at, (uInt)size));
+}
+
+static void
+zeros_and_ones_are_no_exception(void **state)
+{
+    static uint8_t zeros[4080], ones[4080];
+    size_t size;
+
+    (void)state; /* needs none */
+    for (size = 0; size < sizeof ones; size++)
+        ones[size] = 0xff;
+
+    for (size = 0; size <= sizeof ones; size += 7) {
+        assert_int_equal(crc_of(zeros, size), crc32(0, zeros, (uInt)size));
+        assert_int_equal(crc_of(ones, size), crc32(0, ones, (uInt)size));
+    }
+}
+
+static void
+every_flipped_bit_of_a_block_is_seen(void **state)
+{
+    static uint8_t bytes[4080];
+    uint32_t crc;
+    size_t bit;
+
+    (void)state; /* needs none */
+    fill(bytes, sizeof bytes, 2);
+    crc = crc_of(bytes, sizeof bytes);
+
+    for (bit = 0; bit < 8 * sizeof bytes; bit += 5) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_not_equal(crc_of(bytes, sizeof bytes), crc);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    assert_int_equal(crc_of(bytes, sizeof bytes), crc);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(any_size_at_any_address_gets_the_crc32_of_zlib),
+    cmocka_unit_test(zeros_and_ones_are_no_exception),
+    cmocka_unit_test(every_flipped_bit_of_a_block_is_seen),
+};
+
+TEST_MAIN(tests)
