@@ -927,6 +927,86 @@ a_damaged_log_is_quarantined_and_the_others_merged(void **state)
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
 }
 
+/* A log of so many minutes that its sums do not fit the least memory. */
+static void
+a_log_that_does_not_fit_alone_is_merged_all_the_same(void **state)
+{
+    enum { RECORDS = 40000 };
+    struct fixture *x = *state;
+    struct filler f;
+    int i;
+
+    merge_close(&x->merge);
+    x->config.worker_memory = 1 << 20;
+    open_merge(x);
+    filler_open(&f, x->dir.log_fd, 0, RECORDS);
+    for (i = 0; i < RECORDS; i++) {
+        filler_add(&f, "a", "a key of some length, to fill the memory", 1);
+        f.received_ms += 60000;
+    }
+    filler_seal(&f);
+    full_log(x, 1);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(mode_of(x, 1), LOG_MODE_FULL);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(count_of("a", "a key of some length, to fill the memory"),
+                     RECORDS);
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+}
+
+static void
+a_log_that_cannot_be_read_is_quarantined_and_the_others_merged(void **state)
+{
+    struct fixture *x = *state;
+    struct filler f;
+    unsigned i, before;
+
+    full_log(x, 0);
+    filler_open(&f, x->dir.log_fd, 1, 1000);
+    f.received_ms++;
+    for (i = 0; i < 1000; i++)
+        filler_add(&f, "a", "one", 1);
+    filler_seal(&f);
+
+    /* From the second part of the second log on nothing can be read, so that
+     * the first part cannot even be taken out again. */
+    fault_clear();
+    x->merge.stop = NULL;
+    assert_int_equal(batch_take(&x->merge.batch), 2);
+    before = fault_calls("pread");
+    batch_give_back(&x->merge.batch, false);
+    fault_inject_from("pread", before, EIO);
+    (void)merge_run(&x->merge); /* what is left is looked at below */
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_false(log_exists(x, 1));
+    assert_true(tmpdir_has(&x->tmp, "log/bad-0000000001-1"));
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+}
+
+static void
+logs_of_other_message_sizes_are_refused_and_given_back(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    merge_close(&x->merge);
+    x->config.key_size = 64;
+    open_merge(x);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_REFUSED);
+
+    assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+}
+
 static bool
 stop_after_one(void *ctx)
 {
@@ -977,6 +1057,23 @@ merged_logs_are_archived_and_only_the_newest_kept(void **state)
     assert_int_equal(mode_of(x, 4), LOG_MODE_EMPTY);
 }
 
+static void
+what_cannot_be_archived_is_merged_all_the_same(void **state)
+{
+    struct fixture *x = *state;
+
+    x->merge.archive_keep = 2;
+    full_log(x, 0);
+    fault_inject_from("write", 1, ENOSPC);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    fault_clear();
+
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(x->merge.stats.archived, 0);
+    assert_int_equal(tmpdir_count(&x->tmp, "archive"), 0);
+}
+
 /* ---- any failing call -------------------------------------------------- */
 
 /* Runs until nothing is left to merge. */
@@ -1021,7 +1118,7 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
         assert_int_equal(count_of("b", "one"), -20 * rounds);
         assert_int_equal(count_of("c", "one"), 200 * rounds);
     }
-    assert_true(rounds > 10);
+    assert_true(rounds > 2);
 }
 
 static void
@@ -1031,9 +1128,18 @@ any_failing_call_loses_and_doubles_nothing(void **state)
 }
 
 static void
+any_failing_allocation_loses_and_doubles_nothing(void **state)
+{
+    each_failing(*state, "memory", ENOMEM, true);
+}
+
+static void
 any_failing_call_while_holding_loses_and_doubles_nothing(void **state)
 {
-    each_failing(*state, "disk", ENOSPC, true);
+    struct fixture *x = *state;
+
+    x->merge.archive_keep = 3;
+    each_failing(x, "disk", ENOSPC, true);
 }
 
 static void
@@ -1090,8 +1196,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_failure_doubles_the_wait_of_a_log_up_to_a_limit),
     OPEN(above_its_share_of_memory_it_opens_the_store_afresh),
     OPEN(a_damaged_log_is_quarantined_and_the_others_merged),
+    OPEN(a_log_that_does_not_fit_alone_is_merged_all_the_same),
+    OPEN(a_log_that_cannot_be_read_is_quarantined_and_the_others_merged),
+    OPEN(logs_of_other_message_sizes_are_refused_and_given_back),
     OPEN(told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back),
     OPEN(merged_logs_are_archived_and_only_the_newest_kept),
+    OPEN(what_cannot_be_archived_is_merged_all_the_same),
+    OPEN(any_failing_allocation_loses_and_doubles_nothing),
     OPEN(any_failing_call_loses_and_doubles_nothing),
     OPEN(any_failing_call_while_holding_loses_and_doubles_nothing),
     OPEN(opening_fails_cleanly_without_memory),
