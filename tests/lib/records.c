@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/lib/test.h"
@@ -29,6 +30,25 @@ add(struct records *r, const struct message *m, uint64_t log, uint32_t slot,
     to->stamp = *stamp;
 }
 
+/* A full log's mode forbids reading to all but root. */
+static int
+open_log(int log_fd, const char *name)
+{
+    struct stat st;
+    int fd;
+
+    fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == EACCES &&
+        fstatat(log_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        fchmodat(log_fd, name, 0600, 0) == 0) {
+        fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        assert_int_equal(fchmodat(log_fd, name, st.st_mode & 0777, 0), 0);
+    }
+    if (fd < 0)
+        fail_msg("open log %s: %s", name, strerror(errno));
+    return fd;
+}
+
 static void
 read_log(struct records *r, int log_fd, uint64_t index)
 {
@@ -42,9 +62,7 @@ read_log(struct records *r, int log_fd, uint64_t index)
     int fd;
 
     log_name(index, name);
-    fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        fail_msg("open log %s: %s", name, strerror(errno));
+    fd = open_log(log_fd, name);
     assert_rc(log_inspect(fd, index, &report), 0);
     assert_rc(report.headers_rc, 0);
     r->logs++;
