@@ -28,6 +28,7 @@
 #define PAGES_MIN   64
 #define PAGES_MAX   90000 /* LMDB spills above 131,071 */
 #define CHANGE_COST 256   /* memory of one change in a slice */
+#define SLICE_MIN   16    /* changes; less is not worth a commit */
 #define GROUP_ROWS  1500  /* about, for estimates */
 
 /* One store_apply on its way. */
@@ -63,6 +64,7 @@ store_open(struct store **out, const struct store_options *options)
     if (s == NULL)
         return -ENOMEM;
     s->options = *options;
+    s->txn_memory = options->txn_memory;
 
     /* One for a view, one for what is opened beside it. */
     if (s->options.open_max < 2)
@@ -112,6 +114,12 @@ store_close(struct store *s)
     order_work_free(s->work);
     slice_free(&s->slice);
     free(s);
+}
+
+void
+store_txn_memory(struct store *s, size_t txn_memory)
+{
+    s->txn_memory = txn_memory;
 }
 
 static bool
@@ -299,29 +307,34 @@ estimate_pages(const struct batch *b, size_t n)
            order_pages(b->groups[1], 2 * n, row);
 }
 
+/* Pages that a slice of n changes may dirty: what its own memory leaves. */
 static uint64_t
-pages_budget(const struct store *s)
+pages_budget(const struct store *s, size_t n)
 {
-    const uint64_t pages = s->options.txn_memory / 4 * 3 / KEYSPACE_PAGE_COST;
+    const uint64_t edits = (uint64_t)n * CHANGE_COST;
+    const uint64_t pages = edits < s->txn_memory
+                               ? (s->txn_memory - edits) / KEYSPACE_PAGE_COST
+                               : 0;
 
     return pages < PAGES_MIN   ? PAGES_MIN
            : pages > PAGES_MAX ? PAGES_MAX
                                : pages;
 }
 
-/* How many changes the next slice may have. */
+/* How many changes the next slice may have; slices are of a size, since each
+ * touches most of the rank order, whatever its keys. */
 static size_t
 slice_limit(const struct batch *b)
 {
-    const struct store *s = b->store;
-    const size_t memory = s->options.txn_memory / 4 / CHANGE_COST;
-    size_t n = b->count - b->at;
+    const size_t rest = b->count - b->at;
+    size_t n = rest, slices;
 
-    if (n > memory)
-        n = memory < 16 ? 16 : memory;
-    while (n > 1 && estimate_pages(b, n) > pages_budget(s))
-        n /= 2;
-    return n;
+    while (n > SLICE_MIN && estimate_pages(b, n) > pages_budget(b->store, n))
+        n -= n / 8 + 1;
+    if (n < SLICE_MIN)
+        return rest < SLICE_MIN ? rest : SLICE_MIN;
+    slices = (rest + n - 1) / n;
+    return (rest + slices - 1) / slices;
 }
 
 static int
@@ -344,8 +357,9 @@ slice_reserve(struct slice *sl, size_t n)
     return 0;
 }
 
-/* Sums the deltas from b->at on into changes, as many as fit; leaves out what
- * sums to nothing. */
+/* Sums the deltas from b->at on into changes, as many as fit.  Sums of 0 stay:
+ * whether +5 and -5 come in one batch or in two must make no difference to
+ * what keys there are. */
 static void
 slice_fill(struct batch *b)
 {
@@ -360,8 +374,6 @@ slice_fill(struct batch *b)
             break;
         while (i < b->count && same_key(first, &b->deltas[i]))
             sum += delta_sum(&b->deltas[i++]);
-        if (sum == 0)
-            continue;
         changes[n++] = (struct change){
             .key = first->key, .key_size = first->key_size, .sum = sum};
     }
@@ -444,8 +456,6 @@ check_quota(struct batch *b, struct order *keys)
 
         while (i < b->count && same_key(first, &b->deltas[i]))
             c.sum += delta_sum(&b->deltas[i++]);
-        if (c.sum == 0)
-            continue;
         rc = lookup(keys, &c, &finder);
         if (rc < 0)
             return rc;
@@ -556,7 +566,7 @@ static int
 open_order(struct batch *b, MDB_txn *txn, MDB_dbi dbi, enum block_order kind,
            const struct order_root *root, struct order *o)
 {
-    const uint64_t budget = pages_budget(b->store);
+    const uint64_t budget = pages_budget(b->store, b->limit);
 
     *o = (struct order){
         .txn = txn,
@@ -746,12 +756,12 @@ slice_apply(struct batch *b, struct keyspace **k)
         return rc;
     for (size_t i = 0; i < b->mark_count; i++)
         b->expect[i] = mark_after(b, i);
-    keyspace_retain(b->store, *k, b->pages);
+    b->at = b->end;
+    keyspace_retain(b->store, *k, b->pages, b->at == b->count);
     b->total.keys += b->slice.keys;
     b->total.created += b->slice.created;
     b->total.saturated += b->slice.saturated;
     b->total.commits += b->slice.commits;
-    b->at = b->end;
     return 0;
 }
 
@@ -795,16 +805,6 @@ apply_slices(struct batch *b)
     return rc;
 }
 
-/* Whether anything in the batch changes a count. */
-static bool
-any_sum(const struct store_delta *deltas, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (deltas[i].sum_high != 0 || deltas[i].sum_low != 0)
-            return true;
-    return false;
-}
-
 int
 store_apply(struct store *s, const uint8_t *name, size_t name_size,
             const struct store_mark *marks, const struct store_mark_info *seen,
@@ -831,8 +831,10 @@ store_apply(struct store *s, const uint8_t *name, size_t name_size,
         if (seen[i].state == STORE_MARK_AHEAD)
             return -EINVAL;
 
-    /* Nothing that counts: no reason to make a keyspace. */
-    if (!any_sum(deltas, delta_count)) {
+    /* No records: no reason to make a keyspace.  (Where there are records,
+     * even such as sum to 0, the marks are needed: each log of the batch may
+     * be freed before the others.) */
+    if (delta_count == 0) {
         rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
         if (rc < 0)
             return rc == -ENOENT ? 0 : rc;
@@ -844,6 +846,8 @@ store_apply(struct store *s, const uint8_t *name, size_t name_size,
         memcpy(b.expect, seen, mark_count * sizeof *seen);
     rc = apply_slices(&b);
     free(b.expect);
+    if (s->slice.capacity * CHANGE_COST > s->options.txn_memory)
+        slice_free(&s->slice);
     *applied = b.total;
     return rc;
 }

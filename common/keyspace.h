@@ -123,6 +123,7 @@ struct slice {
 
 struct store {
     struct store_options options;
+    size_t txn_memory;      /* of one commit, now */
     struct keyspace *slots; /* open_max */
     struct keyspace *last;  /* looked up last; may be closed */
     uint64_t clock;
@@ -158,9 +159,10 @@ void keyspace_read_end(struct keyspace *k);
 
 int keyspace_write(struct keyspace *k, MDB_txn **out);
 
-/* Accounts for a commit of so many dirty pages, and closes other environments
- * that keep too much memory. */
-void keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages);
+/* Accounts for a commit of so many dirty pages, and closes environments that
+ * keep too much memory between commits; `k` itself only when `done`. */
+void keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages,
+                     bool done);
 
 /* Doubles the map. */
 int keyspace_grow(struct keyspace *k, size_t least);

@@ -382,7 +382,7 @@ keyspace_write(struct keyspace *k, MDB_txn **out)
 }
 
 void
-keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages)
+keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages, bool done)
 {
     const uint64_t most = s->options.txn_memory / KEYSPACE_PAGE_COST;
 
@@ -396,7 +396,8 @@ keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages)
             struct keyspace *other = &s->slots[i];
 
             sum += other->retained;
-            if (other != k && !other->reading && other->retained > 0 &&
+            if ((done || other != k) && !other->reading &&
+                other->retained > 0 &&
                 (largest == NULL || other->retained > largest->retained))
                 largest = other;
         }

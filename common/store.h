@@ -60,7 +60,8 @@ struct store_mark_info {
 };
 
 /* One summed record.  Sorted by key (memcmp, shorter first), then minute;
- * (key, minute) is unique. */
+ * (key, minute) is unique.  It stands for increments other than 0, whose sum
+ * may be 0: the key exists from then on. */
 struct store_delta {
     const uint8_t *key;
     uint16_t key_size;
@@ -92,6 +93,12 @@ struct store_row {
 
 int store_open(struct store **out, const struct store_options *options);
 void store_close(struct store *s);
+
+/* From now on one commit may hold this much instead of options.txn_memory: what
+ * the caller can spare just now.  The more, the fewer commits a large merge is
+ * cut into.  Between commits the store still keeps options.txn_memory at
+ * most. */
+void store_txn_memory(struct store *s, size_t txn_memory);
 
 /* ---- applying (worker) ------------------------------------------------- */
 
