@@ -494,7 +494,7 @@ read_group(struct fold *f, const struct log *log, unsigned number,
     for (i = 0; i < count; i++) {
         struct record *r = &records[n];
 
-        rc = slot_parse(&log->layout, slots + i * log->layout.slot_size,
+        rc = slot_parse(&log->layout, slots + (size_t)i * log->layout.slot_size,
                         log->header.uuid, from + i, log->header.epoch, &r->m,
                         &stamp);
         if (rc < 0)
@@ -579,8 +579,9 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
         rc = make_room(f);
         if (rc < 0)
             return rc;
-        n = read_group(f, log, number, f->slots + at * log->layout.slot_size,
-                       from + at, group, records);
+        n = read_group(f, log, number,
+                       f->slots + (size_t)at * log->layout.slot_size, from + at,
+                       group, records);
         if (n < 0)
             return damage(n);
         f->zeros += group - (uint32_t)n;
@@ -674,9 +675,9 @@ again(struct fold *f, const struct log *log, uint32_t end,
         if (count < 0)
             return count;
         for (i = 0; i < (uint32_t)count; i++) {
-            rc = slot_parse(&log->layout, f->slots + i * log->layout.slot_size,
-                            log->header.uuid, from + i, log->header.epoch, &m,
-                            &stamp);
+            rc = slot_parse(
+                &log->layout, f->slots + (size_t)i * log->layout.slot_size,
+                log->header.uuid, from + i, log->header.epoch, &m, &stamp);
             if (rc < 0)
                 return damage(rc);
             rc = again_one(f, a, &m, minute_of(&stamp));

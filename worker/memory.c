@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* The store takes and returns the same memory for each keyspace: giving it
@@ -33,11 +33,13 @@ memory_close(struct memory *m)
     m->fd = -1;
 }
 
+/* The three numbers that statm starts with are pages: in all, resident, and
+ * resident of files. */
 size_t
 memory_anonymous(const struct memory *m)
 {
-    unsigned long long size, resident, shared;
-    char text[128];
+    unsigned long long resident, shared;
+    char text[128], *at;
     ssize_t n;
 
     if (m->fd < 0)
@@ -46,8 +48,10 @@ memory_anonymous(const struct memory *m)
     if (n <= 0)
         return 0;
     text[n] = 0;
-    if (sscanf(text, "%llu %llu %llu", &size, &resident, &shared) != 3 ||
-        shared > resident)
+    (void)strtoull(text, &at, 10); /* address space does not matter */
+    resident = strtoull(at, &at, 10);
+    shared = strtoull(at, &at, 10);
+    if (shared > resident)
         return 0;
     return (size_t)(resident - shared) * m->page_size;
 }
