@@ -89,6 +89,8 @@ keep_slot(void *ctx, uint32_t number, const struct message *m,
     int rc;
 
     (void)number; /* records of one log have no order */
+    if (m->increment == 0)
+        return 0; /* it changes nothing and makes no key */
     rc = grow(&records, &s->capacity, s->count + 1, sizeof *s->records);
     s->records = records;
     if (rc == 0)
