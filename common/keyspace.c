@@ -640,6 +640,11 @@ slice_write(struct batch *b, MDB_txn *txn, const struct keyspace *k)
     b->pages = 0;
     b->state.change++;
     b->state.nonce = ++b->store->nonce;
+
+    /* The file may owe its name to a creator that died before it synced the
+     * directory, and logs are emptied for what is committed under it. */
+    if (b->state.change == 1 && fsync(b->store->options.keyspace_fd) < 0)
+        return -errno;
     if (b->used > 0) {
         rc = apply_orders(b, txn, k);
         if (rc < 0)
@@ -651,13 +656,56 @@ slice_write(struct batch *b, MDB_txn *txn, const struct keyspace *k)
     return keyspace_state_put(txn, k->meta, &b->state);
 }
 
+/* Whether the slice is in, by marks or by the commit itself. */
+static int
+look_for_slice(const struct batch *b, const struct keyspace *k, bool *in)
+{
+    struct keyspace_state now;
+    bool all = true, any = false;
+    int rc;
+
+    rc = keyspace_state_get(k->reader, k->meta, &now);
+    for (size_t i = 0; rc == 0 && i < b->mark_count; i++) {
+        const struct store_mark_info want = mark_after(b, i);
+        struct store_mark_info is;
+
+        rc = keyspace_mark_info(k->reader, k->meta, &b->marks[i], &is);
+        all = all && same_info(&is, &want);
+        any = any || !same_info(&is, &b->expect[i]);
+    }
+    *in = (all && any) ||
+          (now.change == b->state.change && now.nonce == b->state.nonce);
+    return rc;
+}
+
+/* A commit that changes nothing but its own number. */
+static int
+commit_fence(struct store *s, struct keyspace *k)
+{
+    struct keyspace_state state;
+    MDB_txn *txn;
+    int rc;
+
+    rc = keyspace_write(k, &txn);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_state_get(txn, k->meta, &state);
+    state.change++;
+    state.nonce = ++s->nonce;
+    if (rc == 0)
+        rc = keyspace_state_put(txn, k->meta, &state);
+    if (rc == 0)
+        return order_error(mdb_txn_commit(txn));
+    mdb_txn_abort(txn);
+    return rc;
+}
+
 /* After a failed commit: opens the keyspace anew and reads what is there.
  * 0: it happened after all; else `failed`. */
 static int
 read_outcome(struct batch *b, struct keyspace **k, int failed)
 {
-    struct keyspace_state now;
-    bool all = true, any = false;
+    bool in = false;
     int rc;
 
     keyspace_close(*k);
@@ -669,19 +717,17 @@ read_outcome(struct batch *b, struct keyspace **k, int failed)
         rc = keyspace_read(*k);
     if (rc < 0)
         return failed;
-    rc = keyspace_state_get((*k)->reader, (*k)->meta, &now);
-    for (size_t i = 0; rc == 0 && i < b->mark_count; i++) {
-        const struct store_mark_info want = mark_after(b, i);
-        struct store_mark_info is;
-
-        rc = keyspace_mark_info((*k)->reader, (*k)->meta, &b->marks[i], &is);
-        all = all && same_info(&is, &want);
-        any = any || !same_info(&is, &b->expect[i]);
-    }
+    rc = look_for_slice(b, *k, &in);
     keyspace_read_end(*k);
-    if (rc == 0 && now.change == b->state.change && now.nonce == b->state.nonce)
-        return 0;
-    return rc == 0 && all && any ? 0 : failed;
+    if (rc < 0 || !in)
+        return failed;
+
+    /* The meta page that says so may be in the page cache only, and the kernel
+     * may think it is clean: another commit writes the other one. */
+    rc = commit_fence(b->store, *k);
+    if (rc < 0)
+        keyspace_close(*k);
+    return rc < 0 ? failed : 0;
 }
 
 /* Makes sure the map can hold what the slice may add. */
