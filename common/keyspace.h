@@ -130,6 +130,7 @@ struct store {
     uint64_t nonce;
     uint64_t known; /* keyspaces in the directory when last counted */
     unsigned created_since;
+    uint64_t full_until_ms; /* keyspace_max was reached; monotonic */
     struct diag_repeat trouble;
     struct store_view view;
     uint64_t snapshots;

@@ -20,6 +20,7 @@
 
 #define OPEN_TRIES     5
 #define CHECK_EVERY_MS 60000
+#define FULL_MS        1000 /* a full directory is counted again after that */
 #define RECOUNT_EVERY  16
 
 int
@@ -260,7 +261,8 @@ count_file(void *ctx, const char *file)
 }
 
 /* Refuses one more keyspace above the limit.  The directory is counted only
- * now and then while the limit is far. */
+ * now and then while the limit is far, and when it is full: names come from
+ * the network, and each of them may be a new one. */
 static int
 check_limit(struct store *s)
 {
@@ -269,6 +271,8 @@ check_limit(struct store *s)
 
     if (max == 0)
         return 0;
+    if (clock_ms() < s->full_until_ms)
+        return -EDQUOT;
     if (s->known == 0 || s->created_since >= RECOUNT_EVERY ||
         s->known + 64 * RECOUNT_EVERY >= max) {
         uint64_t count = 0;
@@ -279,7 +283,10 @@ check_limit(struct store *s)
         s->known = count;
         s->created_since = 0;
     }
-    return s->known + s->created_since >= max ? -EDQUOT : 0;
+    if (s->known + s->created_since < max)
+        return 0;
+    s->full_until_ms = clock_ms() + FULL_MS;
+    return -EDQUOT;
 }
 
 static int

@@ -35,6 +35,7 @@
 #define NODE_SUB    0x02u
 #define DB_SIZE     48
 #define DB_ROOT_AT  40
+#define DB_FLAGS_AT 4
 #define DB_DEPTH_AT 6
 #define DEPTH_MAX   32
 #define SUBS_MAX    16
@@ -216,7 +217,17 @@ walk_database(struct walker *w, const uint8_t *db, bool free_list)
     uint64_t numbers[DEPTH_MAX];
     unsigned at[DEPTH_MAX], count[DEPTH_MAX], depth = 0;
     const unsigned leaf = native16(db + DB_DEPTH_AT);
+    const unsigned want = free_list ? MDB_INTEGERKEY : 0;
+    unsigned flags = native16(db + DB_FLAGS_AT);
 
+    /* We ask for no kind of database but the plain one.  Those of the free
+     * list hold flags of the environment as well. */
+    if (free_list)
+        flags &= ~(unsigned)MDB_NOSUBDIR;
+    if (flags != want) {
+        fault(w, 0, "damaged flags of a database");
+        return;
+    }
     numbers[0] = native64(db + DB_ROOT_AT);
     if (numbers[0] == ROOT_NONE && leaf == 0)
         return;
@@ -238,9 +249,9 @@ walk_database(struct walker *w, const uint8_t *db, bool free_list)
                 break;
             continue;
         }
+        /* Exactly: LMDB stops the process at some other flags. */
         if (at[depth] == 0 &&
-            (native16(page + 10) & (PAGE_BRANCH | PAGE_LEAF)) !=
-                (is_leaf ? PAGE_LEAF : PAGE_BRANCH)) {
+            native16(page + 10) != (is_leaf ? PAGE_LEAF : PAGE_BRANCH)) {
             fault(w, numbers[depth], "of the wrong type");
             at[depth] = count[depth];
             continue;

@@ -1390,6 +1390,53 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
     assert_true(close(fd) == 0 && close(null) == 0);
 }
 
+/* Sets one bit of both meta pages, or of every leaf page. */
+static void
+set_bit(const struct tmpdir *d, bool meta, size_t byte, uint8_t bit)
+{
+    static uint8_t page[4096];
+    int fd = openat(d->fd, "pages.mdb", O_RDWR);
+    struct stat st;
+    off_t at;
+
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    for (at = 0; at < st.st_size; at += 4096) {
+        assert_int_equal(pread(fd, page, 4096, at), 4096);
+        if ((at < 8192) != meta || (!meta && page[10] != 0x02))
+            continue;
+        page[byte] |= bit;
+        assert_int_equal(pwrite(fd, page, 4096, at), 4096);
+    }
+    assert_true(close(fd) == 0);
+}
+
+/* LMDB itself would stop the process for each of these. */
+static void
+flags_that_would_stop_lmdb_are_refused(void **state)
+{
+    static const struct {
+        bool meta;
+        size_t byte;
+        uint8_t bit;
+    } flips[] = {{true, 44, 0x04}, {true, 92, 0x04}, {false, 10, 0x20}};
+    const struct tmpdir *d = *state;
+    struct store *s;
+    size_t i;
+
+    for (i = 0; i < sizeof flips / sizeof flips[0]; i++) {
+        s = open_store(d, 1 << 24, true);
+        assert_rc(apply_one(s, "pages", "k", 1), 0);
+        store_close(s);
+        set_bit(d, flips[i].meta, flips[i].byte, flips[i].bit);
+
+        s = open_store(d, 1 << 24, true);
+        assert_rc(apply_one(s, "pages", "k", 1), -EBADMSG);
+        assert_rc(apply_one(s, "others", "k", 1), 0);
+        store_close(s);
+        tmpdir_empty(*state);
+    }
+}
+
 static void
 count_fault(void *ctx, const char *text)
 {
@@ -1670,6 +1717,7 @@ static const struct CMUnitTest tests[] = {
     T(what_a_dead_creator_left_is_removed),
     T(any_call_may_fail_and_nothing_is_left_open),
     T(damage_is_refused_or_harmless_but_never_a_wrong_count),
+    T(flags_that_would_stop_lmdb_are_refused),
     T(check_finds_what_contradicts_itself),
     T(a_keyspace_of_the_first_version_still_opens),
     T(a_newer_format_is_refused),
