@@ -504,7 +504,7 @@ read_head(int held_fd, const char *file, struct held *h)
     if (rc == 0)
         memcpy(h->name, bytes + HEAD_SIZE, h->name_size);
     else
-        memset(h, 0, sizeof *h);
+        *h = (struct held){.newer = rc == -EPROTONOSUPPORT};
     return rc;
 }
 

@@ -57,6 +57,7 @@ struct held {
     size_t name_size;
     struct store_mark mark;
     uint64_t first_ms;
+    bool newer; /* of a newer version: nothing else is known (held_each) */
     struct store_delta *deltas; /* keys point into `bytes` */
     size_t count;
     uint8_t *bytes;
@@ -68,7 +69,8 @@ void held_free(struct held *h);
 
 /* Calls `file` for each held file; only its first 64 bytes + keyspace have
  * been read (deltas NULL).  A file whose head is damaged or of a newer
- * version comes with name_size 0.  Stops on non-zero and returns that. */
+ * version comes with name_size 0, the latter with `newer`.  Stops on non-zero
+ * and returns that. */
 int held_each(int held_fd,
               int (*file)(void *ctx, const char *file, const struct held *h),
               void *ctx);

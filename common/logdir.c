@@ -579,8 +579,16 @@ judge(struct logdir *dir, uint64_t index, uint64_t *ms)
 int
 logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
 {
+    uint64_t newest_ms;
+
+    return logdir_pending_ms(dir, oldest_ms, &newest_ms);
+}
+
+int
+logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
+{
     const struct logdir_entry *e;
-    uint64_t oldest = UINT64_MAX, ms;
+    uint64_t oldest = UINT64_MAX, newest = 0, ms;
     bool modes_true = true;
     size_t i;
     int rc;
@@ -610,8 +618,11 @@ logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
         }
         if (ms < oldest)
             oldest = ms;
+        if (ms > newest)
+            newest = ms;
     }
     dir->modes_true |= modes_true;
     *oldest_ms = oldest;
+    *newest_ms = newest;
     return 0;
 }

@@ -85,4 +85,10 @@ int logdir_check_sizes(struct logdir *dir, struct layout *found);
  * holds, and nothing later does. */
 int logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms);
 
+/* The same, and the newest of what the logs with such increments begin with
+ * (0 when there is none): is that in the future, the clock was set back, and
+ * nobody can tell when by today's clock such a log was filled. */
+int logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms,
+                      uint64_t *newest_ms);
+
 #endif

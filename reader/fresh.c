@@ -2,7 +2,9 @@
 #include "reader/fresh.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/clock.h"
 #include "common/diag.h"
@@ -13,13 +15,16 @@
 #define LOOK_SHARE   10
 #define LOOK_AGE_MAX 100
 
+#define TICK_MS 20 /* more than a tick of the kernel's coarse clock */
+
 static struct diag_repeat failures;
 
 int
 fresh_init(struct fresh *f, const struct datadir *datadir,
            const struct layout *l, uint64_t log_size)
 {
-    *f = (struct fresh){.datadir = datadir, .held_ms = UINT64_MAX};
+    *f = (struct fresh){.datadir = datadir,
+                        .held_all = {.oldest_ms = UINT64_MAX}};
     return logdir_open(&f->logs, datadir->log_fd, l, log_size);
 }
 
@@ -29,23 +34,41 @@ fresh_fini(struct fresh *f)
     logdir_close(&f->logs);
 }
 
+static const struct fresh_span nothing_held = {.oldest_ms = UINT64_MAX};
+
+static void
+span_add(struct fresh_span *span, uint64_t ms)
+{
+    if (ms < span->oldest_ms)
+        span->oldest_ms = ms;
+    if (ms > span->newest_ms)
+        span->newest_ms = ms;
+}
+
+static struct fresh_held *
+find_held(struct fresh *f, const uint8_t *name, size_t size)
+{
+    for (size_t i = 0; i < f->held_count; i++)
+        if (f->held[i].size == size && memcmp(f->held[i].name, name, size) == 0)
+            return &f->held[i];
+    return NULL;
+}
+
 /* Adds one held file; a damaged one has no keyspace and, like a quarantined
- * log, holds back nothing. */
+ * log, holds back nothing.  One of a newer version may be of any keyspace and
+ * of any age. */
 static int
 note_held(void *ctx, const char *file, const struct held *h)
 {
     struct fresh *f = ctx;
-    struct fresh_held *to = NULL;
+    struct fresh_held *to;
 
     (void)file; /* the name inside is the one that counts */
+    f->held_unknown |= h->newer;
     if (h->name_size == 0)
         return 0;
-    if (h->first_ms < f->held_ms)
-        f->held_ms = h->first_ms;
-    for (size_t i = 0; i < f->held_count; i++)
-        if (f->held[i].size == h->name_size &&
-            memcmp(f->held[i].name, h->name, h->name_size) == 0)
-            to = &f->held[i];
+    span_add(&f->held_all, h->first_ms);
+    to = find_held(f, h->name, h->name_size);
     if (!to) {
         if (f->held_count == FRESH_HELD_MAX) {
             f->held_more = true;
@@ -53,26 +76,88 @@ note_held(void *ctx, const char *file, const struct held *h)
         }
         to = &f->held[f->held_count++];
         to->size = h->name_size;
-        to->first_ms = UINT64_MAX;
+        to->span = nothing_held;
         memcpy(to->name, h->name, h->name_size);
     }
-    if (h->first_ms < to->first_ms)
-        to->first_ms = h->first_ms;
+    span_add(&to->span, h->first_ms);
     return 0;
 }
 
-/* What the logs allow to claim at `now`, read before they were scanned. */
-static uint64_t
-claim(const struct fresh *f, uint64_t now, uint64_t oldest)
+static bool
+same_time(const struct timespec *a, const struct timespec *b)
 {
-    if (oldest <= now)
-        return oldest > 0 ? oldest - 1 : 0;
-    if (oldest == UINT64_MAX || oldest <= clock_unix_ms())
-        return now; /* it came while we looked */
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* True when a later change of the directory is bound to show in its times,
+ * which the kernel takes from a clock of coarse ticks.  Never for times in the
+ * future: the clock may pass them again. */
+static bool
+is_settled(const struct stat *st)
+{
+    const uint64_t now = clock_unix_ms();
+    const struct timespec *last = &st->st_mtim;
+    uint64_t last_ms;
+
+    if (st->st_ctim.tv_sec > last->tv_sec ||
+        (st->st_ctim.tv_sec == last->tv_sec &&
+         st->st_ctim.tv_nsec > last->tv_nsec))
+        last = &st->st_ctim;
+    if (last->tv_sec < 0)
+        return false;
+    last_ms = (uint64_t)last->tv_sec * 1000 + (uint64_t)last->tv_nsec / 1000000;
+    return now > last_ms + TICK_MS;
+}
+
+/* Lists the held files, unless the list at hand is still the one.  A file only
+ * comes and goes by its name, which changes the directory's times, and thus
+ * thousands of them are not opened for each look. */
+static int
+list_held(struct fresh *f)
+{
+    const int fd = f->datadir->held_fd;
+    struct stat st;
+    bool settled;
+    int rc;
+
+    if (fstat(fd, &st) < 0) {
+        rc = -errno;
+        f->listed = false;
+        f->held_unknown = true;
+        return rc;
+    }
+    if (f->listed && same_time(&f->held_mtime, &st.st_mtim) &&
+        same_time(&f->held_ctime, &st.st_ctim))
+        return 0;
+    settled = is_settled(&st);
+    f->held_unknown = false;
+    f->held_more = false;
+    f->held_all = nothing_held;
+    f->held_count = 0;
+    rc = held_each(fd, note_held, f);
+    f->held_unknown |= rc < 0;
+    f->listed = rc == 0 && settled;
+    f->held_mtime = st.st_mtim;
+    f->held_ctime = st.st_ctim;
+    return rc;
+}
+
+/* What the logs allow to claim at `now`, read before they were scanned; what
+ * is stamped until `then`, read afterwards, may have come meanwhile. */
+static uint64_t
+claim(const struct fresh *f, uint64_t now, uint64_t then, uint64_t oldest,
+      uint64_t newest)
+{
+    uint64_t most = now;
+
     /* Stamped in the future: the clock was set back, and nobody can tell when
      * by today's clock it came.  What was claimed before stays true, unless
      * that lies in the future too. */
-    return f->as_of_ms <= now ? f->as_of_ms : 0;
+    if (newest > then)
+        most = f->as_of_ms <= now ? f->as_of_ms : 0;
+    if (oldest > most)
+        return most;
+    return oldest > 0 ? oldest - 1 : 0;
 }
 
 /* Looks at logs, then held files.  Stores nothing unless both work. */
@@ -80,23 +165,18 @@ static int
 look(struct fresh *f)
 {
     const uint64_t now = clock_unix_ms();
-    uint64_t oldest;
+    uint64_t oldest, newest, then;
     int rc;
 
-    rc = logdir_oldest_ms(&f->logs, &oldest);
+    rc = logdir_pending_ms(&f->logs, &oldest, &newest);
     if (rc < 0)
         return rc;
-    f->held_ms = UINT64_MAX;
-    f->held_count = 0;
-    f->held_more = false;
-    rc = held_each(f->datadir->held_fd, note_held, f);
-    if (rc < 0) {
-        f->held_ms = 0; /* anything may be held, for anybody */
-        f->held_more = false;
-        f->held_count = 0;
+    then = clock_unix_ms();
+    rc = list_held(f);
+    if (rc < 0)
         return rc;
-    }
-    f->as_of_ms = claim(f, now, oldest);
+    f->seen_ms = clock_unix_ms();
+    f->as_of_ms = claim(f, now, then, oldest, newest);
     return 0;
 }
 
@@ -123,22 +203,29 @@ fresh_look(struct fresh *f, uint64_t now_ms)
     f->until_ms = now_ms + took;
 }
 
+/* What is held for this keyspace, or may be; for all with size 0. */
+static struct fresh_span
+held_for(struct fresh *f, const uint8_t *name, size_t size)
+{
+    const struct fresh_held *held;
+
+    if (size == 0)
+        return f->held_all;
+    held = find_held(f, name, size);
+    if (held)
+        return held->span;
+    return f->held_more ? f->held_all : nothing_held;
+}
+
 int64_t
 fresh_as_of(struct fresh *f, const uint8_t *name, size_t size)
 {
-    uint64_t held = f->held_ms;
+    const struct fresh_span held = held_for(f, name, size);
 
     assert(f->looked);
-    if (held != UINT64_MAX && held != 0 && size > 0) {
-        held = UINT64_MAX;
-        for (size_t i = 0; i < f->held_count; i++)
-            if (f->held[i].size == size &&
-                memcmp(f->held[i].name, name, size) == 0)
-                held = f->held[i].first_ms;
-        if (held == UINT64_MAX && f->held_more)
-            held = f->held_ms; /* perhaps ours: claim the least */
-    }
-    if (held > f->as_of_ms)
+    if (f->held_unknown || held.newest_ms > f->seen_ms)
+        return 0; /* nobody can tell */
+    if (held.oldest_ms > f->as_of_ms)
         return (int64_t)f->as_of_ms;
-    return held > 0 ? (int64_t)held - 1 : 0;
+    return held.oldest_ms > 0 ? (int64_t)held.oldest_ms - 1 : 0;
 }

@@ -11,11 +11,16 @@
  * keyspace and are durable there before they leave, so what moves meanwhile
  * is seen at least once.  The snapshot comes last.  An older as_of with a
  * newer snapshot is true as well, so a look is good for some milliseconds.
+ *
+ * Where nobody can tell - increments stamped in the future, by a clock that
+ * was set back since; held files of a newer version - it stays at what was
+ * claimed before, or is 0.
  */
 #ifndef COUNTD_READER_FRESH_H
 #define COUNTD_READER_FRESH_H
 
 #include <stdbool.h>
+#include <time.h>
 
 #include "common/datadir.h"
 #include "common/logdir.h"
@@ -23,8 +28,13 @@
 #define FRESH_AGE_MS   5  /* how long a look is good for */
 #define FRESH_HELD_MAX 64 /* keyspaces with held records that are kept */
 
+struct fresh_span {
+    uint64_t oldest_ms; /* UINT64_MAX: nothing is held */
+    uint64_t newest_ms; /* 0: likewise */
+};
+
 struct fresh_held {
-    uint64_t first_ms;
+    struct fresh_span span;
     size_t size;
     uint8_t name[NAME_MAX_SIZE];
 };
@@ -35,10 +45,15 @@ struct fresh {
     bool looked;
     uint64_t until_ms; /* monotonic: the look is good until then */
     uint64_t as_of_ms; /* by the logs */
-    uint64_t held_ms;  /* the oldest held of all keyspaces; UINT64_MAX */
+    uint64_t seen_ms;  /* just after the look: what is later is of a clock
+                          that was set back */
+    bool held_unknown; /* anything may be held, for anybody */
     bool held_more;    /* than are kept: those count for all the others */
+    struct fresh_span held_all;
     size_t held_count;
     struct fresh_held held[FRESH_HELD_MAX];
+    bool listed; /* the list is of data/held as of these times */
+    struct timespec held_mtime, held_ctime;
 };
 
 int fresh_init(struct fresh *f, const struct datadir *datadir,

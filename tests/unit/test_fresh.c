@@ -2,6 +2,8 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -298,6 +300,146 @@ increments_of_a_clock_that_was_set_back_are_not_claimed(void **state)
     expect_now(f, "words");
 }
 
+static void
+a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t before = as_of(f, "words");
+    struct filler ahead, newer;
+
+    begin_log(f, &ahead, 0, clock_unix_ms() + 3600000); /* then set back */
+    filler_seal(&ahead);
+    begin_log(f, &newer, 1, clock_unix_ms() + 5000);
+    fault_clock(10000);
+
+    assert_int_equal(as_of(f, "words"), before);
+    filler_seal(&newer);
+    empty_log(f, 1);
+    assert_int_equal(as_of(f, "words"), before);
+    empty_log(f, 0);
+    expect_now(f, "words");
+}
+
+/* Nobody looked while the clock was ahead and came round again. */
+static void
+an_old_claim_of_a_clock_ahead_is_not_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct filler ahead, later;
+    uint64_t first;
+
+    fault_clock(3600000);
+    assert_true(as_of(f, "words") > 0);
+    fault_clock(0); /* set back */
+    begin_log(f, &ahead, 0, clock_unix_ms() + 7200000);
+    first = clock_unix_ms() + 1800000;
+    begin_log(f, &later, 1, first);
+    fault_clock(3700000);
+
+    assert_int_equal(as_of(f, "words"), first - 1);
+    filler_die(&ahead);
+    filler_die(&later);
+}
+
+static void
+held_records_of_a_clock_that_was_set_back_are_not_claimed(void **state)
+{
+    struct fixture *f = *state;
+
+    hold(f, "ahead", clock_unix_ms() + 3600000, 1);
+    hold(f, "ahead", clock_unix_ms(), 2);
+
+    assert_int_equal(as_of(f, "ahead"), 0);
+    assert_int_equal(as_of(f, ""), 0); /* all keyspaces */
+    expect_now(f, "words");
+
+    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    expect_now(f, "ahead");
+}
+
+static int
+make_newer(void *ctx, const char *file, const struct held *h)
+{
+    const uint8_t version[4] = {2};
+    struct fixture *f = ctx;
+    int fd = openat(f->datadir.held_fd, file, O_WRONLY | O_CLOEXEC);
+
+    (void)h; /* whichever */
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, version, sizeof version, 8), sizeof version);
+    assert_int_equal(close(fd), 0);
+    return 0;
+}
+
+/* Whose they are and how old, only the newer version can tell. */
+static void
+held_records_of_a_newer_version_hold_back_all_keyspaces(void **state)
+{
+    struct fixture *f = *state;
+
+    hold(f, "newer", clock_unix_ms() - 1000, 1);
+    assert_rc(held_each(f->datadir.held_fd, make_newer, f), 0);
+
+    assert_int_equal(as_of(f, "newer"), 0);
+    assert_int_equal(as_of(f, "words"), 0);
+    assert_int_equal(as_of(f, ""), 0);
+
+    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    expect_now(f, "words");
+}
+
+/* ---- what a look costs ------------------------------------------------- */
+
+/* System calls of a look one second later. */
+static unsigned
+calls_of_a_look(struct fixture *f)
+{
+    unsigned calls;
+
+    fault_clear(); /* counts from here */
+    fault_clock(1000);
+    (void)as_of(f, "words"); /* what it says is looked at elsewhere */
+    calls = fault_calls("disk");
+    fault_clear();
+    return calls;
+}
+
+static void
+held_files_are_read_again_only_when_they_are_others(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    unsigned without;
+    char name[32];
+
+    without = calls_of_a_look(f);
+    for (int i = 0; i < 50; i++) {
+        (void)snprintf(name, sizeof name, "k%d", i); /* it fits */
+        hold(f, name, now - 10000, 1);
+    }
+    assert_in_range(calls_of_a_look(f), without + 50, UINT_MAX);
+    assert_in_range(calls_of_a_look(f), 1, without);
+    assert_int_equal(as_of(f, "k7"), now - 10001);
+
+    hold(f, "k7", now - 20000, 2);
+    assert_int_equal(as_of(f, "k7"), now - 20001);
+    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    expect_now(f, "k7");
+}
+
+/* Within one tick of the kernel's clock the directory keeps its time. */
+static void
+a_change_right_behind_another_is_seen(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+
+    for (uint64_t i = 1; i <= 200; i++) {
+        hold(f, "busy", now - 10000 - i, i);
+        assert_int_equal(as_of(f, "busy"), now - 10001 - i);
+    }
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -311,6 +453,12 @@ static const struct CMUnitTest tests[] = {
     CASE(whatever_fails_it_claims_no_more_than_is_true),
     CASE(before_the_first_look_worked_it_claims_nothing),
     CASE(increments_of_a_clock_that_was_set_back_are_not_claimed),
+    CASE(a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back),
+    CASE(an_old_claim_of_a_clock_ahead_is_not_kept),
+    CASE(held_records_of_a_clock_that_was_set_back_are_not_claimed),
+    CASE(held_records_of_a_newer_version_hold_back_all_keyspaces),
+    CASE(held_files_are_read_again_only_when_they_are_others),
+    CASE(a_change_right_behind_another_is_seen),
 };
 
 TEST_MAIN(tests)

@@ -393,6 +393,28 @@ the_oldest_of_several_logs_counts(void **state)
 }
 
 static void
+the_newest_of_several_logs_is_told_too(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    const struct timespec times[2] = {{.tv_sec = FIRST_MS / 1000 + 3600},
+                                      {.tv_sec = FIRST_MS / 1000 + 3600}};
+    uint64_t old, new;
+
+    assert_rc(logdir_pending_ms(&dir, &old, &new), 0);
+    assert_true(old == UINT64_MAX && new == 0);
+    create(d->fd, 0);
+    make_full(d->fd, 0, 2);
+    assert_int_equal(utimensat(d->fd, "0000000000", times, 0), 0);
+    create(d->fd, 1);
+    make_full(d->fd, 1, 2);
+    assert_rc(logdir_pending_ms(&dir, &old, &new), 0);
+    assert_true(old == FIRST_MS);
+    assert_true(new == (FIRST_MS / 1000 + 3600) * 1000);
+    logdir_close(&dir);
+}
+
+static void
 quarantined_logs_hold_nothing_back(void **state)
 {
     struct tmpdir *d = *state;
@@ -676,6 +698,7 @@ static const struct CMUnitTest tests[] = {
     in_memory(without_increments_nothing_is_behind),
     in_memory(an_increment_counts_from_its_append_until_its_merge),
     in_memory(the_oldest_of_several_logs_counts),
+    in_memory(the_newest_of_several_logs_is_told_too),
     in_memory(quarantined_logs_hold_nothing_back),
     in_memory(a_mode_that_a_power_loss_brought_back_hides_nothing),
     in_memory(a_lost_open_header_hides_nothing),
