@@ -353,17 +353,23 @@ sync_due(struct loop_timer *timer)
 
 /* ---- the spare --------------------------------------------------------- */
 
-/* Trying to create a log fills a disk that is nearly full for a moment, and
- * the workers need room to make some. */
+/* Whether one more log may be made.  Logs are never removed and hold what the
+ * workers have still to write, so above log.count each leaves room for its
+ * merge: else a writer that is ahead of the workers could fill the disk for
+ * good, with every log full and no room to merge one.  (Names of full length
+ * take as much in a keyspace file, in both orders, as in a log.) */
 static bool
-has_disk_space(const struct logdir *dir)
+has_disk_space(const struct spare_job *s)
 {
+    const struct logdir *dir = s->dir;
+    uint64_t need = LOG_SLOTS_AT + (uint64_t)dir->slots * dir->layout.slot_size;
     struct statvfs fs;
 
     if (fstatvfs(dir->fd, &fs) < 0)
         return true; /* creating will say what is wrong */
-    return (uint64_t)fs.f_bavail * fs.f_frsize >=
-           LOG_SLOTS_AT + (uint64_t)dir->slots * dir->layout.slot_size;
+    if (dir->count >= s->log_count)
+        need *= dir->count + 1;
+    return (uint64_t)fs.f_bavail * fs.f_frsize >= need;
 }
 
 /* Claims the lowest empty log: the fewer are used, the more of them stay in
@@ -391,7 +397,7 @@ claim_or_create(struct spare_job *s)
         if (rc != -EAGAIN)
             return rc;
     }
-    if (s->dir->count < s->log_max && !has_disk_space(s->dir))
+    if (s->dir->count < s->log_max && !has_disk_space(s))
         return -ENOSPC;
     rc = logdir_create(s->dir, s->log_max, &index);
     if (rc < 0)
@@ -677,6 +683,7 @@ set_up_jobs(struct logs *l)
     l->sync.job = (struct io_job){sync_run, sync_done, NULL};
     l->make.job = (struct io_job){make_run, make_done, NULL};
     l->make.dir = &l->dir;
+    l->make.log_count = l->config->log_count;
     l->make.log_max = l->config->log_max;
     l->recover.job = (struct io_job){recover_run, recover_done, NULL};
     l->recover.dir = &l->dir;

@@ -78,6 +78,7 @@ struct sync_job {
 struct spare_job {
     struct io_job job;
     struct logdir *dir; /* lent to the job */
+    size_t log_count;
     size_t log_max;
     struct log log;
     int rc;
