@@ -149,7 +149,7 @@ void fold_forget(struct fold *f, unsigned number);
 void fold_deltas(struct fold *f, const struct fold_keyspace *k,
                  struct store_delta **deltas, size_t *count);
 
-/* Bytes of anonymous memory accounted for. */
+/* Bytes of anonymous memory this batch takes. */
 size_t fold_memory(const struct fold *f);
 
 static inline struct fold_entry *

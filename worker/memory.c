@@ -9,10 +9,11 @@
 
 /* The store takes and returns the same memory for each keyspace: giving it
  * back to the machine in between costs more than the work.  memory_trim()
- * gives it back where it counts. */
-#define KEEP_SIZE   (256 << 20)
-#define GROW_SIZE   (1 << 20)
-#define NO_MAP_SIZE (32 << 20) /* libc's own upper limit */
+ * gives it back where it counts.  Pieces above MAP_SIZE are maps of their
+ * own: LMDB takes 2 MB for each environment and touches little of it. */
+#define KEEP_SIZE (256 << 20)
+#define GROW_SIZE (1 << 20)
+#define MAP_SIZE  (1 << 20)
 
 void
 memory_open(struct memory *m)
@@ -20,7 +21,7 @@ memory_open(struct memory *m)
     /* Settings libc does not know change nothing. */
     (void)mallopt(M_TRIM_THRESHOLD, KEEP_SIZE);
     (void)mallopt(M_TOP_PAD, GROW_SIZE);
-    (void)mallopt(M_MMAP_THRESHOLD, NO_MAP_SIZE);
+    (void)mallopt(M_MMAP_THRESHOLD, MAP_SIZE);
     m->page_size = (size_t)sysconf(_SC_PAGESIZE);
     m->fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 }
@@ -36,9 +37,10 @@ memory_close(struct memory *m)
 /* The three numbers that statm starts with are pages: in all, resident, and
  * resident of files. */
 size_t
-memory_anonymous(const struct memory *m)
+memory_in_use(const struct memory *m)
 {
     unsigned long long resident, shared;
+    size_t anonymous, unused;
     char text[128], *at;
     ssize_t n;
 
@@ -53,7 +55,9 @@ memory_anonymous(const struct memory *m)
     shared = strtoull(at, &at, 10);
     if (shared > resident)
         return 0;
-    return (size_t)(resident - shared) * m->page_size;
+    anonymous = (size_t)(resident - shared) * m->page_size;
+    unused = mallinfo2().fordblks;
+    return unused < anonymous ? anonymous - unused : anonymous;
 }
 
 void

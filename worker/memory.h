@@ -18,8 +18,9 @@ struct memory {
 void memory_open(struct memory *m);
 void memory_close(struct memory *m);
 
-/* Bytes resident that no file backs; 0 when it cannot be told. */
-size_t memory_anonymous(const struct memory *m);
+/* Bytes resident that no file backs, less what malloc has free for its next
+ * calls; 0 when it cannot be told. */
+size_t memory_in_use(const struct memory *m);
 
 /* Gives what malloc keeps free back to the machine. */
 void memory_trim(void);

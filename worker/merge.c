@@ -25,11 +25,11 @@ enum settled { SETTLED_IN, SETTLED_HOLD, SETTLED_NOT };
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* How worker.memory is shared.  Half is for the sums: the more logs they
- * cover, the cheaper each increment is.  A quarter is for the dirty pages of
- * one commit, and the store takes half as much again to prepare them.  Fold
- * and store stay below their shares by themselves; the eighth that is left,
- * and the 64 MB on top, are for what the engine keeps between commits. */
+/* How worker.memory is shared.  Half at most is for the sums: the more logs
+ * they cover, the cheaper each increment is.  An eighth the store may keep
+ * between commits.  A commit may have all that is free when it is made, and
+ * some of the 64 MB on top: the more it has, the fewer commits a large merge
+ * is cut into. */
 static size_t
 fold_memory_of(uint64_t worker_memory)
 {
@@ -38,20 +38,7 @@ fold_memory_of(uint64_t worker_memory)
     return share < FOLD_MEMORY_MIN ? FOLD_MEMORY_MIN : share;
 }
 
-static size_t
-txn_memory_of(uint64_t worker_memory)
-{
-    return (size_t)(worker_memory / 4);
-}
-
-/* What there may be before a commit, which may add its share. */
-static size_t
-memory_limit_of(uint64_t worker_memory)
-{
-    const size_t spare = (size_t)48 << 20;
-
-    return (size_t)(worker_memory - worker_memory / 8 * 3) + spare;
-}
+#define ON_TOP ((size_t)32 << 20)
 
 static void
 options_of(struct store_options *o, const struct config *config,
@@ -64,7 +51,7 @@ options_of(struct store_options *o, const struct config *config,
         .key_size = (uint16_t)config->key_size,
         .writable = true,
         .open_max = MERGE_OPEN_MAX,
-        .txn_memory = txn_memory_of(config->worker_memory),
+        .txn_memory = (size_t)(config->worker_memory / 8),
         .keyspace_max = config->keyspace_max,
         .keys_max = config->keyspace_max_keys,
     };
@@ -85,17 +72,38 @@ open_store(struct merge *m)
     return rc;
 }
 
-/* The engine keeps the pages of its transactions for the next ones, for each
- * keyspace its own: with many keyspaces that is more than our share. */
-static int
-bound_memory(struct merge *m)
+/* What a commit may take now. */
+static size_t
+spare_memory(const struct merge *m)
 {
-    if (memory_anonymous(&m->memory) <= m->memory_limit)
-        return 0;
-    store_close(m->store);
-    m->store = NULL;
-    memory_trim();
-    return open_store(m);
+    size_t used = memory_in_use(&m->memory);
+
+    if (used == 0)
+        used = fold_memory(&m->batch.fold) + m->commit_least + ON_TOP;
+    return used < m->memory_most ? m->memory_most - used : 0;
+}
+
+/* Tells the store how much the next commit may take.  What its engine and
+ * malloc keep for later is in the way when that is too little. */
+static int
+share_memory(struct merge *m)
+{
+    size_t spare = spare_memory(m);
+    int rc;
+
+    if (spare < m->commit_least) {
+        store_close(m->store);
+        m->store = NULL;
+        memory_trim();
+        rc = open_store(m);
+        if (rc < 0)
+            return rc;
+        spare = spare_memory(m);
+    }
+    if (spare < m->commit_least)
+        spare = m->commit_least;
+    store_txn_memory(m->store, spare);
+    return 0;
 }
 
 int
@@ -111,7 +119,8 @@ merge_open(struct merge *m, const struct config *config,
     *m = (struct merge){.dir = dir,
                         .archive_keep = config->archive_keep,
                         .memory.fd = -1,
-                        .memory_limit = memory_limit_of(config->worker_memory)};
+                        .memory_most = (size_t)config->worker_memory + ON_TOP,
+                        .commit_least = (size_t)(config->worker_memory / 8)};
     m->aside = (struct aside){.held_fd = dir->held_fd};
     options_of(&m->store_options, config, dir);
     rc = layout_init(&layout, (unsigned)config->keyspace_size,
@@ -418,7 +427,7 @@ settle(struct merge *m, struct fold_keyspace *k)
     int rc = -EDQUOT;
 
     if (!k->behind)
-        rc = bound_memory(m);
+        rc = share_memory(m);
     if (rc == 0)
         rc = apply(m, k);
     if (rc == 0) {

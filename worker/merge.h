@@ -69,7 +69,8 @@ struct merge {
     struct store_options store_options;
     struct store *store; /* NULL: could not be opened again; is retried */
     struct memory memory;
-    size_t memory_limit; /* above it the store is closed and opened */
+    size_t memory_most;  /* anonymous, while a commit is made */
+    size_t commit_least; /* what a commit may always take of it */
     const struct datadir *dir;
     uint64_t archive_keep;
     size_t holding; /* keyspaces whose records are to be held */

@@ -19,11 +19,12 @@
 #include "tests/lib/tmpdir.h"
 
 /* The modules under test, with the store of this file. */
-#define store_marks fake_marks
-#define store_apply fake_apply
-#define store_fence fake_fence
-#define store_open  fake_open
-#define store_close fake_close
+#define store_marks      fake_marks
+#define store_apply      fake_apply
+#define store_fence      fake_fence
+#define store_open       fake_open
+#define store_close      fake_close
+#define store_txn_memory fake_txn_memory
 #include "worker/aside.c"
 #undef TRIES_MAX
 #include "worker/merge.c"
@@ -32,6 +33,7 @@
 #undef store_fence
 #undef store_open
 #undef store_close
+#undef store_txn_memory
 
 /* ---- the store --------------------------------------------------------- */
 
@@ -58,6 +60,7 @@ struct fake_store {
     unsigned count;
     int fail_open;
     unsigned opens, closes;
+    size_t lent; /* for the next commit */
 };
 
 static struct fake_store fake;
@@ -212,6 +215,13 @@ fake_open(struct store **s, const struct store_options *options)
     fake.opens++;
     *s = (struct store *)&fake;
     return 0;
+}
+
+void
+fake_txn_memory(struct store *s, size_t txn_memory)
+{
+    assert_ptr_equal(s, &fake);
+    fake.lent = txn_memory;
 }
 
 void
@@ -837,11 +847,18 @@ above_its_share_of_memory_it_opens_the_store_afresh(void **state)
 {
     struct fixture *x = *state;
 
-    x->merge.memory_limit = 0;
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(fake.closes, 0);
+    assert_true(fake.lent > x->config.worker_memory / 8);
+    assert_true(fake.lent < x->config.worker_memory + (32 << 20));
+
+    x->merge.memory_most = 0;
     full_log(x, 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(fake.closes, 3);
     assert_int_equal(fake.opens, 4);
+    assert_int_equal(fake.lent, x->config.worker_memory / 8);
 
     full_log(x, 0);
     fake.fail_open = -EMFILE;
@@ -851,8 +868,8 @@ above_its_share_of_memory_it_opens_the_store_afresh(void **state)
 
     fake.fail_open = 0;
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    assert_int_equal(count_of("a", "one"), 2);
-    assert_int_equal(count_of("c", "one"), 200);
+    assert_int_equal(count_of("a", "one"), 3);
+    assert_int_equal(count_of("c", "one"), 300);
 }
 
 static void
