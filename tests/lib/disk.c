@@ -41,7 +41,7 @@ struct node {
     mode_t mode;
     int64_t mtime_ns;
     uint8_t *bytes;
-    size_t size;
+    size_t size, capacity;
 };
 
 struct name {
@@ -527,10 +527,12 @@ apply_name(struct state *s, const struct call *c)
 static void
 set_size(struct node *n, size_t size)
 {
-    if (size > n->size) {
-        n->bytes = must(realloc(n->bytes, size + 1));
-        memset(n->bytes + n->size, 0, size - n->size);
+    if (size > n->capacity) {
+        n->capacity = size < 4096 ? 4096 : 2 * size;
+        n->bytes = must(realloc(n->bytes, n->capacity));
     }
+    if (size > n->size)
+        memset(n->bytes + n->size, 0, size - n->size);
     n->size = size;
 }
 
@@ -731,7 +733,7 @@ begin_state(struct state *s, uint64_t cut, uint64_t seed)
     for (i = 0; i < d->node_count; i++) {
         s->nodes[i] = d->nodes[i];
         s->nodes[i].bytes = NULL;
-        s->nodes[i].size = 0;
+        s->nodes[i].size = s->nodes[i].capacity = 0;
         if (d->nodes[i].size > 0) {
             set_size(&s->nodes[i], d->nodes[i].size);
             memcpy(s->nodes[i].bytes, d->nodes[i].bytes, d->nodes[i].size);
