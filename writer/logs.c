@@ -356,8 +356,10 @@ sync_due(struct loop_timer *timer)
 /* Whether one more log may be made.  Logs are never removed and hold what the
  * workers have still to write, so above log.count each leaves room for its
  * merge: else a writer that is ahead of the workers could fill the disk for
- * good, with every log full and no room to merge one.  (Names of full length
- * take as much in a keyspace file, in both orders, as in a log.) */
+ * good, with every log full and no room to merge one.  Long names take as much
+ * in a keyspace file, which has them in two orders, as in a log, and LMDB
+ * writes what changes to new pages before it gives the old ones back: twice
+ * what is in the logs. */
 static bool
 has_disk_space(const struct spare_job *s)
 {
@@ -368,7 +370,7 @@ has_disk_space(const struct spare_job *s)
     if (fstatvfs(dir->fd, &fs) < 0)
         return true; /* creating will say what is wrong */
     if (dir->count >= s->log_count)
-        need *= dir->count + 1;
+        need *= 2 * (dir->count + 1);
     return (uint64_t)fs.f_bavail * fs.f_frsize >= need;
 }
 
