@@ -174,15 +174,30 @@ find_failing(struct merge *m, const struct fold_keyspace *k)
     return NULL;
 }
 
-/* Counts one more failure.  True when it has failed too often to wait. */
+static struct merge_failing *
+free_failing(struct merge *m)
+{
+    unsigned i;
+
+    for (i = 0; i < MERGE_FAILING; i++)
+        if (m->failing[i].name_size == 0)
+            return &m->failing[i];
+    return NULL;
+}
+
+/* Counts one more failure.  True when it has failed too often to wait, or
+ * when so many fail that there is no place to count: those must not take
+ * their places from each other and keep their logs for ever. */
 static bool
 fails_for_good(struct merge *m, const struct fold_keyspace *k)
 {
     struct merge_failing *f = find_failing(m, k);
 
     if (!f) {
-        f = &m->failing[m->failing_next++ % MERGE_FAILING];
-        *f = (struct merge_failing){.name_size = k->name_size};
+        f = free_failing(m);
+        if (!f)
+            return true;
+        f->name_size = k->name_size;
         memcpy(f->name, k->name, k->name_size);
     }
     f->tries++;
@@ -736,7 +751,11 @@ rest(struct merge *m)
     if (!m->worked)
         return;
     m->worked = false;
-    fold_trim(&m->batch.fold);
+
+    /* A last look that found nothing but a damaged log leaves names behind.
+     * When this fails the next batch begins with it. */
+    if (fold_clear(&m->batch.fold) == 0)
+        fold_trim(&m->batch.fold);
     memory_trim();
 }
 

@@ -87,7 +87,6 @@ struct merge {
     unsigned *numbers;
 
     struct merge_failing failing[MERGE_FAILING];
-    unsigned failing_next;
     struct merge_stats stats;
 };
 

@@ -944,6 +944,30 @@ a_damaged_log_is_quarantined_and_the_others_merged(void **state)
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
 }
 
+/* Its names were met before the damage was. */
+static void
+nothing_but_a_damaged_log_behind_a_merge_is_no_trouble(void **state)
+{
+    struct fixture *x = *state;
+    enum merge_outcome outcome = MERGE_DONE;
+    int fd, turns;
+
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    full_log(x, 1);
+    fd = openat(x->tmp.fd, "log/0000000001", O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "!", 1, LOG_SLOTS_AT + 2 * 544 + 300), 1);
+    assert_int_equal(close(fd), 0);
+    for (turns = 0; outcome != MERGE_IDLE; turns++) {
+        assert_true(turns < 4);
+        outcome = merge_run(&x->merge);
+    }
+
+    assert_true(tmpdir_has(&x->tmp, "log/bad-0000000001-1"));
+    assert_int_equal(count_of("a", "one"), 1);
+}
+
 /* A log of so many minutes that its sums do not fit the least memory. */
 static void
 a_log_that_does_not_fit_alone_is_merged_all_the_same(void **state)
@@ -1213,6 +1237,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_failure_doubles_the_wait_of_a_log_up_to_a_limit),
     OPEN(above_its_share_of_memory_it_opens_the_store_afresh),
     OPEN(a_damaged_log_is_quarantined_and_the_others_merged),
+    OPEN(nothing_but_a_damaged_log_behind_a_merge_is_no_trouble),
     OPEN(a_log_that_does_not_fit_alone_is_merged_all_the_same),
     OPEN(a_log_that_cannot_be_read_is_quarantined_and_the_others_merged),
     OPEN(logs_of_other_message_sizes_are_refused_and_given_back),
