@@ -238,7 +238,7 @@ int keyspace_walk(int fd, const struct keyspace_meta *meta,
                   struct keyspace_walk *out);
 
 /* The same for the newest snapshot of a file that nobody holds. */
-int keyspace_file_walk(int fd, struct keyspace_walk *out);
+int keyspace_file_walk(int fd, struct keyspace_walk *walk);
 
 /* ---- records (keyspace_meta.c) ---- */
 

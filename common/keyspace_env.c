@@ -22,6 +22,7 @@
 #define CHECK_EVERY_MS 60000
 #define FULL_MS        1000 /* a full directory is counted again after that */
 #define RECOUNT_EVERY  16
+#define RECOUNT_NEAR   1024u /* keyspaces below the limit */
 
 int
 keyspace_trouble(struct store *s, const uint8_t *name, size_t name_size,
@@ -274,7 +275,7 @@ check_limit(struct store *s)
     if (clock_ms() < s->full_until_ms)
         return -EDQUOT;
     if (s->known == 0 || s->created_since >= RECOUNT_EVERY ||
-        s->known + 64 * RECOUNT_EVERY >= max) {
+        s->known + RECOUNT_NEAR >= max) {
         uint64_t count = 0;
 
         rc = keyspace_each_file(s, count_file, &count);

@@ -210,14 +210,12 @@ leaf_value(struct walker *w, const uint8_t *page, uint64_t number,
         free_value(w, number, data, size);
 }
 
-/* One database, from its record. */
-static void
-walk_database(struct walker *w, const uint8_t *db, bool free_list)
+/* Whether a database's record is one to follow. */
+static bool
+database_ok(struct walker *w, const uint8_t *db, bool free_list)
 {
-    uint64_t numbers[DEPTH_MAX];
-    unsigned at[DEPTH_MAX], count[DEPTH_MAX], depth = 0;
-    const unsigned leaf = native16(db + DB_DEPTH_AT);
     const unsigned want = free_list ? MDB_INTEGERKEY : 0;
+    const unsigned leaf = native16(db + DB_DEPTH_AT);
     unsigned flags = native16(db + DB_FLAGS_AT);
 
     /* We ask for no kind of database but the plain one.  Those of the free
@@ -226,50 +224,69 @@ walk_database(struct walker *w, const uint8_t *db, bool free_list)
         flags &= ~(unsigned)MDB_NOSUBDIR;
     if (flags != want) {
         fault(w, 0, "damaged flags of a database");
-        return;
+        return false;
     }
-    numbers[0] = native64(db + DB_ROOT_AT);
-    if (numbers[0] == ROOT_NONE && leaf == 0)
-        return;
+    if (native64(db + DB_ROOT_AT) == ROOT_NONE && leaf == 0)
+        return false;
     if (leaf == 0 || leaf > DEPTH_MAX) {
-        fault(w, numbers[0], "damaged depth");
-        return;
+        fault(w, native64(db + DB_ROOT_AT), "damaged depth");
+        return false;
     }
-    at[0] = count[0] = 0;
-    if (take(w, numbers[0], 1))
-        count[0] =
-            page_nodes(w, w->map + numbers[0] * w->page_size, numbers[0]);
-    while (depth < DEPTH_MAX) {
-        const uint8_t *page = w->map + numbers[depth] * w->page_size;
-        const bool is_leaf = depth + 1 == leaf;
-        const uint8_t *node;
+    return true;
+}
+
+/* Takes a branch or leaf page; returns how many nodes to look at. */
+static unsigned
+enter(struct walker *w, uint64_t number, bool is_leaf)
+{
+    const uint8_t *page;
+
+    if (!take(w, number, 1))
+        return 0;
+    page = w->map + number * w->page_size;
+
+    /* Exactly: LMDB stops the process at some other flags. */
+    if (native16(page + 10) != (is_leaf ? PAGE_LEAF : PAGE_BRANCH)) {
+        fault(w, number, "of the wrong type");
+        return 0;
+    }
+    return page_nodes(w, page, number);
+}
+
+/* One database, from its record. */
+static void
+walk_database(struct walker *w, const uint8_t *db, bool free_list)
+{
+    uint64_t numbers[DEPTH_MAX];
+    unsigned at[DEPTH_MAX], count[DEPTH_MAX], depth = 0;
+    const unsigned leaf = native16(db + DB_DEPTH_AT);
+
+    if (!database_ok(w, db, free_list))
+        return;
+    numbers[0] = native64(db + DB_ROOT_AT);
+    at[0] = 0;
+    count[0] = enter(w, numbers[0], leaf == 1);
+    for (;;) {
+        const uint8_t *page, *node;
 
         if (at[depth] == count[depth]) {
             if (depth-- == 0)
                 break;
             continue;
         }
-        /* Exactly: LMDB stops the process at some other flags. */
-        if (at[depth] == 0 &&
-            native16(page + 10) != (is_leaf ? PAGE_LEAF : PAGE_BRANCH)) {
-            fault(w, numbers[depth], "of the wrong type");
-            at[depth] = count[depth];
-            continue;
-        }
+        page = w->map + numbers[depth] * w->page_size;
         node = page_node(w, page, numbers[depth], at[depth]++);
         if (node == NULL)
             continue;
-        if (is_leaf) {
+        if (depth + 1 == leaf) {
             leaf_value(w, page, numbers[depth], node, free_list);
             continue;
         }
         depth++;
         numbers[depth] = native16(node) | (uint64_t)native16(node + 2) << 16 |
                          (uint64_t)native16(node + 4) << 32;
-        at[depth] = count[depth] = 0;
-        if (take(w, numbers[depth], 1))
-            count[depth] = page_nodes(w, w->map + numbers[depth] * w->page_size,
-                                      numbers[depth]);
+        at[depth] = 0;
+        count[depth] = enter(w, numbers[depth], depth + 1 == leaf);
     }
 }
 

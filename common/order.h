@@ -251,6 +251,13 @@ group_net(const struct group *g, unsigned i)
     return (int16_t)get_le16(group_entry(g, i) + 4);
 }
 
+/* Rows of base block i with the buffer's edits. */
+static inline unsigned
+group_total(const struct group *g, unsigned i)
+{
+    return (unsigned)((int)group_rows(g, i) + group_net(g, i));
+}
+
 static inline struct row
 group_separator(const struct group *g, unsigned i)
 {

@@ -26,8 +26,9 @@ struct checker {
     struct order *order;
     struct order_check *check;
     struct place places[ORDER_LEVELS + 1];
-    const struct row *lower; /* of the group at hand */
-    const struct row *upper; /* NULL: no end */
+    struct row lower; /* of the group at hand */
+    struct row upper;
+    bool has_upper;
     uint64_t group;
     bool has_last;
     struct row last;
@@ -68,7 +69,7 @@ check_row(void *ctx, const struct row *r)
 
     if (c->has_last && !before(c, &c->last, r))
         fault(c, "group %llu: rows out of order", (unsigned long long)c->group);
-    if (before(c, r, c->lower) || (c->upper != NULL && !before(c, r, c->upper)))
+    if (before(c, r, &c->lower) || (c->has_upper && !before(c, r, &c->upper)))
         fault(c, "group %llu: row outside", (unsigned long long)c->group);
     memcpy(c->last_key, r->key, r->key_size);
     c->last = *r;
@@ -219,8 +220,9 @@ check_nodes(struct checker *c, unsigned top)
             has_upper = true;
         }
         if (level == 1) {
-            c->lower = &lower;
-            c->upper = has_upper ? &upper : NULL;
+            c->lower = lower;
+            c->upper = upper;
+            c->has_upper = has_upper;
             check_group(c, id, rows);
             continue;
         }
@@ -248,7 +250,7 @@ order_check(struct order *o, struct order_check *check)
     rc = order_error(mdb_stat(o->txn, mdb_cursor_dbi(o->cursor), &st));
     if (rc < 0)
         return rc;
-    c.lower = &lowest;
+    c.lower = lowest;
     c.places[top].lower = lowest;
     if (o->root.id != 0 && top == 0)
         check_group(&c, o->root.id, o->root.count);

@@ -611,7 +611,7 @@ fill(struct order *o, const struct group *g, struct pending *p, uint64_t *rows)
         filler_block(&f);
     *rows = 0;
     for (unsigned i = 0; i < g->blocks; i++)
-        *rows += (uint64_t)((int)group_rows(g, i) + group_net(g, i));
+        *rows += group_total(g, i);
     return filler_store(&f);
 }
 
@@ -635,8 +635,8 @@ buffer_takes(const struct order *o, const struct group *g,
              const struct buffer *b, const struct row *edits, size_t count)
 {
     const size_t share = (size_t)g->blocks * BLOCK_SIZE / 8;
-    const size_t most =
-        ORDER_BUFFER_MAX * (BLOCK_SIZE - BLOCK_HEAD - BLOCK_ROW_MAX - 2);
+    const size_t most = (size_t)ORDER_BUFFER_MAX *
+                        (BLOCK_SIZE - BLOCK_HEAD - BLOCK_ROW_MAX - 2);
     size_t used = 0, limit;
 
     if (g->blocks < ORDER_GROUP_MIN)

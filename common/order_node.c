@@ -213,7 +213,7 @@ order_group(struct order *o, uint64_t id, uint64_t rows, struct group *out)
         .entries = get_le16(bytes + 32),
     };
     for (unsigned i = 0; i < out->blocks; i++)
-        count += (uint64_t)((int)group_rows(out, i) + group_net(out, i));
+        count += group_total(out, i);
     out->count = count;
 
     /* The parent's count tells a stale header from the right one. */

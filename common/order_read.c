@@ -51,7 +51,7 @@ walk_start(struct walk *w, struct order *o, const struct group *g,
     w->row = 0;
     w->entry = group_first(g, i);
     w->entry_end = group_first(g, i + 1);
-    w->left = (unsigned)((int)group_rows(g, i) + group_net(g, i));
+    w->left = group_total(g, i);
     w->has_edit = false;
     return load_base(o, g, i, &w->base);
 }
@@ -272,8 +272,7 @@ order_rank(struct order *o, const struct row *r, uint64_t *rank)
     block = group_block_of(&f.group, o->kind, r);
     before = f.before;
     for (unsigned i = 0; i < block; i++)
-        before +=
-            (uint64_t)((int)group_rows(&f.group, i) + group_net(&f.group, i));
+        before += group_total(&f.group, i);
     rc = rank_in_block(o, &f, block, r, &before);
     if (rc < 0)
         return rc;
@@ -382,8 +381,7 @@ range_group(struct order *o, const struct group *g, struct range *r)
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < g->blocks && r->length > 0 && !r->full; i++) {
-        const uint64_t rows =
-            (uint64_t)((int)group_rows(g, i) + group_net(g, i));
+        const uint64_t rows = group_total(g, i);
 
         if (r->skip >= rows) {
             r->skip -= rows;
