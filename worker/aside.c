@@ -239,8 +239,13 @@ aside_merge(struct aside *a)
             continue;
         if (a->wanted && !a->wanted(a->ctx, &mark))
             continue;
-        if (!listed(&before, file) || try_file(a, file) < 0)
+        if (!listed(&before, file)) {
             stuck = file;
+            if (a->stays)
+                a->stays(a->ctx, file, NULL);
+        } else if (try_file(a, file) < 0) {
+            stuck = file;
+        }
     }
     if (rc == 0)
         list_free(&now);
