@@ -35,6 +35,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log_look.h"
 
 /* O_NONBLOCK changes nothing for files; it keeps an open of what turns out to
@@ -43,6 +44,7 @@
 #define MODE_MASK      07777
 #define CREATE_TRIES   8
 #define BAD_NAME_TRIES 1000
+#define YOUNG_MS       1000 /* how long a creator may take to get his flock */
 
 /* ---- small steps -------------------------------------------------------- */
 
@@ -132,8 +134,19 @@ open_as_is(int dirfd, const char *name)
     return -EACCES;
 }
 
-/* Opens `name` as it is and takes its flock.
+/* Takes the flock of an open file.
  *   -EBUSY  somebody alive owns it */
+static int
+take_flock(int fd, struct stat *st)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? -EBUSY : -errno;
+    if (fstat(fd, st) < 0)
+        return -errno;
+    return check_ours(st);
+}
+
+/* Opens `name` as it is and takes its flock. */
 static int
 open_locked(int dirfd, const char *name, struct stat *st)
 {
@@ -142,20 +155,9 @@ open_locked(int dirfd, const char *name, struct stat *st)
     fd = open_as_is(dirfd, name);
     if (fd < 0)
         return fd;
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
-        goto close_fd;
-    }
-    if (fstat(fd, st) < 0) {
-        rc = -errno;
-        goto close_fd;
-    }
-    rc = check_ours(st);
-    if (rc < 0)
-        goto close_fd;
-    return fd;
-
-close_fd:
+    rc = take_flock(fd, st);
+    if (rc == 0)
+        return fd;
     (void)close(fd); /* nothing was written through it */
     return rc;
 }
@@ -415,7 +417,8 @@ settle(struct log *log)
     return 0;
 }
 
-/* settle(), and what follows when it fails.  `mode` is what the log showed. */
+/* settle(), and what follows when it fails.  `mode` is what a log of a newer
+ * version goes back to; LOG_MODE_OWNED leaves it as it is. */
 static int
 settle_or_give_up(struct log *log, mode_t mode)
 {
@@ -428,7 +431,7 @@ settle_or_give_up(struct log *log, mode_t mode)
         failed = log_quarantine(log);
         return failed < 0 ? failed : rc;
     }
-    if (rc == -EPROTONOSUPPORT) {
+    if (rc == -EPROTONOSUPPORT && mode != LOG_MODE_OWNED) {
         failed = let_go(log, mode);
         return failed < 0 ? failed : rc;
     }
@@ -558,8 +561,26 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
 
 /* ---- recovery ----------------------------------------------------------- */
 
-/* Removes lock-N when it is no link of N: its creator died.
- *   0 also when it is gone or a link of N, -EBUSY when its creator lives */
+/* True when the file was made or changed within the last moments.  A time in
+ * the future is old: the clock was set back, and nobody shall wait for it. */
+static bool
+is_young(const struct stat *st)
+{
+    const uint64_t now = clock_unix_ms();
+    uint64_t changed;
+
+    if (st->st_ctim.tv_sec < 0)
+        return false;
+    changed = (uint64_t)st->st_ctim.tv_sec * 1000 +
+              (uint64_t)st->st_ctim.tv_nsec / 1000000;
+    return changed <= now && now - changed < YOUNG_MS;
+}
+
+/* Removes lock-N when it is no link of N: its creator died.  One just made is
+ * left to a later scan: its creator may be about to take the flock, and who is
+ * woken by the new name would be in his way each time.
+ *   0 also when it is gone or a link of N, -EBUSY when its creator lives or
+ *   may live */
 static int
 recover_lone_lock(int dirfd, uint64_t index)
 {
@@ -569,9 +590,14 @@ recover_lone_lock(int dirfd, uint64_t index)
 
     log_name(index, name);
     log_lock_name(index, lock);
-    fd = open_locked(dirfd, lock, &st);
+    fd = open_as_is(dirfd, lock);
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
+    rc = fstat(fd, &st) < 0 ? -errno : check_ours(&st);
+    if (rc == 0)
+        rc = is_young(&st) ? -EBUSY : take_flock(fd, &st);
+    if (rc < 0)
+        goto close_lock;
 
     /* Under the flock once more: the creator may have finished, or a new one
      * begun, since we looked. */
@@ -580,6 +606,8 @@ recover_lone_lock(int dirfd, uint64_t index)
         rc = unlink_lock(dirfd, index, fd);
     else if (rc == 1)
         rc = 0;
+
+close_lock:
     (void)close(fd); /* nothing was written through it */
     return rc;
 }
@@ -605,14 +633,28 @@ looks_owned(int dirfd, uint64_t index, const struct stat *st, bool *alien)
     return mode != LOG_MODE_EMPTY && mode != LOG_MODE_FULL;
 }
 
-/* N is there and seems to have lost its owner. */
+/* True when the log is seen to be of a newer version; what its mode forbids us
+ * to read may be as well. */
+static bool
+is_newer(int fd, uint64_t index)
+{
+    struct log_look look;
+
+    return log_look_headers(fd, index, &look) == 0 &&
+           look.headers_rc == -EPROTONOSUPPORT;
+}
+
+/* N is there and seems to have lost its owner.
+ *
+ * A log of a newer version is not touched, since each change would wake the
+ * workers that watch and have us here again.  Only one that cannot be read is
+ * made readable, once. */
 static int
 recover_log(int dirfd, uint64_t index)
 {
     char name[LOG_NAME_SIZE];
     struct log log = {.lock_fd = -1, .fd = -1};
     struct stat st = {0};
-    mode_t mode;
     bool alien;
     int lock_fd, rc;
 
@@ -620,18 +662,19 @@ recover_log(int dirfd, uint64_t index)
     lock_fd = open_locked(dirfd, name, &st);
     if (lock_fd < 0)
         return lock_fd;
-    mode = st.st_mode & MODE_MASK;
 
     /* Somebody may have recovered it, or replaced it, since we looked. */
     rc = names_file(dirfd, name, &st);
     if (rc == 1)
         rc = looks_owned(dirfd, index, &st, &alien);
+    if (rc == 1 && is_newer(lock_fd, index))
+        rc = -EPROTONOSUPPORT;
     if (rc <= 0)
         goto close_lock;
     rc = make_ours(&log, dirfd, index, lock_fd, &st);
     if (rc < 0)
         goto close_lock;
-    rc = settle_or_give_up(&log, mode);
+    rc = settle_or_give_up(&log, LOG_MODE_OWNED);
     return rc < 0 ? rc : log_release(&log);
 
 close_lock:
@@ -678,7 +721,8 @@ log_recover(int dirfd, uint64_t index)
 /* ---- create ------------------------------------------------------------- */
 
 /* Makes lock-N and takes its flock, which somebody who takes it for a dead
- * creator's may get first: he unlinks it, and we start again. */
+ * creator's may get first: he unlinks it, and we start again.
+ *   -EAGAIN  he has not yet, or somebody did so each time */
 static int
 create_lock(int dirfd, const char *lock)
 {
@@ -688,6 +732,8 @@ create_lock(int dirfd, const char *lock)
     for (i = 0; i < CREATE_TRIES; i++) {
         fd = openat(dirfd, lock, O_RDWR | O_CREAT | O_EXCL | OPEN_FLAGS,
                     LOG_MODE_OWNED);
+        if (fd < 0 && errno == EEXIST && i > 0)
+            break;
         if (fd < 0)
             return -errno;
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
@@ -701,7 +747,7 @@ create_lock(int dirfd, const char *lock)
         if (rc < 0)
             return rc;
     }
-    return -EEXIST;
+    return -EAGAIN;
 }
 
 static int

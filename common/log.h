@@ -142,8 +142,10 @@ int log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode);
 /* Recovers log `index` when its owner is dead: cuts the torn tail, makes the
  * rest durable, seals it (or marks it EMPTY), mends the mode, unlinks the
  * stale lock.  Idempotent; any process may call it at any time.
+ * A lock without its log is removed once it is a second old, since before
+ * that its creator may not have the flock yet.
  *   0        nothing to do, or recovered
- *   -EBUSY   owned by someone alive
+ *   -EBUSY   owned by someone alive, or just being created
  *   -EBADMSG damaged: quarantined as bad-N-EPOCH
  *   -EPROTONOSUPPORT, -EPERM, -ENOENT as above */
 int log_recover(int dirfd, uint64_t index);
@@ -152,6 +154,7 @@ int log_recover(int dirfd, uint64_t index);
  * name appears (reliability: only then may a record in it be acknowledged).
  *   -EEXIST  log or lock is there already (a dead creator's is cleaned by
  *            log_recover)
+ *   -EAGAIN  others got in the way: try again
  *   -ENOSPC  disk full; the partial file is gone again */
 int log_create(int dirfd, uint64_t index, const struct layout *l,
                uint32_t slots);

@@ -420,20 +420,22 @@ logdir_create(struct logdir *dir, size_t max, uint64_t *index)
         return rc;
     if (dir->count >= max)
         return -EMFILE;
-    for (i = 0; i < CREATE_TRIES; i++, next++) {
+    for (i = 0; i < CREATE_TRIES; i++) {
         for (; at < dir->count && dir->entries[at].index == next; at++)
             next++;
         if (next > LOG_INDEX_MAX)
-            break;
+            return -EMFILE;
         rc = log_create(dir->fd, next, &dir->layout, dir->slots);
         if (rc == 0) {
             *index = next;
             return 0;
         }
-        if (rc != -EEXIST)
+        if (rc == -EEXIST)
+            next++; /* somebody was faster */
+        else if (rc != -EAGAIN)
             return rc;
     }
-    return -EMFILE;
+    return -EAGAIN;
 }
 
 int

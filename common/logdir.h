@@ -69,7 +69,7 @@ int logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
                  struct log *log);
 
 /* Creates the lowest index that does not exist yet, if fewer than `max` logs
- * are there (-EMFILE otherwise). */
+ * are there (-EMFILE otherwise).  -EAGAIN when others got in the way. */
 int logdir_create(struct logdir *dir, size_t max, uint64_t *index);
 
 /* Refuses a directory written with other message sizes: -EPROTO, and the

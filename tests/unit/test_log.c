@@ -655,18 +655,40 @@ a_log_that_was_replaced_by_hand_is_not_sealed(void **state)
     log_abandon(&log);
 }
 
+/* Log 0 is of version 2 from here on. */
+static void
+make_newer(int dirfd)
+{
+    uint8_t block[LOG_BLOCK_SIZE];
+
+    peek(dirfd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
+    put_le32(block + 8, 2);
+    put_le32(block + 124, (uint32_t)crc32(0, block, 124));
+    poke(dirfd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
+}
+
+/* Until what changes now has another time than what changed before. */
+static void
+await_tick(int dirfd)
+{
+    struct stat before, now;
+
+    assert_int_equal(fstat(dirfd, &before), 0);
+    do {
+        assert_int_equal(futimens(dirfd, NULL), 0);
+        assert_int_equal(fstat(dirfd, &now), 0);
+    } while (now.st_ctim.tv_sec == before.st_ctim.tv_sec &&
+             now.st_ctim.tv_nsec == before.st_ctim.tv_nsec);
+}
+
 static void
 a_log_of_a_newer_version_is_left_as_it_was(void **state)
 {
     struct tmpdir *d = *state;
-    uint8_t block[LOG_BLOCK_SIZE];
     struct log log;
 
     create(d->fd, 0);
-    peek(d->fd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
-    put_le32(block + 8, 2);
-    put_le32(block + 124, (uint32_t)crc32(0, block, 124));
-    poke(d->fd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
+    make_newer(d->fd);
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -EPROTONOSUPPORT);
     assert_shows(d, 0400, 1);
@@ -676,6 +698,59 @@ a_log_of_a_newer_version_is_left_as_it_was(void **state)
     show(d->fd, 0, 0600, true);
     assert_rc(log_recover(d->fd, 0), -EPROTONOSUPPORT);
     assert_int_equal(mode_of(d->fd, 0), 0600);
+    assert_true(is_locked(d->fd, 0));
+}
+
+/* As root, who may read a log of any mode, and as another, who has to make a
+ * full one readable first. */
+static void
+recover_newer(const struct tmpdir *d, mode_t mode, bool lock, bool readable)
+{
+    struct stat before, after;
+
+    show(d->fd, 0, mode, lock);
+    assert_int_equal(fstatat(d->fd, "0000000000", &before, 0), 0);
+    assert_rc(log_recover(d->fd, 0), -EPROTONOSUPPORT);
+    if (!readable)
+        assert_int_equal(fstatat(d->fd, "0000000000", &before, 0), 0);
+    await_tick(d->fd);
+    assert_rc(log_recover(d->fd, 0), -EPROTONOSUPPORT);
+    assert_int_equal(fstatat(d->fd, "0000000000", &after, 0), 0);
+    assert_int_equal(before.st_ctim.tv_sec, after.st_ctim.tv_sec);
+    assert_int_equal(before.st_ctim.tv_nsec, after.st_ctim.tv_nsec);
+    assert_int_equal(before.st_nlink, after.st_nlink);
+    assert_true(is_locked(d->fd, 0) == lock);
+}
+
+/* A change would wake a watching worker, who would recover it, and so on. */
+static void
+recovery_changes_nothing_about_a_log_of_a_newer_version(void **state)
+{
+    struct tmpdir *d = *state;
+    int status;
+    pid_t pid;
+
+    create(d->fd, 0);
+    make_newer(d->fd);
+    recover_newer(d, 0600, false, true);
+    recover_newer(d, 0600, true, true);
+    recover_newer(d, 0400, true, true);
+    if (geteuid() == 0) {
+        recover_newer(d, 0200, true, true);
+        assert_int_equal(fchown(d->fd, NOBODY, NOBODY), 0);
+        assert_int_equal(fchownat(d->fd, "0000000000", NOBODY, NOBODY, 0), 0);
+    }
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setgid(NOBODY) < 0 ||
+                               setuid(NOBODY) < 0))
+            _exit(2);
+        recover_newer(d, 0200, true, false);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 /* ---- the golden file ---------------------------------------------------- */
@@ -769,6 +844,7 @@ static const struct CMUnitTest tests[] = {
     in_tmpdir(the_file_of_another_user_is_left_alone),
     in_tmpdir(a_log_that_was_replaced_by_hand_is_not_sealed),
     in_tmpdir(a_log_of_a_newer_version_is_left_as_it_was),
+    in_tmpdir(recovery_changes_nothing_about_a_log_of_a_newer_version),
     in_tmpdir(the_golden_log_of_version_1_is_read),
 };
 LOG_TEST_MAIN(tests)

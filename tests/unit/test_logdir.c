@@ -175,6 +175,7 @@ recovery_mends_all_that_the_dead_left(void **state)
     tmpdir_put(d, "0000000003", "damaged", 7, 0600);
     create(d->fd, 4);
 
+    fault_clock(2000); /* the creator of 2 did not just begin */
     assert_rc(logdir_recover(&dir), 4);
     assert_int_equal(dir.count, 3);
     assert_int_equal(dir.entries[0].mode, LOG_MODE_FULL);
@@ -290,6 +291,21 @@ a_full_disk_is_told_and_leaves_nothing(void **state)
     assert_rc(logdir_create(&dir, 5, &index), -ENOSPC);
     fault_clear();
     assert_int_equal(tmpdir_count(d, "."), 0);
+    logdir_close(&dir);
+}
+
+static void
+creation_that_others_got_in_the_way_of_may_be_tried_again(void **state)
+{
+    struct tmpdir *d = *state;
+    struct logdir dir = open_dir(d);
+    struct layout l = small_layout();
+    uint64_t index;
+
+    fault_inject_from("flock", 1, EWOULDBLOCK);
+    assert_rc(log_create(d->fd, 7, &l, SLOTS), -EAGAIN);
+    assert_rc(logdir_create(&dir, 5, &index), -EAGAIN); /* not: all in use */
+    fault_clear();
     logdir_close(&dir);
 }
 
@@ -667,6 +683,7 @@ any_failing_call_leaks_nothing_and_loses_nothing(void **state)
                 assert_int_equal(fault_open_fds(), fds);
 
                 after = open_dir(d);
+                fault_clock(2000); /* whoever was creating one is dead */
                 assert_true(logdir_recover(&after) >= 0);
                 logdir_close(&after);
                 assert_int_equal(merge(d->fd, 0), 3);
@@ -694,6 +711,7 @@ static const struct CMUnitTest tests[] = {
     in_memory(claims_go_round),
     in_memory(the_lowest_free_index_is_created),
     in_memory(a_full_disk_is_told_and_leaves_nothing),
+    in_memory(creation_that_others_got_in_the_way_of_may_be_tried_again),
     in_memory(logs_of_other_message_sizes_are_refused),
     in_memory(without_increments_nothing_is_behind),
     in_memory(an_increment_counts_from_its_append_until_its_merge),
