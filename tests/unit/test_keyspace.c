@@ -977,6 +977,26 @@ limits_refuse_before_anything_is_applied(void **state)
 }
 
 static void
+memory_to_spare_saves_commits(void **state)
+{
+    struct store *s = open_store(*state, 1 << 18, true);
+    struct store_applied cut, whole;
+    struct batch_keys b;
+
+    rng = 10;
+    batch_make(&b, 20000, 100000, 0, 1000, false);
+    assert_rc(store_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &cut), 0);
+    store_txn_memory(s, 1 << 26);
+    assert_rc(store_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &whole), 0);
+
+    assert_true(cut.commits > 10);
+    assert_int_equal(whole.commits, 1);
+    check_clean(s);
+    store_close(s);
+    batch_free(&b);
+}
+
+static void
 a_range_ends_before_the_row_that_does_not_fit(void **state)
 {
     struct store *s = open_store(*state, 1 << 24, true);
@@ -1709,6 +1729,7 @@ static const struct CMUnitTest tests[] = {
     T(a_sum_of_zero_makes_the_key_and_no_record_makes_nothing),
     T(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs),
     T(limits_refuse_before_anything_is_applied),
+    T(memory_to_spare_saves_commits),
     T(a_range_ends_before_the_row_that_does_not_fit),
     T(any_name_is_a_keyspace_and_is_listed_in_order),
     T(foreign_files_are_named_and_left_alone),
