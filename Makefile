@@ -142,7 +142,7 @@ bench: all $(BENCH)
 ASAN := -Werror -Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 TSAN := -Werror -Wno-format-truncation -fsanitize=thread
 # What runs more than one thread in one process.
-TSAN_TESTS ?= $(wildcard $(patsubst %,tests/%.c,unit/test_rotate unit/test_io e2e/test_write unit/test_countd))
+TSAN_TESTS ?= $(wildcard $(patsubst %,tests/%.c,unit/test_io unit/test_logs unit/test_ingest unit/test_client e2e/test_write))
 
 check: setup
 	+@$(MAKE) --no-print-directory lint

@@ -73,15 +73,15 @@ static const struct {
 
 enum action { ACT_NOTHING, ACT_ERROR, ACT_SHORT, ACT_KILL };
 
-/* What is armed.  Written by the test's thread while nothing else runs the
- * code under test, read by any. */
+/* What is armed.  Written by the test's thread, read by any; `action` comes
+ * last and goes first, so a half-written plan does nothing. */
 static struct {
     atomic_int action;
-    bool armed[CALL_COUNT]; /* calls that count towards nth */
-    unsigned nth;
-    bool lasting;
-    int error;
-    size_t size;
+    atomic_bool armed[CALL_COUNT]; /* calls that count towards nth */
+    atomic_uint nth;
+    atomic_bool lasting;
+    atomic_int error;
+    atomic_size_t size;
 } plan;
 
 static atomic_uint seen[CALL_COUNT];
