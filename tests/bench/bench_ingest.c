@@ -593,24 +593,56 @@ print_row(const char *name, const struct series *s, const struct series *to,
     printf("\n");
 }
 
+/* CPU time of the process's first thread, which is the one that receives. */
+static double
+cpu_ns(pid_t pid)
+{
+    unsigned long long ns = 0;
+    char path[64];
+    FILE *f;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/schedstat", (long)pid,
+                   (long)pid); /* fits */
+    f = fopen(path, "re");
+    if (!f || fscanf(f, "%llu", &ns) != 1)
+        die(path);
+    fclose(f);
+    return (double)ns;
+}
+
 /* ---- the runs ---------------------------------------------------------- */
+
+/* One round of one side; its CPU time per message goes to `cpu`. */
+static void
+run_blast(pid_t pid, uint16_t port, struct series *rate, struct series *cpu)
+{
+    const double before = cpu_ns(pid);
+
+    rate->at[rate->count++] = blast(port);
+    cpu->at[cpu->count++] = (cpu_ns(pid) - before) / (double)blast_count;
+}
 
 static void
 run_silent(struct subject *s, struct sink *plain, struct sink *synced)
 {
     struct series a = {.count = 0}, b = {.count = 0}, c = {.count = 0};
+    struct series x = {.count = 0}, y = {.count = 0}, z = {.count = 0};
     size_t i;
 
     for (i = 0; i < rounds; i++) {
-        a.at[a.count++] = blast(daemon_port(&s->writer, "silent"));
+        run_blast(s->writer.pid, daemon_port(&s->writer, "silent"), &a, &x);
         empty_logs(s);
-        b.at[b.count++] = blast(plain->port);
-        c.at[c.count++] = blast(synced->port);
+        run_blast(plain->pid, plain->port, &b, &y);
+        run_blast(synced->pid, synced->port, &c, &z);
     }
     printf("silent, 1 connection, %zu messages\n", blast_count);
     print_row("countd-write", &a, NULL, 1e-6, "M/s");
     print_row("ceiling, no sync", &b, &a, 1e-6, "M/s");
     print_row("ceiling, same syncs", &c, &a, 1e-6, "M/s");
+    printf(" CPU time of the receiving thread, per message\n");
+    print_row("countd-write", &x, NULL, 1, "ns ");
+    print_row("ceiling, no sync", &y, &x, 1, "ns ");
+    print_row("ceiling, same syncs", &z, &x, 1, "ns ");
 }
 
 static void
