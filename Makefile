@@ -194,10 +194,11 @@ LIBFUZZ = $(FUZZ:=.lib)
 $(LIBFUZZ): %.lib: %.o $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o %.a,$^) $(LDLIBS) -o $@
 fuzz-run: $(LIBFUZZ)
-	@for f in $^; do n=$${f##*/fuzz_}; n=$${n%.lib}; \
-	  mkdir -p $(BUILD)/new/$$n; echo "== $$n"; \
-	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -verbosity=0 \
-	    -artifact_prefix=$(BUILD)/new/$$n- $(BUILD)/new/$$n tests/fuzz/corpus/$$n || exit 1; done
+	@for f in $^; do n=$${f##*/fuzz_}; n=$${n%.lib}; log=$(BUILD)/$$n.log; mkdir -p $(BUILD)/new/$$n; \
+	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -artifact_prefix=$(BUILD)/new/$$n- \
+	    $(BUILD)/new/$$n $(wildcard tests/fuzz/corpus)/$$n >$$log 2>&1 || { tail -n 60 $$log; exit 1; }; \
+	  awk -v n=$$n '/number_of_executed/ { e = $$2 } /DONE/ { sub(/.*DONE */, ""); d = $$0 } \
+	    END { printf "%-10s %d runs, no finding; %s\n", n, e, d }' $$log; done
 
 # Each planted bug must be found.
 mutants: setup
