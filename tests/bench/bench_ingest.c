@@ -612,11 +612,23 @@ cpu_ns(pid_t pid)
 
 /* ---- the runs ---------------------------------------------------------- */
 
+/* What the one before left to write is not to burden the next. */
+static void
+settle(const struct subject *s)
+{
+    if (syncfs(s->log_fd) < 0)
+        die("syncfs");
+}
+
 /* One round of one side; its CPU time per message goes to `cpu`. */
 static void
-run_blast(pid_t pid, uint16_t port, struct series *rate, struct series *cpu)
+run_blast(const struct subject *s, pid_t pid, uint16_t port,
+          struct series *rate, struct series *cpu)
 {
-    const double before = cpu_ns(pid);
+    double before;
+
+    settle(s);
+    before = cpu_ns(pid);
 
     rate->at[rate->count++] = blast(port);
     cpu->at[cpu->count++] = (cpu_ns(pid) - before) / (double)blast_count;
@@ -630,10 +642,10 @@ run_silent(struct subject *s, struct sink *plain, struct sink *synced)
     size_t i;
 
     for (i = 0; i < rounds; i++) {
-        run_blast(s->writer.pid, daemon_port(&s->writer, "silent"), &a, &x);
+        run_blast(s, s->writer.pid, daemon_port(&s->writer, "silent"), &a, &x);
         empty_logs(s);
-        run_blast(plain->pid, plain->port, &b, &y);
-        run_blast(synced->pid, synced->port, &c, &z);
+        run_blast(s, plain->pid, plain->port, &b, &y);
+        run_blast(s, synced->pid, synced->port, &c, &z);
     }
     printf("silent, 1 connection, %zu messages\n", blast_count);
     print_row("countd-write", &a, NULL, 1e-6, "M/s");
@@ -656,8 +668,10 @@ run_acked(struct subject *s, struct sink *group, size_t conns, size_t depth)
     a.depth = depth;
     a.latency_ns = NULL;
     for (i = 0; i < rounds; i++) {
+        settle(s);
         x.at[x.count++] = acked(&a, daemon_port(&s->writer, "ack"));
         empty_logs(s);
+        settle(s);
         y.at[y.count++] = acked(&a, group->port);
     }
     printf("acknowledged, %zu connections, depth %zu\n", conns, depth);
