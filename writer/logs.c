@@ -20,6 +20,7 @@
 #include "common/diag.h"
 
 #define RETRY_MS      250   /* look again for a log when there is none */
+#define RACED_MS      2     /* somebody held the log we wanted for a moment */
 #define RECOVER_MS    10000 /* look for logs of dead owners */
 #define SPARE_WAIT_MS 1000  /* rotate without a spare after this long */
 
@@ -450,7 +451,10 @@ make_failed(struct logs *l)
         return;
     }
     if (!l->finishing)
-        arm(l, &l->retry_timer, RETRY_MS);
+        arm(l, &l->retry_timer, l->make.rc == -EAGAIN ? RACED_MS : RETRY_MS);
+    /* A worker that looked at the very log was faster; nothing is wrong. */
+    if (l->make.rc == -EAGAIN)
+        return;
     /* At log.max nothing is wrong until the log in use is full. */
     if (l->make.rc == -EMFILE && !l->blocked)
         return;
@@ -592,17 +596,15 @@ first_put(struct logs *l)
 /* Copies a name by whole words and clears what an earlier one left behind it.
  * What is read behind the name is zero, or lies behind the slot's field in
  * the slot as well, where it is put right next. */
-static uint16_t
+static void
 put_name(uint8_t *field, const uint8_t *name, size_t size, size_t had)
 {
-    const size_t end = (size + LOGS_SLACK) & ~(size_t)LOGS_SLACK;
     size_t i;
 
-    for (i = 0; i < end; i += LOGS_SLACK + 1)
-        memcpy(field + i, name + i, LOGS_SLACK + 1);
-    if (had > end)
-        memset(field + end, 0, had - end);
-    return (uint16_t)end;
+    for (i = 0; i < size; i += LOGS_WORD)
+        memcpy(field + i, name + i, LOGS_WORD);
+    for (; i < had; i += LOGS_WORD)
+        memset(field + i, 0, LOGS_WORD);
 }
 
 /* Nearly all of a message is zero, and so is that part of the slot already:
@@ -611,35 +613,47 @@ static void
 put_message(struct logs *l, uint8_t *slot, const uint8_t *bytes,
             const struct message *m)
 {
-    struct staged *had = &l->had[l->staged];
+    struct staged *names = &l->names[l->staged];
 
     memcpy(slot, bytes, 8);
-    had->keyspace_size =
-        put_name(slot + 8, m->keyspace, m->keyspace_size, had->keyspace_size);
-    had->key_size =
-        put_name(slot + l->layout.key_at, m->key, m->key_size, had->key_size);
+    put_name(slot + 8, m->keyspace, m->keyspace_size, names->keyspace_size);
+    put_name(slot + l->layout.key_at, m->key, m->key_size, names->key_size);
+    names->keyspace_size = m->keyspace_size;
+    names->key_size = m->key_size;
 }
 
 void
 logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
 {
-    uint8_t *slot = l->slots + (size_t)l->staged * l->layout.slot_size;
-    struct slot_stamp stamp;
-    struct message put = *m;
-
     if (l->staged == 0)
         first_put(l);
     assert(l->staged < LOGS_STAGE);
     assert(l->current.count + l->staged < l->current.header.slots);
-    put_message(l, slot, bytes, m);
-    put.keyspace = slot + 8;
-    put.key = slot + l->layout.key_at;
-    stamp = (struct slot_stamp){.epoch = l->current.header.epoch,
-                                .received_ms = l->last_ms,
-                                .synced = l->synced_slots};
-    slot_put(&l->layout, slot, &put, l->current.header.uuid,
-             l->current.count + l->staged, &stamp);
+    put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, bytes,
+                m);
     l->staged++;
+}
+
+/* Stamps all slots of the stage, one right after the other: a checksum is a
+ * long chain of instructions, and only neighbours overlap. */
+static void
+stamp(struct logs *l)
+{
+    const struct slot_stamp s = {.epoch = l->current.header.epoch,
+                                 .received_ms = l->last_ms,
+                                 .synced = l->synced_slots};
+    uint8_t *slot = l->slots;
+    struct message m;
+    uint32_t i;
+
+    for (i = 0; i < l->staged; i++, slot += l->layout.slot_size) {
+        m = (struct message){.keyspace = slot + 8,
+                             .key = slot + l->layout.key_at,
+                             .keyspace_size = l->names[i].keyspace_size,
+                             .key_size = l->names[i].key_size};
+        slot_put(&l->layout, slot, &m, l->current.header.uuid,
+                 l->current.count + i, &s);
+    }
 }
 
 void
@@ -650,6 +664,7 @@ logs_flush(struct logs *l)
     if (l->staged == 0 || l->failed)
         return;
     assert(l->has_current);
+    stamp(l);
     rc = log_append(&l->current, l->slots, l->staged, l->staged_first_ms,
                     l->last_ms);
     if (rc < 0) {
@@ -668,8 +683,8 @@ static int
 take_memory(struct logs *l)
 {
     l->slots = calloc(LOGS_STAGE, l->layout.slot_size);
-    l->had = calloc(LOGS_STAGE, sizeof *l->had);
-    return l->slots && l->had ? 0 : -ENOMEM;
+    l->names = calloc(LOGS_STAGE, sizeof *l->names);
+    return l->slots && l->names ? 0 : -ENOMEM;
 }
 
 static void
@@ -825,7 +840,7 @@ close_dir:
     logdir_close(&l->dir);
 free_memory:
     free(l->slots);
-    free(l->had);
+    free(l->names);
     return rc;
 }
 
@@ -853,5 +868,5 @@ logs_close(struct logs *l)
     loop_disarm(l->loop, &l->recover_timer);
     logdir_close(&l->dir);
     free(l->slots);
-    free(l->had);
+    free(l->names);
 }
