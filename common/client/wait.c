@@ -61,11 +61,13 @@ wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
 int
 wait_merged(struct logdir *logs, uint64_t unix_ms, bool *merged)
 {
-    uint64_t oldest_ms;
-    const int rc = logdir_oldest_ms(logs, &oldest_ms);
+    const uint64_t now_ms = clock_unix_ms();
+    uint64_t oldest_ms, newest_ms;
+    const int rc = logdir_pending_ms(logs, &oldest_ms, &newest_ms);
 
+    /* What is stamped in the future came before the clock was set back. */
     if (rc == 0)
-        *merged = oldest_ms > unix_ms;
+        *merged = oldest_ms > unix_ms && newest_ms <= now_ms;
     return rc;
 }
 
