@@ -692,7 +692,7 @@ ingest_init(struct ingest *in, struct loop *loop, struct logs *logs, size_t max,
                           .ctx = ctx};
     in->conns = calloc(max, sizeof *in->conns);
     in->partials = calloc(max, MESSAGE_SIZE_MAX);
-    in->buffer = calloc(1, (size_t)RECEIVE_MAX * MESSAGE_SIZE_MAX + LOGS_SLACK);
+    in->buffer = calloc(1, (size_t)RECEIVE_MAX * MESSAGE_SIZE_MAX + LOGS_WORD);
     if (!in->conns || !in->partials || !in->buffer) {
         free(in->conns);
         free(in->partials);

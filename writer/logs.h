@@ -41,9 +41,9 @@
 
 #define LOGS_STAGE   1024 /* slots that wait for one pwrite */
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
-#define LOGS_SLACK   15   /* names are copied by whole words */
+#define LOGS_WORD    16   /* names are copied by whole words */
 
-/* Bytes of names in a slot, rounded up; all behind them is zero. */
+/* The names last put into a slot; all behind their last words is zero. */
 struct staged {
     uint16_t keyspace_size;
     uint16_t key_size;
@@ -123,8 +123,8 @@ struct logs {
     uint32_t synced_slots; /* of the current log */
     bool rotating;         /* as soon as there is a spare */
 
-    uint8_t *slots;     /* the stage */
-    struct staged *had; /* what was last put into each slot of the stage */
+    uint8_t *slots;       /* the stage */
+    struct staged *names; /* of each slot of the stage */
     uint32_t staged;
     uint64_t staged_first_ms;
     uint64_t last_ms; /* received_ms never goes back */
@@ -167,7 +167,7 @@ void logs_close(struct logs *l);
 uint32_t logs_room(struct logs *l, uint32_t want);
 
 /* Takes the next slot for message `m`, which was parsed from `bytes`.
- * LOGS_SLACK bytes behind the message are read, whatever they are. */
+ * LOGS_WORD bytes behind the message are read, whatever they are. */
 void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
 
 /* Writes what was put. */

@@ -239,7 +239,7 @@ finish(struct rig *r)
 static void
 put(struct rig *r, int count)
 {
-    uint8_t bytes[CLIENT_MESSAGE_SIZE + LOGS_SLACK] = {0};
+    uint8_t bytes[CLIENT_MESSAGE_SIZE + LOGS_WORD] = {0};
     struct message m;
     int i;
 
