@@ -62,7 +62,9 @@ LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c)
 PARTS := $(filter-out %/main.o,$(call part,common common/client writer worker reader))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
-TESTS := $(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c)
+# The longest first, so that the last one does not run alone.
+LONG  := $(call bins,tests/crash/test_worker_calls.c tests/crash/test_kill.c tests/crash/test_powerloss.c)
+TESTS := $(LONG) $(filter-out $(LONG),$(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c))
 BENCH := $(call bins,tests/bench/bench_*.c)
 FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.

@@ -31,7 +31,7 @@
 #include "tests/lib/fleet.h"
 #include "tests/lib/traffic.h"
 
-#define KEYSPACES 3
+#define KEYSPACES 8
 #define STATES    500
 
 struct run {
@@ -327,7 +327,16 @@ a_message_counted_twice_is_found(void **state)
 /* ---- the daemons
  * --------------------------------------------------------------- */
 
-/* Starts a worker on the state, lets it finish, looks. */
+static void
+small_logs(struct fleet *f)
+{
+    fleet_option(f, "log.size=24K");
+    fleet_option(f, "log.count=3");
+    fleet_option(f, "log.rotate_after=20ms");
+}
+
+/* Starts a worker on the state, sometimes after a writer has had it, lets it
+ * finish, looks. */
 static unsigned
 judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
               size_t size)
@@ -336,6 +345,11 @@ judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
     unsigned violations;
 
     fleet_init_at(&f, path);
+    small_logs(&f);
+    if (random_chance(&run->random, 30)) {
+        fleet_start(&f, FLEET_WRITE);
+        fleet_stop(&f, FLEET_WRITE);
+    }
     fleet_start(&f, FLEET_WORKER);
     fleet_await_drained(&f, 10000);
     fleet_stop(&f, FLEET_WORKER);
@@ -389,9 +403,7 @@ point_traffic(struct run *run)
 static void
 start_fleet(struct run *run)
 {
-    fleet_option(&run->fleet, "log.size=24K");
-    fleet_option(&run->fleet, "log.count=3");
-    fleet_option(&run->fleet, "log.rotate_after=20ms");
+    small_logs(&run->fleet);
     fleet_start(&run->fleet, FLEET_WRITE);
     fleet_start(&run->fleet, FLEET_WORKER);
     fleet_start(&run->fleet, FLEET_WORKER2);

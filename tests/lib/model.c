@@ -8,8 +8,9 @@
 
 #include "tests/lib/test.h"
 
-#define SHARED_KEYS 8  /* of each keyspace */
-#define BITS        62 /* increments of a private key: their sum fits */
+#define NEW_KEYSPACE 150 /* messages until there is one more */
+#define SHARED_KEYS  8   /* of each keyspace */
+#define BITS         62  /* increments of a private key: their sum fits */
 
 static void *
 must(void *p)
@@ -62,9 +63,11 @@ model_fini(struct model *m)
 size_t
 model_next(struct model *m)
 {
-    unsigned k = (unsigned)random_below(&m->random, m->keyspaces);
+    unsigned known = 1 + (unsigned)(m->count / NEW_KEYSPACE), k;
     struct model_message message = {0};
 
+    known = known < m->keyspaces ? known : m->keyspaces;
+    k = (unsigned)random_below(&m->random, known);
     if (m->count == m->capacity) {
         m->capacity = m->capacity ? 2 * m->capacity : 4096;
         m->messages =

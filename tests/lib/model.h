@@ -59,7 +59,8 @@ struct model {
 void model_init(struct model *m, uint64_t seed, unsigned keyspaces);
 void model_fini(struct model *m);
 
-/* Makes up the next increment to send; its number. */
+/* Makes up the next increment to send; its number.  Keyspaces come one after
+ * the other, so that files are created all along. */
 size_t model_next(struct model *m);
 
 /* Its names, NUL-terminated. */
