@@ -306,6 +306,23 @@ print_totals(struct load *l)
     return output_fini(&out);
 }
 
+/* After an error: what may be counted on, so that nobody loads lines again
+ * that are in, or forgets those that are not. */
+static void
+print_loss(struct load *l)
+{
+    uint64_t unsent, unknown;
+
+    countd_pending(l->c, &unsent, &unknown);
+    unknown += countd_lost(l->c);
+    diag(DIAG_WARNING,
+         "increments=%" PRIu64 ": the first %" PRIu64 " are %s, the next "
+         "%" PRIu64 " may or may not be counted, the last %" PRIu64
+         " were not sent",
+         l->sent, l->sent - unknown - unsent,
+         l->peer == CMD_WRITER ? "acknowledged" : "sent", unknown, unsent);
+}
+
 static int
 run(struct load *l)
 {
@@ -320,15 +337,7 @@ run(struct load *l)
         rc = drain(l, NULL);
     progress_clear(&l->progress);
     if (rc < 0) {
-        const int64_t pending = countd_poll(l->c);
-        const uint64_t unknown =
-            countd_lost(l->c) + (uint64_t)(pending > 0 ? pending : 0);
-
-        diag(DIAG_WARNING,
-             "increments=%" PRIu64 ": the first %" PRIu64 " are %s, %" PRIu64
-             " may or may not be counted",
-             l->sent, l->sent > unknown ? l->sent - unknown : 0,
-             l->peer == CMD_WRITER ? "acknowledged" : "sent", unknown);
+        print_loss(l);
         return cmd_peer_failed(line, l->peer, rc);
     }
     return print_totals(l);

@@ -430,6 +430,17 @@ countd_poll(struct countd *c)
     return rc;
 }
 
+PUBLIC void
+countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered)
+{
+    struct writing *w = &c->writing;
+
+    lock(w);
+    *unsent = w->buffered;
+    *unanswered = w->flight;
+    unlock(w);
+}
+
 /* Waits on the connection, alone. */
 static int
 wait_for_link(struct writing *w, uint64_t deadline_ms)

@@ -66,6 +66,11 @@ int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
  * acknowledged, or an error as countd_flush(). */
 int64_t countd_poll(struct countd *c);
 
+/* Where the increments are that are neither acknowledged (silent: sent) nor
+ * lost: still here, or sent and not answered yet.  Touches no connection, so
+ * it tells the same after an error. */
+void countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered);
+
 /* Blocks until everything is sent (silent) or acknowledged.
  *   -ETIMEDOUT  not within timeout_ms; call again to go on
  *   -ENOTCONN   the connection broke and took increments with it; those that
