@@ -54,8 +54,8 @@ is_idle(const struct logs *l)
     for (i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state != RETIRED_FREE)
             return false;
-    return !l->has_current && !l->has_spare && !l->making && !l->syncing &&
-           !l->recovering;
+    return !l->has_current && l->spare_count == 0 && !l->making &&
+           !l->syncing && !l->recovering;
 }
 
 /* ---- retiring and sealing ---------------------------------------------- */
@@ -124,11 +124,12 @@ retire(struct logs *l)
 static void
 use_spare(struct logs *l)
 {
-    assert(l->has_spare);
+    assert(l->spare_count > 0);
     assert(!l->has_current);
-    l->current = l->spare;
+    l->current = l->spares[0];
     l->has_current = true;
-    l->has_spare = false;
+    l->spare_count--;
+    memmove(l->spares, l->spares + 1, l->spare_count * sizeof l->spares[0]);
     l->fill++;
     l->synced_slots = 0;
     l->dirty = false;
@@ -142,7 +143,7 @@ rotate_now(struct logs *l)
     if (l->failed || !free_place(l))
         return;
     retire(l);
-    if (l->has_spare)
+    if (l->spare_count > 0)
         use_spare(l);
     else
         want_spare(l);
@@ -153,7 +154,7 @@ logs_rotate(struct logs *l)
 {
     if (l->failed || !l->has_current || l->current.count + l->staged == 0)
         return;
-    if (l->has_spare && free_place(l)) {
+    if (l->spare_count > 0 && free_place(l)) {
         rotate_now(l);
         return;
     }
@@ -184,10 +185,8 @@ finish_some(struct logs *l)
 {
     if (!l->finishing || l->failed)
         return;
-    if (l->has_spare && free_place(l)) {
-        retire_unused(l, &l->spare);
-        l->has_spare = false;
-    }
+    while (l->spare_count > 0 && free_place(l))
+        retire_unused(l, &l->spares[--l->spare_count]);
     if (l->has_current && free_place(l)) {
         if (l->current.count > 0) {
             retire(l);
@@ -393,7 +392,7 @@ claim_or_create(struct spare_job *s)
     int rc;
 
     rc = claim(s);
-    if (rc != -EAGAIN)
+    if (rc != -EAGAIN || !s->may_create)
         return rc;
     if (logdir_recover(s->dir) > 0) {
         rc = claim(s);
@@ -433,10 +432,11 @@ make_run(struct io_job *job)
 static void
 want_spare(struct logs *l)
 {
-    if (l->has_spare || l->making || l->finishing || l->failed)
+    if (l->spare_count == LOGS_SPARES || l->making || l->finishing || l->failed)
         return;
     loop_disarm(l->loop, &l->retry_timer);
     l->making = true;
+    l->make.may_create = l->spare_count == 0;
     io_push(&l->file_io, &l->make.job);
 }
 
@@ -448,6 +448,12 @@ make_failed(struct logs *l)
 
     if (l->make.began) {
         fail(l, l->make.rc, "begin", l->make.log.header.index);
+        return;
+    }
+    /* One more was only wanted if there happened to be one. */
+    if (l->make.rc == -EAGAIN && !l->make.may_create) {
+        if (l->spare_count == 0)
+            want_spare(l); /* but then the others were used up */
         return;
     }
     if (!l->finishing)
@@ -484,12 +490,11 @@ make_done(struct io_job *job)
         finish_some(l);
         return;
     }
-    l->spare = l->make.log;
-    l->has_spare = true;
+    l->spares[l->spare_count++] = l->make.log;
     if (l->warned) {
         l->warned = false;
         diag(DIAG_INFO, "there is an empty log again log=%llu",
-             (unsigned long long)l->spare.header.index);
+             (unsigned long long)l->make.log.header.index);
     }
     if (l->finishing) {
         finish_some(l);
@@ -499,6 +504,7 @@ make_done(struct io_job *job)
         use_spare(l);
     else if (l->rotating)
         logs_rotate(l);
+    want_spare(l);
     tell_ready(l);
 }
 
@@ -753,6 +759,7 @@ create_logs(struct logs *l)
 static int
 begin_first(struct logs *l)
 {
+    l->make.may_create = true;
     make_run(&l->make.job);
     if (l->make.rc == 0) {
         l->current = l->make.log;
@@ -853,8 +860,8 @@ logs_close(struct logs *l)
     io_stop(&l->file_io);
     if (l->making && l->make.rc == 0)
         give_back(l, &l->make.log);
-    if (l->has_spare)
-        give_back(l, &l->spare);
+    while (l->spare_count > 0)
+        give_back(l, &l->spares[--l->spare_count]);
     if (l->has_current)
         give_back(l, &l->current);
     for (i = 0; i < LOGS_RETIRED; i++)

@@ -1,4 +1,4 @@
-/* writer/logs.h - the logs being filled: the current one, the spare behind
+/* writer/logs.h - the logs being filled: the current one, the spares behind
  * it, and those on their way to the workers.
  *
  * The caller asks how many messages may come (logs_room), puts them into
@@ -40,6 +40,7 @@
 #include "writer/io.h"
 
 #define LOGS_STAGE   1024 /* slots that wait for one pwrite */
+#define LOGS_SPARES  4    /* begun ahead, as far as there are empty logs */
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
 #define LOGS_WORD    16   /* names are copied by whole words */
 
@@ -78,6 +79,7 @@ struct sync_job {
 struct spare_job {
     struct io_job job;
     struct logdir *dir; /* lent to the job */
+    bool may_create;    /* there is no other spare */
     size_t log_count;
     size_t log_max;
     struct log log;
@@ -117,8 +119,8 @@ struct logs {
 
     struct log current;
     bool has_current;
-    struct log spare;
-    bool has_spare;
+    struct log spares[LOGS_SPARES]; /* the next one first */
+    size_t spare_count;
     uint64_t fill;         /* +1 per current log */
     uint32_t synced_slots; /* of the current log */
     bool rotating;         /* as soon as there is a spare */

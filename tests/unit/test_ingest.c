@@ -153,7 +153,7 @@ has_failed(struct rig *r)
 static bool
 has_spare(struct rig *r)
 {
-    return r->logs.has_spare;
+    return r->logs.spare_count > 0 && !r->logs.making;
 }
 
 static bool
