@@ -18,9 +18,9 @@
 #if defined __x86_64__ && defined __GNUC__
 #include <immintrin.h>
 
-#define WORD  16u
+#define WORD  ((size_t)16)
 #define LEAST (2 * WORD) /* below, zlib is as good */
-#define LANES 4u
+#define LANES ((size_t)4)
 #define FOLD  __attribute__((target("pclmul,ssse3")))
 
 FOLD static inline __m128i

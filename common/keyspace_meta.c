@@ -1,6 +1,6 @@
 /* common/keyspace_meta.c - the records of the meta database. */
-#include "common/keyspace.h"
 #include "common/crc.h"
+#include "common/keyspace.h"
 
 #include <assert.h>
 #include <errno.h>

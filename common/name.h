@@ -16,10 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NAME_MAX_SIZE    256
-#define NAME_TEXT_SIZE   (4 * NAME_MAX_SIZE + 1) /* escaped, with NUL */
-#define NAME_FILE_SIZE   132 /* longest file name without suffix, with NUL */
-#define NAME_HASH_KEY    16
+#define NAME_MAX_SIZE  256
+#define NAME_TEXT_SIZE (4 * NAME_MAX_SIZE + 1) /* escaped, with NUL */
+#define NAME_FILE_SIZE 132 /* longest file name without suffix, with NUL */
+#define NAME_HASH_KEY  16
 
 /* Writes the text form and a NUL; `text` holds 4 * size + 1 bytes.
  * Returns its length. */

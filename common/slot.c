@@ -22,7 +22,7 @@
 
 #define HEAD_SIZE  (MESSAGE_UUID_SIZE + 8u + 8u) /* uuid, number, increment */
 #define STAMP_SIZE (8u + 8u + 4u)
-#define WORD       16u /* names are copied by so much */
+#define WORD       ((size_t)16) /* names are copied by so much */
 #define BYTES_MAX  (HEAD_SIZE + 2 * (MESSAGE_NAME_MAX + 1) + STAMP_SIZE)
 
 /* Copies a name of a slot by whole words.  They may end up to 15 bytes behind
