@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -22,7 +23,8 @@
 #define RETRY_MS      250   /* look again for a log when there is none */
 #define RACED_MS      2     /* somebody held the log we wanted for a moment */
 #define RECOVER_MS    10000 /* look for logs of dead owners */
-#define SPARE_WAIT_MS 1000  /* rotate without a spare after this long */
+#define SYNC_STEP     (UINT64_C(2) << 20) /* bytes */
+#define SPARE_WAIT_MS 1000 /* rotate without a spare after this long */
 
 static void want_spare(struct logs *l);
 
@@ -113,6 +115,7 @@ retire(struct logs *l)
     assert(l->staged == 0);
     assert(l->current.count > 0);
     r->log = l->current;
+    r->synced_slots = l->synced_slots;
     r->state = RETIRED_DIRTY;
     l->has_current = false;
     l->dirty = false;
@@ -252,6 +255,21 @@ seal_done(struct io_job *job)
 
 /* ---- syncing ----------------------------------------------------------- */
 
+/* Much at once would keep the disk busy for so long that the headers of other
+ * logs wait for it, and with them those who write to the next one. */
+static int
+sync_item(const struct sync_item *item)
+{
+    const unsigned how = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                         SYNC_FILE_RANGE_WAIT_AFTER;
+    uint64_t at;
+
+    for (at = item->at; item->end - at > SYNC_STEP; at += SYNC_STEP)
+        if (sync_file_range(item->fd, (off_t)at, SYNC_STEP, how) < 0)
+            return -errno;
+    return fdatasync(item->fd) < 0 ? -errno : 0;
+}
+
 static void
 sync_run(struct io_job *job)
 {
@@ -259,12 +277,9 @@ sync_run(struct io_job *job)
     size_t i;
 
     s->rc = 0;
-    for (i = 0; i < s->count; i++) {
-        if (fdatasync(s->fds[i]) < 0) {
-            s->rc = -errno;
-            s->failed = s->indexes[i];
-            return;
-        }
+    for (i = 0; i < s->count && s->rc == 0; i++) {
+        s->rc = sync_item(&s->items[i]);
+        s->failed = s->items[i].index;
     }
 }
 
@@ -285,10 +300,13 @@ logs_sync_due(const struct logs *l)
 }
 
 static void
-add_to_sync(struct sync_job *s, const struct log *log)
+add_to_sync(struct sync_job *s, const struct log *log, uint32_t synced_slots)
 {
-    s->fds[s->count] = log->fd;
-    s->indexes[s->count++] = log->header.index;
+    s->items[s->count++] = (struct sync_item){
+        .fd = log->fd,
+        .index = log->header.index,
+        .at = LOG_SLOTS_AT + (uint64_t)synced_slots * log->header.slot_size,
+        .end = LOG_SLOTS_AT + (uint64_t)log->count * log->header.slot_size};
 }
 
 bool
@@ -305,12 +323,12 @@ logs_sync(struct logs *l)
         if (l->retired[i].state != RETIRED_DIRTY)
             continue;
         l->retired[i].state = RETIRED_SYNCING;
-        add_to_sync(s, &l->retired[i].log);
+        add_to_sync(s, &l->retired[i].log, l->retired[i].synced_slots);
     }
     if (l->has_current && l->dirty) {
         s->fill = l->fill;
         s->slots = l->current.count;
-        add_to_sync(s, &l->current);
+        add_to_sync(s, &l->current, l->synced_slots);
     }
     l->dirty = false;
     l->sync_due = false;

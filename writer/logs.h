@@ -62,16 +62,20 @@ struct retired {
     size_t place; /* in logs.retired */
     enum retired_state state;
     struct log log;
+    uint32_t synced_slots;
     int rc;
 };
 
 struct sync_job {
     struct io_job job;
-    int fds[LOGS_RETIRED + 1]; /* in the order they are synced */
-    uint64_t indexes[LOGS_RETIRED + 1];
-    uint64_t failed; /* of these, when rc is not 0 */
+    struct sync_item {
+        int fd;
+        uint64_t index;
+        uint64_t at, end;      /* what may not be on disk yet */
+    } items[LOGS_RETIRED + 1]; /* in the order they are synced */
     size_t count;
-    uint64_t fill; /* which current log, and how many of its slots */
+    uint64_t failed; /* index of the log, when rc is not 0 */
+    uint64_t fill;   /* which current log, and how many of its slots */
     uint32_t slots;
     int rc;
 };

@@ -269,8 +269,8 @@ a_sync_covers_the_log_before_the_rotation_first(void **state)
 
     assert_true(logs_sync(&r->logs));
     assert_int_equal(r->logs.sync.count, 2);
-    assert_int_equal(r->logs.sync.fds[0], old_fd);
-    assert_int_equal(r->logs.sync.fds[1], fd);
+    assert_int_equal(r->logs.sync.items[0].fd, old_fd);
+    assert_int_equal(r->logs.sync.items[1].fd, fd);
     assert_false(logs_sync(&r->logs));
     run(r, has_synced, 1);
     finish(r);
