@@ -642,8 +642,9 @@ slice_write(struct batch *b, MDB_txn *txn, const struct keyspace *k)
     b->state.nonce = ++b->store->nonce;
 
     /* The file may owe its name to a creator that died before it synced the
-     * directory, and logs are emptied for what is committed under it. */
-    if (b->state.change == 1 && fsync(b->store->options.keyspace_fd) < 0)
+     * directory, and logs are emptied for what is committed under it.  The
+     * creator's own commit was change 1. */
+    if (b->state.change == 2 && fsync(b->store->options.keyspace_fd) < 0)
         return -errno;
     if (b->used > 0) {
         rc = apply_orders(b, txn, k);

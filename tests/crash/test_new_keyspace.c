@@ -1,0 +1,108 @@
+/* tests/crash/test_new_keyspace.c - a keyspace's file is made by a worker that
+ * dies before its name is durable.
+ *
+ * Whoever commits to the file next empties logs for it, so it must see to it
+ * that the name survives a power loss first.
+ */
+#include "tests/lib/test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/datadir.h"
+#include "common/diag.h"
+#include "common/store.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/tmpdir.h"
+
+struct side {
+    struct datadir dir;
+    struct store *store;
+};
+
+static void
+open_side(struct side *s, const char *path)
+{
+    struct store_options options = {.keyspace_size = 256,
+                                    .key_size = 256,
+                                    .writable = true,
+                                    .open_max = 4,
+                                    .txn_memory = 16 << 20};
+
+    diag_init("test", DIAG_ERROR);
+    assert_rc(datadir_open(&s->dir, path, DATADIR_WRITE), 0);
+    options.keyspace_fd = s->dir.keyspace_fd;
+    options.hash_key = s->dir.hash_key;
+    assert_rc(store_open(&s->store, &options), 0);
+}
+
+static void
+close_side(struct side *s)
+{
+    store_close(s->store);
+    datadir_close(&s->dir);
+}
+
+static int
+apply_one(struct side *s, uint8_t log)
+{
+    const uint8_t name[] = "new", key[] = "key";
+    struct store_mark mark = {.uuid = {log}, .epoch = 1};
+    struct store_mark_info seen;
+    struct store_delta delta = {.key = key, .key_size = 3, .sum_low = 1};
+    struct store_applied applied;
+    int rc;
+
+    rc = store_marks(s->store, name, 3, &mark, 1, &seen);
+    if (rc < 0)
+        return rc;
+    return store_apply(s->store, name, 3, &mark, &seen, 1, &delta, 1, &applied);
+}
+
+/* Applies in a child that dies at its nth fsync; true when it did. */
+static bool
+die_at_fsync(const char *path, unsigned n)
+{
+    struct side s;
+    int status = 0;
+    pid_t pid;
+
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        open_side(&s, path);
+        fault_kill("fsync", n);
+        _exit(apply_one(&s, 1) < 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+static void
+the_next_one_makes_a_dead_creators_name_durable(void **state)
+{
+    const struct tmpdir *dir = *state;
+    struct side s;
+    unsigned n;
+
+    open_side(&s, dir->path);
+    /* The first fsync is of the file, the second of the folder. */
+    for (n = 1; !tmpdir_has(dir, "keyspace/new.mdb"); n++)
+        assert_true(die_at_fsync(dir->path, n));
+
+    fault_clear();
+    assert_rc(apply_one(&s, 2), 0);
+    assert_true(fault_calls("fsync") > 0);
+    close_side(&s);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(
+        the_next_one_makes_a_dead_creators_name_durable, tmpdir_setup,
+        tmpdir_teardown),
+};
+
+TEST_MAIN(tests)
