@@ -50,6 +50,14 @@ struct run {
 /* ---- recording -------------------------------------------------------------
  */
 
+/* How long syncs take from the next start on. */
+static void
+set_delay(struct run *run, unsigned us)
+{
+    (void)snprintf(run->env_text[4], sizeof run->env_text[4],
+                   "POWERLOSS_DELAY=%u", us); /* fits */
+}
+
 /* Has the daemons of `f` recorded into `log`. */
 static void
 set_env(struct run *run, struct fleet *f, const char *log)
@@ -67,7 +75,7 @@ set_env(struct run *run, struct fleet *f, const char *log)
                    "POWERLOSS_LOG=%s/%s", run->side.path, log); /* fits */
     (void)snprintf(run->env_text[3], sizeof run->env_text[3],
                    "POWERLOSS_SHARED=%s/shared", run->side.path); /* fits */
-    strcpy(run->env_text[4], "POWERLOSS_DELAY=300");
+    set_delay(run, 300);
     /* A preloaded library comes before the sanitizer's; that is meant. */
     (void)snprintf(run->env_text[5], sizeof run->env_text[5],
                    "ASAN_OPTIONS=%s%sverify_asan_link_order=0",
@@ -400,13 +408,24 @@ point_traffic(struct run *run)
     traffic_silent(&run->traffic, 1, fleet_silent_port(&run->fleet));
 }
 
+/* Starts a daemon whose syncs are fast or slow: what one of them has done and
+ * not yet synced another one may rely on. */
+static void
+start(struct run *run, enum fleet_role role)
+{
+    static const unsigned delays[] = {0, 300, 300, 3000};
+
+    set_delay(run, delays[random_below(&run->random, 4)]);
+    fleet_start(&run->fleet, role);
+}
+
 static void
 start_fleet(struct run *run)
 {
     small_logs(&run->fleet);
-    fleet_start(&run->fleet, FLEET_WRITE);
-    fleet_start(&run->fleet, FLEET_WORKER);
-    fleet_start(&run->fleet, FLEET_WORKER2);
+    start(run, FLEET_WRITE);
+    start(run, FLEET_WORKER);
+    start(run, FLEET_WORKER2);
     point_traffic(run);
 }
 
@@ -419,7 +438,7 @@ restart(struct run *run, enum fleet_role role, bool clean)
         fleet_stop(f, role);
     else
         kill_cleanly(run, fleet_daemon(f, role));
-    fleet_start(f, role);
+    start(run, role);
     if (role == FLEET_WRITE)
         point_traffic(run);
 }

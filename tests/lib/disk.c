@@ -162,12 +162,17 @@ snapshot_file(struct disk *d, int dir_fd, uint32_t dir, const char *name)
         n = &d->nodes[node];
         n->mtime_ns = st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
         if (!n->folder) {
+            /* A full log is not for reading, but it is ours. */
+            if (S_ISREG(st.st_mode) && fchmodat(dir_fd, name, 0600, 0) < 0)
+                fail_msg("open up %s: %s", name, strerror(errno));
             fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
             if (fd < 0)
                 fail_msg("open %s: %s", name, strerror(errno));
             n->size = (size_t)st.st_size;
             n->bytes = must(malloc(n->size + 1));
             read_whole(fd, n->size, n->bytes);
+            if (fchmod(fd, n->mode) < 0)
+                fail_msg("mode of %s: %s", name, strerror(errno));
             (void)close(fd); /* read only */
         }
     }
@@ -357,11 +362,13 @@ disk_cut_in_sync(const struct disk *d, uint64_t pick)
 {
     size_t i;
 
-    /* A sync that was alone has begun and ended in the next two numbers. */
-    for (i = 0; i < d->count; i++) {
-        const struct call *c = &d->calls[(pick + i) % d->count];
+    /* The rarer fsync, of new files and of folders, as often as fdatasync. */
+    uint16_t kind = pick % 2 ? POWERLOSS_FSYNC : POWERLOSS_FDATASYNC;
 
-        if (c->r.end != 0)
+    for (i = 0; i < d->count; i++) {
+        const struct call *c = &d->calls[(pick / 2 + i) % d->count];
+
+        if (c->r.kind == kind)
             return c->r.seq + 1 + pick % (c->r.end - c->r.seq);
     }
     return disk_last(d);
