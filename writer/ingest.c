@@ -330,11 +330,13 @@ receive(struct conn *c)
     ssize_t n;
 
     for (taken = 0; taken < RECEIVE_MAX; taken += room) {
-        room = logs_room(in->logs, RECEIVE_MAX);
+        room = logs_room(in->logs);
         if (room == 0) {
             wait_for_log(c);
             return;
         }
+        if (room > RECEIVE_MAX)
+            room = RECEIVE_MAX;
         asked = (size_t)room * in->layout.message_size - c->partial;
         memcpy(in->buffer, partial_of(c), c->partial);
         n = recv(c->fd, in->buffer + c->partial, asked, MSG_DONTWAIT);

@@ -563,14 +563,12 @@ recover_due(struct loop_timer *timer)
 
 /* ---- filling ----------------------------------------------------------- */
 
-/* Makes sure that there is a log with a free slot and room on the stage. */
+/* Makes sure that there is a log with a free slot. */
 static bool
-make_room(struct logs *l, uint32_t want)
+make_room(struct logs *l)
 {
     if (l->failed || l->finishing)
         return false;
-    if (l->staged + want > LOGS_STAGE)
-        logs_flush(l);
     if (l->has_current &&
         l->current.count + l->staged == l->current.header.slots)
         rotate_now(l);
@@ -580,13 +578,9 @@ make_room(struct logs *l, uint32_t want)
 }
 
 uint32_t
-logs_room(struct logs *l, uint32_t want)
+logs_room(struct logs *l)
 {
-    uint32_t room;
-
-    assert(want > 0);
-    assert(want <= LOGS_STAGE);
-    if (!make_room(l, want)) {
+    if (!make_room(l)) {
         if (!l->blocked)
             l->figures.pushed_back++;
         l->blocked = true;
@@ -594,10 +588,7 @@ logs_room(struct logs *l, uint32_t want)
             want_spare(l);
         return 0;
     }
-    room = l->current.header.slots - l->current.count - l->staged;
-    if (room > LOGS_STAGE - l->staged)
-        room = LOGS_STAGE - l->staged;
-    return room < want ? room : want;
+    return l->current.header.slots - l->current.count - l->staged;
 }
 
 /* What happens once per log and once per flush. */
@@ -649,9 +640,12 @@ put_message(struct logs *l, uint8_t *slot, const uint8_t *bytes,
 void
 logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
 {
+    if (l->staged == LOGS_STAGE)
+        logs_flush(l);
+    if (l->failed)
+        return; /* nothing of this turn will be acknowledged */
     if (l->staged == 0)
         first_put(l);
-    assert(l->staged < LOGS_STAGE);
     assert(l->current.count + l->staged < l->current.header.slots);
     put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, bytes,
                 m);

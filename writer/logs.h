@@ -168,9 +168,9 @@ int logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
  * on are left to recovery. */
 void logs_close(struct logs *l);
 
-/* Slots that may be filled now, at most `want`; flushes or rotates to make
- * room.  0: none, or the disk failed; `ready` comes. */
-uint32_t logs_room(struct logs *l, uint32_t want);
+/* Messages that may be put now; rotates to make room.  0: none, or the disk
+ * failed; `ready` comes. */
+uint32_t logs_room(struct logs *l);
 
 /* Takes the next slot for message `m`, which was parsed from `bytes`.
  * LOGS_WORD bytes behind the message are read, whatever they are. */
