@@ -71,6 +71,15 @@ put_le64s(void *at, int64_t v)
     put_le64(at, (uint64_t)v);
 }
 
+static inline uint16_t
+get_be16(const void *at)
+{
+    uint16_t v;
+
+    memcpy(&v, at, sizeof v);
+    return be16toh(v);
+}
+
 static inline uint32_t
 get_be32(const void *at)
 {
@@ -87,6 +96,13 @@ get_be64(const void *at)
 
     memcpy(&v, at, sizeof v);
     return be64toh(v);
+}
+
+static inline void
+put_be16(void *at, uint16_t v)
+{
+    v = htobe16(v);
+    memcpy(at, &v, sizeof v);
 }
 
 static inline void

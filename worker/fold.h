@@ -29,7 +29,7 @@
 
 #include "common/log.h"
 #include "common/store.h"
-#include "worker/hash.h"
+#include "common/hash.h"
 #include "worker/region.h"
 
 #define FOLD_LOGS_MAX 4096

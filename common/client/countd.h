@@ -139,6 +139,92 @@ void countd_rows_free(struct countd_rows *rows);
 /* Timeout of the reading calls; default 5000. */
 void countd_read_timeout(struct countd *c, int timeout_ms);
 
+/* ---- live resources ---------------------------------------------------- */
+
+/* Counters and semaphores in the memory of countd-write: what is acquired
+ * belongs to the connection and is released when that ends, however it ends.
+ *
+ *     struct countd_live *l;
+ *     if (countd_live_open(&l, NULL) < 0) ...
+ *     if (countd_acquire(l, "mail", 4, 1, 10) == 0) {
+ *         ...                                  one of at most ten at a time
+ *         countd_release(l, "mail", 4, 1);
+ *     }
+ *     countd_live_close(l);
+ *
+ * One handle is one connection.  It is made once: when it breaks, all that was
+ * held is gone, every call says -ENOTCONN from then on, and a new handle must
+ * be opened.  A handle is thread-safe (one lock inside; calls wait for each
+ * other).  Names are 1 to 65535 bytes, any.
+ *
+ * Answers of the server:
+ *   -ENOENT  no such object        -EBUSY   not available now
+ *   -EPERM   this connection does not hold as much
+ *   -EINVAL  not a proper request  -ENOMEM  the server's memory is used up
+ *   -EOPNOTSUPP  it does not know the request (Dump of semaphores)
+ * And: -ETIMEDOUT (the connection is given up), -ENOTCONN, -EPROTO (not this
+ * protocol there). */
+struct countd_live;
+
+struct countd_live_options {
+    size_t size;                 /* sizeof(struct countd_live_options) */
+    const char *address;         /* NULL: 127.0.0.1:11215, or :11216 */
+    int semaphore;               /* 1: the default is that of semaphores */
+    unsigned connect_timeout_ms; /* 0: 5000 */
+    unsigned timeout_ms;         /* for answers; 0: 5000 */
+};
+
+/* Connects.  `options` may be NULL; nothing of it is kept. */
+int countd_live_open(struct countd_live **out,
+                     const struct countd_live_options *options);
+/* Releases everything that is held, and frees the handle. */
+void countd_live_close(struct countd_live *l);
+
+/* Readable when the connection has ended (or is about to be read): for poll()
+ * by those who must know that they lost what they hold. */
+int countd_live_fd(const struct countd_live *l);
+/* 0 while the connection stands, -ENOTCONN; does not block. */
+int countd_live_alive(struct countd_live *l);
+
+/* `bound`: a counter's maximum, checked at every call; a semaphore's initial
+ * value, used when it is created.  -EBUSY: refused, nothing has changed. */
+int countd_acquire(struct countd_live *l, const void *name, size_t size,
+                   uint32_t resources, uint32_t bound);
+int countd_release(struct countd_live *l, const void *name, size_t size,
+                   uint32_t resources);
+/* What is taken of a counter, or available of a semaphore. */
+int countd_live_get(struct countd_live *l, const void *name, size_t size,
+                    uint32_t *value);
+
+/* Many requests in one go, done in this order; each gets its own result. */
+enum countd_live_what { COUNTD_GET, COUNTD_ACQUIRE, COUNTD_RELEASE };
+struct countd_live_op {
+    enum countd_live_what what;
+    const void *name;
+    size_t size;
+    uint32_t resources; /* acquire, release */
+    uint32_t bound;     /* acquire */
+    int result;         /* out: 0 or an answer of the server */
+    uint32_t value;     /* out, get and acquire */
+};
+/* 0 when all have been answered, whatever the answers; else the connection
+ * has ended, and `result` of those not answered is that error. */
+int countd_live_batch(struct countd_live *l, struct countd_live_op *ops,
+                      size_t count);
+
+/* Calls `each` for every counter, in no order, while they come; stop early
+ * (and lose the connection) by returning another value than 0, which is then
+ * returned.  `each` must not use the handle. */
+int countd_live_dump(struct countd_live *l,
+                     int (*each)(void *ctx, const void *name, size_t size,
+                                 uint32_t current, uint32_t maximum),
+                     void *ctx);
+/* The server's statistics, in its order; texts end with NUL. */
+int countd_live_stats(struct countd_live *l,
+                      int (*each)(void *ctx, const char *name,
+                                  const char *value),
+                      void *ctx);
+
 const char *countd_version(void);
 
 #ifdef __cplusplus

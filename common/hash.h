@@ -1,11 +1,11 @@
-/* worker/hash.h - SipHash-1-3, for tables of names that come from the network.
+/* common/hash.h - SipHash-1-3, for tables of names that come from the network.
  *
  * Keyed, so that nobody can choose names that collide; the key is random per
  * process.  (Aumasson, Bernstein 2012; one and three rounds are what hash
  * tables use.)
  */
-#ifndef COUNTD_WORKER_HASH_H
-#define COUNTD_WORKER_HASH_H
+#ifndef COUNTD_HASH_H
+#define COUNTD_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,0 +1,78 @@
+/* writer/counter.h - the counter and semaphore protocols over live objects.
+ *
+ * One struct serves one of the two on its own port: its connections, its
+ * objects, its statistics.  frame.h has the bytes, live.h the objects.
+ *
+ * A turn of a connection: one receive into a buffer that all share; the
+ * complete requests in it are done in order and their answers go to another
+ * such buffer, which is sent at once.  What is left of either is kept with
+ * the connection until the next event, in a record of an arena:
+ *
+ *   OPEN       reads and answers
+ *   BLOCKED    answers wait for the socket: nothing is read
+ *   DUMPING    a Dump goes out piece by piece; requests behind it wait
+ *   SKIPPING   the surplus of a body is thrown away as it comes
+ *   DROPPING   the socket is closed; what it held is released step by step
+ *
+ * However a connection ends, what it holds is released: the first thousand in
+ * the same turn, more in the following ones.  There is no idle close.
+ *
+ * Ownership: the caller's, between init and fini.  The loop's thread.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_COUNTER_H
+#define COUNTD_COUNTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/arena.h"
+#include "common/loop.h"
+#include "common/net.h"
+#include "writer/list.h"
+#include "writer/live.h"
+
+#define COUNTER_DROP_STEP  4096 /* holdings released in one turn, at most */
+#define COUNTER_SWEEP_STEP 4096 /* objects looked at in one turn */
+
+struct counter_options {
+    enum live_kind kind;
+    size_t connections;     /* there is memory for; more wait */
+    size_t max_connections; /* more are closed at once; 0: no limit */
+    size_t slots;           /* of the index at start */
+    uint32_t interval_s;    /* of the window, or between sweeps */
+    struct budget *budget;  /* borrowed */
+    bool history;
+};
+
+/* Requests that passed the check of their arguments. */
+struct counter_figures {
+    uint64_t connections; /* ever */
+    uint64_t noop, get, acquire, release, stats, dump;
+};
+
+struct counter {
+    struct counter_options options;
+    struct loop *loop;
+    struct live live;
+    struct listener listener;
+    struct counter_figures figures;
+    /* ... */
+};
+
+int counter_init(struct counter *c, struct loop *loop,
+                 const struct counter_options *options);
+void counter_fini(struct counter *c);
+
+/* Serves a listening socket, and owns it from now on. */
+int counter_listen(struct counter *c, int fd);
+
+/* At the end of each turn of the loop: the bounded pieces of sweeps and of
+ * releases.  True: there is more, the next turn should not wait. */
+bool counter_turn(struct counter *c);
+
+/* Stops accepting and closes all connections as they stand. */
+void counter_stop(struct counter *c);
+
+#endif
