@@ -15,6 +15,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/config.h"
 #include "common/diag.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -188,12 +189,23 @@ open_top(const char *path, bool make)
     fd = openat(AT_FDCWD, path, FOLDER_FLAGS);
     if (fd < 0) {
         rc = -errno;
-        if (rc == -ENOENT)
+        if (rc == -ENOENT && make)
+            diag(DIAG_ERROR,
+                 "data directory %s is a link to what does not exist; make "
+                 "that, or set data_dir",
+                 path);
+        else if (rc == -ENOENT)
             diag(DIAG_ERROR,
                  "data directory %s does not exist; start countd-write or "
                  "countd-worker on it first, or set data_dir",
                  path);
-        return rc == -ENOENT ? rc : refuse(rc, "open data directory", path);
+        else if (rc == -ENOTDIR)
+            diag(DIAG_ERROR,
+                 "data directory %s is no directory; set data_dir to one",
+                 path);
+        return rc == -ENOENT || rc == -ENOTDIR
+                   ? rc
+                   : refuse(rc, "open data directory", path);
     }
     rc = made ? sync_parent(fd) : 0;
     if (rc < 0)
@@ -463,6 +475,24 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
     }
     *d = new;
     return 0;
+}
+
+int
+datadir_exit_status(int rc, enum datadir_need need)
+{
+    switch (rc) {
+    case -ENOENT:
+        return need == DATADIR_WRITE ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    case -EPERM:
+    case -EACCES:
+    case -EOPNOTSUPP:
+    case -ENOTDIR:
+    case -ELOOP:
+    case -ENAMETOOLONG:
+        return CONFIG_EXIT_USAGE;
+    default:
+        return CONFIG_EXIT_SYSTEM;
+    }
 }
 
 void

@@ -26,9 +26,16 @@ enum datadir_need { DATADIR_WRITE, DATADIR_READ };
 
 /* Opens (DATADIR_WRITE: makes) the directory at `path`.  Says why not through
  * diag and returns -errno: -EPERM wrong owner or mode, -EOPNOTSUPP file
- * system, -ENOENT (READ only), or what a call said. */
+ * system, -ENOENT (READ: not made yet; WRITE: nowhere to make it), or what a
+ * call said. */
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
+
+/* The status to exit with when datadir_open() refused: 100 when the settings
+ * or the directory must be changed first (a missing parent, another owner, a
+ * mode, no directory, the wrong file system), 111 when the same may work later.
+ * A directory that is not there yet may come for those who only read. */
+int datadir_exit_status(int rc, enum datadir_need need);
 
 /* Makes archive/ if need be and sets archive_fd. */
 int datadir_archive(struct datadir *d);

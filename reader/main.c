@@ -85,9 +85,6 @@ open_files(struct reader *r)
     struct layout found;
     int rc;
 
-    rc = datadir_open(&r->datadir, r->config.data_dir, DATADIR_READ);
-    if (rc < 0)
-        return rc; /* it has said why */
     options = (struct store_options){
         .keyspace_fd = r->datadir.keyspace_fd,
         .hash_key = r->datadir.hash_key,
@@ -99,7 +96,7 @@ open_files(struct reader *r)
     rc = store_open(&r->store, &options);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open keyspaces");
-        goto close_datadir;
+        return rc;
     }
     rc = fresh_init(&r->fresh, &r->datadir, &r->layout, r->config.log_size);
     if (rc < 0) {
@@ -122,8 +119,6 @@ fini_fresh:
     fresh_fini(&r->fresh);
 close_store:
     store_close(r->store);
-close_datadir:
-    datadir_close(&r->datadir);
     return rc;
 }
 
@@ -205,11 +200,19 @@ run(struct reader *r)
     int rc;
 
     rc = start_listening(r);
-    if (rc < 0) {
+    if (rc == -EINVAL)
+        diag(DIAG_ERROR, "read.listen=%s is not an address and a port",
+             r->config.read_listen);
+    else if (rc == -EADDRINUSE)
+        diag(DIAG_ERROR,
+             "read.listen=%s is in use by another process: stop it, or set "
+             "read.listen to a free port",
+             r->config.read_listen);
+    else if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "listen read.listen=%s",
                    r->config.read_listen);
+    if (rc < 0)
         return rc;
-    }
     rc = loop_run(r->loop);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "wait for events");
@@ -233,6 +236,9 @@ main(int argc, char **argv)
     rc = limit_files(&r);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
+    rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
+    if (rc < 0)
+        return datadir_exit_status(rc, DATADIR_READ);
     rc = open_files(&r);
     if (rc < 0)
         return rc == -EPROTO ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
@@ -248,5 +254,7 @@ main(int argc, char **argv)
     store_close(r.store);
     datadir_close(&r.datadir);
     loop_free(r.loop);
+    if (rc == -EINVAL)
+        return CONFIG_EXIT_USAGE; /* a host name that is none */
     return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
 }

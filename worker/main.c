@@ -127,7 +127,7 @@ int
 main(int argc, char **argv)
 {
     static struct worker w;
-    int status;
+    int status, rc;
 
     diag_init("countd-worker", DIAG_INFO);
     status = config_daemon(&w.config, &w.command, argc, argv, "countd-worker",
@@ -136,8 +136,9 @@ main(int argc, char **argv)
         return status;
     ignore_signals();
     raise_limits();
-    if (datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE) < 0)
-        return CONFIG_EXIT_SYSTEM;
+    rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);
+    if (rc < 0)
+        return datadir_exit_status(rc, DATADIR_WRITE);
     status = run(&w);
     datadir_close(&w.dir);
     return status;

@@ -316,7 +316,7 @@ main(int argc, char **argv)
         return status;
     rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);
     if (rc < 0)
-        return CONFIG_EXIT_SYSTEM;
+        return datadir_exit_status(rc, DATADIR_WRITE);
     rc = lock_directory(&w);
     if (rc < 0)
         goto close_dir;

@@ -17,10 +17,10 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
 
     if (rc == 0)
         return 0;
-    /* It has said why.  What another try cannot mend is misuse. */
-    if (rc == -ENOENT || rc == -EPERM || rc == -EOPNOTSUPP)
-        return CONFIG_EXIT_USAGE;
-    return CONFIG_EXIT_SYSTEM;
+    /* It has said why.  No such directory is a mistake of whoever types, and
+     * for DATADIR_READ alone it would not count as one. */
+    return rc == -ENOENT ? CONFIG_EXIT_USAGE
+                         : datadir_exit_status(rc, DATADIR_READ);
 }
 
 int

@@ -558,6 +558,67 @@ other_message_sizes_are_refused_with_100(void **state)
            100, "message.key_size=256");
 }
 
+/* By serve and by the first `daemons` of the three, with 100 and a reason. */
+static void
+expect_refused(const char *data, size_t daemons, const char *words)
+{
+    static const char *const programs[] = {"countd-write", "countd-worker",
+                                           "countd-read"};
+    const char *const argv[] = {"-d",    data,
+                                "-o",    "write.listen=127.0.0.1:0",
+                                "-o",    "write.ack_listen=127.0.0.1:0",
+                                "-o",    "read.listen=127.0.0.1:0",
+                                "serve", NULL};
+    const char *const daemon_argv[] = {"-d", data, NULL};
+    const struct daemon_how serve = {.argv = argv};
+    const struct daemon_how how = {.argv = daemon_argv};
+
+    expect(daemon_run_how(text, sizeof text, "countd", &serve), 100, words);
+    for (size_t i = 0; i < daemons; i++)
+        expect(daemon_run_how(text, sizeof text, programs[i], &how), 100,
+               words);
+}
+
+static void
+a_data_directory_that_cannot_be_is_refused_with_100(void **state)
+{
+    struct site *s = *state;
+    char path[700];
+
+    snprintf(path, sizeof path, "%s/no/parent", s->dir.path);
+    expect_refused(path, 2, "its parent folder does not exist");
+
+    expect_refused(put_file(s, "file", "text"), 3, "is no directory");
+
+    snprintf(path, sizeof path, "%s/open", s->dir.path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(chmod(path, 0777), 0);
+    expect_refused(path, 3, "may be written by others");
+
+    snprintf(path, sizeof path, "%s/dangling", s->dir.path);
+    assert_int_equal(symlink("nowhere", path), 0);
+    expect(RUN(s, "-d", path, "serve"), 100, "a link to what does not exist");
+
+    /* One that is not made yet may come: the reader may be started again. */
+    snprintf(path, sizeof path, "data_dir=%s/later", s->dir.path);
+    expect(daemon_run(text, sizeof text, "countd-read", "-o", path, NULL), 111,
+           "does not exist");
+}
+
+static void
+a_host_that_is_none_is_refused_with_100(void **state)
+{
+    struct site *s = *state;
+
+    expect(RUN(s, "serve", "-o", "write.listen=127.0.0.1:0", "-o",
+               "write.ack_listen=127.0.0.1:0", "-o",
+               "read.listen=not.a.host.invalid:0"),
+           100, "is not an address and a port");
+    expect(RUN(s, "serve", "-o", "write.listen=not.a.host.invalid:0", "-o",
+               "write.ack_listen=127.0.0.1:0", "-o", "read.listen="),
+           100, "is not an address and a port");
+}
+
 /* ---- logs -------------------------------------------------------------- */
 
 /* A log with five increments that nobody has merged. */
@@ -871,6 +932,8 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(sigusr2_to_serve_hands_the_log_on),
     WITH_SITE(a_second_serve_on_the_same_directory_is_refused),
     WITH_SITE(other_message_sizes_are_refused_with_100),
+    WITH_EMPTY(a_data_directory_that_cannot_be_is_refused_with_100),
+    WITH_EMPTY(a_host_that_is_none_is_refused_with_100),
     WITH_EMPTY(logs_are_listed_dumped_and_verified),
     WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was),
     WITH_EMPTY(a_damaged_log_is_salvaged_on_request_and_only_once),

@@ -381,6 +381,26 @@ asking_for_the_writer_takes_no_lock(void **state)
     datadir_close(&dir);
 }
 
+static void
+what_a_restart_cannot_mend_is_told_from_what_it_may(void **state)
+{
+    static const int lasting[] = {-EPERM, -EACCES, -EOPNOTSUPP, -ENOTDIR,
+                                  -ELOOP};
+    static const int passing[] = {-EIO, -ENOSPC, -EMFILE, -EROFS, -EBADMSG};
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < LENGTH(lasting); i++) {
+        assert_int_equal(datadir_exit_status(lasting[i], DATADIR_WRITE), 100);
+        assert_int_equal(datadir_exit_status(lasting[i], DATADIR_READ), 100);
+    }
+    for (size_t i = 0; i < LENGTH(passing); i++) {
+        assert_int_equal(datadir_exit_status(passing[i], DATADIR_WRITE), 111);
+        assert_int_equal(datadir_exit_status(passing[i], DATADIR_READ), 111);
+    }
+    assert_int_equal(datadir_exit_status(-ENOENT, DATADIR_WRITE), 100);
+    assert_int_equal(datadir_exit_status(-ENOENT, DATADIR_READ), 111);
+}
+
 /* ---- each system call fails ---------------------------------------------- */
 
 static void
@@ -463,6 +483,7 @@ static const struct CMUnitTest tests[] = {
     in_tmpdir(there_is_one_writer),
     in_tmpdir(a_dead_writer_is_no_writer),
     in_tmpdir(asking_for_the_writer_takes_no_lock),
+    cmocka_unit_test(what_a_restart_cannot_mend_is_told_from_what_it_may),
     in_tmpdir(any_failing_call_leaks_nothing_and_the_next_start_works),
     in_tmpdir(any_failing_call_leaves_no_writer_behind),
 };
