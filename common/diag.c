@@ -109,11 +109,28 @@ diag(enum diag_level level, const char *format, ...)
     errno = saved;
 }
 
+const char *
+diag_text(int error)
+{
+    const int number = error < 0 ? -error : error;
+    const char *text;
+
+    switch (number) {
+    case EBADMSG:
+        return "it is damaged";
+    case EPROTONOSUPPORT:
+        return "it is of a newer version of countd";
+    default:
+        /* Not strerror(): its buffer is everybody's. */
+        text = strerrordesc_np(number);
+        return text != NULL ? text : "unknown error";
+    }
+}
+
 void
 diag_errno(enum diag_level level, int error, const char *format, ...)
 {
     const int saved = errno;
-    char text[128];
     struct line l;
     va_list args;
 
@@ -123,8 +140,7 @@ diag_errno(enum diag_level level, int error, const char *format, ...)
     va_start(args, format);
     line_addv(&l, format, args);
     va_end(args);
-    line_add(&l, ": %s",
-             strerror_r(error < 0 ? -error : error, text, sizeof text));
+    line_add(&l, ": %s", diag_text(error));
     line_write(&l);
     errno = saved;
 }

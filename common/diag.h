@@ -19,7 +19,11 @@ void diag_init(const char *program, enum diag_level max);
 void diag(enum diag_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* As diag, with ": " and the text of an errno (positive or negative). */
+/* What an errno (positive or negative) means here: as strerror(), but damage
+ * is called damage, not a bad message. */
+const char *diag_text(int error);
+
+/* As diag, with ": " and diag_text(). */
 void diag_errno(enum diag_level level, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -32,7 +32,7 @@ keyspace_trouble(struct store *s, const uint8_t *name, size_t name_size,
 
     (void)name_escape(name, name_size, text); /* its length is not needed */
     diag_repeating(&s->trouble, DIAG_ERROR, "keyspace=%s: %s: %s", text, what,
-                   strerror(-rc));
+                   diag_text(rc));
     return rc;
 }
 

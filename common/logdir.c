@@ -258,7 +258,7 @@ report(int rc, uint64_t index, const char *doing)
         return;
     default:
         diag_repeating(&failures, DIAG_ERROR, "%s log=%" PRIu64 ": %s", doing,
-                       index, strerror(-rc));
+                       index, diag_text(rc));
     }
 }
 

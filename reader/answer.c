@@ -203,8 +203,9 @@ report(const struct query *q, int error)
     char name[NAME_TEXT_SIZE];
 
     name_escape(q->keyspace, q->keyspace_size, name);
-    diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s", name,
-                   strerror(-error));
+    diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", name,
+                   diag_text(error),
+                   error == -EBADMSG ? "; countd check says where" : "");
 }
 
 size_t
@@ -279,7 +280,7 @@ answer_list_step(struct answer *a)
     rc = store_list(a->store, after, after_size, list_row, l);
     if (rc < 0) {
         diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
-                       strerror(-rc));
+                       diag_text(rc));
         l->error = -EIO;
     }
     return rc != LIST_PAUSED;

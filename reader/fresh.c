@@ -193,7 +193,7 @@ fresh_look(struct fresh *f, uint64_t now_ms)
     /* The last claim stays true for ever; it only grows old. */
     if (rc < 0)
         diag_repeating(&failures, DIAG_WARNING,
-                       "cannot tell how fresh answers are: %s", strerror(-rc));
+                       "cannot tell how fresh answers are: %s", diag_text(rc));
     took = (clock_ns() - start) * LOOK_SHARE / 1000000;
     if (took < FRESH_AGE_MS)
         took = FRESH_AGE_MS;

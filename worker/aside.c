@@ -184,7 +184,7 @@ try_file(struct aside *a, const char *file)
     }
     if (rc < 0) {
         diag_repeating(&unread, DIAG_ERROR, "read held=%s: %s", file,
-                       strerror(-rc));
+                       diag_text(rc));
         if (a->stays)
             a->stays(a->ctx, file, NULL);
         return rc;
@@ -194,7 +194,7 @@ try_file(struct aside *a, const char *file)
         (void)name_escape(h.name, h.name_size, text); /* its length: unused */
         diag_repeating(&repeat, DIAG_WARNING,
                        "held records stay: keyspace=%s records=%zu: %s", text,
-                       h.count, strerror(-rc));
+                       h.count, diag_text(rc));
         if (a->stays)
             a->stays(a->ctx, file, &h);
     }

@@ -246,7 +246,7 @@ claim_failed(struct batch *b, const struct logdir_entry *entry, int rc)
     }
     defer(b, entry->index, entry->inode);
     diag_repeating(&repeat, DIAG_ERROR, "claim log=%" PRIu64 ": %s",
-                   entry->index, strerror(-rc));
+                   entry->index, diag_text(rc));
 }
 
 /* A log that does not fit the settings: the names would be cut. */

@@ -428,11 +428,11 @@ report_failure(const struct fold_keyspace *k, int error, enum fate fate)
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they are held: "
                        "%s",
-                       text, strerror(-error));
+                       text, diag_text(error));
     else
         diag_repeating(&waits, DIAG_ERROR,
                        "keyspace=%s: %s; its logs stay full, trying again",
-                       text, strerror(-error));
+                       text, diag_text(error));
 }
 
 static enum settled
@@ -614,7 +614,7 @@ cannot_hold(struct merge *m, int error)
     if (error != -ECANCELED)
         diag_repeating(&repeat, DIAG_ERROR,
                        "hold records: %s; their logs stay full, trying again",
-                       strerror(-error));
+                       diag_text(error));
 }
 
 /* Holds the records of the chosen keyspaces, each log's on their own under
@@ -715,7 +715,7 @@ archive(struct merge *m)
             diag_repeating(&repeat, DIAG_WARNING,
                            "archive log=%" PRIu64 ": %s; it is merged and "
                            "not archived",
-                           l->log.header.index, strerror(-rc));
+                           l->log.header.index, diag_text(rc));
     }
 }
 
@@ -817,7 +817,7 @@ merge_run(struct merge *m)
         rc = batch_take(&m->batch);
     if (rc < 0) {
         diag_repeating(&looks, DIAG_ERROR, "look for full logs: %s",
-                       strerror(-rc));
+                       diag_text(rc));
         batch_give_back(&m->batch, false);
         return MERGE_WAIT;
     }
@@ -829,7 +829,7 @@ merge_run(struct merge *m)
         rc = leave_out(m);
     if (rc == 0)
         return merge_batch(m);
-    diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", strerror(-rc));
+    diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", diag_text(rc));
     batch_give_back(&m->batch, true);
     return MERGE_LATER;
 }

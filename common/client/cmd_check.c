@@ -200,12 +200,12 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
         return;
     }
     if (rc < 0) {
-        fault(c, "cannot be checked: %s", strerror(-rc));
+        fault(c, "cannot be checked: %s", diag_text(rc));
         return;
     }
     rc = store_each_mark(c->store, name, size, keep_mark, c);
     if (rc < 0)
-        fault(c, "its marks cannot be read: %s", strerror(-rc));
+        fault(c, "its marks cannot be read: %s", diag_text(rc));
     progress_show(&c->progress, 0, c->keyspaces, "keyspaces");
 }
 
@@ -312,13 +312,13 @@ check_log(struct check *c, const struct logfile *f)
     if (fd == -ENOENT)
         return; /* gone meanwhile: its owner set it aside */
     if (fd < 0) {
-        fault(c, "cannot be opened: %s", strerror(-fd));
+        fault(c, "cannot be opened: %s", diag_text(fd));
         return;
     }
     rc = log_inspect(fd, f->index, &r);
     (void)close(fd); /* only read */
     if (rc < 0)
-        fault(c, "cannot be read: %s", strerror(-rc));
+        fault(c, "cannot be read: %s", diag_text(rc));
     else
         check_report(c, f, &r);
 }
@@ -378,7 +378,7 @@ check_held_file(void *ctx, const char *file, const struct held *head)
     look_at(c, "held", (const uint8_t *)file, strlen(file));
     rc = held_get(c->dir.held_fd, file, &held);
     if (rc < 0) {
-        fault(c, "cannot be read: %s", strerror(-rc));
+        fault(c, "cannot be read: %s", diag_text(rc));
         return 0;
     }
     look_at(c, "keyspace", held.name, held.name_size);

@@ -80,6 +80,23 @@ an_errno_is_told_in_words_whatever_its_sign(void **state)
 }
 
 static void
+damage_is_called_damage(void **state)
+{
+    struct capture c;
+
+    (void)state; /* needs none */
+    capture_start(&c);
+    diag_errno(DIAG_ERROR, -EBADMSG, "read held/x");
+    diag_errno(DIAG_ERROR, -EPROTONOSUPPORT, "read held/y");
+    assert_string_equal(capture_stop(&c),
+                        "countd-test: error: read held/x: it is damaged\n"
+                        "countd-test: error: read held/y: it is of a newer "
+                        "version of countd\n");
+    assert_string_equal(diag_text(-ENOSPC), "No space left on device");
+    assert_string_equal(diag_text(123456), "unknown error");
+}
+
+static void
 what_is_below_the_level_is_not_printed(void **state)
 {
     struct capture c;
@@ -161,6 +178,7 @@ a_repeating_fault_is_logged_once_a_minute_with_its_count(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup(a_message_names_program_and_level, setup),
     cmocka_unit_test_setup(an_errno_is_told_in_words_whatever_its_sign, setup),
+    cmocka_unit_test_setup(damage_is_called_damage, setup),
     cmocka_unit_test_setup(what_is_below_the_level_is_not_printed, setup),
     cmocka_unit_test_setup(a_message_stays_one_line, setup),
     cmocka_unit_test_setup(a_long_message_is_cut_and_ends_its_line, setup),
