@@ -444,7 +444,9 @@ cmd_backup(struct cmd_line *line)
     status = wait_datadir(line, &b.dir);
     if (status != 0)
         return status;
-    status = run(&b);
+    status = wait_sizes(line, &b.dir);
+    if (status == 0)
+        status = run(&b);
     datadir_close(&b.dir);
     return status;
 }

@@ -468,7 +468,9 @@ cmd_check(struct cmd_line *line)
         status = wait_datadir(line, &c.dir);
     if (status != 0)
         return status;
-    status = run(&c);
+    status = wait_sizes(line, &c.dir);
+    if (status == 0)
+        status = run(&c);
     datadir_close(&c.dir);
     free(c.known);
     return status;

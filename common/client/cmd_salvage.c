@@ -401,7 +401,9 @@ cmd_salvage(struct cmd_line *line, const char *file)
     status = wait_datadir(line, &s.dir);
     if (status != 0)
         return status;
-    status = run(&s);
+    status = wait_sizes(line, &s.dir);
+    if (status == 0)
+        status = run(&s);
     datadir_close(&s.dir);
     free(s.deltas);
     free(s.records);

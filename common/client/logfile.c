@@ -323,6 +323,34 @@ logfile_header(int fd, struct log_header *out)
 }
 
 int
+logfile_sizes(int log_fd, struct layout *out)
+{
+    struct logfile_list list;
+    struct log_header h;
+    int rc;
+
+    rc = logfile_list_read(&list, log_fd);
+    if (rc < 0)
+        return rc;
+    rc = -ENOENT;
+    for (size_t i = 0; rc == -ENOENT && i < list.count; i++) {
+        int fd;
+
+        if (list.files[i].kind != LOGFILE_LOG)
+            continue;
+        fd = openat(log_fd, list.files[i].name,
+                    O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            continue; /* a full one, or gone */
+        if (logfile_header(fd, &h) == 0)
+            rc = layout_init(out, h.keyspace_size, h.key_size);
+        (void)close(fd); /* only read */
+    }
+    logfile_list_free(&list);
+    return rc;
+}
+
+int
 logfile_each(int fd, const struct log_header *h, uint32_t end,
              int (*slot)(void *ctx, uint32_t number, const struct message *m,
                          const struct slot_stamp *stamp),

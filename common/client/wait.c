@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <time.h>
 
+#include "common/client/logfile.h"
 #include "common/clock.h"
+#include "common/diag.h"
 #include "common/message.h"
 
 #define PAUSE_MAX_MS 50
@@ -21,6 +23,29 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
      * for DATADIR_READ alone it would not count as one. */
     return rc == -ENOENT ? CONFIG_EXIT_USAGE
                          : datadir_exit_status(rc, DATADIR_READ);
+}
+
+int
+wait_sizes(const struct cmd_line *line, const struct datadir *d)
+{
+    struct layout found;
+    const int rc = logfile_sizes(d->log_fd, &found);
+
+    if (rc == -ENOENT)
+        return 0;
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "read %s/log", line->config.data_dir);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    if (found.keyspace_size == line->config.keyspace_size &&
+        found.key_size == line->config.key_size)
+        return 0;
+    diag(DIAG_ERROR,
+         "data_dir=%s was written with message.keyspace_size=%u and "
+         "message.key_size=%u: set these, with -o or in the file that the "
+         "daemons are given",
+         line->config.data_dir, found.keyspace_size, found.key_size);
+    return CONFIG_EXIT_USAGE;
 }
 
 int

@@ -17,6 +17,10 @@
 /* The data directory as readers open it.  Returns an exit status. */
 int wait_datadir(const struct cmd_line *line, struct datadir *d);
 
+/* Refuses other message sizes than the logs were written with, and says which
+ * to set.  Returns an exit status. */
+int wait_sizes(const struct cmd_line *line, const struct datadir *d);
+
 /* Tells the writer of this directory, if there is one, to hand its log on.
  * 0 or -errno. */
 int wait_rotate(const struct datadir *d);

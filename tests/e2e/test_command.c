@@ -780,6 +780,29 @@ check_finds_a_damaged_keyspace_and_still_looks_at_the_others(void **state)
     expect(RUN(s, "check", "other"), 0, "0 faults");
 }
 
+static void
+other_message_sizes_are_no_faults_but_misuse(void **state)
+{
+    struct site *s = *state;
+    char copy[700];
+
+    snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect(RUN(s, "check", "-o", "message.key_size=64"), 100,
+           "message.keyspace_size=256 and message.key_size=256: set these");
+    assert_null(strstr(text, "FAULT"));
+    expect(RUN(s, "check", "a", "-o", "message.keyspace_size=8"), 100,
+           "set these");
+    expect(RUN(s, "backup", copy, "-o", "message.key_size=64"), 100,
+           "set these");
+    assert_false(tmpdir_has(&s->dir, "copy"));
+    expect(RUN(s, "log", "salvage", "bad-0000000000-1", "-o",
+               "message.key_size=64"),
+           100, "set these");
+    expect(RUN(s, "log", "list", "-o", "message.key_size=64"), 0, "0000000000");
+}
+
 /* Copies each log of the directory into `to`, or back. */
 static void
 copy_logs(struct site *s, const char *from, const char *to)
@@ -938,6 +961,7 @@ static const struct CMUnitTest tests[] = {
     WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was),
     WITH_EMPTY(a_damaged_log_is_salvaged_on_request_and_only_once),
     WITH_SITE(check_finds_a_damaged_keyspace_and_still_looks_at_the_others),
+    WITH_SITE(other_message_sizes_are_no_faults_but_misuse),
     WITH_SITE(check_finds_logs_that_are_older_than_the_keyspaces),
     WITH_SITE(a_backup_of_a_running_store_is_complete_and_serves),
     WITH_SITE(a_backup_waits_for_the_merge_or_says_that_it_does_not),
