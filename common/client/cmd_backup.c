@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #include "common/client/cmd.h"
+#include "common/client/kept.h"
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
 #include "common/clock.h"
 #include "common/diag.h"
-#include "common/held.h"
 #include "common/store.h"
 
 #define COPY_SIZE ((size_t)64 << 10)
@@ -354,18 +354,6 @@ copy_all(struct backup *b)
 
 /* ---- what is not merged yet -------------------------------------------- */
 
-static int
-warn_held(void *ctx, const char *file, const struct held *h)
-{
-    (void)ctx; /* needs none */
-    (void)h;   /* the file name tells */
-    diag(DIAG_WARNING,
-         "not in the copy: %s, set aside because its keyspace "
-         "could not take it",
-         file);
-    return 0;
-}
-
 /* Until everything in the logs now is merged.  Returns an exit status. */
 static int
 flush(struct backup *b)
@@ -409,6 +397,7 @@ refuse_dir(const struct backup *b, int rc)
 static int
 run(struct backup *b)
 {
+    struct kept kept;
     int rc, status;
 
     status = flush(b);
@@ -424,9 +413,11 @@ run(struct backup *b)
         diag_errno(DIAG_ERROR, rc, "copy to %s", b->path);
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = held_each(b->dir.held_fd, warn_held, b);
+    rc = kept_read(&b->dir, &kept);
     if (rc < 0)
-        diag_errno(DIAG_WARNING, rc, "read held/");
+        diag_errno(DIAG_WARNING, rc, "look for what is not in the copy");
+    else
+        kept_warn(&kept, "not in the copy");
     if (printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64
                " faults=%" PRIu64 "\n",
                b->keyspaces, b->keys, b->faults) < 0 ||

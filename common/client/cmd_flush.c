@@ -4,10 +4,14 @@
 #include <string.h>
 
 #include "common/client/cmd.h"
+#include "common/client/kept.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
 #include "common/clock.h"
 #include "common/diag.h"
+
+/* A worker tries what is held each minute; what goes in goes in at once. */
+#define HELD_WAIT_MS 1000
 
 /* As of when the reader answers for all keyspaces.  No name comes after this
  * one, so the answer is short. */
@@ -27,25 +31,67 @@ ask_as_of(struct countd *c, int64_t *as_of_ms)
     return 0;
 }
 
-/* Has the log handed on until the reader's as_of passes `unix_ms`.
- *   -EAGAIN  not in time; -EPERM  the writer belongs to somebody else */
+struct flush {
+    const struct cmd_line *line;
+    struct datadir dir;
+    struct countd *c;
+    int64_t unix_ms; /* what was acknowledged until then is waited for */
+    uint64_t timeout_ms;
+    int64_t as_of_ms;
+    struct kept kept;  /* as of the last look */
+    uint64_t stuck_ms; /* since then nothing but held files is in the way; 0 */
+};
+
+/* Whether all that is left to wait for is held for a keyspace that cannot take
+ * it, which another look in a minute may change, but none before. */
 static int
-await_reader(struct countd *c, const struct datadir *d, int64_t unix_ms,
-             uint64_t timeout_ms, int64_t *as_of_ms)
+is_held_up(struct flush *f, bool *held_up)
 {
-    const uint64_t deadline = clock_ms() + timeout_ms;
+    const uint64_t now = clock_ms();
+    struct logdir logs;
+    bool merged = false;
+    int rc;
+
+    rc = kept_read(&f->dir, &f->kept);
+    if (rc == 0 && f->kept.oldest_ms <= (uint64_t)f->unix_ms) {
+        rc = wait_logs_open(f->line, f->dir.log_fd, &logs);
+        if (rc < 0)
+            return rc;
+        rc = wait_merged(&logs, (uint64_t)f->unix_ms, &merged);
+        logdir_close(&logs);
+    }
+    if (!merged)
+        f->stuck_ms = 0;
+    else if (f->stuck_ms == 0)
+        f->stuck_ms = now;
+    *held_up = merged && now - f->stuck_ms >= HELD_WAIT_MS;
+    return rc;
+}
+
+/* Has the log handed on until the reader's as_of passes the time of the call.
+ *   -EAGAIN  not in time; -EPERM  the writer belongs to somebody else
+ *   -EBUSY   what is missing is held and stays so */
+static int
+await_reader(struct flush *f)
+{
+    const uint64_t deadline = clock_ms() + f->timeout_ms;
     uint64_t rotated_ms = 0;
     unsigned pause_ms = 0;
 
     for (;;) {
-        int rc = wait_rotate_again(d, &rotated_ms);
+        bool held_up = false;
+        int rc = wait_rotate_again(&f->dir, &rotated_ms);
 
         if (rc == 0)
-            rc = ask_as_of(c, as_of_ms);
+            rc = ask_as_of(f->c, &f->as_of_ms);
+        if (rc == 0 && f->as_of_ms > f->unix_ms)
+            return 0;
+        if (rc == 0)
+            rc = is_held_up(f, &held_up);
         if (rc < 0)
             return rc;
-        if (*as_of_ms > unix_ms)
-            return 0;
+        if (held_up)
+            return -EBUSY;
         if (clock_ms() >= deadline)
             return -EAGAIN;
         wait_pause(&pause_ms);
@@ -73,34 +119,69 @@ not_ours(void)
     return CONFIG_EXIT_SYSTEM;
 }
 
+/* What cannot be read although nothing is left to wait for.  That which was
+ * set aside before the call is no news: the status only tells of what was met
+ * now, or is held. */
+static int
+tell_kept(struct flush *f, const struct kept *before)
+{
+    const int rc = kept_read(&f->dir, &f->kept);
+
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "look for what cannot be read");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    kept_warn(&f->kept, "not readable");
+    return f->kept.held > 0 || f->kept.logs > before->logs ||
+                   f->kept.damaged > before->damaged
+               ? CONFIG_EXIT_NEGATIVE
+               : CONFIG_EXIT_OK;
+}
+
+/* With the reader's handle and the data directory open. */
+static int
+run(struct flush *f)
+{
+    struct kept before;
+    int rc;
+
+    rc = kept_read(&f->dir, &before);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "look for what cannot be read");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    rc = await_reader(f);
+    switch (rc) {
+    case 0:
+    case -EBUSY:
+        return tell_kept(f, &before);
+    case -EAGAIN:
+        kept_warn(&f->kept, "not readable");
+        return too_late(f->as_of_ms);
+    case -EPERM:
+        return not_ours();
+    default:
+        return cmd_peer_failed(f->line, CMD_READER, rc);
+    }
+}
+
 int
 cmd_flush(struct cmd_line *line)
 {
-    int64_t as_of_ms = 0;
-    uint64_t timeout_ms;
-    struct datadir d;
-    struct countd *c;
-    int rc, status;
+    struct flush f = {.line = line};
+    int status;
 
-    status = cmd_option_ms(line, "timeout", 30000, &timeout_ms);
+    status = cmd_option_ms(line, "timeout", 30000, &f.timeout_ms);
     if (status == 0)
-        status = cmd_connect(line, CMD_READER, 0, &c);
+        status = cmd_connect(line, CMD_READER, 0, &f.c);
     if (status != 0)
         return status;
-    status = wait_datadir(line, &d);
-    if (status != 0)
-        goto close_client;
-
-    rc = await_reader(c, &d, (int64_t)clock_unix_ms(), timeout_ms, &as_of_ms);
-    datadir_close(&d);
-    if (rc == -EAGAIN)
-        status = too_late(as_of_ms);
-    else if (rc == -EPERM)
-        status = not_ours();
-    else if (rc < 0)
-        status = cmd_peer_failed(line, CMD_READER, rc);
-
-close_client:
-    countd_close(c);
+    status = wait_datadir(line, &f.dir);
+    if (status == 0) {
+        f.unix_ms = (int64_t)clock_unix_ms();
+        status = run(&f);
+        datadir_close(&f.dir);
+    }
+    countd_close(f.c);
     return status;
 }

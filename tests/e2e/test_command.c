@@ -56,12 +56,13 @@ find_children(struct site *s)
 }
 
 static void
-site_serve(struct site *s)
+site_serve_with(struct site *s, const char *setting)
 {
-    daemon_start(
-        &s->serve, "countd", "serve", "-d", s->data, "-o", "log.size=64K", "-o",
-        "log.rotate_after=1h", "-o", "write.listen=127.0.0.1:0", "-o",
-        "write.ack_listen=127.0.0.1:0", "-o", "read.listen=127.0.0.1:0", NULL);
+    daemon_start(&s->serve, "countd", "serve", "-d", s->data, "-o",
+                 "log.size=64K", "-o", "log.rotate_after=1h", "-o", setting,
+                 "-o", "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o",
+                 "read.listen=127.0.0.1:0", NULL);
     snprintf(s->silent, sizeof s->silent, "write.listen=127.0.0.1:%u",
              daemon_port(&s->serve, "silent"));
     snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
@@ -69,6 +70,12 @@ site_serve(struct site *s)
     snprintf(s->read, sizeof s->read, "read.listen=127.0.0.1:%u",
              daemon_port(&s->serve, "read"));
     find_children(s);
+}
+
+static void
+site_serve(struct site *s)
+{
+    site_serve_with(s, "log.count=4"); /* the default */
 }
 
 /* A directory without daemons. */
@@ -439,6 +446,33 @@ flush_gives_up_when_no_worker_merges(void **state)
     expect_text(RUN(s, "get", "a", "b"), 0, "1\n");
 }
 
+static void
+flush_and_backup_say_what_is_held(void **state)
+{
+    struct site *s = *state;
+    char copy[700];
+
+    snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
+    site_serve_with(s, "keyspace.max_keys=1");
+    expect_text(RUN(s, "incr", "a", "x"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "incr", "a", "y"), 0, "");
+    expect_text(RUN(s, "incr", "b", "x"), 0, "");
+    expect(RUN(s, "flush"), 1,
+           "not readable: 1 file of records that their keyspace cannot take "
+           "now (a), held in held/; countd check says more\n");
+    assert_null(strstr(text, "not merged in time"));
+    expect_text(RUN(s, "get", "b", "x"), 0, "1\n");
+    expect(RUN(s, "backup", copy), 0, "not in the copy: 1 file of records");
+
+    /* Room again: a restart merges what is held. */
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    daemon_fini(&s->serve);
+    site_serve(s);
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "y"), 0, "1\n");
+}
+
 /* ---- serve ------------------------------------------------------------- */
 
 static void
@@ -751,6 +785,40 @@ a_damaged_log_is_salvaged_on_request_and_only_once(void **state)
     expect(RUN(s, "check"), 0, "0 faults");
 }
 
+static void
+flush_says_what_was_set_aside_as_damaged(void **state)
+{
+    static const char words[] =
+        "not readable: 1 damaged log set aside (log/bad-0000000000-1); countd "
+        "log salvage merges what is valid";
+    struct site *s = *state;
+    char path[700];
+
+    fill_log(s, 0);
+    damage(s, "log/0000000000", 8192 + 544 + 20);
+    snprintf(path, sizeof path, "%s/log/0000000000", s->data);
+    assert_int_equal(chmod(path, 0200), 0);
+    daemon_start(&s->serve, "countd-read", "-d", s->data, "-o",
+                 "read.listen=127.0.0.1:0", NULL);
+    snprintf(s->read, sizeof s->read, "read.listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "read"));
+    expect(RUN(s, "flush", "--timeout", "100ms"), 1, "not merged in time");
+    assert_null(strstr(text, "not readable"));
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    daemon_fini(&s->serve);
+
+    site_serve(s);
+    for (int i = 0; i < 1000; i++) /* until the worker has met it */
+        if (RUN(s, "log", "list") == 0 && strstr(text, "bad-0000000000-1"))
+            break;
+    expect(RUN(s, "flush"), 0, words); /* no news: it was there before */
+    snprintf(path, sizeof path, "%s/copy", s->dir.path);
+    expect(RUN(s, "backup", path), 0,
+           "not in the copy: 1 damaged log set aside");
+    expect(RUN(s, "log", "salvage", "bad-0000000000-1"), 0, "4 increments");
+    expect_text(RUN(s, "flush"), 0, "");
+}
+
 /* ---- check ------------------------------------------------------------- */
 
 static void
@@ -949,6 +1017,8 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(load_says_what_is_known_when_the_connection_breaks),
     WITH_SITE(flush_gives_up_when_no_worker_merges),
     WITH_EMPTY(flush_says_when_no_reader_answers),
+    WITH_EMPTY(flush_and_backup_say_what_is_held),
+    WITH_EMPTY(flush_says_what_was_set_aside_as_damaged),
     WITH_SITE(serve_says_which_daemon_died_and_stops_the_others),
     WITH_SITE(no_daemon_outlives_a_killed_serve),
     WITH_SITE(a_clean_stop_merges_what_was_received),

@@ -1,0 +1,120 @@
+/* common/client/kept.c - see kept.h. */
+#include "common/client/kept.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/diag.h"
+#include "common/held.h"
+
+static void
+keep_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
+{
+    if (size > NAME_MAX_SIZE)
+        size = NAME_MAX_SIZE;
+    (void)name_escape(bytes, size, text); /* the NUL ends it */
+}
+
+static int
+read_logs(const struct datadir *d, struct kept *out)
+{
+    struct logfile_list list;
+    const int rc = logfile_list_read(&list, d->log_fd);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < list.count; i++) {
+        if (list.files[i].kind != LOGFILE_BAD)
+            continue;
+        if (out->logs++ == 0)
+            keep_text(list.files[i].name, strlen(list.files[i].name), out->log);
+    }
+    logfile_list_free(&list);
+    return 0;
+}
+
+/* One of a newer version may be of any keyspace and of any age; one that is
+ * damaged is renamed by the next worker that meets it. */
+static int
+note_held(void *ctx, const char *file, const struct held *h)
+{
+    struct kept *out = ctx;
+
+    if (out->held++ == 0 && h->name_size == 0)
+        keep_text(file, strlen(file), out->keyspace);
+    else if (out->held == 1)
+        keep_text(h->name, h->name_size, out->keyspace);
+    if (h->newer)
+        out->oldest_ms = 0;
+    else if (h->name_size > 0 && h->first_ms < out->oldest_ms)
+        out->oldest_ms = h->first_ms;
+    return 0;
+}
+
+static int
+read_damaged(const struct datadir *d, struct kept *out)
+{
+    const int fd = openat(d->held_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const struct dirent *entry;
+    DIR *dir;
+    int rc;
+
+    if (fd < 0)
+        return -errno;
+    dir = fdopendir(fd);
+    if (dir == NULL) {
+        rc = -errno;
+        (void)close(fd); /* only read */
+        return rc;
+    }
+    do {
+        errno = 0;
+        entry = readdir(dir);
+        rc = -errno;
+        if (entry == NULL || strncmp(entry->d_name, "bad-", 4) != 0)
+            continue;
+        if (out->damaged++ == 0)
+            keep_text(entry->d_name, strlen(entry->d_name), out->file);
+    } while (entry != NULL);
+    (void)closedir(dir); /* only read */
+    return rc;
+}
+
+int
+kept_read(const struct datadir *d, struct kept *out)
+{
+    int rc;
+
+    *out = (struct kept){.oldest_ms = UINT64_MAX};
+    rc = read_logs(d, out);
+    if (rc == 0)
+        rc = held_each(d->held_fd, note_held, out);
+    if (rc == 0)
+        rc = read_damaged(d, out);
+    return rc;
+}
+
+void
+kept_warn(const struct kept *k, const char *what)
+{
+    if (k->logs > 0)
+        diag(DIAG_WARNING,
+             "%s: %zu damaged log%s set aside (log/%s%s); countd log salvage "
+             "merges what is valid",
+             what, k->logs, k->logs == 1 ? "" : "s", k->log,
+             k->logs == 1 ? "" : " ...");
+    if (k->held > 0)
+        diag(DIAG_WARNING,
+             "%s: %zu file%s of records that their keyspace cannot take now "
+             "(%s%s), held in held/; countd check says more",
+             what, k->held, k->held == 1 ? "" : "s", k->keyspace,
+             k->held == 1 ? "" : " ...");
+    if (k->damaged > 0)
+        diag(DIAG_WARNING,
+             "%s: %zu damaged file%s of records set aside (held/%s%s)", what,
+             k->damaged, k->damaged == 1 ? "" : "s", k->file,
+             k->damaged == 1 ? "" : " ...");
+}
