@@ -342,7 +342,7 @@ unknown_key(const char *key, char *why, size_t why_size)
                     "%s: no such setting; did you mean %s?", shown,
                     nearest.best);
     return fail(why, why_size, -ENOENT,
-                "%s: no such setting; -h lists them all", shown);
+                "%s: no such setting; countd-write -h lists them all", shown);
 }
 
 int
@@ -459,7 +459,7 @@ set_line(struct config *c, struct piece line, char *why, size_t why_size)
     k = trim((struct piece){line.at, (size_t)(equals - line.at)});
     if (k.size == 0 || k.size > NEAREST_SIZE_MAX)
         return fail(why, why_size, -ENOENT,
-                    "\"%s\": no such setting; -h lists them all",
+                    "\"%s\": no such setting; countd-write -h lists them all",
                     show(k.at, k.size, shown));
     v.at = equals + 1;
     v.size = line.size - (size_t)(v.at - line.at);
@@ -654,7 +654,7 @@ set_override(struct config *c, const char *text, char *why, size_t why_size)
     size = (size_t)(equals - text);
     if (size == 0 || size >= sizeof key)
         return fail(why, why_size, -ENOENT,
-                    "-o %s: no such setting; -h lists them all",
+                    "-o %s: no such setting; countd-write -h lists them all",
                     show(text, strlen(text), shown));
     memcpy(key, text, size);
     key[size] = '\0';

@@ -225,6 +225,27 @@ take_lines(struct load *l, struct lines *lines)
     return rc;
 }
 
+/* Says why a file could not be read to its end; what came before it is sent
+ * all the same. */
+static void
+file_failed(struct load *l, const struct lines *lines, int rc)
+{
+    char path[NAME_TEXT_SIZE];
+
+    l->file_errors++;
+    (void)name_escape((const uint8_t *)l->path, strnlen(l->path, NAME_MAX_SIZE),
+                      path); /* its length is not needed */
+    progress_clear(&l->progress);
+    if (rc == -EBADMSG || rc == -ENODATA)
+        diag(DIAG_ERROR,
+             "%s: the gzip file %s; the lines up to %" PRIu64 " are taken",
+             path, rc == -EBADMSG ? "is damaged" : "ends too early",
+             lines->number);
+    else
+        diag_errno(DIAG_ERROR, rc, "read %s line=%" PRIu64, path,
+                   lines->number);
+}
+
 /* One file.  An error of the file is counted and passed over (as with cat);
  * one of the connection is returned. */
 static int
@@ -251,12 +272,8 @@ load_file(struct load *l, const char *path)
         if (rc == 0)
             rc = take_lines(l, &lines);
     }
-    if (filled < 0) {
-        progress_clear(&l->progress);
-        diag_errno(DIAG_ERROR, filled, "read %s line=%" PRIu64, path,
-                   lines.number);
-        l->file_errors++;
-    }
+    if (filled < 0)
+        file_failed(l, &lines, filled);
     l->past += lines.read_size;
     lines_close(&lines);
     return rc;

@@ -134,7 +134,7 @@ fill_gzip(struct lines *l)
             return (int)n;
         if (n == 0) {
             l->ended = true;
-            return l->in_member ? -EBADMSG : 1;
+            return l->in_member ? -ENODATA : 1;
         }
         l->z.next_in = l->raw;
         l->z.avail_in = (uInt)n;

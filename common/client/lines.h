@@ -8,7 +8,8 @@
  * LINES_SIZE_MAX is given as its beginning, with `cut` set.
  *
  * Ownership: between open and close; a line is valid until the next call.
- * Errors: 0 or a negative errno; -EBADMSG for damaged or truncated gzip.
+ * Errors: 0 or a negative errno; -EBADMSG for damaged gzip, -ENODATA for gzip
+ * that ends too early.
  */
 #ifndef COUNTD_LINES_H
 #define COUNTD_LINES_H

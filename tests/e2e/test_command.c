@@ -384,16 +384,35 @@ load_reads_gzip_and_either_port_counts_each_line_once(void **state)
     expect_text(RUN(s, "get", "words", "key 7"), 0, "400\n");
 }
 
+/* Overwrites some bytes of a file. */
 static void
-load_names_a_truncated_gzip_file_and_one_that_is_missing(void **state)
+damage_file(const char *path, off_t at)
+{
+    static const char junk[16] = "damaged damaged";
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+load_names_a_broken_gzip_file_and_one_that_is_missing(void **state)
 {
     struct site *s = *state;
+    struct stat st;
     char path[700];
 
     put_gzip(s, "in.tsv.gz", 20000, 100);
     snprintf(path, sizeof path, "%s/in.tsv.gz", s->dir.path);
-    assert_int_equal(truncate(path, 3000), 0);
-    expect(RUN(s, "load", path), 111, "in.tsv.gz");
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(truncate(path, st.st_size - 20), 0);
+    expect(RUN(s, "load", path), 111,
+           "in.tsv.gz: the gzip file ends too early; the lines up to ");
+    expect(111, 111, " increments acknowledged");
+    put_gzip(s, "in.tsv.gz", 20000, 100);
+    damage_file(path, st.st_size / 4);
+    expect(RUN(s, "load", path), 111, "in.tsv.gz: the gzip file is damaged; ");
     expect(RUN(s, "load", "/nowhere/x.tsv"), 111, "open /nowhere/x.tsv");
 }
 
@@ -731,20 +750,15 @@ a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was(void **state)
     assert_int_equal(st.st_nlink, 1);
 }
 
-/* Overwrites some bytes of a file below the data directory. */
+/* The same of a file below the data directory. */
 static void
 damage(struct site *s, const char *name, off_t at)
 {
-    static const char junk[16] = "damaged damaged";
     char path[700];
-    int fd;
 
     snprintf(path, sizeof path, "%s/%s", s->data, name);
     assert_int_equal(chmod(path, 0600), 0);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
-    assert_int_equal(close(fd), 0);
+    damage_file(path, at);
 }
 
 static void
@@ -978,6 +992,8 @@ bad_command_lines_exit_100_and_suggest(void **state)
     expect(RUN(s, "top", "-o", "log.siz=1"), 100, "usage");
     expect(RUN(s, "top", "a", "-o", "log.siz=1"), 100,
            "did you mean log.size?");
+    expect(RUN(s, "serve", "-o", "nosuch=1"), 100,
+           "nosuch: no such setting; countd-write -h lists them all");
     expect(RUN(s, "log", "salvage", "bad-0000000001-1", "--keep", "--remove"),
            100, "not both");
     expect(RUN(s, "keyspaces", "-o", "read.listen="), 100, "no port");
@@ -1012,7 +1028,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(load_reports_twenty_bad_lines_and_counts_further_ones),
     WITH_SITE(load_reads_long_lines_only_as_far_as_they_can_be_right),
     WITH_SITE(load_reads_gzip_and_either_port_counts_each_line_once),
-    WITH_SITE(load_names_a_truncated_gzip_file_and_one_that_is_missing),
+    WITH_SITE(load_names_a_broken_gzip_file_and_one_that_is_missing),
     WITH_SITE(load_reads_a_pipe_and_makes_durable_what_came_before_it_waits),
     WITH_SITE(load_says_what_is_known_when_the_connection_breaks),
     WITH_SITE(flush_gives_up_when_no_worker_merges),

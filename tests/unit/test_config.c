@@ -193,9 +193,9 @@ an_unknown_key_names_the_nearest_known_one(void **state)
     assert_bad("logsize = 1M", -ENOENT,
                "t.conf:1: logsize: no such setting; did you mean log.size?");
     assert_bad("colour = red", -ENOENT,
-               "t.conf:1: colour: no such setting; -h lists them all");
+               "t.conf:1: colour: no such setting; countd-write -h lists them all");
     assert_bad("= red", -ENOENT,
-               "t.conf:1: \"\": no such setting; -h lists them all");
+               "t.conf:1: \"\": no such setting; countd-write -h lists them all");
 }
 
 static void
@@ -222,7 +222,7 @@ bytes_from_outside_are_shown_escaped_and_cut(void **state)
 
     (void)state; /* needs none */
     assert_bad("a\033b = 1", -ENOENT,
-               "t.conf:1: a\\x1bb: no such setting; -h lists them all");
+               "t.conf:1: a\\x1bb: no such setting; countd-write -h lists them all");
     memset(bytes, 'x', sizeof bytes);
     bytes[200] = '\0';
     assert_bad(bytes, -EINVAL,
