@@ -1,12 +1,14 @@
 /* writer/counter.h - the counter and semaphore protocols over live objects.
  *
  * One struct serves one of the two on its own port: its connections, its
- * objects, its statistics.  frame.h has the bytes, live.h the objects.
+ * objects, its statistics.  frame.h has the bytes, live.h the objects,
+ * requests.h makes answers of requests.
  *
  * A turn of a connection: one receive into a buffer that all share; the
  * complete requests in it are done in order and their answers go to another
  * such buffer, which is sent at once.  What is left of either is kept with
- * the connection until the next event, in a record of an arena:
+ * the connection until the next event, a few bytes in its struct, more in a
+ * record of an arena:
  *
  *   OPEN       reads and answers
  *   BLOCKED    answers wait for the socket: nothing is read
@@ -15,7 +17,14 @@
  *   DROPPING   the socket is closed; what it held is released step by step
  *
  * However a connection ends, what it holds is released: the first thousand in
- * the same turn, more in the following ones.  There is no idle close.
+ * the same turn, more in the following ones.  There is no idle close; a peer
+ * that has vanished is found by keepalive, or because it acknowledges nothing
+ * for as long.
+ *
+ * Memory for what is kept is a part of the budget (COUNTER_KEPT_SHARE), taken
+ * at the start: names cannot use it up, and it cannot take room from names.
+ * When it is used up, a request that came in pieces is answered with
+ * FRAME_NO_MEMORY, and a connection whose answers cannot be kept is closed.
  *
  * Ownership: the caller's, between init and fini.  The loop's thread.
  * Errors: 0 or a negative errno.
@@ -33,8 +42,10 @@
 #include "writer/list.h"
 #include "writer/live.h"
 
-#define COUNTER_DROP_STEP  4096 /* holdings released in one turn, at most */
+#define COUNTER_DROP_STEP  1024 /* holdings of a connection in one go */
+#define COUNTER_DROPS      16   /* such goes in one turn, at most */
 #define COUNTER_SWEEP_STEP 4096 /* objects looked at in one turn */
+#define COUNTER_KEPT_SHARE 16   /* this part of the budget is for buffers */
 
 struct counter_options {
     enum live_kind kind;
@@ -52,27 +63,55 @@ struct counter_figures {
     uint64_t noop, get, acquire, release, stats, dump;
 };
 
+struct counter_conn;
+
 struct counter {
     struct counter_options options;
     struct loop *loop;
     struct live live;
     struct listener listener;
     struct counter_figures figures;
-    /* ... */
+    size_t open; /* connections with a socket */
+
+    struct counter_conn *conns;
+    size_t touched; /* conns from here on were never used */
+    size_t used;    /* conns with a socket, or something to release */
+    struct list_link free;
+    struct list_link dropping;
+    unsigned drops; /* left in this turn */
+
+    struct budget kept_budget; /* its part of the budget */
+    struct arena kept;         /* unfinished requests, unsent answers */
+    uint8_t *in;               /* what one receive takes */
+    uint8_t *out;              /* answers, before they are sent */
+    size_t out_size;
+
+    uint64_t clock_ms; /* of the last live_clock() */
+    uint64_t swept_ms; /* monotonic; when the last sweep began */
+    bool sweeping;
+    struct loop_timer sweep_timer;
 };
 
+/* Takes the memory.  -ENOMEM, -ENOSPC (no timer). */
 int counter_init(struct counter *c, struct loop *loop,
                  const struct counter_options *options);
+
+/* Closes every connection, the listening socket too. */
 void counter_fini(struct counter *c);
 
 /* Serves a listening socket, and owns it from now on. */
 int counter_listen(struct counter *c, int fd);
 
+/* Takes a connected non-blocking socket, as if it had been accepted.  -EMFILE
+ * when there are `connections` already; then it stays the caller's. */
+int counter_take(struct counter *c, int fd);
+
 /* At the end of each turn of the loop: the bounded pieces of sweeps and of
  * releases.  True: there is more, the next turn should not wait. */
 bool counter_turn(struct counter *c);
 
-/* Stops accepting and closes all connections as they stand. */
+/* Stops accepting, closes all connections as they stand and releases all that
+ * they hold. */
 void counter_stop(struct counter *c);
 
 #endif

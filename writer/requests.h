@@ -1,0 +1,69 @@
+/* writer/requests.h - requests of the counter and semaphore protocols to
+ * answers, memory to memory.
+ *
+ * Requests are done in order and answered in order.  A run of them is read
+ * first, so that what the names need from memory is on its way when they are
+ * done.
+ *
+ * The order of checks: the magic, the opcode, then the arguments; only a
+ * request that passes them counts in counter_figures.  A request that is
+ * longer than it need be is done all the same.
+ *
+ * Nothing here knows of sockets: `counter` is asked for its objects, its
+ * figures and the number of its connections.
+ */
+#ifndef COUNTD_REQUESTS_H
+#define COUNTD_REQUESTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/frame.h"
+#include "writer/counter.h"
+
+/* Answers stop when there are as many bytes; the last ones may go on to
+ * REQUESTS_OUT_SIZE, which is the room that `out` must have. */
+#define REQUESTS_PIECE    65536
+#define REQUESTS_OUT_SIZE 131072
+
+enum requests_stop {
+    REQUESTS_MORE, /* what is left, if anything, is no complete request */
+    REQUESTS_FULL, /* REQUESTS_PIECE is reached: send, and call again */
+    REQUESTS_DUMP, /* a Dump was taken: call requests_dump() until it is done */
+    REQUESTS_LONG  /* the next body is above FRAME_BODY_MAX: close */
+};
+
+struct requests {
+    const uint8_t *in; /* moves on, with in_size, over what is done */
+    size_t in_size;
+    uint8_t *out;
+    size_t out_size; /* bytes in it; grows */
+    uint8_t dump[4]; /* the opaque of the Dump that was taken */
+};
+
+/* Does the complete requests of `in` on behalf of `holder`. */
+enum requests_stop requests_do(struct counter *c, uint32_t holder,
+                               struct requests *r);
+
+/* Does one request whose whole body has come, but of which only what it needs
+ * (requests_need) is in `in`.  MORE or DUMP. */
+enum requests_stop requests_do_one(struct counter *c, uint32_t holder,
+                                   struct requests *r);
+
+/* Answers the request whose header this is with an error. */
+void requests_refuse(const uint8_t header[FRAME_HEADER],
+                     enum frame_status status, struct requests *r);
+
+/* How many bytes of a request must be there to do it, as far as the `size`
+ * bytes that have come tell: not above `size` means that it is known and that
+ * they are there, and the rest of the body may be thrown away. */
+size_t requests_need(const struct counter *c, const uint8_t *bytes,
+                     size_t size);
+
+/* Puts records of a dump from *from (0 at first) until REQUESTS_PIECE, or a
+ * bounded number of objects was looked at.  True: the end is put. */
+bool requests_dump(const struct counter *c, uint32_t *from,
+                   const uint8_t opaque[4], struct requests *r);
+
+#endif
