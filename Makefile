@@ -56,7 +56,7 @@ PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
          $(if $(wildcard common/client/main.c),$(BUILD)/countd)
 LIBS  := $(if $(wildcard common/client/countd.c),$(addprefix $(BUILD)/,libcountd.a libcountd.so.0 libcountd.pc))
 # What the library offers; what it uses itself comes from parts.a.
-LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c)
+LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c common/client/live.c)
 
 # Everything but the mains: tests take from it what they call.
 PARTS := $(filter-out %/main.o,$(call part,common common/client writer worker reader))
@@ -144,7 +144,7 @@ bench: all $(BENCH)
 ASAN := -Werror -Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 TSAN := -Werror -Wno-format-truncation -fsanitize=thread
 # What runs more than one thread in one process.
-TSAN_TESTS ?= $(wildcard $(patsubst %,tests/%.c,unit/test_io unit/test_logs unit/test_ingest unit/test_client e2e/test_write))
+TSAN_TESTS ?= $(wildcard $(patsubst %,tests/%.c,unit/test_io unit/test_logs unit/test_ingest unit/test_client unit/test_client_live e2e/test_write))
 
 check: setup
 	+@$(MAKE) --no-print-directory lint
