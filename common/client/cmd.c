@@ -156,18 +156,19 @@ printed(void)
     return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }
 
-static int
-overview(void)
+/* What there is; `out` is stderr where it answers a mistake. */
+static void
+overview(FILE *out)
 {
-    (void)printf("countd %s - a log-structured store of counters\n\n"
-                 "usage: countd [-f FILE] [-o KEY=VALUE]... [-d DIR] "
-                 "SUBCOMMAND ...\n\n",
-                 COUNTD_VERSION); /* printed() tells */
+    (void)fprintf(out,
+                  "countd %s - a log-structured store of counters\n\n"
+                  "usage: countd [-f FILE] [-o KEY=VALUE]... [-d DIR] "
+                  "SUBCOMMAND ...\n\n",
+                  COUNTD_VERSION); /* printed() tells */
     for (const struct cmd *c = cmd_table; c->name != NULL; c++)
-        (void)printf("  %-10s %s\n", c->name, c->summary); /* likewise */
-    (void)puts(
-        "\ncountd SUBCOMMAND -h says more; countd(1) says all."); /* likewise */
-    return printed();
+        (void)fprintf(out, "  %-10s %s\n", c->name, c->summary); /* likewise */
+    (void)fputs("\ncountd SUBCOMMAND -h says more; countd(1) says all.\n",
+                out); /* likewise */
 }
 
 static void
@@ -396,12 +397,18 @@ cmd_main(int argc, char **argv)
         return printed();
     }
     rc = parse(&line, argc, argv);
-    if (rc < 0)
-        return line.cmd ? help(line.cmd) : overview();
+    if (rc < 0) {
+        if (line.cmd != NULL)
+            return help(line.cmd);
+        overview(stdout);
+        return printed();
+    }
     if (rc > 0)
         return rc;
-    if (line.cmd == NULL)
-        return overview();
+    if (line.cmd == NULL) {
+        overview(stderr);
+        return CONFIG_EXIT_USAGE;
+    }
     rc = check_count(&line);
     if (rc != 0)
         return rc;
@@ -509,6 +516,9 @@ cmd_option_ms(const struct cmd_line *line, const char *option, uint64_t def,
     if (text == NULL ||
         (config_duration(text, out) == 0 && *out <= (uint64_t)24 * 3600 * 1000))
         return 0;
+    if (text[0] != '\0' && text[strspn(text, "0123456789")] == '\0')
+        return misuse(line, text,
+                      "which unit? give ms, s, m or h, as in 500ms or 10s");
     return misuse(line, text,
                   "give a duration of at most 1d, such as 500ms or 10s");
 }

@@ -270,7 +270,7 @@ copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     }
     b->keyspaces++;
     b->keys += result.keys;
-    progress_show(&b->progress, 0, b->keyspaces, "keyspaces");
+    progress_show(&b->progress, 0, b->keyspaces, "keyspace");
     return 0;
 }
 

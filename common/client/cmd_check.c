@@ -206,7 +206,7 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     rc = store_each_mark(c->store, name, size, keep_mark, c);
     if (rc < 0)
         fault(c, "its marks cannot be read: %s", diag_text(rc));
-    progress_show(&c->progress, 0, c->keyspaces, "keyspaces");
+    progress_show(&c->progress, 0, c->keyspaces, "keyspace");
 }
 
 static int
@@ -297,8 +297,9 @@ check_report(struct check *c, const struct logfile *f,
     if (r->header.state != LOG_SEALED)
         return;
     c->waiting++;
-    note(c, "%s: %" PRIu64 " increments wait to be merged",
-         f->locked ? "owned" : "full", r->header.count);
+    note(c, "%s: %" PRIu64 " increment%s to be merged",
+         f->locked ? "owned" : "full", r->header.count,
+         output_plural(r->header.count));
 }
 
 static void
@@ -408,7 +409,7 @@ print_summary(struct check *c)
                      " logs=%" PRIu64 " waiting=%" PRIu64 " held=%" PRIu64
                      ": %" PRIu64 " fault%s\n",
                      c->keyspaces, c->keys, c->blocks, c->logs, c->waiting,
-                     c->held, c->faults, c->faults == 1 ? "" : "s");
+                     c->held, c->faults, output_plural(c->faults));
     return output_fini(&c->out);
 }
 

@@ -148,8 +148,8 @@ give_time(struct load *l)
 static void
 show(struct load *l, const struct lines *lines)
 {
-    progress_show(&l->progress, l->past + (lines ? lines->read_size : 0),
-                  l->sent, "increments");
+    progress_show(&l->progress, l->past + (lines ? lines_done(lines) : 0),
+                  l->sent, "increment");
 }
 
 static int
@@ -204,6 +204,8 @@ drain(struct load *l, const struct lines *lines)
     l->moved_ms = 0;
     do {
         rc = give_time(l);
+        if (rc != -EAGAIN)
+            progress_due(&l->progress);
         show(l, lines);
     } while (rc == -EAGAIN);
     return rc;
@@ -274,7 +276,7 @@ load_file(struct load *l, const char *path)
     }
     if (filled < 0)
         file_failed(l, &lines, filled);
-    l->past += lines.read_size;
+    l->past += lines_done(&lines);
     lines_close(&lines);
     return rc;
 }
@@ -312,12 +314,12 @@ print_totals(struct load *l)
     output_fact(&out, "ms", cell_number((int64_t)ms));
     output_fact(&out, "acknowledged", cell_bool(l->peer == CMD_WRITER));
     if (!json) /* output_fini() tells, here and below */
-        (void)printf("%" PRIu64 " increments %s in %.2f s (%" PRIu64 "/s)",
-                     l->sent, l->peer == CMD_WRITER ? "acknowledged" : "sent",
+        (void)printf("%" PRIu64 " increment%s %s in %.2f s (%" PRIu64 "/s)",
+                     l->sent, output_plural(l->sent),
+                     l->peer == CMD_WRITER ? "acknowledged" : "sent",
                      (double)ms / 1000, l->sent * 1000 / spent);
     if (!json && l->bad > 0)
-        (void)printf(", %" PRIu64 " bad line%s", l->bad,
-                     l->bad == 1 ? "" : "s");
+        (void)printf(", %" PRIu64 " bad line%s", l->bad, output_plural(l->bad));
     if (!json)
         (void)putchar('\n');
     return output_fini(&out);

@@ -3,6 +3,7 @@
 
 #include "common/client/cmd.h"
 #include "common/client/output.h"
+#include "common/diag.h"
 #include "common/query.h"
 
 static const struct output_column columns[] = {
@@ -17,6 +18,7 @@ struct range {
     int64_t offset;
     int64_t length;
     int64_t as_of_ms; /* of the first page, which is the oldest */
+    bool missing;     /* there is no such keyspace */
     struct output out;
 };
 
@@ -45,6 +47,18 @@ settle_offset(struct range *r, const struct countd_rows *rows)
                        rows->rows[0].key, rows->rows[0].key_size, &r->offset);
 }
 
+/* No rows: is it past the end, or is there nothing at all? */
+static int
+find_missing(struct range *r)
+{
+    int64_t total;
+    const int rc =
+        countd_total(r->c, r->keyspace.bytes, r->keyspace.size, &total);
+
+    r->missing = rc == -ENOENT;
+    return rc == -ENOENT ? 0 : rc;
+}
+
 /* One request at a time until `length` rows or the end. */
 static int
 print_pages(struct range *r)
@@ -61,11 +75,14 @@ print_pages(struct range *r)
 
         if (rc < 0)
             return rc;
+        got = rows->count;
         if (first)
             r->as_of_ms = rows->as_of_ms;
+        if (first && got == 0)
+            rc = find_missing(r);
         first = false;
-        got = rows->count;
-        rc = settle_offset(r, rows);
+        if (rc == 0)
+            rc = settle_offset(r, rows);
         if (rc == 0)
             print_rows(r, rows);
         countd_rows_free(rows);
@@ -97,7 +114,11 @@ run(struct cmd_line *line, struct range *r)
         output_as_of(&r->out, r->as_of_ms);
     ended = output_fini(&r->out);
     countd_close(r->c);
-    return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : ended;
+    if (rc < 0)
+        return cmd_peer_failed(line, CMD_READER, rc);
+    if (r->missing)
+        diag(DIAG_INFO, "no such keyspace");
+    return ended == 0 && r->missing ? CONFIG_EXIT_NEGATIVE : ended;
 }
 
 int

@@ -333,9 +333,9 @@ print_result(struct salvage *s)
     output_fact(&out, "keyspaces_failed", cell_number((int64_t)s->failed));
     output_fact(&out, "dry_run", cell_bool(s->dry_run));
     if (out.format != OUTPUT_JSON) /* output_fini() tells */
-        (void)printf("%s: %" PRIu64 " increments %s, %" PRIu64
-                     " were merged already, %" PRIu32 " damaged are lost\n",
-                     s->name, s->merged,
+        (void)printf("%s: %" PRIu64 " increment%s %s, %" PRIu64
+                     " merged already, %" PRIu32 " damaged and lost\n",
+                     s->name, s->merged, output_plural(s->merged),
                      s->dry_run ? "would be merged" : "merged", s->already,
                      s->report.damaged);
     return output_fini(&out);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/client/output.h"
 #include "common/diag.h"
 #include "common/held.h"
 
@@ -104,17 +105,17 @@ kept_warn(const struct kept *k, const char *what)
         diag(DIAG_WARNING,
              "%s: %zu damaged log%s set aside (log/%s%s); countd log salvage "
              "merges what is valid",
-             what, k->logs, k->logs == 1 ? "" : "s", k->log,
+             what, k->logs, output_plural(k->logs), k->log,
              k->logs == 1 ? "" : " ...");
     if (k->held > 0)
         diag(DIAG_WARNING,
              "%s: %zu file%s of records that their keyspace cannot take now "
              "(%s%s), held in held/; countd check says more",
-             what, k->held, k->held == 1 ? "" : "s", k->keyspace,
+             what, k->held, output_plural(k->held), k->keyspace,
              k->held == 1 ? "" : " ...");
     if (k->damaged > 0)
         diag(DIAG_WARNING,
              "%s: %zu damaged file%s of records set aside (held/%s%s)", what,
-             k->damaged, k->damaged == 1 ? "" : "s", k->file,
+             k->damaged, output_plural(k->damaged), k->file,
              k->damaged == 1 ? "" : " ...");
 }

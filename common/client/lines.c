@@ -54,6 +54,12 @@ lines_ready(const struct lines *l)
     return l->ended || (l->gzip && l->z.avail_in > 0) || poll(&p, 1, 0) != 0;
 }
 
+uint64_t
+lines_done(const struct lines *l)
+{
+    return l->read_size - (l->gzip ? l->z.avail_in : l->end - l->at);
+}
+
 static ssize_t
 read_some(struct lines *l, void *to, size_t size)
 {

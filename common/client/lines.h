@@ -45,6 +45,10 @@ void lines_close(struct lines *l);
 /* True when lines_fill() would not wait (for a pipe, a person). */
 bool lines_ready(const struct lines *l);
 
+/* Bytes of the file whose lines have been given, as far as that can be told:
+ * what gzip was unpacked from counts at once. */
+uint64_t lines_done(const struct lines *l);
+
 /* Reads more.  1: look for lines again; 0: all has been given. */
 int lines_fill(struct lines *l);
 

@@ -334,6 +334,12 @@ output_rows_end(struct output *o)
     o->first = false;
 }
 
+const char *
+output_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 void
 output_age(int64_t ms, char text[32])
 {

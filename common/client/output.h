@@ -86,6 +86,9 @@ int output_fini(struct output *o);
 /* Columns of a terminal that a text form takes. */
 int output_width(const char *text);
 
+/* The ending of a noun: "1 increment", "2 increments". */
+const char *output_plural(uint64_t count);
+
 /* "3.2 s", "5 min", "2 h", "3 d": an age for people. */
 void output_age(int64_t ms, char text[32]);
 

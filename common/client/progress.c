@@ -30,15 +30,16 @@ progress_ms(const struct progress *p)
 
 void
 progress_show(struct progress *p, uint64_t done, uint64_t count,
-              const char *things)
+              const char *thing)
 {
     const uint64_t now = clock_ms();
     const uint64_t spent = now - p->start_ms;
     char bar[BAR_SIZE + 16] = "";
     uint64_t parts;
 
-    if (!p->on || now - p->drawn_ms < INTERVAL_MS)
+    if (!p->on || (!p->due && now - p->drawn_ms < INTERVAL_MS))
         return;
+    p->due = false;
     p->drawn_ms = now;
     if (p->total > 0) {
         /* A file that grows meanwhile is full, not fuller. */
@@ -52,9 +53,16 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
                                        : 100); /* fits: three digits */
     }
     /* A bar that cannot be drawn is no reason to stop. */
-    (void)fprintf(stderr, "\r\033[K%s %s%" PRIu64 " %s, %" PRIu64 "/s", p->what,
-                  bar, count, things, spent > 0 ? count * 1000 / spent : 0);
+    (void)fprintf(stderr, "\r\033[K%s %s%" PRIu64 " %s%s, %" PRIu64 "/s",
+                  p->what, bar, count, thing, count == 1 ? "" : "s",
+                  spent > 0 ? count * 1000 / spent : 0);
     (void)fflush(stderr); /* likewise */
+}
+
+void
+progress_due(struct progress *p)
+{
+    p->due = true;
 }
 
 void

@@ -220,7 +220,10 @@ what_is_not_there_is_a_negative_answer(void **state)
     expect(RUN(s, "rank", "pages", "/a"), 1, "no such key");
     expect(RUN(s, "get", "pages", "/a", "--json"), 1,
            "{\"keyspace\": \"pages\", \"key\": \"/a\", \"count\": null}\n");
-    expect(RUN(s, "top", "pages", "--json"), 0,
+    expect(RUN(s, "total", "pages"), 1, "no such keyspace");
+    expect(RUN(s, "top", "pages"), 1, "no such keyspace");
+    expect(RUN(s, "range", "pages", "-1", "0"), 1, "no such keyspace");
+    expect(RUN(s, "top", "pages", "--json"), 1,
            "{\"keyspace\": \"pages\", \"rows\": [], \"as_of_ms\": ");
     expect_text(RUN(s, "keyspaces", "--tsv"), 0, "");
 }
@@ -307,7 +310,7 @@ load_stops_at_the_first_bad_line_when_strict(void **state)
     struct site *s = *state;
     const char *path = put_file(s, "in.tsv", "a\tx\t5\nbad\na\tx\t5\n");
 
-    expect(RUN(s, "load", "--strict", path), 1, "1 increments acknowledged");
+    expect(RUN(s, "load", "--strict", path), 1, "1 increment acknowledged");
     expect_text(RUN(s, "flush"), 0, "");
     expect_text(RUN(s, "get", "a", "x"), 0, "5\n");
 }
@@ -725,7 +728,7 @@ logs_are_listed_dumped_and_verified(void **state)
     expect(RUN(s, "log", "dump", "77"), 1, "there is no log 0000000077");
     expect(RUN(s, "log", "verify", "../log/0000000000"), 100, "give the");
     expect(RUN(s, "log", "burn", "1"), 100, "usage: countd log");
-    expect(RUN(s, "check"), 0, "full: 5 increments wait to be merged");
+    expect(RUN(s, "check"), 0, "full: 5 increments to be merged");
 }
 
 static void
@@ -785,9 +788,9 @@ a_damaged_log_is_salvaged_on_request_and_only_once(void **state)
            "4 increments would be merged");
     expect_text(RUN(s, "keyspaces", "--tsv"), 0, "");
     expect(RUN(s, "log", "salvage", bad, "--keep"), 0,
-           "4 increments merged, 0 were merged already, 1 damaged are lost");
+           "4 increments merged, 0 merged already, 1 damaged and lost");
     expect(RUN(s, "log", "salvage", bad), 0,
-           "0 increments merged, 4 were merged already");
+           "0 increments merged, 4 merged already");
     expect(RUN(s, "log", "list", "--tsv"), 0, "salvaged-0000000000-1\t");
     expect(RUN(s, "log", "salvage", bad), 1, "No such file");
     expect(RUN(s, "log", "salvage", "salvaged-0000000000-1"), 100,
@@ -986,7 +989,13 @@ bad_command_lines_exit_100_and_suggest(void **state)
     expect(RUN(s, "incr", "a", "b", "c"), 100, "increment: \"c\" is wrong");
     expect(RUN(s, "incr", "", "b"), 100, "the keyspace is empty");
     expect(RUN(s, "incr", "a", "\\q"), 100, "the key has a bad escape");
-    expect(RUN(s, "flush", "--timeout", "5"), 100, "give a duration");
+    expect(RUN(s, "flush", "--timeout", "5"), 100,
+           "5: which unit? give ms, s, m or h, as in 500ms or 10s");
+    expect(RUN(s, "flush", "--timeout", "soon"), 100, "give a duration");
+    expect(RUN(s, "flush", "--timeout", "2d"), 100, "of at most 1d");
+    expect(RUN(s, "flush", "--timeout="), 100, "give a duration");
+    assert_int_equal(daemon_run(text, sizeof text, "countd", NULL), 100);
+    expect(100, 100, "usage: countd");
     expect(RUN(s, "serve", "--workers", "65"), 100, "1 to 64");
     expect(RUN(s, "serve", "--ready-fd", "900"), 100, "open descriptor");
     expect(RUN(s, "top", "-o", "log.siz=1"), 100, "usage");
@@ -1009,8 +1018,6 @@ help_and_version_and_test_exit_0(void **state)
     expect(RUN(s, "top", "-h"), 0, "example:\n  countd top words -n 10");
     expect(RUN(s, "--help", "load"), 0, "usage: countd");
     expect_text(RUN(s, "serve", "-t"), 0, "settings are good\n");
-    assert_int_equal(daemon_run(text, sizeof text, "countd", NULL), 0);
-    expect(0, 0, "usage: countd");
     assert_int_equal(daemon_run(text, sizeof text, "countd", "-V", NULL), 0);
     expect(0, 0, "countd 0.");
 }

@@ -96,6 +96,36 @@ gzip_members_are_read_as_one(void **state)
 }
 
 static void
+what_is_done_follows_the_lines_not_the_reads(void **state)
+{
+    struct tmpdir *dir = *state;
+    uint8_t packed[512];
+    const size_t packed_size = pack("ab\nc\n", 5, packed, sizeof packed);
+    char text[64];
+    const char *line;
+    size_t size;
+    struct lines l;
+
+    put(dir, "ab\nc\n", 5);
+    assert_rc(lines_open(&l, path), 0);
+    assert_rc(lines_fill(&l), 1);
+    assert_int_equal(lines_done(&l), 0);
+    assert_true(lines_next(&l, &line, &size));
+    assert_int_equal(lines_done(&l), 3);
+    assert_true(lines_next(&l, &line, &size));
+    assert_int_equal(lines_done(&l), 5);
+    lines_close(&l);
+
+    put(dir, packed, packed_size);
+    assert_rc(lines_open(&l, path), 0);
+    assert_rc(lines_fill(&l), 1);
+    assert_int_equal(lines_done(&l), 0);
+    assert_rc(join(&l, text, sizeof text), 0);
+    assert_int_equal(lines_done(&l), packed_size);
+    lines_close(&l);
+}
+
+static void
 a_line_that_is_too_long_is_cut_and_counted_once(void **state)
 {
     static char bytes[LINES_SIZE_MAX + 300000];
@@ -253,6 +283,7 @@ every_failing_call_is_an_error_and_leaks_nothing(void **state)
 static const struct CMUnitTest tests[] = {
     WITH_DIR(lines_end_with_newline_carriage_return_or_the_file),
     WITH_DIR(gzip_members_are_read_as_one),
+    WITH_DIR(what_is_done_follows_the_lines_not_the_reads),
     WITH_DIR(a_line_that_is_too_long_is_cut_and_counted_once),
     cmocka_unit_test(pieces_of_any_size_give_the_same_lines),
     WITH_DIR(damaged_gzip_is_an_error_wherever_it_is_cut),
