@@ -24,7 +24,7 @@
 
 /* Answers stop when there are as many bytes; the last ones may go on to
  * REQUESTS_OUT_SIZE, which is the room that `out` must have. */
-#define REQUESTS_PIECE    65536
+#define REQUESTS_PIECE    (65536 - 128)
 #define REQUESTS_OUT_SIZE 131072
 
 enum requests_stop {
