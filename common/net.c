@@ -122,9 +122,10 @@ net_is_loopback(const struct net_address *a)
     return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
 }
 
-/* One try: socket, bind, listen, and the address it got. */
+/* One try: socket, bind, and the address it got; listens when `bound` is
+ * given. */
 static int
-listen_once(const struct net_address *a, struct net_address *bound)
+bind_once(const struct net_address *a, struct net_address *bound)
 {
     const int one = 1;
     int fd, rc;
@@ -135,8 +136,13 @@ listen_once(const struct net_address *a, struct net_address *bound)
     /* Accepted sockets inherit TCP_NODELAY: one call fewer for each. */
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) < 0 ||
-        bind(fd, (const struct sockaddr *)&a->sa, a->size) < 0 ||
-        listen(fd, BACKLOG) < 0) {
+        bind(fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
+        rc = -errno;
+        goto close_fd;
+    }
+    if (bound == NULL)
+        return fd;
+    if (listen(fd, BACKLOG) < 0) {
         rc = -errno;
         goto close_fd;
     }
@@ -152,16 +158,17 @@ close_fd:
     return rc;
 }
 
-int
-net_listen(const struct net_address *a, uint64_t wait_ms,
-           struct net_address *bound)
+/* bind_once() until the address is free. */
+static int
+bind_patiently(const struct net_address *a, uint64_t wait_ms,
+               struct net_address *bound)
 {
     const uint64_t end_ms = clock_ms() + wait_ms;
     uint64_t now_ms, pause_ms = BACK_OFF_MS;
     int rc;
 
     for (;;) {
-        rc = listen_once(a, bound);
+        rc = bind_once(a, bound);
         if (rc != -EADDRINUSE)
             return rc;
         now_ms = clock_ms();
@@ -173,6 +180,24 @@ net_listen(const struct net_address *a, uint64_t wait_ms,
         if (pause_ms < BACK_OFF_MAX)
             pause_ms *= 2;
     }
+}
+
+int
+net_listen(const struct net_address *a, uint64_t wait_ms,
+           struct net_address *bound)
+{
+    return bind_patiently(a, wait_ms, bound);
+}
+
+int
+net_probe(const struct net_address *a, uint64_t wait_ms)
+{
+    const int fd = bind_patiently(a, wait_ms, NULL);
+
+    if (fd < 0)
+        return fd;
+    (void)close(fd); /* nobody could connect */
+    return 0;
 }
 
 /* Waits until the connection stands or is refused. */

@@ -30,6 +30,10 @@ bool net_is_loopback(const struct net_address *a);
 int net_listen(const struct net_address *a, uint64_t wait_ms,
                struct net_address *bound);
 
+/* What net_listen() would meet: binds in the same way, with the same patience,
+ * and closes; it does not listen, so nobody can connect meanwhile. */
+int net_probe(const struct net_address *a, uint64_t wait_ms);
+
 /* Connects, blocking up to `timeout_ms`; refuses a connection to itself
  * (-ECONNREFUSED).  Returns a non-blocking descriptor with TCP_NODELAY. */
 int net_connect(const struct net_address *a, uint64_t timeout_ms);

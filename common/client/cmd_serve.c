@@ -22,10 +22,12 @@
 #include "common/client/wait.h"
 #include "common/clock.h"
 #include "common/diag.h"
+#include "common/net.h"
 
 #define DRAIN_MS      5000
 #define DRAIN_LOOK_MS 20
 #define STOP_MS       30000
+#define BIND_WAIT_MS  3000 /* as the daemons */
 #define WORKERS_MAX   (CHILDREN_MAX - 2)
 #define READY_LINES   8
 
@@ -323,6 +325,40 @@ open_signals(struct serve *s)
     return s->signal_fd < 0 ? -errno : 0;
 }
 
+/* A port that is taken is found out before a data directory is made for
+ * nothing.  One that is there has what it needs; its writer's lock then comes
+ * first, which tells more.  All else the daemons say. */
+static int
+check_ports(const struct cmd_line *line)
+{
+    const struct config *c = &line->config;
+    const struct {
+        const char *key, *address;
+    } ports[] = {
+        {"write.listen", c->write_listen},
+        {"write.ack_listen", c->write_ack_listen},
+        {"read.listen", c->read_listen},
+    };
+    char path[CONFIG_TEXT_SIZE + 8];
+    struct net_address address;
+
+    (void)snprintf(path, sizeof path, "%s/log", c->data_dir); /* has room */
+    if (access(path, F_OK) == 0)
+        return 0;
+    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
+        if (ports[i].address[0] == '\0' ||
+            net_parse(ports[i].address, &address) < 0 ||
+            net_probe(&address, BIND_WAIT_MS) != -EADDRINUSE)
+            continue;
+        diag(DIAG_ERROR,
+             "%s=%s is in use by another process: stop it, or set %s to a "
+             "free port",
+             ports[i].key, ports[i].address, ports[i].key);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    return 0;
+}
+
 /* ---- the subcommand ---------------------------------------------------- */
 
 static int
@@ -364,6 +400,9 @@ cmd_serve(struct cmd_line *line)
         return puts("settings are good") < 0 || fflush(stdout) != 0
                    ? CONFIG_EXIT_SYSTEM
                    : CONFIG_EXIT_OK;
+    status = check_ports(line);
+    if (status != 0)
+        return status;
     rc = open_signals(&s);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "block signals");

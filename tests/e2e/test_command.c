@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "common/net.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/tmpdir.h"
 
@@ -662,6 +663,26 @@ a_data_directory_that_cannot_be_is_refused_with_100(void **state)
 }
 
 static void
+a_port_in_use_is_told_before_anything_is_made(void **state)
+{
+    struct site *s = *state;
+    struct net_address address, bound;
+    char where[NET_ADDRESS_SIZE], setting[NET_ADDRESS_SIZE + 16];
+    int fd;
+
+    assert_rc(net_parse("127.0.0.1:0", &address), 0);
+    fd = net_listen(&address, 0, &bound);
+    assert_true(fd >= 0);
+    net_format(&bound, where);
+    snprintf(setting, sizeof setting, "read.listen=%s", where);
+    expect(RUN(s, "serve", "-o", "write.listen=127.0.0.1:0", "-o",
+               "write.ack_listen=127.0.0.1:0", "-o", setting),
+           111, "is in use by another process: stop it, or set read.listen");
+    assert_false(tmpdir_has(&s->dir, "data"));
+    assert_int_equal(close(fd), 0);
+}
+
+static void
 a_host_that_is_none_is_refused_with_100(void **state)
 {
     struct site *s = *state;
@@ -1049,6 +1070,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(a_second_serve_on_the_same_directory_is_refused),
     WITH_SITE(other_message_sizes_are_refused_with_100),
     WITH_EMPTY(a_data_directory_that_cannot_be_is_refused_with_100),
+    WITH_EMPTY(a_port_in_use_is_told_before_anything_is_made),
     WITH_EMPTY(a_host_that_is_none_is_refused_with_100),
     WITH_EMPTY(logs_are_listed_dumped_and_verified),
     WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was),
