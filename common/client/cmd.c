@@ -342,6 +342,18 @@ find_command(struct cmd_line *line, const char *text)
     return misuse(line, text, what);
 }
 
+/* -h and "help" may stand before what they are about. */
+static int
+find_topic(struct cmd_line *line, int argc, char **argv, int at)
+{
+    int status;
+
+    if (line->cmd != NULL || at >= argc || is_option(argv[at]))
+        return -1;
+    status = find_command(line, argv[at]);
+    return status != 0 ? status : -1;
+}
+
 /* Reads argv into `line`; arguments are moved to the front of argv.  Returns
  * 0, an exit status, or -1 for help. */
 static int
@@ -360,6 +372,9 @@ parse(struct cmd_line *line, int argc, char **argv)
             at++;
         } else if (options && is_option(text)) {
             rc = take_option(line, argc, argv, &at);
+        } else if (line->cmd == NULL && strcmp(text, "help") == 0) {
+            rc = -1;
+            at++;
         } else if (line->cmd == NULL) {
             rc = find_command(line, text);
             at++;
@@ -368,7 +383,21 @@ parse(struct cmd_line *line, int argc, char **argv)
             at++;
         }
     }
-    return rc;
+    return rc < 0 ? find_topic(line, argc, argv, at) : rc;
+}
+
+/* One form of output at a time. */
+static int
+check_formats(const struct cmd_line *line)
+{
+    const struct cmd_option *options = line->cmd->options;
+    bool json = false, tsv = false;
+
+    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
+        json |= line->values[i] && strcmp(options[i].name, "json") == 0;
+        tsv |= line->values[i] && strcmp(options[i].name, "tsv") == 0;
+    }
+    return json && tsv ? misuse(line, "--json --tsv", "give one of them") : 0;
 }
 
 static int
@@ -410,6 +439,8 @@ cmd_main(int argc, char **argv)
         return CONFIG_EXIT_USAGE;
     }
     rc = check_count(&line);
+    if (rc == 0)
+        rc = check_formats(&line);
     if (rc != 0)
         return rc;
     if (config_load(&line.config, &line.sources, why, sizeof why) < 0) {
@@ -501,9 +532,12 @@ cmd_option_number(const struct cmd_line *line, const char *option, int64_t min,
                   int64_t max, int64_t def, int64_t *out)
 {
     const char *text = cmd_value(line, option);
+    char what[32];
 
     *out = def;
-    return text ? cmd_number(text, option, min, max, out) : 0;
+    (void)snprintf(what, sizeof what, "%s%s", option[1] == '\0' ? "-" : "--",
+                   option); /* names are short */
+    return text ? cmd_number(text, what, min, max, out) : 0;
 }
 
 int
@@ -581,14 +615,25 @@ cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
 
     switch (rc) {
     case -ECONNREFUSED:
-    case -ENOTCONN:
         diag(DIAG_ERROR,
              "%s at %s does not answer; is it running? countd "
              "serve starts it, and %s says where it is",
              daemon, address, setting);
         break;
+    case -ENOTCONN:
+        diag(DIAG_ERROR,
+             "%s at %s ended the connection; has it stopped? or is "
+             "%s not its port?",
+             daemon, address, setting);
+        break;
+    case -EPROTO:
+        diag(DIAG_ERROR, "what answers at %s is not %s; is %s its port?",
+             address, daemon, setting);
+        break;
     case -ETIMEDOUT:
-        diag(DIAG_ERROR, "%s at %s did not answer in time", daemon, address);
+        diag(DIAG_ERROR, "%s at %s did not answer in time; is %s its port%s?",
+             daemon, address, setting,
+             peer == CMD_READER ? "" : ", are the message sizes its own");
         break;
     case -EADDRNOTAVAIL:
         diag(DIAG_ERROR, "%s: there is no address %s", setting, address);
@@ -608,7 +653,7 @@ cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
     case -EIO:
         diag(DIAG_ERROR,
              "%s cannot read the keyspace; its messages say why, "
-             "and so does countd check",
+             "and countd check says where the file is damaged",
              daemon);
         break;
     default:

@@ -388,9 +388,12 @@ refuse_dir(const struct backup *b, int rc)
 {
     if (rc == -ENOTEMPTY)
         diag(DIAG_ERROR, "%s is not empty; give a new directory", b->path);
+    else if (rc == -ENOENT)
+        diag(DIAG_ERROR, "make %s: its parent folder does not exist", b->path);
     else
         diag_errno(DIAG_ERROR, rc, "make %s", b->path);
-    return rc == -ENOTEMPTY ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    return rc == -ENOTEMPTY ? CONFIG_EXIT_USAGE
+                            : datadir_exit_status(rc, DATADIR_WRITE);
 }
 
 /* With the data directory open. */

@@ -31,6 +31,18 @@ ask(struct countd *c, enum what what, const struct cmd_name *keyspace,
     return countd_total(c, keyspace->bytes, keyspace->size, answer);
 }
 
+/* No such key: or is there no such keyspace? */
+static const char *
+name_missing(struct countd *c, enum what what, const struct cmd_name *keyspace)
+{
+    int64_t total;
+
+    if (what == WHAT_TOTAL ||
+        countd_total(c, keyspace->bytes, keyspace->size, &total) == -ENOENT)
+        return "no such keyspace";
+    return "no such key";
+}
+
 static int
 print(const struct cmd_line *line, enum what what,
       const struct cmd_name *keyspace, const struct cmd_name *key,
@@ -65,12 +77,11 @@ run(struct cmd_line *line, enum what what)
         return status;
 
     rc = ask(c, what, &keyspace, &key, &answer);
+    if (rc == -ENOENT)
+        diag(DIAG_INFO, "%s", name_missing(c, what, &keyspace));
     countd_close(c);
     if (rc < 0 && rc != -ENOENT)
         return cmd_peer_failed(line, CMD_READER, rc);
-    if (rc < 0)
-        diag(DIAG_INFO,
-             what == WHAT_TOTAL ? "no such keyspace" : "no such key");
     status = print(line, what, &keyspace, &key, rc < 0 ? NULL : &answer);
     return status == 0 && rc < 0 ? CONFIG_EXIT_NEGATIVE : status;
 }

@@ -27,10 +27,10 @@ print_rows(struct output *out, const struct countd_rows *rows)
 
 /* Asks for those after the last one until none is left. */
 static int
-print_pages(struct countd *c, struct output *out, int64_t *as_of_ms)
+print_pages(struct countd *c, struct output *out, int64_t *as_of_ms,
+            bool *answered)
 {
     struct cmd_name after = {0};
-    bool first = true;
     size_t got;
 
     do {
@@ -39,9 +39,9 @@ print_pages(struct countd *c, struct output *out, int64_t *as_of_ms)
 
         if (rc < 0)
             return rc;
-        if (first)
+        if (!*answered)
             *as_of_ms = rows->as_of_ms;
-        first = false;
+        *answered = true;
         got = rows->count;
         print_rows(out, rows);
         if (got > 0) {
@@ -57,6 +57,7 @@ int
 cmd_keyspaces(struct cmd_line *line)
 {
     int64_t as_of_ms = 0;
+    bool answered = false; /* nothing is printed before that */
     struct output out;
     struct countd *c;
     int rc, status;
@@ -65,11 +66,13 @@ cmd_keyspaces(struct cmd_line *line)
     if (status != 0)
         return status;
     output_init(&out, line, columns, sizeof columns / sizeof columns[0]);
-    rc = print_pages(c, &out, &as_of_ms);
-    output_rows_end(&out);
+    rc = print_pages(c, &out, &as_of_ms, &answered);
+    if (answered)
+        output_rows_end(&out);
     if (rc == 0)
         output_as_of(&out, as_of_ms);
-    status = output_fini(&out);
+    if (answered)
+        status = output_fini(&out);
     countd_close(c);
     return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : status;
 }

@@ -29,11 +29,11 @@ struct load {
     bool strict;
     uint64_t timeout_ms;
     struct progress progress;
-    const char *path; /* of the file being read, as given */
-    uint64_t past;    /* bytes of the files before it */
-    uint64_t sent;    /* increments given to the library */
-    uint64_t bad;     /* lines */
-    uint64_t file_errors;
+    const char *path;  /* of the file being read, as given */
+    uint64_t past;     /* bytes of the files before it */
+    uint64_t sent;     /* increments given to the library */
+    uint64_t bad;      /* lines */
+    int file_status;   /* the worst of the files' errors */
     bool stopped;      /* --strict met a bad line */
     int64_t pending;   /* at the last look */
     uint64_t moved_ms; /* when `pending` last changed */
@@ -227,6 +227,20 @@ take_lines(struct load *l, struct lines *lines)
     return rc;
 }
 
+/* A name that is none, or of what may not be read, is misuse. */
+static void
+open_failed(struct load *l, int rc)
+{
+    const bool misuse = rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES ||
+                        rc == -EISDIR || rc == -ELOOP || rc == -ENAMETOOLONG;
+    const int status = misuse ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+
+    progress_clear(&l->progress);
+    diag_errno(DIAG_ERROR, rc, "open %s", l->path);
+    if (status > l->file_status)
+        l->file_status = status;
+}
+
 /* Says why a file could not be read to its end; what came before it is sent
  * all the same. */
 static void
@@ -234,7 +248,7 @@ file_failed(struct load *l, const struct lines *lines, int rc)
 {
     char path[NAME_TEXT_SIZE];
 
-    l->file_errors++;
+    l->file_status = CONFIG_EXIT_SYSTEM;
     (void)name_escape((const uint8_t *)l->path, strnlen(l->path, NAME_MAX_SIZE),
                       path); /* its length is not needed */
     progress_clear(&l->progress);
@@ -259,8 +273,7 @@ load_file(struct load *l, const char *path)
     l->path = path;
     filled = lines_open(&lines, path);
     if (filled < 0) {
-        diag_errno(DIAG_ERROR, filled, "open %s", path);
-        l->file_errors++;
+        open_failed(l, filled);
         return 0;
     }
     rc = 0;
@@ -274,7 +287,9 @@ load_file(struct load *l, const char *path)
         if (rc == 0)
             rc = take_lines(l, &lines);
     }
-    if (filled < 0)
+    if (filled == -EISDIR)
+        open_failed(l, filled);
+    else if (filled < 0)
         file_failed(l, &lines, filled);
     l->past += lines_done(&lines);
     lines_close(&lines);
@@ -381,7 +396,7 @@ cmd_load(struct cmd_line *line)
     progress_init(&l.progress, "loading", total_size(line));
     status = run(&l);
     countd_close(l.c);
-    if (status == 0 && (l.bad > 0 || l.file_errors > 0))
-        return l.file_errors > 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_NEGATIVE;
-    return status;
+    if (status == 0 && l.file_status != 0)
+        return l.file_status;
+    return status == 0 && l.bad > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }

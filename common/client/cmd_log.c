@@ -258,7 +258,9 @@ open_log(const struct datadir *d, const char *name)
         if (fd == -EBUSY)
             wait_pause(&pause_ms);
     }
-    if (fd == -ENOENT)
+    if (fd == -ENOENT && is_archived(name))
+        diag(DIAG_ERROR, "there is no %s in archive/", name);
+    else if (fd == -ENOENT)
         diag(DIAG_ERROR, "there is no log %s; countd log list shows them",
              name);
     else if (fd < 0)
@@ -378,14 +380,19 @@ print_report(const struct cmd_line *line, const char *name,
         output_fact(&out, "state", cell_text(states[r->header.state]));
         output_fact(&out, "epoch", cell_number((int64_t)r->header.epoch));
         output_fact(&out, "slots", cell_number(r->header.slots));
-        output_fact(&out, "valid", cell_number(r->valid));
+        /* What an empty log holds is of the past. */
+        output_fact(&out, "valid",
+                    cell_number(r->header.state == LOG_EMPTY ? 0 : r->valid));
         output_fact(&out, "damaged", cell_number(r->damaged));
     }
     if (out.format == OUTPUT_JSON)
         return output_fini(&out);
 
     /* output_fini() tells what stdout did not take. */
-    if (r->headers_rc == 0)
+    if (r->headers_rc == 0 && r->header.state == LOG_EMPTY)
+        (void)printf("log %s: empty, epoch %" PRIu64 ", %" PRIu32 " slots\n",
+                     name, r->header.epoch, r->header.slots);
+    else if (r->headers_rc == 0)
         (void)printf("log %s: %s, epoch %" PRIu64 ", %" PRIu32
                      " valid slots of %" PRIu32 ", %" PRIu32 " damaged\n",
                      name, states[r->header.state], r->header.epoch, r->valid,
@@ -430,8 +437,9 @@ run_verify(struct cmd_line *line, const struct datadir *d, const char *name)
 static int
 misuse(void)
 {
-    diag(DIAG_ERROR, "usage: countd log [list | dump N | verify N | salvage "
-                     "FILE]; see countd log -h");
+    diag(DIAG_ERROR,
+         "usage: countd log [options] [list | dump N | verify N | salvage "
+         "FILE]; see countd log -h");
     return CONFIG_EXIT_USAGE;
 }
 
@@ -448,6 +456,12 @@ cmd_log(struct cmd_line *line)
 
     if (!list && !dump && !verify && strcmp(what, "salvage") != 0)
         return misuse();
+    if ((list || dump || verify) &&
+        (cmd_value(line, "keep") || cmd_value(line, "remove") ||
+         cmd_value(line, "dry-run"))) {
+        diag(DIAG_ERROR, "--keep, --remove and --dry-run are for salvage");
+        return CONFIG_EXIT_USAGE;
+    }
     if (line->arg_count != (list && line->arg_count == 0 ? 0 : list ? 1 : 2))
         return misuse();
     status = list ? 0 : log_argument(line->args[1], name);

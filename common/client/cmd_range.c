@@ -19,6 +19,7 @@ struct range {
     int64_t length;
     int64_t as_of_ms; /* of the first page, which is the oldest */
     bool missing;     /* there is no such keyspace */
+    bool answered;    /* nothing is printed before that */
     struct output out;
 };
 
@@ -45,6 +46,24 @@ settle_offset(struct range *r, const struct countd_rows *rows)
         return 0;
     return countd_rank(r->c, r->keyspace.bytes, r->keyspace.size,
                        rows->rows[0].key, rows->rows[0].key_size, &r->offset);
+}
+
+static void
+begin(struct range *r)
+{
+    r->answered = true;
+    output_fact(&r->out, "keyspace",
+                cell_name(r->keyspace.bytes, r->keyspace.size));
+}
+
+static int
+finish(struct range *r, int rc)
+{
+    output_rows_end(&r->out);
+    /* Of nothing only a program wants to know how fresh it is. */
+    if (rc == 0 && (!r->missing || r->out.format == OUTPUT_JSON))
+        output_as_of(&r->out, r->as_of_ms);
+    return output_fini(&r->out);
 }
 
 /* No rows: is it past the end, or is there nothing at all? */
@@ -80,6 +99,8 @@ print_pages(struct range *r)
             r->as_of_ms = rows->as_of_ms;
         if (first && got == 0)
             rc = find_missing(r);
+        if (first && rc == 0)
+            begin(r);
         first = false;
         if (rc == 0)
             rc = settle_offset(r, rows);
@@ -106,13 +127,8 @@ run(struct cmd_line *line, struct range *r)
         return status;
 
     output_init(&r->out, line, columns, sizeof columns / sizeof columns[0]);
-    output_fact(&r->out, "keyspace",
-                cell_name(r->keyspace.bytes, r->keyspace.size));
     rc = print_pages(r);
-    output_rows_end(&r->out);
-    if (rc == 0)
-        output_as_of(&r->out, r->as_of_ms);
-    ended = output_fini(&r->out);
+    ended = r->answered ? finish(r, rc) : 0;
     countd_close(r->c);
     if (rc < 0)
         return cmd_peer_failed(line, CMD_READER, rc);

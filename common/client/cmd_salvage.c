@@ -348,9 +348,14 @@ run(struct salvage *s)
     int rc, status;
 
     rc = read_log(s);
+    if (rc == -ENOENT) {
+        diag(DIAG_ERROR, "there is no log %s; countd log list shows them",
+             s->name);
+        return CONFIG_EXIT_NEGATIVE;
+    }
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "read %s", s->name);
-        return rc == -ENOENT ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_SYSTEM;
+        return CONFIG_EXIT_SYSTEM;
     }
     if (s->report.headers_rc < 0) {
         diag(DIAG_ERROR,

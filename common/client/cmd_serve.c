@@ -372,7 +372,7 @@ read_options(struct serve *s, int64_t *workers)
     status = cmd_option_number(s->line, "workers", 1, WORKERS_MAX, 1, workers);
     if (status != 0 || text == NULL)
         return status;
-    status = cmd_number(text, "ready-fd", 0, 1 << 20, &fd);
+    status = cmd_number(text, "--ready-fd", 0, 1 << 20, &fd);
     if (status != 0)
         return status;
     if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0) {

@@ -217,16 +217,44 @@ what_is_not_there_is_a_negative_answer(void **state)
 {
     struct site *s = *state;
 
-    expect(RUN(s, "get", "pages", "/a"), 1, "no such key");
-    expect(RUN(s, "rank", "pages", "/a"), 1, "no such key");
+    expect(RUN(s, "get", "pages", "/a"), 1, "no such keyspace");
+    expect(RUN(s, "rank", "pages", "/a"), 1, "no such keyspace");
     expect(RUN(s, "get", "pages", "/a", "--json"), 1,
            "{\"keyspace\": \"pages\", \"key\": \"/a\", \"count\": null}\n");
     expect(RUN(s, "total", "pages"), 1, "no such keyspace");
-    expect(RUN(s, "top", "pages"), 1, "no such keyspace");
+    expect_text(RUN(s, "top", "pages"), 1, "countd: info: no such keyspace\n");
     expect(RUN(s, "range", "pages", "-1", "0"), 1, "no such keyspace");
     expect(RUN(s, "top", "pages", "--json"), 1,
            "{\"keyspace\": \"pages\", \"rows\": [], \"as_of_ms\": ");
     expect_text(RUN(s, "keyspaces", "--tsv"), 0, "");
+
+    expect_text(RUN(s, "incr", "pages", "/b"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect(RUN(s, "get", "pages", "/a"), 1, "no such key\n");
+    expect(RUN(s, "range", "pages", "1", "1", "--json"), 0, "\"rows\": [], ");
+}
+
+static void
+without_a_reader_nothing_is_printed_as_an_answer(void **state)
+{
+    static const char *const lines[][4] = {{"top", "a", "--json"},
+                                           {"get", "a", "b", "--json"},
+                                           {"keyspaces", "--json"}};
+    struct site *s = *state;
+    char ack[64];
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        expect(RUN(s, lines[i][0], lines[i][1], lines[i][2], lines[i][3]), 111,
+               "countd-read at 127.0.0.1:3 does not answer");
+        assert_null(strchr(text, '{'));
+    }
+
+    /* A port, but not the reader's. */
+    site_serve(s);
+    snprintf(ack, sizeof ack, "read.listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "ack"));
+    snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:2");
+    expect(RUN(s, "-o", ack, "total", "a"), 111, "is read.listen not its port");
 }
 
 static void
@@ -417,7 +445,9 @@ load_names_a_broken_gzip_file_and_one_that_is_missing(void **state)
     put_gzip(s, "in.tsv.gz", 20000, 100);
     damage_file(path, st.st_size / 4);
     expect(RUN(s, "load", path), 111, "in.tsv.gz: the gzip file is damaged; ");
-    expect(RUN(s, "load", "/nowhere/x.tsv"), 111, "open /nowhere/x.tsv");
+    expect(RUN(s, "load", "/nowhere/x.tsv"), 100, "open /nowhere/x.tsv");
+    expect(RUN(s, "load", s->dir.path), 100, ": Is a directory");
+    expect(RUN(s, "load", "/nowhere/x.tsv", path), 111, "is damaged");
 }
 
 static void
@@ -742,6 +772,9 @@ logs_are_listed_dumped_and_verified(void **state)
     expect(RUN(s, "log", "verify", "0"), 0,
            "log 0000000000: full, epoch 1, 5 valid slots of ");
     expect(RUN(s, "log", "verify", "0000000001"), 0, "empty, epoch ");
+    assert_null(strstr(text, "valid"));
+    expect(RUN(s, "log", "dump", "x.gz"), 1, "there is no x.gz in archive/");
+    expect(RUN(s, "log", "list", "--remove"), 100, "are for salvage");
     expect(RUN(s, "log", "dump", "0"), 0, "0\t");
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
         expect(0, 0, slots[i]);
@@ -813,7 +846,7 @@ a_damaged_log_is_salvaged_on_request_and_only_once(void **state)
     expect(RUN(s, "log", "salvage", bad), 0,
            "0 increments merged, 4 merged already");
     expect(RUN(s, "log", "list", "--tsv"), 0, "salvaged-0000000000-1\t");
-    expect(RUN(s, "log", "salvage", bad), 1, "No such file");
+    expect(RUN(s, "log", "salvage", bad), 1, "there is no log bad-0000000000");
     expect(RUN(s, "log", "salvage", "salvaged-0000000000-1"), 100,
            "only quarantined logs");
     expect(RUN(s, "log", "salvage", "0"), 100, "only quarantined logs");
@@ -960,6 +993,7 @@ a_backup_of_a_running_store_is_complete_and_serves(void **state)
     expect(RUN(s, "backup", copy), 0,
            "copied and checked keyspaces=2 keys=2 faults=0");
     expect(RUN(s, "backup", copy), 100, "is not empty");
+    expect(RUN(s, "backup", "/no/where"), 100, "parent folder does not exist");
     expect_text(RUN(s, "incr", "a", "b", "100"), 0, "");
     assert_int_equal(daemon_stop(&s->serve), 0);
     daemon_fini(&s->serve);
@@ -1002,7 +1036,10 @@ bad_command_lines_exit_100_and_suggest(void **state)
     expect(RUN(s, "frobnicate"), 100, "no such subcommand; see countd -h");
     expect(RUN(s, "top", "a", "--jsno"), 100, "did you mean --json?");
     expect(RUN(s, "top"), 100, "usage: countd top");
-    expect(RUN(s, "top", "a", "-n", "0"), 100, "give a number, 1 to ");
+    expect(RUN(s, "top", "a", "-n", "0"), 100,
+           "-n: \"0\" is wrong; give a number, 1 to ");
+    expect(RUN(s, "top", "a", "--json", "--tsv"), 100, "give one of them");
+    expect(RUN(s, "help", "tpo"), 100, "did you mean top?");
     expect(RUN(s, "top", "a", "-n"), 100, "needs a value");
     expect(RUN(s, "top", "a", "--json=yes"), 100, "takes no value");
     expect(RUN(s, "range", "a", "0", "-1"), 100, "length: \"-1\" is wrong");
@@ -1037,7 +1074,9 @@ help_and_version_and_test_exit_0(void **state)
 
     expect(RUN(s, "-h"), 0, "  backup ");
     expect(RUN(s, "top", "-h"), 0, "example:\n  countd top words -n 10");
-    expect(RUN(s, "--help", "load"), 0, "usage: countd");
+    expect(RUN(s, "--help", "load"), 0, "usage: countd load");
+    expect(RUN(s, "help", "load"), 0, "usage: countd load");
+    expect(RUN(s, "help"), 0, "  backup ");
     expect_text(RUN(s, "serve", "-t"), 0, "settings are good\n");
     assert_int_equal(daemon_run(text, sizeof text, "countd", "-V", NULL), 0);
     expect(0, 0, "countd 0.");
@@ -1049,6 +1088,7 @@ help_and_version_and_test_exit_0(void **state)
 static const struct CMUnitTest tests[] = {
     WITH_SITE(what_is_added_can_be_read_after_a_flush),
     WITH_SITE(what_is_not_there_is_a_negative_answer),
+    WITH_EMPTY(without_a_reader_nothing_is_printed_as_an_answer),
     WITH_SITE(people_get_aligned_columns_and_how_fresh_they_are),
     WITH_SITE(any_name_goes_in_and_comes_out_the_same),
     WITH_SITE(load_reports_bad_lines_and_counts_the_rest),
