@@ -254,7 +254,7 @@ main(int argc, char **argv)
     store_close(r.store);
     datadir_close(&r.datadir);
     loop_free(r.loop);
-    if (rc == -EINVAL)
-        return CONFIG_EXIT_USAGE; /* a host name that is none */
+    if (rc == -EINVAL || rc == -EACCES)
+        return CONFIG_EXIT_USAGE; /* no such host; a port below 1024 */
     return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
 }

@@ -291,15 +291,16 @@ close_logs:
     return rc;
 }
 
-/* Other message sizes and settings that cannot work stay so after a restart;
- * all else, another countd-write included, may pass. */
+/* Other message sizes, settings that cannot work and what this user may not do
+ * (a port below 1024) stay so after a restart; all else, another countd-write
+ * included, may pass. */
 static int
 exit_status(int rc)
 {
     if (rc == 0)
         return CONFIG_EXIT_OK;
-    return rc == -EPROTO || rc == -EINVAL ? CONFIG_EXIT_USAGE
-                                          : CONFIG_EXIT_SYSTEM;
+    return rc == -EPROTO || rc == -EINVAL || rc == -EACCES ? CONFIG_EXIT_USAGE
+                                                           : CONFIG_EXIT_SYSTEM;
 }
 
 int

@@ -255,8 +255,9 @@ misuse(const struct cmd_line *line, const char *text, const char *what)
 
     (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE),
                       shown); /* its length is not needed */
-    diag(DIAG_ERROR, "%s: %s; see countd%s%s -h", shown, what,
-         line->cmd ? " " : "", line->cmd ? line->cmd->name : "");
+    diag(DIAG_ERROR, "%s: %s; see countd%s%s -h",
+         text[0] != '\0' ? shown : "\"\"", what, line->cmd ? " " : "",
+         line->cmd ? line->cmd->name : "");
     return CONFIG_EXIT_USAGE;
 }
 
@@ -266,7 +267,11 @@ unknown_option(const struct cmd_line *line, const struct given *g)
     struct nearest nearest = {0};
     char text[96];
 
-    if (line->cmd == NULL || !g->is_long)
+    if (line->cmd == NULL)
+        return misuse(line, g->text,
+                      "no such option before a subcommand; its own options "
+                      "stand behind it");
+    if (!g->is_long)
         return misuse(line, g->text, "no such option");
     for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++)
         nearest_offer(&nearest, g->name, line->cmd->options[i].name);

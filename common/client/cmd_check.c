@@ -14,6 +14,7 @@
 
 #include "common/bytes.h"
 #include "common/client/cmd.h"
+#include "common/client/kept.h"
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/progress.h"
@@ -391,6 +392,17 @@ check_held_file(void *ctx, const char *file, const struct held *head)
     return 0;
 }
 
+static int
+check_damaged_file(void *ctx, const char *file)
+{
+    struct check *c = ctx;
+
+    look_at(c, "held", (const uint8_t *)file, strlen(file));
+    fault(c, "a damaged file of records that was set aside; they are in no "
+             "keyspace");
+    return 0;
+}
+
 /* ---- the subcommand ---------------------------------------------------- */
 
 static int
@@ -446,6 +458,8 @@ run(struct check *c)
         rc = check_logs(c);
     if (rc == 0 && c->line->arg_count == 0)
         rc = held_each(c->dir.held_fd, check_held_file, c);
+    if (rc == 0 && c->line->arg_count == 0)
+        rc = kept_each_damaged(&c->dir, check_damaged_file, c);
     progress_clear(&c->progress);
     store_close(c->store);
     status = print_summary(c);

@@ -55,8 +55,9 @@ note_held(void *ctx, const char *file, const struct held *h)
     return 0;
 }
 
-static int
-read_damaged(const struct datadir *d, struct kept *out)
+int
+kept_each_damaged(const struct datadir *d,
+                  int (*file)(void *ctx, const char *file), void *ctx)
 {
     const int fd = openat(d->held_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const struct dirent *entry;
@@ -75,13 +76,21 @@ read_damaged(const struct datadir *d, struct kept *out)
         errno = 0;
         entry = readdir(dir);
         rc = -errno;
-        if (entry == NULL || strncmp(entry->d_name, "bad-", 4) != 0)
-            continue;
-        if (out->damaged++ == 0)
-            keep_text(entry->d_name, strlen(entry->d_name), out->file);
-    } while (entry != NULL);
+        if (entry != NULL && strncmp(entry->d_name, "bad-", 4) == 0)
+            rc = file(ctx, entry->d_name);
+    } while (entry != NULL && rc == 0);
     (void)closedir(dir); /* only read */
     return rc;
+}
+
+static int
+note_damaged(void *ctx, const char *file)
+{
+    struct kept *out = ctx;
+
+    if (out->damaged++ == 0)
+        keep_text(file, strlen(file), out->file);
+    return 0;
 }
 
 int
@@ -94,7 +103,7 @@ kept_read(const struct datadir *d, struct kept *out)
     if (rc == 0)
         rc = held_each(d->held_fd, note_held, out);
     if (rc == 0)
-        rc = read_damaged(d, out);
+        rc = kept_each_damaged(d, note_damaged, out);
     return rc;
 }
 

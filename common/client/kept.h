@@ -26,6 +26,10 @@ struct kept {
 
 int kept_read(const struct datadir *d, struct kept *out);
 
+/* Calls `file` for each held/bad-...; stops on non-zero and returns that. */
+int kept_each_damaged(const struct datadir *d,
+                      int (*file)(void *ctx, const char *file), void *ctx);
+
 /* A warning for each kind there is; `what` begins it: "not readable". */
 void kept_warn(const struct kept *k, const char *what);
 

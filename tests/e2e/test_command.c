@@ -726,6 +726,44 @@ a_host_that_is_none_is_refused_with_100(void **state)
            100, "is not an address and a port");
 }
 
+/* The lowest port that anybody may listen on. */
+static int
+first_free_port(void)
+{
+    FILE *f = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+    int port = 1024;
+
+    if (f == NULL)
+        return port;
+    if (fscanf(f, "%d", &port) != 1)
+        port = 1024;
+    assert_int_equal(fclose(f), 0);
+    return port;
+}
+
+static void
+a_port_that_this_user_may_not_have_is_refused_with_100(void **state)
+{
+    static const char *const ports[][3] = {
+        {"write.listen=127.0.0.1:1", "write.ack_listen=127.0.0.1:0",
+         "read.listen=127.0.0.1:0"},
+        {"write.listen=127.0.0.1:0", "write.ack_listen=127.0.0.1:0",
+         "read.listen=127.0.0.1:1"}};
+    struct site *s = *state;
+    const uid_t uid = geteuid() == 0 ? 65534 : 0;
+
+    if (first_free_port() <= 1)
+        test_skip("here anybody may listen on any port");
+    if (uid != 0)
+        tmpdir_chown(&s->dir, uid);
+    for (size_t i = 0; i < 2; i++)
+        expect(
+            run_words(s, uid,
+                      (const char *[]){"serve", "-o", ports[i][0], "-o",
+                                       ports[i][1], "-o", ports[i][2], NULL}),
+            100, "Permission denied");
+}
+
 /* ---- logs -------------------------------------------------------------- */
 
 /* A log with five increments that nobody has merged. */
@@ -905,6 +943,9 @@ check_finds_a_damaged_keyspace_and_still_looks_at_the_others(void **state)
     expect(RUN(s, "load", path), 0, "10000 increments");
     assert_int_equal(daemon_stop(&s->serve), 0);
     expect(RUN(s, "check", "--json"), 0, "\"faults\": 0}\n");
+    (void)put_file(s, "data/held/bad-x", "junk"); /* its path is not needed */
+    expect(RUN(s, "check"), 1, "held bad-x  FAULT: a damaged file of records");
+    assert_int_equal(unlinkat(s->dir.fd, "data/held/bad-x", 0), 0);
     expect(RUN(s, "check", "words", "nope"), 1, "there is no such keyspace");
 
     /* The middle of every page: blocks fill theirs, other pages are nearly
@@ -1039,6 +1080,8 @@ bad_command_lines_exit_100_and_suggest(void **state)
     expect(RUN(s, "top", "a", "-n", "0"), 100,
            "-n: \"0\" is wrong; give a number, 1 to ");
     expect(RUN(s, "top", "a", "--json", "--tsv"), 100, "give one of them");
+    expect(RUN(s, "--json", "top", "a"), 100, "options stand behind it");
+    expect(RUN(s, "flush", "--timeout="), 100, "\"\": give a duration");
     expect(RUN(s, "help", "tpo"), 100, "did you mean top?");
     expect(RUN(s, "top", "a", "-n"), 100, "needs a value");
     expect(RUN(s, "top", "a", "--json=yes"), 100, "takes no value");
@@ -1051,7 +1094,6 @@ bad_command_lines_exit_100_and_suggest(void **state)
            "5: which unit? give ms, s, m or h, as in 500ms or 10s");
     expect(RUN(s, "flush", "--timeout", "soon"), 100, "give a duration");
     expect(RUN(s, "flush", "--timeout", "2d"), 100, "of at most 1d");
-    expect(RUN(s, "flush", "--timeout="), 100, "give a duration");
     assert_int_equal(daemon_run(text, sizeof text, "countd", NULL), 100);
     expect(100, 100, "usage: countd");
     expect(RUN(s, "serve", "--workers", "65"), 100, "1 to 64");
@@ -1112,6 +1154,7 @@ static const struct CMUnitTest tests[] = {
     WITH_EMPTY(a_data_directory_that_cannot_be_is_refused_with_100),
     WITH_EMPTY(a_port_in_use_is_told_before_anything_is_made),
     WITH_EMPTY(a_host_that_is_none_is_refused_with_100),
+    WITH_EMPTY(a_port_that_this_user_may_not_have_is_refused_with_100),
     WITH_EMPTY(logs_are_listed_dumped_and_verified),
     WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was),
     WITH_EMPTY(a_damaged_log_is_salvaged_on_request_and_only_once),
