@@ -33,10 +33,36 @@ struct budget {
 bool budget_take(struct budget *b, uint64_t bytes);
 void budget_give(struct budget *b, uint64_t bytes);
 
+#define ARENA_SLAB    262144 /* bytes */
+#define ARENA_CLASSES 95
+#define ARENA_WARM    2 /* empty slabs that are not given back at once */
+
+/* What is common to the slabs of one class.  A slab begins with a bitmap of
+ * the records in use. */
+struct arena_class {
+    uint32_t size;    /* bytes of a record */
+    uint32_t count;   /* records in a slab */
+    uint32_t first;   /* byte where the first one is */
+    uint32_t room;    /* slabs with records given back; 0: none */
+    uint32_t carving; /* the slab with records never taken; 0: none */
+    uint64_t inverse; /* 2^40 / size, rounded up */
+};
+
+struct arena_slab; /* arena.c */
+
 struct arena {
     uint8_t *base;
     struct budget *budget; /* borrowed */
-    /* ... */
+    uint64_t taken;        /* bytes of the budget */
+    size_t reserved;       /* bytes of address space */
+    struct arena_slab *slabs;
+    uint32_t slab_max;   /* there is address space for */
+    uint32_t top;        /* slabs ever used */
+    uint32_t cold;       /* slabs given back */
+    uint32_t warm;       /* empty slabs, still with their memory */
+    uint32_t warm_count; /* of them */
+    size_t records;      /* in use */
+    struct arena_class classes[ARENA_CLASSES];
 };
 
 /* Reserves address space for all that the budget allows, up to 32 GiB.
@@ -55,10 +81,14 @@ arena_at(const struct arena *a, uint32_t record)
     return a->base + (size_t)record * ARENA_UNIT;
 }
 
-/* The first record in use at or after `from` in address order; 0: none.
+/* The first record in use at or after *from in address order; 0: none.  *from
+ * is then where to go on, whatever is taken and given meanwhile; 0 at first.
  * Looks at `steps` places at most, from which it subtracts what it looked at;
- * when they are used up, *from is where to go on, and 0 is returned with
- * *steps 0. */
+ * when they are used up, 0 is returned with *steps 0. */
 uint32_t arena_next(const struct arena *a, uint32_t *from, uint32_t *steps);
+
+/* Walks everything: the records in use, what was taken, the lists of slabs.
+ * False: something contradicts itself.  For tests. */
+bool arena_check(const struct arena *a);
 
 #endif

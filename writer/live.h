@@ -43,7 +43,8 @@ struct live_options {
     struct budget *budget; /* borrowed; may be shared with others */
     size_t slots;          /* of the index, at start */
     uint32_t holders;      /* connections: numbers 0 to holders - 1 */
-    uint32_t window_s;     /* counter: stats_interval */
+    uint32_t window_s;     /* counter: stats_interval; semaphore: from sweep to
+                              sweep */
     bool history;
 };
 
@@ -61,22 +62,54 @@ struct live {
     struct arena holdings;
     struct table names;   /* of objects */
     struct table holders; /* of holdings, by object and holder */
-    uint32_t window;      /* the present one */
+    uint32_t window;      /* the present one; semaphore: always 0 */
     size_t count;         /* objects */
     struct live_figures figures;
-    /* ... */
+    struct live_holder *held; /* by holder: the lists of what it has */
+    uint64_t now_ms;
+    uint32_t before;                /* bytes of history before each object */
+    uint32_t tell_first, tell_last; /* objects with something to tell */
+    uint32_t sweep_from;            /* where the sweep goes on */
+    bool sweeping;                  /* one has begun and is not through */
+    bool swept;                     /* one has begun, ever */
+    uint32_t swept_window;          /* when the last one began */
+    uint64_t swept_ms;
+    uint64_t sweep_ns; /* spent in this one so far */
 };
 
+/* -ENOMEM, or another errno of getrandom(). */
 int live_init(struct live *l, const struct live_options *options);
 void live_fini(struct live *l);
 
-/* The time for all that follows; once per turn.  True when a sweep is due. */
+/* The time for all that follows; once per turn.  True while a sweep is due or
+ * not yet through; the first one is due at once. */
 bool live_clock(struct live *l, uint64_t unix_ms);
 
-/* Hash of a name, for the calls below; live_prefetch() may be called a few
- * names ahead of them. */
-uint32_t live_hash(const struct live *l, const uint8_t *name, size_t size);
-void live_prefetch(const struct live *l, uint32_t hash);
+/* Hash of a name, for the calls below.  They are quicker if live_prefetch() is
+ * called for some names ahead, and then live_prefetch_object() for each. */
+static inline uint32_t
+live_hash(const struct live *l, const uint8_t *name, size_t size)
+{
+    return (uint32_t)hash_name(&l->key, 0, name, size);
+}
+
+static inline void
+live_prefetch(const struct live *l, uint32_t hash)
+{
+    table_prefetch(&l->names, hash);
+}
+
+static inline void
+live_prefetch_object(const struct live *l, uint32_t hash)
+{
+    struct table_at at;
+    const uint32_t number = table_find(&l->names, hash, &at);
+    const char *object = arena_at(&l->objects, number);
+
+    /* Twice: many records lie on two cache lines. */
+    __builtin_prefetch(object + l->before, 1);
+    __builtin_prefetch(object + l->before + 47, 1);
+}
 
 /* Consumption of a counter, what is available of a semaphore.
  * FRAME_NOT_FOUND. */
@@ -95,8 +128,9 @@ enum frame_status live_release(struct live *l, uint32_t holder, uint32_t hash,
  * holds nothing any more; its number may then be used again. */
 bool live_drop(struct live *l, uint32_t holder, uint32_t steps);
 
-/* Removes what may be removed, `steps` objects at a time.  True when this
- * sweep is through. */
+/* Removes what may be removed; looks at `steps` places at most, as
+ * arena_next().  True when this sweep is through; the next call begins
+ * another. */
 bool live_sweep(struct live *l, uint32_t steps);
 
 /* One record of a dump. */
@@ -129,5 +163,9 @@ void live_tallied(struct live *l);
 
 /* Bytes taken for all this. */
 uint64_t live_memory(const struct live *l);
+
+/* Walks everything: each `current` is the sum of what holders have, lists and
+ * indexes agree, numbers are right.  False: not so.  For tests. */
+bool live_check(const struct live *l);
 
 #endif
