@@ -1,0 +1,1156 @@
+/* tests/unit/test_client_live.c - libcountd's live resources against a server
+ * that misbehaves on command.
+ *
+ * The server is a thread of this test: `serve` is called for the one
+ * connection and does by hand what the case is about.  It uses read() and
+ * write(), so that faults of recv() and send() hit the client alone. */
+#include "tests/lib/test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/client/countd.h"
+#include "common/frame.h"
+#include "tests/lib/fault.h"
+
+#define MANY        100000
+#define MANY_SIZE   ((size_t)1 << 20)
+#define ANSWER_SIZE (FRAME_HEADER + 64)
+
+struct server {
+    int listen_fd;
+    char address[32];
+    pthread_t thread;
+    bool running;
+    void (*serve)(struct server *s, int fd);
+    size_t requests;     /* that came whole */
+    uint8_t change;      /* which byte of an answer is spoilt, and how */
+    uint8_t change_with; /* 0: none */
+    size_t cut;          /* answers to give before the end; 0: all */
+    int go[2];           /* the test lets the server go on */
+    struct countd_live *l;
+};
+
+/* ---- the server -------------------------------------------------------- */
+
+static void
+await_go(struct server *s)
+{
+    struct pollfd p = {.fd = s->go[0], .events = POLLIN};
+    char byte;
+
+    if (poll(&p, 1, 20000) == 1)
+        (void)!read(s->go[0], &byte, 1); /* it is there */
+}
+
+static void
+let_go(struct server *s)
+{
+    assert_int_equal(write(s->go[1], "g", 1), 1);
+}
+
+/* Bytes read; fewer than asked for at the end. */
+static size_t
+get(int fd, void *bytes, size_t size)
+{
+    size_t have = 0;
+    ssize_t n;
+
+    while (have < size) {
+        n = read(fd, (char *)bytes + have, size - have);
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    return have;
+}
+
+/* False when the client has gone, which is part of some cases. */
+static bool
+put(int fd, const void *bytes, size_t size)
+{
+    size_t at = 0;
+    ssize_t n;
+
+    while (at < size) {
+        n = write(fd, (const char *)bytes + at, size - at);
+        if (n <= 0)
+            return false;
+        at += (size_t)n;
+    }
+    return true;
+}
+
+/* Takes a whole request; its body is in `body` (FRAME_NEED_MAX). */
+static bool
+take(struct server *s, int fd, struct frame_header *h, uint8_t *body)
+{
+    uint8_t bytes[FRAME_HEADER];
+
+    if (get(fd, bytes, sizeof bytes) < sizeof bytes)
+        return false;
+    frame_get_header(bytes, h);
+    if (h->magic != FRAME_REQUEST || h->body_size > FRAME_NEED_MAX)
+        abort();
+    if (get(fd, body, h->body_size) < h->body_size)
+        return false;
+    s->requests++;
+    return true;
+}
+
+/* Puts an answer to `h` at `at`; returns its size. */
+static size_t
+put_answer(const struct server *s, const struct frame_header *h, uint8_t status,
+           const void *body, size_t size, uint8_t *at)
+{
+    struct frame_header answer = *h;
+
+    answer.magic = FRAME_ANSWER;
+    answer.status = status;
+    answer.body_size = (uint32_t)size;
+    frame_put_header(at, &answer);
+    memcpy(at + FRAME_HEADER, body, size);
+    if (s->change_with)
+        at[s->change] ^= s->change_with;
+    return FRAME_HEADER + size;
+}
+
+/* What this server says to a request: Get gives the sum of the name's bytes,
+ * and a name's first byte may ask for an error. */
+static size_t
+answer(const struct server *s, const struct frame_header *h,
+       const uint8_t *body, uint8_t *at)
+{
+    static const struct {
+        char name;
+        uint8_t status;
+    } errors[] = {
+        {'?', FRAME_NOT_FOUND},
+        {'!', FRAME_INVALID},
+        {'#', FRAME_NOT_AVAILABLE},
+        {'-', FRAME_NOT_ACQUIRED},
+        {'%', FRAME_UNKNOWN},
+        {'$', FRAME_NO_MEMORY},
+        {'*', 0x55},
+    };
+    struct frame_ask a;
+    uint8_t number[4];
+    uint32_t sum = 0;
+
+    if (!frame_get_ask(h->opcode, body, h->body_size, &a))
+        return put_answer(s, h, FRAME_INVALID, "Invalid arguments", 17, at);
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+        if (a.name[0] == (uint8_t)errors[i].name)
+            return put_answer(s, h, errors[i].status, "some text", 9, at);
+    for (size_t i = 0; i < a.name_size; i++)
+        sum += a.name[i];
+    put_be32(number, h->opcode == FRAME_GET ? sum : a.resources);
+    return put_answer(s, h, FRAME_OK, number,
+                      h->opcode == FRAME_RELEASE ? 0 : 4, at);
+}
+
+/* Answers each request before it takes the next. */
+static void
+serve_all(struct server *s, int fd)
+{
+    static uint8_t body[FRAME_NEED_MAX];
+    uint8_t bytes[ANSWER_SIZE];
+    struct frame_header h;
+
+    while (take(s, fd, &h, body)) {
+        if (s->cut > 0 && s->requests > s->cut)
+            return;
+        if (!put(fd, bytes, answer(s, &h, body, bytes)))
+            return;
+    }
+}
+
+static void *
+server_main(void *ctx)
+{
+    struct server *s = ctx;
+    const struct timeval limit = {.tv_sec = 20};
+    const int fd = accept(s->listen_fd, NULL, NULL);
+
+    if (fd < 0)
+        return NULL;
+    /* A test that hangs is to fail. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    s->serve(s, fd);
+    (void)close(fd); /* a socket */
+    return NULL;
+}
+
+/* ---- fixture ----------------------------------------------------------- */
+
+static int
+try_open(struct server *s, unsigned timeout_ms)
+{
+    const struct countd_live_options o = {
+        .size = sizeof o, .address = s->address, .timeout_ms = timeout_ms};
+
+    return countd_live_open(&s->l, &o);
+}
+
+static void
+start(struct server *s, void (*serve)(struct server *, int))
+{
+    s->serve = serve;
+    assert_rc(pthread_create(&s->thread, NULL, server_main, s), 0);
+    s->running = true;
+    assert_rc(try_open(s, 20000), 0);
+}
+
+/* Closes the client and waits until the server has seen it. */
+static void
+finish(struct server *s)
+{
+    countd_live_close(s->l);
+    s->l = NULL;
+    if (s->running)
+        assert_rc(pthread_join(s->thread, NULL), 0);
+    s->running = false;
+}
+
+static int
+setup(void **state)
+{
+    static struct server s;
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof a;
+
+    s = (struct server){.listen_fd = -1};
+    (void)signal(SIGPIPE, SIG_IGN); /* the server's; it looks at write() */
+    assert_rc(pipe(s.go), 0);
+    s.listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(s.listen_fd >= 0);
+    assert_rc(bind(s.listen_fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_rc(listen(s.listen_fd, 16), 0);
+    assert_rc(getsockname(s.listen_fd, (struct sockaddr *)&a, &size), 0);
+    snprintf(s.address, sizeof s.address, "127.0.0.1:%u",
+             (unsigned)ntohs(a.sin_port));
+    *state = &s;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct server *s = *state;
+
+    fault_clear();
+    countd_live_close(s->l);
+    let_go(s);
+    (void)shutdown(s->listen_fd, SHUT_RDWR); /* ends accept */
+    if (s->running)
+        (void)pthread_join(s->thread, NULL); /* the case has failed anyway */
+    (void)close(s->listen_fd);
+    (void)close(s->go[0]);
+    (void)close(s->go[1]);
+    return 0;
+}
+
+/* ---- one at a time ----------------------------------------------------- */
+
+/* "mail" with 2 of 10, then a release of 1, then a get. */
+static const uint8_t golden[] =
+    "\x90\x02\0\0\0\0\0\x0e\0\0\0\0\0\0\0\x02\0\0\0\x0a\0\x04mail"
+    "\x90\x03\0\0\0\0\0\x0a\0\0\0\x01\0\0\0\x01\0\x04mail"
+    "\x90\x01\0\0\0\0\0\x06\0\0\0\x02\0\x04mail";
+
+static void
+compare_and_answer(struct server *s, int fd)
+{
+    static const uint8_t answers[3][16] = {
+        "\x91\x02\0\0\0\0\0\x04\0\0\0\0\0\0\0\x02",
+        "\x91\x03\0\0\0\0\0\0\0\0\0\x01",
+        "\x91\x01\0\0\0\0\0\x04\0\0\0\x02\x01\x02\x03\x04",
+    };
+    static const size_t asked[] = {26, 22, 18}, answered[] = {16, 12, 16};
+    uint8_t bytes[32];
+    size_t at = 0;
+
+    for (int i = 0; i < 3; i++) {
+        if (get(fd, bytes, asked[i]) < asked[i] ||
+            memcmp(bytes, golden + at, asked[i]) != 0)
+            return;
+        s->requests++;
+        at += asked[i];
+        (void)put(fd, answers[i], answered[i]); /* the test notices */
+    }
+}
+
+static void
+requests_are_the_bytes_of_the_protocol(void **state)
+{
+    struct server *s = *state;
+    uint32_t value = 0;
+
+    start(s, compare_and_answer);
+    assert_rc(countd_acquire(s->l, "mail", 4, 2, 10), 0);
+    assert_rc(countd_release(s->l, "mail", 4, 1), 0);
+    assert_rc(countd_live_get(s->l, "mail", 4, &value), 0);
+
+    assert_int_equal(value, 0x01020304);
+    finish(s);
+    assert_int_equal(s->requests, 3);
+}
+
+static void
+every_status_is_an_error_and_the_connection_goes_on(void **state)
+{
+    struct server *s = *state;
+    uint32_t value = 77;
+
+    start(s, serve_all);
+    assert_rc(countd_live_get(s->l, "?", 1, &value), -ENOENT);
+    assert_rc(countd_release(s->l, "!", 1, 1), -EINVAL);
+    assert_rc(countd_acquire(s->l, "#", 1, 1, 1), -EBUSY);
+    assert_rc(countd_release(s->l, "-", 1, 1), -EPERM);
+    assert_rc(countd_acquire(s->l, "%", 1, 1, 1), -EOPNOTSUPP);
+    assert_rc(countd_acquire(s->l, "$", 1, 1, 1), -ENOMEM);
+    assert_int_equal(value, 77);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
+    assert_int_equal(value, 'a');
+}
+
+static void
+a_status_that_does_not_exist_ends_the_connection(void **state)
+{
+    struct server *s = *state;
+    uint32_t value;
+
+    start(s, serve_all);
+    assert_rc(countd_live_get(s->l, "*", 1, &value), -EPROTO);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), -ENOTCONN);
+}
+
+static void
+what_is_no_proper_request_is_not_sent(void **state)
+{
+    static char name[FRAME_NAME_MAX + 1];
+    struct server *s = *state;
+    uint32_t value;
+
+    start(s, serve_all);
+    assert_rc(countd_live_get(s->l, "", 0, &value), -EINVAL);
+    assert_rc(countd_live_get(s->l, name, sizeof name, &value), -EINVAL);
+    assert_rc(countd_acquire(s->l, "a", 1, 0, 1), -EINVAL);
+    assert_rc(countd_acquire(s->l, "a", 1, 2, 1), -EINVAL);
+
+    finish(s);
+    assert_int_equal(s->requests, 0);
+}
+
+static void
+names_have_any_bytes_and_up_to_65535(void **state)
+{
+    static char name[FRAME_NAME_MAX];
+    struct server *s = *state;
+    uint32_t value = 0;
+
+    memset(name, 1, sizeof name);
+    start(s, serve_all);
+    assert_rc(countd_live_get(s->l, name, sizeof name, &value), 0);
+    assert_int_equal(value, FRAME_NAME_MAX);
+    assert_rc(countd_acquire(s->l, name, sizeof name, UINT32_MAX, UINT32_MAX),
+              0);
+    assert_rc(countd_live_get(s->l, "\0\xff\n", 3, &value), 0);
+    assert_int_equal(value, 0xff + '\n');
+}
+
+/* ---- pieces ------------------------------------------------------------ */
+
+static void
+answers_may_be_split_at_every_byte(void **state)
+{
+    struct server *s = *state;
+    uint32_t value;
+
+    start(s, serve_all);
+    for (size_t cut = 1; cut < FRAME_HEADER + 4; cut++) {
+        fault_short("recv", 1, cut);
+        value = 0;
+        assert_rc(countd_live_get(s->l, "abc", 3, &value), 0);
+        assert_true(fault_hit());
+        fault_clear();
+        assert_int_equal(value, 'a' + 'b' + 'c');
+    }
+}
+
+static void
+requests_may_leave_in_pieces_of_every_size(void **state)
+{
+    struct server *s = *state;
+
+    start(s, serve_all);
+    for (size_t cut = 1; cut < FRAME_HEADER + 10 + 4; cut++) {
+        fault_short("send", 1, cut);
+        assert_rc(countd_acquire(s->l, "mail", 4, 1, 2), 0);
+        assert_true(fault_hit());
+        fault_clear();
+    }
+}
+
+static void
+interrupted_calls_are_repeated(void **state)
+{
+    struct server *s = *state;
+    uint32_t value;
+
+    start(s, serve_all);
+    fault_inject("send", 1, EINTR);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
+    fault_inject("recv", 1, EINTR);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
+}
+
+/* ---- wrong answers ----------------------------------------------------- */
+
+static void
+assert_spoilt(struct server *s, uint8_t at, uint8_t with)
+{
+    uint32_t value = 77;
+
+    s->change = at;
+    s->change_with = with;
+    start(s, serve_all);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), -EPROTO);
+    assert_int_equal(value, 77);
+    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
+    assert_rc(countd_live_alive(s->l), -ENOTCONN);
+    finish(s);
+    s->change_with = 0;
+}
+
+static void
+a_wrong_magic_ends_the_connection(void **state)
+{
+    assert_spoilt(*state, 0, 0x01);
+}
+
+static void
+an_answer_to_another_request_ends_the_connection(void **state)
+{
+    struct server *s = *state;
+
+    for (uint8_t at = 8; at < 12; at++)
+        assert_spoilt(s, at, 0x80);
+    assert_spoilt(s, 1, 0x02); /* the opcode */
+}
+
+static void
+an_answer_of_impossible_size_ends_the_connection(void **state)
+{
+    assert_spoilt(*state, 4, 0xff);
+}
+
+static void
+say_too_little(struct server *s, int fd)
+{
+    uint8_t body[64], bytes[ANSWER_SIZE];
+    struct frame_header h;
+
+    while (take(s, fd, &h, body))
+        (void)put(fd, bytes, put_answer(s, &h, FRAME_OK, "abc", 3, bytes));
+}
+
+static void
+an_answer_without_its_number_ends_the_connection(void **state)
+{
+    struct server *s = *state;
+    uint32_t value;
+
+    start(s, say_too_little);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), -EPROTO);
+}
+
+static void
+say_it_twice(struct server *s, int fd)
+{
+    uint8_t body[64], bytes[2 * ANSWER_SIZE];
+    struct frame_header h;
+    size_t size;
+
+    while (take(s, fd, &h, body)) {
+        size = answer(s, &h, body, bytes);
+        memcpy(bytes + size, bytes, size);
+        (void)put(fd, bytes, 2 * size); /* the test notices */
+    }
+}
+
+static void
+an_answer_that_nobody_asked_for_ends_the_connection(void **state)
+{
+    struct server *s = *state;
+
+    start(s, say_it_twice);
+    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -EPROTO);
+    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
+}
+
+/* ---- the end of a connection ------------------------------------------- */
+
+static void
+close_within_an_answer(struct server *s, int fd)
+{
+    uint8_t body[64], bytes[ANSWER_SIZE];
+    struct frame_header h;
+
+    if (take(s, fd, &h, body))
+        (void)put(fd, bytes, answer(s, &h, body, bytes) - 1);
+}
+
+static void
+a_server_that_closes_within_an_answer_is_gone(void **state)
+{
+    struct server *s = *state;
+    uint32_t value;
+
+    start(s, close_within_an_answer);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), -ENOTCONN);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), -ENOTCONN);
+    assert_rc(countd_live_alive(s->l), -ENOTCONN);
+}
+
+static void
+close_when_told(struct server *s, int fd)
+{
+    await_go(s);
+    (void)shutdown(fd, SHUT_WR); /* the close follows */
+}
+
+static void
+the_descriptor_tells_that_the_server_has_gone(void **state)
+{
+    struct server *s = *state;
+    struct pollfd p = {.events = POLLIN};
+
+    start(s, close_when_told);
+    p.fd = countd_live_fd(s->l);
+    assert_int_equal(poll(&p, 1, 0), 0);
+    assert_rc(countd_live_alive(s->l), 0);
+
+    let_go(s);
+
+    assert_int_equal(poll(&p, 1, 20000), 1);
+    assert_rc(countd_live_alive(s->l), -ENOTCONN);
+    assert_int_equal(countd_live_fd(s->l), p.fd);
+    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
+}
+
+static void
+say_nothing(struct server *s, int fd)
+{
+    char byte;
+
+    (void)s; /* not needed */
+    while (get(fd, &byte, 1) == 1)
+        continue;
+}
+
+static void
+no_answer_in_time_gives_the_connection_up(void **state)
+{
+    struct server *s = *state;
+
+    start(s, say_nothing);
+    countd_live_close(s->l);
+    s->l = NULL;
+    assert_rc(pthread_join(s->thread, NULL), 0);
+    assert_rc(pthread_create(&s->thread, NULL, server_main, s), 0);
+    assert_rc(try_open(s, 50), 0);
+
+    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ETIMEDOUT);
+
+    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
+    /* The server has seen the end, though the handle is still there. */
+    assert_rc(pthread_join(s->thread, NULL), 0);
+    s->running = false;
+}
+
+/* ---- batches ----------------------------------------------------------- */
+
+/* A small send buffer: the server soon stops reading until its answers are
+ * taken. */
+static void
+serve_all_narrowly(struct server *s, int fd)
+{
+    const int small = 4096;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    serve_all(s, fd);
+}
+
+static struct countd_live_op *
+make_ops(size_t count)
+{
+    static const char *const names[] = {"get", "take", "?", "give", "#"};
+    struct countd_live_op *ops = calloc(count, sizeof *ops);
+
+    assert_non_null(ops);
+    for (size_t i = 0; i < count; i++) {
+        ops[i].what = (enum countd_live_what)(i % 3);
+        ops[i].name = names[i % 5];
+        ops[i].size = strlen(names[i % 5]);
+        ops[i].resources = (uint32_t)i;
+        ops[i].bound = i % 7 == 0 ? 0 : UINT32_MAX;
+    }
+    return ops;
+}
+
+static void
+assert_op(const struct countd_live_op *op, size_t i)
+{
+    int want = 0;
+
+    if (op->what == COUNTD_ACQUIRE && i % 7 == 0)
+        want = -EINVAL;
+    else if (i % 5 == 2)
+        want = -ENOENT;
+    else if (i % 5 == 4)
+        want = -EBUSY;
+    assert_rc(op->result, want);
+    if (want == 0 && op->what == COUNTD_ACQUIRE)
+        assert_int_equal(op->value, i);
+    if (want == 0 && op->what == COUNTD_GET && i % 5 == 0)
+        assert_int_equal(op->value, 'g' + 'e' + 't');
+}
+
+static void
+a_batch_of_100000_gets_100000_answers_in_order(void **state)
+{
+    struct server *s = *state;
+    struct countd_live_op *ops = make_ops(MANY);
+    size_t sent = 0;
+
+    start(s, serve_all_narrowly);
+    assert_rc(countd_live_batch(s->l, ops, MANY), 0);
+
+    for (size_t i = 0; i < MANY; i++) {
+        assert_op(&ops[i], i);
+        sent += ops[i].result != -EINVAL;
+    }
+    free(ops);
+    finish(s);
+    assert_int_equal(s->requests, sent);
+}
+
+static void
+a_batch_of_long_names_does_not_stop_both_sides(void **state)
+{
+    static char name[FRAME_NAME_MAX];
+    struct server *s = *state;
+    struct countd_live_op *ops = make_ops(300);
+
+    memset(name, 'n', sizeof name);
+    for (size_t i = 0; i < 300; i++)
+        ops[i] = (struct countd_live_op){
+            .what = COUNTD_GET, .name = name, .size = sizeof name};
+    start(s, serve_all_narrowly);
+    assert_rc(countd_live_batch(s->l, ops, 300), 0);
+
+    for (size_t i = 0; i < 300; i++)
+        assert_int_equal(ops[i].value, FRAME_NAME_MAX * 'n');
+    free(ops);
+}
+
+static void
+a_batch_keeps_the_answers_that_came_before_the_end(void **state)
+{
+    struct server *s = *state;
+    struct countd_live_op *ops = make_ops(20000);
+    size_t answered = 0, refused = 0;
+
+    s->cut = 10000;
+    start(s, serve_all);
+    assert_rc(countd_live_batch(s->l, ops, 20000), -ENOTCONN);
+
+    for (size_t i = 0; i < 20000; i++) {
+        refused += ops[i].result == -EINVAL;
+        if (ops[i].result == -ENOTCONN)
+            continue;
+        assert_op(&ops[i], i);
+        answered += ops[i].result != -EINVAL;
+    }
+    /* What a reset takes along is not known; nothing is invented. */
+    assert_true(answered <= 10000);
+    assert_true(refused > 0);
+    assert_rc(ops[19998].result, -ENOTCONN);
+    free(ops);
+}
+
+static void
+an_empty_batch_and_one_of_nonsense_need_no_server(void **state)
+{
+    struct server *s = *state;
+    struct countd_live_op ops[2] = {
+        {.what = COUNTD_GET}, {.what = COUNTD_ACQUIRE, .name = "a", .size = 1}};
+
+    start(s, serve_all);
+    assert_rc(countd_live_batch(s->l, NULL, 0), 0);
+    assert_rc(countd_live_batch(s->l, ops, 2), 0);
+
+    assert_rc(ops[0].result, -EINVAL);
+    assert_rc(ops[1].result, -EINVAL);
+    finish(s);
+    assert_int_equal(s->requests, 0);
+}
+
+/* ---- Dump and Stats ---------------------------------------------------- */
+
+struct seen {
+    size_t count;
+    size_t stop_at; /* 0: never */
+    uint64_t sum;
+    size_t longest;
+    bool wrong;
+};
+
+static int
+see(void *ctx, const void *name, size_t size, uint32_t current,
+    uint32_t maximum)
+{
+    struct seen *seen = ctx;
+    char want[32];
+
+    snprintf(want, sizeof want, "name-%zu", seen->count);
+    if (size < 100 && (size != strlen(want) || memcmp(name, want, size) != 0))
+        seen->wrong = true;
+    if (current != seen->count || maximum != UINT32_MAX - current)
+        seen->wrong = true;
+    if (size > seen->longest)
+        seen->longest = size;
+    seen->sum += current;
+    seen->count++;
+    return seen->count == seen->stop_at ? 4711 : 0;
+}
+
+/* Adds record `i` of a dump to `at`. */
+static size_t
+put_record(const struct server *s, const struct frame_header *h, size_t i,
+           uint8_t *at)
+{
+    uint8_t body[64];
+    const int size = snprintf((char *)body + 10, 32, "name-%zu", i);
+
+    put_be32(body, (uint32_t)i);
+    put_be32(body + 4, UINT32_MAX - (uint32_t)i);
+    put_be16(body + 8, (uint16_t)size);
+    return put_answer(s, h, FRAME_OK, body, 10 + (size_t)size, at);
+}
+
+static void
+dump_many(struct server *s, int fd)
+{
+    uint8_t body[64], *bytes = malloc(MANY_SIZE);
+    struct frame_header h;
+    size_t size = 0;
+
+    while (bytes && take(s, fd, &h, body) && h.opcode == FRAME_DUMP) {
+        for (size_t i = 0; i < MANY; i++) {
+            size += put_record(s, &h, i, bytes + size);
+            if (size + 2 * ANSWER_SIZE < MANY_SIZE)
+                continue;
+            if (!put(fd, bytes, size))
+                break;
+            size = 0;
+        }
+        size += put_answer(s, &h, FRAME_OK, "", 0, bytes + size);
+        (void)put(fd, bytes, size); /* the test notices */
+        size = 0;
+    }
+    free(bytes);
+}
+
+static void
+a_dump_of_100000_comes_one_by_one_in_bounded_memory(void **state)
+{
+    struct server *s = *state;
+    struct seen seen = {0};
+
+    start(s, dump_many);
+    fault_clear(); /* counts from here */
+    assert_rc(countd_live_dump(s->l, see, &seen), 0);
+
+    assert_true(fault_calls("memory") <= 1); /* the server's */
+    assert_false(seen.wrong);
+    assert_int_equal(seen.count, MANY);
+    assert_int_equal(seen.sum, (uint64_t)MANY * (MANY - 1) / 2);
+    seen = (struct seen){0};
+    assert_rc(countd_live_dump(s->l, see, &seen), 0);
+    assert_int_equal(seen.count, MANY);
+}
+
+static void
+a_dump_can_be_stopped_in_the_middle(void **state)
+{
+    struct server *s = *state;
+    struct seen seen = {.stop_at = MANY / 2};
+
+    start(s, dump_many);
+    assert_rc(countd_live_dump(s->l, see, &seen), 4711);
+
+    assert_int_equal(seen.count, MANY / 2);
+    assert_false(seen.wrong);
+    assert_rc(countd_live_dump(s->l, see, &seen), -ENOTCONN);
+    assert_int_equal(seen.count, MANY / 2);
+}
+
+static void
+dump_the_longest_name(struct server *s, int fd)
+{
+    static uint8_t bytes[FRAME_NEED_MAX];
+    uint8_t body[64];
+    struct frame_header h;
+
+    if (!take(s, fd, &h, body))
+        return;
+    h.magic = FRAME_ANSWER;
+    h.body_size = sizeof bytes - FRAME_HEADER;
+    frame_put_header(bytes, &h);
+    put_be32(bytes + 12, 0);
+    put_be32(bytes + 16, UINT32_MAX);
+    put_be16(bytes + 20, FRAME_NAME_MAX);
+    memset(bytes + 22, 'x', FRAME_NAME_MAX);
+    (void)put(fd, bytes, sizeof bytes);
+    h.body_size = 0;
+    frame_put_header(bytes, &h);
+    (void)put(fd, bytes, FRAME_HEADER);
+    say_nothing(s, fd);
+}
+
+static void
+the_longest_name_may_be_dumped(void **state)
+{
+    struct server *s = *state;
+    struct seen seen = {0};
+
+    start(s, dump_the_longest_name);
+    assert_rc(countd_live_dump(s->l, see, &seen), 0);
+    assert_int_equal(seen.longest, FRAME_NAME_MAX);
+    assert_false(seen.wrong);
+}
+
+static void
+refuse_dump(struct server *s, int fd)
+{
+    uint8_t body[64], bytes[ANSWER_SIZE];
+    struct frame_header h;
+
+    while (take(s, fd, &h, body)) {
+        if (h.opcode == FRAME_DUMP) {
+            h.opcode = 0x12; /* as yrmcds does */
+            (void)put(
+                fd, bytes,
+                put_answer(s, &h, FRAME_UNKNOWN, "Unknown command", 15, bytes));
+            continue;
+        }
+        (void)put(fd, bytes, answer(s, &h, body, bytes));
+    }
+}
+
+static void
+a_dump_that_the_server_does_not_know_is_not_supported(void **state)
+{
+    struct server *s = *state;
+    struct seen seen = {0};
+    uint32_t value;
+
+    start(s, refuse_dump);
+    assert_rc(countd_live_dump(s->l, see, &seen), -EOPNOTSUPP);
+    assert_int_equal(seen.count, 0);
+    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
+}
+
+static const char spoilt_records[][16] = {
+    "\0\0\0\1\0\0\0\1\0",    /* 9 bytes: no size */
+    "\0\0\0\1\0\0\0\1\0\2a", /* a longer name than there is */
+    "\0\0\0\1\0\0\0\1\0\0",  /* no name */
+};
+static const size_t spoilt_sizes[] = {9, 11, 10};
+
+static void
+dump_badly(struct server *s, int fd)
+{
+    uint8_t body[64], bytes[ANSWER_SIZE];
+    struct frame_header h;
+
+    if (take(s, fd, &h, body))
+        (void)put(fd, bytes,
+                  put_answer(s, &h, FRAME_OK, spoilt_records[s->cut],
+                             spoilt_sizes[s->cut], bytes));
+    say_nothing(s, fd);
+}
+
+static void
+a_record_that_is_none_ends_the_dump(void **state)
+{
+    struct server *s = *state;
+    struct seen seen = {0};
+
+    for (s->cut = 0; s->cut < 3; s->cut++) {
+        start(s, dump_badly);
+        assert_rc(countd_live_dump(s->l, see, &seen), -EPROTO);
+        finish(s);
+    }
+    assert_int_equal(seen.count, 0);
+}
+
+struct texts {
+    char all[256];
+    int stop;
+};
+
+static int
+join_texts(void *ctx, const char *name, const char *value)
+{
+    struct texts *t = ctx;
+    const size_t size = strlen(t->all);
+
+    snprintf(t->all + size, sizeof t->all - size, "%s=%s;", name, value);
+    return t->stop;
+}
+
+/* 28 bytes, each with sizes before it. */
+static const char stats_body[] = "\0\7\0\3objects123"
+                                 "\0\1\0\0x"
+                                 "\0\0\0\1"
+                                 "4";
+
+static void
+give_stats(struct server *s, int fd)
+{
+    uint8_t body[64], bytes[ANSWER_SIZE];
+    struct frame_header h;
+
+    while (take(s, fd, &h, body))
+        (void)put(fd, bytes,
+                  put_answer(s, &h, FRAME_OK, stats_body,
+                             sizeof stats_body - 1 - s->cut, bytes));
+}
+
+static void
+statistics_come_as_texts_in_their_order(void **state)
+{
+    struct server *s = *state;
+    struct texts t = {.all = ""};
+
+    start(s, give_stats);
+    assert_rc(countd_live_stats(s->l, join_texts, &t), 0);
+    assert_string_equal(t.all, "objects=123;x=;=4;");
+    assert_rc(countd_live_stats(s->l, join_texts, &t), 0);
+}
+
+static void
+statistics_may_be_split_at_every_byte(void **state)
+{
+    struct server *s = *state;
+
+    start(s, give_stats);
+    for (size_t cut = 1; cut < FRAME_HEADER + sizeof stats_body - 1; cut++) {
+        struct texts t = {.all = ""};
+
+        fault_short("recv", 1, cut);
+        assert_rc(countd_live_stats(s->l, join_texts, &t), 0);
+        assert_true(fault_hit());
+        assert_string_equal(t.all, "objects=123;x=;=4;");
+    }
+}
+
+static void
+statistics_that_do_not_fill_their_body_end_the_connection(void **state)
+{
+    struct server *s = *state;
+    struct texts t = {.all = ""};
+
+    for (s->cut = 1; s->cut < 5; s->cut++) {
+        start(s, give_stats);
+        assert_rc(countd_live_stats(s->l, join_texts, &t), -EPROTO);
+        finish(s);
+    }
+}
+
+static void
+statistics_can_be_stopped(void **state)
+{
+    struct server *s = *state;
+    struct texts t = {.stop = -7};
+
+    start(s, give_stats);
+    assert_rc(countd_live_stats(s->l, join_texts, &t), -7);
+    assert_string_equal(t.all, "objects=123;");
+}
+
+/* ---- threads ----------------------------------------------------------- */
+
+struct worker {
+    struct countd_live *l;
+    char name[8];
+    size_t wrong;
+};
+
+static void *
+ask_often(void *ctx)
+{
+    struct worker *w = ctx;
+    uint32_t want = 0;
+
+    for (size_t i = 0; w->name[i]; i++)
+        want += (uint8_t)w->name[i];
+    for (int i = 0; i < 2000; i++) {
+        uint32_t value = 0;
+
+        w->wrong += countd_live_get(w->l, w->name, strlen(w->name), &value) ||
+                    value != want;
+        w->wrong += countd_live_alive(w->l) != 0;
+    }
+    return NULL;
+}
+
+static void
+threads_that_share_a_handle_each_get_their_answers(void **state)
+{
+    struct server *s = *state;
+    struct worker workers[4];
+    pthread_t threads[4];
+
+    start(s, serve_all);
+    for (int i = 0; i < 4; i++) {
+        workers[i] = (struct worker){.l = s->l};
+        snprintf(workers[i].name, sizeof workers[i].name, "w%.*s", i + 1,
+                 "abcd");
+        assert_rc(pthread_create(&threads[i], NULL, ask_often, &workers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_rc(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(workers[i].wrong, 0);
+    }
+    finish(s);
+    assert_int_equal(s->requests, 8000);
+}
+
+/* ---- open -------------------------------------------------------------- */
+
+static void
+opening_says_why_it_cannot(void **state)
+{
+    struct server *s = *state;
+    struct countd_live_options o = {.size = sizeof o, .address = "nonsense"};
+
+    assert_rc(countd_live_open(&s->l, &o), -EINVAL);
+    o.address = s->address;
+    o.size = 0;
+    assert_rc(countd_live_open(&s->l, &o), -EINVAL);
+    o.size = sizeof o;
+    o.timeout_ms = UINT32_MAX;
+    assert_rc(countd_live_open(&s->l, &o), -EINVAL);
+    o.timeout_ms = 0;
+    assert_rc(close(s->listen_fd), 0);
+    s->listen_fd = -1;
+    assert_rc(countd_live_open(&s->l, &o), -ECONNREFUSED);
+    assert_null(s->l);
+}
+
+static void
+options_of_a_later_version_are_refused_when_they_ask_for_something(void **state)
+{
+    struct server *s = *state;
+    struct {
+        struct countd_live_options o;
+        char more[8];
+    } later = {.o = {.size = sizeof later, .address = s->address}};
+
+    assert_rc(countd_live_open(&s->l, &later.o), 0);
+    countd_live_close(s->l);
+    s->l = NULL;
+    later.more[3] = 1;
+    assert_rc(countd_live_open(&s->l, &later.o), -EINVAL);
+}
+
+static void
+an_open_that_fails_leaks_nothing(void **state)
+{
+    static const char *const calls[] = {"memory", "net"};
+    struct server *s = *state;
+    const unsigned before = fault_open_fds();
+
+    for (int i = 0; i < 2; i++) {
+        for (unsigned n = 1;; n++) {
+            bool hit;
+            int rc;
+
+            fault_inject(calls[i], n, ENOMEM);
+            rc = try_open(s, 0);
+            hit = fault_hit();
+            fault_clear();
+            if (rc < 0)
+                assert_int_equal(fault_open_fds(), before);
+            countd_live_close(s->l);
+            s->l = NULL;
+            if (!hit)
+                break;
+            assert_rc(rc, -ENOMEM);
+        }
+    }
+}
+
+static void
+a_command_does_not_inherit_the_connection(void **state)
+{
+    struct server *s = *state;
+
+    start(s, serve_all);
+    assert_true(fcntl(countd_live_fd(s->l), F_GETFD) & FD_CLOEXEC);
+}
+
+#define LIVE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    LIVE_TEST(requests_are_the_bytes_of_the_protocol),
+    LIVE_TEST(every_status_is_an_error_and_the_connection_goes_on),
+    LIVE_TEST(a_status_that_does_not_exist_ends_the_connection),
+    LIVE_TEST(what_is_no_proper_request_is_not_sent),
+    LIVE_TEST(names_have_any_bytes_and_up_to_65535),
+    LIVE_TEST(answers_may_be_split_at_every_byte),
+    LIVE_TEST(requests_may_leave_in_pieces_of_every_size),
+    LIVE_TEST(interrupted_calls_are_repeated),
+    LIVE_TEST(a_wrong_magic_ends_the_connection),
+    LIVE_TEST(an_answer_to_another_request_ends_the_connection),
+    LIVE_TEST(an_answer_of_impossible_size_ends_the_connection),
+    LIVE_TEST(an_answer_without_its_number_ends_the_connection),
+    LIVE_TEST(an_answer_that_nobody_asked_for_ends_the_connection),
+    LIVE_TEST(a_server_that_closes_within_an_answer_is_gone),
+    LIVE_TEST(the_descriptor_tells_that_the_server_has_gone),
+    LIVE_TEST(no_answer_in_time_gives_the_connection_up),
+    LIVE_TEST(a_batch_of_100000_gets_100000_answers_in_order),
+    LIVE_TEST(a_batch_of_long_names_does_not_stop_both_sides),
+    LIVE_TEST(a_batch_keeps_the_answers_that_came_before_the_end),
+    LIVE_TEST(an_empty_batch_and_one_of_nonsense_need_no_server),
+    LIVE_TEST(a_dump_of_100000_comes_one_by_one_in_bounded_memory),
+    LIVE_TEST(a_dump_can_be_stopped_in_the_middle),
+    LIVE_TEST(the_longest_name_may_be_dumped),
+    LIVE_TEST(a_dump_that_the_server_does_not_know_is_not_supported),
+    LIVE_TEST(a_record_that_is_none_ends_the_dump),
+    LIVE_TEST(statistics_come_as_texts_in_their_order),
+    LIVE_TEST(statistics_may_be_split_at_every_byte),
+    LIVE_TEST(statistics_that_do_not_fill_their_body_end_the_connection),
+    LIVE_TEST(statistics_can_be_stopped),
+    LIVE_TEST(threads_that_share_a_handle_each_get_their_answers),
+    LIVE_TEST(opening_says_why_it_cannot),
+    LIVE_TEST(
+        options_of_a_later_version_are_refused_when_they_ask_for_something),
+    LIVE_TEST(an_open_that_fails_leaks_nothing),
+    LIVE_TEST(a_command_does_not_inherit_the_connection),
+};
+TEST_MAIN(tests)
