@@ -207,13 +207,18 @@ is_archived(const char *name)
            strchr(name, '/') == NULL;
 }
 
-/* "7" and "0000000007" are the log, any other name is itself. */
+/* "7" and "0000000007" are the log, any other name is itself, with its folder
+ * or without. */
 static int
 log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
 {
     uint64_t index;
     int64_t number;
 
+    if (strncmp(text, "log/", 4) == 0)
+        text += 4;
+    else if (strncmp(text, "archive/", 8) == 0)
+        text += 8;
     if (cmd_parse_number(text, strlen(text), &number) == 0 && number >= 0 &&
         number <= (int64_t)LOG_INDEX_MAX) {
         log_name((uint64_t)number, name);
@@ -263,9 +268,20 @@ open_log(const struct datadir *d, const char *name)
     else if (fd == -ENOENT)
         diag(DIAG_ERROR, "there is no log %s; countd log list shows them",
              name);
+    else if (fd == -EBADMSG)
+        diag(DIAG_ERROR, "archive/%s is damaged: it is no whole gzip file",
+             name);
     else if (fd < 0)
         diag_errno(DIAG_ERROR, fd, "open log %s", name);
     return fd;
+}
+
+/* No such log, or none that can be read, is an answer. */
+static int
+open_status(int rc)
+{
+    return rc == -ENOENT || rc == -EBADMSG ? CONFIG_EXIT_NEGATIVE
+                                           : CONFIG_EXIT_SYSTEM;
 }
 
 struct dump {
@@ -326,7 +342,7 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
 
     fd = open_log(d, name);
     if (fd < 0)
-        return fd == -ENOENT ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_SYSTEM;
+        return open_status(fd);
     rc = logfile_header(fd, &header);
     if (rc == 0)
         rc = used_end(fd, &header, &end);
@@ -394,9 +410,9 @@ print_report(const struct cmd_line *line, const char *name,
                      name, r->header.epoch, r->header.slots);
     else if (r->headers_rc == 0)
         (void)printf("log %s: %s, epoch %" PRIu64 ", %" PRIu32
-                     " valid slots of %" PRIu32 ", %" PRIu32 " damaged\n",
+                     " valid slot%s of %" PRIu32 ", %" PRIu32 " damaged\n",
                      name, states[r->header.state], r->header.epoch, r->valid,
-                     r->header.slots, r->damaged);
+                     output_plural(r->valid), r->header.slots, r->damaged);
     if (r->headers_rc == -EPROTONOSUPPORT)
         (void)printf("log %s: of a newer version\n", name);
     else if (r->headers_rc < 0)
@@ -417,7 +433,7 @@ run_verify(struct cmd_line *line, const struct datadir *d, const char *name)
 
     fd = open_log(d, name);
     if (fd < 0)
-        return fd == -ENOENT ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_SYSTEM;
+        return open_status(fd);
     if (logfile_parse(name, &index) != LOGFILE_LOG)
         index = UINT64_MAX;
     rc = log_inspect(fd, index, &report);

@@ -15,6 +15,7 @@
 
 #define SLOTS_AT_ONCE 512
 #define UNPACK_SIZE   (64 << 10)
+#define UNPACKED_MAX  ((uint64_t)2 << 30) /* log.size ends below it */
 
 /* ---- names ------------------------------------------------------------- */
 
@@ -244,6 +245,27 @@ unpack(gzFile from, int to)
     }
 }
 
+/* The archive leaves out what a log has not used; a log is as long as its
+ * header says, and what is missing would count as damage. */
+static int
+lengthen(int fd)
+{
+    struct layout layout;
+    struct log_header h;
+    struct stat st;
+    uint64_t size;
+
+    if (logfile_header(fd, &h) < 0 ||
+        layout_init(&layout, h.keyspace_size, h.key_size) < 0)
+        return 0; /* whoever reads it says so */
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    size = LOG_SLOTS_AT + (uint64_t)h.slots * layout.slot_size;
+    if (size <= (uint64_t)st.st_size || size > UNPACKED_MAX)
+        return 0;
+    return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+}
+
 int
 logfile_unpack(int archive_fd, const char *name)
 {
@@ -266,6 +288,8 @@ logfile_unpack(int archive_fd, const char *name)
     rc = gzdirect(from) ? -EBADMSG : unpack(from, to);
     if (gzclose(from) != Z_OK && rc == 0)
         rc = -EBADMSG; /* truncated */
+    if (rc == 0)
+        rc = lengthen(to);
     if (rc == 0)
         return to;
     (void)close(to); /* memory */

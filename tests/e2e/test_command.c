@@ -2,6 +2,7 @@
  * `countd serve`. */
 #include "tests/lib/test.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -824,6 +825,37 @@ logs_are_listed_dumped_and_verified(void **state)
 }
 
 static void
+an_archived_log_is_whole(void **state)
+{
+    struct site *s = *state;
+    char name[300], path[1000];
+    struct dirent *entry;
+    DIR *dir;
+
+    site_serve_with(s, "archive.keep=1");
+    expect_text(RUN(s, "incr", "a", "x", "7"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    snprintf(path, sizeof path, "%s/archive", s->data);
+    dir = opendir(path);
+    assert_non_null(dir);
+    do
+        entry = readdir(dir);
+    while (entry != NULL && entry->d_name[0] == '.');
+    assert_non_null(entry);
+    snprintf(name, sizeof name, "archive/%s", entry->d_name);
+    assert_int_equal(closedir(dir), 0);
+
+    expect(RUN(s, "log", "verify", name), 0, "1 valid slot of ");
+    expect(0, 0, ", 0 damaged\n");
+    expect(RUN(s, "log", "verify", name + 8), 0, ", 0 damaged\n");
+    expect(RUN(s, "log", "dump", name), 0, "\t7\ta\tx\n");
+    snprintf(path, sizeof path, "%s/%s", s->data, name);
+    assert_int_equal(truncate(path, 60), 0);
+    expect(RUN(s, "log", "verify", name), 1, "is damaged: it is no whole gzip");
+}
+
+static void
 a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was(void **state)
 {
     struct site *s = *state;
@@ -1156,6 +1188,7 @@ static const struct CMUnitTest tests[] = {
     WITH_EMPTY(a_host_that_is_none_is_refused_with_100),
     WITH_EMPTY(a_port_that_this_user_may_not_have_is_refused_with_100),
     WITH_EMPTY(logs_are_listed_dumped_and_verified),
+    WITH_EMPTY(an_archived_log_is_whole),
     WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was),
     WITH_EMPTY(a_damaged_log_is_salvaged_on_request_and_only_once),
     WITH_SITE(check_finds_a_damaged_keyspace_and_still_looks_at_the_others),
