@@ -1,0 +1,46 @@
+/* tests/lib/live_rig.h - a countd-write that serves counters and semaphores.
+ *
+ *     static void
+ *     a_test(void **state)
+ *     {
+ *         struct live_rig *r = *state;
+ *
+ *         live_rig_start(r, "counter.max_connections=2", NULL);
+ *         taker_open(&a, r->counter);
+ *
+ * Windows and sweeps do not end while a test runs, unless it asks for that:
+ * stats_interval and gc_interval are thirty years.
+ */
+#ifndef COUNTD_TEST_LIVE_RIG_H
+#define COUNTD_TEST_LIVE_RIG_H
+
+#include <stdint.h>
+
+#include "tests/lib/daemon.h"
+#include "tests/lib/tmpdir.h"
+
+struct live_rig {
+    struct tmpdir dir;
+    struct daemon writer;
+    uint16_t counter, semaphore, ack, silent; /* ports */
+};
+
+/* cmocka's setup and teardown. */
+int live_rig_setup(void **state);
+int live_rig_teardown(void **state);
+
+/* KEY=VALUE more, a later one rules; ends with NULL. */
+void live_rig_start(struct live_rig *r, ...);
+
+/* SIGTERM; fails the test unless it ends well. */
+void live_rig_stop(struct live_rig *r);
+
+/* Lets this process, and the daemons it starts from now on, have `count`
+ * descriptors; what it got. */
+uint64_t live_rig_descriptors(uint64_t count);
+
+/* Connects from one of several addresses, by `number`: the search for a free
+ * port gets slow when thousands of one address are taken. */
+int live_rig_connect_from(uint16_t port, uint64_t number);
+
+#endif

@@ -1,0 +1,107 @@
+/* tests/lib/yrmcds.c - see yrmcds.h. */
+#include "tests/lib/yrmcds.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/test.h"
+
+#define START_MS 20000
+
+static const char *const places[] = {"/usr/sbin/yrmcdsd",
+                                     "/usr/local/sbin/yrmcdsd"};
+
+static const char *
+find(void)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (access(places[i], X_OK) == 0)
+            return places[i];
+    return NULL;
+}
+
+bool
+yrmcds_installed(void)
+{
+    return find() != NULL;
+}
+
+/* It cannot choose one itself; that another takes it meanwhile is unlikely,
+ * the kernel goes round. */
+static uint16_t
+free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, size) < 0 ||
+        getsockname(fd, (struct sockaddr *)&a, &size) < 0)
+        fail_msg("a free port: %s", strerror(errno));
+    (void)close(fd); /* never listened */
+    return ntohs(a.sin_port);
+}
+
+static void
+configure(struct yrmcds *y, unsigned buckets)
+{
+    char text[1024];
+    int size;
+
+    y->port = free_port();
+    size = snprintf(text, sizeof text,
+                    "virtual_ip = 127.0.0.1\nbind_ip = 127.0.0.2\n"
+                    "%sport = %u\nrepl_port = %u\ntemp_dir = \"%s\"\n"
+                    "workers = 10\ncounter.enable = true\ncounter.port = %u\n"
+                    "counter.buckets = %u\n"
+                    "counter.stat_interval = 1000000000\n",
+                    getuid() == 0 ? "user = nobody\ngroup = nogroup\n" : "",
+                    free_port(), free_port(), y->dir.path, y->port, buckets);
+    if (size < 0 || (size_t)size >= sizeof text)
+        fail_msg("the settings of yrmcds do not fit");
+    tmpdir_put(&y->dir, "yrmcds.conf", text, (size_t)size, 0644);
+    /* It changes its user before it opens its files. */
+    if (fchmod(y->dir.fd, 0777) < 0)
+        fail_msg("chmod %s: %s", y->dir.path, strerror(errno));
+}
+
+void
+yrmcds_start(struct yrmcds *y, unsigned buckets)
+{
+    const uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();
+    char path[600];
+    const char *const argv[] = {"-f", path, NULL};
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+    int fd;
+
+    tmpdir_make_in_memory(&y->dir);
+    configure(y, buckets);
+    (void)snprintf(path, sizeof path, "%s/yrmcds.conf", y->dir.path); /* fits */
+    (void)daemon_start_how(&y->daemon, find(), &how); /* fails itself */
+    while ((fd = client_try_connect(y->port)) < 0) {
+        if (!daemon_alive(&y->daemon) || clock_ms() > deadline)
+            fail_msg("yrmcds does not serve");
+        (void)poll(NULL, 0, 5); /* cut short: an earlier look */
+    }
+    client_close(fd);
+}
+
+void
+yrmcds_end(struct yrmcds *y)
+{
+    daemon_kill(&y->daemon);
+    daemon_fini(&y->daemon);
+    tmpdir_remove(&y->dir);
+}
