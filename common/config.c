@@ -21,12 +21,14 @@
 #include "common/message.h"
 #include "common/name.h"
 #include "common/nearest.h"
+#include "common/net.h"
 
 #define FILE_SIZE_MAX ((size_t)1 << 20) /* of a settings file */
 #define SHOWN_SIZE    48 /* bytes of a bad key or value shown in an error */
-#define SHOWN_TEXT    (4 * SHOWN_SIZE + 4)  /* escaped, with "..." and NUL */
-#define LIMIT_SIZE    32                    /* one limit as text */
-#define ROW_TEXT      (2 * LIMIT_SIZE + 32) /* describe_row() */
+#define SHOWN_TEXT    (4 * SHOWN_SIZE + 4)   /* escaped, with "..." and NUL */
+#define LIMIT_SIZE    32                     /* one limit as text */
+#define WHERE_SIZE    (CONFIG_TEXT_SIZE + 8) /* an address and a port */
+#define ROW_TEXT      (2 * LIMIT_SIZE + 32)  /* describe_row() */
 
 #define KILO ((uint64_t)1024)
 #define MEGA (1024 * KILO)
@@ -40,9 +42,12 @@
 enum kind {
     KIND_PATH,
     KIND_ADDRESS,
+    KIND_HOST,
+    KIND_BOOL,
     KIND_COUNT,
     KIND_SIZE,
     KIND_TIME,
+    KIND_SECONDS, /* whole ones; a number without a unit is seconds too */
     KIND_SYNC
 };
 
@@ -97,9 +102,53 @@ static const struct option_row options[] = {
      "0", "keys of one keyspace; 0: no limit"},
     {"archive.keep", KIND_COUNT, AT(archive_keep), 0, 1000000, "0",
      "merged logs kept, compressed"},
+    {"live.address", KIND_HOST, AT(live_address), 1, NET_ADDRESS_SIZE - 8,
+     "127.0.0.1", "address of the two live ports"},
+    {"live.history", KIND_BOOL, AT(live_history), 0, 1, "off",
+     "what is acquired, released and refused is counted in live.*"},
+    {"counter.enable", KIND_BOOL, AT(counter_enable), 0, 1, "true",
+     "counters: acquire and release up to a maximum"},
+    {"counter.port", KIND_COUNT, AT(counter_port), 0, 65535, "11215",
+     "port of the counters"},
+    {"counter.max_connections", KIND_COUNT, AT(counter_max_connections), 0,
+     1000000, "0", "connections to it; more are closed; 0: no limit"},
+    {"counter.max_memory", KIND_SIZE, AT(counter_max_memory), 16 * MEGA,
+     64 * GIGA, "1G", "memory for counters and semaphores together"},
+    {"counter.buckets", KIND_COUNT, AT(counter_buckets), 1, 1000000000,
+     "1000000", "index of the counters at start, for half as many names"},
+    {"counter.stats_interval", KIND_SECONDS, AT(counter_stats_interval_s), 10,
+     36500 * DAY / SECOND, "86400",
+     "window of the maximum; an idle counter goes when it ends"},
+    {"semaphore.enable", KIND_BOOL, AT(semaphore_enable), 0, 1, "false",
+     "semaphores: the same with an initial value"},
+    {"semaphore.port", KIND_COUNT, AT(semaphore_port), 0, 65535, "11216",
+     "port of the semaphores"},
+    {"semaphore.max_connections", KIND_COUNT, AT(semaphore_max_connections), 0,
+     1000000, "0", "connections to it; more are closed; 0: no limit"},
+    {"semaphore.buckets", KIND_COUNT, AT(semaphore_buckets), 1, 1000000000,
+     "1000000", "index of the semaphores at start, for half as many names"},
+    {"semaphore.gc_interval", KIND_SECONDS, AT(semaphore_gc_interval_s), 1,
+     36500 * DAY / SECOND, "10",
+     "how often semaphores that nobody holds are removed"},
 };
 
 #define OPTION_COUNT (sizeof options / sizeof options[0])
+
+/* Other names of settings, which a real server's file may have. */
+static const struct {
+    const char *alias, *key;
+} aliases[] = {
+    {"counter.stat_interval", "counter.stats_interval"},
+};
+
+static const char *
+key_of(const char *key)
+{
+    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
+        if (strcmp(key, aliases[i].alias) == 0)
+            return aliases[i].key;
+    return key;
+}
 
 /* ---- values as text ---------------------------------------------------- */
 
@@ -112,6 +161,11 @@ static const struct unit size_units[] = {
     {"G", GIGA}, {"M", MEGA}, {"K", KILO}, {"", 1}};
 static const struct unit time_units[] = {
     {"d", DAY}, {"h", HOUR}, {"m", MINUTE}, {"s", SECOND}, {"ms", 1}};
+static const struct unit second_units[] = {{"d", DAY / SECOND},
+                                           {"h", HOUR / SECOND},
+                                           {"m", MINUTE / SECOND},
+                                           {"s", 1},
+                                           {"", 1}};
 
 static const struct unit *
 units_of(enum kind kind, size_t *count)
@@ -119,6 +173,10 @@ units_of(enum kind kind, size_t *count)
     if (kind == KIND_SIZE) {
         *count = sizeof size_units / sizeof size_units[0];
         return size_units;
+    }
+    if (kind == KIND_SECONDS) {
+        *count = sizeof second_units / sizeof second_units[0];
+        return second_units;
     }
     *count = sizeof time_units / sizeof time_units[0];
     return time_units;
@@ -130,7 +188,8 @@ format_limit(enum kind kind, uint64_t value, char text[LIMIT_SIZE])
 {
     const char *unit = "";
 
-    if (kind == KIND_SIZE || kind == KIND_TIME || kind == KIND_SYNC) {
+    if (kind == KIND_SIZE || kind == KIND_TIME || kind == KIND_SECONDS ||
+        kind == KIND_SYNC) {
         size_t count;
         const struct unit *units = units_of(kind, &count);
 
@@ -155,6 +214,7 @@ describe_row(const struct option_row *row, char *text, size_t size)
         [KIND_COUNT] = "a number",
         [KIND_SIZE] = "a size",
         [KIND_TIME] = "a duration",
+        [KIND_SECONDS] = "seconds or a duration",
         [KIND_SYNC] = "always, never or a duration",
     };
     char min[LIMIT_SIZE], max[LIMIT_SIZE];
@@ -167,6 +227,10 @@ describe_row(const struct option_row *row, char *text, size_t size)
         (void)snprintf(text, size, "a path of 1 to %s bytes", max);
     else if (row->kind == KIND_ADDRESS)
         (void)snprintf(text, size, "an address and port, or empty");
+    else if (row->kind == KIND_HOST)
+        (void)snprintf(text, size, "an address without a port");
+    else if (row->kind == KIND_BOOL)
+        (void)snprintf(text, size, "true or false");
     else
         (void)snprintf(text, size, "%s, %s to %s", names[row->kind], min, max);
 }
@@ -252,6 +316,20 @@ is_address(const char *text)
     return read_number(KIND_COUNT, colon + 1, &port) == 0 && port <= 65535;
 }
 
+/* As it stands in front of a port: an IPv4 address, or an IPv6 one in
+ * brackets. */
+static bool
+is_host(const char *text)
+{
+    char where[NET_ADDRESS_SIZE];
+    struct net_address address;
+
+    if (strlen(text) + 3 > sizeof where)
+        return false;
+    (void)snprintf(where, sizeof where, "%s:0", text); /* fits */
+    return net_parse(where, &address) == 0;
+}
+
 static const char *
 example_of(enum kind kind)
 {
@@ -260,12 +338,18 @@ example_of(enum kind kind)
         return "a path";
     case KIND_ADDRESS:
         return "an address and a port, such as 127.0.0.1:48879 or [::1]:0";
+    case KIND_HOST:
+        return "an address without a port, such as 127.0.0.1 or [::1]";
+    case KIND_BOOL:
+        return "true or false, or on or off";
     case KIND_COUNT:
         return "a number";
     case KIND_SIZE:
         return "a size: a number, or one with K, M or G, such as 32M";
     case KIND_TIME:
         return "a duration: a number with ms, s, m, h or d, such as 200ms";
+    case KIND_SECONDS:
+        return "seconds: a number, or one with s, m, h or d, such as 1d";
     case KIND_SYNC:
         return "always, never, or a duration such as 200ms";
     }
@@ -287,7 +371,8 @@ set_text(struct config *c, const struct option_row *row, const char *value,
         return fail(why, why_size, -ERANGE,
                     "%s: %zu bytes are too many; give at most %" PRIu64,
                     row->key, size, row->max);
-    if (row->kind == KIND_ADDRESS && !is_address(value))
+    if ((row->kind == KIND_ADDRESS && !is_address(value)) ||
+        (row->kind == KIND_HOST && !is_host(value)))
         return fail(why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s",
                     row->key, show(value, size, shown), example_of(row->kind));
     memcpy(to, value, size + 1);
@@ -345,17 +430,40 @@ unknown_key(const char *key, char *why, size_t why_size)
                 "%s: no such setting; countd-write -h lists them all", shown);
 }
 
+static int
+set_bool(struct config *c, const struct option_row *row, const char *value,
+         char *why, size_t why_size)
+{
+    static const char *const words[] = {"false", "true", "off", "on"};
+    char shown[SHOWN_TEXT];
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(value, words[i]) != 0)
+            continue;
+        *((bool *)((char *)c + row->at)) = i % 2 == 1;
+        return 0;
+    }
+    return fail(why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s",
+                row->key, show(value, strlen(value), shown),
+                example_of(row->kind));
+}
+
 int
 config_set(struct config *c, const char *key, const char *value, char *why,
            size_t why_size)
 {
+    const char *known = key_of(key);
+
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const struct option_row *row = &options[i];
 
-        if (strcmp(key, row->key) != 0)
+        if (strcmp(known, row->key) != 0)
             continue;
-        if (row->kind == KIND_PATH || row->kind == KIND_ADDRESS)
+        if (row->kind == KIND_PATH || row->kind == KIND_ADDRESS ||
+            row->kind == KIND_HOST)
             return set_text(c, row, value, why, why_size);
+        if (row->kind == KIND_BOOL)
+            return set_bool(c, row, value, why, why_size);
         return set_number(c, row, value, why, why_size);
     }
     return unknown_key(key, why, why_size);
@@ -563,32 +671,71 @@ config_file(struct config *c, const char *path, char *why, size_t why_size)
 
 /* ---- what spans keys --------------------------------------------------- */
 
+struct place {
+    const char *key;
+    const char *address;
+};
+
+static bool
+may_be_shared(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+
+    /* Empty is off, and any number of ports may take a free one. */
+    return colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1);
+}
+
 static int
 check_addresses(const struct config *c, char *why, size_t why_size)
 {
-    static const struct {
-        const char *key;
-        size_t at;
-    } ports[] = {
-        {"write.listen", AT(write_listen)},
-        {"write.ack_listen", AT(write_ack_listen)},
-        {"read.listen", AT(read_listen)},
+    char counter[WHERE_SIZE] = "", semaphore[WHERE_SIZE] = "";
+    const struct place places[] = {
+        {"write.listen", c->write_listen},
+        {"write.ack_listen", c->write_ack_listen},
+        {"read.listen", c->read_listen},
+        {"counter.port", counter},
+        {"semaphore.port", semaphore},
     };
-    const size_t count = sizeof ports / sizeof ports[0];
+    const size_t count = sizeof places / sizeof places[0];
 
+    /* Both have room for any address and port. */
+    if (c->counter_enable)
+        (void)snprintf(counter, sizeof counter, "%s:%" PRIu64, c->live_address,
+                       c->counter_port);
+    if (c->semaphore_enable)
+        (void)snprintf(semaphore, sizeof semaphore, "%s:%" PRIu64,
+                       c->live_address, c->semaphore_port);
     for (size_t i = 0; i < count; i++) {
-        const char *a = (const char *)c + ports[i].at;
-        const char *colon = strrchr(a, ':');
+        const char *a = places[i].address;
 
-        /* Empty is off, and any number of ports may take a free one. */
-        if (colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1))
+        if (may_be_shared(a))
             continue;
         for (size_t j = i + 1; j < count; j++)
-            if (strcmp(a, (const char *)c + ports[j].at) == 0)
+            if (strcmp(a, places[j].address) == 0)
                 return fail(why, why_size, -EINVAL,
                             "%s and %s are both %s; give each its own port",
-                            ports[i].key, ports[j].key, a);
+                            places[i].key, places[j].key, a);
     }
+    return 0;
+}
+
+static int
+check_history(const struct config *c, char *why, size_t why_size)
+{
+    if (!c->live_history || (!c->counter_enable && !c->semaphore_enable))
+        return 0;
+    if (c->keyspace_size < CONFIG_HISTORY_KEYSPACE_MIN)
+        return fail(why, why_size, -EINVAL,
+                    "live.history: message.keyspace_size of %" PRIu64
+                    " does not hold live.semaphore.acquired; give at least "
+                    "%d, or live.history = off",
+                    c->keyspace_size, CONFIG_HISTORY_KEYSPACE_MIN);
+    if (c->key_size < CONFIG_HISTORY_KEY_MIN)
+        return fail(why, why_size, -EINVAL,
+                    "live.history: message.key_size of %" PRIu64
+                    " does not hold the hash of a long name; give at least "
+                    "%d, or live.history = off",
+                    c->key_size, CONFIG_HISTORY_KEY_MIN);
     return 0;
 }
 
@@ -608,6 +755,8 @@ config_check(const struct config *c, char *why, size_t why_size)
                     "log.count is %" PRIu64 " and log.max %" PRIu64
                     "; give log.max at least log.count",
                     c->log_count, c->log_max);
+    if (check_history(c, why, why_size) < 0)
+        return -EINVAL;
     return check_addresses(c, why, why_size);
 }
 
@@ -685,7 +834,7 @@ print_setting(void *ctx, const char *key, const char *type, const char *def,
 {
     FILE *out = ctx;
 
-    (void)fprintf(out, "  %-22s %s\n%25s%s; default %s\n", key, help, "", type,
+    (void)fprintf(out, "  %-25s %s\n%28s%s; default %s\n", key, help, "", type,
                   def); /* help that cannot be written helps nobody */
 }
 

@@ -1,10 +1,10 @@
 /* common/config.h - settings: one table of options, one struct of values.
  *
  * One file for all daemons: `key = value` lines, # comments, optional double
- * quotes, sizes with K M G, durations with ms s m h d.  The same table drives
- * the file, -o KEY=VALUE, --help, and a test that holds countd.5 to it.  An
- * unknown key or bad value is an error that names file and line and what
- * would be right.
+ * quotes, sizes with K M G, durations with ms s m h d, true and false.  The
+ * same table drives the file, -o KEY=VALUE, --help, and a test that holds
+ * countd.5 to it.  An unknown key or bad value is an error that names file and
+ * line and what would be right.
  *
  * Ownership: struct config is plain data; copy it freely.
  */
@@ -20,6 +20,11 @@
 
 #define CONFIG_SYNC_ALWAYS 0
 #define CONFIG_SYNC_NEVER  UINT64_MAX
+
+/* What live.history needs of the two message sizes: the longest of its
+ * keyspaces; a letter of a name, # and the 32 digits of its hash. */
+#define CONFIG_HISTORY_KEYSPACE_MIN 23
+#define CONFIG_HISTORY_KEY_MIN      34
 
 #define CONFIG_EXIT_OK       0
 #define CONFIG_EXIT_NEGATIVE 1
@@ -44,8 +49,21 @@ struct config {
     uint64_t worker_batch;                   /* worker.batch = 64, logs */
     uint64_t worker_memory;                  /* worker.memory = 256M, bytes */
     uint64_t keyspace_max;                   /* keyspace.max = 10000 */
-    uint64_t keyspace_max_keys; /* keyspace.max_keys = 0, no limit */
-    uint64_t archive_keep;      /* archive.keep = 0, logs */
+    uint64_t keyspace_max_keys;          /* keyspace.max_keys = 0, no limit */
+    uint64_t archive_keep;               /* archive.keep = 0, logs */
+    char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */
+    bool live_history;                   /* live.history = off */
+    bool counter_enable;                 /* counter.enable = true */
+    bool semaphore_enable;               /* semaphore.enable = false */
+    uint64_t counter_port;               /* counter.port = 11215 */
+    uint64_t counter_max_connections;    /* counter.max_connections = 0 */
+    uint64_t counter_max_memory;         /* counter.max_memory = 1G, bytes */
+    uint64_t counter_buckets;            /* counter.buckets = 1000000 */
+    uint64_t counter_stats_interval_s;   /* counter.stats_interval = 86400 */
+    uint64_t semaphore_port;             /* semaphore.port = 11216 */
+    uint64_t semaphore_max_connections;  /* semaphore.max_connections = 0 */
+    uint64_t semaphore_buckets;          /* semaphore.buckets = 1000000 */
+    uint64_t semaphore_gc_interval_s;    /* semaphore.gc_interval = 10 */
 };
 
 /* What a daemon's command line says beside the settings. */

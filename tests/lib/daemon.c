@@ -146,12 +146,39 @@ make_env(const struct daemon_how *how)
     return env;
 }
 
+static bool
+ends_with(const char *text, const char *end)
+{
+    const size_t size = strlen(text), end_size = strlen(end);
+
+    return size >= end_size && strcmp(text + size - end_size, end) == 0;
+}
+
+/* A writer, also one behind strace or countd serve, gets a free port for
+ * counters unless the test says something about them: tests run side by
+ * side. */
+static bool
+wants_counter_port(const char *program, const char *const *argv)
+{
+    bool writes = ends_with(program, "countd-write");
+    size_t i;
+
+    for (i = 0; argv && argv[i]; i++) {
+        if (strncmp(argv[i], "counter.", 8) == 0)
+            return false;
+        writes |=
+            ends_with(argv[i], "countd-write") || strcmp(argv[i], "serve") == 0;
+    }
+    return writes;
+}
+
 static void
 spawn(struct daemon *d, const char *program, const struct daemon_how *how,
       int ready)
 {
     static char option[] = "--ready-fd", number[] = "3";
-    char path[4096], *argv[DAEMON_ARGS_MAX + 4], **env;
+    static char set[] = "-o", counter_port[] = "counter.port=0";
+    char path[4096], *argv[DAEMON_ARGS_MAX + 6], **env;
     pid_t parent = getpid();
     size_t n = 0, i;
 
@@ -161,6 +188,10 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
         if (i == DAEMON_ARGS_MAX)
             fail_msg("too many arguments");
         memcpy(&argv[n++], &how->argv[i], sizeof argv[0]);
+    }
+    if (wants_counter_port(program, how->argv)) {
+        argv[n++] = set;
+        argv[n++] = counter_port;
     }
     if (ready >= 0) {
         argv[n++] = option;

@@ -61,6 +61,19 @@ the_defaults_are_those_of_the_design(void **state)
     assert_int_equal(c.keyspace_max, 10000);
     assert_int_equal(c.keyspace_max_keys, 0);
     assert_int_equal(c.archive_keep, 0);
+    assert_string_equal(c.live_address, "127.0.0.1");
+    assert_false(c.live_history);
+    assert_true(c.counter_enable);
+    assert_int_equal(c.counter_port, 11215);
+    assert_int_equal(c.counter_max_connections, 0);
+    assert_int_equal(c.counter_max_memory, 1 << 30);
+    assert_int_equal(c.counter_buckets, 1000000);
+    assert_int_equal(c.counter_stats_interval_s, 86400);
+    assert_false(c.semaphore_enable);
+    assert_int_equal(c.semaphore_port, 11216);
+    assert_int_equal(c.semaphore_max_connections, 0);
+    assert_int_equal(c.semaphore_buckets, 1000000);
+    assert_int_equal(c.semaphore_gc_interval_s, 10);
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
@@ -152,6 +165,94 @@ log_sync_takes_words_or_a_duration(void **state)
                "a duration, 1ms to 1h");
 }
 
+static void
+switches_take_true_and_false_and_on_and_off(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c, "live.history = on\ncounter.enable = \"off\"", why), 0);
+    assert_true(c.live_history);
+    assert_false(c.counter_enable);
+    assert_rc(text(&c, "live.history = true\ncounter.enable = false", why), 0);
+    assert_true(c.live_history);
+    assert_false(c.counter_enable);
+    assert_bad("semaphore.enable = yes", -EINVAL,
+               "t.conf:1: semaphore.enable: \"yes\" is wrong; give true or "
+               "false, or on or off");
+    assert_bad("semaphore.enable =", -EINVAL,
+               "t.conf:1: semaphore.enable: \"\" is wrong; give true or "
+               "false, or on or off");
+}
+
+static void
+seconds_need_no_unit_and_take_one(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c, "counter.stats_interval = 3600", why), 0);
+    assert_int_equal(c.counter_stats_interval_s, 3600);
+    assert_rc(text(&c, "counter.stats_interval = 2d", why), 0);
+    assert_int_equal(c.counter_stats_interval_s, 172800);
+    assert_rc(text(&c, "semaphore.gc_interval = 1s", why), 0);
+    assert_int_equal(c.semaphore_gc_interval_s, 1);
+    assert_bad("semaphore.gc_interval = 1000ms", -EINVAL,
+               "t.conf:1: semaphore.gc_interval: \"1000ms\" is wrong; give "
+               "seconds: a number, or one with s, m, h or d, such as 1d");
+    assert_bad("counter.stats_interval = 9", -ERANGE,
+               "t.conf:1: counter.stats_interval: 9 is out of range; give "
+               "seconds or a duration, 10s to 36500d");
+    assert_bad("semaphore.gc_interval = 0", -ERANGE,
+               "t.conf:1: semaphore.gc_interval: 0 is out of range; give "
+               "seconds or a duration, 1s to 36500d");
+}
+
+static void
+both_names_of_the_statistics_interval_are_one_setting(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c, "counter.stat_interval = 20", why), 0);
+    assert_int_equal(c.counter_stats_interval_s, 20);
+    assert_rc(text(&c,
+                   "counter.stat_interval = 20\n"
+                   "counter.stats_interval = 30",
+                   why),
+              0);
+    assert_int_equal(c.counter_stats_interval_s, 30);
+    assert_bad("counter.stat_interval = 5", -ERANGE,
+               "t.conf:1: counter.stats_interval: 5 is out of range; give "
+               "seconds or a duration, 10s to 36500d");
+}
+
+static void
+the_live_address_has_no_port(void **state)
+{
+    static const char *const good[] = {"127.0.0.1", "0.0.0.0", "[::1]",
+                                       "localhost"};
+    static const char *const bad[] = {"127.0.0.1:11215", "::1", "[::1]:1",
+                                      "host.invalid", "127.0.0"};
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    config_defaults(&c);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        assert_rc(config_set(&c, "live.address", good[i], why, sizeof why), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_rc(config_set(&c, "live.address", bad[i], why, sizeof why),
+                  -EINVAL);
+    assert_bad("live.address = 127.0.0.1:1", -EINVAL,
+               "t.conf:1: live.address: \"127.0.0.1:1\" is wrong; give an "
+               "address without a port, such as 127.0.0.1 or [::1]");
+    assert_rc(config_set(&c, "live.address", "", why, sizeof why), -ERANGE);
+}
+
 /* ---- errors ------------------------------------------------------------ */
 
 static void
@@ -192,18 +293,19 @@ an_unknown_key_names_the_nearest_known_one(void **state)
                "t.conf:1: log.szie: no such setting; did you mean log.size?");
     assert_bad("logsize = 1M", -ENOENT,
                "t.conf:1: logsize: no such setting; did you mean log.size?");
-    assert_bad("colour = red", -ENOENT,
-               "t.conf:1: colour: no such setting; countd-write -h lists them all");
-    assert_bad("= red", -ENOENT,
-               "t.conf:1: \"\": no such setting; countd-write -h lists them all");
+    assert_bad(
+        "colour = red", -ENOENT,
+        "t.conf:1: colour: no such setting; countd-write -h lists them all");
+    assert_bad(
+        "= red", -ENOENT,
+        "t.conf:1: \"\": no such setting; countd-write -h lists them all");
 }
 
 static void
 settings_of_what_is_not_built_yet_are_unknown(void **state)
 {
     static const char *const later[] = {
-        "history",          "http.listen",    "read.http",
-        "live.history",     "counter.enable", "semaphore.enable",
+        "history",          "http.listen", "read.http",
         "sequence.reserve", "quota.limit",
     };
     struct config c;
@@ -221,8 +323,9 @@ bytes_from_outside_are_shown_escaped_and_cut(void **state)
     char bytes[256];
 
     (void)state; /* needs none */
-    assert_bad("a\033b = 1", -ENOENT,
-               "t.conf:1: a\\x1bb: no such setting; countd-write -h lists them all");
+    assert_bad(
+        "a\033b = 1", -ENOENT,
+        "t.conf:1: a\\x1bb: no such setting; countd-write -h lists them all");
     memset(bytes, 'x', sizeof bytes);
     bytes[200] = '\0';
     assert_bad(bytes, -EINVAL,
@@ -304,6 +407,58 @@ settings_that_contradict_each_other_are_refused(void **state)
 }
 
 static void
+live_ports_that_meet_another_are_refused(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c, "semaphore.enable=on\nsemaphore.port=11215", why), 0);
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "counter.port and semaphore.port are both "
+                             "127.0.0.1:11215; give each its own port");
+    assert_rc(config_set(&c, "counter.enable", "false", why, sizeof why), 0);
+    assert_rc(config_check(&c, why, sizeof why), 0);
+
+    assert_rc(text(&c, "live.address=[::1]\nwrite.listen=[::1]:11215", why), 0);
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "write.listen and counter.port are both "
+                             "[::1]:11215; give each its own port");
+
+    assert_rc(
+        text(&c, "semaphore.enable=on\nsemaphore.port=0\ncounter.port=0", why),
+        0);
+    assert_rc(config_check(&c, why, sizeof why), 0);
+}
+
+static void
+live_history_needs_room_for_its_names(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c, "live.history=on\nmessage.keyspace_size=22", why), 0);
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "live.history: message.keyspace_size of 22 does "
+                             "not hold live.semaphore.acquired; give at least "
+                             "23, or live.history = off");
+    assert_int_equal(strlen("live.semaphore.acquired"),
+                     CONFIG_HISTORY_KEYSPACE_MIN);
+    c.keyspace_size = CONFIG_HISTORY_KEYSPACE_MIN;
+    c.key_size = CONFIG_HISTORY_KEY_MIN - 1;
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "live.history: message.key_size of 33 does not "
+                             "hold the hash of a long name; give at least 34, "
+                             "or live.history = off");
+    c.key_size = CONFIG_HISTORY_KEY_MIN;
+    assert_rc(config_check(&c, why, sizeof why), 0);
+    c.key_size = 1;
+    c.live_history = false;
+    assert_rc(config_check(&c, why, sizeof why), 0);
+}
+
+static void
 ports_that_are_off_or_free_may_be_the_same(void **state)
 {
     struct config c;
@@ -338,7 +493,8 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
     config_defaults(&c);
     assert_rc(config_set(&c, key, def, why, sizeof why), 0);
     assert_true(strlen(help) > 8);
-    if (strncmp(type, "an address", 10) == 0 || strncmp(type, "a path", 6) == 0)
+    if (strncmp(type, "an address", 10) == 0 ||
+        strncmp(type, "a path", 6) == 0 || strcmp(type, "true or false") == 0)
         return;
     assert_non_null(comma);
     assert_int_equal(sscanf(comma, ", %31s to %31s", min, max), 2);
@@ -356,7 +512,7 @@ each_limit_in_the_table_holds(void **state)
 
     (void)state; /* needs none */
     config_each(check_limits, &limits);
-    assert_int_equal(limits.seen, 19);
+    assert_int_equal(limits.seen, 32);
 }
 
 /* ---- files and command lines ------------------------------------------- */
@@ -527,6 +683,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_file_sets_keys_with_units_quotes_and_comments),
     cmocka_unit_test(every_unit_counts),
     cmocka_unit_test(log_sync_takes_words_or_a_duration),
+    cmocka_unit_test(switches_take_true_and_false_and_on_and_off),
+    cmocka_unit_test(seconds_need_no_unit_and_take_one),
+    cmocka_unit_test(both_names_of_the_statistics_interval_are_one_setting),
+    cmocka_unit_test(the_live_address_has_no_port),
     cmocka_unit_test(an_error_names_file_line_key_and_what_would_be_right),
     cmocka_unit_test(an_unknown_key_names_the_nearest_known_one),
     cmocka_unit_test(settings_of_what_is_not_built_yet_are_unknown),
@@ -535,6 +695,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_zero_byte_is_refused),
     cmocka_unit_test(a_failed_value_changes_nothing),
     cmocka_unit_test(settings_that_contradict_each_other_are_refused),
+    cmocka_unit_test(live_ports_that_meet_another_are_refused),
+    cmocka_unit_test(live_history_needs_room_for_its_names),
     cmocka_unit_test(ports_that_are_off_or_free_may_be_the_same),
     cmocka_unit_test(each_limit_in_the_table_holds),
     cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_named,
