@@ -87,7 +87,6 @@ struct counter {
     size_t out_size;
 
     uint64_t clock_ms; /* of the last live_clock() */
-    uint64_t swept_ms; /* monotonic; when the last sweep began */
     bool sweeping;
     struct loop_timer sweep_timer;
 };

@@ -1,0 +1,799 @@
+/* writer/counter.c - see counter.h.
+ *
+ * What a connection's input waits for is its `input` state:
+ *
+ *   IN_SMALL  more bytes; those of the unfinished request are in `small`,
+ *             from where they are put in front of the next receive
+ *   IN_FILL   more bytes of a long request, received straight into its record
+ *   IN_SKIP   the surplus of a body; what the request needs is in `small` or
+ *             in a record, and it is done when the surplus has passed
+ *   IN_RUN    its turn: requests that came behind answers that are not sent
+ *
+ * IN_RUN, unsent answers and a Dump wait for EPOLLOUT; all else for EPOLLIN.
+ * Errors and hang-ups are reported always and end the connection.
+ */
+#include "writer/counter.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/diag.h"
+#include "writer/requests.h"
+
+#define SMALL        48    /* bytes of a request kept without a record */
+#define RECEIVE_SIZE 65536 /* bytes of one receive */
+#define IN_SIZE      (SMALL + RECEIVE_SIZE)
+#define SENDS_MAX    2  /* sends to one connection in one turn */
+#define SKIPS_MAX    16 /* receives of surplus in one turn */
+
+#define KEEP_IDLE_S     300
+#define KEEP_INTERVAL_S 5
+#define KEEP_COUNT      9
+/* A peer that acknowledges nothing, or takes nothing: as for a silent one. */
+#define PEER_TIMEOUT_MS ((KEEP_IDLE_S + KEEP_INTERVAL_S * KEEP_COUNT) * 1000)
+
+/* Looks at the clock at least so often: it may have been set. */
+#define SWEEP_WAIT_MAX_MS 60000
+
+enum input { IN_SMALL, IN_FILL, IN_SKIP, IN_RUN };
+
+struct counter_conn {
+    struct loop_source source; /* fd -1: free, or dropping */
+    struct counter *counter;
+    struct list_link link; /* free or dropping */
+
+    uint32_t record;      /* input beyond `small`; 0: none */
+    uint32_t record_at;   /* IN_RUN: where its requests begin */
+    uint32_t record_size; /* bytes in it, from record_at on */
+    uint32_t need;        /* IN_FILL: bytes it will hold */
+    uint32_t skip;        /* IN_FILL, IN_SKIP: bytes of surplus to come */
+    uint32_t unsent;      /* a record of answers; 0: none */
+    uint32_t unsent_at;
+    uint32_t unsent_size;
+    uint32_t dump_from;
+    uint8_t dump_opaque[4];
+    bool dumping;
+    bool no_memory; /* IN_SKIP: there was no record for it */
+    uint8_t input;
+    uint8_t small_size;
+    uint8_t small[SMALL];
+};
+
+static_assert(sizeof(struct counter_conn) <= 136, "idle connections are cheap");
+
+/* ---- what is kept ------------------------------------------------------ */
+
+/* A record for `size` bytes.  Few sizes, so that few slabs are in use. */
+static uint32_t
+take_record(struct counter *c, size_t size)
+{
+    static const size_t sizes[] = {1024, 4096, 16384, 66048};
+    size_t i;
+
+    for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (size <= sizes[i])
+            return arena_take(&c->kept, sizes[i]);
+    assert(size <= ARENA_RECORD_MAX);
+    return arena_take(&c->kept, ARENA_RECORD_MAX);
+}
+
+static void
+give_record(struct counter *c, uint32_t *record)
+{
+    if (*record != 0)
+        arena_give(&c->kept, *record);
+    *record = 0;
+}
+
+/* ---- the end of a connection ------------------------------------------- */
+
+/* Who is accepted: as many as there is memory for; but when more than
+ * max_connections would only be closed again, there is no need to wait. */
+static void
+limit_accepting(struct counter *c)
+{
+    const size_t max = c->options.max_connections;
+
+    c->listener.max =
+        max > 0 && c->open >= max ? SIZE_MAX : c->options.connections;
+    listener_resume(&c->listener);
+}
+
+/* Releases some of what a closed connection holds; true when that was all,
+ * and its number is free again. */
+static bool
+drop_some(struct counter_conn *k)
+{
+    struct counter *c = k->counter;
+    const uint32_t holder = (uint32_t)(k - c->conns);
+
+    assert(k->source.fd < 0);
+    if (!live_drop(&c->live, holder, COUNTER_DROP_STEP))
+        return false;
+    list_remove(&k->link);
+    list_add(&c->free, &k->link);
+    c->used--;
+    listener_closed(&c->listener);
+    return true;
+}
+
+static void
+close_socket(struct counter_conn *k)
+{
+    struct counter *c = k->counter;
+    const int fd = k->source.fd;
+
+    assert(fd >= 0);
+    loop_remove(c->loop, &k->source);
+    (void)close(fd); /* what it could tell is about bytes to the peer */
+    give_record(c, &k->record);
+    give_record(c, &k->unsent);
+    list_add(&c->dropping, &k->link);
+    c->open--;
+}
+
+/* Ends a connection and releases what it holds, at once when that is little. */
+static void
+end(struct counter_conn *k)
+{
+    struct counter *c = k->counter;
+
+    close_socket(k);
+    if (c->drops > 0) {
+        c->drops--;
+        (void)drop_some(k); /* if it was not all: in the next turns */
+    }
+    limit_accepting(c);
+}
+
+/* Its answers cannot be kept: the peer asks for more than it takes while
+ * memory is short. */
+static void
+end_for_memory(struct counter_conn *k)
+{
+    static struct diag_repeat repeat;
+
+    diag_repeating(&repeat, DIAG_WARNING,
+                   "memory for unsent answers is used up: connection closed");
+    end(k);
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+/* The number of bytes sent, 0 when the socket is full, or -errno. */
+static ssize_t
+send_some(const struct counter_conn *k, const uint8_t *bytes, size_t size)
+{
+    ssize_t n;
+
+    do
+        n = send(k->source.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == EAGAIN ? 0 : -errno;
+    return n;
+}
+
+/* Sends the answers in the shared buffer and keeps what the socket does not
+ * take.  False: the connection has ended. */
+static bool
+flush(struct counter_conn *k)
+{
+    struct counter *c = k->counter;
+    const size_t size = c->out_size;
+    ssize_t n;
+
+    assert(k->unsent == 0);
+    c->out_size = 0;
+    if (size == 0)
+        return true;
+    n = send_some(k, c->out, size);
+    if (n < 0) {
+        end(k);
+        return false;
+    }
+    if ((size_t)n == size)
+        return true;
+    k->unsent = take_record(c, size - (size_t)n);
+    if (k->unsent == 0) {
+        end_for_memory(k);
+        return false;
+    }
+    k->unsent_at = 0;
+    k->unsent_size = (uint32_t)(size - (size_t)n);
+    memcpy(arena_at(&c->kept, k->unsent), c->out + n, k->unsent_size);
+    return true;
+}
+
+/* Sends more of what was kept.  False: the connection has ended. */
+static bool
+send_kept(struct counter_conn *k)
+{
+    const uint8_t *bytes = arena_at(&k->counter->kept, k->unsent);
+    ssize_t n;
+
+    n = send_some(k, bytes + k->unsent_at, k->unsent_size);
+    if (n < 0) {
+        end(k);
+        return false;
+    }
+    k->unsent_at += (uint32_t)n;
+    k->unsent_size -= (uint32_t)n;
+    if (k->unsent_size == 0)
+        give_record(k->counter, &k->unsent);
+    return true;
+}
+
+/* One piece of a dump.  False: the connection has ended. */
+static bool
+dump_piece(struct counter_conn *k)
+{
+    struct counter *c = k->counter;
+    struct requests r = {.out = c->out, .out_size = c->out_size};
+
+    assert(k->dumping);
+    if (requests_dump(c, &k->dump_from, k->dump_opaque, &r))
+        k->dumping = false;
+    c->out_size = r.out_size;
+    return flush(k);
+}
+
+/* ---- input that must wait ---------------------------------------------- */
+
+/* Keeps `size` bytes in a new record.  False: no memory. */
+static bool
+keep_record(struct counter_conn *k, const uint8_t *bytes, size_t size,
+            size_t room)
+{
+    const uint32_t record = take_record(k->counter, room);
+
+    if (record == 0)
+        return false;
+    memcpy(arena_at(&k->counter->kept, record), bytes, size);
+    give_record(k->counter, &k->record); /* `bytes` may have been in it */
+    k->record = record;
+    k->record_at = 0;
+    k->record_size = (uint32_t)size;
+    return true;
+}
+
+static void
+keep_small(struct counter_conn *k, const uint8_t *bytes, size_t size)
+{
+    assert(size <= SMALL);
+    memcpy(k->small, bytes, size);
+    k->small_size = (uint8_t)size;
+    give_record(k->counter, &k->record); /* likewise */
+}
+
+/* Keeps requests until their answers can be sent.  False: the connection has
+ * ended. */
+static bool
+keep_run(struct counter_conn *k, const uint8_t *bytes, size_t size)
+{
+    const struct counter *c = k->counter;
+
+    if (size == 0) {
+        keep_small(k, bytes, 0);
+        k->input = IN_SMALL;
+        return true;
+    }
+    if (k->input == IN_RUN) {
+        /* They are in its record already. */
+        k->record_at =
+            (uint32_t)(bytes - (uint8_t *)arena_at(&c->kept, k->record));
+        k->record_size = (uint32_t)size;
+        return true;
+    }
+    if (!keep_record(k, bytes, size, size)) {
+        end_for_memory(k);
+        return false;
+    }
+    k->input = IN_RUN;
+    return true;
+}
+
+/* Keeps the beginning of a request, or nothing, until more comes. */
+static void
+keep_rest(struct counter_conn *k, const uint8_t *bytes, size_t size)
+{
+    size_t need, whole;
+
+    need = requests_need(k->counter, bytes, size);
+    if (size < need && need <= SMALL) {
+        keep_small(k, bytes, size);
+        k->input = IN_SMALL;
+        return;
+    }
+    whole = FRAME_HEADER + (size_t)get_be32(bytes + 4);
+    assert(size < whole && need <= whole);
+    k->no_memory = false;
+    k->need = (uint32_t)need;
+    if (need <= SMALL) {
+        keep_small(k, bytes, need);
+    } else if (!keep_record(k, bytes, size < need ? size : need, need)) {
+        k->no_memory = true;
+        keep_small(k, bytes, FRAME_HEADER);
+        need = FRAME_HEADER;
+    }
+    k->input = size < need ? IN_FILL : IN_SKIP;
+    k->skip = (uint32_t)(whole - (size < need ? need : size));
+}
+
+/* ---- doing ------------------------------------------------------------- */
+
+/* Begins a Dump behind what is in the shared buffer.  False: the connection
+ * has ended. */
+static bool
+start_dump(struct counter_conn *k, const uint8_t opaque[4])
+{
+    memcpy(k->dump_opaque, opaque, sizeof k->dump_opaque);
+    k->dump_from = 0;
+    k->dumping = true;
+    return dump_piece(k);
+}
+
+/* Does the requests of `bytes`, and keeps what must wait. */
+static void
+do_run(struct counter_conn *k, const uint8_t *bytes, size_t size)
+{
+    struct counter *c = k->counter;
+    const uint32_t holder = (uint32_t)(k - c->conns);
+    struct requests r = {.in = bytes, .in_size = size, .out = c->out};
+    enum requests_stop stop;
+    unsigned sends;
+
+    assert(c->out_size == 0);
+    for (sends = 0; sends < SENDS_MAX; sends++) {
+        r.out_size = 0;
+        stop = requests_do(c, holder, &r);
+        c->out_size = r.out_size;
+        if (stop == REQUESTS_DUMP) {
+            if (!start_dump(k, r.dump))
+                return;
+        } else if (!flush(k)) {
+            return;
+        }
+        if (stop == REQUESTS_LONG) {
+            end(k);
+            return;
+        }
+        if (stop == REQUESTS_MORE) {
+            keep_rest(k, r.in, r.in_size);
+            return;
+        }
+        if (k->unsent != 0 || k->dumping)
+            break;
+    }
+    (void)keep_run(k, r.in, r.in_size); /* false: nothing follows anyway */
+}
+
+/* The surplus of a request has passed: does it. */
+static void
+do_skipped(struct counter_conn *k)
+{
+    struct counter *c = k->counter;
+    const uint8_t *bytes =
+        k->record != 0 ? arena_at(&c->kept, k->record) : k->small;
+    struct requests r = {.in = bytes,
+                         .in_size = k->record != 0 ? k->need : k->small_size,
+                         .out = c->out};
+    enum requests_stop stop = REQUESTS_MORE;
+
+    assert(c->out_size == 0);
+    assert(k->skip == 0);
+    if (k->no_memory)
+        requests_refuse(bytes, FRAME_NO_MEMORY, &r);
+    else
+        stop = requests_do_one(c, (uint32_t)(k - c->conns), &r);
+    keep_small(k, bytes, 0);
+    k->input = IN_SMALL;
+    c->out_size = r.out_size;
+    if (stop == REQUESTS_DUMP)
+        (void)start_dump(k, r.dump); /* false: nothing follows anyway */
+    else
+        (void)flush(k); /* likewise */
+}
+
+/* ---- receiving --------------------------------------------------------- */
+
+/* As recv: 0 when there is nothing yet; at the end of input, or on an error,
+ * the connection ends and -1 is returned. */
+static ssize_t
+receive_some(struct counter_conn *k, uint8_t *bytes, size_t size, int flags)
+{
+    ssize_t n;
+
+    n = recv(k->source.fd, bytes, size, MSG_DONTWAIT | flags);
+    if (n > 0)
+        return n;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    end(k);
+    return -1;
+}
+
+static void
+receive(struct counter_conn *k)
+{
+    struct counter *c = k->counter;
+    const size_t kept = k->small_size;
+    ssize_t n;
+
+    /* A constant size is two moves; what is too much is overwritten. */
+    memcpy(c->in, k->small, SMALL);
+    n = receive_some(k, c->in + kept, RECEIVE_SIZE, 0);
+    if (n > 0)
+        do_run(k, c->in, kept + (size_t)n);
+}
+
+static void
+receive_fill(struct counter_conn *k)
+{
+    uint8_t *bytes = arena_at(&k->counter->kept, k->record);
+    ssize_t n;
+
+    n = receive_some(k, bytes + k->record_size, k->need - k->record_size, 0);
+    if (n <= 0)
+        return;
+    k->record_size += (uint32_t)n;
+    if (k->record_size < k->need)
+        return;
+    k->input = IN_SKIP;
+    if (k->skip == 0)
+        do_skipped(k);
+}
+
+static void
+receive_surplus(struct counter_conn *k)
+{
+    size_t size;
+    ssize_t n;
+    int i;
+
+    for (i = 0; i < SKIPS_MAX && k->skip > 0; i++) {
+        size = k->skip < RECEIVE_SIZE ? k->skip : RECEIVE_SIZE;
+        /* MSG_TRUNC: TCP need not even copy it. */
+        n = receive_some(k, k->counter->in, size, MSG_TRUNC);
+        if (n < 0)
+            return;
+        if (n == 0)
+            break;
+        k->skip -= (uint32_t)n;
+    }
+    if (k->skip == 0)
+        do_skipped(k);
+}
+
+/* ---- events ------------------------------------------------------------ */
+
+/* Tells the objects the time, once per turn. */
+static void
+look_at_clock(struct counter *c)
+{
+    const uint64_t unix_ms = loop_unix_ms(c->loop);
+
+    if (unix_ms == c->clock_ms)
+        return;
+    c->clock_ms = unix_ms;
+    c->sweeping = live_clock(&c->live, unix_ms);
+}
+
+static void
+take_input(struct counter_conn *k)
+{
+    switch ((enum input)k->input) {
+    case IN_SMALL:
+        receive(k);
+        break;
+    case IN_FILL:
+        receive_fill(k);
+        break;
+    case IN_SKIP:
+        receive_surplus(k);
+        break;
+    case IN_RUN:
+        do_run(k,
+               (uint8_t *)arena_at(&k->counter->kept, k->record) + k->record_at,
+               k->record_size);
+        break;
+    }
+}
+
+/* Asks the loop for what the connection waits for. */
+static void
+update_events(struct counter_conn *k)
+{
+    const bool waits = k->unsent != 0 || k->dumping || k->input == IN_RUN;
+    int rc;
+
+    rc = loop_change(k->counter->loop, &k->source, waits ? EPOLLOUT : EPOLLIN);
+    if (rc < 0) {
+        diag_errno(DIAG_WARNING, rc, "cannot watch a connection");
+        end(k);
+    }
+}
+
+static void
+conn_ready(struct loop_source *source, uint32_t events)
+{
+    struct counter_conn *k = LOOP_OWNER(source, struct counter_conn, source);
+
+    look_at_clock(k->counter);
+    if (events & (EPOLLERR | EPOLLHUP)) {
+        end(k); /* nobody is left to answer */
+        return;
+    }
+    if (k->unsent != 0 && !send_kept(k))
+        return;
+    if (k->unsent == 0) {
+        if (!k->dumping)
+            take_input(k);
+        else if (!dump_piece(k))
+            return;
+    }
+    if (k->source.fd >= 0)
+        update_events(k);
+}
+
+/* ---- accepting --------------------------------------------------------- */
+
+static struct counter_conn *
+free_conn(struct counter *c)
+{
+    struct counter_conn *k;
+
+    if (list_alone(&c->free))
+        return c->touched < c->options.connections ? &c->conns[c->touched++]
+                                                   : NULL;
+    /* The one freed last: few connections touch little memory. */
+    k = LOOP_OWNER(c->free.prev, struct counter_conn, link);
+    list_remove(&k->link);
+    return k;
+}
+
+static int
+take(struct counter *c, int fd)
+{
+    struct counter_conn *k;
+    int rc;
+
+    k = free_conn(c);
+    if (!k)
+        return -EMFILE;
+    *k = (struct counter_conn){.source = {.fd = -1, .ready = conn_ready},
+                               .counter = c};
+    list_init(&k->link);
+    rc = loop_add(c->loop, &k->source, fd, EPOLLIN);
+    if (rc < 0) {
+        list_add(&c->free, &k->link);
+        return rc;
+    }
+    c->open++;
+    c->used++;
+    c->figures.connections++;
+    return 0;
+}
+
+int
+counter_take(struct counter *c, int fd)
+{
+    int rc;
+
+    rc = take(c, fd);
+    if (rc < 0)
+        return rc;
+    c->listener.open++;
+    limit_accepting(c);
+    return 0;
+}
+
+static void
+accepted(struct listener *l, int fd)
+{
+    struct counter *c = LOOP_OWNER(l, struct counter, listener);
+    const size_t max = c->options.max_connections;
+    int rc = 0;
+
+    if (max == 0 || c->open < max)
+        rc = take(c, fd);
+    else
+        rc = -EMFILE; /* as documented: closed without a byte */
+    if (rc < 0) {
+        if (rc != -EMFILE)
+            diag_errno(DIAG_WARNING, rc, "cannot take a connection");
+        (void)close(fd); /* nothing was read from it */
+        l->open--;
+    }
+    limit_accepting(c);
+}
+
+/* Accepted sockets inherit all of it: one call fewer for each. */
+static int
+keep_alive(int fd)
+{
+    const int one = 1, idle = KEEP_IDLE_S, interval = KEEP_INTERVAL_S,
+              count = KEEP_COUNT;
+    const unsigned timeout = PEER_TIMEOUT_MS;
+
+    if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval) <
+            0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
+                   sizeof timeout) < 0)
+        return -errno;
+    return 0;
+}
+
+int
+counter_listen(struct counter *c, int fd)
+{
+    int rc;
+
+    rc = keep_alive(fd);
+    if (rc < 0)
+        return rc;
+    c->listener.accepted = accepted;
+    rc = listener_start(&c->listener, c->loop, fd, c->options.connections);
+    if (rc < 0)
+        return rc;
+    c->listener.open = c->used;
+    limit_accepting(c);
+    return 0;
+}
+
+/* ---- sweeps and releases ----------------------------------------------- */
+
+/* Until the next window, or the next sweep of semaphores. */
+static uint64_t
+sweep_wait_ms(const struct counter *c)
+{
+    const uint64_t interval_ms = (uint64_t)c->options.interval_s * 1000;
+    const uint64_t unix_ms = loop_unix_ms(c->loop);
+    const uint64_t next_ms = c->live.swept_ms + interval_ms + 1;
+    uint64_t wait_ms;
+
+    if (c->options.kind == LIVE_COUNTER)
+        wait_ms = interval_ms - unix_ms % interval_ms;
+    else
+        wait_ms = next_ms > unix_ms ? next_ms - unix_ms : 1;
+    return wait_ms < SWEEP_WAIT_MAX_MS ? wait_ms : SWEEP_WAIT_MAX_MS;
+}
+
+static void
+sweep_due(struct loop_timer *timer)
+{
+    struct counter *c = LOOP_OWNER(timer, struct counter, sweep_timer);
+
+    look_at_clock(c);
+    /* The timer has just fired, so there is room for it. */
+    (void)loop_arm(c->loop, timer, loop_now_ms(c->loop) + sweep_wait_ms(c));
+}
+
+bool
+counter_turn(struct counter *c)
+{
+    struct list_link *link;
+
+    while (c->drops > 0 && !list_alone(&c->dropping)) {
+        c->drops--;
+        link = c->dropping.next;
+        if (drop_some(LOOP_OWNER(link, struct counter_conn, link)))
+            continue;
+        list_remove(link); /* behind the others, which may have little */
+        list_add(&c->dropping, link);
+    }
+    c->drops = COUNTER_DROPS;
+    if (c->sweeping) {
+        look_at_clock(c);
+        c->sweeping = !live_sweep(&c->live, COUNTER_SWEEP_STEP);
+    }
+    return c->sweeping || !list_alone(&c->dropping);
+}
+
+void
+counter_stop(struct counter *c)
+{
+    struct counter_conn *k;
+    size_t i;
+
+    listener_stop(&c->listener);
+    for (i = 0; i < c->touched; i++)
+        if (c->conns[i].source.fd >= 0)
+            close_socket(&c->conns[i]);
+    while (!list_alone(&c->dropping)) {
+        k = LOOP_OWNER(c->dropping.next, struct counter_conn, link);
+        while (!drop_some(k))
+            continue;
+    }
+}
+
+/* ---- open and close ---------------------------------------------------- */
+
+static int
+open_live(struct counter *c)
+{
+    const struct counter_options *o = &c->options;
+    const struct live_options options = {.kind = o->kind,
+                                         .budget = o->budget,
+                                         .slots = o->slots,
+                                         .holders = (uint32_t)o->connections,
+                                         .window_s = o->interval_s,
+                                         .history = o->history};
+
+    return live_init(&c->live, &options);
+}
+
+int
+counter_init(struct counter *c, struct loop *loop,
+             const struct counter_options *options)
+{
+    int rc = -ENOMEM;
+
+    assert(options->connections > 0 && options->connections < UINT32_MAX);
+    assert(options->interval_s > 0);
+    *c = (struct counter){.options = *options,
+                          .loop = loop,
+                          .listener = {.source = {.fd = -1}},
+                          .drops = COUNTER_DROPS,
+                          .sweep_timer = {.slot = -1, .due = sweep_due}};
+    list_init(&c->free);
+    list_init(&c->dropping);
+    c->kept_budget.max = options->budget->max / COUNTER_KEPT_SHARE;
+    if (!budget_take(options->budget, c->kept_budget.max))
+        return -ENOMEM;
+    c->conns = calloc(options->connections, sizeof *c->conns);
+    c->in = malloc(IN_SIZE);
+    c->out = malloc(REQUESTS_OUT_SIZE);
+    if (!c->conns || !c->in || !c->out)
+        goto free_memory;
+    rc = arena_init(&c->kept, &c->kept_budget);
+    if (rc < 0)
+        goto free_memory;
+    rc = open_live(c);
+    if (rc < 0)
+        goto fini_kept;
+    look_at_clock(c);
+    rc = loop_arm(loop, &c->sweep_timer, loop_now_ms(loop) + sweep_wait_ms(c));
+    if (rc < 0)
+        goto fini_live;
+    return 0;
+
+fini_live:
+    live_fini(&c->live);
+fini_kept:
+    arena_fini(&c->kept);
+free_memory:
+    free(c->conns);
+    free(c->in);
+    free(c->out);
+    budget_give(options->budget, c->kept_budget.max);
+    return rc;
+}
+
+void
+counter_fini(struct counter *c)
+{
+    size_t i;
+
+    listener_stop(&c->listener);
+    for (i = 0; i < c->touched; i++)
+        if (c->conns[i].source.fd >= 0)
+            close_socket(&c->conns[i]);
+    loop_disarm(c->loop, &c->sweep_timer);
+    live_fini(&c->live);
+    arena_fini(&c->kept);
+    free(c->conns);
+    free(c->in);
+    free(c->out);
+    budget_give(c->options.budget, c->kept_budget.max);
+}

@@ -1,0 +1,369 @@
+/* writer/requests.c - see requests.h. */
+#include "writer/requests.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define RUN_MAX    16   /* requests read before the first of them is done */
+#define DUMP_LOOKS 8192 /* places of the arena looked at in one call */
+
+/* No answer but those of a Dump is longer; a run must fit behind a piece, and
+ * so must the longest record of a dump. */
+#define ANSWER_MAX 1024
+
+static_assert(REQUESTS_PIECE + RUN_MAX * ANSWER_MAX <= REQUESTS_OUT_SIZE,
+              "a run fits");
+static_assert(REQUESTS_PIECE - 1 + 2 * FRAME_HEADER + 10 + FRAME_NAME_MAX <=
+                  REQUESTS_OUT_SIZE,
+              "a record and the end of a dump fit");
+
+/* A request that has been read. */
+struct request {
+    const uint8_t *header;
+    struct frame_ask ask;
+    uint32_t hash;
+    uint8_t opcode; /* copied: cheaper than a look at the header */
+    uint8_t status; /* FRAME_OK, or how it is refused */
+};
+
+/* ---- answers ----------------------------------------------------------- */
+
+/* A header; returns where the body goes. */
+static uint8_t *
+put_header(struct requests *r, const uint8_t *header, enum frame_status status,
+           uint32_t body_size)
+{
+    uint8_t *at = r->out + r->out_size;
+
+    at[0] = FRAME_ANSWER;
+    at[1] = header[1];
+    at[2] = (uint8_t)status;
+    at[3] = 0;
+    put_be32(at + 4, body_size);
+    memcpy(at + 8, header + 8, 4);
+    r->out_size += FRAME_HEADER + body_size;
+    return at + FRAME_HEADER;
+}
+
+static void
+put_error(struct requests *r, const uint8_t *header, enum frame_status status)
+{
+    const char *text = frame_text(status);
+    const size_t size = strlen(text);
+
+    memcpy(put_header(r, header, status, (uint32_t)size), text, size);
+}
+
+static void
+put_value(struct requests *r, const uint8_t *header, uint32_t value)
+{
+    put_be32(put_header(r, header, FRAME_OK, 4), value);
+}
+
+void
+requests_refuse(const uint8_t header[FRAME_HEADER], enum frame_status status,
+                struct requests *r)
+{
+    assert(status != FRAME_OK);
+    put_error(r, header, status);
+}
+
+/* ---- Stats ------------------------------------------------------------- */
+
+struct pairs {
+    uint8_t *at;
+};
+
+static void
+put_pair(struct pairs *p, const char *name, uint64_t value)
+{
+    const size_t name_size = strlen(name);
+    char digits[20];
+    size_t at = sizeof digits;
+
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    put_be16(p->at, (uint16_t)name_size);
+    put_be16(p->at + 2, (uint16_t)(sizeof digits - at));
+    memcpy(p->at + 4, name, name_size);
+    memcpy(p->at + 4 + name_size, digits + at, sizeof digits - at);
+    p->at += 4 + name_size + sizeof digits - at;
+}
+
+static void
+put_stats(const struct counter *c, const uint8_t *header, struct requests *r)
+{
+    const struct counter_figures *f = &c->figures;
+    const struct live *l = &c->live;
+    uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
+    struct pairs p = {start};
+
+    /* Names and order are those that clients know; all values are live. */
+    put_pair(&p, "objects", l->count);
+    put_pair(&p, "total_objects", l->figures.created);
+    put_pair(&p, "used_memory", live_memory(l));
+    put_pair(&p, "conflicts",
+             (uint64_t)table_displaced(&l->names) * l->count / 1000);
+    put_pair(&p, "gc_count", l->figures.swept);
+    put_pair(&p, "last_gc_elapsed", l->figures.last_sweep_us);
+    put_pair(&p, "total_gc_elapsed", l->figures.total_sweep_us);
+    put_pair(&p, "curr_connections", c->open);
+    put_pair(&p, "total_connections", f->connections);
+    put_pair(&p, "command:noop", f->noop);
+    put_pair(&p, "command:get", f->get);
+    put_pair(&p, "command:acquire", f->acquire);
+    put_pair(&p, "command:release", f->release);
+    put_pair(&p, "command:stats", f->stats);
+    if (c->options.kind == LIVE_COUNTER)
+        put_pair(&p, "command:dump", f->dump);
+    assert(p.at - start <= ANSWER_MAX - FRAME_HEADER);
+    put_header(r, header, FRAME_OK, (uint32_t)(p.at - start));
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+/* True when the table of names is asked for. */
+static bool
+has_name(uint8_t opcode)
+{
+    return opcode == FRAME_GET || opcode == FRAME_ACQUIRE ||
+           opcode == FRAME_RELEASE;
+}
+
+static bool
+is_known(const struct counter *c, uint8_t opcode)
+{
+    return opcode <= FRAME_RELEASE || opcode == FRAME_STATS ||
+           (opcode == FRAME_DUMP && c->options.kind == LIVE_COUNTER);
+}
+
+/* `body_size` bytes of the body are there, which are all that it needs. */
+static void
+read_request(const struct counter *c, const uint8_t *bytes, size_t body_size,
+             struct request *q)
+{
+    q->header = bytes;
+    q->opcode = bytes[1];
+    q->status = FRAME_OK;
+    if (bytes[0] != FRAME_REQUEST)
+        q->status = FRAME_INVALID;
+    else if (!is_known(c, q->opcode))
+        q->status = FRAME_UNKNOWN;
+    else if (has_name(q->opcode)) {
+        if (!frame_get_ask((enum frame_opcode)q->opcode, bytes + FRAME_HEADER,
+                           body_size, &q->ask)) {
+            q->status = FRAME_INVALID;
+            return;
+        }
+        q->hash = live_hash(&c->live, q->ask.name, q->ask.name_size);
+        live_prefetch(&c->live, q->hash);
+    }
+}
+
+size_t
+requests_need(const struct counter *c, const uint8_t *bytes, size_t size)
+{
+    size_t body, fixed;
+
+    if (size < FRAME_HEADER)
+        return FRAME_HEADER;
+    if (bytes[0] != FRAME_REQUEST || !is_known(c, bytes[1]) ||
+        !has_name(bytes[1]))
+        return FRAME_HEADER;
+    fixed = bytes[1] == FRAME_ACQUIRE ? 10 : bytes[1] == FRAME_RELEASE ? 6 : 2;
+    body = get_be32(bytes + 4);
+    if (body < fixed)
+        return FRAME_HEADER; /* it is refused whatever comes */
+    if (size < FRAME_HEADER + fixed)
+        return FRAME_HEADER + fixed;
+    fixed += get_be16(bytes + FRAME_HEADER + fixed - 2);
+    if (body < fixed)
+        return FRAME_HEADER; /* likewise */
+    return FRAME_HEADER + fixed;
+}
+
+/* ---- doing ------------------------------------------------------------- */
+
+static void
+do_get(struct counter *c, const struct request *q, struct requests *r)
+{
+    enum frame_status status;
+    uint32_t value;
+
+    c->figures.get++;
+    status = live_get(&c->live, q->hash, q->ask.name, q->ask.name_size, &value);
+    if (status == FRAME_OK)
+        put_value(r, q->header, value);
+    else
+        put_error(r, q->header, status);
+}
+
+static void
+do_acquire(struct counter *c, uint32_t holder, const struct request *q,
+           struct requests *r)
+{
+    enum frame_status status;
+
+    c->figures.acquire++;
+    status = live_acquire(&c->live, holder, q->hash, &q->ask);
+    if (status == FRAME_OK)
+        put_value(r, q->header, q->ask.resources);
+    else
+        put_error(r, q->header, status);
+}
+
+static void
+do_release(struct counter *c, uint32_t holder, const struct request *q,
+           struct requests *r)
+{
+    enum frame_status status;
+
+    c->figures.release++;
+    status = live_release(&c->live, holder, q->hash, &q->ask);
+    if (status == FRAME_OK)
+        put_header(r, q->header, FRAME_OK, 0);
+    else
+        put_error(r, q->header, status);
+}
+
+static enum requests_stop
+do_request(struct counter *c, uint32_t holder, const struct request *q,
+           struct requests *r)
+{
+    if (q->status != FRAME_OK) {
+        put_error(r, q->header, (enum frame_status)q->status);
+        return REQUESTS_MORE;
+    }
+    switch ((enum frame_opcode)q->opcode) {
+    case FRAME_NOOP:
+        c->figures.noop++;
+        put_header(r, q->header, FRAME_OK, 0);
+        break;
+    case FRAME_GET:
+        do_get(c, q, r);
+        break;
+    case FRAME_ACQUIRE:
+        do_acquire(c, holder, q, r);
+        break;
+    case FRAME_RELEASE:
+        do_release(c, holder, q, r);
+        break;
+    case FRAME_STATS:
+        c->figures.stats++;
+        put_stats(c, q->header, r);
+        break;
+    case FRAME_DUMP:
+        c->figures.dump++;
+        memcpy(r->dump, q->header + 8, sizeof r->dump);
+        return REQUESTS_DUMP;
+    }
+    return REQUESTS_MORE;
+}
+
+/* Reads up to RUN_MAX complete requests, up to a Dump.  Their number; *stop
+ * is REQUESTS_LONG when what follows is refused, REQUESTS_FULL when more may
+ * follow. */
+static size_t
+read_run(const struct counter *c, struct requests *r,
+         struct request queue[RUN_MAX], enum requests_stop *stop)
+{
+    size_t count = 0;
+
+    *stop = REQUESTS_FULL;
+    while (count < RUN_MAX) {
+        struct request *q = &queue[count];
+        uint32_t body_size;
+
+        if (r->in_size < FRAME_HEADER) {
+            *stop = REQUESTS_MORE;
+            break;
+        }
+        body_size = get_be32(r->in + 4);
+        if (body_size > r->in_size - FRAME_HEADER) {
+            *stop = body_size > FRAME_BODY_MAX ? REQUESTS_LONG : REQUESTS_MORE;
+            break;
+        }
+        read_request(c, r->in, body_size, q);
+        r->in += FRAME_HEADER + body_size;
+        r->in_size -= FRAME_HEADER + body_size;
+        count++;
+        if (q->status == FRAME_OK && q->opcode == FRAME_DUMP)
+            break;
+    }
+    return count;
+}
+
+enum requests_stop
+requests_do(struct counter *c, uint32_t holder, struct requests *r)
+{
+    struct request queue[RUN_MAX];
+    enum requests_stop stop;
+    size_t count, i;
+
+    for (;;) {
+        if (r->out_size >= REQUESTS_PIECE)
+            return REQUESTS_FULL;
+        count = read_run(c, r, queue, &stop);
+        for (i = 0; i < count; i++)
+            if (queue[i].status == FRAME_OK && has_name(queue[i].opcode))
+                live_prefetch_object(&c->live, queue[i].hash);
+        for (i = 0; i < count; i++)
+            if (do_request(c, holder, &queue[i], r) == REQUESTS_DUMP)
+                return REQUESTS_DUMP; /* the last of its run */
+        if (stop != REQUESTS_FULL)
+            return stop;
+    }
+}
+
+enum requests_stop
+requests_do_one(struct counter *c, uint32_t holder, struct requests *r)
+{
+    struct request q;
+
+    assert(r->in_size >= FRAME_HEADER);
+    assert(r->out_size < REQUESTS_PIECE);
+    read_request(c, r->in, r->in_size - FRAME_HEADER, &q);
+    r->in += r->in_size;
+    r->in_size = 0;
+    return do_request(c, holder, &q, r);
+}
+
+/* ---- Dump -------------------------------------------------------------- */
+
+static void
+put_record(struct requests *r, const uint8_t *header,
+           const struct live_record *record)
+{
+    uint8_t *at;
+
+    at = put_header(r, header, FRAME_OK, 10 + (uint32_t)record->name_size);
+    put_be32(at, record->current);
+    put_be32(at + 4, record->maximum);
+    put_be16(at + 8, record->name_size);
+    memcpy(at + 10, record->name, record->name_size);
+}
+
+bool
+requests_dump(const struct counter *c, uint32_t *from, const uint8_t opaque[4],
+              struct requests *r)
+{
+    uint8_t header[FRAME_HEADER] = {FRAME_ANSWER, FRAME_DUMP};
+    struct live_record record;
+    uint32_t looks = DUMP_LOOKS;
+    int rc;
+
+    memcpy(header + 8, opaque, 4);
+    while (r->out_size < REQUESTS_PIECE) {
+        rc = live_next(&c->live, from, &looks, &record);
+        if (rc == 0) {
+            put_header(r, header, FRAME_OK, 0);
+            return true;
+        }
+        if (rc < 0)
+            return false;
+        put_record(r, header, &record);
+    }
+    return false;
+}
