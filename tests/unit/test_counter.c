@@ -1,0 +1,1904 @@
+/* tests/unit/test_counter.c - the counter and semaphore protocols over socket
+ * pairs and loopback connections, with a real loop and real objects. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "common/diag.h"
+#include "tests/lib/client.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/taker.h"
+#include "writer/counter.h"
+
+#define LIMIT_MS  5000
+#define PEERS_MAX 16
+#define MIB       ((size_t)1 << 20)
+#define LONG_NAME 65535
+#define QUIET     20 /* turns that change nothing */
+
+/* A client.  It sends `out` as the socket takes it and gathers what comes. */
+struct peer {
+    int fd;
+    bool deaf; /* does not read */
+    bool ended;
+    int error;
+    const uint8_t *out;
+    size_t out_size;
+    uint8_t *in;
+    size_t size, room;
+};
+
+struct rig {
+    struct loop *loop;
+    struct budget budget;
+    struct counter counter;
+    struct loop_timer limit;
+    struct loop_timer tick; /* so that the first turn does not wait */
+    bool (*until)(struct rig *r);
+    struct peer peers[PEERS_MAX];
+    size_t peer_count;
+    size_t turns, want_turns;
+    struct peer *peer; /* `until` looks at this one */
+    size_t want;
+    bool late;
+    uint16_t port;
+    unsigned fds;
+};
+
+/* ---- the rig ----------------------------------------------------------- */
+
+static void
+limit_due(struct loop_timer *timer)
+{
+    struct rig *r = LOOP_OWNER(timer, struct rig, limit);
+
+    r->late = true;
+    loop_stop(r->loop);
+}
+
+static void
+tick_due(struct loop_timer *timer)
+{
+    (void)timer; /* after_turn() keeps the loop going */
+}
+
+static void
+pump_in(struct peer *p)
+{
+    ssize_t n;
+
+    while (!p->deaf && !p->ended) {
+        if (p->room < p->size + 65536) {
+            p->room = 2 * p->room + 65536;
+            p->in = realloc(p->in, p->room);
+            assert_non_null(p->in);
+        }
+        n = read(p->fd, p->in + p->size, 65536);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        p->error = n < 0 ? errno : 0;
+        p->ended = n <= 0;
+        p->size += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void
+pump(struct peer *p)
+{
+    ssize_t n = 1;
+
+    if (p->fd < 0)
+        return;
+    while (p->out_size > 0 && n > 0) {
+        n = write(p->fd, p->out, p->out_size);
+        if (n < 0 && errno != EAGAIN)
+            p->out_size = 0; /* the other side has gone */
+        if (n > 0) {
+            p->out += n;
+            p->out_size -= (size_t)n;
+        }
+    }
+    pump_in(p);
+}
+
+static bool
+after_turn(void *ctx)
+{
+    struct rig *r = ctx;
+    size_t i;
+
+    (void)counter_turn(&r->counter); /* the next turn comes at once anyway */
+    r->turns++;
+    for (i = 0; i < r->peer_count; i++)
+        pump(&r->peers[i]);
+    if (r->until(r))
+        loop_stop(r->loop);
+    return true;
+}
+
+static void
+run(struct rig *r, bool (*until)(struct rig *r))
+{
+    r->until = until;
+    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + LIMIT_MS * test_slow()),
+              0);
+    assert_rc(loop_arm(r->loop, &r->tick, 1), 0);
+    assert_rc(loop_run(r->loop), 0);
+    loop_disarm(r->loop, &r->limit);
+    assert_false(r->late);
+}
+
+static bool
+turned(struct rig *r)
+{
+    return r->turns >= r->want_turns;
+}
+
+static void
+turns(struct rig *r, size_t count)
+{
+    r->want_turns = r->turns + count;
+    run(r, turned);
+}
+
+static bool
+is_answered(struct rig *r)
+{
+    return r->peer->ended || r->peer->size >= r->want;
+}
+
+static bool
+has_ended(struct rig *r)
+{
+    return r->peer->ended;
+}
+
+static bool
+is_sent(struct rig *r)
+{
+    return r->peer->out_size == 0;
+}
+
+static bool
+is_empty(struct rig *r)
+{
+    return r->counter.used == 0;
+}
+
+static bool
+is_swept(struct rig *r)
+{
+    return r->counter.live.figures.swept >= r->want;
+}
+
+static void
+start(struct rig *r, struct counter_options o)
+{
+    if (r->budget.max == 0)
+        r->budget.max = 256 * MIB;
+    if (o.connections == 0)
+        o.connections = 64;
+    if (o.slots == 0)
+        o.slots = 1000;
+    if (o.interval_s == 0)
+        o.interval_s = 86400;
+    o.budget = &r->budget;
+    r->loop = loop_new();
+    assert_non_null(r->loop);
+    assert_rc(counter_init(&r->counter, r->loop, &o), 0);
+    loop_after_turn(r->loop, after_turn, r);
+}
+
+static void
+start_counter(struct rig *r)
+{
+    start(r, (struct counter_options){.kind = LIVE_COUNTER});
+}
+
+/* As start(), on a port. */
+static void
+start_listening(struct rig *r, struct counter_options o)
+{
+    struct net_address address, bound;
+    char text[NET_ADDRESS_SIZE];
+    int fd;
+
+    start(r, o);
+    assert_rc(net_parse("127.0.0.1:0", &address), 0);
+    fd = net_listen(&address, 0, &bound);
+    assert_true(fd >= 0);
+    assert_rc(counter_listen(&r->counter, fd), 0);
+    net_format(&bound, text);
+    r->port = (uint16_t)strtoul(strrchr(text, ':') + 1, NULL, 10);
+}
+
+static int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    diag_init("test_counter", DIAG_ERROR);
+    (void)signal(SIGPIPE, SIG_IGN); /* cannot fail */
+    r->fds = fault_open_fds();
+    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
+    r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
+    *state = r;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+    size_t i;
+
+    fault_clear();
+    for (i = 0; i < r->peer_count; i++) {
+        if (r->peers[i].fd >= 0)
+            close(r->peers[i].fd);
+        free(r->peers[i].in);
+    }
+    if (r->loop) {
+        assert_true(live_check(&r->counter.live));
+        counter_fini(&r->counter);
+        loop_free(r->loop);
+    }
+    assert_int_equal(r->budget.used, 0);
+    assert_int_equal(fault_open_fds(), r->fds);
+    free(r);
+    return 0;
+}
+
+/* ---- peers ------------------------------------------------------------- */
+
+static struct peer *
+add_peer(struct rig *r, int fd)
+{
+    struct peer *p = &r->peers[r->peer_count++];
+
+    assert_true(r->peer_count <= PEERS_MAX);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    p->fd = fd;
+    return p;
+}
+
+static struct peer *
+join(struct rig *r)
+{
+    int ends[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
+                     0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_rc(counter_take(&r->counter, ends[1]), 0);
+    return add_peer(r, ends[0]);
+}
+
+static struct peer *
+join_tcp(struct rig *r)
+{
+    return add_peer(r, client_connect(r->port));
+}
+
+/* Does not read from now on, and has little room. */
+static void
+go_deaf(struct peer *p)
+{
+    const int size = 16384;
+
+    assert_int_equal(
+        setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size), 0);
+    p->deaf = true;
+}
+
+static void
+leave(struct rig *r, struct peer *p)
+{
+    (void)r;
+    close(p->fd);
+    p->fd = -1;
+}
+
+static void
+reset(struct peer *p)
+{
+    client_reset(p->fd);
+    p->fd = -1;
+}
+
+static void
+half_close(struct peer *p)
+{
+    assert_int_equal(shutdown(p->fd, SHUT_WR), 0);
+}
+
+/* The bytes must stay until they are sent. */
+static void
+send_later(struct peer *p, const uint8_t *bytes, size_t size)
+{
+    assert_int_equal(p->out_size, 0);
+    p->out = bytes;
+    p->out_size = size;
+}
+
+/* Sends, and waits until the server has read it all and answered. */
+static void
+say(struct rig *r, struct peer *p, const uint8_t *bytes, size_t size)
+{
+    send_later(p, bytes, size);
+    r->peer = p;
+    run(r, is_sent);
+    turns(r, 3);
+}
+
+static void
+await(struct rig *r, struct peer *p, size_t size)
+{
+    r->peer = p;
+    r->want = size;
+    run(r, is_answered);
+    assert_false(p->ended && p->size < size);
+}
+
+/* The next bytes that came are these; they are taken. */
+static void
+expect(struct rig *r, struct peer *p, const uint8_t *bytes, size_t size)
+{
+    await(r, p, size);
+    assert_memory_equal(p->in, bytes, size);
+    memmove(p->in, p->in + size, p->size - size);
+    p->size -= size;
+}
+
+static void
+expect_nothing(struct rig *r, struct peer *p)
+{
+    turns(r, QUIET);
+    assert_false(p->ended);
+    assert_int_equal(p->size, 0);
+}
+
+static void
+expect_end(struct rig *r, struct peer *p)
+{
+    r->peer = p;
+    run(r, has_ended);
+    assert_int_equal(p->size, 0);
+}
+
+/* ---- answers ----------------------------------------------------------- */
+
+static size_t
+answer(uint8_t *at, uint8_t opcode, uint8_t status, uint32_t opaque,
+       const void *body, size_t size)
+{
+    at[0] = 0x91;
+    at[1] = opcode;
+    at[2] = status;
+    at[3] = 0;
+    put_be32(at + 4, (uint32_t)size);
+    put_be32(at + 8, opaque);
+    if (size > 0)
+        memcpy(at + 12, body, size);
+    return 12 + size;
+}
+
+static size_t
+failure(uint8_t *at, uint8_t opcode, uint8_t status, uint32_t opaque)
+{
+    const char *text = status == TAKER_NOT_FOUND   ? "Not found"
+                       : status == TAKER_INVALID   ? "Invalid arguments"
+                       : status == TAKER_FULL      ? "Resource not available"
+                       : status == TAKER_NOT_HELD  ? "Not acquired"
+                       : status == TAKER_NO_MEMORY ? "OutOfMemory"
+                                                   : "Unknown command";
+
+    return answer(at, opcode, status, opaque, text, strlen(text));
+}
+
+static size_t
+value(uint8_t *at, uint8_t opcode, uint32_t opaque, uint32_t v)
+{
+    uint8_t body[4];
+
+    put_be32(body, v);
+    return answer(at, opcode, TAKER_OK, opaque, body, sizeof body);
+}
+
+static void
+expect_failure(struct rig *r, struct peer *p, uint8_t opcode, uint8_t status,
+               uint32_t opaque)
+{
+    uint8_t bytes[64];
+
+    expect(r, p, bytes, failure(bytes, opcode, status, opaque));
+}
+
+static void
+expect_number(struct rig *r, struct peer *p, uint8_t opcode, uint32_t opaque,
+              uint32_t v)
+{
+    uint8_t bytes[64];
+
+    expect(r, p, bytes, value(bytes, opcode, opaque, v));
+}
+
+static void
+expect_done(struct rig *r, struct peer *p, uint8_t opcode, uint32_t opaque)
+{
+    uint8_t bytes[64];
+
+    expect(r, p, bytes, answer(bytes, opcode, TAKER_OK, opaque, NULL, 0));
+}
+
+/* ---- round trips ------------------------------------------------------- */
+
+static void
+noop(struct rig *r, struct peer *p)
+{
+    uint8_t bytes[TAKER_HEADER];
+
+    say(r, p, bytes, taker_put(bytes, TAKER_NOOP, 0x6e6f6f70, NULL, 0));
+    expect_done(r, p, TAKER_NOOP, 0x6e6f6f70);
+}
+
+static void
+acquire(struct rig *r, struct peer *p, const char *name, uint32_t resources,
+        uint32_t bound)
+{
+    uint8_t bytes[256];
+
+    say(r, p, bytes,
+        taker_put_acquire(bytes, 7, name, strlen(name), resources, bound));
+    expect_number(r, p, TAKER_ACQUIRE, 7, resources);
+}
+
+static void
+expect_get(struct rig *r, struct peer *p, const char *name, uint32_t v)
+{
+    uint8_t bytes[256];
+
+    say(r, p, bytes, taker_put_get(bytes, 8, name, strlen(name)));
+    expect_number(r, p, TAKER_GET, 8, v);
+}
+
+static void
+expect_absent(struct rig *r, struct peer *p, const char *name)
+{
+    uint8_t bytes[256];
+
+    say(r, p, bytes, taker_put_get(bytes, 8, name, strlen(name)));
+    expect_failure(r, p, TAKER_GET, TAKER_NOT_FOUND, 8);
+}
+
+/* Acquires 1 of each of `count` names, pipelined. */
+static void
+acquire_many(struct rig *r, struct peer *p, size_t count)
+{
+    uint8_t *bytes = malloc(count * 64), *at = bytes;
+    char name[32];
+    size_t i, size;
+
+    assert_non_null(bytes);
+    for (i = 0; i < count; i++) {
+        size = (size_t)snprintf(name, sizeof name, "many:%zu", i);
+        at += taker_put_acquire(at, (uint32_t)i, name, size, 1, 10);
+    }
+    send_later(p, bytes, (size_t)(at - bytes));
+    await(r, p, 16 * count);
+    assert_int_equal(p->size, 16 * count);
+    for (i = 0; i < count; i++) {
+        assert_int_equal(p->in[16 * i + 2], TAKER_OK);
+        assert_int_equal(get_be32(p->in + 16 * i + 8), i);
+    }
+    p->size = 0;
+    free(bytes);
+}
+
+/* ---- hexadecimal ------------------------------------------------------- */
+
+static size_t
+from_hex(const char *text, uint8_t *bytes)
+{
+    size_t size = 0;
+    unsigned byte;
+
+    for (; *text; text += 2) {
+        while (*text == ' ')
+            text++;
+        assert_int_equal(sscanf(text, "%2x", &byte), 1);
+        bytes[size++] = (uint8_t)byte;
+    }
+    return size;
+}
+
+struct exchange {
+    const char *request, *answer;
+};
+
+static void
+exchange_all(struct rig *r, struct peer *p, const struct exchange *e,
+             size_t count)
+{
+    uint8_t request[256], reply[256];
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        say(r, p, request, from_hex(e[i].request, request));
+        expect(r, p, reply, from_hex(e[i].answer, reply));
+    }
+    expect_nothing(r, p);
+}
+
+#define INVALID "0000001100000001496e76616c696420617267756d656e7473"
+#define UNKNOWN "0000000f00000001556e6b6e6f776e20636f6d6d616e64"
+
+/* ---- the protocol ------------------------------------------------------ */
+
+static void
+each_request_has_its_answer(void **state)
+{
+    static const struct exchange exchanges[] = {
+        {"9000000000000000c0de0001", "9100000000000000c0de0001"},
+        /* Flags and the reserved byte are ignored, and so is a body. */
+        {"9000ffff00000000c0de0001", "9100000000000000c0de0001"},
+        {"9000000000000005c0de000168656c6c6f", "9100000000000000c0de0001"},
+        /* Get what is not there; acquire; get; refuse; release; refuse. */
+        {"9001000000000003000000010001 61",
+         "9101010000000009000000014e6f7420666f756e64"},
+        {"900200000000000b00000001 00000003 0000000a 0001 61",
+         "910200000000000400000001 00000003"},
+        {"900100000000000300000001 0001 61",
+         "910100000000000400000001 00000003"},
+        {"900200000000000b00000001 00000008 0000000a 0001 61",
+         "910221000000001600000001 "
+         "5265736f75726365206e6f7420617661696c61626c65"},
+        {"900300000000000700000001 00000002 0001 61",
+         "910300000000000000000001"},
+        {"900300000000000700000001 00000002 0001 61",
+         "910322000000000c00000001 4e6f74206163717569726564"},
+        {"900300000000000700000001 00000000 0001 61",
+         "910300000000000000000001"},
+        {"900300000000000700000001 00000000 0001 62",
+         "910301000000000900000001 4e6f7420666f756e64"},
+        /* A body longer than its request. */
+        {"900200000000001000000001 00000002 0000000a 0001 61 4558545241",
+         "910200000000000400000001 00000002"},
+    };
+    struct rig *r = *state;
+
+    start_counter(r);
+
+    exchange_all(r, join(r), exchanges, sizeof exchanges / sizeof *exchanges);
+}
+
+static void
+arguments_are_checked(void **state)
+{
+    static const struct exchange exchanges[] = {
+        /* Nothing to acquire, more than the maximum. */
+        {"900200000000000b00000001 00000000 0000000a 0001 61",
+         "910204 00" INVALID},
+        {"900200000000000b00000001 00000005 00000004 0001 61",
+         "910204 00" INVALID},
+        /* No name; a name that overruns the body. */
+        {"900200000000000a00000001 00000001 00000001 0000",
+         "910204 00" INVALID},
+        {"900300000000000600000001 00000001 0000", "910304 00" INVALID},
+        {"900100000000000200000001 0000", "910104 00" INVALID},
+        {"900100000000000600000001 0005 61626364", "910104 00" INVALID},
+        {"900100000000000600000001 ffff 61626364", "910104 00" INVALID},
+        /* Bodies too short. */
+        {"900100000000000000000001", "910104 00" INVALID},
+        {"900100000000000100000001 00", "910104 00" INVALID},
+        {"900200000000000900000001 00000001 00000001 00", "910204 00" INVALID},
+        {"900300000000000500000001 00000001 00", "910304 00" INVALID},
+        /* Another magic comes before all else; the opcode is repeated. */
+        {"910000000000000000000001", "910004 00" INVALID},
+        {"105500000000000300000001 616263", "915504 00" INVALID},
+        {"001100000000000000000001", "911104 00" INVALID},
+        /* Opcodes that are none. */
+        {"900400000000000000000001", "910481 00" UNKNOWN},
+        {"901200000000000200000001 0000", "911281 00" UNKNOWN},
+        {"90ff00000000000000000001", "91ff81 00" UNKNOWN},
+    };
+    struct rig *r = *state;
+    const struct counter_figures *f = &r->counter.figures;
+
+    start_counter(r);
+    exchange_all(r, join(r), exchanges, sizeof exchanges / sizeof *exchanges);
+
+    assert_int_equal(f->noop + f->get + f->acquire + f->release + f->dump, 0);
+    assert_int_equal(r->counter.live.count, 0);
+}
+
+static void
+sums_are_not_cut_to_32_bits(void **state)
+{
+    struct rig *r = *state;
+    struct peer *a, *b;
+    uint8_t bytes[256];
+
+    start_counter(r);
+    a = join(r);
+    b = join(r);
+    acquire(r, a, "one", 1, 1);
+    acquire(r, a, "n", UINT32_MAX, UINT32_MAX);
+
+    say(r, b, bytes, taker_put_acquire(bytes, 1, "n", 1, 1, 1));
+    expect_failure(r, b, TAKER_ACQUIRE, TAKER_FULL, 1);
+    say(r, a, bytes,
+        taker_put_acquire(bytes, 2, "n", 1, UINT32_MAX, UINT32_MAX));
+    expect_failure(r, a, TAKER_ACQUIRE, TAKER_FULL, 2);
+    expect_get(r, b, "n", UINT32_MAX);
+    leave(r, a);
+    turns(r, 3);
+
+    expect_get(r, b, "n", 0);
+}
+
+static void
+a_semaphore_is_what_is_left(void **state)
+{
+    static const struct exchange exchanges[] = {
+        {"900200000000000b00000001 00000003 0000000a 0001 61",
+         "910200000000000400000001 00000003"},
+        {"900100000000000300000001 0001 61",
+         "910100000000000400000001 00000007"},
+        /* The initial value counts at creation only. */
+        {"900200000000000b00000001 00000008 000003e8 0001 61",
+         "910221000000001600000001 "
+         "5265736f75726365206e6f7420617661696c61626c65"},
+        {"900300000000000700000001 00000002 0001 61",
+         "910300000000000000000001"},
+        {"900100000000000300000001 0001 61",
+         "910100000000000400000001 00000009"},
+        /* There is no Dump. */
+        {"901100000000000000000001", "911181 00" UNKNOWN},
+    };
+    struct rig *r = *state;
+
+    start(r, (struct counter_options){.kind = LIVE_SEMAPHORE});
+
+    exchange_all(r, join(r), exchanges, sizeof exchanges / sizeof *exchanges);
+}
+
+/* ---- Stats ------------------------------------------------------------- */
+
+/* Reads pairs; expects these names, and the values that are not UINT64_MAX. */
+static void
+expect_stats(struct rig *r, struct peer *p, uint32_t opaque,
+             const char *const *names, const uint64_t *values, size_t count)
+{
+    char text[32] = "";
+    const uint8_t *at;
+    size_t i, size;
+
+    await(r, p, 12);
+    assert_int_equal(get_be32(p->in), 0x91100000);
+    assert_int_equal(get_be32(p->in + 8), opaque);
+    size = get_be32(p->in + 4);
+    await(r, p, 12 + size);
+    at = p->in + 12;
+    for (i = 0; i < count; i++) {
+        const size_t name_size = get_be16(at), value_size = get_be16(at + 2);
+
+        assert_int_equal(name_size, strlen(names[i]));
+        assert_memory_equal(at + 4, names[i], name_size);
+        assert_in_range(value_size, 1, 20);
+        memcpy(text, at + 4 + name_size, value_size);
+        text[value_size] = '\0';
+        if (values[i] != UINT64_MAX)
+            assert_int_equal(strtoull(text, NULL, 10), values[i]);
+        at += 4 + name_size + value_size;
+    }
+    assert_ptr_equal(at, p->in + 12 + size);
+    p->size = 0;
+}
+
+#define ANY UINT64_MAX
+
+static const char *const stats_names[] = {
+    "objects",          "total_objects",    "used_memory",
+    "conflicts",        "gc_count",         "last_gc_elapsed",
+    "total_gc_elapsed", "curr_connections", "total_connections",
+    "command:noop",     "command:get",      "command:acquire",
+    "command:release",  "command:stats",    "command:dump"};
+
+static void
+stats_count_what_passed_the_checks(void **state)
+{
+    const uint64_t values[] = {1, 1, ANY, 0, ANY, ANY, ANY, 1,
+                               2, 2, 1,   2, 1,   1,   1};
+    struct rig *r = *state;
+    uint8_t bytes[512], *at = bytes;
+    struct peer *p;
+
+    start_counter(r);
+    leave(r, join(r));
+    p = join(r);
+    at += taker_put(at, TAKER_NOOP, 1, NULL, 0);
+    at += taker_put(at, TAKER_NOOP, 1, NULL, 0);
+    at += taker_put_get(at, 1, "a", 1);           /* not found */
+    at += taker_put_acquire(at, 1, "a", 1, 1, 2); /* done */
+    at += taker_put_acquire(at, 1, "a", 1, 2, 2); /* refused */
+    at += taker_put_acquire(at, 1, "a", 1, 0, 2); /* wrong */
+    at += taker_put_release(at, 1, "a", 1, 9);    /* refused */
+    at += taker_put(at, 0x77, 1, NULL, 0);        /* unknown */
+    at += taker_put(at, TAKER_DUMP, 1, NULL, 0);
+    say(r, p, bytes, (size_t)(at - bytes));
+    p->size = 0;
+
+    /* Stats counts itself, and ignores a body. */
+    say(r, p, bytes, taker_put(bytes, TAKER_STATS, 9, "body", 4));
+
+    expect_stats(r, p, 9, stats_names, values, 15);
+}
+
+static void
+semaphores_have_no_statistics_of_dumps(void **state)
+{
+    uint64_t values[14];
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p;
+    size_t i;
+
+    for (i = 0; i < 14; i++)
+        values[i] = ANY;
+    start(r, (struct counter_options){.kind = LIVE_SEMAPHORE});
+    p = join(r);
+    say(r, p, bytes, taker_put(bytes, TAKER_STATS, 9, NULL, 0));
+
+    expect_stats(r, p, 9, stats_names, values, 14);
+}
+
+/* ---- the stream -------------------------------------------------------- */
+
+/* One of each kind; leaves nothing behind that the next time would see. */
+static size_t
+mixed_requests(uint8_t *bytes, uint8_t *answers, size_t *answers_size)
+{
+    static const char name[] = "a name above what is kept in the struct: "
+                               "sixty four bytes and some more";
+    const size_t size = sizeof name - 1;
+    uint8_t *at = bytes, *to = answers;
+
+    at += taker_put(at, TAKER_NOOP, 1, NULL, 0);
+    to += answer(to, TAKER_NOOP, TAKER_OK, 1, NULL, 0);
+    at += taker_put_acquire(at, 2, "short", 5, 2, 3);
+    to += value(to, TAKER_ACQUIRE, 2, 2);
+    at += taker_put(at, TAKER_GET, 3, "\0\5short and surplus", 2 + 17);
+    to += value(to, TAKER_GET, 3, 2);
+    at += taker_put_acquire(at, 4, name, size, 1, 3);
+    to += value(to, TAKER_ACQUIRE, 4, 1);
+    at += taker_put_release(at, 5, name, size, 1);
+    to += answer(to, TAKER_RELEASE, TAKER_OK, 5, NULL, 0);
+    at += taker_put(at, TAKER_GET, 6, "\0\0", 2);
+    to += failure(to, TAKER_GET, TAKER_INVALID, 6);
+    at += taker_put(at, 0x33, 7, "body of nothing", 15);
+    to += failure(to, 0x33, TAKER_UNKNOWN, 7);
+    at += taker_put(at, TAKER_NOOP, 8, "0123456789012345678901234567890", 31);
+    to += answer(to, TAKER_NOOP, TAKER_OK, 8, NULL, 0);
+    at += taker_put_release(at, 9, "short", 5, 2);
+    to += answer(to, TAKER_RELEASE, TAKER_OK, 9, NULL, 0);
+    *answers_size = (size_t)(to - answers);
+    return (size_t)(at - bytes);
+}
+
+static void
+requests_may_be_cut_anywhere(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[1024], answers[1024];
+    size_t size, answers_size, cut;
+    struct peer *p;
+
+    start_counter(r);
+    p = join(r);
+    size = mixed_requests(bytes, answers, &answers_size);
+    for (cut = 1; cut < size; cut++) {
+        say(r, p, bytes, cut);
+        say(r, p, bytes + cut, size - cut);
+        expect(r, p, answers, answers_size);
+        assert_int_equal(p->size, 0);
+    }
+
+    assert_int_equal(r->counter.kept.records, 0);
+}
+
+static void
+requests_may_come_byte_by_byte(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[1024], answers[1024];
+    size_t size, answers_size, i;
+    struct peer *p;
+
+    start_counter(r);
+    p = join(r);
+    size = mixed_requests(bytes, answers, &answers_size);
+    for (i = 0; i < size; i++)
+        say(r, p, bytes + i, 1);
+
+    expect(r, p, answers, answers_size);
+    expect_nothing(r, p);
+}
+
+static void
+a_thousand_requests_in_one_write_are_answered_in_order(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[1000 * 32], answers[1000 * 32], *at = bytes, *to = answers;
+    struct peer *p;
+    uint32_t i;
+
+    start_counter(r);
+    p = join(r);
+    for (i = 0; i < 1000; i++) {
+        if (i % 3 == 0) {
+            at += taker_put_acquire(at, i, "n", 1, 1, 1);
+            to += value(to, TAKER_ACQUIRE, i, 1);
+        } else if (i % 3 == 1) {
+            at += taker_put_get(at, i, "n", 1);
+            to += value(to, TAKER_GET, i, 1);
+        } else {
+            at += taker_put_release(at, i, "n", 1, 1);
+            to += answer(to, TAKER_RELEASE, TAKER_OK, i, NULL, 0);
+        }
+    }
+    send_later(p, bytes, (size_t)(at - bytes));
+
+    expect(r, p, answers, (size_t)(to - answers));
+    expect_nothing(r, p);
+}
+
+static void
+names_have_up_to_65535_bytes(void **state)
+{
+    static const size_t cuts[] = {11, 12, 21, 22, 23, 47, 48, 49, 60000, 65556};
+    static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
+    struct rig *r = *state;
+    struct peer *p;
+    size_t size, i;
+
+    start_counter(r);
+    p = join(r);
+    for (i = 0; i < sizeof name; i++)
+        name[i] = (uint8_t)(i * 7);
+    for (i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        size = taker_put_acquire(bytes, 1, name, sizeof name, 1, 100);
+        say(r, p, bytes, cuts[i]);
+        assert_int_equal(p->size, 0);
+        say(r, p, bytes + cuts[i], size - cuts[i]);
+        expect_number(r, p, TAKER_ACQUIRE, 1, 1);
+    }
+    say(r, p, bytes, taker_put_get(bytes, 2, name, sizeof name));
+    expect_number(r, p, TAKER_GET, 2, (uint32_t)i);
+
+    /* The last byte counts. */
+    say(r, p, bytes, taker_put_get(bytes, 3, name, sizeof name - 1));
+    expect_failure(r, p, TAKER_GET, TAKER_NOT_FOUND, 3);
+    assert_int_equal(r->counter.kept.records, 0);
+}
+
+static void
+an_unfinished_request_is_dropped_at_the_end(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[128];
+    struct peer *p, *q;
+    size_t size;
+
+    start_counter(r);
+    q = join(r);
+    for (size = 1; size < TAKER_FIXED + 1; size++) {
+        p = join(r);
+        taker_put_acquire(bytes, 1, "n", 1, 1, 1);
+        say(r, p, bytes, size);
+        half_close(p);
+        expect_end(r, p);
+        leave(r, p);
+        r->peer_count--;
+        free(p->in);
+        *p = (struct peer){0};
+    }
+
+    expect_absent(r, q, "n");
+}
+
+/* ---- surplus ----------------------------------------------------------- */
+
+/* Sends `head`, then `size` bytes of nothing in particular. */
+static void
+say_with_surplus(struct rig *r, struct peer *p, const uint8_t *head,
+                 size_t head_size, size_t size)
+{
+    uint8_t *surplus = calloc(1, size);
+
+    assert_non_null(surplus);
+    say(r, p, head, head_size);
+    assert_int_equal(p->size, 0); /* not before the body is there */
+    say(r, p, surplus, size - 1);
+    turns(r, 3);
+    assert_int_equal(p->size, 0);
+    /* Never more than the request itself. */
+    assert_true(r->counter.kept.records <= 1);
+    say(r, p, surplus, 1);
+    free(surplus);
+}
+
+static void
+surplus_is_thrown_away_as_it_comes(void **state)
+{
+    static uint8_t name[LONG_NAME], head[LONG_NAME + 64];
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p;
+    size_t size;
+
+    start_counter(r);
+    p = join(r);
+
+    taker_put(head, TAKER_NOOP, 1, NULL, 0);
+    put_be32(head + 4, (uint32_t)(29 * MIB));
+    say_with_surplus(r, p, head, 12, 29 * MIB);
+    expect_done(r, p, TAKER_NOOP, 1);
+
+    size = taker_put_acquire(head, 2, name, sizeof name, 1, 2);
+    put_be32(head + 4, (uint32_t)(29 * MIB));
+    say_with_surplus(r, p, head, size, 29 * MIB - (size - 12));
+    expect_number(r, p, TAKER_ACQUIRE, 2, 1);
+
+    size = taker_put_get(head, 3, name, sizeof name);
+    put_be32(head + 4, FRAME_BODY_MAX);
+    say_with_surplus(r, p, head, size, FRAME_BODY_MAX - (size - 12));
+    expect_number(r, p, TAKER_GET, 3, 1);
+
+    taker_put(head, 0x42, 4, NULL, 0);
+    put_be32(head + 4, (uint32_t)MIB);
+    say_with_surplus(r, p, head, 12, MIB);
+    expect_failure(r, p, 0x42, TAKER_UNKNOWN, 4);
+
+    head[0] = 0x12;
+    say_with_surplus(r, p, head, 12, MIB);
+    expect_failure(r, p, 0x42, TAKER_INVALID, 4);
+
+    /* A body that is long, with a name of no bytes. */
+    taker_put_acquire(head, 5, "", 0, 1, 2);
+    put_be32(head + 4, (uint32_t)MIB);
+    say_with_surplus(r, p, head, 22, MIB - 10);
+    expect_failure(r, p, TAKER_ACQUIRE, TAKER_INVALID, 5);
+
+    taker_put(head, TAKER_DUMP, 6, NULL, 0);
+    put_be32(head + 4, (uint32_t)MIB);
+    say_with_surplus(r, p, head, 12, MIB);
+    await(r, p, 12 + 10 + sizeof name + 12);
+    p->size = 0;
+
+    say(r, p, bytes, taker_put(bytes, TAKER_NOOP, 7, NULL, 0));
+    expect_done(r, p, TAKER_NOOP, 7);
+    assert_int_equal(r->counter.kept.records, 0);
+}
+
+static void
+a_body_above_30_mib_ends_the_connection_at_once(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p;
+    size_t size;
+
+    start_counter(r);
+    p = join(r);
+    acquire(r, p, "held", 1, 1);
+    size = taker_put(bytes, TAKER_NOOP, 1, NULL, 0);
+    taker_put(bytes + size, TAKER_GET, 2, NULL, 0);
+    put_be32(bytes + size + 4, FRAME_BODY_MAX + 1);
+    say(r, p, bytes, size + 11);
+    expect_done(r, p, TAKER_NOOP, 1); /* what came before it is answered */
+    expect_nothing(r, p);
+    say(r, p, bytes + size + 11, 1);
+    expect_end(r, p);
+
+    expect_get(r, join(r), "held", 0);
+}
+
+static void
+a_text_is_a_very_long_request(void **state)
+{
+    static const char text[] = "GET / HTTP/1.0\r\n\r\n";
+    struct rig *r = *state;
+    struct peer *p;
+
+    start_counter(r);
+    p = join(r);
+    say(r, p, (const uint8_t *)text, sizeof text - 1);
+
+    expect_end(r, p);
+}
+
+/* ---- ends -------------------------------------------------------------- */
+
+static void
+a_half_close_is_answered_and_then_released(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[256], *at = bytes;
+    struct peer *p, *q;
+
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    at += taker_put_acquire(at, 1, "n", 1, 3, 5);
+    at += taker_put_get(at, 2, "n", 1);
+    at += taker_put(at, TAKER_NOOP, 3, NULL, 0) - 1; /* a byte is missing */
+    assert_int_equal(write(p->fd, bytes, (size_t)(at - bytes)), at - bytes);
+    half_close(p);
+
+    expect_number(r, p, TAKER_ACQUIRE, 1, 3);
+    expect_number(r, p, TAKER_GET, 2, 3);
+    expect_end(r, p);
+    assert_int_equal(p->error, 0);
+    expect_get(r, q, "n", 0);
+}
+
+static void
+a_reset_releases_in_the_same_turn(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+
+    start_listening(r, (struct counter_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire(r, p, "n", 3, 5);
+    reset(p);
+
+    expect_get(r, q, "n", 0);
+    assert_int_equal(r->counter.open, 1);
+}
+
+static void
+many_holdings_are_released_in_steps(void **state)
+{
+    const size_t count = 100000;
+    struct rig *r = *state;
+    struct peer *p, *q;
+    size_t before;
+
+    start(r, (struct counter_options){.kind = LIVE_COUNTER, .connections = 2});
+    p = join(r);
+    q = join(r);
+    acquire_many(r, p, count);
+    leave(r, p);
+    turns(r, 1);
+
+    /* The socket is closed, its number is not free. */
+    assert_int_equal(r->counter.open, 1);
+    assert_int_equal(r->counter.used, 2);
+    before = r->turns;
+    noop(r, q);
+    assert_int_equal(r->counter.used, 2);
+    while (r->counter.used == 2)
+        turns(r, 1);
+
+    /* Not more than was promised in one turn. */
+    assert_true(r->turns - before + 1 >=
+                count / (COUNTER_DROPS * COUNTER_DROP_STEP));
+    expect_get(r, q, "many:0", 0);
+    expect_get(r, q, "many:99999", 0);
+    assert_true(live_check(&r->counter.live));
+}
+
+static void
+ten_thousand_holdings_take_few_turns(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    size_t before;
+
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire_many(r, p, 10000);
+    leave(r, p);
+    before = r->turns;
+    while (r->counter.used == 2)
+        turns(r, 1);
+
+    assert_true(r->turns - before <= 3);
+    expect_get(r, q, "many:9999", 0);
+}
+
+static void
+many_ends_in_one_turn_are_worked_off(void **state)
+{
+    struct rig *r = *state;
+    int ends[50][2];
+    uint8_t bytes[64];
+    char name[16];
+    size_t size;
+    int i;
+
+    start_counter(r);
+    for (i = 0; i < 50; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
+        assert_int_equal(fcntl(ends[i][1], F_SETFL, O_NONBLOCK), 0);
+        assert_rc(counter_take(&r->counter, ends[i][1]), 0);
+        size = (size_t)snprintf(name, sizeof name, "n%d", i % 7);
+        size = taker_put_acquire(bytes, 1, name, size, 1, 100);
+        assert_int_equal(write(ends[i][0], bytes, size), size);
+    }
+    turns(r, 2);
+    assert_int_equal(r->counter.figures.acquire, 50);
+    for (i = 0; i < 50; i++)
+        close(ends[i][0]);
+    turns(r, 1);
+    assert_int_equal(r->counter.open, 0);
+    run(r, is_empty);
+
+    expect_get(r, join(r), "n6", 0);
+}
+
+static void
+a_stop_answers_nothing_more_and_releases_everything(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p, *q;
+    struct live_record record;
+    uint32_t from = 0, looks = UINT32_MAX;
+    size_t size, seen = 0;
+
+    start_listening(r, (struct counter_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire_many(r, p, 5000);
+    acquire(r, q, "many:1", 1, 10);
+    size = taker_put(bytes, TAKER_NOOP, 1, NULL, 0);
+    assert_int_equal(write(q->fd, bytes, size), size);
+    counter_stop(&r->counter);
+    turns(r, 3);
+
+    assert_true(p->ended && q->ended);
+    assert_int_equal(q->size, 0);
+    assert_int_equal(r->counter.open, 0);
+    assert_int_equal(r->counter.used, 0);
+    while (live_next(&r->counter.live, &from, &looks, &record) == 1) {
+        assert_int_equal(record.current, 0);
+        seen++;
+    }
+    assert_int_equal(seen, 5000);
+    assert_int_equal(r->counter.kept.records, 0);
+}
+
+/* ---- slow readers ------------------------------------------------------ */
+
+#define SLOW_REQUESTS 200000
+
+static void
+who_does_not_read_is_not_read_from(void **state)
+{
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
+    uint8_t *answers = malloc(SLOW_REQUESTS * 64), *to = answers;
+    struct peer *p, *q;
+    uint32_t i;
+
+    assert_non_null(bytes);
+    assert_non_null(answers);
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, q, "n", 5, 5);
+    for (i = 0; i < SLOW_REQUESTS; i++) {
+        at += taker_put_get(at, i, i % 5 ? "n" : "m", 1);
+        to += i % 5 ? value(to, TAKER_GET, i, 5)
+                    : failure(to, TAKER_GET, TAKER_NOT_FOUND, i);
+    }
+    go_deaf(p);
+    send_later(p, bytes, (size_t)(at - bytes));
+    turns(r, 2000);
+
+    /* It is stuck, in bounded memory, and harms nobody. */
+    assert_true(p->out_size > 0);
+    assert_true(r->counter.kept.records <= 2);
+    noop(r, q);
+    p->deaf = false;
+    expect(r, p, answers, (size_t)(to - answers));
+    assert_int_equal(p->size, 0);
+    assert_int_equal(r->counter.kept.records, 0);
+    noop(r, p);
+    free(bytes);
+    free(answers);
+}
+
+static void
+who_does_not_read_and_goes_is_forgotten(void **state)
+{
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
+    struct peer *p, *q;
+    uint32_t i;
+
+    assert_non_null(bytes);
+    start_listening(r, (struct counter_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire(r, p, "n", 5, 5);
+    for (i = 0; i < SLOW_REQUESTS; i++)
+        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+    go_deaf(p);
+    send_later(p, bytes, (size_t)(at - bytes));
+    turns(r, 2000);
+    assert_true(r->counter.kept.records > 0);
+    leave(r, p); /* with unread answers: a reset */
+
+    r->peer = q;
+    expect_get(r, q, "n", 0);
+    assert_int_equal(r->counter.kept.records, 0);
+    free(bytes);
+}
+
+static void
+a_half_close_behind_unsent_answers_waits_for_them(void **state)
+{
+    const size_t count = 50000;
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(count * 32), *at = bytes;
+    struct peer *p, *q;
+    uint32_t i;
+
+    assert_non_null(bytes);
+    start_listening(r, (struct counter_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire(r, p, "n", 5, 5);
+    for (i = 0; i < count; i++)
+        at += taker_put_get(at, i, "none", 4);
+    go_deaf(p);
+    send_later(p, bytes, (size_t)(at - bytes));
+    r->peer = p;
+    run(r, is_sent);
+    half_close(p);
+    turns(r, 100);
+    p->deaf = false;
+
+    await(r, p, count * 21);
+    assert_int_equal(p->size, count * 21);
+    p->size = 0;
+    expect_end(r, p);
+    expect_get(r, q, "n", 0);
+    free(bytes);
+}
+
+/* ---- Dump -------------------------------------------------------------- */
+
+/* Takes a whole dump of names many:N and others; how many there were, and how
+ * many of many:N. */
+static size_t
+take_dump(struct peer *p, uint32_t opaque, uint8_t *seen, size_t count)
+{
+    size_t at = 0, records = 0, body, number;
+    char name[32];
+
+    for (;; at += 12 + body) {
+        assert_true(p->size >= at + 12);
+        assert_int_equal(get_be32(p->in + at), 0x91110000);
+        assert_int_equal(get_be32(p->in + at + 8), opaque);
+        body = get_be32(p->in + at + 4);
+        if (body == 0)
+            break;
+        assert_true(p->size >= at + 12 + body);
+        assert_int_equal(body, 10 + get_be16(p->in + at + 20));
+        records++;
+        if (memcmp(p->in + at + 22, "many:", 5) != 0 || body >= sizeof name)
+            continue;
+        memcpy(name, p->in + at + 22, body - 10);
+        name[body - 10] = '\0';
+        number = strtoull(name + 5, NULL, 10);
+        assert_true(number < count);
+        assert_int_equal(get_be32(p->in + at + 12), 1);
+        assert_int_equal(get_be32(p->in + at + 16), 1);
+        seen[number]++;
+    }
+    memmove(p->in, p->in + at + 12, p->size - at - 12);
+    p->size -= at + 12;
+    return records;
+}
+
+static void
+an_empty_dump_is_its_end(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p;
+
+    start_counter(r);
+    p = join(r);
+    say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 4, NULL, 0));
+
+    expect_done(r, p, TAKER_DUMP, 4);
+    expect_nothing(r, p);
+}
+
+static void
+requests_behind_a_dump_wait_for_its_end(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[256], *at = bytes, seen[10] = {0};
+    struct peer *p;
+    size_t i;
+
+    start_counter(r);
+    p = join(r);
+    acquire_many(r, p, 10);
+    at += taker_put(at, TAKER_NOOP, 1, NULL, 0);
+    at += taker_put(at, TAKER_DUMP, 2, NULL, 0);
+    at += taker_put(at, TAKER_DUMP, 3, NULL, 0);
+    at += taker_put(at, TAKER_NOOP, 4, NULL, 0);
+    say(r, p, bytes, (size_t)(at - bytes));
+
+    expect_done(r, p, TAKER_NOOP, 1);
+    assert_int_equal(take_dump(p, 2, seen, 10), 10);
+    assert_int_equal(take_dump(p, 3, seen, 10), 10);
+    expect_done(r, p, TAKER_NOOP, 4);
+    for (i = 0; i < 10; i++)
+        assert_int_equal(seen[i], 2);
+}
+
+static void
+a_dump_to_a_slow_reader_disturbs_nobody(void **state)
+{
+    const size_t count = 100000;
+    struct rig *r = *state;
+    uint8_t bytes[256], *at = bytes, *seen = calloc(count, 1);
+    struct peer *p, *q;
+    size_t i;
+
+    assert_non_null(seen);
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire_many(r, p, count);
+    go_deaf(p);
+    at += taker_put(at, TAKER_DUMP, 2, NULL, 0);
+    at += taker_put(at, TAKER_NOOP, 3, NULL, 0);
+    say(r, p, bytes, (size_t)(at - bytes));
+
+    /* Others come and go while it waits. */
+    for (i = 0; i < 50; i++) {
+        acquire(r, q, "other", 1, 100);
+        noop(r, q);
+    }
+    assert_true(r->counter.kept.records <= 2);
+    assert_int_equal(r->counter.figures.noop, 50);
+    p->deaf = false;
+    await(r, p, count * 30);
+    r->want = 0;
+    turns(r, 1000);
+
+    i = take_dump(p, 2, seen, count);
+    assert_true(i == count || i == count + 1); /* "other" came meanwhile */
+    expect_done(r, p, TAKER_NOOP, 3);
+    for (i = 0; i < count; i++)
+        assert_int_equal(seen[i], 1);
+    assert_int_equal(r->counter.kept.records, 0);
+    free(seen);
+}
+
+static void
+a_dump_of_long_names_goes_out(void **state)
+{
+    static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
+    struct rig *r = *state;
+    struct peer *p;
+    uint32_t i;
+
+    start_counter(r);
+    p = join(r);
+    for (i = 0; i < 20; i++) {
+        name[0] = (uint8_t)i;
+        say(r, p, bytes, taker_put_acquire(bytes, i, name, sizeof name, 1, 1));
+        expect_number(r, p, TAKER_ACQUIRE, i, 1);
+    }
+    say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 5, NULL, 0));
+    await(r, p, 20 * (size_t)(22 + LONG_NAME) + 12);
+
+    assert_int_equal(take_dump(p, 5, NULL, 0), 20);
+    expect_nothing(r, p);
+}
+
+static void
+a_reset_in_the_middle_of_a_dump_is_survived(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p, *q;
+
+    start_listening(r, (struct counter_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire_many(r, p, 300000); /* more than the sockets hold */
+    go_deaf(p);
+    say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 2, NULL, 0));
+    turns(r, 300);
+    assert_true(r->counter.kept.records <= 1);
+    reset(p);
+    turns(r, 3);
+
+    assert_int_equal(r->counter.open, 1);
+    assert_int_equal(r->counter.kept.records, 0);
+    while (r->counter.used > 1)
+        turns(r, 1);
+    expect_get(r, q, "many:0", 0);
+}
+
+/* ---- limits ------------------------------------------------------------ */
+
+static void
+the_connection_above_the_limit_is_closed_without_a_byte(void **state)
+{
+    struct rig *r = *state;
+    struct peer *a, *b, *c;
+
+    start_listening(r, (struct counter_options){.kind = LIVE_COUNTER,
+                                                .connections = 2,
+                                                .max_connections = 2});
+    a = join_tcp(r);
+    b = join_tcp(r);
+    noop(r, a);
+    noop(r, b);
+    c = join_tcp(r);
+    expect_end(r, c);
+    assert_int_equal(r->counter.open, 2);
+    leave(r, a);
+    turns(r, 5);
+
+    noop(r, join_tcp(r));
+    noop(r, b);
+    assert_int_equal(r->counter.figures.connections, 3);
+}
+
+static void
+connections_without_memory_wait(void **state)
+{
+    struct rig *r = *state;
+    struct peer *a, *b, *c;
+
+    start_listening(
+        r, (struct counter_options){.kind = LIVE_COUNTER, .connections = 2});
+    a = join_tcp(r);
+    b = join_tcp(r);
+    noop(r, a);
+    noop(r, b);
+    c = join_tcp(r);
+    expect_nothing(r, c);
+    leave(r, a);
+
+    noop(r, c);
+    noop(r, b);
+}
+
+static void
+a_number_in_use_by_holdings_is_not_given_out(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+
+    start_listening(
+        r, (struct counter_options){.kind = LIVE_COUNTER, .connections = 1});
+    p = join_tcp(r);
+    acquire_many(r, p, 200000);
+    leave(r, p);
+    q = join_tcp(r);
+
+    noop(r, q); /* waits until then */
+    expect_get(r, q, "many:7", 0);
+}
+
+static void
+above_the_budget_nothing_changes(void **state)
+{
+    static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
+    struct rig *r = *state;
+    struct peer *p;
+    uint32_t i;
+
+    r->budget.max = 4 * MIB;
+    start_counter(r);
+    p = join(r);
+    for (i = 0; i < 1000; i++) {
+        name[0] = (uint8_t)i;
+        name[1] = (uint8_t)(i >> 8);
+        say(r, p, bytes, taker_put_acquire(bytes, i, name, sizeof name, 1, 1));
+        await(r, p, 12);
+        if (p->in[2] != TAKER_OK)
+            break;
+        expect_number(r, p, TAKER_ACQUIRE, i, 1);
+    }
+    assert_in_range(i, 10, 999);
+    expect_failure(r, p, TAKER_ACQUIRE, TAKER_NO_MEMORY, i);
+    say(r, p, bytes, taker_put_get(bytes, 1, name, sizeof name));
+    expect_failure(r, p, TAKER_GET, TAKER_NOT_FOUND, 1);
+
+    assert_int_equal(r->counter.live.count, i);
+    assert_true(r->budget.used <= r->budget.max);
+}
+
+static void
+a_piece_that_cannot_be_kept_is_answered_with_no_memory(void **state)
+{
+    static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
+    struct rig *r = *state;
+    struct peer *p, *q[10];
+    size_t size, i;
+
+    r->budget.max = 8 * MIB; /* half a MiB of which is for such pieces */
+    start_counter(r);
+    size = taker_put_acquire(bytes, 1, name, sizeof name, 1, 100);
+    for (i = 0; i < 10; i++) {
+        q[i] = join(r);
+        say(r, q[i], bytes, 100);
+    }
+    p = join(r);
+    say(r, p, bytes, 100);
+    expect_nothing(r, p);
+    say(r, p, bytes + 100, size - 100);
+    expect_failure(r, p, TAKER_ACQUIRE, TAKER_NO_MEMORY, 1);
+    noop(r, p); /* still in step */
+
+    /* Who was there first has its room. */
+    say(r, q[0], bytes + 100, size - 100);
+    expect_number(r, q[0], TAKER_ACQUIRE, 1, 1);
+    noop(r, q[0]);
+}
+
+static void
+answers_that_cannot_be_kept_end_the_connection(void **state)
+{
+    const size_t count = 100000;
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(count * 32), *at = bytes;
+    struct peer *p, *q;
+    uint32_t i;
+
+    assert_non_null(bytes);
+    r->budget.max = MIB / 2; /* with 32 KiB for what must wait */
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, p, "n", 5, 5);
+    for (i = 0; i < count; i++)
+        at += taker_put_get(at, i, "n", 1);
+    go_deaf(p);
+    send_later(p, bytes, (size_t)(at - bytes));
+    r->peer = p;
+    run(r, is_sent); /* the rest of it has nowhere to go */
+
+    expect_get(r, q, "n", 0);
+    assert_int_equal(r->counter.open, 1);
+    free(bytes);
+}
+
+/* ---- windows and sweeps ------------------------------------------------ */
+
+static void
+unused_counters_are_removed_after_their_window(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p;
+
+    start(r,
+          (struct counter_options){.kind = LIVE_COUNTER, .interval_s = 3600});
+    p = join(r);
+    r->want = 1; /* one at the start */
+    run(r, is_swept);
+    acquire(r, p, "used", 1, 1);
+    acquire(r, p, "unused", 1, 1);
+    say(r, p, bytes, taker_put_release(bytes, 1, "unused", 6, 1));
+    expect_done(r, p, TAKER_RELEASE, 1);
+    expect_get(r, p, "unused", 0);
+    fault_clock(3600 * 1000);
+    noop(r, p); /* a clock that is set is seen at the next event */
+    r->want = 2;
+    run(r, is_swept);
+
+    expect_absent(r, p, "unused");
+    expect_get(r, p, "used", 1);
+    assert_int_equal(r->counter.live.figures.swept, 2);
+}
+
+static void
+the_clock_may_be_set_back(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p;
+
+    start(r, (struct counter_options){.kind = LIVE_COUNTER, .interval_s = 10});
+    p = join(r);
+    acquire(r, p, "n", 1, 2);
+    fault_clock(-3600 * 1000);
+    acquire(r, p, "n", 1, 2);
+    turns(r, QUIET);
+
+    expect_get(r, p, "n", 2);
+}
+
+static void
+unused_semaphores_are_removed_at_each_interval(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p;
+
+    start(r, (struct counter_options){.kind = LIVE_SEMAPHORE, .interval_s = 1});
+    p = join(r);
+    r->want = 1;
+    run(r, is_swept);
+    acquire(r, p, "unused", 1, 3);
+    acquire(r, p, "used", 1, 3);
+    say(r, p, bytes, taker_put_release(bytes, 1, "unused", 6, 1));
+    expect_done(r, p, TAKER_RELEASE, 1);
+    r->want = r->counter.live.figures.swept + 1;
+    run(r, is_swept); /* the loop's timer */
+
+    expect_absent(r, p, "unused");
+    expect_get(r, p, "used", 2);
+}
+
+/* ---- sockets ----------------------------------------------------------- */
+
+/* The server's end of a connection: the descriptor whose peer this is. */
+static int
+other_end(const struct peer *p)
+{
+    struct sockaddr_in mine, theirs;
+    socklen_t size = sizeof mine;
+    int fd;
+
+    assert_int_equal(getsockname(p->fd, (struct sockaddr *)&mine, &size), 0);
+    for (fd = 3; fd < 1024; fd++) {
+        size = sizeof theirs;
+        if (fd != p->fd &&
+            getpeername(fd, (struct sockaddr *)&theirs, &size) == 0 &&
+            theirs.sin_family == AF_INET && theirs.sin_port == mine.sin_port)
+            return fd;
+    }
+    fail_msg("no other end");
+    return -1;
+}
+
+static int
+option(int fd, int level, int name)
+{
+    socklen_t size = sizeof(int);
+    int v = 0;
+
+    assert_int_equal(getsockopt(fd, level, name, &v, &size), 0);
+    return v;
+}
+
+static void
+vanished_peers_are_found_by_keepalive(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p;
+    int fd;
+
+    start_listening(r, (struct counter_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    noop(r, p);
+    fd = other_end(p);
+
+    assert_int_equal(option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_int_equal(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 300);
+    assert_int_equal(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), 5);
+    assert_int_equal(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 345000);
+    assert_int_equal(option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+}
+
+static void
+errors_of_a_socket_end_its_connection_only(void **state)
+{
+    static const char *const calls[] = {"recv", "send"};
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p, *q;
+    size_t i;
+
+    start_counter(r);
+    q = join(r);
+    for (i = 0; i < 2; i++) {
+        p = join(r);
+        acquire(r, p, "n", 1, 1);
+        fault_inject(calls[i], 1, ECONNRESET);
+        say(r, p, bytes, taker_put(bytes, TAKER_NOOP, 1, NULL, 0));
+        assert_true(fault_hit());
+        fault_clear();
+        expect_end(r, p);
+        expect_get(r, q, "n", 0);
+    }
+}
+
+static void
+interrupted_and_short_calls_are_made_again(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[1024], answers[1024];
+    size_t size, answers_size, n;
+    struct peer *p;
+
+    start_counter(r);
+    p = join(r);
+    size = mixed_requests(bytes, answers, &answers_size);
+    for (n = 1; n < answers_size; n++) {
+        if (n % 2)
+            fault_short("send", 1, n);
+        else
+            fault_inject(n % 4 ? "send" : "recv", 1, n % 8 ? EINTR : EAGAIN);
+        say(r, p, bytes, size);
+        expect(r, p, answers, answers_size);
+        assert_true(fault_hit());
+        fault_clear();
+    }
+
+    assert_int_equal(r->counter.kept.records, 0);
+}
+
+static void
+a_connection_that_cannot_be_watched_is_not_taken(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p;
+
+    diag_init("test_counter", DIAG_ERROR);
+    start_listening(r, (struct counter_options){.kind = LIVE_COUNTER});
+    fault_inject("epoll_ctl", 1, ENOSPC);
+    p = join_tcp(r);
+    expect_end(r, p);
+    fault_clear();
+
+    assert_int_equal(r->counter.used, 0);
+    noop(r, join_tcp(r));
+}
+
+static void
+without_memory_there_is_no_start(void **state)
+{
+    struct rig *r = *state;
+    struct counter_options o = {.kind = LIVE_COUNTER,
+                                .connections = 10,
+                                .slots = 1000,
+                                .interval_s = 10,
+                                .budget = &r->budget};
+    struct loop *loop = loop_new();
+    unsigned n;
+    int rc;
+
+    assert_non_null(loop);
+    r->budget.max = 4 * MIB;
+    for (n = 1; n < 100; n++) {
+        fault_inject("memory", n, ENOMEM);
+        rc = counter_init(&r->counter, loop, &o);
+        if (!fault_hit())
+            break;
+        assert_rc(rc, -ENOMEM);
+        assert_int_equal(r->budget.used, 0);
+    }
+    fault_clear();
+    assert_rc(rc, 0);
+    assert_true(n > 3);
+    counter_fini(&r->counter);
+    loop_free(loop);
+}
+
+static void
+a_budget_that_is_too_small_is_no_start(void **state)
+{
+    struct rig *r = *state;
+    struct counter_options o = {.kind = LIVE_COUNTER,
+                                .connections = 10,
+                                .slots = 1000,
+                                .interval_s = 10,
+                                .budget = &r->budget};
+    struct loop *loop = loop_new();
+    uint64_t max;
+
+    assert_non_null(loop);
+    for (max = 16; max <= MIB; max *= 2) {
+        r->budget.max = max;
+        if (counter_init(&r->counter, loop, &o) == 0) {
+            assert_true(r->budget.used <= max);
+            counter_fini(&r->counter);
+        }
+        assert_int_equal(r->budget.used, 0);
+    }
+    loop_free(loop);
+}
+
+/* ---- races ------------------------------------------------------------- */
+
+static void
+one_of_two_gets_the_last_unit(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p, *q;
+    size_t size;
+
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    size = taker_put_acquire(bytes, 1, "last", 4, 1, 1);
+    send_later(p, bytes, size);
+    send_later(q, bytes, size);
+    await(r, p, 12);
+    await(r, q, 12);
+
+    assert_int_equal(p->in[2] + q->in[2], TAKER_OK + TAKER_FULL);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    T(each_request_has_its_answer),
+    T(arguments_are_checked),
+    T(sums_are_not_cut_to_32_bits),
+    T(a_semaphore_is_what_is_left),
+    T(stats_count_what_passed_the_checks),
+    T(semaphores_have_no_statistics_of_dumps),
+    T(requests_may_be_cut_anywhere),
+    T(requests_may_come_byte_by_byte),
+    T(a_thousand_requests_in_one_write_are_answered_in_order),
+    T(names_have_up_to_65535_bytes),
+    T(an_unfinished_request_is_dropped_at_the_end),
+    T(surplus_is_thrown_away_as_it_comes),
+    T(a_body_above_30_mib_ends_the_connection_at_once),
+    T(a_text_is_a_very_long_request),
+    T(a_half_close_is_answered_and_then_released),
+    T(a_reset_releases_in_the_same_turn),
+    T(many_holdings_are_released_in_steps),
+    T(ten_thousand_holdings_take_few_turns),
+    T(many_ends_in_one_turn_are_worked_off),
+    T(a_stop_answers_nothing_more_and_releases_everything),
+    T(who_does_not_read_is_not_read_from),
+    T(who_does_not_read_and_goes_is_forgotten),
+    T(a_half_close_behind_unsent_answers_waits_for_them),
+    T(an_empty_dump_is_its_end),
+    T(requests_behind_a_dump_wait_for_its_end),
+    T(a_dump_to_a_slow_reader_disturbs_nobody),
+    T(a_dump_of_long_names_goes_out),
+    T(a_reset_in_the_middle_of_a_dump_is_survived),
+    T(the_connection_above_the_limit_is_closed_without_a_byte),
+    T(connections_without_memory_wait),
+    T(a_number_in_use_by_holdings_is_not_given_out),
+    T(above_the_budget_nothing_changes),
+    T(a_piece_that_cannot_be_kept_is_answered_with_no_memory),
+    T(answers_that_cannot_be_kept_end_the_connection),
+    T(unused_counters_are_removed_after_their_window),
+    T(the_clock_may_be_set_back),
+    T(unused_semaphores_are_removed_at_each_interval),
+    T(vanished_peers_are_found_by_keepalive),
+    T(errors_of_a_socket_end_its_connection_only),
+    T(interrupted_and_short_calls_are_made_again),
+    T(a_connection_that_cannot_be_watched_is_not_taken),
+    T(without_memory_there_is_no_start),
+    T(a_budget_that_is_too_small_is_no_start),
+    T(one_of_two_gets_the_last_unit),
+};
+TEST_MAIN(tests)
