@@ -14,9 +14,11 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include "common/datadir.h"
 #include "common/net.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/tmpdir.h"
@@ -960,6 +962,64 @@ flush_says_what_was_set_aside_as_damaged(void **state)
     expect_text(RUN(s, "flush"), 0, "");
 }
 
+/* Until flush tells the writer, which is us, to hand its log on. */
+static void
+await_rotation(void)
+{
+    const struct timespec limit = {.tv_sec = 20 * (time_t)test_slow()};
+    sigset_t mask;
+
+    assert_int_equal(sigemptyset(&mask), 0);
+    assert_int_equal(sigaddset(&mask, SIGUSR2), 0);
+    assert_int_equal(sigtimedwait(&mask, NULL, &limit), SIGUSR2);
+}
+
+static void
+flush_ends_with_1_when_it_sees_damage_come(void **state)
+{
+    struct site *s = *state;
+    const char *const argv[] = {"flush", "-d", s->data, "-o", s->read, NULL};
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+    struct daemon worker, flush;
+    struct datadir dir;
+    char path[700];
+    sigset_t mask;
+    int fd, status;
+    long pid;
+
+    fill_log(s, 0);
+    damage(s, "log/0000000000", 8192 + 544 + 20);
+    snprintf(path, sizeof path, "%s/log/0000000000", s->data);
+    assert_int_equal(chmod(path, 0200), 0);
+    daemon_start(&s->serve, "countd-read", "-d", s->data, "-o",
+                 "read.listen=127.0.0.1:0", NULL);
+    snprintf(s->read, sizeof s->read, "read.listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "read"));
+
+    /* The worker comes when flush has looked at what was set aside before. */
+    assert_int_equal(sigemptyset(&mask), 0);
+    assert_int_equal(sigaddset(&mask, SIGUSR2), 0);
+    assert_int_equal(sigprocmask(SIG_BLOCK, &mask, NULL), 0);
+    assert_rc(datadir_open(&dir, s->data, DATADIR_READ), 0);
+    assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
+    assert_int_equal(daemon_start_how(&flush, "countd", &how), 0);
+    await_rotation();
+    daemon_start(&worker, "countd-worker", "-d", s->data, NULL);
+    status = daemon_wait(&flush);
+    (void)daemon_output(&flush, text, sizeof text);
+    expect(status, 1, "not readable: 1 damaged log set aside");
+    assert_null(strstr(text, "not merged in time"));
+
+    assert_int_equal(daemon_stop(&worker), 0);
+    daemon_fini(&worker);
+    daemon_fini(&flush);
+    assert_int_equal(close(fd), 0);
+    datadir_close(&dir);
+    (void)signal(SIGUSR2, SIG_IGN); /* drops what is pending */
+    assert_int_equal(sigprocmask(SIG_UNBLOCK, &mask, NULL), 0);
+    (void)signal(SIGUSR2, SIG_DFL); /* a valid number */
+}
+
 /* ---- check ------------------------------------------------------------- */
 
 static void
@@ -1177,6 +1237,7 @@ static const struct CMUnitTest tests[] = {
     WITH_EMPTY(flush_says_when_no_reader_answers),
     WITH_EMPTY(flush_and_backup_say_what_is_held),
     WITH_EMPTY(flush_says_what_was_set_aside_as_damaged),
+    WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come),
     WITH_SITE(serve_says_which_daemon_died_and_stops_the_others),
     WITH_SITE(no_daemon_outlives_a_killed_serve),
     WITH_SITE(a_clean_stop_merges_what_was_received),
