@@ -39,12 +39,21 @@ put_name(uint8_t *at, const uint8_t *name, size_t size)
     return at + size + 1;
 }
 
-/* Takes the sizes of the names from `m` and all bytes from the slot. */
-static uint32_t
-slot_crc(const struct layout *l, const uint8_t *slot, const struct message *m,
-         const uint8_t *uuid, uint64_t number)
+/* What the crc32s of a run are of.  All of it is written before any of it is
+ * summed: what was stored a moment ago is slow to load in other pieces. */
+struct summed {
+    uint8_t bytes[SLOT_RUN][BYTES_MAX + WORD];
+    size_t sizes[SLOT_RUN];
+    uint32_t crcs[SLOT_RUN];
+};
+
+/* Takes the sizes of the names from `m` and all bytes from the slot.  Returns
+ * how many they are. */
+static size_t
+gather(const struct layout *l, const uint8_t *slot, const struct message *m,
+       const uint8_t *uuid, uint64_t number, uint8_t *bytes)
 {
-    uint8_t bytes[BYTES_MAX + WORD], *at = bytes;
+    uint8_t *at = bytes;
 
     memcpy(at, uuid, MESSAGE_UUID_SIZE);
     put_le64(at + MESSAGE_UUID_SIZE, number);
@@ -55,7 +64,38 @@ slot_crc(const struct layout *l, const uint8_t *slot, const struct message *m,
 #ifdef COUNTD_MUTANT_NO_EPOCH_IN_CRC
     memset(at, 0, 8);
 #endif
-    return crc_of(bytes, (size_t)(at + STAMP_SIZE - bytes));
+    return (size_t)(at + STAMP_SIZE - bytes);
+}
+
+static void
+sum(struct summed *s, unsigned count)
+{
+    crc_each(s->bytes[0], sizeof s->bytes[0], s->sizes, count, s->crcs);
+}
+
+void
+slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
+             unsigned count, const uint8_t uuid[MESSAGE_UUID_SIZE],
+             uint64_t number, const struct slot_stamp *stamp)
+{
+    struct summed s;
+    uint8_t *slot = slots;
+    unsigned i = 0;
+
+    assert(count > 0);
+    assert(count <= SLOT_RUN);
+    do {
+        assert(m[i].keyspace_size <= l->keyspace_size);
+        assert(m[i].key_size <= l->key_size);
+        put_le64(slot + l->message_size, stamp->epoch);
+        put_le64(slot + l->received_at, stamp->received_ms);
+        put_le32(slot + l->synced_at, stamp->synced);
+        s.sizes[i] = gather(l, slot, &m[i], uuid, number + i, s.bytes[i]);
+        slot += l->slot_size;
+    } while (++i < count);
+    sum(&s, count);
+    for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
+        put_le32(slot + l->crc_at, s.crcs[i]);
 }
 
 void
@@ -63,12 +103,49 @@ slot_put(const struct layout *l, uint8_t *slot, const struct message *m,
          const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
          const struct slot_stamp *stamp)
 {
-    assert(m->keyspace_size <= l->keyspace_size && m->key_size <= l->key_size);
+    slot_put_run(l, slot, m, 1, uuid, number, stamp);
+}
 
-    put_le64(slot + l->message_size, stamp->epoch);
-    put_le64(slot + l->received_at, stamp->received_ms);
-    put_le32(slot + l->synced_at, stamp->synced);
-    put_le32(slot + l->crc_at, slot_crc(l, slot, m, uuid, number));
+/* Everything but the checksum. */
+static int
+read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
+          struct message *m, struct slot_stamp *stamp)
+{
+    stamp->epoch = get_le64(slot + l->message_size);
+#ifdef COUNTD_MUTANT_NO_EPOCH_IN_CRC
+    (void)epoch; /* the planted bug: a slot of any fill is taken */
+#else
+    if (stamp->epoch != epoch)
+        return -ENOENT;
+#endif
+    stamp->received_ms = get_le64(slot + l->received_at);
+    stamp->synced = get_le32(slot + l->synced_at);
+    return message_parse(l, slot, m);
+}
+
+int
+slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
+               const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
+               uint64_t epoch, struct message *out, struct slot_stamp *stamps)
+{
+    struct summed s;
+    const uint8_t *slot = slots;
+    unsigned i;
+    int rc;
+
+    assert(count > 0);
+    assert(count <= SLOT_RUN);
+    for (i = 0; i < count; i++, slot += l->slot_size) {
+        rc = read_slot(l, slot, epoch, &out[i], &stamps[i]);
+        if (rc < 0)
+            return rc;
+        s.sizes[i] = gather(l, slot, &out[i], uuid, number + i, s.bytes[i]);
+    }
+    sum(&s, count);
+    for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
+        if (s.crcs[i] != get_le32(slot + l->crc_at))
+            return -EBADMSG;
+    return 0;
 }
 
 int
@@ -80,20 +157,9 @@ slot_parse(const struct layout *l, const uint8_t *slot,
     struct message m;
     int rc;
 
-    s.epoch = get_le64(slot + l->message_size);
-#ifdef COUNTD_MUTANT_NO_EPOCH_IN_CRC
-    (void)epoch; /* the planted bug: a slot of any fill is taken */
-#else
-    if (s.epoch != epoch)
-        return -ENOENT;
-#endif
-    s.received_ms = get_le64(slot + l->received_at);
-    s.synced = get_le32(slot + l->synced_at);
-    rc = message_parse(l, slot, &m);
+    rc = slot_parse_run(l, slot, 1, uuid, number, epoch, &m, &s);
     if (rc < 0)
         return rc;
-    if (slot_crc(l, slot, &m, uuid, number) != get_le32(slot + l->crc_at))
-        return -EBADMSG;
     *out = m;
     *stamp = s;
     return 0;

@@ -17,7 +17,7 @@
 #include "worker/fate.h"
 #include "worker/sort.h"
 
-#define GROUP       16
+#define GROUP       SLOT_RUN
 #define READ_SIZE   ((size_t)128 << 10)
 #define CELLS_MIN   4096u
 #define ARENA_START 64 /* reference 0 means none */
@@ -479,6 +479,20 @@ minute_of(const struct slot_stamp *stamp)
     return minute > UINT32_MAX ? UINT32_MAX : (uint32_t)minute;
 }
 
+/* The keyspace of a message; the last one found is the likeliest. */
+static struct fold_keyspace *
+keyspace_of(struct fold *f, struct fold_keyspace *last, const struct message *m)
+{
+    struct fold_keyspace *k;
+    uint32_t tag;
+
+    if (last && is_name(last, m->keyspace, m->keyspace_size))
+        return last;
+    tag = name_tag(f, m->keyspace, m->keyspace_size);
+    k = find_keyspace(f, tag, m->keyspace, m->keyspace_size);
+    return k ? k : new_keyspace(f, tag, m->keyspace, m->keyspace_size);
+}
+
 /* Checks up to GROUP slots and finds their keyspaces.  Returns the number of
  * records that count, or an error of slot_parse. */
 static int
@@ -486,31 +500,26 @@ read_group(struct fold *f, const struct log *log, unsigned number,
            const uint8_t *slots, uint32_t from, uint32_t count,
            struct record *records)
 {
+    struct slot_stamp stamps[GROUP];
+    struct message messages[GROUP];
     struct fold_keyspace *k = f->last;
-    struct slot_stamp stamp;
     uint32_t i;
     int n = 0, rc;
 
+    rc = slot_parse_run(&log->layout, slots, count, log->header.uuid, from,
+                        log->header.epoch, messages, stamps);
+    if (rc < 0)
+        return rc;
     for (i = 0; i < count; i++) {
         struct record *r = &records[n];
 
-        rc = slot_parse(&log->layout, slots + (size_t)i * log->layout.slot_size,
-                        log->header.uuid, from + i, log->header.epoch, &r->m,
-                        &stamp);
-        if (rc < 0)
-            return rc;
-        if (r->m.increment == 0)
+        if (messages[i].increment == 0)
             continue;
-        if (!k || !is_name(k, r->m.keyspace, r->m.keyspace_size)) {
-            const uint32_t tag = name_tag(f, r->m.keyspace, r->m.keyspace_size);
-
-            k = find_keyspace(f, tag, r->m.keyspace, r->m.keyspace_size);
-            if (!k)
-                k = new_keyspace(f, tag, r->m.keyspace, r->m.keyspace_size);
-        }
+        k = keyspace_of(f, k, &messages[i]);
         fold_set_bit(k->touched, number);
+        r->m = messages[i];
         r->keyspace = k;
-        r->minute = minute_of(&stamp);
+        r->minute = minute_of(&stamps[i]);
         r->tag = entry_tag(f, &r->m, k, r->minute);
         __builtin_prefetch(&cells(&f->entries)[r->tag & f->entries.mask]);
         n++;

@@ -652,26 +652,38 @@ logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
     l->staged++;
 }
 
-/* Stamps all slots of the stage, one right after the other: a checksum is a
- * long chain of instructions, and only neighbours overlap. */
+/* Stamps the slots of the stage, from `first` on, up to SLOT_RUN of them. */
+static uint32_t
+stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
+{
+    const uint32_t left = l->staged - first;
+    const uint32_t count = left < SLOT_RUN ? left : SLOT_RUN;
+    uint8_t *slots = l->slots + (size_t)first * l->layout.slot_size;
+    const uint8_t *slot = slots;
+    struct message m[SLOT_RUN];
+    uint32_t i;
+
+    for (i = 0; i < count; i++, slot += l->layout.slot_size)
+        m[i] =
+            (struct message){.keyspace = slot + 8,
+                             .key = slot + l->layout.key_at,
+                             .keyspace_size = l->names[first + i].keyspace_size,
+                             .key_size = l->names[first + i].key_size};
+    slot_put_run(&l->layout, slots, m, count, l->current.header.uuid,
+                 l->current.count + first, stamp);
+    return count;
+}
+
 static void
 stamp(struct logs *l)
 {
     const struct slot_stamp s = {.epoch = l->current.header.epoch,
                                  .received_ms = l->last_ms,
                                  .synced = l->synced_slots};
-    uint8_t *slot = l->slots;
-    struct message m;
-    uint32_t i;
+    uint32_t at = 0;
 
-    for (i = 0; i < l->staged; i++, slot += l->layout.slot_size) {
-        m = (struct message){.keyspace = slot + 8,
-                             .key = slot + l->layout.key_at,
-                             .keyspace_size = l->names[i].keyspace_size,
-                             .key_size = l->names[i].key_size};
-        slot_put(&l->layout, slot, &m, l->current.header.uuid,
-                 l->current.count + i, &s);
-    }
+    while (at < l->staged)
+        at += stamp_run(l, at, &s);
 }
 
 void

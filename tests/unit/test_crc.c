@@ -32,6 +32,24 @@ any_size_at_any_address_gets_the_crc32_of_zlib(void **state)
 }
 
 static void
+many_pieces_get_what_each_gets_alone(void **state)
+{
+    static uint8_t bytes[32 * 100];
+    size_t sizes[32], i;
+    uint32_t crcs[32];
+
+    (void)state; /* needs none */
+    fill(bytes, sizeof bytes, 3);
+    for (i = 0; i < 32; i++)
+        sizes[i] = i * 100 / 31;
+
+    crc_each(bytes, 100, sizes, 32, crcs);
+
+    for (i = 0; i < 32; i++)
+        assert_int_equal(crcs[i], crc32(0, bytes + i * 100, (uInt)sizes[i]));
+}
+
+static void
 zeros_and_ones_are_no_exception(void **state)
 {
     static uint8_t zeros[4080], ones[4080];
@@ -68,6 +86,7 @@ every_flipped_bit_of_a_block_is_seen(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(any_size_at_any_address_gets_the_crc32_of_zlib),
+    cmocka_unit_test(many_pieces_get_what_each_gets_alone),
     cmocka_unit_test(zeros_and_ones_are_no_exception),
     cmocka_unit_test(every_flipped_bit_of_a_block_is_seen),
 };

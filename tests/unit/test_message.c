@@ -12,24 +12,43 @@
 
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The checksum of machines without carry-less multiplication, compiled here a
- * second time under other names. */
+/* What machines without wide instructions do, compiled here a second time
+ * under other names. */
 #undef __x86_64__
-#define slot_put   plain_slot_put
-#define slot_parse plain_slot_parse
-void plain_slot_put(const struct layout *l, uint8_t *slot,
-                    const struct message *m,
-                    const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-                    const struct slot_stamp *stamp);
-int plain_slot_parse(const struct layout *l, const uint8_t *slot,
-                     const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-                     uint64_t epoch, struct message *out,
-                     struct slot_stamp *stamp);
-#include "common/slot.c"
-#undef slot_put
-#undef slot_parse
+#define layout_init    plain_layout_init
+#define message_parse  plain_message_parse
+#define message_put    plain_message_put
+#define bytes_are_zero plain_bytes_are_zero
+int plain_layout_init(struct layout *l, unsigned keyspace_size,
+                      unsigned key_size);
+int plain_message_parse(const struct layout *l, const uint8_t *bytes,
+                        struct message *out);
+int plain_message_put(const struct layout *l, const struct message *m,
+                      uint8_t *bytes);
+bool plain_bytes_are_zero(const uint8_t *at, size_t size);
+#include "common/message.c"
+#undef layout_init
+#undef message_parse
+#undef message_put
+#undef bytes_are_zero
 
 static const uint8_t uuid[MESSAGE_UUID_SIZE] = "0123456789abcde";
+
+/* As message_parse(), which the plain way must agree with. */
+static int
+parse(const struct layout *l, const uint8_t *bytes, struct message *out)
+{
+    struct message plain;
+    int rc;
+
+    rc = message_parse(l, bytes, out);
+    assert_rc(plain_message_parse(l, bytes, &plain), rc);
+    if (rc == 0) {
+        assert_int_equal(plain.keyspace_size, out->keyspace_size);
+        assert_int_equal(plain.key_size, out->key_size);
+    }
+    return rc;
+}
 
 static struct layout
 make_layout(unsigned keyspace_size, unsigned key_size)
@@ -158,7 +177,8 @@ static void
 names_of_every_length_come_back(void **state)
 {
     static const unsigned sizes[][2] = {{1, 1},   {1, 256},   {256, 1},
-                                        {15, 17}, {256, 256}, {100, 33}};
+                                        {15, 17}, {256, 256}, {100, 33},
+                                        {32, 96}, {64, 32}};
     uint8_t name[256], bytes[520];
     struct message m, out;
     struct layout l;
@@ -174,7 +194,7 @@ names_of_every_length_come_back(void **state)
             m = (struct message){INT64_MIN, name, name + 256 - b, (uint16_t)a,
                                  (uint16_t)b};
             assert_rc(message_put(&l, &m, bytes), 0);
-            assert_rc(message_parse(&l, bytes, &out), 0);
+            assert_rc(parse(&l, bytes, &out), 0);
             assert_true(out.increment == INT64_MIN);
             assert_int_equal(out.keyspace_size, a);
             assert_int_equal(out.key_size, b);
@@ -194,11 +214,11 @@ an_empty_name_is_malformed(void **state)
     (void)state;
     assert_rc(message_put(&l, &m, bytes), 0);
     bytes[8] = 0;
-    assert_rc(message_parse(&l, bytes, &out), -EBADMSG);
+    assert_rc(parse(&l, bytes, &out), -EBADMSG);
     bytes[8] = 'a';
-    assert_rc(message_parse(&l, bytes, &out), 0);
+    assert_rc(parse(&l, bytes, &out), 0);
     bytes[264] = 0;
-    assert_rc(message_parse(&l, bytes, &out), -EBADMSG);
+    assert_rc(parse(&l, bytes, &out), -EBADMSG);
 }
 
 /* Whatever the name's length and wherever the byte: wide compares have edges.
@@ -217,10 +237,10 @@ a_byte_after_the_first_nul_is_malformed(void **state)
             memset(bytes, 0, sizeof bytes);
             bytes[8] = bytes[264] = 'x';
             memset(bytes + 8 + 256 * field, 'x', size);
-            assert_rc(message_parse(&l, bytes, &out), 0);
+            assert_rc(parse(&l, bytes, &out), 0);
             for (at = size + 1; at < 256; at++) {
                 bytes[8 + 256 * field + at] = (uint8_t)(1u << at % 8);
-                assert_rc(message_parse(&l, bytes, &out), -EBADMSG);
+                assert_rc(parse(&l, bytes, &out), -EBADMSG);
                 bytes[8 + 256 * field + at] = 0;
             }
         }
@@ -271,7 +291,7 @@ zero_bytes_are_told_from_others_at_every_length(void **state)
     }
 }
 
-/* Both ways of summing, at all lengths, against zlib over the pieces. */
+/* At all lengths, against zlib over the pieces. */
 static void
 the_checksum_is_the_one_of_the_format(void **state)
 {
@@ -279,8 +299,8 @@ the_checksum_is_the_one_of_the_format(void **state)
     struct slot_stamp stamp = {.epoch = 0x1122334455667788,
                                .received_ms = 1700000000123,
                                .synced = 0xdeadbeef};
-    uint8_t name[256], slot[544], plain[544];
-    struct message m, parsed;
+    uint8_t name[256], slot[544];
+    struct message m;
     struct layout l;
     uint64_t number;
     unsigned i, a;
@@ -298,14 +318,6 @@ the_checksum_is_the_one_of_the_format(void **state)
             put_slot(&l, slot, &m, number, &stamp);
             assert_int_equal(get_le32(slot + l.crc_at),
                              expected_crc(&l, slot, &m, number));
-
-            assert_rc(message_put(&l, &m, plain), 0);
-            assert_rc(message_parse(&l, plain, &parsed), 0);
-            plain_slot_put(&l, plain, &parsed, uuid, number, &stamp);
-            assert_memory_equal(slot, plain, l.slot_size);
-            assert_rc(plain_slot_parse(&l, slot, uuid, number, stamp.epoch,
-                                       &parsed, &stamp),
-                      0);
         }
     }
 }
@@ -398,6 +410,78 @@ zeros_are_no_slot(void **state)
     assert_rc(slot_parse(&l, slot, uuid, 0, 0, &out, &got), -EBADMSG);
 }
 
+/* `count` slots of a log in epoch 3, from number 40 on. */
+static void
+put_run(const struct layout *l, uint8_t *slots, struct message *m,
+        unsigned count)
+{
+    const struct slot_stamp stamp = {.epoch = 3, .received_ms = 2, .synced = 1};
+    struct message name;
+    uint8_t key[256];
+    unsigned i;
+
+    for (i = 0; i < count; i++) {
+        memset(key, 'k', sizeof key);
+        name = (struct message){i, key, key, (uint16_t)(1 + 15 * i),
+                                (uint16_t)(256 - 7 * i)};
+        assert_rc(message_put(l, &name, slots + (size_t)i * 544), 0);
+        assert_rc(message_parse(l, slots + (size_t)i * 544, &m[i]), 0);
+    }
+    slot_put_run(l, slots, m, count, uuid, 40, &stamp);
+}
+
+static void
+a_run_of_slots_is_put_and_checked_as_each_alone(void **state)
+{
+    const struct slot_stamp stamp = {.epoch = 3, .received_ms = 2, .synced = 1};
+    struct layout l = make_layout(256, 256);
+    struct message m[SLOT_RUN], out[SLOT_RUN];
+    struct slot_stamp got[SLOT_RUN];
+    uint8_t slots[SLOT_RUN * 544], alone[544];
+    unsigned count, i;
+
+    (void)state;
+    for (count = 1; count <= SLOT_RUN; count++) {
+        put_run(&l, slots, m, count);
+
+        assert_rc(slot_parse_run(&l, slots, count, uuid, 40, 3, out, got), 0);
+        for (i = 0; i < count; i++) {
+            memcpy(alone, slots + (size_t)i * 544, 520);
+            slot_put(&l, alone, &m[i], uuid, 40 + i, &stamp);
+            assert_memory_equal(slots + (size_t)i * 544, alone, 544);
+            assert_int_equal(out[i].increment, i);
+            assert_int_equal(out[i].keyspace_size, m[i].keyspace_size);
+            assert_int_equal(out[i].key_size, m[i].key_size);
+            assert_int_equal(got[i].received_ms, 2);
+        }
+    }
+}
+
+static void
+one_bad_slot_makes_a_run_invalid_wherever_it_is(void **state)
+{
+    struct layout l = make_layout(256, 256);
+    struct message m[SLOT_RUN], out[SLOT_RUN];
+    struct slot_stamp got[SLOT_RUN];
+    uint8_t slots[SLOT_RUN * 544];
+    unsigned i;
+
+    (void)state;
+    for (i = 0; i < SLOT_RUN; i++) {
+        put_run(&l, slots, m, SLOT_RUN);
+        slots[(size_t)i * 544 + 8] ^= 1;
+        assert_rc(slot_parse_run(&l, slots, SLOT_RUN, uuid, 40, 3, out, got),
+                  -EBADMSG);
+        slots[(size_t)i * 544 + 8] ^= 1;
+        slots[(size_t)i * 544 + 520] ^= 1;
+        assert_rc(slot_parse_run(&l, slots, SLOT_RUN, uuid, 40, 3, out, got),
+                  -ENOENT);
+    }
+    put_run(&l, slots, m, SLOT_RUN);
+    assert_rc(slot_parse_run(&l, slots, SLOT_RUN, uuid, 41, 3, out, got),
+              -EBADMSG);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_default_layout_is_520_and_544_bytes),
     cmocka_unit_test(name_sizes_are_1_to_256),
@@ -413,5 +497,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_slot_of_another_place_or_log_never_counts),
     cmocka_unit_test(any_flipped_bit_makes_a_slot_invalid),
     cmocka_unit_test(zeros_are_no_slot),
+    cmocka_unit_test(a_run_of_slots_is_put_and_checked_as_each_alone),
+    cmocka_unit_test(one_bad_slot_makes_a_run_invalid_wherever_it_is),
 };
 TEST_MAIN(tests)
