@@ -157,7 +157,7 @@ unescape_byte(const char *text, size_t length, uint8_t *out)
 }
 
 int
-name_unescape(const char *text, size_t length, uint8_t *name, size_t max)
+name_unescape_any(const char *text, size_t length, uint8_t *name, size_t max)
 {
     size_t size = 0;
     size_t i = 0;
@@ -172,13 +172,21 @@ name_unescape(const char *text, size_t length, uint8_t *name, size_t max)
                 return -EINVAL;
             i += taken;
         }
-        if (c == '\0')
-            return -EINVAL;
         if (size == max)
             return -ENAMETOOLONG;
         name[size++] = c;
     }
     return (int)size;
+}
+
+int
+name_unescape(const char *text, size_t length, uint8_t *name, size_t max)
+{
+    const int size = name_unescape_any(text, length, name, max);
+
+    if (size > 0 && memchr(name, '\0', (size_t)size))
+        return -EINVAL;
+    return size;
 }
 
 /* ---- file names -------------------------------------------------------- */

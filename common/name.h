@@ -29,6 +29,10 @@ size_t name_escape(const uint8_t *name, size_t size, char *text);
  * Returns the size, -EINVAL for a bad escape, -ENAMETOOLONG. */
 int name_unescape(const char *text, size_t length, uint8_t *name, size_t max);
 
+/* The same for names of live resources, which may have NUL (\x00) too. */
+int name_unescape_any(const char *text, size_t length, uint8_t *name,
+                      size_t max);
+
 /* Writes the file name and a NUL into `file` (NAME_FILE_SIZE). */
 void name_to_file(const uint8_t *name, size_t size,
                   const uint8_t hash_key[NAME_HASH_KEY], char *file);

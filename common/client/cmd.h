@@ -109,6 +109,8 @@ int cmd_flush(struct cmd_line *line);
 int cmd_log(struct cmd_line *line);
 int cmd_check(struct cmd_line *line);
 int cmd_backup(struct cmd_line *line);
+int cmd_acquire(struct cmd_line *line);
+int cmd_live(struct cmd_line *line);
 
 /* `countd log salvage`, the one that changes something. */
 int cmd_salvage(struct cmd_line *line, const char *file);

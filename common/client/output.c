@@ -12,6 +12,7 @@
 /* After so many rows a page is printed; columns can only widen from then on,
  * and memory stays bounded. */
 #define PAGE_ROWS 4096
+#define PAGE_SIZE ((size_t)1 << 20) /* or so many bytes of text */
 
 /* Errors of stdout are sticky: every print below is followed, at the end, by
  * the one check in output_fini(). */
@@ -243,7 +244,7 @@ keep_row(struct output *o, const struct cell *cells)
         if (width > o->widths[i])
             o->widths[i] = width;
     }
-    if (++o->row_count == PAGE_ROWS)
+    if (++o->row_count == PAGE_ROWS || o->text_size > PAGE_SIZE)
         print_page(o);
 }
 
