@@ -1,0 +1,445 @@
+/* tests/unit/test_table.c - the index: what is in it is found while it grows
+ * and shrinks, in small steps and bounded memory. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "common/table.h"
+#include "tests/lib/random.h"
+
+#define MIB UINT64_C(1048576)
+
+struct rig {
+    struct budget budget;
+    struct table table;
+};
+
+static struct rig *
+rig_open(uint64_t memory, size_t slots)
+{
+    struct rig *r = test_calloc(1, sizeof *r);
+
+    r->budget.max = memory;
+    assert_rc(table_init(&r->table, &r->budget, slots), 0);
+    return r;
+}
+
+static void
+rig_close(struct rig *r)
+{
+    assert_true(table_check(&r->table));
+    assert_true(r->table.step_max <= TABLE_STEP);
+    assert_int_equal(r->budget.used, r->table.taken);
+    table_fini(&r->table);
+    assert_int_equal(r->budget.used, 0);
+    test_free(r);
+}
+
+static bool
+has(const struct table *t, uint32_t hash, uint32_t number)
+{
+    struct table_at at;
+    uint32_t n;
+
+    for (n = table_find(t, hash, &at); n != 0; n = table_more(&at, hash))
+        if (n == number)
+            return true;
+    return false;
+}
+
+/* How many entries a hash has. */
+static uint32_t
+run(const struct table *t, uint32_t hash)
+{
+    struct table_at at;
+    uint32_t n, count = 0;
+
+    for (n = table_find(t, hash, &at); n != 0; n = table_more(&at, hash))
+        count++;
+    return count;
+}
+
+/* A hash for each number, spread as real ones are. */
+static uint32_t
+spread(uint32_t number)
+{
+    struct random r = {number};
+
+    return (uint32_t)random_next(&r);
+}
+
+static uint64_t
+resident(const struct table_part *p)
+{
+    unsigned char *pages;
+    uint64_t sum = 0;
+    size_t i;
+
+    if (p->slots == NULL)
+        return 0;
+    pages = test_calloc(1, p->bytes / 4096);
+    assert_int_equal(mincore(p->slots, p->bytes, pages), 0);
+    for (i = 0; i < p->bytes / 4096; i++)
+        sum += (pages[i] & 1u) * 4096;
+    test_free(pages);
+    return sum;
+}
+
+static void
+an_empty_one_has_nothing(void **state)
+{
+    struct rig *r = rig_open(MIB, 0);
+
+    (void)state;
+    assert_int_equal(run(&r->table, 0), 0);
+    assert_int_equal(run(&r->table, 1), 0);
+    assert_int_equal(run(&r->table, UINT32_MAX), 0);
+    assert_int_equal(table_displaced(&r->table), 0);
+    rig_close(r);
+}
+
+/* ---- against a model ----------------------------------------------------- */
+
+#define NUMBERS 3000
+
+struct model {
+    uint32_t hash[NUMBERS];
+    bool in[NUMBERS];
+    size_t count;
+};
+
+/* Hashes of one kind: spread, in few values, all high, all low. */
+static uint32_t
+model_hash(struct random *random, unsigned kind)
+{
+    const uint32_t any = (uint32_t)random_next(random);
+
+    switch (kind % 4) {
+    case 0:
+        return any;
+    case 1:
+        return any % 500 * 8589934u;
+    case 2:
+        return UINT32_MAX - any % 400;
+    default:
+        return any % 400;
+    }
+}
+
+static void
+model_toggle(struct rig *r, struct model *m, struct random *random,
+             unsigned kind, unsigned insert_percent)
+{
+    const uint32_t n = (uint32_t)random_below(random, NUMBERS);
+    const bool insert = random_chance(random, insert_percent);
+    int rc;
+
+    if (insert == m->in[n])
+        return;
+    if (!insert) {
+        table_remove(&r->table, m->hash[n], n + 1);
+        m->in[n] = false;
+        m->count--;
+        return;
+    }
+    m->hash[n] = model_hash(random, kind);
+    if (run(&r->table, m->hash[n]) == TABLE_SAME) {
+        assert_rc(table_insert(&r->table, m->hash[n], n + 1), -ENOMEM);
+        return;
+    }
+    rc = table_insert(&r->table, m->hash[n], n + 1);
+    if (kind % 4 == 2 && rc == -ENOMEM)
+        return; /* no room at that end */
+    assert_rc(rc, 0);
+    m->in[n] = true;
+    m->count++;
+}
+
+static void
+model_compare(const struct rig *r, const struct model *m)
+{
+    uint32_t n;
+
+    assert_int_equal(r->table.entries, m->count);
+    assert_true(table_check(&r->table));
+    for (n = 0; n < NUMBERS; n++)
+        if (m->in[n])
+            assert_true(has(&r->table, m->hash[n], n + 1));
+}
+
+static void
+it_has_what_the_model_has(void **state)
+{
+    struct random random = {random_seed("table model")};
+    static struct model m;
+    unsigned round, i;
+
+    (void)state;
+    for (round = 0; round < 12; round++) {
+        struct rig *r = rig_open(64 * MIB, 16);
+
+        memset(&m, 0, sizeof m);
+        /* It fills, stays, empties, and is filled again. */
+        for (i = 0; i < 24000; i++) {
+            model_toggle(r, &m, &random, round,
+                         i < 8000    ? 90
+                         : i < 12000 ? 50
+                         : i < 20000 ? 3
+                                     : 80);
+            if (i % 61 == 0)
+                model_compare(r, &m);
+        }
+        model_compare(r, &m);
+        assert_true(r->table.grown > 3);
+        rig_close(r);
+    }
+}
+
+static void
+each_operation_works_at_each_moment_of_growing(void **state)
+{
+    struct rig *r = rig_open(64 * MIB, 4000);
+    uint32_t n, i, moments = 0;
+
+    (void)state;
+    for (n = 1; n <= 3500; n++)
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+    assert_null(r->table.old.slots);
+    for (; n <= 3500 || r->table.old.slots != NULL; n++, moments++) {
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+        assert_true(table_check(&r->table));
+        for (i = 1; i <= n; i++)
+            assert_true(has(&r->table, spread(i), i));
+        table_remove(&r->table, spread(n / 2), n / 2);
+        assert_false(has(&r->table, spread(n / 2), n / 2));
+        assert_rc(table_insert(&r->table, spread(n / 2), n / 2), 0);
+        assert_true(table_check(&r->table));
+        assert_false(has(&r->table, spread(n + 1), n + 1));
+    }
+    rig_close(r);
+}
+
+static void
+it_grows_in_small_steps_and_bounded_memory(void **state)
+{
+    struct rig *r = rig_open(64 * MIB, 1000);
+    uint32_t n, moments = 0;
+    uint64_t grown = 0;
+
+    (void)state;
+    for (n = 1; n <= 1200000; n++) {
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+        moments += r->table.old.slots != NULL;
+        /* 8 bytes * 1.25 / (7 / 8), and pieces of 256 KiB. */
+        assert_true(r->table.taken <=
+                    n * UINT64_C(115) / 10 + 2 * 262144 + 40000);
+        if (n % 20000 == 0 || grown != r->table.grown)
+            assert_true(resident(&r->table.now) + resident(&r->table.old) <=
+                        r->table.taken);
+        grown = r->table.grown;
+    }
+    assert_true(table_check(&r->table));
+    for (n = 1; n <= 1200000; n++)
+        assert_true(has(&r->table, spread(n), n));
+    assert_true(grown > 20);
+    assert_true(moments > 10000);
+    assert_int_equal(r->table.step_max, TABLE_STEP);
+    rig_close(r);
+}
+
+static void
+it_shrinks_to_what_it_was(void **state)
+{
+    struct rig *r = rig_open(64 * MIB, 1000);
+    const uint64_t first = r->table.taken;
+    uint32_t n, i;
+
+    (void)state;
+    for (n = 1; n <= 200000; n++)
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+    assert_true(r->table.taken > 200000 * 8);
+    for (n = 1; n <= 200000; n++) {
+        table_remove(&r->table, spread(n), n);
+        if (n % 5000 == 0)
+            for (i = n + 1; i <= 200000; i += 7)
+                assert_true(has(&r->table, spread(i), i));
+    }
+    assert_int_equal(r->table.taken, first);
+    assert_int_equal(r->table.entries, 0);
+    rig_close(r);
+}
+
+/* ---- refusals ------------------------------------------------------------ */
+
+static void
+more_of_one_hash_than_a_step_can_move_are_refused(void **state)
+{
+    static const uint32_t hashes[] = {0, 77777777, UINT32_MAX};
+    struct rig *r = rig_open(64 * MIB, 100);
+    uint32_t n, i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        for (n = 1; n <= TABLE_SAME; n++)
+            assert_rc(table_insert(&r->table, hashes[i], n), 0);
+        assert_rc(table_insert(&r->table, hashes[i], n), -ENOMEM);
+        assert_int_equal(run(&r->table, hashes[i]), TABLE_SAME);
+    }
+    /* They move together. */
+    for (n = 100; n < 1000; n++)
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+    for (i = 0; i < 3; i++)
+        assert_int_equal(run(&r->table, hashes[i]), TABLE_SAME);
+    assert_true(r->table.grown > 5);
+    rig_close(r);
+}
+
+/* Who knows the key may fill one end.  That is refused at some time, too. */
+static void
+chosen_hashes_do_no_harm(void **state)
+{
+    struct rig *r = rig_open(64 * MIB, 16);
+    uint32_t n, in = 0, i;
+
+    (void)state;
+    for (n = 1; n <= 12000; n++) {
+        const int rc = table_insert(&r->table, UINT32_MAX - n / 8, n);
+
+        if (rc == 0)
+            in++;
+        else
+            assert_rc(rc, -ENOMEM);
+        if (n % 100 == 0)
+            assert_true(table_check(&r->table));
+    }
+    assert_true(in > 1000);
+    assert_int_equal(r->table.entries, in);
+    for (n = 1, i = 0; n <= 12000; n++)
+        i += has(&r->table, UINT32_MAX - n / 8, n);
+    assert_int_equal(i, in);
+
+    for (n = 1; n <= 12000; n++) {
+        if (has(&r->table, UINT32_MAX - n / 8, n))
+            table_remove(&r->table, UINT32_MAX - n / 8, n);
+        if (n % 100 == 0)
+            assert_true(table_check(&r->table));
+    }
+    assert_int_equal(r->table.entries, 0);
+    rig_close(r);
+}
+
+/* Fills it up; the number of entries. */
+static uint32_t
+fill(struct rig *r)
+{
+    uint32_t n = 1;
+
+    while (table_insert(&r->table, spread(n), n) == 0)
+        n++;
+    return n - 1;
+}
+
+static void
+without_memory_it_goes_on_until_it_is_nearly_full(void **state)
+{
+    struct rig *r = rig_open(MIB, 10000);
+    uint32_t count, n;
+
+    (void)state;
+    r->budget.max = r->budget.used;
+    count = fill(r);
+
+    assert_int_equal(count, 10000 - 10000 / 16);
+    assert_rc(table_insert(&r->table, 5, 5), -ENOMEM);
+    assert_int_equal(r->table.entries, count);
+    assert_int_equal(r->table.grown, 0);
+    assert_false(has(&r->table, 5, 5));
+    assert_true(table_check(&r->table));
+
+    /* One gone, one more. */
+    table_remove(&r->table, spread(1), 1);
+    assert_rc(table_insert(&r->table, 5, 5), 0);
+    assert_rc(table_insert(&r->table, 6, 6), -ENOMEM);
+
+    /* With memory it grows from there. */
+    r->budget.max = 2 * MIB;
+    for (n = count + 1; n < 2 * count; n++)
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+    assert_true(r->table.grown > 0);
+    for (n = 2; n < 2 * count; n++)
+        assert_true(has(&r->table, spread(n), n));
+    rig_close(r);
+}
+
+static void
+address_space_that_is_refused_is_like_a_budget(void **state)
+{
+    struct rig *r;
+    struct rlimit limit, none;
+    uint32_t count;
+
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    test_skip("a sanitizer needs address space of its own");
+#endif
+    r = rig_open(64 * MIB, 10000);
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    none = limit;
+    none.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+    count = fill(r);
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+
+    assert_int_equal(count, 10000 - 10000 / 16);
+    assert_int_equal(r->budget.used, r->table.taken);
+    assert_rc(table_insert(&r->table, 5, 5), 0);
+    rig_close(r);
+}
+
+static void
+a_start_over_the_budget_is_refused(void **state)
+{
+    struct budget budget = {.max = 10000};
+    struct table table;
+
+    (void)state;
+    assert_rc(table_init(&table, &budget, 10000), -ENOMEM);
+    assert_int_equal(budget.used, 0);
+}
+
+static void
+a_fuller_one_has_more_entries_away_from_home(void **state)
+{
+    struct rig *r = rig_open(MIB, 10000);
+    uint32_t n, at_fifth, at_end;
+
+    (void)state;
+    for (n = 1; n <= 2000; n++)
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+    at_fifth = table_displaced(&r->table);
+    for (; n <= 8700; n++)
+        assert_rc(table_insert(&r->table, spread(n), n), 0);
+    at_end = table_displaced(&r->table);
+
+    assert_in_range(at_fifth, 20, 300);
+    assert_in_range(at_end, 500, 1000);
+    rig_close(r);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(an_empty_one_has_nothing),
+    cmocka_unit_test(it_has_what_the_model_has),
+    cmocka_unit_test(each_operation_works_at_each_moment_of_growing),
+    cmocka_unit_test(it_grows_in_small_steps_and_bounded_memory),
+    cmocka_unit_test(it_shrinks_to_what_it_was),
+    cmocka_unit_test(more_of_one_hash_than_a_step_can_move_are_refused),
+    cmocka_unit_test(chosen_hashes_do_no_harm),
+    cmocka_unit_test(without_memory_it_goes_on_until_it_is_nearly_full),
+    cmocka_unit_test(address_space_that_is_refused_is_like_a_budget),
+    cmocka_unit_test(a_start_over_the_budget_is_refused),
+    cmocka_unit_test(a_fuller_one_has_more_entries_away_from_home),
+};
+TEST_MAIN(tests)
