@@ -87,6 +87,15 @@ add_entry(struct logdir *dir, uint64_t index, bool lock)
     return 0;
 }
 
+/* What is no log and needs no word: countd's own files, among them the logs
+ * that an operator has salvaged. */
+static bool
+is_known(const char *name)
+{
+    return name[0] == '.' || strcmp(name, "writer") == 0 ||
+           strncmp(name, "salvaged-", 9) == 0;
+}
+
 /* Takes the names in the order of the directory.  N itself is never missed: a
  * name that is there all the while is always returned. */
 static int
@@ -110,7 +119,7 @@ read_names(struct logdir *dir, char foreign[NAME_MAX_SIZE])
                 return rc;
         } else if (strncmp(e->d_name, "bad-", 4) == 0) {
             dir->bad++;
-        } else if (e->d_name[0] != '.' && strcmp(e->d_name, "writer") != 0) {
+        } else if (!is_known(e->d_name)) {
             if (dir->foreign++ == 0)
                 snprintf(foreign, NAME_MAX_SIZE, "%s", e->d_name);
         }

@@ -14,6 +14,7 @@
 #include "common/client/lines.h"
 #include "common/client/output.h"
 #include "common/client/progress.h"
+#include "common/client/stop.h"
 #include "common/clock.h"
 #include "common/diag.h"
 
@@ -29,14 +30,16 @@ struct load {
     bool strict;
     uint64_t timeout_ms;
     struct progress progress;
-    const char *path;  /* of the file being read, as given */
-    uint64_t past;     /* bytes of the files before it */
-    uint64_t sent;     /* increments given to the library */
-    uint64_t bad;      /* lines */
-    int file_status;   /* the worst of the files' errors */
-    bool stopped;      /* --strict met a bad line */
-    int64_t pending;   /* at the last look */
-    uint64_t moved_ms; /* when `pending` last changed */
+    const char *path; /* of the file being read, as given */
+    uint64_t past;    /* bytes of the files before it */
+    uint64_t sent;    /* increments given to the library */
+    uint64_t bad;     /* lines */
+    int file_status;  /* the worst of the files' errors */
+    bool stopped;     /* --strict met a bad line, or a signal came */
+    struct stop stop;
+    uint64_t last_line; /* taken of this file */
+    int64_t pending;    /* at the last look */
+    uint64_t moved_ms;  /* when `pending` last changed */
 };
 
 /* ---- lines ------------------------------------------------------------- */
@@ -135,6 +138,7 @@ give_time(struct load *l)
     const uint64_t now = clock_ms();
     int64_t pending;
 
+    l->stopped |= stop_asked(&l->stop);
     if (rc != -ETIMEDOUT)
         return rc;
     pending = countd_poll(l->c);
@@ -152,6 +156,7 @@ show(struct load *l, const struct lines *lines)
                   l->sent, "increment");
 }
 
+/* -EINTR: a signal came before there was room for it. */
 static int
 send_record(struct load *l, const struct lines *lines,
             const struct record *record)
@@ -159,7 +164,7 @@ send_record(struct load *l, const struct lines *lines,
     int rc;
 
     l->moved_ms = 0;
-    do {
+    for (;;) {
         rc =
             countd_incr(l->c, record->keyspace.bytes, record->keyspace.size,
                         record->key.bytes, record->key.size, record->increment);
@@ -167,7 +172,11 @@ send_record(struct load *l, const struct lines *lines,
             break;
         show(l, lines);
         rc = give_time(l);
-    } while (rc == 0 || rc == -EAGAIN);
+        if (rc < 0 && rc != -EAGAIN)
+            return rc;
+        if (l->stopped)
+            return -EINTR;
+    }
 
     if (rc == 0)
         l->sent++;
@@ -221,8 +230,14 @@ take_lines(struct load *l, struct lines *lines)
 
     while (rc == 0 && !l->stopped && lines_next(lines, &text, &size)) {
         rc = take_line(l, lines, text, size);
-        if (lines->number % LOOK_LINES == 0)
+        if (rc == -EINTR)
+            return 0; /* `stopped` says so */
+        if (rc == 0)
+            l->last_line = lines->number;
+        if (lines->number % LOOK_LINES == 0) {
             show(l, lines);
+            l->stopped |= stop_asked(&l->stop);
+        }
     }
     return rc;
 }
@@ -271,6 +286,7 @@ load_file(struct load *l, const char *path)
     int filled, rc;
 
     l->path = path;
+    l->last_line = 0;
     filled = lines_open(&lines, path);
     if (filled < 0) {
         open_failed(l, filled);
@@ -279,8 +295,12 @@ load_file(struct load *l, const char *path)
     rc = 0;
     while (rc == 0 && !l->stopped) {
         /* Before waiting for a pipe, what came so far is made durable. */
-        if (!lines_ready(&lines))
+        if (!lines_ready(&lines)) {
             rc = drain(l, &lines);
+            l->stopped |= rc == 0 && stop_wait(&l->stop, lines.fd);
+            if (rc < 0 || l->stopped)
+                break;
+        }
         filled = lines_fill(&lines);
         if (filled <= 0)
             break;
@@ -370,6 +390,10 @@ run(struct load *l)
     if (rc == 0)
         rc = drain(l, NULL);
     progress_clear(&l->progress);
+    if (l->stop.signo != 0)
+        diag(DIAG_WARNING,
+             "stopped by a signal: %s:%" PRIu64 " is the last line taken",
+             l->path, l->last_line);
     if (rc < 0) {
         print_loss(l);
         return cmd_peer_failed(line, l->peer, rc);
@@ -386,15 +410,24 @@ cmd_load(struct cmd_line *line)
         .peer = silent ? CMD_WRITER_SILENT : CMD_WRITER,
         .strict = cmd_value(line, "strict") != NULL,
     };
-    int status;
+    int rc, status;
 
     status = cmd_option_ms(line, "timeout", 60000, &l.timeout_ms);
     if (status == 0)
         status = cmd_connect(line, l.peer, BUFFER_SIZE, &l.c);
     if (status != 0)
         return status;
+    rc = stop_init(&l.stop);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "wait for signals");
+        status = CONFIG_EXIT_SYSTEM;
+        goto close_client;
+    }
     progress_init(&l.progress, "loading", total_size(line));
     status = run(&l);
+    stop_fini(&l.stop);
+
+close_client:
     countd_close(l.c);
     if (status == 0 && l.file_status != 0)
         return l.file_status;

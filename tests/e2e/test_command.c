@@ -475,6 +475,37 @@ load_reads_a_pipe_and_makes_durable_what_came_before_it_waits(void **state)
 }
 
 static void
+load_stops_in_good_order_when_it_is_told_to(void **state)
+{
+    struct site *s = *state;
+    char path[700];
+    const char *const argv[] = {"load", path, "-o", s->ack, NULL};
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+    struct daemon load;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/pipe", s->dir.path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(daemon_start_how(&load, "countd", &how), 0);
+    fd = open(path, O_WRONLY | O_CLOEXEC); /* waits for load */
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "p\tk\t1\np\tk\t2\n", 12), 12);
+    for (int i = 0; i < 2000; i++) { /* until both have been taken */
+        assert_int_equal(RUN(s, "flush"), 0);
+        if (RUN(s, "get", "p", "k") == 0 && strcmp(text, "3\n") == 0)
+            break;
+    }
+    daemon_signal(&load, SIGTERM);
+    assert_int_equal(daemon_wait(&load), 128 + SIGTERM);
+    (void)daemon_output(&load, text, sizeof text);
+    expect(0, 0, "2 increments acknowledged");
+    expect(0, 0, "stopped by a signal: ");
+    expect(0, 0, "/pipe:2 is the last line taken");
+    assert_int_equal(close(fd), 0);
+    daemon_fini(&load);
+}
+
+static void
 load_says_what_is_known_when_the_connection_breaks(void **state)
 {
     struct site *s = *state;
@@ -1232,6 +1263,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(load_reads_gzip_and_either_port_counts_each_line_once),
     WITH_SITE(load_names_a_broken_gzip_file_and_one_that_is_missing),
     WITH_SITE(load_reads_a_pipe_and_makes_durable_what_came_before_it_waits),
+    WITH_SITE(load_stops_in_good_order_when_it_is_told_to),
     WITH_SITE(load_says_what_is_known_when_the_connection_breaks),
     WITH_SITE(flush_gives_up_when_no_worker_merges),
     WITH_EMPTY(flush_says_when_no_reader_answers),

@@ -91,6 +91,7 @@ a_scan_counts_what_is_no_log(void **state)
     tmpdir_put(d, "writer", "", 0, 0600);
     tmpdir_put(d, ".probe-1", "", 0, 0600);
     tmpdir_put(d, "bad-0000000000-7", "", 0, 0400);
+    tmpdir_put(d, "salvaged-0000000001-7", "", 0, 0400);
     tmpdir_put(d, "README\n\x1b[31m", "", 0, 0600);
     tmpdir_put(d, "00000000001", "", 0, 0600);
     assert_rc(logdir_scan(&dir), 0);
