@@ -1,0 +1,1055 @@
+/* tests/unit/test_live.c - live objects: against a model, at their limits, and
+ * when memory runs out. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "tests/lib/random.h"
+#include "writer/live.h"
+
+#define HOLDERS   12
+#define MODEL_MAX 48 /* names of the model */
+#define NAME_MAX_ 300
+#define T0        UINT64_C(1700000000000) /* ms; a boundary of 10, 100 s */
+
+struct rig {
+    struct budget budget;
+    struct live live;
+};
+
+static struct live_options
+rig_options(struct rig *r, enum live_kind kind)
+{
+    return (struct live_options){.kind = kind,
+                                 .budget = &r->budget,
+                                 .slots = 64,
+                                 .holders = HOLDERS,
+                                 .window_s = 10};
+}
+
+static struct rig *
+rig_open(enum live_kind kind, uint64_t memory, bool history)
+{
+    struct rig *r = test_calloc(1, sizeof *r);
+    struct live_options o;
+
+    r->budget.max = memory;
+    o = rig_options(r, kind);
+    o.history = history;
+    assert_rc(live_init(&r->live, &o), 0);
+    (void)live_clock(&r->live, T0); /* the first sweep finds nothing */
+    return r;
+}
+
+static void
+rig_close(struct rig *r)
+{
+    assert_true(live_check(&r->live));
+    live_fini(&r->live);
+    assert_int_equal(r->budget.used, 0);
+    test_free(r);
+}
+
+static struct frame_ask
+ask_for(const void *name, size_t size, uint32_t resources, uint32_t bound)
+{
+    return (struct frame_ask){.resources = resources,
+                              .bound = bound,
+                              .name_size = (uint16_t)size,
+                              .name = name};
+}
+
+static enum frame_status
+acquire(struct rig *r, uint32_t holder, const char *name, uint32_t resources,
+        uint32_t bound)
+{
+    const struct frame_ask a = ask_for(name, strlen(name), resources, bound);
+
+    return live_acquire(&r->live, holder,
+                        live_hash(&r->live, a.name, a.name_size), &a);
+}
+
+static enum frame_status
+release(struct rig *r, uint32_t holder, const char *name, uint32_t resources)
+{
+    const struct frame_ask a = ask_for(name, strlen(name), resources, 0);
+
+    return live_release(&r->live, holder,
+                        live_hash(&r->live, a.name, a.name_size), &a);
+}
+
+/* What live_get() says, or -1: not found. */
+static int64_t
+get(struct rig *r, const char *name)
+{
+    const uint8_t *bytes = (const uint8_t *)name;
+    const size_t size = strlen(name);
+    uint32_t value;
+
+    if (live_get(&r->live, live_hash(&r->live, bytes, size), bytes, size,
+                 &value) != FRAME_OK)
+        return -1;
+    return value;
+}
+
+/* ---- the model ----------------------------------------------------------- */
+
+struct model_object {
+    uint8_t name[NAME_MAX_];
+    size_t name_size;
+    bool exists;
+    uint64_t held[HOLDERS];
+    uint64_t maximum; /* or initial */
+    uint64_t window;
+    uint64_t told[3];
+    bool dumped;
+};
+
+struct model {
+    struct random random;
+    enum live_kind kind;
+    bool history;
+    uint64_t now_ms;
+    bool scarce; /* memory may run out */
+    uint64_t created;
+    uint64_t no_memory; /* times it did */
+    size_t count;
+    struct model_object objects[MODEL_MAX];
+};
+
+static uint64_t
+model_current(const struct model_object *o)
+{
+    uint64_t sum = 0;
+    unsigned i;
+
+    for (i = 0; i < HOLDERS; i++)
+        sum += o->held[i];
+    return sum;
+}
+
+static uint64_t
+model_window(const struct model *m)
+{
+    return m->kind == LIVE_COUNTER ? m->now_ms / 10000 : 0;
+}
+
+static void
+model_change(const struct model *m, struct model_object *o)
+{
+    if (o->window < model_window(m))
+        o->maximum = model_current(o);
+    o->window = model_window(m);
+}
+
+static enum frame_status
+model_acquire(struct model *m, struct model_object *o, uint32_t holder,
+              uint32_t resources, uint32_t bound)
+{
+    const uint64_t limit =
+        m->kind == LIVE_COUNTER || !o->exists ? bound : o->maximum;
+
+    if (model_current(o) + resources > limit) {
+        o->told[2] += resources;
+        return FRAME_NOT_AVAILABLE;
+    }
+    if (!o->exists) {
+        m->created++;
+        o->exists = true;
+        o->maximum = m->kind == LIVE_COUNTER ? 0 : bound;
+        o->window = model_window(m);
+    }
+    model_change(m, o);
+    o->held[holder] += resources;
+    o->told[0] += resources;
+    if (model_current(o) > o->maximum)
+        o->maximum = model_current(o);
+    return FRAME_OK;
+}
+
+static enum frame_status
+model_release(struct model *m, struct model_object *o, uint32_t holder,
+              uint64_t resources)
+{
+    if (!o->exists)
+        return FRAME_NOT_FOUND;
+    if (resources > o->held[holder])
+        return FRAME_NOT_ACQUIRED;
+    model_change(m, o);
+    o->held[holder] -= resources;
+    o->told[1] += resources;
+    return FRAME_OK;
+}
+
+static void
+model_init(struct model *m, enum live_kind kind, bool history, uint64_t seed)
+{
+    size_t i, j;
+
+    memset(m, 0, sizeof *m);
+    m->random.state = seed;
+    m->kind = kind;
+    m->history = history;
+    m->now_ms = T0;
+    m->count = 1 + random_below(&m->random, MODEL_MAX);
+    for (i = 0; i < m->count; i++) {
+        struct model_object *o = &m->objects[i];
+
+        o->name_size = 1 + random_below(&m->random, i % 2 ? 30 : NAME_MAX_);
+        for (j = 0; j < o->name_size; j++)
+            o->name[j] = (uint8_t)random_next(&m->random);
+        /* No two alike. */
+        o->name[0] = (uint8_t)i;
+    }
+}
+
+/* Amounts that are small, or at the ends of what 32 bits hold. */
+static uint32_t
+model_amount(struct model *m)
+{
+    static const uint32_t ends[] = {1, 2, UINT32_MAX, UINT32_MAX - 1,
+                                    UINT32_C(1) << 31};
+
+    if (random_chance(&m->random, 15))
+        return ends[random_below(&m->random, 5)];
+    return 1 + (uint32_t)random_below(&m->random, 9);
+}
+
+static void
+do_acquire(struct rig *r, struct model *m, struct model_object *o,
+           uint32_t holder)
+{
+    uint32_t resources = model_amount(m), bound = model_amount(m) * 8u;
+    enum frame_status status;
+    struct frame_ask a;
+
+    if (bound < resources)
+        bound = random_chance(&m->random, 50) ? resources : UINT32_MAX;
+    a = ask_for(o->name, o->name_size, resources, bound);
+    status = live_acquire(&r->live, holder,
+                          live_hash(&r->live, o->name, o->name_size), &a);
+    if (m->scarce && status == FRAME_NO_MEMORY) {
+        /* And nothing has changed. */
+        m->no_memory++;
+        assert_true(live_check(&r->live));
+        return;
+    }
+    assert_int_equal(status, model_acquire(m, o, holder, resources, bound));
+}
+
+static void
+do_release(struct rig *r, struct model *m, struct model_object *o,
+           uint32_t holder)
+{
+    uint64_t resources = model_amount(m) % 10;
+    enum frame_status expected;
+    struct frame_ask a;
+
+    if (random_chance(&m->random, 50))
+        resources = o->held[holder];
+    a = ask_for(o->name, o->name_size, (uint32_t)resources, 0);
+    expected = model_release(m, o, holder, resources);
+    assert_int_equal(live_release(&r->live, holder,
+                                  live_hash(&r->live, o->name, o->name_size),
+                                  &a),
+                     expected);
+}
+
+static void
+do_drop(struct rig *r, struct model *m, uint32_t holder)
+{
+    size_t i;
+
+    while (
+        !live_drop(&r->live, holder, 1 + (uint32_t)random_below(&m->random, 5)))
+        ;
+    for (i = 0; i < m->count; i++) {
+        struct model_object *o = &m->objects[i];
+
+        if (o->held[holder] > 0)
+            (void)model_release(m, o, holder, o->held[holder]);
+    }
+}
+
+static void
+do_sweep(struct rig *r, struct model *m)
+{
+    size_t i;
+
+    while (!live_sweep(&r->live, 1 + (uint32_t)random_below(&m->random, 20)))
+        ;
+    for (i = 0; i < m->count; i++) {
+        struct model_object *o = &m->objects[i];
+
+        if (model_current(o) > 0 ||
+            (m->history && (o->told[0] || o->told[1] || o->told[2])))
+            continue;
+        if (m->kind == LIVE_SEMAPHORE || o->window < model_window(m))
+            o->exists = false;
+    }
+}
+
+static void
+do_clock(struct rig *r, struct model *m)
+{
+    /* Now and then it is set back. */
+    if (random_chance(&m->random, 20))
+        m->now_ms -= random_below(&m->random, 15000);
+    else
+        m->now_ms += random_below(&m->random, 15000);
+    if (live_clock(&r->live, m->now_ms) && random_chance(&m->random, 80))
+        do_sweep(r, m);
+}
+
+static struct model_object *
+model_find(struct model *m, const uint8_t *name, size_t size)
+{
+    assert_true(size > 0 && name[0] < m->count);
+    assert_int_equal(m->objects[name[0]].name_size, size);
+    assert_memory_equal(m->objects[name[0]].name, name, size);
+    return &m->objects[name[0]];
+}
+
+/* Everything that can be seen from outside. */
+static void
+compare(struct rig *r, struct model *m)
+{
+    uint32_t from = 0, steps = 3, value;
+    struct live_record record;
+    size_t i, exist = 0;
+    int rc;
+
+    while ((rc = live_next(&r->live, &from, &steps, &record)) != 0) {
+        struct model_object *o;
+
+        if (rc == -EAGAIN) {
+            steps = 3;
+            continue;
+        }
+        o = model_find(m, record.name, record.name_size);
+        assert_true(o->exists && !o->dumped);
+        o->dumped = true;
+        assert_int_equal(record.current, model_current(o));
+        assert_int_equal(record.maximum, o->window < model_window(m)
+                                             ? model_current(o)
+                                             : o->maximum);
+    }
+    for (i = 0; i < m->count; i++) {
+        struct model_object *o = &m->objects[i];
+        const enum frame_status status =
+            live_get(&r->live, live_hash(&r->live, o->name, o->name_size),
+                     o->name, o->name_size, &value);
+
+        assert_int_equal(o->dumped, o->exists);
+        assert_int_equal(status, o->exists ? FRAME_OK : FRAME_NOT_FOUND);
+        if (o->exists && m->kind == LIVE_COUNTER)
+            assert_int_equal(value, model_current(o));
+        else if (o->exists)
+            assert_int_equal(value, o->maximum - model_current(o));
+        exist += o->exists;
+        o->dumped = false;
+    }
+    assert_int_equal(r->live.count, exist);
+    assert_int_equal(r->live.figures.created, m->created);
+}
+
+static void
+do_tally(struct rig *r, struct model *m)
+{
+    struct live_tally t;
+
+    while (live_tally(&r->live, &t)) {
+        struct model_object *o = model_find(m, t.name, t.name_size);
+
+        assert_int_equal(t.acquired, o->told[0]);
+        assert_int_equal(t.released, o->told[1]);
+        assert_int_equal(t.refused, o->told[2]);
+        memset(o->told, 0, sizeof o->told);
+        live_tallied(&r->live);
+        if (random_chance(&m->random, 30))
+            return;
+    }
+}
+
+static void
+do_something(struct rig *r, struct model *m)
+{
+    struct model_object *o = &m->objects[random_below(&m->random, m->count)];
+    const uint32_t holder = (uint32_t)random_below(&m->random, HOLDERS);
+    const uint64_t dice = random_below(&m->random, 1000);
+
+    if (dice < 480)
+        do_acquire(r, m, o, holder);
+    else if (dice < 940)
+        do_release(r, m, o, holder);
+    else if (dice < 960)
+        do_drop(r, m, holder);
+    else if (dice < 975)
+        do_clock(r, m);
+    else if (dice < 985)
+        do_sweep(r, m);
+    else
+        do_tally(r, m);
+}
+
+static void
+run_model(enum live_kind kind, bool history)
+{
+    const uint64_t seed = random_seed("live model");
+    static struct model m;
+    unsigned round, i;
+
+    for (round = 0; round < 20; round++) {
+        struct rig *r = rig_open(kind, 16 << 20, history);
+
+        model_init(&m, kind, history, seed + round);
+        for (i = 0; i < 3000; i++) {
+            do_something(r, &m);
+            if (i % 8 == 0)
+                assert_true(live_check(&r->live));
+            if (i % 32 == 0)
+                compare(r, &m);
+        }
+        for (i = 0; i < HOLDERS; i++)
+            do_drop(r, &m, i);
+        compare(r, &m);
+        for (i = 0; i < m.count; i++)
+            assert_int_equal(model_current(&m.objects[i]), 0);
+        rig_close(r);
+    }
+}
+
+static void
+counters_do_what_the_model_does(void **state)
+{
+    (void)state;
+    run_model(LIVE_COUNTER, false);
+}
+
+static void
+counters_with_history_do_what_the_model_does(void **state)
+{
+    (void)state;
+    run_model(LIVE_COUNTER, true);
+}
+
+static void
+semaphores_do_what_the_model_does(void **state)
+{
+    (void)state;
+    run_model(LIVE_SEMAPHORE, false);
+}
+
+static void
+semaphores_with_history_do_what_the_model_does(void **state)
+{
+    (void)state;
+    run_model(LIVE_SEMAPHORE, true);
+}
+
+/* Each page more of memory lets one more step succeed; what comes after is
+ * refused, whatever it needs memory for. */
+static void
+without_memory_an_acquire_is_refused_and_nothing_changes(void **state)
+{
+    const uint64_t seed = random_seed("live without memory");
+    static struct model m;
+    unsigned pages, i;
+
+    (void)state;
+    for (pages = 0; pages < 16; pages++) {
+        struct rig *r = rig_open(LIVE_COUNTER, 16 << 20, pages % 2);
+
+        r->budget.max = r->budget.used + pages * 4096;
+        model_init(&m, LIVE_COUNTER, pages % 2, seed + pages);
+        m.scarce = true;
+        for (i = 0; i < 2000; i++) {
+            do_something(r, &m);
+            if (i % 16 == 0)
+                assert_true(live_check(&r->live));
+            if (i % 32 == 0)
+                compare(r, &m);
+        }
+        assert_true(pages > 3 || m.no_memory > 0);
+        rig_close(r);
+    }
+}
+
+/* ---- acquire and release ------------------------------------------------- */
+
+static void
+the_maximum_is_that_of_each_request(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "a", 5, 5), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "a", 1, 5), FRAME_NOT_AVAILABLE);
+    assert_int_equal(acquire(r, 1, "a", 1, 6), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "a", 1, 1), FRAME_NOT_AVAILABLE);
+    assert_int_equal(get(r, "a"), 6);
+    rig_close(r);
+}
+
+static void
+the_initial_value_is_that_of_the_first_request(void **state)
+{
+    struct rig *r = rig_open(LIVE_SEMAPHORE, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "a", 5, 6), FRAME_OK);
+    assert_int_equal(get(r, "a"), 1);
+    assert_int_equal(acquire(r, 1, "a", 2, 100), FRAME_NOT_AVAILABLE);
+    assert_int_equal(acquire(r, 1, "a", 1, 1), FRAME_OK);
+    assert_int_equal(get(r, "a"), 0);
+    assert_int_equal(release(r, 0, "a", 5), FRAME_OK);
+    assert_int_equal(get(r, "a"), 5);
+    rig_close(r);
+}
+
+static void
+sums_do_not_wrap_at_32_bits(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "a", UINT32_MAX, UINT32_MAX), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "a", UINT32_MAX, UINT32_MAX),
+                     FRAME_NOT_AVAILABLE);
+    assert_int_equal(acquire(r, 0, "a", 1, UINT32_MAX), FRAME_NOT_AVAILABLE);
+    assert_int_equal(acquire(r, 1, "a", 1, UINT32_MAX), FRAME_NOT_AVAILABLE);
+    assert_int_equal(get(r, "a"), UINT32_MAX);
+
+    assert_int_equal(release(r, 0, "a", 1), FRAME_OK);
+    assert_int_equal(acquire(r, 1, "a", 1, UINT32_MAX), FRAME_OK);
+    assert_int_equal(acquire(r, 1, "a", 1, UINT32_MAX), FRAME_NOT_AVAILABLE);
+    assert_true(live_drop(&r->live, 0, 1));
+    assert_int_equal(get(r, "a"), 1);
+    assert_true(live_drop(&r->live, 1, 1));
+    assert_int_equal(get(r, "a"), 0);
+    rig_close(r);
+}
+
+static void
+of_two_that_want_the_last_one_gets_it(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "a", 9, 10), FRAME_OK);
+    assert_int_equal(acquire(r, 1, "a", 1, 10), FRAME_OK);
+    assert_int_equal(acquire(r, 2, "a", 1, 10), FRAME_NOT_AVAILABLE);
+    assert_true(live_drop(&r->live, 1, 1));
+    assert_int_equal(acquire(r, 2, "a", 1, 10), FRAME_OK);
+    rig_close(r);
+}
+
+static void
+one_releases_only_what_it_has(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(release(r, 0, "a", 1), FRAME_NOT_FOUND);
+    assert_int_equal(acquire(r, 0, "a", 3, 10), FRAME_OK);
+    assert_int_equal(release(r, 1, "a", 1), FRAME_NOT_ACQUIRED);
+    assert_int_equal(acquire(r, 1, "a", 5, 10), FRAME_OK);
+    assert_int_equal(release(r, 0, "a", 4), FRAME_NOT_ACQUIRED);
+    assert_int_equal(release(r, 2, "a", 1), FRAME_NOT_ACQUIRED);
+    assert_int_equal(get(r, "a"), 8);
+    assert_int_equal(release(r, 0, "a", 3), FRAME_OK);
+    assert_int_equal(release(r, 0, "a", 1), FRAME_NOT_ACQUIRED);
+    assert_int_equal(release(r, 1, "a", 5), FRAME_OK);
+    assert_int_equal(get(r, "a"), 0);
+    assert_int_equal(release(r, 1, "a", 1), FRAME_NOT_ACQUIRED);
+    rig_close(r);
+}
+
+static void
+releasing_nothing_needs_a_name_that_exists(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(release(r, 0, "a", 0), FRAME_NOT_FOUND);
+    assert_int_equal(acquire(r, 0, "a", 1, 1), FRAME_OK);
+    assert_int_equal(release(r, 0, "a", 0), FRAME_OK);
+    assert_int_equal(release(r, 1, "a", 0), FRAME_OK);
+    assert_int_equal(get(r, "a"), 1);
+    rig_close(r);
+}
+
+static void
+names_have_any_bytes_and_up_to_65535_of_them(void **state)
+{
+    static uint8_t name[FRAME_NAME_MAX];
+    struct rig *r = rig_open(LIVE_COUNTER, 256 << 20, true);
+    uint32_t value;
+    size_t size;
+
+    (void)state;
+    for (size = 1; size <= FRAME_NAME_MAX; size += 1 + size / 40) {
+        const struct frame_ask a = ask_for(name, size, (uint32_t)size, 65535);
+
+        name[size / 2] ^= 0x80;
+        assert_int_equal(
+            live_acquire(&r->live, 3, live_hash(&r->live, name, size), &a),
+            FRAME_OK);
+        name[size / 2] ^= 0x80;
+    }
+    assert_int_equal(acquire(r, 3, "x", FRAME_NAME_MAX, FRAME_NAME_MAX),
+                     FRAME_OK);
+    for (size = 1; size <= FRAME_NAME_MAX; size += 1 + size / 40) {
+        name[size / 2] ^= 0x80;
+        assert_int_equal(live_get(&r->live, live_hash(&r->live, name, size),
+                                  name, size, &value),
+                         FRAME_OK);
+        assert_int_equal(value, size);
+        name[size / 2] ^= 0x80;
+    }
+    rig_close(r);
+}
+
+/* ---- windows and sweeps -------------------------------------------------- */
+
+static struct live_record
+record_of(struct rig *r, const char *name)
+{
+    struct live_record record;
+    uint32_t from = 0, steps = 1000;
+
+    while (live_next(&r->live, &from, &steps, &record) == 1)
+        if (record.name_size == strlen(name) &&
+            memcmp(record.name, name, record.name_size) == 0)
+            return record;
+    fail_msg("no %s in the dump", name);
+    return record;
+}
+
+static void
+assert_record(struct rig *r, const char *name, uint32_t current,
+              uint32_t maximum)
+{
+    const struct live_record record = record_of(r, name);
+
+    assert_int_equal(record.current, current);
+    assert_int_equal(record.maximum, maximum);
+}
+
+static void
+the_maximum_of_a_window_begins_with_what_there_is(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    (void)live_clock(&r->live, T0 + 9999);
+    assert_int_equal(acquire(r, 0, "a", 5, 10), FRAME_OK);
+    assert_int_equal(release(r, 0, "a", 3), FRAME_OK);
+    assert_record(r, "a", 2, 5);
+    (void)live_clock(&r->live, T0 + 10000);
+    assert_record(r, "a", 2, 2);
+    assert_int_equal(release(r, 0, "a", 1), FRAME_OK);
+    assert_record(r, "a", 1, 2);
+    assert_int_equal(acquire(r, 0, "a", 3, 10), FRAME_OK);
+    assert_record(r, "a", 4, 4);
+    rig_close(r);
+}
+
+static void
+releasing_nothing_and_going_are_changes_being_refused_is_none(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "zero", 5, 10), FRAME_OK);
+    assert_int_equal(acquire(r, 1, "gone", 5, 10), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "refused", 5, 10), FRAME_OK);
+    (void)live_clock(&r->live, T0 + 10000);
+    assert_int_equal(release(r, 2, "zero", 0), FRAME_OK);
+    assert_true(live_drop(&r->live, 1, 1));
+    assert_int_equal(acquire(r, 0, "refused", 6, 10), FRAME_NOT_AVAILABLE);
+    assert_int_equal(release(r, 0, "zero", 4), FRAME_OK);
+    assert_record(r, "zero", 1, 5);
+    assert_record(r, "gone", 0, 5);
+
+    /* A window later each shows what it was left with. */
+    (void)live_clock(&r->live, T0 + 20000);
+    assert_record(r, "zero", 1, 1);
+    assert_record(r, "gone", 0, 0);
+    assert_record(r, "refused", 5, 5);
+    rig_close(r);
+}
+
+static void
+a_clock_that_is_set_back_stays_in_the_window(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "a", 5, 10), FRAME_OK);
+    assert_int_equal(release(r, 0, "a", 5), FRAME_OK);
+    (void)live_clock(&r->live, T0 - 50000);
+    assert_record(r, "a", 0, 5);
+    assert_true(live_sweep(&r->live, 1000));
+    assert_int_equal(get(r, "a"), 0);
+    assert_int_equal(acquire(r, 0, "a", 2, 10), FRAME_OK);
+    assert_record(r, "a", 2, 5);
+    rig_close(r);
+}
+
+static void
+an_unused_counter_goes_with_the_first_sweep_of_a_later_window(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "unused", 1, 1), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "held", 1, 1), FRAME_OK);
+    assert_int_equal(release(r, 0, "unused", 1), FRAME_OK);
+    assert_true(live_sweep(&r->live, 1000));
+    assert_int_equal(get(r, "unused"), 0);
+
+    assert_true(live_clock(&r->live, T0 + 10000));
+    assert_true(live_sweep(&r->live, 1000));
+    assert_int_equal(get(r, "unused"), -1);
+    assert_int_equal(get(r, "held"), 1);
+    assert_int_equal(r->live.count, 1);
+    assert_int_equal(r->live.figures.created, 2);
+    rig_close(r);
+}
+
+static void
+an_unused_semaphore_goes_with_any_sweep(void **state)
+{
+    struct rig *r = rig_open(LIVE_SEMAPHORE, 1 << 20, false);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "unused", 1, 5), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "held", 1, 5), FRAME_OK);
+    assert_int_equal(release(r, 0, "unused", 1), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "unused", 6, 7), FRAME_NOT_AVAILABLE);
+
+    assert_true(live_sweep(&r->live, 1000));
+    assert_int_equal(get(r, "unused"), -1);
+    assert_int_equal(get(r, "held"), 4);
+    assert_int_equal(acquire(r, 0, "unused", 6, 7), FRAME_OK);
+    rig_close(r);
+}
+
+static void
+a_sweep_is_due_at_start_and_after_each_boundary(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    struct live *l = &r->live;
+
+    (void)state;
+    assert_true(live_clock(l, T0));
+    assert_true(live_sweep(l, 1000));
+    assert_int_equal(l->figures.swept, 1);
+    assert_false(live_clock(l, T0));
+    assert_false(live_clock(l, T0 + 9999));
+    assert_true(live_clock(l, T0 + 10000));
+    /* Until it is through. */
+    assert_int_equal(acquire(r, 0, "a", 1, 5), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "b", 1, 5), FRAME_OK);
+    assert_false(live_sweep(l, 1));
+    assert_true(live_clock(l, T0 + 10001));
+    assert_true(live_sweep(l, 1000));
+    assert_false(live_clock(l, T0 + 10002));
+    assert_int_equal(l->figures.swept, 2);
+    rig_close(r);
+}
+
+static void
+semaphores_are_swept_when_more_than_the_interval_has_passed(void **state)
+{
+    struct rig *r = rig_open(LIVE_SEMAPHORE, 1 << 20, false);
+    struct live *l = &r->live;
+
+    (void)state;
+    assert_true(live_clock(l, T0 + 5000));
+    assert_true(live_sweep(l, 1000));
+    assert_false(live_clock(l, T0 + 14999));
+    assert_false(live_clock(l, T0 + 15000));
+    assert_true(live_clock(l, T0 + 15001));
+    assert_true(live_sweep(l, 1000));
+    assert_false(live_clock(l, T0 + 15002));
+    /* Set back by an hour: rather one too many than none for an hour. */
+    assert_true(live_clock(l, T0 - 3600000));
+    assert_true(live_sweep(l, 1000));
+    assert_false(live_clock(l, T0 - 3600000 + 10000));
+    rig_close(r);
+}
+
+static void
+a_name_acquired_during_a_sweep_is_not_lost(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    char name[16];
+    int i;
+
+    (void)state;
+    for (i = 0; i < 1000; i++) {
+        (void)snprintf(name, sizeof name, "%d", i);
+        assert_int_equal(acquire(r, 0, name, 1, 1), FRAME_OK);
+    }
+    assert_true(live_drop(&r->live, 0, 1000));
+    (void)live_clock(&r->live, T0 + 10000);
+    for (i = 0; !live_sweep(&r->live, 2); i++) {
+        (void)snprintf(name, sizeof name, "%d", i);
+        assert_int_equal(acquire(r, 1, name, 1, 1), FRAME_OK);
+        (void)snprintf(name, sizeof name, "%d", 999 - i);
+        assert_int_equal(acquire(r, 2, name, 1, 1),
+                         999 - i > i ? FRAME_OK : FRAME_NOT_AVAILABLE);
+    }
+    assert_true(i > 300);
+    for (; i-- > 0;) {
+        (void)snprintf(name, sizeof name, "%d", i);
+        assert_int_equal(get(r, name), 1);
+    }
+    rig_close(r);
+}
+
+/* ---- many ---------------------------------------------------------------- */
+
+/* 20 bytes, as the names of the memory target. */
+static struct frame_ask
+numbered(char name[24], uint32_t number)
+{
+    (void)snprintf(name, 24, "name-%015u", number);
+    return ask_for(name, 20, 1, 10);
+}
+
+static enum frame_status
+acquire_numbered(struct live *l, uint32_t holder, uint32_t number)
+{
+    char name[24];
+    const struct frame_ask a = numbered(name, number);
+
+    return live_acquire(l, holder, live_hash(l, a.name, 20), &a);
+}
+
+static int
+open_many(struct rig *r, enum live_kind kind, uint64_t memory, bool history)
+{
+    struct live_options o = rig_options(r, kind);
+
+    r->budget.max = memory;
+    o.slots = 500000;
+    o.history = history;
+    return live_init(&r->live, &o);
+}
+
+static void
+a_held_name_of_20_bytes_takes_64_at_most(void **state)
+{
+    struct rig *r = test_calloc(1, sizeof *r);
+    uint32_t n;
+
+    (void)state;
+    assert_rc(open_many(r, LIVE_COUNTER, 256 << 20, false), 0);
+    for (n = 0; n < 1100000; n++) {
+        assert_int_equal(acquire_numbered(&r->live, 0, n), FRAME_OK);
+        if (n + 1 >= 500000)
+            assert_true(live_memory(&r->live) <= (n + 1) * UINT64_C(64));
+    }
+    assert_int_equal(live_memory(&r->live), r->budget.used);
+    assert_true(r->live.names.step_max <= TABLE_STEP);
+    rig_close(r);
+}
+
+static void
+what_a_million_names_took_is_given_back(void **state)
+{
+    struct rig *r = test_calloc(1, sizeof *r);
+    uint64_t empty;
+    uint32_t n, calls = 0;
+
+    (void)state;
+    assert_rc(open_many(r, LIVE_COUNTER, 256 << 20, false), 0);
+    (void)live_clock(&r->live, T0);
+    empty = live_memory(&r->live);
+    for (n = 0; n < 1000000; n++)
+        assert_int_equal(acquire_numbered(&r->live, 0, n), FRAME_OK);
+    assert_true(live_check(&r->live));
+
+    /* Step by step: no call does more than it may. */
+    for (n = 0; !live_drop(&r->live, 0, 1000); n++)
+        assert_false(n > 1000);
+    assert_int_equal(n, 999);
+    assert_true(live_check(&r->live));
+    (void)live_clock(&r->live, T0 + 10000);
+    while (!live_sweep(&r->live, 4096))
+        calls++;
+    assert_in_range(calls, 1000000 / 4096, 1000000 / 4096 + 20);
+    assert_int_equal(r->live.count, 0);
+    assert_true(live_memory(&r->live) <= empty + ARENA_WARM * ARENA_SLAB);
+    rig_close(r);
+}
+
+static void
+over_the_memory_nothing_changes_and_room_can_be_made(void **state)
+{
+    struct rig *r = test_calloc(1, sizeof *r);
+    uint32_t n, i;
+
+    (void)state;
+    assert_rc(open_many(r, LIVE_COUNTER, 4 << 20, false), 0);
+    (void)live_clock(&r->live, T0);
+    for (n = 0; acquire_numbered(&r->live, 0, n) == FRAME_OK; n++)
+        ;
+    assert_true(n > 50000);
+    assert_true(live_check(&r->live));
+    assert_true(r->budget.used <= r->budget.max);
+    assert_int_equal(r->live.count, n);
+    for (i = 0; i < 100; i++)
+        assert_int_equal(acquire_numbered(&r->live, 1, n + i), FRAME_NO_MEMORY);
+    /* Names that exist are served: by their holder at least. */
+    for (i = 0; i < 100; i++)
+        assert_int_equal(acquire_numbered(&r->live, 0, i), FRAME_OK);
+    assert_int_equal(r->live.count, n);
+
+    while (!live_drop(&r->live, 0, 1000))
+        ;
+    (void)live_clock(&r->live, T0 + 10000);
+    while (!live_sweep(&r->live, 1000))
+        ;
+    for (i = 0; i < n; i++)
+        assert_int_equal(acquire_numbered(&r->live, 1, n + i), FRAME_OK);
+    rig_close(r);
+}
+
+#define DUMPED 20000
+
+static void
+a_dump_meets_all_that_stay_once_whatever_changes(void **state)
+{
+    struct random random = {random_seed("live dump")};
+    static uint8_t met[DUMPED];
+    struct rig *r = rig_open(LIVE_SEMAPHORE, 64 << 20, false);
+    uint32_t n, from = 0, steps = 0, others = 0;
+    struct live_record record;
+    int rc;
+
+    (void)state;
+    memset(met, 0, sizeof met);
+    for (n = 0; n < DUMPED; n++)
+        assert_int_equal(acquire_numbered(&r->live, n % 3, n), FRAME_OK);
+    /* Holder 3 comes and goes with names of its own, and takes from others'. */
+    while ((rc = live_next(&r->live, &from, &steps, &record)) != 0) {
+        if (rc == 1) {
+            n = (uint32_t)strtoul((const char *)record.name + 5, NULL, 10);
+            if (n < DUMPED)
+                assert_int_equal(met[n]++, 0);
+            else
+                others++;
+            assert_true(steps < 50);
+            continue;
+        }
+        steps = 1 + (uint32_t)random_below(&random, 50);
+        for (n = 0; n < 20; n++)
+            (void)acquire_numbered(&r->live, 3,
+                                   (uint32_t)random_below(&random, 3 * DUMPED));
+        if (random_chance(&random, 10)) {
+            while (!live_drop(&r->live, 3, 100))
+                ;
+            while (!live_sweep(&r->live, 100))
+                ;
+        }
+    }
+    for (n = 0; n < DUMPED; n++)
+        assert_int_equal(met[n], 1);
+    assert_true(others > 0);
+    rig_close(r);
+}
+
+/* ---- history ------------------------------------------------------------- */
+
+static void
+tallies_come_in_order_and_are_told_once(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, true);
+    struct live_tally t;
+
+    (void)state;
+    assert_false(live_tally(&r->live, &t));
+    assert_int_equal(acquire(r, 0, "a", 3, 4), FRAME_OK);
+    assert_int_equal(acquire(r, 0, "bb", 1, 4), FRAME_OK);
+    assert_int_equal(acquire(r, 1, "a", 2, 4), FRAME_NOT_AVAILABLE);
+    assert_int_equal(release(r, 0, "a", 1), FRAME_OK);
+    assert_true(live_drop(&r->live, 0, 10));
+
+    assert_true(live_tally(&r->live, &t));
+    assert_true(live_tally(&r->live, &t));
+    assert_int_equal(t.name_size, 1);
+    assert_int_equal(t.name[0], 'a');
+    assert_int_equal(t.acquired, 3);
+    assert_int_equal(t.released, 3);
+    assert_int_equal(t.refused, 2);
+    live_tallied(&r->live);
+    assert_int_equal(acquire(r, 0, "a", 4, 4), FRAME_OK);
+    assert_true(live_tally(&r->live, &t));
+    assert_int_equal(t.name_size, 2);
+    assert_int_equal(t.acquired, 1);
+    assert_int_equal(t.released, 1);
+    assert_int_equal(t.refused, 0);
+    live_tallied(&r->live);
+    assert_true(live_tally(&r->live, &t));
+    assert_int_equal(t.name[0], 'a');
+    assert_int_equal(t.acquired, 4);
+    assert_int_equal(t.released, 0);
+    live_tallied(&r->live);
+    assert_false(live_tally(&r->live, &t));
+    rig_close(r);
+}
+
+static void
+what_is_not_told_yet_is_not_swept(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, true);
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, "a", 3, 4), FRAME_OK);
+    assert_true(live_drop(&r->live, 0, 10));
+    (void)live_clock(&r->live, T0 + 100000);
+    assert_true(live_sweep(&r->live, 1000));
+    assert_int_equal(get(r, "a"), 0);
+    live_tallied(&r->live);
+    assert_true(live_sweep(&r->live, 1000));
+    assert_int_equal(get(r, "a"), -1);
+    rig_close(r);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(counters_do_what_the_model_does),
+    cmocka_unit_test(counters_with_history_do_what_the_model_does),
+    cmocka_unit_test(semaphores_do_what_the_model_does),
+    cmocka_unit_test(semaphores_with_history_do_what_the_model_does),
+    cmocka_unit_test(without_memory_an_acquire_is_refused_and_nothing_changes),
+    cmocka_unit_test(the_maximum_is_that_of_each_request),
+    cmocka_unit_test(the_initial_value_is_that_of_the_first_request),
+    cmocka_unit_test(sums_do_not_wrap_at_32_bits),
+    cmocka_unit_test(of_two_that_want_the_last_one_gets_it),
+    cmocka_unit_test(one_releases_only_what_it_has),
+    cmocka_unit_test(releasing_nothing_needs_a_name_that_exists),
+    cmocka_unit_test(names_have_any_bytes_and_up_to_65535_of_them),
+    cmocka_unit_test(the_maximum_of_a_window_begins_with_what_there_is),
+    cmocka_unit_test(
+        releasing_nothing_and_going_are_changes_being_refused_is_none),
+    cmocka_unit_test(a_clock_that_is_set_back_stays_in_the_window),
+    cmocka_unit_test(
+        an_unused_counter_goes_with_the_first_sweep_of_a_later_window),
+    cmocka_unit_test(an_unused_semaphore_goes_with_any_sweep),
+    cmocka_unit_test(a_sweep_is_due_at_start_and_after_each_boundary),
+    cmocka_unit_test(
+        semaphores_are_swept_when_more_than_the_interval_has_passed),
+    cmocka_unit_test(a_name_acquired_during_a_sweep_is_not_lost),
+    cmocka_unit_test(a_held_name_of_20_bytes_takes_64_at_most),
+    cmocka_unit_test(what_a_million_names_took_is_given_back),
+    cmocka_unit_test(over_the_memory_nothing_changes_and_room_can_be_made),
+    cmocka_unit_test(a_dump_meets_all_that_stay_once_whatever_changes),
+    cmocka_unit_test(tallies_come_in_order_and_are_told_once),
+    cmocka_unit_test(what_is_not_told_yet_is_not_swept),
+};
+TEST_MAIN(tests)
