@@ -1,9 +1,9 @@
-/* writer/main.c - countd-write: increments from the network into logs. */
+/* writer/main.c - countd-write: increments from the network into logs, and
+ * live counters and semaphores. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/config.h"
@@ -11,13 +11,17 @@
 #include "common/diag.h"
 #include "common/loop.h"
 #include "common/net.h"
+#include "writer/counter.h"
+#include "writer/history.h"
 #include "writer/ingest.h"
+#include "writer/limits.h"
 #include "writer/logs.h"
 
 #define BIND_WAIT_MS 3000 /* for a port that an outgoing connection has */
-#define RESERVED_FDS                                                           \
-    ((size_t)128) /* descriptors for logs, threads, the rest                   \
-                   */
+#define LIVE_KINDS   2    /* enum live_kind */
+#define PORTS        (INGEST_PORTS + LIVE_KINDS)
+#define PATIENCE_MS                                                            \
+    1000 /* and write.drain: a stop waits for room in the logs */
 
 struct writer {
     struct config config;
@@ -28,12 +32,75 @@ struct writer {
     struct logs logs;
     struct ingest ingest;
     size_t max_connections;
-    char ready[INGEST_PORTS][NET_ADDRESS_SIZE + 16];
+    struct budget budget; /* of all live objects */
+    struct counter live[LIVE_KINDS];
+    size_t live_connections[LIVE_KINDS];
+    bool live_on[LIVE_KINDS];
+    struct history history;
+    bool history_on;
+    char ready[PORTS][NET_ADDRESS_SIZE + 16];
     size_t ready_count;
+    bool asked_to_stop;
+    bool stopping;
     bool failed;
 };
 
+/* What the settings say of a kind. */
+struct live_settings {
+    const char *name;
+    const char *port_key, *enable_key, *max_key;
+    bool enable;
+    uint64_t port, max_connections, buckets, interval_s;
+};
+
+static struct live_settings
+settings_of(const struct config *c, enum live_kind kind)
+{
+    if (kind == LIVE_COUNTER)
+        return (struct live_settings){
+            .name = "counter",
+            .port_key = "counter.port",
+            .enable_key = "counter.enable",
+            .max_key = "counter.max_connections",
+            .enable = c->counter_enable,
+            .port = c->counter_port,
+            .max_connections = c->counter_max_connections,
+            .buckets = c->counter_buckets,
+            .interval_s = c->counter_stats_interval_s};
+    return (struct live_settings){.name = "semaphore",
+                                  .port_key = "semaphore.port",
+                                  .enable_key = "semaphore.enable",
+                                  .max_key = "semaphore.max_connections",
+                                  .enable = c->semaphore_enable,
+                                  .port = c->semaphore_port,
+                                  .max_connections =
+                                      c->semaphore_max_connections,
+                                  .buckets = c->semaphore_buckets,
+                                  .interval_s = c->semaphore_gc_interval_s};
+}
+
 /* ---- events ------------------------------------------------------------ */
+
+static void
+print_live(const struct writer *w, enum live_kind kind)
+{
+    const struct counter *c = &w->live[kind];
+    const struct counter_figures *f = &c->figures;
+    const struct live_figures *l = &c->live.figures;
+
+    diag(DIAG_INFO,
+         "%s: objects=%zu created=%llu memory=%llu open=%zu connections=%llu "
+         "noop=%llu get=%llu acquire=%llu release=%llu stats=%llu dump=%llu "
+         "sweeps=%llu last_sweep_us=%llu",
+         settings_of(&w->config, kind).name, c->live.count,
+         (unsigned long long)l->created,
+         (unsigned long long)live_memory(&c->live), c->open,
+         (unsigned long long)f->connections, (unsigned long long)f->noop,
+         (unsigned long long)f->get, (unsigned long long)f->acquire,
+         (unsigned long long)f->release, (unsigned long long)f->stats,
+         (unsigned long long)f->dump, (unsigned long long)l->swept,
+         (unsigned long long)l->last_sweep_us);
+}
 
 static void
 print_figures(const struct writer *w)
@@ -51,12 +118,24 @@ print_figures(const struct writer *w)
          (unsigned long long)i->partial_disconnects,
          (unsigned long long)l->flushes, (unsigned long long)l->syncs,
          (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
+    for (int kind = 0; kind < LIVE_KINDS; kind++)
+        if (w->live_on[kind])
+            print_live(w, (enum live_kind)kind);
+    if (w->history_on)
+        diag(DIAG_INFO, "history: rounds=%llu increments=%llu waits=%llu",
+             (unsigned long long)w->history.figures.rounds,
+             (unsigned long long)w->history.figures.increments,
+             (unsigned long long)w->history.figures.waits);
 }
 
 static void
 logs_are_ready(void *ctx)
 {
-    ingest_ready(&((struct writer *)ctx)->ingest);
+    struct writer *w = ctx;
+
+    ingest_ready(&w->ingest);
+    if (w->history_on)
+        history_ready(&w->history);
 }
 
 static void
@@ -81,9 +160,32 @@ logs_have_failed(void *ctx)
 }
 
 static void
-ingest_has_stopped(void *ctx)
+history_has_stopped(void *ctx)
 {
     logs_finish(&((struct writer *)ctx)->logs);
+}
+
+static void
+ingest_has_stopped(void *ctx)
+{
+    struct writer *w = ctx;
+
+    if (w->history_on)
+        history_stop(&w->history, w->config.write_drain_ms + PATIENCE_MS,
+                     history_has_stopped, w);
+    else
+        logs_finish(&w->logs);
+}
+
+/* Live connections end at once: what they hold is released, and that is the
+ * last thing that history has to tell. */
+static void
+begin_stop(struct writer *w)
+{
+    for (int kind = 0; kind < LIVE_KINDS; kind++)
+        if (w->live_on[kind])
+            counter_stop(&w->live[kind]);
+    ingest_stop(&w->ingest, w->config.write_drain_ms);
 }
 
 static void
@@ -96,13 +198,26 @@ take_signal(void *ctx, int signo)
     else if (signo == SIGUSR1)
         print_figures(w);
     else
-        ingest_stop(&w->ingest, w->config.write_drain_ms);
+        w->asked_to_stop = true;
 }
 
 static bool
 after_turn(void *ctx)
 {
-    return ingest_turn(&((struct writer *)ctx)->ingest);
+    struct writer *w = ctx;
+    bool more = false;
+
+    /* Not before the requests of this turn are answered. */
+    if (w->asked_to_stop && !w->stopping) {
+        w->stopping = true;
+        begin_stop(w);
+    }
+    for (int kind = 0; kind < LIVE_KINDS; kind++)
+        if (w->live_on[kind])
+            more |= counter_turn(&w->live[kind]);
+    /* The last: it writes what all others have put. */
+    more |= ingest_turn(&w->ingest);
+    return more;
 }
 
 /* ---- starting ---------------------------------------------------------- */
@@ -156,75 +271,113 @@ lock_directory(struct writer *w)
 static void
 limit_connections(struct writer *w)
 {
-    const size_t wanted = (size_t)w->config.write_max_connections;
-    struct rlimit limit;
+    struct limit limits[1 + LIVE_KINDS] = {
+        {.key = "write.max_connections",
+         .wanted = (size_t)w->config.write_max_connections}};
+    size_t count = 1;
 
-    w->max_connections = wanted;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return; /* accepting pauses when they run out all the same */
-    if (limit.rlim_cur < wanted + RESERVED_FDS) {
-        limit.rlim_cur = wanted + RESERVED_FDS;
-        if (limit.rlim_max < limit.rlim_cur)
-            limit.rlim_cur = limit.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &limit) < 0 &&
-            getrlimit(RLIMIT_NOFILE, &limit) < 0)
-            return; /* as above */
+    for (int kind = 0; kind < LIVE_KINDS; kind++) {
+        const struct live_settings s =
+            settings_of(&w->config, (enum live_kind)kind);
+
+        if (s.enable)
+            limits[count++] = (struct limit){
+                .key = s.max_key, .wanted = (size_t)s.max_connections};
     }
-    if (limit.rlim_cur >= wanted + RESERVED_FDS)
-        return;
-    w->max_connections = limit.rlim_cur > 2 * RESERVED_FDS
-                             ? (size_t)limit.rlim_cur - RESERVED_FDS
-                             : (size_t)limit.rlim_cur / 2;
-    if (w->max_connections == 0)
-        w->max_connections = 1;
-    diag(DIAG_WARNING,
-         "only %zu of write.max_connections=%zu: the limit of open files is "
-         "%llu; raise it (ulimit -n, LimitNOFILE=) to %zu",
-         w->max_connections, wanted, (unsigned long long)limit.rlim_cur,
-         wanted + RESERVED_FDS);
+    limits_take(limits, count);
+    w->max_connections = limits[0].got;
+    count = 1;
+    for (int kind = 0; kind < LIVE_KINDS; kind++)
+        if (settings_of(&w->config, (enum live_kind)kind).enable)
+            w->live_connections[kind] = limits[count++].got;
 }
 
-/* Listens on one address and adds its line for --ready-fd. */
+/* Listens: the descriptor, and in *bound the address it got. */
 static int
-listen_on(struct writer *w, enum ingest_port port, const char *key,
-          const char *text, const char *name)
+listen_at(const char *key, const char *text, struct net_address *bound)
 {
-    struct net_address address, bound;
-    char where[NET_ADDRESS_SIZE];
-    int fd, rc;
+    struct net_address address;
+    int fd;
 
-    if (text[0] == '\0')
-        return 0;
-    rc = net_parse(text, &address);
-    if (rc < 0) {
+    fd = net_parse(text, &address);
+    if (fd < 0) {
         diag(DIAG_ERROR, "%s=%s is not an address and a port", key, text);
-        return rc;
+        return fd;
     }
     if (!net_is_loopback(&address))
         diag(DIAG_WARNING,
              "%s=%s can be reached from other machines, and there is no "
              "authentication",
              key, text);
-    fd = net_listen(&address, BIND_WAIT_MS, &bound);
+    fd = net_listen(&address, BIND_WAIT_MS, bound);
+    if (fd < 0 && fd != -EADDRINUSE)
+        diag_errno(DIAG_ERROR, fd, "listen %s=%s", key, text);
+    return fd;
+}
+
+/* What is left to do when somebody serves the socket, or cannot. */
+static int
+listening(struct writer *w, int fd, int rc, const char *key, const char *name,
+          const struct net_address *bound)
+{
+    char where[NET_ADDRESS_SIZE];
+
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "listen %s", key);
+        (void)close(fd); /* nobody was accepted */
+        return rc;
+    }
+    net_format(bound, where);
+    snprintf(w->ready[w->ready_count++], sizeof w->ready[0], "%s=%s", name,
+             where);
+    return 0;
+}
+
+/* Listens for increments and adds the port's line for --ready-fd. */
+static int
+listen_ingest(struct writer *w, enum ingest_port port, const char *key,
+              const char *text, const char *name)
+{
+    struct net_address bound;
+    int fd;
+
+    if (text[0] == '\0')
+        return 0;
+    fd = listen_at(key, text, &bound);
     if (fd == -EADDRINUSE)
         diag(DIAG_ERROR,
              "%s=%s is in use by another process: stop it, or set %s to a "
              "free port",
              key, text, key);
-    else if (fd < 0)
-        diag_errno(DIAG_ERROR, fd, "listen %s=%s", key, text);
     if (fd < 0)
         return fd;
-    rc = ingest_listen(&w->ingest, port, fd);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "listen %s=%s", key, text);
-        (void)close(fd); /* nobody was accepted */
-        return rc;
-    }
-    net_format(&bound, where);
-    snprintf(w->ready[w->ready_count++], sizeof w->ready[0], "%s=%s", name,
-             where);
-    return 0;
+    return listening(w, fd, ingest_listen(&w->ingest, port, fd), key, name,
+                     &bound);
+}
+
+/* The same for counters or semaphores. */
+static int
+listen_live(struct writer *w, enum live_kind kind)
+{
+    const struct live_settings s = settings_of(&w->config, kind);
+    char text[CONFIG_TEXT_SIZE + 8];
+    struct net_address bound;
+    int fd;
+
+    if (!s.enable)
+        return 0;
+    snprintf(text, sizeof text, "%s:%u", w->config.live_address,
+             (unsigned)s.port);
+    fd = listen_at(s.port_key, text, &bound);
+    if (fd == -EADDRINUSE)
+        diag(DIAG_ERROR,
+             "%s: %s is in use by another process: stop it, set %s to a free "
+             "port, or %s to false",
+             s.port_key, text, s.port_key, s.enable_key);
+    if (fd < 0)
+        return fd;
+    return listening(w, fd, counter_listen(&w->live[kind], fd), s.port_key,
+                     s.name, &bound);
 }
 
 static int
@@ -233,27 +386,112 @@ listen_all(struct writer *w)
     const struct config *c = &w->config;
     int rc;
 
-    if (c->write_listen[0] == '\0' && c->write_ack_listen[0] == '\0') {
-        diag(DIAG_ERROR, "write.listen and write.ack_listen are both empty: "
+    if (c->write_listen[0] == '\0' && c->write_ack_listen[0] == '\0' &&
+        !c->counter_enable && !c->semaphore_enable) {
+        diag(DIAG_ERROR, "write.listen and write.ack_listen are empty, "
+                         "counter.enable and semaphore.enable are false: "
                          "there is nothing to do");
         return -EINVAL;
     }
-    rc = listen_on(w, INGEST_SILENT, "write.listen", c->write_listen, "silent");
+    rc = listen_ingest(w, INGEST_SILENT, "write.listen", c->write_listen,
+                       "silent");
     if (rc == 0)
-        rc = listen_on(w, INGEST_ACK, "write.ack_listen", c->write_ack_listen,
-                       "ack");
+        rc = listen_ingest(w, INGEST_ACK, "write.ack_listen",
+                           c->write_ack_listen, "ack");
+    if (rc == 0)
+        rc = listen_live(w, LIVE_COUNTER);
+    if (rc == 0)
+        rc = listen_live(w, LIVE_SEMAPHORE);
     return rc;
 }
 
 static void
 tell_ready(const struct writer *w)
 {
-    const char *lines[INGEST_PORTS];
+    const char *lines[PORTS];
     size_t i;
 
     for (i = 0; i < w->ready_count; i++)
         lines[i] = w->ready[i];
     config_ready(w->command.ready_fd, lines, w->ready_count);
+}
+
+static int
+open_ingest(struct writer *w)
+{
+    const int rc = ingest_init(&w->ingest, w->loop, &w->logs,
+                               w->max_connections, ingest_has_stopped, w);
+
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "memory for %zu connections",
+                   w->max_connections);
+    return rc;
+}
+
+static int
+open_live(struct writer *w, enum live_kind kind)
+{
+    const struct live_settings s = settings_of(&w->config, kind);
+    const struct counter_options options = {
+        .kind = kind,
+        .connections = w->live_connections[kind],
+        .max_connections = (size_t)s.max_connections,
+        .slots = (size_t)(s.buckets + 1) / 2,
+        .interval_s = (uint32_t)s.interval_s,
+        .budget = &w->budget,
+        .history = w->config.live_history};
+    int rc;
+
+    if (!s.enable)
+        return 0;
+    rc = counter_init(&w->live[kind], w->loop, &options);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "%s: memory for %zu connections", s.name,
+                   options.connections);
+    w->live_on[kind] = rc == 0;
+    return rc;
+}
+
+static int
+open_history(struct writer *w)
+{
+    struct live *lives[HISTORY_KINDS];
+    int rc;
+
+    if (!w->config.live_history)
+        return 0;
+    for (int kind = 0; kind < LIVE_KINDS; kind++)
+        lives[kind] = w->live_on[kind] ? &w->live[kind].live : NULL;
+    rc = history_init(&w->history, w->loop, &w->logs, lives,
+                      HISTORY_INTERVAL_MS);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "live.history");
+    w->history_on = rc == 0;
+    return rc;
+}
+
+static int
+open_all_live(struct writer *w)
+{
+    int rc;
+
+    w->budget.max = w->config.counter_max_memory;
+    rc = open_live(w, LIVE_COUNTER);
+    if (rc == 0)
+        rc = open_live(w, LIVE_SEMAPHORE);
+    if (rc == 0)
+        rc = open_history(w);
+    return rc;
+}
+
+static void
+close_all_live(struct writer *w)
+{
+    if (w->history_on)
+        history_fini(&w->history);
+    for (int kind = 0; kind < LIVE_KINDS; kind++)
+        if (w->live_on[kind])
+            counter_fini(&w->live[kind]);
 }
 
 static int
@@ -266,16 +504,15 @@ serve(struct writer *w)
     rc = logs_open(&w->logs, w->loop, &w->dir, &w->config, &events);
     if (rc < 0)
         return rc;
-    rc = ingest_init(&w->ingest, w->loop, &w->logs, w->max_connections,
-                     ingest_has_stopped, w);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "memory for %zu connections",
-                   w->max_connections);
+    rc = open_ingest(w);
+    if (rc < 0)
         goto close_logs;
-    }
+    rc = open_all_live(w);
+    if (rc < 0)
+        goto close_live;
     rc = listen_all(w);
     if (rc < 0)
-        goto fini_ingest;
+        goto close_live;
     tell_ready(w);
     rc = loop_run(w->loop);
     if (rc < 0)
@@ -284,7 +521,8 @@ serve(struct writer *w)
         rc = -EIO;
     print_figures(w);
 
-fini_ingest:
+close_live:
+    close_all_live(w);
     ingest_fini(&w->ingest);
 close_logs:
     logs_close(&w->logs);
@@ -310,9 +548,9 @@ main(int argc, char **argv)
     int status, rc;
 
     diag_init("countd-write", DIAG_INFO);
-    status =
-        config_daemon(&w.config, &w.command, argc, argv, "countd-write",
-                      "takes increments from clients and fills commit logs");
+    status = config_daemon(
+        &w.config, &w.command, argc, argv, "countd-write",
+        "takes increments into commit logs; live counters and semaphores");
     if (status >= 0)
         return status;
     rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);

@@ -332,16 +332,26 @@ static int
 check_ports(const struct cmd_line *line)
 {
     const struct config *c = &line->config;
+    char counter[CONFIG_TEXT_SIZE + 8] = "", semaphore[sizeof counter] = "";
     const struct {
         const char *key, *address;
     } ports[] = {
         {"write.listen", c->write_listen},
         {"write.ack_listen", c->write_ack_listen},
         {"read.listen", c->read_listen},
+        {"counter.port", counter},
+        {"semaphore.port", semaphore},
     };
     char path[CONFIG_TEXT_SIZE + 8];
     struct net_address address;
 
+    /* Both have room. */
+    if (c->counter_enable)
+        (void)snprintf(counter, sizeof counter, "%s:%" PRIu64, c->live_address,
+                       c->counter_port);
+    if (c->semaphore_enable)
+        (void)snprintf(semaphore, sizeof semaphore, "%s:%" PRIu64,
+                       c->live_address, c->semaphore_port);
     (void)snprintf(path, sizeof path, "%s/log", c->data_dir); /* has room */
     if (access(path, F_OK) == 0)
         return 0;

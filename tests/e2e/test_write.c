@@ -1000,16 +1000,18 @@ other_message_sizes_are_refused_with_what_to_do(void **state)
 }
 
 static void
-with_both_ports_off_there_is_nothing_to_do(void **state)
+with_all_ports_off_there_is_nothing_to_do(void **state)
 {
     struct rig *r = *state;
     char output[4096];
 
     assert_int_equal(daemon_run(output, sizeof output, "countd-write", "-d",
                                 r->data, "-o", "write.listen=", "-o",
-                                "write.ack_listen=", NULL),
+                                "write.ack_listen=", "-o",
+                                "counter.enable=false", NULL),
                      100);
     assert_non_null(strstr(output, "write.listen"));
+    assert_non_null(strstr(output, "counter.enable"));
 }
 
 static void
@@ -1018,7 +1020,7 @@ a_port_can_be_turned_off(void **state)
     struct rig *r = *state;
     int fd;
 
-    start(r, "64K", "write.listen=", NULL);
+    start(r, "64K", "write.listen=", "counter.enable=false");
     assert_int_equal(r->writer.port_count, 1);
     fd = ack(r);
     client_increment(fd, "one", "k", 1);
@@ -1058,7 +1060,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(a_second_writer_is_refused),
     ON_RIG(a_port_in_use_is_refused_with_what_to_do),
     ON_RIG(other_message_sizes_are_refused_with_what_to_do),
-    ON_RIG(with_both_ports_off_there_is_nothing_to_do),
+    ON_RIG(with_all_ports_off_there_is_nothing_to_do),
     ON_RIG(a_port_can_be_turned_off),
 };
 

@@ -1,0 +1,96 @@
+/* writer/history.h - what happens to live objects, as increments in the
+ * writer's own log.
+ *
+ * Every interval a round begins: for each object that was acquired, released
+ * or refused since the last one, the amounts are put into the log as
+ * increments, which are then merged and read like all others:
+ *
+ *     live.acquired            live.semaphore.acquired
+ *     live.released            live.semaphore.released
+ *     live.refused             live.semaphore.refused
+ *
+ * The key is the object's name (history_key).  A round goes in pieces with a
+ * pause between them, so that nobody waits for it.  When the logs have no
+ * room it waits for some; what happens meanwhile is added up where it was,
+ * with the objects, and nothing is lost.
+ *
+ * Ownership: the caller's, between init and fini; struct live and struct logs
+ * are borrowed.  The loop's thread.  Nothing allocates.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_HISTORY_H
+#define COUNTD_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/loop.h"
+#include "common/message.h"
+#include "writer/live.h"
+#include "writer/logs.h"
+
+#define HISTORY_INTERVAL_MS 60000
+#define HISTORY_PIECE       64 /* objects at once */
+#define HISTORY_PAUSE_MS    1  /* between two pieces */
+#define HISTORY_KINDS       2
+#define HISTORY_PARTS       3  /* acquired, released, refused */
+#define HISTORY_HASH_SIZE   33 /* "#" and 32 digits */
+
+struct history_figures {
+    uint64_t rounds;
+    uint64_t increments;
+    uint64_t waits; /* times that the logs had no room */
+};
+
+struct history {
+    struct loop *loop;
+    struct logs *logs;
+    struct layout layout;
+    struct live *lives[HISTORY_KINDS]; /* by enum live_kind; NULL: none */
+    uint64_t interval_ms;
+    struct loop_timer timer;
+    struct history_figures figures;
+
+    bool in_round;
+    bool waiting; /* for room in the logs */
+    uint64_t round_ms;
+    unsigned kind;                 /* that is being taken */
+    uint64_t left[HISTORY_KINDS];  /* objects this round takes, at most */
+    uint64_t owed[HISTORY_PARTS];  /* amounts of the object taken last */
+    unsigned owed_kind;            /* of that object */
+    struct message message;        /* its names */
+    uint8_t key[MESSAGE_NAME_MAX]; /* likewise */
+    uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD];
+
+    bool stopping;
+    uint64_t patience_ms;
+    void (*stopped)(void *ctx);
+    void *ctx;
+};
+
+/* Begins; the first round is due after an interval.  `lives` are those there
+ * are, by enum live_kind, and must have been made with history on.  The sizes
+ * of messages must hold the names (config_check).  -ENOSPC: no timer. */
+int history_init(struct history *h, struct loop *loop, struct logs *logs,
+                 struct live *const lives[HISTORY_KINDS], uint64_t interval_ms);
+void history_fini(struct history *h);
+
+/* The logs have room again. */
+void history_ready(struct history *h);
+
+/* Nothing happens to the objects any more: takes all there is, and calls
+ * `stopped`.  When the logs have no room for `patience_ms`, the rest is given
+ * up, which is said. */
+void history_stop(struct history *h, uint64_t patience_ms,
+                  void (*stopped)(void *ctx), void *ctx);
+
+/* The key of a name, in at most `room` bytes (above HISTORY_HASH_SIZE, and not
+ * above MESSAGE_NAME_MAX): its size.  A name that fits is its own key.  One
+ * that is too long, has a NUL, or looks like what follows, is cut, has _ for
+ * each NUL, and ends in # and 32 hexadecimal digits of SipHash-2-4-128 of the
+ * whole name under a fixed key: so no two names have the same key, and the
+ * key is the same after a restart. */
+size_t history_key(const uint8_t *name, size_t size, size_t room, uint8_t *key);
+
+#endif
