@@ -27,7 +27,7 @@
 
 /* Between two tries: half of this to all of it, doubled each time. */
 #define PAUSE_FIRST_MS 10
-#define PAUSE_LAST_MS  1000
+#define PAUSE_LAST_MS  250
 
 /* --kill-on-loss: so long after SIGTERM comes SIGKILL. */
 #define KILL_AFTER_MS 10000
@@ -294,7 +294,7 @@ acquire_and_run(struct holding *h)
         return live_failed(h->line, rc);
     (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,
                       text); /* its length is not needed */
-    diag(DIAG_INFO, "%s: %" PRIu32 " of %" PRIu32 " are not available%s", text,
+    diag(DIAG_INFO, "%s: %" PRIu32 " of %" PRIu32 " not available%s", text,
          h->resources, h->bound, h->wait_ms > 0 ? " in time" : "");
     return h->refused;
 }

@@ -1,0 +1,602 @@
+/* tests/e2e/test_live_command.c - countd acquire and countd live with the real
+ * countd-write.
+ *
+ * A command that is to be held goes by two FIFOs of the test's directory: it
+ * says "held", and ends when it is told to. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/daemon.h"
+#include "tests/lib/tmpdir.h"
+
+#define TEXT_SIZE    (128 << 10)
+#define WORDS_MAX    24
+#define CONTENDERS   4
+#define ROUNDS       10
+#define HOLD_COMMAND "echo held > \"$0\"/held; read line < \"$0\"/go"
+
+struct site {
+    struct tmpdir dir;
+    struct daemon writer;
+    char path[4096]; /* of countd */
+    char data[600];
+    char counter[64], semaphore[64]; /* -o values */
+    int held, go;                    /* the FIFOs */
+};
+
+static char text[TEXT_SIZE]; /* what the last command printed */
+
+/* ---- the site ---------------------------------------------------------- */
+
+static int
+open_fifo(const struct site *s, const char *name)
+{
+    int fd;
+
+    assert_int_equal(mkfifoat(s->dir.fd, name, 0600), 0);
+    /* For both, so that neither side waits for the other to open it. */
+    fd = openat(s->dir.fd, name, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* A directory without a server. */
+static int
+setup_empty(void **state)
+{
+    static struct site site;
+
+    memset(&site, 0, sizeof site);
+    site.writer.output = -1;
+    tmpdir_make(&site.dir);
+    daemon_path("countd", site.path, sizeof site.path);
+    snprintf(site.data, sizeof site.data, "%s/data", site.dir.path);
+    snprintf(site.counter, sizeof site.counter, "counter.port=1");
+    snprintf(site.semaphore, sizeof site.semaphore, "semaphore.port=2");
+    site.held = open_fifo(&site, "held");
+    site.go = open_fifo(&site, "go");
+    *state = &site;
+    return 0;
+}
+
+static int
+setup(void **state)
+{
+    struct site *s;
+
+    (void)setup_empty(state); /* fails the test by itself */
+    s = *state;
+    daemon_start(&s->writer, "countd-write", "-d", s->data, "-o",
+                 "log.size=64K", "-o", "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o", "counter.port=0", "-o",
+                 "semaphore.enable=true", "-o", "semaphore.port=0", NULL);
+    snprintf(s->counter, sizeof s->counter, "counter.port=%u",
+             daemon_port(&s->writer, "counter"));
+    snprintf(s->semaphore, sizeof s->semaphore, "semaphore.port=%u",
+             daemon_port(&s->writer, "semaphore"));
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct site *s = *state;
+
+    daemon_fini(&s->writer);
+    (void)close(s->held);
+    (void)close(s->go);
+    tmpdir_remove(&s->dir);
+    return 0;
+}
+
+/* ---- running countd ---------------------------------------------------- */
+
+/* The words behind "countd" and the options that find the server. */
+static void
+put_words(const struct site *s, const char *const *words, const char **argv)
+{
+    size_t n = 0;
+
+    argv[n++] = "-o";
+    argv[n++] = s->counter;
+    argv[n++] = "-o";
+    argv[n++] = s->semaphore;
+    for (size_t i = 0; words[i] != NULL; i++) {
+        assert_true(i < WORDS_MAX);
+        argv[n++] = words[i];
+    }
+    argv[n] = NULL;
+}
+
+/* Runs countd to its end; its words are left in `text`. */
+static int
+run_words(const struct site *s, const char *const *words)
+{
+    const char *argv[WORDS_MAX + 5];
+    const struct daemon_how how = {.argv = argv};
+
+    put_words(s, words, argv);
+    return daemon_run_how(text, sizeof text, "countd", &how);
+}
+
+#define RUN(s, ...) run_words(s, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The same, beside the test. */
+static void
+start_words(const struct site *s, struct daemon *d, const char *const *words)
+{
+    const char *argv[WORDS_MAX + 5];
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+
+    put_words(s, words, argv);
+    assert_int_equal(daemon_start_how(d, "countd", &how), 0);
+}
+
+#define START(s, d, ...)                                                       \
+    start_words(s, d, (const char *const[]){__VA_ARGS__, NULL})
+
+static void
+expect(int got, int status, const char *words)
+{
+    if (got != status || strstr(text, words) == NULL)
+        print_error("exit %d, not %d with \"%s\":\n%s\n", got, status, words,
+                    text);
+    assert_int_equal(got, status);
+    assert_non_null(strstr(text, words));
+}
+
+static void
+expect_text(int got, int status, const char *whole)
+{
+    if (got != status || strcmp(text, whole) != 0)
+        print_error("exit %d, not %d:\n%s\n", got, status, text);
+    assert_int_equal(got, status);
+    assert_string_equal(text, whole);
+}
+
+/* Waits until a command under HOLD_COMMAND runs. */
+static void
+await_held(const struct site *s)
+{
+    struct pollfd p = {.fd = s->held, .events = POLLIN};
+    char line[8];
+
+    assert_int_equal(poll(&p, 1, (int)(20000 * test_slow())), 1);
+    assert_int_equal(read(s->held, line, 5), 5);
+    assert_memory_equal(line, "held\n", 5);
+}
+
+/* Lets one such command end. */
+static void
+let_go(const struct site *s)
+{
+    assert_int_equal(write(s->go, "go\n", 3), 3);
+}
+
+/* ---- exit codes -------------------------------------------------------- */
+
+static void
+the_exit_code_is_that_of_the_command(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "acquire", "a", "1", "1", "--", "true"), 0, "");
+    expect_text(RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c", "exit 7"), 7,
+                "");
+    expect_text(
+        RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c", "kill -9 $$"),
+        128 + 9, "");
+    expect(RUN(s, "acquire", "a", "1", "1", "--", "no-such-command"), 127,
+           "no-such-command: No such file");
+    expect(RUN(s, "acquire", "a", "1", "1", "--", s->dir.path), 126,
+           "Permission denied");
+}
+
+static void
+the_command_gets_its_own_arguments_and_no_descriptor_of_ours(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c",
+                    "echo \"$1|$2|$#\"", "sh", "--wait", "b c"),
+                0, "--wait|b c|2\n");
+    expect(RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c",
+               "ls -l /proc/$$/fd; echo end"),
+           0, "end\n");
+    assert_null(strstr(text, "socket:"));
+    assert_null(strstr(text, "signalfd"));
+}
+
+static void
+what_can_never_be_had_is_misuse(void **state)
+{
+    struct site *s = *state;
+
+    expect(RUN(s, "acquire", "a", "2", "1", "--", "true"), 100,
+           "2 of 1 can never be had");
+    expect(RUN(s, "acquire", "a", "0", "1", "--", "true"), 100, "N: ");
+    expect(RUN(s, "acquire", "a", "1", "4294967296", "--", "true"), 100,
+           "MAX: ");
+    expect(RUN(s, "acquire", "", "1", "1", "--", "true"), 100, "empty");
+    expect(RUN(s, "acquire", "\\q", "1", "1", "--", "true"), 100, "escape");
+    expect(RUN(s, "acquire", "a", "1", "1"), 100, "usage");
+    expect(RUN(s, "acquire", "-E", "256", "a", "1", "1", "--", "true"), 100,
+           "0 to 255");
+    expect(RUN(s, "acquire", "-w", "2d", "a", "1", "1", "--", "true"), 100,
+           "duration");
+    expect(RUN(s, "live", "look"), 100, "usage");
+    expect(RUN(s, "live", "get"), 100, "usage");
+    expect(RUN(s, "live", "stats", "x"), 100, "usage");
+    expect(RUN(s, "live", "top", "0"), 100, "1 to 4096");
+    expect(RUN(s, "-o", "counter.port=0", "live", "dump"), 100,
+           "no port to connect to");
+}
+
+static void
+without_a_server_it_is_the_system_that_failed(void **state)
+{
+    struct site *s = *state;
+
+    expect(RUN(s, "acquire", "-E", "9", "a", "1", "1", "--", "true"), 111,
+           "does not answer");
+    expect(RUN(s, "acquire", "--semaphore", "a", "1", "1", "--", "true"), 111,
+           "semaphore.enable");
+    expect(RUN(s, "live", "get", "a"), 111, "127.0.0.1:1 ");
+    expect(RUN(s, "live", "top"), 111, "counter.port");
+}
+
+/* ---- locks ------------------------------------------------------------- */
+
+static void
+whoever_is_refused_does_not_run(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder;
+
+    START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c", HOLD_COMMAND,
+          s->dir.path);
+    await_held(s);
+
+    expect_text(RUN(s, "acquire", "a", "1", "1", "--", "echo", "runs"), 1,
+                "countd: info: a: 1 of 1 not available\n");
+    expect_text(
+        RUN(s, "acquire", "-E", "42", "a", "1", "1", "--", "echo", "runs"), 42,
+        "countd: info: a: 1 of 1 not available\n");
+    expect_text(RUN(s, "acquire", "-E0", "-w", "30ms", "a", "1", "1", "--",
+                    "echo", "runs"),
+                0, "countd: info: a: 1 of 1 not available in time\n");
+    expect_text(RUN(s, "acquire", "a", "1", "2", "--", "echo", "runs"), 0,
+                "runs\n");
+    expect_text(RUN(s, "acquire", "b", "1", "1", "--", "echo", "runs"), 0,
+                "runs\n");
+
+    let_go(s);
+    assert_int_equal(daemon_wait(&holder), 0);
+    daemon_fini(&holder);
+}
+
+static void
+what_was_held_is_free_at_once_when_the_command_has_ended(void **state)
+{
+    struct site *s = *state;
+
+    for (int i = 0; i < 20; i++)
+        expect_text(RUN(s, "acquire", "a", "1", "1", "--", "true"), 0, "");
+    expect_text(RUN(s, "live", "get", "a"), 0, "0\n");
+}
+
+/* Counts in a file by reading and writing it, which only a lock makes right,
+ * and sees by a directory whether it is alone. */
+static const char count_once[] = "cd \"$0\" && mkdir alone || exit 90; "
+                                 "n=$(cat count); echo $((n + 1)) > count; "
+                                 "rmdir alone";
+
+/* $0: the directory; $1 ...: countd and its options. */
+static const char count_often[] =
+    "d=$0; for i in 1 2 3 4 5 6 7 8 9 10; do "
+    "\"$@\" acquire --wait lock 1 1 -- sh -c \"$count_once\" \"$d\" || "
+    "exit 91; done";
+
+static void
+of_many_processes_only_one_is_inside(void **state)
+{
+    struct site *s = *state;
+    struct daemon contenders[CONTENDERS];
+    char env[512];
+    const char *const argv[] = {"-c", count_often, s->dir.path, s->path,
+                                "-o", s->counter,  NULL};
+    const char *const envp[] = {env, NULL};
+    const struct daemon_how how = {
+        .argv = argv, .env = envp, .not_ready = true};
+    int count;
+
+    tmpdir_put(&s->dir, "count", "0\n", 2, 0600);
+    snprintf(env, sizeof env, "count_once=%s", count_once);
+    for (int i = 0; i < CONTENDERS; i++)
+        assert_int_equal(daemon_start_how(&contenders[i], "/bin/sh", &how), 0);
+    for (int i = 0; i < CONTENDERS; i++) {
+        assert_int_equal(daemon_wait(&contenders[i]), 0);
+        daemon_fini(&contenders[i]);
+    }
+
+    assert_int_equal(RUN(s, "acquire", "lock", "1", "1", "--", "sh", "-c",
+                         "cat \"$0\"/count", s->dir.path),
+                     0);
+    assert_int_equal(sscanf(text, "%d", &count), 1);
+    assert_int_equal(count, CONTENDERS * ROUNDS);
+}
+
+static void
+a_holder_that_is_killed_holds_nothing(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder;
+
+    START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c", HOLD_COMMAND,
+          s->dir.path);
+    await_held(s);
+    expect(RUN(s, "acquire", "a", "1", "1", "--", "true"), 1, "not available");
+
+    daemon_kill(&holder);
+
+    expect_text(
+        RUN(s, "acquire", "-w", "20s", "a", "1", "1", "--", "echo", "mine"), 0,
+        "mine\n");
+    let_go(s); /* its command has nobody left */
+    daemon_fini(&holder);
+}
+
+static void
+one_that_waits_gets_it_when_the_holder_ends(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder, waiter;
+
+    START(s, &holder, "acquire", "a", "3", "3", "--", "sh", "-c", HOLD_COMMAND,
+          s->dir.path);
+    await_held(s);
+    START(s, &waiter, "acquire", "--wait", "a", "1", "3", "--", "sh", "-c",
+          HOLD_COMMAND, s->dir.path);
+
+    let_go(s);
+    assert_int_equal(daemon_wait(&holder), 0);
+    await_held(s);
+
+    let_go(s);
+    assert_int_equal(daemon_wait(&waiter), 0);
+    daemon_fini(&holder);
+    daemon_fini(&waiter);
+}
+
+/* ---- signals ----------------------------------------------------------- */
+
+static void
+signals_are_passed_on_to_the_command(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+    struct site *s = *state;
+    struct daemon holder;
+
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c",
+              HOLD_COMMAND, s->dir.path);
+        await_held(s);
+        daemon_signal(&holder, signals[i]);
+        assert_int_equal(daemon_wait(&holder), 128 + signals[i]);
+        assert_false(daemon_alive(&holder));
+        daemon_fini(&holder);
+    }
+}
+
+static void
+a_command_that_goes_on_after_a_signal_keeps_what_it_holds(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder;
+
+    START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c",
+          "trap 'echo held > \"$0\"/held' TERM; echo held > \"$0\"/held; "
+          "while ! read line < \"$0\"/go; do :; done; exit 5",
+          s->dir.path);
+    await_held(s);
+    daemon_signal(&holder, SIGTERM);
+    await_held(s);
+    expect(RUN(s, "acquire", "a", "1", "1", "--", "true"), 1, "not available");
+
+    let_go(s);
+    assert_int_equal(daemon_wait(&holder), 5);
+    daemon_fini(&holder);
+}
+
+/* ---- loss -------------------------------------------------------------- */
+
+static void
+a_lost_connection_is_told_and_the_command_runs_on(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder;
+
+    START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c",
+          HOLD_COMMAND "; exit 6", s->dir.path);
+    await_held(s);
+    daemon_kill(&s->writer);
+    let_go(s);
+
+    assert_int_equal(daemon_wait(&holder), 6);
+    daemon_output(&holder, text, sizeof text);
+    assert_non_null(strstr(text, "a is not held any more"));
+    assert_non_null(strstr(text, "runs on"));
+    daemon_fini(&holder);
+}
+
+static void
+the_command_ends_on_loss_when_that_is_wanted(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder;
+
+    START(s, &holder, "acquire", "--kill-on-loss", "a", "1", "1", "--", "sh",
+          "-c", HOLD_COMMAND, s->dir.path);
+    await_held(s);
+    daemon_kill(&s->writer);
+
+    assert_int_equal(daemon_wait(&holder), 128 + SIGTERM);
+    daemon_output(&holder, text, sizeof text);
+    assert_non_null(strstr(text, "gets SIGTERM"));
+    daemon_fini(&holder);
+}
+
+static void
+one_that_waits_says_when_the_server_goes(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder, waiter;
+
+    START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c", HOLD_COMMAND,
+          s->dir.path);
+    await_held(s);
+    START(s, &waiter, "acquire", "--wait", "a", "1", "1", "--", "true");
+    daemon_kill(&s->writer);
+
+    assert_int_equal(daemon_wait(&waiter), 111);
+    let_go(s);
+    assert_int_equal(daemon_wait(&holder), 0);
+    daemon_fini(&holder);
+    daemon_fini(&waiter);
+}
+
+/* ---- looking ----------------------------------------------------------- */
+
+static void
+counters_can_be_looked_at(void **state)
+{
+    struct site *s = *state;
+    static const char script[] =
+        "\"$@\" live get mail && \"$@\" live get mail web none --tsv; "
+        "\"$@\" live get mail web --json; \"$@\" live top; "
+        "\"$@\" live top 1 --tsv; \"$@\" live dump --json | wc -l";
+
+    expect(RUN(s, "acquire", "mail", "2", "10", "--", s->path, "-o", s->counter,
+               "acquire", "web", "11", "20", "--", "sh", "-c", script, "sh",
+               s->path, "-o", s->counter),
+           0, "");
+
+    assert_string_equal(text, "2\n"
+                              "countd: info: no such counter: none\n"
+                              "2\tmail\n11\tweb\n-\tnone\n"
+                              "{\"rows\": [\n"
+                              " {\"taken\": 2, \"name\": \"mail\"},\n"
+                              " {\"taken\": 11, \"name\": \"web\"}]}\n"
+                              "taken  maximum  name\n"
+                              "   11       11  web\n"
+                              "    2        2  mail\n"
+                              "11\t11\tweb\n"
+                              "3\n");
+}
+
+static void
+what_is_not_there_is_a_negative_answer(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "live", "get", "a"), 1,
+                "countd: info: no such counter: a\n");
+    expect(RUN(s, "live", "get", "a", "--json"), 1,
+           "{\"rows\": [\n {\"taken\": null, \"name\": \"a\"}]}\n");
+    expect(RUN(s, "live", "get", "a", "b", "--semaphore"), 1,
+           "no such semaphore: b");
+    expect_text(RUN(s, "live", "top"), 0, "");
+    expect_text(RUN(s, "live", "dump", "--json"), 0, "{\"rows\": []}\n");
+}
+
+static void
+any_name_can_be_typed_and_is_shown_as_it_is_typed(void **state)
+{
+    struct site *s = *state;
+    static const char name[] = "a\\tb\\x00\\xff \\\\ \xc3\xa9";
+    char want[64];
+
+    assert_int_equal(RUN(s, "acquire", name, "1", "2", "--", "true"), 0);
+    snprintf(want, sizeof want, "0\t1\t%s\n", name);
+    expect_text(RUN(s, "live", "dump", "--tsv"), 0, want);
+    expect_text(RUN(s, "live", "get", name), 0, "0\n");
+}
+
+static void
+names_of_65535_bytes_are_taken_and_shown(void **state)
+{
+    static char name[65535 + 2];
+    struct site *s = *state;
+
+    memset(name, 'n', sizeof name - 2);
+    assert_int_equal(RUN(s, "acquire", name, "7", "7", "--", s->path, "-o",
+                         s->counter, "live", "top", "--tsv"),
+                     0);
+    assert_int_equal(strlen(text), 4 + 65535 + 1);
+    assert_memory_equal(text, "7\t7\tnnn", 7);
+    name[sizeof name - 2] = 'n';
+    expect(RUN(s, "live", "get", name), 100, "too long");
+}
+
+static void
+statistics_are_shown_in_all_forms(void **state)
+{
+    struct site *s = *state;
+
+    assert_int_equal(RUN(s, "acquire", "a", "1", "1", "--", "true"), 0);
+    expect(RUN(s, "live", "stats"), 0, "\ncommand:acquire");
+    expect(RUN(s, "live", "stats", "--tsv"), 0, "\ncommand:acquire\t1\n");
+    expect(RUN(s, "live", "stats", "--json"), 0, "\"command:acquire\": 1");
+    expect(RUN(s, "live", "stats", "--json", "--semaphore"), 0,
+           "\"command:acquire\": 0");
+}
+
+static void
+semaphores_are_of_their_own(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "acquire", "--semaphore", "a", "2", "5", "--", s->path,
+                    "-o", s->semaphore, "live", "--semaphore", "get", "a"),
+                0, "3\n");
+    expect(RUN(s, "live", "get", "a"), 1, "no such counter: a");
+    expect(RUN(s, "live", "dump", "--semaphore"), 100, "has no Dump");
+    expect(RUN(s, "live", "top", "--semaphore"), 100, "has no Dump");
+}
+
+#define SITE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define EMPTY_TEST(name)                                                       \
+    cmocka_unit_test_setup_teardown(name, setup_empty, teardown)
+
+static const struct CMUnitTest tests[] = {
+    SITE_TEST(the_exit_code_is_that_of_the_command),
+    SITE_TEST(the_command_gets_its_own_arguments_and_no_descriptor_of_ours),
+    EMPTY_TEST(what_can_never_be_had_is_misuse),
+    EMPTY_TEST(without_a_server_it_is_the_system_that_failed),
+    SITE_TEST(whoever_is_refused_does_not_run),
+    SITE_TEST(what_was_held_is_free_at_once_when_the_command_has_ended),
+    SITE_TEST(of_many_processes_only_one_is_inside),
+    SITE_TEST(a_holder_that_is_killed_holds_nothing),
+    SITE_TEST(one_that_waits_gets_it_when_the_holder_ends),
+    SITE_TEST(signals_are_passed_on_to_the_command),
+    SITE_TEST(a_command_that_goes_on_after_a_signal_keeps_what_it_holds),
+    SITE_TEST(a_lost_connection_is_told_and_the_command_runs_on),
+    SITE_TEST(the_command_ends_on_loss_when_that_is_wanted),
+    SITE_TEST(one_that_waits_says_when_the_server_goes),
+    SITE_TEST(counters_can_be_looked_at),
+    SITE_TEST(what_is_not_there_is_a_negative_answer),
+    SITE_TEST(any_name_can_be_typed_and_is_shown_as_it_is_typed),
+    SITE_TEST(names_of_65535_bytes_are_taken_and_shown),
+    SITE_TEST(statistics_are_shown_in_all_forms),
+    SITE_TEST(semaphores_are_of_their_own),
+};
+TEST_MAIN(tests)
