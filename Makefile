@@ -86,7 +86,7 @@ $(PROGS):
 # One object in which only countd_* is global, so that no name of ours can meet
 # one of the program's.
 $(BUILD)/libcountd.o: $(LIBOBJS) $(BUILD)/parts.a
-	$(call say,LD)$(CC) $(CFLAGS) -r -nostdlib $^ -o $@
+	$(call say,LD)$(CC) $(filter-out -pthread,$(CFLAGS)) -r -nostdlib $^ -o $@
 	$(Q)$(OBJCOPY) --wildcard --keep-global-symbol='countd_*' $@
 $(BUILD)/libcountd.a: $(BUILD)/libcountd.o
 	$(Q)rm -f $@
