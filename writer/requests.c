@@ -11,6 +11,10 @@
  * so must the longest record of a dump. */
 #define ANSWER_MAX 1024
 
+/* An answer with a text has at most 64 bytes: there is a client with room for
+ * no more. */
+#define TEXT_MAX (64 - FRAME_HEADER)
+
 static_assert(REQUESTS_PIECE + RUN_MAX * ANSWER_MAX <= REQUESTS_OUT_SIZE,
               "a run fits");
 static_assert(REQUESTS_PIECE - 1 + 2 * FRAME_HEADER + 10 + FRAME_NAME_MAX <=
@@ -49,7 +53,7 @@ static void
 put_error(struct requests *r, const uint8_t *header, enum frame_status status)
 {
     const char *text = frame_text(status);
-    const size_t size = strlen(text);
+    const size_t size = strnlen(text, TEXT_MAX);
 
     memcpy(put_header(r, header, status, (uint32_t)size), text, size);
 }
