@@ -292,6 +292,8 @@ what_was_held_is_free_at_once_when_the_command_has_ended(void **state)
     for (int i = 0; i < 20; i++)
         expect_text(RUN(s, "acquire", "a", "1", "1", "--", "true"), 0, "");
     expect_text(RUN(s, "live", "get", "a"), 0, "0\n");
+    /* Not by closing alone, which the server notices a moment later. */
+    expect(RUN(s, "live", "stats", "--tsv"), 0, "\ncommand:release\t20\n");
 }
 
 /* Counts in a file by reading and writing it, which only a lock makes right,
