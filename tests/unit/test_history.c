@@ -1,0 +1,611 @@
+/* tests/unit/test_history.c - live objects told in logs; real objects, logs
+ * and I/O threads. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/diag.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/records.h"
+#include "tests/lib/tmpdir.h"
+#include "writer/history.h"
+
+#define LIMIT_MS    20000
+#define INTERVAL_MS 20
+#define NEVER_MS    3600000
+#define ROOM        MESSAGE_NAME_MAX
+
+struct rig {
+    struct tmpdir dir;
+    struct config config;
+    struct datadir data;
+    struct loop *loop;
+    struct logs logs;
+    struct budget budget;
+    struct live counters, semaphores;
+    struct history history;
+    struct loop_timer limit;
+    struct loop_timer tick;
+    bool (*until)(struct rig *r);
+    uint64_t want;
+    uint64_t most; /* increments of one turn */
+    uint64_t told; /* as of the turn before */
+    bool late, finished, failed, stopped;
+    struct records records;
+};
+
+/* ---- the rig ----------------------------------------------------------- */
+
+static void
+on_ready(void *ctx)
+{
+    history_ready(&((struct rig *)ctx)->history);
+}
+
+static void
+on_synced(void *ctx)
+{
+    (void)ctx; /* nobody waits for it */
+}
+
+static void
+on_finished(void *ctx)
+{
+    ((struct rig *)ctx)->finished = true;
+}
+
+static void
+on_failed(void *ctx)
+{
+    ((struct rig *)ctx)->failed = true;
+}
+
+static void
+on_stopped(void *ctx)
+{
+    ((struct rig *)ctx)->stopped = true;
+}
+
+static void
+limit_due(struct loop_timer *timer)
+{
+    struct rig *r = LOOP_OWNER(timer, struct rig, limit);
+
+    r->late = true;
+    loop_stop(r->loop);
+}
+
+static void
+tick_due(struct loop_timer *timer)
+{
+    struct rig *r = LOOP_OWNER(timer, struct rig, tick);
+
+    assert_rc(loop_arm(r->loop, timer, loop_now_ms(r->loop) + 1), 0);
+}
+
+static bool
+after_turn(void *ctx)
+{
+    struct rig *r = ctx;
+    const uint64_t told = r->history.figures.increments - r->told;
+
+    r->told += told;
+    if (told > r->most)
+        r->most = told;
+    logs_flush(&r->logs);
+    if (logs_sync_due(&r->logs))
+        (void)logs_sync(&r->logs); /* one in flight: in a later turn */
+    if (r->until(r))
+        loop_stop(r->loop);
+    return false;
+}
+
+static void
+run(struct rig *r, bool (*until)(struct rig *r), uint64_t want)
+{
+    r->until = until;
+    r->want = want;
+    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + LIMIT_MS * test_slow()),
+              0);
+    assert_rc(loop_arm(r->loop, &r->tick, 1), 0);
+    assert_rc(loop_run(r->loop), 0);
+    loop_disarm(r->loop, &r->limit);
+    loop_disarm(r->loop, &r->tick);
+    assert_false(r->late);
+    assert_false(r->failed);
+}
+
+static bool
+has_rounds(struct rig *r)
+{
+    return r->history.figures.rounds >= r->want;
+}
+
+/* All logs are full, and there is more to tell. */
+static bool
+is_stuck(struct rig *r)
+{
+    return r->history.waiting && r->history.figures.increments >= r->want;
+}
+
+static bool
+has_told(struct rig *r)
+{
+    return r->history.figures.increments >= r->want;
+}
+
+static bool
+has_stopped(struct rig *r)
+{
+    return r->stopped;
+}
+
+static bool
+has_finished(struct rig *r)
+{
+    return r->finished;
+}
+
+static int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    diag_init("test_history", DIAG_ERROR);
+    tmpdir_make(&r->dir);
+    config_defaults(&r->config);
+    r->config.log_size = 1 << 20;
+    r->config.log_rotate_after_ms = 60000;
+    r->config.log_count = 2;
+    r->budget.max = 64 << 20;
+    *state = r;
+    return 0;
+}
+
+static void
+start(struct rig *r, uint64_t interval_ms)
+{
+    const struct logs_events events = {r, on_ready, on_synced, on_finished,
+                                       on_failed};
+    struct live *const lives[HISTORY_KINDS] = {
+        [LIVE_COUNTER] = &r->counters, [LIVE_SEMAPHORE] = &r->semaphores};
+    struct live_options o = {.kind = LIVE_COUNTER,
+                             .budget = &r->budget,
+                             .slots = 64,
+                             .holders = 4,
+                             .window_s = 1000000000,
+                             .history = true};
+
+    assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
+    r->loop = loop_new();
+    assert_non_null(r->loop);
+    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
+    r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
+    loop_after_turn(r->loop, after_turn, r);
+    assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
+    assert_rc(live_init(&r->counters, &o), 0);
+    o.kind = LIVE_SEMAPHORE;
+    assert_rc(live_init(&r->semaphores, &o), 0);
+    (void)live_clock(&r->counters, clock_unix_ms());   /* nothing to sweep */
+    (void)live_clock(&r->semaphores, clock_unix_ms()); /* likewise */
+    assert_rc(history_init(&r->history, r->loop, &r->logs, lives, interval_ms),
+              0);
+}
+
+static int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    history_fini(&r->history);
+    live_fini(&r->counters);
+    live_fini(&r->semaphores);
+    assert_int_equal(r->budget.used, 0);
+    logs_close(&r->logs);
+    loop_free(r->loop);
+    datadir_close(&r->data);
+    tmpdir_remove(&r->dir);
+    records_free(&r->records);
+    free(r);
+    return 0;
+}
+
+/* Stops, hands the logs on and reads them. */
+static void
+finish(struct rig *r)
+{
+    history_stop(&r->history, LIMIT_MS, on_stopped, r);
+    run(r, has_stopped, 0);
+    logs_finish(&r->logs);
+    run(r, has_finished, 0);
+    records_read(&r->records, r->data.log_fd);
+    assert_int_equal(r->records.damaged, 0);
+}
+
+/* ---- objects ----------------------------------------------------------- */
+
+static enum frame_status
+acquire(struct live *l, uint32_t holder, const char *name, uint32_t resources,
+        uint32_t bound)
+{
+    const struct frame_ask ask = {.resources = resources,
+                                  .bound = bound,
+                                  .name_size = (uint16_t)strlen(name),
+                                  .name = (const uint8_t *)name};
+
+    return live_acquire(l, holder, live_hash(l, ask.name, ask.name_size), &ask);
+}
+
+static enum frame_status
+release(struct live *l, uint32_t holder, const char *name, uint32_t resources)
+{
+    const struct frame_ask ask = {.resources = resources,
+                                  .name_size = (uint16_t)strlen(name),
+                                  .name = (const uint8_t *)name};
+
+    return live_release(l, holder, live_hash(l, ask.name, ask.name_size), &ask);
+}
+
+static void
+acquire_many(struct rig *r, unsigned count)
+{
+    char name[16];
+
+    for (unsigned i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i); /* fits */
+        assert_int_equal(acquire(&r->counters, 0, name, i + 1, UINT32_MAX), 0);
+    }
+}
+
+/* Each of acquire_many() is told once, all together `times` times. */
+static void
+assert_told_many(struct rig *r, unsigned count)
+{
+    char name[16];
+    size_t times;
+
+    for (unsigned i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i); /* fits */
+        assert_int_equal(
+            records_sum(&r->records, "live.acquired", name, &times), i + 1);
+        assert_int_equal(times, 1);
+    }
+}
+
+/* ---- keys -------------------------------------------------------------- */
+
+static void
+a_name_that_fits_is_its_own_key(void **state)
+{
+    static const char *const names[] = {"a",
+                                        "caf\xc3\xa9",
+                                        "x\xff\x01",
+                                        "a#0123456789abcdef",
+                                        "#0123456789abcdef0123456789abcdeg",
+                                        "#0123456789abcdef0123456789abcde"};
+    uint8_t key[ROOM], name[ROOM];
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const size_t size = strlen(names[i]);
+
+        assert_int_equal(
+            history_key((const uint8_t *)names[i], size, ROOM, key), size);
+        assert_memory_equal(key, names[i], size);
+    }
+    memset(name, 'x', sizeof name);
+    assert_int_equal(history_key(name, sizeof name, ROOM, key), ROOM);
+    assert_memory_equal(key, name, ROOM);
+}
+
+static void
+assert_key(const char *name, size_t size, size_t room, const char *expected)
+{
+    uint8_t key[ROOM + 1];
+    const size_t got = history_key((const uint8_t *)name, size, room, key);
+
+    assert_true(got <= room);
+    assert_null(memchr(key, '\0', got));
+    key[got] = '\0';
+    assert_string_equal((const char *)key, expected);
+}
+
+/* What stands in a directory must be found again by every later version. */
+static void
+other_names_are_cut_and_end_in_their_hash(void **state)
+{
+    (void)state; /* needs none */
+    assert_key("a\0b", 3, ROOM, "a_b#0f8fe969afe6c3881d2f21c58914d344");
+    assert_key("abcdefghijabcdefghijabcdefghijabcde", 35, 34,
+               "a#83782ebcf1653ad13ae619b237beacda");
+    assert_key(
+        "#0123456789abcdef0123456789abcdef", 33, ROOM,
+        "#0123456789abcdef0123456789abcdef#2d05d4cc4a54b586684ea1e8a8cd212d");
+}
+
+static void
+names_that_are_alike_have_keys_of_their_own(void **state)
+{
+    static char long_a[70000], long_b[70000];
+    uint8_t keys[6][ROOM];
+    size_t sizes[6];
+
+    (void)state; /* needs none */
+    memset(long_a, 'a', sizeof long_a);
+    memset(long_b, 'a', sizeof long_b);
+    long_b[65534] = 'b';
+    sizes[0] = history_key((uint8_t *)long_a, 65535, ROOM, keys[0]);
+    sizes[1] = history_key((uint8_t *)long_b, 65535, ROOM, keys[1]);
+    sizes[2] = history_key((uint8_t *)long_a, 257, ROOM, keys[2]);
+    sizes[3] = history_key((const uint8_t *)"a\0", 2, ROOM, keys[3]);
+    sizes[4] = history_key((const uint8_t *)"a_", 2, ROOM, keys[4]);
+    /* A short name that is the key of a long one. */
+    sizes[5] = history_key(keys[0], sizes[0], ROOM, keys[5]);
+    for (size_t i = 0; i < 6; i++)
+        for (size_t j = 0; j < i; j++)
+            if (sizes[i] == sizes[j])
+                assert_memory_not_equal(keys[i], keys[j], sizes[i]);
+    assert_int_equal(sizes[0], ROOM);
+    assert_int_equal(sizes[5], ROOM);
+}
+
+/* ---- rounds ------------------------------------------------------------ */
+
+static void
+a_round_tells_what_happened_to_both_kinds(void **state)
+{
+    struct rig *r = *state;
+    size_t times;
+
+    start(r, INTERVAL_MS);
+    assert_int_equal(acquire(&r->counters, 0, "a", 7, 10), FRAME_OK);
+    assert_int_equal(acquire(&r->counters, 1, "a", 4, 10), FRAME_NOT_AVAILABLE);
+    assert_int_equal(acquire(&r->counters, 1, "a", 2, 10), FRAME_OK);
+    assert_int_equal(release(&r->counters, 0, "a", 6), FRAME_OK);
+    assert_int_equal(release(&r->counters, 0, "a", 6), FRAME_NOT_ACQUIRED);
+    assert_int_equal(acquire(&r->counters, 0, "b", 1, 1), FRAME_OK);
+    assert_int_equal(acquire(&r->semaphores, 0, "a", 5, 8), FRAME_OK);
+    assert_int_equal(acquire(&r->semaphores, 1, "a", 4, 8),
+                     FRAME_NOT_AVAILABLE);
+    assert_true(live_drop(&r->semaphores, 0, 10));
+    run(r, has_rounds, 1);
+    assert_int_equal(r->history.figures.increments, 7);
+    finish(r);
+
+    assert_int_equal(r->records.count, 7);
+    assert_int_equal(records_sum(&r->records, "live.acquired", "a", &times), 9);
+    assert_int_equal(times, 1);
+    assert_int_equal(records_sum(&r->records, "live.released", "a", NULL), 6);
+    assert_int_equal(records_sum(&r->records, "live.refused", "a", NULL), 4);
+    assert_int_equal(records_sum(&r->records, "live.acquired", "b", NULL), 1);
+    assert_int_equal(
+        records_sum(&r->records, "live.semaphore.acquired", "a", NULL), 5);
+    assert_int_equal(
+        records_sum(&r->records, "live.semaphore.released", "a", NULL), 5);
+    assert_int_equal(
+        records_sum(&r->records, "live.semaphore.refused", "a", NULL), 4);
+}
+
+static void
+each_round_tells_only_what_is_new(void **state)
+{
+    struct rig *r = *state;
+    size_t times;
+
+    start(r, INTERVAL_MS);
+    assert_int_equal(acquire(&r->counters, 0, "a", 1, 100), FRAME_OK);
+    run(r, has_rounds, 1);
+    run(r, has_rounds, 3);
+    assert_int_equal(acquire(&r->counters, 0, "a", 10, 100), FRAME_OK);
+    run(r, has_told, 2);
+    finish(r);
+
+    assert_int_equal(r->records.count, 2);
+    assert_int_equal(records_sum(&r->records, "live.acquired", "a", &times),
+                     11);
+    assert_int_equal(times, 2);
+}
+
+static void
+a_round_of_many_objects_goes_in_pieces(void **state)
+{
+    struct rig *r = *state;
+
+    start(r, INTERVAL_MS);
+    acquire_many(r, 1000);
+    run(r, has_told, 1000);
+    assert_in_range(r->most, 1, HISTORY_PIECE);
+    assert_in_range(r->history.figures.rounds, 0, 1);
+    finish(r);
+
+    assert_int_equal(r->records.count, 1000);
+    assert_told_many(r, 1000);
+}
+
+#define BUSY 100 /* more than a piece */
+
+static bool
+stirs_until_rounds(struct rig *r)
+{
+    acquire_many(r, BUSY);
+    return r->history.figures.rounds >= r->want;
+}
+
+static void
+a_round_ends_though_there_is_always_something_to_tell(void **state)
+{
+    struct rig *r = *state;
+    uint32_t held;
+
+    start(r, INTERVAL_MS);
+    run(r, stirs_until_rounds, 3);
+    assert_int_equal(live_get(&r->counters,
+                              live_hash(&r->counters, (const uint8_t *)"n1", 2),
+                              (const uint8_t *)"n1", 2, &held),
+                     FRAME_OK);
+    finish(r);
+
+    assert_int_equal(records_sum(&r->records, "live.acquired", "n1", NULL),
+                     held);
+}
+
+/* ---- no room ----------------------------------------------------------- */
+
+static bool
+has_sealed(struct rig *r)
+{
+    return r->logs.figures.sealed >= r->want;
+}
+
+/* What a worker does, with one of two full logs: the sum of what is in it. */
+static int64_t
+merge_one(struct rig *r)
+{
+    struct log log;
+    int64_t sum = 0;
+
+    run(r, has_sealed, 2);
+    records_read(&r->records, r->data.log_fd);
+    for (size_t i = 0; i < r->records.count; i++)
+        if (r->records.at[i].log == 0)
+            sum += r->records.at[i].increment;
+    records_free(&r->records);
+    assert_rc(log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL), 0);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    return sum;
+}
+
+static void
+without_room_it_waits_and_nothing_is_lost(void **state)
+{
+    struct rig *r = *state;
+    const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
+    int64_t before, sum = 0;
+
+    r->config.log_size = 16384;
+    r->config.log_max = 2;
+    start(r, INTERVAL_MS);
+    acquire_many(r, (unsigned)(2 * slots + 5));
+    run(r, is_stuck, 2 * slots);
+    assert_int_equal(r->history.figures.increments, 2 * slots);
+    assert_true(r->history.figures.waits > 0);
+    assert_int_equal(acquire(&r->counters, 0, "n0", 100, UINT32_MAX), 0);
+
+    before = merge_one(r);
+    run(r, has_told, 2 * slots + 6);
+    finish(r);
+
+    assert_int_equal(r->records.count, slots + 6);
+    for (size_t i = 0; i < r->records.count; i++)
+        sum += r->records.at[i].increment;
+    /* 1 + 2 + ..., and the news of n0. */
+    assert_int_equal(before + sum, (2 * slots + 5) * (2 * slots + 6) / 2 + 100);
+}
+
+static void
+a_stop_waits_for_room(void **state)
+{
+    struct rig *r = *state;
+    const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
+
+    r->config.log_size = 16384;
+    r->config.log_max = 2;
+    start(r, NEVER_MS);
+    acquire_many(r, (unsigned)(2 * slots + 5));
+    history_stop(&r->history, LIMIT_MS, on_stopped, r);
+    run(r, is_stuck, 2 * slots);
+    assert_false(r->stopped);
+    (void)merge_one(r); /* only its room is wanted */
+    run(r, has_stopped, 0);
+
+    assert_int_equal(r->history.figures.increments, 2 * slots + 5);
+}
+
+static void
+a_stop_does_not_wait_for_ever(void **state)
+{
+    struct rig *r = *state;
+    const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
+
+    r->config.log_size = 16384;
+    r->config.log_max = 2;
+    start(r, NEVER_MS);
+    acquire_many(r, (unsigned)(2 * slots + 5));
+    history_stop(&r->history, 50, on_stopped, r);
+    run(r, has_stopped, 0);
+
+    assert_int_equal(r->history.figures.increments, 2 * slots);
+}
+
+/* ---- stopping ---------------------------------------------------------- */
+
+static void
+a_stop_tells_all_there_is_without_an_interval(void **state)
+{
+    struct rig *r = *state;
+
+    start(r, NEVER_MS);
+    acquire_many(r, 500);
+    assert_int_equal(acquire(&r->semaphores, 0, "s", 1, 1), FRAME_OK);
+    assert_true(live_drop(&r->counters, 0, 1000));
+    finish(r);
+
+    assert_int_equal(r->records.count, 1001);
+    assert_told_many(r, 500);
+    assert_int_equal(records_sum(&r->records, "live.released", "n9", NULL), 10);
+    assert_int_equal(
+        records_sum(&r->records, "live.semaphore.acquired", "s", NULL), 1);
+}
+
+/* The second kind is owed when the stop comes, and is not told as the first. */
+static void
+a_stop_in_the_middle_of_a_round_tells_the_rest(void **state)
+{
+    struct rig *r = *state;
+    const uint64_t slots = (16384 - LOG_SLOTS_AT) / 544;
+    char name[16];
+
+    r->config.log_size = 16384;
+    r->config.log_max = 2;
+    start(r, INTERVAL_MS);
+    for (unsigned i = 0; i < 2 * slots + 5; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i); /* fits */
+        assert_int_equal(acquire(&r->semaphores, 0, name, 1, 1), FRAME_OK);
+    }
+    run(r, is_stuck, 2 * slots);
+    assert_int_equal(acquire(&r->counters, 0, "late", 1, 1), FRAME_OK);
+    (void)merge_one(r); /* only its room is wanted */
+    finish(r);
+
+    assert_int_equal(r->records.count, slots + 6);
+    assert_int_equal(records_sum(&r->records, "live.acquired", "late", NULL),
+                     1);
+    (void)snprintf(name, sizeof name, "n%u", (unsigned)(2 * slots)); /* fits */
+    assert_int_equal(
+        records_sum(&r->records, "live.semaphore.acquired", name, NULL), 1);
+    assert_int_equal(records_sum(&r->records, "live.acquired", name, NULL), 0);
+}
+
+#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_name_that_fits_is_its_own_key),
+    cmocka_unit_test(other_names_are_cut_and_end_in_their_hash),
+    cmocka_unit_test(names_that_are_alike_have_keys_of_their_own),
+    ON_RIG(a_round_tells_what_happened_to_both_kinds),
+    ON_RIG(each_round_tells_only_what_is_new),
+    ON_RIG(a_round_of_many_objects_goes_in_pieces),
+    ON_RIG(a_round_ends_though_there_is_always_something_to_tell),
+    ON_RIG(without_room_it_waits_and_nothing_is_lost),
+    ON_RIG(a_stop_waits_for_room),
+    ON_RIG(a_stop_does_not_wait_for_ever),
+    ON_RIG(a_stop_tells_all_there_is_without_an_interval),
+    ON_RIG(a_stop_in_the_middle_of_a_round_tells_the_rest),
+};
+
+TEST_MAIN(tests)
