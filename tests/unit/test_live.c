@@ -476,6 +476,28 @@ without_memory_an_acquire_is_refused_and_nothing_changes(void **state)
     }
 }
 
+static void
+a_name_is_refused_when_the_index_is_full(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    char name[2] = "A";
+
+    (void)state;
+    assert_int_equal(acquire(r, 0, name, 1, 1), FRAME_OK);
+    r->budget.max = r->budget.used;
+    do
+        name[0]++;
+    while (acquire(r, 0, name, 1, 1) == FRAME_OK);
+
+    /* Of 64 slots 60 may be used. */
+    assert_int_equal(r->live.count, 60);
+    assert_int_equal(acquire(r, 0, name, 1, 1), FRAME_NO_MEMORY);
+    assert_true(live_check(&r->live));
+    r->budget.max = 1 << 20;
+    assert_int_equal(acquire(r, 0, name, 1, 1), FRAME_OK);
+    rig_close(r);
+}
+
 /* ---- acquire and release ------------------------------------------------- */
 
 static void
@@ -934,8 +956,10 @@ a_dump_meets_all_that_stay_once_whatever_changes(void **state)
 
     (void)state;
     memset(met, 0, sizeof met);
-    for (n = 0; n < DUMPED; n++)
+    for (n = 0; n < DUMPED; n++) {
         assert_int_equal(acquire_numbered(&r->live, n % 3, n), FRAME_OK);
+        (void)acquire_numbered(&r->live, 3, DUMPED + n);
+    }
     /* Holder 3 comes and goes with names of its own, and takes from others'. */
     while ((rc = live_next(&r->live, &from, &steps, &record)) != 0) {
         if (rc == 1) {
@@ -1027,6 +1051,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(semaphores_do_what_the_model_does),
     cmocka_unit_test(semaphores_with_history_do_what_the_model_does),
     cmocka_unit_test(without_memory_an_acquire_is_refused_and_nothing_changes),
+    cmocka_unit_test(a_name_is_refused_when_the_index_is_full),
     cmocka_unit_test(the_maximum_is_that_of_each_request),
     cmocka_unit_test(the_initial_value_is_that_of_the_first_request),
     cmocka_unit_test(sums_do_not_wrap_at_32_bits),
