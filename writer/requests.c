@@ -53,9 +53,13 @@ static void
 put_error(struct requests *r, const uint8_t *header, enum frame_status status)
 {
     const char *text = frame_text(status);
-    const size_t size = strnlen(text, TEXT_MAX);
+    uint8_t *at = r->out + r->out_size + FRAME_HEADER;
+    uint32_t size;
 
-    memcpy(put_header(r, header, status, (uint32_t)size), text, size);
+    for (size = 0; text[size] != '\0'; size++)
+        at[size] = (uint8_t)text[size];
+    assert(size <= TEXT_MAX);
+    put_header(r, header, status, size);
 }
 
 static void
