@@ -22,6 +22,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/records.h"
+#include "tests/lib/taker.h"
 #include "tests/lib/tmpdir.h"
 
 #define SIZE     CLIENT_MESSAGE_SIZE
@@ -931,6 +932,52 @@ every_interval_syncs_without_anybody_waiting(void **state)
     }
 }
 
+/* ---- counters and semaphores ------------------------------------------- */
+
+static void
+a_stop_ends_live_connections_at_once(void **state)
+{
+    struct rig *r = *state;
+    struct taker taker;
+
+    start(r, "64K", "counter.port=0", "write.drain=0ms");
+    taker_open(&taker, daemon_port(&r->writer, "counter"));
+    assert_int_equal(taker_acquire(&taker, "a", 1, 1), TAKER_OK);
+    daemon_signal(&r->writer, SIGTERM);
+    taker_expect_end(&taker);
+    taker_drop(&taker);
+    assert_int_equal(daemon_wait(&r->writer), 0);
+    await_output(r, "counter: objects=1 created=1 ");
+    await_output(r, " open=0 connections=1 noop=0 get=0 acquire=1 ");
+}
+
+static void
+live_history_is_in_the_logs_after_a_stop(void **state)
+{
+    struct rig *r = *state;
+    struct taker taker;
+
+    start(r, "64K", "live.history=on", NULL);
+    taker_open(&taker, daemon_port(&r->writer, "counter"));
+    assert_int_equal(taker_acquire(&taker, "a", 3, 4), TAKER_OK);
+    assert_int_equal(taker_acquire(&taker, "a", 2, 4), TAKER_FULL);
+    assert_int_equal(taker_release(&taker, "a", 1), TAKER_OK);
+    assert_int_equal(taker_acquire_bytes(&taker, "b\0c", 3, 5, 5), TAKER_OK);
+    daemon_signal(&r->writer, SIGTERM);
+    taker_expect_end(&taker);
+    taker_drop(&taker);
+    assert_int_equal(daemon_wait(&r->writer), 0);
+    read_logs(r);
+
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+    assert_int_equal(r->records.count, 5);
+    assert_int_equal(records_sum(&r->records, "live.acquired", "a", NULL), 3);
+    /* One by request, two as the connection ended. */
+    assert_int_equal(records_sum(&r->records, "live.released", "a", NULL), 3);
+    assert_int_equal(records_sum(&r->records, "live.refused", "a", NULL), 2);
+    await_output(r, "history: rounds=1 increments=5 waits=0");
+}
+
 /* ---- what it refuses --------------------------------------------------- */
 
 static void
@@ -985,6 +1032,57 @@ a_port_in_use_is_refused_with_what_to_do(void **state)
     assert_int_equal(logs_in_mode(r, LOG_MODE_OWNED), 0);
     tmpdir_remove(&other);
     (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path); /* fits */
+    stop(r);
+}
+
+static void
+a_live_port_in_use_is_refused_with_what_to_do(void **state)
+{
+    struct rig *r = *state;
+    struct tmpdir other;
+    char port[64];
+
+    start(r, "64K", "counter.port=0", NULL);
+    tmpdir_make(&other);
+    (void)snprintf(r->data, sizeof r->data, "%s", other.path); /* fits */
+    (void)snprintf(port, sizeof port, "counter.port=%u",
+                   daemon_port(&r->writer, "counter")); /* fits */
+    expect_refusal(r, 111, "write.listen=127.0.0.1:0", port,
+                   "set counter.port to a free port, or counter.enable to "
+                   "false");
+    assert_int_equal(logs_in_mode(r, LOG_MODE_OWNED), 0);
+    tmpdir_remove(&other);
+    (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path); /* fits */
+    stop(r);
+}
+
+static void
+live_ports_alone_are_something_to_do(void **state)
+{
+    struct rig *r = *state;
+    struct taker taker;
+
+    daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
+                 "write.listen=", "-o", "write.ack_listen=", "-o",
+                 "counter.enable=off", "-o", "semaphore.enable=on", "-o",
+                 "semaphore.port=0", "-o", "log.size=64K", NULL);
+    assert_int_equal(r->writer.port_count, 1);
+    taker_open(&taker, daemon_port(&r->writer, "semaphore"));
+    assert_int_equal(taker_acquire(&taker, "s", 2, 5), TAKER_OK);
+    assert_int_equal(taker_get(&taker, "s"), 3);
+    taker_close(&taker);
+    stop(r);
+    await_output(r, "semaphore: objects=1 created=1 ");
+}
+
+static void
+an_address_others_can_reach_is_warned_about(void **state)
+{
+    struct rig *r = *state;
+
+    start(r, "64K", "live.address=0.0.0.0", "counter.port=0");
+    await_output(r, "counter.port=0.0.0.0:0 can be reached from other "
+                    "machines");
     stop(r);
 }
 
@@ -1059,6 +1157,11 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(every_interval_syncs_without_anybody_waiting),
     ON_RIG(a_second_writer_is_refused),
     ON_RIG(a_port_in_use_is_refused_with_what_to_do),
+    ON_RIG(a_live_port_in_use_is_refused_with_what_to_do),
+    ON_RIG(live_ports_alone_are_something_to_do),
+    ON_RIG(an_address_others_can_reach_is_warned_about),
+    ON_RIG(a_stop_ends_live_connections_at_once),
+    ON_RIG(live_history_is_in_the_logs_after_a_stop),
     ON_RIG(other_message_sizes_are_refused_with_what_to_do),
     ON_RIG(with_all_ports_off_there_is_nothing_to_do),
     ON_RIG(a_port_can_be_turned_off),
