@@ -1,0 +1,143 @@
+/* tests/e2e/test_live_history.c - what happens to counters and semaphores, read
+ * as counts: countd-write, countd-worker and countd-read together. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/taker.h"
+
+static int
+set_up(void **state)
+{
+    struct fleet *f = calloc(1, sizeof *f);
+
+    assert_non_null(f);
+    fleet_init(f);
+    fleet_option(f, "live.history=on");
+    fleet_option(f, "counter.port=0");
+    fleet_option(f, "semaphore.enable=on");
+    fleet_option(f, "semaphore.port=0");
+    *state = f;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct fleet *f = *state;
+
+    fleet_fini(f);
+    free(f);
+    return 0;
+}
+
+static void
+open_taker(struct fleet *f, struct taker *t, const char *port)
+{
+    taker_open(t, daemon_port(fleet_daemon(f, FLEET_WRITE), port));
+}
+
+static void
+merge(struct fleet *f)
+{
+    fleet_stop(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, 20000);
+    fleet_start(f, FLEET_READ);
+}
+
+static void
+what_was_acquired_and_released_can_be_read_as_counts(void **state)
+{
+    struct fleet *f = *state;
+    struct client_rows rows;
+    struct taker a, b, s;
+    int64_t count;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    open_taker(f, &a, "counter");
+    open_taker(f, &b, "counter");
+    open_taker(f, &s, "semaphore");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(taker_acquire(&a, "lamps", 2, 10), TAKER_OK);
+        assert_int_equal(taker_release(&a, "lamps", 1), TAKER_OK);
+    }
+    assert_int_equal(taker_acquire(&b, "lamps", 9, 10), TAKER_FULL);
+    assert_int_equal(taker_acquire(&b, "doors", 1, 10), TAKER_OK);
+    assert_int_equal(taker_acquire(&s, "lamps", 4, 4), TAKER_OK);
+    taker_reset(&a);
+    taker_await(&b, "lamps", 0);
+    taker_close(&b);
+    taker_close(&s);
+    merge(f);
+
+    fd = client_connect(fleet_read_port(f));
+    client_range(fd, "live.acquired", 0, 10, &rows);
+    assert_int_equal(rows.rows, 2);
+    assert_string_equal(rows.row[0].key, "lamps");
+    assert_int_equal(rows.row[0].count, 6);
+    assert_string_equal(rows.row[1].key, "doors");
+    assert_int_equal(rows.row[1].count, 1);
+    client_rows_free(&rows);
+    assert_int_equal(client_total(fd, "live.released"), 7);
+    assert_true(client_get(fd, "live.refused", "lamps", &count));
+    assert_int_equal(count, 9);
+    assert_int_equal(client_total(fd, "live.semaphore.acquired"), 4);
+    assert_int_equal(client_total(fd, "live.semaphore.released"), 4);
+    assert_false(client_get(fd, "live.semaphore.refused", "lamps", &count));
+    client_close(fd);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
+a_long_name_has_one_key_across_restarts(void **state)
+{
+    static char name[1000], other[1000];
+    struct fleet *f = *state;
+    struct client_rows rows;
+    struct taker t;
+    int fd;
+
+    memset(name, 'n', sizeof name);
+    memset(other, 'n', sizeof other);
+    other[999] = 'm';
+    for (int i = 0; i < 3; i++) {
+        fleet_start(f, FLEET_WRITE);
+        open_taker(f, &t, "counter");
+        assert_int_equal(taker_acquire_bytes(&t, name, sizeof name, 5, 100),
+                         TAKER_OK);
+        assert_int_equal(taker_acquire_bytes(&t, other, sizeof other, 1, 100),
+                         TAKER_OK);
+        taker_close(&t);
+        fleet_stop(f, FLEET_WRITE);
+    }
+    fleet_start(f, FLEET_WRITE);
+    merge(f);
+
+    fd = client_connect(fleet_read_port(f));
+    client_range(fd, "live.acquired", 0, 10, &rows);
+    assert_int_equal(rows.rows, 2);
+    assert_int_equal(rows.row[0].count, 15);
+    assert_int_equal(rows.row[0].key_size, 256);
+    assert_int_equal(rows.row[1].count, 3);
+    assert_memory_equal(rows.row[0].key, rows.row[1].key, 256 - 33);
+    client_rows_free(&rows);
+    client_close(fd);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+#define ON_FLEET(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    ON_FLEET(what_was_acquired_and_released_can_be_read_as_counts),
+    ON_FLEET(a_long_name_has_one_key_across_restarts),
+};
+
+TEST_MAIN(tests)
