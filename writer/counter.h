@@ -17,9 +17,9 @@
  *   DROPPING   the socket is closed; what it held is released step by step
  *
  * However a connection ends, what it holds is released: the first thousand in
- * the same turn, more in the following ones.  There is no idle close; a peer
- * that has vanished is found by keepalive, or because it acknowledges nothing
- * for as long.
+ * the same turn, more in the following ones.  There is no idle close.  A peer
+ * that has vanished is found by keepalive after 345 s; as long may one take
+ * nothing of the answers that it asked for.
  *
  * Memory for what is kept is a part of the budget (COUNTER_KEPT_SHARE), taken
  * at the start: names cannot use it up, and it cannot take room from names.
