@@ -63,8 +63,12 @@ hash_name(const struct hash_key *key, uint64_t first, const uint8_t *bytes,
     hash_word(&s, first);
     for (at = 0; at + 8 <= size; at += 8)
         hash_word(&s, get_le64(bytes + at));
-    for (; at < size; at++)
-        last |= (uint64_t)bytes[at] << 8 * (at % 8);
+    /* The last bytes, by reading some before them again where there are. */
+    if (size >= 8 && at < size)
+        last |= get_le64(bytes + size - 8) >> 8 * (8 - size % 8);
+    else
+        for (; at < size; at++)
+            last |= (uint64_t)bytes[at] << 8 * (at % 8);
     hash_word(&s, last);
     s.v2 ^= 0xff;
     hash_round(&s);
