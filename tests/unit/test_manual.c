@@ -12,7 +12,12 @@
 #include "common/client/cmd.h"
 #include "common/client/lines.h"
 #include "common/config.h"
+#include "common/frame.h"
 #include "common/query.h"
+#include "writer/counter.h"
+#include "writer/history.h"
+#include "writer/limits.h"
+#include "writer/requests.h"
 
 #define PAGE_SIZE_MAX (64 << 10)
 
@@ -174,6 +179,164 @@ every_op_and_size_of_the_protocols_is_in_countd_5(void **state)
     assert_has(text, line);
     section("INCREMENTS", text, sizeof text);
     assert_has(text, "\n 520         end\n");
+}
+
+/* ---- the live protocols ------------------------------------------------ */
+
+static size_t
+count_items(const char *text, const char *start)
+{
+    char rest[256];
+    size_t items = 0;
+
+    while (next_line(&text, start, rest, sizeof rest))
+        items++;
+    return items;
+}
+
+static void
+every_opcode_and_status_of_live_requests_is_in_countd_5(void **state)
+{
+    static const struct {
+        enum frame_opcode opcode;
+        const char *word;
+    } opcodes[] = {{FRAME_NOOP, "Noop"},       {FRAME_GET, "Get"},
+                   {FRAME_ACQUIRE, "Acquire"}, {FRAME_RELEASE, "Release"},
+                   {FRAME_STATS, "Stats"},     {FRAME_DUMP, "Dump"}};
+    static char text[PAGE_SIZE_MAX];
+    char line[128];
+    size_t statuses = 0;
+
+    (void)state; /* needs none */
+    read_page("common/countd.5");
+    section("COUNTERS AND SEMAPHORES", text, sizeof text);
+    for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++) {
+        snprintf(line, sizeof line, "\n.It %02x Cm %s\n",
+                 (unsigned)opcodes[i].opcode, opcodes[i].word);
+        assert_has(text, line);
+    }
+    for (unsigned status = 1; status < 256; status++) {
+        const char *error = frame_text((enum frame_status)status);
+
+        if (error[0] == '\0')
+            continue;
+        snprintf(line, sizeof line, "\n.It %02x Ql %s\n", status, error);
+        assert_has(text, line);
+        statuses++;
+    }
+    assert_int_equal(statuses, 6);
+    assert_int_equal(count_items(text, ".It 0") + count_items(text, ".It 1") +
+                         count_items(text, ".It 2") +
+                         count_items(text, ".It 8"),
+                     sizeof opcodes / sizeof opcodes[0] + statuses);
+
+    snprintf(line, sizeof line, "magic: %x hex in a request, %x hex in",
+             FRAME_REQUEST, FRAME_ANSWER);
+    assert_has(text, line);
+    snprintf(line, sizeof line, "\n%4d         body\n", FRAME_HEADER);
+    assert_has(text, line);
+    snprintf(line, sizeof line, "1 to %d bytes", FRAME_NAME_MAX);
+    assert_has(text, line);
+    snprintf(line, sizeof line, "above %u bytes closes", FRAME_BODY_MAX);
+    assert_has(text, line);
+}
+
+/* The names in an answer to Stats are in the page, in their order, and no
+ * others. */
+static void
+check_stats(const char *text, enum live_kind kind)
+{
+    const uint8_t request[FRAME_HEADER] = {FRAME_REQUEST, FRAME_STATS};
+    struct budget budget = {.max = UINT64_C(64) << 20};
+    const struct counter_options options = {.kind = kind,
+                                            .connections = 1,
+                                            .slots = 16,
+                                            .interval_s = 10,
+                                            .budget = &budget};
+    static uint8_t out[REQUESTS_OUT_SIZE];
+    struct requests r = {.in = request, .in_size = sizeof request, .out = out};
+    struct loop *loop = loop_new();
+    struct counter c;
+    size_t at = FRAME_HEADER, commas = 0, count = 0;
+
+    assert_non_null(loop);
+    assert_rc(counter_init(&c, loop, &options), 0);
+    assert_int_equal(requests_do(&c, 0, &r), REQUESTS_MORE);
+    text = strstr(text, "The statistics are");
+    assert_non_null(text);
+    for (const char *p = text; *p != '\0'; p++)
+        commas += strncmp(p, " , ", 3) == 0;
+    while (at + 4 <= r.out_size) {
+        const size_t size = get_be16(out + at);
+        char name[64];
+
+        assert_true(size > 0 && size < sizeof name);
+        snprintf(name, sizeof name, " %.*s", (int)size,
+                 (const char *)out + at + 4);
+        text = strstr(text, name);
+        if (text == NULL)
+            print_error("%s is missing, or not in its place\n", name);
+        assert_non_null(text);
+        at += 4 + size + get_be16(out + at + 2);
+        count++;
+    }
+    /* Seven items, each of one more than its commas. */
+    if (kind == LIVE_COUNTER)
+        assert_int_equal(count, commas + 7);
+    counter_fini(&c);
+    loop_free(loop);
+}
+
+static void
+every_statistic_is_in_countd_5(void **state)
+{
+    static char text[PAGE_SIZE_MAX];
+
+    (void)state; /* needs none */
+    read_page("common/countd.5");
+    section("COUNTERS AND SEMAPHORES", text, sizeof text);
+    check_stats(text, LIVE_COUNTER);
+    check_stats(text, LIVE_SEMAPHORE);
+}
+
+static void
+limits_of_the_live_protocols_are_in_their_pages(void **state)
+{
+    static char text[PAGE_SIZE_MAX];
+    char line[128];
+
+    (void)state; /* needs none */
+    read_page("common/countd.5");
+    snprintf(line, sizeof line, "at most %d;", LIMITS_MOST);
+    assert_has(page, line);
+    section("LIVE HISTORY", text, sizeof text);
+    snprintf(line, sizeof line, "once in %d seconds",
+             HISTORY_INTERVAL_MS / 1000);
+    assert_has(text, line);
+    snprintf(line, sizeof line, "cut to %d bytes less", HISTORY_HASH_SIZE);
+    assert_has(text, line);
+    snprintf(line, sizeof line, "at least %d and\n",
+             CONFIG_HISTORY_KEYSPACE_MIN);
+    assert_has(text, line);
+    snprintf(line, sizeof line, "\nat least %d.", CONFIG_HISTORY_KEY_MIN);
+    assert_has(text, line);
+
+    read_page("writer/countd-write.8");
+    snprintf(line, sizeof line, "at most %d each", LIMITS_MOST);
+    assert_has(page, line);
+    snprintf(line, sizeof line, "; %d descriptors are for", LIMITS_RESERVED);
+    assert_has(page, line);
+    snprintf(line, sizeof line, ".Pq 0 counts as %d ,", LIMITS_LEAST);
+    assert_has(page, line);
+    snprintf(line, sizeof line, "the first %d names", COUNTER_DROP_STEP);
+    assert_has(page, line);
+    snprintf(line, sizeof line, "at most %d in a turn", COUNTER_SWEEP_STEP);
+    assert_has(page, line);
+    snprintf(line, sizeof line, "clean stop, %d names at a time",
+             HISTORY_PIECE);
+    assert_has(page, line);
+    assert_int_equal(COUNTER_KEPT_SHARE, 16);
+    assert_has(page, "A sixteenth of the memory");
 }
 
 /* ---- flags ------------------------------------------------------------- */
@@ -417,6 +580,9 @@ every_exit_code_is_in_every_page(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_setting_its_default_and_its_limits_are_in_countd_5),
     cmocka_unit_test(every_op_and_size_of_the_protocols_is_in_countd_5),
+    cmocka_unit_test(every_opcode_and_status_of_live_requests_is_in_countd_5),
+    cmocka_unit_test(every_statistic_is_in_countd_5),
+    cmocka_unit_test(limits_of_the_live_protocols_are_in_their_pages),
     cmocka_unit_test(every_flag_of_the_daemons_is_in_their_pages),
     cmocka_unit_test(every_subcommand_and_its_options_are_in_countd_1),
     cmocka_unit_test(limits_of_the_command_are_in_countd_1),
