@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -16,6 +15,7 @@
 #include "tests/lib/test.h"
 
 #define START_MS 20000
+#define NOBODY   65534
 
 static const char *const places[] = {"/usr/sbin/yrmcdsd",
                                      "/usr/local/sbin/yrmcdsd"};
@@ -63,18 +63,34 @@ configure(struct yrmcds *y, unsigned buckets)
     y->port = free_port();
     size = snprintf(text, sizeof text,
                     "virtual_ip = 127.0.0.1\nbind_ip = 127.0.0.2\n"
-                    "%sport = %u\nrepl_port = %u\ntemp_dir = \"%s\"\n"
+                    "port = %u\nrepl_port = %u\ntemp_dir = \"%s\"\n"
                     "workers = 10\ncounter.enable = true\ncounter.port = %u\n"
                     "counter.buckets = %u\n"
                     "counter.stat_interval = 1000000000\n",
-                    getuid() == 0 ? "user = nobody\ngroup = nogroup\n" : "",
                     free_port(), free_port(), y->dir.path, y->port, buckets);
     if (size < 0 || (size_t)size >= sizeof text)
         fail_msg("the settings of yrmcds do not fit");
     tmpdir_put(&y->dir, "yrmcds.conf", text, (size_t)size, 0644);
-    /* It changes its user before it opens its files. */
-    if (fchmod(y->dir.fd, 0777) < 0)
-        fail_msg("chmod %s: %s", y->dir.path, strerror(errno));
+    if (getuid() == 0)
+        tmpdir_chown(&y->dir, NOBODY);
+}
+
+/* It listens before it serves, and forgets what it is told in between. */
+static bool
+answers(uint16_t port)
+{
+    static const uint8_t noop[12] = {0x90};
+    uint8_t answer[sizeof noop];
+    const int fd = client_try_connect(port);
+    bool good = false;
+
+    if (fd < 0)
+        return false;
+    if (client_try_send(fd, noop, sizeof noop) == 0)
+        good = client_try_read(fd, answer, sizeof answer, 200) ==
+               (long)sizeof answer;
+    client_close(fd);
+    return good;
 }
 
 void
@@ -83,25 +99,28 @@ yrmcds_start(struct yrmcds *y, unsigned buckets)
     const uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();
     char path[600];
     const char *const argv[] = {"-f", path, NULL};
-    const struct daemon_how how = {.argv = argv, .not_ready = true};
-    int fd;
+    /* Were it to change its user itself, it would outlive us. */
+    const struct daemon_how how = {
+        .argv = argv, .not_ready = true, .uid = getuid() == 0 ? NOBODY : 0};
 
     tmpdir_make_in_memory(&y->dir);
     configure(y, buckets);
     (void)snprintf(path, sizeof path, "%s/yrmcds.conf", y->dir.path); /* fits */
     (void)daemon_start_how(&y->daemon, find(), &how); /* fails itself */
-    while ((fd = client_try_connect(y->port)) < 0) {
+    while (!answers(y->port)) {
         if (!daemon_alive(&y->daemon) || clock_ms() > deadline)
             fail_msg("yrmcds does not serve");
         (void)poll(NULL, 0, 5); /* cut short: an earlier look */
     }
-    client_close(fd);
 }
 
 void
 yrmcds_end(struct yrmcds *y)
 {
+    if (y->port == 0)
+        return;
     daemon_kill(&y->daemon);
     daemon_fini(&y->daemon);
     tmpdir_remove(&y->dir);
+    y->port = 0;
 }

@@ -23,6 +23,8 @@ bool yrmcds_installed(void);
 
 /* Fails the test unless it serves within seconds. */
 void yrmcds_start(struct yrmcds *y, unsigned buckets);
+
+/* Harmless when it was never started, if *y was zero. */
 void yrmcds_end(struct yrmcds *y);
 
 #endif

@@ -1,0 +1,785 @@
+/* tests/e2e/test_counter_model.c - random clients of live objects against a
+ * model of them.
+ *
+ * The claim: what is taken of a name is at every moment the sum of what the
+ * open connections hold of it, and nothing once they are gone, however they
+ * went.  One connection at a time, every answer is foretold byte by byte; when
+ * several race, the answers must fit each other.
+ *
+ * TEST_SEED repeats a run. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/live_rig.h"
+#include "tests/lib/random.h"
+#include "tests/lib/taker.h"
+
+#define NAMES         20
+#define PEERS         40
+#define RACERS        8
+#define REQUESTS      48 /* of one pipeline */
+#define STEPS         3000
+#define LIMIT_MS      20000 /* of all steps */
+#define WAIT_MS       20000
+#define PIPELINE_SIZE ((size_t)1 << 20)
+
+struct name {
+    uint8_t bytes[TAKER_NAME_MAX];
+    size_t size;
+    uint32_t usual; /* maximum or initial value, where it must be one */
+    /* What the server knows of it. */
+    bool exists;
+    uint64_t initial;             /* of a semaphore */
+    uint64_t peak_low, peak_high; /* of a counter: its peak is between */
+};
+
+struct peer {
+    bool open;
+    struct taker taker;
+    uint64_t held[NAMES];
+};
+
+/* The answer to one request. */
+struct expected {
+    uint8_t opcode;
+    uint8_t status;
+    bool has_value;
+    uint32_t value;
+    uint32_t opaque;
+};
+
+struct pipeline {
+    uint8_t *bytes;
+    size_t size;
+    struct expected expected[REQUESTS];
+    size_t count;
+};
+
+struct model {
+    struct live_rig *rig;
+    struct random random;
+    bool semaphore;
+    struct name names[NAMES];
+    struct peer peers[PEERS];
+    struct taker observer;
+    struct pipeline pipeline;
+    uint32_t opaque;
+};
+
+/* ---- the model ---------------------------------------------------------- */
+
+static uint64_t
+sum(const struct model *m, unsigned n)
+{
+    uint64_t total = 0;
+
+    for (unsigned i = 0; i < PEERS; i++)
+        if (m->peers[i].open)
+            total += m->peers[i].held[n];
+    return total;
+}
+
+/* What Get tells. */
+static int64_t
+value(const struct model *m, unsigned n)
+{
+    if (!m->names[n].exists)
+        return -TAKER_NOT_FOUND;
+    return (int64_t)(m->semaphore ? m->names[n].initial - sum(m, n)
+                                  : sum(m, n));
+}
+
+static uint8_t
+acquire(struct model *m, struct peer *p, unsigned n, uint32_t resources,
+        uint32_t bound)
+{
+    struct name *name = &m->names[n];
+    const uint64_t taken = sum(m, n) + resources;
+
+    if (resources == 0 || resources > bound)
+        return TAKER_INVALID;
+    if (!name->exists) {
+        name->exists = true;
+        name->initial = bound;
+        name->peak_low = name->peak_high = 0;
+    }
+    if (taken > (m->semaphore ? name->initial : bound))
+        return TAKER_FULL;
+    p->held[n] += resources;
+    if (name->peak_low < taken)
+        name->peak_low = taken;
+    if (name->peak_high < taken)
+        name->peak_high = taken;
+    return TAKER_OK;
+}
+
+static uint8_t
+release(struct model *m, struct peer *p, unsigned n, uint32_t resources)
+{
+    if (!m->names[n].exists)
+        return TAKER_NOT_FOUND;
+    if (resources > p->held[n])
+        return TAKER_NOT_HELD;
+    p->held[n] -= resources;
+    return TAKER_OK;
+}
+
+static void
+make_names(struct model *m)
+{
+    for (unsigned n = 0; n < NAMES; n++) {
+        struct name *name = &m->names[n];
+
+        name->size = n == 0   ? TAKER_NAME_MAX
+                     : n == 1 ? 1
+                              : 2 + random_below(&m->random, 40);
+        name->usual = 1 + (uint32_t)random_below(&m->random, 30);
+        for (size_t i = 0; i < name->size; i++)
+            name->bytes[i] = (uint8_t)random_next(&m->random);
+        name->bytes[0] = (uint8_t)n; /* no two are the same */
+    }
+}
+
+static unsigned
+any_name(struct model *m)
+{
+    /* The long one is slow. */
+    return random_chance(&m->random, 2)
+               ? 0
+               : 1 + (unsigned)random_below(&m->random, NAMES - 1);
+}
+
+/* ---- pipelines ---------------------------------------------------------- */
+
+static struct expected *
+expect(struct model *m, uint8_t opcode, uint8_t status)
+{
+    struct pipeline *p = &m->pipeline;
+
+    p->expected[p->count] = (struct expected){
+        .opcode = opcode, .status = status, .opaque = ++m->opaque};
+    return &p->expected[p->count++];
+}
+
+/* Surplus behind the request of `size` bytes: its new size. */
+static size_t
+add_surplus(struct model *m, uint8_t *at, size_t size)
+{
+    const size_t more = random_chance(&m->random, 90) ? 0
+                        : random_chance(&m->random, 95)
+                            ? random_below(&m->random, 300)
+                            : random_below(&m->random, 200000);
+
+    if (m->pipeline.size + size + more + TAKER_HEADER > PIPELINE_SIZE / 2)
+        return size;
+    memset(at + size, (int)random_below(&m->random, 256), more);
+    put_be32(at + 4, (uint32_t)(size - TAKER_HEADER + more));
+    return size + more;
+}
+
+static size_t
+add_acquire(struct model *m, struct peer *p, uint8_t *at)
+{
+    const unsigned n = any_name(m);
+    const uint32_t bound =
+        random_chance(&m->random, 60) ? m->names[n].usual
+        : random_chance(&m->random, 90)
+            ? (uint32_t)random_below(&m->random, 40)
+            : UINT32_MAX - (uint32_t)random_below(&m->random, 3);
+    const uint32_t resources =
+        random_chance(&m->random, 97)
+            ? (uint32_t)random_below(&m->random, 4)
+            : bound - (uint32_t)random_below(&m->random, 2);
+    struct expected *e =
+        expect(m, TAKER_ACQUIRE, acquire(m, p, n, resources, bound));
+
+    e->has_value = true;
+    e->value = resources;
+    return taker_put_acquire(at, e->opaque, m->names[n].bytes, m->names[n].size,
+                             resources, bound);
+}
+
+static size_t
+add_release(struct model *m, struct peer *p, uint8_t *at)
+{
+    const unsigned n = any_name(m);
+    const uint32_t resources =
+        random_chance(&m->random, 30)
+            ? (uint32_t)p->held[n] + (uint32_t)random_below(&m->random, 2)
+            : (uint32_t)random_below(&m->random, 4);
+    const struct expected *e =
+        expect(m, TAKER_RELEASE, release(m, p, n, resources));
+
+    return taker_put_release(at, e->opaque, m->names[n].bytes, m->names[n].size,
+                             resources);
+}
+
+static size_t
+add_get(struct model *m, uint8_t *at)
+{
+    const unsigned n = any_name(m);
+    const int64_t now = value(m, n);
+    struct expected *e = expect(m, TAKER_GET, now < 0 ? (uint8_t)-now : 0);
+
+    e->has_value = true;
+    e->value = (uint32_t)now;
+    return taker_put_get(at, e->opaque, m->names[n].bytes, m->names[n].size);
+}
+
+/* What is not well formed, or does nothing. */
+static size_t
+add_other(struct model *m, uint8_t *at)
+{
+    uint8_t opcode = (uint8_t)random_below(&m->random, 4);
+    const struct expected *e;
+    size_t size;
+
+    switch (random_below(&m->random, 4)) {
+    case 0:
+        e = expect(m, TAKER_NOOP, TAKER_OK);
+        return add_surplus(m, at,
+                           taker_put(at, TAKER_NOOP, e->opaque, NULL, 0));
+    case 1: /* another magic */
+        e = expect(m, opcode, TAKER_INVALID);
+        size = taker_put(at, opcode, e->opaque, NULL, 0);
+        at[0] = (uint8_t)(0x91 + random_below(&m->random, 255));
+        return add_surplus(m, at, size);
+    case 2: /* another opcode */
+        opcode = (uint8_t)(0x12 + random_below(&m->random, 0xee));
+        e = expect(m, opcode, TAKER_UNKNOWN);
+        return add_surplus(m, at, taker_put(at, opcode, e->opaque, NULL, 0));
+    default: /* too short for a name */
+        opcode = (uint8_t)(TAKER_GET + random_below(&m->random, 3));
+        e = expect(m, opcode, TAKER_INVALID);
+        return taker_put(at, opcode, e->opaque, "\0\0\0\1\0\0\0\1\0",
+                         random_below(&m->random, opcode == 1   ? 2
+                                                  : opcode == 3 ? 6
+                                                                : 10));
+    }
+}
+
+/* Up to `count` requests of one peer, done in the model. */
+static void
+make_pipeline(struct model *m, struct peer *p, size_t count)
+{
+    struct pipeline *l = &m->pipeline;
+
+    l->size = l->count = 0;
+    while (l->count < count && l->size < PIPELINE_SIZE / 4) {
+        const uint64_t kind = random_below(&m->random, 100);
+        uint8_t *at = l->bytes + l->size;
+
+        if (kind < 45)
+            l->size += add_surplus(m, at, add_acquire(m, p, at));
+        else if (kind < 75)
+            l->size += add_surplus(m, at, add_release(m, p, at));
+        else if (kind < 90)
+            l->size += add_surplus(m, at, add_get(m, at));
+        else
+            l->size += add_other(m, at);
+    }
+}
+
+/* Sends it in up to four pieces. */
+static void
+send_pipeline(struct model *m, const struct peer *p)
+{
+    size_t at = 0, n;
+
+    for (int cuts = (int)random_below(&m->random, 4); cuts > 0; cuts--) {
+        n = random_below(&m->random, m->pipeline.size - at);
+        taker_send(&p->taker, m->pipeline.bytes + at, n);
+        at += n;
+    }
+    taker_send(&p->taker, m->pipeline.bytes + at, m->pipeline.size - at);
+}
+
+static void
+read_pipeline(struct model *m, struct peer *p)
+{
+    for (size_t i = 0; i < m->pipeline.count; i++) {
+        const struct expected *e = &m->pipeline.expected[i];
+
+        if (e->has_value && e->status == TAKER_OK)
+            taker_expect_u32(&p->taker, e->opcode, e->opaque, e->value);
+        else
+            taker_expect(&p->taker, e->opcode, e->opaque, e->status, NULL, 0);
+    }
+}
+
+/* ---- comparing ---------------------------------------------------------- */
+
+/* Waits until what ended connections held is back; meanwhile no more than
+ * that may come back. */
+static void
+settle(struct model *m)
+{
+    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+
+    for (unsigned n = 0; n < NAMES; n++) {
+        const struct name *name = &m->names[n];
+        const int64_t want = value(m, n);
+
+        for (;;) {
+            const int64_t got =
+                taker_get_bytes(&m->observer, name->bytes, name->size);
+
+            if (got == want)
+                break;
+            if (want < 0 || got < 0 || (m->semaphore ? got > want : got < want))
+                fail_msg("name %u is at %lld, not at %lld", n, (long long)got,
+                         (long long)want);
+            if (clock_ms() > end_ms)
+                fail_msg("name %u stays at %lld and does not become %lld", n,
+                         (long long)got, (long long)want);
+            (void)poll(NULL, 0, 1); /* cut short: an earlier look */
+        }
+    }
+}
+
+static void
+compare_dump(struct model *m)
+{
+    struct taker_dump dump;
+    size_t exist = 0;
+
+    taker_dump(&m->observer, &dump);
+    for (size_t i = 0; i < dump.count; i++) {
+        const struct taker_record *r = &dump.record[i];
+        const struct name *name = &m->names[r->name[0] % NAMES];
+
+        if (r->size != name->size ||
+            memcmp(r->name, name->bytes, name->size) != 0 || !name->exists ||
+            r->current != sum(m, r->name[0]) || r->maximum < name->peak_low ||
+            r->maximum > name->peak_high)
+            fail_msg("name %u is dumped as %u of %u; it is at %llu and was at "
+                     "%llu to %llu",
+                     r->name[0], r->current, r->maximum,
+                     (unsigned long long)sum(m, r->name[0] % NAMES),
+                     (unsigned long long)name->peak_low,
+                     (unsigned long long)name->peak_high);
+    }
+    for (unsigned n = 0; n < NAMES; n++)
+        exist += m->names[n].exists;
+    /* As many as there are, and none twice. */
+    assert_int_equal(dump.count, exist);
+    taker_dump_free(&dump);
+}
+
+/* The peers and the observer. */
+static size_t
+open_connections(const struct model *m)
+{
+    size_t open = 1;
+
+    for (unsigned i = 0; i < PEERS; i++)
+        open += m->peers[i].open;
+    return open;
+}
+
+static void
+compare(struct model *m)
+{
+    struct taker_stats s;
+    size_t exist = 0;
+
+    settle(m);
+    if (!m->semaphore)
+        compare_dump(m);
+    for (unsigned n = 0; n < NAMES; n++)
+        exist += m->names[n].exists;
+    taker_await_stat(&m->observer, "curr_connections", open_connections(m));
+    taker_stats(&m->observer, &s);
+    assert_int_equal(taker_stat(&s, "objects"), exist);
+}
+
+/* ---- steps -------------------------------------------------------------- */
+
+static struct peer *
+any_peer(struct model *m)
+{
+    struct peer *p = &m->peers[random_below(&m->random, PEERS)];
+
+    if (!p->open) {
+        memset(p->held, 0, sizeof p->held);
+        taker_open(&p->taker,
+                   m->semaphore ? m->rig->semaphore : m->rig->counter);
+        p->open = true;
+    }
+    return p;
+}
+
+static void
+talk(struct model *m)
+{
+    struct peer *p = any_peer(m);
+
+    make_pipeline(m, p, 1 + random_below(&m->random, REQUESTS));
+    send_pipeline(m, p);
+    read_pipeline(m, p);
+}
+
+/* A peer ends with all its answers read. */
+static void
+leave(struct model *m)
+{
+    struct peer *p = any_peer(m);
+
+    switch (random_below(&m->random, 4)) {
+    case 0:
+        taker_close(&p->taker);
+        break;
+    case 1:
+        taker_reset(&p->taker);
+        break;
+    case 2: /* in the middle of a request, which is not done */
+        make_pipeline(m, p, 0);
+        (void)taker_put_acquire(m->pipeline.bytes, 1, m->names[2].bytes,
+                                m->names[2].size, 1, UINT32_MAX);
+        taker_send(&p->taker, m->pipeline.bytes,
+                   TAKER_FIXED + m->names[2].size - 1);
+        taker_drop(&p->taker);
+        break;
+    default: /* its answers come all the same */
+        make_pipeline(m, p, 1 + random_below(&m->random, REQUESTS));
+        send_pipeline(m, p);
+        taker_half_close(&p->taker);
+        read_pipeline(m, p);
+        taker_expect_end(&p->taker);
+        taker_drop(&p->taker);
+    }
+    p->open = false;
+    settle(m);
+}
+
+/* A peer ends with requests under way: how many of them are done nobody
+ * knows, and it does not matter. */
+static void
+vanish(struct model *m)
+{
+    struct peer *p = any_peer(m);
+    struct pipeline *l = &m->pipeline;
+    unsigned touched[REQUESTS];
+
+    l->size = l->count = 0;
+    for (size_t i = 0; i < REQUESTS; i++) {
+        const unsigned n = touched[i] = any_name(m);
+        struct name *name = &m->names[n];
+
+        l->size += taker_put_acquire(l->bytes + l->size, (uint32_t)i,
+                                     name->bytes, name->size, 1, name->usual);
+        if (name->peak_high < name->usual)
+            name->peak_high = name->usual;
+    }
+    send_pipeline(m, p);
+    if (random_chance(&m->random, 50))
+        taker_reset(&p->taker);
+    else
+        taker_drop(&p->taker);
+    p->open = false;
+    /* Once it is gone, what it created is there. */
+    taker_await_stat(&m->observer, "curr_connections", open_connections(m));
+    for (size_t i = 0; i < REQUESTS; i++) {
+        struct name *name = &m->names[touched[i]];
+
+        if (name->exists ||
+            taker_get_bytes(&m->observer, name->bytes, name->size) < 0)
+            continue;
+        name->exists = true;
+        name->initial = name->usual;
+        name->peak_low = 0;
+        name->peak_high = name->usual;
+    }
+    settle(m);
+}
+
+/* Connections that only a killed process has. */
+static void
+get_killed(struct model *m)
+{
+    struct peer *victims[3];
+    pid_t child;
+    int status;
+
+    for (int i = 0; i < 3; i++) {
+        victims[i] = any_peer(m);
+        make_pipeline(m, victims[i], 20);
+        send_pipeline(m, victims[i]);
+        read_pipeline(m, victims[i]);
+    }
+    (void)fflush(NULL); /* or the child would print it again */
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        _exit(1);
+    while (child == 0)
+        (void)pause(); /* until it is killed */
+    for (unsigned i = 0; i < PEERS; i++)
+        if (m->peers[i].open) {
+            const bool victim = &m->peers[i] == victims[0] ||
+                                &m->peers[i] == victims[1] ||
+                                &m->peers[i] == victims[2];
+
+            if (victim)
+                taker_drop(&m->peers[i].taker);
+        }
+    /* The child still has them. */
+    settle(m);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    for (int i = 0; i < 3; i++)
+        victims[i]->open = false;
+    settle(m);
+}
+
+/* ---- races -------------------------------------------------------------- */
+
+struct racer {
+    struct peer *peer;
+    uint32_t resources[REQUESTS]; /* acquired, or released when `give` */
+    bool give[REQUESTS];
+};
+
+static void
+send_race(struct model *m, struct racer *r, unsigned n)
+{
+    struct pipeline *l = &m->pipeline;
+    const struct name *name = &m->names[n];
+
+    l->size = l->count = 0;
+    for (size_t i = 0; i < REQUESTS; i++) {
+        r->give[i] = random_chance(&m->random, 40);
+        r->resources[i] =
+            1 + (uint32_t)random_below(&m->random, name->usual > 3 ? 3 : 1);
+        l->size +=
+            r->give[i]
+                ? taker_put_release(l->bytes + l->size, (uint32_t)i,
+                                    name->bytes, name->size, r->resources[i])
+                : taker_put_acquire(l->bytes + l->size, (uint32_t)i,
+                                    name->bytes, name->size, r->resources[i],
+                                    name->usual);
+    }
+    send_pipeline(m, r->peer);
+}
+
+/* Answers that fit what this racer holds. */
+static void
+read_race(struct racer *r, unsigned n)
+{
+    uint64_t *held = &r->peer->held[n];
+    struct taker_answer a;
+
+    for (size_t i = 0; i < REQUESTS; i++) {
+        taker_read(&r->peer->taker, &a);
+        assert_int_equal(a.opaque, i);
+        assert_int_equal(a.opcode, r->give[i] ? TAKER_RELEASE : TAKER_ACQUIRE);
+        if (!r->give[i]) {
+            assert_true(a.status == TAKER_OK || a.status == TAKER_FULL);
+            if (a.status == TAKER_OK)
+                *held += r->resources[i];
+        } else if (r->resources[i] <= *held) {
+            assert_int_equal(a.status, TAKER_OK);
+            *held -= r->resources[i];
+        } else {
+            assert_true(a.status == TAKER_NOT_HELD ||
+                        a.status == TAKER_NOT_FOUND);
+        }
+    }
+}
+
+static void
+race(struct model *m)
+{
+    const unsigned n = 1 + (unsigned)random_below(&m->random, NAMES - 1);
+    struct racer racers[RACERS];
+    struct name *name = &m->names[n];
+    const uint64_t before = sum(m, n);
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < RACERS; i++) {
+        struct peer *p = any_peer(m);
+        bool in = false;
+
+        for (unsigned k = 0; k < count; k++)
+            in = in || racers[k].peer == p;
+        if (!in)
+            racers[count++].peer = p;
+    }
+    for (unsigned i = 0; i < count; i++)
+        send_race(m, &racers[i], n);
+    for (unsigned i = 0; i < count; i++)
+        read_race(&racers[i], n);
+
+    if (!name->exists &&
+        taker_get_bytes(&m->observer, name->bytes, name->size) >= 0) {
+        name->exists = true;
+        name->initial = name->usual;
+        name->peak_low = 0;
+        name->peak_high = 0;
+    }
+    /* A bound that was broken meanwhile shows in what is held at the end. */
+    if (sum(m, n) > before)
+        assert_true(sum(m, n) <= (m->semaphore ? name->initial : name->usual));
+    if (name->peak_low < sum(m, n))
+        name->peak_low = sum(m, n);
+    if (name->peak_high < name->usual)
+        name->peak_high = name->usual;
+    settle(m);
+}
+
+/* ---- the runs ----------------------------------------------------------- */
+
+static void
+run(struct model *m)
+{
+    const uint64_t end_ms = clock_ms() + LIMIT_MS;
+    unsigned step;
+
+    for (step = 0; step < STEPS && clock_ms() < end_ms; step++) {
+        const uint64_t kind = random_below(&m->random, 100);
+
+        if (kind < 60)
+            talk(m);
+        else if (kind < 75)
+            leave(m);
+        else if (kind < 84)
+            vanish(m);
+        else if (kind < 96)
+            race(m);
+        else if (kind < 98)
+            compare(m);
+        else
+            get_killed(m);
+    }
+    compare(m);
+    print_message("%u steps\n", step);
+}
+
+static void
+run_all(struct live_rig *r, bool semaphore)
+{
+    static struct model m;
+
+    memset(&m, 0, sizeof m);
+    m.rig = r;
+    m.semaphore = semaphore;
+    m.random.state = random_seed(semaphore ? "semaphores" : "counters");
+    m.pipeline.bytes = malloc(PIPELINE_SIZE);
+    assert_non_null(m.pipeline.bytes);
+    make_names(&m);
+    taker_open(&m.observer, semaphore ? r->semaphore : r->counter);
+
+    run(&m);
+
+    for (unsigned i = 0; i < PEERS; i++)
+        if (m.peers[i].open) {
+            if (i % 2)
+                taker_reset(&m.peers[i].taker);
+            else
+                taker_close(&m.peers[i].taker);
+            m.peers[i].open = false;
+        }
+    /* Everybody has gone: nothing is held any more. */
+    for (unsigned n = 0; n < NAMES; n++)
+        assert_int_equal(sum(&m, n), 0);
+    compare(&m);
+    taker_close(&m.observer);
+    free(m.pipeline.bytes);
+    live_rig_stop(r);
+}
+
+static void
+a_counter_is_the_sum_of_what_open_connections_hold(void **state)
+{
+    struct live_rig *r = *state;
+
+    live_rig_start(r, NULL);
+    run_all(r, false);
+}
+
+static void
+a_semaphore_is_its_initial_value_less_what_they_hold(void **state)
+{
+    struct live_rig *r = *state;
+
+    live_rig_start(r, NULL);
+    run_all(r, true);
+}
+
+/* The table grows, and holders leave while it does. */
+static void
+a_small_index_grows_under_thousands_of_names(void **state)
+{
+    const unsigned clients = 60, names = 3000;
+    struct taker peers[60], observer;
+    struct live_rig *r = *state;
+    struct random random;
+    static uint32_t held[60][3000];
+    uint64_t total[3000] = {0};
+    char name[32];
+
+    random.state = random_seed("growth");
+    live_rig_start(r, "counter.buckets=1", NULL);
+    taker_open(&observer, r->counter);
+    for (unsigned i = 0; i < clients; i++)
+        taker_open(&peers[i], r->counter);
+    memset(held, 0, sizeof held);
+    for (unsigned i = 0; i < 10000; i++) {
+        const unsigned p = (unsigned)random_below(&random, clients);
+        /* More and more of them. */
+        const unsigned n =
+            (unsigned)random_below(&random, 1 + i * names / 10000);
+
+        (void)snprintf(name, sizeof name, "grown-%u", n); /* fits */
+        if (held[p][n] > 0 && random_chance(&random, 50)) {
+            assert_int_equal(taker_release(&peers[p], name, held[p][n]),
+                             TAKER_OK);
+            total[n] -= held[p][n];
+            held[p][n] = 0;
+        } else {
+            assert_int_equal(taker_acquire(&peers[p], name, 1 + i % 3, 1000),
+                             TAKER_OK);
+            held[p][n] += 1 + i % 3;
+            total[n] += 1 + i % 3;
+        }
+        assert_int_equal(taker_get(&observer, name), total[n]);
+    }
+    for (unsigned p = 0; p < clients; p += 2)
+        taker_close(&peers[p]);
+    for (unsigned n = 0; n < names; n++) {
+        uint64_t left = 0;
+
+        for (unsigned p = 1; p < clients; p += 2)
+            left += held[p][n];
+        (void)snprintf(name, sizeof name, "grown-%u", n); /* fits */
+        if (taker_get(&observer, name) != -TAKER_NOT_FOUND)
+            taker_await(&observer, name, (int64_t)left);
+    }
+    for (unsigned p = 1; p < clients; p += 2)
+        taker_close(&peers[p]);
+    taker_close(&observer);
+    live_rig_stop(r);
+}
+
+#define TEST(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, live_rig_setup, live_rig_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(a_counter_is_the_sum_of_what_open_connections_hold),
+    TEST(a_semaphore_is_its_initial_value_less_what_they_hold),
+    TEST(a_small_index_grows_under_thousands_of_names),
+};
+
+TEST_MAIN(tests)
