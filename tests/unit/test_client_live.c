@@ -20,6 +20,7 @@
 #include "common/client/countd.h"
 #include "common/frame.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/random.h"
 
 #define MANY        100000
 #define MANY_SIZE   ((size_t)1 << 20)
@@ -35,7 +36,8 @@ struct server {
     uint8_t change;      /* which byte of an answer is spoilt, and how */
     uint8_t change_with; /* 0: none */
     size_t cut;          /* answers to give before the end; 0: all */
-    int go[2];           /* the test lets the server go on */
+    struct random random;
+    int go[2]; /* the test lets the server go on */
     struct countd_live *l;
 };
 
@@ -992,6 +994,60 @@ statistics_can_be_stopped(void **state)
     assert_string_equal(t.all, "objects=123;");
 }
 
+/* ---- nonsense ---------------------------------------------------------- */
+
+/* Answers of all kinds one behind the other, some of their bytes wrong. */
+static void
+answer_wildly(struct server *s, int fd)
+{
+    uint8_t body[64], bytes[8 * ANSWER_SIZE];
+    struct frame_header h;
+    size_t size = 0;
+
+    if (!take(s, fd, &h, body))
+        return;
+    size += put_record(s, &h, 0, bytes + size);
+    size += put_record(s, &h, 1, bytes + size);
+    size += put_answer(s, &h, FRAME_OK, stats_body, sizeof stats_body - 1,
+                       bytes + size);
+    size += put_answer(s, &h, FRAME_NOT_FOUND, "Not found", 9, bytes + size);
+    size += put_answer(s, &h, FRAME_OK, "", 0, bytes + size);
+    for (uint64_t n = random_below(&s->random, 8); n > 0; n--)
+        bytes[random_below(&s->random, size)] =
+            (uint8_t)(random_chance(&s->random, 50)
+                          ? random_below(&s->random, 4)
+                          : random_next(&s->random));
+    (void)put(fd, bytes, random_below(&s->random, size + 1));
+}
+
+static void
+nonsense_is_an_error_whatever_was_asked(void **state)
+{
+    struct server *s = *state;
+    struct countd_live_op ops[3];
+
+    s->random.state = random_seed("test_client_live");
+    for (int i = 0; i < 1500; i++) {
+        struct seen seen = {0};
+        struct texts t = {.all = ""};
+
+        start(s, answer_wildly);
+        for (int j = 0; j < 3; j++)
+            ops[j] = (struct countd_live_op){
+                .what = COUNTD_GET, .name = "a", .size = 1};
+        if (i % 3 == 0)
+            (void)countd_live_dump(s->l, see, &seen);
+        else if (i % 3 == 1)
+            (void)countd_live_stats(s->l, join_texts, &t);
+        else
+            (void)countd_live_batch(s->l, ops, 3);
+        /* There were fewer answers than questions, in any case. */
+        (void)countd_live_batch(s->l, ops, 3);
+        assert_rc(countd_live_alive(s->l), -ENOTCONN);
+        finish(s);
+    }
+}
+
 /* ---- threads ----------------------------------------------------------- */
 
 struct worker {
@@ -1146,6 +1202,7 @@ static const struct CMUnitTest tests[] = {
     LIVE_TEST(statistics_may_be_split_at_every_byte),
     LIVE_TEST(statistics_that_do_not_fill_their_body_end_the_connection),
     LIVE_TEST(statistics_can_be_stopped),
+    LIVE_TEST(nonsense_is_an_error_whatever_was_asked),
     LIVE_TEST(threads_that_share_a_handle_each_get_their_answers),
     LIVE_TEST(opening_says_why_it_cannot),
     LIVE_TEST(
