@@ -64,7 +64,7 @@ hash_name(const struct hash_key *key, uint64_t first, const uint8_t *bytes,
     for (at = 0; at + 8 <= size; at += 8)
         hash_word(&s, get_le64(bytes + at));
     /* The last bytes, by reading some before them again where there are. */
-    if (size >= 8 && at < size)
+    if (size > 8 && size % 8 > 0)
         last |= get_le64(bytes + size - 8) >> 8 * (8 - size % 8);
     else
         for (; at < size; at++)

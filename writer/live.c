@@ -11,6 +11,7 @@
 #include "writer/live_object.h"
 
 #define HOLDINGS_SLOTS 1024 /* of the index of holdings, at start */
+#define SWEEP_BATCH    16   /* objects removed together */
 
 static size_t
 held_bytes(const struct live *l)
@@ -126,13 +127,10 @@ live_clock(struct live *l, uint64_t unix_ms)
 /* ---- history ------------------------------------------------------------- */
 
 static void
-tell(struct live *l, uint32_t number, unsigned what, uint32_t amount)
+add_history(struct live *l, uint32_t number, unsigned what, uint32_t amount)
 {
-    struct history *h;
+    struct history *h = history_at(l, number);
 
-    if (l->before == 0 || amount == 0)
-        return;
-    h = history_at(l, number);
     h->sums[what] += amount;
     if (h->waiting)
         return;
@@ -143,6 +141,13 @@ tell(struct live *l, uint32_t number, unsigned what, uint32_t amount)
     else
         l->tell_first = number;
     l->tell_last = number;
+}
+
+static inline void
+tell(struct live *l, uint32_t number, unsigned what, uint32_t amount)
+{
+    if (l->before != 0)
+        add_history(l, number, what, amount);
 }
 
 bool
@@ -499,15 +504,39 @@ removable(const struct live *l, uint32_t number)
 }
 
 static void
-remove_object(struct live *l, uint32_t number)
+remove_object(struct live *l, uint32_t number, uint32_t hash)
 {
-    const struct object *o = object_at(l, number);
-
-    assert(o->holder == HOLDER_NONE);
+    assert(object_at(l, number)->holder == HOLDER_NONE);
     assert(l->count > 0);
-    table_remove(&l->names, live_hash(l, o->name, o->name_size), number);
+    table_remove(&l->names, hash, number);
     arena_give(&l->objects, number);
     l->count--;
+}
+
+/* Removes a few of those that may be removed, the next in address order.
+ * False: there are no more for now. */
+static bool
+sweep_batch(struct live *l, uint32_t *steps)
+{
+    uint32_t numbers[SWEEP_BATCH], hashes[SWEEP_BATCH], count = 0, i;
+    uint32_t number = 1;
+
+    /* They are next to each other, their places in the index are not: those
+     * are fetched all at once. */
+    while (count<SWEEP_BATCH && * steps> 0 && number != 0) {
+        const struct object *o;
+
+        number = arena_next(&l->objects, &l->sweep_from, steps);
+        if (number == 0 || !removable(l, number))
+            continue;
+        o = object_at(l, number);
+        numbers[count] = number;
+        hashes[count] = live_hash(l, o->name, o->name_size);
+        live_prefetch(l, hashes[count++]);
+    }
+    for (i = 0; i < count; i++)
+        remove_object(l, numbers[i], hashes[i]);
+    return number != 0;
 }
 
 static void
@@ -525,15 +554,11 @@ bool
 live_sweep(struct live *l, uint32_t steps)
 {
     const uint64_t start_ns = clock_ns();
-    uint32_t number = 1;
 
     if (!l->sweeping)
         begin_sweep(l);
-    while (steps > 0 && number != 0) {
-        number = arena_next(&l->objects, &l->sweep_from, &steps);
-        if (number != 0 && removable(l, number))
-            remove_object(l, number);
-    }
+    while (steps > 0 && sweep_batch(l, &steps))
+        ;
     l->sweep_ns += clock_ns() - start_ns;
     if (steps == 0)
         return false;
