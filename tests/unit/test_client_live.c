@@ -583,8 +583,6 @@ no_answer_in_time_gives_the_connection_up(void **state)
 
 /* ---- batches ----------------------------------------------------------- */
 
-/* A small send buffer: the server soon stops reading until its answers are
- * taken. */
 static void
 serve_all_narrowly(struct server *s, int fd)
 {
@@ -592,6 +590,22 @@ serve_all_narrowly(struct server *s, int fd)
 
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     serve_all(s, fd);
+}
+
+/* Small buffers on the way there and back: the server soon stops reading until
+ * its answers are taken, and the client cannot send meanwhile. */
+static void
+start_narrowly(struct server *s)
+{
+    const int small = 32768;
+
+    assert_rc(
+        setsockopt(s->listen_fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small),
+        0);
+    start(s, serve_all_narrowly);
+    assert_rc(setsockopt(countd_live_fd(s->l), SOL_SOCKET, SO_SNDBUF, &small,
+                         sizeof small),
+              0);
 }
 
 static struct countd_live_op *
@@ -636,7 +650,7 @@ a_batch_of_100000_gets_100000_answers_in_order(void **state)
     struct countd_live_op *ops = make_ops(MANY);
     size_t sent = 0;
 
-    start(s, serve_all_narrowly);
+    start_narrowly(s);
     assert_rc(countd_live_batch(s->l, ops, MANY), 0);
 
     for (size_t i = 0; i < MANY; i++) {
@@ -659,7 +673,7 @@ a_batch_of_long_names_does_not_stop_both_sides(void **state)
     for (size_t i = 0; i < 300; i++)
         ops[i] = (struct countd_live_op){
             .what = COUNTD_GET, .name = name, .size = sizeof name};
-    start(s, serve_all_narrowly);
+    start_narrowly(s);
     assert_rc(countd_live_batch(s->l, ops, 300), 0);
 
     for (size_t i = 0; i < 300; i++)
