@@ -2,6 +2,7 @@
 #include "writer/limits.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <sys/resource.h>
 
 #include "common/diag.h"
@@ -22,6 +23,32 @@ sum_of(const struct limit *limits, size_t count)
     return sum;
 }
 
+/* Those who want less than an equal share get that, and the others an equal
+ * share of what they leave. */
+static void
+share(struct limit *limits, size_t count, uint64_t left)
+{
+    size_t rest = count; /* that have nothing yet */
+    bool found = true;
+
+    while (found && rest > 0) {
+        const uint64_t equal = left / rest;
+
+        found = false;
+        for (size_t i = 0; i < count; i++) {
+            if (limits[i].got > 0 || asks(&limits[i]) > equal)
+                continue;
+            limits[i].got = asks(&limits[i]);
+            left -= limits[i].got;
+            rest--;
+            found = true;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (limits[i].got == 0)
+            limits[i].got = left > rest ? (size_t)(left / rest) : 1;
+}
+
 void
 limits_divide(struct limit *limits, size_t count, uint64_t files)
 {
@@ -29,28 +56,23 @@ limits_divide(struct limit *limits, size_t count, uint64_t files)
                               ? files - LIMITS_RESERVED
                               : files / 2;
     const uint64_t sum = sum_of(limits, count);
+    uint64_t more;
     size_t open = 0;
 
     assert(count > 0);
-    for (size_t i = 0; i < count; i++)
-        open += limits[i].wanted == 0;
     for (size_t i = 0; i < count; i++) {
-        struct limit *l = &limits[i];
-
-        l->got = asks(l);
-        if (sum > left) {
-            /* Both are below 2^32: the product cannot overflow. */
-            l->got = (size_t)(l->got * left / sum);
-        } else if (l->wanted == 0) {
-            const uint64_t more = (left - sum) / open;
-
-            l->got = more < LIMITS_MOST - LIMITS_LEAST
-                         ? LIMITS_LEAST + (size_t)more
-                         : LIMITS_MOST;
-        }
-        if (l->got == 0)
-            l->got = 1;
+        limits[i].got = 0;
+        open += limits[i].wanted == 0;
     }
+    share(limits, count, left);
+    if (sum > left || open == 0)
+        return;
+    more = (left - sum) / open;
+    if (more > LIMITS_MOST - LIMITS_LEAST)
+        more = LIMITS_MOST - LIMITS_LEAST;
+    for (size_t i = 0; i < count; i++)
+        if (limits[i].wanted == 0)
+            limits[i].got += (size_t)more;
 }
 
 /* Limits of open files beyond this are the same to us; and they may be

@@ -2,7 +2,8 @@
  *
  * Some descriptors are kept for logs and the rest.  Then each setting that
  * names a number of connections gets that many, and those without a limit
- * share what is left.  When it is too little, all get less in proportion.
+ * share what is left.  When it is too little, it is shared equally, but none
+ * gets more than it wants: a large number of one does not starve the others.
  */
 #ifndef COUNTD_LIMITS_H
 #define COUNTD_LIMITS_H

@@ -11,15 +11,13 @@
 #include "common/diag.h"
 #include "common/loop.h"
 #include "common/net.h"
-#include "writer/counter.h"
-#include "writer/history.h"
 #include "writer/ingest.h"
 #include "writer/limits.h"
+#include "writer/lives.h"
 #include "writer/logs.h"
 
 #define BIND_WAIT_MS 3000 /* for a port that an outgoing connection has */
-#define LIVE_KINDS   2    /* enum live_kind */
-#define PORTS        (INGEST_PORTS + LIVE_KINDS)
+#define PORTS        (INGEST_PORTS + LIVES_KINDS)
 #define PATIENCE_MS                                                            \
     1000 /* and write.drain: a stop waits for room in the logs */
 
@@ -32,12 +30,8 @@ struct writer {
     struct logs logs;
     struct ingest ingest;
     size_t max_connections;
-    struct budget budget; /* of all live objects */
-    struct counter live[LIVE_KINDS];
-    size_t live_connections[LIVE_KINDS];
-    bool live_on[LIVE_KINDS];
-    struct history history;
-    bool history_on;
+    struct lives lives;
+    size_t live_connections[LIVES_KINDS];
     char ready[PORTS][NET_ADDRESS_SIZE + 16];
     size_t ready_count;
     bool asked_to_stop;
@@ -45,62 +39,7 @@ struct writer {
     bool failed;
 };
 
-/* What the settings say of a kind. */
-struct live_settings {
-    const char *name;
-    const char *port_key, *enable_key, *max_key;
-    bool enable;
-    uint64_t port, max_connections, buckets, interval_s;
-};
-
-static struct live_settings
-settings_of(const struct config *c, enum live_kind kind)
-{
-    if (kind == LIVE_COUNTER)
-        return (struct live_settings){
-            .name = "counter",
-            .port_key = "counter.port",
-            .enable_key = "counter.enable",
-            .max_key = "counter.max_connections",
-            .enable = c->counter_enable,
-            .port = c->counter_port,
-            .max_connections = c->counter_max_connections,
-            .buckets = c->counter_buckets,
-            .interval_s = c->counter_stats_interval_s};
-    return (struct live_settings){.name = "semaphore",
-                                  .port_key = "semaphore.port",
-                                  .enable_key = "semaphore.enable",
-                                  .max_key = "semaphore.max_connections",
-                                  .enable = c->semaphore_enable,
-                                  .port = c->semaphore_port,
-                                  .max_connections =
-                                      c->semaphore_max_connections,
-                                  .buckets = c->semaphore_buckets,
-                                  .interval_s = c->semaphore_gc_interval_s};
-}
-
 /* ---- events ------------------------------------------------------------ */
-
-static void
-print_live(const struct writer *w, enum live_kind kind)
-{
-    const struct counter *c = &w->live[kind];
-    const struct counter_figures *f = &c->figures;
-    const struct live_figures *l = &c->live.figures;
-
-    diag(DIAG_INFO,
-         "%s: objects=%zu created=%llu memory=%llu open=%zu connections=%llu "
-         "noop=%llu get=%llu acquire=%llu release=%llu stats=%llu dump=%llu "
-         "sweeps=%llu last_sweep_us=%llu",
-         settings_of(&w->config, kind).name, c->live.count,
-         (unsigned long long)l->created,
-         (unsigned long long)live_memory(&c->live), c->open,
-         (unsigned long long)f->connections, (unsigned long long)f->noop,
-         (unsigned long long)f->get, (unsigned long long)f->acquire,
-         (unsigned long long)f->release, (unsigned long long)f->stats,
-         (unsigned long long)f->dump, (unsigned long long)l->swept,
-         (unsigned long long)l->last_sweep_us);
-}
 
 static void
 print_figures(const struct writer *w)
@@ -118,14 +57,7 @@ print_figures(const struct writer *w)
          (unsigned long long)i->partial_disconnects,
          (unsigned long long)l->flushes, (unsigned long long)l->syncs,
          (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
-    for (int kind = 0; kind < LIVE_KINDS; kind++)
-        if (w->live_on[kind])
-            print_live(w, (enum live_kind)kind);
-    if (w->history_on)
-        diag(DIAG_INFO, "history: rounds=%llu increments=%llu waits=%llu",
-             (unsigned long long)w->history.figures.rounds,
-             (unsigned long long)w->history.figures.increments,
-             (unsigned long long)w->history.figures.waits);
+    lives_print(&w->lives);
 }
 
 static void
@@ -134,8 +66,7 @@ logs_are_ready(void *ctx)
     struct writer *w = ctx;
 
     ingest_ready(&w->ingest);
-    if (w->history_on)
-        history_ready(&w->history);
+    lives_ready(&w->lives);
 }
 
 static void
@@ -160,7 +91,7 @@ logs_have_failed(void *ctx)
 }
 
 static void
-history_has_stopped(void *ctx)
+lives_have_finished(void *ctx)
 {
     logs_finish(&((struct writer *)ctx)->logs);
 }
@@ -170,11 +101,8 @@ ingest_has_stopped(void *ctx)
 {
     struct writer *w = ctx;
 
-    if (w->history_on)
-        history_stop(&w->history, w->config.write_drain_ms + PATIENCE_MS,
-                     history_has_stopped, w);
-    else
-        logs_finish(&w->logs);
+    lives_finish(&w->lives, w->config.write_drain_ms + PATIENCE_MS,
+                 lives_have_finished, w);
 }
 
 /* Live connections end at once: what they hold is released, and that is the
@@ -182,9 +110,7 @@ ingest_has_stopped(void *ctx)
 static void
 begin_stop(struct writer *w)
 {
-    for (int kind = 0; kind < LIVE_KINDS; kind++)
-        if (w->live_on[kind])
-            counter_stop(&w->live[kind]);
+    lives_stop(&w->lives);
     ingest_stop(&w->ingest, w->config.write_drain_ms);
 }
 
@@ -205,16 +131,14 @@ static bool
 after_turn(void *ctx)
 {
     struct writer *w = ctx;
-    bool more = false;
+    bool more;
 
     /* Not before the requests of this turn are answered. */
     if (w->asked_to_stop && !w->stopping) {
         w->stopping = true;
         begin_stop(w);
     }
-    for (int kind = 0; kind < LIVE_KINDS; kind++)
-        if (w->live_on[kind])
-            more |= counter_turn(&w->live[kind]);
+    more = lives_turn(&w->lives);
     /* The last: it writes what all others have put. */
     more |= ingest_turn(&w->ingest);
     return more;
@@ -271,14 +195,14 @@ lock_directory(struct writer *w)
 static void
 limit_connections(struct writer *w)
 {
-    struct limit limits[1 + LIVE_KINDS] = {
+    struct limit limits[1 + LIVES_KINDS] = {
         {.key = "write.max_connections",
          .wanted = (size_t)w->config.write_max_connections}};
     size_t count = 1;
 
-    for (int kind = 0; kind < LIVE_KINDS; kind++) {
-        const struct live_settings s =
-            settings_of(&w->config, (enum live_kind)kind);
+    for (int kind = 0; kind < LIVES_KINDS; kind++) {
+        const struct lives_settings s =
+            lives_settings(&w->config, (enum live_kind)kind);
 
         if (s.enable)
             limits[count++] = (struct limit){
@@ -287,8 +211,8 @@ limit_connections(struct writer *w)
     limits_take(limits, count);
     w->max_connections = limits[0].got;
     count = 1;
-    for (int kind = 0; kind < LIVE_KINDS; kind++)
-        if (settings_of(&w->config, (enum live_kind)kind).enable)
+    for (int kind = 0; kind < LIVES_KINDS; kind++)
+        if (lives_settings(&w->config, (enum live_kind)kind).enable)
             w->live_connections[kind] = limits[count++].got;
 }
 
@@ -359,7 +283,7 @@ listen_ingest(struct writer *w, enum ingest_port port, const char *key,
 static int
 listen_live(struct writer *w, enum live_kind kind)
 {
-    const struct live_settings s = settings_of(&w->config, kind);
+    const struct lives_settings s = lives_settings(&w->config, kind);
     char text[CONFIG_TEXT_SIZE + 8];
     struct net_address bound;
     int fd;
@@ -376,7 +300,7 @@ listen_live(struct writer *w, enum live_kind kind)
              s.port_key, text, s.port_key, s.enable_key);
     if (fd < 0)
         return fd;
-    return listening(w, fd, counter_listen(&w->live[kind], fd), s.port_key,
+    return listening(w, fd, lives_listen(&w->lives, kind, fd), s.port_key,
                      s.name, &bound);
 }
 
@@ -429,72 +353,6 @@ open_ingest(struct writer *w)
 }
 
 static int
-open_live(struct writer *w, enum live_kind kind)
-{
-    const struct live_settings s = settings_of(&w->config, kind);
-    const struct counter_options options = {
-        .kind = kind,
-        .connections = w->live_connections[kind],
-        .max_connections = (size_t)s.max_connections,
-        .slots = (size_t)(s.buckets + 1) / 2,
-        .interval_s = (uint32_t)s.interval_s,
-        .budget = &w->budget,
-        .history = w->config.live_history};
-    int rc;
-
-    if (!s.enable)
-        return 0;
-    rc = counter_init(&w->live[kind], w->loop, &options);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "%s: memory for %zu connections", s.name,
-                   options.connections);
-    w->live_on[kind] = rc == 0;
-    return rc;
-}
-
-static int
-open_history(struct writer *w)
-{
-    struct live *lives[HISTORY_KINDS];
-    int rc;
-
-    if (!w->config.live_history)
-        return 0;
-    for (int kind = 0; kind < LIVE_KINDS; kind++)
-        lives[kind] = w->live_on[kind] ? &w->live[kind].live : NULL;
-    rc = history_init(&w->history, w->loop, &w->logs, lives,
-                      HISTORY_INTERVAL_MS);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "live.history");
-    w->history_on = rc == 0;
-    return rc;
-}
-
-static int
-open_all_live(struct writer *w)
-{
-    int rc;
-
-    w->budget.max = w->config.counter_max_memory;
-    rc = open_live(w, LIVE_COUNTER);
-    if (rc == 0)
-        rc = open_live(w, LIVE_SEMAPHORE);
-    if (rc == 0)
-        rc = open_history(w);
-    return rc;
-}
-
-static void
-close_all_live(struct writer *w)
-{
-    if (w->history_on)
-        history_fini(&w->history);
-    for (int kind = 0; kind < LIVE_KINDS; kind++)
-        if (w->live_on[kind])
-            counter_fini(&w->live[kind]);
-}
-
-static int
 serve(struct writer *w)
 {
     const struct logs_events events = {w, logs_are_ready, logs_are_synced,
@@ -507,12 +365,13 @@ serve(struct writer *w)
     rc = open_ingest(w);
     if (rc < 0)
         goto close_logs;
-    rc = open_all_live(w);
+    rc = lives_open(&w->lives, w->loop, &w->logs, &w->config,
+                    w->live_connections);
     if (rc < 0)
-        goto close_live;
+        goto fini_ingest;
     rc = listen_all(w);
     if (rc < 0)
-        goto close_live;
+        goto close_lives;
     tell_ready(w);
     rc = loop_run(w->loop);
     if (rc < 0)
@@ -521,8 +380,9 @@ serve(struct writer *w)
         rc = -EIO;
     print_figures(w);
 
-close_live:
-    close_all_live(w);
+close_lives:
+    lives_close(&w->lives);
+fini_ingest:
     ingest_fini(&w->ingest);
 close_logs:
     logs_close(&w->logs);

@@ -47,21 +47,32 @@ those_without_a_limit_share_what_is_left(void **state)
 }
 
 static void
-with_too_few_all_get_less_and_at_least_one(void **state)
+with_too_few_all_get_equal_parts_and_at_least_one(void **state)
 {
     size_t got[3];
 
     (void)state; /* needs none */
     divide(got, 16384, 0, 0, 1024);
-    assert_in_range(got[0] + got[1] + got[2], 890, 1024 - R);
-    assert_in_range(got[0], 780, 800);
-    assert_int_equal(got[1], got[2]);
-    assert_true(got[1] > 40);
-    divide(got, 1000000, 1000000, 1, 20);
-    assert_in_range(got[0], 4, 5);
-    assert_int_equal(got[2], 1);
+    for (size_t i = 0; i < 3; i++)
+        assert_in_range(got[i], 298, 299);
     divide(got, 1, 1, 1, 0);
     assert_int_equal(got[0], 1);
+}
+
+static void
+a_large_number_of_one_does_not_starve_the_others(void **state)
+{
+    size_t got[3];
+
+    (void)state; /* needs none */
+    divide(got, 16384, 1000000, 0, 20000);
+    assert_int_equal(got[2], LIMITS_LEAST);
+    assert_in_range(got[0], 9400, 9430);
+    assert_int_equal(got[0], got[1]);
+    divide(got, 16384, 1000000, 100, 40000);
+    assert_int_equal(got[0], 16384);
+    assert_int_equal(got[1], 40000 - R - 16384 - 100);
+    assert_int_equal(got[2], 100);
 }
 
 /* Whatever there is, no more is given than there is, unless each gets one. */
@@ -84,7 +95,8 @@ never_more_than_there_are(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(with_enough_each_gets_what_it_wants),
     cmocka_unit_test(those_without_a_limit_share_what_is_left),
-    cmocka_unit_test(with_too_few_all_get_less_and_at_least_one),
+    cmocka_unit_test(with_too_few_all_get_equal_parts_and_at_least_one),
+    cmocka_unit_test(a_large_number_of_one_does_not_starve_the_others),
     cmocka_unit_test(never_more_than_there_are),
 };
 

@@ -1,0 +1,181 @@
+/* writer/lives.c - see lives.h. */
+#include "writer/lives.h"
+
+#include "common/diag.h"
+
+struct lives_settings
+lives_settings(const struct config *c, enum live_kind kind)
+{
+    if (kind == LIVE_COUNTER)
+        return (struct lives_settings){
+            .name = "counter",
+            .port_key = "counter.port",
+            .enable_key = "counter.enable",
+            .max_key = "counter.max_connections",
+            .enable = c->counter_enable,
+            .port = c->counter_port,
+            .max_connections = c->counter_max_connections,
+            .buckets = c->counter_buckets,
+            .interval_s = c->counter_stats_interval_s};
+    return (struct lives_settings){.name = "semaphore",
+                                   .port_key = "semaphore.port",
+                                   .enable_key = "semaphore.enable",
+                                   .max_key = "semaphore.max_connections",
+                                   .enable = c->semaphore_enable,
+                                   .port = c->semaphore_port,
+                                   .max_connections =
+                                       c->semaphore_max_connections,
+                                   .buckets = c->semaphore_buckets,
+                                   .interval_s = c->semaphore_gc_interval_s};
+}
+
+/* ---- open and close ------------------------------------------------------ */
+
+static int
+open_kind(struct lives *l, struct loop *loop, const struct config *config,
+          enum live_kind kind, size_t connections)
+{
+    const struct lives_settings s = lives_settings(config, kind);
+    const struct counter_options options = {
+        .kind = kind,
+        .connections = connections,
+        .max_connections = (size_t)s.max_connections,
+        .slots = (size_t)(s.buckets + 1) / 2,
+        .interval_s = (uint32_t)s.interval_s,
+        .budget = &l->budget,
+        .history = config->live_history};
+    int rc;
+
+    if (!s.enable)
+        return 0;
+    rc = counter_init(&l->counters[kind], loop, &options);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "%s: memory for %zu connections", s.name,
+                   connections);
+    l->on[kind] = rc == 0;
+    return rc;
+}
+
+static int
+open_history(struct lives *l, struct loop *loop, struct logs *logs)
+{
+    struct live *lives[HISTORY_KINDS];
+    int rc;
+
+    for (int kind = 0; kind < LIVES_KINDS; kind++)
+        lives[kind] = l->on[kind] ? &l->counters[kind].live : NULL;
+    rc = history_init(&l->history, loop, logs, lives, HISTORY_INTERVAL_MS);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "live.history");
+    l->history_on = rc == 0;
+    return rc;
+}
+
+int
+lives_open(struct lives *l, struct loop *loop, struct logs *logs,
+           const struct config *config, const size_t connections[LIVES_KINDS])
+{
+    int rc = 0;
+
+    *l = (struct lives){.budget = {.max = config->counter_max_memory}};
+    for (int kind = 0; rc == 0 && kind < LIVES_KINDS; kind++)
+        rc =
+            open_kind(l, loop, config, (enum live_kind)kind, connections[kind]);
+    if (rc == 0 && config->live_history && (l->on[0] || l->on[1]))
+        rc = open_history(l, loop, logs);
+    if (rc < 0)
+        lives_close(l);
+    return rc;
+}
+
+void
+lives_close(struct lives *l)
+{
+    if (l->history_on)
+        history_fini(&l->history);
+    l->history_on = false;
+    for (int kind = 0; kind < LIVES_KINDS; kind++) {
+        if (l->on[kind])
+            counter_fini(&l->counters[kind]);
+        l->on[kind] = false;
+    }
+}
+
+/* ---- serving ------------------------------------------------------------- */
+
+int
+lives_listen(struct lives *l, enum live_kind kind, int fd)
+{
+    return counter_listen(&l->counters[kind], fd);
+}
+
+bool
+lives_turn(struct lives *l)
+{
+    bool more = false;
+
+    for (int kind = 0; kind < LIVES_KINDS; kind++)
+        if (l->on[kind])
+            more |= counter_turn(&l->counters[kind]);
+    return more;
+}
+
+void
+lives_ready(struct lives *l)
+{
+    if (l->history_on)
+        history_ready(&l->history);
+}
+
+void
+lives_stop(struct lives *l)
+{
+    for (int kind = 0; kind < LIVES_KINDS; kind++)
+        if (l->on[kind])
+            counter_stop(&l->counters[kind]);
+}
+
+void
+lives_finish(struct lives *l, uint64_t patience_ms, void (*finished)(void *ctx),
+             void *ctx)
+{
+    if (l->history_on)
+        history_stop(&l->history, patience_ms, finished, ctx);
+    else
+        finished(ctx);
+}
+
+/* ---- figures ------------------------------------------------------------- */
+
+static void
+print_kind(const struct counter *c, const char *name)
+{
+    const struct counter_figures *f = &c->figures;
+    const struct live_figures *l = &c->live.figures;
+
+    diag(DIAG_INFO,
+         "%s: objects=%zu created=%llu memory=%llu open=%zu connections=%llu "
+         "noop=%llu get=%llu acquire=%llu release=%llu stats=%llu dump=%llu "
+         "sweeps=%llu last_sweep_us=%llu",
+         name, c->live.count, (unsigned long long)l->created,
+         (unsigned long long)live_memory(&c->live), c->open,
+         (unsigned long long)f->connections, (unsigned long long)f->noop,
+         (unsigned long long)f->get, (unsigned long long)f->acquire,
+         (unsigned long long)f->release, (unsigned long long)f->stats,
+         (unsigned long long)f->dump, (unsigned long long)l->swept,
+         (unsigned long long)l->last_sweep_us);
+}
+
+void
+lives_print(const struct lives *l)
+{
+    if (l->on[LIVE_COUNTER])
+        print_kind(&l->counters[LIVE_COUNTER], "counter");
+    if (l->on[LIVE_SEMAPHORE])
+        print_kind(&l->counters[LIVE_SEMAPHORE], "semaphore");
+    if (l->history_on)
+        diag(DIAG_INFO, "history: rounds=%llu increments=%llu waits=%llu",
+             (unsigned long long)l->history.figures.rounds,
+             (unsigned long long)l->history.figures.increments,
+             (unsigned long long)l->history.figures.waits);
+}
