@@ -788,6 +788,10 @@ mixed_requests(uint8_t *bytes, uint8_t *answers, size_t *answers_size)
     to += answer(to, TAKER_RELEASE, TAKER_OK, 5, NULL, 0);
     at += taker_put(at, TAKER_GET, 6, "\0\0", 2);
     to += failure(to, TAKER_GET, TAKER_INVALID, 6);
+    at += taker_put(at, TAKER_ACQUIRE, 6, "short", 5);
+    to += failure(to, TAKER_ACQUIRE, TAKER_INVALID, 6);
+    at += taker_put(at, TAKER_RELEASE, 6, "\0\0\0\1\0\7runs on", 12);
+    to += failure(to, TAKER_RELEASE, TAKER_INVALID, 6);
     at += taker_put(at, 0x33, 7, "body of nothing", 15);
     to += failure(to, 0x33, TAKER_UNKNOWN, 7);
     at += taker_put(at, TAKER_NOOP, 8, "0123456789012345678901234567890", 31);
@@ -1768,6 +1772,136 @@ errors_of_a_socket_end_its_connection_only(void **state)
     }
 }
 
+/* Stats until answers and requests wait. */
+static void
+get_stuck(struct rig *r, struct peer *p)
+{
+    static uint8_t bytes[4096 * 12];
+    uint8_t *at = bytes;
+    uint32_t i;
+
+    for (i = 0; i < 4096; i++)
+        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+    fault_inject_from("send", 1, EAGAIN);
+    send_later(p, bytes, sizeof bytes);
+    turns(r, QUIET);
+    assert_int_equal(r->counter.kept.records, 2);
+}
+
+static void
+a_send_may_fail_while_answers_wait(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, p, "n", 1, 1);
+    get_stuck(r, p);
+    fault_inject("send", 1, ECONNRESET);
+    r->peer = p;
+    run(r, has_ended);
+    fault_clear();
+
+    expect_get(r, q, "n", 0);
+    assert_int_equal(r->counter.kept.records, 0);
+}
+
+static void
+a_send_may_fail_in_each_piece_of_a_dump(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    uint8_t bytes[64];
+    unsigned n;
+
+    start_counter(r);
+    q = join(r);
+    acquire_many(r, q, 10000); /* five pieces */
+    for (n = 1; n <= 5; n++) {
+        p = join(r);
+        acquire(r, p, "n", 1, 1);
+        fault_inject("send", n, ECONNRESET);
+        say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 1, NULL, 0));
+        r->peer = p;
+        run(r, has_ended);
+        assert_true(fault_hit());
+        fault_clear();
+        expect_get(r, q, "n", 0);
+    }
+
+    assert_int_equal(r->counter.kept.records, 0);
+}
+
+static void
+a_connection_that_cannot_wait_for_its_socket_ends(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    uint8_t bytes[64];
+
+    start_counter(r);
+    q = join(r);
+    acquire_many(r, q, 10000);
+    p = join(r);
+    acquire(r, p, "n", 1, 1);
+    fault_inject("epoll_ctl", 1, ENOMEM);
+    send_later(p, bytes, taker_put(bytes, TAKER_DUMP, 1, NULL, 0));
+    r->peer = p;
+    run(r, has_ended);
+    assert_true(fault_hit());
+    fault_clear();
+
+    expect_get(r, q, "n", 0);
+}
+
+static void
+requests_that_cannot_be_kept_end_the_connection(void **state)
+{
+    static uint8_t bytes[5000 * 12];
+    struct rig *r = *state;
+    uint8_t *at = bytes;
+    struct peer *p, *q;
+    uint32_t i;
+
+    r->budget.max = MIB / 2; /* with 32 KiB for what must wait */
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, p, "n", 1, 1);
+    for (i = 0; i < 5000; i++)
+        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+    send_later(p, bytes, sizeof bytes);
+    r->peer = p;
+    run(r, has_ended);
+
+    expect_get(r, q, "n", 0);
+    assert_int_equal(r->counter.kept.records, 0);
+}
+
+static void
+what_is_not_taken_stays_the_callers(void **state)
+{
+    struct rig *r = *state;
+    int ends[2];
+
+    start(r, (struct counter_options){.kind = LIVE_COUNTER, .connections = 1});
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+
+    fault_inject("epoll_ctl", 1, ENOSPC);
+    assert_rc(counter_take(&r->counter, ends[1]), -ENOSPC);
+    fault_clear();
+    /* No socket of the kind that can be kept alive. */
+    assert_true(counter_listen(&r->counter, ends[1]) < 0);
+    noop(r, join(r));
+    assert_rc(counter_take(&r->counter, ends[1]), -EMFILE);
+
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void
 interrupted_and_short_calls_are_made_again(void **state)
 {
@@ -1929,6 +2063,11 @@ static const struct CMUnitTest tests[] = {
     T(unused_semaphores_are_removed_at_each_interval),
     T(vanished_peers_are_found_by_keepalive),
     T(errors_of_a_socket_end_its_connection_only),
+    T(a_send_may_fail_while_answers_wait),
+    T(a_send_may_fail_in_each_piece_of_a_dump),
+    T(a_connection_that_cannot_wait_for_its_socket_ends),
+    T(requests_that_cannot_be_kept_end_the_connection),
+    T(what_is_not_taken_stays_the_callers),
     T(interrupted_and_short_calls_are_made_again),
     T(a_connection_that_cannot_be_watched_is_not_taken),
     T(without_memory_there_is_no_start),
