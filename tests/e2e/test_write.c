@@ -794,6 +794,43 @@ sigusr1_prints_the_figures(void **state)
     stop(r);
 }
 
+/* Every NAME= of a line of figures is in FIGURES of countd-write.8. */
+static void
+every_figure_is_in_the_manual(void **state)
+{
+    struct rig *r = *state;
+    char output[8192], name[64];
+    static char page[65536];
+    const char *figures, *at;
+    size_t size, names = 0;
+    FILE *f = fopen("writer/countd-write.8", "re");
+
+    assert_non_null(f);
+    size = fread(page, 1, sizeof page - 1, f);
+    page[size] = '\0';
+    assert_int_equal(fclose(f), 0);
+    figures = strstr(page, ".Sh FIGURES");
+    assert_non_null(figures);
+    *strstr(figures, ".Sh FILES") = '\0';
+
+    start(r, "64K", "live.history=on", "semaphore.enable=on");
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "history: rounds=");
+    daemon_output(&r->writer, output, sizeof output);
+    for (at = strchr(output, '='); at; at = strchr(at + 1, '=')) {
+        const char *from = at;
+
+        while (from > output && from[-1] != ' ')
+            from--;
+        (void)snprintf(name, sizeof name, " %.*s", (int)(at - from), from);
+        if (!strstr(figures, name))
+            fail_msg("%s is not in FIGURES of countd-write.8", name);
+        names++;
+    }
+    assert_int_equal(names, 10 + 2 * 13 + 3);
+    stop(r);
+}
+
 static void
 a_stop_drains_what_has_arrived(void **state)
 {
@@ -978,6 +1015,39 @@ live_history_is_in_the_logs_after_a_stop(void **state)
     await_output(r, "history: rounds=1 increments=5 waits=0");
 }
 
+static void
+without_a_log_live_requests_go_on(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[40 * SIZE], reply[3];
+    struct taker taker;
+    int fd, i;
+
+    daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
+                 "log.size=16K", "-o", "log.count=2", "-o", "log.max=2", "-o",
+                 "write.listen=", "-o", "write.ack_listen=127.0.0.1:0", "-o",
+                 "live.history=on", "-o", "write.drain=0ms", NULL);
+    for (i = 0; i < 40; i++)
+        client_message(bytes + i * SIZE, "cap", "k", 1);
+    fd = ack(r);
+    client_send(fd, bytes, sizeof bytes);
+    client_wins(fd, 30);
+    assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
+
+    taker_open(&taker, daemon_port(&r->writer, "counter"));
+    for (i = 0; i < 1000; i++) {
+        assert_int_equal(taker_acquire(&taker, "a", 1, 1), TAKER_OK);
+        assert_int_equal(taker_acquire(&taker, "a", 1, 1), TAKER_FULL);
+        assert_int_equal(taker_release(&taker, "a", 1), TAKER_OK);
+    }
+    taker_close(&taker);
+    client_close(fd);
+
+    /* And a stop does not wait for ever for a log that does not come. */
+    assert_int_equal(daemon_stop(&r->writer), 0);
+    await_output(r, "live.history: there is no log to write to");
+}
+
 /* ---- what it refuses --------------------------------------------------- */
 
 static void
@@ -1150,6 +1220,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(a_log_is_handed_on_some_time_after_its_first_message),
     ON_RIG(sigusr2_hands_the_log_on_and_an_empty_one_stays),
     ON_RIG(sigusr1_prints_the_figures),
+    ON_RIG(every_figure_is_in_the_manual),
     ON_RIG(a_stop_drains_what_has_arrived),
     ON_RIG(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on),
     ON_RIG(a_stopped_process_keeps_its_logs),
@@ -1161,6 +1232,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(live_ports_alone_are_something_to_do),
     ON_RIG(an_address_others_can_reach_is_warned_about),
     ON_RIG(a_stop_ends_live_connections_at_once),
+    ON_RIG(without_a_log_live_requests_go_on),
     ON_RIG(live_history_is_in_the_logs_after_a_stop),
     ON_RIG(other_message_sizes_are_refused_with_what_to_do),
     ON_RIG(with_all_ports_off_there_is_nothing_to_do),

@@ -154,22 +154,28 @@ ends_with(const char *text, const char *end)
     return size >= end_size && strcmp(text + size - end_size, end) == 0;
 }
 
-/* A writer, also one behind strace or countd serve, gets a free port for
- * counters unless the test says something about them: tests run side by
- * side. */
+/* A writer, also one behind strace or countd serve. */
 static bool
-wants_counter_port(const char *program, const char *const *argv)
+is_writer(const char *program, const char *const *argv)
 {
     bool writes = ends_with(program, "countd-write");
     size_t i;
 
-    for (i = 0; argv && argv[i]; i++) {
-        if (strncmp(argv[i], "counter.", 8) == 0)
-            return false;
+    for (i = 0; argv && argv[i]; i++)
         writes |=
             ends_with(argv[i], "countd-write") || strcmp(argv[i], "serve") == 0;
-    }
     return writes;
+}
+
+static bool
+says_something_about(const char *const *argv, const char *start)
+{
+    size_t i;
+
+    for (i = 0; argv && argv[i]; i++)
+        if (strncmp(argv[i], start, strlen(start)) == 0)
+            return true;
+    return false;
 }
 
 static void
@@ -177,8 +183,9 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
       int ready)
 {
     static char option[] = "--ready-fd", number[] = "3";
-    static char set[] = "-o", counter_port[] = "counter.port=0";
-    char path[4096], *argv[DAEMON_ARGS_MAX + 6], **env;
+    static char set[] = "-o", counter_port[] = "counter.port=0",
+                semaphore_port[] = "semaphore.port=0";
+    char path[4096], *argv[DAEMON_ARGS_MAX + 8], **env;
     pid_t parent = getpid();
     size_t n = 0, i;
 
@@ -189,9 +196,16 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
             fail_msg("too many arguments");
         memcpy(&argv[n++], &how->argv[i], sizeof argv[0]);
     }
-    if (wants_counter_port(program, how->argv)) {
-        argv[n++] = set;
-        argv[n++] = counter_port;
+    /* Free ports, as tests run side by side. */
+    if (is_writer(program, how->argv)) {
+        if (!says_something_about(how->argv, "counter.")) {
+            argv[n++] = set;
+            argv[n++] = counter_port;
+        }
+        if (!says_something_about(how->argv, "semaphore.port")) {
+            argv[n++] = set;
+            argv[n++] = semaphore_port;
+        }
     }
     if (ready >= 0) {
         argv[n++] = option;
