@@ -176,11 +176,12 @@ take_out(struct table_part *p, uint32_t hash, uint32_t number)
 {
     size_t at = table_home(p, hash), end;
 
-    while (p->slots[at].number != number) {
+    /* The number alone does not tell: the place of an entry that has moved away
+     * keeps it, and it may have been given to another since. */
+    while (p->slots[at].number != number || p->slots[at].hash != hash) {
         assert(p->slots[at].number != 0 && p->slots[at].hash <= hash);
         at++;
     }
-    assert(p->slots[at].hash == hash);
     for (end = at + 1; p->slots[end].number != 0; end++)
         if (table_home(p, p->slots[end].hash) == end)
             break;

@@ -223,6 +223,28 @@ each_operation_works_at_each_moment_of_growing(void **state)
 }
 
 static void
+a_number_used_again_is_not_taken_for_what_has_moved_away(void **state)
+{
+    struct rig *r = rig_open(64 * MIB, 1000);
+    uint32_t n;
+
+    (void)state;
+    /* Neighbours, so that looking for one passes where the others were. */
+    for (n = 1; r->table.old.slots == NULL || r->table.moved_below <= 2; n++)
+        assert_rc(table_insert(&r->table, 2 * n, n), 0);
+    table_remove(&r->table, 2, 1);
+    assert_rc(table_insert(&r->table, 2 * n + 1, 1), 0);
+    assert_non_null(r->table.old.slots);
+    assert_true(r->table.moved_below <= 2 * n);
+
+    table_remove(&r->table, 2 * n + 1, 1);
+
+    assert_false(has(&r->table, 2 * n + 1, 1));
+    assert_true(table_check(&r->table));
+    rig_close(r);
+}
+
+static void
 it_grows_in_small_steps_and_bounded_memory(void **state)
 {
     struct rig *r = rig_open(64 * MIB, 1000);
@@ -433,6 +455,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_empty_one_has_nothing),
     cmocka_unit_test(it_has_what_the_model_has),
     cmocka_unit_test(each_operation_works_at_each_moment_of_growing),
+    cmocka_unit_test(a_number_used_again_is_not_taken_for_what_has_moved_away),
     cmocka_unit_test(it_grows_in_small_steps_and_bounded_memory),
     cmocka_unit_test(it_shrinks_to_what_it_was),
     cmocka_unit_test(more_of_one_hash_than_a_step_can_move_are_refused),
