@@ -1,0 +1,493 @@
+/* tests/e2e/test_counter_load.c - live objects in large numbers and under
+ * pressure: thousands of connections, hundreds of thousands of names, floods
+ * beside a trickle, a slow reader, memory that runs out. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/live_rig.h"
+#include "tests/lib/taker.h"
+
+#define CLIENTS   20000
+#define SPARE     400 /* descriptors for everything else */
+#define LIMIT_MS  20000
+#define BATCH     500
+#define MIB       ((uint64_t)1 << 20)
+#define FLOODERS  50
+#define FLOOD_MAX 200000 /* messages, of which a disk is to hold all */
+#define TRICKLE   1500   /* ms */
+
+static uint8_t batch[BATCH * 80];
+
+static size_t
+name_of(char name[48], const char *prefix, uint32_t number)
+{
+    return (size_t)snprintf(name, 48, "%s-%08u-of-many", prefix, number);
+}
+
+/* Takes one of each of `count` names; `wanted` is the status of all. */
+static void
+take_names(struct taker *t, const char *prefix, uint32_t count)
+{
+    uint32_t i, done;
+    char name[48];
+    size_t size;
+
+    for (done = 0; done < count; done += BATCH) {
+        size = 0;
+        for (i = done; i < done + BATCH && i < count; i++) {
+            const size_t n = name_of(name, prefix, i);
+
+            size += taker_put_acquire(batch + size, i, name, n, 1, 1000);
+        }
+        taker_send(t, batch, size);
+        for (i = done; i < done + BATCH && i < count; i++)
+            taker_expect_u32(t, TAKER_ACQUIRE, i, 1);
+    }
+}
+
+/* ---- connections -------------------------------------------------------- */
+
+/* Takes one of "crowd" and one of its own. */
+static void
+ask_two(int fd, uint32_t number)
+{
+    uint8_t bytes[160];
+    char name[48];
+    size_t size, n;
+
+    n = name_of(name, "seat", number);
+    size = taker_put_acquire(bytes, number, "crowd", 5, 1, CLIENTS);
+    size += taker_put_acquire(bytes + size, number, name, n, 1, 1);
+    client_send(fd, bytes, size);
+}
+
+static void
+expect_two(int fd, uint32_t number)
+{
+    uint8_t bytes[32], wanted[32];
+
+    put_be32(wanted, UINT32_C(0x91020000));
+    put_be32(wanted + 4, 4);
+    put_be32(wanted + 8, number);
+    put_be32(wanted + 12, 1);
+    memcpy(wanted + 16, wanted, 16);
+    assert_int_equal(client_read(fd, bytes, sizeof bytes), sizeof bytes);
+    assert_memory_equal(bytes, wanted, sizeof bytes);
+}
+
+static void
+twenty_thousand_connections_hold_something_each(void **state)
+{
+    const uint64_t got = live_rig_descriptors(CLIENTS + SPARE);
+    const uint32_t count =
+        (uint32_t)(got >= CLIENTS + SPARE ? CLIENTS : got - SPARE);
+    int *fds = calloc(count, sizeof *fds);
+    struct live_rig *r = *state;
+    struct taker observer;
+    uint64_t memory;
+
+    assert_non_null(fds);
+    live_rig_start(r, "counter.max_connections=20001",
+                   "write.max_connections=64", "semaphore.max_connections=8",
+                   NULL);
+    taker_open(&observer, r->counter);
+    taker_noop(&observer);
+    memory = daemon_memory(&r->writer);
+    for (uint32_t i = 0; i < count; i++) {
+        fds[i] = live_rig_connect_from(r->counter, i);
+        ask_two(fds[i], i);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        expect_two(fds[i], i);
+
+    assert_int_equal(taker_get(&observer, "crowd"), count);
+    taker_await_stat(&observer, "curr_connections", count + 1);
+    memory = daemon_memory(&r->writer) - memory;
+    print_message("%u connections, %llu bytes each with two holdings\n", count,
+                  (unsigned long long)memory / count);
+    if (test_slow() == 1)
+        assert_in_range(memory, 0, count * UINT64_C(1024) + MIB);
+    for (uint32_t i = 0; i < count; i++)
+        if (i % 3)
+            client_close(fds[i]);
+        else
+            client_reset(fds[i]);
+    taker_await(&observer, "crowd", 0);
+    taker_await_stat(&observer, "curr_connections", 1);
+    taker_close(&observer);
+    free(fds);
+    live_rig_stop(r);
+    if (count < CLIENTS)
+        test_skip("fewer than 20,000 connections: the limit of open files "
+                  "forbids more");
+}
+
+/* The descriptors of a process that are in use, and one more. */
+static rlim_t
+descriptors_of(pid_t pid)
+{
+    char path[64];
+    rlim_t end = 0;
+
+    for (int i = 0; i < 400; i++) {
+        (void)snprintf(path, sizeof path, "/proc/%ld/fd/%d", (long)pid,
+                       i); /* fits */
+        if (access(path, F_OK) == 0)
+            end = (rlim_t)i + 1;
+    }
+    return end;
+}
+
+static void
+out_of_descriptors_newcomers_wait_and_holders_are_served(void **state)
+{
+    struct live_rig *r = *state;
+    struct rlimit limit;
+    struct taker a, late[12];
+    int i;
+
+    live_rig_start(r, NULL);
+    taker_open(&a, r->counter);
+    assert_int_equal(taker_acquire(&a, "well", 1, 100), TAKER_OK);
+    assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, NULL, &limit), 0);
+    limit.rlim_cur = descriptors_of(r->writer.pid) + 4;
+    assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, &limit, NULL), 0);
+
+    for (i = 0; i < 12; i++) {
+        uint8_t bytes[64];
+
+        taker_open(&late[i], r->counter);
+        taker_send(&late[i], bytes,
+                   taker_put_acquire(bytes, 1, "well", 4, 1, 100));
+    }
+    taker_expect_u32(&late[0], TAKER_ACQUIRE, 1, 1);
+    taker_expect_nothing(&late[11], 100);
+    assert_int_equal(taker_acquire(&a, "well", 1, 100), TAKER_OK);
+    /* One goes, the next is let in; nobody was sent away. */
+    for (i = 0; i < 12; i++) {
+        if (i > 0)
+            taker_expect_u32(&late[i], TAKER_ACQUIRE, 1, 1);
+        taker_close(&late[i]);
+    }
+    taker_await(&a, "well", 2);
+    taker_close(&a);
+    live_rig_stop(r);
+}
+
+/* ---- floods ------------------------------------------------------------- */
+
+struct flood {
+    pid_t pid;
+    int stop_fd;  /* closing it ends the flood */
+    int count_fd; /* and then its number of requests comes here */
+};
+
+/* True once the other end of `fd` is closed. */
+static bool
+is_closed(int fd)
+{
+    char byte;
+
+    return client_try_read(fd, &byte, 1, 0) == 0;
+}
+
+/* In a child: increments as fast as they go.  Their number. */
+static uint64_t
+flood_increments(uint16_t port, int stop_fd)
+{
+    static uint8_t messages[100 * CLIENT_MESSAGE_SIZE];
+    const int fd = client_try_connect(port);
+    uint64_t sent = 0;
+
+    for (size_t i = 0; i < 100; i++)
+        client_message(messages + i * CLIENT_MESSAGE_SIZE, "flood", "drop", 1);
+    while (fd >= 0 && sent < FLOOD_MAX && !is_closed(stop_fd) &&
+           client_try_send(fd, messages, sizeof messages) == 0)
+        sent += 100;
+    return sent;
+}
+
+/* In a child: pairs on many connections.  Their number. */
+static uint64_t
+flood_pairs(uint16_t port, int stop_fd)
+{
+    uint8_t requests[64 * 80], answers[64 * 28];
+    int fds[FLOODERS], i;
+    uint64_t done = 0;
+    size_t size = 0;
+
+    for (i = 0; i < 64; i++) {
+        size +=
+            taker_put_acquire(requests + size, 1, "flood", 5, 1, UINT32_MAX);
+        size += taker_put_release(requests + size, 1, "flood", 5, 1);
+    }
+    for (i = 0; i < FLOODERS; i++)
+        fds[i] = client_try_connect(port);
+    while (!is_closed(stop_fd)) {
+        for (i = 0; i < FLOODERS; i++)
+            if (client_try_send(fds[i], requests, size) < 0)
+                return 0;
+        for (i = 0; i < FLOODERS; i++, done += 64)
+            if (recv(fds[i], answers, sizeof answers, MSG_WAITALL) !=
+                (ssize_t)sizeof answers)
+                return 0;
+    }
+    return done;
+}
+
+static void
+start_flood(struct flood *f, uint64_t (*run)(uint16_t port, int stop_fd),
+            uint16_t port)
+{
+    int stop[2], count[2];
+    uint64_t done;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, stop), 0);
+    assert_int_equal(pipe(count), 0);
+    (void)fflush(NULL); /* or the child would print it again */
+    f->pid = fork();
+    assert_true(f->pid >= 0);
+    if (f->pid == 0) {
+        (void)close(stop[1]); /* the parent's */
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+            _exit(1);
+        done = run(port, stop[0]);
+        _exit(write(count[1], &done, sizeof done) == sizeof done ? 0 : 1);
+    }
+    close(stop[0]);
+    close(count[1]);
+    f->stop_fd = stop[1];
+    f->count_fd = count[0];
+}
+
+/* How many there were. */
+static uint64_t
+end_flood(struct flood *f)
+{
+    uint64_t done = 0;
+    int status;
+
+    close(f->stop_fd);
+    assert_int_equal(read(f->count_fd, &done, sizeof done), sizeof done);
+    close(f->count_fd);
+    assert_int_equal(waitpid(f->pid, &status, 0), f->pid);
+    assert_int_equal(status, 0);
+    return done;
+}
+
+static void
+neither_a_flood_of_increments_nor_one_of_pairs_starves_others(void **state)
+{
+    const uint64_t end_ms = clock_ms() + TRICKLE;
+    uint64_t worst_get_ms = 0, worst_win_ms = 0, begin_ms, pairs, increments;
+    struct live_rig *r = *state;
+    struct flood one, other;
+    unsigned turns = 0;
+    struct taker a;
+    int ack;
+
+    live_rig_start(r, "log.size=4M", NULL);
+    taker_open(&a, r->counter);
+    ack = client_connect(r->ack);
+    start_flood(&one, flood_pairs, r->counter);
+    start_flood(&other, flood_increments, r->silent);
+
+    for (; clock_ms() < end_ms || turns < 20; turns++) {
+        begin_ms = clock_ms();
+        assert_int_equal(taker_acquire(&a, "trickle", 1, 1), TAKER_OK);
+        assert_int_equal(taker_release(&a, "trickle", 1), TAKER_OK);
+        if (clock_ms() - begin_ms > worst_get_ms)
+            worst_get_ms = clock_ms() - begin_ms;
+        begin_ms = clock_ms();
+        client_increment(ack, "trickle", "drop", 1);
+        client_wins(ack, 1);
+        if (clock_ms() - begin_ms > worst_win_ms)
+            worst_win_ms = clock_ms() - begin_ms;
+    }
+    increments = end_flood(&other);
+    pairs = end_flood(&one);
+    print_message("%llu pairs and %llu increments beside %u turns, of which "
+                  "the longest took %llu ms and %llu ms\n",
+                  (unsigned long long)pairs, (unsigned long long)increments,
+                  turns, (unsigned long long)worst_get_ms,
+                  (unsigned long long)worst_win_ms);
+    assert_true(pairs >= 1000 && increments >= 1000);
+    assert_in_range(worst_get_ms, 0, 2000 * test_slow());
+    assert_in_range(worst_win_ms, 0, 2000 * test_slow());
+    taker_await(&a, "flood", 0);
+    taker_close(&a);
+    client_close(ack);
+    live_rig_stop(r);
+}
+
+/* ---- many names --------------------------------------------------------- */
+
+static void
+a_slow_reader_of_a_dump_gets_it_all_and_others_are_served(void **state)
+{
+    const uint32_t names = 200000;
+    const int room = 256 << 10; /* with the server's, half of the dump */
+    uint8_t *seen = calloc(names, 1), bytes[TAKER_HEADER];
+    struct taker holder, reader, other;
+    struct live_rig *r = *state;
+    struct taker_dump dump;
+    char name[48];
+    uint64_t memory;
+
+    assert_non_null(seen);
+    live_rig_start(r, NULL);
+    taker_open(&holder, r->counter);
+    taker_open(&reader, r->counter);
+    taker_open(&other, r->counter);
+    assert_int_equal(
+        setsockopt(reader.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
+    take_names(&holder, "name", names);
+    memory = daemon_memory(&r->writer);
+
+    taker_send(&reader, bytes, taker_put(bytes, TAKER_DUMP, 77, NULL, 0));
+    taker_send(&reader, bytes, taker_put(bytes, TAKER_NOOP, 78, NULL, 0));
+    for (uint32_t i = 0; i < 2000; i++) {
+        (void)name_of(name, "name", i * 47 % names); /* fits */
+        assert_int_equal(taker_acquire(&other, name, 2, 1000), TAKER_OK);
+        (void)name_of(name, "more", i); /* fits */
+        assert_int_equal(taker_acquire(&other, name, 1, 1), TAKER_OK);
+    }
+    if (test_slow() == 1)
+        assert_in_range(daemon_memory(&r->writer), 0, memory + 2 * MIB);
+
+    taker_read_dump(&reader, 77, &dump);
+    taker_expect(&reader, TAKER_NOOP, 78, TAKER_OK, NULL, 0);
+    assert_in_range(dump.count, names, names + 2000);
+    for (size_t i = 0; i < dump.count; i++) {
+        char text[48] = "";
+        unsigned number;
+
+        assert_in_range(dump.record[i].size, 1, sizeof text - 1);
+        memcpy(text, dump.record[i].name, dump.record[i].size);
+        if (sscanf(text, "name-%8u-of-many", &number) != 1)
+            continue;
+        assert_in_range(number, 0, names - 1);
+        assert_false(seen[number]);
+        seen[number] = 1;
+        assert_true(dump.record[i].current == 1 || dump.record[i].current == 3);
+    }
+    for (uint32_t i = 0; i < names; i++)
+        assert_true(seen[i]);
+    taker_dump_free(&dump);
+    free(seen);
+    taker_close(&reader);
+    taker_close(&other);
+    taker_close(&holder);
+    live_rig_stop(r);
+}
+
+static void
+hundreds_of_thousands_come_back_while_others_are_served(void **state)
+{
+    const uint32_t names = 300000;
+    const uint64_t end_ms = clock_ms() + (uint64_t)LIMIT_MS * 3 * test_slow();
+    uint64_t worst_ms = 0, begin_ms;
+    struct taker holder, other;
+    struct live_rig *r = *state;
+    char name[48];
+    uint32_t i;
+
+    live_rig_start(r, NULL);
+    taker_open(&holder, r->counter);
+    taker_open(&other, r->counter);
+    take_names(&holder, "name", names);
+    taker_drop(&holder);
+
+    /* Whichever is the last to come back. */
+    for (i = 0; i < names;) {
+        (void)name_of(name, "name", i); /* fits */
+        begin_ms = clock_ms();
+        if (taker_get(&other, name) == 0)
+            i += i < names - 100 ? 97 : 1;
+        if (clock_ms() - begin_ms > worst_ms)
+            worst_ms = clock_ms() - begin_ms;
+        assert_true(clock_ms() < end_ms);
+    }
+    print_message("a Get took %llu ms at most\n", (unsigned long long)worst_ms);
+    assert_in_range(worst_ms, 0, 1000 * test_slow());
+    taker_close(&other);
+    live_rig_stop(r);
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+static void
+without_memory_new_names_are_refused_and_nothing_else_changes(void **state)
+{
+    const uint64_t end_ms = clock_ms() + (uint64_t)LIMIT_MS * test_slow();
+    struct live_rig *r = *state;
+    struct taker a, b;
+    static char name[60000];
+    uint32_t taken = 0;
+    int status;
+
+    live_rig_start(r, "counter.max_memory=16M", "counter.buckets=1000",
+                   "semaphore.buckets=1000", "semaphore.gc_interval=1", NULL);
+    taker_open(&a, r->semaphore);
+    taker_open(&b, r->semaphore);
+    memset(name, 'y', sizeof name);
+    for (;;) {
+        (void)snprintf(name, 16, "%015u", taken); /* fits */
+        status = taker_acquire_bytes(&a, name, sizeof name, 1, 5);
+        if (status != TAKER_OK)
+            break;
+        taken++;
+        assert_true(taken < 16 * MIB / sizeof name);
+    }
+    assert_int_equal(status, TAKER_NO_MEMORY);
+    assert_true(taken > 50);
+
+    /* It was not created; what there is works as before. */
+    assert_int_equal(taker_get_bytes(&a, name, sizeof name), -TAKER_NOT_FOUND);
+    (void)snprintf(name, 16, "%015u", taken / 2); /* fits */
+    assert_int_equal(taker_get_bytes(&a, name, sizeof name), 4);
+    assert_int_equal(taker_acquire_bytes(&a, name, sizeof name, 4, 5),
+                     TAKER_OK);
+    assert_int_equal(taker_acquire_bytes(&a, name, sizeof name, 1, 5),
+                     TAKER_FULL);
+    assert_int_equal(taker_release_bytes(&a, name, sizeof name, 5), TAKER_OK);
+    taker_noop(&b);
+
+    /* Its holder goes, a sweep comes: there is room again. */
+    taker_drop(&a);
+    (void)snprintf(name, 16, "%015u", taken); /* fits */
+    while ((status = taker_acquire_bytes(&b, name, sizeof name, 1, 5)) !=
+           TAKER_OK) {
+        assert_int_equal(status, TAKER_NO_MEMORY);
+        assert_true(clock_ms() < end_ms);
+    }
+    taker_close(&b);
+    live_rig_stop(r);
+}
+
+#define TEST(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, live_rig_setup, live_rig_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(twenty_thousand_connections_hold_something_each),
+    TEST(out_of_descriptors_newcomers_wait_and_holders_are_served),
+    TEST(neither_a_flood_of_increments_nor_one_of_pairs_starves_others),
+    TEST(a_slow_reader_of_a_dump_gets_it_all_and_others_are_served),
+    TEST(hundreds_of_thousands_come_back_while_others_are_served),
+    TEST(without_memory_new_names_are_refused_and_nothing_else_changes),
+};
+
+TEST_MAIN(tests)
