@@ -18,7 +18,7 @@
 #define SLOTS_MIN 16
 #define SPARE_MAX 2048                  /* slots behind the last home */
 #define PIECE     (UINT64_C(256) << 10) /* bytes given back at a time */
-#define LOOK_MAX  64                    /* slots looked at by one step, about */
+#define LOOK_MAX  24                    /* slots looked at by one step, about */
 #define ALL_MOVED (UINT64_C(1) << 32)
 #define PAGE      4096
 
@@ -26,7 +26,7 @@
 static size_t
 want_grow(size_t count)
 {
-    return count - count / 8;
+    return count - count / 16 * 3;
 }
 
 static size_t
@@ -141,8 +141,9 @@ put(struct table_part *p, uint32_t hash, uint32_t number)
         gap++;
     if (gap + TABLE_SAME >= p->all)
         return -ENOMEM;
-    if (p->slots[at + TABLE_SAME - 1].number != 0 &&
-        p->slots[at + TABLE_SAME - 1].hash == hash)
+    if (at < gap && p->slots[at].hash == hash &&
+        p->slots[at + TABLE_SAME - 1].hash == hash &&
+        p->slots[at + TABLE_SAME - 1].number != 0)
         return -ENOMEM;
     memmove(&p->slots[at + 1], &p->slots[at], (gap - at) * sizeof *p->slots);
     p->slots[at] = (struct table_slot){hash, number};
@@ -227,12 +228,15 @@ step(struct table *t)
     const struct table_part *old = &t->old;
     const size_t end = t->moved_at + LOOK_MAX;
     uint32_t moved = 0, run;
+    bool gap = false; /* is the last one done with */
 
-    while (t->moved_at < end && t->moved_below < ALL_MOVED) {
+    while (t->moved_at < end) {
         const struct table_slot *slot = &old->slots[t->moved_at];
 
         if (slot->number == 0) {
-            t->moved_below = first_behind(old, t->moved_at++);
+            gap = true;
+            if (++t->moved_at >= old->count)
+                break;
             continue;
         }
         assert(slot->hash >= t->moved_below);
@@ -244,7 +248,10 @@ step(struct table *t)
         moved += run;
         t->moved_below = (uint64_t)slot->hash + 1;
         t->moved_at += run;
+        gap = false;
     }
+    if (gap)
+        t->moved_below = first_behind(old, t->moved_at - 1);
     assert(moved <= TABLE_STEP);
     if (moved > t->step_max)
         t->step_max = moved;

@@ -96,13 +96,16 @@ table_more(struct table_at *at, uint32_t hash)
     return slot->hash == hash ? slot->number : 0;
 }
 
-/* Fetches the cache line where table_find() will look. */
+/* Fetches the cache lines where table_find() will look: what is not at home
+ * often is on the next one. */
 static inline void
 table_prefetch(const struct table *t, uint32_t hash)
 {
     const struct table_part *part = table_part(t, hash);
+    const struct table_slot *slot = part->slots + table_home(part, hash);
 
-    __builtin_prefetch(part->slots + table_home(part, hash));
+    __builtin_prefetch(slot);
+    __builtin_prefetch(slot + 8);
 }
 
 /* -ENOMEM: over the budget, or TABLE_SAME entries have this hash already;

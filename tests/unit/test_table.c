@@ -205,10 +205,10 @@ each_operation_works_at_each_moment_of_growing(void **state)
     uint32_t n, i, moments = 0;
 
     (void)state;
-    for (n = 1; n <= 3500; n++)
+    for (n = 1; n <= 3250; n++)
         assert_rc(table_insert(&r->table, spread(n), n), 0);
     assert_null(r->table.old.slots);
-    for (; n <= 3500 || r->table.old.slots != NULL; n++, moments++) {
+    for (; n <= 3250 || r->table.old.slots != NULL; n++, moments++) {
         assert_rc(table_insert(&r->table, spread(n), n), 0);
         assert_true(table_check(&r->table));
         for (i = 1; i <= n; i++)
@@ -255,9 +255,9 @@ it_grows_in_small_steps_and_bounded_memory(void **state)
     for (n = 1; n <= 1200000; n++) {
         assert_rc(table_insert(&r->table, spread(n), n), 0);
         moments += r->table.old.slots != NULL;
-        /* 8 bytes * 1.25 / (7 / 8), and pieces of 256 KiB. */
+        /* 8 bytes * 1.25 / (13 / 16), and pieces of 256 KiB. */
         assert_true(r->table.taken <=
-                    n * UINT64_C(115) / 10 + 2 * 262144 + 40000);
+                    n * UINT64_C(1231) / 100 + 2 * 262144 + 40000);
         if (n % 20000 == 0 || grown != r->table.grown)
             assert_true(resident(&r->table.now) + resident(&r->table.old) <=
                         r->table.taken);
