@@ -25,6 +25,7 @@ struct loop {
     int event_at;    /* being delivered */
 
     struct loop_timer *timers[LOOP_TIMERS_MAX]; /* NULL: free */
+    int timer_top;                              /* from here on all are */
 
     struct loop_source signals;
     void (*signal)(void *ctx, int signo);
@@ -130,6 +131,8 @@ loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
             break;
     if (i == LOOP_TIMERS_MAX)
         return -ENOSPC;
+    if (i >= loop->timer_top)
+        loop->timer_top = i + 1;
     loop->timers[i] = timer;
     timer->slot = i;
     timer->deadline_ms = deadline_ms;
@@ -143,6 +146,8 @@ loop_disarm(struct loop *loop, struct loop_timer *timer)
         return;
     assert(loop->timers[timer->slot] == timer);
     loop->timers[timer->slot] = NULL;
+    while (loop->timer_top > 0 && !loop->timers[loop->timer_top - 1])
+        loop->timer_top--;
     timer->slot = -1;
     timer->deadline_ms = 0;
 }
@@ -212,7 +217,7 @@ wait_ms(const struct loop *loop)
     uint64_t first = UINT64_MAX, now;
     int i;
 
-    for (i = 0; i < LOOP_TIMERS_MAX; i++)
+    for (i = 0; i < loop->timer_top; i++)
         if (loop->timers[i] && loop->timers[i]->deadline_ms < first)
             first = loop->timers[i]->deadline_ms;
     if (first == UINT64_MAX)
@@ -243,7 +248,7 @@ run_timers(struct loop *loop)
     struct loop_timer *timer;
     int i;
 
-    for (i = 0; i < LOOP_TIMERS_MAX; i++) {
+    for (i = 0; i < loop->timer_top; i++) {
         timer = loop->timers[i];
         if (!timer || timer->deadline_ms > loop->now_ms)
             continue;
