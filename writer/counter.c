@@ -106,8 +106,8 @@ limit_accepting(struct counter *c)
     listener_resume(&c->listener);
 }
 
-/* Releases some of what a closed connection holds; true when that was all,
- * and its number is free again. */
+/* Releases of what a closed connection holds as much as this turn allows;
+ * true when that was all, and its number is free again. */
 static bool
 drop_some(struct counter_conn *k)
 {
@@ -115,8 +115,11 @@ drop_some(struct counter_conn *k)
     const uint32_t holder = (uint32_t)(k - c->conns);
 
     assert(k->source.fd < 0);
-    if (!live_drop(&c->live, holder, COUNTER_DROP_STEP))
-        return false;
+    do {
+        if (c->drops == 0)
+            return false;
+        c->drops--;
+    } while (!live_drop(&c->live, holder, COUNTER_DROP_STEP));
     list_remove(&k->link);
     list_add(&c->free, &k->link);
     c->used--;
@@ -146,10 +149,7 @@ end(struct counter_conn *k)
     struct counter *c = k->counter;
 
     close_socket(k);
-    if (c->drops > 0) {
-        c->drops--;
-        (void)drop_some(k); /* if it was not all: in the next turns */
-    }
+    (void)drop_some(k); /* if it was not all: in the next turns */
     limit_accepting(c);
 }
 
@@ -685,7 +685,6 @@ counter_turn(struct counter *c)
     struct list_link *link;
 
     while (c->drops > 0 && !list_alone(&c->dropping)) {
-        c->drops--;
         link = c->dropping.next;
         if (drop_some(LOOP_OWNER(link, struct counter_conn, link)))
             continue;
@@ -713,7 +712,7 @@ counter_stop(struct counter *c)
     while (!list_alone(&c->dropping)) {
         k = LOOP_OWNER(c->dropping.next, struct counter_conn, link);
         while (!drop_some(k))
-            continue;
+            c->drops = COUNTER_DROPS; /* nobody waits any more */
     }
 }
 

@@ -16,8 +16,8 @@
  *   SKIPPING   the surplus of a body is thrown away as it comes
  *   DROPPING   the socket is closed; what it held is released step by step
  *
- * However a connection ends, what it holds is released: the first thousand in
- * the same turn, more in the following ones.  There is no idle close.  A peer
+ * However a connection ends, what it holds is released: some thousand in the
+ * same turn, more in the following ones.  There is no idle close.  A peer
  * that has vanished is found by keepalive after 345 s; as long may one take
  * nothing of the answers that it asked for.
  *
@@ -42,8 +42,8 @@
 #include "writer/list.h"
 #include "writer/live.h"
 
-#define COUNTER_DROP_STEP  1024 /* holdings of a connection in one go */
-#define COUNTER_DROPS      16   /* such goes in one turn, at most */
+#define COUNTER_DROP_STEP  64   /* holdings of a connection in one go */
+#define COUNTER_DROPS      64   /* such goes in one turn, at most */
 #define COUNTER_SWEEP_STEP 4096 /* objects looked at in one turn */
 #define COUNTER_KEPT_SHARE 16   /* this part of the budget is for buffers */
 
