@@ -328,7 +328,8 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
     assert_has(page, line);
     snprintf(line, sizeof line, ".Pq 0 counts as %d ,", LIMITS_LEAST);
     assert_has(page, line);
-    snprintf(line, sizeof line, "the first %d names", COUNTER_DROP_STEP);
+    snprintf(line, sizeof line, "at most %d names in a turn",
+             COUNTER_DROP_STEP * COUNTER_DROPS);
     assert_has(page, line);
     snprintf(line, sizeof line, "at most %d in a turn", COUNTER_SWEEP_STEP);
     assert_has(page, line);
