@@ -18,9 +18,13 @@
 #define SLOTS_MIN 16
 #define SPARE_MAX 2048                  /* slots behind the last home */
 #define PIECE     (UINT64_C(256) << 10) /* bytes given back at a time */
-#define LOOK_MAX  24                    /* slots looked at by one step, about */
 #define ALL_MOVED (UINT64_C(1) << 32)
 #define PAGE      4096
+
+/* Slots that one step looks at, about.  Growing must be through before the old
+ * array is full; without insertions there is time. */
+#define LOOK_INSERT 24
+#define LOOK_REMOVE 8
 
 /* Full enough to grow; full. */
 static size_t
@@ -191,20 +195,27 @@ take_out(struct table_part *p, uint32_t hash, uint32_t number)
     p->slots[end - 1] = (struct table_slot){0};
 }
 
-/* Moves `run` entries with the same hash, or none: false. */
+/* Moves `run` entries with the same hash, or none: false.  All that is in the
+ * new array is below them, so they go to the first gap from home on.  *tail is
+ * behind the last ones that this step moved; 0: none yet. */
 static bool
-move_run(struct table *t, const struct table_slot *from, uint32_t run)
+move_run(struct table *t, const struct table_slot *from, uint32_t run,
+         size_t *tail)
 {
+    const size_t home = table_home(&t->now, from->hash);
+    size_t at = home < *tail ? *tail : home;
     uint32_t i;
 
-    for (i = 0; i < run; i++)
-        if (put(&t->now, from[i].hash, from[i].number) < 0)
-            break;
-    if (i == run)
-        return true;
-    while (i-- > 0)
-        take_out(&t->now, from[i].hash, from[i].number);
-    return false;
+    while (t->now.slots[at].number != 0)
+        at++;
+    if (at + run - 1 + TABLE_SAME >= t->now.all)
+        return false;
+    for (i = 0; i < run; i++) {
+        assert(t->now.slots[at + i].number == 0);
+        t->now.slots[at + i] = from[i];
+    }
+    *tail = at + run;
+    return true;
 }
 
 /* What nobody looks at any more goes back to the kernel. */
@@ -223,10 +234,11 @@ give_back(struct table *t)
 
 /* Moves the next few entries. */
 static void
-step(struct table *t)
+step(struct table *t, size_t look)
 {
     const struct table_part *old = &t->old;
-    const size_t end = t->moved_at + LOOK_MAX;
+    const size_t end = t->moved_at + look;
+    size_t tail = 0;
     uint32_t moved = 0, run;
     bool gap = false; /* is the last one done with */
 
@@ -243,7 +255,7 @@ step(struct table *t)
         /* All with one hash at once, or the cut would go through them.  There
          * is always room, but for hashes that somebody chose. */
         run = run_at(slot);
-        if (moved + run > TABLE_STEP || !move_run(t, slot, run))
+        if (moved + run > TABLE_STEP || !move_run(t, slot, run, &tail))
             break;
         moved += run;
         t->moved_below = (uint64_t)slot->hash + 1;
@@ -272,7 +284,7 @@ grow(struct table *t)
         begin(t, count + count / 4) < 0 && t->entries >= full(count))
         return -ENOMEM;
     if (t->old.slots != NULL)
-        step(t);
+        step(t, LOOK_INSERT);
     return t->entries < full(t->now.count) ? 0 : -ENOMEM;
 }
 
@@ -305,7 +317,7 @@ table_remove(struct table *t, uint32_t hash, uint32_t number)
         smaller < t->now.count)
         (void)begin(t, smaller);
     if (t->old.slots != NULL)
-        step(t);
+        step(t, LOOK_REMOVE);
 }
 
 /* Adds up to what a part shows: entries, and those not at home. */
