@@ -10,8 +10,8 @@
 #include "common/clock.h"
 #include "writer/live_object.h"
 
-#define HOLDINGS_SLOTS 1024 /* of the index of holdings, at start */
-#define SWEEP_BATCH    16   /* objects removed together */
+#define HOLDINGS_SLOTS 64 /* of the index of holdings, at start */
+#define SWEEP_BATCH    16 /* objects removed together */
 
 static size_t
 held_bytes(const struct live *l)
