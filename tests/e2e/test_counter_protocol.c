@@ -1365,6 +1365,8 @@ at_a_boundary_peaks_begin_anew_and_what_is_idle_goes(void **state)
     begun = window();
     assert_int_equal(taker_acquire(&a, "held", 5, 10), TAKER_OK);
     assert_int_equal(taker_release(&a, "held", 3), TAKER_OK);
+    assert_int_equal(taker_acquire(&a, "more", 6, 10), TAKER_OK);
+    assert_int_equal(taker_release(&a, "more", 4), TAKER_OK);
     assert_int_equal(taker_acquire(&a, "left", 4, 10), TAKER_OK);
     assert_int_equal(taker_release(&a, "left", 4), TAKER_OK);
     assert_int_equal(taker_get(&a, "left"), 0);
@@ -1380,6 +1382,9 @@ at_a_boundary_peaks_begin_anew_and_what_is_idle_goes(void **state)
     assert_true(window() > begun);
     assert_int_equal(taker_release(&a, "left", 0), TAKER_NOT_FOUND);
     assert_dumped(&a, "held", 2, 2);
+    /* An Acquire: what was before does not count. */
+    assert_int_equal(taker_acquire(&a, "more", 1, 10), TAKER_OK);
+    assert_dumped(&a, "more", 3, 3);
     /* A release: the peak is what it was when the window began. */
     assert_int_equal(taker_release(&a, "held", 1), TAKER_OK);
     assert_dumped(&a, "held", 1, 2);

@@ -356,7 +356,7 @@ static void
 pass_time(uint8_t days)
 {
     /* The next turn sets it back: clocks do that. */
-    ahead_ms += days * DAY_MS / 2;
+    ahead_ms += (uint64_t)days * DAY_MS / 2;
     (void)live_clock(&counter.live, counter.clock_ms + ahead_ms); /* or not */
     (void)live_sweep(&counter.live, days);                        /* a piece */
     tell();
