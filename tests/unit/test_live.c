@@ -498,6 +498,39 @@ a_name_is_refused_when_the_index_is_full(void **state)
     rig_close(r);
 }
 
+/* The index of holdings has room for one more, and a spill needs two. */
+static void
+half_a_spill_is_undone(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    char name[2] = "A";
+    unsigned i;
+
+    (void)state;
+    for (i = 0; i < 40; i++) {
+        name[0] = (char)('A' + i);
+        assert_int_equal(acquire(r, 0, name, 1, 9), FRAME_OK);
+    }
+    /* Three holders of one, two of the others. */
+    assert_int_equal(acquire(r, 1, "A", 1, 9), FRAME_OK);
+    assert_int_equal(acquire(r, 2, "A", 1, 9), FRAME_OK);
+    r->budget.max = r->budget.used;
+    for (i = 1; i < 40; i++) {
+        name[0] = (char)('A' + i);
+        if (acquire(r, 1, name, 1, 9) != FRAME_OK)
+            break;
+    }
+    assert_in_range(i, 1, 39);
+    assert_int_equal(r->live.holdings.records % 2, 1);
+    assert_int_equal(acquire(r, 1, name, 1, 9), FRAME_NO_MEMORY);
+    assert_int_equal(get(r, name), 1);
+    assert_true(live_check(&r->live));
+    /* There was room for one. */
+    assert_int_equal(acquire(r, 3, "A", 1, 9), FRAME_OK);
+    assert_int_equal(acquire(r, 4, "A", 1, 9), FRAME_NO_MEMORY);
+    rig_close(r);
+}
+
 /* ---- acquire and release ------------------------------------------------- */
 
 static void
@@ -1052,6 +1085,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(semaphores_with_history_do_what_the_model_does),
     cmocka_unit_test(without_memory_an_acquire_is_refused_and_nothing_changes),
     cmocka_unit_test(a_name_is_refused_when_the_index_is_full),
+    cmocka_unit_test(half_a_spill_is_undone),
     cmocka_unit_test(the_maximum_is_that_of_each_request),
     cmocka_unit_test(the_initial_value_is_that_of_the_first_request),
     cmocka_unit_test(sums_do_not_wrap_at_32_bits),

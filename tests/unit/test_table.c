@@ -353,6 +353,34 @@ chosen_hashes_do_no_harm(void **state)
     rig_close(r);
 }
 
+/* As many at one end as fit in the large array, but not in the small one. */
+static void
+what_does_not_fit_when_it_shrinks_stays(void **state)
+{
+    struct rig *r = rig_open(64 * MIB, 40000);
+    const uint32_t high = 7500;
+    uint32_t n;
+
+    (void)state;
+    r->table.least = 16;
+    for (n = 1; n <= high; n++)
+        assert_rc(table_insert(&r->table, UINT32_MAX - (n - 1) * 107374, n), 0);
+    /* Time enough to move them all. */
+    for (n = 0; n < 5000; n++) {
+        assert_rc(table_insert(&r->table, 1, high + 1), 0);
+        table_remove(&r->table, 1, high + 1);
+    }
+    assert_non_null(r->table.old.slots);
+    assert_true(table_check(&r->table));
+    for (n = 1; n <= high; n++)
+        assert_true(has(&r->table, UINT32_MAX - (n - 1) * 107374, n));
+
+    for (n = 1; n <= high; n++)
+        table_remove(&r->table, UINT32_MAX - (n - 1) * 107374, n);
+    assert_int_equal(r->table.entries, 0);
+    rig_close(r);
+}
+
 /* Fills it up; the number of entries. */
 static uint32_t
 fill(struct rig *r)
@@ -460,6 +488,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(it_shrinks_to_what_it_was),
     cmocka_unit_test(more_of_one_hash_than_a_step_can_move_are_refused),
     cmocka_unit_test(chosen_hashes_do_no_harm),
+    cmocka_unit_test(what_does_not_fit_when_it_shrinks_stays),
     cmocka_unit_test(without_memory_it_goes_on_until_it_is_nearly_full),
     cmocka_unit_test(address_space_that_is_refused_is_like_a_budget),
     cmocka_unit_test(a_start_over_the_budget_is_refused),
