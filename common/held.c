@@ -107,7 +107,7 @@ held_parse_name(const char *file, struct store_mark *mark)
     if (!is_held_name(file))
         return false;
     at = file + strlen(file) - EPOCH_TEXT;
-    mark->epoch = 0;
+    *mark = (struct store_mark){.epoch = 0};
     for (i = 0; i < EPOCH_TEXT; i++)
         mark->epoch = mark->epoch << 4 | digit_value(at[i]);
     at -= 1 + UUID_TEXT;
@@ -169,14 +169,14 @@ out_delta(struct out *o, const struct store_delta *d)
 
 static void
 put_head(uint8_t head[HEAD_SIZE], size_t name_size,
-         const struct store_mark *mark, uint64_t first_ms, size_t count)
+         const struct store_mark *mark, size_t count)
 {
     memset(head, 0, HEAD_SIZE);
     memcpy(head, magic, sizeof magic);
     put_le32(head + 8, VERSION);
     memcpy(head + 16, mark->uuid, sizeof mark->uuid);
     put_le64(head + 32, mark->epoch);
-    put_le64(head + 40, first_ms);
+    put_le64(head + 40, mark->first_ms);
     put_le64(head + 48, count);
     put_le16(head + 56, (uint16_t)name_size);
 }
@@ -218,9 +218,11 @@ write_file(int fd, const uint8_t head[HEAD_SIZE], const uint8_t *name,
  * for the same records and stays, unless it is damaged: then the log it came
  * from still exists, and so do its records. */
 static int
-name_file(int held_fd, const char *temporary, const char *file)
+name_file(int held_fd, const char *temporary, const char *file,
+          uint64_t first_ms)
 {
     struct held there;
+    bool same;
     int rc;
 
     if (renameat2(held_fd, temporary, held_fd, file, RENAME_NOREPLACE) == 0)
@@ -229,7 +231,10 @@ name_file(int held_fd, const char *temporary, const char *file)
         return -errno;
     rc = held_get(held_fd, file, &there);
     if (rc == 0) {
+        same = there.mark.first_ms == first_ms;
         held_free(&there);
+        if (!same)
+            return -EEXIST;
         return unlinkat(held_fd, temporary, 0) < 0 ? -errno : 0;
     }
     if (rc != -EBADMSG)
@@ -239,7 +244,7 @@ name_file(int held_fd, const char *temporary, const char *file)
 
 int
 held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-           size_t name_size, const struct store_mark *mark, uint64_t first_ms,
+           size_t name_size, const struct store_mark *mark,
            const struct store_delta *deltas, size_t count, bool sync)
 {
     char temporary[TEMPORARY_SIZE];
@@ -248,7 +253,7 @@ held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
 
     assert(name_size > 0 && name_size <= NAME_MAX_SIZE);
     temporary_name(hash_key, name, name_size, mark, temporary);
-    put_head(head, name_size, mark, first_ms, count);
+    put_head(head, name_size, mark, count);
 
     /* Only the owner of the log writes this name, so what is there is left
      * from an owner that died. */
@@ -282,7 +287,7 @@ held_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
 
     file_name(hash_key, name, name_size, mark, file);
     temporary_name(hash_key, name, name_size, mark, temporary);
-    return name_file(held_fd, temporary, file);
+    return name_file(held_fd, temporary, file, mark->first_ms);
 }
 
 void
@@ -303,13 +308,13 @@ held_settle(int held_fd)
 
 int
 held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-         size_t name_size, const struct store_mark *mark, uint64_t first_ms,
+         size_t name_size, const struct store_mark *mark,
          const struct store_delta *deltas, size_t count)
 {
     int rc;
 
-    rc = held_write(held_fd, hash_key, name, name_size, mark, first_ms, deltas,
-                    count, true);
+    rc = held_write(held_fd, hash_key, name, name_size, mark, deltas, count,
+                    true);
     if (rc == 0)
         rc = held_publish(held_fd, hash_key, name, name_size, mark);
     if (rc == 0)
@@ -331,7 +336,7 @@ get_head(const uint8_t head[HEAD_SIZE], struct held *h)
         return -EBADMSG;
     memcpy(h->mark.uuid, head + 16, sizeof h->mark.uuid);
     h->mark.epoch = get_le64(head + 32);
-    h->first_ms = get_le64(head + 40);
+    h->mark.first_ms = get_le64(head + 40);
     h->count = get_le64(head + 48);
     return 0;
 }
@@ -632,8 +637,8 @@ note_oldest(void *ctx, const char *file, const struct held *h)
     (void)file; /* its head says it all */
     if (h->name_size == o->name_size &&
         memcmp(h->name, o->name, h->name_size) == 0 &&
-        h->first_ms < o->first_ms)
-        o->first_ms = h->first_ms;
+        h->mark.first_ms < o->first_ms)
+        o->first_ms = h->mark.first_ms;
     return 0;
 }
 

@@ -27,9 +27,10 @@
 
 #include "common/store.h"
 
-/* Writes one file (an identical name that exists already is success). */
+/* Writes one file (one of the same fill that exists already is success).
+ *   -EEXIST  one of another fill of this epoch waits to be merged: later */
 int held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-             size_t name_size, const struct store_mark *mark, uint64_t first_ms,
+             size_t name_size, const struct store_mark *mark,
              const struct store_delta *deltas, size_t count);
 
 /* The same in steps, for many at once:
@@ -43,8 +44,7 @@ int held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
  * by itself in time, too. */
 int held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
                size_t name_size, const struct store_mark *mark,
-               uint64_t first_ms, const struct store_delta *deltas,
-               size_t count, bool sync);
+               const struct store_delta *deltas, size_t count, bool sync);
 int held_sync(int held_fd);
 int held_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
                  size_t name_size, const struct store_mark *mark);
@@ -56,7 +56,6 @@ struct held {
     uint8_t name[256];
     size_t name_size;
     struct store_mark mark;
-    uint64_t first_ms;
     bool newer; /* of a newer version: nothing else is known (held_each) */
     struct store_delta *deltas; /* keys point into `bytes` */
     size_t count;
@@ -75,8 +74,8 @@ int held_each(int held_fd,
               int (*file)(void *ctx, const char *file, const struct held *h),
               void *ctx);
 
-/* The log and epoch in the name of a held file; false for any other name.
- * Names sort by keyspace, log, epoch. */
+/* The log and epoch, without first_ms, in the name of a held file; false for
+ * any other name. Names sort by keyspace, log, epoch. */
 bool held_parse_name(const char *file, struct store_mark *mark);
 
 /* Removes a merged file, durably; fine when it is gone already.  To be done

@@ -214,6 +214,7 @@ write_marks(MDB_txn *txn, const struct keyspace *k, const struct batch *b)
         const struct store_mark_info info = mark_after(b, i);
         struct keyspace_mark m = {
             .epoch = b->marks[i].epoch,
+            .first_ms = b->marks[i].first_ms,
             .done = info.state == STORE_MARK_DONE,
             .last_key_size = info.last_key_size,
         };

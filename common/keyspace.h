@@ -42,7 +42,7 @@ __extension__ typedef __int128 int128;
 #define KEYSPACE_READERS    510
 #define KEYSPACE_PAGE_COST  4352 /* a dirty page, LMDB's record of it */
 #define KEYSPACE_STATE_SIZE 112
-#define KEYSPACE_MARK_SIZE  (16 + BLOCK_KEY_MAX)
+#define KEYSPACE_MARK_SIZE  (24 + BLOCK_KEY_MAX)
 
 /* The state record. */
 struct keyspace_state {
@@ -57,6 +57,7 @@ struct keyspace_state {
 /* A mark record. */
 struct keyspace_mark {
     uint64_t epoch;
+    uint64_t first_ms;
     bool done;
     uint16_t last_key_size;
     uint8_t last_key[BLOCK_KEY_MAX];

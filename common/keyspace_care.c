@@ -255,6 +255,7 @@ give_mark(void *ctx, const MDB_val *key, const MDB_val *value)
         return rc;
     memcpy(m.uuid, (const uint8_t *)key->mv_data + 1, sizeof m.uuid);
     m.epoch = found.epoch;
+    m.first_ms = found.first_ms;
     if (!found.done) {
         info.state = STORE_MARK_PARTIAL;
         info.last_key_size = found.last_key_size;

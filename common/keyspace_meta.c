@@ -9,7 +9,7 @@
 #define NAME_KEY    "name"
 #define STATE_KEY   "state"
 #define HEADER_SIZE 20
-#define MARK_HEAD   16
+#define MARK_HEAD   24
 
 /* The checksum of a record: of its LMDB key, then of all behind the sum. */
 static uint32_t
@@ -202,6 +202,7 @@ keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
     if (!record_ok(key, value, MARK_HEAD, KEYSPACE_MARK_SIZE))
         return -EBADMSG;
     out->epoch = get_le64(bytes + 8);
+    out->first_ms = get_le64(bytes + 16);
     out->done = bytes[4] != 0;
     out->last_key_size = get_le16(bytes + 6);
     if (out->last_key_size != value->mv_size - MARK_HEAD)
@@ -236,6 +237,7 @@ keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
     value[4] = mark->done ? 1 : 0;
     put_le16(value + 6, mark->last_key_size);
     put_le64(value + 8, mark->epoch);
+    put_le64(value + 16, mark->first_ms);
     memcpy(value + MARK_HEAD, mark->last_key, mark->last_key_size);
     return record_put(txn, meta, &key, value,
                       (size_t)MARK_HEAD + mark->last_key_size);
@@ -258,6 +260,10 @@ keyspace_mark_info(MDB_txn *txn, MDB_dbi meta, const struct store_mark *mark,
         out->state = STORE_MARK_AHEAD;
     if (m.epoch != mark->epoch)
         return 0;
+    if (m.first_ms != mark->first_ms) {
+        out->state = STORE_MARK_OTHER;
+        return 0;
+    }
     out->state = m.done ? STORE_MARK_DONE : STORE_MARK_PARTIAL;
     if (!m.done) {
         out->last_key_size = m.last_key_size;

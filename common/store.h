@@ -40,16 +40,21 @@ struct store_options {
     uint64_t keys_max;     /* keys per keyspace; 0: no limit */
 };
 
-/* A log whose records are in a batch. */
+/* A log whose records are in a batch.  The epoch counts its fills; first_ms,
+ * the received_ms of the first record, tells apart two fills of one epoch: a
+ * log that was put back to an earlier state begins such a second one. */
 struct store_mark {
     uint8_t uuid[16];
     uint64_t epoch;
+    uint64_t first_ms;
 };
 
 enum store_mark_state {
     STORE_MARK_NONE,    /* nothing of (uuid, epoch) is in */
     STORE_MARK_PARTIAL, /* keys up to and including last_key are in */
     STORE_MARK_DONE,    /* all of it is in */
+    STORE_MARK_OTHER,   /* another fill of this epoch is in, and nothing of this
+                           one: files of different times were put together */
     STORE_MARK_AHEAD,   /* a later epoch is in: a restored directory */
 };
 

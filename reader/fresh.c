@@ -67,7 +67,7 @@ note_held(void *ctx, const char *file, const struct held *h)
     f->held_unknown |= h->newer;
     if (h->name_size == 0)
         return 0;
-    span_add(&f->held_all, h->first_ms);
+    span_add(&f->held_all, h->mark.first_ms);
     to = find_held(f, h->name, h->name_size);
     if (!to) {
         if (f->held_count == FRESH_HELD_MAX) {
@@ -79,7 +79,7 @@ note_held(void *ctx, const char *file, const struct held *h)
         to->span = nothing_held;
         memcpy(to->name, h->name, h->name_size);
     }
-    span_add(&to->span, h->first_ms);
+    span_add(&to->span, h->mark.first_ms);
     return 0;
 }
 

@@ -132,6 +132,7 @@ put_in(struct aside *a, const struct held *h)
     case STORE_MARK_AHEAD:
         return -EOVERFLOW;
     case STORE_MARK_NONE:
+    case STORE_MARK_OTHER:
     case STORE_MARK_PARTIAL:
         break;
     }

@@ -274,6 +274,7 @@ claim(struct batch *b, const struct logdir_entry *entry)
     l->claimed = true;
     memcpy(l->mark.uuid, l->log.header.uuid, sizeof l->mark.uuid);
     l->mark.epoch = l->log.header.epoch;
+    l->mark.first_ms = l->log.header.first_ms;
     if (has_other_sizes(b, &l->log)) {
         diag(DIAG_ERROR,
              "log=%" PRIu64 " was written with message.keyspace_size=%u and "

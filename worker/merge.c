@@ -260,6 +260,23 @@ refuse_log(struct merge *m, unsigned number, const struct fold_keyspace *where)
          m->batch.logs[number].log.header.index, text);
 }
 
+/* Nothing is lost: what the keyspace has is not what is in this log.  But
+ * whoever copied the directory while it was in use should know. */
+static void
+tell_other_fill(const struct merge *m, unsigned number,
+                const struct fold_keyspace *where)
+{
+    static struct diag_repeat repeat;
+    char text[NAME_TEXT_SIZE];
+
+    keyspace_text(where, text);
+    diag_repeating(&repeat, DIAG_WARNING,
+                   "log=%" PRIu64 ": keyspace=%s has merged another fill of "
+                   "this epoch: the directory was put together from copies of "
+                   "different times; what is new is merged",
+                   m->batch.logs[number].log.header.index, text);
+}
+
 /* Asks one keyspace.  An error is met again when it is settled. */
 static void
 ask_keyspace(struct merge *m, struct fold_keyspace *k)
@@ -276,6 +293,8 @@ ask_keyspace(struct merge *m, struct fold_keyspace *k)
             m->batch.logs[m->numbers[i]].leaves = true;
         } else if (m->infos[i].state == STORE_MARK_AHEAD) {
             refuse_log(m, m->numbers[i], k);
+        } else if (m->infos[i].state == STORE_MARK_OTHER) {
+            tell_other_fill(m, m->numbers[i], k);
         }
     }
 }
@@ -344,7 +363,7 @@ sums_agree(const struct merge *m, const struct fold_keyspace *k, unsigned n)
 
         if (left != (m->infos[i].state == STORE_MARK_DONE))
             return false;
-        if (!left && m->infos[i].state != STORE_MARK_NONE)
+        if (!left && m->infos[i].state == STORE_MARK_PARTIAL)
             return false;
     }
     return true;
@@ -551,7 +570,7 @@ hold_one(struct merge *m, const struct fold_keyspace *k,
 
     fold_deltas(&m->batch.fold, k, &deltas, &count);
     rc = held_write(m->dir->held_fd, m->dir->hash_key, k->name, k->name_size,
-                    &l->mark, l->log.header.first_ms, deltas, count, sync);
+                    &l->mark, deltas, count, sync);
     if (rc == 0)
         m->written++;
     return rc;

@@ -252,8 +252,16 @@ check_mark(struct check *c, const struct log_header *h)
     if (c->known_capacity == 0)
         return;
     k = find_known(c, h->uuid);
-    if (!k->used || k->mark.epoch <= h->epoch)
+    if (!k->used || k->mark.epoch < h->epoch)
         return;
+    if (k->mark.epoch == h->epoch) {
+        if (h->state == LOG_SEALED && k->mark.first_ms != h->first_ms)
+            note(c, "%s",
+                 "another fill of its epoch is merged: the directory was put "
+                 "together from copies of different times; a worker will "
+                 "merge this one too");
+        return;
+    }
     (void)name_escape(k->keyspace.bytes, k->keyspace.size,
                       keyspace); /* the NUL ends it */
     fault(c,

@@ -366,6 +366,7 @@ run(struct salvage *s)
     }
     memcpy(s->mark.uuid, s->report.header.uuid, sizeof s->mark.uuid);
     s->mark.epoch = s->report.header.epoch;
+    s->mark.first_ms = s->report.header.first_ms;
     rc = open_store(s);
     if (rc == 0) {
         rc = apply_all(s);

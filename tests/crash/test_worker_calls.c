@@ -288,7 +288,7 @@ static void
 make_old(const struct fixture *x)
 {
     const struct store_mark base = {.uuid = "base", .epoch = 1};
-    const struct store_mark held = {.uuid = "held", .epoch = 1};
+    const struct store_mark held = {.uuid = "held", .epoch = 1, .first_ms = 1};
     const struct store_mark_info none = {.state = STORE_MARK_NONE};
     struct store_delta d = delta("a", OLD_BASE);
     struct store_applied applied;
@@ -301,7 +301,7 @@ make_old(const struct fixture *x)
     store_close(s);
     d = delta("a", 1000);
     assert_rc(held_put(x->dir.held_fd, x->dir.hash_key, (const uint8_t *)"old",
-                       3, &held, 1, &d, 1),
+                       3, &held, &d, 1),
               0);
 }
 

@@ -94,13 +94,13 @@ empty_log(struct fixture *f, uint64_t index)
 static void
 hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
 {
-    const struct store_mark mark = {.epoch = epoch};
+    const struct store_mark mark = {.epoch = epoch, .first_ms = first_ms};
     const struct store_delta delta = {
         .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
 
     assert_rc(held_put(f->datadir.held_fd, f->datadir.hash_key,
                        (const uint8_t *)keyspace, strlen(keyspace), &mark,
-                       first_ms, &delta, 1),
+                       &delta, 1),
               0);
 }
 

@@ -39,8 +39,11 @@ put(int fd, const char *keyspace, const struct store_mark *mark,
         delta("b", 0, INT64_MAX, UINT64_MAX),
     };
 
+    struct store_mark fill = *mark;
+
+    fill.first_ms = first_ms;
     return held_put(fd, hash_key, (const uint8_t *)keyspace, strlen(keyspace),
-                    mark, first_ms, deltas, 4);
+                    &fill, deltas, 4);
 }
 
 struct names {
@@ -88,7 +91,7 @@ what_is_held_reads_back_as_it_was(void **state)
     assert_memory_equal(h.name, "words", 5);
     assert_memory_equal(h.mark.uuid, mark7.uuid, 16);
     assert_int_equal(h.mark.epoch, 7);
-    assert_int_equal(h.first_ms, 1234567);
+    assert_int_equal(h.mark.first_ms, 1234567);
     assert_int_equal(h.count, 4);
     assert_memory_equal(h.deltas[2].key, "ab", 2);
     assert_int_equal(h.deltas[0].minute, 3);
@@ -228,6 +231,24 @@ removing_is_durable_and_may_be_done_twice(void **state)
     assert_int_equal(tmpdir_count(d, "."), 0);
 }
 
+/* A log that was put back to an earlier state fills an epoch twice. */
+static void
+another_fill_of_an_epoch_waits_for_the_first(void **state)
+{
+    struct tmpdir *d = *state;
+    struct names n;
+
+    assert_rc(put(d->fd, "words", &mark7, 1000), 0);
+
+    assert_rc(put(d->fd, "words", &mark7, 2000), -EEXIST);
+
+    n = all(d->fd);
+    assert_int_equal(n.count, 1);
+    assert_int_equal(n.head[0].mark.first_ms, 1000);
+    assert_rc(held_remove(d->fd, n.file[0]), 0);
+    assert_rc(put(d->fd, "words", &mark7, 2000), 0);
+}
+
 static void
 the_oldest_held_record_of_a_keyspace_is_found(void **state)
 {
@@ -336,8 +357,8 @@ many_records_with_long_keys_go_through(void **state)
         deltas[i] = delta(keys[i], 0, 0, i);
     }
 
-    assert_rc(held_put(d->fd, hash_key, (const uint8_t *)"w", 1, &mark7, 0,
-                       deltas, COUNT),
+    assert_rc(held_put(d->fd, hash_key, (const uint8_t *)"w", 1, &mark7, deltas,
+                       COUNT),
               0);
 
     n = all(d->fd);
@@ -363,6 +384,7 @@ static const struct CMUnitTest tests[] = {
     IN_TMPDIR(every_damaged_byte_and_every_cut_is_noticed),
     IN_TMPDIR(a_file_set_aside_is_kept_and_never_listed_again),
     IN_TMPDIR(removing_is_durable_and_may_be_done_twice),
+    IN_TMPDIR(another_fill_of_an_epoch_waits_for_the_first),
     IN_TMPDIR(the_oldest_held_record_of_a_keyspace_is_found),
     IN_TMPDIR(holding_survives_any_failing_call),
     IN_TMPDIR(reading_survives_any_failing_call),

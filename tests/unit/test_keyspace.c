@@ -598,6 +598,33 @@ marks_without_records_are_kept(void **state)
     store_close(s);
 }
 
+/* Such a fill comes of a log that was put back to an earlier state. */
+static void
+another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in(void **state)
+{
+    const struct store_mark first = {.uuid = "u", .epoch = 3, .first_ms = 10};
+    const struct store_mark second = {.uuid = "u", .epoch = 3, .first_ms = 20};
+    const struct store_mark_info none = {.state = STORE_MARK_NONE};
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 24, true);
+    const struct store_delta k = delta("k", 1);
+    struct store_applied applied;
+    struct store_mark_info other;
+
+    assert_rc(store_apply(s, KS, &first, &none, 1, &k, 1, &applied), 0);
+    assert_int_equal(mark_state(s, &first), STORE_MARK_DONE);
+
+    assert_rc(store_marks(s, KS, &second, 1, &other), 0);
+    assert_int_equal(other.state, STORE_MARK_OTHER);
+    assert_rc(store_apply(s, KS, &second, &none, 1, &k, 1, &applied), -ESTALE);
+    assert_rc(store_apply(s, KS, &second, &other, 1, &k, 1, &applied), 0);
+
+    assert_int_equal(mark_state(s, &second), STORE_MARK_DONE);
+    assert_int_equal(mark_state(s, &first), STORE_MARK_OTHER);
+    assert_true(get_one(s, "pages", "k") == 2);
+    store_close(s);
+}
+
 /* In a child: applies logs until the file may not grow any more. */
 static void
 apply_until_the_file_is_full(const struct tmpdir *d,
@@ -1528,7 +1555,7 @@ golden_log(struct store *s, unsigned log)
     static char keys[GOLDEN_KEYS][8];
     static struct store_delta d[GOLDEN_KEYS];
     const struct store_mark_info none = {.state = STORE_MARK_NONE};
-    struct store_mark mark = {.epoch = log + 10};
+    struct store_mark mark = {.epoch = log + 10, .first_ms = log + 1000};
     struct store_applied applied;
     size_t n = 0;
 
@@ -1720,6 +1747,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(counts_and_order_equal_the_model),
     T(a_log_counts_once),
     T(marks_without_records_are_kept),
+    T(another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in),
     T(a_failed_commit_leaves_a_state_to_go_on_from),
     T(a_killed_worker_is_taken_up_where_it_was),
     T(workers_that_race_count_each_log_once),
