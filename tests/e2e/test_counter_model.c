@@ -417,6 +417,8 @@ any_peer(struct model *m)
         taker_open(&p->taker,
                    m->semaphore ? m->rig->semaphore : m->rig->counter);
         p->open = true;
+        /* The server must know of it before it can see it go. */
+        taker_noop(&p->taker);
     }
     return p;
 }
