@@ -39,13 +39,9 @@ put_name(uint8_t *at, const uint8_t *name, size_t size)
     return at + size + 1;
 }
 
-/* What the crc32s of a run are of.  All of it is written before any of it is
- * summed: what was stored a moment ago is slow to load in other pieces. */
-struct summed {
-    uint8_t bytes[SLOT_RUN][BYTES_MAX + WORD];
-    size_t sizes[SLOT_RUN];
-    uint32_t crcs[SLOT_RUN];
-};
+/* What the crc32 of one slot is of.  Those of a run are all written before any
+ * is summed: what was stored a moment ago is slow to load in other pieces. */
+#define SUMMED (BYTES_MAX + WORD)
 
 /* Takes the sizes of the names from `m` and all bytes from the slot.  Returns
  * how many they are. */
@@ -67,18 +63,14 @@ gather(const struct layout *l, const uint8_t *slot, const struct message *m,
     return (size_t)(at + STAMP_SIZE - bytes);
 }
 
-static void
-sum(struct summed *s, unsigned count)
-{
-    crc_each(s->bytes[0], sizeof s->bytes[0], s->sizes, count, s->crcs);
-}
-
 void
 slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
              unsigned count, const uint8_t uuid[MESSAGE_UUID_SIZE],
              uint64_t number, const struct slot_stamp *stamp)
 {
-    struct summed s;
+    uint8_t bytes[SLOT_RUN][SUMMED];
+    size_t sizes[SLOT_RUN];
+    uint32_t crcs[SLOT_RUN];
     uint8_t *slot = slots;
     unsigned i = 0;
 
@@ -90,12 +82,12 @@ slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
         put_le64(slot + l->message_size, stamp->epoch);
         put_le64(slot + l->received_at, stamp->received_ms);
         put_le32(slot + l->synced_at, stamp->synced);
-        s.sizes[i] = gather(l, slot, &m[i], uuid, number + i, s.bytes[i]);
+        sizes[i] = gather(l, slot, &m[i], uuid, number + i, bytes[i]);
         slot += l->slot_size;
     } while (++i < count);
-    sum(&s, count);
+    crc_each(bytes[0], SUMMED, sizes, count, crcs);
     for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
-        put_le32(slot + l->crc_at, s.crcs[i]);
+        put_le32(slot + l->crc_at, crcs[i]);
 }
 
 void
@@ -128,7 +120,9 @@ slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
                const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
                uint64_t epoch, struct message *out, struct slot_stamp *stamps)
 {
-    struct summed s;
+    uint8_t bytes[SLOT_RUN][SUMMED];
+    size_t sizes[SLOT_RUN];
+    uint32_t crcs[SLOT_RUN];
     const uint8_t *slot = slots;
     unsigned i;
     int rc;
@@ -139,11 +133,11 @@ slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
         rc = read_slot(l, slot, epoch, &out[i], &stamps[i]);
         if (rc < 0)
             return rc;
-        s.sizes[i] = gather(l, slot, &out[i], uuid, number + i, s.bytes[i]);
+        sizes[i] = gather(l, slot, &out[i], uuid, number + i, bytes[i]);
     }
-    sum(&s, count);
+    crc_each(bytes[0], SUMMED, sizes, count, crcs);
     for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
-        if (s.crcs[i] != get_le32(slot + l->crc_at))
+        if (crcs[i] != get_le32(slot + l->crc_at))
             return -EBADMSG;
     return 0;
 }

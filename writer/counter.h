@@ -44,7 +44,7 @@
 
 #define COUNTER_DROP_STEP  64   /* holdings of a connection in one go */
 #define COUNTER_DROPS      64   /* such goes in one turn, at most */
-#define COUNTER_SWEEP_STEP 4096 /* objects looked at in one turn */
+#define COUNTER_SWEEP_STEP 512 /* objects looked at in one turn */
 #define COUNTER_KEPT_SHARE 16   /* this part of the budget is for buffers */
 
 struct counter_options {
