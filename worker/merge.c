@@ -658,8 +658,15 @@ hold_chosen(struct merge *m)
             cannot_hold(m, rc);
     }
     rc = m->written > HELD_SYNCED_ALONE ? held_sync(m->dir->held_fd) : 0;
-    for (i = 0; rc == 0 && i < m->batch.count; i++)
+    for (i = 0; rc == 0 && i < m->batch.count; i++) {
         rc = m->batch.logs[i].whole ? publish_log(m, i) : 0;
+        if (rc != -EEXIST)
+            continue;
+        /* What another fill of this epoch left is to be merged first. */
+        m->batch.logs[i].whole = false;
+        cannot_hold(m, rc);
+        rc = 0;
+    }
     if (rc == 0)
         rc = held_settle(m->dir->held_fd);
     if (rc < 0)

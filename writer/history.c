@@ -102,6 +102,7 @@ end_round(struct history *h)
     uint64_t next_ms = h->round_ms + h->interval_ms;
 
     h->in_round = false;
+    h->hurrying = false;
     h->figures.rounds++;
     if (h->stopping) {
         h->stopped(h->ctx);
@@ -185,9 +186,10 @@ give_up(struct history *h)
 static void
 take_piece(struct history *h)
 {
+    const unsigned piece = h->hurrying ? HISTORY_HURRY_PIECE : HISTORY_PIECE;
     const uint64_t now_ms = loop_now_ms(h->loop);
 
-    for (unsigned i = 0; i < HISTORY_PIECE; i++) {
+    for (unsigned i = 0; i < piece; i++) {
         if (!put_owed(h)) {
             h->waiting = true;
             h->figures.waits++;
@@ -215,6 +217,20 @@ due(struct loop_timer *timer)
     if (!h->in_round)
         begin_round(h);
     take_piece(h);
+}
+
+void
+history_hurry(struct history *h)
+{
+    const uint64_t now_ms = loop_now_ms(h->loop);
+
+    if (h->stopping || h->hurrying)
+        return;
+    if (!h->in_round && now_ms < h->round_ms + HISTORY_HURRY_MS)
+        return;
+    h->hurrying = true;
+    if (!h->waiting)
+        arm(h, now_ms);
 }
 
 void

@@ -32,7 +32,9 @@
 
 #define HISTORY_INTERVAL_MS 60000
 #define HISTORY_PIECE       64 /* objects at once */
-#define HISTORY_PAUSE_MS    1  /* between two pieces */
+#define HISTORY_HURRY_PIECE 512
+#define HISTORY_HURRY_MS    1000 /* between rounds that begin early */
+#define HISTORY_PAUSE_MS    1    /* between two pieces */
 #define HISTORY_KINDS       2
 #define HISTORY_PARTS       3  /* acquired, released, refused */
 #define HISTORY_HASH_SIZE   33 /* "#" and 32 digits */
@@ -53,7 +55,8 @@ struct history {
     struct history_figures figures;
 
     bool in_round;
-    bool waiting; /* for room in the logs */
+    bool hurrying; /* larger pieces */
+    bool waiting;  /* for room in the logs */
     uint64_t round_ms;
     unsigned kind;                 /* that is being taken */
     uint64_t left[HISTORY_KINDS];  /* objects this round takes, at most */
@@ -75,6 +78,10 @@ struct history {
 int history_init(struct history *h, struct loop *loop, struct logs *logs,
                  struct live *const lives[HISTORY_KINDS], uint64_t interval_ms);
 void history_fini(struct history *h);
+
+/* What is told takes memory that others want, or is to go: begins a round at
+ * once, unless one began a moment ago, and takes it quickly. */
+void history_hurry(struct history *h);
 
 /* The logs have room again. */
 void history_ready(struct history *h);

@@ -12,6 +12,7 @@
 
 #define HOLDINGS_SLOTS 64 /* of the index of holdings, at start */
 #define SWEEP_BATCH    16 /* objects removed together */
+#define SAMPLE_MS      100
 
 static size_t
 held_bytes(const struct live *l)
@@ -168,20 +169,6 @@ live_tally(const struct live *l, struct live_tally *out)
         .name = o->name,
     };
     return true;
-}
-
-void
-live_tallied(struct live *l)
-{
-    struct history *h;
-
-    assert(l->tell_first != 0);
-    h = history_at(l, l->tell_first);
-    assert(h->waiting);
-    l->tell_first = h->next;
-    if (l->tell_first == 0)
-        l->tell_last = 0;
-    *h = (struct history){0};
 }
 
 /* ---- who holds what ------------------------------------------------------ */
@@ -498,9 +485,9 @@ removable(const struct live *l, uint32_t number)
 {
     const struct object *o = object_at(l, number);
 
-    if (o->current > 0 || (l->before != 0 && history_at(l, number)->waiting))
-        return false;
-    return l->options.kind == LIVE_SEMAPHORE || o->window < l->window;
+    /* Any other window: the clock may have been set back. */
+    return o->current == 0 &&
+           (l->options.kind == LIVE_SEMAPHORE || o->window != l->window);
 }
 
 static void
@@ -511,6 +498,28 @@ remove_object(struct live *l, uint32_t number, uint32_t hash)
     table_remove(&l->names, hash, number);
     arena_give(&l->objects, number);
     l->count--;
+}
+
+void
+live_tallied(struct live *l)
+{
+    const uint32_t number = l->tell_first;
+    struct history *h;
+
+    assert(number != 0);
+    h = history_at(l, number);
+    assert(h->waiting);
+    l->tell_first = h->next;
+    if (l->tell_first == 0)
+        l->tell_last = 0;
+    *h = (struct history){0};
+    /* A sweep has passed it over and will not come again in this window. */
+    if (l->options.kind == LIVE_COUNTER && !l->sweeping &&
+        removable(l, number)) {
+        const struct object *o = object_at(l, number);
+
+        remove_object(l, number, live_hash(l, o->name, o->name_size));
+    }
 }
 
 /* Removes a few of those that may be removed, the next in address order.
@@ -529,6 +538,10 @@ sweep_batch(struct live *l, uint32_t *steps)
         number = arena_next(&l->objects, &l->sweep_from, steps);
         if (number == 0 || !removable(l, number))
             continue;
+        if (l->before != 0 && history_at(l, number)->waiting) {
+            l->untold = true;
+            continue;
+        }
         o = object_at(l, number);
         numbers[count] = number;
         hashes[count] = live_hash(l, o->name, o->name_size);
@@ -548,6 +561,7 @@ begin_sweep(struct live *l)
     l->swept_ms = l->now_ms;
     l->sweep_from = 0;
     l->sweep_ns = 0;
+    l->untold = false;
 }
 
 bool
@@ -586,6 +600,16 @@ live_next(const struct live *l, uint32_t *from, uint32_t *steps,
         .name = o->name,
     };
     return 1;
+}
+
+uint64_t
+live_conflicts(struct live *l)
+{
+    if (l->now_ms - l->sampled_ms >= SAMPLE_MS) {
+        l->sampled_ms = l->now_ms;
+        l->displaced = table_displaced(&l->names);
+    }
+    return (uint64_t)l->displaced * l->count / 1000;
 }
 
 uint64_t

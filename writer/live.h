@@ -74,7 +74,10 @@ struct live {
     bool swept;                     /* one has begun, ever */
     uint32_t swept_window;          /* when the last one began */
     uint64_t swept_ms;
-    uint64_t sweep_ns; /* spent in this one so far */
+    uint64_t sweep_ns;   /* spent in this one so far */
+    bool untold;         /* it passed over objects with something to tell */
+    uint64_t sampled_ms; /* when `displaced` was, see live_conflicts() */
+    uint32_t displaced;
 };
 
 /* -ENOMEM, or another errno of getrandom(). */
@@ -160,6 +163,10 @@ struct live_tally {
  * taking.  False: none.  live_tallied() clears it. */
 bool live_tally(const struct live *l, struct live_tally *out);
 void live_tallied(struct live *l);
+
+/* Objects that are not at their own place of the index; an estimate, made
+ * anew after a tenth of a second. */
+uint64_t live_conflicts(struct live *l);
 
 /* Bytes taken for all this. */
 uint64_t live_memory(const struct live *l);

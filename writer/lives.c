@@ -109,14 +109,47 @@ lives_listen(struct lives *l, enum live_kind kind, int fd)
     return counter_listen(&l->counters[kind], fd);
 }
 
+/* Objects that wait to be told keep their memory, and their names. */
+static void
+hurry_history(struct lives *l)
+{
+    bool untold = l->budget.used > l->budget.max / 2;
+
+    for (int kind = 0; kind < LIVES_KINDS; kind++)
+        if (l->on[kind] && !l->counters[kind].live.sweeping)
+            untold |= l->counters[kind].live.untold;
+    if (untold)
+        history_hurry(&l->history);
+}
+
+/* Peers wait in the backlog, and neither side would know why. */
+static void
+tell_full(const struct counter *c, const char *name)
+{
+    static struct diag_repeat repeat;
+
+    if (c->listener.paused)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "%s: %zu connections are open and no more can be; "
+                       "others wait: raise the limit of open files (ulimit "
+                       "-n, LimitNOFILE=)",
+                       name, c->open);
+}
+
 bool
 lives_turn(struct lives *l)
 {
     bool more = false;
 
-    for (int kind = 0; kind < LIVES_KINDS; kind++)
-        if (l->on[kind])
-            more |= counter_turn(&l->counters[kind]);
+    for (int kind = 0; kind < LIVES_KINDS; kind++) {
+        if (!l->on[kind])
+            continue;
+        more |= counter_turn(&l->counters[kind]);
+        tell_full(&l->counters[kind],
+                  kind == LIVE_COUNTER ? "counter" : "semaphore");
+    }
+    if (l->history_on)
+        hurry_history(l);
     return more;
 }
 

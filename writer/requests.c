@@ -101,10 +101,10 @@ put_pair(struct pairs *p, const char *name, uint64_t value)
 }
 
 static void
-put_stats(const struct counter *c, const uint8_t *header, struct requests *r)
+put_stats(struct counter *c, const uint8_t *header, struct requests *r)
 {
     const struct counter_figures *f = &c->figures;
-    const struct live *l = &c->live;
+    struct live *l = &c->live;
     uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
     struct pairs p = {start};
 
@@ -112,8 +112,7 @@ put_stats(const struct counter *c, const uint8_t *header, struct requests *r)
     put_pair(&p, "objects", l->count);
     put_pair(&p, "total_objects", l->figures.created);
     put_pair(&p, "used_memory", live_memory(l));
-    put_pair(&p, "conflicts",
-             (uint64_t)table_displaced(&l->names) * l->count / 1000);
+    put_pair(&p, "conflicts", live_conflicts(l));
     put_pair(&p, "gc_count", l->figures.swept);
     put_pair(&p, "last_gc_elapsed", l->figures.last_sweep_us);
     put_pair(&p, "total_gc_elapsed", l->figures.total_sweep_us);

@@ -209,7 +209,7 @@ refuse(struct salvage *s, const char *name, int rc)
     s->failed++;
     if (rc == -ERANGE)
         diag(DIAG_ERROR,
-             "keyspace %s has a later fill of this log already: "
+             "keyspace %s has a later or another fill of this log: "
              "was the directory restored? nothing merged into it",
              name);
     else
@@ -233,7 +233,10 @@ apply_keyspace(struct salvage *s, size_t from, size_t to)
         size_t count;
 
         rc = store_marks(s->store, name, r->keyspace_size, &s->mark, 1, &info);
-        if (rc == 0 && info.state == STORE_MARK_AHEAD)
+        /* Of another fill nobody can tell here whether it came before this
+         * one or behind it. */
+        if (rc == 0 &&
+            (info.state == STORE_MARK_AHEAD || info.state == STORE_MARK_OTHER))
             rc = -ERANGE;
         if (rc < 0)
             break;

@@ -20,7 +20,7 @@ filler_open(struct filler *f, int log_fd, uint64_t index, uint32_t slots)
     assert_rc(layout_init(&layout, MESSAGE_NAME_MAX, MESSAGE_NAME_MAX), 0);
     for (tries = 0; tries < TRIES_MAX && rc != 0; tries++) {
         rc = log_create(log_fd, index, &layout, slots);
-        if (rc != -EEXIST)
+        if (rc != -EEXIST && rc != -EAGAIN)
             assert_rc(rc, 0);
         rc = log_claim(&f->log, log_fd, index, LOG_MODE_EMPTY);
         if (rc != -ESTALE && rc != -EBUSY && rc != -ENOENT)

@@ -15,6 +15,7 @@
 
 #define LIMIT_MS    20000
 #define INTERVAL_MS 20
+#define ENDLESS_MS  3600000
 #define NEVER_MS    3600000
 #define ROOM        MESSAGE_NAME_MAX
 
@@ -426,6 +427,28 @@ a_round_of_many_objects_goes_in_pieces(void **state)
     assert_told_many(r, 1000);
 }
 
+static void
+a_hurried_round_begins_at_once_and_takes_larger_pieces(void **state)
+{
+    struct rig *r = *state;
+
+    start(r, ENDLESS_MS);
+    acquire_many(r, 1000);
+    history_hurry(&r->history);
+    run(r, has_told, 1000);
+    assert_in_range(r->most, HISTORY_PIECE + 1, HISTORY_HURRY_PIECE);
+    run(r, has_rounds, 1);
+
+    /* Not again and again. */
+    assert_int_equal(acquire(&r->counters, 0, "late", 1, 1), 0);
+    history_hurry(&r->history);
+    assert_false(r->history.hurrying);
+    finish(r);
+
+    assert_int_equal(r->records.count, 1001);
+    assert_told_many(r, 1000);
+}
+
 #define BUSY 100 /* more than a piece */
 
 static bool
@@ -600,6 +623,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(a_round_tells_what_happened_to_both_kinds),
     ON_RIG(each_round_tells_only_what_is_new),
     ON_RIG(a_round_of_many_objects_goes_in_pieces),
+    ON_RIG(a_hurried_round_begins_at_once_and_takes_larger_pieces),
     ON_RIG(a_round_ends_though_there_is_always_something_to_tell),
     ON_RIG(without_room_it_waits_and_nothing_is_lost),
     ON_RIG(a_stop_waits_for_room),
