@@ -4,10 +4,11 @@
  *
  *   IN_SMALL  more bytes; those of the unfinished request are in `small`,
  *             from where they are put in front of the next receive
- *   IN_FILL   more bytes of a long request, received straight into its record
+ *   IN_FILL   more bytes of a long request, the beginning of which is in `rest`
  *   IN_SKIP   the surplus of a body; what the request needs is in `small` or
- *             in a record, and it is done when the surplus has passed
- *   IN_RUN    its turn: requests that came behind answers that are not sent
+ *             in `rest`, and it is done when the surplus has passed
+ *   IN_RUN    its turn: requests, in `rest`, that came behind answers that are
+ *             not sent
  *
  * IN_RUN, unsent answers and a Dump wait for EPOLLOUT; all else for EPOLLIN.
  * Errors and hang-ups are reported always and end the connection.
@@ -27,11 +28,13 @@
 #include "common/diag.h"
 #include "writer/requests.h"
 
-#define SMALL        48    /* bytes of a request kept without a record */
+#define SMALL        48    /* bytes of a request kept without a chunk */
 #define RECEIVE_SIZE 65536 /* bytes of one receive */
 #define IN_SIZE      (SMALL + RECEIVE_SIZE)
-#define SENDS_MAX    2  /* sends to one connection in one turn */
-#define SKIPS_MAX    16 /* receives of surplus in one turn */
+#define SENDS_MAX    2     /* sends to one connection in one turn */
+#define SKIPS_MAX    16    /* receives of surplus in one turn */
+#define DUMP_PIECE   16384 /* bytes, but for a last long name */
+#define DUMP_SENDS   4     /* such pieces in one turn */
 
 #define KEEP_IDLE_S     300
 #define KEEP_INTERVAL_S 5
@@ -44,52 +47,226 @@
 
 enum input { IN_SMALL, IN_FILL, IN_SKIP, IN_RUN };
 
+/* All that is kept is in chunks of one size: room that one connection gives up
+ * is room for any other. */
+#define CHUNK_ROOM 508
+
+struct chunk {
+    uint32_t next;
+    uint8_t bytes[CHUNK_ROOM];
+};
+
+struct chain {
+    uint32_t last;  /* its next is the first one; 0: no chunk */
+    uint32_t size;  /* bytes kept */
+    uint16_t at;    /* where they begin in the first chunk */
+    uint16_t count; /* chunks */
+};
+
 struct counter_conn {
     struct loop_source source; /* fd -1: free, or dropping */
     struct counter *counter;
-    struct list_link link; /* free or dropping */
+    struct list_link link; /* free, dropping, or a list of keepers */
 
-    uint32_t record;      /* input beyond `small`; 0: none */
-    uint32_t record_at;   /* IN_RUN: where its requests begin */
-    uint32_t record_size; /* bytes in it, from record_at on */
-    uint32_t need;        /* IN_FILL: bytes it will hold */
-    uint32_t skip;        /* IN_FILL, IN_SKIP: bytes of surplus to come */
-    uint32_t unsent;      /* a record of answers; 0: none */
-    uint32_t unsent_at;
-    uint32_t unsent_size;
+    struct chain rest;   /* input beyond `small` */
+    struct chain unsent; /* answers */
+    uint32_t need;       /* IN_FILL, IN_SKIP: bytes that the request needs */
+    uint32_t skip;       /* IN_FILL, IN_SKIP: bytes of surplus to come */
     uint32_t dump_from;
     uint8_t dump_opaque[4];
     bool dumping;
-    bool no_memory; /* IN_SKIP: there was no record for it */
+    bool waiting; /* its chunks count as kept for one who waits */
     uint8_t input;
     uint8_t small_size;
     uint8_t small[SMALL];
 };
 
 static_assert(sizeof(struct counter_conn) <= 136, "idle connections are cheap");
+static_assert((IN_SIZE + REQUESTS_OUT_SIZE) / CHUNK_ROOM + 4 <
+                  1 << (COUNTER_RANKS - 1),
+              "all that one may keep has a rank");
 
-/* ---- what is kept ------------------------------------------------------ */
+static void end(struct counter_conn *k);
 
-/* A record for `size` bytes.  Few sizes, so that few slabs are in use. */
-static uint32_t
-take_record(struct counter *c, size_t size)
+/* ---- who keeps how much ------------------------------------------------ */
+
+static unsigned
+chunks_of(const struct counter_conn *k)
 {
-    static const size_t sizes[] = {1024, 4096, 16384, 66048};
-    size_t i;
+    return (unsigned)k->rest.count + k->unsent.count;
+}
 
-    for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (size <= sizes[i])
-            return arena_take(&c->kept, sizes[i]);
-    assert(size <= ARENA_RECORD_MAX);
-    return arena_take(&c->kept, ARENA_RECORD_MAX);
+/* 0 for none, else one more than the logarithm. */
+static unsigned
+rank_of(const struct counter_conn *k)
+{
+    const unsigned count = chunks_of(k);
+
+    return count == 0 ? 0 : 32 - (unsigned)__builtin_clz(count);
 }
 
 static void
-give_record(struct counter *c, uint32_t *record)
+set_waiting(struct counter_conn *k, bool waiting)
 {
-    if (*record != 0)
-        arena_give(&c->kept, *record);
-    *record = 0;
+    struct counter *c = k->counter;
+
+    c->chunks[k->waiting] -= chunks_of(k);
+    k->waiting = waiting;
+    c->chunks[k->waiting] += chunks_of(k);
+}
+
+/* After its turn: it has moved on, so it is the last of its list. */
+static void
+file_keeper(struct counter_conn *k, bool waiting)
+{
+    const unsigned rank = rank_of(k);
+
+    assert(list_alone(&k->link));
+    set_waiting(k, waiting);
+    if (rank > 0)
+        list_add(&k->counter->keepers[waiting][rank], &k->link);
+}
+
+/* Whom to end so that `k`, whose turn it is, gets a chunk: of the unfinished
+ * requests or of those who wait, whichever keep more, one that keeps most, and
+ * of these the one that has moved on last of all.  It may be `k`. */
+static struct counter_conn *
+worst_keeper(struct counter_conn *k)
+{
+    const struct counter *c = k->counter;
+    const bool waiting = c->chunks[true] > c->chunks[false];
+    const unsigned own = k->waiting == waiting ? rank_of(k) : 0;
+    const struct list_link *keepers;
+    unsigned rank;
+
+    for (rank = COUNTER_RANKS - 1; rank > 0 && rank >= own; rank--) {
+        keepers = &c->keepers[waiting][rank];
+        if (!list_alone(keepers))
+            return LOOP_OWNER(keepers->next, struct counter_conn, link);
+    }
+    return k;
+}
+
+/* 0: the connection has ended. */
+static uint32_t
+take_chunk(struct counter_conn *k)
+{
+    static struct diag_repeat repeat;
+    struct counter *c = k->counter;
+    struct counter_conn *worst = NULL;
+    uint32_t chunk;
+
+    while (worst != k) {
+        chunk = arena_take(&c->kept, sizeof(struct chunk));
+        if (chunk != 0)
+            return chunk;
+        worst = worst_keeper(k);
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "memory for what waits is used up: the connection that "
+                       "keeps most of it is closed");
+        end(worst);
+    }
+    return 0;
+}
+
+/* ---- what is kept ------------------------------------------------------ */
+
+static struct chunk *
+chunk_at(const struct counter *c, uint32_t chunk)
+{
+    return arena_at(&c->kept, chunk);
+}
+
+static bool
+add_chunk(struct counter_conn *k, struct chain *chain)
+{
+    struct counter *c = k->counter;
+    const uint32_t chunk = take_chunk(k);
+
+    if (chunk == 0)
+        return false;
+    if (chain->count == 0) {
+        chunk_at(c, chunk)->next = chunk;
+    } else {
+        chunk_at(c, chunk)->next = chunk_at(c, chain->last)->next;
+        chunk_at(c, chain->last)->next = chunk;
+    }
+    chain->last = chunk;
+    chain->count++;
+    c->chunks[k->waiting]++;
+    return true;
+}
+
+static void
+drop_first_chunk(struct counter_conn *k, struct chain *chain)
+{
+    struct counter *c = k->counter;
+    const uint32_t chunk = chunk_at(c, chain->last)->next;
+
+    chunk_at(c, chain->last)->next = chunk_at(c, chunk)->next;
+    arena_give(&c->kept, chunk);
+    chain->count--;
+    if (chain->count == 0)
+        chain->last = 0;
+    c->chunks[k->waiting]--;
+}
+
+/* Keeps more bytes in a chain.  False: the connection has ended, others may
+ * have, too. */
+static bool
+keep(struct counter_conn *k, struct chain *chain, const uint8_t *bytes,
+     size_t size)
+{
+    while (size > 0) {
+        const size_t room =
+            (size_t)chain->count * CHUNK_ROOM - chain->at - chain->size;
+        const size_t part = size < room ? size : room;
+
+        if (room == 0) {
+            if (!add_chunk(k, chain))
+                return false;
+            continue;
+        }
+        memcpy(chunk_at(k->counter, chain->last)->bytes + CHUNK_ROOM - room,
+               bytes, part);
+        chain->size += (uint32_t)part;
+        bytes += part;
+        size -= part;
+    }
+    return true;
+}
+
+/* Copies what a chain keeps; how much that is. */
+static size_t
+copy_kept(const struct counter *c, const struct chain *chain, uint8_t *to)
+{
+    uint32_t chunk = chain->last;
+    size_t done, part, at = chain->at;
+
+    for (done = 0; done < chain->size; done += part) {
+        chunk = chunk_at(c, chunk)->next;
+        part = CHUNK_ROOM - at;
+        if (part > chain->size - done)
+            part = chain->size - done;
+        memcpy(to + done, chunk_at(c, chunk)->bytes + at, part);
+        at = 0;
+    }
+    return done;
+}
+
+/* The first `size` bytes need not be kept any more. */
+static void
+drop_kept(struct counter_conn *k, struct chain *chain, size_t size)
+{
+    size_t at = chain->at + size;
+
+    assert(size <= chain->size);
+    chain->size -= (uint32_t)size;
+    while (chain->count > 0 && (at >= CHUNK_ROOM || chain->size == 0)) {
+        drop_first_chunk(k, chain);
+        at -= at < CHUNK_ROOM ? at : CHUNK_ROOM;
+    }
+    chain->at = (uint16_t)at;
 }
 
 /* ---- the end of a connection ------------------------------------------- */
@@ -136,8 +313,9 @@ close_socket(struct counter_conn *k)
     assert(fd >= 0);
     loop_remove(c->loop, &k->source);
     (void)close(fd); /* what it could tell is about bytes to the peer */
-    give_record(c, &k->record);
-    give_record(c, &k->unsent);
+    drop_kept(k, &k->rest, k->rest.size);
+    drop_kept(k, &k->unsent, k->unsent.size);
+    list_remove(&k->link); /* of keepers, if it was in one */
     list_add(&c->dropping, &k->link);
     c->open--;
 }
@@ -151,18 +329,6 @@ end(struct counter_conn *k)
     close_socket(k);
     (void)drop_some(k); /* if it was not all: in the next turns */
     limit_accepting(c);
-}
-
-/* Its answers cannot be kept: the peer asks for more than it takes while
- * memory is short. */
-static void
-end_for_memory(struct counter_conn *k)
-{
-    static struct diag_repeat repeat;
-
-    diag_repeating(&repeat, DIAG_WARNING,
-                   "memory for unsent answers is used up: connection closed");
-    end(k);
 }
 
 /* ---- sending ----------------------------------------------------------- */
@@ -181,88 +347,77 @@ send_some(const struct counter_conn *k, const uint8_t *bytes, size_t size)
     return n;
 }
 
-/* Sends the answers in the shared buffer and keeps what the socket does not
- * take.  False: the connection has ended. */
+/* Sends the answers in the shared buffer from `at` on and keeps what the socket
+ * does not take.  False: the connection has ended. */
 static bool
-flush(struct counter_conn *k)
+flush_from(struct counter_conn *k, size_t at)
 {
     struct counter *c = k->counter;
-    const size_t size = c->out_size;
+    const size_t size = c->out_size - at;
     ssize_t n;
 
-    assert(k->unsent == 0);
+    assert(k->unsent.size == 0);
     c->out_size = 0;
     if (size == 0)
         return true;
-    n = send_some(k, c->out, size);
+    n = send_some(k, c->out + at, size);
     if (n < 0) {
         end(k);
         return false;
     }
     if ((size_t)n == size)
         return true;
-    k->unsent = take_record(c, size - (size_t)n);
-    if (k->unsent == 0) {
-        end_for_memory(k);
-        return false;
-    }
-    k->unsent_at = 0;
-    k->unsent_size = (uint32_t)(size - (size_t)n);
-    memcpy(arena_at(&c->kept, k->unsent), c->out + n, k->unsent_size);
-    return true;
+    set_waiting(k, true);
+    return keep(k, &k->unsent, c->out + at + n, size - (size_t)n);
+}
+
+static bool
+flush(struct counter_conn *k)
+{
+    return flush_from(k, 0);
 }
 
 /* Sends more of what was kept.  False: the connection has ended. */
 static bool
 send_kept(struct counter_conn *k)
 {
-    const uint8_t *bytes = arena_at(&k->counter->kept, k->unsent);
+    struct counter *c = k->counter;
     ssize_t n;
 
-    n = send_some(k, bytes + k->unsent_at, k->unsent_size);
+    assert(c->out_size == 0);
+    n = send_some(k, c->out, copy_kept(c, &k->unsent, c->out));
     if (n < 0) {
         end(k);
         return false;
     }
-    k->unsent_at += (uint32_t)n;
-    k->unsent_size -= (uint32_t)n;
-    if (k->unsent_size == 0)
-        give_record(k->counter, &k->unsent);
+    drop_kept(k, &k->unsent, (size_t)n);
     return true;
 }
 
-/* One piece of a dump.  False: the connection has ended. */
+/* Some pieces of a dump.  They are small because the one that the socket does
+ * not take must be kept.  False: the connection has ended. */
 static bool
-dump_piece(struct counter_conn *k)
+dump_pieces(struct counter_conn *k)
 {
+    const size_t start = REQUESTS_PIECE - DUMP_PIECE;
     struct counter *c = k->counter;
-    struct requests r = {.out = c->out, .out_size = c->out_size};
+    unsigned i;
 
-    assert(k->dumping);
-    if (requests_dump(c, &k->dump_from, k->dump_opaque, &r))
-        k->dumping = false;
-    c->out_size = r.out_size;
-    return flush(k);
+    for (i = 0; i < DUMP_SENDS && k->dumping && k->unsent.size == 0; i++) {
+        struct requests r = {.out = c->out, .out_size = start};
+
+        if (requests_dump(c, &k->dump_from, k->dump_opaque, &r))
+            k->dumping = false;
+        else if (r.out_size == start)
+            break; /* it has looked at many places: enough for this turn */
+        c->out_size = r.out_size;
+        if (!flush_from(k, start))
+            return false;
+    }
+    return true;
 }
 
 /* ---- input that must wait ---------------------------------------------- */
-
-/* Keeps `size` bytes in a new record.  False: no memory. */
-static bool
-keep_record(struct counter_conn *k, const uint8_t *bytes, size_t size,
-            size_t room)
-{
-    const uint32_t record = take_record(k->counter, room);
-
-    if (record == 0)
-        return false;
-    memcpy(arena_at(&k->counter->kept, record), bytes, size);
-    give_record(k->counter, &k->record); /* `bytes` may have been in it */
-    k->record = record;
-    k->record_at = 0;
-    k->record_size = (uint32_t)size;
-    return true;
-}
 
 static void
 keep_small(struct counter_conn *k, const uint8_t *bytes, size_t size)
@@ -270,7 +425,6 @@ keep_small(struct counter_conn *k, const uint8_t *bytes, size_t size)
     assert(size <= SMALL);
     memcpy(k->small, bytes, size);
     k->small_size = (uint8_t)size;
-    give_record(k->counter, &k->record); /* likewise */
 }
 
 /* Keeps requests until their answers can be sent.  False: the connection has
@@ -278,30 +432,16 @@ keep_small(struct counter_conn *k, const uint8_t *bytes, size_t size)
 static bool
 keep_run(struct counter_conn *k, const uint8_t *bytes, size_t size)
 {
-    const struct counter *c = k->counter;
-
-    if (size == 0) {
-        keep_small(k, bytes, 0);
-        k->input = IN_SMALL;
-        return true;
-    }
-    if (k->input == IN_RUN) {
-        /* They are in its record already. */
-        k->record_at =
-            (uint32_t)(bytes - (uint8_t *)arena_at(&c->kept, k->record));
-        k->record_size = (uint32_t)size;
-        return true;
-    }
-    if (!keep_record(k, bytes, size, size)) {
-        end_for_memory(k);
-        return false;
-    }
-    k->input = IN_RUN;
-    return true;
+    keep_small(k, bytes, 0);
+    k->input = size == 0 ? IN_SMALL : IN_RUN;
+    set_waiting(k, true);
+    return keep(k, &k->rest, bytes, size);
 }
 
-/* Keeps the beginning of a request, or nothing, until more comes. */
-static void
+/* Keeps the beginning of a request, or nothing, until more comes.  Memory is
+ * taken for what has come, not for what is announced.  False: the connection
+ * has ended. */
+static bool
 keep_rest(struct counter_conn *k, const uint8_t *bytes, size_t size)
 {
     size_t need, whole;
@@ -310,21 +450,19 @@ keep_rest(struct counter_conn *k, const uint8_t *bytes, size_t size)
     if (size < need && need <= SMALL) {
         keep_small(k, bytes, size);
         k->input = IN_SMALL;
-        return;
+        return true;
     }
     whole = FRAME_HEADER + (size_t)get_be32(bytes + 4);
     assert(size < whole && need <= whole);
-    k->no_memory = false;
     k->need = (uint32_t)need;
-    if (need <= SMALL) {
-        keep_small(k, bytes, need);
-    } else if (!keep_record(k, bytes, size < need ? size : need, need)) {
-        k->no_memory = true;
-        keep_small(k, bytes, FRAME_HEADER);
-        need = FRAME_HEADER;
-    }
     k->input = size < need ? IN_FILL : IN_SKIP;
     k->skip = (uint32_t)(whole - (size < need ? need : size));
+    if (need <= SMALL) {
+        keep_small(k, bytes, need);
+        return true;
+    }
+    set_waiting(k, k->unsent.size > 0);
+    return keep(k, &k->rest, bytes, size < need ? size : need);
 }
 
 /* ---- doing ------------------------------------------------------------- */
@@ -337,10 +475,11 @@ start_dump(struct counter_conn *k, const uint8_t opaque[4])
     memcpy(k->dump_opaque, opaque, sizeof k->dump_opaque);
     k->dump_from = 0;
     k->dumping = true;
-    return dump_piece(k);
+    return flush(k) && dump_pieces(k);
 }
 
-/* Does the requests of `bytes`, and keeps what must wait. */
+/* Does the requests of `bytes`, which are in the shared buffer, and keeps what
+ * must wait. */
 static void
 do_run(struct counter_conn *k, const uint8_t *bytes, size_t size)
 {
@@ -366,13 +505,13 @@ do_run(struct counter_conn *k, const uint8_t *bytes, size_t size)
             return;
         }
         if (stop == REQUESTS_MORE) {
-            keep_rest(k, r.in, r.in_size);
+            (void)keep_rest(k, r.in, r.in_size); /* nothing follows anyway */
             return;
         }
-        if (k->unsent != 0 || k->dumping)
+        if (k->unsent.size > 0 || k->dumping)
             break;
     }
-    (void)keep_run(k, r.in, r.in_size); /* false: nothing follows anyway */
+    (void)keep_run(k, r.in, r.in_size); /* likewise */
 }
 
 /* The surplus of a request has passed: does it. */
@@ -380,26 +519,39 @@ static void
 do_skipped(struct counter_conn *k)
 {
     struct counter *c = k->counter;
-    const uint8_t *bytes =
-        k->record != 0 ? arena_at(&c->kept, k->record) : k->small;
-    struct requests r = {.in = bytes,
-                         .in_size = k->record != 0 ? k->need : k->small_size,
-                         .out = c->out};
-    enum requests_stop stop = REQUESTS_MORE;
+    struct requests r = {.in = c->in, .out = c->out};
+    enum requests_stop stop;
 
     assert(c->out_size == 0);
     assert(k->skip == 0);
-    if (k->no_memory)
-        requests_refuse(bytes, FRAME_NO_MEMORY, &r);
-    else
-        stop = requests_do_one(c, (uint32_t)(k - c->conns), &r);
-    keep_small(k, bytes, 0);
+    if (k->need <= SMALL) {
+        assert(k->small_size == k->need);
+        memcpy(c->in, k->small, k->need);
+    } else {
+        assert(k->rest.size == k->need);
+        copy_kept(c, &k->rest, c->in);
+        drop_kept(k, &k->rest, k->need);
+    }
+    r.in_size = k->need;
+    stop = requests_do_one(c, (uint32_t)(k - c->conns), &r);
+    keep_small(k, c->in, 0);
     k->input = IN_SMALL;
     c->out_size = r.out_size;
     if (stop == REQUESTS_DUMP)
         (void)start_dump(k, r.dump); /* false: nothing follows anyway */
     else
         (void)flush(k); /* likewise */
+}
+
+/* Does the requests that waited for their turn. */
+static void
+run_kept(struct counter_conn *k)
+{
+    struct counter *c = k->counter;
+    const size_t size = copy_kept(c, &k->rest, c->in);
+
+    drop_kept(k, &k->rest, size);
+    do_run(k, c->in, size);
 }
 
 /* ---- receiving --------------------------------------------------------- */
@@ -437,14 +589,13 @@ receive(struct counter_conn *k)
 static void
 receive_fill(struct counter_conn *k)
 {
-    uint8_t *bytes = arena_at(&k->counter->kept, k->record);
+    struct counter *c = k->counter;
     ssize_t n;
 
-    n = receive_some(k, bytes + k->record_size, k->need - k->record_size, 0);
-    if (n <= 0)
+    n = receive_some(k, c->in, k->need - k->rest.size, 0);
+    if (n <= 0 || !keep(k, &k->rest, c->in, (size_t)n))
         return;
-    k->record_size += (uint32_t)n;
-    if (k->record_size < k->need)
+    if (k->rest.size < k->need)
         return;
     k->input = IN_SKIP;
     if (k->skip == 0)
@@ -500,20 +651,19 @@ take_input(struct counter_conn *k)
         receive_surplus(k);
         break;
     case IN_RUN:
-        do_run(k,
-               (uint8_t *)arena_at(&k->counter->kept, k->record) + k->record_at,
-               k->record_size);
+        run_kept(k);
         break;
     }
 }
 
 /* Asks the loop for what the connection waits for. */
 static void
-update_events(struct counter_conn *k)
+end_turn(struct counter_conn *k)
 {
-    const bool waits = k->unsent != 0 || k->dumping || k->input == IN_RUN;
+    const bool waits = k->unsent.size > 0 || k->dumping || k->input == IN_RUN;
     int rc;
 
+    file_keeper(k, waits);
     rc = loop_change(k->counter->loop, &k->source, waits ? EPOLLOUT : EPOLLIN);
     if (rc < 0) {
         diag_errno(DIAG_WARNING, rc, "cannot watch a connection");
@@ -531,16 +681,17 @@ conn_ready(struct loop_source *source, uint32_t events)
         end(k); /* nobody is left to answer */
         return;
     }
-    if (k->unsent != 0 && !send_kept(k))
+    list_remove(&k->link);
+    if (k->unsent.size > 0 && !send_kept(k))
         return;
-    if (k->unsent == 0) {
+    if (k->unsent.size == 0) {
         if (!k->dumping)
             take_input(k);
-        else if (!dump_piece(k))
+        else if (!dump_pieces(k))
             return;
     }
     if (k->source.fd >= 0)
-        update_events(k);
+        end_turn(k);
 }
 
 /* ---- accepting --------------------------------------------------------- */
@@ -747,6 +898,10 @@ counter_init(struct counter *c, struct loop *loop,
                           .sweep_timer = {.slot = -1, .due = sweep_due}};
     list_init(&c->free);
     list_init(&c->dropping);
+    for (unsigned i = 0; i < COUNTER_RANKS; i++) {
+        list_init(&c->keepers[false][i]);
+        list_init(&c->keepers[true][i]);
+    }
     c->kept_budget.max = options->budget->max / COUNTER_KEPT_SHARE;
     if (!budget_take(options->budget, c->kept_budget.max))
         return -ENOMEM;

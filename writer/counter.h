@@ -7,8 +7,8 @@
  * A turn of a connection: one receive into a buffer that all share; the
  * complete requests in it are done in order and their answers go to another
  * such buffer, which is sent at once.  What is left of either is kept with
- * the connection until the next event, a few bytes in its struct, more in a
- * record of an arena:
+ * the connection until the next event, a few bytes in its struct, more in
+ * chunks of an arena, as many as the bytes need that are there:
  *
  *   OPEN       reads and answers
  *   BLOCKED    answers wait for the socket: nothing is read
@@ -23,8 +23,13 @@
  *
  * Memory for what is kept is a part of the budget (COUNTER_KEPT_SHARE), taken
  * at the start: names cannot use it up, and it cannot take room from names.
- * When it is used up, a request that came in pieces is answered with
- * FRAME_NO_MEMORY, and a connection whose answers cannot be kept is closed.
+ * When it is used up, a connection is ended for the one that needs a chunk: of
+ * those with an unfinished request or of those that wait for their socket,
+ * whichever keep more together, one of those that keep most (within a factor
+ * of two), and of these the one that has received and sent nothing for longest.
+ * It may be the one that needs the chunk.  So half requests cannot take the
+ * room of answers, nor answers theirs, and who keeps little is the last to go;
+ * no request is refused for it.
  *
  * Ownership: the caller's, between init and fini.  The loop's thread.
  * Errors: 0 or a negative errno.
@@ -42,10 +47,11 @@
 #include "writer/list.h"
 #include "writer/live.h"
 
-#define COUNTER_DROP_STEP  64   /* holdings of a connection in one go */
-#define COUNTER_DROPS      64   /* such goes in one turn, at most */
+#define COUNTER_DROP_STEP  64  /* holdings of a connection in one go */
+#define COUNTER_DROPS      64  /* such goes in one turn, at most */
 #define COUNTER_SWEEP_STEP 512 /* objects looked at in one turn */
-#define COUNTER_KEPT_SHARE 16   /* this part of the budget is for buffers */
+#define COUNTER_KEPT_SHARE 16  /* this part of the budget is for buffers */
+#define COUNTER_RANKS      10  /* of how much one keeps */
 
 struct counter_options {
     enum live_kind kind;
@@ -82,8 +88,12 @@ struct counter {
 
     struct budget kept_budget; /* its part of the budget */
     struct arena kept;         /* unfinished requests, unsent answers */
-    uint8_t *in;               /* what one receive takes */
-    uint8_t *out;              /* answers, before they are sent */
+    /* Chunks of it, and who has them by the logarithm of their number, who
+     * moved on last at the end: with an unfinished request, and waiting. */
+    uint64_t chunks[2];
+    struct list_link keepers[2][COUNTER_RANKS];
+    uint8_t *in;  /* what one receive takes */
+    uint8_t *out; /* answers, before they are sent */
     size_t out_size;
 
     uint64_t clock_ms; /* of the last live_clock() */

@@ -22,10 +22,12 @@
 #include "writer/counter.h"
 
 #define LIMIT_MS  5000
-#define PEERS_MAX 16
+#define PEERS_MAX 256
 #define MIB       ((size_t)1 << 20)
 #define LONG_NAME 65535
 #define QUIET     20 /* turns that change nothing */
+/* Records of memory for so many bytes that wait. */
+#define KEPT(size) (((size) + 507) / 508 + 1)
 
 /* A client.  It sends `out` as the socket takes it and gathers what comes. */
 struct peer {
@@ -252,6 +254,8 @@ tear_down(void **state)
     }
     if (r->loop) {
         assert_true(live_check(&r->counter.live));
+        assert_int_equal(r->counter.chunks[0] + r->counter.chunks[1],
+                         r->counter.kept.records);
         counter_fini(&r->counter);
         loop_free(r->loop);
     }
@@ -939,7 +943,7 @@ say_with_surplus(struct rig *r, struct peer *p, const uint8_t *head,
     turns(r, 3);
     assert_int_equal(p->size, 0);
     /* Never more than the request itself. */
-    assert_true(r->counter.kept.records <= 1);
+    assert_true(r->counter.kept.records <= KEPT(head_size));
     say(r, p, surplus, 1);
     free(surplus);
 }
@@ -1223,7 +1227,7 @@ who_does_not_read_is_not_read_from(void **state)
 
     /* It is stuck, in bounded memory, and harms nobody. */
     assert_true(p->out_size > 0);
-    assert_true(r->counter.kept.records <= 2);
+    assert_true(r->counter.kept.records <= KEPT(131072) + KEPT(65536));
     noop(r, q);
     p->deaf = false;
     fault_short("send", 1, 100); /* what was kept goes out in pieces */
@@ -1254,7 +1258,9 @@ who_does_not_read_and_goes_is_forgotten(void **state)
     fault_inject_from("send", 1, EAGAIN);
     send_later(p, bytes, (size_t)(at - bytes));
     turns(r, QUIET);
-    assert_int_equal(r->counter.kept.records, 2); /* answers and requests */
+    /* Answers and requests. */
+    assert_in_range(r->counter.kept.records, KEPT(65536),
+                    KEPT(131072) + KEPT(65536));
     fault_clear();
     leave(r, p);
 
@@ -1425,7 +1431,7 @@ a_dump_to_a_slow_reader_disturbs_nobody(void **state)
         acquire(r, q, "other", 1, 100);
         noop(r, q);
     }
-    assert_true(r->counter.kept.records <= 2);
+    assert_true(r->counter.kept.records <= KEPT(16384 + 64));
     assert_int_equal(r->counter.figures.noop, 50);
     p->deaf = false;
     await(r, p, count * 30);
@@ -1477,7 +1483,7 @@ a_reset_in_the_middle_of_a_dump_is_survived(void **state)
     go_deaf(p);
     say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 2, NULL, 0));
     turns(r, 300);
-    assert_true(r->counter.kept.records <= 1);
+    assert_true(r->counter.kept.records <= KEPT(16384 + 64));
     reset(p);
     turns(r, 3);
 
@@ -1580,32 +1586,223 @@ above_the_budget_nothing_changes(void **state)
     assert_true(r->budget.used <= r->budget.max);
 }
 
+/* A name above what is kept in the struct of a connection. */
+#define LOCK "the name of a lock that has more than forty-eight bytes in it"
+
+/* With 64 KiB for what must wait, which is 126 records. */
 static void
-a_piece_that_cannot_be_kept_is_answered_with_no_memory(void **state)
+start_short_of_memory(struct rig *r)
+{
+    r->budget.max = MIB;
+    start(r, (struct counter_options){.kind = LIVE_COUNTER,
+                                      .connections = PEERS_MAX});
+}
+
+/* The first `size` bytes of a request that announces a long name. */
+static struct peer *
+join_half(struct rig *r, size_t size)
 {
     static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
-    struct rig *r = *state;
-    struct peer *p, *q[10];
-    size_t size, i;
+    struct peer *p = join(r);
 
-    r->budget.max = 8 * MIB; /* half a MiB of which is for such pieces */
-    start_counter(r);
-    size = taker_put_acquire(bytes, 1, name, sizeof name, 1, 100);
-    for (i = 0; i < 10; i++) {
-        q[i] = join(r);
-        say(r, q[i], bytes, 100);
+    taker_put_acquire(bytes, 1, name, sizeof name, 1, 100);
+    say(r, p, bytes, size);
+    return p;
+}
+
+static size_t
+ended_from(const struct rig *r, size_t first)
+{
+    size_t i, count = 0;
+
+    for (i = first; i < r->peer_count; i++)
+        count += r->peers[i].ended;
+    return count;
+}
+
+/* It holds LOCK; then its Release is cut in two, with others between. */
+static void
+begin_release(struct rig *r, struct peer *p)
+{
+    uint8_t bytes[128];
+
+    taker_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
+    say(r, p, bytes, TAKER_HEADER + 40);
+}
+
+static void
+end_release(struct rig *r, struct peer *p)
+{
+    uint8_t bytes[128];
+    size_t size;
+
+    size = taker_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
+    say(r, p, bytes + TAKER_HEADER + 40, size - TAKER_HEADER - 40);
+    expect_done(r, p, TAKER_RELEASE, 5);
+}
+
+/* It reads nothing, and its socket takes little: `count` answers wait. */
+static struct peer *
+join_stuck(struct rig *r, uint32_t count, const char *lock)
+{
+    static uint8_t bytes[PEERS_MAX * TAKER_HEADER];
+    const int size = 4096;
+    uint8_t *at = bytes;
+    struct peer *p;
+    int ends[2];
+    uint32_t i;
+
+    assert_true(count <= PEERS_MAX);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
+                     0);
+    assert_int_equal(
+        setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_rc(counter_take(&r->counter, ends[1]), 0);
+    p = add_peer(r, ends[0]);
+    if (lock)
+        acquire(r, p, lock, 1, 1);
+    p->deaf = true;
+    for (i = 0; i < count; i++)
+        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+    say(r, p, bytes, (size_t)(at - bytes));
+    return p;
+}
+
+/* All `count` answers of a stuck one come in the end. */
+static void
+expect_all(struct rig *r, struct peer *p, uint32_t count)
+{
+    size_t at = 0;
+    uint32_t i;
+
+    p->deaf = false;
+    for (i = 0; i < count; i++) {
+        await(r, p, at + TAKER_HEADER);
+        assert_int_equal(get_be32(p->in + at), 0x91100000);
+        assert_int_equal(get_be32(p->in + at + 8), i);
+        at += TAKER_HEADER + get_be32(p->in + at + 4);
     }
-    p = join(r);
-    say(r, p, bytes, 100);
-    expect_nothing(r, p);
-    say(r, p, bytes + 100, size - 100);
-    expect_failure(r, p, TAKER_ACQUIRE, TAKER_NO_MEMORY, 1);
-    noop(r, p); /* still in step */
+    await(r, p, at);
+    assert_int_equal(p->size, at);
+    p->size = 0;
+}
 
-    /* Who was there first has its room. */
-    say(r, q[0], bytes + 100, size - 100);
-    expect_number(r, q[0], TAKER_ACQUIRE, 1, 1);
-    noop(r, q[0]);
+static void
+a_long_name_that_is_announced_takes_no_memory(void **state)
+{
+    struct rig *r = *state;
+    size_t i;
+
+    start_short_of_memory(r);
+    for (i = 0; i < 100; i++)
+        (void)join_half(r, 64); /* they stay */
+    assert_int_equal(r->counter.kept.records, 100);
+    assert_int_equal(ended_from(r, 0), 0);
+}
+
+static void
+half_requests_end_each_other_and_not_a_release_in_pieces(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    size_t i, ended;
+
+    start_short_of_memory(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, p, LOCK, 1, 1);
+    for (i = 0; i < 200; i++)
+        (void)join_half(r, 64); /* the first of them are ended */
+    turns(r, 3);
+    ended = ended_from(r, 0);
+    assert_in_range(ended, 200 - 128, 199);
+    for (i = 0; i < ended; i++)
+        assert_true(r->peers[2 + i].ended);
+
+    begin_release(r, p);
+    (void)join_half(r, 64); /* may end the one that is oldest by now */
+    expect_get(r, q, LOCK, 1);
+    end_release(r, p);
+    expect_get(r, q, LOCK, 0);
+    acquire(r, q, LOCK, 1, 1);
+}
+
+static void
+who_keeps_most_is_ended_first(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q, *greedy[2];
+    size_t i;
+
+    start_short_of_memory(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, p, LOCK, 1, 1);
+    begin_release(r, p); /* before all the others */
+    for (i = 0; i < 50; i++)
+        (void)join_half(r, 64); /* they stay */
+    greedy[0] = join_half(r, 20000);
+    (void)join_half(r, 3000); /* likewise */
+    greedy[1] = join_half(r, 30000);
+    turns(r, 3);
+    assert_int_equal(ended_from(r, 0), 1);
+    assert_true(greedy[0]->ended);
+
+    /* The worst is worse than all others, and it asks for more. */
+    while (!greedy[1]->ended)
+        say(r, greedy[1], (const uint8_t[1000]){0}, 1000);
+    assert_int_equal(ended_from(r, 0), 2);
+    end_release(r, p);
+    expect_get(r, q, LOCK, 0);
+}
+
+static void
+half_requests_do_not_end_who_waits_for_its_socket(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    size_t i;
+
+    start_short_of_memory(r);
+    q = join(r);
+    p = join_stuck(r, 60, LOCK); /* more than any of the following keeps */
+    assert_in_range(r->counter.kept.records, 15, 60);
+    for (i = 0; i < 200; i++)
+        (void)join_half(r, 64 + i * 20); /* few stay */
+    turns(r, 3);
+    assert_in_range(ended_from(r, 2), 100, 199);
+
+    assert_false(p->ended);
+    expect_get(r, q, LOCK, 1);
+    expect_all(r, p, 60);
+    noop(r, p);
+    expect_get(r, q, LOCK, 1);
+}
+
+static void
+who_waits_for_its_socket_does_not_end_half_requests(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    size_t i;
+
+    start_short_of_memory(r);
+    p = join(r);
+    q = join_stuck(r, 20, NULL); /* little, but the oldest */
+    acquire(r, p, LOCK, 1, 1);
+    begin_release(r, p);
+    for (i = 0; i < 20; i++)
+        (void)join_stuck(r, 100, NULL); /* hardly any stays */
+    turns(r, 3);
+    for (i = 0; i < r->peer_count; i++)
+        r->peers[i].deaf = false;
+    turns(r, QUIET);
+    assert_in_range(ended_from(r, 2), 15, 20);
+
+    assert_false(q->ended);
+    end_release(r, p);
+    acquire(r, p, LOCK, 1, 1);
 }
 
 static void
@@ -1789,7 +1986,8 @@ get_stuck(struct rig *r, struct peer *p)
     fault_inject_from("send", 1, EAGAIN);
     send_later(p, bytes, sizeof bytes);
     turns(r, QUIET);
-    assert_int_equal(r->counter.kept.records, 2);
+    assert_in_range(r->counter.kept.records, KEPT(65536),
+                    KEPT(131072) + KEPT(65536));
 }
 
 static void
@@ -2060,7 +2258,11 @@ static const struct CMUnitTest tests[] = {
     T(connections_without_memory_wait),
     T(a_number_in_use_by_holdings_is_not_given_out),
     T(above_the_budget_nothing_changes),
-    T(a_piece_that_cannot_be_kept_is_answered_with_no_memory),
+    T(a_long_name_that_is_announced_takes_no_memory),
+    T(half_requests_end_each_other_and_not_a_release_in_pieces),
+    T(who_keeps_most_is_ended_first),
+    T(half_requests_do_not_end_who_waits_for_its_socket),
+    T(who_waits_for_its_socket_does_not_end_half_requests),
     T(answers_that_cannot_be_kept_end_the_connection),
     T(unused_counters_are_removed_after_their_window),
     T(the_clock_may_be_set_back),
