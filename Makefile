@@ -111,8 +111,9 @@ $(addprefix $(BUILD)/,parts.a testlib.a benchlib.a):
 	@rm -f $@
 	$(call say,AR)$(AR) rcsT $@ $^
 group = -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+# -u: what the compiler adds for coverage calls malloc, too.
 $(TESTS): %: %.o $(BUILD)/testlib.a $(BUILD)/parts.a
-	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP:%=-Wl,--wrap=%) $< $(group) $(CMOCKA) $(LDLIBS) -o $@
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP:%=-Wl,--wrap=%) -Wl,-u,__wrap_malloc $< $(group) $(CMOCKA) $(LDLIBS) -o $@
 $(BENCH): %: %.o $(BUILD)/benchlib.a $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $< $(group) $(CMOCKA) $(LDLIBS) -o $@
 $(FUZZ): %: %.o $(BUILD)/tests/fuzz/replay.o $(BUILD)/parts.a

@@ -127,7 +127,7 @@ on_signal(void *ctx, int signo)
 {
     struct reader *r = ctx;
 
-    (void)signo; /* both mean a clean stop */
+    (void)signo; /* each means a clean stop */
     range_stop(&r->range);
 }
 
@@ -144,6 +144,7 @@ start_loop(struct reader *r)
     (void)sigemptyset(&mask);
     (void)sigaddset(&mask, SIGTERM);
     (void)sigaddset(&mask, SIGINT);
+    (void)sigaddset(&mask, SIGHUP);
     rc = loop_signals(r->loop, &mask, on_signal, r);
     if (rc < 0)
         goto free_loop;

@@ -28,7 +28,7 @@ on_signal(void *ctx, int signo)
 
     if (signo == SIGUSR1)
         merge_report(w->merge);
-    else if (signo == SIGTERM || signo == SIGINT)
+    else if (signo == SIGTERM || signo == SIGINT || signo == SIGHUP)
         loop_stop(w->loop);
 }
 
@@ -42,7 +42,8 @@ stop_is_pending(void *ctx)
     if (sigpending(&pending) < 0)
         return false;
     return sigismember(&pending, SIGTERM) == 1 ||
-           sigismember(&pending, SIGINT) == 1;
+           sigismember(&pending, SIGINT) == 1 ||
+           sigismember(&pending, SIGHUP) == 1;
 }
 
 static int

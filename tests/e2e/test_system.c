@@ -8,6 +8,7 @@
  */
 #include "tests/lib/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -465,6 +466,29 @@ an_answer_holds_all_it_says_it_holds(void **state)
     fleet_fini(&f);
 }
 
+/* A supervisor may send any of them. */
+static void
+each_daemon_stops_cleanly_on_term_int_and_hup(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    static const enum fleet_role roles[] = {FLEET_WORKER, FLEET_READ,
+                                            FLEET_WRITE};
+    struct fleet f;
+
+    (void)state;
+    fleet_init(&f);
+    for (size_t i = 0; i < 3; i++) {
+        fleet_start(&f, FLEET_WRITE);
+        fleet_start(&f, FLEET_WORKER);
+        fleet_start(&f, FLEET_READ);
+        for (size_t k = 0; k < 3; k++) {
+            daemon_signal(fleet_daemon(&f, roles[k]), signals[i]);
+            assert_int_equal(daemon_wait(fleet_daemon(&f, roles[k])), 0);
+        }
+    }
+    fleet_fini(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_at_a_time_over_one_connection),
     cmocka_unit_test(over_several_connections_with_three_workers),
@@ -475,6 +499,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(as_a_user_without_privileges),
     cmocka_unit_test(ties_are_in_key_order),
     cmocka_unit_test(an_answer_holds_all_it_says_it_holds),
+    cmocka_unit_test(each_daemon_stops_cleanly_on_term_int_and_hup),
 };
 
 TEST_MAIN(tests)
