@@ -105,25 +105,20 @@ wide_sizes(const struct layout *l, const uint8_t *bytes, struct message *m)
     m->key_size = name_size_wide(bytes + l->key_at, l->key_size);
 }
 
+#endif
+
 static void
 name_sizes(const struct layout *l, const uint8_t *bytes, struct message *m)
 {
+#if defined __x86_64__ && defined __GNUC__
     if ((l->keyspace_size | l->key_size) % WIDE == 0 &&
-        __builtin_cpu_supports("avx2"))
+        __builtin_cpu_supports("avx2")) {
         wide_sizes(l, bytes, m);
-    else
-        plain_sizes(l, bytes, m);
-}
-
-#else
-
-static void
-name_sizes(const struct layout *l, const uint8_t *bytes, struct message *m)
-{
+        return;
+    }
+#endif
     plain_sizes(l, bytes, m);
 }
-
-#endif
 
 int
 message_parse(const struct layout *l, const uint8_t *bytes, struct message *out)
