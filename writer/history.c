@@ -91,8 +91,12 @@ begin_round(struct history *h)
     h->in_round = true;
     h->round_ms = loop_now_ms(h->loop);
     h->kind = 0;
-    for (size_t i = 0; i < HISTORY_KINDS; i++)
-        h->left[i] = h->lives[i] ? h->lives[i]->count : 0;
+    for (size_t i = 0; i < HISTORY_KINDS; i++) {
+        if (!h->lives[i])
+            continue;
+        h->left[i] = h->lives[i]->count;
+        h->lives[i]->untold = false; /* those are taken now */
+    }
 }
 
 static void

@@ -75,7 +75,8 @@ struct live {
     uint32_t swept_window;          /* when the last one began */
     uint64_t swept_ms;
     uint64_t sweep_ns;   /* spent in this one so far */
-    bool untold;         /* it passed over objects with something to tell */
+    bool untold;         /* a sweep passed over objects with something to
+                            tell, and no round of history began since */
     uint64_t sampled_ms; /* when `displaced` was, see live_conflicts() */
     uint32_t displaced;
 };
