@@ -39,21 +39,33 @@
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* Takes what an older or newer caller's struct says. */
+int
+options_take(void *to, size_t size, const void *from)
+{
+    const uint8_t *bytes = from;
+    size_t given;
+
+    memset(to, 0, size);
+    memcpy(to, &size, sizeof size);
+    if (!from)
+        return 0;
+    memcpy(&given, from, sizeof given);
+    if (given < sizeof given)
+        return -EINVAL;
+    for (size_t i = size; i < given; i++)
+        if (bytes[i])
+            return -EINVAL; /* asks for what this version cannot do */
+    memcpy(to, from, given < size ? given : size);
+    return 0;
+}
+
 static int
 take_options(const struct countd_options *from, struct countd_options *o)
 {
-    const uint8_t *bytes = (const uint8_t *)from;
+    const int rc = options_take(o, sizeof *o, from);
 
-    *o = (struct countd_options){.size = sizeof *o};
-    if (from) {
-        if (from->size < sizeof from->size)
-            return -EINVAL;
-        for (size_t i = sizeof *o; i < from->size; i++)
-            if (bytes[i])
-                return -EINVAL; /* asks for what this version cannot do */
-        memcpy(o, from, from->size < sizeof *o ? from->size : sizeof *o);
-    }
+    if (rc < 0)
+        return rc;
     if (!o->write)
         o->write = o->silent ? SILENT_ADDRESS : WRITE_ADDRESS;
     if (!o->read)

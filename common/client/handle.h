@@ -55,4 +55,9 @@ struct countd {
 
 void reading_fini(struct reading *r);
 
+/* Takes the options of an older or newer caller: structs whose first member is
+ * their size.  `to` is `size` bytes; what `from` (may be NULL) does not have
+ * is zero.  -EINVAL: it asks for what this version does not have. */
+int options_take(void *to, size_t size, const void *from);
+
 #endif

@@ -420,22 +420,14 @@ exchange_one(struct exchange *x)
 
 /* ---- open and close ---------------------------------------------------- */
 
-/* Takes what an older or newer caller's struct says. */
 static int
 take_options(const struct countd_live_options *from,
              struct countd_live_options *o)
 {
-    const uint8_t *bytes = (const uint8_t *)from;
+    const int rc = options_take(o, sizeof *o, from);
 
-    *o = (struct countd_live_options){.size = sizeof *o};
-    if (from) {
-        if (from->size < sizeof from->size)
-            return -EINVAL;
-        for (size_t i = sizeof *o; i < from->size; i++)
-            if (bytes[i])
-                return -EINVAL; /* asks for what this version cannot do */
-        memcpy(o, from, from->size < sizeof *o ? from->size : sizeof *o);
-    }
+    if (rc < 0)
+        return rc;
     if (!o->address)
         o->address = o->semaphore ? SEMAPHORE_ADDRESS : COUNTER_ADDRESS;
     if (o->connect_timeout_ms == 0)
