@@ -180,6 +180,48 @@ a_directory_goes_with_its_locked_folders(void **state)
     assert_int_equal(access(dir.path, F_OK), -1);
 }
 
+/* What cmocka prints, and what it cannot print any more. */
+static const char failing[] =
+    "#!/bin/sh\n"
+    "echo '[==========] Running 4 test(s).'\n"
+    "printf '[ RUN      ] %s\\n[       OK ] %s\\n' good good\n"
+    "echo '[ RUN      ] bad'; seq -f 'daemon says %.0f' 100\n"
+    "echo 'ERROR: not what it was:'; echo of several lines\n"
+    "echo '[  ERROR   ] --- [   LINE   ] --- a.c:7: error: Failure!'\n"
+    "echo '[  FAILED  ] bad'\n"
+    "echo '[ RUN      ] worse'; echo 'Assertion x'; echo more; exit 134\n";
+
+static void
+a_run_names_what_failed_first_and_last(void **state)
+{
+    struct tmpdir *dir = *state;
+    char program[600], text[8192], *at;
+    static const char list[] = "FAILED prog: bad: not what it was: (a.c:7)\n";
+
+    if (access("tests/lib/run", X_OK) < 0)
+        test_skip("only in the folder of the sources");
+    tmpdir_put(dir, "prog", failing, sizeof failing - 1, 0700);
+    (void)snprintf(program, sizeof program, "%s/prog", dir->path); /* fits */
+    assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/env",
+                                "tests/lib/run", program, NULL),
+                     1);
+    at = strchr(text, '\n');
+    assert_non_null(at);
+    assert_memory_equal(text, "FAILED prog ", 12);
+    assert_memory_equal(at + 1, "    FAILED prog: bad: not what it was", 37);
+    assert_null(strstr(text, "good"));
+    assert_non_null(strstr(text, "\n    daemon says 1\n"));
+    assert_null(strstr(text, "daemon says 50\n"));
+    assert_non_null(strstr(text, "\n    daemon says 100\n"));
+    at = strstr(text, "1 programs in ");
+    assert_non_null(at);
+    at = strchr(at, '\n') + 1;
+    assert_string_equal(at + strlen(list),
+                        "FAILED prog: worse: ended with status 134: "
+                        "Assertion x\n1 passed, 3 failed, 0 skipped\n");
+    assert_memory_equal(at, list, strlen(list));
+}
+
 #define WITH_DIR(test)                                                         \
     cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
 
@@ -194,6 +236,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_daemon_is_ready_when_it_says_so),
     cmocka_unit_test(a_daemon_may_run_as_another_user),
     cmocka_unit_test(a_directory_goes_with_its_locked_folders),
+    WITH_DIR(a_run_names_what_failed_first_and_last),
 };
 
 TEST_MAIN(tests)
