@@ -22,6 +22,7 @@
 #include "common/name.h"
 #include "common/nearest.h"
 #include "common/net.h"
+#include "common/notify.h"
 
 #define FILE_SIZE_MAX ((size_t)1 << 20) /* of a settings file */
 #define SHOWN_SIZE    48 /* bytes of a bad key or value shown in an error */
@@ -43,6 +44,7 @@ enum kind {
     KIND_PATH,
     KIND_ADDRESS,
     KIND_HOST,
+    KIND_USER,
     KIND_BOOL,
     KIND_COUNT,
     KIND_SIZE,
@@ -65,6 +67,8 @@ struct option_row {
 static const struct option_row options[] = {
     {"data_dir", KIND_PATH, AT(data_dir), 1, CONFIG_TEXT_SIZE - 1, "data",
      "directory of all that is kept"},
+    {"user", KIND_USER, AT(user), 0, CONFIG_USER_SIZE - 1, "",
+     "whom to become when started as root; empty: nobody else"},
     {"log.size", KIND_SIZE, AT(log_size), 16 * KILO, 1 * GIGA, "32M",
      "bytes of each commit log"},
     {"log.count", KIND_COUNT, AT(log_count), 1, 1024, "4",
@@ -229,6 +233,8 @@ describe_row(const struct option_row *row, char *text, size_t size)
         (void)snprintf(text, size, "an address and port, or empty");
     else if (row->kind == KIND_HOST)
         (void)snprintf(text, size, "an address without a port");
+    else if (row->kind == KIND_USER)
+        (void)snprintf(text, size, "a user's name or number, or empty");
     else if (row->kind == KIND_BOOL)
         (void)snprintf(text, size, "true or false");
     else
@@ -340,6 +346,8 @@ example_of(enum kind kind)
         return "an address and a port, such as 127.0.0.1:48879 or [::1]:0";
     case KIND_HOST:
         return "an address without a port, such as 127.0.0.1 or [::1]";
+    case KIND_USER:
+        return "a user's name or number";
     case KIND_BOOL:
         return "true or false, or on or off";
     case KIND_COUNT:
@@ -460,7 +468,7 @@ config_set(struct config *c, const char *key, const char *value, char *why,
         if (strcmp(known, row->key) != 0)
             continue;
         if (row->kind == KIND_PATH || row->kind == KIND_ADDRESS ||
-            row->kind == KIND_HOST)
+            row->kind == KIND_HOST || row->kind == KIND_USER)
             return set_text(c, row, value, why, why_size);
         if (row->kind == KIND_BOOL)
             return set_bool(c, row, value, why, why_size);
@@ -782,7 +790,7 @@ config_source_add(struct config_sources *s, int letter, const char *text)
         s->file = text;
         return 0;
     }
-    assert(letter == 'o' || letter == 'd');
+    assert(letter == 'o' || letter == 'd' || letter == 'u');
     if (s->count == CONFIG_SOURCES_MAX)
         return -E2BIG;
     s->letters[s->count] = (char)letter;
@@ -822,6 +830,8 @@ config_load(struct config *c, const struct config_sources *s, char *why,
     for (size_t i = 0; rc == 0 && i < s->count; i++) {
         if (s->letters[i] == 'd')
             rc = config_set(c, "data_dir", s->texts[i], why, why_size);
+        else if (s->letters[i] == 'u')
+            rc = config_set(c, "user", s->texts[i], why, why_size);
         else
             rc = set_override(c, s->texts[i], why, why_size);
     }
@@ -834,25 +844,27 @@ print_setting(void *ctx, const char *key, const char *type, const char *def,
 {
     FILE *out = ctx;
 
+    /* Help that cannot be written helps nobody. */
     (void)fprintf(out, "  %-25s %s\n%28s%s; default %s\n", key, help, "", type,
-                  def); /* help that cannot be written helps nobody */
+                  def[0] != '\0' ? def : "empty");
 }
 
 static int
 print_help(const char *program, const char *summary)
 {
     (void)printf("%s - %s\n\n"
-                 "usage: %s [-f FILE] [-o KEY=VALUE]... [-d DIR] [-t]"
-                 " [--ready-fd N]\n\n"
-                 "  -f FILE        read settings from FILE\n"
-                 "  -o KEY=VALUE   override one setting\n"
-                 "  -d DIR         the same as -o data_dir=DIR\n"
-                 "  -t             check the settings and exit\n"
-                 "  -h, --help     this text\n"
-                 "  -V, --version  the version\n"
-                 "  --ready-fd N   write name=address:port lines and an "
+                 "usage: %s [-f FILE] [-o KEY=VALUE]... [-d DIR] [-u USER]"
+                 " [-t] [--ready-fd N]\n\n"
+                 "  -f FILE          read settings from FILE\n"
+                 "  -o KEY=VALUE     override one setting\n"
+                 "  -d DIR           the same as -o data_dir=DIR\n"
+                 "  -u, --user USER  the same as -o user=USER\n"
+                 "  -t               check the settings and exit\n"
+                 "  -h, --help       this text\n"
+                 "  -V, --version    the version\n"
+                 "  --ready-fd N     write name=address:port lines and an "
                  "empty one to\n"
-                 "                 descriptor N when serving\n\n"
+                 "                   descriptor N when serving\n\n"
                  "Settings (key = value lines, # comments):\n",
                  program, summary, program); /* as in print_setting */
     config_each(print_setting, stdout);
@@ -897,9 +909,10 @@ take_option(int option, struct config_sources *sources,
     case 'f':
     case 'o':
     case 'd':
+    case 'u':
         if (config_source_add(sources, option, optarg) == 0)
             return -1;
-        diag(DIAG_ERROR, "more than %d -o and -d; put them into a file",
+        diag(DIAG_ERROR, "more than %d -o, -d and -u; put them into a file",
              CONFIG_SOURCES_MAX);
         return CONFIG_EXIT_USAGE;
     case 't':
@@ -930,6 +943,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
     static const struct option longs[] = {
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},
+        {"user", required_argument, NULL, 'u'},
         {"ready-fd", required_argument, NULL, 'r'},
         {NULL, 0, NULL, 0},
     };
@@ -941,7 +955,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
     *command = (struct config_command){.ready_fd = -1};
     optind = 0; /* start over: tests parse more than one line */
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "+:f:o:d:thV", longs, NULL)) !=
+    while ((option = getopt_long(argc, argv, "+:f:o:d:u:thV", longs, NULL)) !=
            -1) {
         const int status =
             take_option(option, &sources, command, argv, program, summary);
@@ -971,6 +985,7 @@ config_ready(int ready_fd, const char *const *lines, size_t count)
     size_t size = 0;
     size_t sent = 0;
 
+    notify_ready();
     if (ready_fd < 0)
         return;
     for (size_t i = 0; i < count; i++) {

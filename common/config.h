@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #define CONFIG_TEXT_SIZE 4096 /* longest path or address, with NUL */
+#define CONFIG_USER_SIZE 256  /* longest user name, with NUL */
 
 #define CONFIG_SYNC_ALWAYS 0
 #define CONFIG_SYNC_NEVER  UINT64_MAX
@@ -33,6 +34,7 @@
 
 struct config {
     char data_dir[CONFIG_TEXT_SIZE];         /* data_dir = data */
+    char user[CONFIG_USER_SIZE];             /* user = */
     uint64_t log_size;                       /* log.size = 32M, bytes */
     uint64_t log_count;                      /* log.count = 4 */
     uint64_t log_max;                        /* log.max = 1024 */
@@ -92,24 +94,24 @@ int config_text(struct config *c, const char *text, size_t size,
  * not the same ... */
 int config_check(const struct config *c, char *why, size_t why_size);
 
-/* A daemon's whole command line: -f FILE, -o KEY=VALUE, -d DIR, -t, -h, -V,
- * --ready-fd N.  Prints help, version or the error itself.  Returns -1 to go
- * on, else the exit status. */
+/* A daemon's whole command line: -f FILE, -o KEY=VALUE, -d DIR, -u USER, -t,
+ * -h, -V, --ready-fd N.  Prints help, version or the error itself.  Returns -1
+ * to go on, else the exit status. */
 int config_daemon(struct config *c, struct config_command *command, int argc,
                   char **argv, const char *program, const char *summary);
 
-/* -f, -o and -d of a command line, for config_load(): the file first, then
+/* -f, -o, -d and -u of a command line, for config_load(): the file first, then
  * the others in their order.  Zero-initialised; texts are borrowed. */
 #define CONFIG_SOURCES_MAX 64
 
 struct config_sources {
     const char *file; /* the last -f */
     size_t count;
-    char letters[CONFIG_SOURCES_MAX]; /* 'o' or 'd' */
+    char letters[CONFIG_SOURCES_MAX]; /* 'o', 'd' or 'u' */
     const char *texts[CONFIG_SOURCES_MAX];
 };
 
-/* `letter` is 'f', 'o' or 'd'.  -E2BIG when there are too many. */
+/* `letter` is 'f', 'o', 'd' or 'u'.  -E2BIG when there are too many. */
 int config_source_add(struct config_sources *s, int letter, const char *text);
 
 /* Defaults, sources, then config_check(). */
@@ -125,7 +127,8 @@ void config_each(void (*option)(void *ctx, const char *key, const char *type,
                  void *ctx);
 
 /* Writes `name=address:port` lines and an empty one to the ready fd and
- * closes it; nothing when it is -1. */
+ * closes it; nothing when it is -1.  Tells the service manager, too, if one
+ * wants to know (notify.h). */
 void config_ready(int ready_fd, const char *const *lines, size_t count);
 
 #endif

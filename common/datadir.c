@@ -90,19 +90,27 @@ check_fs(int fd, const char *path)
 /* ---- folders ------------------------------------------------------------ */
 
 static int
+refuse_owner(uid_t owner, const char *path)
+{
+    const long us = (long)geteuid();
+
+    diag(DIAG_ERROR,
+         "%s belongs to user id %ld and this is %ld; run it as that user%s, "
+         "or: chown -R %ld %s",
+         path, (long)owner, us, us == 0 ? " (daemons: set user)" : "", us,
+         path);
+    return -EPERM;
+}
+
+static int
 check_owner(int fd, const char *path)
 {
     struct stat st;
 
     if (fstat(fd, &st) < 0)
         return refuse(-errno, "look at", path);
-    if (st.st_uid != geteuid()) {
-        diag(DIAG_ERROR,
-             "%s belongs to user id %ld and this is %ld; run all daemons as "
-             "that user, or: chown -R %ld %s",
-             path, (long)st.st_uid, (long)geteuid(), (long)geteuid(), path);
-        return -EPERM;
-    }
+    if (st.st_uid != geteuid())
+        return refuse_owner(st.st_uid, path);
     if (st.st_mode & 0022) {
         diag(DIAG_ERROR,
              "%s may be written by others (mode %04o); chmod go-w %s", path,
@@ -166,48 +174,81 @@ sync_parent(int fd)
     return rc;
 }
 
+/* Makes it if nothing is there: 1 made, 0 it was there. */
+static int
+make_top(const char *path)
+{
+    int rc;
+
+    if (mkdirat(AT_FDCWD, path, FOLDER_MODE) == 0)
+        return 1;
+    rc = -errno;
+    if (rc == -EEXIST)
+        return 0;
+    if (rc == -ENOENT)
+        diag(DIAG_ERROR,
+             "data directory %s: its parent folder does not exist; make it, "
+             "or set data_dir",
+             path);
+    else if (rc == -EACCES)
+        diag(DIAG_ERROR,
+             "data directory %s: user id %ld may not make it or not get "
+             "there; make it as root (chown %ld), let that user through each "
+             "folder above (chmod o+x), or set data_dir",
+             path, (long)geteuid(), (long)geteuid());
+    else
+        (void)refuse(rc, "make data directory", path); /* rc is returned */
+    return rc;
+}
+
+/* Why it cannot be opened. */
+static int
+refuse_top(int rc, const char *path, bool make)
+{
+    struct stat st;
+
+    const bool seen = fstatat(AT_FDCWD, path, &st, 0) == 0;
+
+    if (rc == -EACCES && seen && st.st_uid != geteuid())
+        return refuse_owner(st.st_uid, path);
+    if (rc == -EACCES && !seen)
+        diag(DIAG_ERROR,
+             "data directory %s cannot be reached: each folder above it must "
+             "let user id %ld through (chmod o+x), or set data_dir",
+             path, (long)geteuid());
+    else if (rc == -ENOENT && make)
+        diag(DIAG_ERROR,
+             "data directory %s is a link to what does not exist; make that, "
+             "or set data_dir",
+             path);
+    else if (rc == -ENOENT)
+        diag(DIAG_ERROR,
+             "data directory %s does not exist; start countd-write or "
+             "countd-worker on it first, or set data_dir",
+             path);
+    else if (rc == -ENOTDIR)
+        diag(DIAG_ERROR,
+             "data directory %s is no directory; set data_dir to one", path);
+    else
+        (void)refuse(rc, "open data directory", path); /* rc is returned */
+    return rc;
+}
+
 /* The data directory itself.  Its own path may lead over links: that is the
  * operator's word, what is inside is not. */
 static int
 open_top(const char *path, bool make)
 {
-    bool made = false;
-    int fd, rc;
+    int made = 0, fd, rc;
 
-    if (make) {
-        made = mkdirat(AT_FDCWD, path, FOLDER_MODE) == 0;
-        if (!made && errno != EEXIST) {
-            rc = -errno;
-            if (rc == -ENOENT)
-                diag(DIAG_ERROR,
-                     "data directory %s: its parent folder does not exist; "
-                     "make it, or set data_dir",
-                     path);
-            return rc == -ENOENT ? rc : refuse(rc, "make data directory", path);
-        }
-    }
+    if (make)
+        made = make_top(path);
+    if (made < 0)
+        return made;
     fd = openat(AT_FDCWD, path, FOLDER_FLAGS);
-    if (fd < 0) {
-        rc = -errno;
-        if (rc == -ENOENT && make)
-            diag(DIAG_ERROR,
-                 "data directory %s is a link to what does not exist; make "
-                 "that, or set data_dir",
-                 path);
-        else if (rc == -ENOENT)
-            diag(DIAG_ERROR,
-                 "data directory %s does not exist; start countd-write or "
-                 "countd-worker on it first, or set data_dir",
-                 path);
-        else if (rc == -ENOTDIR)
-            diag(DIAG_ERROR,
-                 "data directory %s is no directory; set data_dir to one",
-                 path);
-        return rc == -ENOENT || rc == -ENOTDIR
-                   ? rc
-                   : refuse(rc, "open data directory", path);
-    }
-    rc = made ? sync_parent(fd) : 0;
+    if (fd < 0)
+        return refuse_top(-errno, path, make);
+    rc = made > 0 ? sync_parent(fd) : 0;
     if (rc < 0)
         (void)refuse(rc, "sync the parent of", path); /* rc is returned */
     if (rc == 0)
@@ -218,6 +259,31 @@ open_top(const char *path, bool make)
         return fd;
     (void)close(fd); /* only looked at */
     return rc;
+}
+
+int
+datadir_make_for(const char *path, uid_t uid, gid_t gid)
+{
+    struct stat st;
+    int fd, rc;
+
+    rc = make_top(path);
+    if (rc <= 0)
+        return rc;
+    fd = openat(AT_FDCWD, path, FOLDER_FLAGS | O_NOFOLLOW);
+    if (fd < 0)
+        return refuse(-errno, "open data directory", path);
+    /* Whoever may write beside it could have put something else there. */
+    if (fstat(fd, &st) < 0)
+        rc = -errno;
+    else if (st.st_uid != geteuid())
+        rc = -EPERM;
+    else if (fchown(fd, uid, gid) < 0)
+        rc = -errno;
+    else
+        rc = sync_parent(fd);
+    (void)close(fd); /* only looked at */
+    return rc < 0 ? refuse(rc, "make data directory", path) : 0;
 }
 
 /* ---- probes ------------------------------------------------------------- */

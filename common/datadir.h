@@ -10,6 +10,8 @@
 #ifndef COUNTD_DATADIR_H
 #define COUNTD_DATADIR_H
 
+#include <sys/types.h>
+
 #include "common/name.h"
 
 struct datadir {
@@ -30,6 +32,11 @@ enum datadir_need { DATADIR_WRITE, DATADIR_READ };
  * call said. */
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
+
+/* For root, before it becomes that user: makes the directory itself, theirs,
+ * if there is nothing at `path`.  Errors as above; datadir_open() looks at
+ * what is there. */
+int datadir_make_for(const char *path, uid_t uid, gid_t gid);
 
 /* The status to exit with when datadir_open() refused: 100 when the settings
  * or the directory must be changed first (a missing parent, another owner, a

@@ -9,6 +9,7 @@
 #include "common/diag.h"
 #include "common/loop.h"
 #include "common/net.h"
+#include "common/privilege.h"
 #include "reader/range.h"
 
 #define KEYSPACES_OPEN ((rlim_t)128) /* at once */
@@ -29,6 +30,7 @@ struct reader {
     struct range range;
     unsigned keyspaces_open;
     size_t conn_max;
+    char ready[NET_ADDRESS_SIZE + 8]; /* read=ADDRESS:PORT; empty: no port */
 };
 
 /* Raises the limit of descriptors to what the settings may use, and uses less
@@ -163,19 +165,15 @@ free_loop:
     return rc;
 }
 
-/* Listens and says so. */
 static int
 start_listening(struct reader *r)
 {
-    char text[NET_ADDRESS_SIZE], line[NET_ADDRESS_SIZE + 8];
-    const char *lines[] = {line};
+    char text[NET_ADDRESS_SIZE];
     struct net_address address, bound;
     int fd, rc;
 
-    if (r->config.read_listen[0] == 0) {
-        config_ready(r->command.ready_fd, NULL, 0);
+    if (r->config.read_listen[0] == 0)
         return 0;
-    }
     rc = net_parse(r->config.read_listen, &address);
     if (rc < 0)
         return rc;
@@ -189,10 +187,19 @@ start_listening(struct reader *r)
     if (rc < 0)
         return rc;
     net_format(&bound, text);
-    (void)snprintf(line, sizeof line, "read=%s", text); /* it fits */
-    config_ready(r->command.ready_fd, lines, 1);
-    diag(DIAG_INFO, "serving %s", line);
+    (void)snprintf(r->ready, sizeof r->ready, "read=%s", text); /* it fits */
     return 0;
+}
+
+static void
+tell_ready(const struct reader *r)
+{
+    const char *lines[] = {r->ready};
+    const size_t count = r->ready[0] != '\0';
+
+    config_ready(r->command.ready_fd, lines, count);
+    if (count > 0)
+        diag(DIAG_INFO, "serving %s", r->ready);
 }
 
 static int
@@ -212,8 +219,11 @@ run(struct reader *r)
     else if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "listen read.listen=%s",
                    r->config.read_listen);
+    if (rc == 0)
+        rc = privilege_drop();
     if (rc < 0)
         return rc;
+    tell_ready(r);
     rc = loop_run(r->loop);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "wait for events");
@@ -237,6 +247,9 @@ main(int argc, char **argv)
     rc = limit_files(&r);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
+    rc = privilege_become(&r.config, DATADIR_READ);
+    if (rc != 0)
+        return rc;
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_READ);

@@ -12,6 +12,7 @@
 #include "common/diag.h"
 #include "common/logdir.h"
 #include "common/loop.h"
+#include "common/privilege.h"
 #include "worker/merge.h"
 #include "worker/watch.h"
 
@@ -136,6 +137,12 @@ main(int argc, char **argv)
         return status;
     ignore_signals();
     raise_limits();
+    /* It has no port: both steps at once. */
+    status = privilege_become(&w.config, DATADIR_WRITE);
+    if (status != 0)
+        return status;
+    if (privilege_drop() < 0)
+        return CONFIG_EXIT_SYSTEM;
     rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_WRITE);

@@ -11,21 +11,29 @@
 #include "common/diag.h"
 #include "common/loop.h"
 #include "common/net.h"
+#include "common/privilege.h"
 #include "writer/ingest.h"
 #include "writer/limits.h"
 #include "writer/lives.h"
 #include "writer/logs.h"
 
 #define BIND_WAIT_MS 3000 /* for a port that an outgoing connection has */
-#define PORTS        (INGEST_PORTS + LIVES_KINDS)
+#define PORTS        (INGEST_PORTS + LIVES_KINDS) /* in this order */
 #define PATIENCE_MS                                                            \
     1000 /* and write.drain: a stop waits for room in the logs */
+
+/* A port, from the time that it is bound until somebody serves it. */
+struct port {
+    int fd;          /* -1: off, or handed over */
+    const char *key; /* of the setting */
+};
 
 struct writer {
     struct config config;
     struct config_command command;
     struct datadir dir;
     int lock_fd;
+    struct port ports[PORTS];
     struct loop *loop;
     struct logs logs;
     struct ingest ingest;
@@ -239,28 +247,23 @@ listen_at(const char *key, const char *text, struct net_address *bound)
     return fd;
 }
 
-/* What is left to do when somebody serves the socket, or cannot. */
-static int
-listening(struct writer *w, int fd, int rc, const char *key, const char *name,
-          const struct net_address *bound)
+/* Keeps the socket and adds the port's line for --ready-fd. */
+static void
+keep_port(struct writer *w, size_t index, int fd, const char *key,
+          const char *name, const struct net_address *bound)
 {
     char where[NET_ADDRESS_SIZE];
 
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "listen %s", key);
-        (void)close(fd); /* nobody was accepted */
-        return rc;
-    }
+    w->ports[index] = (struct port){fd, key};
     net_format(bound, where);
     snprintf(w->ready[w->ready_count++], sizeof w->ready[0], "%s=%s", name,
              where);
-    return 0;
 }
 
-/* Listens for increments and adds the port's line for --ready-fd. */
+/* Listens for increments. */
 static int
-listen_ingest(struct writer *w, enum ingest_port port, const char *key,
-              const char *text, const char *name)
+bind_ingest(struct writer *w, enum ingest_port port, const char *key,
+            const char *text, const char *name)
 {
     struct net_address bound;
     int fd;
@@ -275,13 +278,13 @@ listen_ingest(struct writer *w, enum ingest_port port, const char *key,
              key, text, key);
     if (fd < 0)
         return fd;
-    return listening(w, fd, ingest_listen(&w->ingest, port, fd), key, name,
-                     &bound);
+    keep_port(w, (size_t)port, fd, key, name, &bound);
+    return 0;
 }
 
 /* The same for counters or semaphores. */
 static int
-listen_live(struct writer *w, enum live_kind kind)
+bind_live(struct writer *w, enum live_kind kind)
 {
     const struct lives_settings s = lives_settings(&w->config, kind);
     char text[CONFIG_TEXT_SIZE + 8];
@@ -300,12 +303,14 @@ listen_live(struct writer *w, enum live_kind kind)
              s.port_key, text, s.port_key, s.enable_key);
     if (fd < 0)
         return fd;
-    return listening(w, fd, lives_listen(&w->lives, kind, fd), s.port_key,
-                     s.name, &bound);
+    keep_port(w, INGEST_PORTS + (size_t)kind, fd, s.port_key, s.name, &bound);
+    return 0;
 }
 
+/* Listens before there are threads, each of which would keep the right to
+ * bind.  Who connects now is accepted when all is open. */
 static int
-listen_all(struct writer *w)
+bind_ports(struct writer *w)
 {
     const struct config *c = &w->config;
     int rc;
@@ -317,16 +322,49 @@ listen_all(struct writer *w)
                          "there is nothing to do");
         return -EINVAL;
     }
-    rc = listen_ingest(w, INGEST_SILENT, "write.listen", c->write_listen,
-                       "silent");
+    rc = bind_ingest(w, INGEST_SILENT, "write.listen", c->write_listen,
+                     "silent");
     if (rc == 0)
-        rc = listen_ingest(w, INGEST_ACK, "write.ack_listen",
-                           c->write_ack_listen, "ack");
+        rc = bind_ingest(w, INGEST_ACK, "write.ack_listen", c->write_ack_listen,
+                         "ack");
     if (rc == 0)
-        rc = listen_live(w, LIVE_COUNTER);
+        rc = bind_live(w, LIVE_COUNTER);
     if (rc == 0)
-        rc = listen_live(w, LIVE_SEMAPHORE);
-    return rc;
+        rc = bind_live(w, LIVE_SEMAPHORE);
+    return rc < 0 ? rc : privilege_drop();
+}
+
+static void
+close_ports(struct writer *w)
+{
+    for (size_t i = 0; i < PORTS; i++) {
+        if (w->ports[i].fd >= 0)
+            (void)close(w->ports[i].fd); /* nobody was accepted */
+        w->ports[i].fd = -1;
+    }
+}
+
+/* Gives the sockets to those who serve them. */
+static int
+serve_ports(struct writer *w)
+{
+    for (size_t i = 0; i < PORTS; i++) {
+        struct port *p = &w->ports[i];
+        int rc;
+
+        if (p->fd < 0)
+            continue;
+        rc = i < INGEST_PORTS
+                 ? ingest_listen(&w->ingest, (enum ingest_port)i, p->fd)
+                 : lives_listen(&w->lives, (enum live_kind)(i - INGEST_PORTS),
+                                p->fd);
+        if (rc < 0) {
+            diag_errno(DIAG_ERROR, rc, "listen %s", p->key);
+            return rc;
+        }
+        p->fd = -1;
+    }
+    return 0;
 }
 
 static void
@@ -369,7 +407,7 @@ serve(struct writer *w)
                     w->live_connections);
     if (rc < 0)
         goto fini_ingest;
-    rc = listen_all(w);
+    rc = serve_ports(w);
     if (rc < 0)
         goto close_lives;
     tell_ready(w);
@@ -404,7 +442,9 @@ exit_status(int rc)
 int
 main(int argc, char **argv)
 {
-    static struct writer w = {.lock_fd = -1};
+    static struct writer w = {
+        .lock_fd = -1,
+        .ports = {{.fd = -1}, {.fd = -1}, {.fd = -1}, {.fd = -1}}};
     int status, rc;
 
     diag_init("countd-write", DIAG_INFO);
@@ -413,6 +453,9 @@ main(int argc, char **argv)
         "takes increments into commit logs; live counters and semaphores");
     if (status >= 0)
         return status;
+    status = privilege_become(&w.config, DATADIR_WRITE);
+    if (status != 0)
+        return status;
     rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_WRITE);
@@ -420,9 +463,12 @@ main(int argc, char **argv)
     if (rc < 0)
         goto close_dir;
     limit_connections(&w);
-    rc = open_loop(&w);
+    rc = bind_ports(&w);
+    if (rc == 0)
+        rc = open_loop(&w);
     if (rc == 0)
         rc = serve(&w);
+    close_ports(&w);
     loop_free(w.loop);
     (void)close(w.lock_fd); /* gives up the lock; nothing was written */
 

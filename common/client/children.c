@@ -7,12 +7,13 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Program, -f FILE, -o or -d with its value, --ready-fd N, NULL. */
+/* Program, -f FILE, -o, -d or -u with its value, --ready-fd N, NULL. */
 #define ARGS_MAX (1 + 2 + 2 * CONFIG_SOURCES_MAX + 2 + 1)
 
 void
@@ -51,6 +52,14 @@ find_program(const char *program, char path[PATH_MAX])
     (void)snprintf(path, PATH_MAX, "%s", program); /* names are short */
 }
 
+static const char *
+flag(char letter)
+{
+    if (letter == 'u')
+        return "-u";
+    return letter == 'd' ? "-d" : "-o";
+}
+
 /* The command line of a daemon: the same sources as ours. */
 static void
 make_args(const struct config_sources *s, const char *program,
@@ -64,7 +73,7 @@ make_args(const struct config_sources *s, const char *program,
         args[n++] = s->file;
     }
     for (size_t i = 0; i < s->count; i++) {
-        args[n++] = s->letters[i] == 'd' ? "-d" : "-o";
+        args[n++] = flag(s->letters[i]);
         args[n++] = s->texts[i];
     }
     args[n++] = "--ready-fd";
@@ -84,6 +93,8 @@ become(const char *path, const char *const *args, int ready_fd, pid_t parent)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    /* When all serve, we tell the service manager.  Only moves pointers. */
+    (void)unsetenv("NOTIFY_SOCKET");
     (void)fcntl(ready_fd, F_SETFD, 0);
 
     /* The parent may have died before prctl() asked to be told. */

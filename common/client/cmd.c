@@ -34,6 +34,7 @@ const struct cmd cmd_table[] = {
      "run the three daemons in the foreground",
      "countd serve -d /var/lib/countd",
      {{"workers", "N", "number of countd-worker, 1 to 64; default 1"},
+      {"u", "USER", "the same as -o user=USER"},
       {"ready-fd", "N", "write name=address:port lines to descriptor N"},
       {"t", NULL, "check the settings and exit"}},
      cmd_serve},

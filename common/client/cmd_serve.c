@@ -23,6 +23,7 @@
 #include "common/clock.h"
 #include "common/diag.h"
 #include "common/net.h"
+#include "common/privilege.h"
 
 #define DRAIN_MS      5000
 #define DRAIN_LOOK_MS 20
@@ -371,6 +372,32 @@ check_ports(const struct cmd_line *line)
 
 /* ---- the subcommand ---------------------------------------------------- */
 
+/* Whom the daemons become.  As root without `user` one warning does, not one
+ * of each: that they get to hear is what is meant by user=root. */
+static int
+set_user(struct cmd_line *line)
+{
+    const char *user = cmd_value(line, "u");
+    char why[512];
+
+    if (user == NULL && line->config.user[0] == '\0' && geteuid() == 0 &&
+        cmd_value(line, "t") == NULL) {
+        diag(DIAG_WARNING, PRIVILEGE_ROOT_WARNING);
+        user = "root";
+    }
+    if (user == NULL)
+        return 0;
+    if (config_set(&line->config, "user", user, why, sizeof why) < 0) {
+        diag(DIAG_ERROR, "%s", why);
+        return CONFIG_EXIT_USAGE;
+    }
+    if (config_source_add(&line->sources, 'u', user) == 0)
+        return 0;
+    diag(DIAG_ERROR, "more than %d -o, -d and -u; put them into a file",
+         CONFIG_SOURCES_MAX);
+    return CONFIG_EXIT_USAGE;
+}
+
 static int
 read_options(struct serve *s, int64_t *workers)
 {
@@ -404,6 +431,8 @@ cmd_serve(struct cmd_line *line)
     int status, rc;
 
     status = read_options(&s, &workers);
+    if (status == 0)
+        status = set_user(line);
     if (status != 0)
         return status;
     if (cmd_value(line, "t") != NULL)

@@ -61,6 +61,7 @@ the_defaults_are_those_of_the_design(void **state)
     assert_int_equal(c.keyspace_max, 10000);
     assert_int_equal(c.keyspace_max_keys, 0);
     assert_int_equal(c.archive_keep, 0);
+    assert_string_equal(c.user, "");
     assert_string_equal(c.live_address, "127.0.0.1");
     assert_false(c.live_history);
     assert_true(c.counter_enable);
@@ -494,7 +495,8 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
     assert_rc(config_set(&c, key, def, why, sizeof why), 0);
     assert_true(strlen(help) > 8);
     if (strncmp(type, "an address", 10) == 0 ||
-        strncmp(type, "a path", 6) == 0 || strcmp(type, "true or false") == 0)
+        strncmp(type, "a path", 6) == 0 || strncmp(type, "a user", 6) == 0 ||
+        strcmp(type, "true or false") == 0)
         return;
     assert_non_null(comma);
     assert_int_equal(sscanf(comma, ", %31s to %31s", min, max), 2);
@@ -512,7 +514,7 @@ each_limit_in_the_table_holds(void **state)
 
     (void)state; /* needs none */
     config_each(check_limits, &limits);
-    assert_int_equal(limits.seen, 32);
+    assert_int_equal(limits.seen, 33);
 }
 
 /* ---- files and command lines ------------------------------------------- */
@@ -592,6 +594,33 @@ the_command_line_overrides_the_file_wherever_it_stands(void **state)
     assert_string_equal(c.data_dir, "/y");
     assert_int_equal(command.ready_fd, -1);
     assert_false(command.test);
+}
+
+static void
+the_user_is_a_setting_and_a_flag(void **state)
+{
+    static const char *const lines[][6] = {
+        {"x", "-u", "countd", NULL},
+        {"x", "--user", "countd", NULL},
+        {"x", "-o", "user=nobody", "-ucountd", NULL},
+        {"x", "-u", "nobody", "-o", "user=countd", NULL}};
+    static const char *const none[] = {"x", "-u", "countd", "-u", "", NULL};
+    static char name[CONFIG_USER_SIZE + 1];
+    const char *const longest[] = {"x", "-u", name, NULL};
+    struct config_command command;
+    struct config c;
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        assert_int_equal(run(&c, &command, lines[i]), -1);
+        assert_string_equal(c.user, "countd");
+    }
+    assert_int_equal(run(&c, &command, none), -1);
+    assert_string_equal(c.user, "");
+    memset(name, 'n', CONFIG_USER_SIZE - 1);
+    assert_int_equal(run(&c, &command, longest), -1);
+    name[CONFIG_USER_SIZE - 1] = 'n';
+    assert_int_equal(run(&c, &command, longest), CONFIG_EXIT_USAGE);
 }
 
 static void
@@ -706,6 +735,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(
         the_command_line_overrides_the_file_wherever_it_stands, tmpdir_setup,
         tmpdir_teardown),
+    cmocka_unit_test(the_user_is_a_setting_and_a_flag),
     cmocka_unit_test(bad_command_lines_exit_100),
     cmocka_unit_test(too_many_overrides_are_refused),
     cmocka_unit_test(the_ready_descriptor_gets_lines_and_an_empty_one),

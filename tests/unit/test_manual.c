@@ -115,7 +115,8 @@ check_setting(void *ctx, const char *key, const char *type, const char *def,
     (void)ctx;  /* needs none */
     (void)help; /* the page says it at more length */
     setting_count++;
-    snprintf(start, sizeof start, ".It Va %s No = %s\n", key, def);
+    snprintf(start, sizeof start, ".It Va %s No =%s%s\n", key,
+             def[0] != '\0' ? " " : "", def);
     item(page, start, "\n.It ", text, sizeof text);
     snprintf(sentence, sizeof sentence, "\n%c%s.", type[0] - 'a' + 'A',
              type + 1);
@@ -135,7 +136,7 @@ every_setting_its_default_and_its_limits_are_in_countd_5(void **state)
     config_each(check_setting, NULL);
 
     while (next_line(&at, ".It Va ", rest, sizeof rest))
-        items += strstr(rest, " No = ") != NULL;
+        items += strstr(rest, " No =") != NULL;
     assert_int_equal(items, setting_count);
 }
 
