@@ -106,7 +106,7 @@ static const struct option_row options[] = {
      "0", "keys of one keyspace; 0: no limit"},
     {"archive.keep", KIND_COUNT, AT(archive_keep), 0, 1000000, "0",
      "merged logs kept, compressed"},
-    {"live.address", KIND_HOST, AT(live_address), 1, NET_ADDRESS_SIZE - 8,
+    {"live.address", KIND_HOST, AT(live_address), 1, NET_HOST_SIZE - 1,
      "127.0.0.1", "address of the two live ports"},
     {"live.history", KIND_BOOL, AT(live_history), 0, 1, "off",
      "what is acquired, released and refused is counted in live.*"},
@@ -312,28 +312,20 @@ config_duration(const char *text, uint64_t *ms)
 static bool
 is_address(const char *text)
 {
-    const char *colon = strrchr(text, ':');
-    uint64_t port;
-
-    if (text[0] == '\0')
-        return true;
-    if (colon == NULL || colon == text || strlen(colon + 1) > 5)
-        return false;
-    return read_number(KIND_COUNT, colon + 1, &port) == 0 && port <= 65535;
+    return text[0] == '\0' || net_check(text) == 0;
 }
 
-/* As it stands in front of a port: an IPv4 address, or an IPv6 one in
+/* As it stands in front of a port: a name, an IPv4 address, or an IPv6 one in
  * brackets. */
 static bool
 is_host(const char *text)
 {
-    char where[NET_ADDRESS_SIZE];
-    struct net_address address;
+    char where[NET_HOST_SIZE + 8];
 
-    if (strlen(text) + 3 > sizeof where)
+    if (strlen(text) >= NET_HOST_SIZE)
         return false;
     (void)snprintf(where, sizeof where, "%s:0", text); /* fits */
-    return net_parse(where, &address) == 0;
+    return net_check(where) == 0;
 }
 
 static const char *
@@ -343,9 +335,11 @@ example_of(enum kind kind)
     case KIND_PATH:
         return "a path";
     case KIND_ADDRESS:
-        return "an address and a port, such as 127.0.0.1:48879 or [::1]:0";
+        return "an address or host name and a port, such as 127.0.0.1:48879 "
+               "or [::1]:0";
     case KIND_HOST:
-        return "an address without a port, such as 127.0.0.1 or [::1]";
+        return "an address or host name without a port, such as 127.0.0.1 or "
+               "[::1]";
     case KIND_USER:
         return "a user's name or number";
     case KIND_BOOL:

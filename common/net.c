@@ -1,7 +1,6 @@
 /* common/net.c - see net.h. */
 #include "common/net.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,108 +18,6 @@
 #define RETRY_MS     100  /* look again when descriptors ran out */
 #define BACK_OFF_MS  10   /* first wait for a port in use; doubles */
 #define BACK_OFF_MAX 320
-
-static int
-parse_port(const char *text, in_port_t *port)
-{
-    unsigned long value = 0;
-    size_t i;
-
-    for (i = 0; text[i] >= '0' && text[i] <= '9' && i < 6; i++)
-        value = value * 10 + (unsigned long)(text[i] - '0');
-    if (i == 0 || text[i] != '\0' || value > 65535)
-        return -EINVAL;
-    *port = htons((uint16_t)value);
-    return 0;
-}
-
-static int
-parse_v6(const char *host, in_port_t port, struct net_address *out)
-{
-    struct sockaddr_in6 sa = {.sin6_family = AF_INET6, .sin6_port = port};
-
-    if (inet_pton(AF_INET6, host, &sa.sin6_addr) != 1)
-        return -EINVAL;
-    memset(out, 0, sizeof *out);
-    memcpy(&out->sa, &sa, sizeof sa);
-    out->size = sizeof sa;
-    return 0;
-}
-
-static int
-parse_v4(const char *host, in_port_t port, struct net_address *out)
-{
-    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = port};
-
-    if (strcmp(host, "localhost") == 0)
-        host = "127.0.0.1";
-    if (inet_pton(AF_INET, host, &sa.sin_addr) != 1)
-        return -EINVAL;
-    memset(out, 0, sizeof *out);
-    memcpy(&out->sa, &sa, sizeof sa);
-    out->size = sizeof sa;
-    return 0;
-}
-
-int
-net_parse(const char *text, struct net_address *out)
-{
-    const char *colon = strrchr(text, ':');
-    char host[NET_ADDRESS_SIZE];
-    in_port_t port;
-    size_t size;
-
-    if (!colon || parse_port(colon + 1, &port) < 0)
-        return -EINVAL;
-    size = (size_t)(colon - text);
-    if (size == 0 || size >= sizeof host)
-        return -EINVAL;
-    memcpy(host, text, size);
-    host[size] = '\0';
-    if (host[0] != '[')
-        return parse_v4(host, port, out);
-    if (host[size - 1] != ']')
-        return -EINVAL;
-    host[size - 1] = '\0';
-    return parse_v6(host + 1, port, out);
-}
-
-void
-net_format(const struct net_address *a, char text[NET_ADDRESS_SIZE])
-{
-    char host[INET6_ADDRSTRLEN] = "?";
-    struct sockaddr_in6 v6;
-    struct sockaddr_in v4;
-
-    /* inet_ntop cannot fail: the family is known and the buffer fits. */
-    if (a->sa.ss_family == AF_INET6) {
-        memcpy(&v6, &a->sa, sizeof v6);
-        (void)inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
-        snprintf(text, NET_ADDRESS_SIZE, "[%s]:%u", host,
-                 (unsigned)ntohs(v6.sin6_port));
-        return;
-    }
-    memcpy(&v4, &a->sa, sizeof v4);
-    (void)inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
-    snprintf(text, NET_ADDRESS_SIZE, "%s:%u", host,
-             (unsigned)ntohs(v4.sin_port));
-}
-
-bool
-net_is_loopback(const struct net_address *a)
-{
-    struct sockaddr_in6 v6;
-    struct sockaddr_in v4;
-
-    if (a->sa.ss_family == AF_INET6) {
-        memcpy(&v6, &a->sa, sizeof v6);
-        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
-            return v6.sin6_addr.s6_addr[12] == 127;
-        return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
-    }
-    memcpy(&v4, &a->sa, sizeof v4);
-    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
-}
 
 /* One try: socket, bind, and the address it got; listens when `bound` is
  * given. */

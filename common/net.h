@@ -13,15 +13,32 @@
 
 #include "common/loop.h"
 
-#define NET_ADDRESS_SIZE 64 /* "[v6]:port" and NUL */
+#define NET_ADDRESS_SIZE 64  /* "[v6]:port" and NUL */
+#define NET_HOST_SIZE    256 /* longest host name and NUL */
 
 struct net_address {
     struct sockaddr_storage sa;
     socklen_t size;
 };
 
-/* "127.0.0.1:48879", "[::1]:0", "localhost:1"; -EINVAL. */
+/* "127.0.0.1:48879", "[::1]:0", "localhost:1" (which is 127.0.0.1); -EINVAL,
+ * for host names too. */
 int net_parse(const char *text, struct net_address *out);
+
+/* Whether the text has the form of an address, or of a host name, and a port;
+ * looks nothing up.  0 or -EINVAL. */
+int net_check(const char *text);
+
+/* As net_parse(), for host names too: those are looked up, which may take
+ * seconds.  Returns how many addresses there are, at most `max`.
+ *   -EINVAL         no such form
+ *   -EADDRNOTAVAIL  no address is known for the name
+ *   -EAGAIN         it cannot be looked up now, -ENOMEM ... likewise */
+int net_resolve(const char *text, struct net_address *out, size_t max);
+
+/* What such an error means: "is a host name that ...". */
+const char *net_resolve_error(int rc);
+
 void net_format(const struct net_address *a, char text[NET_ADDRESS_SIZE]);
 bool net_is_loopback(const struct net_address *a);
 

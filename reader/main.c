@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "common/config.h"
@@ -165,6 +166,31 @@ free_loop:
     return rc;
 }
 
+/* The address of read.listen.  -EINVAL: it has none. */
+static int
+find_address(const struct reader *r, struct net_address *address)
+{
+    const char *text = r->config.read_listen;
+    char where[NET_ADDRESS_SIZE];
+    int rc;
+
+    rc = net_resolve(text, address, 1);
+    if (rc < 0) {
+        diag(DIAG_ERROR, "read.listen=%s %s", text, net_resolve_error(rc));
+        return rc == -EADDRNOTAVAIL ? -EINVAL : rc;
+    }
+    net_format(address, where);
+    if (strcmp(text, where) != 0)
+        diag(DIAG_INFO, "read.listen=%s is %s", text, where);
+    if (!net_is_loopback(address))
+        diag(DIAG_WARNING,
+             "read.listen=%s can be reached from other machines, and there is "
+             "no authentication",
+             text);
+    return 0;
+}
+
+/* Listens, and makes the line that says where. */
 static int
 start_listening(struct reader *r)
 {
@@ -174,16 +200,19 @@ start_listening(struct reader *r)
 
     if (r->config.read_listen[0] == 0)
         return 0;
-    rc = net_parse(r->config.read_listen, &address);
+    rc = find_address(r, &address);
     if (rc < 0)
         return rc;
-    if (!net_is_loopback(&address))
-        diag(DIAG_WARNING, "read.listen=%s is reachable from outside",
-             r->config.read_listen);
     fd = net_listen(&address, LISTEN_WAIT_MS, &bound);
-    if (fd < 0)
-        return fd;
-    rc = range_listen(&r->range, fd);
+    rc = fd < 0 ? fd : range_listen(&r->range, fd);
+    if (rc == -EADDRINUSE)
+        diag(DIAG_ERROR,
+             "read.listen=%s is in use by another process: stop it, or set "
+             "read.listen to a free port",
+             r->config.read_listen);
+    else if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "listen read.listen=%s",
+                   r->config.read_listen);
     if (rc < 0)
         return rc;
     net_format(&bound, text);
@@ -208,17 +237,6 @@ run(struct reader *r)
     int rc;
 
     rc = start_listening(r);
-    if (rc == -EINVAL)
-        diag(DIAG_ERROR, "read.listen=%s is not an address and a port",
-             r->config.read_listen);
-    else if (rc == -EADDRINUSE)
-        diag(DIAG_ERROR,
-             "read.listen=%s is in use by another process: stop it, or set "
-             "read.listen to a free port",
-             r->config.read_listen);
-    else if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "listen read.listen=%s",
-                   r->config.read_listen);
     if (rc == 0)
         rc = privilege_drop();
     if (rc < 0)

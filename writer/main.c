@@ -229,13 +229,17 @@ static int
 listen_at(const char *key, const char *text, struct net_address *bound)
 {
     struct net_address address;
-    int fd;
+    char where[NET_ADDRESS_SIZE];
+    int fd, rc;
 
-    fd = net_parse(text, &address);
-    if (fd < 0) {
-        diag(DIAG_ERROR, "%s=%s is not an address and a port", key, text);
-        return fd;
+    rc = net_resolve(text, &address, 1);
+    if (rc < 0) {
+        diag(DIAG_ERROR, "%s=%s %s", key, text, net_resolve_error(rc));
+        return rc == -EADDRNOTAVAIL ? -EINVAL : rc; /* of the setting */
     }
+    net_format(&address, where);
+    if (strcmp(text, where) != 0)
+        diag(DIAG_INFO, "%s=%s is %s", key, text, where);
     if (!net_is_loopback(&address))
         diag(DIAG_WARNING,
              "%s=%s can be reached from other machines, and there is no "

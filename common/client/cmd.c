@@ -9,6 +9,7 @@
 
 #include "common/diag.h"
 #include "common/nearest.h"
+#include "common/net.h"
 
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 
@@ -663,8 +664,11 @@ cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
              peer == CMD_READER ? "" : ", are the message sizes its own");
         break;
     case -EADDRNOTAVAIL:
-        diag(DIAG_ERROR, "%s: there is no address %s", setting, address);
+        diag(DIAG_ERROR, "%s: %s %s", setting, address, net_resolve_error(rc));
         return CONFIG_EXIT_USAGE;
+    case -EAGAIN: /* of cmd_connect(); others do not pass it on */
+        diag(DIAG_ERROR, "%s: %s %s", setting, address, net_resolve_error(rc));
+        break;
     case -ENAMETOOLONG:
         diag(DIAG_ERROR,
              "a name is longer than message.keyspace_size=%" PRIu64

@@ -358,7 +358,7 @@ check_ports(const struct cmd_line *line)
         return 0;
     for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
         if (ports[i].address[0] == '\0' ||
-            net_parse(ports[i].address, &address) < 0 ||
+            net_resolve(ports[i].address, &address, 1) < 0 ||
             net_probe(&address, BIND_WAIT_MS) != -EADDRINUSE)
             continue;
         diag(DIAG_ERROR,

@@ -47,7 +47,11 @@ struct countd_options {
     unsigned connect_timeout_ms; /* 0: 5000 */
 };
 
-/* Does not connect yet.  `options` may be NULL; nothing of it is kept. */
+/* Looks host names up, but does not connect yet.  `options` may be NULL;
+ * nothing of it is kept.
+ *   -EINVAL         an option; not an address and a port
+ *   -EADDRNOTAVAIL  no address is known for a host name
+ *   -EAGAIN         it cannot be looked up now */
 int countd_open(struct countd **out, const struct countd_options *options);
 
 /* Sends nothing: flush first.  Frees the handle. */
@@ -174,7 +178,8 @@ struct countd_live_options {
     unsigned timeout_ms;         /* for answers; 0: 5000 */
 };
 
-/* Connects.  `options` may be NULL; nothing of it is kept. */
+/* Connects.  `options` may be NULL; nothing of it is kept.  Errors of host
+ * names as of countd_open(). */
 int countd_live_open(struct countd_live **out,
                      const struct countd_live_options *options);
 /* Releases everything that is held, and frees the handle. */

@@ -4,73 +4,25 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 
-#define HOST_SIZE 256 /* longest host name and NUL */
-
-/* Cuts "host:port" or "[v6]:port"; *port points into `text`. */
-static int
-split_address(const char *text, char host[HOST_SIZE], const char **port)
-{
-    const char *colon = strrchr(text, ':');
-    const char *from = text;
-    size_t size;
-
-    if (!colon || colon[1] == 0)
-        return -EINVAL;
-    size = (size_t)(colon - text);
-    if (size >= 2 && text[0] == '[' && text[size - 1] == ']') {
-        from++;
-        size -= 2;
-    } else if (memchr(text, ':', size)) {
-        return -EINVAL; /* v6 without brackets */
-    }
-    if (size == 0 || size >= HOST_SIZE)
-        return -EINVAL;
-    memcpy(host, from, size);
-    host[size] = 0;
-    *port = colon + 1;
-    if (strspn(*port, "0123456789") != strlen(*port) || strlen(*port) > 5 ||
-        strtol(*port, NULL, 10) > UINT16_MAX)
-        return -EINVAL;
-    return 0;
-}
-
 int
 link_init(struct link *l, const char *address, unsigned timeout_ms)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *found;
-    const char *port;
-    char host[HOST_SIZE];
     int rc;
 
     *l = (struct link){.fd = -1, .timeout_ms = timeout_ms};
-    rc = split_address(address, host, &port);
+    rc = net_resolve(address, l->addresses, LINK_ADDRESSES_MAX);
     if (rc < 0)
         return rc;
-    rc = getaddrinfo(host, port, &hints, &found);
-    if (rc != 0)
-        return -EADDRNOTAVAIL;
-    for (struct addrinfo *a = found; a; a = a->ai_next) {
-        if (l->count == LINK_ADDRESSES_MAX ||
-            a->ai_addrlen > sizeof l->addresses[0].sa)
-            break;
-        memcpy(&l->addresses[l->count].sa, a->ai_addr, a->ai_addrlen);
-        l->addresses[l->count].size = a->ai_addrlen;
-        l->count++;
-    }
-    freeaddrinfo(found);
-    return l->count ? 0 : -EADDRNOTAVAIL;
+    l->count = (size_t)rc;
+    return 0;
 }
 
 void
@@ -123,7 +75,7 @@ is_self(int fd)
 static int
 start(struct link *l)
 {
-    const struct link_address *a = &l->addresses[l->tried++];
+    const struct net_address *a = &l->addresses[l->tried++];
     const int one = 1;
     int rc;
 

@@ -15,17 +15,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
+
+#include "common/net.h"
 
 #define LINK_ADDRESSES_MAX 4
 
-struct link_address {
-    struct sockaddr_storage sa;
-    socklen_t size;
-};
-
 struct link {
-    struct link_address addresses[LINK_ADDRESSES_MAX];
+    struct net_address addresses[LINK_ADDRESSES_MAX];
     size_t count;
     size_t tried; /* addresses tried by this connect, the current one too */
     int fd;       /* -1: not connected */
@@ -36,8 +32,8 @@ struct link {
     unsigned timeout_ms;  /* for each connect */
 };
 
-/* Resolves "127.0.0.1:48880", "[::1]:48880" or "localhost:48880".
- *   -EINVAL         no such form, -EADDRNOTAVAIL  the name has no address */
+/* Resolves "127.0.0.1:48880", "[::1]:48880" or "db1:48880", as net_resolve()
+ * does and with its errors. */
 int link_init(struct link *l, const char *address, unsigned timeout_ms);
 
 /* Goes on connecting.  0 when connected; -EINPROGRESS; or why it failed:

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/diag.h"
+#include "common/net.h"
 
 #define ADDRESS_SIZE 320
 
@@ -53,11 +54,9 @@ void
 live_address(const struct cmd_line *line, char *text, size_t size)
 {
     const struct config *c = &line->config;
-    const bool v6 = strchr(c->live_address, ':') != NULL;
 
     /* What does not fit is no address, and connecting says so. */
-    (void)snprintf(text, size, "%s%s%s:%" PRIu64, v6 ? "[" : "",
-                   c->live_address, v6 ? "]" : "",
+    (void)snprintf(text, size, "%s:%" PRIu64, c->live_address,
                    live_is_semaphore(line) ? c->semaphore_port
                                            : c->counter_port);
 }
@@ -108,8 +107,11 @@ live_failed(const struct cmd_line *line, int rc)
         break;
     case -EADDRNOTAVAIL:
     case -EINVAL:
-        diag(DIAG_ERROR, "live.address: there is no address %s", address);
+        diag(DIAG_ERROR, "live.address: %s %s", address, net_resolve_error(rc));
         return CONFIG_EXIT_USAGE;
+    case -EAGAIN:
+        diag(DIAG_ERROR, "live.address: %s %s", address, net_resolve_error(rc));
+        break;
     case -EPROTO:
         diag(DIAG_ERROR, "what answers at %s does not speak the %s protocol",
              address, word);

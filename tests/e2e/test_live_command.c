@@ -252,6 +252,8 @@ without_a_server_it_is_the_system_that_failed(void **state)
            "semaphore.enable");
     expect(RUN(s, "live", "get", "a"), 111, "127.0.0.1:1 ");
     expect(RUN(s, "live", "top"), 111, "counter.port");
+    expect(RUN(s, "live", "top", "-o", "live.address=[::1]"), 111,
+           "countd-write at [::1]:1");
 }
 
 /* ---- locks ------------------------------------------------------------- */

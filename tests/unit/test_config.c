@@ -234,10 +234,10 @@ both_names_of_the_statistics_interval_are_one_setting(void **state)
 static void
 the_live_address_has_no_port(void **state)
 {
-    static const char *const good[] = {"127.0.0.1", "0.0.0.0", "[::1]",
-                                       "localhost"};
-    static const char *const bad[] = {"127.0.0.1:11215", "::1", "[::1]:1",
-                                      "host.invalid", "127.0.0"};
+    static const char *const good[] = {
+        "127.0.0.1", "0.0.0.0", "[::1]", "localhost", "db1", "db1.example.org"};
+    static const char *const bad[] = {"127.0.0.1:11215", "::1",     "[::1]:1",
+                                      "db1:11215",       "127.0.0", "db 1"};
     struct config c;
     char why[512];
 
@@ -250,7 +250,8 @@ the_live_address_has_no_port(void **state)
                   -EINVAL);
     assert_bad("live.address = 127.0.0.1:1", -EINVAL,
                "t.conf:1: live.address: \"127.0.0.1:1\" is wrong; give an "
-               "address without a port, such as 127.0.0.1 or [::1]");
+               "address or host name without a port, such as 127.0.0.1 or "
+               "[::1]");
     assert_rc(config_set(&c, "live.address", "", why, sizeof why), -ERANGE);
 }
 
@@ -278,10 +279,13 @@ an_error_names_file_line_key_and_what_would_be_right(void **state)
     assert_bad("data_dir =", -ERANGE, "t.conf:1: data_dir: empty; give a path");
     assert_bad("write.listen = 48879", -EINVAL,
                "t.conf:1: write.listen: \"48879\" is wrong; give an address "
-               "and a port, such as 127.0.0.1:48879 or [::1]:0");
+               "or host name and a port, such as 127.0.0.1:48879 or [::1]:0");
     assert_bad("write.listen = a:65536", -EINVAL,
                "t.conf:1: write.listen: \"a:65536\" is wrong; give an address "
-               "and a port, such as 127.0.0.1:48879 or [::1]:0");
+               "or host name and a port, such as 127.0.0.1:48879 or [::1]:0");
+    assert_bad("read.listen = ::1:48880", -EINVAL,
+               "t.conf:1: read.listen: \"::1:48880\" is wrong; give an address "
+               "or host name and a port, such as 127.0.0.1:48879 or [::1]:0");
 }
 
 static void

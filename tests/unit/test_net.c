@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -85,6 +87,165 @@ what_is_no_address_is_refused(void **state)
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (net_parse(bad[i], &a) != -EINVAL)
             fail_msg("\"%s\" was taken for an address", bad[i]);
+}
+
+/* ---- host names -------------------------------------------------------- */
+
+/* What the C library would answer; it would ask the machine's name service.
+ * These stand in for its functions in this program. */
+static int lookup_code;
+static unsigned lookups;
+static char looked_up[NET_HOST_SIZE + 8];
+static struct addrinfo answers[4];
+static struct sockaddr_storage answer_sa[4];
+
+int
+getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+            struct addrinfo **out)
+{
+    lookups++;
+    assert_int_equal(hints->ai_socktype, SOCK_STREAM);
+    snprintf(looked_up, sizeof looked_up, "%s %s", host, port);
+    if (lookup_code != 0) {
+        errno = EMFILE; /* for EAI_SYSTEM */
+        return lookup_code;
+    }
+    *out = answers;
+    return 0;
+}
+
+void
+freeaddrinfo(struct addrinfo *list)
+{
+    assert_ptr_equal(list, answers);
+}
+
+/* The answer has a socket address of an unknown family and those of `text`. */
+static void
+answer_with(const char *const *text, size_t count)
+{
+    struct net_address a;
+
+    assert_true(count < 4);
+    memset(answers, 0, sizeof answers);
+    for (size_t i = 0; i <= count; i++) {
+        answers[i].ai_family = AF_UNIX;
+        if (i > 0) {
+            assert_rc(net_parse(text[i - 1], &a), 0);
+            memcpy(&answer_sa[i], &a.sa, sizeof a.sa);
+            answers[i].ai_family = a.sa.ss_family;
+            answers[i].ai_addrlen = a.size;
+        }
+        answers[i].ai_addr = (struct sockaddr *)&answer_sa[i];
+        answers[i].ai_next = i < count ? &answers[i + 1] : NULL;
+    }
+}
+
+static void
+a_host_name_is_looked_up_with_its_port(void **state)
+{
+    static const char *const two[] = {"192.0.2.7:48880", "[2001:db8::7]:48880"};
+    struct net_address found[4];
+    char text[NET_ADDRESS_SIZE];
+
+    (void)state;
+    lookup_code = 0;
+    lookups = 0;
+    answer_with(two, 2);
+    assert_rc(net_resolve("db1.example.org:48880", found, 4), 2);
+    assert_string_equal(looked_up, "db1.example.org 48880");
+    for (size_t i = 0; i < 2; i++) {
+        net_format(&found[i], text);
+        assert_string_equal(text, two[i]);
+    }
+    assert_rc(net_resolve("db1:48880", found, 1), 1);
+    assert_int_equal(lookups, 2);
+}
+
+static void
+addresses_and_localhost_ask_no_name_service(void **state)
+{
+    struct net_address found[4];
+    char text[NET_ADDRESS_SIZE];
+
+    (void)state;
+    lookup_code = EAI_AGAIN;
+    lookups = 0;
+    assert_rc(net_resolve("127.0.0.1:1", found, 4), 1);
+    assert_rc(net_resolve("[::1]:1", found, 4), 1);
+    assert_rc(net_resolve("localhost:7", found, 1), 1);
+    net_format(&found[0], text);
+    assert_string_equal(text, "127.0.0.1:7");
+    assert_rc(net_resolve("localhost:7", found, 4), 2);
+    net_format(&found[1], text);
+    assert_string_equal(text, "[::1]:7");
+    assert_int_equal(lookups, 0);
+}
+
+static void
+a_name_that_is_not_found_says_whether_that_may_pass(void **state)
+{
+    static const struct {
+        int code, rc;
+    } codes[] = {
+        {EAI_NONAME, -EADDRNOTAVAIL}, {EAI_AGAIN, -EAGAIN},
+        {EAI_FAIL, -EAGAIN},          {EAI_MEMORY, -ENOMEM},
+        {EAI_SYSTEM, -EMFILE},
+    };
+    struct net_address found[2];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        lookup_code = codes[i].code;
+        assert_rc(net_resolve("db1:1", found, 2), codes[i].rc);
+        assert_non_null(strstr(net_resolve_error(codes[i].rc), "host name"));
+    }
+    lookup_code = 0;
+    answer_with(NULL, 0);
+    assert_rc(net_resolve("db1:1", found, 2), -EADDRNOTAVAIL);
+}
+
+static void
+what_is_no_host_name_is_not_looked_up(void **state)
+{
+    static const char *const good[] = {"db1:1", "a.b-c.d_e.:1", "1st:1",
+                                       "10.0.0.1.example:1", "x1:65535"};
+    static const char *const bad[] = {
+        "",
+        "db1",
+        "db1:",
+        "db1:65536",
+        ":1",
+        ".:1",
+        "a..b:1",
+        "-a:1",
+        "a b:1",
+        "a/b:1",
+        "127.0.1:1",
+        "1:1",
+        "0x7f:1",
+        "a.0X1f:1",
+        "10.0.0.256:1",
+        "::1:1",
+        "[db1]:1",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:1"};
+    struct net_address found[2];
+    char longest[300];
+
+    (void)state;
+    lookup_code = EAI_AGAIN;
+    lookups = 0;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        assert_rc(net_check(good[i]), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (net_check(bad[i]) != -EINVAL ||
+            net_resolve(bad[i], found, 2) != -EINVAL)
+            fail_msg("\"%s\" was taken for a host name", bad[i]);
+    for (size_t i = 0; i < 256; i++)
+        longest[i] = i % 2 ? '.' : 'a';
+    snprintf(longest + 256, sizeof longest - 256, ":1");
+    assert_rc(net_check(longest), -EINVAL);
+    assert_int_equal(lookups, 0);
 }
 
 /* ---- sockets ----------------------------------------------------------- */
@@ -415,6 +576,10 @@ a_stopped_listener_refuses_and_can_be_stopped_again(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(addresses_are_read_and_written),
     cmocka_unit_test(what_is_no_address_is_refused),
+    cmocka_unit_test(a_host_name_is_looked_up_with_its_port),
+    cmocka_unit_test(addresses_and_localhost_ask_no_name_service),
+    cmocka_unit_test(a_name_that_is_not_found_says_whether_that_may_pass),
+    cmocka_unit_test(what_is_no_host_name_is_not_looked_up),
     cmocka_unit_test(port_zero_takes_a_free_port_and_says_which),
     cmocka_unit_test(a_port_in_use_is_waited_for_only_as_long_as_asked),
     cmocka_unit_test(nobody_listening_is_a_refused_connection),
