@@ -271,12 +271,19 @@ run(struct holding *h)
         return CONFIG_EXIT_SYSTEM;
     }
     status = await(h);
+    status = WIFEXITED(status) ? WEXITSTATUS(status)
+                               : EXIT_SIGNAL + WTERMSIG(status);
     /* Closing would do, but a moment after we ended.  An error means that it
      * is given back already. */
     if (!h->lost)
         (void)countd_release(h->l, h->name.bytes, h->name.size, h->resources);
-    return WIFEXITED(status) ? WEXITSTATUS(status)
-                             : EXIT_SIGNAL + WTERMSIG(status);
+    if (!h->lost || !h->kill_on_loss)
+        return status;
+    /* The command may have caught the signal and call its work done. */
+    diag(DIAG_ERROR,
+         "the command ended after what it relied on was lost, with status=%d",
+         status);
+    return CONFIG_EXIT_SYSTEM;
 }
 
 /* ---- the subcommand ---------------------------------------------------- */

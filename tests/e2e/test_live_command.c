@@ -453,9 +453,27 @@ the_command_ends_on_loss_when_that_is_wanted(void **state)
     await_held(s);
     daemon_kill(&s->writer);
 
-    assert_int_equal(daemon_wait(&holder), 128 + SIGTERM);
+    assert_int_equal(daemon_wait(&holder), 111);
     daemon_output(&holder, text, sizeof text);
     assert_non_null(strstr(text, "gets SIGTERM"));
+    assert_non_null(strstr(text, "was lost, with status=143"));
+    daemon_fini(&holder);
+}
+
+static void
+a_command_that_calls_its_work_done_after_the_loss_did_not_do_it(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder;
+
+    START(s, &holder, "acquire", "--kill-on-loss", "a", "1", "1", "--", "sh",
+          "-c", "trap 'exit 0' TERM; " HOLD_COMMAND, s->dir.path);
+    await_held(s);
+    daemon_kill(&s->writer);
+
+    assert_int_equal(daemon_wait(&holder), 111);
+    daemon_output(&holder, text, sizeof text);
+    assert_non_null(strstr(text, "was lost, with status=0"));
     daemon_fini(&holder);
 }
 
@@ -595,6 +613,7 @@ static const struct CMUnitTest tests[] = {
     SITE_TEST(a_command_that_goes_on_after_a_signal_keeps_what_it_holds),
     SITE_TEST(a_lost_connection_is_told_and_the_command_runs_on),
     SITE_TEST(the_command_ends_on_loss_when_that_is_wanted),
+    SITE_TEST(a_command_that_calls_its_work_done_after_the_loss_did_not_do_it),
     SITE_TEST(one_that_waits_says_when_the_server_goes),
     SITE_TEST(counters_can_be_looked_at),
     SITE_TEST(what_is_not_there_is_a_negative_answer),
