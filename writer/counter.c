@@ -28,13 +28,12 @@
 #include "common/diag.h"
 #include "writer/requests.h"
 
-#define SMALL        48    /* bytes of a request kept without a chunk */
-#define RECEIVE_SIZE 65536 /* bytes of one receive */
-#define IN_SIZE      (SMALL + RECEIVE_SIZE)
-#define SENDS_MAX    2     /* sends to one connection in one turn */
-#define SKIPS_MAX    16    /* receives of surplus in one turn */
-#define DUMP_PIECE   16384 /* bytes, but for a last long name */
-#define DUMP_SENDS   4     /* such pieces in one turn */
+#define SMALL      48 /* bytes of a request kept without a chunk */
+#define ANSWERS    2  /* bytes that may be answered for one received */
+#define IN_SIZE    (SMALL + COUNTER_RECEIVE_MAX)
+#define SKIPS_MAX  16    /* receives of surplus in one turn, at most */
+#define DUMP_PIECE 16384 /* bytes, but for a last long name */
+#define DUMP_SENDS 4     /* such pieces in one turn, at most */
 
 #define KEEP_IDLE_S     300
 #define KEEP_INTERVAL_S 5
@@ -87,6 +86,31 @@ static_assert((IN_SIZE + REQUESTS_OUT_SIZE) / CHUNK_ROOM + 4 <
               "all that one may keep has a rank");
 
 static void end(struct counter_conn *k);
+
+/* ---- what one may have of a turn --------------------------------------- */
+
+/* Bytes of one receive.  Who else sends in this turn is not known before its
+ * end: as many as in the one before, or as there were already. */
+static size_t
+receive_size(const struct counter *c)
+{
+    const size_t served =
+        c->served > c->served_before ? c->served : c->served_before;
+    const size_t share = COUNTER_TURN_BYTES / (served > 0 ? served : 1);
+
+    if (share < COUNTER_RECEIVE_MIN)
+        return COUNTER_RECEIVE_MIN;
+    return share < COUNTER_RECEIVE_MAX ? share : COUNTER_RECEIVE_MAX;
+}
+
+/* The same part of `most` as a receive is of the longest; at least 1. */
+static unsigned
+part_of(const struct counter *c, unsigned most)
+{
+    const size_t part = most * receive_size(c) / COUNTER_RECEIVE_MAX;
+
+    return part > 0 ? (unsigned)part : 1;
+}
 
 /* ---- who keeps how much ------------------------------------------------ */
 
@@ -347,20 +371,20 @@ send_some(const struct counter_conn *k, const uint8_t *bytes, size_t size)
     return n;
 }
 
-/* Sends the answers in the shared buffer from `at` on and keeps what the socket
- * does not take.  False: the connection has ended. */
+/* Sends the answers in the shared buffer and keeps what the socket does not
+ * take.  False: the connection has ended. */
 static bool
-flush_from(struct counter_conn *k, size_t at)
+flush(struct counter_conn *k)
 {
     struct counter *c = k->counter;
-    const size_t size = c->out_size - at;
+    const size_t size = c->out_size;
     ssize_t n;
 
     assert(k->unsent.size == 0);
     c->out_size = 0;
     if (size == 0)
         return true;
-    n = send_some(k, c->out + at, size);
+    n = send_some(k, c->out, size);
     if (n < 0) {
         end(k);
         return false;
@@ -368,13 +392,7 @@ flush_from(struct counter_conn *k, size_t at)
     if ((size_t)n == size)
         return true;
     set_waiting(k, true);
-    return keep(k, &k->unsent, c->out + at + n, size - (size_t)n);
-}
-
-static bool
-flush(struct counter_conn *k)
-{
-    return flush_from(k, 0);
+    return keep(k, &k->unsent, c->out + n, size - (size_t)n);
 }
 
 /* Sends more of what was kept.  False: the connection has ended. */
@@ -399,19 +417,19 @@ send_kept(struct counter_conn *k)
 static bool
 dump_pieces(struct counter_conn *k)
 {
-    const size_t start = REQUESTS_PIECE - DUMP_PIECE;
     struct counter *c = k->counter;
+    const unsigned sends = part_of(c, DUMP_SENDS);
     unsigned i;
 
-    for (i = 0; i < DUMP_SENDS && k->dumping && k->unsent.size == 0; i++) {
-        struct requests r = {.out = c->out, .out_size = start};
+    for (i = 0; i < sends && k->dumping && k->unsent.size == 0; i++) {
+        struct requests r = {.out = c->out, .piece = DUMP_PIECE};
 
         if (requests_dump(c, &k->dump_from, k->dump_opaque, &r))
             k->dumping = false;
-        else if (r.out_size == start)
+        else if (r.out_size == 0)
             break; /* it has looked at many places: enough for this turn */
         c->out_size = r.out_size;
-        if (!flush_from(k, start))
+        if (!flush(k))
             return false;
     }
     return true;
@@ -485,15 +503,17 @@ do_run(struct counter_conn *k, const uint8_t *bytes, size_t size)
 {
     struct counter *c = k->counter;
     const uint32_t holder = (uint32_t)(k - c->conns);
+    size_t left = ANSWERS * receive_size(c);
     struct requests r = {.in = bytes, .in_size = size, .out = c->out};
     enum requests_stop stop;
-    unsigned sends;
 
     assert(c->out_size == 0);
-    for (sends = 0; sends < SENDS_MAX; sends++) {
+    while (left > 0) {
         r.out_size = 0;
+        r.piece = left < REQUESTS_PIECE ? left : REQUESTS_PIECE;
         stop = requests_do(c, holder, &r);
         c->out_size = r.out_size;
+        left -= left < r.out_size ? left : r.out_size;
         if (stop == REQUESTS_DUMP) {
             if (!start_dump(k, r.dump))
                 return;
@@ -581,7 +601,7 @@ receive(struct counter_conn *k)
 
     /* A constant size is two moves; what is too much is overwritten. */
     memcpy(c->in, k->small, SMALL);
-    n = receive_some(k, c->in + kept, RECEIVE_SIZE, 0);
+    n = receive_some(k, c->in + kept, receive_size(c), 0);
     if (n > 0)
         do_run(k, c->in, kept + (size_t)n);
 }
@@ -590,9 +610,10 @@ static void
 receive_fill(struct counter_conn *k)
 {
     struct counter *c = k->counter;
+    const size_t most = receive_size(c), lacks = k->need - k->rest.size;
     ssize_t n;
 
-    n = receive_some(k, c->in, k->need - k->rest.size, 0);
+    n = receive_some(k, c->in, lacks < most ? lacks : most, 0);
     if (n <= 0 || !keep(k, &k->rest, c->in, (size_t)n))
         return;
     if (k->rest.size < k->need)
@@ -605,12 +626,13 @@ receive_fill(struct counter_conn *k)
 static void
 receive_surplus(struct counter_conn *k)
 {
+    const unsigned receives = part_of(k->counter, SKIPS_MAX);
     size_t size;
     ssize_t n;
-    int i;
+    unsigned i;
 
-    for (i = 0; i < SKIPS_MAX && k->skip > 0; i++) {
-        size = k->skip < RECEIVE_SIZE ? k->skip : RECEIVE_SIZE;
+    for (i = 0; i < receives && k->skip > 0; i++) {
+        size = k->skip < COUNTER_RECEIVE_MAX ? k->skip : COUNTER_RECEIVE_MAX;
         /* MSG_TRUNC: TCP need not even copy it. */
         n = receive_some(k, k->counter->in, size, MSG_TRUNC);
         if (n < 0)
@@ -677,6 +699,7 @@ conn_ready(struct loop_source *source, uint32_t events)
     struct counter_conn *k = LOOP_OWNER(source, struct counter_conn, source);
 
     look_at_clock(k->counter);
+    k->counter->served++;
     if (events & (EPOLLERR | EPOLLHUP)) {
         end(k); /* nobody is left to answer */
         return;
@@ -843,6 +866,8 @@ counter_turn(struct counter *c)
         list_add(&c->dropping, link);
     }
     c->drops = COUNTER_DROPS;
+    c->served_before = c->served;
+    c->served = 0;
     if (c->sweeping) {
         look_at_clock(c);
         c->sweeping = !live_sweep(&c->live, COUNTER_SWEEP_STEP);

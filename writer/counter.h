@@ -6,7 +6,10 @@
  *
  * A turn of a connection: one receive into a buffer that all share; the
  * complete requests in it are done in order and their answers go to another
- * such buffer, which is sent at once.  What is left of either is kept with
+ * such buffer, which is sent at once.  The more connections send, the less is
+ * received from each in one turn, and what may be answered is in proportion:
+ * so a turn takes no longer for those who send much, whatever they ask for,
+ * and who asks for little waits for few.  What is left of either is kept with
  * the connection until the next event, a few bytes in its struct, more in
  * chunks of an arena, as many as the bytes need that are there:
  *
@@ -53,6 +56,12 @@
 #define COUNTER_KEPT_SHARE 16  /* this part of the budget is for buffers */
 #define COUNTER_RANKS      10  /* of how much one keeps */
 
+/* Bytes received in one turn, about: those who send share them, but one
+ * receive is not below or above so many. */
+#define COUNTER_TURN_BYTES  262144
+#define COUNTER_RECEIVE_MIN 4096
+#define COUNTER_RECEIVE_MAX 65536
+
 struct counter_options {
     enum live_kind kind;
     size_t connections;     /* there is memory for; more wait */
@@ -78,6 +87,9 @@ struct counter {
     struct listener listener;
     struct counter_figures figures;
     size_t open; /* connections with a socket */
+    /* Connections that had their turn: in this turn of the loop, and in the
+     * one before. */
+    size_t served, served_before;
 
     struct counter_conn *conns;
     size_t touched; /* conns from here on were never used */

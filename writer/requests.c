@@ -32,6 +32,13 @@ struct request {
 
 /* ---- answers ----------------------------------------------------------- */
 
+static bool
+has_enough(const struct requests *r)
+{
+    assert(r->piece <= REQUESTS_PIECE);
+    return r->out_size >= (r->piece > 0 ? r->piece : REQUESTS_PIECE);
+}
+
 /* A header; returns where the body goes. */
 static uint8_t *
 put_header(struct requests *r, const uint8_t *header, enum frame_status status,
@@ -310,7 +317,7 @@ requests_do(struct counter *c, uint32_t holder, struct requests *r)
     size_t count, i;
 
     for (;;) {
-        if (r->out_size >= REQUESTS_PIECE)
+        if (has_enough(r))
             return REQUESTS_FULL;
         count = read_run(c, r, queue, &stop);
         for (i = 0; i < count; i++)
@@ -362,7 +369,7 @@ requests_dump(const struct counter *c, uint32_t *from, const uint8_t opaque[4],
     int rc;
 
     memcpy(header + 8, opaque, 4);
-    while (r->out_size < REQUESTS_PIECE) {
+    while (!has_enough(r)) {
         rc = live_next(&c->live, from, &looks, &record);
         if (rc == 0) {
             put_header(r, header, FRAME_OK, 0);

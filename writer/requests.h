@@ -22,14 +22,14 @@
 #include "common/frame.h"
 #include "writer/counter.h"
 
-/* Answers stop when there are as many bytes; the last ones may go on to
- * REQUESTS_OUT_SIZE, which is the room that `out` must have. */
+/* Answers stop when there are as many bytes, or `piece` of them; the last ones
+ * may go on to REQUESTS_OUT_SIZE, which is the room that `out` must have. */
 #define REQUESTS_PIECE    (65536 - 128)
 #define REQUESTS_OUT_SIZE 131072
 
 enum requests_stop {
     REQUESTS_MORE, /* what is left, if anything, is no complete request */
-    REQUESTS_FULL, /* REQUESTS_PIECE is reached: send, and call again */
+    REQUESTS_FULL, /* enough answers: send, and call again */
     REQUESTS_DUMP, /* a Dump was taken: call requests_dump() until it is done */
     REQUESTS_LONG  /* the next body is above FRAME_BODY_MAX: close */
 };
@@ -39,6 +39,7 @@ struct requests {
     size_t in_size;
     uint8_t *out;
     size_t out_size; /* bytes in it; grows */
+    size_t piece;    /* when to stop; 0: at REQUESTS_PIECE */
     uint8_t dump[4]; /* the opaque of the Dump that was taken */
 };
 
@@ -61,7 +62,7 @@ void requests_refuse(const uint8_t header[FRAME_HEADER],
 size_t requests_need(const struct counter *c, const uint8_t *bytes,
                      size_t size);
 
-/* Puts records of a dump from *from (0 at first) until REQUESTS_PIECE, or a
+/* Puts records of a dump from *from (0 at first) until there are enough, or a
  * bounded number of objects was looked at.  True: the end is put. */
 bool requests_dump(const struct counter *c, uint32_t *from,
                    const uint8_t opaque[4], struct requests *r);

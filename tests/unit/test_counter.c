@@ -1300,6 +1300,114 @@ answers_much_longer_than_requests_come_in_order(void **state)
     free(bytes);
 }
 
+/* ---- many who send much ------------------------------------------------ */
+
+#define FLOODERS 50
+
+/* What came in a turn, the most of all turns. */
+static struct {
+    size_t came, most_in_turn;
+} flood;
+
+/* All of them have got as much as they should, and a turn brought nothing. */
+static bool
+is_flood_over(struct rig *r)
+{
+    size_t i, came = 0;
+    bool over = true;
+
+    for (i = 0; i < r->peer_count; i++) {
+        came += r->peers[i].size;
+        over &= r->peers[i].size >= r->want;
+    }
+    over &= came == flood.came;
+    if (came - flood.came > flood.most_in_turn)
+        flood.most_in_turn = came - flood.came;
+    flood.came = came;
+    return over;
+}
+
+/* Each has sent all of it before the first turn, but for what the socket does
+ * not take; each gets `size` bytes at least.  What comes of it in one turn, at
+ * most. */
+static size_t
+flood_with(struct rig *r, const uint8_t *bytes, size_t bytes_size, size_t size)
+{
+    size_t i;
+
+    flood.came = 0;
+    flood.most_in_turn = 0;
+    for (i = 0; i < FLOODERS; i++) {
+        send_later(i < r->peer_count ? &r->peers[i] : join(r), bytes,
+                   bytes_size);
+        pump(&r->peers[i]);
+    }
+    r->want = size;
+    run(r, is_flood_over);
+    for (i = 0; i < FLOODERS; i++)
+        r->peers[i].size = 0;
+    return flood.most_in_turn;
+}
+
+/* In the first turn nobody knows yet how many there are: who comes i-th gets an
+ * i-th part of a turn, of which the sum is below four. */
+static void
+many_who_ask_for_much_do_not_make_a_turn_long(void **state)
+{
+    const size_t most = 4 * COUNTER_TURN_BYTES;
+    static uint8_t bytes[5000 * 12];
+    struct rig *r = *state;
+    uint32_t i;
+
+    start_counter(r);
+    for (i = 0; i < 5000; i++)
+        taker_put(bytes + i * 12, TAKER_NOOP, i, NULL, 0);
+    assert_in_range(flood_with(r, bytes, sizeof bytes, 5000 * 12), 1, most);
+
+    /* Twice as much may be answered as is received, and a run of requests. */
+    for (i = 0; i < 5000; i++)
+        taker_put(bytes + i * 12, TAKER_STATS, i, NULL, 0);
+    assert_in_range(flood_with(r, bytes, sizeof bytes, 5000 * 256), 1,
+                    2 * most + FLOODERS * 16 * 384);
+
+    /* Nor Dumps, of more than a turn. */
+    acquire_many(r, &r->peers[0], 4000);
+    taker_put(bytes, TAKER_DUMP, 1, NULL, 0);
+    assert_in_range(flood_with(r, bytes, 12, 4000 * 30), 1, 2 * most);
+}
+
+/* What is longer than the part that each may send of a turn comes through. */
+static void
+long_requests_of_many_are_put_together(void **state)
+{
+    enum { EACH = LONG_NAME + 22 + 200000 + 12 };
+    uint8_t *bytes = calloc(1, EACH), *at = bytes;
+    struct rig *r = *state;
+    uint8_t answers[64], *to = answers;
+    static uint8_t name[LONG_NAME];
+    size_t i;
+
+    assert_non_null(bytes);
+    start_counter(r);
+    memset(name, 'x', sizeof name);
+    at += taker_put_acquire(at, 1, name, sizeof name, 1, FLOODERS);
+    put_be32(bytes + 4, LONG_NAME + 10 + 200000);
+    at += 200000; /* surplus */
+    at += taker_put(at, TAKER_NOOP, 2, NULL, 0);
+    to += value(to, TAKER_ACQUIRE, 1, 1);
+    to += answer(to, TAKER_NOOP, TAKER_OK, 2, NULL, 0);
+    for (i = 0; i < FLOODERS; i++)
+        send_later(join(r), bytes, (size_t)(at - bytes));
+    for (i = 0; i < FLOODERS; i++)
+        expect(r, &r->peers[i], answers, (size_t)(to - answers));
+
+    at = bytes + taker_put_get(bytes, 3, name, sizeof name);
+    send_later(&r->peers[0], bytes, (size_t)(at - bytes));
+    expect_number(r, &r->peers[0], TAKER_GET, 3, FLOODERS);
+    assert_int_equal(r->counter.kept.records, 0);
+    free(bytes);
+}
+
 static void
 a_half_close_behind_unsent_answers_waits_for_them(void **state)
 {
@@ -2248,6 +2356,8 @@ static const struct CMUnitTest tests[] = {
     T(who_does_not_read_is_not_read_from),
     T(who_does_not_read_and_goes_is_forgotten),
     T(answers_much_longer_than_requests_come_in_order),
+    T(many_who_ask_for_much_do_not_make_a_turn_long),
+    T(long_requests_of_many_are_put_together),
     T(a_half_close_behind_unsent_answers_waits_for_them),
     T(an_empty_dump_is_its_end),
     T(requests_behind_a_dump_wait_for_its_end),
