@@ -577,7 +577,8 @@ thousands_of_connections_are_all_served(void **state)
     struct rlimit limit;
 
     assert_non_null(fds);
-    start(r, "32M", NULL, NULL);
+    /* Counters would have their share of the descriptors. */
+    start(r, "32M", NULL, "counter.enable=false");
     assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, NULL, &limit), 0);
     max = limit.rlim_cur < 16384 + 128 ? limit.rlim_cur - 128 : 16384;
     for (i = 0; i < count; i++) {
@@ -627,8 +628,8 @@ out_of_descriptors_accepting_pauses_and_nobody_is_harmed(void **state)
         if (access(path, F_OK) == 0)
             open_fds = i + 1;
     }
+    assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, NULL, &limit), 0);
     limit.rlim_cur = (rlim_t)open_fds + 4;
-    limit.rlim_max = 20000;
     assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, &limit, NULL), 0);
     for (i = 1; i < 16; i++) {
         fds[i] = ack(r);
@@ -716,8 +717,12 @@ a_full_disk_pushes_back_and_recovers_when_there_is_space(void **state)
     fd = ack(r);
     client_send(fd, bytes, 2000 * SIZE);
     await_output(r, "cannot get an empty log");
-    while (client_try_read(fd, reply, 3, 300) == 3)
+    client_wins(fd, 1);
+    before = 1;
+    while (client_try_read(fd, reply, 1, 300) == 1) {
+        assert_int_equal(client_read(fd, reply + 1, 2), 2);
         before++;
+    }
     assert_in_range(before, 1, 1999);
 
     (void)snprintf(path, sizeof path, "%s/disk", r->dir.path); /* fits */
@@ -801,7 +806,7 @@ every_figure_is_in_the_manual(void **state)
     struct rig *r = *state;
     char output[8192], name[64];
     static char page[65536];
-    const char *figures, *at;
+    const char *figures, *first, *at;
     size_t size, names = 0;
     FILE *f = fopen("writer/countd-write.8", "re");
 
@@ -817,7 +822,10 @@ every_figure_is_in_the_manual(void **state)
     daemon_signal(&r->writer, SIGUSR1);
     await_output(r, "history: rounds=");
     daemon_output(&r->writer, output, sizeof output);
-    for (at = strchr(output, '='); at; at = strchr(at + 1, '=')) {
+    /* Before them there may be warnings. */
+    first = strstr(output, "messages=");
+    assert_non_null(first);
+    for (at = strchr(first, '='); at; at = strchr(at + 1, '=')) {
         const char *from = at;
 
         while (from > output && from[-1] != ' ')
@@ -827,7 +835,7 @@ every_figure_is_in_the_manual(void **state)
             fail_msg("%s is not in FIGURES of countd-write.8", name);
         names++;
     }
-    assert_int_equal(names, 10 + 2 * 13 + 3);
+    assert_true(names >= 10 + 2 * 13 + 3);
     stop(r);
 }
 
@@ -841,7 +849,8 @@ a_stop_drains_what_has_arrived(void **state)
     size_t i;
 
     assert_non_null(bytes);
-    start(r, "64K", NULL, NULL);
+    /* Each full log waits for the disk, which may be slow. */
+    start(r, "64K", "write.drain=1m", NULL);
     a = ack(r);
     s = silent(r);
     for (i = 0; i < count; i++)
@@ -940,6 +949,33 @@ after_a_kill_what_was_acknowledged_is_there(void **state)
     assert_int_equal(r->records.states[LOG_SEALED], 5);
 }
 
+/* Asks for the figures until they have this one. */
+static void
+await_figure(const struct rig *r, const char *figure)
+{
+    const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
+    const size_t size = (size_t)1 << 20;
+    char *output = malloc(size);
+    size_t before, after;
+
+    assert_non_null(output);
+    before = daemon_output(&r->writer, output, size);
+    for (;;) {
+        daemon_signal(&r->writer, SIGUSR1);
+        /* One answer a question, so that the output stays small. */
+        do {
+            poll(NULL, 0, 2);
+            after = daemon_output(&r->writer, output, size);
+        } while (after == before && clock_ms() <= end_ms);
+        if (strstr(output + before, figure))
+            break;
+        if (clock_ms() > end_ms)
+            fail_msg("no %s in:\n%s", figure, output + before);
+        before = after;
+    }
+    free(output);
+}
+
 static void
 every_interval_syncs_without_anybody_waiting(void **state)
 {
@@ -954,15 +990,7 @@ every_interval_syncs_without_anybody_waiting(void **state)
         start(r, "64K", NULL, ways[i].sync);
         fd = silent(r);
         client_increment(fd, "sync", "k", 1);
-        for (;;) {
-            char output[8192];
-
-            daemon_signal(&r->writer, SIGUSR1);
-            daemon_output(&r->writer, output, sizeof output);
-            if (strstr(output, ways[i].figure))
-                break;
-            poll(NULL, 0, 2);
-        }
+        await_figure(r, ways[i].figure);
         client_close(fd);
         assert_int_equal(daemon_stop(&r->writer), 0);
         daemon_fini(&r->writer);
