@@ -73,6 +73,39 @@ a_new_directory_is_made_for_its_user_alone(void **state)
     assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
 }
 
+/* The error of every call that can fail, leaving nothing open; and what was
+ * made by one that failed is theirs or is refused later. */
+static void
+a_directory_is_made_for_a_user_once(void **state)
+{
+    static const char *const calls[] = {"mkdirat", "openat", "fstat", "fsync"};
+    const uid_t uid = geteuid() == 0 ? 65534 : geteuid();
+    const gid_t gid = geteuid() == 0 ? 65534 : getegid();
+    struct tmpdir *d = *state;
+    struct stat st;
+    int fds;
+
+    fds = fault_open_fds();
+    for (size_t i = 0; i < LENGTH(calls); i++) {
+        fault_inject(calls[i], 1, EIO);
+        assert_rc(datadir_make_for(data_path(d), uid, gid), -EIO);
+        fault_clear();
+        assert_int_equal(fault_open_fds(), fds);
+        assert_int_equal(rmdir(data_path(d)), i == 0 ? -1 : 0);
+    }
+    assert_rc(datadir_make_for(data_path(d), uid, gid), 0);
+    assert_int_equal(lstat(data_path(d), &st), 0);
+    assert_int_equal(st.st_mode, S_IFDIR | 0700);
+    assert_true(st.st_uid == uid && st.st_gid == gid);
+
+    /* What is there is not given away. */
+    assert_int_equal(chown(data_path(d), geteuid(), getegid()), 0);
+    assert_rc(datadir_make_for(data_path(d), uid, gid), 0);
+    assert_int_equal(lstat(data_path(d), &st), 0);
+    assert_true(st.st_uid == geteuid());
+    assert_rc(datadir_make_for("/does/not/exist", uid, gid), -ENOENT);
+}
+
 static void
 a_reader_makes_nothing(void **state)
 {
@@ -465,6 +498,7 @@ any_failing_call_leaves_no_writer_behind(void **state)
 
 static const struct CMUnitTest tests[] = {
     in_tmpdir(a_new_directory_is_made_for_its_user_alone),
+    in_tmpdir(a_directory_is_made_for_a_user_once),
     in_tmpdir(a_reader_makes_nothing),
     in_tmpdir(other_things_in_it_are_left_alone),
     in_tmpdir(a_missing_parent_is_not_made),
