@@ -83,7 +83,7 @@ a_directory_is_made_for_a_user_once(void **state)
     const gid_t gid = geteuid() == 0 ? 65534 : getegid();
     struct tmpdir *d = *state;
     struct stat st;
-    int fds;
+    unsigned fds;
 
     fds = fault_open_fds();
     for (size_t i = 0; i < LENGTH(calls); i++) {
