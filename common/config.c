@@ -829,7 +829,7 @@ config_load(struct config *c, const struct config_sources *s, char *why,
         else
             rc = set_override(c, s->texts[i], why, why_size);
     }
-    return rc < 0 ? rc : config_check(c, why, why_size);
+    return rc;
 }
 
 static void
@@ -962,7 +962,8 @@ config_daemon(struct config *c, struct config_command *command, int argc,
         diag(DIAG_ERROR, "%s: no argument was expected; see -h", argv[optind]);
         return CONFIG_EXIT_USAGE;
     }
-    if (config_load(c, &sources, why, sizeof why) < 0) {
+    if (config_load(c, &sources, why, sizeof why) < 0 ||
+        config_check(c, why, sizeof why) < 0) {
         diag(DIAG_ERROR, "%s", why);
         return CONFIG_EXIT_USAGE;
     }

@@ -114,7 +114,8 @@ struct config_sources {
 /* `letter` is 'f', 'o', 'd' or 'u'.  -E2BIG when there are too many. */
 int config_source_add(struct config_sources *s, int letter, const char *text);
 
-/* Defaults, sources, then config_check(). */
+/* Defaults, then sources.  What spans keys is for those who serve: they call
+ * config_check(), and a client does not, as it uses few of them. */
 int config_load(struct config *c, const struct config_sources *s, char *why,
                 size_t why_size);
 

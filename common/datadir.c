@@ -174,6 +174,23 @@ sync_parent(int fd)
     return rc;
 }
 
+/* Whether there is what `path` would be made in. */
+static bool
+has_parent(const char *path)
+{
+    char parent[CONFIG_TEXT_SIZE + 1];
+    size_t size = strlen(path);
+
+    while (size > 0 && path[size - 1] == '/')
+        size--;
+    while (size > 0 && path[size - 1] != '/')
+        size--;
+    if (size + 2 > sizeof parent)
+        return false;
+    (void)snprintf(parent, sizeof parent, "%.*s.", (int)size, path); /* fits */
+    return faccessat(AT_FDCWD, parent, F_OK, AT_EACCESS) == 0;
+}
+
 /* Makes it if nothing is there: 1 made, 0 it was there. */
 static int
 make_top(const char *path)
@@ -185,7 +202,12 @@ make_top(const char *path)
     rc = -errno;
     if (rc == -EEXIST)
         return 0;
-    if (rc == -ENOENT)
+    if (rc == -ENOENT && has_parent(path))
+        diag(DIAG_ERROR,
+             "data directory %s: folders cannot be made in its parent; set "
+             "data_dir to a place on a disk",
+             path);
+    else if (rc == -ENOENT)
         diag(DIAG_ERROR,
              "data directory %s: its parent folder does not exist; make it, "
              "or set data_dir",

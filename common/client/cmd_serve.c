@@ -423,6 +423,17 @@ read_options(struct serve *s, int64_t *workers)
     return 0;
 }
 
+static int
+check_settings(const struct cmd_line *line)
+{
+    char why[512];
+
+    if (config_check(&line->config, why, sizeof why) == 0)
+        return 0;
+    diag(DIAG_ERROR, "%s", why);
+    return CONFIG_EXIT_USAGE;
+}
+
 int
 cmd_serve(struct cmd_line *line)
 {
@@ -431,6 +442,8 @@ cmd_serve(struct cmd_line *line)
     int status, rc;
 
     status = read_options(&s, &workers);
+    if (status == 0)
+        status = check_settings(line);
     if (status == 0)
         status = set_user(line);
     if (status != 0)

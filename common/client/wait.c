@@ -17,12 +17,7 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
 {
     const int rc = datadir_open(d, line->config.data_dir, DATADIR_READ);
 
-    if (rc == 0)
-        return 0;
-    /* It has said why.  No such directory is a mistake of whoever types, and
-     * for DATADIR_READ alone it would not count as one. */
-    return rc == -ENOENT ? CONFIG_EXIT_USAGE
-                         : datadir_exit_status(rc, DATADIR_READ);
+    return rc == 0 ? 0 : datadir_exit_status(rc, DATADIR_READ);
 }
 
 int

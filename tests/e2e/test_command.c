@@ -720,10 +720,30 @@ a_data_directory_that_cannot_be_is_refused_with_100(void **state)
     assert_int_equal(symlink("nowhere", path), 0);
     expect(RUN(s, "-d", path, "serve"), 100, "a link to what does not exist");
 
-    /* One that is not made yet may come: the reader may be started again. */
+    expect(RUN(s, "-d", "/proc/countd/", "serve"), 100, "/proc/countd/");
+    assert_null(strstr(text, "does not exist"));
+}
+
+/* A writer makes it: then the same works. */
+static void
+a_data_directory_that_is_not_there_yet_may_come(void **state)
+{
+    static const char *const commands[][3] = {
+        {"check"},
+        {"log"},
+        {"log", "salvage", "bad-0000000001-1"},
+        {"backup", "/tmp/none"},
+        {"flush"}};
+    struct site *s = *state;
+    char path[700];
+
     snprintf(path, sizeof path, "data_dir=%s/later", s->dir.path);
     expect(daemon_run(text, sizeof text, "countd-read", "-o", path, NULL), 111,
-           "does not exist");
+           "does not exist; start countd-write");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        expect(
+            RUN(s, "-o", path, commands[i][0], commands[i][1], commands[i][2]),
+            111, "does not exist; start countd-write");
 }
 
 static void
@@ -744,6 +764,24 @@ a_port_in_use_is_told_before_anything_is_made(void **state)
            111, "is in use by another process: stop it, or set read.listen");
     assert_false(tmpdir_has(&s->dir, "data"));
     assert_int_equal(close(fd), 0);
+}
+
+static void
+a_client_minds_only_the_ports_it_uses(void **state)
+{
+    struct site *s = *state;
+    char same[sizeof s->read + 16];
+
+    /* As behind a tunnel whose other ports go elsewhere. */
+    snprintf(same, sizeof same, "write.ack_listen=%s",
+             strchr(s->read, '=') + 1);
+
+    expect(RUN(s, "keyspaces", "-o", same), 0, "");
+    expect(RUN(s, "keyspaces", "-o", "write.listen=nobody.invalid:1", "-o",
+               "live.address=nobody.invalid"),
+           0, "");
+    expect(RUN(s, "serve", "-t", "-o", same), 100,
+           "write.ack_listen and read.listen are both");
 }
 
 /* No name service has this; one that does not answer may have it later. */
@@ -1278,7 +1316,7 @@ bad_command_lines_exit_100_and_suggest(void **state)
     expect(RUN(s, "log", "salvage", "bad-0000000001-1", "--keep", "--remove"),
            100, "not both");
     expect(RUN(s, "keyspaces", "-o", "read.listen="), 100, "no port");
-    expect(RUN(s, "check"), 100, "data");
+    expect(RUN(s, "check"), 111, "data");
 }
 
 static void
@@ -1326,7 +1364,9 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(a_second_serve_on_the_same_directory_is_refused),
     WITH_SITE(other_message_sizes_are_refused_with_100),
     WITH_EMPTY(a_data_directory_that_cannot_be_is_refused_with_100),
+    WITH_EMPTY(a_data_directory_that_is_not_there_yet_may_come),
     WITH_EMPTY(a_port_in_use_is_told_before_anything_is_made),
+    WITH_SITE(a_client_minds_only_the_ports_it_uses),
     WITH_EMPTY(a_host_that_is_none_is_refused_with_100),
     WITH_EMPTY(a_host_name_is_one_of_an_address_for_daemons_and_clients),
     WITH_EMPTY(a_port_that_this_user_may_not_have_is_refused_with_100),
