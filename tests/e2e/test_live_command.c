@@ -595,6 +595,60 @@ semaphores_are_of_their_own(void **state)
     expect(RUN(s, "live", "top", "--semaphore"), 100, "has no Dump");
 }
 
+/* ---- the manual -------------------------------------------------------- */
+
+/* The example of countd.5 that speaks to `port`, as a reader of the page sees
+ * it, for another port. */
+static void
+take_example(unsigned port, unsigned instead, char *script, size_t size)
+{
+    static char page[128 << 10];
+    FILE *f = fopen("common/countd.5", "re");
+    char start[64];
+    const char *at, *end;
+    size_t n;
+
+    assert_non_null(f);
+    n = fread(page, 1, sizeof page - 1, f);
+    page[n] = '\0';
+    assert_int_equal(fclose(f), 0);
+    snprintf(start, sizeof start, "exec 3<>/dev/tcp/127.0.0.1/%u\n", port);
+    at = strstr(page, start);
+    assert_non_null(at);
+    end = strstr(at, "\n.Ed");
+    assert_non_null(end);
+    n = (size_t)snprintf(script, size, "exec 3<>/dev/tcp/127.0.0.1/%u\n",
+                         instead);
+    for (at += strlen(start); at < end && n + 1 < size; at++) {
+        script[n++] = *at;
+        if (at[0] == '\\') {
+            assert_int_equal(at[1], 'e'); /* the only escape there is */
+            at++;
+        }
+    }
+    script[n] = '\0';
+}
+
+static void
+the_examples_of_countd_5_work_as_they_are_written(void **state)
+{
+    struct site *s = *state;
+    char script[1024];
+
+    if (access("/bin/bash", X_OK) < 0)
+        test_skip("there is no bash");
+    take_example(48881, daemon_port(&s->writer, "ack"), script, sizeof script);
+    expect_text(daemon_run(text, sizeof text, "/bin/bash", "-c", script, NULL),
+                0, "WIN");
+
+    take_example(11215, daemon_port(&s->writer, "counter"), script,
+                 sizeof script);
+    expect(daemon_run(text, sizeof text, "/bin/bash", "-c", script, NULL), 0,
+           "f   o   u   n   d");
+    expect(RUN(s, "acquire", "a", "7", "9", "--", "/bin/bash", "-c", script), 0,
+           "\\0  \\0  \\0  \\a");
+}
+
 #define SITE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define EMPTY_TEST(name)                                                       \
     cmocka_unit_test_setup_teardown(name, setup_empty, teardown)
@@ -612,6 +666,7 @@ static const struct CMUnitTest tests[] = {
     SITE_TEST(signals_are_passed_on_to_the_command),
     SITE_TEST(a_command_that_goes_on_after_a_signal_keeps_what_it_holds),
     SITE_TEST(a_lost_connection_is_told_and_the_command_runs_on),
+    SITE_TEST(the_examples_of_countd_5_work_as_they_are_written),
     SITE_TEST(the_command_ends_on_loss_when_that_is_wanted),
     SITE_TEST(a_command_that_calls_its_work_done_after_the_loss_did_not_do_it),
     SITE_TEST(one_that_waits_says_when_the_server_goes),
