@@ -506,18 +506,17 @@ ingest_listen(struct ingest *in, enum ingest_port port, int fd)
 
 /* ---- groups ------------------------------------------------------------ */
 
-/* What the group in flight holds is earned. */
+/* What the group holds is earned. */
 static void
-credit(struct ingest *in)
+credit(struct ingest *in, int group)
 {
-    const int flight = 1 - in->collecting;
     struct conn *c;
 
-    while (!list_alone(&in->groups[flight])) {
-        c = LOOP_OWNER(in->groups[flight].next, struct conn, group[flight]);
-        list_remove(&c->group[flight]);
-        c->reply_bytes += 3 * c->pending[flight];
-        c->pending[flight] = 0;
+    while (!list_alone(&in->groups[group])) {
+        c = LOOP_OWNER(in->groups[group].next, struct conn, group[group]);
+        list_remove(&c->group[group]);
+        c->reply_bytes += 3 * c->pending[group];
+        c->pending[group] = 0;
         if (list_alone(&c->earned))
             list_add(&in->earned, &c->earned);
     }
@@ -535,7 +534,7 @@ take_off(struct ingest *in)
     in->collecting = 1 - in->collecting;
     assert(list_alone(&in->groups[in->collecting]));
 #ifdef COUNTD_MUTANT_REPLY_BEFORE_SYNC
-    credit(in);
+    credit(in, 1 - in->collecting);
 #endif
 }
 
@@ -555,15 +554,34 @@ send_earned(struct ingest *in)
 void
 ingest_synced(struct ingest *in)
 {
-    credit(in);
+    credit(in, 1 - in->collecting);
     take_off(in); /* before the replies: the disk need not wait for them */
     send_earned(in);
 }
 
+/* The collecting group, in this thread. */
+static void
+sync_here(struct ingest *in)
+{
+#ifdef COUNTD_MUTANT_REPLY_BEFORE_SYNC
+    credit(in, in->collecting);
+    send_earned(in);
+#endif
+    if (!logs_sync_here(in->logs))
+        return; /* nobody of the group gets a reply */
+    credit(in, in->collecting);
+    send_earned(in);
+}
+
 bool
-ingest_turn(struct ingest *in)
+ingest_turn(struct ingest *in, bool alone)
 {
     logs_flush(in->logs);
+    if (alone && !list_alone(&in->groups[in->collecting]) &&
+        logs_sync_is_brief(in->logs)) {
+        sync_here(in);
+        return false;
+    }
     take_off(in);
 #ifdef COUNTD_MUTANT_REPLY_BEFORE_SYNC
     send_earned(in);

@@ -5,10 +5,11 @@
  * acknowledging one sends WIN for each message once it is on disk.
  *
  * Messages that came since the last sync began are the collecting group;
- * those it covers are the group in flight.  Replies are all the same and in
- * order, so a connection needs only its number of messages in each of the two
- * groups and the reply bytes earned and not sent: no buffer, and a client
- * that never reads costs nothing.
+ * those it covers are the group in flight.  A group of a few may be synced in
+ * the loop, before it takes more: nobody is there whom that delays.  Replies
+ * are all the same and in order, so a connection needs only its number of
+ * messages in each of the two groups and the reply bytes earned and not sent:
+ * no buffer, and a client that never reads costs nothing.
  *
  * A connection:
  *
@@ -101,9 +102,10 @@ int ingest_listen(struct ingest *in, enum ingest_port port, int fd);
  * when there are `max` already. */
 int ingest_take(struct ingest *in, enum ingest_port port, int fd);
 
-/* At the end of each turn of the loop: writes what came and starts a sync
- * when somebody waits for it.  True: the next turn should not wait. */
-bool ingest_turn(struct ingest *in);
+/* At the end of each turn of the loop: writes what came and has it synced when
+ * somebody waits for it.  `alone`: the loop serves nobody else, so that a brief
+ * sync may be done in it.  True: the next turn should not wait. */
+bool ingest_turn(struct ingest *in, bool alone);
 
 /* The events of struct logs that are ingest's. */
 void ingest_ready(struct ingest *in);

@@ -153,6 +153,15 @@ lives_turn(struct lives *l)
     return more;
 }
 
+bool
+lives_are_idle(const struct lives *l)
+{
+    for (int kind = 0; kind < LIVES_KINDS; kind++)
+        if (l->on[kind] && l->counters[kind].used > 0)
+            return false;
+    return true;
+}
+
 void
 lives_ready(struct lives *l)
 {

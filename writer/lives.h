@@ -51,6 +51,9 @@ int lives_listen(struct lives *l, enum live_kind kind, int fd);
 /* At the end of each turn of the loop.  True: the next one should not wait. */
 bool lives_turn(struct lives *l);
 
+/* True when nobody is connected. */
+bool lives_are_idle(const struct lives *l);
+
 /* The logs have room again. */
 void lives_ready(struct lives *l);
 

@@ -25,6 +25,8 @@
 #define RECOVER_MS    10000 /* look for logs of dead owners */
 #define SYNC_STEP     (UINT64_C(2) << 20) /* bytes */
 #define SPARE_WAIT_MS 1000 /* rotate without a spare after this long */
+#define BRIEF_NS      UINT64_C(1000000)
+#define QUICK_RUNS    8 /* quick syncs in a row before one in the loop */
 
 static void want_spare(struct logs *l);
 
@@ -274,6 +276,7 @@ static void
 sync_run(struct io_job *job)
 {
     struct sync_job *s = LOOP_OWNER(job, struct sync_job, job);
+    const uint64_t begin_ns = clock_ns();
     size_t i;
 
     s->rc = 0;
@@ -281,6 +284,7 @@ sync_run(struct io_job *job)
         s->rc = sync_item(&s->items[i]);
         s->failed = s->items[i].index;
     }
+    s->took_ns = clock_ns() - begin_ns;
 }
 
 bool
@@ -309,8 +313,10 @@ add_to_sync(struct sync_job *s, const struct log *log, uint32_t synced_slots)
         .end = LOG_SLOTS_AT + (uint64_t)log->count * log->header.slot_size};
 }
 
-bool
-logs_sync(struct logs *l)
+/* Fills in what is to be synced.  False when that is nothing, or one is in
+ * flight. */
+static bool
+begin_sync(struct logs *l)
 {
     struct sync_job *s = &l->sync;
     size_t i;
@@ -337,8 +343,62 @@ logs_sync(struct logs *l)
         return false;
     l->syncing = true;
     l->figures.syncs++;
-    io_push(&l->sync_io, &s->job);
     return true;
+}
+
+/* False when it failed. */
+static bool
+end_sync(struct logs *l)
+{
+    l->syncing = false;
+    if (l->failed)
+        return false;
+    if (l->sync.rc < 0) {
+        fail(l, l->sync.rc, "sync", l->sync.failed);
+        return false;
+    }
+    if (l->sync.took_ns > l->brief_ns)
+        l->quick_runs = 0;
+    else if (l->quick_runs < QUICK_RUNS)
+        l->quick_runs++;
+    if (l->has_current && l->sync.fill == l->fill)
+        l->synced_slots = l->sync.slots;
+    return true;
+}
+
+bool
+logs_sync(struct logs *l)
+{
+    if (!begin_sync(l))
+        return false;
+    io_push(&l->sync_io, &l->sync.job);
+    return true;
+}
+
+bool
+logs_sync_is_brief(const struct logs *l)
+{
+    size_t i;
+
+    if (!l->has_current || l->syncing || l->failed || l->finishing ||
+        l->making || l->recovering || l->quick_runs < QUICK_RUNS ||
+        l->current.count + l->staged - l->synced_slots > LOGS_BRIEF)
+        return false;
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state != RETIRED_FREE)
+            return false;
+    return true;
+}
+
+bool
+logs_sync_here(struct logs *l)
+{
+    assert(logs_sync_is_brief(l));
+    if (!begin_sync(l))
+        return !l->failed; /* nothing was put */
+    l->figures.syncs_here++;
+    sync_run(&l->sync.job);
+    return end_sync(l);
 }
 
 static void
@@ -347,15 +407,8 @@ sync_done(struct io_job *job)
     struct logs *l = LOOP_OWNER(job, struct logs, sync.job);
     size_t i;
 
-    l->syncing = false;
-    if (l->failed)
+    if (!end_sync(l))
         return;
-    if (l->sync.rc < 0) {
-        fail(l, l->sync.rc, "sync", l->sync.failed);
-        return;
-    }
-    if (l->has_current && l->sync.fill == l->fill)
-        l->synced_slots = l->sync.slots;
     for (i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state == RETIRED_SYNCING)
             seal(l, &l->retired[i]);
@@ -832,7 +885,10 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
 {
     int rc;
 
-    *l = (struct logs){.loop = loop, .config = config, .events = *events};
+    *l = (struct logs){.loop = loop,
+                       .config = config,
+                       .events = *events,
+                       .brief_ns = BRIEF_NS};
     rc = layout_init(&l->layout, (unsigned)config->keyspace_size,
                      (unsigned)config->key_size);
     if (rc < 0)

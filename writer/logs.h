@@ -21,6 +21,10 @@
  * syncing thread gets descriptors only, and no log is closed while a sync
  * that was given its descriptor runs.
  *
+ * Handing a sync over and back costs two wake-ups, which on idle processors
+ * take as long as a quick disk's sync itself.  So the loop may do one by
+ * itself that would delay nobody: logs_sync_here().
+ *
  * Ownership: struct logs is the caller's, between logs_open() and
  * logs_close().  Nothing allocates after logs_open().
  * Errors: 0 or a negative errno; text goes to diag.
@@ -43,6 +47,7 @@
 #define LOGS_SPARES  4    /* begun ahead, as far as there are empty logs */
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
 #define LOGS_WORD    16   /* names are copied by whole words */
+#define LOGS_BRIEF   16   /* slots that the loop may sync by itself */
 
 /* The names last put into a slot; all behind their last words is zero. */
 struct staged {
@@ -77,6 +82,7 @@ struct sync_job {
     uint64_t failed; /* index of the log, when rc is not 0 */
     uint64_t fill;   /* which current log, and how many of its slots */
     uint32_t slots;
+    uint64_t took_ns;
     int rc;
 };
 
@@ -108,6 +114,7 @@ struct logs_figures {
     uint64_t appended; /* messages */
     uint64_t flushes;
     uint64_t syncs;
+    uint64_t syncs_here; /* of these, by logs_sync_here() */
     uint64_t sealed;
     uint64_t pushed_back; /* times that there was no log */
 };
@@ -139,6 +146,8 @@ struct logs {
     struct sync_job sync;
     struct spare_job make;
     struct recover_job recover;
+    uint64_t brief_ns;   /* a sync that took no longer was quick */
+    unsigned quick_runs; /* quick syncs since the last that was not */
     bool syncing;
     bool making;
     bool recovering;
@@ -186,6 +195,15 @@ bool logs_sync_due(const struct logs *l);
 /* Flushes and starts a sync of everything put so far, unless one is in
  * flight.  True when it started. */
 bool logs_sync(struct logs *l);
+
+/* True when a sync of what was put would be as short as can be told before:
+ * the ones before were quick, little is to be written, and nothing else keeps
+ * the disk busy. */
+bool logs_sync_is_brief(const struct logs *l);
+
+/* Flushes and syncs at once, when logs_sync_is_brief(): all that was put is on
+ * disk, and `synced` is not called.  False: the disk failed. */
+bool logs_sync_here(struct logs *l);
 
 /* Hands the current log on, if there is anything in it. */
 void logs_rotate(struct logs *l);

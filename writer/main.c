@@ -58,13 +58,14 @@ print_figures(const struct writer *w)
     diag(DIAG_INFO,
          "messages=%llu bytes=%llu connections=%llu replies=%llu "
          "malformed=%llu partial_disconnects=%llu appends=%llu syncs=%llu "
-         "logs=%llu pushed_back=%llu",
+         "syncs_here=%llu logs=%llu pushed_back=%llu",
          (unsigned long long)i->messages, (unsigned long long)i->bytes,
          (unsigned long long)i->connections, (unsigned long long)i->replies,
          (unsigned long long)i->malformed,
          (unsigned long long)i->partial_disconnects,
          (unsigned long long)l->flushes, (unsigned long long)l->syncs,
-         (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
+         (unsigned long long)l->syncs_here, (unsigned long long)l->sealed,
+         (unsigned long long)l->pushed_back);
     lives_print(&w->lives);
 }
 
@@ -148,7 +149,7 @@ after_turn(void *ctx)
     }
     more = lives_turn(&w->lives);
     /* The last: it writes what all others have put. */
-    more |= ingest_turn(&w->ingest);
+    more |= ingest_turn(&w->ingest, lives_are_idle(&w->lives));
     return more;
 }
 

@@ -31,7 +31,8 @@ struct rig {
     struct loop_timer limit;
     struct loop_timer tick; /* so that a turn comes soon */
     bool (*until)(struct rig *r);
-    size_t want; /* what `until` compares with */
+    size_t want;  /* what `until` compares with */
+    bool crowded; /* the loop serves others, too */
     bool late;
     bool finished;
     bool failed;
@@ -92,7 +93,7 @@ static bool
 after_turn(void *ctx)
 {
     struct rig *r = ctx;
-    bool again = ingest_turn(&r->ingest);
+    bool again = ingest_turn(&r->ingest, !r->crowded);
 
     if (r->until(r))
         loop_stop(r->loop);
@@ -157,6 +158,12 @@ has_spare(struct rig *r)
 }
 
 static bool
+has_recovered(struct rig *r)
+{
+    return !r->logs.recovering;
+}
+
+static bool
 pushes_back(struct rig *r)
 {
     return !list_alone(&r->ingest.waiting);
@@ -183,6 +190,7 @@ start(struct rig *r, unsigned slots, unsigned log_max)
     r->loop = loop_new();
     assert_non_null(r->loop);
     assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
+    r->logs.brief_ns = 0; /* no sync is, but where a test says so */
     assert_rc(ingest_init(&r->ingest, r->loop, &r->logs, 64, on_stopped, r), 0);
     loop_after_turn(r->loop, after_turn, r);
     run(r, has_spare, 0);
@@ -708,6 +716,165 @@ a_failed_sync_is_not_acknowledged_and_ends_the_writer(void **state)
     client_close(fd);
 }
 
+/* Whatever the disk takes, every sync is quick, and nothing comes between. */
+static void
+brief_syncs(struct rig *r)
+{
+    r->logs.brief_ns = UINT64_MAX;
+    run(r, has_recovered, 0);
+    loop_disarm(r->loop, &r->logs.recover_timer);
+}
+
+/* Sends the messages from `from` to `to`, each when the one before has its
+ * reply. */
+static void
+ping_pong(struct rig *r, int fd, size_t from, size_t to)
+{
+    uint8_t message[SIZE];
+    size_t n;
+
+    for (n = from; n < to; n++) {
+        put(message, n);
+        client_send(fd, message, SIZE);
+        run(r, replied, n + 1);
+        client_wins(fd, 1);
+    }
+}
+
+static void
+where_syncs_are_quick_the_loop_does_small_ones_itself(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    fd = connect_pair(r, INGEST_ACK);
+    ping_pong(r, fd, 0, 50);
+    assert_int_equal(r->logs.figures.syncs, 50);
+    /* All but the first few, from which it learns. */
+    assert_in_range(r->logs.figures.syncs_here, 40, 49);
+    assert_int_equal(r->logs.synced_slots, 50);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 50);
+}
+
+static void
+syncs_that_are_not_quick_are_left_to_the_thread(void **state)
+{
+    struct rig *r = *state;
+    uint64_t here;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    fd = connect_pair(r, INGEST_ACK);
+    ping_pong(r, fd, 0, 20);
+    here = r->logs.figures.syncs_here;
+    assert_int_not_equal(here, 0);
+
+    /* One more tells that the disk has become slow. */
+    r->logs.brief_ns = 0;
+    ping_pong(r, fd, 20, 40);
+    assert_int_equal(r->logs.figures.syncs_here, here + 1);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 40);
+}
+
+static void
+no_sync_is_done_in_a_loop_that_serves_others(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    r->crowded = true;
+    fd = connect_pair(r, INGEST_ACK);
+    ping_pong(r, fd, 0, 40);
+    assert_int_equal(r->logs.figures.syncs_here, 0);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 40);
+}
+
+static void
+a_large_group_is_left_to_the_thread(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[(LOGS_BRIEF + 1) * SIZE];
+    uint64_t here;
+    size_t i;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    fd = connect_pair(r, INGEST_ACK);
+    ping_pong(r, fd, 0, 20);
+    here = r->logs.figures.syncs_here;
+    for (i = 0; i < LOGS_BRIEF + 1; i++)
+        put(bytes + i * SIZE, 20 + i);
+    client_send(fd, bytes, sizeof bytes);
+    run(r, replied, 20 + LOGS_BRIEF + 1);
+    assert_int_equal(r->logs.figures.syncs_here, here);
+    client_wins(fd, LOGS_BRIEF + 1);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 20 + LOGS_BRIEF + 1);
+}
+
+static void
+logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 20, 40);
+    brief_syncs(r);
+    fd = connect_pair(r, INGEST_ACK);
+    ping_pong(r, fd, 0, 150);
+    assert_int_not_equal(r->logs.figures.syncs_here, 0);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 150);
+}
+
+static void
+a_sync_that_fails_in_the_loop_is_not_acknowledged_either(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE], reply[3];
+    uint64_t here;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    fd = connect_pair(r, INGEST_ACK);
+    ping_pong(r, fd, 0, 20);
+    here = r->logs.figures.syncs_here;
+    put(message, 20);
+    client_send(fd, message, SIZE);
+    fault_inject("fdatasync", 1, EIO);
+    run(r, has_failed, 0);
+    fault_clear();
+    assert_int_equal(r->logs.figures.syncs_here, here + 1);
+    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
+
+    /* The kernel would say that all is well the second time. */
+    run(r, always, 0);
+    assert_int_equal(r->logs.figures.syncs, 21);
+    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
+    close_all(r);
+    client_close(fd);
+}
+
 static void
 a_failed_append_is_not_acknowledged_and_ends_the_writer(void **state)
 {
@@ -837,6 +1004,12 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(a_fragment_at_the_end_leaves_no_trace),
     ON_RIG(a_client_that_never_reads_is_read_from_and_not_dropped),
     ON_RIG(a_failed_sync_is_not_acknowledged_and_ends_the_writer),
+    ON_RIG(where_syncs_are_quick_the_loop_does_small_ones_itself),
+    ON_RIG(syncs_that_are_not_quick_are_left_to_the_thread),
+    ON_RIG(no_sync_is_done_in_a_loop_that_serves_others),
+    ON_RIG(a_large_group_is_left_to_the_thread),
+    ON_RIG(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing),
+    ON_RIG(a_sync_that_fails_in_the_loop_is_not_acknowledged_either),
     ON_RIG(a_failed_append_is_not_acknowledged_and_ends_the_writer),
     ON_RIG(connections_over_the_limit_are_refused),
     ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing),
