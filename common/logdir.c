@@ -13,6 +13,7 @@
 
 #include "common/bytes.h"
 #include "common/diag.h"
+#include "common/dirstream.h"
 #include "common/log_look.h"
 #include "common/name.h"
 
@@ -29,32 +30,20 @@ logdir_open(struct logdir *dir, int log_fd, const struct layout *l,
             uint64_t log_size)
 {
     struct logdir d = {.layout = *l, .slots = log_slots(log_size, l)};
-    int fd, rc;
+    int rc;
 
     if (d.slots == 0)
         return -ERANGE;
     d.fd = fcntl(log_fd, F_DUPFD_CLOEXEC, 0);
     if (d.fd < 0)
         return -errno;
-    /* Another open file, so that reading it has its own position. */
-    fd = openat(log_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        rc = -errno;
-        goto close_fd;
-    }
-    d.stream = fdopendir(fd);
-    if (!d.stream) {
-        rc = -errno;
-        goto close_stream;
+    rc = dirstream_open(log_fd, ".", &d.stream);
+    if (rc < 0) {
+        (void)close(d.fd); /* only read */
+        return rc;
     }
     *dir = d;
     return 0;
-
-close_stream:
-    (void)close(fd); /* only read */
-close_fd:
-    (void)close(d.fd); /* only read */
-    return rc;
 }
 
 void
@@ -101,29 +90,26 @@ is_known(const char *name)
 static int
 read_names(struct logdir *dir, char foreign[NAME_MAX_SIZE])
 {
-    const struct dirent *e;
+    const char *name;
     uint64_t index;
     bool lock;
     int rc;
 
     dir->count = dir->bad = dir->foreign = 0;
     rewinddir(dir->stream);
-    for (;;) {
-        errno = 0;
-        e = readdir(dir->stream);
-        if (!e)
-            return -errno;
-        if (log_parse_name(e->d_name, &index, &lock) == 0) {
+    while ((rc = dirstream_next(dir->stream, &name)) > 0) {
+        if (log_parse_name(name, &index, &lock) == 0) {
             rc = add_entry(dir, index, lock);
             if (rc < 0)
-                return rc;
-        } else if (strncmp(e->d_name, "bad-", 4) == 0) {
+                break;
+        } else if (strncmp(name, "bad-", 4) == 0) {
             dir->bad++;
-        } else if (!is_known(e->d_name)) {
+        } else if (!is_known(name)) {
             if (dir->foreign++ == 0)
-                snprintf(foreign, NAME_MAX_SIZE, "%s", e->d_name);
+                snprintf(foreign, NAME_MAX_SIZE, "%s", name);
         }
     }
+    return rc;
 }
 
 static int

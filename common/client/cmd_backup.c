@@ -4,7 +4,6 @@
  * one snapshot, so the copy needs no logs.  Every copy is checked before the
  * command says that it is done.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,6 +19,7 @@
 #include "common/client/wait.h"
 #include "common/clock.h"
 #include "common/diag.h"
+#include "common/dirstream.h"
 #include "common/store.h"
 
 #define COPY_SIZE ((size_t)64 << 10)
@@ -43,30 +43,16 @@ struct backup {
 static int
 is_empty(int dirfd)
 {
-    const int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const struct dirent *entry;
-    int rc = 1;
+    const char *name;
     DIR *dir;
+    int rc;
 
-    if (fd < 0)
-        return -errno;
-    dir = fdopendir(fd);
-    if (dir == NULL) {
-        rc = -errno;
-        (void)close(fd); /* only read */
+    rc = dirstream_open(dirfd, ".", &dir);
+    if (rc < 0)
         return rc;
-    }
-    do {
-        errno = 0;
-        entry = readdir(dir);
-        if (entry == NULL && errno != 0)
-            rc = -errno;
-        else if (entry != NULL && strcmp(entry->d_name, ".") != 0 &&
-                 strcmp(entry->d_name, "..") != 0)
-            rc = 0;
-    } while (entry != NULL && rc == 1);
+    rc = dirstream_next(dir, &name);
     (void)closedir(dir); /* only read */
-    return rc;
+    return rc < 0 ? rc : rc == 0;
 }
 
 static int
@@ -184,22 +170,21 @@ close_from:
 }
 
 static int
-copy_entries(DIR *dir, int from_fd, int to_fd)
+copy_entries(DIR *dir, int to_fd)
 {
-    const struct dirent *entry;
-    int rc = 0;
+    const int from_fd = dirfd(dir);
+    const char *name;
+    int rc;
 
-    while (rc == 0) {
+    while ((rc = dirstream_next(dir, &name)) > 0) {
         struct stat st;
 
-        errno = 0;
-        entry = readdir(dir);
-        if (entry == NULL)
-            return -errno;
-        if (fstatat(from_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             rc = errno == ENOENT ? 0 : -errno; /* gone meanwhile */
         else if (S_ISREG(st.st_mode))
-            rc = copy_file(from_fd, to_fd, entry->d_name);
+            rc = copy_file(from_fd, to_fd, name);
+        if (rc < 0)
+            break;
     }
     return rc;
 }
@@ -209,30 +194,24 @@ copy_entries(DIR *dir, int from_fd, int to_fd)
 static int
 copy_live(struct backup *b)
 {
-    int from, to, rc;
     DIR *dir;
+    int to, rc;
 
-    from = openat(b->dir.fd, "live", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (from < 0)
-        return errno == ENOENT ? 0 : -errno;
+    rc = dirstream_open(b->dir.fd, "live", &dir);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
     to = make_folder(b->fd, "live");
     if (to < 0) {
-        (void)close(from); /* only read */
-        return to;
+        rc = to;
+        goto close_dir;
     }
-    dir = fdopendir(from);
-    if (dir == NULL) {
-        rc = -errno;
-        (void)close(from); /* only read */
-        goto close_to;
-    }
-    rc = copy_entries(dir, from, to);
-    (void)closedir(dir); /* only read; closes `from` */
+    rc = copy_entries(dir, to);
     if (rc == 0 && fsync(to) < 0)
         rc = -errno;
-
-close_to:
     (void)close(to); /* synced, or failed already */
+
+close_dir:
+    (void)closedir(dir); /* only read */
     return rc;
 }
 
@@ -279,29 +258,23 @@ static int
 remove_locks(int dirfd)
 {
     static const char suffix[] = ".mdb-lock";
-    const int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const struct dirent *entry;
+    const char *name;
     DIR *dir;
+    int rc;
 
-    if (fd < 0)
-        return -errno;
-    dir = fdopendir(fd);
-    if (dir == NULL) {
-        const int rc = -errno;
-
-        (void)close(fd); /* only read */
+    rc = dirstream_open(dirfd, ".", &dir);
+    if (rc < 0)
         return rc;
-    }
-    while ((entry = readdir(dir)) != NULL) {
-        const size_t size = strlen(entry->d_name);
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        const size_t size = strlen(name);
 
         /* One that stays does no harm. */
         if (size > sizeof suffix - 1 &&
-            strcmp(entry->d_name + size - (sizeof suffix - 1), suffix) == 0)
-            (void)unlinkat(dirfd, entry->d_name, 0);
+            strcmp(name + size - (sizeof suffix - 1), suffix) == 0)
+            (void)unlinkat(dirfd, name, 0);
     }
     (void)closedir(dir); /* only read */
-    return 0;
+    return rc;
 }
 
 static int

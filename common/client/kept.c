@@ -1,7 +1,6 @@
 /* common/client/kept.c - see kept.h. */
 #include "common/client/kept.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "common/client/output.h"
 #include "common/diag.h"
+#include "common/dirstream.h"
 #include "common/held.h"
 
 static void
@@ -59,26 +59,18 @@ int
 kept_each_damaged(const struct datadir *d,
                   int (*file)(void *ctx, const char *file), void *ctx)
 {
-    const int fd = openat(d->held_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const struct dirent *entry;
+    const char *name;
     DIR *dir;
     int rc;
 
-    if (fd < 0)
-        return -errno;
-    dir = fdopendir(fd);
-    if (dir == NULL) {
-        rc = -errno;
-        (void)close(fd); /* only read */
+    rc = dirstream_open(d->held_fd, ".", &dir);
+    if (rc < 0)
         return rc;
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        rc = strncmp(name, "bad-", 4) == 0 ? file(ctx, name) : 0;
+        if (rc != 0)
+            break;
     }
-    do {
-        errno = 0;
-        entry = readdir(dir);
-        rc = -errno;
-        if (entry != NULL && strncmp(entry->d_name, "bad-", 4) == 0)
-            rc = file(ctx, entry->d_name);
-    } while (entry != NULL && rc == 0);
     (void)closedir(dir); /* only read */
     return rc;
 }

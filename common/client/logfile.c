@@ -2,7 +2,6 @@
 #include "common/client/logfile.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+
+#include "common/dirstream.h"
 
 #define SLOTS_AT_ONCE 512
 #define UNPACK_SIZE   (64 << 10)
@@ -127,31 +128,18 @@ join_locks(struct logfile_list *list)
 int
 logfile_list_read(struct logfile_list *list, int log_fd)
 {
-    const struct dirent *entry;
+    const char *name;
     DIR *dir;
-    int fd;
-    int rc = 0;
+    int rc;
 
     *list = (struct logfile_list){0};
-    fd = openat(log_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    dir = fdopendir(fd);
-    if (dir == NULL) {
-        rc = -errno;
-        (void)close(fd); /* only read */
+    rc = dirstream_open(log_fd, ".", &dir);
+    if (rc < 0)
         return rc;
-    }
-    for (;;) {
-        errno = 0;
-        entry = readdir(dir);
-        if (entry == NULL) {
-            rc = -errno;
-            break;
-        }
-        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "writer") == 0)
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        if (name[0] == '.' || strcmp(name, "writer") == 0)
             continue;
-        rc = add_file(list, log_fd, entry->d_name);
+        rc = add_file(list, log_fd, name);
         if (rc < 0)
             break;
     }
