@@ -868,6 +868,7 @@ counter_turn(struct counter *c)
     c->drops = COUNTER_DROPS;
     c->served_before = c->served;
     c->served = 0;
+    c->sweeping |= c->live.hungry;
     if (c->sweeping) {
         look_at_clock(c);
         c->sweeping = !live_sweep(&c->live, COUNTER_SWEEP_STEP);

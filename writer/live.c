@@ -11,6 +11,7 @@
 #include "writer/live_object.h"
 
 #define HOLDINGS_SLOTS 64 /* of the index of holdings, at start */
+#define HOLDINGS_SHARE 32 /* this part of the budget is not for names */
 #define SWEEP_BATCH    16 /* objects removed together */
 #define SAMPLE_MS      100
 
@@ -112,7 +113,7 @@ bool
 live_clock(struct live *l, uint64_t unix_ms)
 {
     const uint64_t window_ms = (uint64_t)l->options.window_s * 1000;
-    bool due = !l->swept;
+    bool due = !l->swept || l->hungry;
 
     l->now_ms = unix_ms;
     /* A clock that was set back begins a sweep too many, not too few. */
@@ -349,21 +350,44 @@ live_get(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
     return FRAME_OK;
 }
 
+static enum frame_status
+no_memory(struct live *l)
+{
+    l->figures.no_memory++;
+    l->hungry |= l->options.kind == LIVE_SEMAPHORE && l->idle > 0;
+    return FRAME_NO_MEMORY;
+}
+
+/* An object that can be found, but for the record with nothing in it.  0: no
+ * memory, and nothing has changed. */
+static uint32_t
+new_object(struct live *l, uint32_t hash, size_t name_size)
+{
+    struct budget *b = l->options.budget;
+    const uint64_t max = b->max, most = max - max / HOLDINGS_SHARE;
+    uint32_t number;
+
+    /* Meanwhile the budget is what names may have, or what is used already. */
+    b->max = most > b->used ? most : b->used;
+    number = arena_take(&l->objects, l->before + OBJECT_SIZE + name_size);
+    if (number != 0 && table_insert(&l->names, hash, number) < 0) {
+        arena_give(&l->objects, number);
+        number = 0;
+    }
+    b->max = max;
+    return number;
+}
+
 /* The first to acquire from a name. */
 static enum frame_status
 create(struct live *l, uint32_t holder, uint32_t hash,
        const struct frame_ask *ask)
 {
-    const uint32_t number =
-        arena_take(&l->objects, l->before + OBJECT_SIZE + ask->name_size);
+    const uint32_t number = new_object(l, hash, ask->name_size);
     struct object *o;
 
     if (number == 0)
-        return FRAME_NO_MEMORY;
-    if (table_insert(&l->names, hash, number) < 0) {
-        arena_give(&l->objects, number);
-        return FRAME_NO_MEMORY;
-    }
+        return no_memory(l);
     if (l->before != 0)
         *history_at(l, number) = (struct history){0};
     o = object_at(l, number);
@@ -400,8 +424,9 @@ live_acquire(struct live *l, uint32_t holder, uint32_t hash,
         return FRAME_NOT_AVAILABLE;
     }
     if (!join(l, number, holder, &holding))
-        return FRAME_NO_MEMORY;
+        return no_memory(l);
     begin_change(l, o);
+    l->idle -= o->current == 0;
     o->current += ask->resources;
     if (o->maximum < o->current)
         o->maximum = o->current;
@@ -421,6 +446,7 @@ reduce(struct live *l, uint32_t number, uint32_t holding, uint32_t amount)
     assert(amount <= o->current);
     begin_change(l, o);
     o->current -= amount;
+    l->idle += o->current == 0;
     tell(l, number, TELL_RELEASED, amount);
     if (holding == 0) {
         if (o->current == 0)
@@ -494,10 +520,11 @@ static void
 remove_object(struct live *l, uint32_t number, uint32_t hash)
 {
     assert(object_at(l, number)->holder == HOLDER_NONE);
-    assert(l->count > 0);
+    assert(l->count > 0 && l->idle > 0);
     table_remove(&l->names, hash, number);
     arena_give(&l->objects, number);
     l->count--;
+    l->idle--;
 }
 
 void
@@ -557,6 +584,7 @@ begin_sweep(struct live *l)
 {
     l->sweeping = true;
     l->swept = true;
+    l->hungry = false;
     l->swept_window = l->window;
     l->swept_ms = l->now_ms;
     l->sweep_from = 0;

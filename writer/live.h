@@ -12,15 +12,18 @@
  * at a time, which is written into the object itself; when a second one
  * comes, each gets a holding of its own, until nobody holds anything.
  *
- * An object that nobody holds stays until a sweep removes it: a counter when
- * its last change is in an earlier window, a semaphore at every sweep.
+ * An object that nobody holds is idle, and stays until a sweep removes it: a
+ * counter when its last change is in an earlier window, a semaphore at every
+ * sweep.
  *
  * History: when it is on, what was acquired, released and refused is added
  * up per object until live_tally() takes it.
  *
  * All arithmetic is in 64 bits.  Names are hashed with a random key.  Memory
  * is that of the budget; above it live_acquire() says FRAME_NO_MEMORY and
- * nothing has changed.
+ * nothing has changed.  Names get less than all of it, so that what there is
+ * can still get further holders.  Idle semaphores are swept early then; idle
+ * counters are not, as their values and maxima last until their window ends.
  *
  * Ownership: the caller's, between init and fini.  One thread.
  */
@@ -51,6 +54,7 @@ struct live_options {
 struct live_figures {
     uint64_t created;       /* objects, ever */
     uint64_t swept;         /* sweeps done */
+    uint64_t no_memory;     /* requests that were refused for it */
     uint64_t last_sweep_us; /* time the last one took, in all its steps */
     uint64_t total_sweep_us;
 };
@@ -64,6 +68,7 @@ struct live {
     struct table holders; /* of holdings, by object and holder */
     uint32_t window;      /* the present one; semaphore: always 0 */
     size_t count;         /* objects */
+    size_t idle;          /* of them */
     struct live_figures figures;
     struct live_holder *held; /* by holder: the lists of what it has */
     uint64_t now_ms;
@@ -72,6 +77,7 @@ struct live {
     uint32_t sweep_from;            /* where the sweep goes on */
     bool sweeping;                  /* one has begun and is not through */
     bool swept;                     /* one has begun, ever */
+    bool hungry;                    /* one would make room */
     uint32_t swept_window;          /* when the last one began */
     uint64_t swept_ms;
     uint64_t sweep_ns;   /* spent in this one so far */

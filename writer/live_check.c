@@ -8,6 +8,7 @@ struct sums {
     uint64_t amounts;
     uint64_t holdings;
     size_t objects;
+    size_t idle;
     size_t single; /* objects with one holder */
     size_t waiting;
 };
@@ -30,8 +31,10 @@ check_object(const struct live *l, uint32_t number, struct sums *s)
     s->waiting += l->before != 0 && history_at(l, number)->waiting;
     if (l->options.kind == LIVE_SEMAPHORE && o->current > o->maximum)
         return false;
-    if (o->holder == HOLDER_NONE)
+    if (o->holder == HOLDER_NONE) {
+        s->idle++;
         return o->current == 0;
+    }
     if (o->current == 0)
         return false;
     if (o->holder == HOLDER_MANY) {
@@ -115,8 +118,8 @@ live_check(const struct live *l)
         if (!check_holding(l, n, &s))
             return false;
     if (s.amounts != 0 || s.holdings != 0 || s.objects != l->count ||
-        l->names.entries != l->count || l->objects.records != l->count ||
-        l->holders.entries != holdings)
+        s.idle != l->idle || l->names.entries != l->count ||
+        l->objects.records != l->count || l->holders.entries != holdings)
         return false;
     for (n = 0; n < l->options.holders; n++)
         if (!check_lists(l, n, &s.single, &holdings))

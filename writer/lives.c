@@ -136,6 +136,34 @@ tell_full(const struct counter *c, const char *name)
                        name, c->open);
 }
 
+static const struct live *
+live_of(const struct lives *l, enum live_kind kind)
+{
+    return &l->counters[kind].live; /* of nothing, when it is not on */
+}
+
+static void
+tell_no_memory(struct lives *l)
+{
+    static struct diag_repeat repeat;
+    const struct live *counters = live_of(l, LIVE_COUNTER);
+    const struct live *semaphores = live_of(l, LIVE_SEMAPHORE);
+    const uint64_t no_memory =
+        counters->figures.no_memory + semaphores->figures.no_memory;
+
+    if (no_memory == l->no_memory)
+        return;
+    l->no_memory = no_memory;
+    diag_repeating(
+        &repeat, DIAG_WARNING,
+        "counter.max_memory=%llu is used up: new names are refused, %llu so "
+        "far; of %zu counters and %zu semaphores %zu are idle, counters among "
+        "them stay until their window ends: raise counter.max_memory, or "
+        "shorten counter.stats_interval",
+        (unsigned long long)l->budget.max, (unsigned long long)no_memory,
+        counters->count, semaphores->count, counters->idle + semaphores->idle);
+}
+
 bool
 lives_turn(struct lives *l)
 {
@@ -148,6 +176,7 @@ lives_turn(struct lives *l)
         tell_full(&l->counters[kind],
                   kind == LIVE_COUNTER ? "counter" : "semaphore");
     }
+    tell_no_memory(l);
     if (l->history_on)
         hurry_history(l);
     return more;
@@ -196,11 +225,13 @@ print_kind(const struct counter *c, const char *name)
     const struct live_figures *l = &c->live.figures;
 
     diag(DIAG_INFO,
-         "%s: objects=%zu created=%llu memory=%llu open=%zu connections=%llu "
-         "noop=%llu get=%llu acquire=%llu release=%llu stats=%llu dump=%llu "
+         "%s: objects=%zu created=%llu idle=%zu memory=%llu no_memory=%llu "
+         "open=%zu connections=%llu noop=%llu get=%llu acquire=%llu "
+         "release=%llu stats=%llu dump=%llu "
          "sweeps=%llu last_sweep_us=%llu",
-         name, c->live.count, (unsigned long long)l->created,
-         (unsigned long long)live_memory(&c->live), c->open,
+         name, c->live.count, (unsigned long long)l->created, c->live.idle,
+         (unsigned long long)live_memory(&c->live),
+         (unsigned long long)l->no_memory, c->open,
          (unsigned long long)f->connections, (unsigned long long)f->noop,
          (unsigned long long)f->get, (unsigned long long)f->acquire,
          (unsigned long long)f->release, (unsigned long long)f->stats,

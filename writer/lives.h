@@ -30,6 +30,7 @@ struct lives_settings {
 
 struct lives {
     struct budget budget; /* of both kinds */
+    uint64_t no_memory;   /* requests refused for it, as far as it was said */
     struct counter counters[LIVES_KINDS];
     bool on[LIVES_KINDS];
     struct history history;

@@ -476,6 +476,10 @@ without_memory_new_names_are_refused_and_nothing_else_changes(void **state)
     }
     taker_close(&b);
     live_rig_stop(r);
+    (void)daemon_output(&r->writer, name, sizeof name); /* as much as fits */
+    assert_non_null(strstr(name,
+                           "counter.max_memory=16777216 is used up: new "
+                           "names are refused, 1 so far; of 0 counters "));
 }
 
 #define TEST(name)                                                             \

@@ -719,13 +719,14 @@ static const char *const stats_names[] = {
     "conflicts",        "gc_count",         "last_gc_elapsed",
     "total_gc_elapsed", "curr_connections", "total_connections",
     "command:noop",     "command:get",      "command:acquire",
-    "command:release",  "command:stats",    "command:dump"};
+    "command:release",  "command:stats",    "command:dump",
+    "idle_objects",     "out_of_memory",    "max_memory"};
 
 static void
 stats_count_what_passed_the_checks(void **state)
 {
-    const uint64_t values[] = {1, 1, ANY, 0, ANY, ANY, ANY, 1,
-                               2, 2, 1,   2, 1,   1,   1};
+    const uint64_t values[] = {1, 1, ANY, 0, ANY, ANY, ANY, 1, 2,
+                               2, 1, 2,   1, 1,   1,   0,   0, 256 * MIB};
     struct rig *r = *state;
     uint8_t bytes[512], *at = bytes;
     struct peer *p;
@@ -748,25 +749,28 @@ stats_count_what_passed_the_checks(void **state)
     /* Stats counts itself, and ignores a body. */
     say(r, p, bytes, taker_put(bytes, TAKER_STATS, 9, "body", 4));
 
-    expect_stats(r, p, 9, stats_names, values, 15);
+    expect_stats(r, p, 9, stats_names, values, 18);
 }
 
 static void
 semaphores_have_no_statistics_of_dumps(void **state)
 {
-    uint64_t values[14];
+    const char *names[17];
+    uint64_t values[17];
     struct rig *r = *state;
     uint8_t bytes[64];
     struct peer *p;
     size_t i;
 
-    for (i = 0; i < 14; i++)
+    for (i = 0; i < 17; i++) {
+        names[i] = stats_names[i < 14 ? i : i + 1];
         values[i] = ANY;
+    }
     start(r, (struct counter_options){.kind = LIVE_SEMAPHORE});
     p = join(r);
     say(r, p, bytes, taker_put(bytes, TAKER_STATS, 9, NULL, 0));
 
-    expect_stats(r, p, 9, stats_names, values, 14);
+    expect_stats(r, p, 9, names, values, 17);
 }
 
 /* ---- the stream -------------------------------------------------------- */

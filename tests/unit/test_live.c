@@ -3,6 +3,7 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/lib/random.h"
@@ -531,6 +532,97 @@ half_a_spill_is_undone(void **state)
     /* There was room for one. */
     assert_int_equal(acquire(r, 3, "A", 1, 9), FRAME_OK);
     assert_int_equal(acquire(r, 4, "A", 1, 9), FRAME_NO_MEMORY);
+    rig_close(r);
+}
+
+/* Long: then it is not the index that there is no memory for. */
+static const char *
+long_name(uint32_t number)
+{
+    static char name[256];
+
+    (void)snprintf(name, sizeof name, "name:%0200u", number); /* fits */
+    return name;
+}
+
+/* Takes 1 of name after name until there is no memory; how many it got. */
+static uint32_t
+fill(struct rig *r, uint32_t holder, uint32_t from)
+{
+    uint32_t n = from;
+
+    while (acquire(r, holder, long_name(n), 1, 9) == FRAME_OK)
+        n++;
+    return n - from;
+}
+
+static void
+names_leave_memory_for_more_holders(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 4 << 20, false);
+    uint32_t i;
+
+    (void)state;
+    assert_in_range(fill(r, 0, 0), 10000, 20000);
+    assert_int_equal(r->live.figures.no_memory, 1);
+    for (i = 0; i < 500; i++)
+        assert_int_equal(acquire(r, 1, long_name(i), 1, 9), FRAME_OK);
+    assert_int_equal(acquire(r, 2, "another", 1, 9), FRAME_NO_MEMORY);
+    assert_int_equal(r->budget.max, 4 << 20);
+    assert_int_equal(r->live.figures.no_memory, 2);
+    rig_close(r);
+}
+
+static void
+idle_semaphores_make_room_when_it_is_short(void **state)
+{
+    struct rig *r = rig_open(LIVE_SEMAPHORE, 1 << 20, false);
+    const uint32_t count = fill(r, 0, 0);
+
+    (void)state;
+    while (!live_sweep(&r->live, 1000))
+        ;
+    assert_false(live_clock(&r->live, T0 + 1)); /* nothing is idle */
+    assert_int_equal(release(r, 0, long_name(7), 1), FRAME_OK);
+    assert_int_equal(r->live.idle, 1);
+    assert_false(live_clock(&r->live, T0 + 2)); /* nothing is refused */
+    assert_true(live_drop(&r->live, 0, UINT32_MAX));
+    assert_int_equal(r->live.idle, count);
+
+    assert_true(fill(r, 1, count) < count);
+    assert_true(live_clock(&r->live, T0 + 3));
+    while (!live_sweep(&r->live, 1000))
+        ;
+    assert_false(live_clock(&r->live, T0 + 4));
+    assert_int_equal(r->live.idle, 0);
+    assert_true(fill(r, 1, 2 * count) > count / 2);
+    rig_close(r);
+}
+
+/* What an idle counter was is there to be asked for until its window ends. */
+static void
+idle_counters_stay_when_memory_is_short(void **state)
+{
+    struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, false);
+    const uint32_t count = fill(r, 0, 0);
+
+    (void)state;
+    while (!live_sweep(&r->live, 1000))
+        ;
+    assert_true(live_drop(&r->live, 0, UINT32_MAX));
+    assert_int_equal(r->live.idle, count);
+    assert_int_equal(fill(r, 0, count), 0);
+    assert_false(live_clock(&r->live, T0 + 9999));
+    assert_int_equal(get(r, long_name(0)), 0);
+    /* Itself it can be taken again, by any. */
+    assert_int_equal(acquire(r, 1, long_name(0), 1, 1), FRAME_OK);
+    assert_int_equal(r->live.idle, count - 1);
+
+    assert_true(live_clock(&r->live, T0 + 10000));
+    while (!live_sweep(&r->live, 1000))
+        ;
+    assert_int_equal(r->live.idle, 0);
+    assert_true(fill(r, 0, count) > count / 2);
     rig_close(r);
 }
 
@@ -1108,6 +1200,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_memory_an_acquire_is_refused_and_nothing_changes),
     cmocka_unit_test(a_name_is_refused_when_the_index_is_full),
     cmocka_unit_test(half_a_spill_is_undone),
+    cmocka_unit_test(names_leave_memory_for_more_holders),
+    cmocka_unit_test(idle_semaphores_make_room_when_it_is_short),
+    cmocka_unit_test(idle_counters_stay_when_memory_is_short),
     cmocka_unit_test(the_maximum_is_that_of_each_request),
     cmocka_unit_test(the_initial_value_is_that_of_the_first_request),
     cmocka_unit_test(sums_do_not_wrap_at_32_bits),
