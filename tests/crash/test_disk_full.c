@@ -21,6 +21,7 @@
 
 #define KEYSPACES 3
 #define QUIET_MS  400 /* no answer for so long: pushed back */
+#define LIMIT_MS  60000
 
 struct full {
     struct tmpdir dir;
@@ -109,15 +110,25 @@ start_writer(struct full *f)
     traffic_port(&f->traffic, fleet_ack_port(&f->fleet));
 }
 
-/* Sends until no answer comes any more. */
+static bool
+says_there_is_no_log(struct full *f)
+{
+    static char said[65536];
+
+    (void)daemon_output(fleet_daemon(&f->fleet, FLEET_WRITE), said,
+                        sizeof said); /* what is cut off came later */
+    return strstr(said, "cannot get an empty log");
+}
+
+/* Sends until the writer says why, and no answer comes any more. */
 static void
 send_until_pushed_back(struct full *f)
 {
-    uint64_t deadline = clock_ms() + 20000 * (uint64_t)test_slow();
+    uint64_t deadline = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
     size_t acked = 0, now;
     uint64_t last = clock_ms();
 
-    while (clock_ms() < last + QUIET_MS) {
+    while (clock_ms() < last + QUIET_MS || !says_there_is_no_log(f)) {
         traffic_turn(&f->traffic, 5);
         now = model_acked(&f->model, UINT64_MAX);
         if (now != acked)
@@ -131,7 +142,7 @@ send_until_pushed_back(struct full *f)
 static void
 send_some(struct full *f, size_t count)
 {
-    uint64_t deadline = clock_ms() + 20000 * (uint64_t)test_slow();
+    uint64_t deadline = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
     size_t from = model_acked(&f->model, UINT64_MAX);
 
     while (model_acked(&f->model, UINT64_MAX) < from + count) {
@@ -146,9 +157,9 @@ expect_exactly_once(struct full *f)
 {
     char why[512];
 
-    assert_true(traffic_drain(&f->traffic, 20000));
+    assert_true(traffic_drain(&f->traffic, LIMIT_MS));
     fleet_stop(&f->fleet, FLEET_WRITE);
-    fleet_await_drained(&f->fleet, 20000);
+    fleet_await_drained(&f->fleet, LIMIT_MS);
     fleet_stop_all(&f->fleet);
     fleet_check(&f->fleet);
     fleet_look(&f->fleet, &f->model);

@@ -172,9 +172,9 @@ kills_lose_and_double_nothing_acknowledged(void **state)
     for (i = 0; i < kills; i++)
         strike(&s);
 
-    assert_true(traffic_drain(&s.traffic, 20000));
+    assert_true(traffic_drain(&s.traffic, 60000));
     fleet_stop(&s.fleet, FLEET_WRITE);
-    fleet_await_drained(&s.fleet, 20000);
+    fleet_await_drained(&s.fleet, 60000);
     printf("%u SIGKILL, %u SIGTERM, %u SIGSTOP; %zu acknowledged of %zu, "
            "%zu connections broken\n",
            s.killed, s.terminated, s.frozen, model_acked(&s.model, UINT64_MAX),

@@ -359,7 +359,7 @@ judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
         fleet_stop(&f, FLEET_WRITE);
     }
     fleet_start(&f, FLEET_WORKER);
-    fleet_await_drained(&f, 10000);
+    fleet_await_drained(&f, 30000);
     fleet_stop(&f, FLEET_WORKER);
     fleet_check(&f);
     fleet_look(&f, &run->model);
@@ -386,7 +386,7 @@ judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
     fleet_init_at(&f, path);
     set_env(run, &f, log);
     fleet_start(&f, FLEET_WORKER);
-    fleet_await_drained(&f, 10000);
+    fleet_await_drained(&f, 30000);
     kill_cleanly(run, fleet_daemon(&f, FLEET_WORKER));
     fleet_fini(&f);
     (void)snprintf(name, sizeof name, "%s/%s", run->side.path, log); /* fits */

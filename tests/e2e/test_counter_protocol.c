@@ -758,7 +758,7 @@ static void
 a_client_that_reads_no_answers_is_not_read_from(void **state)
 {
     struct live_rig *r = *state;
-    uint64_t sent = 0, memory, quiet_ms = clock_ms() + 300;
+    uint64_t sent = 0, memory, quiet_ms;
     struct taker_answer answer;
     struct taker a, b;
     size_t size = 0, at = 0;
@@ -774,6 +774,7 @@ a_client_that_reads_no_answers_is_not_read_from(void **state)
         size += taker_put(batch + size, TAKER_STATS, i, NULL, 0);
 
     /* Until nothing more goes out for a while. */
+    quiet_ms = clock_ms() + 300;
     while (clock_ms() < quiet_ms) {
         n = send(a.fd, batch + at, size - at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {

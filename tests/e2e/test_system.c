@@ -316,6 +316,7 @@ through_the_silent_port_and_a_clean_stop(void **state)
 
     (void)state; /* needs none */
     begin(&s, __func__, 10, 1000);
+    fleet_option(&s.fleet, "write.drain=1m"); /* whatever the disk takes */
     start_all(&s, 2);
     fd = client_connect(fleet_silent_port(&s.fleet));
     for (i = 0; i < s.count; i++) {
@@ -344,7 +345,7 @@ with_restarts_in_between(void **state)
         client_close(fd);
         /* In turn: with logs unmerged, and with everything merged. */
         if (third == 1)
-            fleet_await_drained(&s.fleet, 20000);
+            fleet_await_drained(&s.fleet, 60000);
         if (third < 2)
             fleet_stop_all(&s.fleet);
     }
@@ -403,7 +404,7 @@ ties_are_in_key_order(void **state)
     now = (int64_t)clock_unix_ms();
 
     fd = client_connect(fleet_read_port(&f));
-    client_await_merge(fd, "ties", now, 10000);
+    client_await_merge(fd, "ties", now, 30000);
     client_range(fd, "ties", 0, 100, &rows);
     assert_int_equal(rows.rows, 8);
     assert_string_equal(rows.row[0].key, "more");
@@ -457,7 +458,7 @@ an_answer_holds_all_it_says_it_holds(void **state)
         client_rows_free(&rows);
     }
     assert_true(answers > 1); /* else nothing was shown */
-    client_await_merge(out, "fresh", acked_ms[1999], 10000);
+    client_await_merge(out, "fresh", acked_ms[1999], 30000);
     assert_true(client_get(out, "fresh", "key", &count));
     assert_int_equal(count, 2000);
     client_close(in);

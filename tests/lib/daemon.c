@@ -126,11 +126,25 @@ become(const char *path, char *const argv[], char *const envp[],
     _exit(127);
 }
 
-/* environ with how->env added in front, so that it rules. */
+/* True when how->env has a value for the same name as `text`. */
+static bool
+is_replaced(const struct daemon_how *how, const char *text)
+{
+    const size_t name = strcspn(text, "=") + 1;
+    size_t i;
+
+    for (i = 0; how->env && how->env[i]; i++)
+        if (strncmp(how->env[i], text, name) == 0)
+            return true;
+    return false;
+}
+
+/* environ, but what how->env says rules: the dynamic loader, for one, takes
+ * the last value of a name and getenv() the first. */
 static char **
 make_env(const struct daemon_how *how)
 {
-    size_t have = 0, more = 0, i;
+    size_t have = 0, more = 0, count, i;
     char **env;
 
     while (environ[have])
@@ -140,9 +154,11 @@ make_env(const struct daemon_how *how)
     env = calloc(have + more + 1, sizeof *env);
     if (!env)
         fail_msg("no memory");
-    for (i = 0; i < more; i++)
-        memcpy(&env[i], &how->env[i], sizeof env[i]);
-    memcpy(env + more, environ, have * sizeof *env);
+    for (count = 0; count < more; count++)
+        memcpy(&env[count], &how->env[count], sizeof env[count]);
+    for (i = 0; i < have; i++)
+        if (!is_replaced(how, environ[i]))
+            env[count++] = environ[i];
     return env;
 }
 
