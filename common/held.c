@@ -6,6 +6,7 @@
  * three kinds of names cannot meet.
  */
 #include "common/held.h"
+#include "common/held_file.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -23,52 +24,44 @@
 #include "common/clock.h"
 #include "common/name.h"
 
-#define VERSION     1
-#define CRC_AT      12
-#define HEAD_SIZE   64
-#define RECORD_SIZE 22 /* without the key */
-#define BUFFER_SIZE ((size_t)64 << 10)
-
-#define FILE_NAME_SIZE 256
-#define TEMPORARY_SIZE (FILE_NAME_SIZE + 2)
-#define UUID_TEXT      32
-#define EPOCH_TEXT     16
+#define UUID_TEXT  32
+#define EPOCH_TEXT 16
 
 static const uint8_t magic[8] = "COUNTDH1";
 
-/* A file being written: what does not fit the buffer goes out. */
-struct out {
-    int fd;
-    int rc; /* first failure; nothing is written after it */
-    uint32_t crc;
-    size_t used;
-    uint8_t bytes[BUFFER_SIZE];
-};
-
 /* ---- names ------------------------------------------------------------- */
 
-static void
-file_name(const uint8_t *hash_key, const uint8_t *name, size_t name_size,
-          const struct store_mark *mark, char file[FILE_NAME_SIZE])
+void
+held_name(const char *prefix, const struct store_mark *mark,
+          char file[HELD_NAME_SIZE])
 {
-    char keyspace[NAME_FILE_SIZE], uuid[UUID_TEXT + 1];
+    char uuid[UUID_TEXT + 1];
     size_t i;
 
-    name_to_file(name, name_size, hash_key, keyspace);
     for (i = 0; i < sizeof mark->uuid; i++)
         (void)snprintf(uuid + 2 * i, 3, "%02x", mark->uuid[i]); /* fits */
-    (void)snprintf(file, FILE_NAME_SIZE, "%s,%s,%016llx", keyspace, uuid,
+    (void)snprintf(file, HELD_NAME_SIZE, "%s,%s,%016llx", prefix, uuid,
                    (unsigned long long)mark->epoch); /* fits */
 }
 
 static void
-temporary_name(const uint8_t *hash_key, const uint8_t *name, size_t name_size,
-               const struct store_mark *mark, char temporary[TEMPORARY_SIZE])
+file_name(const uint8_t *hash_key, const uint8_t *name, size_t name_size,
+          const struct store_mark *mark, char file[HELD_NAME_SIZE])
 {
-    char file[FILE_NAME_SIZE];
+    char keyspace[NAME_FILE_SIZE];
+
+    name_to_file(name, name_size, hash_key, keyspace);
+    held_name(keyspace, mark, file);
+}
+
+static void
+temporary_name(const uint8_t *hash_key, const uint8_t *name, size_t name_size,
+               const struct store_mark *mark, char temporary[HELD_TEMP_SIZE])
+{
+    char file[HELD_NAME_SIZE];
 
     file_name(hash_key, name, name_size, mark, file);
-    (void)snprintf(temporary, TEMPORARY_SIZE, "%%t%s", file); /* fits */
+    (void)snprintf(temporary, HELD_TEMP_SIZE, "%%t%s", file); /* fits */
 }
 
 static bool
@@ -85,7 +78,7 @@ is_held_name(const char *file)
     const size_t size = strlen(file);
     const char *at;
 
-    if (size <= tail || size >= FILE_NAME_SIZE || strncmp(file, "%t", 2) == 0)
+    if (size <= tail || size >= HELD_NAME_SIZE || strncmp(file, "%t", 2) == 0)
         return false;
     at = file + size - tail;
     return at[0] == ',' && is_hex(at + 1, UUID_TEXT) &&
@@ -136,7 +129,7 @@ write_all(int fd, const uint8_t *bytes, size_t size)
 }
 
 static void
-out_flush(struct out *o)
+out_flush(struct held_out *o)
 {
     if (o->rc == 0)
         o->rc = write_all(o->fd, o->bytes, o->used);
@@ -144,74 +137,118 @@ out_flush(struct out *o)
 }
 
 static void
-out_put(struct out *o, const void *bytes, size_t size)
+out_bytes(struct held_out *o, const void *bytes, size_t size)
 {
-    assert(size <= BUFFER_SIZE);
-    if (o->used + size > BUFFER_SIZE)
+    assert(size <= HELD_BUFFER_SIZE);
+    if (o->used + size > HELD_BUFFER_SIZE)
         out_flush(o);
     memcpy(o->bytes + o->used, bytes, size);
     o->used += size;
     o->crc = (uint32_t)crc32(o->crc, bytes, (unsigned)size);
 }
 
-static void
-out_delta(struct out *o, const struct store_delta *d)
+void
+held_out_put(struct held_out *o, const void *bytes, size_t size)
 {
-    uint8_t bytes[RECORD_SIZE];
+    const uint8_t *at = bytes;
+
+    while (size > 0) {
+        const size_t n = size < HELD_BUFFER_SIZE ? size : HELD_BUFFER_SIZE;
+
+        out_bytes(o, at, n);
+        at += n;
+        size -= n;
+    }
+}
+
+void
+held_out_delta(struct held_out *o, const struct store_delta *d)
+{
+    uint8_t bytes[HELD_RECORD_SIZE];
 
     put_le32(bytes, d->minute);
     put_le64s(bytes + 4, d->sum_high);
     put_le64(bytes + 12, d->sum_low);
     put_le16(bytes + 20, d->key_size);
-    out_put(o, bytes, sizeof bytes);
-    out_put(o, d->key, d->key_size);
+    out_bytes(o, bytes, sizeof bytes);
+    out_bytes(o, d->key, d->key_size);
+}
+
+int
+held_out_open(struct held_out **out, int held_fd, const char *temporary,
+              const uint8_t *head)
+{
+    struct held_out *o;
+    int rc;
+
+    /* Only the owner of the log writes this name, so what is there is left
+     * from an owner that died. */
+    if (unlinkat(held_fd, temporary, 0) < 0 && errno != ENOENT)
+        return -errno;
+    o = malloc(sizeof *o);
+    if (!o)
+        return -ENOMEM;
+    o->fd = openat(held_fd, temporary,
+                   O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (o->fd < 0) {
+        rc = -errno;
+        free(o);
+        return rc;
+    }
+    o->rc = 0;
+    o->used = HELD_CRC_AT + 4;
+    memcpy(o->bytes, head, o->used);
+    o->crc = (uint32_t)crc32(0, NULL, 0);
+    out_bytes(o, head + HELD_CRC_AT + 4, HELD_HEAD_SIZE - HELD_CRC_AT - 4);
+    *out = o;
+    return 0;
+}
+
+/* The crc, known last, goes in at the end. */
+static int
+put_crc(const struct held_out *o)
+{
+    uint8_t crc[4];
+
+    put_le32(crc, o->crc);
+    if (lseek(o->fd, HELD_CRC_AT, SEEK_SET) < 0)
+        return -errno;
+    return write_all(o->fd, crc, sizeof crc);
+}
+
+int
+held_out_close(struct held_out *o, int held_fd, const char *temporary,
+               int error, bool sync)
+{
+    int rc = error;
+
+    if (rc == 0)
+        out_flush(o);
+    if (rc == 0)
+        rc = o->rc;
+    if (rc == 0)
+        rc = put_crc(o);
+    if (rc == 0 && sync && fsync(o->fd) < 0)
+        rc = -errno;
+    (void)close(o->fd); /* synced, to be synced, or given up */
+    free(o);
+    if (rc < 0)
+        (void)unlinkat(held_fd, temporary, 0); /* else it is tidied up */
+    return rc;
 }
 
 static void
-put_head(uint8_t head[HEAD_SIZE], size_t name_size,
+put_head(uint8_t head[HELD_HEAD_SIZE], size_t name_size,
          const struct store_mark *mark, size_t count)
 {
-    memset(head, 0, HEAD_SIZE);
+    memset(head, 0, HELD_HEAD_SIZE);
     memcpy(head, magic, sizeof magic);
-    put_le32(head + 8, VERSION);
+    put_le32(head + 8, HELD_VERSION);
     memcpy(head + 16, mark->uuid, sizeof mark->uuid);
     put_le64(head + 32, mark->epoch);
     put_le64(head + 40, mark->first_ms);
     put_le64(head + 48, count);
     put_le16(head + 56, (uint16_t)name_size);
-}
-
-/* Writes all of it; the crc, known last, goes in at the end. */
-static int
-write_file(int fd, const uint8_t head[HEAD_SIZE], const uint8_t *name,
-           size_t name_size, const struct store_delta *deltas, size_t count)
-{
-    struct out *o;
-    uint8_t crc[4];
-    size_t i;
-    int rc;
-
-    o = malloc(sizeof *o);
-    if (!o)
-        return -ENOMEM;
-    o->fd = fd;
-    o->rc = 0;
-    o->used = CRC_AT + 4;
-    memcpy(o->bytes, head, o->used);
-    o->crc = (uint32_t)crc32(0, NULL, 0);
-    out_put(o, head + CRC_AT + 4, HEAD_SIZE - CRC_AT - 4);
-    out_put(o, name, name_size);
-    for (i = 0; i < count && o->rc == 0; i++)
-        out_delta(o, &deltas[i]);
-    out_flush(o);
-    rc = o->rc;
-    put_le32(crc, o->crc);
-    free(o);
-    if (rc < 0)
-        return rc;
-    if (lseek(fd, CRC_AT, SEEK_SET) < 0)
-        return -errno;
-    return write_all(fd, crc, sizeof crc);
 }
 
 /* Gives the finished file its name.  One that is there already was written
@@ -247,29 +284,22 @@ held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
            size_t name_size, const struct store_mark *mark,
            const struct store_delta *deltas, size_t count, bool sync)
 {
-    char temporary[TEMPORARY_SIZE];
-    uint8_t head[HEAD_SIZE];
-    int fd, rc;
+    char temporary[HELD_TEMP_SIZE];
+    uint8_t head[HELD_HEAD_SIZE];
+    struct held_out *o;
+    size_t i;
+    int rc;
 
     assert(name_size > 0 && name_size <= NAME_MAX_SIZE);
     temporary_name(hash_key, name, name_size, mark, temporary);
     put_head(head, name_size, mark, count);
-
-    /* Only the owner of the log writes this name, so what is there is left
-     * from an owner that died. */
-    if (unlinkat(held_fd, temporary, 0) < 0 && errno != ENOENT)
-        return -errno;
-    fd = openat(held_fd, temporary,
-                O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    rc = write_file(fd, head, name, name_size, deltas, count);
-    if (rc == 0 && sync && fsync(fd) < 0)
-        rc = -errno;
-    (void)close(fd); /* synced, to be synced, or given up */
+    rc = held_out_open(&o, held_fd, temporary, head);
     if (rc < 0)
-        (void)unlinkat(held_fd, temporary, 0); /* else it is tidied up */
-    return rc;
+        return rc;
+    held_out_put(o, name, name_size);
+    for (i = 0; i < count && o->rc == 0; i++)
+        held_out_delta(o, &deltas[i]);
+    return held_out_close(o, held_fd, temporary, 0, sync);
 }
 
 int
@@ -283,7 +313,7 @@ int
 held_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
              size_t name_size, const struct store_mark *mark)
 {
-    char file[FILE_NAME_SIZE], temporary[TEMPORARY_SIZE];
+    char file[HELD_NAME_SIZE], temporary[HELD_TEMP_SIZE];
 
     file_name(hash_key, name, name_size, mark, file);
     temporary_name(hash_key, name, name_size, mark, temporary);
@@ -294,7 +324,7 @@ void
 held_discard(int held_fd, const uint8_t *hash_key, const uint8_t *name,
              size_t name_size, const struct store_mark *mark)
 {
-    char temporary[TEMPORARY_SIZE];
+    char temporary[HELD_TEMP_SIZE];
 
     temporary_name(hash_key, name, name_size, mark, temporary);
     (void)unlinkat(held_fd, temporary, 0); /* else it is tidied up */
@@ -325,11 +355,11 @@ held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
 /* ---- reading ----------------------------------------------------------- */
 
 static int
-get_head(const uint8_t head[HEAD_SIZE], struct held *h)
+get_head(const uint8_t head[HELD_HEAD_SIZE], struct held *h)
 {
     if (memcmp(head, magic, sizeof magic) != 0)
         return -EBADMSG;
-    if (get_le32(head + 8) != VERSION)
+    if (get_le32(head + 8) != HELD_VERSION)
         return -EPROTONOSUPPORT;
     h->name_size = get_le16(head + 56);
     if (h->name_size == 0 || h->name_size > NAME_MAX_SIZE)
@@ -341,8 +371,8 @@ get_head(const uint8_t head[HEAD_SIZE], struct held *h)
     return 0;
 }
 
-static bool
-delta_before(const struct store_delta *a, const struct store_delta *b)
+bool
+held_delta_before(const struct store_delta *a, const struct store_delta *b)
 {
     const size_t least = a->key_size < b->key_size ? a->key_size : b->key_size;
     const int order = memcmp(a->key, b->key, least);
@@ -354,41 +384,40 @@ delta_before(const struct store_delta *a, const struct store_delta *b)
     return a->minute < b->minute;
 }
 
-/* Reads one record of at most `size` bytes.  Returns its size, or -EBADMSG. */
-static int
-get_delta(const uint8_t *at, size_t size, struct store_delta *d)
+int
+held_delta_get(const uint8_t *at, size_t size, struct store_delta *d)
 {
-    if (size < RECORD_SIZE)
+    if (size < HELD_RECORD_SIZE)
         return -EBADMSG;
     d->minute = get_le32(at);
     d->sum_high = get_le64s(at + 4);
     d->sum_low = get_le64(at + 12);
     d->key_size = get_le16(at + 20);
-    d->key = at + RECORD_SIZE;
+    d->key = at + HELD_RECORD_SIZE;
     if (d->key_size == 0 || d->key_size > NAME_MAX_SIZE ||
-        d->key_size > size - RECORD_SIZE ||
+        d->key_size > size - HELD_RECORD_SIZE ||
         memchr(d->key, 0, d->key_size) != NULL)
         return -EBADMSG;
-    return RECORD_SIZE + d->key_size;
+    return HELD_RECORD_SIZE + d->key_size;
 }
 
 static int
 get_deltas(struct held *h, size_t size)
 {
-    size_t at = HEAD_SIZE + h->name_size, i;
+    size_t at = HELD_HEAD_SIZE + h->name_size, i;
     int n;
 
-    /* Each record takes more than RECORD_SIZE bytes. */
-    if (h->count > size / RECORD_SIZE)
+    /* Each record takes more than HELD_RECORD_SIZE bytes. */
+    if (h->count > size / HELD_RECORD_SIZE)
         return -EBADMSG;
     h->deltas = malloc((h->count + 1) * sizeof *h->deltas);
     if (!h->deltas)
         return -ENOMEM;
     for (i = 0; i < h->count; i++) {
-        n = get_delta(h->bytes + at, size - at, &h->deltas[i]);
+        n = held_delta_get(h->bytes + at, size - at, &h->deltas[i]);
         if (n < 0)
             return n;
-        if (i > 0 && !delta_before(&h->deltas[i - 1], &h->deltas[i]))
+        if (i > 0 && !held_delta_before(&h->deltas[i - 1], &h->deltas[i]))
             return -EBADMSG;
         at += (size_t)n;
     }
@@ -398,25 +427,25 @@ get_deltas(struct held *h, size_t size)
 static int
 check_file(struct held *h, size_t size)
 {
-    const uint8_t *rest = h->bytes + CRC_AT + 4;
+    const uint8_t *rest = h->bytes + HELD_CRC_AT + 4;
     uint32_t crc;
     int rc;
 
-    if (size < HEAD_SIZE)
+    if (size < HELD_HEAD_SIZE)
         return -EBADMSG;
     rc = get_head(h->bytes, h);
     if (rc < 0)
         return rc;
-    crc = (uint32_t)crc32_z(0, rest, size - CRC_AT - 4);
-    if (crc != get_le32(h->bytes + CRC_AT) || !h->name_size ||
-        size < HEAD_SIZE + h->name_size)
+    crc = (uint32_t)crc32_z(0, rest, size - HELD_CRC_AT - 4);
+    if (crc != get_le32(h->bytes + HELD_CRC_AT) || !h->name_size ||
+        size < HELD_HEAD_SIZE + h->name_size)
         return -EBADMSG;
-    memcpy(h->name, h->bytes + HEAD_SIZE, h->name_size);
+    memcpy(h->name, h->bytes + HELD_HEAD_SIZE, h->name_size);
     return get_deltas(h, size);
 }
 
-static int
-read_all(int fd, uint8_t *bytes, size_t size)
+int
+held_file_read(int fd, uint8_t *bytes, size_t size)
 {
     size_t at = 0;
 
@@ -434,8 +463,8 @@ read_all(int fd, uint8_t *bytes, size_t size)
     return 0;
 }
 
-static int
-open_file(int held_fd, const char *file, size_t *size)
+int
+held_file_open(int held_fd, const char *file, size_t *size)
 {
     struct stat st;
     int fd, rc;
@@ -462,12 +491,12 @@ held_get(int held_fd, const char *file, struct held *out)
     size_t size = 0;
     int fd, rc;
 
-    fd = open_file(held_fd, file, &size);
+    fd = held_file_open(held_fd, file, &size);
     if (fd < 0)
         return fd;
     memset(h, 0, sizeof *h);
     h->bytes = malloc(size + 1);
-    rc = h->bytes ? read_all(fd, h->bytes, size) : -ENOMEM;
+    rc = h->bytes ? held_file_read(fd, h->bytes, size) : -ENOMEM;
     (void)close(fd); /* opened for reading only */
     if (rc == 0)
         rc = check_file(h, size);
@@ -490,24 +519,26 @@ held_free(struct held *h)
 static int
 read_head(int held_fd, const char *file, struct held *h)
 {
-    uint8_t bytes[HEAD_SIZE + NAME_MAX_SIZE];
+    uint8_t bytes[HELD_HEAD_SIZE + NAME_MAX_SIZE];
     size_t size = 0;
     int fd, rc;
 
     memset(h, 0, sizeof *h);
-    fd = open_file(held_fd, file, &size);
+    fd = held_file_open(held_fd, file, &size);
     if (fd < 0)
         return fd;
     if (size > sizeof bytes)
         size = sizeof bytes;
-    rc = read_all(fd, bytes, size);
+    rc = held_file_read(fd, bytes, size);
     (void)close(fd); /* opened for reading only */
     if (rc == 0)
-        rc = size < HEAD_SIZE ? -EBADMSG : get_head(bytes, h);
-    if (rc == 0 && size < HEAD_SIZE + h->name_size)
+        rc = size < HELD_HEAD_SIZE ? -EBADMSG
+             : held_is_many(file)  ? held_many_head(bytes, h)
+                                   : get_head(bytes, h);
+    if (rc == 0 && size < HELD_HEAD_SIZE + h->name_size)
         rc = -EBADMSG;
     if (rc == 0)
-        memcpy(h->name, bytes + HEAD_SIZE, h->name_size);
+        memcpy(h->name, bytes + HELD_HEAD_SIZE, h->name_size);
     else
         *h = (struct held){.newer = rc == -EPROTONOSUPPORT};
     return rc;
@@ -621,20 +652,59 @@ held_set_aside(int held_fd, const char *file, char *aside, size_t size)
     return fsync(held_fd) < 0 ? -errno : 0;
 }
 
+int
+held_keep(int held_fd, const uint8_t *hash_key, const struct held *h,
+          char *aside, size_t size)
+{
+    char file[HELD_NAME_SIZE];
+    int rc;
+
+    rc = held_put(held_fd, hash_key, h->name, h->name_size, &h->mark, h->deltas,
+                  h->count);
+    if (rc < 0)
+        return rc;
+    file_name(hash_key, h->name, h->name_size, &h->mark, file);
+    return held_set_aside(held_fd, file, aside, size);
+}
+
 /* ---- how old ----------------------------------------------------------- */
 
 struct oldest {
+    int held_fd;
     const uint8_t *name;
     size_t name_size;
     uint64_t first_ms;
 };
 
 static int
+note_oldest_of_many(struct oldest *o, const char *file, const struct held *head)
+{
+    struct held_many many;
+    struct held h;
+    int rc;
+
+    if (head->mark.first_ms >= o->first_ms)
+        return 0;
+    rc = held_many_get(o->held_fd, file, false, &many);
+    if (rc == -ENOENT || rc == -EBADMSG)
+        return 0; /* merged meanwhile, or like any damaged one */
+    if (rc < 0)
+        return rc;
+    while (held_many_next(&many, &h))
+        if (h.name_size == o->name_size &&
+            memcmp(h.name, o->name, h.name_size) == 0)
+            o->first_ms = head->mark.first_ms;
+    held_many_free(&many);
+    return 0;
+}
+
+static int
 note_oldest(void *ctx, const char *file, const struct held *h)
 {
     struct oldest *o = ctx;
 
-    (void)file; /* its head says it all */
+    if (h->keyspaces > 0)
+        return note_oldest_of_many(o, file, h);
     if (h->name_size == o->name_size &&
         memcmp(h->name, o->name, h->name_size) == 0 &&
         h->mark.first_ms < o->first_ms)
@@ -646,7 +716,7 @@ int
 held_oldest_ms(int held_fd, const uint8_t *name, size_t name_size,
                uint64_t *oldest_ms)
 {
-    struct oldest o = {name, name_size, UINT64_MAX};
+    struct oldest o = {held_fd, name, name_size, UINT64_MAX};
     int rc;
 
     rc = held_each(held_fd, note_oldest, &o);

@@ -16,6 +16,14 @@
  *     64        keyspace, then the records: minute u32 | sum_high i64 |
  *               sum_low u64 | key_size u16 | key; sorted by key, then minute
  *
+ * Keyspaces that there is no room for may be any number: names come from the
+ * network.  So the records that one log has for all of these go to one file
+ * for many keyspaces (common/held_many.c), named %m,UUID,EPOCH:
+ *
+ *      0     8  magic "COUNTDM1"; version, crc32, uuid, epoch, first_ms as
+ * above 48     8  keyspaces           56  8  zero 64        each: records u64 |
+ * size u64 of the records | name size u16 | name | records as above
+ *
  * Errors: 0 or a negative errno; -EBADMSG for a damaged file.
  */
 #ifndef COUNTD_HELD_H
@@ -57,6 +65,7 @@ struct held {
     size_t name_size;
     struct store_mark mark;
     bool newer; /* of a newer version: nothing else is known (held_each) */
+    uint64_t keyspaces; /* of a file for many (held_each): it has no name */
     struct store_delta *deltas; /* keys point into `bytes` */
     size_t count;
     uint8_t *bytes;
@@ -67,9 +76,10 @@ int held_get(int held_fd, const char *file, struct held *out);
 void held_free(struct held *h);
 
 /* Calls `file` for each held file; only its first 64 bytes + keyspace have
- * been read (deltas NULL).  A file whose head is damaged or of a newer
- * version comes with name_size 0, the latter with `newer`.  Stops on non-zero
- * and returns that. */
+ * been read (deltas NULL).  A file for many keyspaces comes with name_size 0
+ * and `keyspaces`; one whose head is damaged or of a newer version with
+ * name_size 0 as well, the latter with `newer`.  Stops on non-zero and returns
+ * that. */
 int held_each(int held_fd,
               int (*file)(void *ctx, const char *file, const struct held *h),
               void *ctx);
@@ -82,6 +92,10 @@ bool held_parse_name(const char *file, struct store_mark *mark);
  * before a later epoch of the same log is merged into the keyspace. */
 int held_remove(int held_fd, const char *file);
 
+/* Keeps the records of one keyspace as held_set_aside keeps a file. */
+int held_keep(int held_fd, const uint8_t *hash_key, const struct held *h,
+              char *aside, size_t size);
+
 /* Removes unfinished files (%t...) not written to for `age_ms`, which a process
  * that died left behind. */
 int held_tidy(int held_fd, uint64_t age_ms);
@@ -89,6 +103,67 @@ int held_tidy(int held_fd, uint64_t age_ms);
 /* Renames a damaged file to bad-UUID-EPOCH-KEYSPACEFILE (written to `aside`),
  * which is never read, merged or removed here. */
 int held_set_aside(int held_fd, const char *file, char *aside, size_t size);
+
+/* ---- files for many keyspaces (held_many.c) ---- */
+
+bool held_is_many(const char *file);
+
+/* Writing one: begin; add each of `keyspaces` keyspaces; end, also when adding
+ * failed (`error`): then nothing is left.  Afterwards publish or discard it as
+ * above.  Publishing in place of one of the same fill is right when this one
+ * has all that is in that one: the log still has all records.
+ *   -EEXIST  as above, or another worker merges that one just now: later */
+struct held_out;
+int held_many_begin(struct held_out **out, int held_fd,
+                    const struct store_mark *mark, uint64_t keyspaces);
+int held_many_add(struct held_out *o, const uint8_t *name, size_t name_size,
+                  const struct store_delta *deltas, size_t count);
+int held_many_end(struct held_out *o, int held_fd,
+                  const struct store_mark *mark, int error, bool sync);
+int held_many_publish(int held_fd, const struct store_mark *mark);
+void held_many_discard(int held_fd, const struct store_mark *mark);
+
+/* A file for many, read and checked.  A mark says what is in its keyspace
+ * already, as long as no later epoch of the log is; so what is merged has to
+ * be dropped before that, and only one process may do so at a time. */
+struct held_many {
+    int fd;
+    bool locked; /* it is ours to change: nobody else does */
+    struct store_mark mark;
+    uint64_t keyspaces;
+    uint8_t *bytes;
+    size_t size;
+    bool *drop; /* per keyspace: to be left out by held_many_drop */
+    uint64_t dropped;
+
+    /* Where held_many_next is. */
+    size_t at;
+    uint64_t next;
+    const uint8_t *records;
+    struct store_delta *deltas;
+    size_t deltas_max;
+};
+
+/* With `lock`, takes the lock unless another has it.  held_many_free after. */
+int held_many_get(int held_fd, const char *file, bool lock,
+                  struct held_many *out);
+void held_many_free(struct held_many *m);
+
+/* The next keyspace; `h` borrows from `m` until the next call.  Without its
+ * records (deltas NULL) until held_many_records, which may find -EBADMSG or
+ * -ENOMEM.  False at the end. */
+bool held_many_next(struct held_many *m, struct held *h);
+int held_many_records(struct held_many *m, struct held *h);
+void held_many_rewind(struct held_many *m);
+
+/* Keeps a damaged file as held_set_aside does; -EBUSY: it is another's, or is
+ * another by now. */
+int held_many_set_aside(int held_fd, const char *file, char *aside,
+                        size_t size);
+
+/* Drops from the file, durably, what `drop` says; it must be locked.  To be
+ * done before a later epoch of the same log is merged into those keyspaces. */
+int held_many_drop(struct held_many *m, int held_fd, const char *file);
 
 /* first_ms of the oldest records held for this keyspace (UINT64_MAX: none). */
 int held_oldest_ms(int held_fd, const uint8_t *name, size_t name_size,

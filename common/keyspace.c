@@ -839,6 +839,7 @@ apply_slices(struct batch *b)
     int rc;
 
     rc = keyspace_get(b->store, b->name, b->name_size, KEYSPACE_CREATE, &k);
+    b->total.no_room = rc == -EDQUOT;
     if (rc < 0)
         return rc;
     do {

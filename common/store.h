@@ -80,6 +80,7 @@ struct store_applied {
     uint64_t created;   /* of these, new */
     uint64_t saturated; /* of these, newly flagged */
     uint64_t commits;   /* transactions */
+    bool no_room;       /* -EDQUOT is for keyspace_max: there is none */
 };
 
 struct store_totals {

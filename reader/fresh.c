@@ -54,25 +54,15 @@ find_held(struct fresh *f, const uint8_t *name, size_t size)
     return NULL;
 }
 
-/* Adds one held file; a damaged one has no keyspace and, like a quarantined
- * log, holds back nothing.  One of a newer version may be of any keyspace and
- * of any age. */
-static int
-note_held(void *ctx, const char *file, const struct held *h)
+static void
+note_keyspace(struct fresh *f, const struct held *h)
 {
-    struct fresh *f = ctx;
-    struct fresh_held *to;
+    struct fresh_held *to = find_held(f, h->name, h->name_size);
 
-    (void)file; /* the name inside is the one that counts */
-    f->held_unknown |= h->newer;
-    if (h->name_size == 0)
-        return 0;
-    span_add(&f->held_all, h->mark.first_ms);
-    to = find_held(f, h->name, h->name_size);
     if (!to) {
         if (f->held_count == FRESH_HELD_MAX) {
             f->held_more = true;
-            return 0;
+            return;
         }
         to = &f->held[f->held_count++];
         to->size = h->name_size;
@@ -80,6 +70,48 @@ note_held(void *ctx, const char *file, const struct held *h)
         memcpy(to->name, h->name, h->name_size);
     }
     span_add(&to->span, h->mark.first_ms);
+}
+
+/* Adds a file for many keyspaces, which is read only when all of them could be
+ * kept. */
+static int
+note_many(struct fresh *f, const char *file, const struct held *head)
+{
+    struct held_many many;
+    struct held h;
+    int rc;
+
+    span_add(&f->held_all, head->mark.first_ms);
+    if (head->keyspaces > FRESH_HELD_MAX) {
+        f->held_more = true;
+        return 0;
+    }
+    rc = held_many_get(f->datadir->held_fd, file, false, &many);
+    if (rc == -ENOENT || rc == -EBADMSG)
+        return 0; /* merged meanwhile, or like any damaged one */
+    if (rc < 0)
+        return rc;
+    while (held_many_next(&many, &h))
+        note_keyspace(f, &h);
+    held_many_free(&many);
+    return 0;
+}
+
+/* Adds one held file; a damaged one has no keyspace and, like a quarantined
+ * log, holds back nothing.  One of a newer version may be of any keyspace and
+ * of any age. */
+static int
+note_held(void *ctx, const char *file, const struct held *h)
+{
+    struct fresh *f = ctx;
+
+    f->held_unknown |= h->newer;
+    if (h->keyspaces > 0)
+        return note_many(f, file, h);
+    if (h->name_size == 0)
+        return 0;
+    span_add(&f->held_all, h->mark.first_ms);
+    note_keyspace(f, h);
     return 0;
 }
 

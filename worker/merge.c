@@ -121,7 +121,9 @@ merge_open(struct merge *m, const struct config *config,
                         .memory.fd = -1,
                         .memory_most = (size_t)config->worker_memory + ON_TOP,
                         .commit_least = (size_t)(config->worker_memory / 8)};
-    m->aside = (struct aside){.held_fd = dir->held_fd};
+    m->aside = (struct aside){.held_fd = dir->held_fd,
+                              .keyspace_fd = dir->keyspace_fd,
+                              .hash_key = dir->hash_key};
     options_of(&m->store_options, config, dir);
     rc = layout_init(&layout, (unsigned)config->keyspace_size,
                      (unsigned)config->key_size);
@@ -416,6 +418,7 @@ apply_once(struct merge *m, struct fold_keyspace *k, bool *summed)
     fold_deltas(&m->batch.fold, k, &deltas, &count);
     rc = store_apply(m->store, k->name, k->name_size, m->marks, m->infos, n,
                      deltas, count, &applied);
+    k->many = applied.no_room;
     m->stats.keys += applied.keys;
     m->stats.created += applied.created;
     m->stats.saturated += applied.saturated;
@@ -495,20 +498,38 @@ in_batch(void *ctx, const struct store_mark *mark)
     return false;
 }
 
-/* True when `file` is held for this keyspace, by its name alone. */
+static bool
+is_in_batch(void *ctx, const uint8_t *name, size_t name_size)
+{
+    const struct merge *m = ctx;
+
+    return fold_find(&m->batch.fold, name, name_size) != NULL;
+}
+
+/* True when `file` is held for this keyspace, by its name alone, or may be. */
 static bool
 is_for(const struct merge *m, const char *file, const struct fold_keyspace *k)
 {
     char name[NAME_FILE_SIZE];
     size_t size;
 
+    if (held_is_many(file))
+        return true;
     name_to_file(k->name, k->name_size, m->dir->hash_key, name);
     size = strlen(name);
     return strncmp(file, name, size) == 0 && file[size] == ',';
 }
 
+static void
+wait_behind(struct fold_keyspace *k, const char *file)
+{
+    k->behind = true;
+    k->many = k->many || held_is_many(file);
+}
+
 /* Records of an earlier fill are still held: those of this one must wait
- * behind them. */
+ * behind them.  What waits behind a file for many goes to such a file, too:
+ * names that come again and again must not get files of their own. */
 static void
 stays_held(void *ctx, const char *file, const struct held *h)
 {
@@ -518,12 +539,12 @@ stays_held(void *ctx, const char *file, const struct held *h)
     if (h) {
         k = fold_find(&m->batch.fold, h->name, h->name_size);
         if (k)
-            k->behind = true;
+            wait_behind(k, file);
         return;
     }
     for (k = m->batch.fold.first; k; k = k->next)
         if (is_for(m, file, k))
-            k->behind = true;
+            wait_behind(k, file);
 }
 
 /* Merges what is held of earlier fills of these logs.  It is complete: only
@@ -532,6 +553,7 @@ static int
 merge_earlier(struct merge *m)
 {
     m->aside.wanted = in_batch;
+    m->aside.wanted_name = is_in_batch;
     m->aside.stop = NULL; /* what it leaves out would be taken for merged */
     m->aside.stays = stays_held;
     m->aside.ctx = m;
@@ -576,6 +598,50 @@ hold_one(struct merge *m, const struct fold_keyspace *k,
     return rc;
 }
 
+/* How many keyspaces the log's file for many is to have. */
+static uint64_t
+count_many(const struct merge *m, unsigned number)
+{
+    const struct fold_keyspace *k;
+    uint64_t n = 0;
+
+    for (k = m->batch.fold.first; k; k = k->next)
+        n += k->chosen && k->many && fold_bit(k->touched, number);
+    return n;
+}
+
+/* Writes what one log has for the keyspaces there is no room for. */
+static int
+hold_many(struct merge *m, unsigned number)
+{
+    const struct store_mark *mark = &m->batch.logs[number].mark;
+    const bool sync = m->written < HELD_SYNCED_ALONE;
+    const uint64_t keyspaces = count_many(m, number);
+    const struct fold_keyspace *k;
+    struct store_delta *deltas;
+    struct held_out *out;
+    size_t count;
+    int rc;
+
+    if (keyspaces == 0)
+        return 0;
+    rc = held_many_begin(&out, m->dir->held_fd, mark, keyspaces);
+    if (rc < 0)
+        return rc;
+    for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
+        if (!k->chosen || !k->many || !fold_bit(k->touched, number))
+            continue;
+        fold_deltas(&m->batch.fold, k, &deltas, &count);
+        rc = stopped(m)
+                 ? -ECANCELED
+                 : held_many_add(out, k->name, k->name_size, deltas, count);
+    }
+    rc = held_many_end(out, m->dir->held_fd, mark, rc, sync);
+    if (rc == 0)
+        m->written++;
+    return rc;
+}
+
 /* Writes what one log has for all chosen keyspaces. */
 static int
 hold_log(struct merge *m, unsigned number)
@@ -585,8 +651,10 @@ hold_log(struct merge *m, unsigned number)
     int rc;
 
     rc = fold_add_chosen(&m->batch.fold, &l->log);
+    if (rc == 0)
+        rc = hold_many(m, number);
     for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
-        if (!k->chosen || !fold_bit(k->touched, number))
+        if (!k->chosen || k->many || !fold_bit(k->touched, number))
             continue;
         rc = stopped(m) ? -ECANCELED : hold_one(m, k, l);
     }
@@ -600,8 +668,13 @@ publish_log(struct merge *m, unsigned number)
     const struct fold_keyspace *k;
     int rc = 0;
 
+    if (count_many(m, number) > 0) {
+        rc = held_many_publish(m->dir->held_fd, &l->mark);
+        if (rc == 0)
+            m->stats.held++;
+    }
     for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
-        if (!k->chosen || !fold_bit(k->touched, number))
+        if (!k->chosen || k->many || !fold_bit(k->touched, number))
             continue;
         rc = held_publish(m->dir->held_fd, m->dir->hash_key, k->name,
                           k->name_size, &l->mark);
@@ -618,8 +691,9 @@ discard_log(struct merge *m, unsigned number)
     const struct batch_log *l = &m->batch.logs[number];
     const struct fold_keyspace *k;
 
+    held_many_discard(m->dir->held_fd, &l->mark);
     for (k = m->batch.fold.first; k; k = k->next)
-        if (k->chosen && fold_bit(k->touched, number))
+        if (k->chosen && !k->many && fold_bit(k->touched, number))
             held_discard(m->dir->held_fd, m->dir->hash_key, k->name,
                          k->name_size, &l->mark);
 }

@@ -11,7 +11,8 @@
  *   - a mark that changed meanwhile (-ESTALE): that keyspace is summed again;
  *   - a mark above the log's epoch: the directory was restored from a backup;
  *     the log is quarantined, never skipped;
- *   - a keyspace that cannot take its records stops nobody: they are held;
+ *   - a keyspace that cannot take its records stops nobody: they are held,
+ * those of keyspaces there is no room for in one file per log;
  *   - a full disk: the logs stay full and are tried again.
  *
  * One thread.  Between two keyspaces `stop` is asked; when it says so the

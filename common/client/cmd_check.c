@@ -376,6 +376,36 @@ check_logs(struct check *c)
 
 /* ---- held files -------------------------------------------------------- */
 
+/* A file for many keyspaces: how many, and all their records. */
+static int
+check_held_many(struct check *c, const char *file)
+{
+    struct held_many many;
+    struct held held;
+    uint64_t records = 0;
+    int rc;
+
+    rc = held_many_get(c->dir.held_fd, file, false, &many);
+    if (rc < 0) {
+        fault(c, "cannot be read: %s", diag_text(rc));
+        return 0;
+    }
+    while (rc == 0 && held_many_next(&many, &held)) {
+        rc = held_many_records(&many, &held);
+        records += held.count;
+    }
+    if (rc < 0)
+        fault(c, "cannot be read: %s", diag_text(rc));
+    else
+        note(c,
+             "records of keyspaces that there was no room for (keyspace.max): "
+             "%" PRIu64 " of %" PRIu64 " keyspaces; a worker merges them when "
+             "there is",
+             records, many.keyspaces);
+    held_many_free(&many);
+    return 0;
+}
+
 static int
 check_held_file(void *ctx, const char *file, const struct held *head)
 {
@@ -386,6 +416,8 @@ check_held_file(void *ctx, const char *file, const struct held *head)
     (void)head; /* the whole file is read below */
     c->held++;
     look_at(c, "held", (const uint8_t *)file, strlen(file));
+    if (held_is_many(file))
+        return check_held_many(c, file);
     rc = held_get(c->dir.held_fd, file, &held);
     if (rc < 0) {
         fault(c, "cannot be read: %s", diag_text(rc));

@@ -50,7 +50,8 @@ note_held(void *ctx, const char *file, const struct held *h)
         keep_text(h->name, h->name_size, out->keyspace);
     if (h->newer)
         out->oldest_ms = 0;
-    else if (h->name_size > 0 && h->mark.first_ms < out->oldest_ms)
+    else if ((h->name_size > 0 || h->keyspaces > 0) &&
+             h->mark.first_ms < out->oldest_ms)
         out->oldest_ms = h->mark.first_ms;
     return 0;
 }

@@ -94,7 +94,8 @@ say_doing(void **state)
 
 struct program {
     const char *argv[16];
-    bool ends; /* by itself; else SIGTERM ends it when all is merged */
+    bool ends;    /* by itself; else SIGTERM ends it when all is merged */
+    bool crowded; /* what it has no room for stays held */
 };
 
 /* Starts it under strace with `option` and `value` (NULL: without strace).
@@ -136,6 +137,12 @@ start(const struct program *p, const char *option, const char *value,
     _exit(126);
 }
 
+static bool
+is_done(const struct program *p, const struct fleet *f)
+{
+    return p->crowded ? fleet_logs_are_drained(f) : fleet_is_drained(f);
+}
+
 /* Waits for it: until it ends, or all is merged and SIGTERM ends it.  Returns
  * its status as the shell does. */
 static int
@@ -148,7 +155,7 @@ finish(const struct program *p, pid_t pid, const struct fleet *f,
     int status;
 
     while (waitpid(pid, &status, WNOHANG) != pid) {
-        if (!asked && (fleet_is_drained(f) || clock_ms() > told)) {
+        if (!asked && (is_done(p, f) || clock_ms() > told)) {
             (void)kill(pid, SIGTERM); /* it may have ended by now */
             asked = true;
         }
@@ -283,6 +290,28 @@ delta(const char *key, int64_t sum)
                                 .sum_low = (uint64_t)sum};
 }
 
+/* What there was no room for: of "old", and of two that are not there. */
+static void
+hold_many(const struct fixture *x)
+{
+    static const char *const names[] = {"old", "some", "more"};
+    const struct store_mark mark = {.uuid = "many", .epoch = 1, .first_ms = 1};
+    const int fd = x->dir.held_fd;
+    struct held_out *out;
+    int i;
+
+    assert_rc(held_many_begin(&out, fd, &mark, 3), 0);
+    for (i = 0; i < 3; i++) {
+        const struct store_delta d = delta("m", 7 + i);
+
+        assert_rc(held_many_add(out, (const uint8_t *)names[i],
+                                strlen(names[i]), &d, 1),
+                  0);
+    }
+    assert_rc(held_many_end(out, fd, &mark, 0, true), 0);
+    assert_rc(held_many_publish(fd, &mark), 0);
+}
+
 /* A keyspace that is there already, and records held for it. */
 static void
 make_old(const struct fixture *x)
@@ -303,6 +332,7 @@ make_old(const struct fixture *x)
     assert_rc(held_put(x->dir.held_fd, x->dir.hash_key, (const uint8_t *)"old",
                        3, &held, &d, 1),
               0);
+    hold_many(x);
 }
 
 /* Two full logs, one whose writer died, one whose creator died, an old
@@ -338,6 +368,16 @@ make_directory(struct fixture *x)
     daemon_path("countd-worker", x->worker_path, sizeof x->worker_path);
     x->worker = (struct program){
         .argv = {x->worker_path, "-d", x->fleet.path, "-o", "log.size=64K"}};
+}
+
+/* A worker that has room for one more of the four keyspaces that are new. */
+static void
+make_crowded(struct fixture *x)
+{
+    x->worker =
+        (struct program){.argv = {x->worker_path, "-d", x->fleet.path, "-o",
+                                  "log.size=64K", "-o", "keyspace.max=2"},
+                         .crowded = true};
 }
 
 static void
@@ -414,6 +454,9 @@ check_counts(struct fixture *x)
     assert_int_equal(count_of(x, "old", "c"), -20);
     assert_int_equal(count_of(x, "old", "d"), INT64_MIN);
     assert_int_equal(count_of(x, "new", "b"), 302);
+    assert_int_equal(count_of(x, "old", "m"), 7);
+    assert_int_equal(count_of(x, "some", "m"), 8);
+    assert_int_equal(count_of(x, "more", "m"), 9);
     if (fstatat(x->dir.log_fd, "lock-0000000003", &st, 0) == 0)
         assert_true(time(NULL) - st.st_ctim.tv_sec <= LONE_SECONDS);
     fleet_check(&x->fleet);
@@ -529,9 +572,8 @@ each_point(enum action action, const char *what,
 /* ---- the worker -------------------------------------------------------- */
 
 static void
-worker_point(const struct point *at, enum action action)
+run_worker_point(struct fixture *x, const struct point *at, enum action action)
 {
-    struct fixture *x = next_directory();
     int status;
 
     status = run_point(&x->worker, x, at, action);
@@ -543,13 +585,31 @@ worker_point(const struct point *at, enum action action)
 }
 
 static void
-list_worker_calls(void)
+worker_point(const struct point *at, enum action action)
+{
+    run_worker_point(next_directory(), at, action);
+}
+
+static void
+crowded_point(const struct point *at, enum action action)
+{
+    struct fixture *x = next_directory();
+
+    make_crowded(x);
+    run_worker_point(x, at, action);
+}
+
+static void
+list_worker_calls(bool crowded)
 {
     struct fixture x;
 
     make_directory(&x);
+    if (crowded)
+        make_crowded(&x);
     trace(&x.worker, &x);
     await_lock_gone(&x);
+    finish_the_job(&x);
     check_counts(&x);
     remove_directory(&x);
 }
@@ -560,7 +620,7 @@ a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing(void **state)
     (void)state; /* fresh at each point */
     if (!strace_works())
         test_skip("strace cannot trace here");
-    list_worker_calls();
+    list_worker_calls(false);
     each_point(KILL, "worker killed", worker_point);
 }
 
@@ -570,8 +630,30 @@ an_error_from_any_call_of_the_worker_loses_and_doubles_nothing(void **state)
     (void)state; /* fresh at each point */
     if (!strace_works())
         test_skip("strace cannot trace here");
-    list_worker_calls();
+    list_worker_calls(false);
     each_point(FAIL, "worker failing", worker_point);
+}
+
+static void
+a_kill_at_any_call_of_a_worker_without_room_loses_and_doubles_nothing(
+    void **state)
+{
+    (void)state; /* fresh at each point */
+    if (!strace_works())
+        test_skip("strace cannot trace here");
+    list_worker_calls(true);
+    each_point(KILL, "worker without room killed", crowded_point);
+}
+
+static void
+an_error_from_any_call_of_a_worker_without_room_loses_and_doubles_nothing(
+    void **state)
+{
+    (void)state; /* fresh at each point */
+    if (!strace_works())
+        test_skip("strace cannot trace here");
+    list_worker_calls(true);
+    each_point(FAIL, "worker without room failing", crowded_point);
 }
 
 /* ---- making and filling a log ------------------------------------------ */
@@ -712,6 +794,10 @@ an_error_from_any_call_while_making_and_filling_a_log_is_recovered(void **state)
 static const struct CMUnitTest tests[] = {
     SAYING(a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing),
     SAYING(an_error_from_any_call_of_the_worker_loses_and_doubles_nothing),
+    SAYING(
+        a_kill_at_any_call_of_a_worker_without_room_loses_and_doubles_nothing),
+    SAYING(
+        an_error_from_any_call_of_a_worker_without_room_loses_and_doubles_nothing),
     SAYING(a_kill_at_any_call_while_making_and_filling_a_log_is_recovered),
     SAYING(an_error_from_any_call_while_making_and_filling_a_log_is_recovered),
 };

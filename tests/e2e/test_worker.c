@@ -360,7 +360,7 @@ keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
     while (mode_of(x, 0) != LOG_MODE_EMPTY)
         (void)poll(NULL, 0, 1); /* paces the looking */
     fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_true(said(x, "held=80 "));
+    assert_true(said(x, "held=1 "));
     assert_int_equal(count_of(x, "flood0", "again"), NAMES);
     for (i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "flood%d", i); /* fits */

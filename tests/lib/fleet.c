@@ -188,7 +188,8 @@ find_work(const struct fleet *f, char *what, size_t size)
         while (dir && !work && (e = readdir(dir)))
             if (i == 0)
                 work = has_work(dirfd(dir), e->d_name, what, size);
-            else if (strchr(e->d_name, ',')) {
+            else if (strchr(e->d_name, ',') &&
+                     strncmp(e->d_name, "%t", 2) != 0) {
                 (void)snprintf(what, size, "held/%s",
                                e->d_name); /* for people */
                 work = true;
@@ -205,6 +206,14 @@ fleet_is_drained(const struct fleet *f)
     char what[512];
 
     return !find_work(f, what, sizeof what);
+}
+
+bool
+fleet_logs_are_drained(const struct fleet *f)
+{
+    char what[512];
+
+    return !find_work(f, what, sizeof what) || strncmp(what, "held/", 5) == 0;
 }
 
 void

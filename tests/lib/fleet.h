@@ -68,12 +68,15 @@ uint16_t fleet_silent_port(struct fleet *f);
 uint16_t fleet_ack_port(struct fleet *f);
 uint16_t fleet_read_port(struct fleet *f);
 
-/* The next four look at the directory themselves, without the daemons, and
+/* The next five look at the directory themselves, without the daemons, and
  * must run as its owner or root. */
 
 /* True when no log holds an increment that is not merged and nothing is held:
  * headers and slots are read, modes are not believed. */
 bool fleet_is_drained(const struct fleet *f);
+
+/* The same of the logs alone. */
+bool fleet_logs_are_drained(const struct fleet *f);
 
 /* Waits for it as long as the workers live; fails the test at the deadline,
  * naming what is left. */

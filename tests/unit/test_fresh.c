@@ -104,6 +104,29 @@ hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
               0);
 }
 
+/* One file for keyspaces "m0", "m1" and so on. */
+static void
+hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch,
+          unsigned keyspaces)
+{
+    const struct store_mark mark = {.epoch = epoch, .first_ms = first_ms};
+    const struct store_delta delta = {
+        .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
+    const int fd = f->datadir.held_fd;
+    struct held_out *out;
+    char name[16];
+
+    assert_rc(held_many_begin(&out, fd, &mark, keyspaces), 0);
+    for (unsigned i = 0; i < keyspaces; i++) {
+        (void)snprintf(name, sizeof name, "m%u", i); /* it fits */
+        assert_rc(
+            held_many_add(out, (const uint8_t *)name, strlen(name), &delta, 1),
+            0);
+    }
+    assert_rc(held_many_end(out, fd, &mark, 0, true), 0);
+    assert_rc(held_many_publish(fd, &mark), 0);
+}
+
 static int
 remove_held(void *ctx, const char *file, const struct held *h)
 {
@@ -218,6 +241,27 @@ held_keyspaces_beyond_those_kept_are_not_forgotten(void **state)
         (void)snprintf(name, sizeof name, "k%d", i); /* as above */
         assert_true(as_of(f, name) < now - 10000 - (uint64_t)i);
     }
+}
+
+static void
+a_held_file_for_many_keyspaces_holds_back_those_it_names(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+
+    hold_many(f, now - 5000, 1, 2);
+    hold_many(f, now - 7000, 2, 1);
+
+    assert_int_equal(as_of(f, "m0"), now - 7001);
+    assert_int_equal(as_of(f, "m1"), now - 5001);
+    assert_int_equal(as_of(f, ""), now - 7001);
+    expect_now(f, "words");
+
+    /* More than are kept: it may be any. */
+    hold_many(f, now - 9000, 3, FRESH_HELD_MAX + 1);
+    assert_int_equal(as_of(f, "words"), now - 9001);
+    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    expect_now(f, "words");
 }
 
 /* ---- when it is looked, and when that fails ---------------------------- */
@@ -449,6 +493,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_quarantined_log_does_not_hold_it_back),
     CASE(records_held_for_one_keyspace_hold_back_that_one_only),
     CASE(held_keyspaces_beyond_those_kept_are_not_forgotten),
+    CASE(a_held_file_for_many_keyspaces_holds_back_those_it_names),
     CASE(a_look_is_good_for_some_milliseconds),
     CASE(whatever_fails_it_claims_no_more_than_is_true),
     CASE(before_the_first_look_worked_it_claims_nothing),

@@ -371,6 +371,268 @@ many_records_with_long_keys_go_through(void **state)
     held_free(&h);
 }
 
+/* ---- files for many keyspaces ------------------------------------------ */
+
+static const struct store_delta some[] = {
+    {.key = (const uint8_t *)"a", .key_size = 1, .minute = 3, .sum_low = 1},
+    {.key = (const uint8_t *)"b", .key_size = 1, .sum_high = -1},
+};
+
+/* Keyspaces "k0", "k1" and so on, each with one record more than the last. */
+static int
+put_many(int fd, const struct store_mark *mark, unsigned keyspaces)
+{
+    struct held_out *out;
+    unsigned i;
+    int rc;
+
+    rc = held_many_begin(&out, fd, mark, keyspaces);
+    if (rc < 0)
+        return rc;
+    for (i = 0; i < keyspaces && rc == 0; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof name, "k%u", i); /* fits */
+        rc = held_many_add(out, (const uint8_t *)name, strlen(name), some,
+                           i % 2 + 1);
+    }
+    rc = held_many_end(out, fd, mark, rc, true);
+    if (rc == 0)
+        rc = held_many_publish(fd, mark);
+    if (rc == 0)
+        rc = held_settle(fd);
+    if (rc < 0)
+        held_many_discard(fd, mark);
+    return rc;
+}
+
+/* The names in the only file, in order: "k0 k1 ". */
+static const char *
+names_in(int fd)
+{
+    static char text[256];
+    const struct names n = all(fd);
+    struct held_many many;
+    struct held h;
+
+    text[0] = 0;
+    if (n.count == 0)
+        return text;
+    assert_int_equal(n.count, 1);
+    assert_rc(held_many_get(fd, n.file[0], false, &many), 0);
+    assert_int_equal(n.head[0].keyspaces, many.keyspaces);
+    while (held_many_next(&many, &h)) {
+        assert_rc(held_many_records(&many, &h), 0);
+        assert_int_equal(h.count, (h.name[1] - '0') % 2 + 1);
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s ",
+                       (int)h.name_size, h.name); /* fits */
+    }
+    held_many_free(&many);
+    return text;
+}
+
+static void
+many_keyspaces_in_one_file_read_back_as_they_were(void **state)
+{
+    struct store_mark mark = mark7;
+    struct tmpdir *d = *state;
+    struct held_many many;
+    struct names n;
+    struct held h;
+    uint64_t oldest;
+
+    mark.first_ms = 1234;
+    assert_rc(put_many(d->fd, &mark, 3), 0);
+
+    assert_string_equal(names_in(d->fd), "k0 k1 k2 ");
+    n = all(d->fd);
+    assert_true(held_is_many(n.file[0]));
+    assert_int_equal(n.head[0].name_size, 0);
+    assert_int_equal(n.head[0].mark.first_ms, 1234);
+    assert_true(held_parse_name(n.file[0], &mark));
+    assert_memory_equal(mark.uuid, mark7.uuid, 16);
+    assert_int_equal(mark.epoch, 7);
+    assert_rc(held_many_get(d->fd, n.file[0], false, &many), 0);
+    assert_true(held_many_next(&many, &h));
+    assert_null(h.deltas);
+    assert_true(held_many_next(&many, &h));
+    assert_rc(held_many_records(&many, &h), 0);
+    assert_int_equal(h.mark.epoch, 7);
+    assert_int_equal(h.mark.first_ms, 1234);
+    assert_int_equal(h.deltas[0].minute, 3);
+    assert_int_equal(h.deltas[0].sum_low, 1);
+    assert_memory_equal(h.deltas[1].key, "b", 1);
+    assert_true(h.deltas[1].sum_high == -1);
+    held_many_free(&many);
+    assert_rc(held_oldest_ms(d->fd, (const uint8_t *)"k1", 2, &oldest), 0);
+    assert_int_equal(oldest, 1234);
+    assert_rc(held_oldest_ms(d->fd, (const uint8_t *)"k", 1, &oldest), 0);
+    assert_true(oldest == UINT64_MAX);
+}
+
+static void
+damage_to_a_file_for_many_is_noticed_and_it_is_set_aside(void **state)
+{
+    struct tmpdir *d = *state;
+    struct held_many many;
+    char aside[256];
+    struct names n;
+    struct stat st;
+    uint8_t byte;
+    off_t at;
+    int fd;
+
+    assert_rc(put_many(d->fd, &mark7, 3), 0);
+    n = all(d->fd);
+    assert_rc(held_many_set_aside(d->fd, n.file[0], aside, sizeof aside),
+              -EBUSY);
+    fd = openat(d->fd, n.file[0], O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    for (at = 0; at < st.st_size; at++) {
+        const bool version = at >= 8 && at < 12;
+
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= 0x10;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        assert_rc(held_many_get(d->fd, n.file[0], false, &many),
+                  version ? -EPROTONOSUPPORT : -EBADMSG);
+        byte ^= 0x10;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    for (at = st.st_size - 1; at >= 0; at--) {
+        assert_int_equal(ftruncate(fd, at), 0);
+        assert_rc(held_many_get(d->fd, n.file[0], false, &many), -EBADMSG);
+    }
+    assert_int_equal(close(fd), 0);
+
+    assert_rc(put_many(d->fd, &mark7, 3), -EEXIST);
+    assert_rc(held_many_set_aside(d->fd, n.file[0], aside, sizeof aside), 0);
+    assert_true(tmpdir_has(d, aside));
+    assert_rc(put_many(d->fd, &mark7, 3), 0);
+}
+
+static void
+what_is_merged_of_many_is_dropped_and_the_last_takes_the_file_along(
+    void **state)
+{
+    static const char *const left[] = {"k0 k2 ", "k2 ", ""};
+    static const unsigned drops[] = {1, 0, 0};
+    struct tmpdir *d = *state;
+    struct held_many many;
+    unsigned i;
+
+    assert_rc(put_many(d->fd, &mark7, 3), 0);
+    for (i = 0; i < 3; i++) {
+        const struct names n = all(d->fd);
+
+        assert_rc(held_many_get(d->fd, n.file[0], true, &many), 0);
+        assert_true(many.locked);
+        assert_rc(held_many_drop(&many, d->fd, n.file[0]), 0);
+        many.drop[drops[i]] = true;
+        assert_rc(held_many_drop(&many, d->fd, n.file[0]), 0);
+        held_many_free(&many);
+        assert_string_equal(names_in(d->fd), left[i]);
+    }
+    assert_int_equal(tmpdir_count(d, "."), 0);
+}
+
+/* What a log still has is written again whole. */
+static void
+holding_many_again_replaces_the_file_unless_it_is_of_another_fill_or_in_use(
+    void **state)
+{
+    struct store_mark other = mark7;
+    struct tmpdir *d = *state;
+    struct held_many many;
+    struct names n;
+
+    other.first_ms = 5;
+    assert_rc(put_many(d->fd, &mark7, 2), 0);
+    assert_rc(put_many(d->fd, &mark7, 3), 0);
+    assert_string_equal(names_in(d->fd), "k0 k1 k2 ");
+    assert_rc(put_many(d->fd, &other, 4), -EEXIST);
+
+    n = all(d->fd);
+    assert_rc(held_many_get(d->fd, n.file[0], true, &many), 0);
+    assert_rc(put_many(d->fd, &mark7, 4), -EEXIST);
+    held_many_free(&many);
+    assert_string_equal(names_in(d->fd), "k0 k1 k2 ");
+    assert_rc(put_many(d->fd, &mark7, 4), 0);
+    assert_int_equal(tmpdir_count(d, "."), 1);
+}
+
+static void
+only_one_at_a_time_may_change_a_file_for_many(void **state)
+{
+    struct tmpdir *d = *state;
+    struct held_many first, second;
+    struct names n;
+
+    assert_rc(put_many(d->fd, &mark7, 2), 0);
+    n = all(d->fd);
+    assert_rc(held_many_get(d->fd, n.file[0], true, &first), 0);
+    assert_rc(held_many_get(d->fd, n.file[0], true, &second), 0);
+    assert_true(first.locked);
+    assert_false(second.locked);
+    held_many_free(&second);
+    first.drop[0] = true;
+    assert_rc(held_many_drop(&first, d->fd, n.file[0]), 0);
+
+    /* It is another file now, though the first still holds its lock. */
+    assert_rc(held_many_get(d->fd, n.file[0], true, &second), 0);
+    assert_true(second.locked);
+    assert_int_equal(second.keyspaces, 1);
+    held_many_free(&second);
+    held_many_free(&first);
+}
+
+static void
+holding_and_dropping_many_survives_any_failing_call(void **state)
+{
+    static const char *const groups[] = {"disk", "memory"};
+    struct tmpdir *d = *state;
+    const unsigned fds = fault_open_fds();
+    unsigned g, n;
+    bool hit = true;
+
+    for (g = 0; g < 2; g++) {
+        for (n = 1, hit = true; hit; n++) {
+            const struct names none = {.count = 0};
+            struct names names = none;
+            struct held_many many;
+            int rc;
+
+            assert_true(n < 100);
+            fault_inject(groups[g], n, g == 0 ? EIO : ENOMEM);
+            rc = put_many(d->fd, &mark7, 3);
+            if (rc == 0)
+                rc = held_each(d->fd, collect, &names);
+            if (rc == 0)
+                rc = held_many_get(d->fd, names.file[0], true, &many);
+            if (rc == 0) {
+                many.drop[0] = true;
+                rc = held_many_drop(&many, d->fd, names.file[0]);
+                held_many_free(&many);
+            }
+            hit = fault_hit();
+            fault_clear();
+
+            assert_int_equal(fault_open_fds(), fds);
+            if (all(d->fd).count > 0 && names_in(d->fd)[1] != '1')
+                assert_string_equal(names_in(d->fd), "k0 k1 k2 ");
+            if (rc == 0)
+                assert_string_equal(names_in(d->fd), "k1 k2 ");
+            assert_rc(put_many(d->fd, &mark7, 3), 0);
+            assert_string_equal(names_in(d->fd), "k0 k1 k2 ");
+            names = all(d->fd);
+            assert_rc(held_remove(d->fd, names.file[0]), 0);
+            (void)held_tidy(d->fd, 0); /* what could not be removed */
+        }
+        assert_true(n > 4);
+    }
+}
+
 #define IN_TMPDIR(test)                                                        \
     cmocka_unit_test_setup_teardown(test, tmpdir_setup, tmpdir_teardown)
 
@@ -389,5 +651,13 @@ static const struct CMUnitTest tests[] = {
     IN_TMPDIR(holding_survives_any_failing_call),
     IN_TMPDIR(reading_survives_any_failing_call),
     IN_TMPDIR(many_records_with_long_keys_go_through),
+    IN_TMPDIR(many_keyspaces_in_one_file_read_back_as_they_were),
+    IN_TMPDIR(damage_to_a_file_for_many_is_noticed_and_it_is_set_aside),
+    IN_TMPDIR(
+        what_is_merged_of_many_is_dropped_and_the_last_takes_the_file_along),
+    IN_TMPDIR(
+        holding_many_again_replaces_the_file_unless_it_is_of_another_fill_or_in_use),
+    IN_TMPDIR(only_one_at_a_time_may_change_a_file_for_many),
+    IN_TMPDIR(holding_and_dropping_many_survives_any_failing_call),
 };
 TEST_MAIN(tests)

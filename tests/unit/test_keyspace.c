@@ -990,10 +990,15 @@ limits_refuse_before_anything_is_applied(void **state)
     assert_rc(apply_one(s, "two", "k", 1), 0);
     assert_rc(apply_one(s, "three", "k", 1), -EDQUOT);
     assert_rc(get_one(s, "three", "k"), -ENOENT);
+    assert_rc(store_apply(s, (const uint8_t *)"three", 5, NULL, NULL, 0, three,
+                          3, &applied),
+              -EDQUOT);
+    assert_true(applied.no_room);
 
     assert_rc(store_apply(s, (const uint8_t *)"one", 3, NULL, NULL, 0, three, 3,
                           &applied),
               -EDQUOT);
+    assert_false(applied.no_room);
     assert_int_equal(get_one(s, "one", "k"), 1);
     assert_rc(get_one(s, "one", "a"), -ENOENT);
     assert_rc(store_apply(s, (const uint8_t *)"one", 3, NULL, NULL, 0, three, 2,

@@ -50,6 +50,7 @@ struct fake_keyspace {
     int fail_apply; /* what apply and marks say instead */
     int fail_marks;
     int fail_fence;
+    bool no_room;     /* with -EDQUOT: for the keyspace, not its keys */
     unsigned stale;   /* applies that say so yet */
     size_t overtaken; /* with that, so many marks are done by another */
     unsigned applies, fences;
@@ -183,6 +184,9 @@ fake_apply(struct store *s, const uint8_t *name, size_t name_size,
             set_mark(k->name, &marks[i], STORE_MARK_DONE, "");
         return -ESTALE;
     }
+    applied->no_room = k->no_room;
+    if (k->no_room)
+        return -EDQUOT;
     if (k->fail_apply)
         return k->fail_apply;
     for (i = 0; i < mark_count; i++) {
@@ -798,6 +802,280 @@ a_held_file_that_cannot_be_read_makes_later_fills_wait(void **state)
     free(files);
 }
 
+/* ---- keyspaces there is no room for ------------------------------------ */
+
+static void
+room_for(bool a, bool b)
+{
+    of("a")->no_room = !a;
+    of("b")->no_room = !b;
+}
+
+static void
+keyspaces_without_room_share_one_held_file_per_log(void **state)
+{
+    struct fixture *x = *state;
+
+    full_log(x, 0);
+    full_log(x, 1);
+    room_for(false, false);
+    of("c")->fail_apply = -EBADMSG; /* one of its own */
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 4);
+    merge_held(&x->merge);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 4);
+
+    room_for(true, true);
+    of("c")->fail_apply = 0;
+    merge_held(&x->merge);
+
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+    assert_int_equal(count_of("a", "one"), 2);
+    assert_int_equal(count_of("a", "two"), 4);
+    assert_int_equal(count_of("b", "one"), -20);
+    assert_int_equal(count_of("c", "one"), 200);
+}
+
+/* Of one log again and again: its mark in the keyspace says only the last
+ * epoch, so what got room must leave the file before the next one is in. */
+static void
+a_keyspace_that_gets_room_leaves_the_file_before_its_log_goes_on(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    room_for(false, false);
+    for (i = 0; i < 3; i++) {
+        full_log(x, 0);
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+        assert_int_equal(tmpdir_count(&x->tmp, "held"), i + 1);
+    }
+    room_for(true, false);
+    for (i = 0; i < 3; i++) {
+        full_log(x, 0);
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+        assert_int_equal(count_of("a", "one"), 4 + i);
+        merge_held(&x->merge);
+    }
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 6);
+
+    room_for(true, true);
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+    assert_int_equal(count_of("a", "two"), 14);
+    assert_int_equal(count_of("b", "one"), -70);
+    assert_int_equal(x->merge.aside.stats.damaged, 0);
+}
+
+static int
+the_file_for_many(const struct dirent *entry)
+{
+    return held_is_many(entry->d_name);
+}
+
+static void
+find_many(const struct fixture *x, char file[256])
+{
+    struct dirent **files = NULL;
+
+    assert_int_equal(
+        scandirat(x->dir.held_fd, ".", &files, the_file_for_many, by_name), 1);
+    (void)snprintf(file, 256, "%s", files[0]->d_name); /* fits */
+    free(files[0]);
+    free(files);
+}
+
+static void
+what_another_worker_has_in_hand_makes_later_fills_wait(void **state)
+{
+    struct fixture *x = *state;
+    struct held_many many;
+    char file[256];
+
+    full_log(x, 0);
+    room_for(false, false);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    find_many(x, file);
+    room_for(true, true);
+    assert_rc(held_many_get(x->dir.held_fd, file, true, &many), 0);
+    assert_true(many.locked);
+
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+    assert_int_equal(count_of("c", "one"), 200);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 2);
+
+    held_many_free(&many);
+    merge_held(&x->merge);
+    assert_int_equal(count_of("a", "one"), 2);
+    assert_int_equal(count_of("b", "one"), -20);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+}
+
+static void
+a_file_for_many_that_cannot_be_read_makes_its_log_wait(void **state)
+{
+    struct fixture *x = *state;
+    char file[256];
+
+    full_log(x, 0);
+    room_for(false, false);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    room_for(true, true);
+    find_many(x, file);
+    scribble(x, file, 8, 2); /* as if of a newer version */
+    full_log(x, 0);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+    assert_int_equal(count_of("c", "one"), 100);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 2);
+
+    scribble(x, file, 8, 1);
+    merge_held(&x->merge);
+    assert_int_equal(count_of("a", "one"), 2);
+    assert_int_equal(count_of("b", "one"), -20);
+    assert_int_equal(count_of("c", "one"), 200);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+}
+
+static void
+what_is_merged_and_cannot_be_dropped_makes_later_fills_wait(void **state)
+{
+    static const char *const calls[] = {"renameat", "fsync"};
+    struct fixture *x = *state;
+    unsigned i;
+
+    for (i = 0; i < 2; i++) {
+        memset(&fake, 0, sizeof fake);
+        room_for(false, false);
+        full_log(x, 0);
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+        room_for(true, false);
+
+        fault_inject(calls[i], 1, ENOSPC);
+        merge_held(&x->merge);
+        assert_true(fault_hit());
+        fault_clear();
+        assert_int_equal(count_of("a", "one"), 1);
+
+        full_log(x, 0);
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+        room_for(true, true);
+        merge_held(&x->merge);
+        assert_int_equal(count_of("a", "one"), 2);
+        assert_int_equal(count_of("a", "two"), 4);
+        assert_int_equal(count_of("b", "one"), -20);
+        assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+        assert_int_equal(x->merge.aside.stats.damaged, 0);
+    }
+}
+
+/* As after a crash between the file's name and the log's end. */
+static void
+records_held_twice_for_one_fill_count_once(void **state)
+{
+    struct fixture *x = *state;
+    struct store_mark mark = full_log(x, 0);
+    struct store_delta d = {
+        .key = (const uint8_t *)"one", .key_size = 3, .sum_low = 1};
+    struct held_out *out;
+
+    assert_rc(held_many_begin(&out, x->dir.held_fd, &mark, 1), 0);
+    assert_rc(held_many_add(out, (const uint8_t *)"a", 1, &d, 1), 0);
+    assert_rc(held_many_end(out, x->dir.held_fd, &mark, 0, true), 0);
+    assert_rc(held_many_publish(x->dir.held_fd, &mark), 0);
+    room_for(false, false);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+    room_for(true, true);
+    merge_held(&x->merge);
+
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(count_of("a", "two"), 2);
+    assert_int_equal(count_of("b", "one"), -10);
+}
+
+static void
+of_a_file_for_many_only_what_is_older_than_its_mark_is_kept_aside(void **state)
+{
+    struct fixture *x = *state;
+    struct store_mark mark = full_log(x, 0);
+
+    room_for(false, false);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    room_for(true, true);
+    mark.epoch++;
+    set_mark("a", &mark, STORE_MARK_DONE, "");
+
+    merge_held(&x->merge);
+
+    assert_int_equal(count_of("a", "one"), INT64_MIN);
+    assert_int_equal(count_of("b", "one"), -10);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+    assert_int_equal(x->merge.aside.stats.damaged, 1);
+    merge_held(&x->merge);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+}
+
+static void
+a_damaged_file_for_many_is_kept_aside(void **state)
+{
+    struct fixture *x = *state;
+    char file[256];
+
+    full_log(x, 0);
+    room_for(false, false);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    room_for(true, true);
+    find_many(x, file);
+    scribble(x, file, 70, '!');
+
+    merge_held(&x->merge);
+
+    assert_false(tmpdir_has(&x->tmp, file));
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+    assert_int_equal(x->merge.aside.stats.damaged, 1);
+}
+
+/* Thousands of them are not read each minute for nothing. */
+static void
+what_waits_for_room_is_tried_again_when_keyspaces_have_changed(void **state)
+{
+    struct fixture *x = *state;
+    unsigned applies;
+
+    x->merge.aside.keyspace_fd = sub_directory(x, "keyspace");
+    full_log(x, 0);
+    room_for(false, true);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+
+    /* A directory that has just changed may change again unseen. */
+    merge_held(&x->merge);
+    applies = of("a")->applies;
+    merge_held(&x->merge);
+    assert_int_equal(of("a")->applies, applies + 1);
+
+    fault_clock(10000);
+    merge_held(&x->merge);
+    merge_held(&x->merge);
+    assert_int_equal(of("a")->applies, applies + 2);
+    tmpdir_put(&x->tmp, "keyspace/new.mdb", "x", 1, 0600);
+    room_for(true, true);
+    merge_held(&x->merge);
+    assert_int_equal(count_of("a", "one"), 1);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+    assert_int_equal(close(x->merge.aside.keyspace_fd), 0);
+}
+
 static void
 what_a_holder_that_died_left_unfinished_is_removed_in_time(void **state)
 {
@@ -1250,6 +1528,15 @@ static const struct CMUnitTest tests[] = {
     OPEN(a_held_file_older_than_its_mark_is_kept_aside),
     OPEN(a_damaged_held_file_is_kept_aside_and_the_others_merged),
     OPEN(a_held_file_that_cannot_be_read_makes_later_fills_wait),
+    OPEN(keyspaces_without_room_share_one_held_file_per_log),
+    OPEN(a_keyspace_that_gets_room_leaves_the_file_before_its_log_goes_on),
+    OPEN(what_another_worker_has_in_hand_makes_later_fills_wait),
+    OPEN(a_file_for_many_that_cannot_be_read_makes_its_log_wait),
+    OPEN(what_is_merged_and_cannot_be_dropped_makes_later_fills_wait),
+    OPEN(records_held_twice_for_one_fill_count_once),
+    OPEN(of_a_file_for_many_only_what_is_older_than_its_mark_is_kept_aside),
+    OPEN(a_damaged_file_for_many_is_kept_aside),
+    OPEN(what_waits_for_room_is_tried_again_when_keyspaces_have_changed),
     OPEN(what_a_holder_that_died_left_unfinished_is_removed_in_time),
     OPEN(on_a_full_disk_the_log_stays_full_and_is_counted_once_later),
     OPEN(an_error_that_may_pass_is_tried_some_times_then_its_records_are_held),
