@@ -1,7 +1,11 @@
 /* common/client/progress.h - a progress bar on a terminal, nothing elsewhere.
  *
  * Drawn on stderr, at most ten times a second, and removed at the end so that
- * the result stands alone.
+ * the result stands alone:
+ *
+ *     loading [#######.....................]  25% 250 lines, 50/s, 15s left
+ *
+ * A terminal too narrow for that gets no bar, then a part of the line.
  */
 #ifndef COUNTD_PROGRESS_H
 #define COUNTD_PROGRESS_H

@@ -1,0 +1,297 @@
+/* tests/unit/test_progress.c - the progress bar, on a terminal of its own. */
+#include "tests/lib/test.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/client/progress.h"
+#include "common/clock.h"
+
+#define HIDDEN "\r\033[K" /* before each line, and alone at the end */
+#define SECOND ((uint64_t)1000)
+
+static struct {
+    int master;
+    int saved; /* the stderr of the test */
+    char text[4096];
+    size_t size;
+} tty;
+
+/* Makes stderr a terminal of so many columns; 0: it does not say. */
+static int
+setup_columns(unsigned short columns)
+{
+    const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    int slave;
+
+    tty.size = 0;
+    tty.text[0] = '\0';
+    tty.master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(tty.master >= 0);
+    assert_int_equal(grantpt(tty.master), 0);
+    assert_int_equal(unlockpt(tty.master), 0);
+    slave = open(ptsname(tty.master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(slave >= 0);
+    assert_int_equal(ioctl(slave, TIOCSWINSZ, &size), 0);
+    assert_int_equal(fflush(stderr), 0);
+    tty.saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    assert_true(tty.saved >= 0);
+    assert_int_equal(dup2(slave, STDERR_FILENO), STDERR_FILENO);
+    assert_int_equal(close(slave), 0);
+    assert_int_equal(fcntl(tty.master, F_SETFL, O_NONBLOCK), 0);
+    return 0;
+}
+
+static int
+setup(void **state)
+{
+    (void)state; /* there is one terminal */
+    return setup_columns(80);
+}
+
+static int
+teardown(void **state)
+{
+    (void)state; /* as above */
+    assert_int_equal(dup2(tty.saved, STDERR_FILENO), STDERR_FILENO);
+    assert_int_equal(close(tty.saved), 0);
+    assert_int_equal(close(tty.master), 0);
+    return 0;
+}
+
+/* What was drawn since the last call. */
+static const char *
+drawn(void)
+{
+    ssize_t n;
+
+    tty.size = 0;
+    do {
+        n = read(tty.master, tty.text + tty.size,
+                 sizeof tty.text - 1 - tty.size);
+        if (n > 0)
+            tty.size += (size_t)n;
+    } while (n > 0);
+    tty.text[tty.size] = '\0';
+    return tty.text;
+}
+
+/* A bar that began so long ago. */
+static struct progress
+begun(uint64_t ago_ms, uint64_t total)
+{
+    struct progress p;
+
+    progress_init(&p, "loading", total);
+    p.start_ms -= ago_ms;
+    return p;
+}
+
+/* ---- what is drawn ----------------------------------------------------- */
+
+static void
+a_bar_shows_the_part_that_is_done(void **state)
+{
+    struct progress p = begun(0, 200);
+
+    (void)state; /* none */
+    progress_show(&p, 50, 7, "line");
+    assert_ptr_equal(
+        strstr(drawn(),
+               HIDDEN "loading [#######.....................]  25% 7 lines, "),
+        tty.text);
+
+    progress_due(&p);
+    progress_show(&p, 200, 1, "line");
+    assert_non_null(
+        strstr(drawn(), "[############################] 100% 1 line, "));
+}
+
+static void
+a_file_that_grew_meanwhile_is_full_and_not_fuller(void **state)
+{
+    struct progress p = begun(5 * SECOND, 10);
+
+    (void)state; /* none */
+    progress_show(&p, UINT64_MAX, 3, "line");
+    assert_non_null(
+        strstr(drawn(), "[############################] 100% 3 lines, "));
+    assert_null(strstr(tty.text, "left"));
+}
+
+static void
+without_a_total_there_is_a_count_and_no_bar(void **state)
+{
+    struct progress p = begun(5 * SECOND, 0);
+
+    (void)state; /* none */
+    progress_show(&p, 50, 7, "keyspace");
+    assert_ptr_equal(strstr(drawn(), HIDDEN "loading 7 keyspaces, "), tty.text);
+    assert_null(strchr(tty.text + strlen(HIDDEN), '['));
+    assert_null(strstr(tty.text, "left"));
+}
+
+static void
+the_rate_is_of_all_the_time_and_the_time_left_follows_from_it(void **state)
+{
+    struct progress p = begun(100 * SECOND, 3000);
+    uint64_t rate = 0, minutes = 0, seconds = 0;
+
+    (void)state; /* none */
+    progress_show(&p, 1000, 50000, "line");
+    assert_int_equal(sscanf(drawn(),
+                            "%*[^%]%% 50000 lines, %" SCNu64 "/s, %" SCNu64
+                            "m%" SCNu64 "s left",
+                            &rate, &minutes, &seconds),
+                     3);
+    /* A little more time has passed since. */
+    assert_in_range(rate, 250, 500);
+    assert_in_range(60 * minutes + seconds, 200, 400);
+
+    p = begun(10 * SECOND, 1000);
+    progress_show(&p, 900, 9, "line");
+    assert_int_equal(
+        sscanf(drawn(), "%*[^,], 0/s, %" SCNu64 "s left", &seconds), 1);
+    assert_in_range(seconds, 1, 59);
+}
+
+static void
+no_time_is_foretold_from_nothing_or_for_days(void **state)
+{
+    struct progress p = begun(0, 1000);
+
+    (void)state; /* none */
+    progress_show(&p, 0, 0, "line");
+    assert_non_null(strstr(drawn(), "0 lines, 0/s"));
+    assert_null(strstr(tty.text, "left"));
+
+    p = begun(1000 * SECOND, UINT64_MAX);
+    progress_show(&p, 1, 1, "line");
+    assert_non_null(strstr(drawn(), "  0% 1 line, 0/s"));
+    assert_null(strstr(tty.text, "left"));
+}
+
+/* ---- where ------------------------------------------------------------- */
+
+/* What a terminal of so many columns is sent. */
+static const char *
+in_columns(unsigned short columns)
+{
+    const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    struct progress p = begun(100 * SECOND, 1000);
+
+    assert_int_equal(ioctl(tty.master, TIOCSWINSZ, &size), 0);
+    progress_show(&p, 500, 5, "line");
+    assert_ptr_equal(strstr(drawn(), HIDDEN), tty.text);
+    return tty.text + strlen(HIDDEN);
+}
+
+static void
+a_narrow_terminal_gets_no_bar_and_then_a_part_of_the_line(void **state)
+{
+    static const char most[] = "loading 50% 5 lines, 0/s, 1m4";
+    const size_t whole = strlen(in_columns(200));
+
+    (void)state; /* none */
+    assert_non_null(strchr(in_columns((unsigned short)(whole + 1)), '['));
+    assert_null(strchr(in_columns((unsigned short)whole), '['));
+    assert_non_null(strstr(in_columns((unsigned short)whole), "left"));
+
+    assert_string_equal(in_columns(20), "loading 50% 5 lines");
+    assert_int_equal(strlen(in_columns((unsigned short)strlen(most))),
+                     strlen(most) - 1);
+    assert_string_equal(in_columns(1), "");
+    /* One that does not say how wide it is. */
+    assert_int_equal(strlen(in_columns(0)), whole);
+}
+
+static void
+what_is_no_terminal_gets_nothing(void **state)
+{
+    struct progress p;
+    char text[16];
+    int fds[2];
+
+    (void)state; /* none */
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(dup2(fds[1], STDERR_FILENO), STDERR_FILENO);
+    progress_init(&p, "loading", 100);
+    progress_show(&p, 50, 5, "line");
+    progress_due(&p);
+    progress_show(&p, 60, 6, "line");
+    progress_clear(&p);
+    assert_true(read(fds[0], text, sizeof text) < 0);
+    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(close(fds[1]), 0);
+}
+
+/* ---- when -------------------------------------------------------------- */
+
+static void
+it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due(void **state)
+{
+    struct progress p = begun(0, 100);
+    uint64_t before;
+
+    (void)state; /* none */
+    progress_show(&p, 1, 1, "line");
+    assert_non_null(strstr(drawn(), "1 line,"));
+
+    do {               /* until this took less than the tenth of a second */
+        (void)drawn(); /* nobody wants it */
+        before = clock_ms();
+        p.drawn_ms = before;
+        progress_show(&p, 2, 2, "line");
+    } while (clock_ms() - before >= 100);
+    assert_string_equal(drawn(), "");
+
+    progress_due(&p);
+    progress_show(&p, 3, 3, "line");
+    assert_non_null(strstr(drawn(), "3 lines,"));
+
+    p.drawn_ms -= 100;
+    progress_show(&p, 4, 4, "line");
+    assert_non_null(strstr(drawn(), "4 lines,"));
+}
+
+static void
+clearing_leaves_an_empty_line_and_is_done_once(void **state)
+{
+    struct progress p = begun(0, 100);
+
+    (void)state;        /* none */
+    progress_clear(&p); /* nothing was drawn */
+    assert_string_equal(drawn(), "");
+
+    progress_show(&p, 1, 1, "line");
+    assert_non_null(strstr(drawn(), "1 line,"));
+    progress_clear(&p);
+    assert_string_equal(drawn(), HIDDEN);
+    progress_clear(&p);
+    assert_string_equal(drawn(), "");
+
+    /* What comes after an interruption is drawn at once. */
+    progress_show(&p, 2, 2, "line");
+    assert_non_null(strstr(drawn(), "2 lines,"));
+    assert_true(progress_ms(&p) < 600 * SECOND);
+}
+
+#define TTY_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TTY_TEST(a_bar_shows_the_part_that_is_done),
+    TTY_TEST(a_file_that_grew_meanwhile_is_full_and_not_fuller),
+    TTY_TEST(without_a_total_there_is_a_count_and_no_bar),
+    TTY_TEST(the_rate_is_of_all_the_time_and_the_time_left_follows_from_it),
+    TTY_TEST(no_time_is_foretold_from_nothing_or_for_days),
+    TTY_TEST(a_narrow_terminal_gets_no_bar_and_then_a_part_of_the_line),
+    TTY_TEST(what_is_no_terminal_gets_nothing),
+    TTY_TEST(it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due),
+    TTY_TEST(clearing_leaves_an_empty_line_and_is_done_once),
+};
+TEST_MAIN(tests)
