@@ -26,7 +26,10 @@
 #define DISCARD_SIZE 65536                /* bytes of one receive */
 #define DISCARDS_MAX 16                   /* receives in one turn */
 
-#define QUIET_MS 10   /* stopping: nothing came for so long */
+/* Stopping: nothing came for so long.  TCP tries again after 200 ms what did
+ * not get through at once, so less would cut off what a sender has sent. */
+#define QUIET_MS 250
+#define LOOK_MS  10   /* stopping: between looks whether it is quiet */
 #define REPLY_MS 1000 /* stopping: for the replies after the reading */
 
 enum conn_state { CONN_FREE, CONN_OPEN, CONN_ENDING, CONN_DRAINING };
@@ -316,6 +319,8 @@ wait_for_log(struct conn *c)
         input_failed(c, n < 0 ? -errno : 0);
         return;
     }
+    if (list_alone(&c->ingest->waiting))
+        c->ingest->waiting_since_ms = loop_now_ms(c->ingest->loop);
     if (list_alone(&c->queue))
         list_add(&c->ingest->waiting, &c->queue);
     update_events(c);
@@ -592,11 +597,14 @@ ingest_turn(struct ingest *in, bool alone)
 void
 ingest_ready(struct ingest *in)
 {
+    const uint64_t now_ms = loop_now_ms(in->loop);
     struct conn *c;
 
     /* What they have is still to be read: a stop must not take the time they
-     * waited for silence. */
-    in->quiet_since_ms = loop_now_ms(in->loop);
+     * waited for silence, nor for theirs.  Where a log never comes, it ends. */
+    in->quiet_since_ms = now_ms;
+    if (in->stopping && !in->replying && !list_alone(&in->waiting))
+        in->stop_deadline_ms += now_ms - in->waiting_since_ms;
     while (!list_alone(&in->waiting)) {
         c = LOOP_OWNER(in->waiting.next, struct conn, queue);
         list_remove(&c->queue);
@@ -671,7 +679,7 @@ stop_due(struct loop_timer *timer)
         return;
     }
     /* The timer has just fired, so there is room for it. */
-    (void)loop_arm(in->loop, timer, now_ms + (in->replying ? 1 : QUIET_MS));
+    (void)loop_arm(in->loop, timer, now_ms + (in->replying ? 1 : LOOK_MS));
 }
 
 void
@@ -690,8 +698,9 @@ ingest_stop(struct ingest *in, uint64_t drain_ms)
         in->ports[i].on = false;
     }
     in->quiet_since_ms = now_ms;
+    in->waiting_since_ms = now_ms; /* what they waited before is not of it */
     in->stop_deadline_ms = now_ms + drain_ms;
-    rc = loop_arm(in->loop, &in->stop_timer, now_ms + QUIET_MS);
+    rc = loop_arm(in->loop, &in->stop_timer, now_ms + LOOK_MS);
     assert(rc == 0);
 }
 

@@ -81,6 +81,7 @@ struct ingest {
     bool stopping;
     bool replying; /* stopping, and nothing more is read */
     uint64_t quiet_since_ms;
+    uint64_t waiting_since_ms; /* that somebody does, for a log */
     uint64_t stop_deadline_ms;
     struct loop_timer stop_timer;
     void (*stopped)(void *ctx);
@@ -111,8 +112,9 @@ bool ingest_turn(struct ingest *in, bool alone);
 void ingest_ready(struct ingest *in);
 void ingest_synced(struct ingest *in);
 
-/* Stops accepting, takes in what has arrived for up to `drain_ms`, replies,
- * closes all connections, calls `stopped`. */
+/* Stops accepting, takes in what has arrived for up to `drain_ms`, without the
+ * time that it waits for logs, replies, closes all connections, calls
+ * `stopped`. */
 void ingest_stop(struct ingest *in, uint64_t drain_ms);
 
 #endif

@@ -960,6 +960,43 @@ without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
 /* ---- stopping ---------------------------------------------------------- */
 
 static void
+the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
+{
+    const uint64_t waited_ms = LIMIT_MS / 2;
+    struct rig *r = *state;
+    uint8_t bytes[30 * SIZE];
+    uint64_t deadline_ms;
+    struct log log;
+    size_t n;
+    int fd;
+
+    start(r, 10, 2);
+    fd = connect_pair(r, INGEST_ACK);
+    for (n = 0; n < 30; n++)
+        put(bytes + n * SIZE, n);
+    client_send(fd, bytes, sizeof bytes);
+    run(r, pushes_back, 0);
+    ingest_stop(&r->ingest, LIMIT_MS);
+    deadline_ms = r->ingest.stop_deadline_ms;
+    /* As if some time had gone by. */
+    r->ingest.waiting_since_ms -= waited_ms;
+    r->ingest.stop_deadline_ms -= waited_ms;
+
+    while (log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL) < 0)
+        run(r, pushes_back, 0);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+    run(r, took, 30);
+    assert_true(r->ingest.stop_deadline_ms >= deadline_ms);
+    finish(r);
+
+    client_wins(fd, 30);
+    client_expect_end(fd);
+    client_close(fd);
+    assert_int_equal(r->records.count, 20);
+}
+
+static void
 a_stop_takes_in_what_has_arrived_and_replies(void **state)
 {
     struct rig *r = *state;
@@ -1014,6 +1051,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(connections_over_the_limit_are_refused),
     ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing),
     ON_RIG(a_stop_takes_in_what_has_arrived_and_replies),
+    ON_RIG(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time),
 };
 
 TEST_MAIN(tests)
