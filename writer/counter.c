@@ -853,11 +853,24 @@ sweep_due(struct loop_timer *timer)
     (void)loop_arm(c->loop, timer, loop_now_ms(c->loop) + sweep_wait_ms(c));
 }
 
+static void
+stop_some(struct counter *c)
+{
+    for (int i = 0; i < COUNTER_CLOSES && c->stop_at < c->touched; i++) {
+        struct counter_conn *k = &c->conns[c->stop_at++];
+
+        if (k->source.fd >= 0)
+            close_socket(k);
+    }
+}
+
 bool
 counter_turn(struct counter *c)
 {
     struct list_link *link;
 
+    if (c->stopping)
+        stop_some(c);
     while (c->drops > 0 && !list_alone(&c->dropping)) {
         link = c->dropping.next;
         if (drop_some(LOOP_OWNER(link, struct counter_conn, link)))
@@ -873,24 +886,15 @@ counter_turn(struct counter *c)
         look_at_clock(c);
         c->sweeping = !live_sweep(&c->live, COUNTER_SWEEP_STEP);
     }
-    return c->sweeping || !list_alone(&c->dropping);
+    return c->sweeping || !list_alone(&c->dropping) ||
+           (c->stopping && c->stop_at < c->touched);
 }
 
 void
 counter_stop(struct counter *c)
 {
-    struct counter_conn *k;
-    size_t i;
-
     listener_stop(&c->listener);
-    for (i = 0; i < c->touched; i++)
-        if (c->conns[i].source.fd >= 0)
-            close_socket(&c->conns[i]);
-    while (!list_alone(&c->dropping)) {
-        k = LOOP_OWNER(c->dropping.next, struct counter_conn, link);
-        while (!drop_some(k))
-            c->drops = COUNTER_DROPS; /* nobody waits any more */
-    }
+    c->stopping = true;
 }
 
 /* ---- open and close ---------------------------------------------------- */

@@ -53,6 +53,7 @@
 #define COUNTER_DROP_STEP  64  /* holdings of a connection in one go */
 #define COUNTER_DROPS      64  /* such goes in one turn, at most */
 #define COUNTER_SWEEP_STEP 512 /* objects looked at in one turn */
+#define COUNTER_CLOSES     256 /* connections closed in one turn of a stop */
 #define COUNTER_KEPT_SHARE 16  /* this part of the budget is for buffers */
 #define COUNTER_RANKS      10  /* of how much one keeps */
 
@@ -97,6 +98,8 @@ struct counter {
     struct list_link free;
     struct list_link dropping;
     unsigned drops; /* left in this turn */
+    bool stopping;
+    size_t stop_at; /* conns before it are closed */
 
     struct budget kept_budget; /* its part of the budget */
     struct arena kept;         /* unfinished requests, unsent answers */
@@ -127,12 +130,13 @@ int counter_listen(struct counter *c, int fd);
  * when there are `connections` already; then it stays the caller's. */
 int counter_take(struct counter *c, int fd);
 
-/* At the end of each turn of the loop: the bounded pieces of sweeps and of
- * releases.  True: there is more, the next turn should not wait. */
+/* At the end of each turn of the loop: the bounded pieces of sweeps, of
+ * releases and of a stop.  True: there is more, the next turn should not
+ * wait. */
 bool counter_turn(struct counter *c);
 
-/* Stops accepting, closes all connections as they stand and releases all that
- * they hold. */
+/* Stops accepting; from the end of this turn on closes all connections as they
+ * stand and releases all that they hold.  Then `used` is 0. */
 void counter_stop(struct counter *c);
 
 #endif

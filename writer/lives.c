@@ -179,6 +179,10 @@ lives_turn(struct lives *l)
     tell_no_memory(l);
     if (l->history_on)
         hurry_history(l);
+    if (l->finished && lives_are_idle(l)) {
+        history_stop(&l->history, l->patience_ms, l->finished, l->ctx);
+        l->finished = NULL;
+    }
     return more;
 }
 
@@ -210,10 +214,13 @@ void
 lives_finish(struct lives *l, uint64_t patience_ms, void (*finished)(void *ctx),
              void *ctx)
 {
-    if (l->history_on)
-        history_stop(&l->history, patience_ms, finished, ctx);
-    else
+    if (!l->history_on) {
         finished(ctx);
+        return;
+    }
+    l->patience_ms = patience_ms;
+    l->finished = finished;
+    l->ctx = ctx;
 }
 
 /* ---- figures ------------------------------------------------------------- */

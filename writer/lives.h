@@ -35,6 +35,10 @@ struct lives {
     bool on[LIVES_KINDS];
     struct history history;
     bool history_on;
+    /* A stop: what lives_finish() was told, until all is released. */
+    uint64_t patience_ms;
+    void (*finished)(void *ctx);
+    void *ctx;
 };
 
 struct lives_settings lives_settings(const struct config *c,
@@ -58,9 +62,10 @@ bool lives_are_idle(const struct lives *l);
 /* The logs have room again. */
 void lives_ready(struct lives *l);
 
-/* A clean stop: first all connections end, and what they hold is released;
- * then what history has to tell is put into the logs, for which it waits at
- * most `patience_ms` when they have no room, and `finished` is called. */
+/* A clean stop: first, turn by turn, all connections end, and what they hold is
+ * released; then what history has to tell is put into the logs, for which it
+ * waits at most `patience_ms` when they have no room, and `finished` is
+ * called. */
 void lives_stop(struct lives *l);
 void lives_finish(struct lives *l, uint64_t patience_ms,
                   void (*finished)(void *ctx), void *ctx);

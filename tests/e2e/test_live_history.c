@@ -95,6 +95,34 @@ what_was_acquired_and_released_can_be_read_as_counts(void **state)
     fleet_check(f);
 }
 
+/* What is held at a stop is released turn by turn, and all of it is told. */
+static void
+many_names_that_are_held_at_a_stop_are_released_and_told(void **state)
+{
+    enum { NAMES = 20000 };
+    struct fleet *f = *state;
+    struct taker a;
+    char name[32];
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    open_taker(f, &a, "counter");
+    for (int i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "n%d", i); /* fits */
+        assert_int_equal(taker_acquire(&a, name, 1, 1), TAKER_OK);
+    }
+    merge(f);
+    taker_expect_end(&a);
+    taker_drop(&a);
+
+    fd = client_connect(fleet_read_port(f));
+    assert_int_equal(client_total(fd, "live.acquired"), NAMES);
+    assert_int_equal(client_total(fd, "live.released"), NAMES);
+    client_close(fd);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
 static void
 a_long_name_has_one_key_across_restarts(void **state)
 {
@@ -137,6 +165,7 @@ a_long_name_has_one_key_across_restarts(void **state)
 
 static const struct CMUnitTest tests[] = {
     ON_FLEET(what_was_acquired_and_released_can_be_read_as_counts),
+    ON_FLEET(many_names_that_are_held_at_a_stop_are_released_and_told),
     ON_FLEET(a_long_name_has_one_key_across_restarts),
 };
 

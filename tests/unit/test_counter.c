@@ -1170,28 +1170,26 @@ many_ends_in_one_turn_are_worked_off(void **state)
 }
 
 static void
-a_stop_answers_nothing_more_and_releases_everything(void **state)
+a_stop_releases_everything_in_steps(void **state)
 {
     struct rig *r = *state;
-    uint8_t bytes[64];
     struct peer *p, *q;
     struct live_record record;
     uint32_t from = 0, looks = UINT32_MAX;
-    size_t size, seen = 0;
+    size_t seen = 0;
 
     start_listening(r, (struct counter_options){.kind = LIVE_COUNTER});
     p = join_tcp(r);
     q = join_tcp(r);
     acquire_many(r, p, 5000);
     acquire(r, q, "many:1", 1, 10);
-    size = taker_put(bytes, TAKER_NOOP, 1, NULL, 0);
-    assert_int_equal(write(q->fd, bytes, size), size);
     counter_stop(&r->counter);
+    assert_true(counter_turn(&r->counter));
+    assert_int_equal(r->counter.open, 0);
+    assert_in_range(r->counter.live.idle, 1, 4096);
     turns(r, 3);
 
     assert_true(p->ended && q->ended);
-    assert_int_equal(q->size, 0);
-    assert_int_equal(r->counter.open, 0);
     assert_int_equal(r->counter.used, 0);
     while (live_next(&r->counter.live, &from, &looks, &record) == 1) {
         assert_int_equal(record.current, 0);
@@ -1199,6 +1197,34 @@ a_stop_answers_nothing_more_and_releases_everything(void **state)
     }
     assert_int_equal(seen, 5000);
     assert_int_equal(r->counter.kept.records, 0);
+}
+
+/* More than are closed in one turn, some of them long gone. */
+static void
+a_stop_closes_many_connections_in_steps(void **state)
+{
+    struct rig *r = *state;
+    int fds[COUNTER_CLOSES + 8], ends[2];
+    size_t i;
+
+    start(r, (struct counter_options){.kind = LIVE_COUNTER,
+                                      .connections = COUNTER_CLOSES + 8});
+    for (i = 0; i < COUNTER_CLOSES + 8; i++) {
+        assert_int_equal(
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+        assert_rc(counter_take(&r->counter, ends[1]), 0);
+        fds[i] = ends[0];
+    }
+    close(fds[0]);
+    turns(r, 3);
+    counter_stop(&r->counter);
+    assert_true(counter_turn(&r->counter));
+    assert_int_equal(r->counter.open, 8);
+    run(r, is_empty);
+
+    for (i = 1; i < COUNTER_CLOSES + 8; i++)
+        close(fds[i]);
 }
 
 /* ---- slow readers ------------------------------------------------------ */
@@ -2356,7 +2382,8 @@ static const struct CMUnitTest tests[] = {
     T(many_holdings_are_released_in_steps),
     T(ten_thousand_holdings_take_few_turns),
     T(many_ends_in_one_turn_are_worked_off),
-    T(a_stop_answers_nothing_more_and_releases_everything),
+    T(a_stop_releases_everything_in_steps),
+    T(a_stop_closes_many_connections_in_steps),
     T(who_does_not_read_is_not_read_from),
     T(who_does_not_read_and_goes_is_forgotten),
     T(answers_much_longer_than_requests_come_in_order),
