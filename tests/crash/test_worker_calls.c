@@ -344,7 +344,7 @@ make_directory(struct fixture *x)
     int fd;
 
     memset(x, 0, sizeof *x);
-    fleet_init(&x->fleet);
+    fleet_init_in_memory(&x->fleet);
     assert_rc(datadir_open(&x->dir, x->fleet.path, DATADIR_WRITE), 0);
     make_old(x);
     filler_open(&f, x->dir.log_fd, 0, 20);

@@ -46,6 +46,15 @@ fleet_init(struct fleet *f)
 }
 
 void
+fleet_init_in_memory(struct fleet *f)
+{
+    init(f);
+    tmpdir_make_in_memory(&f->dir);
+    f->own_dir = true;
+    strcpy(f->path, f->dir.path);
+}
+
+void
 fleet_init_at(struct fleet *f, const char *path)
 {
     init(f);

@@ -48,6 +48,9 @@ struct fleet {
 /* A fresh directory, small logs handed on early. */
 void fleet_init(struct fleet *f);
 
+/* The same in memory, for tests that make many and need no disk. */
+void fleet_init_in_memory(struct fleet *f);
+
 /* The same on a directory that is there. */
 void fleet_init_at(struct fleet *f, const char *path);
 
