@@ -15,7 +15,7 @@
 #define LINE_TEXT     256
 #define INTERVAL_MS   100
 #define LEFT_AFTER_MS 1000
-#define LEFT_MAX_S    (100 * 60 * 60) /* 6000m00s: who waits for that? */
+#define LEFT_MAX_S    360000 /* 6000m00s: who waits for that? */
 
 __extension__ typedef unsigned __int128 uint128;
 

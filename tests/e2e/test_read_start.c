@@ -1,0 +1,332 @@
+/* tests/e2e/test_read_start.c - how countd-read starts, refuses to and ends. */
+#include "tests/lib/test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/config.h"
+#include "common/datadir.h"
+#include "common/net.h"
+#include "tests/lib/client.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/tmpdir.h"
+
+#define ANY_PORT "-o", "read.listen=127.0.0.1:0"
+
+static struct tmpdir dir;
+static char data[600], reader[512];
+static char text[1 << 14]; /* what was printed last */
+
+/* A data directory as a writer leaves it. */
+static int
+setup(void **state)
+{
+    struct datadir made;
+
+    (void)state; /* there is one directory */
+    tmpdir_make(&dir);
+    snprintf(data, sizeof data, "%s/data", dir.path);
+    daemon_path("countd-read", reader, sizeof reader);
+    assert_rc(datadir_open(&made, data, DATADIR_WRITE), 0);
+    datadir_close(&made);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state; /* as above */
+    tmpdir_remove(&dir);
+    return 0;
+}
+
+static void
+expect(int got, int status, const char *words)
+{
+    if (got != status || strstr(text, words) == NULL)
+        print_error("exit %d, not %d with \"%s\":\n%s\n", got, status, words,
+                    text);
+    assert_int_equal(got, status);
+    assert_non_null(strstr(text, words));
+}
+
+/* Runs it, for as long as it does. */
+#define READ(...)                                                              \
+    daemon_run(text, sizeof text, "countd-read", __VA_ARGS__, NULL)
+
+static bool
+said(const struct daemon *d, const char *words)
+{
+    (void)daemon_output(d, text, sizeof text); /* NUL-terminated */
+    return strstr(text, words) != NULL;
+}
+
+/* No rows are an answer. */
+static void
+expect_answer(int fd)
+{
+    struct client_rows r;
+
+    client_range(fd, "none", 0, 1, &r);
+    assert_int_equal(r.rows, 0);
+    client_rows_free(&r);
+}
+
+/* ---- the command line -------------------------------------------------- */
+
+static void
+settings_are_checked_without_a_directory(void **state)
+{
+    (void)state; /* none */
+    expect(READ("-t", "-d", "/none"), 0, "settings are good");
+    expect(READ("-V"), 0, "countd-read 0");
+    expect(READ("-h"), 0, "read.listen");
+    expect(READ("--frobnicate"), 100, "no such option");
+    expect(READ("word"), 100, "no argument was expected");
+    expect(READ("-o", "read.lisen=x"), 100, "did you mean read.listen?");
+    expect(READ("-o", "read.listen=nowhere"), 100,
+           "give an address or host name and a port");
+    expect(READ("-o", "read.listen=127.0.0.1:48879"), 100,
+           "write.listen and read.listen are both");
+    expect(READ("-o", "read.max_connections=0"), 100, "out of range");
+}
+
+/* ---- refusals ---------------------------------------------------------- */
+
+static void
+a_port_in_use_may_be_free_later(void **state)
+{
+    struct net_address any, bound;
+    char where[NET_ADDRESS_SIZE], setting[NET_ADDRESS_SIZE + 16];
+    int fd;
+
+    (void)state; /* none */
+    assert_rc(net_parse("127.0.0.1:0", &any), 0);
+    fd = net_listen(&any, 0, &bound);
+    assert_true(fd >= 0);
+    net_format(&bound, where);
+    snprintf(setting, sizeof setting, "read.listen=%s", where);
+
+    expect(READ("-d", data, "-o", setting), 111,
+           "is in use by another process: stop it, or set read.listen to a "
+           "free port");
+    assert_non_null(strstr(text, where));
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+an_address_of_another_machine_may_be_ours_later(void **state)
+{
+    struct net_address other, bound;
+    int fd;
+
+    (void)state; /* none */
+    /* TEST-NET-1, which is nobody's. */
+    assert_rc(net_parse("192.0.2.1:0", &other), 0);
+    fd = net_listen(&other, 0, &bound);
+    if (fd >= 0) {
+        assert_int_equal(close(fd), 0);
+        test_skip("here any address may be listened on");
+    }
+    expect(READ("-d", data, "-o", "read.listen=192.0.2.1:0"), 111,
+           "listen read.listen=192.0.2.1:0: ");
+    expect(111, 111, "can be reached from other machines");
+}
+
+static void
+the_key_of_file_names_has_to_be_there_and_whole(void **state)
+{
+    char path[700];
+
+    (void)state; /* none */
+    snprintf(path, sizeof path, "%s/keyspace/%%key", data);
+    assert_int_equal(truncate(path, 3), 0);
+    expect(READ("-d", data, ANY_PORT), 111, "%key is not a file of 16 bytes");
+
+    assert_int_equal(unlink(path), 0);
+    expect(READ("-d", data, ANY_PORT), 111, "no file keyspace/%key yet");
+}
+
+static void
+folders_that_are_missing_or_none_are_named(void **state)
+{
+    char held[700];
+
+    (void)state; /* none */
+    snprintf(held, sizeof held, "%s/held", data);
+    assert_int_equal(rmdir(held), 0);
+    expect(READ("-d", data, ANY_PORT), 111,
+           "the data directory has no folder held yet");
+
+    assert_int_equal(symlink("/tmp", held), 0);
+    expect(READ("-d", data, ANY_PORT), 100,
+           "held in the data directory is no folder");
+}
+
+/* ---- descriptors ------------------------------------------------------- */
+
+static void
+too_few_descriptors_are_refused(void **state)
+{
+    (void)state; /* none */
+    expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
+                      "ulimit -n 255 && exec \"$0\" \"$@\"", reader, "-d", data,
+                      ANY_PORT, NULL),
+           111, "255 descriptors are allowed and 256 needed");
+}
+
+static void
+few_descriptors_mean_fewer_connections(void **state)
+{
+    enum { MAX = 256 - 64 - 3 * (256 / 4 / 3) };
+    static int fds[MAX + 1];
+    struct daemon d;
+    uint8_t bytes[512];
+
+    (void)state; /* none */
+    daemon_start(&d, "/bin/sh", "-c", "ulimit -n 256 && exec \"$0\" \"$@\"",
+                 reader, "-d", data, ANY_PORT, NULL);
+    snprintf((char *)bytes, sizeof bytes,
+             "connections limited to %d by descriptors=256", MAX);
+    assert_true(said(&d, (const char *)bytes));
+
+    for (int i = 0; i < MAX; i++) {
+        fds[i] = client_connect(daemon_port(&d, "read"));
+        expect_answer(fds[i]);
+    }
+    /* One more waits until another goes. */
+    fds[MAX] = client_connect(daemon_port(&d, "read"));
+    client_send(fds[MAX], bytes, client_range_request(bytes, "none", 0, 1));
+    assert_rc(client_try_read(fds[MAX], bytes, 1, 0), -EAGAIN);
+    client_close(fds[0]);
+    client_read(fds[MAX], bytes, 24);
+    expect_answer(fds[MAX]);
+
+    for (int i = 1; i <= MAX; i++)
+        client_close(fds[i]);
+    assert_int_equal(daemon_stop(&d), 0);
+    daemon_fini(&d);
+}
+
+static void
+fewer_connections_than_that_may_be_asked_for(void **state)
+{
+    struct daemon d;
+    int fd;
+
+    (void)state; /* none */
+    daemon_start(&d, "/bin/sh", "-c", "ulimit -n 256 && exec \"$0\" \"$@\"",
+                 reader, "-d", data, ANY_PORT, "-o", "read.max_connections=5",
+                 NULL);
+    assert_true(said(&d, "connections limited to 5 by"));
+    fd = client_connect(daemon_port(&d, "read"));
+    expect_answer(fd);
+    client_close(fd);
+    assert_int_equal(daemon_stop(&d), 0);
+    daemon_fini(&d);
+}
+
+/* ---- serving and stopping ---------------------------------------------- */
+
+static void
+it_may_serve_no_port(void **state)
+{
+    struct daemon d;
+
+    (void)state; /* none */
+    daemon_start(&d, "countd-read", "-d", data, "-o", "read.listen=", NULL);
+    assert_int_equal(daemon_stop(&d), 0);
+    assert_false(said(&d, "serving"));
+    daemon_fini(&d);
+}
+
+static void
+each_signal_to_stop_is_a_clean_stop(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+
+    (void)state; /* none */
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct daemon d;
+        int fd;
+
+        daemon_start(&d, "countd-read", "-d", data, ANY_PORT, NULL);
+        fd = client_connect(daemon_port(&d, "read"));
+        expect_answer(fd);
+        daemon_signal(&d, signals[i]);
+        client_expect_end(fd);
+        client_close(fd);
+        assert_int_equal(daemon_wait(&d), 0);
+        assert_true(said(&d, "serving read=127.0.0.1:"));
+        daemon_fini(&d);
+    }
+}
+
+static void
+several_readers_share_a_directory(void **state)
+{
+    struct daemon d[3];
+
+    (void)state; /* none */
+    for (size_t i = 0; i < 3; i++)
+        daemon_start(&d[i], "countd-read", "-d", data, ANY_PORT, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        const int fd = client_connect(daemon_port(&d[i], "read"));
+
+        expect_answer(fd);
+        client_close(fd);
+        assert_int_equal(daemon_stop(&d[i]), 0);
+        daemon_fini(&d[i]);
+    }
+}
+
+static void
+it_serves_ipv6(void **state)
+{
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6,
+                             .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct daemon d;
+
+    (void)state; /* none */
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&a, sizeof a) < 0) {
+        if (fd >= 0)
+            assert_int_equal(close(fd), 0);
+        test_skip("no IPv6 here");
+    }
+    assert_int_equal(close(fd), 0);
+    daemon_start(&d, "countd-read", "-d", data, "-o", "read.listen=[::1]:0",
+                 NULL);
+    snprintf(text, sizeof text, "read.listen=[::1]:%u",
+             daemon_port(&d, "read"));
+    assert_int_equal(
+        daemon_run(NULL, 0, "countd", "keyspaces", "-o", text, NULL), 0);
+    assert_int_equal(daemon_stop(&d), 0);
+    daemon_fini(&d);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(settings_are_checked_without_a_directory),
+    CASE(a_port_in_use_may_be_free_later),
+    CASE(an_address_of_another_machine_may_be_ours_later),
+    CASE(the_key_of_file_names_has_to_be_there_and_whole),
+    CASE(folders_that_are_missing_or_none_are_named),
+    CASE(too_few_descriptors_are_refused),
+    CASE(few_descriptors_mean_fewer_connections),
+    CASE(fewer_connections_than_that_may_be_asked_for),
+    CASE(it_may_serve_no_port),
+    CASE(each_signal_to_stop_is_a_clean_stop),
+    CASE(several_readers_share_a_directory),
+    CASE(it_serves_ipv6),
+};
+TEST_MAIN(tests)
