@@ -11,6 +11,7 @@ BINDIR     ?= $(PREFIX)/bin
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
+UNITDIR    ?= $(PREFIX)/lib/systemd/system
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 OBJCOPY    ?= objcopy
@@ -71,6 +72,7 @@ FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
 STANDIN := $(call bins,tests/crash/standin_*.c)
 MAN   := $(wildcard */*.[158] common/client/*.[158])
+UNITS := $(wildcard */*.service */*.target)
 
 all: $(PROGS) $(LIBS)
 
@@ -217,7 +219,7 @@ demo: setup
 man = $(filter %.$(1),$(MAN))
 install: all
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) \
-	  $(MANDIR)/man1 $(MANDIR)/man5 $(MANDIR)/man8)
+	  $(MANDIR)/man1 $(MANDIR)/man5 $(MANDIR)/man8 $(UNITDIR))
 	$(INSTALL) $(PROGS) $(DESTDIR)$(BINDIR)
 	$(INSTALL) -m 644 $(BUILD)/libcountd.a $(DESTDIR)$(LIBDIR)
 	$(INSTALL) -m 755 $(BUILD)/libcountd.so.0 $(DESTDIR)$(LIBDIR)
@@ -226,10 +228,12 @@ install: all
 	$(INSTALL) -m 644 $(BUILD)/libcountd.pc $(DESTDIR)$(LIBDIR)/pkgconfig
 	$(INSTALL) -m 644 common/client/countd.h $(DESTDIR)$(INCLUDEDIR)
 	$(foreach s,1 5 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
+	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
+	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
-	  $(DESTDIR)$(INCLUDEDIR)/countd.h \
+	  $(DESTDIR)$(INCLUDEDIR)/countd.h $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 5 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 clean:
 	rm -rf build
