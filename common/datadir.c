@@ -296,12 +296,11 @@ datadir_make_for(const char *path, uid_t uid, gid_t gid)
     if (fd < 0)
         return refuse(-errno, "open data directory", path);
     /* Whoever may write beside it could have put something else there. */
-    if (fstat(fd, &st) < 0)
+    if (fstat(fd, &st) < 0 ||
+        (st.st_uid == geteuid() && fchown(fd, uid, gid) < 0))
         rc = -errno;
     else if (st.st_uid != geteuid())
         rc = -EPERM;
-    else if (fchown(fd, uid, gid) < 0)
-        rc = -errno;
     else
         rc = sync_parent(fd);
     (void)close(fd); /* only looked at */
