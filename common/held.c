@@ -22,6 +22,7 @@
 
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "common/dirstream.h"
 #include "common/name.h"
 
 #define UUID_TEXT  32
@@ -544,19 +545,6 @@ read_head(int held_fd, const char *file, struct held *h)
     return rc;
 }
 
-/* The next name that is a held file's; NULL at the end. */
-static const char *
-next_file(DIR *dir)
-{
-    const struct dirent *entry;
-
-    do {
-        errno = 0;
-        entry = readdir(dir);
-    } while (entry && !is_held_name(entry->d_name));
-    return entry ? entry->d_name : NULL;
-}
-
 int
 held_each(int held_fd,
           int (*file)(void *ctx, const char *file, const struct held *h),
@@ -565,28 +553,21 @@ held_each(int held_fd,
     struct held h;
     const char *name;
     DIR *dir;
-    int fd, rc = 0;
+    int rc;
 
-    fd = openat(held_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    dir = fdopendir(fd);
-    if (!dir) {
-        rc = -errno;
-        (void)close(fd); /* opened for reading only */
+    rc = dirstream_open(held_fd, ".", &dir);
+    if (rc < 0)
         return rc;
-    }
-    while (rc == 0) {
-        name = next_file(dir);
-        if (!name) {
-            rc = -errno;
-            break;
-        }
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        if (!is_held_name(name))
+            continue;
         rc = read_head(held_fd, name, &h);
         if (rc == -ENOENT)
-            rc = 0; /* merged meanwhile */
-        else if (rc == 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT)
+            continue; /* merged meanwhile */
+        if (rc == 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT)
             rc = file(ctx, name, &h);
+        if (rc != 0)
+            break;
     }
     (void)closedir(dir); /* opened for reading only */
     return rc;

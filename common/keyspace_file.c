@@ -8,7 +8,6 @@
  */
 #include "common/keyspace.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/dirstream.h"
 
 #define TEMP_PREFIX "%t"
 #define TEMP_AGE_MS 60000
@@ -325,19 +325,14 @@ clean_one(int dir_fd, const char *file)
 void
 keyspace_file_clean(int dir_fd)
 {
-    const int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct dirent *e;
+    const char *name;
     DIR *d;
 
-    if (fd < 0)
+    /* What is left is for the next one to look. */
+    if (dirstream_open(dir_fd, ".", &d) < 0)
         return;
-    d = fdopendir(fd);
-    if (d == NULL) {
-        (void)close(fd); /* only looked at */
-        return;
-    }
-    while ((e = readdir(d)) != NULL)
-        if (strncmp(e->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0)
-            clean_one(dir_fd, e->d_name);
+    while (dirstream_next(d, &name) > 0)
+        if (strncmp(name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0)
+            clean_one(dir_fd, name);
     (void)closedir(d); /* only looked at */
 }

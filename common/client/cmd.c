@@ -484,7 +484,7 @@ cmd_value(const struct cmd_line *line, const char *option)
     for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++)
         if (strcmp(line->cmd->options[i].name, option) == 0)
             return line->values[i];
-    assert(option == NULL); /* an option that is not in the table */
+    assert(!"an option that is in the table");
     return NULL;
 }
 
