@@ -8,7 +8,6 @@
 #include "common/keyspace.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/dirstream.h"
 
 #define OPEN_TRIES     5
 #define CHECK_EVERY_MS 60000
@@ -442,29 +442,26 @@ keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
                    void *ctx)
 {
     const size_t suffix = strlen(KEYSPACE_SUFFIX);
-    struct dirent *e;
-    int fd, rc = 0;
+    char stem[NAME_FILE_SIZE];
+    const char *name;
     DIR *d;
+    int rc;
 
-    fd =
-        openat(s->options.keyspace_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    d = fdopendir(fd);
-    if (d == NULL) {
-        rc = -errno;
-        (void)close(fd); /* only read */
+    rc = dirstream_open(s->options.keyspace_fd, ".", &d);
+    if (rc < 0)
         return rc;
-    }
-    while (rc == 0 && (e = readdir(d)) != NULL) {
-        const size_t size = strlen(e->d_name);
+    while ((rc = dirstream_next(d, &name)) > 0) {
+        const size_t size = strlen(name);
 
-        if (size <= suffix || size - suffix >= NAME_FILE_SIZE ||
-            strcmp(e->d_name + size - suffix, KEYSPACE_SUFFIX) != 0 ||
-            strncmp(e->d_name, "%t", 2) == 0)
+        if (size <= suffix || size - suffix >= sizeof stem ||
+            strcmp(name + size - suffix, KEYSPACE_SUFFIX) != 0 ||
+            strncmp(name, "%t", 2) == 0)
             continue;
-        e->d_name[size - suffix] = '\0';
-        rc = file(ctx, e->d_name);
+        memcpy(stem, name, size - suffix);
+        stem[size - suffix] = '\0';
+        rc = file(ctx, stem);
+        if (rc != 0)
+            break;
     }
     (void)closedir(d); /* only read */
     return rc;
