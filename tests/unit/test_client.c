@@ -189,7 +189,7 @@ open_client(struct server *s, int silent, size_t buffer_size)
                                      .read = s->address,
                                      .silent = silent,
                                      .buffer_size = buffer_size,
-                                     .connect_timeout_ms = 5000};
+                                     .connect_timeout_ms = 20000};
 
     assert_rc(countd_open(&s->c, &o), 0);
 }
@@ -297,7 +297,7 @@ nothing_is_connected_before_something_is_sent(void **state)
 
     assert_int_equal(countd_poll(s->c), 1);
 
-    assert_int_equal(poll(&p, 1, 5000), 1);
+    assert_int_equal(poll(&p, 1, 20000), 1);
 }
 
 static void
@@ -1333,7 +1333,7 @@ meet_oneself(void)
         return 2;
     if (countd_open(&c, &o) < 0 || countd_incr(c, "k", 1, "k", 1, 1) < 0)
         return 3;
-    rc = countd_flush(c, 5000);
+    rc = countd_flush(c, FLUSH_MS);
     countd_close(c);
     return rc == -ECONNREFUSED ? 0 : 1;
 }

@@ -294,11 +294,11 @@ a_port_in_use_is_waited_for_only_as_long_as_asked(void **state)
     fd = listen_somewhere(&bound);
     begin_ms = clock_ms();
     assert_rc(net_listen(&bound, 0, &again), -EADDRINUSE);
-    assert_in_range(clock_ms() - begin_ms, 0, 5000);
+    assert_in_range(clock_ms() - begin_ms, 0, 20000);
 
     begin_ms = clock_ms();
     assert_rc(net_listen(&bound, 50, &again), -EADDRINUSE);
-    assert_in_range(clock_ms() - begin_ms, 50, 10000);
+    assert_in_range(clock_ms() - begin_ms, 50, 20000);
 
     close(fd);
     assert_int_equal(fault_open_fds(), fds);
