@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -165,34 +166,39 @@ root_who_may_not_become_another_is_told_so_with_100(void **state)
 }
 
 static int
-with_a_dying_parent(void)
+from_root(void)
 {
+    const gid_t groups[] = {4, 27};
     int death_signal = 0;
     struct config c;
     char why[256];
 
     config_defaults(&c);
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 ||
+    if (setgroups(2, groups) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 ||
         config_set(&c, "user", "65534", why, sizeof why) < 0 ||
         privilege_become(&c, DATADIR_READ) != 0 || privilege_drop() < 0 ||
         prctl(PR_GET_PDEATHSIG, &death_signal) < 0)
         return 1;
-    return death_signal == SIGTERM && capabilities() == 0 ? 0 : 2;
+    if (death_signal != SIGTERM || capabilities() != 0)
+        return 2;
+    return getuid() == NOBODY && getgid() == NOBODY && getgroups(0, NULL) == 0
+               ? 0
+               : 3;
 }
 
 static void
-whose_death_it_wanted_to_hear_of_is_not_forgotten(void **state)
+from_root_nothing_is_kept_but_whose_death_to_hear_of(void **state)
 {
     (void)state; /* needs none */
     if (geteuid() != 0)
         test_skip("needs root to become another user");
-    assert_int_equal(status_of(with_a_dying_parent), 0);
+    assert_int_equal(status_of(from_root), 0);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_users_capabilities_go_in_two_steps),
     cmocka_unit_test(who_has_none_asks_for_nothing_that_a_filter_may_forbid),
     cmocka_unit_test(root_who_may_not_become_another_is_told_so_with_100),
-    cmocka_unit_test(whose_death_it_wanted_to_hear_of_is_not_forgotten),
+    cmocka_unit_test(from_root_nothing_is_kept_but_whose_death_to_hear_of),
 };
 TEST_MAIN(tests)
