@@ -132,10 +132,6 @@ put_stats(struct counter *c, const uint8_t *header, struct requests *r)
     put_pair(&p, "command:stats", f->stats);
     if (c->options.kind == LIVE_COUNTER)
         put_pair(&p, "command:dump", f->dump);
-    /* Ours, behind those. */
-    put_pair(&p, "idle_objects", l->idle);
-    put_pair(&p, "out_of_memory", l->figures.no_memory);
-    put_pair(&p, "max_memory", l->options.budget->max);
     assert(p.at - start <= ANSWER_MAX - FRAME_HEADER);
     put_header(r, header, FRAME_OK, (uint32_t)(p.at - start));
 }
