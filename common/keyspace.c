@@ -688,7 +688,7 @@ commit_fence(struct store *s, struct keyspace *k)
     MDB_txn *txn;
     int rc;
 
-    rc = keyspace_write(k, &txn);
+    rc = keyspace_write(s, k, &txn);
     if (rc < 0)
         return rc;
     rc = keyspace_state_get(txn, k->meta, &state);
@@ -758,7 +758,7 @@ slice_try(struct batch *b, struct keyspace **k)
 
     rc = slice_room(b, *k);
     if (rc == 0)
-        rc = keyspace_write(*k, &txn);
+        rc = keyspace_write(b->store, *k, &txn);
     if (rc < 0)
         return rc;
     rc = slice_write(b, txn, *k);
@@ -767,8 +767,11 @@ slice_try(struct batch *b, struct keyspace **k)
         return rc;
     }
     code = mdb_txn_commit(txn);
-    if (code == 0)
-        return 0;
+    if (code == 0) {
+        /* A commit to a file that has just lost its name is none. */
+        (*k)->stale = keyspace_replaced(b->store, *k);
+        return (*k)->stale ? -ESTALE : 0;
+    }
     rc = order_error(code);
 
     /* These come before LMDB touches the disk. */

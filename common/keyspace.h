@@ -25,6 +25,7 @@
 #define COUNTD_KEYSPACE_H
 
 #include <lmdb.h>
+#include <sys/types.h>
 
 #include "common/diag.h"
 #include "common/name.h"
@@ -81,6 +82,11 @@ struct keyspace {
     MDB_cursor *keys_cursor; /* of the reader */
     MDB_cursor *ranks_cursor;
     bool reading;
+    uint64_t looked_ms; /* keyspace_replaced; monotonic */
+    dev_t device;       /* of the file that is open */
+    ino_t inode;
+    ino_t lock_inode;  /* 0: there is none */
+    bool stale;        /* it is not what LMDB takes it for: to be closed */
     uint64_t snapshot; /* number of the last view's; 0: the map has moved */
     uint64_t change;   /* and its commit */
     uint64_t nonce;
@@ -146,6 +152,7 @@ enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 
 /* The open environment of a keyspace.
  *   -ENOENT  there is none (FIND)   -EDQUOT  keyspace_max (CREATE)
+ *   -EBUSY   replaced, and others have the old file open yet
  *   -EBADMSG, -EPROTONOSUPPORT  not a file we can use */
 int keyspace_get(struct store *s, const uint8_t *name, size_t name_size,
                  enum keyspace_need need, struct keyspace **out);
@@ -159,7 +166,12 @@ void keyspace_close(struct keyspace *k);
 int keyspace_read(struct keyspace *k);
 void keyspace_read_end(struct keyspace *k);
 
-int keyspace_write(struct keyspace *k, MDB_txn **out);
+/* Starts a write transaction.
+ *   -ESTALE  the file was replaced: nothing is begun, get the keyspace again */
+int keyspace_write(const struct store *s, struct keyspace *k, MDB_txn **out);
+
+/* Whether the file that is open no longer has its name, or its lock file. */
+bool keyspace_replaced(const struct store *s, const struct keyspace *k);
 
 /* Accounts for a commit of so many dirty pages, and closes environments that
  * keep too much memory between commits; `k` itself only when `done`. */

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 
 #define OPEN_TRIES     5
 #define CHECK_EVERY_MS 60000
+#define LOOK_EVERY_MS  100  /* at a file that is only read */
 #define FULL_MS        1000 /* a full directory is counted again after that */
 #define RECOUNT_EVERY  16
 #define RECOUNT_NEAR   1024u /* keyspaces below the limit */
@@ -89,6 +91,146 @@ begin(struct keyspace *k, unsigned flags, MDB_txn **out)
     }
     return order_error(code);
 }
+
+/* ---- replaced files ---------------------------------------------------- */
+
+/* LMDB takes the number of the last commit from the lock file as long as any
+ * process has that open, whatever data file is under the name by then.  It
+ * would show an old commit of the new file, and the next would overwrite the
+ * newest.  So nobody reads or writes before that number is one of the file's,
+ * and who has the old file open notices soon and closes it; the lock file is
+ * then made anew by LMDB itself.  (Removing it instead would let two processes
+ * write at once.) */
+
+static ino_t
+lock_inode(const struct store *s, const struct keyspace *k)
+{
+    char lock[KEYSPACE_FILE_SIZE + 8];
+    struct stat st;
+
+    (void)snprintf(lock, sizeof lock, "%s-lock", k->file); /* fits */
+    return fstatat(s->options.keyspace_fd, lock, &st, AT_SYMLINK_NOFOLLOW) < 0
+               ? 0
+               : st.st_ino;
+}
+
+bool
+keyspace_replaced(const struct store *s, const struct keyspace *k)
+{
+    struct stat st;
+
+    if (fstatat(s->options.keyspace_fd, k->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT;
+    return st.st_ino != k->inode || st.st_dev != k->device ||
+           lock_inode(s, k) != k->lock_inode;
+}
+
+/* Remembers which files are open. */
+static int
+note_files(const struct store *s, struct keyspace *k, int *fd)
+{
+    struct stat st;
+
+    if (mdb_env_get_fd(k->env, fd) != 0)
+        return -EINVAL;
+    if (fstat(*fd, &st) < 0)
+        return -errno;
+    k->device = st.st_dev;
+    k->inode = st.st_ino;
+    k->lock_inode = lock_inode(s, k);
+    return 0;
+}
+
+/* True when the commit that LMDB shows is in the file, now or after another
+ * look: others commit meanwhile. */
+static int
+check_commit(const struct store *s, struct keyspace *k, const char **why)
+{
+    int fd = -1, rc;
+
+    *why = "open";
+    rc = note_files(s, k, &fd);
+    if (rc < 0)
+        return rc;
+    rc = -EAGAIN;
+    for (int i = 0; i < OPEN_TRIES && rc == -EAGAIN; i++) {
+        struct keyspace_meta meta;
+        MDB_txn *txn;
+        size_t id;
+
+        rc = begin(k, MDB_RDONLY, &txn);
+        if (rc < 0)
+            return rc;
+        id = mdb_txn_id(txn);
+        rc = keyspace_file_meta(fd, id, &meta, why);
+        if (rc == 0 && id != meta.txn)
+            rc = -EAGAIN;
+        mdb_txn_abort(txn);
+    }
+    if (rc != -EAGAIN)
+        return rc;
+    *why = "it was replaced, and the old one is open elsewhere yet";
+    return -EBUSY;
+}
+
+/* Whether a write transaction goes on from the newest commit of the file that
+ * has the name.  Nobody else can commit now. */
+static bool
+is_current(const struct store *s, const struct keyspace *k, MDB_txn *txn)
+{
+    struct keyspace_meta meta;
+    const char *why;
+    int fd;
+
+    if (keyspace_replaced(s, k) || mdb_env_get_fd(k->env, &fd) != 0)
+        return false;
+    /* What cannot be read is met again by who reads. */
+    return keyspace_file_meta(fd, 0, &meta, &why) < 0 ||
+           mdb_txn_id(txn) == meta.txn + 1;
+}
+
+static void
+close_replaced(struct keyspace *k)
+{
+    char text[NAME_TEXT_SIZE];
+
+    (void)name_escape(k->name, k->name_size, text); /* its length: unused */
+    diag(DIAG_WARNING,
+         "keyspace=%s: its file was replaced or removed while it was in use; "
+         "going on with what has its name now",
+         text);
+    keyspace_close(k);
+}
+
+/* Closes it if it was replaced; now and then where it is only read. */
+static bool
+closed_replaced(struct store *s, struct keyspace *k)
+{
+    const uint64_t now = clock_ms();
+
+    if (k->reading ||
+        (!s->options.writable && now - k->looked_ms < LOOK_EVERY_MS))
+        return false;
+    k->looked_ms = now;
+    if (!k->stale && !keyspace_replaced(s, k))
+        return false;
+    close_replaced(k);
+    return true;
+}
+
+void
+store_look(struct store *s)
+{
+    for (unsigned i = 0; i < s->options.open_max; i++) {
+        struct keyspace *k = &s->slots[i];
+
+        if (k->hash != 0 && !k->reading &&
+            (k->stale || keyspace_replaced(s, k)))
+            close_replaced(k);
+    }
+}
+
+/* ---- opening ----------------------------------------------------------- */
 
 /* Opens databases and checks the header, in the reader transaction. */
 static int
@@ -178,6 +320,8 @@ open_keyspace(struct store *s, struct keyspace *k)
         why = "open";
         rc = open_env(s, k);
     }
+    if (rc == 0)
+        rc = check_commit(s, k, &why);
     if (rc == 0)
         rc = open_databases(s, k, &why);
     if (rc < 0) {
@@ -320,6 +464,8 @@ keyspace_get(struct store *s, const uint8_t *name, size_t name_size,
 
     assert(name_size >= 1 && name_size <= NAME_MAX_SIZE);
     k = table_find(s, hash, name, name_size);
+    if (k != NULL && closed_replaced(s, k))
+        k = NULL;
     if (k == NULL) {
         name_to_file(name, name_size, s->options.hash_key, file);
         (void)snprintf(opened.file, sizeof opened.file, "%s" KEYSPACE_SUFFIX,
@@ -376,17 +522,22 @@ keyspace_read_end(struct keyspace *k)
 }
 
 int
-keyspace_write(struct keyspace *k, MDB_txn **out)
+keyspace_write(const struct store *s, struct keyspace *k, MDB_txn **out)
 {
     const uint64_t now = clock_ms();
-    int dead;
+    int dead, rc;
 
     assert(!k->reading); /* the map may move */
     if (now - k->checked_ms > CHECK_EVERY_MS) {
         (void)mdb_reader_check(k->env, &dead); /* again in a minute */
         k->checked_ms = now;
     }
-    return begin(k, 0, out);
+    rc = begin(k, 0, out);
+    if (rc < 0 || is_current(s, k, *out))
+        return rc;
+    mdb_txn_abort(*out);
+    k->stale = true;
+    return -ESTALE;
 }
 
 void

@@ -14,6 +14,8 @@
  * Ownership: handles belong to the caller.  One thread per handle.
  * Errors: 0 or a negative errno; text goes to diag before it is lost.
  *   -EBADMSG  the keyspace's file is damaged or is not what it should be
+ *   -EBUSY    the file was replaced, and some process has the old one open yet:
+ *             retry later
  *   -ENOSPC   disk full (also where the engine calls it EIO): retry later
  *   -EIO      the outcome may be unknown; the engine has re-read the truth
  *             before it says 0
@@ -106,6 +108,12 @@ void store_close(struct store *s);
  * most. */
 void store_txn_memory(struct store *s, size_t txn_memory);
 
+/* Closes those open keyspaces whose file was replaced, removed or lost its lock
+ * file: the new file can be used only when nobody has the old one open.  To be
+ * called about once a second; a keyspace that is asked for is looked at, too.
+ * Until then all calls for that keyspace say -EBUSY. */
+void store_look(struct store *s);
+
 /* ---- applying (worker) ------------------------------------------------- */
 
 /* What is already in for each of `marks`; an unknown keyspace knows none. */
@@ -116,8 +124,8 @@ int store_marks(struct store *s, const uint8_t *name, size_t name_size,
 /* Applies `deltas` and records `marks` as done, durably when it returns 0.
  * `seen` is what store_marks said when the sums were made; it is read again
  * inside the transaction.
- *   -ESTALE  a mark is no longer what `seen` says: nothing (more) was applied,
- *            sum again
+ *   -ESTALE  a mark is no longer what `seen` says, or the file was replaced:
+ *            nothing (more) was applied, sum again
  *   -EDQUOT  keyspace_max or keys_max would be passed: nothing applied
  *   -EBADMSG, -ENOSPC, -EIO as above.  Creates the keyspace when needed. */
 int store_apply(struct store *s, const uint8_t *name, size_t name_size,

@@ -18,6 +18,7 @@
 #define OTHER_FILES    ((rlim_t)64)
 #define FILES_MIN      256ULL /* fewer are refused */
 #define LISTEN_WAIT_MS 5000
+#define LOOK_MS        1000 /* were keyspace files replaced? */
 
 struct reader {
     struct config config;
@@ -28,6 +29,7 @@ struct reader {
     struct fresh fresh;
     struct answer answer;
     struct loop *loop;
+    struct loop_timer look;
     struct range range;
     unsigned keyspaces_open;
     size_t conn_max;
@@ -134,6 +136,16 @@ on_signal(void *ctx, int signo)
     range_stop(&r->range);
 }
 
+static void
+on_look(struct loop_timer *timer)
+{
+    struct reader *r = LOOP_OWNER(timer, struct reader, look);
+
+    store_look(r->store);
+    /* Cannot fail: its place is its own. */
+    (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + LOOK_MS);
+}
+
 static int
 start_loop(struct reader *r)
 {
@@ -149,6 +161,10 @@ start_loop(struct reader *r)
     (void)sigaddset(&mask, SIGINT);
     (void)sigaddset(&mask, SIGHUP);
     rc = loop_signals(r->loop, &mask, on_signal, r);
+    if (rc < 0)
+        goto free_loop;
+    r->look = (struct loop_timer){.slot = -1, .due = on_look};
+    rc = loop_arm(r->loop, &r->look, loop_now_ms(r->loop) + LOOK_MS);
     if (rc < 0)
         goto free_loop;
     rc = answer_init(&r->answer, r->store, &r->fresh);

@@ -17,6 +17,9 @@
 /* No living worker writes this long on one held file. */
 #define HELD_UNFINISHED_MS 600000
 
+/* Keyspace files are looked at that often: were they replaced? */
+#define KEYSPACES_LOOK_MS 1000
+
 /* More held files than this are synced all at once. */
 #define HELD_SYNCED_ALONE 16
 
@@ -906,6 +909,17 @@ merge_batch(struct merge *m)
                                                           : MERGE_LATER;
 }
 
+static void
+look_at_keyspaces(struct merge *m)
+{
+    const uint64_t now = clock_ms();
+
+    if (now - m->looked_ms < KEYSPACES_LOOK_MS)
+        return;
+    m->looked_ms = now;
+    store_look(m->store);
+}
+
 enum merge_outcome
 merge_run(struct merge *m)
 {
@@ -913,6 +927,8 @@ merge_run(struct merge *m)
     int rc;
 
     rc = open_store(m);
+    if (rc == 0)
+        look_at_keyspaces(m);
     if (rc == 0)
         rc = batch_take(&m->batch);
     if (rc < 0) {

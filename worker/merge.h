@@ -69,6 +69,7 @@ struct merge {
     struct batch batch;
     struct store_options store_options;
     struct store *store; /* NULL: could not be opened again; is retried */
+    uint64_t looked_ms;  /* store_look */
     struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */
     size_t commit_least; /* what a commit may always take of it */

@@ -25,6 +25,7 @@
 #define store_open       fake_open
 #define store_close      fake_close
 #define store_txn_memory fake_txn_memory
+#define store_look       fake_look
 #include "worker/aside.c"
 #undef TRIES_MAX
 #include "worker/merge.c"
@@ -34,6 +35,7 @@
 #undef store_open
 #undef store_close
 #undef store_txn_memory
+#undef store_look
 
 /* ---- the store --------------------------------------------------------- */
 
@@ -236,6 +238,12 @@ fake_close(struct store *s)
 {
     assert_ptr_equal(s, &fake);
     fake.closes++;
+}
+
+void
+fake_look(struct store *s)
+{
+    assert_ptr_equal(s, &fake);
 }
 
 /* The count of a key; INT64_MIN when there is none. */
