@@ -470,7 +470,8 @@ what_was_not_sent_whole_goes_out_on_the_next_connection(void **state)
     first = (uint64_t)put_in - lost; /* acknowledged, then or later */
     assert_true(lost > 0);
     assert_true(s->received >= first && s->received <= first + 100);
-    assert_true(s->received >= (uint64_t)capacity);
+    /* How much waited here and not in the kernel is the kernel's affair. */
+    assert_true(s->received > 100);
 }
 
 static void
