@@ -481,11 +481,13 @@ cmd_main(int argc, char **argv)
 const char *
 cmd_value(const struct cmd_line *line, const char *option)
 {
-    for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++)
-        if (strcmp(line->cmd->options[i].name, option) == 0)
+    const struct cmd_option *options = line->cmd->options;
+
+    for (int i = 0;; i++) {
+        assert(i < CMD_OPTIONS_MAX && options[i].name); /* it is one of them */
+        if (strcmp(options[i].name, option) == 0)
             return line->values[i];
-    assert(!"an option that is in the table");
-    return NULL;
+    }
 }
 
 /* ---- arguments --------------------------------------------------------- */
