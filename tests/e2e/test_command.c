@@ -21,9 +21,9 @@
 #include "common/datadir.h"
 #include "common/net.h"
 #include "tests/lib/daemon.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/tmpdir.h"
 
-#define TEXT_SIZE   (256 << 10)
 #define WORDS_MAX   24
 #define CHILD_COUNT 3
 
@@ -35,8 +35,6 @@ struct site {
     char silent[64], ack[64], read[64]; /* -o values */
     pid_t children[CHILD_COUNT];        /* writer, worker, reader */
 };
-
-static char text[TEXT_SIZE]; /* what the last command printed */
 
 /* ---- the site ---------------------------------------------------------- */
 
@@ -153,29 +151,10 @@ run_words(const struct site *s, uid_t uid, const char *const *words)
         argv[n++] = words[i];
     }
     argv[n] = NULL;
-    return daemon_run_how(text, sizeof text, "countd", &how);
+    return expect_run("countd", &how);
 }
 
 #define RUN(s, ...) run_words(s, 0, (const char *const[]){__VA_ARGS__, NULL})
-
-static void
-expect(int got, int status, const char *words)
-{
-    if (got != status || strstr(text, words) == NULL)
-        print_error("exit %d, not %d with \"%s\":\n%s\n", got, status, words,
-                    text);
-    assert_int_equal(got, status);
-    assert_non_null(strstr(text, words));
-}
-
-static void
-expect_text(int got, int status, const char *whole)
-{
-    if (got != status || strcmp(text, whole) != 0)
-        print_error("exit %d, not %d:\n%s\n", got, status, text);
-    assert_int_equal(got, status);
-    assert_string_equal(text, whole);
-}
 
 /* A file of the site's directory by path, and what to put there. */
 static const char *

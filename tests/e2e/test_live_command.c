@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "tests/lib/daemon.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/tmpdir.h"
 
-#define TEXT_SIZE    (128 << 10)
 #define WORDS_MAX    24
 #define CONTENDERS   4
 #define ROUNDS       10
@@ -32,8 +32,6 @@ struct site {
     char counter[64], semaphore[64]; /* -o values */
     int held, go;                    /* the FIFOs */
 };
-
-static char text[TEXT_SIZE]; /* what the last command printed */
 
 /* ---- the site ---------------------------------------------------------- */
 
@@ -125,7 +123,7 @@ run_words(const struct site *s, const char *const *words)
     const struct daemon_how how = {.argv = argv};
 
     put_words(s, words, argv);
-    return daemon_run_how(text, sizeof text, "countd", &how);
+    return expect_run("countd", &how);
 }
 
 #define RUN(s, ...) run_words(s, (const char *const[]){__VA_ARGS__, NULL})
@@ -143,25 +141,6 @@ start_words(const struct site *s, struct daemon *d, const char *const *words)
 
 #define START(s, d, ...)                                                       \
     start_words(s, d, (const char *const[]){__VA_ARGS__, NULL})
-
-static void
-expect(int got, int status, const char *words)
-{
-    if (got != status || strstr(text, words) == NULL)
-        print_error("exit %d, not %d with \"%s\":\n%s\n", got, status, words,
-                    text);
-    assert_int_equal(got, status);
-    assert_non_null(strstr(text, words));
-}
-
-static void
-expect_text(int got, int status, const char *whole)
-{
-    if (got != status || strcmp(text, whole) != 0)
-        print_error("exit %d, not %d:\n%s\n", got, status, text);
-    assert_int_equal(got, status);
-    assert_string_equal(text, whole);
-}
 
 /* Waits until a command under HOLD_COMMAND runs. */
 static void
@@ -195,7 +174,7 @@ the_exit_code_is_that_of_the_command(void **state)
     expect_text(
         RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c", "kill -9 $$"),
         128 + 9, "");
-    expect(RUN(s, "acquire", "a", "1", "1", "--", "no-such-command"), 127,
+    expect(RUN(s, "acquire", "a", "1", "1", "--", "./no-such-command"), 127,
            "no-such-command: No such file");
     expect(RUN(s, "acquire", "a", "1", "1", "--", s->dir.path), 126,
            "Permission denied");

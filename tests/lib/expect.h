@@ -1,0 +1,26 @@
+/* tests/lib/expect.h - runs a command and compares what it printed.
+ *
+ *     expect(expect_run("countd", &how), 0, "a part of its words");
+ *
+ * What the last command printed, both streams, is left in `text`.
+ */
+#ifndef COUNTD_TEST_EXPECT_H
+#define COUNTD_TEST_EXPECT_H
+
+#include "tests/lib/daemon.h"
+
+#define TEXT_SIZE (256 << 10)
+
+extern char text[TEXT_SIZE]; /* NUL-terminated */
+
+/* Runs it to its end and returns its status.  That the test's directory is on
+ * tmpfs, as /tmp is on some systems, is not left in `text`. */
+int expect_run(const char *program, const struct daemon_how *how);
+
+/* The status, and these words somewhere in `text`. */
+void expect(int got, int status, const char *words);
+
+/* The status, and nothing but this in `text`. */
+void expect_text(int got, int status, const char *whole);
+
+#endif
