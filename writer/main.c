@@ -176,11 +176,13 @@ open_loop(struct writer *w)
     for (i = 0; i < sizeof signals / sizeof signals[0]; i++)
         (void)sigaddset(&mask, signals[i]);
     rc = loop_signals(w->loop, &mask, take_signal, w);
-    if (rc < 0)
+    if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "signals");
-    else
-        loop_after_turn(w->loop, after_turn, w);
-    return rc;
+        loop_free(w->loop);
+        return rc;
+    }
+    loop_after_turn(w->loop, after_turn, w);
+    return 0;
 }
 
 static int
@@ -464,18 +466,22 @@ main(int argc, char **argv)
     rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_WRITE);
-    rc = lock_directory(&w);
+    /* Signals wait from here on: who sees the lock may send one. */
+    rc = open_loop(&w);
     if (rc < 0)
         goto close_dir;
+    rc = lock_directory(&w);
+    if (rc < 0)
+        goto free_loop;
     limit_connections(&w);
     rc = bind_ports(&w);
     if (rc == 0)
-        rc = open_loop(&w);
-    if (rc == 0)
         rc = serve(&w);
     close_ports(&w);
-    loop_free(w.loop);
     (void)close(w.lock_fd); /* gives up the lock; nothing was written */
+
+free_loop:
+    loop_free(w.loop);
 
 close_dir:
     datadir_close(&w.dir);

@@ -1113,6 +1113,35 @@ a_second_writer_is_refused(void **state)
     assert_int_equal(r->records.count, 1);
 }
 
+/* It waits for the second port while the first is bound. */
+static void
+signals_at_the_start_wait_until_it_serves(void **state)
+{
+    struct rig *r = *state;
+    struct sockaddr_in here = {.sin_family = AF_INET,
+                               .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof here;
+    char listen_at[64];
+    const char *argv[] = {"-d", r->data,   "-o", "write.listen=localhost:0",
+                          "-o", listen_at, "-o", "log.size=64K",
+                          NULL};
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&here, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &size), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    (void)snprintf(listen_at, sizeof listen_at, "write.ack_listen=127.0.0.1:%u",
+                   ntohs(here.sin_port)); /* fits */
+    assert_int_equal(daemon_start_how(&r->writer, "countd-write", &how), 0);
+    await_output(r, "write.listen=localhost:0 is 127.0.0.1:0");
+    daemon_signal(&r->writer, SIGUSR2);
+    daemon_signal(&r->writer, SIGTERM);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(daemon_wait(&r->writer), 0);
+}
+
 static void
 a_port_in_use_is_refused_with_what_to_do(void **state)
 {
@@ -1255,6 +1284,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(after_a_kill_what_was_acknowledged_is_there),
     ON_RIG(every_interval_syncs_without_anybody_waiting),
     ON_RIG(a_second_writer_is_refused),
+    ON_RIG(signals_at_the_start_wait_until_it_serves),
     ON_RIG(a_port_in_use_is_refused_with_what_to_do),
     ON_RIG(a_live_port_in_use_is_refused_with_what_to_do),
     ON_RIG(live_ports_alone_are_something_to_do),
