@@ -16,6 +16,7 @@
 #include "common/net.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/tmpdir.h"
 
@@ -23,7 +24,6 @@
 
 static struct tmpdir dir;
 static char data[600], reader[512];
-static char text[1 << 14]; /* what was printed last */
 
 /* A data directory as a writer leaves it. */
 static int
@@ -46,16 +46,6 @@ teardown(void **state)
     (void)state; /* as above */
     tmpdir_remove(&dir);
     return 0;
-}
-
-static void
-expect(int got, int status, const char *words)
-{
-    if (got != status || strstr(text, words) == NULL)
-        print_error("exit %d, not %d with \"%s\":\n%s\n", got, status, words,
-                    text);
-    assert_int_equal(got, status);
-    assert_non_null(strstr(text, words));
 }
 
 /* Runs it, for as long as it does. */

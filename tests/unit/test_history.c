@@ -7,10 +7,9 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
-#include "tests/lib/daemon.h"
-#include "tests/lib/fault.h"
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
+#include "tests/lib/turns.h"
 #include "writer/history.h"
 
 #define LIMIT_MS    20000
@@ -28,13 +27,11 @@ struct rig {
     struct budget budget;
     struct live counters, semaphores;
     struct history history;
-    struct loop_timer limit;
-    struct loop_timer tick;
     bool (*until)(struct rig *r);
     uint64_t want;
     uint64_t most; /* increments of one turn */
     uint64_t told; /* as of the turn before */
-    bool late, finished, failed, stopped;
+    bool finished, failed, stopped;
     struct records records;
 };
 
@@ -70,23 +67,6 @@ on_stopped(void *ctx)
     ((struct rig *)ctx)->stopped = true;
 }
 
-static void
-limit_due(struct loop_timer *timer)
-{
-    struct rig *r = LOOP_OWNER(timer, struct rig, limit);
-
-    r->late = true;
-    loop_stop(r->loop);
-}
-
-static void
-tick_due(struct loop_timer *timer)
-{
-    struct rig *r = LOOP_OWNER(timer, struct rig, tick);
-
-    assert_rc(loop_arm(r->loop, timer, loop_now_ms(r->loop) + 1), 0);
-}
-
 static bool
 after_turn(void *ctx)
 {
@@ -109,13 +89,7 @@ run(struct rig *r, bool (*until)(struct rig *r), uint64_t want)
 {
     r->until = until;
     r->want = want;
-    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + LIMIT_MS * test_slow()),
-              0);
-    assert_rc(loop_arm(r->loop, &r->tick, 1), 0);
-    assert_rc(loop_run(r->loop), 0);
-    loop_disarm(r->loop, &r->limit);
-    loop_disarm(r->loop, &r->tick);
-    assert_false(r->late);
+    turns_run(r->loop);
     assert_false(r->failed);
 }
 
@@ -184,8 +158,6 @@ start(struct rig *r, uint64_t interval_ms)
     assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
     r->loop = loop_new();
     assert_non_null(r->loop);
-    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
-    r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     loop_after_turn(r->loop, after_turn, r);
     assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
     assert_rc(live_init(&r->counters, &o), 0);

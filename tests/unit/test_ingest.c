@@ -9,13 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/diag.h"
 #include "tests/lib/client.h"
-#include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
+#include "tests/lib/turns.h"
 #include "writer/ingest.h"
 
 #define LIMIT_MS 20000
@@ -28,12 +27,9 @@ struct rig {
     struct loop *loop;
     struct logs logs;
     struct ingest ingest;
-    struct loop_timer limit;
-    struct loop_timer tick; /* so that a turn comes soon */
     bool (*until)(struct rig *r);
     size_t want;  /* what `until` compares with */
     bool crowded; /* the loop serves others, too */
-    bool late;
     bool finished;
     bool failed;
     struct records records;
@@ -72,23 +68,6 @@ on_stopped(void *ctx)
     logs_finish(&((struct rig *)ctx)->logs);
 }
 
-static void
-limit_due(struct loop_timer *timer)
-{
-    struct rig *r = LOOP_OWNER(timer, struct rig, limit);
-
-    r->late = true;
-    loop_stop(r->loop);
-}
-
-static void
-tick_due(struct loop_timer *timer)
-{
-    struct rig *r = LOOP_OWNER(timer, struct rig, tick);
-
-    assert_rc(loop_arm(r->loop, timer, loop_now_ms(r->loop) + 1), 0);
-}
-
 static bool
 after_turn(void *ctx)
 {
@@ -106,13 +85,7 @@ run(struct rig *r, bool (*until)(struct rig *r), size_t want)
 {
     r->until = until;
     r->want = want;
-    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + LIMIT_MS * test_slow()),
-              0);
-    assert_rc(loop_arm(r->loop, &r->tick, 1), 0);
-    assert_rc(loop_run(r->loop), 0);
-    loop_disarm(r->loop, &r->limit);
-    loop_disarm(r->loop, &r->tick);
-    assert_false(r->late);
+    turns_run(r->loop);
 }
 
 static bool
@@ -207,8 +180,6 @@ set_up(void **state)
     tmpdir_make(&r->dir);
     config_defaults(&r->config);
     r->config.log_rotate_after_ms = 60000;
-    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
-    r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     *state = r;
     return 0;
 }

@@ -1,0 +1,49 @@
+/* tests/lib/turns.c - see turns.h. */
+#include "tests/lib/turns.h"
+
+#include "common/clock.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/test.h"
+
+#define LIMIT_MS 30000
+
+struct turns {
+    struct loop *loop;
+    struct loop_timer limit;
+    struct loop_timer tick;
+    bool late;
+};
+
+static void
+limit_due(struct loop_timer *timer)
+{
+    struct turns *t = LOOP_OWNER(timer, struct turns, limit);
+
+    t->late = true;
+    loop_stop(t->loop);
+}
+
+static void
+tick_due(struct loop_timer *timer)
+{
+    struct turns *t = LOOP_OWNER(timer, struct turns, tick);
+
+    assert_rc(loop_arm(t->loop, timer, loop_now_ms(t->loop) + 1), 0);
+}
+
+void
+turns_run(struct loop *loop)
+{
+    struct turns t = {.loop = loop,
+                      .limit = {.slot = -1, .due = limit_due},
+                      .tick = {.slot = -1, .due = tick_due}};
+
+    assert_rc(
+        loop_arm(loop, &t.limit, clock_ms() + LIMIT_MS * (uint64_t)test_slow()),
+        0);
+    assert_rc(loop_arm(loop, &t.tick, 1), 0);
+    assert_rc(loop_run(loop), 0);
+    loop_disarm(loop, &t.limit);
+    loop_disarm(loop, &t.tick);
+    assert_false(t.late);
+}

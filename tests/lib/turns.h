@@ -1,0 +1,18 @@
+/* tests/lib/turns.h - a loop that runs until a test stops it.
+ *
+ *     static bool
+ *     after_turn(void *ctx) ... if (what I wait for) loop_stop(loop);
+ *
+ *     loop_after_turn(loop, after_turn, ctx);
+ *     turns_run(loop);
+ */
+#ifndef COUNTD_TEST_TURNS_H
+#define COUNTD_TEST_TURNS_H
+
+#include "common/loop.h"
+
+/* Runs the loop until loop_stop(), with a turn every millisecond at least.
+ * After 30 s (times $TEST_SLOW) the test fails. */
+void turns_run(struct loop *loop);
+
+#endif
