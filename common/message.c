@@ -43,8 +43,14 @@ bytes_are_zero(const uint8_t *at, size_t size)
     return memcmp(at, zeros, size) == 0;
 }
 
-/* Bytes of the name in a field up to its first NUL; 0 when it is empty or
- * something follows the NUL: the stream is not aligned to messages then. */
+/* Bytes of the names in their fields up to the first NUL; 0 when a name is
+ * empty or something follows its NUL: the stream is not aligned to messages
+ * then. */
+struct sizes {
+    uint16_t keyspace;
+    uint16_t key;
+};
+
 static uint16_t
 name_size(const uint8_t *field, uint16_t field_size)
 {
@@ -59,79 +65,128 @@ name_size(const uint8_t *field, uint16_t field_size)
     return (uint16_t)size;
 }
 
-static void
-plain_sizes(const struct layout *l, const uint8_t *bytes, struct message *m)
+static struct sizes
+plain_sizes(const struct layout *l, const uint8_t *bytes)
 {
-    m->keyspace_size = name_size(bytes + 8, l->keyspace_size);
-    m->key_size = name_size(bytes + l->key_at, l->key_size);
+    return (struct sizes){name_size(bytes + 8, l->keyspace_size),
+                          name_size(bytes + l->key_at, l->key_size)};
+}
+
+static inline int
+parsed(const struct layout *l, const uint8_t *bytes, struct sizes s,
+       struct message *out)
+{
+    if (s.keyspace == 0 || s.key == 0)
+        return -EBADMSG;
+    out->increment = get_le64s(bytes);
+    out->keyspace = bytes + 8;
+    out->key = bytes + l->key_at;
+    out->keyspace_size = s.keyspace;
+    out->key_size = s.key;
+    return 0;
+}
+
+static int
+parse_plain(const struct layout *l, const uint8_t *bytes, struct message *out)
+{
+    return parsed(l, bytes, plain_sizes(l, bytes), out);
 }
 
 #if defined __x86_64__ && defined __GNUC__
 #define WIDE ((size_t)32) /* bytes looked at together */
 #define AVX2 __attribute__((target("avx2")))
 
+AVX2 static inline __m256i
+word_at(const uint8_t *at)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)at);
+}
+
 /* The same of a field of whole words: nearly all of a message is padding, and
- * looking at it is most of the work of taking one.  Side by side on a Xeon,
- * two fields of 256 bytes: 14 ns, and 45 by the function above. */
+ * looking at it is most of the work of taking one.  What of it must be zero
+ * is added to *rest. */
 AVX2 static inline uint16_t
-name_size_wide(const uint8_t *field, uint16_t field_size)
+wide_size(const uint8_t *field, size_t field_size, __m256i *rest)
 {
     const __m256i zero = _mm256_setzero_si256();
-    __m256i word, rest = zero;
-    uint32_t zeros = 0, size;
-    size_t at;
+    uint32_t zeros, size;
+    size_t at = 0;
 
-    for (at = 0; at < field_size && zeros == 0; at += WIDE) {
-        word = _mm256_loadu_si256((const __m256i *)(const void *)(field + at));
-        zeros = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(word, zero));
-    }
+    do {
+        zeros = (uint32_t)_mm256_movemask_epi8(
+            _mm256_cmpeq_epi8(word_at(field + at), zero));
+        at += WIDE;
+    } while (zeros == 0 && at < field_size);
     if (zeros == 0)
-        return field_size;
+        return (uint16_t)field_size;
     size = (uint32_t)__builtin_ctz(zeros);
     if (~zeros >> size != 0)
         return 0;
     size += (uint32_t)(at - WIDE);
-    for (; at < field_size; at += WIDE) {
-        word = _mm256_loadu_si256((const __m256i *)(const void *)(field + at));
-        rest = _mm256_or_si256(rest, word);
-    }
-    return _mm256_testz_si256(rest, rest) ? (uint16_t)size : 0;
+    for (; at < field_size; at += WIDE)
+        *rest = _mm256_or_si256(*rest, word_at(field + at));
+    return (uint16_t)size;
 }
 
-AVX2 static void
-wide_sizes(const struct layout *l, const uint8_t *bytes, struct message *m)
+/* The same of a field as large as can be, without loops where the name ends in
+ * the first word. */
+AVX2 static inline uint16_t
+usual_size(const uint8_t *field, __m256i *rest)
 {
-    m->keyspace_size = name_size_wide(bytes + 8, l->keyspace_size);
-    m->key_size = name_size_wide(bytes + l->key_at, l->key_size);
+    const __m256i zero = _mm256_setzero_si256();
+    uint32_t zeros, size;
+    __m256i even, odd;
+
+    zeros =
+        (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(word_at(field), zero));
+    if (zeros == 0)
+        return wide_size(field, MESSAGE_NAME_MAX, rest);
+    odd = _mm256_or_si256(word_at(field + WIDE), word_at(field + 3 * WIDE));
+    even =
+        _mm256_or_si256(word_at(field + 2 * WIDE), word_at(field + 4 * WIDE));
+    odd = _mm256_or_si256(odd, word_at(field + 5 * WIDE));
+    even = _mm256_or_si256(even, word_at(field + 6 * WIDE));
+    odd = _mm256_or_si256(odd, word_at(field + 7 * WIDE));
+    *rest = _mm256_or_si256(*rest, _mm256_or_si256(odd, even));
+    size = (uint32_t)__builtin_ctz(zeros);
+    return ~zeros >> size != 0 ? 0 : (uint16_t)size;
+}
+
+AVX2 static struct sizes
+wide_sizes(const struct layout *l, const uint8_t *bytes)
+{
+    __m256i rest = _mm256_setzero_si256();
+    struct sizes s;
+
+    if (l->message_size == MESSAGE_SIZE_MAX) {
+        s.keyspace = usual_size(bytes + 8, &rest);
+        s.key = usual_size(bytes + 8 + MESSAGE_NAME_MAX, &rest);
+    } else {
+        s.keyspace = wide_size(bytes + 8, l->keyspace_size, &rest);
+        s.key = wide_size(bytes + l->key_at, l->key_size, &rest);
+    }
+    if (!_mm256_testz_si256(rest, rest))
+        s.key = 0;
+    return s;
+}
+
+AVX2 static int
+parse_wide(const struct layout *l, const uint8_t *bytes, struct message *out)
+{
+    return parsed(l, bytes, wide_sizes(l, bytes), out);
 }
 
 #endif
-
-static void
-name_sizes(const struct layout *l, const uint8_t *bytes, struct message *m)
-{
-#if defined __x86_64__ && defined __GNUC__
-    if ((l->keyspace_size | l->key_size) % WIDE == 0 &&
-        __builtin_cpu_supports("avx2")) {
-        wide_sizes(l, bytes, m);
-        return;
-    }
-#endif
-    plain_sizes(l, bytes, m);
-}
 
 int
 message_parse(const struct layout *l, const uint8_t *bytes, struct message *out)
 {
-    struct message m = {.increment = get_le64s(bytes),
-                        .keyspace = bytes + 8,
-                        .key = bytes + l->key_at};
-
-    name_sizes(l, bytes, &m);
-    if (m.keyspace_size == 0 || m.key_size == 0)
-        return -EBADMSG;
-    *out = m;
-    return 0;
+#if defined __x86_64__ && defined __GNUC__
+    if ((l->keyspace_size | l->key_size) % WIDE == 0 &&
+        __builtin_cpu_supports("avx2"))
+        return parse_wide(l, bytes, out);
+#endif
+    return parse_plain(l, bytes, out);
 }
 
 static int

@@ -31,10 +31,12 @@
 static uint8_t *
 put_name(uint8_t *at, const uint8_t *name, size_t size)
 {
-    size_t i;
+    size_t i = 0;
 
-    for (i = 0; i < size; i += WORD)
+    do {
         memcpy(at + i, name + i, WORD);
+        i += WORD;
+    } while (i < size);
     at[size] = 0;
     return at + size + 1;
 }
@@ -45,7 +47,7 @@ put_name(uint8_t *at, const uint8_t *name, size_t size)
 
 /* Takes the sizes of the names from `m` and all bytes from the slot.  Returns
  * how many they are. */
-static size_t
+static inline size_t
 gather(const struct layout *l, const uint8_t *slot, const struct message *m,
        const uint8_t *uuid, uint64_t number, uint8_t *bytes)
 {

@@ -661,18 +661,28 @@ first_put(struct logs *l)
         arm(l, &l->sync_timer, l->config->log_sync_ms);
 }
 
-/* Copies a name by whole words and clears what an earlier one left behind it.
- * What is read behind the name is zero, or lies behind the slot's field in
- * the slot as well, where it is put right next. */
+/* What of a name is behind its first word, and clears what an earlier one left
+ * behind it. */
 static void
-put_name(uint8_t *field, const uint8_t *name, size_t size, size_t had)
+put_rest(uint8_t *field, const uint8_t *name, size_t size, size_t had)
 {
     size_t i;
 
-    for (i = 0; i < size; i += LOGS_WORD)
+    for (i = LOGS_WORD; i < size; i += LOGS_WORD)
         memcpy(field + i, name + i, LOGS_WORD);
     for (; i < had; i += LOGS_WORD)
         memset(field + i, 0, LOGS_WORD);
+}
+
+/* Copies a name by whole words; most are one.  What is read behind the name is
+ * zero, or lies behind the slot's field in the slot as well, or behind the
+ * slot, where it is put right next. */
+static inline void
+put_name(uint8_t *field, const uint8_t *name, size_t size, size_t had)
+{
+    memcpy(field, name, LOGS_WORD);
+    if (size > LOGS_WORD || had > LOGS_WORD)
+        put_rest(field, name, size, had);
 }
 
 /* Nearly all of a message is zero, and so is that part of the slot already:
@@ -765,7 +775,7 @@ logs_flush(struct logs *l)
 static int
 take_memory(struct logs *l)
 {
-    l->slots = calloc(LOGS_STAGE, l->layout.slot_size);
+    l->slots = calloc(1, (size_t)LOGS_STAGE * l->layout.slot_size + LOGS_WORD);
     l->names = calloc(LOGS_STAGE, sizeof *l->names);
     return l->slots && l->names ? 0 : -ENOMEM;
 }

@@ -252,6 +252,82 @@ put(struct rig *r, int count)
     logs_flush(&r->logs);
 }
 
+/* ---- slots ------------------------------------------------------------- */
+
+static void
+put_letters(uint8_t *field, size_t size, size_t field_size)
+{
+    memset(field, 'a' + (int)(size % 26), size);
+    memset(field + size, 0, field_size - size);
+}
+
+static void
+expect_letters(const char *name, size_t size)
+{
+    size_t i;
+
+    assert_int_equal(strlen(name), size);
+    for (i = 0; i < size; i++)
+        assert_int_equal(name[i], 'a' + (int)(size % 26));
+}
+
+/* Names of many lengths into the same few slots of the stage, over and over;
+ * behind each message is what a next one might be. */
+static void
+put_names(struct rig *r, unsigned keyspace_size, unsigned key_size)
+{
+    uint8_t bytes[CLIENT_MESSAGE_SIZE + LOGS_WORD];
+    struct message m;
+    size_t i;
+
+    r->config.log_size = LOG_SLOTS_AT + 400 * 544;
+    r->config.keyspace_size = keyspace_size;
+    r->config.key_size = key_size;
+    start(r);
+    memset(bytes, 0xee, sizeof bytes);
+    for (i = 0; i < 400; i++) {
+        put_le64s(bytes, (int64_t)i);
+        put_letters(bytes + 8, 1 + i * 37 % keyspace_size, keyspace_size);
+        put_letters(bytes + 8 + keyspace_size, 1 + i * 53 % key_size, key_size);
+        assert_rc(message_parse(&r->logs.layout, bytes, &m), 0);
+        logs_put(&r->logs, bytes, &m);
+        if (i % 7 == 0)
+            logs_flush(&r->logs);
+    }
+    finish(r);
+
+    assert_int_equal(r->records.count, 400);
+    for (i = 0; i < 400; i++) {
+        assert_int_equal(r->records.at[i].increment, i);
+        expect_letters(r->records.at[i].keyspace, 1 + i * 37 % keyspace_size);
+        expect_letters(r->records.at[i].key, 1 + i * 53 % key_size);
+    }
+}
+
+static void
+a_slot_is_its_message_whatever_it_was_before(void **state)
+{
+    put_names(*state, 256, 256);
+}
+
+static void
+so_is_one_of_the_smallest_size(void **state)
+{
+    put_names(*state, 1, 1);
+}
+
+static void
+so_is_one_whose_fields_are_no_whole_words(void **state)
+{
+    put_names(*state, 70, 41);
+}
+
+static void
+so_is_one_with_a_short_key(void **state)
+{
+    put_names(*state, 100, 3);
+}
+
 /* ---- syncs ------------------------------------------------------------- */
 
 static void
@@ -561,6 +637,10 @@ a_hundred_rotations_keep_every_message(void **state)
 #define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
+    ON_RIG(a_slot_is_its_message_whatever_it_was_before),
+    ON_RIG(so_is_one_of_the_smallest_size),
+    ON_RIG(so_is_one_whose_fields_are_no_whole_words),
+    ON_RIG(so_is_one_with_a_short_key),
     ON_RIG(a_sync_covers_the_log_before_the_rotation_first),
     ON_RIG(either_half_of_a_sync_failing_fails_it_all),
     ON_RIG(a_log_is_sealed_only_after_a_sync),

@@ -226,22 +226,27 @@ an_empty_name_is_malformed(void **state)
 static void
 a_byte_after_the_first_nul_is_malformed(void **state)
 {
-    struct layout l = make_layout(256, 256);
+    static const unsigned fields[] = {256, 96, 32, 40};
     uint8_t bytes[520];
     struct message out;
-    unsigned field, size, at;
+    struct layout l;
+    unsigned i, field, size, at;
 
     (void)state;
-    for (field = 0; field < 2; field++) {
-        for (size = 1; size < 256; size++) {
+    for (i = 0; i < 2 * sizeof fields / sizeof fields[0]; i++) {
+        const unsigned room = fields[i / 2];
+
+        field = i % 2;
+        l = make_layout(room, room);
+        for (size = 1; size < room; size++) {
             memset(bytes, 0, sizeof bytes);
-            bytes[8] = bytes[264] = 'x';
-            memset(bytes + 8 + 256 * field, 'x', size);
+            bytes[8] = bytes[8 + room] = 'x';
+            memset(bytes + 8 + room * field, 'x', size);
             assert_rc(parse(&l, bytes, &out), 0);
-            for (at = size + 1; at < 256; at++) {
-                bytes[8 + 256 * field + at] = (uint8_t)(1u << at % 8);
+            for (at = size + 1; at < room; at++) {
+                bytes[8 + room * field + at] = (uint8_t)(1u << at % 8);
                 assert_rc(parse(&l, bytes, &out), -EBADMSG);
-                bytes[8 + 256 * field + at] = 0;
+                bytes[8 + room * field + at] = 0;
             }
         }
     }
