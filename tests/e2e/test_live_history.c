@@ -46,7 +46,7 @@ merge(struct fleet *f)
 {
     fleet_stop(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
-    fleet_await_drained(f, 20000);
+    fleet_await_drained(f, 60000);
     fleet_start(f, FLEET_READ);
 }
 
@@ -105,6 +105,8 @@ many_names_that_are_held_at_a_stop_are_released_and_told(void **state)
     char name[32];
     int fd;
 
+    /* Few logs to seal while the stop is waited for. */
+    fleet_option(f, "log.size=4M");
     fleet_start(f, FLEET_WRITE);
     open_taker(f, &a, "counter");
     for (int i = 0; i < NAMES; i++) {

@@ -19,8 +19,8 @@
 #include "tests/lib/test.h"
 
 #define READY_FD  3     /* of the child */
-#define START_MS  20000 /* until ready */
-#define WAIT_MS   30000 /* until ended, after it was told to */
+#define START_MS  60000 /* until ready */
+#define WAIT_MS   60000 /* until ended, after it was told to */
 #define SHOWN_MAX 16384 /* bytes of messages shown on failure */
 
 unsigned
