@@ -12,14 +12,13 @@
 #include "common/clock.h"
 #include "common/diag.h"
 #include "tests/lib/client.h"
-#include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
+#include "tests/lib/turns.h"
 #include "writer/logs.h"
 
-#define LIMIT_MS 20000
-#define SLOTS    20
+#define SLOTS 20
 
 struct rig {
     struct tmpdir dir;
@@ -27,11 +26,8 @@ struct rig {
     struct datadir data;
     struct loop *loop;
     struct logs logs;
-    struct loop_timer limit;
-    struct loop_timer tick;
     bool (*until)(struct rig *r);
     int want;
-    bool late;
     int ready, synced, finished, failed;
     struct records records;
     unsigned fds;
@@ -61,23 +57,6 @@ on_failed(void *ctx)
     ((struct rig *)ctx)->failed++;
 }
 
-static void
-limit_due(struct loop_timer *timer)
-{
-    struct rig *r = LOOP_OWNER(timer, struct rig, limit);
-
-    r->late = true;
-    loop_stop(r->loop);
-}
-
-static void
-tick_due(struct loop_timer *timer)
-{
-    struct rig *r = LOOP_OWNER(timer, struct rig, tick);
-
-    assert_rc(loop_arm(r->loop, timer, loop_now_ms(r->loop) + 1), 0);
-}
-
 static bool
 after_turn(void *ctx)
 {
@@ -93,13 +72,7 @@ run(struct rig *r, bool (*until)(struct rig *r), int want)
 {
     r->until = until;
     r->want = want;
-    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + LIMIT_MS * test_slow()),
-              0);
-    assert_rc(loop_arm(r->loop, &r->tick, 1), 0);
-    assert_rc(loop_run(r->loop), 0);
-    loop_disarm(r->loop, &r->limit);
-    loop_disarm(r->loop, &r->tick);
-    assert_false(r->late);
+    turns_run(r->loop);
 }
 
 static bool
@@ -189,8 +162,6 @@ set_up(void **state)
     assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
     r->loop = loop_new();
     assert_non_null(r->loop);
-    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
-    r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     loop_after_turn(r->loop, after_turn, r);
     *state = r;
     return 0;
