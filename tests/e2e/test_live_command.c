@@ -76,7 +76,9 @@ setup(void **state)
     daemon_start(&s->writer, "countd-write", "-d", s->data, "-o",
                  "log.size=64K", "-o", "write.listen=127.0.0.1:0", "-o",
                  "write.ack_listen=127.0.0.1:0", "-o", "counter.port=0", "-o",
-                 "semaphore.enable=true", "-o", "semaphore.port=0", NULL);
+                 "semaphore.enable=true", "-o", "semaphore.port=0", "-o",
+                 "counter.stats_interval=1000000000", "-o",
+                 "semaphore.gc_interval=1000000000", NULL);
     snprintf(s->counter, sizeof s->counter, "counter.port=%u",
              daemon_port(&s->writer, "counter"));
     snprintf(s->semaphore, sizeof s->semaphore, "semaphore.port=%u",
