@@ -217,6 +217,13 @@ int keyspace_file_meta(int fd, uint64_t txn, struct keyspace_meta *out,
 int keyspace_file_check(int dir_fd, const char *file, bool writable,
                         const char **why);
 
+/* Makes room for LMDB's lock file before LMDB writes to it through a map: on a
+ * full disk that would be the end of the process (SIGBUS).  Only while this
+ * process does not have the file open: closing a descriptor of the lock file
+ * gives up all locks of the process on it.  -ENOSPC, -EBADMSG with *why, ...
+ */
+int keyspace_file_lock(int dir_fd, const char *file, const char **why);
+
 /* Creates a keyspace file with nothing in it, durably.  -EEXIST when it is
  * there (then or meanwhile). */
 int keyspace_file_create(struct store *s, const uint8_t *name, size_t name_size,

@@ -316,6 +316,8 @@ open_keyspace(struct store *s, struct keyspace *k)
                              s->options.writable, &why);
     if (rc == -ENOENT)
         return rc;
+    if (rc == 0)
+        rc = keyspace_file_lock(s->options.keyspace_fd, k->file, &why);
     if (rc == 0) {
         why = "open";
         rc = open_env(s, k);

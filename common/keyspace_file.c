@@ -39,6 +39,9 @@
 #define META_LAST_AT  136
 #define META_TXN_AT   144
 
+/* LMDB 0.9's lock file: two heads and the readers, each of one cache line. */
+#define LOCK_SIZE ((off_t)(2 + KEYSPACE_READERS) * 64)
+
 void
 keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE])
 {
@@ -197,6 +200,58 @@ keyspace_file_check(int dir_fd, const char *file, bool writable,
 
 close_fd:
     (void)close(fd); /* only read */
+    return rc;
+}
+
+/* Gives the lock file the blocks it lacks; LMDB sets its size. */
+static int
+lock_room(int fd, const char **why)
+{
+    struct stat st;
+    int rc;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    *why = "its lock file is not a regular file";
+    if (!S_ISREG(st.st_mode))
+        return -EBADMSG;
+    *why = "make its lock file";
+    if (st.st_size <= LOCK_SIZE && (off_t)st.st_blocks * 512 >= LOCK_SIZE)
+        return 0;
+    do
+        rc = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, LOCK_SIZE) < 0 ? -errno : 0;
+    while (rc == -EINTR);
+    if (rc == -EDQUOT)
+        return -ENOSPC; /* of the user; here it is for too many keyspaces */
+
+    /* Not on this file system: LMDB must do without. */
+    return rc == -EOPNOTSUPP || rc == -ENOSYS ? 0 : rc;
+}
+
+int
+keyspace_file_lock(int dir_fd, const char *file, const char **why)
+{
+    char lock[KEYSPACE_FILE_SIZE + 8];
+    int fd, rc;
+
+    *why = "make its lock file";
+    (void)snprintf(lock, sizeof lock, "%s-lock", file); /* fits */
+    fd = openat(dir_fd, lock,
+                O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    rc = fd < 0 ? -errno : 0;
+    if (rc == -EDQUOT)
+        return -ENOSPC;
+    if (rc == -ELOOP) {
+        *why = "its lock file is a symbolic link";
+        return -EBADMSG;
+    }
+    /* LMDB reads without one where nothing can be written, or says it. */
+    if (rc == -EROFS || rc == -EACCES || rc == -EPERM)
+        return 0;
+    if (rc < 0)
+        return rc;
+    rc = lock_room(fd, why);
+    (void)close(fd); /* nothing was written through it */
     return rc;
 }
 

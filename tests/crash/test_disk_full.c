@@ -8,14 +8,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/store.h"
+#include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/traffic.h"
 
@@ -73,16 +78,22 @@ begin(struct full *f)
 }
 
 static void
-finish(struct full *f)
+unmount(struct full *f)
 {
     char path[600];
 
-    traffic_fini(&f->traffic);
-    model_fini(&f->model);
-    fleet_fini(&f->fleet);
     (void)snprintf(path, sizeof path, "%s/disk", f->dir.path); /* fits */
     assert_int_equal(umount2(path, MNT_DETACH), 0);
     tmpdir_remove(&f->dir);
+}
+
+static void
+finish(struct full *f)
+{
+    traffic_fini(&f->traffic);
+    model_fini(&f->model);
+    fleet_fini(&f->fleet);
+    unmount(f);
 }
 
 /* Writes the disk full to the last byte. */
@@ -111,13 +122,13 @@ start_writer(struct full *f)
 }
 
 static bool
-says_there_is_no_log(struct full *f)
+says(struct full *f, enum fleet_role role, const char *text)
 {
     static char said[65536];
 
-    (void)daemon_output(fleet_daemon(&f->fleet, FLEET_WRITE), said,
+    (void)daemon_output(fleet_daemon(&f->fleet, role), said,
                         sizeof said); /* what is cut off came later */
-    return strstr(said, "cannot get an empty log");
+    return strstr(said, text) != NULL;
 }
 
 /* Sends until the writer says why, and no answer comes any more. */
@@ -128,7 +139,8 @@ send_until_pushed_back(struct full *f)
     size_t acked = 0, now;
     uint64_t last = clock_ms();
 
-    while (clock_ms() < last + QUIET_MS || !says_there_is_no_log(f)) {
+    while (clock_ms() < last + QUIET_MS ||
+           !says(f, FLEET_WRITE, "cannot get an empty log")) {
         traffic_turn(&f->traffic, 5);
         now = model_acked(&f->model, UINT64_MAX);
         if (now != acked)
@@ -246,10 +258,160 @@ running_out_of_inodes_is_a_full_disk_too(void **state)
     finish(&f);
 }
 
+/* ---- LMDB's lock files ------------------------------------------------- */
+
+/* LMDB writes to them through a map: a page for which there is no room is the
+ * end of the process (SIGBUS). */
+
+static int
+apply_new(const char *keyspace_dir)
+{
+    const struct store_delta delta = {
+        .key = (const uint8_t *)"key", .key_size = 3, .sum_low = 1};
+    struct store_options options = {.hash_key =
+                                        (const uint8_t *)"0123456789abcdef",
+                                    .keyspace_size = 256,
+                                    .key_size = 256,
+                                    .writable = true,
+                                    .open_max = 4,
+                                    .txn_memory = 1 << 20};
+    struct store_applied applied;
+    struct store *s;
+    int rc;
+
+    options.keyspace_fd =
+        open(keyspace_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(options.keyspace_fd >= 0);
+    assert_rc(store_open(&s, &options), 0);
+    rc = store_apply(s, (const uint8_t *)"new", 3, NULL, NULL, 0, &delta, 1,
+                     &applied);
+    store_close(s);
+    assert_int_equal(close(options.keyspace_fd), 0);
+    return rc;
+}
+
+/* The same in a child: its status. */
+static int
+apply_new_in_child(const char *keyspace_dir)
+{
+    const pid_t child = fork();
+    int status, rc;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)signal(SIGBUS, SIG_DFL); /* it is an answer here */
+        rc = apply_new(keyspace_dir);
+        _exit(rc == 0 ? 0 : rc == -ENOSPC ? 1 : 2);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+/* Whatever file is the first that does not fit. */
+static void
+a_keyspace_that_fits_by_half_is_refused_not_died_of(void **state)
+{
+    struct full f = {0};
+    unsigned refused = 0;
+    struct stat st;
+    int status = 1, tries;
+
+    (void)state; /* needs none */
+    if (!mount_small(&f, "size=1m,mode=700"))
+        test_skip("needs root and a tmpfs of its own");
+    put_ballast(&f, SIZE_MAX);
+
+    for (tries = 0; tries < 64 && status != 0; tries++) {
+        status = apply_new_in_child(f.data);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
+            fail_msg("status %#x with %d pages free", (unsigned)status, tries);
+        refused += status != 0;
+        assert_int_equal(stat(f.ballast, &st), 0);
+        assert_int_equal(truncate(f.ballast, (st.st_size - 1) & ~4095L), 0);
+    }
+    assert_int_equal(status, 0);
+    assert_true(refused > 0);
+    unmount(&f);
+}
+
+/* As after a restore from a backup, which has none. */
+static void
+remove_lock_files(const struct full *f)
+{
+    char path[640];
+
+    (void)snprintf(path, sizeof path, "%s/keyspace/words.mdb-lock",
+                   f->data); /* fits */
+    assert_int_equal(unlink(path), 0);
+}
+
+static void
+await_complaint(struct full *f, enum fleet_role role, const char *text)
+{
+    const uint64_t end_ms = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
+
+    while (!says(f, role, text)) {
+        expect_alive(f, role);
+        if (clock_ms() > end_ms)
+            fail_msg("it never says: %s", text);
+        (void)poll(NULL, 0, 1); /* paces the looking */
+    }
+}
+
+static void
+a_restored_directory_on_a_full_disk_is_waited_for(void **state)
+{
+    struct full f = {0};
+    struct client_rows rows;
+    int64_t count = 0;
+    int send, ask;
+
+    (void)state; /* needs none */
+    if (!mount_small(&f, "size=16m,mode=700"))
+        test_skip("needs root and a tmpfs of its own");
+    fleet_init_at(&f.fleet, f.data);
+    fleet_option(&f.fleet, "log.size=256K");
+    fleet_start(&f.fleet, FLEET_WRITE);
+    fleet_start(&f.fleet, FLEET_WORKER);
+    send = client_connect(fleet_ack_port(&f.fleet));
+    client_increment(send, "words", "key", 1);
+    client_wins(send, 1);
+    fleet_await_drained(&f.fleet, LIMIT_MS);
+    fleet_stop(&f.fleet, FLEET_WORKER);
+    remove_lock_files(&f);
+    put_ballast(&f, SIZE_MAX);
+
+    fleet_start(&f.fleet, FLEET_READ);
+    ask = client_connect(fleet_read_port(&f.fleet));
+    client_range(ask, "words", 0, 1, &rows);
+    assert_int_equal(rows.rows, -EIO);
+    client_rows_free(&rows);
+    client_close(ask);
+    expect_alive(&f, FLEET_READ);
+    client_increment(send, "words", "key", 1);
+    client_wins(send, 1);
+    fleet_start(&f.fleet, FLEET_WORKER);
+    await_complaint(&f, FLEET_WORKER, "make its lock file");
+    expect_alive(&f, FLEET_WORKER);
+
+    assert_int_equal(unlink(f.ballast), 0);
+    fleet_await_drained(&f.fleet, LIMIT_MS);
+    ask = client_connect(fleet_read_port(&f.fleet));
+    assert_true(client_get(ask, "words", "key", &count));
+    assert_int_equal(count, 2);
+    client_close(ask);
+    client_close(send);
+    fleet_stop_all(&f.fleet);
+    fleet_fini(&f.fleet);
+    unmount(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(logs_that_cannot_be_made_push_back_and_go_on),
     cmocka_unit_test(merges_that_cannot_be_written_are_made_later),
     cmocka_unit_test(running_out_of_inodes_is_a_full_disk_too),
+    cmocka_unit_test(a_keyspace_that_fits_by_half_is_refused_not_died_of),
+    cmocka_unit_test(a_restored_directory_on_a_full_disk_is_waited_for),
 };
 
 TEST_MAIN(tests)
