@@ -151,6 +151,16 @@ writing_fini(struct writing *w)
     (void)pthread_mutex_destroy(&w->lock);
 }
 
+/* In a forked child, whose copies of the locks may be held by threads that it
+ * does not have: destroying them may wait for ever. */
+static void
+writing_leave(struct writing *w)
+{
+    link_leave(&w->link);
+    free(w->ring);
+    (void)close(w->wake_fd); /* holds nothing */
+}
+
 PUBLIC int
 countd_open(struct countd **out, const struct countd_options *options)
 {
@@ -164,7 +174,9 @@ countd_open(struct countd **out, const struct countd_options *options)
     c = calloc(1, sizeof *c);
     if (!c)
         return -ENOMEM;
-    rc = writing_init(&c->writing, &o);
+    rc = forks_watch(&c->forks);
+    if (rc == 0)
+        rc = writing_init(&c->writing, &o);
     if (rc < 0)
         goto free_handle;
     rc = link_init(&c->reading.link, o.read, o.connect_timeout_ms);
@@ -189,8 +201,13 @@ countd_close(struct countd *c)
 {
     if (!c)
         return;
-    writing_fini(&c->writing);
-    reading_fini(&c->reading);
+    if (forks_since(c->forks)) {
+        writing_leave(&c->writing);
+        reading_leave(&c->reading);
+    } else {
+        writing_fini(&c->writing);
+        reading_fini(&c->reading);
+    }
     free(c);
 }
 
@@ -407,6 +424,8 @@ countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
     size_t slot;
     int rc = 0;
 
+    if (forks_since(c->forks))
+        return -ECHILD;
     if (keyspace_size > MESSAGE_NAME_MAX || key_size > MESSAGE_NAME_MAX)
         return -ENAMETOOLONG;
     lock(w);
@@ -434,6 +453,8 @@ countd_poll(struct countd *c)
     struct writing *w = &c->writing;
     int64_t rc;
 
+    if (forks_since(c->forks))
+        return -ECHILD;
     lock(w);
     rc = progress(w);
     if (rc == 0)
@@ -447,6 +468,10 @@ countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered)
 {
     struct writing *w = &c->writing;
 
+    *unsent = 0;
+    *unanswered = 0;
+    if (forks_since(c->forks))
+        return;
     lock(w);
     *unsent = w->buffered;
     *unanswered = w->flight;
@@ -507,6 +532,8 @@ countd_flush(struct countd *c, int timeout_ms)
     uint64_t target, breaks;
     int rc = 0;
 
+    if (forks_since(c->forks))
+        return -ECHILD;
     lock(w);
     target = w->taken;
     breaks = w->breaks;
@@ -534,6 +561,8 @@ countd_lost(struct countd *c)
     struct writing *w = &c->writing;
     uint64_t lost;
 
+    if (forks_since(c->forks))
+        return 0;
     lock(w);
     lost = w->lost;
     w->lost = 0;

@@ -19,6 +19,13 @@
  *                 again may count them twice, so the library does not; it
  *                 reports how many.
  *
+ * A handle belongs to the process that opened it.  In a child of fork() every
+ * call on a copy of it does nothing and returns -ECHILD (0 where it has no
+ * errors); only closing it is allowed, and closes the child's descriptors: the
+ * parent's handle is not touched, and what it has buffered is its to send.  A
+ * child opens handles of its own.  (The C library's fork() is meant: one made
+ * by a bare system call is not noticed.)
+ *
  * Errors: 0 or a negative errno.
  */
 #ifndef COUNTD_CLIENT_H
@@ -182,7 +189,10 @@ struct countd_live_options {
  * names as of countd_open(). */
 int countd_live_open(struct countd_live **out,
                      const struct countd_live_options *options);
-/* Releases everything that is held, and frees the handle. */
+/* Releases everything that is held, and frees the handle.  In a forked child
+ * it releases nothing.  But a child keeps the connection open, too: when the
+ * parent dies before it closed the handle, what it held is released only when
+ * the child has closed its copy, called exec, or ended. */
 void countd_live_close(struct countd_live *l);
 
 /* Readable when the connection has ended (or is about to be read): for poll()

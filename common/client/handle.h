@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "common/client/countd.h"
+#include "common/client/forks.h"
 #include "common/client/link.h"
 #include "common/message.h"
 
@@ -49,11 +50,15 @@ struct writing {
 };
 
 struct countd {
+    unsigned forks; /* before it was opened: see forks.h */
     struct writing writing;
     struct reading reading;
 };
 
 void reading_fini(struct reading *r);
+
+/* Frees it in a forked child, which has no right to its lock. */
+void reading_leave(struct reading *r);
 
 /* Takes the options of an older or newer caller: structs whose first member is
  * their size.  `to` is `size` bytes; what `from` (may be NULL) does not have

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/client/forks.h"
 #include "common/client/handle.h"
 #include "common/frame.h"
 
@@ -45,6 +46,7 @@ static_assert(BUFFER_SIZE >= FRAME_NEED_MAX, "the longest name fits");
 struct countd_live {
     pthread_mutex_t lock;
     struct link link;
+    unsigned forks; /* before it was opened: see forks.h */
     int timeout_ms;
     atomic_bool ended; /* and shut down */
     uint32_t serial;   /* number of the next request */
@@ -388,6 +390,8 @@ exchange(struct exchange *x)
     struct countd_live *l = x->l;
     int rc;
 
+    if (forks_since(l->forks))
+        return -ECHILD;
     /* A normal mutex, locked and unlocked in pairs: neither can fail. */
     (void)pthread_mutex_lock(&l->lock);
     rc = atomic_load(&l->ended) ? -ENOTCONN : 0;
@@ -488,7 +492,9 @@ countd_live_open(struct countd_live **out,
         goto free_handle;
     }
     l->receive = l->send + BUFFER_SIZE;
-    rc = link_init(&l->link, o.address, o.connect_timeout_ms);
+    rc = forks_watch(&l->forks);
+    if (rc == 0)
+        rc = link_init(&l->link, o.address, o.connect_timeout_ms);
     if (rc == 0)
         rc = connect_now(&l->link);
     if (rc < 0)
@@ -514,8 +520,15 @@ countd_live_close(struct countd_live *l)
 {
     if (!l)
         return;
-    link_drop(&l->link);
-    (void)pthread_mutex_destroy(&l->lock); /* the caller's last use */
+    if (forks_since(l->forks)) {
+        link_leave(&l->link);
+    } else {
+        /* A forked child may have a copy of the descriptor: closing this one
+         * would release nothing. */
+        end(l);
+        link_drop(&l->link);
+        (void)pthread_mutex_destroy(&l->lock); /* the caller's last use */
+    }
     free(l->send);
     free(l);
 }
@@ -525,7 +538,7 @@ countd_live_close(struct countd_live *l)
 PUBLIC int
 countd_live_fd(const struct countd_live *l)
 {
-    return l->link.fd;
+    return forks_since(l->forks) ? -ECHILD : l->link.fd;
 }
 
 PUBLIC int
@@ -535,6 +548,8 @@ countd_live_alive(struct countd_live *l)
     ssize_t n;
     int error;
 
+    if (forks_since(l->forks))
+        return -ECHILD;
     /* A call that is under way finds out by itself. */
     if (pthread_mutex_trylock(&l->lock) == 0) {
         n = recv(l->link.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);

@@ -358,6 +358,13 @@ reading_fini(struct reading *r)
     (void)pthread_mutex_destroy(&r->lock); /* the caller's last use */
 }
 
+void
+reading_leave(struct reading *r)
+{
+    link_leave(&r->link);
+    free(r->send);
+}
+
 /* ---- what users call --------------------------------------------------- */
 
 PUBLIC int
@@ -369,6 +376,8 @@ countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
 
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
+    if (forks_since(c->forks))
+        return -ECHILD;
     return run(&x);
 }
 
@@ -396,6 +405,8 @@ run_one(struct countd *c, enum query_op op, const void *keyspace,
     struct exchange x = {.r = &c->reading, .one = &q, .count = 1, .out = &rows};
     int rc;
 
+    if (forks_since(c->forks))
+        return -ECHILD;
     if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
         return -ENAMETOOLONG;
     q.keyspace_size = (uint16_t)keyspace_size;
@@ -466,6 +477,8 @@ countd_rows_free(struct countd_rows *rows)
 PUBLIC void
 countd_read_timeout(struct countd *c, int timeout_ms)
 {
+    if (forks_since(c->forks))
+        return;
     /* As in run(). */
     (void)pthread_mutex_lock(&c->reading.lock);
     c->reading.timeout_ms = timeout_ms;

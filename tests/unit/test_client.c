@@ -741,6 +741,142 @@ an_increment_does_not_wait_for_anothers_flush(void **state)
     assert_ptr_equal(rc, s);
 }
 
+/* ---- forked children --------------------------------------------------- */
+
+/* Runs `child` in a forked child and returns what it returns; -1: it did not
+ * end by itself. */
+static int
+in_child(int (*child)(struct server *s), struct server *s)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        (void)alarm(20); /* has no errors */
+        _exit(child(s));
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return -1;
+    return WEXITSTATUS(status);
+}
+
+static int
+close_the_copy(struct server *s)
+{
+    countd_close(s->c);
+    return 0;
+}
+
+static void
+acknowledge_late(struct server *s, int fd, unsigned number)
+{
+    (void)number; /* there is one */
+    if (!take_message(s, fd))
+        return;
+    await_go(s);
+    put(fd, "WIN", 3);
+    (void)take_message(s, fd); /* until the client has gone */
+}
+
+static void *
+flush_well(void *ctx)
+{
+    struct server *s = ctx;
+
+    return countd_flush(s->c, FLUSH_MS) == 0 ? ctx : NULL;
+}
+
+static void
+a_child_can_close_its_copy_while_the_parent_flushes(void **state)
+{
+    struct server *s = *state;
+    pthread_t threads[3];
+    int failed = 0;
+    void *rc[3];
+
+    start(s, 1, acknowledge_late);
+    open_client(s, 0, 0);
+    assert_rc(incr(s, "k", 1), 0);
+    for (int i = 0; i < 3; i++)
+        assert_rc(pthread_create(&threads[i], NULL, flush_well, s), 0);
+
+    /* By and by the first waits for the server and the others for it. */
+    for (int i = 0; i < 50 && failed == 0; i++)
+        failed = in_child(close_the_copy, s);
+
+    let_go(s);
+    for (int i = 0; i < 3; i++)
+        assert_rc(pthread_join(threads[i], &rc[i]), 0);
+    assert_int_equal(failed, 0);
+    for (int i = 0; i < 3; i++)
+        assert_ptr_equal(rc[i], s);
+}
+
+static bool
+calls_on_the_copy_do_nothing(struct server *s)
+{
+    const struct countd_ask ask = {"k", 1, 0, 1};
+    uint64_t unsent = 7, unanswered = 7;
+    struct countd_rows *rows;
+    int64_t number;
+
+    countd_pending(s->c, &unsent, &unanswered);
+    countd_read_timeout(s->c, 1);
+    return incr(s, "k", 1) == -ECHILD && countd_poll(s->c) == -ECHILD &&
+           countd_flush(s->c, FLUSH_MS) == -ECHILD && unsent == 0 &&
+           unanswered == 0 && countd_lost(s->c) == 0 &&
+           countd_range(s->c, "k", 1, 0, 1, &rows) == -ECHILD &&
+           countd_ranges(s->c, &ask, 1, &rows) == -ECHILD &&
+           countd_get(s->c, "k", 1, "k", 1, &number) == -ECHILD &&
+           countd_total(s->c, "k", 1, &number) == -ECHILD &&
+           countd_keyspaces(s->c, "", 0, &rows) == -ECHILD;
+}
+
+/* A child of the child, which opened nothing. */
+static int
+know_ones_grandparents(struct server *s)
+{
+    return calls_on_the_copy_do_nothing(s) ? 0 : 1;
+}
+
+static int
+open_ones_own(struct server *s)
+{
+    const struct countd_options o = {.size = sizeof o, .write = s->address};
+
+    if (!calls_on_the_copy_do_nothing(s))
+        return 1;
+    countd_close(s->c);
+    if (countd_open(&s->c, &o) != 0 || incr(s, "k", 100) != 0)
+        return 2;
+    if (in_child(know_ones_grandparents, s) != 0)
+        return 3;
+    if (countd_flush(s->c, FLUSH_MS) != 0)
+        return 4;
+    countd_close(s->c);
+    return 0;
+}
+
+static void
+increments_before_a_fork_are_sent_by_the_parent_alone(void **state)
+{
+    struct server *s = *state;
+
+    start(s, 2, acknowledge_all);
+    open_client(s, 0, 0);
+    for (int i = 0; i < 3; i++)
+        assert_rc(incr(s, "k", 1), 0);
+
+    assert_int_equal(in_child(open_ones_own, s), 0);
+
+    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 4);
+    assert_int_equal(s->sum, 103);
+}
+
 /* ---- opening ----------------------------------------------------------- */
 
 static void
@@ -1377,6 +1513,8 @@ static const struct CMUnitTest tests[] = {
     CASE(threads_may_share_a_handle),
     CASE(a_flush_ends_though_another_thread_takes_the_answers),
     CASE(an_increment_does_not_wait_for_anothers_flush),
+    CASE(a_child_can_close_its_copy_while_the_parent_flushes),
+    CASE(increments_before_a_fork_are_sent_by_the_parent_alone),
     CASE(options_of_other_sizes_are_understood),
     CASE(options_that_cannot_be_are_refused),
     CASE(opening_without_memory_leaks_nothing),
