@@ -5,7 +5,7 @@
  * A map that is too small is doubled; one that another process has doubled is
  * taken over.
  */
-#include "common/keyspace.h"
+#include "common/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -594,7 +594,6 @@ int
 keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
                    void *ctx)
 {
-    const size_t suffix = strlen(KEYSPACE_SUFFIX);
     char stem[NAME_FILE_SIZE];
     const char *name;
     DIR *d;
@@ -604,14 +603,8 @@ keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
     if (rc < 0)
         return rc;
     while ((rc = dirstream_next(d, &name)) > 0) {
-        const size_t size = strlen(name);
-
-        if (size <= suffix || size - suffix >= sizeof stem ||
-            strcmp(name + size - suffix, KEYSPACE_SUFFIX) != 0 ||
-            strncmp(name, "%t", 2) == 0)
+        if (!keyspace_file_stem(name, stem))
             continue;
-        memcpy(stem, name, size - suffix);
-        stem[size - suffix] = '\0';
         rc = file(ctx, stem);
         if (rc != 0)
             break;

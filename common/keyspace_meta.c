@@ -1,13 +1,13 @@
 /* common/keyspace_meta.c - the records of the meta database. */
 #include "common/crc.h"
-#include "common/keyspace.h"
+#include "common/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 
-#define NAME_KEY    "name"
-#define STATE_KEY   "state"
+#define NAME_KEY    KEYSPACE_NAME_KEY
+#define STATE_KEY   KEYSPACE_STATE_KEY
 #define HEADER_SIZE 20
 #define MARK_HEAD   24
 
@@ -87,28 +87,23 @@ header_suits(const uint8_t *bytes, const struct store_options *options,
 }
 
 int
-keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
-                      const struct store_options *options, struct keyspace *k,
-                      const char **why)
+keyspace_header_parse(const MDB_val *v, const struct store_options *options,
+                      struct keyspace *k, const char **why)
 {
     char text[] = NAME_KEY;
-    MDB_val key = text_key(text), v;
-    const uint8_t *bytes;
+    const MDB_val key = text_key(text);
+    const uint8_t *bytes = v->mv_data;
     size_t name_size;
     int rc;
 
     *why = "its header is damaged";
-    rc = order_error(mdb_get(txn, meta, &key, &v));
-    if (rc < 0)
-        return rc;
-    if (!record_ok(&key, &v, HEADER_SIZE + 1, HEADER_SIZE + NAME_MAX_SIZE))
+    if (!record_ok(&key, v, HEADER_SIZE + 1, HEADER_SIZE + NAME_MAX_SIZE))
         return -EBADMSG;
-    bytes = v.mv_data;
     rc = header_suits(bytes, options, why);
     if (rc < 0)
         return rc;
     name_size = get_le16(bytes + 16);
-    if (name_size != v.mv_size - HEADER_SIZE)
+    if (name_size != v->mv_size - HEADER_SIZE)
         return -EBADMSG;
     if (k->name_size == 0) {
         k->name_size = name_size;
@@ -120,6 +115,22 @@ keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
         return -EBADMSG;
     }
     return 0;
+}
+
+int
+keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
+                      const struct store_options *options, struct keyspace *k,
+                      const char **why)
+{
+    char text[] = NAME_KEY;
+    MDB_val key = text_key(text), v;
+    int rc;
+
+    *why = "its header is damaged";
+    rc = order_error(mdb_get(txn, meta, &key, &v));
+    if (rc < 0)
+        return rc;
+    return keyspace_header_parse(&v, options, k, why);
 }
 
 static void
@@ -159,19 +170,14 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
 }
 
 int
-keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
+keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
 {
     char text[] = STATE_KEY;
-    MDB_val key = text_key(text), v;
-    const uint8_t *bytes;
-    int rc;
+    const MDB_val key = text_key(text);
+    const uint8_t *bytes = v->mv_data;
 
-    rc = order_error(mdb_get(txn, meta, &key, &v));
-    if (rc < 0)
-        return rc;
-    if (!record_ok(&key, &v, KEYSPACE_STATE_SIZE, KEYSPACE_STATE_SIZE))
+    if (!record_ok(&key, v, KEYSPACE_STATE_SIZE, KEYSPACE_STATE_SIZE))
         return -EBADMSG;
-    bytes = v.mv_data;
     out->change = get_le64(bytes + 8);
     out->nonce = get_le64(bytes + 16);
     out->sum = (int128)get_le64s(bytes + 32) * ((int128)1 << 64) +
@@ -183,6 +189,17 @@ keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
         out->keys.count != out->ranks.count)
         return -EBADMSG;
     return 0;
+}
+
+int
+keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
+{
+    char text[] = STATE_KEY;
+    MDB_val key = text_key(text), v;
+    int rc;
+
+    rc = order_error(mdb_get(txn, meta, &key, &v));
+    return rc < 0 ? rc : keyspace_state_parse(&v, out);
 }
 
 static MDB_val

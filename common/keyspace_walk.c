@@ -4,21 +4,12 @@
  * file.  This reads them first: every page that the roots of one snapshot
  * reach must lie inside the file, know its own number, be of the right type,
  * hold its nodes inside itself and be reached once; pages on the free list
- * must not be in use.  LMDB 0.9's format, 64 bit, native byte order:
- *
- *     page      number u64 | pad u16 | flags u16 | lower u16 | upper u16
- *               (overflow: pages u32), then u16 offsets of nodes up to lower
- *     node      low u16 | high u16 | flags u16 | key size u16 | key | data
- *               branch: low, high, flags are the child's number; leaf: low,
- *               high the data's size, flags 1 data is a page number of
- *               overflow pages, 2 data is a database record
- *     database  pad u32 | flags u16 | depth u16 | branch, leaf, overflow
- *               pages, entries u64 | root u64
- *     meta      see keyspace_file.c; free list record at 40, main at 88
+ * must not be in use.
  *
  * A free list value is a count u64 and that many page numbers.
  */
 #include "common/keyspace.h"
+#include "common/keyspace_page.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,20 +17,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define PAGE_HEAD   16
-#define PAGE_BRANCH 0x01u
-#define PAGE_LEAF   0x02u
-#define PAGE_OVER   0x04u
-#define NODE_HEAD   8
-#define NODE_BIG    0x01u
-#define NODE_SUB    0x02u
-#define DB_SIZE     48
-#define DB_ROOT_AT  40
-#define DB_FLAGS_AT 4
-#define DB_DEPTH_AT 6
-#define DEPTH_MAX   32
-#define SUBS_MAX    16
-#define ROOT_NONE   UINT64_MAX
+#define SUBS_MAX  16
+#define ROOT_NONE UINT64_MAX
 
 struct walker {
     struct keyspace_walk *out;
@@ -51,33 +30,6 @@ struct walker {
     unsigned sub_count;
     uint8_t subs[SUBS_MAX][DB_SIZE]; /* databases found in the main one */
 };
-
-static uint64_t
-native64(const uint8_t *at)
-{
-    uint64_t v;
-
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
-static uint32_t
-native32(const uint8_t *at)
-{
-    uint32_t v;
-
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
-static uint16_t
-native16(const uint8_t *at)
-{
-    uint16_t v;
-
-    memcpy(&v, at, sizeof v);
-    return v;
-}
 
 static void
 fault(struct walker *w, uint64_t page, const char *what)
@@ -283,8 +235,7 @@ walk_database(struct walker *w, const uint8_t *db, bool free_list)
             continue;
         }
         depth++;
-        numbers[depth] = native16(node) | (uint64_t)native16(node + 2) << 16 |
-                         (uint64_t)native16(node + 4) << 32;
+        numbers[depth] = branch_child(node);
         at[depth] = 0;
         count[depth] = enter(w, numbers[depth], depth + 1 == leaf);
     }

@@ -170,10 +170,48 @@ int store_view_scan(struct store_view *v, const uint8_t *after,
                                const struct store_row *r),
                     void *ctx);
 
-/* Calls `row` with the names of keyspaces in byte order, those after `after`
- * (empty: all), and the number of keys of each; stops when it returns
- * non-zero and returns that.  A keyspace that cannot be read is reported with
- * keys -1.  Not one snapshot across keyspaces. */
+/* ---- the list of keyspaces --------------------------------------------- */
+
+/* The names of keyspaces in byte order, with the number of keys of each, in
+ * pieces as small as the caller likes.  One pass over the directory gathers the
+ * next STORE_LISTING_BATCH names; the next pass comes when these are given.
+ *
+ * Not one snapshot: a keyspace that comes while a listing is being made is in
+ * it or is not.  One that was there before is, and its number of keys is of a
+ * moment after store_listing_start().
+ *
+ * About 1.2 MB; nothing is allocated but the directory stream once it is
+ * open.  A listing is the caller's, and is closed before its store. */
+#define STORE_LISTING_BATCH 4096
+
+struct store_listing;
+
+struct store_listed {
+    const uint8_t *name; /* until the next call */
+    size_t name_size;
+    int64_t keys; /* as the keyspace says; -1 when it cannot be read */
+};
+
+/*   -ENOMEM */
+int store_listing_open(struct store *s, struct store_listing **out);
+void store_listing_close(struct store_listing *l);
+
+/* Begins with the names after `after` (empty: all); what was begun before is
+ * forgotten. */
+void store_listing_start(struct store_listing *l, const uint8_t *after,
+                         size_t after_size);
+
+/* Gives up what was begun: no directory is open. */
+void store_listing_stop(struct store_listing *l);
+
+/* The next keyspace: 1, or 0 at the end.
+ *   -EAGAIN  clock_ns() has reached until_ns; call again to go on from there.
+ *            Each call does something: at least looks at one more file */
+int store_listing_next(struct store_listing *l, uint64_t until_ns,
+                       struct store_listed *out);
+
+/* All of it at once: calls `row` for each, stops when that returns non-zero
+ * and returns that.  -EINVAL: `after` is too long. */
 int store_list(struct store *s, const uint8_t *after, size_t after_size,
                int (*row)(void *ctx, const uint8_t *name, size_t name_size,
                           int64_t keys),

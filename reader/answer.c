@@ -14,26 +14,30 @@
  * turn with many connections is not short. */
 #define VIEW_USES_MAX 1024
 
-/* Why a step of a listing ended. */
-#define LIST_FULL   1
-#define LIST_PAUSED 2
-
 static struct diag_repeat failures;
 
 int
 answer_init(struct answer *a, struct store *store, struct fresh *fresh)
 {
+    int rc;
+
     *a = (struct answer){.store = store, .fresh = fresh};
     a->list.step_ms = ANSWER_STEP_MS;
     a->list.rows.room = ANSWER_SIZE_MAX - QUERY_REPLY_SIZE;
     a->list.rows.at = malloc(a->list.rows.room);
-    return a->list.rows.at ? 0 : -ENOMEM;
+    if (!a->list.rows.at)
+        return -ENOMEM;
+    rc = store_listing_open(store, &a->list.from);
+    if (rc < 0)
+        free(a->list.rows.at);
+    return rc;
 }
 
 void
 answer_fini(struct answer *a)
 {
     answer_end_turn(a);
+    store_listing_close(a->list.from);
     free(a->list.rows.at);
 }
 
@@ -52,9 +56,24 @@ answer_end_turn(struct answer *a)
     a->view = NULL;
 }
 
+/* Whether it asks for the keyspaces after the last name there can be: for no
+ * row, and nothing has to be looked at. */
+static bool
+is_past_all(const struct query *q)
+{
+    if (q->op != QUERY_KEYSPACES || q->keyspace_size < QUERY_NAME_SIZE)
+        return false;
+    for (size_t i = 0; i < QUERY_NAME_SIZE; i++)
+        if (q->keyspace[i] != 0xff)
+            return false;
+    return true;
+}
+
 size_t
 answer_bound(const struct query *q)
 {
+    if (is_past_all(q))
+        return QUERY_REPLY_SIZE;
     return QUERY_REPLY_SIZE + (size_t)q->length * ANSWER_ROW_MAX;
 }
 
@@ -182,6 +201,8 @@ put_rows(struct answer *a, const struct query *q, struct answer_rows *r)
     int rc;
 
     assert(!answer_is_list(q));
+    if (is_past_all(q))
+        return 0;
     rc = open_view(a, q);
     if (rc < 0)
         return rc;
@@ -224,7 +245,10 @@ answer_put(struct answer *a, const struct query *q, uint8_t *out, bool *failed)
         return answer_error(-EIO, out);
     }
     reply = (struct query_reply){.rows = r.count, .size = (int64_t)r.size};
-    reply.as_of_ms = fresh_as_of(a->fresh, q->keyspace, q->keyspace_size);
+    if (q->op == QUERY_KEYSPACES)
+        reply.as_of_ms = fresh_as_of(a->fresh, NULL, 0);
+    else
+        reply.as_of_ms = fresh_as_of(a->fresh, q->keyspace, q->keyspace_size);
     query_reply_put(&reply, out);
     *failed = false;
     return QUERY_REPLY_SIZE + r.size;
@@ -235,7 +259,7 @@ answer_put(struct answer *a, const struct query *q, uint8_t *out, bool *failed)
 bool
 answer_is_list(const struct query *q)
 {
-    return q->op == QUERY_KEYSPACES;
+    return q->op == QUERY_KEYSPACES && !is_past_all(q);
 }
 
 void
@@ -249,41 +273,41 @@ answer_list_start(struct answer *a, const struct query *q, uint64_t now_ms)
     l->error = 0;
     l->rows.size = 0;
     l->rows.count = 0;
-    l->after_size = q->keyspace_size;
-    memcpy(l->after, q->keyspace, q->keyspace_size);
-}
-
-static int
-list_row(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
-{
-    struct answer_list *l = ctx;
-
-    (void)put_row(&l->rows, keys, name, (uint16_t)name_size); /* it fits */
-    memcpy(l->after, name, name_size);
-    l->after_size = name_size;
-    if (l->rows.count == QUERY_ROWS_MAX)
-        return LIST_FULL;
-    return clock_ns() >= l->until_ns ? LIST_PAUSED : 0;
+    store_listing_start(l->from, q->keyspace, q->keyspace_size);
 }
 
 bool
 answer_list_step(struct answer *a)
 {
     struct answer_list *l = &a->list;
-    uint8_t after[QUERY_NAME_SIZE];
-    const size_t after_size = l->after_size;
+    const uint64_t until_ns = clock_ns() + l->step_ms * 1000000;
+    struct store_listed found;
     int rc;
 
     assert(!a->view);
-    memcpy(after, l->after, after_size);
-    l->until_ns = clock_ns() + l->step_ms * 1000000;
-    rc = store_list(a->store, after, after_size, list_row, l);
+    do {
+        rc = store_listing_next(l->from, until_ns, &found);
+        if (rc == 1)
+            /* There is room for QUERY_ROWS_MAX. */
+            (void)put_row(&l->rows, found.keys, found.name,
+                          (uint16_t)found.name_size);
+    } while (rc == 1 && l->rows.count < QUERY_ROWS_MAX &&
+             clock_ns() < until_ns);
+    if (rc == -EAGAIN || (rc == 1 && l->rows.count < QUERY_ROWS_MAX))
+        return false;
+    answer_list_stop(a);
     if (rc < 0) {
         diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
                        diag_text(rc));
         l->error = -EIO;
     }
-    return rc != LIST_PAUSED;
+    return true;
+}
+
+void
+answer_list_stop(struct answer *a)
+{
+    store_listing_stop(a->list.from);
 }
 
 size_t

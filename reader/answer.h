@@ -4,8 +4,9 @@
  * snapshot of a keyspace is kept for the next request that asks for the same
  * one; answer_end_turn() gives it back, so that nobody's slowness pins pages.
  *
- * Listing the keyspaces opens every one of them, which can take a second: it
- * is made in steps, one listing at a time.
+ * Listing the keyspaces looks at every one of them, which can take long: it is
+ * made in steps, one listing at a time.  Only who asks for what comes after the
+ * last name of all, for the sake of as_of_ms, is answered at once.
  *
  * Ownership: the caller's between answer_init() and answer_fini(); store and
  * fresh are borrowed.
@@ -22,7 +23,7 @@
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
 #define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)
 
-#define ANSWER_STEP_MS 5 /* a step of a listing takes little more */
+#define ANSWER_STEP_MS 2 /* a step of a listing takes little more */
 
 struct answer_rows {
     uint8_t *at;
@@ -34,11 +35,9 @@ struct answer_rows {
 struct answer_list {
     uint64_t step_ms; /* ANSWER_STEP_MS */
     int64_t as_of_ms;
-    uint64_t until_ns; /* end of this step */
     int error;
     struct answer_rows rows;
-    size_t after_size; /* the last name listed */
-    uint8_t after[QUERY_NAME_SIZE];
+    struct store_listing *from;
 };
 
 struct answer {
@@ -76,6 +75,9 @@ void answer_list_start(struct answer *a, const struct query *q,
 
 /* Goes on for about ANSWER_STEP_MS, between turns; true when it is done. */
 bool answer_list_step(struct answer *a);
+
+/* Nobody waits for what was begun any more. */
+void answer_list_stop(struct answer *a);
 
 /* The size of the whole answer, then its bytes. */
 size_t answer_list_size(const struct answer *a);

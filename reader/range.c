@@ -75,8 +75,10 @@ close_conn(struct range_conn *c)
     chain_drop(&r->pool, &c->unsent, c->unsent.size);
     chain_drop(&r->pool, &c->stash, c->stash.size);
     loop_remove(r->loop, &c->source);
-    if (r->listed == c)
+    if (r->listed == c) {
+        answer_list_stop(r->answer);
         r->listed = NULL;
+    }
     (void)close(fd); /* what it sent is with the kernel */
     enter(c, RANGE_FREE);
     listener_closed(&r->listener);

@@ -1,0 +1,412 @@
+/* tests/unit/test_listing.c - the list of keyspaces: whole and in order in
+ * pieces of any size, and with few looks at the disk. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/keyspace_peek.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tmpdir.h"
+
+/* What no file name can hold as it is, nor in hex. */
+#define LONG_NAME                                                              \
+    "http://Example.com/a/rather/long/path/as/names/of/keyspaces/may/be/"
+
+static const uint8_t hash_key[NAME_HASH_KEY] = "0123456789abcde";
+
+static struct store *
+open_store(const struct tmpdir *d, bool writable)
+{
+    const struct store_options options = {
+        .keyspace_fd = d->fd,
+        .hash_key = hash_key,
+        .keyspace_size = 256,
+        .key_size = 256,
+        .writable = writable,
+        .open_max = 4,
+        .txn_memory = 1 << 20,
+    };
+    struct store *s;
+
+    assert_rc(store_open(&s, &options), 0);
+    return s;
+}
+
+/* Adds a key, and the mark of a log of its own. */
+static int
+apply(struct store *s, const char *name, unsigned key)
+{
+    const struct store_mark_info unseen = {.state = STORE_MARK_NONE};
+    struct store_mark mark = {.epoch = 1, .first_ms = 1};
+    struct store_delta d = {.sum_low = 1};
+    struct store_applied applied;
+    char text[16];
+
+    (void)snprintf(text, sizeof text, "key-%06u", key); /* fits */
+    d.key = (const uint8_t *)text;
+    d.key_size = (uint16_t)strlen(text);
+    memcpy(mark.uuid, text, 10);
+    return store_apply(s, (const uint8_t *)name, strlen(name), &mark, &unseen,
+                       1, &d, 1, &applied);
+}
+
+/* Keyspaces with 1, 2, 3, 1 ... keys. */
+static void
+make_keyspaces(const struct tmpdir *d, const char *prefix, unsigned count)
+{
+    struct store *s = open_store(d, true);
+    char name[NAME_MAX_SIZE];
+
+    for (unsigned i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "%s%05u", prefix, i); /* fits */
+        for (unsigned key = 0; key <= i % 3; key++)
+            assert_rc(apply(s, name, key), 0);
+    }
+    store_close(s);
+}
+
+static void
+expect_row(const struct store_listed *row, const char *prefix, unsigned i,
+           int64_t keys)
+{
+    char name[NAME_MAX_SIZE];
+
+    (void)snprintf(name, sizeof name, "%s%05u", prefix, i); /* as above */
+    assert_int_equal(row->name_size, strlen(name));
+    assert_memory_equal(row->name, name, row->name_size);
+    assert_int_equal(row->keys, keys);
+}
+
+/* Expects all of them, in steps that end at `until_ns`; says how many. */
+static unsigned
+expect_all(struct store_listing *l, uint64_t until_ns, const char *prefix,
+           unsigned count)
+{
+    struct store_listed row;
+    unsigned steps = 0, i = 0;
+    int rc;
+
+    while ((rc = store_listing_next(l, until_ns, &row)) != 0) {
+        if (rc == -EAGAIN) {
+            steps++;
+            continue;
+        }
+        assert_rc(rc, 1);
+        expect_row(&row, prefix, i, i % 3 + 1);
+        i++;
+    }
+    assert_int_equal(i, count);
+    return steps;
+}
+
+static void
+the_smallest_steps_list_the_same_with_one_look_at_each_file(void **state)
+{
+    enum { COUNT = 120 };
+    const struct tmpdir *d = *state;
+    struct store_listing *l;
+    struct store *s;
+
+    make_keyspaces(d, "k", COUNT);
+    s = open_store(d, false);
+    assert_rc(store_listing_open(s, &l), 0);
+
+    store_listing_start(l, NULL, 0);
+    fault_clear();
+    assert_int_equal(expect_all(l, UINT64_MAX, "k", COUNT), 0);
+    assert_int_equal(fault_calls("openat"), 1 + COUNT);
+
+    store_listing_start(l, NULL, 0);
+    fault_clear();
+    assert_true(expect_all(l, 0, "k", COUNT) >= COUNT);
+    assert_int_equal(fault_calls("openat"), 1 + COUNT);
+
+    store_listing_close(l);
+    store_close(s);
+}
+
+static void
+the_names_of_hashed_files_are_read_without_lmdb(void **state)
+{
+    enum { COUNT = 30 };
+    const struct tmpdir *d = *state;
+    struct store_listing *l;
+    struct store *s;
+
+    make_keyspaces(d, LONG_NAME, COUNT);
+    s = open_store(d, false);
+    assert_rc(store_listing_open(s, &l), 0);
+
+    for (int i = 0; i < 2; i++) {
+        store_listing_start(l, NULL, 0);
+        fault_clear();
+        (void)expect_all(l, 0, LONG_NAME, COUNT); /* steps do not matter */
+        assert_int_equal(fault_calls("openat"), 1 + 2 * COUNT);
+        for (unsigned k = 0; k < 4; k++)
+            assert_int_equal(s->slots[k].hash, 0);
+    }
+
+    store_listing_close(l);
+    store_close(s);
+}
+
+static void
+more_names_than_a_batch_take_a_pass_for_each(void **state)
+{
+    enum { COUNT = 2 * STORE_LISTING_BATCH + 100 };
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, false);
+    struct store_listing *l;
+    struct store_listed row;
+    char file[32];
+
+    /* Nobody can read them; the file of each is tried twice. */
+    for (unsigned i = 0; i < COUNT; i++) {
+        (void)snprintf(file, sizeof file, "n%05u.mdb", i * 3793 % COUNT);
+        tmpdir_put(d, file, "", 0, 0600);
+    }
+    assert_rc(store_listing_open(s, &l), 0);
+
+    store_listing_start(l, NULL, 0);
+    fault_clear();
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_rc(store_listing_next(l, UINT64_MAX, &row), 1);
+        expect_row(&row, "n", i, -1);
+    }
+    assert_int_equal(store_listing_next(l, UINT64_MAX, &row), 0);
+    assert_int_equal(fault_calls("openat"), 2 * COUNT + 3);
+
+    /* A page of an answer takes one, wherever it begins. */
+    store_listing_start(l, (const uint8_t *)"n00099", 6);
+    fault_clear();
+    for (unsigned i = 0; i < STORE_LISTING_BATCH; i++) {
+        assert_rc(store_listing_next(l, UINT64_MAX, &row), 1);
+        expect_row(&row, "n", 100 + i, -1);
+    }
+    assert_int_equal(fault_calls("openat"), 2 * STORE_LISTING_BATCH + 1);
+    store_listing_close(l);
+    store_close(s);
+}
+
+static void
+a_listing_that_is_given_up_leaves_nothing_open(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, false);
+    const unsigned fds = fault_open_fds();
+    struct store_listing *l;
+    struct store_listed row;
+
+    tmpdir_put(d, "a.mdb", "", 0, 0600);
+    assert_rc(store_listing_open(s, &l), 0);
+    for (int i = 0; i < 3; i++) {
+        store_listing_start(l, NULL, 0);
+        assert_rc(store_listing_next(l, 0, &row), -EAGAIN);
+        assert_int_equal(fault_open_fds(), fds + 1);
+    }
+    store_listing_stop(l);
+    assert_int_equal(fault_open_fds(), fds);
+    assert_int_equal(store_listing_next(l, UINT64_MAX, &row), 0);
+    store_listing_start(l, NULL, 0);
+    assert_rc(store_listing_next(l, 0, &row), -EAGAIN);
+    store_listing_close(l);
+    assert_int_equal(fault_open_fds(), fds);
+    store_close(s);
+}
+
+static void
+a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole(
+    void **state)
+{
+    enum { COUNT = 5 };
+    const struct tmpdir *d = *state;
+    struct store_listing *l;
+    struct store_listed row;
+    struct store *s;
+
+    make_keyspaces(d, "k", COUNT);
+    s = open_store(d, false);
+    assert_rc(store_listing_open(s, &l), 0);
+    store_listing_start(l, NULL, 0);
+    fault_inject("openat", 1, EMFILE);
+    assert_rc(store_listing_next(l, UINT64_MAX, &row), -EMFILE);
+    fault_clear();
+    assert_int_equal(store_listing_next(l, UINT64_MAX, &row), 0);
+
+    store_listing_start(l, NULL, 0);
+    assert_int_equal(expect_all(l, UINT64_MAX, "k", COUNT), 0);
+    store_listing_close(l);
+    store_close(s);
+}
+
+/* ---- peeking at what others write -------------------------------------- */
+
+static int
+keys_of_the_only_one(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    int64_t *out = ctx;
+
+    (void)name; /* there is one */
+    (void)size; /* likewise */
+    assert_int_equal(*out, INT64_MIN);
+    *out = keys;
+    return 0;
+}
+
+static int64_t
+list_one(struct store *s)
+{
+    int64_t keys = INT64_MIN;
+
+    assert_rc(store_list(s, NULL, 0, keys_of_the_only_one, &keys), 0);
+    return keys;
+}
+
+/* With so many marks, their database is a tree. */
+#define COMMITS 600
+
+static void
+keys_are_of_whole_commits_while_a_worker_writes(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, true);
+    int64_t keys = 0, now;
+    int status = 0;
+    pid_t pid;
+
+    assert_rc(apply(s, "pages", 0), 0);
+    store_close(s);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct store *writer;
+        const struct store_options options = {.keyspace_fd = d->fd,
+                                              .hash_key = hash_key,
+                                              .keyspace_size = 256,
+                                              .key_size = 256,
+                                              .writable = true,
+                                              .open_max = 2,
+                                              .txn_memory = 1 << 20};
+        int rc = store_open(&writer, &options);
+
+        for (unsigned i = 1; rc == 0 && i < COMMITS; i++)
+            rc = apply(writer, "pages", i);
+        _exit(rc < 0);
+    }
+    s = open_store(d, false);
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        now = list_one(s);
+        assert_true(now >= keys && now <= COMMITS);
+        keys = now;
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(list_one(s), COMMITS);
+    store_close(s);
+}
+
+static void
+a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct keyspace k = {.file = "pages.mdb"};
+    struct store *s = open_store(d, true);
+    uint8_t *page = malloc(KEYSPACE_PAGE_MAX);
+    struct keyspace_state found;
+
+    assert_non_null(page);
+    for (unsigned i = 0; i < COMMITS; i++)
+        assert_rc(apply(s, "pages", i), 0);
+    assert_rc(keyspace_peek(&s->options, &k, page, &found), 0);
+    assert_int_equal(found.keys.count, COMMITS);
+    assert_int_equal(k.name_size, 5);
+    assert_memory_equal(k.name, "pages", 5);
+
+    k = (struct keyspace){.file = "pages.mdb", .name_size = 5, .name = "pagex"};
+    assert_rc(keyspace_peek(&s->options, &k, page, &found), -EBADMSG);
+    k = (struct keyspace){.file = "none.mdb"};
+    assert_rc(keyspace_peek(&s->options, &k, page, &found), -ENOENT);
+    assert_rc(mkfifoat(d->fd, "fifo.mdb", 0600), 0);
+    k = (struct keyspace){.file = "fifo.mdb"};
+    assert_rc(keyspace_peek(&s->options, &k, page, &found), -EBADMSG);
+    free(page);
+    store_close(s);
+}
+
+static void
+a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct random r = {.state = 7};
+    struct store *s = open_store(d, true);
+    uint8_t *page = malloc(KEYSPACE_PAGE_MAX), byte, bad;
+    unsigned whole = 0, refused = 0;
+    struct keyspace_state found;
+    struct stat st;
+    int fd;
+
+    assert_non_null(page);
+    for (unsigned i = 0; i < 200; i++)
+        assert_rc(apply(s, "pages", i), 0);
+    store_close(s);
+    s = open_store(d, false);
+    fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    for (unsigned i = 0; i < 20000; i++) {
+        const off_t at = (off_t)random_below(&r, (uint64_t)st.st_size);
+        struct keyspace k = {.file = "pages.mdb"};
+        int rc;
+
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        bad = (uint8_t)(byte ^ (1 + random_below(&r, 255)));
+        assert_int_equal(pwrite(fd, &bad, 1, at), 1);
+        rc = keyspace_peek(&s->options, &k, page, &found);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        if (rc < 0) {
+            refused++;
+            continue;
+        }
+        whole++;
+        /* The older meta page counts when the newer one is hit. */
+        assert_in_range(found.keys.count, 199, 200);
+    }
+    assert_true(whole > 0 && refused > 0);
+    assert_rc(close(fd), 0);
+    free(page);
+    store_close(s);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(
+        the_smallest_steps_list_the_same_with_one_look_at_each_file,
+        tmpdir_setup, tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        the_names_of_hashed_files_are_read_without_lmdb, tmpdir_setup,
+        tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        more_names_than_a_batch_take_a_pass_for_each, tmpdir_setup,
+        tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        a_listing_that_is_given_up_leaves_nothing_open, tmpdir_setup,
+        tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole,
+        tmpdir_setup, tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        keys_are_of_whole_commits_while_a_worker_writes, tmpdir_setup,
+        tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        a_deep_tree_of_marks_is_followed_without_lmdb, tmpdir_setup,
+        tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        a_damaged_file_never_tells_a_number_that_was_not_committed,
+        tmpdir_setup, tmpdir_teardown),
+};
+TEST_MAIN(tests)
