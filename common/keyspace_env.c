@@ -20,6 +20,7 @@
 #include "common/dirstream.h"
 
 #define OPEN_TRIES     5
+#define CLOSE_TRIES    2 /* one has what another needs, and a little more */
 #define CHECK_EVERY_MS 60000
 #define LOOK_EVERY_MS  100  /* at a file that is only read */
 #define FULL_MS        1000 /* a full directory is counted again after that */
@@ -305,27 +306,74 @@ open_env(struct store *s, struct keyspace *k)
     return rc;
 }
 
+/* One try; *why not. */
+static int
+try_open(struct store *s, struct keyspace *k, const char **why)
+{
+    int rc;
+
+    rc = keyspace_file_check(s->options.keyspace_fd, k->file,
+                             s->options.writable, why);
+    if (rc == 0)
+        rc = keyspace_file_lock(s->options.keyspace_fd, k->file, why);
+    if (rc == 0) {
+        *why = "open";
+        rc = open_env(s, k);
+    }
+    if (rc == 0)
+        rc = check_commit(s, k, why);
+    if (rc == 0)
+        rc = open_databases(s, k, why);
+    return rc;
+}
+
+/* The least recently used of those that no view needs; NULL: there is none. */
+static struct keyspace *
+table_oldest(struct store *s)
+{
+    struct keyspace *oldest = NULL;
+
+    for (unsigned i = 0; i < s->options.open_max; i++) {
+        struct keyspace *k = &s->slots[i];
+
+        if (k->hash != 0 && !k->reading &&
+            (oldest == NULL || k->used < oldest->used))
+            oldest = k;
+    }
+    return oldest;
+}
+
+/* Where there are too few descriptors: closes a keyspace.  True: try again. */
+static bool
+closed_for_files(struct store *s, int rc)
+{
+    struct keyspace *oldest;
+
+    if (rc != -EMFILE && rc != -ENFILE)
+        return false;
+    oldest = table_oldest(s);
+    if (oldest == NULL)
+        return false;
+    keyspace_close(oldest);
+    return true;
+}
+
 /* Opens what k->file names; says why not. */
 static int
 open_keyspace(struct store *s, struct keyspace *k)
 {
+    const struct keyspace closed = *k;
     const char *why;
     int rc, dead;
 
-    rc = keyspace_file_check(s->options.keyspace_fd, k->file,
-                             s->options.writable, &why);
-    if (rc == -ENOENT)
-        return rc;
-    if (rc == 0)
-        rc = keyspace_file_lock(s->options.keyspace_fd, k->file, &why);
-    if (rc == 0) {
-        why = "open";
-        rc = open_env(s, k);
+    rc = try_open(s, k, &why);
+    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++) {
+        keyspace_close(k);
+        *k = closed;
+        rc = try_open(s, k, &why);
     }
-    if (rc == 0)
-        rc = check_commit(s, k, &why);
-    if (rc == 0)
-        rc = open_databases(s, k, &why);
+    if (rc == -ENOENT && k->env == NULL)
+        return rc;
     if (rc < 0) {
         const struct keyspace named = *k;
 
@@ -382,16 +430,12 @@ table_find(struct store *s, uint64_t hash, const uint8_t *name,
 static struct keyspace *
 table_slot(struct store *s)
 {
-    struct keyspace *oldest = NULL;
+    struct keyspace *oldest;
 
-    for (unsigned i = 0; i < s->options.open_max; i++) {
-        struct keyspace *k = &s->slots[i];
-
-        if (k->hash == 0)
-            return k;
-        if (!k->reading && (oldest == NULL || k->used < oldest->used))
-            oldest = k;
-    }
+    for (unsigned i = 0; i < s->options.open_max; i++)
+        if (s->slots[i].hash == 0)
+            return &s->slots[i];
+    oldest = table_oldest(s);
     assert(oldest != NULL); /* one view at most, and open_max is above that */
     keyspace_close(oldest);
     return oldest;
@@ -442,9 +486,13 @@ create(struct store *s, const struct keyspace *k)
     int rc;
 
     rc = check_limit(s);
+    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++)
+        rc = check_limit(s);
     if (rc < 0)
         return rc;
     rc = keyspace_file_create(s, k->name, k->name_size, k->file);
+    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++)
+        rc = keyspace_file_create(s, k->name, k->name_size, k->file);
     if (rc == -EEXIST)
         return 0; /* somebody was faster; theirs is as good */
     if (rc < 0)

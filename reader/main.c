@@ -3,20 +3,17 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "common/config.h"
 #include "common/datadir.h"
 #include "common/diag.h"
+#include "common/files.h"
 #include "common/loop.h"
 #include "common/net.h"
 #include "common/privilege.h"
 #include "reader/range.h"
 
-#define KEYSPACES_OPEN ((rlim_t)128) /* at once */
-#define KEYSPACE_FILES ((rlim_t)3)   /* descriptors of each */
-#define OTHER_FILES    ((rlim_t)64)
-#define FILES_MIN      256ULL /* fewer are refused */
+#define FILES_MIN      256 /* fewer are refused */
 #define LISTEN_WAIT_MS 5000
 #define LOOK_MS        1000 /* were keyspace files replaced? */
 
@@ -31,7 +28,6 @@ struct reader {
     struct loop *loop;
     struct loop_timer look;
     struct range range;
-    unsigned keyspaces_open;
     size_t conn_max;
     char ready[NET_ADDRESS_SIZE + 8]; /* read=ADDRESS:PORT; empty: no port */
 };
@@ -41,45 +37,15 @@ struct reader {
 static int
 limit_files(struct reader *r)
 {
-    struct rlimit limit;
-    rlim_t want, keyspaces;
     int rc;
 
-    r->keyspaces_open = KEYSPACES_OPEN;
     r->conn_max = r->config.read_max_connections;
-    want = r->conn_max + KEYSPACE_FILES * KEYSPACES_OPEN + OTHER_FILES;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
-        rc = -errno;
-        diag_errno(DIAG_ERROR, rc, "read the limit of descriptors");
+    rc = files_raise(r->conn_max, FILES_MIN);
+    if (rc < 0 || r->conn_max <= files_left())
         return rc;
-    }
-    if (limit.rlim_cur < want) {
-        limit.rlim_cur = limit.rlim_max < want ? limit.rlim_max : want;
-        if (setrlimit(RLIMIT_NOFILE, &limit) < 0) {
-            rc = -errno;
-            diag_errno(DIAG_ERROR, rc, "raise the limit of descriptors");
-            return rc;
-        }
-    }
-    if (limit.rlim_cur >= want)
-        return 0;
-    if (limit.rlim_cur < FILES_MIN) {
-        diag(DIAG_ERROR,
-             "%llu descriptors are allowed and %llu needed: "
-             "raise the limit (ulimit -n)",
-             (unsigned long long)limit.rlim_cur, FILES_MIN);
-        return -EMFILE;
-    }
-    /* At most a quarter for keyspaces, the rest for connections. */
-    keyspaces = limit.rlim_cur / 4 / KEYSPACE_FILES;
-    if (keyspaces < KEYSPACES_OPEN)
-        r->keyspaces_open = (unsigned)keyspaces;
-    r->conn_max = limit.rlim_cur - OTHER_FILES -
-                  KEYSPACE_FILES * (rlim_t)r->keyspaces_open;
-    if (r->conn_max > r->config.read_max_connections)
-        r->conn_max = r->config.read_max_connections;
+    r->conn_max = files_left();
     diag(DIAG_WARNING, "connections limited to %zu by descriptors=%llu",
-         r->conn_max, (unsigned long long)limit.rlim_cur);
+         r->conn_max, (unsigned long long)files_limit());
     return 0;
 }
 
@@ -95,7 +61,7 @@ open_files(struct reader *r)
         .hash_key = r->datadir.hash_key,
         .keyspace_size = (uint16_t)r->config.keyspace_size,
         .key_size = (uint16_t)r->config.key_size,
-        .open_max = r->keyspaces_open,
+        .open_max = files_keyspaces(),
         .keyspace_max = r->config.keyspace_max,
     };
     rc = store_open(&r->store, &options);

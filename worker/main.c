@@ -1,15 +1,16 @@
 /* worker/main.c - countd-worker: wiring only. */
 #include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "common/archive.h"
 #include "common/config.h"
 #include "common/datadir.h"
 #include "common/diag.h"
+#include "common/files.h"
 #include "common/logdir.h"
 #include "common/loop.h"
 #include "common/privilege.h"
@@ -25,17 +26,24 @@ struct worker {
     struct watch watch;
 };
 
-/* Each log of a batch takes two descriptors, each open keyspace three. */
-static void
-raise_limits(void)
-{
-    struct rlimit limit;
+#define LOG_FILES 2   /* descriptors of each log of a batch */
+#define FILES_MIN 128 /* fewer are refused */
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    /* The lower limit works too, with smaller batches. */
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
+/* Raises the limit of descriptors as far as it may be, and takes fewer logs at
+ * once where it stays too low: what a batch holds must not be missing when a
+ * keyspace is to be opened. */
+static int
+limit_files(struct worker *w)
+{
+    const int rc = files_raise(w->config.worker_batch * LOG_FILES, FILES_MIN);
+    const size_t logs = files_left() / LOG_FILES;
+
+    if (rc < 0 || w->config.worker_batch <= logs)
+        return rc;
+    diag(DIAG_WARNING, "worker.batch limited to %zu by descriptors=%llu", logs,
+         (unsigned long long)files_limit());
+    w->config.worker_batch = logs;
+    return 0;
 }
 
 /* A pipe closed or a size limit passed is an error of a call, not an end.
@@ -136,7 +144,9 @@ main(int argc, char **argv)
     if (status >= 0)
         return status;
     ignore_signals();
-    raise_limits();
+    rc = limit_files(&w);
+    if (rc < 0)
+        return CONFIG_EXIT_SYSTEM;
     /* It has no port: both steps at once. */
     status = privilege_become(&w.config, DATADIR_WRITE);
     if (status != 0)

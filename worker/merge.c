@@ -10,6 +10,7 @@
 #include "common/archive.h"
 #include "common/clock.h"
 #include "common/diag.h"
+#include "common/files.h"
 #include "common/held.h"
 #include "common/name.h"
 #include "worker/fate.h"
@@ -53,7 +54,7 @@ options_of(struct store_options *o, const struct config *config,
         .keyspace_size = (uint16_t)config->keyspace_size,
         .key_size = (uint16_t)config->key_size,
         .writable = true,
-        .open_max = MERGE_OPEN_MAX,
+        .open_max = files_keyspaces(),
         .txn_memory = (size_t)(config->worker_memory / 8),
         .keyspace_max = config->keyspace_max,
         .keys_max = config->keyspace_max_keys,

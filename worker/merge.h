@@ -32,10 +32,9 @@
 #include "worker/batch.h"
 #include "worker/memory.h"
 
-#define MERGE_TRIES_MAX 8   /* of one keyspace, before its records are held */
-#define MERGE_SUMS_MAX  8   /* sums of one keyspace in one batch */
-#define MERGE_FAILING   64  /* failing keyspaces remembered */
-#define MERGE_OPEN_MAX  128 /* keyspaces open at once */
+#define MERGE_TRIES_MAX 8  /* of one keyspace, before its records are held */
+#define MERGE_SUMS_MAX  8  /* sums of one keyspace in one batch */
+#define MERGE_FAILING   64 /* failing keyspaces remembered */
 
 enum merge_outcome {
     MERGE_IDLE,    /* no full log */

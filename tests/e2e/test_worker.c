@@ -240,6 +240,58 @@ what_a_killed_worker_left_is_merged_by_the_next(void **state)
     fleet_check(&x->fleet);
 }
 
+/* ---- few descriptors --------------------------------------------------- */
+
+#define WITH_FILES(n) "-c", "ulimit -n " n " && exec \"$@\"", "sh"
+
+static void
+more_keyspaces_than_descriptors_are_merged_all_the_same(void **state)
+{
+    struct fixture *x = *state;
+    struct daemon worker;
+    char program[600], name[16];
+    struct filler f;
+    unsigned i;
+
+    daemon_path("countd-worker", program, sizeof program);
+    filler_open(&f, x->dir.log_fd, 0, 200);
+    for (i = 0; i < 200; i++) {
+        (void)snprintf(name, sizeof name, "ks%u", i % 100);
+        filler_add(&f, name, "key", 1);
+    }
+    filler_seal(&f);
+    for (i = 1; i < 30; i++) /* and each log has one, too */
+        full_log(x, i);
+
+    daemon_start(&worker, "/bin/sh", WITH_FILES("128"), program, "-d",
+                 x->fleet.path, NULL);
+    for (i = 0; i < 30; i++)
+        await_empty(x, i);
+    assert_int_equal(daemon_stop(&worker), 0);
+    daemon_fini(&worker);
+
+    for (i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof name, "ks%u", i);
+        assert_int_equal(count_of(x, name, "key"), 2);
+    }
+    assert_int_equal(count_of(x, "words", "the"), 58);
+    fleet_check(&x->fleet);
+}
+
+static void
+too_few_descriptors_are_refused_with_what_to_do(void **state)
+{
+    struct fixture *x = *state;
+    char program[600], said_text[2000];
+
+    daemon_path("countd-worker", program, sizeof program);
+    assert_int_equal(daemon_run(said_text, sizeof said_text, "/bin/sh",
+                                WITH_FILES("100"), program, "-d", x->fleet.path,
+                                NULL),
+                     CONFIG_EXIT_SYSTEM);
+    assert_non_null(strstr(said_text, "raise the limit"));
+}
+
 /* ---- damage ------------------------------------------------------------ */
 
 static void
@@ -568,6 +620,8 @@ static const struct CMUnitTest tests[] = {
     OPEN(counters_saturate_and_say_so_and_the_smallest_increment_is_valid),
     OPEN(three_workers_share_forty_logs_and_count_each_once),
     OPEN(what_a_killed_worker_left_is_merged_by_the_next),
+    OPEN(more_keyspaces_than_descriptors_are_merged_all_the_same),
+    OPEN(too_few_descriptors_are_refused_with_what_to_do),
     OPEN(a_damaged_log_is_set_aside_and_the_others_are_merged),
     OPEN(a_log_of_a_newer_version_is_named_and_left_alone),
     OPEN(records_for_a_broken_keyspace_file_are_held_until_it_is_mended),

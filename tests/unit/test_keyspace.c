@@ -1726,6 +1726,56 @@ few_environments_serve_many_keyspaces(void **state)
     assert_int_equal(fault_open_fds(), fds);
 }
 
+/* Allows `more` descriptors beside those that are open; returns the limit that
+ * was. */
+static struct rlimit
+allow_files(unsigned more)
+{
+    struct rlimit was, limit;
+    const int next = dup(STDERR_FILENO);
+
+    assert_true(next >= 0);
+    assert_int_equal(close(next), 0);
+    assert_rc(getrlimit(RLIMIT_NOFILE, &was), 0);
+    limit = was;
+    limit.rlim_cur = (rlim_t)next + more;
+    assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return was;
+}
+
+static void
+keyspaces_are_closed_for_others_when_descriptors_run_out(void **state)
+{
+    const struct tmpdir *d = *state;
+    const struct store_options options = {.keyspace_fd = d->fd,
+                                          .hash_key = hash_key,
+                                          .keyspace_size = 256,
+                                          .key_size = 256,
+                                          .writable = true,
+                                          .open_max = 100,
+                                          .txn_memory = 1 << 20,
+                                          .keyspace_max = 100};
+
+    /* Short of one at each place there is. */
+    for (unsigned more = 8; more < 16; more++) {
+        struct rlimit was;
+        struct store *s;
+
+        assert_rc(store_open(&s, &options), 0);
+        was = allow_files(more);
+        for (int i = 0; i < 24; i++) {
+            char name[12];
+
+            (void)snprintf(name, sizeof name, "ks%d", i % 12);
+            assert_rc(apply_one(s, name, "k", 1), 0);
+            assert_int_equal(get_one(s, name, "k"), 1 + i / 12);
+        }
+        store_close(s);
+        assert_rc(setrlimit(RLIMIT_NOFILE, &was), 0);
+        tmpdir_empty(d);
+    }
+}
+
 /* ---- files that are replaced while they are open ---- */
 
 /* Copies a file, over what is there. */
@@ -1958,6 +2008,7 @@ static const struct CMUnitTest tests[] = {
     T(a_keyspace_of_the_first_version_still_opens),
     T(a_newer_format_is_refused),
     T(few_environments_serve_many_keyspaces),
+    T(keyspaces_are_closed_for_others_when_descriptors_run_out),
     T(a_replaced_file_is_opened_anew),
     T(a_replaced_file_is_not_touched_while_others_have_the_old_one),
     T(a_file_that_was_overwritten_in_place_is_not_written_to),
