@@ -17,12 +17,16 @@
  *               sum_low u64 | key_size u16 | key; sorted by key, then minute
  *
  * Keyspaces that there is no room for may be any number: names come from the
- * network.  So the records that one log has for all of these go to one file
- * for many keyspaces (common/held_many.c), named %m,UUID,EPOCH:
+ * network.  So the records that a log has for all of these go to one file
+ * for many keyspaces (common/held_many.c), and those of its next epochs behind
+ * them while it is small.  It is named %m,UUID,EPOCH, with the first epoch:
  *
- *      0     8  magic "COUNTDM1"; version, crc32, uuid, epoch, first_ms as
- * above 48     8  keyspaces           56  8  zero 64        each: records u64 |
- * size u64 of the records | name size u16 | name | records as above
+ *      0     8  magic "COUNTDM1"; version, crc32, uuid as above
+ *     32     8  first epoch         40  8  oldest first_ms
+ *     48     8  keyspaces           56  8  last epoch
+ *     64     8  newest first_ms
+ *     72        each: epoch u64 | first_ms u64 | records u64 | size u64 of the
+ *               records | name size u16 | name | records as above
  *
  * Errors: 0 or a negative errno; -EBADMSG for a damaged file.
  */
@@ -32,6 +36,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
 
 #include "common/store.h"
 
@@ -66,6 +72,7 @@ struct held {
     struct store_mark mark;
     bool newer; /* of a newer version: nothing else is known (held_each) */
     uint64_t keyspaces; /* of a file for many (held_each): it has no name */
+    uint64_t newest_ms; /* and the newest first_ms in it; mark has the oldest */
     struct store_delta *deltas; /* keys point into `bytes` */
     size_t count;
     uint8_t *bytes;
@@ -108,28 +115,39 @@ int held_set_aside(int held_fd, const char *file, char *aside, size_t size);
 
 bool held_is_many(const char *file);
 
-/* Writing one: begin; add each of `keyspaces` keyspaces; end, also when adding
- * failed (`error`): then nothing is left.  Afterwards publish or discard it as
- * above.  Publishing in place of one of the same fill is right when this one
- * has all that is in that one: the log still has all records.
- *   -EEXIST  as above, or another worker merges that one just now: later */
+/* Writing what one log has: begin; add each of `keyspaces` keyspaces; end, also
+ * when adding failed (`error`): then nothing is left.  Afterwards publish, with
+ * what begin said of the file it goes behind, or discard it.  What is there
+ * already of the same fill is written again: the log still has all of it.
+ *   -EEXIST  as above, or another worker changes the file just now: later */
 struct held_out;
+struct held_many_base {
+    bool any;
+    uint64_t epoch; /* in its name */
+    ino_t inode;
+    off_t size;
+    struct timespec changed;
+};
 int held_many_begin(struct held_out **out, int held_fd,
-                    const struct store_mark *mark, uint64_t keyspaces);
+                    const struct store_mark *mark, uint64_t keyspaces,
+                    struct held_many_base *base);
 int held_many_add(struct held_out *o, const uint8_t *name, size_t name_size,
                   const struct store_delta *deltas, size_t count);
 int held_many_end(struct held_out *o, int held_fd,
                   const struct store_mark *mark, int error, bool sync);
-int held_many_publish(int held_fd, const struct store_mark *mark);
+int held_many_publish(int held_fd, const struct store_mark *mark,
+                      const struct held_many_base *base);
 void held_many_discard(int held_fd, const struct store_mark *mark);
 
 /* A file for many, read and checked.  A mark says what is in its keyspace
- * already, as long as no later epoch of the log is; so what is merged has to
- * be dropped before that, and only one process may do so at a time. */
+ * already, as long as no later epoch of the log is, but for later ones of the
+ * same file; so what is merged has to be dropped before that, and only one
+ * process may do so at a time. */
 struct held_many {
     int fd;
-    bool locked; /* it is ours to change: nobody else does */
-    struct store_mark mark;
+    bool locked;            /* it is ours to change: nobody else does */
+    struct store_mark mark; /* the first epoch, the oldest first_ms */
+    uint64_t last;          /* epoch */
     uint64_t keyspaces;
     uint8_t *bytes;
     size_t size;
@@ -155,6 +173,11 @@ void held_many_free(struct held_many *m);
 bool held_many_next(struct held_many *m, struct held *h);
 int held_many_records(struct held_many *m, struct held *h);
 void held_many_rewind(struct held_many *m);
+
+/* After held_many_next found `h`: the next of the same keyspace, which is of a
+ * later epoch, without going on to it.  `from` is 0 at first. */
+bool held_many_later(const struct held_many *m, const struct held *h,
+                     size_t *from, struct store_mark *mark);
 
 /* Keeps a damaged file as held_set_aside does; -EBUSY: it is another's, or is
  * another by now. */

@@ -27,6 +27,7 @@ struct held_out {
     int fd;
     int rc; /* first failure; nothing is written after it */
     uint32_t crc;
+    struct store_mark mark; /* of keyspaces to come (held_many.c) */
     size_t used;
     uint8_t bytes[HELD_BUFFER_SIZE];
 };

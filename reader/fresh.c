@@ -82,6 +82,7 @@ note_many(struct fresh *f, const char *file, const struct held *head)
     int rc;
 
     span_add(&f->held_all, head->mark.first_ms);
+    span_add(&f->held_all, head->newest_ms);
     if (head->keyspaces > FRESH_HELD_MAX) {
         f->held_more = true;
         return 0;

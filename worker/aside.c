@@ -279,6 +279,26 @@ keep_aside(struct aside *a, const struct held *h)
     return 0;
 }
 
+/* An epoch of a keyspace that is past.  When a later one of the same file is
+ * in, this one is, too; else the keyspace is newer than the file. */
+static int
+settle_past(struct aside *a, const struct held_many *m, const struct held *h)
+{
+    struct store_mark_info info;
+    struct store_mark mark;
+    size_t from = 0;
+    int rc;
+
+    while (held_many_later(m, h, &from, &mark)) {
+        rc = store_marks(a->store, h->name, h->name_size, &mark, 1, &info);
+        if (rc < 0)
+            return rc;
+        if (info.state == STORE_MARK_DONE || info.state == STORE_MARK_PARTIAL)
+            return store_fence(a->store, h->name, h->name_size);
+    }
+    return keep_aside(a, h);
+}
+
 static bool
 asked_to_stop(const struct aside *a)
 {
@@ -304,7 +324,7 @@ try_keyspace(struct aside *a, struct pass *p, struct held_many *m,
         if (rc == 0)
             rc = put_in(a, h, &no_room);
         if (rc == -EOVERFLOW)
-            rc = keep_aside(a, h);
+            rc = settle_past(a, m, h);
     }
     if (rc == 0) {
         m->drop[m->next - 1] = true;

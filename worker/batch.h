@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/held.h"
 #include "common/log.h"
 #include "common/logdir.h"
 #include "common/store.h"
@@ -25,10 +26,12 @@ struct batch_log {
     struct log log;
     struct store_mark mark;
     uint64_t inode;
-    bool claimed; /* false: quarantined or given up meanwhile */
-    bool refused; /* a keyspace has a later epoch of it */
-    bool leaves;  /* some keyspace does not want its records */
-    bool whole;   /* every keyspace has its records, or they are held */
+    bool claimed;               /* false: quarantined or given up meanwhile */
+    bool refused;               /* a keyspace has a later epoch of it */
+    bool leaves;                /* some keyspace does not want its records */
+    struct held_many_base base; /* the caller's: what its file for many
+                                   keyspaces was put behind */
+    bool whole; /* every keyspace has its records, or they are held */
 };
 
 struct batch_stats {

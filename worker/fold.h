@@ -44,6 +44,7 @@ struct fold_keyspace {
     uint16_t name_size;
     bool behind; /* the caller's: must wait behind records that are held */
     bool chosen; /* the caller's: fold_add_chosen() takes its records */
+    bool own;    /* the caller's: it is behind a held file of its own */
     bool many;   /* the caller's: they go to the file for many keyspaces */
     uint8_t name[];
 };

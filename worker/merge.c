@@ -524,16 +524,20 @@ is_for(const struct merge *m, const char *file, const struct fold_keyspace *k)
     return strncmp(file, name, size) == 0 && file[size] == ',';
 }
 
+/* What waits behind a file for many goes to such a file, too: names that come
+ * again and again must not get files of their own.  But not what waits behind
+ * one of its own: that for many may begin with an earlier epoch, and would be
+ * taken first. */
 static void
 wait_behind(struct fold_keyspace *k, const char *file)
 {
     k->behind = true;
-    k->many = k->many || held_is_many(file);
+    k->own = k->own || !held_is_many(file);
+    k->many = !k->own;
 }
 
 /* Records of an earlier fill are still held: those of this one must wait
- * behind them.  What waits behind a file for many goes to such a file, too:
- * names that come again and again must not get files of their own. */
+ * behind them. */
 static void
 stays_held(void *ctx, const char *file, const struct held *h)
 {
@@ -618,7 +622,8 @@ count_many(const struct merge *m, unsigned number)
 static int
 hold_many(struct merge *m, unsigned number)
 {
-    const struct store_mark *mark = &m->batch.logs[number].mark;
+    struct batch_log *l = &m->batch.logs[number];
+    const struct store_mark *mark = &l->mark;
     const bool sync = m->written < HELD_SYNCED_ALONE;
     const uint64_t keyspaces = count_many(m, number);
     const struct fold_keyspace *k;
@@ -629,7 +634,7 @@ hold_many(struct merge *m, unsigned number)
 
     if (keyspaces == 0)
         return 0;
-    rc = held_many_begin(&out, m->dir->held_fd, mark, keyspaces);
+    rc = held_many_begin(&out, m->dir->held_fd, mark, keyspaces, &l->base);
     if (rc < 0)
         return rc;
     for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
@@ -673,7 +678,7 @@ publish_log(struct merge *m, unsigned number)
     int rc = 0;
 
     if (count_many(m, number) > 0) {
-        rc = held_many_publish(m->dir->held_fd, &l->mark);
+        rc = held_many_publish(m->dir->held_fd, &l->mark, &l->base);
         if (rc == 0)
             m->stats.held++;
     }

@@ -291,26 +291,47 @@ delta(const char *key, int64_t sum)
                                 .sum_low = (uint64_t)sum};
 }
 
-/* What there was no room for: of "old", and of two that are not there. */
+/* Holds one record for each of these keyspaces, which there was no room for. */
 static void
-hold_many(const struct fixture *x)
+hold_many(const struct fixture *x, const struct store_mark *mark,
+          const char *const *names, unsigned count, int64_t first)
 {
-    static const char *const names[] = {"old", "some", "more"};
-    const struct store_mark mark = {.uuid = "many", .epoch = 1, .first_ms = 1};
     const int fd = x->dir.held_fd;
+    struct held_many_base base;
     struct held_out *out;
-    int i;
+    unsigned i;
 
-    assert_rc(held_many_begin(&out, fd, &mark, 3), 0);
-    for (i = 0; i < 3; i++) {
-        const struct store_delta d = delta("m", 7 + i);
+    assert_rc(held_many_begin(&out, fd, mark, count, &base), 0);
+    for (i = 0; i < count; i++) {
+        const struct store_delta d = delta("m", first + (int64_t)i);
 
         assert_rc(held_many_add(out, (const uint8_t *)names[i],
                                 strlen(names[i]), &d, 1),
                   0);
     }
-    assert_rc(held_many_end(out, fd, &mark, 0, true), 0);
-    assert_rc(held_many_publish(fd, &mark), 0);
+    assert_rc(held_many_end(out, fd, mark, 0, true), 0);
+    assert_rc(held_many_publish(fd, mark, &base), 0);
+}
+
+/* Of "old", and of two that are not there. */
+static void
+hold_others(const struct fixture *x)
+{
+    static const char *const names[] = {"old", "some", "more"};
+    const struct store_mark mark = {.uuid = "many", .epoch = 1, .first_ms = 1};
+
+    hold_many(x, &mark, names, 3, 7);
+}
+
+/* Of an earlier epoch of a log that is full again, and has more for it. */
+static void
+hold_earlier(const struct fixture *x, const struct filler *f)
+{
+    static const char *const names[] = {"new"};
+    struct store_mark mark = {.epoch = f->log.header.epoch - 1, .first_ms = 1};
+
+    memcpy(mark.uuid, f->log.header.uuid, sizeof mark.uuid);
+    hold_many(x, &mark, names, 1, 5000);
 }
 
 /* A keyspace that is there already, and records held for it. */
@@ -333,7 +354,7 @@ make_old(const struct fixture *x)
     assert_rc(held_put(x->dir.held_fd, x->dir.hash_key, (const uint8_t *)"old",
                        3, &held, &d, 1),
               0);
-    hold_many(x);
+    hold_others(x);
 }
 
 /* Two full logs, one whose writer died, one whose creator died, an old
@@ -349,6 +370,7 @@ make_directory(struct fixture *x)
     assert_rc(datadir_open(&x->dir, x->fleet.path, DATADIR_WRITE), 0);
     make_old(x);
     filler_open(&f, x->dir.log_fd, 0, 20);
+    hold_earlier(x, &f);
     filler_add(&f, "old", "a", 1);
     filler_add(&f, "new", "b", 2);
     filler_seal(&f);
@@ -456,6 +478,7 @@ check_counts(struct fixture *x)
     assert_int_equal(count_of(x, "old", "c"), -20);
     assert_int_equal(count_of(x, "old", "d"), INT64_MIN);
     assert_int_equal(count_of(x, "new", "b"), 302);
+    assert_int_equal(count_of(x, "new", "m"), 5000);
     assert_int_equal(count_of(x, "old", "m"), 7);
     assert_int_equal(count_of(x, "some", "m"), 8);
     assert_int_equal(count_of(x, "more", "m"), 9);

@@ -113,10 +113,11 @@ hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch,
     const struct store_delta delta = {
         .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
     const int fd = f->datadir.held_fd;
+    struct held_many_base base;
     struct held_out *out;
     char name[16];
 
-    assert_rc(held_many_begin(&out, fd, &mark, keyspaces), 0);
+    assert_rc(held_many_begin(&out, fd, &mark, keyspaces, &base), 0);
     for (unsigned i = 0; i < keyspaces; i++) {
         (void)snprintf(name, sizeof name, "m%u", i); /* it fits */
         assert_rc(
@@ -124,7 +125,7 @@ hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch,
             0);
     }
     assert_rc(held_many_end(out, fd, &mark, 0, true), 0);
-    assert_rc(held_many_publish(fd, &mark), 0);
+    assert_rc(held_many_publish(fd, &mark, &base), 0);
 }
 
 static int

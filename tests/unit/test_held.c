@@ -382,11 +382,12 @@ static const struct store_delta some[] = {
 static int
 put_many(int fd, const struct store_mark *mark, unsigned keyspaces)
 {
+    struct held_many_base base;
     struct held_out *out;
     unsigned i;
     int rc;
 
-    rc = held_many_begin(&out, fd, mark, keyspaces);
+    rc = held_many_begin(&out, fd, mark, keyspaces, &base);
     if (rc < 0)
         return rc;
     for (i = 0; i < keyspaces && rc == 0; i++) {
@@ -398,7 +399,7 @@ put_many(int fd, const struct store_mark *mark, unsigned keyspaces)
     }
     rc = held_many_end(out, fd, mark, rc, true);
     if (rc == 0)
-        rc = held_many_publish(fd, mark);
+        rc = held_many_publish(fd, mark, &base);
     if (rc == 0)
         rc = held_settle(fd);
     if (rc < 0)
@@ -562,6 +563,119 @@ holding_many_again_replaces_the_file_unless_it_is_of_another_fill_or_in_use(
     assert_int_equal(tmpdir_count(d, "."), 1);
 }
 
+/* A new name in every log must not be a new file with every log. */
+static void
+later_epochs_go_behind_the_earlier_ones_while_the_file_is_small(void **state)
+{
+    struct store_mark mark = mark7;
+    struct tmpdir *d = *state;
+    struct held_many many;
+    struct names n;
+    struct held h;
+
+    mark.first_ms = 2000;
+    assert_rc(put_many(d->fd, &mark, 2), 0);
+    mark.epoch = 9;
+    mark.first_ms = 1000;
+    assert_rc(put_many(d->fd, &mark, 3), 0);
+    assert_rc(put_many(d->fd, &mark, 1), 0);
+    mark.epoch = 12;
+    mark.first_ms = 3000;
+    assert_rc(put_many(d->fd, &mark, 2), 0);
+    assert_string_equal(names_in(d->fd), "k0 k1 k0 k0 k1 ");
+
+    n = all(d->fd);
+    assert_true(held_parse_name(n.file[0], &mark));
+    assert_int_equal(mark.epoch, 7);
+    assert_int_equal(n.head[0].mark.first_ms, 1000);
+    assert_int_equal(n.head[0].newest_ms, 3000);
+    assert_rc(held_many_get(d->fd, n.file[0], true, &many), 0);
+    assert_int_equal(many.last, 12);
+    assert_true(held_many_next(&many, &h));
+    assert_int_equal(h.mark.epoch, 7);
+    assert_int_equal(h.mark.first_ms, 2000);
+    assert_true(held_many_next(&many, &h));
+    assert_true(held_many_next(&many, &h));
+    assert_int_equal(h.mark.epoch, 9);
+    many.drop[2] = true;
+    assert_rc(held_many_drop(&many, d->fd, n.file[0]), 0);
+    held_many_free(&many);
+    assert_string_equal(names_in(d->fd), "k0 k1 k0 k1 ");
+    assert_int_equal(all(d->fd).head[0].mark.first_ms, 2000);
+
+    /* Another log's is another file. */
+    mark.uuid[0]++;
+    assert_rc(put_many(d->fd, &mark, 1), 0);
+    assert_int_equal(all(d->fd).count, 2);
+}
+
+static void
+a_large_file_for_many_is_left_as_it_is(void **state)
+{
+    enum { COUNT = 5000 };
+    static struct store_delta deltas[COUNT];
+    static char keys[COUNT][257];
+    struct store_mark mark = mark7;
+    struct held_many_base base;
+    struct tmpdir *d = *state;
+    struct held_out *out;
+
+    for (int i = 0; i < COUNT; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%0256d", i); /* fits */
+        deltas[i] = delta(keys[i], 0, 0, 1);
+    }
+    assert_rc(held_many_begin(&out, d->fd, &mark, 1, &base), 0);
+    assert_rc(held_many_add(out, (const uint8_t *)"k", 1, deltas, COUNT), 0);
+    assert_rc(held_many_end(out, d->fd, &mark, 0, true), 0);
+    assert_rc(held_many_publish(d->fd, &mark, &base), 0);
+
+    mark.epoch++;
+    assert_rc(put_many(d->fd, &mark, 2), 0);
+    assert_int_equal(all(d->fd).count, 2);
+    mark.epoch++;
+    assert_rc(put_many(d->fd, &mark, 2), 0);
+    assert_int_equal(all(d->fd).count, 2);
+
+    /* The same again is known, in whichever file it is. */
+    mark.epoch = 7;
+    mark.first_ms = 5;
+    assert_rc(put_many(d->fd, &mark, 2), -EEXIST);
+    assert_rc(put_many(d->fd, &mark7, 2), 0);
+    assert_int_equal(all(d->fd).count, 2);
+}
+
+static void
+what_another_has_changed_meanwhile_is_not_replaced(void **state)
+{
+    struct store_mark mark = mark7;
+    struct held_many_base base;
+    struct tmpdir *d = *state;
+    struct held_many many;
+    struct held_out *out;
+    struct names n;
+
+    assert_rc(put_many(d->fd, &mark, 3), 0);
+    n = all(d->fd);
+    mark.epoch++;
+    for (unsigned i = 0; i < 2; i++) {
+        assert_rc(held_many_begin(&out, d->fd, &mark, 1, &base), 0);
+        assert_rc(held_many_add(out, (const uint8_t *)"k0", 2, some, 1), 0);
+        assert_rc(held_many_end(out, d->fd, &mark, 0, true), 0);
+        assert_rc(held_many_get(d->fd, n.file[0], true, &many), 0);
+        if (i == 1)
+            memset(many.drop, 1, many.keyspaces);
+        many.drop[0] = true;
+        assert_rc(held_many_drop(&many, d->fd, n.file[0]), 0);
+        held_many_free(&many);
+
+        assert_rc(held_many_publish(d->fd, &mark, &base), -EEXIST);
+        held_many_discard(d->fd, &mark);
+        assert_string_equal(names_in(d->fd), i == 0 ? "k1 k2 " : "");
+    }
+    assert_rc(put_many(d->fd, &mark, 1), 0);
+    assert_string_equal(names_in(d->fd), "k0 ");
+}
+
 static void
 only_one_at_a_time_may_change_a_file_for_many(void **state)
 {
@@ -657,6 +771,9 @@ static const struct CMUnitTest tests[] = {
         what_is_merged_of_many_is_dropped_and_the_last_takes_the_file_along),
     IN_TMPDIR(
         holding_many_again_replaces_the_file_unless_it_is_of_another_fill_or_in_use),
+    IN_TMPDIR(later_epochs_go_behind_the_earlier_ones_while_the_file_is_small),
+    IN_TMPDIR(a_large_file_for_many_is_left_as_it_is),
+    IN_TMPDIR(what_another_has_changed_meanwhile_is_not_replaced),
     IN_TMPDIR(only_one_at_a_time_may_change_a_file_for_many),
     IN_TMPDIR(holding_and_dropping_many_survives_any_failing_call),
 };

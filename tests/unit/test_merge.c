@@ -16,6 +16,7 @@
 #include "common/diag.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
+#include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
 
 /* The modules under test, with the store of this file. */
@@ -860,7 +861,7 @@ a_keyspace_that_gets_room_leaves_the_file_before_its_log_goes_on(void **state)
     for (i = 0; i < 3; i++) {
         full_log(x, 0);
         assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-        assert_int_equal(tmpdir_count(&x->tmp, "held"), i + 1);
+        assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
     }
     room_for(true, false);
     for (i = 0; i < 3; i++) {
@@ -869,7 +870,7 @@ a_keyspace_that_gets_room_leaves_the_file_before_its_log_goes_on(void **state)
         assert_int_equal(count_of("a", "one"), 4 + i);
         merge_held(&x->merge);
     }
-    assert_int_equal(tmpdir_count(&x->tmp, "held"), 6);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
 
     room_for(true, true);
     full_log(x, 0);
@@ -986,6 +987,98 @@ what_is_merged_and_cannot_be_dropped_makes_later_fills_wait(void **state)
     }
 }
 
+/* Several epochs of one file were merged, and the file was not written anew. */
+static void
+earlier_epochs_of_a_file_for_many_are_in_when_a_later_one_is(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    room_for(false, false);
+    for (i = 0; i < 3; i++) {
+        full_log(x, 0);
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    }
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+    room_for(true, true);
+    fault_inject("unlinkat", 1, EIO);
+    merge_held(&x->merge);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 1);
+    assert_int_equal(count_of("a", "one"), 3);
+
+    merge_held(&x->merge);
+    assert_int_equal(tmpdir_count(&x->tmp, "held"), 0);
+    assert_int_equal(count_of("a", "one"), 3);
+    assert_int_equal(count_of("b", "one"), -30);
+    assert_int_equal(x->merge.aside.stats.damaged, 0);
+}
+
+/* Logs filled again and again, room that comes and goes, a second worker that
+ * tries what is held, and a full disk at any call. */
+static void
+whatever_has_room_when_each_fill_counts_once(void **state)
+{
+    static const char *const calls[] = {"write",    "fsync",    "openat",
+                                        "renameat", "unlinkat", "renameat2"};
+    static const char *const names[] = {"a", "b", "c"};
+    enum { ROUNDS = 400, LOGS = 3 };
+    struct random r = {random_seed("room")};
+    struct fixture *x = *state;
+    static struct merge second;
+    uint64_t damaged;
+    int64_t fills = 0;
+    unsigned i, k;
+
+    assert_rc(merge_open(&second, &x->config, &x->dir), 0);
+    for (i = 0; i < LOGS; i++, fills++)
+        full_log(x, i);
+    for (i = 0; i < ROUNDS; i++) {
+        const unsigned log = (unsigned)random_below(&r, LOGS);
+        char lock[64];
+
+        (void)snprintf(lock, sizeof lock, "log/lock-%010u", log); /* fits */
+        if (mode_of(x, log) == LOG_MODE_EMPTY && !tmpdir_has(&x->tmp, lock)) {
+            full_log(x, log);
+            fills++;
+        }
+        for (k = 0; k < 3; k++) {
+            const uint64_t now = random_below(&r, 4);
+
+            of(names[k])->no_room = now < 2;
+            of(names[k])->fail_apply = now == 2 ? -EBADMSG : 0;
+        }
+        if (random_below(&r, 2) > 0)
+            fault_inject(calls[random_below(&r, 6)],
+                         (unsigned)random_below(&r, 10) + 1, ENOSPC);
+        if (random_below(&r, 3) > 0)
+            (void)merge_run(&x->merge); /* whatever comes of it */
+        else
+            merge_held(random_below(&r, 2) > 0 ? &x->merge : &second);
+        fault_clear();
+    }
+    for (k = 0; k < 3; k++) {
+        of(names[k])->no_room = false;
+        of(names[k])->fail_apply = 0;
+    }
+    for (i = 0; i < 3; i++) {
+        (void)merge_run(&x->merge); /* the last finds nothing */
+        merge_held(&second);
+    }
+    damaged = x->merge.aside.stats.damaged + second.aside.stats.damaged;
+    merge_close(&second);
+
+    assert_int_equal(count_of("a", "one"), fills);
+    assert_int_equal(count_of("a", "two"), 2 * fills);
+    assert_int_equal(count_of("b", "one"), -10 * fills);
+    assert_int_equal(count_of("c", "one"), 100 * fills);
+    assert_int_equal(damaged, 0);
+    for (i = 0; i < LOGS; i++)
+        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
+    assert_rc(held_tidy(x->dir.held_fd, 0), 0);
+}
+
 /* As after a crash between the file's name and the log's end. */
 static void
 records_held_twice_for_one_fill_count_once(void **state)
@@ -994,12 +1087,13 @@ records_held_twice_for_one_fill_count_once(void **state)
     struct store_mark mark = full_log(x, 0);
     struct store_delta d = {
         .key = (const uint8_t *)"one", .key_size = 3, .sum_low = 1};
+    struct held_many_base base;
     struct held_out *out;
 
-    assert_rc(held_many_begin(&out, x->dir.held_fd, &mark, 1), 0);
+    assert_rc(held_many_begin(&out, x->dir.held_fd, &mark, 1, &base), 0);
     assert_rc(held_many_add(out, (const uint8_t *)"a", 1, &d, 1), 0);
     assert_rc(held_many_end(out, x->dir.held_fd, &mark, 0, true), 0);
-    assert_rc(held_many_publish(x->dir.held_fd, &mark), 0);
+    assert_rc(held_many_publish(x->dir.held_fd, &mark, &base), 0);
     room_for(false, false);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
@@ -1541,6 +1635,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(what_another_worker_has_in_hand_makes_later_fills_wait),
     OPEN(a_file_for_many_that_cannot_be_read_makes_its_log_wait),
     OPEN(what_is_merged_and_cannot_be_dropped_makes_later_fills_wait),
+    OPEN(earlier_epochs_of_a_file_for_many_are_in_when_a_later_one_is),
     OPEN(records_held_twice_for_one_fill_count_once),
     OPEN(of_a_file_for_many_only_what_is_older_than_its_mark_is_kept_aside),
     OPEN(a_damaged_file_for_many_is_kept_aside),
@@ -1563,5 +1658,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(any_failing_call_loses_and_doubles_nothing),
     OPEN(any_failing_call_while_holding_loses_and_doubles_nothing),
     OPEN(opening_fails_cleanly_without_memory),
+    /* The last: what a sanitizer keeps of it counts as memory of the next. */
+    OPEN(whatever_has_room_when_each_fill_counts_once),
 };
 TEST_MAIN(tests)
