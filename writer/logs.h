@@ -47,7 +47,7 @@
 #define LOGS_SPARES  4    /* begun ahead, as far as there are empty logs */
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
 #define LOGS_WORD    32   /* names are copied by whole words */
-#define LOGS_BRIEF   16   /* slots that the loop may sync by itself */
+#define LOGS_BRIEF   4    /* slots that the loop may sync by itself */
 
 /* The names last put into a slot; all behind their last words is zero. */
 struct staged {
