@@ -585,7 +585,8 @@ fallocate(int fd, int mode, off_t at, off_t size)
     uint64_t inode = shared ? inode_of(fd) : 0;
     int rc;
 
-    if (inode == 0)
+    /* Blocks behind the end of a file change nothing that can be read. */
+    if (inode == 0 || mode == FALLOC_FL_KEEP_SIZE)
         return (int)syscall(SYS_fallocate, fd, mode, at, size);
     if (mode != 0) {
         errno = ENOTSUP;
