@@ -22,6 +22,7 @@
 
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "common/diag.h"
 #include "common/dirstream.h"
 #include "common/name.h"
 
@@ -464,19 +465,32 @@ held_file_read(int fd, uint8_t *bytes, size_t size)
     return 0;
 }
 
+static int
+not_regular(const char *file)
+{
+    static struct diag_repeat repeat;
+
+    diag_repeating(&repeat, DIAG_ERROR, "held=%s is not a regular file", file);
+    return -EBADMSG;
+}
+
 int
 held_file_open(int held_fd, const char *file, size_t *size)
 {
     struct stat st;
     int fd, rc;
 
-    fd = openat(held_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
+    /* Not blocking: to open a FIFO would wait for somebody to write to it. */
+    fd = openat(held_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    rc = fd < 0 ? -errno : 0;
+    if (rc == -ELOOP || rc == -ENXIO)
+        return not_regular(file); /* a link, a socket */
+    if (rc < 0)
+        return rc;
     if (fstat(fd, &st) < 0) {
         rc = -errno;
     } else if (!S_ISREG(st.st_mode)) {
-        rc = -EBADMSG;
+        rc = not_regular(file);
     } else {
         *size = (size_t)st.st_size;
         return fd;

@@ -336,6 +336,8 @@ held_many_set_aside(int held_fd, const char *file, char *aside, size_t size)
     int rc;
 
     rc = open_many(held_fd, file, true, &m);
+    if (rc == -EBADMSG) /* no regular file: nobody can hold it */
+        return held_set_aside(held_fd, file, aside, size);
     if (rc < 0)
         return rc;
     rc = m.locked ? load(&m) : 0;

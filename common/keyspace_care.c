@@ -165,17 +165,21 @@ check_pages(struct check *c, const char *file)
     int fd, rc;
 
     fd = openat(c->store->options.keyspace_fd, file,
-                O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    rc = keyspace_file_meta(fd, 0, &meta, &why);
+    rc = fstat(fd, &st) < 0 ? -errno : 0;
+    why = "it is not a regular file";
+    if (rc == 0)
+        rc = S_ISREG(st.st_mode) ? keyspace_file_meta(fd, 0, &meta, &why)
+                                 : -EBADMSG;
     if (rc == -EBADMSG) {
         tell(c, why);
         rc = 1;
     }
     if (rc == 0)
         rc = keyspace_file_walk(fd, &walk);
-    if (rc == 0 && fstat(fd, &st) < 0)
+    if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */
         rc = -errno;
     (void)close(fd); /* only read */
     if (rc != 0)

@@ -180,9 +180,14 @@ keyspace_file_check(int dir_fd, const char *file, bool writable,
     int fd, rc;
 
     *why = "cannot open it";
-    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    /* Not blocking: to open a FIFO would wait for somebody to write to it. */
+    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ELOOP) {
         *why = "it is a symbolic link";
+        return -EBADMSG;
+    }
+    if (fd < 0 && errno == ENXIO) {
+        *why = "it is a socket";
         return -EBADMSG;
     }
     if (fd < 0)
@@ -366,7 +371,8 @@ static void
 clean_one(int dir_fd, const char *file)
 {
     struct stat st;
-    const int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int fd =
+        openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
     if (fd < 0)
         return;

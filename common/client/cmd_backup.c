@@ -152,7 +152,8 @@ copy_file(int from_fd, int to_fd, const char *name)
 {
     int from, to, rc;
 
-    from = openat(from_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    from =
+        openat(from_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (from < 0)
         return -errno;
     to = openat(to_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

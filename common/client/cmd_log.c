@@ -123,7 +123,8 @@ look_at(int log_fd, const struct logfile *f, struct looked *out)
         out->state = "not countd's";
         return;
     }
-    fd = openat(log_fd, f->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    fd =
+        openat(log_fd, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return;
     look_at_header(fd, f, out);

@@ -179,7 +179,7 @@ open_with_flock(int log_fd, const char *name, int lock_fd)
         return -EBUSY; /* it has changed hands */
     if (fchmod(lock_fd, LOG_MODE_OWNED) < 0)
         return -errno;
-    fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     rc = fd < 0 ? -errno : fd;
     if (fchmod(lock_fd, LOG_MODE_FULL) < 0 && fd >= 0) {
         rc = -errno;
@@ -193,12 +193,13 @@ logfile_open(int log_fd, const char *name)
 {
     int lock_fd, rc;
 
-    rc = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    rc = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (rc >= 0)
         return rc;
     if (errno != EACCES)
         return -errno;
-    lock_fd = openat(log_fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    lock_fd =
+        openat(log_fd, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (lock_fd < 0)
         return -errno;
     if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0)
@@ -260,7 +261,8 @@ logfile_unpack(int archive_fd, const char *name)
     gzFile from;
     int fd, to, rc;
 
-    fd = openat(archive_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    fd = openat(archive_fd, name,
+                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     from = gzdopen(fd, "rb");
@@ -351,7 +353,7 @@ logfile_sizes(int log_fd, struct layout *out)
         if (list.files[i].kind != LOGFILE_LOG)
             continue;
         fd = openat(log_fd, list.files[i].name,
-                    O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0)
             continue; /* a full one, or gone */
         if (logfile_header(fd, &h) == 0)

@@ -513,6 +513,42 @@ damage_to_a_file_for_many_is_noticed_and_it_is_set_aside(void **state)
     assert_rc(put_many(d->fd, &mark7, 3), 0);
 }
 
+/* It must not be waited for, as opening a FIFO does, nor stay in the way. */
+static void
+what_is_no_regular_file_is_damaged_and_is_set_aside(void **state)
+{
+    struct tmpdir *d = *state;
+    struct held_many many;
+    char aside[256];
+    struct names n;
+    struct held h;
+
+    for (unsigned link = 0; link < 2; link++) {
+        assert_rc(put(d->fd, "words", &mark7, 1), 0);
+        assert_rc(put_many(d->fd, &mark7, 3), 0);
+        n = all(d->fd);
+        assert_int_equal(n.count, 2);
+        for (unsigned i = 0; i < 2; i++) {
+            const char *file = n.file[i];
+
+            assert_int_equal(unlinkat(d->fd, file, 0), 0);
+            assert_int_equal(link ? symlinkat("/dev/zero", d->fd, file)
+                                  : mkfifoat(d->fd, file, 0600),
+                             0);
+            if (held_is_many(file)) {
+                assert_rc(held_many_get(d->fd, file, true, &many), -EBADMSG);
+                assert_rc(held_many_set_aside(d->fd, file, aside, sizeof aside),
+                          0);
+            } else {
+                assert_rc(held_get(d->fd, file, &h), -EBADMSG);
+                assert_rc(held_set_aside(d->fd, file, aside, sizeof aside), 0);
+            }
+            assert_int_equal(unlinkat(d->fd, aside, 0), 0);
+        }
+        assert_int_equal(all(d->fd).count, 0);
+    }
+}
+
 static void
 what_is_merged_of_many_is_dropped_and_the_last_takes_the_file_along(
     void **state)
@@ -767,6 +803,7 @@ static const struct CMUnitTest tests[] = {
     IN_TMPDIR(many_records_with_long_keys_go_through),
     IN_TMPDIR(many_keyspaces_in_one_file_read_back_as_they_were),
     IN_TMPDIR(damage_to_a_file_for_many_is_noticed_and_it_is_set_aside),
+    IN_TMPDIR(what_is_no_regular_file_is_damaged_and_is_set_aside),
     IN_TMPDIR(
         what_is_merged_of_many_is_dropped_and_the_last_takes_the_file_along),
     IN_TMPDIR(

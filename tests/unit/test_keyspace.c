@@ -1133,6 +1133,7 @@ foreign_files_are_named_and_left_alone(void **state)
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 20, true);
     static const uint8_t zeros[8192];
+    struct store_check_result r;
     uint8_t whole[65536];
     ssize_t size;
     int fd;
@@ -1149,6 +1150,9 @@ foreign_files_are_named_and_left_alone(void **state)
     tmpdir_put(d, "renamed.mdb", whole, (size_t)size, 0600);
     assert_int_equal(symlinkat("good.mdb", d->fd, "link.mdb"), 0);
     assert_int_equal(mkdirat(d->fd, "folder.mdb", 0700), 0);
+    assert_int_equal(mkfifoat(d->fd, "fifo.mdb", 0600), 0);
+    tmpdir_put(d, "locked.mdb", whole, (size_t)size, 0600);
+    assert_int_equal(mkfifoat(d->fd, "locked.mdb-lock", 0600), 0);
 
     s = open_store(d, 1 << 20, true);
     for (int i = 0; i < 2; i++) { /* a second look says the same */
@@ -1158,6 +1162,13 @@ foreign_files_are_named_and_left_alone(void **state)
         assert_rc(get_one(s, "renamed", "k"), -EBADMSG);
         assert_rc(get_one(s, "link", "k"), -EBADMSG);
         assert_rc(get_one(s, "folder", "k"), -EBADMSG);
+        assert_rc(get_one(s, "fifo", "k"), -EBADMSG);
+        assert_rc(get_one(s, "locked", "k"), -EBADMSG);
+        assert_rc(apply_one(s, "fifo", "k", 1), -EBADMSG);
+        assert_rc(
+            store_check(s, (const uint8_t *)"fifo", 4, print_fault, NULL, &r),
+            0);
+        assert_true(r.faults > 0);
         assert_rc(apply_one(s, "zeros", "k", 1), -EBADMSG);
         assert_int_equal(get_one(s, "good", "k"), 1 + i);
         assert_rc(apply_one(s, "good", "k", 1), 0);
