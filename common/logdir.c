@@ -545,7 +545,7 @@ judge_open_file(int fd, uint64_t index, uint64_t *ms)
  *   full    (0200) it was handed on, and its mtime tells
  *   gone    quarantined: does not count */
 static int
-judge(struct logdir *dir, uint64_t index, uint64_t *ms)
+judge(struct logdir *dir, uint64_t index, struct logdir_pending *p)
 {
     char name[LOG_NAME_SIZE];
     struct stat st;
@@ -557,19 +557,20 @@ judge(struct logdir *dir, uint64_t index, uint64_t *ms)
         if (fd < 0 && errno != EACCES)
             return errno == ENOENT || errno == ELOOP ? JUDGED_NONE : -errno;
         if (fd >= 0) {
-            rc = judge_open_file(fd, index, ms);
+            rc = judge_open_file(fd, index, &p->first_ms);
             (void)close(fd); /* only read */
             if (rc != JUDGE_AGAIN)
                 return rc;
         }
         if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             return errno == ENOENT ? JUDGED_NONE : -errno;
-        if ((st.st_mode & MODE_MASK) == LOG_MODE_FULL)
+        p->certain = (st.st_mode & MODE_MASK) == LOG_MODE_FULL;
+        if (p->certain)
             break;
     }
     /* Full; or nobody can tell, and it is about to be quarantined, or is of
      * a newer version. */
-    *ms = mtime_ms(&st);
+    p->first_ms = mtime_ms(&st);
     return JUDGED;
 }
 
@@ -581,11 +582,42 @@ logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
     return logdir_pending_ms(dir, oldest_ms, &newest_ms);
 }
 
+struct span {
+    uint64_t oldest_ms, newest_ms;
+};
+
+static int
+widen(void *ctx, const struct logdir_pending *p)
+{
+    struct span *s = ctx;
+
+    if (p->first_ms < s->oldest_ms)
+        s->oldest_ms = p->first_ms;
+    if (p->first_ms > s->newest_ms)
+        s->newest_ms = p->first_ms;
+    return 0;
+}
+
 int
 logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
 {
+    struct span s = {.oldest_ms = UINT64_MAX};
+    const int rc = logdir_each_pending(dir, widen, &s);
+
+    if (rc < 0)
+        return rc;
+    *oldest_ms = s.oldest_ms;
+    *newest_ms = s.newest_ms;
+    return 0;
+}
+
+int
+logdir_each_pending(struct logdir *dir,
+                    int (*each)(void *ctx, const struct logdir_pending *p),
+                    void *ctx)
+{
     const struct logdir_entry *e;
-    uint64_t oldest = UINT64_MAX, newest = 0, ms;
+    struct logdir_pending p;
     bool modes_true = true;
     size_t i;
     int rc;
@@ -599,13 +631,14 @@ logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
         e = &dir->entries[i];
         if (!e->present || !e->ours)
             continue;
-        ms = e->mtime_ms;
+        p = (struct logdir_pending){
+            .index = e->index, .first_ms = e->mtime_ms, .certain = true};
         if (e->mode != LOG_MODE_FULL) {
             /* A log that shows itself empty is so, but for what a power loss
              * brought back and nobody has mended yet. */
             if (e->mode == LOG_MODE_EMPTY && dir->modes_true)
                 continue;
-            rc = judge(dir, e->index, &ms);
+            rc = judge(dir, e->index, &p);
             if (rc < 0)
                 return rc;
             if (rc == JUDGED_NONE)
@@ -613,13 +646,10 @@ logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
             if (e->mode == LOG_MODE_EMPTY)
                 modes_true = false;
         }
-        if (ms < oldest)
-            oldest = ms;
-        if (ms > newest)
-            newest = ms;
+        rc = each(ctx, &p);
+        if (rc != 0)
+            return rc;
     }
     dir->modes_true |= modes_true;
-    *oldest_ms = oldest;
-    *newest_ms = newest;
     return 0;
 }

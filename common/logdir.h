@@ -91,4 +91,14 @@ int logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms);
 int logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms,
                       uint64_t *newest_ms);
 
+/* Calls `each` for every such log; stops on non-zero and returns that. */
+struct logdir_pending {
+    uint64_t index;
+    uint64_t first_ms; /* received_ms of slot 0: tells one fill from another */
+    bool certain;      /* false: its file's time only, which may be another */
+};
+int logdir_each_pending(struct logdir *dir,
+                        int (*each)(void *ctx, const struct logdir_pending *p),
+                        void *ctx);
+
 #endif

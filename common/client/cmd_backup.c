@@ -17,7 +17,6 @@
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
-#include "common/clock.h"
 #include "common/diag.h"
 #include "common/dirstream.h"
 #include "common/store.h"
@@ -332,7 +331,6 @@ copy_all(struct backup *b)
 static int
 flush(struct backup *b)
 {
-    const uint64_t now_ms = clock_unix_ms();
     uint64_t timeout_ms;
     struct logdir logs;
     int rc, status;
@@ -342,7 +340,7 @@ flush(struct backup *b)
         return status;
     rc = wait_logs_open(b->line, b->dir.log_fd, &logs);
     if (rc == 0) {
-        rc = wait_logs(&b->dir, &logs, now_ms, timeout_ms);
+        rc = wait_logs(&b->dir, &logs, timeout_ms);
         logdir_close(&logs);
     }
     if (rc == 0)

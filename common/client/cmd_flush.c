@@ -9,6 +9,7 @@
 #include "common/client/wait.h"
 #include "common/clock.h"
 #include "common/diag.h"
+#include "common/fills.h"
 
 /* A worker tries what is held each minute; what goes in goes in at once. */
 #define HELD_WAIT_MS 1000
@@ -35,40 +36,42 @@ struct flush {
     const struct cmd_line *line;
     struct datadir dir;
     struct countd *c;
-    int64_t unix_ms; /* what was acknowledged until then is waited for */
+    struct logdir logs;
+    struct fills fills; /* what is waited for; see fills.h */
     uint64_t timeout_ms;
     int64_t as_of_ms;
     struct kept kept;  /* as of the last look */
     uint64_t stuck_ms; /* since then nothing but held files is in the way; 0 */
+    bool held_up;      /* for so long that waiting is in vain */
 };
 
-/* Whether all that is left to wait for is held for a keyspace that cannot take
- * it, which another look in a minute may change, but none before. */
+/* Looks at logs, then at held files: records go from one to the other.  1: all
+ * is merged.  When all that is left is held for a keyspace that cannot take
+ * it, another look in a minute may change that, but none before. */
 static int
-is_held_up(struct flush *f, bool *held_up)
+look(struct flush *f)
 {
     const uint64_t now = clock_ms();
-    struct logdir logs;
-    bool merged = false;
     int rc;
 
-    rc = kept_read(&f->dir, &f->kept);
-    if (rc == 0 && f->kept.oldest_ms <= (uint64_t)f->unix_ms) {
-        rc = wait_logs_open(f->line, f->dir.log_fd, &logs);
-        if (rc < 0)
-            return rc;
-        rc = wait_merged(&logs, (uint64_t)f->unix_ms, &merged);
-        logdir_close(&logs);
-    }
-    if (!merged)
+    rc = fills_drop_merged(&f->fills, &f->logs);
+    if (rc == 0)
+        rc = kept_read(&f->dir, &f->kept);
+    if (rc < 0)
+        return rc;
+    if (f->fills.count > 0)
         f->stuck_ms = 0;
+    else if (f->kept.held == 0)
+        return 1;
     else if (f->stuck_ms == 0)
         f->stuck_ms = now;
-    *held_up = merged && now - f->stuck_ms >= HELD_WAIT_MS;
-    return rc;
+    f->held_up = f->stuck_ms != 0 && now - f->stuck_ms >= HELD_WAIT_MS;
+    return 0;
 }
 
-/* Has the log handed on until the reader's as_of passes the time of the call.
+/* Has the log handed on until all that was in a log is merged, and thus in
+ * every later answer of the reader.  The times that increments are stamped
+ * with say nothing here: the clock may have been set back.
  *   -EAGAIN  not in time; -EPERM  the writer belongs to somebody else
  *   -EBUSY   what is missing is held and stays so */
 static int
@@ -79,18 +82,15 @@ await_reader(struct flush *f)
     unsigned pause_ms = 0;
 
     for (;;) {
-        bool held_up = false;
         int rc = wait_rotate_again(&f->dir, &rotated_ms);
 
         if (rc == 0)
             rc = ask_as_of(f->c, &f->as_of_ms);
-        if (rc == 0 && f->as_of_ms > f->unix_ms)
-            return 0;
         if (rc == 0)
-            rc = is_held_up(f, &held_up);
-        if (rc < 0)
-            return rc;
-        if (held_up)
+            rc = look(f);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (f->held_up)
             return -EBUSY;
         if (clock_ms() >= deadline)
             return -EAGAIN;
@@ -150,7 +150,9 @@ run(struct flush *f)
         diag_errno(DIAG_ERROR, rc, "look for what cannot be read");
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = await_reader(f);
+    rc = fills_note(&f->fills, &f->logs);
+    if (rc == 0)
+        rc = await_reader(f);
     switch (rc) {
     case 0:
     case -EBUSY:
@@ -163,6 +165,22 @@ run(struct flush *f)
     default:
         return cmd_peer_failed(f->line, CMD_READER, rc);
     }
+}
+
+static int
+with_logs(struct flush *f)
+{
+    const int rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
+    int status;
+
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "look at the logs");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    status = run(f);
+    fills_fini(&f->fills);
+    logdir_close(&f->logs);
+    return status;
 }
 
 int
@@ -178,8 +196,7 @@ cmd_flush(struct cmd_line *line)
         return status;
     status = wait_datadir(line, &f.dir);
     if (status == 0) {
-        f.unix_ms = (int64_t)clock_unix_ms();
-        status = run(&f);
+        status = with_logs(&f);
         datadir_close(&f.dir);
     }
     countd_close(f.c);

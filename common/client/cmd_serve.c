@@ -145,8 +145,9 @@ is_drained(const struct serve *s)
 {
     char path[CONFIG_TEXT_SIZE + 8];
     struct logdir logs;
+    uint64_t oldest_ms;
+    bool drained = true;
     int fd;
-    bool drained = false;
 
     /* What cannot be looked at is not waited for. */
     (void)snprintf(path, sizeof path, "%s/log",
@@ -158,8 +159,8 @@ is_drained(const struct serve *s)
         (void)close(fd); /* only read */
         return true;
     }
-    if (wait_merged(&logs, UINT64_MAX - 1, &drained) < 0)
-        drained = true;
+    if (logdir_oldest_ms(&logs, &oldest_ms) == 0)
+        drained = oldest_ms == UINT64_MAX;
     logdir_close(&logs);
     (void)close(fd); /* only read */
     return drained;

@@ -8,6 +8,7 @@
 #include "common/client/logfile.h"
 #include "common/clock.h"
 #include "common/diag.h"
+#include "common/fills.h"
 #include "common/message.h"
 
 #define PAUSE_MAX_MS 50
@@ -78,39 +79,39 @@ wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
     return logdir_open(out, log_fd, &layout, line->config.log_size);
 }
 
-int
-wait_merged(struct logdir *logs, uint64_t unix_ms, bool *merged)
-{
-    const uint64_t now_ms = clock_unix_ms();
-    uint64_t oldest_ms, newest_ms;
-    const int rc = logdir_pending_ms(logs, &oldest_ms, &newest_ms);
-
-    /* What is stamped in the future came before the clock was set back. */
-    if (rc == 0)
-        *merged = oldest_ms > unix_ms && newest_ms <= now_ms;
-    return rc;
-}
-
-int
-wait_logs(const struct datadir *d, struct logdir *logs, uint64_t unix_ms,
-          uint64_t timeout_ms)
+/* Goes on until none of the noted fills is left. */
+static int
+wait_fills(const struct datadir *d, struct logdir *logs, struct fills *fills,
+           uint64_t timeout_ms)
 {
     const uint64_t deadline = clock_ms() + timeout_ms;
     uint64_t rotated_ms = 0;
     unsigned pause_ms = 0;
 
     for (;;) {
-        bool merged = false;
         int rc = wait_rotate_again(d, &rotated_ms);
 
         if (rc == 0)
-            rc = wait_merged(logs, unix_ms, &merged);
-        if (rc < 0 || merged)
+            rc = fills_drop_merged(fills, logs);
+        if (rc < 0 || fills->count == 0)
             return rc;
         if (clock_ms() >= deadline)
             return -ETIMEDOUT;
         wait_pause(&pause_ms);
     }
+}
+
+int
+wait_logs(const struct datadir *d, struct logdir *logs, uint64_t timeout_ms)
+{
+    struct fills fills = {.count = 0};
+    int rc;
+
+    rc = fills_note(&fills, logs);
+    if (rc == 0)
+        rc = wait_fills(d, logs, &fills, timeout_ms);
+    fills_fini(&fills);
+    return rc;
 }
 
 void

@@ -1,8 +1,9 @@
 /* common/client/wait.h - "everything until now is merged": rotate and wait.
  *
  * Opens the data directory by the settings, and waits for merges in one of
- * two ways: as a reader sees it (flush) or as the logs show it (backup, and a
- * clean stop of serve).
+ * two ways: with a reader that answers (flush) or by the logs alone (backup).
+ * What is waited for are the logs with increments at the time of the call, by
+ * what they are and not by time: the clock may be set back (see fills.h).
  */
 #ifndef COUNTD_WAIT_H
 #define COUNTD_WAIT_H
@@ -26,21 +27,17 @@ int wait_sizes(const struct cmd_line *line, const struct datadir *d);
 int wait_rotate(const struct datadir *d);
 
 /* The same, but only when WAIT_AGAIN_MS have passed since *last_ms
- * (monotonic; 0: never).  To be called while waiting: an increment of the
- * very millisecond of the first call may have come just behind it, into the
- * next log. */
+ * (monotonic; 0: never).  To be called while waiting: a writer that has just
+ * been started may not have heard of the first. */
 #define WAIT_AGAIN_MS 200
 int wait_rotate_again(const struct datadir *d, uint64_t *last_ms);
 
 /* An opened view of the logs, for wait_logs(). */
 int wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out);
 
-/* True in *merged when no log holds an increment received at `unix_ms` or
- * before.  0 or an error of the scan. */
-int wait_merged(struct logdir *logs, uint64_t unix_ms, bool *merged);
-
-/* Has the logs handed on until wait_merged().  -ETIMEDOUT, or an error. */
-int wait_logs(const struct datadir *d, struct logdir *logs, uint64_t unix_ms,
+/* Has the logs handed on until all that was in one when it was called is
+ * merged.  -ETIMEDOUT, or an error. */
+int wait_logs(const struct datadir *d, struct logdir *logs,
               uint64_t timeout_ms);
 
 /* Sleeps a little: 1 ms at first, then longer, at most 50; *pause_ms starts

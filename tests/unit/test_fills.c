@@ -1,0 +1,193 @@
+/* tests/unit/test_fills.c - waiting for the logs of now, whatever the clock
+ * says meanwhile. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "common/client/wait.h"
+#include "common/clock.h"
+#include "common/datadir.h"
+#include "common/fills.h"
+#include "common/log.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/tmpdir.h"
+
+#define FIRST_MS 1700000000123
+
+struct fixture {
+    struct tmpdir dir;
+    struct datadir datadir;
+    struct logdir logs;
+    struct fills fills;
+};
+
+static int
+setup(void **state)
+{
+    static struct fixture f;
+    struct layout layout;
+
+    f = (struct fixture){.fills = {.count = 0}};
+    tmpdir_make(&f.dir);
+    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
+    assert_rc(layout_init(&layout, 256, 256), 0);
+    assert_rc(logdir_open(&f.logs, f.datadir.log_fd, &layout, 1 << 20), 0);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    fault_clear();
+    fills_fini(&f->fills);
+    logdir_close(&f->logs);
+    datadir_close(&f->datadir);
+    tmpdir_remove(&f->dir);
+    return 0;
+}
+
+static void
+begin_log(struct fixture *f, struct filler *log, uint64_t index,
+          uint64_t first_ms)
+{
+    filler_open(log, f->datadir.log_fd, index, 10);
+    log->received_ms = first_ms;
+    filler_add(log, "words", "the", 1);
+}
+
+/* As a worker does when all of it is merged. */
+static void
+empty_log(struct fixture *f, uint64_t index)
+{
+    struct log log;
+
+    assert_rc(log_claim(&log, f->datadir.log_fd, index, LOG_MODE_FULL), 0);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+}
+
+static size_t
+left(struct fixture *f)
+{
+    assert_rc(fills_drop_merged(&f->fills, &f->logs), 0);
+    return f->fills.count;
+}
+
+static void
+a_log_is_left_until_it_is_merged(void **state)
+{
+    struct fixture *f = *state;
+    struct filler log;
+    struct log merging;
+
+    begin_log(f, &log, 3, FIRST_MS);
+    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_int_equal(left(f), 1);
+    filler_seal(&log);
+    assert_int_equal(left(f), 1);
+    assert_rc(log_claim(&merging, f->datadir.log_fd, 3, LOG_MODE_FULL), 0);
+    assert_int_equal(left(f), 1);
+    assert_rc(log_empty(&merging), 0);
+    assert_rc(log_release(&merging), 0);
+    assert_int_equal(left(f), 0);
+}
+
+static void
+what_comes_later_is_not_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    struct filler old, later, again;
+
+    begin_log(f, &old, 0, FIRST_MS);
+    filler_seal(&old);
+    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    begin_log(f, &later, 1, FIRST_MS - 5000); /* the clock was set back */
+    assert_int_equal(left(f), 1);
+    empty_log(f, 0);
+    begin_log(f, &again, 0, FIRST_MS - 4000);
+
+    assert_int_equal(left(f), 0);
+
+    filler_die(&later);
+    filler_die(&again);
+}
+
+static void
+a_time_in_whole_seconds_is_the_same_fill(void **state)
+{
+    const struct timespec times[2] = {{.tv_sec = FIRST_MS / 1000},
+                                      {.tv_sec = FIRST_MS / 1000}};
+    struct fixture *f = *state;
+    struct filler log;
+
+    begin_log(f, &log, 0, FIRST_MS);
+    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    filler_seal(&log);
+    assert_int_equal(utimensat(f->datadir.log_fd, "0000000000", times, 0), 0);
+
+    assert_int_equal(left(f), 1);
+}
+
+static void
+many_logs_may_be_noted(void **state)
+{
+    struct fixture *f = *state;
+    struct filler log;
+
+    for (uint64_t i = 0; i < 150; i++) {
+        begin_log(f, &log, i, FIRST_MS + i);
+        filler_seal(&log);
+    }
+    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_rc(fills_note(&f->fills, &f->logs), 0); /* afresh */
+    empty_log(f, 149);
+
+    assert_int_equal(left(f), 149);
+}
+
+static void
+without_memory_nothing_is_called_merged(void **state)
+{
+    struct fixture *f = *state;
+    struct filler log;
+
+    begin_log(f, &log, 0, FIRST_MS);
+    fault_inject("memory", 1, ENOMEM);
+    assert_rc(fills_note(&f->fills, &f->logs), -ENOMEM);
+    fault_clear();
+    filler_die(&log);
+}
+
+/* Stamped with a time that is still to come, and passes in the wait. */
+static void
+waiting_for_the_logs_does_not_end_because_the_clock_catches_up(void **state)
+{
+    struct fixture *f = *state;
+    struct filler log;
+
+    begin_log(f, &log, 0, clock_unix_ms() + 20); /* then set back */
+    filler_seal(&log);
+
+    assert_rc(wait_logs(&f->datadir, &f->logs, 100), -ETIMEDOUT);
+
+    empty_log(f, 0);
+    assert_rc(wait_logs(&f->datadir, &f->logs, 60000), 0);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(a_log_is_left_until_it_is_merged),
+    CASE(what_comes_later_is_not_waited_for),
+    CASE(a_time_in_whole_seconds_is_the_same_fill),
+    CASE(many_logs_may_be_noted),
+    CASE(without_memory_nothing_is_called_merged),
+    CASE(waiting_for_the_logs_does_not_end_because_the_clock_catches_up),
+};
+
+TEST_MAIN(tests)
