@@ -32,6 +32,7 @@ void
 fresh_fini(struct fresh *f)
 {
     logdir_close(&f->logs);
+    fills_fini(&f->before);
 }
 
 static const struct fresh_span nothing_held = {.oldest_ms = UINT64_MAX};
@@ -183,14 +184,29 @@ claim(const struct fresh *f, uint64_t now, uint64_t then, uint64_t oldest,
 {
     uint64_t most = now;
 
-    /* Stamped in the future: the clock was set back, and nobody can tell when
-     * by today's clock it came.  What was claimed before stays true, unless
-     * that lies in the future too. */
-    if (newest > then)
-        most = f->as_of_ms <= now ? f->as_of_ms : 0;
+    /* What was claimed before the clock was set back stays true; look() has
+     * dropped it where that lies in the future. */
+    if (newest > then || f->before.count > 0)
+        most = f->as_of_ms;
     if (oldest > most)
         return most;
     return oldest > 0 ? oldest - 1 : 0;
+}
+
+/* Remembers the logs of before the clock was set back until they are merged.
+ *
+ * That it was set back shows in its own time, or in logs stamped in the
+ * future.  By today's clock nobody can tell when these came, and it will not
+ * do to wait until the clock has passed their stamps: it counts the same times
+ * twice, and a log of the first time round, stamped just before the second
+ * reaches it, would allow to claim all the second had until then.  Only when
+ * all of them are merged do stamps mean today's clock again. */
+static int
+heed_clock(struct fresh *f, bool set_back)
+{
+    if (set_back)
+        return fills_note(&f->before, &f->logs);
+    return f->before.count > 0 ? fills_drop_merged(&f->before, &f->logs) : 0;
 }
 
 /* Looks at logs, then held files.  Stores nothing unless both work. */
@@ -201,10 +217,16 @@ look(struct fresh *f)
     uint64_t oldest, newest, then;
     int rc;
 
+    /* Whatever fails now: nothing is claimed of the future. */
+    if (f->as_of_ms > now)
+        f->as_of_ms = 0;
     rc = logdir_pending_ms(&f->logs, &oldest, &newest);
     if (rc < 0)
         return rc;
     then = clock_unix_ms();
+    rc = heed_clock(f, now < f->seen_ms || newest > then);
+    if (rc < 0)
+        return rc; /* seen_ms stays: the next look finds the same */
     rc = list_held(f);
     if (rc < 0)
         return rc;
@@ -219,7 +241,7 @@ fresh_look(struct fresh *f, uint64_t now_ms)
     uint64_t start, took;
     int rc;
 
-    if (f->looked && now_ms < f->until_ms)
+    if (f->looked && now_ms < f->until_ms && clock_unix_ms() >= f->seen_ms)
         return;
     start = clock_ns();
     rc = look(f);

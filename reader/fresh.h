@@ -12,9 +12,9 @@
  * is seen at least once.  The snapshot comes last.  An older as_of with a
  * newer snapshot is true as well, so a look is good for some milliseconds.
  *
- * Where nobody can tell - increments stamped in the future, by a clock that
- * was set back since; held files of a newer version - it stays at what was
- * claimed before, or is 0.
+ * Where nobody can tell - increments from before the clock was set back, until
+ * the last of them is merged; held files of a newer version - it stays at what
+ * was claimed before, or is 0.
  */
 #ifndef COUNTD_READER_FRESH_H
 #define COUNTD_READER_FRESH_H
@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "common/datadir.h"
+#include "common/fills.h"
 #include "common/logdir.h"
 
 #define FRESH_AGE_MS   5  /* how long a look is good for */
@@ -43,12 +44,13 @@ struct fresh {
     const struct datadir *datadir; /* borrowed */
     struct logdir logs;
     bool looked;
-    uint64_t until_ms; /* monotonic: the look is good until then */
-    uint64_t as_of_ms; /* by the logs */
-    uint64_t seen_ms;  /* just after the look: what is later is of a clock
-                          that was set back */
-    bool held_unknown; /* anything may be held, for anybody */
-    bool held_more;    /* than are kept: those count for all the others */
+    uint64_t until_ms;   /* monotonic: the look is good until then */
+    uint64_t as_of_ms;   /* by the logs */
+    uint64_t seen_ms;    /* just after the look: what is later is of a clock
+                            that was set back */
+    struct fills before; /* not merged yet, of before it was set back */
+    bool held_unknown;   /* anything may be held, for anybody */
+    bool held_more;      /* than are kept: those count for all the others */
     struct fresh_span held_all;
     size_t held_count;
     struct fresh_held held[FRESH_HELD_MAX];

@@ -365,6 +365,61 @@ a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back(void **state)
     expect_now(f, "words");
 }
 
+static void
+a_log_of_before_the_clock_was_set_back_counts_when_its_time_comes_again(
+    void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t before = as_of(f, "words");
+    struct filler ahead;
+
+    begin_log(f, &ahead, 0, clock_unix_ms() + 5000); /* then set back */
+    filler_seal(&ahead);
+    assert_int_equal(as_of(f, "words"), before);
+
+    fault_clock(10000);
+    assert_int_equal(as_of(f, "words"), before);
+    empty_log(f, 0);
+    expect_now(f, "words");
+}
+
+/* Its own time tells the reader, where no stamp is in the future. */
+static void
+a_reader_notices_that_the_clock_was_set_back(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t first = clock_unix_ms() + 2000;
+    struct filler older, newer;
+
+    fault_clock(10000);
+    begin_log(f, &older, 0, first);
+    filler_seal(&older);
+    begin_log(f, &newer, 1, first + 3000);
+    filler_seal(&newer);
+    assert_int_equal(as_of(f, "words"), first - 1);
+
+    fault_clock(7000); /* set back, by less than the logs are old */
+    assert_int_equal(as_of(f, "words"), first - 1);
+    empty_log(f, 0);
+    assert_int_equal(as_of(f, "words"), first - 1);
+    empty_log(f, 1);
+    expect_now(f, "words");
+}
+
+static void
+a_look_is_not_good_for_another_clock(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(as_of(f, "words") > 0);
+    fault_clock(-3600000);
+
+    fresh_look(&f->fresh, f->now_ms);
+
+    assert_true((uint64_t)fresh_as_of(&f->fresh, (const uint8_t *)"words", 5) <=
+                clock_unix_ms());
+}
+
 /* Nobody looked while the clock was ahead and came round again. */
 static void
 an_old_claim_of_a_clock_ahead_is_not_kept(void **state)
@@ -500,6 +555,10 @@ static const struct CMUnitTest tests[] = {
     CASE(before_the_first_look_worked_it_claims_nothing),
     CASE(increments_of_a_clock_that_was_set_back_are_not_claimed),
     CASE(a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back),
+    CASE(
+        a_log_of_before_the_clock_was_set_back_counts_when_its_time_comes_again),
+    CASE(a_reader_notices_that_the_clock_was_set_back),
+    CASE(a_look_is_not_good_for_another_clock),
     CASE(an_old_claim_of_a_clock_ahead_is_not_kept),
     CASE(held_records_of_a_clock_that_was_set_back_are_not_claimed),
     CASE(held_records_of_a_newer_version_hold_back_all_keyspaces),
