@@ -53,15 +53,14 @@ files_keyspaces(void)
 {
     const uint64_t share = files_limit() / FILES_SHARE / FILES_KEYSPACE;
 
-    return share < FILES_KEYSPACES ? (unsigned)share : FILES_KEYSPACES;
+    return (unsigned)(share < FILES_KEYSPACES ? share : FILES_KEYSPACES);
 }
 
 size_t
 files_left(void)
 {
     const uint64_t limit = files_limit();
-    const uint64_t taken =
-        FILES_OTHER + FILES_KEYSPACE * (uint64_t)files_keyspaces();
+    const uint64_t taken = FILES_OTHER + FILES_KEYSPACE * files_keyspaces();
 
     return limit > taken ? (size_t)(limit - taken) : 0;
 }

@@ -11,10 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FILES_KEYSPACES 128u /* open at once, at most */
-#define FILES_KEYSPACE  3u   /* descriptors of each */
-#define FILES_OTHER     64u
-#define FILES_SHARE     4u /* one in so many is for keyspaces */
+#define FILES_KEYSPACES UINT64_C(128) /* open at once, at most */
+#define FILES_KEYSPACE  UINT64_C(3)   /* descriptors of each */
+#define FILES_OTHER     UINT64_C(64)
+#define FILES_SHARE     UINT64_C(4) /* one in so many is for keyspaces */
 
 /* Raises the limit for `own` descriptors beside those, or as far as it may be.
  * -EMFILE below `least`. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/bus.h"
 #include "common/config.h"
 #include "common/datadir.h"
 #include "common/diag.h"
@@ -240,6 +241,7 @@ main(int argc, char **argv)
                        "answers ranges from the merged counters");
     if (rc >= 0)
         return rc;
+    bus_init("countd-read");
     rc = layout_init(&r.layout, (unsigned)r.config.keyspace_size,
                      (unsigned)r.config.key_size);
     if (rc < 0)

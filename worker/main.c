@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/archive.h"
+#include "common/bus.h"
 #include "common/config.h"
 #include "common/datadir.h"
 #include "common/diag.h"
@@ -144,6 +145,7 @@ main(int argc, char **argv)
     if (status >= 0)
         return status;
     ignore_signals();
+    bus_init("countd-worker");
     rc = limit_files(&w);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;

@@ -1,8 +1,10 @@
 /* common/client/main.c - the `countd` command; cmd.h says how it is made. */
+#include "common/bus.h"
 #include "common/client/cmd.h"
 
 int
 main(int argc, char **argv)
 {
+    bus_init("countd");
     return cmd_main(argc, argv);
 }

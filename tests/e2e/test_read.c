@@ -531,6 +531,38 @@ a_damaged_file_is_an_error_of_its_keyspace_only(void **state)
     stop(x, fd);
 }
 
+/* Only the file can be told: the page that was needed is gone. */
+static void
+a_file_that_is_cut_short_in_use_is_named_at_the_end(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t bytes[272];
+    struct client_rows r;
+    int fd, file;
+
+    put_many(x, "words", 1000);
+    fd = start_and_connect(x);
+    client_range(fd, "words", 0, 1, &r);
+    client_rows_free(&r);
+    file = openat(x->dir.keyspace_fd, "words.mdb", O_WRONLY | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(ftruncate(file, 8192), 0);
+    assert_int_equal(close(file), 0);
+
+    client_send(fd, bytes, client_range_request(bytes, "words", 0, 1000));
+    assert_int_equal(daemon_wait(fleet_daemon(&x->fleet, FLEET_READ)),
+                     128 + SIGBUS);
+    assert_true(said(x, FLEET_READ, "words.mdb: a page of it is not there"));
+    client_close(fd);
+
+    /* From then on it is a damaged one. */
+    fd = start_and_connect(x);
+    client_range(fd, "words", 0, 1, &r);
+    assert_int_equal(r.rows, -EIO);
+    client_rows_free(&r);
+    stop(x, fd);
+}
+
 static void
 a_directory_that_is_not_there_is_named(void **state)
 {
@@ -851,6 +883,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_half_closed_connection_is_answered_then_closed),
     CASE(malformed_requests_get_22_after_what_was_owed),
     CASE(a_damaged_file_is_an_error_of_its_keyspace_only),
+    CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end),
     CASE(a_directory_that_is_not_there_is_named),
     CASE(other_message_sizes_are_refused),
     CASE(a_slow_reader_harms_nobody),
