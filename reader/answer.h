@@ -23,7 +23,7 @@
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
 #define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)
 
-#define ANSWER_STEP_MS 2 /* a step of a listing takes little more */
+#define ANSWER_STEP_MS 1 /* a step of a listing takes little more */
 
 struct answer_rows {
     uint8_t *at;

@@ -367,6 +367,55 @@ more_keyspaces_than_are_kept_open_are_served(void **state)
     stop(x, fd);
 }
 
+/* Two kinds of names take turns: those that are file names, and those that are
+ * only in their files. */
+static void
+many_keyspaces_are_listed_while_others_are_answered(void **state)
+{
+    enum { NAMES = 400, LISTINGS = 50 };
+    static const char long_name[] =
+        "zhttp://Example.com/a/rather/long/path/as/names/may/be/in/the/wild";
+    static uint8_t bytes[LISTINGS * 528];
+    struct fixture *x = *state;
+    struct client_rows r;
+    size_t size = 0;
+    char name[100];
+    int fd, list;
+
+    for (int i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "%s%03d", i % 2 ? long_name : "k",
+                       i % 1000); /* it fits */
+        put_one(x, name, i + 1);
+    }
+    fd = start_and_connect(x);
+    list = client_connect(fleet_read_port(&x->fleet));
+    for (int i = 0; i < LISTINGS; i++)
+        size += client_extended_request(bytes + size, OP_KEYSPACES, "k100", "");
+    client_send(list, bytes, size);
+    for (int i = 0; i < NAMES; i += 2) {
+        (void)snprintf(name, sizeof name, "k%03d", i); /* as above */
+        client_range(fd, name, 0, 1, &r);
+        assert_int_equal(r.rows, 1);
+        assert_int_equal(r.row[0].count, i + 1);
+        client_rows_free(&r);
+    }
+    for (int i = 0; i < LISTINGS; i++) {
+        client_reply(list, &r);
+        assert_int_equal(r.rows, NAMES - 51);
+        assert_string_equal(r.row[0].key, "k102");
+        assert_int_equal(r.row[0].count, 1);
+        for (int k = 0; k < NAMES / 2; k++) {
+            (void)snprintf(name, sizeof name, "%s%03d", long_name,
+                           2 * k + 1); /* as above */
+            assert_string_equal(r.row[NAMES / 2 - 51 + k].key, name);
+            assert_int_equal(r.row[NAMES / 2 - 51 + k].count, 1);
+        }
+        client_rows_free(&r);
+    }
+    client_close(list);
+    stop(x, fd);
+}
+
 static void
 get_rank_and_total_answer_for_one_key_and_for_all(void **state)
 {
@@ -878,6 +927,7 @@ static const struct CMUnitTest tests[] = {
     CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows),
     CASE(a_hundred_keyspaces_in_one_write_are_answered_in_order),
     CASE(more_keyspaces_than_are_kept_open_are_served),
+    CASE(many_keyspaces_are_listed_while_others_are_answered),
     CASE(get_rank_and_total_answer_for_one_key_and_for_all),
     CASE(a_request_may_be_split_at_every_byte),
     CASE(a_half_closed_connection_is_answered_then_closed),

@@ -504,29 +504,140 @@ a_listing_is_made_in_steps_and_others_are_served_between(void **state)
     client_close(fd);
 }
 
+/* A keyspace that nobody can read, which is enough to be listed. */
+static void
+put_unreadable(struct fixture *f, const char *file)
+{
+    const int fd = openat(f->datadir.keyspace_fd, file,
+                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_rc(close(fd), 0);
+}
+
+/* Asks for the keyspaces after the last name there can be. */
+static void
+expect_as_of_only(int fd)
+{
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    char last[QUERY_NAME_SIZE + 1] = "";
+    struct client_rows r;
+    struct query q;
+
+    memset(last, 0xff, QUERY_NAME_SIZE);
+    client_send(fd, bytes,
+                client_extended_request(bytes, QUERY_KEYSPACES, last, ""));
+    assert_rc(query_parse(bytes, &q), 0);
+    assert_false(answer_is_list(&q)); /* no look at any keyspace */
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, 0);
+    assert_int_equal(r.size, 0);
+    assert_true(r.as_of_ms > 0);
+    client_rows_free(&r);
+}
+
+static void
+as_of_is_told_without_a_listing_and_while_one_is_made(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    const struct query before_last = {.op = QUERY_KEYSPACES,
+                                      .keyspace = (const uint8_t *)"\xff",
+                                      .keyspace_size = 1};
+    struct client_rows r;
+    char file[16];
+    bool seen = false;
+    int list, fd;
+
+    assert_true(answer_is_list(&before_last)); /* names may come after it */
+    for (int i = 0; i < 200; i++) {
+        (void)snprintf(file, sizeof file, "k%03d.mdb", i % 1000); /* fits */
+        put_unreadable(f, file);
+    }
+    (void)tell(f, '1'); /* what it answers does not matter */
+    list = client_connect(f->port);
+    fd = client_connect(f->port);
+    await(f, RANGE_SERVING, 2);
+    for (int i = 0; i < 100 && !seen; i++) { /* as above */
+        client_send(list, bytes,
+                    client_extended_request(bytes, QUERY_KEYSPACES, "", ""));
+        expect_as_of_only(fd);
+        seen = ask(f).counts[RANGE_LISTING] == 1;
+        client_reply(list, &r);
+        assert_int_equal(r.rows, 3 + 200);
+        assert_int_equal(r.row[1].count, -1);
+        client_rows_free(&r);
+    }
+    assert_true(seen);
+    client_close(list);
+    client_close(fd);
+}
+
+static void
+fifty_listings_in_a_row_are_all_answered_and_others_between(void **state)
+{
+    enum { LISTINGS = 50 };
+    struct fixture *f = *state;
+    uint8_t bytes[LISTINGS * QUERY_EXTENDED_SIZE];
+    struct client_rows r;
+    size_t size = 0;
+    int list = client_connect(f->port), fd = client_connect(f->port);
+
+    for (int i = 0; i < LISTINGS; i++)
+        size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
+    client_send(list, bytes, size);
+    for (int i = 0; i < LISTINGS; i++) {
+        request(fd, "small", i % 10, 1);
+        expect_rows(fd, 10, i % 10, 1);
+    }
+    for (int i = 0; i < LISTINGS; i++) {
+        client_reply(list, &r);
+        assert_int_equal(r.rows, 3);
+        client_rows_free(&r);
+    }
+    client_close(list);
+    client_close(fd);
+}
+
 static void
 who_leaves_during_a_listing_makes_way(void **state)
 {
     struct fixture *f = *state;
     uint8_t bytes[3 * QUERY_EXTENDED_SIZE];
     struct client_rows r;
+    const uint64_t until = clock_ms() + 60000;
+    uint8_t byte;
+    char file[16];
     size_t size = 0;
+    unsigned fds;
     int fd;
 
     (void)tell(f, '1'); /* as above */
     for (int i = 0; i < 3; i++)
         size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
+    for (int i = 0; i < 200; i++) {
+        (void)snprintf(file, sizeof file, "k%03d.mdb", i % 1000); /* fits */
+        put_unreadable(f, file);
+    }
+    fds = fault_open_fds();
     for (int i = 0; i < 50; i++) {
         fd = client_connect(f->port);
         client_send(fd, bytes, size);
+        /* In the middle of it, or of the next one. */
+        while (ask(f).counts[RANGE_LISTING] == 0 &&
+               client_try_read(fd, &byte, 1, 0) < 0)
+            assert_true(clock_ms() < until);
         client_reset(fd);
+        /* The directory is closed with the connection. */
+        while (fault_open_fds() != fds)
+            assert_true(clock_ms() < until);
     }
     fd = client_connect(f->port);
     client_send(fd, bytes, size);
 
     for (int i = 0; i < 3; i++) {
         client_reply(fd, &r);
-        assert_int_equal(r.rows, 3);
+        assert_int_equal(r.rows, 3 + 200);
         client_rows_free(&r);
     }
     client_close(fd);
@@ -892,6 +1003,8 @@ static const struct CMUnitTest tests[] = {
     CASE(a_half_closed_connection_gets_all_its_answers),
     CASE(extended_requests_are_answered),
     CASE(a_listing_is_made_in_steps_and_others_are_served_between),
+    CASE(as_of_is_told_without_a_listing_and_while_one_is_made),
+    CASE(fifty_listings_in_a_row_are_all_answered_and_others_between),
     CASE(who_leaves_during_a_listing_makes_way),
     CASE(a_malformed_request_ends_the_connection_after_what_was_owed),
     CASE(each_way_to_be_malformed_is_refused),
