@@ -11,7 +11,7 @@
  * A slot is the message followed by what the writer adds:
  *
  *    520     8  epoch        of the log, so that a stale slot never counts
- *    528     8  received_ms  Unix time, never goes back within a writer
+ *    528     8  received_ms  Unix time, never goes back within a fill
  *    536     4  synced       slots of this log known durable when written
  *    540     4  crc32        see slot.c
  *    544        end

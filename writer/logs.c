@@ -616,12 +616,26 @@ recover_due(struct loop_timer *timer)
 
 /* ---- filling ----------------------------------------------------------- */
 
+/* Within a log received_ms never goes back: slot 0 tells the oldest.  Stamping
+ * on with the time reached would make increments look as if they came later
+ * than they did, and for as long as the clock was set back; so the log is
+ * handed on, and the next one begins with the time there is now.  Without a
+ * spare it goes on with the time reached, and is in the future for readers. */
+static void
+heed_clock(struct logs *l)
+{
+    if (l->has_current && l->current.count + l->staged > 0 &&
+        loop_unix_ms(l->loop) < l->last_ms)
+        logs_rotate(l);
+}
+
 /* Makes sure that there is a log with a free slot. */
 static bool
 make_room(struct logs *l)
 {
     if (l->failed || l->finishing)
         return false;
+    heed_clock(l);
     if (l->has_current &&
         l->current.count + l->staged == l->current.header.slots)
         rotate_now(l);
@@ -650,7 +664,7 @@ first_put(struct logs *l)
 {
     const uint64_t now_ms = loop_unix_ms(l->loop);
 
-    if (now_ms > l->last_ms)
+    if (now_ms > l->last_ms || l->current.count == 0)
         l->last_ms = now_ms;
     l->staged_first_ms = l->last_ms;
     if (l->current.count == 0)

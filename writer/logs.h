@@ -140,7 +140,7 @@ struct logs {
     struct staged *names; /* of each slot of the stage */
     uint32_t staged;
     uint64_t staged_first_ms;
-    uint64_t last_ms; /* received_ms never goes back */
+    uint64_t last_ms; /* received_ms never goes back in a log */
 
     struct retired retired[LOGS_RETIRED];
     struct sync_job sync;

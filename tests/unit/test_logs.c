@@ -452,9 +452,10 @@ with_always_a_sync_is_due_at_once_and_with_never_not(void **state)
 /* ---- time -------------------------------------------------------------- */
 
 static void
-received_ms_never_goes_back(void **state)
+received_ms_never_goes_back_in_a_log(void **state)
 {
     struct rig *r = *state;
+    const struct record *at;
     int i;
 
     start(r);
@@ -468,9 +469,35 @@ received_ms_never_goes_back(void **state)
     finish(r);
 
     assert_int_equal(r->records.count, SLOTS + 6);
+    at = r->records.at;
     for (i = 1; i < SLOTS + 6; i++)
-        assert_true(r->records.at[i].stamp.received_ms >=
-                    r->records.at[i - 1].stamp.received_ms);
+        assert_true(at[i].log != at[i - 1].log ||
+                    at[i].stamp.received_ms >= at[i - 1].stamp.received_ms);
+}
+
+static void
+a_clock_that_is_set_back_begins_a_log_of_its_own(void **state)
+{
+    struct rig *r = *state;
+    const struct record *at;
+    uint64_t after;
+
+    start(r);
+    put(r, 2);
+    run(r, has_spare, 0);
+    fault_clock(-3600000);
+    run(r, always, 0); /* the loop reads the clock once a turn */
+    put(r, 2);
+    after = clock_unix_ms();
+    finish(r);
+
+    assert_int_equal(r->records.count, 4);
+    at = r->records.at;
+    assert_true(at[0].log == at[1].log && at[2].log == at[3].log);
+    assert_true(at[1].log != at[2].log);
+    assert_true(at[0].stamp.received_ms > after);
+    assert_true(at[2].stamp.received_ms <= after);
+    assert_true(at[3].stamp.received_ms <= after);
 }
 
 /* ---- rotation ---------------------------------------------------------- */
@@ -619,7 +646,8 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(slots_say_how_many_before_them_are_durable),
     ON_RIG(the_interval_makes_a_sync_due),
     ON_RIG(with_always_a_sync_is_due_at_once_and_with_never_not),
-    ON_RIG(received_ms_never_goes_back),
+    ON_RIG(received_ms_never_goes_back_in_a_log),
+    ON_RIG(a_clock_that_is_set_back_begins_a_log_of_its_own),
     ON_RIG(an_old_log_is_handed_on_however_steady_the_trickle),
     ON_RIG(an_empty_log_is_not_handed_on),
     ON_RIG(without_a_spare_an_old_log_is_handed_on_all_the_same),
