@@ -1787,6 +1787,38 @@ keyspaces_are_closed_for_others_when_descriptors_run_out(void **state)
     }
 }
 
+/* LMDB makes it larger than it fills it: with holes, which need room later. */
+static void
+a_lock_file_has_room_for_all_that_lmdb_may_write_to_it(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s;
+    struct stat st;
+    int fd, rc;
+
+    tmpdir_put(d, "probe", "x", 1, 0600);
+    fd = openat(d->fd, "probe", O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    rc = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 4096);
+    assert_int_equal(close(fd), 0);
+    if (rc < 0)
+        test_skip("no fallocate where temporary files are");
+    for (int round = 0; round < 2; round++) {
+        s = open_store(d, 1 << 20, true);
+        assert_rc(apply_one(s, "new", "k", 1), 0);
+        assert_int_equal(fstatat(d->fd, "new.mdb-lock", &st, 0), 0);
+        assert_true(st.st_blocks * 512 >= st.st_size);
+        store_close(s);
+
+        /* As an earlier version or a copy leaves it. */
+        fd = openat(d->fd, "new.mdb-lock", O_RDWR | O_CLOEXEC);
+        assert_true(fd >= 0);
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(ftruncate(fd, st.st_size), 0);
+        assert_int_equal(close(fd), 0);
+    }
+}
+
 /* ---- files that are replaced while they are open ---- */
 
 /* Copies a file, over what is there. */
@@ -2018,6 +2050,7 @@ static const struct CMUnitTest tests[] = {
     T(check_finds_what_contradicts_itself),
     T(a_keyspace_of_the_first_version_still_opens),
     T(a_newer_format_is_refused),
+    T(a_lock_file_has_room_for_all_that_lmdb_may_write_to_it),
     T(few_environments_serve_many_keyspaces),
     T(keyspaces_are_closed_for_others_when_descriptors_run_out),
     T(a_replaced_file_is_opened_anew),
