@@ -546,6 +546,19 @@ allow_clients(size_t count)
                                                 : count;
 }
 
+/* How many connections may wait to be accepted. */
+static size_t
+queue_room(void)
+{
+    FILE *f = fopen("/proc/sys/net/core/somaxconn", "re");
+    unsigned room = 0;
+
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%u", &room), 1);
+    assert_int_equal(fclose(f), 0);
+    return room < 4096 ? room : 4096; /* what net_listen() asks for */
+}
+
 /* The kernel's search for a free port gets slow when thousands of one address
  * are taken: every few thousand clients have another one. */
 static int
@@ -570,9 +583,10 @@ static void
 thousands_of_connections_are_all_served(void **state)
 {
     struct rig *r = *state;
-    const size_t count = allow_clients(CLIENTS);
+    size_t count = allow_clients(CLIENTS);
     int *fds = calloc(count, sizeof *fds);
     uint8_t reply[3];
+    const size_t part = queue_room() / 2 + 1;
     size_t i, served = 0, max;
     struct rlimit limit;
 
@@ -581,14 +595,18 @@ thousands_of_connections_are_all_served(void **state)
     start(r, "32M", NULL, "counter.enable=false");
     assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, NULL, &limit), 0);
     max = limit.rlim_cur < 16384 + 128 ? limit.rlim_cur - 128 : 16384;
+    if (count > max + queue_room())
+        count = max + queue_room();
+
+    /* The first ones are served, the rest waits for a place.  Who comes to a
+     * full queue might be taken out of order, so they come in parts. */
     for (i = 0; i < count; i++) {
         fds[i] = connect_from(daemon_port(&r->writer, "ack"), i);
         client_increment(fds[i], "many", "k", 1);
+        if (i < max && ((i + 1) % part == 0 || i + 1 == max || i + 1 == count))
+            for (; served <= i; served++)
+                client_wins(fds[served], 1);
     }
-
-    /* The first ones are served, the rest waits for a place. */
-    for (i = 0; i < count && i < max; i++)
-        client_wins(fds[i], 1);
     if (count > max)
         assert_rc(client_try_read(fds[max], reply, 3, 50), -EAGAIN);
     if (test_slow() == 1)
@@ -596,13 +614,12 @@ thousands_of_connections_are_all_served(void **state)
     for (i = 0; i < count; i++) {
         if (i >= max)
             client_wins(fds[i], 1);
-        served++;
         client_close(fds[i]);
     }
     free(fds);
     stop(r);
 
-    assert_int_equal(r->records.count, served);
+    assert_int_equal(r->records.count, count);
     print_message("%zu connections\n", count);
 }
 
