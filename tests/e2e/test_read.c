@@ -372,7 +372,7 @@ more_keyspaces_than_are_kept_open_are_served(void **state)
 static void
 many_keyspaces_are_listed_while_others_are_answered(void **state)
 {
-    enum { NAMES = 400, LISTINGS = 50 };
+    enum { NAMES = 200, LISTINGS = 50 };
     static const char long_name[] =
         "zhttp://Example.com/a/rather/long/path/as/names/may/be/in/the/wild";
     static uint8_t bytes[LISTINGS * 528];

@@ -22,6 +22,24 @@
 
 static const uint8_t hash_key[NAME_HASH_KEY] = "0123456789abcde";
 
+/* Hundreds of commits, and none has to outlive the test. */
+static int
+setup(void **state)
+{
+    static struct tmpdir dir;
+
+    tmpdir_make_in_memory(&dir);
+    *state = &dir;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    tmpdir_remove(*state);
+    return 0;
+}
+
 static struct store *
 open_store(const struct tmpdir *d, bool writable)
 {
@@ -383,30 +401,16 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     store_close(s);
 }
 
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(
-        the_smallest_steps_list_the_same_with_one_look_at_each_file,
-        tmpdir_setup, tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        the_names_of_hashed_files_are_read_without_lmdb, tmpdir_setup,
-        tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        more_names_than_a_batch_take_a_pass_for_each, tmpdir_setup,
-        tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        a_listing_that_is_given_up_leaves_nothing_open, tmpdir_setup,
-        tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole,
-        tmpdir_setup, tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        keys_are_of_whole_commits_while_a_worker_writes, tmpdir_setup,
-        tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        a_deep_tree_of_marks_is_followed_without_lmdb, tmpdir_setup,
-        tmpdir_teardown),
-    cmocka_unit_test_setup_teardown(
-        a_damaged_file_never_tells_a_number_that_was_not_committed,
-        tmpdir_setup, tmpdir_teardown),
+    CASE(the_smallest_steps_list_the_same_with_one_look_at_each_file),
+    CASE(the_names_of_hashed_files_are_read_without_lmdb),
+    CASE(more_names_than_a_batch_take_a_pass_for_each),
+    CASE(a_listing_that_is_given_up_leaves_nothing_open),
+    CASE(a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole),
+    CASE(keys_are_of_whole_commits_while_a_worker_writes),
+    CASE(a_deep_tree_of_marks_is_followed_without_lmdb),
+    CASE(a_damaged_file_never_tells_a_number_that_was_not_committed),
 };
 TEST_MAIN(tests)
