@@ -4,8 +4,9 @@
  *   bench_ingest [--quick] [BUILD_DIR]      (or $BUILD)
  *
  *   silent       one connection as fast as it goes, until the daemon closes
- *     plain        ceiling: receives, writes the same slots, checks nothing
+ *     empty        ceiling: receives, writes slots that hold nothing
  *     synced       the same, and syncs each log as the daemon does
+ *     slots        the same, and puts the messages into the slots, unchecked
  *   acked        C connections, D messages outstanding on each
  *     group        ceiling: receives all that is ready, one append, one
  *                  fdatasync, replies
@@ -96,11 +97,11 @@ make_ring(void)
 
 /* ---- ceilings ---------------------------------------------------------- */
 
-enum ceiling { PLAIN, SYNCED, GROUP };
+enum ceiling { EMPTY, SYNCED, SLOTS, GROUP, CEILINGS };
 
 /* A process that does what the daemon's sockets and disk need, and no more:
- * one thread, slots that hold nothing, as many log files as the daemon fills.
- */
+ * one thread, slots that hold nothing or the messages as they came, as many log
+ * files as the daemon fills. */
 struct sink {
     enum ceiling kind;
     pid_t pid;
@@ -163,7 +164,7 @@ sink_write(struct sink *s)
     s->staged = 0;
     if (s->filled + STAGE <= LOG_FILL)
         return;
-    if (s->kind == SYNCED) {
+    if (s->kind == SYNCED || s->kind == SLOTS) {
         pthread_mutex_lock(&s->mutex);
         if (!s->sync_wanted[s->turn])
             s->wanted_count++;
@@ -181,7 +182,7 @@ sink_write(struct sink *s)
 static bool
 sink_receive(struct sink *s, struct sink_conn *c)
 {
-    size_t size, count;
+    size_t size, count, i;
     ssize_t n;
 
     if (s->staged + RECEIVE > STAGE)
@@ -193,6 +194,10 @@ sink_receive(struct sink *s, struct sink_conn *c)
         return n < 0 && errno == EAGAIN;
     size = c->partial + (size_t)n;
     count = size / MESSAGE;
+    if (s->kind == SLOTS)
+        for (i = 0; i < count; i++)
+            memcpy(s->stage + (s->staged + i) * SLOT, s->buffer + i * MESSAGE,
+                   MESSAGE);
     s->staged += count;
     c->owed += count;
     c->partial = size % MESSAGE;
@@ -331,7 +336,8 @@ sink_start(struct sink *s, enum ceiling kind, const int files[FILES])
         die("memory");
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
-    if (kind == SYNCED && pthread_create(&s->syncer, NULL, sync_files, s) != 0)
+    if ((kind == SYNCED || kind == SLOTS) &&
+        pthread_create(&s->syncer, NULL, sync_files, s) != 0)
         die("thread");
     sink_serve(s, fd);
     exit(0);
@@ -635,26 +641,30 @@ run_blast(const struct subject *s, pid_t pid, uint16_t port,
 }
 
 static void
-run_silent(struct subject *s, struct sink *plain, struct sink *synced)
+run_silent(struct subject *s, const struct sink sinks[GROUP])
 {
-    struct series a = {.count = 0}, b = {.count = 0}, c = {.count = 0};
-    struct series x = {.count = 0}, y = {.count = 0}, z = {.count = 0};
+    static const char *const names[GROUP] = {
+        "ceiling, empty, no sync", "ceiling, empty slots", "ceiling, slots"};
+    struct series rate = {.count = 0}, cpu = {.count = 0};
+    struct series rates[GROUP] = {0}, cpus[GROUP] = {0};
     size_t i;
+    int k;
 
     for (i = 0; i < rounds; i++) {
-        run_blast(s, s->writer.pid, daemon_port(&s->writer, "silent"), &a, &x);
+        run_blast(s, s->writer.pid, daemon_port(&s->writer, "silent"), &rate,
+                  &cpu);
         empty_logs(s);
-        run_blast(s, plain->pid, plain->port, &b, &y);
-        run_blast(s, synced->pid, synced->port, &c, &z);
+        for (k = 0; k < GROUP; k++)
+            run_blast(s, sinks[k].pid, sinks[k].port, &rates[k], &cpus[k]);
     }
     printf("silent, 1 connection, %zu messages\n", blast_count);
-    print_row("countd-write", &a, NULL, 1e-6, "M/s");
-    print_row("ceiling, no sync", &b, &a, 1e-6, "M/s");
-    print_row("ceiling, same syncs", &c, &a, 1e-6, "M/s");
+    print_row("countd-write", &rate, NULL, 1e-6, "M/s");
+    for (k = 0; k < GROUP; k++)
+        print_row(names[k], &rates[k], &rate, 1e-6, "M/s");
     printf(" CPU time of the receiving thread, per message\n");
-    print_row("countd-write", &x, NULL, 1, "ns ");
-    print_row("ceiling, no sync", &y, &x, 1, "ns ");
-    print_row("ceiling, same syncs", &z, &x, 1, "ns ");
+    print_row("countd-write", &cpu, NULL, 1, "ns ");
+    for (k = 0; k < GROUP; k++)
+        print_row(names[k], &cpus[k], &cpu, 1, "ns ");
 }
 
 static void
@@ -715,7 +725,7 @@ run_latency(struct subject *s, struct sink *group)
 int
 main(int argc, char **argv)
 {
-    static struct sink sinks[3];
+    static struct sink sinks[CEILINGS];
     struct subject subject = {.log_fd = -1};
     const char *build = getenv("BUILD");
     struct tmpdir folder;
@@ -738,11 +748,11 @@ main(int argc, char **argv)
     tmpdir_make(&folder);
     make_ring();
     make_files(files, folder.path);
-    for (i = PLAIN; i <= GROUP; i++)
+    for (i = 0; i < CEILINGS; i++)
         sink_start(&sinks[i], (enum ceiling)i, files);
     subject_start(&subject, folder.path);
 
-    run_silent(&subject, &sinks[PLAIN], &sinks[SYNCED]);
+    run_silent(&subject, sinks);
     run_acked(&subject, &sinks[GROUP], 50, 16);
     run_acked(&subject, &sinks[GROUP], 4, 512);
     run_latency(&subject, &sinks[GROUP]);
@@ -753,7 +763,7 @@ main(int argc, char **argv)
     logdir_close(&subject.dir);
     close(subject.log_fd);
     daemon_fini(&subject.writer);
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < CEILINGS; k++) {
         kill(sinks[k].pid, SIGKILL);
         waitpid(sinks[k].pid, NULL, 0);
     }
