@@ -136,8 +136,9 @@ keyspace_file_walk(int fd, struct keyspace_walk *walk)
         rc = keyspace_file_meta(fd, 0, &now, &why);
         if (rc < 0)
             break;
+        /* Not from the first look, which may have met half a commit. */
         if (now.txn == m.txn)
-            return keyspace_walk(fd, &m, walk);
+            return keyspace_walk(fd, &now, walk);
     }
     walk->used_pages = quiet.used_pages;
     walk->free_pages = quiet.free_pages;

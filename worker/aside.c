@@ -253,6 +253,7 @@ look_at_one(struct aside *a, struct pass *p, const char *file, bool known)
     const size_t size = strlen(file) - TAIL;
     const bool waits = !known || stuck_has(&p->stuck, file, size);
 
+    a->busy = a->busy || !known;
     if (waits && a->stays)
         a->stays(a->ctx, file, NULL);
     if (waits || try_file(a, file) < 0)
@@ -381,6 +382,7 @@ merge_many(struct aside *a, struct pass *p, struct held_many *m,
     uint64_t stay;
     int why = 0, rc;
 
+    a->busy = a->busy || !m->locked;
     stay = try_keyspaces(a, p, m, file, &why);
     if (why < 0)
         diag_repeating(&repeat, DIAG_WARNING,
@@ -433,6 +435,8 @@ look_at_many(struct aside *a, struct pass *p, const char *file, bool known)
     if (rc != -EAGAIN && rc != -EBUSY)
         diag_repeating(&unread, DIAG_ERROR, "read held=%s: %s", file,
                        diag_text(rc));
+    if (!p->stuck.all && (rc == -EAGAIN || rc == -EBUSY))
+        a->busy = true;
     p->others = true;
     p->stuck.all = true;
     if (a->stays)
@@ -534,6 +538,7 @@ aside_merge(struct aside *a)
     struct pass p = {.leave_many = false};
     int rc;
 
+    a->busy = false;
     rc = list(a->held_fd, &p.before);
     if (rc < 0)
         return rc;

@@ -48,6 +48,9 @@ struct aside {
     void *stop_ctx;
     struct aside_stats stats;
 
+    /* The last call left something only because another worker had it, or it
+     * had just come: worth another call soon. */
+    bool busy;
     /* A pass over all files left nothing in those for many keyspaces but what
      * there is no room for, and data/keyspace was as of these times. */
     bool no_room;

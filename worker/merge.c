@@ -586,6 +586,12 @@ merge_held(struct merge *m)
         diag_errno(DIAG_ERROR, rc, "read data/held");
 }
 
+bool
+merge_held_is_busy(const struct merge *m)
+{
+    return m->aside.busy;
+}
+
 /* ---- holding ----------------------------------------------------------- */
 
 /* Writes what one log has for a chosen keyspace. */

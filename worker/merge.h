@@ -105,6 +105,10 @@ uint64_t merge_retry_ms(const struct merge *m);
 /* Tries to merge what is held; to be called now and then. */
 void merge_held(struct merge *m);
 
+/* Whether the last try, in a batch or by merge_held(), left something to
+ * another worker: then merge_held() is worth a call soon. */
+bool merge_held_is_busy(const struct merge *m);
+
 /* One line of figures. */
 void merge_report(const struct merge *m);
 

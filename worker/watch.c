@@ -97,15 +97,27 @@ on_look(struct loop_timer *timer)
 }
 
 static void
+look_at_held(struct watch *w, uint64_t wait_ms)
+{
+    int rc;
+
+    rc = loop_arm(w->loop, &w->held, loop_now_ms(w->loop) + wait_ms);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "arm a timer");
+}
+
+static void
 on_held(struct loop_timer *timer)
 {
     struct watch *w = SELF(struct watch, held, timer);
-    int rc;
 
     merge_held(w->merge);
-    rc = loop_arm(w->loop, timer, loop_now_ms(w->loop) + WATCH_HELD_MS);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "arm a timer");
+    if (!merge_held_is_busy(w->merge))
+        w->busy_ms = 0;
+    else
+        w->busy_ms = w->busy_ms ? 2 * w->busy_ms : WATCH_BUSY_MS;
+    look_at_held(w, w->busy_ms && w->busy_ms < WATCH_HELD_MS ? w->busy_ms
+                                                             : WATCH_HELD_MS);
 }
 
 static void
@@ -131,6 +143,11 @@ after_turn(void *ctx)
         return false;
     outcome = merge_run(w->merge);
     w->due = outcome == MERGE_DONE;
+    /* Otherwise on_held() has a look planned already. */
+    if (merge_held_is_busy(w->merge) && w->busy_ms == 0) {
+        w->busy_ms = WATCH_BUSY_MS;
+        look_at_held(w, w->busy_ms);
+    }
     if (outcome == MERGE_WAIT) {
         back_off(w);
         return false;

@@ -11,8 +11,9 @@
 #include "common/diag.h"
 #include "common/fills.h"
 
-/* A worker tries what is held each minute; what goes in goes in at once. */
-#define HELD_WAIT_MS 1000
+/* A worker tries what is held each minute, and what another had after a quarter
+ * of a second; what goes in goes in at once. */
+#define HELD_WAIT_MS 3000
 
 /* As of when the reader answers for all keyspaces.  No name comes after this
  * one, so the answer is short. */

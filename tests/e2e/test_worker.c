@@ -1,12 +1,14 @@
 /* tests/e2e/test_worker.c - countd-worker on directories of full logs. */
 #include "tests/lib/test.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -15,6 +17,7 @@
 #include "common/clock.h"
 #include "common/config.h"
 #include "common/datadir.h"
+#include "common/held.h"
 #include "common/store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
@@ -494,6 +497,59 @@ keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
     fleet_check(&x->fleet);
 }
 
+/* Locks the only file of what is held, as a worker that merges it does. */
+static int
+lock_held(const struct fixture *x)
+{
+    struct dirent *entry;
+    int fd = -1, dir_fd;
+    DIR *dir;
+
+    dir_fd = openat(x->dir.held_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(dir_fd >= 0);
+    dir = fdopendir(dir_fd);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)))
+        if (held_is_many(entry->d_name))
+            fd = openat(dir_fd, entry->d_name, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(closedir(dir), 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    return fd;
+}
+
+static void
+what_another_worker_has_of_the_held_is_tried_again_soon(void **state)
+{
+    const int soon_ms = 30000; /* not the minute that passes otherwise */
+    struct fixture *x = *state;
+    struct filler f;
+    int fd;
+
+    fleet_option(&x->fleet, "keyspace.max=1");
+    filler_open(&f, x->dir.log_fd, 0, 10);
+    filler_add(&f, "first", "one", 1);
+    filler_add(&f, "second", "one", 2);
+    filler_seal(&f);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    await_empty(x, 0);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    fd = lock_held(x);
+    fleet_option(&x->fleet, "keyspace.max=1000");
+    fleet_start(&x->fleet, FLEET_WORKER);
+    /* Before it looks for logs it has tried what is held. */
+    full_log(x, 1);
+    await_empty(x, 1);
+    assert_int_equal(close(fd), 0);
+    fleet_await_drained(&x->fleet, soon_ms);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+
+    assert_int_equal(count_of(x, "first", "one"), 1);
+    assert_int_equal(count_of(x, "second", "one"), 2);
+    fleet_check(&x->fleet);
+}
+
 /* ---- the process ------------------------------------------------------- */
 
 static void
@@ -627,6 +683,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(records_for_a_broken_keyspace_file_are_held_until_it_is_mended),
     OPEN(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from),
     OPEN(keyspaces_above_the_limit_are_held_and_the_others_go_on),
+    OPEN(what_another_worker_has_of_the_held_is_tried_again_soon),
     OPEN(told_to_stop_with_work_left_it_gives_the_logs_back),
     OPEN(it_prints_figures_when_asked_and_goes_on),
     OPEN(a_directory_of_other_message_sizes_is_refused),
