@@ -194,6 +194,8 @@ any_peer(struct oracle *o)
     if (!o->open[p]) {
         for (int s = 0; s < SIDES; s++)
             taker_open(&o->peers[p][s], o->ports[s]);
+        /* On a busy machine yrmcds may leave a request unread for ever. */
+        o->peers[p][THEIRS].skips = "countd_write_and_yrmcds_answer_the_same";
         memset(o->held[p], 0, sizeof o->held[p]);
         o->open[p] = true;
     }
