@@ -112,12 +112,15 @@ on_held(struct loop_timer *timer)
     struct watch *w = SELF(struct watch, held, timer);
 
     merge_held(w->merge);
-    if (!merge_held_is_busy(w->merge))
+    if (!merge_held_is_busy(w->merge)) {
         w->busy_ms = 0;
-    else
-        w->busy_ms = w->busy_ms ? 2 * w->busy_ms : WATCH_BUSY_MS;
-    look_at_held(w, w->busy_ms && w->busy_ms < WATCH_HELD_MS ? w->busy_ms
-                                                             : WATCH_HELD_MS);
+        look_at_held(w, WATCH_HELD_MS);
+        return;
+    }
+    w->busy_ms = w->busy_ms ? 2 * w->busy_ms : WATCH_BUSY_MS;
+    if (w->busy_ms > WATCH_HELD_MS)
+        w->busy_ms = WATCH_HELD_MS;
+    look_at_held(w, w->busy_ms);
 }
 
 static void

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/config.h"
 #include "common/datadir.h"
+#include "common/dirstream.h"
 #include "common/held.h"
 #include "common/store.h"
 #include "tests/lib/client.h"
@@ -501,17 +502,14 @@ keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
 static int
 lock_held(const struct fixture *x)
 {
-    struct dirent *entry;
-    int fd = -1, dir_fd;
+    const char *name;
+    int fd = -1;
     DIR *dir;
 
-    dir_fd = openat(x->dir.held_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(dir_fd >= 0);
-    dir = fdopendir(dir_fd);
-    assert_non_null(dir);
-    while ((entry = readdir(dir)))
-        if (held_is_many(entry->d_name))
-            fd = openat(dir_fd, entry->d_name, O_RDONLY | O_CLOEXEC);
+    assert_rc(dirstream_open(x->dir.held_fd, ".", &dir), 0);
+    while (dirstream_next(dir, &name) > 0)
+        if (held_is_many(name))
+            fd = openat(x->dir.held_fd, name, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(closedir(dir), 0);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);

@@ -65,3 +65,13 @@ filler_die(struct filler *f)
 {
     log_abandon(&f->log);
 }
+
+void
+filler_empty(int log_fd, uint64_t index)
+{
+    struct log log;
+
+    assert_rc(log_claim(&log, log_fd, index, LOG_MODE_FULL), 0);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+}

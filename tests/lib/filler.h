@@ -32,4 +32,7 @@ void filler_seal(struct filler *f);
 /* Lets it go as a writer that dies does. */
 void filler_die(struct filler *f);
 
+/* Empties a full log, as a worker does when all of it is merged. */
+void filler_empty(int log_fd, uint64_t index);
+
 #endif

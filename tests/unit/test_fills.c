@@ -60,17 +60,6 @@ begin_log(struct fixture *f, struct filler *log, uint64_t index,
     filler_add(log, "words", "the", 1);
 }
 
-/* As a worker does when all of it is merged. */
-static void
-empty_log(struct fixture *f, uint64_t index)
-{
-    struct log log;
-
-    assert_rc(log_claim(&log, f->datadir.log_fd, index, LOG_MODE_FULL), 0);
-    assert_rc(log_empty(&log), 0);
-    assert_rc(log_release(&log), 0);
-}
-
 static size_t
 left(struct fixture *f)
 {
@@ -108,7 +97,7 @@ what_comes_later_is_not_waited_for(void **state)
     assert_rc(fills_note(&f->fills, &f->logs), 0);
     begin_log(f, &later, 1, FIRST_MS - 5000); /* the clock was set back */
     assert_int_equal(left(f), 1);
-    empty_log(f, 0);
+    filler_empty(f->datadir.log_fd, 0);
     begin_log(f, &again, 0, FIRST_MS - 4000);
 
     assert_int_equal(left(f), 0);
@@ -145,7 +134,7 @@ many_logs_may_be_noted(void **state)
     }
     assert_rc(fills_note(&f->fills, &f->logs), 0);
     assert_rc(fills_note(&f->fills, &f->logs), 0); /* afresh */
-    empty_log(f, 149);
+    filler_empty(f->datadir.log_fd, 149);
 
     assert_int_equal(left(f), 149);
 }
@@ -175,7 +164,7 @@ waiting_for_the_logs_does_not_end_because_the_clock_catches_up(void **state)
 
     assert_rc(wait_logs(&f->datadir, &f->logs, 100), -ETIMEDOUT);
 
-    empty_log(f, 0);
+    filler_empty(f->datadir.log_fd, 0);
     assert_rc(wait_logs(&f->datadir, &f->logs, 60000), 0);
 }
 

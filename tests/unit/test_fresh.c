@@ -80,17 +80,6 @@ begin_log(struct fixture *f, struct filler *log, uint64_t index,
     filler_add(log, "words", "cat", 1);
 }
 
-/* As a worker does when all of it is merged. */
-static void
-empty_log(struct fixture *f, uint64_t index)
-{
-    struct log log;
-
-    assert_rc(log_claim(&log, f->datadir.log_fd, index, LOG_MODE_FULL), 0);
-    assert_rc(log_empty(&log), 0);
-    assert_rc(log_release(&log), 0);
-}
-
 static void
 hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
 {
@@ -181,12 +170,12 @@ the_oldest_log_that_is_not_merged_counts(void **state)
     begin_log(f, &log, 2, now - 1000);
     assert_int_equal(as_of(f, "words"), now - 7001);
 
-    empty_log(f, 1);
+    filler_empty(f->datadir.log_fd, 1);
     assert_int_equal(as_of(f, "words"), now - 3001);
-    empty_log(f, 0);
+    filler_empty(f->datadir.log_fd, 0);
     assert_int_equal(as_of(f, "words"), now - 1001);
     filler_seal(&log);
-    empty_log(f, 2);
+    filler_empty(f->datadir.log_fd, 2);
     expect_now(f, "words");
 }
 
@@ -341,7 +330,7 @@ increments_of_a_clock_that_was_set_back_are_not_claimed(void **state)
     assert_int_equal(as_of(f, "words"), 0); /* that claim is future now */
 
     filler_seal(&log);
-    empty_log(f, 0);
+    filler_empty(f->datadir.log_fd, 0);
     expect_now(f, "words");
 }
 
@@ -359,9 +348,9 @@ a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back(void **state)
 
     assert_int_equal(as_of(f, "words"), before);
     filler_seal(&newer);
-    empty_log(f, 1);
+    filler_empty(f->datadir.log_fd, 1);
     assert_int_equal(as_of(f, "words"), before);
-    empty_log(f, 0);
+    filler_empty(f->datadir.log_fd, 0);
     expect_now(f, "words");
 }
 
@@ -379,7 +368,7 @@ a_log_of_before_the_clock_was_set_back_counts_when_its_time_comes_again(
 
     fault_clock(10000);
     assert_int_equal(as_of(f, "words"), before);
-    empty_log(f, 0);
+    filler_empty(f->datadir.log_fd, 0);
     expect_now(f, "words");
 }
 
@@ -400,9 +389,9 @@ a_reader_notices_that_the_clock_was_set_back(void **state)
 
     fault_clock(7000); /* set back, by less than the logs are old */
     assert_int_equal(as_of(f, "words"), first - 1);
-    empty_log(f, 0);
+    filler_empty(f->datadir.log_fd, 0);
     assert_int_equal(as_of(f, "words"), first - 1);
-    empty_log(f, 1);
+    filler_empty(f->datadir.log_fd, 1);
     expect_now(f, "words");
 }
 

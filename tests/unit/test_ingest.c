@@ -893,12 +893,23 @@ connections_over_the_limit_are_refused(void **state)
     assert_int_equal(r->records.count, 0);
 }
 
+/* As a worker does, once the writer has let it go. */
+static void
+empty_first_log(struct rig *r)
+{
+    struct log log;
+
+    while (log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL) < 0)
+        run(r, pushes_back, 0);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+}
+
 static void
 without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
 {
     struct rig *r = *state;
     uint8_t *bytes = malloc(60 * SIZE);
-    struct log log;
     size_t n;
     int fd;
 
@@ -914,10 +925,7 @@ without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
     client_wins(fd, 40);
 
     /* A worker empties the first; the rest goes there. */
-    while (log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL) < 0)
-        run(r, pushes_back, 0);
-    assert_rc(log_empty(&log), 0);
-    assert_rc(log_release(&log), 0);
+    empty_first_log(r);
     run(r, replied, 60);
     client_wins(fd, 20);
     free(bytes);
@@ -937,7 +945,6 @@ the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
     struct rig *r = *state;
     uint8_t bytes[30 * SIZE];
     uint64_t deadline_ms;
-    struct log log;
     size_t n;
     int fd;
 
@@ -953,10 +960,7 @@ the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
     r->ingest.waiting_since_ms -= waited_ms;
     r->ingest.stop_deadline_ms -= waited_ms;
 
-    while (log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL) < 0)
-        run(r, pushes_back, 0);
-    assert_rc(log_empty(&log), 0);
-    assert_rc(log_release(&log), 0);
+    empty_first_log(r);
     run(r, took, 30);
     assert_true(r->ingest.stop_deadline_ms >= deadline_ms);
     finish(r);
