@@ -47,6 +47,9 @@ Q   := $(if $(V),,@)
 say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 
 # ---- what there is -------------------------------------------------------
+# The rooms of common/ from the ground up: a file includes from its own room and
+# from those before it (lint-rooms).
+ROOMS := $(addprefix common/,base wire net setup log store/tree store/lmdb)
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 part = $(call objs,$(1:%=%/*.c))
@@ -60,7 +63,7 @@ LIBS  := $(if $(wildcard common/client/countd.c),$(addprefix $(BUILD)/,libcountd
 LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c common/client/live.c)
 
 # Everything but the mains: tests take from it what they call.
-PARTS := $(filter-out %/main.o,$(call part,common common/client writer worker reader))
+PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client writer worker reader))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -71,16 +74,16 @@ FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
 STANDIN := $(call bins,tests/crash/standin_*.c)
-MAN   := $(wildcard */*.[158] common/client/*.[158])
-UNITS := $(wildcard */*.service */*.target)
+MAN   := $(wildcard */*.[158] common/*/*.[158])
+UNITS := $(wildcard */*.service common/*/*.target)
 
 all: $(PROGS) $(LIBS)
 
 # ---- programs ------------------------------------------------------------
-$(BUILD)/countd-write:  $(call part,writer common)
-$(BUILD)/countd-worker: $(call part,worker common)
-$(BUILD)/countd-read:   $(call part,reader common)
-$(BUILD)/countd:        $(call part,common/client common)
+$(BUILD)/countd-write:  $(call part,writer $(ROOMS))
+$(BUILD)/countd-worker: $(call part,worker $(ROOMS))
+$(BUILD)/countd-read:   $(call part,reader $(ROOMS))
+$(BUILD)/countd:        $(call part,common/client $(ROOMS))
 $(PROGS):
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 
@@ -159,7 +162,7 @@ check: setup
 	+@$(if $(TSAN_TESTS),TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/tsan CFLAGS='-O1 -g' \
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
-C_FILES := $(wildcard common/*.[ch] common/client/*.[ch] writer/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
+C_FILES := $(wildcard common/*/*.[ch] common/store/*/*.[ch] writer/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
 LINTS := lint-format lint-headers lint-cppcheck lint-tidy lint-man lint-shell
 lint: setup
 	@.ci/setup check
@@ -176,7 +179,7 @@ lint-cppcheck:
 	@echo cppcheck
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --suppress=unusedStructMember -D_GNU_SOURCE -I. \
-	  common common/client writer worker reader
+	  common writer worker reader
 lint-tidy:
 	@echo clang-tidy
 	@printf '%s\n' $(filter-out tests/%,$(filter %.c,$(C_FILES))) | xargs -P $$(nproc) -n 4 sh -c \

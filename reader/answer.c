@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/diag.h"
-#include "common/name.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/wire/name.h"
 
 /* A snapshot serves so many requests of a turn, then a new one is taken: a
  * turn with many connections is not short. */

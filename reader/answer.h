@@ -16,8 +16,8 @@
 
 #include <stdbool.h>
 
-#include "common/query.h"
-#include "common/store.h"
+#include "common/store/store.h"
+#include "common/wire/query.h"
 #include "reader/fresh.h"
 
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))

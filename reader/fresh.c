@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/clock.h"
-#include "common/diag.h"
-#include "common/held.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/store/lmdb/held.h"
 
 /* A look may take up to a 1/LOOK_SHARE of the time; with a thousand logs it
  * costs milliseconds, and is then good for longer. */

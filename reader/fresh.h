@@ -22,9 +22,9 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "common/datadir.h"
-#include "common/fills.h"
-#include "common/logdir.h"
+#include "common/log/fills.h"
+#include "common/log/logdir.h"
+#include "common/setup/datadir.h"
 
 #define FRESH_AGE_MS   5  /* how long a look is good for */
 #define FRESH_HELD_MAX 64 /* keyspaces with held records that are kept */

@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/bus.h"
-#include "common/config.h"
-#include "common/datadir.h"
-#include "common/diag.h"
-#include "common/files.h"
-#include "common/loop.h"
-#include "common/net.h"
-#include "common/privilege.h"
+#include "common/base/bus.h"
+#include "common/base/diag.h"
+#include "common/base/files.h"
+#include "common/net/loop.h"
+#include "common/net/net.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "common/setup/privilege.h"
 #include "reader/range.h"
 
 #define FILES_MIN      256 /* fewer are refused */

@@ -24,8 +24,8 @@
 
 #include <sys/queue.h>
 
-#include "common/loop.h"
-#include "common/net.h"
+#include "common/net/loop.h"
+#include "common/net/net.h"
 #include "reader/answer.h"
 #include "reader/pool.h"
 

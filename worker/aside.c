@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/diag.h"
-#include "common/name.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/wire/name.h"
 #include "worker/fate.h"
 #include "worker/stuck.h"
 

@@ -20,8 +20,8 @@
 
 #include <time.h>
 
-#include "common/held.h"
-#include "common/store.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/store.h"
 
 struct aside_stats {
     uint64_t merged;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/diag.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 
 int
 batch_open(struct batch *b, int log_fd, int scratch_fd, const struct layout *l,

@@ -15,10 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/held.h"
-#include "common/log.h"
-#include "common/logdir.h"
-#include "common/store.h"
+#include "common/log/log.h"
+#include "common/log/logdir.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/store.h"
 #include "worker/fold.h"
 #include "worker/later.h"
 

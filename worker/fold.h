@@ -27,9 +27,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/hash.h"
-#include "common/log.h"
-#include "common/store.h"
+#include "common/base/hash.h"
+#include "common/log/log.h"
+#include "common/store/store.h"
 #include "worker/region.h"
 
 #define FOLD_LOGS_MAX 4096

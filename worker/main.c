@@ -6,15 +6,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/archive.h"
-#include "common/bus.h"
-#include "common/config.h"
-#include "common/datadir.h"
-#include "common/diag.h"
-#include "common/files.h"
-#include "common/logdir.h"
-#include "common/loop.h"
-#include "common/privilege.h"
+#include "common/base/bus.h"
+#include "common/base/diag.h"
+#include "common/base/files.h"
+#include "common/log/archive.h"
+#include "common/log/logdir.h"
+#include "common/net/loop.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "common/setup/privilege.h"
 #include "worker/merge.h"
 #include "worker/watch.h"
 

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/archive.h"
-#include "common/clock.h"
-#include "common/diag.h"
-#include "common/files.h"
-#include "common/held.h"
-#include "common/name.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/base/files.h"
+#include "common/log/archive.h"
+#include "common/store/lmdb/held.h"
+#include "common/wire/name.h"
 #include "worker/fate.h"
 
 /* No living worker writes this long on one held file. */

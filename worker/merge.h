@@ -25,9 +25,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/config.h"
-#include "common/datadir.h"
-#include "common/store.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "common/store/store.h"
 #include "worker/aside.h"
 #include "worker/batch.h"
 #include "worker/memory.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 
 #define SIZE_FIRST 64
 

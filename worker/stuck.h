@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/hash.h"
+#include "common/base/hash.h"
 
 struct stuck {
     struct hash_key key;

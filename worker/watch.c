@@ -9,7 +9,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#include "common/diag.h"
+#include "common/base/diag.h"
 
 #define SELF(type, member, pointer)                                            \
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))

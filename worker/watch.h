@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/loop.h"
+#include "common/net/loop.h"
 #include "worker/merge.h"
 
 #define WATCH_LOOK_MS     1000

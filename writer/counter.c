@@ -25,7 +25,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/diag.h"
+#include "common/base/diag.h"
 #include "writer/requests.h"
 
 #define SMALL      48 /* bytes of a request kept without a chunk */

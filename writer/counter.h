@@ -44,9 +44,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/arena.h"
-#include "common/loop.h"
-#include "common/net.h"
+#include "common/base/arena.h"
+#include "common/net/loop.h"
+#include "common/net/net.h"
 #include "writer/list.h"
 #include "writer/live.h"
 

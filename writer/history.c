@@ -12,10 +12,10 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/bytes.h"
-#include "common/config.h"
-#include "common/diag.h"
-#include "common/name.h"
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
+#include "common/setup/config.h"
+#include "common/wire/name.h"
 
 /* Fixed for ever: keys must be the same after a restart. */
 static const uint8_t hash_key[NAME_HASH_KEY + 1] = "countd live.name";

@@ -25,8 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/loop.h"
-#include "common/message.h"
+#include "common/net/loop.h"
+#include "common/wire/message.h"
 #include "writer/live.h"
 #include "writer/logs.h"
 

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/diag.h"
+#include "common/base/diag.h"
 
 #define RECEIVE_MAX 512  /* messages from one connection in one turn */
 #define WIN_REPEATS 4096 /* WINs that one send can carry */

@@ -32,9 +32,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/loop.h"
-#include "common/message.h"
-#include "common/net.h"
+#include "common/net/loop.h"
+#include "common/net/net.h"
+#include "common/wire/message.h"
 #include "writer/list.h"
 #include "writer/logs.h"
 

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "common/loop.h"
+#include "common/net/loop.h"
 
 struct io_job {
     void (*run)(struct io_job *job);  /* in the I/O thread; may block */

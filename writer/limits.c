@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/resource.h>
 
-#include "common/diag.h"
+#include "common/base/diag.h"
 
 static size_t
 asks(const struct limit *l)

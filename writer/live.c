@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "writer/live_object.h"
 
 #define HOLDINGS_SLOTS 64 /* of the index of holdings, at start */

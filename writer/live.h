@@ -34,10 +34,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/arena.h"
-#include "common/frame.h"
-#include "common/hash.h"
-#include "common/table.h"
+#include "common/base/arena.h"
+#include "common/base/hash.h"
+#include "common/base/table.h"
+#include "common/wire/frame.h"
 
 enum live_kind { LIVE_COUNTER, LIVE_SEMAPHORE };
 

@@ -1,7 +1,7 @@
 /* writer/lives.c - see lives.h. */
 #include "writer/lives.h"
 
-#include "common/diag.h"
+#include "common/base/diag.h"
 
 struct lives_settings
 lives_settings(const struct config *c, enum live_kind kind)

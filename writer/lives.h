@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/config.h"
-#include "common/loop.h"
+#include "common/net/loop.h"
+#include "common/setup/config.h"
 #include "writer/counter.h"
 #include "writer/history.h"
 #include "writer/logs.h"

@@ -17,8 +17,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/diag.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 
 #define RETRY_MS      250   /* look again for a log when there is none */
 #define RACED_MS      2     /* somebody held the log we wanted for a moment */

@@ -36,11 +36,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/config.h"
-#include "common/datadir.h"
-#include "common/logdir.h"
-#include "common/loop.h"
-#include "common/message.h"
+#include "common/log/logdir.h"
+#include "common/net/loop.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "common/wire/message.h"
 #include "writer/io.h"
 
 #define LOGS_STAGE   1024 /* slots that wait for one pwrite */

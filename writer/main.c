@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/config.h"
-#include "common/datadir.h"
-#include "common/diag.h"
-#include "common/loop.h"
-#include "common/net.h"
-#include "common/privilege.h"
+#include "common/base/diag.h"
+#include "common/net/loop.h"
+#include "common/net/net.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "common/setup/privilege.h"
 #include "writer/ingest.h"
 #include "writer/limits.h"
 #include "writer/lives.h"

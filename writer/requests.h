@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/frame.h"
+#include "common/wire/frame.h"
 #include "writer/counter.h"
 
 /* Answers stop when there are as many bytes, or `piece` of them; the last ones

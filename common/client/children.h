@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "common/config.h"
+#include "common/setup/config.h"
 
 #define CHILDREN_MAX        66 /* a writer, a reader, 64 workers */
 #define CHILDREN_READY_SIZE 512

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/diag.h"
-#include "common/nearest.h"
-#include "common/net.h"
+#include "common/base/diag.h"
+#include "common/net/net.h"
+#include "common/setup/nearest.h"
 
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 

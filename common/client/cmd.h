@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 #include "common/client/countd.h"
-#include "common/config.h"
-#include "common/name.h"
+#include "common/setup/config.h"
+#include "common/wire/name.h"
 
 #define CMD_OPTIONS_MAX 8
 

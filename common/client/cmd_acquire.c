@@ -19,11 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/link.h"
 #include "common/client/live_peer.h"
-#include "common/clock.h"
-#include "common/diag.h"
 
 /* Between two tries: half of this to all of it, doubled each time. */
 #define PAUSE_FIRST_MS 10

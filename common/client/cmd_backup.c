@@ -12,14 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
 #include "common/client/cmd.h"
 #include "common/client/kept.h"
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
-#include "common/diag.h"
-#include "common/dirstream.h"
-#include "common/store.h"
+#include "common/store/store.h"
 
 #define COPY_SIZE ((size_t)64 << 10)
 

@@ -12,16 +12,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/kept.h"
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
-#include "common/diag.h"
-#include "common/held.h"
-#include "common/store.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/store.h"
 
 #define TEXT_SIZE  512
 #define OPEN_TRIES 50

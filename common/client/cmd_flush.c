@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/kept.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
-#include "common/clock.h"
-#include "common/diag.h"
-#include "common/fills.h"
+#include "common/log/fills.h"
 
 /* A worker tries what is held each minute, and what another had after a quarter
  * of a second; what goes in goes in at once. */

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/output.h"
-#include "common/diag.h"
 
 enum what { WHAT_COUNT, WHAT_RANK, WHAT_TOTAL };
 

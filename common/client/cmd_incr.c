@@ -1,8 +1,8 @@
 /* common/client/cmd_incr.c - countd incr: one acknowledged increment. */
 #include <errno.h>
 
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
-#include "common/diag.h"
 
 int
 cmd_incr(struct cmd_line *line)

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/largest.h"
 #include "common/client/live_peer.h"
 #include "common/client/output.h"
-#include "common/diag.h"
 
 #define TOP_DEFAULT 20
 #define TOP_MAX     4096

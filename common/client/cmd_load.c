@@ -10,13 +10,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/lines.h"
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/stop.h"
-#include "common/clock.h"
-#include "common/diag.h"
 
 #define BAD_SHOWN_MAX 20
 #define BUFFER_SIZE   ((size_t)4 << 20) /* of the library */

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
-#include "common/clock.h"
-#include "common/diag.h"
 
 #define OPEN_TRIES 50 /* of a log that is changing hands */
 

@@ -1,10 +1,10 @@
 /* common/client/cmd_range.c - countd top, countd range: rows by count. */
 #include <errno.h>
 
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/output.h"
-#include "common/diag.h"
-#include "common/query.h"
+#include "common/wire/query.h"
 
 static const struct output_column columns[] = {
     {"rank", "rank", true},

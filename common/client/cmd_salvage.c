@@ -15,12 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/diag.h"
 #include "common/client/cmd.h"
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
-#include "common/diag.h"
-#include "common/store.h"
+#include "common/store/store.h"
 
 #define TXN_MEMORY ((size_t)64 << 20)
 

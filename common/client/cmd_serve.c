@@ -17,13 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/client/children.h"
 #include "common/client/cmd.h"
 #include "common/client/wait.h"
-#include "common/clock.h"
-#include "common/diag.h"
-#include "common/net.h"
-#include "common/privilege.h"
+#include "common/net/net.h"
+#include "common/setup/privilege.h"
 
 #define DRAIN_MS      5000
 #define DRAIN_LOOK_MS 20

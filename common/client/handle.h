@@ -11,7 +11,7 @@
 #include "common/client/countd.h"
 #include "common/client/forks.h"
 #include "common/client/link.h"
-#include "common/message.h"
+#include "common/wire/message.h"
 
 /* The only symbols a user of the library sees. */
 #define PUBLIC __attribute__((visibility("default")))

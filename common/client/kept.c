@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
 #include "common/client/output.h"
-#include "common/diag.h"
-#include "common/dirstream.h"
-#include "common/held.h"
+#include "common/store/lmdb/held.h"
 
 static void
 keep_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "common/client/logfile.h"
-#include "common/datadir.h"
-#include "common/name.h"
+#include "common/setup/datadir.h"
+#include "common/wire/name.h"
 
 struct kept {
     size_t logs;              /* log/bad-N-EPOCH */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 int
 link_init(struct link *l, const char *address, unsigned timeout_ms)

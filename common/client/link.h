@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/net.h"
+#include "common/net/net.h"
 
 #define LINK_ADDRESSES_MAX 4
 

@@ -24,7 +24,7 @@
 
 #include "common/client/forks.h"
 #include "common/client/handle.h"
-#include "common/frame.h"
+#include "common/wire/frame.h"
 
 #define COUNTER_ADDRESS    "127.0.0.1:11215"
 #define SEMAPHORE_ADDRESS  "127.0.0.1:11216"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/diag.h"
-#include "common/net.h"
+#include "common/base/diag.h"
+#include "common/net/net.h"
 
 #define ADDRESS_SIZE 320
 

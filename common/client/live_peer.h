@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "common/client/cmd.h"
-#include "common/frame.h"
+#include "common/wire/frame.h"
 
 #define LIVE_NAME_MAX FRAME_NAME_MAX
 /* Of a name in its text form, with NUL. */

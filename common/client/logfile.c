@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "common/dirstream.h"
+#include "common/base/dirstream.h"
 
 #define SLOTS_AT_ONCE 512
 #define UNPACK_SIZE   (64 << 10)

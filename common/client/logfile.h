@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/log.h"
+#include "common/log/log.h"
 
 enum logfile_kind {
     LOGFILE_LOG,

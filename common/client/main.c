@@ -1,5 +1,5 @@
 /* common/client/main.c - the `countd` command; cmd.h says how it is made. */
-#include "common/bus.h"
+#include "common/base/bus.h"
 #include "common/client/cmd.h"
 
 int

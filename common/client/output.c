@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/diag.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 
 /* After so many rows a page is printed; columns can only widen from then on,
  * and memory stays bounded. */

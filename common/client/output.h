@@ -6,8 +6,8 @@
  *     JSON    one document: {"fact": ..., "rows": [{...}, ...], "fact": ...}
  *     TSV     the rows, no heading
  *
- * Names are printed in the text form of common/name.h in all three, so JSON
- * is valid whatever bytes a name has and every name can be typed back in.
+ * Names are printed in the text form of common/wire/name.h in all three, so
+ * JSON is valid whatever bytes a name has and every name can be typed back in.
  *
  * Ownership: struct output is the caller's between init and fini.  Cells are
  * only looked at during the call.

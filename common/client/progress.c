@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #define BAR_SIZE      28
 #define BAR_TEXT      (BAR_SIZE + 16)

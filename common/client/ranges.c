@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "common/client/handle.h"
-#include "common/query.h"
+#include "common/wire/query.h"
 
 #define SEND_SIZE    ((size_t)64 * 1024)
 #define RECEIVE_SIZE ((size_t)64 * 1024)

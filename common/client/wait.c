@@ -5,11 +5,11 @@
 #include <signal.h>
 #include <time.h>
 
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/client/logfile.h"
-#include "common/clock.h"
-#include "common/diag.h"
-#include "common/fills.h"
-#include "common/message.h"
+#include "common/log/fills.h"
+#include "common/wire/message.h"
 
 #define PAUSE_MAX_MS 50
 

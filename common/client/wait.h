@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "common/client/cmd.h"
-#include "common/datadir.h"
-#include "common/logdir.h"
+#include "common/log/logdir.h"
+#include "common/setup/datadir.h"
 
 /* The data directory as readers open it.  Returns an exit status. */
 int wait_datadir(const struct cmd_line *line, struct datadir *d);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/log.h"
+#include "common/log/log.h"
 
 #define log_read bench_log_read
 int bench_log_read(const struct log *log, uint32_t from, uint32_t count,

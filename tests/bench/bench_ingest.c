@@ -34,9 +34,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/logdir.h"
-#include "common/net.h"
+#include "common/base/clock.h"
+#include "common/log/logdir.h"
+#include "common/net/net.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/tmpdir.h"

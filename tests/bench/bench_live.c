@@ -30,7 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/live_ceiling.h"
 #include "tests/bench/live_load.h"
 #include "tests/bench/series.h"

@@ -22,9 +22,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
-#include "common/store.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/store/store.h"
 
 #define KEY_SIZE   20
 #define RANK_SIZE  28

@@ -32,12 +32,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
-#include "common/datadir.h"
-#include "common/log.h"
-#include "common/query.h"
-#include "common/store.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/log/log.h"
+#include "common/setup/datadir.h"
+#include "common/store/store.h"
+#include "common/wire/query.h"
 
 #define KEY_SIZE    20
 #define ROWS        100

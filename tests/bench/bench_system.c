@@ -26,7 +26,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"

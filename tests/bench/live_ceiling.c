@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/frame.h"
-#include "common/net.h"
+#include "common/base/bytes.h"
+#include "common/net/net.h"
+#include "common/wire/frame.h"
 #include "tests/bench/live_load.h"
 
 #define CONNS_MAX   256 /* descriptors */

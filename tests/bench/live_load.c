@@ -14,9 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
-#include "common/frame.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/wire/frame.h"
 
 #define CONNS_MAX    64
 #define DEPTH_MAX    64

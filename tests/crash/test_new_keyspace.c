@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/datadir.h"
-#include "common/diag.h"
-#include "common/store.h"
+#include "common/base/diag.h"
+#include "common/setup/datadir.h"
+#include "common/store/store.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 

@@ -23,8 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "tests/crash/powerloss.h"
 #include "tests/lib/client.h"
 #include "tests/lib/disk.h"

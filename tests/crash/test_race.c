@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/log/log.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"

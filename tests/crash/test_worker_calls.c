@@ -27,11 +27,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/datadir.h"
-#include "common/diag.h"
-#include "common/held.h"
-#include "common/store.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/setup/datadir.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/store.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"

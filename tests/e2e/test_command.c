@@ -18,8 +18,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "common/datadir.h"
-#include "common/net.h"
+#include "common/net/net.h"
+#include "common/setup/datadir.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/tmpdir.h"

@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/live_rig.h"
 #include "tests/lib/random.h"

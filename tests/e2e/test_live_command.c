@@ -584,7 +584,7 @@ static void
 take_example(unsigned port, unsigned instead, char *script, size_t size)
 {
     static char page[128 << 10];
-    FILE *f = fopen("common/countd.5", "re");
+    FILE *f = fopen("common/setup/countd.5", "re");
     char start[64];
     const char *at, *end;
     size_t n;

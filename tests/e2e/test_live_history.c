@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/taker.h"

@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/config.h"
+#include "common/base/clock.h"
+#include "common/setup/config.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 

@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/config.h"
-#include "common/datadir.h"
-#include "common/store.h"
+#include "common/base/clock.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "common/store/store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"

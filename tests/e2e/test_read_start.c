@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/config.h"
-#include "common/datadir.h"
-#include "common/net.h"
+#include "common/net/net.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/expect.h"

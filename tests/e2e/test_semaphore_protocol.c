@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/live_rig.h"
 #include "tests/lib/taker.h"

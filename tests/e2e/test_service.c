@@ -76,7 +76,7 @@ put_units(const struct tmpdir *dir)
         test_skip("needs systemd-analyze of systemd 250 or later");
     for (size_t i = 0; i < SERVICES; i++)
         put_unit(dir, services[i]);
-    put_unit(dir, "common/countd.target");
+    put_unit(dir, "common/setup/countd.target");
 }
 
 static void

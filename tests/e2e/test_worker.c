@@ -13,13 +13,13 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
-#include "common/config.h"
-#include "common/datadir.h"
-#include "common/dirstream.h"
-#include "common/held.h"
-#include "common/store.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/dirstream.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/block.h"
-#include "common/crc.h"
+#include "common/base/crc.h"
+#include "common/store/tree/block.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

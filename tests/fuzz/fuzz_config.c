@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/config.h"
+#include "common/setup/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -25,8 +25,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/frame.h"
+#include "common/base/bytes.h"
+#include "common/wire/frame.h"
 #include "writer/counter.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

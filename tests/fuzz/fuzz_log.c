@@ -19,8 +19,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "common/bytes.h"
-#include "common/log.h"
+#include "common/base/bytes.h"
+#include "common/log/log.h"
 
 #define SIZE_MAX_HERE (LOG_SLOTS_AT + 4096)
 #define INDEX         0

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/name.h"
+#include "common/wire/name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

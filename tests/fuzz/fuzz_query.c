@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/bytes.h"
-#include "common/query.h"
+#include "common/base/bytes.h"
+#include "common/wire/query.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/test.h"
 

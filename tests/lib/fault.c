@@ -18,7 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 enum group { GROUP_DISK, GROUP_MEMORY, GROUP_NET };
 

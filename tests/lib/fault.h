@@ -57,8 +57,8 @@ bool fault_hit(void);
 /* Calls of this name since the last of the functions above. */
 unsigned fault_calls(const char *call);
 
-/* Shifts clock_unix_ms() of common/clock.h; 0 is the true time.  fault_clear()
- * undoes it. */
+/* Shifts clock_unix_ms() of common/base/clock.h; 0 is the true time.
+ * fault_clear() undoes it. */
 void fault_clock(int64_t offset_ms);
 
 /* Descriptors open in this process, to see that a failure leaks none. */

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "common/log.h"
+#include "common/log/log.h"
 
 struct filler {
     struct log log;

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/datadir.h"
-#include "common/diag.h"
-#include "common/log.h"
-#include "common/store.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/log/log.h"
+#include "common/setup/datadir.h"
+#include "common/store/store.h"
 #include "tests/lib/test.h"
 
 static const char *const programs[FLEET_ROLES] = {

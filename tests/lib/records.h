@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/log.h"
+#include "common/log/log.h"
 
 struct record {
     char keyspace[MESSAGE_NAME_MAX + 1]; /* NUL-terminated */

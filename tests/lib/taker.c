@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/test.h"

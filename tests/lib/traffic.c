@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/test.h"

@@ -1,7 +1,7 @@
 /* tests/lib/turns.c - see turns.h. */
 #include "tests/lib/turns.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/test.h"
 

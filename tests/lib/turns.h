@@ -9,7 +9,7 @@
 #ifndef COUNTD_TEST_TURNS_H
 #define COUNTD_TEST_TURNS_H
 
-#include "common/loop.h"
+#include "common/net/loop.h"
 
 /* Runs the loop until loop_stop(), with a turn every millisecond at least.
  * After 30 s (times $TEST_SLOW) the test fails. */

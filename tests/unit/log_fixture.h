@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/log.h"
+#include "common/log/log.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/arena.h"
+#include "common/base/arena.h"
 #include "tests/lib/random.h"
 
 #define MIB UINT64_C(1048576)

@@ -7,8 +7,8 @@
 
 #include <zlib.h>
 
-#include "common/block.h"
-#include "common/crc.h"
+#include "common/base/crc.h"
+#include "common/store/tree/block.h"
 #include "tests/lib/random.h"
 
 static const struct block_id base_id = {

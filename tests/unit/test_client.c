@@ -20,12 +20,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "common/client/countd.h"
 #include "common/client/link.h"
-#include "common/clock.h"
-#include "common/message.h"
-#include "common/query.h"
+#include "common/wire/message.h"
+#include "common/wire/query.h"
 #include "tests/lib/fault.h"
 
 #define MESSAGE_SIZE 520

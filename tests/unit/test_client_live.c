@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "common/client/countd.h"
-#include "common/frame.h"
+#include "common/wire/frame.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 

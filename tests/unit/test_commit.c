@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/store.h"
+#include "common/store/store.h"
 #include "tests/lib/tmpdir.h"
 
 /* Failing calls do nothing, or the first of them does its work. */

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/config.h"
-#include "common/nearest.h"
+#include "common/setup/config.h"
+#include "common/setup/nearest.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"

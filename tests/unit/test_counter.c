@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
-#include "common/diag.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"

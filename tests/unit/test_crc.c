@@ -1,5 +1,5 @@
 /* tests/unit/test_crc.c - crc_of() beside zlib's crc32. */
-#include "common/crc.h"
+#include "common/base/crc.h"
 
 #include <zlib.h>
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/file.h>
 
-#include "common/datadir.h"
+#include "common/setup/datadir.h"
 
 #define LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
 #define CREATORS     8

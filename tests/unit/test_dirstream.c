@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/dirstream.h"
+#include "common/base/dirstream.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 

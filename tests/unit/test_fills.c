@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "common/base/clock.h"
 #include "common/client/wait.h"
-#include "common/clock.h"
-#include "common/datadir.h"
-#include "common/fills.h"
-#include "common/log.h"
+#include "common/log/fills.h"
+#include "common/log/log.h"
+#include "common/setup/datadir.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/tmpdir.h"

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/held.h"
+#include "common/base/clock.h"
+#include "common/store/lmdb/held.h"
 #include "reader/fresh.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/held.h"
-#include "common/name.h"
+#include "common/store/lmdb/held.h"
+#include "common/wire/name.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/diag.h"
+#include "common/base/diag.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/records.h"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/lib/fault.h"
 #include "writer/io.h"
 

@@ -1,4 +1,4 @@
-/* tests/unit/test_keyspace.c - common/store.h on LMDB: what is applied is
+/* tests/unit/test_keyspace.c - common/store/store.h on LMDB: what is applied is
  * there exactly once and in order, whatever happens in between. */
 #include "tests/lib/test.h"
 
@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/crc.h"
-#include "common/keyspace.h"
+#include "common/base/crc.h"
+#include "common/store/lmdb/keyspace.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 

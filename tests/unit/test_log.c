@@ -5,7 +5,7 @@
 
 #include <zlib.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 
 #define GOLDEN       "tests/golden/log-v1"
 #define GOLDEN_INDEX 7

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "common/logdir.h"
+#include "common/log/logdir.h"
 
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 

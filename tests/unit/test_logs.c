@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
-#include "common/diag.h"
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/records.h"

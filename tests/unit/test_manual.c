@@ -11,9 +11,9 @@
 #include "common/client/children.h"
 #include "common/client/cmd.h"
 #include "common/client/lines.h"
-#include "common/config.h"
-#include "common/frame.h"
-#include "common/query.h"
+#include "common/setup/config.h"
+#include "common/wire/frame.h"
+#include "common/wire/query.h"
 #include "writer/counter.h"
 #include "writer/history.h"
 #include "writer/limits.h"
@@ -131,7 +131,7 @@ every_setting_its_default_and_its_limits_are_in_countd_5(void **state)
     size_t items = 0;
 
     (void)state; /* needs none */
-    read_page("common/countd.5");
+    read_page("common/setup/countd.5");
     setting_count = 0;
     config_each(check_setting, NULL);
 
@@ -158,7 +158,7 @@ every_op_and_size_of_the_protocols_is_in_countd_5(void **state)
     size_t items = 0;
 
     (void)state; /* needs none */
-    read_page("common/countd.5");
+    read_page("common/setup/countd.5");
     section("RANGES", text, sizeof text);
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         snprintf(line, sizeof line, "\n.It %d Cm %s\n", (int)ops[i].op,
@@ -209,7 +209,7 @@ every_opcode_and_status_of_live_requests_is_in_countd_5(void **state)
     size_t statuses = 0;
 
     (void)state; /* needs none */
-    read_page("common/countd.5");
+    read_page("common/setup/countd.5");
     section("COUNTERS AND SEMAPHORES", text, sizeof text);
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++) {
         snprintf(line, sizeof line, "\n.It %02x Cm %s\n",
@@ -294,7 +294,7 @@ every_statistic_is_in_countd_5(void **state)
     static char text[PAGE_SIZE_MAX];
 
     (void)state; /* needs none */
-    read_page("common/countd.5");
+    read_page("common/setup/countd.5");
     section("COUNTERS AND SEMAPHORES", text, sizeof text);
     check_stats(text, LIVE_COUNTER);
     check_stats(text, LIVE_SEMAPHORE);
@@ -307,7 +307,7 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
     char line[128];
 
     (void)state; /* needs none */
-    read_page("common/countd.5");
+    read_page("common/setup/countd.5");
     snprintf(line, sizeof line, "at most %d;", LIMITS_MOST);
     assert_has(page, line);
     section("LIVE HISTORY", text, sizeof text);

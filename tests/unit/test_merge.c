@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/diag.h"
+#include "common/base/diag.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/random.h"

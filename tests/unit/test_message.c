@@ -7,8 +7,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "common/bytes.h"
-#include "common/message.h"
+#include "common/base/bytes.h"
+#include "common/wire/message.h"
 
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -26,7 +26,7 @@ int plain_message_parse(const struct layout *l, const uint8_t *bytes,
 int plain_message_put(const struct layout *l, const struct message *m,
                       uint8_t *bytes);
 bool plain_bytes_are_zero(const uint8_t *at, size_t size);
-#include "common/message.c"
+#include "common/wire/message.c"
 #undef layout_init
 #undef message_parse
 #undef message_put

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/name.h"
+#include "common/wire/name.h"
 #include "tests/lib/random.h"
 
 static const uint8_t hash_key[NAME_HASH_KEY] = {0, 1, 2,  3,  4,  5,  6,  7,

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/net.h"
+#include "common/base/clock.h"
+#include "common/net/net.h"
 #include "tests/lib/fault.h"
 
 #define TAKEN_MAX 512

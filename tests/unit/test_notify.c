@@ -9,8 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/config.h"
-#include "common/notify.h"
+#include "common/net/notify.h"
+#include "common/setup/config.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 

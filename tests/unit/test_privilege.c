@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/privilege.h"
+#include "common/setup/privilege.h"
 
 #define NOBODY 65534
 #define BIND   (UINT32_C(1) << CAP_NET_BIND_SERVICE)

@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/client/progress.h"
-#include "common/clock.h"
 
 #define HIDDEN "\r\033[K" /* before each line, and alone at the end */
 #define SECOND ((uint64_t)1000)

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/bytes.h"
-#include "common/query.h"
+#include "common/base/bytes.h"
+#include "common/wire/query.h"
 
 static struct query
 range_of(const char *keyspace, int64_t offset, int64_t length)

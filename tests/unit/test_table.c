@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "common/table.h"
+#include "common/base/table.h"
 #include "tests/lib/random.h"
 
 #define MIB UINT64_C(1048576)

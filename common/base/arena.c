@@ -1,0 +1,498 @@
+/* common/base/arena.c - records of any size in reserved address space. */
+#include "common/base/arena.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE         4096
+#define SLAB_UNITS   (ARENA_SLAB / ARENA_UNIT)
+#define RESERVE_MAX  ((UINT64_C(32) << 30) - ARENA_SLAB)
+#define NO_RECORD    UINT16_MAX /* no slab has as many */
+#define CLASS_NONE   UINT8_MAX
+#define INVERSE_BITS 40 /* exact: offsets and sizes are below 2^18 */
+
+/* What is known of a slab.  The lists hold slab numbers plus one, so that 0
+ * ends them. */
+struct arena_slab {
+    uint32_t next, prev; /* of its class with room; warm; cold */
+    uint16_t used;       /* records in use */
+    uint16_t fresh;      /* records ever taken since it was opened */
+    uint16_t free;       /* the first of those given back */
+    uint8_t class;       /* CLASS_NONE: not in use */
+    uint8_t pages;       /* from its start that were taken of the budget */
+};
+
+static_assert(ARENA_SLAB / PAGE < UINT8_MAX, "pages of a slab fit");
+static_assert(ARENA_SLAB / 16 < NO_RECORD, "records of a slab fit");
+
+bool
+budget_take(struct budget *b, uint64_t bytes)
+{
+    assert(b->used <= b->max);
+    if (bytes > b->max - b->used)
+        return false;
+    b->used += bytes;
+    return true;
+}
+
+void
+budget_give(struct budget *b, uint64_t bytes)
+{
+    assert(bytes <= b->used);
+    b->used -= bytes;
+}
+
+/* Classes are 16, 24, ... 128 bytes, then eight to each doubling. */
+static unsigned
+class_of(size_t size)
+{
+    uint32_t last, exponent;
+
+    assert(size > 0 && size <= ARENA_RECORD_MAX);
+    if (size <= 16)
+        return 0;
+    last = (uint32_t)((size - 1) / ARENA_UNIT);
+    if (last < 16)
+        return last - 1;
+    exponent = 31 - (uint32_t)__builtin_clz(last);
+    return 15 + (exponent - 4) * 8 + (last >> (exponent - 3)) - 8;
+}
+
+static uint32_t
+class_size(unsigned class)
+{
+    if (class < 15)
+        return (class + 2) * ARENA_UNIT;
+    return ((class - 15) % 8 + 9) << ((class - 15) / 8 + 1) << 3;
+}
+
+static void
+init_class(struct arena_class *c, unsigned class)
+{
+    const uint32_t size = class_size(class);
+    const uint32_t most = ARENA_SLAB / size;
+    /* Records start on a cache line. */
+    const uint32_t first = ((most + 63) / 64 * 8 + 63) / 64 * 64;
+
+    *c = (struct arena_class){
+        .size = size,
+        .count = (ARENA_SLAB - first) / size,
+        .first = first,
+        .inverse = (UINT64_C(1) << INVERSE_BITS) / size + 1,
+    };
+    assert(c->count > 0);
+    assert(class_of(size) == class);
+}
+
+int
+arena_init(struct arena *a, struct budget *budget)
+{
+    uint64_t reserve = RESERVE_MAX;
+    uint32_t slabs;
+    unsigned i;
+
+    /* A slab may end in up to half of untouched space, and each class has one
+     * that is not full. */
+    if (budget->max < RESERVE_MAX / 2)
+        reserve = (budget->max * 2 / ARENA_SLAB + ARENA_CLASSES) * ARENA_SLAB;
+    if (reserve > RESERVE_MAX)
+        reserve = RESERVE_MAX;
+    slabs = (uint32_t)(reserve / ARENA_SLAB);
+    *a = (struct arena){
+        .budget = budget, .reserved = reserve, .slab_max = slabs};
+    a->base = mmap(NULL, reserve, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (a->base == MAP_FAILED)
+        return -ENOMEM;
+    a->slabs = mmap(NULL, slabs * sizeof *a->slabs, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (a->slabs == MAP_FAILED)
+        goto unmap;
+    /* The budget counts pages as they are touched: huge ones would take more
+     * than it knows.  Without the advice only that would be less exact. */
+    (void)madvise(a->base, reserve, MADV_NOHUGEPAGE);
+    for (i = 0; i < ARENA_CLASSES; i++)
+        init_class(&a->classes[i], i);
+    return 0;
+
+unmap:
+    (void)munmap(a->base, reserve); /* ours, as mapped: cannot fail */
+    return -ENOMEM;
+}
+
+void
+arena_fini(struct arena *a)
+{
+    /* Mapped by arena_init as they are here: these cannot fail. */
+    (void)munmap(a->slabs, a->slab_max * sizeof *a->slabs);
+    (void)munmap(a->base, a->reserved);
+    budget_give(a->budget, a->taken);
+    *a = (struct arena){0};
+}
+
+static uint8_t *
+slab_base(const struct arena *a, uint32_t slab)
+{
+    return a->base + (size_t)slab * ARENA_SLAB;
+}
+
+static uint64_t *
+slab_bitmap(const struct arena *a, uint32_t slab)
+{
+    return (uint64_t *)(void *)slab_base(a, slab);
+}
+
+/* The memory of an empty slab goes back. */
+static void
+cool(struct arena *a, uint32_t slab)
+{
+    struct arena_slab *s = &a->slabs[slab];
+    const uint64_t bytes = (uint64_t)s->pages * PAGE;
+
+    assert(s->class == CLASS_NONE);
+    /* Fails only for addresses that are not mapped, and these are. */
+    (void)madvise(slab_base(a, slab), ARENA_SLAB, MADV_DONTNEED);
+    budget_give(a->budget, bytes);
+    a->taken -= bytes;
+    s->pages = 0;
+    s->next = a->cold;
+    a->cold = slab + 1;
+}
+
+static uint32_t
+pop_warm(struct arena *a)
+{
+    const uint32_t slab = a->warm - 1;
+
+    assert(a->warm_count > 0);
+    a->warm = a->slabs[slab].next;
+    a->warm_count--;
+    return slab;
+}
+
+/* Takes what the first `bytes` of a slab need of the budget. */
+static bool
+touch(struct arena *a, uint32_t slab, uint32_t bytes)
+{
+    struct arena_slab *s = &a->slabs[slab];
+    const uint32_t pages = (bytes + PAGE - 1) / PAGE;
+    uint64_t more;
+
+    if (pages <= s->pages)
+        return true;
+    more = (uint64_t)(pages - s->pages) * PAGE;
+    while (!budget_take(a->budget, more)) {
+        if (a->warm == 0)
+            return false;
+        cool(a, pop_warm(a));
+    }
+    a->taken += more;
+    s->pages = (uint8_t)pages;
+    return true;
+}
+
+/* An empty slab for a class; UINT32_MAX: none to be had. */
+static uint32_t
+open_slab(struct arena *a, unsigned class)
+{
+    const struct arena_class *c = &a->classes[class];
+    struct arena_slab *s;
+    uint32_t slab;
+
+    if (a->warm != 0) {
+        slab = pop_warm(a);
+    } else if (a->cold != 0) {
+        slab = a->cold - 1;
+        a->cold = a->slabs[slab].next;
+    } else if (a->top < a->slab_max) {
+        slab = a->top++;
+        a->slabs[slab].class = CLASS_NONE;
+    } else {
+        return UINT32_MAX;
+    }
+    s = &a->slabs[slab];
+    if (!touch(a, slab, c->first + c->size)) {
+        /* What it has of the budget goes back, too: it was no help. */
+        cool(a, slab);
+        return UINT32_MAX;
+    }
+    memset(slab_base(a, slab), 0, c->first);
+    *s = (struct arena_slab){
+        .free = NO_RECORD, .class = (uint8_t) class, .pages = s->pages};
+    return slab;
+}
+
+static uint32_t
+number_of(const struct arena_class *c, uint32_t slab, uint32_t index)
+{
+    return slab * SLAB_UNITS + (c->first + index * c->size) / ARENA_UNIT;
+}
+
+/* The first 2 bytes of a record given back: the next such one. */
+static uint16_t *
+free_link(const struct arena *a, const struct arena_class *c, uint32_t slab,
+          uint32_t index)
+{
+    return (uint16_t *)(void *)(slab_base(a, slab) + c->first +
+                                (size_t)index * c->size);
+}
+
+static void
+link_room(struct arena *a, struct arena_class *c, uint32_t slab)
+{
+    a->slabs[slab].prev = 0;
+    a->slabs[slab].next = c->room;
+    if (c->room != 0)
+        a->slabs[c->room - 1].prev = slab + 1;
+    c->room = slab + 1;
+}
+
+static void
+unlink_room(struct arena *a, struct arena_class *c, uint32_t slab)
+{
+    const struct arena_slab *s = &a->slabs[slab];
+
+    if (s->prev != 0)
+        a->slabs[s->prev - 1].next = s->next;
+    else
+        c->room = s->next;
+    if (s->next != 0)
+        a->slabs[s->next - 1].prev = s->prev;
+}
+
+/* A record that was in use before: costs no memory. */
+static uint32_t
+take_again(struct arena *a, struct arena_class *c, uint32_t *slab)
+{
+    struct arena_slab *s;
+    uint32_t index;
+
+    *slab = c->room - 1;
+    s = &a->slabs[*slab];
+    index = s->free;
+    assert(index < s->fresh);
+    s->free = *free_link(a, c, *slab, index);
+    if (s->free == NO_RECORD)
+        unlink_room(a, c, *slab);
+    return index;
+}
+
+/* A record that was not; UINT32_MAX: no memory. */
+static uint32_t
+take_fresh(struct arena *a, unsigned class, uint32_t *slab)
+{
+    struct arena_class *c = &a->classes[class];
+    struct arena_slab *s;
+    uint32_t index;
+
+    if (c->carving == 0) {
+        *slab = open_slab(a, class);
+        if (*slab == UINT32_MAX)
+            return UINT32_MAX;
+        c->carving = *slab + 1;
+    }
+    *slab = c->carving - 1;
+    s = &a->slabs[*slab];
+    index = s->fresh;
+    assert(index < c->count);
+    if (!touch(a, *slab, c->first + (index + 1) * c->size))
+        return UINT32_MAX;
+    s->fresh++;
+    if (s->fresh == c->count)
+        c->carving = 0;
+    return index;
+}
+
+uint32_t
+arena_take(struct arena *a, size_t size)
+{
+    const unsigned class = class_of(size);
+    struct arena_class *c = &a->classes[class];
+    uint32_t slab, index;
+    uint64_t *word;
+
+    if (c->room != 0)
+        index = take_again(a, c, &slab);
+    else
+        index = take_fresh(a, class, &slab);
+    if (index == UINT32_MAX)
+        return 0;
+    word = &slab_bitmap(a, slab)[index / 64];
+    assert((*word >> index % 64 & 1) == 0);
+    *word |= UINT64_C(1) << index % 64;
+    a->slabs[slab].used++;
+    a->records++;
+    return number_of(c, slab, index);
+}
+
+/* Its last record has gone. */
+static void
+close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
+{
+    struct arena_slab *s = &a->slabs[slab];
+
+    if (s->free != NO_RECORD)
+        unlink_room(a, c, slab);
+    if (c->carving == slab + 1)
+        c->carving = 0;
+    s->class = CLASS_NONE;
+    if (a->warm_count == ARENA_WARM) {
+        cool(a, slab);
+        return;
+    }
+    s->next = a->warm;
+    a->warm = slab + 1;
+    a->warm_count++;
+}
+
+void
+arena_give(struct arena *a, uint32_t record)
+{
+    const uint32_t slab = record / SLAB_UNITS;
+    const uint32_t offset = record % SLAB_UNITS * ARENA_UNIT;
+    struct arena_slab *s = &a->slabs[slab];
+    struct arena_class *c;
+    uint32_t index;
+    uint64_t *word;
+
+    assert(slab < a->top && s->class != CLASS_NONE);
+    c = &a->classes[s->class];
+    assert(offset >= c->first);
+    index = (uint32_t)((offset - c->first) * c->inverse >> INVERSE_BITS);
+    assert(offset == c->first + index * c->size);
+    word = &slab_bitmap(a, slab)[index / 64];
+    assert((*word >> index % 64 & 1) == 1);
+    *word &= ~(UINT64_C(1) << index % 64);
+    a->records--;
+    s->used--;
+    if (s->used == 0) {
+        close_slab(a, c, slab);
+        return;
+    }
+    if (s->free == NO_RECORD)
+        link_room(a, c, slab);
+    *free_link(a, c, slab, index) = s->free;
+    s->free = (uint16_t)index;
+}
+
+/* The index of the first record that starts at or behind `offset`, which may
+ * be from when the slab was of another class. */
+static uint32_t
+index_from(const struct arena_class *c, uint32_t offset)
+{
+    if (offset <= c->first)
+        return 0;
+    return (uint32_t)((offset - c->first + c->size - 1) * c->inverse >>
+                      INVERSE_BITS);
+}
+
+/* Looks at one slab, or at 64 records of it.  Moves *at behind that, or behind
+ * the record found; 0: none there. */
+static uint32_t
+next_in_slab(const struct arena *a, uint32_t *at)
+{
+    const uint32_t slab = *at / SLAB_UNITS;
+    const uint32_t offset = *at % SLAB_UNITS * ARENA_UNIT;
+    const struct arena_slab *s = &a->slabs[slab];
+    const struct arena_class *c;
+    uint32_t index;
+    uint64_t word = 0;
+
+    *at = (slab + 1) * SLAB_UNITS;
+    if (s->class == CLASS_NONE)
+        return 0;
+    c = &a->classes[s->class];
+    index = index_from(c, offset);
+    if (index >= s->fresh)
+        return 0;
+    word = slab_bitmap(a, slab)[index / 64] >> index % 64;
+    if (word != 0) {
+        index += (uint32_t)__builtin_ctzll(word);
+        *at = number_of(c, slab, index) + 1;
+        return *at - 1;
+    }
+    index = (index / 64 + 1) * 64;
+    if (index < s->fresh)
+        *at = number_of(c, slab, index);
+    return 0;
+}
+
+uint32_t
+arena_next(const struct arena *a, uint32_t *from, uint32_t *steps)
+{
+    uint32_t record = 0;
+
+    while (record == 0 && *steps > 0 && *from / SLAB_UNITS < a->top) {
+        --*steps;
+        record = next_in_slab(a, from);
+    }
+    return record;
+}
+
+/* A slab in use: its bitmap, its records given back. */
+static bool
+check_slab(const struct arena *a, uint32_t slab)
+{
+    const struct arena_slab *s = &a->slabs[slab];
+    const struct arena_class *c = &a->classes[s->class];
+    const uint64_t *bits = slab_bitmap(a, slab);
+    uint32_t used = 0, unused = 0, index;
+
+    for (index = 0; index < c->count; index++)
+        if (bits[index / 64] >> index % 64 & 1)
+            used++;
+    for (index = s->free; index != NO_RECORD;
+         index = *free_link(a, c, slab, index)) {
+        if (index >= s->fresh || bits[index / 64] >> index % 64 & 1 ||
+            ++unused > c->count)
+            return false;
+    }
+    return used > 0 && used == s->used && used + unused == s->fresh &&
+           s->fresh <= c->count &&
+           (s->fresh < c->count) == (c->carving == slab + 1) &&
+           (uint32_t)s->pages * PAGE >= c->first + s->fresh * c->size;
+}
+
+/* Slabs in the lists of those with room. */
+static bool
+check_room(const struct arena *a, size_t expected)
+{
+    size_t seen = 0;
+    unsigned i;
+
+    for (i = 0; i < ARENA_CLASSES; i++) {
+        uint32_t link = a->classes[i].room, before = 0;
+
+        for (; link != 0; before = link, link = a->slabs[link - 1].next) {
+            const struct arena_slab *s = &a->slabs[link - 1];
+
+            if (s->class != i || s->free == NO_RECORD || s->prev != before ||
+                ++seen > expected)
+                return false;
+        }
+    }
+    return seen == expected;
+}
+
+bool
+arena_check(const struct arena *a)
+{
+    size_t records = 0, room = 0;
+    uint64_t taken = 0;
+    uint32_t slab;
+
+    for (slab = 0; slab < a->top; slab++) {
+        const struct arena_slab *s = &a->slabs[slab];
+
+        taken += (uint64_t)s->pages * PAGE;
+        if (s->class == CLASS_NONE)
+            continue;
+        if (!check_slab(a, slab))
+            return false;
+        records += s->used;
+        room += s->free != NO_RECORD;
+    }
+    return records == a->records && taken == a->taken && check_room(a, room);
+}

@@ -1,0 +1,15 @@
+/* common/base/clock.h - the two clocks, behind functions so that tests can wrap
+ * them. */
+#ifndef COUNTD_CLOCK_H
+#define COUNTD_CLOCK_H
+
+#include <stdint.h>
+
+/* Unix time in milliseconds; may step. */
+uint64_t clock_unix_ms(void);
+
+/* Monotonic nanoseconds and milliseconds; for deadlines and rates. */
+uint64_t clock_ns(void);
+uint64_t clock_ms(void);
+
+#endif

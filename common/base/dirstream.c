@@ -1,0 +1,44 @@
+/* common/base/dirstream.c - see dirstream.h. */
+#include "common/base/dirstream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+int
+dirstream_open(int dirfd, const char *folder, DIR **out)
+{
+    DIR *dir;
+    int fd, rc;
+
+    /* Another open file, so that reading it has its own position. */
+    fd = openat(dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    dir = fdopendir(fd);
+    if (!dir) {
+        rc = -errno;
+        (void)close(fd); /* only read */
+        return rc;
+    }
+    *out = dir;
+    return 0;
+}
+
+int
+dirstream_next(DIR *dir, const char **name)
+{
+    const struct dirent *entry;
+
+    do {
+        /* Only errno tells the end from an error. */
+        errno = 0;
+        entry = readdir(dir);
+        if (!entry)
+            return -errno;
+    } while (strcmp(entry->d_name, ".") == 0 ||
+             strcmp(entry->d_name, "..") == 0);
+    *name = entry->d_name;
+    return 1;
+}

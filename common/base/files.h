@@ -1,0 +1,33 @@
+/* common/base/files.h - how many descriptors this process may have, and what
+ * for.
+ *
+ * A quarter of them at most is for open keyspaces, some are for what every
+ * daemon needs; the rest is the caller's: connections, logs.
+ *
+ * Errors: 0 or a negative errno, said through diag.
+ */
+#ifndef COUNTD_FILES_H
+#define COUNTD_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FILES_KEYSPACES UINT64_C(128) /* open at once, at most */
+#define FILES_KEYSPACE  UINT64_C(3)   /* descriptors of each */
+#define FILES_OTHER     UINT64_C(64)
+#define FILES_SHARE     UINT64_C(4) /* one in so many is for keyspaces */
+
+/* Raises the limit for `own` descriptors beside those, or as far as it may be.
+ * -EMFILE below `least`. */
+int files_raise(uint64_t own, uint64_t least);
+
+/* The limit as it is. */
+uint64_t files_limit(void);
+
+/* Keyspaces that may be open at once. */
+unsigned files_keyspaces(void);
+
+/* Descriptors that are left beside these. */
+size_t files_left(void);
+
+#endif

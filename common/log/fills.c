@@ -1,0 +1,78 @@
+/* common/log/fills.c - see fills.h. */
+#include "common/log/fills.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define ROOM_FIRST 64
+
+static int
+add(void *ctx, const struct logdir_pending *p)
+{
+    struct fills *f = ctx;
+    const size_t room = f->room > 0 ? 2 * f->room : ROOM_FIRST;
+    struct fill *more;
+
+    if (f->count == f->room) {
+        more = realloc(f->fill, room * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        f->fill = more;
+        f->room = room;
+    }
+    f->fill[f->count++] =
+        (struct fill){.index = p->index, .first_ms = p->first_ms};
+    return 0;
+}
+
+int
+fills_note(struct fills *f, struct logdir *logs)
+{
+    f->count = 0;
+    return logdir_each_pending(logs, add, f);
+}
+
+/* A full log is known by its mtime, which some file systems keep in seconds.
+ */
+static bool
+is_same(const struct fill *fill, const struct logdir_pending *p)
+{
+    return !p->certain || p->first_ms == fill->first_ms ||
+           p->first_ms == fill->first_ms / 1000 * 1000;
+}
+
+static int
+see(void *ctx, const struct logdir_pending *p)
+{
+    struct fills *f = ctx;
+
+    for (size_t i = 0; i < f->count; i++)
+        if (f->fill[i].index == p->index && is_same(&f->fill[i], p))
+            f->fill[i].seen = true;
+    return 0;
+}
+
+int
+fills_drop_merged(struct fills *f, struct logdir *logs)
+{
+    size_t left = 0;
+    int rc;
+
+    for (size_t i = 0; i < f->count; i++)
+        f->fill[i].seen = false;
+    rc = logdir_each_pending(logs, see, f);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < f->count; i++)
+        if (f->fill[i].seen)
+            f->fill[left++] = f->fill[i];
+    f->count = left;
+    return 0;
+}
+
+void
+fills_fini(struct fills *f)
+{
+    free(f->fill);
+    *f = (struct fills){.count = 0};
+}

@@ -1,0 +1,41 @@
+/* common/log/fills.h - which logs held increments at one time, and which of
+ * these still do.
+ *
+ * "Everything until now is merged" cannot be told by a clock that may be set
+ * back: an increment that was acknowledged before may be stamped later than
+ * one that comes tomorrow.  So the logs with increments are noted by what they
+ * are, index and received_ms of slot 0, and looked for again.  A log that was
+ * merged and filled anew in between is another fill, unless it began in the
+ * very millisecond of the old one: that is waited for in vain once, never
+ * passed over.
+ *
+ * Ownership: struct fills is the caller's; { 0 } is an empty one; fills_fini()
+ * frees what it holds.  Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_FILLS_H
+#define COUNTD_FILLS_H
+
+#include "common/log/logdir.h"
+
+struct fill {
+    uint64_t index;
+    uint64_t first_ms;
+    bool seen; /* by the last look */
+};
+
+struct fills {
+    struct fill *fill;
+    size_t count;
+    size_t room;
+};
+
+/* Notes all logs with increments that are not merged, and forgets what was
+ * noted before.  All that was in a log when it was called is in one of them. */
+int fills_note(struct fills *f, struct logdir *logs);
+
+/* Forgets those that are merged, or quarantined. */
+int fills_drop_merged(struct fills *f, struct logdir *logs);
+
+void fills_fini(struct fills *f);
+
+#endif

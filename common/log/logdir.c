@@ -1,0 +1,655 @@
+/* common/log/logdir.c - see logdir.h. */
+#include "common/log/logdir.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
+#include "common/log/log_look.h"
+#include "common/wire/name.h"
+
+#define OPEN_FLAGS   (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+#define MODE_MASK    07777
+#define ENTRIES_MIN  16
+#define CREATE_TRIES 16
+#define JUDGE_TRIES  8
+
+static struct diag_repeat failures, newer, alien, sizes;
+
+int
+logdir_open(struct logdir *dir, int log_fd, const struct layout *l,
+            uint64_t log_size)
+{
+    struct logdir d = {.layout = *l, .slots = log_slots(log_size, l)};
+    int rc;
+
+    if (d.slots == 0)
+        return -ERANGE;
+    d.fd = fcntl(log_fd, F_DUPFD_CLOEXEC, 0);
+    if (d.fd < 0)
+        return -errno;
+    rc = dirstream_open(log_fd, ".", &d.stream);
+    if (rc < 0) {
+        (void)close(d.fd); /* only read */
+        return rc;
+    }
+    *dir = d;
+    return 0;
+}
+
+void
+logdir_close(struct logdir *dir)
+{
+    (void)closedir(dir->stream); /* only read */
+    (void)close(dir->fd);        /* likewise */
+    free(dir->entries);
+    *dir = (struct logdir){.fd = -1};
+}
+
+/* ---- scan --------------------------------------------------------------- */
+
+static int
+add_entry(struct logdir *dir, uint64_t index, bool lock)
+{
+    struct logdir_entry *more;
+    size_t capacity;
+
+    if (dir->count == dir->capacity) {
+        capacity = dir->capacity ? 2 * dir->capacity : ENTRIES_MIN;
+        more = realloc(dir->entries, capacity * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        dir->entries = more;
+        dir->capacity = capacity;
+    }
+    dir->entries[dir->count++] =
+        (struct logdir_entry){.index = index, .locked = lock, .present = !lock};
+    return 0;
+}
+
+/* What is no log and needs no word: countd's own files, among them the logs
+ * that an operator has salvaged. */
+static bool
+is_known(const char *name)
+{
+    return name[0] == '.' || strcmp(name, "writer") == 0 ||
+           strncmp(name, "salvaged-", 9) == 0;
+}
+
+/* Takes the names in the order of the directory.  N itself is never missed: a
+ * name that is there all the while is always returned. */
+static int
+read_names(struct logdir *dir, char foreign[NAME_MAX_SIZE])
+{
+    const char *name;
+    uint64_t index;
+    bool lock;
+    int rc;
+
+    dir->count = dir->bad = dir->foreign = 0;
+    rewinddir(dir->stream);
+    while ((rc = dirstream_next(dir->stream, &name)) > 0) {
+        if (log_parse_name(name, &index, &lock) == 0) {
+            rc = add_entry(dir, index, lock);
+            if (rc < 0)
+                break;
+        } else if (strncmp(name, "bad-", 4) == 0) {
+            dir->bad++;
+        } else if (!is_known(name)) {
+            if (dir->foreign++ == 0)
+                snprintf(foreign, NAME_MAX_SIZE, "%s", name);
+        }
+    }
+    return rc;
+}
+
+static int
+by_index(const void *a, const void *b)
+{
+    const struct logdir_entry *x = a, *y = b;
+
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* Sorts the entries and makes one of a log and its lock. */
+static void
+join_entries(struct logdir *dir)
+{
+    struct logdir_entry *to = dir->entries, *e;
+    size_t i;
+
+    if (dir->count < 2)
+        return;
+    qsort(dir->entries, dir->count, sizeof *dir->entries, by_index);
+    for (i = 1; i < dir->count; i++) {
+        e = &dir->entries[i];
+        if (e->index == to->index) {
+            to->locked |= e->locked;
+            to->present |= e->present;
+        } else {
+            *++to = *e;
+        }
+    }
+    dir->count = (size_t)(to - dir->entries) + 1;
+}
+
+static uint64_t
+mtime_ms(const struct stat *st)
+{
+    if (st->st_mtim.tv_sec < 0)
+        return 0;
+    return (uint64_t)st->st_mtim.tv_sec * 1000 +
+           (uint64_t)st->st_mtim.tv_nsec / 1000000;
+}
+
+/* Drops the logs that have gone meanwhile. */
+static int
+stat_entries(struct logdir *dir)
+{
+    struct logdir_entry *to = dir->entries, *e;
+    char name[LOG_NAME_SIZE];
+    struct stat st;
+    size_t i;
+
+    for (i = 0; i < dir->count; i++) {
+        e = &dir->entries[i];
+        if (e->present) {
+            log_name(e->index, name);
+            if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+                e->mode = st.st_mode & MODE_MASK;
+                e->mtime_ms = mtime_ms(&st);
+                e->inode = st.st_ino;
+                e->ours = S_ISREG(st.st_mode) && st.st_uid == geteuid();
+            } else if (errno == ENOENT) {
+                e->present = false;
+            } else {
+                return -errno;
+            }
+        }
+        if (e->present || e->locked)
+            *to++ = *e;
+    }
+    dir->count = (size_t)(to - dir->entries);
+    return 0;
+}
+
+/* Says once what lies about; again when there is more of it. */
+static void
+report_strange(struct logdir *dir, const char *foreign)
+{
+    char text[NAME_TEXT_SIZE];
+
+    if (dir->bad > dir->bad_said)
+        diag(DIAG_WARNING,
+             "damaged logs set aside as log/bad-*: %zu; see countd log",
+             dir->bad);
+    dir->bad_said = dir->bad;
+    if (dir->foreign > dir->foreign_said) {
+        name_escape((const uint8_t *)foreign, strlen(foreign), text);
+        diag(DIAG_WARNING,
+             "log/%s is not a commit log and is left alone; such files: %zu",
+             text, dir->foreign);
+    }
+    dir->foreign_said = dir->foreign;
+}
+
+int
+logdir_scan(struct logdir *dir)
+{
+    char foreign[NAME_MAX_SIZE] = "";
+    int rc;
+
+    rc = read_names(dir, foreign);
+    if (rc == 0) {
+        join_entries(dir);
+        rc = stat_entries(dir);
+    }
+    if (rc < 0) {
+        dir->count = 0;
+        return rc;
+    }
+    report_strange(dir, foreign);
+    return 0;
+}
+
+/* ---- recover ------------------------------------------------------------ */
+
+/* Says what became of a log, where that is worth a word. */
+static void
+report(int rc, uint64_t index, const char *doing)
+{
+    switch (rc) {
+    case 0:
+    case -EBUSY: /* owned: all is well */
+    case -ESTALE:
+    case -ENOENT:
+        return;
+    case -EBADMSG:
+        diag(DIAG_ERROR,
+             "log=%" PRIu64 " is damaged and set aside as log/bad-%010" PRIu64
+             "-*, not merged and not removed; see countd log",
+             index, index);
+        return;
+    case -EPROTONOSUPPORT:
+        diag_repeating(&newer, DIAG_WARNING,
+                       "log=%" PRIu64 " is of a newer version of countd and is "
+                       "left alone",
+                       index);
+        return;
+    case -EPERM:
+        diag_repeating(&alien, DIAG_WARNING,
+                       "log=%" PRIu64 " is not a file of this user and is left "
+                       "alone",
+                       index);
+        return;
+    default:
+        diag_repeating(&failures, DIAG_ERROR, "%s log=%" PRIu64 ": %s", doing,
+                       index, diag_text(rc));
+    }
+}
+
+static bool
+at_rest(const struct logdir_entry *e)
+{
+    return e->present && !e->locked &&
+           (e->mode == LOG_MODE_EMPTY || e->mode == LOG_MODE_FULL);
+}
+
+/* Whether a log that shows itself empty is.  A look without owning it: when
+ * it changes hands meanwhile the claim that follows finds out. */
+static int
+is_empty(const struct logdir *dir, uint64_t index, bool *empty)
+{
+    char name[LOG_NAME_SIZE];
+    struct log_look look;
+    int fd, rc;
+
+    log_name(index, name);
+    fd = openat(dir->fd, name, O_RDONLY | OPEN_FLAGS);
+    if (fd < 0)
+        return -errno;
+    rc = log_look_headers(fd, index, &look);
+    (void)close(fd); /* only read */
+    if (rc < 0)
+        return rc;
+    *empty = look.headers_rc == 0 && look.header.state == LOG_EMPTY &&
+             look.header_ok[0] && look.header_ok[1] && look.missing == 0;
+    return 0;
+}
+
+/* Mends the log if it shows itself empty and is not.  A full one is mended by
+ * the worker that claims it.  Returns 1 when something was done. */
+static int
+reconcile(struct logdir *dir, uint64_t index)
+{
+    struct log log;
+    bool empty = true;
+    int rc;
+
+    rc = is_empty(dir, index, &empty);
+    if (rc < 0 && rc != -ENOENT && rc != -EACCES) {
+        dir->reconciled = false; /* look again next time */
+        report(rc, index, "look at");
+    }
+    if (rc < 0 || empty)
+        return 0;
+    rc = log_claim(&log, dir->fd, index, LOG_MODE_EMPTY);
+    if (rc == 0)
+        rc = log_release(&log);
+    report(rc, index, "recover");
+    return rc == 0 || rc == -ESTALE || rc == -EBADMSG;
+}
+
+int
+logdir_recover(struct logdir *dir)
+{
+    const bool first = !dir->reconciled;
+    const struct logdir_entry *e;
+    int rc, done = 0;
+    size_t i;
+
+    rc = logdir_scan(dir);
+    if (rc < 0)
+        return rc;
+    dir->reconciled = true;
+    for (i = 0; i < dir->count; i++) {
+        e = &dir->entries[i];
+        if (!at_rest(e)) {
+            rc = log_recover(dir->fd, e->index);
+            report(rc, e->index, "recover");
+            done += rc == 0 || rc == -EBADMSG;
+        } else if (first && e->ours && e->mode == LOG_MODE_EMPTY) {
+            done += reconcile(dir, e->index);
+        }
+    }
+    if (done > 0) {
+        rc = logdir_scan(dir);
+        if (rc < 0)
+            return rc;
+    }
+    return done;
+}
+
+/* ---- choose and create -------------------------------------------------- */
+
+/* Takes one log of the size this directory has. */
+static int
+claim_one(struct logdir *dir, uint64_t index, mode_t want_mode, struct log *log)
+{
+    struct log mine;
+    int rc;
+
+    rc = log_claim(&mine, dir->fd, index, want_mode);
+    if (rc < 0) {
+        report(rc, index, "claim");
+        return rc;
+    }
+    if (mine.layout.keyspace_size == dir->layout.keyspace_size &&
+        mine.layout.key_size == dir->layout.key_size) {
+        *log = mine;
+        return 0;
+    }
+    diag_repeating(&sizes, DIAG_ERROR,
+                   "log=%" PRIu64 " has message sizes %u+%u, not %u+%u as set, "
+                   "and is left alone",
+                   index, mine.layout.keyspace_size, mine.layout.key_size,
+                   dir->layout.keyspace_size, dir->layout.key_size);
+    rc = log_release(&mine);
+    return rc < 0 ? rc : -ESTALE;
+}
+
+int
+logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
+             struct log *log)
+{
+    const struct logdir_entry *e;
+    size_t first = 0, i;
+    int rc, failure = -EAGAIN;
+
+    rc = logdir_scan(dir);
+    if (rc < 0)
+        return rc;
+    while (first < dir->count && dir->entries[first].index < *hint)
+        first++;
+    for (i = 0; i < dir->count; i++) {
+        e = &dir->entries[(first + i) % dir->count];
+        if (!e->ours || !e->present || e->locked || e->mode != want_mode)
+            continue;
+        rc = claim_one(dir, e->index, want_mode, log);
+        switch (rc) {
+        case 0:
+            *hint = e->index + 1;
+            return 0;
+        case -EBUSY: /* it is somebody's, or for nobody: try the next */
+        case -ESTALE:
+        case -ENOENT:
+        case -EPERM:
+        case -EBADMSG:
+        case -EPROTONOSUPPORT:
+            break;
+        default:
+            failure = rc;
+        }
+    }
+    return failure;
+}
+
+int
+logdir_create(struct logdir *dir, size_t max, uint64_t *index)
+{
+    uint64_t next = 0;
+    size_t at = 0;
+    int rc, i;
+
+    rc = logdir_scan(dir);
+    if (rc < 0)
+        return rc;
+    if (dir->count >= max)
+        return -EMFILE;
+    for (i = 0; i < CREATE_TRIES; i++) {
+        for (; at < dir->count && dir->entries[at].index == next; at++)
+            next++;
+        if (next > LOG_INDEX_MAX)
+            return -EMFILE;
+        rc = log_create(dir->fd, next, &dir->layout, dir->slots);
+        if (rc == 0) {
+            *index = next;
+            return 0;
+        }
+        if (rc == -EEXIST)
+            next++; /* somebody was faster */
+        else if (rc != -EAGAIN)
+            return rc;
+    }
+    return -EAGAIN;
+}
+
+int
+logdir_check_sizes(struct logdir *dir, struct layout *found)
+{
+    char name[LOG_NAME_SIZE];
+    struct log_look look;
+    size_t i;
+    int fd, rc;
+
+    rc = logdir_scan(dir);
+    if (rc < 0)
+        return rc;
+    for (i = 0; i < dir->count; i++) {
+        if (!dir->entries[i].ours)
+            continue;
+        log_name(dir->entries[i].index, name);
+        fd = openat(dir->fd, name, O_RDONLY | OPEN_FLAGS);
+        if (fd < 0 && (errno == EACCES || errno == ENOENT))
+            continue; /* a full log: who claims it compares */
+        if (fd < 0)
+            return -errno;
+        rc = log_look_headers(fd, dir->entries[i].index, &look);
+        (void)close(fd); /* only read */
+        if (rc < 0)
+            return rc;
+        if (look.headers_rc == 0 &&
+            (look.layout.keyspace_size != dir->layout.keyspace_size ||
+             look.layout.key_size != dir->layout.key_size)) {
+            *found = look.layout;
+            return -EPROTO;
+        }
+    }
+    return 0;
+}
+
+/* ---- how far the merge is behind ---------------------------------------- */
+
+/* What a log adds to the answer.  `none`: no increment that was in it when we
+ * were called is still to be merged. */
+enum judgement { JUDGED, JUDGED_NONE, JUDGE_AGAIN };
+
+/* Slot 0 of a log that is OPEN, or may be: its other block is lost.
+ *
+ * A slot of another epoch means that none of this fill was there when it was
+ * read, so none when we were called, which is what was asked.  One that does
+ * not check is just being written, or damaged. */
+static int
+judge_first_slot(int fd, const struct log_look *look, uint64_t *ms)
+{
+    uint8_t slot[MESSAGE_SIZE_MAX + 24];
+    uint64_t epoch = look->header.epoch, found;
+    struct slot_stamp stamp;
+    struct message m;
+    int rc;
+
+    assert(look->layout.slot_size <= sizeof slot);
+    rc = log_pread(fd, slot, look->layout.slot_size, LOG_SLOTS_AT);
+    if (rc == -EBADMSG)
+        return JUDGE_AGAIN;
+    if (rc < 0)
+        return rc;
+    found = get_le64(slot + look->layout.message_size);
+    if (look->header.state == LOG_EMPTY) {
+        if (found <= epoch)
+            return JUDGED_NONE;
+        epoch = found;
+    }
+    rc = slot_parse(&look->layout, slot, look->header.uuid, 0, epoch, &m,
+                    &stamp);
+    if (rc == -ENOENT)
+        return JUDGED_NONE;
+    if (rc < 0)
+        return JUDGE_AGAIN;
+    *ms = stamp.received_ms;
+    return JUDGED;
+}
+
+static int
+judge_open_file(int fd, uint64_t index, uint64_t *ms)
+{
+    struct log_look look;
+    int rc;
+
+    rc = log_look_headers(fd, index, &look);
+    if (rc < 0)
+        return rc;
+    if (look.headers_rc < 0)
+        return JUDGE_AGAIN;
+    switch (look.header.state) {
+    case LOG_SEALED:
+        *ms = look.header.first_ms;
+        return JUDGED;
+    case LOG_EMPTY:
+        if (look.header_ok[look.turn])
+            return JUDGED_NONE;
+        break;
+    case LOG_OPEN:
+        break;
+    }
+    return judge_first_slot(fd, &look, ms);
+}
+
+/* Judges a log by its header, since its mode says that it is owned, or is not
+ * to be believed yet.  The log may change hands at any moment; whatever state
+ * is read was the true one at some time since we were called:
+ *
+ *   EMPTY   nothing that was in it before is still to be merged, and what
+ *           comes now came after the caller took its time
+ *   OPEN    slot 0 tells (received_ms never goes back within a fill)
+ *   SEALED  first_ms; also while a worker merges it, until it is EMPTY
+ *   full    (0200) it was handed on, and its mtime tells
+ *   gone    quarantined: does not count */
+static int
+judge(struct logdir *dir, uint64_t index, struct logdir_pending *p)
+{
+    char name[LOG_NAME_SIZE];
+    struct stat st;
+    int fd, rc, i;
+
+    log_name(index, name);
+    for (i = 0; i < JUDGE_TRIES; i++) {
+        fd = openat(dir->fd, name, O_RDONLY | OPEN_FLAGS);
+        if (fd < 0 && errno != EACCES)
+            return errno == ENOENT || errno == ELOOP ? JUDGED_NONE : -errno;
+        if (fd >= 0) {
+            rc = judge_open_file(fd, index, &p->first_ms);
+            (void)close(fd); /* only read */
+            if (rc != JUDGE_AGAIN)
+                return rc;
+        }
+        if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            return errno == ENOENT ? JUDGED_NONE : -errno;
+        p->certain = (st.st_mode & MODE_MASK) == LOG_MODE_FULL;
+        if (p->certain)
+            break;
+    }
+    /* Full; or nobody can tell, and it is about to be quarantined, or is of
+     * a newer version. */
+    p->first_ms = mtime_ms(&st);
+    return JUDGED;
+}
+
+int
+logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
+{
+    uint64_t newest_ms;
+
+    return logdir_pending_ms(dir, oldest_ms, &newest_ms);
+}
+
+struct span {
+    uint64_t oldest_ms, newest_ms;
+};
+
+static int
+widen(void *ctx, const struct logdir_pending *p)
+{
+    struct span *s = ctx;
+
+    if (p->first_ms < s->oldest_ms)
+        s->oldest_ms = p->first_ms;
+    if (p->first_ms > s->newest_ms)
+        s->newest_ms = p->first_ms;
+    return 0;
+}
+
+int
+logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
+{
+    struct span s = {.oldest_ms = UINT64_MAX};
+    const int rc = logdir_each_pending(dir, widen, &s);
+
+    if (rc < 0)
+        return rc;
+    *oldest_ms = s.oldest_ms;
+    *newest_ms = s.newest_ms;
+    return 0;
+}
+
+int
+logdir_each_pending(struct logdir *dir,
+                    int (*each)(void *ctx, const struct logdir_pending *p),
+                    void *ctx)
+{
+    const struct logdir_entry *e;
+    struct logdir_pending p;
+    bool modes_true = true;
+    size_t i;
+    int rc;
+
+    /* A log that is created from here on holds nothing that was in a log when
+     * we were called, so one look at the names is enough. */
+    rc = logdir_scan(dir);
+    if (rc < 0)
+        return rc;
+    for (i = 0; i < dir->count; i++) {
+        e = &dir->entries[i];
+        if (!e->present || !e->ours)
+            continue;
+        p = (struct logdir_pending){
+            .index = e->index, .first_ms = e->mtime_ms, .certain = true};
+        if (e->mode != LOG_MODE_FULL) {
+            /* A log that shows itself empty is so, but for what a power loss
+             * brought back and nobody has mended yet. */
+            if (e->mode == LOG_MODE_EMPTY && dir->modes_true)
+                continue;
+            rc = judge(dir, e->index, &p);
+            if (rc < 0)
+                return rc;
+            if (rc == JUDGED_NONE)
+                continue;
+            if (e->mode == LOG_MODE_EMPTY)
+                modes_true = false;
+        }
+        rc = each(ctx, &p);
+        if (rc != 0)
+            return rc;
+    }
+    dir->modes_true |= modes_true;
+    return 0;
+}

@@ -1,0 +1,281 @@
+/* common/net/loop.c - see loop.h.  Level-triggered epoll; timers are few, so
+ * they sit in a small array that is searched. */
+#include "common/net/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+#define LOOP_EVENTS_MAX 256 /* taken from the kernel in one turn */
+
+struct loop {
+    int epoll_fd;
+    bool stopped;
+    uint64_t now_ms;
+    uint64_t unix_ms;
+
+    struct epoll_event events[LOOP_EVENTS_MAX];
+    int event_count; /* fetched in this turn */
+    int event_at;    /* being delivered */
+
+    struct loop_timer *timers[LOOP_TIMERS_MAX]; /* NULL: free */
+    int timer_top;                              /* from here on all are */
+
+    struct loop_source signals;
+    void (*signal)(void *ctx, int signo);
+    void *signal_ctx;
+
+    bool (*after)(void *ctx);
+    void *after_ctx;
+};
+
+struct loop *
+loop_new(void)
+{
+    struct loop *loop;
+    int saved;
+
+    loop = calloc(1, sizeof *loop);
+    if (!loop)
+        return NULL;
+    loop->signals.fd = -1;
+    loop->now_ms = clock_ms();
+    loop->unix_ms = clock_unix_ms();
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (loop->epoll_fd < 0) {
+        saved = errno;
+        free(loop);
+        errno = saved;
+        return NULL;
+    }
+    return loop;
+}
+
+void
+loop_free(struct loop *loop)
+{
+    if (!loop)
+        return;
+    if (loop->signals.fd >= 0)
+        (void)close(loop->signals.fd); /* holds nothing worth an error */
+    (void)close(loop->epoll_fd);       /* likewise */
+    free(loop);
+}
+
+int
+loop_add(struct loop *loop, struct loop_source *source, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+
+    assert(fd >= 0);
+    assert(source->ready);
+    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+        return -errno;
+    source->fd = fd;
+    source->events = events;
+    return 0;
+}
+
+int
+loop_change(struct loop *loop, struct loop_source *source, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+
+    assert(source->fd >= 0);
+    if (source->events == events)
+        return 0;
+    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, source->fd, &event) < 0)
+        return -errno;
+    source->events = events;
+    return 0;
+}
+
+void
+loop_remove(struct loop *loop, struct loop_source *source)
+{
+    int i;
+
+    if (source->fd < 0)
+        return;
+    /* Cannot fail for a registered descriptor that is still open. */
+    (void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
+    source->fd = -1;
+    source->events = 0;
+
+    /* What this turn fetched for it must not reach a freed source. */
+    for (i = loop->event_at + 1; i < loop->event_count; i++)
+        if (loop->events[i].data.ptr == source)
+            loop->events[i].data.ptr = NULL;
+}
+
+int
+loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
+{
+    int i;
+
+    assert(timer->due);
+    assert(deadline_ms > 0);
+    if (timer->deadline_ms) {
+        assert(loop->timers[timer->slot] == timer);
+        timer->deadline_ms = deadline_ms;
+        return 0;
+    }
+    for (i = 0; i < LOOP_TIMERS_MAX; i++)
+        if (!loop->timers[i])
+            break;
+    if (i == LOOP_TIMERS_MAX)
+        return -ENOSPC;
+    if (i >= loop->timer_top)
+        loop->timer_top = i + 1;
+    loop->timers[i] = timer;
+    timer->slot = i;
+    timer->deadline_ms = deadline_ms;
+    return 0;
+}
+
+void
+loop_disarm(struct loop *loop, struct loop_timer *timer)
+{
+    if (!timer->deadline_ms)
+        return;
+    assert(loop->timers[timer->slot] == timer);
+    loop->timers[timer->slot] = NULL;
+    while (loop->timer_top > 0 && !loop->timers[loop->timer_top - 1])
+        loop->timer_top--;
+    timer->slot = -1;
+    timer->deadline_ms = 0;
+}
+
+static void
+deliver_signals(struct loop_source *source, uint32_t events)
+{
+    struct loop *loop = LOOP_OWNER(source, struct loop, signals);
+    struct signalfd_siginfo info;
+
+    (void)events; /* readable is all it can be */
+    while (read(source->fd, &info, sizeof info) == (ssize_t)sizeof info)
+        loop->signal(loop->signal_ctx, (int)info.ssi_signo);
+}
+
+int
+loop_signals(struct loop *loop, const sigset_t *mask,
+             void (*signal)(void *ctx, int signo), void *ctx)
+{
+    int fd, rc;
+
+    assert(loop->signals.fd < 0);
+    rc = pthread_sigmask(SIG_BLOCK, mask, NULL);
+    if (rc != 0)
+        return -rc;
+    fd = signalfd(-1, mask, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    loop->signal = signal;
+    loop->signal_ctx = ctx;
+    loop->signals.ready = deliver_signals;
+    rc = loop_add(loop, &loop->signals, fd, EPOLLIN);
+    if (rc < 0)
+        (void)close(fd); /* nothing was read from it yet */
+    return rc;
+}
+
+void
+loop_after_turn(struct loop *loop, bool (*after)(void *ctx), void *ctx)
+{
+    loop->after = after;
+    loop->after_ctx = ctx;
+}
+
+uint64_t
+loop_now_ms(const struct loop *loop)
+{
+    return loop->now_ms;
+}
+
+uint64_t
+loop_unix_ms(const struct loop *loop)
+{
+    return loop->unix_ms;
+}
+
+void
+loop_stop(struct loop *loop)
+{
+    loop->stopped = true;
+}
+
+/* Milliseconds until the first deadline, for epoll_wait. */
+static int
+wait_ms(const struct loop *loop)
+{
+    uint64_t first = UINT64_MAX, now;
+    int i;
+
+    for (i = 0; i < loop->timer_top; i++)
+        if (loop->timers[i] && loop->timers[i]->deadline_ms < first)
+            first = loop->timers[i]->deadline_ms;
+    if (first == UINT64_MAX)
+        return -1;
+    now = clock_ms();
+    if (first <= now)
+        return 0;
+    return first - now > INT_MAX ? INT_MAX : (int)(first - now);
+}
+
+static void
+run_sources(struct loop *loop)
+{
+    struct loop_source *source;
+
+    for (loop->event_at = 0; loop->event_at < loop->event_count;
+         loop->event_at++) {
+        source = loop->events[loop->event_at].data.ptr;
+        if (source)
+            source->ready(source, loop->events[loop->event_at].events);
+    }
+    loop->event_count = 0;
+}
+
+static void
+run_timers(struct loop *loop)
+{
+    struct loop_timer *timer;
+    int i;
+
+    for (i = 0; i < loop->timer_top; i++) {
+        timer = loop->timers[i];
+        if (!timer || timer->deadline_ms > loop->now_ms)
+            continue;
+        loop_disarm(loop, timer);
+        timer->due(timer);
+    }
+}
+
+int
+loop_run(struct loop *loop)
+{
+    bool again = false;
+    int n;
+
+    while (!loop->stopped) {
+        n = epoll_wait(loop->epoll_fd, loop->events, LOOP_EVENTS_MAX,
+                       again ? 0 : wait_ms(loop));
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        loop->event_count = n < 0 ? 0 : n;
+        loop->now_ms = clock_ms();
+        loop->unix_ms = clock_unix_ms();
+
+        run_sources(loop);
+        run_timers(loop);
+        again = loop->after && loop->after(loop->after_ctx);
+    }
+    loop->stopped = false;
+    return 0;
+}

@@ -1,0 +1,67 @@
+/* common/net/loop.h - one thread's event loop: descriptors, deadlines, signals.
+ *
+ * A turn: wait, read the clock once, call the handler of each ready
+ * descriptor, then the handlers of due timers, then the after-turn handler.
+ * Handlers may add and remove anything, themselves included; an event already
+ * fetched for a removed source is not delivered.
+ *
+ * Ownership: sources and timers are embedded in the caller's structs and must
+ * outlive their registration.  Nothing allocates after loop_init.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_LOOP_H
+#define COUNTD_LOOP_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LOOP_TIMERS_MAX 64
+
+/* The struct that a source or timer is embedded in. */
+#define LOOP_OWNER(pointer, type, member)                                      \
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+struct loop;
+
+struct loop_source {
+    int fd;          /* -1 when not registered */
+    uint32_t events; /* EPOLLIN ...; as registered */
+    void (*ready)(struct loop_source *source, uint32_t events);
+};
+
+struct loop_timer {
+    uint64_t deadline_ms; /* monotonic (clock_ms); 0 when not armed */
+    int slot;             /* the loop's; -1 before the first arm */
+    void (*due)(struct loop_timer *timer);
+};
+
+struct loop *loop_new(void); /* NULL with errno */
+void loop_free(struct loop *loop);
+
+int loop_add(struct loop *loop, struct loop_source *source, int fd,
+             uint32_t events);
+int loop_change(struct loop *loop, struct loop_source *source, uint32_t events);
+void loop_remove(struct loop *loop, struct loop_source *source);
+
+/* -ENOSPC above LOOP_TIMERS_MAX timers. */
+int loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms);
+void loop_disarm(struct loop *loop, struct loop_timer *timer);
+
+/* Blocks the signals of `mask` and delivers them as events. */
+int loop_signals(struct loop *loop, const sigset_t *mask,
+                 void (*signal)(void *ctx, int signo), void *ctx);
+
+/* Called at the end of each turn; one per loop.  Return true to have the next
+ * turn not wait. */
+void loop_after_turn(struct loop *loop, bool (*after)(void *ctx), void *ctx);
+
+/* The clocks as of this turn. */
+uint64_t loop_now_ms(const struct loop *loop); /* monotonic */
+uint64_t loop_unix_ms(const struct loop *loop);
+
+int loop_run(struct loop *loop); /* until loop_stop; 0 or -errno */
+void loop_stop(struct loop *loop);
+
+#endif

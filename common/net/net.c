@@ -1,0 +1,277 @@
+/* common/net/net.c - see net.h. */
+#include "common/net/net.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+#define BACKLOG      4096 /* the kernel cuts it to net.core.somaxconn */
+#define ACCEPT_BATCH 64   /* connections taken per event */
+#define RETRY_MS     100  /* look again when descriptors ran out */
+#define BACK_OFF_MS  10   /* first wait for a port in use; doubles */
+#define BACK_OFF_MAX 320
+
+/* One try: socket, bind, and the address it got; listens when `bound` is
+ * given. */
+static int
+bind_once(const struct net_address *a, struct net_address *bound)
+{
+    const int one = 1;
+    int fd, rc;
+
+    fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    /* Accepted sockets inherit TCP_NODELAY: one call fewer for each. */
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) < 0 ||
+        bind(fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
+        rc = -errno;
+        goto close_fd;
+    }
+    if (bound == NULL)
+        return fd;
+    if (listen(fd, BACKLOG) < 0) {
+        rc = -errno;
+        goto close_fd;
+    }
+    bound->size = sizeof bound->sa;
+    if (getsockname(fd, (struct sockaddr *)&bound->sa, &bound->size) < 0) {
+        rc = -errno;
+        goto close_fd;
+    }
+    return fd;
+
+close_fd:
+    (void)close(fd); /* nobody has connected yet */
+    return rc;
+}
+
+/* bind_once() until the address is free. */
+static int
+bind_patiently(const struct net_address *a, uint64_t wait_ms,
+               struct net_address *bound)
+{
+    const uint64_t end_ms = clock_ms() + wait_ms;
+    uint64_t now_ms, pause_ms = BACK_OFF_MS;
+    int rc;
+
+    for (;;) {
+        rc = bind_once(a, bound);
+        if (rc != -EADDRINUSE)
+            return rc;
+        now_ms = clock_ms();
+        if (now_ms >= end_ms)
+            return rc;
+        if (pause_ms > end_ms - now_ms)
+            pause_ms = end_ms - now_ms;
+        (void)poll(NULL, 0, (int)pause_ms); /* cut short: an earlier try */
+        if (pause_ms < BACK_OFF_MAX)
+            pause_ms *= 2;
+    }
+}
+
+int
+net_listen(const struct net_address *a, uint64_t wait_ms,
+           struct net_address *bound)
+{
+    return bind_patiently(a, wait_ms, bound);
+}
+
+int
+net_probe(const struct net_address *a, uint64_t wait_ms)
+{
+    const int fd = bind_patiently(a, wait_ms, NULL);
+
+    if (fd < 0)
+        return fd;
+    (void)close(fd); /* nobody could connect */
+    return 0;
+}
+
+/* Waits until the connection stands or is refused. */
+static int
+finish_connect(int fd, uint64_t end_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int error = 0, n;
+    socklen_t size = sizeof error;
+    uint64_t now_ms;
+
+    do {
+        now_ms = clock_ms();
+        if (now_ms > end_ms)
+            return -ETIMEDOUT;
+        n = poll(&p, 1, (int)(end_ms - now_ms));
+    } while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    if (n == 0)
+        return -ETIMEDOUT;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+        return -errno;
+    return -error;
+}
+
+/* A client that tries a port of the ephemeral range again and again can meet
+ * itself: both ends are then this socket, and it answers what it is sent. */
+static int
+refuse_self(int fd)
+{
+    struct sockaddr_storage self, peer;
+    socklen_t self_size = sizeof self, peer_size = sizeof peer;
+
+    memset(&self, 0, sizeof self);
+    memset(&peer, 0, sizeof peer);
+    if (getsockname(fd, (struct sockaddr *)&self, &self_size) < 0)
+        return -errno;
+    if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) < 0)
+        return -errno;
+    if (self_size == peer_size && memcmp(&self, &peer, self_size) == 0)
+        return -ECONNREFUSED;
+    return 0;
+}
+
+int
+net_connect(const struct net_address *a, uint64_t timeout_ms)
+{
+    const int one = 1;
+    int fd, rc;
+
+    if (timeout_ms > INT32_MAX)
+        timeout_ms = INT32_MAX;
+    fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
+        rc = -errno;
+        if (rc == -EINPROGRESS)
+            rc = finish_connect(fd, clock_ms() + timeout_ms);
+        if (rc < 0)
+            goto close_fd;
+    }
+    rc = refuse_self(fd);
+    if (rc < 0)
+        goto close_fd;
+    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) < 0) {
+        rc = -errno;
+        goto close_fd;
+    }
+    return fd;
+
+close_fd:
+    (void)close(fd); /* never used */
+    return rc;
+}
+
+/* ---- the listener ------------------------------------------------------ */
+
+static void
+pause_accepting(struct listener *l)
+{
+    l->paused = true;
+    /* Cannot fail: the descriptor is registered and no memory is needed. */
+    (void)loop_change(l->loop, &l->source, 0);
+}
+
+void
+listener_resume(struct listener *l)
+{
+    if (!l->paused || l->open >= l->max)
+        return;
+    l->paused = false;
+    loop_disarm(l->loop, &l->retry);
+    /* As above. */
+    (void)loop_change(l->loop, &l->source, EPOLLIN);
+}
+
+static void
+retry_due(struct loop_timer *timer)
+{
+    listener_resume(LOOP_OWNER(timer, struct listener, retry));
+}
+
+/* True for errors of the one connection that was in the queue. */
+static bool
+is_passing(int error)
+{
+    return error == ECONNABORTED || error == EINTR || error == EPROTO ||
+           error == EPERM || error == ENETDOWN || error == ENETUNREACH ||
+           error == EHOSTDOWN || error == EHOSTUNREACH || error == ENONET ||
+           error == ENOPROTOOPT || error == EOPNOTSUPP;
+}
+
+static void
+accept_ready(struct loop_source *source, uint32_t events)
+{
+    struct listener *l = LOOP_OWNER(source, struct listener, source);
+    int fd, i;
+
+    (void)events; /* whatever woke us, accept4 tells */
+    for (i = 0; i < ACCEPT_BATCH && l->source.fd >= 0; i++) {
+        if (l->open >= l->max) {
+            pause_accepting(l);
+            return;
+        }
+        fd = accept4(l->source.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EAGAIN || errno == EWOULDBLOCK)
+                return;
+            if (is_passing(errno))
+                continue;
+            /* No descriptors or no memory.  Others of the process may hold
+             * them, so a timer looks again beside listener_closed(). */
+            pause_accepting(l);
+            if (loop_arm(l->loop, &l->retry, loop_now_ms(l->loop) + RETRY_MS) <
+                0)
+                listener_resume(l);
+            return;
+        }
+        l->open++;
+        l->accepted(l, fd);
+    }
+}
+
+int
+listener_start(struct listener *l, struct loop *loop, int fd, size_t max)
+{
+    assert(l->accepted);
+    assert(max > 0);
+    l->loop = loop;
+    l->open = 0;
+    l->max = max;
+    l->paused = false;
+    l->source.fd = -1;
+    l->source.ready = accept_ready;
+    l->retry = (struct loop_timer){.slot = -1, .due = retry_due};
+    return loop_add(loop, &l->source, fd, EPOLLIN);
+}
+
+void
+listener_stop(struct listener *l)
+{
+    const int fd = l->source.fd;
+
+    if (fd < 0)
+        return;
+    loop_disarm(l->loop, &l->retry);
+    loop_remove(l->loop, &l->source);
+    l->paused = false;
+    (void)close(fd); /* a listening socket has nothing to lose */
+}
+
+void
+listener_closed(struct listener *l)
+{
+    assert(l->open > 0);
+    l->open--;
+    listener_resume(l);
+}

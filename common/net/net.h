@@ -1,0 +1,80 @@
+/* common/net/net.h - addresses, listening sockets, accepting under pressure.
+ *
+ * Errors: 0 or a negative errno.  Descriptors are non-blocking and
+ * close-on-exec.
+ */
+#ifndef COUNTD_NET_H
+#define COUNTD_NET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "common/net/loop.h"
+
+#define NET_ADDRESS_SIZE 64  /* "[v6]:port" and NUL */
+#define NET_HOST_SIZE    256 /* longest host name and NUL */
+
+struct net_address {
+    struct sockaddr_storage sa;
+    socklen_t size;
+};
+
+/* "127.0.0.1:48879", "[::1]:0", "localhost:1" (which is 127.0.0.1); -EINVAL,
+ * for host names too. */
+int net_parse(const char *text, struct net_address *out);
+
+/* Whether the text has the form of an address, or of a host name, and a port;
+ * looks nothing up.  0 or -EINVAL. */
+int net_check(const char *text);
+
+/* As net_parse(), for host names too: those are looked up, which may take
+ * seconds.  Returns how many addresses there are, at most `max`.
+ *   -EINVAL         no such form
+ *   -EADDRNOTAVAIL  no address is known for the name
+ *   -EAGAIN         it cannot be looked up now, -ENOMEM ... likewise */
+int net_resolve(const char *text, struct net_address *out, size_t max);
+
+/* What such an error means: "is a host name that ...". */
+const char *net_resolve_error(int rc);
+
+void net_format(const struct net_address *a, char text[NET_ADDRESS_SIZE]);
+bool net_is_loopback(const struct net_address *a);
+
+/* Binds (SO_REUSEADDR; EADDRINUSE retried with back-off up to `wait_ms`) and
+ * listens.  Returns the descriptor; *bound is the address with its port. */
+int net_listen(const struct net_address *a, uint64_t wait_ms,
+               struct net_address *bound);
+
+/* What net_listen() would meet: binds in the same way, with the same patience,
+ * and closes; it does not listen, so nobody can connect meanwhile. */
+int net_probe(const struct net_address *a, uint64_t wait_ms);
+
+/* Connects, blocking up to `timeout_ms`; refuses a connection to itself
+ * (-ECONNREFUSED).  Returns a non-blocking descriptor with TCP_NODELAY. */
+int net_connect(const struct net_address *a, uint64_t timeout_ms);
+
+/* A listening socket in a loop.  Accepts in batches; over the limit, or out
+ * of descriptors, it stops accepting (peers wait in the backlog) and resumes
+ * by itself when listener_closed() says that a connection went. */
+struct listener {
+    struct loop_source source;
+    struct loop_timer retry;
+    struct loop *loop;
+    size_t open; /* connections */
+    size_t max;
+    bool paused;
+    /* Takes the descriptor (non-blocking, TCP_NODELAY). */
+    void (*accepted)(struct listener *l, int fd);
+};
+
+int listener_start(struct listener *l, struct loop *loop, int fd, size_t max);
+void listener_stop(struct listener *l);   /* closes the socket */
+void listener_closed(struct listener *l); /* one connection went */
+
+/* Accepts again if it was paused and `open` is below `max`; for callers that
+ * change `max`. */
+void listener_resume(struct listener *l);
+
+#endif

@@ -1,0 +1,242 @@
+/* common/net/net_address.c - see net.h: addresses as text, and host names. */
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/net/net.h"
+
+#define LABEL_MAX 63 /* between dots */
+
+static int
+parse_port(const char *text, in_port_t *port)
+{
+    unsigned long value = 0;
+    size_t i;
+
+    for (i = 0; text[i] >= '0' && text[i] <= '9' && i < 6; i++)
+        value = value * 10 + (unsigned long)(text[i] - '0');
+    if (i == 0 || text[i] != '\0' || value > 65535)
+        return -EINVAL;
+    *port = htons((uint16_t)value);
+    return 0;
+}
+
+static int
+parse_v6(const char *host, in_port_t port, struct net_address *out)
+{
+    struct sockaddr_in6 sa = {.sin6_family = AF_INET6, .sin6_port = port};
+
+    if (inet_pton(AF_INET6, host, &sa.sin6_addr) != 1)
+        return -EINVAL;
+    memset(out, 0, sizeof *out);
+    memcpy(&out->sa, &sa, sizeof sa);
+    out->size = sizeof sa;
+    return 0;
+}
+
+static int
+parse_v4(const char *host, in_port_t port, struct net_address *out)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = port};
+
+    if (strcmp(host, "localhost") == 0)
+        host = "127.0.0.1";
+    if (inet_pton(AF_INET, host, &sa.sin_addr) != 1)
+        return -EINVAL;
+    memset(out, 0, sizeof *out);
+    memcpy(&out->sa, &sa, sizeof sa);
+    out->size = sizeof sa;
+    return 0;
+}
+
+/* Cuts "host:port" at the last colon. */
+static int
+split(const char *text, char host[NET_HOST_SIZE], in_port_t *port)
+{
+    const char *colon = strrchr(text, ':');
+    size_t size;
+
+    if (!colon || parse_port(colon + 1, port) < 0)
+        return -EINVAL;
+    size = (size_t)(colon - text);
+    if (size == 0 || size >= NET_HOST_SIZE)
+        return -EINVAL;
+    memcpy(host, text, size);
+    host[size] = '\0';
+    return 0;
+}
+
+int
+net_parse(const char *text, struct net_address *out)
+{
+    char host[NET_HOST_SIZE];
+    in_port_t port;
+    size_t size;
+
+    if (split(text, host, &port) < 0)
+        return -EINVAL;
+    if (host[0] != '[')
+        return parse_v4(host, port, out);
+    size = strlen(host);
+    if (host[size - 1] != ']')
+        return -EINVAL;
+    host[size - 1] = '\0';
+    return parse_v6(host + 1, port, out);
+}
+
+/* Letters, digits, - and _ between dots.  The last label is no number:
+ * 127.0.1 would be 127.0.0.1 to getaddrinfo(), and 1 be 0.0.0.1. */
+static bool
+is_name(const char *host)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    const char *last = host;
+    size_t size;
+
+    for (;;) {
+        size = strspn(last, letters);
+        if (size == 0 || size > LABEL_MAX || last[0] == '-')
+            return false;
+        /* A dot at the end says that the name is whole. */
+        if (last[size] == '\0' || strcmp(last + size, ".") == 0)
+            break;
+        if (last[size] != '.')
+            return false;
+        last += size + 1;
+    }
+    return strspn(last, "0123456789") != size &&
+           strncasecmp(last, "0x", 2) != 0;
+}
+
+int
+net_check(const char *text)
+{
+    struct net_address address;
+    char host[NET_HOST_SIZE];
+    in_port_t port;
+
+    if (net_parse(text, &address) == 0)
+        return 0;
+    return split(text, host, &port) == 0 && is_name(host) ? 0 : -EINVAL;
+}
+
+/* What getaddrinfo() says, as an errno. */
+static int
+lookup_failed(int code)
+{
+    switch (code) {
+    case EAI_AGAIN:
+    case EAI_FAIL:
+        return -EAGAIN;
+    case EAI_MEMORY:
+        return -ENOMEM;
+    default:
+        return -EADDRNOTAVAIL;
+    }
+}
+
+static int
+look_up(const char *host, in_port_t port, struct net_address *out, size_t max)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    char digits[8];
+    size_t count = 0;
+    int rc;
+
+    (void)snprintf(digits, sizeof digits, "%u",
+                   (unsigned)ntohs(port)); /* fits */
+    rc = getaddrinfo(host, digits, &hints, &found);
+    if (rc == EAI_SYSTEM)
+        return -errno;
+    if (rc != 0)
+        return lookup_failed(rc);
+    for (struct addrinfo *a = found; a && count < max; a = a->ai_next) {
+        if (a->ai_family != AF_INET && a->ai_family != AF_INET6)
+            continue;
+        memset(&out[count], 0, sizeof out[count]);
+        memcpy(&out[count].sa, a->ai_addr, a->ai_addrlen);
+        out[count++].size = a->ai_addrlen;
+    }
+    freeaddrinfo(found);
+    return count > 0 ? (int)count : -EADDRNOTAVAIL;
+}
+
+int
+net_resolve(const char *text, struct net_address *out, size_t max)
+{
+    char host[NET_HOST_SIZE];
+    in_port_t port;
+
+    assert(max > 0);
+    if (split(text, host, &port) < 0)
+        return -EINVAL;
+    /* Has to work where no name service does. */
+    if (strcmp(host, "localhost") == 0 && max > 1 &&
+        parse_v4("127.0.0.1", port, &out[0]) == 0 &&
+        parse_v6("::1", port, &out[1]) == 0)
+        return 2;
+    if (net_parse(text, out) == 0)
+        return 1;
+    if (!is_name(host))
+        return -EINVAL;
+    return look_up(host, port, out, max);
+}
+
+const char *
+net_resolve_error(int rc)
+{
+    switch (rc) {
+    case -EINVAL:
+        return "is not an address, or a host name, and a port";
+    case -EADDRNOTAVAIL:
+        return "is a host name that no address is known for";
+    case -EAGAIN:
+        return "is a host name that cannot be looked up now";
+    default:
+        return "is a host name that could not be looked up";
+    }
+}
+
+void
+net_format(const struct net_address *a, char text[NET_ADDRESS_SIZE])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
+
+    /* inet_ntop cannot fail: the family is known and the buffer fits. */
+    if (a->sa.ss_family == AF_INET6) {
+        memcpy(&v6, &a->sa, sizeof v6);
+        (void)inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
+        snprintf(text, NET_ADDRESS_SIZE, "[%s]:%u", host,
+                 (unsigned)ntohs(v6.sin6_port));
+        return;
+    }
+    memcpy(&v4, &a->sa, sizeof v4);
+    (void)inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
+    snprintf(text, NET_ADDRESS_SIZE, "%s:%u", host,
+             (unsigned)ntohs(v4.sin_port));
+}
+
+bool
+net_is_loopback(const struct net_address *a)
+{
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
+
+    if (a->sa.ss_family == AF_INET6) {
+        memcpy(&v6, &a->sa, sizeof v6);
+        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
+            return v6.sin6_addr.s6_addr[12] == 127;
+        return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+    }
+    memcpy(&v4, &a->sa, sizeof v4);
+    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+}

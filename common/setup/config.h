@@ -1,0 +1,135 @@
+/* common/setup/config.h - settings: one table of options, one struct of values.
+ *
+ * One file for all daemons: `key = value` lines, # comments, optional double
+ * quotes, sizes with K M G, durations with ms s m h d, true and false.  The
+ * same table drives the file, -o KEY=VALUE, --help, and a test that holds
+ * countd.5 to it.  An unknown key or bad value is an error that names file and
+ * line and what would be right.
+ *
+ * Ownership: struct config is plain data; copy it freely.
+ */
+#ifndef COUNTD_CONFIG_H
+#define COUNTD_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define CONFIG_TEXT_SIZE 4096 /* longest path or address, with NUL */
+#define CONFIG_USER_SIZE 256  /* longest user name, with NUL */
+
+#define CONFIG_SYNC_ALWAYS 0
+#define CONFIG_SYNC_NEVER  UINT64_MAX
+
+/* What live.history needs of the two message sizes: the longest of its
+ * keyspaces; a letter of a name, # and the 32 digits of its hash. */
+#define CONFIG_HISTORY_KEYSPACE_MIN 23
+#define CONFIG_HISTORY_KEY_MIN      34
+
+#define CONFIG_EXIT_OK       0
+#define CONFIG_EXIT_NEGATIVE 1
+#define CONFIG_EXIT_USAGE    100
+#define CONFIG_EXIT_SYSTEM   111
+
+struct config {
+    char data_dir[CONFIG_TEXT_SIZE];         /* data_dir = data */
+    char user[CONFIG_USER_SIZE];             /* user = */
+    uint64_t log_size;                       /* log.size = 32M, bytes */
+    uint64_t log_count;                      /* log.count = 4 */
+    uint64_t log_max;                        /* log.max = 1024 */
+    uint64_t log_rotate_after_ms;            /* log.rotate_after = 1s */
+    uint64_t log_sync_ms;                    /* log.sync = 200ms|always|never */
+    uint64_t keyspace_size;                  /* message.keyspace_size = 256 */
+    uint64_t key_size;                       /* message.key_size = 256 */
+    char write_listen[CONFIG_TEXT_SIZE];     /* write.listen */
+    char write_ack_listen[CONFIG_TEXT_SIZE]; /* write.ack_listen */
+    uint64_t write_max_connections;          /* write.max_connections = 16384 */
+    uint64_t write_drain_ms;                 /* write.drain = 2s */
+    char read_listen[CONFIG_TEXT_SIZE];      /* read.listen */
+    uint64_t read_max_connections;           /* read.max_connections = 16384 */
+    uint64_t worker_batch;                   /* worker.batch = 64, logs */
+    uint64_t worker_memory;                  /* worker.memory = 256M, bytes */
+    uint64_t keyspace_max;                   /* keyspace.max = 10000 */
+    uint64_t keyspace_max_keys;          /* keyspace.max_keys = 0, no limit */
+    uint64_t archive_keep;               /* archive.keep = 0, logs */
+    char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */
+    bool live_history;                   /* live.history = off */
+    bool counter_enable;                 /* counter.enable = true */
+    bool semaphore_enable;               /* semaphore.enable = false */
+    uint64_t counter_port;               /* counter.port = 11215 */
+    uint64_t counter_max_connections;    /* counter.max_connections = 0 */
+    uint64_t counter_max_memory;         /* counter.max_memory = 1G, bytes */
+    uint64_t counter_buckets;            /* counter.buckets = 1000000 */
+    uint64_t counter_stats_interval_s;   /* counter.stats_interval = 86400 */
+    uint64_t semaphore_port;             /* semaphore.port = 11216 */
+    uint64_t semaphore_max_connections;  /* semaphore.max_connections = 0 */
+    uint64_t semaphore_buckets;          /* semaphore.buckets = 1000000 */
+    uint64_t semaphore_gc_interval_s;    /* semaphore.gc_interval = 10 */
+};
+
+/* What a daemon's command line says beside the settings. */
+struct config_command {
+    bool test;     /* -t: settings were good, exit 0 */
+    int ready_fd;  /* --ready-fd N; -1 */
+    int arg_first; /* index of the first argument that is no option */
+};
+
+void config_defaults(struct config *c);
+
+/* Sets one key.  -ENOENT unknown key, -EINVAL bad value, -ERANGE out of
+ * range; `why` (at least 256 bytes) then says what was wrong and what is
+ * right. */
+int config_set(struct config *c, const char *key, const char *value, char *why,
+               size_t why_size);
+
+/* Reads a file; the error names file and line. */
+int config_file(struct config *c, const char *path, char *why, size_t why_size);
+
+/* Reads settings from memory (the fuzz target and config_file use it). */
+int config_text(struct config *c, const char *text, size_t size,
+                const char *path, char *why, size_t why_size);
+
+/* Checks what spans keys: one slot at least must fit log.size, both ports
+ * not the same ... */
+int config_check(const struct config *c, char *why, size_t why_size);
+
+/* A daemon's whole command line: -f FILE, -o KEY=VALUE, -d DIR, -u USER, -t,
+ * -h, -V, --ready-fd N.  Prints help, version or the error itself.  Returns -1
+ * to go on, else the exit status. */
+int config_daemon(struct config *c, struct config_command *command, int argc,
+                  char **argv, const char *program, const char *summary);
+
+/* -f, -o, -d and -u of a command line, for config_load(): the file first, then
+ * the others in their order.  Zero-initialised; texts are borrowed. */
+#define CONFIG_SOURCES_MAX 64
+
+struct config_sources {
+    const char *file; /* the last -f */
+    size_t count;
+    char letters[CONFIG_SOURCES_MAX]; /* 'o', 'd' or 'u' */
+    const char *texts[CONFIG_SOURCES_MAX];
+};
+
+/* `letter` is 'f', 'o', 'd' or 'u'.  -E2BIG when there are too many. */
+int config_source_add(struct config_sources *s, int letter, const char *text);
+
+/* Defaults, then sources.  What spans keys is for those who serve: they call
+ * config_check(), and a client does not, as it uses few of them. */
+int config_load(struct config *c, const struct config_sources *s, char *why,
+                size_t why_size);
+
+/* Reads a duration as the file does: "200ms", "1m".  -EINVAL, -ERANGE. */
+int config_duration(const char *text, uint64_t *ms);
+
+/* The table, for --help and tests: calls `option` for each key in order. */
+void config_each(void (*option)(void *ctx, const char *key, const char *type,
+                                const char *def, const char *help),
+                 void *ctx);
+
+/* Writes `name=address:port` lines and an empty one to the ready fd and
+ * closes it; nothing when it is -1.  Tells the service manager, too, if one
+ * wants to know (notify.h). */
+void config_ready(int ready_fd, const char *const *lines, size_t count);
+
+#endif

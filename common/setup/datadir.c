@@ -1,0 +1,682 @@
+/* common/setup/datadir.c - see datadir.h. */
+#include "common/setup/datadir.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/setup/config.h"
+
+#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+#define FILE_FLAGS   (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+#define FOLDER_MODE  0700
+#define FILE_MODE    0600
+#define TEMP_SIZE    32
+#define PID_SIZE     22 /* "%-20ld\n" and NUL */
+
+/* Refusing, a function says why with this and returns the code. */
+static int
+refuse(int rc, const char *text, const char *path)
+{
+    diag_errno(DIAG_ERROR, rc, "%s %s", text, path);
+    return rc;
+}
+
+/* ---- file systems ------------------------------------------------------- */
+
+int
+datadir_check_fs(uint64_t type, const char **why)
+{
+    static const struct {
+        uint32_t type;
+        int rc;
+        const char *why;
+    } known[] = {
+        {0x00006969, -EOPNOTSUPP, "NFS"},
+        {0x0000517b, -EOPNOTSUPP, "SMB"},
+        {0xff534d42, -EOPNOTSUPP, "CIFS"},
+        {0xfe534d42, -EOPNOTSUPP, "SMB2"},
+        {0x01021997, -EOPNOTSUPP, "9P"},
+        {0x5346414f, -EOPNOTSUPP, "AFS"},
+        {0x00c36400, -EOPNOTSUPP, "Ceph"},
+        {0x73757245, -EOPNOTSUPP, "Coda"},
+        {0x01021994, 1, "tmpfs: nothing in it survives a power loss"},
+        {0x858458f6, 1, "ramfs: nothing in it survives a power loss"},
+        {0x794c7630, 1, "overlay: it may go with its container"},
+    };
+    size_t i;
+
+    /* f_type is signed where these are not. */
+    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].type == (uint32_t)type) {
+            *why = known[i].why;
+            return known[i].rc;
+        }
+    }
+    return 0;
+}
+
+static int
+check_fs(int fd, const char *path)
+{
+    const char *why = "";
+    struct statfs fs;
+    int rc;
+
+    if (fstatfs(fd, &fs) < 0)
+        return refuse(-errno, "statfs", path);
+    rc = datadir_check_fs((uint64_t)fs.f_type, &why);
+    if (rc == 1)
+        diag(DIAG_WARNING, "data directory %s is on %s", path, why);
+    if (rc < 0)
+        diag(DIAG_ERROR,
+             "data directory %s is on a network file system (%s), where locks "
+             "and syncs do not hold; set data_dir to a local disk",
+             path, why);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- folders ------------------------------------------------------------ */
+
+static int
+refuse_owner(uid_t owner, const char *path)
+{
+    const long us = (long)geteuid();
+
+    diag(DIAG_ERROR,
+         "%s belongs to user id %ld and this is %ld; run it as that user%s, "
+         "or: chown -R %ld %s",
+         path, (long)owner, us, us == 0 ? " (daemons: set user)" : "", us,
+         path);
+    return -EPERM;
+}
+
+static int
+check_owner(int fd, const char *path)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return refuse(-errno, "look at", path);
+    if (st.st_uid != geteuid())
+        return refuse_owner(st.st_uid, path);
+    if (st.st_mode & 0022) {
+        diag(DIAG_ERROR,
+             "%s may be written by others (mode %04o); chmod go-w %s", path,
+             (unsigned)st.st_mode & 07777, path);
+        return -EPERM;
+    }
+    return 0;
+}
+
+/* Opens a folder inside the data directory, which is made when it is missing
+ * and `make` says so.  Returns the descriptor. */
+static int
+open_folder(const struct datadir *d, const char *name, bool make)
+{
+    int fd, rc;
+
+    if (make) {
+        if (mkdirat(d->fd, name, FOLDER_MODE) < 0 && errno != EEXIST)
+            return refuse(-errno, "make folder", name);
+        /* Also when it was there: who made it may have died before this. */
+        if (fsync(d->fd) < 0)
+            return refuse(-errno, "sync the data directory after making", name);
+    }
+    fd = openat(d->fd, name, FOLDER_FLAGS | O_NOFOLLOW);
+    if (fd < 0) {
+        rc = -errno;
+        if (rc == -ENOENT)
+            diag(DIAG_ERROR,
+                 "the data directory has no folder %s yet; start countd-write "
+                 "or countd-worker on it first",
+                 name);
+        else if (rc == -ELOOP || rc == -ENOTDIR)
+            diag(DIAG_ERROR,
+                 "%s in the data directory is no folder; move it away (links "
+                 "are not followed)",
+                 name);
+        else
+            (void)refuse(rc, "open folder", name); /* rc is returned below */
+        return rc;
+    }
+    rc = check_owner(fd, name);
+    if (rc < 0) {
+        (void)close(fd); /* only looked at */
+        return rc;
+    }
+    return fd;
+}
+
+/* fsync of the folder that holds `path`, which was just made in it. */
+static int
+sync_parent(int fd)
+{
+    int parent, rc = 0;
+
+    parent = openat(fd, "..", FOLDER_FLAGS);
+    if (parent < 0)
+        return -errno;
+    if (fsync(parent) < 0)
+        rc = -errno;
+    (void)close(parent); /* only synced */
+    return rc;
+}
+
+/* Whether there is what `path` would be made in. */
+static bool
+has_parent(const char *path)
+{
+    char parent[CONFIG_TEXT_SIZE + 1];
+    size_t size = strlen(path);
+
+    while (size > 0 && path[size - 1] == '/')
+        size--;
+    while (size > 0 && path[size - 1] != '/')
+        size--;
+    if (size + 2 > sizeof parent)
+        return false;
+    (void)snprintf(parent, sizeof parent, "%.*s.", (int)size, path); /* fits */
+    return faccessat(AT_FDCWD, parent, F_OK, AT_EACCESS) == 0;
+}
+
+/* Makes it if nothing is there: 1 made, 0 it was there. */
+static int
+make_top(const char *path)
+{
+    int rc;
+
+    if (mkdirat(AT_FDCWD, path, FOLDER_MODE) == 0)
+        return 1;
+    rc = -errno;
+    if (rc == -EEXIST)
+        return 0;
+    if (rc == -ENOENT && has_parent(path))
+        diag(DIAG_ERROR,
+             "data directory %s: folders cannot be made in its parent; set "
+             "data_dir to a place on a disk",
+             path);
+    else if (rc == -ENOENT)
+        diag(DIAG_ERROR,
+             "data directory %s: its parent folder does not exist; make it, "
+             "or set data_dir",
+             path);
+    else if (rc == -EACCES)
+        diag(DIAG_ERROR,
+             "data directory %s: user id %ld may not make it or not get "
+             "there; make it as root (chown %ld), let that user through each "
+             "folder above (chmod o+x), or set data_dir",
+             path, (long)geteuid(), (long)geteuid());
+    else
+        (void)refuse(rc, "make data directory", path); /* rc is returned */
+    return rc;
+}
+
+/* Why it cannot be opened. */
+static int
+refuse_top(int rc, const char *path, bool make)
+{
+    struct stat st;
+
+    const bool seen = fstatat(AT_FDCWD, path, &st, 0) == 0;
+
+    if (rc == -EACCES && seen && st.st_uid != geteuid())
+        return refuse_owner(st.st_uid, path);
+    if (rc == -EACCES && !seen)
+        diag(DIAG_ERROR,
+             "data directory %s cannot be reached: each folder above it must "
+             "let user id %ld through (chmod o+x), or set data_dir",
+             path, (long)geteuid());
+    else if (rc == -ENOENT && make)
+        diag(DIAG_ERROR,
+             "data directory %s is a link to what does not exist; make that, "
+             "or set data_dir",
+             path);
+    else if (rc == -ENOENT)
+        diag(DIAG_ERROR,
+             "data directory %s does not exist; start countd-write or "
+             "countd-worker on it first, or set data_dir",
+             path);
+    else if (rc == -ENOTDIR)
+        diag(DIAG_ERROR,
+             "data directory %s is no directory; set data_dir to one", path);
+    else
+        (void)refuse(rc, "open data directory", path); /* rc is returned */
+    return rc;
+}
+
+/* The data directory itself.  Its own path may lead over links: that is the
+ * operator's word, what is inside is not. */
+static int
+open_top(const char *path, bool make)
+{
+    int made = 0, fd, rc;
+
+    if (make)
+        made = make_top(path);
+    if (made < 0)
+        return made;
+    fd = openat(AT_FDCWD, path, FOLDER_FLAGS);
+    if (fd < 0)
+        return refuse_top(-errno, path, make);
+    rc = made > 0 ? sync_parent(fd) : 0;
+    if (rc < 0)
+        (void)refuse(rc, "sync the parent of", path); /* rc is returned */
+    if (rc == 0)
+        rc = check_owner(fd, path);
+    if (rc == 0)
+        rc = check_fs(fd, path);
+    if (rc == 0)
+        return fd;
+    (void)close(fd); /* only looked at */
+    return rc;
+}
+
+int
+datadir_make_for(const char *path, uid_t uid, gid_t gid)
+{
+    struct stat st;
+    int fd, rc;
+
+    rc = make_top(path);
+    if (rc <= 0)
+        return rc;
+    fd = openat(AT_FDCWD, path, FOLDER_FLAGS | O_NOFOLLOW);
+    if (fd < 0)
+        return refuse(-errno, "open data directory", path);
+    /* Whoever may write beside it could have put something else there. */
+    if (fstat(fd, &st) < 0 ||
+        (st.st_uid == geteuid() && fchown(fd, uid, gid) < 0))
+        rc = -errno;
+    else if (st.st_uid != geteuid())
+        rc = -EPERM;
+    else
+        rc = sync_parent(fd);
+    (void)close(fd); /* only looked at */
+    return rc < 0 ? refuse(rc, "make data directory", path) : 0;
+}
+
+/* ---- probes ------------------------------------------------------------- */
+
+/* A name that no other process takes; the first character says what for. */
+static int
+temp_name(const char *prefix, char name[TEMP_SIZE])
+{
+    uint64_t number;
+
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+        return -EIO;
+    snprintf(name, TEMP_SIZE, "%s%016" PRIx64, prefix, number);
+    return 0;
+}
+
+/* With `fd` open on `file`: is a second link seen, does an flock through one
+ * open keep another out? */
+static int
+probe_file(int dirfd, const char *file, const char *link_name, int fd)
+{
+    struct stat st;
+    int other, rc = 0;
+
+    if (linkat(dirfd, file, dirfd, link_name, 0) < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0)
+        rc = -errno;
+    else if (st.st_nlink != 2)
+        rc = -EOPNOTSUPP;
+    other = openat(dirfd, link_name, O_RDWR | FILE_FLAGS);
+    if (other < 0 && rc == 0)
+        rc = -errno;
+    if (rc == 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+        rc = -errno;
+    if (rc == 0) {
+        if (flock(other, LOCK_EX | LOCK_NB) == 0)
+            rc = -ENOLCK;
+        else if (errno != EWOULDBLOCK)
+            rc = -errno;
+    }
+    if (other >= 0)
+        (void)close(other); /* only locked */
+    if (unlinkat(dirfd, link_name, 0) < 0 && rc == 0)
+        rc = -errno;
+    return rc;
+}
+
+/* Tries in log/ what the commit logs live on. */
+static int
+probe(int dirfd)
+{
+    char file[TEMP_SIZE], link_name[TEMP_SIZE];
+    int fd, rc;
+
+    rc = temp_name(".probe-", file);
+    if (rc == 0)
+        rc = temp_name(".probe-", link_name);
+    if (rc < 0)
+        return rc;
+    fd = openat(dirfd, file, O_RDWR | O_CREAT | O_EXCL | FILE_FLAGS, FILE_MODE);
+    if (fd < 0)
+        return -errno;
+    rc = probe_file(dirfd, file, link_name, fd);
+    (void)close(fd); /* nothing was written */
+    if (unlinkat(dirfd, file, 0) < 0 && rc == 0)
+        rc = -errno;
+    if (fsync(dirfd) < 0 && rc == 0)
+        rc = -errno;
+    return rc;
+}
+
+static int
+check_probe(int dirfd, const char *path)
+{
+    const int rc = probe(dirfd);
+
+    switch (rc) {
+    case 0:
+        return 0;
+    case -EPERM:
+    case -EOPNOTSUPP:
+    case -EMLINK:
+        diag(DIAG_ERROR,
+             "data directory %s: its file system has no hard links, which the "
+             "commit logs need; set data_dir to another",
+             path);
+        return -EOPNOTSUPP;
+    case -ENOLCK:
+        diag(DIAG_ERROR,
+             "data directory %s: flock does not exclude on its file system; "
+             "set data_dir to another",
+             path);
+        return -EOPNOTSUPP;
+    default:
+        return refuse(rc, "try links, locks and syncs in", path);
+    }
+}
+
+/* ---- the key of hashed file names --------------------------------------- */
+
+static int
+read_key(int dirfd, uint8_t key[NAME_HASH_KEY])
+{
+    uint8_t bytes[NAME_HASH_KEY + 1];
+    struct stat st;
+    ssize_t size;
+    int fd, rc = 0;
+
+    fd = openat(dirfd, "%key", O_RDONLY | FILE_FLAGS);
+    if (fd < 0)
+        return -errno;
+    do
+        size = pread(fd, bytes, sizeof bytes, 0);
+    while (size < 0 && errno == EINTR);
+    if (size < 0 || fstat(fd, &st) < 0)
+        rc = -errno;
+    else if (size != NAME_HASH_KEY || !S_ISREG(st.st_mode))
+        rc = -EBADMSG;
+    (void)close(fd); /* only read */
+    if (rc == 0)
+        memcpy(key, bytes, NAME_HASH_KEY);
+    return rc;
+}
+
+/* A random key under its name at once and whole, or not at all.  When two try,
+ * link(2) lets one through and both read what that one wrote. */
+static int
+make_key(int dirfd)
+{
+    uint8_t key[NAME_HASH_KEY];
+    char temp[TEMP_SIZE];
+    ssize_t size;
+    int fd, rc;
+
+    rc = temp_name("%key-", temp);
+    if (rc < 0)
+        return rc;
+    if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
+        return -EIO;
+    fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | FILE_FLAGS,
+                FILE_MODE);
+    if (fd < 0)
+        return -errno;
+    do
+        size = pwrite(fd, key, sizeof key, 0);
+    while (size < 0 && errno == EINTR);
+    if (size >= 0 && size != (ssize_t)sizeof key)
+        rc = -ENOSPC;
+    else if (size < 0 || fsync(fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* synced, or unlinked below */
+    if (rc == 0 && linkat(dirfd, temp, dirfd, "%key", 0) < 0 && errno != EEXIST)
+        rc = -errno;
+    if (unlinkat(dirfd, temp, 0) < 0 && rc == 0)
+        rc = -errno;
+    return rc;
+}
+
+static int
+load_key(struct datadir *d, bool make)
+{
+    int rc;
+
+    rc = read_key(d->keyspace_fd, d->hash_key);
+    if (rc == -ENOENT && make) {
+        rc = make_key(d->keyspace_fd);
+        if (rc < 0)
+            return refuse(rc, "write the file", "keyspace/%key");
+        rc = read_key(d->keyspace_fd, d->hash_key);
+    }
+    /* Also when it was there: its maker may have died before this. */
+    if (rc == 0 && make && fsync(d->keyspace_fd) < 0)
+        return refuse(-errno, "sync the folder", "keyspace");
+    if (rc == 0)
+        return 0;
+    if (rc == -EBADMSG || rc == -ELOOP) {
+        diag(DIAG_ERROR,
+             "keyspace/%%key is not a file of %d bytes; files of long keyspace "
+             "names cannot be found without it, restore it from a backup",
+             NAME_HASH_KEY);
+        return -EBADMSG;
+    }
+    if (rc == -ENOENT)
+        diag(DIAG_ERROR, "the data directory has no file keyspace/%%key yet; "
+                         "start countd-write or countd-worker on it first");
+    return rc == -ENOENT ? rc : refuse(rc, "read", "keyspace/%key");
+}
+
+/* ---- open and close ----------------------------------------------------- */
+
+int
+datadir_archive(struct datadir *d)
+{
+    int fd;
+
+    if (d->archive_fd >= 0)
+        return 0;
+    fd = open_folder(d, "archive", true);
+    if (fd < 0)
+        return fd;
+    d->archive_fd = fd;
+    return 0;
+}
+
+static int
+open_folders(struct datadir *d, bool make)
+{
+    struct stat st;
+    int live;
+
+    d->log_fd = open_folder(d, "log", make);
+    if (d->log_fd < 0)
+        return d->log_fd;
+    d->keyspace_fd = open_folder(d, "keyspace", make);
+    if (d->keyspace_fd < 0)
+        return d->keyspace_fd;
+    d->held_fd = open_folder(d, "held", make);
+    if (d->held_fd < 0)
+        return d->held_fd;
+    if (make) {
+        live = open_folder(d, "live", true);
+        if (live < 0)
+            return live;
+        (void)close(live); /* made and looked at, not used here */
+    }
+    if (fstatat(d->fd, "archive", &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : refuse(-errno, "look at", "archive");
+    d->archive_fd = open_folder(d, "archive", false);
+    return d->archive_fd < 0 ? d->archive_fd : 0;
+}
+
+int
+datadir_open(struct datadir *d, const char *path, enum datadir_need need)
+{
+    const bool make = need == DATADIR_WRITE;
+    struct datadir new = {.fd = -1,
+                          .log_fd = -1,
+                          .keyspace_fd = -1,
+                          .held_fd = -1,
+                          .archive_fd = -1};
+    int rc;
+
+    new.fd = open_top(path, make);
+    if (new.fd < 0)
+        return new.fd;
+    rc = open_folders(&new, make);
+    if (rc == 0 && make)
+        rc = check_probe(new.log_fd, path);
+    if (rc == 0)
+        rc = load_key(&new, make);
+    if (rc < 0) {
+        datadir_close(&new);
+        return rc;
+    }
+    *d = new;
+    return 0;
+}
+
+int
+datadir_exit_status(int rc, enum datadir_need need)
+{
+    switch (rc) {
+    case -ENOENT:
+        return need == DATADIR_WRITE ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    case -EPERM:
+    case -EACCES:
+    case -EOPNOTSUPP:
+    case -ENOTDIR:
+    case -ELOOP:
+    case -ENAMETOOLONG:
+        return CONFIG_EXIT_USAGE;
+    default:
+        return CONFIG_EXIT_SYSTEM;
+    }
+}
+
+void
+datadir_close(struct datadir *d)
+{
+    int *const fds[] = {&d->archive_fd, &d->held_fd, &d->keyspace_fd,
+                        &d->log_fd, &d->fd};
+    size_t i;
+
+    for (i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        if (*fds[i] >= 0)
+            (void)close(*fds[i]); /* a folder: nothing is lost */
+        *fds[i] = -1;
+    }
+}
+
+/* ---- the one writer ----------------------------------------------------- */
+
+/* The pid in the file; 0 when there is none yet. */
+static long
+read_pid(int fd)
+{
+    char text[PID_SIZE];
+    ssize_t size;
+    char *end;
+    long pid;
+
+    size = pread(fd, text, sizeof text - 1, 0);
+    if (size <= 0)
+        return 0;
+    text[size] = '\0';
+    pid = strtol(text, &end, 10);
+    return end != text && pid > 0 ? pid : 0;
+}
+
+/* Beside the flock, which says who is the writer, a lock that others can ask
+ * about: a test with flock(2) would have to take it, and could make a writer
+ * that starts just then believe in another. */
+static int
+lock_visibly(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
+}
+
+int
+datadir_writer_lock(const struct datadir *d, int *fd, long *pid)
+{
+    char text[PID_SIZE];
+    ssize_t size;
+    int file, rc;
+
+    file =
+        openat(d->log_fd, "writer", O_RDWR | O_CREAT | FILE_FLAGS, FILE_MODE);
+    if (file < 0)
+        return -errno;
+    if (flock(file, LOCK_EX | LOCK_NB) < 0) {
+        rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+        if (rc == -EBUSY)
+            *pid = read_pid(file);
+        goto close_file;
+    }
+    /* One write of one length: a reader never sees half of two pids. */
+    snprintf(text, sizeof text, "%-20ld\n", (long)getpid());
+    size = pwrite(file, text, sizeof text - 1, 0);
+    if (size < 0) {
+        rc = -errno;
+        goto close_file;
+    }
+    if (size != (ssize_t)sizeof text - 1) {
+        rc = -ENOSPC;
+        goto close_file;
+    }
+    rc = lock_visibly(file);
+    if (rc < 0)
+        goto close_file;
+    *fd = file;
+    return 0;
+
+close_file:
+    (void)close(file); /* the lock, if any, goes with it */
+    return rc;
+}
+
+long
+datadir_writer_pid(const struct datadir *d)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    long pid = 0;
+    int fd;
+
+    fd = openat(d->log_fd, "writer", O_RDONLY | FILE_FLAGS);
+    if (fd < 0)
+        return 0;
+    if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
+        pid = read_pid(fd);
+    (void)close(fd); /* only read */
+    return pid;
+}

@@ -1,0 +1,61 @@
+/* common/setup/datadir.h - the data directory: make it, check it, refuse it.
+ *
+ * Creates what is missing (folders 0700), refuses what cannot work: another
+ * owner, group- or other-writable folders, network file systems, no hard
+ * links, no flock between two opens.  A file system whose syncs mean nothing
+ * (tmpfs) is warned about.  Each refusal is a message that says what to do.
+ *
+ * Ownership: struct datadir is the caller's between open and close.
+ */
+#ifndef COUNTD_DATADIR_H
+#define COUNTD_DATADIR_H
+
+#include <sys/types.h>
+
+#include "common/wire/name.h"
+
+struct datadir {
+    int fd;          /* the directory itself */
+    int log_fd;      /* log/ */
+    int keyspace_fd; /* keyspace/ */
+    int held_fd;     /* held/ */
+    int archive_fd;  /* archive/, -1 unless it is there or asked for */
+    uint8_t hash_key[NAME_HASH_KEY]; /* of keyspace file names; random, made
+                                        once, in keyspace/%key */
+};
+
+enum datadir_need { DATADIR_WRITE, DATADIR_READ };
+
+/* Opens (DATADIR_WRITE: makes) the directory at `path`.  Says why not through
+ * diag and returns -errno: -EPERM wrong owner or mode, -EOPNOTSUPP file
+ * system, -ENOENT (READ: not made yet; WRITE: nowhere to make it), or what a
+ * call said. */
+int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
+void datadir_close(struct datadir *d);
+
+/* For root, before it becomes that user: makes the directory itself, theirs,
+ * if there is nothing at `path`.  Errors as above; datadir_open() looks at
+ * what is there. */
+int datadir_make_for(const char *path, uid_t uid, gid_t gid);
+
+/* The status to exit with when datadir_open() refused: 100 when the settings
+ * or the directory must be changed first (a missing parent, another owner, a
+ * mode, no directory, the wrong file system), 111 when the same may work later.
+ * A directory that is not there yet may come for those who only read. */
+int datadir_exit_status(int rc, enum datadir_need need);
+
+/* Makes archive/ if need be and sets archive_fd. */
+int datadir_archive(struct datadir *d);
+
+/* Whether a file system (f_type of statfs) will do: 0 yes, 1 with a warning,
+ * -EOPNOTSUPP no.  *why then says what is wrong with it. */
+int datadir_check_fs(uint64_t type, const char **why);
+
+/* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
+ * -EBUSY when another countd-write has it (its pid in *pid). */
+int datadir_writer_lock(const struct datadir *d, int *fd, long *pid);
+
+/* The pid of the living countd-write of this directory, or 0. */
+long datadir_writer_pid(const struct datadir *d);
+
+#endif

@@ -1,0 +1,37 @@
+/* common/setup/privilege.h - whom a daemon runs as, and what it may do.
+ *
+ * A daemon that is started as root with the setting `user` gives root up in
+ * two steps, as only root may listen on a port below 1024:
+ *
+ *     settings are read                   root
+ *     privilege_become()                  user, may still bind such ports
+ *     the data directory, the ports       so all files are the user's
+ *     privilege_drop()                    user, may do nothing special
+ *     threads, the first byte received
+ *
+ * Both steps are for every daemon, whoever starts it: no program that it
+ * might execute gains rights (no_new_privs), and capabilities that came with
+ * an ordinary user go, too.  Only who is root and has no `user` keeps them.
+ *
+ * Threads: both are called while there is one; later ones inherit the result.
+ */
+#ifndef COUNTD_PRIVILEGE_H
+#define COUNTD_PRIVILEGE_H
+
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+
+/* What a daemon says that is root and was not told to be. */
+#define PRIVILEGE_ROOT_WARNING                                                 \
+    "runs as root, which it does not need: set user to an ordinary one (or "   \
+    "to root, to hear no more of it)"
+
+/* The first step.  As root with DATADIR_WRITE, first makes the data directory
+ * for the user if it is not there.  Says what is wrong and returns the status
+ * to exit with, or 0. */
+int privilege_become(const struct config *c, enum datadir_need need);
+
+/* The second one: 0, or -errno, which it has said. */
+int privilege_drop(void);
+
+#endif

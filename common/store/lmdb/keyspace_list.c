@@ -1,0 +1,391 @@
+/* common/store/lmdb/keyspace_list.c - common/store/store.h: the list of
+ * keyspaces.
+ *
+ * A directory has no order, and may have more names than memory should hold.
+ * So a pass over it keeps the smallest names that come after the last one
+ * given, as many as a batch holds, in a heap with the largest first; the heap
+ * is sorted in place, and the rows are given.  Another pass follows only when
+ * names had to be left out.
+ *
+ * Each of these is done in small pieces, and can be left and gone on with. */
+#include "common/store/lmdb/keyspace_peek.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/dirstream.h"
+
+struct listed {
+    size_t size;
+    uint8_t name[NAME_MAX_SIZE];
+};
+
+enum stage { LISTING_SCAN, LISTING_SORT, LISTING_GIVE, LISTING_END };
+
+struct store_listing {
+    struct store *store;
+    enum stage stage;
+    DIR *dir;            /* while it is scanned */
+    struct listed after; /* the last name given */
+    bool full;           /* there are more names than these */
+    size_t count;        /* names in the heap */
+    size_t unsorted;     /* of these; while they are sorted */
+    size_t at;           /* the next to give */
+    struct listed *heap[STORE_LISTING_BATCH];
+    struct listed names[STORE_LISTING_BATCH];
+    uint8_t page[KEYSPACE_PAGE_MAX];
+};
+
+static int
+listed_compare(const struct listed *a, const struct listed *b)
+{
+    const struct row x = {.key = a->name, .key_size = (uint16_t)a->size};
+    const struct row y = {.key = b->name, .key_size = (uint16_t)b->size};
+
+    return row_compare_keys(&x, &y);
+}
+
+/* ---- the heap ---------------------------------------------------------- */
+
+/* Moves the last of `count` names up to its place. */
+static void
+heap_up(struct listed **heap, size_t count)
+{
+    size_t at = count - 1;
+    struct listed *moving = heap[at];
+
+    while (at > 0) {
+        const size_t parent = (at - 1) / 2;
+
+        if (listed_compare(heap[parent], moving) >= 0)
+            break;
+        heap[at] = heap[parent];
+        at = parent;
+    }
+    heap[at] = moving;
+}
+
+/* Moves the first of `count` names down to its place. */
+static void
+heap_down(struct listed **heap, size_t count)
+{
+    struct listed *moving = heap[0];
+    size_t at = 0;
+
+    for (;;) {
+        size_t child = 2 * at + 1;
+
+        if (child >= count)
+            break;
+        if (child + 1 < count &&
+            listed_compare(heap[child], heap[child + 1]) < 0)
+            child++;
+        if (listed_compare(moving, heap[child]) >= 0)
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moving;
+}
+
+/* Keeps the name when it is among the smallest. */
+static void
+keep_name(struct store_listing *l, const struct listed *name)
+{
+    if (listed_compare(name, &l->after) <= 0)
+        return;
+    if (l->count < STORE_LISTING_BATCH) {
+        l->names[l->count] = *name;
+        l->heap[l->count] = &l->names[l->count];
+        l->count++;
+        heap_up(l->heap, l->count);
+        return;
+    }
+    l->full = true;
+    if (listed_compare(name, l->heap[0]) < 0) {
+        *l->heap[0] = *name;
+        heap_down(l->heap, l->count);
+    }
+}
+
+/* ---- the pass over the directory --------------------------------------- */
+
+bool
+keyspace_file_stem(const char *entry, char stem[NAME_FILE_SIZE])
+{
+    const size_t suffix = strlen(KEYSPACE_SUFFIX), size = strlen(entry);
+
+    if (size <= suffix || size - suffix >= NAME_FILE_SIZE ||
+        strcmp(entry + size - suffix, KEYSPACE_SUFFIX) != 0 ||
+        strncmp(entry, "%t", 2) == 0)
+        return false;
+    memcpy(stem, entry, size - suffix);
+    stem[size - suffix] = '\0';
+    return true;
+}
+
+static void
+set_file(struct keyspace *k, const char *stem)
+{
+    (void)snprintf(k->file, sizeof k->file, "%s" KEYSPACE_SUFFIX,
+                   stem); /* sized for the longest */
+}
+
+/* The name that is in a %h file. */
+static int
+hashed_name(struct store_listing *l, const char *stem, struct listed *out)
+{
+    struct store *s = l->store;
+    struct keyspace k = {.env = NULL};
+    struct keyspace_state state;
+    int rc;
+
+    set_file(&k, stem);
+    rc = keyspace_peek(&s->options, &k, l->page, &state);
+    if (rc == -ENOENT)
+        return rc;
+
+    /* LMDB has a last word.  It must not have a file open twice. */
+    for (unsigned i = 0; rc < 0 && i < s->options.open_max; i++) {
+        const struct keyspace *open = &s->slots[i];
+
+        if (open->hash != 0 && strcmp(open->file, k.file) == 0) {
+            k.name_size = open->name_size;
+            memcpy(k.name, open->name, open->name_size);
+            rc = 0;
+        }
+    }
+    if (rc < 0) {
+        rc = keyspace_open_file(s, stem, &k);
+        if (rc < 0)
+            return rc;
+    }
+    out->size = k.name_size;
+    memcpy(out->name, k.name, k.name_size);
+    keyspace_close(&k);
+    return 0;
+}
+
+/* The name behind an entry of the directory. */
+static int
+entry_name(struct store_listing *l, const char *entry, struct listed *out)
+{
+    char stem[NAME_FILE_SIZE];
+    int rc;
+
+    if (!keyspace_file_stem(entry, stem))
+        return -EINVAL;
+    rc = name_from_file(stem, out->name);
+    if (rc == -ENOKEY)
+        return hashed_name(l, stem, out);
+    if (rc < 0)
+        return rc;
+    out->size = (size_t)rc;
+    return 0;
+}
+
+static void
+close_dir(struct store_listing *l)
+{
+    if (l->dir != NULL)
+        (void)closedir(l->dir); /* only read */
+    l->dir = NULL;
+}
+
+/* Looks at one entry. */
+static int
+scan(struct store_listing *l)
+{
+    struct listed name;
+    const char *entry;
+    int rc;
+
+    if (l->dir == NULL) {
+        l->full = false;
+        l->count = 0;
+        rc = dirstream_open(l->store->options.keyspace_fd, ".", &l->dir);
+        if (rc < 0) {
+            l->dir = NULL;
+            return rc;
+        }
+    }
+    rc = dirstream_next(l->dir, &entry);
+    if (rc < 0)
+        return rc;
+    if (rc == 0) {
+        close_dir(l);
+        l->unsorted = l->count;
+        l->stage = LISTING_SORT;
+    } else if (entry_name(l, entry, &name) == 0) {
+        /* One that cannot say its name has been reported. */
+        keep_name(l, &name);
+    }
+    return 0;
+}
+
+/* Puts the largest of the unsorted names behind the others. */
+static void
+sort(struct store_listing *l)
+{
+    if (l->unsorted > 1) {
+        struct listed *largest = l->heap[0];
+
+        l->unsorted--;
+        l->heap[0] = l->heap[l->unsorted];
+        l->heap[l->unsorted] = largest;
+        heap_down(l->heap, l->unsorted);
+        return;
+    }
+    l->at = 0;
+    l->stage = LISTING_GIVE;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+
+static int64_t
+count_keys(struct store_listing *l, const struct listed *name)
+{
+    struct store *s = l->store;
+    struct keyspace_state state;
+    char stem[NAME_FILE_SIZE];
+    struct keyspace peek = {.name_size = name->size};
+    struct keyspace *k;
+    int rc;
+
+    memcpy(peek.name, name->name, name->size);
+    name_to_file(name->name, name->size, s->options.hash_key, stem);
+    set_file(&peek, stem);
+    rc = keyspace_peek(&s->options, &peek, l->page, &state);
+    if (rc == 0)
+        return (int64_t)state.keys.count;
+
+    /* LMDB can read it, or it is said what is wrong. */
+    rc = keyspace_get(s, name->name, name->size, KEYSPACE_FIND, &k);
+    if (rc < 0)
+        return -1;
+    if (k->reading) /* by the view this handle has open */
+        rc = keyspace_state_get(k->reader, k->meta, &state);
+    else {
+        rc = keyspace_read(k);
+        if (rc < 0)
+            return -1;
+        rc = keyspace_state_get(k->reader, k->meta, &state);
+        keyspace_read_end(k);
+    }
+    return rc < 0 ? -1 : (int64_t)state.keys.count;
+}
+
+/* The next row, or what comes after the last one of the batch. */
+static bool
+give(struct store_listing *l, struct store_listed *out)
+{
+    const struct listed *name;
+
+    if (l->at == l->count) {
+        l->stage = l->full ? LISTING_SCAN : LISTING_END;
+        return false;
+    }
+    name = l->heap[l->at++];
+    if (listed_compare(name, &l->after) == 0)
+        return false; /* two files claim to be it */
+    l->after = *name;
+    *out = (struct store_listed){.name = l->after.name,
+                                 .name_size = l->after.size,
+                                 .keys = count_keys(l, name)};
+    return true;
+}
+
+int
+store_listing_next(struct store_listing *l, uint64_t until_ns,
+                   struct store_listed *out)
+{
+    while (l->stage != LISTING_END) {
+        int rc = 0;
+
+        if (l->stage == LISTING_SCAN)
+            rc = scan(l);
+        else if (l->stage == LISTING_SORT)
+            sort(l);
+        else if (give(l, out))
+            return 1;
+        if (rc < 0) {
+            store_listing_stop(l);
+            return rc;
+        }
+        if (until_ns != UINT64_MAX && clock_ns() >= until_ns)
+            return -EAGAIN;
+    }
+    return 0;
+}
+
+/* ---- start and end ----------------------------------------------------- */
+
+int
+store_listing_open(struct store *s, struct store_listing **out)
+{
+    struct store_listing *l = malloc(sizeof *l);
+
+    if (l == NULL)
+        return -ENOMEM;
+    l->store = s;
+    l->dir = NULL;
+    l->stage = LISTING_END;
+    *out = l;
+    return 0;
+}
+
+void
+store_listing_close(struct store_listing *l)
+{
+    if (l == NULL)
+        return;
+    store_listing_stop(l);
+    free(l);
+}
+
+void
+store_listing_start(struct store_listing *l, const uint8_t *after,
+                    size_t after_size)
+{
+    assert(after_size <= NAME_MAX_SIZE);
+    close_dir(l);
+    l->after.size = after_size;
+    if (after_size > 0)
+        memcpy(l->after.name, after, after_size);
+    l->stage = LISTING_SCAN;
+}
+
+void
+store_listing_stop(struct store_listing *l)
+{
+    close_dir(l);
+    l->stage = LISTING_END;
+}
+
+int
+store_list(struct store *s, const uint8_t *after, size_t after_size,
+           int (*row)(void *ctx, const uint8_t *name, size_t name_size,
+                      int64_t keys),
+           void *ctx)
+{
+    struct store_listing *l;
+    struct store_listed found;
+    int rc;
+
+    if (after_size > NAME_MAX_SIZE)
+        return -EINVAL;
+    rc = store_listing_open(s, &l);
+    if (rc < 0)
+        return rc;
+    store_listing_start(l, after, after_size);
+    while ((rc = store_listing_next(l, UINT64_MAX, &found)) == 1) {
+        rc = row(ctx, found.name, found.name_size, found.keys);
+        if (rc != 0)
+            break;
+    }
+    store_listing_close(l);
+    return rc;
+}

@@ -1,0 +1,268 @@
+/* common/store/tree/order_check.c - every value of an order against every rule.
+ *
+ * Goes through the directory from left to right with one node open per level,
+ * fetches each value past the cache, and compares what is said twice: counts
+ * in parents and in children, separators and rows, buffers and bases, and at
+ * the end the number of values met with the number the database has.  What is
+ * damaged is reported and left out; the rest is still read.
+ */
+#include "common/store/tree/order.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define FAULTS_TOLD 100 /* one bad node can be thousands of faults */
+
+struct place {
+    struct node node;
+    unsigned at;
+    bool has_upper;
+    struct row lower; /* of the node */
+    struct row upper;
+};
+
+struct checker {
+    struct order *order;
+    struct order_check *check;
+    struct place places[ORDER_LEVELS + 1];
+    struct row lower; /* of the group at hand */
+    struct row upper;
+    bool has_upper;
+    uint64_t group;
+    bool has_last;
+    struct row last;
+    uint8_t last_key[BLOCK_KEY_MAX];
+};
+
+static void fault(struct checker *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void
+fault(struct checker *c, const char *format, ...)
+{
+    char text[200];
+    size_t size;
+    va_list args;
+
+    size = (size_t)snprintf(text, sizeof text, "%s: ",
+                            c->order->kind == BLOCK_KEYS ? "keys" : "ranks");
+    va_start(args, format);
+    (void)vsnprintf(text + size, sizeof text - size, format,
+                    args); /* cut is fine */
+    va_end(args);
+    if (++c->check->faults <= FAULTS_TOLD)
+        c->check->fault(c->check->ctx, text);
+}
+
+static bool
+before(const struct checker *c, const struct row *a, const struct row *b)
+{
+    return row_compare(c->order->kind, a, b) < 0;
+}
+
+/* Each row: above the last one, inside its group. */
+static int
+check_row(void *ctx, const struct row *r)
+{
+    struct checker *c = ctx;
+
+    if (c->has_last && !before(c, &c->last, r))
+        fault(c, "group %llu: rows out of order", (unsigned long long)c->group);
+    if (before(c, r, &c->lower) || (c->has_upper && !before(c, r, &c->upper)))
+        fault(c, "group %llu: row outside", (unsigned long long)c->group);
+    memcpy(c->last_key, r->key, r->key_size);
+    c->last = *r;
+    c->last.key = c->last_key;
+    c->has_last = true;
+    c->check->rows++;
+    c->check->row(c->check->ctx, r);
+    return 0;
+}
+
+/* The buffer: sorted, and each entry counted to the right base block. */
+static void
+check_buffer(struct checker *c, const struct group *g, const struct buffer *b)
+{
+    for (unsigned i = 0, block = 0; i < b->entries; i++) {
+        const struct row r = buffer_row(b, i);
+
+        while (block + 1 < g->blocks && group_first(g, block + 1) <= i)
+            block++;
+        if (group_block_of(g, c->order->kind, &r) != block)
+            fault(c, "group %llu: buffer entry %u at the wrong block",
+                  (unsigned long long)g->id, i);
+        if (i > 0) {
+            const struct row last = buffer_row(b, i - 1);
+
+            if (!before(c, &last, &r))
+                fault(c, "group %llu: buffer out of order",
+                      (unsigned long long)g->id);
+        }
+    }
+}
+
+/* The base: each row in the block its separators say. */
+static int
+check_base(struct checker *c, const struct group *g)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; i < g->blocks && rc == 0; i++) {
+        struct block b;
+
+        rc = order_block(c->order, BLOCK_BASE, order_key(g->id, i + 1),
+                         g->base_generation, &b);
+        if (rc < 0)
+            break;
+        c->check->blocks++;
+        for (unsigned at = 0; at < b.count; at++) {
+            const struct row r = block_row(&b, at);
+
+            if (group_block_of(g, c->order->kind, &r) != i)
+                fault(c, "group %llu: row %u of block %u belongs elsewhere",
+                      (unsigned long long)g->id, at, i);
+        }
+    }
+    return rc;
+}
+
+static void
+check_group(struct checker *c, uint64_t id, uint64_t rows)
+{
+    struct buffer b;
+    struct group g;
+    int rc;
+
+    c->group = id;
+    rc = order_group(c->order, id, rows, &g);
+    if (rc == 0) {
+        c->check->blocks += 1u + g.buffers;
+        for (unsigned i = 2; i < g.blocks; i++) {
+            const struct row low = group_separator(&g, i - 1);
+            const struct row high = group_separator(&g, i);
+
+            if (!before(c, &low, &high))
+                fault(c, "group %llu: separators out of order",
+                      (unsigned long long)id);
+        }
+        rc = order_buffer(c->order, &g, &b);
+    }
+    if (rc == 0) {
+        check_buffer(c, &g, &b);
+        rc = check_base(c, &g);
+    }
+    if (rc == 0)
+        rc = order_scan_group(c->order, &g, &b, 0, NULL, check_row, c);
+    if (rc < 0)
+        fault(c, "group %llu: %s", (unsigned long long)id,
+              rc == -EBADMSG ? "damaged" : strerror(-rc));
+}
+
+/* Opens the node of a level. */
+static bool
+open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
+{
+    struct place *p = &c->places[level];
+    struct row first;
+    int rc;
+
+    rc = order_node(c->order, id, level, &p->node);
+    p->at = 0;
+    if (rc < 0) {
+        fault(c, "node %llu: %s", (unsigned long long)id,
+              rc == -EBADMSG ? "damaged" : strerror(-rc));
+        return false;
+    }
+    c->check->blocks++;
+    if (node_before(&p->node, p->node.count) != rows)
+        fault(c, "node %llu: its rows are not what its parent says",
+              (unsigned long long)id);
+    first = node_separator(&p->node, 0);
+    if (row_compare(c->order->kind, &first, &p->lower) != 0)
+        fault(c, "node %llu: does not begin where its parent says",
+              (unsigned long long)id);
+    for (unsigned i = 1; i < p->node.count; i++) {
+        const struct row low = node_separator(&p->node, i - 1);
+        const struct row high = node_separator(&p->node, i);
+
+        if (!before(c, &low, &high))
+            fault(c, "node %llu: separators out of order",
+                  (unsigned long long)id);
+    }
+    return true;
+}
+
+/* Goes through everything below the root node. */
+static void
+check_nodes(struct checker *c, unsigned top)
+{
+    unsigned level = top;
+
+    while (level <= top) {
+        struct place *p = &c->places[level];
+        struct row lower, upper;
+        uint64_t id, rows;
+        bool has_upper;
+
+        if (p->at == p->node.count) {
+            level++;
+            continue;
+        }
+        id = node_child(&p->node, p->at);
+        rows = node_rows(&p->node, p->at);
+        lower = node_separator(&p->node, p->at);
+        p->at++;
+        has_upper = p->has_upper;
+        upper = p->upper;
+        if (p->at < p->node.count) {
+            upper = node_separator(&p->node, p->at);
+            has_upper = true;
+        }
+        if (level == 1) {
+            c->lower = lower;
+            c->upper = upper;
+            c->has_upper = has_upper;
+            check_group(c, id, rows);
+            continue;
+        }
+        c->places[level - 1].lower = lower;
+        c->places[level - 1].upper = upper;
+        c->places[level - 1].has_upper = has_upper;
+        if (open_node(c, level - 1, id, rows))
+            level--;
+    }
+}
+
+int
+order_check(struct order *o, struct order_check *check)
+{
+    const struct row lowest = {
+        .count = o->kind == BLOCK_RANKS ? INT64_MAX : 0,
+        .key = (const uint8_t *)"",
+    };
+    struct checker c = {.order = o, .check = check};
+    const unsigned top = o->root.level;
+    MDB_stat st;
+    int rc;
+
+    o->cache = NULL;
+    rc = order_error(mdb_stat(o->txn, mdb_cursor_dbi(o->cursor), &st));
+    if (rc < 0)
+        return rc;
+    c.lower = lowest;
+    c.places[top].lower = lowest;
+    if (o->root.id != 0 && top == 0)
+        check_group(&c, o->root.id, o->root.count);
+    else if (o->root.id != 0 && open_node(&c, top, o->root.id, o->root.count))
+        check_nodes(&c, top);
+    if (check->rows != o->root.count && check->faults == 0)
+        fault(&c, "%llu rows, the state says %llu",
+              (unsigned long long)check->rows,
+              (unsigned long long)o->root.count);
+    if (check->blocks != st.ms_entries && check->faults == 0)
+        fault(&c, "%llu values in use, %llu are there",
+              (unsigned long long)check->blocks,
+              (unsigned long long)st.ms_entries);
+    return 0;
+}

@@ -1,0 +1,107 @@
+/* common/wire/message.h - the increment message and the slot of a commit log.
+ *
+ * A message, as clients send it, all little-endian (default sizes):
+ *
+ *   at    size  field
+ *      0     8  increment  int64
+ *      8   256  keyspace   NUL-padded, not NUL-terminated when it is full
+ *    264   256  key        likewise
+ *    520        end
+ *
+ * A slot is the message followed by what the writer adds:
+ *
+ *    520     8  epoch        of the log, so that a stale slot never counts
+ *    528     8  received_ms  Unix time, never goes back within a fill
+ *    536     4  synced       slots of this log known durable when written
+ *    540     4  crc32        see slot.c
+ *    544        end
+ *
+ * The two name sizes are settings (1 to 256 bytes), so every offset lives in
+ * one struct layout, computed once.  Everything here is pure and allocates
+ * nothing; parsed names point into the caller's bytes.
+ */
+#ifndef COUNTD_MESSAGE_H
+#define COUNTD_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MESSAGE_NAME_MAX  256 /* bytes; the limit of both settings */
+#define MESSAGE_SIZE_MAX  (8 + 2 * MESSAGE_NAME_MAX)
+#define MESSAGE_UUID_SIZE 16
+
+struct layout {
+    uint16_t keyspace_size; /* bytes of the keyspace field */
+    uint16_t key_size;      /* bytes of the key field */
+    uint32_t key_at;
+    uint32_t message_size; /* also where epoch is */
+    uint32_t received_at;
+    uint32_t synced_at;
+    uint32_t crc_at;
+    uint32_t slot_size;
+};
+
+struct message {
+    int64_t increment;
+    const uint8_t *keyspace;
+    const uint8_t *key;
+    uint16_t keyspace_size; /* 1 to layout's */
+    uint16_t key_size;
+};
+
+/* What a slot says beside its message. */
+struct slot_stamp {
+    uint64_t epoch;
+    uint64_t received_ms;
+    uint32_t synced;
+};
+
+/* -ERANGE unless both sizes are 1 to MESSAGE_NAME_MAX. */
+int layout_init(struct layout *l, unsigned keyspace_size, unsigned key_size);
+
+/* Parses and checks one message (layout.message_size bytes).
+ *   -EBADMSG  empty keyspace or key, or bytes after a name's first NUL */
+int message_parse(const struct layout *l, const uint8_t *bytes,
+                  struct message *out);
+
+/* Writes one message, padded.
+ *   -EINVAL        an empty name, or one with a NUL
+ *   -ENAMETOOLONG  a name longer than its field */
+int message_put(const struct layout *l, const struct message *m,
+                uint8_t *bytes);
+
+#define SLOT_RUN 16 /* slots that are taken together */
+
+/* Completes `count` (1 to SLOT_RUN) slots, one right behind the other, whose
+ * message bytes are in place: stamps them and puts their crc32s.  m[i] was
+ * parsed from slot i; `number` is that of the first. */
+void slot_put_run(const struct layout *l, uint8_t *slots,
+                  const struct message *m, unsigned count,
+                  const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
+                  const struct slot_stamp *stamp);
+
+/* The same of one slot. */
+void slot_put(const struct layout *l, uint8_t *slot, const struct message *m,
+              const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
+              const struct slot_stamp *stamp);
+
+/* Checks `count` (1 to SLOT_RUN) slots, from `number` on, of the log `uuid`
+ * in `epoch`.
+ *   -ENOENT   one is of another epoch (never written in this fill; bytes may
+ *             be anything)
+ *   -EBADMSG  one is torn, damaged or misplaced */
+int slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
+                   const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
+                   uint64_t epoch, struct message *out,
+                   struct slot_stamp *stamps);
+
+/* The same of one slot. */
+int slot_parse(const struct layout *l, const uint8_t *slot,
+               const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
+               uint64_t epoch, struct message *out, struct slot_stamp *stamp);
+
+/* True when `size` bytes at `at` are all zero. */
+bool bytes_are_zero(const uint8_t *at, size_t size);
+
+#endif
