@@ -47,8 +47,7 @@ Q   := $(if $(V),,@)
 say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 
 # ---- what there is -------------------------------------------------------
-# The rooms of common/ from the ground up: a file includes from its own room and
-# from those before it (lint-rooms).
+# The rooms of common/ from the ground up (tests/lib/rooms).
 ROOMS := $(addprefix common/,base wire net setup log store/tree store/lmdb)
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
@@ -163,7 +162,7 @@ check: setup
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
 C_FILES := $(wildcard common/*/*.[ch] common/store/*/*.[ch] writer/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
-LINTS := lint-format lint-headers lint-cppcheck lint-tidy lint-man lint-shell
+LINTS := lint-format lint-headers lint-rooms lint-cppcheck lint-tidy lint-man lint-shell
 lint: setup
 	@.ci/setup check
 	+@$(MAKE) --no-print-directory -k $(LINTS)
@@ -173,8 +172,11 @@ lint-format:
 # Each header stands alone.
 lint-headers:
 	@echo headers
-	@for h in $(filter %.h,$(C_FILES)); do printf '#include "%s"\n' "$$h" | \
+	@for h in $(filter %.h,$(C_FILES)); do printf '#include "%s"\nextern int stands_alone;\n' "$$h" | \
 	  $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) -std=c11 $(WARN) -Werror -fsyntax-only -x c - || exit 1; done
+lint-rooms:
+	@echo rooms
+	@tests/lib/rooms
 lint-cppcheck:
 	@echo cppcheck
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
@@ -188,7 +190,7 @@ lint-man:
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/demo.sh; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/rooms tests/demo.sh; do sh -n $$f || exit 1; done
 
 cover: setup
 	@.ci/setup cover

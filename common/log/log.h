@@ -53,7 +53,7 @@
 
 #define LOG_HEADER_SIZE 128  /* bytes used of each header block */
 #define LOG_BLOCK_SIZE  4096 /* a header block */
-#define LOG_SLOTS_AT    8192
+#define LOG_SLOTS_AT    LAYOUT_SLOTS_AT
 #define LOG_NAME_SIZE   11 /* ten digits and NUL */
 #define LOG_LOCK_SIZE   16 /* "lock-" and the name */
 #define LOG_BAD_SIZE    40 /* "bad-NNNNNNNNNN-EPOCH", ".1" if that is taken */

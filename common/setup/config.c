@@ -16,8 +16,7 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/client/countd.h"
-#include "common/log/log.h"
+#include "common/base/version.h"
 #include "common/net/net.h"
 #include "common/net/notify.h"
 #include "common/setup/nearest.h"
@@ -747,11 +746,11 @@ config_check(const struct config *c, char *why, size_t why_size)
     /* As layout_init() computes it: message, epoch, time, synced, crc32. */
     const uint64_t slot_size = 8 + c->keyspace_size + c->key_size + 24;
 
-    if (c->log_size < LOG_SLOTS_AT + slot_size)
+    if (c->log_size < LAYOUT_SLOTS_AT + slot_size)
         return fail(why, why_size, -EINVAL,
                     "log.size: %" PRIu64 " bytes hold no message; give at "
                     "least %" PRIu64,
-                    c->log_size, LOG_SLOTS_AT + slot_size);
+                    c->log_size, LAYOUT_SLOTS_AT + slot_size);
     if (c->log_count > c->log_max)
         return fail(why, why_size, -EINVAL,
                     "log.count is %" PRIu64 " and log.max %" PRIu64
@@ -915,7 +914,7 @@ take_option(int option, struct config_sources *sources,
     case 'h':
         return print_help(program, summary);
     case 'V':
-        (void)printf("%s %s\n", program, COUNTD_VERSION); /* fflush tells */
+        (void)printf("%s %s\n", program, VERSION); /* fflush tells */
         return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
     case 'r':
         if (read_ready_fd(optarg, &command->ready_fd) == 0)

@@ -30,6 +30,7 @@
 #define MESSAGE_NAME_MAX  256 /* bytes; the limit of both settings */
 #define MESSAGE_SIZE_MAX  (8 + 2 * MESSAGE_NAME_MAX)
 #define MESSAGE_UUID_SIZE 16
+#define LAYOUT_SLOTS_AT   8192 /* where the slots of a log begin */
 
 struct layout {
     uint16_t keyspace_size; /* bytes of the keyspace field */

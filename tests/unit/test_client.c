@@ -22,6 +22,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/base/version.h"
 #include "common/client/countd.h"
 #include "common/client/link.h"
 #include "common/wire/message.h"
@@ -956,6 +957,7 @@ the_version_is_the_headers(void **state)
 {
     (void)state; /* nothing is opened */
     assert_string_equal(countd_version(), COUNTD_VERSION);
+    assert_string_equal(COUNTD_VERSION, VERSION); /* of the daemons */
 }
 
 /* ---- reading ----------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/store/tree/order.h"
+#include "common/store/tree/tree.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
 

@@ -1,9 +1,9 @@
 /* common/store/lmdb/keyspace.h - the LMDB side of common/store/store.h: one
- * file per keyspace. Internal: only keyspace*.c and order*.c know LMDB.
+ * file per keyspace. Internal: only the files of this room know LMDB.
  *
  * A keyspace file holds the named databases
  *
- *     keys    the order of rows by key          (common/store/tree/order.h)
+ *     keys    the order of rows by key          (common/store/tree/tree.h)
  *     ranks   the order of rows by count
  *     meta    "name": version and full name; "state": totals and roots;
  *             "m" + uuid: one mark per log
@@ -29,7 +29,7 @@
 
 #include "common/base/diag.h"
 #include "common/store/store.h"
-#include "common/store/tree/order.h"
+#include "common/store/tree/tree.h"
 #include "common/wire/name.h"
 
 __extension__ typedef __int128 int128;
@@ -146,7 +146,7 @@ struct store {
     struct slice slice;
 };
 
-/* ---- environments (keyspace_env.c) ---- */
+/* ---- environments (open.c) ---- */
 
 enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 
@@ -194,7 +194,7 @@ int keyspace_disk_error(const struct store *s, int rc, uint64_t size);
 int keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
                        void *ctx);
 
-/* ---- files (keyspace_file.c) ---- */
+/* ---- files (file.c) ---- */
 
 /* One of the two meta pages of an LMDB file. */
 struct keyspace_meta {
@@ -242,7 +242,7 @@ void keyspace_file_clean(int dir_fd);
 /* Writes the path LMDB gets: it stays below the directory's descriptor. */
 void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
 
-/* ---- pages (keyspace_walk.c) ---- */
+/* ---- pages (pages.c) ---- */
 
 struct keyspace_walk {
     void (*fault)(void *ctx, const char *text); /* gets the first hundred */
@@ -260,7 +260,7 @@ int keyspace_walk(int fd, const struct keyspace_meta *meta,
 /* The same for the newest snapshot of a file that nobody holds. */
 int keyspace_file_walk(int fd, struct keyspace_walk *walk);
 
-/* ---- records (keyspace_meta.c) ---- */
+/* ---- records (meta.c) ---- */
 
 int keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
                         const struct store_options *options,

@@ -1,16 +1,16 @@
-/* common/store/lmdb/keyspace_peek.c - see keyspace_peek.h.
+/* common/store/lmdb/peek.c - see peek.h.
  *
  * Nothing that is read is believed: numbers, offsets and sizes are compared
  * with what there is before they are used.  What looks odd, or is in a form
  * that keyspaces do not have, is left to LMDB. */
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/peek.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/store/lmdb/keyspace_page.h"
+#include "common/store/lmdb/page.h"
 
 #define PEEK_TRIES 4 /* others commit meanwhile */
 

@@ -1,4 +1,4 @@
-/* common/store/tree/order_fold.c - changes to a group: into its buffer, or
+/* common/store/tree/group.c - changes to a group: into its buffer, or
  * folded.
  *
  * Edits and buffer are merged into one sequence (pending_next, which holds the
@@ -7,7 +7,7 @@
  * blocks are packed full and leave as groups.  A group that came out too small
  * stays in the stage and its neighbour is folded behind it.
  */
-#include "common/store/tree/order_work.h"
+#include "common/store/tree/sweep.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace_env.c - open environments: the table, its LRU,
+/* common/store/lmdb/open.c - open environments: the table, its LRU,
  * transactions.
  *
  * LMDB must not have a file open twice in a process, so there is one table by
@@ -6,7 +6,7 @@
  * A map that is too small is doubled; one that another process has doubled is
  * taken over.
  */
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/peek.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
-/* common/store/tree/order.c - changes to an order: one sweep over the groups
+/* common/store/tree/sweep.c - changes to an order: one sweep over the groups
  * they touch.
  *
  * The happy path: edits are sorted, so the sweep goes through the directory
  * from left to right once.  Each level of the directory has one node open: the
  * old node, as far as it has been passed, and the list of entries that take
  * its place.  Level 1's entries are groups; an edit run is given to its group
- * (order_fold.c), which appends what became of it.  When a level's old node
+ * (group.c), which appends what became of it.  When a level's old node
  * is passed, the rest of its entries is copied, the list is written as one or
  * more nodes, and these are appended to the list of the level above.  At the
  * end all levels are closed; a list of one entry at the top is the new root.
@@ -19,7 +19,7 @@
  * A node that came out too small takes in its right neighbour.  When anything
  * fails the transaction is dropped, so nothing here undoes anything.
  */
-#include "common/store/tree/order_work.h"
+#include "common/store/tree/sweep.h"
 
 #include <assert.h>
 #include <errno.h>

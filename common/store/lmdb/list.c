@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace_list.c - common/store/store.h: the list of
+/* common/store/lmdb/list.c - common/store/store.h: the list of
  * keyspaces.
  *
  * A directory has no order, and may have more names than memory should hold.
@@ -8,7 +8,7 @@
  * names had to be left out.
  *
  * Each of these is done in small pieces, and can be left and gone on with. */
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/peek.h"
 
 #include <assert.h>
 #include <errno.h>

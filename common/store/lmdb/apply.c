@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace.c - common/store/store.h on LMDB: applying batches
+/* common/store/lmdb/apply.c - common/store/store.h on LMDB: applying batches
  * exactly once.
  *
  * The happy path of store_apply: the batch is cut into slices by key range,

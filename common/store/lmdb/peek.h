@@ -1,5 +1,5 @@
-/* common/store/lmdb/keyspace_peek.h - what a keyspace file says of itself, read
- * without LMDB.  Internal to keyspace*.c.
+/* common/store/lmdb/peek.h - what a keyspace file says of itself, read
+ * without LMDB.  Internal to this room.
  *
  * To open an environment, check its pages and close it again takes a hundred
  * times as long, a place in the table, and a lock file; a list of thousands of
@@ -26,7 +26,7 @@ int keyspace_peek(const struct store_options *options, struct keyspace *k,
  * without the suffix. */
 bool keyspace_file_stem(const char *entry, char stem[NAME_FILE_SIZE]);
 
-/* Records as they are in the meta database (keyspace_meta.c); else as
+/* Records as they are in the meta database (meta.c); else as
  * keyspace_header_check() and keyspace_state_get(). */
 int keyspace_header_parse(const MDB_val *v, const struct store_options *options,
                           struct keyspace *k, const char **why);

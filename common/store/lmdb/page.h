@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace_page.h - LMDB 0.9's pages, 64 bit, native byte
+/* common/store/lmdb/page.h - LMDB 0.9's pages, 64 bit, native byte
  * order. Internal: for those who read a file without LMDB.
  *
  *     page      number u64 | pad u16 | flags u16 | lower u16 | upper u16
@@ -9,7 +9,7 @@
  *               overflow pages, 2 data is a database record
  *     database  pad u32 | flags u16 | depth u16 | branch, leaf, overflow
  *               pages, entries u64 | root u64
- *     meta      see keyspace_file.c; free list record at 40, main at 88
+ *     meta      see file.c; free list record at 40, main at 88
  */
 #ifndef COUNTD_KEYSPACE_PAGE_H
 #define COUNTD_KEYSPACE_PAGE_H

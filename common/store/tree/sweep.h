@@ -1,10 +1,10 @@
-/* common/store/tree/order_work.h - the memory of a change to an order: what
- * order.c (the sweep over the directory) and order_fold.c (the groups) share.
+/* common/store/tree/sweep.h - the memory of a change to an order: what
+ * sweep.c (the sweep over the directory) and group.c (the groups) share.
  */
 #ifndef COUNTD_ORDER_WORK_H
 #define COUNTD_ORDER_WORK_H
 
-#include "common/store/tree/order.h"
+#include "common/store/tree/tree.h"
 
 #define NODE_ROOM    (BLOCK_SIZE - BLOCK_HEAD)
 #define NODE_ENTRY   16
@@ -78,7 +78,7 @@ struct order_work {
     uint8_t out[ORDER_BUFFER_MAX][BLOCK_SIZE];
 };
 
-/* Adds an entry to the new entries of a level (order.c). */
+/* Adds an entry to the new entries of a level (sweep.c). */
 int order_level_append(struct order *o, unsigned level, uint64_t child,
                        uint64_t rows, const uint8_t *separator, size_t size);
 

@@ -1,6 +1,6 @@
-/* common/store/lmdb/keyspace_meta.c - the records of the meta database. */
+/* common/store/lmdb/meta.c - the records of the meta database. */
 #include "common/base/crc.h"
-#include "common/store/lmdb/keyspace_peek.h"
+#include "common/store/lmdb/peek.h"
 
 #include <assert.h>
 #include <errno.h>

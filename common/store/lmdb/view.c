@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace_read.c - common/store/store.h on LMDB: views. */
+/* common/store/lmdb/view.c - common/store/store.h on LMDB: views. */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* common/store/tree/order_check.c - every value of an order against every rule.
+/* common/store/tree/check.c - every value of an order against every rule.
  *
  * Goes through the directory from left to right with one node open per level,
  * fetches each value past the cache, and compares what is said twice: counts
@@ -6,7 +6,7 @@
  * the end the number of values met with the number the database has.  What is
  * damaged is reported and left out; the rest is still read.
  */
-#include "common/store/tree/order.h"
+#include "common/store/tree/tree.h"
 
 #include <errno.h>
 #include <stdarg.h>

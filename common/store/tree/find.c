@@ -1,11 +1,11 @@
-/* common/store/tree/order_read.c - lookups in an order: by row, by offset, in
+/* common/store/tree/find.c - lookups in an order: by row, by offset, in
  * sequence.
  *
  * Down the nodes to a group, to one of its base blocks, and there a walk: the
  * buffer's entries for this block cut its rows into runs.  Everything points
  * into LMDB's pages; nothing is copied but results.
  */
-#include "common/store/tree/order.h"
+#include "common/store/tree/tree.h"
 
 #include <assert.h>
 #include <errno.h>

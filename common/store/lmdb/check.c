@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace_care.c - common/store/store.h on LMDB: check,
+/* common/store/lmdb/check.c - common/store/store.h on LMDB: check,
  * marks, copy. */
 #include "common/store/lmdb/keyspace.h"
 

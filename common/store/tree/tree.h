@@ -1,4 +1,4 @@
-/* common/store/tree/order.h - an ordered set of rows with order statistics,
+/* common/store/tree/tree.h - an ordered set of rows with order statistics,
  * kept in one LMDB database.  Internal to the keyspace engine
  * (common/store/lmdb/keyspace.h).
  *
@@ -132,7 +132,7 @@ struct order_finder {
     struct row upper;
 };
 
-/* ---- reading (order_read.c) ---- */
+/* ---- reading (find.c) ---- */
 
 /* Looks up a row: in the keys order by its key, in the rank order by both.
  * -ENOENT when it is not there. */
@@ -158,7 +158,7 @@ int order_scan_group(struct order *o, const struct group *g,
                      const struct row *after,
                      int (*row)(void *ctx, const struct row *r), void *ctx);
 
-/* ---- changing (order.c) ---- */
+/* ---- changing (sweep.c) ---- */
 
 struct order_work *order_work_new(void);
 void order_work_free(struct order_work *w);
@@ -170,7 +170,7 @@ void order_work_free(struct order_work *w);
  * -EBADMSG (they may also be found out later, when a buffer is folded). */
 int order_apply(struct order *o, const struct row *edits, size_t count);
 
-/* ---- checking (order_check.c) ---- */
+/* ---- checking (check.c) ---- */
 
 struct order_check {
     void (*fault)(void *ctx, const char *text);
@@ -186,7 +186,7 @@ struct order_check {
  * on. */
 int order_check(struct order *o, struct order_check *c);
 
-/* ---- nodes (order_node.c), for the files above ---- */
+/* ---- nodes (node.c), for the files above ---- */
 
 /* A checked directory node. */
 struct node {

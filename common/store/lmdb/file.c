@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace_file.c - keyspace files as files: create, check,
+/* common/store/lmdb/file.c - keyspace files as files: create, check,
  * clean.
  *
  * LMDB's own creation does not survive a crash (a file of zeros is invalid for

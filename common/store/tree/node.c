@@ -1,6 +1,6 @@
-/* common/store/tree/order_node.c - the values of an order: fetch and check,
+/* common/store/tree/node.c - the values of an order: fetch and check,
  * store. */
-#include "common/store/tree/order.h"
+#include "common/store/tree/tree.h"
 
 #include <assert.h>
 #include <errno.h>

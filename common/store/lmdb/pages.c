@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace_walk.c - an LMDB file page by page, without LMDB.
+/* common/store/lmdb/pages.c - an LMDB file page by page, without LMDB.
  *
  * LMDB believes its pages: a damaged one makes it crash or read beyond the
  * file.  This reads them first: every page that the roots of one snapshot
@@ -9,7 +9,7 @@
  * A free list value is a count u64 and that many page numbers.
  */
 #include "common/store/lmdb/keyspace.h"
-#include "common/store/lmdb/keyspace_page.h"
+#include "common/store/lmdb/page.h"
 
 #include <errno.h>
 #include <stdio.h>
