@@ -17,7 +17,7 @@
 static struct diag_repeat failures;
 
 int
-answer_init(struct answer *a, struct store *store, struct fresh *fresh)
+answer_init(struct answer *a, struct lmdb *store, struct fresh *fresh)
 {
     int rc;
 
@@ -27,7 +27,7 @@ answer_init(struct answer *a, struct store *store, struct fresh *fresh)
     a->list.rows.at = malloc(a->list.rows.room);
     if (!a->list.rows.at)
         return -ENOMEM;
-    rc = store_listing_open(store, &a->list.from);
+    rc = lmdb_listing_open(store, &a->list.from);
     if (rc < 0)
         free(a->list.rows.at);
     return rc;
@@ -37,7 +37,7 @@ void
 answer_fini(struct answer *a)
 {
     answer_end_turn(a);
-    store_listing_close(a->list.from);
+    lmdb_listing_close(a->list.from);
     free(a->list.rows.at);
 }
 
@@ -52,7 +52,7 @@ void
 answer_end_turn(struct answer *a)
 {
     if (a->view)
-        store_view_close(a->view);
+        lmdb_view_close(a->view);
     a->view = NULL;
 }
 
@@ -99,7 +99,7 @@ open_view(struct answer *a, const struct query *q)
         return 0;
     }
     answer_end_turn(a);
-    rc = store_view_open(a->store, q->keyspace, q->keyspace_size, &a->view);
+    rc = lmdb_view_open(a->store, q->keyspace, q->keyspace_size, &a->view);
     if (rc < 0) {
         a->view = NULL;
         return rc;
@@ -129,7 +129,7 @@ put_range(struct answer *a, const struct query *q, struct answer_rows *r)
     int rc;
 
     if (q->offset < 0) {
-        rc = store_view_totals(a->view, &totals);
+        rc = lmdb_view_totals(a->view, &totals);
         if (rc < 0)
             return rc;
         offset = 0;
@@ -138,8 +138,8 @@ put_range(struct answer *a, const struct query *q, struct answer_rows *r)
     }
     if (q->length == 0)
         return 0;
-    size = store_view_range(a->view, offset, (uint64_t)q->length, r->at,
-                            r->room, &rows);
+    size = lmdb_view_range(a->view, offset, (uint64_t)q->length, r->at, r->room,
+                           &rows);
     if (size < 0)
         return (int)size;
     r->size = (size_t)size;
@@ -153,7 +153,7 @@ put_get(struct answer *a, const struct query *q, struct answer_rows *r)
     struct store_row row;
     int rc;
 
-    rc = store_view_get(a->view, q->key, q->key_size, &row);
+    rc = lmdb_view_get(a->view, q->key, q->key_size, &row);
     if (rc < 0)
         return rc;
     return put_row(r, row.count, q->key, q->key_size);
@@ -165,7 +165,7 @@ put_rank(struct answer *a, const struct query *q, struct answer_rows *r)
     uint64_t rank;
     int rc;
 
-    rc = store_view_rank(a->view, q->key, q->key_size, &rank);
+    rc = lmdb_view_rank(a->view, q->key, q->key_size, &rank);
     if (rc < 0)
         return rc;
     return put_row(r, (int64_t)rank, q->key, q->key_size);
@@ -189,7 +189,7 @@ put_total(struct answer *a, struct answer_rows *r)
     struct store_totals totals;
     int rc;
 
-    rc = store_view_totals(a->view, &totals);
+    rc = lmdb_view_totals(a->view, &totals);
     if (rc < 0)
         return rc;
     return put_row(r, saturate(&totals), NULL, 0);
@@ -273,7 +273,7 @@ answer_list_start(struct answer *a, const struct query *q, uint64_t now_ms)
     l->error = 0;
     l->rows.size = 0;
     l->rows.count = 0;
-    store_listing_start(l->from, q->keyspace, q->keyspace_size);
+    lmdb_listing_start(l->from, q->keyspace, q->keyspace_size);
 }
 
 bool
@@ -286,7 +286,7 @@ answer_list_step(struct answer *a)
 
     assert(!a->view);
     do {
-        rc = store_listing_next(l->from, until_ns, &found);
+        rc = lmdb_listing_next(l->from, until_ns, &found);
         if (rc == 1)
             /* There is room for QUERY_ROWS_MAX. */
             (void)put_row(&l->rows, found.keys, found.name,
@@ -307,7 +307,7 @@ answer_list_step(struct answer *a)
 void
 answer_list_stop(struct answer *a)
 {
-    store_listing_stop(a->list.from);
+    lmdb_listing_stop(a->list.from);
 }
 
 size_t

@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-#include "common/store/store.h"
+#include "common/store/lmdb/lmdb.h"
 #include "common/wire/query.h"
 #include "reader/fresh.h"
 
@@ -37,21 +37,21 @@ struct answer_list {
     int64_t as_of_ms;
     int error;
     struct answer_rows rows;
-    struct store_listing *from;
+    struct lmdb_listing *from;
 };
 
 struct answer {
-    struct store *store;
+    struct lmdb *store;
     struct fresh *fresh;
-    struct store_view *view; /* NULL: none open */
-    unsigned uses;           /* of this view */
-    size_t name_size;        /* whose view it is */
+    struct lmdb_view *view; /* NULL: none open */
+    unsigned uses;          /* of this view */
+    size_t name_size;       /* whose view it is */
     uint8_t name[QUERY_NAME_SIZE];
     struct answer_list list;
 };
 
 /*   -ENOMEM */
-int answer_init(struct answer *a, struct store *store, struct fresh *fresh);
+int answer_init(struct answer *a, struct lmdb *store, struct fresh *fresh);
 void answer_fini(struct answer *a);
 
 /* Before the first request of a turn; now_ms is monotonic. */

@@ -23,7 +23,7 @@ struct reader {
     struct config_command command;
     struct datadir datadir;
     struct layout layout;
-    struct store *store;
+    struct lmdb *store;
     struct fresh fresh;
     struct answer answer;
     struct loop *loop;
@@ -53,11 +53,11 @@ limit_files(struct reader *r)
 static int
 open_files(struct reader *r)
 {
-    struct store_options options;
+    struct lmdb_options options;
     struct layout found;
     int rc;
 
-    options = (struct store_options){
+    options = (struct lmdb_options){
         .keyspace_fd = r->datadir.keyspace_fd,
         .hash_key = r->datadir.hash_key,
         .keyspace_size = (uint16_t)r->config.keyspace_size,
@@ -65,7 +65,7 @@ open_files(struct reader *r)
         .open_max = files_keyspaces(),
         .keyspace_max = r->config.keyspace_max,
     };
-    rc = store_open(&r->store, &options);
+    rc = lmdb_open(&r->store, &options);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open keyspaces");
         return rc;
@@ -90,7 +90,7 @@ open_files(struct reader *r)
 fini_fresh:
     fresh_fini(&r->fresh);
 close_store:
-    store_close(r->store);
+    lmdb_close(r->store);
     return rc;
 }
 
@@ -108,7 +108,7 @@ on_look(struct loop_timer *timer)
 {
     struct reader *r = LOOP_OWNER(timer, struct reader, look);
 
-    store_look(r->store);
+    lmdb_look(r->store);
     /* Cannot fail: its place is its own. */
     (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + LOOK_MS);
 }
@@ -267,7 +267,7 @@ main(int argc, char **argv)
     range_fini(&r.range);
     answer_fini(&r.answer);
     fresh_fini(&r.fresh);
-    store_close(r.store);
+    lmdb_close(r.store);
     datadir_close(&r.datadir);
     loop_free(r.loop);
     if (rc == -EINVAL || rc == -EACCES)

@@ -125,7 +125,7 @@ exists(const struct aside *a, const char *file)
 
 /* Deltas above the last key that is in; they are sorted. */
 static size_t
-first_above(const struct held *h, const struct store_mark_info *info)
+first_above(const struct held *h, const struct lmdb_mark_info *info)
 {
     size_t i;
 
@@ -143,16 +143,16 @@ static int
 put_in_once(struct aside *a, const struct held *h, bool *no_room)
 {
     struct store_applied applied = {0};
-    struct store_mark_info info;
+    struct lmdb_mark_info info;
     size_t from;
     int rc;
 
-    rc = store_marks(a->store, h->name, h->name_size, &h->mark, 1, &info);
+    rc = lmdb_marks(a->store, h->name, h->name_size, &h->mark, 1, &info);
     if (rc < 0)
         return rc;
     switch (info.state) {
     case STORE_MARK_DONE:
-        return store_fence(a->store, h->name, h->name_size);
+        return lmdb_fence(a->store, h->name, h->name_size);
     case STORE_MARK_AHEAD:
         return -EOVERFLOW;
     case STORE_MARK_NONE:
@@ -161,8 +161,8 @@ put_in_once(struct aside *a, const struct held *h, bool *no_room)
         break;
     }
     from = first_above(h, &info);
-    rc = store_apply(a->store, h->name, h->name_size, &h->mark, &info, 1,
-                     h->deltas + from, h->count - from, &applied);
+    rc = lmdb_apply(a->store, h->name, h->name_size, &h->mark, &info, 1,
+                    h->deltas + from, h->count - from, &applied);
     *no_room = applied.no_room;
     return rc;
 }
@@ -285,17 +285,17 @@ keep_aside(struct aside *a, const struct held *h)
 static int
 settle_past(struct aside *a, const struct held_many *m, const struct held *h)
 {
-    struct store_mark_info info;
+    struct lmdb_mark_info info;
     struct store_mark mark;
     size_t from = 0;
     int rc;
 
     while (held_many_later(m, h, &from, &mark)) {
-        rc = store_marks(a->store, h->name, h->name_size, &mark, 1, &info);
+        rc = lmdb_marks(a->store, h->name, h->name_size, &mark, 1, &info);
         if (rc < 0)
             return rc;
         if (info.state == STORE_MARK_DONE || info.state == STORE_MARK_PARTIAL)
-            return store_fence(a->store, h->name, h->name_size);
+            return lmdb_fence(a->store, h->name, h->name_size);
     }
     return keep_aside(a, h);
 }

@@ -21,7 +21,7 @@
 #include <time.h>
 
 #include "common/store/lmdb/held.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/lmdb.h"
 
 struct aside_stats {
     uint64_t merged;
@@ -33,7 +33,7 @@ struct aside {
     int held_fd;
     int keyspace_fd;
     const uint8_t *hash_key;
-    struct store *store;
+    struct lmdb *store;
     /* False: leave this file for another time.  NULL: all. */
     bool (*wanted)(void *ctx, const struct store_mark *mark);
     /* With that, false: leave this keyspace for another time. */

@@ -29,7 +29,7 @@
 
 #include "common/base/hash.h"
 #include "common/log/log.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/lmdb.h"
 #include "worker/region.h"
 
 #define FOLD_LOGS_MAX 4096

@@ -45,10 +45,10 @@ fold_memory_of(uint64_t worker_memory)
 #define ON_TOP ((size_t)32 << 20)
 
 static void
-options_of(struct store_options *o, const struct config *config,
+options_of(struct lmdb_options *o, const struct config *config,
            const struct datadir *dir)
 {
-    *o = (struct store_options){
+    *o = (struct lmdb_options){
         .keyspace_fd = dir->keyspace_fd,
         .hash_key = dir->hash_key,
         .keyspace_size = (uint16_t)config->keyspace_size,
@@ -69,7 +69,7 @@ open_store(struct merge *m)
 
     if (m->store)
         return 0;
-    rc = store_open(&m->store, &m->store_options);
+    rc = lmdb_open(&m->store, &m->store_options);
     if (rc < 0)
         m->store = NULL;
     m->aside.store = m->store;
@@ -96,7 +96,7 @@ share_memory(struct merge *m)
     int rc;
 
     if (spare < m->commit_least) {
-        store_close(m->store);
+        lmdb_close(m->store);
         m->store = NULL;
         memory_trim();
         rc = open_store(m);
@@ -106,7 +106,7 @@ share_memory(struct merge *m)
     }
     if (spare < m->commit_least)
         spare = m->commit_least;
-    store_txn_memory(m->store, spare);
+    lmdb_txn_memory(m->store, spare);
     return 0;
 }
 
@@ -153,7 +153,7 @@ merge_close(struct merge *m)
 {
     batch_close(&m->batch);
     if (m->store)
-        store_close(m->store);
+        lmdb_close(m->store);
     memory_close(&m->memory);
     free(m->marks);
     free(m->infos);
@@ -291,7 +291,7 @@ ask_keyspace(struct merge *m, struct fold_keyspace *k)
     unsigned i;
 
     if (n == 0 ||
-        store_marks(m->store, k->name, k->name_size, m->marks, n, m->infos) < 0)
+        lmdb_marks(m->store, k->name, k->name_size, m->marks, n, m->infos) < 0)
         return;
     for (i = 0; i < n; i++) {
         if (m->infos[i].state == STORE_MARK_DONE) {
@@ -344,7 +344,7 @@ sum_again(struct merge *m, struct fold_keyspace *k, unsigned n)
 
     fold_empty_keyspace(&m->batch.fold, k);
     for (i = 0; i < n; i++) {
-        const struct store_mark_info *info = &m->infos[i];
+        const struct lmdb_mark_info *info = &m->infos[i];
         const bool partial = info->state == STORE_MARK_PARTIAL;
 
         if (info->state == STORE_MARK_DONE)
@@ -405,7 +405,7 @@ apply_once(struct merge *m, struct fold_keyspace *k, bool *summed)
     size_t count;
     int rc;
 
-    rc = store_marks(m->store, k->name, k->name_size, m->marks, n, m->infos);
+    rc = lmdb_marks(m->store, k->name, k->name_size, m->marks, n, m->infos);
     if (rc < 0)
         return rc;
     for (i = 0; i < n; i++)
@@ -418,10 +418,10 @@ apply_once(struct merge *m, struct fold_keyspace *k, bool *summed)
     }
     n = drop_done(m, n);
     if (n == 0) /* all by others: durable before the logs are emptied */
-        return store_fence(m->store, k->name, k->name_size);
+        return lmdb_fence(m->store, k->name, k->name_size);
     fold_deltas(&m->batch.fold, k, &deltas, &count);
-    rc = store_apply(m->store, k->name, k->name_size, m->marks, m->infos, n,
-                     deltas, count, &applied);
+    rc = lmdb_apply(m->store, k->name, k->name_size, m->marks, m->infos, n,
+                    deltas, count, &applied);
     k->many = applied.no_room;
     m->stats.keys += applied.keys;
     m->stats.created += applied.created;
@@ -929,7 +929,7 @@ look_at_keyspaces(struct merge *m)
     if (now - m->looked_ms < KEYSPACES_LOOK_MS)
         return;
     m->looked_ms = now;
-    store_look(m->store);
+    lmdb_look(m->store);
 }
 
 enum merge_outcome

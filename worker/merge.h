@@ -27,7 +27,7 @@
 
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/lmdb.h"
 #include "worker/aside.h"
 #include "worker/batch.h"
 #include "worker/memory.h"
@@ -66,9 +66,9 @@ struct merge_failing {
 
 struct merge {
     struct batch batch;
-    struct store_options store_options;
-    struct store *store; /* NULL: could not be opened again; is retried */
-    uint64_t looked_ms;  /* store_look */
+    struct lmdb_options store_options;
+    struct lmdb *store; /* NULL: could not be opened again; is retried */
+    uint64_t looked_ms; /* store_look */
     struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */
     size_t commit_least; /* what a commit may always take of it */
@@ -84,7 +84,7 @@ struct merge {
 
     /* Of the keyspace being settled: the logs that touch it. */
     struct store_mark *marks;
-    struct store_mark_info *infos;
+    struct lmdb_mark_info *infos;
     unsigned *numbers;
 
     struct merge_failing failing[MERGE_FAILING];

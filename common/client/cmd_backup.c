@@ -19,7 +19,7 @@
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/engine.h"
 
 #define COPY_SIZE ((size_t)64 << 10)
 
@@ -280,7 +280,7 @@ remove_locks(int dirfd)
 static int
 open_stores(struct backup *b)
 {
-    struct store_options options = {
+    struct lmdb_options options = {
         .keyspace_fd = b->dir.keyspace_fd,
         .hash_key = b->dir.hash_key,
         .keyspace_size = (uint16_t)b->line->config.keyspace_size,
@@ -289,11 +289,11 @@ open_stores(struct backup *b)
     };
     int rc;
 
-    rc = store_open(&b->store, &options);
+    rc = lmdb_store_open(&b->store, &options);
     if (rc < 0)
         return rc;
     options.keyspace_fd = b->keyspace_fd;
-    rc = store_open(&b->copy, &options);
+    rc = lmdb_store_open(&b->copy, &options);
     if (rc < 0)
         store_close(b->store);
     return rc;

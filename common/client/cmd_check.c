@@ -20,8 +20,8 @@
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
+#include "common/store/lmdb/engine.h"
 #include "common/store/lmdb/held.h"
-#include "common/store/store.h"
 
 #define TEXT_SIZE  512
 #define OPEN_TRIES 50
@@ -468,7 +468,7 @@ print_summary(struct check *c)
 static int
 open_store(struct check *c)
 {
-    const struct store_options options = {
+    const struct lmdb_options options = {
         .keyspace_fd = c->dir.keyspace_fd,
         .hash_key = c->dir.hash_key,
         .keyspace_size = (uint16_t)c->line->config.keyspace_size,
@@ -476,7 +476,7 @@ open_store(struct check *c)
         .open_max = 4,
     };
 
-    return store_open(&c->store, &options);
+    return lmdb_store_open(&c->store, &options);
 }
 
 /* With the directory open.  Named keyspaces are checked alone; without names

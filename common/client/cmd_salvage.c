@@ -20,7 +20,7 @@
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/engine.h"
 
 #define TXN_MEMORY ((size_t)64 << 20)
 
@@ -169,11 +169,9 @@ compare_records(const void *a, const void *b)
     return c;
 }
 
-/* Sums records [from, to) of one keyspace, leaving out what a mark says is in
- * already; returns the number of deltas. */
+/* Sums records [from, to) of one keyspace; returns the number of deltas. */
 static size_t
-sum_records(struct salvage *s, size_t from, size_t to,
-            const struct store_mark_info *info)
+sum_records(struct salvage *s, size_t from, size_t to)
 {
     size_t count = 0;
 
@@ -186,10 +184,6 @@ sum_records(struct salvage *s, size_t from, size_t to,
         for (; next < to && compare_records(r, &s->records[next]) == 0; next++)
             sum += s->records[next].increment;
         i = next;
-        if (info->state == STORE_MARK_PARTIAL &&
-            compare_names(key, r->key_size, info->last_key,
-                          info->last_key_size) <= 0)
-            continue;
         s->deltas[count++] = (struct store_delta){
             .key = key,
             .key_size = r->key_size,
@@ -222,6 +216,11 @@ apply_keyspace(struct salvage *s, size_t from, size_t to)
 {
     const struct record *r = &s->records[from];
     const uint8_t *name = s->bytes + r->keyspace_at;
+    struct store_batch batch = {.name = name,
+                                .name_size = r->keyspace_size,
+                                .marks = &s->mark,
+                                .mark_count = 1,
+                                .deltas = s->deltas};
     char text[NAME_TEXT_SIZE];
     struct store_applied applied;
     struct store_mark_info info;
@@ -230,8 +229,6 @@ apply_keyspace(struct salvage *s, size_t from, size_t to)
 
     (void)name_escape(name, r->keyspace_size, text); /* the NUL ends it */
     do {
-        size_t count;
-
         rc = store_marks(s->store, name, r->keyspace_size, &s->mark, 1, &info);
         /* Of another fill nobody can tell here whether it came before this
          * one or behind it. */
@@ -244,10 +241,9 @@ apply_keyspace(struct salvage *s, size_t from, size_t to)
             s->already += to - from;
             return;
         }
-        count = sum_records(s, from, to, &info);
+        batch.delta_count = sum_records(s, from, to);
         if (!s->dry_run)
-            rc = store_apply(s->store, name, r->keyspace_size, &s->mark, &info,
-                             1, s->deltas, count, &applied);
+            rc = store_apply(s->store, &batch, &applied);
     } while (rc == -ESTALE && --tries > 0);
 
     if (rc < 0)
@@ -308,7 +304,7 @@ put_away(struct salvage *s)
 static int
 open_store(struct salvage *s)
 {
-    const struct store_options options = {
+    const struct lmdb_options options = {
         .keyspace_fd = s->dir.keyspace_fd,
         .hash_key = s->dir.hash_key,
         .keyspace_size = (uint16_t)s->line->config.keyspace_size,
@@ -320,7 +316,7 @@ open_store(struct salvage *s)
         .keys_max = s->line->config.keyspace_max_keys,
     };
 
-    return store_open(&s->store, &options);
+    return lmdb_store_open(&s->store, &options);
 }
 
 static int

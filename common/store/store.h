@@ -1,22 +1,28 @@
-/* common/store/store.h - the store interface: counters by keyspace, applied in
- * batches exactly once, read in either order from one snapshot.
+/* common/store/store.h - what the worker, the reader and the commands ask of
+ * what is stored: counters by keyspace, applied in batches exactly once, read
+ * in either order.
  *
- * The worker applies and the reader queries only through this header, so a
- * second engine can stand behind it.  Names are 1 to 256 bytes without NUL.
+ * A store is an engine behind a handle.  LMDB files are the one there is
+ * (common/store/lmdb/engine.h opens it); the tests have a second, in memory.
+ * Nothing here is LMDB's: no transaction, no file, no view that somebody must
+ * close.  What an engine can do beyond that it says as traits.
  *
- * Exactly once: a batch names the logs it was summed from (marks).  Records
- * and marks become visible and durable together.  A batch may be cut by key
- * range into several such steps; a mark then says the last key applied.
+ * Exactly once: a batch names the fills of the logs that it was summed from
+ * (marks).  Its sums and its marks become visible and durable together; an
+ * engine that must cut a batch cuts it by key, and remembers for each mark how
+ * far it came, so that the same batch given again goes on from there.  The
+ * caller only ever puts logs together whose marks agree (store_marks).
  *
- * Counts are exact int64: sums that leave the range saturate, the counter is
- * flagged for ever and the keyspace counts it.
+ * Names and keys are 1 to 256 bytes without NUL.  Counts are exact int64: sums
+ * that leave the range saturate, the counter is flagged for ever and its
+ * keyspace counts it.
  *
- * Ownership: handles belong to the caller.  One thread per handle.
+ * Ownership: a handle belongs to who opened it; one thread per handle.
  * Errors: 0 or a negative errno; text goes to diag before it is lost.
- *   -EBADMSG  the keyspace's file is damaged or is not what it should be
- *   -EBUSY    the file was replaced, and some process has the old one open yet:
- *             retry later
- *   -ENOSPC   disk full (also where the engine calls it EIO): retry later
+ *   -EBADMSG  what is stored is damaged, or is not what it should be
+ *   -EAGAIN   another process is writing to this keyspace: soon again
+ *   -EBUSY    the keyspace was replaced under those who use it: later again
+ *   -ENOSPC   disk full (also where the engine's own code for it is -EIO)
  *   -EIO      the outcome may be unknown; the engine has re-read the truth
  *             before it says 0
  */
@@ -27,48 +33,63 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct store;
-struct store_view;
+#define STORE_NAME_MAX 256
 
-struct store_options {
-    int keyspace_fd;         /* data/keyspace, borrowed */
-    const uint8_t *hash_key; /* 16 bytes, borrowed */
-    uint16_t keyspace_size;  /* message sizes, recorded in each file */
-    uint16_t key_size;
-    bool writable;
-    unsigned open_max;     /* keyspaces open at once, least recent closed */
-    size_t txn_memory;     /* bytes for one commit: its edits, dirty pages */
-    uint64_t keyspace_max; /* keyspaces in the directory; 0: no limit */
-    uint64_t keys_max;     /* keys per keyspace; 0: no limit */
+struct store_engine;
+
+/* Begins every engine's own handle. */
+struct store {
+    const struct store_engine *engine;
 };
 
-/* A log whose records are in a batch.  The epoch counts its fills; first_ms,
- * the received_ms of the first record, tells apart two fills of one epoch: a
- * log that was put back to an earlier state begins such a second one. */
+enum store_trait {
+    STORE_SNAPSHOT = 1, /* the queries of one store_read() that follow each
+                           other and name one keyspace see one moment of it */
+    STORE_FILES = 2,    /* a file per keyspace: store_check(), store_copy() */
+};
+
+/* ---- applying (worker) ------------------------------------------------- */
+
+/* One fill of a log.  The epoch counts its fills; first_ms, the received_ms of
+ * the first record, tells apart two fills of one epoch: a log that was put back
+ * to an earlier state begins such a second one. */
 struct store_mark {
     uint8_t uuid[16];
     uint64_t epoch;
     uint64_t first_ms;
 };
 
+/* What a keyspace says of a fill. */
 enum store_mark_state {
-    STORE_MARK_NONE,    /* nothing of (uuid, epoch) is in */
-    STORE_MARK_PARTIAL, /* keys up to and including last_key are in */
+    STORE_MARK_NONE,    /* nothing of it is in */
+    STORE_MARK_PARTIAL, /* some of it is in, see `progress` */
     STORE_MARK_DONE,    /* all of it is in */
-    STORE_MARK_OTHER,   /* another fill of this epoch is in, and nothing of this
-                           one: files of different times were put together */
-    STORE_MARK_AHEAD,   /* a later epoch is in: a restored directory */
+    STORE_MARK_OTHER,   /* nothing of it is in, but another fill of its epoch:
+                           files of different times were put together */
+    STORE_MARK_AHEAD    /* a later epoch is in: a restored directory */
 };
 
 struct store_mark_info {
     enum store_mark_state state;
-    uint16_t last_key_size;
-    uint8_t last_key[256];
+    uint64_t progress; /* PARTIAL: equal where marks came equally far; else 0 */
 };
 
-/* One summed record.  Sorted by key (memcmp, shorter first), then minute;
- * (key, minute) is unique.  It stands for increments other than 0, whose sum
- * may be 0: the key exists from then on. */
+/* Marks agree when one batch may hold them: nothing of any of them is in, or
+ * all of each, or equally much. */
+static inline bool
+store_marks_agree(const struct store_mark_info *a,
+                  const struct store_mark_info *b)
+{
+    const bool a_none =
+        a->state == STORE_MARK_NONE || a->state == STORE_MARK_OTHER;
+    const bool b_none =
+        b->state == STORE_MARK_NONE || b->state == STORE_MARK_OTHER;
+
+    return a_none ? b_none : a->state == b->state && a->progress == b->progress;
+}
+
+/* One summed record.  It stands for increments other than 0, whose sum may be
+ * 0: the key exists from then on. */
 struct store_delta {
     const uint8_t *key;
     uint16_t key_size;
@@ -77,12 +98,32 @@ struct store_delta {
     uint64_t sum_low;
 };
 
+/* What fills of logs have for one keyspace.  Deltas are sorted by key (memcmp,
+ * the shorter first), then minute; (key, minute) is unique.  The bytes are the
+ * caller's. */
+struct store_batch {
+    const uint8_t *name;
+    size_t name_size;
+    const struct store_mark *marks; /* of one log each */
+    size_t mark_count;
+    const struct store_delta *deltas;
+    size_t delta_count;
+};
+
 struct store_applied {
     uint64_t keys;      /* changed */
     uint64_t created;   /* of these, new */
     uint64_t saturated; /* of these, newly flagged */
     uint64_t commits;   /* transactions */
-    bool no_room;       /* -EDQUOT is for keyspace_max: there is none */
+    bool no_room;       /* -EDQUOT is for keyspace.max: there is none */
+    long holder;        /* -EAGAIN: pid of who is writing; 0: cannot tell */
+};
+
+/* ---- reading (reader, commands) ---------------------------------------- */
+
+struct store_row {
+    int64_t count;
+    bool saturated;
 };
 
 struct store_totals {
@@ -92,99 +133,59 @@ struct store_totals {
     uint64_t saturated; /* keys flagged */
 };
 
-struct store_row {
-    int64_t count;
-    bool saturated;
+enum store_op {
+    STORE_RANGE, /* rows by count descending, ties by key ascending */
+    STORE_GET,   /* the row of a key */
+    STORE_RANK,  /* the rank of a key from 0, as the count of one row */
+    STORE_TOTAL  /* the sum, saturated, as the count of one row without key */
 };
 
-/* ---- the handle -------------------------------------------------------- */
+/* One question, and after store_read() its answer. */
+struct store_query {
+    enum store_op op;
+    const uint8_t *name;
+    size_t name_size;
+    const uint8_t *key; /* GET, RANK */
+    size_t key_size;
+    int64_t offset; /* RANGE: below 0 counts from the end, but not below it */
+    uint64_t length;
 
-int store_open(struct store **out, const struct store_options *options);
-void store_close(struct store *s);
+    int error;      /* 0, -ENOENT: no such keyspace or key; -EBADMSG, ... */
+    uint8_t *bytes; /* its rows, in the wire form of common/wire/query.h */
+    size_t size;    /* of the rows */
+    uint64_t rows;
+    struct store_row row;       /* GET, RANK */
+    uint64_t rank;              /* RANK */
+    struct store_totals totals; /* TOTAL */
+};
 
-/* From now on one commit may hold this much instead of options.txn_memory: what
- * the caller can spare just now.  The more, the fewer commits a large merge is
- * cut into.  Between commits the store still keeps options.txn_memory at
- * most. */
-void store_txn_memory(struct store *s, size_t txn_memory);
+/* The questions of a turn, and the room for all their rows: those of a query
+ * begin `head` bytes behind the end of the rows before them, so that a caller
+ * can write the head of each answer there. */
+struct store_reads {
+    struct store_query *queries;
+    size_t count;
+    uint8_t *at;
+    size_t room;
+    size_t head;
+};
 
-/* Closes those open keyspaces whose file was replaced, removed or lost its lock
- * file: the new file can be used only when nobody has the old one open.  To be
- * called about once a second; a keyspace that is asked for is looked at, too.
- * Until then all calls for that keyspace say -EBUSY. */
-void store_look(struct store *s);
-
-/* ---- applying (worker) ------------------------------------------------- */
-
-/* What is already in for each of `marks`; an unknown keyspace knows none. */
-int store_marks(struct store *s, const uint8_t *name, size_t name_size,
-                const struct store_mark *marks, size_t mark_count,
-                struct store_mark_info *infos);
-
-/* Applies `deltas` and records `marks` as done, durably when it returns 0.
- * `seen` is what store_marks said when the sums were made; it is read again
- * inside the transaction.
- *   -ESTALE  a mark is no longer what `seen` says, or the file was replaced:
- *            nothing (more) was applied, sum again
- *   -EDQUOT  keyspace_max or keys_max would be passed: nothing applied
- *   -EBADMSG, -ENOSPC, -EIO as above.  Creates the keyspace when needed. */
-int store_apply(struct store *s, const uint8_t *name, size_t name_size,
-                const struct store_mark *marks,
-                const struct store_mark_info *seen, size_t mark_count,
-                const struct store_delta *deltas, size_t delta_count,
-                struct store_applied *applied);
-
-/* Commits an empty change to this keyspace (a fence) so that marks another
- * process wrote are durable before the log they name is emptied. */
-int store_fence(struct store *s, const uint8_t *name, size_t name_size);
-
-/* ---- reading ----------------------------------------------------------- */
-
-/* One snapshot of a keyspace, until store_view_close; keep it short, it pins
- * old pages.  A view holds no other view up; at most one open per handle.
- *   -ENOENT  no such keyspace */
-int store_view_open(struct store *s, const uint8_t *name, size_t name_size,
-                    struct store_view **out);
-void store_view_close(struct store_view *v);
-
-int store_view_totals(struct store_view *v, struct store_totals *out);
-
-/* Rows `offset` to `offset + length - 1` of the count order (descending, ties
- * by key ascending) in the wire form of common/wire/query.h.  offset is 0-based
- * and may be past the end (0 rows).  Stops early when the next row does not
- * fit `size`.  Returns the bytes written, *rows their number. */
-int64_t store_view_range(struct store_view *v, uint64_t offset, uint64_t length,
-                         uint8_t *bytes, size_t size, uint64_t *rows);
-
-/*   -ENOENT  no such key */
-int store_view_get(struct store_view *v, const uint8_t *key, size_t key_size,
-                   struct store_row *out);
-int store_view_rank(struct store_view *v, const uint8_t *key, size_t key_size,
-                    uint64_t *rank);
-
-/* Calls `row` for each key in key order, those after `after` (NULL: all);
- * stops when it returns non-zero and returns that. */
-int store_view_scan(struct store_view *v, const uint8_t *after,
-                    size_t after_size,
-                    int (*row)(void *ctx, const uint8_t *key, size_t key_size,
-                               const struct store_row *r),
-                    void *ctx);
+/* The most bytes that the rows of a query can take. */
+size_t store_query_room(const struct store_query *q);
 
 /* ---- the list of keyspaces --------------------------------------------- */
 
 /* The names of keyspaces in byte order, with the number of keys of each, in
- * pieces as small as the caller likes.  One pass over the directory gathers the
- * next STORE_LISTING_BATCH names; the next pass comes when these are given.
+ * pieces as small as the caller likes.
  *
- * Not one snapshot: a keyspace that comes while a listing is being made is in
- * it or is not.  One that was there before is, and its number of keys is of a
+ * Not one moment: a keyspace that comes while a listing is being made is in it
+ * or is not.  One that was there before is, and its number of keys is of a
  * moment after store_listing_start().
  *
- * About 1.2 MB; nothing is allocated but the directory stream once it is
- * open.  A listing is the caller's, and is closed before its store. */
-#define STORE_LISTING_BATCH 4096
-
-struct store_listing;
+ * A listing is the caller's, and is closed before its store. */
+struct store_listing {
+    const struct store_engine *engine;
+};
 
 struct store_listed {
     const uint8_t *name; /* until the next call */
@@ -192,23 +193,174 @@ struct store_listed {
     int64_t keys; /* as the keyspace says; -1 when it cannot be read */
 };
 
+/* ---- care (countd check, backup, drop, del) ----------------------------- */
+
+struct store_check_result {
+    uint64_t blocks; /* checked */
+    uint64_t keys;
+    uint64_t marks;
+    uint64_t faults; /* reported through `fault` */
+    uint64_t file_size;
+    uint64_t used_size; /* bytes in use */
+};
+
+struct store_key {
+    const uint8_t *key;
+    size_t key_size;
+};
+
+/* What an engine may ask its caller while it tends (store_tend). */
+struct store_tending {
+    uint64_t until_ns; /* clock_ns(): ends about then; each call does a step */
+
+    /* Whether no increment of this fill can come again: its log is empty, and
+     * that is durable, or it is gone.  NULL: nobody knows. */
+    bool (*is_spent)(void *ctx, const struct store_mark *mark);
+    void *ctx;
+};
+
+/* ---- an engine --------------------------------------------------------- */
+
+/* Each as the function of the same name below. */
+struct store_engine {
+    unsigned traits;
+    void (*close)(struct store *s);
+    int (*marks)(struct store *s, const uint8_t *name, size_t name_size,
+                 const struct store_mark *marks, size_t count,
+                 struct store_mark_info *infos);
+    int (*apply)(struct store *s, const struct store_batch *batch,
+                 struct store_applied *applied);
+    size_t (*read)(struct store *s, struct store_reads *reads);
+    void (*read_end)(struct store *s);
+    bool (*tend)(struct store *s, const struct store_tending *t);
+    int (*listing_open)(struct store *s, struct store_listing **out);
+    void (*listing_close)(struct store_listing *l);
+    void (*listing_start)(struct store_listing *l, const uint8_t *after,
+                          size_t after_size);
+    void (*listing_stop)(struct store_listing *l);
+    int (*listing_next)(struct store_listing *l, uint64_t until_ns,
+                        struct store_listed *out);
+    int (*check)(struct store *s, const uint8_t *name, size_t name_size,
+                 void (*fault)(void *ctx, const char *text), void *ctx,
+                 struct store_check_result *out);
+    int (*each_mark)(struct store *s, const uint8_t *name, size_t name_size,
+                     int (*mark)(void *ctx, const struct store_mark *m,
+                                 const struct store_mark_info *info),
+                     void *ctx);
+    int (*copy)(struct store *s, const uint8_t *name, size_t name_size,
+                int to_fd);
+    int (*drop)(struct store *s, const uint8_t *name, size_t name_size,
+                const struct store_mark *marks, size_t count);
+    int (*del)(struct store *s, const uint8_t *name, size_t name_size,
+               const struct store_key *keys, size_t count, uint64_t *deleted);
+};
+
+static inline unsigned
+store_traits(const struct store *s)
+{
+    return s->engine->traits;
+}
+
+/* NULL is fine. */
+static inline void
+store_close(struct store *s)
+{
+    if (s)
+        s->engine->close(s);
+}
+
+/* What the keyspace says of each fill; of an unknown keyspace, NONE. */
+static inline int
+store_marks(struct store *s, const uint8_t *name, size_t name_size,
+            const struct store_mark *marks, size_t count,
+            struct store_mark_info *infos)
+{
+    return s->engine->marks(s, name, name_size, marks, count, infos);
+}
+
+/* Sees to it that the batch is in, durably when it returns 0: what is in
+ * already, by the marks, is skipped, and of what others wrote it makes sure
+ * that it is durable.  Creates the keyspace when needed; not for a batch
+ * without deltas.
+ *   -ESTALE     the marks do not agree (any more), or the keyspace was
+ *               replaced: ask for the marks again; of a batch that was cut
+ *               parts may be in
+ *   -EOVERFLOW  a mark is ahead; nothing was applied
+ *   -EDQUOT     keyspace.max or keyspace.max_keys would be passed; nothing
+ *               was applied
+ *   -EAGAIN, -EBUSY, -EBADMSG, -ENOSPC, -EIO as above */
+static inline int
+store_apply(struct store *s, const struct store_batch *batch,
+            struct store_applied *applied)
+{
+    return s->engine->apply(s, batch, applied);
+}
+
+/* Answers queries from the first on, as many as there is surely room for
+ * (store_query_room), but at least one; returns how many.  One that cannot be
+ * answered says so in its `error`, has no rows and does not stop the others.
+ * Follow it with store_read_end() in the same turn. */
+static inline size_t
+store_read(struct store *s, struct store_reads *reads)
+{
+    return s->engine->read(s, reads);
+}
+
+/* The turn is over: what an engine has kept for its next query goes. */
+static inline void
+store_read_end(struct store *s)
+{
+    s->engine->read_end(s);
+}
+
+/* Work of the engine's own, to be called about once a second: notices replaced
+ * files, removes what was dropped.  True: there is more to do now. */
+static inline bool
+store_tend(struct store *s, const struct store_tending *t)
+{
+    return s->engine->tend(s, t);
+}
+
 /*   -ENOMEM */
-int store_listing_open(struct store *s, struct store_listing **out);
-void store_listing_close(struct store_listing *l);
+static inline int
+store_listing_open(struct store *s, struct store_listing **out)
+{
+    return s->engine->listing_open(s, out);
+}
+
+/* NULL is fine. */
+static inline void
+store_listing_close(struct store_listing *l)
+{
+    if (l)
+        l->engine->listing_close(l);
+}
 
 /* Begins with the names after `after` (empty: all); what was begun before is
  * forgotten. */
-void store_listing_start(struct store_listing *l, const uint8_t *after,
-                         size_t after_size);
+static inline void
+store_listing_start(struct store_listing *l, const uint8_t *after,
+                    size_t after_size)
+{
+    l->engine->listing_start(l, after, after_size);
+}
 
-/* Gives up what was begun: no directory is open. */
-void store_listing_stop(struct store_listing *l);
+/* Gives up what was begun. */
+static inline void
+store_listing_stop(struct store_listing *l)
+{
+    l->engine->listing_stop(l);
+}
 
 /* The next keyspace: 1, or 0 at the end.
  *   -EAGAIN  clock_ns() has reached until_ns; call again to go on from there.
- *            Each call does something: at least looks at one more file */
-int store_listing_next(struct store_listing *l, uint64_t until_ns,
-                       struct store_listed *out);
+ *            Each call does something */
+static inline int
+store_listing_next(struct store_listing *l, uint64_t until_ns,
+                   struct store_listed *out)
+{
+    return l->engine->listing_next(l, until_ns, out);
+}
 
 /* All of it at once: calls `row` for each, stops when that returns non-zero
  * and returns that.  -EINVAL: `after` is too long. */
@@ -217,33 +369,54 @@ int store_list(struct store *s, const uint8_t *after, size_t after_size,
                           int64_t keys),
                void *ctx);
 
-/* ---- care (countd check, countd backup) -------------------------------- */
-
-struct store_check_result {
-    uint64_t blocks; /* checked */
-    uint64_t keys;
-    uint64_t marks;
-    uint64_t faults; /* reported through `fault` */
-    uint64_t file_size;
-    uint64_t used_size; /* pages in use */
-};
-
-/* Offline: every block, its checksum and order, both orders against each
- * other, totals, marks.  `fault` gets one line of text per fault.  0 also
- * with faults; an error only when the check could not be made. */
-int store_check(struct store *s, const uint8_t *name, size_t name_size,
-                void (*fault)(void *ctx, const char *text), void *ctx,
-                struct store_check_result *out);
+/* Everything there is of a keyspace, against its checksums and itself.  `fault`
+ * gets one line of text per fault.  0 also with faults; an error only when the
+ * check could not be made. */
+static inline int
+store_check(struct store *s, const uint8_t *name, size_t name_size,
+            void (*fault)(void *ctx, const char *text), void *ctx,
+            struct store_check_result *out)
+{
+    return s->engine->check(s, name, name_size, fault, ctx, out);
+}
 
 /* The mark of every log known to this keyspace. */
-int store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
-                    int (*mark)(void *ctx, const struct store_mark *m,
-                                const struct store_mark_info *info),
-                    void *ctx);
+static inline int
+store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
+                int (*mark)(void *ctx, const struct store_mark *m,
+                            const struct store_mark_info *info),
+                void *ctx)
+{
+    return s->engine->each_mark(s, name, name_size, mark, ctx);
+}
 
-/* Copies the keyspace, compacted and consistent, into directory `to_fd`
- * (same file name); -EEXIST when it is there.  Safe while running. */
-int store_copy(struct store *s, const uint8_t *name, size_t name_size,
-               int to_fd);
+/* Copies the keyspace, compact and of one moment, into directory `to_fd` under
+ * its own file name; -EEXIST when that is there.  Safe while running. */
+static inline int
+store_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
+{
+    return s->engine->copy(s, name, name_size, to_fd);
+}
+
+/* Empties the keyspace, durably, in one step: rows and totals go, its marks
+ * stay, so that a log which was in is not counted again.  A damaged one is
+ * replaced by an empty one with `marks` as done: those of all fills that may
+ * still hold increments of before.
+ *   -ENOENT  there is no such keyspace */
+static inline int
+store_drop(struct store *s, const uint8_t *name, size_t name_size,
+           const struct store_mark *marks, size_t count)
+{
+    return s->engine->drop(s, name, name_size, marks, count);
+}
+
+/* Removes these keys, sorted and each once, durably; those that are not there
+ * are none of *deleted.  -ENOENT as above. */
+static inline int
+store_del(struct store *s, const uint8_t *name, size_t name_size,
+          const struct store_key *keys, size_t count, uint64_t *deleted)
+{
+    return s->engine->del(s, name, name_size, keys, count, deleted);
+}
 
 #endif

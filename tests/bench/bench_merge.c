@@ -24,7 +24,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/engine.h"
 
 #define KEY_SIZE   20
 #define RANK_SIZE  28
@@ -139,8 +139,8 @@ load_ours(struct bench *b)
                 .sum_low = b->keys - shuffled(at + i, b->keys),
             };
         }
-        check(store_apply(b->store, KEYSPACE, NULL, NULL, 0, b->deltas, n,
-                          &applied),
+        check(lmdb_apply(b->store, KEYSPACE, NULL, NULL, 0, b->deltas, n,
+                         &applied),
               "store_apply");
     }
 }
@@ -232,8 +232,8 @@ apply_ours(struct bench *b, struct store_applied *applied)
 {
     const uint64_t start = clock_ns();
 
-    check(store_apply(b->store, KEYSPACE, NULL, NULL, 0, b->deltas, b->count,
-                      applied),
+    check(lmdb_apply(b->store, KEYSPACE, NULL, NULL, 0, b->deltas, b->count,
+                     applied),
           "store_apply");
     return (double)(clock_ns() - start) / 1e6;
 }
@@ -353,7 +353,7 @@ static void
 open_ours(struct bench *b)
 {
     static const uint8_t hash_key[16];
-    const struct store_options options = {
+    const struct lmdb_options options = {
         .hash_key = hash_key,
         .keyspace_fd = b->dir_fd,
         .keyspace_size = 256,
@@ -363,7 +363,7 @@ open_ours(struct bench *b)
         .txn_memory = TXN_MEMORY,
     };
 
-    check(store_open(&b->store, &options), "store_open");
+    check(lmdb_store_open(&b->store, &options), "store_open");
 }
 
 /* One more batch, not timed, to see its memory. */
@@ -416,21 +416,21 @@ time_ranges(struct bench *b, const char *name, uint64_t offset, bool random,
 {
     static uint8_t bytes[RANGE_ROWS * 300];
     const unsigned views = 20000 / per_view;
-    struct store_view *v;
+    struct lmdb_view *v;
     uint64_t start, rows, total = 0, state = 1;
 
     start = clock_ns();
     for (unsigned i = 0; i < views; i++) {
-        check(store_view_open(b->store, KEYSPACE, &v), "store_view_open");
+        check(lmdb_view_open(b->store, KEYSPACE, &v), "store_view_open");
         for (unsigned n = 0; n < per_view; n++) {
             if (random)
                 offset = random_next(&state) % (b->keys - RANGE_ROWS);
-            if (store_view_range(v, offset, RANGE_ROWS, bytes, sizeof bytes,
-                                 &rows) < 0)
+            if (lmdb_view_range(v, offset, RANGE_ROWS, bytes, sizeof bytes,
+                                &rows) < 0)
                 check(-EIO, "store_view_range");
             total += rows;
         }
-        store_view_close(v);
+        lmdb_view_close(v);
     }
     printf("range of %d, %-8s %2u per snapshot: %7.0f ns  (%llu rows each)\n",
            RANGE_ROWS, name, per_view,
@@ -462,12 +462,12 @@ static void
 time_scan(struct bench *b)
 {
     const uint64_t start = clock_ns();
-    struct store_view *v;
+    struct lmdb_view *v;
     uint64_t sum = 0;
 
-    check(store_view_open(b->store, KEYSPACE, &v), "store_view_open");
-    check(store_view_scan(v, NULL, 0, count_row, &sum), "store_view_scan");
-    store_view_close(v);
+    check(lmdb_view_open(b->store, KEYSPACE, &v), "store_view_open");
+    check(lmdb_view_scan(v, NULL, 0, count_row, &sum), "store_view_scan");
+    lmdb_view_close(v);
     printf("scan by key: %.1f M keys/s (sum %llx)\n",
            (double)b->keys * 1e3 / (double)(clock_ns() - start),
            (unsigned long long)sum);

@@ -36,7 +36,7 @@
 #include "common/base/clock.h"
 #include "common/log/log.h"
 #include "common/setup/datadir.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/engine.h"
 #include "common/wire/query.h"
 
 #define KEY_SIZE    20
@@ -167,20 +167,20 @@ count_of(const struct bench *b, uint64_t id)
 static void
 fill_store(const struct bench *b)
 {
-    const struct store_options o = {.keyspace_fd = b->datadir.keyspace_fd,
-                                    .hash_key = b->datadir.hash_key,
-                                    .keyspace_size = 256,
-                                    .key_size = 256,
-                                    .writable = true,
-                                    .open_max = 4,
-                                    .txn_memory = (size_t)256 << 20};
+    const struct lmdb_options o = {.keyspace_fd = b->datadir.keyspace_fd,
+                                   .hash_key = b->datadir.hash_key,
+                                   .keyspace_size = 256,
+                                   .key_size = 256,
+                                   .writable = true,
+                                   .open_max = 4,
+                                   .txn_memory = (size_t)256 << 20};
     struct store_delta *deltas = need(LOAD_BATCH * sizeof *deltas);
     uint8_t *bytes = need((size_t)LOAD_BATCH * KEY_SIZE);
     struct store_applied applied;
     struct store *s;
     uint64_t n;
 
-    check(store_open(&s, &o), "open the store");
+    check(lmdb_store_open(&s, &o), "open the store");
     for (uint64_t id = 0; id < b->keys; id += n) {
         n = b->keys - id < LOAD_BATCH ? b->keys - id : LOAD_BATCH;
         for (uint64_t i = 0; i < n; i++) {
@@ -189,7 +189,7 @@ fill_store(const struct bench *b)
                                              .key_size = KEY_SIZE,
                                              .sum_low = count_of(b, id + i)};
         }
-        check(store_apply(s, keyspace, 5, NULL, NULL, 0, deltas, n, &applied),
+        check(lmdb_apply(s, keyspace, 5, NULL, NULL, 0, deltas, n, &applied),
               "apply");
     }
     store_close(s);

@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/engine.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/traffic.h"
 
 #define KEYSPACES 3
@@ -266,25 +267,21 @@ running_out_of_inodes_is_a_full_disk_too(void **state)
 static int
 apply_new(const char *keyspace_dir)
 {
-    const struct store_delta delta = {
-        .key = (const uint8_t *)"key", .key_size = 3, .sum_low = 1};
-    struct store_options options = {.hash_key =
-                                        (const uint8_t *)"0123456789abcdef",
-                                    .keyspace_size = 256,
-                                    .key_size = 256,
-                                    .writable = true,
-                                    .open_max = 4,
-                                    .txn_memory = 1 << 20};
-    struct store_applied applied;
+    struct lmdb_options options = {.hash_key =
+                                       (const uint8_t *)"0123456789abcdef",
+                                   .keyspace_size = 256,
+                                   .key_size = 256,
+                                   .writable = true,
+                                   .open_max = 4,
+                                   .txn_memory = 1 << 20};
     struct store *s;
     int rc;
 
     options.keyspace_fd =
         open(keyspace_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(options.keyspace_fd >= 0);
-    assert_rc(store_open(&s, &options), 0);
-    rc = store_apply(s, (const uint8_t *)"new", 3, NULL, NULL, 0, &delta, 1,
-                     &applied);
+    assert_rc(lmdb_store_open(&s, &options), 0);
+    rc = stored_add(s, "new", NULL, "key", 1);
     store_close(s);
     assert_int_equal(close(options.keyspace_fd), 0);
     return rc;

@@ -14,8 +14,9 @@
 
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/engine.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
 struct side {
@@ -26,17 +27,17 @@ struct side {
 static void
 open_side(struct side *s, const char *path)
 {
-    struct store_options options = {.keyspace_size = 256,
-                                    .key_size = 256,
-                                    .writable = true,
-                                    .open_max = 4,
-                                    .txn_memory = 16 << 20};
+    struct lmdb_options options = {.keyspace_size = 256,
+                                   .key_size = 256,
+                                   .writable = true,
+                                   .open_max = 4,
+                                   .txn_memory = 16 << 20};
 
     diag_init("test", DIAG_ERROR);
     assert_rc(datadir_open(&s->dir, path, DATADIR_WRITE), 0);
     options.keyspace_fd = s->dir.keyspace_fd;
     options.hash_key = s->dir.hash_key;
-    assert_rc(store_open(&s->store, &options), 0);
+    assert_rc(lmdb_store_open(&s->store, &options), 0);
 }
 
 static void
@@ -49,17 +50,9 @@ close_side(struct side *s)
 static int
 apply_one(struct side *s, uint8_t log)
 {
-    const uint8_t name[] = "new", key[] = "key";
-    struct store_mark mark = {.uuid = {log}, .epoch = 1};
-    struct store_mark_info seen;
-    struct store_delta delta = {.key = key, .key_size = 3, .sum_low = 1};
-    struct store_applied applied;
-    int rc;
+    const struct store_mark mark = {.uuid = {log}, .epoch = 1};
 
-    rc = store_marks(s->store, name, 3, &mark, 1, &seen);
-    if (rc < 0)
-        return rc;
-    return store_apply(s->store, name, 3, &mark, &seen, 1, &delta, 1, &applied);
+    return stored_add(s->store, "new", &mark, "key", 1);
 }
 
 /* Applies in a child that dies at its nth fsync; true when it did. */

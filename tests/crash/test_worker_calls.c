@@ -30,11 +30,12 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
+#include "common/store/lmdb/engine.h"
 #include "common/store/lmdb/held.h"
-#include "common/store/store.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
+#include "tests/lib/stored.h"
 
 #if defined __SANITIZE_ADDRESS__
 #define SANITIZED
@@ -271,15 +272,15 @@ struct fixture {
 static void
 open_store(const struct fixture *x, bool writable, struct store **s)
 {
-    const struct store_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                          .hash_key = x->dir.hash_key,
-                                          .keyspace_size = 256,
-                                          .key_size = 256,
-                                          .writable = writable,
-                                          .open_max = 4,
-                                          .txn_memory = 1 << 20};
+    const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
+                                         .hash_key = x->dir.hash_key,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = writable,
+                                         .open_max = 4,
+                                         .txn_memory = 1 << 20};
 
-    assert_rc(store_open(s, &options), 0);
+    assert_rc(lmdb_store_open(s, &options), 0);
 }
 
 static struct store_delta
@@ -340,15 +341,11 @@ make_old(const struct fixture *x)
 {
     const struct store_mark base = {.uuid = "base", .epoch = 1};
     const struct store_mark held = {.uuid = "held", .epoch = 1, .first_ms = 1};
-    const struct store_mark_info none = {.state = STORE_MARK_NONE};
-    struct store_delta d = delta("a", OLD_BASE);
-    struct store_applied applied;
+    struct store_delta d;
     struct store *s;
 
     open_store(x, true, &s);
-    assert_rc(store_apply(s, (const uint8_t *)"old", 3, &base, &none, 1, &d, 1,
-                          &applied),
-              0);
+    assert_rc(stored_add(s, "old", &base, "a", OLD_BASE), 0);
     store_close(s);
     d = delta("a", 1000);
     assert_rc(held_put(x->dir.held_fd, x->dir.hash_key, (const uint8_t *)"old",
@@ -439,16 +436,11 @@ static int64_t
 count_of(const struct fixture *x, const char *keyspace, const char *key)
 {
     struct store_row row = {.count = INT64_MIN};
-    struct store_view *v;
     struct store *s;
     int rc;
 
     open_store(x, false, &s);
-    rc = store_view_open(s, (const uint8_t *)keyspace, strlen(keyspace), &v);
-    if (rc == 0) {
-        rc = store_view_get(v, (const uint8_t *)key, strlen(key), &row);
-        store_view_close(v);
-    }
+    rc = stored_get(s, keyspace, key, &row);
     if (rc != -ENOENT)
         assert_rc(rc, 0);
     store_close(s);

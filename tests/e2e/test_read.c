@@ -13,10 +13,11 @@
 #include "common/base/clock.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/engine.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/stored.h"
 
 #define WAIT_MS  20000
 #define KEYS     5000 /* of keyspace "many" */
@@ -72,15 +73,14 @@ by_key(const void *a, const void *b)
 static void
 put(struct fixture *x, const char *keyspace, struct pair *pairs, size_t count)
 {
-    const struct store_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                          .hash_key = x->dir.hash_key,
-                                          .keyspace_size = 256,
-                                          .key_size = 256,
-                                          .writable = true,
-                                          .open_max = 4,
-                                          .txn_memory = 64 << 20};
+    const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
+                                         .hash_key = x->dir.hash_key,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = true,
+                                         .open_max = 4,
+                                         .txn_memory = 64 << 20};
     struct store_delta *deltas = calloc(count, sizeof *deltas);
-    struct store_applied applied;
     struct store *s;
 
     assert_non_null(deltas);
@@ -91,10 +91,8 @@ put(struct fixture *x, const char *keyspace, struct pair *pairs, size_t count)
         deltas[i].sum_high = pairs[i].count < 0 ? -1 : 0;
         deltas[i].sum_low = (uint64_t)pairs[i].count;
     }
-    assert_rc(store_open(&s, &options), 0);
-    assert_rc(store_apply(s, (const uint8_t *)keyspace, strlen(keyspace), NULL,
-                          NULL, 0, deltas, count, &applied),
-              0);
+    assert_rc(lmdb_store_open(&s, &options), 0);
+    assert_rc(stored_apply(s, keyspace, NULL, deltas, count), 0);
     store_close(s);
     free(deltas);
 }

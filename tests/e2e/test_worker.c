@@ -18,11 +18,12 @@
 #include "common/base/dirstream.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
+#include "common/store/lmdb/engine.h"
 #include "common/store/lmdb/held.h"
-#include "common/store/store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/stored.h"
 
 #define WAIT_MS 60000
 
@@ -58,14 +59,14 @@ teardown(void **state)
 static struct store *
 open_store(const struct fixture *x)
 {
-    const struct store_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                          .hash_key = x->dir.hash_key,
-                                          .keyspace_size = 256,
-                                          .key_size = 256,
-                                          .open_max = 4};
+    const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
+                                         .hash_key = x->dir.hash_key,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .open_max = 4};
     struct store *s;
 
-    assert_rc(store_open(&s, &options), 0);
+    assert_rc(lmdb_store_open(&s, &options), 0);
     return s;
 }
 
@@ -75,14 +76,8 @@ count_of(const struct fixture *x, const char *keyspace, const char *key)
 {
     struct store *s = open_store(x);
     struct store_row row = {.count = INT64_MIN};
-    struct store_view *v;
-    int rc;
+    const int rc = stored_get(s, keyspace, key, &row);
 
-    rc = store_view_open(s, (const uint8_t *)keyspace, strlen(keyspace), &v);
-    if (rc == 0) {
-        rc = store_view_get(v, (const uint8_t *)key, strlen(key), &row);
-        store_view_close(v);
-    }
     if (rc != -ENOENT)
         assert_rc(rc, 0);
     store_close(s);

@@ -14,7 +14,8 @@
 #include "common/base/diag.h"
 #include "common/log/log.h"
 #include "common/setup/datadir.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/engine.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/test.h"
 
 static const char *const programs[FLEET_ROLES] = {
@@ -249,7 +250,7 @@ fleet_await_drained(struct fleet *f, int timeout_ms)
 static void
 open_store(const struct fleet *f, struct datadir *dir, struct store **store)
 {
-    struct store_options options = {
+    struct lmdb_options options = {
         .keyspace_size = 256, .key_size = 256, .open_max = 16};
     int rc;
 
@@ -260,7 +261,7 @@ open_store(const struct fleet *f, struct datadir *dir, struct store **store)
         fail_msg("open %s: %s", f->path, strerror(-rc));
     options.keyspace_fd = dir->keyspace_fd;
     options.hash_key = dir->hash_key;
-    rc = store_open(store, &options);
+    rc = lmdb_store_open(store, &options);
     if (rc < 0)
         fail_msg("open the store: %s", strerror(-rc));
 }
@@ -350,7 +351,6 @@ void
 fleet_look(const struct fleet *f, struct model *m)
 {
     struct look *l = calloc(1, sizeof *l);
-    struct store_view *view;
     struct datadir dir;
     size_t i;
     int rc;
@@ -363,12 +363,7 @@ fleet_look(const struct fleet *f, struct model *m)
     rc = store_list(l->store, (const uint8_t *)"", 0, take_keyspace, l);
     for (i = 0; rc == 0 && i < l->count; i++) {
         l->keyspace = l->names[i];
-        rc = store_view_open(l->store, (const uint8_t *)l->names[i],
-                             strlen(l->names[i]), &view);
-        if (rc == 0) {
-            rc = store_view_scan(view, NULL, 0, take_row, l);
-            store_view_close(view);
-        }
+        rc = stored_each(l->store, l->names[i], take_row, l);
     }
     if (rc < 0)
         fail_msg("read the counts: %s", strerror(-rc));

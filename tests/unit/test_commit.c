@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/store/store.h"
+#include "common/store/lmdb/lmdb.h"
 #include "tests/lib/tmpdir.h"
 
 /* Failing calls do nothing, or the first of them does its work. */
@@ -88,10 +88,10 @@ static const uint8_t *const ks = (const uint8_t *)"pages";
 #define KS   ks, 5
 #define KEYS 300
 
-static struct store *
+static struct lmdb *
 open_store(const struct tmpdir *d)
 {
-    const struct store_options options = {
+    const struct lmdb_options options = {
         .keyspace_fd = d->fd,
         .hash_key = hash_key,
         .keyspace_size = 256,
@@ -100,25 +100,25 @@ open_store(const struct tmpdir *d)
         .open_max = 4,
         .txn_memory = 1 << 22,
     };
-    struct store *s;
+    struct lmdb *s;
 
-    assert_rc(store_open(&s, &options), 0);
+    assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
     return s;
 }
 
 /* Applies log `epoch`, one to each key, as a worker does: what the mark says
  * is in is left out. */
 static int
-apply_log(struct store *s, uint64_t epoch)
+apply_log(struct lmdb *s, uint64_t epoch)
 {
     const struct store_mark mark = {.uuid = "a log", .epoch = epoch};
     struct store_delta deltas[KEYS];
-    struct store_mark_info info;
+    struct lmdb_mark_info info;
     struct store_applied applied;
     char keys[KEYS][16];
     int rc;
 
-    rc = store_marks(s, KS, &mark, 1, &info);
+    rc = lmdb_marks(s, KS, &mark, 1, &info);
     if (rc < 0 || info.state == STORE_MARK_DONE)
         return rc;
     for (unsigned i = 0; i < KEYS; i++) {
@@ -129,7 +129,7 @@ apply_log(struct store *s, uint64_t epoch)
             .sum_low = 1,
         };
     }
-    return store_apply(s, KS, &mark, &info, 1, deltas, KEYS, &applied);
+    return lmdb_apply(s, KS, &mark, &info, 1, deltas, KEYS, &applied);
 }
 
 static void
@@ -141,18 +141,18 @@ fault_text(void *ctx, const char *text)
 
 /* Every key has been counted `logs` times, and the file is sound. */
 static void
-assert_counts(struct store *s, uint64_t logs)
+assert_counts(struct lmdb *s, uint64_t logs)
 {
     struct store_check_result r;
     struct store_totals t;
-    struct store_view *v;
+    struct lmdb_view *v;
 
-    assert_rc(store_view_open(s, KS, &v), 0);
-    assert_rc(store_view_totals(v, &t), 0);
-    store_view_close(v);
+    assert_rc(lmdb_view_open(s, KS, &v), 0);
+    assert_rc(lmdb_view_totals(v, &t), 0);
+    lmdb_view_close(v);
     assert_int_equal(t.keys, KEYS);
     assert_int_equal(t.sum_low, KEYS * logs);
-    assert_rc(store_check(s, KS, fault_text, NULL, &r), 0);
+    assert_rc(lmdb_check(s, KS, fault_text, NULL, &r), 0);
     assert_int_equal(r.faults, 0);
 }
 
@@ -162,7 +162,7 @@ static void
 fail_each_call(const struct tmpdir *d, enum how how, unsigned most,
                unsigned *failed, unsigned *saved)
 {
-    struct store *s = open_store(d);
+    struct lmdb *s = open_store(d);
     uint64_t epoch = 1;
     bool hit = true;
 
@@ -188,12 +188,12 @@ fail_each_call(const struct tmpdir *d, enum how how, unsigned most,
         assert_counts(s, epoch);
         assert_true(n < 1000);
     }
-    store_close(s);
+    lmdb_close(s);
 
     /* Another process sees the same. */
     s = open_store(d);
     assert_counts(s, epoch);
-    store_close(s);
+    lmdb_close(s);
 }
 
 static void

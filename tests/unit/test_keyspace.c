@@ -1,5 +1,5 @@
-/* tests/unit/test_keyspace.c - common/store/store.h on LMDB: what is applied is
- * there exactly once and in order, whatever happens in between. */
+/* tests/unit/test_keyspace.c - common/store/lmdb/lmdb.h on LMDB: what is
+ * applied is there exactly once and in order, whatever happens in between. */
 #include "tests/lib/test.h"
 
 #include <dirent.h>
@@ -252,7 +252,7 @@ compare_row(void *ctx, const uint8_t *key, size_t size,
 }
 
 static void
-compare_ranks(struct store_view *v, const struct model *m)
+compare_ranks(struct lmdb_view *v, const struct model *m)
 {
     struct counter *sorted = malloc((m->count + 1) * sizeof *sorted);
     static uint8_t bytes[100000];
@@ -265,7 +265,7 @@ compare_ranks(struct store_view *v, const struct model *m)
         uint64_t rows;
         const uint64_t length = 1 + below(2000);
         const int64_t size =
-            store_view_range(v, at, length, bytes, sizeof bytes, &rows);
+            lmdb_view_range(v, at, length, bytes, sizeof bytes, &rows);
         const uint8_t *p = bytes;
 
         assert_true(size > 0);
@@ -283,34 +283,34 @@ compare_ranks(struct store_view *v, const struct model *m)
         const size_t pick = below(m->count);
         uint64_t rank;
 
-        assert_rc(
-            store_view_rank(v, sorted[pick].key, sorted[pick].size, &rank), 0);
+        assert_rc(lmdb_view_rank(v, sorted[pick].key, sorted[pick].size, &rank),
+                  0);
         assert_int_equal(rank, pick);
     }
     free(sorted);
 }
 
 static void
-compare_all(struct store *s, struct model *m)
+compare_all(struct lmdb *s, struct model *m)
 {
     struct compare c = {.m = m};
     struct store_totals t;
-    struct store_view *v;
+    struct lmdb_view *v;
     uint64_t rows, flagged = 0;
     uint8_t bytes[300];
 
-    assert_rc(store_view_open(s, KS, &v), 0);
-    assert_rc(store_view_totals(v, &t), 0);
+    assert_rc(lmdb_view_open(s, KS, &v), 0);
+    assert_rc(lmdb_view_totals(v, &t), 0);
     assert_int_equal(t.keys, m->count);
     assert_true(t.sum_high == (int64_t)(m->sum >> 64));
     assert_true(t.sum_low == (uint64_t)m->sum);
-    assert_rc(store_view_scan(v, NULL, 0, compare_row, &c), 0);
+    assert_rc(lmdb_view_scan(v, NULL, 0, compare_row, &c), 0);
     assert_int_equal(c.at, m->count);
     for (size_t i = 0; i < m->count; i++)
         flagged += m->counters[i].saturated ? 1 : 0;
     assert_int_equal(t.saturated, flagged);
     compare_ranks(v, m);
-    assert_rc(store_view_range(v, m->count, 5, bytes, sizeof bytes, &rows), 0);
+    assert_rc(lmdb_view_range(v, m->count, 5, bytes, sizeof bytes, &rows), 0);
     assert_int_equal(rows, 0);
     for (int i = 0; i < 20; i++) {
         uint8_t key[256];
@@ -318,19 +318,19 @@ compare_all(struct store *s, struct model *m)
         const struct counter *want = model_find(m, key, size);
         struct store_row got;
 
-        assert_rc(store_view_get(v, key, size, &got), want ? 0 : -ENOENT);
+        assert_rc(lmdb_view_get(v, key, size, &got), want ? 0 : -ENOENT);
         if (want != NULL)
             assert_true(got.count == want->count);
     }
-    store_view_close(v);
+    lmdb_view_close(v);
 }
 
 /* ---- the store of a test ---- */
 
-static struct store *
+static struct lmdb *
 open_store(const struct tmpdir *d, size_t txn_memory, bool writable)
 {
-    const struct store_options options = {
+    const struct lmdb_options options = {
         .keyspace_fd = d->fd,
         .hash_key = hash_key,
         .keyspace_size = 256,
@@ -339,9 +339,9 @@ open_store(const struct tmpdir *d, size_t txn_memory, bool writable)
         .open_max = 4,
         .txn_memory = txn_memory,
     };
-    struct store *s;
+    struct lmdb *s;
 
-    assert_rc(store_open(&s, &options), 0);
+    assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
     return s;
 }
 
@@ -353,11 +353,11 @@ print_fault(void *ctx, const char *text)
 }
 
 static void
-check_clean(struct store *s)
+check_clean(struct lmdb *s)
 {
     struct store_check_result r;
 
-    assert_rc(store_check(s, KS, print_fault, NULL, &r), 0);
+    assert_rc(lmdb_check(s, KS, print_fault, NULL, &r), 0);
     assert_int_equal(r.faults, 0);
 }
 
@@ -374,7 +374,7 @@ struct shape {
 static void
 run_model(const struct tmpdir *d, const struct shape *sh)
 {
-    struct store *s = open_store(d, sh->txn_memory, true);
+    struct lmdb *s = open_store(d, sh->txn_memory, true);
     struct model m = {.counters = NULL};
 
     for (unsigned round = 0; round < sh->rounds; round++) {
@@ -383,8 +383,8 @@ run_model(const struct tmpdir *d, const struct shape *sh)
 
         batch_make(&b, 1 + below(sh->batch), sh->span, sh->shape, sh->most,
                    sh->huge);
-        assert_rc(
-            store_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &applied), 0);
+        assert_rc(lmdb_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &applied),
+                  0);
         model_apply(&m, &b);
         batch_free(&b);
         if (round % 7 == 6 || round + 1 == sh->rounds) {
@@ -392,7 +392,7 @@ run_model(const struct tmpdir *d, const struct shape *sh)
             check_clean(s);
         }
     }
-    store_close(s);
+    lmdb_close(s);
     free(m.counters);
 }
 
@@ -442,9 +442,9 @@ log_make(struct log_batch *l, uint8_t id, uint64_t epoch, size_t n,
 /* What a worker does: reads the marks, leaves out what they say is in, sums
  * the rest and applies it; again when the marks have changed meanwhile. */
 static int
-apply_logs_once(struct store *s, const struct log_batch *logs, size_t n)
+apply_logs_once(struct lmdb *s, const struct log_batch *logs, size_t n)
 {
-    struct store_mark_info infos[4];
+    struct lmdb_mark_info infos[4];
     struct store_mark marks[4] = {{.epoch = 0}};
     struct store_delta *deltas;
     struct store_applied applied;
@@ -455,7 +455,7 @@ apply_logs_once(struct store *s, const struct log_batch *logs, size_t n)
         marks[i] = logs[i].mark;
         room += logs[i].keys.count;
     }
-    rc = store_marks(s, KS, marks, n, infos);
+    rc = lmdb_marks(s, KS, marks, n, infos);
     if (rc < 0)
         return rc;
     deltas = malloc(room * sizeof *deltas);
@@ -474,13 +474,13 @@ apply_logs_once(struct store *s, const struct log_batch *logs, size_t n)
         }
     }
     qsort(deltas, count, sizeof *deltas, delta_compare);
-    rc = store_apply(s, KS, marks, infos, n, deltas, count, &applied);
+    rc = lmdb_apply(s, KS, marks, infos, n, deltas, count, &applied);
     free(deltas);
     return rc;
 }
 
 static int
-apply_logs(struct store *s, const struct log_batch *logs, size_t n)
+apply_logs(struct lmdb *s, const struct log_batch *logs, size_t n)
 {
     int rc = -ESTALE;
 
@@ -490,11 +490,11 @@ apply_logs(struct store *s, const struct log_batch *logs, size_t n)
 }
 
 static enum store_mark_state
-mark_state(struct store *s, const struct store_mark *mark)
+mark_state(struct lmdb *s, const struct store_mark *mark)
 {
-    struct store_mark_info info;
+    struct lmdb_mark_info info;
 
-    assert_rc(store_marks(s, KS, mark, 1, &info), 0);
+    assert_rc(lmdb_marks(s, KS, mark, 1, &info), 0);
     return info.state;
 }
 
@@ -510,27 +510,27 @@ delta(const char *key, int64_t sum)
 }
 
 static int
-apply_one(struct store *s, const char *name, const char *key, int64_t sum)
+apply_one(struct lmdb *s, const char *name, const char *key, int64_t sum)
 {
     const struct store_delta d = delta(key, sum);
     struct store_applied applied;
 
-    return store_apply(s, (const uint8_t *)name, strlen(name), NULL, NULL, 0,
-                       &d, 1, &applied);
+    return lmdb_apply(s, (const uint8_t *)name, strlen(name), NULL, NULL, 0, &d,
+                      1, &applied);
 }
 
 static int64_t
-get_one(struct store *s, const char *name, const char *key)
+get_one(struct lmdb *s, const char *name, const char *key)
 {
     struct store_row row = {.count = -777};
-    struct store_view *v;
+    struct lmdb_view *v;
     int rc;
 
-    rc = store_view_open(s, (const uint8_t *)name, strlen(name), &v);
+    rc = lmdb_view_open(s, (const uint8_t *)name, strlen(name), &v);
     if (rc < 0)
         return rc;
-    rc = store_view_get(v, (const uint8_t *)key, strlen(key), &row);
-    store_view_close(v);
+    rc = lmdb_view_get(v, (const uint8_t *)key, strlen(key), &row);
+    lmdb_view_close(v);
     return rc < 0 ? rc : row.count;
 }
 
@@ -540,8 +540,8 @@ static void
 a_log_counts_once(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 24, true);
-    const struct store_mark_info none = {.state = STORE_MARK_NONE};
+    struct lmdb *s = open_store(d, 1 << 24, true);
+    const struct lmdb_mark_info none = {.state = STORE_MARK_NONE};
     struct store_applied applied;
     struct log_batch log, later;
     struct model m = {.counters = NULL};
@@ -555,8 +555,8 @@ a_log_counts_once(void **state)
 
     assert_rc(apply_logs(s, &log, 1), 0); /* all of it is left out */
     compare_all(s, &m);
-    assert_rc(store_apply(s, KS, &log.mark, &none, 1, log.keys.deltas,
-                          log.keys.count, &applied),
+    assert_rc(lmdb_apply(s, KS, &log.mark, &none, 1, log.keys.deltas,
+                         log.keys.count, &applied),
               -ESTALE);
     assert_int_equal(applied.commits, 0);
     compare_all(s, &m);
@@ -570,10 +570,10 @@ a_log_counts_once(void **state)
     assert_int_equal(mark_state(s, &log.mark), STORE_MARK_AHEAD);
     assert_rc(apply_logs(s, &log, 1), -EINVAL);
     compare_all(s, &m);
-    assert_rc(store_fence(s, KS), 0);
+    assert_rc(lmdb_fence(s, KS), 0);
     check_clean(s);
 
-    store_close(s);
+    lmdb_close(s);
     batch_free(&log.keys);
     free(m.counters);
 }
@@ -582,20 +582,20 @@ static void
 marks_without_records_are_kept(void **state)
 {
     const struct store_mark mark = {.uuid = "abcdefghijklmno", .epoch = 3};
-    const struct store_mark_info none = {.state = STORE_MARK_NONE};
+    const struct lmdb_mark_info none = {.state = STORE_MARK_NONE};
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 24, true);
+    struct lmdb *s = open_store(d, 1 << 24, true);
     struct store_applied applied;
 
     /* No keyspace comes of nothing. */
-    assert_rc(store_apply(s, KS, &mark, &none, 1, NULL, 0, &applied), 0);
+    assert_rc(lmdb_apply(s, KS, &mark, &none, 1, NULL, 0, &applied), 0);
     assert_int_equal(tmpdir_count(d, "."), 0);
     assert_rc(apply_one(s, "pages", "k", 1), 0);
 
-    assert_rc(store_apply(s, KS, &mark, &none, 1, NULL, 0, &applied), 0);
+    assert_rc(lmdb_apply(s, KS, &mark, &none, 1, NULL, 0, &applied), 0);
 
     assert_int_equal(mark_state(s, &mark), STORE_MARK_DONE);
-    store_close(s);
+    lmdb_close(s);
 }
 
 /* Such a fill comes of a log that was put back to an earlier state. */
@@ -604,25 +604,25 @@ another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in(void **state)
 {
     const struct store_mark first = {.uuid = "u", .epoch = 3, .first_ms = 10};
     const struct store_mark second = {.uuid = "u", .epoch = 3, .first_ms = 20};
-    const struct store_mark_info none = {.state = STORE_MARK_NONE};
+    const struct lmdb_mark_info none = {.state = STORE_MARK_NONE};
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 24, true);
+    struct lmdb *s = open_store(d, 1 << 24, true);
     const struct store_delta k = delta("k", 1);
     struct store_applied applied;
-    struct store_mark_info other;
+    struct lmdb_mark_info other;
 
-    assert_rc(store_apply(s, KS, &first, &none, 1, &k, 1, &applied), 0);
+    assert_rc(lmdb_apply(s, KS, &first, &none, 1, &k, 1, &applied), 0);
     assert_int_equal(mark_state(s, &first), STORE_MARK_DONE);
 
-    assert_rc(store_marks(s, KS, &second, 1, &other), 0);
+    assert_rc(lmdb_marks(s, KS, &second, 1, &other), 0);
     assert_int_equal(other.state, STORE_MARK_OTHER);
-    assert_rc(store_apply(s, KS, &second, &none, 1, &k, 1, &applied), -ESTALE);
-    assert_rc(store_apply(s, KS, &second, &other, 1, &k, 1, &applied), 0);
+    assert_rc(lmdb_apply(s, KS, &second, &none, 1, &k, 1, &applied), -ESTALE);
+    assert_rc(lmdb_apply(s, KS, &second, &other, 1, &k, 1, &applied), 0);
 
     assert_int_equal(mark_state(s, &second), STORE_MARK_DONE);
     assert_int_equal(mark_state(s, &first), STORE_MARK_OTHER);
     assert_true(get_one(s, "pages", "k") == 2);
-    store_close(s);
+    lmdb_close(s);
 }
 
 /* In a child: applies logs until the file may not grow any more. */
@@ -632,7 +632,7 @@ apply_until_the_file_is_full(const struct tmpdir *d,
                              rlim_t size)
 {
     const struct rlimit limit = {.rlim_cur = size, .rlim_max = size};
-    struct store *s;
+    struct lmdb *s;
 
     (void)signal(SIGXFSZ, SIG_IGN);
     assert_rc(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -649,8 +649,8 @@ a_failed_commit_leaves_a_state_to_go_on_from(void **state)
     for (rlim_t size = 100000; size < 900000; size += 50000) {
         struct model m = {.counters = NULL};
         struct log_batch logs[2];
-        struct store_mark_info info;
-        struct store *s;
+        struct lmdb_mark_info info;
+        struct lmdb *s;
         pid_t child;
         int status;
 
@@ -668,14 +668,14 @@ a_failed_commit_leaves_a_state_to_go_on_from(void **state)
 
         /* The first log may be in by half; both are applied together now. */
         s = open_store(d, 1 << 24, true);
-        assert_rc(store_marks(s, KS, &logs[0].mark, 1, &info), 0);
+        assert_rc(lmdb_marks(s, KS, &logs[0].mark, 1, &info), 0);
         partial += info.state == STORE_MARK_PARTIAL ? 1 : 0;
         assert_rc(apply_logs(s, logs, 2), 0);
         model_apply(&m, &logs[0].keys);
         model_apply(&m, &logs[1].keys);
         compare_all(s, &m);
         check_clean(s);
-        store_close(s);
+        lmdb_close(s);
         free(m.counters);
         batch_free(&logs[0].keys);
         batch_free(&logs[1].keys);
@@ -688,12 +688,12 @@ static void
 apply_in_child(const struct tmpdir *d, const struct log_batch *logs, size_t n,
                size_t txn_memory)
 {
-    struct store *s = open_store(d, txn_memory, true);
+    struct lmdb *s = open_store(d, txn_memory, true);
 
     for (size_t i = 0; i < n; i++)
         if (apply_logs(s, &logs[i], 1) != 0)
             _exit(1);
-    store_close(s);
+    lmdb_close(s);
     _exit(0);
 }
 
@@ -706,7 +706,7 @@ a_killed_worker_is_taken_up_where_it_was(void **state)
 
     for (unsigned round = 0; round < 40; round++) {
         struct log_batch logs[3];
-        struct store *s;
+        struct lmdb *s;
         pid_t child;
         int status;
 
@@ -732,7 +732,7 @@ a_killed_worker_is_taken_up_where_it_was(void **state)
             compare_all(s, &m);
             check_clean(s);
         }
-        store_close(s);
+        lmdb_close(s);
     }
     assert_true(killed > 0);
     free(m.counters);
@@ -744,7 +744,7 @@ workers_that_race_count_each_log_once(void **state)
     const struct tmpdir *d = *state;
     struct model m = {.counters = NULL};
     struct log_batch logs[6];
-    struct store *s;
+    struct lmdb *s;
     pid_t children[3];
 
     rng = 5;
@@ -770,7 +770,7 @@ workers_that_race_count_each_log_once(void **state)
     s = open_store(d, 1 << 24, true);
     compare_all(s, &m);
     check_clean(s);
-    store_close(s);
+    lmdb_close(s);
     for (size_t i = 0; i < 6; i++)
         batch_free(&logs[i].keys);
     free(m.counters);
@@ -780,23 +780,23 @@ workers_that_race_count_each_log_once(void **state)
 static void
 read_in_child(const struct tmpdir *d, int ask, int answer)
 {
-    struct store *s = open_store(d, 0, false);
-    struct store_view *v;
+    struct lmdb *s = open_store(d, 0, false);
+    struct lmdb_view *v;
     struct store_totals t[2];
     char c;
 
-    if (store_view_open(s, KS, &v) < 0 || write(answer, "r", 1) != 1 ||
+    if (lmdb_view_open(s, KS, &v) < 0 || write(answer, "r", 1) != 1 ||
         read(ask, &c, 1) != 1)
         _exit(1);
-    if (store_view_totals(v, &t[0]) < 0)
+    if (lmdb_view_totals(v, &t[0]) < 0)
         _exit(1);
-    store_view_close(v);
-    if (store_view_open(s, KS, &v) < 0 || store_view_totals(v, &t[1]) < 0)
+    lmdb_view_close(v);
+    if (lmdb_view_open(s, KS, &v) < 0 || lmdb_view_totals(v, &t[1]) < 0)
         _exit(1);
-    store_view_close(v);
+    lmdb_view_close(v);
     if (write(answer, t, sizeof t) != (ssize_t)sizeof t)
         _exit(1);
-    store_close(s);
+    lmdb_close(s);
     _exit(0);
 }
 
@@ -808,7 +808,7 @@ a_view_stays_as_it_was_while_others_merge(void **state)
     struct store_totals got[2];
     struct log_batch logs[4];
     int ask[2], answer[2], status;
-    struct store *s;
+    struct lmdb *s;
     pid_t child;
     char c;
 
@@ -820,7 +820,7 @@ a_view_stays_as_it_was_while_others_merge(void **state)
     model_apply(&before, &logs[0].keys);
     s = open_store(d, 1 << 26, true);
     assert_rc(apply_logs(s, &logs[0], 1), 0);
-    store_close(s);
+    lmdb_close(s);
     assert_true(pipe(ask) == 0 && pipe(answer) == 0);
     child = fork();
     assert_true(child >= 0);
@@ -842,7 +842,7 @@ a_view_stays_as_it_was_while_others_merge(void **state)
     assert_int_equal(got[1].keys, after.count);
     assert_true(got[1].sum_low == (uint64_t)after.sum);
     compare_all(s, &after);
-    store_close(s);
+    lmdb_close(s);
     for (size_t i = 0; i < 4; i++)
         batch_free(&logs[i].keys);
     for (size_t i = 0; i < 2; i++)
@@ -853,7 +853,7 @@ a_view_stays_as_it_was_while_others_merge(void **state)
 
 static int
 collect_mark(void *ctx, const struct store_mark *m,
-             const struct store_mark_info *info)
+             const struct lmdb_mark_info *info)
 {
     unsigned *count = ctx;
 
@@ -866,7 +866,7 @@ collect_mark(void *ctx, const struct store_mark *m,
 static void
 every_mark_can_be_listed(void **state)
 {
-    struct store *s = open_store(*state, 1 << 24, true);
+    struct lmdb *s = open_store(*state, 1 << 24, true);
     struct store_check_result r;
     unsigned count = 0;
 
@@ -879,11 +879,11 @@ every_mark_can_be_listed(void **state)
         batch_free(&log.keys);
     }
 
-    assert_rc(store_each_mark(s, KS, collect_mark, &count), 0);
+    assert_rc(lmdb_each_mark(s, KS, collect_mark, &count), 0);
     assert_int_equal(count, 40);
-    assert_rc(store_check(s, KS, print_fault, NULL, &r), 0);
+    assert_rc(lmdb_check(s, KS, print_fault, NULL, &r), 0);
     assert_int_equal(r.marks, 40);
-    store_close(s);
+    lmdb_close(s);
 }
 
 /* ---- counts ---- */
@@ -891,15 +891,15 @@ every_mark_can_be_listed(void **state)
 static void
 counts_stop_at_the_bounds_and_are_flagged_for_ever(void **state)
 {
-    struct store *s = open_store(*state, 1 << 24, true);
+    struct lmdb *s = open_store(*state, 1 << 24, true);
     struct store_applied applied;
     struct store_totals t;
-    struct store_view *v;
+    struct lmdb_view *v;
     struct store_row row;
     struct store_delta d[2] = {delta("k", INT64_MAX), delta("k", INT64_MAX)};
 
     d[1].minute = 1; /* 2^64 - 2 in one batch */
-    assert_rc(store_apply(s, KS, NULL, NULL, 0, d, 2, &applied), 0);
+    assert_rc(lmdb_apply(s, KS, NULL, NULL, 0, d, 2, &applied), 0);
     assert_int_equal(applied.saturated, 1);
     assert_true(get_one(s, "pages", "k") == INT64_MAX);
     assert_rc(apply_one(s, "pages", "k", 5), 0);
@@ -911,37 +911,37 @@ counts_stop_at_the_bounds_and_are_flagged_for_ever(void **state)
     assert_rc(apply_one(s, "pages", "n", -1), 0);
     assert_true(get_one(s, "pages", "n") == INT64_MIN);
 
-    assert_rc(store_view_open(s, KS, &v), 0);
-    assert_rc(store_view_get(v, (const uint8_t *)"k", 1, &row), 0);
+    assert_rc(lmdb_view_open(s, KS, &v), 0);
+    assert_rc(lmdb_view_get(v, (const uint8_t *)"k", 1, &row), 0);
     assert_true(row.saturated);
-    assert_rc(store_view_totals(v, &t), 0);
+    assert_rc(lmdb_view_totals(v, &t), 0);
     assert_int_equal(t.saturated, 2);
     assert_true(t.sum_high == -1 && t.sum_low == (uint64_t)-8);
-    store_view_close(v);
+    lmdb_view_close(v);
     check_clean(s);
-    store_close(s);
+    lmdb_close(s);
 }
 
 static void
 a_sum_of_zero_makes_the_key_and_no_record_makes_nothing(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 24, true);
+    struct lmdb *s = open_store(d, 1 << 24, true);
     struct store_delta both[3] = {delta("a", 4), delta("b", 9), delta("b", -9)};
     struct store_applied applied;
 
-    assert_rc(store_apply(s, KS, NULL, NULL, 0, both, 0, &applied), 0);
+    assert_rc(lmdb_apply(s, KS, NULL, NULL, 0, both, 0, &applied), 0);
     assert_false(tmpdir_has(d, "pages.mdb"));
 
     both[2].minute = 1;
-    assert_rc(store_apply(s, KS, NULL, NULL, 0, both, 3, &applied), 0);
+    assert_rc(lmdb_apply(s, KS, NULL, NULL, 0, both, 3, &applied), 0);
     assert_int_equal(applied.created, 2);
     assert_int_equal(get_one(s, "pages", "b"), 0);
 
     /* A key that has been counted stays, whatever its count. */
     assert_rc(apply_one(s, "pages", "a", -4), 0);
     assert_int_equal(get_one(s, "pages", "a"), 0);
-    store_close(s);
+    lmdb_close(s);
 }
 
 /* Two logs whose records cancel out: one is freed, then the worker dies.  The
@@ -950,20 +950,20 @@ static void
 a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 24, true);
+    struct lmdb *s = open_store(d, 1 << 24, true);
     const struct store_mark logs[2] = {{.uuid = {1}, .epoch = 1},
                                        {.uuid = {2}, .epoch = 1}};
-    struct store_mark_info infos[2];
+    struct lmdb_mark_info infos[2];
     struct store_delta sum = delta("k", 0);
     struct store_applied applied;
 
-    assert_rc(store_marks(s, KS, logs, 2, infos), 0);
-    assert_rc(store_apply(s, KS, logs, infos, 2, &sum, 1, &applied), 0);
+    assert_rc(lmdb_marks(s, KS, logs, 2, infos), 0);
+    assert_rc(lmdb_apply(s, KS, logs, infos, 2, &sum, 1, &applied), 0);
 
-    assert_rc(store_marks(s, KS, logs, 2, infos), 0);
+    assert_rc(lmdb_marks(s, KS, logs, 2, infos), 0);
     assert_int_equal(infos[0].state, STORE_MARK_DONE);
     assert_int_equal(infos[1].state, STORE_MARK_DONE);
-    store_close(s);
+    lmdb_close(s);
 }
 
 static void
@@ -971,7 +971,7 @@ limits_refuse_before_anything_is_applied(void **state)
 {
     const struct tmpdir *d = *state;
     struct store_delta three[3] = {delta("a", 1), delta("k", 1), delta("z", 1)};
-    struct store_options options = {
+    struct lmdb_options options = {
         .keyspace_fd = d->fd,
         .hash_key = hash_key,
         .keyspace_size = 256,
@@ -983,76 +983,76 @@ limits_refuse_before_anything_is_applied(void **state)
         .keys_max = 2,
     };
     struct store_applied applied;
-    struct store *s;
+    struct lmdb *s;
 
-    assert_rc(store_open(&s, &options), 0);
+    assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
     assert_rc(apply_one(s, "one", "k", 1), 0);
     assert_rc(apply_one(s, "two", "k", 1), 0);
     assert_rc(apply_one(s, "three", "k", 1), -EDQUOT);
     assert_rc(get_one(s, "three", "k"), -ENOENT);
-    assert_rc(store_apply(s, (const uint8_t *)"three", 5, NULL, NULL, 0, three,
-                          3, &applied),
+    assert_rc(lmdb_apply(s, (const uint8_t *)"three", 5, NULL, NULL, 0, three,
+                         3, &applied),
               -EDQUOT);
     assert_true(applied.no_room);
 
-    assert_rc(store_apply(s, (const uint8_t *)"one", 3, NULL, NULL, 0, three, 3,
-                          &applied),
+    assert_rc(lmdb_apply(s, (const uint8_t *)"one", 3, NULL, NULL, 0, three, 3,
+                         &applied),
               -EDQUOT);
     assert_false(applied.no_room);
     assert_int_equal(get_one(s, "one", "k"), 1);
     assert_rc(get_one(s, "one", "a"), -ENOENT);
-    assert_rc(store_apply(s, (const uint8_t *)"one", 3, NULL, NULL, 0, three, 2,
-                          &applied),
+    assert_rc(lmdb_apply(s, (const uint8_t *)"one", 3, NULL, NULL, 0, three, 2,
+                         &applied),
               0);
     assert_int_equal(get_one(s, "one", "k"), 2);
-    store_close(s);
+    lmdb_close(s);
 }
 
 static void
 memory_to_spare_saves_commits(void **state)
 {
-    struct store *s = open_store(*state, 1 << 18, true);
+    struct lmdb *s = open_store(*state, 1 << 18, true);
     struct store_applied cut, whole;
     struct batch_keys b;
 
     rng = 10;
     batch_make(&b, 20000, 100000, 0, 1000, false);
-    assert_rc(store_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &cut), 0);
-    store_txn_memory(s, 1 << 26);
-    assert_rc(store_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &whole), 0);
+    assert_rc(lmdb_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &cut), 0);
+    lmdb_txn_memory(s, 1 << 26);
+    assert_rc(lmdb_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &whole), 0);
 
     assert_true(cut.commits > 10);
     assert_int_equal(whole.commits, 1);
     check_clean(s);
-    store_close(s);
+    lmdb_close(s);
     batch_free(&b);
 }
 
 static void
 a_range_ends_before_the_row_that_does_not_fit(void **state)
 {
-    struct store *s = open_store(*state, 1 << 24, true);
+    struct lmdb *s = open_store(*state, 1 << 24, true);
     struct log_batch log;
-    struct store_view *v;
+    struct lmdb_view *v;
     uint8_t bytes[4096];
 
     rng = 9;
     log_make(&log, 1, 1, 3000, 5000);
     assert_rc(apply_logs(s, &log, 1), 0);
-    assert_rc(store_view_open(s, KS, &v), 0);
+    assert_rc(lmdb_view_open(s, KS, &v), 0);
     for (size_t size = 0; size < 2000; size += 1 + size / 7) {
         uint64_t rows, at = 0;
-        const int64_t used = store_view_range(v, 100, 4096, bytes, size, &rows);
+        const int64_t used = lmdb_view_range(v, 100, 4096, bytes, size, &rows);
 
         /* Each row is 10 + 16 bytes. */
         assert_int_equal(rows, size / 26);
         assert_int_equal(used, rows * 26);
         assert_int_equal(
-            store_view_range(v, 100, rows, bytes, sizeof bytes, &at), used);
+            lmdb_view_range(v, 100, rows, bytes, sizeof bytes, &at), used);
         assert_int_equal(at, rows);
     }
-    store_view_close(v);
-    store_close(s);
+    lmdb_view_close(v);
+    lmdb_close(s);
     batch_free(&log.keys);
 }
 
@@ -1081,7 +1081,7 @@ static void
 any_name_is_a_keyspace_and_is_listed_in_order(void **state)
 {
     static struct names n;
-    struct store *s = open_store(*state, 1 << 20, true);
+    struct lmdb *s = open_store(*state, 1 << 20, true);
     uint8_t name[256], after[256];
     size_t at = 300, size, next_size;
 
@@ -1091,7 +1091,7 @@ any_name_is_a_keyspace_and_is_listed_in_order(void **state)
         struct store_applied applied;
 
         memset(name, (int)i, sizeof name);
-        assert_rc(store_apply(s, name, i, NULL, NULL, 0, &d, 1, &applied), 0);
+        assert_rc(lmdb_apply(s, name, i, NULL, NULL, 0, &d, 1, &applied), 0);
     }
     for (unsigned i = 0; i < 600; i++) {
         char plain[20];
@@ -1103,7 +1103,7 @@ any_name_is_a_keyspace_and_is_listed_in_order(void **state)
     assert_rc(apply_one(s, ".", "key", 78), 0);
 
     memset(&n, 0, sizeof n);
-    assert_rc(store_list(s, NULL, 0, collect_name, &n), 0);
+    assert_rc(store_list(&s->store, NULL, 0, collect_name, &n), 0);
     assert_int_equal(n.count, 255 + 600 + 2);
     for (size_t i = 0; i < n.count; i++) {
         assert_int_equal(n.keys[i], 1);
@@ -1116,22 +1116,22 @@ any_name_is_a_keyspace_and_is_listed_in_order(void **state)
     memcpy(after, n.name[at], size);
     memcpy(name, n.name[at + 1], next_size);
     memset(&n, 0, sizeof n);
-    assert_rc(store_list(s, after, size, collect_name, &n), 0);
+    assert_rc(store_list(&s->store, after, size, collect_name, &n), 0);
     assert_int_equal(n.count, 255 + 600 + 2 - at - 1);
     assert_int_equal(n.size[0], next_size);
     assert_memory_equal(n.name[0], name, next_size);
     memset(name, 'x', 256);
-    assert_rc(store_view_open(s, name, 256, &(struct store_view *){NULL}),
+    assert_rc(lmdb_view_open(s, name, 256, &(struct lmdb_view *){NULL}),
               -ENOENT);
     assert_int_equal(get_one(s, "../x", "key"), 77);
-    store_close(s);
+    lmdb_close(s);
 }
 
 static void
 foreign_files_are_named_and_left_alone(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 20, true);
+    struct lmdb *s = open_store(d, 1 << 20, true);
     static const uint8_t zeros[8192];
     struct store_check_result r;
     uint8_t whole[65536];
@@ -1139,7 +1139,7 @@ foreign_files_are_named_and_left_alone(void **state)
     int fd;
 
     assert_rc(apply_one(s, "good", "k", 1), 0);
-    store_close(s);
+    lmdb_close(s);
     fd = openat(d->fd, "good.mdb", O_RDONLY);
     size = read(fd, whole, sizeof whole);
     assert_true(fd >= 0 && size > 8192);
@@ -1166,14 +1166,14 @@ foreign_files_are_named_and_left_alone(void **state)
         assert_rc(get_one(s, "locked", "k"), -EBADMSG);
         assert_rc(apply_one(s, "fifo", "k", 1), -EBADMSG);
         assert_rc(
-            store_check(s, (const uint8_t *)"fifo", 4, print_fault, NULL, &r),
+            lmdb_check(s, (const uint8_t *)"fifo", 4, print_fault, NULL, &r),
             0);
         assert_true(r.faults > 0);
         assert_rc(apply_one(s, "zeros", "k", 1), -EBADMSG);
         assert_int_equal(get_one(s, "good", "k"), 1 + i);
         assert_rc(apply_one(s, "good", "k", 1), 0);
     }
-    store_close(s);
+    lmdb_close(s);
     fd = openat(d->fd, "zeros.mdb", O_RDONLY);
     assert_int_equal(read(fd, whole, sizeof whole), sizeof zeros);
     assert_memory_equal(whole, zeros, sizeof zeros);
@@ -1184,7 +1184,7 @@ static void
 a_file_of_other_message_sizes_is_refused(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store_options options = {
+    struct lmdb_options options = {
         .keyspace_fd = d->fd,
         .hash_key = hash_key,
         .keyspace_size = 256,
@@ -1193,22 +1193,22 @@ a_file_of_other_message_sizes_is_refused(void **state)
         .open_max = 3,
         .txn_memory = 1 << 20,
     };
-    struct store *s = open_store(d, 1 << 20, true);
+    struct lmdb *s = open_store(d, 1 << 20, true);
 
     assert_rc(apply_one(s, "pages", "k", 1), 0);
-    store_close(s);
+    lmdb_close(s);
 
-    assert_rc(store_open(&s, &options), 0);
+    assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
     assert_rc(get_one(s, "pages", "k"), -EBADMSG);
     assert_rc(apply_one(s, "pages", "k", 1), -EBADMSG);
-    store_close(s);
+    lmdb_close(s);
 }
 
 static void
 a_copy_is_the_same_keyspace(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 24, true), *copy;
+    struct lmdb *s = open_store(d, 1 << 24, true), *copy;
     struct model m = {.counters = NULL};
     struct log_batch log;
     struct tmpdir to;
@@ -1219,17 +1219,17 @@ a_copy_is_the_same_keyspace(void **state)
     assert_rc(apply_logs(s, &log, 1), 0);
     model_apply(&m, &log.keys);
 
-    assert_rc(store_copy(s, KS, to.fd), 0);
-    assert_rc(store_copy(s, KS, to.fd), -EEXIST);
+    assert_rc(lmdb_copy(s, KS, to.fd), 0);
+    assert_rc(lmdb_copy(s, KS, to.fd), -EEXIST);
 
-    store_close(s);
+    lmdb_close(s);
     assert_int_equal(tmpdir_count(&to, "."), 1);
     copy = open_store(&to, 1 << 24, true);
     compare_all(copy, &m);
     check_clean(copy);
     assert_rc(apply_logs(copy, &log, 1), 0); /* the marks came along */
     compare_all(copy, &m);
-    store_close(copy);
+    lmdb_close(copy);
     tmpdir_remove(&to);
     batch_free(&log.keys);
     free(m.counters);
@@ -1240,7 +1240,7 @@ what_a_dead_creator_left_is_removed(void **state)
 {
     const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     const struct tmpdir *d = *state;
-    struct store *s;
+    struct lmdb *s;
     int held;
 
     tmpdir_put(d, "%t0000000000000001.mdb", "x", 1, 0600);
@@ -1258,7 +1258,7 @@ what_a_dead_creator_left_is_removed(void **state)
     assert_true(tmpdir_has(d, "%t0000000000000002.mdb")); /* alive */
     assert_true(tmpdir_has(d, "%t0000000000000003.mdb")); /* young */
     assert_int_equal(close(held), 0);
-    store_close(s);
+    lmdb_close(s);
 }
 
 /* ---- faults ---- */
@@ -1282,7 +1282,7 @@ fail_every(const struct tmpdir *d, const char *call, int error)
 {
     for (unsigned n = 1; n < 1000; n++) {
         const unsigned fds = fault_open_fds();
-        struct store_options options = {
+        struct lmdb_options options = {
             .keyspace_fd = d->fd,
             .hash_key = hash_key,
             .keyspace_size = 256,
@@ -1292,14 +1292,14 @@ fail_every(const struct tmpdir *d, const char *call, int error)
             .txn_memory = 1 << 20,
             .keyspace_max = 5,
         };
-        struct store *s = NULL;
+        struct lmdb *s = NULL;
         char name[20];
         int rc, got = 0;
         bool hit;
 
         (void)snprintf(name, sizeof name, "%s-%u", call, n % 3);
         fault_inject(call, n, error);
-        rc = store_open(&s, &options);
+        rc = lmdb_store_open((struct store **)(void *)&s, &options);
         if (rc == 0)
             rc = apply_one(s, name, "k", 1);
         if (rc == 0)
@@ -1309,11 +1309,12 @@ fail_every(const struct tmpdir *d, const char *call, int error)
 
         assert_true(rc == 0 || hit);
         if (s == NULL)
-            assert_rc(store_open(&s, &options), 0);
+            assert_rc(lmdb_store_open((struct store **)(void *)&s, &options),
+                      0);
         if (rc < 0 && (got = (int)get_one(s, name, "k")) < 0)
             assert_rc(apply_one(s, name, "k", 1), 0);
         assert_int_equal(get_one(s, name, "k"), 1);
-        store_close(s);
+        lmdb_close(s);
         assert_int_equal(fault_open_fds(), fds);
         tmpdir_empty(d);
         if (!hit)
@@ -1355,24 +1356,24 @@ sum_row(void *ctx, const uint8_t *key, size_t size, const struct store_row *r)
 
 /* Reads everything of the keyspace.  0 and *out, or an error. */
 static int
-read_everything(struct store *s, struct sums *out)
+read_everything(struct lmdb *s, struct sums *out)
 {
     static uint8_t bytes[200000];
     struct store_totals t;
-    struct store_view *v;
+    struct lmdb_view *v;
     uint64_t rows, at = 0;
     int rc;
 
     *out = (struct sums){.rows = 0};
-    rc = store_view_open(s, KS, &v);
+    rc = lmdb_view_open(s, KS, &v);
     if (rc < 0)
         return rc;
-    rc = store_view_totals(v, &t);
+    rc = lmdb_view_totals(v, &t);
     if (rc == 0)
-        rc = store_view_scan(v, NULL, 0, sum_row, out);
+        rc = lmdb_view_scan(v, NULL, 0, sum_row, out);
     while (rc == 0 && at < t.keys) {
         const int64_t size =
-            store_view_range(v, at, 4096, bytes, sizeof bytes, &rows);
+            lmdb_view_range(v, at, 4096, bytes, sizeof bytes, &rows);
 
         if (size <= 0) {
             rc = size < 0 ? (int)size : -EIO;
@@ -1382,7 +1383,7 @@ read_everything(struct store *s, struct sums *out)
              p += 10 + get_le16(bytes + p + 8)) /* weighed by position */
             out->hash += crc_of(bytes + p, 10) * ++at;
     }
-    store_view_close(v);
+    lmdb_view_close(v);
     return rc;
 }
 
@@ -1390,7 +1391,7 @@ read_everything(struct store *s, struct sums *out)
 static void
 read_damaged(const struct tmpdir *d, const struct sums *want)
 {
-    struct store *s = open_store(d, 0, false);
+    struct lmdb *s = open_store(d, 0, false);
     struct sums got;
     const int rc = read_everything(s, &got);
 
@@ -1403,7 +1404,7 @@ static void
 damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 24, true);
+    struct lmdb *s = open_store(d, 1 << 24, true);
     unsigned outcomes[4] = {0};
     struct sums want;
     struct stat st;
@@ -1415,12 +1416,12 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
         struct store_applied applied;
 
         batch_make(&b, i == 0 ? 12000 : 100, 20000, 0, 1000, false);
-        assert_rc(
-            store_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &applied), 0);
+        assert_rc(lmdb_apply(s, KS, NULL, NULL, 0, b.deltas, b.count, &applied),
+                  0);
         batch_free(&b);
     }
     assert_rc(read_everything(s, &want), 0);
-    store_close(s);
+    lmdb_close(s);
     fd = openat(d->fd, "pages.mdb", O_RDWR);
     null = open("/dev/null", O_WRONLY);
     assert_true(fd >= 0 && null >= 0 && fstat(fd, &st) == 0);
@@ -1483,19 +1484,19 @@ flags_that_would_stop_lmdb_are_refused(void **state)
         uint8_t bit;
     } flips[] = {{true, 44, 0x04}, {true, 92, 0x04}, {false, 10, 0x20}};
     const struct tmpdir *d = *state;
-    struct store *s;
+    struct lmdb *s;
     size_t i;
 
     for (i = 0; i < sizeof flips / sizeof flips[0]; i++) {
         s = open_store(d, 1 << 24, true);
         assert_rc(apply_one(s, "pages", "k", 1), 0);
-        store_close(s);
+        lmdb_close(s);
         set_bit(d, flips[i].meta, flips[i].byte, flips[i].bit);
 
         s = open_store(d, 1 << 24, true);
         assert_rc(apply_one(s, "pages", "k", 1), -EBADMSG);
         assert_rc(apply_one(s, "others", "k", 1), 0);
-        store_close(s);
+        lmdb_close(s);
         tmpdir_empty(*state);
     }
 }
@@ -1513,7 +1514,7 @@ static void
 check_finds_what_contradicts_itself(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 24, true);
+    struct lmdb *s = open_store(d, 1 << 24, true);
     struct keyspace_state st, good;
     struct store_check_result r;
     struct keyspace *k;
@@ -1543,7 +1544,7 @@ check_finds_what_contradicts_itself(void **state)
         assert_rc(keyspace_state_put(txn, k->meta, &st), 0);
         assert_int_equal(mdb_txn_commit(txn), 0);
         faults = 0;
-        assert_rc(store_check(s, KS, count_fault, &faults, &r), 0);
+        assert_rc(lmdb_check(s, KS, count_fault, &faults, &r), 0);
         assert_true(faults > 0);
         assert_int_equal(r.faults, faults);
     }
@@ -1552,9 +1553,9 @@ check_finds_what_contradicts_itself(void **state)
     assert_int_equal(mdb_txn_commit(txn), 0);
     check_clean(s);
     assert_rc(
-        store_check(s, (const uint8_t *)"nope", 4, count_fault, &faults, &r),
+        lmdb_check(s, (const uint8_t *)"nope", 4, count_fault, &faults, &r),
         -ENOENT);
-    store_close(s);
+    lmdb_close(s);
 }
 
 /* ---- the format, for ever ---- */
@@ -1566,11 +1567,11 @@ static const uint8_t *const golden = (const uint8_t *)"golden";
 
 /* One of the three logs of the golden file. */
 static void
-golden_log(struct store *s, unsigned log)
+golden_log(struct lmdb *s, unsigned log)
 {
     static char keys[GOLDEN_KEYS][8];
     static struct store_delta d[GOLDEN_KEYS];
-    const struct store_mark_info none = {.state = STORE_MARK_NONE};
+    const struct lmdb_mark_info none = {.state = STORE_MARK_NONE};
     struct store_mark mark = {.epoch = log + 10, .first_ms = log + 1000};
     struct store_applied applied;
     size_t n = 0;
@@ -1582,24 +1583,24 @@ golden_log(struct store *s, unsigned log)
                      i == 0 ? INT64_MAX : (int64_t)(i * (log + 1)) - 7001);
         n++;
     }
-    assert_rc(store_apply(s, golden, 6, &mark, &none, 1, d, n, &applied), 0);
+    assert_rc(lmdb_apply(s, golden, 6, &mark, &none, 1, d, n, &applied), 0);
 }
 
 /* Counts of all kinds, one saturated, and edits that are not folded in. */
 static void
 golden_write(const struct tmpdir *d)
 {
-    struct store *s = open_store(d, 1 << 24, true);
+    struct lmdb *s = open_store(d, 1 << 24, true);
     const int to = open("tests/golden", O_RDONLY | O_DIRECTORY);
 
     assert_true(to >= 0);
     for (unsigned log = 0; log < 3; log++)
         golden_log(s, log);
     assert_rc(apply_one(s, "golden", "k00000", 1), 0);
-    assert_rc(store_copy(s, golden, 6, to), 0);
+    assert_rc(lmdb_copy(s, golden, 6, to), 0);
     assert_int_equal(renameat(to, "golden.mdb", AT_FDCWD, GOLDEN), 0);
     assert_int_equal(close(to), 0);
-    store_close(s);
+    lmdb_close(s);
     tmpdir_empty(d);
 }
 
@@ -1653,8 +1654,8 @@ a_keyspace_of_the_first_version_still_opens(void **state)
 {
     const struct tmpdir *d = *state;
     struct store_check_result r;
-    struct store_view *v;
-    struct store *s;
+    struct lmdb_view *v;
+    struct lmdb *s;
     unsigned at = 0;
 
     if (getenv("TEST_GOLDEN") != NULL)
@@ -1662,21 +1663,21 @@ a_keyspace_of_the_first_version_still_opens(void **state)
     golden_put(d);
 
     s = open_store(d, 1 << 24, true);
-    assert_rc(store_check(s, golden, 6, print_fault, NULL, &r), 0);
+    assert_rc(lmdb_check(s, golden, 6, print_fault, NULL, &r), 0);
     assert_int_equal(r.faults, 0);
     assert_int_equal(r.marks, 3);
-    assert_rc(store_view_open(s, golden, 6, &v), 0);
-    assert_rc(store_view_scan(v, NULL, 0, compare_golden, &at), 0);
+    assert_rc(lmdb_view_open(s, golden, 6, &v), 0);
+    assert_rc(lmdb_view_scan(v, NULL, 0, compare_golden, &at), 0);
     assert_int_equal(at, GOLDEN_KEYS);
-    store_view_close(v);
+    lmdb_view_close(v);
     assert_rc(apply_one(s, "golden", "k00001", 1), 0);
     assert_true(get_one(s, "golden", "k00001") == golden_count(1) + 1);
-    store_close(s);
+    lmdb_close(s);
 }
 
 /* Adds to the byte at `at` of the header record, checksum and all. */
 static void
-change_header(struct store *s, size_t at)
+change_header(struct lmdb *s, size_t at)
 {
     uint8_t header[300], both[300];
     char name[] = "name";
@@ -1701,16 +1702,16 @@ static void
 a_newer_format_is_refused(void **state)
 {
     for (size_t at = 4; at <= 8; at += 4) { /* version, features */
-        struct store *s = open_store(*state, 1 << 20, true);
+        struct lmdb *s = open_store(*state, 1 << 20, true);
 
         assert_rc(apply_one(s, "pages", "k", 1), 0);
         change_header(s, at);
-        store_close(s);
+        lmdb_close(s);
 
         s = open_store(*state, 1 << 20, true);
         assert_rc(get_one(s, "pages", "k"), -EPROTONOSUPPORT);
         assert_rc(apply_one(s, "pages", "k", 1), -EPROTONOSUPPORT);
-        store_close(s);
+        lmdb_close(s);
         tmpdir_empty(*state);
     }
 }
@@ -1720,7 +1721,7 @@ a_newer_format_is_refused(void **state)
 static void
 few_environments_serve_many_keyspaces(void **state)
 {
-    struct store *s = open_store(*state, 1 << 20, true);
+    struct lmdb *s = open_store(*state, 1 << 20, true);
     const unsigned fds = fault_open_fds();
 
     for (int round = 1; round < 6; round++) {
@@ -1733,7 +1734,7 @@ few_environments_serve_many_keyspaces(void **state)
         }
     }
     assert_true(fault_open_fds() <= fds + 4 * 3);
-    store_close(s);
+    lmdb_close(s);
     assert_int_equal(fault_open_fds(), fds);
 }
 
@@ -1758,21 +1759,21 @@ static void
 keyspaces_are_closed_for_others_when_descriptors_run_out(void **state)
 {
     const struct tmpdir *d = *state;
-    const struct store_options options = {.keyspace_fd = d->fd,
-                                          .hash_key = hash_key,
-                                          .keyspace_size = 256,
-                                          .key_size = 256,
-                                          .writable = true,
-                                          .open_max = 100,
-                                          .txn_memory = 1 << 20,
-                                          .keyspace_max = 100};
+    const struct lmdb_options options = {.keyspace_fd = d->fd,
+                                         .hash_key = hash_key,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = true,
+                                         .open_max = 100,
+                                         .txn_memory = 1 << 20,
+                                         .keyspace_max = 100};
 
     /* Short of one at each place there is. */
     for (unsigned more = 8; more < 16; more++) {
         struct rlimit was;
-        struct store *s;
+        struct lmdb *s;
 
-        assert_rc(store_open(&s, &options), 0);
+        assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
         was = allow_files(more);
         for (int i = 0; i < 24; i++) {
             char name[12];
@@ -1781,7 +1782,7 @@ keyspaces_are_closed_for_others_when_descriptors_run_out(void **state)
             assert_rc(apply_one(s, name, "k", 1), 0);
             assert_int_equal(get_one(s, name, "k"), 1 + i / 12);
         }
-        store_close(s);
+        lmdb_close(s);
         assert_rc(setrlimit(RLIMIT_NOFILE, &was), 0);
         tmpdir_empty(d);
     }
@@ -1792,7 +1793,7 @@ static void
 a_lock_file_has_room_for_all_that_lmdb_may_write_to_it(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s;
+    struct lmdb *s;
     struct stat st;
     int fd, rc;
 
@@ -1808,7 +1809,7 @@ a_lock_file_has_room_for_all_that_lmdb_may_write_to_it(void **state)
         assert_rc(apply_one(s, "new", "k", 1), 0);
         assert_int_equal(fstatat(d->fd, "new.mdb-lock", &st, 0), 0);
         assert_true(st.st_blocks * 512 >= st.st_size);
-        store_close(s);
+        lmdb_close(s);
 
         /* As an earlier version or a copy leaves it. */
         fd = openat(d->fd, "new.mdb-lock", O_RDWR | O_CLOEXEC);
@@ -1850,7 +1851,7 @@ static void
 a_replaced_file_is_opened_anew(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, 1 << 20, true);
+    struct lmdb *s = open_store(d, 1 << 20, true);
 
     assert_rc(apply_one(s, "pages", "k", 1), 0);
     copy_file(d, "pages.mdb", "copy");
@@ -1873,7 +1874,7 @@ a_replaced_file_is_opened_anew(void **state)
     assert_int_equal(get_one(s, "pages", "k"), 10);
     assert_true(tmpdir_has(d, "pages.mdb-lock"));
     check_clean(s);
-    store_close(s);
+    lmdb_close(s);
 }
 
 /* A process that has the keyspace open, and answers 'g' with its count and 'l'
@@ -1886,13 +1887,13 @@ struct holder {
 static void
 hold_open(const struct tmpdir *d, int in, int out)
 {
-    struct store *s = open_store(d, 1 << 20, false);
+    struct lmdb *s = open_store(d, 1 << 20, false);
     int64_t count = get_one(s, "pages", "k");
     char what;
 
     while (write(out, &count, sizeof count) > 0 && read(in, &what, 1) == 1) {
         if (what == 'l')
-            store_look(s);
+            lmdb_look(s);
         else
             count = get_one(s, "pages", "k");
     }
@@ -1948,16 +1949,16 @@ a_replaced_file_is_not_touched_while_others_have_the_old_one(void **state)
 {
     const struct tmpdir *d = *state;
     struct holder h;
-    struct store *s;
+    struct lmdb *s;
 
     s = open_store(d, 1 << 20, true);
     assert_rc(apply_one(s, "pages", "k", 1), 0);
-    store_close(s);
+    lmdb_close(s);
     copy_file(d, "pages.mdb", "copy");
     s = open_store(d, 1 << 20, true);
     for (unsigned i = 0; i < 20; i++)
         assert_rc(apply_one(s, "pages", "k", 1000), 0);
-    store_close(s);
+    lmdb_close(s);
     holder_start(&h, d);
     put_in_place(d, "copy");
     s = open_store(d, 1 << 20, true);
@@ -1971,7 +1972,7 @@ a_replaced_file_is_not_touched_while_others_have_the_old_one(void **state)
     assert_int_equal(holder_ask(&h, 'g'), 11);
     holder_end(&h);
     check_clean(s);
-    store_close(s);
+    lmdb_close(s);
 }
 
 static void
@@ -1979,13 +1980,13 @@ a_file_that_was_overwritten_in_place_is_not_written_to(void **state)
 {
     const struct tmpdir *d = *state;
     struct holder h;
-    struct store *s = open_store(d, 1 << 20, true);
+    struct lmdb *s = open_store(d, 1 << 20, true);
 
     assert_rc(apply_one(s, "pages", "k", 1), 0);
     copy_file(d, "pages.mdb", "copy");
     for (unsigned i = 0; i < 20; i++)
         assert_rc(apply_one(s, "pages", "k", 1000), 0);
-    store_close(s);
+    lmdb_close(s);
     holder_start(&h, d);
     s = open_store(d, 1 << 20, true);
     assert_int_equal(get_one(s, "pages", "k"), 20001);
@@ -1998,7 +1999,7 @@ a_file_that_was_overwritten_in_place_is_not_written_to(void **state)
     assert_rc(apply_one(s, "pages", "k", 10), 0);
     assert_int_equal(get_one(s, "pages", "k"), 11);
     check_clean(s);
-    store_close(s);
+    lmdb_close(s);
 }
 
 static int

@@ -14,6 +14,7 @@
 #include "common/store/lmdb/peek.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
 /* What no file name can hold as it is, nor in hex. */
@@ -40,10 +41,10 @@ teardown(void **state)
     return 0;
 }
 
-static struct store *
+static struct lmdb *
 open_store(const struct tmpdir *d, bool writable)
 {
-    const struct store_options options = {
+    const struct lmdb_options options = {
         .keyspace_fd = d->fd,
         .hash_key = hash_key,
         .keyspace_size = 256,
@@ -52,35 +53,29 @@ open_store(const struct tmpdir *d, bool writable)
         .open_max = 4,
         .txn_memory = 1 << 20,
     };
-    struct store *s;
+    struct lmdb *s;
 
-    assert_rc(store_open(&s, &options), 0);
+    assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
     return s;
 }
 
 /* Adds a key, and the mark of a log of its own. */
 static int
-apply(struct store *s, const char *name, unsigned key)
+apply(struct lmdb *s, const char *name, unsigned key)
 {
-    const struct store_mark_info unseen = {.state = STORE_MARK_NONE};
     struct store_mark mark = {.epoch = 1, .first_ms = 1};
-    struct store_delta d = {.sum_low = 1};
-    struct store_applied applied;
     char text[16];
 
     (void)snprintf(text, sizeof text, "key-%06u", key); /* fits */
-    d.key = (const uint8_t *)text;
-    d.key_size = (uint16_t)strlen(text);
     memcpy(mark.uuid, text, 10);
-    return store_apply(s, (const uint8_t *)name, strlen(name), &mark, &unseen,
-                       1, &d, 1, &applied);
+    return stored_add(&s->store, name, &mark, text, 1);
 }
 
 /* Keyspaces with 1, 2, 3, 1 ... keys. */
 static void
 make_keyspaces(const struct tmpdir *d, const char *prefix, unsigned count)
 {
-    struct store *s = open_store(d, true);
+    struct lmdb *s = open_store(d, true);
     char name[NAME_MAX_SIZE];
 
     for (unsigned i = 0; i < count; i++) {
@@ -88,7 +83,7 @@ make_keyspaces(const struct tmpdir *d, const char *prefix, unsigned count)
         for (unsigned key = 0; key <= i % 3; key++)
             assert_rc(apply(s, name, key), 0);
     }
-    store_close(s);
+    store_close(&s->store);
 }
 
 static void
@@ -131,11 +126,11 @@ the_smallest_steps_list_the_same_with_one_look_at_each_file(void **state)
     enum { COUNT = 120 };
     const struct tmpdir *d = *state;
     struct store_listing *l;
-    struct store *s;
+    struct lmdb *s;
 
     make_keyspaces(d, "k", COUNT);
     s = open_store(d, false);
-    assert_rc(store_listing_open(s, &l), 0);
+    assert_rc(store_listing_open(&s->store, &l), 0);
 
     store_listing_start(l, NULL, 0);
     fault_clear();
@@ -148,7 +143,7 @@ the_smallest_steps_list_the_same_with_one_look_at_each_file(void **state)
     assert_int_equal(fault_calls("openat"), 1 + COUNT);
 
     store_listing_close(l);
-    store_close(s);
+    store_close(&s->store);
 }
 
 static void
@@ -157,11 +152,11 @@ the_names_of_hashed_files_are_read_without_lmdb(void **state)
     enum { COUNT = 30 };
     const struct tmpdir *d = *state;
     struct store_listing *l;
-    struct store *s;
+    struct lmdb *s;
 
     make_keyspaces(d, LONG_NAME, COUNT);
     s = open_store(d, false);
-    assert_rc(store_listing_open(s, &l), 0);
+    assert_rc(store_listing_open(&s->store, &l), 0);
 
     for (int i = 0; i < 2; i++) {
         store_listing_start(l, NULL, 0);
@@ -173,7 +168,7 @@ the_names_of_hashed_files_are_read_without_lmdb(void **state)
     }
 
     store_listing_close(l);
-    store_close(s);
+    store_close(&s->store);
 }
 
 static void
@@ -181,7 +176,7 @@ more_names_than_a_batch_take_a_pass_for_each(void **state)
 {
     enum { COUNT = 2 * STORE_LISTING_BATCH + 100 };
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, false);
+    struct lmdb *s = open_store(d, false);
     struct store_listing *l;
     struct store_listed row;
     char file[32];
@@ -191,7 +186,7 @@ more_names_than_a_batch_take_a_pass_for_each(void **state)
         (void)snprintf(file, sizeof file, "n%05u.mdb", i * 3793 % COUNT);
         tmpdir_put(d, file, "", 0, 0600);
     }
-    assert_rc(store_listing_open(s, &l), 0);
+    assert_rc(store_listing_open(&s->store, &l), 0);
 
     store_listing_start(l, NULL, 0);
     fault_clear();
@@ -211,20 +206,20 @@ more_names_than_a_batch_take_a_pass_for_each(void **state)
     }
     assert_int_equal(fault_calls("openat"), 2 * STORE_LISTING_BATCH + 1);
     store_listing_close(l);
-    store_close(s);
+    store_close(&s->store);
 }
 
 static void
 a_listing_that_is_given_up_leaves_nothing_open(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, false);
+    struct lmdb *s = open_store(d, false);
     const unsigned fds = fault_open_fds();
     struct store_listing *l;
     struct store_listed row;
 
     tmpdir_put(d, "a.mdb", "", 0, 0600);
-    assert_rc(store_listing_open(s, &l), 0);
+    assert_rc(store_listing_open(&s->store, &l), 0);
     for (int i = 0; i < 3; i++) {
         store_listing_start(l, NULL, 0);
         assert_rc(store_listing_next(l, 0, &row), -EAGAIN);
@@ -237,7 +232,7 @@ a_listing_that_is_given_up_leaves_nothing_open(void **state)
     assert_rc(store_listing_next(l, 0, &row), -EAGAIN);
     store_listing_close(l);
     assert_int_equal(fault_open_fds(), fds);
-    store_close(s);
+    store_close(&s->store);
 }
 
 static void
@@ -248,11 +243,11 @@ a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole(
     const struct tmpdir *d = *state;
     struct store_listing *l;
     struct store_listed row;
-    struct store *s;
+    struct lmdb *s;
 
     make_keyspaces(d, "k", COUNT);
     s = open_store(d, false);
-    assert_rc(store_listing_open(s, &l), 0);
+    assert_rc(store_listing_open(&s->store, &l), 0);
     store_listing_start(l, NULL, 0);
     fault_inject("openat", 1, EMFILE);
     assert_rc(store_listing_next(l, UINT64_MAX, &row), -EMFILE);
@@ -262,7 +257,7 @@ a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole(
     store_listing_start(l, NULL, 0);
     assert_int_equal(expect_all(l, UINT64_MAX, "k", COUNT), 0);
     store_listing_close(l);
-    store_close(s);
+    store_close(&s->store);
 }
 
 /* ---- peeking at what others write -------------------------------------- */
@@ -280,11 +275,11 @@ keys_of_the_only_one(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 }
 
 static int64_t
-list_one(struct store *s)
+list_one(struct lmdb *s)
 {
     int64_t keys = INT64_MIN;
 
-    assert_rc(store_list(s, NULL, 0, keys_of_the_only_one, &keys), 0);
+    assert_rc(store_list(&s->store, NULL, 0, keys_of_the_only_one, &keys), 0);
     return keys;
 }
 
@@ -295,25 +290,25 @@ static void
 keys_are_of_whole_commits_while_a_worker_writes(void **state)
 {
     const struct tmpdir *d = *state;
-    struct store *s = open_store(d, true);
+    struct lmdb *s = open_store(d, true);
     int64_t keys = 0, now;
     int status = 0;
     pid_t pid;
 
     assert_rc(apply(s, "pages", 0), 0);
-    store_close(s);
+    store_close(&s->store);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        struct store *writer;
-        const struct store_options options = {.keyspace_fd = d->fd,
-                                              .hash_key = hash_key,
-                                              .keyspace_size = 256,
-                                              .key_size = 256,
-                                              .writable = true,
-                                              .open_max = 2,
-                                              .txn_memory = 1 << 20};
-        int rc = store_open(&writer, &options);
+        struct lmdb *writer;
+        const struct lmdb_options options = {.keyspace_fd = d->fd,
+                                             .hash_key = hash_key,
+                                             .keyspace_size = 256,
+                                             .key_size = 256,
+                                             .writable = true,
+                                             .open_max = 2,
+                                             .txn_memory = 1 << 20};
+        int rc = lmdb_store_open((struct store **)(void *)&writer, &options);
 
         for (unsigned i = 1; rc == 0 && i < COMMITS; i++)
             rc = apply(writer, "pages", i);
@@ -327,7 +322,7 @@ keys_are_of_whole_commits_while_a_worker_writes(void **state)
     }
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_int_equal(list_one(s), COMMITS);
-    store_close(s);
+    store_close(&s->store);
 }
 
 static void
@@ -335,7 +330,7 @@ a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
 {
     const struct tmpdir *d = *state;
     struct keyspace k = {.file = "pages.mdb"};
-    struct store *s = open_store(d, true);
+    struct lmdb *s = open_store(d, true);
     uint8_t *page = malloc(KEYSPACE_PAGE_MAX);
     struct keyspace_state found;
 
@@ -355,7 +350,7 @@ a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
     k = (struct keyspace){.file = "fifo.mdb"};
     assert_rc(keyspace_peek(&s->options, &k, page, &found), -EBADMSG);
     free(page);
-    store_close(s);
+    store_close(&s->store);
 }
 
 static void
@@ -363,7 +358,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
 {
     const struct tmpdir *d = *state;
     struct random r = {.state = 7};
-    struct store *s = open_store(d, true);
+    struct lmdb *s = open_store(d, true);
     uint8_t *page = malloc(KEYSPACE_PAGE_MAX), byte, bad;
     unsigned whole = 0, refused = 0;
     struct keyspace_state found;
@@ -373,7 +368,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     assert_non_null(page);
     for (unsigned i = 0; i < 200; i++)
         assert_rc(apply(s, "pages", i), 0);
-    store_close(s);
+    store_close(&s->store);
     s = open_store(d, false);
     fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0 && fstat(fd, &st) == 0);
@@ -398,7 +393,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     assert_true(whole > 0 && refused > 0);
     assert_rc(close(fd), 0);
     free(page);
-    store_close(s);
+    store_close(&s->store);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

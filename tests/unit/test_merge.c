@@ -20,23 +20,23 @@
 #include "tests/lib/tmpdir.h"
 
 /* The modules under test, with the store of this file. */
-#define store_marks      fake_marks
-#define store_apply      fake_apply
-#define store_fence      fake_fence
-#define store_open       fake_open
-#define store_close      fake_close
-#define store_txn_memory fake_txn_memory
-#define store_look       fake_look
+#define lmdb_marks      fake_marks
+#define lmdb_apply      fake_apply
+#define lmdb_fence      fake_fence
+#define lmdb_open       fake_open
+#define lmdb_close      fake_close
+#define lmdb_txn_memory fake_txn_memory
+#define lmdb_look       fake_look
 #include "worker/aside.c"
 #undef TRIES_MAX
 #include "worker/merge.c"
-#undef store_marks
-#undef store_apply
-#undef store_fence
-#undef store_open
-#undef store_close
-#undef store_txn_memory
-#undef store_look
+#undef lmdb_marks
+#undef lmdb_apply
+#undef lmdb_fence
+#undef lmdb_open
+#undef lmdb_close
+#undef lmdb_txn_memory
+#undef lmdb_look
 
 /* ---- the store --------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ struct fake_keyspace {
     } keys[64];
     unsigned key_count;
     struct store_mark marks[16];
-    struct store_mark_info infos[16];
+    struct lmdb_mark_info infos[16];
     unsigned mark_count;
     int fail_apply; /* what apply and marks say instead */
     int fail_marks;
@@ -105,11 +105,11 @@ mark_at(struct fake_keyspace *k, const struct store_mark *mark)
     return i;
 }
 
-static struct store_mark_info
+static struct lmdb_mark_info
 mark_info(struct fake_keyspace *k, const struct store_mark *mark)
 {
     const unsigned i = mark_at(k, mark);
-    struct store_mark_info none = {.state = STORE_MARK_NONE};
+    struct lmdb_mark_info none = {.state = STORE_MARK_NONE};
 
     if (k->marks[i].epoch == mark->epoch) {
         if (k->marks[i].first_ms == mark->first_ms)
@@ -129,15 +129,15 @@ set_mark(const char *name, const struct store_mark *mark,
     const unsigned i = mark_at(k, mark);
 
     k->marks[i] = *mark;
-    k->infos[i] = (struct store_mark_info){
+    k->infos[i] = (struct lmdb_mark_info){
         .state = state, .last_key_size = (uint16_t)strlen(last_key)};
     memcpy(k->infos[i].last_key, last_key, strlen(last_key));
 }
 
 int
-fake_marks(struct store *s, const uint8_t *name, size_t name_size,
+fake_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
            const struct store_mark *marks, size_t mark_count,
-           struct store_mark_info *infos)
+           struct lmdb_mark_info *infos)
 {
     struct fake_keyspace *k = fake_get((const char *)name, name_size);
     size_t i;
@@ -170,8 +170,8 @@ fake_add(struct fake_keyspace *k, const struct store_delta *d)
 }
 
 int
-fake_apply(struct store *s, const uint8_t *name, size_t name_size,
-           const struct store_mark *marks, const struct store_mark_info *seen,
+fake_apply(struct lmdb *s, const uint8_t *name, size_t name_size,
+           const struct store_mark *marks, const struct lmdb_mark_info *seen,
            size_t mark_count, const struct store_delta *deltas,
            size_t delta_count, struct store_applied *applied)
 {
@@ -207,7 +207,7 @@ fake_apply(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 int
-fake_fence(struct store *s, const uint8_t *name, size_t name_size)
+fake_fence(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     struct fake_keyspace *k = fake_get((const char *)name, name_size);
 
@@ -217,32 +217,32 @@ fake_fence(struct store *s, const uint8_t *name, size_t name_size)
 }
 
 int
-fake_open(struct store **s, const struct store_options *options)
+fake_open(struct lmdb **s, const struct lmdb_options *options)
 {
     assert_true(options->writable && options->txn_memory > 0);
     if (fake.fail_open)
         return fake.fail_open;
     fake.opens++;
-    *s = (struct store *)&fake;
+    *s = (struct lmdb *)&fake;
     return 0;
 }
 
 void
-fake_txn_memory(struct store *s, size_t txn_memory)
+fake_txn_memory(struct lmdb *s, size_t txn_memory)
 {
     assert_ptr_equal(s, &fake);
     fake.lent = txn_memory;
 }
 
 void
-fake_close(struct store *s)
+fake_close(struct lmdb *s)
 {
     assert_ptr_equal(s, &fake);
     fake.closes++;
 }
 
 void
-fake_look(struct store *s)
+fake_look(struct lmdb *s)
 {
     assert_ptr_equal(s, &fake);
 }

@@ -21,6 +21,7 @@
 #include "reader/range.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
 #define CONNECTIONS 600
@@ -123,7 +124,8 @@ start(struct fixture *f)
     assert_rc(fresh_init(&f->fresh, &f->datadir, &f->layout, 1 << 20), 0);
     f->loop = loop_new();
     assert_non_null(f->loop);
-    assert_rc(answer_init(&f->answer, f->store, &f->fresh), 0);
+    assert_rc(
+        answer_init(&f->answer, (struct lmdb *)(void *)f->store, &f->fresh), 0);
     assert_rc(range_init(&f->range, f->loop, &f->answer, CONNECTIONS), 0);
     assert_rc(net_parse("127.0.0.1:0", &a), 0);
     fd = net_listen(&a, 0, &a);
@@ -159,7 +161,6 @@ fill(struct store *s, const char *name, size_t keys, uint16_t key_size)
 {
     struct store_delta *deltas = calloc(keys, sizeof *deltas);
     uint8_t *bytes = malloc(keys * key_size + 1);
-    struct store_applied applied;
     char digits[16];
 
     assert_non_null(deltas);
@@ -173,9 +174,7 @@ fill(struct store *s, const char *name, size_t keys, uint16_t key_size)
         deltas[i] = (struct store_delta){
             .key = key, .key_size = key_size, .sum_low = keys - i};
     }
-    assert_rc(store_apply(s, (const uint8_t *)name, strlen(name), NULL, NULL, 0,
-                          deltas, keys, &applied),
-              0);
+    assert_rc(stored_apply(s, name, NULL, deltas, keys), 0);
     free(bytes);
     free(deltas);
 }
@@ -194,7 +193,7 @@ open_folder(struct fixture *f, const char *name)
 static void
 open_store(struct fixture *f, bool writable)
 {
-    const struct store_options o = {
+    const struct lmdb_options o = {
         .keyspace_fd = f->datadir.keyspace_fd,
         .hash_key = f->datadir.hash_key,
         .keyspace_size = 256,
@@ -204,7 +203,7 @@ open_store(struct fixture *f, bool writable)
         .txn_memory = 64 << 20,
     };
 
-    assert_rc(store_open(&f->store, &o), 0);
+    assert_rc(lmdb_store_open(&f->store, &o), 0);
 }
 
 /* Both ends of each connection are here. */

@@ -1,5 +1,5 @@
-/* common/store/lmdb/apply.c - common/store/store.h on LMDB: applying batches
- * exactly once.
+/* common/store/lmdb/apply.c - common/store/lmdb/lmdb.h on LMDB: applying
+ * batches exactly once.
  *
  * The happy path of store_apply: the batch is cut into slices by key range,
  * each small enough for one transaction.  A slice reads the marks again and
@@ -34,11 +34,11 @@
 
 /* One store_apply on its way. */
 struct batch {
-    struct store *store;
+    struct lmdb *store;
     const uint8_t *name;
     size_t name_size;
     const struct store_mark *marks;
-    struct store_mark_info *expect; /* what the marks must say now */
+    struct lmdb_mark_info *expect; /* what the marks must say now */
     size_t mark_count;
     const struct store_delta *deltas;
     size_t count;
@@ -57,9 +57,9 @@ struct batch {
 /* ---- the handle ---- */
 
 int
-store_open(struct store **out, const struct store_options *options)
+lmdb_open(struct lmdb **out, const struct lmdb_options *options)
 {
-    struct store *s = calloc(1, sizeof *s);
+    struct lmdb *s = calloc(1, sizeof *s);
     int rc = -ENOMEM;
 
     if (s == NULL)
@@ -87,7 +87,7 @@ store_open(struct store **out, const struct store_options *options)
     return 0;
 
 fail:
-    store_close(s);
+    lmdb_close(s);
     return rc;
 }
 
@@ -103,12 +103,12 @@ slice_free(struct slice *sl)
 }
 
 void
-store_close(struct store *s)
+lmdb_close(struct lmdb *s)
 {
     if (s == NULL)
         return;
     if (s->view.keyspace != NULL)
-        store_view_close(&s->view);
+        lmdb_view_close(&s->view);
     for (unsigned i = 0; s->slots != NULL && i < s->options.open_max; i++)
         keyspace_close(&s->slots[i]);
     free(s->slots);
@@ -118,7 +118,15 @@ store_close(struct store *s)
 }
 
 void
-store_txn_memory(struct store *s, size_t txn_memory)
+lmdb_rest(struct lmdb *s)
+{
+    for (unsigned i = 0; i < s->options.open_max; i++)
+        if (!s->slots[i].reading)
+            keyspace_close(&s->slots[i]);
+}
+
+void
+lmdb_txn_memory(struct lmdb *s, size_t txn_memory)
 {
     s->txn_memory = txn_memory;
 }
@@ -135,7 +143,7 @@ name_ok(const uint8_t *name, size_t size)
 static int
 read_marks(MDB_txn *txn, const struct keyspace *k,
            const struct store_mark *marks, size_t count,
-           struct store_mark_info *infos)
+           struct lmdb_mark_info *infos)
 {
     for (size_t i = 0; i < count; i++) {
         const int rc = keyspace_mark_info(txn, k->meta, &marks[i], &infos[i]);
@@ -147,9 +155,9 @@ read_marks(MDB_txn *txn, const struct keyspace *k,
 }
 
 int
-store_marks(struct store *s, const uint8_t *name, size_t name_size,
-            const struct store_mark *marks, size_t mark_count,
-            struct store_mark_info *infos)
+lmdb_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
+           const struct store_mark *marks, size_t mark_count,
+           struct lmdb_mark_info *infos)
 {
     struct keyspace *k;
     int rc;
@@ -159,7 +167,7 @@ store_marks(struct store *s, const uint8_t *name, size_t name_size,
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
     if (rc == -ENOENT) {
         for (size_t i = 0; i < mark_count; i++)
-            infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
+            infos[i] = (struct lmdb_mark_info){.state = STORE_MARK_NONE};
         return 0;
     }
     if (rc < 0)
@@ -173,10 +181,10 @@ store_marks(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 /* What the mark says once the slice is in. */
-static struct store_mark_info
+static struct lmdb_mark_info
 mark_after(const struct batch *b, size_t i)
 {
-    struct store_mark_info info = b->expect[i];
+    struct lmdb_mark_info info = b->expect[i];
     const struct store_delta *last;
 
     if (info.state == STORE_MARK_DONE || b->end == b->count) {
@@ -212,7 +220,7 @@ write_marks(MDB_txn *txn, const struct keyspace *k, const struct batch *b)
     (void)mark_after;
 #else
     for (size_t i = 0; i < b->mark_count; i++) {
-        const struct store_mark_info info = mark_after(b, i);
+        const struct lmdb_mark_info info = mark_after(b, i);
         struct keyspace_mark m = {
             .epoch = b->marks[i].epoch,
             .first_ms = b->marks[i].first_ms,
@@ -231,7 +239,7 @@ write_marks(MDB_txn *txn, const struct keyspace *k, const struct batch *b)
 }
 
 static bool
-same_info(const struct store_mark_info *a, const struct store_mark_info *b)
+same_info(const struct lmdb_mark_info *a, const struct lmdb_mark_info *b)
 {
     if (a->state != b->state)
         return false;
@@ -245,7 +253,7 @@ static int
 check_marks(MDB_txn *txn, const struct keyspace *k, const struct batch *b)
 {
     for (size_t i = 0; i < b->mark_count; i++) {
-        struct store_mark_info now;
+        struct lmdb_mark_info now;
         const int rc = keyspace_mark_info(txn, k->meta, &b->marks[i], &now);
 
         if (rc < 0)
@@ -311,7 +319,7 @@ estimate_pages(const struct batch *b, size_t n)
 
 /* Pages that a slice of n changes may dirty: what its own memory leaves. */
 static uint64_t
-pages_budget(const struct store *s, size_t n)
+pages_budget(const struct lmdb *s, size_t n)
 {
     const uint64_t edits = (uint64_t)n * CHANGE_COST;
     const uint64_t pages = edits < s->txn_memory
@@ -669,8 +677,8 @@ look_for_slice(const struct batch *b, const struct keyspace *k, bool *in)
 
     rc = keyspace_state_get(k->reader, k->meta, &now);
     for (size_t i = 0; rc == 0 && i < b->mark_count; i++) {
-        const struct store_mark_info want = mark_after(b, i);
-        struct store_mark_info is;
+        const struct lmdb_mark_info want = mark_after(b, i);
+        struct lmdb_mark_info is;
 
         rc = keyspace_mark_info(k->reader, k->meta, &b->marks[i], &is);
         all = all && same_info(&is, &want);
@@ -683,7 +691,7 @@ look_for_slice(const struct batch *b, const struct keyspace *k, bool *in)
 
 /* A commit that changes nothing but its own number. */
 static int
-commit_fence(struct store *s, struct keyspace *k)
+commit_fence(struct lmdb *s, struct keyspace *k)
 {
     struct keyspace_state state;
     MDB_txn *txn;
@@ -859,10 +867,10 @@ apply_slices(struct batch *b)
 }
 
 int
-store_apply(struct store *s, const uint8_t *name, size_t name_size,
-            const struct store_mark *marks, const struct store_mark_info *seen,
-            size_t mark_count, const struct store_delta *deltas,
-            size_t delta_count, struct store_applied *applied)
+lmdb_apply(struct lmdb *s, const uint8_t *name, size_t name_size,
+           const struct store_mark *marks, const struct lmdb_mark_info *seen,
+           size_t mark_count, const struct store_delta *deltas,
+           size_t delta_count, struct store_applied *applied)
 {
     struct batch b = {
         .store = s,
@@ -906,7 +914,7 @@ store_apply(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 int
-store_fence(struct store *s, const uint8_t *name, size_t name_size)
+lmdb_fence(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     struct batch b = {.store = s, .name = name, .name_size = name_size};
     struct keyspace *k;

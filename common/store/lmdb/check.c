@@ -1,4 +1,4 @@
-/* common/store/lmdb/check.c - common/store/store.h on LMDB: check,
+/* common/store/lmdb/check.c - common/store/lmdb/lmdb.h on LMDB: check,
  * marks, copy. */
 #include "common/store/lmdb/keyspace.h"
 
@@ -17,7 +17,7 @@ struct tally {
 };
 
 struct check {
-    struct store *store;
+    struct lmdb *store;
     struct keyspace *keyspace;
     struct store_check_result *result;
     void (*fault)(void *ctx, const char *text);
@@ -212,9 +212,9 @@ check_contents(struct check *c)
 }
 
 int
-store_check(struct store *s, const uint8_t *name, size_t name_size,
-            void (*fault)(void *ctx, const char *text), void *ctx,
-            struct store_check_result *out)
+lmdb_check(struct lmdb *s, const uint8_t *name, size_t name_size,
+           void (*fault)(void *ctx, const char *text), void *ctx,
+           struct store_check_result *out)
 {
     struct check c = {.store = s, .result = out, .fault = fault, .ctx = ctx};
     char file[KEYSPACE_FILE_SIZE];
@@ -240,7 +240,7 @@ store_check(struct store *s, const uint8_t *name, size_t name_size,
 
 struct each_mark {
     int (*mark)(void *ctx, const struct store_mark *m,
-                const struct store_mark_info *info);
+                const struct lmdb_mark_info *info);
     void *ctx;
 };
 
@@ -248,7 +248,7 @@ static int
 give_mark(void *ctx, const MDB_val *key, const MDB_val *value)
 {
     const struct each_mark *each = ctx;
-    struct store_mark_info info = {.state = STORE_MARK_DONE};
+    struct lmdb_mark_info info = {.state = STORE_MARK_DONE};
     struct keyspace_mark found;
     struct store_mark m;
     int rc;
@@ -270,10 +270,10 @@ give_mark(void *ctx, const MDB_val *key, const MDB_val *value)
 }
 
 int
-store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
-                int (*mark)(void *ctx, const struct store_mark *m,
-                            const struct store_mark_info *info),
-                void *ctx)
+lmdb_each_mark(struct lmdb *s, const uint8_t *name, size_t name_size,
+               int (*mark)(void *ctx, const struct store_mark *m,
+                           const struct lmdb_mark_info *info),
+               void *ctx)
 {
     struct each_mark each = {.mark = mark, .ctx = ctx};
     struct keyspace *k;
@@ -309,7 +309,7 @@ copy_to(struct keyspace *k, int fd)
 }
 
 int
-store_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
+lmdb_copy(struct lmdb *s, const uint8_t *name, size_t name_size, int to_fd)
 {
     char temp[KEYSPACE_FILE_SIZE];
     struct keyspace *k;

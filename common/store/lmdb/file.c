@@ -264,7 +264,7 @@ keyspace_file_lock(int dir_fd, const char *file, const char **why)
 
 /* Writes the empty keyspace through LMDB; the caller makes it durable. */
 static int
-fill_file(struct store *s, const char *path, const uint8_t *name,
+fill_file(struct lmdb *s, const char *path, const uint8_t *name,
           size_t name_size)
 {
     const struct keyspace_state state = {
@@ -344,7 +344,7 @@ keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
 }
 
 int
-keyspace_file_create(struct store *s, const uint8_t *name, size_t name_size,
+keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
                      const char *file)
 {
     const int dir_fd = s->options.keyspace_fd;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "common/store/lmdb/held.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/lmdb.h"
 
 #define HELD_VERSION     1
 #define HELD_CRC_AT      12

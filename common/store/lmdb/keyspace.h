@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace.h - the LMDB side of common/store/store.h: one
+/* common/store/lmdb/keyspace.h - the LMDB side of common/store/lmdb/lmdb.h: one
  * file per keyspace. Internal: only the files of this room know LMDB.
  *
  * A keyspace file holds the named databases
@@ -28,7 +28,7 @@
 #include <sys/types.h>
 
 #include "common/base/diag.h"
-#include "common/store/store.h"
+#include "common/store/lmdb/lmdb.h"
 #include "common/store/tree/tree.h"
 #include "common/wire/name.h"
 
@@ -92,8 +92,8 @@ struct keyspace {
     uint64_t nonce;
 };
 
-struct store_view {
-    struct store *store;
+struct lmdb_view {
+    struct lmdb *store;
     struct keyspace *keyspace; /* NULL: closed */
     struct keyspace_state state;
     struct order keys;
@@ -128,8 +128,9 @@ struct slice {
     struct rank_key *ranks2; /* 2 per change */
 };
 
-struct store {
-    struct store_options options;
+struct lmdb {
+    struct store store; /* first: the handle */
+    struct lmdb_options options;
     size_t txn_memory;      /* of one commit, now */
     struct keyspace *slots; /* open_max */
     struct keyspace *last;  /* looked up last; may be closed */
@@ -139,7 +140,9 @@ struct store {
     unsigned created_since;
     uint64_t full_until_ms; /* keyspace_max was reached; monotonic */
     struct diag_repeat trouble;
-    struct store_view view;
+    struct lmdb_view view;
+    struct lmdb_view *kept; /* between queries of a turn; or NULL */
+    unsigned kept_uses;
     uint64_t snapshots;
     struct order_cache cache;
     struct order_work *work;
@@ -154,12 +157,12 @@ enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
  *   -ENOENT  there is none (FIND)   -EDQUOT  keyspace_max (CREATE)
  *   -EBUSY   replaced, and others have the old file open yet
  *   -EBADMSG, -EPROTONOSUPPORT  not a file we can use */
-int keyspace_get(struct store *s, const uint8_t *name, size_t name_size,
+int keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
                  enum keyspace_need need, struct keyspace **out);
 
 /* Opens a file by its name on disk for a look at it, outside the table;
  * keyspace_close after.  Its name is read from it. */
-int keyspace_open_file(struct store *s, const char *file, struct keyspace *out);
+int keyspace_open_file(struct lmdb *s, const char *file, struct keyspace *out);
 void keyspace_close(struct keyspace *k);
 
 /* Starts and ends the snapshot of the reader transaction. */
@@ -168,30 +171,30 @@ void keyspace_read_end(struct keyspace *k);
 
 /* Starts a write transaction.
  *   -ESTALE  the file was replaced: nothing is begun, get the keyspace again */
-int keyspace_write(const struct store *s, struct keyspace *k, MDB_txn **out);
+int keyspace_write(const struct lmdb *s, struct keyspace *k, MDB_txn **out);
 
 /* Whether the file that is open no longer has its name, or its lock file. */
-bool keyspace_replaced(const struct store *s, const struct keyspace *k);
+bool keyspace_replaced(const struct lmdb *s, const struct keyspace *k);
 
 /* Accounts for a commit of so many dirty pages, and closes environments that
  * keep too much memory between commits; `k` itself only when `done`. */
-void keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages,
+void keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages,
                      bool done);
 
 /* Doubles the map. */
 int keyspace_grow(struct keyspace *k, size_t least);
 
 /* Says what failed, with the name; returns rc. */
-int keyspace_trouble(struct store *s, const uint8_t *name, size_t name_size,
+int keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
                      const char *what, int rc);
 
 /* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
  * `size` bytes. */
-int keyspace_disk_error(const struct store *s, int rc, uint64_t size);
+int keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size);
 
 /* Calls `file` for each keyspace file, in no order, with the name without
  * suffix; stops on non-zero. */
-int keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
+int keyspace_each_file(struct lmdb *s, int (*file)(void *ctx, const char *f),
                        void *ctx);
 
 /* ---- files (file.c) ---- */
@@ -226,7 +229,7 @@ int keyspace_file_lock(int dir_fd, const char *file, const char **why);
 
 /* Creates a keyspace file with nothing in it, durably.  -EEXIST when it is
  * there (then or meanwhile). */
-int keyspace_file_create(struct store *s, const uint8_t *name, size_t name_size,
+int keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
                          const char *file);
 
 /* Makes a %t file in this directory, locked as ours, and writes its name.
@@ -263,13 +266,13 @@ int keyspace_file_walk(int fd, struct keyspace_walk *walk);
 /* ---- records (meta.c) ---- */
 
 int keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
-                        const struct store_options *options,
-                        const uint8_t *name, size_t name_size);
+                        const struct lmdb_options *options, const uint8_t *name,
+                        size_t name_size);
 
 /* Compares the header with what it must be; *why names the first
  * difference.  Without a name, reads it. */
 int keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
-                          const struct store_options *options,
+                          const struct lmdb_options *options,
                           struct keyspace *k, const char **why);
 
 int keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out);
@@ -287,6 +290,6 @@ int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
 /* What a mark says about (uuid, epoch). */
 int keyspace_mark_info(MDB_txn *txn, MDB_dbi meta,
                        const struct store_mark *mark,
-                       struct store_mark_info *out);
+                       struct lmdb_mark_info *out);
 
 #endif

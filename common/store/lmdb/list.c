@@ -1,4 +1,4 @@
-/* common/store/lmdb/list.c - common/store/store.h: the list of
+/* common/store/lmdb/list.c - common/store/lmdb/lmdb.h: the list of
  * keyspaces.
  *
  * A directory has no order, and may have more names than memory should hold.
@@ -25,8 +25,9 @@ struct listed {
 
 enum stage { LISTING_SCAN, LISTING_SORT, LISTING_GIVE, LISTING_END };
 
-struct store_listing {
-    struct store *store;
+struct lmdb_listing {
+    struct store_listing listing; /* first: the handle */
+    struct lmdb *store;
     enum stage stage;
     DIR *dir;            /* while it is scanned */
     struct listed after; /* the last name given */
@@ -93,7 +94,7 @@ heap_down(struct listed **heap, size_t count)
 
 /* Keeps the name when it is among the smallest. */
 static void
-keep_name(struct store_listing *l, const struct listed *name)
+keep_name(struct lmdb_listing *l, const struct listed *name)
 {
     if (listed_compare(name, &l->after) <= 0)
         return;
@@ -136,9 +137,9 @@ set_file(struct keyspace *k, const char *stem)
 
 /* The name that is in a %h file. */
 static int
-hashed_name(struct store_listing *l, const char *stem, struct listed *out)
+hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
 {
-    struct store *s = l->store;
+    struct lmdb *s = l->store;
     struct keyspace k = {.env = NULL};
     struct keyspace_state state;
     int rc;
@@ -171,7 +172,7 @@ hashed_name(struct store_listing *l, const char *stem, struct listed *out)
 
 /* The name behind an entry of the directory. */
 static int
-entry_name(struct store_listing *l, const char *entry, struct listed *out)
+entry_name(struct lmdb_listing *l, const char *entry, struct listed *out)
 {
     char stem[NAME_FILE_SIZE];
     int rc;
@@ -188,7 +189,7 @@ entry_name(struct store_listing *l, const char *entry, struct listed *out)
 }
 
 static void
-close_dir(struct store_listing *l)
+close_dir(struct lmdb_listing *l)
 {
     if (l->dir != NULL)
         (void)closedir(l->dir); /* only read */
@@ -197,7 +198,7 @@ close_dir(struct store_listing *l)
 
 /* Looks at one entry. */
 static int
-scan(struct store_listing *l)
+scan(struct lmdb_listing *l)
 {
     struct listed name;
     const char *entry;
@@ -228,7 +229,7 @@ scan(struct store_listing *l)
 
 /* Puts the largest of the unsorted names behind the others. */
 static void
-sort(struct store_listing *l)
+sort(struct lmdb_listing *l)
 {
     if (l->unsorted > 1) {
         struct listed *largest = l->heap[0];
@@ -246,9 +247,9 @@ sort(struct store_listing *l)
 /* ---- rows -------------------------------------------------------------- */
 
 static int64_t
-count_keys(struct store_listing *l, const struct listed *name)
+count_keys(struct lmdb_listing *l, const struct listed *name)
 {
-    struct store *s = l->store;
+    struct lmdb *s = l->store;
     struct keyspace_state state;
     char stem[NAME_FILE_SIZE];
     struct keyspace peek = {.name_size = name->size};
@@ -280,7 +281,7 @@ count_keys(struct store_listing *l, const struct listed *name)
 
 /* The next row, or what comes after the last one of the batch. */
 static bool
-give(struct store_listing *l, struct store_listed *out)
+give(struct lmdb_listing *l, struct store_listed *out)
 {
     const struct listed *name;
 
@@ -299,8 +300,8 @@ give(struct store_listing *l, struct store_listed *out)
 }
 
 int
-store_listing_next(struct store_listing *l, uint64_t until_ns,
-                   struct store_listed *out)
+lmdb_listing_next(struct lmdb_listing *l, uint64_t until_ns,
+                  struct store_listed *out)
 {
     while (l->stage != LISTING_END) {
         int rc = 0;
@@ -312,7 +313,7 @@ store_listing_next(struct store_listing *l, uint64_t until_ns,
         else if (give(l, out))
             return 1;
         if (rc < 0) {
-            store_listing_stop(l);
+            lmdb_listing_stop(l);
             return rc;
         }
         if (until_ns != UINT64_MAX && clock_ns() >= until_ns)
@@ -324,12 +325,13 @@ store_listing_next(struct store_listing *l, uint64_t until_ns,
 /* ---- start and end ----------------------------------------------------- */
 
 int
-store_listing_open(struct store *s, struct store_listing **out)
+lmdb_listing_open(struct lmdb *s, struct lmdb_listing **out)
 {
-    struct store_listing *l = malloc(sizeof *l);
+    struct lmdb_listing *l = malloc(sizeof *l);
 
     if (l == NULL)
         return -ENOMEM;
+    l->listing.engine = s->store.engine;
     l->store = s;
     l->dir = NULL;
     l->stage = LISTING_END;
@@ -338,17 +340,17 @@ store_listing_open(struct store *s, struct store_listing **out)
 }
 
 void
-store_listing_close(struct store_listing *l)
+lmdb_listing_close(struct lmdb_listing *l)
 {
     if (l == NULL)
         return;
-    store_listing_stop(l);
+    lmdb_listing_stop(l);
     free(l);
 }
 
 void
-store_listing_start(struct store_listing *l, const uint8_t *after,
-                    size_t after_size)
+lmdb_listing_start(struct lmdb_listing *l, const uint8_t *after,
+                   size_t after_size)
 {
     assert(after_size <= NAME_MAX_SIZE);
     close_dir(l);
@@ -359,33 +361,8 @@ store_listing_start(struct store_listing *l, const uint8_t *after,
 }
 
 void
-store_listing_stop(struct store_listing *l)
+lmdb_listing_stop(struct lmdb_listing *l)
 {
     close_dir(l);
     l->stage = LISTING_END;
-}
-
-int
-store_list(struct store *s, const uint8_t *after, size_t after_size,
-           int (*row)(void *ctx, const uint8_t *name, size_t name_size,
-                      int64_t keys),
-           void *ctx)
-{
-    struct store_listing *l;
-    struct store_listed found;
-    int rc;
-
-    if (after_size > NAME_MAX_SIZE)
-        return -EINVAL;
-    rc = store_listing_open(s, &l);
-    if (rc < 0)
-        return rc;
-    store_listing_start(l, after, after_size);
-    while ((rc = store_listing_next(l, UINT64_MAX, &found)) == 1) {
-        rc = row(ctx, found.name, found.name_size, found.keys);
-        if (rc != 0)
-            break;
-    }
-    store_listing_close(l);
-    return rc;
 }

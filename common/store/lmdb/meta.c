@@ -49,7 +49,7 @@ text_key(char *text)
 
 int
 keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
-                    const struct store_options *options, const uint8_t *name,
+                    const struct lmdb_options *options, const uint8_t *name,
                     size_t name_size)
 {
     uint8_t bytes[HEADER_SIZE + NAME_MAX_SIZE] = {0};
@@ -66,7 +66,7 @@ keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
 
 /* Compares version, features and message sizes with ours. */
 static int
-header_suits(const uint8_t *bytes, const struct store_options *options,
+header_suits(const uint8_t *bytes, const struct lmdb_options *options,
              const char **why)
 {
     if (get_le32(bytes + 4) != KEYSPACE_VERSION) {
@@ -87,7 +87,7 @@ header_suits(const uint8_t *bytes, const struct store_options *options,
 }
 
 int
-keyspace_header_parse(const MDB_val *v, const struct store_options *options,
+keyspace_header_parse(const MDB_val *v, const struct lmdb_options *options,
                       struct keyspace *k, const char **why)
 {
     char text[] = NAME_KEY;
@@ -119,7 +119,7 @@ keyspace_header_parse(const MDB_val *v, const struct store_options *options,
 
 int
 keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
-                      const struct store_options *options, struct keyspace *k,
+                      const struct lmdb_options *options, struct keyspace *k,
                       const char **why)
 {
     char text[] = NAME_KEY;
@@ -262,12 +262,12 @@ keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
 
 int
 keyspace_mark_info(MDB_txn *txn, MDB_dbi meta, const struct store_mark *mark,
-                   struct store_mark_info *out)
+                   struct lmdb_mark_info *out)
 {
     struct keyspace_mark m;
     int rc;
 
-    *out = (struct store_mark_info){.state = STORE_MARK_NONE};
+    *out = (struct lmdb_mark_info){.state = STORE_MARK_NONE};
     rc = keyspace_mark_get(txn, meta, mark->uuid, &m);
     if (rc == -ENOENT)
         return 0;

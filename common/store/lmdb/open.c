@@ -29,7 +29,7 @@
 #define RECOUNT_NEAR   1024u /* keyspaces below the limit */
 
 int
-keyspace_trouble(struct store *s, const uint8_t *name, size_t name_size,
+keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
                  const char *what, int rc)
 {
     char text[NAME_TEXT_SIZE];
@@ -41,7 +41,7 @@ keyspace_trouble(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 int
-keyspace_disk_error(const struct store *s, int rc, uint64_t size)
+keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size)
 {
     struct statvfs fs;
 
@@ -105,7 +105,7 @@ begin(struct keyspace *k, unsigned flags, MDB_txn **out)
  * write at once.) */
 
 static ino_t
-lock_inode(const struct store *s, const struct keyspace *k)
+lock_inode(const struct lmdb *s, const struct keyspace *k)
 {
     char lock[KEYSPACE_FILE_SIZE + 8];
     struct stat st;
@@ -117,7 +117,7 @@ lock_inode(const struct store *s, const struct keyspace *k)
 }
 
 bool
-keyspace_replaced(const struct store *s, const struct keyspace *k)
+keyspace_replaced(const struct lmdb *s, const struct keyspace *k)
 {
     struct stat st;
 
@@ -129,7 +129,7 @@ keyspace_replaced(const struct store *s, const struct keyspace *k)
 
 /* Remembers which files are open. */
 static int
-note_files(const struct store *s, struct keyspace *k, int *fd)
+note_files(const struct lmdb *s, struct keyspace *k, int *fd)
 {
     struct stat st;
 
@@ -146,7 +146,7 @@ note_files(const struct store *s, struct keyspace *k, int *fd)
 /* True when the commit that LMDB shows is in the file, now or after another
  * look: others commit meanwhile. */
 static int
-check_commit(const struct store *s, struct keyspace *k, const char **why)
+check_commit(const struct lmdb *s, struct keyspace *k, const char **why)
 {
     int fd = -1, rc;
 
@@ -178,7 +178,7 @@ check_commit(const struct store *s, struct keyspace *k, const char **why)
 /* Whether a write transaction goes on from the newest commit of the file that
  * has the name.  Nobody else can commit now. */
 static bool
-is_current(const struct store *s, const struct keyspace *k, MDB_txn *txn)
+is_current(const struct lmdb *s, const struct keyspace *k, MDB_txn *txn)
 {
     struct keyspace_meta meta;
     const char *why;
@@ -206,7 +206,7 @@ close_replaced(struct keyspace *k)
 
 /* Closes it if it was replaced; now and then where it is only read. */
 static bool
-closed_replaced(struct store *s, struct keyspace *k)
+closed_replaced(struct lmdb *s, struct keyspace *k)
 {
     const uint64_t now = clock_ms();
 
@@ -221,7 +221,7 @@ closed_replaced(struct store *s, struct keyspace *k)
 }
 
 void
-store_look(struct store *s)
+lmdb_look(struct lmdb *s)
 {
     for (unsigned i = 0; i < s->options.open_max; i++) {
         struct keyspace *k = &s->slots[i];
@@ -236,7 +236,7 @@ store_look(struct store *s)
 
 /* Opens databases and checks the header, in the reader transaction. */
 static int
-open_databases(struct store *s, struct keyspace *k, const char **why)
+open_databases(struct lmdb *s, struct keyspace *k, const char **why)
 {
     MDB_txn *txn;
     int rc;
@@ -275,7 +275,7 @@ open_databases(struct store *s, struct keyspace *k, const char **why)
 /* Opens the environment.  Others opening or closing it at the same moment can
  * make that fail for a moment. */
 static int
-open_env(struct store *s, struct keyspace *k)
+open_env(struct lmdb *s, struct keyspace *k)
 {
     const unsigned flags =
         MDB_NOSUBDIR | MDB_NOTLS | (s->options.writable ? 0 : MDB_RDONLY);
@@ -309,7 +309,7 @@ open_env(struct store *s, struct keyspace *k)
 
 /* One try; *why not. */
 static int
-try_open(struct store *s, struct keyspace *k, const char **why)
+try_open(struct lmdb *s, struct keyspace *k, const char **why)
 {
     int rc;
 
@@ -330,7 +330,7 @@ try_open(struct store *s, struct keyspace *k, const char **why)
 
 /* The least recently used of those that no view needs; NULL: there is none. */
 static struct keyspace *
-table_oldest(struct store *s)
+table_oldest(struct lmdb *s)
 {
     struct keyspace *oldest = NULL;
 
@@ -346,7 +346,7 @@ table_oldest(struct store *s)
 
 /* Where there are too few descriptors: closes a keyspace.  True: try again. */
 static bool
-closed_for_files(struct store *s, int rc)
+closed_for_files(struct lmdb *s, int rc)
 {
     struct keyspace *oldest;
 
@@ -361,7 +361,7 @@ closed_for_files(struct store *s, int rc)
 
 /* Opens what k->file names; says why not. */
 static int
-open_keyspace(struct store *s, struct keyspace *k)
+open_keyspace(struct lmdb *s, struct keyspace *k)
 {
     const struct keyspace closed = *k;
     const char *why;
@@ -390,7 +390,7 @@ open_keyspace(struct store *s, struct keyspace *k)
 }
 
 int
-keyspace_open_file(struct store *s, const char *file, struct keyspace *out)
+keyspace_open_file(struct lmdb *s, const char *file, struct keyspace *out)
 {
     *out = (struct keyspace){.env = NULL};
     (void)snprintf(out->file, sizeof out->file, "%s" KEYSPACE_SUFFIX, file);
@@ -416,8 +416,7 @@ is_keyspace(const struct keyspace *k, uint64_t hash, const uint8_t *name,
 }
 
 static struct keyspace *
-table_find(struct store *s, uint64_t hash, const uint8_t *name,
-           size_t name_size)
+table_find(struct lmdb *s, uint64_t hash, const uint8_t *name, size_t name_size)
 {
     if (s->last != NULL && is_keyspace(s->last, hash, name, name_size))
         return s->last;
@@ -429,7 +428,7 @@ table_find(struct store *s, uint64_t hash, const uint8_t *name,
 
 /* A free slot: the least recently used one that no view needs is closed. */
 static struct keyspace *
-table_slot(struct store *s)
+table_slot(struct lmdb *s)
 {
     struct keyspace *oldest;
 
@@ -456,7 +455,7 @@ count_file(void *ctx, const char *file)
  * now and then while the limit is far, and when it is full: names come from
  * the network, and each of them may be a new one. */
 static int
-check_limit(struct store *s)
+check_limit(struct lmdb *s)
 {
     const uint64_t max = s->options.keyspace_max;
     int rc;
@@ -482,7 +481,7 @@ check_limit(struct store *s)
 }
 
 static int
-create(struct store *s, const struct keyspace *k)
+create(struct lmdb *s, const struct keyspace *k)
 {
     int rc;
 
@@ -504,7 +503,7 @@ create(struct store *s, const struct keyspace *k)
 }
 
 int
-keyspace_get(struct store *s, const uint8_t *name, size_t name_size,
+keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
              enum keyspace_need need, struct keyspace **out)
 {
     const uint64_t hash = name_hash(name, name_size);
@@ -573,7 +572,7 @@ keyspace_read_end(struct keyspace *k)
 }
 
 int
-keyspace_write(const struct store *s, struct keyspace *k, MDB_txn **out)
+keyspace_write(const struct lmdb *s, struct keyspace *k, MDB_txn **out)
 {
     const uint64_t now = clock_ms();
     int dead, rc;
@@ -592,7 +591,7 @@ keyspace_write(const struct store *s, struct keyspace *k, MDB_txn **out)
 }
 
 void
-keyspace_retain(struct store *s, struct keyspace *k, uint64_t pages, bool done)
+keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages, bool done)
 {
     const uint64_t most = s->options.txn_memory / KEYSPACE_PAGE_COST;
 
@@ -640,7 +639,7 @@ keyspace_grow(struct keyspace *k, size_t least)
 }
 
 int
-keyspace_each_file(struct store *s, int (*file)(void *ctx, const char *f),
+keyspace_each_file(struct lmdb *s, int (*file)(void *ctx, const char *f),
                    void *ctx)
 {
     char stem[NAME_FILE_SIZE];

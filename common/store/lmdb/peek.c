@@ -144,7 +144,7 @@ database_find(struct peek *p, const uint8_t *db, const char *key,
 /* Both records, as of one meta page. */
 static int
 read_records(struct peek *p, const uint8_t *main_db,
-             const struct store_options *options, struct keyspace *k,
+             const struct lmdb_options *options, struct keyspace *k,
              struct keyspace_state *state)
 {
     uint8_t meta_db[DB_SIZE];
@@ -167,7 +167,7 @@ read_records(struct peek *p, const uint8_t *main_db,
 }
 
 static int
-peek_file(int fd, const struct store_options *options, struct keyspace *k,
+peek_file(int fd, const struct lmdb_options *options, struct keyspace *k,
           uint8_t *page, struct keyspace_state *state)
 {
     struct keyspace_meta m, now;
@@ -195,7 +195,7 @@ peek_file(int fd, const struct store_options *options, struct keyspace *k,
 }
 
 int
-keyspace_peek(const struct store_options *options, struct keyspace *k,
+keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
               uint8_t *page, struct keyspace_state *state)
 {
     struct stat st;

@@ -19,7 +19,7 @@
 /* Reads name and state of the file k->file, through the buffer `page` of
  * KEYSPACE_PAGE_MAX bytes.  The name must be that of `k`, if that has one.
  *   -ENOENT, or another error: LMDB may tell more about it */
-int keyspace_peek(const struct store_options *options, struct keyspace *k,
+int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
                   uint8_t *page, struct keyspace_state *state);
 
 /* Whether an entry of the directory is a keyspace's file, and then its name
@@ -28,7 +28,7 @@ bool keyspace_file_stem(const char *entry, char stem[NAME_FILE_SIZE]);
 
 /* Records as they are in the meta database (meta.c); else as
  * keyspace_header_check() and keyspace_state_get(). */
-int keyspace_header_parse(const MDB_val *v, const struct store_options *options,
+int keyspace_header_parse(const MDB_val *v, const struct lmdb_options *options,
                           struct keyspace *k, const char **why);
 int keyspace_state_parse(const MDB_val *v, struct keyspace_state *out);
 

@@ -1,11 +1,11 @@
-/* common/store/lmdb/view.c - common/store/store.h on LMDB: views. */
+/* common/store/lmdb/view.c - common/store/lmdb/lmdb.h on LMDB: views. */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>
 #include <errno.h>
 
 static struct order
-view_order(struct store *s, const struct keyspace *k, MDB_cursor *cursor,
+view_order(struct lmdb *s, const struct keyspace *k, MDB_cursor *cursor,
            enum block_order kind, const struct order_root *root)
 {
     return (struct order){
@@ -20,10 +20,10 @@ view_order(struct store *s, const struct keyspace *k, MDB_cursor *cursor,
 }
 
 int
-store_view_open(struct store *s, const uint8_t *name, size_t name_size,
-                struct store_view **out)
+lmdb_view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
+               struct lmdb_view **out)
 {
-    struct store_view *v = &s->view;
+    struct lmdb_view *v = &s->view;
     struct keyspace *k;
     int rc;
 
@@ -58,7 +58,7 @@ store_view_open(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 void
-store_view_close(struct store_view *v)
+lmdb_view_close(struct lmdb_view *v)
 {
     keyspace_read_end(v->keyspace);
     v->keyspace = NULL;
@@ -66,7 +66,7 @@ store_view_close(struct store_view *v)
 
 /* Says what is wrong with the file, unless that is just an answer. */
 static int
-outcome(struct store_view *v, const char *what, int rc)
+outcome(struct lmdb_view *v, const char *what, int rc)
 {
     if (rc >= 0 || rc == -ENOENT)
         return rc;
@@ -75,7 +75,7 @@ outcome(struct store_view *v, const char *what, int rc)
 }
 
 int
-store_view_totals(struct store_view *v, struct store_totals *out)
+lmdb_view_totals(struct lmdb_view *v, struct store_totals *out)
 {
     *out = (struct store_totals){
         .keys = v->state.keys.count,
@@ -87,8 +87,8 @@ store_view_totals(struct store_view *v, struct store_totals *out)
 }
 
 int64_t
-store_view_range(struct store_view *v, uint64_t offset, uint64_t length,
-                 uint8_t *bytes, size_t size, uint64_t *rows)
+lmdb_view_range(struct lmdb_view *v, uint64_t offset, uint64_t length,
+                uint8_t *bytes, size_t size, uint64_t *rows)
 {
     int64_t done;
 
@@ -99,8 +99,8 @@ store_view_range(struct store_view *v, uint64_t offset, uint64_t length,
 }
 
 int
-store_view_get(struct store_view *v, const uint8_t *key, size_t key_size,
-               struct store_row *out)
+lmdb_view_get(struct lmdb_view *v, const uint8_t *key, size_t key_size,
+              struct store_row *out)
 {
     const struct row r = {.key = key, .key_size = (uint16_t)key_size};
     struct order_finder finder = {.valid = false};
@@ -118,14 +118,14 @@ store_view_get(struct store_view *v, const uint8_t *key, size_t key_size,
 }
 
 int
-store_view_rank(struct store_view *v, const uint8_t *key, size_t key_size,
-                uint64_t *rank)
+lmdb_view_rank(struct lmdb_view *v, const uint8_t *key, size_t key_size,
+               uint64_t *rank)
 {
     struct row r = {.key = key, .key_size = (uint16_t)key_size};
     struct store_row row;
     int rc;
 
-    rc = store_view_get(v, key, key_size, &row);
+    rc = lmdb_view_get(v, key, key_size, &row);
     if (rc < 0)
         return rc;
     r.count = row.count;
@@ -157,10 +157,10 @@ scan_row(void *ctx, const struct row *r)
 }
 
 int
-store_view_scan(struct store_view *v, const uint8_t *after, size_t after_size,
-                int (*row)(void *ctx, const uint8_t *key, size_t key_size,
-                           const struct store_row *r),
-                void *ctx)
+lmdb_view_scan(struct lmdb_view *v, const uint8_t *after, size_t after_size,
+               int (*row)(void *ctx, const uint8_t *key, size_t key_size,
+                          const struct store_row *r),
+               void *ctx)
 {
     struct scan scan = {.row = row, .ctx = ctx};
     const struct row from = {.key = after, .key_size = (uint16_t)after_size};

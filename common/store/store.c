@@ -1,0 +1,40 @@
+/* common/store/store.c - what every engine shares; see store.h. */
+#include "common/store/store.h"
+
+#include <errno.h>
+#include <stdint.h>
+
+#include "common/wire/query.h"
+
+size_t
+store_query_room(const struct store_query *q)
+{
+    if (q->op != STORE_RANGE)
+        return QUERY_ROW_SIZE + STORE_NAME_MAX;
+    return (size_t)q->length * (QUERY_ROW_SIZE + STORE_NAME_MAX);
+}
+
+int
+store_list(struct store *s, const uint8_t *after, size_t after_size,
+           int (*row)(void *ctx, const uint8_t *name, size_t name_size,
+                      int64_t keys),
+           void *ctx)
+{
+    struct store_listing *l;
+    struct store_listed found;
+    int rc;
+
+    if (after_size > STORE_NAME_MAX)
+        return -EINVAL;
+    rc = store_listing_open(s, &l);
+    if (rc < 0)
+        return rc;
+    store_listing_start(l, after, after_size);
+    while ((rc = store_listing_next(l, UINT64_MAX, &found)) == 1) {
+        rc = row(ctx, found.name, found.name_size, found.keys);
+        if (rc != 0)
+            break;
+    }
+    store_listing_close(l);
+    return rc;
+}

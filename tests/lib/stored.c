@@ -1,0 +1,147 @@
+/* tests/lib/stored.c - see stored.h. */
+#include "tests/lib/stored.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/wire/query.h"
+
+int
+stored_apply(struct store *s, const char *name, const struct store_mark *mark,
+             const struct store_delta *deltas, size_t count)
+{
+    const struct store_batch batch = {.name = (const uint8_t *)name,
+                                      .name_size = strlen(name),
+                                      .marks = mark,
+                                      .mark_count = mark ? 1 : 0,
+                                      .deltas = deltas,
+                                      .delta_count = count};
+    struct store_applied applied;
+
+    return store_apply(s, &batch, &applied);
+}
+
+int
+stored_add(struct store *s, const char *name, const struct store_mark *mark,
+           const char *key, int64_t sum)
+{
+    const struct store_delta d = {.key = (const uint8_t *)key,
+                                  .key_size = (uint16_t)strlen(key),
+                                  .sum_high = sum < 0 ? -1 : 0,
+                                  .sum_low = (uint64_t)sum};
+
+    return stored_apply(s, name, mark, &d, 1);
+}
+
+/* Asks one question. */
+static int
+ask(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
+{
+    struct store_reads reads = {
+        .queries = q, .count = 1, .at = bytes, .room = size};
+
+    (void)store_read(s, &reads); /* one: always answered */
+    store_read_end(s);
+    return q->error;
+}
+
+static struct store_query
+query_of(enum store_op op, const char *name)
+{
+    return (struct store_query){
+        .op = op, .name = (const uint8_t *)name, .name_size = strlen(name)};
+}
+
+int
+stored_get(struct store *s, const char *name, const char *key,
+           struct store_row *row)
+{
+    struct store_query q = query_of(STORE_GET, name);
+    uint8_t bytes[QUERY_ROW_SIZE + STORE_NAME_MAX];
+    int rc;
+
+    q.key = (const uint8_t *)key;
+    q.key_size = strlen(key);
+    rc = ask(s, &q, bytes, sizeof bytes);
+    if (rc == 0)
+        *row = q.row;
+    return rc;
+}
+
+int
+stored_totals(struct store *s, const char *name, struct store_totals *out)
+{
+    struct store_query q = query_of(STORE_TOTAL, name);
+    uint8_t bytes[QUERY_ROW_SIZE];
+    int rc;
+
+    rc = ask(s, &q, bytes, sizeof bytes);
+    if (rc == 0)
+        *out = q.totals;
+    return rc;
+}
+
+int
+stored_range(struct store *s, const char *name, int64_t offset, uint64_t length,
+             uint8_t *bytes, size_t size)
+{
+    struct store_query q = query_of(STORE_RANGE, name);
+    int rc;
+
+    q.offset = offset;
+    q.length = length;
+    rc = ask(s, &q, bytes, size);
+    return rc < 0 ? rc : (int)q.rows;
+}
+
+/* Gives the rows of one piece. */
+static int
+give(struct store *s, const char *name, const uint8_t *at, int rows,
+     int (*row)(void *ctx, const uint8_t *key, size_t key_size,
+                const struct store_row *r),
+     void *ctx)
+{
+    char key[STORE_NAME_MAX + 1];
+    struct store_row found;
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < rows; i++) {
+        const size_t size = get_le16(at + 8);
+
+        memcpy(key, at + QUERY_ROW_SIZE, size);
+        key[size] = '\0';
+        rc = stored_get(s, name, key, &found); /* the row has no flag */
+        if (rc == 0 && found.count != get_le64s(at))
+            return -EBADMSG;
+        if (rc == 0)
+            rc = row(ctx, at + QUERY_ROW_SIZE, size, &found);
+        at += QUERY_ROW_SIZE + size;
+    }
+    return rc;
+}
+
+int
+stored_each(struct store *s, const char *name,
+            int (*row)(void *ctx, const uint8_t *key, size_t key_size,
+                       const struct store_row *r),
+            void *ctx)
+{
+    const size_t room =
+        QUERY_ROWS_MAX * (size_t)(QUERY_ROW_SIZE + STORE_NAME_MAX);
+    uint8_t *bytes = malloc(room);
+    int64_t offset = 0;
+    int rows, rc = 0;
+
+    if (!bytes)
+        return -ENOMEM;
+    do {
+        rows = stored_range(s, name, offset, QUERY_ROWS_MAX, bytes, room);
+        if (rows > 0)
+            rc = give(s, name, bytes, rows, row, ctx);
+        offset += rows;
+    } while (rc == 0 && rows == QUERY_ROWS_MAX);
+    free(bytes);
+    return rows < 0 ? rows : rc;
+}

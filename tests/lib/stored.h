@@ -1,0 +1,33 @@
+/* tests/lib/stored.h - what tests put into a store and find in it, whatever
+ * its engine.  Names and keys are texts.  Errors: as common/store/store.h. */
+#ifndef COUNTD_TESTS_STORED_H
+#define COUNTD_TESTS_STORED_H
+
+#include "common/store/store.h"
+
+/* Applies deltas under one mark, or (NULL) under none. */
+int stored_apply(struct store *s, const char *name,
+                 const struct store_mark *mark,
+                 const struct store_delta *deltas, size_t count);
+
+/* The same of one key. */
+int stored_add(struct store *s, const char *name, const struct store_mark *mark,
+               const char *key, int64_t sum);
+
+/*   -ENOENT  no such keyspace or key */
+int stored_get(struct store *s, const char *name, const char *key,
+               struct store_row *row);
+int stored_totals(struct store *s, const char *name, struct store_totals *out);
+
+/* Rows `offset` to `offset + length - 1`; returns their number. */
+int stored_range(struct store *s, const char *name, int64_t offset,
+                 uint64_t length, uint8_t *bytes, size_t size);
+
+/* Calls `row` for each row of the keyspace by count; stops when it returns
+ * non-zero and returns that. */
+int stored_each(struct store *s, const char *name,
+                int (*row)(void *ctx, const uint8_t *key, size_t key_size,
+                           const struct store_row *r),
+                void *ctx);
+
+#endif
