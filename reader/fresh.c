@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 
 /* A look may take up to a 1/LOOK_SHARE of the time; with a thousand logs it
  * costs milliseconds, and is then good for longer. */
@@ -56,7 +56,7 @@ find_held(struct fresh *f, const uint8_t *name, size_t size)
 }
 
 static void
-note_keyspace(struct fresh *f, const struct held *h)
+note_keyspace(struct fresh *f, const struct heldfile *h)
 {
     struct fresh_held *to = find_held(f, h->name, h->name_size);
 
@@ -76,10 +76,10 @@ note_keyspace(struct fresh *f, const struct held *h)
 /* Adds a file for many keyspaces, which is read only when all of them could be
  * kept. */
 static int
-note_many(struct fresh *f, const char *file, const struct held *head)
+note_many(struct fresh *f, const char *file, const struct heldfile *head)
 {
-    struct held_many many;
-    struct held h;
+    struct heldfile_many many;
+    struct heldfile h;
     int rc;
 
     span_add(&f->held_all, head->mark.first_ms);
@@ -88,14 +88,14 @@ note_many(struct fresh *f, const char *file, const struct held *head)
         f->held_more = true;
         return 0;
     }
-    rc = held_many_get(f->datadir->held_fd, file, false, &many);
+    rc = heldfile_many_get(f->datadir->held_fd, file, false, &many);
     if (rc == -ENOENT || rc == -EBADMSG)
         return 0; /* merged meanwhile, or like any damaged one */
     if (rc < 0)
         return rc;
-    while (held_many_next(&many, &h))
+    while (heldfile_many_next(&many, &h))
         note_keyspace(f, &h);
-    held_many_free(&many);
+    heldfile_many_free(&many);
     return 0;
 }
 
@@ -103,7 +103,7 @@ note_many(struct fresh *f, const char *file, const struct held *head)
  * log, holds back nothing.  One of a newer version may be of any keyspace and
  * of any age. */
 static int
-note_held(void *ctx, const char *file, const struct held *h)
+note_held(void *ctx, const char *file, const struct heldfile *h)
 {
     struct fresh *f = ctx;
 
@@ -168,7 +168,7 @@ list_held(struct fresh *f)
     f->held_more = false;
     f->held_all = nothing_held;
     f->held_count = 0;
-    rc = held_each(fd, note_held, f);
+    rc = heldfile_each(fd, note_held, f);
     f->held_unknown |= rc < 0;
     f->listed = rc == 0 && settled;
     f->held_mtime = st.st_mtim;

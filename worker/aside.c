@@ -56,7 +56,7 @@ is_held(const struct dirent *entry)
 {
     struct store_mark mark;
 
-    return held_parse_name(entry->d_name, &mark);
+    return heldfile_parse_name(entry->d_name, &mark);
 }
 
 static int
@@ -104,7 +104,7 @@ set_aside(struct aside *a, const char *file, const char *why)
     char to[256];
     int rc;
 
-    rc = held_set_aside(a->held_fd, file, to, sizeof to);
+    rc = heldfile_set_aside(a->held_fd, file, to, sizeof to);
     if (rc == -ENOENT)
         return; /* merged by another worker meanwhile */
     if (rc < 0) {
@@ -125,7 +125,7 @@ exists(const struct aside *a, const char *file)
 
 /* Deltas above the last key that is in; they are sorted. */
 static size_t
-first_above(const struct held *h, const struct lmdb_mark_info *info)
+first_above(const struct heldfile *h, const struct lmdb_mark_info *info)
 {
     size_t i;
 
@@ -140,7 +140,7 @@ first_above(const struct held *h, const struct lmdb_mark_info *info)
 
 /* Puts the records in, or finds them in.  -ESTALE: look again. */
 static int
-put_in_once(struct aside *a, const struct held *h, bool *no_room)
+put_in_once(struct aside *a, const struct heldfile *h, bool *no_room)
 {
     struct store_applied applied = {0};
     struct lmdb_mark_info info;
@@ -168,7 +168,7 @@ put_in_once(struct aside *a, const struct held *h, bool *no_room)
 }
 
 static int
-put_in(struct aside *a, const struct held *h, bool *no_room)
+put_in(struct aside *a, const struct heldfile *h, bool *no_room)
 {
     unsigned tries;
     int rc = -ESTALE;
@@ -181,7 +181,7 @@ put_in(struct aside *a, const struct held *h, bool *no_room)
 
 /* 0: merged, or gone; else why it stays. */
 static int
-merge_file(struct aside *a, const char *file, struct held *h)
+merge_file(struct aside *a, const char *file, struct heldfile *h)
 {
     bool no_room;
     int rc;
@@ -198,14 +198,14 @@ merge_file(struct aside *a, const char *file, struct held *h)
     }
     if (rc < 0)
         return rc;
-    rc = held_remove(a->held_fd, file);
+    rc = heldfile_remove(a->held_fd, file);
     if (rc == 0)
         a->stats.merged++;
     return rc;
 }
 
 static bool
-is_wanted(const struct aside *a, const struct held *h)
+is_wanted(const struct aside *a, const struct heldfile *h)
 {
     return !a->wanted || !a->wanted_name ||
            a->wanted_name(a->ctx, h->name, h->name_size);
@@ -216,10 +216,10 @@ try_file(struct aside *a, const char *file)
 {
     static struct diag_repeat repeat, unread;
     char text[NAME_TEXT_SIZE];
-    struct held h;
+    struct heldfile h;
     int rc;
 
-    rc = held_get(a->held_fd, file, &h);
+    rc = heldfile_get(a->held_fd, file, &h);
     if (rc == -ENOENT)
         return 0;
     if (rc == -EBADMSG) {
@@ -242,7 +242,7 @@ try_file(struct aside *a, const char *file)
         if (a->stays)
             a->stays(a->ctx, file, &h);
     }
-    held_free(&h);
+    heldfile_free(&h);
     return rc;
 }
 
@@ -264,12 +264,12 @@ look_at_one(struct aside *a, struct pass *p, const char *file, bool known)
 
 /* Keeps aside what is older than its keyspace: it is in no file then. */
 static int
-keep_aside(struct aside *a, const struct held *h)
+keep_aside(struct aside *a, const struct heldfile *h)
 {
     char to[256];
     int rc;
 
-    rc = held_keep(a->held_fd, a->hash_key, h, to, sizeof to);
+    rc = heldfile_keep(a->held_fd, a->hash_key, h, to, sizeof to);
     if (rc < 0)
         return rc;
     a->stats.damaged++;
@@ -283,14 +283,15 @@ keep_aside(struct aside *a, const struct held *h)
 /* An epoch of a keyspace that is past.  When a later one of the same file is
  * in, this one is, too; else the keyspace is newer than the file. */
 static int
-settle_past(struct aside *a, const struct held_many *m, const struct held *h)
+settle_past(struct aside *a, const struct heldfile_many *m,
+            const struct heldfile *h)
 {
     struct lmdb_mark_info info;
     struct store_mark mark;
     size_t from = 0;
     int rc;
 
-    while (held_many_later(m, h, &from, &mark)) {
+    while (heldfile_many_later(m, h, &from, &mark)) {
         rc = lmdb_marks(a->store, h->name, h->name_size, &mark, 1, &info);
         if (rc < 0)
             return rc;
@@ -309,8 +310,8 @@ asked_to_stop(const struct aside *a)
 /* The keyspace just found in the file.  0: its records are in, or not
  * wanted; -EAGAIN: it waits behind something; else why they stay. */
 static int
-try_keyspace(struct aside *a, struct pass *p, struct held_many *m,
-             struct held *h)
+try_keyspace(struct aside *a, struct pass *p, struct heldfile_many *m,
+             struct heldfile *h)
 {
     char name[NAME_FILE_SIZE];
     bool no_room = false;
@@ -321,7 +322,7 @@ try_keyspace(struct aside *a, struct pass *p, struct held_many *m,
     name_to_file(h->name, h->name_size, a->hash_key, name);
     p->stopped = p->stopped || asked_to_stop(a);
     if (m->locked && !p->stopped && !stuck_has(&p->stuck, name, strlen(name))) {
-        rc = held_many_records(m, h);
+        rc = heldfile_many_records(m, h);
         if (rc == 0)
             rc = put_in(a, h, &no_room);
         if (rc == -EOVERFLOW)
@@ -338,14 +339,14 @@ try_keyspace(struct aside *a, struct pass *p, struct held_many *m,
 
 /* Tries all keyspaces.  Returns how many stay, of those wanted. */
 static uint64_t
-try_keyspaces(struct aside *a, struct pass *p, struct held_many *m,
+try_keyspaces(struct aside *a, struct pass *p, struct heldfile_many *m,
               const char *file, int *why)
 {
-    struct held h;
+    struct heldfile h;
     uint64_t stay = 0;
     int rc;
 
-    while (held_many_next(m, &h)) {
+    while (heldfile_many_next(m, &h)) {
         rc = try_keyspace(a, p, m, &h);
         if (rc == 0)
             continue;
@@ -360,13 +361,14 @@ try_keyspaces(struct aside *a, struct pass *p, struct held_many *m,
 
 /* What was merged could not be dropped: all of it stays. */
 static void
-all_stay(struct aside *a, struct pass *p, struct held_many *m, const char *file)
+all_stay(struct aside *a, struct pass *p, struct heldfile_many *m,
+         const char *file)
 {
     char name[NAME_FILE_SIZE];
-    struct held h;
+    struct heldfile h;
 
-    held_many_rewind(m);
-    while (held_many_next(m, &h)) {
+    heldfile_many_rewind(m);
+    while (heldfile_many_next(m, &h)) {
         name_to_file(h.name, h.name_size, a->hash_key, name);
         stuck_add(&p->stuck, name, strlen(name));
         if (a->stays)
@@ -375,7 +377,7 @@ all_stay(struct aside *a, struct pass *p, struct held_many *m, const char *file)
 }
 
 static void
-merge_many(struct aside *a, struct pass *p, struct held_many *m,
+merge_many(struct aside *a, struct pass *p, struct heldfile_many *m,
            const char *file)
 {
     static struct diag_repeat repeat, drops;
@@ -388,7 +390,7 @@ merge_many(struct aside *a, struct pass *p, struct held_many *m,
         diag_repeating(&repeat, DIAG_WARNING,
                        "held records stay: held=%s keyspaces=%" PRIu64 ": %s",
                        file, stay, diag_text(why));
-    rc = m->locked ? held_many_drop(m, a->held_fd, file) : 0;
+    rc = m->locked ? heldfile_many_drop(m, a->held_fd, file) : 0;
     if (rc == 0) {
         a->stats.merged += m->locked && m->dropped == m->keyspaces;
         return;
@@ -405,7 +407,7 @@ set_many_aside(struct aside *a, const char *file)
     char to[256];
     int rc;
 
-    rc = held_many_set_aside(a->held_fd, file, to, sizeof to);
+    rc = heldfile_many_set_aside(a->held_fd, file, to, sizeof to);
     if (rc < 0)
         return rc;
     a->stats.damaged++;
@@ -418,14 +420,14 @@ static void
 look_at_many(struct aside *a, struct pass *p, const char *file, bool known)
 {
     static struct diag_repeat unread;
-    struct held_many m;
+    struct heldfile_many m;
     int rc = -EAGAIN;
 
     if (known && !p->stuck.all)
-        rc = held_many_get(a->held_fd, file, true, &m);
+        rc = heldfile_many_get(a->held_fd, file, true, &m);
     if (rc == 0) {
         merge_many(a, p, &m, file);
-        held_many_free(&m);
+        heldfile_many_free(&m);
         return;
     }
     if (rc == -EBADMSG)
@@ -457,11 +459,11 @@ look_at_file(struct aside *a, struct pass *p, const char *file)
     const bool known = listed(&p->before, file);
     struct store_mark mark;
 
-    if (!held_parse_name(file, &mark))
+    if (!heldfile_parse_name(file, &mark))
         return;
     if (a->wanted && !a->wanted(a->ctx, &mark))
         return;
-    if (!held_is_many(file))
+    if (!heldfile_is_many(file))
         look_at_one(a, p, file, known);
     else if (!p->leave_many)
         look_at_many(a, p, file, known);

@@ -20,7 +20,7 @@
 
 #include <time.h>
 
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "common/store/lmdb/lmdb.h"
 
 struct aside_stats {
@@ -41,7 +41,7 @@ struct aside {
     /* The records of this keyspace in this file could not be merged; `held` is
      * NULL when it could not even be read: those of any keyspace that may be in
      * it.  NULL: nobody asks. */
-    void (*stays)(void *ctx, const char *file, const struct held *held);
+    void (*stays)(void *ctx, const char *file, const struct heldfile *held);
     void *ctx;
     /* True: end early; asked before each file and keyspace.  NULL: never. */
     bool (*stop)(void *ctx);

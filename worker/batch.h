@@ -17,7 +17,7 @@
 
 #include "common/log/log.h"
 #include "common/log/logdir.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "common/store/lmdb/lmdb.h"
 #include "worker/fold.h"
 #include "worker/later.h"

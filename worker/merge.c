@@ -11,7 +11,7 @@
 #include "common/base/diag.h"
 #include "common/base/files.h"
 #include "common/log/archive.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "common/wire/name.h"
 #include "worker/fate.h"
 
@@ -517,7 +517,7 @@ is_for(const struct merge *m, const char *file, const struct fold_keyspace *k)
     char name[NAME_FILE_SIZE];
     size_t size;
 
-    if (held_is_many(file))
+    if (heldfile_is_many(file))
         return true;
     name_to_file(k->name, k->name_size, m->dir->hash_key, name);
     size = strlen(name);
@@ -532,14 +532,14 @@ static void
 wait_behind(struct fold_keyspace *k, const char *file)
 {
     k->behind = true;
-    k->own = k->own || !held_is_many(file);
+    k->own = k->own || !heldfile_is_many(file);
     k->many = !k->own;
 }
 
 /* Records of an earlier fill are still held: those of this one must wait
  * behind them. */
 static void
-stays_held(void *ctx, const char *file, const struct held *h)
+stays_held(void *ctx, const char *file, const struct heldfile *h)
 {
     struct merge *m = ctx;
     struct fold_keyspace *k;
@@ -581,7 +581,7 @@ merge_held(struct merge *m)
     if (rc == 0)
         rc = aside_merge(&m->aside);
     if (rc == 0)
-        rc = held_tidy(m->dir->held_fd, HELD_UNFINISHED_MS);
+        rc = heldfile_tidy(m->dir->held_fd, HELD_UNFINISHED_MS);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "read data/held");
 }
@@ -605,8 +605,8 @@ hold_one(struct merge *m, const struct fold_keyspace *k,
     int rc;
 
     fold_deltas(&m->batch.fold, k, &deltas, &count);
-    rc = held_write(m->dir->held_fd, m->dir->hash_key, k->name, k->name_size,
-                    &l->mark, deltas, count, sync);
+    rc = heldfile_write(m->dir->held_fd, m->dir->hash_key, k->name,
+                        k->name_size, &l->mark, deltas, count, sync);
     if (rc == 0)
         m->written++;
     return rc;
@@ -640,7 +640,7 @@ hold_many(struct merge *m, unsigned number)
 
     if (keyspaces == 0)
         return 0;
-    rc = held_many_begin(&out, m->dir->held_fd, mark, keyspaces, &l->base);
+    rc = heldfile_many_begin(&out, m->dir->held_fd, mark, keyspaces, &l->base);
     if (rc < 0)
         return rc;
     for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
@@ -649,9 +649,9 @@ hold_many(struct merge *m, unsigned number)
         fold_deltas(&m->batch.fold, k, &deltas, &count);
         rc = stopped(m)
                  ? -ECANCELED
-                 : held_many_add(out, k->name, k->name_size, deltas, count);
+                 : heldfile_many_add(out, k->name, k->name_size, deltas, count);
     }
-    rc = held_many_end(out, m->dir->held_fd, mark, rc, sync);
+    rc = heldfile_many_end(out, m->dir->held_fd, mark, rc, sync);
     if (rc == 0)
         m->written++;
     return rc;
@@ -684,15 +684,15 @@ publish_log(struct merge *m, unsigned number)
     int rc = 0;
 
     if (count_many(m, number) > 0) {
-        rc = held_many_publish(m->dir->held_fd, &l->mark, &l->base);
+        rc = heldfile_many_publish(m->dir->held_fd, &l->mark, &l->base);
         if (rc == 0)
             m->stats.held++;
     }
     for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
         if (!k->chosen || k->many || !fold_bit(k->touched, number))
             continue;
-        rc = held_publish(m->dir->held_fd, m->dir->hash_key, k->name,
-                          k->name_size, &l->mark);
+        rc = heldfile_publish(m->dir->held_fd, m->dir->hash_key, k->name,
+                              k->name_size, &l->mark);
         if (rc == 0)
             m->stats.held++;
     }
@@ -706,11 +706,11 @@ discard_log(struct merge *m, unsigned number)
     const struct batch_log *l = &m->batch.logs[number];
     const struct fold_keyspace *k;
 
-    held_many_discard(m->dir->held_fd, &l->mark);
+    heldfile_many_discard(m->dir->held_fd, &l->mark);
     for (k = m->batch.fold.first; k; k = k->next)
         if (k->chosen && !k->many && fold_bit(k->touched, number))
-            held_discard(m->dir->held_fd, m->dir->hash_key, k->name,
-                         k->name_size, &l->mark);
+            heldfile_discard(m->dir->held_fd, m->dir->hash_key, k->name,
+                             k->name_size, &l->mark);
 }
 
 static void
@@ -746,7 +746,7 @@ hold_chosen(struct merge *m)
         if (rc < 0)
             cannot_hold(m, rc);
     }
-    rc = m->written > HELD_SYNCED_ALONE ? held_sync(m->dir->held_fd) : 0;
+    rc = m->written > HELD_SYNCED_ALONE ? heldfile_sync(m->dir->held_fd) : 0;
     for (i = 0; rc == 0 && i < m->batch.count; i++) {
         rc = m->batch.logs[i].whole ? publish_log(m, i) : 0;
         if (rc != -EEXIST)
@@ -757,7 +757,7 @@ hold_chosen(struct merge *m)
         rc = 0;
     }
     if (rc == 0)
-        rc = held_settle(m->dir->held_fd);
+        rc = heldfile_settle(m->dir->held_fd);
     if (rc < 0)
         cannot_hold(m, rc);
     for (i = 0; i < m->batch.count; i++) {

@@ -21,7 +21,7 @@
 #include "common/client/progress.h"
 #include "common/client/wait.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 
 #define TEXT_SIZE  512
 #define OPEN_TRIES 50
@@ -380,18 +380,18 @@ check_logs(struct check *c)
 static int
 check_held_many(struct check *c, const char *file)
 {
-    struct held_many many;
-    struct held held;
+    struct heldfile_many many;
+    struct heldfile held;
     uint64_t records = 0;
     int rc;
 
-    rc = held_many_get(c->dir.held_fd, file, false, &many);
+    rc = heldfile_many_get(c->dir.held_fd, file, false, &many);
     if (rc < 0) {
         fault(c, "cannot be read: %s", diag_text(rc));
         return 0;
     }
-    while (rc == 0 && held_many_next(&many, &held)) {
-        rc = held_many_records(&many, &held);
+    while (rc == 0 && heldfile_many_next(&many, &held)) {
+        rc = heldfile_many_records(&many, &held);
         records += held.count;
     }
     if (rc < 0)
@@ -402,23 +402,23 @@ check_held_many(struct check *c, const char *file)
              "%" PRIu64 " of %" PRIu64 " keyspaces; a worker merges them when "
              "there is",
              records, many.keyspaces);
-    held_many_free(&many);
+    heldfile_many_free(&many);
     return 0;
 }
 
 static int
-check_held_file(void *ctx, const char *file, const struct held *head)
+check_held_file(void *ctx, const char *file, const struct heldfile *head)
 {
     struct check *c = ctx;
-    struct held held;
+    struct heldfile held;
     int rc;
 
     (void)head; /* the whole file is read below */
     c->held++;
     look_at(c, "held", (const uint8_t *)file, strlen(file));
-    if (held_is_many(file))
+    if (heldfile_is_many(file))
         return check_held_many(c, file);
-    rc = held_get(c->dir.held_fd, file, &held);
+    rc = heldfile_get(c->dir.held_fd, file, &held);
     if (rc < 0) {
         fault(c, "cannot be read: %s", diag_text(rc));
         return 0;
@@ -428,7 +428,7 @@ check_held_file(void *ctx, const char *file, const struct held *head)
          "records set aside because it could not take them: %zu; a worker "
          "merges them when it can",
          held.count);
-    held_free(&held);
+    heldfile_free(&held);
     return 0;
 }
 
@@ -497,7 +497,7 @@ run(struct check *c)
     if (rc == 0 && c->line->arg_count == 0)
         rc = check_logs(c);
     if (rc == 0 && c->line->arg_count == 0)
-        rc = held_each(c->dir.held_fd, check_held_file, c);
+        rc = heldfile_each(c->dir.held_fd, check_held_file, c);
     if (rc == 0 && c->line->arg_count == 0)
         rc = kept_each_damaged(&c->dir, check_damaged_file, c);
     progress_clear(&c->progress);

@@ -9,7 +9,7 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/client/output.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 
 static void
 keep_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
@@ -40,7 +40,7 @@ read_logs(const struct datadir *d, struct kept *out)
 /* One of a newer version may be of any keyspace and of any age; one that is
  * damaged is renamed by the next worker that meets it. */
 static int
-note_held(void *ctx, const char *file, const struct held *h)
+note_held(void *ctx, const char *file, const struct heldfile *h)
 {
     struct kept *out = ctx;
 
@@ -94,7 +94,7 @@ kept_read(const struct datadir *d, struct kept *out)
     *out = (struct kept){.oldest_ms = UINT64_MAX};
     rc = read_logs(d, out);
     if (rc == 0)
-        rc = held_each(d->held_fd, note_held, out);
+        rc = heldfile_each(d->held_fd, note_held, out);
     if (rc == 0)
         rc = kept_each_damaged(d, note_damaged, out);
     return rc;

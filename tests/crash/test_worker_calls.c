@@ -31,7 +31,7 @@
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
@@ -302,16 +302,16 @@ hold_many(const struct fixture *x, const struct store_mark *mark,
     struct held_out *out;
     unsigned i;
 
-    assert_rc(held_many_begin(&out, fd, mark, count, &base), 0);
+    assert_rc(heldfile_many_begin(&out, fd, mark, count, &base), 0);
     for (i = 0; i < count; i++) {
         const struct store_delta d = delta("m", first + (int64_t)i);
 
-        assert_rc(held_many_add(out, (const uint8_t *)names[i],
-                                strlen(names[i]), &d, 1),
+        assert_rc(heldfile_many_add(out, (const uint8_t *)names[i],
+                                    strlen(names[i]), &d, 1),
                   0);
     }
-    assert_rc(held_many_end(out, fd, mark, 0, true), 0);
-    assert_rc(held_many_publish(fd, mark, &base), 0);
+    assert_rc(heldfile_many_end(out, fd, mark, 0, true), 0);
+    assert_rc(heldfile_many_publish(fd, mark, &base), 0);
 }
 
 /* Of "old", and of two that are not there. */
@@ -348,8 +348,8 @@ make_old(const struct fixture *x)
     assert_rc(stored_add(s, "old", &base, "a", OLD_BASE), 0);
     store_close(s);
     d = delta("a", 1000);
-    assert_rc(held_put(x->dir.held_fd, x->dir.hash_key, (const uint8_t *)"old",
-                       3, &held, &d, 1),
+    assert_rc(heldfile_put(x->dir.held_fd, x->dir.hash_key,
+                           (const uint8_t *)"old", 3, &held, &d, 1),
               0);
     hold_others(x);
 }

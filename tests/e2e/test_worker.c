@@ -19,7 +19,7 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
@@ -503,7 +503,7 @@ lock_held(const struct fixture *x)
 
     assert_rc(dirstream_open(x->dir.held_fd, ".", &dir), 0);
     while (dirstream_next(dir, &name) > 0)
-        if (held_is_many(name))
+        if (heldfile_is_many(name))
             fd = openat(x->dir.held_fd, name, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(closedir(dir), 0);

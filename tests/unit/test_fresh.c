@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "reader/fresh.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
@@ -87,9 +87,9 @@ hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
     const struct store_delta delta = {
         .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
 
-    assert_rc(held_put(f->datadir.held_fd, f->datadir.hash_key,
-                       (const uint8_t *)keyspace, strlen(keyspace), &mark,
-                       &delta, 1),
+    assert_rc(heldfile_put(f->datadir.held_fd, f->datadir.hash_key,
+                           (const uint8_t *)keyspace, strlen(keyspace), &mark,
+                           &delta, 1),
               0);
 }
 
@@ -106,24 +106,24 @@ hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch,
     struct held_out *out;
     char name[16];
 
-    assert_rc(held_many_begin(&out, fd, &mark, keyspaces, &base), 0);
+    assert_rc(heldfile_many_begin(&out, fd, &mark, keyspaces, &base), 0);
     for (unsigned i = 0; i < keyspaces; i++) {
         (void)snprintf(name, sizeof name, "m%u", i); /* it fits */
-        assert_rc(
-            held_many_add(out, (const uint8_t *)name, strlen(name), &delta, 1),
-            0);
+        assert_rc(heldfile_many_add(out, (const uint8_t *)name, strlen(name),
+                                    &delta, 1),
+                  0);
     }
-    assert_rc(held_many_end(out, fd, &mark, 0, true), 0);
-    assert_rc(held_many_publish(fd, &mark, &base), 0);
+    assert_rc(heldfile_many_end(out, fd, &mark, 0, true), 0);
+    assert_rc(heldfile_many_publish(fd, &mark, &base), 0);
 }
 
 static int
-remove_held(void *ctx, const char *file, const struct held *h)
+remove_held(void *ctx, const char *file, const struct heldfile *h)
 {
     struct fixture *f = ctx;
 
     (void)h; /* whichever */
-    return held_remove(f->datadir.held_fd, file);
+    return heldfile_remove(f->datadir.held_fd, file);
 }
 
 /* ---- logs -------------------------------------------------------------- */
@@ -211,7 +211,7 @@ records_held_for_one_keyspace_hold_back_that_one_only(void **state)
     assert_int_equal(as_of(f, ""), now - 9001); /* all keyspaces */
     expect_now(f, "words");
 
-    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
     expect_now(f, "broken");
 }
 
@@ -250,7 +250,7 @@ a_held_file_for_many_keyspaces_holds_back_those_it_names(void **state)
     /* More than are kept: it may be any. */
     hold_many(f, now - 9000, 3, FRESH_HELD_MAX + 1);
     assert_int_equal(as_of(f, "words"), now - 9001);
-    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
     expect_now(f, "words");
 }
 
@@ -442,12 +442,12 @@ held_records_of_a_clock_that_was_set_back_are_not_claimed(void **state)
     assert_int_equal(as_of(f, ""), 0); /* all keyspaces */
     expect_now(f, "words");
 
-    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
     expect_now(f, "ahead");
 }
 
 static int
-make_newer(void *ctx, const char *file, const struct held *h)
+make_newer(void *ctx, const char *file, const struct heldfile *h)
 {
     const uint8_t version[4] = {2};
     struct fixture *f = ctx;
@@ -467,13 +467,13 @@ held_records_of_a_newer_version_hold_back_all_keyspaces(void **state)
     struct fixture *f = *state;
 
     hold(f, "newer", clock_unix_ms() - 1000, 1);
-    assert_rc(held_each(f->datadir.held_fd, make_newer, f), 0);
+    assert_rc(heldfile_each(f->datadir.held_fd, make_newer, f), 0);
 
     assert_int_equal(as_of(f, "newer"), 0);
     assert_int_equal(as_of(f, "words"), 0);
     assert_int_equal(as_of(f, ""), 0);
 
-    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
     expect_now(f, "words");
 }
 
@@ -512,7 +512,7 @@ held_files_are_read_again_only_when_they_are_others(void **state)
 
     hold(f, "k7", now - 20000, 2);
     assert_int_equal(as_of(f, "k7"), now - 20001);
-    assert_rc(held_each(f->datadir.held_fd, remove_held, f), 0);
+    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
     expect_now(f, "k7");
 }
 

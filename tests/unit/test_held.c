@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "common/wire/name.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
@@ -42,18 +42,18 @@ put(int fd, const char *keyspace, const struct store_mark *mark,
     struct store_mark fill = *mark;
 
     fill.first_ms = first_ms;
-    return held_put(fd, hash_key, (const uint8_t *)keyspace, strlen(keyspace),
-                    &fill, deltas, 4);
+    return heldfile_put(fd, hash_key, (const uint8_t *)keyspace,
+                        strlen(keyspace), &fill, deltas, 4);
 }
 
 struct names {
     char file[8][256];
-    struct held head[8];
+    struct heldfile head[8];
     size_t count;
 };
 
 static int
-collect(void *ctx, const char *file, const struct held *h)
+collect(void *ctx, const char *file, const struct heldfile *h)
 {
     struct names *n = ctx;
 
@@ -69,7 +69,7 @@ all(int fd)
 {
     struct names n = {.count = 0};
 
-    assert_rc(held_each(fd, collect, &n), 0);
+    assert_rc(heldfile_each(fd, collect, &n), 0);
     return n;
 }
 
@@ -78,7 +78,7 @@ what_is_held_reads_back_as_it_was(void **state)
 {
     struct tmpdir *d = *state;
     struct names n;
-    struct held h;
+    struct heldfile h;
 
     assert_rc(put(d->fd, "words", &mark7, 1234567), 0);
 
@@ -86,7 +86,7 @@ what_is_held_reads_back_as_it_was(void **state)
     assert_int_equal(n.count, 1);
     assert_int_equal(n.head[0].name_size, 5);
     assert_int_equal(n.head[0].mark.epoch, 7);
-    assert_rc(held_get(d->fd, n.file[0], &h), 0);
+    assert_rc(heldfile_get(d->fd, n.file[0], &h), 0);
     assert_int_equal(h.name_size, 5);
     assert_memory_equal(h.name, "words", 5);
     assert_memory_equal(h.mark.uuid, mark7.uuid, 16);
@@ -99,7 +99,7 @@ what_is_held_reads_back_as_it_was(void **state)
     assert_true(h.deltas[0].sum_low == UINT64_MAX);
     assert_true(h.deltas[2].sum_high == INT64_MIN);
     assert_true(h.deltas[3].sum_high == INT64_MAX);
-    held_free(&h);
+    heldfile_free(&h);
 }
 
 static void
@@ -120,11 +120,11 @@ its_name_says_keyspace_log_and_epoch_and_nothing_else_is_taken_for_one(
     n = all(d->fd);
 
     assert_int_equal(n.count, 1);
-    assert_true(held_parse_name(n.file[0], &mark));
+    assert_true(heldfile_parse_name(n.file[0], &mark));
     assert_memory_equal(mark.uuid, mark7.uuid, 16);
     assert_int_equal(mark.epoch, 7);
-    assert_false(held_parse_name("words", &mark));
-    assert_false(held_parse_name("words,0011,1", &mark));
+    assert_false(heldfile_parse_name("words", &mark));
+    assert_false(heldfile_parse_name("words,0011,1", &mark));
 }
 
 static void
@@ -145,7 +145,7 @@ holding_again_replaces_a_damaged_file_while_the_log_still_has_the_records(
 {
     struct tmpdir *d = *state;
     struct names n;
-    struct held h;
+    struct heldfile h;
     int fd;
 
     assert_rc(put(d->fd, "words", &mark7, 1), 0);
@@ -154,12 +154,12 @@ holding_again_replaces_a_damaged_file_while_the_log_still_has_the_records(
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, "x", 1, 80), 1);
     assert_int_equal(close(fd), 0);
-    assert_rc(held_get(d->fd, n.file[0], &h), -EBADMSG);
+    assert_rc(heldfile_get(d->fd, n.file[0], &h), -EBADMSG);
 
     assert_rc(put(d->fd, "words", &mark7, 1), 0);
 
-    assert_rc(held_get(d->fd, n.file[0], &h), 0);
-    held_free(&h);
+    assert_rc(heldfile_get(d->fd, n.file[0], &h), 0);
+    heldfile_free(&h);
 }
 
 static void
@@ -168,7 +168,7 @@ every_damaged_byte_and_every_cut_is_noticed(void **state)
     struct tmpdir *d = *state;
     struct names n;
     struct stat st;
-    struct held h;
+    struct heldfile h;
     uint8_t byte;
     off_t at;
     int fd;
@@ -184,14 +184,14 @@ every_damaged_byte_and_every_cut_is_noticed(void **state)
         assert_int_equal(pread(fd, &byte, 1, at), 1);
         byte ^= 0x10;
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-        assert_rc(held_get(d->fd, n.file[0], &h),
+        assert_rc(heldfile_get(d->fd, n.file[0], &h),
                   version ? -EPROTONOSUPPORT : -EBADMSG);
         byte ^= 0x10;
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
     }
     for (at = st.st_size - 1; at >= 0; at--) {
         assert_int_equal(ftruncate(fd, at), 0);
-        assert_rc(held_get(d->fd, n.file[0], &h), -EBADMSG);
+        assert_rc(heldfile_get(d->fd, n.file[0], &h), -EBADMSG);
     }
     assert_int_equal(all(d->fd).head[0].name_size, 0);
     assert_int_equal(close(fd), 0);
@@ -207,7 +207,7 @@ a_file_set_aside_is_kept_and_never_listed_again(void **state)
     assert_rc(put(d->fd, "bad-words", &mark7, 1), 0);
     n = all(d->fd);
 
-    assert_rc(held_set_aside(d->fd, n.file[0], aside, sizeof aside), 0);
+    assert_rc(heldfile_set_aside(d->fd, n.file[0], aside, sizeof aside), 0);
 
     assert_int_equal(all(d->fd).count, 0);
     assert_true(tmpdir_has(d, aside));
@@ -224,9 +224,9 @@ removing_is_durable_and_may_be_done_twice(void **state)
     n = all(d->fd);
 
     fault_clear();
-    assert_rc(held_remove(d->fd, n.file[0]), 0);
+    assert_rc(heldfile_remove(d->fd, n.file[0]), 0);
     assert_int_equal(fault_calls("fsync"), 1);
-    assert_rc(held_remove(d->fd, n.file[0]), 0);
+    assert_rc(heldfile_remove(d->fd, n.file[0]), 0);
 
     assert_int_equal(tmpdir_count(d, "."), 0);
 }
@@ -245,7 +245,7 @@ another_fill_of_an_epoch_waits_for_the_first(void **state)
     n = all(d->fd);
     assert_int_equal(n.count, 1);
     assert_int_equal(n.head[0].mark.first_ms, 1000);
-    assert_rc(held_remove(d->fd, n.file[0]), 0);
+    assert_rc(heldfile_remove(d->fd, n.file[0]), 0);
     assert_rc(put(d->fd, "words", &mark7, 2000), 0);
 }
 
@@ -260,9 +260,11 @@ the_oldest_held_record_of_a_keyspace_is_found(void **state)
     assert_rc(put(d->fd, "words", &mark7, 1000), 0);
     assert_rc(put(d->fd, "other", &mark7, 500), 0);
 
-    assert_rc(held_oldest_ms(d->fd, (const uint8_t *)"words", 5, &oldest), 0);
+    assert_rc(heldfile_oldest_ms(d->fd, (const uint8_t *)"words", 5, &oldest),
+              0);
     assert_int_equal(oldest, 1000);
-    assert_rc(held_oldest_ms(d->fd, (const uint8_t *)"none", 4, &oldest), 0);
+    assert_rc(heldfile_oldest_ms(d->fd, (const uint8_t *)"none", 4, &oldest),
+              0);
     assert_true(oldest == UINT64_MAX);
 }
 
@@ -280,7 +282,7 @@ holding_survives_any_failing_call(void **state)
     for (g = 0; g < 2; g++) {
         for (n = 1, hit = true; hit; n++) {
             struct names names;
-            struct held h;
+            struct heldfile h;
             int rc;
 
             assert_true(n < 100);
@@ -292,14 +294,14 @@ holding_survives_any_failing_call(void **state)
             assert_int_equal(fault_open_fds(), fds);
             names = all(d->fd);
             if (rc == 0 || names.count == 1) {
-                assert_rc(held_get(d->fd, names.file[0], &h), 0);
+                assert_rc(heldfile_get(d->fd, names.file[0], &h), 0);
                 assert_int_equal(h.count, 4);
-                held_free(&h);
+                heldfile_free(&h);
             }
             assert_rc(put(d->fd, "words", &mark7, 1), 0);
             assert_int_equal(tmpdir_count(d, "."), 1);
             names = all(d->fd);
-            assert_rc(held_remove(d->fd, names.file[0]), 0);
+            assert_rc(heldfile_remove(d->fd, names.file[0]), 0);
         }
         assert_true(n > 2);
     }
@@ -320,17 +322,17 @@ reading_survives_any_failing_call(void **state)
     for (g = 0; g < 2; g++) {
         for (n = 1, hit = true; hit; n++) {
             uint64_t oldest = 0;
-            struct held h;
+            struct heldfile h;
             int rc;
 
             assert_true(n < 100);
             fault_inject(groups[g], n, g == 0 ? EIO : ENOMEM);
-            rc = held_get(d->fd, names.file[0], &h);
+            rc = heldfile_get(d->fd, names.file[0], &h);
             if (rc == 0)
-                held_free(&h);
+                heldfile_free(&h);
             if (rc == 0)
-                rc =
-                    held_oldest_ms(d->fd, (const uint8_t *)"words", 5, &oldest);
+                rc = heldfile_oldest_ms(d->fd, (const uint8_t *)"words", 5,
+                                        &oldest);
             hit = fault_hit();
             fault_clear();
 
@@ -349,7 +351,7 @@ many_records_with_long_keys_go_through(void **state)
     static struct store_delta deltas[COUNT];
     struct tmpdir *d = *state;
     struct names n;
-    struct held h;
+    struct heldfile h;
     size_t i;
 
     for (i = 0; i < COUNT; i++) {
@@ -357,18 +359,18 @@ many_records_with_long_keys_go_through(void **state)
         deltas[i] = delta(keys[i], 0, 0, i);
     }
 
-    assert_rc(held_put(d->fd, hash_key, (const uint8_t *)"w", 1, &mark7, deltas,
-                       COUNT),
+    assert_rc(heldfile_put(d->fd, hash_key, (const uint8_t *)"w", 1, &mark7,
+                           deltas, COUNT),
               0);
 
     n = all(d->fd);
-    assert_rc(held_get(d->fd, n.file[0], &h), 0);
+    assert_rc(heldfile_get(d->fd, n.file[0], &h), 0);
     assert_int_equal(h.count, COUNT);
     for (i = 0; i < COUNT; i++) {
         assert_int_equal(h.deltas[i].sum_low, i);
         assert_memory_equal(h.deltas[i].key, keys[i], 256);
     }
-    held_free(&h);
+    heldfile_free(&h);
 }
 
 /* ---- files for many keyspaces ------------------------------------------ */
@@ -387,23 +389,23 @@ put_many(int fd, const struct store_mark *mark, unsigned keyspaces)
     unsigned i;
     int rc;
 
-    rc = held_many_begin(&out, fd, mark, keyspaces, &base);
+    rc = heldfile_many_begin(&out, fd, mark, keyspaces, &base);
     if (rc < 0)
         return rc;
     for (i = 0; i < keyspaces && rc == 0; i++) {
         char name[16];
 
         (void)snprintf(name, sizeof name, "k%u", i); /* fits */
-        rc = held_many_add(out, (const uint8_t *)name, strlen(name), some,
-                           i % 2 + 1);
+        rc = heldfile_many_add(out, (const uint8_t *)name, strlen(name), some,
+                               i % 2 + 1);
     }
-    rc = held_many_end(out, fd, mark, rc, true);
+    rc = heldfile_many_end(out, fd, mark, rc, true);
     if (rc == 0)
-        rc = held_many_publish(fd, mark, &base);
+        rc = heldfile_many_publish(fd, mark, &base);
     if (rc == 0)
-        rc = held_settle(fd);
+        rc = heldfile_settle(fd);
     if (rc < 0)
-        held_many_discard(fd, mark);
+        heldfile_many_discard(fd, mark);
     return rc;
 }
 
@@ -413,22 +415,22 @@ names_in(int fd)
 {
     static char text[256];
     const struct names n = all(fd);
-    struct held_many many;
-    struct held h;
+    struct heldfile_many many;
+    struct heldfile h;
 
     text[0] = 0;
     if (n.count == 0)
         return text;
     assert_int_equal(n.count, 1);
-    assert_rc(held_many_get(fd, n.file[0], false, &many), 0);
+    assert_rc(heldfile_many_get(fd, n.file[0], false, &many), 0);
     assert_int_equal(n.head[0].keyspaces, many.keyspaces);
-    while (held_many_next(&many, &h)) {
-        assert_rc(held_many_records(&many, &h), 0);
+    while (heldfile_many_next(&many, &h)) {
+        assert_rc(heldfile_many_records(&many, &h), 0);
         assert_int_equal(h.count, (h.name[1] - '0') % 2 + 1);
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s ",
                        (int)h.name_size, h.name); /* fits */
     }
-    held_many_free(&many);
+    heldfile_many_free(&many);
     return text;
 }
 
@@ -437,9 +439,9 @@ many_keyspaces_in_one_file_read_back_as_they_were(void **state)
 {
     struct store_mark mark = mark7;
     struct tmpdir *d = *state;
-    struct held_many many;
+    struct heldfile_many many;
     struct names n;
-    struct held h;
+    struct heldfile h;
     uint64_t oldest;
 
     mark.first_ms = 1234;
@@ -447,27 +449,27 @@ many_keyspaces_in_one_file_read_back_as_they_were(void **state)
 
     assert_string_equal(names_in(d->fd), "k0 k1 k2 ");
     n = all(d->fd);
-    assert_true(held_is_many(n.file[0]));
+    assert_true(heldfile_is_many(n.file[0]));
     assert_int_equal(n.head[0].name_size, 0);
     assert_int_equal(n.head[0].mark.first_ms, 1234);
-    assert_true(held_parse_name(n.file[0], &mark));
+    assert_true(heldfile_parse_name(n.file[0], &mark));
     assert_memory_equal(mark.uuid, mark7.uuid, 16);
     assert_int_equal(mark.epoch, 7);
-    assert_rc(held_many_get(d->fd, n.file[0], false, &many), 0);
-    assert_true(held_many_next(&many, &h));
+    assert_rc(heldfile_many_get(d->fd, n.file[0], false, &many), 0);
+    assert_true(heldfile_many_next(&many, &h));
     assert_null(h.deltas);
-    assert_true(held_many_next(&many, &h));
-    assert_rc(held_many_records(&many, &h), 0);
+    assert_true(heldfile_many_next(&many, &h));
+    assert_rc(heldfile_many_records(&many, &h), 0);
     assert_int_equal(h.mark.epoch, 7);
     assert_int_equal(h.mark.first_ms, 1234);
     assert_int_equal(h.deltas[0].minute, 3);
     assert_int_equal(h.deltas[0].sum_low, 1);
     assert_memory_equal(h.deltas[1].key, "b", 1);
     assert_true(h.deltas[1].sum_high == -1);
-    held_many_free(&many);
-    assert_rc(held_oldest_ms(d->fd, (const uint8_t *)"k1", 2, &oldest), 0);
+    heldfile_many_free(&many);
+    assert_rc(heldfile_oldest_ms(d->fd, (const uint8_t *)"k1", 2, &oldest), 0);
     assert_int_equal(oldest, 1234);
-    assert_rc(held_oldest_ms(d->fd, (const uint8_t *)"k", 1, &oldest), 0);
+    assert_rc(heldfile_oldest_ms(d->fd, (const uint8_t *)"k", 1, &oldest), 0);
     assert_true(oldest == UINT64_MAX);
 }
 
@@ -475,7 +477,7 @@ static void
 damage_to_a_file_for_many_is_noticed_and_it_is_set_aside(void **state)
 {
     struct tmpdir *d = *state;
-    struct held_many many;
+    struct heldfile_many many;
     char aside[256];
     struct names n;
     struct stat st;
@@ -485,7 +487,7 @@ damage_to_a_file_for_many_is_noticed_and_it_is_set_aside(void **state)
 
     assert_rc(put_many(d->fd, &mark7, 3), 0);
     n = all(d->fd);
-    assert_rc(held_many_set_aside(d->fd, n.file[0], aside, sizeof aside),
+    assert_rc(heldfile_many_set_aside(d->fd, n.file[0], aside, sizeof aside),
               -EBUSY);
     fd = openat(d->fd, n.file[0], O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
@@ -496,19 +498,20 @@ damage_to_a_file_for_many_is_noticed_and_it_is_set_aside(void **state)
         assert_int_equal(pread(fd, &byte, 1, at), 1);
         byte ^= 0x10;
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-        assert_rc(held_many_get(d->fd, n.file[0], false, &many),
+        assert_rc(heldfile_many_get(d->fd, n.file[0], false, &many),
                   version ? -EPROTONOSUPPORT : -EBADMSG);
         byte ^= 0x10;
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
     }
     for (at = st.st_size - 1; at >= 0; at--) {
         assert_int_equal(ftruncate(fd, at), 0);
-        assert_rc(held_many_get(d->fd, n.file[0], false, &many), -EBADMSG);
+        assert_rc(heldfile_many_get(d->fd, n.file[0], false, &many), -EBADMSG);
     }
     assert_int_equal(close(fd), 0);
 
     assert_rc(put_many(d->fd, &mark7, 3), -EEXIST);
-    assert_rc(held_many_set_aside(d->fd, n.file[0], aside, sizeof aside), 0);
+    assert_rc(heldfile_many_set_aside(d->fd, n.file[0], aside, sizeof aside),
+              0);
     assert_true(tmpdir_has(d, aside));
     assert_rc(put_many(d->fd, &mark7, 3), 0);
 }
@@ -518,10 +521,10 @@ static void
 what_is_no_regular_file_is_damaged_and_is_set_aside(void **state)
 {
     struct tmpdir *d = *state;
-    struct held_many many;
+    struct heldfile_many many;
     char aside[256];
     struct names n;
-    struct held h;
+    struct heldfile h;
 
     for (unsigned link = 0; link < 2; link++) {
         assert_rc(put(d->fd, "words", &mark7, 1), 0);
@@ -535,13 +538,16 @@ what_is_no_regular_file_is_damaged_and_is_set_aside(void **state)
             assert_int_equal(link ? symlinkat("/dev/zero", d->fd, file)
                                   : mkfifoat(d->fd, file, 0600),
                              0);
-            if (held_is_many(file)) {
-                assert_rc(held_many_get(d->fd, file, true, &many), -EBADMSG);
-                assert_rc(held_many_set_aside(d->fd, file, aside, sizeof aside),
-                          0);
+            if (heldfile_is_many(file)) {
+                assert_rc(heldfile_many_get(d->fd, file, true, &many),
+                          -EBADMSG);
+                assert_rc(
+                    heldfile_many_set_aside(d->fd, file, aside, sizeof aside),
+                    0);
             } else {
-                assert_rc(held_get(d->fd, file, &h), -EBADMSG);
-                assert_rc(held_set_aside(d->fd, file, aside, sizeof aside), 0);
+                assert_rc(heldfile_get(d->fd, file, &h), -EBADMSG);
+                assert_rc(heldfile_set_aside(d->fd, file, aside, sizeof aside),
+                          0);
             }
             assert_int_equal(unlinkat(d->fd, aside, 0), 0);
         }
@@ -556,19 +562,19 @@ what_is_merged_of_many_is_dropped_and_the_last_takes_the_file_along(
     static const char *const left[] = {"k0 k2 ", "k2 ", ""};
     static const unsigned drops[] = {1, 0, 0};
     struct tmpdir *d = *state;
-    struct held_many many;
+    struct heldfile_many many;
     unsigned i;
 
     assert_rc(put_many(d->fd, &mark7, 3), 0);
     for (i = 0; i < 3; i++) {
         const struct names n = all(d->fd);
 
-        assert_rc(held_many_get(d->fd, n.file[0], true, &many), 0);
+        assert_rc(heldfile_many_get(d->fd, n.file[0], true, &many), 0);
         assert_true(many.locked);
-        assert_rc(held_many_drop(&many, d->fd, n.file[0]), 0);
+        assert_rc(heldfile_many_drop(&many, d->fd, n.file[0]), 0);
         many.drop[drops[i]] = true;
-        assert_rc(held_many_drop(&many, d->fd, n.file[0]), 0);
-        held_many_free(&many);
+        assert_rc(heldfile_many_drop(&many, d->fd, n.file[0]), 0);
+        heldfile_many_free(&many);
         assert_string_equal(names_in(d->fd), left[i]);
     }
     assert_int_equal(tmpdir_count(d, "."), 0);
@@ -581,7 +587,7 @@ holding_many_again_replaces_the_file_unless_it_is_of_another_fill_or_in_use(
 {
     struct store_mark other = mark7;
     struct tmpdir *d = *state;
-    struct held_many many;
+    struct heldfile_many many;
     struct names n;
 
     other.first_ms = 5;
@@ -591,9 +597,9 @@ holding_many_again_replaces_the_file_unless_it_is_of_another_fill_or_in_use(
     assert_rc(put_many(d->fd, &other, 4), -EEXIST);
 
     n = all(d->fd);
-    assert_rc(held_many_get(d->fd, n.file[0], true, &many), 0);
+    assert_rc(heldfile_many_get(d->fd, n.file[0], true, &many), 0);
     assert_rc(put_many(d->fd, &mark7, 4), -EEXIST);
-    held_many_free(&many);
+    heldfile_many_free(&many);
     assert_string_equal(names_in(d->fd), "k0 k1 k2 ");
     assert_rc(put_many(d->fd, &mark7, 4), 0);
     assert_int_equal(tmpdir_count(d, "."), 1);
@@ -605,9 +611,9 @@ later_epochs_go_behind_the_earlier_ones_while_the_file_is_small(void **state)
 {
     struct store_mark mark = mark7;
     struct tmpdir *d = *state;
-    struct held_many many;
+    struct heldfile_many many;
     struct names n;
-    struct held h;
+    struct heldfile h;
 
     mark.first_ms = 2000;
     assert_rc(put_many(d->fd, &mark, 2), 0);
@@ -621,21 +627,21 @@ later_epochs_go_behind_the_earlier_ones_while_the_file_is_small(void **state)
     assert_string_equal(names_in(d->fd), "k0 k1 k0 k0 k1 ");
 
     n = all(d->fd);
-    assert_true(held_parse_name(n.file[0], &mark));
+    assert_true(heldfile_parse_name(n.file[0], &mark));
     assert_int_equal(mark.epoch, 7);
     assert_int_equal(n.head[0].mark.first_ms, 1000);
     assert_int_equal(n.head[0].newest_ms, 3000);
-    assert_rc(held_many_get(d->fd, n.file[0], true, &many), 0);
+    assert_rc(heldfile_many_get(d->fd, n.file[0], true, &many), 0);
     assert_int_equal(many.last, 12);
-    assert_true(held_many_next(&many, &h));
+    assert_true(heldfile_many_next(&many, &h));
     assert_int_equal(h.mark.epoch, 7);
     assert_int_equal(h.mark.first_ms, 2000);
-    assert_true(held_many_next(&many, &h));
-    assert_true(held_many_next(&many, &h));
+    assert_true(heldfile_many_next(&many, &h));
+    assert_true(heldfile_many_next(&many, &h));
     assert_int_equal(h.mark.epoch, 9);
     many.drop[2] = true;
-    assert_rc(held_many_drop(&many, d->fd, n.file[0]), 0);
-    held_many_free(&many);
+    assert_rc(heldfile_many_drop(&many, d->fd, n.file[0]), 0);
+    heldfile_many_free(&many);
     assert_string_equal(names_in(d->fd), "k0 k1 k0 k1 ");
     assert_int_equal(all(d->fd).head[0].mark.first_ms, 2000);
 
@@ -660,10 +666,11 @@ a_large_file_for_many_is_left_as_it_is(void **state)
         (void)snprintf(keys[i], sizeof keys[i], "%0256d", i); /* fits */
         deltas[i] = delta(keys[i], 0, 0, 1);
     }
-    assert_rc(held_many_begin(&out, d->fd, &mark, 1, &base), 0);
-    assert_rc(held_many_add(out, (const uint8_t *)"k", 1, deltas, COUNT), 0);
-    assert_rc(held_many_end(out, d->fd, &mark, 0, true), 0);
-    assert_rc(held_many_publish(d->fd, &mark, &base), 0);
+    assert_rc(heldfile_many_begin(&out, d->fd, &mark, 1, &base), 0);
+    assert_rc(heldfile_many_add(out, (const uint8_t *)"k", 1, deltas, COUNT),
+              0);
+    assert_rc(heldfile_many_end(out, d->fd, &mark, 0, true), 0);
+    assert_rc(heldfile_many_publish(d->fd, &mark, &base), 0);
 
     mark.epoch++;
     assert_rc(put_many(d->fd, &mark, 2), 0);
@@ -686,7 +693,7 @@ what_another_has_changed_meanwhile_is_not_replaced(void **state)
     struct store_mark mark = mark7;
     struct held_many_base base;
     struct tmpdir *d = *state;
-    struct held_many many;
+    struct heldfile_many many;
     struct held_out *out;
     struct names n;
 
@@ -694,18 +701,18 @@ what_another_has_changed_meanwhile_is_not_replaced(void **state)
     n = all(d->fd);
     mark.epoch++;
     for (unsigned i = 0; i < 2; i++) {
-        assert_rc(held_many_begin(&out, d->fd, &mark, 1, &base), 0);
-        assert_rc(held_many_add(out, (const uint8_t *)"k0", 2, some, 1), 0);
-        assert_rc(held_many_end(out, d->fd, &mark, 0, true), 0);
-        assert_rc(held_many_get(d->fd, n.file[0], true, &many), 0);
+        assert_rc(heldfile_many_begin(&out, d->fd, &mark, 1, &base), 0);
+        assert_rc(heldfile_many_add(out, (const uint8_t *)"k0", 2, some, 1), 0);
+        assert_rc(heldfile_many_end(out, d->fd, &mark, 0, true), 0);
+        assert_rc(heldfile_many_get(d->fd, n.file[0], true, &many), 0);
         if (i == 1)
             memset(many.drop, 1, many.keyspaces);
         many.drop[0] = true;
-        assert_rc(held_many_drop(&many, d->fd, n.file[0]), 0);
-        held_many_free(&many);
+        assert_rc(heldfile_many_drop(&many, d->fd, n.file[0]), 0);
+        heldfile_many_free(&many);
 
-        assert_rc(held_many_publish(d->fd, &mark, &base), -EEXIST);
-        held_many_discard(d->fd, &mark);
+        assert_rc(heldfile_many_publish(d->fd, &mark, &base), -EEXIST);
+        heldfile_many_discard(d->fd, &mark);
         assert_string_equal(names_in(d->fd), i == 0 ? "k1 k2 " : "");
     }
     assert_rc(put_many(d->fd, &mark, 1), 0);
@@ -716,25 +723,25 @@ static void
 only_one_at_a_time_may_change_a_file_for_many(void **state)
 {
     struct tmpdir *d = *state;
-    struct held_many first, second;
+    struct heldfile_many first, second;
     struct names n;
 
     assert_rc(put_many(d->fd, &mark7, 2), 0);
     n = all(d->fd);
-    assert_rc(held_many_get(d->fd, n.file[0], true, &first), 0);
-    assert_rc(held_many_get(d->fd, n.file[0], true, &second), 0);
+    assert_rc(heldfile_many_get(d->fd, n.file[0], true, &first), 0);
+    assert_rc(heldfile_many_get(d->fd, n.file[0], true, &second), 0);
     assert_true(first.locked);
     assert_false(second.locked);
-    held_many_free(&second);
+    heldfile_many_free(&second);
     first.drop[0] = true;
-    assert_rc(held_many_drop(&first, d->fd, n.file[0]), 0);
+    assert_rc(heldfile_many_drop(&first, d->fd, n.file[0]), 0);
 
     /* It is another file now, though the first still holds its lock. */
-    assert_rc(held_many_get(d->fd, n.file[0], true, &second), 0);
+    assert_rc(heldfile_many_get(d->fd, n.file[0], true, &second), 0);
     assert_true(second.locked);
     assert_int_equal(second.keyspaces, 1);
-    held_many_free(&second);
-    held_many_free(&first);
+    heldfile_many_free(&second);
+    heldfile_many_free(&first);
 }
 
 static void
@@ -750,20 +757,20 @@ holding_and_dropping_many_survives_any_failing_call(void **state)
         for (n = 1, hit = true; hit; n++) {
             const struct names none = {.count = 0};
             struct names names = none;
-            struct held_many many;
+            struct heldfile_many many;
             int rc;
 
             assert_true(n < 100);
             fault_inject(groups[g], n, g == 0 ? EIO : ENOMEM);
             rc = put_many(d->fd, &mark7, 3);
             if (rc == 0)
-                rc = held_each(d->fd, collect, &names);
+                rc = heldfile_each(d->fd, collect, &names);
             if (rc == 0)
-                rc = held_many_get(d->fd, names.file[0], true, &many);
+                rc = heldfile_many_get(d->fd, names.file[0], true, &many);
             if (rc == 0) {
                 many.drop[0] = true;
-                rc = held_many_drop(&many, d->fd, names.file[0]);
-                held_many_free(&many);
+                rc = heldfile_many_drop(&many, d->fd, names.file[0]);
+                heldfile_many_free(&many);
             }
             hit = fault_hit();
             fault_clear();
@@ -776,8 +783,8 @@ holding_and_dropping_many_survives_any_failing_call(void **state)
             assert_rc(put_many(d->fd, &mark7, 3), 0);
             assert_string_equal(names_in(d->fd), "k0 k1 k2 ");
             names = all(d->fd);
-            assert_rc(held_remove(d->fd, names.file[0]), 0);
-            (void)held_tidy(d->fd, 0); /* what could not be removed */
+            assert_rc(heldfile_remove(d->fd, names.file[0]), 0);
+            (void)heldfile_tidy(d->fd, 0); /* what could not be removed */
         }
         assert_true(n > 4);
     }

@@ -885,7 +885,7 @@ a_keyspace_that_gets_room_leaves_the_file_before_its_log_goes_on(void **state)
 static int
 the_file_for_many(const struct dirent *entry)
 {
-    return held_is_many(entry->d_name);
+    return heldfile_is_many(entry->d_name);
 }
 
 static void
@@ -904,7 +904,7 @@ static void
 what_another_worker_has_in_hand_makes_later_fills_wait(void **state)
 {
     struct fixture *x = *state;
-    struct held_many many;
+    struct heldfile_many many;
     char file[256];
 
     full_log(x, 0);
@@ -912,7 +912,7 @@ what_another_worker_has_in_hand_makes_later_fills_wait(void **state)
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     find_many(x, file);
     room_for(true, true);
-    assert_rc(held_many_get(x->dir.held_fd, file, true, &many), 0);
+    assert_rc(heldfile_many_get(x->dir.held_fd, file, true, &many), 0);
     assert_true(many.locked);
 
     full_log(x, 0);
@@ -921,7 +921,7 @@ what_another_worker_has_in_hand_makes_later_fills_wait(void **state)
     assert_int_equal(count_of("c", "one"), 200);
     assert_int_equal(tmpdir_count(&x->tmp, "held"), 2);
 
-    held_many_free(&many);
+    heldfile_many_free(&many);
     merge_held(&x->merge);
     assert_int_equal(count_of("a", "one"), 2);
     assert_int_equal(count_of("b", "one"), -20);
@@ -1076,7 +1076,7 @@ whatever_has_room_when_each_fill_counts_once(void **state)
     assert_int_equal(damaged, 0);
     for (i = 0; i < LOGS; i++)
         assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
-    assert_rc(held_tidy(x->dir.held_fd, 0), 0);
+    assert_rc(heldfile_tidy(x->dir.held_fd, 0), 0);
 }
 
 /* As after a crash between the file's name and the log's end. */
@@ -1090,10 +1090,10 @@ records_held_twice_for_one_fill_count_once(void **state)
     struct held_many_base base;
     struct held_out *out;
 
-    assert_rc(held_many_begin(&out, x->dir.held_fd, &mark, 1, &base), 0);
-    assert_rc(held_many_add(out, (const uint8_t *)"a", 1, &d, 1), 0);
-    assert_rc(held_many_end(out, x->dir.held_fd, &mark, 0, true), 0);
-    assert_rc(held_many_publish(x->dir.held_fd, &mark, &base), 0);
+    assert_rc(heldfile_many_begin(&out, x->dir.held_fd, &mark, 1, &base), 0);
+    assert_rc(heldfile_many_add(out, (const uint8_t *)"a", 1, &d, 1), 0);
+    assert_rc(heldfile_many_end(out, x->dir.held_fd, &mark, 0, true), 0);
+    assert_rc(heldfile_many_publish(x->dir.held_fd, &mark, &base), 0);
     room_for(false, false);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);

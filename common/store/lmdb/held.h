@@ -1,36 +1,37 @@
-/* common/store/lmdb/held.h - records set aside for a keyspace that cannot take
- * them.
+/* common/store/lmdb/held.h - data/held.mdb: batches that wait for their
+ * keyspace.
  *
- * When one keyspace refuses its records (broken file, over a limit) the
- * others go on and the log is freed: the records go to data/held, durable
- * before the log is emptied, and are merged later under the same mark.
+ * A keyspace that cannot take its records (damaged, over a limit) stops nobody:
+ * what it was to get is kept here, a record for each refused batch, exactly as
+ * it was given to store_apply(): its marks and its deltas, nothing folded again
+ * and nothing put together.  The logs are then free.  Records of a keyspace are
+ * applied later, one by one, strictly in the order of their ids.
  *
- * A held file is named KEYSPACEFILE,UUID,EPOCH (hex; the epoch in 16 digits)
- * and written as %t..., fsync, rename without replacing, fsync of the
- * directory.  Bytes, little-endian:
+ * Why no record is lost or counted twice, whoever dies when:
+ *   - A worker first claims its logs (flock), then begins held_look(), in the
+ *     file that has the name then.  What a former owner of a log held was
+ *     committed before that owner let go of the log, so the look shows it.
+ *   - A keyspace of which nothing is held takes a log's records directly.  When
+ *     something is held, a log whose very fill is held (HELD_SAME) is done once
+ *     a commit of this file (held_fence) has made that durable, and any other
+ *     log's records are held as well, behind what is there.  So what a mark
+ *     says of a log never passes an earlier fill of it that is still held.
+ *   - A record is deleted only after store_apply() of it was durable; applied
+ *     again after a crash, its marks say that it is in.
  *
- *      0     8  magic "COUNTDH1"
- *      8     4  version 1          12  4  crc32 of the rest of the file
- *     16    16  uuid of the log    32  8  epoch
- *     40     8  first_ms: as_of of this keyspace stays before it
- *     48     8  records            56  2  keyspace size   58 6 zero
- *     64        keyspace, then the records: minute u32 | sum_high i64 |
- *               sum_low u64 | key_size u16 | key; sorted by key, then minute
+ * Databases and bytes: data/FORMAT.md.  A record is its head (part 0), written
+ * last, and more parts of deltas; every value has a crc32 that covers its key.
  *
- * Keyspaces that there is no room for may be any number: names come from the
- * network.  So the records that a log has for all of these go to one file
- * for many keyspaces (common/store/lmdb/held_many.c), and those of its next
- * epochs behind them while it is small.  It is named %m,UUID,EPOCH, with the
- * first epoch:
+ * Any number of processes.  Whoever writes holds a flock on the data file,
+ * taken without waiting, so nobody waits inside LMDB.  A process that finds the
+ * file under the name is another one than it has open goes over to that.
  *
- *      0     8  magic "COUNTDM1"; version, crc32, uuid as above
- *     32     8  first epoch         40  8  oldest first_ms
- *     48     8  keyspaces           56  8  last epoch
- *     64     8  newest first_ms
- *     72        each: epoch u64 | first_ms u64 | records u64 | size u64 of the
- *               records | name size u16 | name | records as above
- *
- * Errors: 0 or a negative errno; -EBADMSG for a damaged file.
+ * Ownership: struct held is the caller's from held_open() to held_close(); one
+ * thread.  Errors: 0 or a negative errno; says through diag what it does to the
+ * file.
+ *   -EAGAIN   another process is writing to it: soon again
+ *   -EBADMSG  the file is damaged (see held_open)
+ *   -ENOSPC   held.max would be passed, or the disk is full
  */
 #ifndef COUNTD_HELD_H
 #define COUNTD_HELD_H
@@ -38,160 +39,137 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
-#include <time.h>
 
-#include "common/store/lmdb/lmdb.h"
+#include "common/store/store.h"
 
-/* Writes one file (one of the same fill that exists already is success).
- *   -EEXIST  one of another fill of this epoch waits to be merged: later */
-int held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-             size_t name_size, const struct store_mark *mark,
-             const struct store_delta *deltas, size_t count);
+#define HELD_FILE "held.mdb"
 
-/* The same in steps, for many at once:
- *
- *     held_write    each; durable only if `sync`
- *     held_sync     makes all that was written durable
- *     held_publish  each: it has its name
- *     held_settle   makes the names durable: now the logs may be emptied
- *
- * held_discard takes back what is written and not published; that goes away
- * by itself in time, too. */
-int held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-               size_t name_size, const struct store_mark *mark,
-               const struct store_delta *deltas, size_t count, bool sync);
-int held_sync(int held_fd);
-int held_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-                 size_t name_size, const struct store_mark *mark);
-int held_settle(int held_fd);
-void held_discard(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-                  size_t name_size, const struct store_mark *mark);
+struct held;
 
-struct held {
-    uint8_t name[256];
+struct held_options {
+    int data_fd; /* the data directory, borrowed */
+    bool writable;
+    uint64_t max; /* bytes of records; 0: no limit (setting held.max) */
+};
+
+/* Opens nothing yet: the file is opened when it is needed and made with the
+ * first record.  When it is found damaged, a writable handle renames it to
+ * bad-held-N.mdb, reports that, and goes on without; one that only reads says
+ * -EBADMSG.  -ENOMEM. */
+int held_open(struct held **out, const struct held_options *options);
+void held_close(struct held *h);
+
+/* ---- looking (worker, reader, commands) -------------------------------- */
+
+/* Begins a snapshot, in the file that has the name now; ends the one before. 0
+ * also when there is no file: then nothing is held.  Keep it short. */
+int held_look(struct held *h);
+void held_look_end(struct held *h);
+
+/* Whether anything at all is held. */
+bool held_any(const struct held *h);
+
+enum held_state {
+    HELD_NONE, /* nothing is held for this keyspace */
+    HELD_SAME, /* this very fill's records are held for it */
+    HELD_OTHER /* something else is: a log's records must go behind it */
+};
+
+/* Says of each mark what is held for this keyspace. */
+int held_states(struct held *h, const uint8_t *name, size_t name_size,
+                const struct store_mark *marks, size_t count,
+                enum held_state *states);
+
+/* first_ms of the oldest and of the newest fill that is held for this keyspace,
+ * for all with size 0; UINT64_MAX and 0 when nothing is. */
+int held_span(struct held *h, const uint8_t *name, size_t name_size,
+              uint64_t *oldest_ms, uint64_t *newest_ms);
+
+/* What is held for a keyspace. */
+struct held_summary {
+    const uint8_t *name; /* until the next call */
     size_t name_size;
-    struct store_mark mark;
-    bool newer; /* of a newer version: nothing else is known (held_each) */
-    uint64_t keyspaces; /* of a file for many (held_each): it has no name */
-    uint64_t newest_ms; /* and the newest first_ms in it; mark has the oldest */
-    struct store_delta *deltas; /* keys point into `bytes` */
-    size_t count;
-    uint8_t *bytes;
+    uint64_t records;
+    uint64_t fills; /* marks in all of them */
+    uint64_t bytes;
+    uint64_t oldest_ms; /* first_ms of the oldest fill */
+    uint64_t since_ms;  /* when the first record was held (Unix) */
+    int error;          /* why it was refused */
 };
 
-/* Reads one whole file by its name in the directory; held_free after. */
-int held_get(int held_fd, const char *file, struct held *out);
-void held_free(struct held *h);
+/* Calls `row` for each keyspace of which something is held, by name; stops when
+ * it returns non-zero and returns that. */
+int held_each(struct held *h,
+              int (*row)(void *ctx, const struct held_summary *s), void *ctx);
 
-/* Calls `file` for each held file; only its first 64 bytes + keyspace have
- * been read (deltas NULL).  A file for many keyspaces comes with name_size 0
- * and `keyspaces`; one whose head is damaged or of a newer version with
- * name_size 0 as well, the latter with `newer`.  Stops on non-zero and returns
- * that. */
-int held_each(int held_fd,
-              int (*file)(void *ctx, const char *file, const struct held *h),
-              void *ctx);
+/* ---- holding (worker) -------------------------------------------------- */
 
-/* The log and epoch, without first_ms, in the name of a held file; false for
- * any other name. Names sort by keyspace, log, epoch. */
-bool held_parse_name(const char *file, struct store_mark *mark);
+/* Begins, fills and ends one step that is durable as a whole when held_commit()
+ * returns 0.  held_put() keeps one batch, and `error`, why it was refused.
+ * After any error held_abort().
+ *   -ESTALE  the file was replaced meanwhile: nothing of it counts, again */
+int held_begin(struct held *h);
+int held_put(struct held *h, const struct store_batch *batch, int error);
+int held_commit(struct held *h);
+void held_abort(struct held *h);
 
-/* Removes a merged file, durably; fine when it is gone already.  To be done
- * before a later epoch of the same log is merged into the keyspace. */
-int held_remove(int held_fd, const char *file);
+/* Makes what others held durable: a commit that changes nothing. */
+int held_fence(struct held *h);
 
-/* Keeps the records of one keyspace as held_set_aside keeps a file. */
-int held_keep(int held_fd, const uint8_t *hash_key, const struct held *h,
-              char *aside, size_t size);
+/* pid of who made the last call say -EAGAIN; 0: cannot tell. */
+long held_holder(const struct held *h);
 
-/* Removes unfinished files (%t...) not written to for `age_ms`, which a process
- * that died left behind. */
-int held_tidy(int held_fd, uint64_t age_ms);
+/* ---- applying what is held (worker) ------------------------------------ */
 
-/* Renames a damaged file to bad-UUID-EPOCH-KEYSPACEFILE (written to `aside`),
- * which is never read, merged or removed here. */
-int held_set_aside(int held_fd, const char *file, char *aside, size_t size);
-
-/* ---- files for many keyspaces (held_many.c) ---- */
-
-bool held_is_many(const char *file);
-
-/* Writing what one log has: begin; add each of `keyspaces` keyspaces; end, also
- * when adding failed (`error`): then nothing is left.  Afterwards publish, with
- * what begin said of the file it goes behind, or discard it.  What is there
- * already of the same fill is written again: the log still has all of it.
- *   -EEXIST  as above, or another worker changes the file just now: later */
-struct held_out;
-struct held_many_base {
-    bool any;
-    uint64_t epoch; /* in its name */
-    ino_t inode;
-    off_t size;
-    struct timespec changed;
-};
-int held_many_begin(struct held_out **out, int held_fd,
-                    const struct store_mark *mark, uint64_t keyspaces,
-                    struct held_many_base *base);
-int held_many_add(struct held_out *o, const uint8_t *name, size_t name_size,
-                  const struct store_delta *deltas, size_t count);
-int held_many_end(struct held_out *o, int held_fd,
-                  const struct store_mark *mark, int error, bool sync);
-int held_many_publish(int held_fd, const struct store_mark *mark,
-                      const struct held_many_base *base);
-void held_many_discard(int held_fd, const struct store_mark *mark);
-
-/* A file for many, read and checked.  A mark says what is in its keyspace
- * already, as long as no later epoch of the log is, but for later ones of the
- * same file; so what is merged has to be dropped before that, and only one
- * process may do so at a time. */
-struct held_many {
-    int fd;
-    bool locked;            /* it is ours to change: nobody else does */
-    struct store_mark mark; /* the first epoch, the oldest first_ms */
-    uint64_t last;          /* epoch */
-    uint64_t keyspaces;
-    uint8_t *bytes;
-    size_t size;
-    bool *drop; /* per keyspace: to be left out by held_many_drop */
-    uint64_t dropped;
-
-    /* Where held_many_next is. */
-    size_t at;
-    uint64_t next;
-    const uint8_t *records;
-    struct store_delta *deltas;
-    size_t deltas_max;
+/* A record as it was put.  Its memory is the handle's until the next call of
+ * held_next(). */
+struct held_record {
+    uint64_t id;
+    struct store_batch batch;
 };
 
-/* With `lock`, takes the lock unless another has it.  held_many_free after. */
-int held_many_get(int held_fd, const char *file, bool lock,
-                  struct held_many *out);
-void held_many_free(struct held_many *m);
+/* Takes the lock of a keyspace's records: one process at a time applies, drops
+ * or counts them.  Not waited for.  0, or -EAGAIN: another process has it.  At
+ * most one per handle; released by held_unlock() or the end of the process. */
+int held_lock(struct held *h, const uint8_t *name, size_t name_size);
+void held_unlock(struct held *h);
 
-/* The next keyspace; `h` borrows from `m` until the next call.  Without its
- * records (deltas NULL) until held_many_records, which may find -EBADMSG or
- * -ENOMEM.  False at the end. */
-bool held_many_next(struct held_many *m, struct held *h);
-int held_many_records(struct held_many *m, struct held *h);
-void held_many_rewind(struct held_many *m);
+/* The keyspace after `name` (size 0: the first) of which something is held, in
+ * the snapshot of held_look(): into `next` (STORE_NAME_MAX bytes) and
+ * *next_size.  -ENOENT: none is after it. */
+int held_next_name(struct held *h, const uint8_t *name, size_t name_size,
+                   uint8_t *next, size_t *next_size);
 
-/* After held_many_next found `h`: the next of the same keyspace, which is of a
- * later epoch, without going on to it.  `from` is 0 at first. */
-bool held_many_later(const struct held_many *m, const struct held *h,
-                     size_t *from, struct store_mark *mark);
+/* The first record of a keyspace with an id above `after`, in the snapshot.
+ *   -ENOENT  there is none   -EBADMSG  a part of it is damaged: *out has its id
+ *   -ENOMEM */
+int held_next(struct held *h, const uint8_t *name, size_t name_size,
+              uint64_t after, struct held_record *out);
 
-/* Keeps a damaged file as held_set_aside does; -EBUSY: it is another's, or is
- * another by now. */
-int held_many_set_aside(int held_fd, const char *file, char *aside,
-                        size_t size);
+/* Deletes exactly these records of a keyspace, durably. */
+int held_delete(struct held *h, const uint8_t *name, size_t name_size,
+                const uint64_t *ids, size_t count);
 
-/* Drops from the file, durably, what `drop` says; it must be locked.  To be
- * done before a later epoch of the same log is merged into those keyspaces. */
-int held_many_drop(struct held_many *m, int held_fd, const char *file);
+/* Deletes all records of a keyspace, durably; *records says how many.  Takes
+ * the lock itself. */
+int held_drop(struct held *h, const uint8_t *name, size_t name_size,
+              uint64_t *records);
 
-/* first_ms of the oldest records held for this keyspace (UINT64_MAX: none). */
-int held_oldest_ms(int held_fd, const uint8_t *name, size_t name_size,
-                   uint64_t *oldest_ms);
+/* ---- care (countd check, backup, held salvage) -------------------------- */
+
+/* Reads everything against its checksums and itself, as store_check(). */
+int held_check(struct held *h, void (*fault)(void *ctx, const char *text),
+               void *ctx, struct store_check_result *out);
+
+/* Copies the file, of one moment, into the data directory `to_fd`; nothing when
+ * there is none. */
+int held_copy(struct held *h, int to_fd);
+
+/* Finds whole records in any bytes, those of a damaged held file: `fd` is open
+ * for reading.  Calls `found` for each record all of whose parts are good, by
+ * keyspace and id (a record may also be one that was applied and deleted: its
+ * marks tell); *lost counts heads whose deltas are not all there. */
+int held_salvage(int fd, int (*found)(void *ctx, const struct held_record *r),
+                 void *ctx, uint64_t *lost);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "common/store/lmdb/lmdb.h"
 
 #define HELD_VERSION     1
@@ -33,31 +33,31 @@ struct held_out {
 };
 
 /* PREFIX,UUID,EPOCH */
-void held_name(const char *prefix, const struct store_mark *mark,
-               char file[HELD_NAME_SIZE]);
+void heldfile_name(const char *prefix, const struct store_mark *mark,
+                   char file[HELD_NAME_SIZE]);
 
 /* Makes the file, in place of one of that name, and begins with the head, which
  * must be HELD_HEAD_SIZE bytes; its crc is put in by held_out_close. */
-int held_out_open(struct held_out **out, int held_fd, const char *temporary,
-                  const uint8_t *head);
-void held_out_put(struct held_out *o, const void *bytes, size_t size);
-void held_out_delta(struct held_out *o, const struct store_delta *d);
+int heldfile_out_open(struct held_out **out, int held_fd, const char *temporary,
+                      const uint8_t *head);
+void heldfile_out_put(struct held_out *o, const void *bytes, size_t size);
+void heldfile_out_delta(struct held_out *o, const struct store_delta *d);
 
 /* Ends it, durable if `sync`; a file that failed (or when `error` says so) is
  * removed. */
-int held_out_close(struct held_out *o, int held_fd, const char *temporary,
-                   int error, bool sync);
+int heldfile_out_close(struct held_out *o, int held_fd, const char *temporary,
+                       int error, bool sync);
 
 /* Reads one record of at most `size` bytes.  Returns its size. */
-int held_delta_get(const uint8_t *at, size_t size, struct store_delta *d);
-bool held_delta_before(const struct store_delta *a,
-                       const struct store_delta *b);
+int heldfile_delta_get(const uint8_t *at, size_t size, struct store_delta *d);
+bool heldfile_delta_before(const struct store_delta *a,
+                           const struct store_delta *b);
 
 /* Reads the head of a file for many keyspaces. */
-int held_many_head(const uint8_t *head, struct held *h);
+int heldfile_many_head(const uint8_t *head, struct heldfile *h);
 
 /* Opens a file and says how large it is. */
-int held_file_open(int held_fd, const char *file, size_t *size);
-int held_file_read(int fd, uint8_t *bytes, size_t size);
+int heldfile_file_open(int held_fd, const char *file, size_t *size);
+int heldfile_file_read(int fd, uint8_t *bytes, size_t size);
 
 #endif

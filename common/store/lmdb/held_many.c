@@ -15,8 +15,8 @@
  * and replaced.  In a file the epochs of a keyspace rise, and are merged in
  * that order; so where a later one is in, the earlier ones are.
  */
-#include "common/store/lmdb/held.h"
 #include "common/store/lmdb/held_file.h"
+#include "common/store/lmdb/held_files.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -42,7 +42,7 @@
 static const uint8_t magic[8] = "COUNTDM1";
 
 bool
-held_is_many(const char *file)
+heldfile_is_many(const char *file)
 {
     return strncmp(file, PREFIX ",", strlen(PREFIX ",")) == 0;
 }
@@ -52,7 +52,7 @@ temporary_name(const struct store_mark *mark, char temporary[HELD_TEMP_SIZE])
 {
     char file[HELD_NAME_SIZE];
 
-    held_name(PREFIX, mark, file);
+    heldfile_name(PREFIX, mark, file);
     (void)snprintf(temporary, HELD_TEMP_SIZE, "%%t%s", file); /* fits */
 }
 
@@ -129,15 +129,16 @@ open_out(struct held_out **out, int held_fd, const char *temporary,
     int rc;
 
     put_head(head, first, s);
-    rc = held_out_open(out, held_fd, temporary, head);
+    rc = heldfile_out_open(out, held_fd, temporary, head);
     if (rc == 0)
-        held_out_put(*out, head + HELD_HEAD_SIZE, FIRST_AT - HELD_HEAD_SIZE);
+        heldfile_out_put(*out, head + HELD_HEAD_SIZE,
+                         FIRST_AT - HELD_HEAD_SIZE);
     return rc;
 }
 
 /* Writes what is not dropped, as it lies. */
 static void
-put_kept(struct held_out *o, const struct held_many *m)
+put_kept(struct held_out *o, const struct heldfile_many *m)
 {
     size_t at = FIRST_AT;
     uint64_t i;
@@ -146,14 +147,14 @@ put_kept(struct held_out *o, const struct held_many *m)
         const size_t n = (size_t)group_size(m->bytes + at, m->size - at);
 
         if (!m->drop[i])
-            held_out_put(o, m->bytes + at, n);
+            heldfile_out_put(o, m->bytes + at, n);
         at += n;
     }
 }
 
 int
-held_many_add(struct held_out *o, const uint8_t *name, size_t name_size,
-              const struct store_delta *deltas, size_t count)
+heldfile_many_add(struct held_out *o, const uint8_t *name, size_t name_size,
+                  const struct store_delta *deltas, size_t count)
 {
     uint8_t head[GROUP_SIZE];
     uint64_t size = 0;
@@ -167,25 +168,25 @@ held_many_add(struct held_out *o, const uint8_t *name, size_t name_size,
     put_le64(head + 16, count);
     put_le64(head + 24, size);
     put_le16(head + 32, (uint16_t)name_size);
-    held_out_put(o, head, sizeof head);
-    held_out_put(o, name, name_size);
+    heldfile_out_put(o, head, sizeof head);
+    heldfile_out_put(o, name, name_size);
     for (i = 0; i < count && o->rc == 0; i++)
-        held_out_delta(o, &deltas[i]);
+        heldfile_out_delta(o, &deltas[i]);
     return o->rc;
 }
 
 int
-held_many_end(struct held_out *o, int held_fd, const struct store_mark *mark,
-              int error, bool sync)
+heldfile_many_end(struct held_out *o, int held_fd,
+                  const struct store_mark *mark, int error, bool sync)
 {
     char temporary[HELD_TEMP_SIZE];
 
     temporary_name(mark, temporary);
-    return held_out_close(o, held_fd, temporary, error, sync);
+    return heldfile_out_close(o, held_fd, temporary, error, sync);
 }
 
 void
-held_many_discard(int held_fd, const struct store_mark *mark)
+heldfile_many_discard(int held_fd, const struct store_mark *mark)
 {
     char temporary[HELD_TEMP_SIZE];
 
@@ -196,7 +197,7 @@ held_many_discard(int held_fd, const struct store_mark *mark)
 /* ---- reading ----------------------------------------------------------- */
 
 int
-held_many_head(const uint8_t *head, struct held *h)
+heldfile_many_head(const uint8_t *head, struct heldfile *h)
 {
     if (memcmp(head, magic, sizeof magic) != 0)
         return -EBADMSG;
@@ -212,7 +213,7 @@ held_many_head(const uint8_t *head, struct held *h)
 
 /* Walks through all keyspaces once, so that held_many_next cannot fail. */
 static int
-check_groups(const struct held_many *m)
+check_groups(const struct heldfile_many *m)
 {
     size_t at = FIRST_AT;
     uint64_t i;
@@ -232,15 +233,15 @@ check_groups(const struct held_many *m)
 }
 
 static int
-check_file(struct held_many *m)
+check_file(struct heldfile_many *m)
 {
-    struct held h;
+    struct heldfile h;
     uint32_t crc;
     int rc;
 
     if (m->size < FIRST_AT)
         return -EBADMSG;
-    rc = held_many_head(m->bytes, &h);
+    rc = heldfile_many_head(m->bytes, &h);
     if (rc < 0)
         return rc;
     crc = (uint32_t)crc32_z(0, m->bytes + HELD_CRC_AT + 4,
@@ -260,7 +261,7 @@ check_file(struct held_many *m)
 /* Takes the lock of the file that has the name.
  *   -EAGAIN  that is another one by now */
 static int
-lock_file(struct held_many *m, int held_fd, const char *file)
+lock_file(struct heldfile_many *m, int held_fd, const char *file)
 {
     struct stat ours, named;
 
@@ -276,47 +277,48 @@ lock_file(struct held_many *m, int held_fd, const char *file)
 }
 
 static int
-open_once(int held_fd, const char *file, bool lock, struct held_many *m)
+open_once(int held_fd, const char *file, bool lock, struct heldfile_many *m)
 {
     int rc = 0;
 
-    *m = (struct held_many){.at = FIRST_AT};
-    m->fd = held_file_open(held_fd, file, &m->size);
+    *m = (struct heldfile_many){.at = FIRST_AT};
+    m->fd = heldfile_file_open(held_fd, file, &m->size);
     if (m->fd < 0)
         return m->fd;
     if (lock)
         rc = lock_file(m, held_fd, file);
     if (rc < 0)
-        held_many_free(m);
+        heldfile_many_free(m);
     return rc;
 }
 
 static int
-open_many(int held_fd, const char *file, bool lock, struct held_many *m)
+open_many(int held_fd, const char *file, bool lock, struct heldfile_many *m)
 {
     int rc = -EAGAIN;
     unsigned i;
 
-    assert(held_is_many(file));
+    assert(heldfile_is_many(file));
     for (i = 0; i < LOOKS_MAX && rc == -EAGAIN; i++)
         rc = open_once(held_fd, file, lock, m);
     return rc;
 }
 
 static int
-load(struct held_many *m)
+load(struct heldfile_many *m)
 {
     int rc;
 
     m->bytes = malloc(m->size + 1);
     if (!m->bytes)
         return -ENOMEM;
-    rc = held_file_read(m->fd, m->bytes, m->size);
+    rc = heldfile_file_read(m->fd, m->bytes, m->size);
     return rc < 0 ? rc : check_file(m);
 }
 
 int
-held_many_get(int held_fd, const char *file, bool lock, struct held_many *out)
+heldfile_many_get(int held_fd, const char *file, bool lock,
+                  struct heldfile_many *out)
 {
     int rc;
 
@@ -325,49 +327,49 @@ held_many_get(int held_fd, const char *file, bool lock, struct held_many *out)
         return rc;
     rc = load(out);
     if (rc < 0)
-        held_many_free(out);
+        heldfile_many_free(out);
     return rc;
 }
 
 int
-held_many_set_aside(int held_fd, const char *file, char *aside, size_t size)
+heldfile_many_set_aside(int held_fd, const char *file, char *aside, size_t size)
 {
-    struct held_many m;
+    struct heldfile_many m;
     int rc;
 
     rc = open_many(held_fd, file, true, &m);
     if (rc == -EBADMSG) /* no regular file: nobody can hold it */
-        return held_set_aside(held_fd, file, aside, size);
+        return heldfile_set_aside(held_fd, file, aside, size);
     if (rc < 0)
         return rc;
     rc = m.locked ? load(&m) : 0;
     if (rc == -EBADMSG)
-        rc = held_set_aside(held_fd, file, aside, size);
+        rc = heldfile_set_aside(held_fd, file, aside, size);
     else if (rc == 0)
         rc = -EBUSY;
-    held_many_free(&m);
+    heldfile_many_free(&m);
     return rc;
 }
 
 void
-held_many_free(struct held_many *m)
+heldfile_many_free(struct heldfile_many *m)
 {
     (void)close(m->fd); /* opened for reading only */
     free(m->bytes);
     free(m->drop);
     free(m->deltas);
-    *m = (struct held_many){.fd = -1};
+    *m = (struct heldfile_many){.fd = -1};
 }
 
 void
-held_many_rewind(struct held_many *m)
+heldfile_many_rewind(struct heldfile_many *m)
 {
     m->at = FIRST_AT;
     m->next = 0;
 }
 
 bool
-held_many_next(struct held_many *m, struct held *h)
+heldfile_many_next(struct heldfile_many *m, struct heldfile *h)
 {
     const uint8_t *at = m->bytes + m->at;
 
@@ -387,8 +389,8 @@ held_many_next(struct held_many *m, struct held *h)
 }
 
 bool
-held_many_later(const struct held_many *m, const struct held *h, size_t *from,
-                struct store_mark *mark)
+heldfile_many_later(const struct heldfile_many *m, const struct heldfile *h,
+                    size_t *from, struct store_mark *mark)
 {
     size_t at = *from == 0 ? m->at : *from;
 
@@ -409,7 +411,7 @@ held_many_later(const struct held_many *m, const struct held *h, size_t *from,
 }
 
 static int
-reserve_deltas(struct held_many *m, size_t count)
+reserve_deltas(struct heldfile_many *m, size_t count)
 {
     struct store_delta *more;
 
@@ -425,7 +427,7 @@ reserve_deltas(struct held_many *m, size_t count)
 
 /* The records of `h` end where the next keyspace begins. */
 int
-held_many_records(struct held_many *m, struct held *h)
+heldfile_many_records(struct heldfile_many *m, struct heldfile *h)
 {
     const uint8_t *end = m->bytes + m->at, *at = m->records;
     size_t i;
@@ -435,10 +437,10 @@ held_many_records(struct held_many *m, struct held *h)
     if (rc < 0)
         return rc;
     for (i = 0; i < h->count; i++) {
-        rc = held_delta_get(at, (size_t)(end - at), &m->deltas[i]);
+        rc = heldfile_delta_get(at, (size_t)(end - at), &m->deltas[i]);
         if (rc < 0)
             return rc;
-        if (i > 0 && !held_delta_before(&m->deltas[i - 1], &m->deltas[i]))
+        if (i > 0 && !heldfile_delta_before(&m->deltas[i - 1], &m->deltas[i]))
             return -EBADMSG;
         at += rc;
     }
@@ -463,7 +465,7 @@ find_newest(int held_fd, const struct store_mark *mark, char *file,
     if (rc < 0)
         return rc;
     while ((rc = dirstream_next(dir, &name)) > 0) {
-        if (!held_is_many(name) || !held_parse_name(name, &found) ||
+        if (!heldfile_is_many(name) || !heldfile_parse_name(name, &found) ||
             memcmp(found.uuid, mark->uuid, sizeof found.uuid) != 0 ||
             found.epoch > mark->epoch || (any && found.epoch < *epoch))
             continue;
@@ -478,13 +480,13 @@ find_newest(int held_fd, const struct store_mark *mark, char *file,
 /* Marks for dropping what the file has of this very epoch: it is written again.
  *   -EEXIST  it has records of another fill of it */
 static int
-drop_epoch(struct held_many *m, const struct store_mark *mark,
+drop_epoch(struct heldfile_many *m, const struct store_mark *mark,
            struct summary *left)
 {
-    struct held h;
+    struct heldfile h;
     int rc = 0;
 
-    while (held_many_next(m, &h)) {
+    while (heldfile_many_next(m, &h)) {
         if (h.mark.epoch == mark->epoch) {
             m->drop[m->next - 1] = true;
             if (h.mark.first_ms != mark->first_ms)
@@ -509,7 +511,7 @@ note_base(struct held_many_base *base, const struct stat *st, uint64_t epoch)
 /* Reads the file that the new keyspaces go behind, if there is one.  1: it is
  * in `m`; 0: they get a file of their own. */
 static int
-find_base(int held_fd, const struct store_mark *mark, struct held_many *m,
+find_base(int held_fd, const struct store_mark *mark, struct heldfile_many *m,
           struct held_many_base *base)
 {
     char file[HELD_NAME_SIZE];
@@ -521,7 +523,7 @@ find_base(int held_fd, const struct store_mark *mark, struct held_many *m,
     rc = find_newest(held_fd, mark, file, &epoch);
     if (rc <= 0)
         return rc;
-    rc = held_many_get(held_fd, file, true, m);
+    rc = heldfile_many_get(held_fd, file, true, m);
     if (rc == -ENOENT)
         return 0;
     if (rc == -EBADMSG || rc == -EPROTONOSUPPORT)
@@ -529,12 +531,12 @@ find_base(int held_fd, const struct store_mark *mark, struct held_many *m,
     if (rc < 0)
         return rc;
     if (m->last < mark->epoch && (m->size >= SMALL || !m->locked)) {
-        held_many_free(m); /* too large, or in another's hands */
+        heldfile_many_free(m); /* too large, or in another's hands */
         return 0;
     }
     if (fstat(m->fd, &st) < 0) {
         rc = -errno;
-        held_many_free(m);
+        heldfile_many_free(m);
         return rc;
     }
     note_base(base, &st, epoch);
@@ -542,14 +544,14 @@ find_base(int held_fd, const struct store_mark *mark, struct held_many *m,
 }
 
 int
-held_many_begin(struct held_out **out, int held_fd,
-                const struct store_mark *mark, uint64_t keyspaces,
-                struct held_many_base *base)
+heldfile_many_begin(struct held_out **out, int held_fd,
+                    const struct store_mark *mark, uint64_t keyspaces,
+                    struct held_many_base *base)
 {
     struct summary sum = {.oldest_ms = UINT64_MAX};
     struct store_mark first = *mark;
     char temporary[HELD_TEMP_SIZE];
-    struct held_many m;
+    struct heldfile_many m;
     int rc, found;
 
     assert(keyspaces > 0);
@@ -570,7 +572,7 @@ held_many_begin(struct held_out **out, int held_fd,
             put_kept(*out, &m);
     }
     if (found)
-        held_many_free(&m);
+        heldfile_many_free(&m);
     return rc;
 }
 
@@ -588,7 +590,7 @@ static int
 replace(int held_fd, const char *temporary, const char *file,
         const struct held_many_base *base)
 {
-    struct held_many there;
+    struct heldfile_many there;
     struct stat st;
     int rc;
 
@@ -601,13 +603,13 @@ replace(int held_fd, const char *temporary, const char *file,
         rc = -EEXIST;
     else if (renameat(held_fd, temporary, held_fd, file) < 0)
         rc = -errno;
-    held_many_free(&there);
+    heldfile_many_free(&there);
     return rc;
 }
 
 int
-held_many_publish(int held_fd, const struct store_mark *mark,
-                  const struct held_many_base *base)
+heldfile_many_publish(int held_fd, const struct store_mark *mark,
+                      const struct held_many_base *base)
 {
     char file[HELD_NAME_SIZE], temporary[HELD_TEMP_SIZE];
     struct store_mark first = *mark;
@@ -615,10 +617,10 @@ held_many_publish(int held_fd, const struct store_mark *mark,
     temporary_name(mark, temporary);
     if (base->any) {
         first.epoch = base->epoch;
-        held_name(PREFIX, &first, file);
+        heldfile_name(PREFIX, &first, file);
         return replace(held_fd, temporary, file, base);
     }
-    held_name(PREFIX, mark, file);
+    heldfile_name(PREFIX, mark, file);
     return renameat2(held_fd, temporary, held_fd, file, RENAME_NOREPLACE) < 0
                ? -errno
                : 0;
@@ -627,26 +629,26 @@ held_many_publish(int held_fd, const struct store_mark *mark,
 /* ---- dropping ---------------------------------------------------------- */
 
 static int
-write_kept(struct held_many *m, int held_fd, const char *temporary)
+write_kept(struct heldfile_many *m, int held_fd, const char *temporary)
 {
     struct summary left = {.oldest_ms = UINT64_MAX};
     struct held_out *o;
-    struct held h;
+    struct heldfile h;
     int rc;
 
-    held_many_rewind(m);
-    while (held_many_next(m, &h))
+    heldfile_many_rewind(m);
+    while (heldfile_many_next(m, &h))
         if (!m->drop[m->next - 1])
             summary_add(&left, h.mark.epoch, h.mark.first_ms);
     rc = open_out(&o, held_fd, temporary, &m->mark, &left);
     if (rc < 0)
         return rc;
     put_kept(o, m);
-    return held_out_close(o, held_fd, temporary, 0, true);
+    return heldfile_out_close(o, held_fd, temporary, 0, true);
 }
 
 int
-held_many_drop(struct held_many *m, int held_fd, const char *file)
+heldfile_many_drop(struct heldfile_many *m, int held_fd, const char *file)
 {
     char temporary[HELD_TEMP_SIZE];
     uint64_t i;
@@ -659,7 +661,7 @@ held_many_drop(struct held_many *m, int held_fd, const char *file)
     if (m->dropped == 0)
         return 0;
     if (m->dropped == m->keyspaces)
-        return held_remove(held_fd, file);
+        return heldfile_remove(held_fd, file);
 
     /* Not the name that the owner of the log writes: it may, meanwhile. */
     (void)snprintf(temporary, sizeof temporary, "%%tr%s", file); /* fits */

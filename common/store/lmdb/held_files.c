@@ -1,11 +1,11 @@
-/* common/store/lmdb/held.c - see held.h.
+/* common/store/lmdb/held_files.c - see held.h.
  *
  * A file is whole before it has its name: written and synced as %t..., then
  * renamed without replacing, then the directory is synced.  '%t' never begins
  * the name of a keyspace file, and a set-aside name has no two commas, so the
  * three kinds of names cannot meet.
  */
-#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_files.h"
 #include "common/store/lmdb/held_file.h"
 
 #include <assert.h>
@@ -34,8 +34,8 @@ static const uint8_t magic[8] = "COUNTDH1";
 /* ---- names ------------------------------------------------------------- */
 
 void
-held_name(const char *prefix, const struct store_mark *mark,
-          char file[HELD_NAME_SIZE])
+heldfile_name(const char *prefix, const struct store_mark *mark,
+              char file[HELD_NAME_SIZE])
 {
     char uuid[UUID_TEXT + 1];
     size_t i;
@@ -53,7 +53,7 @@ file_name(const uint8_t *hash_key, const uint8_t *name, size_t name_size,
     char keyspace[NAME_FILE_SIZE];
 
     name_to_file(name, name_size, hash_key, keyspace);
-    held_name(keyspace, mark, file);
+    heldfile_name(keyspace, mark, file);
 }
 
 static void
@@ -94,7 +94,7 @@ digit_value(char c)
 }
 
 bool
-held_parse_name(const char *file, struct store_mark *mark)
+heldfile_parse_name(const char *file, struct store_mark *mark)
 {
     const char *at;
     size_t i;
@@ -150,7 +150,7 @@ out_bytes(struct held_out *o, const void *bytes, size_t size)
 }
 
 void
-held_out_put(struct held_out *o, const void *bytes, size_t size)
+heldfile_out_put(struct held_out *o, const void *bytes, size_t size)
 {
     const uint8_t *at = bytes;
 
@@ -164,7 +164,7 @@ held_out_put(struct held_out *o, const void *bytes, size_t size)
 }
 
 void
-held_out_delta(struct held_out *o, const struct store_delta *d)
+heldfile_out_delta(struct held_out *o, const struct store_delta *d)
 {
     uint8_t bytes[HELD_RECORD_SIZE];
 
@@ -177,8 +177,8 @@ held_out_delta(struct held_out *o, const struct store_delta *d)
 }
 
 int
-held_out_open(struct held_out **out, int held_fd, const char *temporary,
-              const uint8_t *head)
+heldfile_out_open(struct held_out **out, int held_fd, const char *temporary,
+                  const uint8_t *head)
 {
     struct held_out *o;
     int rc;
@@ -219,8 +219,8 @@ put_crc(const struct held_out *o)
 }
 
 int
-held_out_close(struct held_out *o, int held_fd, const char *temporary,
-               int error, bool sync)
+heldfile_out_close(struct held_out *o, int held_fd, const char *temporary,
+                   int error, bool sync)
 {
     int rc = error;
 
@@ -260,7 +260,7 @@ static int
 name_file(int held_fd, const char *temporary, const char *file,
           uint64_t first_ms)
 {
-    struct held there;
+    struct heldfile there;
     bool same;
     int rc;
 
@@ -268,10 +268,10 @@ name_file(int held_fd, const char *temporary, const char *file,
         return 0;
     if (errno != EEXIST)
         return -errno;
-    rc = held_get(held_fd, file, &there);
+    rc = heldfile_get(held_fd, file, &there);
     if (rc == 0) {
         same = there.mark.first_ms == first_ms;
-        held_free(&there);
+        heldfile_free(&there);
         if (!same)
             return -EEXIST;
         return unlinkat(held_fd, temporary, 0) < 0 ? -errno : 0;
@@ -282,9 +282,9 @@ name_file(int held_fd, const char *temporary, const char *file,
 }
 
 int
-held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-           size_t name_size, const struct store_mark *mark,
-           const struct store_delta *deltas, size_t count, bool sync)
+heldfile_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+               size_t name_size, const struct store_mark *mark,
+               const struct store_delta *deltas, size_t count, bool sync)
 {
     char temporary[HELD_TEMP_SIZE];
     uint8_t head[HELD_HEAD_SIZE];
@@ -295,25 +295,25 @@ held_write(int held_fd, const uint8_t *hash_key, const uint8_t *name,
     assert(name_size > 0 && name_size <= NAME_MAX_SIZE);
     temporary_name(hash_key, name, name_size, mark, temporary);
     put_head(head, name_size, mark, count);
-    rc = held_out_open(&o, held_fd, temporary, head);
+    rc = heldfile_out_open(&o, held_fd, temporary, head);
     if (rc < 0)
         return rc;
-    held_out_put(o, name, name_size);
+    heldfile_out_put(o, name, name_size);
     for (i = 0; i < count && o->rc == 0; i++)
-        held_out_delta(o, &deltas[i]);
-    return held_out_close(o, held_fd, temporary, 0, sync);
+        heldfile_out_delta(o, &deltas[i]);
+    return heldfile_out_close(o, held_fd, temporary, 0, sync);
 }
 
 int
-held_sync(int held_fd)
+heldfile_sync(int held_fd)
 {
     /* One wait for all of them, where fsync would wait for each. */
     return syncfs(held_fd) < 0 ? -errno : 0;
 }
 
 int
-held_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-             size_t name_size, const struct store_mark *mark)
+heldfile_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+                 size_t name_size, const struct store_mark *mark)
 {
     char file[HELD_NAME_SIZE], temporary[HELD_TEMP_SIZE];
 
@@ -323,8 +323,8 @@ held_publish(int held_fd, const uint8_t *hash_key, const uint8_t *name,
 }
 
 void
-held_discard(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-             size_t name_size, const struct store_mark *mark)
+heldfile_discard(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+                 size_t name_size, const struct store_mark *mark)
 {
     char temporary[HELD_TEMP_SIZE];
 
@@ -333,31 +333,31 @@ held_discard(int held_fd, const uint8_t *hash_key, const uint8_t *name,
 }
 
 int
-held_settle(int held_fd)
+heldfile_settle(int held_fd)
 {
     return fsync(held_fd) < 0 ? -errno : 0;
 }
 
 int
-held_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
-         size_t name_size, const struct store_mark *mark,
-         const struct store_delta *deltas, size_t count)
+heldfile_put(int held_fd, const uint8_t *hash_key, const uint8_t *name,
+             size_t name_size, const struct store_mark *mark,
+             const struct store_delta *deltas, size_t count)
 {
     int rc;
 
-    rc = held_write(held_fd, hash_key, name, name_size, mark, deltas, count,
-                    true);
+    rc = heldfile_write(held_fd, hash_key, name, name_size, mark, deltas, count,
+                        true);
     if (rc == 0)
-        rc = held_publish(held_fd, hash_key, name, name_size, mark);
+        rc = heldfile_publish(held_fd, hash_key, name, name_size, mark);
     if (rc == 0)
-        rc = held_settle(held_fd);
+        rc = heldfile_settle(held_fd);
     return rc;
 }
 
 /* ---- reading ----------------------------------------------------------- */
 
 static int
-get_head(const uint8_t head[HELD_HEAD_SIZE], struct held *h)
+get_head(const uint8_t head[HELD_HEAD_SIZE], struct heldfile *h)
 {
     if (memcmp(head, magic, sizeof magic) != 0)
         return -EBADMSG;
@@ -374,7 +374,7 @@ get_head(const uint8_t head[HELD_HEAD_SIZE], struct held *h)
 }
 
 bool
-held_delta_before(const struct store_delta *a, const struct store_delta *b)
+heldfile_delta_before(const struct store_delta *a, const struct store_delta *b)
 {
     const size_t least = a->key_size < b->key_size ? a->key_size : b->key_size;
     const int order = memcmp(a->key, b->key, least);
@@ -387,7 +387,7 @@ held_delta_before(const struct store_delta *a, const struct store_delta *b)
 }
 
 int
-held_delta_get(const uint8_t *at, size_t size, struct store_delta *d)
+heldfile_delta_get(const uint8_t *at, size_t size, struct store_delta *d)
 {
     if (size < HELD_RECORD_SIZE)
         return -EBADMSG;
@@ -404,7 +404,7 @@ held_delta_get(const uint8_t *at, size_t size, struct store_delta *d)
 }
 
 static int
-get_deltas(struct held *h, size_t size)
+get_deltas(struct heldfile *h, size_t size)
 {
     size_t at = HELD_HEAD_SIZE + h->name_size, i;
     int n;
@@ -416,10 +416,10 @@ get_deltas(struct held *h, size_t size)
     if (!h->deltas)
         return -ENOMEM;
     for (i = 0; i < h->count; i++) {
-        n = held_delta_get(h->bytes + at, size - at, &h->deltas[i]);
+        n = heldfile_delta_get(h->bytes + at, size - at, &h->deltas[i]);
         if (n < 0)
             return n;
-        if (i > 0 && !held_delta_before(&h->deltas[i - 1], &h->deltas[i]))
+        if (i > 0 && !heldfile_delta_before(&h->deltas[i - 1], &h->deltas[i]))
             return -EBADMSG;
         at += (size_t)n;
     }
@@ -427,7 +427,7 @@ get_deltas(struct held *h, size_t size)
 }
 
 static int
-check_file(struct held *h, size_t size)
+check_file(struct heldfile *h, size_t size)
 {
     const uint8_t *rest = h->bytes + HELD_CRC_AT + 4;
     uint32_t crc;
@@ -447,7 +447,7 @@ check_file(struct held *h, size_t size)
 }
 
 int
-held_file_read(int fd, uint8_t *bytes, size_t size)
+heldfile_file_read(int fd, uint8_t *bytes, size_t size)
 {
     size_t at = 0;
 
@@ -475,7 +475,7 @@ not_regular(const char *file)
 }
 
 int
-held_file_open(int held_fd, const char *file, size_t *size)
+heldfile_file_open(int held_fd, const char *file, size_t *size)
 {
     struct stat st;
     int fd, rc;
@@ -500,28 +500,28 @@ held_file_open(int held_fd, const char *file, size_t *size)
 }
 
 int
-held_get(int held_fd, const char *file, struct held *out)
+heldfile_get(int held_fd, const char *file, struct heldfile *out)
 {
-    struct held *h = out;
+    struct heldfile *h = out;
     size_t size = 0;
     int fd, rc;
 
-    fd = held_file_open(held_fd, file, &size);
+    fd = heldfile_file_open(held_fd, file, &size);
     if (fd < 0)
         return fd;
     memset(h, 0, sizeof *h);
     h->bytes = malloc(size + 1);
-    rc = h->bytes ? held_file_read(fd, h->bytes, size) : -ENOMEM;
+    rc = h->bytes ? heldfile_file_read(fd, h->bytes, size) : -ENOMEM;
     (void)close(fd); /* opened for reading only */
     if (rc == 0)
         rc = check_file(h, size);
     if (rc < 0)
-        held_free(h);
+        heldfile_free(h);
     return rc;
 }
 
 void
-held_free(struct held *h)
+heldfile_free(struct heldfile *h)
 {
     free(h->deltas);
     free(h->bytes);
@@ -532,39 +532,40 @@ held_free(struct held *h)
 
 /* Reads head and keyspace.  What is not one leaves name_size 0. */
 static int
-read_head(int held_fd, const char *file, struct held *h)
+read_head(int held_fd, const char *file, struct heldfile *h)
 {
     uint8_t bytes[HELD_HEAD_SIZE + NAME_MAX_SIZE];
     size_t size = 0;
     int fd, rc;
 
     memset(h, 0, sizeof *h);
-    fd = held_file_open(held_fd, file, &size);
+    fd = heldfile_file_open(held_fd, file, &size);
     if (fd < 0)
         return fd;
     if (size > sizeof bytes)
         size = sizeof bytes;
-    rc = held_file_read(fd, bytes, size);
+    rc = heldfile_file_read(fd, bytes, size);
     (void)close(fd); /* opened for reading only */
     if (rc == 0)
-        rc = size < HELD_HEAD_SIZE ? -EBADMSG
-             : held_is_many(file)  ? held_many_head(bytes, h)
-                                   : get_head(bytes, h);
+        rc = size < HELD_HEAD_SIZE    ? -EBADMSG
+             : heldfile_is_many(file) ? heldfile_many_head(bytes, h)
+                                      : get_head(bytes, h);
     if (rc == 0 && size < HELD_HEAD_SIZE + h->name_size)
         rc = -EBADMSG;
     if (rc == 0)
         memcpy(h->name, bytes + HELD_HEAD_SIZE, h->name_size);
     else
-        *h = (struct held){.newer = rc == -EPROTONOSUPPORT};
+        *h = (struct heldfile){.newer = rc == -EPROTONOSUPPORT};
     return rc;
 }
 
 int
-held_each(int held_fd,
-          int (*file)(void *ctx, const char *file, const struct held *h),
-          void *ctx)
+heldfile_each(int held_fd,
+              int (*file)(void *ctx, const char *file,
+                          const struct heldfile *h),
+              void *ctx)
 {
-    struct held h;
+    struct heldfile h;
     const char *name;
     DIR *dir;
     int rc;
@@ -588,7 +589,7 @@ held_each(int held_fd,
 }
 
 int
-held_remove(int held_fd, const char *file)
+heldfile_remove(int held_fd, const char *file)
 {
     assert(is_held_name(file));
     if (unlinkat(held_fd, file, 0) < 0 && errno != ENOENT)
@@ -605,7 +606,7 @@ is_unfinished(const struct dirent *entry)
 }
 
 int
-held_tidy(int held_fd, uint64_t age_ms)
+heldfile_tidy(int held_fd, uint64_t age_ms)
 {
     const uint64_t now = clock_unix_ms();
     struct dirent **files = NULL;
@@ -629,7 +630,7 @@ held_tidy(int held_fd, uint64_t age_ms)
 }
 
 int
-held_set_aside(int held_fd, const char *file, char *aside, size_t size)
+heldfile_set_aside(int held_fd, const char *file, char *aside, size_t size)
 {
     const size_t tail = 1 + UUID_TEXT + 1 + EPOCH_TEXT;
     const char *uuid, *epoch;
@@ -648,18 +649,18 @@ held_set_aside(int held_fd, const char *file, char *aside, size_t size)
 }
 
 int
-held_keep(int held_fd, const uint8_t *hash_key, const struct held *h,
-          char *aside, size_t size)
+heldfile_keep(int held_fd, const uint8_t *hash_key, const struct heldfile *h,
+              char *aside, size_t size)
 {
     char file[HELD_NAME_SIZE];
     int rc;
 
-    rc = held_put(held_fd, hash_key, h->name, h->name_size, &h->mark, h->deltas,
-                  h->count);
+    rc = heldfile_put(held_fd, hash_key, h->name, h->name_size, &h->mark,
+                      h->deltas, h->count);
     if (rc < 0)
         return rc;
     file_name(hash_key, h->name, h->name_size, &h->mark, file);
-    return held_set_aside(held_fd, file, aside, size);
+    return heldfile_set_aside(held_fd, file, aside, size);
 }
 
 /* ---- how old ----------------------------------------------------------- */
@@ -672,29 +673,30 @@ struct oldest {
 };
 
 static int
-note_oldest_of_many(struct oldest *o, const char *file, const struct held *head)
+note_oldest_of_many(struct oldest *o, const char *file,
+                    const struct heldfile *head)
 {
-    struct held_many many;
-    struct held h;
+    struct heldfile_many many;
+    struct heldfile h;
     int rc;
 
     if (head->mark.first_ms >= o->first_ms)
         return 0;
-    rc = held_many_get(o->held_fd, file, false, &many);
+    rc = heldfile_many_get(o->held_fd, file, false, &many);
     if (rc == -ENOENT || rc == -EBADMSG)
         return 0; /* merged meanwhile, or like any damaged one */
     if (rc < 0)
         return rc;
-    while (held_many_next(&many, &h))
+    while (heldfile_many_next(&many, &h))
         if (h.name_size == o->name_size &&
             memcmp(h.name, o->name, h.name_size) == 0)
             o->first_ms = head->mark.first_ms;
-    held_many_free(&many);
+    heldfile_many_free(&many);
     return 0;
 }
 
 static int
-note_oldest(void *ctx, const char *file, const struct held *h)
+note_oldest(void *ctx, const char *file, const struct heldfile *h)
 {
     struct oldest *o = ctx;
 
@@ -708,13 +710,13 @@ note_oldest(void *ctx, const char *file, const struct held *h)
 }
 
 int
-held_oldest_ms(int held_fd, const uint8_t *name, size_t name_size,
-               uint64_t *oldest_ms)
+heldfile_oldest_ms(int held_fd, const uint8_t *name, size_t name_size,
+                   uint64_t *oldest_ms)
 {
     struct oldest o = {held_fd, name, name_size, UINT64_MAX};
     int rc;
 
-    rc = held_each(held_fd, note_oldest, &o);
+    rc = heldfile_each(held_fd, note_oldest, &o);
     if (rc == 0)
         *oldest_ms = o.first_ms;
     return rc;
