@@ -74,7 +74,7 @@ lmdb_open(struct lmdb **out, const struct lmdb_options *options)
     if (s->slots == NULL)
         goto fail;
     if (options->writable) {
-        s->work = order_work_new();
+        s->work = tree_work_new();
         if (s->work == NULL)
             goto fail;
         if (getrandom(&s->nonce, sizeof s->nonce, 0) < 0) {
@@ -112,7 +112,7 @@ lmdb_close(struct lmdb *s)
     for (unsigned i = 0; s->slots != NULL && i < s->options.open_max; i++)
         keyspace_close(&s->slots[i]);
     free(s->slots);
-    order_work_free(s->work);
+    tree_work_free(s->work);
     slice_free(&s->slice);
     free(s);
 }
@@ -296,13 +296,13 @@ touched(uint64_t groups, uint64_t edits)
 /* Pages that n edits of an order with so many groups dirty, about: header and
  * buffer of each group touched, and a share of its fold per edit. */
 static uint64_t
-order_pages(uint64_t groups, uint64_t edits, size_t row)
+pages_of_edits(uint64_t groups, uint64_t edits, size_t row)
 {
     const uint64_t bytes = edits * (row + 2);
-    const uint64_t folds = bytes / (ORDER_GROUP_TARGET * BLOCK_SIZE / 11);
+    const uint64_t folds = bytes / (TREE_GROUP_TARGET * BLOCK_SIZE / 11);
 
     return 16 + 5 * touched(groups, edits) / 4 + bytes / BLOCK_SIZE +
-           (ORDER_GROUP_TARGET + 2) * (folds < groups ? folds : groups);
+           (TREE_GROUP_TARGET + 2) * (folds < groups ? folds : groups);
 }
 
 /* Pages a slice of n changes dirties, about. */
@@ -313,8 +313,8 @@ estimate_pages(const struct batch *b, size_t n)
                            ? (size_t)BLOCK_ROW_HEAD + b->deltas[b->at].key_size
                            : BLOCK_ROW_HEAD;
 
-    return order_pages(b->groups[0], n, row) +
-           order_pages(b->groups[1], 2 * n, row);
+    return pages_of_edits(b->groups[0], n, row) +
+           pages_of_edits(b->groups[1], 2 * n, row);
 }
 
 /* Pages that a slice of n changes may dirty: what its own memory leaves. */
@@ -409,13 +409,13 @@ change_apply(struct change *c)
 }
 
 static int
-lookup(struct order *keys, struct change *c, struct order_finder *f)
+lookup(struct tree *keys, struct change *c, struct tree_finder *f)
 {
     const struct row r = {.key = c->key, .key_size = c->key_size};
     struct row found;
     int rc;
 
-    rc = order_find(keys, &r, f, &found);
+    rc = tree_find(keys, &r, f, &found);
     if (rc == -ENOENT) {
         c->old = 0;
         c->exists = c->was_saturated = false;
@@ -430,9 +430,9 @@ lookup(struct order *keys, struct change *c, struct order_finder *f)
 }
 
 static int
-lookup_all(struct batch *b, struct order *keys)
+lookup_all(struct batch *b, struct tree *keys)
 {
-    struct order_finder finder = {.valid = false};
+    struct tree_finder finder = {.valid = false};
 
     for (size_t i = 0; i < b->used; i++) {
         struct change *c = &b->store->slice.changes[i];
@@ -447,9 +447,9 @@ lookup_all(struct batch *b, struct order *keys)
 
 /* Refuses a batch that would make too many keys, before any of it is in. */
 static int
-check_quota(struct batch *b, struct order *keys)
+check_quota(struct batch *b, struct tree *keys)
 {
-    struct order_finder finder = {.valid = false};
+    struct tree_finder finder = {.valid = false};
     const uint64_t max = b->store->options.keys_max;
     uint64_t total = b->state.keys.count;
     size_t i = 0;
@@ -573,13 +573,14 @@ rank_edits(struct batch *b)
 }
 
 static int
-open_order(struct batch *b, MDB_txn *txn, MDB_dbi dbi, enum block_order kind,
-           const struct order_root *root, struct order *o)
+open_tree(struct batch *b, MDB_txn *txn, MDB_dbi dbi, enum block_order kind,
+          const struct tree_root *root, struct lmdb_pager *pager,
+          struct tree *t)
 {
     const uint64_t budget = pages_budget(b->store, b->limit);
 
-    *o = (struct order){
-        .txn = txn,
+    *t = (struct tree){
+        .pager = lmdb_pager(pager),
         .kind = kind,
         .root = *root,
         .work = b->store->work,
@@ -587,7 +588,8 @@ open_order(struct batch *b, MDB_txn *txn, MDB_dbi dbi, enum block_order kind,
         .pages_fold = budget * 3 / 4,
         .pages_max = b->limit > 1 ? budget + budget / 4 : UINT64_MAX,
     };
-    return order_error(mdb_cursor_open(txn, dbi, &o->cursor));
+    *pager = (struct lmdb_pager){.txn = txn};
+    return lmdb_error(mdb_cursor_open(txn, dbi, &pager->cursor));
 }
 
 static int
@@ -595,38 +597,40 @@ apply_ranks(struct batch *b, MDB_txn *txn, const struct keyspace *k,
             uint64_t pages)
 {
     const size_t n = rank_edits(b);
-    struct order o;
+    struct lmdb_pager pager;
+    struct tree t;
     int rc;
 
-    rc = open_order(b, txn, k->ranks, BLOCK_RANKS, &b->state.ranks, &o);
+    rc = open_tree(b, txn, k->ranks, BLOCK_RANKS, &b->state.ranks, &pager, &t);
     if (rc < 0)
         return rc;
-    o.pages = pages;
-    rc = order_apply(&o, b->store->slice.sorted, n);
-    b->state.ranks = o.root;
-    b->pages = o.pages;
-    mdb_cursor_close(o.cursor);
+    t.pages = pages;
+    rc = tree_apply(&t, b->store->slice.sorted, n);
+    b->state.ranks = t.root;
+    b->pages = t.pages;
+    mdb_cursor_close(pager.cursor);
     return rc;
 }
 
 static int
-apply_orders(struct batch *b, MDB_txn *txn, const struct keyspace *k)
+apply_trees(struct batch *b, MDB_txn *txn, const struct keyspace *k)
 {
-    struct order o;
+    struct lmdb_pager pager;
+    struct tree t;
     uint64_t pages;
     int rc;
 
-    rc = open_order(b, txn, k->keys, BLOCK_KEYS, &b->state.keys, &o);
+    rc = open_tree(b, txn, k->keys, BLOCK_KEYS, &b->state.keys, &pager, &t);
     if (rc < 0)
         return rc;
-    rc = check_quota(b, &o);
+    rc = check_quota(b, &t);
     if (rc == 0)
-        rc = lookup_all(b, &o);
+        rc = lookup_all(b, &t);
     if (rc == 0)
-        rc = order_apply(&o, b->store->slice.rows, keys_edits(b));
-    b->state.keys = o.root;
-    pages = o.pages;
-    mdb_cursor_close(o.cursor);
+        rc = tree_apply(&t, b->store->slice.rows, keys_edits(b));
+    b->state.keys = t.root;
+    pages = t.pages;
+    mdb_cursor_close(pager.cursor);
     if (rc < 0)
         return rc;
     return apply_ranks(b, txn, k, pages);
@@ -657,7 +661,7 @@ slice_write(struct batch *b, MDB_txn *txn, const struct keyspace *k)
     if (b->state.change == 2 && fsync(b->store->options.keyspace_fd) < 0)
         return -errno;
     if (b->used > 0) {
-        rc = apply_orders(b, txn, k);
+        rc = apply_trees(b, txn, k);
         if (rc < 0)
             return rc;
     }
@@ -706,7 +710,7 @@ commit_fence(struct lmdb *s, struct keyspace *k)
     if (rc == 0)
         rc = keyspace_state_put(txn, k->meta, &state);
     if (rc == 0)
-        return order_error(mdb_txn_commit(txn));
+        return lmdb_error(mdb_txn_commit(txn));
     mdb_txn_abort(txn);
     return rc;
 }
@@ -723,7 +727,7 @@ read_outcome(struct batch *b, struct keyspace **k, int failed)
     rc = keyspace_get(b->store, b->name, b->name_size, KEYSPACE_FIND, k);
     if (rc < 0)
         return failed;
-    rc = order_error(mdb_env_sync((*k)->env, 1));
+    rc = lmdb_error(mdb_env_sync((*k)->env, 1));
     if (rc == 0)
         rc = keyspace_read(*k);
     if (rc < 0)
@@ -749,7 +753,7 @@ slice_room(const struct batch *b, struct keyspace *k)
     uint64_t pages = 64;
     int rc;
 
-    rc = order_error(mdb_env_info(k->env, &info));
+    rc = lmdb_error(mdb_env_info(k->env, &info));
     if (rc < 0)
         return rc;
     if (b->used > 0)
@@ -781,7 +785,7 @@ slice_try(struct batch *b, struct keyspace **k)
         (*k)->stale = keyspace_replaced(b->store, *k);
         return (*k)->stale ? -ESTALE : 0;
     }
-    rc = order_error(code);
+    rc = lmdb_error(code);
 
     /* These come before LMDB touches the disk. */
     if (code == MDB_MAP_FULL || code == MDB_TXN_FULL)
@@ -835,12 +839,12 @@ peek_size(struct batch *b, struct keyspace *k)
     rc = keyspace_read(k);
     if (rc < 0)
         return rc;
-    rc = order_error(mdb_stat(k->reader, k->keys, &keys));
+    rc = lmdb_error(mdb_stat(k->reader, k->keys, &keys));
     if (rc == 0)
-        rc = order_error(mdb_stat(k->reader, k->ranks, &ranks));
+        rc = lmdb_error(mdb_stat(k->reader, k->ranks, &ranks));
     keyspace_read_end(k);
-    b->groups[0] = keys.ms_entries / ORDER_GROUP_TARGET + 1;
-    b->groups[1] = ranks.ms_entries / ORDER_GROUP_TARGET + 1;
+    b->groups[0] = keys.ms_entries / TREE_GROUP_TARGET + 1;
+    b->groups[1] = ranks.ms_entries / TREE_GROUP_TARGET + 1;
     return rc;
 }
 

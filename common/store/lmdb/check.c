@@ -54,22 +54,27 @@ tally_row(void *ctx, const struct row *r)
 }
 
 static int
-check_order(struct check *c, enum block_order kind, MDB_cursor *cursor,
-            const struct order_root *root)
+check_tree(struct check *c, enum block_order kind, MDB_cursor *cursor,
+           const struct tree_root *root)
 {
-    struct order_check oc = {.fault = tell, .row = tally_row, .ctx = c};
-    struct order o = {
-        .txn = c->keyspace->reader,
-        .cursor = cursor,
+    struct tree_check oc = {.fault = tell, .row = tally_row, .ctx = c};
+    struct lmdb_pager pager = {.txn = c->keyspace->reader, .cursor = cursor};
+    struct tree t = {
+        .pager = lmdb_pager(&pager),
         .kind = kind,
         .root = *root,
     };
+    MDB_stat st;
     int rc;
 
     c->tally = (struct tally){.rows = 0};
-    rc = order_error(mdb_cursor_renew(c->keyspace->reader, cursor));
+    rc = lmdb_error(mdb_cursor_renew(c->keyspace->reader, cursor));
     if (rc == 0)
-        rc = order_check(&o, &oc);
+        rc = lmdb_error(mdb_stat(pager.txn, mdb_cursor_dbi(cursor), &st));
+    if (rc < 0)
+        return rc;
+    oc.values = st.ms_entries;
+    rc = tree_check(&t, &oc);
     c->result->blocks += oc.blocks;
     return rc;
 }
@@ -81,11 +86,11 @@ check_orders(struct check *c)
     struct tally keys;
     int rc;
 
-    rc = check_order(c, BLOCK_KEYS, c->keyspace->keys_cursor, &c->state.keys);
+    rc = check_tree(c, BLOCK_KEYS, c->keyspace->keys_cursor, &c->state.keys);
     keys = c->tally;
     if (rc == 0)
-        rc = check_order(c, BLOCK_RANKS, c->keyspace->ranks_cursor,
-                         &c->state.ranks);
+        rc = check_tree(c, BLOCK_RANKS, c->keyspace->ranks_cursor,
+                        &c->state.ranks);
     if (rc < 0)
         return rc;
     c->result->keys = keys.rows;
@@ -111,7 +116,7 @@ each_record(const struct keyspace *k,
     MDB_val key, value;
     int rc, code;
 
-    rc = order_error(mdb_cursor_open(k->reader, k->meta, &cursor));
+    rc = lmdb_error(mdb_cursor_open(k->reader, k->meta, &cursor));
     if (rc < 0)
         return rc;
     code = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
@@ -123,7 +128,7 @@ each_record(const struct keyspace *k,
     mdb_cursor_close(cursor);
     if (rc != 0)
         return rc;
-    return code == MDB_NOTFOUND ? 0 : order_error(code);
+    return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
 }
 
 static bool
@@ -305,7 +310,7 @@ copy_to(struct keyspace *k, int fd)
             return -errno;
         code = mdb_env_copyfd2(k->env, fd, 0);
     }
-    return order_error(code);
+    return lmdb_error(code);
 }
 
 int

@@ -274,33 +274,33 @@ fill_file(struct lmdb *s, const char *path, const uint8_t *name,
     MDB_env *env;
     int rc;
 
-    rc = order_error(mdb_env_create(&env));
+    rc = lmdb_error(mdb_env_create(&env));
     if (rc < 0)
         return rc;
-    rc = order_error(mdb_env_set_maxdbs(env, 8));
+    rc = lmdb_error(mdb_env_set_maxdbs(env, 8));
     if (rc == 0)
-        rc = order_error(mdb_env_set_mapsize(env, KEYSPACE_MAP_FIRST));
+        rc = lmdb_error(mdb_env_set_mapsize(env, KEYSPACE_MAP_FIRST));
 
     /* Nobody else knows this file yet: no lock file, and one fsync of our own
      * afterwards instead of LMDB's. */
     if (rc == 0)
-        rc = order_error(mdb_env_open(
+        rc = lmdb_error(mdb_env_open(
             env, path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | MDB_NOSYNC,
             0600));
     if (rc == 0)
-        rc = order_error(mdb_txn_begin(env, NULL, 0, &txn));
+        rc = lmdb_error(mdb_txn_begin(env, NULL, 0, &txn));
     if (rc == 0)
-        rc = order_error(mdb_dbi_open(txn, "keys", MDB_CREATE, &keys));
+        rc = lmdb_error(mdb_dbi_open(txn, "keys", MDB_CREATE, &keys));
     if (rc == 0)
-        rc = order_error(mdb_dbi_open(txn, "ranks", MDB_CREATE, &ranks));
+        rc = lmdb_error(mdb_dbi_open(txn, "ranks", MDB_CREATE, &ranks));
     if (rc == 0)
-        rc = order_error(mdb_dbi_open(txn, "meta", MDB_CREATE, &meta));
+        rc = lmdb_error(mdb_dbi_open(txn, "meta", MDB_CREATE, &meta));
     if (rc == 0)
         rc = keyspace_header_put(txn, meta, &s->options, name, name_size);
     if (rc == 0)
         rc = keyspace_state_put(txn, meta, &state);
     if (rc == 0)
-        rc = order_error(mdb_txn_commit(txn));
+        rc = lmdb_error(mdb_txn_commit(txn));
     else if (txn != NULL)
         mdb_txn_abort(txn);
     mdb_env_close(env);

@@ -29,6 +29,7 @@
 
 #include "common/base/diag.h"
 #include "common/store/lmdb/lmdb.h"
+#include "common/store/lmdb/pager.h"
 #include "common/store/tree/tree.h"
 #include "common/wire/name.h"
 
@@ -51,8 +52,8 @@ struct keyspace_state {
     uint64_t nonce;
     int128 sum;
     uint64_t saturated;
-    struct order_root keys;
-    struct order_root ranks;
+    struct tree_root keys;
+    struct tree_root ranks;
 };
 
 /* A mark record. */
@@ -96,8 +97,10 @@ struct lmdb_view {
     struct lmdb *store;
     struct keyspace *keyspace; /* NULL: closed */
     struct keyspace_state state;
-    struct order keys;
-    struct order ranks;
+    struct lmdb_pager keys_pager;
+    struct lmdb_pager ranks_pager;
+    struct tree keys;
+    struct tree ranks;
 };
 
 /* A key of a slice that changes. */
@@ -144,8 +147,8 @@ struct lmdb {
     struct lmdb_view *kept; /* between queries of a turn; or NULL */
     unsigned kept_uses;
     uint64_t snapshots;
-    struct order_cache cache;
-    struct order_work *work;
+    struct tree_cache cache;
+    struct tree_work *work;
     struct slice slice;
 };
 

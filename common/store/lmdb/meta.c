@@ -30,7 +30,7 @@ record_put(MDB_txn *txn, MDB_dbi meta, MDB_val *key, uint8_t *bytes,
     MDB_val v = {.mv_size = size, .mv_data = bytes};
 
     put_le32(bytes, record_crc(key, bytes, size));
-    return order_error(mdb_put(txn, meta, key, &v, 0));
+    return lmdb_error(mdb_put(txn, meta, key, &v, 0));
 }
 
 /* Whether a value is a whole record of its key. */
@@ -127,14 +127,14 @@ keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
     int rc;
 
     *why = "its header is damaged";
-    rc = order_error(mdb_get(txn, meta, &key, &v));
+    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     if (rc < 0)
         return rc;
     return keyspace_header_parse(&v, options, k, why);
 }
 
 static void
-root_put(uint8_t *at, const struct order_root *root)
+root_put(uint8_t *at, const struct tree_root *root)
 {
     put_le64(at, root->id);
     put_le64(at + 8, root->next_id);
@@ -143,7 +143,7 @@ root_put(uint8_t *at, const struct order_root *root)
 }
 
 static void
-root_get(const uint8_t *at, struct order_root *root)
+root_get(const uint8_t *at, struct tree_root *root)
 {
     root->id = get_le64(at);
     root->next_id = get_le64(at + 8);
@@ -185,7 +185,7 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
     out->saturated = get_le64(bytes + 40);
     root_get(bytes + 48, &out->keys);
     root_get(bytes + 80, &out->ranks);
-    if (out->keys.level >= ORDER_LEVELS || out->ranks.level >= ORDER_LEVELS ||
+    if (out->keys.level >= TREE_LEVELS || out->ranks.level >= TREE_LEVELS ||
         out->keys.count != out->ranks.count)
         return -EBADMSG;
     return 0;
@@ -198,7 +198,7 @@ keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
     MDB_val key = text_key(text), v;
     int rc;
 
-    rc = order_error(mdb_get(txn, meta, &key, &v));
+    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     return rc < 0 ? rc : keyspace_state_parse(&v, out);
 }
 
@@ -240,7 +240,7 @@ keyspace_mark_get(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
     if (rc == MDB_NOTFOUND)
         return -ENOENT;
     if (rc != 0)
-        return order_error(rc);
+        return lmdb_error(rc);
     return keyspace_mark_parse(&key, &v, out);
 }
 

@@ -80,7 +80,7 @@ begin(struct keyspace *k, unsigned flags, MDB_txn **out)
 
             k->snapshot = 0;
             if (resized != 0)
-                return order_error(resized);
+                return lmdb_error(resized);
         } else if (code == MDB_READERS_FULL) {
             int dead;
             const int checked = mdb_reader_check(k->env, &dead);
@@ -91,7 +91,7 @@ begin(struct keyspace *k, unsigned flags, MDB_txn **out)
             break;
         }
     }
-    return order_error(code);
+    return lmdb_error(code);
 }
 
 /* ---- replaced files ---------------------------------------------------- */
@@ -246,11 +246,11 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     if (rc < 0)
         return rc;
     *why = "its databases are not there";
-    rc = order_error(mdb_dbi_open(txn, "keys", 0, &k->keys));
+    rc = lmdb_error(mdb_dbi_open(txn, "keys", 0, &k->keys));
     if (rc == 0)
-        rc = order_error(mdb_dbi_open(txn, "ranks", 0, &k->ranks));
+        rc = lmdb_error(mdb_dbi_open(txn, "ranks", 0, &k->ranks));
     if (rc == 0)
-        rc = order_error(mdb_dbi_open(txn, "meta", 0, &k->meta));
+        rc = lmdb_error(mdb_dbi_open(txn, "meta", 0, &k->meta));
     if (rc == 0)
         rc = keyspace_header_check(txn, k->meta, &s->options, k, why);
     if (rc < 0) {
@@ -259,14 +259,14 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     }
 
     /* Committing keeps the handles. */
-    rc = order_error(mdb_txn_commit(txn));
+    rc = lmdb_error(mdb_txn_commit(txn));
     if (rc == 0)
         rc = begin(k, MDB_RDONLY, &k->reader);
     if (rc == 0)
-        rc = order_error(mdb_cursor_open(k->reader, k->keys, &k->keys_cursor));
+        rc = lmdb_error(mdb_cursor_open(k->reader, k->keys, &k->keys_cursor));
     if (rc == 0)
         rc =
-            order_error(mdb_cursor_open(k->reader, k->ranks, &k->ranks_cursor));
+            lmdb_error(mdb_cursor_open(k->reader, k->ranks, &k->ranks_cursor));
     if (rc == 0)
         mdb_txn_reset(k->reader);
     return rc;
@@ -286,16 +286,16 @@ open_env(struct lmdb *s, struct keyspace *k)
     for (int i = 0; i < OPEN_TRIES; i++) {
         const struct timespec pause = {.tv_nsec = 1000000L << i};
 
-        rc = order_error(mdb_env_create(&k->env));
+        rc = lmdb_error(mdb_env_create(&k->env));
         if (rc < 0) {
             k->env = NULL;
             return rc;
         }
-        rc = order_error(mdb_env_set_maxdbs(k->env, 8));
+        rc = lmdb_error(mdb_env_set_maxdbs(k->env, 8));
         if (rc == 0)
-            rc = order_error(mdb_env_set_maxreaders(k->env, KEYSPACE_READERS));
+            rc = lmdb_error(mdb_env_set_maxreaders(k->env, KEYSPACE_READERS));
         if (rc == 0)
-            rc = order_error(mdb_env_open(k->env, path, flags, 0600));
+            rc = lmdb_error(mdb_env_open(k->env, path, flags, 0600));
         if (rc == 0)
             return 0;
         mdb_env_close(k->env);
@@ -560,7 +560,7 @@ keyspace_read(struct keyspace *k)
             break;
     }
     k->reading = code == 0;
-    return order_error(code);
+    return lmdb_error(code);
 }
 
 void
@@ -624,7 +624,7 @@ keyspace_grow(struct keyspace *k, size_t least)
     int rc;
 
     assert(!k->reading);
-    rc = order_error(mdb_env_info(k->env, &info));
+    rc = lmdb_error(mdb_env_info(k->env, &info));
     if (rc < 0)
         return rc;
     size = info.me_mapsize < KEYSPACE_MAP_FIRST ? KEYSPACE_MAP_FIRST
@@ -635,7 +635,7 @@ keyspace_grow(struct keyspace *k, size_t least)
         size *= 2;
     } while (size < least);
     k->snapshot = 0;
-    return order_error(mdb_env_set_mapsize(k->env, size));
+    return lmdb_error(mdb_env_set_mapsize(k->env, size));
 }
 
 int

@@ -4,18 +4,16 @@
 #include <assert.h>
 #include <errno.h>
 
-static struct order
-view_order(struct lmdb *s, const struct keyspace *k, MDB_cursor *cursor,
-           enum block_order kind, const struct order_root *root)
+static struct tree
+view_tree(struct lmdb *s, const struct keyspace *k, struct lmdb_pager *pager,
+          enum block_order kind, const struct tree_root *root)
 {
-    return (struct order){
-        .txn = k->reader,
-        .cursor = cursor,
+    return (struct tree){
+        .pager = lmdb_pager(pager),
         .kind = kind,
         .root = *root,
         .cache = &s->cache,
         .snapshot = k->snapshot,
-        .renew = true, /* cursors follow the snapshot when they are used */
     };
 }
 
@@ -51,8 +49,14 @@ lmdb_view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
     }
     v->store = s;
     v->keyspace = k;
-    v->keys = view_order(s, k, k->keys_cursor, BLOCK_KEYS, &v->state.keys);
-    v->ranks = view_order(s, k, k->ranks_cursor, BLOCK_RANKS, &v->state.ranks);
+
+    /* Cursors follow the snapshot when they are used. */
+    v->keys_pager = (struct lmdb_pager){
+        .txn = k->reader, .cursor = k->keys_cursor, .renew = true};
+    v->ranks_pager = (struct lmdb_pager){
+        .txn = k->reader, .cursor = k->ranks_cursor, .renew = true};
+    v->keys = view_tree(s, k, &v->keys_pager, BLOCK_KEYS, &v->state.keys);
+    v->ranks = view_tree(s, k, &v->ranks_pager, BLOCK_RANKS, &v->state.ranks);
     *out = v;
     return 0;
 }
@@ -92,7 +96,7 @@ lmdb_view_range(struct lmdb_view *v, uint64_t offset, uint64_t length,
 {
     int64_t done;
 
-    done = order_range(&v->ranks, offset, length, bytes, size, rows);
+    done = tree_range(&v->ranks, offset, length, bytes, size, rows);
     if (done < 0)
         return outcome(v, "range", (int)done);
     return done;
@@ -103,13 +107,13 @@ lmdb_view_get(struct lmdb_view *v, const uint8_t *key, size_t key_size,
               struct store_row *out)
 {
     const struct row r = {.key = key, .key_size = (uint16_t)key_size};
-    struct order_finder finder = {.valid = false};
+    struct tree_finder finder = {.valid = false};
     struct row found;
     int rc;
 
     if (key_size < 1 || key_size > BLOCK_KEY_MAX)
         return -ENOENT;
-    rc = order_find(&v->keys, &r, &finder, &found);
+    rc = tree_find(&v->keys, &r, &finder, &found);
     if (rc < 0)
         return outcome(v, "get", rc);
     out->count = found.count;
@@ -129,7 +133,7 @@ lmdb_view_rank(struct lmdb_view *v, const uint8_t *key, size_t key_size,
     if (rc < 0)
         return rc;
     r.count = row.count;
-    rc = order_rank(&v->ranks, &r, rank);
+    rc = tree_rank(&v->ranks, &r, rank);
 
     /* The keys order has it, so the rank order must. */
     return outcome(v, "rank", rc == -ENOENT ? -EBADMSG : rc);
@@ -168,6 +172,6 @@ lmdb_view_scan(struct lmdb_view *v, const uint8_t *after, size_t after_size,
 
     if (after != NULL && after_size > BLOCK_KEY_MAX)
         return -EINVAL;
-    rc = order_scan(&v->keys, after != NULL ? &from : NULL, scan_row, &scan);
+    rc = tree_scan(&v->keys, after != NULL ? &from : NULL, scan_row, &scan);
     return scan.stopped ? rc : outcome(v, "scan", rc);
 }
