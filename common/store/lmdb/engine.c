@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -14,6 +15,17 @@ keyspace_name_ok(const uint8_t *name, size_t size)
 {
     return size >= 1 && size <= NAME_MAX_SIZE &&
            memchr(name, '\0', size) == NULL;
+}
+
+void
+keyspace_file_name(const struct lmdb *s, const uint8_t *name, size_t name_size,
+                   char file[KEYSPACE_FILE_SIZE])
+{
+    char stem[NAME_FILE_SIZE];
+
+    name_to_file(name, name_size, s->options.hash_key, stem);
+    (void)snprintf(file, KEYSPACE_FILE_SIZE, "%s" KEYSPACE_SUFFIX,
+                   stem); /* sized for the longest */
 }
 
 static void
@@ -30,7 +42,7 @@ engine_close(struct store *store)
         (void)close(s->lock_fd); /* nothing was written through it */
     free(s->tending.page);
     free(s->slots);
-    order_work_free(s->work);
+    tree_work_free(s->work);
     slice_free(&s->slice);
     free(s);
 }
@@ -88,7 +100,7 @@ make_handle(struct lmdb *s)
         return -ENOMEM;
     if (!s->options.writable)
         return 0;
-    s->work = order_work_new();
+    s->work = tree_work_new();
     if (s->work == NULL)
         return -ENOMEM;
     if (getrandom(&s->nonce, sizeof s->nonce, 0) < 0)

@@ -43,6 +43,7 @@
 
 #include "common/base/diag.h"
 #include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/pager.h"
 #include "common/store/tree/tree.h"
 #include "common/wire/name.h"
 
@@ -77,7 +78,7 @@ struct keyspace_state {
     uint64_t saturated;
     uint64_t marks;
     uint64_t marks_hash;
-    struct order_root roots[KEYSPACE_TREES];
+    struct tree_root roots[KEYSPACE_TREES];
 };
 
 /* A mark record. */
@@ -122,7 +123,8 @@ struct lmdb_view {
     struct lmdb *store;
     struct keyspace *keyspace; /* NULL: closed */
     struct keyspace_state state;
-    struct order trees[KEYSPACE_TREES];
+    struct lmdb_pager pagers[KEYSPACE_TREES];
+    struct tree trees[KEYSPACE_TREES];
 };
 
 /* A key that changes. */
@@ -184,8 +186,8 @@ struct lmdb {
     unsigned kept_uses;
     uint64_t snapshots;
     uint64_t trusted_ms; /* since when `cache` believes; monotonic */
-    struct order_cache cache;
-    struct order_work *work;
+    struct tree_cache cache;
+    struct tree_work *work;
     struct slice slice;
     struct tending tending;
 };
@@ -229,6 +231,10 @@ int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
 
 /* Whether a name can be a keyspace's. */
 bool keyspace_name_ok(const uint8_t *name, size_t size);
+
+/* Its file's name. */
+void keyspace_file_name(const struct lmdb *s, const uint8_t *name,
+                        size_t name_size, char file[KEYSPACE_FILE_SIZE]);
 
 /* ---- the table of open keyspaces (table.c) ---- */
 
@@ -292,24 +298,38 @@ int keyspace_grow(struct keyspace *k, size_t least);
 
 /* ---- write transactions (write.c) ---- */
 
+/* Takes the flock, as keyspace_write() does, and gives it up. */
+int keyspace_lock(struct lmdb *s, const struct keyspace *k);
+void keyspace_unlock(const struct keyspace *k);
+
 /* Takes the flock and begins a write transaction.
  *   -EAGAIN  another process is writing: s->holder
  *   -ESTALE  the file was replaced: get the keyspace again */
 int keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out);
 void keyspace_abort(struct keyspace *k, MDB_txn *txn);
 
-/* Ends it, durably.
- *   -EXFULL, -E2BIG  nothing happened
- *   -ESTALE  the file was replaced meanwhile: the commit is lost
- *   else     (-EIO, -ENOSPC) nobody knows: `k` is closed, and whoever gets the
- *            keyspace again finds what there is, made durable */
-int keyspace_commit(struct lmdb *s, struct keyspace *k, MDB_txn *txn);
+/* What is to be done in a write transaction. */
+struct work {
+    /* Changes what it likes, `state` included, whose number and nonce are the
+     * new ones already.  An error drops all of it; with -EXFULL the map is
+     * enlarged (to *least, or by as much as it is) and it is called again. */
+    int (*make)(void *ctx, MDB_txn *txn, struct keyspace_state *state,
+                size_t *least);
+    void *ctx;
+    size_t least;
+};
 
-/* Ends a transaction that only has to make durable what others wrote, or one
- * whose changes can be made again: as keyspace_commit(), with the state
- * written, its number raised. */
-int keyspace_commit_state(struct lmdb *s, struct keyspace *k, MDB_txn *txn,
-                          struct keyspace_state *state);
+/* Does it, and writes the state, in one durable step.  Errors of keyspace_write
+ * and of `make`;
+ *   -E2BIG   too much for one transaction
+ *   -ESTALE  the file was replaced meanwhile: the commit is lost
+ * When `k` is closed after an error (k->env is NULL) nobody knows whether it
+ * happened: whoever gets the keyspace again finds what there is, made durable. */
+int keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w);
+
+/* Makes what a failed commit has left durable, whatever it is; `k` has just been
+ * opened. */
+int keyspace_mend(struct lmdb *s, struct keyspace *k);
 
 /* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
  * `size` bytes. */
@@ -349,7 +369,7 @@ struct edits {
     struct keyspace_state *state; /* its sum, saturated, roots change */
     size_t limit;                 /* changes: of 1 any number of pages */
     /* Says no before anything is changed; or NULL.  Gets the tree of keys. */
-    int (*veto)(void *ctx, struct order *keys);
+    int (*veto)(void *ctx, struct tree *keys);
     void *ctx;
     struct store_applied *applied; /* its keys, created, saturated rise */
     uint64_t pages;                /* dirtied, about: a result */
@@ -360,7 +380,7 @@ struct edits {
 int edits_make(struct edits *e);
 
 /* Looks up what a change is about. */
-int edits_find(struct order *keys, struct change *c, struct order_finder *f);
+int edits_find(struct tree *keys, struct change *c, struct tree_finder *f);
 
 /* ---- records (meta.c) ---- */
 

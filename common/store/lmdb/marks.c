@@ -59,7 +59,7 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
     MDB_cursor *cursor;
     int rc, code;
 
-    rc = order_error(mdb_cursor_open(txn, meta, &cursor));
+    rc = lmdb_error(mdb_cursor_open(txn, meta, &cursor));
     if (rc < 0)
         return rc;
     code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
@@ -81,7 +81,7 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
     if (rc != 0)
         return rc;
     if (code != 0 && code != MDB_NOTFOUND)
-        return order_error(code);
+        return lmdb_error(code);
     return count == state->marks && sum == state->marks_hash ? 0 : -EBADMSG;
 }
 

@@ -34,7 +34,7 @@ record_put(MDB_txn *txn, MDB_dbi meta, MDB_val *key, uint8_t *bytes,
     MDB_val v = {.mv_size = size, .mv_data = bytes};
 
     put_le32(bytes, record_crc(key, bytes, size));
-    return order_error(mdb_put(txn, meta, key, &v, 0));
+    return lmdb_error(mdb_put(txn, meta, key, &v, 0));
 }
 
 /* Whether a value is a whole record of its key. */
@@ -131,14 +131,14 @@ keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
     int rc;
 
     *why = "its header is damaged";
-    rc = order_error(mdb_get(txn, meta, &key, &v));
+    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     if (rc < 0)
         return rc;
     return keyspace_header_parse(&v, options, k, why);
 }
 
 static void
-root_put(uint8_t *at, const struct order_root *root)
+root_put(uint8_t *at, const struct tree_root *root)
 {
     put_le64(at, root->id);
     put_le64(at + 8, root->next_id);
@@ -147,7 +147,7 @@ root_put(uint8_t *at, const struct order_root *root)
 }
 
 static void
-root_get(const uint8_t *at, struct order_root *root)
+root_get(const uint8_t *at, struct tree_root *root)
 {
     root->id = get_le64(at);
     root->next_id = get_le64(at + 8);
@@ -193,7 +193,7 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
     out->marks_hash = get_le64(bytes + 56);
     for (int i = 0; i < KEYSPACE_TREES; i++) {
         root_get(bytes + ROOTS_AT + ROOT_SIZE * i, &out->roots[i]);
-        if (out->roots[i].level >= ORDER_LEVELS ||
+        if (out->roots[i].level >= TREE_LEVELS ||
             out->roots[i].count != out->roots[0].count)
             return -EBADMSG;
     }
@@ -207,7 +207,7 @@ keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
     MDB_val key = text_key(text), v;
     int rc;
 
-    rc = order_error(mdb_get(txn, meta, &key, &v));
+    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     return rc < 0 ? rc : keyspace_state_parse(&v, out);
 }
 

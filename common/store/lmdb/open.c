@@ -52,7 +52,7 @@ keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out)
 
             k->snapshot = 0;
             if (resized != 0)
-                return order_error(resized);
+                return lmdb_error(resized);
         } else if (code == MDB_READERS_FULL) {
             int dead;
             const int checked = mdb_reader_check(k->env, &dead);
@@ -63,7 +63,7 @@ keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out)
             break;
         }
     }
-    return order_error(code);
+    return lmdb_error(code);
 }
 
 /* ---- replaced files ---------------------------------------------------- */
@@ -113,7 +113,7 @@ keyspace_newest(const struct keyspace *k, MDB_txn *txn)
     MDB_envinfo info;
     int rc;
 
-    rc = order_error(mdb_env_info(k->env, &info));
+    rc = lmdb_error(mdb_env_info(k->env, &info));
     if (rc < 0)
         return rc;
 
@@ -136,9 +136,9 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     if (rc < 0)
         return rc;
     *why = "its databases are not there";
-    rc = order_error(mdb_dbi_open(txn, "meta", 0, &k->meta));
+    rc = lmdb_error(mdb_dbi_open(txn, "meta", 0, &k->meta));
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
-        rc = order_error(mdb_dbi_open(txn, names[i], 0, &k->trees[i].dbi));
+        rc = lmdb_error(mdb_dbi_open(txn, names[i], 0, &k->trees[i].dbi));
     if (rc == 0)
         rc = keyspace_header_check(txn, k->meta, &s->options, k, why);
     if (rc < 0) {
@@ -147,13 +147,13 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     }
 
     /* Committing keeps the handles, for transactions that begin later. */
-    rc = order_error(mdb_txn_commit(txn));
+    rc = lmdb_error(mdb_txn_commit(txn));
     if (rc == 0)
         rc = keyspace_read(k);
     if (rc < 0)
         return rc;
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
-        rc = order_error(mdb_cursor_open(k->reader, k->trees[i].dbi,
+        rc = lmdb_error(mdb_cursor_open(k->reader, k->trees[i].dbi,
                                          &k->trees[i].cursor));
     keyspace_read_end(k);
     return rc;
@@ -173,16 +173,16 @@ open_env(struct lmdb *s, struct keyspace *k)
     for (int i = 0; i < OPEN_TRIES; i++) {
         const struct timespec pause = {.tv_nsec = 1000000L << i};
 
-        rc = order_error(mdb_env_create(&k->env));
+        rc = lmdb_error(mdb_env_create(&k->env));
         if (rc < 0) {
             k->env = NULL;
             return rc;
         }
-        rc = order_error(mdb_env_set_maxdbs(k->env, 8));
+        rc = lmdb_error(mdb_env_set_maxdbs(k->env, 8));
         if (rc == 0)
-            rc = order_error(mdb_env_set_maxreaders(k->env, KEYSPACE_READERS));
+            rc = lmdb_error(mdb_env_set_maxreaders(k->env, KEYSPACE_READERS));
         if (rc == 0)
-            rc = order_error(mdb_env_open(k->env, path, flags, 0600));
+            rc = lmdb_error(mdb_env_open(k->env, path, flags, 0600));
         if (rc == 0)
             return 0;
         mdb_env_close(k->env);
@@ -280,7 +280,7 @@ renew(struct keyspace *k)
         if (code != 0)
             break;
     }
-    return order_error(code);
+    return lmdb_error(code);
 }
 
 int
@@ -328,7 +328,7 @@ keyspace_grow(struct keyspace *k, size_t least)
     int rc;
 
     assert(!k->reading);
-    rc = order_error(mdb_env_info(k->env, &info));
+    rc = lmdb_error(mdb_env_info(k->env, &info));
     if (rc < 0)
         return rc;
     size = info.me_mapsize < KEYSPACE_MAP_FIRST ? KEYSPACE_MAP_FIRST
@@ -339,5 +339,5 @@ keyspace_grow(struct keyspace *k, size_t least)
         size *= 2;
     } while (size < least);
     k->snapshot = 0;
-    return order_error(mdb_env_set_mapsize(k->env, size));
+    return lmdb_error(mdb_env_set_mapsize(k->env, size));
 }

@@ -248,7 +248,6 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     const uint64_t hash = name_hash(name, name_size);
     struct keyspace named = {.env = NULL}, opened;
     struct keyspace *k;
-    char file[NAME_FILE_SIZE];
     int rc;
 
     assert(name_size >= 1 && name_size <= NAME_MAX_SIZE);
@@ -256,9 +255,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     if (k != NULL && closed_replaced(s, k))
         k = NULL;
     if (k == NULL) {
-        name_to_file(name, name_size, s->options.hash_key, file);
-        (void)snprintf(named.file, sizeof named.file, "%s" KEYSPACE_SUFFIX,
-                       file); /* sized for the longest */
+        keyspace_file_name(s, name, name_size, named.file);
         named.name_size = name_size;
         memcpy(named.name, name, name_size);
         opened = named;
@@ -274,6 +271,12 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
         k = table_slot(s);
         *k = opened;
         k->hash = hash;
+        if (hash == s->failed) {
+            rc = keyspace_mend(s, k);
+            if (rc < 0)
+                return rc;
+            s->failed = 0;
+        }
     }
     k->used = ++s->clock;
     s->last = k;

@@ -19,18 +19,22 @@
 
 /* ---- views ------------------------------------------------------------- */
 
-static struct order
-view_tree(struct lmdb *s, const struct keyspace *k, int i,
-          const struct order_root *root)
+static void
+view_tree(struct lmdb_view *v, int i)
 {
-    return (struct order){
+    const struct keyspace *k = v->keyspace;
+
+    v->pagers[i] = (struct lmdb_pager){
         .txn = k->reader,
         .cursor = k->trees[i].cursor,
-        .kind = tree_kind(i),
-        .root = *root,
-        .cache = &s->cache,
-        .snapshot = k->snapshot,
         .renew = true, /* cursors follow the snapshot when they are used */
+    };
+    v->trees[i] = (struct tree){
+        .pager = lmdb_pager(&v->pagers[i]),
+        .kind = tree_kind(i),
+        .root = v->state.roots[i],
+        .cache = &v->store->cache,
+        .snapshot = k->snapshot,
     };
 }
 
@@ -80,7 +84,7 @@ view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
     v->store = s;
     v->keyspace = k;
     for (int i = 0; i < KEYSPACE_TREES; i++)
-        v->trees[i] = view_tree(s, k, i, &v->state.roots[i]);
+        view_tree(v, i);
     trust_no_longer(s);
     *out = v;
     return 0;
@@ -124,13 +128,13 @@ view_get(struct lmdb_view *v, const struct store_query *q,
          struct store_row *out)
 {
     const struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
-    struct order_finder finder = {.valid = false};
+    struct tree_finder finder = {.valid = false};
     struct row found;
     int rc;
 
     if (q->key_size < 1 || q->key_size > BLOCK_KEY_MAX)
         return -ENOENT;
-    rc = order_find(&v->trees[TREE_KEYS], &r, &finder, &found);
+    rc = tree_find(&v->trees[TREE_KEYS], &r, &finder, &found);
     if (rc < 0)
         return outcome(v, "get", rc);
     out->count = found.count;
@@ -148,7 +152,7 @@ view_rank(struct lmdb_view *v, struct store_query *q)
     if (rc < 0)
         return rc;
     r.count = q->row.count;
-    rc = order_rank(&v->trees[TREE_RANKS], &r, &q->rank);
+    rc = tree_rank(&v->trees[TREE_RANKS], &r, &q->rank);
 
     /* The tree of keys has it, so the tree of ranks must. */
     return outcome(v, "rank", rc == -ENOENT ? -EBADMSG : rc);
@@ -200,7 +204,7 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t room)
     }
     if (q->length == 0)
         return 0;
-    size = order_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes,
+    size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes,
                        room, &q->rows);
     if (size < 0)
         return outcome(v, "range", (int)size);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/files.h"
@@ -31,8 +32,8 @@ keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size)
 }
 
 /* Nobody waits in LMDB: who would have to wait is told so, and by whom. */
-static int
-lock(struct lmdb *s, const struct keyspace *k)
+int
+keyspace_lock(struct lmdb *s, const struct keyspace *k)
 {
     if (flock(k->fd, LOCK_EX | LOCK_NB) == 0)
         return 0;
@@ -42,8 +43,8 @@ lock(struct lmdb *s, const struct keyspace *k)
     return -EAGAIN;
 }
 
-static void
-unlock(const struct keyspace *k)
+void
+keyspace_unlock(const struct keyspace *k)
 {
     (void)flock(k->fd, LOCK_UN); /* cannot fail: it is held */
 }
@@ -68,7 +69,7 @@ keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out)
     assert(s->options.writable);
     assert(!k->reading); /* the map may move */
     s->holder = 0;
-    rc = lock(s, k);
+    rc = keyspace_lock(s, k);
     if (rc < 0)
         return rc;
     if (now - k->checked_ms > CHECK_EVERY_MS) {
@@ -82,7 +83,7 @@ keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out)
         rc = -ESTALE;
     }
     if (rc < 0)
-        unlock(k);
+        keyspace_unlock(k);
     return rc;
 }
 
@@ -90,18 +91,20 @@ void
 keyspace_abort(struct keyspace *k, MDB_txn *txn)
 {
     mdb_txn_abort(txn);
-    unlock(k);
+    keyspace_unlock(k);
 }
 
-int
-keyspace_commit(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
+/* Ends the transaction, durably.  -EXFULL, -E2BIG: nothing happened; -ESTALE: the
+ * file was replaced meanwhile, and the commit is lost. */
+static int
+commit(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
 {
     const int code = mdb_txn_commit(txn);
-    int rc = order_error(code);
+    int rc = lmdb_error(code);
 
     /* These come before LMDB touches the disk. */
     if (code == MDB_MAP_FULL || code == MDB_TXN_FULL) {
-        unlock(k);
+        keyspace_unlock(k);
         return rc;
     }
     if (code != 0) {
@@ -114,21 +117,55 @@ keyspace_commit(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
 
     /* A commit to a file that has just lost its name is none. */
     k->stale = keyspace_replaced(s, k);
-    unlock(k);
+    keyspace_unlock(k);
     return k->stale ? -ESTALE : 0;
 }
 
+/* One try at a change. */
+static int
+try_change(struct lmdb *s, struct keyspace *k, struct work *w)
+{
+    struct keyspace_state state;
+    MDB_txn *txn;
+    int rc;
+
+    rc = keyspace_write(s, k, &txn);
+    if (rc < 0)
+        return rc;
+    w->least = 0;
+    rc = keyspace_state_get(txn, k->meta, &state);
+    if (rc == 0) {
+        state.change++;
+        state.nonce = ++s->nonce;
+        rc = w->make(w->ctx, txn, &state, &w->least);
+    }
+
+    /* The file may owe its name to a creator that died before it synced the
+     * directory, and logs are emptied for what is committed under it.  The
+     * creator's own commit was change 1. */
+    if (rc == 0 && state.change == 2 && fsync(s->options.keyspace_fd) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = keyspace_state_put(txn, k->meta, &state);
+    if (rc == 0)
+        return commit(s, k, txn);
+    keyspace_abort(k, txn);
+    return rc;
+}
+
 int
-keyspace_commit_state(struct lmdb *s, struct keyspace *k, MDB_txn *txn,
-                      struct keyspace_state *state)
+keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w)
 {
     int rc;
 
-    state->change++;
-    rc = keyspace_state_put(txn, k->meta, state);
-    if (rc == 0)
-        return keyspace_commit(s, k, txn);
-    keyspace_abort(k, txn);
+    do {
+        rc = try_change(s, k, w);
+        if (rc == -EXFULL) {
+            rc = keyspace_grow(k, w->least);
+            if (rc == 0)
+                rc = -EXFULL;
+        }
+    } while (rc == -EXFULL);
     return rc;
 }
 
@@ -139,17 +176,19 @@ keyspace_mend(struct lmdb *s, struct keyspace *k)
     MDB_txn *txn;
     int rc;
 
-    rc = order_error(mdb_env_sync(k->env, 1));
+    rc = lmdb_error(mdb_env_sync(k->env, 1));
     if (rc == 0)
         rc = keyspace_write(s, k, &txn);
     if (rc < 0)
         return rc;
     rc = keyspace_state_get(txn, k->meta, &state);
-    if (rc < 0) {
-        keyspace_abort(k, txn);
-        return rc;
-    }
 
     /* With the nonce as it was: by that the commit that failed is known. */
-    return keyspace_commit_state(s, k, txn, &state);
+    state.change++;
+    if (rc == 0)
+        rc = keyspace_state_put(txn, k->meta, &state);
+    if (rc == 0)
+        return commit(s, k, txn);
+    keyspace_abort(k, txn);
+    return rc;
 }
