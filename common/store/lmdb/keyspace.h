@@ -208,6 +208,10 @@ int lmdb_apply(struct store *store, const struct store_batch *batch,
 size_t lmdb_read(struct store *store, struct store_reads *reads);
 void lmdb_read_end(struct store *store);
 bool lmdb_tend(struct store *store, const struct store_tending *t);
+/* One pass over the directory gathers so many names; the next comes when they
+ * are given. */
+#define LISTING_BATCH 4096
+
 int lmdb_listing_open(struct store *store, struct store_listing **out);
 void lmdb_listing_close(struct store_listing *l);
 void lmdb_listing_start(struct store_listing *l, const uint8_t *after,

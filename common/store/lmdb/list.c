@@ -20,7 +20,6 @@
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
 
-#define LISTING_BATCH 4096
 
 struct listed {
     size_t size;
