@@ -299,10 +299,10 @@ static uint64_t
 pages_of_edits(uint64_t groups, uint64_t edits, size_t row)
 {
     const uint64_t bytes = edits * (row + 2);
-    const uint64_t folds = bytes / (TREE_GROUP_TARGET * BLOCK_SIZE / 11);
+    const uint64_t folds = bytes / (GROUP_TARGET * BLOCK_SIZE / 11);
 
     return 16 + 5 * touched(groups, edits) / 4 + bytes / BLOCK_SIZE +
-           (TREE_GROUP_TARGET + 2) * (folds < groups ? folds : groups);
+           (GROUP_TARGET + 2) * (folds < groups ? folds : groups);
 }
 
 /* Pages a slice of n changes dirties, about. */
@@ -843,8 +843,8 @@ peek_size(struct batch *b, struct keyspace *k)
     if (rc == 0)
         rc = lmdb_error(mdb_stat(k->reader, k->ranks, &ranks));
     keyspace_read_end(k);
-    b->groups[0] = keys.ms_entries / TREE_GROUP_TARGET + 1;
-    b->groups[1] = ranks.ms_entries / TREE_GROUP_TARGET + 1;
+    b->groups[0] = keys.ms_entries / GROUP_TARGET + 1;
+    b->groups[1] = ranks.ms_entries / GROUP_TARGET + 1;
     return rc;
 }
 
