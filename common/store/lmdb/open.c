@@ -265,8 +265,7 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     if (rc == 0)
         rc = lmdb_error(mdb_cursor_open(k->reader, k->keys, &k->keys_cursor));
     if (rc == 0)
-        rc =
-            lmdb_error(mdb_cursor_open(k->reader, k->ranks, &k->ranks_cursor));
+        rc = lmdb_error(mdb_cursor_open(k->reader, k->ranks, &k->ranks_cursor));
     if (rc == 0)
         mdb_txn_reset(k->reader);
     return rc;
