@@ -6,7 +6,6 @@
 
 #include "common/store/tree/group.h"
 #include "common/store/tree/node.h"
-#include "common/store/tree/tree.h"
 
 int
 value_check(const uint8_t *bytes, size_t size)
@@ -21,17 +20,6 @@ value_check(const uint8_t *bytes, size_t size)
     }
 }
 
-/* Fetches the value of `key`; of its size only that it can be checked. */
-static int
-fetch(struct tree *t, uint64_t key, const uint8_t **bytes, size_t *size)
-{
-    const int rc = t->pager.get(t->pager.ctx, key, bytes, size);
-
-    if (rc < 0)
-        return rc;
-    return *size < BLOCK_HEAD || *size > BLOCK_SIZE ? -EBADMSG : 0;
-}
-
 static int
 verify(const uint8_t *bytes, size_t size, const struct block_id *id)
 {
@@ -40,44 +28,27 @@ verify(const uint8_t *bytes, size_t size, const struct block_id *id)
     return rc < 0 ? rc : value_check(bytes, size);
 }
 
-/* The slot of a value in the cache. */
-static struct tree_slot *
-cache_slot(const struct tree *t, uint64_t key)
-{
-    const uint64_t hash = (key * 2 + t->kind) * 0x9e3779b97f4a7c15u;
-
-    return &t->cache->slots[(hash >> 40) % TREE_CACHE];
-}
-
-/* The value where it lies.  It is checked unless the slot says that just these
- * bytes have been: a snapshot's pages do not change, and a page that is used
- * again has another checksum. */
+/* Checks the value where it lies unless its slot says that just these bytes
+ * have been: a snapshot's pages do not change, and a page that is used again
+ * has another checksum. */
 static int
-get_cached(struct tree *t, const struct block_id *id, const uint8_t **bytes)
+verify_once(struct tree *t, const uint8_t *bytes, size_t size,
+            const struct block_id *id)
 {
-    struct tree_slot *slot = cache_slot(t, id->key);
-    const bool same = slot->key == id->key && slot->order == id->order &&
-                      slot->type == id->type;
-    size_t size;
-    int rc;
+    struct tree_slot *slot = value_slot(t, id->key);
 
-    if (same && slot->snapshot == t->snapshot && t->snapshot != 0) {
-        *bytes = slot->bytes;
-        return 0;
-    }
-    rc = fetch(t, id->key, bytes, &size);
-    if (rc < 0)
-        return rc;
-    if (!same || slot->bytes != *bytes || slot->crc != get_le32(*bytes)) {
-        rc = verify(*bytes, size, id);
+    if (slot->bytes != bytes || slot->crc != get_le32(bytes) ||
+        !value_in_slot(slot, t, (enum block_type)id->type, id->key)) {
+        const int rc = verify(bytes, size, id);
+
         if (rc < 0)
             return rc;
     }
     *slot = (struct tree_slot){
         .snapshot = t->snapshot,
         .key = id->key,
-        .bytes = *bytes,
-        .crc = get_le32(*bytes),
+        .bytes = bytes,
+        .crc = get_le32(bytes),
         .order = id->order,
         .type = id->type,
     };
@@ -85,24 +56,26 @@ get_cached(struct tree *t, const struct block_id *id, const uint8_t **bytes)
 }
 
 int
-value_get(struct tree *t, enum block_type type, uint64_t key, uint8_t *copy,
-          const uint8_t **bytes)
+value_fetch(struct tree *t, enum block_type type, uint64_t key, uint8_t *copy,
+            const uint8_t **bytes)
 {
     const struct block_id id = {
         .type = (uint8_t)type, .order = (uint8_t)t->kind, .key = key};
     size_t size;
     int rc;
 
-    if (copy == NULL && t->cache != NULL)
-        return get_cached(t, &id, bytes);
-    rc = fetch(t, key, bytes, &size);
+    rc = t->pager.get(t->pager.ctx, key, bytes, &size);
     if (rc < 0)
         return rc;
+    if (size < BLOCK_HEAD || size > BLOCK_SIZE)
+        return -EBADMSG;
     if (copy != NULL) {
         memcpy(copy, *bytes, size);
         *bytes = copy;
+        return verify(copy, size, &id);
     }
-    return verify(*bytes, size, &id);
+    return t->cache == NULL ? verify(*bytes, size, &id)
+                            : verify_once(t, *bytes, size, &id);
 }
 
 int
