@@ -148,6 +148,7 @@ struct lmdb {
     unsigned kept_uses;
     uint64_t snapshots;
     struct tree_cache cache;
+    uint64_t forgot_ms; /* what the cache knew; monotonic */
     struct tree_work *work;
     struct slice slice;
 };

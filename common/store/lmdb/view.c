@@ -4,6 +4,10 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "common/base/clock.h"
+
+#define TRUST_MS 60000 /* a value that was checked is checked again after */
+
 static struct tree
 view_tree(struct lmdb *s, const struct keyspace *k, struct lmdb_pager *pager,
           enum block_order kind, const struct tree_root *root)
@@ -15,6 +19,19 @@ view_tree(struct lmdb *s, const struct keyspace *k, struct lmdb_pager *pager,
         .cache = &s->cache,
         .snapshot = k->snapshot,
     };
+}
+
+/* Now and then all values are checked again, so that damage to those in use is
+ * seen. */
+static void
+forget_checks(struct lmdb *s)
+{
+    const uint64_t now = clock_ms();
+
+    if (now - s->forgot_ms < TRUST_MS)
+        return;
+    s->forgot_ms = now;
+    tree_cache_forget(&s->cache);
 }
 
 int
@@ -31,6 +48,7 @@ lmdb_view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
     if (rc < 0)
         return rc;
+    forget_checks(s);
     rc = keyspace_read(k);
     if (rc < 0)
         return keyspace_trouble(s, name, name_size, "begin", rc);
