@@ -185,8 +185,8 @@ struct lmdb {
     struct lmdb_view *kept; /* between queries of a turn; or NULL */
     unsigned kept_uses;
     uint64_t snapshots;
-    uint64_t trusted_ms; /* since when `cache` believes; monotonic */
     struct tree_cache cache;
+    uint64_t forgot_ms; /* what the cache knew; monotonic */
     struct tree_work *work;
     struct slice slice;
     struct tending tending;
