@@ -28,8 +28,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/store/lmdb/pages.h"
+
 #define PAGE_HEAD       16
-#define PAGE_SIZE_MIN   512
 #define PAGE_FLAGS_AT   10
 #define PAGE_LOWER_AT   12
 #define PAGE_UPPER_AT   14
@@ -83,6 +84,29 @@ native16(const uint8_t *at)
 
     memcpy(&v, at, sizeof v);
     return v;
+}
+
+/* Whether LMDB makes pages of this size. */
+static inline bool
+page_size_ok(uint64_t size)
+{
+    return size >= 4096 && size <= PAGES_SIZE_MAX && (size & (size - 1)) == 0;
+}
+
+/* How many nodes a branch or leaf page has; 0 when its head is damaged. */
+static inline unsigned
+page_count(const uint8_t *page, size_t page_size, uint64_t number, bool leaf)
+{
+    const unsigned lower = native16(page + PAGE_LOWER_AT);
+    const unsigned upper = native16(page + PAGE_UPPER_AT);
+
+    /* Exactly these flags: LMDB stops the process at some others. */
+    if (native64(page) != number ||
+        native16(page + PAGE_FLAGS_AT) != (leaf ? PAGE_LEAF : PAGE_BRANCH) ||
+        lower <= PAGE_HEAD || (lower & 1) != 0 || lower > upper ||
+        upper > page_size)
+        return 0;
+    return (lower - PAGE_HEAD) / 2;
 }
 
 /* A node of a branch or leaf page. */

@@ -53,15 +53,14 @@ find_page_size(int fd)
     uint8_t bytes[META_SIZE];
 
     for (uint64_t at = 0; at <= PAGES_SIZE_MAX;
-         at = at == 0 ? PAGE_SIZE_MIN : at * 2) {
+         at = at == 0 ? PAGE_SIZE_USUAL : at * 2) {
         size_t size;
 
         if (read_some(fd, bytes, sizeof bytes, at) != (ssize_t)sizeof bytes ||
             native32(bytes + META_MAGIC_AT) != META_MAGIC)
             continue;
         size = native32(bytes + META_FREE_AT);
-        if (size >= PAGE_SIZE_MIN && size <= PAGES_SIZE_MAX &&
-            (size & (size - 1)) == 0 && (at == 0 || at == size))
+        if (page_size_ok(size) && (at == 0 || at == size))
             return size;
     }
     return PAGE_SIZE_USUAL;
