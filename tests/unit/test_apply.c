@@ -37,8 +37,8 @@ a_log_counts_once(void **state)
 
     assert_rc(apply_logs(s, &log, 1), 0); /* all of it is left out */
     compare_all(s, &m);
-    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas,
-                           log.keys.count, &applied),
+    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas, log.keys.count,
+                           &applied),
               0);
     assert_int_equal(applied.keys, 0);
     assert_int_equal(applied.commits, 1); /* it is durable now, too */
@@ -51,8 +51,8 @@ a_log_counts_once(void **state)
     model_apply(&m, &later.keys);
     compare_all(s, &m);
     assert_int_equal(mark_state(s, &log.mark), STORE_MARK_AHEAD);
-    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas,
-                           log.keys.count, &applied),
+    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas, log.keys.count,
+                           &applied),
               -EOVERFLOW);
     compare_all(s, &m);
     check_clean(s);
@@ -261,8 +261,8 @@ workers_that_race_count_each_log_once(void **state)
 static int
 kept_totals(struct store *s, struct store_totals *out)
 {
-    struct store_query q = {.op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME,
-                            .name_size = 5};
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME, .name_size = 5};
     uint8_t bytes[300];
     struct store_reads reads = {
         .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
@@ -406,9 +406,10 @@ static void
 logs_that_came_unequally_far_are_not_put_together(void **state)
 {
     struct store *s = open_store(*state, 1 << 20, true);
-    const struct store_mark logs[3] = {{.uuid = {1}, .epoch = 1},
-                                       {.uuid = {2}, .epoch = 1},
-                                       {.uuid = {2}, .epoch = 1, .first_ms = 7}};
+    const struct store_mark logs[3] = {
+        {.uuid = {1}, .epoch = 1},
+        {.uuid = {2}, .epoch = 1},
+        {.uuid = {2}, .epoch = 1, .first_ms = 7}};
     const struct store_mark swapped[2] = {logs[1], logs[0]};
     const struct store_delta k = delta("k", 5);
     struct store_applied applied;
@@ -423,11 +424,11 @@ logs_that_came_unequally_far_are_not_put_together(void **state)
     /* Nothing of either fill is in: of one nothing at all, of the other not. */
     assert_rc(apply_deltas(s, KS, &logs[1], 1, &k, 1, &applied), 0);
     assert_int_equal(mark_state(s, &logs[2]), STORE_MARK_OTHER);
-    assert_rc(apply_deltas(s, KS,
-                           (struct store_mark[]){{.uuid = {3}, .epoch = 1},
-                                                 logs[2]},
-                           2, &k, 1, &applied),
-              0);
+    assert_rc(
+        apply_deltas(s, KS,
+                     (struct store_mark[]){{.uuid = {3}, .epoch = 1}, logs[2]},
+                     2, &k, 1, &applied),
+        0);
     assert_int_equal(get_one(s, KS_NAME, "k"), 15);
     check_clean(s);
     store_close(s);

@@ -24,7 +24,6 @@ struct sums {
     uint64_t hash;
 };
 
-
 /* Reads everything of the keyspace.  0 and *out, or an error. */
 static int
 read_everything(struct store *s, struct sums *out)
@@ -38,8 +37,8 @@ read_everything(struct store *s, struct sums *out)
     *out = (struct sums){.rows = 0};
     rc = stored_totals(s, KS_NAME, &t);
     while (rc == 0 && at < t.keys) {
-        const int rows = stored_range(s, KS_NAME, (int64_t)at, 512, bytes,
-                                      sizeof bytes);
+        const int rows =
+            stored_range(s, KS_NAME, (int64_t)at, 512, bytes, sizeof bytes);
         const uint8_t *p = bytes;
 
         if (rows <= 0)
@@ -50,9 +49,9 @@ read_everything(struct store *s, struct sums *out)
             memcpy(key, p + 10, get_le16(p + 8));
             rc = stored_get(s, KS_NAME, key, &row);
             out->rows++;
-            out->hash += (crc_of(p, 10u + get_le16(p + 8)) + 1) * ++at +
-                         crc_of((uint8_t *)key, get_le16(p + 8)) *
-                             (uint64_t)row.count;
+            out->hash +=
+                (crc_of(p, 10u + get_le16(p + 8)) + 1) * ++at +
+                crc_of((uint8_t *)key, get_le16(p + 8)) * (uint64_t)row.count;
             p += 10 + get_le16(p + 8);
         }
     }
@@ -89,8 +88,7 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
         struct store_applied applied;
 
         batch_make(&b, i == 0 ? 12000 : 100, 20000, 0, 1000, false);
-        assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &applied),
-                  0);
+        assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &applied), 0);
         batch_free(&b);
     }
     assert_rc(read_everything(s, &want), 0);
@@ -381,8 +379,8 @@ place_of_value(struct store *s, int fd, const char *key, enum block_type type)
 static void
 no_bit_of_a_value_is_wrong_and_silent(void **state)
 {
-    static const enum block_type types[] = {BLOCK_NODE, BLOCK_GROUP,
-                                            BLOCK_BASE, BLOCK_BUFFER};
+    static const enum block_type types[] = {BLOCK_NODE, BLOCK_GROUP, BLOCK_BASE,
+                                            BLOCK_BUFFER};
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     struct store_check_result r;

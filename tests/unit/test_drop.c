@@ -299,14 +299,13 @@ delete_thirds(struct store *s, struct model *m)
 
         memcpy(others[n], c->key, c->size);
         if (i % 3 == 0) {
-            keys[n] =
-                (struct store_key){.key = others[n], .key_size = c->size};
+            keys[n] = (struct store_key){.key = others[n], .key_size = c->size};
             want++;
             n++;
         } else if (i % 3 == 1 && c->size < 256) {
             others[n][c->size] = '!'; /* follows it, and is not there */
-            keys[n] = (struct store_key){.key = others[n],
-                                         .key_size = c->size + 1u};
+            keys[n] =
+                (struct store_key){.key = others[n], .key_size = c->size + 1u};
             n++;
         }
     }
@@ -413,7 +412,7 @@ tend(struct store *s, const char *spent)
     unsigned steps = 1;
 
     (void)snprintf(letters, sizeof letters, "%s", spent); /* short */
-    lmdb_of(s)->tending.next_ms = 0; /* a minute later */
+    lmdb_of(s)->tending.next_ms = 0;                      /* a minute later */
     while (store_tend(s, &t))
         steps++;
     return steps;

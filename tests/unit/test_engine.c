@@ -27,8 +27,11 @@ another_lmdb_than_0_9_is_refused(void **state)
 {
     static const struct {
         int major, minor, rc;
-    } cases[] = {{0, 9, 0}, {1, 0, -EPROTONOSUPPORT}, {0, 8, -EPROTONOSUPPORT},
-                 {0, 10, -EPROTONOSUPPORT}, {1, 9, -EPROTONOSUPPORT}};
+    } cases[] = {{0, 9, 0},
+                 {1, 0, -EPROTONOSUPPORT},
+                 {0, 8, -EPROTONOSUPPORT},
+                 {0, 10, -EPROTONOSUPPORT},
+                 {1, 9, -EPROTONOSUPPORT}};
     const struct tmpdir *d = *state;
     const struct lmdb_options options = {.keyspace_fd = d->fd,
                                          .hash_key = counted_hash_key,

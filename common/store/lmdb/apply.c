@@ -27,12 +27,12 @@ struct batch {
     struct keyspace *keyspace;
     const struct store_batch *given;
     struct marks marks;
-    bool begun;    /* a slice is in: the next begins at `at` */
-    bool in;       /* the marks say that all is in */
-    size_t at;     /* first delta of the slice */
-    size_t end;    /* first delta behind it */
-    size_t limit;  /* changes a slice may have; 0: to be found */
-    bool counted;  /* keys_max has been looked at */
+    bool begun;     /* a slice is in: the next begins at `at` */
+    bool in;        /* the marks say that all is in */
+    size_t at;      /* first delta of the slice */
+    size_t end;     /* first delta behind it */
+    size_t limit;   /* changes a slice may have; 0: to be found */
+    bool counted;   /* keys_max has been looked at */
     uint64_t pages; /* the slice has written, about */
     uint64_t nonce; /* of the last commit that was tried */
     struct store_applied slice;
@@ -136,8 +136,7 @@ next_change(const struct store_batch *given, size_t *i)
     for (; *i < given->delta_count; ++*i) {
         const struct store_delta *d = &given->deltas[*i];
 
-        if (d->key_size != c.key_size ||
-            memcmp(d->key, c.key, c.key_size) != 0)
+        if (d->key_size != c.key_size || memcmp(d->key, c.key, c.key_size) != 0)
             break;
         c.sum += delta_sum(d);
     }
@@ -298,8 +297,8 @@ apply_slice(struct batch *b)
            b->limit > 1)
         b->limit /= 2;
     if (rc < 0 && b->keyspace->env == NULL)
-        rc = read_outcome(b, keyspace_disk_error(b->store, rc,
-                                                 b->pages * KEYSPACE_PAGE_COST));
+        rc = read_outcome(b, keyspace_disk_error(
+                                 b->store, rc, b->pages * KEYSPACE_PAGE_COST));
     if (rc < 0)
         return rc;
     b->at = b->end;

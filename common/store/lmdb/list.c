@@ -20,7 +20,6 @@
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
 
-
 struct listed {
     size_t size;
     uint8_t name[NAME_MAX_SIZE];
