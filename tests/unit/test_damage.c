@@ -24,6 +24,17 @@ struct sums {
     uint64_t hash;
 };
 
+static int
+sum_mark(void *ctx, const struct store_mark *m,
+         const struct store_mark_info *info)
+{
+    struct sums *out = ctx;
+
+    out->hash += crc_of(m->uuid, sizeof m->uuid) * (m->epoch + m->first_ms) +
+                 (unsigned)info->state;
+    return 0;
+}
+
 /* Reads everything of the keyspace.  0 and *out, or an error. */
 static int
 read_everything(struct store *s, struct sums *out)
@@ -56,7 +67,7 @@ read_everything(struct store *s, struct sums *out)
         }
     }
     out->hash += t.keys + t.sum_low + (uint64_t)t.sum_high + t.saturated;
-    return rc;
+    return rc < 0 ? rc : store_each_mark(s, KS, sum_mark, out);
 }
 
 /* In a child, since LMDB itself may crash: 0 right, 1 refused, 2 wrong. */
@@ -78,6 +89,7 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     unsigned outcomes[4] = {0};
+    struct store_mark marks[40]; /* of 12 * 40 logs: pages and pages of them */
     struct sums want;
     struct stat st;
     int fd, null;
@@ -88,7 +100,12 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
         struct store_applied applied;
 
         batch_make(&b, i == 0 ? 12000 : 100, 20000, 0, 1000, false);
-        assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &applied), 0);
+        for (size_t m = 0; m < sizeof marks / sizeof *marks; m++)
+            marks[m] = (struct store_mark){.uuid = {(uint8_t)rnd(), (uint8_t)m},
+                                           .epoch = i + 1};
+        assert_rc(apply_deltas(s, KS, marks, sizeof marks / sizeof *marks,
+                               b.deltas, b.count, &applied),
+                  0);
         batch_free(&b);
     }
     assert_rc(read_everything(s, &want), 0);
