@@ -489,6 +489,64 @@ bits_that_the_check_does_not_see_do_not_matter_to_lmdb(void **state)
     close(fd);
 }
 
+/* ---- before a value is replaced ---------------------------------------- */
+
+static const void *
+value_of(struct fixture *f, MDB_txn *txn, uint64_t id, size_t *size)
+{
+    uint8_t key[8];
+    MDB_val k = {.mv_size = sizeof key, .mv_data = key}, v;
+
+    fill(key, sizeof key, id);
+    assert_int_equal(mdb_get(txn, f->dbi[0], &k, &v), 0);
+    *size = v.mv_size;
+    return v.mv_data;
+}
+
+static void
+what_lmdb_would_give_free_with_a_value_is_checked(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = file_open(f);
+    struct pages_map map;
+    const uint8_t *value;
+    uint64_t number;
+    MDB_txn *txn;
+    size_t size;
+
+    put_one(f, 1, 8, 100);
+    put_one(f, 2, 8, 10000);
+    put_one(f, 3, 8, 4080);
+    assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
+    value = value_of(f, txn, 1, &size);
+    pages_map_find(&map, value, PAGE, (size_t)64 << 20);
+    assert_true(map.start != 0);
+    assert_true(pages_value_ok(&map, value, size));
+    value = value_of(f, txn, 3, &size);
+    assert_true(pages_value_ok(&map, value, size));
+    value = value_of(f, txn, 2, &size);
+    assert_true(pages_value_ok(&map, value, size));
+
+    memcpy(&number, value - 16, sizeof number);
+    for (unsigned bit = 0; bit < 16 * 8; bit++) {
+        const off_t at = (off_t)(number * PAGE + bit / 8);
+        const uint8_t was = value[(int)(bit / 8) - 16];
+        const uint8_t flipped = (uint8_t)(was ^ 1u << bit % 8);
+
+        assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
+        assert_true(pages_value_ok(&map, value, size) ==
+                    (bit / 8 == 8 || bit / 8 == 9)); /* nothing is there */
+        assert_int_equal(pwrite(fd, &was, 1, at), 1);
+    }
+
+    /* One that this transaction has written is in its own memory. */
+    put(txn, f->dbi[0], 2, 8, 9999);
+    value = value_of(f, txn, 2, &size);
+    assert_true(pages_value_ok(&map, value, size));
+    mdb_txn_abort(txn);
+    close(fd);
+}
+
 /* ---- finding ----------------------------------------------------------- */
 
 static void
@@ -860,6 +918,7 @@ static const struct CMUnitTest tests[] = {
     TEST(no_page_number_is_too_large_for_the_check),
     TEST(a_file_that_was_cut_is_damaged),
     TEST(bits_that_the_check_does_not_see_do_not_matter_to_lmdb),
+    TEST(what_lmdb_would_give_free_with_a_value_is_checked),
     TEST(a_value_is_found_as_of_either_commit),
     KEYSPACE(any_flipped_bit_of_a_meta_page_is_harmless_or_reported),
     KEYSPACE(a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported),
