@@ -1,16 +1,15 @@
-/* tests/unit/test_tree.c - an order of rows against a sorted array: random
- * edits, all sizes of keys and batches, growing, shrinking, and what is
- * refused. */
+/* tests/unit/test_tree.c - a tree of rows in memory against a sorted array:
+ * random edits, all sizes of keys and batches, growing, shrinking; then damage
+ * and calls that fail. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/store/lmdb/pager.h"
 #include "common/store/tree/tree.h"
+#include "tests/lib/mempager.h"
 #include "tests/lib/random.h"
-#include "tests/lib/tmpdir.h"
 
 struct item {
     int64_t count;
@@ -20,15 +19,12 @@ struct item {
 };
 
 struct fixture {
-    struct tmpdir dir;
     struct random random;
-    MDB_env *env;
-    MDB_dbi dbi;
-    struct lmdb_pager pager;
+    struct mempager pager;
     struct tree tree; /* its root between transactions */
     struct tree_cache cache;
     uint64_t snapshots;
-    struct item *items; /* the model, in the order's order */
+    struct item *items; /* the model, in the tree's order */
     size_t count, room;
 };
 
@@ -49,25 +45,13 @@ item_compare(const void *a, const void *b)
 }
 
 static void
-start(struct fixture *f, enum block_order kind, size_t map)
+start(struct fixture *f, enum block_order kind)
 {
-    char path[600];
-    MDB_txn *txn;
-
     memset(f, 0, sizeof *f);
     f->random.state = random_seed("test_tree");
-    tmpdir_make_in_memory(&f->dir);
-    (void)snprintf(path, sizeof path, "%s/o.mdb", f->dir.path);
-    assert_int_equal(mdb_env_create(&f->env), 0);
-    assert_int_equal(mdb_env_set_maxdbs(f->env, 2), 0);
-    assert_int_equal(mdb_env_set_mapsize(f->env, map), 0);
-    assert_int_equal(
-        mdb_env_open(f->env, path, MDB_NOSUBDIR | MDB_NOSYNC, 0600), 0);
-    assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
-    assert_int_equal(mdb_dbi_open(txn, "o", MDB_CREATE, &f->dbi), 0);
-    assert_int_equal(mdb_txn_commit(txn), 0);
+    mempager_init(&f->pager);
     f->tree = (struct tree){
-        .pager = lmdb_pager(&f->pager),
+        .pager = mempager_pager(&f->pager),
         .kind = kind,
         .root = {.next_id = 1},
         .cache = &f->cache,
@@ -83,42 +67,29 @@ static void
 stop(struct fixture *f)
 {
     tree_work_free(f->tree.work);
-    mdb_env_close(f->env);
-    tmpdir_remove(&f->dir);
+    mempager_fini(&f->pager);
     free(f->items);
 }
 
+/* A read of a new snapshot. */
 static void
-begin(struct fixture *f, unsigned flags)
+look(struct fixture *f)
 {
-    f->tree.snapshot = flags == MDB_RDONLY ? ++f->snapshots : 0;
-    assert_int_equal(mdb_txn_begin(f->env, NULL, flags, &f->pager.txn), 0);
-    assert_int_equal(mdb_cursor_open(f->pager.txn, f->dbi, &f->pager.cursor),
-                     0);
+    f->tree.snapshot = ++f->snapshots;
 }
 
-static void
-end(struct fixture *f, bool commit)
-{
-    mdb_cursor_close(f->pager.cursor);
-    if (commit)
-        assert_int_equal(mdb_txn_commit(f->pager.txn), 0);
-    else
-        mdb_txn_abort(f->pager.txn);
-}
-
-/* Applies in a transaction of its own; the root stays when that fails. */
+/* Applies in a transaction of its own; nothing is done when that fails. */
 static int
 apply(struct fixture *f, const struct row *edits, size_t count)
 {
     const struct tree_root root = f->tree.root;
     int rc;
 
-    begin(f, 0);
+    mempager_begin(&f->pager);
     f->tree.generation++;
     f->tree.pages = 0;
     rc = tree_apply(&f->tree, edits, count);
-    end(f, rc == 0);
+    mempager_end(&f->pager, rc == 0);
     if (rc < 0)
         f->tree.root = root;
     return rc;
@@ -160,15 +131,6 @@ ignore_fault(void *ctx, const char *text)
     (void)text;
 }
 
-static uint64_t
-values_of(const struct fixture *f)
-{
-    MDB_stat st;
-
-    assert_int_equal(mdb_stat(f->pager.txn, f->dbi, &st), 0);
-    return st.ms_entries;
-}
-
 static void
 ignore_row(void *ctx, const struct row *r)
 {
@@ -176,14 +138,36 @@ ignore_row(void *ctx, const struct row *r)
     (void)r;
 }
 
+/* The number of faults; each is told unless it is looked for. */
+static uint64_t
+faults(const struct fixture *f, bool tell)
+{
+    struct tree_check check = {
+        .fault = tell ? fault : ignore_fault,
+        .row = ignore_row,
+        .values = f->pager.count,
+    };
+
+    tree_check(&f->tree, &check);
+    if (check.faults == 0)
+        assert_int_equal(check.rows, f->tree.root.count);
+    return check.faults;
+}
+
+static void
+check_clean(const struct fixture *f, uint64_t rows)
+{
+    assert_int_equal(faults(f, true), 0);
+    assert_int_equal(f->tree.root.count, rows);
+}
+
 static void
 compare(struct fixture *f)
 {
-    struct tree_check check = {.fault = fault, .row = ignore_row};
     struct tree_finder finder = {.valid = false};
     struct compare c = {.f = f};
 
-    begin(f, MDB_RDONLY);
+    look(f);
     assert_int_equal(f->tree.root.count, f->count);
     assert_rc(tree_scan(&f->tree, NULL, compare_row, &c), 0);
     assert_int_equal(c.at, f->count);
@@ -202,12 +186,7 @@ compare(struct fixture *f)
             assert_int_equal(c.at, f->count);
         }
     }
-    f->tree.cache = NULL;
-    check.values = values_of(f);
-    tree_check(&f->tree, &check);
-    assert_int_equal(check.faults, 0);
-    f->tree.cache = &f->cache;
-    end(f, false);
+    check_clean(f, f->count);
 }
 
 /* ---- random edits ---- */
@@ -332,7 +311,7 @@ run(const struct plan *p)
     struct fixture f;
 
     assert_true(items != NULL && rows != NULL);
-    start(&f, p->kind, (size_t)1 << 30);
+    start(&f, p->kind);
     for (unsigned round = 0; round < p->rounds; round++) {
         /* Grow, stay, and shrink again to almost nothing. */
         const unsigned erase = round < p->rounds / 2 ? 20 : 95;
@@ -374,44 +353,48 @@ random_edits_equal_the_model(void **state)
 
 /* ---- shape ---- */
 
-/* Inserts keys from ... to - 1 in one batch. */
+/* One edit for each of the keys from ... to - 1 that is wanted, in one
+ * batch. */
 static int
-insert_run(struct fixture *f, unsigned from, unsigned to, unsigned prefix)
+edit_some(struct fixture *f, unsigned from, unsigned to, unsigned prefix,
+          unsigned sign, bool (*wanted)(void *ctx, unsigned i), void *ctx)
 {
     struct item *items = calloc(to - from, sizeof *items);
     struct row *rows = calloc(to - from, sizeof *rows);
+    size_t count = 0;
     int rc;
 
     assert_true(items != NULL && rows != NULL);
     for (unsigned i = from; i < to; i++) {
-        struct item *item = &items[i - from];
+        struct item *item = &items[count];
 
+        if (wanted != NULL && !wanted(ctx, i))
+            continue;
         memset(item->key, 'p', prefix);
         item->size =
             (uint16_t)(prefix + (unsigned)sprintf((char *)item->key + prefix,
                                                   "%08u", i));
         item->count = i;
-        rows[i - from] = item_row(item);
-        rows[i - from].flags = BLOCK_INSERT;
+        rows[count] = item_row(item);
+        rows[count++].flags = (uint16_t)sign;
     }
-    rc = apply(f, rows, to - from);
+    rc = apply(f, rows, count);
     free(items);
     free(rows);
     return rc;
 }
 
-static void
-check_clean(struct fixture *f, uint64_t rows)
+static int
+edit_run(struct fixture *f, unsigned from, unsigned to, unsigned prefix,
+         unsigned sign)
 {
-    struct tree_check check = {.fault = fault, .row = ignore_row};
+    return edit_some(f, from, to, prefix, sign, NULL, NULL);
+}
 
-    begin(f, MDB_RDONLY);
-    check.values = values_of(f);
-    tree_check(&f->tree, &check);
-    assert_int_equal(check.faults, 0);
-    assert_int_equal(check.rows, rows);
-    f->tree.cache = &f->cache;
-    end(f, false);
+static int
+insert_run(struct fixture *f, unsigned from, unsigned to, unsigned prefix)
+{
+    return edit_run(f, from, to, prefix, BLOCK_INSERT);
 }
 
 static void
@@ -420,7 +403,7 @@ a_directory_of_many_levels_holds_together(void **state)
     struct fixture f;
 
     (void)state;
-    start(&f, BLOCK_KEYS, (size_t)1 << 30);
+    start(&f, BLOCK_KEYS);
 
     /* Long common beginnings make separators long: 14 children per node. */
     for (unsigned at = 0; at < 60000; at += 6000)
@@ -435,55 +418,91 @@ static void
 what_is_loaded_in_order_is_packed_full(void **state)
 {
     struct fixture f;
-    MDB_stat st;
+    size_t blocks = 0;
 
     (void)state;
-    start(&f, BLOCK_KEYS, (size_t)1 << 30);
+    start(&f, BLOCK_KEYS);
     for (unsigned at = 0; at < 200000; at += 10000)
         assert_rc(insert_run(&f, at, at + 10000, 0), 0);
 
-    begin(&f, MDB_RDONLY);
-    assert_int_equal(mdb_stat(f.pager.txn, f.dbi, &st), 0);
-    end(&f, false);
+    for (size_t i = 0; i < f.pager.count; i++)
+        blocks += mempager_nth(&f.pager, i)->bytes[4] == BLOCK_BASE ? 1u : 0u;
 
     /* 8-byte keys: 20 bytes a row with its offset. */
-    assert_true(st.ms_overflow_pages <= 200000 * 20 / 4056 * 21 / 20);
+    assert_true(blocks <= 200000 * 20 / 4056 * 21 / 20);
     check_clean(&f, 200000);
     stop(&f);
 }
 
 static void
-an_order_that_is_emptied_leaves_nothing(void **state)
+a_tree_that_is_emptied_leaves_nothing(void **state)
 {
     struct fixture f;
-    struct item *items = calloc(3000, sizeof *items);
-    struct row *rows = calloc(3000, sizeof *rows);
-    MDB_stat st;
 
     (void)state;
-    assert_true(items != NULL && rows != NULL);
-    start(&f, BLOCK_KEYS, (size_t)1 << 30);
+    start(&f, BLOCK_KEYS);
     assert_rc(insert_run(&f, 0, 3000, 200), 0);
-    for (unsigned i = 0; i < 3000; i++) {
-        memset(items[i].key, 'p', 200);
-        items[i].size =
-            (uint16_t)(200 + sprintf((char *)items[i].key + 200, "%08u", i));
-        rows[i] = item_row(&items[i]);
-        rows[i].flags = BLOCK_DELETE;
-    }
 
-    assert_rc(apply(&f, rows, 3000), 0);
+    assert_rc(edit_run(&f, 0, 3000, 200, BLOCK_DELETE), 0);
 
     assert_int_equal(f.tree.root.id, 0);
     assert_int_equal(f.tree.root.count, 0);
-    begin(&f, MDB_RDONLY);
-    assert_int_equal(mdb_stat(f.pager.txn, f.dbi, &st), 0);
-    assert_int_equal(st.ms_entries, 0);
-    end(&f, false);
+    assert_int_equal(f.pager.count, 0);
     assert_rc(insert_run(&f, 0, 10, 0), 0);
     check_clean(&f, 10);
-    free(items);
-    free(rows);
+    stop(&f);
+}
+
+#define RANGE_KEYS 40000u
+
+struct present {
+    bool keys[RANGE_KEYS];
+    bool want;
+};
+
+/* Whether the key is not yet as it is to be; it is then. */
+static bool
+changes(void *ctx, unsigned i)
+{
+    struct present *p = ctx;
+
+    if (p->keys[i] == p->want)
+        return false;
+    p->keys[i] = p->want;
+    return true;
+}
+
+static void
+whole_ranges_come_and_go_in_a_directory_of_many_levels(void **state)
+{
+    static struct present p;
+    struct fixture f;
+    uint64_t count = 0;
+    unsigned level = 0;
+
+    (void)state;
+    memset(&p, 0, sizeof p);
+    start(&f, BLOCK_KEYS);
+    for (unsigned round = 0; round < 150; round++) {
+        const unsigned length =
+            1 + (unsigned)random_below(&f.random, round < 20 ? 6000 : 3000);
+        unsigned from = random_chance(&f.random, 30)
+                            ? 0
+                            : (unsigned)random_below(&f.random, RANGE_KEYS);
+        const unsigned to =
+            from + length < RANGE_KEYS ? from + length : RANGE_KEYS;
+
+        p.want = round < 20 || random_chance(&f.random, 50);
+        assert_rc(edit_some(&f, from, to, 240,
+                            p.want ? BLOCK_INSERT : BLOCK_DELETE, changes, &p),
+                  0);
+        count = 0;
+        for (unsigned i = 0; i < RANGE_KEYS; i++)
+            count += p.keys[i] ? 1u : 0u;
+        check_clean(&f, count);
+        level = f.tree.root.level > level ? f.tree.root.level : level;
+    }
+    assert_true(level >= 3);
     stop(&f);
 }
 
@@ -496,7 +515,7 @@ wrong_signs_are_damage(void **state)
     struct fixture f;
 
     (void)state;
-    start(&f, BLOCK_KEYS, (size_t)1 << 30);
+    start(&f, BLOCK_KEYS);
     r.key_size = 8;
     assert_rc(insert_run(&f, 0, 10, 0), 0);
 
@@ -513,56 +532,17 @@ wrong_signs_are_damage(void **state)
 }
 
 static void
-a_small_map_and_a_small_budget_are_told_apart(void **state)
+more_than_the_budget_is_refused(void **state)
 {
     struct fixture f;
 
     (void)state;
-    start(&f, BLOCK_KEYS, (size_t)1 << 16);
-    assert_rc(insert_run(&f, 0, 30000, 0), -EXFULL);
+    start(&f, BLOCK_KEYS);
     f.tree.pages_max = 5;
     assert_rc(insert_run(&f, 0, 30000, 0), -E2BIG);
     f.tree.pages_max = UINT64_MAX;
-    assert_int_equal(mdb_env_set_mapsize(f.env, (size_t)1 << 24), 0);
     assert_rc(insert_run(&f, 0, 30000, 0), 0);
     check_clean(&f, 30000);
-    stop(&f);
-}
-
-static void
-a_value_that_is_missing_or_stale_is_found(void **state)
-{
-    struct fixture f;
-    MDB_cursor *c;
-    MDB_val k, v;
-    unsigned values = 0;
-
-    (void)state;
-    start(&f, BLOCK_KEYS, (size_t)1 << 30);
-    assert_rc(insert_run(&f, 0, 2000, 0), 0);
-    for (unsigned round = 0; round < 5; round++)
-        assert_rc(insert_run(&f, 5000 + round * 10, 5010 + round * 10, 0), 0);
-
-    for (unsigned i = 0; i == 0 || i < values; i++) {
-        struct tree_check check = {.fault = ignore_fault, .row = ignore_row};
-
-        assert_int_equal(mdb_txn_begin(f.env, NULL, 0, &f.pager.txn), 0);
-        assert_int_equal(mdb_cursor_open(f.pager.txn, f.dbi, &f.pager.cursor),
-                         0);
-        assert_int_equal(mdb_cursor_open(f.pager.txn, f.dbi, &c), 0);
-        values = 0;
-        while (mdb_cursor_get(c, &k, &v, values ? MDB_NEXT : MDB_FIRST) == 0)
-            if (values++ == i)
-                assert_int_equal(mdb_cursor_del(c, 0), 0);
-        mdb_cursor_close(c);
-
-        check.values = values_of(&f);
-        tree_check(&f.tree, &check);
-        assert_true(check.faults > 0);
-
-        f.tree.cache = &f.cache;
-        end(&f, false);
-    }
     stop(&f);
 }
 
@@ -570,10 +550,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(random_edits_equal_the_model),
     cmocka_unit_test(a_directory_of_many_levels_holds_together),
     cmocka_unit_test(what_is_loaded_in_order_is_packed_full),
-    cmocka_unit_test(an_order_that_is_emptied_leaves_nothing),
+    cmocka_unit_test(a_tree_that_is_emptied_leaves_nothing),
+    cmocka_unit_test(whole_ranges_come_and_go_in_a_directory_of_many_levels),
     cmocka_unit_test(wrong_signs_are_damage),
-    cmocka_unit_test(a_small_map_and_a_small_budget_are_told_apart),
-    cmocka_unit_test(a_value_that_is_missing_or_stale_is_found),
+    cmocka_unit_test(more_than_the_budget_is_refused),
 };
 
 TEST_MAIN(tests)

@@ -144,6 +144,16 @@ row_compare(enum block_order order, const struct row *a, const struct row *b)
     return row_compare_keys(a, b);
 }
 
+/* A row with an empty key, which is not above any other. */
+static inline struct row
+row_lowest(enum block_order order)
+{
+    return (struct row){
+        .count = order == BLOCK_RANKS ? INT64_MAX : 0,
+        .key = (const uint8_t *)"",
+    };
+}
+
 /* Writes into `at` (BLOCK_ROW_MAX bytes) a row S with low < S <= high, as
  * short as can be, and returns its size.  low < high. */
 size_t row_between(enum block_order order, const struct row *low,
