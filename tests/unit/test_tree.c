@@ -24,6 +24,7 @@ struct fixture {
     struct tree tree; /* its root between transactions */
     struct tree_cache cache;
     uint64_t snapshots;
+    bool hold;          /* a change that succeeds is left open, for undo() */
     struct item *items; /* the model, in the tree's order */
     size_t count, room;
 };
@@ -42,6 +43,12 @@ item_compare(const void *a, const void *b)
     const struct row x = item_row(a), y = item_row(b);
 
     return row_compare(item_order, &x, &y);
+}
+
+static int
+by_order(const void *a, const void *b)
+{
+    return row_compare(item_order, a, b);
 }
 
 static void
@@ -89,10 +96,19 @@ apply(struct fixture *f, const struct row *edits, size_t count)
     f->tree.generation++;
     f->tree.pages = 0;
     rc = tree_apply(&f->tree, edits, count);
+    if (rc == 0 && f->hold)
+        return 0;
     mempager_end(&f->pager, rc == 0);
     if (rc < 0)
         f->tree.root = root;
     return rc;
+}
+
+static void
+undo(struct fixture *f, const struct tree_root *root)
+{
+    mempager_end(&f->pager, false);
+    f->tree.root = *root;
 }
 
 /* ---- comparing ---- */
@@ -353,6 +369,18 @@ random_edits_equal_the_model(void **state)
 
 /* ---- shape ---- */
 
+/* Row number i: the longer `prefix`, the fewer rows to a block and the longer
+ * the separators, in the rank order because counts repeat. */
+static void
+name_item(struct item *item, unsigned i, unsigned prefix)
+{
+    memset(item->key, 'p', prefix);
+    item->size =
+        (uint16_t)(prefix +
+                   (unsigned)sprintf((char *)item->key + prefix, "%08u", i));
+    item->count = i / 2000;
+}
+
 /* One edit for each of the keys from ... to - 1 that is wanted, in one
  * batch. */
 static int
@@ -370,14 +398,11 @@ edit_some(struct fixture *f, unsigned from, unsigned to, unsigned prefix,
 
         if (wanted != NULL && !wanted(ctx, i))
             continue;
-        memset(item->key, 'p', prefix);
-        item->size =
-            (uint16_t)(prefix + (unsigned)sprintf((char *)item->key + prefix,
-                                                  "%08u", i));
-        item->count = i;
+        name_item(item, i, prefix);
         rows[count] = item_row(item);
         rows[count++].flags = (uint16_t)sign;
     }
+    qsort(rows, count, sizeof *rows, by_order);
     rc = apply(f, rows, count);
     free(items);
     free(rows);
@@ -450,6 +475,23 @@ a_tree_that_is_emptied_leaves_nothing(void **state)
     assert_int_equal(f.pager.count, 0);
     assert_rc(insert_run(&f, 0, 10, 0), 0);
     check_clean(&f, 10);
+    stop(&f);
+}
+
+static void
+a_tree_that_loses_its_first_nodes_holds_together(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f, BLOCK_KEYS);
+    assert_rc(insert_run(&f, 0, 20000, 240), 0);
+    assert_true(f.tree.root.level >= 2);
+
+    for (unsigned gone = 0; gone < 20000; gone += 2000) {
+        assert_rc(edit_run(&f, gone, gone + 2000, 240, BLOCK_DELETE), 0);
+        check_clean(&f, 18000 - gone);
+    }
     stop(&f);
 }
 
@@ -546,14 +588,346 @@ more_than_the_budget_is_refused(void **state)
     stop(&f);
 }
 
+/* ---- damage, and calls that fail ---- */
+
+#define GROWN 12000u /* keys; rows are at most so many */
+
+static bool
+odd(void *ctx, unsigned i)
+{
+    (void)ctx;
+    return i % 2 == 1;
+}
+
+static bool
+fiftieth(void *ctx, unsigned i)
+{
+    (void)ctx;
+    return i % 50 == 0;
+}
+
+static bool
+some_even(void *ctx, unsigned i)
+{
+    (void)ctx;
+    return i % 50 != 0 && (i % 4000 < 500 ? i % 2 == 0 : i % 50 == 2);
+}
+
+/* A tree with nodes, buffers and base blocks: long keys, first one batch, then
+ * a few rows into each group. */
+static void
+start_grown(struct fixture *f, enum block_order kind)
+{
+    start(f, kind);
+    assert_rc(edit_some(f, 0, GROWN, 200, BLOCK_INSERT, odd, NULL), 0);
+    assert_rc(edit_some(f, 0, GROWN, 200, BLOCK_INSERT, fiftieth, NULL), 0);
+    assert_true(f->tree.root.level >= 2);
+    check_clean(f, GROWN / 2 + GROWN / 50);
+}
+
+/* A change of many groups: some get it into their buffers, some are folded. */
+static int
+change_much(struct fixture *f)
+{
+    return edit_some(f, 0, GROWN, 200, BLOCK_INSERT, some_even, NULL);
+}
+
+static int
+no_row(void *ctx, const struct row *r)
+{
+    (void)ctx;
+    (void)r;
+    return 0;
+}
+
+/* Reads the tree in every way.  0, or the first error. */
+static int
+read_all(struct fixture *f)
+{
+    static uint8_t bytes[100000];
+    uint64_t rows, rank;
+    int rc;
+
+    rc = tree_scan(&f->tree, NULL, no_row, NULL);
+    for (uint64_t at = 0;
+         f->tree.kind == BLOCK_RANKS && rc == 0 && at < f->tree.root.count;
+         at += rows) {
+        const int64_t size =
+            tree_range(&f->tree, at, 1000, bytes, sizeof bytes, &rows);
+
+        rc = size < 0 ? (int)size : 0;
+    }
+    for (unsigned i = 1; rc == 0 && i < GROWN; i += 700) {
+        struct tree_finder finder = {.valid = false};
+        struct item item;
+        struct row want, got;
+
+        name_item(&item, i, 200);
+        want = item_row(&item);
+        rc = tree_find(&f->tree, &want, &finder, &got);
+        if (rc == 0)
+            rc = tree_rank(&f->tree, &want, &rank);
+    }
+    return rc;
+}
+
+static void
+any_call_of_the_pager_may_fail(void **state)
+{
+    const enum block_order kinds[] = {BLOCK_KEYS, BLOCK_RANKS};
+
+    (void)state;
+    for (unsigned k = 0; k < 2; k++) {
+        struct fixture f;
+        uint64_t count;
+        int rc = -1;
+
+        start_grown(&f, kinds[k]);
+        count = f.tree.root.count;
+        f.tree.cache = NULL;
+        f.pager.error = -EXFULL;
+        for (unsigned n = 1; rc != 0; n++) {
+            mempager_begin(&f.pager);
+            f.pager.fail_at = n;
+            rc = read_all(&f);
+            f.pager.fail_at = 0;
+            mempager_end(&f.pager, false);
+            assert_rc(rc, rc == 0 ? 0 : -EXFULL);
+        }
+        rc = -1;
+        for (unsigned n = 1; rc != 0; n++) {
+            f.pager.fail_at = n;
+            rc = change_much(&f);
+            f.pager.fail_at = 0;
+            assert_rc(rc, rc == 0 ? 0 : -EXFULL);
+            assert_true(rc == 0 || f.tree.root.count == count);
+        }
+        check_clean(&f, f.tree.root.count);
+        stop(&f);
+    }
+}
+
+/* Flips a bit of a value; the same again puts it right. */
+static void
+flip(struct mempager_value *v, uint64_t bit)
+{
+    v->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+}
+
+static void
+a_flipped_bit_is_found_by_check_and_by_what_reads_it(void **state)
+{
+    const enum block_order kinds[] = {BLOCK_KEYS, BLOCK_RANKS};
+
+    (void)state;
+    for (unsigned k = 0; k < 2; k++) {
+        struct fixture f;
+
+        start_grown(&f, kinds[k]);
+        for (size_t i = 0; i < f.pager.count; i++) {
+            struct mempager_value *v = mempager_nth(&f.pager, i);
+            const uint64_t bit = random_below(&f.random, 8 * v->size);
+
+            flip(v, bit);
+            look(&f);
+            tree_cache_forget(&f.cache);
+            assert_true(faults(&f, false) > 0);
+            assert_rc(read_all(&f), -EBADMSG);
+            flip(v, bit);
+        }
+        look(&f);
+        assert_rc(read_all(&f), 0);
+        check_clean(&f, f.tree.root.count);
+        stop(&f);
+    }
+}
+
+static void
+damage_never_gets_a_new_checksum(void **state)
+{
+    unsigned refused = 0, passed = 0;
+    struct fixture f;
+
+    (void)state;
+    start_grown(&f, BLOCK_KEYS);
+    f.hold = true;
+    for (size_t i = 0; i < f.pager.count; i++) {
+        const struct tree_root root = f.tree.root;
+        struct mempager_value *v = mempager_nth(&f.pager, i);
+        const uint64_t key = v->key, bit = random_below(&f.random, 8 * v->size);
+
+        /* A cache that has seen everything good, and then the change. */
+        look(&f);
+        assert_rc(read_all(&f), 0);
+        flip(v, bit);
+        if (change_much(&f) == 0) {
+            assert_true(faults(&f, false) > 0);
+            passed++;
+            undo(&f, &root);
+        } else {
+            refused++;
+        }
+        flip(mempager_find(&f.pager, key), bit);
+        check_clean(&f, root.count);
+    }
+    print_message("refused %u, not rewritten %u\n", refused, passed);
+    assert_true(refused > 0 && passed > 0);
+    stop(&f);
+}
+
+static void
+what_the_cache_knows_is_checked_again_when_it_forgets(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start_grown(&f, BLOCK_RANKS);
+    for (size_t i = 0; i < f.pager.count; i++) {
+        struct mempager_value *v = mempager_nth(&f.pager, i);
+        const uint64_t bit = 8 * BLOCK_HEAD + 64;
+
+        tree_cache_forget(&f.cache);
+        look(&f);
+        assert_rc(read_all(&f), 0);
+        flip(v, bit);
+
+        tree_cache_forget(&f.cache);
+
+        assert_rc(read_all(&f), -EBADMSG);
+        flip(v, bit);
+    }
+    stop(&f);
+}
+
+static void
+a_value_that_is_missing_is_found(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start_grown(&f, BLOCK_KEYS);
+    for (size_t i = 0; i < f.pager.count; i++) {
+        const struct pager pager = mempager_pager(&f.pager);
+
+        mempager_begin(&f.pager);
+        assert_rc(pager.remove(pager.ctx, mempager_nth(&f.pager, i)->key), 0);
+        look(&f);
+        tree_cache_forget(&f.cache);
+        assert_true(faults(&f, false) > 0);
+        assert_rc(read_all(&f), -EBADMSG);
+        mempager_end(&f.pager, false);
+    }
+    check_clean(&f, f.tree.root.count);
+    stop(&f);
+}
+
+static void
+a_value_of_an_earlier_change_is_found(void **state)
+{
+    struct mempager_value *old;
+    struct fixture f;
+    size_t count;
+    unsigned stale = 0;
+
+    (void)state;
+    start_grown(&f, BLOCK_KEYS);
+    count = f.pager.count;
+    old = calloc(count, sizeof *old);
+    assert_non_null(old);
+    for (size_t i = 0; i < count; i++) {
+        old[i] = *mempager_nth(&f.pager, i);
+        old[i].bytes = malloc(old[i].size);
+        assert_non_null(old[i].bytes);
+        memcpy(old[i].bytes, mempager_nth(&f.pager, i)->bytes, old[i].size);
+    }
+    assert_rc(change_much(&f), 0);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct pager pager = mempager_pager(&f.pager);
+        const struct mempager_value *now = mempager_find(&f.pager, old[i].key);
+
+        if (now == NULL || (now->size == old[i].size &&
+                            memcmp(now->bytes, old[i].bytes, now->size) == 0))
+            continue;
+        mempager_begin(&f.pager);
+        assert_rc(pager.put(pager.ctx, old[i].key, old[i].bytes, old[i].size),
+                  0);
+        look(&f);
+        tree_cache_forget(&f.cache);
+        assert_true(faults(&f, false) > 0);
+        assert_rc(read_all(&f), -EBADMSG);
+        mempager_end(&f.pager, false);
+        stale++;
+    }
+    assert_true(stale > count / 4);
+    check_clean(&f, f.tree.root.count);
+    for (size_t i = 0; i < count; i++)
+        free(old[i].bytes);
+    free(old);
+    stop(&f);
+}
+
+/* Makes a row of a base block the lowest of all, and its checksum right. */
+static void
+misplace(struct mempager_value *v, unsigned row)
+{
+    const struct block b = block_open(v->bytes);
+    const struct block_id id = {
+        .type = v->bytes[4],
+        .order = v->bytes[5],
+        .more = block_more(v->bytes),
+        .generation = block_generation(v->bytes),
+        .key = v->key,
+    };
+
+    v->bytes[get_le16(b.offsets + 2 * (size_t)row) + BLOCK_ROW_HEAD] = 'a';
+    block_seal(v->bytes, v->size, b.count, &id);
+}
+
+static void
+rows_that_do_not_belong_in_their_block_are_not_folded(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f, BLOCK_KEYS);
+    assert_rc(insert_run(&f, 0, 40, 200), 0); /* folded at each change */
+    for (unsigned part = 2; part <= 3; part++) {
+        struct mempager_value *v =
+            mempager_find(&f.pager, f.tree.root.id << 16 | part);
+        struct mempager_value was = *v;
+
+        was.bytes = malloc(v->size);
+        assert_non_null(was.bytes);
+        memcpy(was.bytes, v->bytes, v->size);
+        misplace(v, part == 2 ? 0 : block_count(v->bytes) - 1u);
+
+        assert_rc(insert_run(&f, 50, 60, 200), -EBADMSG);
+
+        v = mempager_find(&f.pager, was.key);
+        memcpy(v->bytes, was.bytes, v->size);
+        free(was.bytes);
+        check_clean(&f, 40);
+    }
+    stop(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(random_edits_equal_the_model),
     cmocka_unit_test(a_directory_of_many_levels_holds_together),
     cmocka_unit_test(what_is_loaded_in_order_is_packed_full),
     cmocka_unit_test(a_tree_that_is_emptied_leaves_nothing),
     cmocka_unit_test(whole_ranges_come_and_go_in_a_directory_of_many_levels),
+    cmocka_unit_test(a_tree_that_loses_its_first_nodes_holds_together),
     cmocka_unit_test(wrong_signs_are_damage),
     cmocka_unit_test(more_than_the_budget_is_refused),
+    cmocka_unit_test(any_call_of_the_pager_may_fail),
+    cmocka_unit_test(a_flipped_bit_is_found_by_check_and_by_what_reads_it),
+    cmocka_unit_test(damage_never_gets_a_new_checksum),
+    cmocka_unit_test(what_the_cache_knows_is_checked_again_when_it_forgets),
+    cmocka_unit_test(a_value_that_is_missing_is_found),
+    cmocka_unit_test(a_value_of_an_earlier_change_is_found),
+    cmocka_unit_test(rows_that_do_not_belong_in_their_block_are_not_folded),
 };
 
 TEST_MAIN(tests)
