@@ -279,6 +279,8 @@ tree_scan(struct tree *t, const struct row *after,
                         ctx);
         if (rc != 0 || !f.has_upper)
             return rc;
+        if (row_compare(t->kind, &from, &f.upper) >= 0)
+            return -EBADMSG; /* it would never end */
         from = f.upper;
         after = NULL;
     }
