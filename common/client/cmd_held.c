@@ -357,7 +357,8 @@ held_salvage_file(struct cmd_line *line)
         status = salvage(&s, line, file, fd);
         (void)close(fd); /* only read */
     } else {
-        diag_errno(DIAG_ERROR, errno, "open %s", file);
+        diag(DIAG_ERROR, "there is no %s to be read: %s", file,
+             diag_text(errno));
         status = CONFIG_EXIT_NEGATIVE;
     }
     inside_close(&s.in);
