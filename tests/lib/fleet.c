@@ -336,10 +336,10 @@ open_store(const struct fleet *f, struct datadir *dir, struct store **store)
 }
 
 static void
-say_fault(void *ctx, const char *text)
+say_fault(void *ctx, const char *what)
 {
     (void)ctx; /* needs none */
-    print_error("fault: %s\n", text);
+    print_error("fault: %s\n", what);
 }
 
 static int
@@ -407,12 +407,12 @@ take_row(void *ctx, const uint8_t *key, size_t size,
          const struct store_row *row)
 {
     struct look *l = ctx;
-    char text[MODEL_NAME_SIZE] = "";
+    char name[MODEL_NAME_SIZE] = "";
 
-    if (size >= sizeof text)
+    if (size >= sizeof name)
         fail_msg("an invented key: %.*s", (int)size, (const char *)key);
-    memcpy(text, key, size);
-    model_found(l->model, l->keyspace, text, row->count);
+    memcpy(name, key, size);
+    model_found(l->model, l->keyspace, name, row->count);
     return 0;
 }
 
