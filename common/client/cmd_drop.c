@@ -215,7 +215,8 @@ empty(struct drop *d, struct found *f)
     do
         rc = store_drop(d->in.store, n->bytes, n->size, NULL, 0);
     while (wait_turn(&d->turn, rc, 0));
-    return rc == -ENOENT && f->held > 0 ? 0 : rc;
+    /* A worker may just have removed the empty file. */
+    return rc == -ENOENT && (f->held > 0 || f->error != -ENOENT) ? 0 : rc;
 }
 
 static int
