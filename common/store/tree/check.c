@@ -23,9 +23,9 @@ struct place {
 };
 
 struct checker {
-    struct order *order;
-    struct order_check *check;
-    struct place places[ORDER_LEVELS + 1];
+    struct tree *order;
+    struct tree_check *check;
+    struct place places[TREE_LEVELS + 1];
     struct row lower; /* of the group at hand */
     struct row upper;
     bool has_upper;
@@ -111,8 +111,8 @@ check_base(struct checker *c, const struct group *g)
     for (unsigned i = 0; i < g->blocks && rc == 0; i++) {
         struct block b;
 
-        rc = order_block(c->order, BLOCK_BASE, order_key(g->id, i + 1),
-                         g->base_generation, &b);
+        rc = tree_block(c->order, BLOCK_BASE, tree_key(g->id, i + 1),
+                        g->base_generation, &b);
         if (rc < 0)
             break;
         c->check->blocks++;
@@ -135,7 +135,7 @@ check_group(struct checker *c, uint64_t id, uint64_t rows)
     int rc;
 
     c->group = id;
-    rc = order_group(c->order, id, rows, &g);
+    rc = tree_group(c->order, id, rows, &g);
     if (rc == 0) {
         c->check->blocks += 1u + g.buffers;
         for (unsigned i = 2; i < g.blocks; i++) {
@@ -146,14 +146,14 @@ check_group(struct checker *c, uint64_t id, uint64_t rows)
                 fault(c, "group %llu: separators out of order",
                       (unsigned long long)id);
         }
-        rc = order_buffer(c->order, &g, &b);
+        rc = tree_buffer(c->order, &g, &b);
     }
     if (rc == 0) {
         check_buffer(c, &g, &b);
         rc = check_base(c, &g);
     }
     if (rc == 0)
-        rc = order_scan_group(c->order, &g, &b, 0, NULL, check_row, c);
+        rc = tree_scan_group(c->order, &g, &b, 0, NULL, check_row, c);
     if (rc < 0)
         fault(c, "group %llu: %s", (unsigned long long)id,
               rc == -EBADMSG ? "damaged" : strerror(-rc));
@@ -167,7 +167,7 @@ open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
     struct row first;
     int rc;
 
-    rc = order_node(c->order, id, level, &p->node);
+    rc = tree_node(c->order, id, level, &p->node);
     p->at = 0;
     if (rc < 0) {
         fault(c, "node %llu: %s", (unsigned long long)id,
@@ -235,34 +235,29 @@ check_nodes(struct checker *c, unsigned top)
 }
 
 int
-order_check(struct order *o, struct order_check *check)
+tree_check(struct tree *t, struct tree_check *check)
 {
     const struct row lowest = {
-        .count = o->kind == BLOCK_RANKS ? INT64_MAX : 0,
+        .count = t->kind == BLOCK_RANKS ? INT64_MAX : 0,
         .key = (const uint8_t *)"",
     };
-    struct checker c = {.order = o, .check = check};
-    const unsigned top = o->root.level;
-    MDB_stat st;
-    int rc;
+    struct checker c = {.order = t, .check = check};
+    const unsigned top = t->root.level;
 
-    o->cache = NULL;
-    rc = order_error(mdb_stat(o->txn, mdb_cursor_dbi(o->cursor), &st));
-    if (rc < 0)
-        return rc;
+    t->cache = NULL;
     c.lower = lowest;
     c.places[top].lower = lowest;
-    if (o->root.id != 0 && top == 0)
-        check_group(&c, o->root.id, o->root.count);
-    else if (o->root.id != 0 && open_node(&c, top, o->root.id, o->root.count))
+    if (t->root.id != 0 && top == 0)
+        check_group(&c, t->root.id, t->root.count);
+    else if (t->root.id != 0 && open_node(&c, top, t->root.id, t->root.count))
         check_nodes(&c, top);
-    if (check->rows != o->root.count && check->faults == 0)
+    if (check->rows != t->root.count && check->faults == 0)
         fault(&c, "%llu rows, the state says %llu",
               (unsigned long long)check->rows,
-              (unsigned long long)o->root.count);
-    if (check->blocks != st.ms_entries && check->faults == 0)
+              (unsigned long long)t->root.count);
+    if (check->blocks != check->values && check->faults == 0)
         fault(&c, "%llu values in use, %llu are there",
               (unsigned long long)check->blocks,
-              (unsigned long long)st.ms_entries);
+              (unsigned long long)check->values);
     return 0;
 }

@@ -32,29 +32,29 @@ struct walk {
 };
 
 static int
-load_base(struct order *o, const struct group *g, unsigned i, struct block *out)
+load_base(struct tree *t, const struct group *g, unsigned i, struct block *out)
 {
     int rc;
 
-    rc = order_block(o, BLOCK_BASE, order_key(g->id, i + 1), g->base_generation,
-                     out);
+    rc = tree_block(t, BLOCK_BASE, tree_key(g->id, i + 1), g->base_generation,
+                    out);
     if (rc < 0)
         return rc;
     return out->count == group_rows(g, i) ? 0 : -EBADMSG;
 }
 
 static int
-walk_start(struct walk *w, struct order *o, const struct group *g,
+walk_start(struct walk *w, struct tree *t, const struct group *g,
            const struct buffer *buffer, unsigned i)
 {
     w->buffer = buffer;
-    w->kind = o->kind;
+    w->kind = t->kind;
     w->row = 0;
     w->entry = group_first(g, i);
     w->entry_end = group_first(g, i + 1);
     w->left = group_total(g, i);
     w->has_edit = false;
-    return load_base(o, g, i, &w->base);
+    return load_base(t, g, i, &w->base);
 }
 
 /* Takes the next buffer entry: *to is where it cuts the base. */
@@ -120,9 +120,9 @@ found:
 
 /* The group that would hold `r`. */
 static int
-seek_row(struct order *o, const struct row *r, struct order_finder *f)
+seek_row(struct tree *t, const struct row *r, struct tree_finder *f)
 {
-    uint64_t id = o->root.id, rows = o->root.count;
+    uint64_t id = t->root.id, rows = t->root.count;
 
     f->valid = false;
     f->has_upper = false;
@@ -131,14 +131,14 @@ seek_row(struct order *o, const struct row *r, struct order_finder *f)
     f->before = 0;
     if (id == 0)
         return -ENOENT;
-    for (unsigned level = o->root.level; level > 0; level--) {
+    for (unsigned level = t->root.level; level > 0; level--) {
         struct node n;
         unsigned i;
-        const int rc = order_node(o, id, level, &n);
+        const int rc = tree_node(t, id, level, &n);
 
         if (rc < 0)
             return rc;
-        i = node_find(&n, o->kind, r);
+        i = node_find(&n, t->kind, r);
         if (i + 1 < n.count) {
             f->upper = node_separator(&n, i + 1);
             f->has_upper = true;
@@ -147,21 +147,21 @@ seek_row(struct order *o, const struct row *r, struct order_finder *f)
         rows = node_rows(&n, i);
         id = node_child(&n, i);
     }
-    return order_group(o, id, rows, &f->group);
+    return tree_group(t, id, rows, &f->group);
 }
 
 /* Brings the finder to the group of `r`, with its buffer. */
 static int
-finder_move(struct order *o, const struct row *r, struct order_finder *f)
+finder_move(struct tree *t, const struct row *r, struct tree_finder *f)
 {
     int rc;
 
-    if (f->valid && (!f->has_upper || row_compare(o->kind, r, &f->upper) < 0))
+    if (f->valid && (!f->has_upper || row_compare(t->kind, r, &f->upper) < 0))
         return 0;
-    rc = seek_row(o, r, f);
+    rc = seek_row(t, r, f);
     if (rc < 0)
         return rc;
-    rc = order_buffer(o, &f->group, &f->buffer);
+    rc = tree_buffer(t, &f->group, &f->buffer);
     if (rc < 0)
         return rc;
     f->valid = true;
@@ -192,18 +192,18 @@ buffer_find(const struct buffer *b, enum block_order order, const struct row *r,
 }
 
 int
-order_find(struct order *o, const struct row *r, struct order_finder *f,
-           struct row *out)
+tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
+          struct row *out)
 {
     unsigned block, at;
     bool found;
     int rc;
 
-    rc = finder_move(o, r, f);
+    rc = finder_move(t, r, f);
     if (rc < 0)
         return rc;
-    block = group_block_of(&f->group, o->kind, r);
-    at = buffer_find(&f->buffer, o->kind, r, group_first(&f->group, block),
+    block = group_block_of(&f->group, t->kind, r);
+    at = buffer_find(&f->buffer, t->kind, r, group_first(&f->group, block),
                      group_first(&f->group, block + 1), &found);
     if (found) {
         *out = buffer_row(&f->buffer, at);
@@ -211,12 +211,12 @@ order_find(struct order *o, const struct row *r, struct order_finder *f,
     }
     if (f->base_index != block + 1) {
         f->base_index = 0;
-        rc = load_base(o, &f->group, block, &f->base);
+        rc = load_base(t, &f->group, block, &f->base);
         if (rc < 0)
             return rc;
         f->base_index = block + 1;
     }
-    at = block_find(&f->base, o->kind, r, 0, &found);
+    at = block_find(&f->base, t->kind, r, 0, &found);
     if (!found)
         return -ENOENT;
     *out = block_row(&f->base, at);
@@ -225,7 +225,7 @@ order_find(struct order *o, const struct row *r, struct order_finder *f,
 
 /* Rows before `r` in base block `block`, which has it. */
 static int
-rank_in_block(struct order *o, const struct order_finder *f, unsigned block,
+rank_in_block(struct tree *t, const struct tree_finder *f, unsigned block,
               const struct row *r, uint64_t *rank)
 {
     unsigned first = group_first(&f->group, block), at, i;
@@ -234,12 +234,12 @@ rank_in_block(struct order *o, const struct order_finder *f, unsigned block,
     struct block base;
     int rc;
 
-    rc = load_base(o, &f->group, block, &base);
+    rc = load_base(t, &f->group, block, &base);
     if (rc < 0)
         return rc;
-    at = buffer_find(&f->buffer, o->kind, r, first,
+    at = buffer_find(&f->buffer, t->kind, r, first,
                      group_first(&f->group, block + 1), &in_buffer);
-    rows = (int64_t)block_find(&base, o->kind, r, 0, &in_base);
+    rows = (int64_t)block_find(&base, t->kind, r, 0, &in_base);
     if (in_buffer) {
         const struct row e = buffer_row(&f->buffer, at);
 
@@ -260,21 +260,21 @@ rank_in_block(struct order *o, const struct order_finder *f, unsigned block,
 }
 
 int
-order_rank(struct order *o, const struct row *r, uint64_t *rank)
+tree_rank(struct tree *t, const struct row *r, uint64_t *rank)
 {
-    struct order_finder f = {.valid = false};
+    struct tree_finder f = {.valid = false};
     uint64_t before;
     unsigned block;
     int rc;
 
-    rc = finder_move(o, r, &f);
+    rc = finder_move(t, r, &f);
     if (rc < 0)
         return rc;
-    block = group_block_of(&f.group, o->kind, r);
+    block = group_block_of(&f.group, t->kind, r);
     before = f.before;
     for (unsigned i = 0; i < block; i++)
         before += group_total(&f.group, i);
-    rc = rank_in_block(o, &f, block, r, &before);
+    rc = rank_in_block(t, &f, block, r, &before);
     if (rc < 0)
         return rc;
     *rank = before;
@@ -300,15 +300,15 @@ node_find_offset(const struct node *n, uint64_t offset)
 
 /* The group with row `offset`, which exists; *before: rows before it. */
 static int
-seek_offset(struct order *o, uint64_t offset, struct group *g, uint64_t *before)
+seek_offset(struct tree *t, uint64_t offset, struct group *g, uint64_t *before)
 {
-    uint64_t id = o->root.id, rows = o->root.count;
+    uint64_t id = t->root.id, rows = t->root.count;
 
     *before = 0;
-    for (unsigned level = o->root.level; level > 0; level--) {
+    for (unsigned level = t->root.level; level > 0; level--) {
         struct node n;
         unsigned i;
-        const int rc = order_node(o, id, level, &n);
+        const int rc = tree_node(t, id, level, &n);
 
         if (rc < 0)
             return rc;
@@ -319,7 +319,7 @@ seek_offset(struct order *o, uint64_t offset, struct group *g, uint64_t *before)
         rows = node_rows(&n, i);
         id = node_child(&n, i);
     }
-    return order_group(o, id, rows, g);
+    return tree_group(t, id, rows, g);
 }
 
 /* A range on its way into the caller's bytes. */
@@ -371,14 +371,14 @@ range_run(struct range *r, const struct run *run)
 
 /* Copies what is wanted of a group. */
 static int
-range_group(struct order *o, const struct group *g, struct range *r)
+range_group(struct tree *t, const struct group *g, struct range *r)
 {
     struct buffer buffer;
     struct walk w;
     struct run run;
     int rc;
 
-    rc = order_buffer(o, g, &buffer);
+    rc = tree_buffer(t, g, &buffer);
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < g->blocks && r->length > 0 && !r->full; i++) {
@@ -388,7 +388,7 @@ range_group(struct order *o, const struct group *g, struct range *r)
             r->skip -= rows;
             continue;
         }
-        rc = walk_start(&w, o, g, &buffer, i);
+        rc = walk_start(&w, t, g, &buffer, i);
         if (rc < 0)
             return rc;
         while (r->length > 0 && !r->full) {
@@ -404,24 +404,24 @@ range_group(struct order *o, const struct group *g, struct range *r)
 }
 
 int64_t
-order_range(struct order *o, uint64_t offset, uint64_t length, uint8_t *bytes,
-            size_t size, uint64_t *rows)
+tree_range(struct tree *t, uint64_t offset, uint64_t length, uint8_t *bytes,
+           size_t size, uint64_t *rows)
 {
     struct range r = {.length = length, .at = bytes, .end = bytes + size};
 
-    assert(o->kind == BLOCK_RANKS);
-    while (r.length > 0 && !r.full && offset < o->root.count) {
+    assert(t->kind == BLOCK_RANKS);
+    while (r.length > 0 && !r.full && offset < t->root.count) {
         struct group g;
         uint64_t before;
         int rc;
 
-        rc = seek_offset(o, offset, &g, &before);
+        rc = seek_offset(t, offset, &g, &before);
         if (rc < 0)
             return rc;
         if (g.count == 0)
             return -EBADMSG;
         r.skip = offset - before;
-        rc = range_group(o, &g, &r);
+        rc = range_group(t, &g, &r);
         if (rc < 0)
             return rc;
         offset = before + g.count;
@@ -450,17 +450,17 @@ scan_run(enum block_order order, const struct run *run, const struct row *after,
 }
 
 int
-order_scan_group(struct order *o, const struct group *g,
-                 const struct buffer *buffer, unsigned block,
-                 const struct row *after,
-                 int (*row)(void *ctx, const struct row *r), void *ctx)
+tree_scan_group(struct tree *t, const struct group *g,
+                const struct buffer *buffer, unsigned block,
+                const struct row *after,
+                int (*row)(void *ctx, const struct row *r), void *ctx)
 {
     for (unsigned i = block; i < g->blocks; i++) {
         struct walk w;
         struct run run;
         int rc;
 
-        rc = walk_start(&w, o, g, buffer, i);
+        rc = walk_start(&w, t, g, buffer, i);
         if (rc < 0)
             return rc;
         for (;;) {
@@ -469,7 +469,7 @@ order_scan_group(struct order *o, const struct group *g,
                 return rc;
             if (rc == 0)
                 break;
-            rc = scan_run(o->kind, &run, i == block ? after : NULL, row, ctx);
+            rc = scan_run(t->kind, &run, i == block ? after : NULL, row, ctx);
             if (rc != 0)
                 return rc;
         }
@@ -478,26 +478,26 @@ order_scan_group(struct order *o, const struct group *g,
 }
 
 int
-order_scan(struct order *o, const struct row *after,
-           int (*row)(void *ctx, const struct row *r), void *ctx)
+tree_scan(struct tree *t, const struct row *after,
+          int (*row)(void *ctx, const struct row *r), void *ctx)
 {
     static const struct row first[3] = {
         [BLOCK_KEYS] = {.key = (const uint8_t *)""},
         [BLOCK_RANKS] = {.count = INT64_MAX, .key = (const uint8_t *)""},
     };
-    struct order_finder f = {.valid = false};
-    struct row from = after != NULL ? *after : first[o->kind];
+    struct tree_finder f = {.valid = false};
+    struct row from = after != NULL ? *after : first[t->kind];
     int rc;
 
-    if (o->root.id == 0)
+    if (t->root.id == 0)
         return 0;
     for (;;) {
-        rc = finder_move(o, &from, &f);
+        rc = finder_move(t, &from, &f);
         if (rc < 0)
             return rc;
-        rc = order_scan_group(o, &f.group, &f.buffer,
-                              group_block_of(&f.group, o->kind, &from), after,
-                              row, ctx);
+        rc = tree_scan_group(t, &f.group, &f.buffer,
+                             group_block_of(&f.group, t->kind, &from), after,
+                             row, ctx);
         if (rc != 0 || !f.has_upper)
             return rc;
         from = f.upper;

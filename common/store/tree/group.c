@@ -87,50 +87,50 @@ pending_next(struct pending *p, struct row *out)
 /* ---- loading: copies, since writing moves LMDB's pages ---- */
 
 static int
-copy_header(struct order *o, uint64_t id, uint64_t rows, struct group *g)
+copy_header(struct tree *t, uint64_t id, uint64_t rows, struct group *g)
 {
     size_t size;
     int rc;
 
-    rc = order_group(o, id, rows, g);
+    rc = tree_group(t, id, rows, g);
     if (rc < 0)
         return rc;
     size = get_le16(g->bytes + 20);
-    if (size > sizeof o->work->header)
+    if (size > sizeof t->work->header)
         return -EBADMSG;
-    memcpy(o->work->header, g->bytes, size);
-    g->bytes = o->work->header;
+    memcpy(t->work->header, g->bytes, size);
+    g->bytes = t->work->header;
     return 0;
 }
 
 static int
-copy_buffer(struct order *o, const struct group *g, struct buffer *b)
+copy_buffer(struct tree *t, const struct group *g, struct buffer *b)
 {
     int rc;
 
-    rc = order_buffer(o, g, b);
+    rc = tree_buffer(t, g, b);
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < b->count; i++) {
-        memcpy(o->work->buffer[i], b->blocks[i].bytes, b->blocks[i].size);
-        b->blocks[i] = block_open(o->work->buffer[i]);
+        memcpy(t->work->buffer[i], b->blocks[i].bytes, b->blocks[i].size);
+        b->blocks[i] = block_open(t->work->buffer[i]);
     }
     return 0;
 }
 
 static int
-copy_base(struct order *o, const struct group *g)
+copy_base(struct tree *t, const struct group *g)
 {
     for (unsigned i = 0; i < g->blocks; i++) {
         struct block b;
-        const int rc = order_block(o, BLOCK_BASE, order_key(g->id, i + 1),
-                                   g->base_generation, &b);
+        const int rc = tree_block(t, BLOCK_BASE, tree_key(g->id, i + 1),
+                                  g->base_generation, &b);
 
         if (rc < 0)
             return rc;
         if (b.count != group_rows(g, i))
             return -EBADMSG;
-        memcpy(o->work->base[i], b.bytes, b.size);
+        memcpy(t->work->base[i], b.bytes, b.size);
     }
     return 0;
 }
@@ -138,9 +138,9 @@ copy_base(struct order *o, const struct group *g)
 /* ---- the stage ---- */
 
 void
-order_stage_start(struct order *o, const uint8_t *separator, size_t size)
+tree_stage_start(struct tree *t, const uint8_t *separator, size_t size)
 {
-    struct stage *s = &o->work->stage;
+    struct stage *s = &t->work->stage;
 
     assert(!s->active && size <= sizeof s->separator);
     s->active = true;
@@ -152,11 +152,11 @@ order_stage_start(struct order *o, const uint8_t *separator, size_t size)
 }
 
 bool
-order_stage_small(const struct order *o)
+tree_stage_small(const struct tree *t)
 {
-    const struct stage *s = &o->work->stage;
+    const struct stage *s = &t->work->stage;
 
-    return s->active && s->blocks < ORDER_GROUP_MIN &&
+    return s->active && s->blocks < TREE_GROUP_MIN &&
            (s->blocks > 0 || s->writer.count > 0);
 }
 
@@ -175,14 +175,14 @@ stage_last(const struct stage *s, unsigned i)
 /* Writes the header of a group of at most `want` blocks from the front of the
  * stage into `bytes`.  Returns how many fit, *size the header's size. */
 static unsigned
-stage_header(const struct order *o, unsigned want, uint8_t *bytes, size_t *size)
+stage_header(const struct tree *t, unsigned want, uint8_t *bytes, size_t *size)
 {
-    const struct stage *s = &o->work->stage;
-    uint8_t separators[ORDER_GROUP_SIZE + BLOCK_ROW_MAX];
-    size_t used = 0, ends[ORDER_GROUP_MAX + 1], table;
+    const struct stage *s = &t->work->stage;
+    uint8_t separators[TREE_GROUP_SIZE + BLOCK_ROW_MAX];
+    size_t used = 0, ends[TREE_GROUP_MAX + 1], table;
     unsigned n;
 
-    assert(want >= 1 && want <= ORDER_GROUP_MAX);
+    assert(want >= 1 && want <= TREE_GROUP_MAX);
     ends[0] = 0;
     for (n = 0; n < want; n++) {
         if (n == 0) {
@@ -192,22 +192,22 @@ stage_header(const struct order *o, unsigned want, uint8_t *bytes, size_t *size)
             const struct row low = stage_last(s, n - 1);
             const struct row high = stage_first(s, n);
 
-            used += row_between(o->kind, &low, &high, separators + used);
+            used += row_between(t->kind, &low, &high, separators + used);
         }
         if (n > 0 &&
-            ORDER_GROUP_HEAD + 8 * ((size_t)n + 1) + used > ORDER_GROUP_SIZE)
+            TREE_GROUP_HEAD + 8 * ((size_t)n + 1) + used > TREE_GROUP_SIZE)
             break;
         ends[n + 1] = used;
     }
-    table = ORDER_GROUP_HEAD + 8 * (size_t)n;
+    table = TREE_GROUP_HEAD + 8 * (size_t)n;
     memset(bytes, 0, table);
     for (unsigned i = 0; i < n; i++) {
-        uint8_t *e = bytes + ORDER_GROUP_HEAD + 8 * (size_t)i;
+        uint8_t *e = bytes + TREE_GROUP_HEAD + 8 * (size_t)i;
 
         put_le16(e, s->counts[i]);
         put_le16(e + 6, (uint16_t)(table + ends[i]));
     }
-    put_le32(bytes + 24, o->generation);
+    put_le32(bytes + 24, t->generation);
     memcpy(bytes + table, separators, ends[n]);
     *size = table + ends[n];
     return n;
@@ -215,40 +215,40 @@ stage_header(const struct order *o, unsigned want, uint8_t *bytes, size_t *size)
 
 /* Removes the values of an old group from these parts on. */
 static int
-remove_parts(struct order *o, uint64_t id, unsigned from, unsigned blocks,
+remove_parts(struct tree *t, uint64_t id, unsigned from, unsigned blocks,
              unsigned buffers)
 {
     int rc = 0;
 
     for (unsigned i = from; i <= blocks && rc == 0; i++)
-        rc = order_remove(o, order_key(id, i));
+        rc = tree_remove(t, tree_key(id, i));
     for (unsigned i = 0; i < buffers && rc == 0; i++)
-        rc = order_remove(o, order_key(id, ORDER_BUFFER_PART + i));
+        rc = tree_remove(t, tree_key(id, TREE_BUFFER_PART + i));
     return rc;
 }
 
 /* Writes `n` blocks from the front and their header as one group. */
 static int
-stage_write(struct order *o, unsigned n, uint8_t *header, size_t header_size,
+stage_write(struct tree *t, unsigned n, uint8_t *header, size_t header_size,
             uint64_t id, uint64_t *rows)
 {
-    struct stage *s = &o->work->stage;
+    struct stage *s = &t->work->stage;
     struct block_id bid = {
         .type = BLOCK_GROUP,
-        .order = (uint8_t)o->kind,
-        .generation = o->generation,
-        .key = order_key(id, 0),
+        .order = (uint8_t)t->kind,
+        .generation = t->generation,
+        .key = tree_key(id, 0),
     };
     int rc;
 
     block_seal(header, header_size, (uint16_t)n, &bid);
-    rc = order_put(o, bid.key, header, header_size);
+    rc = tree_put(t, bid.key, header, header_size);
     bid.type = BLOCK_BASE;
     *rows = 0;
     for (unsigned i = 0; i < n && rc == 0; i++) {
-        bid.key = order_key(id, i + 1);
+        bid.key = tree_key(id, i + 1);
         block_seal(s->bytes[i], s->sizes[i], s->counts[i], &bid);
-        rc = order_put(o, bid.key, s->bytes[i], s->sizes[i]);
+        rc = tree_put(t, bid.key, s->bytes[i], s->sizes[i]);
         *rows += s->counts[i];
     }
     return rc;
@@ -271,10 +271,10 @@ stage_shift(struct stage *s, unsigned n)
 
 /* Writes one group of at most `want` blocks from the front. */
 static int
-stage_emit(struct order *o, unsigned want)
+stage_emit(struct tree *t, unsigned want)
 {
-    struct stage *s = &o->work->stage;
-    uint8_t header[ORDER_GROUP_SIZE + BLOCK_ROW_MAX];
+    struct stage *s = &t->work->stage;
+    uint8_t header[TREE_GROUP_SIZE + BLOCK_ROW_MAX];
     uint8_t own[BLOCK_ROW_MAX];
     const size_t own_size = s->separator_size;
     uint64_t id, rows;
@@ -282,28 +282,28 @@ stage_emit(struct order *o, unsigned want)
     unsigned n;
     int rc;
 
-    n = stage_header(o, want, header, &size);
+    n = stage_header(t, want, header, &size);
     memcpy(own, s->separator, own_size);
     if (s->spare_count > 0) {
         s->spare_count--;
         id = s->spares[s->spare_count].id;
-        rc = remove_parts(o, id, n + 1, s->spares[s->spare_count].blocks,
+        rc = remove_parts(t, id, n + 1, s->spares[s->spare_count].blocks,
                           s->spares[s->spare_count].buffers);
     } else {
-        id = o->root.next_id++;
+        id = t->root.next_id++;
         rc = 0;
     }
     if (rc == 0)
-        rc = stage_write(o, n, header, size, id, &rows);
+        rc = stage_write(t, n, header, size, id, &rows);
     if (rc == 0)
-        rc = order_level_append(o, 1, id, rows, own, own_size);
+        rc = tree_level_append(t, 1, id, rows, own, own_size);
     if (rc < 0)
         return rc;
     if (n < s->blocks) {
         const struct row low = stage_last(s, n - 1);
         const struct row high = stage_first(s, n);
 
-        s->separator_size = row_between(o->kind, &low, &high, s->separator);
+        s->separator_size = row_between(t->kind, &low, &high, s->separator);
     }
     stage_shift(s, n);
     return 0;
@@ -311,9 +311,9 @@ stage_emit(struct order *o, unsigned want)
 
 /* Closes the block being written and makes room for another. */
 static int
-stage_block(struct order *o)
+stage_block(struct tree *t)
 {
-    struct stage *s = &o->work->stage;
+    struct stage *s = &t->work->stage;
     const unsigned i = s->blocks;
     int rc = 0;
 
@@ -323,18 +323,18 @@ stage_block(struct order *o)
     s->sizes[i] = (uint16_t)block_writer_finish(&s->writer);
     s->blocks++;
     if (s->blocks == STAGE_BLOCKS)
-        rc = stage_emit(o, ORDER_GROUP_TARGET);
+        rc = stage_emit(t, TREE_GROUP_TARGET);
     block_writer_init(&s->writer, s->bytes[s->blocks]);
     return rc;
 }
 
 static int
-stage_row(struct order *o, const struct row *r)
+stage_row(struct tree *t, const struct row *r)
 {
-    struct stage *s = &o->work->stage;
+    struct stage *s = &t->work->stage;
 
     if (!block_writer_fits(&s->writer, (size_t)BLOCK_ROW_HEAD + r->key_size)) {
-        const int rc = stage_block(o);
+        const int rc = stage_block(t);
 
         if (rc < 0)
             return rc;
@@ -344,14 +344,14 @@ stage_row(struct order *o, const struct row *r)
 }
 
 static int
-stage_copy(struct order *o, const struct block *b, unsigned from, unsigned to)
+stage_copy(struct tree *t, const struct block *b, unsigned from, unsigned to)
 {
-    struct stage *s = &o->work->stage;
+    struct stage *s = &t->work->stage;
 
     while (from < to) {
         from += block_writer_copy(&s->writer, b, from, to);
         if (from < to) {
-            const int rc = stage_block(o);
+            const int rc = stage_block(t);
 
             if (rc < 0)
                 return rc;
@@ -361,22 +361,22 @@ stage_copy(struct order *o, const struct block *b, unsigned from, unsigned to)
 }
 
 int
-order_stage_finish(struct order *o)
+tree_stage_finish(struct tree *t)
 {
-    struct stage *s = &o->work->stage;
+    struct stage *s = &t->work->stage;
     int rc = 0;
 
     assert(s->active);
     if (s->writer.count > 0)
-        rc = stage_block(o);
+        rc = stage_block(t);
     while (rc == 0 && s->blocks > 0) {
         const unsigned all = s->blocks;
 
-        rc = stage_emit(o, all <= ORDER_GROUP_MAX ? all : (all + 1) / 2);
+        rc = stage_emit(t, all <= TREE_GROUP_MAX ? all : (all + 1) / 2);
     }
     while (rc == 0 && s->spare_count > 0) {
         s->spare_count--;
-        rc = remove_parts(o, s->spares[s->spare_count].id, 0,
+        rc = remove_parts(t, s->spares[s->spare_count].id, 0,
                           s->spares[s->spare_count].blocks,
                           s->spares[s->spare_count].buffers);
     }
@@ -385,7 +385,7 @@ order_stage_finish(struct order *o)
 }
 
 int
-order_stage_inserts(struct order *o, const struct row *edits, size_t count)
+tree_stage_inserts(struct tree *t, const struct row *edits, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct row r = edits[i];
@@ -394,7 +394,7 @@ order_stage_inserts(struct order *o, const struct row *edits, size_t count)
         if ((r.flags & BLOCK_SIGN) != BLOCK_INSERT)
             return -EBADMSG;
         r.flags &= BLOCK_SATURATED;
-        rc = stage_row(o, &r);
+        rc = stage_row(t, &r);
         if (rc < 0)
             return rc;
     }
@@ -405,12 +405,12 @@ order_stage_inserts(struct order *o, const struct row *edits, size_t count)
 
 /* Remembers the group's values, to be used again or removed. */
 static int
-stage_take(struct order *o, const struct group *g)
+stage_take(struct tree *t, const struct group *g)
 {
-    struct stage *s = &o->work->stage;
+    struct stage *s = &t->work->stage;
 
     if (s->spare_count == SPARE_MAX)
-        return remove_parts(o, g->id, 0, g->blocks, g->buffers);
+        return remove_parts(t, g->id, 0, g->blocks, g->buffers);
     s->spares[s->spare_count].id = g->id;
     s->spares[s->spare_count].blocks = g->blocks;
     s->spares[s->spare_count].buffers = g->buffers;
@@ -421,7 +421,7 @@ stage_take(struct order *o, const struct group *g)
 /* Where one edit falls in the base: copies the rows before it and applies
  * it.  *block and *row are how far the base has been copied. */
 static int
-fold_one(struct order *o, const struct group *g, const struct row *edit,
+fold_one(struct tree *t, const struct group *g, const struct row *edit,
          unsigned *block, unsigned *row)
 {
     const bool insert = (edit->flags & BLOCK_SIGN) == BLOCK_INSERT;
@@ -434,53 +434,53 @@ fold_one(struct order *o, const struct group *g, const struct row *edit,
     while (*block + 1u < g->blocks) {
         const struct row end = group_separator(g, *block + 1);
 
-        if (row_compare(o->kind, edit, &end) < 0)
+        if (row_compare(t->kind, edit, &end) < 0)
             break;
-        b = block_open(o->work->base[*block]);
-        rc = stage_copy(o, &b, *row, b.count);
+        b = block_open(t->work->base[*block]);
+        rc = stage_copy(t, &b, *row, b.count);
         if (rc < 0)
             return rc;
         (*block)++;
         *row = 0;
     }
-    b = block_open(o->work->base[*block]);
-    at = block_find(&b, o->kind, edit, *row, &found);
+    b = block_open(t->work->base[*block]);
+    at = block_find(&b, t->kind, edit, *row, &found);
     if (found == insert)
         return -EBADMSG;
-    rc = stage_copy(o, &b, *row, at);
+    rc = stage_copy(t, &b, *row, at);
     if (rc < 0)
         return rc;
     *row = at + (found ? 1 : 0);
     if ((edit->flags & BLOCK_SIGN) == BLOCK_DELETE)
         return 0;
     r.flags &= BLOCK_SATURATED;
-    return stage_row(o, &r);
+    return stage_row(t, &r);
 }
 
 static int
-fold(struct order *o, const struct group *g, struct pending *p)
+fold(struct tree *t, const struct group *g, struct pending *p)
 {
     unsigned block = 0, row = 0;
     struct row edit;
     int rc;
 
-    rc = copy_base(o, g);
+    rc = copy_base(t, g);
     if (rc < 0)
         return rc;
-    rc = stage_take(o, g);
+    rc = stage_take(t, g);
     if (rc < 0)
         return rc;
     while ((rc = pending_next(p, &edit)) > 0) {
-        rc = fold_one(o, g, &edit, &block, &row);
+        rc = fold_one(t, g, &edit, &block, &row);
         if (rc < 0)
             return rc;
     }
     if (rc < 0)
         return rc;
     for (; block < g->blocks; block++, row = 0) {
-        const struct block b = block_open(o->work->base[block]);
+        const struct block b = block_open(t->work->base[block]);
 
-        rc = stage_copy(o, &b, row, b.count);
+        rc = stage_copy(t, &b, row, b.count);
         if (rc < 0)
             return rc;
     }
@@ -491,7 +491,7 @@ fold(struct order *o, const struct group *g, struct pending *p)
 
 /* A new buffer on its way: blocks in work->out, header in work->header. */
 struct filler {
-    struct order *o;
+    struct tree *tree;
     const struct group *group;
     struct block_writer writer;
     unsigned blocks; /* complete */
@@ -505,14 +505,14 @@ filler_block(struct filler *f)
 {
     const struct block_id id = {
         .type = BLOCK_BUFFER,
-        .order = (uint8_t)f->o->kind,
-        .generation = f->o->generation,
-        .key = order_key(f->group->id, ORDER_BUFFER_PART + f->blocks),
+        .order = (uint8_t)f->tree->kind,
+        .generation = f->tree->generation,
+        .key = tree_key(f->group->id, TREE_BUFFER_PART + f->blocks),
     };
     const uint16_t count = f->writer.count;
     const size_t size = block_writer_finish(&f->writer);
 
-    block_seal(f->o->work->out[f->blocks], size, count, &id);
+    block_seal(f->tree->work->out[f->blocks], size, count, &id);
     f->blocks++;
 }
 
@@ -527,11 +527,11 @@ filler_base(struct filler *f, const struct row *r)
         if (r != NULL) {
             const struct row end = group_separator(f->group, f->base + 1);
 
-            if (row_compare(f->o->kind, r, &end) < 0)
+            if (row_compare(f->tree->kind, r, &end) < 0)
                 break;
         }
         f->base++;
-        e = f->o->work->header + ORDER_GROUP_HEAD + 8 * (size_t)f->base;
+        e = f->tree->work->header + TREE_GROUP_HEAD + 8 * (size_t)f->base;
         put_le16(e + 2, (uint16_t)f->entries);
         put_le16(e + 4, 0);
     }
@@ -545,15 +545,15 @@ filler_add(struct filler *f, const struct row *r)
     uint8_t *e;
 
     filler_base(f, r);
-    e = f->o->work->header + ORDER_GROUP_HEAD + 8 * (size_t)f->base;
+    e = f->tree->work->header + TREE_GROUP_HEAD + 8 * (size_t)f->base;
     put_le16(e + 4, (uint16_t)((int16_t)get_le16(e + 4) + net));
     if ((int)get_le16(e) + (int16_t)get_le16(e + 4) < 0)
         return -EBADMSG;
     f->rows += net;
     if (!block_writer_fits(&f->writer, (size_t)BLOCK_ROW_HEAD + r->key_size)) {
         filler_block(f);
-        assert(f->blocks < ORDER_BUFFER_MAX);
-        block_writer_init(&f->writer, f->o->work->out[f->blocks]);
+        assert(f->blocks < TREE_BUFFER_MAX);
+        block_writer_init(&f->writer, f->tree->work->out[f->blocks]);
     }
     block_writer_add(&f->writer, r);
     f->entries++;
@@ -564,42 +564,42 @@ filler_add(struct filler *f, const struct row *r)
 static int
 filler_store(struct filler *f)
 {
-    struct order *o = f->o;
+    struct tree *t = f->tree;
     const struct group *g = f->group;
-    uint8_t *header = o->work->header;
+    uint8_t *header = t->work->header;
     const struct block_id id = {
         .type = BLOCK_GROUP,
-        .order = (uint8_t)o->kind,
+        .order = (uint8_t)t->kind,
         .more = (uint16_t)f->blocks,
-        .generation = o->generation,
-        .key = order_key(g->id, 0),
+        .generation = t->generation,
+        .key = tree_key(g->id, 0),
     };
     const size_t size = get_le16(header + 20);
     int rc;
 
-    put_le32(header + 28, o->generation);
+    put_le32(header + 28, t->generation);
     put_le16(header + 32, (uint16_t)f->entries);
     block_seal(header, size, g->blocks, &id);
-    rc = order_put(o, id.key, header, size);
+    rc = tree_put(t, id.key, header, size);
     for (unsigned i = 0; i < f->blocks && rc == 0; i++)
-        rc = order_put(o, order_key(g->id, ORDER_BUFFER_PART + i),
-                       o->work->out[i], get_le16(o->work->out[i] + 20));
+        rc = tree_put(t, tree_key(g->id, TREE_BUFFER_PART + i), t->work->out[i],
+                      get_le16(t->work->out[i] + 20));
     for (unsigned i = f->blocks; i < g->buffers && rc == 0; i++)
-        rc = order_remove(o, order_key(g->id, ORDER_BUFFER_PART + i));
+        rc = tree_remove(t, tree_key(g->id, TREE_BUFFER_PART + i));
     return rc;
 }
 
 /* Makes the pending edits the group's buffer; *rows: the group's then. */
 static int
-fill(struct order *o, const struct group *g, struct pending *p, uint64_t *rows)
+fill(struct tree *t, const struct group *g, struct pending *p, uint64_t *rows)
 {
-    struct filler f = {.o = o, .group = g};
+    struct filler f = {.tree = t, .group = g};
     struct row edit;
     int rc;
 
-    block_writer_init(&f.writer, o->work->out[0]);
-    put_le16(o->work->header + ORDER_GROUP_HEAD + 2, 0);
-    put_le16(o->work->header + ORDER_GROUP_HEAD + 4, 0);
+    block_writer_init(&f.writer, t->work->out[0]);
+    put_le16(t->work->header + TREE_GROUP_HEAD + 2, 0);
+    put_le16(t->work->header + TREE_GROUP_HEAD + 4, 0);
     while ((rc = pending_next(p, &edit)) > 0) {
         rc = filler_add(&f, &edit);
         if (rc < 0)
@@ -632,17 +632,17 @@ jitter(const struct group *g)
 
 /* Whether the buffer may grow by these edits. */
 static bool
-buffer_takes(const struct order *o, const struct group *g,
+buffer_takes(const struct tree *t, const struct group *g,
              const struct buffer *b, const struct row *edits, size_t count)
 {
     const size_t share = (size_t)g->blocks * BLOCK_SIZE / 8;
-    const size_t most = (size_t)ORDER_BUFFER_MAX *
-                        (BLOCK_SIZE - BLOCK_HEAD - BLOCK_ROW_MAX - 2);
+    const size_t most =
+        (size_t)TREE_BUFFER_MAX * (BLOCK_SIZE - BLOCK_HEAD - BLOCK_ROW_MAX - 2);
     size_t used = 0, limit;
 
-    if (g->blocks < ORDER_GROUP_MIN)
+    if (g->blocks < TREE_GROUP_MIN)
         return false;
-    limit = o->pages >= o->pages_fold ? 2 * share
+    limit = t->pages >= t->pages_fold ? 2 * share
                                       : share / 2 + jitter(g) % (share / 2 + 1);
     if (limit > most)
         limit = most;
@@ -654,29 +654,29 @@ buffer_takes(const struct order *o, const struct group *g,
 }
 
 int
-order_group_update(struct order *o, uint64_t id, uint64_t rows,
-                   const uint8_t *separator, size_t separator_size,
-                   const struct row *edits, size_t count)
+tree_group_update(struct tree *t, uint64_t id, uint64_t rows,
+                  const uint8_t *separator, size_t separator_size,
+                  const struct row *edits, size_t count)
 {
-    struct pending p = {.kind = o->kind, .edits = edits, .count = count};
+    struct pending p = {.kind = t->kind, .edits = edits, .count = count};
     struct buffer buffer;
     struct group g;
     int rc;
 
-    rc = copy_header(o, id, rows, &g);
+    rc = copy_header(t, id, rows, &g);
     if (rc < 0)
         return rc;
-    rc = copy_buffer(o, &g, &buffer);
+    rc = copy_buffer(t, &g, &buffer);
     if (rc < 0)
         return rc;
     p.buffer = &buffer;
-    if (!o->work->stage.active && buffer_takes(o, &g, &buffer, edits, count)) {
-        rc = fill(o, &g, &p, &rows);
+    if (!t->work->stage.active && buffer_takes(t, &g, &buffer, edits, count)) {
+        rc = fill(t, &g, &p, &rows);
         if (rc < 0)
             return rc;
-        return order_level_append(o, 1, id, rows, separator, separator_size);
+        return tree_level_append(t, 1, id, rows, separator, separator_size);
     }
-    if (!o->work->stage.active)
-        order_stage_start(o, separator, separator_size);
-    return fold(o, &g, &p);
+    if (!t->work->stage.active)
+        tree_stage_start(t, separator, separator_size);
+    return fold(t, &g, &p);
 }

@@ -5,52 +5,15 @@
 #include <assert.h>
 #include <errno.h>
 
-int
-order_error(int code)
-{
-    switch (code) {
-    case MDB_SUCCESS:
-        return 0;
-    case MDB_MAP_FULL:
-        return -EXFULL;
-    case MDB_TXN_FULL:
-    case MDB_CURSOR_FULL:
-        return -E2BIG;
-    case MDB_NOTFOUND:
-    case MDB_CORRUPTED:
-    case MDB_PAGE_NOTFOUND:
-    case MDB_INVALID:
-    case MDB_INCOMPATIBLE:
-    case MDB_BAD_VALSIZE:
-        return -EBADMSG;
-    default:
-        return code > 0 ? -code : -EIO;
-    }
-}
-
-/* Fetches the value of `key`; what is not there is damage. */
+/* Fetches the value of `key`. */
 static int
-fetch(struct order *o, uint64_t key, const uint8_t **bytes, size_t *size)
+fetch(struct tree *t, uint64_t key, const uint8_t **bytes, size_t *size)
 {
-    uint8_t wire[8];
-    MDB_val k = {.mv_size = sizeof wire, .mv_data = wire}, v;
-    int rc;
+    const int rc = t->pager.get(t->pager.ctx, key, bytes, size);
 
-    if (o->renew) {
-        rc = mdb_cursor_renew(o->txn, o->cursor);
-        if (rc != 0)
-            return order_error(rc);
-        o->renew = false;
-    }
-    put_be64(wire, key);
-    rc = mdb_cursor_get(o->cursor, &k, &v, MDB_SET);
-    if (rc != 0)
-        return order_error(rc);
-    if (v.mv_size < BLOCK_HEAD || v.mv_size > BLOCK_SIZE)
-        return -EBADMSG;
-    *bytes = v.mv_data;
-    *size = v.mv_size;
-    return 0;
+    if (rc < 0)
+        return rc;
+    return *size < BLOCK_HEAD || *size > BLOCK_SIZE ? -EBADMSG : 0;
 }
 
 /* Whether a separator row lies inside a value. */
@@ -67,14 +30,14 @@ static int
 group_check(const uint8_t *bytes, size_t size)
 {
     const unsigned blocks = block_count(bytes);
-    const size_t seps = ORDER_GROUP_HEAD + 8 * (size_t)blocks;
+    const size_t seps = TREE_GROUP_HEAD + 8 * (size_t)blocks;
     unsigned last = 0;
 
-    if (blocks < 1 || blocks > ORDER_GROUP_MAX || seps > size ||
-        block_more(bytes) > ORDER_BUFFER_MAX)
+    if (blocks < 1 || blocks > TREE_GROUP_MAX || seps > size ||
+        block_more(bytes) > TREE_BUFFER_MAX)
         return -EBADMSG;
     for (unsigned i = 0; i < blocks; i++) {
-        const uint8_t *e = bytes + ORDER_GROUP_HEAD + 8 * (size_t)i;
+        const uint8_t *e = bytes + TREE_GROUP_HEAD + 8 * (size_t)i;
 
         if (!separator_inside(bytes, size, get_le16(e + 6), seps) ||
             get_le16(e + 2) < last)
@@ -121,26 +84,26 @@ check_by_type(const uint8_t *bytes, size_t size)
 }
 
 /* The slot of a value in the cache. */
-static struct order_slot *
-cache_slot(const struct order *o, uint64_t key)
+static struct tree_slot *
+cache_slot(const struct tree *t, uint64_t key)
 {
-    const uint64_t hash = (key * 2 + o->kind) * 0x9e3779b97f4a7c15u;
+    const uint64_t hash = (key * 2 + t->kind) * 0x9e3779b97f4a7c15u;
 
-    return o->cache == NULL ? NULL
-                            : &o->cache->slots[(hash >> 40) % ORDER_CACHE];
+    return t->cache == NULL ? NULL
+                            : &t->cache->slots[(hash >> 40) % TREE_CACHE];
 }
 
 /* Fetches from LMDB, and checks checksum and structure unless the slot says
  * that just these bytes have been: a snapshot's pages do not change, and a
  * page that is used again has another checksum. */
 static int
-fetch_checked(struct order *o, const struct block_id *id,
-              const struct order_slot *slot, const uint8_t **bytes)
+fetch_checked(struct tree *t, const struct block_id *id,
+              const struct tree_slot *slot, const uint8_t **bytes)
 {
     size_t size = 0;
     int rc;
 
-    rc = fetch(o, id->key, bytes, &size);
+    rc = fetch(t, id->key, bytes, &size);
     if (rc < 0)
         return rc;
     if (slot != NULL && slot->bytes == *bytes && slot->key == id->key &&
@@ -152,23 +115,23 @@ fetch_checked(struct order *o, const struct block_id *id,
 }
 
 static int
-fetch_verified(struct order *o, enum block_type type, uint64_t key,
+fetch_verified(struct tree *t, enum block_type type, uint64_t key,
                const uint8_t **bytes)
 {
     const struct block_id id = {
-        .type = (uint8_t)type, .order = (uint8_t)o->kind, .key = key};
-    struct order_slot *slot = cache_slot(o, key);
+        .type = (uint8_t)type, .order = (uint8_t)t->kind, .key = key};
+    struct tree_slot *slot = cache_slot(t, key);
     int rc;
 
-    if (slot != NULL && o->snapshot != 0 && slot->snapshot == o->snapshot &&
+    if (slot != NULL && t->snapshot != 0 && slot->snapshot == t->snapshot &&
         slot->key == key && slot->order == id.order && slot->type == type) {
         *bytes = slot->bytes;
         return 0;
     }
-    rc = fetch_checked(o, &id, slot, bytes);
+    rc = fetch_checked(t, &id, slot, bytes);
     if (rc == 0 && slot != NULL)
-        *slot = (struct order_slot){
-            .snapshot = o->snapshot,
+        *slot = (struct tree_slot){
+            .snapshot = t->snapshot,
             .key = key,
             .bytes = *bytes,
             .crc = get_le32(*bytes),
@@ -179,13 +142,13 @@ fetch_verified(struct order *o, enum block_type type, uint64_t key,
 }
 
 int
-order_block(struct order *o, enum block_type type, uint64_t key,
-            uint32_t generation, struct block *out)
+tree_block(struct tree *t, enum block_type type, uint64_t key,
+           uint32_t generation, struct block *out)
 {
     const uint8_t *bytes;
     int rc;
 
-    rc = fetch_verified(o, type, key, &bytes);
+    rc = fetch_verified(t, type, key, &bytes);
     if (rc < 0)
         return rc;
     if (block_generation(bytes) != generation)
@@ -195,13 +158,13 @@ order_block(struct order *o, enum block_type type, uint64_t key,
 }
 
 int
-order_group(struct order *o, uint64_t id, uint64_t rows, struct group *out)
+tree_group(struct tree *t, uint64_t id, uint64_t rows, struct group *out)
 {
     const uint8_t *bytes;
     uint64_t count = 0;
     int rc;
 
-    rc = fetch_verified(o, BLOCK_GROUP, order_key(id, 0), &bytes);
+    rc = fetch_verified(t, BLOCK_GROUP, tree_key(id, 0), &bytes);
     if (rc < 0)
         return rc;
     *out = (struct group){
@@ -222,14 +185,14 @@ order_group(struct order *o, uint64_t id, uint64_t rows, struct group *out)
 }
 
 int
-order_buffer(struct order *o, const struct group *g, struct buffer *out)
+tree_buffer(struct tree *t, const struct group *g, struct buffer *out)
 {
     unsigned entries = 0;
 
     for (unsigned i = 0; i < g->buffers; i++) {
-        const uint64_t key = order_key(g->id, ORDER_BUFFER_PART + i);
-        const int rc = order_block(o, BLOCK_BUFFER, key, g->buffer_generation,
-                                   &out->blocks[i]);
+        const uint64_t key = tree_key(g->id, TREE_BUFFER_PART + i);
+        const int rc = tree_block(t, BLOCK_BUFFER, key, g->buffer_generation,
+                                  &out->blocks[i]);
 
         if (rc < 0)
             return rc;
@@ -241,12 +204,12 @@ order_buffer(struct order *o, const struct group *g, struct buffer *out)
 }
 
 int
-order_node(struct order *o, uint64_t id, unsigned level, struct node *out)
+tree_node(struct tree *t, uint64_t id, unsigned level, struct node *out)
 {
     const uint8_t *bytes;
     int rc;
 
-    rc = fetch_verified(o, BLOCK_NODE, order_key(id, 0), &bytes);
+    rc = fetch_verified(t, BLOCK_NODE, tree_key(id, 0), &bytes);
     if (rc < 0)
         return rc;
     if (block_more(bytes) != level)
@@ -260,36 +223,22 @@ order_node(struct order *o, uint64_t id, unsigned level, struct node *out)
 }
 
 int
-order_put(struct order *o, uint64_t key, const uint8_t *bytes, size_t size)
+tree_put(struct tree *t, uint64_t key, const uint8_t *bytes, size_t size)
 {
-    uint8_t wire[8];
-    MDB_val k = {.mv_size = sizeof wire, .mv_data = wire};
-    MDB_val v = {.mv_size = size};
-
     /* A value as large as this gets a page of its own, a smaller one shares a
      * leaf. */
-    o->small += size > ORDER_GROUP_SIZE ? BLOCK_SIZE : size;
-    o->pages += o->small / BLOCK_SIZE;
-    o->small %= BLOCK_SIZE;
-    if (o->pages > o->pages_max)
+    t->small += size > TREE_GROUP_SIZE ? BLOCK_SIZE : size;
+    t->pages += t->small / BLOCK_SIZE;
+    t->small %= BLOCK_SIZE;
+    if (t->pages > t->pages_max)
         return -E2BIG;
-    put_be64(wire, key);
-    memcpy(&v.mv_data, &bytes, sizeof bytes); /* LMDB takes no const */
-    return order_error(mdb_cursor_put(o->cursor, &k, &v, 0));
+    return t->pager.put(t->pager.ctx, key, bytes, size);
 }
 
 int
-order_remove(struct order *o, uint64_t key)
+tree_remove(struct tree *t, uint64_t key)
 {
-    uint8_t wire[8];
-    MDB_val k = {.mv_size = sizeof wire, .mv_data = wire};
-    int rc;
-
-    put_be64(wire, key);
-    rc = mdb_cursor_get(o->cursor, &k, NULL, MDB_SET);
-    if (rc == 0)
-        rc = mdb_cursor_del(o->cursor, 0);
-    return order_error(rc);
+    return t->pager.remove(t->pager.ctx, key);
 }
 
 unsigned

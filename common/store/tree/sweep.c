@@ -25,14 +25,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct order_work *
-order_work_new(void)
+struct tree_work *
+tree_work_new(void)
 {
-    return malloc(sizeof(struct order_work));
+    return malloc(sizeof(struct tree_work));
 }
 
 void
-order_work_free(struct order_work *w)
+tree_work_free(struct tree_work *w)
 {
     free(w);
 }
@@ -60,17 +60,17 @@ list_clear(struct list *l)
 /* Opens a level above the top one, with nothing old in it.  It begins
  * where everything does. */
 static int
-level_add(struct order *o)
+level_add(struct tree *t)
 {
-    struct order_work *w = o->work;
+    struct tree_work *w = t->work;
     struct level *lv;
 
-    if (w->top == ORDER_LEVELS)
+    if (w->top == TREE_LEVELS)
         return -EBADMSG;
     lv = &w->levels[++w->top];
     lv->open = true;
     lv->has_first = true;
-    lv->first_size = lowest(o->kind, lv->first);
+    lv->first_size = lowest(t->kind, lv->first);
     lv->has_upper = false;
     lv->old = (struct node){.bytes = lv->copy};
     lv->at = 0;
@@ -125,16 +125,16 @@ list_shift(struct list *l, unsigned n)
 
 /* Writes a node of the first n entries. */
 static int
-node_write(struct order *o, unsigned level, unsigned n, uint64_t id,
+node_write(struct tree *t, unsigned level, unsigned n, uint64_t id,
            uint64_t *rows)
 {
-    const struct list *l = &o->work->levels[level].list;
+    const struct list *l = &t->work->levels[level].list;
     const struct block_id bid = {
         .type = BLOCK_NODE,
-        .order = (uint8_t)o->kind,
+        .order = (uint8_t)t->kind,
         .more = (uint16_t)level,
-        .generation = o->generation,
-        .key = order_key(id, 0),
+        .generation = t->generation,
+        .key = tree_key(id, 0),
     };
     const size_t table = BLOCK_HEAD + NODE_ENTRY * (size_t)n;
     const size_t bytes = l->entries[n - 1].at + l->entries[n - 1].size;
@@ -151,15 +151,15 @@ node_write(struct order *o, unsigned level, unsigned n, uint64_t id,
     }
     memcpy(node + table, l->separators, bytes);
     block_seal(node, table + bytes, (uint16_t)n, &bid);
-    return order_put(o, bid.key, node, table + bytes);
+    return tree_put(t, bid.key, node, table + bytes);
 }
 
 /* Writes one node of at most `most` bytes of entries from the front of the
  * list and appends it one level up. */
 static int
-level_write(struct order *o, unsigned level, size_t most)
+level_write(struct tree *t, unsigned level, size_t most)
 {
-    struct level *lv = &o->work->levels[level];
+    struct level *lv = &t->work->levels[level];
     struct list *l = &lv->list;
     uint8_t separator[BLOCK_ROW_MAX];
     size_t size = l->entries[0].size, used = 0;
@@ -172,57 +172,57 @@ level_write(struct order *o, unsigned level, size_t most)
     assert(n > 0);
     memcpy(separator, l->separators, size);
     id =
-        lv->spare_count > 0 ? lv->spares[--lv->spare_count] : o->root.next_id++;
-    rc = node_write(o, level, n, id, &rows);
+        lv->spare_count > 0 ? lv->spares[--lv->spare_count] : t->root.next_id++;
+    rc = node_write(t, level, n, id, &rows);
     if (rc < 0)
         return rc;
     list_shift(l, n);
     lv->written++;
-    if (level == o->work->top) {
-        rc = level_add(o);
+    if (level == t->work->top) {
+        rc = level_add(t);
         if (rc < 0)
             return rc;
     }
-    level_put(&o->work->levels[level + 1], id, rows, separator, size);
+    level_put(&t->work->levels[level + 1], id, rows, separator, size);
     return 0;
 }
 
 /* Keeps room in the lists from this level up: a node written on one level is
  * an entry on the next. */
 static int
-levels_settle(struct order *o, unsigned level)
+levels_settle(struct tree *t, unsigned level)
 {
     int rc = 0;
 
-    while (rc == 0 && level <= o->work->top &&
-           o->work->levels[level].list.used > LIST_FULL)
-        rc = level_write(o, level++, NODE_ROOM * 7 / 8);
+    while (rc == 0 && level <= t->work->top &&
+           t->work->levels[level].list.used > LIST_FULL)
+        rc = level_write(t, level++, NODE_ROOM * 7 / 8);
     return rc;
 }
 
 int
-order_level_append(struct order *o, unsigned level, uint64_t child,
-                   uint64_t rows, const uint8_t *separator, size_t size)
+tree_level_append(struct tree *t, unsigned level, uint64_t child, uint64_t rows,
+                  const uint8_t *separator, size_t size)
 {
-    level_put(&o->work->levels[level], child, rows, separator, size);
-    return levels_settle(o, level);
+    level_put(&t->work->levels[level], child, rows, separator, size);
+    return levels_settle(t, level);
 }
 
 /* Takes the node `id` as (more of) the level's old entries. */
 static int
-level_load(struct order *o, unsigned level, uint64_t id)
+level_load(struct tree *t, unsigned level, uint64_t id)
 {
-    struct level *lv = &o->work->levels[level];
+    struct level *lv = &t->work->levels[level];
     int rc;
 
-    rc = order_node(o, id, level, &lv->old);
+    rc = tree_node(t, id, level, &lv->old);
     if (rc < 0)
         return rc;
     memcpy(lv->copy, lv->old.bytes, get_le16(lv->old.bytes + 20));
     lv->old.bytes = lv->copy;
     lv->at = 0;
     if (lv->spare_count == SPARE_MAX)
-        return order_remove(o, order_key(id, 0));
+        return tree_remove(t, tree_key(id, 0));
     lv->spares[lv->spare_count++] = id;
     return 0;
 }
@@ -230,10 +230,10 @@ level_load(struct order *o, unsigned level, uint64_t id)
 /* Consumes the entry at hand of the level above: its child is this level's
  * old node. */
 static int
-level_load_child(struct order *o, unsigned level)
+level_load_child(struct tree *t, unsigned level)
 {
-    struct level *lv = &o->work->levels[level];
-    struct level *above = &o->work->levels[level + 1];
+    struct level *lv = &t->work->levels[level];
+    struct level *above = &t->work->levels[level + 1];
     const uint64_t id = node_child(&above->old, above->at);
 
     above->at++;
@@ -242,13 +242,13 @@ level_load_child(struct order *o, unsigned level)
         lv->upper = node_separator(&above->old, above->at);
     else if (above->has_upper)
         lv->upper = above->upper;
-    return level_load(o, level, id);
+    return level_load(t, level, id);
 }
 
 static int
-level_open(struct order *o, unsigned level)
+level_open(struct tree *t, unsigned level)
 {
-    struct level *lv = &o->work->levels[level];
+    struct level *lv = &t->work->levels[level];
     int rc;
 
     assert(!lv->open);
@@ -256,7 +256,7 @@ level_open(struct order *o, unsigned level)
     lv->written = 0;
     lv->spare_count = 0;
     list_clear(&lv->list);
-    rc = level_load_child(o, level);
+    rc = level_load_child(t, level);
     if (rc < 0)
         return rc;
     lv->has_first = true;
@@ -267,35 +267,35 @@ level_open(struct order *o, unsigned level)
 
 /* Copies the old entry at hand to the list. */
 static int
-level_pass(struct order *o, unsigned level)
+level_pass(struct tree *t, unsigned level)
 {
-    struct level *lv = &o->work->levels[level];
+    struct level *lv = &t->work->levels[level];
     const uint8_t *s = node_separator_at(&lv->old, lv->at);
     const uint64_t child = node_child(&lv->old, lv->at);
     const uint64_t rows = node_rows(&lv->old, lv->at);
 
     lv->at++;
-    return order_level_append(o, level, child, rows, s, row_size(s));
+    return tree_level_append(t, level, child, rows, s, row_size(s));
 }
 
 /* Writes the list, whole or in halves, and removes old nodes left over. */
 static int
-level_flush(struct order *o, unsigned level)
+level_flush(struct tree *t, unsigned level)
 {
-    struct level *lv = &o->work->levels[level];
+    struct level *lv = &t->work->levels[level];
     int rc = 0;
 
     while (rc == 0 && lv->list.count > 0) {
         const size_t half = lv->list.used / 2 + BLOCK_ROW_MAX;
 
         rc = level_write(
-            o, level,
+            t, level,
             lv->list.used > NODE_ROOM && half < NODE_ROOM ? half : NODE_ROOM);
         if (rc == 0)
-            rc = levels_settle(o, level + 1);
+            rc = levels_settle(t, level + 1);
     }
     while (rc == 0 && lv->spare_count > 0)
-        rc = order_remove(o, order_key(lv->spares[--lv->spare_count], 0));
+        rc = tree_remove(t, tree_key(lv->spares[--lv->spare_count], 0));
     lv->open = false;
     return rc;
 }
@@ -303,68 +303,68 @@ level_flush(struct order *o, unsigned level)
 /* Passes the rest of the old node; then either closes the level or, when too
  * little is left to stand alone, goes on with the right neighbour. */
 static int
-level_close(struct order *o, unsigned level)
+level_close(struct tree *t, unsigned level)
 {
-    struct level *lv = &o->work->levels[level];
-    struct level *above = &o->work->levels[level + 1];
+    struct level *lv = &t->work->levels[level];
+    struct level *above = &t->work->levels[level + 1];
     int rc = 0;
 
     while (rc == 0 && lv->at < lv->old.count)
-        rc = level_pass(o, level);
+        rc = level_pass(t, level);
     if (rc < 0)
         return rc;
     if (lv->list.count > 0 && lv->list.used < NODE_ROOM / 4 &&
         above->at < above->old.count)
-        return level_load_child(o, level);
-    return level_flush(o, level);
+        return level_load_child(t, level);
+    return level_flush(t, level);
 }
 
 /* Opens the top level: the root node, or an entry made up for a root that is
  * a group. */
 static int
-sweep_start(struct order *o)
+sweep_start(struct tree *t)
 {
-    struct order_work *w = o->work;
+    struct tree_work *w = t->work;
     struct level *lv;
     int rc;
 
-    for (unsigned i = 0; i <= ORDER_LEVELS; i++)
+    for (unsigned i = 0; i <= TREE_LEVELS; i++)
         w->levels[i].open = false;
     w->stage.active = false;
-    w->top = o->root.level > 1 ? o->root.level - 1u : 0;
-    rc = level_add(o);
+    w->top = t->root.level > 1 ? t->root.level - 1u : 0;
+    rc = level_add(t);
     if (rc < 0)
         return rc;
     w->low = w->top;
     lv = &w->levels[w->top];
-    if (o->root.level > 0)
-        return level_load(o, w->top, o->root.id);
-    if (o->root.id != 0) {
+    if (t->root.level > 0)
+        return level_load(t, w->top, t->root.id);
+    if (t->root.id != 0) {
         lv->old.count = 1;
-        put_le64(lv->copy + BLOCK_HEAD, o->root.count);
+        put_le64(lv->copy + BLOCK_HEAD, t->root.count);
         put_le64(lv->copy + BLOCK_HEAD + 8,
-                 o->root.id << 16 | (BLOCK_HEAD + NODE_ENTRY));
-        (void)lowest(o->kind, lv->copy + BLOCK_HEAD + NODE_ENTRY);
+                 t->root.id << 16 | (BLOCK_HEAD + NODE_ENTRY));
+        (void)lowest(t->kind, lv->copy + BLOCK_HEAD + NODE_ENTRY);
     }
     return 0;
 }
 
 /* Whether `r` lies before the end of the level's node. */
 static bool
-level_covers(const struct order *o, const struct level *lv, const struct row *r)
+level_covers(const struct tree *t, const struct level *lv, const struct row *r)
 {
-    return !lv->has_upper || row_compare(o->kind, r, &lv->upper) < 0;
+    return !lv->has_upper || row_compare(t->kind, r, &lv->upper) < 0;
 }
 
 /* Brings level 1 to the entry whose group would hold `r`. */
 static int
-sweep_seek(struct order *o, const struct row *r)
+sweep_seek(struct tree *t, const struct row *r)
 {
-    struct order_work *w = o->work;
+    struct tree_work *w = t->work;
     int rc = 0;
 
-    while (!level_covers(o, &w->levels[w->low], r)) {
-        rc = level_close(o, w->low);
+    while (!level_covers(t, &w->levels[w->low], r)) {
+        rc = level_close(t, w->low);
         if (rc < 0)
             return rc;
         if (!w->levels[w->low].open)
@@ -376,15 +376,15 @@ sweep_seek(struct order *o, const struct row *r)
         while (lv->at + 1 < lv->old.count) {
             const struct row s = node_separator(&lv->old, lv->at + 1);
 
-            if (row_compare(o->kind, &s, r) > 0)
+            if (row_compare(t->kind, &s, r) > 0)
                 break;
-            rc = level_pass(o, w->low);
+            rc = level_pass(t, w->low);
             if (rc < 0)
                 return rc;
         }
         if (w->low == 1)
             return 0;
-        rc = level_open(o, w->low - 1);
+        rc = level_open(t, w->low - 1);
         if (rc < 0)
             return rc;
         w->low--;
@@ -409,10 +409,10 @@ edits_before(enum block_order kind, const struct row *edits, size_t count,
  * make up for one that has become too small.  Returns how many edits were
  * used through *used. */
 static int
-sweep_groups(struct order *o, const struct row *edits, size_t count,
+sweep_groups(struct tree *t, const struct row *edits, size_t count,
              size_t *used)
 {
-    struct level *lv = &o->work->levels[1];
+    struct level *lv = &t->work->levels[1];
     struct row end;
     int rc;
 
@@ -427,67 +427,67 @@ sweep_groups(struct order *o, const struct row *edits, size_t count,
             end = node_separator(&lv->old, lv->at);
         else if (lv->has_upper)
             end = lv->upper;
-        n = edits_before(o->kind, edits + *used, count - *used,
+        n = edits_before(t->kind, edits + *used, count - *used,
                          last && !lv->has_upper ? NULL : &end);
-        rc = order_group_update(o, node_child(&lv->old, at),
-                                node_rows(&lv->old, at), s, row_size(s),
-                                edits + *used, n);
+        rc = tree_group_update(t, node_child(&lv->old, at),
+                               node_rows(&lv->old, at), s, row_size(s),
+                               edits + *used, n);
         if (rc < 0)
             return rc;
         *used += n;
-    } while (order_stage_small(o) && lv->at < lv->old.count);
-    return o->work->stage.active ? order_stage_finish(o) : 0;
+    } while (tree_stage_small(t) && lv->at < lv->old.count);
+    return t->work->stage.active ? tree_stage_finish(t) : 0;
 }
 
 /* An order without any group yet. */
 static int
-sweep_empty(struct order *o, const struct row *edits, size_t count)
+sweep_empty(struct tree *t, const struct row *edits, size_t count)
 {
     uint8_t separator[BLOCK_ROW_MAX];
     int rc;
 
-    order_stage_start(o, separator, lowest(o->kind, separator));
-    rc = order_stage_inserts(o, edits, count);
-    return rc < 0 ? rc : order_stage_finish(o);
+    tree_stage_start(t, separator, lowest(t->kind, separator));
+    rc = tree_stage_inserts(t, edits, count);
+    return rc < 0 ? rc : tree_stage_finish(t);
 }
 
 /* Closes all levels; what is left at the top is the root. */
 static int
-sweep_finish(struct order *o)
+sweep_finish(struct tree *t)
 {
-    struct order_work *w = o->work;
+    struct tree_work *w = t->work;
     int rc = 0;
 
     for (unsigned l = w->low; rc == 0; l++) {
         struct level *lv = &w->levels[l];
 
         while (rc == 0 && lv->open && l < w->top)
-            rc = level_close(o, l);
+            rc = level_close(t, l);
         if (rc < 0 || l < w->top)
             continue;
         while (rc == 0 && lv->at < lv->old.count)
-            rc = level_pass(o, l);
+            rc = level_pass(t, l);
         if (rc < 0)
             return rc;
         if (l == w->top && lv->list.count < 2) {
-            o->root.id = lv->list.count == 0 ? 0 : lv->list.entries[0].child;
-            o->root.level = lv->list.count == 0 ? 0 : (uint16_t)(l - 1);
+            t->root.id = lv->list.count == 0 ? 0 : lv->list.entries[0].child;
+            t->root.level = lv->list.count == 0 ? 0 : (uint16_t)(l - 1);
             list_clear(&lv->list);
-            return level_flush(o, l);
+            return level_flush(t, l);
         }
-        rc = level_flush(o, l);
+        rc = level_flush(t, l);
     }
     return rc;
 }
 
 int
-order_apply(struct order *o, const struct row *edits, size_t count)
+tree_apply(struct tree *t, const struct row *edits, size_t count)
 {
-    uint64_t rows = o->root.count;
+    uint64_t rows = t->root.count;
     size_t at = 0;
     int rc;
 
-    assert(o->work != NULL);
+    assert(t->work != NULL);
     if (count == 0)
         return 0;
     for (size_t i = 0; i < count; i++) {
@@ -497,23 +497,23 @@ order_apply(struct order *o, const struct row *edits, size_t count)
         rows += sign == BLOCK_INSERT ? 1u : 0u;
         rows -= sign == BLOCK_DELETE ? 1u : 0u;
     }
-    rc = sweep_start(o);
-    if (rc == 0 && o->root.id == 0) {
-        rc = sweep_empty(o, edits, count);
+    rc = sweep_start(t);
+    if (rc == 0 && t->root.id == 0) {
+        rc = sweep_empty(t, edits, count);
         at = count;
     }
     while (rc == 0 && at < count) {
         size_t used;
 
-        rc = sweep_seek(o, &edits[at]);
+        rc = sweep_seek(t, &edits[at]);
         if (rc == 0)
-            rc = sweep_groups(o, &edits[at], count - at, &used);
+            rc = sweep_groups(t, &edits[at], count - at, &used);
         if (rc == 0)
             at += used;
     }
     if (rc == 0)
-        rc = sweep_finish(o);
+        rc = sweep_finish(t);
     if (rc == 0)
-        o->root.count = rows;
+        t->root.count = rows;
     return rc;
 }

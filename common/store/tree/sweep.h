@@ -1,8 +1,8 @@
 /* common/store/tree/sweep.h - the memory of a change to an order: what
  * sweep.c (the sweep over the directory) and group.c (the groups) share.
  */
-#ifndef COUNTD_ORDER_WORK_H
-#define COUNTD_ORDER_WORK_H
+#ifndef COUNTD_SWEEP_H
+#define COUNTD_SWEEP_H
 
 #include "common/store/tree/tree.h"
 
@@ -11,7 +11,7 @@
 #define LIST_FULL    (2 * NODE_ROOM - NODE_ENTRY - BLOCK_ROW_MAX)
 #define LIST_MAX     (2 * NODE_ROOM / (NODE_ENTRY + BLOCK_ROW_HEAD) + 2)
 #define LIST_BYTES   (2 * NODE_ROOM + BLOCK_ROW_MAX)
-#define STAGE_BLOCKS (ORDER_GROUP_MAX + 1)
+#define STAGE_BLOCKS (TREE_GROUP_MAX + 1)
 #define SPARE_MAX    16
 
 /* Entries of a directory node to be: filled at the end, written from the
@@ -66,38 +66,38 @@ struct stage {
     uint8_t bytes[STAGE_BLOCKS][BLOCK_SIZE];
 };
 
-struct order_work {
+struct tree_work {
     unsigned top; /* highest open level */
     unsigned low; /* lowest open level */
-    struct level levels[ORDER_LEVELS + 1];
+    struct level levels[TREE_LEVELS + 1];
     struct stage stage;
     /* Copies of the group at hand: writing moves LMDB's own. */
-    uint8_t header[ORDER_GROUP_SIZE];
-    uint8_t base[ORDER_GROUP_MAX][BLOCK_SIZE];
-    uint8_t buffer[ORDER_BUFFER_MAX][BLOCK_SIZE];
-    uint8_t out[ORDER_BUFFER_MAX][BLOCK_SIZE];
+    uint8_t header[TREE_GROUP_SIZE];
+    uint8_t base[TREE_GROUP_MAX][BLOCK_SIZE];
+    uint8_t buffer[TREE_BUFFER_MAX][BLOCK_SIZE];
+    uint8_t out[TREE_BUFFER_MAX][BLOCK_SIZE];
 };
 
 /* Adds an entry to the new entries of a level (sweep.c). */
-int order_level_append(struct order *o, unsigned level, uint64_t child,
-                       uint64_t rows, const uint8_t *separator, size_t size);
+int tree_level_append(struct tree *t, unsigned level, uint64_t child,
+                      uint64_t rows, const uint8_t *separator, size_t size);
 
 /* Starts an empty stage whose first group begins at this separator. */
-void order_stage_start(struct order *o, const uint8_t *separator, size_t size);
+void tree_stage_start(struct tree *t, const uint8_t *separator, size_t size);
 
 /* Whether the stage has too little for a group of its own. */
-bool order_stage_small(const struct order *o);
+bool tree_stage_small(const struct tree *t);
 
 /* Writes what is left in the stage as groups. */
-int order_stage_finish(struct order *o);
+int tree_stage_finish(struct tree *t);
 
 /* Applies `edits`, all of this group's range, to the group: into its buffer,
  * or folded into the stage (always while the stage is active). */
-int order_group_update(struct order *o, uint64_t id, uint64_t rows,
-                       const uint8_t *separator, size_t separator_size,
-                       const struct row *edits, size_t count);
+int tree_group_update(struct tree *t, uint64_t id, uint64_t rows,
+                      const uint8_t *separator, size_t separator_size,
+                      const struct row *edits, size_t count);
 
 /* Adds inserts where there is no group to the stage. */
-int order_stage_inserts(struct order *o, const struct row *edits, size_t count);
+int tree_stage_inserts(struct tree *t, const struct row *edits, size_t count);
 
 #endif

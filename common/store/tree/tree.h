@@ -32,35 +32,34 @@
  * A child holds the rows from its separator up to the next one's; the first
  * child's separator is not above any row the node can get.  A value's LMDB key
  * is the block header's, big-endian: id << 16 | part; part 0 is the header or
- * node, 1 ... the base blocks, ORDER_BUFFER_PART ... the buffer.
+ * node, 1 ... the base blocks, TREE_BUFFER_PART ... the buffer.
  *
- * Ownership: struct order is the caller's and lives within one transaction.
+ * Ownership: struct tree is the caller's and lives within one transaction.
  * Errors: 0 or a negative errno.
  *   -EBADMSG  damage
  *   -EXFULL   the map is too small: grow it and start again
  *   -E2BIG    too much for one transaction: start again with less
  */
-#ifndef COUNTD_ORDER_H
-#define COUNTD_ORDER_H
-
-#include <lmdb.h>
+#ifndef COUNTD_TREE_H
+#define COUNTD_TREE_H
 
 #include "common/store/tree/block.h"
+#include "common/store/tree/pager.h"
 
-#define ORDER_GROUP_TARGET 16 /* base blocks a full group is cut to */
-#define ORDER_GROUP_MAX    24
-#define ORDER_GROUP_MIN    4 /* below: joined to the next, no buffer */
-#define ORDER_BUFFER_MAX   4 /* blocks */
-#define ORDER_BUFFER_PART  0x4000u
-#define ORDER_GROUP_HEAD   36
-#define ORDER_GROUP_SIZE   2000 /* stays inside an LMDB leaf page */
-#define ORDER_LEVELS       12
-#define ORDER_CACHE        8192
+#define TREE_GROUP_TARGET 16 /* base blocks a full group is cut to */
+#define TREE_GROUP_MAX    24
+#define TREE_GROUP_MIN    4 /* below: joined to the next, no buffer */
+#define TREE_BUFFER_MAX   4 /* blocks */
+#define TREE_BUFFER_PART  0x4000u
+#define TREE_GROUP_HEAD   36
+#define TREE_GROUP_SIZE   2000 /* stays inside an LMDB leaf page */
+#define TREE_LEVELS       12
+#define TREE_CACHE        8192
 
 /* Where values were found and that they were good, direct-mapped.  A value of
  * the same snapshot need not be looked up again; one at the same address with
  * the same checksum need not be checked again. */
-struct order_slot {
+struct tree_slot {
     uint64_t snapshot;
     uint64_t key;
     const uint8_t *bytes;
@@ -69,30 +68,28 @@ struct order_slot {
     uint8_t type;
 };
 
-struct order_cache {
-    struct order_slot slots[ORDER_CACHE];
+struct tree_cache {
+    struct tree_slot slots[TREE_CACHE];
 };
 
 /* What the keyspace's state record keeps of an order. */
-struct order_root {
+struct tree_root {
     uint64_t id; /* 0: empty */
     uint64_t next_id;
     uint64_t count;
     uint16_t level;
 };
 
-struct order_work;
+struct tree_work;
 
-struct order {
-    MDB_txn *txn;
-    MDB_cursor *cursor; /* of the order's database */
+struct tree {
+    struct pager pager;
     enum block_order kind;
-    struct order_root root;
-    struct order_cache *cache; /* NULL: none */
+    struct tree_root root;
+    struct tree_cache *cache; /* NULL: none */
     uint64_t snapshot; /* its number, of all that use the cache; 0: none */
-    bool renew;        /* the cursor must be, before it is used */
     /* for changes only */
-    struct order_work *work;
+    struct tree_work *work;
     uint32_t generation;
     uint64_t pages;      /* written so far in this transaction, about */
     size_t small;        /* bytes of the next one */
@@ -113,14 +110,14 @@ struct group {
 };
 
 struct buffer {
-    struct block blocks[ORDER_BUFFER_MAX];
+    struct block blocks[TREE_BUFFER_MAX];
     unsigned count;
     unsigned entries;
 };
 
 /* Where lookups in rising order left off, so that neighbours are cheap.
- * Start with ORDER_FINDER_NONE; valid while the order is not changed. */
-struct order_finder {
+ * Start with TREE_FINDER_NONE; valid while the order is not changed. */
+struct tree_finder {
     bool valid;
     bool has_upper;
     bool has_buffer;
@@ -136,47 +133,48 @@ struct order_finder {
 
 /* Looks up a row: in the keys order by its key, in the rank order by both.
  * -ENOENT when it is not there. */
-int order_find(struct order *o, const struct row *r, struct order_finder *f,
-               struct row *out);
+int tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
+              struct row *out);
 
 /* The number of rows before `r`, which is there (else -ENOENT). */
-int order_rank(struct order *o, const struct row *r, uint64_t *rank);
+int tree_rank(struct tree *t, const struct row *r, uint64_t *rank);
 
 /* Copies rows from `offset` on in wire form, flags cleared; stops at `length`
  * rows or before the one that does not fit.  Returns bytes or an error. */
-int64_t order_range(struct order *o, uint64_t offset, uint64_t length,
-                    uint8_t *bytes, size_t size, uint64_t *rows);
+int64_t tree_range(struct tree *t, uint64_t offset, uint64_t length,
+                   uint8_t *bytes, size_t size, uint64_t *rows);
 
 /* Calls `row` for each row after `after` (NULL: from the first); stops when
  * it returns non-zero and returns that. */
-int order_scan(struct order *o, const struct row *after,
-               int (*row)(void *ctx, const struct row *r), void *ctx);
+int tree_scan(struct tree *t, const struct row *after,
+              int (*row)(void *ctx, const struct row *r), void *ctx);
 
 /* The same for one group, from base block `block` on. */
-int order_scan_group(struct order *o, const struct group *g,
-                     const struct buffer *buffer, unsigned block,
-                     const struct row *after,
-                     int (*row)(void *ctx, const struct row *r), void *ctx);
+int tree_scan_group(struct tree *t, const struct group *g,
+                    const struct buffer *buffer, unsigned block,
+                    const struct row *after,
+                    int (*row)(void *ctx, const struct row *r), void *ctx);
 
 /* ---- changing (sweep.c) ---- */
 
-struct order_work *order_work_new(void);
-void order_work_free(struct order_work *w);
+struct tree_work *tree_work_new(void);
+void tree_work_free(struct tree_work *w);
 
 /* Applies edits, sorted by the order and each of another row (keys order: key;
  * rank order: count and key).  The sign is in row.flags: BLOCK_INSERT for a
  * row that is not there, BLOCK_UPDATE for one that is and gets another count
  * or flag, BLOCK_DELETE for one that is.  Signs that prove wrong are damage:
  * -EBADMSG (they may also be found out later, when a buffer is folded). */
-int order_apply(struct order *o, const struct row *edits, size_t count);
+int tree_apply(struct tree *t, const struct row *edits, size_t count);
 
 /* ---- checking (check.c) ---- */
 
-struct order_check {
+struct tree_check {
     void (*fault)(void *ctx, const char *text);
     /* Gets every row, in order. */
     void (*row)(void *ctx, const struct row *r);
     void *ctx;
+    uint64_t values; /* how many the pager has */
     uint64_t blocks; /* values checked */
     uint64_t rows;
     uint64_t faults;
@@ -184,7 +182,7 @@ struct order_check {
 
 /* Reads all of it and reports each fault; an error only when it cannot go
  * on. */
-int order_check(struct order *o, struct order_check *c);
+int tree_check(struct tree *t, struct tree_check *c);
 
 /* ---- nodes (node.c), for the files above ---- */
 
@@ -195,27 +193,24 @@ struct node {
     uint16_t level;
 };
 
-/* LMDB's code as ours. */
-int order_error(int code);
-
 static inline uint64_t
-order_key(uint64_t id, unsigned part)
+tree_key(uint64_t id, unsigned part)
 {
     return id << 16 | part;
 }
 
 /* One base or buffer block. */
-int order_block(struct order *o, enum block_type type, uint64_t key,
-                uint32_t generation, struct block *out);
+int tree_block(struct tree *t, enum block_type type, uint64_t key,
+               uint32_t generation, struct block *out);
 
 /* A group's header; `rows` is what its parent says it holds. */
-int order_group(struct order *o, uint64_t id, uint64_t rows, struct group *out);
-int order_buffer(struct order *o, const struct group *g, struct buffer *out);
-int order_node(struct order *o, uint64_t id, unsigned level, struct node *out);
+int tree_group(struct tree *t, uint64_t id, uint64_t rows, struct group *out);
+int tree_buffer(struct tree *t, const struct group *g, struct buffer *out);
+int tree_node(struct tree *t, uint64_t id, unsigned level, struct node *out);
 
 /* Stores a sealed value; removes one. */
-int order_put(struct order *o, uint64_t key, const uint8_t *bytes, size_t size);
-int order_remove(struct order *o, uint64_t key);
+int tree_put(struct tree *t, uint64_t key, const uint8_t *bytes, size_t size);
+int tree_remove(struct tree *t, uint64_t key);
 
 static inline struct row
 buffer_row(const struct buffer *b, unsigned i)
@@ -230,7 +225,7 @@ buffer_row(const struct buffer *b, unsigned i)
 static inline const uint8_t *
 group_entry(const struct group *g, unsigned i)
 {
-    return g->bytes + ORDER_GROUP_HEAD + 8 * (size_t)i;
+    return g->bytes + TREE_GROUP_HEAD + 8 * (size_t)i;
 }
 
 static inline unsigned
