@@ -127,6 +127,52 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
     assert_true(close(fd) == 0 && close(null) == 0);
 }
 
+/* Changes the count before each place where a key stands. */
+static void
+damage_counts(const struct tmpdir *d, const char *key)
+{
+    static uint8_t bytes[1 << 20];
+    const size_t key_size = strlen(key);
+    unsigned found = 0;
+    ssize_t size;
+    int fd;
+
+    fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    size = pread(fd, bytes, sizeof bytes, 0);
+    assert_true(size > 0 && size < (ssize_t)sizeof bytes);
+    for (off_t at = 10; at + (off_t)key_size <= size; at++) {
+        const uint8_t now = bytes[at - 10] ^ 1;
+
+        if (memcmp(bytes + at, key, key_size) != 0)
+            continue;
+        assert_int_equal(pwrite(fd, &now, 1, at - 10), 1);
+        found++;
+    }
+    assert_true(found > 0);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+damage_to_a_value_in_use_is_seen_within_a_minute(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    uint8_t bytes[100];
+    struct store_row row;
+
+    assert_rc(apply_one(s, KS_NAME, "lamps", 6), 0);
+    assert_rc(stored_get(s, KS_NAME, "lamps", &row), 0);
+    assert_rc(stored_range(s, KS_NAME, 0, 10, bytes, sizeof bytes), 1);
+
+    damage_counts(d, "lamps");
+    lmdb_of(s)->forgot_ms -= 60000; /* a minute goes by */
+
+    assert_rc(stored_get(s, KS_NAME, "lamps", &row), -EBADMSG);
+    assert_rc(stored_range(s, KS_NAME, 0, 10, bytes, sizeof bytes), -EBADMSG);
+    store_close(s);
+}
+
 /* Sets one bit of both meta pages, or of every leaf page. */
 static void
 set_bit(const struct tmpdir *d, bool meta, size_t byte, uint8_t bit)
@@ -241,6 +287,7 @@ check_finds_what_contradicts_itself(void **state)
 
 static const struct CMUnitTest tests[] = {
     T(damage_is_refused_or_harmless_but_never_a_wrong_count),
+    T(damage_to_a_value_in_use_is_seen_within_a_minute),
     T(flags_that_would_stop_lmdb_are_refused),
     T(check_finds_what_contradicts_itself),
 };

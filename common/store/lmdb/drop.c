@@ -41,7 +41,7 @@ is_of_another(struct lmdb *s, const struct keyspace *named)
 {
     struct keyspace found = *named;
     struct keyspace_state state;
-    uint8_t *page = malloc(KEYSPACE_PAGE_MAX);
+    uint8_t *page = malloc(PAGES_SIZE_MAX);
     int rc;
 
     if (page == NULL)

@@ -69,10 +69,10 @@ static uint64_t
 pages_of_edits(uint64_t groups, uint64_t edits, size_t row)
 {
     const uint64_t bytes = edits * (row + 2);
-    const uint64_t folds = bytes / (TREE_GROUP_TARGET * BLOCK_SIZE / 11);
+    const uint64_t folds = bytes / (GROUP_TARGET * BLOCK_SIZE / 11);
 
     return 16 + 5 * touched(groups, edits) / 4 + bytes / BLOCK_SIZE +
-           (TREE_GROUP_TARGET + 2) * (folds < groups ? folds : groups);
+           (GROUP_TARGET + 2) * (folds < groups ? folds : groups);
 }
 
 uint64_t
@@ -126,7 +126,7 @@ edits_groups(MDB_txn *txn, const struct keyspace *k,
 
         if (rc < 0)
             return rc;
-        groups[i] = st.ms_entries / TREE_GROUP_TARGET + 1;
+        groups[i] = st.ms_entries / GROUP_TARGET + 1;
     }
     return 0;
 }

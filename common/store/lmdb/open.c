@@ -11,7 +11,7 @@
  * agree, and who has the old file open notices soon and closes it; the lock
  * file is then made anew by LMDB itself.  (Removing it instead would let two
  * processes write at once.) */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/peek.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -213,6 +213,12 @@ open_files(struct lmdb *s, struct keyspace *k, const char **why)
     if (rc == 0) {
         *why = "open";
         rc = open_env(s, k);
+
+        /* The data file is good, and the lock file is made anew unless others
+         * have it open. */
+        if (rc == -EBADMSG || rc == -EPROTONOSUPPORT)
+            *why = "its lock file is damaged, the file itself is not: stop all "
+                   "daemons and start them again";
     }
     if (rc == 0)
         rc = note_files(s, k);
@@ -244,8 +250,8 @@ keyspace_open(struct lmdb *s, struct keyspace *k, const char **why)
 {
     int rc, dead;
 
-    rc = keyspace_file_check(s->options.keyspace_fd, k->file,
-                             s->options.writable, why);
+    rc = keyspace_file_check(s, k->file, k->hash != 0 && s->failed == k->hash,
+                             why);
     if (rc == 0)
         rc = open_files(s, k, why);
     if (rc == 0)

@@ -256,6 +256,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
         k = NULL;
     if (k == NULL) {
         keyspace_file_name(s, name, name_size, named.file);
+        named.hash = hash;
         named.name_size = name_size;
         memcpy(named.name, name, name_size);
         opened = named;
@@ -270,7 +271,6 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
             return rc;
         k = table_slot(s);
         *k = opened;
-        k->hash = hash;
         if (hash == s->failed) {
             rc = keyspace_mend(s, k);
             if (rc < 0)

@@ -84,7 +84,7 @@ pass_begin(struct lmdb *s)
     if (clock_ms() < pass->next_ms)
         return false;
     if (pass->page == NULL)
-        pass->page = malloc(KEYSPACE_PAGE_MAX);
+        pass->page = malloc(PAGES_SIZE_MAX);
     if (pass->page == NULL)
         return false; /* in a second, perhaps */
     return dirstream_open(s->options.keyspace_fd, ".", &pass->dir) == 0;

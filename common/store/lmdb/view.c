@@ -44,10 +44,10 @@ trust_no_longer(struct lmdb *s)
 {
     const uint64_t now = clock_ms();
 
-    if (now - s->trusted_ms < TRUST_MS)
+    if (now - s->forgot_ms < TRUST_MS)
         return;
-    s->trusted_ms = now;
-    memset(&s->cache, 0, sizeof s->cache);
+    s->forgot_ms = now;
+    tree_cache_forget(&s->cache);
 }
 
 /*   -ENOENT  no such keyspace */
