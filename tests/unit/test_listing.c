@@ -331,7 +331,7 @@ a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
     const struct tmpdir *d = *state;
     struct keyspace k = {.file = "pages.mdb"};
     struct lmdb *s = open_store(d, true);
-    uint8_t *page = malloc(KEYSPACE_PAGE_MAX);
+    uint8_t *page = malloc(PAGES_SIZE_MAX);
     struct keyspace_state found;
 
     assert_non_null(page);
@@ -359,7 +359,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     const struct tmpdir *d = *state;
     struct random r = {.state = 7};
     struct lmdb *s = open_store(d, true);
-    uint8_t *page = malloc(KEYSPACE_PAGE_MAX), byte, bad;
+    uint8_t *page = malloc(PAGES_SIZE_MAX), byte, bad;
     unsigned whole = 0, refused = 0;
     struct keyspace_state found;
     struct stat st;

@@ -779,6 +779,8 @@ slice_try(struct batch *b, struct keyspace **k)
     if (code == 0) {
         /* A commit to a file that has just lost its name is none. */
         (*k)->stale = keyspace_replaced(b->store, *k);
+        if (b->store->failed == (*k)->hash)
+            b->store->failed = 0;
         return (*k)->stale ? -ESTALE : 0;
     }
     rc = order_error(code);
@@ -788,6 +790,7 @@ slice_try(struct batch *b, struct keyspace **k)
         return rc;
     rc = keyspace_disk_error(b->store, rc, estimate_pages(b, b->used) * 4096);
     (void)keyspace_trouble(b->store, b->name, b->name_size, "commit", rc);
+    b->store->failed = (*k)->hash;
     return read_outcome(b, k, rc);
 }
 

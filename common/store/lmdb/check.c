@@ -1,6 +1,6 @@
 /* common/store/lmdb/check.c - common/store/lmdb/lmdb.h on LMDB: check,
  * marks, copy. */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/peek.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -159,8 +159,8 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
 static int
 check_pages(struct check *c, const char *file)
 {
-    struct keyspace_walk walk = {.fault = tell, .ctx = c};
-    struct keyspace_meta meta;
+    struct pages_check pages = {.fault = tell, .ctx = c};
+    struct pages_meta meta;
     struct stat st;
     const char *why;
     int fd, rc;
@@ -172,22 +172,23 @@ check_pages(struct check *c, const char *file)
     rc = fstat(fd, &st) < 0 ? -errno : 0;
     why = "it is not a regular file";
     if (rc == 0)
-        rc = S_ISREG(st.st_mode) ? keyspace_file_meta(fd, 0, &meta, &why)
-                                 : -EBADMSG;
+        rc = S_ISREG(st.st_mode) ? pages_meta(fd, 0, &meta, &why) : -EBADMSG;
+    if (rc == 0)
+        rc = keyspace_file_newest(fd, &why);
     if (rc == -EBADMSG) {
         tell(c, why);
         rc = 1;
     }
     if (rc == 0)
-        rc = keyspace_file_walk(fd, &walk);
+        rc = pages_check(fd, &pages);
     if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */
         rc = -errno;
     (void)close(fd); /* only read */
     if (rc != 0)
         return rc;
     c->result->file_size = (uint64_t)st.st_size;
-    c->result->used_size = walk.used_pages * meta.page_size;
-    return walk.faults > 0 ? 1 : 0;
+    c->result->used_size = pages.used_size;
+    return pages.faults > 0 ? 1 : 0;
 }
 
 static int

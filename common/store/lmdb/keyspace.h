@@ -26,6 +26,7 @@
 
 #include <lmdb.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "common/base/diag.h"
 #include "common/store/lmdb/lmdb.h"
@@ -128,6 +129,19 @@ struct slice {
     struct rank_key *ranks2; /* 2 per change */
 };
 
+/* A file that was found damaged, as it was then (peek.c). */
+#define KEYSPACE_REFUSED 256
+
+struct keyspace_refused {
+    const char *why; /* NULL: none */
+    uint64_t at_ms;  /* monotonic */
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec written;
+    struct timespec changed;
+};
+
 struct lmdb {
     struct store store; /* first: the handle */
     struct lmdb_options options;
@@ -147,6 +161,9 @@ struct lmdb {
     struct order_cache cache;
     struct order_work *work;
     struct slice slice;
+    uint64_t failed; /* hash of the keyspace a commit of ours failed in, until
+                        another one has mended that; 0: none */
+    struct keyspace_refused refused[KEYSPACE_REFUSED]; /* by inode */
 };
 
 /* ---- environments (open.c) ---- */
@@ -199,27 +216,6 @@ int keyspace_each_file(struct lmdb *s, int (*file)(void *ctx, const char *f),
 
 /* ---- files (file.c) ---- */
 
-/* One of the two meta pages of an LMDB file. */
-struct keyspace_meta {
-    uint64_t map_size;
-    uint64_t last_page;
-    uint64_t txn;
-    uint32_t page_size;
-    uint8_t free[48]; /* database records */
-    uint8_t main[48];
-};
-
-/* Reads the meta page of transaction `txn` (0: the newest).  -EBADMSG with
- * *why, -EAGAIN when that transaction's is no longer there. */
-int keyspace_file_meta(int fd, uint64_t txn, struct keyspace_meta *out,
-                       const char **why);
-
-/* Looks at an LMDB file before LMDB does: a regular file, meta pages that make
- * sense, pages that LMDB can follow.  -ENOENT, -EBADMSG with *why, or an error.
- */
-int keyspace_file_check(int dir_fd, const char *file, bool writable,
-                        const char **why);
-
 /* Makes room for LMDB's lock file before LMDB writes to it through a map: on a
  * full disk that would be the end of the process (SIGBUS).  Only while this
  * process does not have the file open: closing a descriptor of the lock file
@@ -244,24 +240,6 @@ void keyspace_file_clean(int dir_fd);
 
 /* Writes the path LMDB gets: it stays below the directory's descriptor. */
 void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
-
-/* ---- pages (pages.c) ---- */
-
-struct keyspace_walk {
-    void (*fault)(void *ctx, const char *text); /* gets the first hundred */
-    void *ctx;
-    bool quick; /* leave out the values that have pages of their own */
-    uint64_t used_pages;
-    uint64_t free_pages;
-    uint64_t faults;
-};
-
-/* Reads every page that a snapshot reaches. */
-int keyspace_walk(int fd, const struct keyspace_meta *meta,
-                  struct keyspace_walk *out);
-
-/* The same for the newest snapshot of a file that nobody holds. */
-int keyspace_file_walk(int fd, struct keyspace_walk *walk);
 
 /* ---- records (meta.c) ---- */
 

@@ -37,7 +37,7 @@ struct lmdb_listing {
     size_t at;           /* the next to give */
     struct listed *heap[STORE_LISTING_BATCH];
     struct listed names[STORE_LISTING_BATCH];
-    uint8_t page[KEYSPACE_PAGE_MAX];
+    uint8_t page[PAGES_SIZE_MAX];
 };
 
 static int

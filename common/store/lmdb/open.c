@@ -156,7 +156,7 @@ check_commit(const struct lmdb *s, struct keyspace *k, const char **why)
         return rc;
     rc = -EAGAIN;
     for (int i = 0; i < OPEN_TRIES && rc == -EAGAIN; i++) {
-        struct keyspace_meta meta;
+        struct pages_meta meta;
         MDB_txn *txn;
         size_t id;
 
@@ -164,7 +164,7 @@ check_commit(const struct lmdb *s, struct keyspace *k, const char **why)
         if (rc < 0)
             return rc;
         id = mdb_txn_id(txn);
-        rc = keyspace_file_meta(fd, id, &meta, why);
+        rc = pages_meta(fd, id, &meta, why);
         if (rc == 0 && id != meta.txn)
             rc = -EAGAIN;
         mdb_txn_abort(txn);
@@ -180,14 +180,14 @@ check_commit(const struct lmdb *s, struct keyspace *k, const char **why)
 static bool
 is_current(const struct lmdb *s, const struct keyspace *k, MDB_txn *txn)
 {
-    struct keyspace_meta meta;
+    struct pages_meta meta;
     const char *why;
     int fd;
 
     if (keyspace_replaced(s, k) || mdb_env_get_fd(k->env, &fd) != 0)
         return false;
     /* What cannot be read is met again by who reads. */
-    return keyspace_file_meta(fd, 0, &meta, &why) < 0 ||
+    return pages_meta(fd, 0, &meta, &why) < 0 ||
            mdb_txn_id(txn) == meta.txn + 1;
 }
 
@@ -307,19 +307,35 @@ open_env(struct lmdb *s, struct keyspace *k)
     return rc;
 }
 
+static uint64_t
+name_hash(const uint8_t *name, size_t size)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < size; i++)
+        h = (h ^ name[i]) * 0x100000001b3u;
+    return h | 1; /* 0 is a free slot */
+}
+
 /* One try; *why not. */
 static int
 try_open(struct lmdb *s, struct keyspace *k, const char **why)
 {
     int rc;
 
-    rc = keyspace_file_check(s->options.keyspace_fd, k->file,
-                             s->options.writable, why);
+    rc = keyspace_file_check(
+        s, k->file, s->failed == name_hash(k->name, k->name_size), why);
     if (rc == 0)
         rc = keyspace_file_lock(s->options.keyspace_fd, k->file, why);
     if (rc == 0) {
         *why = "open";
         rc = open_env(s, k);
+
+        /* The data file is good, and the lock file is made anew unless others
+         * have it open. */
+        if (rc == -EBADMSG || rc == -EPROTONOSUPPORT)
+            *why = "its lock file is damaged, the file itself is not: stop all "
+                   "daemons and start them again";
     }
     if (rc == 0)
         rc = check_commit(s, k, why);
@@ -395,16 +411,6 @@ keyspace_open_file(struct lmdb *s, const char *file, struct keyspace *out)
     *out = (struct keyspace){.env = NULL};
     (void)snprintf(out->file, sizeof out->file, "%s" KEYSPACE_SUFFIX, file);
     return open_keyspace(s, out);
-}
-
-static uint64_t
-name_hash(const uint8_t *name, size_t size)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ name[i]) * 0x100000001b3u;
-    return h | 1; /* 0 is a free slot */
 }
 
 static bool
