@@ -159,8 +159,11 @@ apply_records(struct drain *d, const uint8_t *name, size_t size)
         d->applied = true;
         after = r.id;
         taken.ids[taken.count++] = r.id;
-        if (taken.count == DRAIN_IDS)
+        if (taken.count == DRAIN_IDS) {
             deleted = forget(d, name, size, &taken);
+            if (deleted == 0)
+                deleted = held_look(d->held);
+        }
     } while (deleted == 0 && !is_over(d));
     if (deleted == 0)
         deleted = forget(d, name, size, &taken);
@@ -169,19 +172,15 @@ apply_records(struct drain *d, const uint8_t *name, size_t size)
     return rc < 0 ? rc : deleted;
 }
 
-/* What another process did to the records before it let go of the lock is seen
- * by a look that begins behind the lock. */
 static int
 apply_keyspace(struct drain *d, const uint8_t *name, size_t size)
 {
     int rc;
 
-    rc = held_lock(d->held, name, size);
+    rc = held_lock(d->held, name, size); /* a new look begins */
     if (rc < 0)
-        return rc;
-    rc = held_look(d->held);
-    if (rc == 0)
-        rc = apply_records(d, name, size);
+        return rc == -ENOENT ? 0 : rc;
+    rc = apply_records(d, name, size);
     held_unlock(d->held);
     return rc;
 }

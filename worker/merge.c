@@ -312,28 +312,36 @@ count_in(const struct merge *m, enum keyspace_state state)
 }
 
 static int
-hold_once(struct merge *m)
+put_all(struct merge *m)
 {
     const struct fold_keyspace *k;
-    int rc;
+    int rc = 0;
 
-    rc = held_begin(m->held);
     for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
         struct store_batch b;
 
         if (k->state != KEYSPACE_HOLD || !any_whole(m, k))
             continue;
-        if (stopped(m)) {
-            rc = -ECANCELED;
-            break;
-        }
+        if (stopped(m))
+            return -ECANCELED;
         b = batch_of(m, k);
         rc = held_put(m->held, &b, k->error);
     }
-    if (rc == 0)
-        rc = held_commit(m->held);
+    return rc;
+}
+
+static int
+hold_once(struct merge *m)
+{
+    int rc;
+
+    rc = held_begin(m->held);
     if (rc < 0)
-        held_abort(m->held);
+        return rc;
+    rc = put_all(m);
+    if (rc == 0)
+        return held_commit(m->held);
+    held_abort(m->held);
     return rc;
 }
 
@@ -368,7 +376,8 @@ tell_cannot_hold(struct merge *m, int error)
     m->waiting = m->waiting || error != -ESTALE;
     diag_repeating(&repeat, DIAG_ERROR,
                    "hold records: %s; their logs stay full, trying again",
-                   diag_text(error));
+                   error == -EDQUOT ? "held.max would be passed"
+                                    : diag_text(error));
 }
 
 /* Sees to every keyspace; then each log is whole or not. */

@@ -31,6 +31,7 @@ struct fixture {
     struct tmpdir tmp;
     struct datadir dir;
     struct config config;
+    enum engine_kind kind;
     struct store *store;
     struct held *held;
     struct merge merge;
@@ -81,7 +82,7 @@ fixture_close_worker(struct fixture *x)
 static inline void
 fixture_make(struct fixture *x, enum engine_kind kind)
 {
-    *x = (struct fixture){.tmp.fd = -1};
+    *x = (struct fixture){.kind = kind};
     tmpdir_make_in_memory(&x->tmp);
     x->dir.fd = x->tmp.fd;
     x->dir.log_fd = fixture_directory(x, "log");
@@ -222,21 +223,19 @@ assert_counts(const struct fixture *x, int64_t fills)
     assert_int_equal(count_of(x, "c", "one"), 100 * fills);
 }
 
-static inline int
-fixture_add_records(void *ctx, const struct held_summary *s)
-{
-    *(uint64_t *)ctx += s->records;
-    return 0;
-}
-
 /* Records held, of all keyspaces. */
 static inline uint64_t
 held_count(const struct fixture *x)
 {
+    uint8_t name[STORE_NAME_MAX];
+    struct held_record r;
+    size_t size = 0;
     uint64_t n = 0;
 
     assert_rc(held_look(x->held), 0);
-    assert_rc(held_each(x->held, fixture_add_records, &n), 0);
+    while (held_next_name(x->held, name, size, name, &size) == 0)
+        for (r.id = 0; held_next(x->held, name, size, r.id, &r) != -ENOENT; n++)
+            ;
     held_look_end(x->held);
     return n;
 }
@@ -261,6 +260,9 @@ drain_dry(struct fixture *x)
 static inline void
 refuse(struct fixture *x, const char *name, int error)
 {
+    if (error == 0 && x->kind == ENGINE_LMDB)
+        return;
+    assert_int_equal(x->kind, ENGINE_MEMORY);
     memstore_fault(
         x->store, name,
         (struct memstore_fault){.error = error, .times = MEMSTORE_ALWAYS});
