@@ -138,25 +138,6 @@ meta_put(MDB_txn *txn, MDB_dbi meta, const char *name, uint8_t *bytes,
 }
 
 static int
-meta_get(MDB_txn *txn, MDB_dbi meta, const char *name, size_t size,
-         const uint8_t **out)
-{
-    char text[8];
-    MDB_val key = {.mv_size = strlen(name), .mv_data = text}, value;
-    int code;
-
-    memcpy(text, name, key.mv_size);
-    code = mdb_get(txn, meta, &key, &value);
-    if (code != 0)
-        return code;
-    if (value.mv_size != size ||
-        get_le32(value.mv_data) != meta_crc(name, value.mv_data, size))
-        return MDB_CORRUPTED;
-    *out = value.mv_data;
-    return 0;
-}
-
-static int
 state_put(MDB_txn *txn, MDB_dbi meta, const struct held_sums *sums)
 {
     uint8_t bytes[STATE_SIZE] = {0};
@@ -175,22 +156,30 @@ held_sums_put(struct held *h, MDB_txn *txn, const struct held_sums *sums)
     return held_error(h, state_put(txn, h->file.meta, sums));
 }
 
+bool
+held_sums_parse(const uint8_t *value, size_t size, struct held_sums *out)
+{
+    if (size != STATE_SIZE || get_le32(value) != meta_crc("state", value, size))
+        return false;
+    *out = (struct held_sums){.change = get_le64(value + 8),
+                              .next_id = get_le64(value + 16),
+                              .records = get_le64(value + 24),
+                              .bytes = get_le64(value + 32),
+                              .hash = get_le64(value + 40)};
+    return true;
+}
+
 int
 held_sums_get(struct held *h, MDB_txn *txn, struct held_sums *out)
 {
-    const uint8_t *bytes;
+    char text[] = "state";
+    MDB_val key = {.mv_size = strlen(text), .mv_data = text}, value;
     int rc;
 
-    rc =
-        held_error(h, meta_get(txn, h->file.meta, "state", STATE_SIZE, &bytes));
-    if (rc < 0)
-        return rc;
-    *out = (struct held_sums){.change = get_le64(bytes + 8),
-                              .next_id = get_le64(bytes + 16),
-                              .records = get_le64(bytes + 24),
-                              .bytes = get_le64(bytes + 32),
-                              .hash = get_le64(bytes + 40)};
-    return 0;
+    rc = held_error(h, mdb_get(txn, h->file.meta, &key, &value));
+    if (rc == 0 && !held_sums_parse(value.mv_data, value.mv_size, out))
+        rc = held_error(h, MDB_CORRUPTED);
+    return rc;
 }
 
 int
@@ -208,13 +197,19 @@ held_meta_make(MDB_txn *txn, MDB_dbi meta)
 int
 held_version_check(MDB_txn *txn, MDB_dbi meta, const char **why)
 {
+    char text[] = "version";
+    MDB_val key = {.mv_size = strlen(text), .mv_data = text}, value;
     const uint8_t *bytes;
     int code;
 
     *why = "its version record is damaged";
-    code = meta_get(txn, meta, "version", VERSION_SIZE, &bytes);
+    code = mdb_get(txn, meta, &key, &value);
     if (code != 0)
         return order_error(code);
+    bytes = value.mv_data;
+    if (value.mv_size != VERSION_SIZE ||
+        get_le32(bytes) != meta_crc(text, bytes, VERSION_SIZE))
+        return -EBADMSG;
     if (get_le32(bytes + 4) != HELD_VERSION || get_le32(bytes + 8) != 0) {
         *why = "it was written by a newer version";
         return -EPROTONOSUPPORT;

@@ -74,6 +74,7 @@ struct held {
     struct held_sums sums; /* as the commit will leave them */
     uint64_t pages;        /* dirtied, about */
     bool flocked;
+    bool failed; /* our last commit: only we may go on from what it left */
     long holder;
 
     int lock_fd; /* held_lock(); -1 */
@@ -104,6 +105,16 @@ int held_step_begin(struct held *h, bool make);
  *   -EBADMSG  damaged, and this handle only reads */
 int held_file_get(struct held *h);
 void held_file_close(struct held *h);
+
+/* Closes the environment and opens it again; the descriptor, and with it the
+ * flock, stays.  *why not. */
+int held_file_reopen(struct held *h, const char **why);
+
+/* Takes the flock of the open file, without waiting.
+ *   -EAGAIN  another process has it: h->holder
+ *   -ESTALE  the file has lost its name */
+int held_file_flock(struct held *h);
+void held_file_unlock(struct held *h);
 
 /* Makes a file with nothing in it; 0 also when somebody was faster. */
 int held_file_make(struct held *h);
@@ -155,6 +166,8 @@ bool held_key_under(const MDB_val *key, const struct held_key *start);
 int held_seek(struct held *h, MDB_cursor *c, const struct held_key *start,
               MDB_val *key, MDB_val *value);
 
+/* Reads a state record; false when it is damaged. */
+bool held_sums_parse(const uint8_t *value, size_t size, struct held_sums *out);
 int held_sums_get(struct held *h, MDB_txn *txn, struct held_sums *out);
 int held_sums_put(struct held *h, MDB_txn *txn, const struct held_sums *sums);
 
