@@ -120,9 +120,12 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
         if (rc == -EBADMSG)
             keyspace_close(k);
     }
-    if (rc == -EBADMSG)
+    if (rc == -EBADMSG) {
         rc = replace(s, name, name_size, marks, count);
-    return rc == -ENOENT || rc >= 0
+        if (rc == 0)
+            return 1;
+    }
+    return rc == -ENOENT || rc == -EAGAIN || rc >= 0
                ? rc
                : keyspace_trouble(s, name, name_size, "drop", rc);
 }
