@@ -372,12 +372,26 @@ held_index_purge(struct held *h, const uint8_t *name, size_t name_size,
 
 /* ---- reading ----------------------------------------------------------- */
 
+/* The time in a key of times; -EBADMSG unless it is whole. */
+static int
+read_time(struct held *h, const MDB_val *key, const MDB_val *value,
+          uint64_t *ms)
+{
+    if (key->mv_size < 16 || value->mv_size != 4 ||
+        get_le32(value->mv_data) != crc_of(key->mv_data, key->mv_size))
+        return held_error(h, MDB_CORRUPTED);
+    *ms = get_be64((const uint8_t *)key->mv_data + key->mv_size - 16);
+    return 0;
+}
+
+/* Adds all keys of a database; values of times are checked with them. */
 static int
 add_hashes(struct held *h, MDB_txn *txn, int db, uint64_t *hash,
            uint64_t *count)
 {
     MDB_val key, value;
     MDB_cursor *c;
+    uint64_t ms;
     int code;
 
     code = mdb_cursor_open(txn, database(h, db), &c);
@@ -385,9 +399,12 @@ add_hashes(struct held *h, MDB_txn *txn, int db, uint64_t *hash,
         return held_error(h, code);
     *count = 0;
     code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
-    for (; code == 0; code = mdb_cursor_get(c, &key, &value, MDB_NEXT)) {
+    while (code == 0) {
         *hash += key_hash(db, &key);
         ++*count;
+        code = db == IN_TIMES && read_time(h, &key, &value, &ms) < 0
+                   ? MDB_CORRUPTED
+                   : mdb_cursor_get(c, &key, &value, MDB_NEXT);
     }
     mdb_cursor_close(c);
     return code == MDB_NOTFOUND ? 0 : held_error(h, code);
@@ -409,18 +426,6 @@ held_index_check(struct held *h, MDB_txn *txn, const struct held_sums *sums)
     return hash == sums->hash && records == sums->records
                ? 0
                : held_error(h, MDB_CORRUPTED);
-}
-
-/* The time in a key of times; -EBADMSG unless it is whole. */
-static int
-read_time(struct held *h, const MDB_val *key, const MDB_val *value,
-          uint64_t *ms)
-{
-    if (key->mv_size < 16 || value->mv_size != 4 ||
-        get_le32(value->mv_data) != crc_of(key->mv_data, key->mv_size))
-        return held_error(h, MDB_CORRUPTED);
-    *ms = get_be64((const uint8_t *)key->mv_data + key->mv_size - 16);
-    return 0;
 }
 
 int
