@@ -301,7 +301,7 @@ held_head_parse(const uint8_t *value, size_t size, struct held_head *out)
     struct held_head h;
 
     if (held_value_size(value, size) != size || size < sizeof *w ||
-        held_value_part(value) != 0)
+        held_value_part(value) != 0 || get_le16(w->zero) != 0)
         return false;
     h = (struct held_head){
         .id = held_value_id(value),
