@@ -149,6 +149,9 @@ on_tend(struct loop_timer *timer)
     const struct store_tending once = {.until_ns = 0};
 
     (void)store_tend(r->store, &once); /* what there is more is soon enough */
+    /* Who has a replaced held.mdb open keeps others from the new one. */
+    fresh_look(&r->fresh, loop_now_ms(r->loop));
+    fresh_end_turn(&r->fresh);
     /* Cannot fail: its place is its own. */
     (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + TEND_MS);
 }
