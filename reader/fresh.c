@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/log/pending.h"
 #include "common/store/lmdb/held_files.h"
 
 /* A look may take up to a 1/LOOK_SHARE of the time; with a thousand logs it

@@ -19,6 +19,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/log/slot.h"
 
 #define RETRY_MS      250   /* look again for a log when there is none */
 #define RACED_MS      2     /* somebody held the log we wanted for a moment */

@@ -20,6 +20,7 @@
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
+#include "common/log/inspect.h"
 #include "common/store/lmdb/engine.h"
 #include "common/store/lmdb/held_files.h"
 

@@ -20,6 +20,8 @@
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
+#include "common/log/inspect.h"
+#include "common/log/slot.h"
 #include "common/store/lmdb/engine.h"
 
 #define TXN_MEMORY ((size_t)64 << 20)

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/log/pending.h"
+
 #define ROOM_FIRST 64
 
 static int

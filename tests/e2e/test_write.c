@@ -1,5 +1,6 @@
 /* tests/e2e/test_write.c - countd-write, the built program, alone: what its
  * clients get, what its logs hold, what it refuses, how it stops. */
+#include "common/log/recover.h"
 #include "tests/lib/test.h"
 
 #include <arpa/inet.h>

@@ -18,7 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/log/create.h"
 #include "common/log/log.h"
+#include "common/log/slot.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"

@@ -2,6 +2,7 @@
  *
  * log_read() is a stand-in here: it reads a log that is an array, fails when
  * told to, and can show damage on a second reading. */
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>
