@@ -95,6 +95,7 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
     const enum log_state want =
         want_mode == LOG_MODE_EMPTY ? LOG_EMPTY : LOG_SEALED;
     struct log mine = {.lock_fd = -1, .fd = -1};
+    struct inspect look;
     int rc;
 
     assert(dirfd >= 0 && index <= LOG_INDEX_MAX);
@@ -106,9 +107,11 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
 
     /* From here the header decides and not the mode, which may be of any age
      * after a power loss. */
-    rc = own_settle(&mine, want_mode);
+    rc = own_read_headers(&mine, &look);
+    if (rc == 0 && own_is_doubtful(&look))
+        rc = -ESTALE;
     if (rc < 0)
-        return rc;
+        return own_give_up(&mine, rc, want_mode);
 #ifdef COUNTD_MUTANT_TRUST_MODE
     mine.header.state = want;
 #endif

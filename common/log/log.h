@@ -45,8 +45,9 @@ struct log {
 /* Takes log `index` whose mode must be `want_mode` (LOG_MODE_EMPTY for a
  * writer, LOG_MODE_FULL for a worker) and reads its headers.
  *   -EBUSY   owned by someone alive
- *   -ESTALE  in another state, or needs recovery first: try the next one
- *            (where the header contradicts the mode, the mode is mended)
+ *   -ESTALE  in another state: try the next one.  Where the header contradicts
+ *            the mode, the mode is mended; where the slots have to tell, the
+ *            log is left to log_recover(), as if its owner had died
  *   -ENOENT  there is no such log
  *   -EBADMSG both headers bad: it has been renamed to bad-N-0 (quarantine)
  *   -EPROTONOSUPPORT  of a newer version: left alone

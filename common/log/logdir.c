@@ -216,6 +216,14 @@ logdir_scan(struct logdir *dir)
 static void
 report(int rc, uint64_t index, const char *doing)
 {
+    if (rc > 0) {
+        diag(DIAG_WARNING,
+             "log=%" PRIu64 ": %d records, from a torn one on, were cut off: "
+             "power was lost, or their writer was killed, while they were "
+             "written",
+             index, rc);
+        return;
+    }
     switch (rc) {
     case 0:
     case -EBUSY: /* owned: all is well */
@@ -294,8 +302,10 @@ reconcile(struct logdir *dir, uint64_t index)
     rc = log_claim(&log, dir->fd, index, LOG_MODE_EMPTY);
     if (rc == 0)
         rc = log_release(&log);
+    else if (rc == -ESTALE)
+        rc = log_recover(dir->fd, index);
     report(rc, index, "recover");
-    return rc == 0 || rc == -ESTALE || rc == -EBADMSG;
+    return rc >= 0 || rc == -EBADMSG;
 }
 
 int
@@ -315,7 +325,7 @@ logdir_recover(struct logdir *dir)
         if (!at_rest(e)) {
             rc = log_recover(dir->fd, e->index);
             report(rc, e->index, "recover");
-            done += rc == 0 || rc == -EBADMSG;
+            done += rc >= 0 || rc == -EBADMSG;
         } else if (first && e->ours && e->mode == LOG_MODE_EMPTY) {
             done += reconcile(dir, e->index);
         }

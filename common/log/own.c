@@ -157,6 +157,20 @@ read_boot_id(void)
     }
 }
 
+static const uint8_t *
+this_boot(void)
+{
+    (void)pthread_once(&boot_id_once, read_boot_id); /* cannot fail */
+    return boot_id;
+}
+
+bool
+own_is_of_this_boot(const struct log_header *h)
+{
+    return !bytes_are_zero(h->boot_id, sizeof h->boot_id) &&
+           memcmp(h->boot_id, this_boot(), sizeof h->boot_id) == 0;
+}
+
 int
 own_write_header(struct log *log, struct log_header h)
 {
@@ -164,8 +178,7 @@ own_write_header(struct log *log, struct log_header h)
     int rc;
 
     assert(log->turn == 0 || log->turn == 1);
-    (void)pthread_once(&boot_id_once, read_boot_id); /* cannot fail */
-    memcpy(h.boot_id, boot_id, sizeof h.boot_id);
+    memcpy(h.boot_id, this_boot(), sizeof h.boot_id);
     h.pid = (uint64_t)getpid();
     h.generation = log->header.generation + 1;
     log_header_put(&h, block);
@@ -192,6 +205,26 @@ own_adopt(struct log *log, const struct inspect *look)
         log->first_ms = log->header.first_ms;
         log->last_ms = log->header.last_ms;
     }
+}
+
+int
+own_read_headers(struct log *log, struct inspect *look)
+{
+    const int rc = inspect_headers(log->fd, log->header.index, look);
+
+    if (rc < 0)
+        return rc;
+    if (look->headers_rc < 0)
+        return look->headers_rc;
+    own_adopt(log, look);
+    return look->missing > 0 ? -EBADMSG : 0;
+}
+
+bool
+own_is_doubtful(const struct inspect *look)
+{
+    return look->header.state == LOG_OPEN ||
+           (look->header.state == LOG_EMPTY && !look->header_ok[look->turn]);
 }
 
 /* ---- taking and letting go ---------------------------------------------- */
@@ -256,4 +289,18 @@ own_let_go(struct log *log, mode_t mode)
         rc = own_unlink_lock(log->dirfd, log->header.index, log->lock_fd);
     log_abandon(log);
     return rc;
+}
+
+int
+own_give_up(struct log *log, int rc, mode_t mode)
+{
+    int failed = 0;
+
+    if (rc == -EBADMSG)
+        failed = log_quarantine(log);
+    else if (rc == -EPROTONOSUPPORT && mode != LOG_MODE_OWNED)
+        failed = own_let_go(log, mode);
+    else
+        log_abandon(log);
+    return failed < 0 ? failed : rc;
 }

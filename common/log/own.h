@@ -58,8 +58,21 @@ int own_sync(int fd);
  * torn write leaves the other. */
 int own_write_header(struct log *log, struct log_header h);
 
+/* True when the header was written since this machine started; false also
+ * when that cannot be told. */
+bool own_is_of_this_boot(const struct log_header *h);
+
 /* Takes header, layout and counts over from a look at the log. */
 void own_adopt(struct log *log, const struct inspect *look);
+
+/* Looks at the headers of a log that is ours, and adopts what they say.
+ *   -EBADMSG  both are bad, or the file is too short
+ *   -EPROTONOSUPPORT  it is of a newer version */
+int own_read_headers(struct log *log, struct inspect *look);
+
+/* True when the slots have to tell how far the log was filled: it is OPEN, or
+ * EMPTY beside a lost block that may have said OPEN. */
+bool own_is_doubtful(const struct inspect *look);
 
 /* ---- taking and letting go ---------------------------------------------- */
 
@@ -75,10 +88,10 @@ int own_unlink_lock(int dirfd, uint64_t index, int lock_fd);
 /* Shows `mode`, drops lock and flock, closes. */
 int own_let_go(struct log *log, mode_t mode);
 
-/* Reads the headers of a log we hold, recovers it when it is OPEN, and gives
- * it up when it is not fit for use: it is EMPTY or SEALED then.  `mode` is
- * what a log of a newer version goes back to; LOG_MODE_OWNED leaves it.
- *   -EBADMSG  quarantined, -EPROTONOSUPPORT */
-int own_settle(struct log *log, mode_t mode);
+/* For a log that is ours and cannot be used, as `rc` says: sets it aside when
+ * that is -EBADMSG, shows `mode` again when it is of a newer version and
+ * `mode` is not LOG_MODE_OWNED, and else leaves it as if we had died.  Returns
+ * rc, or what failed. */
+int own_give_up(struct log *log, int rc, mode_t mode);
 
 #endif

@@ -26,7 +26,7 @@ enum judgement { JUDGED, JUDGED_NONE, JUDGE_AGAIN };
 static int
 judge_first_slot(int fd, const struct inspect *look, uint64_t *ms)
 {
-    uint8_t slot[MESSAGE_SIZE_MAX + 24];
+    uint8_t slot[SLOT_SIZE_MAX];
     uint64_t epoch = look->header.epoch, found;
     struct slot_stamp stamp;
     struct message m;

@@ -7,20 +7,92 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/log/inspect.h"
 #include "common/log/own.h"
+#include "common/log/slot.h"
 
+#define PAGE     4096 /* the smallest there is */
 #define YOUNG_MS 1000 /* how long a creator may take to get his flock */
 
-/* ---- acting on what the headers say ------------------------------------- */
+/* ---- a log that was being filled ----------------------------------------- */
+
+/* How much of the first slot that does not check was written. */
+enum tail {
+    TAIL_NONE,  /* nothing that tells of it */
+    TAIL_TORN,  /* its end, or its middle, may be missing */
+    TAIL_WHOLE, /* all of it: it was damaged afterwards */
+};
+
+/* A pwrite is copied page by page, and a kill ends it between two of them; the
+ * stamp is the end of a slot.  So one that carries this epoch was written
+ * whole, unless a page ends within its stamp. */
+static int
+look_at_tail(int fd, const struct inspect *look, enum tail *tail)
+{
+    const struct layout *l = &look->layout;
+    const uint64_t at = LOG_SLOTS_AT + (uint64_t)look->prefix * l->slot_size;
+    const uint64_t stamp = at + l->message_size, last = at + l->slot_size - 1;
+    uint8_t slot[SLOT_SIZE_MAX];
+    struct slot_stamp parsed;
+    struct message m;
+    int rc;
+
+    *tail = TAIL_NONE;
+    if (look->prefix == look->header.slots)
+        return 0;
+    rc = inspect_read(fd, slot, l->slot_size, at);
+    if (rc < 0)
+        return rc;
+    if (get_le64(slot + l->message_size) == look->header.epoch) {
+        *tail = stamp / PAGE == last / PAGE ? TAIL_WHOLE : TAIL_TORN;
+        return 0;
+    }
+    /* Only its epoch may be damaged: then all the rest still checks. */
+    put_le64(slot + l->message_size, look->header.epoch);
+    if (slot_parse(l, slot, look->header.uuid, look->prefix, look->header.epoch,
+                   &m, &parsed) == 0)
+        *tail = TAIL_WHOLE;
+    return 0;
+}
+
+/* The records that are cut off from the first slot that does not check on.
+ *   -EBADMSG  that slot was written whole: it is damaged, and with it goes
+ *             what may have been acknowledged
+ *
+ * Slots are appended in order, and what is in the page cache outlives every
+ * process.  So as long as the machine runs nothing is torn before a valid
+ * slot.  The file system may be mounted anew meanwhile: an umount writes all
+ * that is dirty.  Where a disk was pulled out or failed a sync, pages are lost
+ * in the same boot, and this says damage where it was a loss: the log is set
+ * aside, reported and can be salvaged, which is what such a disk needs.
+ *
+ * After a power loss any page may be missing.  Then only what later slots call
+ * synced is known to have been whole (damaged, in inspect.h). */
+static int
+judge_tail(int fd, const struct inspect *look)
+{
+    const uint32_t behind = look->valid - look->prefix;
+    enum tail tail;
+    int rc;
+
+    rc = look_at_tail(fd, look, &tail);
+    if (rc < 0)
+        return rc;
+    if (own_is_of_this_boot(&look->header) &&
+        (behind > 0 || tail == TAIL_WHOLE))
+        return -EBADMSG;
+    return (int)behind + (tail != TAIL_NONE);
+}
 
 /* The owner died while it filled the log, or no header says that it did not:
- * counts what is there, makes it durable and seals it. */
+ * counts what is there, makes it durable and seals it.  Returns how many
+ * records were cut off. */
 static int
 recover_open(struct log *log, struct inspect *look)
 {
-    int rc;
+    int rc, cut;
 
     /* When the owner died of a failed sync, the page cache holds slots that
      * the disk does not, marked clean.  So all that is dirty is written, what
@@ -31,73 +103,29 @@ recover_open(struct log *log, struct inspect *look)
         return rc;
     (void)posix_fadvise(log->fd, 0, 0, POSIX_FADV_DONTNEED); /* see above */
 
-    rc = inspect_headers(log->fd, log->header.index, look);
+    rc = own_read_headers(log, look);
     if (rc < 0)
         return rc;
-    if (look->headers_rc < 0)
-        return look->headers_rc;
     rc = inspect_slots(log->fd, look);
     if (rc < 0)
         return rc;
     own_adopt(log, look);
     if (look->damaged > 0)
         return -EBADMSG;
-    if (log->header.state != LOG_OPEN)
-        return 0;
-
-    /* What lies behind the first slot that does not check was never
-     * acknowledged; its epoch keeps it from ever counting. */
+    if (log->header.state != LOG_OPEN) {
+        /* It is empty, and shall be so without a doubt. */
+        rc = own_write_header(log, log->header);
+        return rc < 0 ? rc : own_sync(log->fd);
+    }
+    cut = judge_tail(log->fd, look);
+    if (cut < 0)
+        return cut;
+    /* The epoch of what is cut off keeps it from ever counting. */
     log->count = look->prefix;
     log->first_ms = look->first_ms;
     log->last_ms = look->last_ms;
-    return log_seal(log);
-}
-
-/* Reads the headers of a log we hold, and recovers it when it is OPEN: it is
- * EMPTY or SEALED then.
- *   -EBADMSG  damaged, -EPROTONOSUPPORT */
-static int
-settle(struct log *log)
-{
-    struct inspect look;
-    int rc;
-
-    rc = inspect_headers(log->fd, log->header.index, &look);
-    if (rc < 0)
-        return rc;
-    if (look.headers_rc < 0)
-        return look.headers_rc;
-    own_adopt(log, &look);
-    if (look.missing > 0)
-        return -EBADMSG;
-
-    /* EMPTY beside a lost block: that may have said OPEN. */
-    if (look.header.state == LOG_OPEN ||
-        (look.header.state == LOG_EMPTY && !look.header_ok[look.turn]))
-        return recover_open(log, &look);
-    return 0;
-}
-
-/* settle(), and what follows when it fails.  `mode` is what a log of a newer
- * version goes back to; LOG_MODE_OWNED leaves it as it is. */
-int
-own_settle(struct log *log, mode_t mode)
-{
-    int rc, failed;
-
-    rc = settle(log);
-    if (rc == 0)
-        return 0;
-    if (rc == -EBADMSG) {
-        failed = log_quarantine(log);
-        return failed < 0 ? failed : rc;
-    }
-    if (rc == -EPROTONOSUPPORT && mode != LOG_MODE_OWNED) {
-        failed = own_let_go(log, mode);
-        return failed < 0 ? failed : rc;
-    }
-    log_abandon(log);
-    return rc;
+    rc = log_seal(log);
+    return rc < 0 ? rc : cut;
 }
 
 /* ---- a log or a lock whose owner died ------------------------------------ */
@@ -195,9 +223,10 @@ recover_log(int dirfd, uint64_t index)
 {
     char name[LOG_NAME_SIZE];
     struct log log = {.lock_fd = -1, .fd = -1};
+    struct inspect look;
     struct stat st = {0};
     bool alien;
-    int lock_fd, rc;
+    int lock_fd, rc, cut = 0;
 
     log_name(index, name);
     lock_fd = own_open_locked(dirfd, name, &st);
@@ -215,8 +244,13 @@ recover_log(int dirfd, uint64_t index)
     rc = own_make_ours(&log, dirfd, index, lock_fd, &st);
     if (rc < 0)
         goto close_lock;
-    rc = own_settle(&log, LOG_MODE_OWNED);
-    return rc < 0 ? rc : log_release(&log);
+    rc = own_read_headers(&log, &look);
+    if (rc == 0 && own_is_doubtful(&look))
+        cut = rc = recover_open(&log, &look);
+    if (rc < 0)
+        return own_give_up(&log, rc, LOG_MODE_OWNED);
+    rc = log_release(&log);
+    return rc < 0 ? rc : cut;
 
 close_lock:
     (void)close(lock_fd); /* nothing was written through it */

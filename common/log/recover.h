@@ -14,8 +14,11 @@
  * A lock without its log is removed once it is a second old, since before
  * that its creator may not have the flock yet.
  *   0        nothing to do, or recovered
+ *   above 0  recovered, and that many records, from a torn one on, were cut
+ *            off: power was lost, or their owner killed, while it wrote them
  *   -EBUSY   owned by someone alive, or just being created
- *   -EBADMSG damaged: quarantined as bad-N-EPOCH
+ *   -EBADMSG damaged: quarantined as bad-N-EPOCH.  In the boot that the log was
+ *            begun in each slot but the last that is not whole is damage
  *   -EPROTONOSUPPORT, -EPERM, -ENOENT as log_claim() */
 int log_recover(int dirfd, uint64_t index);
 

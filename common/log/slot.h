@@ -22,7 +22,8 @@
 
 #include "common/wire/message.h"
 
-#define SLOT_RUN 16 /* slots that are taken together */
+#define SLOT_RUN      16 /* slots that are taken together */
+#define SLOT_SIZE_MAX (MESSAGE_SIZE_MAX + 24)
 
 /* What a slot says beside its message. */
 struct slot_stamp {
