@@ -47,10 +47,6 @@ int datadir_exit_status(int rc, enum datadir_need need);
 /* Makes archive/ if need be and sets archive_fd. */
 int datadir_archive(struct datadir *d);
 
-/* Whether a file system (f_type of statfs) will do: 0 yes, 1 with a warning,
- * -EOPNOTSUPP no.  *why then says what is wrong with it. */
-int datadir_check_fs(uint64_t type, const char **why);
-
 /* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
  * -EBUSY when another countd-write has it (its pid in *pid). */
 int datadir_writer_lock(const struct datadir *d, int *fd, long *pid);
