@@ -298,6 +298,14 @@ check_probe(int dirfd, const char *path)
              "set data_dir to another",
              path);
         return -EOPNOTSUPP;
+    case -ENOSPC:
+    case -EDQUOT:
+        /* No more than a running daemon would say: what is there can be read
+         * and merged, and the writer pushes back until there is room. */
+        diag_errno(DIAG_WARNING, rc,
+                   "data directory %s: links, locks and syncs are not tried",
+                   path);
+        return 0;
     default:
         return refuse(rc, "try links, locks and syncs in", path);
     }

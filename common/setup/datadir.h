@@ -4,6 +4,8 @@
  * owner, group- or other-writable folders, network file systems, no hard
  * links, no flock between two opens.  A file system whose syncs mean nothing
  * (tmpfs) is warned about.  Each refusal is a message that says what to do.
+ * A full disk is no reason to refuse a directory that is there: what can be
+ * tried only with room is not tried then.
  *
  * Ownership: struct datadir is the caller's between open and close.
  */

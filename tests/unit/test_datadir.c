@@ -479,6 +479,23 @@ what_a_restart_cannot_mend_is_told_from_what_it_may(void **state)
 /* ---- each system call fails ---------------------------------------------- */
 
 static void
+a_full_disk_does_not_refuse_a_directory_that_is_there(void **state)
+{
+    static const int errors[] = {ENOSPC, EDQUOT};
+    struct tmpdir *d = *state;
+    size_t i;
+
+    make_data(d);
+    for (i = 0; i < LENGTH(errors); i++) {
+        fault_inject("linkat", 1, errors[i]);
+        assert_rc(open_rc(d, DATADIR_WRITE), 0);
+        assert_true(fault_hit());
+        fault_clear();
+        assert_int_equal(tmpdir_count(d, "data/log"), 0);
+    }
+}
+
+static void
 any_failing_call_leaks_nothing_and_the_next_start_works(void **state)
 {
     static const int errors[] = {EIO, ENOSPC, EMFILE};
@@ -557,6 +574,7 @@ static const struct CMUnitTest tests[] = {
     in_tmpdir(a_key_with_any_bit_flipped_is_refused_and_kept),
     in_tmpdir(a_lost_key_is_not_made_anew_while_files_need_it),
     in_tmpdir(racing_creators_get_one_key),
+    in_tmpdir(a_full_disk_does_not_refuse_a_directory_that_is_there),
     in_tmpdir(the_archive_is_there_when_asked_for),
     in_tmpdir(there_is_one_writer),
     in_tmpdir(a_dead_writer_is_no_writer),
