@@ -176,8 +176,10 @@ logdir_each_pending(struct logdir *dir,
         e = &dir->entries[i];
         if (!e->present || !e->ours)
             continue;
-        p = (struct logdir_pending){
-            .index = e->index, .first_ms = e->mtime_ms, .certain = true};
+        p = (struct logdir_pending){.index = e->index,
+                                    .first_ms = e->mtime_ms,
+                                    .mtime_ms = e->mtime_ms,
+                                    .certain = true};
         if (e->mode != LOG_MODE_FULL) {
             /* A log that shows itself empty is so, but for what a power loss
              * brought back and nobody has mended yet. */

@@ -30,6 +30,7 @@ int logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms,
 struct logdir_pending {
     uint64_t index;
     uint64_t first_ms; /* received_ms of slot 0: tells one fill from another */
+    uint64_t mtime_ms; /* of its file; stays while a full log is claimed */
     bool certain;      /* false: its file's time only, which may be another */
 };
 int logdir_each_pending(struct logdir *dir,
