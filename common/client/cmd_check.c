@@ -20,6 +20,7 @@
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
+#include "common/log/inspect.h"
 
 #define TEXT_SIZE  512
 #define OPEN_TRIES 50

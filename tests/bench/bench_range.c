@@ -34,7 +34,9 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/log/create.h"
 #include "common/log/log.h"
+#include "common/log/slot.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
 #include "common/wire/query.h"
