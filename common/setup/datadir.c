@@ -564,6 +564,16 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
     return 0;
 }
 
+bool
+datadir_is_made(const char *path)
+{
+    char last[CONFIG_TEXT_SIZE + 32];
+
+    /* Of all that datadir_open() makes the key comes last. */
+    (void)snprintf(last, sizeof last, "%s/keyspace/%%key", path); /* it fits */
+    return faccessat(AT_FDCWD, last, F_OK, AT_EACCESS) == 0 || errno != ENOENT;
+}
+
 int
 datadir_exit_status(int rc, enum datadir_need need)
 {

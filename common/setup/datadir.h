@@ -10,6 +10,7 @@
 #ifndef COUNTD_DATADIR_H
 #define COUNTD_DATADIR_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "common/wire/name.h"
@@ -32,6 +33,10 @@ enum datadir_need { DATADIR_WRITE, DATADIR_READ };
  * call said. */
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
+
+/* Whether somebody has made the directory, whole: for those who only read and
+ * wait for it.  Also true when nobody can tell; datadir_open() says why. */
+bool datadir_is_made(const char *path);
 
 /* For root, before it becomes that user: makes the directory itself, theirs,
  * if there is nothing at `path`.  Errors as above; datadir_open() looks at

@@ -176,6 +176,8 @@ fill_store(const struct bench *b)
                                    .txn_memory = (size_t)256 << 20};
     struct store_delta *deltas = need(LOAD_BATCH * sizeof *deltas);
     uint8_t *bytes = need((size_t)LOAD_BATCH * KEY_SIZE);
+    struct store_batch batch = {
+        .name = keyspace, .name_size = 5, .deltas = deltas};
     struct store_applied applied;
     struct store *s;
     uint64_t n;
@@ -189,8 +191,8 @@ fill_store(const struct bench *b)
                                              .key_size = KEY_SIZE,
                                              .sum_low = count_of(b, id + i)};
         }
-        check(lmdb_apply(s, keyspace, 5, NULL, NULL, 0, deltas, n, &applied),
-              "apply");
+        batch.delta_count = n;
+        check(store_apply(s, &batch, &applied), "apply");
     }
     store_close(s);
     free(bytes);
