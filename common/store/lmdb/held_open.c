@@ -57,7 +57,7 @@ disk_error(const struct held *h, int rc)
 int
 held_error(struct held *h, int code)
 {
-    int rc = order_error(code);
+    int rc = lmdb_error(code);
 
     if (code == MDB_KEYEXIST)
         rc = -EBADMSG; /* ids are new */
@@ -142,7 +142,7 @@ fill_file(const char *path)
 
     code = mdb_env_create(&f.env);
     if (code != 0)
-        return order_error(code);
+        return lmdb_error(code);
     code = mdb_env_set_maxdbs(f.env, 8);
     if (code == 0)
         code = mdb_env_set_mapsize(f.env, KEYSPACE_MAP_FIRST);
@@ -164,7 +164,7 @@ fill_file(const char *path)
     else if (txn != NULL)
         mdb_txn_abort(txn);
     mdb_env_close(f.env);
-    return order_error(code);
+    return lmdb_error(code);
 }
 
 int
@@ -259,17 +259,17 @@ open_env(struct held *h)
     for (int i = 0; i < OPEN_TRIES; i++) {
         const struct timespec pause = {.tv_nsec = 1000000L << i};
 
-        rc = order_error(mdb_env_create(&h->file.env));
+        rc = lmdb_error(mdb_env_create(&h->file.env));
         if (rc < 0) {
             h->file.env = NULL;
             return rc;
         }
-        rc = order_error(mdb_env_set_maxdbs(h->file.env, 8));
+        rc = lmdb_error(mdb_env_set_maxdbs(h->file.env, 8));
         if (rc == 0)
-            rc = order_error(
+            rc = lmdb_error(
                 mdb_env_set_maxreaders(h->file.env, KEYSPACE_READERS));
         if (rc == 0)
-            rc = order_error(mdb_env_open(h->file.env, path, flags, 0600));
+            rc = lmdb_error(mdb_env_open(h->file.env, path, flags, 0600));
         if (rc == 0)
             return 0;
         mdb_env_close(h->file.env);
@@ -295,7 +295,7 @@ open_contents(struct held *h, const char **why)
     if (rc < 0)
         return rc;
     *why = "its databases are not there";
-    rc = order_error(open_databases(&h->file, txn, 0));
+    rc = lmdb_error(open_databases(&h->file, txn, 0));
     if (rc == 0)
         rc = held_version_check(txn, h->file.meta, why);
     if (rc == 0) {
@@ -312,7 +312,7 @@ open_contents(struct held *h, const char **why)
     }
     h->file.checked_ms = clock_ms();
     h->file.stale = false;
-    return order_error(mdb_txn_commit(txn)); /* keeps the databases' handles */
+    return lmdb_error(mdb_txn_commit(txn)); /* keeps the databases' handles */
 }
 
 static bool
