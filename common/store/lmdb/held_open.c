@@ -37,8 +37,11 @@
 int
 held_trouble(struct held *h, const char *what, int rc)
 {
-    diag_repeating(&h->trouble, DIAG_ERROR, "%s: %s: %s", HELD_FILE, what,
-                   diag_text(rc));
+    if (rc == -EBADMSG) /* what says it all */
+        diag_repeating(&h->trouble, DIAG_ERROR, "%s: %s", HELD_FILE, what);
+    else
+        diag_repeating(&h->trouble, DIAG_ERROR, "%s: %s: %s", HELD_FILE, what,
+                       diag_text(rc));
     return rc;
 }
 
@@ -326,9 +329,8 @@ state_change(const uint8_t *value, size_t size, uint64_t *out)
     return true;
 }
 
-/* Whether LMDB will go on from the newest commit. */
-static int
-check_newest(int fd, const char **why)
+int
+held_newest_check(int fd, const char **why)
 {
     const struct pages_counter counter = {
         .db = "meta", .key = "state", .get = state_change};
@@ -383,7 +385,7 @@ open_checked(struct held *h, const char **why)
 
     rc = pages_check_file(h->file.fd, h->options.writable, why);
     if (rc == 0 && !h->failed)
-        rc = check_newest(h->file.fd, why);
+        rc = held_newest_check(h->file.fd, why);
     if (rc == 0)
         rc = open_env_of(h, why);
     if (rc == 0)
