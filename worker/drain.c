@@ -136,8 +136,8 @@ forget(struct drain *d, const uint8_t *name, size_t size, struct taken *t)
     return rc;
 }
 
-/* Applies records until there is none, one cannot be applied, or the time is
- * over.
+/* Applies records until there is none (0), the time is over (1), or one cannot
+ * be applied.
  *   -EAGAIN  another process is in the way
  *   -ENODATA a record is damaged   others: see judge() and store_apply() */
 static int
@@ -146,7 +146,7 @@ apply_records(struct drain *d, const uint8_t *name, size_t size)
     struct taken taken = {.count = 0};
     struct held_record r;
     uint64_t after = 0;
-    int rc, deleted = 0;
+    int rc = 0, deleted = 0;
 
     do {
         rc = held_next(d->held, name, size, after, &r);
@@ -167,9 +167,9 @@ apply_records(struct drain *d, const uint8_t *name, size_t size)
     } while (deleted == 0 && !is_over(d));
     if (deleted == 0)
         deleted = forget(d, name, size, &taken);
-    if (rc == -ENOENT)
-        rc = 0;
-    return rc < 0 ? rc : deleted;
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    return deleted < 0 ? deleted : rc == 0;
 }
 
 static int
@@ -217,9 +217,10 @@ try_keyspace(struct drain *d, const uint8_t *name, size_t size)
         note_due(d, now_ms(d) + DRAIN_BUSY_MS);
         return;
     }
-    if (rc == 0) {
+    if (rc >= 0) {
         retry_worked(&p->retry);
-        note_due(d, now_ms(d)); /* the time may have been over */
+        if (rc > 0)
+            note_due(d, now_ms(d));
         return;
     }
     tell(d, name, size, rc);

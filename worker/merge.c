@@ -177,14 +177,15 @@ tell_failure(const struct merge *m, const struct fold_keyspace *k, bool no_room)
                        text, diag_text(k->error));
     else if (k->error == -EDQUOT)
         diag_repeating(&holds, DIAG_ERROR,
-                       "keyspace=%s: %s=%" PRIu64
-                       " would be passed; its records are held",
+                       "keyspace=%s cannot take its records, they are held: "
+                       "%s=%" PRIu64 " would be passed",
                        text, no_room ? "keyspace.max" : "keyspace.max_keys",
                        no_room ? m->keyspace_max : m->keys_max);
     else if (k->state == KEYSPACE_HOLD)
         diag_repeating(&holds, DIAG_ERROR,
-                       "keyspace=%s: %s; its records are held", text,
-                       diag_text(k->error));
+                       "keyspace=%s cannot take its records, they are held: "
+                       "%s",
+                       text, diag_text(k->error));
 }
 
 /* The batch of a keyspace; its deltas live until the next call. */

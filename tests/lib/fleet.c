@@ -16,6 +16,7 @@
 #include "common/log/log.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/held.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
@@ -251,33 +252,49 @@ has_work(int log_fd, const char *name, char *what, size_t size)
            (report.header.state == LOG_OPEN && report.valid > 0);
 }
 
+/* A log with work, if there is one. */
 static bool
-find_work(const struct fleet *f, char *what, size_t size)
+find_log(const struct fleet *f, char *what, size_t size)
 {
-    static const char *const folders[] = {"log", "held"};
     char path[600];
     struct dirent *e;
     bool work = false;
-    size_t i;
     DIR *dir;
 
-    for (i = 0; i < 2 && !work; i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", f->path,
-                       folders[i]); /* fits */
-        dir = opendir(path);
-        while (dir && !work && (e = readdir(dir)))
-            if (i == 0)
-                work = has_work(dirfd(dir), e->d_name, what, size);
-            else if (strchr(e->d_name, ',') &&
-                     strncmp(e->d_name, "%t", 2) != 0) {
-                (void)snprintf(what, size, "held/%s",
-                               e->d_name); /* for people */
-                work = true;
-            }
-        if (dir)
-            (void)closedir(dir); /* read only */
-    }
+    (void)snprintf(path, sizeof path, "%s/log", f->path); /* fits */
+    dir = opendir(path);
+    while (dir && !work && (e = readdir(dir)))
+        work = has_work(dirfd(dir), e->d_name, what, size);
+    if (dir)
+        (void)closedir(dir); /* read only */
     return work;
+}
+
+/* Whether records are held.  What cannot be read now counts as held. */
+static bool
+is_held(const struct fleet *f, char *what, size_t size)
+{
+    struct held_options options = {.writable = false};
+    struct held *h;
+    bool any = true;
+
+    options.data_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (options.data_fd < 0)
+        return false;
+    assert_rc(held_open(&h, &options), 0);
+    if (held_look(h) == 0)
+        any = held_any(h);
+    held_close(h);
+    (void)close(options.data_fd); /* only read */
+    if (any)
+        (void)snprintf(what, size, HELD_FILE); /* for people */
+    return any;
+}
+
+static bool
+find_work(const struct fleet *f, char *what, size_t size)
+{
+    return find_log(f, what, size) || is_held(f, what, size);
 }
 
 bool
@@ -293,7 +310,7 @@ fleet_logs_are_drained(const struct fleet *f)
 {
     char what[512];
 
-    return !find_work(f, what, sizeof what) || strncmp(what, "held/", 5) == 0;
+    return !find_log(f, what, sizeof what);
 }
 
 void
