@@ -175,7 +175,7 @@ look(struct drop *d, const struct cmd_name *name, struct found *f)
         f->total = (int64_t)get_le64(row);
     }
     store_read_end(d->in.store);
-    rc = held_look(d->in.held);
+    rc = kept_look(d->in.held);
     if (rc == 0) {
         rc = held_each(d->in.held, add_held, f);
         held_look_end(d->in.held);

@@ -86,7 +86,7 @@ held_list(struct cmd_line *line)
     status = inside_open(line, false, &in);
     if (status != 0)
         return status;
-    rc = held_look(in.held);
+    rc = kept_look(in.held);
     if (rc == 0) {
         output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
         rc = held_each(in.held, list_row, &l);

@@ -68,9 +68,9 @@ static const struct store_engine engine = {
 };
 
 long
-lmdb_store_holder(const struct store *store)
+lmdb_store_holder(struct store *store)
 {
-    return ((const struct lmdb *)store)->holder;
+    return lmdb_of(store)->holder;
 }
 
 /* Pages and meta pages are read as LMDB 0.9 writes them on machines of 64

@@ -32,6 +32,6 @@ int lmdb_store_open(struct store **out, const struct lmdb_options *options);
 
 /* pid of who made the last store_drop() or store_del() say -EAGAIN; 0: cannot
  * tell. */
-long lmdb_store_holder(const struct store *s);
+long lmdb_store_holder(struct store *s);
 
 #endif
