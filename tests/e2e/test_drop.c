@@ -438,7 +438,7 @@ drop_killed_at_any_system_call_is_repeated(void **state)
 
         add(fd, "words", "before", 1);
         add(fd, "other", "all", 1);
-        if (i % 3 == 2) {
+        if (i % 6 == 5) {
             flush(f);
             break_keyspace(f, "words");
             add(fd, "words", "before", 1);
