@@ -144,8 +144,11 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
     /* Once more when the file was replaced: in the one that has the name. */
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
         rc = empty(s, name, name_size);
-        if (rc == -EBADMSG)
+        if (rc == -EBADMSG) {
             rc = replace(s, name, name_size, marks, count);
+            if (rc == 0)
+                return 1;
+        }
     }
     return outcome(s, name, name_size, "drop", rc);
 }

@@ -67,6 +67,12 @@ static const struct store_engine engine = {
     .del = lmdb_del,
 };
 
+long
+lmdb_store_holder(struct store *store)
+{
+    return lmdb_of(store)->holder;
+}
+
 /* Pages and meta pages are read as LMDB 0.9 writes them on machines of 64
  * bits, and its promises about transaction numbers are of that version. */
 static int
