@@ -189,7 +189,12 @@ fill_store(const struct bench *b)
                                              .key_size = KEY_SIZE,
                                              .sum_low = count_of(b, id + i)};
         }
-        check(lmdb_apply(s, keyspace, 5, NULL, NULL, 0, deltas, n, &applied),
+        check(store_apply(s,
+                          &(struct store_batch){.name = keyspace,
+                                                .name_size = 5,
+                                                .deltas = deltas,
+                                                .delta_count = n},
+                          &applied),
               "apply");
     }
     store_close(s);

@@ -1,4 +1,5 @@
-/* common/store/lmdb/file.c - keyspace files as files: create, clean.
+/* common/store/lmdb/file.c - keyspace files as files: create, replace,
+ * remove, clean.
  *
  * LMDB's own creation does not survive a crash (a file of zeros is invalid for
  * ever), so a file is made under a %t name, committed, closed, synced, and
@@ -7,6 +8,7 @@
  * on an old %t file belongs to the dead.
  */
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/pages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,14 +17,15 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
-#include "common/store/lmdb/pages.h"
 
 #define TEMP_PREFIX "%t"
 #define TEMP_AGE_MS 60000
+#define LOCK_TRIES  5
 
 void
 keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE])
@@ -84,48 +87,95 @@ keyspace_file_lock(int dir_fd, const char *file, const char **why)
     return rc;
 }
 
+/* ---- making files ------------------------------------------------------ */
+
+/* What is in a keyspace without rows. */
+static int
+fill_txn(struct lmdb *s, MDB_txn *txn, const uint8_t *name, size_t name_size,
+         struct marks *marks)
+{
+    static const char *const names[] = {"keys", "ranks", "meta"};
+    struct keyspace_state state = {.change = 1};
+    MDB_dbi dbi = 0;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof names / sizeof *names; i++)
+        rc = lmdb_error(mdb_dbi_open(txn, names[i], MDB_CREATE, &dbi));
+    for (int i = 0; i < KEYSPACE_TREES; i++)
+        state.roots[i].next_id = 1;
+    if (rc == 0)
+        rc = keyspace_header_put(txn, dbi, &s->options, name, name_size);
+    for (size_t i = 0; i < marks->count; i++)
+        marks->found[i].there = false;
+    if (rc == 0)
+        rc = marks_write(txn, dbi, &state, marks, NULL);
+    return rc < 0 ? rc : keyspace_state_put(txn, dbi, &state);
+}
+
 /* Writes the empty keyspace through LMDB; the caller makes it durable. */
 static int
 fill_file(struct lmdb *s, const char *path, const uint8_t *name,
-          size_t name_size)
+          size_t name_size, struct marks *marks)
 {
-    const struct keyspace_state state = {
-        .keys = {.next_id = 1}, .ranks = {.next_id = 1}, .change = 1};
-    MDB_dbi keys, ranks, meta;
     MDB_txn *txn = NULL;
     MDB_env *env;
     int rc;
 
-    rc = order_error(mdb_env_create(&env));
+    rc = lmdb_error(mdb_env_create(&env));
     if (rc < 0)
         return rc;
-    rc = order_error(mdb_env_set_maxdbs(env, 8));
+    rc = lmdb_error(mdb_env_set_maxdbs(env, 8));
     if (rc == 0)
-        rc = order_error(mdb_env_set_mapsize(env, KEYSPACE_MAP_FIRST));
+        rc = lmdb_error(mdb_env_set_mapsize(
+            env, KEYSPACE_MAP_FIRST + marks->count * KEYSPACE_MARK_SIZE * 2));
 
     /* Nobody else knows this file yet: no lock file, and one fsync of our own
      * afterwards instead of LMDB's. */
     if (rc == 0)
-        rc = order_error(mdb_env_open(
+        rc = lmdb_error(mdb_env_open(
             env, path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | MDB_NOSYNC,
             0600));
     if (rc == 0)
-        rc = order_error(mdb_txn_begin(env, NULL, 0, &txn));
+        rc = lmdb_error(mdb_txn_begin(env, NULL, 0, &txn));
     if (rc == 0)
-        rc = order_error(mdb_dbi_open(txn, "keys", MDB_CREATE, &keys));
+        rc = fill_txn(s, txn, name, name_size, marks);
     if (rc == 0)
-        rc = order_error(mdb_dbi_open(txn, "ranks", MDB_CREATE, &ranks));
-    if (rc == 0)
-        rc = order_error(mdb_dbi_open(txn, "meta", MDB_CREATE, &meta));
-    if (rc == 0)
-        rc = keyspace_header_put(txn, meta, &s->options, name, name_size);
-    if (rc == 0)
-        rc = keyspace_state_put(txn, meta, &state);
-    if (rc == 0)
-        rc = order_error(mdb_txn_commit(txn));
+        rc = lmdb_error(mdb_txn_commit(txn));
     else if (txn != NULL)
         mdb_txn_abort(txn);
     mdb_env_close(env);
+    return rc;
+}
+
+/* Makes a durable %t file of a keyspace without rows; returns its
+ * descriptor. */
+static int
+make_file(struct lmdb *s, const uint8_t *name, size_t name_size,
+          const struct store_mark *marks, size_t count,
+          char temp[KEYSPACE_FILE_SIZE])
+{
+    const int dir_fd = s->options.keyspace_fd;
+    char path[KEYSPACE_PATH_SIZE];
+    struct marks m;
+    int fd, rc;
+
+    rc = marks_init(&m, marks, count);
+    if (rc < 0)
+        return rc;
+    fd = keyspace_file_temp(dir_fd, temp);
+    if (fd < 0) {
+        marks_fini(&m);
+        return fd;
+    }
+    keyspace_path(dir_fd, temp, path);
+    rc = fill_file(s, path, name, name_size, &m);
+    marks_fini(&m);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    if (rc == 0)
+        return fd;
+    (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+    (void)close(fd);                 /* it is no longer anybody's */
     return rc;
 }
 
@@ -170,18 +220,95 @@ keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
                      const char *file)
 {
     const int dir_fd = s->options.keyspace_fd;
-    char temp[KEYSPACE_FILE_SIZE], path[KEYSPACE_PATH_SIZE];
+    char temp[KEYSPACE_FILE_SIZE];
     int fd, rc;
 
-    fd = keyspace_file_temp(dir_fd, temp);
+    fd = make_file(s, name, name_size, NULL, 0, temp);
     if (fd < 0)
         return fd;
-    keyspace_path(dir_fd, temp, path);
-    rc = fill_file(s, path, name, name_size);
-    if (rc == 0 && fsync(fd) < 0)
+    rc = keyspace_file_rename(dir_fd, temp, file);
+    if (rc < 0)
+        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+    if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
-    if (rc == 0)
-        rc = keyspace_file_rename(dir_fd, temp, file);
+    (void)close(fd); /* synced above */
+    return rc;
+}
+
+/* ---- taking files away ------------------------------------------------- */
+
+int
+keyspace_dir_lock(const struct lmdb *s, int how)
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        const struct timespec pause = {.tv_nsec = 1000000L << i};
+
+        if (flock(s->lock_fd, how | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK)
+            return -errno;
+        (void)nanosleep(&pause, NULL); /* shorter is no harm */
+    }
+    return -EAGAIN;
+}
+
+void
+keyspace_dir_unlock(const struct lmdb *s)
+{
+    (void)flock(s->lock_fd, LOCK_UN); /* cannot fail: it is held */
+}
+
+/* The lock file goes with its data file, while nobody is between opening the
+ * one and the other.  Who has both open yet goes on in a world of his own, and
+ * soon notices. */
+static void
+remove_lock(int dir_fd, const char *file)
+{
+    char lock[KEYSPACE_LOCK_SIZE];
+
+    (void)snprintf(lock, sizeof lock, "%s-lock", file); /* fits */
+    (void)unlinkat(dir_fd, lock, 0); /* a left over one serves the next file */
+}
+
+int
+keyspace_file_remove(const struct lmdb *s, const char *file)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    int rc;
+
+    rc = keyspace_dir_lock(s, LOCK_EX);
+    if (rc < 0)
+        return rc;
+    if (unlinkat(dir_fd, file, 0) < 0)
+        rc = -errno;
+    else
+        remove_lock(dir_fd, file);
+    keyspace_dir_unlock(s);
+    if (rc == 0 && fsync(dir_fd) < 0)
+        rc = -errno;
+    return rc;
+}
+
+int
+keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
+                      const char *file, const struct store_mark *marks,
+                      size_t count)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    char temp[KEYSPACE_FILE_SIZE];
+    int fd, rc;
+
+    fd = make_file(s, name, name_size, marks, count, temp);
+    if (fd < 0)
+        return fd;
+    rc = keyspace_dir_lock(s, LOCK_EX);
+    if (rc == 0) {
+        if (renameat(dir_fd, temp, dir_fd, file) < 0)
+            rc = -errno;
+        else
+            remove_lock(dir_fd, file);
+        keyspace_dir_unlock(s);
+    }
     if (rc < 0)
         (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
     if (rc == 0 && fsync(dir_fd) < 0)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "common/store/lmdb/held_files.h"
-#include "common/store/lmdb/lmdb.h"
+#include "common/store/store.h"
 
 #define HELD_VERSION     1
 #define HELD_CRC_AT      12

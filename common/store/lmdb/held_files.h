@@ -41,7 +41,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "common/store/lmdb/lmdb.h"
+#include "common/store/store.h"
 
 /* Writes one file (one of the same fill that exists already is success).
  *   -EEXIST  one of another fill of this epoch waits to be merged: later */

@@ -25,11 +25,12 @@ meta_read(int fd, uint64_t at, struct pages_meta *out, const char **why)
     uint8_t bytes[META_SIZE];
     ssize_t size;
 
-    *why =
-        at == 0 ? "it is not an LMDB file" : "its second meta page is damaged";
+    *why = "read its meta pages";
     size = pread(fd, bytes, sizeof bytes, (off_t)at);
     if (size < 0)
         return -errno;
+    *why =
+        at == 0 ? "it is not an LMDB file" : "its second meta page is damaged";
     if (size != (ssize_t)sizeof bytes ||
         native32(bytes + META_MAGIC_AT) != META_MAGIC ||
         native32(bytes + META_VERSION_AT) != META_VERSION ||

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/store/lmdb/pages_layout.h"
@@ -17,6 +18,7 @@
 
 struct scan {
     int fd;
+    uint64_t file_size;
     size_t page_size;
     int64_t (*found)(void *ctx, const uint8_t *value, size_t size);
     void *ctx;
@@ -94,11 +96,14 @@ scan_leaf(struct scan *s)
 static int64_t
 scan_pages(struct scan *s, uint64_t number)
 {
+    const uint64_t rest = s->file_size - number * s->page_size;
     size_t size = native32(s->bytes + PAGE_COUNT_AT) * s->page_size;
     ssize_t got;
 
     if (size > PAGES_VALUE_MAX)
         size = PAGES_VALUE_MAX;
+    if (size > rest)
+        size = (size_t)rest;
     if (size < s->page_size)
         size = s->page_size;
     if (size > s->capacity) {
@@ -158,13 +163,18 @@ pages_each_value(int fd,
                      .ctx = ctx,
                      .capacity = PAGES_SIZE_MAX};
     uint64_t number = 0;
-    int64_t done;
+    struct stat st;
+    int64_t done = 0;
 
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    s.file_size = (uint64_t)st.st_size;
     s.bytes = malloc(s.capacity);
     if (s.bytes == NULL)
         return -ENOMEM;
-    while ((done = scan_page(&s, number)) > 0)
+    while (number * s.page_size < s.file_size &&
+           (done = scan_page(&s, number)) > 0)
         number += (uint64_t)done;
     free(s.bytes);
-    return (int)done;
+    return done < 0 ? (int)done : 0;
 }

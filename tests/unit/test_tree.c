@@ -1,4 +1,4 @@
-/* tests/unit/test_order.c - an order of rows against a sorted array: random
+/* tests/unit/test_tree.c - an order of rows against a sorted array: random
  * edits, all sizes of keys and batches, growing, shrinking, and what is
  * refused. */
 #include "tests/lib/test.h"
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/store/lmdb/pager.h"
 #include "common/store/tree/tree.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
@@ -23,8 +24,9 @@ struct fixture {
     struct random random;
     MDB_env *env;
     MDB_dbi dbi;
-    struct order order; /* its root between transactions */
-    struct order_cache cache;
+    struct lmdb_pager pager;
+    struct tree tree; /* its root between transactions */
+    struct tree_cache cache;
     uint64_t snapshots;
     struct item *items; /* the model, in the order's order */
     size_t count, room;
@@ -53,7 +55,7 @@ start(struct fixture *f, enum block_order kind, size_t map)
     MDB_txn *txn;
 
     memset(f, 0, sizeof *f);
-    f->random.state = random_seed("test_order");
+    f->random.state = random_seed("test_tree");
     tmpdir_make_in_memory(&f->dir);
     (void)snprintf(path, sizeof path, "%s/o.mdb", f->dir.path);
     assert_int_equal(mdb_env_create(&f->env), 0);
@@ -64,22 +66,23 @@ start(struct fixture *f, enum block_order kind, size_t map)
     assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
     assert_int_equal(mdb_dbi_open(txn, "o", MDB_CREATE, &f->dbi), 0);
     assert_int_equal(mdb_txn_commit(txn), 0);
-    f->order = (struct order){
+    f->tree = (struct tree){
+        .pager = lmdb_pager(&f->pager),
         .kind = kind,
         .root = {.next_id = 1},
         .cache = &f->cache,
-        .work = order_work_new(),
+        .work = tree_work_new(),
         .pages_fold = UINT64_MAX,
         .pages_max = UINT64_MAX,
     };
-    assert_non_null(f->order.work);
+    assert_non_null(f->tree.work);
     item_order = kind;
 }
 
 static void
 stop(struct fixture *f)
 {
-    order_work_free(f->order.work);
+    tree_work_free(f->tree.work);
     mdb_env_close(f->env);
     tmpdir_remove(&f->dir);
     free(f->items);
@@ -88,36 +91,36 @@ stop(struct fixture *f)
 static void
 begin(struct fixture *f, unsigned flags)
 {
-    f->order.snapshot = flags == MDB_RDONLY ? ++f->snapshots : 0;
-    assert_int_equal(mdb_txn_begin(f->env, NULL, flags, &f->order.txn), 0);
-    assert_int_equal(mdb_cursor_open(f->order.txn, f->dbi, &f->order.cursor),
+    f->tree.snapshot = flags == MDB_RDONLY ? ++f->snapshots : 0;
+    assert_int_equal(mdb_txn_begin(f->env, NULL, flags, &f->pager.txn), 0);
+    assert_int_equal(mdb_cursor_open(f->pager.txn, f->dbi, &f->pager.cursor),
                      0);
 }
 
 static void
 end(struct fixture *f, bool commit)
 {
-    mdb_cursor_close(f->order.cursor);
+    mdb_cursor_close(f->pager.cursor);
     if (commit)
-        assert_int_equal(mdb_txn_commit(f->order.txn), 0);
+        assert_int_equal(mdb_txn_commit(f->pager.txn), 0);
     else
-        mdb_txn_abort(f->order.txn);
+        mdb_txn_abort(f->pager.txn);
 }
 
 /* Applies in a transaction of its own; the root stays when that fails. */
 static int
 apply(struct fixture *f, const struct row *edits, size_t count)
 {
-    const struct order_root root = f->order.root;
+    const struct tree_root root = f->tree.root;
     int rc;
 
     begin(f, 0);
-    f->order.generation++;
-    f->order.pages = 0;
-    rc = order_apply(&f->order, edits, count);
+    f->tree.generation++;
+    f->tree.pages = 0;
+    rc = tree_apply(&f->tree, edits, count);
     end(f, rc == 0);
     if (rc < 0)
-        f->order.root = root;
+        f->tree.root = root;
     return rc;
 }
 
@@ -157,6 +160,15 @@ ignore_fault(void *ctx, const char *text)
     (void)text;
 }
 
+static uint64_t
+values_of(const struct fixture *f)
+{
+    MDB_stat st;
+
+    assert_int_equal(mdb_stat(f->pager.txn, f->dbi, &st), 0);
+    return st.ms_entries;
+}
+
 static void
 ignore_row(void *ctx, const struct row *r)
 {
@@ -167,33 +179,34 @@ ignore_row(void *ctx, const struct row *r)
 static void
 compare(struct fixture *f)
 {
-    struct order_check check = {.fault = fault, .row = ignore_row};
-    struct order_finder finder = {.valid = false};
+    struct tree_check check = {.fault = fault, .row = ignore_row};
+    struct tree_finder finder = {.valid = false};
     struct compare c = {.f = f};
 
     begin(f, MDB_RDONLY);
-    assert_int_equal(f->order.root.count, f->count);
-    assert_rc(order_scan(&f->order, NULL, compare_row, &c), 0);
+    assert_int_equal(f->tree.root.count, f->count);
+    assert_rc(tree_scan(&f->tree, NULL, compare_row, &c), 0);
     assert_int_equal(c.at, f->count);
     for (size_t i = 0; i < f->count; i += 1 + random_below(&f->random, 200)) {
         const struct row want = item_row(&f->items[i]);
         struct row got;
         uint64_t rank;
 
-        assert_rc(order_rank(&f->order, &want, &rank), 0);
+        assert_rc(tree_rank(&f->tree, &want, &rank), 0);
         assert_int_equal(rank, i);
-        assert_rc(order_find(&f->order, &want, &finder, &got), 0);
+        assert_rc(tree_find(&f->tree, &want, &finder, &got), 0);
         assert_true(got.count == want.count);
         c.at = i + 1;
         if (random_chance(&f->random, 2)) {
-            assert_rc(order_scan(&f->order, &want, compare_row, &c), 0);
+            assert_rc(tree_scan(&f->tree, &want, compare_row, &c), 0);
             assert_int_equal(c.at, f->count);
         }
     }
-    f->order.cache = NULL;
-    assert_rc(order_check(&f->order, &check), 0);
+    f->tree.cache = NULL;
+    check.values = values_of(f);
+    tree_check(&f->tree, &check);
     assert_int_equal(check.faults, 0);
-    f->order.cache = &f->cache;
+    f->tree.cache = &f->cache;
     end(f, false);
 }
 
@@ -325,7 +338,7 @@ run(const struct plan *p)
         const unsigned erase = round < p->rounds / 2 ? 20 : 95;
         const size_t n = random_batch(&f, p, erase, items, rows);
 
-        f.order.pages_fold = random_chance(&f.random, 30) ? 0 : UINT64_MAX;
+        f.tree.pages_fold = random_chance(&f.random, 30) ? 0 : UINT64_MAX;
         assert_rc(apply(&f, rows, n), 0);
         model_apply(&f, items, rows, n);
         if (round % 10 == 9 || round + 1 == p->rounds)
@@ -390,13 +403,14 @@ insert_run(struct fixture *f, unsigned from, unsigned to, unsigned prefix)
 static void
 check_clean(struct fixture *f, uint64_t rows)
 {
-    struct order_check check = {.fault = fault, .row = ignore_row};
+    struct tree_check check = {.fault = fault, .row = ignore_row};
 
     begin(f, MDB_RDONLY);
-    assert_rc(order_check(&f->order, &check), 0);
+    check.values = values_of(f);
+    tree_check(&f->tree, &check);
     assert_int_equal(check.faults, 0);
     assert_int_equal(check.rows, rows);
-    f->order.cache = &f->cache;
+    f->tree.cache = &f->cache;
     end(f, false);
 }
 
@@ -412,7 +426,7 @@ a_directory_of_many_levels_holds_together(void **state)
     for (unsigned at = 0; at < 60000; at += 6000)
         assert_rc(insert_run(&f, at, at + 6000, 240), 0);
 
-    assert_true(f.order.root.level >= 3);
+    assert_true(f.tree.root.level >= 3);
     check_clean(&f, 60000);
     stop(&f);
 }
@@ -429,7 +443,7 @@ what_is_loaded_in_order_is_packed_full(void **state)
         assert_rc(insert_run(&f, at, at + 10000, 0), 0);
 
     begin(&f, MDB_RDONLY);
-    assert_int_equal(mdb_stat(f.order.txn, f.dbi, &st), 0);
+    assert_int_equal(mdb_stat(f.pager.txn, f.dbi, &st), 0);
     end(&f, false);
 
     /* 8-byte keys: 20 bytes a row with its offset. */
@@ -460,10 +474,10 @@ an_order_that_is_emptied_leaves_nothing(void **state)
 
     assert_rc(apply(&f, rows, 3000), 0);
 
-    assert_int_equal(f.order.root.id, 0);
-    assert_int_equal(f.order.root.count, 0);
+    assert_int_equal(f.tree.root.id, 0);
+    assert_int_equal(f.tree.root.count, 0);
     begin(&f, MDB_RDONLY);
-    assert_int_equal(mdb_stat(f.order.txn, f.dbi, &st), 0);
+    assert_int_equal(mdb_stat(f.pager.txn, f.dbi, &st), 0);
     assert_int_equal(st.ms_entries, 0);
     end(&f, false);
     assert_rc(insert_run(&f, 0, 10, 0), 0);
@@ -506,9 +520,9 @@ a_small_map_and_a_small_budget_are_told_apart(void **state)
     (void)state;
     start(&f, BLOCK_KEYS, (size_t)1 << 16);
     assert_rc(insert_run(&f, 0, 30000, 0), -EXFULL);
-    f.order.pages_max = 5;
+    f.tree.pages_max = 5;
     assert_rc(insert_run(&f, 0, 30000, 0), -E2BIG);
-    f.order.pages_max = UINT64_MAX;
+    f.tree.pages_max = UINT64_MAX;
     assert_int_equal(mdb_env_set_mapsize(f.env, (size_t)1 << 24), 0);
     assert_rc(insert_run(&f, 0, 30000, 0), 0);
     check_clean(&f, 30000);
@@ -530,22 +544,23 @@ a_value_that_is_missing_or_stale_is_found(void **state)
         assert_rc(insert_run(&f, 5000 + round * 10, 5010 + round * 10, 0), 0);
 
     for (unsigned i = 0; i == 0 || i < values; i++) {
-        struct order_check check = {.fault = ignore_fault, .row = ignore_row};
+        struct tree_check check = {.fault = ignore_fault, .row = ignore_row};
 
-        assert_int_equal(mdb_txn_begin(f.env, NULL, 0, &f.order.txn), 0);
-        assert_int_equal(mdb_cursor_open(f.order.txn, f.dbi, &f.order.cursor),
+        assert_int_equal(mdb_txn_begin(f.env, NULL, 0, &f.pager.txn), 0);
+        assert_int_equal(mdb_cursor_open(f.pager.txn, f.dbi, &f.pager.cursor),
                          0);
-        assert_int_equal(mdb_cursor_open(f.order.txn, f.dbi, &c), 0);
+        assert_int_equal(mdb_cursor_open(f.pager.txn, f.dbi, &c), 0);
         values = 0;
         while (mdb_cursor_get(c, &k, &v, values ? MDB_NEXT : MDB_FIRST) == 0)
             if (values++ == i)
                 assert_int_equal(mdb_cursor_del(c, 0), 0);
         mdb_cursor_close(c);
 
-        assert_rc(order_check(&f.order, &check), 0);
+        check.values = values_of(&f);
+        tree_check(&f.tree, &check);
         assert_true(check.faults > 0);
 
-        f.order.cache = &f.cache;
+        f.tree.cache = &f.cache;
         end(&f, false);
     }
     stop(&f);
