@@ -723,6 +723,20 @@ a_file_that_was_replaced_is_left_at_the_next_look(void **state)
 }
 
 static void
+a_lock_file_that_was_removed_is_made_again(void **state)
+{
+    struct rig *r = *state;
+
+    assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
+    assert_rc(unlinkat(r->dir.fd, HELD_FILE "-lock", 0), 0);
+
+    assert_rc(hold(r->held, "lamps", fill(1, 2, 2)), 0);
+
+    assert_true(tmpdir_has(&r->dir, HELD_FILE "-lock"));
+    assert_sound(r, 2);
+}
+
+static void
 a_commit_to_a_file_that_lost_its_name_is_none(void **state)
 {
     struct rig *r = *state;
@@ -1291,6 +1305,7 @@ static const struct CMUnitTest tests[] = {
     TEST(nobody_waits_for_a_process_that_was_stopped_while_it_holds),
     TEST(one_process_at_a_time_has_the_lock_of_a_keyspace),
     TEST(a_file_that_was_replaced_is_left_at_the_next_look),
+    TEST(a_lock_file_that_was_removed_is_made_again),
     TEST(a_commit_to_a_file_that_lost_its_name_is_none),
     TEST(while_another_process_has_the_old_file_open_the_new_one_is_not_used),
     TEST(a_damaged_file_is_set_aside_and_a_new_one_begun),

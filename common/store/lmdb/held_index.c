@@ -8,6 +8,7 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/base/hash.h"
+#include "common/store/lmdb/pager.h"
 #include "common/store/tree/tree.h"
 
 #define STATE_SIZE   48
@@ -205,7 +206,7 @@ held_version_check(MDB_txn *txn, MDB_dbi meta, const char **why)
     *why = "its version record is damaged";
     code = mdb_get(txn, meta, &key, &value);
     if (code != 0)
-        return order_error(code);
+        return lmdb_error(code);
     bytes = value.mv_data;
     if (value.mv_size != VERSION_SIZE ||
         get_le32(bytes) != meta_crc(text, bytes, VERSION_SIZE))
