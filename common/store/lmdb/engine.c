@@ -97,8 +97,8 @@ suits(void)
 static int
 make_handle(struct lmdb *s)
 {
-    s->lock_fd = openat(s->options.keyspace_fd, ".",
-                        O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    s->lock_fd =
+        openat(s->options.keyspace_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->lock_fd < 0)
         return -errno;
     s->slots = calloc(s->options.open_max, sizeof *s->slots);

@@ -21,7 +21,6 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 
-
 struct listed {
     size_t size;
     uint8_t name[NAME_MAX_SIZE];

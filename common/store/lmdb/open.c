@@ -153,8 +153,8 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     if (rc < 0)
         return rc;
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
-        rc = lmdb_error(mdb_cursor_open(k->reader, k->trees[i].dbi,
-                                         &k->trees[i].cursor));
+        rc = lmdb_error(
+            mdb_cursor_open(k->reader, k->trees[i].dbi, &k->trees[i].cursor));
     keyspace_read_end(k);
     return rc;
 }
