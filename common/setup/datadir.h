@@ -19,7 +19,6 @@ struct datadir {
     int fd;          /* the directory itself */
     int log_fd;      /* log/ */
     int keyspace_fd; /* keyspace/ */
-    int held_fd;     /* held/ */
     int archive_fd;  /* archive/, -1 unless it is there or asked for */
     uint8_t hash_key[NAME_HASH_KEY]; /* of keyspace file names; random, made
                                         once, in keyspace/%key */

@@ -261,8 +261,11 @@ mem_marks(struct store *s, const uint8_t *name, size_t name_size,
 static int
 judge(const struct mem_keyspace *k, const struct store_batch *b)
 {
-    const struct store_mark_info first = info_of(k, &b->marks[0]);
+    struct store_mark_info first;
 
+    if (b->mark_count == 0)
+        return 1;
+    first = info_of(k, &b->marks[0]);
     for (size_t i = 0; i < b->mark_count; i++)
         if (info_of(k, &b->marks[i]).state == STORE_MARK_AHEAD)
             return -EOVERFLOW;
@@ -272,7 +275,7 @@ judge(const struct mem_keyspace *k, const struct store_batch *b)
         if (!store_marks_agree(&first, &info))
             return -ESTALE;
     }
-    return b->mark_count == 0 || first.state != STORE_MARK_DONE;
+    return first.state != STORE_MARK_DONE;
 }
 
 /* The first delta whose key is not in by the marks. */

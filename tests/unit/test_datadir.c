@@ -10,10 +10,9 @@
 #define LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
 #define CREATORS     8
 #define PATH_SIZE    600
-#define FOLDER_COUNT 4
+#define FOLDER_COUNT 3
 
-static const char *const folders[FOLDER_COUNT] = {"log", "keyspace", "held",
-                                                  "live"};
+static const char *const folders[FOLDER_COUNT] = {"log", "keyspace", "live"};
 
 static const char *
 data_path(const struct tmpdir *d)

@@ -174,7 +174,7 @@ the_names_of_hashed_files_are_read_without_lmdb(void **state)
 static void
 more_names_than_a_batch_take_a_pass_for_each(void **state)
 {
-    enum { COUNT = 2 * STORE_LISTING_BATCH + 100 };
+    enum { COUNT = 2 * LISTING_BATCH + 100 };
     const struct tmpdir *d = *state;
     struct lmdb *s = open_store(d, false);
     struct store_listing *l;
@@ -200,11 +200,11 @@ more_names_than_a_batch_take_a_pass_for_each(void **state)
     /* A page of an answer takes one, wherever it begins. */
     store_listing_start(l, (const uint8_t *)"n00099", 6);
     fault_clear();
-    for (unsigned i = 0; i < STORE_LISTING_BATCH; i++) {
+    for (unsigned i = 0; i < LISTING_BATCH; i++) {
         assert_rc(store_listing_next(l, UINT64_MAX, &row), 1);
         expect_row(&row, "n", 100 + i, -1);
     }
-    assert_int_equal(fault_calls("openat"), 2 * STORE_LISTING_BATCH + 1);
+    assert_int_equal(fault_calls("openat"), 2 * LISTING_BATCH + 1);
     store_listing_close(l);
     store_close(&s->store);
 }
@@ -331,14 +331,14 @@ a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
     const struct tmpdir *d = *state;
     struct keyspace k = {.file = "pages.mdb"};
     struct lmdb *s = open_store(d, true);
-    uint8_t *page = malloc(KEYSPACE_PAGE_MAX);
+    uint8_t *page = malloc(PAGES_SIZE_MAX);
     struct keyspace_state found;
 
     assert_non_null(page);
     for (unsigned i = 0; i < COMMITS; i++)
         assert_rc(apply(s, "pages", i), 0);
     assert_rc(keyspace_peek(&s->options, &k, page, &found), 0);
-    assert_int_equal(found.keys.count, COMMITS);
+    assert_int_equal(found.roots[TREE_KEYS].count, COMMITS);
     assert_int_equal(k.name_size, 5);
     assert_memory_equal(k.name, "pages", 5);
 
@@ -359,7 +359,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     const struct tmpdir *d = *state;
     struct random r = {.state = 7};
     struct lmdb *s = open_store(d, true);
-    uint8_t *page = malloc(KEYSPACE_PAGE_MAX), byte, bad;
+    uint8_t *page = malloc(PAGES_SIZE_MAX), byte, bad;
     unsigned whole = 0, refused = 0;
     struct keyspace_state found;
     struct stat st;
@@ -388,7 +388,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
         }
         whole++;
         /* The older meta page counts when the newer one is hit. */
-        assert_in_range(found.keys.count, 199, 200);
+        assert_in_range(found.roots[TREE_KEYS].count, 199, 200);
     }
     assert_true(whole > 0 && refused > 0);
     assert_rc(close(fd), 0);

@@ -39,9 +39,7 @@ held_close(struct held *h)
     held_look_end(h);
     held_unlock(h);
     held_file_close(h);
-    free(h->body);
-    free(h->marks);
-    free(h->deltas);
+    held_memory_free(&h->memory);
     free(h);
 }
 
@@ -250,27 +248,7 @@ held_head_read(const MDB_val *key, const MDB_val *value, struct held_head *out)
     return 0;
 }
 
-/* Has room for `count` things; what was there is lost. */
-static int
-reserve(void **at, size_t *room, uint64_t count, size_t size)
-{
-    void *new;
-
-    if (count <= *room && *at != NULL)
-        return 0;
-    if (count > SIZE_MAX / size - 1)
-        return -ENOMEM;
-    new = malloc((size_t)(count + 1) * size);
-    if (new == NULL)
-        return -ENOMEM;
-    free(*at);
-    *at = new;
-    *room = (size_t)count;
-    return 0;
-}
-
-/* Copies the body's bytes of a part to h->body + `at`: as many as there are,
- * up to `size`. */
+/* Copies what a part has of the body to its place in memory, up to `size`. */
 static int
 read_part(struct held *h, MDB_txn *txn, const struct held_head *head,
           uint32_t part, uint64_t at, uint64_t size)
@@ -289,7 +267,7 @@ read_part(struct held *h, MDB_txn *txn, const struct held_head *head,
     bytes = held_part_parse(value.mv_data, value.mv_size, head, part, &n);
     if (bytes == NULL)
         return -EBADMSG;
-    memcpy(h->body + at, bytes, n < size - at ? n : (size_t)(size - at));
+    memcpy(h->memory.body + at, bytes, n < size - at ? n : (size_t)(size - at));
     return 0;
 }
 
@@ -298,14 +276,12 @@ held_body_read(struct held *h, MDB_txn *txn, const struct held_head *head,
                uint64_t size)
 {
     uint64_t at = head->body_here < size ? head->body_here : size;
-    void *body = h->body;
     int rc;
 
-    rc = reserve(&body, &h->body_room, size, 1);
-    h->body = body;
+    rc = held_memory_body(&h->memory, size);
     if (rc < 0)
         return rc;
-    memcpy(h->body, head->body, (size_t)at);
+    memcpy(h->memory.body, head->body, (size_t)at);
     for (uint32_t part = 1; at < size; part++) {
         rc = read_part(h, txn, head, part, at, size);
         if (rc < 0)
@@ -318,45 +294,10 @@ held_body_read(struct held *h, MDB_txn *txn, const struct held_head *head,
 int
 held_marks_read(struct held *h, MDB_txn *txn, const struct held_head *head)
 {
-    void *marks = h->marks;
     int rc;
 
-    rc = reserve(&marks, &h->marks_room, head->marks, sizeof *h->marks);
-    h->marks = marks;
-    if (rc == 0)
-        rc = held_body_read(h, txn, head,
-                            (uint64_t)head->marks * HELD_MARK_SIZE);
-    if (rc == 0)
-        held_marks_parse(h->body, head->marks, h->marks);
-    return rc;
-}
-
-/* Has the whole record in the memory of the handle. */
-static int
-read_record(struct held *h, const struct held_head *head,
-            struct held_record *out)
-{
-    void *deltas = h->deltas;
-    int rc;
-
-    rc = held_marks_read(h, h->look, head);
-    if (rc == 0)
-        rc = reserve(&deltas, &h->deltas_room, head->deltas, sizeof *h->deltas);
-    h->deltas = deltas;
-    if (rc == 0)
-        rc = held_body_read(h, h->look, head, head->body_size);
-    if (rc == 0 && !held_deltas_parse(head, h->body, h->deltas))
-        rc = -EBADMSG;
-    if (rc < 0)
-        return rc;
-    memcpy(h->name, head->name, head->name_size);
-    out->batch = (struct store_batch){.name = h->name,
-                                      .name_size = head->name_size,
-                                      .marks = h->marks,
-                                      .mark_count = head->marks,
-                                      .deltas = h->deltas,
-                                      .delta_count = head->deltas};
-    return 0;
+    rc = held_body_read(h, txn, head, (uint64_t)head->marks * HELD_MARK_SIZE);
+    return rc < 0 ? rc : held_memory_marks(&h->memory, head);
 }
 
 /* The first record of a keyspace above `after`, as it is in the file. */
@@ -404,7 +345,9 @@ held_next(struct held *h, const uint8_t *name, size_t name_size, uint64_t after,
         return rc;
     *out = (struct held_record){.id = held_key_id(&key)};
     rc = held_head_read(&key, &value, &head);
-    return rc < 0 ? rc : read_record(h, &head, out);
+    if (rc == 0)
+        rc = held_body_read(h, h->look, &head, head.body_size);
+    return rc < 0 ? rc : held_memory_record(&h->memory, &head, out);
 }
 
 int

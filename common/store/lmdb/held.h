@@ -172,18 +172,23 @@ int held_drop(struct held *h, const uint8_t *name, size_t name_size,
 
 /* ---- care (countd check, backup, held salvage) -------------------------- */
 
-/* Reads everything against its checksums and itself, as store_check(). */
+/* Reads everything against its checksums and itself, as store_check(); of the
+ * result, `blocks` are values, `keys` records.  The handle only reads: one that
+ * writes would set a damaged file aside. */
 int held_check(struct held *h, void (*fault)(void *ctx, const char *text),
                void *ctx, struct store_check_result *out);
 
-/* Copies the file, of one moment, into the data directory `to_fd`; nothing when
- * there is none. */
+/* Copies the file, of one moment, into the data directory `to_fd`, durably;
+ * nothing when there is none.
+ *   -EEXIST  there is one already */
 int held_copy(struct held *h, int to_fd);
 
 /* Finds whole records in any bytes, those of a damaged held file: `fd` is open
- * for reading.  Calls `found` for each record all of whose parts are good, by
- * keyspace and id (a record may also be one that was applied and deleted: its
- * marks tell); *lost counts heads whose deltas are not all there. */
+ * for reading.  Calls `found` for each record all of whose parts are good, in
+ * the order of their ids, until it returns non-zero, and returns that.  A
+ * record may also be one that was applied and deleted since: its marks tell.
+ * *lost counts records of which there is something, but not all: at most so
+ * many are lost. */
 int held_salvage(int fd, int (*found)(void *ctx, const struct held_record *r),
                  void *ctx, uint64_t *lost);
 

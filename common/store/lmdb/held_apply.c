@@ -131,12 +131,11 @@ delete_record(struct held *h, const uint8_t *name, size_t name_size,
     bytes = value.mv_size;
     rc = held_head_read(&key, &value, &head);
     if (rc == 0) {
-        memcpy(h->name, head.name, head.name_size);
-        head.name = h->name; /* what it points to goes */
         rc = held_marks_read(h, h->write, &head);
+        head.name = name; /* what it pointed to goes */
     }
     if (rc == 0)
-        rc = held_index_delete(h, &head, h->marks);
+        rc = held_index_delete(h, &head, h->memory.marks);
     else if (rc == -EBADMSG)
         rc = held_index_purge(h, name, name_size, id);
     if (rc == 0)

@@ -8,7 +8,7 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/base/hash.h"
-#include "common/store/tree/tree.h"
+#include "common/store/lmdb/pager.h"
 
 #define STATE_SIZE   48
 #define VERSION_SIZE 12
@@ -138,25 +138,6 @@ meta_put(MDB_txn *txn, MDB_dbi meta, const char *name, uint8_t *bytes,
 }
 
 static int
-meta_get(MDB_txn *txn, MDB_dbi meta, const char *name, size_t size,
-         const uint8_t **out)
-{
-    char text[8];
-    MDB_val key = {.mv_size = strlen(name), .mv_data = text}, value;
-    int code;
-
-    memcpy(text, name, key.mv_size);
-    code = mdb_get(txn, meta, &key, &value);
-    if (code != 0)
-        return code;
-    if (value.mv_size != size ||
-        get_le32(value.mv_data) != meta_crc(name, value.mv_data, size))
-        return MDB_CORRUPTED;
-    *out = value.mv_data;
-    return 0;
-}
-
-static int
 state_put(MDB_txn *txn, MDB_dbi meta, const struct held_sums *sums)
 {
     uint8_t bytes[STATE_SIZE] = {0};
@@ -175,22 +156,30 @@ held_sums_put(struct held *h, MDB_txn *txn, const struct held_sums *sums)
     return held_error(h, state_put(txn, h->file.meta, sums));
 }
 
+bool
+held_sums_parse(const uint8_t *value, size_t size, struct held_sums *out)
+{
+    if (size != STATE_SIZE || get_le32(value) != meta_crc("state", value, size))
+        return false;
+    *out = (struct held_sums){.change = get_le64(value + 8),
+                              .next_id = get_le64(value + 16),
+                              .records = get_le64(value + 24),
+                              .bytes = get_le64(value + 32),
+                              .hash = get_le64(value + 40)};
+    return true;
+}
+
 int
 held_sums_get(struct held *h, MDB_txn *txn, struct held_sums *out)
 {
-    const uint8_t *bytes;
+    char text[] = "state";
+    MDB_val key = {.mv_size = strlen(text), .mv_data = text}, value;
     int rc;
 
-    rc =
-        held_error(h, meta_get(txn, h->file.meta, "state", STATE_SIZE, &bytes));
-    if (rc < 0)
-        return rc;
-    *out = (struct held_sums){.change = get_le64(bytes + 8),
-                              .next_id = get_le64(bytes + 16),
-                              .records = get_le64(bytes + 24),
-                              .bytes = get_le64(bytes + 32),
-                              .hash = get_le64(bytes + 40)};
-    return 0;
+    rc = held_error(h, mdb_get(txn, h->file.meta, &key, &value));
+    if (rc == 0 && !held_sums_parse(value.mv_data, value.mv_size, out))
+        rc = held_error(h, MDB_CORRUPTED);
+    return rc;
 }
 
 int
@@ -208,13 +197,19 @@ held_meta_make(MDB_txn *txn, MDB_dbi meta)
 int
 held_version_check(MDB_txn *txn, MDB_dbi meta, const char **why)
 {
+    char text[] = "version";
+    MDB_val key = {.mv_size = strlen(text), .mv_data = text}, value;
     const uint8_t *bytes;
     int code;
 
     *why = "its version record is damaged";
-    code = meta_get(txn, meta, "version", VERSION_SIZE, &bytes);
+    code = mdb_get(txn, meta, &key, &value);
     if (code != 0)
-        return order_error(code);
+        return lmdb_error(code);
+    bytes = value.mv_data;
+    if (value.mv_size != VERSION_SIZE ||
+        get_le32(bytes) != meta_crc(text, bytes, VERSION_SIZE))
+        return -EBADMSG;
     if (get_le32(bytes + 4) != HELD_VERSION || get_le32(bytes + 8) != 0) {
         *why = "it was written by a newer version";
         return -EPROTONOSUPPORT;
@@ -265,13 +260,12 @@ key_delete(struct held *h, int db, struct held_key *k)
     return rc;
 }
 
-/* Adds or deletes the four keys in times. */
-static int
-times_change(struct held *h, const struct held_head *head,
-             const struct store_mark *marks, bool add)
+/* The four keys of a record in times. */
+static void
+time_keys(const struct held_head *head, const struct store_mark *marks,
+          struct held_key keys[4])
 {
     uint64_t ms[2] = {marks[0].first_ms, marks[0].first_ms};
-    int rc = 0;
 
     for (uint32_t i = 1; i < head->marks; i++) {
         if (marks[i].first_ms < ms[KIND_OLDEST])
@@ -279,19 +273,12 @@ times_change(struct held *h, const struct held_head *head,
         if (marks[i].first_ms > ms[KIND_NEWEST])
             ms[KIND_NEWEST] = marks[i].first_ms;
     }
-    for (int i = 0; rc == 0 && i < 4; i++) {
-        struct held_key k =
+    for (int i = 0; i < 4; i++) {
+        keys[i] =
             time_key(head->name, i < 2 ? head->name_size : 0, (uint8_t)(i % 2));
-        uint8_t crc[4];
-        MDB_val value = {.mv_size = sizeof crc, .mv_data = crc};
-
-        held_key_add64(&k, ms[i % 2]);
-        held_key_add64(&k, head->id);
-        put_le32(crc, crc_of(k.bytes, k.size));
-        rc = add ? key_add(h, IN_TIMES, &k, &value)
-                 : key_delete(h, IN_TIMES, &k);
+        held_key_add64(&keys[i], ms[i % 2]);
+        held_key_add64(&keys[i], head->id);
     }
-    return rc;
 }
 
 int
@@ -300,6 +287,7 @@ held_index_add(struct held *h, const struct held_head *head,
 {
     struct held_key k = held_key_name(head->name, head->name_size);
     MDB_val nothing = {.mv_size = 0, .mv_data = k.bytes};
+    struct held_key times[4];
     int rc;
 
     held_key_add64(&k, head->id);
@@ -308,7 +296,15 @@ held_index_add(struct held *h, const struct held_head *head,
         k = fill_key(head, &marks[i]);
         rc = key_add(h, IN_FILLS, &k, &nothing);
     }
-    return rc < 0 ? rc : times_change(h, head, marks, true);
+    time_keys(head, marks, times);
+    for (int i = 0; rc == 0 && i < 4; i++) {
+        uint8_t crc[4];
+        MDB_val sum = {.mv_size = sizeof crc, .mv_data = crc};
+
+        put_le32(crc, crc_of(times[i].bytes, times[i].size));
+        rc = key_add(h, IN_TIMES, &times[i], &sum);
+    }
+    return rc;
 }
 
 int
@@ -316,6 +312,7 @@ held_index_delete(struct held *h, const struct held_head *head,
                   const struct store_mark *marks)
 {
     struct held_key k = held_key_name(head->name, head->name_size);
+    struct held_key times[4];
     int rc;
 
     held_key_add64(&k, head->id);
@@ -324,7 +321,10 @@ held_index_delete(struct held *h, const struct held_head *head,
         k = fill_key(head, &marks[i]);
         rc = key_delete(h, IN_FILLS, &k);
     }
-    return rc < 0 ? rc : times_change(h, head, marks, false);
+    time_keys(head, marks, times);
+    for (int i = 0; rc == 0 && i < 4; i++)
+        rc = key_delete(h, IN_TIMES, &times[i]);
+    return rc;
 }
 
 /* Deletes the keys of a record that begin so. */
@@ -372,12 +372,26 @@ held_index_purge(struct held *h, const uint8_t *name, size_t name_size,
 
 /* ---- reading ----------------------------------------------------------- */
 
+/* The time in a key of times; -EBADMSG unless it is whole. */
+static int
+read_time(struct held *h, const MDB_val *key, const MDB_val *value,
+          uint64_t *ms)
+{
+    if (key->mv_size < 16 || value->mv_size != 4 ||
+        get_le32(value->mv_data) != crc_of(key->mv_data, key->mv_size))
+        return held_error(h, MDB_CORRUPTED);
+    *ms = get_be64((const uint8_t *)key->mv_data + key->mv_size - 16);
+    return 0;
+}
+
+/* Adds all keys of a database; values of times are checked with them. */
 static int
 add_hashes(struct held *h, MDB_txn *txn, int db, uint64_t *hash,
            uint64_t *count)
 {
     MDB_val key, value;
     MDB_cursor *c;
+    uint64_t ms;
     int code;
 
     code = mdb_cursor_open(txn, database(h, db), &c);
@@ -385,9 +399,12 @@ add_hashes(struct held *h, MDB_txn *txn, int db, uint64_t *hash,
         return held_error(h, code);
     *count = 0;
     code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
-    for (; code == 0; code = mdb_cursor_get(c, &key, &value, MDB_NEXT)) {
+    while (code == 0) {
         *hash += key_hash(db, &key);
         ++*count;
+        code = db == IN_TIMES && read_time(h, &key, &value, &ms) < 0
+                   ? MDB_CORRUPTED
+                   : mdb_cursor_get(c, &key, &value, MDB_NEXT);
     }
     mdb_cursor_close(c);
     return code == MDB_NOTFOUND ? 0 : held_error(h, code);
@@ -411,16 +428,29 @@ held_index_check(struct held *h, MDB_txn *txn, const struct held_sums *sums)
                : held_error(h, MDB_CORRUPTED);
 }
 
-/* The time in a key of times; -EBADMSG unless it is whole. */
-static int
-read_time(struct held *h, const MDB_val *key, const MDB_val *value,
-          uint64_t *ms)
+int
+held_index_find(struct held *h, MDB_txn *txn, const struct held_head *head,
+                const struct store_mark *marks)
 {
-    if (key->mv_size < 16 || value->mv_size != 4 ||
-        get_le32(value->mv_data) != crc_of(key->mv_data, key->mv_size))
-        return held_error(h, MDB_CORRUPTED);
-    *ms = get_be64((const uint8_t *)key->mv_data + key->mv_size - 16);
-    return 0;
+    struct held_key times[4];
+    MDB_val key, value;
+    uint64_t ms;
+    int code = 0, rc = 0;
+
+    for (uint32_t i = 0; code == 0 && i < head->marks; i++) {
+        struct held_key k = fill_key(head, &marks[i]);
+
+        key = held_val(&k);
+        code = mdb_get(txn, h->file.fills, &key, &value);
+    }
+    time_keys(head, marks, times);
+    for (int i = 0; code == 0 && rc == 0 && i < 4; i++) {
+        key = held_val(&times[i]);
+        code = mdb_get(txn, h->file.times, &key, &value);
+        if (code == 0)
+            rc = read_time(h, &key, &value, &ms);
+    }
+    return code != 0 ? held_error(h, code) : rc;
 }
 
 /* The last key that begins so. */

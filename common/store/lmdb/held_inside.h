@@ -61,6 +61,17 @@ struct held_file {
     uint64_t dirtied;    /* pages of its largest commit */
 };
 
+/* A record in memory; grows to what is needed. */
+struct held_memory {
+    uint8_t name[STORE_NAME_MAX];
+    uint8_t *body;
+    size_t body_room;
+    struct store_mark *marks;
+    size_t marks_room;
+    struct store_delta *deltas;
+    size_t deltas_room;
+};
+
 struct held {
     struct held_options options;
     struct held_file file;
@@ -74,20 +85,14 @@ struct held {
     struct held_sums sums; /* as the commit will leave them */
     uint64_t pages;        /* dirtied, about */
     bool flocked;
+    bool failed; /* our last commit: only we may go on from what it left */
     long holder;
 
     int lock_fd; /* held_lock(); -1 */
     uint64_t nonce;
     struct diag_repeat trouble;
 
-    /* of the record that held_next() gave */
-    uint8_t name[STORE_NAME_MAX];
-    uint8_t *body;
-    size_t body_room;
-    struct store_mark *marks;
-    size_t marks_room;
-    struct store_delta *deltas;
-    size_t deltas_room;
+    struct held_memory memory; /* of the record that held_next() gave */
 };
 
 /* ---- steps (held_put.c) ------------------------------------------------ */
@@ -104,6 +109,20 @@ int held_step_begin(struct held *h, bool make);
  *   -EBADMSG  damaged, and this handle only reads */
 int held_file_get(struct held *h);
 void held_file_close(struct held *h);
+
+/* Whether LMDB will go on from the newest commit of a file; else -EBADMSG with
+ * *why. */
+int held_newest_check(int fd, const char **why);
+
+/* Closes the environment and opens it again; the descriptor, and with it the
+ * flock, stays.  *why not. */
+int held_file_reopen(struct held *h, const char **why);
+
+/* Takes the flock of the open file, without waiting.
+ *   -EAGAIN  another process has it: h->holder
+ *   -ESTALE  the file has lost its name */
+int held_file_flock(struct held *h);
+void held_file_unlock(struct held *h);
 
 /* Makes a file with nothing in it; 0 also when somebody was faster. */
 int held_file_make(struct held *h);
@@ -155,6 +174,8 @@ bool held_key_under(const MDB_val *key, const struct held_key *start);
 int held_seek(struct held *h, MDB_cursor *c, const struct held_key *start,
               MDB_val *key, MDB_val *value);
 
+/* Reads a state record; false when it is damaged. */
+bool held_sums_parse(const uint8_t *value, size_t size, struct held_sums *out);
 int held_sums_get(struct held *h, MDB_txn *txn, struct held_sums *out);
 int held_sums_put(struct held *h, MDB_txn *txn, const struct held_sums *sums);
 
@@ -183,22 +204,39 @@ int held_index_check(struct held *h, MDB_txn *txn,
 int held_index_span(struct held *h, MDB_txn *txn, const uint8_t *name,
                     size_t name_size, uint64_t *oldest, uint64_t *newest);
 
-/* ---- records (held.c) -------------------------------------------------- */
+/* Whether all keys of a record are there: -EBADMSG. */
+int held_index_find(struct held *h, MDB_txn *txn, const struct held_head *head,
+                    const struct store_mark *marks);
+
+/* ---- records in memory (held_memory.c) --------------------------------- */
+
+/* Has room for so many bytes of a body; what was there is lost. */
+int held_memory_body(struct held_memory *m, uint64_t size);
+void held_memory_free(struct held_memory *m);
+
+/* Reads the marks, of which the bytes are in m->body.  -ENOMEM */
+int held_memory_marks(struct held_memory *m, const struct held_head *head);
+
+/* Reads the record, of which all bytes are in m->body.  -EBADMSG, -ENOMEM */
+int held_memory_record(struct held_memory *m, const struct held_head *head,
+                       struct held_record *out);
+
+/* ---- records in the file (held.c) -------------------------------------- */
 
 /* Reads a head as it is in the file: its key and value agree.  -EBADMSG. */
 int held_head_read(const MDB_val *key, const MDB_val *value,
                    struct held_head *out);
 
-/* Has the first `size` bytes of the body in h->body.  -EBADMSG, -ENOMEM */
+/* Has the first `size` bytes of the body in memory.  -EBADMSG, -ENOMEM */
 int held_body_read(struct held *h, MDB_txn *txn, const struct held_head *head,
                    uint64_t size);
+
+/* Has the marks in memory. */
+int held_marks_read(struct held *h, MDB_txn *txn, const struct held_head *head);
 
 /* The id of the first record of a keyspace above `after`, in the look; -ENOENT:
  * there is none. */
 int held_next_id(struct held *h, const uint8_t *name, size_t name_size,
                  uint64_t after, uint64_t *id);
-
-/* Has the marks in h->marks. */
-int held_marks_read(struct held *h, MDB_txn *txn, const struct held_head *head);
 
 #endif

@@ -9,7 +9,10 @@
  *
  * A damaged file is renamed while its flock is held, which all writers hold
  * from before their transaction until they have seen that the file still has
- * the name: nothing that somebody takes for kept is renamed away unseen.
+ * the name: nothing that somebody takes for kept is renamed away unseen.  (LMDB
+ * makes an empty file where one has gone in the moment between our look and its
+ * own; that is found to be no file of ours, and is set aside like a damaged
+ * one.)
  */
 #include "common/store/lmdb/held_inside.h"
 
@@ -17,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -26,14 +30,18 @@
 #include "common/base/clock.h"
 #include "common/base/files.h"
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/pages.h"
 
 #define OPEN_TRIES 5
 
 int
 held_trouble(struct held *h, const char *what, int rc)
 {
-    diag_repeating(&h->trouble, DIAG_ERROR, "%s: %s: %s", HELD_FILE, what,
-                   diag_text(rc));
+    if (rc == -EBADMSG) /* what says it all */
+        diag_repeating(&h->trouble, DIAG_ERROR, "%s: %s", HELD_FILE, what);
+    else
+        diag_repeating(&h->trouble, DIAG_ERROR, "%s: %s: %s", HELD_FILE, what,
+                       diag_text(rc));
     return rc;
 }
 
@@ -52,7 +60,7 @@ disk_error(const struct held *h, int rc)
 int
 held_error(struct held *h, int code)
 {
-    int rc = order_error(code);
+    int rc = lmdb_error(code);
 
     if (code == MDB_KEYEXIST)
         rc = -EBADMSG; /* ids are new */
@@ -87,6 +95,27 @@ held_file_is_named(const struct held *h)
            st.st_ino == h->file.inode && st.st_dev == h->file.device;
 }
 
+int
+held_file_flock(struct held *h)
+{
+    if (flock(h->file.fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            return -errno;
+        h->holder = lock_holder(h->file.fd);
+        return -EAGAIN;
+    }
+    h->flocked = true;
+    return held_file_is_named(h) ? 0 : -ESTALE;
+}
+
+void
+held_file_unlock(struct held *h)
+{
+    if (h->flocked)
+        (void)flock(h->file.fd, LOCK_UN); /* cannot fail: it is ours */
+    h->flocked = false;
+}
+
 /* ---- making ------------------------------------------------------------ */
 
 static int
@@ -116,7 +145,7 @@ fill_file(const char *path)
 
     code = mdb_env_create(&f.env);
     if (code != 0)
-        return order_error(code);
+        return lmdb_error(code);
     code = mdb_env_set_maxdbs(f.env, 8);
     if (code == 0)
         code = mdb_env_set_mapsize(f.env, KEYSPACE_MAP_FIRST);
@@ -138,7 +167,7 @@ fill_file(const char *path)
     else if (txn != NULL)
         mdb_txn_abort(txn);
     mdb_env_close(f.env);
-    return order_error(code);
+    return lmdb_error(code);
 }
 
 int
@@ -193,49 +222,30 @@ rename_damaged(struct held *h, const char *why)
     return 0;
 }
 
-/* The file that is under the name, and that h->file.fd is open for, is damaged:
- * takes the name from it.  -ENOENT: done, there is none now. */
-static int
-set_aside(struct held *h, const char *why)
-{
-    int rc = 0;
-
-    if (!h->options.writable)
-        return held_trouble(h, why, -EBADMSG);
-    if (flock(h->file.fd, LOCK_EX | LOCK_NB) < 0)
-        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    if (rc == -EAGAIN)
-        h->holder = lock_holder(h->file.fd);
-    if (rc < 0)
-        return rc;
-    /* Perhaps somebody else has just done it. */
-    if (held_file_is_named(h))
-        rc = rename_damaged(h, why);
-    held_file_close(h); /* and with it the flock */
-    return rc < 0 ? rc : -ENOENT;
-}
-
 /* ---- opening ----------------------------------------------------------- */
 
 /* A descriptor of our own for what has the name, and which file that is. */
 static int
-open_data(struct held *h)
+open_data(struct held *h, const char **why)
 {
     const int access = h->options.writable ? O_RDWR : O_RDONLY;
     struct stat st;
+    int fd;
 
     /* Not blocking: to open a FIFO would wait for somebody to write to it. */
-    h->file.fd = openat(h->options.data_fd, HELD_FILE,
-                        access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (h->file.fd < 0 && errno == ENOENT)
-        return -ENOENT;
-    if (h->file.fd < 0)
-        return held_trouble(h, "open", -errno);
-    if (fstat(h->file.fd, &st) < 0)
+    fd = openat(h->options.data_fd, HELD_FILE,
+                access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
         return -errno;
-    h->file.inode = st.st_ino;
-    h->file.device = st.st_dev;
-    return 0;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        h->file.fd = fd;
+        h->file.inode = st.st_ino;
+        h->file.device = st.st_dev;
+        return 0;
+    }
+    (void)close(fd); /* only looked at */
+    *why = "it is not a regular file";
+    return -EBADMSG;
 }
 
 /* Opens the environment.  Others opening or closing it at the same moment can
@@ -252,17 +262,17 @@ open_env(struct held *h)
     for (int i = 0; i < OPEN_TRIES; i++) {
         const struct timespec pause = {.tv_nsec = 1000000L << i};
 
-        rc = order_error(mdb_env_create(&h->file.env));
+        rc = lmdb_error(mdb_env_create(&h->file.env));
         if (rc < 0) {
             h->file.env = NULL;
             return rc;
         }
-        rc = order_error(mdb_env_set_maxdbs(h->file.env, 8));
+        rc = lmdb_error(mdb_env_set_maxdbs(h->file.env, 8));
         if (rc == 0)
-            rc = order_error(
+            rc = lmdb_error(
                 mdb_env_set_maxreaders(h->file.env, KEYSPACE_READERS));
         if (rc == 0)
-            rc = order_error(mdb_env_open(h->file.env, path, flags, 0600));
+            rc = lmdb_error(mdb_env_open(h->file.env, path, flags, 0600));
         if (rc == 0)
             return 0;
         mdb_env_close(h->file.env);
@@ -288,7 +298,7 @@ open_contents(struct held *h, const char **why)
     if (rc < 0)
         return rc;
     *why = "its databases are not there";
-    rc = order_error(open_databases(&h->file, txn, 0));
+    rc = lmdb_error(open_databases(&h->file, txn, 0));
     if (rc == 0)
         rc = held_version_check(txn, h->file.meta, why);
     if (rc == 0) {
@@ -305,31 +315,110 @@ open_contents(struct held *h, const char **why)
     }
     h->file.checked_ms = clock_ms();
     h->file.stale = false;
-    return order_error(mdb_txn_commit(txn)); /* keeps the databases' handles */
+    return lmdb_error(mdb_txn_commit(txn)); /* keeps the databases' handles */
 }
 
-/* Opens what h->file.fd is open for; *why not. */
+static bool
+state_change(const uint8_t *value, size_t size, uint64_t *out)
+{
+    struct held_sums sums;
+
+    if (!held_sums_parse(value, size, &sums))
+        return false;
+    *out = sums.change;
+    return true;
+}
+
+int
+held_newest_check(int fd, const char **why)
+{
+    const struct pages_counter counter = {
+        .db = "meta", .key = "state", .get = state_change};
+    uint8_t *page = malloc(PAGES_SIZE_MAX);
+    int rc;
+
+    *why = "look at its commits";
+    if (page == NULL)
+        return -ENOMEM;
+    rc = pages_check_newest(fd, &counter, page, why);
+    free(page);
+    return rc;
+}
+
+/* Lets LMDB open it.  No fault of the data file is found here. */
 static int
-open_checked(struct held *h, const char **why)
+open_env_of(struct held *h, const char **why)
 {
     struct stat st;
     int rc, fd;
 
-    rc = keyspace_file_check(h->options.data_fd, HELD_FILE, h->options.writable,
-                             why);
-    if (rc == 0)
-        rc = keyspace_file_lock(h->options.data_fd, HELD_FILE, why);
+    rc = keyspace_file_lock(h->options.data_fd, HELD_FILE, why);
+    if (rc == 0) {
+        *why = "its lock file is damaged, the file itself is not: stop all "
+               "daemons and start them again";
+        rc = open_env(h);
+    }
+    if (rc == -EBADMSG)
+        return -EBUSY;
     if (rc < 0)
         return rc;
     *why = "open";
-    rc = open_env(h);
-    if (rc < 0)
-        return rc;
     if (mdb_env_get_fd(h->file.env, &fd) != 0 || fstat(fd, &st) < 0)
         return -EINVAL;
-    if (st.st_ino != h->file.inode || st.st_dev != h->file.device)
-        return -ESTALE;
-    return open_contents(h, why);
+    return st.st_ino == h->file.inode && st.st_dev == h->file.device ? 0
+                                                                     : -ESTALE;
+}
+
+static void
+close_env(struct held *h)
+{
+    if (h->file.env != NULL)
+        mdb_env_close(h->file.env);
+    h->file.env = NULL;
+}
+
+/* Opens what h->file.fd is open for; or *why not, and only that is open. */
+static int
+open_checked(struct held *h, const char **why)
+{
+    int rc;
+
+    rc = pages_check_file(h->file.fd, h->options.writable, why);
+    if (rc == 0 && !h->failed)
+        rc = held_newest_check(h->file.fd, why);
+    if (rc == 0)
+        rc = open_env_of(h, why);
+    if (rc == 0)
+        rc = open_contents(h, why);
+    if (rc < 0)
+        close_env(h);
+    return rc;
+}
+
+int
+held_file_reopen(struct held *h, const char **why)
+{
+    close_env(h);
+    return open_checked(h, why);
+}
+
+/* The file was found damaged.  Looks again while nobody can write to it, and
+ * takes the name from it: -ENOENT, there is none now. */
+static int
+set_aside(struct held *h, const char *why)
+{
+    int rc;
+
+    if (!h->options.writable)
+        return held_trouble(h, why, -EBADMSG);
+    rc = held_file_flock(h);
+    if (rc == 0)
+        rc = open_checked(h, &why);
+    if (rc == -EBADMSG)
+        rc = rename_damaged(h, why);
+    else
+        return rc;
+    return rc < 0 ? rc : -ENOENT;
 }
 
 /* One try.  -ESTALE: while it was made, the file was replaced. */
@@ -339,16 +428,17 @@ try_open(struct held *h)
     const char *why = "open";
     int rc;
 
-    rc = open_data(h);
+    rc = open_data(h, &why);
     if (rc == 0)
         rc = open_checked(h, &why);
-    if (rc == 0)
-        return held_file_is_named(h) ? 0 : -ESTALE;
-    if (rc == -ENOENT || rc == -EAGAIN || rc == -ESTALE)
+    if (rc == -EBADMSG && h->file.fd >= 0)
+        rc = set_aside(h, why);
+    else if (rc < 0 && rc != -ENOENT && rc != -EAGAIN && rc != -ESTALE)
+        return held_trouble(h, why, rc);
+    if (rc < 0)
         return rc;
-    if (rc == -EBADMSG)
-        return held_file_is_named(h) ? set_aside(h, why) : -ESTALE;
-    return held_trouble(h, why, rc);
+    held_file_unlock(h);
+    return held_file_is_named(h) ? 0 : -ESTALE;
 }
 
 int

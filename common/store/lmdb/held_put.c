@@ -8,35 +8,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <sys/file.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/files.h"
 
 /* ---- steps ------------------------------------------------------------- */
-
-static void
-unlock_file(struct held *h)
-{
-    if (h->flocked)
-        (void)flock(h->file.fd, LOCK_UN); /* cannot fail: it is ours */
-    h->flocked = false;
-}
-
-/* Takes the flock of the file that has the name. */
-static int
-lock_file(struct held *h)
-{
-    if (flock(h->file.fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK)
-            return -errno;
-        h->holder = lock_holder(h->file.fd);
-        return -EAGAIN;
-    }
-    h->flocked = true;
-    return held_file_is_named(h) ? 0 : -ESTALE;
-}
 
 /* Deletes parts of a record that was never finished. */
 static int
@@ -101,7 +76,7 @@ held_step_begin(struct held *h, bool make)
     if (h->look_inode != 0 &&
         (h->look_inode != h->file.inode || h->look_device != h->file.device))
         return -ESTALE;
-    rc = lock_file(h);
+    rc = held_file_flock(h);
     if (rc == 0)
         rc = begin_locked(h);
     if (rc < 0)
@@ -115,10 +90,43 @@ held_abort(struct held *h)
     if (h->write != NULL)
         mdb_txn_abort(h->write);
     h->write = NULL;
-    unlock_file(h);
+    held_file_unlock(h);
     if (h->file.stale || h->file.dirtied > HELD_KEEP)
         if (h->look == NULL)
             held_file_close(h);
+}
+
+/* Commits the state, its number raised, and what else was written. */
+static int
+commit_once(struct held *h)
+{
+    int rc;
+
+    h->sums.change++;
+    rc = held_sums_put(h, h->write, &h->sums);
+    if (rc < 0)
+        return rc;
+    rc = held_error(h, mdb_txn_commit(h->write));
+    h->write = NULL;
+    return rc;
+}
+
+/* After a commit that failed nobody knows what is in the file, and its newest
+ * root may be there under the number of an older commit: who opens it would
+ * find it damaged.  While nobody else can write, another commit mends that. */
+static void
+mend(struct held *h)
+{
+    const char *why;
+    int rc;
+
+    rc = held_file_reopen(h, &why);
+    if (rc == 0)
+        rc = begin_locked(h);
+    if (rc == 0)
+        rc = commit_once(h);
+    h->failed = rc < 0;
+    h->file.stale = true; /* open it without an exception the next time */
 }
 
 /* One commit; the step goes on or ends. */
@@ -127,16 +135,15 @@ commit(struct held *h)
 {
     int rc;
 
-    h->sums.change++;
-    rc = held_sums_put(h, h->write, &h->sums);
-    if (rc < 0)
-        return rc;
     if (h->pages > h->file.dirtied)
         h->file.dirtied = h->pages;
-    rc = held_error(h, mdb_txn_commit(h->write));
-    h->write = NULL;
-    if (rc < 0)
-        h->file.stale = true; /* what LMDB has in memory may not be so */
+    rc = commit_once(h);
+    if (rc == 0) {
+        h->failed = false;
+    } else if (h->write == NULL) {
+        h->failed = true;
+        mend(h);
+    }
     return rc;
 }
 

@@ -247,6 +247,18 @@ held_value_size(const uint8_t *value, size_t room)
     return size;
 }
 
+size_t
+held_value_scan(const uint8_t *bytes, size_t size)
+{
+    const size_t before = offsetof(struct value_wire, magic);
+    const uint8_t *at;
+
+    if (size < before + sizeof magic)
+        return size;
+    at = memmem(bytes + before, size - before, magic, sizeof magic);
+    return at != NULL ? (size_t)(at - bytes) - before : size;
+}
+
 uint32_t
 held_value_part(const uint8_t *value)
 {
@@ -289,7 +301,7 @@ held_head_parse(const uint8_t *value, size_t size, struct held_head *out)
     struct held_head h;
 
     if (held_value_size(value, size) != size || size < sizeof *w ||
-        held_value_part(value) != 0)
+        held_value_part(value) != 0 || get_le16(w->zero) != 0)
         return false;
     h = (struct held_head){
         .id = held_value_id(value),

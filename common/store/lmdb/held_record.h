@@ -87,7 +87,11 @@ size_t held_encode_next(struct held_encoder *e, uint8_t value[HELD_VALUE_MAX]);
  * bytes; else 0. */
 size_t held_value_size(const uint8_t *value, size_t room);
 
-/* Which it is. */
+/* Where in these bytes a value may begin, as the magic says: whole or damaged,
+ * or cut by their end; `size` when nowhere. */
+size_t held_value_scan(const uint8_t *bytes, size_t size);
+
+/* Which it is; also of HELD_PART_HEAD bytes of a damaged one. */
 uint32_t held_value_part(const uint8_t *value);
 uint64_t held_value_id(const uint8_t *value);
 uint64_t held_value_nonce(const uint8_t *value);
