@@ -147,17 +147,17 @@ the_key_of_file_names_has_to_be_whole(void **state)
 static void
 folders_that_are_missing_or_none_are_named(void **state)
 {
-    char held[700];
+    char log[700];
 
     (void)state; /* none */
-    snprintf(held, sizeof held, "%s/held", data);
-    assert_int_equal(rmdir(held), 0);
+    snprintf(log, sizeof log, "%s/log", data);
+    assert_int_equal(rmdir(log), 0);
     expect(READ("-d", data, ANY_PORT), 111,
-           "the data directory has no folder held yet");
+           "the data directory has no folder log yet");
 
-    assert_int_equal(symlink("/tmp", held), 0);
+    assert_int_equal(symlink("/tmp", log), 0);
     expect(READ("-d", data, ANY_PORT), 100,
-           "held in the data directory is no folder");
+           "log in the data directory is no folder");
 }
 
 /* ---- waiting for the directory ------------------------------------------ */
@@ -182,7 +182,7 @@ start_waiting(struct daemon *d, const char *path)
     const struct daemon_how how = {.argv = argv, .not_ready = true};
 
     assert_int_equal(daemon_start_how(d, "countd-read", &how), 0);
-    await_words(d, "to be made: start countd-write or countd-worker on it");
+    await_words(d, "keyspace/%key yet): start countd-write or countd-worker");
     assert_false(said(d, "serving"));
 }
 
