@@ -65,19 +65,15 @@ make_folder(int dirfd, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Folders that are empty in a copy; daemons and countd check expect them. */
+/* A folder that is empty in a copy; daemons and countd check expect it. */
 static int
-make_empty_folders(int dirfd)
+make_log_folder(int dirfd)
 {
-    static const char *const names[] = {"log", "held"};
+    const int fd = make_folder(dirfd, "log");
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const int fd = make_folder(dirfd, names[i]);
-
-        if (fd < 0)
-            return fd;
-        (void)close(fd); /* nothing was written through it */
-    }
+    if (fd < 0)
+        return fd;
+    (void)close(fd); /* nothing was written through it */
     return 0;
 }
 
@@ -93,7 +89,7 @@ make_copy_dir(struct backup *b)
     if (rc == 0)
         rc = -ENOTEMPTY;
     if (rc > 0)
-        rc = make_empty_folders(b->fd);
+        rc = make_log_folder(b->fd);
     if (rc < 0)
         goto close_fd;
     b->keyspace_fd = make_folder(b->fd, "keyspace");
