@@ -79,8 +79,9 @@ await_directory(const struct reader *r)
     (void)sigprocmask(SIG_BLOCK, &mask, NULL);
     while (!datadir_is_made(r->config.data_dir)) {
         diag_repeating(&waits, DIAG_WARNING,
-                       "waits for data directory %s to be made: start "
-                       "countd-write or countd-worker on it, or set data_dir",
+                       "waits for data directory %s to be made (it has no "
+                       "keyspace/%%key yet): start countd-write or "
+                       "countd-worker on it, or set data_dir",
                        r->config.data_dir);
         if (sigtimedwait(&mask, NULL, &second) > 0)
             return false;

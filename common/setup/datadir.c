@@ -379,7 +379,11 @@ bool
 datadir_is_made(const char *path)
 {
     char last[CONFIG_TEXT_SIZE + 32];
+    struct stat st;
 
+    if (stat(path, &st) == 0 &&
+        (st.st_uid != geteuid() || (st.st_mode & 0022) != 0))
+        return true; /* it never will be ours */
     /* Of all that datadir_open() makes the key comes last. */
     (void)snprintf(last, sizeof last, "%s/keyspace/%%key", path); /* it fits */
     return faccessat(AT_FDCWD, last, F_OK, AT_EACCESS) == 0 || errno != ENOENT;

@@ -36,7 +36,8 @@ int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
 
 /* Whether somebody has made the directory, whole: for those who only read and
- * wait for it.  Also true when nobody can tell; datadir_open() says why. */
+ * wait for it.  Also true when it is no use to wait; datadir_open() says why.
+ */
 bool datadir_is_made(const char *path);
 
 /* For root, before it becomes that user: makes the directory itself, theirs,

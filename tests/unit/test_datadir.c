@@ -112,15 +112,19 @@ a_reader_makes_nothing(void **state)
     struct tmpdir *d = *state;
 
     assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_false(datadir_is_made(data_path(d)));
     assert_int_equal(tmpdir_count(d, "."), 0);
     assert_int_equal(mkdirat(d->fd, "data", 0700), 0);
     assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_false(datadir_is_made(data_path(d)));
     assert_int_equal(tmpdir_count(d, "data"), 0);
 
     make_data(d);
     assert_rc(open_rc(d, DATADIR_READ), 0);
+    assert_true(datadir_is_made(data_path(d)));
     assert_int_equal(unlinkat(d->fd, "data/keyspace/%key", 0), 0);
     assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_false(datadir_is_made(data_path(d)));
     assert_int_equal(tmpdir_count(d, "data/keyspace"), 0);
 }
 

@@ -81,7 +81,7 @@ lock_file(struct lmdb *s, const char *file)
     return rc;
 }
 
-/* Puts a fresh file in place of one that cannot be used. */
+/* Puts a fresh file in place of one that cannot be used, and returns 1. */
 static int
 replace(struct lmdb *s, const uint8_t *name, size_t name_size,
         const struct store_mark *marks, size_t count)
@@ -98,7 +98,7 @@ replace(struct lmdb *s, const uint8_t *name, size_t name_size,
         return fd;
     rc = keyspace_file_replace(s, name, name_size, named.file, marks, count);
     (void)close(fd); /* nothing was written through it */
-    return rc;
+    return rc == 0 ? 1 : rc;
 }
 
 /* Empties the keyspace, or says -EBADMSG; then this process does not have it
