@@ -522,9 +522,6 @@ open_folders(struct datadir *d, bool make)
     d->keyspace_fd = open_folder(d, "keyspace", make);
     if (d->keyspace_fd < 0)
         return d->keyspace_fd;
-    d->held_fd = open_folder(d, "held", make);
-    if (d->held_fd < 0)
-        return d->held_fd;
     if (make) {
         live = open_folder(d, "live", true);
         if (live < 0)
@@ -541,11 +538,8 @@ int
 datadir_open(struct datadir *d, const char *path, enum datadir_need need)
 {
     const bool make = need == DATADIR_WRITE;
-    struct datadir new = {.fd = -1,
-                          .log_fd = -1,
-                          .keyspace_fd = -1,
-                          .held_fd = -1,
-                          .archive_fd = -1};
+    struct datadir new = {
+        .fd = -1, .log_fd = -1, .keyspace_fd = -1, .archive_fd = -1};
     int rc;
 
     new.fd = open_top(path, make);
@@ -562,6 +556,16 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
     }
     *d = new;
     return 0;
+}
+
+bool
+datadir_is_made(const char *path)
+{
+    char last[CONFIG_TEXT_SIZE + 32];
+
+    /* Of all that datadir_open() makes the key comes last. */
+    (void)snprintf(last, sizeof last, "%s/keyspace/%%key", path); /* it fits */
+    return faccessat(AT_FDCWD, last, F_OK, AT_EACCESS) == 0 || errno != ENOENT;
 }
 
 int
@@ -585,8 +589,7 @@ datadir_exit_status(int rc, enum datadir_need need)
 void
 datadir_close(struct datadir *d)
 {
-    int *const fds[] = {&d->archive_fd, &d->held_fd, &d->keyspace_fd,
-                        &d->log_fd, &d->fd};
+    int *const fds[] = {&d->archive_fd, &d->keyspace_fd, &d->log_fd, &d->fd};
     size_t i;
 
     for (i = 0; i < sizeof fds / sizeof fds[0]; i++) {

@@ -10,6 +10,7 @@
 #ifndef COUNTD_DATADIR_H
 #define COUNTD_DATADIR_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "common/wire/name.h"
@@ -18,7 +19,6 @@ struct datadir {
     int fd;          /* the directory itself */
     int log_fd;      /* log/ */
     int keyspace_fd; /* keyspace/ */
-    int held_fd;     /* held/ */
     int archive_fd;  /* archive/, -1 unless it is there or asked for */
     uint8_t hash_key[NAME_HASH_KEY]; /* of keyspace file names; random, made
                                         once, in keyspace/%key */
@@ -32,6 +32,10 @@ enum datadir_need { DATADIR_WRITE, DATADIR_READ };
  * call said. */
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
+
+/* Whether somebody has made the directory, whole: for those who only read and
+ * wait for it.  Also true when nobody can tell; datadir_open() says why. */
+bool datadir_is_made(const char *path);
 
 /* For root, before it becomes that user: makes the directory itself, theirs,
  * if there is nothing at `path`.  Errors as above; datadir_open() looks at

@@ -578,11 +578,12 @@ flush_and_backup_say_what_is_held(void **state)
     expect_text(RUN(s, "incr", "a", "y"), 0, "");
     expect_text(RUN(s, "incr", "b", "x"), 0, "");
     expect(RUN(s, "flush"), 1,
-           "not readable: 1 file of records that their keyspace cannot take "
-           "now (a), held in held/; countd check says more\n");
+           "not readable: 1 record that their keyspace cannot take now (a), "
+           "held; countd held says more\n");
     assert_null(strstr(text, "not merged in time"));
     expect_text(RUN(s, "get", "b", "x"), 0, "1\n");
-    expect(RUN(s, "backup", copy), 0, "not in the copy: 1 file of records");
+    expect(RUN(s, "backup", copy), 0, "keyspaces=2 keys=2 faults=0");
+    assert_null(strstr(text, "not in the copy"));
 
     /* Room again: a restart merges what is held. */
     assert_int_equal(daemon_stop(&s->serve), 0);
@@ -1187,9 +1188,10 @@ check_finds_a_damaged_keyspace_and_still_looks_at_the_others(void **state)
     expect(RUN(s, "load", path), 0, "10000 increments");
     assert_int_equal(daemon_stop(&s->serve), 0);
     expect(RUN(s, "check", "--json"), 0, "\"faults\": 0}\n");
-    (void)put_file(s, "data/held/bad-x", "junk"); /* its path is not needed */
-    expect(RUN(s, "check"), 1, "held bad-x  FAULT: a damaged file of records");
-    assert_int_equal(unlinkat(s->dir.fd, "data/held/bad-x", 0), 0);
+    (void)put_file(s, "data/bad-held-1.mdb", "junk"); /* not its path */
+    expect(RUN(s, "check"), 1,
+           "held bad-held-1.mdb  FAULT: a damaged file of records");
+    assert_int_equal(unlinkat(s->dir.fd, "data/bad-held-1.mdb", 0), 0);
     expect(RUN(s, "check", "words", "nope"), 1, "there is no such keyspace");
 
     /* The middle of every page: blocks fill theirs, other pages are nearly

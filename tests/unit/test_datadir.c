@@ -10,10 +10,9 @@
 #define LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
 #define CREATORS     8
 #define PATH_SIZE    600
-#define FOLDER_COUNT 4
+#define FOLDER_COUNT 3
 
-static const char *const folders[FOLDER_COUNT] = {"log", "keyspace", "held",
-                                                  "live"};
+static const char *const folders[FOLDER_COUNT] = {"log", "keyspace", "live"};
 
 static const char *
 data_path(const struct tmpdir *d)
@@ -263,7 +262,7 @@ a_directory_that_cannot_be_synced_is_refused(void **state)
     make_data(d);
     for (nth = 1, hit = true; hit; nth++) {
         fault_inject("fsync", nth, EINVAL);
-        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 7) ? -EINVAL : 0);
+        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 6) ? -EINVAL : 0);
         assert_int_equal(fault_hit(), hit);
         fault_clear();
     }
