@@ -359,6 +359,53 @@ a_hidden_mark_is_no_mark_that_is_not_there(void **state)
     store_close(s);
 }
 
+/* As a branch page that leads elsewhere would have it: marks that are whole,
+ * but one is missing, or is of an earlier commit. */
+static void
+marks_that_are_not_those_of_the_state_are_damage(void **state)
+{
+    struct store *s = open_store(*state, 1 << 20, true);
+    struct store_mark later = counted_log;
+    struct store_check_result r;
+    char bytes[17] = "m";
+    MDB_val key = {.mv_size = 17, .mv_data = bytes}, v;
+    uint8_t earlier[300];
+
+    memcpy(bytes + 1, counted_log.uuid, 16);
+    for (unsigned i = 0; i < 2; i++) {
+        struct store_mark_info info;
+        struct keyspace *k;
+        unsigned faults = 0;
+        MDB_txn *txn;
+
+        later.epoch += 10;
+        assert_rc(stored_add(s, KS_NAME, &later, "k", 2), 0);
+        assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
+        assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
+        assert_int_equal(mdb_get(txn, k->meta, &key, &v), 0);
+        memcpy(earlier, v.mv_data, v.mv_size);
+        v.mv_data = earlier;
+        keyspace_abort(k, txn);
+        later.epoch++;
+        assert_rc(stored_add(s, KS_NAME, &later, "k", 2), 0);
+        assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
+        assert_int_equal(i == 0 ? mdb_put(txn, k->meta, &key, &v, 0)
+                                : mdb_del(txn, k->meta, &key, NULL),
+                         0);
+        assert_int_equal(mdb_txn_commit(txn), 0);
+        keyspace_unlock(k);
+
+        assert_rc(stored_add(s, KS_NAME, &later, "k", 2), -EBADMSG);
+        assert_rc(store_marks(s, KS, &other_log, 1, &info), -EBADMSG);
+        assert_rc(store_check(s, KS, count_fault, &faults, &r), 0);
+        assert_int_equal(faults, 1);
+
+        assert_rc(store_drop(s, KS, &later, 1), 1); /* they are of no use */
+        assert_int_equal(mark_state(s, &later), STORE_MARK_DONE);
+    }
+    store_close(s);
+}
+
 /* The value of this type that looking up `key` by its count needs. */
 static struct place
 place_of_value(struct store *s, int fd, const char *key, enum block_type type)
@@ -550,6 +597,7 @@ static const struct CMUnitTest tests[] = {
     T(damage_to_a_value_in_use_is_seen_within_a_minute),
     T(no_bit_of_state_name_or_mark_is_wrong_and_silent),
     T(a_hidden_mark_is_no_mark_that_is_not_there),
+    T(marks_that_are_not_those_of_the_state_are_damage),
     T(no_bit_of_a_value_is_wrong_and_silent),
     T(flags_that_would_stop_lmdb_are_refused),
     T(check_finds_what_contradicts_itself),

@@ -17,12 +17,24 @@
 /* ---- drop -------------------------------------------------------------- */
 
 static int
+keep_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *m,
+          uint64_t hash)
+{
+    (void)ctx; /* it stays, if it is whole; marks_each() sees to that */
+    (void)uuid;
+    (void)m;
+    (void)hash;
+    return 0;
+}
+
+static int
 make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 {
     const struct keyspace *k = ctx;
-    int rc = 0;
+    int rc;
 
     (void)least; /* LMDB's list of free pages: as much again will do */
+    rc = marks_each(txn, k->meta, state, keep_mark, NULL);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
         rc = lmdb_error(mdb_drop(txn, k->trees[i].dbi, 0));
         state->roots[i].id = 0;

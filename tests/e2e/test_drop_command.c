@@ -1,6 +1,6 @@
-/* tests/e2e/test_drop.c - countd drop and countd del beside the daemons: what
- * was acknowledged before the call is gone, what comes after it returned
- * counts, whatever is going on meanwhile.
+/* tests/e2e/test_drop_command.c - countd drop and countd del beside the
+ * daemons: what was acknowledged before the call is gone, what comes after it
+ * returned counts, whatever is going on meanwhile.
  *
  *     TEST_SEED   repeats the choice of kills */
 #include "tests/lib/test.h"
