@@ -75,7 +75,9 @@ apply(struct drain *d, const struct store_batch *b)
     if (rc != -ESTALE && rc != -EOVERFLOW)
         return rc;
     rc = judge(d, b);
-    return rc < 0 ? rc : store_apply(d->store, &fence, &applied);
+    if (rc == 0)
+        rc = store_apply(d->store, &fence, &applied) == 0 ? 0 : -EAGAIN;
+    return rc;
 }
 
 /* Says why what is held of a keyspace stays held. */

@@ -9,7 +9,6 @@
 #include "common/base/crc.h"
 #include "common/base/hash.h"
 #include "common/store/lmdb/pager.h"
-#include "common/store/tree/tree.h"
 
 #define STATE_SIZE   48
 #define VERSION_SIZE 12
