@@ -100,23 +100,24 @@ bool
 answer_add(struct answer *a, const struct query *q)
 {
     const bool past_all = is_past_all(q);
+    struct store_query *to;
 
     assert(past_all || !answer_is_list(q));
     if (a->count == ANSWER_BATCH || (a->count > 0 && (past_all || a->past_all)))
         return false;
     a->past_all = past_all;
+    a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
     a->as_of_ms[a->count] =
         fresh_as_of(a->fresh, q->keyspace, past_all ? 0 : q->keyspace_size);
-    a->queries[a->count++] = (struct store_query){
-        .op = op_of(q),
-        .name = q->keyspace,
-        .name_size = q->keyspace_size,
-        .key = q->key,
-        .key_size = q->key_size,
-        .offset = q->offset,
-        .length = (uint64_t)q->length,
-    };
+    to = &a->queries[a->count++];
+    to->op = op_of(q);
+    to->name = q->keyspace;
+    to->name_size = q->keyspace_size;
+    to->key = q->key;
+    to->key_size = q->key_size;
+    to->offset = q->offset;
+    to->length = (uint64_t)q->length;
     return true;
 }
 
@@ -163,19 +164,22 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
     struct store_reads reads = {.queries = a->queries,
                                 .count = a->count,
                                 .at = out,
+                                .room = a->bound,
                                 .head = QUERY_REPLY_SIZE};
-    size_t size, done;
+    const struct query_reply as_of_only = {.as_of_ms = a->as_of_ms[0]};
+    size_t size = QUERY_REPLY_SIZE, done;
 
     assert(a->count > 0);
     *failed = false;
-    if (!a->past_all) {
-        for (size_t i = 0; i < a->count; i++)
-            reads.room += reads.head + store_query_room(&a->queries[i]);
+    if (a->past_all) {
+        query_reply_put(&as_of_only, out);
+    } else {
         done = store_read(a->store, &reads);
         assert(done == a->count); /* there is room for all */
+        size = put_heads(a, out, failed);
     }
-    size = put_heads(a, out, failed);
     a->count = 0;
+    a->bound = 0;
     return size;
 }
 

@@ -194,9 +194,9 @@ add_requests(struct range_conn *c, const uint8_t *bytes, size_t size,
 
     while (has_request(bytes + at, size - at)) {
         if (query_parse(bytes + at, &q) < 0 || answer_is_list(&q) ||
-            !may_answer(c, answer_bound(&q), out_size) || !answer_add(a, &q))
+            !may_answer(c, answer_bound(&q), out_size + a->bound) ||
+            !answer_add(a, &q))
             break;
-        out_size += answer_bound(&q);
         at += query_size(bytes + at, size - at);
     }
     return at;
