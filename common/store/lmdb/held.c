@@ -65,7 +65,10 @@ try_look(struct held *h)
     if (rc < 0)
         return rc;
     rc = held_sums_get(h, h->look, &h->looked);
-    if (rc == 0 && clock_ms() - h->file.checked_ms > CHECK_MS) {
+    /* It walks all keys: those who write do that again now and then, and
+     * whoever only reads has more to do. */
+    if (rc == 0 && h->options.writable &&
+        clock_ms() - h->file.checked_ms > CHECK_MS) {
         rc = held_index_check(h, h->look, &h->looked);
         h->file.checked_ms = clock_ms();
     }
