@@ -3,15 +3,16 @@
  *
  * Databases of data/held.mdb; integers in keys are big-endian:
  *
- *     records  name 00 | id u64                      -> head
- *     parts    id u64 | part u32                     -> part
- *     fills    name 00 | uuid[16] | epoch u64 | first_ms u64 | id u64 ->
- * nothing times    name 00 | kind u8 | ms u64 | id u64   -> crc32 of the key
- *                 kind 0: the least first_ms of the record's marks, 1: the
- *                 greatest; each also with no name, for all keyspaces
+ *     records  name 00 | id u64                     -> head
+ *     parts    id u64 | part u32                    -> part
+ *     fills    name 00 | uuid[16] | epoch u64 |
+ *              first_ms u64 | id u64                -> nothing
+ *     times    name 00 | kind u8 | ms u64 | id u64  -> crc32 of the key
+ *              kind 0: the least first_ms of the record's marks, 1: the
+ *              greatest; each also with no name, for all keyspaces
  *     meta     "version"  -> crc32 | version u32 = 1 | features u32
  *              "state"    -> crc32 | zero u32 | change u64, +1 per commit |
- *                 next id u64 | records u64 | bytes u64 | hash u64
+ *              next id u64 | records u64 | bytes u64 | hash u64
  *
  * Heads and parts: held_record.h.  Values of meta begin with a crc32 of their
  * key and of what follows, little-endian.  `bytes` are those of all heads and

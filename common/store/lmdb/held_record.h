@@ -9,16 +9,25 @@
  *
  * Little-endian; offsets in bytes:
  *
- *     value     0 crc32 of all that follows   4 magic "HLD1"
- *               8 size u32 of the value      12 part u32
- *              16 id u64                     24 nonce u64: of the record,
- * random head     32 body size u64              40 held_ms u64 (Unix) 48 parts
- * u32 after the head   52 marks u32 56 deltas u32                 60 errno u32:
- * why it was refused 64 name size u16              66 zero u16 68 name of the
- * keyspace, then the first bytes of the body: all of it, or as many as fill the
- * value part     32 bytes of the body: as many as fill the value, or the rest
- *     body     marks, each: uuid[16] | epoch u64 | first_ms u64
- *              deltas, each: minute u32 | key size u16 | sum i128 | key
+ *     value   0  crc32 of all that follows
+ *             4  magic "HLD1"
+ *             8  size u32 of the value
+ *            12  part u32
+ *            16  id u64
+ *            24  nonce u64: of the record, random
+ *     head   32  body size u64
+ *            40  held_ms u64 (Unix)
+ *            48  parts u32 after the head
+ *            52  marks u32
+ *            56  deltas u32
+ *            60  errno u32: why it was refused
+ *            64  name size u16
+ *            66  zero u16
+ *            68  name of the keyspace, then the first bytes of the body: all
+ *                of it, or as many as fill the value
+ *     part   32  bytes of the body: as many as fill the value, or the rest
+ *     body       marks, each: uuid[16] | epoch u64 | first_ms u64
+ *                deltas, each: minute u32 | key size u16 | sum i128 | key
  *
  * Parts belong together when id and nonce are the same: an id of a record that
  * was never committed is given again.

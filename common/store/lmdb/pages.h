@@ -143,23 +143,4 @@ bool pages_value_ok(const struct pages_map *map, const void *value,
 /* Bytes of the lock file of an environment for so many readers. */
 off_t pages_lock_size(unsigned readers);
 
-/* ---- salvage (pages_scan.c) -------------------------------------------- */
-
-#define PAGES_VALUE_MAX ((size_t)64 << 20)
-
-/* Calls `found` for whatever may be a value, in any bytes and in no order that
- * means something: those in leaf pages, of older commits as well, and those on
- * pages of their own.  The same value may come more than once.  One on pages of
- * its own comes with all bytes up to the end of its last page, PAGES_VALUE_MAX
- * at most: a record must know its size and prove that it is whole.
- *
- * `found` returns how many bytes from the start of the value are a record: the
- * pages they fill are then not looked into as pages; 0, when this is none; or a
- * negative errno, which ends the scan and is returned.  The value is the
- * scan's, until `found` returns. */
-int pages_each_value(int fd,
-                     int64_t (*found)(void *ctx, const uint8_t *value,
-                                      size_t size),
-                     void *ctx);
-
 #endif

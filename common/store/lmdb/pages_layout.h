@@ -1,5 +1,5 @@
 /* common/store/lmdb/pages_layout.h - LMDB 0.9's files, 64 bit, native byte
- * order.  Only for pages.c, pages_check.c and pages_scan.c: everybody else uses
+ * order.  Only for pages.c and pages_check.c: everybody else uses
  * pages.h.
  *
  *     page      number u64 | pad u16 | flags u16 | lower u16 | upper u16
