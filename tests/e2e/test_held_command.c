@@ -3,11 +3,13 @@
 #include "tests/lib/test.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
@@ -242,6 +244,18 @@ a_copy_has_what_was_held_and_counts_it_once(void **state)
 
 /* ---- salvage ----------------------------------------------------------- */
 
+static void
+await_file(const struct fleet *f, const char *name)
+{
+    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+
+    while (!tmpdir_has(&f->dir, name)) {
+        if (clock_ms() > end_ms)
+            fail_msg("there is no %s", name);
+        (void)poll(NULL, 0, 1); /* paces the looking */
+    }
+}
+
 /* Held records of "words", the file of which is then damaged and set aside;
  * the keyspace is repaired while no worker runs. */
 static void
@@ -258,6 +272,7 @@ set_aside(struct fleet *f)
              "iflag=fullblock 2>/dev/null");
     expect(FLEET_RUN(f, "check"), 1, "held held.mdb");
     fleet_start(f, FLEET_WORKER);
+    await_file(f, "bad-held-1.mdb");
     fleet_stop(f, FLEET_WORKER);
     shell(f, REPAIR);
 }
