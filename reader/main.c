@@ -270,6 +270,32 @@ run(struct reader *r)
     return rc;
 }
 
+/* With the directory open: returns the status to exit with. */
+static int
+serve(struct reader *r)
+{
+    int rc;
+
+    rc = open_files(r);
+    if (rc < 0)
+        return rc == -EPROTO || rc == -EPROTONOSUPPORT ? CONFIG_EXIT_USAGE
+                                                       : CONFIG_EXIT_SYSTEM;
+    rc = start_loop(r);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "start");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    rc = run(r);
+    range_fini(&r->range);
+    answer_fini(&r->answer);
+    fresh_fini(&r->fresh);
+    store_close(r->store);
+    loop_free(r->loop);
+    if (rc == -EINVAL || rc == -EACCES)
+        return CONFIG_EXIT_USAGE; /* no such host; a port below 1024 */
+    return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -296,23 +322,7 @@ main(int argc, char **argv)
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_READ);
-    rc = open_files(&r);
-    if (rc < 0)
-        return rc == -EPROTO || rc == -EPROTONOSUPPORT ? CONFIG_EXIT_USAGE
-                                                       : CONFIG_EXIT_SYSTEM;
-    rc = start_loop(&r);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "start");
-        return CONFIG_EXIT_SYSTEM;
-    }
-    rc = run(&r);
-    range_fini(&r.range);
-    answer_fini(&r.answer);
-    fresh_fini(&r.fresh);
-    store_close(r.store);
+    rc = serve(&r);
     datadir_close(&r.datadir);
-    loop_free(r.loop);
-    if (rc == -EINVAL || rc == -EACCES)
-        return CONFIG_EXIT_USAGE; /* no such host; a port below 1024 */
-    return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
+    return rc;
 }
