@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -68,12 +70,41 @@ files_left(void)
     return limit > taken ? (size_t)(limit - taken) : 0;
 }
 
+/* Whose flock on the file this line of /proc/locks tells of; 0: it is another
+ * lock, or of another file.  The line is
+ *
+ *     7: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF
+ *
+ * and that of one who waits has "->" before the kind. */
+static long
+holder_in(char *line, const struct stat *st)
+{
+    char *rest = NULL, *word[6], *at;
+    unsigned long long inode;
+    unsigned long device[2];
+    long pid;
+
+    for (size_t i = 0; i < sizeof word / sizeof word[0]; i++) {
+        word[i] = strtok_r(i == 0 ? line : NULL, " ", &rest);
+        if (word[i] == NULL)
+            return 0;
+    }
+    if (strcmp(word[1], "FLOCK") != 0)
+        return 0;
+    pid = strtol(word[4], NULL, 10);
+    device[0] = strtoul(word[5], &at, 16);
+    device[1] = *at == ':' ? strtoul(at + 1, &at, 16) : 0;
+    inode = *at == ':' ? strtoull(at + 1, NULL, 10) : 0;
+    return pid > 0 && inode == st->st_ino && device[0] == major(st->st_dev) &&
+                   device[1] == minor(st->st_dev)
+               ? pid
+               : 0;
+}
+
 long
 lock_holder(int fd)
 {
-    unsigned device_major, device_minor;
-    long pid, holder = 0;
-    uint64_t inode;
+    long holder = 0;
     char line[256];
     struct stat st;
     FILE *f;
@@ -83,15 +114,8 @@ lock_holder(int fd)
     f = fopen("/proc/locks", "re");
     if (f == NULL)
         return 0;
-
-    /* "7: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF"; the line of one who
-     * waits has "->" before the kind and does not match. */
     while (holder == 0 && fgets(line, sizeof line, f) != NULL)
-        if (sscanf(line, "%*u: FLOCK %*s %*s %ld %x:%x:%" SCNu64, &pid,
-                   &device_major, &device_minor, &inode) == 4 &&
-            pid > 0 && inode == st.st_ino && device_major == major(st.st_dev) &&
-            device_minor == minor(st.st_dev))
-            holder = pid;
+        holder = holder_in(line, &st);
     (void)fclose(f); /* only read */
     return holder;
 }

@@ -161,7 +161,7 @@ look(struct drop *d, const struct cmd_name *name, struct found *f)
 {
     struct store_query q = {
         .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
-    uint8_t row[QUERY_ROW_SIZE];
+    uint8_t row[QUERY_ROW_SIZE] = {0};
     struct store_reads reads = {
         .queries = &q, .count = 1, .at = row, .room = sizeof row};
     int rc;
@@ -398,7 +398,7 @@ cmd_del(struct cmd_line *line)
     int status;
 
     status = read_names(line, 0, "name", &names);
-    keys = calloc(count, sizeof *keys);
+    keys = calloc(count + 1, sizeof *keys); /* there is one at least */
     if (status == 0 && keys == NULL) {
         diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
         status = CONFIG_EXIT_SYSTEM;

@@ -145,7 +145,7 @@ static int
 record_whole(struct held *h, const uint8_t *name, size_t name_size, uint64_t id)
 {
     struct held_key k = held_key_name(name, name_size);
-    struct held_head head;
+    struct held_head head = {.id = 0};
     MDB_val key, value;
     int rc;
 

@@ -119,7 +119,8 @@ meta_crc(const char *name, const uint8_t *bytes, size_t size)
     const size_t name_size = strlen(name);
 
     assert(name_size <= 8 && size - 4 <= STATE_SIZE);
-    memcpy(both, name, name_size);
+    for (size_t i = 0; i < name_size; i++) /* without its NUL */
+        both[i] = (uint8_t)name[i];
     memcpy(both + name_size, bytes + 4, size - 4);
     return crc_of(both, name_size + size - 4);
 }

@@ -52,8 +52,9 @@ disk_error(const struct held *h, int rc)
 
     if (rc != -EIO || fstatvfs(h->options.data_fd, &fs) < 0)
         return rc;
-    return (uint64_t)fs.f_bavail * fs.f_frsize < HELD_CUT_PAGES * 4096 ? -ENOSPC
-                                                                       : rc;
+    return (uint64_t)fs.f_bavail * fs.f_frsize < (uint64_t)HELD_CUT_PAGES * 4096
+               ? -ENOSPC
+               : rc;
 }
 
 int

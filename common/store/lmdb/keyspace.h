@@ -219,7 +219,7 @@ lmdb_of(struct store *s)
 int lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
                const struct store_mark *marks, size_t count,
                struct store_mark_info *infos);
-int lmdb_apply(struct store *store, const struct store_batch *batch,
+int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
 size_t lmdb_read(struct store *store, struct store_reads *reads);
 void lmdb_read_end(struct store *store);

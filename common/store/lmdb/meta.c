@@ -13,7 +13,7 @@
 #define HEADER_SIZE 20
 #define MARK_HEAD   24
 #define ROOTS_AT    64
-#define ROOT_SIZE   32
+#define ROOT_SIZE   ((size_t)32)
 
 /* The checksum of a record: of its LMDB key, then of all behind the sum. */
 static uint32_t
@@ -171,7 +171,7 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
     put_le64(bytes + 48, state->marks);
     put_le64(bytes + 56, state->marks_hash);
     for (int i = 0; i < KEYSPACE_TREES; i++)
-        root_put(bytes + ROOTS_AT + ROOT_SIZE * i, &state->roots[i]);
+        root_put(bytes + ROOTS_AT + ROOT_SIZE * (size_t)i, &state->roots[i]);
     return record_put(txn, meta, &key, bytes, sizeof bytes);
 }
 
@@ -192,7 +192,7 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
     out->marks = get_le64(bytes + 48);
     out->marks_hash = get_le64(bytes + 56);
     for (int i = 0; i < KEYSPACE_TREES; i++) {
-        root_get(bytes + ROOTS_AT + ROOT_SIZE * i, &out->roots[i]);
+        root_get(bytes + ROOTS_AT + ROOT_SIZE * (size_t)i, &out->roots[i]);
         if (out->roots[i].level >= TREE_LEVELS ||
             out->roots[i].count != out->roots[0].count)
             return -EBADMSG;
