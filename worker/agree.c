@@ -98,7 +98,7 @@ words_agree(const struct word *a, const struct word *b)
 {
     if (a->held || b->held)
         return a->held == b->held;
-    return a->unknown || store_marks_agree(&a->info, &b->info);
+    return !a->unknown && store_marks_agree(&a->info, &b->info);
 }
 
 /* ---- one keyspace ------------------------------------------------------ */
@@ -144,6 +144,7 @@ judge(struct agree *a, const struct batch *b, struct fold_keyspace *k)
     rc = ask(a, k, n, &unknown);
     if (rc < 0)
         return rc;
+    a->unknown = a->unknown || unknown;
     for (i = 0; i < n; i++) {
         const unsigned number = a->numbers[i];
         const struct word word = word_of(a, i, unknown);
@@ -219,10 +220,12 @@ agree_sort(struct agree *a, struct batch *b)
     bool given_back = false;
     int rc;
 
+    a->unknown = false;
     for (;;) { /* each time round there is a log less */
         rc = judge_all(a, b);
         if (rc < 0)
             return rc;
+        b->alone = a->unknown;
         if (dismiss(a, b, &given_back) == 0)
             return given_back;
         rc = batch_fold(b);

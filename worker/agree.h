@@ -6,8 +6,12 @@
  * batch of a keyspace may only hold logs of which the same is said.  So where
  * logs are told apart, the oldest log stays and with it each log that agrees
  * with it in every keyspace that they share; the others are given back and come
- * in a later batch.  When a keyspace cannot be read, all its logs count as one
- * kind: what it was to get is held.
+ * in a later batch.
+ *
+ * When a keyspace cannot be read, what it was to get is held.  Nobody can tell
+ * then whether a log is in, put there by a worker that died before it emptied
+ * the log, and a record of one that is in and one that is not could never be
+ * applied.  So no two of its logs agree, and the next batch gets one log only.
  *
  * A log of which a keyspace has a later epoch is quarantined: the directory was
  * restored from a backup.
@@ -42,6 +46,7 @@ struct agree {
     enum held_state *held_states;
 
     int8_t *leaving; /* of each log of the batch */
+    bool unknown;    /* some keyspace of the batch cannot be read */
 };
 
 /* Makes room for batches of up to `max` logs.  -ENOMEM. */

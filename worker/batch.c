@@ -393,7 +393,7 @@ take(struct batch *b, const struct logdir_entry *entry)
     rc = add(b, b->count);
     b->count++;
     if (rc == 0)
-        return b->count < b->max && fold_expects_room(&b->fold);
+        return !b->alone && b->count < b->max && fold_expects_room(&b->fold);
     give_up(b, &b->logs[b->count - 1], rc);
     again = batch_fold(b);
     if (again < 0)

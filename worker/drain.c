@@ -171,7 +171,10 @@ apply_records(struct drain *d, const uint8_t *name, size_t size)
         deleted = forget(d, name, size, &taken);
     if (rc < 0 && rc != -ENOENT)
         return rc;
-    return deleted < 0 ? deleted : rc == 0;
+    /* -ESTALE: the file is another by now, and the keyspace not to blame. */
+    if (deleted < 0)
+        return deleted == -ESTALE ? -EAGAIN : deleted;
+    return rc == 0;
 }
 
 static int

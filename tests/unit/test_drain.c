@@ -267,6 +267,31 @@ a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it(void **state)
 }
 
 static void
+move_away(void *ctx)
+{
+    const struct fixture *x = ctx;
+
+    (void)renameat(x->tmp.fd, HELD_FILE, x->tmp.fd, "away"); /* once */
+}
+
+static void
+a_file_that_is_set_aside_meanwhile_is_no_fault_of_the_keyspace(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark mark = {.uuid = {1}, .epoch = 1, .first_ms = 1};
+
+    held_by_another(x, "a", &mark, 1);
+    memstore_hook(x->store, move_away, x);
+
+    (void)drain_run(&x->drain, false); /* whenever the next is due */
+
+    memstore_hook(x->store, NULL, NULL);
+    assert_false(tmpdir_has(&x->tmp, HELD_FILE));
+    assert_int_equal(count_of(x, "a", "two"), 2);
+    assert_int_equal(x->drain.stats.damaged, 0);
+}
+
+static void
 what_another_process_drains_is_left_to_it(void **state)
 {
     struct fixture *x = *state;
@@ -473,6 +498,7 @@ static const struct CMUnitTest tests[] = {
     MEMORY(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute),
     MEMORY(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one),
     BOTH(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it),
+    MEMORY(a_file_that_is_set_aside_meanwhile_is_no_fault_of_the_keyspace),
     MEMORY(what_another_process_drains_is_left_to_it),
     MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing),
     MEMORY(

@@ -828,6 +828,37 @@ a_damaged_file_is_set_aside_and_a_new_one_begun(void **state)
     assert_sound(r, 1);
 }
 
+/* One that is stopped never looks again. */
+static void
+a_stopped_process_with_a_damaged_file_open_keeps_nobody_from_a_new_one(
+    void **state)
+{
+    struct rig *r = *state;
+    struct other o;
+    int fd;
+
+    for (uint64_t i = 0; i < 5; i++)
+        assert_rc(hold(r->held, "lamps", fill(1, i, i)), 0);
+    held_close(r->held);
+    r->held = NULL;
+    o = start_other(r, hold_one);
+    fd = open_file(r, HELD_FILE);
+    for (int page = 2; page < 8; page++)
+        assert_rc(pwrite(fd, "damage", 6, 4096 * page), 6);
+    (void)close(fd); /* written */
+    assert_rc(open_rig(r, true, 0), 0);
+
+    assert_rc(held_look(r->held), 0);
+    assert_false(held_any(r->held));
+    assert_true(tmpdir_has(&r->dir, "bad-held-1.mdb"));
+    assert_rc(hold_one(r->held), 0);
+    assert_rc(held_look(r->held), 0);
+
+    end_other(&o);
+    assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
+    assert_sound(r, 2);
+}
+
 /* Where the values of the file are: each begins four bytes before its magic. */
 static size_t
 find_values(int fd, off_t *at, size_t *sizes, size_t room)
@@ -1309,6 +1340,8 @@ static const struct CMUnitTest tests[] = {
     TEST(a_commit_to_a_file_that_lost_its_name_is_none),
     TEST(while_another_process_has_the_old_file_open_the_new_one_is_not_used),
     TEST(a_damaged_file_is_set_aside_and_a_new_one_begun),
+    TEST(
+        a_stopped_process_with_a_damaged_file_open_keeps_nobody_from_a_new_one),
     TEST(a_flipped_bit_in_a_value_is_never_taken_for_a_record),
     TEST(a_flipped_bit_anywhere_in_the_file_is_never_wrong_and_silent),
     TEST(a_flipped_bit_in_a_key_does_not_hide_what_is_held),

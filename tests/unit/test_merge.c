@@ -326,7 +326,7 @@ what_several_keyspaces_refuse_is_held_in_one_step(void **state)
         full_log(x, i);
     refuse(x, "a", -EBADMSG);
     refuse(x, "b", -EDQUOT);
-    memstore_fault(x->store, "c", (struct memstore_fault){.marks = -EBADMSG});
+    refuse(x, "c", -EIO);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
@@ -420,6 +420,33 @@ records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one(void **state)
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(held_count(x), 0);
     assert_counts(x, 4);
+}
+
+/* A worker put the first log in and died before it emptied it.  While the
+ * keyspace cannot be read nobody can tell; a record of both could never be
+ * applied. */
+static void
+logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark mark = full_log(x, 0);
+    unsigned i;
+
+    full_log(x, 1);
+    assert_rc(had(x, "a", &mark), 0);
+    memstore_fault(x->store, "a",
+                   (struct memstore_fault){.marks = -EBADMSG,
+                                           .error = -EBADMSG,
+                                           .times = MEMSTORE_ALWAYS});
+    for (i = 0; i < 2; i++)
+        assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    for (i = 0; i < 2; i++)
+        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
+
+    refuse(x, "a", 0);
+    drain_dry(x);
+    assert_int_equal(held_count(x), 0);
+    assert_counts(x, 2);
 }
 
 /* ---- another process is writing ---------------------------------------- */
@@ -857,6 +884,7 @@ static const struct CMUnitTest tests[] = {
     BOTH(records_that_are_held_already_are_not_held_or_counted_again),
     BOTH(a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one),
     MEMORY(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one),
+    MEMORY(logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one),
     MEMORY(a_keyspace_another_process_writes_to_is_put_off_and_waited_for),
     MEMORY(told_to_stop_it_ends_while_it_waits_and_gives_the_logs_back),
     BOTH(told_to_stop_it_finishes_one_keyspace_and_gives_the_logs_back),

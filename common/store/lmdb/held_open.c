@@ -9,7 +9,11 @@
  *
  * A damaged file is renamed while its flock is held, which all writers hold
  * from before their transaction until they have seen that the file still has
- * the name: nothing that somebody takes for kept is renamed away unseen.  (LMDB
+ * the name: nothing that somebody takes for kept is renamed away unseen.  Its
+ * lock file goes first, so that a process which never looks again, as it is
+ * stopped, has nothing of the new file.  The data file that has the name is
+ * opened before any lock file is, so nobody has a new one with an old lock
+ * file.  (LMDB
  * makes an empty file where one has gone in the moment between our look and its
  * own; that is found to be no file of ours, and is set aside like a damaged
  * one.)
@@ -183,6 +187,7 @@ rename_damaged(struct held *h, const char *why)
     unsigned n = 1;
     int rc;
 
+    (void)unlinkat(h->options.data_fd, HELD_FILE "-lock", 0); /* or as before */
     do {
         (void)snprintf(name, sizeof name, "bad-held-%u.mdb", n); /* fits */
         rc = keyspace_file_rename(h->options.data_fd, HELD_FILE, name);
