@@ -465,7 +465,7 @@ empty(struct batch *b, struct batch_log *l)
 }
 
 unsigned
-batch_free(struct batch *b, bool stopped)
+batch_end(struct batch *b, bool stopped)
 {
     unsigned i, emptied = 0;
 

@@ -12,7 +12,7 @@
  * which wakes every worker.
  *
  * Ownership: the logs are claimed from batch_take() until batch_give_back() or
- * batch_free().  Reports through diag.  Errors: 0 or a negative errno.
+ * batch_end().  Reports through diag.  Errors: 0 or a negative errno.
  */
 #ifndef COUNTD_WORKER_BATCH_H
 #define COUNTD_WORKER_BATCH_H
@@ -48,8 +48,8 @@ struct batch_retry {
 };
 
 struct batch_stats {
-    uint64_t recovered;
-    uint64_t quarantined;
+    uint64_t recovered;   /* logs of dead writers and workers, made usable */
+    uint64_t quarantined; /* logs */
 };
 
 struct batch {
@@ -96,6 +96,6 @@ void batch_give_back(struct batch *b, bool failed);
 
 /* Empties the logs that are whole, and gives the others back: they failed,
  * unless `stopped`.  Returns how many were emptied. */
-unsigned batch_free(struct batch *b, bool stopped);
+unsigned batch_end(struct batch *b, bool stopped);
 
 #endif

@@ -43,6 +43,7 @@ static int
 judge(struct drain *d, const struct store_batch *b)
 {
     struct store_mark_info *infos = calloc(b->mark_count + 1, sizeof *infos);
+    bool alike = true;
     size_t i, in = 0;
     int rc;
 
@@ -53,13 +54,12 @@ judge(struct drain *d, const struct store_batch *b)
     for (i = 0; rc == 0 && i < b->mark_count; i++) {
         in += infos[i].state == STORE_MARK_DONE ||
               infos[i].state == STORE_MARK_AHEAD;
-        if (!store_marks_agree(&infos[0], &infos[i]))
-            rc = 1;
+        alike = alike && store_marks_agree(&infos[0], &infos[i]);
     }
     free(infos);
-    if (rc >= 0 && in == b->mark_count)
-        return 0;
-    return rc < 0 ? rc : rc > 0 || in > 0 ? -ESTALE : -EAGAIN;
+    if (rc < 0 || in == b->mark_count)
+        return rc;
+    return alike && in == 0 ? -EAGAIN : -ESTALE;
 }
 
 /* Sees to it that a record is in, durably. */
@@ -75,7 +75,9 @@ apply(struct drain *d, const struct store_batch *b)
     if (rc != -ESTALE && rc != -EOVERFLOW)
         return rc;
     rc = judge(d, b);
-    return rc < 0 ? rc : store_apply(d->store, &fence, &applied);
+    if (rc == 0)
+        rc = store_apply(d->store, &fence, &applied) == 0 ? 0 : -EAGAIN;
+    return rc;
 }
 
 /* Says why what is held of a keyspace stays held. */

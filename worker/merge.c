@@ -503,7 +503,7 @@ merge_batch(struct merge *m, bool others)
     m->stats.zeros += m->batch.fold.zeros;
     report_batch(m, since_ms);
     report_saturation(m, saturated);
-    emptied = batch_free(&m->batch, halted);
+    emptied = batch_end(&m->batch, halted);
     m->stats.logs += emptied;
     if (halted)
         return MERGE_STOPPED;

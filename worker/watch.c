@@ -31,16 +31,20 @@ on_signal(void *ctx, int signo)
     if (signo == SIGUSR1)
         watch_report(w);
     else if (signo == SIGTERM || signo == SIGINT || signo == SIGHUP)
+        w->told = true;
+    if (w->told)
         loop_stop(w->loop);
 }
 
 /* The loop does not run while a batch is merged, so that looks for itself. */
 static bool
-stop_is_pending(void *ctx)
+is_told_to_stop(void *ctx)
 {
+    const struct watch *w = ctx;
     sigset_t pending;
 
-    (void)ctx; /* signals are the process's */
+    if (w->told)
+        return true;
     if (sigpending(&pending) < 0)
         return false;
     return sigismember(&pending, SIGTERM) == 1 ||
@@ -144,12 +148,14 @@ after_turn(void *ctx)
     const uint64_t now = loop_now_ms(w->loop);
     uint64_t next;
 
+    if (is_told_to_stop(w))
+        return true;
     if (now >= next_look(w))
         merge(w, now);
     if (now >= w->drain_ms)
         w->drain_ms = sooner(drain_run(w->drain, next_look(w) <= now),
                              now + WATCH_LOOK_MS);
-    if (now >= w->tend_ms && !stop_is_pending(NULL)) {
+    if (now >= w->tend_ms) {
         const bool more = merge_tend(w->merge, clock_ns() + WATCH_TEND_NS);
 
         w->tend_ms = more ? now : now + WATCH_LOOK_MS;
@@ -192,8 +198,8 @@ watch_start(struct watch *w, struct loop *loop, struct merge *merge,
     *w = (struct watch){.loop = loop, .merge = merge, .drain = drain};
     w->changes.fd = -1;
     w->look = (struct loop_timer){.slot = -1, .due = on_look};
-    merge->stop = stop_is_pending;
-    drain->stop = stop_is_pending;
+    merge->stop = drain->stop = is_told_to_stop;
+    merge->stop_ctx = drain->stop_ctx = w;
     rc = take_signals(w);
     if (rc < 0)
         return rc;

@@ -36,6 +36,7 @@ struct watch {
     struct retry machine; /* that could not: not before that */
     uint64_t drain_ms;    /* look at what is held then */
     uint64_t tend_ms;     /* let the store tend then */
+    bool told;            /* to stop */
     bool refused;         /* stopped: the settings do not fit the logs */
 };
 

@@ -266,7 +266,7 @@ a_directory_that_cannot_be_synced_is_refused(void **state)
     make_data(d);
     for (nth = 1, hit = true; hit; nth++) {
         fault_inject("fsync", nth, EINVAL);
-        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 7) ? -EINVAL : 0);
+        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 6) ? -EINVAL : 0);
         assert_int_equal(fault_hit(), hit);
         fault_clear();
     }

