@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/hash.h"
+#include "common/log/pending.h"
 
 /* A look may take up to a 1/LOOK_SHARE of the time; with a thousand logs it
  * costs milliseconds, and is then good for longer. */

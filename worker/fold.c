@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "common/log/slot.h"
 #include "common/wire/message.h"
 #include "worker/sort.h"
 

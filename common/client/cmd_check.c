@@ -20,6 +20,7 @@
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
+#include "common/log/inspect.h"
 
 #define TEXT_SIZE  512
 #define OPEN_TRIES 50
@@ -406,7 +407,7 @@ check_held(struct check *c)
     struct store_check_result result = {0};
     int rc;
 
-    rc = held_look(c->in.held);
+    rc = kept_look(c->in.held);
     if (rc == 0) {
         rc = held_each(c->in.held, note_held, c);
         held_look_end(c->in.held);

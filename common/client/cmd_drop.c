@@ -20,7 +20,9 @@
  *   3. Held.  Under the lock of the keyspace's records, so that no worker has
  *      one of them in its hands; one that was applied meanwhile is in 4.
  *   4. The keyspace: one step of the store, which keeps the marks.  A log that
- *      some worker merged and has not emptied is not counted again.
+ *      some worker merged and has not emptied is not counted again.  Of a file
+ *      that was replaced readers may have the old one open: the command waits
+ *      until they have looked.
  *
  * Each step is durable when the next begins, and none asks whether it was done
  * before: killed anywhere, the command is run again.  What is held or merged
@@ -49,11 +51,15 @@
 #include "common/client/wait.h"
 #include "common/wire/query.h"
 
+/* Daemons look each second whether a file that they have open was replaced. */
+#define REPLACED_MS 2000
+
 struct drop {
     const struct cmd_line *line;
     struct inside in;
     struct wait_turn turn;
     bool dry_run;
+    bool replaced; /* some keyspace, which readers have yet to notice */
 };
 
 /* ---- before: logs ------------------------------------------------------ */
@@ -169,7 +175,7 @@ look(struct drop *d, const struct cmd_name *name, struct found *f)
         f->total = (int64_t)get_le64(row);
     }
     store_read_end(d->in.store);
-    rc = held_look(d->in.held);
+    rc = kept_look(d->in.held);
     if (rc == 0) {
         rc = held_each(d->in.held, add_held, f);
         held_look_end(d->in.held);
@@ -212,9 +218,13 @@ empty(struct drop *d, struct found *f)
     while (wait_turn(&d->turn, rc, held_holder(d->in.held)));
     if (rc < 0)
         return rc;
+    /* -ESTALE: it was replaced just now, by whom is as well. */
     do
         rc = store_drop(d->in.store, n->bytes, n->size, NULL, 0);
-    while (wait_turn(&d->turn, rc, 0));
+    while (wait_turn(&d->turn, rc == -ESTALE ? -EAGAIN : rc,
+                     inside_holder(&d->in)));
+    if (rc > 0)
+        d->replaced = true;
     /* A worker may just have removed the empty file. */
     return rc == -ENOENT && (f->held > 0 || f->error != -ENOENT) ? 0 : rc;
 }
@@ -302,6 +312,8 @@ cmd_drop(struct cmd_line *line)
 
             status = one > status ? one : status;
         }
+        if (d.replaced)
+            wait_ms(REPLACED_MS);
         tell_kept(&d);
     }
     inside_close(&d.in);
@@ -363,7 +375,7 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
         do
             rc = store_del(d->in.store, keyspace->bytes, keyspace->size, keys,
                            count, &deleted);
-        while (wait_turn(&d->turn, rc, 0));
+        while (wait_turn(&d->turn, rc, inside_holder(&d->in)));
     if (rc == -ENOENT)
         return unknown(f.text);
     if (rc < 0) {

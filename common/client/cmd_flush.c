@@ -11,8 +11,8 @@
 #include "common/client/wait.h"
 #include "common/log/fills.h"
 
-/* A worker tries what is held each minute, and what another had after a quarter
- * of a second; what goes in goes in at once. */
+/* A worker tries again what it has come to hold after a twentieth of a second,
+ * then less and less often; what goes in goes in at once. */
 #define HELD_WAIT_MS 3000
 
 /* As of when the reader answers for all keyspaces.  No name comes after this

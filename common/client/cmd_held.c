@@ -52,8 +52,8 @@ time_cell(const struct list *l, uint64_t unix_ms, char age[32])
 static const char *
 why_text(int error)
 {
-    return error == -EDQUOT ? "over keyspace.max or keyspace.max_keys"
-                            : diag_text(error);
+    return abs(error) == EDQUOT ? "over keyspace.max or keyspace.max_keys"
+                                : diag_text(error);
 }
 
 static int
@@ -86,7 +86,7 @@ held_list(struct cmd_line *line)
     status = inside_open(line, false, &in);
     if (status != 0)
         return status;
-    rc = held_look(in.held);
+    rc = kept_look(in.held);
     if (rc == 0) {
         output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
         rc = held_each(in.held, list_row, &l);
@@ -171,7 +171,7 @@ struct salvage {
     uint64_t merged, already; /* records */
     uint64_t doubtful;        /* nobody can tell whether they are in */
     uint64_t failed;          /* their keyspace refused */
-    uint64_t lost;            /* without all of their parts */
+    uint64_t broken;          /* not whole; some were applied and deleted */
 };
 
 enum verdict { TAKE, IS_IN, MIXED, PASSED };
@@ -290,15 +290,15 @@ print_result(const struct cmd_line *line, const char *file,
     output_fact(&out, "already_merged", cell_number((int64_t)s->already));
     output_fact(&out, "doubtful", cell_number((int64_t)s->doubtful));
     output_fact(&out, "failed", cell_number((int64_t)s->failed));
-    output_fact(&out, "lost", cell_number((int64_t)s->lost));
+    output_fact(&out, "not_whole", cell_number((int64_t)s->broken));
     output_fact(&out, "dry_run", cell_bool(s->dry_run));
     if (out.format != OUTPUT_JSON) /* output_fini() tells */
         (void)printf("%s: %" PRIu64 " record%s %s, %" PRIu64
                      " merged already, %" PRIu64 " doubtful, %" PRIu64
-                     " refused, %" PRIu64 " lost\n",
+                     " refused, %" PRIu64 " not whole\n",
                      file, s->merged, output_plural(s->merged),
                      s->dry_run ? "would be merged" : "merged", s->already,
-                     s->doubtful, s->failed, s->lost);
+                     s->doubtful, s->failed, s->broken);
     return output_fini(&out);
 }
 
@@ -310,7 +310,7 @@ salvage(struct salvage *s, const struct cmd_line *line, const char *file,
     char to[NAME_MAX_SIZE];
     int rc, status;
 
-    rc = held_salvage(fd, found, s, &s->lost);
+    rc = held_salvage(fd, found, s, &s->broken);
     if (rc == 0 && !s->dry_run && s->doubtful + s->failed == 0) {
         /* "bad-held-N.mdb" becomes "salvaged-held-N.mdb". */
         (void)snprintf(to, sizeof to, "salvaged-%s",
@@ -327,8 +327,7 @@ salvage(struct salvage *s, const struct cmd_line *line, const char *file,
     }
     if (s->failed > 0)
         return CONFIG_EXIT_SYSTEM;
-    return status == 0 && s->doubtful + s->lost > 0 ? CONFIG_EXIT_NEGATIVE
-                                                    : status;
+    return status == 0 && s->doubtful > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
 static int

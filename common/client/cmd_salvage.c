@@ -20,6 +20,8 @@
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
+#include "common/log/inspect.h"
+#include "common/log/slot.h"
 
 /* One valid slot, its names kept in `bytes` of the salvage. */
 struct record {

@@ -27,6 +27,12 @@ inside_store(const struct cmd_line *line, const struct inside *in,
     return lmdb_store_open(out, &options);
 }
 
+long
+inside_holder(const struct inside *in)
+{
+    return lmdb_store_holder(in->store);
+}
+
 int
 inside_held(int data_fd, bool writable, struct held **out)
 {

@@ -33,6 +33,9 @@ void inside_close(struct inside *in);
 int inside_store(const struct cmd_line *line, const struct inside *in,
                  int keyspace_fd, bool writable, struct store **out);
 
+/* Who made the store's last drop or deletion say -EAGAIN; 0: cannot tell. */
+long inside_holder(const struct inside *in);
+
 /* What is held in a directory.  0 or -errno. */
 int inside_held(int data_fd, bool writable, struct held **out);
 

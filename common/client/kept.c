@@ -5,10 +5,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/client/logfile.h"
 #include "common/client/output.h"
+#include "common/client/wait.h"
+
+/* Each process looks about once a second whether the file was replaced. */
+#define LOOK_MS 3000
 
 static void
 keep_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
@@ -57,13 +62,25 @@ note_damaged(void *ctx, const char *file)
     return 0;
 }
 
+int
+kept_look(struct held *h)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + LOOK_MS};
+    int rc;
+
+    do
+        rc = held_look(h);
+    while (wait_turn(&turn, rc, 0));
+    return rc;
+}
+
 /* A held file that is damaged is set aside by the next worker that meets it. */
 static int
 read_held(struct held *h, struct kept *out)
 {
     int rc;
 
-    rc = held_look(h);
+    rc = kept_look(h);
     if (rc == 0) {
         rc = held_each(h, note_held, out);
         held_look_end(h);
@@ -74,7 +91,7 @@ read_held(struct held *h, struct kept *out)
 int
 kept_any_held(struct held *h, bool *any)
 {
-    const int rc = held_look(h);
+    const int rc = kept_look(h);
 
     /* Of a damaged file nobody can tell: it is about to be set aside. */
     *any = rc == 0 && held_any(h);

@@ -23,6 +23,9 @@ struct kept {
 
 int kept_read(const struct datadir *d, struct held *h, struct kept *out);
 
+/* held_look(), which waits a little for who has a replaced file open. */
+int kept_look(struct held *h);
+
 /* Whether anything is held, in a snapshot of its own. */
 int kept_any_held(struct held *h, bool *any);
 

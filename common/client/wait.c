@@ -131,10 +131,11 @@ wait_merged(const struct cmd_line *line, const struct datadir *d,
     return rc;
 }
 
-static void
-sleep_ms(unsigned ms)
+void
+wait_ms(unsigned ms)
 {
-    const struct timespec t = {.tv_nsec = (long)ms * 1000000};
+    const struct timespec t = {.tv_sec = ms / 1000,
+                               .tv_nsec = (long)(ms % 1000) * 1000000};
 
     (void)nanosleep(&t, NULL); /* woken early, we only look sooner */
 }
@@ -158,7 +159,7 @@ wait_turn(struct wait_turn *t, int rc, long holder)
         else
             diag(DIAG_INFO, "waiting for another process, which is writing");
     }
-    sleep_ms(TURN_MS);
+    wait_ms(TURN_MS);
     return true;
 }
 
@@ -168,5 +169,5 @@ wait_pause(unsigned *pause_ms)
     *pause_ms = *pause_ms == 0 ? 1 : 2 * *pause_ms;
     if (*pause_ms > PAUSE_MAX_MS)
         *pause_ms = PAUSE_MAX_MS;
-    sleep_ms(*pause_ms);
+    wait_ms(*pause_ms);
 }

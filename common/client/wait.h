@@ -62,6 +62,9 @@ struct wait_turn {
 };
 bool wait_turn(struct wait_turn *t, int rc, long holder);
 
+/* Sleeps so long, or until a signal. */
+void wait_ms(unsigned ms);
+
 /* Sleeps a little: 1 ms at first, then longer, at most 50; *pause_ms starts
  * at 0. */
 void wait_pause(unsigned *pause_ms);

@@ -4,6 +4,8 @@
  * owner, group- or other-writable folders, network file systems, no hard
  * links, no flock between two opens.  A file system whose syncs mean nothing
  * (tmpfs) is warned about.  Each refusal is a message that says what to do.
+ * A full disk is no reason to refuse a directory that is there: what can be
+ * tried only with room is not tried then.
  *
  * Ownership: struct datadir is the caller's between open and close.
  */
@@ -51,10 +53,6 @@ int datadir_exit_status(int rc, enum datadir_need need);
 
 /* Makes archive/ if need be and sets archive_fd. */
 int datadir_archive(struct datadir *d);
-
-/* Whether a file system (f_type of statfs) will do: 0 yes, 1 with a warning,
- * -EOPNOTSUPP no.  *why then says what is wrong with it. */
-int datadir_check_fs(uint64_t type, const char **why);
 
 /* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
  * -EBUSY when another countd-write has it (its pid in *pid). */

@@ -10,6 +10,9 @@
  * at each run; COUNTD_ALL_CALLS=1 runs all.  Memory files are used where there
  * are some: a kill loses nothing that a disk would have kept.
  */
+#include "common/log/create.h"
+#include "common/log/recover.h"
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <assert.h>

@@ -1296,6 +1296,39 @@ a_backup_of_a_running_store_is_complete_and_serves(void **state)
     memcpy(s->data, data, sizeof data);
 }
 
+/* A damaged or exchanged key of file names must not pass unseen. */
+static void
+check_finds_a_file_of_a_long_name_under_another_name(void **state)
+{
+    static const char moved[] = "%h0123456789abcdef0123456789abcdef";
+    struct site *s = *state;
+    char from[1000], to[700];
+    struct dirent *e;
+    DIR *dir;
+
+    expect_text(RUN(s, "incr",
+                    "A/very long name that has to be hashed because "
+                    "it is no plain one, and is longer than sixty",
+                    "b", "8"),
+                0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    snprintf(to, sizeof to, "%s/keyspace", s->data);
+    dir = opendir(to);
+    assert_non_null(dir);
+    while ((e = readdir(dir)) && (strncmp(e->d_name, "%h", 2) != 0 ||
+                                  strstr(e->d_name, "-lock") != NULL))
+        ;
+    assert_non_null(e);
+    snprintf(from, sizeof from, "%s/keyspace/%s", s->data, e->d_name);
+    snprintf(to, sizeof to, "%s/keyspace/%s.mdb", s->data, moved);
+    assert_int_equal(closedir(dir), 0);
+    assert_int_equal(rename(from, to), 0);
+
+    expect(RUN(s, "check"), 1, moved);
+    expect(RUN(s, "check"), 1, "which belongs into keyspace/%h");
+}
+
 static void
 a_backup_waits_for_the_merge_or_says_that_it_does_not(void **state)
 {
@@ -1416,6 +1449,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(check_finds_logs_that_are_older_than_the_keyspaces),
     WITH_SITE(a_backup_of_a_running_store_is_complete_and_serves),
     WITH_SITE(a_backup_waits_for_the_merge_or_says_that_it_does_not),
+    WITH_SITE(check_finds_a_file_of_a_long_name_under_another_name),
     WITH_EMPTY(bad_command_lines_exit_100_and_suggest),
     WITH_EMPTY(help_and_version_and_test_exit_0),
 };

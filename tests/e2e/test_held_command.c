@@ -64,7 +64,7 @@ static void
 merge(struct fleet *f, const char *keyspace, const char *key, int64_t increment)
 {
     add(f, keyspace, key, increment);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(FLEET_RUN(f, "flush"), 0);
 }
 
 static int64_t
@@ -301,7 +301,6 @@ salvage_leaves_to_the_operator_what_a_later_fill_has_passed(void **state)
     expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 1,
            "nobody can tell whether it is in");
     expect(1, 1, "0 records merged, 0 merged already, 2 doubtful, ");
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
     assert_int_equal(count_of(f, "words", "the"), 83);
     expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 1, "2 doubtful");
     fleet_stop_all(f);

@@ -141,7 +141,7 @@ the_key_of_file_names_has_to_be_whole(void **state)
     (void)state; /* none */
     snprintf(path, sizeof path, "%s/keyspace/%%key", data);
     assert_int_equal(truncate(path, 3), 0);
-    expect(READ("-d", data, ANY_PORT), 111, "%key is not a file of 16 bytes");
+    expect(READ("-d", data, ANY_PORT), 111, "keyspace/%key is damaged");
 }
 
 static void

@@ -240,8 +240,9 @@ apply_agreeing(struct store *s, const struct log_batch *logs, size_t n,
         }
     }
     qsort(deltas, count, sizeof *deltas, delta_compare);
-    rc = chosen > 0 ? apply_deltas(s, KS, marks, chosen, deltas, count, &applied)
-                    : 1;
+    rc = chosen > 0
+             ? apply_deltas(s, KS, marks, chosen, deltas, count, &applied)
+             : 1;
     free(deltas);
     return rc;
 }
@@ -359,12 +360,12 @@ compare_keys(struct store *s, const struct counter *sorted, size_t count,
             .queries = q, .count = n, .at = bytes, .room = sizeof bytes};
 
         for (size_t i = 0; i < n; i++)
-            q[i] = (struct store_query){
-                .op = ranks && i % 16 == 0 ? STORE_RANK : STORE_GET,
-                .name = (const uint8_t *)KS_NAME,
-                .name_size = strlen(KS_NAME),
-                .key = sorted[at + i].key,
-                .key_size = sorted[at + i].size};
+            q[i] = (struct store_query){.op = ranks && i % 16 == 0 ? STORE_RANK
+                                                                   : STORE_GET,
+                                        .name = (const uint8_t *)KS_NAME,
+                                        .name_size = strlen(KS_NAME),
+                                        .key = sorted[at + i].key,
+                                        .key_size = sorted[at + i].size};
         assert_int_equal(store_read(s, &reads), n);
         for (size_t i = 0; i < n; i++) {
             assert_rc(q[i].error, 0);
@@ -385,8 +386,8 @@ compare_rows(struct store *s, const struct counter *sorted, size_t count)
 
     while (at < count) {
         const uint64_t length = 1 + below(2000);
-        const int rows = stored_range(s, KS_NAME, (int64_t)at, length, bytes,
-                                      sizeof bytes);
+        const int rows =
+            stored_range(s, KS_NAME, (int64_t)at, length, bytes, sizeof bytes);
         const uint8_t *p = bytes;
 
         assert_true(rows > 0 && (uint64_t)rows <= length);

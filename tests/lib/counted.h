@@ -1,4 +1,5 @@
-/* tests/lib/counted.h - a model of what a keyspace counts, and batches for both.
+/* tests/lib/counted.h - a model of what a keyspace counts, and batches for
+ * both.
  *
  * The keyspace is called "pages" (KS).  Random numbers come from `rng`, which a
  * test sets to have the same ones each time. */
@@ -89,7 +90,8 @@ int apply_one(struct store *s, const char *name, const char *key, int64_t sum);
 
 /* A count, or an error. */
 int64_t get_one(struct store *s, const char *name, const char *key);
-enum store_mark_state mark_state(struct store *s, const struct store_mark *mark);
+enum store_mark_state mark_state(struct store *s,
+                                 const struct store_mark *mark);
 
 /* Expects KS to be as the model: totals, every key, every rank. */
 void compare_all(struct store *s, struct model *m);

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/log/inspect.h"
 #include "common/log/log.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"

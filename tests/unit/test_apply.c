@@ -37,8 +37,8 @@ a_log_counts_once(void **state)
 
     assert_rc(apply_logs(s, &log, 1), 0); /* all of it is left out */
     compare_all(s, &m);
-    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas,
-                           log.keys.count, &applied),
+    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas, log.keys.count,
+                           &applied),
               0);
     assert_int_equal(applied.keys, 0);
     assert_int_equal(applied.commits, 1); /* it is durable now, too */
@@ -51,8 +51,8 @@ a_log_counts_once(void **state)
     model_apply(&m, &later.keys);
     compare_all(s, &m);
     assert_int_equal(mark_state(s, &log.mark), STORE_MARK_AHEAD);
-    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas,
-                           log.keys.count, &applied),
+    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas, log.keys.count,
+                           &applied),
               -EOVERFLOW);
     compare_all(s, &m);
     check_clean(s);
@@ -261,8 +261,8 @@ workers_that_race_count_each_log_once(void **state)
 static int
 kept_totals(struct store *s, struct store_totals *out)
 {
-    struct store_query q = {.op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME,
-                            .name_size = 5};
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME, .name_size = 5};
     uint8_t bytes[300];
     struct store_reads reads = {
         .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
@@ -400,6 +400,115 @@ a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs(void **state)
     store_close(s);
 }
 
+/* ---- marks that do not agree -------------------------------------------- */
+
+static void
+logs_that_came_unequally_far_are_not_put_together(void **state)
+{
+    struct store *s = open_store(*state, 1 << 20, true);
+    const struct store_mark logs[3] = {
+        {.uuid = {1}, .epoch = 1},
+        {.uuid = {2}, .epoch = 1},
+        {.uuid = {2}, .epoch = 1, .first_ms = 7}};
+    const struct store_mark swapped[2] = {logs[1], logs[0]};
+    const struct store_delta k = delta("k", 5);
+    struct store_applied applied;
+
+    assert_rc(apply_deltas(s, KS, &logs[0], 1, &k, 1, &applied), 0);
+    assert_rc(apply_deltas(s, KS, logs, 2, &k, 1, &applied), -ESTALE);
+    assert_rc(apply_deltas(s, KS, swapped, 2, &k, 1, &applied), -ESTALE);
+    assert_int_equal(applied.commits, 0);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 5);
+    assert_int_equal(mark_state(s, &logs[1]), STORE_MARK_NONE);
+
+    /* Nothing of either fill is in: of one nothing at all, of the other not. */
+    assert_rc(apply_deltas(s, KS, &logs[1], 1, &k, 1, &applied), 0);
+    assert_int_equal(mark_state(s, &logs[2]), STORE_MARK_OTHER);
+    assert_rc(
+        apply_deltas(s, KS,
+                     (struct store_mark[]){{.uuid = {3}, .epoch = 1}, logs[2]},
+                     2, &k, 1, &applied),
+        0);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 15);
+    check_clean(s);
+    store_close(s);
+}
+
+static void
+one_log_that_is_ahead_stops_the_batch(void **state)
+{
+    struct store *s = open_store(*state, 1 << 20, true);
+    const struct store_mark now = {.uuid = {1}, .epoch = 5};
+    const struct store_mark marks[2] = {{.uuid = {2}, .epoch = 1},
+                                        {.uuid = {1}, .epoch = 4}};
+    const struct store_delta k = delta("k", 5);
+    struct store_applied applied;
+
+    assert_rc(apply_deltas(s, KS, &now, 1, &k, 1, &applied), 0);
+    assert_rc(apply_deltas(s, KS, marks, 2, &k, 1, &applied), -EOVERFLOW);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 5);
+    assert_int_equal(mark_state(s, &marks[0]), STORE_MARK_NONE);
+    store_close(s);
+}
+
+/* ---- a process that is writing ------------------------------------------ */
+
+/* In a child: stops inside a write transaction. */
+static void
+stop_while_writing(const struct tmpdir *d)
+{
+    struct store *s = open_store(d, 1 << 20, true);
+    struct keyspace *k;
+    MDB_txn *txn;
+
+    if (keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k) < 0 ||
+        keyspace_write(lmdb_of(s), k, &txn) < 0)
+        _exit(1);
+    (void)raise(SIGSTOP); /* cannot fail */
+    keyspace_abort(k, txn);
+    store_close(s);
+    _exit(0);
+}
+
+static void
+nobody_waits_for_a_process_that_stopped_while_writing(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    const struct store_mark mark = {.uuid = {1}, .epoch = 1};
+    const struct store_delta k = delta("k", 5);
+    struct store_applied applied;
+    struct tmpdir to;
+    pid_t child;
+    int status;
+
+    assert_rc(apply_one(s, KS_NAME, "k", 1), 0);
+    store_close(s);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        stop_while_writing(d);
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+
+    s = open_store(d, 1 << 20, true);
+    assert_rc(apply_deltas(s, KS, &mark, 1, &k, 1, &applied), -EAGAIN);
+    assert_int_equal(applied.holder, child);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 1); /* who reads, reads */
+    assert_int_equal(mark_state(s, &mark), STORE_MARK_NONE);
+    check_clean(s);
+    tmpdir_make_in_memory(&to);
+    assert_rc(store_copy(s, KS, to.fd), 0);
+    tmpdir_remove(&to);
+
+    assert_int_equal(kill(child, SIGCONT), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_rc(apply_deltas(s, KS, &mark, 1, &k, 1, &applied), 0);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 6);
+    store_close(s);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, in_memory, remove_dir)
 
 static const struct CMUnitTest tests[] = {
@@ -412,6 +521,9 @@ static const struct CMUnitTest tests[] = {
     T(a_view_stays_as_it_was_while_others_merge),
     T(every_mark_can_be_listed),
     T(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs),
+    T(logs_that_came_unequally_far_are_not_put_together),
+    T(one_log_that_is_ahead_stops_the_batch),
+    T(nobody_waits_for_a_process_that_stopped_while_writing),
 };
 
 TEST_MAIN(tests)

@@ -24,6 +24,16 @@ struct sums {
     uint64_t hash;
 };
 
+static int
+sum_mark(void *ctx, const struct store_mark *m,
+         const struct store_mark_info *info)
+{
+    struct sums *out = ctx;
+
+    out->hash += crc_of(m->uuid, sizeof m->uuid) * (m->epoch + m->first_ms) +
+                 (unsigned)info->state;
+    return 0;
+}
 
 /* Reads everything of the keyspace.  0 and *out, or an error. */
 static int
@@ -38,8 +48,8 @@ read_everything(struct store *s, struct sums *out)
     *out = (struct sums){.rows = 0};
     rc = stored_totals(s, KS_NAME, &t);
     while (rc == 0 && at < t.keys) {
-        const int rows = stored_range(s, KS_NAME, (int64_t)at, 512, bytes,
-                                      sizeof bytes);
+        const int rows =
+            stored_range(s, KS_NAME, (int64_t)at, 512, bytes, sizeof bytes);
         const uint8_t *p = bytes;
 
         if (rows <= 0)
@@ -50,14 +60,14 @@ read_everything(struct store *s, struct sums *out)
             memcpy(key, p + 10, get_le16(p + 8));
             rc = stored_get(s, KS_NAME, key, &row);
             out->rows++;
-            out->hash += (crc_of(p, 10u + get_le16(p + 8)) + 1) * ++at +
-                         crc_of((uint8_t *)key, get_le16(p + 8)) *
-                             (uint64_t)row.count;
+            out->hash +=
+                (crc_of(p, 10u + get_le16(p + 8)) + 1) * ++at +
+                crc_of((uint8_t *)key, get_le16(p + 8)) * (uint64_t)row.count;
             p += 10 + get_le16(p + 8);
         }
     }
     out->hash += t.keys + t.sum_low + (uint64_t)t.sum_high + t.saturated;
-    return rc;
+    return rc < 0 ? rc : store_each_mark(s, KS, sum_mark, out);
 }
 
 /* In a child, since LMDB itself may crash: 0 right, 1 refused, 2 wrong. */
@@ -79,6 +89,7 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     unsigned outcomes[4] = {0};
+    struct store_mark marks[40]; /* of 12 * 40 logs: pages and pages of them */
     struct sums want;
     struct stat st;
     int fd, null;
@@ -89,7 +100,11 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
         struct store_applied applied;
 
         batch_make(&b, i == 0 ? 12000 : 100, 20000, 0, 1000, false);
-        assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &applied),
+        for (size_t m = 0; m < sizeof marks / sizeof *marks; m++)
+            marks[m] = (struct store_mark){.uuid = {(uint8_t)rnd(), (uint8_t)m},
+                                           .epoch = i + 1};
+        assert_rc(apply_deltas(s, KS, marks, sizeof marks / sizeof *marks,
+                               b.deltas, b.count, &applied),
                   0);
         batch_free(&b);
     }
@@ -344,6 +359,53 @@ a_hidden_mark_is_no_mark_that_is_not_there(void **state)
     store_close(s);
 }
 
+/* As a branch page that leads elsewhere would have it: marks that are whole,
+ * but one is missing, or is of an earlier commit. */
+static void
+marks_that_are_not_those_of_the_state_are_damage(void **state)
+{
+    struct store *s = open_store(*state, 1 << 20, true);
+    struct store_mark later = counted_log;
+    struct store_check_result r;
+    char bytes[17] = "m";
+    MDB_val key = {.mv_size = 17, .mv_data = bytes}, v;
+    uint8_t earlier[300];
+
+    memcpy(bytes + 1, counted_log.uuid, 16);
+    for (unsigned i = 0; i < 2; i++) {
+        struct store_mark_info info;
+        struct keyspace *k;
+        unsigned faults = 0;
+        MDB_txn *txn;
+
+        later.epoch += 10;
+        assert_rc(stored_add(s, KS_NAME, &later, "k", 2), 0);
+        assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
+        assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
+        assert_int_equal(mdb_get(txn, k->meta, &key, &v), 0);
+        memcpy(earlier, v.mv_data, v.mv_size);
+        v.mv_data = earlier;
+        keyspace_abort(k, txn);
+        later.epoch++;
+        assert_rc(stored_add(s, KS_NAME, &later, "k", 2), 0);
+        assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
+        assert_int_equal(i == 0 ? mdb_put(txn, k->meta, &key, &v, 0)
+                                : mdb_del(txn, k->meta, &key, NULL),
+                         0);
+        assert_int_equal(mdb_txn_commit(txn), 0);
+        keyspace_unlock(k);
+
+        assert_rc(stored_add(s, KS_NAME, &later, "k", 2), -EBADMSG);
+        assert_rc(store_marks(s, KS, &other_log, 1, &info), -EBADMSG);
+        assert_rc(store_check(s, KS, count_fault, &faults, &r), 0);
+        assert_int_equal(faults, 1);
+
+        assert_rc(store_drop(s, KS, &later, 1), 1); /* they are of no use */
+        assert_int_equal(mark_state(s, &later), STORE_MARK_DONE);
+    }
+    store_close(s);
+}
+
 /* The value of this type that looking up `key` by its count needs. */
 static struct place
 place_of_value(struct store *s, int fd, const char *key, enum block_type type)
@@ -381,8 +443,8 @@ place_of_value(struct store *s, int fd, const char *key, enum block_type type)
 static void
 no_bit_of_a_value_is_wrong_and_silent(void **state)
 {
-    static const enum block_type types[] = {BLOCK_NODE, BLOCK_GROUP,
-                                            BLOCK_BASE, BLOCK_BUFFER};
+    static const enum block_type types[] = {BLOCK_NODE, BLOCK_GROUP, BLOCK_BASE,
+                                            BLOCK_BUFFER};
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     struct store_check_result r;
@@ -535,6 +597,7 @@ static const struct CMUnitTest tests[] = {
     T(damage_to_a_value_in_use_is_seen_within_a_minute),
     T(no_bit_of_state_name_or_mark_is_wrong_and_silent),
     T(a_hidden_mark_is_no_mark_that_is_not_there),
+    T(marks_that_are_not_those_of_the_state_are_damage),
     T(no_bit_of_a_value_is_wrong_and_silent),
     T(flags_that_would_stop_lmdb_are_refused),
     T(check_finds_what_contradicts_itself),

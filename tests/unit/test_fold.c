@@ -2,6 +2,7 @@
  *
  * log_read() is a stand-in here: it reads a log that is an array, and fails
  * when told to. */
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>

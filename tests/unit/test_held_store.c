@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/store/lmdb/held.h"
+#include "common/store/lmdb/held_record.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 
@@ -722,6 +723,20 @@ a_file_that_was_replaced_is_left_at_the_next_look(void **state)
 }
 
 static void
+a_lock_file_that_was_removed_is_made_again(void **state)
+{
+    struct rig *r = *state;
+
+    assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
+    assert_rc(unlinkat(r->dir.fd, HELD_FILE "-lock", 0), 0);
+
+    assert_rc(hold(r->held, "lamps", fill(1, 2, 2)), 0);
+
+    assert_true(tmpdir_has(&r->dir, HELD_FILE "-lock"));
+    assert_sound(r, 2);
+}
+
+static void
 a_commit_to_a_file_that_lost_its_name_is_none(void **state)
 {
     struct rig *r = *state;
@@ -870,6 +885,85 @@ a_flipped_bit_in_a_value_is_never_taken_for_a_record(void **state)
     (void)close(fd); /* written */
     assert_sound(r, 0);
     large_free(&l);
+}
+
+/* Where these bytes are in the file, in the page that was written last. */
+static off_t
+find_bytes(int fd, const void *bytes, size_t size)
+{
+    static uint8_t all[1 << 20];
+    const ssize_t got = pread(fd, all, sizeof all, 0);
+    const uint8_t *at = all, *found = NULL;
+
+    assert_true(got > 0 && got < (ssize_t)sizeof all);
+    while ((at = memmem(at, (size_t)(all + got - at), bytes, size)) != NULL)
+        found = at++;
+    assert_non_null(found);
+    return found - all;
+}
+
+/* What is held must not look like nothing when its key is damaged. */
+static void
+a_flipped_bit_in_a_key_does_not_hide_what_is_held(void **state)
+{
+    static const uint8_t key[] = "lamps\0\0\0\0\0\0\0\0\1";
+    struct rig *r = *state;
+    const struct store_mark m = fill(1, 1, 0x1234567812345678);
+    struct held_record record;
+    enum held_state found;
+    uint64_t a, b;
+    off_t at;
+    int fd;
+
+    assert_rc(hold(r->held, "lamps", m), 0);
+    fd = open_file(r, HELD_FILE);
+
+    at = find_bytes(fd, key, 14);
+    assert_rc(held_look(r->held), 0);
+    flip(fd, at + 3, 0); /* lamqs */
+    assert_rc(held_states(r->held, (const uint8_t *)"lamps", 5, &m, 1, &found),
+              -EBADMSG);
+    assert_rc(next(r->held, "lamqs", 0, &record), -EBADMSG);
+    flip(fd, at + 3, 0);
+    assert_rc(held_look(r->held), 0);
+    flip(fd, at + 13, 1); /* record 3 */
+    assert_rc(next(r->held, "lamps", 0, &record), -EBADMSG);
+    assert_int_equal(state_of(r->held, "lamps", m), HELD_OTHER);
+    flip(fd, at + 13, 1);
+
+    at = find_bytes(fd, "lamps\0\0\x12\x34\x56\x78\x12\x34\x56\x78", 15);
+    for (int bit = 0; bit < 64; bit++) {
+        assert_rc(held_look(r->held), 0);
+        flip(fd, at + 7 + bit / 8, bit % 8);
+        assert_rc(held_span(r->held, (const uint8_t *)"lamps", 5, &a, &b),
+                  -EBADMSG);
+        flip(fd, at + 7 + bit / 8, bit % 8);
+    }
+    (void)close(fd); /* written */
+    assert_sound(r, 1);
+}
+
+/* As `cp` from a backup does it: the file is the same, its commits are not. */
+static void
+a_file_that_was_written_over_is_not_gone_on_from(void **state)
+{
+    static uint8_t bytes[1 << 20];
+    struct rig *r = *state;
+    ssize_t size;
+    int fd;
+
+    assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
+    fd = open_file(r, HELD_FILE);
+    size = pread(fd, bytes, sizeof bytes, 0);
+    for (uint64_t i = 2; i < 6; i++)
+        assert_rc(hold(r->held, "lamps", fill(1, i, i)), 0);
+    assert_int_equal(pwrite(fd, bytes, (size_t)size, 0), size);
+
+    assert_rc(held_begin(r->held), -EAGAIN);
+
+    assert_rc(hold(r->held, "doors", fill(1, 6, 6)), 0);
+    (void)close(fd); /* written */
+    assert_sound(r, 2);
 }
 
 static int
@@ -1119,6 +1213,48 @@ whole_records_are_found_in_the_bytes_of_a_damaged_file(void **state)
     large_free(&l);
 }
 
+/* Writes what the encoder gives, but for the first `skip` values. */
+static void
+write_values(FILE *f, const struct store_batch *b, uint64_t nonce, size_t skip)
+{
+    uint8_t value[HELD_VALUE_MAX];
+    struct held_encoder e;
+    size_t size;
+
+    held_encode(&e, b, 1, nonce, 0, 1);
+    while ((size = held_encode_next(&e, value)) > 0)
+        if (skip > 0)
+            skip--;
+        else
+            assert_int_equal(fwrite(value, 1, size, f), size);
+}
+
+/* An id is given again when its commit never came. */
+static void
+parts_of_two_records_of_one_id_are_not_put_together(void **state)
+{
+    FILE *f = tmpfile();
+    struct large l, other;
+    uint64_t lost;
+
+    (void)state; /* needs none */
+    assert_non_null(f);
+    large_make(&l, 100);
+    large_make(&other, 100);
+    other.deltas[50].sum_low = 77;
+    write_values(f, &other.batch, 1, 1);
+    write_values(f, &l.batch, 2, 0);
+    write_values(f, &other.batch, 3, 2);
+    assert_rc(fflush(f), 0);
+
+    assert_rc(held_salvage(fileno(f), compare_record, &l, &lost), 0);
+
+    assert_int_equal(lost, 0);
+    (void)fclose(f); /* gone with it */
+    large_free(&l);
+    large_free(&other);
+}
+
 static void
 salvage_tells_how_many_records_it_found_only_a_part_of(void **state)
 {
@@ -1169,11 +1305,15 @@ static const struct CMUnitTest tests[] = {
     TEST(nobody_waits_for_a_process_that_was_stopped_while_it_holds),
     TEST(one_process_at_a_time_has_the_lock_of_a_keyspace),
     TEST(a_file_that_was_replaced_is_left_at_the_next_look),
+    TEST(a_lock_file_that_was_removed_is_made_again),
     TEST(a_commit_to_a_file_that_lost_its_name_is_none),
     TEST(while_another_process_has_the_old_file_open_the_new_one_is_not_used),
     TEST(a_damaged_file_is_set_aside_and_a_new_one_begun),
     TEST(a_flipped_bit_in_a_value_is_never_taken_for_a_record),
     TEST(a_flipped_bit_anywhere_in_the_file_is_never_wrong_and_silent),
+    TEST(a_flipped_bit_in_a_key_does_not_hide_what_is_held),
+    TEST(a_file_that_was_written_over_is_not_gone_on_from),
+    TEST(parts_of_two_records_of_one_id_are_not_put_together),
     TEST(a_call_that_fails_loses_nothing_and_leaves_nothing_locked),
     TEST(a_process_that_dies_at_any_step_leaves_all_or_nothing),
     TEST(a_copy_has_all_that_is_held_and_replaces_nothing),

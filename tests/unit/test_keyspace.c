@@ -41,8 +41,7 @@ run_model(const struct tmpdir *d, const struct shape *sh)
 
         batch_make(&b, 1 + below(sh->batch), sh->span, sh->shape, sh->most,
                    sh->huge);
-        assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &applied),
-                  0);
+        assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &applied), 0);
         model_apply(&m, &b);
         batch_free(&b);
         if (round % 7 == 6 || round + 1 == sh->rounds) {
@@ -157,17 +156,20 @@ limits_refuse_before_anything_is_applied(void **state)
     assert_rc(apply_one(s, "two", "k", 1), 0);
     assert_rc(apply_one(s, "three", "k", 1), -EDQUOT);
     assert_rc(get_one(s, "three", "k"), -ENOENT);
-    assert_rc(apply_deltas(s, (const uint8_t *)"three", 5, NULL, 0, three, 3, &applied),
+    assert_rc(apply_deltas(s, (const uint8_t *)"three", 5, NULL, 0, three, 3,
+                           &applied),
               -EDQUOT);
     assert_true(applied.no_room);
 
-    assert_rc(apply_deltas(s, (const uint8_t *)"one", 3, NULL, 0, three, 3, &applied),
-              -EDQUOT);
+    assert_rc(
+        apply_deltas(s, (const uint8_t *)"one", 3, NULL, 0, three, 3, &applied),
+        -EDQUOT);
     assert_false(applied.no_room);
     assert_int_equal(get_one(s, "one", "k"), 1);
     assert_rc(get_one(s, "one", "a"), -ENOENT);
-    assert_rc(apply_deltas(s, (const uint8_t *)"one", 3, NULL, 0, three, 2, &applied),
-              0);
+    assert_rc(
+        apply_deltas(s, (const uint8_t *)"one", 3, NULL, 0, three, 2, &applied),
+        0);
     assert_int_equal(get_one(s, "one", "k"), 2);
     store_close(s);
 }
@@ -474,8 +476,7 @@ fail_every(const struct tmpdir *d, const char *call, int error)
 
         assert_true(rc == 0 || hit);
         if (s == NULL)
-            assert_rc(lmdb_store_open(&s, &options),
-                      0);
+            assert_rc(lmdb_store_open(&s, &options), 0);
         if (rc < 0 && (got = (int)get_one(s, name, "k")) < 0)
             assert_rc(apply_one(s, name, "k", 1), 0);
         assert_int_equal(get_one(s, name, "k"), 1);

@@ -171,6 +171,38 @@ the_names_of_hashed_files_are_read_without_lmdb(void **state)
     store_close(&s->store);
 }
 
+/* As when the key of file names is another: the keyspace is there once more, or
+ * would be made anew. */
+static void
+a_hashed_file_under_another_name_is_listed_by_that(void **state)
+{
+    static const char moved[] = "%h0123456789abcdef0123456789abcdef";
+    const struct tmpdir *d = *state;
+    char from[NAME_FILE_SIZE], to[NAME_FILE_SIZE + 8], name[256];
+    struct store_listing *l;
+    struct store_listed row;
+    struct lmdb *s;
+
+    make_keyspaces(d, LONG_NAME, 1);
+    (void)snprintf(name, sizeof name, LONG_NAME "%05u", 0u); /* fits */
+    name_to_file((const uint8_t *)name, strlen(name), hash_key, from);
+    strcat(from, ".mdb");
+    (void)snprintf(to, sizeof to, "%s.mdb", moved); /* fits */
+    assert_int_equal(renameat(d->fd, from, d->fd, to), 0);
+    s = open_store(d, false);
+    assert_rc(store_listing_open(&s->store, &l), 0);
+
+    store_listing_start(l, NULL, 0);
+    assert_rc(store_listing_next(l, UINT64_MAX, &row), 1);
+    assert_int_equal(row.name_size, strlen(moved));
+    assert_memory_equal(row.name, moved, strlen(moved));
+    assert_int_equal(row.keys, -1);
+    assert_int_equal(store_listing_next(l, UINT64_MAX, &row), 0);
+
+    store_listing_close(l);
+    store_close(&s->store);
+}
+
 static void
 more_names_than_a_batch_take_a_pass_for_each(void **state)
 {
@@ -401,6 +433,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
 static const struct CMUnitTest tests[] = {
     CASE(the_smallest_steps_list_the_same_with_one_look_at_each_file),
     CASE(the_names_of_hashed_files_are_read_without_lmdb),
+    CASE(a_hashed_file_under_another_name_is_listed_by_that),
     CASE(more_names_than_a_batch_take_a_pass_for_each),
     CASE(a_listing_that_is_given_up_leaves_nothing_open),
     CASE(a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole),

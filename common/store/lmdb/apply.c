@@ -27,12 +27,12 @@ struct batch {
     struct keyspace *keyspace;
     const struct store_batch *given;
     struct marks marks;
-    bool begun;    /* a slice is in: the next begins at `at` */
-    bool in;       /* the marks say that all is in */
-    size_t at;     /* first delta of the slice */
-    size_t end;    /* first delta behind it */
-    size_t limit;  /* changes a slice may have; 0: to be found */
-    bool counted;  /* keys_max has been looked at */
+    bool begun;     /* a slice is in: the next begins at `at` */
+    bool in;        /* the marks say that all is in */
+    size_t at;      /* first delta of the slice */
+    size_t end;     /* first delta behind it */
+    size_t limit;   /* changes a slice may have; 0: to be found */
+    bool counted;   /* keys_max has been looked at */
     uint64_t pages; /* the slice has written, about */
     uint64_t nonce; /* of the last commit that was tried */
     struct store_applied slice;
@@ -127,21 +127,21 @@ delta_sum(const struct store_delta *d)
 }
 
 /* Takes the deltas of one key from *i on. */
-static struct change
-next_change(const struct store_batch *given, size_t *i)
+static void
+next_change(const struct store_batch *given, size_t *i, struct change *c)
 {
-    const struct store_delta *first = &given->deltas[*i];
-    struct change c = {.key = first->key, .key_size = first->key_size};
+    const struct store_delta *d = &given->deltas[*i];
+    const struct store_delta *end = given->deltas + given->delta_count;
 
-    for (; *i < given->delta_count; ++*i) {
-        const struct store_delta *d = &given->deltas[*i];
-
-        if (d->key_size != c.key_size ||
-            memcmp(d->key, c.key, c.key_size) != 0)
-            break;
-        c.sum += delta_sum(d);
-    }
-    return c;
+    c->key = d->key;
+    c->key_size = d->key_size;
+    c->sum = delta_sum(d);
+    c->gone = false;
+    for (d++; d < end && d->key_size == c->key_size &&
+              memcmp(d->key, c->key, c->key_size) == 0;
+         d++)
+        c->sum += delta_sum(d);
+    *i = (size_t)(d - given->deltas);
 }
 
 /* Sums the deltas from b->at on into changes, as many as fit.  Sums of 0 stay:
@@ -166,7 +166,7 @@ fill(struct batch *b, MDB_txn *txn, size_t *least)
         return rc;
     b->end = b->at;
     while (b->end < b->given->delta_count && sl->count < b->limit)
-        sl->changes[sl->count++] = next_change(b->given, &b->end);
+        next_change(b->given, &b->end, &sl->changes[sl->count++]);
     return edits_room(b->keyspace, edits_pages(groups, sl->count, key_size),
                       least);
 }
@@ -187,9 +187,11 @@ check_quota(void *ctx, struct tree *keys)
     if (total + (b->given->delta_count - i) <= max)
         return 0;
     while (i < b->given->delta_count) {
-        struct change c = next_change(b->given, &i);
-        const int rc = edits_find(keys, &c, &finder);
+        struct change c;
+        int rc;
 
+        next_change(b->given, &i, &c);
+        rc = edits_find(keys, &c, &finder);
         if (rc < 0)
             return rc;
         if (!c.exists && ++total > max)
@@ -298,8 +300,8 @@ apply_slice(struct batch *b)
            b->limit > 1)
         b->limit /= 2;
     if (rc < 0 && b->keyspace->env == NULL)
-        rc = read_outcome(b, keyspace_disk_error(b->store, rc,
-                                                 b->pages * KEYSPACE_PAGE_COST));
+        rc = read_outcome(b, keyspace_disk_error(
+                                 b->store, rc, b->pages * KEYSPACE_PAGE_COST));
     if (rc < 0)
         return rc;
     b->at = b->end;

@@ -32,8 +32,7 @@ copy_to(struct lmdb *s, struct keyspace *k, int fd)
 }
 
 int
-lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
-          int to_fd)
+lmdb_copy(struct store *store, const uint8_t *name, size_t name_size, int to_fd)
 {
     struct lmdb *s = lmdb_of(store);
     char temp[KEYSPACE_FILE_SIZE];

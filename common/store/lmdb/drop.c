@@ -17,12 +17,24 @@
 /* ---- drop -------------------------------------------------------------- */
 
 static int
+keep_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *m,
+          uint64_t hash)
+{
+    (void)ctx; /* it stays, if it is whole; marks_each() sees to that */
+    (void)uuid;
+    (void)m;
+    (void)hash;
+    return 0;
+}
+
+static int
 make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 {
     const struct keyspace *k = ctx;
-    int rc = 0;
+    int rc;
 
     (void)least; /* LMDB's list of free pages: as much again will do */
+    rc = marks_each(txn, k->meta, state, keep_mark, NULL);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
         rc = lmdb_error(mdb_drop(txn, k->trees[i].dbi, 0));
         state->roots[i].id = 0;
@@ -81,7 +93,7 @@ lock_file(struct lmdb *s, const char *file)
     return rc;
 }
 
-/* Puts a fresh file in place of one that cannot be used. */
+/* Puts a fresh file in place of one that cannot be used, and returns 1. */
 static int
 replace(struct lmdb *s, const uint8_t *name, size_t name_size,
         const struct store_mark *marks, size_t count)
@@ -98,7 +110,36 @@ replace(struct lmdb *s, const uint8_t *name, size_t name_size,
         return fd;
     rc = keyspace_file_replace(s, name, name_size, named.file, marks, count);
     (void)close(fd); /* nothing was written through it */
+    return rc == 0 ? 1 : rc;
+}
+
+/* Empties the keyspace, or says -EBADMSG; then this process does not have it
+ * open. */
+static int
+empty(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    struct work w = {.make = make_empty};
+    struct keyspace *k;
+    int rc;
+
+    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+    if (rc < 0)
+        return rc;
+    w.ctx = k;
+    rc = keyspace_change(s, k, &w);
+    if (rc == -EBADMSG)
+        keyspace_close(k);
     return rc;
+}
+
+/* Says what failed, unless the caller need only come again. */
+static int
+outcome(struct lmdb *s, const uint8_t *name, size_t name_size, const char *what,
+        int rc)
+{
+    if (rc >= 0 || rc == -ENOENT || rc == -EAGAIN)
+        return rc;
+    return keyspace_trouble(s, name, name_size, what, rc);
 }
 
 int
@@ -106,25 +147,22 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
           const struct store_mark *marks, size_t count)
 {
     struct lmdb *s = lmdb_of(store);
-    struct work w = {.make = make_empty};
-    struct keyspace *k;
-    int rc;
+    int rc = -ESTALE;
 
     if (!keyspace_name_ok(name, name_size))
         return -EINVAL;
     lmdb_read_end(store);
-    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-    if (rc == 0) {
-        w.ctx = k;
-        rc = keyspace_change(s, k, &w);
-        if (rc == -EBADMSG)
-            keyspace_close(k);
+
+    /* Once more when the file was replaced: in the one that has the name. */
+    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
+        rc = empty(s, name, name_size);
+        if (rc == -EBADMSG) {
+            rc = replace(s, name, name_size, marks, count);
+            if (rc == 0)
+                return 1;
+        }
     }
-    if (rc == -EBADMSG)
-        rc = replace(s, name, name_size, marks, count);
-    return rc == -ENOENT || rc >= 0
-               ? rc
-               : keyspace_trouble(s, name, name_size, "drop", rc);
+    return outcome(s, name, name_size, "drop", rc);
 }
 
 /* ---- del --------------------------------------------------------------- */
@@ -209,7 +247,7 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
 {
     struct lmdb *s = lmdb_of(store);
     struct deletion d = {.store = s, .keys = keys, .count = count};
-    int rc;
+    int rc = -ESTALE;
 
     *deleted = 0;
     if (!keyspace_name_ok(name, name_size))
@@ -218,10 +256,10 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
         if (keys[i].key_size < 1 || keys[i].key_size > BLOCK_KEY_MAX)
             return -EINVAL;
     lmdb_read_end(store);
-    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
-    if (rc == 0)
-        rc = delete_all(&d, deleted);
-    return rc == -ENOENT || rc == -EAGAIN || rc >= 0
-               ? rc
-               : keyspace_trouble(s, name, name_size, "del", rc);
+    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
+        rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
+        if (rc == 0)
+            rc = delete_all(&d, deleted);
+    }
+    return outcome(s, name, name_size, "del", rc);
 }

@@ -1,9 +1,9 @@
 /* common/store/lmdb/edits.c - changes of keys, and what they mean for the two
  * trees.
  *
- * The old counts are looked up and the tree of keys is edited in key order; what
- * that means for the tree of ranks (a row leaves its place and comes to another)
- * is sorted and edited there. */
+ * The old counts are looked up and the tree of keys is edited in key order;
+ * what that means for the tree of ranks (a row leaves its place and comes to
+ * another) is sorted and edited there. */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
@@ -365,8 +365,8 @@ edits_make(struct edits *e)
             .pages_max = e->limit > 1 ? budget + budget / 4 : UINT64_MAX,
         };
 
-        rc = lmdb_error(mdb_cursor_open(e->txn, e->keyspace->trees[i].dbi,
-                                        &pager.cursor));
+        rc = lmdb_error(
+            mdb_cursor_open(e->txn, e->keyspace->trees[i].dbi, &pager.cursor));
         if (rc < 0)
             break;
         rc = edit_tree(e, i, &t);

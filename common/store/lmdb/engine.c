@@ -67,6 +67,12 @@ static const struct store_engine engine = {
     .del = lmdb_del,
 };
 
+long
+lmdb_store_holder(struct store *store)
+{
+    return lmdb_of(store)->holder;
+}
+
 /* Pages and meta pages are read as LMDB 0.9 writes them on machines of 64
  * bits, and its promises about transaction numbers are of that version. */
 static int
@@ -91,8 +97,8 @@ suits(void)
 static int
 make_handle(struct lmdb *s)
 {
-    s->lock_fd = openat(s->options.keyspace_fd, ".",
-                        O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    s->lock_fd =
+        openat(s->options.keyspace_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->lock_fd < 0)
         return -errno;
     s->slots = calloc(s->options.open_max, sizeof *s->slots);

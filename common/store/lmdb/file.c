@@ -7,7 +7,7 @@
  * the winner's.  The creator holds a flock on the file; one that can be taken
  * on an old %t file belongs to the dead.
  */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/pages.h"
 
 #include <errno.h>
@@ -89,13 +89,20 @@ keyspace_file_lock(int dir_fd, const char *file, const char **why)
 
 /* ---- making files ------------------------------------------------------ */
 
-/* What is in a keyspace without rows. */
+/* A keyspace without rows. */
+struct empty {
+    struct lmdb *store;
+    const uint8_t *name;
+    size_t name_size;
+    struct marks marks;
+};
+
 static int
-fill_txn(struct lmdb *s, MDB_txn *txn, const uint8_t *name, size_t name_size,
-         struct marks *marks)
+fill_empty(void *ctx, MDB_txn *txn)
 {
     static const char *const names[] = {"keys", "ranks", "meta"};
     struct keyspace_state state = {.change = 1};
+    struct empty *e = ctx;
     MDB_dbi dbi = 0;
     int rc = 0;
 
@@ -104,47 +111,13 @@ fill_txn(struct lmdb *s, MDB_txn *txn, const uint8_t *name, size_t name_size,
     for (int i = 0; i < KEYSPACE_TREES; i++)
         state.roots[i].next_id = 1;
     if (rc == 0)
-        rc = keyspace_header_put(txn, dbi, &s->options, name, name_size);
-    for (size_t i = 0; i < marks->count; i++)
-        marks->found[i].there = false;
+        rc = keyspace_header_put(txn, dbi, &e->store->options, e->name,
+                                 e->name_size);
+    for (size_t i = 0; i < e->marks.count; i++)
+        e->marks.found[i].there = false;
     if (rc == 0)
-        rc = marks_write(txn, dbi, &state, marks, NULL);
+        rc = marks_write(txn, dbi, &state, &e->marks, NULL);
     return rc < 0 ? rc : keyspace_state_put(txn, dbi, &state);
-}
-
-/* Writes the empty keyspace through LMDB; the caller makes it durable. */
-static int
-fill_file(struct lmdb *s, const char *path, const uint8_t *name,
-          size_t name_size, struct marks *marks)
-{
-    MDB_txn *txn = NULL;
-    MDB_env *env;
-    int rc;
-
-    rc = lmdb_error(mdb_env_create(&env));
-    if (rc < 0)
-        return rc;
-    rc = lmdb_error(mdb_env_set_maxdbs(env, 8));
-    if (rc == 0)
-        rc = lmdb_error(mdb_env_set_mapsize(
-            env, KEYSPACE_MAP_FIRST + marks->count * KEYSPACE_MARK_SIZE * 2));
-
-    /* Nobody else knows this file yet: no lock file, and one fsync of our own
-     * afterwards instead of LMDB's. */
-    if (rc == 0)
-        rc = lmdb_error(mdb_env_open(
-            env, path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | MDB_NOSYNC,
-            0600));
-    if (rc == 0)
-        rc = lmdb_error(mdb_txn_begin(env, NULL, 0, &txn));
-    if (rc == 0)
-        rc = fill_txn(s, txn, name, name_size, marks);
-    if (rc == 0)
-        rc = lmdb_error(mdb_txn_commit(txn));
-    else if (txn != NULL)
-        mdb_txn_abort(txn);
-    mdb_env_close(env);
-    return rc;
 }
 
 /* Makes a durable %t file of a keyspace without rows; returns its
@@ -154,29 +127,17 @@ make_file(struct lmdb *s, const uint8_t *name, size_t name_size,
           const struct store_mark *marks, size_t count,
           char temp[KEYSPACE_FILE_SIZE])
 {
-    const int dir_fd = s->options.keyspace_fd;
-    char path[KEYSPACE_PATH_SIZE];
-    struct marks m;
+    struct empty e = {.store = s, .name = name, .name_size = name_size};
     int fd, rc;
 
-    rc = marks_init(&m, marks, count);
+    rc = marks_init(&e.marks, marks, count);
     if (rc < 0)
         return rc;
-    fd = keyspace_file_temp(dir_fd, temp);
-    if (fd < 0) {
-        marks_fini(&m);
-        return fd;
-    }
-    keyspace_path(dir_fd, temp, path);
-    rc = fill_file(s, path, name, name_size, &m);
-    marks_fini(&m);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    if (rc == 0)
-        return fd;
-    (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
-    (void)close(fd);                 /* it is no longer anybody's */
-    return rc;
+    fd = env_make(s->options.keyspace_fd,
+                  KEYSPACE_MAP_FIRST + count * KEYSPACE_MARK_SIZE * 2,
+                  fill_empty, &e, temp);
+    marks_fini(&e.marks);
+    return fd;
 }
 
 int

@@ -55,6 +55,7 @@ struct held_file {
     int fd;       /* of the data file, for its flock; -1 */
     dev_t device;
     ino_t inode;
+    ino_t lock_inode; /* 0: there is none */
     MDB_dbi records, parts, fills, times, meta;
     bool stale;          /* to be closed and looked at anew */
     uint64_t checked_ms; /* held_index_check; monotonic */
@@ -127,7 +128,7 @@ void held_file_unlock(struct held *h);
 /* Makes a file with nothing in it; 0 also when somebody was faster. */
 int held_file_make(struct held *h);
 
-/* Whether the open file still has the name. */
+/* Whether the open file still has the name, and its lock file as well. */
 bool held_file_is_named(const struct held *h);
 
 /* Begins a transaction of the open file.

@@ -24,12 +24,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/files.h"
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/pages.h"
 
 #define OPEN_TRIES 5
@@ -92,7 +91,10 @@ held_file_is_named(const struct held *h)
 
     return fstatat(h->options.data_fd, HELD_FILE, &st, AT_SYMLINK_NOFOLLOW) ==
                0 &&
-           st.st_ino == h->file.inode && st.st_dev == h->file.device;
+           st.st_ino == h->file.inode && st.st_dev == h->file.device &&
+           (h->file.env == NULL ||
+            env_lock_inode(h->options.data_fd, HELD_FILE) ==
+                h->file.lock_inode);
 }
 
 int
@@ -135,38 +137,16 @@ open_databases(struct held_file *f, MDB_txn *txn, unsigned flags)
     return code;
 }
 
-/* Writes an empty file through LMDB; the caller makes it durable. */
 static int
-fill_file(const char *path)
+fill_empty(void *ctx, MDB_txn *txn)
 {
     struct held_file f = {.fd = -1};
-    MDB_txn *txn = NULL;
     int code;
 
-    code = mdb_env_create(&f.env);
-    if (code != 0)
-        return lmdb_error(code);
-    code = mdb_env_set_maxdbs(f.env, 8);
-    if (code == 0)
-        code = mdb_env_set_mapsize(f.env, KEYSPACE_MAP_FIRST);
-
-    /* Nobody else knows this file yet: no lock file, and one fsync of our own
-     * afterwards instead of LMDB's. */
-    if (code == 0)
-        code = mdb_env_open(f.env, path,
-                            MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | MDB_NOSYNC,
-                            0600);
-    if (code == 0)
-        code = mdb_txn_begin(f.env, NULL, 0, &txn);
-    if (code == 0)
-        code = open_databases(&f, txn, MDB_CREATE);
+    (void)ctx; /* every new file is the same */
+    code = open_databases(&f, txn, MDB_CREATE);
     if (code == 0)
         code = held_meta_make(txn, f.meta);
-    if (code == 0)
-        code = mdb_txn_commit(txn);
-    else if (txn != NULL)
-        mdb_txn_abort(txn);
-    mdb_env_close(f.env);
     return lmdb_error(code);
 }
 
@@ -174,19 +154,14 @@ int
 held_file_make(struct held *h)
 {
     const int dir_fd = h->options.data_fd;
-    char temp[KEYSPACE_FILE_SIZE], path[KEYSPACE_PATH_SIZE];
+    char temp[KEYSPACE_FILE_SIZE];
     int fd, rc;
 
     keyspace_file_clean(dir_fd);
-    fd = keyspace_file_temp(dir_fd, temp);
+    fd = env_make(dir_fd, KEYSPACE_MAP_FIRST, fill_empty, NULL, temp);
     if (fd < 0)
-        return held_trouble(h, "make it", fd);
-    keyspace_path(dir_fd, temp, path);
-    rc = fill_file(path);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    if (rc == 0)
-        rc = keyspace_file_rename(dir_fd, temp, HELD_FILE);
+        return held_trouble(h, "make it", disk_error(h, fd));
+    rc = keyspace_file_rename(dir_fd, temp, HELD_FILE);
     if (rc < 0)
         (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
     if (rc == -EEXIST)
@@ -194,7 +169,7 @@ held_file_make(struct held *h)
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
     (void)close(fd); /* synced above */
-    return rc < 0 ? held_trouble(h, "make it", disk_error(h, rc)) : 0;
+    return rc < 0 ? held_trouble(h, "make it", rc) : 0;
 }
 
 /* ---- damage ------------------------------------------------------------ */
@@ -246,42 +221,6 @@ open_data(struct held *h, const char **why)
     (void)close(fd); /* only looked at */
     *why = "it is not a regular file";
     return -EBADMSG;
-}
-
-/* Opens the environment.  Others opening or closing it at the same moment can
- * make that fail for a moment. */
-static int
-open_env(struct held *h)
-{
-    const unsigned flags =
-        MDB_NOSUBDIR | MDB_NOTLS | (h->options.writable ? 0 : MDB_RDONLY);
-    char path[KEYSPACE_PATH_SIZE];
-    int rc = 0;
-
-    keyspace_path(h->options.data_fd, HELD_FILE, path);
-    for (int i = 0; i < OPEN_TRIES; i++) {
-        const struct timespec pause = {.tv_nsec = 1000000L << i};
-
-        rc = lmdb_error(mdb_env_create(&h->file.env));
-        if (rc < 0) {
-            h->file.env = NULL;
-            return rc;
-        }
-        rc = lmdb_error(mdb_env_set_maxdbs(h->file.env, 8));
-        if (rc == 0)
-            rc = lmdb_error(
-                mdb_env_set_maxreaders(h->file.env, KEYSPACE_READERS));
-        if (rc == 0)
-            rc = lmdb_error(mdb_env_open(h->file.env, path, flags, 0600));
-        if (rc == 0)
-            return 0;
-        mdb_env_close(h->file.env);
-        h->file.env = NULL;
-        if (rc != -EINVAL && rc != -EAGAIN && rc != -EACCES)
-            return rc;
-        (void)nanosleep(&pause, NULL); /* shorter is no harm */
-    }
-    return rc;
 }
 
 /* Opens the databases and compares them with what they say of themselves. */
@@ -356,13 +295,15 @@ open_env_of(struct held *h, const char **why)
     if (rc == 0) {
         *why = "its lock file is damaged, the file itself is not: stop all "
                "daemons and start them again";
-        rc = open_env(h);
+        rc = env_open(h->options.data_fd, HELD_FILE, h->options.writable,
+                      &h->file.env);
     }
-    if (rc == -EBADMSG)
+    if (rc == -EBADMSG || rc == -EPROTONOSUPPORT)
         return -EBUSY;
     if (rc < 0)
         return rc;
     *why = "open";
+    h->file.lock_inode = env_lock_inode(h->options.data_fd, HELD_FILE);
     if (mdb_env_get_fd(h->file.env, &fd) != 0 || fstat(fd, &st) < 0)
         return -EINVAL;
     return st.st_ino == h->file.inode && st.st_dev == h->file.device ? 0
@@ -461,30 +402,16 @@ held_file_get(struct held *h)
 
 /* ---- transactions ------------------------------------------------------ */
 
-/* Begins any transaction, taking over a map that others have grown. */
+/* Begins any transaction. */
 static int
 begin(struct held *h, unsigned flags, MDB_txn **out)
 {
-    int code = MDB_MAP_RESIZED;
+    bool moved; /* nothing of ours points into the map */
+    const int rc = env_begin(h->file.env, flags, out, &moved);
 
-    for (int i = 0; i < OPEN_TRIES && code != 0; i++) {
-        code = mdb_txn_begin(h->file.env, NULL, flags, out);
-        if (code == MDB_MAP_RESIZED) {
-            const int resized = mdb_env_set_mapsize(h->file.env, 0);
-
-            if (resized != 0)
-                return held_error(h, resized);
-        } else if (code == MDB_READERS_FULL) {
-            int dead;
-            const int checked = mdb_reader_check(h->file.env, &dead);
-
-            if (checked != 0 || dead == 0)
-                return -EMFILE;
-        } else if (code != 0) {
-            break;
-        }
-    }
-    return held_error(h, code);
+    if (rc == -EBADMSG)
+        h->file.stale = true;
+    return rc;
 }
 
 int

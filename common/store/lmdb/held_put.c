@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 
@@ -102,7 +103,11 @@ commit_once(struct held *h)
 {
     int rc;
 
+    /* The file may owe its name to a creator that died before it synced the
+     * directory.  The creator's own commit was change 1. */
     h->sums.change++;
+    if (h->sums.change == 2 && fsync(h->options.data_fd) < 0)
+        return -errno;
     rc = held_sums_put(h, h->write, &h->sums);
     if (rc < 0)
         return rc;

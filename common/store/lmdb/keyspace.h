@@ -29,10 +29,11 @@
  *
  * Processes: who writes holds a flock on the data file, taken without waiting,
  * from before the transaction begins until it has ended: nobody ever waits
- * inside LMDB for a process that was stopped.  A second flock, on the directory,
- * is shared while an environment is being opened and exclusive while the files
- * of a keyspace are removed or replaced: LMDB would make an empty data file
- * where one has just gone, or pair a lock file with another data file.
+ * inside LMDB for a process that was stopped.  A second flock, on the
+ * directory, is shared while an environment is being opened and exclusive while
+ * the files of a keyspace are removed or replaced: LMDB would make an empty
+ * data file where one has just gone, or pair a lock file with another data
+ * file.
  */
 #ifndef COUNTD_KEYSPACE_H
 #define COUNTD_KEYSPACE_H
@@ -343,11 +344,12 @@ struct work {
  *   -E2BIG   too much for one transaction
  *   -ESTALE  the file was replaced meanwhile: the commit is lost
  * When `k` is closed after an error (k->env is NULL) nobody knows whether it
- * happened: whoever gets the keyspace again finds what there is, made durable. */
+ * happened: whoever gets the keyspace again finds what there is, made durable.
+ */
 int keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w);
 
-/* Makes what a failed commit has left durable, whatever it is; `k` has just been
- * opened. */
+/* Makes what a failed commit has left durable, whatever it is; `k` has just
+ * been opened. */
 int keyspace_mend(struct lmdb *s, struct keyspace *k);
 
 /* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
@@ -429,8 +431,8 @@ int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
 /* What was found of a mark that is asked for. */
 struct mark_found {
     enum store_mark_state state;
-    bool there;    /* the log has a record */
-    uint64_t hash; /* of that */
+    bool there;             /* the log has a record */
+    uint64_t hash;          /* of that */
     uint16_t last_key_size; /* PARTIAL */
     uint8_t last_key[BLOCK_KEY_MAX];
 };

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/base/dirstream.h"
-
 
 struct listed {
     size_t size;
@@ -144,6 +144,28 @@ set_file(struct keyspace *k, const char *stem)
                    stem); /* sized for the longest */
 }
 
+/* A file whose inner name belongs to another file is found by nobody who
+ * looks for the name.  It is said, and listed by its file's name, which is no
+ * keyspace's: so it can be counted and checked by none. */
+static void
+tell_misplaced(struct lmdb *s, const char *stem, struct listed *name)
+{
+    static struct diag_repeat repeat;
+    char text[NAME_TEXT_SIZE], file[NAME_FILE_SIZE];
+
+    name_to_file(name->name, name->size, s->options.hash_key, file);
+    if (strcmp(file, stem) == 0)
+        return;
+    (void)name_escape(name->name, name->size, text); /* the NUL ends it */
+    diag_repeating(&repeat, DIAG_ERROR,
+                   "keyspace/%s" KEYSPACE_SUFFIX " holds keyspace %s, which "
+                   "belongs into keyspace/%s" KEYSPACE_SUFFIX ": it was "
+                   "renamed or copied, or keyspace/%%key is not its own",
+                   stem, text, file);
+    name->size = strlen(stem);
+    memcpy(name->name, stem, name->size);
+}
+
 /* The name that is in a %h file. */
 static int
 hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
@@ -176,6 +198,7 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     out->size = k.name_size;
     memcpy(out->name, k.name, k.name_size);
     keyspace_close(&k);
+    tell_misplaced(s, stem, out);
     return 0;
 }
 

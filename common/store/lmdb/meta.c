@@ -74,7 +74,7 @@ header_suits(const uint8_t *bytes, const struct lmdb_options *options,
              const char **why)
 {
     if (get_le32(bytes + 4) != KEYSPACE_VERSION) {
-        *why = "it was written by a newer version";
+        *why = "it was written by another version";
         return -EPROTONOSUPPORT;
     }
     if (get_le32(bytes + 8) != 0) {

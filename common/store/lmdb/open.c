@@ -11,16 +11,14 @@
  * agree, and who has the old file open notices soon and closes it; the lock
  * file is then made anew by LMDB itself.  (Removing it instead would let two
  * processes write at once.) */
+#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/peek.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 
@@ -43,42 +41,15 @@ keyspace_close(struct keyspace *k)
 int
 keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out)
 {
-    int code = MDB_MAP_RESIZED;
+    bool moved = false;
+    const int rc = env_begin(k->env, flags, out, &moved);
 
-    for (int i = 0; i < OPEN_TRIES && code != 0; i++) {
-        code = mdb_txn_begin(k->env, NULL, flags, out);
-        if (code == MDB_MAP_RESIZED) {
-            const int resized = mdb_env_set_mapsize(k->env, 0);
-
-            k->snapshot = 0;
-            if (resized != 0)
-                return lmdb_error(resized);
-        } else if (code == MDB_READERS_FULL) {
-            int dead;
-            const int checked = mdb_reader_check(k->env, &dead);
-
-            if (checked != 0 || dead == 0)
-                return -EMFILE;
-        } else if (code != 0) {
-            break;
-        }
-    }
-    return lmdb_error(code);
+    if (moved)
+        k->snapshot = 0;
+    return rc;
 }
 
 /* ---- replaced files ---------------------------------------------------- */
-
-static ino_t
-lock_inode(const struct lmdb *s, const struct keyspace *k)
-{
-    char lock[KEYSPACE_LOCK_SIZE];
-    struct stat st;
-
-    (void)snprintf(lock, sizeof lock, "%s-lock", k->file); /* fits */
-    return fstatat(s->options.keyspace_fd, lock, &st, AT_SYMLINK_NOFOLLOW) < 0
-               ? 0
-               : st.st_ino;
-}
 
 bool
 keyspace_replaced(const struct lmdb *s, const struct keyspace *k)
@@ -88,7 +59,7 @@ keyspace_replaced(const struct lmdb *s, const struct keyspace *k)
     if (fstatat(s->options.keyspace_fd, k->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT;
     return st.st_ino != k->inode || st.st_dev != k->device ||
-           lock_inode(s, k) != k->lock_inode;
+           env_lock_inode(s->options.keyspace_fd, k->file) != k->lock_inode;
 }
 
 /* Remembers which files are open. */
@@ -103,7 +74,7 @@ note_files(const struct lmdb *s, struct keyspace *k)
         return -errno;
     k->device = st.st_dev;
     k->inode = st.st_ino;
-    k->lock_inode = lock_inode(s, k);
+    k->lock_inode = env_lock_inode(s->options.keyspace_fd, k->file);
     return 0;
 }
 
@@ -153,44 +124,9 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     if (rc < 0)
         return rc;
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
-        rc = lmdb_error(mdb_cursor_open(k->reader, k->trees[i].dbi,
-                                         &k->trees[i].cursor));
+        rc = lmdb_error(
+            mdb_cursor_open(k->reader, k->trees[i].dbi, &k->trees[i].cursor));
     keyspace_read_end(k);
-    return rc;
-}
-
-/* Opens the environment.  Others opening or closing it at the same moment can
- * make that fail for a moment. */
-static int
-open_env(struct lmdb *s, struct keyspace *k)
-{
-    const unsigned flags =
-        MDB_NOSUBDIR | MDB_NOTLS | (s->options.writable ? 0 : MDB_RDONLY);
-    char path[KEYSPACE_PATH_SIZE];
-    int rc = 0;
-
-    keyspace_path(s->options.keyspace_fd, k->file, path);
-    for (int i = 0; i < OPEN_TRIES; i++) {
-        const struct timespec pause = {.tv_nsec = 1000000L << i};
-
-        rc = lmdb_error(mdb_env_create(&k->env));
-        if (rc < 0) {
-            k->env = NULL;
-            return rc;
-        }
-        rc = lmdb_error(mdb_env_set_maxdbs(k->env, 8));
-        if (rc == 0)
-            rc = lmdb_error(mdb_env_set_maxreaders(k->env, KEYSPACE_READERS));
-        if (rc == 0)
-            rc = lmdb_error(mdb_env_open(k->env, path, flags, 0600));
-        if (rc == 0)
-            return 0;
-        mdb_env_close(k->env);
-        k->env = NULL;
-        if (rc != -EINVAL && rc != -EAGAIN && rc != -EACCES)
-            return rc;
-        (void)nanosleep(&pause, NULL); /* shorter is no harm */
-    }
     return rc;
 }
 
@@ -212,7 +148,8 @@ open_files(struct lmdb *s, struct keyspace *k, const char **why)
         rc = keyspace_file_lock(s->options.keyspace_fd, k->file, why);
     if (rc == 0) {
         *why = "open";
-        rc = open_env(s, k);
+        rc = env_open(s->options.keyspace_fd, k->file, s->options.writable,
+                      &k->env);
 
         /* The data file is good, and the lock file is made anew unless others
          * have it open. */

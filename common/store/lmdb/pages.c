@@ -285,3 +285,38 @@ pages_check_newest(int fd, const struct pages_counter *counter, uint8_t *page,
     }
     return rc;
 }
+
+/* ---- before a value is replaced ---------------------------------------- */
+
+void
+pages_map_find(struct pages_map *map, const void *value, size_t page_size,
+               size_t map_size)
+{
+    const size_t into = (uintptr_t)value % page_size;
+    const uint8_t *page = (const uint8_t *)value - into;
+
+    *map = (struct pages_map){.page_size = page_size, .size = map_size};
+
+    /* A map begins at a page of the system's, and those may be smaller. */
+    if (page_size > (size_t)sysconf(_SC_PAGESIZE) || into < PAGE_HEAD ||
+        native16(page + PAGE_FLAGS_AT) != PAGE_LEAF ||
+        native64(page) >= map_size / page_size)
+        return;
+    map->start = (uintptr_t)page - native64(page) * page_size;
+}
+
+bool
+pages_value_ok(const struct pages_map *map, const void *value, size_t size)
+{
+    const uint8_t *head = (const uint8_t *)value - PAGE_HEAD;
+    const size_t at = (uintptr_t)head - map->start;
+
+    /* In a leaf, or a page that this transaction has in memory of its own. */
+    if (map->start == 0 || (uintptr_t)value % map->page_size != PAGE_HEAD ||
+        at >= map->size)
+        return true;
+    return native64(head) == at / map->page_size &&
+           native16(head + PAGE_FLAGS_AT) == PAGE_OVER &&
+           native32(head + PAGE_COUNT_AT) ==
+               (PAGE_HEAD - 1 + size) / map->page_size + 1;
+}

@@ -112,6 +112,32 @@ struct pages_check {
 /* Reads every page that the newest commit reaches; 0 also with faults. */
 int pages_check(int fd, struct pages_check *check);
 
+/* ---- before a value is replaced (pages.c) ------------------------------- */
+
+/* To look at all values that have pages of their own takes too long where files
+ * are large, so pages_check_file() does not, and to read one needs nothing of
+ * what is in front of it.  But who deletes or replaces one makes LMDB give as
+ * many pages free, from the number on, as that says: other people's, or more
+ * than memory holds. */
+
+/* Where LMDB has a file in memory. */
+struct pages_map {
+    uintptr_t start; /* 0: cannot tell */
+    size_t size;
+    size_t page_size;
+};
+
+/* From a small value, one in a leaf, that LMDB gave in a transaction that has
+ * not written yet. */
+void pages_map_find(struct pages_map *map, const void *value, size_t page_size,
+                    size_t map_size);
+
+/* Whether a value that LMDB gave may be deleted or replaced.  (Not for values
+ * of several pages that one transaction wrote and then made shorter: LMDB
+ * leaves them all their pages.) */
+bool pages_value_ok(const struct pages_map *map, const void *value,
+                    size_t size);
+
 /* ---- the lock file (pages.c) ------------------------------------------- */
 
 /* Bytes of the lock file of an environment for so many readers. */

@@ -34,15 +34,19 @@ keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
 /* ---- replaced files ---------------------------------------------------- */
 
 static void
-close_replaced(struct keyspace *k)
+close_replaced(const struct lmdb *s, struct keyspace *k)
 {
+    const bool gone = faccessat(s->options.keyspace_fd, k->file, F_OK, 0) < 0;
     char text[NAME_TEXT_SIZE];
 
     (void)name_escape(k->name, k->name_size, text); /* its length: unused */
-    diag(DIAG_WARNING,
-         "keyspace=%s: its file was replaced or removed while it was in use; "
-         "going on with what has its name now",
-         text);
+    if (gone) /* as that of an empty keyspace is sooner or later */
+        diag(DIAG_INFO, "keyspace=%s: its file is no longer there", text);
+    else
+        diag(DIAG_WARNING,
+             "keyspace=%s: its file was replaced while it was in use; going on "
+             "with what has its name now",
+             text);
     keyspace_close(k);
 }
 
@@ -58,7 +62,7 @@ closed_replaced(struct lmdb *s, struct keyspace *k)
     k->looked_ms = now;
     if (!k->stale && !keyspace_replaced(s, k))
         return false;
-    close_replaced(k);
+    close_replaced(s, k);
     return true;
 }
 
@@ -70,7 +74,7 @@ keyspace_look(struct lmdb *s)
 
         if (k->hash != 0 && !k->reading &&
             (k->stale || keyspace_replaced(s, k)))
-            close_replaced(k);
+            close_replaced(s, k);
     }
 }
 

@@ -3,9 +3,10 @@
  *
  * A keyspace without keys whose marks are all of logs that can bring nothing
  * more is as good as none, and its file is removed: under its write
- * transaction, so nobody is committing to it, and with the directory's flock, so
- * nobody is opening it.  Who has it open finds it gone, and makes a new one when
- * there is something to put in.  After a power cut it may be back, as it was. */
+ * transaction, so nobody is committing to it, and with the directory's flock,
+ * so nobody is opening it.  Who has it open finds it gone, and makes a new one
+ * when there is something to put in.  After a power cut it may be back, as it
+ * was. */
 #include "common/store/lmdb/peek.h"
 
 #include <errno.h>

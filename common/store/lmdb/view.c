@@ -204,8 +204,8 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t room)
     }
     if (q->length == 0)
         return 0;
-    size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes,
-                       room, &q->rows);
+    size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes, room,
+                      &q->rows);
     if (size < 0)
         return outcome(v, "range", (int)size);
     q->size = (size_t)size;
@@ -278,4 +278,3 @@ lmdb_read(struct store *store, struct store_reads *reads)
     }
     return i;
 }
-

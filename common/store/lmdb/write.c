@@ -94,8 +94,8 @@ keyspace_abort(struct keyspace *k, MDB_txn *txn)
     keyspace_unlock(k);
 }
 
-/* Ends the transaction, durably.  -EXFULL, -E2BIG: nothing happened; -ESTALE: the
- * file was replaced meanwhile, and the commit is lost. */
+/* Ends the transaction, durably.  -EXFULL, -E2BIG: nothing happened; -ESTALE:
+ * the file was replaced meanwhile, and the commit is lost. */
 static int
 commit(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
 {

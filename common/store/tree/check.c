@@ -179,8 +179,8 @@ open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
     }
     c->check->blocks++;
     first = node_separator(&p->node, 0);
-    if (row_compare(c->tree.kind, &first, &p->lower) != 0)
-        fault(c, "node %llu: does not begin where its parent says",
+    if (before(c, &first, &p->lower))
+        fault(c, "node %llu: begins before its parent says",
               (unsigned long long)id);
     for (unsigned i = 1; i < p->node.count; i++) {
         const struct row low = node_separator(&p->node, i - 1);
@@ -211,7 +211,7 @@ check_nodes(struct checker *c, unsigned top)
         }
         id = node_child(&p->node, p->at);
         rows = node_rows(&p->node, p->at);
-        lower = node_separator(&p->node, p->at);
+        lower = p->at == 0 ? p->lower : node_separator(&p->node, p->at);
         p->at++;
         has_upper = p->has_upper;
         upper = p->upper;
@@ -237,10 +237,7 @@ check_nodes(struct checker *c, unsigned top)
 void
 tree_check(const struct tree *t, struct tree_check *check)
 {
-    const struct row lowest = {
-        .count = t->kind == BLOCK_RANKS ? INT64_MAX : 0,
-        .key = (const uint8_t *)"",
-    };
+    const struct row lowest = row_lowest(t->kind);
     struct checker c = {.tree = *t, .check = check};
     const unsigned top = t->root.level;
 

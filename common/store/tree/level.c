@@ -7,17 +7,6 @@
 
 #include "common/store/tree/value.h"
 
-size_t
-level_lowest(enum block_order order, uint8_t *at)
-{
-    const struct row r = {
-        .count = order == BLOCK_RANKS ? INT64_MAX : 0,
-        .key = (const uint8_t *)"",
-    };
-
-    return row_put(at, &r);
-}
-
 static void
 list_clear(struct list *l)
 {
@@ -37,8 +26,8 @@ level_add(struct levels *d)
         return -EBADMSG;
     lv = &d->levels[++d->top];
     lv->open = true;
-    lv->has_first = true;
-    lv->first_size = level_lowest(d->tree->kind, lv->first);
+    lv->fresh = true;
+    lv->lower = d->lowest;
     lv->has_upper = false;
     lv->old = (struct node){.bytes = lv->copy};
     lv->at = 0;
@@ -58,10 +47,10 @@ level_put(struct level *lv, uint64_t child, uint64_t rows,
 
     /* The first entry of a node keeps the node's own lower end, whatever has
      * become of the group that had it. */
-    if (lv->has_first) {
-        separator = lv->first;
-        size = lv->first_size;
-        lv->has_first = false;
+    if (lv->fresh) {
+        separator = lv->lower;
+        size = row_size(separator);
+        lv->fresh = false;
     }
     assert(l->count < LIST_MAX && l->bytes + size <= sizeof l->separators);
     memcpy(l->separators + l->bytes, separator, size);
@@ -190,6 +179,13 @@ level_load(struct levels *d, unsigned level, uint64_t id, uint64_t rows)
     return 0;
 }
 
+/* The separator of an entry of the old node. */
+static const uint8_t *
+old_separator(const struct level *lv, unsigned i)
+{
+    return i == 0 ? lv->lower : node_separator_at(&lv->old, i);
+}
+
 /* Consumes the entry at hand of the level above: its child is this level's
  * old node. */
 static int
@@ -198,40 +194,28 @@ level_load_child(struct levels *d, unsigned level)
     struct level *lv = &d->levels[level];
     struct level *above = &d->levels[level + 1];
     const unsigned at = above->at++;
-    const struct row first = node_separator(&above->old, at);
-    struct row is;
-    int rc;
 
+    lv->lower = old_separator(above, at);
     lv->has_upper = above->at < above->old.count || above->has_upper;
     if (above->at < above->old.count)
         lv->upper = node_separator(&above->old, above->at);
     else if (above->has_upper)
         lv->upper = above->upper;
-    rc = level_load(d, level, node_child(&above->old, at),
-                    node_rows(&above->old, at));
-    if (rc < 0)
-        return rc;
-    is = node_separator(&lv->old, 0);
-    return row_compare(d->tree->kind, &is, &first) == 0 ? 0 : -EBADMSG;
+    return level_load(d, level, node_child(&above->old, at),
+                      node_rows(&above->old, at));
 }
 
 static int
 level_open(struct levels *d, unsigned level)
 {
     struct level *lv = &d->levels[level];
-    int rc;
 
     assert(!lv->open);
     lv->open = true;
+    lv->fresh = true;
     lv->spare_count = 0;
     list_clear(&lv->list);
-    rc = level_load_child(d, level);
-    if (rc < 0)
-        return rc;
-    lv->has_first = true;
-    lv->first_size = row_size(node_separator_at(&lv->old, 0));
-    memcpy(lv->first, node_separator_at(&lv->old, 0), lv->first_size);
-    return 0;
+    return level_load_child(d, level);
 }
 
 /* Copies the old entry at hand to the list. */
@@ -239,7 +223,7 @@ static int
 level_pass(struct levels *d, unsigned level)
 {
     struct level *lv = &d->levels[level];
-    const uint8_t *s = node_separator_at(&lv->old, lv->at);
+    const uint8_t *s = old_separator(lv, lv->at);
     const uint64_t child = node_child(&lv->old, lv->at);
     const uint64_t rows = node_rows(&lv->old, lv->at);
 
@@ -291,12 +275,14 @@ level_close(struct levels *d, unsigned level)
 int
 levels_start(struct levels *d, struct tree *t)
 {
+    const struct row lowest = row_lowest(t->kind);
     struct level *lv;
     int rc;
 
     for (unsigned i = 0; i <= TREE_LEVELS; i++)
         d->levels[i].open = false;
     d->tree = t;
+    (void)row_put(d->lowest, &lowest); /* its size is known */
     d->top = t->root.level > 1 ? t->root.level - 1u : 0;
     rc = level_add(d);
     if (rc < 0)
@@ -310,7 +296,7 @@ levels_start(struct levels *d, struct tree *t)
         put_le64(lv->copy + BLOCK_HEAD, t->root.count);
         put_le64(lv->copy + BLOCK_HEAD + 8,
                  t->root.id << 16 | (BLOCK_HEAD + NODE_ENTRY));
-        (void)level_lowest(t->kind, lv->copy + BLOCK_HEAD + NODE_ENTRY);
+        memcpy(lv->copy + BLOCK_HEAD + NODE_ENTRY, d->lowest, sizeof d->lowest);
     }
     return 0;
 }
@@ -368,8 +354,8 @@ levels_take(struct levels *d, struct level_group *out)
     *out = (struct level_group){
         .id = node_child(&lv->old, at),
         .rows = node_rows(&lv->old, at),
-        .separator = node_separator_at(&lv->old, at),
-        .separator_size = row_size(node_separator_at(&lv->old, at)),
+        .separator = old_separator(lv, at),
+        .separator_size = row_size(old_separator(lv, at)),
         .has_upper = lv->at < lv->old.count || lv->has_upper,
     };
     if (lv->at < lv->old.count)

@@ -15,6 +15,9 @@
  *     groups    buffer or stage
  *
  * A node that came out too small takes in its right neighbour.
+ *
+ * Where a node's rows begin its parent knows: when what lay before a node goes,
+ * the parent's separator for it falls, but not the node's own first one.
  */
 #ifndef COUNTD_LEVEL_H
 #define COUNTD_LEVEL_H
@@ -43,14 +46,12 @@ struct list {
 
 struct level {
     bool open;
-    bool has_first; /* `first` has not been used yet */
+    bool fresh; /* no entry has been added: the first begins at `lower` */
     bool has_upper;
-    struct node old;  /* its bytes are `copy` */
-    unsigned at;      /* next entry of `old` */
-    unsigned written; /* nodes, since it was opened */
-    struct row upper; /* end of the old node's rows; lies one level up */
-    size_t first_size;
-    uint8_t first[BLOCK_ROW_MAX]; /* separator the first entry must have */
+    struct node old;      /* its bytes are `copy` */
+    unsigned at;          /* next entry of `old` */
+    const uint8_t *lower; /* where the old node's rows begin; lies above */
+    struct row upper;     /* and where they end */
     unsigned spare_count;
     uint64_t spares[LEVEL_SPARE]; /* ids of old nodes, to be used again */
     uint8_t copy[BLOCK_SIZE];
@@ -59,8 +60,9 @@ struct level {
 
 struct levels {
     struct tree *tree;
-    unsigned top; /* highest open level */
-    unsigned low; /* lowest open level */
+    unsigned top;                   /* highest open level */
+    unsigned low;                   /* lowest open level */
+    uint8_t lowest[BLOCK_ROW_HEAD]; /* separator, where all rows begin */
     struct level levels[TREE_LEVELS + 1];
 };
 
@@ -91,9 +93,5 @@ int levels_append(struct levels *d, uint64_t group, uint64_t rows,
 
 /* Closes all levels; what is left at the top is the tree's root. */
 int levels_finish(struct levels *d);
-
-/* Writes the row that is not above any other (BLOCK_ROW_MAX bytes); returns its
- * size. */
-size_t level_lowest(enum block_order order, uint8_t *at);
 
 #endif

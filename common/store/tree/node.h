@@ -7,8 +7,9 @@
  *               id << 16 | separator at, u64
  *            separators: rows, keys cut short
  *
- * A child holds the rows from its separator up to the next one's; the first
- * child's separator is not above any row the node can get.
+ * A child holds the rows from its separator up to the next one's, the first
+ * child those from where the node itself begins: that its parent says, and the
+ * first separator is only what the parent once said.
  */
 #ifndef COUNTD_NODE_H
 #define COUNTD_NODE_H

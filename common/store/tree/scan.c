@@ -264,12 +264,8 @@ int
 tree_scan(struct tree *t, const struct row *after,
           int (*row)(void *ctx, const struct row *r), void *ctx)
 {
-    static const struct row first[3] = {
-        [BLOCK_KEYS] = {.key = (const uint8_t *)""},
-        [BLOCK_RANKS] = {.count = INT64_MAX, .key = (const uint8_t *)""},
-    };
     struct tree_finder f = {.valid = false};
-    struct row from = after != NULL ? *after : first[t->kind];
+    struct row from = after != NULL ? *after : row_lowest(t->kind);
     int rc;
 
     if (t->root.id == 0)
@@ -283,6 +279,8 @@ tree_scan(struct tree *t, const struct row *after,
                         ctx);
         if (rc != 0 || !f.has_upper)
             return rc;
+        if (row_compare(t->kind, &from, &f.upper) >= 0)
+            return -EBADMSG; /* it would never end */
         from = f.upper;
         after = NULL;
     }

@@ -82,11 +82,9 @@ sweep_groups(struct tree_work *w, const struct row *edits, size_t count,
 static int
 sweep_empty(struct tree_work *w, const struct row *edits, size_t count)
 {
-    uint8_t separator[BLOCK_ROW_MAX];
     int rc;
 
-    stage_start(&w->stage, separator,
-                level_lowest(w->levels.tree->kind, separator));
+    stage_start(&w->stage, w->levels.lowest, sizeof w->levels.lowest);
     rc = update_empty(&w->update, edits, count);
     return rc < 0 ? rc : stage_finish(&w->stage);
 }

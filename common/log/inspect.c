@@ -1,182 +1,35 @@
-/* common/log/log_look.c - names, header bytes and judgement of a commit log;
- * see log.h and log_look.h. */
-#include "common/log/log_look.h"
+/* common/log/inspect.c - see inspect.h. */
+#include "common/log/inspect.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "common/base/bytes.h"
-
-#define VERSION    1
-#define DIGITS     10
-#define HEADER_CRC 124 /* where it is, and how much it covers */
-
-static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'L', '1'};
-
-/* ---- names -------------------------------------------------------------- */
-
-void
-log_name(uint64_t index, char name[LOG_NAME_SIZE])
-{
-    int i;
-
-    assert(index <= LOG_INDEX_MAX);
-    for (i = DIGITS - 1; i >= 0; i--, index /= 10)
-        name[i] = (char)('0' + index % 10);
-    name[DIGITS] = '\0';
-}
-
-void
-log_lock_name(uint64_t index, char name[LOG_LOCK_SIZE])
-{
-    memcpy(name, "lock-", sizeof "lock-");
-    log_name(index, name + 5);
-}
-
-int
-log_parse_name(const char *file, uint64_t *index, bool *lock)
-{
-    const bool is_lock = strncmp(file, "lock-", 5) == 0;
-    uint64_t value = 0;
-    int i;
-
-    if (is_lock)
-        file += 5;
-    for (i = 0; i < DIGITS; i++) {
-        if (file[i] < '0' || file[i] > '9')
-            return -EINVAL;
-        value = value * 10 + (uint64_t)(file[i] - '0');
-    }
-    if (file[DIGITS] != '\0')
-        return -EINVAL;
-    *index = value;
-    *lock = is_lock;
-    return 0;
-}
-
-/* ---- header bytes ------------------------------------------------------- */
-
-void
-log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
-{
-    memset(bytes, 0, LOG_BLOCK_SIZE);
-    memcpy(bytes, magic, sizeof magic);
-    put_le32(bytes + 8, VERSION);
-    memcpy(bytes + 16, h->uuid, sizeof h->uuid);
-    put_le64(bytes + 32, h->index);
-    put_le64(bytes + 40, h->generation);
-    put_le64(bytes + 48, h->epoch);
-    put_le32(bytes + 56, (uint32_t)h->state);
-    put_le32(bytes + 60, h->slot_size);
-    put_le32(bytes + 64, h->slots);
-    put_le16(bytes + 68, h->keyspace_size);
-    put_le16(bytes + 70, h->key_size);
-    put_le64(bytes + 72, h->count);
-    put_le64(bytes + 80, h->first_ms);
-    put_le64(bytes + 88, h->last_ms);
-    memcpy(bytes + 96, h->boot_id, sizeof h->boot_id);
-    put_le64(bytes + 112, h->pid);
-    put_le32(bytes + HEADER_CRC, (uint32_t)crc32_z(0, bytes, HEADER_CRC));
-}
-
-/* A checksum says that the bytes are what was written; this, that it was
- * written by something that kept the rules. */
-static bool
-is_sane(const struct log_header *h)
-{
-    struct layout l;
-
-    if (layout_init(&l, h->keyspace_size, h->key_size) < 0)
-        return false;
-    if (h->slot_size != l.slot_size || h->slots == 0)
-        return false;
-    if (h->index > LOG_INDEX_MAX || h->generation == 0)
-        return false;
-    if (h->generation >> 63 || h->epoch >> 63) /* nobody counts so far */
-        return false;
-    switch (h->state) {
-    case LOG_EMPTY:
-    case LOG_OPEN:
-        return true;
-    case LOG_SEALED:
-        return h->count > 0 && h->count <= h->slots;
-    }
-    return false;
-}
-
-int
-log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
-{
-    struct log_header h;
-
-    if (memcmp(bytes, magic, sizeof magic) != 0)
-        return -EBADMSG;
-    if (crc32_z(0, bytes, HEADER_CRC) != get_le32(bytes + HEADER_CRC))
-        return -EBADMSG;
-    if (get_le32(bytes + 8) != VERSION || get_le32(bytes + 12) != 0)
-        return -EPROTONOSUPPORT;
-    if (get_le32(bytes + 120) != 0)
-        return -EBADMSG;
-    if (!bytes_are_zero(bytes + LOG_HEADER_SIZE,
-                        LOG_BLOCK_SIZE - LOG_HEADER_SIZE))
-        return -EBADMSG;
-
-    memcpy(h.uuid, bytes + 16, sizeof h.uuid);
-    h.index = get_le64(bytes + 32);
-    h.generation = get_le64(bytes + 40);
-    h.epoch = get_le64(bytes + 48);
-    h.state = (enum log_state)get_le32(bytes + 56);
-    h.slot_size = get_le32(bytes + 60);
-    h.slots = get_le32(bytes + 64);
-    h.keyspace_size = get_le16(bytes + 68);
-    h.key_size = get_le16(bytes + 70);
-    h.count = get_le64(bytes + 72);
-    h.first_ms = get_le64(bytes + 80);
-    h.last_ms = get_le64(bytes + 88);
-    memcpy(h.boot_id, bytes + 96, sizeof h.boot_id);
-    h.pid = get_le64(bytes + 112);
-    if (!is_sane(&h))
-        return -EBADMSG;
-    *out = h;
-    return 0;
-}
-
-uint32_t
-log_slots(uint64_t log_size, const struct layout *l)
-{
-    uint64_t slots;
-
-    if (log_size < LOG_SLOTS_AT)
-        return 0;
-    slots = (log_size - LOG_SLOTS_AT) / l->slot_size;
-    return slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
-}
+#include "common/log/slot.h"
 
 /* ---- reading ------------------------------------------------------------ */
 
 uint8_t *
-log_chunk_map(void)
+inspect_chunk_map(void)
 {
-    void *chunk = mmap(NULL, LOG_CHUNK_SIZE, PROT_READ | PROT_WRITE,
+    void *chunk = mmap(NULL, INSPECT_CHUNK, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     return chunk == MAP_FAILED ? NULL : chunk;
 }
 
 void
-log_chunk_unmap(uint8_t *chunk)
+inspect_chunk_unmap(uint8_t *chunk)
 {
-    (void)munmap(chunk, LOG_CHUNK_SIZE); /* whole and ours: cannot fail */
+    (void)munmap(chunk, INSPECT_CHUNK); /* whole and ours: cannot fail */
 }
 
 int
-log_pread(int fd, void *bytes, size_t size, uint64_t at)
+inspect_read(int fd, void *bytes, size_t size, uint64_t at)
 {
     uint8_t *to = bytes;
     ssize_t n;
@@ -210,7 +63,7 @@ agree(const struct log_header *a, const struct log_header *b)
  * version forbids to touch the file even when the other is one of ours. */
 static int
 choose(const int rc[2], const struct log_header h[2], uint64_t index,
-       struct log_look *look)
+       struct inspect *look)
 {
     int ruling;
 
@@ -244,17 +97,17 @@ missing_slots(const struct log_header *h, uint64_t file_size)
 }
 
 int
-log_look_headers(int fd, uint64_t index, struct log_look *look)
+inspect_headers(int fd, uint64_t index, struct inspect *look)
 {
     uint8_t block[LOG_BLOCK_SIZE];
     struct log_header h[2];
     struct stat st;
     int rc[2], i;
 
-    *look = (struct log_look){0};
+    *look = (struct inspect){0};
     for (i = 0; i < 2; i++) {
         rc[i] =
-            log_pread(fd, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
+            inspect_read(fd, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
         if (rc[i] == 0)
             rc[i] = log_header_get(block, &h[i]);
         else if (rc[i] != -EBADMSG)
@@ -284,7 +137,7 @@ struct pass {
 };
 
 static void
-see_slot(struct log_look *look, struct pass *p, const uint8_t *slot,
+see_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
          uint32_t number)
 {
     struct slot_stamp stamp;
@@ -318,22 +171,22 @@ see_slot(struct log_look *look, struct pass *p, const uint8_t *slot,
 }
 
 static int
-run(int fd, struct log_look *look, struct pass *p, uint8_t *chunk)
+run(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
 {
     const uint32_t size = look->layout.slot_size;
     const uint32_t there = look->header.slots - look->missing;
     uint32_t from, i, n;
     int rc;
 
-    assert(size > 0 && size <= LOG_CHUNK_SIZE);
+    assert(size > 0 && size <= INSPECT_CHUNK);
     look->prefix = look->valid = look->end = 0;
     look->first_ms = look->last_ms = 0;
     for (from = 0; from < there; from += n) {
-        n = LOG_CHUNK_SIZE / size;
+        n = INSPECT_CHUNK / size;
         if (n > there - from)
             n = there - from;
-        rc = log_pread(fd, chunk, (size_t)n * size,
-                       LOG_SLOTS_AT + (uint64_t)from * size);
+        rc = inspect_read(fd, chunk, (size_t)n * size,
+                          LOG_SLOTS_AT + (uint64_t)from * size);
         if (rc < 0)
             return rc;
         for (i = 0; i < n; i++)
@@ -345,7 +198,7 @@ run(int fd, struct log_look *look, struct pass *p, uint8_t *chunk)
 /* Runs over the slots, and once more over those that have to be valid when
  * the first run found that some are not: how many is known only after it. */
 static int
-judge(int fd, struct log_look *look, uint8_t *chunk)
+judge(int fd, struct inspect *look, uint8_t *chunk)
 {
     struct pass p = {.epoch = look->header.epoch};
     int rc;
@@ -383,18 +236,18 @@ judge(int fd, struct log_look *look, uint8_t *chunk)
 }
 
 int
-log_look_slots(int fd, struct log_look *look)
+inspect_slots(int fd, struct inspect *look)
 {
     const uint32_t missing = look->missing;
     uint8_t *chunk;
     int rc;
 
     assert(look->headers_rc == 0);
-    chunk = log_chunk_map();
+    chunk = inspect_chunk_map();
     if (!chunk)
         return -ENOMEM;
     rc = judge(fd, look, chunk);
-    log_chunk_unmap(chunk);
+    inspect_chunk_unmap(chunk);
     /* A log is written in full when it is created, so bytes that are not
      * there are damage whatever they were. */
     look->damaged += missing;
@@ -404,14 +257,14 @@ log_look_slots(int fd, struct log_look *look)
 int
 log_inspect(int fd, uint64_t index, struct log_report *out)
 {
-    struct log_look look;
+    struct inspect look;
     int rc;
 
-    rc = log_look_headers(fd, index, &look);
+    rc = inspect_headers(fd, index, &look);
     if (rc < 0)
         return rc;
     if (look.headers_rc == 0) {
-        rc = log_look_slots(fd, &look);
+        rc = inspect_slots(fd, &look);
         if (rc < 0)
             return rc;
     }

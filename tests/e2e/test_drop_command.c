@@ -1,6 +1,6 @@
-/* tests/e2e/test_drop.c - countd drop and countd del beside the daemons: what
- * was acknowledged before the call is gone, what comes after it returned
- * counts, whatever is going on meanwhile.
+/* tests/e2e/test_drop_command.c - countd drop and countd del beside the
+ * daemons: what was acknowledged before the call is gone, what comes after it
+ * returned counts, whatever is going on meanwhile.
  *
  *     TEST_SEED   repeats the choice of kills */
 #include "tests/lib/test.h"
@@ -438,7 +438,7 @@ drop_killed_at_any_system_call_is_repeated(void **state)
 
         add(fd, "words", "before", 1);
         add(fd, "other", "all", 1);
-        if (i % 3 == 2) {
+        if (i % 6 == 5) {
             flush(f);
             break_keyspace(f, "words");
             add(fd, "words", "before", 1);
