@@ -45,9 +45,9 @@
 #include <stdint.h>
 
 #include "common/base/arena.h"
+#include "common/base/list.h"
 #include "common/net/loop.h"
 #include "common/net/net.h"
-#include "writer/list.h"
 #include "writer/live.h"
 
 #define COUNTER_DROP_STEP  64  /* holdings of a connection in one go */

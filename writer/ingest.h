@@ -32,10 +32,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/list.h"
 #include "common/net/loop.h"
 #include "common/net/net.h"
 #include "common/wire/message.h"
-#include "writer/list.h"
 #include "writer/logs.h"
 
 enum ingest_port { INGEST_SILENT, INGEST_ACK, INGEST_PORTS };
