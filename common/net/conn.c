@@ -128,8 +128,11 @@ conns_evict(struct conns *cs, bool stalled)
             struct conn *c = door_conn(d, n);
             const uint32_t keeps = chain_chunks(&c->in) + chain_chunks(&c->out);
 
-            if (c->source.fd < 0 || keeps <= most || c == cs->served ||
-                (stalled && now_cut(cs) - c->moved_ms < CONN_STALL_MS))
+            if (c->source.fd < 0 || keeps <= most || c == cs->served)
+                continue;
+            /* Who waits for us has not stalled. */
+            if (stalled && ((c->flags & (F_STARVED | F_HOLD)) != 0 ||
+                            now_cut(cs) - c->moved_ms < cs->stall_ms))
                 continue;
             worst = c;
             most = keeps;
@@ -518,15 +521,19 @@ gather(struct conn *c, size_t room)
 
 /* Keeps what take() left. */
 static bool
-keep_rest(struct conn *c, const struct input *in, enum conn_next next)
+keep_rest(struct conn *c, struct input *in, enum conn_next next)
 {
     c->flags &= (uint16_t) ~(F_AGAIN | F_SKIPPING);
     c->need = c->skip = 0;
     if (next == CONN_MORE) {
         c->need = in->need > 0 ? in->need : (uint32_t)in->size + 1;
         c->skip = in->skip;
-        if (in->skip > 0 && in->need <= in->size)
+        if (in->skip > 0 && in->need <= in->size) {
+            /* What is here of the surplus goes now. */
+            c->skip -= (uint32_t)(in->size - in->need);
+            in->size = in->need;
             c->flags |= F_SKIPPING;
+        }
     } else {
         c->flags |= F_AGAIN;
     }

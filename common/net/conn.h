@@ -271,6 +271,7 @@ struct conns_options {
     size_t shared;     /* connections of all doors: descriptors there are */
     size_t pool_size;  /* bytes */
     size_t answer_max; /* bytes that one conn_space() may ask for */
+    uint32_t stall_ms; /* 0: CONN_STALL_MS */
 };
 
 /* Takes all memory.  -ENOMEM. */

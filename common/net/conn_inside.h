@@ -42,6 +42,7 @@ struct conns {
     size_t wanted;   /* bytes that conn_space() had no memory for */
     size_t slice;    /* bytes put since the service began */
 
+    uint32_t stall_ms;
     size_t starved;        /* connections with F_STARVED */
     uint32_t starved_free; /* chunks when they were last looked at */
 
