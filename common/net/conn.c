@@ -110,7 +110,9 @@ conn_close(struct conn *c)
     (void)close(fd); /* what it could tell is about bytes to the peer */
     d->open--;
     conn_enter(c, CONN_CLOSED);
-    door_closed(d);
+    /* At once, when it is little: who is served next finds it released. */
+    if (!conn_end_some(c))
+        door_closed(d);
 }
 
 /* ---- memory ------------------------------------------------------------ */

@@ -157,9 +157,13 @@ struct protocol {
     void (*turn)(struct door *d, bool begins);
 };
 
-struct door_row {        /* all that knows a port goes by it */
-    const char *name;    /* in the ready line, messages and figures */
-    const char *max_key; /* the setting of `max`, for messages */
+struct door_row {           /* all that knows a port goes by it */
+    const char *name;       /* in the ready line, messages and figures */
+    const char *listen;     /* host:port; NULL or empty: the door is off */
+    const char *listen_key; /* the setting of that, for messages */
+    const char *enable_key; /* the setting that turns it off; the same as
+                               listen_key where an empty one does */
+    const char *max_key;    /* the setting of `max`, for messages */
     const struct protocol *protocol;
     void *ctx;             /* door_ctx() */
     size_t max;            /* connections */

@@ -78,7 +78,7 @@ void conn_serve(struct conn *c);
 /* It has work: it stands at the end of its door's queue. */
 void conn_queue(struct conn *c);
 
-/* Closes the socket; ended() follows. */
+/* Closes the socket, and calls ended() once; more of that follows in turns. */
 void conn_close(struct conn *c);
 
 /* CLOSED: ended() once; frees the number when that and the gates are through.

@@ -171,7 +171,6 @@ accepted(struct listener *l, int fd)
         if (c) {
             d->figures.yielded++;
             conn_close(c);
-            (void)conn_end_some(c); /* else its number is free later */
         }
     }
     if (has_place(d))

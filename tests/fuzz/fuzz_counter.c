@@ -27,7 +27,7 @@
 
 #include "common/base/bytes.h"
 #include "common/wire/frame.h"
-#include "writer/counter.h"
+#include "writer/live/server.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

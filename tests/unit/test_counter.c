@@ -19,7 +19,7 @@
 #include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/taker.h"
-#include "writer/counter.h"
+#include "writer/live/server.h"
 
 #define LIMIT_MS  5000
 #define PEERS_MAX 256

@@ -10,7 +10,7 @@
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
-#include "writer/history.h"
+#include "writer/live/tally.h"
 
 #define LIMIT_MS    20000
 #define INTERVAL_MS 20

@@ -14,10 +14,10 @@
 #include "common/setup/config.h"
 #include "common/wire/frame.h"
 #include "common/wire/query.h"
-#include "writer/counter.h"
-#include "writer/history.h"
+#include "writer/live/server.h"
+#include "writer/live/tally.h"
 #include "writer/limits.h"
-#include "writer/requests.h"
+#include "writer/live/protocol.h"
 
 #define PAGE_SIZE_MAX (64 << 10)
 
