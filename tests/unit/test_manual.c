@@ -16,7 +16,7 @@
 #include "common/wire/query.h"
 #include "writer/live/server.h"
 #include "writer/live/tally.h"
-#include "writer/limits.h"
+#include "writer/doors.h"
 #include "writer/live/protocol.h"
 
 #define PAGE_SIZE_MAX (64 << 10)
