@@ -38,9 +38,9 @@ CMOCKA   := $(call pc,cmocka,-lcmocka)
 # Calls that tests can make fail: the names of tests/lib/fault.c.
 WRAP := linkat unlinkat renameat renameat2 mkdirat fchmod fchmodat open openat read write pread pwrite \
         pwritev fdatasync fsync flock ftruncate posix_fallocate futimens fstat fstatat fstatvfs \
-        malloc calloc realloc socket bind listen connect accept4 recv send \
+        malloc calloc realloc socket bind listen connect accept4 recv send sendmsg \
         epoll_create1 epoll_ctl epoll_wait \
-        __openat_2 __open_2 __read_chk __pread_chk __recv_chk clock_unix_ms
+        __openat_2 __open_2 __read_chk __pread_chk __recv_chk clock_unix_ms clock_ns clock_ms
 
 # make V=1 shows whole commands.
 Q   := $(if $(V),,@)
@@ -62,7 +62,7 @@ LIBS  := $(if $(wildcard common/client/countd.c),$(addprefix $(BUILD)/,libcountd
 LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c common/client/live.c)
 
 # Everything but the mains: tests take from it what they call.
-PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client writer worker reader))
+PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client writer writer/live worker reader))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -79,7 +79,7 @@ UNITS := $(wildcard */*.service common/*/*.target)
 all: $(PROGS) $(LIBS)
 
 # ---- programs ------------------------------------------------------------
-$(BUILD)/countd-write:  $(call part,writer $(ROOMS))
+$(BUILD)/countd-write:  $(call part,writer writer/live $(ROOMS))
 $(BUILD)/countd-worker: $(call part,worker $(ROOMS))
 $(BUILD)/countd-read:   $(call part,reader $(ROOMS))
 $(BUILD)/countd:        $(call part,common/client $(ROOMS))
@@ -161,7 +161,7 @@ check: setup
 	+@$(if $(TSAN_TESTS),TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/tsan CFLAGS='-O1 -g' \
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
-C_FILES := $(wildcard common/*/*.[ch] common/store/*/*.[ch] writer/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
+C_FILES := $(wildcard common/*/*.[ch] common/store/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
 LINTS := lint-format lint-headers lint-rooms lint-cppcheck lint-tidy lint-man lint-shell
 lint: setup
 	@.ci/setup check

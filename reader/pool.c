@@ -17,16 +17,16 @@ map(size_t size)
 }
 
 int
-pool_init(struct pool *p, size_t chunks)
+rpool_init(struct rpool *p, size_t chunks)
 {
     assert(chunks > 0 && chunks < UINT32_MAX);
-    *p = (struct pool){.count = chunks, .free_count = chunks};
+    *p = (struct rpool){.count = chunks, .free_count = chunks};
     p->bytes = map(chunks * POOL_CHUNK_SIZE);
     if (!p->bytes)
         return -ENOMEM;
     p->next = map(chunks * sizeof *p->next);
     if (!p->next) {
-        pool_fini(p);
+        rpool_fini(p);
         return -ENOMEM;
     }
     for (size_t i = 0; i < chunks; i++)
@@ -35,24 +35,24 @@ pool_init(struct pool *p, size_t chunks)
 }
 
 void
-pool_fini(struct pool *p)
+rpool_fini(struct rpool *p)
 {
     /* Whole maps of ours: munmap cannot fail. */
     if (p->bytes)
         (void)munmap(p->bytes, p->count * POOL_CHUNK_SIZE);
     if (p->next)
         (void)munmap(p->next, p->count * sizeof *p->next);
-    *p = (struct pool){0};
+    *p = (struct rpool){0};
 }
 
 size_t
-pool_chunks(size_t size)
+rpool_chunks(size_t size)
 {
     return (size + POOL_CHUNK_SIZE - 1) / POOL_CHUNK_SIZE;
 }
 
 static uint32_t
-take_chunk(struct pool *p)
+take_chunk(struct rpool *p)
 {
     const uint32_t chunk = p->free;
 
@@ -63,13 +63,13 @@ take_chunk(struct pool *p)
 }
 
 static uint8_t *
-chunk_at(const struct pool *p, uint32_t chunk)
+chunk_at(const struct rpool *p, uint32_t chunk)
 {
     return p->bytes + (size_t)chunk * POOL_CHUNK_SIZE;
 }
 
 void
-chain_push(struct pool *p, struct chain *c, const void *bytes, size_t size)
+rchain_push(struct rpool *p, struct rchain *c, const void *bytes, size_t size)
 {
     const uint8_t *from = bytes;
     size_t end, room, n;
@@ -98,7 +98,7 @@ chain_push(struct pool *p, struct chain *c, const void *bytes, size_t size)
 }
 
 size_t
-chain_pieces(const struct pool *p, const struct chain *c, struct iovec *pieces,
+rchain_pieces(const struct rpool *p, const struct rchain *c, struct iovec *pieces,
              size_t max)
 {
     size_t left = c->size, at = c->at, count = 0, n;
@@ -119,7 +119,7 @@ chain_pieces(const struct pool *p, const struct chain *c, struct iovec *pieces,
 }
 
 void
-chain_drop(struct pool *p, struct chain *c, size_t size)
+rchain_drop(struct rpool *p, struct rchain *c, size_t size)
 {
     uint32_t chunk;
     size_t n;

@@ -72,8 +72,8 @@ close_conn(struct range_conn *c)
     struct range *r = c->range;
     const int fd = c->source.fd;
 
-    chain_drop(&r->pool, &c->unsent, c->unsent.size);
-    chain_drop(&r->pool, &c->stash, c->stash.size);
+    rchain_drop(&r->pool, &c->unsent, c->unsent.size);
+    rchain_drop(&r->pool, &c->stash, c->stash.size);
     loop_remove(r->loop, &c->source);
     if (r->listed == c) {
         answer_list_stop(r->answer);
@@ -119,9 +119,9 @@ load(struct range_conn *c)
     }
     assert(size == 0 && c->stash.size <= IN_SIZE);
     size = c->stash.size;
-    if (chain_pieces(&r->pool, &c->stash, &piece, 1) == 1)
+    if (rchain_pieces(&r->pool, &c->stash, &piece, 1) == 1)
         memcpy(r->in, piece.iov_base, size);
-    chain_drop(&r->pool, &c->stash, size);
+    rchain_drop(&r->pool, &c->stash, size);
     return size;
 }
 
@@ -134,7 +134,7 @@ keep(struct range_conn *c, const uint8_t *bytes, size_t size)
         memcpy(c->in, bytes, size);
         c->in_size = size;
     } else {
-        chain_push(&c->range->pool, &c->stash, bytes, size);
+        rchain_push(&c->range->pool, &c->stash, bytes, size);
     }
 }
 
@@ -170,7 +170,7 @@ may_answer(struct range_conn *c, size_t bound, size_t out_size)
 {
     struct range *r = c->range;
     /* One chunk more, for the requests behind it. */
-    const size_t need = pool_chunks(out_size + bound) + 1;
+    const size_t need = rpool_chunks(out_size + bound) + 1;
 
     if (out_size >= OUT_BUDGET)
         return false;
@@ -246,7 +246,7 @@ send_answers(struct range_conn *c, size_t size)
             return rc;
         n = 0;
     }
-    chain_push(&r->pool, &c->unsent, r->out + n, size - (size_t)n);
+    rchain_push(&r->pool, &c->unsent, r->out + n, size - (size_t)n);
     return 0;
 }
 
@@ -354,7 +354,7 @@ drain(struct range_conn *c)
     ssize_t n;
     int rc;
 
-    m.msg_iovlen = chain_pieces(&r->pool, &c->unsent, pieces, PIECES_MAX);
+    m.msg_iovlen = rchain_pieces(&r->pool, &c->unsent, pieces, PIECES_MAX);
     n = sendmsg(c->source.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0) {
         rc = -errno;
@@ -362,7 +362,7 @@ drain(struct range_conn *c)
             close_conn(c);
         return;
     }
-    chain_drop(&r->pool, &c->unsent, (size_t)n);
+    rchain_drop(&r->pool, &c->unsent, (size_t)n);
     settle(c); /* to the end of its list: it is not the most stalled */
 }
 
@@ -411,8 +411,8 @@ conn_accepted(struct listener *l, int fd)
     c->granted = false;
     c->listing = false;
     c->need = 0;
-    c->unsent = (struct chain){0};
-    c->stash = (struct chain){0};
+    c->unsent = (struct rchain){0};
+    c->stash = (struct rchain){0};
     c->in_size = 0;
     if (loop_add(r->loop, &c->source, fd, EPOLLIN) < 0) {
         (void)close(fd); /* no memory in the kernel; nothing was promised */
@@ -541,7 +541,7 @@ range_init(struct range *r, struct loop *loop, struct answer *answer,
     r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     for (int i = 0; i < RANGE_STATES; i++)
         TAILQ_INIT(&r->lists[i]);
-    rc = pool_init(&r->pool, RANGE_POOL_CHUNKS);
+    rc = rpool_init(&r->pool, RANGE_POOL_CHUNKS);
     if (rc < 0)
         return rc;
     /* Large enough to be maps of their own: untouched pages cost nothing. */
@@ -588,6 +588,6 @@ range_fini(struct range *r)
     free(r->conns);
     free(r->in);
     free(r->out);
-    pool_fini(&r->pool);
+    rpool_fini(&r->pool);
     *r = (struct range){0};
 }

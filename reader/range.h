@@ -57,8 +57,8 @@ struct range_conn {
     bool listing;        /* its first request is a listing */
     size_t need;         /* chunks, when WAITING */
     uint64_t changed_ms; /* when it entered the state, or took bytes */
-    struct chain unsent; /* answers */
-    struct chain stash;  /* requests, when they do not fit below */
+    struct rchain unsent; /* answers */
+    struct rchain stash;  /* requests, when they do not fit below */
     size_t in_size;
     uint8_t in[QUERY_EXTENDED_SIZE];
 };
@@ -76,7 +76,7 @@ struct range {
     size_t conn_max;
     size_t conn_used;  /* those behind were never used */
     uint64_t stall_ms; /* RANGE_STALL_MS */
-    struct pool pool;
+    struct rpool pool;
     size_t granted_free; /* free chunks when memory was last given out */
     bool waiters_changed;
     struct range_conn *listed; /* whose listing has begun; or NULL */

@@ -30,6 +30,7 @@
 #define QUICK_RUNS    8 /* quick syncs in a row before one in the loop */
 
 static void want_spare(struct logs *l);
+static void flush(struct logs *l);
 
 static void
 fail(struct logs *l, int error, const char *what, uint64_t index)
@@ -145,7 +146,7 @@ use_spare(struct logs *l)
 static void
 rotate_now(struct logs *l)
 {
-    logs_flush(l);
+    flush(l);
     if (l->failed || !free_place(l))
         return;
     retire(l);
@@ -201,8 +202,6 @@ finish_some(struct logs *l)
             l->has_current = false;
         }
     }
-    if (!l->syncing)
-        (void)logs_sync(l); /* false: nothing to sync */
     if (is_idle(l) && !l->finished) {
         l->finished = true;
         l->events.finished(l->events.ctx);
@@ -212,7 +211,7 @@ finish_some(struct logs *l)
 void
 logs_finish(struct logs *l)
 {
-    logs_flush(l);
+    flush(l);
     l->finishing = true;
     loop_disarm(l->loop, &l->rotate_timer);
     loop_disarm(l->loop, &l->overdue_timer);
@@ -273,10 +272,11 @@ sync_item(const struct sync_item *item)
     return fdatasync(item->fd) < 0 ? -errno : 0;
 }
 
-static void
-sync_run(struct io_job *job)
+/* In the I/O thread. */
+static int
+sync_logs(void *ctx)
 {
-    struct sync_job *s = LOOP_OWNER(job, struct sync_job, job);
+    struct log_sync *s = &((struct logs *)ctx)->sync;
     const uint64_t begin_ns = clock_ns();
     size_t i;
 
@@ -286,11 +286,13 @@ sync_run(struct io_job *job)
         s->failed = s->items[i].index;
     }
     s->took_ns = clock_ns() - begin_ns;
+    return s->rc;
 }
 
-bool
-logs_sync_due(const struct logs *l)
+static bool
+is_due(const void *ctx)
 {
+    const struct logs *l = ctx;
     size_t i;
 
     if (l->syncing || l->failed)
@@ -305,7 +307,7 @@ logs_sync_due(const struct logs *l)
 }
 
 static void
-add_to_sync(struct sync_job *s, const struct log *log, uint32_t synced_slots)
+add_to_sync(struct log_sync *s, const struct log *log, uint32_t synced_slots)
 {
     s->items[s->count++] = (struct sync_item){
         .fd = log->fd,
@@ -317,12 +319,13 @@ add_to_sync(struct sync_job *s, const struct log *log, uint32_t synced_slots)
 /* Fills in what is to be synced.  False when that is nothing, or one is in
  * flight. */
 static bool
-begin_sync(struct logs *l)
+begin_sync(void *ctx)
 {
-    struct sync_job *s = &l->sync;
+    struct logs *l = ctx;
+    struct log_sync *s = &l->sync;
     size_t i;
 
-    logs_flush(l);
+    flush(l);
     if (l->syncing || l->failed)
         return false;
     s->count = 0;
@@ -343,19 +346,21 @@ begin_sync(struct logs *l)
     if (s->count == 0)
         return false;
     l->syncing = true;
-    l->figures.syncs++;
     return true;
 }
 
 /* False when it failed. */
 static bool
-end_sync(struct logs *l)
+end_sync(void *ctx, int rc)
 {
+    struct logs *l = ctx;
+    size_t i;
+
     l->syncing = false;
     if (l->failed)
         return false;
-    if (l->sync.rc < 0) {
-        fail(l, l->sync.rc, "sync", l->sync.failed);
+    if (rc < 0) {
+        fail(l, rc, "sync", l->sync.failed);
         return false;
     }
     if (l->sync.took_ns > l->brief_ns)
@@ -364,21 +369,17 @@ end_sync(struct logs *l)
         l->quick_runs++;
     if (l->has_current && l->sync.fill == l->fill)
         l->synced_slots = l->sync.slots;
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state == RETIRED_SYNCING)
+            seal(l, &l->retired[i]);
+    finish_some(l);
     return true;
 }
 
-bool
-logs_sync(struct logs *l)
+static bool
+is_brief(const void *ctx)
 {
-    if (!begin_sync(l))
-        return false;
-    io_push(&l->sync_io, &l->sync.job);
-    return true;
-}
-
-bool
-logs_sync_is_brief(const struct logs *l)
-{
+    const struct logs *l = ctx;
     size_t i;
 
     if (!l->has_current || l->syncing || l->failed || l->finishing ||
@@ -389,32 +390,6 @@ logs_sync_is_brief(const struct logs *l)
         if (l->retired[i].state != RETIRED_FREE)
             return false;
     return true;
-}
-
-bool
-logs_sync_here(struct logs *l)
-{
-    assert(logs_sync_is_brief(l));
-    if (!begin_sync(l))
-        return !l->failed; /* nothing was put */
-    l->figures.syncs_here++;
-    sync_run(&l->sync.job);
-    return end_sync(l);
-}
-
-static void
-sync_done(struct io_job *job)
-{
-    struct logs *l = LOOP_OWNER(job, struct logs, sync.job);
-    size_t i;
-
-    if (!end_sync(l))
-        return;
-    for (i = 0; i < LOGS_RETIRED; i++)
-        if (l->retired[i].state == RETIRED_SYNCING)
-            seal(l, &l->retired[i]);
-    l->events.synced(l->events.ctx);
-    finish_some(l);
 }
 
 static void
@@ -719,7 +694,7 @@ void
 logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
 {
     if (l->staged == LOGS_STAGE)
-        logs_flush(l);
+        flush(l);
     if (l->failed)
         return; /* nothing of this turn will be acknowledged */
     if (l->staged == 0)
@@ -764,8 +739,8 @@ stamp(struct logs *l)
         at += stamp_run(l, at, &s);
 }
 
-void
-logs_flush(struct logs *l)
+static void
+flush(struct logs *l)
 {
     int rc;
 
@@ -784,6 +759,19 @@ logs_flush(struct logs *l)
     l->staged = 0;
     l->dirty = true;
 }
+
+static void
+flush_logs(void *ctx)
+{
+    flush(ctx);
+}
+
+const struct commit_file logs_file = {.flush = flush_logs,
+                                      .is_due = is_due,
+                                      .is_brief = is_brief,
+                                      .begin = begin_sync,
+                                      .sync = sync_logs,
+                                      .end = end_sync};
 
 /* ---- open and close ---------------------------------------------------- */
 
@@ -805,7 +793,6 @@ set_up_jobs(struct logs *l)
         l->retired[i].state = RETIRED_FREE;
         l->retired[i].place = i;
     }
-    l->sync.job = (struct io_job){sync_run, sync_done, NULL};
     l->make.job = (struct io_job){make_run, make_done, NULL};
     l->make.dir = &l->dir;
     l->make.log_count = l->config->log_count;

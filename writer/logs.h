@@ -1,11 +1,11 @@
 /* writer/logs.h - the logs being filled: the current one, the spares behind
  * it, and those on their way to the workers.
  *
- * The caller asks how many messages may come (logs_room), puts them into
- * slots (logs_put) and has these written (logs_flush).  What was put before
- * logs_sync() is on disk when `synced` is called:
+ * The caller asks how many messages may come (logs_room) and puts them into
+ * slots (logs_put).  writer/commit.h has these written and synced, through
+ * logs_file:
  *
- *     room -> put ... put -> flush -> sync ~~> synced
+ *     room -> put ... put -> flush -> begin -> sync ~~> end
  *
  * A log is handed on when it is full, `log.rotate_after` after its first
  * message, by logs_rotate() and by logs_finish().  It then waits for the next
@@ -20,10 +20,6 @@
  * seals.  A struct log belongs to one of loop, job and thread at a time; the
  * syncing thread gets descriptors only, and no log is closed while a sync
  * that was given its descriptor runs.
- *
- * Handing a sync over and back costs two wake-ups, which on idle processors
- * take as long as a quick disk's sync itself.  So the loop may do one by
- * itself that would delay nobody: logs_sync_here().
  *
  * Ownership: struct logs is the caller's, between logs_open() and
  * logs_close().  Nothing allocates after logs_open().
@@ -41,6 +37,7 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/wire/message.h"
+#include "writer/commit.h"
 #include "writer/io.h"
 
 #define LOGS_STAGE   1024 /* slots that wait for one pwrite */
@@ -71,8 +68,7 @@ struct retired {
     int rc;
 };
 
-struct sync_job {
-    struct io_job job;
+struct log_sync {
     struct sync_item {
         int fd;
         uint64_t index;
@@ -105,7 +101,6 @@ struct recover_job {
 struct logs_events {
     void *ctx;
     void (*ready)(void *ctx);    /* logs_room() is not 0 any more */
-    void (*synced)(void *ctx);   /* the sync in flight is done */
     void (*finished)(void *ctx); /* all logs are handed on (logs_finish) */
     void (*failed)(void *ctx);   /* the disk failed: reply nothing, exit 111 */
 };
@@ -113,8 +108,6 @@ struct logs_events {
 struct logs_figures {
     uint64_t appended; /* messages */
     uint64_t flushes;
-    uint64_t syncs;
-    uint64_t syncs_here; /* of these, by logs_sync_here() */
     uint64_t sealed;
     uint64_t pushed_back; /* times that there was no log */
 };
@@ -143,7 +136,7 @@ struct logs {
     uint64_t last_ms; /* received_ms never goes back in a log */
 
     struct retired retired[LOGS_RETIRED];
-    struct sync_job sync;
+    struct log_sync sync;
     struct spare_job make;
     struct recover_job recover;
     uint64_t brief_ns;   /* a sync that took no longer was quick */
@@ -185,25 +178,10 @@ uint32_t logs_room(struct logs *l);
  * LOGS_WORD bytes behind the message are read, whatever they are. */
 void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
 
-/* Writes what was put. */
-void logs_flush(struct logs *l);
-
-/* True when a sync would have work that should not wait: the interval of
- * `log.sync` is over, or a log is to be sealed. */
-bool logs_sync_due(const struct logs *l);
-
-/* Flushes and starts a sync of everything put so far, unless one is in
- * flight.  True when it started. */
-bool logs_sync(struct logs *l);
-
-/* True when a sync of what was put would be as short as can be told before:
- * the ones before were quick, little is to be written, and nothing else keeps
- * the disk busy. */
-bool logs_sync_is_brief(const struct logs *l);
-
-/* Flushes and syncs at once, when logs_sync_is_brief(): all that was put is on
- * disk, and `synced` is not called.  False: the disk failed. */
-bool logs_sync_here(struct logs *l);
+/* What writer/commit.h makes durable; its ctx is a struct logs.  A sync covers
+ * all that was put, and is brief when the ones before were quick, little is to
+ * be written, and nothing else keeps the disk busy. */
+extern const struct commit_file logs_file;
 
 /* Hands the current log on, if there is anything in it. */
 void logs_rotate(struct logs *l);

@@ -12,37 +12,31 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
+#include "common/setup/signals.h"
+#include "writer/commit.h"
+#include "writer/doors.h"
 #include "writer/ingest.h"
-#include "writer/limits.h"
-#include "writer/lives.h"
+#include "writer/live/lives.h"
+#include "writer/live/protocol.h"
 #include "writer/logs.h"
 
-#define BIND_WAIT_MS 3000 /* for a port that an outgoing connection has */
-#define PORTS        (INGEST_PORTS + LIVES_KINDS) /* in this order */
-#define PATIENCE_MS                                                            \
-    1000 /* and write.drain: a stop waits for room in the logs */
-
-/* A port, from the time that it is bound until somebody serves it. */
-struct port {
-    int fd;          /* -1: off, or handed over */
-    const char *key; /* of the setting */
-};
+#define ANSWER_MAX  REQUESTS_OUT_SIZE /* the largest of any door here */
+#define PATIENCE_MS 1000 /* with write.drain: a stop waits for room in logs */
 
 struct writer {
     struct config config;
     struct config_command command;
     struct datadir dir;
     int lock_fd;
-    struct port ports[PORTS];
+    struct binding binding;
     struct loop *loop;
     struct logs logs;
+    struct commit commit; /* of the logs */
     struct ingest ingest;
-    size_t max_connections;
     struct lives lives;
-    size_t live_connections[LIVES_KINDS];
-    char ready[PORTS][NET_ADDRESS_SIZE + 16];
-    size_t ready_count;
-    bool asked_to_stop;
+    struct doors doors;
+    struct conns *conns;
+    int stop_signal; /* 0: none */
     bool stopping;
     bool failed;
 };
@@ -52,20 +46,25 @@ struct writer {
 static void
 print_figures(const struct writer *w)
 {
-    const struct ingest_figures *i = &w->ingest.figures;
     const struct logs_figures *l = &w->logs.figures;
+    const struct door_figures *ack = &conns_door(w->conns, DOOR_ACK)->figures;
+    const struct door_figures *silent =
+        &conns_door(w->conns, DOOR_SILENT)->figures;
 
     diag(DIAG_INFO,
          "messages=%llu bytes=%llu connections=%llu replies=%llu "
          "malformed=%llu partial_disconnects=%llu appends=%llu syncs=%llu "
          "syncs_here=%llu logs=%llu pushed_back=%llu",
-         (unsigned long long)i->messages, (unsigned long long)i->bytes,
-         (unsigned long long)i->connections, (unsigned long long)i->replies,
-         (unsigned long long)i->malformed,
-         (unsigned long long)i->partial_disconnects,
-         (unsigned long long)l->flushes, (unsigned long long)l->syncs,
-         (unsigned long long)l->syncs_here, (unsigned long long)l->sealed,
-         (unsigned long long)l->pushed_back);
+         (unsigned long long)w->ingest.messages,
+         (unsigned long long)(ack->received + silent->received),
+         (unsigned long long)(ack->accepted + silent->accepted),
+         (unsigned long long)((ack->sent - 4 * ack->malformed) / 3),
+         (unsigned long long)(ack->malformed + silent->malformed),
+         (unsigned long long)(ack->cut_off + silent->cut_off),
+         (unsigned long long)l->flushes, (unsigned long long)w->commit.syncs,
+         (unsigned long long)w->commit.syncs_here,
+         (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
+    doors_print(w->conns);
     lives_print(&w->lives);
 }
 
@@ -74,14 +73,9 @@ logs_are_ready(void *ctx)
 {
     struct writer *w = ctx;
 
-    ingest_ready(&w->ingest);
+    door_wake(conns_door(w->conns, DOOR_ACK));
+    door_wake(conns_door(w->conns, DOOR_SILENT));
     lives_ready(&w->lives);
-}
-
-static void
-logs_are_synced(void *ctx)
-{
-    ingest_synced(&((struct writer *)ctx)->ingest);
 }
 
 static void
@@ -105,22 +99,15 @@ lives_have_finished(void *ctx)
     logs_finish(&((struct writer *)ctx)->logs);
 }
 
+/* All connections have ended, and what the live ones held is released: that is
+ * the last thing that history has to tell. */
 static void
-ingest_has_stopped(void *ctx)
+conns_have_stopped(void *ctx)
 {
     struct writer *w = ctx;
 
     lives_finish(&w->lives, w->config.write_drain_ms + PATIENCE_MS,
                  lives_have_finished, w);
-}
-
-/* Live connections end at once: what they hold is released, and that is the
- * last thing that history has to tell. */
-static void
-begin_stop(struct writer *w)
-{
-    lives_stop(&w->lives);
-    ingest_stop(&w->ingest, w->config.write_drain_ms);
 }
 
 static void
@@ -132,8 +119,8 @@ take_signal(void *ctx, int signo)
         logs_rotate(&w->logs);
     else if (signo == SIGUSR1)
         print_figures(w);
-    else
-        w->asked_to_stop = true;
+    else if (w->stop_signal == 0)
+        w->stop_signal = signo;
 }
 
 static bool
@@ -143,14 +130,15 @@ after_turn(void *ctx)
     bool more;
 
     /* Not before the requests of this turn are answered. */
-    if (w->asked_to_stop && !w->stopping) {
+    if (w->stop_signal != 0 && !w->stopping) {
         w->stopping = true;
-        begin_stop(w);
+        conns_stop(w->conns, w->config.write_drain_ms, conns_have_stopped, w);
     }
-    more = lives_turn(&w->lives);
+    more = conn_turn(w->conns);
+    more |= lives_turn(&w->lives);
     /* The last: it writes what all others have put. */
-    more |= ingest_turn(&w->ingest, lives_are_idle(&w->lives));
-    return more;
+    commit_turn(&w->commit, doors_live(w->conns) == 0);
+    return more || conns_have_work(w->conns);
 }
 
 /* ---- starting ---------------------------------------------------------- */
@@ -158,9 +146,7 @@ after_turn(void *ctx)
 static int
 open_loop(struct writer *w)
 {
-    const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t mask;
-    size_t i;
     int rc;
 
     w->loop = loop_new();
@@ -169,12 +155,7 @@ open_loop(struct writer *w)
         diag_errno(DIAG_ERROR, rc, "event loop");
         return rc;
     }
-    /* These cannot fail: the numbers are valid. */
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN);
-    (void)sigemptyset(&mask);
-    for (i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        (void)sigaddset(&mask, signals[i]);
+    signals_take(&mask);
     rc = loop_signals(w->loop, &mask, take_signal, w);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "signals");
@@ -202,219 +183,84 @@ lock_directory(struct writer *w)
     return rc;
 }
 
-/* As many connections as there are descriptors for. */
-static void
-limit_connections(struct writer *w)
-{
-    struct limit limits[1 + LIVES_KINDS] = {
-        {.key = "write.max_connections",
-         .wanted = (size_t)w->config.write_max_connections}};
-    size_t count = 1;
-
-    for (int kind = 0; kind < LIVES_KINDS; kind++) {
-        const struct lives_settings s =
-            lives_settings(&w->config, (enum live_kind)kind);
-
-        if (s.enable)
-            limits[count++] = (struct limit){
-                .key = s.max_key, .wanted = (size_t)s.max_connections};
-    }
-    limits_take(limits, count);
-    w->max_connections = limits[0].got;
-    count = 1;
-    for (int kind = 0; kind < LIVES_KINDS; kind++)
-        if (lives_settings(&w->config, (enum live_kind)kind).enable)
-            w->live_connections[kind] = limits[count++].got;
-}
-
-/* Listens: the descriptor, and in *bound the address it got. */
-static int
-listen_at(const char *key, const char *text, struct net_address *bound)
-{
-    struct net_address address;
-    char where[NET_ADDRESS_SIZE];
-    int fd, rc;
-
-    rc = net_resolve(text, &address, 1);
-    if (rc < 0) {
-        diag(DIAG_ERROR, "%s=%s %s", key, text, net_resolve_error(rc));
-        return rc == -EADDRNOTAVAIL ? -EINVAL : rc; /* of the setting */
-    }
-    net_format(&address, where);
-    if (strcmp(text, where) != 0)
-        diag(DIAG_INFO, "%s=%s is %s", key, text, where);
-    if (!net_is_loopback(&address))
-        diag(DIAG_WARNING,
-             "%s=%s can be reached from other machines, and there is no "
-             "authentication",
-             key, text);
-    fd = net_listen(&address, BIND_WAIT_MS, bound);
-    if (fd < 0 && fd != -EADDRINUSE)
-        diag_errno(DIAG_ERROR, fd, "listen %s=%s", key, text);
-    return fd;
-}
-
-/* Keeps the socket and adds the port's line for --ready-fd. */
-static void
-keep_port(struct writer *w, size_t index, int fd, const char *key,
-          const char *name, const struct net_address *bound)
-{
-    char where[NET_ADDRESS_SIZE];
-
-    w->ports[index] = (struct port){fd, key};
-    net_format(bound, where);
-    snprintf(w->ready[w->ready_count++], sizeof w->ready[0], "%s=%s", name,
-             where);
-}
-
-/* Listens for increments. */
-static int
-bind_ingest(struct writer *w, enum ingest_port port, const char *key,
-            const char *text, const char *name)
-{
-    struct net_address bound;
-    int fd;
-
-    if (text[0] == '\0')
-        return 0;
-    fd = listen_at(key, text, &bound);
-    if (fd == -EADDRINUSE)
-        diag(DIAG_ERROR,
-             "%s=%s is in use by another process: stop it, or set %s to a "
-             "free port",
-             key, text, key);
-    if (fd < 0)
-        return fd;
-    keep_port(w, (size_t)port, fd, key, name, &bound);
-    return 0;
-}
-
-/* The same for counters or semaphores. */
-static int
-bind_live(struct writer *w, enum live_kind kind)
-{
-    const struct lives_settings s = lives_settings(&w->config, kind);
-    char text[CONFIG_TEXT_SIZE + 8];
-    struct net_address bound;
-    int fd;
-
-    if (!s.enable)
-        return 0;
-    snprintf(text, sizeof text, "%s:%u", w->config.live_address,
-             (unsigned)s.port);
-    fd = listen_at(s.port_key, text, &bound);
-    if (fd == -EADDRINUSE)
-        diag(DIAG_ERROR,
-             "%s: %s is in use by another process: stop it, set %s to a free "
-             "port, or %s to false",
-             s.port_key, text, s.port_key, s.enable_key);
-    if (fd < 0)
-        return fd;
-    keep_port(w, INGEST_PORTS + (size_t)kind, fd, s.port_key, s.name, &bound);
-    return 0;
-}
-
-/* Listens before there are threads, each of which would keep the right to
- * bind.  Who connects now is accepted when all is open. */
-static int
-bind_ports(struct writer *w)
-{
-    const struct config *c = &w->config;
-    int rc;
-
-    if (c->write_listen[0] == '\0' && c->write_ack_listen[0] == '\0' &&
-        !c->counter_enable && !c->semaphore_enable) {
-        diag(DIAG_ERROR, "write.listen and write.ack_listen are empty, "
-                         "counter.enable and semaphore.enable are false: "
-                         "there is nothing to do");
-        return -EINVAL;
-    }
-    rc = bind_ingest(w, INGEST_SILENT, "write.listen", c->write_listen,
-                     "silent");
-    if (rc == 0)
-        rc = bind_ingest(w, INGEST_ACK, "write.ack_listen", c->write_ack_listen,
-                         "ack");
-    if (rc == 0)
-        rc = bind_live(w, LIVE_COUNTER);
-    if (rc == 0)
-        rc = bind_live(w, LIVE_SEMAPHORE);
-    return rc < 0 ? rc : privilege_drop();
-}
-
-static void
-close_ports(struct writer *w)
-{
-    for (size_t i = 0; i < PORTS; i++) {
-        if (w->ports[i].fd >= 0)
-            (void)close(w->ports[i].fd); /* nobody was accepted */
-        w->ports[i].fd = -1;
-    }
-}
-
-/* Gives the sockets to those who serve them. */
-static int
-serve_ports(struct writer *w)
-{
-    for (size_t i = 0; i < PORTS; i++) {
-        struct port *p = &w->ports[i];
-        int rc;
-
-        if (p->fd < 0)
-            continue;
-        rc = i < INGEST_PORTS
-                 ? ingest_listen(&w->ingest, (enum ingest_port)i, p->fd)
-                 : lives_listen(&w->lives, (enum live_kind)(i - INGEST_PORTS),
-                                p->fd);
-        if (rc < 0) {
-            diag_errno(DIAG_ERROR, rc, "listen %s", p->key);
-            return rc;
-        }
-        p->fd = -1;
-    }
-    return 0;
-}
-
 static void
 tell_ready(const struct writer *w)
 {
-    const char *lines[PORTS];
+    const char *lines[DOORS];
     size_t i;
 
-    for (i = 0; i < w->ready_count; i++)
-        lines[i] = w->ready[i];
-    config_ready(w->command.ready_fd, lines, w->ready_count);
+    for (i = 0; i < w->binding.line_count; i++)
+        lines[i] = w->binding.lines[i];
+    config_ready(w->command.ready_fd, lines, w->binding.line_count);
+}
+
+/* Sockets are bound before there are threads, each of which would keep the
+ * right to bind. */
+static int
+bind_ports(struct writer *w)
+{
+    int rc;
+
+    doors_init(&w->doors, &w->config, &w->ingest, &w->lives);
+    rc = bind_doors(&w->binding, w->doors.rows, DOORS);
+    return rc < 0 ? rc : privilege_drop();
 }
 
 static int
-open_ingest(struct writer *w)
+open_conns(struct writer *w)
 {
-    const int rc = ingest_init(&w->ingest, w->loop, &w->logs,
-                               w->max_connections, ingest_has_stopped, w);
+    const struct conns_options o = {.rows = w->doors.rows,
+                                    .count = DOORS,
+                                    .shared = w->doors.shared,
+                                    .pool_size = DOORS_POOL,
+                                    .answer_max = ANSWER_MAX};
+    int rc;
 
+    w->ingest = (struct ingest){.logs = &w->logs, .commit = &w->commit};
+    rc = commit_init(&w->commit, &logs_file, &w->logs, &w->logs.sync_io,
+                     w->doors.rows[DOOR_ACK].max, 0);
+    if (rc == 0)
+        rc = conns_init(&w->conns, w->loop, &o);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "memory for %zu connections",
-                   w->max_connections);
+                   w->doors.shared);
     return rc;
+}
+
+/* The live servers, and the doors they stand behind. */
+static int
+open_lives(struct writer *w)
+{
+    const size_t connections[LIVES_KINDS] = {w->doors.rows[DOOR_COUNTER].max,
+                                             w->doors.rows[DOOR_SEMAPHORE].max};
+    int rc;
+
+    rc = lives_open(&w->lives, w->loop, &w->logs, &w->config, connections);
+    if (rc < 0)
+        return rc;
+    w->lives.servers[LIVE_COUNTER].door = conns_door(w->conns, DOOR_COUNTER);
+    w->lives.servers[LIVE_SEMAPHORE].door =
+        conns_door(w->conns, DOOR_SEMAPHORE);
+    return 0;
 }
 
 static int
 serve(struct writer *w)
 {
-    const struct logs_events events = {w, logs_are_ready, logs_are_synced,
-                                       logs_are_finished, logs_have_failed};
+    const struct logs_events events = {w, logs_are_ready, logs_are_finished,
+                                       logs_have_failed};
     int rc;
 
+    rc = open_conns(w);
+    if (rc < 0)
+        goto fini_conns;
     rc = logs_open(&w->logs, w->loop, &w->dir, &w->config, &events);
     if (rc < 0)
-        return rc;
-    rc = open_ingest(w);
+        goto fini_conns;
+    rc = open_lives(w);
     if (rc < 0)
         goto close_logs;
-    rc = lives_open(&w->lives, w->loop, &w->logs, &w->config,
-                    w->live_connections);
-    if (rc < 0)
-        goto fini_ingest;
-    rc = serve_ports(w);
+    rc = bind_serve(&w->binding, w->conns);
     if (rc < 0)
         goto close_lives;
     tell_ready(w);
@@ -426,11 +272,14 @@ serve(struct writer *w)
     print_figures(w);
 
 close_lives:
+    conns_fini(w->conns);
+    w->conns = NULL;
     lives_close(&w->lives);
-fini_ingest:
-    ingest_fini(&w->ingest);
 close_logs:
     logs_close(&w->logs);
+fini_conns:
+    conns_fini(w->conns);
+    commit_fini(&w->commit);
     return rc;
 }
 
@@ -438,10 +287,10 @@ close_logs:
  * (a port below 1024) stay so after a restart; all else, another countd-write
  * included, may pass. */
 static int
-exit_status(int rc)
+exit_status(const struct writer *w, int rc)
 {
     if (rc == 0)
-        return CONFIG_EXIT_OK;
+        return signals_exit_status(w->stop_signal);
     return rc == -EPROTO || rc == -EINVAL || rc == -EACCES ? CONFIG_EXIT_USAGE
                                                            : CONFIG_EXIT_SYSTEM;
 }
@@ -449,9 +298,7 @@ exit_status(int rc)
 int
 main(int argc, char **argv)
 {
-    static struct writer w = {
-        .lock_fd = -1,
-        .ports = {{.fd = -1}, {.fd = -1}, {.fd = -1}, {.fd = -1}}};
+    static struct writer w = {.lock_fd = -1};
     int status, rc;
 
     diag_init("countd-write", DIAG_INFO);
@@ -473,11 +320,10 @@ main(int argc, char **argv)
     rc = lock_directory(&w);
     if (rc < 0)
         goto free_loop;
-    limit_connections(&w);
     rc = bind_ports(&w);
     if (rc == 0)
         rc = serve(&w);
-    close_ports(&w);
+    bind_close(&w.binding);
     (void)close(w.lock_fd); /* gives up the lock; nothing was written */
 
 free_loop:
@@ -485,5 +331,5 @@ free_loop:
 
 close_dir:
     datadir_close(&w.dir);
-    return exit_status(rc);
+    return exit_status(&w, rc);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/lib/random.h"
-#include "writer/live.h"
+#include "writer/live/table.h"
 
 #define HOLDERS   12
 #define MODEL_MAX 48 /* names of the model */

@@ -1043,35 +1043,35 @@ a_chain_gives_back_its_bytes_and_chunks(void **state)
     enum { TOTAL = 5 * 16384 + 77 };
     static uint8_t bytes[TOTAL], got[TOTAL];
     struct iovec pieces[8];
-    struct chain a = {0}, b = {0};
-    struct pool p;
+    struct rchain a = {0}, b = {0};
+    struct rpool p;
     size_t at = 0, n, step;
 
     (void)state; /* no server is asked */
-    assert_rc(pool_init(&p, 16), 0);
+    assert_rc(rpool_init(&p, 16), 0);
     for (size_t i = 0; i < TOTAL; i++)
         bytes[i] = (uint8_t)(i * 7 + i / 1000);
     for (size_t i = 0; i < TOTAL; i += n) {
         n = TOTAL - i < 999 ? TOTAL - i : 999;
-        chain_push(&p, &a, bytes + i, n);
-        chain_push(&p, &b, bytes, 1);
+        rchain_push(&p, &a, bytes + i, n);
+        rchain_push(&p, &b, bytes, 1);
     }
     assert_int_equal(p.free_count, 16 - 6 - 1);
 
     while (a.size > 0) {
-        n = chain_pieces(&p, &a, pieces, 2);
+        n = rchain_pieces(&p, &a, pieces, 2);
         assert_true(n >= 1);
         step = pieces[0].iov_len < 5000 ? pieces[0].iov_len : 5000;
         memcpy(got + at, pieces[0].iov_base, step);
         at += step;
-        chain_drop(&p, &a, step);
+        rchain_drop(&p, &a, step);
     }
     assert_int_equal(at, TOTAL);
     assert_memory_equal(got, bytes, TOTAL);
     assert_int_equal(p.free_count, 15);
-    chain_drop(&p, &b, b.size);
+    rchain_drop(&p, &b, b.size);
     assert_int_equal(p.free_count, 16);
-    pool_fini(&p);
+    rpool_fini(&p);
 }
 
 #define CASE(f)       ENGINE_CASES(f, setup, teardown)

@@ -1,5 +1,5 @@
-/* writer/live.c - live objects: counters and semaphores in memory. */
-#include "writer/live.h"
+/* writer/live/table.c - live objects: counters and semaphores in memory. */
+#include "writer/live/table.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/random.h>
 
 #include "common/base/clock.h"
-#include "writer/live_object.h"
+#include "writer/live/object.h"
 
 #define HOLDINGS_SLOTS 64 /* of the index of holdings, at start */
 #define HOLDINGS_SHARE 32 /* this part of the budget is not for names */

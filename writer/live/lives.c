@@ -1,5 +1,5 @@
-/* writer/lives.c - see lives.h. */
-#include "writer/lives.h"
+/* writer/live/lives.c - see lives.h. */
+#include "writer/live/lives.h"
 
 #include "common/base/diag.h"
 
@@ -36,10 +36,9 @@ open_kind(struct lives *l, struct loop *loop, const struct config *config,
           enum live_kind kind, size_t connections)
 {
     const struct lives_settings s = lives_settings(config, kind);
-    const struct counter_options options = {
+    const struct live_server_options options = {
         .kind = kind,
         .connections = connections,
-        .max_connections = (size_t)s.max_connections,
         .slots = (size_t)(s.buckets + 1) / 2,
         .interval_s = (uint32_t)s.interval_s,
         .budget = &l->budget,
@@ -48,7 +47,7 @@ open_kind(struct lives *l, struct loop *loop, const struct config *config,
 
     if (!s.enable)
         return 0;
-    rc = counter_init(&l->counters[kind], loop, &options);
+    rc = live_server_init(&l->servers[kind], loop, &options);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "%s: memory for %zu connections", s.name,
                    connections);
@@ -63,7 +62,7 @@ open_history(struct lives *l, struct loop *loop, struct logs *logs)
     int rc;
 
     for (int kind = 0; kind < LIVES_KINDS; kind++)
-        lives[kind] = l->on[kind] ? &l->counters[kind].live : NULL;
+        lives[kind] = l->on[kind] ? &l->servers[kind].live : NULL;
     rc = history_init(&l->history, loop, logs, lives, HISTORY_INTERVAL_MS);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "live.history");
@@ -96,18 +95,12 @@ lives_close(struct lives *l)
     l->history_on = false;
     for (int kind = 0; kind < LIVES_KINDS; kind++) {
         if (l->on[kind])
-            counter_fini(&l->counters[kind]);
+            live_server_fini(&l->servers[kind]);
         l->on[kind] = false;
     }
 }
 
 /* ---- serving ------------------------------------------------------------- */
-
-int
-lives_listen(struct lives *l, enum live_kind kind, int fd)
-{
-    return counter_listen(&l->counters[kind], fd);
-}
 
 /* Objects that wait to be told keep their memory, and their names. */
 static void
@@ -116,30 +109,16 @@ hurry_history(struct lives *l)
     bool untold = l->budget.used > l->budget.max / 2;
 
     for (int kind = 0; kind < LIVES_KINDS; kind++)
-        if (l->on[kind] && !l->counters[kind].live.sweeping)
-            untold |= l->counters[kind].live.untold;
+        if (l->on[kind] && !l->servers[kind].live.sweeping)
+            untold |= l->servers[kind].live.untold;
     if (untold)
         history_hurry(&l->history);
-}
-
-/* Peers wait in the backlog, and neither side would know why. */
-static void
-tell_full(const struct counter *c, const char *name)
-{
-    static struct diag_repeat repeat;
-
-    if (c->listener.paused)
-        diag_repeating(&repeat, DIAG_WARNING,
-                       "%s: %zu connections are open and no more can be; "
-                       "others wait: raise the limit of open files (ulimit "
-                       "-n, LimitNOFILE=)",
-                       name, c->open);
 }
 
 static const struct live *
 live_of(const struct lives *l, enum live_kind kind)
 {
-    return &l->counters[kind].live; /* of nothing, when it is not on */
+    return &l->servers[kind].live; /* of nothing, when it is not on */
 }
 
 static void
@@ -170,29 +149,13 @@ lives_turn(struct lives *l)
     bool more = false;
 
     for (int kind = 0; kind < LIVES_KINDS; kind++) {
-        if (!l->on[kind])
-            continue;
-        more |= counter_turn(&l->counters[kind]);
-        tell_full(&l->counters[kind],
-                  kind == LIVE_COUNTER ? "counter" : "semaphore");
+        if (l->on[kind])
+            more |= live_server_turn(&l->servers[kind]);
     }
     tell_no_memory(l);
     if (l->history_on)
         hurry_history(l);
-    if (l->finished && lives_are_idle(l)) {
-        history_stop(&l->history, l->patience_ms, l->finished, l->ctx);
-        l->finished = NULL;
-    }
     return more;
-}
-
-bool
-lives_are_idle(const struct lives *l)
-{
-    for (int kind = 0; kind < LIVES_KINDS; kind++)
-        if (l->on[kind] && l->counters[kind].used > 0)
-            return false;
-    return true;
 }
 
 void
@@ -203,14 +166,6 @@ lives_ready(struct lives *l)
 }
 
 void
-lives_stop(struct lives *l)
-{
-    for (int kind = 0; kind < LIVES_KINDS; kind++)
-        if (l->on[kind])
-            counter_stop(&l->counters[kind]);
-}
-
-void
 lives_finish(struct lives *l, uint64_t patience_ms, void (*finished)(void *ctx),
              void *ctx)
 {
@@ -218,41 +173,39 @@ lives_finish(struct lives *l, uint64_t patience_ms, void (*finished)(void *ctx),
         finished(ctx);
         return;
     }
-    l->patience_ms = patience_ms;
-    l->finished = finished;
-    l->ctx = ctx;
+    history_stop(&l->history, patience_ms, finished, ctx);
 }
 
 /* ---- figures ------------------------------------------------------------- */
 
 static void
-print_kind(const struct counter *c, const char *name)
+print_kind(const struct live_server *s, const char *name)
 {
-    const struct counter_figures *f = &c->figures;
-    const struct live_figures *l = &c->live.figures;
+    const struct live_server_figures *f = &s->figures;
+    const struct live_figures *l = &s->live.figures;
 
     diag(DIAG_INFO,
          "%s: objects=%zu created=%llu idle=%zu memory=%llu no_memory=%llu "
          "open=%zu connections=%llu noop=%llu get=%llu acquire=%llu "
          "release=%llu stats=%llu dump=%llu "
          "sweeps=%llu last_sweep_us=%llu",
-         name, c->live.count, (unsigned long long)l->created, c->live.idle,
-         (unsigned long long)live_memory(&c->live),
-         (unsigned long long)l->no_memory, c->open,
-         (unsigned long long)f->connections, (unsigned long long)f->noop,
-         (unsigned long long)f->get, (unsigned long long)f->acquire,
-         (unsigned long long)f->release, (unsigned long long)f->stats,
-         (unsigned long long)f->dump, (unsigned long long)l->swept,
-         (unsigned long long)l->last_sweep_us);
+         name, s->live.count, (unsigned long long)l->created, s->live.idle,
+         (unsigned long long)live_memory(&s->live),
+         (unsigned long long)l->no_memory, s->door->open,
+         (unsigned long long)s->door->figures.accepted,
+         (unsigned long long)f->noop, (unsigned long long)f->get,
+         (unsigned long long)f->acquire, (unsigned long long)f->release,
+         (unsigned long long)f->stats, (unsigned long long)f->dump,
+         (unsigned long long)l->swept, (unsigned long long)l->last_sweep_us);
 }
 
 void
 lives_print(const struct lives *l)
 {
     if (l->on[LIVE_COUNTER])
-        print_kind(&l->counters[LIVE_COUNTER], "counter");
+        print_kind(&l->servers[LIVE_COUNTER], "counter");
     if (l->on[LIVE_SEMAPHORE])
-        print_kind(&l->counters[LIVE_SEMAPHORE], "semaphore");
+        print_kind(&l->servers[LIVE_SEMAPHORE], "semaphore");
     if (l->history_on)
         diag(DIAG_INFO, "history: rounds=%llu increments=%llu waits=%llu",
              (unsigned long long)l->history.figures.rounds,

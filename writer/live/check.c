@@ -1,5 +1,5 @@
-/* writer/live_check.c - does everything behind live.h agree? */
-#include "writer/live_object.h"
+/* writer/live/check.c - does everything behind table.h agree? */
+#include "writer/live/object.h"
 
 /* Sums over objects and over their holdings, which must come out equal.  Each
  * object has a weight of its own, so that too much here does not make up for

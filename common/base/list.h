@@ -1,4 +1,4 @@
-/* writer/list.h - doubly linked lists through the members of a struct.
+/* common/base/list.h - doubly linked lists through the members of a struct.
  *
  * A list is a struct list_link that points at itself when it is empty; so
  * does a link that is in no list.

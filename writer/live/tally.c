@@ -1,4 +1,4 @@
-/* writer/history.c - see history.h.
+/* writer/live/tally.c - see tally.h.
  *
  * The list of objects with something to tell is first in, first out, and an
  * object is in it once.  So a round that takes as many as there are objects
@@ -7,7 +7,7 @@
  * An object is cleared when it is taken, and what it told is owed until the
  * logs have taken it: there is at most one such at a time.
  */
-#include "writer/history.h"
+#include "writer/live/tally.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* writer/lives.h - the counters and semaphores of one writer, as its settings
- * say: one budget of memory, one table and one port for each kind, and the
- * history of both.
+/* writer/live/lives.h - the counters and semaphores of one writer, as its
+ * settings say: one budget of memory, one table and one port for each kind, and
+ * the history of both.
  *
  * Ownership: the caller's, between open and close.  The loop's thread.
  * Errors: 0 or a negative errno; text goes to diag.
@@ -14,8 +14,8 @@
 
 #include "common/net/loop.h"
 #include "common/setup/config.h"
-#include "writer/counter.h"
-#include "writer/history.h"
+#include "writer/live/server.h"
+#include "writer/live/tally.h"
 #include "writer/logs.h"
 
 #define LIVES_KINDS HISTORY_KINDS /* enum live_kind */
@@ -31,14 +31,10 @@ struct lives_settings {
 struct lives {
     struct budget budget; /* of both kinds */
     uint64_t no_memory;   /* requests refused for it, as far as it was said */
-    struct counter counters[LIVES_KINDS];
+    struct live_server servers[LIVES_KINDS];
     bool on[LIVES_KINDS];
     struct history history;
     bool history_on;
-    /* A stop: what lives_finish() was told, until all is released. */
-    uint64_t patience_ms;
-    void (*finished)(void *ctx);
-    void *ctx;
 };
 
 struct lives_settings lives_settings(const struct config *c,
@@ -50,23 +46,15 @@ int lives_open(struct lives *l, struct loop *loop, struct logs *logs,
                const size_t connections[LIVES_KINDS]);
 void lives_close(struct lives *l);
 
-/* Serves a listening socket, and owns it from now on. */
-int lives_listen(struct lives *l, enum live_kind kind, int fd);
-
 /* At the end of each turn of the loop.  True: the next one should not wait. */
 bool lives_turn(struct lives *l);
-
-/* True when nobody is connected. */
-bool lives_are_idle(const struct lives *l);
 
 /* The logs have room again. */
 void lives_ready(struct lives *l);
 
-/* A clean stop: first, turn by turn, all connections end, and what they hold is
- * released; then what history has to tell is put into the logs, for which it
- * waits at most `patience_ms` when they have no room, and `finished` is
- * called. */
-void lives_stop(struct lives *l);
+/* A clean stop, when all connections have ended: what history has to tell is
+ * put into the logs, for which it waits at most `patience_ms` when they have no
+ * room, and `finished` is called. */
 void lives_finish(struct lives *l, uint64_t patience_ms,
                   void (*finished)(void *ctx), void *ctx);
 

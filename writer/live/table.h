@@ -1,5 +1,5 @@
-/* writer/live.h - live objects: named counters or semaphores in memory, and
- * what each connection holds of them.
+/* writer/live/table.h - live objects: named counters or semaphores in memory,
+ * and what each connection holds of them.
  *
  * An object is a name, what is taken of it (`current`), and by kind
  *

@@ -1,4 +1,4 @@
-/* writer/history.h - what happens to live objects, as increments in the
+/* writer/live/tally.h - what happens to live objects, as increments in the
  * writer's own log.
  *
  * Every interval a round begins: for each object that was acquired, released
@@ -27,7 +27,7 @@
 
 #include "common/net/loop.h"
 #include "common/wire/message.h"
-#include "writer/live.h"
+#include "writer/live/table.h"
 #include "writer/logs.h"
 
 #define HISTORY_INTERVAL_MS 60000

@@ -1,4 +1,5 @@
-/* writer/live_object.h - the records behind live.h; for live*.c only.
+/* writer/live/object.h - the records behind table.h; for table.c and check.c
+ * only.
  *
  * An object with one holder is in that holder's list of objects, and its
  * `current` is what the holder has.  With several it is in no list; each of
@@ -10,7 +11,7 @@
 
 #include <assert.h>
 
-#include "writer/live.h"
+#include "writer/live/table.h"
 
 #define HOLDER_NONE UINT32_MAX       /* nobody; current is 0 */
 #define HOLDER_MANY (UINT32_MAX - 1) /* see its holdings */

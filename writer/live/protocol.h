@@ -1,4 +1,4 @@
-/* writer/requests.h - requests of the counter and semaphore protocols to
+/* writer/live/protocol.h - requests of the counter and semaphore protocols to
  * answers, memory to memory.
  *
  * Requests are done in order and answered in order.  A run of them is read
@@ -6,10 +6,10 @@
  * done.
  *
  * The order of checks: the magic, the opcode, then the arguments; only a
- * request that passes them counts in counter_figures.  A request that is
+ * request that passes them counts in the figures.  A request that is
  * longer than it need be is done all the same.
  *
- * Nothing here knows of sockets: `counter` is asked for its objects, its
+ * Nothing here knows of sockets: the server is asked for its objects, its
  * figures and the number of its connections.
  */
 #ifndef COUNTD_REQUESTS_H
@@ -20,12 +20,13 @@
 #include <stdint.h>
 
 #include "common/wire/frame.h"
-#include "writer/counter.h"
+#include "writer/live/server.h"
 
 /* Answers stop when there are as many bytes, or `piece` of them; the last ones
  * may go on to REQUESTS_OUT_SIZE, which is the room that `out` must have. */
 #define REQUESTS_PIECE    (65536 - 128)
 #define REQUESTS_OUT_SIZE 131072
+#define REQUESTS_RUN_SIZE 16384 /* more than `piece` that there may be */
 
 enum requests_stop {
     REQUESTS_MORE, /* what is left, if anything, is no complete request */
@@ -44,12 +45,12 @@ struct requests {
 };
 
 /* Does the complete requests of `in` on behalf of `holder`. */
-enum requests_stop requests_do(struct counter *c, uint32_t holder,
+enum requests_stop requests_do(struct live_server *s, uint32_t holder,
                                struct requests *r);
 
 /* Does one request whose whole body has come, but of which only what it needs
  * (requests_need) is in `in`.  MORE or DUMP. */
-enum requests_stop requests_do_one(struct counter *c, uint32_t holder,
+enum requests_stop requests_do_one(struct live_server *s, uint32_t holder,
                                    struct requests *r);
 
 /* Answers the request whose header this is with an error. */
@@ -59,12 +60,12 @@ void requests_refuse(const uint8_t header[FRAME_HEADER],
 /* How many bytes of a request must be there to do it, as far as the `size`
  * bytes that have come tell: not above `size` means that it is known and that
  * they are there, and the rest of the body may be thrown away. */
-size_t requests_need(const struct counter *c, const uint8_t *bytes,
+size_t requests_need(const struct live_server *s, const uint8_t *bytes,
                      size_t size);
 
 /* Puts records of a dump from *from (0 at first) until there are enough, or a
  * bounded number of objects was looked at.  True: the end is put. */
-bool requests_dump(const struct counter *c, uint32_t *from,
+bool requests_dump(const struct live_server *s, uint32_t *from,
                    const uint8_t opaque[4], struct requests *r);
 
 #endif

@@ -1,5 +1,5 @@
-/* writer/requests.c - see requests.h. */
-#include "writer/requests.h"
+/* writer/live/protocol.c - see protocol.h. */
+#include "writer/live/protocol.h"
 
 #include <assert.h>
 #include <string.h>
@@ -15,7 +15,8 @@
  * no more. */
 #define TEXT_MAX (64 - FRAME_HEADER)
 
-static_assert(REQUESTS_PIECE + RUN_MAX * ANSWER_MAX <= REQUESTS_OUT_SIZE,
+static_assert(RUN_MAX * ANSWER_MAX <= REQUESTS_RUN_SIZE &&
+                  REQUESTS_PIECE + REQUESTS_RUN_SIZE <= REQUESTS_OUT_SIZE,
               "a run fits");
 static_assert(REQUESTS_PIECE - 1 + 2 * FRAME_HEADER + 10 + FRAME_NAME_MAX <=
                   REQUESTS_OUT_SIZE,
@@ -108,10 +109,10 @@ put_pair(struct pairs *p, const char *name, uint64_t value)
 }
 
 static void
-put_stats(struct counter *c, const uint8_t *header, struct requests *r)
+put_stats(struct live_server *s, const uint8_t *header, struct requests *r)
 {
-    const struct counter_figures *f = &c->figures;
-    struct live *l = &c->live;
+    const struct live_server_figures *f = &s->figures;
+    struct live *l = &s->live;
     uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
     struct pairs p = {start};
 
@@ -123,14 +124,14 @@ put_stats(struct counter *c, const uint8_t *header, struct requests *r)
     put_pair(&p, "gc_count", l->figures.swept);
     put_pair(&p, "last_gc_elapsed", l->figures.last_sweep_us);
     put_pair(&p, "total_gc_elapsed", l->figures.total_sweep_us);
-    put_pair(&p, "curr_connections", c->open);
-    put_pair(&p, "total_connections", f->connections);
+    put_pair(&p, "curr_connections", s->door->open);
+    put_pair(&p, "total_connections", s->door->figures.accepted);
     put_pair(&p, "command:noop", f->noop);
     put_pair(&p, "command:get", f->get);
     put_pair(&p, "command:acquire", f->acquire);
     put_pair(&p, "command:release", f->release);
     put_pair(&p, "command:stats", f->stats);
-    if (c->options.kind == LIVE_COUNTER)
+    if (s->options.kind == LIVE_COUNTER)
         put_pair(&p, "command:dump", f->dump);
     assert(p.at - start <= ANSWER_MAX - FRAME_HEADER);
     put_header(r, header, FRAME_OK, (uint32_t)(p.at - start));
@@ -147,23 +148,23 @@ has_name(uint8_t opcode)
 }
 
 static bool
-is_known(const struct counter *c, uint8_t opcode)
+is_known(const struct live_server *s, uint8_t opcode)
 {
     return opcode <= FRAME_RELEASE || opcode == FRAME_STATS ||
-           (opcode == FRAME_DUMP && c->options.kind == LIVE_COUNTER);
+           (opcode == FRAME_DUMP && s->options.kind == LIVE_COUNTER);
 }
 
 /* `body_size` bytes of the body are there, which are all that it needs. */
 static void
-read_request(const struct counter *c, const uint8_t *bytes, size_t body_size,
-             struct request *q)
+read_request(const struct live_server *s, const uint8_t *bytes,
+             size_t body_size, struct request *q)
 {
     q->header = bytes;
     q->opcode = bytes[1];
     q->status = FRAME_OK;
     if (bytes[0] != FRAME_REQUEST)
         q->status = FRAME_INVALID;
-    else if (!is_known(c, q->opcode))
+    else if (!is_known(s, q->opcode))
         q->status = FRAME_UNKNOWN;
     else if (has_name(q->opcode)) {
         if (!frame_get_ask((enum frame_opcode)q->opcode, bytes + FRAME_HEADER,
@@ -171,19 +172,19 @@ read_request(const struct counter *c, const uint8_t *bytes, size_t body_size,
             q->status = FRAME_INVALID;
             return;
         }
-        q->hash = live_hash(&c->live, q->ask.name, q->ask.name_size);
-        live_prefetch(&c->live, q->hash);
+        q->hash = live_hash(&s->live, q->ask.name, q->ask.name_size);
+        live_prefetch(&s->live, q->hash);
     }
 }
 
 size_t
-requests_need(const struct counter *c, const uint8_t *bytes, size_t size)
+requests_need(const struct live_server *s, const uint8_t *bytes, size_t size)
 {
     size_t body, fixed;
 
     if (size < FRAME_HEADER)
         return FRAME_HEADER;
-    if (bytes[0] != FRAME_REQUEST || !is_known(c, bytes[1]) ||
+    if (bytes[0] != FRAME_REQUEST || !is_known(s, bytes[1]) ||
         !has_name(bytes[1]))
         return FRAME_HEADER;
     fixed = bytes[1] == FRAME_ACQUIRE ? 10 : bytes[1] == FRAME_RELEASE ? 6 : 2;
@@ -201,13 +202,13 @@ requests_need(const struct counter *c, const uint8_t *bytes, size_t size)
 /* ---- doing ------------------------------------------------------------- */
 
 static void
-do_get(struct counter *c, const struct request *q, struct requests *r)
+do_get(struct live_server *s, const struct request *q, struct requests *r)
 {
     enum frame_status status;
     uint32_t value;
 
-    c->figures.get++;
-    status = live_get(&c->live, q->hash, q->ask.name, q->ask.name_size, &value);
+    s->figures.get++;
+    status = live_get(&s->live, q->hash, q->ask.name, q->ask.name_size, &value);
     if (status == FRAME_OK)
         put_value(r, q->header, value);
     else
@@ -215,13 +216,13 @@ do_get(struct counter *c, const struct request *q, struct requests *r)
 }
 
 static void
-do_acquire(struct counter *c, uint32_t holder, const struct request *q,
+do_acquire(struct live_server *s, uint32_t holder, const struct request *q,
            struct requests *r)
 {
     enum frame_status status;
 
-    c->figures.acquire++;
-    status = live_acquire(&c->live, holder, q->hash, &q->ask);
+    s->figures.acquire++;
+    status = live_acquire(&s->live, holder, q->hash, &q->ask);
     if (status == FRAME_OK)
         put_value(r, q->header, q->ask.resources);
     else
@@ -229,13 +230,13 @@ do_acquire(struct counter *c, uint32_t holder, const struct request *q,
 }
 
 static void
-do_release(struct counter *c, uint32_t holder, const struct request *q,
+do_release(struct live_server *s, uint32_t holder, const struct request *q,
            struct requests *r)
 {
     enum frame_status status;
 
-    c->figures.release++;
-    status = live_release(&c->live, holder, q->hash, &q->ask);
+    s->figures.release++;
+    status = live_release(&s->live, holder, q->hash, &q->ask);
     if (status == FRAME_OK)
         put_header(r, q->header, FRAME_OK, 0);
     else
@@ -243,7 +244,7 @@ do_release(struct counter *c, uint32_t holder, const struct request *q,
 }
 
 static enum requests_stop
-do_request(struct counter *c, uint32_t holder, const struct request *q,
+do_request(struct live_server *s, uint32_t holder, const struct request *q,
            struct requests *r)
 {
     if (q->status != FRAME_OK) {
@@ -252,24 +253,24 @@ do_request(struct counter *c, uint32_t holder, const struct request *q,
     }
     switch ((enum frame_opcode)q->opcode) {
     case FRAME_NOOP:
-        c->figures.noop++;
+        s->figures.noop++;
         put_header(r, q->header, FRAME_OK, 0);
         break;
     case FRAME_GET:
-        do_get(c, q, r);
+        do_get(s, q, r);
         break;
     case FRAME_ACQUIRE:
-        do_acquire(c, holder, q, r);
+        do_acquire(s, holder, q, r);
         break;
     case FRAME_RELEASE:
-        do_release(c, holder, q, r);
+        do_release(s, holder, q, r);
         break;
     case FRAME_STATS:
-        c->figures.stats++;
-        put_stats(c, q->header, r);
+        s->figures.stats++;
+        put_stats(s, q->header, r);
         break;
     case FRAME_DUMP:
-        c->figures.dump++;
+        s->figures.dump++;
         memcpy(r->dump, q->header + 8, sizeof r->dump);
         return REQUESTS_DUMP;
     }
@@ -280,7 +281,7 @@ do_request(struct counter *c, uint32_t holder, const struct request *q,
  * is REQUESTS_LONG when what follows is refused, REQUESTS_FULL when more may
  * follow. */
 static size_t
-read_run(const struct counter *c, struct requests *r,
+read_run(const struct live_server *s, struct requests *r,
          struct request queue[RUN_MAX], enum requests_stop *stop)
 {
     size_t count = 0;
@@ -299,7 +300,7 @@ read_run(const struct counter *c, struct requests *r,
             *stop = body_size > FRAME_BODY_MAX ? REQUESTS_LONG : REQUESTS_MORE;
             break;
         }
-        read_request(c, r->in, body_size, q);
+        read_request(s, r->in, body_size, q);
         r->in += FRAME_HEADER + body_size;
         r->in_size -= FRAME_HEADER + body_size;
         count++;
@@ -310,7 +311,7 @@ read_run(const struct counter *c, struct requests *r,
 }
 
 enum requests_stop
-requests_do(struct counter *c, uint32_t holder, struct requests *r)
+requests_do(struct live_server *s, uint32_t holder, struct requests *r)
 {
     struct request queue[RUN_MAX];
     enum requests_stop stop;
@@ -319,12 +320,12 @@ requests_do(struct counter *c, uint32_t holder, struct requests *r)
     for (;;) {
         if (has_enough(r))
             return REQUESTS_FULL;
-        count = read_run(c, r, queue, &stop);
+        count = read_run(s, r, queue, &stop);
         for (i = 0; i < count; i++)
             if (queue[i].status == FRAME_OK && has_name(queue[i].opcode))
-                live_prefetch_object(&c->live, queue[i].hash);
+                live_prefetch_object(&s->live, queue[i].hash);
         for (i = 0; i < count; i++)
-            if (do_request(c, holder, &queue[i], r) == REQUESTS_DUMP)
+            if (do_request(s, holder, &queue[i], r) == REQUESTS_DUMP)
                 return REQUESTS_DUMP; /* the last of its run */
         if (stop != REQUESTS_FULL)
             return stop;
@@ -332,16 +333,16 @@ requests_do(struct counter *c, uint32_t holder, struct requests *r)
 }
 
 enum requests_stop
-requests_do_one(struct counter *c, uint32_t holder, struct requests *r)
+requests_do_one(struct live_server *s, uint32_t holder, struct requests *r)
 {
     struct request q;
 
     assert(r->in_size >= FRAME_HEADER);
     assert(r->out_size < REQUESTS_PIECE);
-    read_request(c, r->in, r->in_size - FRAME_HEADER, &q);
+    read_request(s, r->in, r->in_size - FRAME_HEADER, &q);
     r->in += r->in_size;
     r->in_size = 0;
-    return do_request(c, holder, &q, r);
+    return do_request(s, holder, &q, r);
 }
 
 /* ---- Dump -------------------------------------------------------------- */
@@ -360,8 +361,8 @@ put_record(struct requests *r, const uint8_t *header,
 }
 
 bool
-requests_dump(const struct counter *c, uint32_t *from, const uint8_t opaque[4],
-              struct requests *r)
+requests_dump(const struct live_server *s, uint32_t *from,
+              const uint8_t opaque[4], struct requests *r)
 {
     uint8_t header[FRAME_HEADER] = {FRAME_ANSWER, FRAME_DUMP};
     struct live_record record;
@@ -370,7 +371,7 @@ requests_dump(const struct counter *c, uint32_t *from, const uint8_t opaque[4],
 
     memcpy(header + 8, opaque, 4);
     while (!has_enough(r)) {
-        rc = live_next(&c->live, from, &looks, &record);
+        rc = live_next(&s->live, from, &looks, &record);
         if (rc == 0) {
             put_header(r, header, FRAME_OK, 0);
             return true;

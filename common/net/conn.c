@@ -1,0 +1,338 @@
+/* common/net/conn.c - one service of a connection; see conn.h.
+ *
+ * A service: send what waits; then, unless the socket is full, receive once,
+ * give the input to the protocol, keep what it leaves, send what it put; then
+ * file the connection by what it waits for now.
+ */
+#include "common/net/conn_inside.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- states ------------------------------------------------------------ */
+
+void
+conn_enter(struct conn *c, enum conn_state state)
+{
+    struct door *d = c->door;
+
+    list_remove(&c->link);
+    c->state = (uint8_t)state;
+    list_add(&d->lists[state], &c->link);
+}
+
+void
+conn_queue(struct conn *c)
+{
+    if (c->state == CONN_IDLE || c->state == CONN_HELD)
+        conn_enter(c, CONN_QUEUED);
+}
+
+void
+conn_wake(struct conn *c)
+{
+    c->flags &= (uint16_t)~F_HOLD;
+    conn_queue(c);
+}
+
+bool
+conn_end_some(struct conn *c)
+{
+    struct door *d = c->door;
+
+    assert(c->state == CONN_CLOSED);
+    if ((c->flags & F_DONE) == 0) {
+        if (d->row->protocol->ended && !d->row->protocol->ended(c))
+            return false;
+        c->flags |= F_DONE;
+    }
+    if ((c->flags & F_GATES) != 0)
+        return false;
+    conn_enter(c, CONN_FREE);
+    d->used--;
+    door_closed(d);
+    return true;
+}
+
+void
+conn_close(struct conn *c)
+{
+    struct door *d = c->door;
+    struct conns *cs = d->conns;
+    const int fd = c->source.fd;
+
+    assert(fd >= 0);
+    if (c->in.size + c->small_size > 0)
+        d->figures.cut_off++;
+    conn_starve(c, false);
+    conn_forget(c);
+    chain_drop(&cs->pool, &c->out, c->out.size);
+    c->owed = c->held[0] = c->held[1] = 0;
+    loop_remove(cs->loop, &c->source);
+    (void)close(fd); /* what it could tell is about bytes to the peer */
+    d->open--;
+    conn_enter(c, CONN_CLOSED);
+    /* At once, when it is little: who is served next finds it released. */
+    if (!conn_end_some(c))
+        door_closed(d);
+}
+
+/* ---- a service --------------------------------------------------------- */
+
+/* What the protocol said.  False: the connection is to be closed. */
+static bool
+obey(struct conn *c, enum conn_next next)
+{
+    struct conns *cs = c->door->conns;
+
+    if (next == CONN_CUT)
+        return false;
+    if (next == CONN_END)
+        c->flags |= F_CLOSING;
+    if (next == CONN_HOLD)
+        c->flags |= F_HOLD;
+    if (next == CONN_LONG)
+        c->flags |= F_LONG;
+    if (!conn_flush(c))
+        return false;
+    if (next == CONN_FULL && cs->wanted > 0) {
+        conn_starve(c, true);
+        c->skip = (uint32_t)cs->wanted;
+    }
+    return true;
+}
+
+static bool
+take(struct conn *c, size_t size)
+{
+    const struct protocol *p = c->door->row->protocol;
+    struct conns *cs = c->door->conns;
+    struct input in = {
+        .at = cs->in, .size = size, .skipped = (c->flags & F_SKIPPING) != 0};
+    enum conn_next next;
+    bool more = false;
+
+    if ((c->flags & F_FRESH) != 0) {
+        if ((p->flags & CONN_REFUSES_HTTP) != 0 &&
+            conn_is_http(c, cs->in, size, &more))
+            return false;
+        if (more)
+            return conn_keep_rest(c, &in, CONN_MORE);
+        c->flags &= (uint16_t)~F_FRESH;
+    }
+    next = p->take(c, &in);
+    if (next != CONN_END && next != CONN_CUT && !conn_keep_rest(c, &in, next))
+        return false;
+    return obey(c, next);
+}
+
+/* There is no room for its input.  False: there will be none, either. */
+static bool
+block(struct conn *c)
+{
+    struct door *d = c->door;
+
+    if (conn_has_ended(c))
+        return false;
+    c->flags |= F_BLOCKED;
+    if (!d->blocked)
+        d->conns->blocked_ms = loop_now_ms(d->conns->loop);
+    d->blocked = true;
+    return true;
+}
+
+static bool
+work_long(struct conn *c)
+{
+    const enum conn_next next = c->door->row->protocol->more(c);
+
+    if (next == CONN_MORE)
+        c->flags &= (uint16_t)~F_LONG;
+    return obey(c, next);
+}
+
+/* Lets the protocol work.  False: the connection is to be closed. */
+static bool
+work(struct conn *c)
+{
+    struct door *d = c->door;
+    const struct protocol *p = d->row->protocol;
+    size_t room = SIZE_MAX;
+    ssize_t size;
+    bool failed;
+
+    conn_starve(c, false);
+    c->flags &= (uint16_t)~F_BLOCKED;
+    if ((c->flags & F_LONG) != 0)
+        return work_long(c);
+    if ((c->flags & (F_AGAIN | F_READABLE | F_EOF)) == 0)
+        return true;
+    if (p->room) {
+        room = p->room(d);
+        if (room == 0)
+            return block(c);
+    }
+    size = conn_gather(c, room, &failed);
+    if (size >= 0)
+        return take(c, (size_t)size);
+    if ((c->flags & (F_EOF | F_READABLE)) == F_EOF) {
+        c->flags |= F_CLOSING;
+        return !failed && (p->flags & CONN_ANSWERS_EOF) != 0;
+    }
+    return !failed;
+}
+
+/* Nothing is left to wait for: ends the connection in the way it has to. */
+static void
+finish(struct conn *c)
+{
+    struct conns *cs = c->door->conns;
+
+    if ((c->flags & (F_LINGER | F_EOF)) != F_LINGER ||
+        shutdown(c->source.fd, SHUT_WR) < 0 ||
+        loop_change(cs->loop, &c->source, EPOLLIN) < 0) {
+        conn_close(c);
+        return;
+    }
+    c->need = 0; /* bytes thrown away */
+    c->moved_ms = conns_now(cs);
+    conn_forget(c);
+    conn_enter(c, CONN_ENDING);
+}
+
+/* Its door stops, and all that had arrived is done: a beginning of a request
+ * that is kept, and what there is no room for, will not be. */
+static bool
+has_said_all(const struct conn *c)
+{
+    return c->door->stopping &&
+           ((c->flags & F_BLOCKED) != 0 ||
+            (c->flags & (F_AGAIN | F_LONG | F_READABLE | F_HOLD)) == 0);
+}
+
+/* Who does not take his answers is not received from, but where they are
+ * patterns, which take no memory: a peer may send all before it reads. */
+static bool
+is_received_from(const struct conn *c)
+{
+    return (c->flags & F_FULL) == 0 || c->door->row->protocol->pattern;
+}
+
+/* Files the connection by what it waits for. */
+static void
+file(struct conn *c)
+{
+    const bool waits = conn_has_waiting(c);
+    const bool gated = conn_held(c) > 0 || (c->flags & F_GATES) != 0;
+    const bool stuck = waits && (c->flags & F_FULL) != 0;
+
+    if (has_said_all(c))
+        c->flags |= F_CLOSING;
+    if ((c->flags & F_CLOSING) != 0 && !waits && !gated) {
+        finish(c);
+        return;
+    }
+    if (stuck && ((c->flags & F_CLOSING) != 0 || !is_received_from(c)))
+        conn_enter(c, CONN_IDLE);
+    else if ((c->flags & F_CLOSING) != 0)
+        conn_enter(c, waits ? CONN_QUEUED : CONN_HELD);
+    else if ((c->flags & (F_HOLD | F_STARVED | F_BLOCKED)) != 0 ||
+             ((c->flags & F_AGAIN) != 0 && gated) ||
+             conn_held(c) >= CONN_HELD_MOST)
+        conn_enter(c, CONN_HELD);
+    else if ((waits && !stuck) ||
+             (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
+        conn_enter(c, CONN_QUEUED);
+    else
+        conn_enter(c, CONN_IDLE);
+}
+
+/* Throws away what still comes after the last answer; events are of the level
+ * by then, so what is left comes again. */
+static void
+discard(struct conn *c)
+{
+    struct conns *cs = c->door->conns;
+
+    for (int i = 0; i < CONN_DISCARDS; i++) {
+        const ssize_t n =
+            recv(c->source.fd, cs->in, CONN_SLICE, MSG_DONTWAIT | MSG_TRUNC);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n > 0)
+            c->need += (uint32_t)n;
+        if (n <= 0 || c->need > CONN_ENDING_MAX) {
+            conn_close(c);
+            return;
+        }
+    }
+}
+
+void
+conn_serve(struct conn *c)
+{
+    struct conns *cs = c->door->conns;
+    bool good;
+
+    assert(!cs->served && c->source.fd >= 0);
+    cs->served = c;
+    cs->out_used = cs->wanted = 0;
+    cs->gated_at = SIZE_MAX;
+    good = conn_send_waiting(c);
+    if (good && is_received_from(c) && (c->flags & (F_CLOSING | F_HOLD)) == 0 &&
+        conn_held(c) < CONN_HELD_MOST)
+        good = work(c) && conn_send_waiting(c);
+    cs->served = NULL;
+    if (!good)
+        conn_close(c);
+    else
+        file(c);
+}
+
+/* ---- events ------------------------------------------------------------ */
+
+/* Events only say what there may be; all else is done in a turn. */
+static void
+conn_ready(struct loop_source *source, uint32_t events)
+{
+    struct conn *c = LOOP_OWNER(source, struct conn, source);
+    bool held = c->state == CONN_HELD;
+
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+        held &= (c->flags & F_BLOCKED) == 0; /* it need not wait to end */
+        c->flags |= F_EOF;
+    }
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        c->flags |= F_READABLE;
+    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
+        held &= (c->flags & F_FULL) == 0;
+        c->flags &= (uint16_t)~F_FULL;
+    }
+    if (c->state == CONN_ENDING)
+        discard(c);
+    else if (!held)
+        conn_queue(c);
+}
+
+int
+conn_begin(struct conn *c, struct door *d, int fd)
+{
+    int rc;
+
+    memset(c, 0, d->stride);
+    list_init(&c->link);
+    c->door = d;
+    c->source = (struct loop_source){.fd = -1, .ready = conn_ready};
+    c->flags = F_FRESH;
+    c->moved_ms = conns_now(d->conns);
+    rc = loop_add(d->conns->loop, &c->source, fd,
+                  EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    if (rc < 0)
+        return rc;
+    conn_enter(c, CONN_IDLE);
+    return 0;
+}

@@ -1,0 +1,316 @@
+/* common/net/conn.h - the connections of every door: receive, hand over, send.
+ *
+ * A door is a row of a table: a listening socket and the protocol spoken there.
+ * A connection is in one state, which is also the list of its door it is in:
+ *
+ *   IDLE     waits for its peer: for bytes, or for room in its socket
+ *   QUEUED   has work; waits at its door for its part of a turn
+ *   HELD     waits for conn_wake(), or for memory; it is not received from
+ *   ENDING   its last answer is sent and its side shut down; what still comes
+ *            is thrown away, for 2 s and 16 MiB at most, so that no reset
+ *            overtakes that answer
+ *   CLOSED   the socket is gone; the protocol's ended() goes on in steps, or a
+ *            gate still names the connection; its number is not free yet
+ *
+ * A turn: events only queue.  conn_turn() then serves door after door in the
+ * order of the table, each for CONN_TURN_US at most (eight times that when no
+ * other has work), first come first served.  A connection gets a slice: one
+ * receive of CONN_SLICE bytes at most and about as many bytes of answers; then
+ * it stands behind its neighbours.  So how long a turn takes depends on the
+ * number of doors, not on how many send, nor how much.
+ *
+ * Input is in one receive buffer that all share: what the connection kept, then
+ * what came.  CONN_PAD bytes behind it may be read.  Only what take() leaves is
+ * copied, into the pool.  Answers are written in place into one send buffer and
+ * sent once per slice; only what the socket does not take, or a gate holds, is
+ * copied into the pool.
+ *
+ * The pool is bounded.  A large answer is begun only when it fits (conn_space),
+ * and a sixteenth of the pool is left to input and small answers.  When it is
+ * used up all the same, one connection ends: of those whose peer moved no byte
+ * for 5 s, else of all, the one that keeps most.  That is looked for among all
+ * connections: slow, in rare trouble.
+ *
+ * Events are edge-triggered: a connection is registered once, and it remembers
+ * whether there may be more to receive.
+ *
+ * Ownership: all memory is taken in conns_init().  The loop's thread.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_NET_CONN_H
+#define COUNTD_NET_CONN_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/diag.h"
+#include "common/base/list.h"
+#include "common/net/loop.h"
+#include "common/net/net.h"
+#include "common/net/pool.h"
+
+#define CONN_SLICE      65536u /* bytes received, or put, in one service, about */
+#define CONN_PAD        32
+#define CONN_SMALL      16 /* bytes of input kept without a chunk of the pool */
+#define CONN_TURN_US    500
+#define CONN_ALONE      8 /* times that, for a door that alone has work */
+#define CONN_ENDING_MS  2000
+#define CONN_ENDING_MAX (16u << 20)
+#define CONN_STALL_MS   5000
+#define CONN_GATES      2 /* groups of a gate: the one in flight, the next */
+
+#define CONN_NEED_MAX     (CONN_SLICE + 4096) /* bytes one request needs */
+#define CONN_SMALL_ANSWER 20480 /* bytes that may use what the pool reserves   \
+                                 */
+#define CONN_REFUSAL_MAX 16     /* bytes of a refusal */
+
+struct conns; /* of one loop: doors, pool, buffers */
+struct door;
+struct gate;
+
+/* ---- connections ------------------------------------------------------- */
+
+enum conn_state {
+    CONN_FREE,
+    CONN_IDLE,
+    CONN_QUEUED,
+    CONN_HELD,
+    CONN_ENDING,
+    CONN_CLOSED,
+    CONN_STATES
+};
+
+struct conn {
+    struct loop_source source; /* fd -1: FREE or CLOSED */
+    struct list_link link;     /* in its door's list of its state */
+    struct door *door;
+    struct chain in, out;
+    uint64_t owed;             /* bytes of the pattern, free to go */
+    uint32_t held[CONN_GATES]; /* bytes of `out`, or of the pattern, that are
+                                  behind a gate, by group */
+    uint32_t need;             /* bytes of input that take() waits for */
+    uint32_t skip;             /* bytes behind these to throw away */
+    uint32_t moved_ms;         /* clock, cut: the last byte either way */
+    uint16_t flags;            /* conn.c's */
+    uint8_t state;
+    uint8_t small_size;
+    uint8_t newest; /* group of the gate that the last bytes are behind */
+    uint8_t gate;   /* 1 + id of the gate that holds bytes; 0: none */
+    uint8_t phase;  /* bytes sent of the first pattern owed */
+    uint8_t small[CONN_SMALL];
+}; /* the protocol's own state follows */
+
+static_assert(sizeof(struct conn) <= 128, "idle connections are cheap");
+
+/* What a protocol's state of a connection is: state_size bytes, zero at first,
+ * aligned to 8. */
+static inline void *
+conn_state(struct conn *c)
+{
+    return c + 1;
+}
+
+/* ---- protocols --------------------------------------------------------- */
+
+enum conn_next {
+    CONN_MORE, /* what is left is no whole request: see need and skip */
+    CONN_FULL, /* conn_space() or conn_gate() said no: again when it may */
+    CONN_HOLD, /* again after conn_wake() */
+    CONN_LONG, /* call more(), not take(), until that says CONN_MORE */
+    CONN_END,  /* ends when all that is put, owed and gated has gone */
+    CONN_CUT   /* close now */
+};
+
+struct input {
+    const uint8_t *at; /* take() moves it on, and size, over what it did */
+    size_t size;
+    uint32_t need; /* MORE: bytes from `at` that must be there; 0: one more.  At
+                      most CONN_NEED_MAX */
+    uint32_t skip; /* MORE: bytes behind these to throw away before the call */
+    bool skipped;  /* these are the `need` bytes, and `skip` have passed */
+};
+
+enum protocol_flags {
+    CONN_ANSWERS_EOF = 1, /* a half-closed peer still gets its answers */
+    CONN_REFUSES_HTTP = 2 /* a connection that begins with an HTTP method is
+                             refused: a web page must not be able to speak */
+};
+
+/* What a stop means for a connection: CUT ends it as it stands, ANSWER answers
+ * what has arrived, DRAIN takes what arrives until it is quiet. */
+enum stop_way { STOP_CUT, STOP_ANSWER, STOP_DRAIN };
+
+struct protocol {
+    uint32_t state_size; /* a multiple of 8 */
+    uint16_t flags;
+    uint8_t stop;        /* enum stop_way */
+    const char *pattern; /* what conn_owe() counts: "WIN"; NULL: none */
+    const char *refusal; /* last words after malformed input; NULL: none, and
+                            the connection is cut */
+
+    /* Bytes of input that take() may be given now, at least what it kept; 0:
+     * the door waits for door_wake(), and no byte leaves the kernel.  NULL: no
+     * limit. */
+    size_t (*room)(struct door *d);
+    enum conn_next (*take)(struct conn *c, struct input *in);
+    enum conn_next (*more)(struct conn *c); /* MORE: it is done; FULL, ... */
+    /* The connection has gone; steps as short as a service.  False: again.
+     * NULL: nothing to do. */
+    bool (*ended)(struct conn *c);
+    /* First and last in a turn in which a connection of the door is served. */
+    void (*turn)(struct door *d, bool begins);
+};
+
+struct door_row {           /* all that knows a port goes by it */
+    const char *name;       /* in the ready line, messages and figures */
+    const char *listen;     /* host:port; NULL or empty: the door is off */
+    const char *listen_key; /* the setting of that, for messages */
+    const char *enable_key; /* the setting that turns it off; the same as
+                               listen_key where an empty one does */
+    const char *max_key;    /* the setting of `max`, for messages */
+    const struct protocol *protocol;
+    void *ctx;             /* door_ctx() */
+    size_t max;            /* connections */
+    size_t reserved;       /* of these no other door can have */
+    uint32_t idle_s;       /* closed after; 0: never */
+    uint32_t yield_s;      /* idle so long it may end for a new one; 0: never */
+    uint32_t keep_alive_s; /* a vanished peer is found after; 0: 2 h */
+    bool close_over;       /* over max: closed at once; else waits in the
+                              backlog */
+};
+
+struct door_figures {
+    uint64_t accepted;
+    uint64_t received;  /* bytes */
+    uint64_t sent;      /* bytes */
+    uint64_t malformed; /* connections refused by conn_refuse() */
+    uint64_t http;      /* connections refused for an HTTP method */
+    uint64_t turned_away;
+    uint64_t yielded;
+    uint64_t evicted; /* for memory */
+    uint64_t cut_off; /* that ended within a request */
+};
+
+struct door {
+    const struct door_row *row;
+    struct conns *conns;
+    struct listener listener;
+    struct list_link lists[CONN_STATES];
+    uint8_t *array; /* conns, `stride` bytes each */
+    size_t stride;
+    size_t touched; /* from here on never used */
+    size_t used;    /* not FREE */
+    size_t open;    /* with a socket */
+    uint8_t index;
+    bool blocked; /* room() was 0 */
+    bool stopping;
+    uint64_t moved_ms; /* clock of its last byte in */
+    struct door_figures figures;
+    struct diag_repeat said_full, said_http, said_malformed, said_memory;
+};
+
+static inline void *
+door_ctx(const struct door *d)
+{
+    return d->row->ctx;
+}
+
+static inline struct door *
+conn_door(const struct conn *c)
+{
+    return c->door;
+}
+
+uint32_t conn_number(const struct conn *c); /* in its door, from 0 */
+
+static inline void *
+conn_ctx(const struct conn *c)
+{
+    return door_ctx(conn_door(c));
+}
+
+/* ---- for protocols, within take(), more() and ended() ------------------- */
+
+/* Room for `size` bytes at the end of the send buffer (CONN_SLICE or
+ * answer_max, whichever is more, at most).  NULL: not now; put nothing more and
+ * return CONN_FULL.  conn_put() says how many of them were written. */
+uint8_t *conn_space(struct conn *c, size_t size);
+void conn_put(struct conn *c, size_t size);
+
+/* `count` more times the pattern; takes no memory. */
+void conn_owe(struct conn *c, uint32_t count);
+
+/* The input is malformed: says so with the peer's address, counts it, puts the
+ * refusal behind all that is owed.  Returns what take() is to return. */
+enum conn_next conn_refuse(struct conn *c, const char *why);
+
+/* A connection that said CONN_HOLD is served again. */
+void conn_wake(struct conn *c);
+
+/* room() may be above 0 again. */
+void door_wake(struct door *d);
+
+/* ---- gates -------------------------------------------------------------- */
+
+/* What is put or owed after conn_gate() leaves when the group that collects is
+ * durable, and so does all that is put behind it.  Call it once per take(),
+ * before the first such answer.  False: bytes are behind another gate (put
+ * nothing, return CONN_FULL). */
+struct gate {
+    struct conn **waiting[CONN_GATES];
+    size_t count[CONN_GATES];
+    unsigned collecting;
+    uint8_t id; /* of this one among the gates of a loop */
+};
+
+/* For `max` connections; `id` differs from the other gates'.  -ENOMEM. */
+int gate_init(struct gate *g, size_t max, uint8_t id);
+void gate_fini(struct gate *g);
+bool conn_gate(struct conn *c, struct gate *g);
+bool gate_waits(const struct gate *g); /* somebody, in the collecting group */
+void gate_depart(struct gate *g);      /* it is in flight; the next collects */
+void gate_open(struct gate *g);        /* the group in flight is durable */
+
+/* ---- of one loop ------------------------------------------------------- */
+
+struct conns_options {
+    const struct door_row *rows;
+    size_t count;      /* of rows, at most 255 */
+    size_t shared;     /* connections of all doors: descriptors there are */
+    size_t pool_size;  /* bytes */
+    size_t answer_max; /* bytes that one conn_space() may ask for */
+    uint32_t stall_ms; /* 0: CONN_STALL_MS */
+};
+
+/* Takes all memory.  -ENOMEM. */
+int conns_init(struct conns **out, struct loop *loop,
+               const struct conns_options *options);
+
+/* Closes everything as it stands. */
+void conns_fini(struct conns *cs);
+
+struct door *conns_door(struct conns *cs, size_t index);
+
+/* Serves a listening socket at a door, and owns it from now on. */
+int conns_listen(struct conns *cs, size_t door, int fd);
+
+/* Takes a connected non-blocking socket, as if it had been accepted.  -EMFILE:
+ * there is no place; it stays the caller's. */
+int conns_take(struct conns *cs, size_t door, int fd);
+
+/* At the end of each turn of the loop.  True: do not wait before the next. */
+bool conn_turn(struct conns *cs);
+
+/* Whether a connection waits to be served: a gate may have opened after
+ * conn_turn(). */
+bool conns_have_work(const struct conns *cs);
+
+/* Stops accepting and ends all connections, each as its protocol says, within
+ * about `ms`; those of STOP_DRAIN get `ms` for their input, not counting the
+ * time that their door is blocked.  Calls `done` when none is left. */
+void conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx),
+                void *ctx);
+
+#endif

@@ -1,0 +1,93 @@
+/* writer/commit.c - see commit.h. */
+#include "writer/commit.h"
+
+static void
+sync_run(struct io_job *job)
+{
+    struct commit *m = LOOP_OWNER(job, struct commit, job);
+
+    m->rc = m->file->sync(m->ctx);
+}
+
+/* The group in flight is durable, or the file has failed. */
+static void
+end_sync(struct commit *m)
+{
+    m->in_flight = false;
+    if (!m->file->end(m->ctx, m->rc)) {
+        m->failed = true;
+        return;
+    }
+#ifndef COUNTD_MUTANT_REPLY_BEFORE_SYNC
+    gate_open(&m->gate);
+#endif
+}
+
+static void
+sync_done(struct io_job *job)
+{
+    struct commit *m = LOOP_OWNER(job, struct commit, job);
+
+    end_sync(m);
+    /* Before the answers are sent: the disk need not wait for them. */
+    if (!m->failed && (gate_waits(&m->gate) || m->file->is_due(m->ctx)))
+        commit_go(m);
+}
+
+/* The collecting group is now in flight.  False: there is nothing to sync. */
+static bool
+depart(struct commit *m)
+{
+    if (m->failed || m->in_flight || !m->file->begin(m->ctx))
+        return false;
+    m->in_flight = true;
+    m->syncs++;
+    gate_depart(&m->gate);
+#ifdef COUNTD_MUTANT_REPLY_BEFORE_SYNC
+    gate_open(&m->gate); /* a planted bug for `make mutants` */
+#endif
+    return true;
+}
+
+void
+commit_go(struct commit *m)
+{
+    if (depart(m))
+        io_push(m->io, &m->job);
+}
+
+void
+commit_turn(struct commit *m, bool alone)
+{
+    const bool waits = gate_waits(&m->gate);
+
+    m->file->flush(m->ctx);
+    if (m->in_flight || m->failed || (!waits && !m->file->is_due(m->ctx)))
+        return;
+    if (!alone || !waits || !m->file->is_brief(m->ctx)) {
+        commit_go(m);
+        return;
+    }
+    if (!depart(m))
+        return;
+    m->syncs_here++;
+    m->rc = m->file->sync(m->ctx);
+    end_sync(m);
+}
+
+int
+commit_init(struct commit *m, const struct commit_file *file, void *ctx,
+            struct io *io, size_t max, uint8_t id)
+{
+    *m = (struct commit){.file = file,
+                         .ctx = ctx,
+                         .io = io,
+                         .job = {.run = sync_run, .done = sync_done}};
+    return gate_init(&m->gate, max, id);
+}
+
+void
+commit_fini(struct commit *m)
+{
+    gate_fini(&m->gate);
+}

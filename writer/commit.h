@@ -1,0 +1,70 @@
+/* writer/commit.h - group commit: when what was appended is synced, and whose
+ * answers may then leave.
+ *
+ * A commit is one file's worth of durability: the logs have one, a journal
+ * would have another, so that neither waits for the other's bytes.  What was
+ * appended since the last sync began is the collecting group; its answers wait
+ * behind the gate:
+ *
+ *     append, conn_gate, put       a protocol, many times in a turn
+ *     commit_turn                  once, the last of the turn: one write of all
+ *                                  that was appended; when nothing is in flight
+ *                                  and somebody waits, or it is due, the group
+ *                                  departs: an I/O thread syncs, and the loop
+ *                                  receives the next group meanwhile
+ *     synced                       its answers may leave; the next one departs
+ *
+ * Order: `begin` notes which bytes the sync covers before the gate departs, so
+ * a group's bytes are in its sync.  After a failed sync no gate opens: `failed`
+ * is called, and the process ends.
+ *
+ * Two wake-ups per sync are spared where that delays nobody: when this loop has
+ * nobody else to serve and the file says that a sync is brief, the loop syncs
+ * by itself.
+ *
+ * Ownership: struct commit is the caller's.  The loop's thread, but for `sync`.
+ */
+#ifndef COUNTD_COMMIT_H
+#define COUNTD_COMMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/net/conn.h"
+#include "writer/io.h"
+
+/* What is made durable.  All but `sync` never wait for the disk. */
+struct commit_file {
+    void (*flush)(void *ctx);          /* writes what was appended */
+    bool (*is_due)(const void *ctx);   /* a sync, though nobody waits */
+    bool (*is_brief)(const void *ctx); /* may be done in the loop */
+    bool (*begin)(void *ctx);          /* false: nothing, or not now */
+    int (*sync)(void *ctx);            /* I/O thread; 0 or -errno, no retry */
+    bool (*end)(void *ctx, int rc);    /* false: it has failed, and said so */
+};
+
+struct commit {
+    struct gate gate;
+    const struct commit_file *file;
+    void *ctx;
+    struct io *io; /* borrowed; one thread may serve several commits */
+    struct io_job job;
+    bool in_flight;
+    bool failed;
+    int rc;
+    uint64_t syncs, syncs_here; /* figures */
+};
+
+/* For `max` connections that may wait; `id` tells gates apart.  -ENOMEM. */
+int commit_init(struct commit *m, const struct commit_file *file, void *ctx,
+                struct io *io, size_t max, uint8_t id);
+void commit_fini(struct commit *m);
+
+/* The last of a turn.  `alone`: the loop serves nobody whom a brief sync would
+ * delay. */
+void commit_turn(struct commit *m, bool alone);
+
+/* Starts a sync now if there is anything to sync and none is in flight. */
+void commit_go(struct commit *m);
+
+#endif

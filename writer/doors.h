@@ -1,0 +1,41 @@
+/* writer/doors.h - the ports of countd-write: one row for each.
+ *
+ * The rows drive what is bound, the ready lines, how many connections each may
+ * have, the figures and the warnings (common/net/conn.h).  Doors whose clients
+ * wait for an answer stand first. */
+#ifndef COUNTD_WRITER_DOORS_H
+#define COUNTD_WRITER_DOORS_H
+
+#include "common/net/bind.h"
+#include "common/setup/config.h"
+#include "writer/ingest.h"
+#include "writer/live/lives.h"
+
+enum { DOOR_COUNTER, DOOR_SEMAPHORE, DOOR_ACK, DOOR_SILENT, DOORS };
+
+#define DOORS_FILES    128    /* descriptors for logs, threads, the rest */
+#define DOORS_MOST     262144 /* connections of a door without a limit */
+#define DOORS_RESERVED 1024   /* what a door is sure of, at most */
+#define DOORS_YIELD_S  60     /* idle so long, a sender makes way for another */
+
+/* For what waits; memory never touched is free. */
+#define DOORS_POOL ((size_t)64 << 20)
+
+struct doors {
+    struct door_row rows[DOORS];
+    char live_listen[LIVES_KINDS][CONFIG_TEXT_SIZE + 8];
+    size_t shared; /* connections of all doors together */
+};
+
+/* Raises the limit of descriptors as far as it may be and is of use, and fills
+ * the rows by the settings. */
+void doors_init(struct doors *d, const struct config *c, struct ingest *ingest,
+                struct lives *lives);
+
+/* Connections of the live doors, which hold up what others could do alone. */
+size_t doors_live(struct conns *cs);
+
+/* Prints the figures. */
+void doors_print(struct conns *cs);
+
+#endif
