@@ -65,6 +65,7 @@ struct conns {
     bool stopping;
     bool ending;         /* stopping, and no more input is waited for */
     uint64_t stop_ms;    /* clock: input ends; ending: what is deaf is cut */
+    uint64_t give_up_ms; /* however long doors are without room */
     uint64_t blocked_ms; /* clock: stopping, and a door has no room since */
     void (*done)(void *ctx);
     void *ctx;

@@ -3,9 +3,10 @@
 
 #include <sys/epoll.h>
 
-#define QUIET_MS   250  /* TCP repeats after 200 ms what did not get through */
-#define ANSWER_MS  1000 /* for answers after the input */
-#define CLOSES_MAX 256  /* connections closed in one turn */
+#define QUIET_MS     250 /* TCP repeats after 200 ms what did not get through */
+#define STOP_LONGEST 4   /* times the time to drain, without room */
+#define ANSWER_MS    1000 /* for answers after the input */
+#define CLOSES_MAX   256  /* connections closed in one turn */
 
 /* Connections that the kernel has taken are ours to serve. */
 static void
@@ -79,6 +80,8 @@ conns_stop_longer(struct conns *cs)
     /* What its senders have is still to be read: the time that they waited is
      * not of the time they have.  Where there is never room, it ends. */
     cs->stop_ms += now - cs->blocked_ms;
+    if (cs->stop_ms > cs->give_up_ms)
+        cs->stop_ms = cs->give_up_ms;
     cs->blocked_ms = now;
 }
 
@@ -86,13 +89,18 @@ void
 conns_stop_some(struct conns *cs)
 {
     const uint64_t now = loop_now_ms(cs->loop);
+    bool blocked = false;
     size_t used = 0;
 
     for (size_t i = 0; i < cs->count; i++) {
         if (cs->doors[i].row->protocol->stop == STOP_CUT)
             close_deaf(&cs->doors[i], true);
+        blocked |= cs->doors[i].blocked;
         used += cs->doors[i].used;
     }
+    if (blocked)
+        conns_stop_longer(cs);
+    cs->blocked_ms = now;
     if (!cs->ending && (now >= cs->stop_ms || is_quiet(cs, now))) {
         cs->ending = true;
         cs->stop_ms = now + ANSWER_MS;
@@ -132,6 +140,7 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
     cs->stopping = true;
     cs->stop_ms = now + ms;
     cs->blocked_ms = now; /* what was waited before does not count */
+    cs->give_up_ms = now + STOP_LONGEST * ms;
     /* It is armed already: this only moves it. */
     (void)loop_arm(cs->loop, &cs->tick, now + 1);
 }
