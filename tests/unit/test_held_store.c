@@ -730,6 +730,36 @@ what_a_process_saw_that_was_killed_takes_no_room(void **state)
     large_free(&l);
 }
 
+static int
+look_only(struct held *h)
+{
+    return held_look(h);
+}
+
+static void
+a_step_that_fails_in_its_middle_leaves_nothing_locked(void **state)
+{
+    struct rig *r = *state;
+    struct other o;
+    struct large l;
+
+    large_make(&l, 300000);
+    assert_rc(held_begin(r->held), 0);
+    held_abort(r->held);
+    o = start_other(r, look_only); /* who keeps LMDB's lock file as it is */
+    assert_rc(held_begin(r->held), 0);
+    fault_inject("fsync", 1, EIO); /* of the directory, with the first cut */
+
+    assert_rc(held_put(r->held, &l.batch, 1), -EIO);
+
+    assert_true(fault_hit());
+    held_abort(r->held);
+    assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
+    end_other(&o);
+    assert_sound(r, 1);
+    large_free(&l);
+}
+
 /* ---- replaced and damaged files ---------------------------------------- */
 
 static void
@@ -1364,6 +1394,7 @@ static const struct CMUnitTest tests[] = {
     TEST(a_batch_of_any_size_comes_back_as_it_was_given),
     TEST(a_batch_may_have_many_marks),
     TEST(a_record_larger_than_a_commit_is_cut_and_whole),
+    TEST(a_step_that_fails_in_its_middle_leaves_nothing_locked),
     TEST(no_more_is_held_than_held_max),
     TEST(what_is_no_batch_is_refused),
     TEST(exactly_the_records_named_are_deleted),

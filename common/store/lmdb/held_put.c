@@ -179,8 +179,9 @@ cut(struct held *h)
     if (h->pages < HELD_CUT_PAGES)
         return 0;
     rc = commit(h);
-    if (rc == 0)
-        rc = held_begin_write(h, &h->write);
+    if (rc < 0)
+        return rc; /* held_abort() ends what is left */
+    rc = held_begin_write(h, &h->write);
     if (rc < 0)
         h->write = NULL;
     h->pages = 0;
