@@ -187,6 +187,25 @@ expect_ready_once(int fd)
 }
 
 /* The ready descriptor is written after the datagram was sent. */
+/* They read /proc/sys and /proc/locks, and go on worse without. */
+static void
+writer_and_worker_see_all_of_proc(void **state)
+{
+    char unit[UNIT_SIZE];
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < 2; i++) {
+        FILE *f = fopen(services[i], "re");
+        size_t size;
+
+        assert_non_null(f);
+        size = fread(unit, 1, sizeof unit - 1, f);
+        assert_int_equal(fclose(f), 0);
+        unit[size] = '\0';
+        assert_null(strstr(unit, "\nProcSubset="));
+    }
+}
+
 static void
 each_program_tells_the_service_manager_once(void **state)
 {
@@ -232,6 +251,7 @@ static const struct CMUnitTest tests[] = {
     IN_TMPDIR(the_units_are_valid),
     IN_TMPDIR(the_units_score_at_most_1_5),
     cmocka_unit_test(the_units_agree_on_user_directory_and_options),
+    cmocka_unit_test(writer_and_worker_see_all_of_proc),
     IN_TMPDIR(each_program_tells_the_service_manager_once),
 };
 TEST_MAIN(tests)

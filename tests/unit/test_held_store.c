@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -694,6 +695,71 @@ one_process_at_a_time_has_the_lock_of_a_keyspace(void **state)
     held_unlock(r->held);
 }
 
+static int
+look_at_one(struct held *h)
+{
+    const int rc = hold_one(h);
+
+    return rc < 0 ? rc : held_look(h);
+}
+
+static void
+what_a_process_saw_that_was_killed_takes_no_room(void **state)
+{
+    struct rig *r = *state;
+    struct held_record record;
+    struct other o;
+    struct large l;
+    struct stat st;
+
+    large_make(&l, 200);
+    assert_rc(hold_batch(r->held, &l.batch, 1), 0); /* so it is open */
+    o = start_other(r, look_at_one);
+    assert_rc(kill(o.pid, SIGKILL), 0);
+    assert_int_equal(waitpid(o.pid, NULL, 0), o.pid);
+    (void)close(o.end); /* nobody reads it */
+
+    for (unsigned i = 0; i < 100; i++) {
+        assert_rc(hold_batch(r->held, &l.batch, 1), 0);
+        assert_rc(held_look(r->held), 0);
+        assert_rc(next(r->held, "large", 0, &record), 0);
+        assert_rc(delete_one(r->held, "large", record.id), 0);
+    }
+    assert_rc(fstatat(r->dir.fd, HELD_FILE, &st, 0), 0);
+    assert_true(st.st_size < 2 << 20);
+    large_free(&l);
+}
+
+static int
+look_only(struct held *h)
+{
+    return held_look(h);
+}
+
+static void
+a_step_that_fails_in_its_middle_leaves_nothing_locked(void **state)
+{
+    struct rig *r = *state;
+    struct other o;
+    struct large l;
+
+    large_make(&l, 300000);
+    assert_rc(held_begin(r->held), 0);
+    held_abort(r->held);
+    o = start_other(r, look_only); /* who keeps LMDB's lock file as it is */
+    assert_rc(held_begin(r->held), 0);
+    fault_inject("fsync", 1, EIO); /* of the directory, with the first cut */
+
+    assert_rc(held_put(r->held, &l.batch, 1), -EIO);
+
+    assert_true(fault_hit());
+    held_abort(r->held);
+    assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
+    end_other(&o);
+    assert_sound(r, 1);
+    large_free(&l);
+}
+
 /* ---- replaced and damaged files ---------------------------------------- */
 
 static void
@@ -1328,6 +1394,7 @@ static const struct CMUnitTest tests[] = {
     TEST(a_batch_of_any_size_comes_back_as_it_was_given),
     TEST(a_batch_may_have_many_marks),
     TEST(a_record_larger_than_a_commit_is_cut_and_whole),
+    TEST(a_step_that_fails_in_its_middle_leaves_nothing_locked),
     TEST(no_more_is_held_than_held_max),
     TEST(what_is_no_batch_is_refused),
     TEST(exactly_the_records_named_are_deleted),
@@ -1335,6 +1402,7 @@ static const struct CMUnitTest tests[] = {
     TEST(what_another_process_held_is_seen_by_the_next_look),
     TEST(nobody_waits_for_a_process_that_was_stopped_while_it_holds),
     TEST(one_process_at_a_time_has_the_lock_of_a_keyspace),
+    TEST(what_a_process_saw_that_was_killed_takes_no_room),
     TEST(a_file_that_was_replaced_is_left_at_the_next_look),
     TEST(a_lock_file_that_was_removed_is_made_again),
     TEST(a_commit_to_a_file_that_lost_its_name_is_none),

@@ -37,12 +37,14 @@ drop_unfinished(struct held *h)
     return code == MDB_NOTFOUND ? 0 : held_error(h, code);
 }
 
-/* The transaction, once the flock is held. */
+/* The transaction, once the flock is held.  Pages that a process saw which was
+ * killed in its look may be used again. */
 static int
 begin_locked(struct held *h)
 {
-    int rc;
+    int rc, dead;
 
+    (void)mdb_reader_check(h->file.env, &dead); /* or with the next step */
     rc = held_begin_write(h, &h->write);
     if (rc < 0) {
         h->write = NULL;
@@ -177,8 +179,9 @@ cut(struct held *h)
     if (h->pages < HELD_CUT_PAGES)
         return 0;
     rc = commit(h);
-    if (rc == 0)
-        rc = held_begin_write(h, &h->write);
+    if (rc < 0)
+        return rc; /* held_abort() ends what is left */
+    rc = held_begin_write(h, &h->write);
     if (rc < 0)
         h->write = NULL;
     h->pages = 0;
