@@ -1,8 +1,9 @@
-/* reader/answer.h - one request in, the bytes of its answer out.
+/* reader/answer.h - requests in, the bytes of their answers out.
  *
- * Answers come from one snapshot each.  Within a turn of the loop the
- * snapshot of a keyspace is kept for the next request that asks for the same
- * one; answer_end_turn() gives it back, so that nobody's slowness pins pages.
+ * Requests of one connection are added and then answered together, in one call
+ * of the store, which puts the rows where they are sent from.  What the store
+ * keeps for the next such call of the turn goes at answer_end_turn(), so that
+ * nobody's slowness pins a snapshot.
  *
  * Listing the keyspaces looks at every one of them, which can take long: it is
  * made in steps, one listing at a time.  Only who asks for what comes after the
@@ -16,42 +17,39 @@
 
 #include <stdbool.h>
 
-#include "common/store/lmdb/lmdb.h"
+#include "common/store/store.h"
 #include "common/wire/query.h"
 #include "reader/fresh.h"
 
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
 #define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)
 
-#define ANSWER_STEP_MS 1 /* a step of a listing takes little more */
-
-struct answer_rows {
-    uint8_t *at;
-    size_t size; /* bytes written */
-    size_t room;
-    int64_t count;
-};
+#define ANSWER_BATCH   64 /* requests are answered together, at most */
+#define ANSWER_STEP_MS 1  /* a step of a listing takes little more */
 
 struct answer_list {
     uint64_t step_ms; /* ANSWER_STEP_MS */
     int64_t as_of_ms;
     int error;
-    struct answer_rows rows;
-    struct lmdb_listing *from;
+    uint8_t *rows; /* room for QUERY_ROWS_MAX */
+    size_t size;   /* of the rows */
+    int64_t count;
+    struct store_listing *from;
 };
 
 struct answer {
-    struct lmdb *store;
+    struct store *store;
     struct fresh *fresh;
-    struct lmdb_view *view; /* NULL: none open */
-    unsigned uses;          /* of this view */
-    size_t name_size;       /* whose view it is */
-    uint8_t name[QUERY_NAME_SIZE];
+    size_t count;  /* requests added */
+    size_t bound;  /* bytes that their answers take at most */
+    bool past_all; /* it is one, for as_of_ms only */
+    struct store_query queries[ANSWER_BATCH];
+    int64_t as_of_ms[ANSWER_BATCH];
     struct answer_list list;
 };
 
 /*   -ENOMEM */
-int answer_init(struct answer *a, struct lmdb *store, struct fresh *fresh);
+int answer_init(struct answer *a, struct store *store, struct fresh *fresh);
 void answer_fini(struct answer *a);
 
 /* Before the first request of a turn; now_ms is monotonic. */
@@ -64,10 +62,14 @@ size_t answer_bound(const struct query *q);
 /* True for what is answered in steps: not by answer_put(). */
 bool answer_is_list(const struct query *q);
 
-/* Writes the answer, at most answer_bound(q) bytes, and returns its size.
- * *failed: it says that the keyspace cannot be read, and is the last. */
-size_t answer_put(struct answer *a, const struct query *q, uint8_t *out,
-                  bool *failed);
+/* Adds a request to those that are answered together; its names stay where they
+ * are until then.  False: answer those before it first. */
+bool answer_add(struct answer *a, const struct query *q);
+
+/* Writes the answers to what was added, in that order, and returns their size:
+ * at most the sum of answer_bound().  *failed: the last one says that its
+ * keyspace cannot be read, and requests behind it are not answered. */
+size_t answer_put(struct answer *a, uint8_t *out, bool *failed);
 
 /* Begins the answer to a listing; what was begun before is forgotten. */
 void answer_list_start(struct answer *a, const struct query *q,

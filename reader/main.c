@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/bus.h"
 #include "common/base/diag.h"
@@ -12,22 +13,23 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
+#include "common/store/lmdb/engine.h"
 #include "reader/range.h"
 
 #define FILES_MIN      256 /* fewer are refused */
 #define LISTEN_WAIT_MS 5000
-#define LOOK_MS        1000 /* were keyspace files replaced? */
+#define TEND_MS        1000
 
 struct reader {
     struct config config;
     struct config_command command;
     struct datadir datadir;
     struct layout layout;
-    struct lmdb *store;
+    struct store *store;
     struct fresh fresh;
     struct answer answer;
     struct loop *loop;
-    struct loop_timer look;
+    struct loop_timer tend;
     struct range range;
     size_t conn_max;
     char ready[NET_ADDRESS_SIZE + 8]; /* read=ADDRESS:PORT; empty: no port */
@@ -50,6 +52,43 @@ limit_files(struct reader *r)
     return 0;
 }
 
+/* Those that mean a clean stop. */
+static sigset_t
+stop_signals(void)
+{
+    sigset_t mask;
+
+    /* sigset calls fail for bad signal numbers only. */
+    (void)sigemptyset(&mask);
+    (void)sigaddset(&mask, SIGTERM);
+    (void)sigaddset(&mask, SIGINT);
+    (void)sigaddset(&mask, SIGHUP);
+    return mask;
+}
+
+/* Waits until somebody who writes has made the data directory; false: a signal
+ * came first. */
+static bool
+await_directory(const struct reader *r)
+{
+    static struct diag_repeat waits;
+    const struct timespec second = {.tv_sec = 1};
+    const sigset_t mask = stop_signals();
+
+    /* Cannot fail.  One that comes behind this wait is the loop's. */
+    (void)sigprocmask(SIG_BLOCK, &mask, NULL);
+    while (!datadir_is_made(r->config.data_dir)) {
+        diag_repeating(&waits, DIAG_WARNING,
+                       "waits for data directory %s to be made (it has no "
+                       "keyspace/%%key yet): start countd-write or "
+                       "countd-worker on it, or set data_dir",
+                       r->config.data_dir);
+        if (sigtimedwait(&mask, NULL, &second) > 0)
+            return false;
+    }
+    return true;
+}
+
 static int
 open_files(struct reader *r)
 {
@@ -65,12 +104,13 @@ open_files(struct reader *r)
         .open_max = files_keyspaces(),
         .keyspace_max = r->config.keyspace_max,
     };
-    rc = lmdb_open(&r->store, &options);
+    rc = lmdb_store_open(&r->store, &options);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open keyspaces");
         return rc;
     }
-    rc = fresh_init(&r->fresh, &r->datadir, &r->layout, r->config.log_size);
+    rc = fresh_init(&r->fresh, r->store, &r->datadir, &r->layout,
+                    r->config.log_size);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open logs");
         goto close_store;
@@ -90,7 +130,7 @@ open_files(struct reader *r)
 fini_fresh:
     fresh_fini(&r->fresh);
 close_store:
-    lmdb_close(r->store);
+    store_close(r->store);
     return rc;
 }
 
@@ -104,34 +144,33 @@ on_signal(void *ctx, int signo)
 }
 
 static void
-on_look(struct loop_timer *timer)
+on_tend(struct loop_timer *timer)
 {
-    struct reader *r = LOOP_OWNER(timer, struct reader, look);
+    struct reader *r = LOOP_OWNER(timer, struct reader, tend);
+    const struct store_tending once = {.until_ns = 0};
 
-    lmdb_look(r->store);
+    (void)store_tend(r->store, &once); /* what there is more is soon enough */
+    /* Who has a replaced held.mdb open keeps others from the new one. */
+    fresh_look(&r->fresh, loop_now_ms(r->loop));
+    fresh_end_turn(&r->fresh);
     /* Cannot fail: its place is its own. */
-    (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + LOOK_MS);
+    (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + TEND_MS);
 }
 
 static int
 start_loop(struct reader *r)
 {
-    sigset_t mask;
+    const sigset_t mask = stop_signals();
     int rc;
 
     r->loop = loop_new();
     if (!r->loop)
         return -errno;
-    /* sigset calls fail for bad signal numbers only. */
-    (void)sigemptyset(&mask);
-    (void)sigaddset(&mask, SIGTERM);
-    (void)sigaddset(&mask, SIGINT);
-    (void)sigaddset(&mask, SIGHUP);
     rc = loop_signals(r->loop, &mask, on_signal, r);
     if (rc < 0)
         goto free_loop;
-    r->look = (struct loop_timer){.slot = -1, .due = on_look};
-    rc = loop_arm(r->loop, &r->look, loop_now_ms(r->loop) + LOOK_MS);
+    r->tend = (struct loop_timer){.slot = -1, .due = on_tend};
+    rc = loop_arm(r->loop, &r->tend, loop_now_ms(r->loop) + TEND_MS);
     if (rc < 0)
         goto free_loop;
     rc = answer_init(&r->answer, r->store, &r->fresh);
@@ -252,12 +291,15 @@ main(int argc, char **argv)
     rc = privilege_become(&r.config, DATADIR_READ);
     if (rc != 0)
         return rc;
+    if (!await_directory(&r))
+        return CONFIG_EXIT_OK;
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_READ);
     rc = open_files(&r);
     if (rc < 0)
-        return rc == -EPROTO ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+        return rc == -EPROTO || rc == -EPROTONOSUPPORT ? CONFIG_EXIT_USAGE
+                                                       : CONFIG_EXIT_SYSTEM;
     rc = start_loop(&r);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "start");
@@ -267,7 +309,7 @@ main(int argc, char **argv)
     range_fini(&r.range);
     answer_fini(&r.answer);
     fresh_fini(&r.fresh);
-    lmdb_close(r.store);
+    store_close(r.store);
     datadir_close(&r.datadir);
     loop_free(r.loop);
     if (rc == -EINVAL || rc == -EACCES)

@@ -182,6 +182,26 @@ may_answer(struct range_conn *c, size_t bound, size_t out_size)
     return false;
 }
 
+/* Adds requests that are answered together behind `out_size` bytes of answers;
+ * returns the bytes of them. */
+static size_t
+add_requests(struct range_conn *c, const uint8_t *bytes, size_t size,
+             size_t out_size)
+{
+    struct answer *a = c->range->answer;
+    struct query q;
+    size_t at = 0;
+
+    while (has_request(bytes + at, size - at)) {
+        if (query_parse(bytes + at, &q) < 0 || answer_is_list(&q) ||
+            !may_answer(c, answer_bound(&q), out_size + a->bound) ||
+            !answer_add(a, &q))
+            break;
+        at += query_size(bytes + at, size - at);
+    }
+    return at;
+}
+
 /* Answers requests into r->out until they, or what one turn allows, end.
  * Returns the bytes of answers; *taken those of requests. */
 static size_t
@@ -189,25 +209,22 @@ answer_all(struct range_conn *c, size_t size, size_t *taken)
 {
     struct range *r = c->range;
     struct query q;
-    size_t at = 0, out_size = 0;
-    bool bad;
+    size_t at = 0, out_size = 0, added;
 
-    while (!c->closing && has_request(r->in + at, size - at)) {
-        bad = query_parse(r->in + at, &q) < 0;
-        if (!bad && answer_is_list(&q)) {
-            c->listing = out_size == 0; /* what is before it goes out first */
+    while ((added = add_requests(c, r->in + at, size - at, out_size)) > 0) {
+        out_size += answer_put(r->answer, r->out + out_size, &c->closing);
+        at += added;
+        if (c->closing)
             break;
-        }
-        if (!may_answer(c, bad ? QUERY_REPLY_SIZE : answer_bound(&q), out_size))
-            break;
-        if (bad) {
+    }
+    if (!c->closing && has_request(r->in + at, size - at)) {
+        if (query_parse(r->in + at, &q) == 0) {
+            /* A listing: what is before it goes out first. */
+            c->listing = answer_is_list(&q) && out_size == 0;
+        } else if (may_answer(c, QUERY_REPLY_SIZE, out_size)) {
             out_size += answer_error(-EINVAL, r->out + out_size);
             c->closing = true;
-        } else {
-            out_size +=
-                answer_put(r->answer, &q, r->out + out_size, &c->closing);
         }
-        at += query_size(r->in + at, size - at);
     }
     *taken = c->closing ? size : at;
     return out_size;

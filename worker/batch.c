@@ -18,8 +18,9 @@ batch_open(struct batch *b, int log_fd, int scratch_fd, const struct layout *l,
     int rc;
 
     assert(max > 0);
-    *b = (struct batch){
-        .scratch_fd = scratch_fd, .max = max, .later.first_ms = LATER_FIRST_MS};
+    *b = (struct batch){.scratch_fd = scratch_fd,
+                        .max = max,
+                        .retry_most_ms = BATCH_RETRY_MOST_MS};
     rc = logdir_open(&b->dir, log_fd, l, log_size);
     if (rc < 0)
         return rc;
@@ -101,16 +102,73 @@ have_uuid(const struct batch *b, const uint8_t *uuid)
 
 /* ---- giving up one log ------------------------------------------------- */
 
+static struct batch_retry *
+find_retry(struct batch *b, uint64_t index, uint64_t inode)
+{
+    unsigned i;
+
+    for (i = 0; i < BATCH_RETRIES; i++) {
+        struct batch_retry *r = &b->retries[i];
+
+        if (r->retry.wait_ms != 0 && r->index == index && r->inode == inode)
+            return r;
+    }
+    return NULL;
+}
+
+static struct batch_retry *
+free_retry(struct batch *b)
+{
+    unsigned i;
+
+    for (i = 0; i < BATCH_RETRIES; i++)
+        if (b->retries[i].retry.wait_ms == 0)
+            return &b->retries[i];
+    return &b->retries[b->next_retry++ % BATCH_RETRIES];
+}
+
+static void
+note_due(struct batch *b, const struct retry *r)
+{
+    if (r->due_ms < b->retry_ms)
+        b->retry_ms = r->due_ms;
+}
+
 /* It is left alone for a while. */
 static void
 defer(struct batch *b, uint64_t index, uint64_t inode)
 {
-    uint64_t now = clock_ms(), until = UINT64_MAX;
+    struct batch_retry *r = find_retry(b, index, inode);
 
-    later_note(&b->later, index, inode, now);
-    if (later_waits(&b->later, index, inode, now, &until) &&
-        until < b->retry_ms)
-        b->retry_ms = until;
+    if (b->retry_most_ms == 0)
+        return;
+    if (!r) {
+        r = free_retry(b);
+        *r = (struct batch_retry){.index = index, .inode = inode};
+    }
+    retry_failed(&r->retry, clock_ms(), BATCH_RETRY_FIRST_MS, b->retry_most_ms);
+    note_due(b, &r->retry);
+}
+
+/* Whether it is left alone now. */
+static bool
+is_deferred(struct batch *b, const struct logdir_entry *e)
+{
+    const struct batch_retry *r = find_retry(b, e->index, e->inode);
+
+    if (!r || retry_is_due(&r->retry, clock_ms()))
+        return false;
+    note_due(b, &r->retry);
+    return true;
+}
+
+static void
+forget_failures(struct batch *b, uint64_t index, uint64_t inode)
+{
+    struct batch_retry *r = find_retry(b, index, inode);
+
+    if (r)
+        retry_worked(&r->retry);
 }
 
 static void
@@ -157,6 +215,13 @@ batch_quarantine(struct batch *b, unsigned number, const char *why)
     quarantine(b, &b->logs[number], why);
 }
 
+void
+batch_put_back(struct batch *b, unsigned number)
+{
+    assert(number < b->count);
+    release(b, &b->logs[number]);
+}
+
 /* Makes sure that what will be read is on the disk.  When that fails nothing
  * in the page cache can be believed any more: it is dropped, and recovery
  * reads the disk. */
@@ -177,40 +242,33 @@ make_durable(struct batch *b, struct batch_log *l)
     return rc;
 }
 
-/* ---- taking ------------------------------------------------------------ */
+/* ---- folding ----------------------------------------------------------- */
 
-/* Adds the log as number b->count; one that does not even fit alone is folded
- * in a file. */
+/* Adds log `number`; one that does not even fit alone is folded in a file. */
 static int
-add(struct batch *b, const struct batch_log *l)
+add(struct batch *b, unsigned number)
 {
+    const struct log *log = &b->logs[number].log;
     int rc;
 
-    rc = fold_add(&b->fold, &l->log, b->count);
-    if (rc != -ENOBUFS || b->count > 0)
+    rc = b->fold.wide ? -ENOBUFS : fold_add(&b->fold, log, number);
+    if (rc != -ENOBUFS || number > 0)
         return rc;
     rc = fold_clear(&b->fold);
     if (rc == 0)
-        rc = fold_widen(&b->fold, b->scratch_fd, (uint32_t)l->log.header.count);
+        rc = fold_widen(&b->fold, b->scratch_fd, (uint32_t)log->header.count);
     if (rc == 0)
-        rc = fold_add(&b->fold, &l->log, 0);
+        rc = fold_add(&b->fold, log, 0);
     assert(rc != -ENOBUFS);
     return rc;
 }
 
-/* Folds the log just claimed.  0: it is in.  -ENOBUFS: it does not fit beside
- * the others and was given back.  Else it is gone, and the fold is as before
- * but after -ENOTRECOVERABLE. */
-static int
-fold_log(struct batch *b, struct batch_log *l)
+/* A log that could not be added leaves the batch. */
+static void
+give_up(struct batch *b, struct batch_log *l, int rc)
 {
-    int rc;
-
-    rc = add(b, l);
     switch (rc) {
-    case 0:
-        break;
-    case -ENOBUFS:
+    case -ENOBUFS: /* beside the others; it comes later */
         release(b, l);
         break;
     case -EBADMSG:
@@ -219,17 +277,49 @@ fold_log(struct batch *b, struct batch_log *l)
     case -EIO:
         quarantine(b, l, "it cannot be read");
         break;
-    case -ENOTRECOVERABLE:
-        quarantine(b, l, "it cannot be read twice");
-        break;
     default:
         diag_errno(DIAG_ERROR, rc, "fold log=%" PRIu64, l->log.header.index);
         defer(b, l->log.header.index, l->inode);
         release(b, l);
         break;
     }
-    return rc;
 }
+
+/* Closes the gaps that logs left. */
+static void
+close_up(struct batch *b)
+{
+    unsigned i, kept = 0;
+
+    for (i = 0; i < b->count; i++)
+        if (b->logs[i].claimed)
+            b->logs[kept++] = b->logs[i];
+    b->count = kept;
+}
+
+int
+batch_fold(struct batch *b)
+{
+    unsigned i = 0;
+    int rc;
+
+    do { /* each time round there is a log less */
+        close_up(b);
+        rc = fold_clear(&b->fold);
+        if (rc < 0)
+            return rc;
+        for (i = 0; i < b->count; i++) {
+            rc = add(b, i);
+            if (rc == 0)
+                continue;
+            give_up(b, &b->logs[i], rc);
+            break;
+        }
+    } while (i < b->count);
+    return 0;
+}
+
+/* ---- taking ------------------------------------------------------------ */
 
 static void
 claim_failed(struct batch *b, const struct logdir_entry *entry, int rc)
@@ -292,36 +382,33 @@ claim(struct batch *b, const struct logdir_entry *entry)
     return make_durable(b, l) == 0;
 }
 
-/* Takes one log.  False when no more are to be taken. */
-static bool
+/* Takes one log.  1: more may be taken, 0: no more. */
+static int
 take(struct batch *b, const struct logdir_entry *entry)
 {
-    int rc;
+    int rc, again;
 
     if (!claim(b, entry))
         return !b->other_sizes;
-    rc = fold_log(b, &b->logs[b->count]);
-    if (rc == 0) {
-        b->count++;
-        return b->count < b->max && !b->fold.wide;
-    }
-    if (rc == -ENOTRECOVERABLE) {
-        /* What is folded cannot be told from what is not. */
-        batch_give_back(b, false);
-        b->again = true;
-    }
-    return rc == -EBADMSG || rc == -EIO;
+    rc = add(b, b->count);
+    b->count++;
+    if (rc == 0)
+        return b->count < b->max && fold_expects_room(&b->fold);
+    give_up(b, &b->logs[b->count - 1], rc);
+    again = batch_fold(b);
+    if (again < 0)
+        return again;
+    return rc != -ENOBUFS;
 }
 
 int
 batch_take(struct batch *b)
 {
-    int rc, ready, i;
-    bool more = true;
+    int rc, ready, i, more = 1;
 
     assert(b->count == 0);
-    b->again = false;
     b->retry_ms = UINT64_MAX;
+    b->other_sizes = false;
     rc = fold_clear(&b->fold);
     if (rc < 0)
         return rc;
@@ -332,14 +419,10 @@ batch_take(struct batch *b)
     ready = find_ready(b);
     if (ready < 0)
         return ready;
-    for (i = 0; i < ready && more; i++) {
-        const struct logdir_entry *entry = &b->ready[i];
-
-        if (!later_waits(&b->later, entry->index, entry->inode, clock_ms(),
-                         &b->retry_ms))
-            more = take(b, entry);
-    }
-    return (int)b->count;
+    for (i = 0; i < ready && more > 0; i++)
+        if (!is_deferred(b, &b->ready[i]))
+            more = take(b, &b->ready[i]);
+    return more < 0 ? more : (int)b->count;
 }
 
 /* ---- giving back ------------------------------------------------------- */
@@ -369,7 +452,7 @@ empty(struct batch *b, struct batch_log *l)
 
     rc = log_empty(&l->log);
     if (rc == 0) {
-        later_forget(&b->later, l->log.header.index, l->inode);
+        forget_failures(b, l->log.header.index, l->inode);
         release(b, l);
         return true;
     }
@@ -382,7 +465,7 @@ empty(struct batch *b, struct batch_log *l)
 }
 
 unsigned
-batch_free(struct batch *b, bool stopped)
+batch_end(struct batch *b, bool stopped)
 {
     unsigned i, emptied = 0;
 

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "common/log/slot.h"
 #include "common/wire/message.h"
-#include "worker/fate.h"
 #include "worker/sort.h"
 
 #define GROUP       SLOT_RUN
@@ -51,7 +51,7 @@ static size_t
 keyspace_size(const struct fold *f, size_t name_size)
 {
     return round_up(offsetof(struct fold_keyspace, name) + name_size) +
-           2 * sizeof(uint64_t) * bit_words(f);
+           sizeof(uint64_t) * bit_words(f);
 }
 
 static size_t
@@ -214,6 +214,8 @@ fold_clear(struct fold *f)
     f->keyspaces = 0;
     f->entries_most = 0;
     f->records = f->zeros = 0;
+    f->grown = 0;
+    f->entries_grown = 0;
     if (f->wide || !f->arena.at) {
         f->wide = false;
         close_regions(f);
@@ -342,16 +344,14 @@ find_keyspace(const struct fold *f, uint32_t tag, const uint8_t *name,
 static struct fold_keyspace *
 new_keyspace(struct fold *f, uint32_t tag, const uint8_t *name, uint16_t size)
 {
-    const size_t words = bit_words(f);
     struct fold_keyspace *k = take(f, keyspace_size(f, size));
     uint8_t *bits =
         (uint8_t *)k + round_up(offsetof(struct fold_keyspace, name) + size);
 
     *k = (struct fold_keyspace){.tag = tag, .name_size = size};
     memcpy(k->name, name, size);
-    memset(bits, 0, 2 * words * sizeof(uint64_t));
+    memset(bits, 0, bit_words(f) * sizeof(uint64_t));
     k->touched = (uint64_t *)(void *)bits;
-    k->leave = k->touched + words;
     if (f->last)
         f->last->next = k;
     else
@@ -366,12 +366,6 @@ static uint32_t
 name_tag(const struct fold *f, const uint8_t *name, size_t size)
 {
     return (uint32_t)hash_name(&f->hash_key, 0, name, size);
-}
-
-struct fold_keyspace *
-fold_find(const struct fold *f, const uint8_t *name, size_t name_size)
-{
-    return find_keyspace(f, name_tag(f, name, name_size), name, name_size);
 }
 
 static uint32_t
@@ -437,7 +431,6 @@ new_entry(struct fold *f, const struct record *r, uint32_t keyspace)
 
     e->keyspace = keyspace;
     e->minute = r->minute;
-    e->count = 0;
     e->sum_low = 0;
     e->sum_high = 0;
     e->key_size = r->m.key_size;
@@ -455,18 +448,6 @@ entry_add(struct fold_entry *e, int64_t increment)
         __builtin_add_overflow(e->sum_low, (uint64_t)increment, &e->sum_low);
 
     e->sum_high += (increment < 0 ? -1 : 0) + (carry ? 1 : 0);
-    e->count++;
-}
-
-static void
-entry_subtract(struct fold_entry *e, int64_t increment)
-{
-    const bool borrow =
-        __builtin_sub_overflow(e->sum_low, (uint64_t)increment, &e->sum_low);
-
-    e->sum_high -= (increment < 0 ? -1 : 0) + (borrow ? 1 : 0);
-    assert(e->count > 0);
-    e->count--;
 }
 
 /* ---- adding logs ------------------------------------------------------- */
@@ -577,7 +558,7 @@ damage(int rc)
 
 static int
 add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
-          uint32_t count, uint32_t *added)
+          uint32_t count)
 {
     struct record records[GROUP];
     uint32_t at, group;
@@ -595,125 +576,18 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
             return damage(n);
         f->zeros += group - (uint32_t)n;
         add_group(f, records, n);
-        *added += group;
     }
     return 0;
-}
-
-/* What a second reading of a log is for. */
-enum again_what {
-    SUBTRACT_ALL,
-    SUBTRACT_LEAVE, /* of keyspaces that want it left out */
-    ADD_ONE,        /* of one keyspace, above a key */
-    ADD_CHOSEN,     /* of the chosen keyspaces */
-};
-
-struct again {
-    enum again_what what;
-    unsigned number; /* of the log */
-    const struct fold_keyspace *one;
-    const uint8_t *after;
-    size_t after_size;
-};
-
-/* The keyspace of a record if it is one of those looked for, else NULL. */
-static const struct fold_keyspace *
-again_wants(const struct fold *f, const struct again *a,
-            const struct message *m)
-{
-    const struct fold_keyspace *k = a->one;
-
-    if (a->what != ADD_ONE)
-        k = fold_find(f, m->keyspace, m->keyspace_size);
-    else if (!is_name(k, m->keyspace, m->keyspace_size))
-        return NULL;
-    if (!k)
-        return NULL;
-    switch (a->what) {
-    case SUBTRACT_ALL:
-        return k;
-    case SUBTRACT_LEAVE:
-        return fold_bit(k->leave, a->number) ? k : NULL;
-    case ADD_CHOSEN:
-        return k->chosen ? k : NULL;
-    case ADD_ONE:
-        break;
-    }
-    if (a->after_size > 0 &&
-        !fate_key_above(m->key, m->key_size, a->after, a->after_size))
-        return NULL;
-    return k;
-}
-
-/* -EBADMSG: the record was not there when the log was added. */
-static int
-again_one(struct fold *f, const struct again *a, const struct message *m,
-          uint32_t minute)
-{
-    const struct fold_keyspace *k;
-    struct fold_entry *e;
-
-    if (m->increment == 0)
-        return 0;
-    k = again_wants(f, a, m);
-    if (!k)
-        return 0;
-    e = find_entry(f, entry_tag(f, m, k, minute), reference_to(f, k), minute,
-                   m);
-    if (!e)
-        return -EBADMSG;
-    if (a->what == ADD_ONE || a->what == ADD_CHOSEN)
-        entry_add(e, m->increment);
-    else
-        entry_subtract(e, m->increment);
-    return 0;
-}
-
-/* Reads the first `end` slots of a log that has been added before. */
-static int
-again(struct fold *f, const struct log *log, uint32_t end,
-      const struct again *a)
-{
-    struct slot_stamp stamp;
-    struct message m;
-    uint32_t from, i;
-    int count, rc;
-
-    for (from = 0; from < end; from += (uint32_t)count) {
-        count = read_slots(f, log, from, end);
-        if (count < 0)
-            return count;
-        for (i = 0; i < (uint32_t)count; i++) {
-            rc = slot_parse(
-                &log->layout, f->slots + (size_t)i * log->layout.slot_size,
-                log->header.uuid, from + i, log->header.epoch, &m, &stamp);
-            if (rc < 0)
-                return damage(rc);
-            rc = again_one(f, a, &m, minute_of(&stamp));
-            if (rc < 0)
-                return rc;
-        }
-    }
-    return 0;
-}
-
-void
-fold_forget(struct fold *f, unsigned number)
-{
-    struct fold_keyspace *k;
-
-    for (k = f->first; k; k = k->next)
-        k->touched[number / 64] &= ~((uint64_t)1 << number % 64);
 }
 
 int
 fold_add(struct fold *f, const struct log *log, unsigned number)
 {
     const uint32_t end = (uint32_t)log->header.count;
-    const struct again undo = {.what = SUBTRACT_ALL};
-    const uint64_t records = f->records, zeros = f->zeros;
-    uint32_t from, added = 0;
-    int rc = 0, count;
+    const size_t arena = f->arena_used;
+    const uint32_t entries = f->entries.used;
+    uint32_t from;
+    int count, rc;
 
     assert(number < f->logs_max);
     assert(log->header.state == LOG_SEALED);
@@ -721,72 +595,37 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
         return -EBADMSG;
     if (f->records + end > UINT32_MAX)
         return -ENOBUFS;
-    for (from = 0; from < end && rc == 0; from += (uint32_t)count) {
+    for (from = 0; from < end; from += (uint32_t)count) {
         count = read_slots(f, log, from, end);
         if (count < 0)
-            rc = count;
-        else
-            rc = add_slots(f, log, number, from, (uint32_t)count, &added);
+            return count;
+        rc = add_slots(f, log, number, from, (uint32_t)count);
         if (rc < 0)
-            break;
+            return rc;
     }
-    if (rc == 0)
-        return 0;
-    f->records = records;
-    f->zeros = zeros;
-    fold_forget(f, number);
-    if (again(f, log, added, &undo) < 0)
-        return -ENOTRECOVERABLE;
-    return rc;
+    f->grown = f->arena_used - arena;
+    f->entries_grown = f->entries.used - entries;
+    return 0;
 }
 
-int
-fold_leave(struct fold *f, const struct log *log, unsigned number)
+/* What a table takes while it grows for so many more cells. */
+static size_t
+growth(const struct fold_table *t, uint32_t more)
 {
-    const struct again a = {.what = SUBTRACT_LEAVE, .number = number};
-
-    assert(number < f->logs_max);
-    return again(f, log, (uint32_t)log->header.count, &a);
+    return t->used + more > t->limit ? 2 * table_size(t) : 0;
 }
 
-void
-fold_empty_keyspace(struct fold *f, struct fold_keyspace *k)
+bool
+fold_expects_room(const struct fold *f)
 {
-    const struct fold_chunk *c;
-    uint32_t i;
+    const uint32_t entries = f->entries_grown + f->entries_grown / 8;
+    const size_t more = f->grown + f->grown / 8 +
+                        GROUP * (record_size_max(f) + SCRATCH_SIZE) +
+                        entries * SCRATCH_SIZE;
 
-    for (c = fold_chunk_at(f, k->chunk); c; c = fold_chunk_at(f, c->older)) {
-        for (i = 0; i < c->count; i++) {
-            struct fold_entry *e = fold_entry_at(f, c->entries[i]);
-
-            e->count = 0;
-            e->sum_low = 0;
-            e->sum_high = 0;
-        }
-    }
-}
-
-int
-fold_add_keyspace(struct fold *f, const struct fold_keyspace *k,
-                  const struct log *log, const uint8_t *after,
-                  size_t after_size)
-{
-    const struct again a = {
-        .what = ADD_ONE, .one = k, .after = after, .after_size = after_size};
-
-    return again(f, log, (uint32_t)log->header.count, &a);
-}
-
-int
-fold_add_chosen(struct fold *f, const struct log *log)
-{
-    const struct again a = {.what = ADD_CHOSEN};
-    struct fold_keyspace *k;
-
-    for (k = f->first; k; k = k->next)
-        if (k->chosen)
-            fold_empty_keyspace(f, k);
-    return again(f, log, (uint32_t)log->header.count, &a);
+    return !f->wide &&
+           fold_memory(f) + more + growth(&f->entries, entries + GROUP) <=
+               f->memory;
 }
 
 void

@@ -1,12 +1,9 @@
 /* worker/fold.h - full logs -> one sum per keyspace, key and minute.
  *
  * A fold holds, for a batch of logs, each keyspace they name and its entries:
- * (key, receive minute) -> 128-bit sum and the number of records in it.  All
- * logs are folded together, because nearly always none of them is in any
- * keyspace yet.  Where one is, its records are taken out again by reading it
- * a second time and subtracting: sums are exact, so that is the same as
- * never having added them.  An entry without records left is as if it had
- * never been there; a sum of 0 that records made is not.
+ * (key, receive minute) -> 128-bit sum; and for each keyspace which of the logs
+ * have records for it.  Only whole logs are in it: when one cannot be added the
+ * fold is cleared and made again without that log (worker/batch.h).
  *
  * Increments of 0 are skipped here: they change nothing and make no key.
  *
@@ -29,7 +26,7 @@
 
 #include "common/base/hash.h"
 #include "common/log/log.h"
-#include "common/store/lmdb/lmdb.h"
+#include "common/store/store.h"
 #include "worker/region.h"
 
 #define FOLD_LOGS_MAX 4096
@@ -37,15 +34,12 @@
 struct fold_keyspace {
     struct fold_keyspace *next; /* in order of first appearance */
     uint64_t *touched;          /* bit per log: it has records for us */
-    uint64_t *leave;            /* bit per log: not wanted, take them out */
     uint32_t chunk;             /* newest chunk of entries, a reference */
     uint32_t entry_count;
     uint32_t tag;
     uint16_t name_size;
-    bool behind; /* the caller's: must wait behind records that are held */
-    bool chosen; /* the caller's: fold_add_chosen() takes its records */
-    bool own;    /* the caller's: it is behind a held file of its own */
-    bool many;   /* the caller's: they go to the file for many keyspaces */
+    int8_t state; /* the caller's, 0 at first */
+    int error;    /* the caller's */
     uint8_t name[];
 };
 
@@ -62,7 +56,6 @@ struct fold_chunk {
 struct fold_entry {
     uint32_t keyspace; /* a reference */
     uint32_t minute;
-    uint32_t count; /* records in the sum */
     uint64_t sum_low;
     int64_t sum_high;
     uint16_t key_size;
@@ -95,7 +88,9 @@ struct fold {
     uint32_t entries_most; /* entries of the largest keyspace */
     struct fold_keyspace *first, *last;
     size_t keyspaces;
-    uint8_t *slots; /* read buffer, 128 KiB */
+    size_t grown;           /* bytes of the arena that the last log took */
+    uint32_t entries_grown; /* entries that the last log made */
+    uint8_t *slots;         /* read buffer, 128 KiB */
     uint64_t records;
     uint64_t zeros;
 };
@@ -119,32 +114,12 @@ int fold_widen(struct fold *f, int dirfd, uint32_t slots);
 /* Adds all records of a sealed log, as number `number` (below logs_max).
  *   -ENOBUFS  memory is used up   -EBADMSG  a slot is damaged or missing
  *   -EIO      it cannot be read
- * After these three nothing of the log is in.
- *   -ENOTRECOVERABLE  it failed and could not be taken out again: clear */
+ * After any failure part of the log may be in: clear. */
 int fold_add(struct fold *f, const struct log *log, unsigned number);
 
-/* Takes out this log's records of every keyspace whose `leave` bit for it is
- * set; to be called once per log.  On any failure: clear. */
-int fold_leave(struct fold *f, const struct log *log, unsigned number);
-
-/* Sums one keyspace afresh: empties it, then adds the records of the logs
- * that are wanted; of those, keys above `after` only (after_size 0: all).
- * Each log must have been added before.  On any failure: clear. */
-void fold_empty_keyspace(struct fold *f, struct fold_keyspace *k);
-int fold_add_keyspace(struct fold *f, const struct fold_keyspace *k,
-                      const struct log *log, const uint8_t *after,
-                      size_t after_size);
-
-/* Adds the log's records of all keyspaces that are chosen; these are emptied
- * before. */
-int fold_add_chosen(struct fold *f, const struct log *log);
-
-/* The keyspace of this name, or NULL. */
-struct fold_keyspace *fold_find(const struct fold *f, const uint8_t *name,
-                                size_t name_size);
-
-/* No keyspace names this log any more; its records must be out. */
-void fold_forget(struct fold *f, unsigned number);
+/* Whether one more log like the last one will fit.  A guess, so that the usual
+ * batch ends before a log does not: then all are folded again. */
+bool fold_expects_room(const struct fold *f);
 
 /* The keyspace's entries as deltas, sorted by key, then minute.  Keys point
  * into the fold. */

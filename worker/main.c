@@ -15,6 +15,9 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
+#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/held.h"
+#include "worker/drain.h"
 #include "worker/merge.h"
 #include "worker/watch.h"
 
@@ -22,7 +25,10 @@ struct worker {
     struct config config;
     struct config_command command;
     struct datadir dir;
+    struct store *store;
+    struct held *held;
     struct merge merge;
+    struct drain drain;
     struct loop *loop;
     struct watch watch;
 };
@@ -85,7 +91,7 @@ serve(struct worker *w)
         diag_errno(DIAG_ERROR, errno, "make the loop");
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = watch_start(&w->watch, w->loop, &w->merge, w->dir.log_fd);
+    rc = watch_start(&w->watch, w->loop, &w->merge, &w->drain, w->dir.log_fd);
     if (rc == 0) {
         config_ready(w->command.ready_fd, NULL, 0);
         rc = loop_run(w->loop);
@@ -94,10 +100,40 @@ serve(struct worker *w)
         diag_errno(DIAG_ERROR, rc, "run the loop");
     watch_stop(&w->watch);
     loop_free(w->loop);
-    merge_report(&w->merge);
+    watch_report(&w->watch);
     if (w->watch.refused)
         return CONFIG_EXIT_USAGE;
     return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
+}
+
+/* The engine.  How much a commit may hold is the merge's to say. */
+static int
+open_store(struct worker *w)
+{
+    const struct lmdb_options options = {
+        .keyspace_fd = w->dir.keyspace_fd,
+        .hash_key = w->dir.hash_key,
+        .keyspace_size = (uint16_t)w->config.keyspace_size,
+        .key_size = (uint16_t)w->config.key_size,
+        .writable = true,
+        .open_max = files_keyspaces(),
+        .txn_memory = merge_commit_least(w->config.worker_memory),
+        .keyspace_max = w->config.keyspace_max,
+        .keys_max = w->config.keyspace_max_keys,
+        .spare = merge_spare,
+        .spare_ctx = &w->merge,
+    };
+
+    return lmdb_store_open(&w->store, &options);
+}
+
+static int
+open_held(struct worker *w)
+{
+    const struct held_options options = {
+        .data_fd = w->dir.fd, .writable = true, .max = w->config.held_max};
+
+    return held_open(&w->held, &options);
 }
 
 /* Opens the rest in the order it is needed, serves, and closes it. */
@@ -107,11 +143,22 @@ run(struct worker *w)
     struct layout found;
     int rc, status = CONFIG_EXIT_SYSTEM;
 
-    rc = merge_open(&w->merge, &w->config, &w->dir);
+    rc = open_store(w);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open the store and make room for a merge");
+        diag_errno(DIAG_ERROR, rc, "open the store");
         return status;
     }
+    rc = open_held(w);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open data/" HELD_FILE);
+        goto close_store;
+    }
+    rc = merge_open(&w->merge, &w->config, &w->dir, w->store, w->held);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "make room for a merge");
+        goto close_held;
+    }
+    drain_init(&w->drain, w->store, w->held);
     rc = logdir_check_sizes(&w->merge.batch.dir, &found);
     if (rc == -EPROTO) {
         diag(DIAG_ERROR,
@@ -130,6 +177,10 @@ run(struct worker *w)
 
 close_merge:
     merge_close(&w->merge);
+close_held:
+    held_close(w->held);
+close_store:
+    store_close(w->store);
     return status;
 }
 

@@ -1,22 +1,22 @@
-/* worker/merge.h - a batch of full logs -> one transaction per keyspace.
+/* worker/merge.h - a batch of full logs -> one batch per keyspace.
  *
- * The happy path: take and fold full logs; ask each keyspace which of them
- * it has already; apply the sums and the marks of the logs together, keyspace
- * by keyspace; then empty the logs.  A log is emptied only when every
- * keyspace it names has its records durably, or they are held durably.
+ * The happy path: take and fold full logs; ask each keyspace what it has of
+ * them; have the store apply the sums and the marks of the logs, keyspace by
+ * keyspace; then empty the logs.  A log is emptied only when every keyspace it
+ * names has its records durably, or they are held durably (held.h).
  *
  * The rest is what keeps it exactly once:
- *   - records of logs that a keyspace has already are taken out of the sums;
- *     a mark this process did not write is made durable by a fence first;
- *   - a mark that changed meanwhile (-ESTALE): that keyspace is summed again;
- *   - a mark above the log's epoch: the directory was restored from a backup;
- *     the log is quarantined, never skipped;
- *   - a keyspace that cannot take its records stops nobody: they are held,
- * those of keyspaces there is no room for in one file per log;
+ *   - logs of which a keyspace does not say the same are merged one after the
+ *     other (worker/agree.h);
+ *   - what a keyspace cannot take is held, and so is what comes while something
+ *     is held for it: it stops nobody (worker/drain.h applies it later);
+ *   - a keyspace that another process is writing to is put off, then waited
+ *     for;
+ *   - marks that changed meanwhile: the logs are given back and met again;
  *   - a full disk: the logs stay full and are tried again.
  *
- * One thread.  Between two keyspaces `stop` is asked; when it says so the
- * rest is given back unharmed.  Reports through diag.
+ * One thread.  Between two keyspaces, and while it waits, `stop` is asked; when
+ * it says so the rest is given back unharmed.  Reports through diag.
  */
 #ifndef COUNTD_WORKER_MERGE_H
 #define COUNTD_WORKER_MERGE_H
@@ -27,14 +27,12 @@
 
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb.h"
-#include "worker/aside.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/store.h"
+#include "worker/agree.h"
 #include "worker/batch.h"
 #include "worker/memory.h"
-
-#define MERGE_TRIES_MAX 8  /* of one keyspace, before its records are held */
-#define MERGE_SUMS_MAX  8  /* sums of one keyspace in one batch */
-#define MERGE_FAILING   64 /* failing keyspaces remembered */
+#include "worker/spent.h"
 
 enum merge_outcome {
     MERGE_IDLE,    /* no full log */
@@ -45,56 +43,54 @@ enum merge_outcome {
     MERGE_REFUSED, /* logs of other message sizes: settings are wrong */
 };
 
+/* Since the start. */
 struct merge_stats {
-    uint64_t logs; /* emptied */
-    uint64_t records;
-    uint64_t zeros;
+    uint64_t logs;      /* emptied */
+    uint64_t records;   /* increments in the logs taken, but those of 0; once
+                           more each time a log is taken again */
+    uint64_t zeros;     /* increments of 0 in them */
     uint64_t keyspaces; /* applied to, once per batch */
-    uint64_t keys;      /* changed */
-    uint64_t created;
-    uint64_t saturated;
-    uint64_t held; /* files written */
-    uint64_t archived;
-};
-
-/* A keyspace that failed and may recover. */
-struct merge_failing {
-    uint8_t name[256];
-    uint16_t name_size; /* 0: free */
-    unsigned tries;
+    uint64_t keys;      /* whose counts were changed, once per batch */
+    uint64_t created;   /* keys that are new */
+    uint64_t saturated; /* keys newly flagged */
+    uint64_t held;      /* batches of a keyspace that were held */
+    uint64_t archived;  /* logs */
 };
 
 struct merge {
     struct batch batch;
-    struct lmdb_options store_options;
-    struct lmdb *store; /* NULL: could not be opened again; is retried */
-    uint64_t looked_ms; /* store_look */
+    struct agree agree;
+    struct store *store; /* borrowed */
+    struct held *held;   /* borrowed */
+    struct spent spent;
     struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */
     size_t commit_least; /* what a commit may always take of it */
     const struct datadir *dir;
+    uint64_t keyspace_max; /* for words: of the settings */
+    uint64_t keys_max;
     uint64_t archive_keep;
-    size_t holding; /* keyspaces whose records are to be held */
-    size_t written; /* held files of this batch */
-    bool waiting;   /* the machine cannot now */
-    bool worked;    /* since memory was given back */
+    bool waiting; /* the machine cannot now */
+    bool worked;  /* since memory was given back */
+    uint64_t
+        patient_ms;   /* waits for another process since (clock_ms); 0: not */
+    uint64_t told_ms; /* said so last */
     bool (*stop)(void *ctx);
     void *stop_ctx;
-    struct aside aside;
-
-    /* Of the keyspace being settled: the logs that touch it. */
-    struct store_mark *marks;
-    struct lmdb_mark_info *infos;
-    unsigned *numbers;
-
-    struct merge_failing failing[MERGE_FAILING];
     struct merge_stats stats;
 };
 
-/* Opens the store.  Borrows dir for its life. */
+/* Borrows dir, store and held for its life.  The store may be opened with
+ * merge_spare() as its `spare`, of this struct merge, before this call. */
 int merge_open(struct merge *m, const struct config *config,
-               const struct datadir *dir);
+               const struct datadir *dir, struct store *store,
+               struct held *held);
 void merge_close(struct merge *m);
+
+/* How worker.memory is shared: what a commit of the store's engine always has,
+ * and (ctx: the struct merge) what it may have just now. */
+size_t merge_commit_least(uint64_t worker_memory);
+size_t merge_spare(void *ctx);
 
 /* One batch. */
 enum merge_outcome merge_run(struct merge *m);
@@ -102,14 +98,8 @@ enum merge_outcome merge_run(struct merge *m);
 /* When a log that failed may be tried again (clock_ms); UINT64_MAX: none. */
 uint64_t merge_retry_ms(const struct merge *m);
 
-/* Tries to merge what is held; to be called now and then. */
-void merge_held(struct merge *m);
-
-/* Whether the last try, in a batch or by merge_held(), left something to
- * another worker: then merge_held() is worth a call soon. */
-bool merge_held_is_busy(const struct merge *m);
-
-/* One line of figures. */
-void merge_report(const struct merge *m);
+/* Lets the store do work of its own until about until_ns (clock_ns); to be
+ * called about once a second.  True: there is more to do now. */
+bool merge_tend(struct merge *m, uint64_t until_ns);
 
 #endif

@@ -25,11 +25,13 @@ nameless_file(int dirfd)
         return -errno;
     (void)snprintf(name, sizeof name, "%%tscratch-%ld",
                    (long)getpid()); /* fits */
+    (void)unlinkat(dirfd, name,
+                   0); /* of one that died at the next line but one */
     fd = openat(dirfd, name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC,
                 0600);
     if (fd < 0)
         return -errno;
-    (void)unlinkat(dirfd, name, 0); /* else tidied up later, by its age */
+    (void)unlinkat(dirfd, name, 0); /* else by the next with our number */
     return fd;
 }
 

@@ -28,8 +28,8 @@ shared_bytes(const struct fold_entry *a, const struct fold_entry *b,
     return i;
 }
 
-/* Lists the entries that have records.  Returns their number; *shared is what
- * all their keys have in common at the front. */
+/* Lists the entries.  Returns their number; *shared is what all their keys have
+ * in common at the front. */
 static size_t
 list_items(const struct fold *f, const struct fold_keyspace *k,
            struct sort_item *items, size_t *shared)
@@ -44,8 +44,6 @@ list_items(const struct fold *f, const struct fold_keyspace *k,
         for (i = 0; i < c->count; i++) {
             const struct fold_entry *e = fold_entry_at(f, c->entries[i]);
 
-            if (e->count == 0)
-                continue;
             if (!first)
                 *shared = e->key_size;
             first = first ? first : e;

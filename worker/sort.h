@@ -14,8 +14,8 @@ struct sort_item {
     uint32_t zero;
 };
 
-/* Sorts the entries of `k` that have records by key, then minute, within
- * `scratch` (two items and a delta per entry).  Returns their number. */
+/* Sorts the entries of `k` by key, then minute, within `scratch` (two items and
+ * a delta per entry).  Returns their number. */
 size_t sort_deltas(const struct fold *f, const struct fold_keyspace *k,
                    void *scratch, struct store_delta **deltas);
 

@@ -2,6 +2,7 @@
 #include "worker/watch.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 
 #define SELF(type, member, pointer)                                            \
@@ -27,18 +29,22 @@ on_signal(void *ctx, int signo)
     struct watch *w = ctx;
 
     if (signo == SIGUSR1)
-        merge_report(w->merge);
+        watch_report(w);
     else if (signo == SIGTERM || signo == SIGINT || signo == SIGHUP)
+        w->told = true;
+    if (w->told)
         loop_stop(w->loop);
 }
 
 /* The loop does not run while a batch is merged, so that looks for itself. */
 static bool
-stop_is_pending(void *ctx)
+is_told_to_stop(void *ctx)
 {
+    const struct watch *w = ctx;
     sigset_t pending;
 
-    (void)ctx; /* signals are the process's */
+    if (w->told)
+        return true;
     if (sigpending(&pending) < 0)
         return false;
     return sigismember(&pending, SIGTERM) == 1 ||
@@ -85,84 +91,79 @@ on_change(struct loop_source *source, uint32_t events)
     for (i = 0; i < READS_MAX; i++)
         if (read(source->fd, buffer, sizeof buffer) <= 0)
             break;
-    w->due = true;
+    w->look_ms = 0;
 }
 
 static void
 on_look(struct loop_timer *timer)
 {
-    struct watch *w = SELF(struct watch, look, timer);
-
-    w->due = true;
+    (void)timer; /* after_turn() knows what is due */
 }
 
-static void
-look_at_held(struct watch *w, uint64_t wait_ms)
+static uint64_t
+sooner(uint64_t a, uint64_t b)
 {
-    int rc;
-
-    rc = loop_arm(w->loop, &w->held, loop_now_ms(w->loop) + wait_ms);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "arm a timer");
+    return a < b ? a : b;
 }
 
+/* Merges one batch and says when to look for the next. */
 static void
-on_held(struct loop_timer *timer)
+merge(struct watch *w, uint64_t now)
 {
-    struct watch *w = SELF(struct watch, held, timer);
+    const uint64_t since_ns = clock_ns();
+    const uint64_t held = w->merge->stats.held;
+    const enum merge_outcome outcome = merge_run(w->merge);
 
-    merge_held(w->merge);
-    if (!merge_held_is_busy(w->merge)) {
-        w->busy_ms = 0;
-        look_at_held(w, WATCH_HELD_MS);
-        return;
+    if (outcome != MERGE_IDLE)
+        drain_merged(w->drain, clock_ns() - since_ns);
+    if (w->merge->stats.held > held)
+        drain_held(w->drain);
+    if (outcome == MERGE_WAIT)
+        retry_failed(&w->machine, now, WATCH_RETRY_FIRST_MS,
+                     WATCH_RETRY_MOST_MS);
+    else
+        retry_worked(&w->machine);
+    if (outcome == MERGE_REFUSED) {
+        w->refused = true;
+        loop_stop(w->loop);
     }
-    w->busy_ms = w->busy_ms ? 2 * w->busy_ms : WATCH_BUSY_MS;
-    if (w->busy_ms > WATCH_HELD_MS)
-        w->busy_ms = WATCH_HELD_MS;
-    look_at_held(w, w->busy_ms);
+    w->look_ms = now;
+    if (outcome != MERGE_DONE)
+        w->look_ms = sooner(now + WATCH_LOOK_MS, merge_retry_ms(w->merge));
 }
 
-static void
-back_off(struct watch *w)
+/* When logs may be looked for. */
+static uint64_t
+next_look(const struct watch *w)
 {
-    w->backoff_ms = w->backoff_ms ? 2 * w->backoff_ms : WATCH_BACKOFF_MS;
-    if (w->backoff_ms > WATCH_BACKOFF_MAX)
-        w->backoff_ms = WATCH_BACKOFF_MAX;
-    w->not_before_ms = loop_now_ms(w->loop) + w->backoff_ms;
-    look_at(w, w->not_before_ms);
+    return w->look_ms > w->machine.due_ms ? w->look_ms : w->machine.due_ms;
 }
 
-/* Merges one batch when it is time.  True: look again at once. */
+/* Merges one batch when it is time, then applies what is held, then lets the
+ * store tend.  True: again at once. */
 static bool
 after_turn(void *ctx)
 {
     struct watch *w = ctx;
     const uint64_t now = loop_now_ms(w->loop);
-    enum merge_outcome outcome;
-    uint64_t retry;
+    uint64_t next;
 
-    if (!w->due || now < w->not_before_ms)
-        return false;
-    outcome = merge_run(w->merge);
-    w->due = outcome == MERGE_DONE;
-    /* Otherwise on_held() has a look planned already. */
-    if (merge_held_is_busy(w->merge) && w->busy_ms == 0) {
-        w->busy_ms = WATCH_BUSY_MS;
-        look_at_held(w, w->busy_ms);
+    if (is_told_to_stop(w))
+        return true;
+    if (now >= next_look(w))
+        merge(w, now);
+    if (now >= w->drain_ms)
+        w->drain_ms = sooner(drain_run(w->drain, next_look(w) <= now),
+                             now + WATCH_LOOK_MS);
+    if (now >= w->tend_ms) {
+        const bool more = merge_tend(w->merge, clock_ns() + WATCH_TEND_NS);
+
+        w->tend_ms = more ? now : now + WATCH_LOOK_MS;
     }
-    if (outcome == MERGE_WAIT) {
-        back_off(w);
-        return false;
-    }
-    if (outcome == MERGE_REFUSED) {
-        w->refused = true;
-        loop_stop(w->loop);
-    }
-    w->backoff_ms = 0;
-    retry = outcome == MERGE_LATER ? merge_retry_ms(w->merge) : UINT64_MAX;
-    look_at(w, retry < now + WATCH_LOOK_MS ? retry : now + WATCH_LOOK_MS);
-    return outcome == MERGE_DONE;
+    next = sooner(next_look(w), sooner(w->drain_ms, w->tend_ms));
+    if (next > now)
+        look_at(w, next);
+    return next <= now;
 }
 
 /* Without inotify full logs are found by looking, a little later. */
@@ -189,24 +190,22 @@ watch_directory(struct watch *w, int log_fd)
 }
 
 int
-watch_start(struct watch *w, struct loop *loop, struct merge *merge, int log_fd)
+watch_start(struct watch *w, struct loop *loop, struct merge *merge,
+            struct drain *drain, int log_fd)
 {
     int rc;
 
-    *w = (struct watch){.loop = loop, .merge = merge, .due = true};
+    *w = (struct watch){.loop = loop, .merge = merge, .drain = drain};
     w->changes.fd = -1;
     w->look = (struct loop_timer){.slot = -1, .due = on_look};
-    w->held = (struct loop_timer){.slot = -1, .due = on_held};
-    merge->stop = stop_is_pending;
+    merge->stop = drain->stop = is_told_to_stop;
+    merge->stop_ctx = drain->stop_ctx = w;
     rc = take_signals(w);
     if (rc < 0)
         return rc;
     watch_directory(w, log_fd);
     loop_after_turn(loop, after_turn, w);
-    rc = loop_arm(loop, &w->look, loop_now_ms(loop));
-    if (rc == 0)
-        rc = loop_arm(loop, &w->held, loop_now_ms(loop));
-    return rc;
+    return loop_arm(loop, &w->look, loop_now_ms(loop));
 }
 
 void
@@ -215,9 +214,26 @@ watch_stop(struct watch *w)
     const int fd = w->changes.fd;
 
     loop_disarm(w->loop, &w->look);
-    loop_disarm(w->loop, &w->held);
     if (fd < 0)
         return;
     loop_remove(w->loop, &w->changes);
     (void)close(fd); /* holds no data */
+}
+
+void
+watch_report(const struct watch *w)
+{
+    const struct merge_stats *s = &w->merge->stats;
+    const struct batch_stats *b = &w->merge->batch.stats;
+    const struct drain_stats *d = &w->drain->stats;
+
+    diag(DIAG_INFO,
+         "figures: logs=%" PRIu64 " records=%" PRIu64 " zeros=%" PRIu64
+         " keyspaces=%" PRIu64 " keys=%" PRIu64 " created=%" PRIu64
+         " saturated=%" PRIu64 " held=%" PRIu64 " unheld=%" PRIu64
+         " held_damaged=%" PRIu64 " quarantined=%" PRIu64 " recovered=%" PRIu64
+         " archived=%" PRIu64,
+         s->logs, s->records, s->zeros, s->keyspaces, s->keys, s->created,
+         s->saturated, s->held, d->records, d->damaged, b->quarantined,
+         b->recovered, s->archived);
 }

@@ -1,10 +1,11 @@
-/* worker/watch.h - when to look for full logs, and when to stop.
+/* worker/watch.h - when to look for full logs and at what is held, and when to
+ * stop.
  *
  * Any change of data/log wakes the worker (inotify); it also looks by itself
- * once a second, since a kernel queue may overflow and an owner may die
- * without changing a thing.  While the machine cannot (full disk) it waits,
- * longer each time.  Held records are tried at start and once a minute, and
- * sooner when another worker had them.
+ * once a second, since a kernel queue may overflow and an owner may die without
+ * changing a thing.  While the machine cannot (full disk) it waits, longer each
+ * time.  What is held is applied between batches, and in turns of its own when
+ * no log waits.
  *
  * SIGTERM and SIGINT stop it: the transaction under way is finished, the rest
  * is given back.  SIGUSR1 prints figures.
@@ -16,30 +17,35 @@
 #include <stdint.h>
 
 #include "common/net/loop.h"
+#include "worker/drain.h"
 #include "worker/merge.h"
+#include "worker/retry.h"
 
-#define WATCH_LOOK_MS     1000
-#define WATCH_HELD_MS     60000
-#define WATCH_BUSY_MS     250 /* another worker has what is held; then doubled */
-#define WATCH_BACKOFF_MS  50  /* after the first failure; then doubled */
-#define WATCH_BACKOFF_MAX 5000
+#define WATCH_LOOK_MS        1000
+#define WATCH_TEND_NS        10000000 /* that long the store may tend at once */
+#define WATCH_RETRY_FIRST_MS 50
+#define WATCH_RETRY_MOST_MS  5000
 
 struct watch {
     struct loop *loop;
     struct merge *merge;
+    struct drain *drain;
     struct loop_source changes; /* inotify */
     struct loop_timer look;
-    struct loop_timer held;
-    bool due;               /* look at the end of this turn */
-    uint64_t backoff_ms;    /* 0: nothing failed lately */
-    uint64_t busy_ms;       /* 0: nobody had what is held */
-    uint64_t not_before_ms; /* do not look earlier */
-    bool refused;           /* stopped: the settings do not fit the logs */
+    uint64_t look_ms;     /* look for logs then */
+    struct retry machine; /* that could not: not before that */
+    uint64_t drain_ms;    /* look at what is held then */
+    uint64_t tend_ms;     /* let the store tend then */
+    bool told;            /* to stop */
+    bool refused;         /* stopped: the settings do not fit the logs */
 };
 
-/* Starts watching `log_fd`'s directory.  Borrows loop and merge. */
+/* Starts watching `log_fd`'s directory.  Borrows loop, merge and drain. */
 int watch_start(struct watch *w, struct loop *loop, struct merge *merge,
-                int log_fd);
+                struct drain *drain, int log_fd);
 void watch_stop(struct watch *w);
+
+/* One line of figures. */
+void watch_report(const struct watch *w);
 
 #endif

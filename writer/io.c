@@ -9,6 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/diag.h"
+
 static void
 push(struct io_queue *q, struct io_job *job)
 {
@@ -114,6 +116,13 @@ take_finished(struct loop_source *source, uint32_t events)
     }
 }
 
+static int
+said(int rc, const char *what)
+{
+    diag_errno(DIAG_ERROR, rc, "%s for waiting on the disk", what);
+    return rc;
+}
+
 /* The thread takes no signals: they are the loop's. */
 static int
 start_thread(struct io *io)
@@ -124,11 +133,11 @@ start_thread(struct io *io)
     (void)sigfillset(&all); /* cannot fail: the address is ours */
     rc = -pthread_sigmask(SIG_SETMASK, &all, &before);
     if (rc < 0)
-        return rc;
+        return said(rc, "block signals");
     rc = -pthread_create(&io->thread, NULL, run_jobs, io);
     /* Cannot fail: the mask is one that stood before. */
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
+    return rc < 0 ? said(rc, "create a thread") : 0;
 }
 
 int
@@ -140,10 +149,12 @@ io_start(struct io *io, struct loop *loop)
     io->source.ready = take_finished;
     fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd < 0)
-        return -errno;
+        return said(-errno, "make an eventfd");
     rc = loop_add(loop, &io->source, fd, EPOLLIN);
-    if (rc < 0)
+    if (rc < 0) {
+        (void)said(rc, "watch an eventfd"); /* rc is returned */
         goto close_fd;
+    }
     rc = -pthread_mutex_init(&io->mutex, NULL);
     if (rc < 0)
         goto remove_source;

@@ -19,6 +19,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/log/slot.h"
 
 #define RETRY_MS      250   /* look again for a log when there is none */
 #define RACED_MS      2     /* somebody held the log we wanted for a moment */
@@ -825,6 +826,27 @@ check_sizes(struct logs *l)
     return rc;
 }
 
+static int
+open_directory(struct logs *l, const struct datadir *d)
+{
+    int rc;
+
+    rc = logdir_open(&l->dir, d->log_fd, &l->layout, l->config->log_size);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open the logs in data_dir=%s",
+                   l->config->data_dir);
+        return rc;
+    }
+    rc = logdir_recover(&l->dir);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "recover the logs in data_dir=%s",
+                   l->config->data_dir);
+        logdir_close(&l->dir);
+        return rc;
+    }
+    return 0;
+}
+
 /* Creates what is missing up to log.count. */
 static void
 create_logs(struct logs *l)
@@ -907,16 +929,11 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     set_up_jobs(l);
     rc = take_memory(l);
     if (rc < 0)
-        goto free_memory;
-    rc = logdir_open(&l->dir, d->log_fd, &l->layout, config->log_size);
+        diag_errno(DIAG_ERROR, rc, "memory for logs");
+    else
+        rc = open_directory(l, d);
     if (rc < 0)
         goto free_memory;
-    rc = logdir_recover(&l->dir);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "recover the logs in data_dir=%s",
-                   config->data_dir);
-        goto close_dir;
-    }
     rc = check_sizes(l);
     if (rc < 0)
         goto close_dir;

@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "common/base/diag.h"
 
@@ -63,4 +66,32 @@ files_left(void)
     const uint64_t taken = FILES_OTHER + FILES_KEYSPACE * files_keyspaces();
 
     return limit > taken ? (size_t)(limit - taken) : 0;
+}
+
+long
+lock_holder(int fd)
+{
+    unsigned device_major, device_minor;
+    long pid, holder = 0;
+    uint64_t inode;
+    char line[256];
+    struct stat st;
+    FILE *f;
+
+    if (fstat(fd, &st) < 0)
+        return 0;
+    f = fopen("/proc/locks", "re");
+    if (f == NULL)
+        return 0;
+
+    /* "7: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF"; the line of one who
+     * waits has "->" before the kind and does not match. */
+    while (holder == 0 && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "%*u: FLOCK %*s %*s %ld %x:%x:%" SCNu64, &pid,
+                   &device_major, &device_minor, &inode) == 4 &&
+            pid > 0 && inode == st.st_ino && device_major == major(st.st_dev) &&
+            device_minor == minor(st.st_dev))
+            holder = pid;
+    (void)fclose(f); /* only read */
+    return holder;
 }

@@ -1,5 +1,5 @@
 /* common/base/files.h - how many descriptors this process may have, and what
- * for.
+ * for; and who else has a file.
  *
  * A quarter of them at most is for open keyspaces, some are for what every
  * daemon needs; the rest is the caller's: connections, logs.
@@ -29,5 +29,10 @@ unsigned files_keyspaces(void);
 
 /* Descriptors that are left beside these. */
 size_t files_left(void);
+
+/* The pid of who holds a flock on the file behind `fd`, as /proc/locks tells;
+ * 0 when that cannot be told: nobody does, a process of another pid namespace,
+ * a file system that shows another device there.  Says nothing. */
+long lock_holder(int fd);
 
 #endif

@@ -1,8 +1,10 @@
 /* common/client/cmd_backup.c - countd backup: a copy that is a data directory.
  *
- * First everything received so far is merged, then each keyspace is copied as
- * one snapshot, so the copy needs no logs.  Every copy is checked before the
- * command says that it is done.
+ * First everything received so far is merged or held, so the copy needs no
+ * logs.  What is held is copied before the keyspaces: a record that is applied
+ * in between is in both copies, and its marks say so to the worker that meets
+ * it again.  Then each keyspace is copied as one snapshot.  Every copy is
+ * checked before the command says that it is done.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,19 +17,17 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/client/cmd.h"
-#include "common/client/kept.h"
+#include "common/client/inside.h"
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
-#include "common/store/lmdb/engine.h"
 
 #define COPY_SIZE ((size_t)64 << 10)
 
 struct backup {
     const struct cmd_line *line;
     const char *path; /* of the copy */
-    struct datadir dir;
-    struct store *store;
+    struct inside in;
     struct store *copy; /* the copied keyspaces, for the check */
     int fd;             /* the copy */
     int keyspace_fd;    /* its keyspace/ */
@@ -65,19 +65,15 @@ make_folder(int dirfd, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Folders that are empty in a copy; daemons and countd check expect them. */
+/* A folder that is empty in a copy; daemons and countd check expect it. */
 static int
-make_empty_folders(int dirfd)
+make_log_folder(int dirfd)
 {
-    static const char *const names[] = {"log", "held"};
+    const int fd = make_folder(dirfd, "log");
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const int fd = make_folder(dirfd, names[i]);
-
-        if (fd < 0)
-            return fd;
-        (void)close(fd); /* nothing was written through it */
-    }
+    if (fd < 0)
+        return fd;
+    (void)close(fd); /* nothing was written through it */
     return 0;
 }
 
@@ -93,7 +89,7 @@ make_copy_dir(struct backup *b)
     if (rc == 0)
         rc = -ENOTEMPTY;
     if (rc > 0)
-        rc = make_empty_folders(b->fd);
+        rc = make_log_folder(b->fd);
     if (rc < 0)
         goto close_fd;
     b->keyspace_fd = make_folder(b->fd, "keyspace");
@@ -197,7 +193,7 @@ copy_live(struct backup *b)
     DIR *dir;
     int to, rc;
 
-    rc = dirstream_open(b->dir.fd, "live", &dir);
+    rc = dirstream_open(b->in.dir.fd, "live", &dir);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     to = make_folder(b->fd, "live");
@@ -227,6 +223,37 @@ copy_fault(void *ctx, const char *text)
     diag(DIAG_ERROR, "keyspace %s: %s", b->name, text);
 }
 
+static void
+held_fault(void *ctx, const char *text)
+{
+    struct backup *b = ctx;
+
+    b->faults++;
+    diag(DIAG_ERROR, HELD_FILE ": %s", text);
+}
+
+/* Copies what is held and reads the whole copy back. */
+static int
+copy_held(struct backup *b)
+{
+    struct store_check_result result = {0};
+    struct held *copy;
+    int rc;
+
+    rc = held_copy(b->in.held, b->fd);
+    if (rc == 0)
+        rc = inside_held(b->fd, false, &copy);
+    if (rc == 0) {
+        rc = held_check(copy, held_fault, b, &result);
+        held_close(copy);
+    }
+    if (rc == -EBADMSG) {
+        held_fault(b, "is damaged and not in the copy");
+        return 0; /* the keyspaces are worth having */
+    }
+    return rc;
+}
+
 /* Copies one keyspace and reads the whole copy back. */
 static int
 copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
@@ -237,7 +264,7 @@ copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 
     (void)keys;                             /* the check counts them */
     (void)name_escape(name, size, b->name); /* the NUL ends it */
-    rc = store_copy(b->store, name, size, b->keyspace_fd);
+    rc = store_copy(b->in.store, name, size, b->keyspace_fd);
     if (rc == 0)
         rc = store_check(b->copy, name, size, copy_fault, b, &result);
     if (rc < 0) {
@@ -278,46 +305,27 @@ remove_locks(int dirfd)
 }
 
 static int
-open_stores(struct backup *b)
-{
-    struct lmdb_options options = {
-        .keyspace_fd = b->dir.keyspace_fd,
-        .hash_key = b->dir.hash_key,
-        .keyspace_size = (uint16_t)b->line->config.keyspace_size,
-        .key_size = (uint16_t)b->line->config.key_size,
-        .open_max = 4,
-    };
-    int rc;
-
-    rc = lmdb_store_open(&b->store, &options);
-    if (rc < 0)
-        return rc;
-    options.keyspace_fd = b->keyspace_fd;
-    rc = lmdb_store_open(&b->copy, &options);
-    if (rc < 0)
-        store_close(b->store);
-    return rc;
-}
-
-static int
 copy_all(struct backup *b)
 {
     static const uint8_t first[1];
     int rc;
 
     /* The key of the file names: without it long names are not found. */
-    rc = copy_file(b->dir.keyspace_fd, b->keyspace_fd, "%key");
+    rc = copy_file(b->in.dir.keyspace_fd, b->keyspace_fd, "%key");
     if (rc == 0)
-        rc = open_stores(b);
+        rc = copy_held(b);
+    if (rc == 0)
+        rc = inside_store(b->line, &b->in, b->keyspace_fd, false, &b->copy);
     if (rc < 0)
         return rc;
     progress_init(&b->progress, "copying", 0);
-    rc = store_list(b->store, first, 0, copy_keyspace, b);
+    rc = store_list(b->in.store, first, 0, copy_keyspace, b);
     progress_clear(&b->progress);
     store_close(b->copy);
-    store_close(b->store);
     if (rc == 0)
         rc = remove_locks(b->keyspace_fd);
+    if (rc == 0)
+        rc = remove_locks(b->fd);
     if (rc == 0)
         rc = copy_live(b);
     if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
@@ -332,17 +340,12 @@ static int
 flush(struct backup *b)
 {
     uint64_t timeout_ms;
-    struct logdir logs;
     int rc, status;
 
     status = cmd_option_ms(b->line, "timeout", 30000, &timeout_ms);
     if (status != 0 || cmd_value(b->line, "no-flush") != NULL)
         return status;
-    rc = wait_logs_open(b->line, b->dir.log_fd, &logs);
-    if (rc == 0) {
-        rc = wait_logs(&b->dir, &logs, timeout_ms);
-        logdir_close(&logs);
-    }
+    rc = wait_merged(b->line, &b->in.dir, timeout_ms);
     if (rc == 0)
         return 0;
     if (rc == -ETIMEDOUT)
@@ -388,7 +391,8 @@ run(struct backup *b)
         diag_errno(DIAG_ERROR, rc, "copy to %s", b->path);
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = kept_read(&b->dir, &kept);
+    rc = kept_read(&b->in.dir, b->in.held, &kept);
+    kept.held = 0; /* it is in the copy */
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc, "look for what is not in the copy");
     else
@@ -407,12 +411,10 @@ cmd_backup(struct cmd_line *line)
     struct backup b = {.line = line, .path = line->args[0]};
     int status;
 
-    status = wait_datadir(line, &b.dir);
+    status = inside_open(line, false, &b.in);
     if (status != 0)
         return status;
-    status = wait_sizes(line, &b.dir);
-    if (status == 0)
-        status = run(&b);
-    datadir_close(&b.dir);
+    status = run(&b);
+    inside_close(&b.in);
     return status;
 }

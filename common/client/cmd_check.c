@@ -15,13 +15,12 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/client/cmd.h"
-#include "common/client/kept.h"
+#include "common/client/inside.h"
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/progress.h"
 #include "common/client/wait.h"
-#include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held_files.h"
+#include "common/log/inspect.h"
 
 #define TEXT_SIZE  512
 #define OPEN_TRIES 50
@@ -35,8 +34,7 @@ struct known {
 
 struct check {
     const struct cmd_line *line;
-    struct datadir dir;
-    struct store *store;
+    struct inside in;
     struct output out;
     struct progress progress;
 
@@ -192,7 +190,7 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     look_at(c, "keyspace", name, size);
     c->keyspace.size = size;
     memcpy(c->keyspace.bytes, name, size);
-    rc = store_check(c->store, name, size, keyspace_fault, c, &result);
+    rc = store_check(c->in.store, name, size, keyspace_fault, c, &result);
     c->keyspaces++;
     c->keys += result.keys;
     c->blocks += result.blocks;
@@ -204,7 +202,7 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
         fault(c, "cannot be checked: %s", diag_text(rc));
         return;
     }
-    rc = store_each_mark(c->store, name, size, keep_mark, c);
+    rc = store_each_mark(c->in.store, name, size, keep_mark, c);
     if (rc < 0)
         fault(c, "its marks cannot be read: %s", diag_text(rc));
     progress_show(&c->progress, 0, c->keyspaces, "keyspace");
@@ -225,7 +223,7 @@ check_keyspaces(struct check *c)
     struct cmd_name name;
 
     if (c->line->arg_count == 0)
-        return store_list(c->store, first, 0, listed_keyspace, c);
+        return store_list(c->in.store, first, 0, listed_keyspace, c);
     for (int i = 0; i < c->line->arg_count; i++) {
         /* Each was read once before, to refuse bad ones. */
         if (cmd_name(c->line->args[i], "keyspace", &name) == 0)
@@ -278,7 +276,7 @@ open_log(const struct check *c, const char *name)
     int fd = -EBUSY;
 
     for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
-        fd = logfile_open(c->dir.log_fd, name);
+        fd = logfile_open(c->in.dir.log_fd, name);
         if (fd == -EBUSY)
             wait_pause(&pause_ms);
     }
@@ -364,7 +362,7 @@ static int
 check_logs(struct check *c)
 {
     struct logfile_list list;
-    const int rc = logfile_list_read(&list, c->dir.log_fd);
+    const int rc = logfile_list_read(&list, c->in.dir.log_fd);
 
     if (rc < 0)
         return rc;
@@ -374,61 +372,19 @@ check_logs(struct check *c)
     return 0;
 }
 
-/* ---- held files -------------------------------------------------------- */
-
-/* A file for many keyspaces: how many, and all their records. */
-static int
-check_held_many(struct check *c, const char *file)
-{
-    struct heldfile_many many;
-    struct heldfile held;
-    uint64_t records = 0;
-    int rc;
-
-    rc = heldfile_many_get(c->dir.held_fd, file, false, &many);
-    if (rc < 0) {
-        fault(c, "cannot be read: %s", diag_text(rc));
-        return 0;
-    }
-    while (rc == 0 && heldfile_many_next(&many, &held)) {
-        rc = heldfile_many_records(&many, &held);
-        records += held.count;
-    }
-    if (rc < 0)
-        fault(c, "cannot be read: %s", diag_text(rc));
-    else
-        note(c,
-             "records of keyspaces that there was no room for (keyspace.max): "
-             "%" PRIu64 " of %" PRIu64 " keyspaces; a worker merges them when "
-             "there is",
-             records, many.keyspaces);
-    heldfile_many_free(&many);
-    return 0;
-}
+/* ---- what is held ------------------------------------------------------- */
 
 static int
-check_held_file(void *ctx, const char *file, const struct heldfile *head)
+note_held(void *ctx, const struct held_summary *s)
 {
     struct check *c = ctx;
-    struct heldfile held;
-    int rc;
 
-    (void)head; /* the whole file is read below */
-    c->held++;
-    look_at(c, "held", (const uint8_t *)file, strlen(file));
-    if (heldfile_is_many(file))
-        return check_held_many(c, file);
-    rc = heldfile_get(c->dir.held_fd, file, &held);
-    if (rc < 0) {
-        fault(c, "cannot be read: %s", diag_text(rc));
-        return 0;
-    }
-    look_at(c, "keyspace", held.name, held.name_size);
+    c->held += s->records;
+    look_at(c, "keyspace", s->name, s->name_size);
     note(c,
-         "records set aside because it could not take them: %zu; a worker "
-         "merges them when it can",
-         held.count);
-    heldfile_free(&held);
+         "records held because it could not take them: %" PRIu64
+         "; a worker merges them when it can, countd held says more",
+         s->records);
     return 0;
 }
 
@@ -438,9 +394,32 @@ check_damaged_file(void *ctx, const char *file)
     struct check *c = ctx;
 
     look_at(c, "held", (const uint8_t *)file, strlen(file));
-    fault(c, "a damaged file of records that was set aside; they are in no "
-             "keyspace");
+    fault(c,
+          "a damaged file of records that was set aside; countd held salvage "
+          "%s merges what is valid in it",
+          file);
     return 0;
+}
+
+static int
+check_held(struct check *c)
+{
+    struct store_check_result result = {0};
+    int rc;
+
+    rc = kept_look(c->in.held);
+    if (rc == 0) {
+        rc = held_each(c->in.held, note_held, c);
+        held_look_end(c->in.held);
+    }
+    look_at(c, "held", (const uint8_t *)HELD_FILE, strlen(HELD_FILE));
+    if (rc == 0)
+        rc = held_check(c->in.held, keyspace_fault, c, &result);
+    if (rc == -EBADMSG) {
+        fault(c, "is damaged; a worker will set it aside");
+        rc = 0;
+    }
+    return rc < 0 ? rc : kept_each_damaged(&c->in.dir, check_damaged_file, c);
 }
 
 /* ---- the subcommand ---------------------------------------------------- */
@@ -454,7 +433,7 @@ print_summary(struct check *c)
     output_fact(&c->out, "blocks", cell_number((int64_t)c->blocks));
     output_fact(&c->out, "logs", cell_number((int64_t)c->logs));
     output_fact(&c->out, "logs_waiting", cell_number((int64_t)c->waiting));
-    output_fact(&c->out, "held_files", cell_number((int64_t)c->held));
+    output_fact(&c->out, "held", cell_number((int64_t)c->held));
     output_fact(&c->out, "faults", cell_number((int64_t)c->faults));
     if (c->out.format == OUTPUT_PEOPLE) /* output_fini() tells */
         (void)printf("keyspaces=%" PRIu64 " keys=%" PRIu64 " blocks=%" PRIu64
@@ -465,20 +444,6 @@ print_summary(struct check *c)
     return output_fini(&c->out);
 }
 
-static int
-open_store(struct check *c)
-{
-    const struct lmdb_options options = {
-        .keyspace_fd = c->dir.keyspace_fd,
-        .hash_key = c->dir.hash_key,
-        .keyspace_size = (uint16_t)c->line->config.keyspace_size,
-        .key_size = (uint16_t)c->line->config.key_size,
-        .open_max = 4,
-    };
-
-    return lmdb_store_open(&c->store, &options);
-}
-
 /* With the directory open.  Named keyspaces are checked alone; without names
  * everything is. */
 static int
@@ -486,22 +451,14 @@ run(struct check *c)
 {
     int rc, status;
 
-    rc = open_store(c);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open keyspaces");
-        return CONFIG_EXIT_SYSTEM;
-    }
     output_init(&c->out, c->line, columns, sizeof columns / sizeof columns[0]);
     progress_init(&c->progress, "checking", 0);
     rc = check_keyspaces(c);
     if (rc == 0 && c->line->arg_count == 0)
         rc = check_logs(c);
     if (rc == 0 && c->line->arg_count == 0)
-        rc = heldfile_each(c->dir.held_fd, check_held_file, c);
-    if (rc == 0 && c->line->arg_count == 0)
-        rc = kept_each_damaged(&c->dir, check_damaged_file, c);
+        rc = check_held(c);
     progress_clear(&c->progress);
-    store_close(c->store);
     status = print_summary(c);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "check");
@@ -520,13 +477,11 @@ cmd_check(struct cmd_line *line)
     for (int i = 0; status == 0 && i < line->arg_count; i++)
         status = cmd_name(line->args[i], "keyspace", &name);
     if (status == 0)
-        status = wait_datadir(line, &c.dir);
+        status = inside_open(line, false, &c.in);
     if (status != 0)
         return status;
-    status = wait_sizes(line, &c.dir);
-    if (status == 0)
-        status = run(&c);
-    datadir_close(&c.dir);
+    status = run(&c);
+    inside_close(&c.in);
     free(c.known);
     return status;
 }

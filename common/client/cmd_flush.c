@@ -6,13 +6,13 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd.h"
-#include "common/client/kept.h"
+#include "common/client/inside.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
 #include "common/log/fills.h"
 
-/* A worker tries what is held each minute, and what another had after a quarter
- * of a second; what goes in goes in at once. */
+/* A worker tries again what it has come to hold after a twentieth of a second,
+ * then less and less often; what goes in goes in at once. */
 #define HELD_WAIT_MS 3000
 
 /* As of when the reader answers for all keyspaces.  No name comes after this
@@ -36,33 +36,35 @@ ask_as_of(struct countd *c, int64_t *as_of_ms)
 struct flush {
     const struct cmd_line *line;
     struct datadir dir;
+    struct held *held;
     struct countd *c;
     struct logdir logs;
     struct fills fills; /* what is waited for; see fills.h */
     uint64_t timeout_ms;
     int64_t as_of_ms;
-    struct kept kept;  /* as of the last look */
-    uint64_t stuck_ms; /* since then nothing but held files is in the way; 0 */
-    bool held_up;      /* for so long that waiting is in vain */
+    uint64_t
+        stuck_ms; /* since then nothing but held records is in the way; 0 */
+    bool held_up; /* for so long that waiting is in vain */
 };
 
-/* Looks at logs, then at held files: records go from one to the other.  1: all
- * is merged.  When all that is left is held for a keyspace that cannot take
+/* Looks at logs, then at what is held: records go from one to the other.  1:
+ * all is merged.  When all that is left is held for a keyspace that cannot take
  * it, another look in a minute may change that, but none before. */
 static int
 look(struct flush *f)
 {
     const uint64_t now = clock_ms();
+    bool held = false;
     int rc;
 
     rc = fills_drop_merged(&f->fills, &f->logs);
     if (rc == 0)
-        rc = kept_read(&f->dir, &f->kept);
+        rc = kept_any_held(f->held, &held);
     if (rc < 0)
         return rc;
     if (f->fills.count > 0)
         f->stuck_ms = 0;
-    else if (f->kept.held == 0)
+    else if (!held)
         return 1;
     else if (f->stuck_ms == 0)
         f->stuck_ms = now;
@@ -120,21 +122,33 @@ not_ours(void)
     return CONFIG_EXIT_SYSTEM;
 }
 
+/* Returns an exit status. */
+static int
+read_kept(const struct flush *f, struct kept *out)
+{
+    const int rc = kept_read(&f->dir, f->held, out);
+
+    if (rc == 0)
+        return 0;
+    diag_errno(DIAG_ERROR, rc, "look for what cannot be read");
+    return CONFIG_EXIT_SYSTEM;
+}
+
 /* What cannot be read although nothing is left to wait for.  That which was
  * set aside before the call is no news: the status only tells of what was met
  * now, or is held. */
 static int
-tell_kept(struct flush *f, const struct kept *before)
+tell_kept(const struct flush *f, const struct kept *before)
 {
-    const int rc = kept_read(&f->dir, &f->kept);
+    struct kept kept;
+    int status;
 
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "look for what cannot be read");
-        return CONFIG_EXIT_SYSTEM;
-    }
-    kept_warn(&f->kept, "not readable");
-    return f->kept.held > 0 || f->kept.logs > before->logs ||
-                   f->kept.damaged > before->damaged
+    status = read_kept(f, &kept);
+    if (status != 0)
+        return status;
+    kept_warn(&kept, "not readable");
+    return kept.held > 0 || kept.logs > before->logs ||
+                   kept.damaged > before->damaged
                ? CONFIG_EXIT_NEGATIVE
                : CONFIG_EXIT_OK;
 }
@@ -143,14 +157,12 @@ tell_kept(struct flush *f, const struct kept *before)
 static int
 run(struct flush *f)
 {
-    struct kept before;
-    int rc;
+    struct kept before, now;
+    int rc, status;
 
-    rc = kept_read(&f->dir, &before);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "look for what cannot be read");
-        return CONFIG_EXIT_SYSTEM;
-    }
+    status = read_kept(f, &before);
+    if (status != 0)
+        return status;
     rc = fills_note(&f->fills, &f->logs);
     if (rc == 0)
         rc = await_reader(f);
@@ -159,7 +171,8 @@ run(struct flush *f)
     case -EBUSY:
         return tell_kept(f, &before);
     case -EAGAIN:
-        kept_warn(&f->kept, "not readable");
+        if (read_kept(f, &now) == 0)
+            kept_warn(&now, "not readable");
         return too_late(f->as_of_ms);
     case -EPERM:
         return not_ours();
@@ -169,18 +182,26 @@ run(struct flush *f)
 }
 
 static int
-with_logs(struct flush *f)
+with_dir(struct flush *f)
 {
-    const int rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
-    int status;
+    int rc, status = CONFIG_EXIT_SYSTEM;
 
+    rc = inside_held(f->dir.fd, false, &f->held);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open " HELD_FILE);
+        return status;
+    }
+    rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "look at the logs");
-        return CONFIG_EXIT_SYSTEM;
+        goto close_held;
     }
     status = run(f);
     fills_fini(&f->fills);
     logdir_close(&f->logs);
+
+close_held:
+    held_close(f->held);
     return status;
 }
 
@@ -197,7 +218,7 @@ cmd_flush(struct cmd_line *line)
         return status;
     status = wait_datadir(line, &f.dir);
     if (status == 0) {
-        status = with_logs(&f);
+        status = with_dir(&f);
         datadir_close(&f.dir);
     }
     countd_close(f.c);

@@ -15,6 +15,8 @@
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
+#include "common/log/inspect.h"
+#include "common/log/slot.h"
 
 #define OPEN_TRIES 50 /* of a log that is changing hands */
 

@@ -16,13 +16,12 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/client/cmd.h"
+#include "common/client/inside.h"
 #include "common/client/logfile.h"
 #include "common/client/output.h"
 #include "common/client/wait.h"
-#include "common/store/lmdb/engine.h"
-
-#define TXN_MEMORY ((size_t)64 << 20)
+#include "common/log/inspect.h"
+#include "common/log/slot.h"
 
 /* One valid slot, its names kept in `bytes` of the salvage. */
 struct record {
@@ -36,8 +35,7 @@ struct record {
 struct salvage {
     const struct cmd_line *line;
     const char *name;
-    struct datadir dir;
-    struct store *store;
+    struct inside in;
     struct log_report report;
     struct store_mark mark;
     bool dry_run;
@@ -117,7 +115,7 @@ read_log(struct salvage *s)
     uint32_t skipped;
     int fd, rc;
 
-    fd = logfile_open(s->dir.log_fd, s->name);
+    fd = logfile_open(s->in.dir.log_fd, s->name);
     if (fd < 0)
         return fd;
     rc = log_inspect(fd, UINT64_MAX, &s->report);
@@ -229,7 +227,8 @@ apply_keyspace(struct salvage *s, size_t from, size_t to)
 
     (void)name_escape(name, r->keyspace_size, text); /* the NUL ends it */
     do {
-        rc = store_marks(s->store, name, r->keyspace_size, &s->mark, 1, &info);
+        rc = store_marks(s->in.store, name, r->keyspace_size, &s->mark, 1,
+                         &info);
         /* Of another fill nobody can tell here whether it came before this
          * one or behind it. */
         if (rc == 0 &&
@@ -243,7 +242,7 @@ apply_keyspace(struct salvage *s, size_t from, size_t to)
         }
         batch.delta_count = sum_records(s, from, to);
         if (!s->dry_run)
-            rc = store_apply(s->store, &batch, &applied);
+            rc = store_apply(s->in.store, &batch, &applied);
     } while (rc == -ESTALE && --tries > 0);
 
     if (rc < 0)
@@ -284,40 +283,22 @@ put_away(struct salvage *s)
     if (cmd_value(s->line, "keep") != NULL || s->dry_run || s->failed > 0)
         return 0;
     if (cmd_value(s->line, "remove") != NULL) {
-        if (unlinkat(s->dir.log_fd, s->name, 0) < 0)
+        if (unlinkat(s->in.dir.log_fd, s->name, 0) < 0)
             rc = -errno;
     } else {
         /* "bad-N-EPOCH" becomes "salvaged-N-EPOCH". */
         (void)snprintf(to, sizeof to, "salvaged-%s",
                        s->name + strlen("bad-")); /* has room */
-        if (renameat2(s->dir.log_fd, s->name, s->dir.log_fd, to,
+        if (renameat2(s->in.dir.log_fd, s->name, s->in.dir.log_fd, to,
                       RENAME_NOREPLACE) < 0)
             rc = -errno;
     }
-    if (rc == 0 && fsync(s->dir.log_fd) < 0)
+    if (rc == 0 && fsync(s->in.dir.log_fd) < 0)
         rc = -errno;
     return rc;
 }
 
 /* ---- the subcommand ---------------------------------------------------- */
-
-static int
-open_store(struct salvage *s)
-{
-    const struct lmdb_options options = {
-        .keyspace_fd = s->dir.keyspace_fd,
-        .hash_key = s->dir.hash_key,
-        .keyspace_size = (uint16_t)s->line->config.keyspace_size,
-        .key_size = (uint16_t)s->line->config.key_size,
-        .writable = true,
-        .open_max = 16,
-        .txn_memory = TXN_MEMORY,
-        .keyspace_max = s->line->config.keyspace_max,
-        .keys_max = s->line->config.keyspace_max_keys,
-    };
-
-    return lmdb_store_open(&s->store, &options);
-}
 
 static int
 print_result(struct salvage *s)
@@ -366,11 +347,7 @@ run(struct salvage *s)
     memcpy(s->mark.uuid, s->report.header.uuid, sizeof s->mark.uuid);
     s->mark.epoch = s->report.header.epoch;
     s->mark.first_ms = s->report.header.first_ms;
-    rc = open_store(s);
-    if (rc == 0) {
-        rc = apply_all(s);
-        store_close(s->store);
-    }
+    rc = apply_all(s);
     if (rc == 0)
         rc = put_away(s);
     if (rc < 0) {
@@ -403,13 +380,11 @@ cmd_salvage(struct cmd_line *line, const char *file)
         diag(DIAG_ERROR, "give --keep or --remove, not both");
         return CONFIG_EXIT_USAGE;
     }
-    status = wait_datadir(line, &s.dir);
+    status = inside_open(line, true, &s.in);
     if (status != 0)
         return status;
-    status = wait_sizes(line, &s.dir);
-    if (status == 0)
-        status = run(&s);
-    datadir_close(&s.dir);
+    status = run(&s);
+    inside_close(&s.in);
     free(s.deltas);
     free(s.records);
     free(s.bytes);

@@ -22,6 +22,7 @@
 #include "common/client/children.h"
 #include "common/client/cmd.h"
 #include "common/client/wait.h"
+#include "common/log/pending.h"
 #include "common/net/net.h"
 #include "common/setup/privilege.h"
 

@@ -2,14 +2,18 @@
 #include "common/client/kept.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
+#include "common/client/logfile.h"
 #include "common/client/output.h"
-#include "common/store/lmdb/held_files.h"
+#include "common/client/wait.h"
+
+/* Each process looks about once a second whether the file was replaced. */
+#define LOOK_MS 3000
 
 static void
 keep_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
@@ -37,43 +41,15 @@ read_logs(const struct datadir *d, struct kept *out)
     return 0;
 }
 
-/* One of a newer version may be of any keyspace and of any age; one that is
- * damaged is renamed by the next worker that meets it. */
 static int
-note_held(void *ctx, const char *file, const struct heldfile *h)
+note_held(void *ctx, const struct held_summary *s)
 {
     struct kept *out = ctx;
 
-    if (out->held++ == 0 && h->name_size == 0)
-        keep_text(file, strlen(file), out->keyspace);
-    else if (out->held == 1)
-        keep_text(h->name, h->name_size, out->keyspace);
-    if (h->newer)
-        out->oldest_ms = 0;
-    else if ((h->name_size > 0 || h->keyspaces > 0) &&
-             h->mark.first_ms < out->oldest_ms)
-        out->oldest_ms = h->mark.first_ms;
+    if (out->held == 0)
+        keep_text(s->name, s->name_size, out->keyspace);
+    out->held += s->records;
     return 0;
-}
-
-int
-kept_each_damaged(const struct datadir *d,
-                  int (*file)(void *ctx, const char *file), void *ctx)
-{
-    const char *name;
-    DIR *dir;
-    int rc;
-
-    rc = dirstream_open(d->held_fd, ".", &dir);
-    if (rc < 0)
-        return rc;
-    while ((rc = dirstream_next(dir, &name)) > 0) {
-        rc = strncmp(name, "bad-", 4) == 0 ? file(ctx, name) : 0;
-        if (rc != 0)
-            break;
-    }
-    (void)closedir(dir); /* only read */
-    return rc;
 }
 
 static int
@@ -87,14 +63,77 @@ note_damaged(void *ctx, const char *file)
 }
 
 int
-kept_read(const struct datadir *d, struct kept *out)
+kept_look(struct held *h)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + LOOK_MS};
+    int rc;
+
+    do
+        rc = held_look(h);
+    while (wait_turn(&turn, rc, 0));
+    return rc;
+}
+
+/* A held file that is damaged is set aside by the next worker that meets it. */
+static int
+read_held(struct held *h, struct kept *out)
 {
     int rc;
 
-    *out = (struct kept){.oldest_ms = UINT64_MAX};
+    rc = kept_look(h);
+    if (rc == 0) {
+        rc = held_each(h, note_held, out);
+        held_look_end(h);
+    }
+    return rc == -EBADMSG ? note_damaged(out, HELD_FILE) : rc;
+}
+
+int
+kept_any_held(struct held *h, bool *any)
+{
+    const int rc = kept_look(h);
+
+    /* Of a damaged file nobody can tell: it is about to be set aside. */
+    *any = rc == 0 && held_any(h);
+    if (rc == 0)
+        held_look_end(h);
+    return rc == -EBADMSG ? 0 : rc;
+}
+
+int
+kept_each_damaged(const struct datadir *d,
+                  int (*file)(void *ctx, const char *file), void *ctx)
+{
+    const char *name;
+    DIR *dir;
+    int rc;
+
+    rc = dirstream_open(d->fd, ".", &dir);
+    if (rc < 0)
+        return rc;
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        const size_t size = strlen(name);
+
+        rc = 0;
+        if (size > 4 && strcmp(name + size - 4, ".mdb") == 0 &&
+            strncmp(name, KEPT_BAD_HELD, strlen(KEPT_BAD_HELD)) == 0)
+            rc = file(ctx, name);
+        if (rc != 0)
+            break;
+    }
+    (void)closedir(dir); /* only read */
+    return rc;
+}
+
+int
+kept_read(const struct datadir *d, struct held *h, struct kept *out)
+{
+    int rc;
+
+    *out = (struct kept){0};
     rc = read_logs(d, out);
     if (rc == 0)
-        rc = heldfile_each(d->held_fd, note_held, out);
+        rc = read_held(h, out);
     if (rc == 0)
         rc = kept_each_damaged(d, note_damaged, out);
     return rc;
@@ -111,13 +150,14 @@ kept_warn(const struct kept *k, const char *what)
              k->logs == 1 ? "" : " ...");
     if (k->held > 0)
         diag(DIAG_WARNING,
-             "%s: %zu file%s of records that their keyspace cannot take now "
-             "(%s%s), held in held/; countd check says more",
+             "%s: %" PRIu64 " record%s that their keyspace cannot take now "
+             "(%s%s), held; countd held says more",
              what, k->held, output_plural(k->held), k->keyspace,
              k->held == 1 ? "" : " ...");
     if (k->damaged > 0)
         diag(DIAG_WARNING,
-             "%s: %zu damaged file%s of records set aside (held/%s%s)", what,
-             k->damaged, output_plural(k->damaged), k->file,
+             "%s: %zu damaged file%s of records set aside (%s%s); countd held "
+             "salvage merges what is valid",
+             what, k->damaged, output_plural(k->damaged), k->file,
              k->damaged == 1 ? "" : " ...");
 }

@@ -13,6 +13,7 @@
 #include <zlib.h>
 
 #include "common/base/dirstream.h"
+#include "common/log/slot.h"
 
 #define SLOTS_AT_ONCE 512
 #define UNPACK_SIZE   (64 << 10)

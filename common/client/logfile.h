@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "common/log/log.h"
+#include "common/log/slot.h"
 
 enum logfile_kind {
     LOGFILE_LOG,

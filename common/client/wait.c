@@ -12,6 +12,8 @@
 #include "common/wire/message.h"
 
 #define PAUSE_MAX_MS 50
+#define TURN_MS      5    /* between two tries */
+#define TURN_SAY_MS  1000 /* until it is said who is writing */
 
 int
 wait_datadir(const struct cmd_line *line, struct datadir *d)
@@ -114,14 +116,58 @@ wait_logs(const struct datadir *d, struct logdir *logs, uint64_t timeout_ms)
     return rc;
 }
 
+int
+wait_merged(const struct cmd_line *line, const struct datadir *d,
+            uint64_t timeout_ms)
+{
+    struct logdir logs;
+    int rc;
+
+    rc = wait_logs_open(line, d->log_fd, &logs);
+    if (rc < 0)
+        return rc;
+    rc = wait_logs(d, &logs, timeout_ms);
+    logdir_close(&logs);
+    return rc;
+}
+
+void
+wait_ms(unsigned ms)
+{
+    const struct timespec t = {.tv_sec = ms / 1000,
+                               .tv_nsec = (long)(ms % 1000) * 1000000};
+
+    (void)nanosleep(&t, NULL); /* woken early, we only look sooner */
+}
+
+bool
+wait_turn(struct wait_turn *t, int rc, long holder)
+{
+    const uint64_t now = clock_ms();
+
+    if ((rc != -EAGAIN && rc != -EBUSY) || now >= t->deadline_ms) {
+        t->since_ms = 0;
+        return false;
+    }
+    if (t->since_ms == 0)
+        t->since_ms = now;
+    if (!t->said && now - t->since_ms >= TURN_SAY_MS) {
+        t->said = true;
+        if (holder > 0)
+            diag(DIAG_INFO, "waiting for process %ld, which is writing",
+                 holder);
+        else
+            diag(DIAG_INFO, "waiting for another process, which is writing");
+    }
+    wait_ms(TURN_MS);
+    return true;
+}
+
 void
 wait_pause(unsigned *pause_ms)
 {
-    struct timespec t = {0};
-
     *pause_ms = *pause_ms == 0 ? 1 : 2 * *pause_ms;
     if (*pause_ms > PAUSE_MAX_MS)
         *pause_ms = PAUSE_MAX_MS;
-    t.tv_nsec = (long)*pause_ms * 1000000;
-    (void)nanosleep(&t, NULL); /* woken early, we only look sooner */
+    wait_ms(*pause_ms);
 }

@@ -1,7 +1,9 @@
-/* common/client/wait.h - "everything until now is merged": rotate and wait.
+/* common/client/wait.h - "everything until now is merged": rotate and wait; and
+ * waiting for another process that is writing.
  *
  * Opens the data directory by the settings, and waits for merges in one of
- * two ways: with a reader that answers (flush) or by the logs alone (backup).
+ * two ways: with a reader that answers (flush) or by the logs alone (backup,
+ * drop, del).
  * What is waited for are the logs with increments at the time of the call, by
  * what they are and not by time: the clock may be set back (see fills.h).
  */
@@ -39,6 +41,29 @@ int wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out);
  * merged.  -ETIMEDOUT, or an error. */
 int wait_logs(const struct datadir *d, struct logdir *logs,
               uint64_t timeout_ms);
+
+/* The same with a view of its own. */
+int wait_merged(const struct cmd_line *line, const struct datadir *d,
+                uint64_t timeout_ms);
+
+/* Waiting until another process has written: {.deadline_ms = clock_ms() + ...}
+ *
+ *     do
+ *         rc = store_del(...);
+ *     while (wait_turn(&turn, rc, 0));
+ *
+ * wait_turn() returns true, after some ms, when `rc` says -EAGAIN or -EBUSY and
+ * there is time left.  After a second it says for whom it waits (pid; 0: not
+ * known). */
+struct wait_turn {
+    uint64_t deadline_ms; /* clock_ms() */
+    uint64_t since_ms;    /* 0: not waiting */
+    bool said;
+};
+bool wait_turn(struct wait_turn *t, int rc, long holder);
+
+/* Sleeps so long, or until a signal. */
+void wait_ms(unsigned ms);
 
 /* Sleeps a little: 1 ms at first, then longer, at most 50; *pause_ms starts
  * at 0. */

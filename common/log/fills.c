@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/log/pending.h"
+
 #define ROOM_FIRST 64
 
 static int
@@ -20,8 +22,8 @@ add(void *ctx, const struct logdir_pending *p)
         f->fill = more;
         f->room = room;
     }
-    f->fill[f->count++] =
-        (struct fill){.index = p->index, .first_ms = p->first_ms};
+    f->fill[f->count++] = (struct fill){
+        .index = p->index, .first_ms = p->first_ms, .certain = p->certain};
     return 0;
 }
 
@@ -32,13 +34,13 @@ fills_note(struct fills *f, struct logdir *logs)
     return logdir_each_pending(logs, add, f);
 }
 
-/* A full log is known by its mtime, which some file systems keep in seconds.
- */
+/* Some file systems keep an mtime, by which a full log is known, in seconds. */
 static bool
 is_same(const struct fill *fill, const struct logdir_pending *p)
 {
-    return !p->certain || p->first_ms == fill->first_ms ||
-           p->first_ms == fill->first_ms / 1000 * 1000;
+    return !p->certain || !fill->certain || p->first_ms == fill->first_ms ||
+           p->first_ms == fill->first_ms / 1000 * 1000 ||
+           p->mtime_ms == fill->first_ms;
 }
 
 static int
@@ -46,9 +48,17 @@ see(void *ctx, const struct logdir_pending *p)
 {
     struct fills *f = ctx;
 
-    for (size_t i = 0; i < f->count; i++)
-        if (f->fill[i].index == p->index && is_same(&f->fill[i], p))
-            f->fill[i].seen = true;
+    for (size_t i = 0; i < f->count; i++) {
+        struct fill *fill = &f->fill[i];
+
+        if (fill->index != p->index || !is_same(fill, p))
+            continue;
+        fill->seen = true;
+        if (!fill->certain && p->certain) { /* it is this one from now on */
+            fill->first_ms = p->first_ms;
+            fill->certain = true;
+        }
+    }
     return 0;
 }
 

@@ -7,7 +7,9 @@
  * are, index and received_ms of slot 0, and looked for again.  A log that was
  * merged and filled anew in between is another fill, unless it began in the
  * very millisecond of the old one: that is waited for in vain once, never
- * passed over.
+ * passed over.  So is what follows a log that could not be told when it was
+ * noted.  A full log is known by its mtime, which a copy may have changed: as
+ * long as that stays, nobody has written to the file, and it is the same fill.
  *
  * Ownership: struct fills is the caller's; { 0 } is an empty one; fills_fini()
  * frees what it holds.  Errors: 0 or a negative errno.
@@ -20,7 +22,8 @@
 struct fill {
     uint64_t index;
     uint64_t first_ms;
-    bool seen; /* by the last look */
+    bool certain; /* that first_ms is of this fill */
+    bool seen;    /* by the last look */
 };
 
 struct fills {

@@ -8,20 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
-#include "common/log/log_look.h"
+#include "common/log/create.h"
+#include "common/log/inspect.h"
+#include "common/log/own.h"
+#include "common/log/recover.h"
 #include "common/wire/name.h"
 
-#define OPEN_FLAGS   (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
-#define MODE_MASK    07777
 #define ENTRIES_MIN  16
 #define CREATE_TRIES 16
-#define JUDGE_TRIES  8
 
 static struct diag_repeat failures, newer, alien, sizes;
 
@@ -142,15 +140,6 @@ join_entries(struct logdir *dir)
     dir->count = (size_t)(to - dir->entries) + 1;
 }
 
-static uint64_t
-mtime_ms(const struct stat *st)
-{
-    if (st->st_mtim.tv_sec < 0)
-        return 0;
-    return (uint64_t)st->st_mtim.tv_sec * 1000 +
-           (uint64_t)st->st_mtim.tv_nsec / 1000000;
-}
-
 /* Drops the logs that have gone meanwhile. */
 static int
 stat_entries(struct logdir *dir)
@@ -165,8 +154,8 @@ stat_entries(struct logdir *dir)
         if (e->present) {
             log_name(e->index, name);
             if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-                e->mode = st.st_mode & MODE_MASK;
-                e->mtime_ms = mtime_ms(&st);
+                e->mode = st.st_mode & OWN_MODE_MASK;
+                e->mtime_ms = own_mtime_ms(&st);
                 e->inode = st.st_ino;
                 e->ours = S_ISREG(st.st_mode) && st.st_uid == geteuid();
             } else if (errno == ENOENT) {
@@ -227,6 +216,14 @@ logdir_scan(struct logdir *dir)
 static void
 report(int rc, uint64_t index, const char *doing)
 {
+    if (rc > 0) {
+        diag(DIAG_WARNING,
+             "log=%" PRIu64 ": %d records, from a torn one on, were cut off: "
+             "power was lost, or their writer was killed, while they were "
+             "written",
+             index, rc);
+        return;
+    }
     switch (rc) {
     case 0:
     case -EBUSY: /* owned: all is well */
@@ -270,14 +267,14 @@ static int
 is_empty(const struct logdir *dir, uint64_t index, bool *empty)
 {
     char name[LOG_NAME_SIZE];
-    struct log_look look;
+    struct inspect look;
     int fd, rc;
 
     log_name(index, name);
-    fd = openat(dir->fd, name, O_RDONLY | OPEN_FLAGS);
+    fd = openat(dir->fd, name, O_RDONLY | OWN_OPEN_FLAGS);
     if (fd < 0)
         return -errno;
-    rc = log_look_headers(fd, index, &look);
+    rc = inspect_headers(fd, index, &look);
     (void)close(fd); /* only read */
     if (rc < 0)
         return rc;
@@ -305,8 +302,10 @@ reconcile(struct logdir *dir, uint64_t index)
     rc = log_claim(&log, dir->fd, index, LOG_MODE_EMPTY);
     if (rc == 0)
         rc = log_release(&log);
+    else if (rc == -ESTALE)
+        rc = log_recover(dir->fd, index);
     report(rc, index, "recover");
-    return rc == 0 || rc == -ESTALE || rc == -EBADMSG;
+    return rc >= 0 || rc == -EBADMSG;
 }
 
 int
@@ -326,7 +325,7 @@ logdir_recover(struct logdir *dir)
         if (!at_rest(e)) {
             rc = log_recover(dir->fd, e->index);
             report(rc, e->index, "recover");
-            done += rc == 0 || rc == -EBADMSG;
+            done += rc >= 0 || rc == -EBADMSG;
         } else if (first && e->ours && e->mode == LOG_MODE_EMPTY) {
             done += reconcile(dir, e->index);
         }
@@ -437,7 +436,7 @@ int
 logdir_check_sizes(struct logdir *dir, struct layout *found)
 {
     char name[LOG_NAME_SIZE];
-    struct log_look look;
+    struct inspect look;
     size_t i;
     int fd, rc;
 
@@ -448,12 +447,12 @@ logdir_check_sizes(struct logdir *dir, struct layout *found)
         if (!dir->entries[i].ours)
             continue;
         log_name(dir->entries[i].index, name);
-        fd = openat(dir->fd, name, O_RDONLY | OPEN_FLAGS);
+        fd = openat(dir->fd, name, O_RDONLY | OWN_OPEN_FLAGS);
         if (fd < 0 && (errno == EACCES || errno == ENOENT))
             continue; /* a full log: who claims it compares */
         if (fd < 0)
             return -errno;
-        rc = log_look_headers(fd, dir->entries[i].index, &look);
+        rc = inspect_headers(fd, dir->entries[i].index, &look);
         (void)close(fd); /* only read */
         if (rc < 0)
             return rc;
@@ -464,192 +463,5 @@ logdir_check_sizes(struct logdir *dir, struct layout *found)
             return -EPROTO;
         }
     }
-    return 0;
-}
-
-/* ---- how far the merge is behind ---------------------------------------- */
-
-/* What a log adds to the answer.  `none`: no increment that was in it when we
- * were called is still to be merged. */
-enum judgement { JUDGED, JUDGED_NONE, JUDGE_AGAIN };
-
-/* Slot 0 of a log that is OPEN, or may be: its other block is lost.
- *
- * A slot of another epoch means that none of this fill was there when it was
- * read, so none when we were called, which is what was asked.  One that does
- * not check is just being written, or damaged. */
-static int
-judge_first_slot(int fd, const struct log_look *look, uint64_t *ms)
-{
-    uint8_t slot[MESSAGE_SIZE_MAX + 24];
-    uint64_t epoch = look->header.epoch, found;
-    struct slot_stamp stamp;
-    struct message m;
-    int rc;
-
-    assert(look->layout.slot_size <= sizeof slot);
-    rc = log_pread(fd, slot, look->layout.slot_size, LOG_SLOTS_AT);
-    if (rc == -EBADMSG)
-        return JUDGE_AGAIN;
-    if (rc < 0)
-        return rc;
-    found = get_le64(slot + look->layout.message_size);
-    if (look->header.state == LOG_EMPTY) {
-        if (found <= epoch)
-            return JUDGED_NONE;
-        epoch = found;
-    }
-    rc = slot_parse(&look->layout, slot, look->header.uuid, 0, epoch, &m,
-                    &stamp);
-    if (rc == -ENOENT)
-        return JUDGED_NONE;
-    if (rc < 0)
-        return JUDGE_AGAIN;
-    *ms = stamp.received_ms;
-    return JUDGED;
-}
-
-static int
-judge_open_file(int fd, uint64_t index, uint64_t *ms)
-{
-    struct log_look look;
-    int rc;
-
-    rc = log_look_headers(fd, index, &look);
-    if (rc < 0)
-        return rc;
-    if (look.headers_rc < 0)
-        return JUDGE_AGAIN;
-    switch (look.header.state) {
-    case LOG_SEALED:
-        *ms = look.header.first_ms;
-        return JUDGED;
-    case LOG_EMPTY:
-        if (look.header_ok[look.turn])
-            return JUDGED_NONE;
-        break;
-    case LOG_OPEN:
-        break;
-    }
-    return judge_first_slot(fd, &look, ms);
-}
-
-/* Judges a log by its header, since its mode says that it is owned, or is not
- * to be believed yet.  The log may change hands at any moment; whatever state
- * is read was the true one at some time since we were called:
- *
- *   EMPTY   nothing that was in it before is still to be merged, and what
- *           comes now came after the caller took its time
- *   OPEN    slot 0 tells (received_ms never goes back within a fill)
- *   SEALED  first_ms; also while a worker merges it, until it is EMPTY
- *   full    (0200) it was handed on, and its mtime tells
- *   gone    quarantined: does not count */
-static int
-judge(struct logdir *dir, uint64_t index, struct logdir_pending *p)
-{
-    char name[LOG_NAME_SIZE];
-    struct stat st;
-    int fd, rc, i;
-
-    log_name(index, name);
-    for (i = 0; i < JUDGE_TRIES; i++) {
-        fd = openat(dir->fd, name, O_RDONLY | OPEN_FLAGS);
-        if (fd < 0 && errno != EACCES)
-            return errno == ENOENT || errno == ELOOP ? JUDGED_NONE : -errno;
-        if (fd >= 0) {
-            rc = judge_open_file(fd, index, &p->first_ms);
-            (void)close(fd); /* only read */
-            if (rc != JUDGE_AGAIN)
-                return rc;
-        }
-        if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            return errno == ENOENT ? JUDGED_NONE : -errno;
-        p->certain = (st.st_mode & MODE_MASK) == LOG_MODE_FULL;
-        if (p->certain)
-            break;
-    }
-    /* Full; or nobody can tell, and it is about to be quarantined, or is of
-     * a newer version. */
-    p->first_ms = mtime_ms(&st);
-    return JUDGED;
-}
-
-int
-logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
-{
-    uint64_t newest_ms;
-
-    return logdir_pending_ms(dir, oldest_ms, &newest_ms);
-}
-
-struct span {
-    uint64_t oldest_ms, newest_ms;
-};
-
-static int
-widen(void *ctx, const struct logdir_pending *p)
-{
-    struct span *s = ctx;
-
-    if (p->first_ms < s->oldest_ms)
-        s->oldest_ms = p->first_ms;
-    if (p->first_ms > s->newest_ms)
-        s->newest_ms = p->first_ms;
-    return 0;
-}
-
-int
-logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
-{
-    struct span s = {.oldest_ms = UINT64_MAX};
-    const int rc = logdir_each_pending(dir, widen, &s);
-
-    if (rc < 0)
-        return rc;
-    *oldest_ms = s.oldest_ms;
-    *newest_ms = s.newest_ms;
-    return 0;
-}
-
-int
-logdir_each_pending(struct logdir *dir,
-                    int (*each)(void *ctx, const struct logdir_pending *p),
-                    void *ctx)
-{
-    const struct logdir_entry *e;
-    struct logdir_pending p;
-    bool modes_true = true;
-    size_t i;
-    int rc;
-
-    /* A log that is created from here on holds nothing that was in a log when
-     * we were called, so one look at the names is enough. */
-    rc = logdir_scan(dir);
-    if (rc < 0)
-        return rc;
-    for (i = 0; i < dir->count; i++) {
-        e = &dir->entries[i];
-        if (!e->present || !e->ours)
-            continue;
-        p = (struct logdir_pending){
-            .index = e->index, .first_ms = e->mtime_ms, .certain = true};
-        if (e->mode != LOG_MODE_FULL) {
-            /* A log that shows itself empty is so, but for what a power loss
-             * brought back and nobody has mended yet. */
-            if (e->mode == LOG_MODE_EMPTY && dir->modes_true)
-                continue;
-            rc = judge(dir, e->index, &p);
-            if (rc < 0)
-                return rc;
-            if (rc == JUDGED_NONE)
-                continue;
-            if (e->mode == LOG_MODE_EMPTY)
-                modes_true = false;
-        }
-        rc = each(ctx, &p);
-        if (rc != 0)
-            return rc;
-    }
-    dir->modes_true |= modes_true;
     return 0;
 }

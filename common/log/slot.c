@@ -1,24 +1,12 @@
-/* common/log/slot.c - the slots of message.h: stamp, checksum, check.
- *
- * Apart from message.c because libcountd needs messages and no checksums.
- *
- * The crc32 (zlib's) of a slot covers, in this order:
- *
- *     uuid of the log | slot number u64 | increment | keyspace | 00 | key |
- *     00 | epoch u64 | received_ms u64 | synced u32
- *
- * with the names up to their first NUL (a name that fills its field gets its
- * 00 too).  uuid, number and epoch are in it so that a slot that was copied,
- * misplaced or left from an earlier fill never counts.  The padding is not
- * summed but compared with zero: summing it would cost more than all else
- * that is done for a message. */
+/* common/log/slot.c - see slot.h. */
+#include "common/log/slot.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
-#include "common/wire/message.h"
 
 #define HEAD_SIZE  (MESSAGE_UUID_SIZE + 8u + 8u) /* uuid, number, increment */
 #define STAMP_SIZE (8u + 8u + 4u)

@@ -103,6 +103,8 @@ static const struct option_row options[] = {
      "keyspaces there may be; 0: no limit"},
     {"keyspace.max_keys", KIND_COUNT, AT(keyspace_max_keys), 0, 1000000000000,
      "0", "keys of one keyspace; 0: no limit"},
+    {"held.max", KIND_SIZE, AT(held_max), 0, 1024 * GIGA, "1G",
+     "records of keyspaces that cannot take them; 0: no limit"},
     {"archive.keep", KIND_COUNT, AT(archive_keep), 0, 1000000, "0",
      "merged logs kept, compressed"},
     {"live.address", KIND_HOST, AT(live_address), 1, NET_HOST_SIZE - 1,

@@ -4,25 +4,24 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/diag.h"
 #include "common/setup/config.h"
+#include "common/setup/disk.h"
+#include "common/setup/hash_key.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 #define FILE_FLAGS   (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
 #define FOLDER_MODE  0700
 #define FILE_MODE    0600
-#define TEMP_SIZE    32
 #define PID_SIZE     22 /* "%-20ld\n" and NUL */
 
 /* Refusing, a function says why with this and returns the code. */
@@ -35,38 +34,6 @@ refuse(int rc, const char *text, const char *path)
 
 /* ---- file systems ------------------------------------------------------- */
 
-int
-datadir_check_fs(uint64_t type, const char **why)
-{
-    static const struct {
-        uint32_t type;
-        int rc;
-        const char *why;
-    } known[] = {
-        {0x00006969, -EOPNOTSUPP, "NFS"},
-        {0x0000517b, -EOPNOTSUPP, "SMB"},
-        {0xff534d42, -EOPNOTSUPP, "CIFS"},
-        {0xfe534d42, -EOPNOTSUPP, "SMB2"},
-        {0x01021997, -EOPNOTSUPP, "9P"},
-        {0x5346414f, -EOPNOTSUPP, "AFS"},
-        {0x00c36400, -EOPNOTSUPP, "Ceph"},
-        {0x73757245, -EOPNOTSUPP, "Coda"},
-        {0x01021994, 1, "tmpfs: nothing in it survives a power loss"},
-        {0x858458f6, 1, "ramfs: nothing in it survives a power loss"},
-        {0x794c7630, 1, "overlay: it may go with its container"},
-    };
-    size_t i;
-
-    /* f_type is signed where these are not. */
-    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (known[i].type == (uint32_t)type) {
-            *why = known[i].why;
-            return known[i].rc;
-        }
-    }
-    return 0;
-}
-
 static int
 check_fs(int fd, const char *path)
 {
@@ -76,7 +43,7 @@ check_fs(int fd, const char *path)
 
     if (fstatfs(fd, &fs) < 0)
         return refuse(-errno, "statfs", path);
-    rc = datadir_check_fs((uint64_t)fs.f_type, &why);
+    rc = disk_check_type((uint64_t)fs.f_type, &why);
     if (rc == 1)
         diag(DIAG_WARNING, "data directory %s is on %s", path, why);
     if (rc < 0)
@@ -309,78 +276,10 @@ datadir_make_for(const char *path, uid_t uid, gid_t gid)
 
 /* ---- probes ------------------------------------------------------------- */
 
-/* A name that no other process takes; the first character says what for. */
-static int
-temp_name(const char *prefix, char name[TEMP_SIZE])
-{
-    uint64_t number;
-
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-        return -EIO;
-    snprintf(name, TEMP_SIZE, "%s%016" PRIx64, prefix, number);
-    return 0;
-}
-
-/* With `fd` open on `file`: is a second link seen, does an flock through one
- * open keep another out? */
-static int
-probe_file(int dirfd, const char *file, const char *link_name, int fd)
-{
-    struct stat st;
-    int other, rc = 0;
-
-    if (linkat(dirfd, file, dirfd, link_name, 0) < 0)
-        return -errno;
-    if (fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (st.st_nlink != 2)
-        rc = -EOPNOTSUPP;
-    other = openat(dirfd, link_name, O_RDWR | FILE_FLAGS);
-    if (other < 0 && rc == 0)
-        rc = -errno;
-    if (rc == 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
-        rc = -errno;
-    if (rc == 0) {
-        if (flock(other, LOCK_EX | LOCK_NB) == 0)
-            rc = -ENOLCK;
-        else if (errno != EWOULDBLOCK)
-            rc = -errno;
-    }
-    if (other >= 0)
-        (void)close(other); /* only locked */
-    if (unlinkat(dirfd, link_name, 0) < 0 && rc == 0)
-        rc = -errno;
-    return rc;
-}
-
-/* Tries in log/ what the commit logs live on. */
-static int
-probe(int dirfd)
-{
-    char file[TEMP_SIZE], link_name[TEMP_SIZE];
-    int fd, rc;
-
-    rc = temp_name(".probe-", file);
-    if (rc == 0)
-        rc = temp_name(".probe-", link_name);
-    if (rc < 0)
-        return rc;
-    fd = openat(dirfd, file, O_RDWR | O_CREAT | O_EXCL | FILE_FLAGS, FILE_MODE);
-    if (fd < 0)
-        return -errno;
-    rc = probe_file(dirfd, file, link_name, fd);
-    (void)close(fd); /* nothing was written */
-    if (unlinkat(dirfd, file, 0) < 0 && rc == 0)
-        rc = -errno;
-    if (fsync(dirfd) < 0 && rc == 0)
-        rc = -errno;
-    return rc;
-}
-
 static int
 check_probe(int dirfd, const char *path)
 {
-    const int rc = probe(dirfd);
+    const int rc = disk_probe(dirfd);
 
     switch (rc) {
     case 0:
@@ -399,99 +298,17 @@ check_probe(int dirfd, const char *path)
              "set data_dir to another",
              path);
         return -EOPNOTSUPP;
+    case -ENOSPC:
+    case -EDQUOT:
+        /* No more than a running daemon would say: what is there can be read
+         * and merged, and the writer pushes back until there is room. */
+        diag_errno(DIAG_WARNING, rc,
+                   "data directory %s: links, locks and syncs are not tried",
+                   path);
+        return 0;
     default:
         return refuse(rc, "try links, locks and syncs in", path);
     }
-}
-
-/* ---- the key of hashed file names --------------------------------------- */
-
-static int
-read_key(int dirfd, uint8_t key[NAME_HASH_KEY])
-{
-    uint8_t bytes[NAME_HASH_KEY + 1];
-    struct stat st;
-    ssize_t size;
-    int fd, rc = 0;
-
-    fd = openat(dirfd, "%key", O_RDONLY | FILE_FLAGS);
-    if (fd < 0)
-        return -errno;
-    do
-        size = pread(fd, bytes, sizeof bytes, 0);
-    while (size < 0 && errno == EINTR);
-    if (size < 0 || fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (size != NAME_HASH_KEY || !S_ISREG(st.st_mode))
-        rc = -EBADMSG;
-    (void)close(fd); /* only read */
-    if (rc == 0)
-        memcpy(key, bytes, NAME_HASH_KEY);
-    return rc;
-}
-
-/* A random key under its name at once and whole, or not at all.  When two try,
- * link(2) lets one through and both read what that one wrote. */
-static int
-make_key(int dirfd)
-{
-    uint8_t key[NAME_HASH_KEY];
-    char temp[TEMP_SIZE];
-    ssize_t size;
-    int fd, rc;
-
-    rc = temp_name("%key-", temp);
-    if (rc < 0)
-        return rc;
-    if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
-        return -EIO;
-    fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | FILE_FLAGS,
-                FILE_MODE);
-    if (fd < 0)
-        return -errno;
-    do
-        size = pwrite(fd, key, sizeof key, 0);
-    while (size < 0 && errno == EINTR);
-    if (size >= 0 && size != (ssize_t)sizeof key)
-        rc = -ENOSPC;
-    else if (size < 0 || fsync(fd) < 0)
-        rc = -errno;
-    (void)close(fd); /* synced, or unlinked below */
-    if (rc == 0 && linkat(dirfd, temp, dirfd, "%key", 0) < 0 && errno != EEXIST)
-        rc = -errno;
-    if (unlinkat(dirfd, temp, 0) < 0 && rc == 0)
-        rc = -errno;
-    return rc;
-}
-
-static int
-load_key(struct datadir *d, bool make)
-{
-    int rc;
-
-    rc = read_key(d->keyspace_fd, d->hash_key);
-    if (rc == -ENOENT && make) {
-        rc = make_key(d->keyspace_fd);
-        if (rc < 0)
-            return refuse(rc, "write the file", "keyspace/%key");
-        rc = read_key(d->keyspace_fd, d->hash_key);
-    }
-    /* Also when it was there: its maker may have died before this. */
-    if (rc == 0 && make && fsync(d->keyspace_fd) < 0)
-        return refuse(-errno, "sync the folder", "keyspace");
-    if (rc == 0)
-        return 0;
-    if (rc == -EBADMSG || rc == -ELOOP) {
-        diag(DIAG_ERROR,
-             "keyspace/%%key is not a file of %d bytes; files of long keyspace "
-             "names cannot be found without it, restore it from a backup",
-             NAME_HASH_KEY);
-        return -EBADMSG;
-    }
-    if (rc == -ENOENT)
-        diag(DIAG_ERROR, "the data directory has no file keyspace/%%key yet; "
-                         "start countd-write or countd-worker on it first");
-    return rc == -ENOENT ? rc : refuse(rc, "read", "keyspace/%key");
 }
 
 /* ---- open and close ----------------------------------------------------- */
@@ -522,9 +339,6 @@ open_folders(struct datadir *d, bool make)
     d->keyspace_fd = open_folder(d, "keyspace", make);
     if (d->keyspace_fd < 0)
         return d->keyspace_fd;
-    d->held_fd = open_folder(d, "held", make);
-    if (d->held_fd < 0)
-        return d->held_fd;
     if (make) {
         live = open_folder(d, "live", true);
         if (live < 0)
@@ -541,11 +355,8 @@ int
 datadir_open(struct datadir *d, const char *path, enum datadir_need need)
 {
     const bool make = need == DATADIR_WRITE;
-    struct datadir new = {.fd = -1,
-                          .log_fd = -1,
-                          .keyspace_fd = -1,
-                          .held_fd = -1,
-                          .archive_fd = -1};
+    struct datadir new = {
+        .fd = -1, .log_fd = -1, .keyspace_fd = -1, .archive_fd = -1};
     int rc;
 
     new.fd = open_top(path, make);
@@ -555,13 +366,27 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
     if (rc == 0 && make)
         rc = check_probe(new.log_fd, path);
     if (rc == 0)
-        rc = load_key(&new, make);
+        rc = hash_key_load(new.keyspace_fd, make, new.hash_key);
     if (rc < 0) {
         datadir_close(&new);
         return rc;
     }
     *d = new;
     return 0;
+}
+
+bool
+datadir_is_made(const char *path)
+{
+    char last[CONFIG_TEXT_SIZE + 32];
+    struct stat st;
+
+    if (stat(path, &st) == 0 &&
+        (st.st_uid != geteuid() || (st.st_mode & 0022) != 0))
+        return true; /* it never will be ours */
+    /* Of all that datadir_open() makes the key comes last. */
+    (void)snprintf(last, sizeof last, "%s/keyspace/%%key", path); /* it fits */
+    return faccessat(AT_FDCWD, last, F_OK, AT_EACCESS) == 0 || errno != ENOENT;
 }
 
 int
@@ -585,8 +410,7 @@ datadir_exit_status(int rc, enum datadir_need need)
 void
 datadir_close(struct datadir *d)
 {
-    int *const fds[] = {&d->archive_fd, &d->held_fd, &d->keyspace_fd,
-                        &d->log_fd, &d->fd};
+    int *const fds[] = {&d->archive_fd, &d->keyspace_fd, &d->log_fd, &d->fd};
     size_t i;
 
     for (i = 0; i < sizeof fds / sizeof fds[0]; i++) {

@@ -4,12 +4,15 @@
  * owner, group- or other-writable folders, network file systems, no hard
  * links, no flock between two opens.  A file system whose syncs mean nothing
  * (tmpfs) is warned about.  Each refusal is a message that says what to do.
+ * A full disk is no reason to refuse a directory that is there: what can be
+ * tried only with room is not tried then.
  *
  * Ownership: struct datadir is the caller's between open and close.
  */
 #ifndef COUNTD_DATADIR_H
 #define COUNTD_DATADIR_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "common/wire/name.h"
@@ -18,7 +21,6 @@ struct datadir {
     int fd;          /* the directory itself */
     int log_fd;      /* log/ */
     int keyspace_fd; /* keyspace/ */
-    int held_fd;     /* held/ */
     int archive_fd;  /* archive/, -1 unless it is there or asked for */
     uint8_t hash_key[NAME_HASH_KEY]; /* of keyspace file names; random, made
                                         once, in keyspace/%key */
@@ -33,6 +35,11 @@ enum datadir_need { DATADIR_WRITE, DATADIR_READ };
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
 
+/* Whether somebody has made the directory, whole: for those who only read and
+ * wait for it.  Also true when it is no use to wait; datadir_open() says why.
+ */
+bool datadir_is_made(const char *path);
+
 /* For root, before it becomes that user: makes the directory itself, theirs,
  * if there is nothing at `path`.  Errors as above; datadir_open() looks at
  * what is there. */
@@ -46,10 +53,6 @@ int datadir_exit_status(int rc, enum datadir_need need);
 
 /* Makes archive/ if need be and sets archive_fd. */
 int datadir_archive(struct datadir *d);
-
-/* Whether a file system (f_type of statfs) will do: 0 yes, 1 with a warning,
- * -EOPNOTSUPP no.  *why then says what is wrong with it. */
-int datadir_check_fs(uint64_t type, const char **why);
 
 /* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
  * -EBUSY when another countd-write has it (its pid in *pid). */

@@ -13,7 +13,7 @@
  *    520     8  epoch        of the log, so that a stale slot never counts
  *    528     8  received_ms  Unix time, never goes back within a fill
  *    536     4  synced       slots of this log known durable when written
- *    540     4  crc32        see slot.c
+ *    540     4  crc32        see common/log/slot.h
  *    544        end
  *
  * The two name sizes are settings (1 to 256 bytes), so every offset lives in
@@ -51,13 +51,6 @@ struct message {
     uint16_t key_size;
 };
 
-/* What a slot says beside its message. */
-struct slot_stamp {
-    uint64_t epoch;
-    uint64_t received_ms;
-    uint32_t synced;
-};
-
 /* -ERANGE unless both sizes are 1 to MESSAGE_NAME_MAX. */
 int layout_init(struct layout *l, unsigned keyspace_size, unsigned key_size);
 
@@ -71,36 +64,6 @@ int message_parse(const struct layout *l, const uint8_t *bytes,
  *   -ENAMETOOLONG  a name longer than its field */
 int message_put(const struct layout *l, const struct message *m,
                 uint8_t *bytes);
-
-#define SLOT_RUN 16 /* slots that are taken together */
-
-/* Completes `count` (1 to SLOT_RUN) slots, one right behind the other, whose
- * message bytes are in place: stamps them and puts their crc32s.  m[i] was
- * parsed from slot i; `number` is that of the first. */
-void slot_put_run(const struct layout *l, uint8_t *slots,
-                  const struct message *m, unsigned count,
-                  const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-                  const struct slot_stamp *stamp);
-
-/* The same of one slot. */
-void slot_put(const struct layout *l, uint8_t *slot, const struct message *m,
-              const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-              const struct slot_stamp *stamp);
-
-/* Checks `count` (1 to SLOT_RUN) slots, from `number` on, of the log `uuid`
- * in `epoch`.
- *   -ENOENT   one is of another epoch (never written in this fill; bytes may
- *             be anything)
- *   -EBADMSG  one is torn, damaged or misplaced */
-int slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
-                   const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-                   uint64_t epoch, struct message *out,
-                   struct slot_stamp *stamps);
-
-/* The same of one slot. */
-int slot_parse(const struct layout *l, const uint8_t *slot,
-               const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-               uint64_t epoch, struct message *out, struct slot_stamp *stamp);
 
 /* True when `size` bytes at `at` are all zero. */
 bool bytes_are_zero(const uint8_t *at, size_t size);

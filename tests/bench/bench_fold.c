@@ -18,6 +18,7 @@
 #define log_read bench_log_read
 int bench_log_read(const struct log *log, uint32_t from, uint32_t count,
                    uint8_t *slots);
+#include "common/log/slot.h"
 #include "worker/fold.c"
 #undef log_read
 

@@ -34,7 +34,6 @@
 #define RANGE_ROWS 100
 
 static const uint8_t *const keyspace = (const uint8_t *)"bench";
-#define KEYSPACE keyspace, 5
 
 struct bench {
     char dir[256];
@@ -121,6 +120,17 @@ shuffled(uint64_t i, uint64_t n)
 /* ---- loading ---- */
 
 static void
+apply_batch(struct bench *b, struct store_applied *applied)
+{
+    const struct store_batch batch = {.name = keyspace,
+                                      .name_size = 5,
+                                      .deltas = b->deltas,
+                                      .delta_count = b->count};
+
+    check(store_apply(b->store, &batch, applied), "store_apply");
+}
+
+static void
 load_ours(struct bench *b)
 {
     struct store_applied applied;
@@ -139,9 +149,8 @@ load_ours(struct bench *b)
                 .sum_low = b->keys - shuffled(at + i, b->keys),
             };
         }
-        check(lmdb_apply(b->store, KEYSPACE, NULL, NULL, 0, b->deltas, n,
-                         &applied),
-              "store_apply");
+        b->count = n;
+        apply_batch(b, &applied);
     }
 }
 
@@ -232,9 +241,7 @@ apply_ours(struct bench *b, struct store_applied *applied)
 {
     const uint64_t start = clock_ns();
 
-    check(lmdb_apply(b->store, KEYSPACE, NULL, NULL, 0, b->deltas, b->count,
-                     applied),
-          "store_apply");
+    apply_batch(b, applied);
     return (double)(clock_ns() - start) / 1e6;
 }
 
@@ -415,22 +422,26 @@ time_ranges(struct bench *b, const char *name, uint64_t offset, bool random,
             unsigned per_view)
 {
     static uint8_t bytes[RANGE_ROWS * 300];
+    struct store_query q = {.op = STORE_RANGE,
+                            .name = keyspace,
+                            .name_size = 5,
+                            .length = RANGE_ROWS};
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
     const unsigned views = 20000 / per_view;
-    struct lmdb_view *v;
-    uint64_t start, rows, total = 0, state = 1;
+    uint64_t start, total = 0, state = 1;
 
     start = clock_ns();
     for (unsigned i = 0; i < views; i++) {
-        check(lmdb_view_open(b->store, KEYSPACE, &v), "store_view_open");
         for (unsigned n = 0; n < per_view; n++) {
             if (random)
                 offset = random_next(&state) % (b->keys - RANGE_ROWS);
-            if (lmdb_view_range(v, offset, RANGE_ROWS, bytes, sizeof bytes,
-                                &rows) < 0)
-                check(-EIO, "store_view_range");
-            total += rows;
+            q.offset = (int64_t)offset;
+            (void)store_read(b->store, &reads); /* one: always answered */
+            check(q.error, "store_read");
+            total += q.rows;
         }
-        lmdb_view_close(v);
+        store_read_end(b->store);
     }
     printf("range of %d, %-8s %2u per snapshot: %7.0f ns  (%llu rows each)\n",
            RANGE_ROWS, name, per_view,
@@ -446,31 +457,6 @@ time_all_ranges(struct bench *b)
         time_ranges(b, "middle,", b->keys / 2, false, per_view);
         time_ranges(b, "random,", 0, true, per_view);
     }
-}
-
-static int
-count_row(void *ctx, const uint8_t *key, size_t key_size,
-          const struct store_row *r)
-{
-    uint64_t *sum = ctx;
-
-    *sum += (uint64_t)r->count + key[key_size - 1];
-    return 0;
-}
-
-static void
-time_scan(struct bench *b)
-{
-    const uint64_t start = clock_ns();
-    struct lmdb_view *v;
-    uint64_t sum = 0;
-
-    check(lmdb_view_open(b->store, KEYSPACE, &v), "store_view_open");
-    check(lmdb_view_scan(v, NULL, 0, count_row, &sum), "store_view_scan");
-    lmdb_view_close(v);
-    printf("scan by key: %.1f M keys/s (sum %llx)\n",
-           (double)b->keys * 1e3 / (double)(clock_ns() - start),
-           (unsigned long long)sum);
 }
 
 /* ---- all of it ---- */
@@ -548,7 +534,6 @@ run(struct bench *b)
     print_sizes(b);
     measure_memory(b);
     time_all_ranges(b);
-    time_scan(b);
     store_close(b->store);
     mdb_env_close(b->env);
     free(b->ids);

@@ -34,7 +34,9 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/log/create.h"
 #include "common/log/log.h"
+#include "common/log/slot.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
 #include "common/wire/query.h"
@@ -176,6 +178,8 @@ fill_store(const struct bench *b)
                                    .txn_memory = (size_t)256 << 20};
     struct store_delta *deltas = need(LOAD_BATCH * sizeof *deltas);
     uint8_t *bytes = need((size_t)LOAD_BATCH * KEY_SIZE);
+    struct store_batch batch = {
+        .name = keyspace, .name_size = 5, .deltas = deltas};
     struct store_applied applied;
     struct store *s;
     uint64_t n;
@@ -189,8 +193,8 @@ fill_store(const struct bench *b)
                                              .key_size = KEY_SIZE,
                                              .sum_low = count_of(b, id + i)};
         }
-        check(lmdb_apply(s, keyspace, 5, NULL, NULL, 0, deltas, n, &applied),
-              "apply");
+        batch.delta_count = n;
+        check(store_apply(s, &batch, &applied), "apply");
     }
     store_close(s);
     free(bytes);

@@ -259,6 +259,72 @@ running_out_of_inodes_is_a_full_disk_too(void **state)
     finish(&f);
 }
 
+/* Files until there is no inode left; returns how many. */
+static unsigned
+take_inodes(const struct full *f)
+{
+    char path[640];
+    unsigned count = 0;
+    int fd;
+
+    for (;; count++) {
+        (void)snprintf(path, sizeof path, "%s.%u", f->ballast,
+                       count); /* fits */
+        fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (fd < 0)
+            break;
+        assert_int_equal(close(fd), 0);
+    }
+    assert_int_equal(errno, ENOSPC);
+    return count;
+}
+
+static void
+give_inodes(const struct full *f, unsigned count)
+{
+    char path[640];
+
+    while (count-- > 0) {
+        (void)snprintf(path, sizeof path, "%s.%u", f->ballast,
+                       count); /* fits */
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* What a daemon that runs lives through, one that starts does, too. */
+static void
+daemons_start_without_a_free_inode_and_go_on_when_there_is_one(void **state)
+{
+    struct full f = {0};
+    unsigned taken;
+
+    (void)state; /* needs none */
+    if (!mount_small(&f, "size=64m,nr_inodes=100,mode=700"))
+        test_skip("needs root and a tmpfs of its own");
+    begin(&f);
+    start_writer(&f);
+    fleet_start(&f.fleet, FLEET_WORKER);
+    fleet_start(&f.fleet, FLEET_READ);
+    send_some(&f, 2000);
+    assert_true(traffic_drain(&f.traffic, LIMIT_MS));
+    fleet_stop_all(&f.fleet);
+    taken = take_inodes(&f);
+
+    start_writer(&f);
+    fleet_start(&f.fleet, FLEET_WORKER);
+    fleet_start(&f.fleet, FLEET_READ);
+    send_until_pushed_back(&f);
+    assert_true(says(&f, FLEET_WRITE, "links, locks and syncs are not tried"));
+
+    give_inodes(&f, taken);
+    send_some(&f, 200);
+    expect_alive(&f, FLEET_WRITE);
+    expect_alive(&f, FLEET_WORKER);
+    expect_alive(&f, FLEET_READ);
+    expect_exactly_once(&f);
+    finish(&f);
+}
+
 /* ---- LMDB's lock files ------------------------------------------------- */
 
 /* LMDB writes to them through a map: a page for which there is no room is the
@@ -407,6 +473,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(logs_that_cannot_be_made_push_back_and_go_on),
     cmocka_unit_test(merges_that_cannot_be_written_are_made_later),
     cmocka_unit_test(running_out_of_inodes_is_a_full_disk_too),
+    cmocka_unit_test(
+        daemons_start_without_a_free_inode_and_go_on_when_there_is_one),
     cmocka_unit_test(a_keyspace_that_fits_by_half_is_refused_not_died_of),
     cmocka_unit_test(a_restored_directory_on_a_full_disk_is_waited_for),
 };

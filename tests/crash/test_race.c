@@ -6,6 +6,9 @@
  *
  *     TEST_SEED
  */
+#include "common/log/create.h"
+#include "common/log/recover.h"
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>

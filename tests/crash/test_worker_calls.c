@@ -10,6 +10,9 @@
  * at each run; COUNTD_ALL_CALLS=1 runs all.  Memory files are used where there
  * are some: a kill loses nothing that a disk would have kept.
  */
+#include "common/log/create.h"
+#include "common/log/recover.h"
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <assert.h>
@@ -31,7 +34,7 @@
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held_files.h"
+#include "common/store/lmdb/held.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
@@ -292,66 +295,61 @@ delta(const char *key, int64_t sum)
                                 .sum_low = (uint64_t)sum};
 }
 
-/* Holds one record for each of these keyspaces, which there was no room for. */
+/* Holds one increment for each of these keyspaces, in one step. */
 static void
-hold_many(const struct fixture *x, const struct store_mark *mark,
-          const char *const *names, unsigned count, int64_t first)
+hold(struct held *h, const struct store_mark *mark, const char *const *names,
+     unsigned count, const char *key, int64_t first)
 {
-    const int fd = x->dir.held_fd;
-    struct held_many_base base;
-    struct held_out *out;
     unsigned i;
 
-    assert_rc(heldfile_many_begin(&out, fd, mark, count, &base), 0);
+    assert_rc(held_look(h), 0);
+    assert_rc(held_begin(h), 0);
     for (i = 0; i < count; i++) {
-        const struct store_delta d = delta("m", first + (int64_t)i);
+        const struct store_delta d = delta(key, first + (int64_t)i);
+        const struct store_batch b = {.name = (const uint8_t *)names[i],
+                                      .name_size = strlen(names[i]),
+                                      .marks = mark,
+                                      .mark_count = 1,
+                                      .deltas = &d,
+                                      .delta_count = 1};
 
-        assert_rc(heldfile_many_add(out, (const uint8_t *)names[i],
-                                    strlen(names[i]), &d, 1),
-                  0);
+        assert_rc(held_put(h, &b, -EDQUOT), 0);
     }
-    assert_rc(heldfile_many_end(out, fd, mark, 0, true), 0);
-    assert_rc(heldfile_many_publish(fd, mark, &base), 0);
+    assert_rc(held_commit(h), 0);
 }
 
-/* Of "old", and of two that are not there. */
+/* Records of "old" and of two keyspaces that are not there, and of an earlier
+ * epoch of a log that is full again and has more for it. */
 static void
-hold_others(const struct fixture *x)
+hold_records(const struct fixture *x, const struct filler *f)
 {
-    static const char *const names[] = {"old", "some", "more"};
-    const struct store_mark mark = {.uuid = "many", .epoch = 1, .first_ms = 1};
+    static const char *const names[] = {"old", "some", "more", "new"};
+    const struct store_mark first = {.uuid = "held", .epoch = 1, .first_ms = 1};
+    const struct store_mark many = {.uuid = "many", .epoch = 1, .first_ms = 1};
+    const struct held_options options = {.data_fd = x->dir.fd,
+                                         .writable = true};
+    struct store_mark earlier = {.epoch = f->log.header.epoch - 1,
+                                 .first_ms = 1};
+    struct held *h;
 
-    hold_many(x, &mark, names, 3, 7);
+    memcpy(earlier.uuid, f->log.header.uuid, sizeof earlier.uuid);
+    assert_rc(held_open(&h, &options), 0);
+    hold(h, &first, names, 1, "a", 1000);
+    hold(h, &many, names, 3, "m", 7);
+    hold(h, &earlier, names + 3, 1, "m", 5000);
+    held_close(h);
 }
 
-/* Of an earlier epoch of a log that is full again, and has more for it. */
-static void
-hold_earlier(const struct fixture *x, const struct filler *f)
-{
-    static const char *const names[] = {"new"};
-    struct store_mark mark = {.epoch = f->log.header.epoch - 1, .first_ms = 1};
-
-    memcpy(mark.uuid, f->log.header.uuid, sizeof mark.uuid);
-    hold_many(x, &mark, names, 1, 5000);
-}
-
-/* A keyspace that is there already, and records held for it. */
+/* A keyspace that is there already. */
 static void
 make_old(const struct fixture *x)
 {
     const struct store_mark base = {.uuid = "base", .epoch = 1};
-    const struct store_mark held = {.uuid = "held", .epoch = 1, .first_ms = 1};
-    struct store_delta d;
     struct store *s;
 
     open_store(x, true, &s);
     assert_rc(stored_add(s, "old", &base, "a", OLD_BASE), 0);
     store_close(s);
-    d = delta("a", 1000);
-    assert_rc(heldfile_put(x->dir.held_fd, x->dir.hash_key,
-                           (const uint8_t *)"old", 3, &held, &d, 1),
-              0);
-    hold_others(x);
 }
 
 /* Two full logs, one whose writer died, one whose creator died, an old
@@ -367,7 +365,7 @@ make_directory(struct fixture *x)
     assert_rc(datadir_open(&x->dir, x->fleet.path, DATADIR_WRITE), 0);
     make_old(x);
     filler_open(&f, x->dir.log_fd, 0, 20);
-    hold_earlier(x, &f);
+    hold_records(x, &f);
     filler_add(&f, "old", "a", 1);
     filler_add(&f, "new", "b", 2);
     filler_seal(&f);

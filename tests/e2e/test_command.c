@@ -578,11 +578,12 @@ flush_and_backup_say_what_is_held(void **state)
     expect_text(RUN(s, "incr", "a", "y"), 0, "");
     expect_text(RUN(s, "incr", "b", "x"), 0, "");
     expect(RUN(s, "flush"), 1,
-           "not readable: 1 file of records that their keyspace cannot take "
-           "now (a), held in held/; countd check says more\n");
+           "not readable: 1 record that their keyspace cannot take now (a), "
+           "held; countd held says more\n");
     assert_null(strstr(text, "not merged in time"));
     expect_text(RUN(s, "get", "b", "x"), 0, "1\n");
-    expect(RUN(s, "backup", copy), 0, "not in the copy: 1 file of records");
+    expect(RUN(s, "backup", copy), 0, "keyspaces=2 keys=2 faults=0");
+    assert_null(strstr(text, "not in the copy"));
 
     /* Room again: a restart merges what is held. */
     assert_int_equal(daemon_stop(&s->serve), 0);
@@ -770,8 +771,6 @@ a_data_directory_that_is_not_there_yet_may_come(void **state)
     char path[700];
 
     snprintf(path, sizeof path, "data_dir=%s/later", s->dir.path);
-    expect(daemon_run(text, sizeof text, "countd-read", "-o", path, NULL), 111,
-           "does not exist; start countd-write");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         expect(
             RUN(s, "-o", path, commands[i][0], commands[i][1], commands[i][2]),
@@ -1187,9 +1186,10 @@ check_finds_a_damaged_keyspace_and_still_looks_at_the_others(void **state)
     expect(RUN(s, "load", path), 0, "10000 increments");
     assert_int_equal(daemon_stop(&s->serve), 0);
     expect(RUN(s, "check", "--json"), 0, "\"faults\": 0}\n");
-    (void)put_file(s, "data/held/bad-x", "junk"); /* its path is not needed */
-    expect(RUN(s, "check"), 1, "held bad-x  FAULT: a damaged file of records");
-    assert_int_equal(unlinkat(s->dir.fd, "data/held/bad-x", 0), 0);
+    (void)put_file(s, "data/bad-held-1.mdb", "junk"); /* not its path */
+    expect(RUN(s, "check"), 1,
+           "held bad-held-1.mdb  FAULT: a damaged file of records");
+    assert_int_equal(unlinkat(s->dir.fd, "data/bad-held-1.mdb", 0), 0);
     expect(RUN(s, "check", "words", "nope"), 1, "there is no such keyspace");
 
     /* The middle of every page: blocks fill theirs, other pages are nearly
@@ -1294,6 +1294,39 @@ a_backup_of_a_running_store_is_complete_and_serves(void **state)
     expect_text(RUN(s, "flush"), 0, "");
     expect_text(RUN(s, "get", "a", "b"), 0, "8\n");
     memcpy(s->data, data, sizeof data);
+}
+
+/* A damaged or exchanged key of file names must not pass unseen. */
+static void
+check_finds_a_file_of_a_long_name_under_another_name(void **state)
+{
+    static const char moved[] = "%h0123456789abcdef0123456789abcdef";
+    struct site *s = *state;
+    char from[1000], to[700];
+    struct dirent *e;
+    DIR *dir;
+
+    expect_text(RUN(s, "incr",
+                    "A/very long name that has to be hashed because "
+                    "it is no plain one, and is longer than sixty",
+                    "b", "8"),
+                0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+    snprintf(to, sizeof to, "%s/keyspace", s->data);
+    dir = opendir(to);
+    assert_non_null(dir);
+    while ((e = readdir(dir)) && (strncmp(e->d_name, "%h", 2) != 0 ||
+                                  strstr(e->d_name, "-lock") != NULL))
+        ;
+    assert_non_null(e);
+    snprintf(from, sizeof from, "%s/keyspace/%s", s->data, e->d_name);
+    snprintf(to, sizeof to, "%s/keyspace/%s.mdb", s->data, moved);
+    assert_int_equal(closedir(dir), 0);
+    assert_int_equal(rename(from, to), 0);
+
+    expect(RUN(s, "check"), 1, moved);
+    expect(RUN(s, "check"), 1, "which belongs into keyspace/%h");
 }
 
 static void
@@ -1416,6 +1449,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(check_finds_logs_that_are_older_than_the_keyspaces),
     WITH_SITE(a_backup_of_a_running_store_is_complete_and_serves),
     WITH_SITE(a_backup_waits_for_the_merge_or_says_that_it_does_not),
+    WITH_SITE(check_finds_a_file_of_a_long_name_under_another_name),
     WITH_EMPTY(bad_command_lines_exit_100_and_suggest),
     WITH_EMPTY(help_and_version_and_test_exit_0),
 };

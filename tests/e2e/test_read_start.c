@@ -9,8 +9,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/net/net.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
@@ -132,33 +134,138 @@ an_address_of_another_machine_may_be_ours_later(void **state)
 }
 
 static void
-the_key_of_file_names_has_to_be_there_and_whole(void **state)
+the_key_of_file_names_has_to_be_whole(void **state)
 {
     char path[700];
 
     (void)state; /* none */
     snprintf(path, sizeof path, "%s/keyspace/%%key", data);
     assert_int_equal(truncate(path, 3), 0);
-    expect(READ("-d", data, ANY_PORT), 111, "%key is not a file of 16 bytes");
-
-    assert_int_equal(unlink(path), 0);
-    expect(READ("-d", data, ANY_PORT), 111, "no file keyspace/%key yet");
+    expect(READ("-d", data, ANY_PORT), 111, "keyspace/%key is damaged");
 }
 
 static void
 folders_that_are_missing_or_none_are_named(void **state)
 {
-    char held[700];
+    char log[700];
 
     (void)state; /* none */
-    snprintf(held, sizeof held, "%s/held", data);
-    assert_int_equal(rmdir(held), 0);
+    snprintf(log, sizeof log, "%s/log", data);
+    assert_int_equal(rmdir(log), 0);
     expect(READ("-d", data, ANY_PORT), 111,
-           "the data directory has no folder held yet");
+           "the data directory has no folder log yet");
 
-    assert_int_equal(symlink("/tmp", held), 0);
+    assert_int_equal(symlink("/tmp", log), 0);
     expect(READ("-d", data, ANY_PORT), 100,
-           "held in the data directory is no folder");
+           "log in the data directory is no folder");
+}
+
+/* ---- waiting for the directory ------------------------------------------ */
+
+/* Until it has said so. */
+static void
+await_words(const struct daemon *d, const char *words)
+{
+    const uint64_t until = clock_ms() + 20000 * test_slow();
+
+    while (!said(d, words)) {
+        assert_true(daemon_alive(d));
+        assert_true(clock_ms() < until);
+    }
+}
+
+/* Starts it on `path`, where it has to wait. */
+static void
+start_waiting(struct daemon *d, const char *path)
+{
+    const char *const argv[] = {"-d", path, ANY_PORT, NULL};
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+
+    assert_int_equal(daemon_start_how(d, "countd-read", &how), 0);
+    await_words(d, "keyspace/%key yet): start countd-write or countd-worker");
+    assert_false(said(d, "serving"));
+}
+
+/* Answers at the port that it has told. */
+static void
+expect_served(const struct daemon *d)
+{
+    unsigned short port;
+    int fd;
+
+    await_words(d, "serving read=127.0.0.1:");
+    assert_int_equal(sscanf(strstr(text, "serving read="),
+                            "serving read=127.0.0.1:%hu", &port),
+                     1);
+    fd = client_connect(port);
+    expect_answer(fd);
+    client_close(fd);
+}
+
+static void
+a_reader_that_starts_first_waits_for_the_writer(void **state)
+{
+    struct daemon reads, writes;
+    char path[700];
+
+    (void)state; /* another directory */
+    snprintf(path, sizeof path, "%s/later", dir.path);
+    start_waiting(&reads, path);
+
+    daemon_start(&writes, "countd-write", "-d", path, "-o",
+                 "write.listen=", "-o", "write.ack_listen=127.0.0.1:0", "-o",
+                 "counter.enable=false", NULL);
+
+    expect_served(&reads);
+    assert_int_equal(daemon_stop(&writes), 0);
+    assert_int_equal(daemon_stop(&reads), 0);
+    daemon_fini(&writes);
+    daemon_fini(&reads);
+}
+
+static void
+a_directory_that_is_only_half_made_is_waited_for(void **state)
+{
+    static const char *const folders[] = {"", "/log", "/keyspace"};
+    char path[700], folder[720];
+    struct daemon reads;
+    struct datadir made;
+
+    (void)state; /* as above */
+    snprintf(path, sizeof path, "%s/half", dir.path);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(folder, sizeof folder, "%s%s", path, folders[i]);
+        assert_int_equal(mkdir(folder, 0700), 0);
+        start_waiting(&reads, path);
+        if (i < 2) {
+            assert_int_equal(daemon_stop(&reads), 0);
+            daemon_fini(&reads);
+        }
+    }
+    assert_rc(datadir_open(&made, path, DATADIR_WRITE), 0);
+    datadir_close(&made);
+
+    expect_served(&reads);
+    assert_int_equal(daemon_stop(&reads), 0);
+    daemon_fini(&reads);
+}
+
+static void
+each_signal_ends_the_wait(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    char path[700];
+
+    (void)state; /* as above */
+    snprintf(path, sizeof path, "%s/never", dir.path);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct daemon d;
+
+        start_waiting(&d, path);
+        daemon_signal(&d, signals[i]);
+        assert_int_equal(daemon_wait(&d), 0);
+        daemon_fini(&d);
+    }
 }
 
 /* ---- descriptors ------------------------------------------------------- */
@@ -309,8 +416,11 @@ static const struct CMUnitTest tests[] = {
     CASE(settings_are_checked_without_a_directory),
     CASE(a_port_in_use_may_be_free_later),
     CASE(an_address_of_another_machine_may_be_ours_later),
-    CASE(the_key_of_file_names_has_to_be_there_and_whole),
+    CASE(the_key_of_file_names_has_to_be_whole),
     CASE(folders_that_are_missing_or_none_are_named),
+    CASE(a_reader_that_starts_first_waits_for_the_writer),
+    CASE(a_directory_that_is_only_half_made_is_waited_for),
+    CASE(each_signal_ends_the_wait),
     CASE(too_few_descriptors_are_refused),
     CASE(few_descriptors_mean_fewer_connections),
     CASE(fewer_connections_than_that_may_be_asked_for),

@@ -19,7 +19,7 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held_files.h"
+#include "common/store/lmdb/held.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
@@ -392,7 +392,7 @@ records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
     assert_int_equal(count_of(x, "lines", "all"), 6);
     fleet_stop(&x->fleet, FLEET_WORKER);
     assert_true(said(x, "keyspace=words cannot take its records"));
-    assert_true(said(x, "held=3"));
+    assert_true(said(x, " held=") && !said(x, " held=0 "));
 
     assert_int_equal(unlinkat(x->dir.keyspace_fd, "words.mdb", 0), 0);
     fleet_start(&x->fleet, FLEET_WORKER);
@@ -473,7 +473,8 @@ keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
     fleet_start(&x->fleet, FLEET_WORKER);
     await_empty(x, 0);
     fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_true(said(x, "held=1 "));
+    assert_true(said(x, " held=80 ")); /* a record for each keyspace */
+    assert_true(said(x, "keyspace.max=20 would be passed"));
     assert_int_equal(count_of(x, "flood0", "again"), NAMES);
     for (i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "flood%d", i); /* fits */
@@ -493,31 +494,29 @@ keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
     fleet_check(&x->fleet);
 }
 
-/* Locks the only file of what is held, as a worker that merges it does. */
-static int
-lock_held(const struct fixture *x)
+/* Has the records of a keyspace in hand, as a worker that applies them. */
+static struct held *
+lock_held(const struct fixture *x, const char *name)
 {
-    const char *name;
-    int fd = -1;
-    DIR *dir;
+    const struct held_options options = {.data_fd = x->dir.fd,
+                                         .writable = true};
+    struct held *h;
 
-    assert_rc(dirstream_open(x->dir.held_fd, ".", &dir), 0);
-    while (dirstream_next(dir, &name) > 0)
-        if (heldfile_is_many(name))
-            fd = openat(x->dir.held_fd, name, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(closedir(dir), 0);
-    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
-    return fd;
+    assert_rc(held_open(&h, &options), 0);
+    assert_rc(held_look(h), 0);
+    assert_true(held_any(h));
+    assert_rc(held_lock(h, (const uint8_t *)name, strlen(name)), 0);
+    held_look_end(h);
+    return h;
 }
 
 static void
 what_another_worker_has_of_the_held_is_tried_again_soon(void **state)
 {
-    const int soon_ms = 30000; /* not the minute that passes otherwise */
+    const int soon_ms = 30000; /* not the minute between tries of a sick one */
     struct fixture *x = *state;
     struct filler f;
-    int fd;
+    struct held *h;
 
     fleet_option(&x->fleet, "keyspace.max=1");
     filler_open(&f, x->dir.log_fd, 0, 10);
@@ -528,18 +527,103 @@ what_another_worker_has_of_the_held_is_tried_again_soon(void **state)
     await_empty(x, 0);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
-    fd = lock_held(x);
+    h = lock_held(x, "second");
     fleet_option(&x->fleet, "keyspace.max=1000");
     fleet_start(&x->fleet, FLEET_WORKER);
-    /* Before it looks for logs it has tried what is held. */
     full_log(x, 1);
     await_empty(x, 1);
-    assert_int_equal(close(fd), 0);
+    held_close(h);
     fleet_await_drained(&x->fleet, soon_ms);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
     assert_int_equal(count_of(x, "first", "one"), 1);
     assert_int_equal(count_of(x, "second", "one"), 2);
+    fleet_check(&x->fleet);
+}
+
+/* ---- a worker that is stopped ------------------------------------------- */
+
+/* A log that takes a while to apply. */
+static void
+large_log(const struct fixture *x, uint64_t index)
+{
+    enum { KEYS = 40000 };
+    struct filler f;
+    char key[16];
+    int i;
+
+    filler_open(&f, x->dir.log_fd, index, KEYS);
+    for (i = 0; i < KEYS; i++) {
+        (void)snprintf(key, sizeof key, "%d", i * 7919 % KEYS); /* fits */
+        filler_add(&f, "words", key, 1);
+    }
+    filler_seal(&f);
+}
+
+/* Whether a process is writing to the keyspace "words". */
+static bool
+is_being_written(const struct fixture *x)
+{
+    const int fd =
+        openat(x->dir.keyspace_fd, "words.mdb", O_RDONLY | O_CLOEXEC);
+    bool taken;
+
+    if (fd < 0)
+        return false;
+    taken = flock(fd, LOCK_EX | LOCK_NB) < 0;
+    assert_int_equal(close(fd), 0);
+    return taken;
+}
+
+/* Stops the first worker while it writes to "words". */
+static void
+stop_while_writing(struct fixture *x)
+{
+    struct daemon *d = fleet_daemon(&x->fleet, FLEET_WORKER);
+    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+
+    for (;;) {
+        if (is_being_written(x)) {
+            daemon_signal(d, SIGSTOP);
+            if (is_being_written(x))
+                return;
+            daemon_signal(d, SIGCONT);
+        }
+        assert_true(clock_ms() < end_ms);
+        if (mode_of(x, 0) == LOG_MODE_EMPTY)
+            large_log(x, 0);
+        (void)poll(NULL, 0, 1); /* paces the looking */
+    }
+}
+
+/* The other one says for whom it waits, and ends when it is told to. */
+static void
+a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop(
+    void **state)
+{
+    struct fixture *x = *state;
+    struct daemon *second = fleet_daemon(&x->fleet, FLEET_WORKER2);
+    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    static char output[1 << 16];
+
+    large_log(x, 0);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    stop_while_writing(x);
+    full_log(x, 1);
+    fleet_start(&x->fleet, FLEET_WORKER2);
+    do {
+        assert_true(clock_ms() < end_ms);
+        (void)poll(NULL, 0, 1); /* paces the looking */
+        (void)daemon_output(second, output, sizeof output);
+    } while (!strstr(output, "keyspace=words: waiting for pid="));
+    fleet_stop(&x->fleet, FLEET_WORKER2);
+    assert_int_equal(mode_of(x, 1), LOG_MODE_FULL);
+
+    daemon_signal(fleet_daemon(&x->fleet, FLEET_WORKER), SIGCONT);
+    drain(x);
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    assert_int_equal(count_of(x, "words", "the"), 2);
+    assert_int_equal(count_of(x, "lines", "all"), 2);
     fleet_check(&x->fleet);
 }
 
@@ -677,6 +761,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from),
     OPEN(keyspaces_above_the_limit_are_held_and_the_others_go_on),
     OPEN(what_another_worker_has_of_the_held_is_tried_again_soon),
+    OPEN(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop),
     OPEN(told_to_stop_with_work_left_it_gives_the_logs_back),
     OPEN(it_prints_figures_when_asked_and_goes_on),
     OPEN(a_directory_of_other_message_sizes_is_refused),

@@ -1,5 +1,6 @@
 /* tests/e2e/test_write.c - countd-write, the built program, alone: what its
  * clients get, what its logs hold, what it refuses, how it stops. */
+#include "common/log/recover.h"
 #include "tests/lib/test.h"
 
 #include <arpa/inet.h>
@@ -1095,6 +1096,15 @@ without_a_log_live_requests_go_on(void **state)
 
 /* ---- what it refuses --------------------------------------------------- */
 
+static const char *
+writer_path(void)
+{
+    static char path[600];
+
+    daemon_path("countd-write", path, sizeof path);
+    return path;
+}
+
 static void
 expect_refusal(const struct rig *r, int status, const char *listen,
                const char *more, const char *text)
@@ -1128,6 +1138,42 @@ a_second_writer_is_refused(void **state)
     client_close(fd);
     stop(r);
     assert_int_equal(r->records.count, 1);
+}
+
+/* `calls` all fail from the `nth` on; nobody sees why but by what it says. */
+static void
+a_call_that_fails_at_the_start_is_named(void **state)
+{
+    static const struct {
+        const char *calls, *nth, *text;
+    } rows[] = {
+        {"?eventfd,?eventfd2", "1", "make an eventfd"},
+        {"?clone,?clone3", "1", "create a thread"},
+        {"fcntl", "2", "open the logs in data_dir="},
+        {"epoll_create1", "1", "event loop"},
+        {"epoll_ctl", "2", "watch an eventfd"},
+    };
+    struct rig *r = *state;
+    char output[4096], inject[96];
+    size_t i;
+
+    if (daemon_run(NULL, 0, "/usr/bin/env", "strace", "-qq", "-o", "/dev/null",
+                   "true", NULL) != 0)
+        test_skip("strace cannot trace here");
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        (void)snprintf(inject, sizeof inject, "inject=%s:error=EMFILE:when=%s+",
+                       rows[i].calls, rows[i].nth); /* fits */
+        assert_int_equal(daemon_run(output, sizeof output, "/usr/bin/env",
+                                    "ASAN_OPTIONS=detect_leaks=0", "strace",
+                                    "-qq", "-f", "-o", "/dev/null", "-e",
+                                    inject, writer_path(), "-d", r->data, "-o",
+                                    "write.listen=127.0.0.1:0", "-o",
+                                    "write.ack_listen=", NULL),
+                         111);
+        if (!strstr(output, rows[i].text) ||
+            !strstr(output, "Too many open files"))
+            fail_msg("nothing about \"%s\" in:\n%s", rows[i].text, output);
+    }
 }
 
 /* It waits for the second port while the first is bound. */
@@ -1301,6 +1347,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(after_a_kill_what_was_acknowledged_is_there),
     ON_RIG(every_interval_syncs_without_anybody_waiting),
     ON_RIG(a_second_writer_is_refused),
+    ON_RIG(a_call_that_fails_at_the_start_is_named),
     ON_RIG(signals_at_the_start_wait_until_it_serves),
     ON_RIG(a_port_in_use_is_refused_with_what_to_do),
     ON_RIG(a_live_port_in_use_is_refused_with_what_to_do),

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/log/slot.h"
 #include "common/wire/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

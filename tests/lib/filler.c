@@ -1,4 +1,6 @@
 /* tests/lib/filler.c - see filler.h. */
+#include "common/log/create.h"
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>

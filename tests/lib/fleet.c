@@ -12,9 +12,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/log/inspect.h"
 #include "common/log/log.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/held.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
 
@@ -150,6 +153,74 @@ fleet_read_port(struct fleet *f)
     return daemon_port(&f->daemons[FLEET_READ], "read");
 }
 
+/* ---- the command --------------------------------------------------------- */
+
+#define WORDS_MAX (2 * FLEET_OPTIONS_MAX + 32)
+
+/* The line of a command: the options of the daemons, and where they listen. */
+struct command {
+    const char *argv[WORDS_MAX];
+    size_t count;
+    char ports[2][FLEET_OPTION_SIZE];
+};
+
+static void
+add_option(struct command *c, const char *option)
+{
+    assert_true(c->count + 3 < WORDS_MAX);
+    c->argv[c->count++] = "-o";
+    c->argv[c->count++] = option;
+}
+
+static void
+make_command(struct fleet *f, struct command *c, const char *const *words)
+{
+    size_t i;
+
+    c->count = 0;
+    c->argv[c->count++] = "-d";
+    c->argv[c->count++] = f->path;
+    for (i = 0; i < f->option_count; i++)
+        add_option(c, f->options[i]);
+    if (f->daemons[FLEET_READ].pid > 0) {
+        snprintf(c->ports[0], sizeof c->ports[0], "read.listen=127.0.0.1:%u",
+                 fleet_read_port(f));
+        add_option(c, c->ports[0]);
+    }
+    if (f->daemons[FLEET_WRITE].pid > 0) {
+        snprintf(c->ports[1], sizeof c->ports[1],
+                 "write.ack_listen=127.0.0.1:%u", fleet_ack_port(f));
+        add_option(c, c->ports[1]);
+    }
+    for (i = 0; words[i]; i++) {
+        assert_true(c->count + 1 < WORDS_MAX);
+        c->argv[c->count++] = words[i];
+    }
+    c->argv[c->count] = NULL;
+}
+
+int
+fleet_run(struct fleet *f, const char *const *words)
+{
+    struct command c;
+    const struct daemon_how how = {
+        .argv = c.argv, .env = f->env, .uid = f->uid};
+
+    make_command(f, &c, words);
+    return expect_run("countd", &how);
+}
+
+void
+fleet_begin(struct fleet *f, struct daemon *d, const char *const *words)
+{
+    struct command c;
+    const struct daemon_how how = {
+        .argv = c.argv, .env = f->env, .uid = f->uid, .not_ready = true};
+
+    make_command(f, &c, words);
+    assert_int_equal(daemon_start_how(d, "countd", &how), 0);
+}
+
 /* ---- looking at the directory ----------------------------------------------
  */
 
@@ -181,33 +252,49 @@ has_work(int log_fd, const char *name, char *what, size_t size)
            (report.header.state == LOG_OPEN && report.valid > 0);
 }
 
+/* A log with work, if there is one. */
 static bool
-find_work(const struct fleet *f, char *what, size_t size)
+find_log(const struct fleet *f, char *what, size_t size)
 {
-    static const char *const folders[] = {"log", "held"};
     char path[600];
     struct dirent *e;
     bool work = false;
-    size_t i;
     DIR *dir;
 
-    for (i = 0; i < 2 && !work; i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", f->path,
-                       folders[i]); /* fits */
-        dir = opendir(path);
-        while (dir && !work && (e = readdir(dir)))
-            if (i == 0)
-                work = has_work(dirfd(dir), e->d_name, what, size);
-            else if (strchr(e->d_name, ',') &&
-                     strncmp(e->d_name, "%t", 2) != 0) {
-                (void)snprintf(what, size, "held/%s",
-                               e->d_name); /* for people */
-                work = true;
-            }
-        if (dir)
-            (void)closedir(dir); /* read only */
-    }
+    (void)snprintf(path, sizeof path, "%s/log", f->path); /* fits */
+    dir = opendir(path);
+    while (dir && !work && (e = readdir(dir)))
+        work = has_work(dirfd(dir), e->d_name, what, size);
+    if (dir)
+        (void)closedir(dir); /* read only */
     return work;
+}
+
+/* Whether records are held.  What cannot be read now counts as held. */
+static bool
+is_held(const struct fleet *f, char *what, size_t size)
+{
+    struct held_options options = {.writable = false};
+    struct held *h;
+    bool any = true;
+
+    options.data_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (options.data_fd < 0)
+        return false;
+    assert_rc(held_open(&h, &options), 0);
+    if (held_look(h) == 0)
+        any = held_any(h);
+    held_close(h);
+    (void)close(options.data_fd); /* only read */
+    if (any)
+        (void)snprintf(what, size, HELD_FILE); /* for people */
+    return any;
+}
+
+static bool
+find_work(const struct fleet *f, char *what, size_t size)
+{
+    return find_log(f, what, size) || is_held(f, what, size);
 }
 
 bool
@@ -223,7 +310,7 @@ fleet_logs_are_drained(const struct fleet *f)
 {
     char what[512];
 
-    return !find_work(f, what, sizeof what) || strncmp(what, "held/", 5) == 0;
+    return !find_log(f, what, sizeof what);
 }
 
 void
@@ -267,10 +354,10 @@ open_store(const struct fleet *f, struct datadir *dir, struct store **store)
 }
 
 static void
-say_fault(void *ctx, const char *text)
+say_fault(void *ctx, const char *what)
 {
     (void)ctx; /* needs none */
-    print_error("fault: %s\n", text);
+    print_error("fault: %s\n", what);
 }
 
 static int
@@ -338,12 +425,12 @@ take_row(void *ctx, const uint8_t *key, size_t size,
          const struct store_row *row)
 {
     struct look *l = ctx;
-    char text[MODEL_NAME_SIZE] = "";
+    char name[MODEL_NAME_SIZE] = "";
 
-    if (size >= sizeof text)
+    if (size >= sizeof name)
         fail_msg("an invented key: %.*s", (int)size, (const char *)key);
-    memcpy(text, key, size);
-    model_found(l->model, l->keyspace, text, row->count);
+    memcpy(name, key, size);
+    model_found(l->model, l->keyspace, name, row->count);
     return 0;
 }
 

@@ -71,6 +71,14 @@ uint16_t fleet_silent_port(struct fleet *f);
 uint16_t fleet_ack_port(struct fleet *f);
 uint16_t fleet_read_port(struct fleet *f);
 
+/* Runs the countd command on it to its end; what it printed is in `text`
+ * (tests/lib/expect.h).  `words` is NULL-terminated.  Returns its status. */
+int fleet_run(struct fleet *f, const char *const *words);
+#define FLEET_RUN(f, ...) fleet_run(f, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Starts it and does not wait. */
+void fleet_begin(struct fleet *f, struct daemon *d, const char *const *words);
+
 /* The next five look at the directory themselves, without the daemons, and
  * must run as its owner or root. */
 

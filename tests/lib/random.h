@@ -41,8 +41,8 @@ random_chance(struct random *r, unsigned percent)
 static inline uint64_t
 random_seed(const char *test)
 {
-    const char *text = getenv("TEST_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : clock_ns() % 1000000007;
+    const char *given = getenv("TEST_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : clock_ns() % 1000000007;
 
     printf("%s: TEST_SEED=%llu\n", test, (unsigned long long)seed);
     (void)fflush(stdout); /* a crash must not take it along */

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/log/inspect.h"
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 static void

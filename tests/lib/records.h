@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "common/log/log.h"
+#include "common/log/slot.h"
 
 struct record {
     char keyspace[MESSAGE_NAME_MAX + 1]; /* NUL-terminated */

@@ -18,7 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/log/create.h"
 #include "common/log/log.h"
+#include "common/log/slot.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"
@@ -234,6 +236,24 @@ poke(int dirfd, const char *name, const void *bytes, size_t size, uint64_t at)
     assert_int_equal(pwrite(fd, bytes, size, (off_t)at), size);
     assert_int_equal(fchmod(fd, st.st_mode & 07777), 0);
     assert_int_equal(close(fd), 0);
+}
+
+/* Makes both headers say that they were written in the boot `id`; 0: unknown.
+ */
+static inline void
+set_boot(int dirfd, const char *name, uint8_t id)
+{
+    uint8_t block[LOG_BLOCK_SIZE];
+    struct log_header h;
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        peek(dirfd, name, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
+        assert_rc(log_header_get(block, &h), 0);
+        memset(h.boot_id, id, sizeof h.boot_id);
+        log_header_put(&h, block);
+        poke(dirfd, name, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
+    }
 }
 
 /* Runs the tests, and when we are root once more as nobody: the bits of the

@@ -13,8 +13,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/store/lmdb/lmdb.h"
-#include "tests/lib/tmpdir.h"
+#include "tests/lib/counted.h"
+#include "tests/lib/stored.h"
 
 /* Failing calls do nothing, or the first of them does its work. */
 enum how { BEFORE, AFTER };
@@ -83,77 +83,44 @@ fdatasync(int fd)
     return -1;
 }
 
-static const uint8_t hash_key[16];
-static const uint8_t *const ks = (const uint8_t *)"pages";
-#define KS   ks, 5
 #define KEYS 300
 
-static struct lmdb *
-open_store(const struct tmpdir *d)
-{
-    const struct lmdb_options options = {
-        .keyspace_fd = d->fd,
-        .hash_key = hash_key,
-        .keyspace_size = 256,
-        .key_size = 256,
-        .writable = true,
-        .open_max = 4,
-        .txn_memory = 1 << 22,
-    };
-    struct lmdb *s;
-
-    assert_rc(lmdb_store_open((struct store **)(void *)&s, &options), 0);
-    return s;
-}
-
-/* Applies log `epoch`, one to each key, as a worker does: what the mark says
- * is in is left out. */
+/* Applies log `epoch`, one to each key, as a worker does. */
 static int
-apply_log(struct lmdb *s, uint64_t epoch)
+apply_log(struct store *s, uint64_t epoch)
 {
     const struct store_mark mark = {.uuid = "a log", .epoch = epoch};
     struct store_delta deltas[KEYS];
-    struct lmdb_mark_info info;
     struct store_applied applied;
     char keys[KEYS][16];
-    int rc;
 
-    rc = lmdb_marks(s, KS, &mark, 1, &info);
-    if (rc < 0 || info.state == STORE_MARK_DONE)
-        return rc;
     for (unsigned i = 0; i < KEYS; i++) {
-        deltas[i] = (struct store_delta){
-            .key = (const uint8_t *)keys[i],
-            .key_size =
-                (uint16_t)snprintf(keys[i], sizeof keys[i], "key-%05u", i),
-            .sum_low = 1,
-        };
+        (void)snprintf(keys[i], sizeof keys[i], "key-%05u", i); /* fits */
+        deltas[i] = delta(keys[i], 1);
     }
-    return lmdb_apply(s, KS, &mark, &info, 1, deltas, KEYS, &applied);
-}
-
-static void
-fault_text(void *ctx, const char *text)
-{
-    (void)ctx;
-    print_error("%s\n", text);
+    return apply_deltas(s, KS, &mark, 1, deltas, KEYS, &applied);
 }
 
 /* Every key has been counted `logs` times, and the file is sound. */
 static void
-assert_counts(struct lmdb *s, uint64_t logs)
+assert_counts(struct store *s, uint64_t logs)
 {
-    struct store_check_result r;
     struct store_totals t;
-    struct lmdb_view *v;
 
-    assert_rc(lmdb_view_open(s, KS, &v), 0);
-    assert_rc(lmdb_view_totals(v, &t), 0);
-    lmdb_view_close(v);
+    assert_rc(stored_totals(s, KS_NAME, &t), 0);
     assert_int_equal(t.keys, KEYS);
     assert_int_equal(t.sum_low, KEYS * logs);
-    assert_rc(lmdb_check(s, KS, fault_text, NULL, &r), 0);
-    assert_int_equal(r.faults, 0);
+    check_clean(s);
+}
+
+static void
+arm(unsigned nth, enum how how, unsigned most)
+{
+    fault.armed = true;
+    fault.left = nth;
+    fault.how = how;
+    fault.hits = 0;
+    fault.most = most;
 }
 
 /* Lets every call of a commit fail in turn, `most` times in a row.  Returns
@@ -162,7 +129,7 @@ static void
 fail_each_call(const struct tmpdir *d, enum how how, unsigned most,
                unsigned *failed, unsigned *saved)
 {
-    struct lmdb *s = open_store(d);
+    struct store *s = open_store(d, 1 << 22, true);
     uint64_t epoch = 1;
     bool hit = true;
 
@@ -172,11 +139,7 @@ fail_each_call(const struct tmpdir *d, enum how how, unsigned most,
         int rc;
 
         epoch++;
-        fault.armed = true;
-        fault.left = n;
-        fault.how = how;
-        fault.hits = 0;
-        fault.most = most;
+        arm(n, how, most);
         rc = apply_log(s, epoch);
         hit = fault.hits > 0;
         fault.armed = false;
@@ -188,12 +151,12 @@ fail_each_call(const struct tmpdir *d, enum how how, unsigned most,
         assert_counts(s, epoch);
         assert_true(n < 1000);
     }
-    lmdb_close(s);
+    store_close(s);
 
     /* Another process sees the same. */
-    s = open_store(d);
+    s = open_store(d, 1 << 22, true);
     assert_counts(s, epoch);
-    lmdb_close(s);
+    store_close(s);
 }
 
 static void
@@ -243,6 +206,92 @@ an_outcome_that_cannot_be_made_durable_is_no_success(void **state)
     assert_int_equal(saved, 0);
 }
 
+/* Repeats a call until it says that it is done; returns how often it failed. */
+static unsigned
+fail_each_time(struct store *s, enum how how, unsigned most, unsigned nth,
+               int (*call)(struct store *s), bool *hit)
+{
+    unsigned failed = 0;
+    int rc;
+
+    arm(nth, how, most);
+    rc = call(s);
+    *hit = fault.hits > 0;
+    fault.armed = false;
+    assert_true(rc == 0 || *hit);
+    while (rc < 0) {
+        failed++;
+        assert_true(failed < 10);
+        rc = call(s);
+    }
+    return failed;
+}
+
+static int
+drop_all(struct store *s)
+{
+    return store_drop(s, KS, NULL, 0);
+}
+
+static int
+delete_one(struct store *s)
+{
+    const struct store_key key = {.key = (const uint8_t *)"key-00007",
+                                  .key_size = 9};
+    uint64_t deleted;
+
+    return store_del(s, KS, &key, 1, &deleted);
+}
+
+/* Whatever failed, once a call says 0 its work is done, for others as well, and
+ * what comes after it counts. */
+static void
+take_away_with_faults(const struct tmpdir *d, int (*call)(struct store *s),
+                      uint64_t keys_left, enum how how, unsigned most)
+{
+    struct store *s = open_store(d, 1 << 22, true);
+    static uint64_t epoch; /* marks stay from one of these to the next */
+    struct store_totals t;
+    unsigned failed = 0;
+    bool hit = true;
+
+    for (unsigned n = 1; hit; n++) {
+        assert_rc(drop_all(s), 0);
+        assert_rc(apply_log(s, ++epoch), 0);
+
+        failed += fail_each_time(s, how, most, n, call, &hit);
+
+        store_close(s);
+        s = open_store(d, 1 << 22, true);
+        assert_rc(stored_totals(s, KS_NAME, &t), 0);
+        assert_int_equal(t.keys, keys_left);
+        assert_int_equal(t.sum_low, keys_left);
+        check_clean(s);
+        assert_rc(apply_log(s, epoch), 0); /* it was in, and stays so */
+        assert_rc(stored_totals(s, KS_NAME, &t), 0);
+        assert_int_equal(t.keys, keys_left);
+        assert_true(n < 1000);
+    }
+    assert_true(failed > 0);
+    store_close(s);
+}
+
+static void
+a_drop_and_a_deletion_that_fail_can_be_repeated(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 22, true);
+
+    assert_rc(apply_one(s, KS_NAME, "first", 1), 0);
+    store_close(s);
+    for (unsigned most = 1; most <= 1000; most += 999) {
+        take_away_with_faults(d, drop_all, 0, BEFORE, most);
+        take_away_with_faults(d, drop_all, 0, AFTER, most);
+        take_away_with_faults(d, delete_one, KEYS - 1, BEFORE, most);
+        take_away_with_faults(d, delete_one, KEYS - 1, AFTER, most);
+    }
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, tmpdir_setup, tmpdir_teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -251,6 +300,7 @@ static const struct CMUnitTest tests[] = {
     T(a_commit_that_happened_though_it_failed_is_noticed),
     T(a_disk_that_fails_for_good_is_an_error_every_time),
     T(an_outcome_that_cannot_be_made_durable_is_no_success),
+    T(a_drop_and_a_deletion_that_fail_can_be_repeated),
 };
 
 TEST_MAIN(tests)

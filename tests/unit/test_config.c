@@ -60,6 +60,7 @@ the_defaults_are_those_of_the_design(void **state)
     assert_int_equal(c.worker_memory, 256 << 20);
     assert_int_equal(c.keyspace_max, 10000);
     assert_int_equal(c.keyspace_max_keys, 0);
+    assert_int_equal(c.held_max, 1 << 30);
     assert_int_equal(c.archive_keep, 0);
     assert_string_equal(c.user, "");
     assert_string_equal(c.live_address, "127.0.0.1");
@@ -518,7 +519,7 @@ each_limit_in_the_table_holds(void **state)
 
     (void)state; /* needs none */
     config_each(check_limits, &limits);
-    assert_int_equal(limits.seen, 33);
+    assert_int_equal(limits.seen, 34);
 }
 
 /* ---- files and command lines ------------------------------------------- */

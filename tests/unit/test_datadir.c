@@ -6,14 +6,14 @@
 #include <sys/file.h>
 
 #include "common/setup/datadir.h"
+#include "common/setup/disk.h"
 
 #define LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
 #define CREATORS     8
 #define PATH_SIZE    600
-#define FOLDER_COUNT 4
+#define FOLDER_COUNT 3
 
-static const char *const folders[FOLDER_COUNT] = {"log", "keyspace", "held",
-                                                  "live"};
+static const char *const folders[FOLDER_COUNT] = {"log", "keyspace", "live"};
 
 static const char *
 data_path(const struct tmpdir *d)
@@ -112,15 +112,19 @@ a_reader_makes_nothing(void **state)
     struct tmpdir *d = *state;
 
     assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_false(datadir_is_made(data_path(d)));
     assert_int_equal(tmpdir_count(d, "."), 0);
     assert_int_equal(mkdirat(d->fd, "data", 0700), 0);
     assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_false(datadir_is_made(data_path(d)));
     assert_int_equal(tmpdir_count(d, "data"), 0);
 
     make_data(d);
     assert_rc(open_rc(d, DATADIR_READ), 0);
+    assert_true(datadir_is_made(data_path(d)));
     assert_int_equal(unlinkat(d->fd, "data/keyspace/%key", 0), 0);
     assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
+    assert_false(datadir_is_made(data_path(d)));
     assert_int_equal(tmpdir_count(d, "data/keyspace"), 0);
 }
 
@@ -230,11 +234,11 @@ network_file_systems_are_refused_and_memory_is_warned_about(void **state)
 
     (void)state;
     for (i = 0; i < LENGTH(refused); i++)
-        assert_rc(datadir_check_fs(refused[i], &why), -EOPNOTSUPP);
+        assert_rc(disk_check_type(refused[i], &why), -EOPNOTSUPP);
     for (i = 0; i < LENGTH(warned); i++)
-        assert_rc(datadir_check_fs(warned[i], &why), 1);
+        assert_rc(disk_check_type(warned[i], &why), 1);
     for (i = 0; i < LENGTH(good); i++)
-        assert_rc(datadir_check_fs(good[i], &why), 0);
+        assert_rc(disk_check_type(good[i], &why), 0);
 }
 
 static void
@@ -263,7 +267,7 @@ a_directory_that_cannot_be_synced_is_refused(void **state)
     make_data(d);
     for (nth = 1, hit = true; hit; nth++) {
         fault_inject("fsync", nth, EINVAL);
-        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 7) ? -EINVAL : 0);
+        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 6) ? -EINVAL : 0);
         assert_int_equal(fault_hit(), hit);
         fault_clear();
     }
@@ -295,6 +299,47 @@ a_broken_key_is_refused_and_kept(void **state)
     assert_rc(open_rc(d, DATADIR_WRITE), -EBADMSG);
     assert_rc(open_rc(d, DATADIR_READ), -EBADMSG);
     assert_true(tmpdir_has(d, "data/keyspace/%key"));
+}
+
+static void
+a_key_with_any_bit_flipped_is_refused_and_kept(void **state)
+{
+    struct tmpdir *d = *state;
+    uint8_t bytes[32], now[32];
+    size_t i;
+
+    make_data(d);
+    peek(d->fd, "data/keyspace/%key", bytes, sizeof bytes, 0);
+    for (i = 0; i < 8 * sizeof bytes; i++) {
+        bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+        poke(d->fd, "data/keyspace/%key", bytes, sizeof bytes, 0);
+        assert_rc(open_rc(d, DATADIR_WRITE), -EBADMSG);
+        assert_rc(open_rc(d, DATADIR_READ), -EBADMSG);
+        peek(d->fd, "data/keyspace/%key", now, sizeof now, 0);
+        assert_memory_equal(now, bytes, sizeof now);
+        bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+    }
+    poke(d->fd, "data/keyspace/%key", bytes, sizeof bytes, 0);
+    assert_rc(open_rc(d, DATADIR_WRITE), 0);
+}
+
+/* Under a new one no long name would be found again. */
+static void
+a_lost_key_is_not_made_anew_while_files_need_it(void **state)
+{
+    static const char file[] = "data/keyspace/"
+                               "%h0123456789abcdef0123456789abcdef.mdb";
+    struct tmpdir *d = *state;
+
+    make_data(d);
+    assert_int_equal(unlinkat(d->fd, "data/keyspace/%key", 0), 0);
+    tmpdir_put(d, file, "", 0, 0600);
+    assert_rc(open_rc(d, DATADIR_WRITE), -EBADMSG);
+    assert_rc(open_rc(d, DATADIR_READ), -EBADMSG);
+    assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
+
+    assert_int_equal(unlinkat(d->fd, file, 0), 0);
+    assert_rc(open_rc(d, DATADIR_WRITE), 0);
 }
 
 static void
@@ -437,6 +482,23 @@ what_a_restart_cannot_mend_is_told_from_what_it_may(void **state)
 /* ---- each system call fails ---------------------------------------------- */
 
 static void
+a_full_disk_does_not_refuse_a_directory_that_is_there(void **state)
+{
+    static const int errors[] = {ENOSPC, EDQUOT};
+    struct tmpdir *d = *state;
+    size_t i;
+
+    make_data(d);
+    for (i = 0; i < LENGTH(errors); i++) {
+        fault_inject("linkat", 1, errors[i]);
+        assert_rc(open_rc(d, DATADIR_WRITE), 0);
+        assert_true(fault_hit());
+        fault_clear();
+        assert_int_equal(tmpdir_count(d, "data/log"), 0);
+    }
+}
+
+static void
 any_failing_call_leaks_nothing_and_the_next_start_works(void **state)
 {
     static const int errors[] = {EIO, ENOSPC, EMFILE};
@@ -512,7 +574,10 @@ static const struct CMUnitTest tests[] = {
     in_tmpdir(a_directory_that_cannot_be_synced_is_refused),
     in_tmpdir(the_key_stays_the_same),
     in_tmpdir(a_broken_key_is_refused_and_kept),
+    in_tmpdir(a_key_with_any_bit_flipped_is_refused_and_kept),
+    in_tmpdir(a_lost_key_is_not_made_anew_while_files_need_it),
     in_tmpdir(racing_creators_get_one_key),
+    in_tmpdir(a_full_disk_does_not_refuse_a_directory_that_is_there),
     in_tmpdir(the_archive_is_there_when_asked_for),
     in_tmpdir(there_is_one_writer),
     in_tmpdir(a_dead_writer_is_no_writer),

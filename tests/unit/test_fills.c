@@ -3,7 +3,9 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/client/wait.h"
@@ -122,6 +124,55 @@ a_time_in_whole_seconds_is_the_same_fill(void **state)
     assert_int_equal(left(f), 1);
 }
 
+/* As after a restore that did not keep it: while a worker has the log, its
+ * header says another time than the mtime that it was noted by. */
+static void
+a_full_log_of_another_mtime_is_left_while_a_worker_has_it(void **state)
+{
+    struct fixture *f = *state;
+    struct log merging;
+    struct filler log;
+
+    begin_log(f, &log, 0, FIRST_MS);
+    filler_seal(&log);
+    assert_int_equal(utimensat(f->datadir.log_fd, "0000000000", NULL, 0), 0);
+    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_rc(log_claim(&merging, f->datadir.log_fd, 0, LOG_MODE_FULL), 0);
+
+    assert_int_equal(left(f), 1);
+    assert_rc(log_quarantine(&merging), 0);
+    assert_int_equal(left(f), 0);
+}
+
+/* Noted while its headers could not be read, it may be any fill: the one that
+ * shows itself next is waited for, and no other. */
+static void
+a_log_that_could_not_be_told_is_the_fill_seen_next(void **state)
+{
+    static const uint8_t zeros[LOG_SLOTS_AT];
+    uint8_t headers[LOG_SLOTS_AT];
+    struct fixture *f = *state;
+    struct filler log, again;
+    int fd;
+
+    begin_log(f, &log, 0, FIRST_MS);
+    fd = openat(f->datadir.log_fd, "0000000000", O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, headers, sizeof headers, 0), sizeof headers);
+    assert_int_equal(pwrite(fd, zeros, sizeof zeros, 0), sizeof zeros);
+    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_int_equal(left(f), 1);
+    assert_int_equal(pwrite(fd, headers, sizeof headers, 0), sizeof headers);
+    assert_int_equal(close(fd), 0);
+
+    assert_int_equal(left(f), 1);
+    filler_seal(&log);
+    assert_int_equal(left(f), 1);
+    filler_empty(f->datadir.log_fd, 0);
+    begin_log(f, &again, 0, FIRST_MS + 1);
+    assert_int_equal(left(f), 0);
+    filler_die(&again);
+}
+
 static void
 many_logs_may_be_noted(void **state)
 {
@@ -174,6 +225,8 @@ static const struct CMUnitTest tests[] = {
     CASE(a_log_is_left_until_it_is_merged),
     CASE(what_comes_later_is_not_waited_for),
     CASE(a_time_in_whole_seconds_is_the_same_fill),
+    CASE(a_full_log_of_another_mtime_is_left_while_a_worker_has_it),
+    CASE(a_log_that_could_not_be_told_is_the_fill_seen_next),
     CASE(many_logs_may_be_noted),
     CASE(without_memory_nothing_is_called_merged),
     CASE(waiting_for_the_logs_does_not_end_because_the_clock_catches_up),

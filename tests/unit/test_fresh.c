@@ -1,24 +1,30 @@
-/* tests/unit/test_fresh.c - as_of_ms never claims too much. */
+/* tests/unit/test_fresh.c - as_of_ms never claims too much, and never goes
+ * back.
+ */
 #include "tests/lib/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/store/lmdb/held_files.h"
+#include "common/store/lmdb/held.h"
 #include "reader/fresh.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
+#include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
 
 struct fixture {
     struct tmpdir dir;
     struct datadir datadir;
     struct layout layout;
+    struct store *store;
     struct fresh fresh;
     uint64_t now_ms; /* monotonic, as the loop would say; the test's own */
 };
@@ -27,12 +33,14 @@ static int
 setup(void **state)
 {
     static struct fixture f;
+    const enum engine_kind kind = *(const enum engine_kind *)*state;
 
     f = (struct fixture){.now_ms = 1000};
     tmpdir_make(&f.dir);
     assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&f.layout, 256, 256), 0);
-    assert_rc(fresh_init(&f.fresh, &f.datadir, &f.layout, 1 << 20), 0);
+    f.store = engine_open(kind, f.datadir.keyspace_fd);
+    assert_rc(fresh_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     *state = &f;
     return 0;
 }
@@ -44,19 +52,31 @@ teardown(void **state)
 
     fault_clear();
     fresh_fini(&f->fresh);
+    store_close(f->store);
     datadir_close(&f->datadir);
     tmpdir_remove(&f->dir);
     return 0;
 }
 
-/* As of a new look. */
+/* As of the last look. */
+static uint64_t
+told(struct fixture *f, const char *keyspace)
+{
+    return (uint64_t)fresh_as_of(&f->fresh, (const uint8_t *)keyspace,
+                                 strlen(keyspace));
+}
+
+/* As of a new look, in a turn of its own. */
 static uint64_t
 as_of(struct fixture *f, const char *keyspace)
 {
+    uint64_t got;
+
     f->now_ms += 1000;
     fresh_look(&f->fresh, f->now_ms);
-    return (uint64_t)fresh_as_of(&f->fresh, (const uint8_t *)keyspace,
-                                 strlen(keyspace));
+    got = told(f, keyspace);
+    fresh_end_turn(&f->fresh);
+    return got;
 }
 
 static void
@@ -65,7 +85,7 @@ expect_now(struct fixture *f, const char *keyspace)
     const uint64_t before = clock_unix_ms();
     const uint64_t got = as_of(f, keyspace);
 
-    assert_in_range(got, before, clock_unix_ms());
+    assert_in_range(got, before - 1, clock_unix_ms() - 1);
 }
 
 /* Log `index` with two increments, the first received at `first_ms`. */
@@ -80,50 +100,82 @@ begin_log(struct fixture *f, struct filler *log, uint64_t index,
     filler_add(log, "words", "cat", 1);
 }
 
+/* Holds one record of each of so many keyspaces, or with `count` 0 drops what
+ * is held of the first.  What a worker does, in a process of its own as it is:
+ * one process has a file of LMDB open once. */
+static void
+in_a_worker(struct fixture *f, const char *const *keyspaces, size_t count,
+            const struct store_mark *mark)
+{
+    const struct held_options options = {.data_fd = f->datadir.fd,
+                                         .writable = true};
+    const struct store_delta delta = {
+        .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
+    struct store_batch b = {
+        .marks = mark, .mark_count = 1, .deltas = &delta, .delta_count = 1};
+    const uint8_t *first = (const uint8_t *)keyspaces[0];
+    struct held *h;
+    uint64_t records;
+    int status, rc;
+    pid_t pid;
+
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0) {
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        return;
+    }
+    rc = held_open(&h, &options);
+    if (rc == 0 && count == 0)
+        rc = held_drop(h, first, strlen(keyspaces[0]), &records);
+    else if (rc == 0)
+        rc = held_begin(h);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        b.name = (const uint8_t *)keyspaces[i];
+        b.name_size = strlen(keyspaces[i]);
+        rc = held_put(h, &b, -EBADMSG);
+    }
+    if (rc == 0 && count > 0)
+        rc = held_commit(h);
+    held_close(h);
+    _exit(rc == 0 ? 0 : 1);
+}
+
 static void
 hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
 {
-    const struct store_mark mark = {.epoch = epoch, .first_ms = first_ms};
-    const struct store_delta delta = {
-        .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
+    const struct store_mark mark = {
+        .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
 
-    assert_rc(heldfile_put(f->datadir.held_fd, f->datadir.hash_key,
-                           (const uint8_t *)keyspace, strlen(keyspace), &mark,
-                           &delta, 1),
-              0);
+    in_a_worker(f, &keyspace, 1, &mark);
 }
 
-/* One file for keyspaces "m0", "m1" and so on. */
+/* Of keyspaces "m0", "m1" and so on, of one fill. */
 static void
-hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch,
-          unsigned keyspaces)
+hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch, size_t count)
 {
-    const struct store_mark mark = {.epoch = epoch, .first_ms = first_ms};
-    const struct store_delta delta = {
-        .key = (const uint8_t *)"k", .key_size = 1, .sum_low = 1};
-    const int fd = f->datadir.held_fd;
-    struct held_many_base base;
-    struct held_out *out;
-    char name[16];
+    const struct store_mark mark = {
+        .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
+    char(*text)[16] = calloc(count, sizeof *text);
+    const char **names = calloc(count, sizeof *names);
 
-    assert_rc(heldfile_many_begin(&out, fd, &mark, keyspaces, &base), 0);
-    for (unsigned i = 0; i < keyspaces; i++) {
-        (void)snprintf(name, sizeof name, "m%u", i); /* it fits */
-        assert_rc(heldfile_many_add(out, (const uint8_t *)name, strlen(name),
-                                    &delta, 1),
-                  0);
+    assert_non_null(text);
+    assert_non_null(names);
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(text[i], sizeof text[i], "m%zu", i); /* it fits */
+        names[i] = text[i];
     }
-    assert_rc(heldfile_many_end(out, fd, &mark, 0, true), 0);
-    assert_rc(heldfile_many_publish(fd, &mark, &base), 0);
+    in_a_worker(f, names, count, &mark);
+    free(names);
+    free(text);
 }
 
-static int
-remove_held(void *ctx, const char *file, const struct heldfile *h)
+/* What is held of it is applied. */
+static void
+let_go(struct fixture *f, const char *keyspace)
 {
-    struct fixture *f = ctx;
-
-    (void)h; /* whichever */
-    return heldfile_remove(f->datadir.held_fd, file);
+    in_a_worker(f, &keyspace, 0, NULL);
 }
 
 /* ---- logs -------------------------------------------------------------- */
@@ -210,48 +262,72 @@ records_held_for_one_keyspace_hold_back_that_one_only(void **state)
     assert_int_equal(as_of(f, "full"), now - 2001);
     assert_int_equal(as_of(f, ""), now - 9001); /* all keyspaces */
     expect_now(f, "words");
+    expect_now(f, "broke"); /* the names begin alike */
+    expect_now(f, "brokener");
 
-    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
+    let_go(f, "broken");
     expect_now(f, "broken");
+    assert_int_equal(as_of(f, "full"), now - 2001);
+    assert_int_equal(as_of(f, ""), now - 2001);
+    let_go(f, "full");
+    expect_now(f, "full");
+    expect_now(f, "");
 }
 
 static void
-held_keyspaces_beyond_those_kept_are_not_forgotten(void **state)
+however_many_keyspaces_are_held_each_is_known(void **state)
 {
+    enum { COUNT = FRESH_TOLD + 100 };
     struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
-    char name[32];
+    char name[16];
 
-    for (int i = 0; i < FRESH_HELD_MAX + 20; i++) {
-        (void)snprintf(name, sizeof name, "k%d", i); /* it fits */
-        hold(f, name, now - 10000 - (uint64_t)i, 1);
-    }
+    hold_many(f, now - 5000, 1, COUNT);
 
-    for (int i = 0; i < FRESH_HELD_MAX + 20; i++) {
-        (void)snprintf(name, sizeof name, "k%d", i); /* as above */
-        assert_true(as_of(f, name) < now - 10000 - (uint64_t)i);
+    for (int i = 0; i < COUNT; i++) {
+        (void)snprintf(name, sizeof name, "m%d", i); /* it fits */
+        assert_int_equal(as_of(f, name), now - 5001);
     }
+    expect_now(f, "words");
+    assert_int_equal(as_of(f, ""), now - 5001);
 }
 
 static void
-a_held_file_for_many_keyspaces_holds_back_those_it_names(void **state)
+many_keyspaces_are_told_apart_within_a_look(void **state)
+{
+    enum { COUNT = 3 * FRESH_TOLD };
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    char name[16];
+
+    hold_many(f, now - 5000, 1, COUNT);
+    (void)as_of(f, "words"); /* what it says is looked at elsewhere */
+
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < COUNT; i++) {
+            (void)snprintf(name, sizeof name, "%s%d", i % 2 ? "m" : "w", i);
+            if (i % 2)
+                assert_int_equal(told(f, name), now - 5001);
+            else
+                assert_true(told(f, name) >= now - 1);
+        }
+}
+
+/* A keyspace's claim may be asked for in a later turn of the same look, when
+ * the record has left for the keyspace. */
+static void
+records_that_left_since_the_look_are_in_a_snapshot_taken_now(void **state)
 {
     struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
 
-    hold_many(f, now - 5000, 1, 2);
-    hold_many(f, now - 7000, 2, 1);
+    hold(f, "broken", now - 4000, 1);
+    assert_int_equal(as_of(f, "broken"), now - 4001);
+    hold(f, "full", now - 2000, 1);
+    let_go(f, "broken");
 
-    assert_int_equal(as_of(f, "m0"), now - 7001);
-    assert_int_equal(as_of(f, "m1"), now - 5001);
-    assert_int_equal(as_of(f, ""), now - 7001);
-    expect_now(f, "words");
-
-    /* More than are kept: it may be any. */
-    hold_many(f, now - 9000, 3, FRESH_HELD_MAX + 1);
-    assert_int_equal(as_of(f, "words"), now - 9001);
-    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
-    expect_now(f, "words");
+    assert_int_equal(told(f, "broken"), now - 4001); /* as of the look */
+    assert_int_equal(told(f, "full"), now - 2001);
 }
 
 /* ---- when it is looked, and when that fails ---------------------------- */
@@ -261,16 +337,17 @@ a_look_is_good_for_some_milliseconds(void **state)
 {
     struct fixture *f = *state;
     const uint64_t first = clock_unix_ms() - 5000;
-    const uint64_t before = as_of(f, "words");
     struct filler log;
 
     begin_log(f, &log, 0, first);
     filler_seal(&log);
+    assert_int_equal(as_of(f, "words"), first - 1);
+    filler_empty(f->datadir.log_fd, 0);
 
     fresh_look(&f->fresh, f->now_ms + FRESH_AGE_MS - 1);
-    assert_int_equal(fresh_as_of(&f->fresh, NULL, 0), before);
+    assert_int_equal(told(f, "words"), first - 1);
     fresh_look(&f->fresh, f->now_ms + 200);
-    assert_int_equal(fresh_as_of(&f->fresh, NULL, 0), first - 1);
+    assert_true(told(f, "words") > first);
 }
 
 static void
@@ -442,42 +519,270 @@ held_records_of_a_clock_that_was_set_back_are_not_claimed(void **state)
     assert_int_equal(as_of(f, ""), 0); /* all keyspaces */
     expect_now(f, "words");
 
-    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
+    let_go(f, "ahead");
     expect_now(f, "ahead");
 }
 
-static int
-make_newer(void *ctx, const char *file, const struct heldfile *h)
-{
-    const uint8_t version[4] = {2};
-    struct fixture *f = ctx;
-    int fd = openat(f->datadir.held_fd, file, O_WRONLY | O_CLOEXEC);
-
-    (void)h; /* whichever */
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, version, sizeof version, 8), sizeof version);
-    assert_int_equal(close(fd), 0);
-    return 0;
-}
-
-/* Whose they are and how old, only the newer version can tell. */
+/* Between two looks: the clock has passed the last claim again. */
 static void
-held_records_of_a_newer_version_hold_back_all_keyspaces(void **state)
+a_clock_that_was_set_back_between_two_looks_is_noticed(void **state)
 {
     struct fixture *f = *state;
+    struct filler log;
+    uint64_t before, first;
 
-    hold(f, "newer", clock_unix_ms() - 1000, 1);
-    assert_rc(heldfile_each(f->datadir.held_fd, make_newer, f), 0);
+    before = as_of(f, "words");
+    fault_clock(-20);
+    first = clock_unix_ms();
+    assert_true(first < before);
+    begin_log(f, &log, 0, first);
+    while (clock_unix_ms() <= before + 1)
+        continue;
 
-    assert_int_equal(as_of(f, "newer"), 0);
-    assert_int_equal(as_of(f, "words"), 0);
-    assert_int_equal(as_of(f, ""), 0);
+    assert_true(as_of(f, "words") < first);
+    filler_die(&log);
+}
 
-    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
+/* ---- it never goes back ------------------------------------------------ */
+
+/* A writer reads its clock, is held up, and writes: a look may fall between. */
+static void
+a_record_stamped_before_a_look_takes_nothing_back(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t before = as_of(f, "words");
+    struct filler log;
+
+    begin_log(f, &log, 0, before - 3);
+    assert_int_equal(as_of(f, "words"), before);
+    filler_seal(&log);
+    assert_int_equal(as_of(f, "words"), before);
+
+    hold(f, "words", before - 3, 1);
+    filler_empty(f->datadir.log_fd, 0);
+    assert_int_equal(as_of(f, "words"), before);
+    assert_int_equal(as_of(f, ""), before);
+    expect_now(f, "others");
+}
+
+static void
+nor_while_records_of_another_keyspace_are_held(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t long_ago = clock_unix_ms() - 86400000;
+    uint64_t before;
+    struct filler log;
+
+    hold(f, "broken", long_ago, 1);
+    before = as_of(f, "words");
+    begin_log(f, &log, 0, before - 3);
+    filler_seal(&log);
+    hold(f, "words", before - 3, 2);
+    filler_empty(f->datadir.log_fd, 0);
+
+    assert_int_equal(as_of(f, "words"), before);
+    let_go(f, "broken");
+    assert_int_equal(as_of(f, "words"), before);
+    let_go(f, "words");
     expect_now(f, "words");
 }
 
-/* ---- what a look costs ------------------------------------------------- */
+static void
+logs_merged_out_of_order_take_nothing_back(void **state)
+{
+    static const uint64_t order[] = {2, 0, 3, 1};
+    struct fixture *f = *state;
+    const uint64_t now = clock_unix_ms();
+    uint64_t last = 0, got;
+    struct filler log;
+
+    for (uint64_t i = 0; i < 4; i++) {
+        begin_log(f, &log, i, now - 8000 + 1000 * i);
+        filler_seal(&log);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        got = as_of(f, "words");
+        assert_true(got >= last);
+        last = got;
+        filler_empty(f->datadir.log_fd, order[i]);
+    }
+    assert_int_equal(last, now - 7001); /* of log 1 */
+    expect_now(f, "words");
+}
+
+/* Writers and workers of the test: what is where, and since when.  UINT64_MAX:
+ * nothing is there. */
+enum { WORLD_LOGS = 3, WORLD_KEYSPACES = 3 };
+
+struct world {
+    struct fixture *f;
+    struct random random;
+    int64_t clock_ms; /* ahead of the true one */
+    struct filler open[WORLD_LOGS];
+    bool is_open[WORLD_LOGS], is_full[WORLD_LOGS];
+    uint64_t in_log[WORLD_LOGS][WORLD_KEYSPACES]; /* the first was written */
+    uint64_t held[WORLD_KEYSPACES];
+    bool is_sick[WORLD_KEYSPACES];
+    uint64_t claimed[WORLD_KEYSPACES];
+    uint64_t epoch;
+};
+
+static const char *const world_names[WORLD_KEYSPACES] = {"a", "b", "c"};
+
+/* A writer begins a log, or adds to it.  It has read its clock before. */
+static void
+world_write(struct world *w, size_t log)
+{
+    const uint64_t now = clock_unix_ms();
+    const size_t k = random_below(&w->random, WORLD_KEYSPACES);
+    struct filler *open = &w->open[log];
+
+    if (w->is_full[log])
+        return;
+    if (!w->is_open[log])
+        filler_open(open, w->f->datadir.log_fd, log, 1000);
+    w->is_open[log] = true;
+    open->received_ms = now - random_below(&w->random, 6);
+    if (open->received_ms < open->log.last_ms)
+        open->received_ms = open->log.last_ms; /* writers see to that */
+    filler_add(open, world_names[k], "k", 1);
+    if (now < w->in_log[log][k])
+        w->in_log[log][k] = now;
+}
+
+/* A worker merges a log, or holds what a keyspace cannot take. */
+static void
+world_merge(struct world *w, size_t log)
+{
+    const uint64_t first_ms = w->open[log].log.first_ms;
+
+    if (!w->is_full[log])
+        return;
+    for (size_t k = 0; k < WORLD_KEYSPACES; k++) {
+        const uint64_t since = w->in_log[log][k];
+
+        if (since < UINT64_MAX && (w->is_sick[k] || w->held[k] < UINT64_MAX)) {
+            hold(w->f, world_names[k], first_ms, ++w->epoch);
+            if (since < w->held[k])
+                w->held[k] = since;
+        }
+        w->in_log[log][k] = UINT64_MAX;
+    }
+    filler_empty(w->f->datadir.log_fd, log);
+    w->is_full[log] = false;
+}
+
+static void
+world_heal(struct world *w, size_t k)
+{
+    w->is_sick[k] = !w->is_sick[k];
+    if (w->is_sick[k] || w->held[k] == UINT64_MAX)
+        return;
+    let_go(w->f, world_names[k]);
+    w->held[k] = UINT64_MAX;
+}
+
+/* The claim is below all that is not in, and not below the one before. */
+static void
+world_look(struct world *w, size_t k, bool again)
+{
+    const uint64_t got =
+        again ? as_of(w->f, world_names[k]) : told(w->f, world_names[k]);
+
+    assert_true(got >= w->claimed[k]);
+    assert_true(got < w->held[k]);
+    for (size_t log = 0; log < WORLD_LOGS; log++)
+        assert_true(got < w->in_log[log][k]);
+    w->claimed[k] = got;
+}
+
+static void
+world_step(struct world *w)
+{
+    const size_t log = random_below(&w->random, WORLD_LOGS);
+    const size_t k = random_below(&w->random, WORLD_KEYSPACES);
+
+    switch (random_below(&w->random, 9)) {
+    case 0:
+    case 1:
+        world_write(w, log);
+        break;
+    case 2:
+        if (w->is_open[log]) {
+            filler_seal(&w->open[log]);
+            w->is_open[log] = false;
+            w->is_full[log] = true;
+        }
+        break;
+    case 3:
+        world_merge(w, log);
+        break;
+    case 4:
+        world_heal(w, k);
+        break;
+    case 5:
+        w->clock_ms += (int64_t)random_below(&w->random, 30);
+        fault_clock(w->clock_ms);
+        break;
+    default:
+        world_look(w, k, random_below(&w->random, 3) > 0);
+    }
+}
+
+static void
+claims_are_true_and_never_go_back_whatever_happens(void **state)
+{
+    static struct world w;
+
+    w = (struct world){.f = *state, .random = {random_seed(__func__)}};
+    memset(w.in_log, 0xff, sizeof w.in_log);
+    memset(w.held, 0xff, sizeof w.held);
+    (void)as_of(w.f, "a"); /* told() needs a look */
+    for (int i = 0; i < 1500; i++)
+        world_step(&w);
+    for (size_t log = 0; log < WORLD_LOGS; log++)
+        if (w.is_open[log])
+            filler_die(&w.open[log]);
+}
+
+/* ---- what is asked of the engine and of the disk ----------------------- */
+
+static struct store_engine spied;
+static unsigned read_ends;
+
+static void
+note_read_end(struct store *s)
+{
+    (void)s; /* there is one */
+    read_ends++;
+}
+
+static void
+the_snapshots_of_the_store_end_before_it_looks(void **state)
+{
+    struct fixture *f = *state;
+    const struct store_engine *engine = f->store->engine;
+
+    spied = *engine;
+    spied.read_end = note_read_end;
+    f->store->engine = &spied;
+
+    read_ends = 0;
+    (void)as_of(f, "words"); /* looked at elsewhere, also below */
+    assert_true(read_ends > 0);
+    read_ends = 0;
+    (void)told(f, "words");
+    assert_int_equal(read_ends, 0); /* nothing is held: no look */
+    hold(f, "broken", clock_unix_ms(), 1);
+    (void)as_of(f, "words");
+    read_ends = 0;
+    (void)told(f, "words");
+    assert_int_equal(read_ends, 0); /* it is known */
+    (void)told(f, "another");
+    assert_true(read_ends > 0);
+
+    f->store->engine = engine;
+}
 
 /* System calls of a look one second later. */
 static unsigned
@@ -494,42 +799,49 @@ calls_of_a_look(struct fixture *f)
 }
 
 static void
-held_files_are_read_again_only_when_they_are_others(void **state)
+what_is_held_for_others_costs_no_calls(void **state)
 {
     struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
-    unsigned without;
-    char name[32];
+    unsigned few;
 
-    without = calls_of_a_look(f);
-    for (int i = 0; i < 50; i++) {
-        (void)snprintf(name, sizeof name, "k%d", i); /* it fits */
-        hold(f, name, now - 10000, 1);
-    }
-    assert_in_range(calls_of_a_look(f), without + 50, UINT_MAX);
-    assert_in_range(calls_of_a_look(f), 1, without);
-    assert_int_equal(as_of(f, "k7"), now - 10001);
+    hold(f, "broken", now - 10000, 1);
+    (void)calls_of_a_look(f); /* opens it */
+    few = calls_of_a_look(f);
+    hold_many(f, now - 9000, 2, 5000);
 
-    hold(f, "k7", now - 20000, 2);
-    assert_int_equal(as_of(f, "k7"), now - 20001);
-    assert_rc(heldfile_each(f->datadir.held_fd, remove_held, f), 0);
-    expect_now(f, "k7");
+    assert_int_equal(calls_of_a_look(f), few);
 }
 
-/* Within one tick of the kernel's clock the directory keeps its time. */
+/* Whatever is in it now may be of anybody; what was true before still is. */
 static void
-a_change_right_behind_another_is_seen(void **state)
+when_what_is_held_cannot_be_read_it_claims_nothing_new(void **state)
 {
     struct fixture *f = *state;
-    const uint64_t now = clock_unix_ms();
+    static const uint8_t garbage[8192] = {0xff};
+    uint64_t words, broken;
+    int fd;
 
-    for (uint64_t i = 1; i <= 200; i++) {
-        hold(f, "busy", now - 10000 - i, i);
-        assert_int_equal(as_of(f, "busy"), now - 10001 - i);
-    }
+    hold(f, "broken", clock_unix_ms() - 4000, 1);
+    words = as_of(f, "words");
+    broken = as_of(f, "broken");
+    assert_rc(renameat(f->datadir.fd, HELD_FILE, f->datadir.fd, "was"), 0);
+    fd = openat(f->datadir.fd, HELD_FILE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, garbage, sizeof garbage), sizeof garbage);
+    assert_rc(close(fd), 0);
+
+    assert_int_equal(as_of(f, "words"), words);
+    assert_int_equal(as_of(f, "broken"), broken);
+    assert_int_equal(as_of(f, "never asked for"), 0);
+
+    assert_rc(renameat(f->datadir.fd, HELD_FILE, f->datadir.fd, "bad"), 0);
+    expect_now(f, "words");
+    expect_now(f, "broken");
+    expect_now(f, "never asked for");
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) ENGINE_CASES(f, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     CASE(with_nothing_unmerged_it_is_now),
@@ -537,8 +849,9 @@ static const struct CMUnitTest tests[] = {
     CASE(the_oldest_log_that_is_not_merged_counts),
     CASE(a_quarantined_log_does_not_hold_it_back),
     CASE(records_held_for_one_keyspace_hold_back_that_one_only),
-    CASE(held_keyspaces_beyond_those_kept_are_not_forgotten),
-    CASE(a_held_file_for_many_keyspaces_holds_back_those_it_names),
+    CASE(however_many_keyspaces_are_held_each_is_known),
+    CASE(many_keyspaces_are_told_apart_within_a_look),
+    CASE(records_that_left_since_the_look_are_in_a_snapshot_taken_now),
     CASE(a_look_is_good_for_some_milliseconds),
     CASE(whatever_fails_it_claims_no_more_than_is_true),
     CASE(before_the_first_look_worked_it_claims_nothing),
@@ -550,9 +863,14 @@ static const struct CMUnitTest tests[] = {
     CASE(a_look_is_not_good_for_another_clock),
     CASE(an_old_claim_of_a_clock_ahead_is_not_kept),
     CASE(held_records_of_a_clock_that_was_set_back_are_not_claimed),
-    CASE(held_records_of_a_newer_version_hold_back_all_keyspaces),
-    CASE(held_files_are_read_again_only_when_they_are_others),
-    CASE(a_change_right_behind_another_is_seen),
+    CASE(a_clock_that_was_set_back_between_two_looks_is_noticed),
+    CASE(a_record_stamped_before_a_look_takes_nothing_back),
+    CASE(nor_while_records_of_another_keyspace_are_held),
+    CASE(logs_merged_out_of_order_take_nothing_back),
+    CASE(claims_are_true_and_never_go_back_whatever_happens),
+    CASE(the_snapshots_of_the_store_end_before_it_looks),
+    CASE(what_is_held_for_others_costs_no_calls),
+    CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new),
 };
 
 TEST_MAIN(tests)

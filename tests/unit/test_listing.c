@@ -171,10 +171,42 @@ the_names_of_hashed_files_are_read_without_lmdb(void **state)
     store_close(&s->store);
 }
 
+/* As when the key of file names is another: the keyspace is there once more, or
+ * would be made anew. */
+static void
+a_hashed_file_under_another_name_is_listed_by_that(void **state)
+{
+    static const char moved[] = "%h0123456789abcdef0123456789abcdef";
+    const struct tmpdir *d = *state;
+    char from[NAME_FILE_SIZE], to[NAME_FILE_SIZE + 8], name[256];
+    struct store_listing *l;
+    struct store_listed row;
+    struct lmdb *s;
+
+    make_keyspaces(d, LONG_NAME, 1);
+    (void)snprintf(name, sizeof name, LONG_NAME "%05u", 0u); /* fits */
+    name_to_file((const uint8_t *)name, strlen(name), hash_key, from);
+    strcat(from, ".mdb");
+    (void)snprintf(to, sizeof to, "%s.mdb", moved); /* fits */
+    assert_int_equal(renameat(d->fd, from, d->fd, to), 0);
+    s = open_store(d, false);
+    assert_rc(store_listing_open(&s->store, &l), 0);
+
+    store_listing_start(l, NULL, 0);
+    assert_rc(store_listing_next(l, UINT64_MAX, &row), 1);
+    assert_int_equal(row.name_size, strlen(moved));
+    assert_memory_equal(row.name, moved, strlen(moved));
+    assert_int_equal(row.keys, -1);
+    assert_int_equal(store_listing_next(l, UINT64_MAX, &row), 0);
+
+    store_listing_close(l);
+    store_close(&s->store);
+}
+
 static void
 more_names_than_a_batch_take_a_pass_for_each(void **state)
 {
-    enum { COUNT = 2 * STORE_LISTING_BATCH + 100 };
+    enum { COUNT = 2 * LISTING_BATCH + 100 };
     const struct tmpdir *d = *state;
     struct lmdb *s = open_store(d, false);
     struct store_listing *l;
@@ -200,11 +232,11 @@ more_names_than_a_batch_take_a_pass_for_each(void **state)
     /* A page of an answer takes one, wherever it begins. */
     store_listing_start(l, (const uint8_t *)"n00099", 6);
     fault_clear();
-    for (unsigned i = 0; i < STORE_LISTING_BATCH; i++) {
+    for (unsigned i = 0; i < LISTING_BATCH; i++) {
         assert_rc(store_listing_next(l, UINT64_MAX, &row), 1);
         expect_row(&row, "n", 100 + i, -1);
     }
-    assert_int_equal(fault_calls("openat"), 2 * STORE_LISTING_BATCH + 1);
+    assert_int_equal(fault_calls("openat"), 2 * LISTING_BATCH + 1);
     store_listing_close(l);
     store_close(&s->store);
 }
@@ -331,14 +363,14 @@ a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
     const struct tmpdir *d = *state;
     struct keyspace k = {.file = "pages.mdb"};
     struct lmdb *s = open_store(d, true);
-    uint8_t *page = malloc(KEYSPACE_PAGE_MAX);
+    uint8_t *page = malloc(PAGES_SIZE_MAX);
     struct keyspace_state found;
 
     assert_non_null(page);
     for (unsigned i = 0; i < COMMITS; i++)
         assert_rc(apply(s, "pages", i), 0);
     assert_rc(keyspace_peek(&s->options, &k, page, &found), 0);
-    assert_int_equal(found.keys.count, COMMITS);
+    assert_int_equal(found.roots[TREE_KEYS].count, COMMITS);
     assert_int_equal(k.name_size, 5);
     assert_memory_equal(k.name, "pages", 5);
 
@@ -359,7 +391,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     const struct tmpdir *d = *state;
     struct random r = {.state = 7};
     struct lmdb *s = open_store(d, true);
-    uint8_t *page = malloc(KEYSPACE_PAGE_MAX), byte, bad;
+    uint8_t *page = malloc(PAGES_SIZE_MAX), byte, bad;
     unsigned whole = 0, refused = 0;
     struct keyspace_state found;
     struct stat st;
@@ -388,7 +420,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
         }
         whole++;
         /* The older meta page counts when the newer one is hit. */
-        assert_in_range(found.keys.count, 199, 200);
+        assert_in_range(found.roots[TREE_KEYS].count, 199, 200);
     }
     assert_true(whole > 0 && refused > 0);
     assert_rc(close(fd), 0);
@@ -401,6 +433,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
 static const struct CMUnitTest tests[] = {
     CASE(the_smallest_steps_list_the_same_with_one_look_at_each_file),
     CASE(the_names_of_hashed_files_are_read_without_lmdb),
+    CASE(a_hashed_file_under_another_name_is_listed_by_that),
     CASE(more_names_than_a_batch_take_a_pass_for_each),
     CASE(a_listing_that_is_given_up_leaves_nothing_open),
     CASE(a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole),

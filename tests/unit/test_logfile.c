@@ -1,4 +1,7 @@
 /* tests/unit/test_logfile.c - looking at commit logs that belong to others. */
+#include "common/log/create.h"
+#include "common/log/recover.h"
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* tests/unit/test_message.c - messages and slots. */
+#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* common/store/lmdb/check.c - common/store/lmdb/lmdb.h on LMDB: check,
- * marks, copy. */
-#include "common/store/lmdb/keyspace.h"
+/* common/store/lmdb/check.c - everything of a keyspace against its checksums
+ * and itself. */
+#include "common/store/lmdb/peek.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Adds up rows so that two orders of the same rows give the same. */
+/* Adds up rows so that two trees of the same rows give the same. */
 struct tally {
     uint64_t rows;
     uint64_t hash[2];
@@ -22,8 +22,10 @@ struct check {
     struct store_check_result *result;
     void (*fault)(void *ctx, const char *text);
     void *ctx;
+    bool has_state;
     struct keyspace_state state;
-    struct tally tally; /* of the order at hand */
+    uint64_t marks_hash;
+    struct tally tally; /* of the tree at hand */
 };
 
 static void
@@ -54,45 +56,48 @@ tally_row(void *ctx, const struct row *r)
 }
 
 static int
-check_order(struct check *c, enum block_order kind, MDB_cursor *cursor,
-            const struct order_root *root)
+check_tree(struct check *c, int i)
 {
-    struct order_check oc = {.fault = tell, .row = tally_row, .ctx = c};
-    struct order o = {
-        .txn = c->keyspace->reader,
-        .cursor = cursor,
-        .kind = kind,
-        .root = *root,
+    struct tree_check tc = {.fault = tell, .row = tally_row, .ctx = c};
+    const struct keyspace *k = c->keyspace;
+    struct lmdb_pager pager = {
+        .txn = k->reader, .cursor = k->trees[i].cursor, .renew = true};
+    struct tree t = {
+        .pager = lmdb_pager(&pager),
+        .kind = tree_kind(i),
+        .root = c->state.roots[i],
     };
+    MDB_stat st;
     int rc;
 
+    rc = lmdb_error(mdb_stat(k->reader, k->trees[i].dbi, &st));
+    if (rc < 0)
+        return rc;
+    tc.values = st.ms_entries;
     c->tally = (struct tally){.rows = 0};
-    rc = order_error(mdb_cursor_renew(c->keyspace->reader, cursor));
-    if (rc == 0)
-        rc = order_check(&o, &oc);
-    c->result->blocks += oc.blocks;
-    return rc;
+    tree_check(&t, &tc);
+    c->result->blocks += tc.blocks;
+    return 0;
 }
 
-/* Both orders against each other and against the totals. */
+/* Both trees against each other and against the totals. */
 static int
-check_orders(struct check *c)
+check_trees(struct check *c)
 {
     struct tally keys;
     int rc;
 
-    rc = check_order(c, BLOCK_KEYS, c->keyspace->keys_cursor, &c->state.keys);
+    rc = check_tree(c, TREE_KEYS);
     keys = c->tally;
     if (rc == 0)
-        rc = check_order(c, BLOCK_RANKS, c->keyspace->ranks_cursor,
-                         &c->state.ranks);
+        rc = check_tree(c, TREE_RANKS);
     if (rc < 0)
         return rc;
     c->result->keys = keys.rows;
     if (keys.rows != c->tally.rows || keys.hash[0] != c->tally.hash[0] ||
         keys.hash[1] != c->tally.hash[1])
         tell(c, "keys and ranks do not hold the same rows");
-    if (keys.rows != c->state.keys.count)
+    if (keys.rows != c->state.roots[TREE_KEYS].count)
         tell(c, "the number of keys is not what the totals say");
     if (keys.sum != c->state.sum)
         tell(c, "the sum is not what the totals say");
@@ -111,7 +116,7 @@ each_record(const struct keyspace *k,
     MDB_val key, value;
     int rc, code;
 
-    rc = order_error(mdb_cursor_open(k->reader, k->meta, &cursor));
+    rc = lmdb_error(mdb_cursor_open(k->reader, k->meta, &cursor));
     if (rc < 0)
         return rc;
     code = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
@@ -123,7 +128,7 @@ each_record(const struct keyspace *k,
     mdb_cursor_close(cursor);
     if (rc != 0)
         return rc;
-    return code == MDB_NOTFOUND ? 0 : order_error(code);
+    return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
 }
 
 static bool
@@ -144,23 +149,44 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
 {
     struct check *c = ctx;
     struct keyspace_mark m;
+    uint64_t hash;
 
     if (is_mark(key)) {
         c->result->marks++;
-        if (keyspace_mark_parse(key, value, &m) < 0)
+        if (keyspace_mark_parse(key, value, &m, &hash) < 0)
             tell(c, "meta: a mark is damaged");
+        else
+            c->marks_hash += hash;
     } else if (!is_text(key, "name") && !is_text(key, "state")) {
         tell(c, "meta: a record of unknown kind");
     }
     return 0;
 }
 
+/* Every record of the meta database. */
+static int
+check_records(struct check *c)
+{
+    int rc;
+
+    rc = each_record(c->keyspace, check_record, c);
+    if (rc == -EBADMSG) {
+        tell(c, "meta: its records cannot be read");
+        return 0;
+    }
+    if (rc == 0 && c->has_state &&
+        (c->result->marks != c->state.marks ||
+         c->marks_hash != c->state.marks_hash))
+        tell(c, "meta: the marks are not those that the state says");
+    return rc;
+}
+
 /* The pages, before LMDB reads any of them.  1: they are bad, go no further. */
 static int
 check_pages(struct check *c, const char *file)
 {
-    struct keyspace_walk walk = {.fault = tell, .ctx = c};
-    struct keyspace_meta meta;
+    struct pages_check pages = {.fault = tell, .ctx = c};
+    struct pages_meta meta;
     struct stat st;
     const char *why;
     int fd, rc;
@@ -172,22 +198,23 @@ check_pages(struct check *c, const char *file)
     rc = fstat(fd, &st) < 0 ? -errno : 0;
     why = "it is not a regular file";
     if (rc == 0)
-        rc = S_ISREG(st.st_mode) ? keyspace_file_meta(fd, 0, &meta, &why)
-                                 : -EBADMSG;
+        rc = S_ISREG(st.st_mode) ? pages_meta(fd, 0, &meta, &why) : -EBADMSG;
+    if (rc == 0)
+        rc = keyspace_file_newest(fd, &why);
     if (rc == -EBADMSG) {
         tell(c, why);
         rc = 1;
     }
     if (rc == 0)
-        rc = keyspace_file_walk(fd, &walk);
+        rc = pages_check(fd, &pages);
     if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */
         rc = -errno;
     (void)close(fd); /* only read */
     if (rc != 0)
         return rc;
     c->result->file_size = (uint64_t)st.st_size;
-    c->result->used_size = walk.used_pages * meta.page_size;
-    return walk.faults > 0 ? 1 : 0;
+    c->result->used_size = pages.used_size;
+    return pages.faults > 0 ? 1 : 0;
 }
 
 static int
@@ -199,32 +226,33 @@ check_contents(struct check *c)
     if (rc < 0)
         return rc;
     rc = keyspace_state_get(c->keyspace->reader, c->keyspace->meta, &c->state);
+    c->has_state = rc == 0;
     if (rc == -EBADMSG) {
         tell(c, "meta: the state record is damaged");
         rc = 0;
     } else if (rc == 0) {
-        rc = check_orders(c);
+        rc = check_trees(c);
     }
     if (rc == 0)
-        rc = each_record(c->keyspace, check_record, c);
+        rc = check_records(c);
     keyspace_read_end(c->keyspace);
     return rc;
 }
 
 int
-lmdb_check(struct lmdb *s, const uint8_t *name, size_t name_size,
+lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
            void (*fault)(void *ctx, const char *text), void *ctx,
            struct store_check_result *out)
 {
+    struct lmdb *s = lmdb_of(store);
     struct check c = {.store = s, .result = out, .fault = fault, .ctx = ctx};
     char file[KEYSPACE_FILE_SIZE];
     int rc;
 
-    if (name_size < 1 || name_size > NAME_MAX_SIZE)
+    if (!keyspace_name_ok(name, name_size))
         return -EINVAL;
     *out = (struct store_check_result){.keys = 0};
-    name_to_file(name, name_size, s->options.hash_key, file);
-    memcpy(file + strlen(file), KEYSPACE_SUFFIX, sizeof KEYSPACE_SUFFIX);
+    keyspace_file_name(s, name, name_size, file);
     rc = check_pages(&c, file);
     if (rc != 0)
         return rc < 0 ? rc : 0;
@@ -236,102 +264,4 @@ lmdb_check(struct lmdb *s, const uint8_t *name, size_t name_size,
     if (rc < 0)
         return rc;
     return check_contents(&c);
-}
-
-struct each_mark {
-    int (*mark)(void *ctx, const struct store_mark *m,
-                const struct lmdb_mark_info *info);
-    void *ctx;
-};
-
-static int
-give_mark(void *ctx, const MDB_val *key, const MDB_val *value)
-{
-    const struct each_mark *each = ctx;
-    struct lmdb_mark_info info = {.state = STORE_MARK_DONE};
-    struct keyspace_mark found;
-    struct store_mark m;
-    int rc;
-
-    if (!is_mark(key))
-        return 0;
-    rc = keyspace_mark_parse(key, value, &found);
-    if (rc < 0)
-        return rc;
-    memcpy(m.uuid, (const uint8_t *)key->mv_data + 1, sizeof m.uuid);
-    m.epoch = found.epoch;
-    m.first_ms = found.first_ms;
-    if (!found.done) {
-        info.state = STORE_MARK_PARTIAL;
-        info.last_key_size = found.last_key_size;
-        memcpy(info.last_key, found.last_key, found.last_key_size);
-    }
-    return each->mark(each->ctx, &m, &info);
-}
-
-int
-lmdb_each_mark(struct lmdb *s, const uint8_t *name, size_t name_size,
-               int (*mark)(void *ctx, const struct store_mark *m,
-                           const struct lmdb_mark_info *info),
-               void *ctx)
-{
-    struct each_mark each = {.mark = mark, .ctx = ctx};
-    struct keyspace *k;
-    int rc;
-
-    if (name_size < 1 || name_size > NAME_MAX_SIZE)
-        return -EINVAL;
-    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_read(k);
-    if (rc < 0)
-        return rc;
-    rc = each_record(k, give_mark, &each);
-    keyspace_read_end(k);
-    return rc;
-}
-
-/* Writes the copy; without compaction when LMDB refuses that, as it does for
- * files in which pages have got lost. */
-static int
-copy_to(struct keyspace *k, int fd)
-{
-    int code;
-
-    code = mdb_env_copyfd2(k->env, fd, MDB_CP_COMPACT);
-    if (code == MDB_INCOMPATIBLE) {
-        if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0)
-            return -errno;
-        code = mdb_env_copyfd2(k->env, fd, 0);
-    }
-    return order_error(code);
-}
-
-int
-lmdb_copy(struct lmdb *s, const uint8_t *name, size_t name_size, int to_fd)
-{
-    char temp[KEYSPACE_FILE_SIZE];
-    struct keyspace *k;
-    int fd, rc;
-
-    if (name_size < 1 || name_size > NAME_MAX_SIZE)
-        return -EINVAL;
-    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-    if (rc < 0)
-        return rc;
-    fd = keyspace_file_temp(to_fd, temp);
-    if (fd < 0)
-        return fd;
-    rc = copy_to(k, fd);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    if (rc == 0)
-        rc = keyspace_file_rename(to_fd, temp, k->file);
-    if (rc < 0)
-        (void)unlinkat(to_fd, temp, 0); /* a left over one is no copy */
-    if (rc == 0 && fsync(to_fd) < 0)
-        rc = -errno;
-    (void)close(fd); /* synced above */
-    return rc;
 }

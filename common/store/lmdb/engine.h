@@ -30,4 +30,8 @@ struct lmdb_options {
  * that is installed (it must be 0.9), or not on a machine of 32 bits. */
 int lmdb_store_open(struct store **out, const struct lmdb_options *options);
 
+/* pid of who made the last store_drop() or store_del() say -EAGAIN; 0: cannot
+ * tell. */
+long lmdb_store_holder(struct store *s);
+
 #endif

@@ -31,7 +31,7 @@
  * file.
  *   -EAGAIN   another process is writing to it: soon again
  *   -EBADMSG  the file is damaged (see held_open)
- *   -ENOSPC   held.max would be passed, or the disk is full
+ *   -ENOSPC   the disk is full
  */
 #ifndef COUNTD_HELD_H
 #define COUNTD_HELD_H
@@ -55,14 +55,18 @@ struct held_options {
 /* Opens nothing yet: the file is opened when it is needed and made with the
  * first record.  When it is found damaged, a writable handle renames it to
  * bad-held-N.mdb, reports that, and goes on without; one that only reads says
- * -EBADMSG.  -ENOMEM. */
+ * -EBADMSG.  One handle per process: LMDB must not have a file open twice.
+ * A handle that has a replaced file open holds up those who use the new one,
+ * until it looks again: held_look() about once a second.  -ENOMEM. */
 int held_open(struct held **out, const struct held_options *options);
 void held_close(struct held *h);
 
 /* ---- looking (worker, reader, commands) -------------------------------- */
 
 /* Begins a snapshot, in the file that has the name now; ends the one before. 0
- * also when there is no file: then nothing is held.  Keep it short. */
+ * also when there is no file: then nothing is held.  Keep it short: pages that
+ * it sees are not used again.  After an error nothing is known of what is held.
+ *   -EAGAIN  the file was replaced, and some process has the old one open */
 int held_look(struct held *h);
 void held_look_end(struct held *h);
 
@@ -105,15 +109,21 @@ int held_each(struct held *h,
 /* ---- holding (worker) -------------------------------------------------- */
 
 /* Begins, fills and ends one step that is durable as a whole when held_commit()
- * returns 0.  held_put() keeps one batch, and `error`, why it was refused.
- * After any error held_abort().
- *   -ESTALE  the file was replaced meanwhile: nothing of it counts, again */
+ * returns 0; when it does not, some of its records may be kept (they are found
+ * to be HELD_SAME).  Begin ends the look.  held_put() keeps one batch, and
+ * `error`, why it was refused.  After an error of held_put(), held_abort();
+ * held_commit() ends the step in any case.
+ *   -ESTALE  the file is another than the one that was looked at, or was
+ *            replaced meanwhile: look again
+ *   -EDQUOT  held.max would be passed (held_put)
+ *   -EINVAL  not a batch: no marks, deltas out of order (held_put) */
 int held_begin(struct held *h);
 int held_put(struct held *h, const struct store_batch *batch, int error);
 int held_commit(struct held *h);
 void held_abort(struct held *h);
 
-/* Makes what others held durable: a commit that changes nothing. */
+/* Makes what others held durable: a commit that changes nothing.  Ends the
+ * look.  -ESTALE: as held_begin(). */
 int held_fence(struct held *h);
 
 /* pid of who made the last call say -EAGAIN; 0: cannot tell. */
@@ -121,16 +131,19 @@ long held_holder(const struct held *h);
 
 /* ---- applying what is held (worker) ------------------------------------ */
 
-/* A record as it was put.  Its memory is the handle's until the next call of
- * held_next(). */
+/* A record as it was put.  Its memory is the handle's until the next call that
+ * gets the handle and is not held_look_end(). */
 struct held_record {
     uint64_t id;
     struct store_batch batch;
 };
 
-/* Takes the lock of a keyspace's records: one process at a time applies, drops
- * or counts them.  Not waited for.  0, or -EAGAIN: another process has it.  At
- * most one per handle; released by held_unlock() or the end of the process. */
+/* Takes the lock of a keyspace's records: one process at a time applies or
+ * drops them.  Not waited for.  At most one per handle; released by
+ * held_unlock() or the end of the process.  Begins a new look: what was seen
+ * before may have been applied by the last owner of the lock.
+ *   -EAGAIN  another process has it
+ *   -ENOENT  there is no file, so nothing is held */
 int held_lock(struct held *h, const uint8_t *name, size_t name_size);
 void held_unlock(struct held *h);
 
@@ -146,7 +159,9 @@ int held_next_name(struct held *h, const uint8_t *name, size_t name_size,
 int held_next(struct held *h, const uint8_t *name, size_t name_size,
               uint64_t after, struct held_record *out);
 
-/* Deletes exactly these records of a keyspace, durably. */
+/* Deletes exactly these records of a keyspace, durably; damaged ones go as
+ * well, and those that are not there are no error.  Ends the look.
+ *   -ESTALE  the file is another than the one that was looked at */
 int held_delete(struct held *h, const uint8_t *name, size_t name_size,
                 const uint64_t *ids, size_t count);
 
@@ -157,18 +172,23 @@ int held_drop(struct held *h, const uint8_t *name, size_t name_size,
 
 /* ---- care (countd check, backup, held salvage) -------------------------- */
 
-/* Reads everything against its checksums and itself, as store_check(). */
+/* Reads everything against its checksums and itself, as store_check(); of the
+ * result, `blocks` are values, `keys` records.  The handle only reads: one that
+ * writes would set a damaged file aside. */
 int held_check(struct held *h, void (*fault)(void *ctx, const char *text),
                void *ctx, struct store_check_result *out);
 
-/* Copies the file, of one moment, into the data directory `to_fd`; nothing when
- * there is none. */
+/* Copies the file, of one moment, into the data directory `to_fd`, durably;
+ * nothing when there is none.
+ *   -EEXIST  there is one already */
 int held_copy(struct held *h, int to_fd);
 
 /* Finds whole records in any bytes, those of a damaged held file: `fd` is open
- * for reading.  Calls `found` for each record all of whose parts are good, by
- * keyspace and id (a record may also be one that was applied and deleted: its
- * marks tell); *lost counts heads whose deltas are not all there. */
+ * for reading.  Calls `found` for each record all of whose parts are good, in
+ * the order of their ids, until it returns non-zero, and returns that.  A
+ * record may also be one that was applied and deleted since: its marks tell.
+ * *lost counts records of which there is something, but not all: at most so
+ * many are lost. */
 int held_salvage(int fd, int (*found)(void *ctx, const struct held_record *r),
                  void *ctx, uint64_t *lost);
 

@@ -1,34 +1,51 @@
-/* common/store/lmdb/keyspace.h - the LMDB side of common/store/lmdb/lmdb.h: one
+/* common/store/lmdb/keyspace.h - the LMDB side of common/store/store.h: one
  * file per keyspace. Internal: only the files of this room know LMDB.
  *
  * A keyspace file holds the named databases
  *
- *     keys    the order of rows by key          (common/store/tree/tree.h)
- *     ranks   the order of rows by count
- *     meta    "name": version and full name; "state": totals and roots;
+ *     keys    the tree of rows by key          (common/store/tree/tree.h)
+ *     ranks   the tree of rows by count
+ *     meta    "name": version and full name; "state": totals, roots, marks;
  *             "m" + uuid: one mark per log
  *
  * Every meta value starts with a crc32 of its LMDB key and of what follows.
  * Little-endian, offsets in bytes:
  *
- *     name     0 crc32   4 version u32 = 1   8 features u32 (unknown: refuse)
+ *     name     0 crc32   4 version u32 = 2   8 features u32 (unknown: refuse)
  *             12 keyspace_size u16   14 key_size u16   16 name size u16
  *             18 zero u16   20 name
  *     state    0 crc32   4 zero u32   8 change u64, +1 per commit
  *             16 nonce u64   24 sum i128   40 saturated keys u64
- *             48 keys order, 80 rank order, each: root id u64 | next id u64 |
- *             rows u64 | level u16 | zero[6]          112 end
+ *             48 marks u64: how many   56 hash of the marks u64
+ *             64 tree of keys, 96 tree of ranks, each: root id u64 |
+ *             next id u64 | rows u64 | level u16 | zero[6]          128 end
  *     mark     0 crc32   4 done u8   5 zero u8   6 last key size u16
- *              8 epoch u64   16 last key
+ *              8 epoch u64   16 first_ms u64   24 last key
+ *
+ * The hash of the marks is the sum, mod 2^64, of each mark's SipHash-1-3 with a
+ * key of zeros over its LMDB key and value.  A mark that is not found where it
+ * is looked for is a log that counts again; so whoever reads marks reads all of
+ * them and compares their number and hash (marks.c).
+ *
+ * Processes: who writes holds a flock on the data file, taken without waiting,
+ * from before the transaction begins until it has ended: nobody ever waits
+ * inside LMDB for a process that was stopped.  A second flock, on the
+ * directory, is shared while an environment is being opened and exclusive while
+ * the files of a keyspace are removed or replaced: LMDB would make an empty
+ * data file where one has just gone, or pair a lock file with another data
+ * file.
  */
 #ifndef COUNTD_KEYSPACE_H
 #define COUNTD_KEYSPACE_H
 
+#include <dirent.h>
 #include <lmdb.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "common/base/diag.h"
-#include "common/store/lmdb/lmdb.h"
+#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/pager.h"
 #include "common/store/tree/tree.h"
 #include "common/wire/name.h"
 
@@ -36,14 +53,24 @@ __extension__ typedef __int128 int128;
 
 #define KEYSPACE_SUFFIX     ".mdb"
 #define KEYSPACE_FILE_SIZE  (NAME_FILE_SIZE + 8)
+#define KEYSPACE_LOCK_SIZE  (KEYSPACE_FILE_SIZE + 8)
 #define KEYSPACE_PATH_SIZE  (KEYSPACE_FILE_SIZE + 40)
-#define KEYSPACE_VERSION    1
+#define KEYSPACE_VERSION    2
 #define KEYSPACE_MAP_FIRST  ((size_t)1 << 20)
 #define KEYSPACE_MAP_MAX    ((size_t)1 << 45)
 #define KEYSPACE_READERS    510
 #define KEYSPACE_PAGE_COST  4352 /* a dirty page, LMDB's record of it */
-#define KEYSPACE_STATE_SIZE 112
+#define KEYSPACE_STATE_SIZE 128
 #define KEYSPACE_MARK_SIZE  (24 + BLOCK_KEY_MAX)
+
+/* The two trees of a keyspace, as places in arrays. */
+enum { TREE_KEYS, TREE_RANKS, KEYSPACE_TREES };
+
+static inline enum block_order
+tree_kind(int i)
+{
+    return i == TREE_KEYS ? BLOCK_KEYS : BLOCK_RANKS;
+}
 
 /* The state record. */
 struct keyspace_state {
@@ -51,8 +78,9 @@ struct keyspace_state {
     uint64_t nonce;
     int128 sum;
     uint64_t saturated;
-    struct order_root keys;
-    struct order_root ranks;
+    uint64_t marks;
+    uint64_t marks_hash;
+    struct tree_root roots[KEYSPACE_TREES];
 };
 
 /* A mark record. */
@@ -75,13 +103,14 @@ struct keyspace {
     uint8_t name[NAME_MAX_SIZE];
     char file[KEYSPACE_FILE_SIZE];
     MDB_env *env;
-    MDB_dbi keys;
-    MDB_dbi ranks;
     MDB_dbi meta;
-    MDB_txn *reader;         /* reset between views */
-    MDB_cursor *keys_cursor; /* of the reader */
-    MDB_cursor *ranks_cursor;
+    MDB_txn *reader; /* reset between views */
+    struct {
+        MDB_dbi dbi;
+        MDB_cursor *cursor; /* of the reader */
+    } trees[KEYSPACE_TREES];
     bool reading;
+    int fd;             /* of the data file; LMDB's */
     uint64_t looked_ms; /* keyspace_replaced; monotonic */
     dev_t device;       /* of the file that is open */
     ino_t inode;
@@ -96,11 +125,11 @@ struct lmdb_view {
     struct lmdb *store;
     struct keyspace *keyspace; /* NULL: closed */
     struct keyspace_state state;
-    struct order keys;
-    struct order ranks;
+    struct lmdb_pager pagers[KEYSPACE_TREES];
+    struct tree trees[KEYSPACE_TREES];
 };
 
-/* A key of a slice that changes. */
+/* A key that changes. */
 struct change {
     const uint8_t *key;
     int128 sum;
@@ -110,6 +139,7 @@ struct change {
     bool exists;
     bool was_saturated;
     bool saturated;
+    bool gone; /* it is removed, whatever its sum */
 };
 
 /* For sorting: rank order as an integer, and which row. */
@@ -118,9 +148,11 @@ struct rank_key {
     uint64_t index;
 };
 
-/* The memory of one slice of a batch; grown to what slices need. */
+/* The changes of one transaction and their memory, which grows to what is
+ * needed and stays between transactions. */
 struct slice {
-    size_t capacity; /* changes */
+    size_t count;    /* changes */
+    size_t capacity; /* changes there is room for */
     struct change *changes;
     struct row *rows;        /* 2 per change */
     struct row *sorted;      /* 2 per change */
@@ -128,15 +160,39 @@ struct slice {
     struct rank_key *ranks2; /* 2 per change */
 };
 
+/* The walk through the directory for keyspaces that can be removed (tend.c). */
+struct tending {
+    DIR *dir;         /* while a pass is on its way */
+    uint64_t next_ms; /* when the next pass begins; monotonic */
+    uint8_t *page;    /* for keyspace_peek */
+};
+
+/* A file that was found damaged, as it was then (peek.c). */
+#define KEYSPACE_REFUSED 256
+
+struct keyspace_refused {
+    const char *why; /* NULL: none */
+    uint64_t at_ms;  /* monotonic */
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec written;
+    struct timespec changed;
+};
+
 struct lmdb {
     struct store store; /* first: the handle */
     struct lmdb_options options;
+    int lock_fd;            /* the directory, for its flock */
     size_t txn_memory;      /* of one commit, now */
     struct keyspace *slots; /* open_max */
     struct keyspace *last;  /* looked up last; may be closed */
     uint64_t clock;
     uint64_t nonce;
-    uint64_t known; /* keyspaces in the directory when last counted */
+    uint64_t failed; /* hash of the name of the keyspace whose commit failed
+                        last, until a commit has followed; or 0 */
+    long holder;     /* who made keyspace_write() say -EAGAIN; 0: unknown */
+    uint64_t known;  /* keyspaces in the directory when last counted */
     unsigned created_since;
     uint64_t full_until_ms; /* keyspace_max was reached; monotonic */
     struct diag_repeat trouble;
@@ -144,18 +200,70 @@ struct lmdb {
     struct lmdb_view *kept; /* between queries of a turn; or NULL */
     unsigned kept_uses;
     uint64_t snapshots;
-    struct order_cache cache;
-    struct order_work *work;
+    struct tree_cache cache;
+    uint64_t forgot_ms; /* what the cache knew; monotonic */
+    struct tree_work *work;
     struct slice slice;
+    struct tending tending;
+    struct keyspace_refused refused[KEYSPACE_REFUSED]; /* by inode */
 };
 
-/* ---- environments (open.c) ---- */
+static inline struct lmdb *
+lmdb_of(struct store *s)
+{
+    return (struct lmdb *)(void *)s;
+}
+
+/* ---- the operations of the engine, as in store.h ---- */
+
+int lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
+               const struct store_mark *marks, size_t count,
+               struct store_mark_info *infos);
+int lmdb_apply(struct store *store, const struct store_batch *batch,
+               struct store_applied *applied);
+size_t lmdb_read(struct store *store, struct store_reads *reads);
+void lmdb_read_end(struct store *store);
+bool lmdb_tend(struct store *store, const struct store_tending *t);
+/* One pass over the directory gathers so many names; the next comes when they
+ * are given. */
+#define LISTING_BATCH 4096
+
+int lmdb_listing_open(struct store *store, struct store_listing **out);
+void lmdb_listing_close(struct store_listing *l);
+void lmdb_listing_start(struct store_listing *l, const uint8_t *after,
+                        size_t after_size);
+void lmdb_listing_stop(struct store_listing *l);
+int lmdb_listing_next(struct store_listing *l, uint64_t until_ns,
+                      struct store_listed *out);
+int lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
+               void (*fault)(void *ctx, const char *text), void *ctx,
+               struct store_check_result *out);
+int lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
+                   int (*mark)(void *ctx, const struct store_mark *m,
+                               const struct store_mark_info *info),
+                   void *ctx);
+int lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
+              int to_fd);
+int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
+              const struct store_mark *marks, size_t count);
+int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
+             const struct store_key *keys, size_t count, uint64_t *deleted);
+
+/* Whether a name can be a keyspace's. */
+bool keyspace_name_ok(const uint8_t *name, size_t size);
+
+/* Its file's name. */
+void keyspace_file_name(const struct lmdb *s, const uint8_t *name,
+                        size_t name_size, char file[KEYSPACE_FILE_SIZE]);
+
+/* ---- the table of open keyspaces (table.c) ---- */
 
 enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 
 /* The open environment of a keyspace.
  *   -ENOENT  there is none (FIND)   -EDQUOT  keyspace_max (CREATE)
  *   -EBUSY   replaced, and others have the old file open yet
+ *   -EAGAIN  its files are being removed just now
  *   -EBADMSG, -EPROTONOSUPPORT  not a file we can use */
 int keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
                  enum keyspace_need need, struct keyspace **out);
@@ -163,105 +271,137 @@ int keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
 /* Opens a file by its name on disk for a look at it, outside the table;
  * keyspace_close after.  Its name is read from it. */
 int keyspace_open_file(struct lmdb *s, const char *file, struct keyspace *out);
-void keyspace_close(struct keyspace *k);
 
-/* Starts and ends the snapshot of the reader transaction. */
-int keyspace_read(struct keyspace *k);
-void keyspace_read_end(struct keyspace *k);
+/* Closes those open keyspaces whose file was replaced, removed or lost its lock
+ * file: the new file can be used only when nobody has the old one open. */
+void keyspace_look(struct lmdb *s);
 
-/* Starts a write transaction.
- *   -ESTALE  the file was replaced: nothing is begun, get the keyspace again */
-int keyspace_write(const struct lmdb *s, struct keyspace *k, MDB_txn **out);
-
-/* Whether the file that is open no longer has its name, or its lock file. */
-bool keyspace_replaced(const struct lmdb *s, const struct keyspace *k);
+/* Closes all keyspaces: what LMDB keeps in memory for them goes. */
+void keyspace_rest(struct lmdb *s);
 
 /* Accounts for a commit of so many dirty pages, and closes environments that
  * keep too much memory between commits; `k` itself only when `done`. */
 void keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages,
                      bool done);
 
-/* Doubles the map. */
-int keyspace_grow(struct keyspace *k, size_t least);
-
 /* Says what failed, with the name; returns rc. */
 int keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
                      const char *what, int rc);
-
-/* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
- * `size` bytes. */
-int keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size);
 
 /* Calls `file` for each keyspace file, in no order, with the name without
  * suffix; stops on non-zero. */
 int keyspace_each_file(struct lmdb *s, int (*file)(void *ctx, const char *f),
                        void *ctx);
 
-/* ---- files (file.c) ---- */
+/* ---- environments (open.c) ---- */
 
-/* One of the two meta pages of an LMDB file. */
-struct keyspace_meta {
-    uint64_t map_size;
-    uint64_t last_page;
-    uint64_t txn;
-    uint32_t page_size;
-    uint8_t free[48]; /* database records */
-    uint8_t main[48];
-};
+/* Opens what k->file names; on failure *why not, and `k` is closed. */
+int keyspace_open(struct lmdb *s, struct keyspace *k, const char **why);
+void keyspace_close(struct keyspace *k);
 
-/* Reads the meta page of transaction `txn` (0: the newest).  -EBADMSG with
- * *why, -EAGAIN when that transaction's is no longer there. */
-int keyspace_file_meta(int fd, uint64_t txn, struct keyspace_meta *out,
-                       const char **why);
+/* Whether the file that is open no longer has its name, or its lock file. */
+bool keyspace_replaced(const struct lmdb *s, const struct keyspace *k);
 
-/* Looks at an LMDB file before LMDB does: a regular file, meta pages that make
- * sense, pages that LMDB can follow.  -ENOENT, -EBADMSG with *why, or an error.
- */
-int keyspace_file_check(int dir_fd, const char *file, bool writable,
-                        const char **why);
+/* Begins any transaction, taking over a map that others have grown. */
+int keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out);
 
-/* Makes room for LMDB's lock file before LMDB writes to it through a map: on a
- * full disk that would be the end of the process (SIGBUS).  Only while this
- * process does not have the file open: closing a descriptor of the lock file
- * gives up all locks of the process on it.  -ENOSPC, -EBADMSG with *why, ...
- */
-int keyspace_file_lock(int dir_fd, const char *file, const char **why);
+/* Whether a transaction shows the newest commit of the file.
+ *   -EBUSY  it does not: the file is another than the lock file is for */
+int keyspace_newest(const struct keyspace *k, MDB_txn *txn);
 
-/* Creates a keyspace file with nothing in it, durably.  -EEXIST when it is
- * there (then or meanwhile). */
-int keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
-                         const char *file);
+/* Starts and ends the snapshot of the reader transaction. */
+int keyspace_read(struct keyspace *k);
+void keyspace_read_end(struct keyspace *k);
 
-/* Makes a %t file in this directory, locked as ours, and writes its name.
- * Returns its descriptor. */
-int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
+/* Doubles the map, or more: to `least`. */
+int keyspace_grow(struct keyspace *k, size_t least);
 
-/* Gives a file its name unless that is taken: -EEXIST. */
-int keyspace_file_rename(int dir_fd, const char *from, const char *to);
+/* ---- write transactions (write.c) ---- */
 
-/* Removes what dead creators left. */
-void keyspace_file_clean(int dir_fd);
+/* Takes the flock, as keyspace_write() does, and gives it up. */
+int keyspace_lock(struct lmdb *s, const struct keyspace *k);
+void keyspace_unlock(const struct keyspace *k);
 
-/* Writes the path LMDB gets: it stays below the directory's descriptor. */
-void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
+/* Takes the flock and begins a write transaction.
+ *   -EAGAIN  another process is writing: s->holder
+ *   -ESTALE  the file was replaced: get the keyspace again */
+int keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out);
+void keyspace_abort(struct keyspace *k, MDB_txn *txn);
 
-/* ---- pages (pages.c) ---- */
-
-struct keyspace_walk {
-    void (*fault)(void *ctx, const char *text); /* gets the first hundred */
+/* What is to be done in a write transaction. */
+struct work {
+    /* Changes what it likes, `state` included, whose number and nonce are the
+     * new ones already.  An error drops all of it; with -EXFULL the map is
+     * enlarged (to *least, or by as much as it is) and it is called again. */
+    int (*make)(void *ctx, MDB_txn *txn, struct keyspace_state *state,
+                size_t *least);
     void *ctx;
-    bool quick; /* leave out the values that have pages of their own */
-    uint64_t used_pages;
-    uint64_t free_pages;
-    uint64_t faults;
+    size_t least;
 };
 
-/* Reads every page that a snapshot reaches. */
-int keyspace_walk(int fd, const struct keyspace_meta *meta,
-                  struct keyspace_walk *out);
+/* Does it, and writes the state, in one durable step.  Errors of keyspace_write
+ * and of `make`;
+ *   -E2BIG   too much for one transaction
+ *   -ESTALE  the file was replaced meanwhile: the commit is lost
+ * When `k` is closed after an error (k->env is NULL) nobody knows whether it
+ * happened: whoever gets the keyspace again finds what there is, made durable.
+ */
+int keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w);
 
-/* The same for the newest snapshot of a file that nobody holds. */
-int keyspace_file_walk(int fd, struct keyspace_walk *walk);
+/* Makes what a failed commit has left durable, whatever it is; `k` has just
+ * been opened. */
+int keyspace_mend(struct lmdb *s, struct keyspace *k);
+
+/* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
+ * `size` bytes. */
+int keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size);
+
+/* ---- edits of the two trees (edits.c) ---- */
+
+#define SLICE_CHANGE_COST 256 /* bytes of memory of one change */
+
+/* Has room for so many changes, and none in it. */
+int slice_reserve(struct slice *sl, size_t n);
+void slice_free(struct slice *sl);
+
+/* Pages that so many changes of keys of `key_size` bytes dirty, about. */
+uint64_t edits_pages(const uint64_t groups[KEYSPACE_TREES], size_t changes,
+                     size_t key_size);
+
+/* Pages that a transaction of so many changes may dirty. */
+uint64_t edits_budget(const struct lmdb *s, size_t changes);
+
+/* The most changes of `rest` that one transaction should make. */
+size_t edits_limit(const struct lmdb *s, const uint64_t groups[KEYSPACE_TREES],
+                   size_t rest, size_t key_size);
+
+/* How large the trees are, in groups of blocks, for the above. */
+int edits_groups(MDB_txn *txn, const struct keyspace *k,
+                 uint64_t groups[KEYSPACE_TREES]);
+
+/* -EXFULL unless the map can hold so many pages more; then *least is what it
+ * should be. */
+int edits_room(const struct keyspace *k, uint64_t pages, size_t *least);
+
+struct edits {
+    struct lmdb *store;
+    const struct keyspace *keyspace;
+    MDB_txn *txn;
+    struct keyspace_state *state; /* its sum, saturated, roots change */
+    size_t limit;                 /* changes: of 1 any number of pages */
+    /* Says no before anything is changed; or NULL.  Gets the tree of keys. */
+    int (*veto)(void *ctx, struct tree *keys);
+    void *ctx;
+    struct store_applied *applied; /* its keys, created, saturated rise */
+    uint64_t pages;                /* dirtied, about: a result */
+};
+
+/* Looks up and makes the changes of s->slice, in both trees.
+ *   -EXFULL, -E2BIG  start again, with a larger map or with less */
+int edits_make(struct edits *e);
+
+/* Looks up what a change is about. */
+int edits_find(struct tree *keys, struct change *c, struct tree_finder *f);
 
 /* ---- records (meta.c) ---- */
 
@@ -279,17 +419,92 @@ int keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out);
 int keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
                        const struct keyspace_state *state);
 
-/* -ENOENT: no mark. */
-int keyspace_mark_get(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
-                      struct keyspace_mark *out);
-int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
-                      const struct keyspace_mark *mark);
+/* A mark in the meta database, whole or -EBADMSG; *hash is its share of the
+ * state's. */
 int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
-                        struct keyspace_mark *out);
+                        struct keyspace_mark *out, uint64_t *hash);
+int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
+                      const struct keyspace_mark *mark, uint64_t *hash);
 
-/* What a mark says about (uuid, epoch). */
-int keyspace_mark_info(MDB_txn *txn, MDB_dbi meta,
-                       const struct store_mark *mark,
-                       struct lmdb_mark_info *out);
+/* ---- marks (marks.c) ---- */
+
+/* What was found of a mark that is asked for. */
+struct mark_found {
+    enum store_mark_state state;
+    bool there;             /* the log has a record */
+    uint64_t hash;          /* of that */
+    uint16_t last_key_size; /* PARTIAL */
+    uint8_t last_key[BLOCK_KEY_MAX];
+};
+
+/* Marks that are asked for, each of another log. */
+struct marks {
+    const struct store_mark *marks; /* borrowed */
+    size_t count;
+    size_t *sorted; /* their places, by uuid */
+    struct mark_found *found;
+};
+
+int marks_init(struct marks *m, const struct store_mark *marks, size_t count);
+void marks_fini(struct marks *m);
+
+/* Calls `mark` for every mark there is, by uuid; stops on non-zero.  -EBADMSG:
+ * one is damaged, or, when all have been given, they are not those that the
+ * state says. */
+int marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
+               int (*mark)(void *ctx, const uint8_t uuid[16],
+                           const struct keyspace_mark *m, uint64_t hash),
+               void *ctx);
+
+/* Reads all marks there are, and fills in m->found. */
+int marks_read(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
+               struct marks *m);
+
+/* Writes them: done with `last` NULL, else partly, up to that key.  Follows
+ * marks_read() in the same transaction; the state's number and hash change. */
+int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
+                struct marks *m, const struct row *last);
+
+/* ---- files (file.c) ---- */
+
+/* Makes room for LMDB's lock file before LMDB writes to it through a map: on a
+ * full disk that would be the end of the process (SIGBUS).  Only while this
+ * process does not have the file open: closing a descriptor of the lock file
+ * gives up all locks of the process on it.  -ENOSPC, -EBADMSG with *why, ...
+ */
+int keyspace_file_lock(int dir_fd, const char *file, const char **why);
+
+/* Creates a keyspace file with nothing in it, durably.  -EEXIST when it is
+ * there (then or meanwhile). */
+int keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
+                         const char *file);
+
+/* Makes a %t file in this directory, locked as ours, and writes its name.
+ * Returns its descriptor. */
+int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
+
+/* Makes the file of a keyspace without rows, with these marks as done, in place
+ * of the one that has its name.  The caller holds that one's flock. */
+int keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
+                          const char *file, const struct store_mark *marks,
+                          size_t count);
+
+/* Removes a keyspace's files, durably.  The caller holds the flock of the data
+ * file, and a transaction of it.  -EAGAIN: an environment is being opened. */
+int keyspace_file_remove(const struct lmdb *s, const char *file);
+
+/* Takes the flock on the directory (LOCK_SH, LOCK_EX), trying for some
+ * milliseconds; -EAGAIN.  keyspace_dir_unlock() gives it up. */
+int keyspace_dir_lock(const struct lmdb *s, int how);
+void keyspace_dir_unlock(const struct lmdb *s);
+
+/* Gives a file its name unless that is taken: -EEXIST. */
+int keyspace_file_rename(int dir_fd, const char *from, const char *to);
+
+/* Removes what dead creators left. */
+void keyspace_file_clean(int dir_fd);
+
+/* Writes the path LMDB gets: it stays below the directory's descriptor. */
+void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
 
 #endif

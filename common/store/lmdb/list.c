@@ -1,5 +1,4 @@
-/* common/store/lmdb/list.c - common/store/lmdb/lmdb.h: the list of
- * keyspaces.
+/* common/store/lmdb/list.c - the list of keyspaces.
  *
  * A directory has no order, and may have more names than memory should hold.
  * So a pass over it keeps the smallest names that come after the last one
@@ -7,7 +6,10 @@
  * is sorted in place, and the rows are given.  Another pass follows only when
  * names had to be left out.
  *
- * Each of these is done in small pieces, and can be left and gone on with. */
+ * Each of these is done in small pieces, and can be left and gone on with.
+ *
+ * About 1.2 MB; nothing is allocated but the directory stream once a listing is
+ * open. */
 #include "common/store/lmdb/peek.h"
 
 #include <assert.h>
@@ -16,6 +18,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/base/dirstream.h"
 
 struct listed {
@@ -35,9 +38,9 @@ struct lmdb_listing {
     size_t count;        /* names in the heap */
     size_t unsorted;     /* of these; while they are sorted */
     size_t at;           /* the next to give */
-    struct listed *heap[STORE_LISTING_BATCH];
-    struct listed names[STORE_LISTING_BATCH];
-    uint8_t page[KEYSPACE_PAGE_MAX];
+    struct listed *heap[LISTING_BATCH];
+    struct listed names[LISTING_BATCH];
+    uint8_t page[PAGES_SIZE_MAX];
 };
 
 static int
@@ -47,6 +50,12 @@ listed_compare(const struct listed *a, const struct listed *b)
     const struct row y = {.key = b->name, .key_size = (uint16_t)b->size};
 
     return row_compare_keys(&x, &y);
+}
+
+static struct lmdb_listing *
+listing_of(struct store_listing *l)
+{
+    return (struct lmdb_listing *)(void *)l;
 }
 
 /* ---- the heap ---------------------------------------------------------- */
@@ -98,7 +107,7 @@ keep_name(struct lmdb_listing *l, const struct listed *name)
 {
     if (listed_compare(name, &l->after) <= 0)
         return;
-    if (l->count < STORE_LISTING_BATCH) {
+    if (l->count < LISTING_BATCH) {
         l->names[l->count] = *name;
         l->heap[l->count] = &l->names[l->count];
         l->count++;
@@ -135,6 +144,28 @@ set_file(struct keyspace *k, const char *stem)
                    stem); /* sized for the longest */
 }
 
+/* A file whose inner name belongs to another file is found by nobody who
+ * looks for the name.  It is said, and listed by its file's name, which is no
+ * keyspace's: so it can be counted and checked by none. */
+static void
+tell_misplaced(struct lmdb *s, const char *stem, struct listed *name)
+{
+    static struct diag_repeat repeat;
+    char text[NAME_TEXT_SIZE], file[NAME_FILE_SIZE];
+
+    name_to_file(name->name, name->size, s->options.hash_key, file);
+    if (strcmp(file, stem) == 0)
+        return;
+    (void)name_escape(name->name, name->size, text); /* the NUL ends it */
+    diag_repeating(&repeat, DIAG_ERROR,
+                   "keyspace/%s" KEYSPACE_SUFFIX " holds keyspace %s, which "
+                   "belongs into keyspace/%s" KEYSPACE_SUFFIX ": it was "
+                   "renamed or copied, or keyspace/%%key is not its own",
+                   stem, text, file);
+    name->size = strlen(stem);
+    memcpy(name->name, stem, name->size);
+}
+
 /* The name that is in a %h file. */
 static int
 hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
@@ -167,6 +198,7 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     out->size = k.name_size;
     memcpy(out->name, k.name, k.name_size);
     keyspace_close(&k);
+    tell_misplaced(s, stem, out);
     return 0;
 }
 
@@ -261,7 +293,7 @@ count_keys(struct lmdb_listing *l, const struct listed *name)
     set_file(&peek, stem);
     rc = keyspace_peek(&s->options, &peek, l->page, &state);
     if (rc == 0)
-        return (int64_t)state.keys.count;
+        return (int64_t)state.roots[TREE_KEYS].count;
 
     /* LMDB can read it, or it is said what is wrong. */
     rc = keyspace_get(s, name->name, name->size, KEYSPACE_FIND, &k);
@@ -276,7 +308,7 @@ count_keys(struct lmdb_listing *l, const struct listed *name)
         rc = keyspace_state_get(k->reader, k->meta, &state);
         keyspace_read_end(k);
     }
-    return rc < 0 ? -1 : (int64_t)state.keys.count;
+    return rc < 0 ? -1 : (int64_t)state.roots[TREE_KEYS].count;
 }
 
 /* The next row, or what comes after the last one of the batch. */
@@ -300,9 +332,11 @@ give(struct lmdb_listing *l, struct store_listed *out)
 }
 
 int
-lmdb_listing_next(struct lmdb_listing *l, uint64_t until_ns,
+lmdb_listing_next(struct store_listing *listing, uint64_t until_ns,
                   struct store_listed *out)
 {
+    struct lmdb_listing *l = listing_of(listing);
+
     while (l->stage != LISTING_END) {
         int rc = 0;
 
@@ -313,7 +347,7 @@ lmdb_listing_next(struct lmdb_listing *l, uint64_t until_ns,
         else if (give(l, out))
             return 1;
         if (rc < 0) {
-            lmdb_listing_stop(l);
+            lmdb_listing_stop(listing);
             return rc;
         }
         if (until_ns != UINT64_MAX && clock_ns() >= until_ns)
@@ -325,33 +359,33 @@ lmdb_listing_next(struct lmdb_listing *l, uint64_t until_ns,
 /* ---- start and end ----------------------------------------------------- */
 
 int
-lmdb_listing_open(struct lmdb *s, struct lmdb_listing **out)
+lmdb_listing_open(struct store *store, struct store_listing **out)
 {
     struct lmdb_listing *l = malloc(sizeof *l);
 
     if (l == NULL)
         return -ENOMEM;
-    l->listing.engine = s->store.engine;
-    l->store = s;
+    l->listing.engine = store->engine;
+    l->store = lmdb_of(store);
     l->dir = NULL;
     l->stage = LISTING_END;
-    *out = l;
+    *out = &l->listing;
     return 0;
 }
 
 void
-lmdb_listing_close(struct lmdb_listing *l)
+lmdb_listing_close(struct store_listing *listing)
 {
-    if (l == NULL)
-        return;
-    lmdb_listing_stop(l);
-    free(l);
+    lmdb_listing_stop(listing);
+    free(listing_of(listing));
 }
 
 void
-lmdb_listing_start(struct lmdb_listing *l, const uint8_t *after,
+lmdb_listing_start(struct store_listing *listing, const uint8_t *after,
                    size_t after_size)
 {
+    struct lmdb_listing *l = listing_of(listing);
+
     assert(after_size <= NAME_MAX_SIZE);
     close_dir(l);
     l->after.size = after_size;
@@ -361,8 +395,10 @@ lmdb_listing_start(struct lmdb_listing *l, const uint8_t *after,
 }
 
 void
-lmdb_listing_stop(struct lmdb_listing *l)
+lmdb_listing_stop(struct store_listing *listing)
 {
+    struct lmdb_listing *l = listing_of(listing);
+
     close_dir(l);
     l->stage = LISTING_END;
 }

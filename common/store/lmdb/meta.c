@@ -1,15 +1,19 @@
 /* common/store/lmdb/meta.c - the records of the meta database. */
-#include "common/base/crc.h"
 #include "common/store/lmdb/peek.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 
+#include "common/base/crc.h"
+#include "common/base/hash.h"
+
 #define NAME_KEY    KEYSPACE_NAME_KEY
 #define STATE_KEY   KEYSPACE_STATE_KEY
 #define HEADER_SIZE 20
 #define MARK_HEAD   24
+#define ROOTS_AT    64
+#define ROOT_SIZE   32
 
 /* The checksum of a record: of its LMDB key, then of all behind the sum. */
 static uint32_t
@@ -30,7 +34,7 @@ record_put(MDB_txn *txn, MDB_dbi meta, MDB_val *key, uint8_t *bytes,
     MDB_val v = {.mv_size = size, .mv_data = bytes};
 
     put_le32(bytes, record_crc(key, bytes, size));
-    return order_error(mdb_put(txn, meta, key, &v, 0));
+    return lmdb_error(mdb_put(txn, meta, key, &v, 0));
 }
 
 /* Whether a value is a whole record of its key. */
@@ -70,7 +74,7 @@ header_suits(const uint8_t *bytes, const struct lmdb_options *options,
              const char **why)
 {
     if (get_le32(bytes + 4) != KEYSPACE_VERSION) {
-        *why = "it was written by a newer version";
+        *why = "it was written by another version";
         return -EPROTONOSUPPORT;
     }
     if (get_le32(bytes + 8) != 0) {
@@ -127,14 +131,14 @@ keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
     int rc;
 
     *why = "its header is damaged";
-    rc = order_error(mdb_get(txn, meta, &key, &v));
+    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     if (rc < 0)
         return rc;
     return keyspace_header_parse(&v, options, k, why);
 }
 
 static void
-root_put(uint8_t *at, const struct order_root *root)
+root_put(uint8_t *at, const struct tree_root *root)
 {
     put_le64(at, root->id);
     put_le64(at + 8, root->next_id);
@@ -143,7 +147,7 @@ root_put(uint8_t *at, const struct order_root *root)
 }
 
 static void
-root_get(const uint8_t *at, struct order_root *root)
+root_get(const uint8_t *at, struct tree_root *root)
 {
     root->id = get_le64(at);
     root->next_id = get_le64(at + 8);
@@ -164,8 +168,10 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
     put_le64(bytes + 24, (uint64_t)state->sum);
     put_le64s(bytes + 32, (int64_t)(state->sum >> 64));
     put_le64(bytes + 40, state->saturated);
-    root_put(bytes + 48, &state->keys);
-    root_put(bytes + 80, &state->ranks);
+    put_le64(bytes + 48, state->marks);
+    put_le64(bytes + 56, state->marks_hash);
+    for (int i = 0; i < KEYSPACE_TREES; i++)
+        root_put(bytes + ROOTS_AT + ROOT_SIZE * i, &state->roots[i]);
     return record_put(txn, meta, &key, bytes, sizeof bytes);
 }
 
@@ -183,11 +189,14 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
     out->sum = (int128)get_le64s(bytes + 32) * ((int128)1 << 64) +
                (int128)get_le64(bytes + 24);
     out->saturated = get_le64(bytes + 40);
-    root_get(bytes + 48, &out->keys);
-    root_get(bytes + 80, &out->ranks);
-    if (out->keys.level >= ORDER_LEVELS || out->ranks.level >= ORDER_LEVELS ||
-        out->keys.count != out->ranks.count)
-        return -EBADMSG;
+    out->marks = get_le64(bytes + 48);
+    out->marks_hash = get_le64(bytes + 56);
+    for (int i = 0; i < KEYSPACE_TREES; i++) {
+        root_get(bytes + ROOTS_AT + ROOT_SIZE * i, &out->roots[i]);
+        if (out->roots[i].level >= TREE_LEVELS ||
+            out->roots[i].count != out->roots[0].count)
+            return -EBADMSG;
+    }
     return 0;
 }
 
@@ -198,21 +207,27 @@ keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
     MDB_val key = text_key(text), v;
     int rc;
 
-    rc = order_error(mdb_get(txn, meta, &key, &v));
+    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     return rc < 0 ? rc : keyspace_state_parse(&v, out);
 }
 
-static MDB_val
-mark_key(const uint8_t uuid[16], uint8_t key[17])
+/* A mark's share of the hash in the state record. */
+static uint64_t
+mark_hash(const MDB_val *key, const uint8_t *value, size_t size)
 {
-    key[0] = 'm';
-    memcpy(key + 1, uuid, 16);
-    return (MDB_val){.mv_size = 17, .mv_data = key};
+    static const struct hash_key zeros;
+    uint8_t both[32 + KEYSPACE_MARK_SIZE];
+
+    assert(key->mv_size >= 8 && key->mv_size <= 32 &&
+           size <= KEYSPACE_MARK_SIZE);
+    memcpy(both, key->mv_data, key->mv_size);
+    memcpy(both + key->mv_size, value, size);
+    return hash_name(&zeros, get_le64(both), both + 8, key->mv_size + size - 8);
 }
 
 int
 keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
-                    struct keyspace_mark *out)
+                    struct keyspace_mark *out, uint64_t *hash)
 {
     const uint8_t *bytes = value->mv_data;
 
@@ -225,66 +240,28 @@ keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
     if (out->last_key_size != value->mv_size - MARK_HEAD)
         return -EBADMSG;
     memcpy(out->last_key, bytes + MARK_HEAD, out->last_key_size);
+    *hash = mark_hash(key, bytes, value->mv_size);
     return 0;
 }
 
 int
-keyspace_mark_get(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
-                  struct keyspace_mark *out)
+keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
+                  const struct keyspace_mark *mark, uint64_t *hash)
 {
-    uint8_t bytes[17];
-    MDB_val key = mark_key(uuid, bytes), v;
+    const size_t size = (size_t)MARK_HEAD + mark->last_key_size;
+    uint8_t bytes[17], value[KEYSPACE_MARK_SIZE] = {0};
+    MDB_val key = {.mv_size = sizeof bytes, .mv_data = bytes};
     int rc;
 
-    rc = mdb_get(txn, meta, &key, &v);
-    if (rc == MDB_NOTFOUND)
-        return -ENOENT;
-    if (rc != 0)
-        return order_error(rc);
-    return keyspace_mark_parse(&key, &v, out);
-}
-
-int
-keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
-                  const struct keyspace_mark *mark)
-{
-    uint8_t bytes[17], value[KEYSPACE_MARK_SIZE] = {0};
-    MDB_val key = mark_key(uuid, bytes);
-
+    bytes[0] = 'm';
+    memcpy(bytes + 1, uuid, 16);
     value[4] = mark->done ? 1 : 0;
     put_le16(value + 6, mark->last_key_size);
     put_le64(value + 8, mark->epoch);
     put_le64(value + 16, mark->first_ms);
     memcpy(value + MARK_HEAD, mark->last_key, mark->last_key_size);
-    return record_put(txn, meta, &key, value,
-                      (size_t)MARK_HEAD + mark->last_key_size);
-}
-
-int
-keyspace_mark_info(MDB_txn *txn, MDB_dbi meta, const struct store_mark *mark,
-                   struct lmdb_mark_info *out)
-{
-    struct keyspace_mark m;
-    int rc;
-
-    *out = (struct lmdb_mark_info){.state = STORE_MARK_NONE};
-    rc = keyspace_mark_get(txn, meta, mark->uuid, &m);
-    if (rc == -ENOENT)
-        return 0;
-    if (rc < 0)
-        return rc;
-    if (m.epoch > mark->epoch)
-        out->state = STORE_MARK_AHEAD;
-    if (m.epoch != mark->epoch)
-        return 0;
-    if (m.first_ms != mark->first_ms) {
-        out->state = STORE_MARK_OTHER;
-        return 0;
-    }
-    out->state = m.done ? STORE_MARK_DONE : STORE_MARK_PARTIAL;
-    if (!m.done) {
-        out->last_key_size = m.last_key_size;
-        memcpy(out->last_key, m.last_key, m.last_key_size);
-    }
-    return 0;
+    rc = record_put(txn, meta, &key, value, size);
+    if (rc == 0)
+        *hash = mark_hash(&key, value, size);
+    return rc;
 }

@@ -1,281 +1,322 @@
-/* common/store/lmdb/pages.c - an LMDB file page by page, without LMDB.
- *
- * LMDB believes its pages: a damaged one makes it crash or read beyond the
- * file.  This reads them first: every page that the roots of one snapshot
- * reach must lie inside the file, know its own number, be of the right type,
- * hold its nodes inside itself and be reached once; pages on the free list
- * must not be in use.
- *
- * A free list value is a count u64 and that many page numbers.
- */
-#include "common/store/lmdb/keyspace.h"
-#include "common/store/lmdb/page.h"
+/* common/store/lmdb/pages.c - common/store/lmdb/pages.h: meta pages, and what
+ * a key has in one of two commits. */
+#include "common/store/lmdb/pages.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
-#define SUBS_MAX  16
-#define ROOT_NONE UINT64_MAX
+#include "common/store/lmdb/pages_layout.h"
 
-struct walker {
-    struct keyspace_walk *out;
-    const uint8_t *map;
-    uint64_t pages;     /* the file has whole */
-    uint64_t last_page; /* as the meta page says */
-    size_t page_size;
-    uint8_t *seen; /* one bit per page */
-    unsigned sub_count;
-    uint8_t subs[SUBS_MAX][DB_SIZE]; /* databases found in the main one */
-};
+#define MAP_SIZE_MAX ((uint64_t)1 << 45)
+#define TXN_MAX      ((uint64_t)1 << 62)
+#define LOOK_TRIES   4 /* others commit meanwhile */
 
-static void
-fault(struct walker *w, uint64_t page, const char *what)
+off_t
+pages_lock_size(unsigned readers)
 {
-    char text[100];
-
-    if (w->out->faults++ >= 100)
-        return;
-    (void)snprintf(text, sizeof text, "page %llu: %s", (unsigned long long)page,
-                   what); /* fits */
-    w->out->fault(w->out->ctx, text);
+    return ((off_t)readers + 2) * LOCK_LINE;
 }
 
-/* Takes `count` pages from `page` on as in use. */
+/* ---- meta pages -------------------------------------------------------- */
+
+static int
+meta_read(int fd, uint64_t at, struct pages_meta *out, const char **why)
+{
+    uint8_t bytes[META_SIZE];
+    ssize_t size;
+
+    *why = "read its meta pages";
+    size = pread(fd, bytes, sizeof bytes, (off_t)at);
+    if (size < 0)
+        return -errno;
+    *why =
+        at == 0 ? "it is not an LMDB file" : "its second meta page is damaged";
+    if (size != (ssize_t)sizeof bytes ||
+        native32(bytes + META_MAGIC_AT) != META_MAGIC ||
+        native32(bytes + META_VERSION_AT) != META_VERSION ||
+        (native16(bytes + PAGE_FLAGS_AT) & PAGE_META) == 0)
+        return -EBADMSG;
+    out->map_size = native64(bytes + META_MAP_AT);
+    out->page_size = native32(bytes + META_FREE_AT);
+    out->last_page = native64(bytes + META_LAST_AT);
+    out->txn = native64(bytes + META_TXN_AT);
+    memcpy(out->free, bytes + META_FREE_AT, sizeof out->free);
+    memcpy(out->main, bytes + META_MAIN_AT, sizeof out->main);
+    if (page_size_ok(out->page_size))
+        return 0;
+    *why = "its page size is damaged";
+    return -EBADMSG;
+}
+
+/* Whether LMDB can have written these numbers: transactions take turns, and a
+ * new file has two meta pages of none. */
 static bool
-take(struct walker *w, uint64_t page, uint64_t count)
+txns_ok(const struct pages_meta metas[2])
 {
-    if (page < 2 || count == 0 || count > w->last_page ||
-        page + count - 1 > w->last_page) {
-        fault(w, page, "number out of range");
-        return false;
-    }
-    if (page + count > w->pages) {
-        fault(w, page, "beyond the end of the file");
-        return false;
-    }
-    for (uint64_t i = page; i < page + count; i++) {
-        if ((w->seen[i / 8] >> (i % 8) & 1) != 0) {
-            fault(w, i, "used twice");
-            return false;
-        }
-        w->seen[i / 8] = (uint8_t)(w->seen[i / 8] | 1u << (i % 8));
-    }
-    w->out->used_pages += count;
-    return true;
+    return metas[0].txn % 2 == 0 && metas[0].txn < TXN_MAX &&
+           metas[1].txn < TXN_MAX &&
+           (metas[1].txn % 2 == 1 || (metas[0].txn == 0 && metas[1].txn == 0));
 }
 
-/* The offsets of a branch or leaf page, checked; 0 when it is damaged. */
-static unsigned
-page_nodes(struct walker *w, const uint8_t *page, uint64_t number)
+unsigned
+pages_newest(const struct pages_meta metas[2])
 {
-    const unsigned lower = native16(page + 12), upper = native16(page + 14);
-
-    if (native64(page) != number) {
-        fault(w, number, "is another page");
-        return 0;
-    }
-    if (lower < PAGE_HEAD || lower > upper || upper > w->page_size ||
-        lower == PAGE_HEAD || (lower & 1) != 0) {
-        fault(w, number, "damaged header");
-        return 0;
-    }
-    return (lower - PAGE_HEAD) / 2;
-}
-
-/* Node i of a page when its head and key lie inside; else NULL. */
-static const uint8_t *
-page_node(struct walker *w, const uint8_t *page, uint64_t number, unsigned i)
-{
-    const size_t at = native16(page + PAGE_HEAD + 2 * (size_t)i);
-
-    if (at < native16(page + 14) || at + NODE_HEAD > w->page_size ||
-        at + NODE_HEAD + native16(page + at + 6) > w->page_size) {
-        fault(w, number, "node outside");
-        return NULL;
-    }
-    return page + at;
-}
-
-/* A value of the free list: none of its pages may be in use, or twice. */
-static void
-free_value(struct walker *w, uint64_t number, const uint8_t *data, size_t size)
-{
-    const uint64_t count = size >= 8 ? native64(data) : 0;
-
-    if (size < 8 || count > (size - 8) / 8) {
-        fault(w, number, "damaged free list");
-        return;
-    }
-    w->out->free_pages += count;
-    for (uint64_t i = 1; i <= count; i++) {
-        const uint64_t page = native64(data + 8 * i);
-
-        if (page < 2 || page > w->last_page)
-            fault(w, page, "free, and out of range");
-        else if ((w->seen[page / 8] >> (page % 8) & 1) != 0)
-            fault(w, page, "free, and in use or free twice");
-        else
-            w->seen[page / 8] = (uint8_t)(w->seen[page / 8] | 1u << (page % 8));
-    }
-}
-
-/* A leaf's value: inside the page, or on overflow pages. */
-static void
-leaf_value(struct walker *w, const uint8_t *page, uint64_t number,
-           const uint8_t *node, bool free_list)
-{
-    const size_t size = native16(node) | (size_t)native16(node + 2) << 16;
-    const unsigned flags = native16(node + 4);
-    const uint8_t *data = node + NODE_HEAD + native16(node + 6);
-    const size_t room = (size_t)(page + w->page_size - data);
-    uint64_t first, count;
-
-    if (((flags & NODE_BIG) != 0 ? 8 : size) > room) {
-        fault(w, number, "value outside");
-        return;
-    }
-    if ((flags & NODE_SUB) != 0) {
-        if (size != DB_SIZE || w->sub_count == SUBS_MAX) {
-            fault(w, number, "damaged database record");
-            return;
-        }
-        memcpy(w->subs[w->sub_count++], data, DB_SIZE);
-        return;
-    }
-    if ((flags & NODE_BIG) != 0) {
-        first = native64(data);
-        count = (PAGE_HEAD - 1 + size) / w->page_size + 1;
-        if (!take(w, first, count) || (w->out->quick && !free_list))
-            return;
-        data = w->map + first * w->page_size;
-        if (native64(data) != first || (native16(data + 10) & PAGE_OVER) == 0 ||
-            native32(data + 12) < count) {
-            fault(w, first, "is no overflow page");
-            return;
-        }
-        data += PAGE_HEAD;
-    }
-    if (free_list)
-        free_value(w, number, data, size);
-}
-
-/* Whether a database's record is one to follow. */
-static bool
-database_ok(struct walker *w, const uint8_t *db, bool free_list)
-{
-    const unsigned want = free_list ? MDB_INTEGERKEY : 0;
-    const unsigned leaf = native16(db + DB_DEPTH_AT);
-    unsigned flags = native16(db + DB_FLAGS_AT);
-
-    /* We ask for no kind of database but the plain one.  Those of the free
-     * list hold flags of the environment as well. */
-    if (free_list)
-        flags &= ~(unsigned)MDB_NOSUBDIR;
-    if (flags != want) {
-        fault(w, 0, "damaged flags of a database");
-        return false;
-    }
-    if (native64(db + DB_ROOT_AT) == ROOT_NONE && leaf == 0)
-        return false;
-    if (leaf == 0 || leaf > DEPTH_MAX) {
-        fault(w, native64(db + DB_ROOT_AT), "damaged depth");
-        return false;
-    }
-    return true;
-}
-
-/* Takes a branch or leaf page; returns how many nodes to look at. */
-static unsigned
-enter(struct walker *w, uint64_t number, bool is_leaf)
-{
-    const uint8_t *page;
-
-    if (!take(w, number, 1))
-        return 0;
-    page = w->map + number * w->page_size;
-
-    /* Exactly: LMDB stops the process at some other flags. */
-    if (native16(page + 10) != (is_leaf ? PAGE_LEAF : PAGE_BRANCH)) {
-        fault(w, number, "of the wrong type");
-        return 0;
-    }
-    return page_nodes(w, page, number);
-}
-
-/* One database, from its record. */
-static void
-walk_database(struct walker *w, const uint8_t *db, bool free_list)
-{
-    uint64_t numbers[DEPTH_MAX];
-    unsigned at[DEPTH_MAX], count[DEPTH_MAX], depth = 0;
-    const unsigned leaf = native16(db + DB_DEPTH_AT);
-
-    if (!database_ok(w, db, free_list))
-        return;
-    numbers[0] = native64(db + DB_ROOT_AT);
-    at[0] = 0;
-    count[0] = enter(w, numbers[0], leaf == 1);
-    for (;;) {
-        const uint8_t *page, *node;
-
-        if (at[depth] == count[depth]) {
-            if (depth-- == 0)
-                break;
-            continue;
-        }
-        page = w->map + numbers[depth] * w->page_size;
-        node = page_node(w, page, numbers[depth], at[depth]++);
-        if (node == NULL)
-            continue;
-        if (depth + 1 == leaf) {
-            leaf_value(w, page, numbers[depth], node, free_list);
-            continue;
-        }
-        depth++;
-        numbers[depth] = branch_child(node);
-        at[depth] = 0;
-        count[depth] = enter(w, numbers[depth], depth + 1 == leaf);
-    }
+    return metas[0].txn < metas[1].txn ? 1 : 0;
 }
 
 int
-keyspace_walk(int fd, const struct keyspace_meta *meta,
-              struct keyspace_walk *out)
+pages_metas(int fd, struct pages_meta metas[2], const char **why)
 {
-    struct walker w = {
-        .out = out,
-        .page_size = meta->page_size,
-        .last_page = meta->last_page,
-    };
-    struct stat st;
-    void *map;
-    int rc = 0;
+    const struct pages_meta *newest;
+    int rc;
 
-    out->used_pages = 2;
-    out->free_pages = 0;
-    out->faults = 0;
-    if (fstat(fd, &st) < 0)
+    rc = meta_read(fd, 0, &metas[0], why);
+    if (rc == 0)
+        rc = meta_read(fd, metas[0].page_size, &metas[1], why);
+    if (rc < 0)
+        return rc;
+    *why = "its page size is damaged";
+    if (metas[0].page_size != metas[1].page_size)
+        return -EBADMSG;
+    *why = "a transaction number in its meta pages is damaged";
+    if (!txns_ok(metas))
+        return -EBADMSG;
+
+    /* The other one is overwritten by the next commit. */
+    newest = &metas[pages_newest(metas)];
+    *why = "its size is damaged";
+    return newest->map_size > MAP_SIZE_MAX || newest->last_page < 1 ||
+                   newest->last_page >= MAP_SIZE_MAX / newest->page_size
+               ? -EBADMSG
+               : 0;
+}
+
+int
+pages_meta(int fd, uint64_t txn, struct pages_meta *out, const char **why)
+{
+    struct pages_meta metas[2];
+    unsigned which;
+    int rc;
+
+    rc = pages_metas(fd, metas, why);
+    if (rc < 0)
+        return rc;
+    which = txn == 0 ? pages_newest(metas) : (unsigned)(txn % 2);
+    if (txn != 0 && metas[which].txn != txn)
+        return -EAGAIN;
+    *out = metas[which];
+    return 0;
+}
+
+/* ---- finding ----------------------------------------------------------- */
+
+/* A snapshot that is read, and the page of it that was read last. */
+struct finder {
+    int fd;
+    const struct pages_meta *meta;
+    const char *key;
+    uint8_t *page;
+};
+
+/* Reads a branch or leaf page; returns how many nodes it has. */
+static int
+read_page(const struct finder *f, uint64_t number, bool leaf)
+{
+    const size_t page_size = f->meta->page_size;
+    unsigned count;
+    ssize_t size;
+
+    if (number < 2 || number > f->meta->last_page ||
+        number >= MAP_SIZE_MAX / page_size)
+        return -EBADMSG;
+    size = pread(f->fd, f->page, page_size, (off_t)(number * page_size));
+    if (size < 0)
         return -errno;
-    w.pages = (uint64_t)st.st_size / w.page_size;
-    map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
-        return -errno;
-    w.map = map;
-    w.seen = calloc(1, (size_t)(meta->last_page / 8 + 1));
-    if (w.seen == NULL) {
-        rc = -ENOMEM;
-        goto unmap;
+    if (size != (ssize_t)page_size)
+        return -EBADMSG;
+    count = page_count(f->page, page_size, number, leaf);
+    return count > 0 ? (int)count : -EBADMSG;
+}
+
+static int
+compare(const struct page_node *node, const char *key)
+{
+    const size_t size = node->key_size, want = strlen(key);
+    const int order = memcmp(node->key, key, size < want ? size : want);
+
+    return order != 0 ? order : (size > want) - (size < want);
+}
+
+/* The page below a branch where the key is, if anywhere. */
+static int
+branch_find(const struct finder *f, uint64_t *number)
+{
+    const int count = read_page(f, *number, false);
+    uint64_t child = 0;
+
+    if (count < 0)
+        return count;
+    /* The first node's key means nothing: it is for all below the second's. */
+    for (int i = 0; i < count; i++) {
+        struct page_node node;
+
+        if (!page_node(f->page, f->meta->page_size, false, (size_t)i, &node))
+            return -EBADMSG;
+        if (i > 0 && compare(&node, f->key) > 0)
+            break;
+        child = node.child;
     }
-    walk_database(&w, meta->main, false);
-    for (unsigned i = 0; i < w.sub_count; i++)
-        walk_database(&w, w.subs[i], false);
-    walk_database(&w, meta->free, true);
-    free(w.seen);
+    *number = child;
+    return 0;
+}
 
-unmap:
-    (void)munmap(map, (size_t)st.st_size); /* only read */
+static int
+leaf_find(const struct finder *f, uint64_t number, struct page_node *out)
+{
+    const int count = read_page(f, number, true);
+
+    if (count < 0)
+        return count;
+    for (int i = 0; i < count; i++) {
+        if (!page_node(f->page, f->meta->page_size, true, (size_t)i, out))
+            return -EBADMSG;
+        if (compare(out, f->key) == 0)
+            return 0;
+    }
+    return -ENOENT;
+}
+
+/* The node of f->key in a database's leaf, which has these flags. */
+static int
+database_find(const struct finder *f, const uint8_t db[PAGES_DB_SIZE],
+              unsigned flags, struct page_node *out)
+{
+    uint64_t number = native64(db + DB_ROOT_AT);
+    const unsigned depth = native16(db + DB_DEPTH_AT);
+    int rc;
+
+    if (native16(db + DB_FLAGS_AT) != 0 || depth > DEPTH_MAX)
+        return -EBADMSG;
+    if (depth == 0)
+        return number == DB_ROOT_NONE ? -ENOENT : -EBADMSG;
+    for (unsigned i = 1; i < depth; i++) {
+        rc = branch_find(f, &number);
+        if (rc < 0)
+            return rc;
+    }
+    rc = leaf_find(f, number, out);
+    return rc == 0 && out->flags != flags ? -EBADMSG : rc;
+}
+
+int
+pages_find(int fd, const struct pages_meta *meta, const char *db,
+           const char *key, uint8_t *page, uint8_t **value, size_t *size)
+{
+    struct finder f = {.fd = fd, .meta = meta, .key = db, .page = page};
+    struct page_node node;
+    uint8_t record[PAGES_DB_SIZE];
+    int rc;
+
+    rc = database_find(&f, meta->main, NODE_SUB, &node);
+    if (rc == 0 && node.size != sizeof record)
+        rc = -EBADMSG;
+    if (rc < 0)
+        return rc;
+    memcpy(record, node.data, sizeof record);
+    f.key = key;
+    rc = database_find(&f, record, 0, &node);
+    if (rc < 0)
+        return rc;
+    *value = page + (node.data - page);
+    *size = node.size;
+    return 0;
+}
+
+/* Reads the counter as of a meta page; -ENODATA when that leads to none. */
+static int
+counter_read(int fd, const struct pages_meta *meta,
+             const struct pages_counter *counter, uint8_t *page, uint64_t *out)
+{
+    uint8_t *value;
+    size_t size;
+    int rc;
+
+    rc = pages_find(fd, meta, counter->db, counter->key, page, &value, &size);
+    if (rc == 0 && counter->get(value, size, out))
+        return 0;
+    return rc == 0 || rc == -ENOENT || rc == -EBADMSG ? -ENODATA : rc;
+}
+
+static bool
+same_commits(const struct pages_meta a[2], const struct pages_meta b[2])
+{
+    return a[0].txn == b[0].txn && a[1].txn == b[1].txn &&
+           memcmp(a[0].main, b[0].main, sizeof a[0].main) == 0 &&
+           memcmp(a[1].main, b[1].main, sizeof a[1].main) == 0;
+}
+
+int
+pages_check_newest(int fd, const struct pages_counter *counter, uint8_t *page,
+                   const char **why)
+{
+    struct pages_meta metas[2], now[2];
+    int rc;
+
+    rc = pages_metas(fd, metas, why);
+    for (int i = 0; rc == 0 && i < LOOK_TRIES; i++) {
+        const unsigned newest = pages_newest(metas);
+        uint64_t used = 0, other = 0;
+        int looked;
+
+        looked = counter_read(fd, &metas[newest], counter, page, &used);
+        if (looked == 0)
+            looked =
+                counter_read(fd, &metas[1 - newest], counter, page, &other);
+        rc = pages_metas(fd, now, why);
+        if (rc < 0)
+            break;
+        if (looked < 0 || other <= used)
+            return looked < 0 && looked != -ENODATA ? looked : 0;
+        *why = "an older commit would be taken for the newest: a meta page is "
+               "damaged";
+        if (same_commits(metas, now))
+            return -EBADMSG;
+        memcpy(metas, now, sizeof metas);
+    }
     return rc;
+}
+
+/* ---- before a value is replaced ---------------------------------------- */
+
+void
+pages_map_find(struct pages_map *map, const void *value, size_t page_size,
+               size_t map_size)
+{
+    const size_t into = (uintptr_t)value % page_size;
+    const uint8_t *page = (const uint8_t *)value - into;
+
+    *map = (struct pages_map){.page_size = page_size, .size = map_size};
+
+    /* A map begins at a page of the system's, and those may be smaller. */
+    if (page_size > (size_t)sysconf(_SC_PAGESIZE) || into < PAGE_HEAD ||
+        native16(page + PAGE_FLAGS_AT) != PAGE_LEAF ||
+        native64(page) >= map_size / page_size)
+        return;
+    map->start = (uintptr_t)page - native64(page) * page_size;
+}
+
+bool
+pages_value_ok(const struct pages_map *map, const void *value, size_t size)
+{
+    const uint8_t *head = (const uint8_t *)value - PAGE_HEAD;
+    const size_t at = (uintptr_t)head - map->start;
+
+    /* In a leaf, or a page that this transaction has in memory of its own. */
+    if (map->start == 0 || (uintptr_t)value % map->page_size != PAGE_HEAD ||
+        at >= map->size)
+        return true;
+    return native64(head) == at / map->page_size &&
+           native16(head + PAGE_FLAGS_AT) == PAGE_OVER &&
+           native32(head + PAGE_COUNT_AT) ==
+               (PAGE_HEAD - 1 + size) / map->page_size + 1;
 }

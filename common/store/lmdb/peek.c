@@ -1,193 +1,184 @@
 /* common/store/lmdb/peek.c - see peek.h.
  *
- * Nothing that is read is believed: numbers, offsets and sizes are compared
- * with what there is before they are used.  What looks odd, or is in a form
- * that keyspaces do not have, is left to LMDB. */
+ * Records are those of the newest commit: LMDB does not write into pages of
+ * that before the next one is in its meta page, which is looked at again
+ * afterwards.  They carry checksums. */
 #include "common/store/lmdb/peek.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/store/lmdb/page.h"
+#include "common/base/clock.h"
 
 #define PEEK_TRIES 4 /* others commit meanwhile */
+#define REFUSED_MS 60000
 
-struct peek {
-    int fd;
-    size_t page_size;
-    uint64_t last_page;
-    uint64_t number; /* of what is in `page`; 0: nothing */
-    uint8_t *page;
-};
+/* ---- before LMDB has it ------------------------------------------------ */
 
-/* Has a branch or leaf page in p->page. */
-static int
-page_get(struct peek *p, uint64_t number, unsigned type)
+static bool
+state_change(const uint8_t *value, size_t size, uint64_t *out)
 {
-    unsigned lower, upper;
-    ssize_t size;
+    uint8_t bytes[KEYSPACE_STATE_SIZE];
+    const MDB_val v = {.mv_size = sizeof bytes, .mv_data = bytes};
+    struct keyspace_state state;
 
-    if (number < 2 || number > p->last_page)
+    if (size != sizeof bytes)
+        return false;
+    memcpy(bytes, value, sizeof bytes);
+    if (keyspace_state_parse(&v, &state) < 0)
+        return false;
+    *out = state.change;
+    return true;
+}
+
+/* Every commit of a keyspace has a higher one. */
+static const struct pages_counter change_counter = {
+    .db = "meta", .key = KEYSPACE_STATE_KEY, .get = state_change};
+
+int
+keyspace_file_newest(int fd, const char **why)
+{
+    uint8_t *page = malloc(PAGES_SIZE_MAX);
+    int rc;
+
+    *why = "look at its commits";
+    if (page == NULL)
+        return -ENOMEM;
+    rc = pages_check_newest(fd, &change_counter, page, why);
+    free(page);
+    return rc;
+}
+
+/* Opens a regular file that may be anything. */
+static int
+open_file(int dir_fd, const char *file, struct stat *st, const char **why)
+{
+    int fd, rc;
+
+    *why = "cannot open it";
+    /* Not blocking: to open a FIFO would wait for somebody to write to it. */
+    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ELOOP) {
+        *why = "it is a symbolic link";
         return -EBADMSG;
-    if (p->number != number) {
-        p->number = 0;
-        size =
-            pread(p->fd, p->page, p->page_size, (off_t)(number * p->page_size));
-        if (size < 0)
-            return -errno;
-        if (size != (ssize_t)p->page_size)
-            return -EBADMSG;
-        p->number = number;
     }
-    lower = native16(p->page + 12);
-    upper = native16(p->page + 14);
-    if (native64(p->page) != number || native16(p->page + 10) != type ||
-        lower <= PAGE_HEAD || (lower & 1) != 0 || lower > upper ||
-        upper > p->page_size)
+    if (fd < 0 && errno == ENXIO) {
+        *why = "it is a socket";
         return -EBADMSG;
-    return (int)((lower - PAGE_HEAD) / 2);
-}
-
-/* Node i of the page, or NULL when its head and key are not inside. */
-static const uint8_t *
-node_get(const struct peek *p, int i)
-{
-    const size_t at = native16(p->page + PAGE_HEAD + 2 * (size_t)i);
-
-    if (at < PAGE_HEAD || at + NODE_HEAD > p->page_size ||
-        at + NODE_HEAD + native16(p->page + at + 6) > p->page_size)
-        return NULL;
-    return p->page + at;
-}
-
-static int
-node_compare(const uint8_t *node, const char *key)
-{
-    const size_t size = native16(node + 6), want = strlen(key);
-    const int order = memcmp(node + NODE_HEAD, key, size < want ? size : want);
-
-    return order != 0 ? order : (size > want) - (size < want);
-}
-
-/* The page below a branch where `key` is, if anywhere. */
-static int
-branch_find(struct peek *p, uint64_t *number, const char *key)
-{
-    const int count = page_get(p, *number, PAGE_BRANCH);
-    uint64_t child = 0;
-
-    if (count < 0)
-        return count;
-    /* The first node has no key: it is for all below the second's. */
-    for (int i = 0; i < count; i++) {
-        const uint8_t *node = node_get(p, i);
-
-        if (node == NULL)
-            return -EBADMSG;
-        if (i > 0 && node_compare(node, key) > 0)
-            break;
-        child = branch_child(node);
     }
-    *number = child;
-    return 0;
-}
-
-/* The value in a leaf, whose node has these flags. */
-static int
-leaf_find(struct peek *p, uint64_t number, const char *key, unsigned flags,
-          MDB_val *out)
-{
-    const int count = page_get(p, number, PAGE_LEAF);
-
-    if (count < 0)
-        return count;
-    for (int i = 0; i < count; i++) {
-        const uint8_t *node = node_get(p, i), *end = p->page + p->page_size;
-        size_t size, head;
-
-        if (node == NULL)
-            return -EBADMSG;
-        if (node_compare(node, key) != 0)
-            continue;
-        size = native16(node) | (size_t)native16(node + 2) << 16;
-        head = NODE_HEAD + (size_t)native16(node + 6);
-        if (native16(node + 4) != flags || size > (size_t)(end - node) - head)
-            return -EBADMSG;
-        out->mv_size = size;
-        out->mv_data = p->page + (node - p->page) + head;
-        return 0;
+    if (fd < 0)
+        return -errno;
+    rc = fstat(fd, st) < 0 ? -errno : 0;
+    if (rc == 0 && !S_ISREG(st->st_mode)) {
+        *why = "it is not a regular file";
+        rc = -EBADMSG;
     }
-    return -EBADMSG;
+    if (rc == 0)
+        return fd;
+    (void)close(fd); /* nothing was read */
+    return rc;
 }
 
-/* The value of `key` in a database; valid until the next page is read. */
-static int
-database_find(struct peek *p, const uint8_t *db, const char *key,
-              unsigned flags, MDB_val *out)
+static bool
+same_time(const struct timespec *a, const struct timespec *b)
 {
-    uint64_t number = native64(db + DB_ROOT_AT);
-    const unsigned depth = native16(db + DB_DEPTH_AT);
-
-    if (native16(db + DB_FLAGS_AT) != 0 || depth == 0 || depth > DEPTH_MAX)
-        return -EBADMSG;
-    for (unsigned i = 1; i < depth; i++) {
-        const int rc = branch_find(p, &number, key);
-
-        if (rc < 0)
-            return rc;
-    }
-    return leaf_find(p, number, key, flags, out);
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
+
+/* Whether this very file was found damaged a moment ago. */
+static bool
+is_refused(const struct keyspace_refused *r, const struct stat *st)
+{
+    return r->why != NULL && clock_ms() - r->at_ms < REFUSED_MS &&
+           r->inode == st->st_ino && r->device == st->st_dev &&
+           r->size == st->st_size && same_time(&r->written, &st->st_mtim) &&
+           same_time(&r->changed, &st->st_ctim);
+}
+
+int
+keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
+                    const char **why)
+{
+    struct keyspace_refused *refused;
+    struct stat st;
+    int fd, rc;
+
+    fd = open_file(s->options.keyspace_fd, file, &st, why);
+    if (fd < 0)
+        return fd;
+    refused = &s->refused[st.st_ino % KEYSPACE_REFUSED];
+    if (is_refused(refused, &st)) {
+        *why = refused->why;
+        rc = -EBADMSG;
+        goto close_fd;
+    }
+    rc = pages_check_file(fd, s->options.writable, why);
+    if (rc == 0 && !own_failed)
+        rc = keyspace_file_newest(fd, why);
+    if (rc == -EBADMSG)
+        *refused = (struct keyspace_refused){.why = *why,
+                                             .at_ms = clock_ms(),
+                                             .device = st.st_dev,
+                                             .inode = st.st_ino,
+                                             .size = st.st_size,
+                                             .written = st.st_mtim,
+                                             .changed = st.st_ctim};
+
+close_fd:
+    (void)close(fd); /* only read */
+    return rc;
+}
+
+/* ---- name and state ---------------------------------------------------- */
 
 /* Both records, as of one meta page. */
 static int
-read_records(struct peek *p, const uint8_t *main_db,
+read_records(int fd, const struct pages_meta *m, uint8_t *page,
              const struct lmdb_options *options, struct keyspace *k,
              struct keyspace_state *state)
 {
-    uint8_t meta_db[DB_SIZE];
     const char *why;
+    uint8_t *value;
     MDB_val v;
     int rc;
 
-    rc = database_find(p, main_db, "meta", NODE_SUB, &v);
-    if (rc == 0 && v.mv_size != DB_SIZE)
-        rc = -EBADMSG;
+    rc = pages_find(fd, m, "meta", KEYSPACE_NAME_KEY, page, &value, &v.mv_size);
     if (rc < 0)
         return rc;
-    memcpy(meta_db, v.mv_data, DB_SIZE);
-    rc = database_find(p, meta_db, KEYSPACE_NAME_KEY, 0, &v);
+    v.mv_data = value;
+    rc = keyspace_header_parse(&v, options, k, &why);
     if (rc == 0)
-        rc = keyspace_header_parse(&v, options, k, &why);
-    if (rc == 0)
-        rc = database_find(p, meta_db, KEYSPACE_STATE_KEY, 0, &v);
-    return rc < 0 ? rc : keyspace_state_parse(&v, state);
+        rc = pages_find(fd, m, "meta", KEYSPACE_STATE_KEY, page, &value,
+                        &v.mv_size);
+    if (rc < 0)
+        return rc;
+    v.mv_data = value;
+    return keyspace_state_parse(&v, state);
 }
 
 static int
 peek_file(int fd, const struct lmdb_options *options, struct keyspace *k,
           uint8_t *page, struct keyspace_state *state)
 {
-    struct keyspace_meta m, now;
+    struct pages_meta m, now;
     const char *why;
     int rc;
 
-    rc = keyspace_file_meta(fd, 0, &m, &why);
+    rc = pages_meta(fd, 0, &m, &why);
     for (int i = 0; rc == 0 && i < PEEK_TRIES; i++) {
-        struct peek p = {.fd = fd,
-                         .page_size = m.page_size,
-                         .last_page = m.last_page,
-                         .page = page};
         struct keyspace found = *k;
-        const int read = read_records(&p, m.main, options, &found, state);
+        int read = read_records(fd, &m, page, options, &found, state);
 
-        rc = keyspace_file_meta(fd, 0, &now, &why);
+        if (read == 0)
+            read = pages_check_newest(fd, &change_counter, page, &why);
+        rc = pages_meta(fd, 0, &now, &why);
         if (rc == 0 && now.txn == m.txn) {
             if (read == 0)
                 *k = found;
-            return read;
+            return read == -ENOENT ? -EBADMSG : read;
         }
         m = now;
     }
@@ -199,18 +190,13 @@ keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
               uint8_t *page, struct keyspace_state *state)
 {
     struct stat st;
-    int fd, rc = 0;
+    const char *why;
+    int fd, rc;
 
-    fd = openat(options->keyspace_fd, k->file,
-                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = open_file(options->keyspace_fd, k->file, &st, &why);
     if (fd < 0)
-        return -errno;
-    if (fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (!S_ISREG(st.st_mode))
-        rc = -EBADMSG;
-    if (rc == 0)
-        rc = peek_file(fd, options, k, page, state);
+        return fd;
+    rc = peek_file(fd, options, k, page, state);
     (void)close(fd); /* only read */
     return rc;
 }

@@ -1,23 +1,34 @@
-/* common/store/lmdb/peek.h - what a keyspace file says of itself, read
- * without LMDB.  Internal to this room.
+/* common/store/lmdb/peek.h - a keyspace's file, looked at without LMDB: before
+ * LMDB may have it, and for its name and state.  Internal to this room.
  *
  * To open an environment, check its pages and close it again takes a hundred
- * times as long, a place in the table, and a lock file; a list of thousands of
- * keyspaces needs two records of each.  They are those of the newest commit:
- * LMDB does not write into pages of that before the next one is in its meta
- * page, which is looked at again afterwards.  Both carry checksums.
+ * times as long as a peek, a place in the table, and a lock file; a list of
+ * thousands of keyspaces needs two records of each.
  */
 #ifndef COUNTD_KEYSPACE_PEEK_H
 #define COUNTD_KEYSPACE_PEEK_H
 
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/pages.h"
 
 #define KEYSPACE_NAME_KEY  "name" /* in the meta database */
 #define KEYSPACE_STATE_KEY "state"
-#define KEYSPACE_PAGE_MAX  65536
+
+/* Looks at an LMDB file before LMDB does: a regular file, meta pages that make
+ * sense, pages that LMDB can follow, and LMDB goes on from the newest commit.
+ * `own_failed`: this process had a commit to it fail and is about to commit
+ * again, so the newest may be that one.  What was found damaged is refused
+ * without another look until it changes, for a minute.  -ENOENT, -EBADMSG with
+ * *why, or an error. */
+int keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
+                        const char **why);
+
+/* Whether LMDB goes on from the newest commit of an open keyspace file: as
+ * pages_check_newest(). */
+int keyspace_file_newest(int fd, const char **why);
 
 /* Reads name and state of the file k->file, through the buffer `page` of
- * KEYSPACE_PAGE_MAX bytes.  The name must be that of `k`, if that has one.
+ * PAGES_SIZE_MAX bytes.  The name must be that of `k`, if that has one.
  *   -ENOENT, or another error: LMDB may tell more about it */
 int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
                   uint8_t *page, struct keyspace_state *state);

@@ -1,27 +1,59 @@
-/* common/store/lmdb/view.c - common/store/lmdb/lmdb.h on LMDB: views. */
+/* common/store/lmdb/view.c - reading: a view is one moment of one keyspace, and
+ * the queries of a turn that follow each other and name that keyspace share
+ * it. */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>
 #include <errno.h>
 
-static struct order
-view_order(struct lmdb *s, const struct keyspace *k, MDB_cursor *cursor,
-           enum block_order kind, const struct order_root *root)
+#include "common/base/clock.h"
+#include "common/wire/query.h"
+
+/* A view serves so many queries of a turn, then a new one is taken: a turn with
+ * many connections is not short. */
+#define VIEW_USES_MAX 1024
+
+/* What was found good is looked at again after this time: a disk may have
+ * given other bytes for the same page since. */
+#define TRUST_MS 60000
+
+/* ---- views ------------------------------------------------------------- */
+
+static void
+view_tree(struct lmdb_view *v, int i)
 {
-    return (struct order){
+    const struct keyspace *k = v->keyspace;
+
+    v->pagers[i] = (struct lmdb_pager){
         .txn = k->reader,
-        .cursor = cursor,
-        .kind = kind,
-        .root = *root,
-        .cache = &s->cache,
-        .snapshot = k->snapshot,
+        .cursor = k->trees[i].cursor,
         .renew = true, /* cursors follow the snapshot when they are used */
+    };
+    v->trees[i] = (struct tree){
+        .pager = lmdb_pager(&v->pagers[i]),
+        .kind = tree_kind(i),
+        .root = v->state.roots[i],
+        .cache = &v->store->cache,
+        .snapshot = k->snapshot,
     };
 }
 
-int
-lmdb_view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
-               struct lmdb_view **out)
+/* Forgets now and then which values were good. */
+static void
+trust_no_longer(struct lmdb *s)
+{
+    const uint64_t now = clock_ms();
+
+    if (now - s->forgot_ms < TRUST_MS)
+        return;
+    s->forgot_ms = now;
+    tree_cache_forget(&s->cache);
+}
+
+/*   -ENOENT  no such keyspace */
+static int
+view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
+          struct lmdb_view **out)
 {
     struct lmdb_view *v = &s->view;
     struct keyspace *k;
@@ -51,17 +83,23 @@ lmdb_view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
     }
     v->store = s;
     v->keyspace = k;
-    v->keys = view_order(s, k, k->keys_cursor, BLOCK_KEYS, &v->state.keys);
-    v->ranks = view_order(s, k, k->ranks_cursor, BLOCK_RANKS, &v->state.ranks);
+    for (int i = 0; i < KEYSPACE_TREES; i++)
+        view_tree(v, i);
+    trust_no_longer(s);
     *out = v;
     return 0;
 }
 
 void
-lmdb_view_close(struct lmdb_view *v)
+lmdb_read_end(struct store *store)
 {
-    keyspace_read_end(v->keyspace);
-    v->keyspace = NULL;
+    struct lmdb *s = lmdb_of(store);
+
+    if (s->kept != NULL) {
+        keyspace_read_end(s->kept->keyspace);
+        s->kept->keyspace = NULL;
+    }
+    s->kept = NULL;
 }
 
 /* Says what is wrong with the file, unless that is just an answer. */
@@ -74,42 +112,29 @@ outcome(struct lmdb_view *v, const char *what, int rc)
                             what, rc);
 }
 
-int
-lmdb_view_totals(struct lmdb_view *v, struct store_totals *out)
+static void
+view_totals(const struct lmdb_view *v, struct store_totals *out)
 {
     *out = (struct store_totals){
-        .keys = v->state.keys.count,
+        .keys = v->state.roots[TREE_KEYS].count,
         .sum_high = (int64_t)(v->state.sum >> 64),
         .sum_low = (uint64_t)v->state.sum,
         .saturated = v->state.saturated,
     };
-    return 0;
 }
 
-int64_t
-lmdb_view_range(struct lmdb_view *v, uint64_t offset, uint64_t length,
-                uint8_t *bytes, size_t size, uint64_t *rows)
+static int
+view_get(struct lmdb_view *v, const struct store_query *q,
+         struct store_row *out)
 {
-    int64_t done;
-
-    done = order_range(&v->ranks, offset, length, bytes, size, rows);
-    if (done < 0)
-        return outcome(v, "range", (int)done);
-    return done;
-}
-
-int
-lmdb_view_get(struct lmdb_view *v, const uint8_t *key, size_t key_size,
-              struct store_row *out)
-{
-    const struct row r = {.key = key, .key_size = (uint16_t)key_size};
-    struct order_finder finder = {.valid = false};
+    const struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
+    struct tree_finder finder = {.valid = false};
     struct row found;
     int rc;
 
-    if (key_size < 1 || key_size > BLOCK_KEY_MAX)
+    if (q->key_size < 1 || q->key_size > BLOCK_KEY_MAX)
         return -ENOENT;
-    rc = order_find(&v->keys, &r, &finder, &found);
+    rc = tree_find(&v->trees[TREE_KEYS], &r, &finder, &found);
     if (rc < 0)
         return outcome(v, "get", rc);
     out->count = found.count;
@@ -117,57 +142,139 @@ lmdb_view_get(struct lmdb_view *v, const uint8_t *key, size_t key_size,
     return 0;
 }
 
-int
-lmdb_view_rank(struct lmdb_view *v, const uint8_t *key, size_t key_size,
-               uint64_t *rank)
+static int
+view_rank(struct lmdb_view *v, struct store_query *q)
 {
-    struct row r = {.key = key, .key_size = (uint16_t)key_size};
-    struct store_row row;
+    struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
     int rc;
 
-    rc = lmdb_view_get(v, key, key_size, &row);
+    rc = view_get(v, q, &q->row);
     if (rc < 0)
         return rc;
-    r.count = row.count;
-    rc = order_rank(&v->ranks, &r, rank);
+    r.count = q->row.count;
+    rc = tree_rank(&v->trees[TREE_RANKS], &r, &q->rank);
 
-    /* The keys order has it, so the rank order must. */
+    /* The tree of keys has it, so the tree of ranks must. */
     return outcome(v, "rank", rc == -ENOENT ? -EBADMSG : rc);
 }
 
-struct scan {
-    int (*row)(void *ctx, const uint8_t *key, size_t key_size,
-               const struct store_row *r);
-    void *ctx;
-    bool stopped; /* by `row`: its code is no error of ours */
-};
+/* ---- queries ----------------------------------------------------------- */
 
+/* Has s->kept be of this keyspace. */
 static int
-scan_row(void *ctx, const struct row *r)
+keep_view(struct lmdb *s, const struct store_query *q)
 {
-    struct scan *scan = ctx;
-    const struct store_row row = {
-        .count = r->count,
-        .saturated = (r->flags & BLOCK_SATURATED) != 0,
-    };
-    const int rc = scan->row(scan->ctx, r->key, r->key_size, &row);
+    int rc;
 
-    scan->stopped = rc != 0;
+    if (s->kept != NULL && s->kept_uses < VIEW_USES_MAX &&
+        s->kept->keyspace->name_size == q->name_size &&
+        memcmp(s->kept->keyspace->name, q->name, q->name_size) == 0) {
+        s->kept_uses++;
+        return 0;
+    }
+    lmdb_read_end(&s->store);
+    s->kept_uses = 1;
+    rc = view_open(s, q->name, q->name_size, &s->kept);
+    if (rc < 0)
+        s->kept = NULL;
     return rc;
 }
 
-int
-lmdb_view_scan(struct lmdb_view *v, const uint8_t *after, size_t after_size,
-               int (*row)(void *ctx, const uint8_t *key, size_t key_size,
-                          const struct store_row *r),
-               void *ctx)
+static void
+put_row(struct store_query *q, int64_t count)
 {
-    struct scan scan = {.row = row, .ctx = ctx};
-    const struct row from = {.key = after, .key_size = (uint16_t)after_size};
+    const uint8_t *key = q->op == STORE_TOTAL ? NULL : q->key;
+    const size_t size = q->op == STORE_TOTAL ? 0 : q->key_size;
+
+    q->size = query_row_put(q->bytes, count, key, (uint16_t)size);
+    q->rows = 1;
+}
+
+static int
+read_range(struct lmdb_view *v, struct store_query *q, size_t room)
+{
+    uint64_t offset = (uint64_t)q->offset;
+    int64_t size;
+
+    if (q->offset < 0) {
+        view_totals(v, &q->totals);
+        offset = 0;
+        if (q->totals.keys > 0 - (uint64_t)q->offset)
+            offset = q->totals.keys + (uint64_t)q->offset;
+    }
+    if (q->length == 0)
+        return 0;
+    size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes, room,
+                      &q->rows);
+    if (size < 0)
+        return outcome(v, "range", (int)size);
+    q->size = (size_t)size;
+    return 0;
+}
+
+/* The 128-bit sum, cut to what a row can say. */
+static int64_t
+saturate(const struct store_totals *t)
+{
+    if (t->sum_high > 0 || (t->sum_high == 0 && t->sum_low > INT64_MAX))
+        return INT64_MAX;
+    if (t->sum_high < -1 ||
+        (t->sum_high == -1 && t->sum_low <= (uint64_t)INT64_MAX))
+        return INT64_MIN;
+    return (int64_t)t->sum_low;
+}
+
+static int
+read_one(struct lmdb *s, struct store_query *q, size_t room)
+{
     int rc;
 
-    if (after != NULL && after_size > BLOCK_KEY_MAX)
-        return -EINVAL;
-    rc = order_scan(&v->keys, after != NULL ? &from : NULL, scan_row, &scan);
-    return scan.stopped ? rc : outcome(v, "scan", rc);
+    rc = keep_view(s, q);
+    if (rc < 0)
+        return rc;
+    switch (q->op) {
+    case STORE_GET:
+        rc = view_get(s->kept, q, &q->row);
+        if (rc == 0)
+            put_row(q, q->row.count);
+        return rc;
+    case STORE_RANK:
+        rc = view_rank(s->kept, q);
+        if (rc == 0)
+            put_row(q, (int64_t)q->rank);
+        return rc;
+    case STORE_TOTAL:
+        view_totals(s->kept, &q->totals);
+        put_row(q, saturate(&q->totals));
+        return 0;
+    case STORE_RANGE:
+        break;
+    }
+    return read_range(s->kept, q, room);
+}
+
+size_t
+lmdb_read(struct store *store, struct store_reads *reads)
+{
+    struct lmdb *s = lmdb_of(store);
+    size_t used = 0, i;
+
+    for (i = 0; i < reads->count; i++) {
+        struct store_query *q = &reads->queries[i];
+
+        if (i > 0 && used + reads->head + store_query_room(q) > reads->room)
+            break;
+        q->bytes = reads->at + used + reads->head;
+        q->size = 0;
+        q->rows = 0;
+        q->error = read_one(s, q, reads->room - used - reads->head);
+        if (q->error < 0) {
+            q->size = 0;
+            q->rows = 0;
+            if (q->error != -ENOENT)
+                lmdb_read_end(store);
+        }
+        used += reads->head + q->size;
+    }
+    return i;
 }

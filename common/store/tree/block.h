@@ -5,13 +5,13 @@
  *
  *     count int64 | size uint16 | key       10 + size bytes
  *
- * and both orders of a keyspace are made of rows; they differ by comparison
+ * and both trees of a keyspace are made of rows; they differ by comparison
  * only: BLOCK_KEYS by key (memcmp, shorter first), BLOCK_RANKS by count
  * descending, then by key.  On disk the high bits of `size` carry flags; base
  * blocks of the rank order have none, so a range reply is a copy.
  *
- * Every value a keyspace file stores for an order begins with one header and
- * is at most BLOCK_SIZE bytes, one LMDB overflow page.  Little-endian:
+ * Every value of a tree begins with one header and is at most BLOCK_SIZE bytes,
+ * which with a pager's own header of 16 fill a page.  Little-endian:
  *
  *   at    size  field
  *      0     4  crc32        of everything behind it
@@ -142,6 +142,16 @@ row_compare(enum block_order order, const struct row *a, const struct row *b)
     if (order == BLOCK_RANKS && a->count != b->count)
         return a->count > b->count ? -1 : 1;
     return row_compare_keys(a, b);
+}
+
+/* A row with an empty key, which is not above any other. */
+static inline struct row
+row_lowest(enum block_order order)
+{
+    return (struct row){
+        .count = order == BLOCK_RANKS ? INT64_MAX : 0,
+        .key = (const uint8_t *)"",
+    };
 }
 
 /* Writes into `at` (BLOCK_ROW_MAX bytes) a row S with low < S <= high, as

@@ -1,9 +1,9 @@
-/* common/store/tree/check.c - every value of an order against every rule.
+/* common/store/tree/check.c - every value of a tree against every rule.
  *
  * Goes through the directory from left to right with one node open per level,
  * fetches each value past the cache, and compares what is said twice: counts
  * in parents and in children, separators and rows, buffers and bases, and at
- * the end the number of values met with the number the database has.  What is
+ * the end the number of values met with the number there are.  What is
  * damaged is reported and left out; the rest is still read.
  */
 #include "common/store/tree/tree.h"
@@ -11,6 +11,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+
+#include "common/store/tree/node.h"
+#include "common/store/tree/scan.h"
 
 #define FAULTS_TOLD 100 /* one bad node can be thousands of faults */
 
@@ -23,9 +26,9 @@ struct place {
 };
 
 struct checker {
-    struct order *order;
-    struct order_check *check;
-    struct place places[ORDER_LEVELS + 1];
+    struct tree tree; /* without a cache */
+    struct tree_check *check;
+    struct place places[TREE_LEVELS + 1];
     struct row lower; /* of the group at hand */
     struct row upper;
     bool has_upper;
@@ -45,8 +48,9 @@ fault(struct checker *c, const char *format, ...)
     size_t size;
     va_list args;
 
-    size = (size_t)snprintf(text, sizeof text, "%s: ",
-                            c->order->kind == BLOCK_KEYS ? "keys" : "ranks");
+    size =
+        (size_t)snprintf(text, sizeof text,
+                         "%s: ", c->tree.kind == BLOCK_KEYS ? "keys" : "ranks");
     va_start(args, format);
     (void)vsnprintf(text + size, sizeof text - size, format,
                     args); /* cut is fine */
@@ -58,7 +62,7 @@ fault(struct checker *c, const char *format, ...)
 static bool
 before(const struct checker *c, const struct row *a, const struct row *b)
 {
-    return row_compare(c->order->kind, a, b) < 0;
+    return row_compare(c->tree.kind, a, b) < 0;
 }
 
 /* Each row: above the last one, inside its group. */
@@ -89,7 +93,7 @@ check_buffer(struct checker *c, const struct group *g, const struct buffer *b)
 
         while (block + 1 < g->blocks && group_first(g, block + 1) <= i)
             block++;
-        if (group_block_of(g, c->order->kind, &r) != block)
+        if (group_block_of(g, c->tree.kind, &r) != block)
             fault(c, "group %llu: buffer entry %u at the wrong block",
                   (unsigned long long)g->id, i);
         if (i > 0) {
@@ -111,15 +115,14 @@ check_base(struct checker *c, const struct group *g)
     for (unsigned i = 0; i < g->blocks && rc == 0; i++) {
         struct block b;
 
-        rc = order_block(c->order, BLOCK_BASE, order_key(g->id, i + 1),
-                         g->base_generation, &b);
+        rc = group_base(&c->tree, g, i, NULL, &b);
         if (rc < 0)
             break;
         c->check->blocks++;
         for (unsigned at = 0; at < b.count; at++) {
             const struct row r = block_row(&b, at);
 
-            if (group_block_of(g, c->order->kind, &r) != i)
+            if (group_block_of(g, c->tree.kind, &r) != i)
                 fault(c, "group %llu: row %u of block %u belongs elsewhere",
                       (unsigned long long)g->id, at, i);
         }
@@ -135,7 +138,7 @@ check_group(struct checker *c, uint64_t id, uint64_t rows)
     int rc;
 
     c->group = id;
-    rc = order_group(c->order, id, rows, &g);
+    rc = group_get(&c->tree, id, rows, NULL, &g);
     if (rc == 0) {
         c->check->blocks += 1u + g.buffers;
         for (unsigned i = 2; i < g.blocks; i++) {
@@ -146,14 +149,14 @@ check_group(struct checker *c, uint64_t id, uint64_t rows)
                 fault(c, "group %llu: separators out of order",
                       (unsigned long long)id);
         }
-        rc = order_buffer(c->order, &g, &b);
+        rc = group_buffer(&c->tree, &g, NULL, &b);
     }
     if (rc == 0) {
         check_buffer(c, &g, &b);
         rc = check_base(c, &g);
     }
     if (rc == 0)
-        rc = order_scan_group(c->order, &g, &b, 0, NULL, check_row, c);
+        rc = scan_group(&c->tree, &g, &b, 0, NULL, check_row, c);
     if (rc < 0)
         fault(c, "group %llu: %s", (unsigned long long)id,
               rc == -EBADMSG ? "damaged" : strerror(-rc));
@@ -167,7 +170,7 @@ open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
     struct row first;
     int rc;
 
-    rc = order_node(c->order, id, level, &p->node);
+    rc = node_get(&c->tree, id, level, rows, NULL, &p->node);
     p->at = 0;
     if (rc < 0) {
         fault(c, "node %llu: %s", (unsigned long long)id,
@@ -175,12 +178,9 @@ open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
         return false;
     }
     c->check->blocks++;
-    if (node_before(&p->node, p->node.count) != rows)
-        fault(c, "node %llu: its rows are not what its parent says",
-              (unsigned long long)id);
     first = node_separator(&p->node, 0);
-    if (row_compare(c->order->kind, &first, &p->lower) != 0)
-        fault(c, "node %llu: does not begin where its parent says",
+    if (before(c, &first, &p->lower))
+        fault(c, "node %llu: begins before its parent says",
               (unsigned long long)id);
     for (unsigned i = 1; i < p->node.count; i++) {
         const struct row low = node_separator(&p->node, i - 1);
@@ -211,7 +211,7 @@ check_nodes(struct checker *c, unsigned top)
         }
         id = node_child(&p->node, p->at);
         rows = node_rows(&p->node, p->at);
-        lower = node_separator(&p->node, p->at);
+        lower = p->at == 0 ? p->lower : node_separator(&p->node, p->at);
         p->at++;
         has_upper = p->has_upper;
         upper = p->upper;
@@ -234,35 +234,26 @@ check_nodes(struct checker *c, unsigned top)
     }
 }
 
-int
-order_check(struct order *o, struct order_check *check)
+void
+tree_check(const struct tree *t, struct tree_check *check)
 {
-    const struct row lowest = {
-        .count = o->kind == BLOCK_RANKS ? INT64_MAX : 0,
-        .key = (const uint8_t *)"",
-    };
-    struct checker c = {.order = o, .check = check};
-    const unsigned top = o->root.level;
-    MDB_stat st;
-    int rc;
+    const struct row lowest = row_lowest(t->kind);
+    struct checker c = {.tree = *t, .check = check};
+    const unsigned top = t->root.level;
 
-    o->cache = NULL;
-    rc = order_error(mdb_stat(o->txn, mdb_cursor_dbi(o->cursor), &st));
-    if (rc < 0)
-        return rc;
+    c.tree.cache = NULL;
     c.lower = lowest;
     c.places[top].lower = lowest;
-    if (o->root.id != 0 && top == 0)
-        check_group(&c, o->root.id, o->root.count);
-    else if (o->root.id != 0 && open_node(&c, top, o->root.id, o->root.count))
+    if (t->root.id != 0 && top == 0)
+        check_group(&c, t->root.id, t->root.count);
+    else if (t->root.id != 0 && open_node(&c, top, t->root.id, t->root.count))
         check_nodes(&c, top);
-    if (check->rows != o->root.count && check->faults == 0)
+    if (check->rows != t->root.count && check->faults == 0)
         fault(&c, "%llu rows, the state says %llu",
               (unsigned long long)check->rows,
-              (unsigned long long)o->root.count);
-    if (check->blocks != st.ms_entries && check->faults == 0)
+              (unsigned long long)t->root.count);
+    if (check->blocks != check->values && check->faults == 0)
         fault(&c, "%llu values in use, %llu are there",
               (unsigned long long)check->blocks,
-              (unsigned long long)st.ms_entries);
-    return 0;
+              (unsigned long long)check->values);
 }

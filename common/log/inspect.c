@@ -1,0 +1,280 @@
+/* common/log/inspect.c - see inspect.h. */
+#include "common/log/inspect.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/log/slot.h"
+
+/* ---- reading ------------------------------------------------------------ */
+
+uint8_t *
+inspect_chunk_map(void)
+{
+    void *chunk = mmap(NULL, INSPECT_CHUNK, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return chunk == MAP_FAILED ? NULL : chunk;
+}
+
+void
+inspect_chunk_unmap(uint8_t *chunk)
+{
+    (void)munmap(chunk, INSPECT_CHUNK); /* whole and ours: cannot fail */
+}
+
+int
+inspect_read(int fd, void *bytes, size_t size, uint64_t at)
+{
+    uint8_t *to = bytes;
+    ssize_t n;
+
+    while (size > 0) {
+        n = pread(fd, to, size, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EBADMSG;
+        to += n;
+        at += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Both blocks are valid: do they belong to one file and one history? */
+static bool
+agree(const struct log_header *a, const struct log_header *b)
+{
+    return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0 &&
+           a->index == b->index && a->slots == b->slots &&
+           a->keyspace_size == b->keyspace_size && a->key_size == b->key_size &&
+           a->generation != b->generation;
+}
+
+/* Chooses the block that rules, or says why none does.  A block of a newer
+ * version forbids to touch the file even when the other is one of ours. */
+static int
+choose(const int rc[2], const struct log_header h[2], uint64_t index,
+       struct inspect *look)
+{
+    int ruling;
+
+    if (rc[0] == -EPROTONOSUPPORT || rc[1] == -EPROTONOSUPPORT)
+        return -EPROTONOSUPPORT;
+    if (rc[0] < 0 && rc[1] < 0)
+        return -EBADMSG;
+    if (rc[0] == 0 && rc[1] == 0) {
+        if (!agree(&h[0], &h[1]))
+            return -EBADMSG;
+        ruling = h[1].generation > h[0].generation;
+    } else {
+        ruling = rc[0] < 0;
+    }
+    if (index != UINT64_MAX && h[ruling].index != index)
+        return -EBADMSG;
+    look->header = h[ruling];
+    look->turn = !ruling;
+    return 0;
+}
+
+/* Slots that a file of this size is too short for. */
+static uint32_t
+missing_slots(const struct log_header *h, uint64_t file_size)
+{
+    uint64_t held = 0;
+
+    if (file_size > LOG_SLOTS_AT)
+        held = (file_size - LOG_SLOTS_AT) / h->slot_size;
+    return held >= h->slots ? 0 : h->slots - (uint32_t)held;
+}
+
+int
+inspect_headers(int fd, uint64_t index, struct inspect *look)
+{
+    uint8_t block[LOG_BLOCK_SIZE];
+    struct log_header h[2];
+    struct stat st;
+    int rc[2], i;
+
+    *look = (struct inspect){0};
+    for (i = 0; i < 2; i++) {
+        rc[i] =
+            inspect_read(fd, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
+        if (rc[i] == 0)
+            rc[i] = log_header_get(block, &h[i]);
+        else if (rc[i] != -EBADMSG)
+            return rc[i];
+        look->header_ok[i] = rc[i] == 0;
+    }
+    look->headers_rc = choose(rc, h, index, look);
+    if (look->headers_rc < 0)
+        return 0;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    look->missing = missing_slots(&look->header, (uint64_t)st.st_size);
+    rc[0] = layout_init(&look->layout, look->header.keyspace_size,
+                        look->header.key_size);
+    assert(rc[0] == 0);
+    return 0;
+}
+
+/* What one run over the slots sees. */
+struct pass {
+    uint64_t epoch;
+    uint32_t limit;  /* slots below it must be valid: count those not */
+    uint32_t broken; /* that many are not */
+    uint32_t synced; /* slots that some valid one says were durable */
+    uint64_t later;  /* highest epoch above `epoch` of a slot that checks */
+    bool want_later;
+};
+
+static void
+see_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
+         uint32_t number)
+{
+    struct slot_stamp stamp;
+    struct message m;
+    uint64_t epoch;
+
+    if (slot_parse(&look->layout, slot, look->header.uuid, number, p->epoch, &m,
+                   &stamp) == 0) {
+        look->valid++;
+        look->end = number + 1;
+        if (look->prefix == number) {
+            look->prefix++;
+            look->last_ms = stamp.received_ms;
+        }
+        if (number == 0)
+            look->first_ms = stamp.received_ms;
+        /* No slot can know more than those before it. */
+        if (stamp.synced > p->synced && stamp.synced <= number)
+            p->synced = stamp.synced;
+        return;
+    }
+    if (number < p->limit)
+        p->broken++;
+    if (!p->want_later)
+        return;
+    epoch = get_le64(slot + look->layout.message_size);
+    if (epoch > p->epoch && epoch > p->later &&
+        slot_parse(&look->layout, slot, look->header.uuid, number, epoch, &m,
+                   &stamp) == 0)
+        p->later = epoch;
+}
+
+static int
+run(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
+{
+    const uint32_t size = look->layout.slot_size;
+    const uint32_t there = look->header.slots - look->missing;
+    uint32_t from, i, n;
+    int rc;
+
+    assert(size > 0 && size <= INSPECT_CHUNK);
+    look->prefix = look->valid = look->end = 0;
+    look->first_ms = look->last_ms = 0;
+    for (from = 0; from < there; from += n) {
+        n = INSPECT_CHUNK / size;
+        if (n > there - from)
+            n = there - from;
+        rc = inspect_read(fd, chunk, (size_t)n * size,
+                          LOG_SLOTS_AT + (uint64_t)from * size);
+        if (rc < 0)
+            return rc;
+        for (i = 0; i < n; i++)
+            see_slot(look, p, chunk + (size_t)i * size, from + i);
+    }
+    return 0;
+}
+
+/* Runs over the slots, and once more over those that have to be valid when
+ * the first run found that some are not: how many is known only after it. */
+static int
+judge(int fd, struct inspect *look, uint8_t *chunk)
+{
+    struct pass p = {.epoch = look->header.epoch};
+    int rc;
+
+    if (look->header.state == LOG_EMPTY)
+        p.want_later = !look->header_ok[look->turn];
+    if (look->header.state == LOG_SEALED)
+        p.limit = (uint32_t)look->header.count;
+    rc = run(fd, look, &p, chunk);
+    if (rc < 0)
+        return rc;
+
+    /* The lost block said OPEN, and this one is what it followed. */
+    if (p.later > 0) {
+        look->header.state = LOG_OPEN;
+        look->header.epoch = p.later;
+        p = (struct pass){.epoch = p.later};
+        rc = run(fd, look, &p, chunk);
+        if (rc < 0)
+            return rc;
+    }
+    /* What an EMPTY log holds is merged, and nothing in it is owed. */
+    if (look->header.state == LOG_EMPTY)
+        p.synced = 0;
+    if (p.synced > p.limit)
+        p.limit = p.synced;
+    p.broken = 0;
+    if (look->prefix < p.limit) {
+        rc = run(fd, look, &p, chunk);
+        if (rc < 0)
+            return rc;
+    }
+    look->damaged = p.broken;
+    return 0;
+}
+
+int
+inspect_slots(int fd, struct inspect *look)
+{
+    const uint32_t missing = look->missing;
+    uint8_t *chunk;
+    int rc;
+
+    assert(look->headers_rc == 0);
+    chunk = inspect_chunk_map();
+    if (!chunk)
+        return -ENOMEM;
+    rc = judge(fd, look, chunk);
+    inspect_chunk_unmap(chunk);
+    /* A log is written in full when it is created, so bytes that are not
+     * there are damage whatever they were. */
+    look->damaged += missing;
+    return rc == -EBADMSG ? -EIO : rc; /* cut short while we read it */
+}
+
+int
+log_inspect(int fd, uint64_t index, struct log_report *out)
+{
+    struct inspect look;
+    int rc;
+
+    rc = inspect_headers(fd, index, &look);
+    if (rc < 0)
+        return rc;
+    if (look.headers_rc == 0) {
+        rc = inspect_slots(fd, &look);
+        if (rc < 0)
+            return rc;
+    }
+    *out = (struct log_report){
+        .headers_rc = look.headers_rc,
+        .header_ok = {look.header_ok[0], look.header_ok[1]},
+        .header = look.header,
+        .valid = look.valid,
+        .damaged = look.damaged,
+        .end = look.end,
+    };
+    return 0;
+}

@@ -1,0 +1,265 @@
+/* common/store/lmdb/drop.c - emptying a keyspace, and removing keys.
+ *
+ * What is dropped stays dropped: the marks stay, so a log that was in is not
+ * counted again.  A file that cannot be opened cannot say which logs were in;
+ * in its place comes a fresh one with the marks that the caller knows. */
+#include "common/store/lmdb/peek.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/files.h"
+
+/* ---- drop -------------------------------------------------------------- */
+
+static int
+keep_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *m,
+          uint64_t hash)
+{
+    (void)ctx; /* it stays, if it is whole; marks_each() sees to that */
+    (void)uuid;
+    (void)m;
+    (void)hash;
+    return 0;
+}
+
+static int
+make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
+{
+    const struct keyspace *k = ctx;
+    int rc;
+
+    (void)least; /* LMDB's list of free pages: as much again will do */
+    rc = marks_each(txn, k->meta, state, keep_mark, NULL);
+    for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
+        rc = lmdb_error(mdb_drop(txn, k->trees[i].dbi, 0));
+        state->roots[i].id = 0;
+        state->roots[i].level = 0;
+        state->roots[i].count = 0;
+    }
+    state->sum = 0;
+    state->saturated = 0;
+    return rc;
+}
+
+/* Whether a file that cannot be opened is another keyspace's, put under this
+ * name by mistake. */
+static bool
+is_of_another(struct lmdb *s, const struct keyspace *named)
+{
+    struct keyspace found = *named;
+    struct keyspace_state state;
+    uint8_t *page = malloc(PAGES_SIZE_MAX);
+    int rc;
+
+    if (page == NULL)
+        return true; /* cannot tell, so leave it alone */
+    found.name_size = 0;
+    rc = keyspace_peek(&s->options, &found, page, &state);
+    free(page);
+    return rc == 0 && (found.name_size != named->name_size ||
+                       memcmp(found.name, named->name, found.name_size) != 0);
+}
+
+/* Takes the flock of the file that has the name; returns its descriptor. */
+static int
+lock_file(struct lmdb *s, const char *file)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    struct stat st, now;
+    int fd, rc = 0;
+
+    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        s->holder = rc == -EAGAIN ? lock_holder(fd) : 0;
+    } else if (fstat(fd, &st) < 0 ||
+               fstatat(dir_fd, file, &now, AT_SYMLINK_NOFOLLOW) < 0) {
+        rc = -errno;
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = -EBADMSG;
+    } else if (st.st_ino != now.st_ino || st.st_dev != now.st_dev) {
+        rc = -ESTALE;
+    }
+    if (rc == 0)
+        return fd;
+    (void)close(fd); /* nothing was written through it */
+    return rc;
+}
+
+/* Puts a fresh file in place of one that cannot be used, and returns 1. */
+static int
+replace(struct lmdb *s, const uint8_t *name, size_t name_size,
+        const struct store_mark *marks, size_t count)
+{
+    struct keyspace named = {.name_size = name_size};
+    int fd, rc;
+
+    memcpy(named.name, name, name_size);
+    keyspace_file_name(s, name, name_size, named.file);
+    if (is_of_another(s, &named))
+        return -EBADMSG;
+    fd = lock_file(s, named.file);
+    if (fd < 0)
+        return fd;
+    rc = keyspace_file_replace(s, name, name_size, named.file, marks, count);
+    (void)close(fd); /* nothing was written through it */
+    return rc == 0 ? 1 : rc;
+}
+
+/* Empties the keyspace, or says -EBADMSG; then this process does not have it
+ * open. */
+static int
+empty(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    struct work w = {.make = make_empty};
+    struct keyspace *k;
+    int rc;
+
+    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+    if (rc < 0)
+        return rc;
+    w.ctx = k;
+    rc = keyspace_change(s, k, &w);
+    if (rc == -EBADMSG)
+        keyspace_close(k);
+    return rc;
+}
+
+/* Says what failed, unless the caller need only come again. */
+static int
+outcome(struct lmdb *s, const uint8_t *name, size_t name_size, const char *what,
+        int rc)
+{
+    if (rc >= 0 || rc == -ENOENT || rc == -EAGAIN)
+        return rc;
+    return keyspace_trouble(s, name, name_size, what, rc);
+}
+
+int
+lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
+          const struct store_mark *marks, size_t count)
+{
+    struct lmdb *s = lmdb_of(store);
+    int rc = -ESTALE;
+
+    if (!keyspace_name_ok(name, name_size))
+        return -EINVAL;
+    lmdb_read_end(store);
+
+    /* Once more when the file was replaced: in the one that has the name. */
+    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
+        rc = empty(s, name, name_size);
+        if (rc == -EBADMSG) {
+            rc = replace(s, name, name_size, marks, count);
+            if (rc == 0)
+                return 1;
+        }
+    }
+    return outcome(s, name, name_size, "drop", rc);
+}
+
+/* ---- del --------------------------------------------------------------- */
+
+struct deletion {
+    struct lmdb *store;
+    struct keyspace *keyspace;
+    const struct store_key *keys;
+    size_t count;
+    size_t at;    /* first key of the transaction */
+    size_t limit; /* keys it may have; 0: to be found */
+    struct store_applied applied;
+    uint64_t pages;
+};
+
+static int
+make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
+              size_t *least)
+{
+    struct deletion *d = ctx;
+    struct slice *sl = &d->store->slice;
+    struct edits e = {
+        .store = d->store,
+        .keyspace = d->keyspace,
+        .txn = txn,
+        .state = state,
+        .applied = &d->applied,
+    };
+    const size_t key_size = d->count > 0 ? d->keys[d->at].key_size : 0;
+    uint64_t groups[KEYSPACE_TREES];
+    int rc;
+
+    d->applied = (struct store_applied){.keys = 0};
+    rc = edits_groups(txn, d->keyspace, groups);
+    if (rc < 0)
+        return rc;
+    if (d->limit == 0)
+        d->limit = edits_limit(d->store, groups, d->count - d->at, key_size);
+    rc = slice_reserve(sl, d->limit);
+    if (rc < 0)
+        return rc;
+    while (sl->count < d->limit && d->at + sl->count < d->count) {
+        const struct store_key *key = &d->keys[d->at + sl->count];
+
+        sl->changes[sl->count++] = (struct change){
+            .key = key->key, .key_size = (uint16_t)key->key_size, .gone = true};
+    }
+    rc = edits_room(d->keyspace, edits_pages(groups, sl->count, key_size),
+                    least);
+    e.limit = d->limit;
+    if (rc == 0 && sl->count > 0)
+        rc = edits_make(&e);
+    d->pages = e.pages;
+    return rc;
+}
+
+/* All of them, in as few transactions as may be; at least one, which makes a
+ * deletion durable whose outcome nobody knew. */
+static int
+delete_all(struct deletion *d, uint64_t *deleted)
+{
+    struct work w = {.make = make_deletion, .ctx = d};
+    int rc;
+
+    do {
+        while ((rc = keyspace_change(d->store, d->keyspace, &w)) == -E2BIG &&
+               d->limit > 1)
+            d->limit /= 2;
+        if (rc < 0)
+            return rc;
+        *deleted += d->applied.keys;
+        d->at += d->store->slice.count;
+        d->limit = 0;
+        keyspace_retain(d->store, d->keyspace, d->pages, d->at == d->count);
+    } while (d->at < d->count);
+    return 0;
+}
+
+int
+lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
+         const struct store_key *keys, size_t count, uint64_t *deleted)
+{
+    struct lmdb *s = lmdb_of(store);
+    struct deletion d = {.store = s, .keys = keys, .count = count};
+    int rc = -ESTALE;
+
+    *deleted = 0;
+    if (!keyspace_name_ok(name, name_size))
+        return -EINVAL;
+    for (size_t i = 0; i < count; i++)
+        if (keys[i].key_size < 1 || keys[i].key_size > BLOCK_KEY_MAX)
+            return -EINVAL;
+    lmdb_read_end(store);
+    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
+        rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
+        if (rc == 0)
+            rc = delete_all(&d, deleted);
+    }
+    return outcome(s, name, name_size, "del", rc);
+}

@@ -1,0 +1,378 @@
+/* common/store/lmdb/edits.c - changes of keys, and what they mean for the two
+ * trees.
+ *
+ * The old counts are looked up and the tree of keys is edited in key order;
+ * what that means for the tree of ranks (a row leaves its place and comes to
+ * another) is sorted and edited there. */
+#include "common/store/lmdb/keyspace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PAGES_MIN 64
+#define PAGES_MAX 90000 /* LMDB spills above 131,071 */
+#define SLICE_MIN 16    /* changes; less is not worth a commit */
+
+/* ---- memory ------------------------------------------------------------ */
+
+void
+slice_free(struct slice *sl)
+{
+    free(sl->changes);
+    free(sl->rows);
+    free(sl->sorted);
+    free(sl->ranks);
+    free(sl->ranks2);
+    *sl = (struct slice){.capacity = 0};
+}
+
+int
+slice_reserve(struct slice *sl, size_t n)
+{
+    sl->count = 0;
+    if (n <= sl->capacity)
+        return 0;
+    slice_free(sl);
+    sl->changes = malloc(n * sizeof *sl->changes);
+    sl->rows = malloc(2 * n * sizeof *sl->rows);
+    sl->sorted = malloc(2 * n * sizeof *sl->sorted);
+    sl->ranks = malloc(2 * n * sizeof *sl->ranks);
+    sl->ranks2 = malloc(2 * n * sizeof *sl->ranks2);
+    if (sl->changes == NULL || sl->rows == NULL || sl->sorted == NULL ||
+        sl->ranks == NULL || sl->ranks2 == NULL) {
+        slice_free(sl);
+        return -ENOMEM;
+    }
+    sl->capacity = n;
+    return 0;
+}
+
+/* ---- how much one transaction may do ----------------------------------- */
+
+/* Groups that `edits` uniform ones touch: groups * (1 - e^(-edits / groups)),
+ * from above, by steps of the exponential. */
+static uint64_t
+touched(uint64_t groups, uint64_t edits)
+{
+    uint64_t left = groups;
+
+    for (unsigned i = 0; i < 8 && edits >= groups / 2; i++) {
+        left = left * 5 / 8; /* e^(-1/2) is 0.607 */
+        edits -= groups / 2;
+    }
+    return groups - left + (edits < left ? edits : left);
+}
+
+/* Pages that n edits of an order with so many groups dirty, about: header and
+ * buffer of each group touched, and a share of its fold per edit. */
+static uint64_t
+pages_of_edits(uint64_t groups, uint64_t edits, size_t row)
+{
+    const uint64_t bytes = edits * (row + 2);
+    const uint64_t folds = bytes / (GROUP_TARGET * BLOCK_SIZE / 11);
+
+    return 16 + 5 * touched(groups, edits) / 4 + bytes / BLOCK_SIZE +
+           (GROUP_TARGET + 2) * (folds < groups ? folds : groups);
+}
+
+uint64_t
+edits_pages(const uint64_t groups[KEYSPACE_TREES], size_t changes,
+            size_t key_size)
+{
+    const size_t row = BLOCK_ROW_HEAD + key_size;
+
+    return pages_of_edits(groups[TREE_KEYS], changes, row) +
+           pages_of_edits(groups[TREE_RANKS], 2 * changes, row);
+}
+
+/* What the changes' own memory leaves. */
+uint64_t
+edits_budget(const struct lmdb *s, size_t changes)
+{
+    const uint64_t edits = (uint64_t)changes * SLICE_CHANGE_COST;
+    const uint64_t pages = edits < s->txn_memory
+                               ? (s->txn_memory - edits) / KEYSPACE_PAGE_COST
+                               : 0;
+
+    return pages < PAGES_MIN   ? PAGES_MIN
+           : pages > PAGES_MAX ? PAGES_MAX
+                               : pages;
+}
+
+/* Transactions are of a size, since each touches most of the tree of ranks,
+ * whatever its keys. */
+size_t
+edits_limit(const struct lmdb *s, const uint64_t groups[KEYSPACE_TREES],
+            size_t rest, size_t key_size)
+{
+    size_t n = rest, slices;
+
+    while (n > SLICE_MIN &&
+           edits_pages(groups, n, key_size) > edits_budget(s, n))
+        n -= n / 8 + 1;
+    if (n < SLICE_MIN)
+        return rest < SLICE_MIN ? rest : SLICE_MIN;
+    slices = (rest + n - 1) / n;
+    return (rest + slices - 1) / slices;
+}
+
+int
+edits_groups(MDB_txn *txn, const struct keyspace *k,
+             uint64_t groups[KEYSPACE_TREES])
+{
+    for (int i = 0; i < KEYSPACE_TREES; i++) {
+        MDB_stat st;
+        const int rc = lmdb_error(mdb_stat(txn, k->trees[i].dbi, &st));
+
+        if (rc < 0)
+            return rc;
+        groups[i] = st.ms_entries / GROUP_TARGET + 1;
+    }
+    return 0;
+}
+
+int
+edits_room(const struct keyspace *k, uint64_t pages, size_t *least)
+{
+    MDB_envinfo info;
+    MDB_stat st;
+    int rc;
+
+    rc = lmdb_error(mdb_env_info(k->env, &info));
+    if (rc == 0)
+        rc = lmdb_error(mdb_env_stat(k->env, &st));
+    if (rc < 0)
+        return rc;
+    *least = (64 + pages + info.me_last_pgno) * st.ms_psize;
+    return *least > info.me_mapsize ? -EXFULL : 0;
+}
+
+/* ---- looking up -------------------------------------------------------- */
+
+/* Adds, keeping to the range of int64. */
+static void
+change_apply(struct change *c)
+{
+    int128 now = (int128)c->old + c->sum;
+
+    c->saturated = c->was_saturated;
+    if (now > INT64_MAX) {
+        now = INT64_MAX;
+        c->saturated = true;
+    } else if (now < INT64_MIN) {
+        now = INT64_MIN;
+        c->saturated = true;
+    }
+    c->new = (int64_t)now;
+}
+
+int
+edits_find(struct tree *keys, struct change *c, struct tree_finder *f)
+{
+    const struct row r = {.key = c->key, .key_size = c->key_size};
+    struct row found;
+    int rc;
+
+    rc = tree_find(keys, &r, f, &found);
+    if (rc == -ENOENT) {
+        c->old = 0;
+        c->exists = c->was_saturated = false;
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    c->old = found.count;
+    c->exists = true;
+    c->was_saturated = (found.flags & BLOCK_SATURATED) != 0;
+    return 0;
+}
+
+static int
+find_all(struct slice *sl, struct tree *keys)
+{
+    struct tree_finder finder = {.valid = false};
+
+    for (size_t i = 0; i < sl->count; i++) {
+        struct change *c = &sl->changes[i];
+        const int rc = edits_find(keys, c, &finder);
+
+        if (rc < 0)
+            return rc;
+        change_apply(c);
+    }
+    return 0;
+}
+
+/* ---- edits ------------------------------------------------------------- */
+
+/* A key that goes: its edit of the tree of keys. */
+static struct row
+remove_key(const struct change *c, struct edits *e)
+{
+    e->applied->keys++;
+    e->state->saturated -= c->was_saturated ? 1 : 0;
+    e->state->sum -= c->old;
+    return (struct row){.count = c->old,
+                        .key = c->key,
+                        .key_size = c->key_size,
+                        .flags = BLOCK_DELETE};
+}
+
+static struct row
+change_key(const struct change *c, struct edits *e)
+{
+    const unsigned sign = c->exists ? BLOCK_UPDATE : BLOCK_INSERT;
+    const uint64_t flagged = c->saturated && !c->was_saturated ? 1 : 0;
+
+    e->applied->keys++;
+    e->applied->created += c->exists ? 0 : 1;
+    e->applied->saturated += flagged;
+    e->state->saturated += flagged;
+    e->state->sum += (int128)c->new - c->old;
+    return (struct row){
+        .count = c->new,
+        .key = c->key,
+        .key_size = c->key_size,
+        .flags = (uint16_t)(sign | (c->saturated ? BLOCK_SATURATED : 0)),
+    };
+}
+
+/* The edits of the tree of keys; returns how many. */
+static size_t
+keys_edits(struct edits *e)
+{
+    struct slice *sl = &e->store->slice;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sl->count; i++) {
+        const struct change *c = &sl->changes[i];
+
+        if (c->gone && c->exists)
+            sl->rows[n++] = remove_key(c, e);
+        else if (!c->gone && (!c->exists || c->old != c->new ||
+                              c->saturated != c->was_saturated))
+            sl->rows[n++] = change_key(c, e);
+    }
+    return n;
+}
+
+/* Sorts by the 64-bit key, keeping the order of equals; the result is in one
+ * of the two arrays, which is returned. */
+static struct rank_key *
+rank_sort(struct rank_key *a, struct rank_key *b, size_t n)
+{
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        size_t starts[256] = {0}, at = 0;
+        struct rank_key *swap;
+
+        for (size_t i = 0; i < n; i++)
+            starts[a[i].key >> shift & 255]++;
+        if (n == 0 || starts[a[0].key >> shift & 255] == n)
+            continue; /* all have the same byte here */
+        for (size_t i = 0; i < 256; i++) {
+            const size_t count = starts[i];
+
+            starts[i] = at;
+            at += count;
+        }
+        for (size_t i = 0; i < n; i++)
+            b[starts[a[i].key >> shift & 255]++] = a[i];
+        swap = a;
+        a = b;
+        b = swap;
+    }
+    return a;
+}
+
+/* An integer that rises as counts fall. */
+static uint64_t
+rank_of(int64_t count)
+{
+    return ~((uint64_t)count ^ (uint64_t)1 << 63);
+}
+
+static void
+rank_edit(struct slice *sl, size_t n, const struct change *c, int64_t count,
+          unsigned sign)
+{
+    sl->ranks[n] = (struct rank_key){rank_of(count), n};
+    sl->rows[n] = (struct row){.count = count,
+                               .key = c->key,
+                               .key_size = c->key_size,
+                               .flags = (uint16_t)sign};
+}
+
+/* The edits of the tree of ranks, sorted, in sl->sorted; returns how many.
+ * They are made in key order and the sort is stable, so ties come out by
+ * key. */
+static size_t
+rank_edits(struct slice *sl)
+{
+    const struct rank_key *sorted;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sl->count; i++) {
+        const struct change *c = &sl->changes[i];
+
+        if (!c->gone && c->exists && c->old == c->new)
+            continue;
+        if (c->exists)
+            rank_edit(sl, n++, c, c->old, BLOCK_DELETE);
+        if (!c->gone)
+            rank_edit(sl, n++, c, c->new, BLOCK_INSERT);
+    }
+    sorted = rank_sort(sl->ranks, sl->ranks2, n);
+    for (size_t i = 0; i < n; i++)
+        sl->sorted[i] = sl->rows[sorted[i].index];
+    return n;
+}
+
+/* Looks up the keys and edits their tree, or edits the tree of ranks. */
+static int
+edit_tree(struct edits *e, int i, struct tree *t)
+{
+    struct slice *sl = &e->store->slice;
+    int rc = 0;
+
+    if (i == TREE_RANKS)
+        return tree_apply(t, sl->sorted, rank_edits(sl));
+    if (e->veto != NULL)
+        rc = e->veto(e->ctx, t);
+    if (rc == 0)
+        rc = find_all(sl, t);
+    if (rc < 0)
+        return rc;
+    return tree_apply(t, sl->rows, keys_edits(e));
+}
+
+int
+edits_make(struct edits *e)
+{
+    const uint64_t budget = edits_budget(e->store, e->limit);
+    int rc = 0;
+
+    e->pages = 0;
+    for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
+        struct lmdb_pager pager = {.txn = e->txn};
+        struct tree t = {
+            .pager = lmdb_pager(&pager),
+            .kind = tree_kind(i),
+            .root = e->state->roots[i],
+            .work = e->store->work,
+            .generation = (uint32_t)e->state->change,
+            .pages = e->pages,
+            .pages_fold = budget * 3 / 4,
+            .pages_max = e->limit > 1 ? budget + budget / 4 : UINT64_MAX,
+        };
+
+        rc = lmdb_error(
+            mdb_cursor_open(e->txn, e->keyspace->trees[i].dbi, &pager.cursor));
+        if (rc < 0)
+            break;
+        rc = edit_tree(e, i, &t);
+        e->state->roots[i] = t.root;
+        e->pages = t.pages;
+        mdb_cursor_close(pager.cursor);
+    }
+    return rc;
+}

@@ -1,0 +1,31 @@
+/* common/store/lmdb/env.h - what LMDB needs to make, open and read a file, be
+ * it a keyspace or held.mdb.  Internal to this room.
+ *
+ * Errors: 0 or a negative errno, as lmdb_error() (pager.h). */
+#ifndef COUNTD_LMDB_ENV_H
+#define COUNTD_LMDB_ENV_H
+
+#include <lmdb.h>
+#include <stdbool.h>
+
+#include "common/store/lmdb/keyspace.h"
+
+/* Makes a durable %t file, locked as ours: what `fill` puts into its first
+ * transaction, through a map of `map` bytes.  Writes its name; returns its
+ * descriptor.  The caller renames it. */
+int env_make(int dir_fd, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
+             void *ctx, char temp[KEYSPACE_FILE_SIZE]);
+
+/* Opens a file that was checked before.  Others opening or closing it at the
+ * same moment can make that fail for a moment, so it is tried several times.
+ *   -EBADMSG, -EPROTONOSUPPORT  its lock file is damaged */
+int env_open(int dir_fd, const char *file, bool writable, MDB_env **out);
+
+/* Begins any transaction, taking over a map that others have grown: then *moved
+ * is set.  -EMFILE: there are too many readers. */
+int env_begin(MDB_env *env, unsigned flags, MDB_txn **out, bool *moved);
+
+/* The lock file of a file; 0: there is none. */
+ino_t env_lock_inode(int dir_fd, const char *file);
+
+#endif

@@ -1,0 +1,347 @@
+/* common/store/lmdb/held_care.c - lists, checks and copies what is held. */
+#include "common/store/lmdb/held_inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/pages.h"
+
+/* Calls `one` for each key of a database; stops on non-zero. */
+static int
+each_key(struct held *h, MDB_dbi dbi,
+         int (*one)(void *ctx, const MDB_val *key, const MDB_val *value),
+         void *ctx)
+{
+    MDB_val key, value;
+    MDB_cursor *c;
+    int code, rc;
+
+    rc = held_error(h, mdb_cursor_open(h->look, dbi, &c));
+    if (rc < 0)
+        return rc;
+    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
+    while (code == 0 && rc == 0) {
+        rc = one(ctx, &key, &value);
+        if (rc == 0)
+            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(c);
+    if (rc != 0)
+        return rc;
+    return code == MDB_NOTFOUND ? 0 : held_error(h, code);
+}
+
+/* The keyspace of a key of records; its size is 0 when the key is damaged. */
+static size_t
+key_name(const MDB_val *key)
+{
+    const uint8_t *bytes = key->mv_data, *end = memchr(bytes, 0, key->mv_size);
+    const size_t size = end == NULL ? 0 : (size_t)(end - bytes);
+
+    return size <= STORE_NAME_MAX && key->mv_size == size + 9 ? size : 0;
+}
+
+/* ---- listing ----------------------------------------------------------- */
+
+struct each {
+    struct held *held;
+    int (*row)(void *ctx, const struct held_summary *s);
+    void *ctx;
+    struct held_summary summary; /* of the keyspace so far */
+    uint8_t name[STORE_NAME_MAX];
+};
+
+/* Gives what is known of the keyspace, when there is one. */
+static int
+give_row(struct each *e)
+{
+    struct held_summary *s = &e->summary;
+    uint64_t newest;
+    int rc;
+
+    if (s->records == 0)
+        return 0;
+    rc = held_span(e->held, s->name, s->name_size, &s->oldest_ms, &newest);
+    return rc < 0 ? rc : e->row(e->ctx, s);
+}
+
+static int
+add_record(void *ctx, const MDB_val *key, const MDB_val *value)
+{
+    struct each *e = ctx;
+    struct held_summary *s = &e->summary;
+    const size_t size = key_name(key);
+    struct held_head head;
+    int rc;
+
+    if (size != s->name_size || memcmp(key->mv_data, e->name, size) != 0) {
+        rc = give_row(e);
+        if (rc != 0)
+            return rc;
+        memcpy(e->name, key->mv_data, size);
+        *s = (struct held_summary){
+            .name = e->name, .name_size = size, .since_ms = UINT64_MAX};
+    }
+    s->records++;
+    rc = held_head_read(key, value, &head);
+    if (rc < 0) {
+        s->bytes += value->mv_size;
+        s->error = -rc; /* nothing behind it can be applied */
+        return 0;
+    }
+    s->bytes += held_record_size(&head);
+    s->fills += head.marks;
+    if (head.held_ms < s->since_ms)
+        s->since_ms = head.held_ms;
+    if (s->error != EBADMSG)
+        s->error = head.error;
+    return 0;
+}
+
+int
+held_each(struct held *h, int (*row)(void *ctx, const struct held_summary *s),
+          void *ctx)
+{
+    struct each e = {.held = h, .row = row, .ctx = ctx};
+    int rc;
+
+    if (h->look == NULL)
+        return 0;
+    rc = each_key(h, h->file.records, add_record, &e);
+    return rc != 0 ? rc : give_row(&e);
+}
+
+/* ---- checking ---------------------------------------------------------- */
+
+struct check {
+    struct held *held;
+    void (*fault)(void *ctx, const char *text);
+    void *ctx;
+    struct store_check_result *out;
+    uint64_t times; /* keys that there should be */
+    uint64_t parts;
+    uint64_t parts_found;
+    uint64_t bytes;
+};
+
+__attribute__((format(printf, 2, 3))) static void
+tell(struct check *c, const char *format, ...)
+{
+    char text[160];
+    va_list args;
+
+    if (c->out->faults++ >= 100)
+        return;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args); /* or cut */
+    va_end(args);
+    c->fault(c->ctx, text);
+}
+
+static void
+tell_page(void *ctx, const char *text)
+{
+    tell(ctx, "%s", text);
+}
+
+/* A head, and all that it says there is. */
+static int
+check_record(void *ctx, const MDB_val *key, const MDB_val *value)
+{
+    struct check *c = ctx;
+    struct held *h = c->held;
+    struct held_record record;
+    struct held_head head;
+    const unsigned long long id = key_name(key) > 0 ? held_key_id(key) : 0;
+    int rc;
+
+    c->out->keys++;
+    rc = held_head_read(key, value, &head);
+    if (rc < 0) {
+        tell(c, "record %llu: its head is damaged", id);
+        return 0;
+    }
+    c->out->blocks += 1 + (uint64_t)head.parts;
+    c->out->marks += head.marks;
+    c->times += 4;
+    c->parts += head.parts;
+    c->bytes += held_record_size(&head);
+    rc = held_body_read(h, h->look, &head, head.body_size);
+    if (rc == 0)
+        rc = held_memory_record(&h->memory, &head, &record);
+    if (rc == -EBADMSG) {
+        tell(c, "record %llu: a part of it is damaged or not there", id);
+        return 0;
+    }
+    if (rc == 0)
+        rc = held_index_find(h, h->look, &head, h->memory.marks);
+    if (rc == -EBADMSG) {
+        tell(c, "record %llu: its fills or times are damaged", id);
+        return 0;
+    }
+    return rc;
+}
+
+static int
+check_part(void *ctx, const MDB_val *key, const MDB_val *value)
+{
+    struct check *c = ctx;
+
+    (void)value; /* read with its record */
+    if (key->mv_size != 12)
+        tell(c, "a key of a part is damaged");
+    /* What is not spent yet is of a record that somebody is writing. */
+    else if (get_be64(key->mv_data) < c->held->looked.next_id)
+        c->parts_found++;
+    return 0;
+}
+
+/* Compares the number of keys in a database with what there should be. */
+static int
+check_count(struct check *c, MDB_dbi dbi, const char *name, uint64_t want)
+{
+    MDB_stat stat;
+    int rc;
+
+    rc = held_error(c->held, mdb_stat(c->held->look, dbi, &stat));
+    if (rc == 0 && stat.ms_entries != want)
+        tell(c, "%s has %llu keys, the records %llu", name,
+             (unsigned long long)stat.ms_entries, (unsigned long long)want);
+    return rc;
+}
+
+/* All records, then what must agree with all of them. */
+static int
+check_contents(struct check *c)
+{
+    struct held *h = c->held;
+    int rc;
+
+    rc = each_key(h, h->file.records, check_record, c);
+    if (rc == 0)
+        rc = each_key(h, h->file.parts, check_part, c);
+    if (rc == 0 && c->out->faults == 0) {
+        rc = check_count(c, h->file.fills, "fills", c->out->marks);
+        if (rc == 0)
+            rc = check_count(c, h->file.times, "times", c->times);
+        if (c->parts_found != c->parts)
+            tell(c, "there are %llu parts, the records have %llu",
+                 (unsigned long long)c->parts_found,
+                 (unsigned long long)c->parts);
+        if (c->bytes != h->looked.bytes)
+            tell(c, "the records have %llu bytes, the state says %llu",
+                 (unsigned long long)c->bytes,
+                 (unsigned long long)h->looked.bytes);
+    }
+    if (rc == 0)
+        rc = held_index_check(h, h->look, &h->looked);
+    if (rc == -EBADMSG) {
+        tell(c, "the keys are not those that the state says");
+        rc = 0;
+    }
+    return rc;
+}
+
+/* The pages, without LMDB.  1: there are faults, or there is no file. */
+static int
+check_pages(struct check *c)
+{
+    struct pages_check pages = {.fault = tell_page, .ctx = c};
+    struct stat st;
+    const char *why;
+    int fd, rc;
+
+    fd = openat(c->held->options.data_fd, HELD_FILE,
+                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 1 : -errno;
+    rc = held_newest_check(fd, &why);
+    if (rc == -EBADMSG)
+        tell(c, "%s", why);
+    if (rc == 0)
+        rc = pages_check(fd, &pages);
+    if (rc == 0 && fstat(fd, &st) < 0)
+        rc = -errno;
+    (void)close(fd); /* only read */
+    if (rc == 0) {
+        c->out->file_size = (uint64_t)st.st_size;
+        c->out->used_size = pages.used_size;
+    }
+    return rc == 0 || rc == -EBADMSG ? c->out->faults > 0 : rc;
+}
+
+int
+held_check(struct held *h, void (*fault)(void *ctx, const char *text),
+           void *ctx, struct store_check_result *out)
+{
+    struct check c = {.held = h, .fault = fault, .ctx = ctx, .out = out};
+    int rc;
+
+    *out = (struct store_check_result){.keys = 0};
+    rc = check_pages(&c);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = held_look(h);
+    if (rc == -EBADMSG || rc == -EPROTONOSUPPORT) {
+        tell(&c, "not a file this program can open: %s", diag_text(rc));
+        return 0;
+    }
+    if (rc == 0 && h->look != NULL)
+        rc = check_contents(&c);
+    held_look_end(h);
+    return rc;
+}
+
+/* ---- copying ----------------------------------------------------------- */
+
+/* Writes the copy; without compaction when LMDB refuses that, as it does for
+ * files in which pages have got lost: and then nobody may write meanwhile. */
+static int
+copy_env(struct held *h, int fd)
+{
+    int code, rc;
+
+    code = mdb_env_copyfd2(h->file.env, fd, MDB_CP_COMPACT);
+    if (code != MDB_INCOMPATIBLE)
+        return held_error(h, code);
+    rc = held_file_flock(h);
+    if (rc == 0 && (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0))
+        rc = -errno;
+    if (rc == 0)
+        rc = held_error(h, mdb_env_copyfd2(h->file.env, fd, 0));
+    held_file_unlock(h);
+    return rc;
+}
+
+int
+held_copy(struct held *h, int to_fd)
+{
+    char temp[KEYSPACE_FILE_SIZE];
+    int fd, rc;
+
+    held_look_end(h);
+    rc = held_file_get(h);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    fd = keyspace_file_temp(to_fd, temp);
+    if (fd < 0)
+        return fd;
+    rc = copy_env(h, fd);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = keyspace_file_rename(to_fd, temp, HELD_FILE);
+    if (rc < 0)
+        (void)unlinkat(to_fd, temp, 0); /* a left over one is no copy */
+    if (rc == 0 && fsync(to_fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* synced above */
+    return rc;
+}

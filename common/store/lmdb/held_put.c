@@ -1,0 +1,268 @@
+/* common/store/lmdb/held_put.c - holding: steps that write to data/held.mdb.
+ *
+ * A step goes on under one flock from held_begin() to its end.  It is a commit
+ * for each 64 MiB or so of dirty pages; LMDB would keep more in memory. Records
+ * are whole in every commit: of one that is cut, the head comes last.
+ */
+#include "common/store/lmdb/held_inside.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+/* ---- steps ------------------------------------------------------------- */
+
+/* Deletes parts of a record that was never finished. */
+static int
+drop_unfinished(struct held *h)
+{
+    const struct held_key from = held_key_part(h->sums.next_id, 0);
+    struct held_key k = from;
+    MDB_val key = held_val(&k), value;
+    MDB_cursor *c;
+    int code;
+
+    code = mdb_cursor_open(h->write, h->file.parts, &c);
+    if (code != 0)
+        return held_error(h, code);
+    code = mdb_cursor_get(c, &key, &value, MDB_SET_RANGE);
+    while (code == 0) {
+        code = mdb_cursor_del(c, 0);
+        if (code == 0)
+            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(c);
+    return code == MDB_NOTFOUND ? 0 : held_error(h, code);
+}
+
+/* The transaction, once the flock is held. */
+static int
+begin_locked(struct held *h)
+{
+    int rc;
+
+    rc = held_begin_write(h, &h->write);
+    if (rc < 0) {
+        h->write = NULL;
+        return rc;
+    }
+    h->pages = 0;
+    rc = held_sums_get(h, h->write, &h->sums);
+    if (rc == 0)
+        rc = drop_unfinished(h);
+    return rc;
+}
+
+int
+held_step_begin(struct held *h, bool make)
+{
+    int rc;
+
+    assert(h->options.writable && h->write == NULL);
+    held_look_end(h);
+    h->holder = 0;
+    rc = held_file_get(h);
+    if (rc == -ENOENT && h->look_inode != 0)
+        return -ESTALE;
+    if (rc == -ENOENT && make) {
+        rc = held_file_make(h);
+        if (rc == 0)
+            rc = held_file_get(h);
+    }
+    if (rc < 0)
+        return rc;
+    /* What was looked at before must be of this file. */
+    if (h->look_inode != 0 &&
+        (h->look_inode != h->file.inode || h->look_device != h->file.device))
+        return -ESTALE;
+    rc = held_file_flock(h);
+    if (rc == 0)
+        rc = begin_locked(h);
+    if (rc < 0)
+        held_abort(h);
+    return rc;
+}
+
+void
+held_abort(struct held *h)
+{
+    if (h->write != NULL)
+        mdb_txn_abort(h->write);
+    h->write = NULL;
+    held_file_unlock(h);
+    if (h->file.stale || h->file.dirtied > HELD_KEEP)
+        if (h->look == NULL)
+            held_file_close(h);
+}
+
+/* Commits the state, its number raised, and what else was written. */
+static int
+commit_once(struct held *h)
+{
+    int rc;
+
+    /* The file may owe its name to a creator that died before it synced the
+     * directory.  The creator's own commit was change 1. */
+    h->sums.change++;
+    if (h->sums.change == 2 && fsync(h->options.data_fd) < 0)
+        return -errno;
+    rc = held_sums_put(h, h->write, &h->sums);
+    if (rc < 0)
+        return rc;
+    rc = held_error(h, mdb_txn_commit(h->write));
+    h->write = NULL;
+    return rc;
+}
+
+/* After a commit that failed nobody knows what is in the file, and its newest
+ * root may be there under the number of an older commit: who opens it would
+ * find it damaged.  While nobody else can write, another commit mends that. */
+static void
+mend(struct held *h)
+{
+    const char *why;
+    int rc;
+
+    rc = held_file_reopen(h, &why);
+    if (rc == 0)
+        rc = begin_locked(h);
+    if (rc == 0)
+        rc = commit_once(h);
+    h->failed = rc < 0;
+    h->file.stale = true; /* open it without an exception the next time */
+}
+
+/* One commit; the step goes on or ends. */
+static int
+commit(struct held *h)
+{
+    int rc;
+
+    if (h->pages > h->file.dirtied)
+        h->file.dirtied = h->pages;
+    rc = commit_once(h);
+    if (rc == 0) {
+        h->failed = false;
+    } else if (h->write == NULL) {
+        h->failed = true;
+        mend(h);
+    }
+    return rc;
+}
+
+int
+held_commit(struct held *h)
+{
+    int rc;
+
+    assert(h->write != NULL);
+    rc = commit(h);
+    if (rc < 0)
+        rc = held_trouble(h, "commit", rc);
+    /* A commit to a file that has just lost its name is none. */
+    else if (!held_file_is_named(h))
+        rc = -ESTALE;
+    held_abort(h); /* nothing is left but the flock */
+    return rc;
+}
+
+/* Commits in the middle of a step when it has become large. */
+static int
+cut(struct held *h)
+{
+    int rc;
+
+    if (h->pages < HELD_CUT_PAGES)
+        return 0;
+    rc = commit(h);
+    if (rc == 0)
+        rc = held_begin_write(h, &h->write);
+    if (rc < 0)
+        h->write = NULL;
+    h->pages = 0;
+    return rc;
+}
+
+/* ---- the caller's steps ------------------------------------------------ */
+
+int
+held_begin(struct held *h)
+{
+    return held_step_begin(h, true);
+}
+
+int
+held_fence(struct held *h)
+{
+    int rc;
+
+    rc = held_step_begin(h, false);
+    if (rc == -ENOENT)
+        return -ESTALE; /* there was something to make durable */
+    return rc < 0 ? rc : held_commit(h);
+}
+
+/* Puts the parts after the head. */
+static int
+put_parts(struct held *h, struct held_encoder *e)
+{
+    uint8_t bytes[HELD_VALUE_MAX];
+    int rc = 0;
+
+    while (rc == 0) {
+        struct held_key k = held_key_part(e->head.id, e->part);
+        MDB_val key = held_val(&k);
+        MDB_val value = {.mv_size = held_encode_next(e, bytes),
+                         .mv_data = bytes};
+
+        if (value.mv_size == 0)
+            break;
+        rc = held_error(
+            h, mdb_put(h->write, h->file.parts, &key, &value, MDB_APPEND));
+        h->pages++;
+        if (rc == 0)
+            rc = cut(h);
+    }
+    return rc;
+}
+
+static int
+put_record(struct held *h, const struct store_batch *batch,
+           struct held_encoder *e)
+{
+    uint8_t bytes[HELD_VALUE_MAX];
+    MDB_val head = {.mv_size = held_encode_next(e, bytes), .mv_data = bytes};
+    int rc;
+
+    rc = put_parts(h, e);
+    if (rc == 0)
+        rc = held_index_add(h, &e->head, batch->marks, &head);
+    if (rc < 0)
+        return rc;
+    h->sums.next_id++;
+    h->sums.records++;
+    h->sums.bytes += held_record_size(&e->head);
+    h->pages +=
+        6 + batch->mark_count; /* each key may be in a page of its own */
+    return cut(h);
+}
+
+int
+held_put(struct held *h, const struct store_batch *batch, int error)
+{
+    struct held_encoder e;
+    int rc;
+
+    assert(h->write != NULL);
+    if (!held_batch_ok(batch))
+        return -EINVAL;
+    held_encode(&e, batch, h->sums.next_id, h->nonce + h->sums.next_id,
+                clock_unix_ms(), error);
+    if (h->options.max > 0 &&
+        h->sums.bytes + held_record_size(&e.head) > h->options.max)
+        return -EDQUOT;
+    rc = put_record(h, batch, &e);
+    return rc < 0 && rc != -ESTALE ? held_trouble(h, "hold", rc) : rc;
+}

@@ -1,0 +1,287 @@
+/* common/store/lmdb/marks.c - the marks of a keyspace: which fills of logs are
+ * in.
+ *
+ * A mark is found by the log's uuid, which is its LMDB key.  A flipped bit in
+ * that key, or in a branch page above it, hides the mark, and the log would
+ * count again.  So all marks are read, whatever is asked for, and their number
+ * and the sum of their hashes must be what the state record says. */
+#include "common/store/lmdb/keyspace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define MARK_KEY_SIZE 17
+
+static int
+by_uuid(const void *a, const void *b, void *ctx)
+{
+    const struct marks *m = ctx;
+    const size_t *x = a, *y = b;
+
+    return memcmp(m->marks[*x].uuid, m->marks[*y].uuid, 16);
+}
+
+int
+marks_init(struct marks *m, const struct store_mark *marks, size_t count)
+{
+    *m = (struct marks){.marks = marks, .count = count};
+    m->sorted = malloc((count + 1) * sizeof *m->sorted);
+    m->found = malloc((count + 1) * sizeof *m->found);
+    if (m->sorted == NULL || m->found == NULL) {
+        marks_fini(m);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++)
+        m->sorted[i] = i;
+    qsort_r(m->sorted, count, sizeof *m->sorted, by_uuid, m);
+    return 0;
+}
+
+void
+marks_fini(struct marks *m)
+{
+    free(m->sorted);
+    free(m->found);
+    *m = (struct marks){.count = 0};
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+int
+marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
+           int (*mark)(void *ctx, const uint8_t uuid[16],
+                       const struct keyspace_mark *m, uint64_t hash),
+           void *ctx)
+{
+    uint8_t prefix[1] = {'m'};
+    MDB_val key = {.mv_size = sizeof prefix, .mv_data = prefix}, value;
+    uint64_t count = 0, sum = 0;
+    MDB_cursor *cursor;
+    int rc, code;
+
+    rc = lmdb_error(mdb_cursor_open(txn, meta, &cursor));
+    if (rc < 0)
+        return rc;
+    code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    while (code == 0 && rc == 0 && key.mv_size == MARK_KEY_SIZE &&
+           *(const uint8_t *)key.mv_data == 'm') {
+        struct keyspace_mark m;
+        uint64_t hash;
+
+        rc = keyspace_mark_parse(&key, &value, &m, &hash);
+        if (rc < 0)
+            break;
+        count++;
+        sum += hash;
+        rc = mark(ctx, (const uint8_t *)key.mv_data + 1, &m, hash);
+        if (rc == 0)
+            code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(cursor);
+    if (rc != 0)
+        return rc;
+    if (code != 0 && code != MDB_NOTFOUND)
+        return lmdb_error(code);
+    return count == state->marks && sum == state->marks_hash ? 0 : -EBADMSG;
+}
+
+static void
+find(struct mark_found *f, const struct store_mark *asked,
+     const struct keyspace_mark *m, uint64_t hash)
+{
+    f->there = true;
+    f->hash = hash;
+    if (m->epoch > asked->epoch) {
+        f->state = STORE_MARK_AHEAD;
+    } else if (m->epoch == asked->epoch && m->first_ms != asked->first_ms) {
+        f->state = STORE_MARK_OTHER;
+    } else if (m->epoch == asked->epoch && m->done) {
+        f->state = STORE_MARK_DONE;
+    } else if (m->epoch == asked->epoch) {
+        f->state = STORE_MARK_PARTIAL;
+        f->last_key_size = m->last_key_size;
+        memcpy(f->last_key, m->last_key, m->last_key_size);
+    }
+}
+
+/* Both what is asked for and what there is come in order. */
+struct reading {
+    struct marks *m;
+    size_t at; /* in m->sorted */
+};
+
+static int
+read_one(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
+         uint64_t hash)
+{
+    struct reading *r = ctx;
+    struct marks *m = r->m;
+
+    for (; r->at < m->count; r->at++) {
+        const size_t i = m->sorted[r->at];
+        const int d = memcmp(m->marks[i].uuid, uuid, 16);
+
+        if (d > 0)
+            break;
+        if (d == 0)
+            find(&m->found[i], &m->marks[i], mark, hash);
+    }
+    return 0;
+}
+
+int
+marks_read(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
+           struct marks *m)
+{
+    struct reading r = {.m = m};
+
+    for (size_t i = 0; i < m->count; i++) {
+        m->found[i].state = STORE_MARK_NONE;
+        m->found[i].there = false;
+        m->found[i].last_key_size = 0;
+    }
+    return marks_each(txn, meta, state, read_one, &r);
+}
+
+/* ---- writing ----------------------------------------------------------- */
+
+int
+marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
+            struct marks *m, const struct row *last)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        struct mark_found *f = &m->found[i];
+        struct keyspace_mark mark = {
+            .epoch = m->marks[i].epoch,
+            .first_ms = m->marks[i].first_ms,
+            .done = last == NULL,
+        };
+        uint64_t hash;
+        int rc;
+
+        if (last != NULL) {
+            mark.last_key_size = last->key_size;
+            memcpy(mark.last_key, last->key, last->key_size);
+        }
+        rc = keyspace_mark_put(txn, meta, m->marks[i].uuid, &mark, &hash);
+        if (rc < 0)
+            return rc;
+        state->marks += f->there ? 0 : 1;
+        state->marks_hash += hash - (f->there ? f->hash : 0);
+        f->there = true;
+        f->hash = hash;
+    }
+    return 0;
+}
+
+/* ---- what others ask for ----------------------------------------------- */
+
+/* How far a mark came, as a number nobody can choose two keys for. */
+static uint64_t
+progress_of(const struct lmdb *s, const uint8_t *key, size_t size)
+{
+    uint8_t hash[16];
+
+    siphash128(s->options.hash_key, key, size, hash);
+    return get_le64(hash);
+}
+
+static int
+read_asked(struct keyspace *k, struct marks *m)
+{
+    struct keyspace_state state;
+    int rc;
+
+    rc = keyspace_read(k);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_state_get(k->reader, k->meta, &state);
+    if (rc == 0)
+        rc = marks_read(k->reader, k->meta, &state, m);
+    keyspace_read_end(k);
+    return rc;
+}
+
+int
+lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
+           const struct store_mark *marks, size_t count,
+           struct store_mark_info *infos)
+{
+    struct lmdb *s = lmdb_of(store);
+    struct keyspace *k;
+    struct marks m;
+    int rc;
+
+    if (!keyspace_name_ok(name, name_size))
+        return -EINVAL;
+    for (size_t i = 0; i < count; i++)
+        infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
+    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    rc = marks_init(&m, marks, count);
+    if (rc < 0)
+        return rc;
+    rc = read_asked(k, &m);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const struct mark_found *f = &m.found[i];
+
+        infos[i].state = f->state;
+        if (f->state == STORE_MARK_PARTIAL)
+            infos[i].progress = progress_of(s, f->last_key, f->last_key_size);
+    }
+    marks_fini(&m);
+    return rc < 0 ? keyspace_trouble(s, name, name_size, "marks", rc) : 0;
+}
+
+struct giving {
+    struct lmdb *store;
+    int (*mark)(void *ctx, const struct store_mark *m,
+                const struct store_mark_info *info);
+    void *ctx;
+};
+
+static int
+give(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
+     uint64_t hash)
+{
+    const struct giving *g = ctx;
+    struct store_mark m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
+    struct store_mark_info info = {.state = STORE_MARK_DONE};
+
+    (void)hash; /* nobody outside needs it */
+    memcpy(m.uuid, uuid, sizeof m.uuid);
+    if (!mark->done) {
+        info.state = STORE_MARK_PARTIAL;
+        info.progress =
+            progress_of(g->store, mark->last_key, mark->last_key_size);
+    }
+    return g->mark(g->ctx, &m, &info);
+}
+
+int
+lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
+               int (*mark)(void *ctx, const struct store_mark *m,
+                           const struct store_mark_info *info),
+               void *ctx)
+{
+    struct lmdb *s = lmdb_of(store);
+    struct giving g = {.store = s, .mark = mark, .ctx = ctx};
+    struct keyspace_state state;
+    struct keyspace *k;
+    int rc;
+
+    if (!keyspace_name_ok(name, name_size))
+        return -EINVAL;
+    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_read(k);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_state_get(k->reader, k->meta, &state);
+    if (rc == 0)
+        rc = marks_each(k->reader, k->meta, &state, give, &g);
+    keyspace_read_end(k);
+    return rc;
+}

@@ -1,0 +1,538 @@
+/* common/store/lmdb/pages_check.c - common/store/lmdb/pages.h: a file page by
+ * page, before LMDB has it.
+ *
+ * One walk over the databases of the newest commit, from the roots in its meta
+ * page down, with a buffer for each level.  A bit for each page says that it is
+ * in use or free, so no page is looked at twice, and a walk ends.
+ */
+#include "common/store/lmdb/pages.h"
+
+#include <errno.h>
+#include <lmdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/store/lmdb/pages_layout.h"
+
+#define CHECK_TRIES 4
+#define FAULTS_TOLD 100
+#define SUBS_MAX    16
+#define KEY_MAX     511
+
+/* LMDB may count pages at the end that it never wrote: those a commit took and
+ * gave back. */
+#define UNWRITTEN_MAX ((uint64_t)1 << 20)
+
+/* Who only reads believes the pages of a larger file. */
+#define QUICK_SIZE ((uint64_t)256 << 20)
+
+/* A page on the way from a root to a leaf.  Keys that are not there bound
+ * nothing. */
+struct level {
+    uint8_t *page;
+    uint64_t number;
+    unsigned count; /* nodes */
+    unsigned at;    /* the next one to look at */
+    struct page_node least;
+    struct page_node above;
+};
+
+struct walker {
+    struct pages_check *out;
+    int fd;
+    size_t page_size;
+    uint64_t file_pages; /* that the file has whole */
+    uint64_t last_page;  /* as the meta page says */
+    uint64_t txn;
+    bool free_list;   /* that is the database at hand */
+    bool main;        /* or this */
+    uint64_t largest; /* that may come next in a free list's value */
+    uint8_t *seen;    /* one bit per page */
+    uint8_t *piece;   /* of a value with pages of its own */
+    struct level levels[DEPTH_MAX];
+    uint64_t starts[PAGES_SIZE_MAX / 2 / 64]; /* of nodes in a page */
+    unsigned sub_count;
+    uint8_t subs[SUBS_MAX][PAGES_DB_SIZE]; /* databases in the main one */
+};
+
+static void
+fault(struct walker *w, uint64_t page, const char *what)
+{
+    char text[100];
+
+    if (w->out->faults++ >= FAULTS_TOLD || w->out->fault == NULL)
+        return;
+    (void)snprintf(text, sizeof text, "page %llu: %s", (unsigned long long)page,
+                   what); /* fits */
+    w->out->fault(w->out->ctx, text);
+}
+
+/* ---- pages of the file ------------------------------------------------- */
+
+/* Marks a page; false when it was marked before. */
+static bool
+mark(struct walker *w, uint64_t page)
+{
+    const uint8_t bit = (uint8_t)(1u << (page % 8));
+
+    if ((w->seen[page / 8] & bit) != 0)
+        return false;
+    w->seen[page / 8] |= bit;
+    return true;
+}
+
+/* Takes `count` pages from `page` on as in use. */
+static bool
+take(struct walker *w, uint64_t page, uint64_t count)
+{
+    if (page < 2 || page > w->last_page || count == 0 ||
+        count - 1 > w->last_page - page) {
+        fault(w, page, "number out of range");
+        return false;
+    }
+    if (count > w->file_pages || page > w->file_pages - count) {
+        fault(w, page, "beyond the end of the file");
+        return false;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (!mark(w, page + i)) {
+            fault(w, page + i, "used twice");
+            return false;
+        }
+    }
+    w->out->used_size += count * w->page_size;
+    return true;
+}
+
+/* Reads a piece of the file; false when it is not there (any more). */
+static bool
+read_piece(struct walker *w, uint64_t page, size_t at, uint8_t *bytes,
+           size_t size)
+{
+    if (pread(w->fd, bytes, size, (off_t)(page * w->page_size + at)) ==
+        (ssize_t)size)
+        return true;
+    fault(w, page, "cannot be read");
+    return false;
+}
+
+/* ---- the free list ----------------------------------------------------- */
+
+/* Page numbers of a free list's value: none may be in use or come twice. */
+static void
+free_pages(struct walker *w, const uint8_t *bytes, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t page = native64(bytes + 8 * i);
+
+        if (page < 2 || page > w->last_page)
+            fault(w, page, "free, and out of range");
+        else if (page >= w->largest)
+            fault(w, page, "free, and out of order");
+        else if (!mark(w, page))
+            fault(w, page, "free, and in use or free twice");
+        w->largest = page;
+    }
+}
+
+/* Bytes of a node's value, which begins at page `first` when it has pages of
+ * its own; NULL when they cannot be read. */
+static const uint8_t *
+value_piece(struct walker *w, const struct page_node *node, uint64_t first,
+            size_t at, size_t size)
+{
+    if ((node->flags & NODE_BIG) == 0)
+        return node->data + at;
+    return read_piece(w, first, PAGE_HEAD + at, w->piece, size) ? w->piece
+                                                                : NULL;
+}
+
+/* A value of the free list: how many pages, and which. */
+static void
+free_value(struct walker *w, uint64_t number, const struct page_node *node,
+           uint64_t first)
+{
+    const uint8_t *bytes = NULL;
+    uint64_t count, n;
+
+    if (native64(node->key) > w->txn)
+        fault(w, number, "free list of a later commit");
+    if (node->size >= 8)
+        bytes = value_piece(w, node, first, 0, 8);
+    if (bytes == NULL || native64(bytes) > node->size / 8 - 1) {
+        fault(w, number, "damaged free list");
+        return;
+    }
+    count = native64(bytes);
+    w->largest = UINT64_MAX;
+    for (uint64_t done = 0; done < count; done += n) {
+        n = w->page_size / 8 < count - done ? w->page_size / 8 : count - done;
+        bytes = value_piece(w, node, first, 8 * (done + 1), 8 * n);
+        if (bytes == NULL)
+            return;
+        free_pages(w, bytes, n);
+    }
+}
+
+/* ---- nodes ------------------------------------------------------------- */
+
+/* Node i of a page whose nodes have been found good. */
+static struct page_node
+good_node(const struct walker *w, const struct level *l, bool leaf, unsigned i)
+{
+    struct page_node node = {.key = NULL};
+
+    (void)page_node(l->page, w->page_size, leaf, i, &node); /* it is inside */
+    return node;
+}
+
+/* The first page of a value that has pages of its own, all of them taken; 0
+ * when they are not what they should be. */
+static uint64_t
+take_value(struct walker *w, const struct page_node *node)
+{
+    const uint64_t first = native64(node->data);
+    uint64_t count = (PAGE_HEAD - 1 + node->size) / w->page_size + 1;
+    uint8_t head[PAGE_HEAD];
+
+    /* LMDB keeps the pages of a value that was shortened. */
+    if (!w->out->quick || w->free_list) {
+        if (first < 2 || first >= w->file_pages) {
+            fault(w, first, "number out of range");
+            return 0;
+        }
+        if (!read_piece(w, first, 0, head, sizeof head))
+            return 0;
+        if (native64(head) != first ||
+            native16(head + PAGE_FLAGS_AT) != PAGE_OVER ||
+            native32(head + PAGE_COUNT_AT) < count) {
+            fault(w, first, "is no overflow page");
+            return 0;
+        }
+        count = native32(head + PAGE_COUNT_AT);
+    }
+    return take(w, first, count) ? first : 0;
+}
+
+/* A leaf's node.  LMDB follows other flags than these to where there is
+ * nothing, and records of databases wherever there are any. */
+static void
+leaf_node(struct walker *w, uint64_t number, const struct page_node *node)
+{
+    uint64_t first = 0;
+
+    if (node->flags == NODE_SUB && w->main) {
+        if (node->size != PAGES_DB_SIZE || w->sub_count == SUBS_MAX)
+            fault(w, number, "damaged database record");
+        else
+            memcpy(w->subs[w->sub_count++], node->data, PAGES_DB_SIZE);
+        return;
+    }
+    if (node->flags != 0 && node->flags != NODE_BIG) {
+        fault(w, number, "node of unknown kind");
+        return;
+    }
+    if (node->flags == NODE_BIG) {
+        first = take_value(w, node);
+        if (first == 0)
+            return;
+    }
+    if (w->free_list)
+        free_value(w, number, node, first);
+}
+
+static int
+compare(const struct walker *w, const struct page_node *a,
+        const struct page_node *b)
+{
+    const size_t least = a->key_size < b->key_size ? a->key_size : b->key_size;
+    int order;
+
+    if (w->free_list) /* keys are numbers of 8 bytes */
+        return (native64(a->key) > native64(b->key)) -
+               (native64(a->key) < native64(b->key));
+    order = memcmp(a->key, b->key, least);
+    return order != 0
+               ? order
+               : (a->key_size > b->key_size) - (a->key_size < b->key_size);
+}
+
+/* Whether LMDB makes nodes of this size, with such a key. */
+static bool
+node_size_ok(const struct walker *w, const struct page_node *node, bool leaf,
+             bool has_key)
+{
+    const size_t most = ((w->page_size - PAGE_HEAD) / 2 & ~(size_t)1) - 2;
+
+    if (node->end - node->at > most || node->key_size > KEY_MAX)
+        return false;
+    if (leaf || has_key)
+        return w->free_list ? node->key_size == 8 : node->key_size > 0;
+    return true;
+}
+
+/* Whether the nodes fill the page from `upper` to its end, with nothing between
+ * and nothing twice: they are as large together, and where one ends another
+ * begins. */
+static bool
+nodes_are_packed(struct walker *w, const struct level *l, bool leaf)
+{
+    const size_t upper = native16(l->page + PAGE_UPPER_AT);
+    bool starts = false, meet = true;
+    size_t sum = 0;
+
+    memset(w->starts, 0, sizeof w->starts);
+    for (unsigned i = 0; i < l->count; i++) {
+        const struct page_node node = good_node(w, l, leaf, i);
+
+        w->starts[node.at / 128] |= (uint64_t)1 << (node.at / 2 % 64);
+        starts = starts || node.at == upper;
+        sum += node.end - node.at;
+    }
+    for (unsigned i = 0; i < l->count; i++) {
+        const struct page_node node = good_node(w, l, leaf, i);
+
+        meet = meet &&
+               (node.end == w->page_size ||
+                (w->starts[node.end / 128] >> (node.end / 2 % 64) & 1) != 0);
+    }
+    return starts && meet && sum == w->page_size - upper;
+}
+
+/* Whether LMDB can go through the nodes of a page, and what it looks for by key
+ * is where it looks. */
+static bool
+nodes_ok(struct walker *w, const struct level *l, bool leaf)
+{
+    struct page_node last = l->least;
+    const char *what = NULL;
+
+    for (unsigned i = 0; i < l->count && what == NULL; i++) {
+        const bool has_key = leaf || i > 0;
+        struct page_node node;
+
+        if (!page_node(l->page, w->page_size, leaf, i, &node))
+            what = "node outside";
+        else if (!node_size_ok(w, &node, leaf, has_key))
+            what = "node of a wrong size";
+        else if (has_key && last.key != NULL &&
+                 compare(w, &last, &node) >= (leaf && i == 0 ? 1 : 0))
+            what = "keys out of order";
+        else if (has_key && l->above.key != NULL &&
+                 compare(w, &node, &l->above) >= 0)
+            what = "key of another page";
+        if (has_key)
+            last = node;
+    }
+    if (what == NULL && !nodes_are_packed(w, l, leaf))
+        what = "nodes overlap";
+    if (what == NULL && !leaf && l->count < 2 && !w->free_list)
+        what = "branch of one";
+    if (what != NULL)
+        fault(w, l->number, what);
+    return what == NULL;
+}
+
+/* ---- databases --------------------------------------------------------- */
+
+/* Whether a database's record is one to follow. */
+static bool
+database_ok(struct walker *w, const uint8_t *db)
+{
+    const unsigned depth = native16(db + DB_DEPTH_AT);
+    const uint64_t root = native64(db + DB_ROOT_AT);
+    unsigned flags = native16(db + DB_FLAGS_AT);
+
+    /* We ask for no kind of database but the plain one.  Those of the free
+     * list hold flags of the environment as well. */
+    if (w->free_list)
+        flags &= ~(unsigned)MDB_NOSUBDIR;
+    if (flags != (w->free_list ? MDB_INTEGERKEY : 0)) {
+        fault(w, 0, "damaged flags of a database");
+        return false;
+    }
+    if (root == DB_ROOT_NONE && depth == 0)
+        return false;
+    if (depth == 0 || depth > DEPTH_MAX) {
+        fault(w, root, "damaged depth");
+        return false;
+    }
+    return true;
+}
+
+/* Goes into a page; with nothing to look at when it is damaged.  -ENOMEM. */
+static int
+enter(struct walker *w, struct level *l, uint64_t number, bool leaf)
+{
+    if (l->page == NULL)
+        l->page = malloc(w->page_size);
+    if (l->page == NULL)
+        return -ENOMEM;
+    l->number = number;
+    l->at = 0;
+    l->count = 0;
+    if (!take(w, number, 1) || !read_piece(w, number, 0, l->page, w->page_size))
+        return 0;
+    l->count = page_count(l->page, w->page_size, number, leaf);
+    if (l->count == 0)
+        fault(w, number, "damaged header");
+    else if (!nodes_ok(w, l, leaf))
+        l->count = 0;
+    return 0;
+}
+
+/* Goes from the next node of a branch to the page below. */
+static int
+descend(struct walker *w, struct level *l, bool leaf)
+{
+    const struct page_node node = good_node(w, l, false, l->at);
+    struct level *below = l + 1;
+
+    below->least = l->at > 0 ? node : l->least;
+    below->above = l->above;
+    l->at++;
+    if (l->at < l->count)
+        below->above = good_node(w, l, false, l->at);
+    return enter(w, below, node.child, leaf);
+}
+
+/* One database, from its record. */
+static int
+walk_database(struct walker *w, const uint8_t *db)
+{
+    const unsigned depth = native16(db + DB_DEPTH_AT);
+    struct level *l = w->levels;
+    int rc;
+
+    if (!database_ok(w, db))
+        return 0;
+    l->least.key = NULL;
+    l->above.key = NULL;
+    rc = enter(w, l, native64(db + DB_ROOT_AT), depth == 1);
+    while (rc == 0) {
+        if (l->at == l->count) {
+            if (l == w->levels)
+                break;
+            l--;
+        } else if (l + 1 == w->levels + depth) {
+            const struct page_node node = good_node(w, l, true, l->at++);
+
+            leaf_node(w, l->number, &node);
+        } else {
+            rc = descend(w, l, l + 2 == w->levels + depth);
+            l++;
+        }
+    }
+    return rc;
+}
+
+static int
+walk_databases(struct walker *w, const struct pages_meta *meta)
+{
+    int rc;
+
+    w->main = true;
+    rc = walk_database(w, meta->main);
+    w->main = false;
+    for (unsigned i = 0; rc == 0 && i < w->sub_count; i++)
+        rc = walk_database(w, w->subs[i]);
+    w->free_list = true;
+    return rc < 0 ? rc : walk_database(w, meta->free);
+}
+
+/* ---- the whole file ---------------------------------------------------- */
+
+/* Reads every page that a meta page leads to. */
+static int
+walk(int fd, const struct pages_meta *meta, struct pages_check *out)
+{
+    struct walker *w;
+    struct stat st;
+    int rc = -ENOMEM;
+
+    out->used_size = 2 * (uint64_t)meta->page_size;
+    out->faults = 0;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return -ENOMEM;
+    w->out = out;
+    w->fd = fd;
+    w->page_size = meta->page_size;
+    w->file_pages = (uint64_t)st.st_size / meta->page_size;
+    w->last_page = meta->last_page;
+    w->txn = meta->txn;
+    if (w->last_page > w->file_pages + UNWRITTEN_MAX) {
+        fault(w, w->last_page, "the last one, far beyond the end of the file");
+        rc = 0;
+        goto free_walker;
+    }
+    w->seen = calloc(1, (size_t)(w->last_page / 8 + 1));
+    w->piece = malloc(w->page_size);
+    if (w->seen != NULL && w->piece != NULL)
+        rc = walk_databases(w, meta);
+    for (unsigned i = 0; i < DEPTH_MAX; i++)
+        free(w->levels[i].page);
+
+free_walker:
+    free(w->piece);
+    free(w->seen);
+    free(w);
+    return rc;
+}
+
+int
+pages_check(int fd, struct pages_check *check)
+{
+    struct pages_check quiet = {.quick = check->quick};
+    struct pages_meta m, now;
+    const char *why;
+    int rc;
+
+    /* Pages of a snapshot that no reader holds may be written again while we
+     * look: faults count only when there has been no commit meanwhile. */
+    for (unsigned i = 0; i < CHECK_TRIES; i++) {
+        rc = pages_meta(fd, 0, &m, &why);
+        if (rc == 0)
+            rc = walk(fd, &m, &quiet);
+        if (rc < 0 || quiet.faults == 0)
+            break;
+        rc = pages_meta(fd, 0, &now, &why);
+        if (rc < 0)
+            break;
+        /* Not from the first look, which may have met half a commit. */
+        if (now.txn == m.txn)
+            return walk(fd, &now, check);
+    }
+    check->used_size = quiet.used_size;
+    check->faults = 0;
+    return rc;
+}
+
+int
+pages_check_file(int fd, bool writable, const char **why)
+{
+    struct pages_check check = {.quick = true};
+    struct pages_meta m;
+    struct stat st;
+    bool whole;
+    int rc;
+
+    rc = pages_meta(fd, 0, &m, why);
+    if (rc < 0)
+        return rc;
+    *why = "read its pages";
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    whole = (m.last_page + 1) * m.page_size <= (uint64_t)st.st_size;
+    if (whole && !writable && (uint64_t)st.st_size > QUICK_SIZE)
+        return 0;
+    rc = pages_check(fd, &check);
+    if (rc < 0 || check.faults == 0)
+        return rc;
+    *why = whole ? "its pages are damaged" : "it is shorter than it says it is";
+    return -EBADMSG;
+}

@@ -1,0 +1,120 @@
+/* common/store/lmdb/tend.c - work of the engine's own: replaced files, and the
+ * files of empty keyspaces.
+ *
+ * A keyspace without keys whose marks are all of logs that can bring nothing
+ * more is as good as none, and its file is removed: under its write
+ * transaction, so nobody is committing to it, and with the directory's flock,
+ * so nobody is opening it.  Who has it open finds it gone, and makes a new one
+ * when there is something to put in.  After a power cut it may be back, as it
+ * was. */
+#include "common/store/lmdb/peek.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/dirstream.h"
+
+#define PASS_EVERY_MS 60000
+
+static int
+stop_unless_spent(void *ctx, const uint8_t uuid[16],
+                  const struct keyspace_mark *mark, uint64_t hash)
+{
+    const struct store_tending *t = ctx;
+    struct store_mark m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
+
+    (void)hash; /* marks_each() adds it up */
+    memcpy(m.uuid, uuid, sizeof m.uuid);
+    return t->is_spent(t->ctx, &m) ? 0 : 1;
+}
+
+/* Removes its file if it is still empty, and nothing more can come. */
+static void
+remove_empty(struct lmdb *s, struct store_tending *t, struct keyspace *k)
+{
+    struct keyspace_state state;
+    MDB_txn *txn;
+    int rc;
+
+    /* Somebody who writes to it just now has something to put in. */
+    if (keyspace_write(s, k, &txn) < 0)
+        return;
+    rc = keyspace_state_get(txn, k->meta, &state);
+    if (rc == 0 && state.roots[TREE_KEYS].count > 0)
+        rc = -EEXIST;
+    if (rc == 0)
+        rc = marks_each(txn, k->meta, &state, stop_unless_spent, t);
+    if (rc == 0)
+        rc = keyspace_file_remove(s, k->file);
+    keyspace_abort(k, txn);
+    if (rc != 0)
+        return;
+    keyspace_close(k);
+    s->known = 0; /* there is room for another: count again */
+    s->full_until_ms = 0;
+}
+
+/* Looks at one entry of the directory. */
+static void
+look_at(struct lmdb *s, struct store_tending *t, const char *entry)
+{
+    struct keyspace peek = {.env = NULL};
+    struct keyspace_state state;
+    struct keyspace *k;
+    char stem[NAME_FILE_SIZE];
+
+    if (!keyspace_file_stem(entry, stem))
+        return;
+    (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX,
+                   stem); /* sized for the longest */
+    if (keyspace_peek(&s->options, &peek, s->tending.page, &state) < 0 ||
+        state.roots[TREE_KEYS].count > 0)
+        return;
+    if (keyspace_get(s, peek.name, peek.name_size, KEYSPACE_FIND, &k) == 0 &&
+        strcmp(k->file, peek.file) == 0)
+        remove_empty(s, t, k);
+}
+
+static bool
+pass_begin(struct lmdb *s)
+{
+    struct tending *pass = &s->tending;
+
+    if (clock_ms() < pass->next_ms)
+        return false;
+    if (pass->page == NULL)
+        pass->page = malloc(PAGES_SIZE_MAX);
+    if (pass->page == NULL)
+        return false; /* in a second, perhaps */
+    return dirstream_open(s->options.keyspace_fd, ".", &pass->dir) == 0;
+}
+
+bool
+lmdb_tend(struct store *store, const struct store_tending *tending)
+{
+    struct lmdb *s = lmdb_of(store);
+    struct tending *pass = &s->tending;
+    struct store_tending t = *tending;
+    const char *entry;
+
+    lmdb_read_end(store);
+    keyspace_look(s);
+    if (!s->options.writable || t.is_spent == NULL)
+        return false;
+    if (pass->dir == NULL && !pass_begin(s)) {
+        pass->dir = NULL;
+        return false;
+    }
+    do {
+        if (dirstream_next(pass->dir, &entry) <= 0) {
+            (void)closedir(pass->dir); /* only read */
+            pass->dir = NULL;
+            pass->next_ms = clock_ms() + PASS_EVERY_MS;
+            return false;
+        }
+        look_at(s, &t, entry);
+    } while (clock_ns() < t.until_ns);
+    return true;
+}

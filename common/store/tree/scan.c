@@ -1,0 +1,287 @@
+/* common/store/tree/scan.c - rows of a tree in sequence: ranges and scans.
+ *
+ * A base block is walked: the buffer's entries for it cut its rows into runs.
+ * Nothing is copied but what a range asks for.
+ */
+#include "common/store/tree/scan.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "common/store/tree/find.h"
+
+/* Consecutive rows: those of `block` from `from` to `to`, or one edit. */
+struct run {
+    const struct block *block; /* NULL: the edit */
+    unsigned from;
+    unsigned to;
+    struct row edit;
+};
+
+/* One base block seen through the buffer. */
+struct walk {
+    const struct buffer *buffer;
+    struct block base;
+    enum block_order kind;
+    unsigned row;
+    unsigned entry;
+    unsigned entry_end;
+    unsigned left; /* rows still to come, says the group's header */
+    bool has_edit;
+    struct row edit;
+};
+
+static int
+walk_start(struct walk *w, struct tree *t, const struct group *g,
+           const struct buffer *buffer, unsigned i)
+{
+    w->buffer = buffer;
+    w->kind = t->kind;
+    w->row = 0;
+    w->entry = group_first(g, i);
+    w->entry_end = group_first(g, i + 1);
+    w->left = group_total(g, i);
+    w->has_edit = false;
+    return group_base(t, g, i, NULL, &w->base);
+}
+
+/* Takes the next buffer entry: *to is where it cuts the base. */
+static int
+walk_entry(struct walk *w, unsigned *to)
+{
+    const struct row e = buffer_row(w->buffer, w->entry++);
+    const bool insert = (e.flags & BLOCK_SIGN) == BLOCK_INSERT;
+    bool found;
+
+    *to = block_find(&w->base, w->kind, &e, w->row, &found);
+    if (found == insert)
+        return -EBADMSG;
+    if ((e.flags & BLOCK_SIGN) != BLOCK_DELETE) {
+        w->has_edit = true;
+        w->edit = e;
+        w->edit.flags = e.flags & BLOCK_SATURATED;
+    }
+    return found ? 1 : 0;
+}
+
+/* 1 and the next run, 0 at the end, or an error. */
+static int
+walk_next(struct walk *w, struct run *run)
+{
+    while (!w->has_edit && w->entry < w->entry_end) {
+        unsigned to;
+        const int gone = walk_entry(w, &to);
+
+        if (gone < 0)
+            return gone;
+        run->from = w->row;
+        w->row = to + (unsigned)gone;
+        if (run->from < to) {
+            run->block = &w->base;
+            run->to = to;
+            goto found;
+        }
+    }
+    if (w->has_edit) {
+        w->has_edit = false;
+        run->block = NULL;
+        run->from = 0;
+        run->to = 1;
+        run->edit = w->edit;
+        goto found;
+    }
+    if (w->row < w->base.count) {
+        run->block = &w->base;
+        run->from = w->row;
+        run->to = w->base.count;
+        w->row = w->base.count;
+        goto found;
+    }
+    return w->left == 0 ? 0 : -EBADMSG;
+
+found:
+    if (run->to - run->from > w->left)
+        return -EBADMSG;
+    w->left -= run->to - run->from;
+    return 1;
+}
+
+/* A range on its way into the caller's bytes. */
+struct range {
+    uint64_t skip;
+    uint64_t length; /* rows still wanted */
+    uint8_t *at;
+    uint8_t *end;
+    bool full;
+};
+
+/* Copies what is wanted of a run. */
+static void
+range_run(struct range *r, const struct run *run)
+{
+    unsigned from = run->from, to = run->to;
+    const uint8_t *start;
+    size_t size;
+
+    if (r->skip >= to - from) {
+        r->skip -= to - from;
+        return;
+    }
+    if (run->block == NULL) {
+        if ((size_t)(r->end - r->at) <
+            (size_t)BLOCK_ROW_HEAD + run->edit.key_size) {
+            r->full = true;
+            return;
+        }
+        r->at += row_put(r->at, &run->edit);
+        r->length--;
+        return;
+    }
+    from += (unsigned)r->skip;
+    r->skip = 0;
+    if (to - from > r->length)
+        to = from + (unsigned)r->length;
+    start = block_at(run->block, from);
+    size = (size_t)(block_at(run->block, to) - start);
+    while (size > (size_t)(r->end - r->at)) {
+        r->full = true;
+        to--;
+        size = (size_t)(block_at(run->block, to) - start);
+    }
+    memcpy(r->at, start, size);
+    r->at += size;
+    r->length -= to - from;
+}
+
+/* Copies what is wanted of a group. */
+static int
+range_group(struct tree *t, const struct group *g, struct range *r)
+{
+    struct buffer buffer;
+    struct walk w;
+    struct run run;
+    int rc;
+
+    rc = group_buffer(t, g, NULL, &buffer);
+    if (rc < 0)
+        return rc;
+    for (unsigned i = 0; i < g->blocks && r->length > 0 && !r->full; i++) {
+        const uint64_t rows = group_total(g, i);
+
+        if (r->skip >= rows) {
+            r->skip -= rows;
+            continue;
+        }
+        rc = walk_start(&w, t, g, &buffer, i);
+        if (rc < 0)
+            return rc;
+        while (r->length > 0 && !r->full) {
+            rc = walk_next(&w, &run);
+            if (rc <= 0)
+                break;
+            range_run(r, &run);
+        }
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int64_t
+tree_range(struct tree *t, uint64_t offset, uint64_t length, uint8_t *bytes,
+           size_t size, uint64_t *rows)
+{
+    struct range r = {.length = length, .at = bytes, .end = bytes + size};
+
+    assert(t->kind == BLOCK_RANKS);
+    while (r.length > 0 && !r.full && offset < t->root.count) {
+        struct group g;
+        uint64_t before;
+        int rc;
+
+        rc = find_offset(t, offset, &g, &before);
+        if (rc < 0)
+            return rc;
+        if (g.count == 0)
+            return -EBADMSG;
+        r.skip = offset - before;
+        rc = range_group(t, &g, &r);
+        if (rc < 0)
+            return rc;
+        offset = before + g.count;
+    }
+    *rows = length - r.length;
+    return r.at - bytes;
+}
+
+/* Gives the rows of a run to `row`, those not above `after` left out. */
+static int
+scan_run(enum block_order order, const struct run *run, const struct row *after,
+         int (*row)(void *ctx, const struct row *r), void *ctx)
+{
+    for (unsigned i = run->from; i < run->to; i++) {
+        const struct row r =
+            run->block != NULL ? block_row(run->block, i) : run->edit;
+        int rc;
+
+        if (after != NULL && row_compare(order, &r, after) <= 0)
+            continue;
+        rc = row(ctx, &r);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int
+scan_group(struct tree *t, const struct group *g, const struct buffer *buffer,
+           unsigned block, const struct row *after,
+           int (*row)(void *ctx, const struct row *r), void *ctx)
+{
+    for (unsigned i = block; i < g->blocks; i++) {
+        struct walk w;
+        struct run run;
+        int rc;
+
+        rc = walk_start(&w, t, g, buffer, i);
+        if (rc < 0)
+            return rc;
+        for (;;) {
+            rc = walk_next(&w, &run);
+            if (rc < 0)
+                return rc;
+            if (rc == 0)
+                break;
+            rc = scan_run(t->kind, &run, i == block ? after : NULL, row, ctx);
+            if (rc != 0)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+int
+tree_scan(struct tree *t, const struct row *after,
+          int (*row)(void *ctx, const struct row *r), void *ctx)
+{
+    struct tree_finder f = {.valid = false};
+    struct row from = after != NULL ? *after : row_lowest(t->kind);
+    int rc;
+
+    if (t->root.id == 0)
+        return 0;
+    for (;;) {
+        rc = find_group(t, &from, &f);
+        if (rc < 0)
+            return rc;
+        rc = scan_group(t, &f.group, &f.buffer,
+                        group_block_of(&f.group, t->kind, &from), after, row,
+                        ctx);
+        if (rc != 0 || !f.has_upper)
+            return rc;
+        if (row_compare(t->kind, &from, &f.upper) >= 0)
+            return -EBADMSG; /* it would never end */
+        from = f.upper;
+        after = NULL;
+    }
+}

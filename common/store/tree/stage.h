@@ -1,0 +1,56 @@
+/* common/store/tree/stage.h - new base blocks on their way out: rows come in in
+ * order, are packed into full blocks, and leave as groups.
+ *
+ * The ids of old groups whose rows are here are used again or removed.
+ */
+#ifndef COUNTD_STAGE_H
+#define COUNTD_STAGE_H
+
+#include "common/store/tree/group.h"
+#include "common/store/tree/level.h"
+
+#define STAGE_BLOCKS (GROUP_MAX + 1)
+#define STAGE_SPARE  16
+
+struct stage {
+    struct tree *tree;
+    struct levels *levels; /* get the groups */
+    bool active;
+    unsigned blocks; /* complete */
+    size_t separator_size;
+    uint8_t separator[BLOCK_ROW_MAX]; /* of the first group */
+    struct block_writer writer;       /* into bytes[blocks] */
+    uint16_t sizes[STAGE_BLOCKS];
+    uint16_t counts[STAGE_BLOCKS];
+    uint16_t lasts[STAGE_BLOCKS]; /* where the last row begins */
+    unsigned spare_count;
+    struct {
+        uint64_t id;
+        unsigned blocks;
+        unsigned buffers;
+    } spares[STAGE_SPARE];
+    uint8_t bytes[STAGE_BLOCKS][BLOCK_SIZE];
+};
+
+void stage_init(struct stage *s, struct tree *t, struct levels *levels);
+
+/* Starts an empty stage whose first group begins at this separator. */
+void stage_start(struct stage *s, const uint8_t *separator, size_t size);
+
+/* Whether the stage has too little for a group of its own. */
+bool stage_small(const struct stage *s);
+
+/* Takes over a group whose rows come in: its values are used again or
+ * removed. */
+int stage_take(struct stage *s, const struct group *g);
+
+/* Adds a row; rows `from` to `to` of a block.  -EBADMSG when two blocks meet
+ * out of order: what was read did not hold what it should. */
+int stage_row(struct stage *s, const struct row *r);
+int stage_copy(struct stage *s, const struct block *b, unsigned from,
+               unsigned to);
+
+/* Writes what is left as groups and ends the stage. */
+int stage_finish(struct stage *s);
+
+#endif

@@ -1,0 +1,398 @@
+/* common/store/tree/update.c - edits of one group.
+ *
+ * Edits and buffer are merged into one sequence (pending_next, which holds the
+ * algebra of signs).  Either that becomes the new buffer and only buffer and
+ * header are written; or it is merged with the base rows into the stage, where
+ * blocks are packed full and leave as groups.  A group that came out too small
+ * stays in the stage and its neighbour is folded behind it.
+ */
+#include "common/store/tree/update.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "common/store/tree/value.h"
+
+void
+update_init(struct update *u, struct tree *t, struct levels *levels,
+            struct stage *stage)
+{
+    u->tree = t;
+    u->levels = levels;
+    u->stage = stage;
+}
+
+/* ---- pending edits: buffer and edits as one ---- */
+
+struct pending {
+    enum block_order kind;
+    const struct buffer *buffer;
+    unsigned entry;
+    const struct row *edits;
+    size_t at;
+    size_t count;
+};
+
+/* What `edit` makes of `old`, both about the same row: 1 and *out, 0 when
+ * they cancel out. */
+static int
+combine(enum block_order kind, const struct row *old, const struct row *edit,
+        struct row *out)
+{
+    const unsigned was = old->flags & BLOCK_SIGN;
+    const unsigned is = edit->flags & BLOCK_SIGN;
+
+    *out = *edit;
+    if (was == BLOCK_DELETE) {
+        if (is != BLOCK_INSERT)
+            return -EBADMSG;
+        if (kind == BLOCK_RANKS)
+            return 0;
+        out->flags = (uint16_t)((edit->flags & ~BLOCK_SIGN) | BLOCK_UPDATE);
+        return 1;
+    }
+    if (is == BLOCK_INSERT)
+        return -EBADMSG;
+    if (was == BLOCK_UPDATE)
+        return 1;
+    if (is == BLOCK_DELETE)
+        return 0;
+    out->flags = (uint16_t)((edit->flags & ~BLOCK_SIGN) | BLOCK_INSERT);
+    return 1;
+}
+
+/* 1 and the next edit against the base, 0 at the end, -EBADMSG. */
+static int
+pending_next(struct pending *p, struct row *out)
+{
+    while (p->entry < p->buffer->entries || p->at < p->count) {
+        struct row old;
+        int d, rc;
+
+        if (p->entry >= p->buffer->entries) {
+            *out = p->edits[p->at++];
+            return 1;
+        }
+        old = buffer_row(p->buffer, p->entry);
+        d = p->at < p->count ? row_compare(p->kind, &old, &p->edits[p->at])
+                             : -1;
+        if (d < 0) {
+            p->entry++;
+            *out = old;
+            return 1;
+        }
+        if (d > 0) {
+            *out = p->edits[p->at++];
+            return 1;
+        }
+        rc = combine(p->kind, &old, &p->edits[p->at], out);
+        p->entry++;
+        p->at++;
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- folding ---- */
+
+/* Where one edit falls in the base: copies the rows before it and applies
+ * it.  *block and *row are how far the base has been copied. */
+static int
+fold_one(struct update *u, const struct group *g, const struct row *edit,
+         unsigned *block, unsigned *row)
+{
+    const bool insert = (edit->flags & BLOCK_SIGN) == BLOCK_INSERT;
+    struct row r = *edit;
+    struct block b;
+    unsigned at;
+    bool found;
+    int rc;
+
+    while (*block + 1u < g->blocks) {
+        const struct row end = group_separator(g, *block + 1);
+
+        if (row_compare(u->tree->kind, edit, &end) < 0)
+            break;
+        b = block_open(u->base[*block]);
+        rc = stage_copy(u->stage, &b, *row, b.count);
+        if (rc < 0)
+            return rc;
+        (*block)++;
+        *row = 0;
+    }
+    b = block_open(u->base[*block]);
+    at = block_find(&b, u->tree->kind, edit, *row, &found);
+    if (found == insert)
+        return -EBADMSG;
+    rc = stage_copy(u->stage, &b, *row, at);
+    if (rc < 0)
+        return rc;
+    *row = at + (found ? 1 : 0);
+    if ((edit->flags & BLOCK_SIGN) == BLOCK_DELETE)
+        return 0;
+    r.flags &= BLOCK_SATURATED;
+    return stage_row(u->stage, &r);
+}
+
+/* Copies the base blocks.  Whether the ends of each lie where the separators
+ * say costs next to nothing to look at. */
+static int
+load_base(struct update *u, const struct group *g)
+{
+    for (unsigned i = 0; i < g->blocks; i++) {
+        struct block b;
+        struct row first, last;
+        const int rc = group_base(u->tree, g, i, u->base[i], &b);
+
+        if (rc < 0)
+            return rc;
+        first = block_row(&b, 0);
+        last = block_row(&b, b.count - 1u);
+        if (group_block_of(g, u->tree->kind, &first) != i ||
+            group_block_of(g, u->tree->kind, &last) != i)
+            return -EBADMSG;
+    }
+    return 0;
+}
+
+static int
+fold(struct update *u, const struct group *g, struct pending *p)
+{
+    unsigned block = 0, row = 0;
+    struct row edit;
+    int rc;
+
+    rc = load_base(u, g);
+    if (rc < 0)
+        return rc;
+    rc = stage_take(u->stage, g);
+    if (rc < 0)
+        return rc;
+    while ((rc = pending_next(p, &edit)) > 0) {
+        rc = fold_one(u, g, &edit, &block, &row);
+        if (rc < 0)
+            return rc;
+    }
+    if (rc < 0)
+        return rc;
+    for (; block < g->blocks; block++, row = 0) {
+        const struct block b = block_open(u->base[block]);
+
+        rc = stage_copy(u->stage, &b, row, b.count);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- buffering ---- */
+
+/* A new buffer on its way: its blocks in `out`, the header in `header`. */
+struct filler {
+    struct update *update;
+    const struct group *group;
+    struct block_writer writer;
+    unsigned blocks; /* complete */
+    unsigned entries;
+    unsigned base; /* block of the last entry */
+    int rows;      /* net, of all */
+};
+
+static void
+filler_block(struct filler *f)
+{
+    const struct block_id id = {
+        .type = BLOCK_BUFFER,
+        .order = (uint8_t)f->update->tree->kind,
+        .generation = f->update->tree->generation,
+        .key = value_key(f->group->id, GROUP_BUFFER_PART + f->blocks),
+    };
+    const uint16_t count = f->writer.count;
+    const size_t size = block_writer_finish(&f->writer);
+
+    block_seal(f->update->out[f->blocks], size, count, &id);
+    f->blocks++;
+}
+
+/* Goes on to the base block of `r` (NULL: the last), setting the first entry
+ * of those in between. */
+static void
+filler_base(struct filler *f, const struct row *r)
+{
+    while (f->base + 1u < f->group->blocks) {
+        uint8_t *e;
+
+        if (r != NULL) {
+            const struct row end = group_separator(f->group, f->base + 1);
+
+            if (row_compare(f->update->tree->kind, r, &end) < 0)
+                break;
+        }
+        f->base++;
+        e = f->update->header + GROUP_HEAD + GROUP_ENTRY * (size_t)f->base;
+        put_le16(e + 2, (uint16_t)f->entries);
+        put_le16(e + 4, 0);
+    }
+}
+
+static int
+filler_add(struct filler *f, const struct row *r)
+{
+    const unsigned sign = r->flags & BLOCK_SIGN;
+    const int net = sign == BLOCK_INSERT ? 1 : sign == BLOCK_DELETE ? -1 : 0;
+    uint8_t *e;
+
+    filler_base(f, r);
+    e = f->update->header + GROUP_HEAD + GROUP_ENTRY * (size_t)f->base;
+    put_le16(e + 4, (uint16_t)((int16_t)get_le16(e + 4) + net));
+    if ((int)get_le16(e) + (int16_t)get_le16(e + 4) < 0)
+        return -EBADMSG;
+    f->rows += net;
+    if (!block_writer_fits(&f->writer, (size_t)BLOCK_ROW_HEAD + r->key_size)) {
+        filler_block(f);
+        assert(f->blocks < GROUP_BUFFER_MAX);
+        block_writer_init(&f->writer, f->update->out[f->blocks]);
+    }
+    block_writer_add(&f->writer, r);
+    f->entries++;
+    return 0;
+}
+
+/* Stores the new buffer and header. */
+static int
+filler_store(struct filler *f)
+{
+    struct update *u = f->update;
+    const struct group *g = f->group;
+    uint8_t *header = u->header;
+    const struct block_id id = {
+        .type = BLOCK_GROUP,
+        .order = (uint8_t)u->tree->kind,
+        .more = (uint16_t)f->blocks,
+        .generation = u->tree->generation,
+        .key = value_key(g->id, 0),
+    };
+    const size_t size = get_le16(header + 20);
+    int rc;
+
+    put_le32(header + 28, u->tree->generation);
+    put_le16(header + 32, (uint16_t)f->entries);
+    block_seal(header, size, g->blocks, &id);
+    rc = value_put(u->tree, id.key, header, size);
+    for (unsigned i = 0; i < f->blocks && rc == 0; i++)
+        rc = value_put(u->tree, value_key(g->id, GROUP_BUFFER_PART + i),
+                       u->out[i], get_le16(u->out[i] + 20));
+    for (unsigned i = f->blocks; i < g->buffers && rc == 0; i++)
+        rc = value_remove(u->tree, value_key(g->id, GROUP_BUFFER_PART + i));
+    return rc;
+}
+
+/* Makes the pending edits the group's buffer; *rows: the group's then. */
+static int
+fill(struct update *u, const struct group *g, struct pending *p, uint64_t *rows)
+{
+    struct filler f = {.update = u, .group = g};
+    struct row edit;
+    int rc;
+
+    block_writer_init(&f.writer, u->out[0]);
+    put_le16(u->header + GROUP_HEAD + 2, 0);
+    put_le16(u->header + GROUP_HEAD + 4, 0);
+    while ((rc = pending_next(p, &edit)) > 0) {
+        rc = filler_add(&f, &edit);
+        if (rc < 0)
+            return rc;
+    }
+    if (rc < 0)
+        return rc;
+    filler_base(&f, NULL);
+    if (f.writer.count > 0)
+        filler_block(&f);
+    *rows = 0;
+    for (unsigned i = 0; i < g->blocks; i++)
+        *rows += group_total(g, i);
+    return filler_store(&f);
+}
+
+/* ---- which of the two ---- */
+
+/* A number that differs by group and fold, so that folds spread over
+ * batches. */
+static uint32_t
+jitter(const struct group *g)
+{
+    uint64_t x = g->id * 0x9e3779b97f4a7c15u + g->base_generation;
+
+    x ^= x >> 31;
+    x *= 0xbf58476d1ce4e5b9u;
+    return (uint32_t)(x >> 32);
+}
+
+/* Whether the buffer may grow by these edits. */
+static bool
+buffer_takes(const struct tree *t, const struct group *g,
+             const struct buffer *b, const struct row *edits, size_t count)
+{
+    const size_t share = (size_t)g->blocks * BLOCK_SIZE / 8;
+    const size_t most = (size_t)GROUP_BUFFER_MAX *
+                        (BLOCK_SIZE - BLOCK_HEAD - BLOCK_ROW_MAX - 2);
+    size_t used = 0, limit;
+
+    if (g->blocks < GROUP_MIN)
+        return false;
+    limit = t->pages >= t->pages_fold ? 2 * share
+                                      : share / 2 + jitter(g) % (share / 2 + 1);
+    if (limit > most)
+        limit = most;
+    for (unsigned i = 0; i < b->count; i++)
+        used += b->blocks[i].size - (size_t)BLOCK_HEAD;
+    for (size_t i = 0; i < count && used <= limit; i++)
+        used += (size_t)BLOCK_ROW_HEAD + 2 + edits[i].key_size;
+    return used <= limit;
+}
+
+int
+update_group(struct update *u, const struct level_group *at,
+             const struct row *edits, size_t count)
+{
+    struct pending p = {.kind = u->tree->kind, .edits = edits, .count = count};
+    struct buffer buffer;
+    struct group g;
+    uint64_t rows;
+    int rc;
+
+    rc = group_get(u->tree, at->id, at->rows, u->header, &g);
+    if (rc == 0)
+        rc = group_buffer(u->tree, &g, u->buffer, &buffer);
+    if (rc < 0)
+        return rc;
+    p.buffer = &buffer;
+    if (!u->stage->active && buffer_takes(u->tree, &g, &buffer, edits, count)) {
+        rc = fill(u, &g, &p, &rows);
+        if (rc < 0)
+            return rc;
+        return levels_append(u->levels, at->id, rows, at->separator,
+                             at->separator_size);
+    }
+    if (!u->stage->active)
+        stage_start(u->stage, at->separator, at->separator_size);
+    return fold(u, &g, &p);
+}
+
+int
+update_empty(struct update *u, const struct row *edits, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct row r = edits[i];
+        int rc;
+
+        if ((r.flags & BLOCK_SIGN) != BLOCK_INSERT)
+            return -EBADMSG;
+        r.flags &= BLOCK_SATURATED;
+        rc = stage_row(u->stage, &r);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}

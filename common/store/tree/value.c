@@ -1,0 +1,98 @@
+/* common/store/tree/value.c - the values of a tree: fetched and checked,
+ * stored, removed. */
+#include "common/store/tree/value.h"
+
+#include <errno.h>
+
+#include "common/store/tree/group.h"
+#include "common/store/tree/node.h"
+
+int
+value_check(const uint8_t *bytes, size_t size)
+{
+    switch (bytes[4]) {
+    case BLOCK_GROUP:
+        return group_check(bytes, size);
+    case BLOCK_NODE:
+        return node_check(bytes, size);
+    default:
+        return block_check(bytes, size);
+    }
+}
+
+static int
+verify(const uint8_t *bytes, size_t size, const struct block_id *id)
+{
+    const int rc = block_verify(bytes, size, id);
+
+    return rc < 0 ? rc : value_check(bytes, size);
+}
+
+/* Checks the value where it lies unless its slot says that just these bytes
+ * have been: a snapshot's pages do not change, and a page that is used again
+ * has another checksum. */
+static int
+verify_once(struct tree *t, const uint8_t *bytes, size_t size,
+            const struct block_id *id)
+{
+    struct tree_slot *slot = value_slot(t, id->key);
+
+    if (slot->bytes != bytes || slot->crc != get_le32(bytes) ||
+        !value_in_slot(slot, t, (enum block_type)id->type, id->key)) {
+        const int rc = verify(bytes, size, id);
+
+        if (rc < 0)
+            return rc;
+    }
+    *slot = (struct tree_slot){
+        .snapshot = t->snapshot,
+        .key = id->key,
+        .bytes = bytes,
+        .crc = get_le32(bytes),
+        .order = id->order,
+        .type = id->type,
+    };
+    return 0;
+}
+
+int
+value_fetch(struct tree *t, enum block_type type, uint64_t key, uint8_t *copy,
+            const uint8_t **bytes)
+{
+    const struct block_id id = {
+        .type = (uint8_t)type, .order = (uint8_t)t->kind, .key = key};
+    size_t size;
+    int rc;
+
+    rc = t->pager.get(t->pager.ctx, key, bytes, &size);
+    if (rc < 0)
+        return rc;
+    if (size < BLOCK_HEAD || size > BLOCK_SIZE)
+        return -EBADMSG;
+    if (copy != NULL) {
+        memcpy(copy, *bytes, size);
+        *bytes = copy;
+        return verify(copy, size, &id);
+    }
+    return t->cache == NULL ? verify(*bytes, size, &id)
+                            : verify_once(t, *bytes, size, &id);
+}
+
+int
+value_put(struct tree *t, uint64_t key, const uint8_t *bytes, size_t size)
+{
+    /* A value as large as this gets a page of its own, smaller ones share
+     * one. */
+    t->small += size > GROUP_SIZE ? BLOCK_SIZE : size;
+    t->pages += t->small / BLOCK_SIZE;
+    t->small %= BLOCK_SIZE;
+    if (t->pages > t->pages_max)
+        return -E2BIG;
+    return t->pager.put(t->pager.ctx, key, bytes, size);
+}
+
+int
+value_remove(struct tree *t, uint64_t key)
+{
+    return t->pager.remove(t->pager.ctx, key);
+}

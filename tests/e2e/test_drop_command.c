@@ -1,0 +1,561 @@
+/* tests/e2e/test_drop_command.c - countd drop and countd del beside the
+ * daemons: what was acknowledged before the call is gone, what comes after it
+ * returned counts, whatever is going on meanwhile.
+ *
+ *     TEST_SEED   repeats the choice of kills */
+#include "tests/lib/test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/log/log.h"
+#include "common/setup/datadir.h"
+#include "common/store/lmdb/engine.h"
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/random.h"
+#include "tests/lib/stored.h"
+
+#define WAIT_MS 60000
+
+/* ---- the directory ----------------------------------------------------- */
+
+static int
+setup(void **state)
+{
+    static struct fleet f;
+
+    fleet_init_in_memory(&f);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fleet_fini(*state);
+    return 0;
+}
+
+static void
+start_all(struct fleet *f)
+{
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_start(f, FLEET_READ);
+}
+
+static void
+add(int fd, const char *keyspace, const char *key, int64_t increment)
+{
+    client_increment(fd, keyspace, key, increment);
+    client_wins(fd, 1);
+}
+
+/* Adds through the acknowledging port. */
+static void
+add_one(struct fleet *f, const char *keyspace, const char *key,
+        int64_t increment)
+{
+    const int fd = client_connect(fleet_ack_port(f));
+
+    add(fd, keyspace, key, increment);
+    client_close(fd);
+}
+
+/* Everything acknowledged until now can be read after it. */
+static void
+flush(struct fleet *f)
+{
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+}
+
+/* The count of a key as the reader says; INT64_MIN when there is none. */
+static int64_t
+count_of(struct fleet *f, const char *keyspace, const char *key)
+{
+    const int fd = client_connect(fleet_read_port(f));
+    int64_t count;
+
+    if (!client_get(fd, keyspace, key, &count))
+        count = INT64_MIN;
+    client_close(fd);
+    return count;
+}
+
+static int64_t
+total_of(struct fleet *f, const char *keyspace)
+{
+    const int fd = client_connect(fleet_read_port(f));
+    const int64_t total = client_total(fd, keyspace);
+
+    client_close(fd);
+    return total;
+}
+
+/* Puts a file of junk in the place of a keyspace's, as a broken disk may. */
+static void
+break_keyspace(struct fleet *f, const char *name)
+{
+    char path[700], junk[8192];
+    int fd;
+
+    memset(junk, 'j', sizeof junk);
+    snprintf(path, sizeof path, "%s/keyspace/%s.mdb", f->path, name);
+    assert_int_equal(unlink(path), 0);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, junk, sizeof junk), sizeof junk);
+    assert_int_equal(close(fd), 0);
+}
+
+/* ---- drop -------------------------------------------------------------- */
+
+static void
+drop_empties_a_keyspace_and_what_comes_after_counts(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    add_one(f, "words", "cat", -1);
+    add_one(f, "other", "the", 7);
+    expect_text(FLEET_RUN(f, "drop", "words"), 0,
+                "dropped keyspace=words keys=2 total=2 held=0\n");
+    add_one(f, "words", "cat", 5);
+    flush(f);
+
+    assert_int_equal(count_of(f, "words", "the"), INT64_MIN);
+    assert_int_equal(count_of(f, "words", "cat"), 5);
+    assert_int_equal(total_of(f, "words"), 5);
+    assert_int_equal(count_of(f, "other", "the"), 7);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
+drop_works_without_daemons_when_nothing_is_to_be_merged(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    fleet_stop(f, FLEET_WRITE);
+    fleet_await_drained(f, WAIT_MS);
+    fleet_stop_all(f);
+    expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=0\n");
+    start_all(f);
+    add_one(f, "words", "the", 4);
+    flush(f);
+    assert_int_equal(count_of(f, "words", "the"), 4);
+}
+
+static void
+drop_changes_nothing_when_no_worker_merges_the_logs(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    flush(f);
+    fleet_stop(f, FLEET_WORKER);
+    add_one(f, "words", "the", 4);
+    expect(FLEET_RUN(f, "drop", "--timeout", "100ms", "words"), 1,
+           "nothing is changed: logs are not merged in time");
+    expect(FLEET_RUN(f, "del", "--timeout", "100ms", "words", "the"), 1,
+           "nothing is changed: logs are not merged in time");
+    assert_null(strstr(text, "deleted"));
+    fleet_start(f, FLEET_WORKER);
+    flush(f);
+    assert_int_equal(count_of(f, "words", "the"), 7);
+}
+
+static void
+drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    add_one(f, "a", "k", 1);
+    add_one(f, "b", "k", 2);
+    expect(FLEET_RUN(f, "drop", "a", "nope", "b"), 1,
+           "there is no keyspace nope; countd keyspaces lists them");
+    expect(1, 1, "dropped keyspace=a keys=1 total=1 held=0\n");
+    expect(1, 1, "dropped keyspace=b keys=1 total=2 held=0\n");
+    expect(FLEET_RUN(f, "drop", "a\\q"), 100, "bad escape");
+    expect(FLEET_RUN(f, "drop"), 100, "usage: countd drop");
+}
+
+static void
+a_dry_run_says_what_would_go_and_changes_nothing(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    add_one(f, "\xff", "k", 3);
+    add_one(f, "\xff", "l", 4);
+    flush(f);
+    expect_text(FLEET_RUN(f, "drop", "-n", "\\xff"), 0,
+                "would drop keyspace=\\xff keys=2 total=7 held=0\n");
+    expect_text(FLEET_RUN(f, "drop", "--dry-run", "\\xff"), 0,
+                "would drop keyspace=\\xff keys=2 total=7 held=0\n");
+    expect(FLEET_RUN(f, "drop", "-n", "nope"), 1, "there is no keyspace nope");
+    assert_int_equal(total_of(f, "\xff"), 7);
+    expect(FLEET_RUN(f, "drop", "\\xff"), 0, "dropped keyspace=\\xff ");
+    assert_int_equal(count_of(f, "\xff", "k"), INT64_MIN);
+}
+
+static void
+a_damaged_keyspace_is_dropped_with_what_is_held_of_it(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    flush(f);
+    break_keyspace(f, "words");
+    add_one(f, "words", "the", 4);
+    add_one(f, "other", "the", 5);
+    expect(FLEET_RUN(f, "flush"), 1, "(words), held; countd held says more");
+    expect(FLEET_RUN(f, "drop", "-n", "words"), 0,
+           "would drop keyspace=words keys=- total=- held=1\n");
+    expect(FLEET_RUN(f, "drop", "words"), 0,
+           "dropped keyspace=words keys=- total=- held=1\n");
+    add_one(f, "words", "the", 10);
+    flush(f);
+
+    assert_int_equal(count_of(f, "words", "the"), 10);
+    assert_int_equal(count_of(f, "other", "the"), 5);
+    expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
+drop_says_that_what_is_set_aside_may_bring_something_back(void **state)
+{
+    struct fleet *f = *state;
+    char script[1400];
+
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    snprintf(script, sizeof script, "echo junk > '%s/log/bad-0000000009-1'",
+             f->path);
+    assert_int_equal(
+        daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
+    expect(FLEET_RUN(f, "drop", "words"), 0,
+           "1 damaged file set aside (log/bad-0000000009-1) may have more: "
+           "salvage brings back what is in there");
+}
+
+/* Of a log that a worker has emptied, without a sync, a power loss brings back
+ * the full one.  The mark of a keyspace that was dropped tells; that of one
+ * that was replaced is gone, so drop syncs the logs before it returns. */
+static void
+drop_makes_durable_that_the_logs_are_empty(void **state)
+{
+    struct fleet *f = *state;
+    const char *syncs, *commit;
+    char script[3000], path[700];
+
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    flush(f);
+    fleet_stop_all(f);
+    daemon_path("countd", path, sizeof path);
+    snprintf(script, sizeof script,
+             "ASAN_OPTIONS=detect_leaks=0 strace -qq -y -o '%s/trace' "
+             "-e trace=fsync,fdatasync '%s' -d '%s' drop words && "
+             "cat '%s/trace'",
+             f->path, path, f->path, f->path);
+    expect(daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0,
+           "dropped keyspace=words ");
+    syncs = strstr(text, "/log/0000000000>) ");
+    commit = strstr(text, "/keyspace/words.mdb>) ");
+    assert_non_null(syncs);
+    assert_non_null(commit);
+    assert_true(syncs < commit);
+}
+
+/* ---- drop under load --------------------------------------------------- */
+
+#define WINDOW 16
+
+/* One who sends as fast as it is acknowledged, to "words" and "other". */
+struct sender {
+    int fd;
+    unsigned out; /* not acknowledged yet */
+    int64_t other;
+};
+
+static void
+send_some(struct sender *s, const char *key, int64_t *sent)
+{
+    client_increment(s->fd, "words", key, 1);
+    client_increment(s->fd, "other", "all", 1);
+    s->out += 2;
+    s->other++;
+    *sent += 1;
+    if (s->out >= WINDOW) {
+        client_wins(s->fd, WINDOW / 2);
+        s->out -= WINDOW / 2;
+    }
+}
+
+static void
+await_wins(struct sender *s)
+{
+    client_wins(s->fd, s->out);
+    s->out = 0;
+}
+
+static void
+a_sender_that_never_stops_loses_only_what_came_before(void **state)
+{
+    enum { ROUNDS = 12, EACH = 200 };
+    static const char *const words[] = {"drop", "words", NULL};
+    struct fleet *f = *state;
+    struct sender s = {0};
+
+    start_all(f);
+    fleet_start(f, FLEET_WORKER2);
+    s.fd = client_connect(fleet_ack_port(f));
+    for (int round = 0; round < ROUNDS; round++) {
+        struct daemon drop = {.output = -1};
+        char before[32], during[32], after[32];
+        int64_t sent[3] = {0}, in_between;
+
+        snprintf(before, sizeof before, "before%d", round);
+        snprintf(during, sizeof during, "during%d", round);
+        snprintf(after, sizeof after, "after%d", round);
+        for (int i = 0; i < EACH; i++)
+            send_some(&s, before, &sent[0]);
+        await_wins(&s);
+        fleet_begin(f, &drop, words);
+        while (daemon_alive(&drop))
+            send_some(&s, during, &sent[1]);
+        assert_int_equal(daemon_wait(&drop), 0);
+        daemon_fini(&drop);
+        for (int i = 0; i < EACH; i++)
+            send_some(&s, after, &sent[2]);
+        await_wins(&s);
+        flush(f);
+
+        assert_int_equal(count_of(f, "words", before), INT64_MIN);
+        assert_int_equal(count_of(f, "words", after), sent[2]);
+        in_between = count_of(f, "words", during);
+        if (in_between == INT64_MIN)
+            in_between = 0;
+        assert_true(in_between >= 0 && in_between <= sent[1]);
+        assert_int_equal(total_of(f, "words"), sent[2] + in_between);
+        assert_int_equal(count_of(f, "other", "all"), s.other);
+    }
+    client_close(s.fd);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+/* ---- drop killed ------------------------------------------------------- */
+
+#define CALLS_MAX 64
+
+struct call {
+    char name[32];
+    unsigned total;
+};
+
+/* Counts the system calls of a drop that runs to its end. */
+static size_t
+list_calls(const char *trace, struct call calls[CALLS_MAX])
+{
+    static char line[65536];
+    size_t count = 0, i, size;
+    FILE *in = fopen(trace, "re");
+
+    assert_non_null(in);
+    while (fgets(line, sizeof line, in)) {
+        size = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        if (size == 0 || size >= sizeof calls[0].name || line[size] != '(' ||
+            strncmp(line, "execve", 6) == 0 || strncmp(line, "exit", 4) == 0)
+            continue;
+        line[size] = '\0';
+        for (i = 0; i < count && strcmp(calls[i].name, line) != 0; i++)
+            continue;
+        if (i == count) {
+            assert_true(count < CALLS_MAX);
+            calls[count++] = (struct call){.total = 0};
+            memcpy(calls[i].name, line, size);
+        }
+        calls[i].total++;
+    }
+    assert_int_equal(fclose(in), 0);
+    return count;
+}
+
+/* Runs drop under strace; returns its status as the shell does. */
+static int
+drop_traced(struct fleet *f, const char *option)
+{
+    char script[3000], path[700];
+
+    daemon_path("countd", path, sizeof path);
+    snprintf(script, sizeof script,
+             "ASAN_OPTIONS=detect_leaks=0 exec strace -qq -o '%s/trace' %s "
+             "'%s' -d '%s' drop words",
+             f->path, option, path, f->path);
+    return daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+}
+
+static void
+drop_killed_at_any_system_call_is_repeated(void **state)
+{
+    enum { KILLS = 40 };
+    static struct call calls[CALLS_MAX];
+    struct fleet *f = *state;
+    struct random random = {random_seed(__func__)};
+    char trace[700], option[128];
+    unsigned killed = 0;
+    size_t count;
+    int fd;
+
+    start_all(f);
+    fd = client_connect(fleet_ack_port(f));
+    add(fd, "words", "before", 1);
+    if (drop_traced(f, "") == 127)
+        test_skip("needs strace");
+    snprintf(trace, sizeof trace, "%s/trace", f->path);
+    count = list_calls(trace, calls);
+
+    for (int i = 0; i < KILLS; i++) {
+        const struct call *c = &calls[random_below(&random, count)];
+        int status;
+
+        add(fd, "words", "before", 1);
+        add(fd, "other", "all", 1);
+        if (i % 6 == 5) {
+            flush(f);
+            break_keyspace(f, "words");
+            add(fd, "words", "before", 1);
+        }
+        snprintf(option, sizeof option, "--inject=%s:signal=KILL:when=%u",
+                 c->name, 1 + (unsigned)random_below(&random, c->total));
+        status = drop_traced(f, option);
+        killed += status == 128 + SIGKILL;
+        if (status != 0)
+            assert_int_equal(status, 128 + SIGKILL);
+        add(fd, "words", "between", 1);
+        expect(FLEET_RUN(f, "drop", "words"), 0, "dropped keyspace=words ");
+        add(fd, "words", "after", i + 1);
+        flush(f);
+
+        assert_int_equal(count_of(f, "words", "before"), INT64_MIN);
+        assert_int_equal(count_of(f, "words", "between"), INT64_MIN);
+        assert_int_equal(count_of(f, "words", "after"), i + 1);
+        assert_int_equal(total_of(f, "words"), i + 1);
+        assert_int_equal(count_of(f, "other", "all"), i + 1);
+    }
+    printf("%u of %d drops were killed\n", killed, (int)KILLS);
+    assert_true(killed > KILLS / 2);
+    client_close(fd);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+/* ---- another process writes -------------------------------------------- */
+
+static void
+who_waits_for_another_process_says_for_whom(void **state)
+{
+    struct fleet *f = *state;
+    char path[700], words[64];
+    int fd;
+
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    flush(f);
+    fleet_stop_all(f);
+    snprintf(path, sizeof path, "%s/keyspace/words.mdb", f->path);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    snprintf(words, sizeof words, "waiting for process %d, which is writing",
+             (int)getpid());
+    expect(FLEET_RUN(f, "drop", "--timeout", "1500ms", "words"), 111, words);
+    expect(FLEET_RUN(f, "del", "--timeout", "1500ms", "words", "the"), 111,
+           words);
+    assert_int_equal(close(fd), 0);
+    expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=0\n");
+}
+
+/* ---- del --------------------------------------------------------------- */
+
+static void
+del_deletes_keys_and_they_count_anew(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    add_one(f, "words", "cat", 4);
+    add_one(f, "words", "\xff", 5);
+    expect_text(FLEET_RUN(f, "del", "words", "the", "\\xff", "the"), 0,
+                "deleted keyspace=words keys=2 of 2\n");
+    add_one(f, "words", "the", 10);
+    flush(f);
+
+    assert_int_equal(count_of(f, "words", "the"), 10);
+    assert_int_equal(count_of(f, "words", "cat"), 4);
+    assert_int_equal(count_of(f, "words", "\xff"), INT64_MIN);
+    assert_int_equal(total_of(f, "words"), 14);
+    expect(FLEET_RUN(f, "del", "words", "dog", "cat"), 1,
+           "deleted keyspace=words keys=1 of 2\n");
+    assert_int_equal(total_of(f, "words"), 10);
+    expect(FLEET_RUN(f, "del", "nope", "dog"), 1, "there is no keyspace nope");
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
+del_refuses_while_records_are_held_that_may_bring_the_key_back(void **state)
+{
+    struct fleet *f = *state;
+
+    fleet_option(f, "keyspace.max_keys=1");
+    start_all(f);
+    add_one(f, "words", "the", 3);
+    flush(f);
+    add_one(f, "words", "cat", 4);
+    expect(FLEET_RUN(f, "del", "words", "the"), 1,
+           "nothing is deleted: records=1 are held for keyspace words");
+    assert_int_equal(count_of(f, "words", "the"), 3);
+    expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=1\n");
+    add_one(f, "words", "cat", 5);
+    flush(f);
+    assert_int_equal(total_of(f, "words"), 5);
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(drop_empties_a_keyspace_and_what_comes_after_counts),
+    TEST(drop_works_without_daemons_when_nothing_is_to_be_merged),
+    TEST(drop_changes_nothing_when_no_worker_merges_the_logs),
+    TEST(drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go),
+    TEST(a_dry_run_says_what_would_go_and_changes_nothing),
+    TEST(a_damaged_keyspace_is_dropped_with_what_is_held_of_it),
+    TEST(drop_says_that_what_is_set_aside_may_bring_something_back),
+    TEST(drop_makes_durable_that_the_logs_are_empty),
+    TEST(a_sender_that_never_stops_loses_only_what_came_before),
+    TEST(drop_killed_at_any_system_call_is_repeated),
+    TEST(who_waits_for_another_process_says_for_whom),
+    TEST(del_deletes_keys_and_they_count_anew),
+    TEST(del_refuses_while_records_are_held_that_may_bring_the_key_back),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,323 @@
+/* tests/e2e/test_held_command.c - what a keyspace cannot take: countd held
+ * shows it, drops it and salvages it; check, flush and backup know of it. */
+#include "tests/lib/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/fleet.h"
+
+#define WAIT_MS 60000
+
+/* ---- the directory ----------------------------------------------------- */
+
+static int
+setup(void **state)
+{
+    static struct fleet f;
+
+    fleet_init_in_memory(&f);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fleet_fini(*state);
+    return 0;
+}
+
+static void
+start_all(struct fleet *f)
+{
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_start(f, FLEET_READ);
+}
+
+/* Adds through the acknowledging port and waits until it is merged or held,
+ * as the status says. */
+static void
+add(struct fleet *f, const char *keyspace, const char *key, int64_t increment)
+{
+    const int fd = client_connect(fleet_ack_port(f));
+
+    client_increment(fd, keyspace, key, increment);
+    client_wins(fd, 1);
+    client_close(fd);
+}
+
+static void
+hold(struct fleet *f, const char *keyspace, const char *key, int64_t increment)
+{
+    add(f, keyspace, key, increment);
+    expect(FLEET_RUN(f, "flush"), 1, "held; countd held says more");
+}
+
+static void
+merge(struct fleet *f, const char *keyspace, const char *key, int64_t increment)
+{
+    add(f, keyspace, key, increment);
+    assert_int_equal(FLEET_RUN(f, "flush"), 0);
+}
+
+static int64_t
+count_of(struct fleet *f, const char *keyspace, const char *key)
+{
+    const int fd = client_connect(fleet_read_port(f));
+    int64_t count;
+
+    if (!client_get(fd, keyspace, key, &count))
+        count = INT64_MIN;
+    client_close(fd);
+    return count;
+}
+
+static void
+shell(struct fleet *f, const char *script)
+{
+    char line[2048];
+
+    snprintf(line, sizeof line, "cd '%s' && %s", f->path, script);
+    assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL),
+                     0);
+}
+
+/* Its file is exchanged for junk, and back. */
+#define BREAK                                                                  \
+    "mv keyspace/words.mdb good && yes junk | head -c 8192 > "                 \
+    "keyspace/words.mdb"
+#define REPAIR "mv good keyspace/words.mdb"
+
+/* A worker that starts tries at once what is held. */
+static void
+restart_worker(struct fleet *f)
+{
+    fleet_stop(f, FLEET_WORKER);
+    fleet_start(f, FLEET_WORKER);
+}
+
+/* ---- held -------------------------------------------------------------- */
+
+static void
+nothing_is_held_in_a_healthy_directory(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    merge(f, "words", "the", 3);
+    expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
+    expect_text(FLEET_RUN(f, "held", "--json"), 0, "{\"rows\": []}\n");
+    expect(FLEET_RUN(f, "held", "drop", "words"), 1,
+           "dropped keyspace=words held=0\n");
+    expect(FLEET_RUN(f, "check"), 0, " held=0: 0 faults\n");
+}
+
+static void
+what_a_sick_keyspace_cannot_take_is_listed_until_it_is_repaired(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    merge(f, "words", "the", 3);
+    shell(f, BREAK);
+    hold(f, "words", "the", 4);
+    add(f, "other", "the", 1);
+    hold(f, "words", "cat", 5);
+
+    assert_int_equal(count_of(f, "other", "the"), 1);
+    expect(FLEET_RUN(f, "held"), 1,
+           "records  fills  bytes  oldest  since  why");
+    expect(1, 1, "words\n");
+    expect(FLEET_RUN(f, "held", "--tsv"), 1, "2\t2\t");
+    expect(1, 1, "\twords\n");
+    expect(FLEET_RUN(f, "held", "--json"), 1,
+           "{\"records\": 2, \"fills\": 2, \"bytes\": ");
+    expect(1, 1, "\"keyspace\": \"words\"}]");
+    expect(FLEET_RUN(f, "check"), 1, " held=2: ");
+    expect(1, 1, "records held because it could not take them: 2");
+
+    shell(f, REPAIR);
+    restart_worker(f);
+    fleet_await_drained(f, WAIT_MS);
+    expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(count_of(f, "words", "the"), 7);
+    assert_int_equal(count_of(f, "words", "cat"), 5);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
+held_names_the_settings_that_a_keyspace_is_over(void **state)
+{
+    struct fleet *f = *state;
+
+    fleet_option(f, "keyspace.max_keys=1");
+    start_all(f);
+    merge(f, "words", "the", 3);
+    hold(f, "words", "cat", 4);
+    expect(FLEET_RUN(f, "held"), 1, "over keyspace.max or keyspace.max_keys");
+}
+
+static void
+held_drop_gives_up_what_is_held_and_nothing_else(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    merge(f, "words", "the", 3);
+    shell(f, BREAK);
+    hold(f, "words", "the", 4);
+    hold(f, "words", "cat", 5);
+    expect_text(FLEET_RUN(f, "held", "drop", "words"), 0,
+                "dropped keyspace=words held=2\n");
+    expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
+    hold(f, "words", "the", 10);
+
+    shell(f, REPAIR);
+    restart_worker(f);
+    fleet_await_drained(f, WAIT_MS);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(count_of(f, "words", "the"), 13);
+    assert_int_equal(count_of(f, "words", "cat"), INT64_MIN);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
+misuse_of_held_is_told(void **state)
+{
+    struct fleet *f = *state;
+
+    start_all(f);
+    expect(FLEET_RUN(f, "held", "nope"), 100, "usage: countd held");
+    expect(FLEET_RUN(f, "held", "drop"), 100, "usage: countd held");
+    expect(FLEET_RUN(f, "held", "drop", "a\\q"), 100, "bad escape");
+    expect(FLEET_RUN(f, "held", "--dry-run"), 100, "--dry-run is for salvage");
+    expect(FLEET_RUN(f, "held", "salvage", "held.mdb"), 100,
+           "only bad-held-N.mdb in the data directory is salvaged");
+    expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 1,
+           "there is no bad-held-1.mdb to be read");
+}
+
+/* ---- backup ------------------------------------------------------------ */
+
+static void
+a_copy_has_what_was_held_and_counts_it_once(void **state)
+{
+    struct fleet *f = *state;
+    struct fleet copy;
+    char path[600];
+
+    fleet_option(f, "keyspace.max_keys=1");
+    start_all(f);
+    merge(f, "words", "the", 3);
+    hold(f, "words", "cat", 4);
+    snprintf(path, sizeof path, "%s-copy", f->path);
+    expect(FLEET_RUN(f, "backup", path), 0, "keyspaces=1 keys=1 faults=0");
+    assert_null(strstr(text, "not in the copy"));
+
+    fleet_init_at(&copy, path);
+    expect(FLEET_RUN(&copy, "held", "--tsv"), 1, "1\t1\t");
+    expect(FLEET_RUN(&copy, "check"), 0, " held=1: 0 faults\n");
+    start_all(&copy);
+    fleet_await_drained(&copy, WAIT_MS);
+    merge(&copy, "words", "the", 10);
+    assert_int_equal(count_of(&copy, "words", "the"), 13);
+    assert_int_equal(count_of(&copy, "words", "cat"), 4);
+    expect_text(FLEET_RUN(&copy, "held", "--tsv"), 0, "");
+    fleet_stop_all(&copy);
+    fleet_check(&copy);
+    fleet_fini(&copy);
+    snprintf(path, sizeof path, "rm -r '%.500s-copy'", f->path);
+    shell(f, path);
+}
+
+/* ---- salvage ----------------------------------------------------------- */
+
+/* Held records of "words", the file of which is then damaged and set aside;
+ * the keyspace is repaired while no worker runs. */
+static void
+set_aside(struct fleet *f)
+{
+    start_all(f);
+    merge(f, "words", "the", 3);
+    shell(f, BREAK);
+    hold(f, "words", "the", 4);
+    hold(f, "words", "cat", 5);
+    fleet_stop_all(f);
+    /* Both meta pages. */
+    shell(f, "yes junk | dd of=held.mdb bs=8192 count=1 conv=notrunc "
+             "iflag=fullblock 2>/dev/null");
+    expect(FLEET_RUN(f, "check"), 1, "held held.mdb");
+    fleet_start(f, FLEET_WORKER);
+    fleet_stop(f, FLEET_WORKER);
+    shell(f, REPAIR);
+}
+
+static void
+salvage_finds_whole_records_in_a_damaged_file(void **state)
+{
+    struct fleet *f = *state;
+
+    set_aside(f);
+    expect(FLEET_RUN(f, "check"), 1,
+           "countd held salvage bad-held-1.mdb merges what is valid in it");
+    expect(FLEET_RUN(f, "held"), 1,
+           "not merged: 1 damaged file of records set aside (bad-held-1.mdb)");
+    expect(FLEET_RUN(f, "held", "salvage", "--dry-run", "bad-held-1.mdb"), 0,
+           "2 records would be merged, 0 merged already");
+    expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 0,
+           "2 records merged, 0 merged already");
+    expect(FLEET_RUN(f, "held", "--tsv"), 0, "");
+    shell(f, "mv salvaged-held-1.mdb bad-held-1.mdb");
+    expect(FLEET_RUN(f, "held", "salvage", "--json", "bad-held-1.mdb"), 0,
+           "\"merged\": 0, \"already_merged\": 2, \"doubtful\": 0, ");
+
+    start_all(f);
+    merge(f, "words", "the", 10);
+    assert_int_equal(count_of(f, "words", "the"), 17);
+    assert_int_equal(count_of(f, "words", "cat"), 5);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
+salvage_leaves_to_the_operator_what_a_later_fill_has_passed(void **state)
+{
+    struct fleet *f = *state;
+
+    set_aside(f);
+    start_all(f);
+    for (int i = 0; i < 8; i++) /* each log goes round */
+        merge(f, "words", "the", 10);
+    expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 1,
+           "nobody can tell whether it is in");
+    expect(1, 1, "0 records merged, 0 merged already, 2 doubtful, ");
+    assert_int_equal(count_of(f, "words", "the"), 83);
+    expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 1, "2 doubtful");
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(nothing_is_held_in_a_healthy_directory),
+    TEST(what_a_sick_keyspace_cannot_take_is_listed_until_it_is_repaired),
+    TEST(held_names_the_settings_that_a_keyspace_is_over),
+    TEST(held_drop_gives_up_what_is_held_and_nothing_else),
+    TEST(misuse_of_held_is_told),
+    TEST(a_copy_has_what_was_held_and_counts_it_once),
+    TEST(salvage_finds_whole_records_in_a_damaged_file),
+    TEST(salvage_leaves_to_the_operator_what_a_later_fill_has_passed),
+};
+
+TEST_MAIN(tests)

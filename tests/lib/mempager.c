@@ -1,0 +1,211 @@
+/* tests/lib/mempager.c - the values of a tree in memory. */
+#include "tests/lib/test.h"
+
+#include "tests/lib/mempager.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void *
+need(void *p)
+{
+    assert_non_null(p);
+    return p;
+}
+
+static uint8_t *
+copy_of(const uint8_t *bytes, size_t size)
+{
+    uint8_t *copy = need(malloc(size));
+
+    memcpy(copy, bytes, size);
+    return copy;
+}
+
+void
+mempager_init(struct mempager *m)
+{
+    *m = (struct mempager){
+        .slots = need(calloc(MEMPAGER_SLOTS, sizeof(struct mempager_value)))};
+}
+
+void
+mempager_fini(struct mempager *m)
+{
+    for (size_t i = 0; i < MEMPAGER_SLOTS; i++)
+        free(m->slots[i].bytes);
+    free(m->slots);
+    free(m->old);
+    free(m->lent);
+}
+
+/* Where a value is, or would be. */
+static struct mempager_value *
+slot_of(const struct mempager *m, uint64_t key)
+{
+    size_t at = (size_t)(key * 0x9e3779b97f4a7c15u >> 40) % MEMPAGER_SLOTS;
+
+    assert_true(key != 0);
+    while (m->slots[at].key != 0 && m->slots[at].key != key)
+        at = (at + 1) % MEMPAGER_SLOTS;
+    return &m->slots[at];
+}
+
+struct mempager_value *
+mempager_find(struct mempager *m, uint64_t key)
+{
+    struct mempager_value *v = slot_of(m, key);
+
+    return v->bytes == NULL ? NULL : v;
+}
+
+struct mempager_value *
+mempager_nth(struct mempager *m, size_t n)
+{
+    size_t at = 0;
+
+    assert_true(n < m->count);
+    for (;; at++)
+        if (m->slots[at].bytes != NULL && n-- == 0)
+            return &m->slots[at];
+}
+
+/* ---- transactions ---- */
+
+/* What was handed out is gone. */
+static void
+move_lent(struct mempager *m)
+{
+    for (size_t i = 0; i < m->lent_count; i++) {
+        struct mempager_value *v = &m->slots[m->lent[i]];
+        uint8_t *was = v->bytes;
+
+        v->lent = false;
+        if (was == NULL)
+            continue;
+        v->bytes = copy_of(was, v->size);
+        memset(was, 0xa5, v->size);
+        free(was);
+    }
+    m->lent_count = 0;
+}
+
+static void
+lend(struct mempager *m, struct mempager_value *v)
+{
+    if (v->lent)
+        return;
+    if (m->lent_count == m->lent_room) {
+        m->lent_room = 2 * m->lent_room + 16;
+        m->lent = need(realloc(m->lent, m->lent_room * sizeof *m->lent));
+    }
+    m->lent[m->lent_count++] = (size_t)(v - m->slots);
+    v->lent = true;
+}
+
+/* Gives a value these bytes (NULL: none), which are its own from then on; what
+ * was there is kept until the end of the transaction. */
+static void
+replace(struct mempager *m, struct mempager_value *v, uint64_t key,
+        uint8_t *bytes, size_t size)
+{
+    move_lent(m);
+    if (m->old_count == m->old_room) {
+        m->old_room = 2 * m->old_room + 16;
+        m->old = need(realloc(m->old, m->old_room * sizeof *m->old));
+    }
+    m->old[m->old_count++] =
+        (struct mempager_value){.key = key, .bytes = v->bytes, .size = v->size};
+    m->used += v->key == 0 ? 1u : 0u;
+    assert_true(m->used < MEMPAGER_SLOTS);
+    m->count += bytes != NULL ? 1u : 0u;
+    m->count -= v->bytes != NULL ? 1u : 0u;
+    *v = (struct mempager_value){.key = key, .bytes = bytes, .size = size};
+}
+
+void
+mempager_begin(struct mempager *m)
+{
+    assert_int_equal(m->old_count, 0);
+    m->calls = 0;
+}
+
+void
+mempager_end(struct mempager *m, bool commit)
+{
+    if (m->old_count > 0)
+        move_lent(m);
+    while (m->old_count > 0) {
+        const struct mempager_value *old = &m->old[--m->old_count];
+
+        if (commit) {
+            free(old->bytes);
+        } else {
+            struct mempager_value *v = slot_of(m, old->key);
+
+            m->count += old->bytes != NULL ? 1u : 0u;
+            m->count -= v->bytes != NULL ? 1u : 0u;
+            free(v->bytes);
+            v->bytes = old->bytes;
+            v->size = old->size;
+        }
+    }
+}
+
+/* ---- the pager ---- */
+
+static int
+call(struct mempager *m)
+{
+    return ++m->calls == m->fail_at ? m->error : 0;
+}
+
+static int
+get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
+{
+    struct mempager *m = ctx;
+    struct mempager_value *v = mempager_find(m, key);
+    const int rc = call(m);
+
+    if (rc < 0)
+        return rc;
+    if (v == NULL)
+        return -EBADMSG;
+    lend(m, v);
+    *bytes = v->bytes;
+    *size = v->size;
+    return 0;
+}
+
+static int
+put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
+{
+    struct mempager *m = ctx;
+    const int rc = call(m);
+
+    if (rc == 0)
+        replace(m, slot_of(m, key), key, copy_of(bytes, size), size);
+    return rc;
+}
+
+static int
+remove_value(void *ctx, uint64_t key)
+{
+    struct mempager *m = ctx;
+    struct mempager_value *v = mempager_find(m, key);
+    const int rc = call(m);
+
+    if (rc < 0)
+        return rc;
+    if (v == NULL)
+        return -EBADMSG;
+    replace(m, v, key, NULL, 0);
+    return 0;
+}
+
+struct pager
+mempager_pager(struct mempager *m)
+{
+    return (struct pager){
+        .get = get, .put = put, .remove = remove_value, .ctx = m};
+}

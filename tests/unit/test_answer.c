@@ -1,0 +1,518 @@
+/* tests/unit/test_answer.c - requests in, the bytes of their answers out. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "reader/answer.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/memstore.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+struct fixture {
+    enum engine_kind kind;
+    struct tmpdir dir;
+    struct datadir datadir;
+    struct layout layout;
+    struct store *store;
+    struct fresh fresh;
+    struct answer answer;
+    uint8_t *out; /* room for the answers of a test, then what must stay */
+    uint64_t now_ms;
+};
+
+#define OUT_SIZE ((size_t)1 << 20)
+
+/* Keyspace "words" has the 1, cat 2, ... */
+static void
+put_words(struct fixture *f)
+{
+    static const char *const keys[] = {"the", "cat", "sat", "on", "mats"};
+
+    for (int i = 0; i < 5; i++)
+        assert_rc(stored_add(f->store, "words", NULL, keys[i], i + 1), 0);
+    assert_rc(stored_add(f->store, "one", NULL, "key", 7), 0);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture f;
+
+    f = (struct fixture){.kind = *(const enum engine_kind *)*state,
+                         .now_ms = 1000};
+    tmpdir_make(&f.dir);
+    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
+    assert_rc(layout_init(&f.layout, 256, 256), 0);
+    f.store = engine_open(f.kind, f.datadir.keyspace_fd);
+    put_words(&f);
+    assert_rc(fresh_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
+    f.out = malloc(OUT_SIZE);
+    assert_non_null(f.out);
+    answer_start_turn(&f.answer, f.now_ms);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    answer_fini(&f->answer);
+    fresh_fini(&f->fresh);
+    store_close(f->store);
+    datadir_close(&f->datadir);
+    tmpdir_remove(&f->dir);
+    free(f->out);
+    return 0;
+}
+
+/* ---- requests and answers ---------------------------------------------- */
+
+static struct query
+query(enum query_op op, const char *keyspace, const char *key)
+{
+    return (struct query){.op = op,
+                          .length = 1,
+                          .keyspace = (const uint8_t *)keyspace,
+                          .keyspace_size = (uint16_t)strlen(keyspace),
+                          .key = (const uint8_t *)key,
+                          .key_size = (uint16_t)strlen(key)};
+}
+
+static struct query
+range(const char *keyspace, int64_t offset, int64_t length)
+{
+    struct query q = query(QUERY_RANGE, keyspace, "");
+
+    q.offset = offset;
+    q.length = length;
+    return q;
+}
+
+/* The request for as_of_ms and nothing else. */
+static struct query
+past_all(void)
+{
+    static uint8_t last[QUERY_NAME_SIZE];
+    struct query q = {.op = QUERY_KEYSPACES,
+                      .length = QUERY_ROWS_MAX,
+                      .keyspace = last,
+                      .keyspace_size = QUERY_NAME_SIZE};
+
+    memset(last, 0xff, sizeof last);
+    return q;
+}
+
+static void
+add(struct fixture *f, struct query q)
+{
+    assert_true(answer_add(&f->answer, &q));
+}
+
+/* The next answer at *at: its rows as "count key, count key" text. */
+static const char *
+rows_at(const uint8_t **at, int64_t *rows)
+{
+    static char text[512];
+    struct query_reply r;
+    const uint8_t *end;
+    size_t size = 0;
+
+    query_reply_get(*at, &r);
+    *at += QUERY_REPLY_SIZE;
+    end = *at + r.size;
+    *rows = r.rows;
+    assert_true(r.rows < 0 || r.as_of_ms > 0);
+    text[0] = '\0';
+    while (*at < end) {
+        const size_t key_size = get_le16(*at + 8);
+
+        size +=
+            (size_t)snprintf(text + size, sizeof text - size, "%s%lld %.*s",
+                             size > 0 ? ", " : "", (long long)get_le64s(*at),
+                             (int)key_size, (const char *)*at + QUERY_ROW_SIZE);
+        assert_true(size < sizeof text);
+        *at += QUERY_ROW_SIZE + key_size;
+    }
+    assert_ptr_equal(*at, end);
+    return text;
+}
+
+static void
+expect_rows(const uint8_t **at, int64_t rows, const char *text)
+{
+    int64_t found;
+
+    assert_string_equal(rows_at(at, &found), text);
+    assert_int_equal(found, rows);
+}
+
+/* Answers what was added; the end of the answers. */
+static const uint8_t *
+answer(struct fixture *f, bool fails)
+{
+    bool failed;
+    const size_t size = answer_put(&f->answer, f->out, &failed);
+
+    assert_int_equal(failed, fails);
+    return f->out + size;
+}
+
+/* ---- what is answered together ----------------------------------------- */
+
+static void
+answers_are_in_the_order_of_requests_each_behind_its_head(void **state)
+{
+    struct fixture *f = *state;
+    const uint8_t *at = f->out, *end;
+
+    add(f, range("words", 0, 2));
+    add(f, query(QUERY_GET, "words", "cat"));
+    add(f, query(QUERY_GET, "words", "dog"));
+    add(f, range("none", 0, 4096));
+    add(f, range("one", 0, 4096));
+    add(f, query(QUERY_RANK, "words", "cat"));
+    add(f, query(QUERY_TOTAL, "words", ""));
+    add(f, query(QUERY_TOTAL, "none", ""));
+    add(f, range("words", -2, 10));
+    add(f, range("words", -100, 1));
+    add(f, range("words", 5, 10));
+    add(f, range("words", 0, 0));
+    end = answer(f, false);
+
+    expect_rows(&at, 2, "5 mats, 4 on");
+    expect_rows(&at, 1, "2 cat");
+    expect_rows(&at, 0, "");
+    expect_rows(&at, 0, "");
+    expect_rows(&at, 1, "7 key");
+    expect_rows(&at, 1, "3 cat");
+    expect_rows(&at, 1, "15 ");
+    expect_rows(&at, 0, "");
+    expect_rows(&at, 2, "2 cat, 1 the");
+    expect_rows(&at, 1, "5 mats");
+    expect_rows(&at, 0, "");
+    expect_rows(&at, 0, "");
+    assert_ptr_equal(at, end);
+}
+
+static void
+a_batch_has_an_end_and_the_next_begins_behind_it(void **state)
+{
+    struct fixture *f = *state;
+    const struct query more = range("one", 0, 1);
+    const uint8_t *at, *end;
+
+    for (int batch = 0; batch < 2; batch++) {
+        for (int i = 0; i < ANSWER_BATCH; i++)
+            add(f, range("words", i % 5, 1));
+        assert_false(answer_add(&f->answer, &more));
+        at = f->out;
+        end = answer(f, false);
+        for (int i = 0; i < ANSWER_BATCH; i++) {
+            int64_t rows;
+
+            assert_int_equal(rows_at(&at, &rows)[0], '5' - i % 5);
+            assert_int_equal(rows, 1);
+        }
+        assert_ptr_equal(at, end);
+    }
+}
+
+/* The bounds are what a connection has room for. */
+static void
+nothing_is_written_behind_the_bounds_of_a_batch(void **state)
+{
+    struct fixture *f = *state;
+    size_t bound = 0;
+
+    memset(f->out, 0xa5, OUT_SIZE);
+    for (int i = 0; i < 10; i++) {
+        const struct query q = range("words", 4 - i, i % 3);
+
+        bound += answer_bound(&q);
+        add(f, q);
+    }
+    (void)answer(f, false); /* its size is at most that */
+
+    for (size_t i = bound; i < OUT_SIZE; i++)
+        assert_int_equal(f->out[i], 0xa5);
+}
+
+static void
+as_of_alone_is_asked_for_alone(void **state)
+{
+    struct fixture *f = *state;
+    const struct query last = past_all(), first = range("words", 0, 1);
+    const uint8_t *at = f->out, *end;
+
+    assert_false(answer_is_list(&last));
+    assert_int_equal(answer_bound(&last), QUERY_REPLY_SIZE);
+    add(f, first);
+    assert_false(answer_add(&f->answer, &last));
+    end = answer(f, false);
+    expect_rows(&at, 1, "5 mats");
+    assert_ptr_equal(at, end);
+
+    at = f->out;
+    add(f, last);
+    assert_false(answer_add(&f->answer, &first));
+    end = answer(f, false);
+    expect_rows(&at, 0, "");
+    assert_ptr_equal(at, end);
+    add(f, first);
+}
+
+/* ---- what cannot be read ----------------------------------------------- */
+
+/* Has every read of the keyspace fail. */
+static void
+break_keyspace(struct fixture *f, const char *name)
+{
+    char file[32];
+    int fd;
+
+    if (f->kind == ENGINE_MEMORY) {
+        memstore_fault(f->store, name,
+                       (struct memstore_fault){.marks = -EBADMSG});
+        return;
+    }
+    (void)snprintf(file, sizeof file, "%s.mdb", name); /* it fits */
+    fd = openat(f->datadir.keyspace_fd, file,
+                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_rc(ftruncate(fd, 8192), 0);
+    assert_rc(close(fd), 0);
+}
+
+static void
+a_keyspace_that_cannot_be_read_is_the_last_answer(void **state)
+{
+    struct fixture *f = *state;
+    const uint8_t *at = f->out, *end;
+
+    break_keyspace(f, "broken");
+    add(f, range("words", 0, 1));
+    add(f, query(QUERY_GET, "one", "key"));
+    add(f, range("broken", 0, 4096));
+    add(f, range("words", 1, 1));
+    end = answer(f, true);
+
+    expect_rows(&at, 1, "5 mats");
+    expect_rows(&at, 1, "7 key");
+    expect_rows(&at, -EIO, "");
+    assert_ptr_equal(at, end);
+
+    /* Another connection's requests are no worse for it. */
+    at = f->out;
+    add(f, range("words", 1, 1));
+    end = answer(f, false);
+    expect_rows(&at, 1, "4 on");
+    assert_ptr_equal(at, end);
+}
+
+static void
+each_kind_of_request_says_that_the_keyspace_cannot_be_read(void **state)
+{
+    struct fixture *f = *state;
+    const struct query queries[] = {query(QUERY_GET, "broken", "key"),
+                                    query(QUERY_RANK, "broken", "key"),
+                                    query(QUERY_TOTAL, "broken", "")};
+
+    break_keyspace(f, "broken");
+    for (size_t i = 0; i < 3; i++) {
+        const uint8_t *at = f->out, *end;
+
+        add(f, queries[i]);
+        end = answer(f, true);
+        expect_rows(&at, -EIO, "");
+        assert_ptr_equal(at, end);
+    }
+}
+
+/* ---- snapshots --------------------------------------------------------- */
+
+static struct store_engine spied;
+static const struct store_engine *engine;
+static struct fixture *spied_on;
+static unsigned kept; /* reads since the last end */
+
+static size_t
+spy_read(struct store *s, struct store_reads *reads)
+{
+    /* Whoever claims by a look that comes from here on claims too much. */
+    spied_on->fresh.as_of_ms = 1;
+    kept++;
+    return engine->read(s, reads);
+}
+
+static void
+spy_read_end(struct store *s)
+{
+    kept = 0;
+    engine->read_end(s);
+}
+
+static void
+spy(struct fixture *f)
+{
+    spied_on = f;
+    engine = f->store->engine;
+    spied = *engine;
+    spied.read = spy_read;
+    spied.read_end = spy_read_end;
+    f->store->engine = &spied;
+    kept = 0;
+}
+
+static void
+a_snapshot_is_kept_until_the_turn_ends(void **state)
+{
+    struct fixture *f = *state;
+
+    spy(f);
+    for (unsigned i = 1; i <= 3; i++) {
+        add(f, range("words", 0, 1));
+        (void)answer(f, false); /* looked at elsewhere */
+        assert_int_equal(kept, i);
+    }
+    answer_end_turn(&f->answer);
+    assert_int_equal(kept, 0);
+    f->store->engine = engine;
+}
+
+static void
+what_is_claimed_was_known_before_the_snapshot(void **state)
+{
+    struct fixture *f = *state;
+    struct query_reply r;
+
+    spy(f);
+    add(f, range("words", 0, 1));
+    add(f, range("one", 0, 1));
+    (void)answer(f, false); /* looked at below */
+    query_reply_get(f->out, &r);
+    assert_true(r.as_of_ms > 1);
+    query_reply_get(f->out + QUERY_REPLY_SIZE + r.size, &r);
+    assert_true(r.as_of_ms > 1);
+    f->store->engine = engine;
+}
+
+/* ---- listings ---------------------------------------------------------- */
+
+/* Makes a whole listing, step by step; the end of the answer. */
+static const uint8_t *
+list(struct fixture *f, const char *after, unsigned *steps)
+{
+    const struct query q = query(QUERY_KEYSPACES, after, "");
+    bool failed;
+    size_t size;
+
+    assert_true(answer_is_list(&q));
+    answer_end_turn(&f->answer);
+    answer_list_start(&f->answer, &q, f->now_ms);
+    for (*steps = 1; !answer_list_step(&f->answer); ++*steps)
+        continue;
+    size = answer_list_size(&f->answer);
+    assert_int_equal(answer_list_put(&f->answer, f->out, &failed), size);
+    assert_false(failed);
+    return f->out + size;
+}
+
+static void
+a_listing_names_keyspaces_and_their_keys(void **state)
+{
+    struct fixture *f = *state;
+    const uint8_t *at = f->out, *end;
+    unsigned steps;
+
+    end = list(f, "", &steps);
+    expect_rows(&at, 2, "1 one, 5 words");
+    assert_ptr_equal(at, end);
+
+    at = f->out;
+    end = list(f, "one", &steps);
+    expect_rows(&at, 1, "5 words");
+    assert_ptr_equal(at, end);
+}
+
+static void
+a_listing_takes_as_many_steps_as_it_is_given_time(void **state)
+{
+    struct fixture *f = *state;
+    const uint8_t *at = f->out, *end;
+    unsigned steps;
+
+    f->answer.list.step_ms = 0; /* a keyspace at a step */
+    end = list(f, "", &steps);
+    expect_rows(&at, 2, "1 one, 5 words");
+    assert_ptr_equal(at, end);
+    assert_in_range(steps, 2, 1000);
+
+    /* What was begun and given up leaves nothing behind. */
+    f->answer.list.step_ms = 0;
+    answer_list_start(&f->answer, &(struct query){.op = QUERY_KEYSPACES}, 1);
+    (void)answer_list_step(&f->answer); /* it is not done */
+    answer_list_stop(&f->answer);
+    at = f->out;
+    end = list(f, "", &steps);
+    expect_rows(&at, 2, "1 one, 5 words");
+    assert_ptr_equal(at, end);
+}
+
+static int
+no_next(struct store_listing *l, uint64_t until_ns, struct store_listed *out)
+{
+    (void)l; /* of any */
+    (void)until_ns;
+    (void)out;
+    return -EIO;
+}
+
+static void
+a_listing_that_cannot_be_made_says_so(void **state)
+{
+    struct fixture *f = *state;
+    const struct query q = query(QUERY_KEYSPACES, "", "");
+    const struct store_engine *real = f->answer.list.from->engine;
+    const uint8_t *at = f->out;
+    bool failed;
+
+    spied = *real;
+    spied.listing_next = no_next;
+    f->answer.list.from->engine = &spied;
+    answer_list_start(&f->answer, &q, f->now_ms);
+    assert_true(answer_list_step(&f->answer));
+    assert_int_equal(answer_list_put(&f->answer, f->out, &failed),
+                     QUERY_REPLY_SIZE);
+    assert_true(failed);
+    expect_rows(&at, -EIO, "");
+    f->answer.list.from->engine = real;
+}
+
+#define CASE(f) ENGINE_CASES(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(answers_are_in_the_order_of_requests_each_behind_its_head),
+    CASE(a_batch_has_an_end_and_the_next_begins_behind_it),
+    CASE(nothing_is_written_behind_the_bounds_of_a_batch),
+    CASE(as_of_alone_is_asked_for_alone),
+    CASE(a_keyspace_that_cannot_be_read_is_the_last_answer),
+    CASE(each_kind_of_request_says_that_the_keyspace_cannot_be_read),
+    CASE(a_snapshot_is_kept_until_the_turn_ends),
+    CASE(what_is_claimed_was_known_before_the_snapshot),
+    CASE(a_listing_names_keyspaces_and_their_keys),
+    CASE(a_listing_takes_as_many_steps_as_it_is_given_time),
+    CASE(a_listing_that_cannot_be_made_says_so),
+};
+
+TEST_MAIN(tests)

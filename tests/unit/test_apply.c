@@ -1,0 +1,529 @@
+/* tests/unit/test_apply.c - what is applied is there exactly once, whatever
+ * happens in between. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/crc.h"
+#include "common/store/lmdb/keyspace.h"
+#include "tests/lib/counted.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/stored.h"
+
+static void
+a_log_counts_once(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 24, true);
+    struct store_applied applied;
+    struct log_batch log, later;
+    struct model m = {.counters = NULL};
+
+    rng = 1;
+    log_make(&log, 1, 7, 500, 400);
+    assert_int_equal(mark_state(s, &log.mark), STORE_MARK_NONE);
+    assert_rc(apply_logs(s, &log, 1), 0);
+    model_apply(&m, &log.keys);
+    assert_int_equal(mark_state(s, &log.mark), STORE_MARK_DONE);
+
+    assert_rc(apply_logs(s, &log, 1), 0); /* all of it is left out */
+    compare_all(s, &m);
+    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas, log.keys.count,
+                           &applied),
+              0);
+    assert_int_equal(applied.keys, 0);
+    assert_int_equal(applied.commits, 1); /* it is durable now, too */
+    compare_all(s, &m);
+
+    later = log;
+    later.mark.epoch++;
+    assert_int_equal(mark_state(s, &later.mark), STORE_MARK_NONE);
+    assert_rc(apply_logs(s, &later, 1), 0);
+    model_apply(&m, &later.keys);
+    compare_all(s, &m);
+    assert_int_equal(mark_state(s, &log.mark), STORE_MARK_AHEAD);
+    assert_rc(apply_deltas(s, KS, &log.mark, 1, log.keys.deltas, log.keys.count,
+                           &applied),
+              -EOVERFLOW);
+    compare_all(s, &m);
+    check_clean(s);
+
+    store_close(s);
+    batch_free(&log.keys);
+    free(m.counters);
+}
+
+static void
+marks_without_records_are_kept(void **state)
+{
+    const struct store_mark mark = {.uuid = "abcdefghijklmno", .epoch = 3};
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 24, true);
+    struct store_applied applied;
+
+    /* No keyspace comes of nothing. */
+    assert_rc(apply_deltas(s, KS, &mark, 1, NULL, 0, &applied), 0);
+    assert_int_equal(tmpdir_count(d, "."), 0);
+    assert_rc(apply_one(s, "pages", "k", 1), 0);
+
+    assert_rc(apply_deltas(s, KS, &mark, 1, NULL, 0, &applied), 0);
+
+    assert_int_equal(mark_state(s, &mark), STORE_MARK_DONE);
+    store_close(s);
+}
+
+/* Such a fill comes of a log that was put back to an earlier state. */
+static void
+another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in(void **state)
+{
+    const struct store_mark first = {.uuid = "u", .epoch = 3, .first_ms = 10};
+    const struct store_mark second = {.uuid = "u", .epoch = 3, .first_ms = 20};
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 24, true);
+    const struct store_delta k = delta("k", 1);
+    struct store_applied applied;
+    struct store_mark_info other;
+
+    assert_rc(apply_deltas(s, KS, &first, 1, &k, 1, &applied), 0);
+    assert_int_equal(mark_state(s, &first), STORE_MARK_DONE);
+
+    assert_rc(store_marks(s, KS, &second, 1, &other), 0);
+    assert_int_equal(other.state, STORE_MARK_OTHER);
+    assert_rc(apply_deltas(s, KS, &second, 1, &k, 1, &applied), 0);
+
+    assert_int_equal(mark_state(s, &second), STORE_MARK_DONE);
+    assert_int_equal(mark_state(s, &first), STORE_MARK_OTHER);
+    assert_true(get_one(s, "pages", "k") == 2);
+    store_close(s);
+}
+
+/* In a child: applies logs until the file may not grow any more. */
+static void
+apply_until_the_file_is_full(const struct tmpdir *d,
+                             const struct log_batch *logs, size_t n,
+                             rlim_t size)
+{
+    const struct rlimit limit = {.rlim_cur = size, .rlim_max = size};
+    struct store *s;
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_rc(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    s = open_store(d, 1, true);
+    _exit(apply_logs(s, logs, n) == 0 ? 0 : 1);
+}
+
+static void
+a_failed_commit_leaves_a_state_to_go_on_from(void **state)
+{
+    const struct tmpdir *d = *state;
+    unsigned partial = 0, failed = 0;
+
+    for (rlim_t size = 100000; size < 900000; size += 50000) {
+        struct model m = {.counters = NULL};
+        struct log_batch logs[2];
+        struct store_mark_info info;
+        struct store *s;
+        pid_t child;
+        int status;
+
+        rng = size;
+        log_make(&logs[0], 1, size, 3000, 20000);
+        log_make(&logs[1], 2, size, 3000, 20000);
+        (void)unlinkat(d->fd, "pages.mdb", 0);      /* of the last round */
+        (void)unlinkat(d->fd, "pages.mdb-lock", 0); /* likewise */
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            apply_until_the_file_is_full(d, logs, 1, size);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        failed += WEXITSTATUS(status) != 0 ? 1 : 0;
+
+        /* The first log may be in by half; both are applied together now. */
+        s = open_store(d, 1 << 24, true);
+        assert_rc(store_marks(s, KS, &logs[0].mark, 1, &info), 0);
+        partial += info.state == STORE_MARK_PARTIAL ? 1 : 0;
+        assert_rc(apply_logs(s, logs, 2), 0);
+        model_apply(&m, &logs[0].keys);
+        model_apply(&m, &logs[1].keys);
+        compare_all(s, &m);
+        check_clean(s);
+        store_close(s);
+        free(m.counters);
+        batch_free(&logs[0].keys);
+        batch_free(&logs[1].keys);
+    }
+    assert_true(failed > 0 && partial > 0);
+}
+
+/* In a child: applies and says nothing. */
+static void
+apply_in_child(const struct tmpdir *d, const struct log_batch *logs, size_t n,
+               size_t txn_memory)
+{
+    struct store *s = open_store(d, txn_memory, true);
+
+    for (size_t i = 0; i < n; i++)
+        if (apply_logs(s, &logs[i], 1) != 0)
+            _exit(1);
+    store_close(s);
+    _exit(0);
+}
+
+static void
+a_killed_worker_is_taken_up_where_it_was(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct model m = {.counters = NULL};
+    unsigned killed = 0;
+
+    for (unsigned round = 0; round < 40; round++) {
+        struct log_batch logs[3];
+        struct store *s;
+        pid_t child;
+        int status;
+
+        rng = round;
+        for (uint8_t i = 0; i < 3; i++)
+            log_make(&logs[i], i, round, 1500, 9000);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            apply_in_child(d, logs, 3, 1 << 16);
+        (void)usleep((useconds_t)(1000 + below(20000))); /* any moment */
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        killed += WIFSIGNALED(status) ? 1 : 0;
+
+        s = open_store(d, 1 << 24, true);
+        assert_rc(apply_logs(s, logs, 3), 0);
+        for (unsigned i = 0; i < 3; i++) {
+            model_apply(&m, &logs[i].keys);
+            batch_free(&logs[i].keys);
+        }
+        if (round % 8 == 7) {
+            compare_all(s, &m);
+            check_clean(s);
+        }
+        store_close(s);
+    }
+    assert_true(killed > 0);
+    free(m.counters);
+}
+
+static void
+workers_that_race_count_each_log_once(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct model m = {.counters = NULL};
+    struct log_batch logs[6];
+    struct store *s;
+    pid_t children[3];
+
+    rng = 5;
+    for (uint8_t i = 0; i < 6; i++) {
+        log_make(&logs[i], i, 1, 4000, 9000);
+        model_apply(&m, &logs[i].keys);
+    }
+
+    /* All of them apply all logs: a worst case of what may happen. */
+    for (size_t i = 0; i < 3; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] == 0)
+            apply_in_child(d, logs, 6, 1 << (16 + 4 * i));
+    }
+    for (size_t i = 0; i < 3; i++) {
+        int status;
+
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+
+    s = open_store(d, 1 << 24, true);
+    compare_all(s, &m);
+    check_clean(s);
+    store_close(s);
+    for (size_t i = 0; i < 6; i++)
+        batch_free(&logs[i].keys);
+    free(m.counters);
+}
+
+/* The totals of the view that is kept, or of a new one. */
+static int
+kept_totals(struct store *s, struct store_totals *out)
+{
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME, .name_size = 5};
+    uint8_t bytes[300];
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
+
+    (void)store_read(s, &reads); /* one: always answered */
+    *out = q.totals;
+    return q.error;
+}
+
+/* In a child: keeps one view, tells its sum when asked, then takes another. */
+static void
+read_in_child(const struct tmpdir *d, int ask, int answer)
+{
+    struct store *s = open_store(d, 0, false);
+    struct store_totals t[2];
+    char c;
+
+    if (kept_totals(s, &t[0]) < 0 || write(answer, "r", 1) != 1 ||
+        read(ask, &c, 1) != 1 || kept_totals(s, &t[0]) < 0)
+        _exit(1);
+    store_read_end(s);
+    if (kept_totals(s, &t[1]) < 0)
+        _exit(1);
+    if (write(answer, t, sizeof t) != (ssize_t)sizeof t)
+        _exit(1);
+    store_close(s);
+    _exit(0);
+}
+
+static void
+a_view_stays_as_it_was_while_others_merge(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct model before = {.counters = NULL}, after = {.counters = NULL};
+    struct store_totals got[2];
+    struct log_batch logs[4];
+    int ask[2], answer[2], status;
+    struct store *s;
+    pid_t child;
+    char c;
+
+    rng = 6;
+    for (uint8_t i = 0; i < 4; i++) {
+        log_make(&logs[i], i, 1, 20000, 100000);
+        model_apply(&after, &logs[i].keys);
+    }
+    model_apply(&before, &logs[0].keys);
+    s = open_store(d, 1 << 26, true);
+    assert_rc(apply_logs(s, &logs[0], 1), 0);
+    store_close(s);
+    assert_true(pipe(ask) == 0 && pipe(answer) == 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        read_in_child(d, ask[0], answer[1]);
+    assert_int_equal(read(answer[0], &c, 1), 1);
+
+    /* This makes the map grow, which the reader must follow. */
+    s = open_store(d, 1 << 26, true);
+    for (size_t i = 1; i < 4; i++)
+        assert_rc(apply_logs(s, &logs[i], 1), 0);
+    assert_int_equal(write(ask[1], "?", 1), 1);
+    assert_int_equal(read(answer[0], got, sizeof got), sizeof got);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+
+    assert_int_equal(got[0].keys, before.count);
+    assert_true(got[0].sum_low == (uint64_t)before.sum);
+    assert_int_equal(got[1].keys, after.count);
+    assert_true(got[1].sum_low == (uint64_t)after.sum);
+    compare_all(s, &after);
+    store_close(s);
+    for (size_t i = 0; i < 4; i++)
+        batch_free(&logs[i].keys);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(close(ask[i]) == 0 && close(answer[i]) == 0);
+    free(before.counters);
+    free(after.counters);
+}
+
+static int
+collect_mark(void *ctx, const struct store_mark *m,
+             const struct store_mark_info *info)
+{
+    unsigned *count = ctx;
+
+    assert_int_equal(info->state, STORE_MARK_DONE);
+    assert_int_equal(m->epoch, 100 + m->uuid[0]);
+    ++*count;
+    return 0;
+}
+
+static void
+every_mark_can_be_listed(void **state)
+{
+    struct store *s = open_store(*state, 1 << 24, true);
+    struct store_check_result r;
+    unsigned count = 0;
+
+    for (uint8_t i = 0; i < 40; i++) {
+        struct log_batch log;
+
+        rng = i;
+        log_make(&log, i, 100u + i, 5, 100);
+        assert_rc(apply_logs(s, &log, 1), 0);
+        batch_free(&log.keys);
+    }
+
+    assert_rc(lmdb_each_mark(s, KS, collect_mark, &count), 0);
+    assert_int_equal(count, 40);
+    assert_rc(store_check(s, KS, print_fault, NULL, &r), 0);
+    assert_int_equal(r.marks, 40);
+    store_close(s);
+}
+
+/* Two logs whose records cancel out: one is freed, then the worker dies.  The
+ * other is merged again, alone. */
+static void
+a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 24, true);
+    const struct store_mark logs[2] = {{.uuid = {1}, .epoch = 1},
+                                       {.uuid = {2}, .epoch = 1}};
+    struct store_mark_info infos[2];
+    struct store_delta sum = delta("k", 0);
+    struct store_applied applied;
+
+    assert_rc(store_marks(s, KS, logs, 2, infos), 0);
+    assert_rc(apply_deltas(s, KS, logs, 2, &sum, 1, &applied), 0);
+
+    assert_rc(store_marks(s, KS, logs, 2, infos), 0);
+    assert_int_equal(infos[0].state, STORE_MARK_DONE);
+    assert_int_equal(infos[1].state, STORE_MARK_DONE);
+    store_close(s);
+}
+
+/* ---- marks that do not agree -------------------------------------------- */
+
+static void
+logs_that_came_unequally_far_are_not_put_together(void **state)
+{
+    struct store *s = open_store(*state, 1 << 20, true);
+    const struct store_mark logs[3] = {
+        {.uuid = {1}, .epoch = 1},
+        {.uuid = {2}, .epoch = 1},
+        {.uuid = {2}, .epoch = 1, .first_ms = 7}};
+    const struct store_mark swapped[2] = {logs[1], logs[0]};
+    const struct store_delta k = delta("k", 5);
+    struct store_applied applied;
+
+    assert_rc(apply_deltas(s, KS, &logs[0], 1, &k, 1, &applied), 0);
+    assert_rc(apply_deltas(s, KS, logs, 2, &k, 1, &applied), -ESTALE);
+    assert_rc(apply_deltas(s, KS, swapped, 2, &k, 1, &applied), -ESTALE);
+    assert_int_equal(applied.commits, 0);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 5);
+    assert_int_equal(mark_state(s, &logs[1]), STORE_MARK_NONE);
+
+    /* Nothing of either fill is in: of one nothing at all, of the other not. */
+    assert_rc(apply_deltas(s, KS, &logs[1], 1, &k, 1, &applied), 0);
+    assert_int_equal(mark_state(s, &logs[2]), STORE_MARK_OTHER);
+    assert_rc(
+        apply_deltas(s, KS,
+                     (struct store_mark[]){{.uuid = {3}, .epoch = 1}, logs[2]},
+                     2, &k, 1, &applied),
+        0);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 15);
+    check_clean(s);
+    store_close(s);
+}
+
+static void
+one_log_that_is_ahead_stops_the_batch(void **state)
+{
+    struct store *s = open_store(*state, 1 << 20, true);
+    const struct store_mark now = {.uuid = {1}, .epoch = 5};
+    const struct store_mark marks[2] = {{.uuid = {2}, .epoch = 1},
+                                        {.uuid = {1}, .epoch = 4}};
+    const struct store_delta k = delta("k", 5);
+    struct store_applied applied;
+
+    assert_rc(apply_deltas(s, KS, &now, 1, &k, 1, &applied), 0);
+    assert_rc(apply_deltas(s, KS, marks, 2, &k, 1, &applied), -EOVERFLOW);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 5);
+    assert_int_equal(mark_state(s, &marks[0]), STORE_MARK_NONE);
+    store_close(s);
+}
+
+/* ---- a process that is writing ------------------------------------------ */
+
+/* In a child: stops inside a write transaction. */
+static void
+stop_while_writing(const struct tmpdir *d)
+{
+    struct store *s = open_store(d, 1 << 20, true);
+    struct keyspace *k;
+    MDB_txn *txn;
+
+    if (keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k) < 0 ||
+        keyspace_write(lmdb_of(s), k, &txn) < 0)
+        _exit(1);
+    (void)raise(SIGSTOP); /* cannot fail */
+    keyspace_abort(k, txn);
+    store_close(s);
+    _exit(0);
+}
+
+static void
+nobody_waits_for_a_process_that_stopped_while_writing(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    const struct store_mark mark = {.uuid = {1}, .epoch = 1};
+    const struct store_delta k = delta("k", 5);
+    struct store_applied applied;
+    struct tmpdir to;
+    pid_t child;
+    int status;
+
+    assert_rc(apply_one(s, KS_NAME, "k", 1), 0);
+    store_close(s);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        stop_while_writing(d);
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+
+    s = open_store(d, 1 << 20, true);
+    assert_rc(apply_deltas(s, KS, &mark, 1, &k, 1, &applied), -EAGAIN);
+    assert_int_equal(applied.holder, child);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 1); /* who reads, reads */
+    assert_int_equal(mark_state(s, &mark), STORE_MARK_NONE);
+    check_clean(s);
+    tmpdir_make_in_memory(&to);
+    assert_rc(store_copy(s, KS, to.fd), 0);
+    tmpdir_remove(&to);
+
+    assert_int_equal(kill(child, SIGCONT), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_rc(apply_deltas(s, KS, &mark, 1, &k, 1, &applied), 0);
+    assert_int_equal(get_one(s, KS_NAME, "k"), 6);
+    store_close(s);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, in_memory, remove_dir)
+
+static const struct CMUnitTest tests[] = {
+    T(a_log_counts_once),
+    T(marks_without_records_are_kept),
+    T(another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in),
+    T(a_failed_commit_leaves_a_state_to_go_on_from),
+    T(a_killed_worker_is_taken_up_where_it_was),
+    T(workers_that_race_count_each_log_once),
+    T(a_view_stays_as_it_was_while_others_merge),
+    T(every_mark_can_be_listed),
+    T(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs),
+    T(logs_that_came_unequally_far_are_not_put_together),
+    T(one_log_that_is_ahead_stops_the_batch),
+    T(nobody_waits_for_a_process_that_stopped_while_writing),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,485 @@
+/* tests/unit/test_drain.c - what is held is applied when its keyspace can take
+ * it: in order, exactly once, and without taking the time of logs that wait. */
+#include "tests/unit/worker_fixture.h"
+
+#include <sys/wait.h>
+
+#include "tests/lib/fault.h"
+
+#define MS UINT64_C(1000000)
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    fixture_make(&x, *(const enum engine_kind *)*state);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fault_clear();
+    fixture_remove(*state);
+    return 0;
+}
+
+static struct store_mark
+mark(uint8_t log, uint64_t epoch)
+{
+    return (struct store_mark){.uuid = {log}, .epoch = epoch, .first_ms = 5};
+}
+
+/* Holds "one" += sum for a keyspace, under one mark. */
+static void
+hold(struct fixture *x, const char *name, struct store_mark m, int64_t sum)
+{
+    const struct store_delta d = {.key = (const uint8_t *)"one",
+                                  .key_size = 3,
+                                  .sum_high = sum < 0 ? -1 : 0,
+                                  .sum_low = (uint64_t)sum};
+    const struct store_batch b = {.name = (const uint8_t *)name,
+                                  .name_size = strlen(name),
+                                  .marks = &m,
+                                  .mark_count = 1,
+                                  .deltas = &d,
+                                  .delta_count = 1};
+
+    assert_rc(held_look(x->held), 0);
+    assert_rc(held_begin(x->held), 0);
+    assert_rc(held_put(x->held, &b, -EBADMSG), 0);
+    assert_rc(held_commit(x->held), 0);
+    drain_held(&x->drain);
+}
+
+static uint64_t
+now(void)
+{
+    return fixture_ns / MS;
+}
+
+/* Each step of the store takes a while by the tests' clock. */
+static void
+take_time(void *ctx)
+{
+    fixture_ns += *(const uint64_t *)ctx;
+}
+
+/* ---- applying ---------------------------------------------------------- */
+
+static void
+without_anything_held_there_is_nothing_to_do(void **state)
+{
+    struct fixture *x = *state;
+
+    assert_true(drain_run(&x->drain, false) == UINT64_MAX);
+    assert_true(drain_run(&x->drain, true) == UINT64_MAX);
+    assert_false(tmpdir_has(&x->tmp, HELD_FILE));
+}
+
+static void
+records_are_applied_in_the_order_in_which_they_were_held(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    for (i = 1; i <= 100; i++) { /* as marks go, the last one counts */
+        hold(x, "a", mark(1, i), 1);
+        hold(x, "b", mark(1, i), 10);
+    }
+
+    drain_dry(x);
+
+    assert_int_equal(count_of(x, "a", "one"), 100);
+    assert_int_equal(count_of(x, "b", "one"), 1000);
+    assert_int_equal(held_count(x), 0);
+    assert_int_equal(x->drain.stats.records, 200);
+    assert_true(drain_run(&x->drain, false) == UINT64_MAX);
+}
+
+/* As after a crash between applying and deleting. */
+static void
+a_record_that_is_in_is_deleted_and_not_applied_again(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark m = mark(1, 1);
+
+    hold(x, "a", m, 7);
+    assert_rc(stored_add(x->store, "a", &m, "one", 7), 0);
+
+    drain_dry(x);
+
+    assert_int_equal(count_of(x, "a", "one"), 7);
+    assert_int_equal(held_count(x), 0);
+}
+
+/* As after a crash behind several records, or in a backup, which copies what is
+ * held before the keyspaces. */
+static void
+a_record_of_which_later_fills_are_in_is_in(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark later = mark(1, 9);
+
+    hold(x, "a", mark(1, 3), 7);
+    hold(x, "a", mark(2, 1), 10);
+    assert_rc(stored_add(x->store, "a", &later, "one", 100), 0);
+
+    drain_dry(x);
+
+    assert_int_equal(count_of(x, "a", "one"), 110);
+    assert_int_equal(held_count(x), 0);
+}
+
+/* The same of some of its logs only: the others have no later fill yet. */
+static void
+a_record_of_which_a_later_fill_of_one_log_is_in_is_in(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark marks[3] = {mark(1, 2), mark(2, 1), mark(3, 1)};
+    const struct store_mark later = mark(2, 2);
+
+    held_by_another(x, "a", marks, 3);
+    assert_rc(stored_add(x->store, "a", &marks[0], "one", 1), 0);
+    assert_rc(stored_add(x->store, "a", &marks[1], "one", 1), 0);
+    assert_rc(stored_add(x->store, "a", &marks[2], "one", 1), 0);
+    assert_rc(stored_add(x->store, "a", &later, "one", 100), 0);
+
+    drain_dry(x);
+
+    assert_int_equal(count_of(x, "a", "one"), 103);
+    assert_int_equal(held_count(x), 0);
+    assert_int_equal(x->drain.stats.damaged, 0);
+}
+
+static void
+a_record_that_is_in_partly_goes_on_where_it_was(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark m = full_log(x, 0);
+
+    filler_empty(x->dir.log_fd, 0);
+    held_by_another(x, "a", &m, 1);
+    memstore_cut(x->store, 1);
+    memstore_fault(
+        x->store, "a",
+        (struct memstore_fault){.error = -EIO, .times = 1, .commits = 1});
+
+    drain_run(&x->drain, false);
+    assert_int_equal(count_of(x, "a", "one"), 1);
+    assert_int_equal(count_of(x, "a", "two"), INT64_MIN);
+
+    drain_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), 1);
+    assert_int_equal(count_of(x, "a", "two"), 2);
+    assert_int_equal(held_count(x), 0);
+}
+
+/* ---- what cannot be applied --------------------------------------------- */
+
+static void
+a_sick_keyspace_does_not_hold_up_others(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    refuse(x, "b", -EBADMSG);
+    for (i = 1; i <= 3; i++) {
+        hold(x, "a", mark(1, i), 1);
+        hold(x, "b", mark(1, i), 10);
+        hold(x, "c", mark(1, i), 100);
+    }
+
+    drain_dry(x);
+
+    assert_int_equal(count_of(x, "a", "one"), 3);
+    assert_int_equal(count_of(x, "c", "one"), 300);
+    assert_int_equal(held_count(x), 3);
+
+    refuse(x, "b", 0);
+    drain_dry(x);
+    assert_int_equal(count_of(x, "b", "one"), 30);
+    assert_int_equal(held_count(x), 0);
+}
+
+static void
+a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute(void **state)
+{
+    struct fixture *x = *state;
+    uint64_t due, wait = DRAIN_RETRY_FIRST_MS;
+    unsigned before, i;
+
+    refuse(x, "a", -EBADMSG);
+    hold(x, "a", mark(1, 1), 1);
+    due = drain_run(&x->drain, false);
+    assert_int_equal(memstore_calls(x->store, "a").applies, 1);
+    for (i = 0; i < 14; i++) {
+        const uint64_t from = now();
+
+        before = memstore_calls(x->store, "a").applies;
+        while (memstore_calls(x->store, "a").applies == before) {
+            assert_true(due <= now() + DRAIN_LOOK_MS);
+            fixture_ns = due * MS;
+            due = drain_run(&x->drain, false);
+        }
+        assert_true(now() - from >= wait);
+        assert_true(now() - from <= wait + DRAIN_LOOK_MS);
+        wait = 2 * wait < DRAIN_RETRY_MOST_MS ? 2 * wait : DRAIN_RETRY_MOST_MS;
+    }
+    assert_int_equal(wait, DRAIN_RETRY_MOST_MS);
+}
+
+static void
+a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one(void **state)
+{
+    struct fixture *x = *state;
+
+    refuse(x, "a", -EBADMSG);
+    hold(x, "a", mark(1, 1), 1);
+    fixture_ns = drain_run(&x->drain, false) * MS;
+    drain_run(&x->drain, false);
+
+    hold(x, "b", mark(1, 1), 1);
+    drain_run(&x->drain, false);
+
+    assert_int_equal(count_of(x, "b", "one"), 1);
+}
+
+static void
+a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark marks[2] = {mark(1, 1), mark(2, 1)};
+
+    held_by_another(x, "a", marks, 2);
+    hold(x, "a", mark(3, 1), 5);
+    hold(x, "b", mark(3, 1), 5);
+    assert_rc(stored_add(x->store, "a", &marks[0], "one", 1), 0);
+
+    drain_dry(x);
+
+    assert_int_equal(count_of(x, "a", "one"), 1);
+    assert_int_equal(count_of(x, "b", "one"), 5);
+    assert_int_equal(held_count(x), 2);
+    assert_true(x->drain.stats.damaged > 0);
+}
+
+static void
+what_another_process_drains_is_left_to_it(void **state)
+{
+    struct fixture *x = *state;
+    int ready[2], go[2];
+    pid_t pid;
+    char c;
+
+    hold(x, "a", mark(1, 1), 1);
+    hold(x, "b", mark(1, 1), 1);
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(go), 0);
+    fixture_close_worker(x); /* LMDB does not bear a fork */
+    pid = fork();
+    if (pid == 0) {
+        fixture_open_worker(x);
+        if (held_look(x->held) < 0 ||
+            held_lock(x->held, (const uint8_t *)"a", 1) < 0)
+            _exit(1);
+        (void)!write(ready[1], "", 1);
+        (void)close(go[1]);
+        (void)!read(go[0], &c, 1);
+        _exit(0);
+    }
+    assert_true(pid > 0);
+    (void)close(ready[1]);
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    fixture_open_worker(x);
+
+    assert_int_equal(drain_run(&x->drain, false), now() + DRAIN_BUSY_MS);
+    assert_int_equal(count_of(x, "a", "one"), INT64_MIN);
+    assert_int_equal(count_of(x, "b", "one"), 1);
+
+    (void)close(go[0]);
+    (void)close(go[1]);
+    (void)close(ready[0]);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    drain_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), 1);
+}
+
+/* ---- time -------------------------------------------------------------- */
+
+static void
+while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing(void **state)
+{
+    static uint64_t step = 1 * MS;
+    struct fixture *x = *state;
+    uint64_t merged = 0, drained = 0;
+    unsigned i;
+
+    for (i = 1; i <= 400; i++)
+        hold(x, "a", mark(1, i), 1);
+    memstore_hook(x->store, take_time, &step);
+
+    for (i = 0; i < 100; i++) {
+        const uint64_t since = fixture_ns;
+        const int64_t before = count_of(x, "a", "one");
+
+        drain_run(&x->drain, true);
+        drained += fixture_ns - since;
+        if (i % 10 == 0)
+            assert_true(count_of(x, "a", "one") > before || i > 0);
+        drain_merged(&x->drain, 10 * MS);
+        merged += 10 * MS;
+        assert_true(drained <= merged / 4 + 2 * step);
+    }
+    assert_true(drained >= merged / 5);
+    assert_int_equal(count_of(x, "a", "one"), drained / step);
+}
+
+static void
+without_waiting_logs_it_looks_up_after_a_slice_and_when_told_to_stop(
+    void **state)
+{
+    static uint64_t step = 1 * MS;
+    struct fixture *x = *state;
+    unsigned i;
+
+    for (i = 1; i <= 100; i++)
+        hold(x, "a", mark(1, i), 1);
+    memstore_hook(x->store, take_time, &step);
+
+    assert_true(drain_run(&x->drain, false) <= now());
+    assert_int_equal(count_of(x, "a", "one"), DRAIN_SLICE_NS / step);
+    while (drain_run(&x->drain, false) <= now())
+        ;
+    assert_int_equal(count_of(x, "a", "one"), 100);
+}
+
+static bool
+always(void *ctx)
+{
+    (void)ctx; /* nothing to ask */
+    return true;
+}
+
+static void
+told_to_stop_it_ends_behind_the_record_under_way(void **state)
+{
+    struct fixture *x = *state;
+    unsigned i;
+
+    for (i = 1; i <= 10; i++)
+        hold(x, "a", mark(1, i), 1);
+    x->drain.stop = always;
+
+    drain_run(&x->drain, false);
+
+    assert_int_equal(count_of(x, "a", "one"), 1);
+    assert_int_equal(held_count(x), 9);
+}
+
+/* A pass that could apply nothing took time from nobody but itself. */
+static void
+a_pass_in_vain_is_followed_by_a_longer_rest(void **state)
+{
+    static uint64_t step = 1000 * MS;
+    struct fixture *x = *state;
+    uint64_t since, due;
+
+    refuse(x, "a", -EBADMSG);
+    hold(x, "a", mark(1, 1), 1);
+    memstore_hook(x->store, take_time, &step);
+    since = now();
+
+    do
+        due = drain_run(&x->drain, false);
+    while (due <= now());
+
+    assert_true(now() > since);
+    assert_true(due - now() >= 4 * (now() - since));
+}
+
+/* Names that share a place wait for each other, but for no longer than a sick
+ * one is not tried. */
+static void
+every_one_of_many_keyspaces_gets_its_turn(void **state)
+{
+    enum { NAMES = 120 };
+    struct fixture *x = *state;
+    char name[16];
+    unsigned i;
+
+    for (i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "k%u", i); /* fits */
+        refuse(x, name, -EBADMSG);
+        hold(x, name, mark(1, 1), 1);
+    }
+    for (i = 0; i < 10; i++)
+        fixture_ns = (drain_run(&x->drain, false) + 1) * MS;
+    for (i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "k%u", i); /* fits */
+        if (i % 2)
+            refuse(x, name, 0);
+    }
+
+    drain_dry(x);
+
+    assert_int_equal(held_count(x), NAMES / 2);
+}
+
+/* ---- any failing call -------------------------------------------------- */
+
+static void
+any_failing_call_loses_and_doubles_nothing(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark other = mark(2, 1);
+    bool hit = true;
+    unsigned n;
+
+    hold(x, "a", other, 0); /* it is there */
+    drain_dry(x);
+    for (n = 1; hit; n++) {
+        assert_true(n < 300);
+        hold(x, "a", mark(1, n), 1);
+        fixture_close_worker(x);
+        fixture_open_worker(x);
+
+        fault_inject(n % 2 ? "disk" : "memory", n / 2 + 1,
+                     n % 2 ? EIO : ENOMEM);
+        (void)drain_run(&x->drain, false); /* whatever it says */
+        hit = fault_hit() || n % 2 == 0;
+        fault_clear();
+        drain_dry(x);
+
+        assert_int_equal(count_of(x, "a", "one"), n);
+        assert_int_equal(held_count(x), 0);
+    }
+    assert_true(n > 4);
+}
+
+#define BOTH(test)   ENGINE_CASES(test, setup, teardown)
+#define MEMORY(test) ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    BOTH(without_anything_held_there_is_nothing_to_do),
+    BOTH(records_are_applied_in_the_order_in_which_they_were_held),
+    BOTH(a_record_that_is_in_is_deleted_and_not_applied_again),
+    BOTH(a_record_of_which_later_fills_are_in_is_in),
+    BOTH(a_record_of_which_a_later_fill_of_one_log_is_in_is_in),
+    MEMORY(a_record_that_is_in_partly_goes_on_where_it_was),
+    MEMORY(a_sick_keyspace_does_not_hold_up_others),
+    MEMORY(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute),
+    MEMORY(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one),
+    BOTH(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it),
+    MEMORY(what_another_process_drains_is_left_to_it),
+    MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing),
+    MEMORY(
+        without_waiting_logs_it_looks_up_after_a_slice_and_when_told_to_stop),
+    MEMORY(told_to_stop_it_ends_behind_the_record_under_way),
+    MEMORY(a_pass_in_vain_is_followed_by_a_longer_rest),
+    MEMORY(every_one_of_many_keyspaces_gets_its_turn),
+    BOTH(any_failing_call_loses_and_doubles_nothing),
+};
+TEST_MAIN(tests)

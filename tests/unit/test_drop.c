@@ -1,0 +1,780 @@
+/* tests/unit/test_drop.c - what is taken away: dropped keyspaces, deleted keys,
+ * the files of empty keyspaces.  Logs that were in stay in. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/store/lmdb/keyspace.h"
+#include "tests/lib/counted.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/stored.h"
+
+static const struct store_mark log_a = {
+    .uuid = "a log of records", .epoch = 4, .first_ms = 1000};
+static const struct store_mark log_b = {
+    .uuid = "b log of records", .epoch = 9, .first_ms = 2000};
+
+static int
+add(struct store *s, const struct store_mark *mark, const char *key,
+    int64_t count)
+{
+    return stored_add(s, KS_NAME, mark, key, count);
+}
+
+static void
+expect_totals(struct store *s, uint64_t keys, uint64_t sum)
+{
+    struct store_totals t;
+
+    assert_rc(stored_totals(s, KS_NAME, &t), 0);
+    assert_int_equal(t.keys, keys);
+    assert_int_equal(t.sum_low, sum);
+    assert_int_equal(t.sum_high, 0);
+}
+
+/* ---- drop -------------------------------------------------------------- */
+
+static void
+a_dropped_keyspace_is_empty_and_its_logs_stay_in(void **state)
+{
+    struct store *s = open_store(*state, 1 << 24, true);
+    struct store_mark later = log_a;
+    struct store_row row;
+    struct store_totals t;
+
+    assert_rc(add(s, &log_a, "k", INT64_MAX), 0);
+    assert_rc(add(s, &log_b, "k", 1), 0); /* saturated */
+    assert_rc(store_drop(s, KS, NULL, 0), 0);
+
+    expect_totals(s, 0, 0);
+    assert_rc(stored_totals(s, KS_NAME, &t), 0);
+    assert_int_equal(t.saturated, 0);
+    assert_rc(stored_get(s, KS_NAME, "k", &row), -ENOENT);
+    check_clean(s);
+    assert_rc(add(s, &log_a, "k", 5), 0); /* is in */
+    expect_totals(s, 0, 0);
+    later.epoch++;
+    assert_rc(add(s, &later, "k", 7), 0);
+    expect_totals(s, 1, 7);
+    assert_int_equal(mark_state(s, &log_b), STORE_MARK_DONE);
+    check_clean(s);
+    assert_rc(store_drop(s, KS, NULL, 0), 0);
+    assert_rc(store_drop(s, KS, NULL, 0), 0); /* again */
+    expect_totals(s, 0, 0);
+    store_close(s);
+}
+
+static void
+what_is_not_there_cannot_be_dropped(void **state)
+{
+    const struct tmpdir *d = *state;
+    const struct store_key key = {.key = (const uint8_t *)"k", .key_size = 1};
+    struct store *s = open_store(d, 1 << 20, true);
+    uint64_t deleted;
+
+    assert_rc(store_drop(s, KS, &log_a, 1), -ENOENT);
+    assert_rc(store_del(s, KS, &key, 1, &deleted), -ENOENT);
+    assert_int_equal(tmpdir_count(d, "."), 0);
+    store_close(s);
+}
+
+/* Keys 0 to n - 1, one each. */
+static void
+add_many(struct store *s, unsigned n)
+{
+    enum { BATCH = 100000 };
+    char(*keys)[16] = malloc(BATCH * sizeof *keys);
+    struct store_delta *deltas = malloc(BATCH * sizeof *deltas);
+    struct store_applied applied;
+
+    assert_true(keys != NULL && deltas != NULL);
+    for (unsigned at = 0; at < n; at += BATCH) {
+        for (unsigned i = 0; i < BATCH; i++) {
+            (void)snprintf(keys[i], sizeof keys[i], "%010u", at + i);
+            deltas[i] = delta(keys[i], 1);
+        }
+        assert_rc(apply_deltas(s, KS, NULL, 0, deltas, BATCH, &applied), 0);
+    }
+    free(keys);
+    free(deltas);
+}
+
+/* Bytes of memory of its own that this process may still take. */
+static void
+allow_memory(size_t more)
+{
+    struct rlimit limit;
+    unsigned long pages[6];
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%lu %lu %lu %lu %lu %lu", &pages[0], &pages[1],
+                            &pages[2], &pages[3], &pages[4], &pages[5]),
+                     6);
+    assert_int_equal(fclose(f), 0);
+    limit.rlim_cur = limit.rlim_max = pages[5] * 4096 + more;
+    assert_rc(setrlimit(RLIMIT_DATA, &limit), 0);
+}
+
+static off_t
+file_size(const struct tmpdir *d)
+{
+    struct stat st;
+
+    assert_int_equal(fstatat(d->fd, "pages.mdb", &st, 0), 0);
+    return st.st_size;
+}
+
+static void
+a_large_keyspace_is_dropped_with_little_memory_and_its_room_is_used_again(
+    void **state)
+{
+    enum { KEYS = 1000000 };
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 26, true);
+    pid_t child;
+    int status;
+    off_t size;
+
+    add_many(s, KEYS);
+    store_close(s);
+    size = file_size(d);
+    assert_true(size > 30 << 20);
+
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        s = open_store(d, 1 << 20, true);
+        expect_totals(s, KEYS, KEYS);
+        allow_memory(4 << 20);
+        assert_rc(store_drop(s, KS, NULL, 0), 0);
+        store_close(s);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+
+    s = open_store(d, 1 << 26, true);
+    expect_totals(s, 0, 0);
+    check_clean(s);
+    add_many(s, KEYS);
+    expect_totals(s, KEYS, KEYS);
+    check_clean(s);
+    assert_true(file_size(d) < size + size / 4);
+    store_close(s);
+}
+
+/* A file that is none; pages that LMDB cannot follow; a state that is not
+ * whole. */
+static void
+damage(const struct tmpdir *d, unsigned how)
+{
+    static uint8_t bytes[1 << 20];
+    const int fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
+    const ssize_t size = pread(fd, bytes, sizeof bytes, 0);
+
+    assert_true(fd >= 0 && size > 8192);
+    for (ssize_t at = how == 0 ? 0 : 8192; at + 16 < size; at++) {
+        if (how < 2)
+            bytes[at] = 'x';
+        else if (memcmp(bytes + at, "state", 5) == 0)
+            bytes[at + 15] ^= 1;
+    }
+    assert_int_equal(pwrite(fd, bytes, (size_t)size, 0), size);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+a_damaged_keyspace_is_dropped_for_a_fresh_one_that_knows_the_logs(void **state)
+{
+    const struct tmpdir *d = *state;
+    const struct store_mark marks[2] = {log_b, log_a};
+
+    for (unsigned i = 0; i < 4; i++) {
+        struct store *s = open_store(d, 1 << 20, true);
+
+        assert_rc(add(s, &log_a, "k", 1), 0);
+        if (i < 3) /* 3: while this process has it open */
+            store_close(s);
+        damage(d, i < 3 ? i : 2);
+        if (i < 3)
+            s = open_store(d, 1 << 20, true);
+        assert_rc(add(s, &log_b, "k", 1), -EBADMSG);
+
+        assert_rc(store_drop(s, KS, marks, 2), 1); /* there is a new file */
+
+        expect_totals(s, 0, 0);
+        assert_int_equal(mark_state(s, &log_a), STORE_MARK_DONE);
+        assert_int_equal(mark_state(s, &log_b), STORE_MARK_DONE);
+        assert_rc(add(s, NULL, "k", 3), 0);
+        expect_totals(s, 1, 3);
+        check_clean(s);
+        store_close(s);
+        assert_int_equal(tmpdir_count(d, "."), 2); /* and its lock file */
+        tmpdir_empty(d);
+    }
+}
+
+static void
+a_file_of_another_keyspace_is_not_dropped(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+
+    assert_rc(apply_one(s, "other", "k", 1), 0);
+    store_close(s);
+    assert_int_equal(renameat(d->fd, "other.mdb", d->fd, "pages.mdb"), 0);
+
+    s = open_store(d, 1 << 20, true);
+    assert_rc(store_drop(s, KS, &log_a, 1), -EBADMSG);
+
+    store_close(s);
+    assert_int_equal(renameat(d->fd, "pages.mdb", d->fd, "other.mdb"), 0);
+    s = open_store(d, 1 << 20, true);
+    assert_int_equal(get_one(s, "other", "k"), 1);
+    store_close(s);
+}
+
+/* As a process that writes has it. */
+static int
+hold(const struct tmpdir *d, const char *file)
+{
+    const int fd = openat(d->fd, file, O_RDONLY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    return fd;
+}
+
+static void
+nothing_is_taken_away_while_another_process_writes(void **state)
+{
+    const struct store_key key = {.key = (const uint8_t *)"k", .key_size = 1};
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    uint64_t deleted;
+    int held;
+
+    assert_rc(add(s, &log_a, "k", 1), 0);
+    held = hold(d, "pages.mdb");
+    assert_rc(store_drop(s, KS, NULL, 0), -EAGAIN);
+    assert_rc(store_del(s, KS, &key, 1, &deleted), -EAGAIN);
+    assert_int_equal(lmdb_of(s)->holder, getpid());
+    expect_totals(s, 1, 1);
+    assert_int_equal(close(held), 0);
+
+    tmpdir_put(d, "bad.mdb", "no database", 11, 0600);
+    held = hold(d, "bad.mdb");
+    assert_rc(store_drop(s, (const uint8_t *)"bad", 3, NULL, 0), -EAGAIN);
+    assert_int_equal(close(held), 0);
+    assert_rc(store_drop(s, (const uint8_t *)"bad", 3, NULL, 0), 1);
+    assert_rc(store_drop(s, KS, NULL, 0), 0);
+    store_close(s);
+}
+
+/* ---- del --------------------------------------------------------------- */
+
+/* Removes every third key of the model, and names others that are not there.
+ * Returns how many there were. */
+static uint64_t
+delete_thirds(struct store *s, struct model *m)
+{
+    struct store_key *keys = malloc((m->count + 1) * sizeof *keys);
+    uint8_t(*others)[257] = malloc((m->count + 1) * sizeof *others);
+    size_t n = 0, kept = 0;
+    uint64_t deleted = 0, want = 0;
+
+    assert_true(keys != NULL && others != NULL);
+    for (size_t i = 0; i < m->count; i++) {
+        const struct counter *c = &m->counters[i];
+
+        memcpy(others[n], c->key, c->size);
+        if (i % 3 == 0) {
+            keys[n] = (struct store_key){.key = others[n], .key_size = c->size};
+            want++;
+            n++;
+        } else if (i % 3 == 1 && c->size < 256) {
+            others[n][c->size] = '!'; /* follows it, and is not there */
+            keys[n] =
+                (struct store_key){.key = others[n], .key_size = c->size + 1u};
+            n++;
+        }
+    }
+    assert_rc(store_del(s, KS, keys, n, &deleted), 0);
+    assert_int_equal(deleted, want);
+    for (size_t i = 0; i < m->count; i++) {
+        if (i % 3 == 0)
+            m->sum -= m->counters[i].count;
+        else
+            m->counters[kept++] = m->counters[i];
+    }
+    m->count = kept;
+    free(keys);
+    free(others);
+    return want;
+}
+
+static void
+deleted_keys_are_gone_and_all_else_is_as_it_was(void **state)
+{
+    static const struct {
+        size_t batch;
+        uint64_t span;
+        bool huge;
+        size_t txn_memory;
+    } shapes[] = {{40, 50, true, 1 << 22},
+                  {3000, 9000, true, 1 << 24},
+                  {12000, 30000, false, 1},
+                  {12000, 30000, true, 1 << 18}};
+    const struct tmpdir *d = *state;
+
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct store *s = open_store(d, shapes[i].txn_memory, true);
+        struct model m = {.counters = NULL};
+
+        rng = 20 + i;
+        for (unsigned round = 0; round < 12; round++) {
+            struct store_applied applied;
+            struct batch_keys b;
+
+            batch_make(&b, shapes[i].batch, shapes[i].span, 0, 1000,
+                       shapes[i].huge);
+            assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &applied),
+                      0);
+            model_apply(&m, &b);
+            batch_free(&b);
+            if (round % 2 == 1)
+                (void)delete_thirds(s, &m); /* how many does not matter */
+            if (round % 4 == 3) {
+                compare_all(s, &m);
+                check_clean(s);
+            }
+        }
+        while (delete_thirds(s, &m) > 0)
+            ;
+        expect_totals(s, 0, 0);
+        check_clean(s);
+        store_close(s);
+        free(m.counters);
+        tmpdir_empty(d);
+    }
+}
+
+static void
+marks_stay_when_keys_are_deleted(void **state)
+{
+    const struct store_key key = {.key = (const uint8_t *)"k", .key_size = 1};
+    const struct store_key bad = {.key = (const uint8_t *)"", .key_size = 0};
+    struct store *s = open_store(*state, 1 << 20, true);
+    uint64_t deleted;
+
+    assert_rc(add(s, &log_a, "k", 3), 0);
+    assert_rc(store_del(s, KS, &bad, 1, &deleted), -EINVAL);
+    assert_rc(store_del(s, KS, &key, 1, &deleted), 0);
+    assert_int_equal(deleted, 1);
+    assert_rc(store_del(s, KS, &key, 1, &deleted), 0);
+    assert_int_equal(deleted, 0);
+    assert_rc(store_del(s, KS, NULL, 0, &deleted), 0);
+
+    assert_rc(add(s, &log_a, "k", 3), 0);
+    expect_totals(s, 0, 0);
+    assert_rc(add(s, &log_b, "k", 4), 0);
+    expect_totals(s, 1, 4);
+    check_clean(s);
+    store_close(s);
+}
+
+/* ---- the files of empty keyspaces --------------------------------------- */
+
+/* Which logs are spent, by the first letter. */
+static bool
+is_spent(void *ctx, const struct store_mark *mark)
+{
+    const char *spent = ctx;
+
+    return strchr(spent, mark->uuid[0]) != NULL;
+}
+
+static unsigned
+tend(struct store *s, const char *spent)
+{
+    char letters[8];
+    const struct store_tending t = {.is_spent = is_spent, .ctx = letters};
+    unsigned steps = 1;
+
+    (void)snprintf(letters, sizeof letters, "%s", spent); /* short */
+    lmdb_of(s)->tending.next_ms = 0;                      /* a minute later */
+    while (store_tend(s, &t))
+        steps++;
+    return steps;
+}
+
+static int
+row_name(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    (void)name; /* they are only counted */
+    (void)size;
+    (void)keys;
+    ++*(unsigned *)ctx;
+    return 0;
+}
+
+static void
+an_empty_keyspace_goes_once_its_logs_are_spent(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    unsigned names = 0;
+
+    assert_rc(add(s, &log_a, "k", 3), 0);
+    assert_rc(add(s, &log_b, "k", 3), 0);
+    (void)tend(s, "ab"); /* it is not empty */
+    expect_totals(s, 1, 6);
+    assert_rc(store_drop(s, KS, NULL, 0), 0);
+    (void)tend(s, "a"); /* the other may bring something yet */
+    assert_true(tmpdir_has(d, "pages.mdb"));
+    assert_rc(add(s, &log_b, "k", 3), 0);
+    expect_totals(s, 0, 0);
+
+    (void)tend(s, "ab");
+
+    assert_int_equal(tmpdir_count(d, "."), 0); /* no lock file either */
+    assert_rc(store_list(s, NULL, 0, row_name, &names), 0);
+    assert_int_equal(names, 0);
+    assert_rc(get_one(s, KS_NAME, "k"), -ENOENT);
+    assert_rc(add(s, &log_b, "k", 2), 0);
+    expect_totals(s, 1, 2);
+    check_clean(s);
+    store_close(s);
+}
+
+static void
+tending_takes_a_step_at_a_time_and_rests_a_minute(void **state)
+{
+    const struct tmpdir *d = *state;
+    const struct store_tending t = {.is_spent = is_spent, .ctx = (char[]){"a"}};
+    struct store *s = open_store(d, 1 << 20, true);
+    char name[16];
+
+    for (unsigned i = 0; i < 20; i++) {
+        (void)snprintf(name, sizeof name, "ks%u", i); /* fits */
+        assert_rc(stored_add(s, name, &log_a, "k", 1), 0);
+        assert_rc(store_drop(s, (const uint8_t *)name, strlen(name), NULL, 0),
+                  0);
+    }
+    assert_int_equal(tmpdir_count(d, "."), 40);
+
+    assert_true(tend(s, "a") >= 20);
+
+    assert_int_equal(tmpdir_count(d, "."), 0);
+    assert_rc(stored_add(s, "ks0", &log_a, "k", 1), 0);
+    assert_rc(store_drop(s, (const uint8_t *)"ks0", 3, NULL, 0), 0);
+    while (store_tend(s, &t))
+        ;
+    assert_true(tmpdir_has(d, "ks0.mdb"));
+    store_close(s);
+}
+
+static void
+a_removed_keyspace_makes_room_under_the_limit(void **state)
+{
+    const struct tmpdir *d = *state;
+    const struct lmdb_options options = {
+        .keyspace_fd = d->fd,
+        .hash_key = counted_hash_key,
+        .keyspace_size = 256,
+        .key_size = 256,
+        .writable = true,
+        .open_max = 3,
+        .txn_memory = 1 << 20,
+        .keyspace_max = 2,
+    };
+    struct store *s;
+
+    assert_rc(lmdb_store_open(&s, &options), 0);
+    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(apply_one(s, "two", "k", 1), 0);
+    assert_rc(apply_one(s, "three", "k", 1), -EDQUOT);
+    assert_rc(store_drop(s, KS, NULL, 0), 0);
+    (void)tend(s, "a");
+
+    assert_rc(apply_one(s, "three", "k", 1), 0);
+    store_close(s);
+}
+
+/* Somebody is between opening the lock file and opening the data file, which
+ * LMDB would make; somebody is writing. */
+static void
+a_file_that_is_being_opened_or_written_is_not_removed(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    int held;
+
+    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(store_drop(s, KS, NULL, 0), 0);
+    held = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(held >= 0);
+    assert_int_equal(flock(held, LOCK_SH), 0);
+    (void)tend(s, "a");
+    assert_true(tmpdir_has(d, "pages.mdb"));
+
+    /* And the other way round: nobody opens what is being removed. */
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    assert_rc(apply_one(s, "pages2", "k", 1), -EAGAIN);
+    assert_int_equal(close(held), 0);
+
+    held = hold(d, "pages.mdb");
+    (void)tend(s, "a");
+    assert_true(tmpdir_has(d, "pages.mdb"));
+    assert_int_equal(close(held), 0);
+    (void)tend(s, "a");
+    assert_false(tmpdir_has(d, "pages.mdb"));
+    store_close(s);
+}
+
+/* In a child: as another worker. */
+static void
+in_another_process(const struct tmpdir *d, void (*work)(struct store *s))
+{
+    const pid_t child = fork();
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct store *s = open_store(d, 1 << 20, true);
+
+        work(s);
+        store_close(s);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void
+tend_all(struct store *s)
+{
+    (void)tend(s, "ab"); /* its steps do not matter */
+}
+
+static void
+drop_it(struct store *s)
+{
+    assert_rc(store_drop(s, KS, NULL, 0), 0);
+}
+
+static void
+who_has_a_removed_keyspace_open_makes_it_anew(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    struct keyspace *k;
+    MDB_txn *txn;
+
+    assert_rc(add(s, &log_a, "k", 1), 0);
+    in_another_process(d, drop_it);
+    expect_totals(s, 0, 0); /* seen at once */
+    assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
+
+    in_another_process(d, tend_all);
+
+    assert_int_equal(tmpdir_count(d, "."), 0);
+    assert_rc(keyspace_write(lmdb_of(s), k, &txn), -ESTALE);
+    assert_rc(add(s, &log_b, "k", 7), 0);
+    expect_totals(s, 1, 7);
+    in_another_process(d, check_clean);
+    in_another_process(d, drop_it);
+    expect_totals(s, 0, 0);
+    store_close(s);
+}
+
+/* ---- calls that fail, processes that die -------------------------------- */
+
+static void
+make_empty(struct store *s)
+{
+    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(store_drop(s, KS, NULL, 0), 0);
+}
+
+static void
+make_rows(struct store *s)
+{
+    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(add(s, &log_b, "l", 1), 0);
+}
+
+static void
+make_damage(struct store *s)
+{
+    const int fd = openat(lmdb_of(s)->options.keyspace_fd, "pages.mdb",
+                          O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "no database", 11), 11);
+    assert_int_equal(close(fd), 0);
+}
+
+static int
+take_drop(struct store *s)
+{
+    const struct store_mark marks[2] = {log_a, log_b};
+
+    const int rc = store_drop(s, KS, marks, 2);
+
+    return rc > 0 ? 0 : rc;
+}
+
+static int
+take_key(struct store *s)
+{
+    const struct store_key key = {.key = (const uint8_t *)"k", .key_size = 1};
+    uint64_t deleted;
+
+    return store_del(s, KS, &key, 1, &deleted);
+}
+
+static int
+take_file(struct store *s)
+{
+    tend_all(s);
+    return tmpdir_has(&(struct tmpdir){.fd = lmdb_of(s)->options.keyspace_fd},
+                      "pages.mdb")
+               ? -EIO
+               : 0;
+}
+
+/* What is taken away, from what, and what is left. */
+static const struct taking {
+    void (*make)(struct store *s);
+    int (*take)(struct store *s);
+    uint64_t keys; /* -1: no keyspace */
+} takings[] = {
+    {make_rows, take_drop, 0},
+    {make_damage, take_drop, 0},
+    {make_rows, take_key, 1},
+    {make_empty, take_file, UINT64_MAX},
+};
+
+/* It is done, and what was in is still in. */
+static void
+expect_taken(struct store *s, const struct taking *t)
+{
+    struct store_totals totals;
+
+    if (t->keys == UINT64_MAX) {
+        assert_rc(stored_totals(s, KS_NAME, &totals), -ENOENT);
+        return;
+    }
+    assert_rc(add(s, &log_a, "k", 1), 0);
+    expect_totals(s, t->keys, t->keys);
+    check_clean(s);
+}
+
+static void
+any_call_may_fail_and_it_can_be_repeated(void **state)
+{
+    const struct tmpdir *d = *state;
+
+    for (size_t i = 0; i < sizeof takings / sizeof *takings; i++) {
+        const struct taking *t = &takings[i];
+        bool hit = true;
+
+        for (unsigned n = 1; hit; n++) {
+            const unsigned fds = fault_open_fds();
+            struct store *s = open_store(d, 1 << 20, true);
+            int rc;
+
+            t->make(s);
+            fault_inject(n % 2 == 0 ? "memory" : "disk", (n + 1) / 2,
+                         n % 2 == 0 ? ENOMEM : EIO);
+            rc = t->take(s);
+            hit = fault_hit() || n % 2 == 1;
+            fault_clear();
+            if (rc < 0)
+                assert_rc(t->take(s), 0);
+            expect_taken(s, t);
+            store_close(s);
+            assert_int_equal(fault_open_fds(), fds);
+            tmpdir_empty(d);
+            assert_true(n < 1000);
+        }
+    }
+}
+
+static void
+a_process_that_dies_leaves_all_or_nothing_taken(void **state)
+{
+    const struct tmpdir *d = *state;
+
+    for (size_t i = 0; i < sizeof takings / sizeof *takings; i++) {
+        const struct taking *t = &takings[i];
+        int status = SIGKILL;
+
+        for (unsigned n = 1; WIFSIGNALED(status); n++) {
+            struct store *s = open_store(d, 1 << 20, true);
+            struct store_totals totals;
+            pid_t child;
+            int rc;
+
+            t->make(s);
+            store_close(s);
+            child = fork();
+            assert_true(child >= 0);
+            if (child == 0) {
+                s = open_store(d, 1 << 20, true);
+                fault_kill("disk", n);
+                _exit(t->take(s) == 0 ? 0 : 1);
+            }
+            assert_int_equal(waitpid(child, &status, 0), child);
+
+            s = open_store(d, 1 << 20, true);
+            rc = stored_totals(s, KS_NAME, &totals);
+            assert_true(rc == 0 || (rc == -ENOENT && t->keys == UINT64_MAX) ||
+                        (rc == -EBADMSG && t->make == make_damage));
+            if (rc == 0 && t->make == make_rows)
+                assert_true(totals.keys == 2 || totals.keys == t->keys);
+            if (rc == 0 && t->keys != UINT64_MAX)
+                assert_rc(add(s, &log_a, "k", 1), 0); /* is in */
+            if (rc != -ENOENT)
+                assert_rc(t->take(s), 0);
+            expect_taken(s, t);
+            store_close(s);
+            tmpdir_empty(d);
+            assert_true(n < 1000);
+        }
+        assert_int_equal(status, 0);
+    }
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, in_memory, remove_dir)
+
+static const struct CMUnitTest tests[] = {
+    T(a_dropped_keyspace_is_empty_and_its_logs_stay_in),
+    T(what_is_not_there_cannot_be_dropped),
+    T(a_large_keyspace_is_dropped_with_little_memory_and_its_room_is_used_again),
+    T(a_damaged_keyspace_is_dropped_for_a_fresh_one_that_knows_the_logs),
+    T(a_file_of_another_keyspace_is_not_dropped),
+    T(nothing_is_taken_away_while_another_process_writes),
+    T(deleted_keys_are_gone_and_all_else_is_as_it_was),
+    T(marks_stay_when_keys_are_deleted),
+    T(an_empty_keyspace_goes_once_its_logs_are_spent),
+    T(tending_takes_a_step_at_a_time_and_rests_a_minute),
+    T(a_removed_keyspace_makes_room_under_the_limit),
+    T(a_file_that_is_being_opened_or_written_is_not_removed),
+    T(who_has_a_removed_keyspace_open_makes_it_anew),
+    T(any_call_may_fail_and_it_can_be_repeated),
+    T(a_process_that_dies_leaves_all_or_nothing_taken),
+};
+
+TEST_MAIN(tests)

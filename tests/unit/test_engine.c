@@ -1,0 +1,57 @@
+/* tests/unit/test_engine.c - the engine is not begun on an LMDB whose files
+ * countd cannot read. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <lmdb.h>
+
+#include "common/store/lmdb/engine.h"
+#include "tests/lib/counted.h"
+
+static int version[3];
+
+/* The program's own comes before the library's. */
+char *
+mdb_version(int *major, int *minor, int *patch)
+{
+    static char text[] = "LMDB of another day";
+
+    *major = version[0];
+    *minor = version[1];
+    *patch = version[2];
+    return text;
+}
+
+static void
+another_lmdb_than_0_9_is_refused(void **state)
+{
+    static const struct {
+        int major, minor, rc;
+    } cases[] = {{0, 9, 0},
+                 {1, 0, -EPROTONOSUPPORT},
+                 {0, 8, -EPROTONOSUPPORT},
+                 {0, 10, -EPROTONOSUPPORT},
+                 {1, 9, -EPROTONOSUPPORT}};
+    const struct tmpdir *d = *state;
+    const struct lmdb_options options = {.keyspace_fd = d->fd,
+                                         .hash_key = counted_hash_key,
+                                         .keyspace_size = 256,
+                                         .key_size = 256};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct store *s = NULL;
+
+        version[0] = cases[i].major;
+        version[1] = cases[i].minor;
+        assert_rc(lmdb_store_open(&s, &options), cases[i].rc);
+        assert_true((s != NULL) == (cases[i].rc == 0));
+        store_close(s);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(another_lmdb_than_0_9_is_refused, in_memory,
+                                    remove_dir),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,931 @@
+/* tests/unit/test_pages.c - LMDB's files, looked at without LMDB. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lmdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/pages.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/random.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+#define PAGE 4096
+
+struct fixture {
+    struct tmpdir dir;
+    struct random random;
+    char path[600];
+    MDB_env *env;
+    MDB_dbi dbi[2]; /* "one", "two" */
+};
+
+static void
+open_env(struct fixture *f)
+{
+    MDB_txn *txn;
+
+    assert_int_equal(mdb_env_create(&f->env), 0);
+    assert_int_equal(mdb_env_set_maxdbs(f->env, 4), 0);
+    assert_int_equal(mdb_env_set_mapsize(f->env, (size_t)64 << 20), 0);
+    assert_int_equal(mdb_env_open(f->env, f->path,
+                                  MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0600),
+                     0);
+    assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
+    assert_int_equal(mdb_dbi_open(txn, "one", MDB_CREATE, &f->dbi[0]), 0);
+    assert_int_equal(mdb_dbi_open(txn, "two", MDB_CREATE, &f->dbi[1]), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture f;
+
+    f = (struct fixture){.random = {.state = random_seed("test_pages")}};
+    tmpdir_make(&f.dir);
+    (void)snprintf(f.path, sizeof f.path, "%s/file.mdb", f.dir.path);
+    open_env(&f);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    if (f->env != NULL)
+        mdb_env_close(f->env);
+    tmpdir_remove(&f->dir);
+    return 0;
+}
+
+/* A key, or all of a value, told by `id`. */
+static void
+fill(uint8_t *bytes, size_t size, uint64_t id)
+{
+    struct random r = {.state = id + 1};
+
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)random_next(&r);
+    memcpy(bytes, &id, sizeof id);
+}
+
+static void
+put(MDB_txn *txn, MDB_dbi dbi, uint64_t id, size_t key_size, size_t size)
+{
+    static uint8_t key[511], value[1 << 20];
+    MDB_val k = {.mv_size = key_size, .mv_data = key};
+    MDB_val v = {.mv_size = size, .mv_data = value};
+
+    fill(key, key_size, id);
+    fill(value, size, id ^ size);
+    assert_int_equal(mdb_put(txn, dbi, &k, &v, 0), 0);
+}
+
+static void
+put_one(struct fixture *f, uint64_t id, size_t key_size, size_t size)
+{
+    MDB_txn *txn;
+
+    assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
+    put(txn, f->dbi[0], id, key_size, size);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+}
+
+static int
+file_open(struct fixture *f)
+{
+    const int fd = open(f->path, O_RDWR | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* ---- salvage ----------------------------------------------------------- */
+
+/* Values of put(), found again. */
+struct found {
+    uint64_t ids[8];
+    size_t sizes[8];
+    unsigned seen[8];
+    unsigned count;
+    unsigned calls;
+};
+
+static int64_t
+note_found(void *ctx, const uint8_t *value, size_t size)
+{
+    static uint8_t want[1 << 20];
+    struct found *found = ctx;
+
+    found->calls++;
+    for (unsigned i = 0; i < found->count; i++) {
+        if (found->sizes[i] > size)
+            continue;
+        fill(want, found->sizes[i], found->ids[i] ^ found->sizes[i]);
+        if (memcmp(value, want, found->sizes[i]) == 0) {
+            found->seen[i]++;
+            return (int64_t)found->sizes[i];
+        }
+    }
+    return 0;
+}
+
+static struct found
+small_and_large(struct fixture *f)
+{
+    struct found found = {
+        .ids = {1, 2, 3, 4}, .sizes = {20, 2000, 5000, 300000}, .count = 4};
+
+    for (unsigned i = 0; i < found.count; i++)
+        put_one(f, found.ids[i], 16, found.sizes[i]);
+    return found;
+}
+
+static void
+every_value_is_found_whatever_its_size(void **state)
+{
+    struct fixture *f = *state;
+    struct found found = small_and_large(f);
+    const int fd = file_open(f);
+
+    assert_rc(pages_each_value(fd, note_found, &found), 0);
+
+    for (unsigned i = 0; i < found.count; i++)
+        assert_true(found.seen[i] > 0);
+    close(fd);
+}
+
+static void
+values_are_found_without_meta_pages(void **state)
+{
+    static const uint8_t zeros[2 * PAGE];
+    struct fixture *f = *state;
+    struct found found = small_and_large(f);
+    const int fd = file_open(f);
+
+    assert_int_equal(pwrite(fd, zeros, sizeof zeros, 0), sizeof zeros);
+    assert_rc(pages_each_value(fd, note_found, &found), 0);
+
+    for (unsigned i = 0; i < found.count; i++)
+        assert_true(found.seen[i] > 0);
+    close(fd);
+}
+
+static int64_t
+stop(void *ctx, const uint8_t *value, size_t size)
+{
+    unsigned *calls = ctx;
+
+    (void)value;
+    (void)size;
+    ++*calls;
+    return -ECANCELED;
+}
+
+static void
+the_scan_ends_when_it_is_told_to(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = file_open(f);
+    unsigned calls = 0;
+
+    assert_rc(pages_each_value(fd, stop, &calls), -ECANCELED);
+
+    assert_int_equal(calls, 1);
+    close(fd);
+}
+
+/* Sees that a value is readable to its end. */
+static int64_t
+add_up(void *ctx, const uint8_t *value, size_t size)
+{
+    uint64_t *sum = ctx;
+
+    for (size_t i = 0; i < size; i++)
+        *sum += value[i];
+    return 0;
+}
+
+static void
+any_bytes_are_scanned(void **state)
+{
+    static uint8_t bytes[10 * PAGE + 777];
+    struct fixture *f = *state;
+    const int fd = file_open(f);
+    uint64_t sum = 0;
+
+    for (int round = 0; round < 50; round++) {
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)random_next(&f->random);
+        for (uint64_t i = 0; i < 10; i++) {
+            memcpy(bytes + i * PAGE, &i, sizeof i);
+            bytes[i * PAGE + 10] = (uint8_t)(1u << random_below(&f->random, 4));
+            bytes[i * PAGE + 11] = 0;
+        }
+        assert_int_equal(pwrite(fd, bytes, sizeof bytes, 0), sizeof bytes);
+        assert_int_equal(ftruncate(fd, (off_t)sizeof bytes), 0);
+        assert_rc(pages_each_value(fd, add_up, &sum), 0);
+    }
+    close(fd);
+}
+
+/* ---- the check --------------------------------------------------------- */
+
+/* The whole file in memory, and back. */
+static size_t
+file_read(int fd, uint8_t **bytes)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    *bytes = malloc((size_t)st.st_size);
+    assert_non_null(*bytes);
+    assert_int_equal(pread(fd, *bytes, (size_t)st.st_size, 0), st.st_size);
+    return (size_t)st.st_size;
+}
+
+static void
+file_write(int fd, const uint8_t *bytes, size_t size)
+{
+    assert_int_equal(pwrite(fd, bytes, size, 0), size);
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+}
+
+static void
+print_fault(void *ctx, const char *text)
+{
+    (void)ctx;
+    print_error("%s\n", text);
+}
+
+static void
+assert_good(int fd)
+{
+    struct pages_check check = {.fault = print_fault};
+    const char *why;
+
+    assert_rc(pages_check(fd, &check), 0);
+    assert_int_equal(check.faults, 0);
+    assert_rc(pages_check_file(fd, true, &why), 0);
+}
+
+/* Puts and deletes some, of sizes that go together on pages, fill pages, or
+ * have pages of their own. */
+static void
+change_some(struct fixture *f, MDB_txn *txn, unsigned count)
+{
+    static const size_t most[] = {40, 300, 2100, 9000, 40000};
+
+    for (unsigned i = 0; i < count; i++) {
+        const MDB_dbi dbi = f->dbi[random_below(&f->random, 2)];
+        const uint64_t id = random_below(&f->random, 400);
+        uint8_t key[511];
+        MDB_val k = {.mv_size = 8 + id % 500, .mv_data = key};
+        const size_t size =
+            1 + random_below(&f->random, most[random_below(&f->random, 5)]);
+        int rc;
+
+        if (random_chance(&f->random, 55)) {
+            put(txn, dbi, id, k.mv_size, size);
+            continue;
+        }
+        fill(key, k.mv_size, id);
+        rc = mdb_del(txn, dbi, &k, NULL);
+        assert_true(rc == 0 || rc == MDB_NOTFOUND);
+    }
+}
+
+static void
+whatever_lmdb_writes_is_good(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = file_open(f);
+    char copy[700];
+
+    (void)snprintf(copy, sizeof copy, "%s/copy.mdb", f->dir.path);
+    for (unsigned i = 0; i < 200; i++) {
+        const unsigned count = 1u << random_below(&f->random, 9);
+        MDB_txn *txn;
+        int copied;
+
+        assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
+        change_some(f, txn, count);
+        if (random_chance(&f->random, 2))
+            assert_int_equal(mdb_drop(txn, f->dbi[0], 0), 0);
+        assert_int_equal(mdb_txn_commit(txn), 0);
+        assert_good(fd);
+        if (i % 20 != 0)
+            continue;
+        assert_int_equal(
+            mdb_env_copy2(f->env, copy, i % 40 == 0 ? MDB_CP_COMPACT : 0), 0);
+        copied = open(copy, O_RDONLY | O_CLOEXEC);
+        assert_true(copied >= 0);
+        assert_good(copied);
+        close(copied);
+        assert_int_equal(unlink(copy), 0);
+    }
+    close(fd);
+}
+
+/* A file in which values and a part of the free list have pages of their own.
+ */
+static int
+large_file(struct fixture *f)
+{
+    MDB_txn *txn;
+
+    for (unsigned round = 0; round < 4; round++) {
+        assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
+        for (uint64_t id = 0; id < 300; id++)
+            put(txn, f->dbi[0], id, 8, 5000 + 10000 * (size_t)(round % 2));
+        if (round == 3)
+            assert_int_equal(mdb_drop(txn, f->dbi[0], 0), 0);
+        put(txn, f->dbi[0], 1, 8, 20000);
+        assert_int_equal(mdb_txn_commit(txn), 0);
+    }
+    return file_open(f);
+}
+
+/* Where in the file the node at hand says which pages its value has; 0 at the
+ * end.  *at: which page and node is next. */
+static size_t
+next_large_value(const uint8_t *bytes, size_t size, size_t *page, size_t *node)
+{
+    for (; *page < size; *page += PAGE, *node = 0) {
+        uint16_t flags, lower, at, head[4];
+
+        memcpy(&flags, bytes + *page + 10, 2);
+        memcpy(&lower, bytes + *page + 12, 2);
+        while (flags == 2 && lower <= PAGE && 16 + 2 * *node < lower) {
+            memcpy(&at, bytes + *page + 16 + 2 * (*node)++, 2);
+            memcpy(head, bytes + *page + at, 8);
+            if (head[2] == 1)
+                return *page + at + 8 + head[3];
+        }
+    }
+    return 0;
+}
+
+/* Fault: such a number passed the range test, as number and count together are
+ * small again. */
+static void
+no_page_number_is_too_large_for_the_check(void **state)
+{
+    static const uint64_t bad[] = {UINT64_MAX,
+                                   UINT64_MAX - 1,
+                                   UINT64_MAX / 4096,
+                                   (uint64_t)1 << 63,
+                                   (uint64_t)1 << 52,
+                                   0,
+                                   1};
+    struct fixture *f = *state;
+    const int fd = large_file(f);
+    unsigned found = 0, values = 0;
+    size_t page = 0, node = 0, at, size;
+    uint8_t *bytes;
+
+    assert_good(fd);
+    size = file_read(fd, &bytes);
+    while ((at = next_large_value(bytes, size, &page, &node)) > 0) {
+        struct pages_check check = {.quick = false};
+
+        values++;
+        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+            assert_int_equal(pwrite(fd, &bad[i], 8, (off_t)at), 8);
+            assert_rc(pages_check(fd, &check), 0);
+            found += check.faults > 0;
+        }
+        assert_int_equal(pwrite(fd, bytes + at, 8, (off_t)at), 8);
+    }
+
+    /* In use are one value and some of the free list's. */
+    assert_true(values > 10);
+    assert_true(found >= 2 * sizeof bad / sizeof bad[0]);
+    free(bytes);
+    close(fd);
+}
+
+static void
+a_file_that_was_cut_is_damaged(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = large_file(f);
+    struct stat st;
+    const char *why;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    for (off_t size = 1000; size < 100000; size += 3000) {
+        assert_int_equal(ftruncate(fd, size), 0);
+        assert_rc(pages_check_file(fd, true, &why), -EBADMSG);
+        assert_int_equal(ftruncate(fd, st.st_size), 0);
+    }
+    close(fd);
+}
+
+/* One bit each, in the pages of a small file: what the check calls good, LMDB
+ * reads to the end and finds by key. */
+static void
+bits_that_the_check_does_not_see_do_not_matter_to_lmdb(void **state)
+{
+    struct fixture *f = *state;
+    unsigned good = 0, bad = 0;
+    uint8_t *bytes;
+    size_t size;
+    int fd;
+
+    for (uint64_t id = 0; id < 40; id++)
+        put_one(f, id, 8 + id, 700);
+    put_one(f, 50, 8, 5000);
+    mdb_env_close(f->env);
+    fd = file_open(f);
+    size = file_read(fd, &bytes);
+    for (unsigned i = 0; i < 4000; i++) {
+        const size_t page = random_below(&f->random, size / PAGE) * PAGE;
+        const size_t at = page + random_below(&f->random, 100);
+        const uint8_t bit = (uint8_t)(1u << random_below(&f->random, 8));
+        const char *why;
+        MDB_val k, v;
+        MDB_cursor *c;
+        MDB_txn *txn;
+        int rc;
+
+        bytes[at] ^= bit;
+        assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
+        rc = pages_check_file(fd, true, &why);
+        if (rc == 0) {
+            open_env(f);
+            assert_int_equal(mdb_txn_begin(f->env, NULL, MDB_RDONLY, &txn), 0);
+            assert_int_equal(mdb_cursor_open(txn, f->dbi[0], &c), 0);
+            while ((rc = mdb_cursor_get(c, &k, &v, MDB_NEXT)) == 0)
+                assert_int_equal(mdb_get(txn, f->dbi[0], &k, &v), 0);
+            assert_int_equal(rc, MDB_NOTFOUND);
+            mdb_cursor_close(c);
+            mdb_txn_abort(txn);
+            mdb_env_close(f->env);
+            good++;
+        } else {
+            assert_rc(rc, -EBADMSG);
+            bad++;
+        }
+        bytes[at] ^= bit;
+        file_write(fd, bytes, size);
+    }
+    f->env = NULL;
+    assert_true(good > 100 && bad > 100);
+    free(bytes);
+    close(fd);
+}
+
+/* ---- before a value is replaced ---------------------------------------- */
+
+static const void *
+value_of(struct fixture *f, MDB_txn *txn, uint64_t id, size_t *size)
+{
+    uint8_t key[8];
+    MDB_val k = {.mv_size = sizeof key, .mv_data = key}, v;
+
+    fill(key, sizeof key, id);
+    assert_int_equal(mdb_get(txn, f->dbi[0], &k, &v), 0);
+    *size = v.mv_size;
+    return v.mv_data;
+}
+
+static void
+what_lmdb_would_give_free_with_a_value_is_checked(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = file_open(f);
+    struct pages_map map;
+    const uint8_t *value;
+    uint64_t number;
+    MDB_txn *txn;
+    size_t size;
+
+    put_one(f, 1, 8, 100);
+    put_one(f, 2, 8, 10000);
+    put_one(f, 3, 8, 4080);
+    assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
+    value = value_of(f, txn, 1, &size);
+    pages_map_find(&map, value, PAGE, (size_t)64 << 20);
+    assert_true(map.start != 0);
+    assert_true(pages_value_ok(&map, value, size));
+    value = value_of(f, txn, 3, &size);
+    assert_true(pages_value_ok(&map, value, size));
+    value = value_of(f, txn, 2, &size);
+    assert_true(pages_value_ok(&map, value, size));
+
+    memcpy(&number, value - 16, sizeof number);
+    for (unsigned bit = 0; bit < 16 * 8; bit++) {
+        const off_t at = (off_t)(number * PAGE + bit / 8);
+        const uint8_t was = value[(int)(bit / 8) - 16];
+        const uint8_t flipped = (uint8_t)(was ^ 1u << bit % 8);
+
+        assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
+        assert_true(pages_value_ok(&map, value, size) ==
+                    (bit / 8 == 8 || bit / 8 == 9)); /* nothing is there */
+        assert_int_equal(pwrite(fd, &was, 1, at), 1);
+    }
+
+    /* One that this transaction has written is in its own memory. */
+    put(txn, f->dbi[0], 2, 8, 9999);
+    value = value_of(f, txn, 2, &size);
+    assert_true(pages_value_ok(&map, value, size));
+    mdb_txn_abort(txn);
+    close(fd);
+}
+
+/* ---- finding ----------------------------------------------------------- */
+
+static void
+a_value_is_found_as_of_either_commit(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = file_open(f);
+    static uint8_t page[PAGES_SIZE_MAX];
+    struct pages_meta metas[2];
+    uint8_t *value;
+    const char *why;
+    MDB_txn *txn;
+    size_t size;
+
+    for (int n = 1; n <= 5; n++) {
+        MDB_val k = {.mv_size = 5, .mv_data = (char[]){"count"}};
+        MDB_val v = {.mv_size = sizeof n, .mv_data = &n};
+
+        assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
+        assert_int_equal(mdb_put(txn, f->dbi[1], &k, &v, 0), 0);
+        for (uint64_t id = 0; id < 200; id++) /* so that it has branches */
+            put(txn, f->dbi[1], 1000 * (uint64_t)n + id, 200, 300);
+        assert_int_equal(mdb_txn_commit(txn), 0);
+    }
+    assert_rc(pages_metas(fd, metas, &why), 0);
+
+    for (unsigned i = 0; i < 2; i++) {
+        assert_rc(
+            pages_find(fd, &metas[i], "two", "count", page, &value, &size), 0);
+        assert_int_equal(size, sizeof(int));
+        assert_int_equal(value[0], i == pages_newest(metas) ? 5 : 4);
+        assert_rc(pages_find(fd, &metas[i], "two", "coun", page, &value, &size),
+                  -ENOENT);
+        assert_rc(
+            pages_find(fd, &metas[i], "one", "count", page, &value, &size),
+            -ENOENT);
+        assert_rc(
+            pages_find(fd, &metas[i], "three", "count", page, &value, &size),
+            -ENOENT);
+    }
+    close(fd);
+}
+
+/* ---- keyspaces: the newest commit, or nothing --------------------------- */
+
+static const uint8_t hash_key[16];
+static const uint8_t *const ks = (const uint8_t *)"pages";
+
+static struct store *
+store(struct fixture *f, bool writable)
+{
+    const struct lmdb_options options = {.keyspace_fd = f->dir.fd,
+                                         .hash_key = hash_key,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = writable,
+                                         .open_max = 4,
+                                         .txn_memory = 1 << 22};
+    struct store *s;
+
+    assert_rc(lmdb_store_open(&s, &options), 0);
+    return s;
+}
+
+static int
+setup_keyspace(void **state)
+{
+    static struct fixture f;
+
+    f = (struct fixture){.random = {.state = random_seed("test_pages")}};
+    tmpdir_make_in_memory(&f.dir);
+    (void)snprintf(f.path, sizeof f.path, "%s/pages.mdb", f.dir.path);
+    diag_init("test_pages", DIAG_ERROR);
+    *state = &f;
+    return 0;
+}
+
+/* A keyspace of so many commits; its count is their number. */
+static int
+keyspace(struct fixture *f, int commits)
+{
+    struct store *s = store(f, true);
+
+    for (int i = 0; i < commits; i++)
+        assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
+    store_close(s);
+    return file_open(f);
+}
+
+/* What is counted, or an error. */
+static int64_t
+count(struct store *s)
+{
+    struct store_totals totals;
+    struct store_row row;
+    int rc;
+
+    rc = stored_get(s, "pages", "k", &row);
+    if (rc == 0)
+        rc = stored_totals(s, "pages", &totals);
+    if (rc < 0)
+        return rc;
+    assert_int_equal(totals.keys, 1);
+    return row.count;
+}
+
+static void
+count_fault(void *ctx, const char *text)
+{
+    char *last = ctx;
+
+    (void)snprintf(last, 200, "%s", text);
+}
+
+/* What the file counts: `want`, for all who ask, or it is damaged; for a worker
+ * one more when it could add that.  1: right, 0: damage was reported. */
+static int
+right_or_reported(struct fixture *f, int64_t want)
+{
+    struct store_check_result checked;
+    char fault[200] = "";
+    struct store *s;
+    int64_t got;
+    int rc;
+
+    s = store(f, false);
+    got = count(s);
+    rc = store_check(s, ks, 5, count_fault, fault, &checked);
+    store_close(s);
+    if (got == want) {
+        assert_true(rc == 0 && checked.faults == 0);
+        s = store(f, true);
+        assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
+        assert_int_equal(count(s), want + 1);
+        store_close(s);
+        return 1;
+    }
+    assert_true(got == -EBADMSG);
+    assert_true(rc == -EBADMSG || checked.faults > 0);
+    s = store(f, true);
+    assert_rc(stored_add(s, "pages", NULL, "k", 1), -EBADMSG);
+    store_close(s);
+    return 0;
+}
+
+static void
+every_bit_of_the_meta_pages_is_right_or_reported(struct fixture *f, int commits,
+                                                 int64_t want)
+{
+    const int fd = keyspace(f, commits), told = dup(2);
+    unsigned right = 0, all = 0;
+    uint8_t *bytes;
+    size_t size;
+
+    assert_non_null(freopen("/dev/null", "w", stderr)); /* it is told often */
+    size = file_read(fd, &bytes);
+    for (size_t bit = 0; bit < 2 * 160 * 8; bit++) {
+        const size_t at = bit / 8 % 160 + bit / 8 / 160 * PAGE;
+
+        bytes[at] ^= (uint8_t)(1u << bit % 8);
+        file_write(fd, bytes, size);
+        right += (unsigned)right_or_reported(f, want);
+        all++;
+        bytes[at] ^= (uint8_t)(1u << bit % 8);
+    }
+
+    /* What is behind that belongs to nobody. */
+    memset(bytes + 160, 0xff, PAGE - 160);
+    memset(bytes + PAGE + 160, 0xff, PAGE - 160);
+    file_write(fd, bytes, size);
+    assert_int_equal(right_or_reported(f, want), 1);
+    assert_true(dup2(told, 2) == 2);
+    close(told);
+    assert_true(right > all / 4 && right < all * 9 / 10);
+    free(bytes);
+    close(fd);
+}
+
+static void
+any_flipped_bit_of_a_meta_page_is_harmless_or_reported(void **state)
+{
+    const struct fixture *f = *state;
+
+    for (int commits = 1; commits <= 5; commits++) {
+        every_bit_of_the_meta_pages_is_right_or_reported(*state, commits,
+                                                         commits);
+        assert_int_equal(unlinkat(f->dir.fd, "pages.mdb", 0), 0);
+    }
+}
+
+static void
+a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported(void **state)
+{
+    struct fixture *f = *state;
+    struct tmpdir from;
+
+    close(keyspace(f, 6));
+    from = f->dir;
+    tmpdir_make_in_memory(&f->dir);
+    {
+        const struct lmdb_options options = {.keyspace_fd = from.fd,
+                                             .hash_key = hash_key,
+                                             .keyspace_size = 256,
+                                             .key_size = 256,
+                                             .writable = true,
+                                             .open_max = 4,
+                                             .txn_memory = 1 << 22};
+        struct store *s;
+
+        assert_rc(lmdb_store_open(&s, &options), 0);
+        assert_rc(store_copy(s, ks, 5, f->dir.fd), 0);
+        store_close(s);
+    }
+    tmpdir_remove(&from);
+    (void)snprintf(f->path, sizeof f->path, "%s/pages.mdb", f->dir.path);
+    every_bit_of_the_meta_pages_is_right_or_reported(f, 0, 6);
+}
+
+/* Fault: the keyspace went back by a commit, silently. */
+static void
+an_older_commit_is_not_taken_for_the_newest(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = keyspace(f, 4); /* the last is transaction 5, on page 1 */
+    struct store_check_result checked;
+    const uint64_t damaged = 5 ^ 4;
+    char fault[200] = "";
+    struct store *s;
+
+    assert_int_equal(pwrite(fd, &damaged, 8, PAGE + 144), 8);
+
+    s = store(f, false);
+    assert_true(count(s) == -EBADMSG);
+    assert_rc(store_check(s, ks, 5, count_fault, fault, &checked), 0);
+    assert_int_equal(checked.faults, 1);
+    assert_string_equal(fault, "an older commit would be taken for the "
+                               "newest: a meta page is damaged");
+    store_close(s);
+    close(fd);
+}
+
+/* What LMDB leaves when it cannot write a meta page: the new root under the
+ * number that was there before. */
+static void
+a_commit_that_failed_elsewhere_is_reported_too(void **state)
+{
+    struct fixture *f = *state;
+    int fd = keyspace(f, 4);
+    struct store *s;
+    uint64_t number;
+
+    assert_int_equal(pread(fd, &number, 8, 144), 8);
+    close(fd);
+    fd = keyspace(f, 1);
+    assert_int_equal(pwrite(fd, &number, 8, 144), 8);
+
+    s = store(f, false);
+    assert_true(count(s) == -EBADMSG);
+    store_close(s);
+    close(fd);
+}
+
+/* ---- keyspaces: what is refused ---------------------------------------- */
+
+static void
+a_damaged_file_is_not_read_again_until_it_changes(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = keyspace(f, 4);
+    const uint8_t bad = 0x77;
+    struct store *s;
+    uint8_t *bytes;
+    size_t size;
+
+    size = file_read(fd, &bytes);
+    assert_int_equal(pwrite(fd, &bad, 1, 44), 1);
+    assert_int_equal(pwrite(fd, &bad, 1, PAGE + 44), 1);
+    s = store(f, true);
+    assert_rc(stored_add(s, "pages", NULL, "k", 1), -EBADMSG);
+
+    fault_clear();
+    for (int i = 0; i < 10; i++)
+        assert_rc(stored_add(s, "pages", NULL, "k", 1), -EBADMSG);
+    assert_int_equal(fault_calls("pread"), 0);
+
+    file_write(fd, bytes, size);
+    assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
+    assert_int_equal(count(s), 5);
+    store_close(s);
+    free(bytes);
+    close(fd);
+}
+
+/* Sends what is said to a pipe; returns the descriptor that was standard error.
+ */
+static int
+listen_to_stderr(int pipes[2])
+{
+    const int was = dup(2);
+
+    assert_true(was >= 0);
+    assert_int_equal(pipe(pipes), 0);
+    assert_true(dup2(pipes[1], 2) == 2);
+    return was;
+}
+
+static void
+a_damaged_lock_file_is_told_from_a_damaged_keyspace(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = keyspace(f, 2);
+    static const uint8_t zeros[8];
+    char text[1000] = "", go;
+    int ready[2], pipes[2], lock, was;
+    struct store *s;
+    pid_t child;
+
+    assert_int_equal(pipe(ready), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { /* has it open until the pipe closes */
+        s = store(f, true);
+        assert_int_equal(count(s), 2);
+        close(ready[0]);
+        assert_int_equal(write(ready[1], "!", 1), 1);
+        (void)pause();
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &go, 1), 1);
+    lock = openat(f->dir.fd, "pages.mdb-lock", O_RDWR | O_CLOEXEC);
+    assert_true(lock >= 0);
+    assert_int_equal(pwrite(lock, zeros, sizeof zeros, 0), sizeof zeros);
+    close(lock);
+
+    was = listen_to_stderr(pipes);
+    s = store(f, false);
+    assert_true(count(s) == -EBADMSG);
+    store_close(s);
+    assert_true(dup2(was, 2) == 2);
+    assert_true(read(pipes[0], text, sizeof text - 1) > 0);
+    assert_non_null(strstr(text, "its lock file is damaged"));
+    assert_non_null(strstr(text, "stop all daemons and start them again"));
+
+    /* Which is enough. */
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    s = store(f, true);
+    assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
+    assert_int_equal(count(s), 3);
+    store_close(s);
+    for (int i = 0; i < 2; i++) {
+        close(ready[i]);
+        close(pipes[i]);
+    }
+    close(was);
+    close(fd);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define KEYSPACE(name)                                                         \
+    cmocka_unit_test_setup_teardown(name, setup_keyspace, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(every_value_is_found_whatever_its_size),
+    TEST(values_are_found_without_meta_pages),
+    TEST(the_scan_ends_when_it_is_told_to),
+    TEST(any_bytes_are_scanned),
+    TEST(whatever_lmdb_writes_is_good),
+    TEST(no_page_number_is_too_large_for_the_check),
+    TEST(a_file_that_was_cut_is_damaged),
+    TEST(bits_that_the_check_does_not_see_do_not_matter_to_lmdb),
+    TEST(what_lmdb_would_give_free_with_a_value_is_checked),
+    TEST(a_value_is_found_as_of_either_commit),
+    KEYSPACE(any_flipped_bit_of_a_meta_page_is_harmless_or_reported),
+    KEYSPACE(a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported),
+    KEYSPACE(an_older_commit_is_not_taken_for_the_newest),
+    KEYSPACE(a_commit_that_failed_elsewhere_is_reported_too),
+    KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes),
+    KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace),
+};
+
+TEST_MAIN(tests)

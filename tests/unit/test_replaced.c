@@ -1,0 +1,209 @@
+/* tests/unit/test_replaced.c - files that are replaced while they are open. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/crc.h"
+#include "common/store/lmdb/keyspace.h"
+#include "tests/lib/counted.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/stored.h"
+
+/* Copies a file, over what is there. */
+static void
+copy_file(const struct tmpdir *d, const char *from, const char *to)
+{
+    static uint8_t bytes[1 << 20];
+    ssize_t size;
+    int fd;
+
+    fd = openat(d->fd, from, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    size = pread(fd, bytes, sizeof bytes, 0);
+    assert_true(size > 0 && size < (ssize_t)sizeof bytes);
+    assert_int_equal(close(fd), 0);
+    fd = openat(d->fd, to, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, bytes, (size_t)size, 0), size);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+put_in_place(const struct tmpdir *d, const char *file)
+{
+    assert_int_equal(renameat(d->fd, file, d->fd, "pages.mdb"), 0);
+}
+
+static void
+a_replaced_file_is_opened_anew(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+
+    assert_rc(apply_one(s, "pages", "k", 1), 0);
+    copy_file(d, "pages.mdb", "copy");
+    copy_file(d, "pages.mdb", "again");
+    for (unsigned i = 0; i < 20; i++)
+        assert_rc(apply_one(s, "pages", "k", 1000), 0);
+
+    put_in_place(d, "copy");
+    assert_rc(apply_one(s, "pages", "k", 10), 0);
+    assert_int_equal(get_one(s, "pages", "k"), 11);
+    put_in_place(d, "again");
+    assert_int_equal(get_one(s, "pages", "k"), 1);
+
+    assert_int_equal(unlinkat(d->fd, "pages.mdb", 0), 0);
+    assert_rc(get_one(s, "pages", "k"), -ENOENT);
+    assert_rc(apply_one(s, "pages", "k", 5), 0);
+    assert_int_equal(get_one(s, "pages", "k"), 5);
+    assert_int_equal(unlinkat(d->fd, "pages.mdb-lock", 0), 0);
+    assert_rc(apply_one(s, "pages", "k", 5), 0);
+    assert_int_equal(get_one(s, "pages", "k"), 10);
+    assert_true(tmpdir_has(d, "pages.mdb-lock"));
+    check_clean(s);
+    store_close(s);
+}
+
+/* A process that has the keyspace open, and answers 'g' with its count and 'l'
+ * after a look. */
+struct holder {
+    pid_t pid;
+    int to, from;
+};
+
+static void
+hold_open(const struct tmpdir *d, int in, int out)
+{
+    struct store *s = open_store(d, 1 << 20, false);
+    int64_t count = get_one(s, "pages", "k");
+    char what;
+
+    while (write(out, &count, sizeof count) > 0 && read(in, &what, 1) == 1) {
+        if (what == 'l')
+            (void)store_tend(s, &(struct store_tending){.until_ns = 0});
+        else
+            count = get_one(s, "pages", "k");
+    }
+    _exit(0);
+}
+
+static void
+holder_start(struct holder *h, const struct tmpdir *d)
+{
+    int to[2], from[2];
+    int64_t count;
+
+    assert_int_equal(pipe2(to, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(from, O_CLOEXEC), 0);
+    h->pid = fork();
+    assert_true(h->pid >= 0);
+    if (h->pid == 0) {
+        (void)close(to[1]); /* ends the child with its parent */
+        hold_open(d, to[0], from[1]);
+    }
+    (void)close(to[0]);   /* the child's */
+    (void)close(from[1]); /* likewise */
+    h->to = to[1];
+    h->from = from[0];
+    assert_int_equal(read(h->from, &count, sizeof count), sizeof count);
+}
+
+static int64_t
+holder_ask(const struct holder *h, char what)
+{
+    int64_t count;
+
+    assert_int_equal(write(h->to, &what, 1), 1);
+    assert_int_equal(read(h->from, &count, sizeof count), sizeof count);
+    return count;
+}
+
+static void
+holder_end(const struct holder *h)
+{
+    int status;
+
+    (void)close(h->to);   /* ends it */
+    (void)close(h->from); /* read only */
+    assert_int_equal(waitpid(h->pid, &status, 0), h->pid);
+    assert_int_equal(status, 0);
+}
+
+/* LMDB's lock file has the old file's number of commits while anybody has it
+ * open: with that the newest commit of the new one would be lost. */
+static void
+a_replaced_file_is_not_touched_while_others_have_the_old_one(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct holder h;
+    struct store *s;
+
+    s = open_store(d, 1 << 20, true);
+    assert_rc(apply_one(s, "pages", "k", 1), 0);
+    store_close(s);
+    copy_file(d, "pages.mdb", "copy");
+    s = open_store(d, 1 << 20, true);
+    for (unsigned i = 0; i < 20; i++)
+        assert_rc(apply_one(s, "pages", "k", 1000), 0);
+    store_close(s);
+    holder_start(&h, d);
+    put_in_place(d, "copy");
+    s = open_store(d, 1 << 20, true);
+
+    assert_rc(apply_one(s, "pages", "k", 10), -EBUSY);
+    assert_rc(get_one(s, "pages", "k"), -EBUSY);
+
+    (void)holder_ask(&h, 'l'); /* its count was asked for before */
+    assert_rc(apply_one(s, "pages", "k", 10), 0);
+    assert_int_equal(get_one(s, "pages", "k"), 11);
+    assert_int_equal(holder_ask(&h, 'g'), 11);
+    holder_end(&h);
+    check_clean(s);
+    store_close(s);
+}
+
+static void
+a_file_that_was_overwritten_in_place_is_not_written_to(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct holder h;
+    struct store *s = open_store(d, 1 << 20, true);
+
+    assert_rc(apply_one(s, "pages", "k", 1), 0);
+    copy_file(d, "pages.mdb", "copy");
+    for (unsigned i = 0; i < 20; i++)
+        assert_rc(apply_one(s, "pages", "k", 1000), 0);
+    store_close(s);
+    holder_start(&h, d);
+    s = open_store(d, 1 << 20, true);
+    assert_int_equal(get_one(s, "pages", "k"), 20001);
+
+    copy_file(d, "copy", "pages.mdb");
+
+    assert_rc(apply_one(s, "pages", "k", 10), -ESTALE);
+    assert_rc(apply_one(s, "pages", "k", 10), -EBUSY);
+    holder_end(&h);
+    assert_rc(apply_one(s, "pages", "k", 10), 0);
+    assert_int_equal(get_one(s, "pages", "k"), 11);
+    check_clean(s);
+    store_close(s);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, in_memory, remove_dir)
+
+static const struct CMUnitTest tests[] = {
+    T(a_replaced_file_is_opened_anew),
+    T(a_replaced_file_is_not_touched_while_others_have_the_old_one),
+    T(a_file_that_was_overwritten_in_place_is_not_written_to),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,54 @@
+/* tests/unit/test_retry.c - when a thing that failed is tried again. */
+#include "tests/lib/test.h"
+
+#include "worker/retry.h"
+
+static void
+what_never_failed_is_due(void **state)
+{
+    const struct retry r = {0};
+
+    (void)state; /* pure */
+    assert_true(retry_is_due(&r, 0));
+    assert_true(retry_is_due(&r, UINT64_MAX));
+}
+
+static void
+each_failure_doubles_the_wait_up_to_a_most(void **state)
+{
+    static const uint64_t waits[] = {50, 100, 200, 400, 500, 500};
+    struct retry r = {0};
+    unsigned i;
+
+    (void)state; /* pure */
+    for (i = 0; i < 6; i++) {
+        retry_failed(&r, 1000, 50, 500);
+
+        assert_false(retry_is_due(&r, 1000));
+        assert_false(retry_is_due(&r, 1000 + waits[i] - 1));
+        assert_true(retry_is_due(&r, 1000 + waits[i]));
+        assert_int_equal(r.due_ms, 1000 + waits[i]);
+    }
+}
+
+static void
+success_begins_with_the_first_wait_again(void **state)
+{
+    struct retry r = {0};
+
+    (void)state; /* pure */
+    retry_failed(&r, 1000, 50, 500);
+    retry_failed(&r, 1000, 50, 500);
+    retry_worked(&r);
+
+    assert_true(retry_is_due(&r, 0));
+    retry_failed(&r, 1000, 50, 500);
+    assert_int_equal(r.due_ms, 1050);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_never_failed_is_due),
+    cmocka_unit_test(each_failure_doubles_the_wait_up_to_a_most),
+    cmocka_unit_test(success_begins_with_the_first_wait_again),
+};
+TEST_MAIN(tests)

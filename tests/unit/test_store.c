@@ -1,0 +1,237 @@
+/* tests/unit/test_store.c - what every engine of common/store/store.h promises,
+ * and what the engine of the tests adds. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/wire/query.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/memstore.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+struct fixture {
+    struct tmpdir tmp;
+    struct store *s;
+};
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    tmpdir_make_in_memory(&x.tmp);
+    x.s = engine_open(*(const enum engine_kind *)*state, x.tmp.fd);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    store_close(x->s);
+    tmpdir_remove(&x->tmp);
+    return 0;
+}
+
+static const struct store_mark fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
+
+static int64_t
+count(struct fixture *x, const char *name, const char *key)
+{
+    struct store_row row;
+
+    assert_rc(stored_get(x->s, name, key, &row), 0);
+    return row.count;
+}
+
+static enum store_mark_state
+mark_state(struct fixture *x, uint64_t epoch, uint64_t first_ms)
+{
+    struct store_mark mark = fill3;
+    struct store_mark_info info;
+
+    mark.epoch = epoch;
+    mark.first_ms = first_ms;
+    assert_rc(store_marks(x->s, (const uint8_t *)"words", 5, &mark, 1, &info),
+              0);
+    return info.state;
+}
+
+static void
+a_batch_given_twice_counts_once(void **state)
+{
+    struct fixture *x = *state;
+
+    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_NONE);
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+
+    assert_int_equal(count(x, "words", "the"), 4);
+    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_DONE);
+    assert_int_equal(mark_state(x, 3, 6), STORE_MARK_OTHER);
+    assert_int_equal(mark_state(x, 2, 5), STORE_MARK_AHEAD);
+    assert_int_equal(mark_state(x, 4, 5), STORE_MARK_NONE);
+}
+
+static void
+an_earlier_fill_is_refused_and_another_fill_counts(void **state)
+{
+    struct fixture *x = *state;
+    struct store_mark mark = fill3;
+
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+
+    mark.epoch = 2;
+    assert_rc(stored_add(x->s, "words", &mark, "the", 100), -EOVERFLOW);
+    mark.epoch = 3;
+    mark.first_ms = 6;
+    assert_rc(stored_add(x->s, "words", &mark, "the", 10), 0);
+    assert_int_equal(count(x, "words", "the"), 14);
+}
+
+static void
+marks_that_do_not_agree_are_no_batch(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
+    const struct store_delta d = {
+        .key = (const uint8_t *)"the", .key_size = 3, .sum_low = 9};
+    const struct store_batch b = {.name = (const uint8_t *)"words",
+                                  .name_size = 5,
+                                  .marks = marks,
+                                  .mark_count = 2,
+                                  .deltas = &d,
+                                  .delta_count = 1};
+    struct store_applied applied;
+
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+
+    assert_rc(store_apply(x->s, &b, &applied), -ESTALE);
+    assert_int_equal(count(x, "words", "the"), 4);
+}
+
+static void
+rows_come_by_count_then_key(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t bytes[1024];
+    struct store_totals t;
+    struct store_row row;
+
+    assert_rc(stored_add(x->s, "words", NULL, "b", 2), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "a", 2), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "c", 7), 0);
+    assert_rc(stored_add(x->s, "words", NULL, "d", -1), 0);
+
+    assert_int_equal(stored_range(x->s, "words", 0, 9, bytes, sizeof bytes), 4);
+    assert_memory_equal(bytes + QUERY_ROW_SIZE, "c", 1);
+    assert_memory_equal(bytes + 2 * QUERY_ROW_SIZE + 1, "a", 1);
+    assert_int_equal(stored_range(x->s, "words", -1, 9, bytes, sizeof bytes),
+                     1);
+    assert_int_equal(get_le64s(bytes), -1);
+    assert_rc(stored_totals(x->s, "words", &t), 0);
+    assert_int_equal(t.keys, 4);
+    assert_int_equal(t.sum_low, 10);
+    assert_rc(stored_get(x->s, "words", "e", &row), -ENOENT);
+    assert_rc(stored_get(x->s, "none", "e", &row), -ENOENT);
+}
+
+static int
+note(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
+{
+    char *text = ctx;
+
+    (void)strncat(text, (const char *)name, name_size);
+    (void)strcat(text, keys == 1 ? "1" : "?");
+    return 0;
+}
+
+static void
+keyspaces_are_listed_by_name(void **state)
+{
+    struct fixture *x = *state;
+    char text[64] = "";
+
+    assert_rc(stored_add(x->s, "b", NULL, "k", 1), 0);
+    assert_rc(stored_add(x->s, "ab", NULL, "k", 1), 0);
+    assert_rc(stored_add(x->s, "c", NULL, "k", 1), 0);
+
+    assert_rc(store_list(x->s, (const uint8_t *)"", 0, note, text), 0);
+    assert_string_equal(text, "ab1b1c1");
+    text[0] = '\0';
+    assert_rc(store_list(x->s, (const uint8_t *)"ab", 2, note, text), 0);
+    assert_string_equal(text, "b1c1");
+}
+
+/* ---- what the engine of the tests can be told --------------------------- */
+
+static void
+an_interrupted_batch_goes_on_where_it_was(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_delta d[3] = {
+        {.key = (const uint8_t *)"a", .key_size = 1, .sum_low = 1},
+        {.key = (const uint8_t *)"b", .key_size = 1, .sum_low = 2},
+        {.key = (const uint8_t *)"c", .key_size = 1, .sum_low = 3}};
+    struct store_row row;
+
+    memstore_cut(x->s, 1);
+    memstore_fault(
+        x->s, "words",
+        (struct memstore_fault){.error = -EIO, .times = 1, .commits = 2});
+
+    assert_rc(stored_apply(x->s, "words", &fill3, d, 3), -EIO);
+    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_PARTIAL);
+    assert_rc(stored_get(x->s, "words", "c", &row), -ENOENT);
+
+    assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
+    assert_int_equal(mark_state(x, 3, 5), STORE_MARK_DONE);
+    assert_int_equal(count(x, "words", "a"), 1);
+    assert_int_equal(count(x, "words", "b"), 2);
+    assert_int_equal(count(x, "words", "c"), 3);
+    assert_int_equal(memstore_calls(x->s, "words").refusals, 1);
+}
+
+static bool
+is_spent(void *ctx, const struct store_mark *mark)
+{
+    return *(bool *)ctx && mark->epoch == 3;
+}
+
+static void
+a_dropped_keyspace_keeps_its_marks_until_they_are_spent(void **state)
+{
+    struct fixture *x = *state;
+    bool spent = false;
+    const struct store_tending t = {.is_spent = is_spent, .ctx = &spent};
+
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+
+    assert_rc(store_drop(x->s, (const uint8_t *)"words", 5, NULL, 0), 0);
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    (void)store_tend(x->s, &t);
+    assert_true(memstore_has(x->s, "words"));
+    spent = true;
+    (void)store_tend(x->s, &t);
+    assert_false(memstore_has(x->s, "words"));
+}
+
+#define CASE(test)   ENGINE_CASES(test, setup, teardown)
+#define MEMORY(test) ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(a_batch_given_twice_counts_once),
+    CASE(an_earlier_fill_is_refused_and_another_fill_counts),
+    CASE(marks_that_do_not_agree_are_no_batch),
+    CASE(rows_come_by_count_then_key),
+    CASE(keyspaces_are_listed_by_name),
+    MEMORY(an_interrupted_batch_goes_on_where_it_was),
+    MEMORY(a_dropped_keyspace_keeps_its_marks_until_they_are_spent),
+};
+
+TEST_MAIN(tests)

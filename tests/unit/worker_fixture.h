@@ -1,0 +1,271 @@
+/* tests/unit/worker_fixture.h - a data directory with logs to merge, a store of
+ * either engine, held.mdb, and the parts of a worker over them.
+ *
+ * Every full log of full_log() has the same records, so that after any number
+ * of fills, merged in any way, each count is a multiple: assert_counts(). */
+#ifndef COUNTD_TEST_WORKER_FIXTURE_H
+#define COUNTD_TEST_WORKER_FIXTURE_H
+
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/store/lmdb/held.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/memstore.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+#include "worker/drain.h"
+#include "worker/merge.h"
+
+#define SLOTS 20
+
+struct fixture {
+    struct tmpdir tmp;
+    struct datadir dir;
+    struct config config;
+    enum engine_kind kind;
+    struct store *store;
+    struct held *held;
+    struct merge merge;
+    struct drain drain;
+};
+
+/* The clock of drains: stands still until a test moves it. */
+static uint64_t fixture_ns;
+
+static inline uint64_t
+fixture_now(void)
+{
+    return fixture_ns;
+}
+
+static inline int
+fixture_directory(const struct fixture *x, const char *name)
+{
+    int fd;
+
+    assert_int_equal(mkdirat(x->tmp.fd, name, 0700), 0);
+    fd = openat(x->tmp.fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* A worker over the fixture's directory; nothing that fails waits. */
+static inline void
+fixture_open_worker(struct fixture *x)
+{
+    const struct held_options options = {
+        .data_fd = x->tmp.fd, .writable = true, .max = x->config.held_max};
+
+    assert_rc(held_open(&x->held, &options), 0);
+    assert_rc(merge_open(&x->merge, &x->config, &x->dir, x->store, x->held), 0);
+    x->merge.batch.retry_most_ms = 0;
+    drain_init(&x->drain, x->store, x->held);
+    x->drain.now_ns = fixture_now;
+}
+
+static inline void
+fixture_close_worker(struct fixture *x)
+{
+    merge_close(&x->merge);
+    held_close(x->held);
+}
+
+static inline void
+fixture_make(struct fixture *x, enum engine_kind kind)
+{
+    *x = (struct fixture){.kind = kind};
+    tmpdir_make_in_memory(&x->tmp);
+    x->dir.fd = x->tmp.fd;
+    x->dir.log_fd = fixture_directory(x, "log");
+    x->dir.archive_fd = fixture_directory(x, "archive");
+    x->dir.keyspace_fd = fixture_directory(x, "keyspace");
+    x->config.keyspace_size = x->config.key_size = 256;
+    x->config.log_size = 64 << 10;
+    x->config.worker_batch = 8;
+    x->config.worker_memory = 16 << 20;
+    x->store = engine_open(kind, x->dir.keyspace_fd);
+    fixture_ns = (uint64_t)1000000000000;
+    diag_init("test", DIAG_ERROR);
+    fixture_open_worker(x);
+}
+
+static inline void
+fixture_remove(struct fixture *x)
+{
+    fixture_close_worker(x);
+    store_close(x->store);
+    assert_int_equal(close(x->dir.log_fd), 0);
+    assert_int_equal(close(x->dir.archive_fd), 0);
+    assert_int_equal(close(x->dir.keyspace_fd), 0);
+    tmpdir_remove(&x->tmp);
+}
+
+/* ---- logs -------------------------------------------------------------- */
+
+/* A full log of one record each of "a", "b" and "c", and a second key in "a".
+ * Returns its mark. */
+static inline struct store_mark
+full_log(struct fixture *x, uint64_t index)
+{
+    struct store_mark mark;
+    struct filler f;
+
+    filler_open(&f, x->dir.log_fd, index, SLOTS);
+    memcpy(mark.uuid, f.log.header.uuid, 16);
+    mark.epoch = f.log.header.epoch;
+    filler_add(&f, "a", "one", 1);
+    filler_add(&f, "a", "two", 2);
+    filler_add(&f, "b", "one", -10);
+    filler_add(&f, "c", "one", 100);
+    mark.first_ms = f.log.first_ms;
+    filler_seal(&f);
+    return mark;
+}
+
+/* The records that each of those logs has for a keyspace. */
+static inline size_t
+log_deltas(const char *name, struct store_delta deltas[2])
+{
+    const int64_t sum = *name == 'a' ? 1 : *name == 'b' ? -10 : 100;
+
+    deltas[0] = (struct store_delta){.key = (const uint8_t *)"one",
+                                     .key_size = 3,
+                                     .minute = 28333333,
+                                     .sum_high = sum < 0 ? -1 : 0,
+                                     .sum_low = (uint64_t)sum};
+    deltas[1] = (struct store_delta){.key = (const uint8_t *)"two",
+                                     .key_size = 3,
+                                     .minute = 28333333,
+                                     .sum_low = 2};
+    return *name == 'a' ? 2 : 1;
+}
+
+/* Applies them as a worker did that died before it emptied the log. */
+static inline int
+had(struct fixture *x, const char *name, const struct store_mark *mark)
+{
+    struct store_delta deltas[2];
+    const size_t count = log_deltas(name, deltas);
+
+    return stored_apply(x->store, name, mark, deltas, count);
+}
+
+/* Holds them for a keyspace, under these marks. */
+static inline void
+held_by_another(struct fixture *x, const char *name,
+                const struct store_mark *marks, size_t count)
+{
+    struct store_delta deltas[2];
+    const struct store_batch b = {.name = (const uint8_t *)name,
+                                  .name_size = strlen(name),
+                                  .marks = marks,
+                                  .mark_count = count,
+                                  .deltas = deltas,
+                                  .delta_count = log_deltas(name, deltas)};
+
+    for (size_t i = 0; i < b.delta_count; i++) {
+        deltas[i].sum_low *= count; /* of so many logs, and small */
+    }
+    assert_rc(held_begin(x->held), 0);
+    assert_rc(held_put(x->held, &b, -EBADMSG), 0);
+    assert_rc(held_commit(x->held), 0);
+}
+
+static inline mode_t
+mode_of(const struct fixture *x, uint64_t index)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index); /* fits */
+    return tmpdir_mode(&x->tmp, name);
+}
+
+static inline bool
+log_exists(const struct fixture *x, uint64_t index)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index); /* fits */
+    return tmpdir_has(&x->tmp, name);
+}
+
+/* ---- what is stored and held ------------------------------------------- */
+
+/* INT64_MIN when there is none. */
+static inline int64_t
+count_of(const struct fixture *x, const char *name, const char *key)
+{
+    struct store_row row;
+    const int rc = stored_get(x->store, name, key, &row);
+
+    if (rc == -ENOENT)
+        return INT64_MIN;
+    assert_rc(rc, 0);
+    return row.count;
+}
+
+/* So many fills of full_log() are in, exactly. */
+static inline void
+assert_counts(const struct fixture *x, int64_t fills)
+{
+    assert_int_equal(count_of(x, "a", "one"), fills);
+    assert_int_equal(count_of(x, "a", "two"), 2 * fills);
+    assert_int_equal(count_of(x, "b", "one"), -10 * fills);
+    assert_int_equal(count_of(x, "c", "one"), 100 * fills);
+}
+
+/* Records held, of all keyspaces. */
+static inline uint64_t
+held_count(const struct fixture *x)
+{
+    uint8_t name[STORE_NAME_MAX];
+    struct held_record r;
+    size_t size = 0;
+    uint64_t n = 0;
+
+    assert_rc(held_look(x->held), 0);
+    while (held_next_name(x->held, name, size, name, &size) == 0)
+        for (r.id = 0; held_next(x->held, name, size, r.id, &r) != -ENOENT; n++)
+            ;
+    held_look_end(x->held);
+    return n;
+}
+
+/* Applies what is held until nothing is, or nothing more can be for an hour of
+ * tries. */
+static inline void
+drain_dry(struct fixture *x)
+{
+    const uint64_t until = fixture_ns / 1000000 + 3600000;
+    uint64_t due;
+
+    do {
+        due = drain_run(&x->drain, false);
+        fixture_ns += 1000000;
+        if (due != UINT64_MAX && due * 1000000 > fixture_ns)
+            fixture_ns = due * 1000000;
+    } while (due < until);
+}
+
+/* The keyspace refuses with this error from now on; 0: no more. */
+static inline void
+refuse(struct fixture *x, const char *name, int error)
+{
+    if (error == 0 && x->kind == ENGINE_LMDB)
+        return;
+    assert_int_equal(x->kind, ENGINE_MEMORY);
+    memstore_fault(
+        x->store, name,
+        (struct memstore_fault){.error = error, .times = MEMSTORE_ALWAYS});
+}
+
+#endif

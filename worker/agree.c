@@ -1,0 +1,232 @@
+/* worker/agree.c - see agree.h. */
+#include "worker/agree.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/wire/name.h"
+
+enum leaving { STAYS, GIVEN_BACK, IS_OLDER };
+
+/* What a keyspace says of a log. */
+struct word {
+    bool held;    /* its very records are held for it */
+    bool unknown; /* it cannot be read */
+    struct store_mark_info info;
+};
+
+int
+agree_open(struct agree *a, struct store *store, struct held *held,
+           unsigned max)
+{
+    *a = (struct agree){.store = store, .held = held};
+    a->marks = calloc(max, sizeof *a->marks);
+    a->numbers = calloc(max, sizeof *a->numbers);
+    a->infos = calloc(max, sizeof *a->infos);
+    a->held_states = calloc(max, sizeof *a->held_states);
+    a->leaving = calloc(max, sizeof *a->leaving);
+    if (a->marks && a->numbers && a->infos && a->held_states && a->leaving)
+        return 0;
+    agree_close(a);
+    return -ENOMEM;
+}
+
+void
+agree_close(struct agree *a)
+{
+    free(a->marks);
+    free(a->numbers);
+    free(a->infos);
+    free(a->held_states);
+    free(a->leaving);
+    *a = (struct agree){0};
+}
+
+unsigned
+agree_touching(struct agree *a, const struct batch *b,
+               const struct fold_keyspace *k)
+{
+    unsigned i, n = 0;
+
+    for (i = 0; i < b->count; i++) {
+        if (!fold_bit(k->touched, i))
+            continue;
+        a->marks[n] = b->logs[i].mark;
+        a->numbers[n] = i;
+        n++;
+    }
+    return n;
+}
+
+/* ---- what is said of one log ------------------------------------------- */
+
+static void
+tell_older(const struct batch *b, unsigned number,
+           const struct fold_keyspace *where)
+{
+    char text[NAME_TEXT_SIZE];
+
+    (void)name_escape(where->name, where->name_size, text); /* size: unused */
+    diag(DIAG_ERROR,
+         "log=%" PRIu64 ": keyspace=%s holds a later epoch of it: the "
+         "directory was restored from a backup",
+         b->logs[number].log.header.index, text);
+}
+
+/* Nothing is lost: what the keyspace has is not what is in this log.  But
+ * whoever copied the directory while it was in use should know. */
+static void
+tell_other_fill(const struct batch *b, unsigned number,
+                const struct fold_keyspace *where)
+{
+    static struct diag_repeat repeat;
+    char text[NAME_TEXT_SIZE];
+
+    (void)name_escape(where->name, where->name_size, text); /* size: unused */
+    diag_repeating(&repeat, DIAG_WARNING,
+                   "log=%" PRIu64 ": keyspace=%s has merged another fill of "
+                   "this epoch: the directory was put together from copies of "
+                   "different times; what is new is merged",
+                   b->logs[number].log.header.index, text);
+}
+
+static bool
+words_agree(const struct word *a, const struct word *b)
+{
+    if (a->held || b->held)
+        return a->held == b->held;
+    return a->unknown || store_marks_agree(&a->info, &b->info);
+}
+
+/* ---- one keyspace ------------------------------------------------------ */
+
+/* Asks the keyspace and what is held for it about its n logs. */
+static int
+ask(struct agree *a, const struct fold_keyspace *k, unsigned n, bool *unknown)
+{
+    unsigned i;
+    int rc = 0;
+
+    for (i = 0; i < n; i++)
+        a->held_states[i] = HELD_NONE;
+    if (held_any(a->held))
+        rc = held_states(a->held, k->name, k->name_size, a->marks, n,
+                         a->held_states);
+    if (rc < 0)
+        return rc;
+    *unknown =
+        store_marks(a->store, k->name, k->name_size, a->marks, n, a->infos) < 0;
+    return 0;
+}
+
+/* What it said of the ith of its logs. */
+static struct word
+word_of(const struct agree *a, unsigned i, bool unknown)
+{
+    return (struct word){.held = a->held_states[i] == HELD_SAME,
+                         .unknown = unknown,
+                         .info = a->infos[i]};
+}
+
+/* Marks the logs that have to leave because of what the keyspace says. */
+static int
+judge(struct agree *a, const struct batch *b, struct fold_keyspace *k)
+{
+    const unsigned n = agree_touching(a, b, k);
+    struct word first = {0};
+    bool unknown, found = false;
+    unsigned i;
+    int rc;
+
+    rc = ask(a, k, n, &unknown);
+    if (rc < 0)
+        return rc;
+    for (i = 0; i < n; i++) {
+        const unsigned number = a->numbers[i];
+        const struct word word = word_of(a, i, unknown);
+
+        if (a->leaving[number] != STAYS)
+            continue;
+        if (!word.held && !unknown) {
+            if (word.info.state == STORE_MARK_AHEAD) {
+                a->leaving[number] = IS_OLDER;
+                tell_older(b, number, k);
+                continue;
+            }
+            if (word.info.state == STORE_MARK_OTHER)
+                tell_other_fill(b, number, k);
+        }
+        if (!found) {
+            first = word;
+            found = true;
+            k->state = word.held ? KEYSPACE_SAME : KEYSPACE_TODO;
+#ifndef COUNTD_MUTANT_PASS_HELD
+            if (a->held_states[i] == HELD_OTHER)
+                k->state = KEYSPACE_HOLD;
+#endif
+        } else if (!words_agree(&first, &word)) {
+            a->leaving[number] = GIVEN_BACK;
+        }
+    }
+    return 0;
+}
+
+/* ---- the batch --------------------------------------------------------- */
+
+/* Has those go that must.  Returns how many went, *given_back of them for a
+ * later batch. */
+static unsigned
+dismiss(struct agree *a, struct batch *b, bool *given_back)
+{
+    unsigned i, gone = 0;
+
+    for (i = 0; i < b->count; i++) {
+        if (a->leaving[i] == STAYS)
+            continue;
+        gone++;
+        if (a->leaving[i] == IS_OLDER) {
+            batch_quarantine(b, i, "it is older than the keyspaces");
+        } else {
+            batch_put_back(b, i);
+            *given_back = true;
+        }
+    }
+    return gone;
+}
+
+static int
+judge_all(struct agree *a, struct batch *b)
+{
+    struct fold_keyspace *k;
+    int rc;
+
+    rc = held_look(a->held);
+    if (rc < 0)
+        return rc;
+    memset(a->leaving, STAYS, b->count * sizeof *a->leaving);
+    for (k = b->fold.first; rc == 0 && k; k = k->next)
+        rc = judge(a, b, k);
+    held_look_end(a->held);
+    return rc;
+}
+
+int
+agree_sort(struct agree *a, struct batch *b)
+{
+    bool given_back = false;
+    int rc;
+
+    for (;;) { /* each time round there is a log less */
+        rc = judge_all(a, b);
+        if (rc < 0)
+            return rc;
+        if (dismiss(a, b, &given_back) == 0)
+            return given_back;
+        rc = batch_fold(b);
+        if (rc < 0)
+            return rc;
+    }
+}

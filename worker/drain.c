@@ -1,0 +1,344 @@
+/* worker/drain.c - see drain.h. */
+#include "worker/drain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/wire/name.h"
+
+void
+drain_init(struct drain *d, struct store *store, struct held *held)
+{
+    *d = (struct drain){.store = store, .held = held, .now_ns = clock_ns};
+    /* Without it names that share a place could be chosen; nothing worse. */
+    (void)!getrandom(&d->key, sizeof d->key, 0);
+}
+
+static uint64_t
+now_ms(const struct drain *d)
+{
+    return d->now_ns() / 1000000;
+}
+
+/* The next pass begins then, or before.  What others have come to hold
+ * meanwhile is seen by a pass, so one begins now and then anyway. */
+static void
+note_due(struct drain *d, uint64_t due_ms)
+{
+    if (due_ms < d->due_ms)
+        d->due_ms = due_ms;
+}
+
+/* ---- one record -------------------------------------------------------- */
+
+/* Whether all logs of a record are in, in the keyspace or before it.
+ *   -EAGAIN  marks that agree: they have changed meanwhile
+ *   -ESTALE  some are in, and others are not */
+static int
+judge(struct drain *d, const struct store_batch *b)
+{
+    struct store_mark_info *infos = calloc(b->mark_count + 1, sizeof *infos);
+    bool alike = true;
+    size_t i, in = 0;
+    int rc;
+
+    if (!infos)
+        return -ENOMEM;
+    rc = store_marks(d->store, b->name, b->name_size, b->marks, b->mark_count,
+                     infos);
+    for (i = 0; rc == 0 && i < b->mark_count; i++) {
+        in += infos[i].state == STORE_MARK_DONE ||
+              infos[i].state == STORE_MARK_AHEAD;
+        alike = alike && store_marks_agree(&infos[0], &infos[i]);
+    }
+    free(infos);
+    if (rc < 0 || in == b->mark_count)
+        return rc;
+    return alike && in == 0 ? -EAGAIN : -ESTALE;
+}
+
+/* Sees to it that a record is in, durably. */
+static int
+apply(struct drain *d, const struct store_batch *b)
+{
+    const struct store_batch fence = {.name = b->name,
+                                      .name_size = b->name_size};
+    struct store_applied applied;
+    int rc;
+
+    rc = store_apply(d->store, b, &applied);
+    if (rc != -ESTALE && rc != -EOVERFLOW)
+        return rc;
+    rc = judge(d, b);
+    if (rc == 0)
+        rc = store_apply(d->store, &fence, &applied) == 0 ? 0 : -EAGAIN;
+    return rc;
+}
+
+/* Says why what is held of a keyspace stays held. */
+static void
+tell(struct drain *d, const uint8_t *name, size_t size, int error)
+{
+    static struct diag_repeat stays, mixed, damaged;
+    char text[NAME_TEXT_SIZE];
+
+    (void)name_escape(name, size, text); /* its length: unused */
+    if (error == -ESTALE)
+        diag_repeating(&mixed, DIAG_ERROR,
+                       "held records stay: keyspace=%s has some of the logs "
+                       "of a record and not others: it is of another time "
+                       "than data/" HELD_FILE "; see countd held; countd held "
+                       "drop gives up what is held for it",
+                       text);
+    else if (error == -ENODATA)
+        diag_repeating(&damaged, DIAG_ERROR,
+                       "held records stay: a record of keyspace=%s is damaged; "
+                       "see countd held; countd held drop gives up what is "
+                       "held for it",
+                       text);
+    else
+        diag_repeating(&stays, DIAG_WARNING,
+                       "held records stay: keyspace=%s: %s", text,
+                       diag_text(error));
+    d->stats.damaged += error == -ESTALE || error == -ENODATA;
+}
+
+/* ---- one keyspace ------------------------------------------------------ */
+
+/* Whether this call has had its time; at least one record was tried then. */
+static bool
+is_over(const struct drain *d)
+{
+    return d->now_ns() >= d->until_ns || (d->stop && d->stop(d->stop_ctx));
+}
+
+/* The names whose ids are to be deleted. */
+struct taken {
+    uint64_t ids[DRAIN_IDS];
+    size_t count;
+};
+
+static int
+forget(struct drain *d, const uint8_t *name, size_t size, struct taken *t)
+{
+    const size_t count = t->count;
+    int rc;
+
+    if (count == 0)
+        return 0;
+    t->count = 0;
+    rc = held_delete(d->held, name, size, t->ids, count);
+    if (rc == 0)
+        d->stats.records += count;
+    return rc;
+}
+
+/* Applies records until there is none (0), the time is over (1), or one cannot
+ * be applied.
+ *   -EAGAIN  another process is in the way
+ *   -ENODATA a record is damaged   others: see judge() and store_apply() */
+static int
+apply_records(struct drain *d, const uint8_t *name, size_t size)
+{
+    struct taken taken = {.count = 0};
+    struct held_record r;
+    uint64_t after = 0;
+    int rc = 0, deleted = 0;
+
+    do {
+        rc = held_next(d->held, name, size, after, &r);
+        if (rc == -EBADMSG)
+            rc = -ENODATA;
+        if (rc == 0)
+            rc = apply(d, &r.batch);
+        if (rc < 0)
+            break;
+        d->applied = true;
+        after = r.id;
+        taken.ids[taken.count++] = r.id;
+        if (taken.count == DRAIN_IDS) {
+            deleted = forget(d, name, size, &taken);
+            if (deleted == 0)
+                deleted = held_look(d->held);
+        }
+    } while (deleted == 0 && !is_over(d));
+    if (deleted == 0)
+        deleted = forget(d, name, size, &taken);
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    return deleted < 0 ? deleted : rc == 0;
+}
+
+static int
+apply_keyspace(struct drain *d, const uint8_t *name, size_t size)
+{
+    int rc;
+
+    rc = held_lock(d->held, name, size); /* a new look begins */
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    rc = apply_records(d, name, size);
+    held_unlock(d->held);
+    return rc;
+}
+
+static struct drain_place *
+place_of(struct drain *d, const uint8_t *name, size_t size)
+{
+    return &d->places[hash_name(&d->key, 0, name, size) % DRAIN_RETRIES];
+}
+
+/* Whether a keyspace is tried in this pass.  All that share a place are, when
+ * the first of them is. */
+static bool
+is_open(struct drain *d, struct drain_place *p)
+{
+    if (p->open != d->pass && !retry_is_due(&p->retry, now_ms(d))) {
+        note_due(d, p->retry.due_ms);
+        return false;
+    }
+    p->open = d->pass;
+    return true;
+}
+
+static void
+try_keyspace(struct drain *d, const uint8_t *name, size_t size)
+{
+    struct drain_place *p = place_of(d, name, size);
+    int rc;
+
+    if (!is_open(d, p))
+        return;
+    rc = apply_keyspace(d, name, size);
+    if (rc == -EAGAIN) {
+        note_due(d, now_ms(d) + DRAIN_BUSY_MS);
+        return;
+    }
+    if (rc >= 0) {
+        retry_worked(&p->retry);
+        if (rc > 0)
+            note_due(d, now_ms(d));
+        return;
+    }
+    tell(d, name, size, rc);
+    if (p->failed != d->pass)
+        retry_failed(&p->retry, now_ms(d), DRAIN_RETRY_FIRST_MS,
+                     DRAIN_RETRY_MOST_MS);
+    p->failed = d->pass;
+    note_due(d, p->retry.due_ms);
+}
+
+/* ---- all keyspaces ----------------------------------------------------- */
+
+void
+drain_merged(struct drain *d, uint64_t ns)
+{
+    d->credit_ns += (int64_t)(ns / 4);
+    if (d->credit_ns > DRAIN_CREDIT_NS)
+        d->credit_ns = DRAIN_CREDIT_NS;
+}
+
+void
+drain_held(struct drain *d)
+{
+    d->due_ms = 0;
+}
+
+static void
+begin_pass(struct drain *d)
+{
+    d->pass++;
+    d->passing = true;
+    d->applied = false;
+    d->name_size = 0;
+    d->due_ms = now_ms(d) + DRAIN_LOOK_MS;
+    d->pass_ns = 0;
+}
+
+/* Goes on with the pass; -ENOENT: it is at its end. */
+static int
+go_on(struct drain *d)
+{
+    uint8_t name[STORE_NAME_MAX];
+    size_t size;
+    int rc;
+
+    do {
+        rc = held_next_name(d->held, d->name, d->name_size, name, &size);
+        if (rc < 0)
+            break;
+        memcpy(d->name, name, size);
+        d->name_size = size;
+        try_keyspace(d, name, size);
+        rc = held_look(d->held); /* trying it may have ended the last one */
+    } while (rc == 0 && !is_over(d));
+    return rc;
+}
+
+static void
+tell_unreadable(int rc)
+{
+    static struct diag_repeat repeat;
+
+    diag_repeating(&repeat, DIAG_ERROR, "read data/" HELD_FILE ": %s",
+                   diag_text(rc));
+}
+
+/* One call's part of a pass. */
+static int
+run(struct drain *d)
+{
+    int rc;
+
+    rc = held_look(d->held);
+    if (rc == 0 && !held_any(d->held)) {
+        d->passing = false;
+        d->due_ms = UINT64_MAX;
+        held_look_end(d->held);
+        return 0;
+    }
+    if (rc == 0 && !d->passing && now_ms(d) >= d->due_ms)
+        begin_pass(d);
+    if (rc == 0 && d->passing)
+        rc = go_on(d);
+    held_look_end(d->held);
+    return rc;
+}
+
+uint64_t
+drain_run(struct drain *d, bool logs_wait)
+{
+    const uint64_t since = d->now_ns();
+    uint64_t took, now;
+    int rc;
+
+    if (!logs_wait)
+        d->credit_ns = 0;
+    else if (d->credit_ns < 0)
+        return since / 1000000;
+    if (!d->passing && d->due_ms == UINT64_MAX)
+        d->due_ms = 0; /* nothing was held: perhaps by now */
+    d->until_ns = since + (logs_wait ? (uint64_t)d->credit_ns : DRAIN_SLICE_NS);
+    rc = run(d);
+    took = d->now_ns() - since;
+    now = now_ms(d);
+    if (logs_wait)
+        d->credit_ns -= (int64_t)took;
+    d->pass_ns += took;
+    if (rc < 0 && rc != -ENOENT) {
+        tell_unreadable(rc);
+        d->passing = false;
+        d->due_ms = now + 1000;
+    }
+    if (rc == 0)
+        return d->passing ? now : d->due_ms;
+    if (d->passing && !d->applied && d->due_ms < now + d->pass_ns / 250000)
+        d->due_ms = now + d->pass_ns / 250000; /* four times as many ms */
+    d->passing = false;
+    return d->due_ms;
+}
