@@ -40,7 +40,7 @@ WRAP := linkat unlinkat renameat renameat2 mkdirat fchmod fchmodat open openat r
         pwritev fdatasync fsync flock ftruncate posix_fallocate futimens fstat fstatat fstatvfs \
         malloc calloc realloc socket bind listen connect accept4 recv send \
         epoll_create1 epoll_ctl epoll_wait \
-        __openat_2 __open_2 __read_chk __pread_chk __recv_chk clock_unix_ms
+        __openat_2 __open_2 __read_chk __pread_chk __recv_chk clock_unix_ms clock_ns clock_ms
 
 # make V=1 shows whole commands.
 Q   := $(if $(V),,@)

@@ -140,7 +140,7 @@ after_turn(void *ctx)
     more |= lives_turn(&w->lives);
     /* The last: it writes what all others have put. */
     commit_turn(&w->commit, doors_live(w->conns) == 0);
-    return more;
+    return more || conns_have_work(w->conns);
 }
 
 /* ---- starting ---------------------------------------------------------- */

@@ -61,6 +61,11 @@
 #define CONN_STALL_MS   5000
 #define CONN_GATES      2 /* groups of a gate: the one in flight, the next */
 
+#define CONN_NEED_MAX     (CONN_SLICE + 4096) /* bytes one request needs */
+#define CONN_SMALL_ANSWER 20480 /* bytes that may use what the pool reserves   \
+                                 */
+#define CONN_REFUSAL_MAX 16     /* bytes of a refusal */
+
 struct conns; /* of one loop: doors, pool, buffers */
 struct door;
 struct gate;
@@ -114,7 +119,7 @@ enum conn_next {
     CONN_FULL, /* conn_space() or conn_gate() said no: again when it may */
     CONN_HOLD, /* again after conn_wake() */
     CONN_LONG, /* call more(), not take(), until that says CONN_MORE */
-    CONN_END,  /* close when all that is put, owed and gated has gone */
+    CONN_END,  /* ends when all that is put, owed and gated has gone */
     CONN_CUT   /* close now */
 };
 
@@ -122,7 +127,7 @@ struct input {
     const uint8_t *at; /* take() moves it on, and size, over what it did */
     size_t size;
     uint32_t need; /* MORE: bytes from `at` that must be there; 0: one more.  At
-                      most CONN_SLICE */
+                      most CONN_NEED_MAX */
     uint32_t skip; /* MORE: bytes behind these to throw away before the call */
     bool skipped;  /* these are the `need` bytes, and `skip` have passed */
 };
@@ -142,7 +147,8 @@ struct protocol {
     uint16_t flags;
     uint8_t stop;        /* enum stop_way */
     const char *pattern; /* what conn_owe() counts: "WIN"; NULL: none */
-    const char *refusal; /* last words after malformed input; NULL: none */
+    const char *refusal; /* last words after malformed input; NULL: none, and
+                            the connection is cut */
 
     /* Bytes of input that take() may be given now, at least what it kept; 0:
      * the door waits for door_wake(), and no byte leaves the kernel.  NULL: no
@@ -237,7 +243,7 @@ void conn_put(struct conn *c, size_t size);
 void conn_owe(struct conn *c, uint32_t count);
 
 /* The input is malformed: says so with the peer's address, counts it, puts the
- * refusal behind all that is owed.  Returns CONN_END. */
+ * refusal behind all that is owed.  Returns what take() is to return. */
 enum conn_next conn_refuse(struct conn *c, const char *why);
 
 /* A connection that said CONN_HOLD is served again. */
@@ -297,8 +303,9 @@ int conns_take(struct conns *cs, size_t door, int fd);
 /* At the end of each turn of the loop.  True: do not wait before the next. */
 bool conn_turn(struct conns *cs);
 
-/* Connections with a socket, of all doors. */
-size_t conns_open(const struct conns *cs);
+/* Whether a connection waits to be served: a gate may have opened after
+ * conn_turn(). */
+bool conns_have_work(const struct conns *cs);
 
 /* Stops accepting and ends all connections, each as its protocol says, within
  * about `ms`; those of STOP_DRAIN get `ms` for their input, not counting the

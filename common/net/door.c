@@ -1,5 +1,4 @@
-/* common/net/door.c - the doors of a loop: places, turns, time, stopping; see
- * conn.h. */
+/* common/net/door.c - the doors of a loop: places, turns, time; see conn.h. */
 #include "common/net/conn_inside.h"
 
 #include <errno.h>
@@ -12,13 +11,11 @@
 
 #include "common/base/clock.h"
 
-#define IN_SIZE      (2 * (size_t)CONN_SLICE + 4096 + CONN_PAD)
+/* What is kept of a request, and a slice behind it. */
+#define IN_SIZE      (CONN_NEED_MAX + (size_t)CONN_SLICE + CONN_PAD)
 #define OUT_LEAST    (4 * (size_t)CONN_SLICE)
 #define TICK_MS      250
-#define STOP_LOOK_MS 10  /* while stopping */
-#define QUIET_MS     250 /* TCP repeats after 200 ms what did not get through */
-#define ANSWER_MS    1000 /* stopping: for answers after the input */
-#define CLOSES_MAX   256  /* connections closed in one turn of a stop */
+#define TICK_STOP_MS 10 /* while stopping */
 #define KEEP_PROBES  9
 
 struct door *
@@ -34,16 +31,6 @@ conn_number(const struct conn *c)
     const struct door *d = c->door;
 
     return (uint32_t)((size_t)((const uint8_t *)c - d->array) / d->stride);
-}
-
-size_t
-conns_open(const struct conns *cs)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < cs->count; i++)
-        n += cs->doors[i].open;
-    return n;
 }
 
 /* ---- places ------------------------------------------------------------ */
@@ -81,8 +68,8 @@ yielding(const struct door *d)
     if (d->row->yield_s == 0 || list_alone(idle) || d->used > d->open)
         return NULL;
     c = LOOP_OWNER(idle->next, struct conn, link);
-    return (uint32_t)loop_now_ms(d->conns->loop) - c->moved_ms >=
-                   d->row->yield_s * 1000
+    return (c->flags & F_GATES) == 0 &&
+                   conns_now(d->conns) - c->moved_ms >= d->row->yield_s * 1000
                ? c
                : NULL;
 }
@@ -94,15 +81,14 @@ update_accepting(struct door *d)
     struct listener *l = &d->listener;
     const bool open = d->row->close_over || has_place(d) || yielding(d) != NULL;
 
+    if (!open && l->max > 0)
+        diag_repeating(&d->said_full, DIAG_WARNING,
+                       "%s: full with connections=%zu, more wait: %s, or the "
+                       "limit of descriptors, allows no more",
+                       d->row->name, d->open, d->row->max_key);
     l->max = open ? SIZE_MAX : 0;
-    if (open) {
+    if (open)
         listener_resume(l);
-        return;
-    }
-    diag_repeating(&d->said_full, DIAG_WARNING,
-                   "%s: full with connections=%zu, more wait: %s, or the limit "
-                   "of descriptors, allows no more",
-                   d->row->name, d->open, d->row->max_key);
 }
 
 void
@@ -259,59 +245,75 @@ serve_door(struct door *d, uint64_t until_ns)
 }
 
 /* Lets connections that wait for memory go on, first come first served; who
- * needs little passes one that needs much. */
+ * needs little passes those that need much. */
 static void
 feed(struct conns *cs)
 {
-    size_t free = cs->pool.free_count;
+    uint32_t promised = 0;
     bool large_waits = false;
 
-    if (cs->starved == 0 || free == cs->starved_free)
+    if (cs->starved == 0 || cs->pool.free_count == cs->starved_free)
         return;
-    cs->starved_free = (uint32_t)free;
+    cs->starved_free = cs->pool.free_count;
     for (size_t i = 0; i < cs->count; i++) {
         struct list_link *list = &cs->doors[i].lists[CONN_HELD];
         struct list_link *link, *next;
 
         for (link = list->next; link != list; link = next) {
             struct conn *c = LOOP_OWNER(link, struct conn, link);
-            const size_t lacks = pool_chunks(c->skip) + 1;
-            const bool large = lacks > cs->reserve / 8;
+            const bool large = c->skip > CONN_SMALL_ANSWER;
 
             next = link->next;
             if ((c->flags & F_STARVED) == 0 || (large && large_waits))
                 continue;
-            if (lacks + (large ? cs->reserve : 0) > free) {
+            if (!conn_fits(c, c->skip + promised)) {
                 large_waits |= large;
                 continue;
             }
-            free -= lacks;
-            c->flags &= (uint16_t)~F_STARVED;
-            c->skip = 0;
-            cs->starved--;
+            promised += c->skip;
+            cs->fed_ms = loop_now_ms(cs->loop);
+            conn_starve(c, false);
             conn_queue(c);
         }
     }
 }
 
-/* Goes on with what connections leave behind. */
+/* Connections wait for memory, and nobody gives any back. */
+static void
+end_hunger(struct conns *cs, uint64_t now)
+{
+    if (cs->starved > 0 && !conns_evict(cs, true) &&
+        now - cs->fed_ms >= cs->stall_ms)
+        (void)conns_evict(cs, false); /* nobody else need keep any */
+}
+
+/* Goes on with what connections leave behind, each a step in turn.  True: there
+ * is more to do. */
 static bool
 end_some(struct door *d, uint64_t until_ns)
 {
     struct list_link *list = &d->lists[CONN_CLOSED], *link, *next;
+    struct list_link mark;
+    bool more = false;
 
-    for (link = list->next; link != list; link = next) {
+    list_add(list, &mark);
+    for (link = list->next; link != &mark; link = next) {
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
         next = link->next;
         if ((c->flags & F_DONE) != 0)
             continue; /* a gate names it */
-        if (!conn_end_some(c) && (c->flags & F_DONE) == 0)
-            return true; /* the others may have little: they come first */
-        if (clock_ns() >= until_ns)
-            return !list_alone(list);
+        if (!conn_end_some(c) && (c->flags & F_DONE) == 0) {
+            conn_enter(c, CONN_CLOSED); /* the others may have little */
+            more = true;
+        }
+        if (clock_ns() >= until_ns) {
+            more = true;
+            break;
+        }
     }
-    return false;
+    list_remove(&mark);
+    return more;
 }
 
 bool
@@ -333,9 +335,17 @@ conn_turn(struct conns *cs)
             serve_door(d, clock_ns() + budget_ns);
         if (!list_alone(&d->lists[CONN_CLOSED]))
             more |= end_some(d, clock_ns() + budget_ns);
-        more |= has_queue(d);
     }
-    return more || (cs->starved > 0 && cs->starved_free != cs->pool.free_count);
+    return more || conns_have_work(cs);
+}
+
+bool
+conns_have_work(const struct conns *cs)
+{
+    for (size_t i = 0; i < cs->count; i++)
+        if (has_queue(&cs->doors[i]))
+            return true;
+    return cs->starved > 0 && cs->starved_free != cs->pool.free_count;
 }
 
 void
@@ -346,8 +356,8 @@ door_wake(struct door *d)
     if (!d->blocked)
         return;
     d->blocked = false;
-    if (d->conns->stopping && !d->conns->ending)
-        d->moved_ms = loop_now_ms(d->conns->loop);
+    d->moved_ms = loop_now_ms(d->conns->loop); /* it was not they who paused */
+    conns_stop_longer(d->conns);
     for (link = list->next; link != list; link = next) {
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
@@ -389,8 +399,6 @@ end_ending(struct door *d, uint32_t now)
     }
 }
 
-static void stop_some(struct conns *cs);
-
 static void
 tick_due(struct loop_timer *timer)
 {
@@ -405,135 +413,12 @@ tick_due(struct loop_timer *timer)
         if (d->row->yield_s > 0 && d->listener.paused)
             update_accepting(d);
     }
-    if (cs->starved > 0)
-        (void)conns_evict(cs, true); /* nobody need have stalled */
+    end_hunger(cs, now);
     if (cs->stopping)
-        stop_some(cs);
+        conns_stop_some(cs);
     /* The timer has just fired, so there is room for it. */
     (void)loop_arm(cs->loop, timer,
-                   now + (cs->stopping ? STOP_LOOK_MS : TICK_MS));
-}
-
-/* ---- stopping ---------------------------------------------------------- */
-
-/* Connections that the kernel has taken are ours to serve. */
-static void
-accept_rest(struct door *d)
-{
-    uint64_t before;
-
-    do {
-        before = d->figures.accepted;
-        if (d->listener.paused)
-            break;
-        d->listener.source.ready(&d->listener.source, EPOLLIN);
-    } while (d->figures.accepted > before);
-}
-
-/* Every connection of the door answers what has arrived, and ends. */
-static void
-answer_rest(struct door *d)
-{
-    d->stopping = true;
-    for (size_t n = 0; n < d->touched; n++) {
-        struct conn *c = door_conn(d, n);
-
-        if (c->state == CONN_FREE || c->state == CONN_CLOSED ||
-            c->state == CONN_ENDING)
-            continue;
-        c->flags |= F_READABLE;
-        if (c->state == CONN_IDLE)
-            conn_queue(c);
-    }
-}
-
-/* Too late for those who do not read; a disk that is slow is waited for. */
-static void
-close_deaf(struct door *d, bool all)
-{
-    size_t closed = 0;
-
-    for (size_t n = 0; n < d->touched && (!all || closed < CLOSES_MAX); n++) {
-        struct conn *c = door_conn(d, n);
-
-        if (c->source.fd < 0 || (!all && c->held[0] + c->held[1] > 0))
-            continue;
-        conn_close(c);
-        closed++;
-    }
-}
-
-/* Whether the doors that drain have heard nothing for a while. */
-static bool
-is_quiet(struct conns *cs, uint64_t now)
-{
-    for (size_t i = 0; i < cs->count; i++) {
-        const struct door *d = &cs->doors[i];
-
-        if (d->row->protocol->stop != STOP_DRAIN || d->open == 0)
-            continue;
-        if (d->blocked || has_queue(d) || now < d->moved_ms + QUIET_MS)
-            return false;
-    }
-    return true;
-}
-
-static void
-stop_some(struct conns *cs)
-{
-    const uint64_t now = loop_now_ms(cs->loop);
-    bool blocked = false;
-    size_t used = 0;
-
-    for (size_t i = 0; i < cs->count; i++) {
-        if (cs->doors[i].row->protocol->stop == STOP_CUT)
-            close_deaf(&cs->doors[i], true);
-        blocked |= cs->doors[i].blocked;
-        used += cs->doors[i].used;
-    }
-    /* The time that a door waited for room is not its senders'. */
-    if (blocked && !cs->ending)
-        cs->stop_ms += now - cs->looked_ms;
-    cs->looked_ms = now;
-    if (!cs->ending && (now >= cs->stop_ms || is_quiet(cs, now))) {
-        cs->ending = true;
-        cs->stop_ms = now + ANSWER_MS;
-        for (size_t i = 0; i < cs->count; i++)
-            if (cs->doors[i].row->protocol->stop == STOP_DRAIN)
-                answer_rest(&cs->doors[i]);
-    }
-    for (size_t i = 0; cs->ending && now >= cs->stop_ms && i < cs->count; i++)
-        close_deaf(&cs->doors[i], false);
-    if (used == 0 && cs->done) {
-        cs->done(cs->ctx);
-        cs->done = NULL;
-    }
-}
-
-void
-conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
-{
-    const uint64_t now = loop_now_ms(cs->loop);
-
-    if (cs->stopping)
-        return;
-    cs->done = done;
-    cs->ctx = ctx;
-    for (size_t i = 0; i < cs->count; i++) {
-        struct door *d = door_at(cs, i);
-
-        if (d->listener.source.fd >= 0 && d->row->protocol->stop != STOP_CUT)
-            accept_rest(d);
-        listener_stop(&d->listener);
-        d->moved_ms = now;
-        if (d->row->protocol->stop == STOP_ANSWER)
-            answer_rest(d);
-    }
-    cs->stopping = true;
-    cs->stop_ms = now + ms;
-    cs->looked_ms = now;
-    /* It is armed already: this only moves it. */
-    (void)loop_arm(cs->loop, &cs->tick, now + 1);
+                   now + (cs->stopping ? TICK_STOP_MS : TICK_MS));
 }
 
 /* ---- open and close ---------------------------------------------------- */
@@ -569,7 +454,7 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
     cs->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     cs->doors = calloc(o->count, sizeof *cs->doors);
     cs->in = malloc(IN_SIZE);
-    cs->out = malloc(cs->out_size);
+    cs->out = malloc(cs->out_size + CONN_REFUSAL_MAX);
     if (!cs->doors || !cs->in || !cs->out)
         goto fail;
     memset(cs->in, 0, IN_SIZE);

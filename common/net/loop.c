@@ -12,7 +12,9 @@
 
 #include "common/base/clock.h"
 
-#define LOOP_EVENTS_MAX 256 /* taken from the kernel in one turn */
+/* Taken from the kernel in one turn: so many that those who wait for an answer
+ * are among them beside thousands of senders. */
+#define LOOP_EVENTS_MAX 2048
 
 struct loop {
     int epoll_fd;

@@ -88,6 +88,8 @@ static atomic_uint seen[CALL_COUNT];
 static atomic_uint counted; /* calls among plan.armed */
 static atomic_bool hit;
 static _Atomic int64_t clock_offset_ms;
+static _Atomic uint64_t passed_ns;
+static _Atomic uint64_t stopped_ns; /* 0: clock_ns() goes */
 
 static bool
 belongs(enum call c, const char *name)
@@ -153,6 +155,8 @@ fault_clear(void)
 {
     arm(NULL, 0, false, ACT_NOTHING, 0, 0);
     atomic_store(&clock_offset_ms, 0);
+    atomic_store(&passed_ns, 0);
+    atomic_store(&stopped_ns, 0);
 }
 
 bool
@@ -177,6 +181,12 @@ void
 fault_clock(int64_t offset_ms)
 {
     atomic_store(&clock_offset_ms, offset_ms);
+}
+
+void
+fault_pass_ns(uint64_t ns)
+{
+    atomic_fetch_add(&passed_ns, ns);
 }
 
 unsigned
@@ -413,4 +423,23 @@ __wrap___recv_chk(int fd, void *to, size_t size, size_t room, int flags)
 REAL_AND_WRAP(uint64_t, clock_unix_ms, (void))
 {
     return __real_clock_unix_ms() + (uint64_t)atomic_load(&clock_offset_ms);
+}
+
+REAL_AND_WRAP(uint64_t, clock_ns, (void))
+{
+    const uint64_t stopped = atomic_load(&stopped_ns);
+
+    return (stopped > 0 ? stopped : __real_clock_ns()) +
+           atomic_load(&passed_ns);
+}
+
+REAL_AND_WRAP(uint64_t, clock_ms, (void))
+{
+    return __real_clock_ms() + atomic_load(&passed_ns) / 1000000;
+}
+
+void
+fault_stop_ns(void)
+{
+    atomic_store(&stopped_ns, __real_clock_ns());
 }

@@ -1,423 +1,29 @@
-/* tests/unit/test_conn.c - the connection server, through a small protocol.
- *
- * A request is `size u16 | kind | body`, big-endian, size that of the body:
- *
- *     e  echo: the body comes back
- *     g  the same, when the group commit that collects now is durable
- *     b  a large answer: as many KiB of 'b' as the body says (u16)
- *     l  the same KiB by KiB
- *     h  waits for the test to wake it, then echoes
- *     s  needs one byte of its body, the rest is surplus; that byte comes back
- *     x  is malformed
- *     c  cuts the connection
- */
+/* tests/unit/test_conn.c - the connection server, through the protocol of
+ * tests/lib/echo.h. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/base/bytes.h"
-#include "common/base/clock.h"
-#include "common/net/conn.h"
+#include "tests/lib/capture.h"
+#include "tests/lib/echo.h"
 #include "tests/lib/fault.h"
-#include "tests/lib/turns.h"
-
-#define HEAD      3
-#define POOL_SIZE ((size_t)2 << 20)
-#define PEERS     64
-
-enum { ECHO, CUT, DOORS };
-
-struct state {
-    uint16_t left; /* KiB of a long answer */
-    uint16_t ends; /* steps of ended() to come */
-    uint32_t zero;
-};
-
-struct fixture {
-    struct loop *loop;
-    struct conns *conns;
-    struct gate gate;
-    bool gated; /* the test has one */
-    struct door_row rows[DOORS];
-    size_t room; /* of the echo door; SIZE_MAX: no limit */
-    struct conn *held;
-    unsigned ends; /* steps that ended() takes */
-    unsigned ended;
-    bool stopped;
-    bool (*enough)(struct fixture *f);
-    /* What the test waits for. */
-    int fd;
-    size_t want;
-    uint8_t *heard;
-    size_t heard_size, heard_max;
-    bool heard_end;
-    int peers[PEERS];
-};
-
-static struct fixture *
-fixture_of(struct conn *c)
-{
-    return conn_ctx(c);
-}
-
-/* ---- the protocol ------------------------------------------------------ */
-
-static size_t
-echo_room(struct door *d)
-{
-    return ((struct fixture *)door_ctx(d))->room;
-}
-
-static enum conn_next
-put(struct conn *c, const uint8_t *bytes, size_t size)
-{
-    uint8_t *at = conn_space(c, size);
-
-    if (!at)
-        return CONN_FULL;
-    memcpy(at, bytes, size);
-    conn_put(c, size);
-    return CONN_MORE;
-}
-
-static enum conn_next
-put_large(struct conn *c, size_t size)
-{
-    uint8_t *at = conn_space(c, size);
-
-    if (!at)
-        return CONN_FULL;
-    memset(at, 'b', size);
-    conn_put(c, size);
-    return CONN_MORE;
-}
-
-static enum conn_next
-echo_more(struct conn *c)
-{
-    struct state *s = conn_state(c);
-
-    while (s->left > 0) {
-        if (put_large(c, 1024) == CONN_FULL)
-            return CONN_FULL;
-        s->left--;
-    }
-    return CONN_MORE;
-}
-
-static enum conn_next
-one(struct conn *c, const uint8_t *at, size_t size, bool skipped)
-{
-    struct fixture *f = fixture_of(c);
-    const uint8_t *body = at + HEAD;
-
-    switch (at[2]) {
-    case 'e':
-        return put(c, body, size);
-    case 'g':
-        if (!conn_gate(c, &f->gate))
-            return CONN_FULL;
-        return put(c, body, size);
-    case 'b':
-        return put_large(c, (size_t)get_be16(body) * 1024);
-    case 'l':
-        ((struct state *)conn_state(c))->left = get_be16(body);
-        return CONN_LONG;
-    case 'h':
-        if (f->held == c) {
-            f->held = NULL;
-            return put(c, body, size);
-        }
-        f->held = c;
-        return CONN_HOLD;
-    case 's':
-        assert_true(skipped || size == 1);
-        return put(c, body, 1);
-    case 'c':
-        return CONN_CUT;
-    default:
-        return conn_refuse(c, "no such kind");
-    }
-}
-
-static enum conn_next
-echo_take(struct conn *c, struct input *in)
-{
-    while (in->size >= HEAD) {
-        const size_t size = get_be16(in->at);
-        enum conn_next next;
-        size_t used = HEAD + size;
-
-        if (in->at[2] == 's' && size > 1 && !in->skipped) {
-            in->need = HEAD + 1;
-            in->skip = (uint32_t)size - 1;
-            if (in->size < used)
-                return CONN_MORE;
-        }
-        if (in->skipped)
-            used = in->size;
-        else if (in->size < used)
-            break;
-        next = one(c, in->at, size, in->skipped || in->size >= used);
-        if (next == CONN_FULL || next == CONN_HOLD)
-            return next;
-        in->at += used;
-        in->size -= used;
-        if (next != CONN_MORE)
-            return next;
-    }
-    in->need = 0;
-    in->skip = 0;
-    return CONN_MORE;
-}
-
-static bool
-echo_ended(struct conn *c)
-{
-    struct fixture *f = fixture_of(c);
-    struct state *s = conn_state(c);
-
-    if (s->ends++ < f->ends)
-        return false;
-    f->ended++;
-    return true;
-}
-
-static const struct protocol echo = {.state_size = sizeof(struct state),
-                                     .flags =
-                                         CONN_ANSWERS_EOF | CONN_REFUSES_HTTP,
-                                     .stop = STOP_ANSWER,
-                                     .refusal = "NO",
-                                     .room = echo_room,
-                                     .take = echo_take,
-                                     .more = echo_more,
-                                     .ended = echo_ended};
-
-static const struct protocol cut = {.state_size = sizeof(struct state),
-                                    .stop = STOP_CUT,
-                                    .room = echo_room,
-                                    .take = echo_take,
-                                    .more = echo_more,
-                                    .ended = echo_ended};
-
-/* ---- the rig ----------------------------------------------------------- */
-
-static void
-listen_to(struct fixture *f)
-{
-    while (f->heard_size < f->heard_max) {
-        const ssize_t n = recv(f->fd, f->heard + f->heard_size,
-                               f->heard_max - f->heard_size, MSG_DONTWAIT);
-
-        if (n < 0)
-            return;
-        if (n == 0) {
-            f->heard_end = true;
-            return;
-        }
-        f->heard_size += (size_t)n;
-    }
-}
-
-static bool
-after_turn(void *ctx)
-{
-    struct fixture *f = ctx;
-    const bool more = conn_turn(f->conns);
-
-    if (f->enough(f))
-        loop_stop(f->loop);
-    return more;
-}
-
-static void
-run(struct fixture *f, bool (*enough)(struct fixture *f))
-{
-    f->enough = enough;
-    turns_run(f->loop);
-}
-
-static bool
-heard_enough(struct fixture *f)
-{
-    listen_to(f);
-    return f->heard_size >= f->want;
-}
-
-static bool
-heard_the_end(struct fixture *f)
-{
-    listen_to(f);
-    return f->heard_end;
-}
 
 static int
 setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-
-    assert_non_null(f);
-    f->room = SIZE_MAX;
-    f->heard_max = (size_t)16 << 20;
-    f->heard = malloc(f->heard_max);
-    assert_non_null(f->heard);
-    f->loop = loop_new();
-    assert_non_null(f->loop);
-    for (size_t i = 0; i < DOORS; i++)
-        f->rows[i] = (struct door_row){.name = i == ECHO ? "echo" : "cut",
-                                       .max_key = "max",
-                                       .protocol = i == ECHO ? &echo : &cut,
-                                       .ctx = f,
-                                       .max = PEERS,
-                                       .reserved = 4};
-    loop_after_turn(f->loop, after_turn, f);
-    *state = f;
+    *state = echo_new();
     return 0;
-}
-
-static void
-start(struct fixture *f)
-{
-    const struct conns_options o = {.rows = f->rows,
-                                    .count = DOORS,
-                                    .shared = PEERS,
-                                    .pool_size = POOL_SIZE,
-                                    .answer_max = (size_t)1 << 20,
-                                    .stall_ms = 50};
-
-    assert_rc(conns_init(&f->conns, f->loop, &o), 0);
-    assert_rc(gate_init(&f->gate, PEERS, 0), 0);
 }
 
 static int
 teardown(void **state)
 {
-    struct fixture *f = *state;
-
-    conns_fini(f->conns);
-    gate_fini(&f->gate);
-    loop_free(f->loop);
-    for (size_t i = 0; i < PEERS; i++)
-        if (f->peers[i] > 0)
-            (void)close(f->peers[i]); /* of a test that is over */
-    free(f->heard);
-    free(f);
+    fault_clear();
+    echo_free(*state);
     return 0;
-}
-
-/* A connected peer of a door: a TCP connection, as its ends behave. */
-static int
-join(struct fixture *f, size_t door)
-{
-    struct net_address a, bound;
-    int l, client, server, i;
-
-    assert_rc(net_parse("127.0.0.1:0", &a), 0);
-    l = net_listen(&a, 0, &bound);
-    assert_true(l >= 0);
-    client = net_connect(&bound, 5000);
-    assert_true(client >= 0);
-    server = accept4(l, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    assert_true(server >= 0);
-    assert_int_equal(close(l), 0);
-    assert_rc(conns_take(f->conns, door, server), 0);
-    for (i = 0; f->peers[i] != 0; i++)
-        ;
-    f->peers[i] = client;
-    return client;
-}
-
-static void
-say(int fd, const void *bytes, size_t size)
-{
-    const uint8_t *at = bytes;
-
-    while (size > 0) {
-        const ssize_t n = send(fd, at, size, MSG_NOSIGNAL);
-        struct pollfd p = {.fd = fd, .events = POLLOUT};
-
-        if (n < 0 && errno == EAGAIN) {
-            assert_true(poll(&p, 1, 10000) > 0);
-            continue;
-        }
-        assert_true(n > 0);
-        at += n;
-        size -= (size_t)n;
-    }
-}
-
-static size_t
-request(uint8_t *at, char kind, const char *body)
-{
-    const size_t size = strlen(body);
-
-    put_be16(at, (uint16_t)size);
-    at[2] = (uint8_t)kind;
-    memcpy(at + HEAD, body, size);
-    return HEAD + size;
-}
-
-static void
-ask(int fd, char kind, const char *body)
-{
-    uint8_t bytes[600];
-
-    say(fd, bytes, request(bytes, kind, body));
-}
-
-static void
-ask_kib(int fd, char kind, uint16_t kib)
-{
-    uint8_t bytes[HEAD + 2] = {0, 2, (uint8_t)kind};
-
-    put_be16(bytes + HEAD, kib);
-    say(fd, bytes, sizeof bytes);
-}
-
-/* Hears exactly this next. */
-static void
-hear(struct fixture *f, int fd, const char *text)
-{
-    f->fd = fd;
-    f->heard_size = 0;
-    f->want = strlen(text);
-    run(f, heard_enough);
-    assert_int_equal(f->heard_size, strlen(text));
-    assert_memory_equal(f->heard, text, strlen(text));
-}
-
-static void
-hear_end(struct fixture *f, int fd, const char *text)
-{
-    f->fd = fd;
-    f->heard_size = 0;
-    f->heard_end = false;
-    run(f, heard_the_end);
-    assert_int_equal(f->heard_size, strlen(text));
-    assert_memory_equal(f->heard, text, strlen(text));
-}
-
-static bool
-two_turns(struct fixture *f)
-{
-    return f->want-- == 0;
-}
-
-/* Nothing is said, though there were turns for it. */
-static void
-hear_nothing(struct fixture *f, int fd)
-{
-    int waiting = 0;
-
-    f->want = 4;
-    run(f, two_turns);
-    assert_int_equal(ioctl(fd, FIONREAD, &waiting), 0);
-    assert_int_equal(waiting, 0);
 }
 
 /* ---- tests ------------------------------------------------------------- */
@@ -425,153 +31,147 @@ hear_nothing(struct fixture *f, int fd)
 static void
 answers_come_in_order_wherever_requests_are_split(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     uint8_t bytes[64];
     size_t size, split;
     int a;
 
-    start(f);
-    a = join(f, ECHO);
-    size = request(bytes, 'e', "one,");
-    size += request(bytes + size, 'e', "a longer body than is kept small,");
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    size = echo_request(bytes, 'e', "one,");
+    size +=
+        echo_request(bytes + size, 'e', "a longer body than is kept small,");
     for (split = 1; split < size; split++) {
-        say(a, bytes, split);
-        f->want = 2;
-        run(f, two_turns);
-        say(a, bytes + split, size - split);
-        hear(f, a, "one,a longer body than is kept small,");
+        echo_say(a, bytes, split);
+        echo_turns(f, 2);
+        echo_say(a, bytes + split, size - split);
+        echo_hear(f, a, "one,a longer body than is kept small,");
     }
 }
 
 static void
 many_requests_at_once_are_all_answered(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     const size_t count = 20000;
     uint8_t bytes[64], *all;
     size_t size;
     int a;
 
-    start(f);
-    a = join(f, ECHO);
-    size = request(bytes, 'e', "0123456789");
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    size = echo_request(bytes, 'e', "0123456789");
     all = malloc(count * size);
     assert_non_null(all);
     for (size_t i = 0; i < count; i++)
         memcpy(all + i * size, bytes, size);
-    f->fd = a;
     for (size_t i = 0; i < count; i += 1000) {
-        say(a, all + i * size, 1000 * size);
-        f->want = (i + 1000) * 10;
-        run(f, heard_enough);
+        echo_say(a, all + i * size, 1000 * size);
+        echo_hear_size(f, a, 10000);
     }
-    assert_int_equal(f->heard_size, count * 10);
     free(all);
 }
 
 static void
 gated_answers_wait_for_the_commit_and_so_does_what_is_behind(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     int a, b;
 
-    start(f);
-    a = join(f, ECHO);
-    b = join(f, ECHO);
-    ask(a, 'e', "free,");
-    ask(a, 'g', "first,");
-    ask(a, 'e', "behind,");
-    hear(f, a, "free,");
-    ask(b, 'e', "b");
-    hear(f, b, "b");
-    assert_true(gate_waits(&f->gate));
-    gate_depart(&f->gate);
-    assert_false(gate_waits(&f->gate));
-    ask(a, 'g', "second,");
-    hear_nothing(f, a);
-    gate_open(&f->gate);
-    hear(f, a, "first,behind,");
-    hear_nothing(f, a);
-    gate_depart(&f->gate);
-    gate_open(&f->gate);
-    hear(f, a, "second,");
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    b = echo_join(f, ECHO);
+    echo_ask(a, 'e', "free,");
+    echo_ask(a, 'g', "first,");
+    echo_ask(a, 'e', "behind,");
+    echo_hear(f, a, "free,");
+    echo_ask(b, 'e', "b");
+    echo_hear(f, b, "b");
+    assert_true(gate_waits(&f->own));
+    gate_depart(&f->own);
+    assert_false(gate_waits(&f->own));
+    echo_ask(a, 'g', "second,");
+    echo_hear_nothing(f, a);
+    gate_open(&f->own);
+    echo_hear(f, a, "first,behind,");
+    echo_hear_nothing(f, a);
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    echo_hear(f, a, "second,");
 }
 
 static void
 a_gated_connection_that_ends_frees_its_number_when_the_gate_opens(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     struct door *d;
     int a;
 
-    start(f);
-    a = join(f, ECHO);
+    echo_start(f);
+    a = echo_join(f, ECHO);
     d = conns_door(f->conns, ECHO);
-    ask(a, 'g', "never heard");
-    ask(a, 'c', "");
-    hear_end(f, a, "");
+    echo_ask(a, 'g', "never heard");
+    echo_ask(a, 'c', "");
+    echo_hear_end(f, a, "");
     assert_int_equal(d->open, 0);
     assert_int_equal(d->used, 1);
-    gate_depart(&f->gate);
-    gate_open(&f->gate);
+    gate_depart(&f->own);
+    gate_open(&f->own);
     assert_int_equal(d->used, 0);
 }
 
 static void
 surplus_is_thrown_away_without_memory(void **state)
 {
-    struct fixture *f = *state;
-    uint8_t head[HEAD + 1] = {0xff, 0xff, 's', '!'};
+    struct echo *f = *state;
+    uint8_t head[ECHO_HEAD + 1] = {0xff, 0xff, 's', '!'};
     static uint8_t rest[65534];
     int a;
 
-    start(f);
-    a = join(f, ECHO);
-    say(a, head, sizeof head);
-    f->want = 2;
-    run(f, two_turns);
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    echo_say(a, head, sizeof head);
+    echo_turns(f, 2);
     for (size_t i = 0; i < sizeof rest; i += 8191)
-        say(a, rest, sizeof rest - i < 8191 ? sizeof rest - i : 8191);
-    ask(a, 'e', "next");
-    hear(f, a, "!next");
+        echo_say(a, rest, sizeof rest - i < 8191 ? sizeof rest - i : 8191);
+    echo_ask(a, 'e', "next");
+    echo_hear(f, a, "!next");
 }
 
 static void
 a_half_closed_peer_gets_its_answers(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     int a;
 
-    start(f);
-    a = join(f, ECHO);
-    ask(a, 'e', "one,");
-    ask(a, 'g', "two");
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    echo_ask(a, 'e', "one,");
+    echo_ask(a, 'g', "two");
     assert_int_equal(shutdown(a, SHUT_WR), 0);
-    hear(f, a, "one,");
-    gate_depart(&f->gate);
-    gate_open(&f->gate);
-    hear_end(f, a, "two");
+    echo_hear(f, a, "one,");
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    echo_hear_end(f, a, "two");
 }
 
 static void
 malformed_input_gets_the_last_word_though_more_is_sent(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     static uint8_t more[1 << 20];
     int a;
 
-    start(f);
-    a = join(f, ECHO);
-    ask(a, 'e', "well, ");
-    ask(a, 'x', "");
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    echo_ask(a, 'e', "well, ");
+    echo_ask(a, 'x', "");
     (void)send(a, more, sizeof more,
                MSG_DONTWAIT); /* as much as there is room */
-    f->fd = a;
-    f->want = 8;
-    run(f, heard_enough);
+    echo_hear_size(f, a, 8);
     assert_memory_equal(f->heard, "well, NO", 8);
     assert_int_equal(shutdown(a, SHUT_WR), 0);
-    hear_end(f, a, "");
+    echo_hear_end(f, a, "");
     assert_int_equal(conns_door(f->conns, ECHO)->figures.malformed, 1);
 }
 
@@ -580,24 +180,18 @@ http_is_refused_however_it_comes(void **state)
 {
     static const char *const lines[] = {"GET / HTTP/1.1\r\n", "POST /x HTTP/1",
                                         "OPTIONS * HTTP/1.1", "DELETE /x HTT"};
-    struct fixture *f = *state;
+    struct echo *f = *state;
     size_t i, at;
     int a;
 
-    start(f);
+    echo_start(f);
     for (i = 0; i < 4; i++) {
-        a = join(f, ECHO);
+        a = echo_join(f, ECHO);
         for (at = 0; at < 9; at++) {
             (void)send(a, lines[i] + at, 1, MSG_NOSIGNAL); /* may be closed */
-            f->want = 1;
-            run(f, two_turns);
+            echo_turns(f, 1);
         }
-        f->fd = a;
-        f->heard_size = 0;
-        f->heard_end = false;
-        while (!f->heard_end && recv(a, f->heard, 1, MSG_DONTWAIT) < 0)
-            if (errno != EAGAIN)
-                break; /* reset */
+        echo_hear_end(f, a, "");
     }
     assert_int_equal(conns_door(f->conns, ECHO)->figures.http, 4);
 }
@@ -605,17 +199,15 @@ http_is_refused_however_it_comes(void **state)
 static void
 large_and_long_answers_arrive_whole(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     int a;
 
-    start(f);
-    a = join(f, ECHO);
-    ask_kib(a, 'b', 1000);
-    ask_kib(a, 'l', 3000);
-    ask(a, 'e', "end");
-    f->fd = a;
-    f->want = 4000 * 1024 + 3;
-    run(f, heard_enough);
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    echo_ask_number(a, 'b', 1000);
+    echo_ask_number(a, 'l', 3000);
+    echo_ask(a, 'e', "end");
+    echo_hear_size(f, a, 4000 * 1024 + 3);
     assert_memory_equal(f->heard + 4000 * 1024, "end", 3);
     for (size_t i = 0; i < 4000 * 1024; i++)
         assert_int_equal(f->heard[i], 'b');
@@ -624,98 +216,87 @@ large_and_long_answers_arrive_whole(void **state)
 static void
 a_peer_that_does_not_read_is_not_read_from_and_others_are_served(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     size_t i;
     int a, b;
 
-    start(f);
-    a = join(f, ECHO);
-    b = join(f, ECHO);
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    b = echo_join(f, ECHO);
     for (i = 0; i < 40; i++)
-        ask_kib(a, 'b', 500);
+        echo_ask_number(a, 'b', 500);
     for (i = 0; i < 100; i++) {
-        ask(b, 'e', "b");
-        hear(f, b, "b");
+        echo_ask(b, 'e', "b");
+        echo_hear(f, b, "b");
     }
-    f->fd = a;
-    f->heard_size = 0;
-    for (i = 0; i < 40; i++) {
-        f->heard_size = 0;
-        f->heard_max = 500 * 1024;
-        f->want = f->heard_max;
-        run(f, heard_enough);
-    }
-    f->heard_max = (size_t)16 << 20;
+    for (i = 0; i < 40; i++)
+        echo_hear_size(f, a, 500 * 1024);
 }
 
 static void
 who_keeps_most_ends_when_memory_is_used_up(void **state)
 {
-    struct fixture *f = *state;
-    uint8_t head[HEAD] = {0xff, 0xff, 'e'};
+    struct echo *f = *state;
+    uint8_t head[ECHO_HEAD] = {0xff, 0xff, 'e'};
     static uint8_t body[60000];
     int large, small;
 
-    start(f);
-    small = join(f, ECHO);
-    say(small, head, sizeof head);
-    say(small, body, 2000);
-    for (size_t i = 0; i < PEERS - 4; i++) {
-        large = join(f, CUT);
-        say(large, head, sizeof head);
-        say(large, body, sizeof body);
-        f->want = 4;
-        run(f, two_turns);
+    echo_start(f);
+    small = echo_join(f, ECHO);
+    echo_say(small, head, sizeof head);
+    echo_say(small, body, 2000);
+    for (size_t i = 0; i < ECHO_PEERS - 4; i++) {
+        large = echo_join(f, CUT);
+        echo_say(large, head, sizeof head);
+        echo_say(large, body, sizeof body);
+        echo_turns(f, 4);
     }
     /* 35 times 60 KB fit. */
     assert_in_range(conns_door(f->conns, CUT)->figures.evicted, 20, 30);
     assert_int_equal(conns_door(f->conns, ECHO)->figures.evicted, 0);
     memset(body, 'z', sizeof body);
-    say(small, body, sizeof body);
-    say(small, body, 65535 - 2000 - 10 - sizeof body);
-    say(small, "0123456789", 10);
-    f->fd = small;
-    f->heard_size = 0;
-    f->want = 65535;
-    run(f, heard_enough);
+    echo_say(small, body, sizeof body);
+    echo_say(small, body, 65535 - 2000 - 10 - sizeof body);
+    echo_say(small, "0123456789", 10);
+    echo_hear_size(f, small, 65535);
     assert_memory_equal(f->heard + 65525, "0123456789", 10);
 }
 
 static void
 a_held_request_goes_on_when_it_is_woken(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     int a;
 
-    start(f);
-    a = join(f, ECHO);
-    ask(a, 'h', "held,");
-    ask(a, 'e', "behind");
-    hear_nothing(f, a);
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    echo_ask(a, 'h', "held,");
+    echo_ask(a, 'e', "behind");
+    echo_hear_nothing(f, a);
     assert_non_null(f->held);
     conn_wake(f->held);
-    hear(f, a, "held,behind");
+    echo_hear(f, a, "held,behind");
 }
 
 static void
 without_room_no_byte_leaves_the_kernel(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     int a;
 
-    start(f);
+    echo_start(f);
     f->room = 0;
-    a = join(f, ECHO);
-    ask(a, 'e', "later");
-    hear_nothing(f, a);
+    a = echo_join(f, ECHO);
+    echo_ask(a, 'e', "later");
+    echo_hear_nothing(f, a);
     assert_int_equal(conns_door(f->conns, ECHO)->figures.received, 0);
     f->room = SIZE_MAX;
     door_wake(conns_door(f->conns, ECHO));
-    hear(f, a, "later");
+    echo_hear(f, a, "later");
 }
 
 static bool
-all_gone(struct fixture *f)
+all_gone(struct echo *f)
 {
     return conns_door(f->conns, CUT)->used == 0;
 }
@@ -724,16 +305,16 @@ static void
 what_a_connection_leaves_is_done_in_steps_before_its_number_is_free(
     void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     struct door *d;
     int a;
 
-    start(f);
+    echo_start(f);
     f->ends = 5;
-    a = join(f, CUT);
+    a = echo_join(f, CUT);
     d = conns_door(f->conns, CUT);
     assert_int_equal(shutdown(a, SHUT_RDWR), 0);
-    run(f, all_gone);
+    echo_run(f, all_gone);
     assert_int_equal(f->ended, 1);
     assert_int_equal(d->open, 0);
 }
@@ -741,13 +322,13 @@ what_a_connection_leaves_is_done_in_steps_before_its_number_is_free(
 static void
 places_are_kept_for_each_door(void **state)
 {
-    struct fixture *f = *state;
+    struct echo *f = *state;
     size_t i;
     int fds[2];
 
-    start(f);
-    for (i = 0; i < PEERS - 4; i++)
-        (void)join(f, ECHO);
+    echo_start(f);
+    for (i = 0; i < ECHO_PEERS - 8; i++)
+        (void)echo_join(f, ECHO);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
                      0);
     assert_rc(conns_take(f->conns, ECHO, fds[0]), -EMFILE);
@@ -755,49 +336,561 @@ places_are_kept_for_each_door(void **state)
     assert_int_equal(close(fds[1]), 0);
 }
 
-static void
-note_stopped(void *ctx)
+/* ---- waiting for several things ------------------------------------------ */
+
+/* Begins with little memory, most of which a large answer has that nobody
+ * reads. */
+static int
+start_short(struct echo *f)
 {
-    ((struct fixture *)ctx)->stopped = true;
+    int fd;
+
+    f->narrow = true;
+    f->options.pool_size = (size_t)1536 << 10;
+    echo_start(f);
+    fd = echo_join(f, CUT);
+    echo_ask_number(fd, 'b', 1000);
+    echo_turns(f, 2);
+    return fd;
 }
 
-static bool
-has_stopped(struct fixture *f)
+static void
+ask_size(int fd, char kind, uint16_t size)
 {
-    listen_to(f);
-    return f->stopped;
+    static uint8_t bytes[ECHO_HEAD + UINT16_MAX];
+
+    bytes[0] = (uint8_t)(size >> 8);
+    bytes[1] = (uint8_t)size;
+    bytes[2] = (uint8_t)kind;
+    echo_say(fd, bytes, ECHO_HEAD + (size_t)size);
+}
+
+static void
+who_waits_for_memory_and_for_its_peer_goes_on_after_both(void **state)
+{
+    struct echo *f = *state;
+    int a, b;
+
+    b = start_short(f);
+    a = echo_join(f, ECHO);
+    for (int i = 0; i < 4; i++) {
+        ask_size(a, 'g', 60000);
+        echo_turns(f, 2);
+    }
+    echo_ask_number(a, 'b', 1000);
+    echo_turns(f, 4);
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    echo_turns(f, 4);
+    echo_hear_size(f, a, 240000);
+    echo_hear_size(f, b, 1000 * 1024);
+    echo_hear_size(f, a, 1000 * 1024);
+}
+
+static void
+who_waits_for_room_and_for_its_peer_goes_on_after_both(void **state)
+{
+    struct echo *f = *state;
+    int a;
+
+    f->narrow = true;
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    for (int i = 0; i < 4; i++) {
+        ask_size(a, 'g', 60000);
+        echo_turns(f, 2);
+    }
+    f->room = 0;
+    echo_ask(a, 'e', "later");
+    echo_turns(f, 4);
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    echo_turns(f, 4);
+    f->room = SIZE_MAX;
+    door_wake(conns_door(f->conns, ECHO));
+    echo_turns(f, 4);
+    echo_hear_size(f, a, 240000);
+    echo_hear(f, a, "later");
+    echo_ask(a, 'e', "and more");
+    echo_hear(f, a, "and more");
+}
+
+static void
+a_long_answer_waits_for_memory(void **state)
+{
+    struct echo *f = *state;
+    int a, b;
+
+    b = start_short(f);
+    a = echo_join(f, ECHO);
+    echo_ask_number(a, 'L', 1000);
+    echo_ask(a, 'e', "behind");
+    echo_hear_nothing(f, a);
+    echo_hear_size(f, b, 1000 * 1024);
+    echo_hear_size(f, a, 1000 * 1024);
+    echo_hear(f, a, "behind");
+}
+
+static void
+small_answers_pass_those_that_wait_for_memory(void **state)
+{
+    struct echo *f = *state;
+    int a, c;
+
+    (void)start_short(f);
+    a = echo_join(f, ECHO);
+    echo_ask_number(a, 'b', 1000);
+    c = echo_join(f, ECHO);
+    echo_ask_number(c, 'b', 20);
+    echo_hear_size(f, c, 20 * 1024);
+    echo_hear_nothing(f, a);
+}
+
+static void
+who_reads_nothing_ends_for_those_who_wait_for_memory(void **state)
+{
+    struct echo *f = *state;
+    int a;
+
+    (void)start_short(f);
+    a = echo_join(f, ECHO);
+    echo_ask_number(a, 'b', 1000);
+    echo_hear_nothing(f, a);
+    fault_pass_ns((CONN_STALL_MS - 500) * UINT64_C(1000000));
+    echo_hear_nothing(f, a);
+    assert_int_equal(conns_door(f->conns, CUT)->figures.evicted, 0);
+    fault_pass_ns(UINT64_C(1000000000));
+    echo_hear_size(f, a, 1000 * 1024);
+    assert_int_equal(conns_door(f->conns, CUT)->figures.evicted, 1);
+}
+
+/* Not even a commit that never ends. */
+static void
+nobody_keeps_memory_for_ever(void **state)
+{
+    struct echo *f = *state;
+    int a, b;
+
+    echo_start(f);
+    for (int i = 0; i < 20; i++) {
+        b = echo_join(f, ECHO);
+        ask_size(b, 'g', 60000);
+        echo_turns(f, 2);
+    }
+    a = echo_join(f, ECHO);
+    echo_ask_number(a, 'b', 1000);
+    echo_hear_nothing(f, a);
+    for (int i = 0; i < 10; i++) {
+        fault_pass_ns(CONN_STALL_MS * UINT64_C(1000000));
+        echo_turns(f, 2);
+    }
+    echo_hear_size(f, a, 1000 * 1024);
+    assert_in_range(conns_door(f->conns, ECHO)->figures.evicted, 1, 9);
+}
+
+static void
+who_owes_much_behind_a_gate_is_not_received_from(void **state)
+{
+    struct echo *f = *state;
+    const struct door_figures *d;
+    const size_t all = 100 * (size_t)UINT16_MAX * 3;
+    int a;
+
+    echo_start(f);
+    d = &conns_door(f->conns, WINS)->figures;
+    a = echo_join(f, WINS);
+    for (int i = 0; i < 100; i++) {
+        echo_ask_number(a, 'o', UINT16_MAX);
+        echo_turns(f, 1);
+    }
+    assert_in_range(d->received, 5 * (size_t)86, 5 * (size_t)87);
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    echo_hear_size(f, a, 86 * (size_t)UINT16_MAX * 3);
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    echo_hear_size(f, a, all - 86 * (size_t)UINT16_MAX * 3);
+    assert_memory_equal(f->heard + f->heard_size - 6, "WINWIN", 6);
+}
+
+static void
+the_refusal_comes_behind_whatever_is_owed(void **state)
+{
+    struct echo *f = *state;
+    int a, b;
+
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    echo_ask_number(a, 'b', 130);
+    echo_ask(a, 'x', "");
+    echo_hear_size(f, a, 130 * 1024 + 2);
+    assert_memory_equal(f->heard + 130 * 1024 - 2, "bbNO", 4);
+
+    b = echo_join(f, WINS);
+    echo_ask_number(b, 'o', 2);
+    echo_ask(b, 'x', "");
+    echo_hear_nothing(f, b);
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    assert_true(conns_have_work(f->conns));
+    echo_hear(f, b, "WINWINFAIL");
+}
+
+static void
+bytes_behind_another_gate_wait_for_the_first(void **state)
+{
+    struct echo *f = *state;
+    int a;
+
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    echo_ask(a, 'g', "one,");
+    echo_ask(a, 'G', "two");
+    echo_hear_nothing(f, a);
+    assert_false(gate_waits(&f->other));
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    echo_hear(f, a, "one,");
+    assert_true(gate_waits(&f->other));
+    gate_depart(&f->other);
+    gate_open(&f->other);
+    echo_hear(f, a, "two");
+}
+
+static void
+a_peer_that_leaves_a_full_door_is_noticed_but_not_before_its_bytes(void **state)
+{
+    struct echo *f = *state;
+    struct door *d;
+    int a, b;
+
+    echo_start(f);
+    d = conns_door(f->conns, ECHO);
+    f->room = 0;
+    a = echo_join(f, ECHO);
+    b = echo_join(f, ECHO);
+    echo_ask(a, 'e', "still");
+    echo_ask(b, 'e', "");
+    assert_int_equal(shutdown(a, SHUT_WR), 0);
+    echo_turns(f, 3);
+    assert_int_equal(d->open, 2);
+    f->room = SIZE_MAX;
+    door_wake(d);
+    echo_hear_end(f, a, "still");
+    assert_int_equal(d->open, 1);
+
+    f->room = 0;
+    echo_ask(b, 'e', "!");
+    a = echo_join(f, ECHO);
+    assert_int_equal(shutdown(a, SHUT_WR), 0);
+    echo_hear_end(f, a, "");
+    assert_int_equal(d->open, 1);
+    assert_int_equal(d->figures.received, 11);
+}
+
+static void
+only_its_peer_cuts_a_request_off(void **state)
+{
+    struct echo *f = *state;
+    struct door *d;
+    int a, b;
+
+    echo_start(f);
+    d = conns_door(f->conns, ECHO);
+    a = echo_join(f, ECHO);
+    b = echo_join(f, ECHO);
+    echo_say(a, "\0", 1);
+    echo_say(b, "\0", 1);
+    echo_turns(f, 2);
+    assert_int_equal(shutdown(a, SHUT_WR), 0);
+    echo_hear_end(f, a, "");
+    assert_int_equal(d->figures.cut_off, 1);
+    echo_stop(f, 1000);
+    echo_run(f, echo_has_stopped);
+    assert_int_equal(d->figures.cut_off, 1);
+}
+
+/* ---- doors -------------------------------------------------------------- */
+
+/* A listening socket at a door. */
+static struct net_address
+open_door(struct echo *f, size_t door)
+{
+    struct net_address a, bound;
+    int fd;
+
+    assert_rc(net_parse("127.0.0.1:0", &a), 0);
+    fd = net_listen(&a, 0, &bound);
+    assert_true(fd >= 0);
+    assert_rc(conns_listen(f->conns, door, fd), 0);
+    return bound;
+}
+
+static int
+knock(struct echo *f, const struct net_address *a)
+{
+    const int fd = net_connect(a, 5000);
+
+    assert_true(fd >= 0);
+    f->peers[f->peer_count++] = fd;
+    echo_turns(f, 2);
+    return fd;
+}
+
+static size_t
+count_of(const char *text, const char *what)
+{
+    size_t n = 0;
+
+    for (text = strstr(text, what); text; text = strstr(text + 1, what))
+        n++;
+    return n;
+}
+
+static void
+each_full_door_says_so_and_what_to_set(void **state)
+{
+    struct echo *f = *state;
+    struct net_address at[2];
+    struct capture c;
+    const char *text;
+
+    for (size_t i = 0; i < 2; i++) {
+        f->rows[i].max = 2;
+        f->rows[i].reserved = 2;
+        f->rows[i].max_key = i == ECHO ? "echo.max" : "cut.max";
+    }
+    f->rows[CUT].close_over = true;
+    echo_start(f);
+    capture_start(&c);
+    for (size_t i = 0; i < 2; i++) {
+        at[i] = open_door(f, i);
+        for (int n = 0; n < 5; n++)
+            (void)knock(f, &at[i]);
+    }
+    text = capture_stop(&c);
+    assert_int_equal(conns_door(f->conns, ECHO)->open, 2);
+    assert_int_equal(conns_door(f->conns, CUT)->open, 2);
+    assert_int_equal(conns_door(f->conns, CUT)->figures.turned_away, 3);
+    assert_int_equal(conns_door(f->conns, ECHO)->figures.turned_away, 0);
+    assert_int_equal(count_of(text, "echo: full"), 1);
+    assert_int_equal(count_of(text, "echo.max"), 1);
+    assert_int_equal(count_of(text, "cut: a connection is turned away"), 1);
+    assert_int_equal(count_of(text, "cut.max"), 1);
+}
+
+static void
+who_waits_at_a_full_door_comes_in_when_one_leaves(void **state)
+{
+    struct echo *f = *state;
+    struct net_address at;
+    int a, b;
+
+    f->rows[ECHO].max = 1;
+    echo_start(f);
+    at = open_door(f, ECHO);
+    a = knock(f, &at);
+    b = knock(f, &at);
+    echo_ask(b, 'e', "in");
+    echo_hear_nothing(f, b);
+    assert_int_equal(shutdown(a, SHUT_RDWR), 0);
+    echo_hear(f, b, "in");
+}
+
+static void
+at_a_full_door_who_is_idle_longest_yields(void **state)
+{
+    struct echo *f = *state;
+    struct net_address at;
+    struct door *d;
+    int a[3], b;
+
+    f->rows[ECHO].max = 3;
+    f->rows[ECHO].yield_s = 60;
+    echo_start(f);
+    d = conns_door(f->conns, ECHO);
+    at = open_door(f, ECHO);
+    for (int i = 0; i < 3; i++)
+        a[i] = knock(f, &at);
+    fault_pass_ns(UINT64_C(59) * 1000000000);
+    echo_ask(a[0], 'e', "active");
+    echo_hear(f, a[0], "active");
+    b = knock(f, &at);
+    echo_ask(b, 'e', "in");
+    echo_hear_nothing(f, b);
+    assert_int_equal(d->open, 3);
+
+    fault_pass_ns(UINT64_C(2) * 1000000000);
+    echo_hear(f, b, "in");
+    echo_hear_end(f, a[1], "");
+    assert_int_equal(d->figures.yielded, 1);
+    assert_int_equal(d->open, 3);
+    echo_ask(a[0], 'e', "still");
+    echo_hear(f, a[0], "still");
+}
+
+static void
+nobody_yields_while_there_is_room_or_where_the_door_says_never(void **state)
+{
+    struct echo *f = *state;
+    struct net_address at[2];
+    int b;
+
+    f->rows[ECHO].max = 3;
+    f->rows[ECHO].yield_s = 60;
+    f->rows[CUT].max = 1;
+    echo_start(f);
+    for (size_t i = 0; i < 2; i++) {
+        at[i] = open_door(f, i);
+        (void)knock(f, &at[i]);
+    }
+    fault_pass_ns(UINT64_C(3600) * 1000000000);
+    (void)knock(f, &at[ECHO]);
+    assert_int_equal(conns_door(f->conns, ECHO)->open, 2);
+    b = knock(f, &at[CUT]);
+    echo_ask(b, 'e', "");
+    echo_hear_nothing(f, b);
+    assert_int_equal(conns_door(f->conns, CUT)->figures.yielded, 0);
+}
+
+/* ---- fairness ------------------------------------------------------------ */
+
+/* Peers of a door, each with one request that takes 100 us. */
+static void
+bring_work(struct echo *f, size_t door, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        echo_ask(echo_join(f, door), 'w', "");
+}
+
+static void
+start_wide(struct echo *f)
+{
+    for (size_t i = 0; i < ECHO_DOORS; i++)
+        f->rows[i].max = 256;
+    f->options.shared = 512;
+    fault_stop_ns();
+    echo_start(f);
+}
+
+static void
+doors_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table(
+    void **state)
+{
+    struct echo *f = *state;
+
+    start_wide(f);
+    bring_work(f, CUT, 12);
+    bring_work(f, ECHO, 7);
+    echo_turns(f, 1);
+    assert_int_equal(f->served_count, 10);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(f->served[i], ECHO * 1000 + i);
+        assert_int_equal(f->served[5 + i], CUT * 1000 + i);
+    }
+    assert_true(conns_have_work(f->conns));
+    echo_turns(f, 1);
+    assert_int_equal(f->served_count, 17);
+    assert_int_equal(f->served[10], ECHO * 1000 + 5);
+    assert_int_equal(f->served[12], CUT * 1000 + 5);
+    /* Alone now. */
+    echo_turns(f, 1);
+    assert_int_equal(f->served_count, 19);
+    assert_int_equal(f->served[18], CUT * 1000 + 11);
+}
+
+static void
+a_door_that_alone_has_work_gets_eight_parts(void **state)
+{
+    struct echo *f = *state;
+
+    start_wide(f);
+    bring_work(f, CUT, 100);
+    echo_turns(f, 1);
+    assert_int_equal(f->served_count, 40);
+    for (unsigned i = 0; i < 40; i++)
+        assert_int_equal(f->served[i], CUT * 1000 + i);
+}
+
+static void
+who_comes_again_stands_behind_those_who_wait(void **state)
+{
+    struct echo *f = *state;
+    static uint8_t many[50 * ECHO_HEAD];
+    int a;
+
+    start_wide(f);
+    a = echo_join(f, ECHO);
+    for (size_t i = 0; i < 50; i++)
+        (void)echo_request(many + i * ECHO_HEAD, 'w', "");
+    echo_say(a, many, 5 * ECHO_HEAD);
+    bring_work(f, ECHO, 60);
+    echo_turns(f, 1);
+    echo_say(a, many, ECHO_HEAD);
+    bring_work(f, ECHO, 1);
+    echo_turns(f, 1);
+    assert_int_equal(f->served_count, 67);
+    for (unsigned i = 0; i < 60; i++)
+        assert_int_equal(f->served[5 + i], ECHO * 1000 + 1 + i);
+    assert_int_equal(f->served[65], ECHO * 1000);
+}
+
+static void
+who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others(void **state)
+{
+    struct echo *f = *state;
+    int a;
+
+    start_wide(f);
+    a = echo_join(f, ECHO);
+    bring_work(f, WINS, 200);
+    echo_turns(f, 1);
+    while (f->served_count < 200) {
+        const size_t before = f->served_count;
+
+        echo_ask(a, 'w', "");
+        echo_turns(f, 1);
+        /* First in its turn, and the others have their part behind it. */
+        assert_int_equal(f->served[before], ECHO * 1000);
+        assert_in_range(f->served_count - before, 2, 6);
+    }
 }
 
 static void
 a_stop_answers_what_has_arrived_and_waits_for_the_commit(void **state)
 {
-    struct fixture *f = *state;
-    int a, b;
+    struct echo *f = *state;
+    int a, b, c;
 
-    start(f);
-    a = join(f, ECHO);
-    b = join(f, CUT);
-    ask(a, 'e', "one,");
-    ask(a, 'g', "two");
-    ask(b, 'h', "cut");
-    conns_stop(f->conns, 1000, note_stopped, f);
-    f->fd = a;
-    f->want = 4;
-    run(f, heard_enough);
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    b = echo_join(f, CUT);
+    c = echo_join(f, ECHO);
+    echo_ask(a, 'e', "one,");
+    echo_ask(a, 'g', "two");
+    echo_ask(b, 'h', "cut");
+    echo_ask(c, 'e', "three");
+    echo_say(c, "\0", 1);
+    echo_stop(f, 1000);
+    echo_hear(f, a, "one,");
     assert_false(f->stopped);
-    gate_depart(&f->gate);
-    gate_open(&f->gate);
-    run(f, has_stopped);
-    assert_int_equal(f->heard_size, 7);
-    assert_memory_equal(f->heard, "one,two", 7);
+    /* Nobody who has his answers is waited for. */
+    assert_int_equal(conns_door(f->conns, ECHO)->open, 1);
+    echo_hear_end(f, c, "three");
+    gate_depart(&f->own);
+    gate_open(&f->own);
+    echo_run(f, echo_has_stopped);
+    echo_hear_end(f, a, "two");
 }
 
 static void
 a_start_without_memory_leaks_nothing(void **state)
 {
-    struct fixture *f = *state;
-    const struct conns_options o = {
-        .rows = f->rows, .count = DOORS, .shared = 8, .pool_size = 1 << 16};
+    struct echo *f = *state;
+    const struct conns_options o = {.rows = f->rows,
+                                    .count = ECHO_DOORS,
+                                    .shared = 8,
+                                    .pool_size = 1 << 21};
     int rc = -ENOMEM;
 
     for (unsigned n = 1; rc < 0; n++) {
@@ -829,6 +922,25 @@ static const struct CMUnitTest tests[] = {
     TEST(without_room_no_byte_leaves_the_kernel),
     TEST(what_a_connection_leaves_is_done_in_steps_before_its_number_is_free),
     TEST(places_are_kept_for_each_door),
+    TEST(who_waits_for_memory_and_for_its_peer_goes_on_after_both),
+    TEST(who_waits_for_room_and_for_its_peer_goes_on_after_both),
+    TEST(a_long_answer_waits_for_memory),
+    TEST(small_answers_pass_those_that_wait_for_memory),
+    TEST(who_reads_nothing_ends_for_those_who_wait_for_memory),
+    TEST(nobody_keeps_memory_for_ever),
+    TEST(who_owes_much_behind_a_gate_is_not_received_from),
+    TEST(the_refusal_comes_behind_whatever_is_owed),
+    TEST(bytes_behind_another_gate_wait_for_the_first),
+    TEST(a_peer_that_leaves_a_full_door_is_noticed_but_not_before_its_bytes),
+    TEST(only_its_peer_cuts_a_request_off),
+    TEST(each_full_door_says_so_and_what_to_set),
+    TEST(who_waits_at_a_full_door_comes_in_when_one_leaves),
+    TEST(at_a_full_door_who_is_idle_longest_yields),
+    TEST(nobody_yields_while_there_is_room_or_where_the_door_says_never),
+    TEST(doors_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table),
+    TEST(a_door_that_alone_has_work_gets_eight_parts),
+    TEST(who_comes_again_stands_behind_those_who_wait),
+    TEST(who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others),
     TEST(a_stop_answers_what_has_arrived_and_waits_for_the_commit),
     TEST(a_start_without_memory_leaks_nothing),
 };

@@ -5,41 +5,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-
-/* stderr goes into a file of memory between start and stop. */
-struct capture {
-    int saved;
-    int fd;
-    char text[8192];
-};
-
-static void
-capture_start(struct capture *c)
-{
-    c->saved = dup(STDERR_FILENO);
-    c->fd = memfd_create("stderr", MFD_CLOEXEC);
-    assert_true(c->saved >= 0 && c->fd >= 0);
-    assert_true(dup2(c->fd, STDERR_FILENO) >= 0);
-}
-
-static const char *
-capture_stop(struct capture *c)
-{
-    ssize_t n;
-
-    assert_true(dup2(c->saved, STDERR_FILENO) >= 0);
-    n = pread(c->fd, c->text, sizeof c->text - 1, 0);
-    assert_true(n >= 0);
-    c->text[n] = '\0';
-    assert_int_equal(close(c->fd), 0);
-    assert_int_equal(close(c->saved), 0);
-    return c->text;
-}
+#include "tests/lib/capture.h"
 
 static int
 setup(void **state)

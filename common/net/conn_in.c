@@ -1,0 +1,243 @@
+/* common/net/conn_in.c - what a connection receives, keeps, throws away and
+ * refuses; see conn.h. */
+#include "common/net/conn_inside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* ---- what is kept ------------------------------------------------------- */
+
+static size_t
+kept(const struct conn *c)
+{
+    return c->small_size + (size_t)c->in.size;
+}
+
+void
+conn_forget(struct conn *c)
+{
+    chain_drop(&c->door->conns->pool, &c->in, c->in.size);
+    c->small_size = 0;
+}
+
+/* Puts what is kept into the receive buffer. */
+static size_t
+load(struct conn *c)
+{
+    struct conns *cs = c->door->conns;
+    const size_t size = kept(c);
+
+    if (c->small_size > 0)
+        memcpy(cs->in, c->small, c->small_size);
+    else
+        (void)chain_copy(&cs->pool, &c->in, cs->in); /* all of it */
+    conn_forget(c);
+    return size;
+}
+
+/* Keeps bytes behind those that are kept.  False: there is no memory. */
+static bool
+keep(struct conn *c, const uint8_t *bytes, size_t size)
+{
+    struct conns *cs = c->door->conns;
+
+    if (c->in.size == 0 && c->small_size + size <= CONN_SMALL) {
+        memcpy(c->small + c->small_size, bytes, size);
+        c->small_size = (uint8_t)(c->small_size + size);
+        return true;
+    }
+    if (!conns_make_room(cs, chain_lacks(&c->in, c->small_size + size)))
+        return false;
+    chain_push(&cs->pool, &c->in, c->small, c->small_size);
+    c->small_size = 0;
+    chain_push(&cs->pool, &c->in, bytes, size);
+    return true;
+}
+
+bool
+conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
+{
+    size_t size = in->size;
+
+    c->flags &= (uint16_t) ~(F_AGAIN | F_SKIPPING);
+    c->need = c->skip = 0;
+    if (next != CONN_MORE) {
+        c->flags |= F_AGAIN;
+        return keep(c, in->at, size);
+    }
+    c->need = in->need > 0 ? in->need : (uint32_t)size + 1;
+    c->skip = in->skip;
+    assert(c->need <= CONN_NEED_MAX);
+    if (c->skip > 0 && c->need <= size) {
+        /* What is here of the surplus goes now. */
+        assert(size - c->need < c->skip);
+        c->skip -= (uint32_t)(size - c->need);
+        size = c->need;
+        c->flags |= F_SKIPPING;
+    }
+    return keep(c, in->at, size);
+}
+
+/* ---- receiving ---------------------------------------------------------- */
+
+/* What a call of recv said: bytes, 0 when there is nothing, -1 at the end of
+ * input or when the peer is gone. */
+static ssize_t
+received(struct conn *c, ssize_t n, size_t asked)
+{
+    struct door *d = c->door;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        if (errno == EAGAIN)
+            c->flags &= (uint16_t)~F_READABLE;
+        return 0;
+    }
+    if (n <= 0) {
+        c->flags |= F_EOF;
+        c->flags &= (uint16_t)~F_READABLE;
+        return -1;
+    }
+    /* Less than asked was all: the next byte makes an event. */
+    if ((size_t)n < asked && (c->flags & F_EOF) == 0)
+        c->flags &= (uint16_t)~F_READABLE;
+    c->moved_ms = conns_now(d->conns);
+    d->moved_ms = loop_now_ms(d->conns->loop);
+    d->figures.received += (uint64_t)n;
+    return n;
+}
+
+/* Throws away surplus.  False: there is more of it to come. */
+static bool
+skip_some(struct conn *c)
+{
+    struct conns *cs = c->door->conns;
+
+    for (int i = 0; i < CONN_DISCARDS && c->skip > 0; i++) {
+        const size_t size = c->skip < CONN_SLICE ? c->skip : CONN_SLICE;
+        /* MSG_TRUNC: TCP need not even copy it. */
+        const ssize_t n = received(
+            c, recv(c->source.fd, cs->in, size, MSG_DONTWAIT | MSG_TRUNC),
+            size);
+
+        if (n <= 0)
+            break;
+        c->skip -= (uint32_t)n;
+    }
+    return c->skip == 0;
+}
+
+ssize_t
+conn_gather(struct conn *c, size_t room, bool *failed)
+{
+    struct conns *cs = c->door->conns;
+    size_t size = kept(c), asked;
+    ssize_t n;
+
+    *failed = false;
+    if ((c->flags & F_SKIPPING) != 0)
+        return skip_some(c) ? (ssize_t)load(c) : -1;
+    if ((c->flags & F_AGAIN) != 0)
+        return (ssize_t)load(c);
+    asked = c->skip > 0 ? c->need - size : CONN_SLICE;
+    if (asked > room - size)
+        asked = room - size;
+    assert(asked > 0);
+    n = received(c, recv(c->source.fd, cs->in + size, asked, MSG_DONTWAIT),
+                 asked);
+    if (n <= 0)
+        return -1;
+    if (size + (size_t)n >= c->need && c->skip == 0)
+        return n + (ssize_t)load(c);
+    /* Those who send a long name byte by byte cost no more than their bytes. */
+    *failed = !keep(c, cs->in + size, (size_t)n);
+    if (*failed || size + (size_t)n < c->need)
+        return -1;
+    c->flags |= F_SKIPPING;
+    return skip_some(c) ? (ssize_t)load(c) : -1;
+}
+
+bool
+conn_has_ended(const struct conn *c)
+{
+    uint8_t byte;
+
+    return (c->flags & F_EOF) != 0 &&
+           recv(c->source.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+}
+
+/* ---- refusing ----------------------------------------------------------- */
+
+/* Whether bytes begin as an HTTP request does; *more: they may yet.  The path
+ * belongs to it: "GET " alone is a number that somebody may count. */
+static bool
+begins_http(const uint8_t *bytes, size_t size, bool *more)
+{
+    static const char *const starts[] = {"GET /",     "POST /",   "PUT /",
+                                         "HEAD /",    "DELETE /", "PATCH /",
+                                         "OPTIONS /", "OPTIONS *"};
+
+    *more = false;
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
+        const size_t want = strlen(starts[i]);
+
+        if (memcmp(bytes, starts[i], size < want ? size : want) != 0)
+            continue;
+        if (size >= want)
+            return true;
+        *more = true;
+    }
+    return false;
+}
+
+static void
+peer_of(const struct conn *c, char text[NET_ADDRESS_SIZE])
+{
+    struct net_address a = {.size = sizeof a.sa};
+
+    if (getpeername(c->source.fd, (struct sockaddr *)&a.sa, &a.size) < 0)
+        (void)snprintf(text, NET_ADDRESS_SIZE, "-"); /* it has gone */
+    else
+        net_format(&a, text);
+}
+
+bool
+conn_is_http(struct conn *c, const uint8_t *bytes, size_t size, bool *more)
+{
+    struct door *d = c->door;
+    char peer[NET_ADDRESS_SIZE];
+
+    if (!begins_http(bytes, size, more))
+        return false;
+    d->figures.http++;
+    peer_of(c, peer);
+    diag_repeating(&d->said_http, DIAG_WARNING,
+                   "%s: a connection from %s speaks HTTP, which this port does "
+                   "not; it is closed",
+                   d->row->name, peer);
+    return true;
+}
+
+enum conn_next
+conn_refuse(struct conn *c, const char *why)
+{
+    struct door *d = c->door;
+    struct conns *cs = d->conns;
+    const char *text = d->row->protocol->refusal;
+    char peer[NET_ADDRESS_SIZE];
+
+    assert(cs->served == c);
+    d->figures.malformed++;
+    peer_of(c, peer);
+    diag_repeating(&d->said_malformed, DIAG_WARNING,
+                   "%s: malformed input from %s: %s; the connection ends",
+                   d->row->name, peer, why);
+    if (!text)
+        return CONN_CUT;
+    /* There is room for it behind the largest answer. */
+    assert(strlen(text) <= CONN_REFUSAL_MAX);
+    memcpy(cs->out + cs->out_used, text, strlen(text));
+    cs->out_used += strlen(text);
+    return CONN_END;
+}

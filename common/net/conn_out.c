@@ -1,0 +1,263 @@
+/* common/net/conn_out.c - what a connection sends, and the memory for what
+ * waits; see conn.h.
+ *
+ * Order of what is sent: the patterns owed, then `out`.  A protocol has either
+ * patterns, and then only its refusal is in `out`, or answers in bytes.  So
+ * held[] counts patterns for the one and bytes at the end of `out` for the
+ * other, and what is free to go is always a beginning.
+ */
+#include "common/net/conn_inside.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define PIECES_MAX   128
+#define PATTERN_SIZE 12288u
+
+/* ---- memory ------------------------------------------------------------ */
+
+void
+conn_starve(struct conn *c, bool starved)
+{
+    struct conns *cs = c->door->conns;
+
+    if (((c->flags & F_STARVED) != 0) == starved)
+        return;
+    c->flags ^= F_STARVED;
+    if (starved && cs->starved == 0)
+        cs->fed_ms = loop_now_ms(cs->loop);
+    cs->starved += starved ? 1 : (size_t)-1;
+}
+
+/* Who waits for this process has not stalled. */
+static bool
+has_stalled(const struct conns *cs, const struct conn *c)
+{
+    return c->state != CONN_HELD && conn_held(c) == 0 &&
+           conns_now(cs) - c->moved_ms >= cs->stall_ms;
+}
+
+bool
+conns_evict(struct conns *cs, bool stalled)
+{
+    struct conn *worst = NULL;
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < cs->count; i++) {
+        struct door *d = door_at(cs, i);
+
+        for (size_t n = 0; n < d->touched; n++) {
+            struct conn *c = door_conn(d, n);
+            const uint32_t keeps = chain_chunks(&c->in) + chain_chunks(&c->out);
+
+            if (c->source.fd < 0 || keeps <= most || c == cs->served ||
+                (stalled && !has_stalled(cs, c)))
+                continue;
+            worst = c;
+            most = keeps;
+        }
+    }
+    if (!worst)
+        return false;
+    diag_repeating(&worst->door->said_memory, DIAG_WARNING,
+                   "%s: memory for what waits is used up: the connection that "
+                   "keeps most of it, bytes=%zu, is closed",
+                   worst->door->row->name, (size_t)most * POOL_CHUNK_SIZE);
+    worst->door->figures.evicted++;
+    conn_close(worst);
+    return true;
+}
+
+bool
+conns_make_room(struct conns *cs, uint32_t chunks)
+{
+    while (cs->pool.free_count < chunks)
+        if (!conns_evict(cs, true) && !conns_evict(cs, false))
+            return false;
+    return true;
+}
+
+bool
+conn_fits(const struct conn *c, size_t size)
+{
+    const struct conns *cs = c->door->conns;
+    const uint32_t left = size > CONN_SMALL_ANSWER ? cs->reserve : 0;
+
+    return chain_lacks(&c->out, size) + left <= cs->pool.free_count;
+}
+
+uint8_t *
+conn_space(struct conn *c, size_t size)
+{
+    struct conns *cs = c->door->conns;
+    const size_t all = cs->out_used + size;
+
+    assert(cs->served == c);
+    assert(size <= cs->out_size);
+    cs->wanted = 0;
+    if (all > cs->out_size || cs->out_used > 2 * CONN_SLICE)
+        return NULL;
+    if (conn_fits(c, all) || (all <= CONN_SMALL_ANSWER &&
+                              conns_make_room(cs, chain_lacks(&c->out, all))))
+        return cs->out + cs->out_used;
+    if (cs->out_used == 0)
+        cs->wanted = size;
+    return NULL;
+}
+
+void
+conn_put(struct conn *c, size_t size)
+{
+    struct conns *cs = c->door->conns;
+
+    assert(cs->served == c && cs->out_used + size <= cs->out_size);
+    cs->out_used += size;
+}
+
+void
+conn_owe(struct conn *c, uint32_t count)
+{
+    struct conns *cs = c->door->conns;
+    const size_t size = count * strlen(c->door->row->protocol->pattern);
+
+    assert(cs->served == c);
+    if (cs->gated_at != SIZE_MAX || conn_held(c) > 0)
+        c->held[c->newest] += (uint32_t)size;
+    else
+        c->owed += size;
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+/* What a call of send said: bytes, 0 when the socket is full, or -errno. */
+static ssize_t
+sent(struct conn *c, ssize_t n, size_t size)
+{
+    struct door *d = c->door;
+
+    if (n < 0 && errno == EINTR)
+        return 0;
+    if (n < 0 && errno != EAGAIN)
+        return -errno;
+    if (n < 0)
+        n = 0;
+    /* From here on room in the socket makes an event. */
+    if ((size_t)n < size)
+        c->flags |= F_FULL;
+    if (n > 0)
+        c->moved_ms = conns_now(d->conns);
+    d->figures.sent += (uint64_t)n;
+    return n;
+}
+
+static ssize_t
+send_bytes(struct conn *c, const void *bytes, size_t size)
+{
+    return sent(c, send(c->source.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT),
+                size);
+}
+
+/* Patterns that are free to go.  False: the connection has failed. */
+static bool
+send_owed(struct conn *c)
+{
+    const char *pattern = c->door->row->protocol->pattern;
+    const size_t unit = pattern ? strlen(pattern) : 1;
+    char text[PATTERN_SIZE];
+    size_t size, i;
+    ssize_t n;
+
+    while (c->owed > 0 && (c->flags & F_FULL) == 0) {
+        size = sizeof text / unit * unit;
+        size = size < c->owed ? size : (size_t)c->owed;
+        for (i = 0; i < size; i++)
+            text[i] = pattern[(c->phase + i) % unit];
+        n = send_bytes(c, text, size);
+        if (n < 0)
+            return false;
+        c->owed -= (uint64_t)n;
+        c->phase = (uint8_t)((c->phase + (size_t)n) % unit);
+    }
+    return true;
+}
+
+/* Bytes at the front of `out` that may go. */
+static size_t
+free_bytes(const struct conn *c)
+{
+    if (c->door->row->protocol->pattern)
+        return c->owed + conn_held(c) > 0 ? 0 : c->out.size;
+    return c->out.size - conn_held(c);
+}
+
+static bool
+send_kept(struct conn *c)
+{
+    struct conns *cs = c->door->conns;
+    struct iovec pieces[PIECES_MAX];
+    size_t size;
+
+    while ((size = free_bytes(c)) > 0 && (c->flags & F_FULL) == 0) {
+        struct msghdr m = {.msg_iov = pieces};
+        size_t asked = 0;
+        ssize_t n;
+
+        m.msg_iovlen =
+            chain_pieces(&cs->pool, &c->out, size, pieces, PIECES_MAX);
+        for (size_t i = 0; i < m.msg_iovlen; i++)
+            asked += pieces[i].iov_len;
+        n = sent(c, sendmsg(c->source.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT),
+                 asked);
+        if (n < 0)
+            return false;
+        chain_drop(&cs->pool, &c->out, (size_t)n);
+    }
+    return true;
+}
+
+bool
+conn_has_waiting(const struct conn *c)
+{
+    return c->owed > 0 || free_bytes(c) > 0;
+}
+
+bool
+conn_send_waiting(struct conn *c)
+{
+    return send_owed(c) && send_kept(c);
+}
+
+bool
+conn_flush(struct conn *c)
+{
+    struct conns *cs = c->door->conns;
+    const bool pattern = c->door->row->protocol->pattern != NULL;
+    size_t size = cs->out_used, may = size, done = 0;
+    ssize_t n;
+
+    cs->out_used = 0;
+    if (size == 0)
+        return true;
+    if (cs->gated_at < size)
+        may = cs->gated_at;
+    if (conn_held(c) > 0 || c->out.size > 0 || c->owed > 0 ||
+        (c->flags & F_FULL) != 0)
+        may = 0;
+    if (may > 0) {
+        n = send_bytes(c, cs->out, may);
+        if (n < 0)
+            return false;
+        done = (size_t)n;
+    }
+    if (!pattern && conn_held(c) > 0)
+        c->held[c->newest] += (uint32_t)size;
+    else if (!pattern && cs->gated_at < size)
+        c->held[c->newest] += (uint32_t)(size - cs->gated_at);
+    if (done == size)
+        return true;
+    if (!conns_make_room(cs, chain_lacks(&c->out, size - done)))
+        return false;
+    chain_push(&cs->pool, &c->out, cs->out + done, size - done);
+    return true;
+}

@@ -1,0 +1,137 @@
+/* common/net/door_stop.c - the end of all connections; see conn.h. */
+#include "common/net/conn_inside.h"
+
+#include <sys/epoll.h>
+
+#define QUIET_MS   250  /* TCP repeats after 200 ms what did not get through */
+#define ANSWER_MS  1000 /* for answers after the input */
+#define CLOSES_MAX 256  /* connections closed in one turn */
+
+/* Connections that the kernel has taken are ours to serve. */
+static void
+accept_rest(struct door *d)
+{
+    uint64_t before;
+
+    do {
+        before = d->figures.accepted;
+        if (d->listener.paused)
+            break;
+        d->listener.source.ready(&d->listener.source, EPOLLIN);
+    } while (d->figures.accepted > before);
+}
+
+/* Every connection of the door answers what has arrived, and ends. */
+static void
+answer_rest(struct door *d)
+{
+    d->stopping = true;
+    for (size_t n = 0; n < d->touched; n++) {
+        struct conn *c = door_conn(d, n);
+
+        if (c->state == CONN_FREE || c->state == CONN_CLOSED ||
+            c->state == CONN_ENDING)
+            continue;
+        c->flags |= F_READABLE;
+        conn_queue(c);
+    }
+}
+
+/* Too late for those who do not read; a disk that is slow is waited for. */
+static void
+close_deaf(struct door *d, bool all)
+{
+    size_t closed = 0;
+
+    for (size_t n = 0; n < d->touched && (!all || closed < CLOSES_MAX); n++) {
+        struct conn *c = door_conn(d, n);
+
+        if (c->source.fd < 0 || (!all && conn_held(c) > 0))
+            continue;
+        conn_close(c);
+        closed++;
+    }
+}
+
+/* Whether the doors that drain have heard nothing for a while. */
+static bool
+is_quiet(struct conns *cs, uint64_t now)
+{
+    for (size_t i = 0; i < cs->count; i++) {
+        const struct door *d = &cs->doors[i];
+
+        if (d->row->protocol->stop != STOP_DRAIN || d->open == 0)
+            continue;
+        if (d->blocked || !list_alone(&d->lists[CONN_QUEUED]) ||
+            now < d->moved_ms + QUIET_MS)
+            return false;
+    }
+    return true;
+}
+
+void
+conns_stop_longer(struct conns *cs)
+{
+    const uint64_t now = loop_now_ms(cs->loop);
+
+    if (!cs->stopping || cs->ending)
+        return;
+    /* What its senders have is still to be read: the time that they waited is
+     * not of the time they have.  Where there is never room, it ends. */
+    cs->stop_ms += now - cs->blocked_ms;
+    cs->blocked_ms = now;
+}
+
+void
+conns_stop_some(struct conns *cs)
+{
+    const uint64_t now = loop_now_ms(cs->loop);
+    size_t used = 0;
+
+    for (size_t i = 0; i < cs->count; i++) {
+        if (cs->doors[i].row->protocol->stop == STOP_CUT)
+            close_deaf(&cs->doors[i], true);
+        used += cs->doors[i].used;
+    }
+    if (!cs->ending && (now >= cs->stop_ms || is_quiet(cs, now))) {
+        cs->ending = true;
+        cs->stop_ms = now + ANSWER_MS;
+        for (size_t i = 0; i < cs->count; i++)
+            if (cs->doors[i].row->protocol->stop == STOP_DRAIN)
+                answer_rest(&cs->doors[i]);
+    }
+    for (size_t i = 0; cs->ending && now >= cs->stop_ms && i < cs->count; i++)
+        close_deaf(&cs->doors[i], false);
+    if (used == 0 && cs->done) {
+        void (*done)(void *ctx) = cs->done;
+
+        cs->done = NULL;
+        done(cs->ctx);
+    }
+}
+
+void
+conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
+{
+    const uint64_t now = loop_now_ms(cs->loop);
+
+    if (cs->stopping)
+        return;
+    cs->done = done;
+    cs->ctx = ctx;
+    for (size_t i = 0; i < cs->count; i++) {
+        struct door *d = door_at(cs, i);
+
+        if (d->listener.source.fd >= 0 && d->row->protocol->stop != STOP_CUT)
+            accept_rest(d);
+        listener_stop(&d->listener);
+        d->moved_ms = now;
+        if (d->row->protocol->stop == STOP_ANSWER)
+            answer_rest(d);
+    }
+    cs->stopping = true;
+    cs->stop_ms = now + ms;
+    cs->blocked_ms = now; /* what was waited before does not count */
+    /* It is armed already: this only moves it. */
+    (void)loop_arm(cs->loop, &cs->tick, now + 1);
+}
