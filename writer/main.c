@@ -60,7 +60,7 @@ print_figures(const struct writer *w)
          (unsigned long long)w->ingest.messages,
          (unsigned long long)(ack->received + silent->received),
          (unsigned long long)(ack->accepted + silent->accepted),
-         (unsigned long long)(ack->sent / 3),
+         (unsigned long long)((ack->sent - 4 * ack->malformed) / 3),
          (unsigned long long)(ack->malformed + silent->malformed),
          (unsigned long long)(ack->cut_off + silent->cut_off),
          (unsigned long long)l->flushes, (unsigned long long)w->commit.syncs,

@@ -65,7 +65,7 @@ conn_close(struct conn *c)
     const int fd = c->source.fd;
 
     assert(fd >= 0);
-    if ((c->flags & F_EOF) != 0 && c->in.size + c->small_size > 0)
+    if (c->in.size + c->small_size > 0)
         d->figures.cut_off++;
     conn_starve(c, false);
     conn_forget(c);
@@ -213,12 +213,21 @@ has_said_all(const struct conn *c)
             (c->flags & (F_AGAIN | F_LONG | F_READABLE | F_HOLD)) == 0);
 }
 
+/* Who does not take his answers is not received from, but where they are
+ * patterns, which take no memory: a peer may send all before it reads. */
+static bool
+is_received_from(const struct conn *c)
+{
+    return (c->flags & F_FULL) == 0 || c->door->row->protocol->pattern;
+}
+
 /* Files the connection by what it waits for. */
 static void
 file(struct conn *c)
 {
     const bool waits = conn_has_waiting(c);
     const bool gated = conn_held(c) > 0 || (c->flags & F_GATES) != 0;
+    const bool stuck = waits && (c->flags & F_FULL) != 0;
 
     if (has_said_all(c))
         c->flags |= F_CLOSING;
@@ -226,7 +235,7 @@ file(struct conn *c)
         finish(c);
         return;
     }
-    if (waits && (c->flags & F_FULL) != 0)
+    if (stuck && ((c->flags & F_CLOSING) != 0 || !is_received_from(c)))
         conn_enter(c, CONN_IDLE);
     else if ((c->flags & F_CLOSING) != 0)
         conn_enter(c, waits ? CONN_QUEUED : CONN_HELD);
@@ -234,7 +243,8 @@ file(struct conn *c)
              ((c->flags & F_AGAIN) != 0 && gated) ||
              conn_held(c) >= CONN_HELD_MOST)
         conn_enter(c, CONN_HELD);
-    else if (waits || (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
+    else if ((waits && !stuck) ||
+             (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
         conn_enter(c, CONN_QUEUED);
     else
         conn_enter(c, CONN_IDLE);
@@ -273,7 +283,7 @@ conn_serve(struct conn *c)
     cs->out_used = cs->wanted = 0;
     cs->gated_at = SIZE_MAX;
     good = conn_send_waiting(c);
-    if (good && (c->flags & (F_FULL | F_CLOSING | F_HOLD)) == 0 &&
+    if (good && is_received_from(c) && (c->flags & (F_CLOSING | F_HOLD)) == 0 &&
         conn_held(c) < CONN_HELD_MOST)
         good = work(c) && conn_send_waiting(c);
     cs->served = NULL;
@@ -290,17 +300,21 @@ static void
 conn_ready(struct loop_source *source, uint32_t events)
 {
     struct conn *c = LOOP_OWNER(source, struct conn, source);
+    bool held = c->state == CONN_HELD;
 
-    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+        held &= (c->flags & F_BLOCKED) == 0; /* it need not wait to end */
         c->flags |= F_EOF;
+    }
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         c->flags |= F_READABLE;
-    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
+        held &= (c->flags & F_FULL) == 0;
         c->flags &= (uint16_t)~F_FULL;
+    }
     if (c->state == CONN_ENDING)
         discard(c);
-    else if (c->state == CONN_IDLE ||
-             ((c->flags & F_BLOCKED) != 0 && (c->flags & F_EOF) != 0))
+    else if (!held)
         conn_queue(c);
 }
 

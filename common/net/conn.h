@@ -190,7 +190,7 @@ struct door_figures {
     uint64_t turned_away;
     uint64_t yielded;
     uint64_t evicted; /* for memory */
-    uint64_t cut_off; /* ended by their peer within a request */
+    uint64_t cut_off; /* that ended within a request */
 };
 
 struct door {

@@ -15,7 +15,7 @@
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
-#include "writer/ingest.h"
+#include "writer/doors.h"
 
 #define LIMIT_MS 20000
 #define SIZE     CLIENT_MESSAGE_SIZE
@@ -26,28 +26,35 @@ struct rig {
     struct datadir data;
     struct loop *loop;
     struct logs logs;
+    struct commit commit;
     struct ingest ingest;
+    struct door_row rows[DOORS];
+    struct conns *conns;
     bool (*until)(struct rig *r);
     size_t want;  /* what `until` compares with */
     bool crowded; /* the loop serves others, too */
     bool finished;
     bool failed;
+    uint64_t cut_off, malformed; /* at the end */
     struct records records;
     unsigned fds;
 };
 
 /* ---- the rig ----------------------------------------------------------- */
 
-static void
-on_ready(void *ctx)
+static struct door *
+door(const struct rig *r, size_t index)
 {
-    ingest_ready(&((struct rig *)ctx)->ingest);
+    return conns_door(r->conns, index);
 }
 
 static void
-on_synced(void *ctx)
+on_ready(void *ctx)
 {
-    ingest_synced(&((struct rig *)ctx)->ingest);
+    struct rig *r = ctx;
+
+    door_wake(door(r, DOOR_ACK));
+    door_wake(door(r, DOOR_SILENT));
 }
 
 static void
@@ -72,11 +79,12 @@ static bool
 after_turn(void *ctx)
 {
     struct rig *r = ctx;
-    bool again = ingest_turn(&r->ingest, !r->crowded);
 
+    (void)conn_turn(r->conns); /* asked again below */
+    commit_turn(&r->commit, !r->crowded);
     if (r->until(r))
         loop_stop(r->loop);
-    return again;
+    return conns_have_work(r->conns);
 }
 
 /* Runs the loop until `until` says so. */
@@ -88,28 +96,48 @@ run(struct rig *r, bool (*until)(struct rig *r), size_t want)
     turns_run(r->loop);
 }
 
+static size_t
+received(const struct rig *r)
+{
+    return (size_t)(door(r, DOOR_ACK)->figures.received +
+                    door(r, DOOR_SILENT)->figures.received);
+}
+
+static uint64_t
+malformed(const struct rig *r)
+{
+    return door(r, DOOR_ACK)->figures.malformed +
+           door(r, DOOR_SILENT)->figures.malformed;
+}
+
 static bool
 took(struct rig *r)
 {
-    return r->ingest.figures.messages >= r->want;
+    return r->ingest.messages >= r->want;
 }
 
 static bool
 took_bytes(struct rig *r)
 {
-    return r->ingest.figures.bytes >= r->want;
+    return received(r) >= r->want;
 }
 
 static bool
 replied(struct rig *r)
 {
-    return r->ingest.figures.replies >= r->want;
+    return door(r, DOOR_ACK)->figures.sent / 3 >= r->want;
+}
+
+static bool
+sent(struct rig *r)
+{
+    return door(r, DOOR_ACK)->figures.sent >= r->want;
 }
 
 static bool
 has_ended(struct rig *r)
 {
-    return list_alone(&r->ingest.open);
+    return door(r, DOOR_ACK)->open + door(r, DOOR_SILENT)->open == 0;
 }
 
 static bool
@@ -139,7 +167,7 @@ has_recovered(struct rig *r)
 static bool
 pushes_back(struct rig *r)
 {
-    return !list_alone(&r->ingest.waiting);
+    return door(r, DOOR_ACK)->blocked || door(r, DOOR_SILENT)->blocked;
 }
 
 static bool
@@ -149,12 +177,31 @@ always(struct rig *r)
     return true;
 }
 
+static void
+start_conns(struct rig *r)
+{
+    const struct conns_options o = {
+        .rows = r->rows, .count = DOORS, .shared = 64, .pool_size = 4 << 20};
+
+    r->ingest = (struct ingest){.logs = &r->logs, .commit = &r->commit};
+    for (size_t i = 0; i < DOORS; i++)
+        r->rows[i] = (struct door_row){
+            .name = i == DOOR_ACK ? "ack" : "silent",
+            .max_key = "write.max_connections",
+            .protocol = i == DOOR_ACK ? &ingest_ack : &ingest_silent,
+            .ctx = &r->ingest,
+            .max = 64};
+    assert_rc(conns_init(&r->conns, r->loop, &o), 0);
+    assert_rc(
+        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 64, 0),
+        0);
+}
+
 /* Logs of `slots` messages, as many as `log_max`. */
 static void
 start(struct rig *r, unsigned slots, unsigned log_max)
 {
-    const struct logs_events events = {r, on_ready, on_synced, on_finished,
-                                       on_failed};
+    const struct logs_events events = {r, on_ready, on_finished, on_failed};
 
     r->config.log_size = LOG_SLOTS_AT + (uint64_t)slots * 544;
     r->config.log_max = log_max;
@@ -164,7 +211,7 @@ start(struct rig *r, unsigned slots, unsigned log_max)
     assert_non_null(r->loop);
     assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
     r->logs.brief_ns = 0; /* no sync is, but where a test says so */
-    assert_rc(ingest_init(&r->ingest, r->loop, &r->logs, 64, on_stopped, r), 0);
+    start_conns(r);
     loop_after_turn(r->loop, after_turn, r);
     run(r, has_spare, 0);
 }
@@ -187,8 +234,9 @@ set_up(void **state)
 static void
 close_all(struct rig *r)
 {
-    ingest_fini(&r->ingest);
+    conns_fini(r->conns);
     logs_close(&r->logs);
+    commit_fini(&r->commit);
     loop_free(r->loop);
     datadir_close(&r->data);
 }
@@ -212,8 +260,11 @@ finish(struct rig *r)
 {
     int log_fd;
 
-    ingest_stop(&r->ingest, LIMIT_MS);
+    conns_stop(r->conns, LIMIT_MS, on_stopped, r);
     run(r, has_finished, 0);
+    r->cut_off = door(r, DOOR_ACK)->figures.cut_off +
+                 door(r, DOOR_SILENT)->figures.cut_off;
+    r->malformed = malformed(r);
     log_fd = dup(r->data.log_fd);
     close_all(r);
     records_read(&r->records, log_fd);
@@ -223,14 +274,14 @@ finish(struct rig *r)
 }
 
 static int
-connect_pair(struct rig *r, enum ingest_port port)
+connect_pair(struct rig *r, size_t at)
 {
     int ends[2];
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
                      0);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
-    assert_rc(ingest_take(&r->ingest, port, ends[1]), 0);
+    assert_rc(conns_take(r->conns, at, ends[1]), 0);
     return ends[0];
 }
 
@@ -288,12 +339,12 @@ a_message_may_be_cut_anywhere(void **state)
     int fd;
 
     start(r, 600, 8);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     for (cut = 1; cut < SIZE; cut++) {
         put(message, cut - 1);
         client_send(fd, message, cut);
         run(r, took_bytes, (cut - 1) * SIZE + cut);
-        assert_int_equal(r->ingest.figures.messages, cut - 1);
+        assert_int_equal(r->ingest.messages, cut - 1);
         client_send(fd, message + cut, SIZE - cut);
         run(r, replied, cut);
         client_wins(fd, 1);
@@ -313,7 +364,7 @@ a_message_may_come_byte_by_byte(void **state)
     int fd;
 
     start(r, 10, 4);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     put(message, 0);
     for (i = 0; i < SIZE; i++) {
         client_send(fd, message + i, 1);
@@ -341,7 +392,7 @@ glued_messages_are_taken_apart(void **state)
     assert_non_null(bytes);
     start(r, 5000, 8);
     for (i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
-        fd = connect_pair(r, INGEST_ACK);
+        fd = connect_pair(r, DOOR_ACK);
         for (n = 0; n < count; n++)
             client_message(bytes + n * SIZE, "space", "glued", 1);
         if (pieces[i] == 1)
@@ -354,7 +405,7 @@ glued_messages_are_taken_apart(void **state)
             size = count * SIZE - at;
             if (size > pieces[i])
                 size = pieces[i];
-            n = (size_t)r->ingest.figures.bytes;
+            n = received(r);
             client_send(fd, bytes + at, size);
             run(r, took_bytes, n + size);
             wins -= read_wins(fd);
@@ -384,7 +435,7 @@ names_at_their_limits_are_kept_whole(void **state)
     memset(longest, 0xff, sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     start(r, 10, 4);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     client_message(message, longest, longest, INT64_MIN);
     client_send(fd, message, SIZE);
     client_message(message, "a", longest, INT64_MAX);
@@ -411,7 +462,7 @@ messages_are_kept_in_the_order_they_came(void **state)
     int fd;
 
     start(r, 64, 16);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     for (i = 0; i < 500; i++) {
         put(message, i);
         client_send(fd, message, SIZE);
@@ -474,26 +525,26 @@ a_malformed_message_gets_fail_after_the_wins_owed(void **state)
 
     start(r, 100, 4);
     for (how = 0; how < BAD_WAYS; how++) {
-        fd = connect_pair(r, INGEST_ACK);
+        fd = connect_pair(r, DOOR_ACK);
         put(bytes, 0);
         put(bytes + SIZE, 1);
         put_bad(bytes + 2 * SIZE, how);
         put(bytes + 3 * SIZE, 2);
         client_send(fd, bytes, sizeof bytes);
-        run(r, replied, 2 * (size_t)(how + 1));
+        run(r, sent, 10 * (size_t)(how + 1));
         /* It goes on to discard what we send until we close. */
         client_send(fd, bytes, sizeof bytes);
         assert_int_equal(client_read(fd, reply, sizeof reply), 10);
         assert_memory_equal(reply, "WINWINFAIL", 10);
         client_close(fd);
         run(r, has_ended, 0);
-        assert_int_equal(r->ingest.figures.malformed, how + 1);
+        assert_int_equal(malformed(r), how + 1);
     }
     finish(r);
 
     assert_int_equal(r->records.count, 2 * BAD_WAYS);
     assert_int_equal(records_sum(&r->records, "space", "key2", NULL), 0);
-    assert_int_equal(r->ingest.figures.partial_disconnects, 0);
+    assert_int_equal(r->cut_off, 0);
 }
 
 static void
@@ -505,7 +556,7 @@ a_malformed_message_ends_a_silent_connection_without_a_byte(void **state)
 
     start(r, 100, 4);
     for (how = 0; how < BAD_WAYS; how++) {
-        fd = connect_pair(r, INGEST_SILENT);
+        fd = connect_pair(r, DOOR_SILENT);
         put(bytes, 0);
         put_bad(bytes + SIZE, how);
         put(bytes + 2 * SIZE, 2);
@@ -516,7 +567,7 @@ a_malformed_message_ends_a_silent_connection_without_a_byte(void **state)
     }
     finish(r);
 
-    assert_int_equal(r->ingest.figures.malformed, BAD_WAYS);
+    assert_int_equal(r->malformed, BAD_WAYS);
     assert_int_equal(r->records.count, BAD_WAYS);
 }
 
@@ -528,8 +579,8 @@ one_bad_client_does_not_disturb_another(void **state)
     int good, bad;
 
     start(r, 100, 4);
-    good = connect_pair(r, INGEST_ACK);
-    bad = connect_pair(r, INGEST_ACK);
+    good = connect_pair(r, DOOR_ACK);
+    bad = connect_pair(r, DOOR_ACK);
     put(message, 0);
     client_send(good, message, 100);
     put_bad(message, 2);
@@ -537,7 +588,7 @@ one_bad_client_does_not_disturb_another(void **state)
     run(r, took_bytes, SIZE + 100);
     put(message, 0);
     client_send(good, message + 100, SIZE - 100);
-    run(r, replied, 1);
+    run(r, sent, 4 + 3);
     client_wins(good, 1);
     client_close(bad);
     client_close(good);
@@ -556,7 +607,7 @@ a_half_close_gets_every_win_and_then_the_end(void **state)
     int fd;
 
     start(r, 100, 4);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     put(bytes, 0);
     put(bytes + SIZE, 1);
     put(bytes + 2 * SIZE, 2);
@@ -569,7 +620,7 @@ a_half_close_gets_every_win_and_then_the_end(void **state)
     finish(r);
 
     expect_messages(r, 2);
-    assert_int_equal(r->ingest.figures.partial_disconnects, 1);
+    assert_int_equal(r->cut_off, 1);
 }
 
 static void
@@ -583,7 +634,7 @@ a_client_that_sends_and_closes_loses_nothing(void **state)
 
     assert_non_null(bytes);
     start(r, 100, 4);
-    fd = connect_pair(r, INGEST_SILENT);
+    fd = connect_pair(r, DOOR_SILENT);
     for (n = 0; n < count; n++)
         put(bytes + n * SIZE, n);
     client_send(fd, bytes, count * SIZE);
@@ -604,20 +655,20 @@ a_fragment_at_the_end_leaves_no_trace(void **state)
 
     start(r, 100, 4);
     put(message, 0);
-    for (i = 0; i < INGEST_PORTS; i++) {
-        fd = connect_pair(r, (enum ingest_port)i);
+    for (i = DOOR_ACK; i <= DOOR_SILENT; i++) {
+        fd = connect_pair(r, (size_t)i);
         client_send(fd, message, SIZE - 1);
         client_close(fd);
         run(r, has_ended, 0);
         /* The next one may get the same place. */
-        fd = connect_pair(r, (enum ingest_port)i);
+        fd = connect_pair(r, (size_t)i);
         client_send(fd, message, SIZE);
         client_close(fd);
         run(r, has_ended, 0);
     }
     finish(r);
 
-    assert_int_equal(r->ingest.figures.partial_disconnects, 2);
+    assert_int_equal(r->cut_off, 2);
     assert_int_equal(r->records.count, 2);
 }
 
@@ -634,7 +685,7 @@ a_client_that_never_reads_is_read_from_and_not_dropped(void **state)
 
     assert_non_null(bytes);
     start(r, 40000, 8);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     /* Before anything is sent: the daemon's side of the pair. */
     assert_int_equal(
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
@@ -671,7 +722,7 @@ a_failed_sync_is_not_acknowledged_and_ends_the_writer(void **state)
 
     start(r, 100, 4);
     diag_init("test_ingest", DIAG_ERROR);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     put(message, 0);
     client_send(fd, message, SIZE);
     fault_inject("fdatasync", 1, EIO);
@@ -682,7 +733,7 @@ a_failed_sync_is_not_acknowledged_and_ends_the_writer(void **state)
     /* It takes nothing more either. */
     client_send(fd, message, SIZE);
     run(r, pushes_back, 0);
-    assert_int_equal(r->ingest.figures.messages, 1);
+    assert_int_equal(r->ingest.messages, 1);
     close_all(r);
     client_close(fd);
 }
@@ -720,11 +771,11 @@ where_syncs_are_quick_the_loop_does_small_ones_itself(void **state)
 
     start(r, 100, 4);
     brief_syncs(r);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     ping_pong(r, fd, 0, 50);
-    assert_int_equal(r->logs.figures.syncs, 50);
+    assert_int_equal(r->commit.syncs, 50);
     /* All but the first few, from which it learns. */
-    assert_in_range(r->logs.figures.syncs_here, 40, 49);
+    assert_in_range(r->commit.syncs_here, 40, 49);
     assert_int_equal(r->logs.synced_slots, 50);
     client_close(fd);
     finish(r);
@@ -741,15 +792,15 @@ syncs_that_are_not_quick_are_left_to_the_thread(void **state)
 
     start(r, 100, 4);
     brief_syncs(r);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     ping_pong(r, fd, 0, 20);
-    here = r->logs.figures.syncs_here;
+    here = r->commit.syncs_here;
     assert_int_not_equal(here, 0);
 
     /* One more tells that the disk has become slow. */
     r->logs.brief_ns = 0;
     ping_pong(r, fd, 20, 40);
-    assert_int_equal(r->logs.figures.syncs_here, here + 1);
+    assert_int_equal(r->commit.syncs_here, here + 1);
     client_close(fd);
     finish(r);
 
@@ -765,9 +816,9 @@ no_sync_is_done_in_a_loop_that_serves_others(void **state)
     start(r, 100, 4);
     brief_syncs(r);
     r->crowded = true;
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     ping_pong(r, fd, 0, 40);
-    assert_int_equal(r->logs.figures.syncs_here, 0);
+    assert_int_equal(r->commit.syncs_here, 0);
     client_close(fd);
     finish(r);
 
@@ -785,14 +836,14 @@ a_large_group_is_left_to_the_thread(void **state)
 
     start(r, 100, 4);
     brief_syncs(r);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     ping_pong(r, fd, 0, 20);
-    here = r->logs.figures.syncs_here;
+    here = r->commit.syncs_here;
     for (i = 0; i < LOGS_BRIEF + 1; i++)
         put(bytes + i * SIZE, 20 + i);
     client_send(fd, bytes, sizeof bytes);
     run(r, replied, 20 + LOGS_BRIEF + 1);
-    assert_int_equal(r->logs.figures.syncs_here, here);
+    assert_int_equal(r->commit.syncs_here, here);
     client_wins(fd, LOGS_BRIEF + 1);
     client_close(fd);
     finish(r);
@@ -808,9 +859,9 @@ logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing(void **state)
 
     start(r, 20, 40);
     brief_syncs(r);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     ping_pong(r, fd, 0, 150);
-    assert_int_not_equal(r->logs.figures.syncs_here, 0);
+    assert_int_not_equal(r->commit.syncs_here, 0);
     client_close(fd);
     finish(r);
 
@@ -827,20 +878,20 @@ a_sync_that_fails_in_the_loop_is_not_acknowledged_either(void **state)
 
     start(r, 100, 4);
     brief_syncs(r);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     ping_pong(r, fd, 0, 20);
-    here = r->logs.figures.syncs_here;
+    here = r->commit.syncs_here;
     put(message, 20);
     client_send(fd, message, SIZE);
     fault_inject("fdatasync", 1, EIO);
     run(r, has_failed, 0);
     fault_clear();
-    assert_int_equal(r->logs.figures.syncs_here, here + 1);
+    assert_int_equal(r->commit.syncs_here, here + 1);
     assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
 
     /* The kernel would say that all is well the second time. */
     run(r, always, 0);
-    assert_int_equal(r->logs.figures.syncs, 21);
+    assert_int_equal(r->commit.syncs, 21);
     assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
     close_all(r);
     client_close(fd);
@@ -854,7 +905,7 @@ a_failed_append_is_not_acknowledged_and_ends_the_writer(void **state)
     int fd;
 
     start(r, 100, 4);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     put(message, 0);
     client_send(fd, message, SIZE);
     fault_inject("disk", 1, EIO);
@@ -867,6 +918,12 @@ a_failed_append_is_not_acknowledged_and_ends_the_writer(void **state)
 
 /* ---- limits ------------------------------------------------------------ */
 
+static bool
+one_left(struct rig *r)
+{
+    return door(r, DOOR_ACK)->open + door(r, DOOR_SILENT)->open == 63;
+}
+
 static void
 connections_over_the_limit_are_refused(void **state)
 {
@@ -875,18 +932,16 @@ connections_over_the_limit_are_refused(void **state)
 
     start(r, 100, 4);
     for (i = 0; i < 64; i++)
-        fds[i] = connect_pair(r, i % 2 ? INGEST_ACK : INGEST_SILENT);
+        fds[i] = connect_pair(r, i % 2 ? DOOR_ACK : DOOR_SILENT);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
                      0);
-    assert_rc(ingest_take(&r->ingest, INGEST_ACK, ends[1]), -EMFILE);
+    assert_rc(conns_take(r->conns, DOOR_ACK, ends[1]), -EMFILE);
     close(ends[0]);
     close(ends[1]);
 
     client_close(fds[0]);
-    r->want = 0;
-    while (!list_alone(&r->ingest.free) == false)
-        run(r, has_spare, 0);
-    fds[0] = connect_pair(r, INGEST_ACK);
+    run(r, one_left, 0);
+    fds[0] = connect_pair(r, DOOR_ACK);
     for (i = 0; i < 64; i++)
         client_close(fds[i]);
     finish(r);
@@ -915,12 +970,12 @@ without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
 
     assert_non_null(bytes);
     start(r, 20, 2);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     for (n = 0; n < 60; n++)
         put(bytes + n * SIZE, n);
     client_send(fd, bytes, 60 * SIZE);
     run(r, pushes_back, 0);
-    assert_int_equal(r->ingest.figures.messages, 40);
+    assert_int_equal(r->ingest.messages, 40);
     run(r, replied, 40);
     client_wins(fd, 40);
 
@@ -941,34 +996,105 @@ without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
 static void
 the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
 {
-    const uint64_t waited_ms = LIMIT_MS / 2;
     struct rig *r = *state;
     uint8_t bytes[30 * SIZE];
-    uint64_t deadline_ms;
     size_t n;
     int fd;
 
     start(r, 10, 2);
-    fd = connect_pair(r, INGEST_ACK);
+    fd = connect_pair(r, DOOR_ACK);
     for (n = 0; n < 30; n++)
         put(bytes + n * SIZE, n);
     client_send(fd, bytes, sizeof bytes);
     run(r, pushes_back, 0);
-    ingest_stop(&r->ingest, LIMIT_MS);
-    deadline_ms = r->ingest.stop_deadline_ms;
-    /* As if some time had gone by. */
-    r->ingest.waiting_since_ms -= waited_ms;
-    r->ingest.stop_deadline_ms -= waited_ms;
-
+    conns_stop(r->conns, 1000, on_stopped, r);
     empty_first_log(r);
+    /* Time goes by, and only then the logs are seen to have room. */
+    fault_pass_ns(UINT64_C(999) * 1000000);
     run(r, took, 30);
-    assert_true(r->ingest.stop_deadline_ms >= deadline_ms);
+    run(r, has_finished, 0);
     finish(r);
 
     client_wins(fd, 30);
     client_expect_end(fd);
     client_close(fd);
     assert_int_equal(r->records.count, 20);
+}
+
+static void
+a_stop_that_never_gets_a_log_ends(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[30 * SIZE];
+    size_t n;
+    int fd;
+
+    start(r, 10, 2);
+    fd = connect_pair(r, DOOR_ACK);
+    for (n = 0; n < 30; n++)
+        put(bytes + n * SIZE, n);
+    client_send(fd, bytes, sizeof bytes);
+    run(r, pushes_back, 0);
+    conns_stop(r->conns, 10, on_stopped, r);
+    run(r, has_finished, 0);
+    client_wins(fd, 20);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(r->records.count, 20);
+}
+
+static void
+a_web_page_counts_nothing(void **state)
+{
+    static const char *const starts[] = {"GET /a?", "POST /", "PUT /",
+                                         "OPTIONS /", "HEAD /"};
+    struct rig *r = *state;
+    uint8_t bytes[8 * SIZE], got[8];
+    size_t i, at, n;
+    int fd;
+
+    start(r, 100, 4);
+    for (i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        for (at = DOOR_ACK; at <= DOOR_SILENT; at++) {
+            /* A header of whole messages' length, then messages. */
+            memset(bytes, 'x', sizeof bytes);
+            memcpy(bytes, starts[i], strlen(starts[i]));
+            memset(bytes + 264 - 20, 0, 20);
+            memset(bytes + SIZE - 20, 0, 20);
+            for (n = 1; n < 8; n++)
+                put(bytes + n * SIZE, n);
+            fd = connect_pair(r, at);
+            client_send(fd, bytes, sizeof bytes);
+            run(r, has_ended, 0);
+            assert_true(client_try_read(fd, got, sizeof got, 0) <= 0);
+            client_close(fd);
+        }
+    assert_int_equal(door(r, DOOR_ACK)->figures.http, 5);
+    assert_int_equal(door(r, DOOR_SILENT)->figures.http, 5);
+    finish(r);
+
+    assert_int_equal(r->records.count, 0);
+}
+
+static void
+a_number_that_begins_like_http_is_counted(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE];
+    int fd;
+
+    start(r, 100, 4);
+    fd = connect_pair(r, DOOR_ACK);
+    client_message(message, "space", "key", 0x20544547); /* "GET " */
+    client_send(fd, message, SIZE);
+    run(r, replied, 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(records_sum(&r->records, "space", "key", NULL),
+                     0x20544547);
 }
 
 static void
@@ -982,8 +1108,8 @@ a_stop_takes_in_what_has_arrived_and_replies(void **state)
 
     assert_non_null(bytes);
     start(r, 30, 20);
-    ack = connect_pair(r, INGEST_ACK);
-    silent = connect_pair(r, INGEST_SILENT);
+    ack = connect_pair(r, DOOR_ACK);
+    silent = connect_pair(r, DOOR_SILENT);
     for (n = 0; n < count; n++)
         put(bytes + n * SIZE, n);
     client_send(ack, bytes, count * SIZE);
@@ -997,7 +1123,7 @@ a_stop_takes_in_what_has_arrived_and_replies(void **state)
     client_close(silent);
     free(bytes);
     expect_messages(r, count);
-    assert_int_equal(r->ingest.figures.partial_disconnects, 1);
+    assert_int_equal(r->cut_off, 1);
 }
 
 #define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -1027,6 +1153,9 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing),
     ON_RIG(a_stop_takes_in_what_has_arrived_and_replies),
     ON_RIG(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time),
+    ON_RIG(a_stop_that_never_gets_a_log_ends),
+    ON_RIG(a_web_page_counts_nothing),
+    ON_RIG(a_number_that_begins_like_http_is_counted),
 };
 
 TEST_MAIN(tests)
