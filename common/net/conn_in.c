@@ -99,8 +99,9 @@ received(struct conn *c, ssize_t n, size_t asked)
         c->flags &= (uint16_t)~F_READABLE;
         return -1;
     }
-    /* Less than asked was all: the next byte makes an event. */
-    if ((size_t)n < asked && (c->flags & F_EOF) == 0)
+    /* Less than asked was all: the next byte makes an event.  At a stop nobody
+     * waits for that one, and the answers may have let it come. */
+    if ((size_t)n < asked && (c->flags & F_EOF) == 0 && !d->stopping)
         c->flags &= (uint16_t)~F_READABLE;
     c->moved_ms = conns_now(d->conns);
     d->moved_ms = loop_now_ms(d->conns->loop);
