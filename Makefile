@@ -38,7 +38,7 @@ CMOCKA   := $(call pc,cmocka,-lcmocka)
 # Calls that tests can make fail: the names of tests/lib/fault.c.
 WRAP := linkat unlinkat renameat renameat2 mkdirat fchmod fchmodat open openat read write pread pwrite \
         pwritev fdatasync fsync flock ftruncate posix_fallocate futimens fstat fstatat fstatvfs \
-        malloc calloc realloc socket bind listen connect accept4 recv send \
+        malloc calloc realloc socket bind listen connect accept4 recv send sendmsg \
         epoll_create1 epoll_ctl epoll_wait \
         __openat_2 __open_2 __read_chk __pread_chk __recv_chk clock_unix_ms clock_ns clock_ms
 

@@ -2,12 +2,10 @@
 #include "writer/doors.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/diag.h"
 #include "common/base/files.h"
-
-/* What a door is sure of, however many come to the others. */
-#define RESERVED_MOST 1024
 
 static size_t
 wanted(uint64_t setting)
@@ -62,6 +60,27 @@ fill_live(struct doors *d, const struct config *c, enum live_kind kind,
                              .close_over = s.max_connections > 0};
 }
 
+/* The limit of open files allows less than a setting says. */
+static void
+say_too_few(const struct doors *d)
+{
+    const char *said = "";
+
+    for (size_t i = 0; i < DOORS; i++) {
+        const struct door_row *row = &d->rows[i];
+
+        if (row->max <= d->shared || row->max == DOORS_MOST ||
+            strcmp(said, row->max_key) == 0)
+            continue;
+        said = row->max_key; /* both doors of increments have the same */
+        diag(DIAG_WARNING,
+             "only %zu connections for %s=%zu: the limit of open files is "
+             "%llu; raise it (ulimit -n, LimitNOFILE=)",
+             d->shared, row->max_key, row->max,
+             (unsigned long long)files_limit());
+    }
+}
+
 /* No door has more than there are descriptors, and each is sure of a part. */
 static void
 share(struct doors *d)
@@ -72,8 +91,8 @@ share(struct doors *d)
 
         if (row->max > d->shared)
             row->max = d->shared;
-        if (part > RESERVED_MOST)
-            part = RESERVED_MOST;
+        if (part > DOORS_RESERVED)
+            part = DOORS_RESERVED;
         row->reserved = row->listen && row->listen[0] != '\0'
                             ? (part < row->max ? part : row->max)
                             : 0;
@@ -100,12 +119,7 @@ doors_init(struct doors *d, const struct config *c, struct ingest *ingest,
         if (d->rows[i].listen && d->rows[i].listen[0] != '\0')
             want += d->rows[i].max;
     d->shared = connections_left(want);
-    if (d->shared < c->write_max_connections)
-        diag(DIAG_WARNING,
-             "only %zu connections for write.max_connections=%llu: the limit "
-             "of open files is %llu; raise it (ulimit -n, LimitNOFILE=)",
-             d->shared, (unsigned long long)c->write_max_connections,
-             (unsigned long long)files_limit());
+    say_too_few(d);
     share(d);
 }
 

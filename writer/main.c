@@ -12,18 +12,16 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
+#include "common/setup/signals.h"
 #include "writer/commit.h"
 #include "writer/doors.h"
 #include "writer/ingest.h"
 #include "writer/live/lives.h"
+#include "writer/live/protocol.h"
 #include "writer/logs.h"
 
-#define POOL_SIZE                                                              \
-    ((size_t)64 << 20)    /* for what waits; untouched, it is free             \
-                           */
-#define ANSWER_MAX 131072 /* the largest of any door here */
-#define PATIENCE_MS                                                            \
-    1000 /* and write.drain: a stop waits for room in the logs */
+#define ANSWER_MAX  REQUESTS_OUT_SIZE /* the largest of any door here */
+#define PATIENCE_MS 1000 /* with write.drain: a stop waits for room in logs */
 
 struct writer {
     struct config config;
@@ -38,7 +36,7 @@ struct writer {
     struct lives lives;
     struct doors doors;
     struct conns *conns;
-    bool asked_to_stop;
+    int stop_signal; /* 0: none */
     bool stopping;
     bool failed;
 };
@@ -121,8 +119,8 @@ take_signal(void *ctx, int signo)
         logs_rotate(&w->logs);
     else if (signo == SIGUSR1)
         print_figures(w);
-    else
-        w->asked_to_stop = true;
+    else if (w->stop_signal == 0)
+        w->stop_signal = signo;
 }
 
 static bool
@@ -132,7 +130,7 @@ after_turn(void *ctx)
     bool more;
 
     /* Not before the requests of this turn are answered. */
-    if (w->asked_to_stop && !w->stopping) {
+    if (w->stop_signal != 0 && !w->stopping) {
         w->stopping = true;
         conns_stop(w->conns, w->config.write_drain_ms, conns_have_stopped, w);
     }
@@ -148,9 +146,7 @@ after_turn(void *ctx)
 static int
 open_loop(struct writer *w)
 {
-    const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t mask;
-    size_t i;
     int rc;
 
     w->loop = loop_new();
@@ -159,12 +155,7 @@ open_loop(struct writer *w)
         diag_errno(DIAG_ERROR, rc, "event loop");
         return rc;
     }
-    /* These cannot fail: the numbers are valid. */
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN);
-    (void)sigemptyset(&mask);
-    for (i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        (void)sigaddset(&mask, signals[i]);
+    signals_take(&mask);
     rc = loop_signals(w->loop, &mask, take_signal, w);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "signals");
@@ -221,7 +212,7 @@ open_conns(struct writer *w)
     const struct conns_options o = {.rows = w->doors.rows,
                                     .count = DOORS,
                                     .shared = w->doors.shared,
-                                    .pool_size = POOL_SIZE,
+                                    .pool_size = DOORS_POOL,
                                     .answer_max = ANSWER_MAX};
     int rc;
 
@@ -296,10 +287,10 @@ fini_conns:
  * (a port below 1024) stay so after a restart; all else, another countd-write
  * included, may pass. */
 static int
-exit_status(int rc)
+exit_status(const struct writer *w, int rc)
 {
     if (rc == 0)
-        return CONFIG_EXIT_OK;
+        return signals_exit_status(w->stop_signal);
     return rc == -EPROTO || rc == -EINVAL || rc == -EACCES ? CONFIG_EXIT_USAGE
                                                            : CONFIG_EXIT_SYSTEM;
 }
@@ -340,5 +331,5 @@ free_loop:
 
 close_dir:
     datadir_close(&w.dir);
-    return exit_status(rc);
+    return exit_status(&w, rc);
 }

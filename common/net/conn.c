@@ -91,7 +91,7 @@ obey(struct conn *c, enum conn_next next)
     if (next == CONN_CUT)
         return false;
     if (next == CONN_END)
-        c->flags |= F_CLOSING | F_LINGER;
+        c->flags |= F_CLOSING;
     if (next == CONN_HOLD)
         c->flags |= F_HOLD;
     if (next == CONN_LONG)

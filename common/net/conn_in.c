@@ -240,5 +240,6 @@ conn_refuse(struct conn *c, const char *why)
     assert(strlen(text) <= CONN_REFUSAL_MAX);
     memcpy(cs->out + cs->out_used, text, strlen(text));
     cs->out_used += strlen(text);
+    c->flags |= F_LINGER;
     return CONN_END;
 }

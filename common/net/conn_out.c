@@ -145,19 +145,17 @@ conn_owe(struct conn *c, uint32_t count)
 
 /* What a call of send said: bytes, 0 when the socket is full, or -errno. */
 static ssize_t
-sent(struct conn *c, ssize_t n, size_t size)
+sent(struct conn *c, ssize_t n)
 {
     struct door *d = c->door;
 
-    if (n < 0 && errno == EINTR)
-        return 0;
-    if (n < 0 && errno != EAGAIN)
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
         return -errno;
+    /* From here on room in the socket makes an event. */
+    if (n < 0 && errno == EAGAIN)
+        c->flags |= F_FULL;
     if (n < 0)
         n = 0;
-    /* From here on room in the socket makes an event. */
-    if ((size_t)n < size)
-        c->flags |= F_FULL;
     if (n > 0)
         c->moved_ms = conns_now(d->conns);
     d->figures.sent += (uint64_t)n;
@@ -167,8 +165,8 @@ sent(struct conn *c, ssize_t n, size_t size)
 static ssize_t
 send_bytes(struct conn *c, const void *bytes, size_t size)
 {
-    return sent(c, send(c->source.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT),
-                size);
+    return sent(c,
+                send(c->source.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 /* Patterns that are free to go.  False: the connection has failed. */
@@ -213,15 +211,11 @@ send_kept(struct conn *c)
 
     while ((size = free_bytes(c)) > 0 && (c->flags & F_FULL) == 0) {
         struct msghdr m = {.msg_iov = pieces};
-        size_t asked = 0;
         ssize_t n;
 
         m.msg_iovlen =
             chain_pieces(&cs->pool, &c->out, size, pieces, PIECES_MAX);
-        for (size_t i = 0; i < m.msg_iovlen; i++)
-            asked += pieces[i].iov_len;
-        n = sent(c, sendmsg(c->source.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT),
-                 asked);
+        n = sent(c, sendmsg(c->source.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT));
         if (n < 0)
             return false;
         chain_drop(&cs->pool, &c->out, (size_t)n);

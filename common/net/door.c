@@ -178,7 +178,8 @@ static int
 keep_alive(const struct door_row *row, int fd)
 {
     const int one = 1, probes = KEEP_PROBES;
-    const int interval = (int)row->keep_alive_s / 60 + 1;
+    const int interval =
+        row->keep_alive_s < 120 ? 1 : (int)row->keep_alive_s / 60;
     const int idle = (int)row->keep_alive_s - KEEP_PROBES * interval;
     const unsigned timeout = row->keep_alive_s * 1000;
 
@@ -287,33 +288,32 @@ end_hunger(struct conns *cs, uint64_t now)
         (void)conns_evict(cs, false); /* nobody else need keep any */
 }
 
-/* Goes on with what connections leave behind, each a step in turn.  True: there
- * is more to do. */
+/* One step for each connection that has left something behind.  True: there is
+ * more to do. */
 static bool
-end_some(struct door *d, uint64_t until_ns)
+end_some(struct door *d)
 {
     struct list_link *list = &d->lists[CONN_CLOSED], *link, *next;
-    struct list_link mark;
     bool more = false;
 
-    list_add(list, &mark);
-    for (link = list->next; link != &mark; link = next) {
+    for (link = list->next; link != list; link = next) {
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
         next = link->next;
-        if ((c->flags & F_DONE) != 0)
-            continue; /* a gate names it */
-        if (!conn_end_some(c) && (c->flags & F_DONE) == 0) {
-            conn_enter(c, CONN_CLOSED); /* the others may have little */
-            more = true;
-        }
-        if (clock_ns() >= until_ns) {
-            more = true;
-            break;
-        }
+        /* Those that are done are still named by a gate. */
+        more |= (c->flags & F_DONE) == 0 && !conn_end_some(c) &&
+                (c->flags & F_DONE) == 0;
     }
-    list_remove(&mark);
     return more;
+}
+
+static bool
+end_all(struct door *d, uint64_t until_ns)
+{
+    while (end_some(d))
+        if (clock_ns() >= until_ns)
+            return true;
+    return false;
 }
 
 bool
@@ -334,7 +334,7 @@ conn_turn(struct conns *cs)
         if (has_queue(d))
             serve_door(d, clock_ns() + budget_ns);
         if (!list_alone(&d->lists[CONN_CLOSED]))
-            more |= end_some(d, clock_ns() + budget_ns);
+            more |= end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
     }
     return more || conns_have_work(cs);
 }
@@ -462,6 +462,7 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
     if (rc < 0)
         goto fail;
     cs->reserve = cs->pool.count / 16;
+    assert(pool_chunks(o->answer_max) + cs->reserve <= cs->pool.count);
     for (size_t i = 0; i < o->count; i++) {
         rc = door_init(&cs->doors[i], cs, &o->rows[i]);
         if (rc < 0)

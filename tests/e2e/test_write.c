@@ -1195,10 +1195,10 @@ signals_at_the_start_wait_until_it_serves(void **state)
     assert_int_equal(bind(fd, (struct sockaddr *)&here, size), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &size), 0);
     assert_int_equal(listen(fd, 1), 0);
-    (void)snprintf(listen_at, sizeof listen_at, "write.ack_listen=127.0.0.1:%u",
+    (void)snprintf(listen_at, sizeof listen_at, "write.ack_listen=localhost:%u",
                    ntohs(here.sin_port)); /* fits */
     assert_int_equal(daemon_start_how(&r->writer, "countd-write", &how), 0);
-    await_output(r, "write.listen=localhost:0 is 127.0.0.1:0");
+    await_output(r, "write.ack_listen=localhost:"); /* is that port */
     daemon_signal(&r->writer, SIGUSR2);
     daemon_signal(&r->writer, SIGTERM);
     assert_int_equal(close(fd), 0);
@@ -1317,6 +1317,115 @@ a_port_can_be_turned_off(void **state)
     stop(r);
 }
 
+/* ---- web pages ----------------------------------------------------------- */
+
+/* As a form of a page of another site sends it: the body is whatever the page
+ * likes. */
+static size_t
+put_forged_post(uint8_t *bytes, uint16_t port)
+{
+    const int size = snprintf((char *)bytes, 1040,
+                              "POST / HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n"
+                              "Content-Type: text/plain\r\n"
+                              "Content-Length: 2080\r\n\r\n",
+                              (unsigned)port);
+
+    assert_in_range(size, 1, 1039);
+    /* The body's first bytes make the head a whole number of messages. */
+    memset(bytes + size, 'x', 1040 - (size_t)size);
+    client_message(bytes + 1040, "forged", "by a page", 1);
+    client_message(bytes + 1560, "forged", "by a page", 1);
+    return 2080;
+}
+
+static void
+a_web_page_can_forge_nothing_on_any_port(void **state)
+{
+    static const char *const doors[] = {"counter", "semaphore", "ack",
+                                        "silent"};
+    struct rig *r = *state;
+    uint8_t bytes[2080];
+    char said[128];
+    size_t i;
+
+    start(r, "64K", "semaphore.enable=on", NULL);
+    for (i = 0; i < 4; i++) {
+        const uint16_t port = daemon_port(&r->writer, doors[i]);
+        const int fd = client_connect(port);
+
+        client_send(fd, bytes, put_forged_post(bytes, port));
+        assert_int_equal(client_read(fd, bytes, sizeof bytes), 0);
+        client_close(fd);
+        (void)snprintf(said, sizeof said,
+                       "%s: a connection from 127.0.0.1:", doors[i]);
+        await_output(r, said);
+    }
+    stop(r);
+
+    assert_int_equal(r->records.count, 0);
+}
+
+static void
+who_sends_what_is_malformed_is_named(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[CLIENT_MESSAGE_SIZE] = {1};
+    int fd;
+
+    start(r, "64K", NULL, NULL);
+    fd = silent(r);
+    client_send(fd, bytes, sizeof bytes);
+    client_expect_end(fd);
+    client_close(fd);
+    await_output(r, "silent: malformed input from 127.0.0.1:");
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "door=silent open=0 connections=1 received=520 sent=0 "
+                    "malformed=1 http=0");
+    stop(r);
+}
+
+/* ---- hanging up ---------------------------------------------------------- */
+
+static void
+a_hangup_stops_it_cleanly_to_be_started_again(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, "64K", NULL, NULL);
+    fd = ack(r);
+    client_increment(fd, "space", "key", 1);
+    daemon_signal(&r->writer, SIGHUP);
+    client_wins(fd, 1);
+    assert_int_equal(daemon_wait(&r->writer), 111);
+    client_close(fd);
+    read_logs(r);
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+    assert_int_equal(r->records.count, 1);
+}
+
+static void
+what_nohup_has_started_goes_on_after_a_hangup(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+    start(r, "64K", NULL, NULL);
+    assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
+    daemon_signal(&r->writer, SIGHUP);
+    /* Signals come in this order. */
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "messages=0");
+    fd = ack(r);
+    client_increment(fd, "space", "key", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(r->records.count, 1);
+}
+
 #define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
@@ -1359,6 +1468,10 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(other_message_sizes_are_refused_with_what_to_do),
     ON_RIG(with_all_ports_off_there_is_nothing_to_do),
     ON_RIG(a_port_can_be_turned_off),
+    ON_RIG(a_web_page_can_forge_nothing_on_any_port),
+    ON_RIG(who_sends_what_is_malformed_is_named),
+    ON_RIG(a_hangup_stops_it_cleanly_to_be_started_again),
+    ON_RIG(what_nohup_has_started_goes_on_after_a_hangup),
 };
 
 TEST_MAIN(tests)

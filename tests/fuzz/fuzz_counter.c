@@ -27,6 +27,7 @@
 
 #include "common/base/bytes.h"
 #include "common/wire/frame.h"
+#include "writer/live/protocol.h"
 #include "writer/live/server.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -52,6 +53,7 @@ struct peer {
     bool doomed; /* a body was too long: it is to be closed */
     bool ended;  /* the server has closed */
     size_t sent;
+    char start[10]; /* its first bytes */
     /* The request being sent. */
     uint8_t header[FRAME_HEADER];
     size_t have;   /* bytes of the header */
@@ -64,7 +66,9 @@ struct peer {
 };
 
 static struct peer peers[PEERS];
-static struct counter counter;
+static struct live_server server;
+static struct door_row row;
+static struct conns *conns;
 static struct loop *loop;
 static struct loop_source ticking;
 static int tick_fd;
@@ -78,7 +82,8 @@ static bool
 one_turn(void *ctx)
 {
     (void)ctx;
-    (void)counter_turn(&counter); /* there are turns enough */
+    (void)conn_turn(conns);          /* there are turns enough */
+    (void)live_server_turn(&server); /* there are turns enough */
     loop_stop(loop);
     return true;
 }
@@ -99,13 +104,18 @@ turn(void)
 static void
 start(uint8_t flags)
 {
-    struct counter_options o = {.kind =
-                                    flags & 1 ? LIVE_SEMAPHORE : LIVE_COUNTER,
-                                .connections = PEERS + 1,
-                                .slots = 1,
-                                .interval_s = 86400,
-                                .budget = &budget,
-                                .history = (flags & 4) != 0};
+    const struct conns_options places = {.rows = &row,
+                                         .count = 1,
+                                         .shared = PEERS + 1,
+                                         .pool_size = 1 << 20,
+                                         .answer_max = REQUESTS_OUT_SIZE};
+    struct live_server_options o = {.kind = flags & 1 ? LIVE_SEMAPHORE
+                                                      : LIVE_COUNTER,
+                                    .connections = PEERS + 1,
+                                    .slots = 1,
+                                    .interval_s = 86400,
+                                    .budget = &budget,
+                                    .history = (flags & 4) != 0};
 
     semaphores = (flags & 1) != 0;
     little = (flags & 2) != 0;
@@ -117,7 +127,14 @@ start(uint8_t flags)
     assert(loop && tick_fd >= 0);
     assert(loop_add(loop, &ticking, tick_fd, EPOLLIN) == 0);
     loop_after_turn(loop, one_turn, NULL);
-    assert(counter_init(&counter, loop, &o) == 0);
+    row = (struct door_row){.name = "live",
+                            .max_key = "max",
+                            .protocol = &live_protocol,
+                            .ctx = &server,
+                            .max = PEERS + 1};
+    assert(live_server_init(&server, loop, &o) == 0);
+    assert(conns_init(&conns, loop, &places) == 0);
+    server.door = conns_door(conns, 0);
     for (int i = 0; i < PEERS; i++)
         peers[i].fd = -1;
 }
@@ -135,8 +152,9 @@ open_peer(struct peer *p)
     p->fd = fds[0];
     p->deaf = p->half = p->doomed = p->ended = false;
     p->sent = p->have = p->body = 0;
+    memset(p->start, 0, sizeof p->start);
     p->first = p->count = p->in_size = 0;
-    if (counter_take(&counter, fds[1]) == 0)
+    if (conns_take(conns, 0, fds[1]) == 0)
         return;
     /* The places of those that went are still being cleared. */
     (void)close(fds[0]); /* sockets */
@@ -150,8 +168,8 @@ tell(void)
 {
     struct live_tally tally;
 
-    while (live_tally(&counter.live, &tally))
-        live_tallied(&counter.live);
+    while (live_tally(&server.live, &tally))
+        live_tallied(&server.live);
 }
 
 static void
@@ -160,17 +178,18 @@ finish(void)
     struct live_record record;
     uint32_t from = 0, looks = UINT32_MAX;
 
+    conns_fini(conns);
     tell();
-    while (live_next(&counter.live, &from, &looks, &record) == 1)
+    while (live_next(&server.live, &from, &looks, &record) == 1)
         assert(record.current == 0);
-    (void)live_clock(&counter.live,
-                     counter.clock_ms + ahead_ms + 2 * DAY_MS); /* due */
+    (void)live_clock(&server.live,
+                     server.clock_ms + ahead_ms + 2 * DAY_MS); /* due */
     /* The first may be the rest of one that began before. */
     for (int sweeps = 0; sweeps < 2;)
-        sweeps += live_sweep(&counter.live, 1000);
-    assert(counter.live.count == 0);
-    assert(live_check(&counter.live));
-    counter_fini(&counter);
+        sweeps += live_sweep(&server.live, 1000);
+    assert(server.live.count == 0);
+    assert(live_check(&server.live));
+    live_server_fini(&server);
     loop_remove(loop, &ticking);
     loop_free(loop);
     (void)close(tick_fd); /* an eventfd */
@@ -179,13 +198,30 @@ finish(void)
 
 /* ---- what was asked ----------------------------------------------------- */
 
+/* Browsers are not let in. */
+static bool
+is_web(const struct peer *p)
+{
+    static const char *const starts[] = {"GET /",     "POST /",   "PUT /",
+                                         "HEAD /",    "DELETE /", "PATCH /",
+                                         "OPTIONS /", "OPTIONS *"};
+
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        if (strncmp(p->start, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
 /* These bytes have gone out: which requests are complete? */
 static void
 note_sent(struct peer *p, const uint8_t *bytes, size_t size)
 {
     size_t n;
 
+    for (n = 0; n < size && p->sent + n < sizeof p->start - 1; n++)
+        p->start[p->sent + n] = (char)bytes[n];
     p->sent += size;
+    p->doomed |= is_web(p);
     while (size > 0 && !p->doomed) {
         if (p->have < FRAME_HEADER) {
             p->header[p->have++] = *bytes++;
@@ -316,7 +352,7 @@ pump(void)
         if (p->fd >= 0 && !p->deaf && !p->ended)
             assert(p->count == 0 && p->in_size == 0 && !p->doomed && !p->half);
     }
-    assert(live_check(&counter.live));
+    assert(live_check(&server.live));
 }
 
 /* ---- actions ------------------------------------------------------------ */
@@ -357,8 +393,8 @@ pass_time(uint8_t days)
 {
     /* The next turn sets it back: clocks do that. */
     ahead_ms += (uint64_t)days * DAY_MS / 2;
-    (void)live_clock(&counter.live, counter.clock_ms + ahead_ms); /* or not */
-    (void)live_sweep(&counter.live, days);                        /* a piece */
+    (void)live_clock(&server.live, server.clock_ms + ahead_ms); /* or not */
+    (void)live_sweep(&server.live, days);                       /* a piece */
     tell();
     pump();
 }

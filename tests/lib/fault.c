@@ -57,6 +57,7 @@ enum group { GROUP_DISK, GROUP_MEMORY, GROUP_NET };
     X(accept4, NET)                                                            \
     X(recv, NET)                                                               \
     X(send, NET)                                                               \
+    X(sendmsg, NET)                                                            \
     X(epoll_create1, NET)                                                      \
     X(epoll_ctl, NET)                                                          \
     X(epoll_wait, NET)
@@ -308,6 +309,7 @@ WRAP_MOVE(recv, (int fd, void *to, size_t size, int flags),
           (fd, to, size, flags))
 WRAP_MOVE(send, (int fd, const void *from, size_t size, int flags),
           (fd, from, size, flags))
+WRAP(ssize_t, sendmsg, (int a, const struct msghdr *b, int c), (a, b, c))
 WRAP(int, epoll_create1, (int a), (a))
 WRAP(int, epoll_ctl, (int a, int b, int c, struct epoll_event *d), (a, b, c, d))
 WRAP(int, epoll_wait, (int a, struct epoll_event *b, int c, int d),

@@ -10,6 +10,7 @@
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
+#include "writer/commit.h"
 #include "writer/live/tally.h"
 
 #define LIMIT_MS    20000
@@ -24,6 +25,7 @@ struct rig {
     struct datadir data;
     struct loop *loop;
     struct logs logs;
+    struct commit commit;
     struct budget budget;
     struct live counters, semaphores;
     struct history history;
@@ -41,12 +43,6 @@ static void
 on_ready(void *ctx)
 {
     history_ready(&((struct rig *)ctx)->history);
-}
-
-static void
-on_synced(void *ctx)
-{
-    (void)ctx; /* nobody waits for it */
 }
 
 static void
@@ -76,9 +72,7 @@ after_turn(void *ctx)
     r->told += told;
     if (told > r->most)
         r->most = told;
-    logs_flush(&r->logs);
-    if (logs_sync_due(&r->logs))
-        (void)logs_sync(&r->logs); /* one in flight: in a later turn */
+    commit_turn(&r->commit, false);
     if (r->until(r))
         loop_stop(r->loop);
     return false;
@@ -144,8 +138,7 @@ set_up(void **state)
 static void
 start(struct rig *r, uint64_t interval_ms)
 {
-    const struct logs_events events = {r, on_ready, on_synced, on_finished,
-                                       on_failed};
+    const struct logs_events events = {r, on_ready, on_finished, on_failed};
     struct live *const lives[HISTORY_KINDS] = {
         [LIVE_COUNTER] = &r->counters, [LIVE_SEMAPHORE] = &r->semaphores};
     struct live_options o = {.kind = LIVE_COUNTER,
@@ -159,6 +152,9 @@ start(struct rig *r, uint64_t interval_ms)
     r->loop = loop_new();
     assert_non_null(r->loop);
     loop_after_turn(r->loop, after_turn, r);
+    assert_rc(
+        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 1, 0),
+        0);
     assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
     assert_rc(live_init(&r->counters, &o), 0);
     o.kind = LIVE_SEMAPHORE;
@@ -179,6 +175,7 @@ tear_down(void **state)
     live_fini(&r->semaphores);
     assert_int_equal(r->budget.used, 0);
     logs_close(&r->logs);
+    commit_fini(&r->commit);
     loop_free(r->loop);
     datadir_close(&r->data);
     tmpdir_remove(&r->dir);

@@ -16,6 +16,7 @@
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
+#include "writer/commit.h"
 #include "writer/logs.h"
 
 #define SLOTS 20
@@ -28,7 +29,8 @@ struct rig {
     struct logs logs;
     bool (*until)(struct rig *r);
     int want;
-    int ready, synced, finished, failed;
+    struct commit commit;
+    int ready, finished, failed;
     struct records records;
     unsigned fds;
 };
@@ -37,12 +39,6 @@ static void
 on_ready(void *ctx)
 {
     ((struct rig *)ctx)->ready++;
-}
-
-static void
-on_synced(void *ctx)
-{
-    ((struct rig *)ctx)->synced++;
 }
 
 static void
@@ -62,6 +58,9 @@ after_turn(void *ctx)
 {
     struct rig *r = ctx;
 
+    /* Elsewhere the tests say when to sync. */
+    if (r->logs.finishing)
+        commit_turn(&r->commit, false);
     if (r->until(r))
         loop_stop(r->loop);
     return false;
@@ -75,10 +74,26 @@ run(struct rig *r, bool (*until)(struct rig *r), int want)
     turns_run(r->loop);
 }
 
+/* Starts a sync; false: there is nothing to sync, or one is in flight. */
+static bool
+begin_sync(struct rig *r)
+{
+    if (r->commit.in_flight)
+        return false;
+    commit_go(&r->commit);
+    return r->commit.in_flight;
+}
+
+static int
+synced(const struct rig *r)
+{
+    return (int)r->commit.syncs - (r->commit.in_flight || r->commit.failed);
+}
+
 static bool
 has_synced(struct rig *r)
 {
-    return r->synced >= r->want;
+    return synced(r) >= r->want;
 }
 
 static bool
@@ -126,7 +141,7 @@ has_tried(struct rig *r)
 static bool
 is_due(struct rig *r)
 {
-    return logs_sync_due(&r->logs);
+    return logs_file.is_due(&r->logs);
 }
 
 static bool
@@ -139,9 +154,12 @@ always(struct rig *r)
 static int
 open_logs(struct rig *r)
 {
-    const struct logs_events events = {r, on_ready, on_synced, on_finished,
-                                       on_failed};
+    const struct logs_events events = {r, on_ready, on_finished, on_failed};
 
+    commit_fini(&r->commit);
+    assert_rc(
+        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 1, 0),
+        0);
     return logs_open(&r->logs, r->loop, &r->data, &r->config, &events);
 }
 
@@ -173,6 +191,7 @@ tear_down(void **state)
     struct rig *r = *state;
 
     fault_clear();
+    commit_fini(&r->commit);
     loop_free(r->loop);
     datadir_close(&r->data);
     tmpdir_remove(&r->dir);
@@ -220,7 +239,7 @@ put(struct rig *r, int count)
         run(r, has_room, 0);
         logs_put(&r->logs, bytes, &m);
     }
-    logs_flush(&r->logs);
+    logs_file.flush(&r->logs);
 }
 
 /* ---- slots ------------------------------------------------------------- */
@@ -263,7 +282,7 @@ put_names(struct rig *r, unsigned keyspace_size, unsigned key_size)
         assert_rc(message_parse(&r->logs.layout, bytes, &m), 0);
         logs_put(&r->logs, bytes, &m);
         if (i % 7 == 0)
-            logs_flush(&r->logs);
+            logs_file.flush(&r->logs);
     }
     finish(r);
 
@@ -314,11 +333,11 @@ a_sync_covers_the_log_before_the_rotation_first(void **state)
     fd = r->logs.current.fd;
     assert_int_not_equal(old_fd, fd);
 
-    assert_true(logs_sync(&r->logs));
+    assert_true(begin_sync(r));
     assert_int_equal(r->logs.sync.count, 2);
     assert_int_equal(r->logs.sync.items[0].fd, old_fd);
     assert_int_equal(r->logs.sync.items[1].fd, fd);
-    assert_false(logs_sync(&r->logs));
+    assert_false(begin_sync(r));
     run(r, has_synced, 1);
     finish(r);
 
@@ -337,10 +356,10 @@ either_half_of_a_sync_failing_fails_it_all(void **state)
         put(r, SLOTS + 1);
         run(r, has_spare, 0);
         fault_inject("fdatasync", n, EIO);
-        assert_true(logs_sync(&r->logs));
+        assert_true(begin_sync(r));
         run(r, has_failed, 0);
         fault_clear();
-        assert_int_equal(r->synced, 0);
+        assert_int_equal(synced(r), 0);
         assert_int_equal(logs_room(&r->logs), 0);
         logs_close(&r->logs);
     }
@@ -354,13 +373,13 @@ a_log_is_sealed_only_after_a_sync(void **state)
 
     start(r);
     put(r, SLOTS + 1);
-    assert_true(logs_sync_due(&r->logs));
+    assert_true(logs_file.is_due(&r->logs));
     for (i = 0; i < 20; i++)
         run(r, always, 0);
     look(r);
     assert_int_equal(r->records.states[LOG_SEALED], 0);
 
-    assert_true(logs_sync(&r->logs));
+    assert_true(begin_sync(r));
     run(r, has_sealed, 1);
     look(r);
     assert_int_equal(r->records.states[LOG_SEALED], 1);
@@ -379,7 +398,7 @@ a_failing_seal_ends_the_writer_and_recovery_mends_it(void **state)
     run(r, has_spare, 0);
     /* The group's sync is the first, the seal is behind it. */
     fault_inject("fdatasync", 3, EIO);
-    assert_true(logs_sync(&r->logs));
+    assert_true(begin_sync(r));
     run(r, has_failed, 0);
     fault_clear();
     logs_close(&r->logs);
@@ -397,11 +416,11 @@ slots_say_how_many_before_them_are_durable(void **state)
 
     start(r);
     put(r, 3);
-    assert_true(logs_sync(&r->logs));
+    assert_true(begin_sync(r));
     put(r, 2); /* the sync is not known to be done */
     run(r, has_synced, 1);
     put(r, 1);
-    assert_true(logs_sync(&r->logs));
+    assert_true(begin_sync(r));
     run(r, has_synced, 2);
     put(r, SLOTS);
     finish(r);
@@ -422,14 +441,14 @@ the_interval_makes_a_sync_due(void **state)
 
     r->config.log_sync_ms = 20;
     start(r);
-    assert_false(logs_sync_due(&r->logs));
+    assert_false(logs_file.is_due(&r->logs));
     put(r, 1);
-    assert_false(logs_sync_due(&r->logs));
+    assert_false(logs_file.is_due(&r->logs));
     run(r, is_due, 0);
-    assert_true(logs_sync(&r->logs));
-    assert_false(logs_sync_due(&r->logs));
+    assert_true(begin_sync(r));
+    assert_false(logs_file.is_due(&r->logs));
     run(r, has_synced, 1);
-    assert_false(logs_sync_due(&r->logs));
+    assert_false(logs_file.is_due(&r->logs));
     finish(r);
 }
 
@@ -440,11 +459,11 @@ with_always_a_sync_is_due_at_once_and_with_never_not(void **state)
 
     r->config.log_sync_ms = CONFIG_SYNC_ALWAYS;
     start(r);
-    assert_false(logs_sync_due(&r->logs));
+    assert_false(logs_file.is_due(&r->logs));
     put(r, 1);
-    assert_true(logs_sync_due(&r->logs));
+    assert_true(logs_file.is_due(&r->logs));
     r->config.log_sync_ms = CONFIG_SYNC_NEVER;
-    assert_false(logs_sync_due(&r->logs));
+    assert_false(logs_file.is_due(&r->logs));
     finish(r);
     assert_int_equal(r->records.count, 1);
 }
@@ -552,7 +571,7 @@ without_a_spare_an_old_log_is_handed_on_all_the_same(void **state)
         run(r, always, 0);
     assert_true(clock_ms() - begin_ms >= 1000);
     assert_int_equal(logs_room(&r->logs), 0);
-    assert_true(logs_sync(&r->logs));
+    assert_true(begin_sync(r));
     run(r, has_sealed, 1);
 
     assert_rc(log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL), 0);
@@ -625,7 +644,7 @@ a_hundred_rotations_keep_every_message(void **state)
     start(r);
     for (i = 0; i < 100; i++) {
         put(r, SLOTS);
-        (void)logs_sync(&r->logs); /* false while one is in flight */
+        (void)begin_sync(r); /* false while one is in flight */
     }
     finish(r);
     assert_int_equal(r->records.count, 100 * SLOTS);

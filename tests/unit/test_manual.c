@@ -14,10 +14,10 @@
 #include "common/setup/config.h"
 #include "common/wire/frame.h"
 #include "common/wire/query.h"
+#include "writer/doors.h"
+#include "writer/live/protocol.h"
 #include "writer/live/server.h"
 #include "writer/live/tally.h"
-#include "writer/limits.h"
-#include "writer/live/protocol.h"
 
 #define PAGE_SIZE_MAX (64 << 10)
 
@@ -249,19 +249,21 @@ check_stats(const char *text, enum live_kind kind)
 {
     const uint8_t request[FRAME_HEADER] = {FRAME_REQUEST, FRAME_STATS};
     struct budget budget = {.max = UINT64_C(64) << 20};
-    const struct counter_options options = {.kind = kind,
-                                            .connections = 1,
-                                            .slots = 16,
-                                            .interval_s = 10,
-                                            .budget = &budget};
+    const struct live_server_options options = {.kind = kind,
+                                                .connections = 1,
+                                                .slots = 16,
+                                                .interval_s = 10,
+                                                .budget = &budget};
     static uint8_t out[REQUESTS_OUT_SIZE];
     struct requests r = {.in = request, .in_size = sizeof request, .out = out};
     struct loop *loop = loop_new();
-    struct counter c;
+    struct live_server c;
+    const struct door door = {.open = 0};
     size_t at = FRAME_HEADER, commas = 0, count = 0;
 
     assert_non_null(loop);
-    assert_rc(counter_init(&c, loop, &options), 0);
+    assert_rc(live_server_init(&c, loop, &options), 0);
+    c.door = &door;
     assert_int_equal(requests_do(&c, 0, &r), REQUESTS_MORE);
     text = strstr(text, "The statistics are");
     assert_non_null(text);
@@ -284,7 +286,7 @@ check_stats(const char *text, enum live_kind kind)
     /* Seven items, each of one more than its commas. */
     if (kind == LIVE_COUNTER)
         assert_int_equal(count, commas + 7);
-    counter_fini(&c);
+    live_server_fini(&c);
     loop_free(loop);
 }
 
@@ -308,7 +310,7 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
 
     (void)state; /* needs none */
     read_page("common/setup/countd.5");
-    snprintf(line, sizeof line, "at most %d;", LIMITS_MOST);
+    snprintf(line, sizeof line, "at most %d;", DOORS_MOST);
     assert_has(page, line);
     section("LIVE HISTORY", text, sizeof text);
     snprintf(line, sizeof line, "once in %d seconds",
@@ -323,22 +325,30 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
     assert_has(text, line);
 
     read_page("writer/countd-write.8");
-    snprintf(line, sizeof line, "at most %d each", LIMITS_MOST);
+    snprintf(line, sizeof line, "at most %d each", DOORS_MOST);
     assert_has(page, line);
-    snprintf(line, sizeof line, "; %d descriptors are for", LIMITS_RESERVED);
+    snprintf(line, sizeof line, "; %d descriptors are for", DOORS_FILES);
     assert_has(page, line);
-    snprintf(line, sizeof line, ".Pq 0 counts as %d ,", LIMITS_LEAST);
+    snprintf(line, sizeof line, "when that was for %d seconds", DOORS_YIELD_S);
     assert_has(page, line);
-    snprintf(line, sizeof line, "at most %d names in a turn",
-             COUNTER_DROP_STEP * COUNTER_DROPS);
+    snprintf(line, sizeof line, "at most %d, are kept for each port",
+             DOORS_RESERVED);
     assert_has(page, line);
-    snprintf(line, sizeof line, "at most %d in a turn", COUNTER_SWEEP_STEP);
+    snprintf(line, sizeof line, "gets %d microseconds", CONN_TURN_US);
+    assert_has(page, line);
+    assert_int_equal(CONN_ALONE, 8);
+    assert_has(page, "or eight times that");
+    snprintf(line, sizeof line, "at most %u bytes of a connection", CONN_SLICE);
+    assert_has(page, line);
+    snprintf(line, sizeof line, "no byte for %d seconds", CONN_STALL_MS / 1000);
+    assert_has(page, line);
+    snprintf(line, sizeof line, "has %zu MiB of memory", DOORS_POOL >> 20);
+    assert_has(page, line);
+    snprintf(line, sizeof line, "at most %d in a turn", LIVE_SWEEP_STEP);
     assert_has(page, line);
     snprintf(line, sizeof line, "clean stop, %d names at a time",
              HISTORY_PIECE);
     assert_has(page, line);
-    assert_int_equal(COUNTER_KEPT_SHARE, 16);
-    assert_has(page, "A sixteenth of the memory");
 }
 
 /* ---- flags ------------------------------------------------------------- */

@@ -1,0 +1,20 @@
+/* common/setup/signals.h - the signals of a daemon.
+ *
+ * SIGTERM, SIGINT and SIGHUP stop it cleanly, SIGUSR1 and SIGUSR2 are its own.
+ * A terminal that goes away sends SIGHUP: what nohup started has it ignored,
+ * and goes on.  Else it stops and exits as if the system had failed, so that a
+ * supervisor starts it again, with the settings as they are then. */
+#ifndef COUNTD_SIGNALS_H
+#define COUNTD_SIGNALS_H
+
+#include <signal.h>
+
+/* Which signals are to be blocked and taken as events (loop_signals); ignores
+ * those that would end the process for a write that fails.  Once, before there
+ * are threads. */
+void signals_take(sigset_t *mask);
+
+/* How a daemon ends that this signal has stopped, or 0: none has. */
+int signals_exit_status(int signo);
+
+#endif

@@ -1,0 +1,319 @@
+/* tests/unit/test_group_commit.c - when answers may leave: a commit of a file
+ * that only counts, with a real I/O thread, and the protocol of
+ * tests/lib/echo.h. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/echo.h"
+#include "writer/commit.h"
+
+/* What is appended is what the echo protocol put behind the gate; nobody
+ * counts it but by group. */
+struct file {
+    unsigned flushed, begun, synced, ended;
+    bool due, brief, crowded;
+    bool nothing; /* begin() says so */
+    int rc;       /* of the next syncs */
+    sem_t may;    /* syncs of the I/O thread that may go on */
+    bool waits;   /* they do */
+};
+
+struct rig {
+    struct echo *echo;
+    struct io io;
+    struct commit commit;
+    struct file file;
+};
+
+static void
+flush(void *ctx)
+{
+    ((struct file *)ctx)->flushed++;
+}
+
+static bool
+is_due(const void *ctx)
+{
+    return ((const struct file *)ctx)->due;
+}
+
+static bool
+is_brief(const void *ctx)
+{
+    return ((const struct file *)ctx)->brief;
+}
+
+static bool
+begin(void *ctx)
+{
+    struct file *f = ctx;
+
+    f->begun += !f->nothing;
+    return !f->nothing;
+}
+
+static int
+sync_file(void *ctx)
+{
+    struct file *f = ctx;
+
+    while (f->waits && sem_wait(&f->may) < 0)
+        ;
+    f->synced++;
+    return f->rc;
+}
+
+static bool
+end(void *ctx, int rc)
+{
+    struct file *f = ctx;
+
+    f->due = false;
+    f->ended++;
+    return rc == 0;
+}
+
+static const struct commit_file counting = {.flush = flush,
+                                            .is_due = is_due,
+                                            .is_brief = is_brief,
+                                            .begin = begin,
+                                            .sync = sync_file,
+                                            .end = end};
+
+static void
+after(void *ctx)
+{
+    struct rig *r = ctx;
+
+    commit_turn(&r->commit, !r->file.crowded);
+}
+
+static int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    assert_int_equal(sem_init(&r->file.may, 0, 0), 0);
+    r->echo = echo_new();
+    r->echo->ctx = r;
+    r->echo->after = after;
+    r->echo->gate = &r->commit.gate;
+    assert_rc(io_start(&r->io, r->echo->loop), 0);
+    assert_rc(
+        commit_init(&r->commit, &counting, &r->file, &r->io, ECHO_PEERS, 0), 0);
+    echo_start(r->echo);
+    *state = r;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(sem_post(&r->file.may), 0);
+    io_stop(&r->io);
+    echo_free(r->echo);
+    commit_fini(&r->commit);
+    assert_int_equal(sem_destroy(&r->file.may), 0);
+    free(r);
+    return 0;
+}
+
+/* Lets one sync of the I/O thread go on. */
+static void
+let_sync(struct rig *r)
+{
+    assert_int_equal(sem_post(&r->file.may), 0);
+}
+
+static void
+an_answer_leaves_when_its_sync_is_done(void **state)
+{
+    struct rig *r = *state;
+    int a;
+
+    r->file.waits = true;
+    a = echo_join(r->echo, ECHO);
+    echo_ask(a, 'e', "free,");
+    echo_ask(a, 'g', "durable");
+    echo_hear(r->echo, a, "free,");
+    echo_hear_nothing(r->echo, a);
+    assert_int_equal(r->file.begun, 1);
+    assert_true(r->file.flushed > 0);
+    let_sync(r);
+    echo_hear(r->echo, a, "durable");
+    assert_int_equal(r->commit.syncs, 1);
+    assert_int_equal(r->commit.syncs_here, 0);
+}
+
+static void
+who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once(void **state)
+{
+    struct rig *r = *state;
+    int a, b, c;
+
+    r->file.waits = true;
+    a = echo_join(r->echo, ECHO);
+    b = echo_join(r->echo, ECHO);
+    c = echo_join(r->echo, WINS);
+    echo_ask(a, 'g', "one");
+    echo_hear_nothing(r->echo, a);
+    echo_ask(b, 'g', "two");
+    echo_ask_number(c, 'o', 2);
+    echo_hear_nothing(r->echo, b);
+    assert_int_equal(r->file.begun, 1);
+    let_sync(r);
+    echo_hear(r->echo, a, "one");
+    echo_hear_nothing(r->echo, b);
+    echo_hear_nothing(r->echo, c);
+    /* Its sync is under way though nobody came since. */
+    assert_int_equal(r->file.begun, 2);
+    let_sync(r);
+    echo_hear(r->echo, b, "two");
+    echo_hear(r->echo, c, "WINWIN");
+    assert_int_equal(r->commit.syncs, 2);
+}
+
+static void
+the_next_sync_begins_before_answers_are_sent(void **state)
+{
+    struct rig *r = *state;
+    int a;
+
+    r->file.waits = true;
+    a = echo_join(r->echo, ECHO);
+    echo_ask(a, 'g', "one");
+    echo_turns(r->echo, 2);
+    echo_ask(a, 'g', "two");
+    echo_turns(r->echo, 2);
+    r->echo->after = NULL; /* no turn would begin it */
+    let_sync(r);
+    echo_hear(r->echo, a, "one");
+    assert_int_equal(r->file.begun, 2);
+    let_sync(r);
+    echo_hear(r->echo, a, "two");
+}
+
+static void
+after_a_failed_sync_no_answer_ever_leaves(void **state)
+{
+    struct rig *r = *state;
+    int a, b;
+
+    r->file.rc = -EIO;
+    a = echo_join(r->echo, ECHO);
+    b = echo_join(r->echo, ECHO);
+    echo_ask(a, 'g', "one");
+    echo_hear_nothing(r->echo, a);
+    assert_true(r->commit.failed);
+    /* The second time, the kernel would say that all is well. */
+    r->file.rc = 0;
+    r->file.due = true;
+    echo_ask(b, 'g', "two");
+    echo_hear_nothing(r->echo, b);
+    echo_hear_nothing(r->echo, a);
+    assert_int_equal(r->file.begun, 1);
+}
+
+static void
+a_brief_sync_is_done_in_the_loop_when_it_delays_nobody(void **state)
+{
+    struct rig *r = *state;
+    int a;
+
+    r->file.brief = true;
+    a = echo_join(r->echo, ECHO);
+    for (unsigned i = 1; i <= 5; i++) {
+        echo_ask(a, 'g', "here");
+        echo_hear(r->echo, a, "here");
+        assert_int_equal(r->commit.syncs_here, i);
+    }
+    r->file.crowded = true;
+    echo_ask(a, 'g', "there");
+    echo_hear(r->echo, a, "there");
+    assert_int_equal(r->commit.syncs_here, 5);
+    assert_int_equal(r->commit.syncs, 6);
+}
+
+static void
+a_brief_sync_that_fails_lets_nobody_go(void **state)
+{
+    struct rig *r = *state;
+    int a;
+
+    r->file.brief = true;
+    r->file.rc = -EIO;
+    a = echo_join(r->echo, ECHO);
+    echo_ask(a, 'g', "one");
+    echo_hear_nothing(r->echo, a);
+    assert_true(r->commit.failed);
+    assert_int_equal(r->file.synced, 1);
+}
+
+static void
+what_is_due_is_synced_though_nobody_waits(void **state)
+{
+    struct rig *r = *state;
+
+    r->file.brief = true; /* and yet not in the loop: nobody waits for it */
+    echo_turns(r->echo, 3);
+    assert_int_equal(r->file.begun, 0);
+    r->file.due = true;
+    echo_turns(r->echo, 1);
+    assert_int_equal(r->file.begun, 1);
+    assert_int_equal(r->commit.syncs_here, 0);
+}
+
+static void
+where_there_is_nothing_to_sync_the_group_waits_on(void **state)
+{
+    struct rig *r = *state;
+    int a;
+
+    r->file.nothing = true;
+    a = echo_join(r->echo, ECHO);
+    echo_ask(a, 'g', "one");
+    echo_hear_nothing(r->echo, a);
+    r->file.nothing = false;
+    echo_hear(r->echo, a, "one");
+}
+
+static void
+a_stop_waits_for_the_sync(void **state)
+{
+    struct rig *r = *state;
+    int a;
+
+    r->file.waits = true;
+    a = echo_join(r->echo, ECHO);
+    echo_ask(a, 'g', "one");
+    echo_turns(r->echo, 2);
+    echo_stop(r->echo, 0);
+    echo_turns(r->echo, 50);
+    assert_false(r->echo->stopped);
+    let_sync(r);
+    echo_run(r->echo, echo_has_stopped);
+    echo_hear_end(r->echo, a, "one");
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    T(an_answer_leaves_when_its_sync_is_done),
+    T(who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once),
+    T(the_next_sync_begins_before_answers_are_sent),
+    T(after_a_failed_sync_no_answer_ever_leaves),
+    T(a_brief_sync_is_done_in_the_loop_when_it_delays_nobody),
+    T(a_brief_sync_that_fails_lets_nobody_go),
+    T(what_is_due_is_synced_though_nobody_waits),
+    T(where_there_is_nothing_to_sync_the_group_waits_on),
+    T(a_stop_waits_for_the_sync),
+};
+TEST_MAIN(tests)
