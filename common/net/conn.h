@@ -256,6 +256,10 @@ void conn_owe(struct conn *c, uint32_t count);
  * refusal behind all that is owed.  Returns what take() is to return. */
 enum conn_next conn_refuse(struct conn *c, const char *why);
 
+/* What was put is the last answer, and its peer is to get it though it goes on
+ * sending (ENDING).  Returns CONN_END. */
+enum conn_next conn_last(struct conn *c);
+
 /* A connection that said CONN_HOLD is served again. */
 void conn_wake(struct conn *c);
 

@@ -221,6 +221,13 @@ conn_is_http(struct conn *c, const uint8_t *bytes, size_t size, bool *more)
 }
 
 enum conn_next
+conn_last(struct conn *c)
+{
+    c->flags |= F_LINGER;
+    return CONN_END;
+}
+
+enum conn_next
 conn_refuse(struct conn *c, const char *why)
 {
     struct door *d = c->door;
@@ -240,6 +247,5 @@ conn_refuse(struct conn *c, const char *why)
     assert(strlen(text) <= CONN_REFUSAL_MAX);
     memcpy(cs->out + cs->out_used, text, strlen(text));
     cs->out_used += strlen(text);
-    c->flags |= F_LINGER;
-    return CONN_END;
+    return conn_last(c);
 }
