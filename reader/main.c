@@ -12,15 +12,17 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
+#include "common/setup/signals.h"
 #include "common/store/lmdb/engine.h"
 #include "reader/range.h"
 
 #define FILES_MIN 256 /* fewer are refused */
 #define TEND_MS   1000
-#define POOL_SIZE ((size_t)32 << 20) /* for what waits; untouched, it is free  \
-                                      */
-#define YIELD_S 60   /* idle so long, a connection makes way for another */
-#define STOP_MS 2000 /* for the answers to what has arrived */
+#define POOL_SIZE                                                              \
+    ((size_t)32 << 20) /* for what waits; untouched, it is free                \
+                        */
+#define YIELD_S 60     /* idle so long, a connection makes way for another */
+#define STOP_MS 2000   /* for the answers to what has arrived */
 
 struct reader {
     struct config config;
@@ -36,6 +38,8 @@ struct reader {
     struct door_row door;
     struct binding binding;
     struct conns *conns;
+    sigset_t signals;
+    int stop_signal; /* 0: none */
 };
 
 /* Connections: as many as the settings allow, or fewer where the limit of
@@ -74,42 +78,29 @@ describe_door(struct reader *r)
     return rc;
 }
 
-/* Those that are waited for. */
-static sigset_t
-signals(void)
-{
-    sigset_t mask;
-
-    /* sigset calls fail for bad signal numbers only. */
-    (void)sigemptyset(&mask);
-    (void)sigaddset(&mask, SIGTERM);
-    (void)sigaddset(&mask, SIGINT);
-    (void)sigaddset(&mask, SIGHUP);
-    (void)sigaddset(&mask, SIGUSR1);
-    return mask;
-}
-
 /* Waits until somebody who writes has made the data directory; false: a signal
  * came first. */
 static bool
-await_directory(const struct reader *r)
+await_directory(struct reader *r)
 {
     static struct diag_repeat waits;
     const struct timespec second = {.tv_sec = 1};
-    const sigset_t mask = signals();
     int signo;
 
+    signals_take(&r->signals);
     /* Cannot fail.  One that comes behind this wait is the loop's. */
-    (void)sigprocmask(SIG_BLOCK, &mask, NULL);
+    (void)sigprocmask(SIG_BLOCK, &r->signals, NULL);
     while (!datadir_is_made(r->config.data_dir)) {
         diag_repeating(&waits, DIAG_WARNING,
                        "waits for data directory %s to be made (it has no "
                        "keyspace/%%key yet): start countd-write or "
                        "countd-worker on it, or set data_dir",
                        r->config.data_dir);
-        signo = sigtimedwait(&mask, NULL, &second);
-        if (signo > 0 && signo != SIGUSR1)
-            return false; /* there are no figures yet */
+        signo = sigtimedwait(&r->signals, NULL, &second);
+        if (signo <= 0 || signo == SIGUSR1 || signo == SIGUSR2)
+            continue; /* there are no figures yet */
+        r->stop_signal = signo;
+        return false;
     }
     return true;
 }
@@ -182,8 +173,10 @@ on_signal(void *ctx, int signo)
 
     if (signo == SIGUSR1)
         print_figures(r);
-    else
-        conns_stop(r->conns, STOP_MS, conns_have_stopped, r);
+    if (signo == SIGUSR1 || signo == SIGUSR2 || r->stop_signal != 0)
+        return;
+    r->stop_signal = signo;
+    conns_stop(r->conns, STOP_MS, conns_have_stopped, r);
 }
 
 static bool
@@ -209,13 +202,12 @@ on_tend(struct loop_timer *timer)
 static int
 start_loop(struct reader *r)
 {
-    const sigset_t mask = signals();
     int rc;
 
     r->loop = loop_new();
     if (!r->loop)
         return -errno;
-    rc = loop_signals(r->loop, &mask, on_signal, r);
+    rc = loop_signals(r->loop, &r->signals, on_signal, r);
     if (rc < 0)
         return rc;
     loop_after_turn(r->loop, after_turn, r);
@@ -311,7 +303,7 @@ main(int argc, char **argv)
     if (rc != 0)
         return rc;
     if (!await_directory(&r))
-        return CONFIG_EXIT_OK;
+        return signals_exit_status(r.stop_signal);
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_READ);
@@ -332,5 +324,5 @@ main(int argc, char **argv)
     loop_free(r.loop);
     if (rc == -EINVAL || rc == -EACCES)
         return CONFIG_EXIT_USAGE; /* no such host; a port below 1024 */
-    return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
+    return rc < 0 ? CONFIG_EXIT_SYSTEM : signals_exit_status(r.stop_signal);
 }

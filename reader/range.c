@@ -132,7 +132,7 @@ more(struct conn *c)
     r->listings++;
     r->unreadable += failed;
     call_next(r);
-    return failed ? CONN_END : CONN_MORE;
+    return failed ? conn_last(c) : CONN_MORE;
 }
 
 static bool
@@ -195,7 +195,7 @@ take_other(struct conn *c, struct input *in, bool has_put)
         conn_put(c, answer_error(-EINVAL, out));
         /* It has said its last word just now. */
         (void)conn_refuse(c, "no request of the range protocol");
-        return CONN_END;
+        return conn_last(c);
     }
     /* A listing is begun when all before it has gone: a peer that does not read
      * must not keep it from others. */
@@ -221,7 +221,7 @@ take(struct conn *c, struct input *in)
         advance(in, added);
         if (failed) {
             r->unreadable++;
-            return CONN_END;
+            return conn_last(c);
         }
     }
     return CONN_MORE;
