@@ -1,24 +1,28 @@
 /* reader/main.c - countd-read: wiring only. */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/base/bus.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
+#include "common/net/bind.h"
 #include "common/net/loop.h"
-#include "common/net/net.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
+#include "common/setup/signals.h"
 #include "common/store/lmdb/engine.h"
 #include "reader/range.h"
 
-#define FILES_MIN      256 /* fewer are refused */
-#define LISTEN_WAIT_MS 5000
-#define TEND_MS        1000
+#define FILES_MIN 256 /* fewer are refused */
+#define TEND_MS   1000
+#define POOL_SIZE                                                              \
+    ((size_t)32 << 20) /* for what waits; untouched, it is free                \
+                        */
+#define YIELD_S 60     /* idle so long, a connection makes way for another */
+#define STOP_MS 2000   /* for the answers to what has arrived */
 
 struct reader {
     struct config config;
@@ -31,60 +35,72 @@ struct reader {
     struct loop *loop;
     struct loop_timer tend;
     struct range range;
-    size_t conn_max;
-    char ready[NET_ADDRESS_SIZE + 8]; /* read=ADDRESS:PORT; empty: no port */
+    struct door_row door;
+    struct binding binding;
+    struct conns *conns;
+    sigset_t signals;
+    int stop_signal; /* 0: none */
 };
 
-/* Raises the limit of descriptors to what the settings may use, and uses less
- * where it stays too low. */
+/* Connections: as many as the settings allow, or fewer where the limit of
+ * descriptors stays too low. */
 static int
-limit_files(struct reader *r)
+limit_files(struct reader *r, size_t *connections)
 {
     int rc;
 
-    r->conn_max = r->config.read_max_connections;
-    rc = files_raise(r->conn_max, FILES_MIN);
-    if (rc < 0 || r->conn_max <= files_left())
+    *connections = r->config.read_max_connections;
+    rc = files_raise(*connections, FILES_MIN);
+    if (rc < 0 || *connections <= files_left())
         return rc;
-    r->conn_max = files_left();
+    *connections = files_left();
     diag(DIAG_WARNING, "connections limited to %zu by descriptors=%llu",
-         r->conn_max, (unsigned long long)files_limit());
+         *connections, (unsigned long long)files_limit());
     return 0;
 }
 
-/* Those that mean a clean stop. */
-static sigset_t
-stop_signals(void)
+static int
+describe_door(struct reader *r)
 {
-    sigset_t mask;
+    size_t connections;
+    int rc;
 
-    /* sigset calls fail for bad signal numbers only. */
-    (void)sigemptyset(&mask);
-    (void)sigaddset(&mask, SIGTERM);
-    (void)sigaddset(&mask, SIGINT);
-    (void)sigaddset(&mask, SIGHUP);
-    return mask;
+    rc = limit_files(r, &connections);
+    r->door = (struct door_row){.name = "read",
+                                .listen = r->config.read_listen,
+                                .listen_key = "read.listen",
+                                .enable_key = "read.listen",
+                                .max_key = "read.max_connections",
+                                .protocol = &range_protocol,
+                                .ctx = &r->range,
+                                .max = connections,
+                                .yield_s = YIELD_S};
+    return rc;
 }
 
 /* Waits until somebody who writes has made the data directory; false: a signal
  * came first. */
 static bool
-await_directory(const struct reader *r)
+await_directory(struct reader *r)
 {
     static struct diag_repeat waits;
     const struct timespec second = {.tv_sec = 1};
-    const sigset_t mask = stop_signals();
+    int signo;
 
+    signals_take(&r->signals);
     /* Cannot fail.  One that comes behind this wait is the loop's. */
-    (void)sigprocmask(SIG_BLOCK, &mask, NULL);
+    (void)sigprocmask(SIG_BLOCK, &r->signals, NULL);
     while (!datadir_is_made(r->config.data_dir)) {
         diag_repeating(&waits, DIAG_WARNING,
                        "waits for data directory %s to be made (it has no "
                        "keyspace/%%key yet): start countd-write or "
                        "countd-worker on it, or set data_dir",
                        r->config.data_dir);
-        if (sigtimedwait(&mask, NULL, &second) > 0)
-            return false;
+        signo = sigtimedwait(&r->signals, NULL, &second);
+        if (signo <= 0 || signo == SIGUSR1 || signo == SIGUSR2)
+            continue; /* there are no figures yet */
+        r->stop_signal = signo;
+        return false;
     }
     return true;
 }
@@ -135,12 +151,38 @@ close_store:
 }
 
 static void
+conns_have_stopped(void *ctx)
+{
+    loop_stop(((struct reader *)ctx)->loop);
+}
+
+static void
+print_figures(const struct reader *r)
+{
+    diag(DIAG_INFO, "requests=%llu listings=%llu unreadable=%llu",
+         (unsigned long long)r->range.requests,
+         (unsigned long long)r->range.listings,
+         (unsigned long long)r->range.unreadable);
+    conns_print(r->conns);
+}
+
+static void
 on_signal(void *ctx, int signo)
 {
     struct reader *r = ctx;
 
-    (void)signo; /* each means a clean stop */
-    range_stop(&r->range);
+    if (signo == SIGUSR1)
+        print_figures(r);
+    if (signo == SIGUSR1 || signo == SIGUSR2 || r->stop_signal != 0)
+        return;
+    r->stop_signal = signo;
+    conns_stop(r->conns, STOP_MS, conns_have_stopped, r);
+}
+
+static bool
+after_turn(void *ctx)
+{
+    return conn_turn(((struct reader *)ctx)->conns);
 }
 
 static void
@@ -160,107 +202,76 @@ on_tend(struct loop_timer *timer)
 static int
 start_loop(struct reader *r)
 {
-    const sigset_t mask = stop_signals();
     int rc;
 
     r->loop = loop_new();
     if (!r->loop)
         return -errno;
-    rc = loop_signals(r->loop, &mask, on_signal, r);
+    rc = loop_signals(r->loop, &r->signals, on_signal, r);
     if (rc < 0)
-        goto free_loop;
+        return rc;
+    loop_after_turn(r->loop, after_turn, r);
     r->tend = (struct loop_timer){.slot = -1, .due = on_tend};
-    rc = loop_arm(r->loop, &r->tend, loop_now_ms(r->loop) + TEND_MS);
-    if (rc < 0)
-        goto free_loop;
+    return loop_arm(r->loop, &r->tend, loop_now_ms(r->loop) + TEND_MS);
+}
+
+static int
+start_serving(struct reader *r)
+{
+    const struct conns_options options = {.rows = &r->door,
+                                          .count = 1,
+                                          .shared = r->door.max,
+                                          .pool_size = POOL_SIZE,
+                                          .answer_max = ANSWER_SIZE_MAX};
+    int rc;
+
     rc = answer_init(&r->answer, r->store, &r->fresh);
     if (rc < 0)
-        goto free_loop;
-    rc = range_init(&r->range, r->loop, &r->answer, r->conn_max);
+        return rc;
+    range_init(&r->range, r->loop, &r->answer);
+    rc = conns_init(&r->conns, r->loop, &options);
     if (rc < 0)
-        goto fini_answer;
-    return 0;
-
-fini_answer:
-    answer_fini(&r->answer);
-free_loop:
-    loop_free(r->loop);
+        answer_fini(&r->answer);
     return rc;
 }
 
-/* The address of read.listen.  -EINVAL: it has none. */
 static int
-find_address(const struct reader *r, struct net_address *address)
+start(struct reader *r)
 {
-    const char *text = r->config.read_listen;
-    char where[NET_ADDRESS_SIZE];
     int rc;
 
-    rc = net_resolve(text, address, 1);
+    rc = start_loop(r);
+    if (rc == 0)
+        rc = start_serving(r);
     if (rc < 0) {
-        diag(DIAG_ERROR, "read.listen=%s %s", text, net_resolve_error(rc));
-        return rc == -EADDRNOTAVAIL ? -EINVAL : rc;
+        diag_errno(DIAG_ERROR, rc, "start");
+        loop_free(r->loop);
     }
-    net_format(address, where);
-    if (strcmp(text, where) != 0)
-        diag(DIAG_INFO, "read.listen=%s is %s", text, where);
-    if (!net_is_loopback(address))
-        diag(DIAG_WARNING,
-             "read.listen=%s can be reached from other machines, and there is "
-             "no authentication",
-             text);
-    return 0;
-}
-
-/* Listens, and makes the line that says where. */
-static int
-start_listening(struct reader *r)
-{
-    char text[NET_ADDRESS_SIZE];
-    struct net_address address, bound;
-    int fd, rc;
-
-    if (r->config.read_listen[0] == 0)
-        return 0;
-    rc = find_address(r, &address);
-    if (rc < 0)
-        return rc;
-    fd = net_listen(&address, LISTEN_WAIT_MS, &bound);
-    rc = fd < 0 ? fd : range_listen(&r->range, fd);
-    if (rc == -EADDRINUSE)
-        diag(DIAG_ERROR,
-             "read.listen=%s is in use by another process: stop it, or set "
-             "read.listen to a free port",
-             r->config.read_listen);
-    else if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "listen read.listen=%s",
-                   r->config.read_listen);
-    if (rc < 0)
-        return rc;
-    net_format(&bound, text);
-    (void)snprintf(r->ready, sizeof r->ready, "read=%s", text); /* it fits */
-    return 0;
+    return rc;
 }
 
 static void
 tell_ready(const struct reader *r)
 {
-    const char *lines[] = {r->ready};
-    const size_t count = r->ready[0] != '\0';
+    const char *lines[] = {r->binding.lines[0]};
 
-    config_ready(r->command.ready_fd, lines, count);
-    if (count > 0)
-        diag(DIAG_INFO, "serving %s", r->ready);
+    config_ready(r->command.ready_fd, lines, r->binding.line_count);
+    if (r->binding.line_count > 0)
+        diag(DIAG_INFO, "serving %s", lines[0]);
 }
 
 static int
 run(struct reader *r)
 {
-    int rc;
+    int rc = 0;
 
-    rc = start_listening(r);
+    /* One that serves no port only looks after what it has open. */
+    if (r->door.listen[0] != '\0')
+        rc = bind_doors(&r->binding, &r->door, 1);
     if (rc == 0)
         rc = privilege_drop();
+    if (rc == 0)
+        rc = bind_serve(&r->binding, r->conns);
     if (rc < 0)
         return rc;
     tell_ready(r);
@@ -280,20 +291,19 @@ serve(struct reader *r)
     if (rc < 0)
         return rc == -EPROTO || rc == -EPROTONOSUPPORT ? CONFIG_EXIT_USAGE
                                                        : CONFIG_EXIT_SYSTEM;
-    rc = start_loop(r);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "start");
+    rc = start(r);
+    if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
-    }
     rc = run(r);
-    range_fini(&r->range);
+    bind_close(&r->binding);
+    conns_fini(r->conns);
     answer_fini(&r->answer);
     fresh_fini(&r->fresh);
     store_close(r->store);
     loop_free(r->loop);
     if (rc == -EINVAL || rc == -EACCES)
         return CONFIG_EXIT_USAGE; /* no such host; a port below 1024 */
-    return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
+    return rc < 0 ? CONFIG_EXIT_SYSTEM : signals_exit_status(r->stop_signal);
 }
 
 int
@@ -311,14 +321,14 @@ main(int argc, char **argv)
                      (unsigned)r.config.key_size);
     if (rc < 0)
         return CONFIG_EXIT_USAGE;
-    rc = limit_files(&r);
+    rc = describe_door(&r);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
     rc = privilege_become(&r.config, DATADIR_READ);
     if (rc != 0)
         return rc;
     if (!await_directory(&r))
-        return CONFIG_EXIT_OK;
+        return signals_exit_status(r.stop_signal);
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_READ);

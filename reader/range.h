@@ -1,104 +1,40 @@
-/* reader/range.h - the connections of the range protocol.
+/* reader/range.h - ranges and all else that is asked of what is merged, as a
+ * protocol of common/net/conn.h.
  *
- * Requests are answered strictly in order, many per turn, with one send.  A
- * connection is in one of these states, each a list:
+ * Requests are answered strictly in order, as many as a service allows in one
+ * read of the store, which puts the rows where they are sent from.  A request
+ * is answered when there is memory for the largest answer it may have.
+ * Malformed input, and a keyspace that cannot be read, are answered with an
+ * error, which is the last answer.
  *
- *   SERVING    waits for requests
- *   QUEUED     has more requests here than one turn allowed: served again
- *              after the others
- *   LISTING    asked for the keyspaces: the first in line gets a step between
- *              turns until its answer is whole
- *   DRAINING   has answers its peer has not taken: not read from
- *   WAITING    its next answer might not find memory: served when it would
- *   LINGERING  got its last answer (an error); what the peer still sends is
- *              thrown away until it closes, so that no reset eats the answer
+ * A listing of keyspaces is a long answer: a step in each service.  One is made
+ * at a time; who asks for another stands in line.
  *
- * Memory is bounded: answers that are not taken wait in one pool, and a
- * request is only answered when its whole answer would fit there.  Small
- * answers may use a reserve that large ones may not, so a few peers that ask
- * for much and take nothing do not stop the others.  While somebody waits for
- * memory, peers that took nothing for RANGE_STALL_MS are closed.
+ * What the store keeps for the requests of a turn ends with the turn.
+ *
+ * Ownership: the caller's; loop and answers are borrowed.
  */
 #ifndef COUNTD_READER_RANGE_H
 #define COUNTD_READER_RANGE_H
 
-#include <sys/queue.h>
-
-#include "common/net/loop.h"
-#include "common/net/net.h"
+#include "common/net/conn.h"
 #include "reader/answer.h"
-#include "reader/pool.h"
 
-#define RANGE_POOL_CHUNKS 2048 /* 32 MiB */
-#define RANGE_STALL_MS    5000
-#define RANGE_LINGER_MS   2000
-#define RANGE_STOP_MS     2000
-
-enum range_state {
-    RANGE_FREE,
-    RANGE_SERVING,
-    RANGE_QUEUED,
-    RANGE_LISTING,
-    RANGE_DRAINING,
-    RANGE_WAITING,
-    RANGE_LINGERING,
-    RANGE_STATES,
-};
-
-struct range;
-
-struct range_conn {
-    struct loop_source source;
-    struct range *range;
-    TAILQ_ENTRY(range_conn) entry; /* in the list of its state */
-    enum range_state state;
-    bool closing;        /* the last answer was an error */
-    bool granted;        /* it was its turn to get memory */
-    bool listing;        /* its first request is a listing */
-    size_t need;         /* chunks, when WAITING */
-    uint64_t changed_ms; /* when it entered the state, or took bytes */
-    struct rchain unsent; /* answers */
-    struct rchain stash;  /* requests, when they do not fit below */
-    size_t in_size;
-    uint8_t in[QUERY_EXTENDED_SIZE];
-};
-
-TAILQ_HEAD(range_list, range_conn);
-
+/* What the door has for ctx. */
 struct range {
     struct loop *loop;
     struct answer *answer;
-    struct listener listener;
-    struct loop_timer tick;
-    struct range_list lists[RANGE_STATES];
-    size_t counts[RANGE_STATES];
-    struct range_conn *conns;
-    size_t conn_max;
-    size_t conn_used;  /* those behind were never used */
-    uint64_t stall_ms; /* RANGE_STALL_MS */
-    struct rpool pool;
-    size_t granted_free; /* free chunks when memory was last given out */
-    bool waiters_changed;
-    struct range_conn *listed; /* whose listing has begun; or NULL */
-    uint8_t *in;               /* of the connection being served */
-    uint8_t *out;
-    bool in_turn; /* the answer module knows of this turn */
-    bool stopping;
-    uint64_t stop_ms;
+    struct conn *listed;   /* whose listing is being made; or NULL */
+    bool is_made;          /* it is, and waits for memory */
+    struct list_link line; /* of those who wait to begin theirs */
+    bool in_turn;          /* something was answered in this turn */
+    uint64_t requests;     /* figures: answered, listings included */
+    uint64_t listings;
+    uint64_t unreadable; /* answered with -EIO */
 };
 
-/* Takes all memory.  -ENOMEM. */
-int range_init(struct range *r, struct loop *loop, struct answer *answer,
-               size_t conn_max);
+extern const struct protocol range_protocol;
 
-/* Serves a listening socket, which it owns from now on. */
-int range_listen(struct range *r, int fd);
-
-/* Stops accepting, answers what has arrived, for at most RANGE_STOP_MS, then
- * stops the loop. */
-void range_stop(struct range *r);
-
-/* Closes everything at once. */
-void range_fini(struct range *r);
+void range_init(struct range *r, struct loop *loop, struct answer *answer);
 
 #endif

@@ -129,24 +129,3 @@ doors_live(struct conns *cs)
     return conns_door(cs, DOOR_COUNTER)->open +
            conns_door(cs, DOOR_SEMAPHORE)->open;
 }
-
-void
-doors_print(struct conns *cs)
-{
-    for (size_t i = 0; i < DOORS; i++) {
-        const struct door *d = conns_door(cs, i);
-        const struct door_figures *f = &d->figures;
-
-        if (d->row->listen && d->row->listen[0] != '\0')
-            diag(DIAG_INFO,
-                 "door=%s open=%zu connections=%llu received=%llu sent=%llu "
-                 "malformed=%llu http=%llu turned_away=%llu yielded=%llu "
-                 "evicted=%llu cut_off=%llu",
-                 d->row->name, d->open, (unsigned long long)f->accepted,
-                 (unsigned long long)f->received, (unsigned long long)f->sent,
-                 (unsigned long long)f->malformed, (unsigned long long)f->http,
-                 (unsigned long long)f->turned_away,
-                 (unsigned long long)f->yielded, (unsigned long long)f->evicted,
-                 (unsigned long long)f->cut_off);
-    }
-}

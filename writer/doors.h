@@ -35,7 +35,4 @@ void doors_init(struct doors *d, const struct config *c, struct ingest *ingest,
 /* Connections of the live doors, which hold up what others could do alone. */
 size_t doors_live(struct conns *cs);
 
-/* Prints the figures. */
-void doors_print(struct conns *cs);
-
 #endif

@@ -64,7 +64,7 @@ print_figures(const struct writer *w)
          (unsigned long long)l->flushes, (unsigned long long)w->commit.syncs,
          (unsigned long long)w->commit.syncs_here,
          (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
-    doors_print(w->conns);
+    conns_print(w->conns);
     lives_print(&w->lives);
 }
 

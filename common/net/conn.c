@@ -147,8 +147,11 @@ block(struct conn *c)
 static bool
 work_long(struct conn *c)
 {
-    const enum conn_next next = c->door->row->protocol->more(c);
+    enum conn_next next;
 
+    if ((c->flags & F_GONE) != 0)
+        return false; /* nobody takes it */
+    next = c->door->row->protocol->more(c);
     if (next == CONN_MORE)
         c->flags &= (uint16_t)~F_LONG;
     return obey(c, next);
@@ -312,7 +315,11 @@ conn_ready(struct loop_source *source, uint32_t events)
         held &= (c->flags & F_FULL) == 0;
         c->flags &= (uint16_t)~F_FULL;
     }
-    if (c->state == CONN_ENDING)
+    if (events & (EPOLLHUP | EPOLLERR))
+        c->flags |= F_GONE;
+    if ((c->flags & F_GONE) != 0 && (c->flags & F_STARVED) != 0)
+        conn_close(c);
+    else if (c->state == CONN_ENDING)
         discard(c);
     else if (!held)
         conn_queue(c);

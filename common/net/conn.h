@@ -61,10 +61,11 @@
 #define CONN_STALL_MS   5000
 #define CONN_GATES      2 /* groups of a gate: the one in flight, the next */
 
-#define CONN_NEED_MAX     (CONN_SLICE + 4096) /* bytes one request needs */
-#define CONN_SMALL_ANSWER 20480 /* bytes that may use what the pool reserves   \
-                                 */
-#define CONN_REFUSAL_MAX 16     /* bytes of a refusal */
+#define CONN_NEED_MAX (CONN_SLICE + 4096) /* bytes one request needs */
+#define CONN_SMALL_ANSWER                                                      \
+    20480                   /* bytes that may use what the pool reserves       \
+                             */
+#define CONN_REFUSAL_MAX 16 /* bytes of a refusal */
 
 struct conns; /* of one loop: doors, pool, buffers */
 struct door;
@@ -112,13 +113,21 @@ conn_state(struct conn *c)
     return c + 1;
 }
 
+/* The connection whose state that is. */
+static inline struct conn *
+conn_of_state(void *state)
+{
+    return (struct conn *)state - 1;
+}
+
 /* ---- protocols --------------------------------------------------------- */
 
 enum conn_next {
     CONN_MORE, /* what is left is no whole request: see need and skip */
     CONN_FULL, /* conn_space() or conn_gate() said no: again when it may */
     CONN_HOLD, /* again after conn_wake() */
-    CONN_LONG, /* call more(), not take(), until that says CONN_MORE */
+    CONN_LONG, /* call more(), not take(), until that says CONN_MORE; it ends
+                  when its peer has gone */
     CONN_END,  /* ends when all that is put, owed and gated has gone */
     CONN_CUT   /* close now */
 };
@@ -235,7 +244,8 @@ conn_ctx(const struct conn *c)
 
 /* Room for `size` bytes at the end of the send buffer (CONN_SLICE or
  * answer_max, whichever is more, at most).  NULL: not now; put nothing more and
- * return CONN_FULL.  conn_put() says how many of them were written. */
+ * return CONN_FULL, or try less.  conn_put() says how many of them were
+ * written. */
 uint8_t *conn_space(struct conn *c, size_t size);
 void conn_put(struct conn *c, size_t size);
 
@@ -245,6 +255,10 @@ void conn_owe(struct conn *c, uint32_t count);
 /* The input is malformed: says so with the peer's address, counts it, puts the
  * refusal behind all that is owed.  Returns what take() is to return. */
 enum conn_next conn_refuse(struct conn *c, const char *why);
+
+/* What was put is the last answer, and its peer is to get it though it goes on
+ * sending (ENDING).  Returns CONN_END. */
+enum conn_next conn_last(struct conn *c);
 
 /* A connection that said CONN_HOLD is served again. */
 void conn_wake(struct conn *c);
@@ -299,6 +313,15 @@ int conns_listen(struct conns *cs, size_t door, int fd);
 /* Takes a connected non-blocking socket, as if it had been accepted.  -EMFILE:
  * there is no place; it stays the caller's. */
 int conns_take(struct conns *cs, size_t door, int fd);
+
+/* Connections with a socket, of all doors. */
+size_t conns_open(const struct conns *cs);
+
+/* Bytes of the pool that nobody uses. */
+size_t conns_free(const struct conns *cs);
+
+/* Prints the figures of the doors that are on, a line for each. */
+void conns_print(const struct conns *cs);
 
 /* At the end of each turn of the loop.  True: do not wait before the next. */
 bool conn_turn(struct conns *cs);

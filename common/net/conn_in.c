@@ -99,8 +99,9 @@ received(struct conn *c, ssize_t n, size_t asked)
         c->flags &= (uint16_t)~F_READABLE;
         return -1;
     }
-    /* Less than asked was all: the next byte makes an event. */
-    if ((size_t)n < asked && (c->flags & F_EOF) == 0)
+    /* Less than asked was all: the next byte makes an event.  At a stop nobody
+     * waits for that one, and the answers may have let it come. */
+    if ((size_t)n < asked && (c->flags & F_EOF) == 0 && !d->stopping)
         c->flags &= (uint16_t)~F_READABLE;
     c->moved_ms = conns_now(d->conns);
     d->moved_ms = loop_now_ms(d->conns->loop);
@@ -220,6 +221,13 @@ conn_is_http(struct conn *c, const uint8_t *bytes, size_t size, bool *more)
 }
 
 enum conn_next
+conn_last(struct conn *c)
+{
+    c->flags |= F_LINGER;
+    return CONN_END;
+}
+
+enum conn_next
 conn_refuse(struct conn *c, const char *why)
 {
     struct door *d = c->door;
@@ -239,6 +247,5 @@ conn_refuse(struct conn *c, const char *why)
     assert(strlen(text) <= CONN_REFUSAL_MAX);
     memcpy(cs->out + cs->out_used, text, strlen(text));
     cs->out_used += strlen(text);
-    c->flags |= F_LINGER;
-    return CONN_END;
+    return conn_last(c);
 }

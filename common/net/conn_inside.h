@@ -35,7 +35,8 @@ enum conn_flags {
     F_GATE_1 = 2048,
     F_SKIPPING = 4096, /* what it needs is there, the surplus is not */
     F_BLOCKED = 8192,  /* waits for room at its door */
-    F_DONE = 16384     /* CLOSED, and ended() is through */
+    F_DONE = 16384,    /* CLOSED, and ended() is through */
+    F_GONE = 32768     /* its peer takes nothing any more: a reset */
 };
 #define F_GATES (F_GATE_0 | F_GATE_1)
 

@@ -27,6 +27,8 @@ conn_starve(struct conn *c, bool starved)
     c->flags ^= F_STARVED;
     if (starved && cs->starved == 0)
         cs->fed_ms = loop_now_ms(cs->loop);
+    if (!starved)
+        cs->starved_free = UINT32_MAX; /* others may have stood behind it */
     cs->starved += starved ? 1 : (size_t)-1;
 }
 
@@ -87,6 +89,17 @@ conn_fits(const struct conn *c, size_t size)
     return chain_lacks(&c->out, size) + left <= cs->pool.free_count;
 }
 
+/* Large answers wait behind those who wait for memory already.  Who was one of
+ * them (`skip` bytes were wanted) has had its turn. */
+static bool
+may_begin(const struct conn *c, size_t size)
+{
+    const bool large = size > CONN_SMALL_ANSWER;
+
+    return (!large || c->door->conns->starved == 0 || c->skip > 0) &&
+           conn_fits(c, size);
+}
+
 uint8_t *
 conn_space(struct conn *c, size_t size)
 {
@@ -98,7 +111,7 @@ conn_space(struct conn *c, size_t size)
     cs->wanted = 0;
     if (all > cs->out_size || cs->out_used > 2 * CONN_SLICE)
         return NULL;
-    if (conn_fits(c, all) || (all <= CONN_SMALL_ANSWER &&
+    if (may_begin(c, all) || (all <= CONN_SMALL_ANSWER &&
                               conns_make_room(cs, chain_lacks(&c->out, all))))
         return cs->out + cs->out_used;
     if (cs->out_used == 0)

@@ -262,8 +262,9 @@ each_signal_ends_the_wait(void **state)
         struct daemon d;
 
         start_waiting(&d, path);
+        daemon_signal(&d, SIGUSR1); /* there is nothing to tell */
         daemon_signal(&d, signals[i]);
-        assert_int_equal(daemon_wait(&d), 0);
+        assert_int_equal(daemon_wait(&d), signals[i] == SIGHUP ? 111 : 0);
         daemon_fini(&d);
     }
 }
@@ -361,10 +362,63 @@ each_signal_to_stop_is_a_clean_stop(void **state)
         daemon_signal(&d, signals[i]);
         client_expect_end(fd);
         client_close(fd);
-        assert_int_equal(daemon_wait(&d), 0);
+        /* 111 lets a supervisor start it again. */
+        assert_int_equal(daemon_wait(&d), signals[i] == SIGHUP ? 111 : 0);
         assert_true(said(&d, "serving read=127.0.0.1:"));
         daemon_fini(&d);
     }
+}
+
+static void
+what_nohup_has_started_goes_on_after_a_hangup(void **state)
+{
+    struct daemon d;
+    int fd;
+
+    (void)state; /* none */
+    assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+    daemon_start(&d, "countd-read", "-d", data, ANY_PORT, NULL);
+    assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
+    daemon_signal(&d, SIGHUP);
+    fd = client_connect(daemon_port(&d, "read"));
+    expect_answer(fd);
+    client_close(fd);
+    assert_int_equal(daemon_stop(&d), 0);
+    daemon_fini(&d);
+}
+
+static void
+figures_are_told_and_who_is_malformed_or_speaks_http(void **state)
+{
+    const char post[600] = "POST / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const uint8_t wrong[272] = {0};
+    struct client_rows r;
+    struct daemon d;
+    uint8_t byte;
+    int fd;
+
+    (void)state; /* none */
+    daemon_start(&d, "countd-read", "-d", data, ANY_PORT, NULL);
+    fd = client_connect(daemon_port(&d, "read"));
+    client_send(fd, post, sizeof post);
+    assert_int_equal(client_read(fd, &byte, 1), 0);
+    client_close(fd);
+    await_words(&d, "read: a connection from 127.0.0.1:");
+    fd = client_connect(daemon_port(&d, "read"));
+    client_send(fd, wrong, sizeof wrong);
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, -EINVAL);
+    client_expect_end(fd);
+    client_close(fd);
+    await_words(&d, "read: malformed input from 127.0.0.1:");
+    fd = client_connect(daemon_port(&d, "read"));
+    expect_answer(fd);
+    daemon_signal(&d, SIGUSR1);
+    await_words(&d, "requests=1 listings=0 unreadable=0");
+    await_words(&d, "connections=3 received=1144 sent=48 malformed=1 http=1");
+    client_close(fd);
+    assert_int_equal(daemon_stop(&d), 0);
+    daemon_fini(&d);
 }
 
 static void
@@ -426,6 +480,8 @@ static const struct CMUnitTest tests[] = {
     CASE(fewer_connections_than_that_may_be_asked_for),
     CASE(it_may_serve_no_port),
     CASE(each_signal_to_stop_is_a_clean_stop),
+    CASE(what_nohup_has_started_goes_on_after_a_hangup),
+    CASE(figures_are_told_and_who_is_malformed_or_speaks_http),
     CASE(several_readers_share_a_directory),
     CASE(it_serves_ipv6),
 };

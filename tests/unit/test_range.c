@@ -33,6 +33,8 @@
 #define BIG_SIZE    (QUERY_REPLY_SIZE + (size_t)BIG_ROWS * (10 + 256))
 #define SHORT_ROWS  1004
 #define MANY        60 /* more keyspaces, where a test wants them */
+#define POOL_SIZE   ((size_t)32 << 20)
+#define STOP_MS     2000
 
 /* Of sockets, so that they take the same whatever the kernel remembers of
  * connections before. */
@@ -48,6 +50,9 @@ struct fixture {
     struct answer answer;
     struct loop *loop;
     struct range range;
+    struct door_row row;
+    struct conns *conns;
+    uint32_t stall_ms; /* 0: as it is */
     struct loop_source control;
     int ask; /* the test's end */
     uint16_t port;
@@ -57,8 +62,13 @@ struct fixture {
 
 /* What the server says about itself. */
 struct state {
-    size_t counts[RANGE_STATES];
-    size_t free_chunks;
+    size_t counts[CONN_STATES];
+    size_t draining; /* have answers that their peers have not taken */
+    size_t open;
+    size_t accepted;
+    size_t listing; /* a listing is being made, or waited for */
+    size_t memory;  /* in use */
+    struct door_figures figures;
     bool snapshot_kept;
 };
 
@@ -98,27 +108,50 @@ spy_on(struct store *s)
 /* ---- the server -------------------------------------------------------- */
 
 static void
+stopped(void *ctx)
+{
+    loop_stop(((struct fixture *)ctx)->loop);
+}
+
+static struct state
+look(struct fixture *f)
+{
+    struct door *d = conns_door(f->conns, 0);
+    struct state now = {.open = d->open,
+                        .accepted = (size_t)d->figures.accepted,
+                        .listing = f->range.listed != NULL,
+                        .memory = POOL_SIZE - conns_free(f->conns),
+                        .figures = d->figures,
+                        .snapshot_kept = snapshot_kept};
+    struct list_link *l;
+
+    for (int i = 0; i < CONN_STATES; i++)
+        for (l = d->lists[i].next; l != &d->lists[i]; l = l->next) {
+            now.counts[i]++;
+            now.draining += LOOP_OWNER(l, struct conn, link)->out.size > 0;
+        }
+    for (l = f->range.line.next; l != &f->range.line; l = l->next)
+        now.listing++;
+    return now;
+}
+
+static void
 control_ready(struct loop_source *source, uint32_t events)
 {
     struct fixture *f = LOOP_OWNER(source, struct fixture, control);
-    struct state now = {.free_chunks = f->range.pool.free_count,
-                        .snapshot_kept = snapshot_kept};
+    struct state now;
     char byte;
 
     (void)events; /* readable is all it can be */
     if (recv(source->fd, &byte, 1, 0) != 1)
         return;
     if (byte == 's') {
-        range_stop(&f->range);
+        conns_stop(f->conns, STOP_MS, stopped, f);
         return;
     }
-    if (byte == 'p')
-        f->range.stall_ms = 3600000; /* patient */
-    if (byte == 'i')
-        f->range.stall_ms = 300; /* impatient */
     if (byte == '1')
         f->answer.list.step_ms = 0; /* one keyspace at a step */
-    memcpy(now.counts, f->range.counts, sizeof now.counts);
+    now = look(f);
     /* A test that does not get it fails. */
     (void)!send(source->fd, &now, sizeof now, MSG_NOSIGNAL);
 }
@@ -141,12 +174,39 @@ ask(struct fixture *f)
 
 /* Asks until so many connections are in a state. */
 static void
-await(struct fixture *f, enum range_state state, size_t count)
+await(struct fixture *f, enum conn_state state, size_t count)
 {
     const uint64_t until = clock_ms() + 20000;
 
     while (ask(f).counts[state] != count)
         assert_true(clock_ms() < until);
+}
+
+/* Asks until none is left. */
+static void
+await_none(struct fixture *f)
+{
+    const uint64_t until = clock_ms() + 20000;
+
+    while (ask(f).open > 0)
+        assert_true(clock_ms() < until);
+    assert_int_equal(ask(f).memory, 0);
+}
+
+/* Asks until a connection has answers that its peer does not take. */
+static void
+await_draining(struct fixture *f)
+{
+    const uint64_t until = clock_ms() + 20000;
+
+    while (ask(f).draining == 0)
+        assert_true(clock_ms() < until);
+}
+
+static bool
+after_turn(void *ctx)
+{
+    return conn_turn(((struct fixture *)ctx)->conns);
 }
 
 static void *
@@ -160,6 +220,12 @@ serve(void *ctx)
 static void
 start(struct fixture *f)
 {
+    const struct conns_options options = {.rows = &f->row,
+                                          .count = 1,
+                                          .shared = CONNECTIONS,
+                                          .pool_size = POOL_SIZE,
+                                          .answer_max = ANSWER_SIZE_MAX,
+                                          .stall_ms = f->stall_ms};
     char text[NET_ADDRESS_SIZE];
     const int room = SOCKET_ROOM;
     struct net_address a;
@@ -170,7 +236,15 @@ start(struct fixture *f)
     f->loop = loop_new();
     assert_non_null(f->loop);
     assert_rc(answer_init(&f->answer, f->store, &f->fresh), 0);
-    assert_rc(range_init(&f->range, f->loop, &f->answer, CONNECTIONS), 0);
+    range_init(&f->range, f->loop, &f->answer);
+    f->row = (struct door_row){.name = "read",
+                               .max_key = "read.max_connections",
+                               .protocol = &range_protocol,
+                               .ctx = &f->range,
+                               .max = CONNECTIONS,
+                               .yield_s = 60};
+    assert_rc(conns_init(&f->conns, f->loop, &options), 0);
+    loop_after_turn(f->loop, after_turn, f);
     assert_rc(net_parse("127.0.0.1:0", &a), 0);
     fd = net_listen(&a, 0, &a);
     assert_true(fd >= 0);
@@ -178,7 +252,7 @@ start(struct fixture *f)
     assert_int_equal(sscanf(text, "127.0.0.1:%hu", &f->port), 1);
     /* Those that it accepts have it, too. */
     assert_rc(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
-    assert_rc(range_listen(&f->range, fd), 0);
+    assert_rc(conns_listen(f->conns, 0, fd), 0);
     assert_rc(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     f->ask = pair[0];
     f->control.ready = control_ready;
@@ -268,14 +342,19 @@ begin(struct fixture *f, enum engine_kind kind)
     f->store = engine_open(kind, f->datadir.keyspace_fd);
 }
 
+/* 0: peers stall after as long as they do; else with a keyspace whose rows
+ * take far less than they might. */
 static int
-setup(void **state)
+setup_stall(void **state, uint32_t stall_ms)
 {
     static struct fixture f;
 
     begin(&f, *(const enum engine_kind *)*state);
+    f.stall_ms = stall_ms;
     fill(f.store, "small", 10, 6);
     fill(f.store, "other", 3, 6);
+    if (stall_ms > 0)
+        fill(f.store, "short", SHORT_ROWS, 6);
     fill(f.store, "big", BIG_ROWS, 256);
     open_for_reading(&f);
     start(&f);
@@ -283,20 +362,22 @@ setup(void **state)
     return 0;
 }
 
-/* With a keyspace whose rows take far less than they might. */
 static int
-setup_short(void **state)
+setup(void **state)
 {
-    static struct fixture f;
+    return setup_stall(state, 0);
+}
 
-    begin(&f, *(const enum engine_kind *)*state);
-    fill(f.store, "small", 10, 6);
-    fill(f.store, "short", SHORT_ROWS, 6);
-    fill(f.store, "big", BIG_ROWS, 256);
-    open_for_reading(&f);
-    start(&f);
-    *state = &f;
-    return 0;
+static int
+setup_patient(void **state)
+{
+    return setup_stall(state, 3600000);
+}
+
+static int
+setup_impatient(void **state)
+{
+    return setup_stall(state, 300);
 }
 
 /* With keyspaces k00, k01 and so on. */
@@ -331,7 +412,7 @@ teardown(void **state)
     loop_remove(f->loop, &f->control);
     (void)close(control); /* sockets of a test */
     (void)close(f->ask);
-    range_fini(&f->range);
+    conns_fini(f->conns);
     answer_fini(&f->answer);
     fresh_fini(&f->fresh);
     loop_free(f->loop);
@@ -503,7 +584,7 @@ a_half_closed_connection_gets_all_its_answers(void **state)
         expect_rows(fd, BIG_ROWS, i, 4000);
     client_expect_end(fd);
     client_close(fd);
-    await(f, RANGE_FREE, 1);
+    await_none(f);
 }
 
 static void
@@ -555,7 +636,7 @@ a_listing_is_made_in_steps_and_others_are_served_between(void **state)
     (void)tell(f, '1'); /* what it answers does not matter */
     list = client_connect(f->port);
     fd = client_connect(f->port);
-    await(f, RANGE_SERVING, 2);
+    await(f, CONN_IDLE, 2);
 
     /* How long the listing takes is up to the machine: try until the other
      * connection is seen to be faster. */
@@ -567,7 +648,7 @@ a_listing_is_made_in_steps_and_others_are_served_between(void **state)
         expect_rows(list, 10, 0, 1);
         request(fd, "small", 2, 1);
         expect_rows(fd, 10, 2, 1);
-        seen = ask(f).counts[RANGE_LISTING] == 1;
+        seen = ask(f).listing == 1;
 
         client_reply(list, &r);
         assert_int_equal(r.rows, 3 + MANY);
@@ -620,12 +701,12 @@ as_of_is_told_without_a_listing_and_while_one_is_made(void **state)
     (void)tell(f, '1'); /* what it answers does not matter */
     list = client_connect(f->port);
     fd = client_connect(f->port);
-    await(f, RANGE_SERVING, 2);
+    await(f, CONN_IDLE, 2);
     for (int i = 0; i < 100 && !seen; i++) { /* as above */
         client_send(list, bytes,
                     client_extended_request(bytes, QUERY_KEYSPACES, "", ""));
         expect_as_of_only(fd);
-        seen = ask(f).counts[RANGE_LISTING] == 1;
+        seen = ask(f).listing == 1;
         client_reply(list, &r);
         assert_int_equal(r.rows, 3 + MANY);
         client_rows_free(&r);
@@ -697,8 +778,7 @@ who_leaves_during_a_listing_makes_way(void **state)
         fd = client_connect(f->port);
         client_send(fd, bytes, size);
         /* In the middle of it, or of the next one. */
-        while (ask(f).counts[RANGE_LISTING] == 0 &&
-               client_try_read(fd, &byte, 1, 0) < 0)
+        while (ask(f).listing == 0 && client_try_read(fd, &byte, 1, 0) < 0)
             assert_true(clock_ms() < until);
         client_reset(fd);
         /* The directory is closed with the connection. */
@@ -715,7 +795,68 @@ who_leaves_during_a_listing_makes_way(void **state)
         client_rows_free(&r);
     }
     client_close(fd);
-    await(f, RANGE_LISTING, 0);
+    await_none(f);
+}
+
+static void
+many_listings_at_once_are_all_answered(void **state)
+{
+    enum { PEERS = 30 };
+    struct fixture *f = *state;
+    uint8_t bytes[2 * QUERY_EXTENDED_SIZE];
+    struct client_rows r;
+    size_t size = 0;
+    int fds[PEERS];
+
+    (void)tell(f, '1'); /* as above */
+    for (int i = 0; i < 2; i++)
+        size += client_extended_request(bytes + size, QUERY_KEYSPACES, "", "");
+    for (int i = 0; i < PEERS; i++) {
+        fds[i] = client_connect(f->port);
+        client_send(fds[i], bytes, size);
+    }
+    /* Some of those who wait for theirs leave. */
+    for (int i = 1; i < PEERS; i += 3)
+        client_reset(fds[i]);
+
+    for (int i = 0; i < PEERS; i++) {
+        if (i % 3 == 1)
+            continue;
+        for (int j = 0; j < 2; j++) {
+            client_reply(fds[i], &r);
+            assert_int_equal(r.rows, 3 + MANY);
+            client_rows_free(&r);
+        }
+        client_close(fds[i]);
+    }
+    await_none(f);
+}
+
+static void
+who_does_not_read_keeps_the_listing_from_nobody(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    const size_t size = client_extended_request(bytes, QUERY_KEYSPACES, "", "");
+    int fd, slow = connect_greedy(f, 4);
+    struct client_rows r;
+
+    client_send(slow, bytes, size);
+    await_draining(f);
+    fd = client_connect(f->port);
+    client_send(fd, bytes, size);
+
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, 3);
+    client_rows_free(&r);
+    client_close(fd);
+    for (int i = 0; i < 4; i++)
+        expect_rows(slow, BIG_ROWS, 0, BIG_ROWS);
+    client_reply(slow, &r);
+    assert_int_equal(r.rows, 3);
+    client_rows_free(&r);
+    client_close(slow);
+    await_none(f);
 }
 
 /* ---- errors ------------------------------------------------------------ */
@@ -738,9 +879,10 @@ a_malformed_request_ends_the_connection_after_what_was_owed(void **state)
     expect_rows(fd, 10, 0, 3);
     expect_error(fd, -EINVAL);
     client_expect_end(fd);
-    await(f, RANGE_LINGERING, 1);
+    await(f, CONN_ENDING, 1);
     client_close(fd);
-    await(f, RANGE_FREE, 1);
+    await_none(f);
+    assert_int_equal(ask(f).figures.malformed, 1);
 }
 
 static void
@@ -773,6 +915,49 @@ each_way_to_be_malformed_is_refused(void **state)
 }
 
 static void
+a_keyspace_that_cannot_be_read_ends_the_connection(void **state)
+{
+    static uint8_t rest[1 << 18];
+    struct fixture *f = *state;
+    int fd = client_connect(f->port);
+
+    put_unreadable(f, "sick.mdb");
+    request(fd, "small", 0, 3);
+    request(fd, "sick", 0, 3);
+    request(fd, "small", 0, 3);
+    client_send(fd, rest, sizeof rest); /* which must not make a reset */
+
+    expect_rows(fd, 10, 0, 3);
+    expect_error(fd, -EIO);
+    client_expect_end(fd);
+    client_close(fd);
+    await_none(f);
+    assert_int_equal(ask(f).figures.malformed, 0);
+}
+
+static void
+http_is_refused(void **state)
+{
+    static const char *const heads[] = {"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                                        "POST /x HTTP/1.1\r\n"};
+    uint8_t bytes[2 * QUERY_SIZE], byte;
+    struct fixture *f = *state;
+    int fd;
+
+    for (size_t i = 0; i < 2; i++) {
+        (void)client_range_request(bytes + QUERY_SIZE, "small", 0, 3);
+        memset(bytes, 0, QUERY_SIZE);
+        memcpy(bytes, heads[i], strlen(heads[i]));
+        fd = client_connect(f->port);
+        client_send(fd, bytes, sizeof bytes);
+        assert_int_equal(client_read(fd, &byte, 1), 0);
+        client_close(fd);
+    }
+    await_none(f);
+    assert_int_equal(ask(f).figures.http, 2);
+}
+
+static void
 a_reset_closes_the_connection(void **state)
 {
     struct fixture *f = *state;
@@ -782,7 +967,7 @@ a_reset_closes_the_connection(void **state)
     expect_rows(fd, 10, 0, 1);
     client_reset(fd);
 
-    await(f, RANGE_FREE, 1);
+    await_none(f);
 }
 
 /* ---- pressure ---------------------------------------------------------- */
@@ -794,11 +979,10 @@ a_peer_that_takes_nothing_holds_little_and_harms_nobody(void **state)
     struct state now;
     int fd, slow = connect_greedy(f, 40);
 
-    await(f, RANGE_DRAINING, 1);
+    await_draining(f);
     now = ask(f);
     assert_false(now.snapshot_kept);
-    assert_true(RANGE_POOL_CHUNKS - now.free_chunks <=
-                1 + (BIG_SIZE >> 14) + 17);
+    assert_true(now.memory <= BIG_SIZE + CONN_SLICE);
 
     fd = client_connect(f->port);
     for (int i = 0; i < 100; i++) {
@@ -808,8 +992,22 @@ a_peer_that_takes_nothing_holds_little_and_harms_nobody(void **state)
     client_close(fd);
 
     take_greedy(slow, 40);
-    await(f, RANGE_FREE, 2);
-    assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+    await_none(f);
+}
+
+/* Asks until their sockets have taken what they will. */
+static struct state
+settle(struct fixture *f)
+{
+    struct state now = ask(f), before;
+    int same = 0;
+
+    while (same < 50) {
+        before = now;
+        now = ask(f);
+        same = now.figures.sent == before.figures.sent ? same + 1 : 0;
+    }
+    return now;
 }
 
 /* Has greedy peers use up the memory, until so many of them wait. */
@@ -817,13 +1015,15 @@ static size_t
 use_up(struct fixture *f, int *greedy, size_t max, size_t waiting)
 {
     size_t count = 0;
+    struct state now = {.open = 0};
 
-    while (count < max && ask(f).counts[RANGE_WAITING] < waiting) {
+    while (count < max && now.counts[CONN_HELD] < waiting) {
         greedy[count++] = connect_greedy(f, 8);
-        while (ask(f).counts[RANGE_SERVING] + ask(f).counts[RANGE_QUEUED] > 0)
-            continue;
+        do
+            now = settle(f);
+        while (now.draining + now.counts[CONN_HELD] < count);
     }
-    assert_true(ask(f).counts[RANGE_WAITING] >= waiting);
+    assert_true(now.counts[CONN_HELD] >= waiting);
     return count;
 }
 
@@ -834,7 +1034,6 @@ when_memory_is_used_up_small_answers_go_on(void **state)
     int greedy[GREEDY_MAX], fd;
     size_t count;
 
-    (void)tell(f, 'p'); /* what it answers is asked for below */
     count = use_up(f, greedy, GREEDY_MAX, 1);
     fd = client_connect(f->port);
     for (int i = 0; i < 1000; i++) {
@@ -847,8 +1046,7 @@ when_memory_is_used_up_small_answers_go_on(void **state)
     for (size_t i = 0; i + 1 < count; i++)
         client_close(greedy[i]);
     take_greedy(greedy[count - 1], 8);
-    await(f, RANGE_FREE, count + 1);
-    assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+    await_none(f);
 }
 
 static void
@@ -858,7 +1056,6 @@ a_stalled_peer_is_closed_when_another_waits_for_its_memory(void **state)
     int greedy[GREEDY_MAX], fd;
     size_t count;
 
-    (void)tell(f, 'i'); /* as above */
     count = use_up(f, greedy, GREEDY_MAX, 1);
 
     fd = client_connect(f->port);
@@ -868,8 +1065,7 @@ a_stalled_peer_is_closed_when_another_waits_for_its_memory(void **state)
     client_close(fd);
     for (size_t i = 0; i < count; i++)
         client_close(greedy[i]);
-    await(f, RANGE_FREE, count + 1);
-    assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+    await_none(f);
 }
 
 static void
@@ -883,17 +1079,16 @@ requests_that_wait_for_memory_do_not_use_it_up(void **state)
     int greedy[GREEDY_MAX], fd;
     size_t count;
 
-    (void)tell(f, 'p');                       /* as above */
     count = use_up(f, greedy, GREEDY_MAX, 5); /* some may go on */
 
     for (int i = 0; i < WAITERS; i++) {
         waiters[i] = client_connect(f->port);
         for (int j = 0; j < 4; j++)
             (void)client_range_request(bytes + j * QUERY_SIZE, "short", j,
-                                       1000);
+                                       BIG_ROWS);
         client_send(waiters[i], bytes, sizeof bytes);
     }
-    while (ask(f).counts[RANGE_WAITING] <= WAITERS)
+    while (ask(f).counts[CONN_HELD] <= WAITERS)
         assert_true(clock_ms() < until);
 
     fd = client_connect(f->port);
@@ -906,11 +1101,10 @@ requests_that_wait_for_memory_do_not_use_it_up(void **state)
         client_close(greedy[i]);
     for (int i = 0; i < WAITERS; i++) {
         for (int j = 0; j < 4; j++)
-            expect_rows(waiters[i], SHORT_ROWS, j, 1000);
+            expect_rows(waiters[i], SHORT_ROWS, j, SHORT_ROWS - j);
         client_close(waiters[i]);
     }
-    await(f, RANGE_FREE, count + WAITERS + 1);
-    assert_int_equal(ask(f).free_chunks, RANGE_POOL_CHUNKS);
+    await_none(f);
 }
 
 static void
@@ -920,13 +1114,12 @@ a_peer_that_resets_while_it_waits_is_closed(void **state)
     int greedy[GREEDY_MAX];
     size_t count;
 
-    (void)tell(f, 'p'); /* as above */
     count = use_up(f, greedy, GREEDY_MAX, 1);
 
     client_reset(greedy[count - 1]);
 
-    await(f, RANGE_WAITING, 0);
-    await(f, RANGE_FREE, 1);
+    await(f, CONN_HELD, 0);
+    assert_int_equal(ask(f).open, count - 1);
     for (size_t i = 0; i + 1 < count; i++)
         client_close(greedy[i]);
 }
@@ -943,7 +1136,7 @@ connections_above_the_limit_wait_in_the_backlog(void **state)
     }
     for (int i = 0; i < CONNECTIONS; i++)
         expect_rows(fds[i], 10, 0, 1);
-    assert_int_equal(ask(f).counts[RANGE_SERVING], CONNECTIONS);
+    assert_int_equal(ask(f).open, CONNECTIONS);
 
     client_close(fds[0]);
 
@@ -958,7 +1151,7 @@ a_clean_stop_answers_what_has_arrived(void **state)
     struct fixture *f = *state;
     int idle = client_connect(f->port), busy = client_connect(f->port);
 
-    await(f, RANGE_SERVING, 2);
+    await(f, CONN_IDLE, 2);
     for (int i = 0; i < 200; i++)
         request(busy, "small", i % 10, 1);
 
@@ -980,11 +1173,11 @@ a_clean_stop_does_not_wait_for_ever(void **state)
     struct fixture *f = *state;
     int slow = connect_greedy(f, 20);
 
-    await(f, RANGE_DRAINING, 1);
+    await_draining(f);
 
     stop(f);
 
-    assert_true(clock_ms() - before < 30 * RANGE_STOP_MS);
+    assert_true(clock_ms() - before < 30 * STOP_MS);
     client_close(slow);
 }
 
@@ -1006,9 +1199,14 @@ static void
 a_start_without_memory_leaks_nothing(void **state)
 {
     struct fixture *f = *state;
+    const struct conns_options options = {.rows = &f->row,
+                                          .count = 1,
+                                          .shared = 16,
+                                          .pool_size = POOL_SIZE,
+                                          .answer_max = ANSWER_SIZE_MAX};
     struct loop *loop;
     struct answer answer;
-    struct range range;
+    struct conns *conns = NULL;
     bool hit = true;
     unsigned fds;
     int rc;
@@ -1021,7 +1219,7 @@ a_start_without_memory_leaks_nothing(void **state)
         fault_inject("memory", n, ENOMEM);
         rc = answer_init(&answer, f->store, &f->fresh);
         if (rc == 0) {
-            rc = range_init(&range, loop, &answer, 16);
+            rc = conns_init(&conns, loop, &options);
             if (rc < 0)
                 answer_fini(&answer);
         }
@@ -1029,55 +1227,17 @@ a_start_without_memory_leaks_nothing(void **state)
         fault_clear();
         assert_rc(rc, hit ? -ENOMEM : 0);
     }
-    range_fini(&range);
+    conns_fini(conns);
     answer_fini(&answer);
     loop_free(loop);
     assert_int_equal(fault_open_fds(), fds);
 }
 
-/* ---- the pool ---------------------------------------------------------- */
-
-static void
-a_chain_gives_back_its_bytes_and_chunks(void **state)
-{
-    enum { TOTAL = 5 * 16384 + 77 };
-    static uint8_t bytes[TOTAL], got[TOTAL];
-    struct iovec pieces[8];
-    struct rchain a = {0}, b = {0};
-    struct rpool p;
-    size_t at = 0, n, step;
-
-    (void)state; /* no server is asked */
-    assert_rc(rpool_init(&p, 16), 0);
-    for (size_t i = 0; i < TOTAL; i++)
-        bytes[i] = (uint8_t)(i * 7 + i / 1000);
-    for (size_t i = 0; i < TOTAL; i += n) {
-        n = TOTAL - i < 999 ? TOTAL - i : 999;
-        rchain_push(&p, &a, bytes + i, n);
-        rchain_push(&p, &b, bytes, 1);
-    }
-    assert_int_equal(p.free_count, 16 - 6 - 1);
-
-    while (a.size > 0) {
-        n = rchain_pieces(&p, &a, pieces, 2);
-        assert_true(n >= 1);
-        step = pieces[0].iov_len < 5000 ? pieces[0].iov_len : 5000;
-        memcpy(got + at, pieces[0].iov_base, step);
-        at += step;
-        rchain_drop(&p, &a, step);
-    }
-    assert_int_equal(at, TOTAL);
-    assert_memory_equal(got, bytes, TOTAL);
-    assert_int_equal(p.free_count, 15);
-    rchain_drop(&p, &b, b.size);
-    assert_int_equal(p.free_count, 16);
-    rpool_fini(&p);
-}
-
-#define CASE(f)       ENGINE_CASES(f, setup, teardown)
-#define CASE_MANY(f)  ENGINE_CASES(f, setup_many, teardown)
-#define CASE_SHORT(f) ENGINE_CASES(f, setup_short, teardown)
-#define CASE_LMDB(f)  ENGINE_CASE(ENGINE_LMDB, f, setup, teardown)
+#define CASE(f)           ENGINE_CASES(f, setup, teardown)
+#define CASE_MANY(f)      ENGINE_CASES(f, setup_many, teardown)
+#define CASE_PATIENT(f)   ENGINE_CASES(f, setup_patient, teardown)
+#define CASE_IMPATIENT(f) ENGINE_CASES(f, setup_impatient, teardown)
+#define CASE_LMDB(f)      ENGINE_CASE(ENGINE_LMDB, f, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     CASE(a_hundred_pipelined_requests_are_answered_in_order),
@@ -1088,21 +1248,24 @@ static const struct CMUnitTest tests[] = {
     CASE_MANY(a_listing_is_made_in_steps_and_others_are_served_between),
     CASE_MANY(as_of_is_told_without_a_listing_and_while_one_is_made),
     CASE(fifty_listings_in_a_row_are_all_answered_and_others_between),
+    CASE_MANY(many_listings_at_once_are_all_answered),
+    CASE(who_does_not_read_keeps_the_listing_from_nobody),
     CASE_LMDB(who_leaves_during_a_listing_makes_way),
     CASE(a_malformed_request_ends_the_connection_after_what_was_owed),
     CASE(each_way_to_be_malformed_is_refused),
+    CASE_LMDB(a_keyspace_that_cannot_be_read_ends_the_connection),
+    CASE(http_is_refused),
     CASE(a_reset_closes_the_connection),
     CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody),
-    CASE(when_memory_is_used_up_small_answers_go_on),
-    CASE(a_stalled_peer_is_closed_when_another_waits_for_its_memory),
-    CASE_SHORT(requests_that_wait_for_memory_do_not_use_it_up),
-    CASE(a_peer_that_resets_while_it_waits_is_closed),
+    CASE_PATIENT(when_memory_is_used_up_small_answers_go_on),
+    CASE_IMPATIENT(a_stalled_peer_is_closed_when_another_waits_for_its_memory),
+    CASE_PATIENT(requests_that_wait_for_memory_do_not_use_it_up),
+    CASE_PATIENT(a_peer_that_resets_while_it_waits_is_closed),
     CASE(connections_above_the_limit_wait_in_the_backlog),
     CASE(a_clean_stop_answers_what_has_arrived),
     CASE(a_clean_stop_does_not_wait_for_ever),
     CASE(a_snapshot_ends_with_its_turn),
     CASE(a_start_without_memory_leaks_nothing),
-    cmocka_unit_test(a_chain_gives_back_its_bytes_and_chunks),
 };
 
 TEST_MAIN(tests)
