@@ -1,0 +1,552 @@
+/* tests/lib/specimen.c - see specimen.h. */
+#include "tests/lib/specimen.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/held.h"
+#include "common/wire/query.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/test.h"
+
+#define LONG_KEY  240 /* bytes: few rows fill a block */
+#define MARKS     90  /* more than a page holds */
+#define LOG_SLOTS 12
+
+static const struct {
+    const char *name;
+    size_t keys;
+    size_t key_size;
+} keyspaces[SPECIMEN_NAMES] = {
+    [SPECIMEN_SMALL] = {"small", 98, LONG_KEY},
+    [SPECIMEN_NODES] = {"nodes", 500, LONG_KEY},
+    [SPECIMEN_LONG] = {"long-long-long-long-long-long-long-long-long-long-long-"
+                       "long-long-long-long-long-long-long-long-long-long-long-"
+                       "long-long-long-long-long-name",
+                       3, 4},
+    [SPECIMEN_SICK] = {"sick", 30, LONG_KEY},
+};
+
+size_t
+specimen_keys(enum specimen_keyspace k)
+{
+    return keyspaces[k].keys;
+}
+
+const char *
+specimen_name(enum specimen_keyspace k)
+{
+    return keyspaces[k].name;
+}
+
+void
+specimen_key(enum specimen_keyspace k, size_t i, char key[257])
+{
+    const int n = snprintf(key, 257, "%04zu", i); /* fits */
+
+    memset(key + n, 'x', keyspaces[k].key_size - (size_t)n);
+    key[keyspaces[k].key_size] = '\0';
+}
+
+/* ---- batches ----------------------------------------------------------- */
+
+struct deltas {
+    struct store_delta at[SPECIMEN_KEYS];
+    char keys[SPECIMEN_KEYS][257];
+};
+
+static struct store_batch
+make_batch(struct deltas *d, enum specimen_keyspace k, size_t first,
+           size_t last, int64_t sum)
+{
+    for (size_t i = first; i < last; i++) {
+        char *key = d->keys[i - first];
+
+        specimen_key(k, i, key);
+        d->at[i - first] =
+            (struct store_delta){.key = (const uint8_t *)key,
+                                 .key_size = (uint16_t)keyspaces[k].key_size,
+                                 .minute = 28333333,
+                                 .sum_high = sum < 0 ? -1 : 0,
+                                 .sum_low = (uint64_t)sum};
+    }
+    return (struct store_batch){.name = (const uint8_t *)keyspaces[k].name,
+                                .name_size = strlen(keyspaces[k].name),
+                                .deltas = d->at,
+                                .delta_count = last - first};
+}
+
+/* Of a later fill each time. */
+static struct store_mark
+make_mark(uint8_t log)
+{
+    static uint64_t epoch;
+
+    /* Spread, so that marks go to pages in no order. */
+    return (struct store_mark){.uuid = {(uint8_t)(log * 151u), 5, log},
+                               .epoch = ++epoch,
+                               .first_ms = 1700000000000};
+}
+
+int
+specimen_add(struct store *store, enum specimen_keyspace k, uint8_t log,
+             size_t first, size_t last, int64_t sum)
+{
+    static struct deltas d;
+    const struct store_mark mark = make_mark(log);
+    struct store_batch b = make_batch(&d, k, first, last, sum);
+    struct store_applied applied;
+
+    b.marks = &mark;
+    b.mark_count = 1;
+    return store_apply(store, &b, &applied);
+}
+
+/* ---- making ------------------------------------------------------------ */
+
+static void
+base_add(struct specimen *s, struct store *store, enum specimen_keyspace k,
+         uint8_t log, size_t first, size_t last, int64_t sum)
+{
+    assert_rc(specimen_add(store, k, log, first, last, sum), 0);
+    for (size_t i = first; i < last; i++)
+        s->base[k][i] += sum;
+}
+
+static const uint8_t zero_key[16];
+
+static struct store *
+open_store(const struct specimen *s, bool writable, size_t memory)
+{
+    const struct lmdb_options options = {.keyspace_fd = s->data.keyspace_fd,
+                                         .hash_key = s->data.hash_key,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = writable,
+                                         .open_max = 16,
+                                         .txn_memory = memory};
+    struct store *store;
+
+    assert_rc(lmdb_store_open(&store, &options), 0);
+    return store;
+}
+
+struct store *
+specimen_store(const struct specimen *s, bool writable)
+{
+    return open_store(s, writable, writable ? (size_t)4 << 20 : 0);
+}
+
+/* Leaves a mark that is partial: the second transaction of a batch fails. */
+static void
+add_partly(struct specimen *s, enum specimen_keyspace k, uint8_t log)
+{
+    static struct deltas d;
+    const struct store_mark mark = make_mark(log);
+    struct store_batch b = make_batch(&d, k, 0, keyspaces[k].keys, 1000);
+    struct store *store = open_store(s, true, 1);
+    struct store_applied applied;
+    struct store_mark_info info;
+
+    b.marks = &mark;
+    b.mark_count = 1;
+    assert_rc(store_marks(store, b.name, b.name_size, &mark, 1, &info), 0);
+    fault_inject("flock", 3, EIO); /* behind lock and unlock of the first */
+    assert_rc(store_apply(store, &b, &applied), -EIO);
+    fault_clear();
+    assert_rc(store_marks(store, b.name, b.name_size, &mark, 1, &info), 0);
+    assert_int_equal(info.state, STORE_MARK_PARTIAL);
+    for (size_t i = 0; i < keyspaces[k].keys; i++) {
+        struct store_row row;
+
+        assert_rc(stored_get(store, keyspaces[k].name, d.keys[i], &row), 0);
+        s->base[k][i] = row.count;
+    }
+    store_close(store);
+}
+
+static void
+fill_keyspaces(struct specimen *s, struct store *store)
+{
+    for (int i = 0; i < SPECIMEN_NAMES; i++) {
+        const enum specimen_keyspace k = (enum specimen_keyspace)i;
+        const size_t keys = keyspaces[k].keys;
+
+        if ((s->parts & 1u << i) == 0)
+            continue;
+        base_add(s, store, k, 1, 0, keys, 1);
+        for (size_t n = 0; n < keys; n += 3)
+            base_add(s, store, k, 2 + (n == 0), n, n + 1, 1 + (int64_t)n % 7);
+        if (k == SPECIMEN_SMALL)
+            for (uint8_t log = 10; log < 10 + MARKS; log++)
+                base_add(s, store, k, log, log % keys, log % keys + 1, 3);
+    }
+}
+
+/* Two records held for the keyspace that was sick: one of several parts. */
+static void
+hold(struct specimen *s)
+{
+    static struct deltas d;
+    const struct held_options options = {.data_fd = s->dir.fd,
+                                         .writable = true};
+    const enum specimen_keyspace k = SPECIMEN_SICK;
+    struct held *held;
+
+    assert_rc(held_open(&held, &options), 0);
+    for (uint8_t log = 120; log < 123; log++) {
+        const size_t last = log == 121 ? keyspaces[k].keys : 2;
+        const struct store_mark marks[2] = {make_mark(log),
+                                            make_mark((uint8_t)(log + 50))};
+        struct store_batch b = make_batch(&d, k, 0, last, log);
+
+        b.marks = marks;
+        b.mark_count = 2;
+        assert_rc(held_look(held), 0);
+        assert_rc(held_begin(held), 0);
+        assert_rc(held_put(held, &b, -EBADMSG), 0);
+        assert_rc(held_commit(held), 0);
+        for (size_t i = 0; i < last; i++)
+            s->rest[k][i] += log;
+    }
+    held_close(held);
+}
+
+static void
+log_add(struct specimen *s, struct filler *f, enum specimen_keyspace k,
+        size_t i, int64_t sum)
+{
+    char key[257];
+
+    if ((s->parts & 1u << k) == 0)
+        return;
+    specimen_key(k, i, key);
+    filler_add(f, keyspaces[k].name, key, sum);
+    s->rest[k][i] += sum;
+}
+
+static void
+make_logs(struct specimen *s, struct store *store)
+{
+    static struct deltas d;
+    struct store_applied applied;
+    struct filler f;
+
+    /* One that was merged: what its empty log still has must not count. */
+    filler_open(&f, s->data.log_fd, 2, LOG_SLOTS);
+    for (int i = 0; i < SPECIMEN_NAMES; i++) {
+        const enum specimen_keyspace k = (enum specimen_keyspace)i;
+        struct store_mark mark = {.epoch = f.log.header.epoch,
+                                  .first_ms = f.received_ms};
+        struct store_batch b = make_batch(&d, k, 0, 1, 77);
+
+        if ((s->parts & 1u << i) == 0)
+            continue;
+        log_add(s, &f, k, 0, 77);
+        s->rest[k][0] -= 77;
+        s->base[k][0] += 77;
+        memcpy(mark.uuid, f.log.header.uuid, 16);
+        b.marks = &mark;
+        b.mark_count = 1;
+        assert_rc(store_apply(store, &b, &applied), 0);
+    }
+    filler_seal(&f);
+    filler_empty(s->data.log_fd, 2);
+
+    for (uint64_t log = 0; log < 2; log++) {
+        filler_open(&f, s->data.log_fd, log, LOG_SLOTS);
+        for (int i = 0; i < SPECIMEN_NAMES; i++) {
+            log_add(s, &f, (enum specimen_keyspace)i, 1, 10);
+            log_add(s, &f, (enum specimen_keyspace)i, 2 - log, -300);
+        }
+        if (log == 0)
+            filler_seal(&f);
+        else
+            filler_die(&f);
+    }
+}
+
+/* ---- files ------------------------------------------------------------- */
+
+static void
+keep_file(struct specimen *s, const char *path)
+{
+    struct specimen_file *f = &s->files[s->file_count];
+    struct stat st, other;
+    int fd;
+
+    assert_true(s->file_count < SPECIMEN_FILES);
+    assert_int_equal(fstatat(s->dir.fd, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+    *f = (struct specimen_file){.mode = st.st_mode & 07777, .link_of = -1};
+    (void)snprintf(f->path, sizeof f->path, "%s", path); /* short */
+    assert_int_equal(fchmodat(s->dir.fd, path, 0600, 0), 0);
+    fd = openat(s->dir.fd, path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(fchmod(fd, f->mode), 0);
+    f->size = (size_t)st.st_size;
+    f->bytes = malloc(f->size + 1);
+    assert_non_null(f->bytes);
+    assert_int_equal(pread(fd, f->bytes, f->size, 0), f->size);
+    assert_int_equal(close(fd), 0);
+    for (int i = 0; i < s->file_count; i++)
+        if (fstatat(s->dir.fd, s->files[i].path, &other, 0) == 0 &&
+            other.st_ino == st.st_ino)
+            f->link_of = i;
+    s->file_count++;
+}
+
+/* Calls `file` for each regular file of a folder below the data directory. */
+static void
+each_file(const struct specimen *s, const char *folder,
+          void (*file)(struct specimen *s, const char *path), void *ctx)
+{
+    char paths[64][200];
+    const int fd = openat(s->dir.fd, folder, O_RDONLY | O_DIRECTORY);
+    DIR *dir = fdopendir(fd);
+    struct dirent *e;
+    size_t count = 0;
+    struct stat st;
+
+    assert_non_null(dir);
+    while ((e = readdir(dir)) != NULL) {
+        if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISREG(st.st_mode))
+            continue;
+        assert_true(count < 64);
+        assert_true(strcmp(folder, ".") == 0 ||
+                    strlen(folder) + strlen(e->d_name) < 198);
+        if (strcmp(folder, ".") == 0)
+            (void)snprintf(paths[count++], 200, "%.190s", e->d_name);
+        else
+            (void)snprintf(paths[count++], 200, "%.20s/%.170s", folder,
+                           e->d_name);
+    }
+    (void)closedir(dir); /* only read */
+    for (size_t i = 0; i < count; i++)
+        file(ctx, paths[i]);
+}
+
+static bool
+ends(const char *path, const char *end)
+{
+    const size_t size = strlen(path), n = strlen(end);
+
+    return size >= n && strcmp(path + size - n, end) == 0;
+}
+
+static void
+keep_logs(struct specimen *s, const char *path)
+{
+    if (strstr(path, "lock-") == NULL)
+        keep_file(s, path);
+}
+
+static void
+keep_links(struct specimen *s, const char *path)
+{
+    if (strstr(path, "lock-") != NULL)
+        keep_file(s, path);
+}
+
+static void
+keep_others(struct specimen *s, const char *path)
+{
+    if (!ends(path, "-lock")) /* LMDB makes it anew */
+        keep_file(s, path);
+}
+
+void
+specimen_make(struct specimen *s, unsigned parts)
+{
+    struct store *store;
+
+    memset(s, 0, sizeof *s);
+    s->parts = parts;
+    tmpdir_make_in_memory(&s->dir);
+    assert_rc(datadir_open(&s->data, s->dir.path, DATADIR_WRITE), 0);
+    assert_memory_not_equal(s->data.hash_key, zero_key, sizeof zero_key);
+    store = specimen_store(s, true);
+    fill_keyspaces(s, store);
+    if ((parts & SPECIMEN_LOGS) != 0)
+        make_logs(s, store);
+    store_close(store);
+    if ((parts & 1u << SPECIMEN_SMALL) != 0)
+        add_partly(s, SPECIMEN_SMALL, 200);
+    if ((parts & 1u << SPECIMEN_SICK) != 0)
+        hold(s);
+    each_file(s, ".", keep_others, s);
+    each_file(s, "keyspace", keep_others, s);
+    each_file(s, "log", keep_logs, s);
+    each_file(s, "log", keep_links, s);
+}
+
+void
+specimen_fini(struct specimen *s)
+{
+    for (int i = 0; i < s->file_count; i++)
+        free(s->files[i].bytes);
+    datadir_close(&s->data);
+    tmpdir_remove(&s->dir);
+}
+
+int
+specimen_find(const struct specimen *s, const char *path)
+{
+    for (int i = 0; i < s->file_count; i++)
+        if (strcmp(s->files[i].path, path) == 0)
+            return i;
+    return -1;
+}
+
+static void
+remove_file(struct specimen *s, const char *path)
+{
+    (void)unlinkat(s->dir.fd, path, 0); /* it may be gone */
+}
+
+void
+specimen_restore(const struct specimen *s)
+{
+    union {
+        const struct specimen *from;
+        struct specimen *to;
+    } ctx = {.from = s}; /* remove_file() changes nothing of it */
+
+    each_file(s, ".", remove_file, ctx.to);
+    each_file(s, "keyspace", remove_file, ctx.to);
+    each_file(s, "log", remove_file, ctx.to);
+    for (int i = 0; i < s->file_count; i++) {
+        const struct specimen_file *f = &s->files[i];
+
+        if (f->link_of < 0)
+            tmpdir_put(&s->dir, f->path, f->bytes, f->size, f->mode);
+        else
+            assert_int_equal(linkat(s->dir.fd, s->files[f->link_of].path,
+                                    s->dir.fd, f->path, 0),
+                             0);
+    }
+}
+
+void
+specimen_restore_file(const struct specimen *s, int file)
+{
+    const struct specimen_file *f = &s->files[file];
+
+    tmpdir_put(&s->dir, f->path, f->bytes, f->size, f->mode);
+}
+
+void
+specimen_flip(const struct specimen *s, int file, size_t at, uint8_t mask)
+{
+    const struct specimen_file *f = &s->files[file];
+    const uint8_t byte = f->bytes[at] ^ mask;
+    int fd;
+
+    assert_int_equal(fchmodat(s->dir.fd, f->path, 0600, 0), 0);
+    fd = openat(s->dir.fd, f->path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+    assert_int_equal(fchmod(fd, f->mode), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+/* ---- comparing --------------------------------------------------------- */
+
+/* One by one, from the tree of keys. */
+static enum specimen_verdict
+compare_keys(struct store *store, enum specimen_keyspace k, const int64_t *want)
+{
+    struct store_row row;
+    char key[257];
+    int rc;
+
+    for (size_t i = 0; i < keyspaces[k].keys; i++) {
+        specimen_key(k, i, key);
+        rc = stored_get(store, keyspaces[k].name, key, &row);
+        if (rc == -ENOENT || (rc == 0 && row.count != want[i]))
+            return SPECIMEN_WRONG;
+        if (rc < 0)
+            return SPECIMEN_REFUSED;
+    }
+    return SPECIMEN_RIGHT;
+}
+
+/* All at once, from the tree of ranks. */
+static enum specimen_verdict
+compare_ranks(struct store *store, enum specimen_keyspace k,
+              const int64_t *want)
+{
+    static uint8_t bytes[SPECIMEN_KEYS * (QUERY_ROW_SIZE + 256)];
+    const int rows = stored_range(store, keyspaces[k].name, 0, SPECIMEN_KEYS,
+                                  bytes, sizeof bytes);
+    const uint8_t *at = bytes;
+    int64_t last = INT64_MAX;
+    char key[257];
+
+    if (rows < 0)
+        return rows == -ENOENT ? SPECIMEN_WRONG : SPECIMEN_REFUSED;
+    if ((size_t)rows != keyspaces[k].keys)
+        return SPECIMEN_WRONG;
+    for (int i = 0; i < rows; i++) {
+        const size_t size = get_le16(at + 8);
+        size_t n;
+
+        memcpy(key, at + QUERY_ROW_SIZE, 4);
+        key[4] = '\0';
+        n = strtoul(key, NULL, 10);
+        specimen_key(k, n < keyspaces[k].keys ? n : 0, key);
+        if (n >= keyspaces[k].keys || size != keyspaces[k].key_size ||
+            memcmp(at + QUERY_ROW_SIZE, key, size) != 0 ||
+            get_le64s(at) != want[n] || want[n] > last)
+            return SPECIMEN_WRONG;
+        last = want[n];
+        at += QUERY_ROW_SIZE + size;
+    }
+    return SPECIMEN_RIGHT;
+}
+
+static enum specimen_verdict
+compare_totals(struct store *store, enum specimen_keyspace k,
+               const int64_t *want)
+{
+    struct store_totals t;
+    int64_t sum = 0;
+    const int rc = stored_totals(store, keyspaces[k].name, &t);
+
+    if (rc < 0)
+        return rc == -ENOENT ? SPECIMEN_WRONG : SPECIMEN_REFUSED;
+    for (size_t i = 0; i < keyspaces[k].keys; i++)
+        sum += want[i];
+    return t.keys == keyspaces[k].keys && (int64_t)t.sum_low == sum &&
+                   t.sum_high == (sum < 0 ? -1 : 0) && t.saturated == 0
+               ? SPECIMEN_RIGHT
+               : SPECIMEN_WRONG;
+}
+
+enum specimen_verdict
+specimen_compare(struct store *store, enum specimen_keyspace k,
+                 const int64_t *want)
+{
+    enum specimen_verdict v[3];
+
+    v[0] = compare_totals(store, k, want);
+    v[1] = compare_ranks(store, k, want);
+    v[2] = compare_keys(store, k, want);
+    for (int i = 0; i < 3; i++)
+        if (v[i] == SPECIMEN_WRONG)
+            return SPECIMEN_WRONG;
+    for (int i = 0; i < 3; i++)
+        if (v[i] == SPECIMEN_REFUSED)
+            return SPECIMEN_REFUSED;
+    return SPECIMEN_RIGHT;
+}

@@ -1,0 +1,102 @@
+/* tests/lib/specimen.h - a small data directory with something of everything
+ * that countd keeps, in files that can be damaged and put back.
+ *
+ *     specimen_make(&s, SPECIMEN_ALL);
+ *     specimen_restore(&s);
+ *     specimen_flip(&s, file, at, 1);
+ *     ... daemons, or their parts in this process ...
+ *     if (specimen_compare(store, SPECIMEN_SMALL, want) != SPECIMEN_RIGHT) ...
+ *     specimen_fini(&s);
+ *
+ * When all is merged each count is one that is known.  A failure to make it
+ * fails the test.
+ */
+#ifndef COUNTD_TEST_SPECIMEN_H
+#define COUNTD_TEST_SPECIMEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/setup/datadir.h"
+#include "common/store/store.h"
+#include "tests/lib/tmpdir.h"
+
+/* Its keyspaces. */
+enum specimen_keyspace {
+    SPECIMEN_SMALL, /* base blocks, buffers, groups; marks over a branch page,
+                       one of them partial */
+    SPECIMEN_NODES, /* groups under nodes */
+    SPECIMEN_LONG,  /* in a file with a hashed name */
+    SPECIMEN_SICK,  /* was: records are held for it */
+    SPECIMEN_NAMES
+};
+
+/* What a specimen has: keyspaces (1 << SPECIMEN_SMALL, ...), and */
+#define SPECIMEN_LOGS                                                          \
+    (1u << SPECIMEN_NAMES) /* one full, one open of a dead                     \
+                              owner, one empty */
+#define SPECIMEN_ALL (2 * SPECIMEN_LOGS - 1)
+
+#define SPECIMEN_FILES 24
+#define SPECIMEN_KEYS  600
+
+struct specimen_file {
+    char path[200]; /* below the data directory */
+    uint8_t *bytes;
+    size_t size;
+    mode_t mode;
+    int link_of; /* a second name of that file; -1 */
+};
+
+struct specimen {
+    struct tmpdir dir;
+    struct datadir data;
+    unsigned parts;
+    struct specimen_file files[SPECIMEN_FILES];
+    int file_count;
+    int64_t base[SPECIMEN_NAMES][SPECIMEN_KEYS]; /* in keyspaces */
+    int64_t rest[SPECIMEN_NAMES][SPECIMEN_KEYS]; /* in logs, held */
+};
+
+void specimen_make(struct specimen *s, unsigned parts);
+void specimen_fini(struct specimen *s);
+
+/* The file with this path, or -1. */
+int specimen_find(const struct specimen *s, const char *path);
+
+/* Puts every file back and removes those that were not there. */
+void specimen_restore(const struct specimen *s);
+
+/* Puts one file back that nobody has replaced. */
+void specimen_restore_file(const struct specimen *s, int file);
+
+/* Changes bits of a file. */
+void specimen_flip(const struct specimen *s, int file, size_t at, uint8_t mask);
+
+/* Names and keys.  Returns the number of keys. */
+size_t specimen_keys(enum specimen_keyspace k);
+const char *specimen_name(enum specimen_keyspace k);
+void specimen_key(enum specimen_keyspace k, size_t i, char key[257]);
+
+/* A store of it, as a daemon opens it. */
+struct store *specimen_store(const struct specimen *s, bool writable);
+
+/* Adds to keys `first` to `last` (not included) of a keyspace, under a mark of
+ * log `log`. */
+int specimen_add(struct store *store, enum specimen_keyspace k, uint8_t log,
+                 size_t first, size_t last, int64_t sum);
+
+enum specimen_verdict {
+    SPECIMEN_RIGHT,
+    SPECIMEN_WRONG,  /* a count or a total is not what it should be */
+    SPECIMEN_REFUSED /* an error instead */
+};
+
+/* Reads all rows of a keyspace, by count and by key, and its totals: whether
+ * its keys have the counts `want`. */
+enum specimen_verdict specimen_compare(struct store *store,
+                                       enum specimen_keyspace k,
+                                       const int64_t *want);
+
+#endif

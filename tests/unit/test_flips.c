@@ -1,0 +1,611 @@
+/* tests/unit/test_flips.c - any one bit of what is on disk flips, and a worker,
+ * a reader and `countd check` come by: all counts are right, or a daemon says
+ * that they are not and the check finds a fault.  Never wrong and silent; never
+ * a crash, a hang, or memory without end.
+ *
+ * Every bit of what each kind of file has, where it means something; one bit of
+ * each byte where nothing should; then random bits of all files together
+ * (TEST_SEED repeats them).  All of it in this process, in children that are
+ * forked for a run of bits and tell by which of them they died.  The logs' own
+ * rules are in test_flips_log. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/client/cmd.h"
+#include "common/log/log.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/lmdb/pages_layout.h"
+#include "common/store/tree/block.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/random.h"
+#include "tests/lib/specimen.h"
+#include "worker/drain.h"
+#include "worker/merge.h"
+
+#define SITES_MAX   200000
+#define MEMORY_MAX  ((rlim_t)512 << 20)
+#define CPU_SECONDS 60 /* of one child, which has seconds of work */
+#define TEXT_MAX    4000
+#define ROUNDS      6 /* of a worker, until it is idle */
+#define FAILS_TOLD  20
+#define RANDOM      1000
+
+/* One thing that can happen to a file. */
+struct site {
+    uint32_t at;
+    uint16_t file;
+    uint8_t mask;
+};
+
+/* What became of it. */
+enum outcome {
+    RIGHT,   /* all counts are what they should be */
+    TOLD,    /* they are not, a daemon said so, and check exits 1 */
+    UNTOLD,  /* they are not, and no daemon said a word */
+    UNFOUND, /* they are not, and check finds no fault */
+    SILENT,  /* they are not, and neither */
+    OUTCOMES
+};
+
+/* Shared with the children. */
+struct shared {
+    size_t next; /* the site at hand */
+    size_t counts[OUTCOMES];
+    unsigned fails;
+    char text[TEXT_MAX]; /* that the daemons said */
+};
+
+static struct specimen specimen;
+static struct site *sites;
+static size_t site_count;
+static struct shared *shared;
+static int said_fd; /* what is printed */
+static struct config config;
+static int64_t want[SPECIMEN_NAMES][SPECIMEN_KEYS];
+
+/* ---- the three that come by -------------------------------------------- */
+
+static uint64_t drain_ns;
+
+static uint64_t
+drain_now(void)
+{
+    drain_ns += 100000000;
+    return drain_ns;
+}
+
+/* A worker: merges what is full, applies what is held. */
+static void
+work(void)
+{
+    const struct held_options options = {.data_fd = specimen.dir.fd,
+                                         .writable = true};
+    struct store *store = specimen_store(&specimen, true);
+    static struct merge merge;
+    static struct drain drain;
+    struct held *held;
+
+    assert_rc(held_open(&held, &options), 0);
+    assert_rc(merge_open(&merge, &config, &specimen.data, store, held), 0);
+    merge.batch.retry_most_ms = 0;
+    drain_init(&drain, store, held);
+    drain.now_ns = drain_now;
+    for (int i = 0; i < ROUNDS; i++) {
+        const enum merge_outcome did = merge_run(&merge);
+        const uint64_t due = drain_run(&drain, false);
+
+        if (did == MERGE_IDLE && due == UINT64_MAX)
+            break;
+    }
+    merge_close(&merge);
+    held_close(held);
+    store_close(store);
+}
+
+/* What a worker asks of one keyspace: a little, then every key, which folds
+ * buffers. */
+static void
+work_light(enum specimen_keyspace k)
+{
+    struct store *store = specimen_store(&specimen, true);
+
+    if (specimen_add(store, k, 250, 5, 8, 5) == 0)
+        (void)specimen_add(store, k, 251, 0, specimen_keys(k), 7); /* or says */
+    store_close(store);
+}
+
+/* A reader: whether all it answers is right. */
+static bool
+read_all(unsigned parts)
+{
+    const struct held_options options = {.data_fd = specimen.dir.fd};
+    struct store *store = specimen_store(&specimen, false);
+    uint64_t oldest, newest;
+    struct held *held;
+    bool right = true;
+
+    for (int i = 0; i < SPECIMEN_NAMES; i++)
+        if ((parts & 1u << i) != 0 &&
+            specimen_compare(store, (enum specimen_keyspace)i, want[i]) !=
+                SPECIMEN_RIGHT)
+            right = false;
+    if ((parts & 1u << SPECIMEN_SICK) != 0) {
+        assert_rc(held_open(&held, &options), 0);
+        if (held_look(held) == 0) {
+            (void)held_span(held, NULL, 0, &oldest, &newest); /* or says it */
+            held_look_end(held);
+        }
+        held_close(held);
+    }
+    store_close(store);
+    return right;
+}
+
+/* `countd check`: whether it finds a fault. */
+static bool
+check(const char *keyspace)
+{
+    static const struct cmd cmd = {.name = "check"};
+    char name[257], *args[1] = {name};
+    struct cmd_line line = {
+        .cmd = &cmd, .config = config, .args = args, .arg_count = 0};
+
+    if (keyspace != NULL) {
+        (void)snprintf(name, sizeof name, "%s", keyspace); /* fits */
+        line.arg_count = 1;
+    }
+    return cmd_check(&line) != 0;
+}
+
+/* ---- one bit ----------------------------------------------------------- */
+
+static void
+said_clear(void)
+{
+    (void)fflush(stdout);        /* into the file, or it stays for later */
+    (void)ftruncate(said_fd, 0); /* a file in memory */
+    (void)lseek(said_fd, 0, SEEK_SET);
+}
+
+static bool
+said_something(void)
+{
+    ssize_t size;
+
+    (void)fflush(stdout); /* as above */
+    size = pread(said_fd, shared->text, sizeof shared->text - 1, 0);
+    shared->text[size > 0 ? size : 0] = '\0';
+    return strstr(shared->text, "error: ") != NULL ||
+           strstr(shared->text, "warning: ") != NULL;
+}
+
+static enum outcome
+judge(bool right, bool said, bool found)
+{
+    if (right)
+        return RIGHT;
+    if (said)
+        return found ? TOLD : UNFOUND;
+    return found ? UNTOLD : SILENT;
+}
+
+/* The file is one keyspace's: nothing else can be touched by it. */
+static enum outcome
+try_light(const struct site *site, enum specimen_keyspace k)
+{
+    bool right, said;
+
+    specimen_restore_file(&specimen, site->file);
+    specimen_flip(&specimen, site->file, site->at, site->mask);
+    said_clear();
+    work_light(k);
+    right = read_all(1u << k);
+    said = said_something();
+    return judge(right, said, right || check(specimen_name(k)));
+}
+
+static enum outcome
+try_whole(const struct site *site)
+{
+    bool right, said;
+
+    specimen_restore(&specimen);
+    specimen_flip(&specimen, site->file, site->at, site->mask);
+    said_clear();
+    work();
+    right = read_all(specimen.parts);
+    said = said_something();
+    return judge(right, said, right || check(NULL));
+}
+
+/* ---- many bits --------------------------------------------------------- */
+
+static const char *
+site_text(const struct site *site)
+{
+    static char text[300];
+
+    (void)snprintf(text, sizeof text, "%s byte %u (page %u + %u) mask %02x",
+                   specimen.files[site->file].path, site->at, site->at / 4096,
+                   site->at % 4096, site->mask); /* fits */
+    return text;
+}
+
+static void
+complain(const struct site *site, const char *what)
+{
+    if (shared->fails++ < FAILS_TOLD)
+        print_error("%s: %s\n%.600s", site_text(site), what, shared->text);
+}
+
+/* In a child.  Asserts that fail end it, too. */
+static void
+try_sites(int light)
+{
+    const struct rlimit memory = {MEMORY_MAX, MEMORY_MAX};
+    const struct rlimit cpu = {CPU_SECONDS * test_slow(),
+                               CPU_SECONDS * test_slow()};
+
+    assert_rc(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
+    assert_rc(setrlimit(RLIMIT_DATA, &memory), 0);
+    assert_rc(setrlimit(RLIMIT_CPU, &cpu), 0);
+    assert_true(dup2(said_fd, 1) == 1 && dup2(said_fd, 2) == 2);
+    for (; shared->next < site_count; shared->next++) {
+        const struct site *site = &sites[shared->next];
+        const enum outcome o =
+            light >= 0 ? try_light(site, (enum specimen_keyspace)light)
+                       : try_whole(site);
+
+        shared->counts[o]++;
+        if (o > TOLD)
+            _exit(100 + (int)o);
+    }
+    _exit(0);
+}
+
+/* Tries all sites.  `light`: the keyspace that they are of; -1: all there is */
+static void
+try_all(const char *what, int light)
+{
+    static const char *const words[OUTCOMES] = {
+        [UNTOLD] = "wrong, found by check, but no daemon says it",
+        [UNFOUND] = "wrong, said by a daemon, but check finds no fault",
+        [SILENT] = "wrong and silent"};
+    const uint64_t start = clock_ms();
+    char died[40];
+    int status;
+    pid_t pid;
+
+    memset(shared, 0, sizeof *shared);
+    while (shared->next < site_count) {
+        fflush(NULL);
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0)
+            try_sites(light);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+            break;
+        (void)said_something(); /* shows what it did */
+        (void)snprintf(died, sizeof died, "died with status %x",
+                       (unsigned)status); /* fits */
+        complain(&sites[shared->next],
+                 WIFEXITED(status) && WEXITSTATUS(status) > 100 &&
+                         WEXITSTATUS(status) < 100 + OUTCOMES
+                     ? words[WEXITSTATUS(status) - 100]
+                     : died);
+        shared->next++;
+    }
+    print_message("%s: %zu bits: %zu right, %zu told; %llu ms\n", what,
+                  site_count, shared->counts[RIGHT], shared->counts[TOLD],
+                  (unsigned long long)(clock_ms() - start));
+    assert_int_equal(shared->fails, 0);
+}
+
+/* ---- which bits -------------------------------------------------------- */
+
+static void
+add_site(int file, size_t at, uint8_t mask)
+{
+    assert_true(site_count < SITES_MAX && file >= 0);
+    sites[site_count++] =
+        (struct site){.file = (uint16_t)file, .at = (uint32_t)at, .mask = mask};
+}
+
+/* Every bit. */
+static void
+add_bits(int file, size_t at, size_t size)
+{
+    for (size_t i = at; i < at + size; i++)
+        for (int bit = 0; bit < 8; bit++)
+            add_site(file, i, (uint8_t)(1u << bit));
+}
+
+/* Where nothing should mean anything: one bit of each `step`th byte. */
+static void
+add_rest(int file, size_t at, size_t end, size_t step)
+{
+    for (size_t i = at; i < end; i += step)
+        add_site(file, i, (uint8_t)(1u << (i / step % 8)));
+}
+
+/* Whether the page matters: with other bytes in it, check finds a fault. */
+static bool
+page_lives(int file, size_t at, const char *keyspace)
+{
+    struct specimen_file *f = &specimen.files[file];
+    uint8_t was[4096];
+    bool found;
+
+    memcpy(was, f->bytes + at, sizeof was);
+    for (size_t i = 16; i < sizeof was; i++)
+        f->bytes[at + i] ^= 0x55;
+    specimen_restore(&specimen);
+    memcpy(f->bytes + at, was, sizeof was);
+    found = check(keyspace);
+    specimen_restore(&specimen);
+    return found;
+}
+
+/* What is looked for in a file: its pages' kinds. */
+enum kind {
+    KIND_NONE,
+    KIND_BRANCH,
+    KIND_NAMES, /* leaf of the main database */
+    KIND_SHORT, /* leaf with values in it */
+    KIND_LONG,  /* leaf whose values have pages of their own */
+    KIND_FREE,  /* leaf of the free list */
+    KIND_BASE,
+    KIND_BUFFER,
+    KIND_GROUP,
+    KIND_NODE,
+    KINDS
+};
+
+static enum kind
+leaf_kind(const uint8_t *page)
+{
+    struct page_node first;
+
+    if (!page_node(page, 4096, true, 0, &first))
+        return KIND_NONE;
+    if (first.flags == NODE_SUB)
+        return KIND_NAMES;
+    if (first.flags == NODE_BIG)
+        return KIND_LONG;
+    /* Numbers of transactions, which are small. */
+    return first.key_size == 8 && native64(first.key) < 4096 ? KIND_FREE
+                                                             : KIND_SHORT;
+}
+
+static enum kind
+page_kind(const uint8_t *page)
+{
+    switch (native16(page + PAGE_FLAGS_AT)) {
+    case PAGE_BRANCH:
+        return KIND_BRANCH;
+    case PAGE_LEAF:
+        return leaf_kind(page);
+    case PAGE_OVER:
+        return page[PAGE_HEAD + 4] >= 1 && page[PAGE_HEAD + 4] <= 4
+                   ? (enum kind)(KIND_BASE + page[PAGE_HEAD + 4] - 1)
+                   : KIND_NONE;
+    default:
+        return KIND_NONE;
+    }
+}
+
+/* Bytes of the page's start and of its end that mean something. */
+static void
+page_used(const uint8_t *page, size_t *start, size_t *end)
+{
+    *start = native16(page + PAGE_LOWER_AT);
+    *end = native16(page + PAGE_UPPER_AT);
+    if (native16(page + PAGE_FLAGS_AT) == PAGE_OVER) {
+        *start = PAGE_HEAD + (size_t)get_le16(page + PAGE_HEAD + 20);
+        *end = 4096;
+    }
+}
+
+/* Adds the page of this kind with the fewest bytes in use. */
+static void
+add_page(int file, enum kind kind, const char *keyspace)
+{
+    const struct specimen_file *f = &specimen.files[file];
+    size_t best = 0, least = 4097, start, end;
+
+    for (size_t at = 2 * 4096; at + 4096 <= f->size; at += 4096) {
+        if (page_kind(f->bytes + at) != kind)
+            continue;
+        page_used(f->bytes + at, &start, &end);
+        if (start + 4096 - end >= least || !page_lives(file, at, keyspace))
+            continue;
+        least = start + 4096 - end;
+        best = at;
+    }
+    assert_true(best > 0);
+    page_used(f->bytes + best, &start, &end);
+    add_bits(file, best, start);
+    add_rest(file, best + start, best + end, 8);
+    add_bits(file, best + end, 4096 - end);
+}
+
+/* Both meta pages of a file of LMDB's. */
+static void
+add_metas(int file)
+{
+    for (size_t at = 0; at < 2 * 4096; at += 4096) {
+        add_bits(file, at, 160);
+        add_rest(file, at + 160, at + 4096, 16);
+    }
+}
+
+/* ---- fixture ----------------------------------------------------------- */
+
+/* Counts when the worker has done all.  `light`: when it has done work_light()
+ * of this keyspace. */
+static void
+expect_counts(int light)
+{
+    for (int k = 0; k < SPECIMEN_NAMES; k++)
+        for (size_t i = 0; i < SPECIMEN_KEYS; i++)
+            want[k][i] = specimen.base[k][i] + (light < 0 ? specimen.rest[k][i]
+                                                : i >= 5 && i < 8 ? 12
+                                                                  : 7);
+}
+
+static void
+make(unsigned parts, int light)
+{
+    specimen_make(&specimen, parts);
+    config_defaults(&config);
+    (void)snprintf(config.data_dir, sizeof config.data_dir, "%s",
+                   specimen.dir.path); /* fits */
+    config.log_size = 64 << 10;
+    config.worker_memory = 16 << 20;
+    config.worker_batch = 8;
+    site_count = 0;
+    expect_counts(light);
+}
+
+/* Without a flip, all is right: else no test here means anything. */
+static void
+assert_sound(int light, int file)
+{
+    const struct site none = {.file = (uint16_t)file};
+
+    site_count = 1;
+    sites[0] = none;
+    assert_int_equal(light >= 0
+                         ? try_light(&none, (enum specimen_keyspace)light)
+                         : try_whole(&none),
+                     RIGHT);
+    assert_false(check(NULL));
+    specimen_restore(&specimen);
+    site_count = 0;
+}
+
+static int
+setup(void **state)
+{
+    *state = NULL;
+    diag_init("flips", DIAG_WARNING);
+    sites = calloc(SITES_MAX, sizeof *sites);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    said_fd = memfd_create("said", MFD_CLOEXEC);
+    return sites == NULL || shared == MAP_FAILED || said_fd < 0 ? -1 : 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state; /* none */
+    free(sites);
+    return close(said_fd);
+}
+
+static int
+fini(void **state)
+{
+    (void)state; /* none */
+    specimen_fini(&specimen);
+    return 0;
+}
+
+/* ---- keyspaces --------------------------------------------------------- */
+
+static void
+no_bit_of_a_keyspace_is_wrong_and_silent(void **state)
+{
+    static const enum kind kinds[] = {KIND_BRANCH, KIND_NAMES, KIND_SHORT,
+                                      KIND_LONG,   KIND_FREE,  KIND_BASE,
+                                      KIND_BUFFER, KIND_GROUP};
+    static const char *const names[KINDS] = {
+        [KIND_BRANCH] = "branch page",  [KIND_NAMES] = "leaf of names",
+        [KIND_SHORT] = "leaf of marks", [KIND_LONG] = "leaf of values",
+        [KIND_FREE] = "leaf of free",   [KIND_BASE] = "base block",
+        [KIND_BUFFER] = "buffer",       [KIND_GROUP] = "group"};
+    int file;
+
+    (void)state; /* none */
+    make(1u << SPECIMEN_SMALL, SPECIMEN_SMALL);
+    file = specimen_find(&specimen, "keyspace/small.mdb");
+    assert_sound(SPECIMEN_SMALL, file);
+    add_metas(file);
+    try_all("meta pages", SPECIMEN_SMALL);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        site_count = 0;
+        add_page(file, kinds[i], "small");
+        try_all(names[kinds[i]], SPECIMEN_SMALL);
+    }
+}
+
+static void
+no_bit_of_a_node_is_wrong_and_silent(void **state)
+{
+    int file;
+
+    (void)state; /* none */
+    make(1u << SPECIMEN_NODES, SPECIMEN_NODES);
+    file = specimen_find(&specimen, "keyspace/nodes.mdb");
+    assert_sound(SPECIMEN_NODES, file);
+    add_page(file, KIND_NODE, "nodes");
+    try_all("node", SPECIMEN_NODES);
+}
+
+static void
+random_bits_are_not_wrong_and_silent(void **state)
+{
+    struct random r = {.state = random_seed("test_flips")};
+    size_t total = 0;
+
+    (void)state; /* none */
+    make(SPECIMEN_ALL, -1);
+    assert_sound(-1, 0);
+    for (int i = 0; i < specimen.file_count; i++)
+        if (specimen.files[i].link_of < 0)
+            total += specimen.files[i].size;
+    for (int n = 0; n < RANDOM; n++) {
+        size_t at = random_below(&r, total);
+        int i = 0;
+
+        while (specimen.files[i].link_of >= 0 || at >= specimen.files[i].size) {
+            if (specimen.files[i].link_of < 0)
+                at -= specimen.files[i].size;
+            i++;
+        }
+        add_site(i, at, (uint8_t)(1u << random_below(&r, 8)));
+    }
+    try_all("random bits", -1);
+}
+
+#define FLIPS(test) cmocka_unit_test_teardown(test, fini)
+
+static const struct CMUnitTest tests[] = {
+    FLIPS(no_bit_of_a_keyspace_is_wrong_and_silent),
+    FLIPS(no_bit_of_a_node_is_wrong_and_silent),
+    FLIPS(random_bits_are_not_wrong_and_silent),
+};
+
+int
+main(int argc, char **argv)
+{
+    void *state;
+    int rc;
+
+    if (setup(&state) < 0)
+        return 1;
+    rc = test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc, argv);
+    return teardown(&state) < 0 ? 1 : rc;
+}
