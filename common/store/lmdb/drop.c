@@ -3,6 +3,7 @@
  * What is dropped stays dropped: the marks stay, so a log that was in is not
  * counted again.  A file that cannot be opened cannot say which logs were in;
  * in its place comes a fresh one with the marks that the caller knows. */
+#include "common/store/lmdb/env.h"
 #include "common/store/lmdb/peek.h"
 
 #include <errno.h>
@@ -27,14 +28,37 @@ keep_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *m,
     return 0;
 }
 
+/* Whether LMDB can give free what a tree has: damage is not spread. */
+static int
+check_values(MDB_txn *txn, MDB_dbi dbi, const struct pages_map *map)
+{
+    MDB_val key, value;
+    MDB_cursor *c;
+    int rc, code;
+
+    rc = lmdb_error(mdb_cursor_open(txn, dbi, &c));
+    if (rc < 0)
+        return rc;
+    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
+    while (code == 0 && pages_value_ok(map, value.mv_data, value.mv_size))
+        code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
+    mdb_cursor_close(c);
+    return code == 0 ? -EBADMSG : code == MDB_NOTFOUND ? 0 : lmdb_error(code);
+}
+
 static int
 make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 {
     const struct keyspace *k = ctx;
+    struct pages_map map;
     int rc;
 
     (void)least; /* LMDB's list of free pages: as much again will do */
     rc = marks_each(txn, k->meta, state, keep_mark, NULL);
+    if (rc == 0)
+        rc = env_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
+    for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
+        rc = check_values(txn, k->trees[i].dbi, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
         rc = lmdb_error(mdb_drop(txn, k->trees[i].dbi, 0));
         state->roots[i].id = 0;

@@ -4,7 +4,8 @@
  * The old counts are looked up and the tree of keys is edited in key order;
  * what that means for the tree of ranks (a row leaves its place and comes to
  * another) is sorted and edited there. */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/env.h"
+#include "common/store/lmdb/peek.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -349,11 +350,13 @@ int
 edits_make(struct edits *e)
 {
     const uint64_t budget = edits_budget(e->store, e->limit);
-    int rc = 0;
+    struct pages_map map;
+    int rc;
 
     e->pages = 0;
+    rc = env_map_find(e->txn, e->keyspace->meta, KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
-        struct lmdb_pager pager = {.txn = e->txn};
+        struct lmdb_pager pager = {.txn = e->txn, .map = &map};
         struct tree t = {
             .pager = lmdb_pager(&pager),
             .kind = tree_kind(i),

@@ -1,9 +1,11 @@
 /* common/store/lmdb/env.c - see env.h. */
 #include "common/store/lmdb/env.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -132,4 +134,26 @@ env_lock_inode(int dir_fd, const char *file)
 
     (void)snprintf(lock, sizeof lock, "%s-lock", file); /* fits */
     return fstatat(dir_fd, lock, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : st.st_ino;
+}
+
+int
+env_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key, struct pages_map *map)
+{
+    char text[16];
+    MDB_val k = {.mv_size = strlen(key), .mv_data = text}, v;
+    MDB_env *env = mdb_txn_env(txn);
+    MDB_envinfo info;
+    MDB_stat st;
+    int rc;
+
+    assert(k.mv_size <= sizeof text);
+    memcpy(text, key, k.mv_size);
+    rc = lmdb_error(mdb_env_info(env, &info));
+    if (rc == 0)
+        rc = lmdb_error(mdb_env_stat(env, &st));
+    if (rc == 0)
+        rc = lmdb_error(mdb_get(txn, dbi, &k, &v));
+    if (rc == 0)
+        pages_map_find(map, v.mv_data, st.ms_psize, info.me_mapsize);
+    return rc;
 }

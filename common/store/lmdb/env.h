@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/pages.h"
 
 /* Makes a durable %t file, locked as ours: what `fill` puts into its first
  * transaction, through a map of `map` bytes.  Writes its name; returns its
@@ -27,5 +28,10 @@ int env_begin(MDB_env *env, unsigned flags, MDB_txn **out, bool *moved);
 
 /* The lock file of a file; 0: there is none. */
 ino_t env_lock_inode(int dir_fd, const char *file);
+
+/* Where LMDB has the file in memory, for pages_value_ok(): in a transaction
+ * that has not written yet, from the small value that `key` has in `dbi`. */
+int env_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key,
+                 struct pages_map *map);
 
 #endif

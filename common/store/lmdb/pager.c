@@ -52,6 +52,21 @@ get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
     return 0;
 }
 
+/* Moves to a value that is about to go.  What LMDB gives free with it are the
+ * pages that it says it has: -EBADMSG, before other people's are.  0 also when
+ * it is not there, and *there says so. */
+static int
+move_to(struct lmdb_pager *p, MDB_val *key, bool *there)
+{
+    MDB_val was;
+    const int code = mdb_cursor_get(p->cursor, key, &was, MDB_SET);
+
+    *there = code == 0;
+    if (code != 0)
+        return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
+    return pages_value_ok(p->map, was.mv_data, was.mv_size) ? 0 : -EBADMSG;
+}
+
 static int
 put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
 {
@@ -59,8 +74,14 @@ put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
     uint8_t wire[8];
     MDB_val k = {.mv_size = sizeof wire, .mv_data = wire};
     MDB_val v = {.mv_size = size};
+    bool there;
+    int rc;
 
     put_be64(wire, key);
+    rc = move_to(p, &k, &there);
+    if (rc < 0)
+        return rc;
+    k = (MDB_val){.mv_size = sizeof wire, .mv_data = wire};
     memcpy(&v.mv_data, &bytes, sizeof bytes); /* LMDB takes no const */
     return lmdb_error(mdb_cursor_put(p->cursor, &k, &v, 0));
 }
@@ -71,13 +92,14 @@ remove_value(void *ctx, uint64_t key)
     struct lmdb_pager *p = ctx;
     uint8_t wire[8];
     MDB_val k = {.mv_size = sizeof wire, .mv_data = wire};
-    int code;
+    bool there;
+    int rc;
 
     put_be64(wire, key);
-    code = mdb_cursor_get(p->cursor, &k, NULL, MDB_SET);
-    if (code == 0)
-        code = mdb_cursor_del(p->cursor, 0);
-    return lmdb_error(code);
+    rc = move_to(p, &k, &there);
+    if (rc == 0)
+        rc = there ? lmdb_error(mdb_cursor_del(p->cursor, 0)) : -EBADMSG;
+    return rc;
 }
 
 struct pager

@@ -6,6 +6,7 @@
 #include <lmdb.h>
 #include <stdbool.h>
 
+#include "common/store/lmdb/pages.h"
 #include "common/store/tree/pager.h"
 
 /* Lives as long as the tree that uses it. */
@@ -13,6 +14,7 @@ struct lmdb_pager {
     MDB_txn *txn;
     MDB_cursor *cursor; /* of the database; borrowed */
     bool renew;         /* the cursor must follow the transaction first */
+    const struct pages_map *map; /* to put and remove; see env_map_find() */
 };
 
 /* A value's LMDB key is its number, big-endian. */
