@@ -101,7 +101,9 @@ delete_parts(struct held *h, uint64_t id, uint64_t *bytes)
     rc = held_seek(h, c, &start, &key, &value);
     while (rc == 0 && held_key_under(&key, &start)) {
         *bytes += value.mv_size;
-        rc = held_error(h, mdb_cursor_del(c, 0));
+        rc = held_value_check(h, &value);
+        if (rc == 0)
+            rc = held_error(h, mdb_cursor_del(c, 0));
         if (rc == 0) {
             const int code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
 
@@ -129,6 +131,9 @@ delete_record(struct held *h, const uint8_t *name, size_t name_size,
     if (code != 0)
         return code == MDB_NOTFOUND ? -ENOENT : held_error(h, code);
     bytes = value.mv_size;
+    rc = held_value_check(h, &value);
+    if (rc < 0)
+        return rc;
     rc = held_head_read(&key, &value, &head);
     if (rc == 0) {
         rc = held_marks_read(h, h->write, &head);

@@ -35,6 +35,7 @@
 #include "common/base/diag.h"
 #include "common/store/lmdb/held.h"
 #include "common/store/lmdb/held_record.h"
+#include "common/store/lmdb/pages.h"
 
 #define HELD_VERSION   1
 #define HELD_CUT_PAGES 16384u /* dirty pages of a commit, about: 64 MiB */
@@ -84,6 +85,7 @@ struct held {
     ino_t look_inode;        /* 0: there was none */
 
     MDB_txn *write;        /* NULL: none */
+    struct pages_map map;  /* of it, for what is deleted */
     struct held_sums sums; /* as the commit will leave them */
     uint64_t pages;        /* dirtied, about */
     bool flocked;
@@ -131,6 +133,9 @@ int held_file_make(struct held *h);
 
 /* Whether the open file still has the name, and its lock file as well. */
 bool held_file_is_named(const struct held *h);
+
+/* Whether LMDB may delete a value that it gave in h->write, else -EBADMSG. */
+int held_value_check(struct held *h, const MDB_val *value);
 
 /* Begins a transaction of the open file.
  *   -EAGAIN  what LMDB shows is not the file's newest commit */

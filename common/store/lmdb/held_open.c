@@ -324,13 +324,31 @@ close_env(struct held *h)
     h->file.env = NULL;
 }
 
+/* The pages, before LMDB reads any of them.  Who deletes what is held relies on
+ * those of values as well. */
+static int
+check_pages(const struct held *h, const char **why)
+{
+    struct pages_check values = {.quick = false};
+    int rc;
+
+    rc = pages_check_file(h->file.fd, h->options.writable, why);
+    if (rc < 0 || !h->options.writable)
+        return rc;
+    rc = pages_check(h->file.fd, &values);
+    if (rc < 0 || values.faults == 0)
+        return rc;
+    *why = "its pages are damaged";
+    return -EBADMSG;
+}
+
 /* Opens what h->file.fd is open for; or *why not, and only that is open. */
 static int
 open_checked(struct held *h, const char **why)
 {
     int rc;
 
-    rc = pages_check_file(h->file.fd, h->options.writable, why);
+    rc = check_pages(h, why);
     if (rc == 0 && !h->failed)
         rc = held_newest_check(h->file.fd, why);
     if (rc == 0)
@@ -408,6 +426,14 @@ held_file_get(struct held *h)
 
 /* ---- transactions ------------------------------------------------------ */
 
+int
+held_value_check(struct held *h, const MDB_val *value)
+{
+    return pages_value_ok(&h->map, value->mv_data, value->mv_size)
+               ? 0
+               : held_error(h, MDB_CORRUPTED);
+}
+
 /* Begins any transaction. */
 static int
 begin(struct held *h, unsigned flags, MDB_txn **out)
@@ -483,11 +509,15 @@ held_begin_write(struct held *h, MDB_txn **out)
     if (rc < 0)
         return rc;
     rc = held_error(h, mdb_env_info(h->file.env, &info));
-    if (rc == 0 && mdb_txn_id(txn) == info.me_last_txnid + 1) {
+    if (rc == 0 && mdb_txn_id(txn) != info.me_last_txnid + 1)
+        rc = -EAGAIN;
+    if (rc == 0)
+        rc = env_map_find(txn, h->file.meta, "state", &h->map);
+    if (rc == 0) {
         *out = txn;
         return 0;
     }
     mdb_txn_abort(txn);
     h->file.stale = true;
-    return rc < 0 ? rc : -EAGAIN;
+    return rc;
 }

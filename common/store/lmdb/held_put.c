@@ -29,7 +29,8 @@ drop_unfinished(struct held *h)
         return held_error(h, code);
     code = mdb_cursor_get(c, &key, &value, MDB_SET_RANGE);
     while (code == 0) {
-        code = mdb_cursor_del(c, 0);
+        code = held_value_check(h, &value) < 0 ? MDB_CORRUPTED
+                                               : mdb_cursor_del(c, 0);
         if (code == 0)
             code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
     }
