@@ -289,6 +289,31 @@ no_page_number_is_too_large_for_the_check(void **state)
     close(fd);
 }
 
+/* Fault: LMDB took the pages of such a record of the free list twice. */
+static void
+pages_that_commit_0_gave_free_are_damage(void **state)
+{
+    struct fixture *f = *state;
+    const int fd = file_open(f);
+    struct pages_meta meta;
+    uint64_t root, zero = 0;
+    uint16_t at;
+    const char *why;
+
+    for (uint64_t id = 0; id < 4; id++)
+        put_one(f, id, 8, 700);
+    assert_rc(pages_check_file(fd, true, &why), 0);
+    assert_rc(pages_meta(fd, 0, &meta, &why), 0);
+    memcpy(&root, meta.free + PAGES_DB_SIZE - sizeof root, sizeof root);
+
+    /* The first node's key. */
+    assert_int_equal(pread(fd, &at, 2, (off_t)(root * PAGE + 16)), 2);
+    assert_int_equal(pwrite(fd, &zero, 8, (off_t)(root * PAGE + at + 8)), 8);
+
+    assert_rc(pages_check_file(fd, true, &why), -EBADMSG);
+    close(fd);
+}
+
 static void
 a_file_that_was_cut_is_damaged(void **state)
 {
@@ -783,6 +808,7 @@ a_damaged_lock_file_is_told_from_a_damaged_keyspace(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(whatever_lmdb_writes_is_good),
     TEST(no_page_number_is_too_large_for_the_check),
+    TEST(pages_that_commit_0_gave_free_are_damage),
     TEST(a_file_that_was_cut_is_damaged),
     TEST(bits_that_the_check_does_not_see_do_not_matter_to_lmdb),
     TEST(what_lmdb_would_give_free_with_a_value_is_checked),
