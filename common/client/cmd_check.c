@@ -195,8 +195,12 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     c->keys += result.keys;
     c->blocks += result.blocks;
     if (rc == -ENOENT) {
-        fault(c, "there is no such keyspace");
-        return;
+        if (c->line->arg_count > 0)
+            fault(c, "there is no such keyspace");
+        else if (size > 2 && memcmp(name, "%h", 2) == 0)
+            fault(c, "a file in which its keyspace's name is damaged, or "
+                     "another's: it was renamed or copied");
+        return; /* or it was removed since it was listed */
     }
     if (rc < 0) {
         fault(c, "cannot be checked: %s", diag_text(rc));

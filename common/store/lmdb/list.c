@@ -144,9 +144,18 @@ set_file(struct keyspace *k, const char *stem)
                    stem); /* sized for the longest */
 }
 
+/* Lists a file by its own name, which is no keyspace's: nobody can count or
+ * check it, and who tries is told. */
+static int
+name_after_file(const char *stem, struct listed *out)
+{
+    out->size = strlen(stem);
+    memcpy(out->name, stem, out->size);
+    return 0;
+}
+
 /* A file whose inner name belongs to another file is found by nobody who
- * looks for the name.  It is said, and listed by its file's name, which is no
- * keyspace's: so it can be counted and checked by none. */
+ * looks for the name. */
 static void
 tell_misplaced(struct lmdb *s, const char *stem, struct listed *name)
 {
@@ -162,8 +171,7 @@ tell_misplaced(struct lmdb *s, const char *stem, struct listed *name)
                    "belongs into keyspace/%s" KEYSPACE_SUFFIX ": it was "
                    "renamed or copied, or keyspace/%%key is not its own",
                    stem, text, file);
-    name->size = strlen(stem);
-    memcpy(name->name, stem, name->size);
+    (void)name_after_file(stem, name); /* cannot fail */
 }
 
 /* The name that is in a %h file. */
@@ -193,7 +201,7 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     if (rc < 0) {
         rc = keyspace_open_file(s, stem, &k);
         if (rc < 0)
-            return rc;
+            return rc == -EBADMSG ? name_after_file(stem, out) : rc;
     }
     out->size = k.name_size;
     memcpy(out->name, k.name, k.name_size);
