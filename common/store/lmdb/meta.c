@@ -155,6 +155,14 @@ root_get(const uint8_t *at, struct tree_root *root)
     root->level = get_le16(at + 24);
 }
 
+/* Whether a tree can have such a root: one without rows has none. */
+static bool
+root_ok(const struct tree_root *root)
+{
+    return root->level < TREE_LEVELS &&
+           (root->id != 0 || (root->count == 0 && root->level == 0));
+}
+
 int
 keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
                    const struct keyspace_state *state)
@@ -193,7 +201,7 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
     out->marks_hash = get_le64(bytes + 56);
     for (int i = 0; i < KEYSPACE_TREES; i++) {
         root_get(bytes + ROOTS_AT + ROOT_SIZE * (size_t)i, &out->roots[i]);
-        if (out->roots[i].level >= TREE_LEVELS ||
+        if (!root_ok(&out->roots[i]) ||
             out->roots[i].count != out->roots[0].count)
             return -EBADMSG;
     }
