@@ -84,25 +84,24 @@ apply(struct drain *d, const struct store_batch *b)
 static void
 tell(struct drain *d, const uint8_t *name, size_t size, int error)
 {
-    static struct diag_repeat stays, mixed, damaged;
     char text[NAME_TEXT_SIZE];
 
     (void)name_escape(name, size, text); /* its length: unused */
     if (error == -ESTALE)
-        diag_repeating(&mixed, DIAG_ERROR,
+        diag_repeating(&d->mixed, DIAG_ERROR,
                        "held records stay: keyspace=%s has some of the logs "
                        "of a record and not others: it is of another time "
                        "than data/" HELD_FILE "; see countd held; countd held "
                        "drop gives up what is held for it",
                        text);
     else if (error == -ENODATA)
-        diag_repeating(&damaged, DIAG_ERROR,
+        diag_repeating(&d->damaged, DIAG_ERROR,
                        "held records stay: a record of keyspace=%s is damaged; "
                        "see countd held; countd held drop gives up what is "
                        "held for it",
                        text);
     else
-        diag_repeating(&stays, DIAG_WARNING,
+        diag_repeating(&d->stays, DIAG_WARNING,
                        "held records stay: keyspace=%s: %s", text,
                        diag_text(error));
     d->stats.damaged += error == -ESTALE || error == -ENODATA;

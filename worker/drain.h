@@ -31,6 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/diag.h"
 #include "common/base/hash.h"
 #include "common/store/lmdb/held.h"
 #include "common/store/store.h"
@@ -64,6 +65,7 @@ struct drain {
     void *stop_ctx;
     uint64_t (*now_ns)(void); /* clock_ns; tests have their own */
     struct drain_stats stats;
+    struct diag_repeat stays, mixed, damaged;
 
     struct hash_key key;
     struct drain_place places[DRAIN_RETRIES];
