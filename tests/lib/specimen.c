@@ -28,7 +28,7 @@ static const struct {
     size_t keys;
     size_t key_size;
 } keyspaces[SPECIMEN_NAMES] = {
-    [SPECIMEN_SMALL] = {"small", 98, LONG_KEY},
+    [SPECIMEN_SMALL] = {"small", 105, LONG_KEY},
     [SPECIMEN_NODES] = {"nodes", 500, LONG_KEY},
     [SPECIMEN_LONG] = {"long-long-long-long-long-long-long-long-long-long-long-"
                        "long-long-long-long-long-long-long-long-long-long-long-"
@@ -172,6 +172,9 @@ add_partly(struct specimen *s, enum specimen_keyspace k, uint8_t log)
         assert_rc(stored_get(store, keyspaces[k].name, d.keys[i], &row), 0);
         s->base[k][i] = row.count;
     }
+
+    /* That has folded most: now buffers again. */
+    base_add(s, store, k, (uint8_t)(log + 1), 20, 32, 2);
     store_close(store);
 }
 
@@ -446,16 +449,21 @@ specimen_restore_file(const struct specimen *s, int file)
 }
 
 void
-specimen_flip(const struct specimen *s, int file, size_t at, uint8_t mask)
+specimen_flip(const struct specimen *s, int file, size_t at, size_t size,
+              uint8_t mask)
 {
     const struct specimen_file *f = &s->files[file];
-    const uint8_t byte = f->bytes[at] ^ mask;
+    uint8_t bytes[4096];
     int fd;
+
+    assert_true(size <= sizeof bytes && at + size <= f->size);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = f->bytes[at + i] ^ mask;
 
     assert_int_equal(fchmodat(s->dir.fd, f->path, 0600, 0), 0);
     fd = openat(s->dir.fd, f->path, O_WRONLY | O_CLOEXEC);
     assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+    assert_int_equal(pwrite(fd, bytes, size, (off_t)at), size);
     assert_int_equal(fchmod(fd, f->mode), 0);
     assert_int_equal(close(fd), 0);
 }

@@ -3,7 +3,7 @@
  *
  *     specimen_make(&s, SPECIMEN_ALL);
  *     specimen_restore(&s);
- *     specimen_flip(&s, file, at, 1);
+ *     specimen_flip(&s, file, at, 1, 0x20);
  *     ... daemons, or their parts in this process ...
  *     if (specimen_compare(store, SPECIMEN_SMALL, want) != SPECIMEN_RIGHT) ...
  *     specimen_fini(&s);
@@ -71,8 +71,9 @@ void specimen_restore(const struct specimen *s);
 /* Puts one file back that nobody has replaced. */
 void specimen_restore_file(const struct specimen *s, int file);
 
-/* Changes bits of a file. */
-void specimen_flip(const struct specimen *s, int file, size_t at, uint8_t mask);
+/* Changes bits of so many bytes of a file, at most a page of them. */
+void specimen_flip(const struct specimen *s, int file, size_t at, size_t size,
+                   uint8_t mask);
 
 /* Names and keys.  Returns the number of keys. */
 size_t specimen_keys(enum specimen_keyspace k);
