@@ -29,6 +29,8 @@ load(struct conn *c)
     struct conns *cs = c->door->conns;
     const size_t size = kept(c);
 
+    if (size == 0)
+        return 0;
     if (c->small_size > 0)
         memcpy(cs->in, c->small, c->small_size);
     else
@@ -43,6 +45,8 @@ keep(struct conn *c, const uint8_t *bytes, size_t size)
 {
     struct conns *cs = c->door->conns;
 
+    if (size == 0)
+        return true;
     if (c->in.size == 0 && c->small_size + size <= CONN_SMALL) {
         memcpy(c->small + c->small_size, bytes, size);
         c->small_size = (uint8_t)(c->small_size + size);

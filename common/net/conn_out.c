@@ -232,7 +232,7 @@ conn_has_waiting(const struct conn *c)
 bool
 conn_send_waiting(struct conn *c)
 {
-    return send_owed(c) && send_kept(c);
+    return (c->owed == 0 || send_owed(c)) && (c->out.size == 0 || send_kept(c));
 }
 
 bool
