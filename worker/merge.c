@@ -538,11 +538,36 @@ merge_run(struct merge *m)
     return MERGE_WAIT;
 }
 
+static bool
+is_spent(void *ctx, const struct store_mark *mark)
+{
+    struct merge *m = ctx;
+
+    return spent_is(&m->spent, mark);
+}
+
+/* Also when nobody can tell. */
+static bool
+is_awaited(void *ctx, const uint8_t *name, size_t name_size)
+{
+    struct merge *m = ctx;
+    uint64_t oldest = 0, newest;
+    int rc;
+
+    rc = held_look(m->held);
+    if (rc == 0)
+        rc = held_span(m->held, name, name_size, &oldest, &newest);
+    held_look_end(m->held);
+    return rc < 0 || oldest != UINT64_MAX;
+}
+
 bool
 merge_tend(struct merge *m, uint64_t until_ns)
 {
-    const struct store_tending t = {
-        .until_ns = until_ns, .is_spent = spent_is, .ctx = &m->spent};
+    const struct store_tending t = {.until_ns = until_ns,
+                                    .is_spent = is_spent,
+                                    .is_awaited = is_awaited,
+                                    .ctx = m};
     bool more;
 
     more = store_tend(m->store, &t);

@@ -216,6 +216,10 @@ struct store_tending {
     /* Whether no increment of this fill can come again: its log is empty, and
      * that is durable, or it is gone.  NULL: nobody knows. */
     bool (*is_spent)(void *ctx, const struct store_mark *mark);
+
+    /* Whether records wait for this keyspace elsewhere: its marks say which of
+     * them are in.  NULL: none do. */
+    bool (*is_awaited)(void *ctx, const uint8_t *name, size_t name_size);
     void *ctx;
 };
 

@@ -689,7 +689,9 @@ mem_tend(struct store *s, const struct store_tending *t)
 
     for (size_t i = 0; t->is_spent && i < m->count; i++) {
         struct mem_keyspace *k = &m->keyspaces[i];
-        bool spent = k->exists && k->count == 0;
+        bool spent = k->exists && k->count == 0 &&
+                     !(t->is_awaited &&
+                       t->is_awaited(t->ctx, k->name.bytes, k->name.size));
 
         for (size_t j = 0; spent && j < k->mark_count; j++)
             spent = t->is_spent(t->ctx, &k->marks[j].mark);

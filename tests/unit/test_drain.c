@@ -291,6 +291,30 @@ a_file_that_is_set_aside_meanwhile_is_no_fault_of_the_keyspace(void **state)
     assert_int_equal(x->drain.stats.damaged, 0);
 }
 
+/* As a backup has it that was made while a keyspace was dropped. */
+static void
+what_was_dropped_does_not_come_back_out_of_what_is_held(void **state)
+{
+    static const struct store_key keys[] = {{(const uint8_t *)"one", 3},
+                                            {(const uint8_t *)"two", 3}};
+    struct fixture *x = *state;
+    const struct store_mark mark = {.uuid = {1}, .epoch = 1, .first_ms = 1};
+    uint64_t deleted;
+
+    assert_rc(had(x, "a", &mark), 0);
+    held_by_another(x, "a", &mark, 1);
+    assert_rc(store_del(x->store, (const uint8_t *)"a", 1, keys, 2, &deleted),
+              0);
+    assert_int_equal(deleted, 2);
+
+    while (merge_tend(&x->merge, UINT64_MAX))
+        ;
+    drain_dry(x);
+
+    assert_int_equal(held_count(x), 0);
+    assert_int_equal(count_of(x, "a", "one"), INT64_MIN);
+}
+
 static void
 what_another_process_drains_is_left_to_it(void **state)
 {
@@ -498,6 +522,7 @@ static const struct CMUnitTest tests[] = {
     MEMORY(a_sick_keyspace_is_tried_less_and_less_often_up_to_once_a_minute),
     MEMORY(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one),
     BOTH(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it),
+    BOTH(what_was_dropped_does_not_come_back_out_of_what_is_held),
     MEMORY(a_file_that_is_set_aside_meanwhile_is_no_fault_of_the_keyspace),
     MEMORY(what_another_process_drains_is_left_to_it),
     MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing),

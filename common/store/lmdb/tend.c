@@ -2,11 +2,11 @@
  * files of empty keyspaces.
  *
  * A keyspace without keys whose marks are all of logs that can bring nothing
- * more is as good as none, and its file is removed: under its write
- * transaction, so nobody is committing to it, and with the directory's flock,
- * so nobody is opening it.  Who has it open finds it gone, and makes a new one
- * when there is something to put in.  After a power cut it may be back, as it
- * was. */
+ * more, and for which nothing is held, is as good as none, and its file is
+ * removed: under its write transaction, so nobody is committing to it, and with
+ * the directory's flock, so nobody is opening it.  Who has it open finds it
+ * gone, and makes a new one when there is something to put in.  After a power
+ * cut it may be back, as it was. */
 #include "common/store/lmdb/peek.h"
 
 #include <errno.h>
@@ -43,6 +43,9 @@ remove_empty(struct lmdb *s, struct store_tending *t, struct keyspace *k)
         return;
     rc = keyspace_state_get(txn, k->meta, &state);
     if (rc == 0 && state.roots[TREE_KEYS].count > 0)
+        rc = -EEXIST;
+    if (rc == 0 && t->is_awaited != NULL &&
+        t->is_awaited(t->ctx, k->name, k->name_size))
         rc = -EEXIST;
     if (rc == 0)
         rc = marks_each(txn, k->meta, &state, stop_unless_spent, t);
