@@ -17,13 +17,14 @@ wanted(uint64_t setting)
 static size_t
 connections_left(uint64_t want)
 {
+    const uint64_t kept = DOORS_FILES;
     uint64_t limit;
 
     /* What cannot be raised is told below, and accepting pauses all the same.
      */
-    (void)files_raise(want + DOORS_FILES, 0);
+    (void)files_raise(want + kept, 0);
     limit = files_limit();
-    return (size_t)(limit > 2 * DOORS_FILES ? limit - DOORS_FILES : limit / 2);
+    return (size_t)(limit > 2 * kept ? limit - kept : limit / 2);
 }
 
 static void
@@ -87,7 +88,7 @@ share(struct doors *d)
 {
     for (size_t i = 0; i < DOORS; i++) {
         struct door_row *row = &d->rows[i];
-        size_t part = d->shared / (2 * DOORS);
+        size_t part = d->shared / 2 / DOORS;
 
         if (row->max > d->shared)
             row->max = d->shared;

@@ -13,7 +13,9 @@
 
 enum { DOOR_COUNTER, DOOR_SEMAPHORE, DOOR_ACK, DOOR_SILENT, DOORS };
 
-#define DOORS_FILES    128    /* descriptors for logs, threads, the rest */
+#define DOORS_FILES                                                            \
+    128                       /* descriptors for logs, threads, the rest       \
+                               */
 #define DOORS_MOST     262144 /* connections of a door without a limit */
 #define DOORS_RESERVED 1024   /* what a door is sure of, at most */
 #define DOORS_YIELD_S  60     /* idle so long, a sender makes way for another */

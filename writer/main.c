@@ -50,6 +50,7 @@ print_figures(const struct writer *w)
     const struct door_figures *ack = &conns_door(w->conns, DOOR_ACK)->figures;
     const struct door_figures *silent =
         &conns_door(w->conns, DOOR_SILENT)->figures;
+    const uint64_t wins = (ack->sent - 4 * ack->malformed) / 3;
 
     diag(DIAG_INFO,
          "messages=%llu bytes=%llu connections=%llu replies=%llu "
@@ -58,7 +59,7 @@ print_figures(const struct writer *w)
          (unsigned long long)w->ingest.messages,
          (unsigned long long)(ack->received + silent->received),
          (unsigned long long)(ack->accepted + silent->accepted),
-         (unsigned long long)((ack->sent - 4 * ack->malformed) / 3),
+         (unsigned long long)wins,
          (unsigned long long)(ack->malformed + silent->malformed),
          (unsigned long long)(ack->cut_off + silent->cut_off),
          (unsigned long long)l->flushes, (unsigned long long)w->commit.syncs,

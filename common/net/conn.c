@@ -224,13 +224,30 @@ is_received_from(const struct conn *c)
     return (c->flags & F_FULL) == 0 || c->door->row->protocol->pattern;
 }
 
+/* What a connection waits for that has not said all. */
+static enum conn_state
+state_of(const struct conn *c, bool waits, bool gated)
+{
+    const bool stuck = waits && (c->flags & F_FULL) != 0;
+
+    if (stuck && ((c->flags & F_CLOSING) != 0 || !is_received_from(c)))
+        return CONN_IDLE;
+    if ((c->flags & F_CLOSING) != 0)
+        return waits ? CONN_QUEUED : CONN_HELD;
+    if ((c->flags & (F_HOLD | F_STARVED | F_BLOCKED)) != 0 ||
+        ((c->flags & F_AGAIN) != 0 && gated) || conn_held(c) >= CONN_HELD_MOST)
+        return CONN_HELD;
+    if ((waits && !stuck) || (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
+        return CONN_QUEUED;
+    return CONN_IDLE;
+}
+
 /* Files the connection by what it waits for. */
 static void
 file(struct conn *c)
 {
     const bool waits = conn_has_waiting(c);
     const bool gated = conn_held(c) > 0 || (c->flags & F_GATES) != 0;
-    const bool stuck = waits && (c->flags & F_FULL) != 0;
 
     if (has_said_all(c))
         c->flags |= F_CLOSING;
@@ -238,19 +255,7 @@ file(struct conn *c)
         finish(c);
         return;
     }
-    if (stuck && ((c->flags & F_CLOSING) != 0 || !is_received_from(c)))
-        conn_enter(c, CONN_IDLE);
-    else if ((c->flags & F_CLOSING) != 0)
-        conn_enter(c, waits ? CONN_QUEUED : CONN_HELD);
-    else if ((c->flags & (F_HOLD | F_STARVED | F_BLOCKED)) != 0 ||
-             ((c->flags & F_AGAIN) != 0 && gated) ||
-             conn_held(c) >= CONN_HELD_MOST)
-        conn_enter(c, CONN_HELD);
-    else if ((waits && !stuck) ||
-             (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
-        conn_enter(c, CONN_QUEUED);
-    else
-        conn_enter(c, CONN_IDLE);
+    conn_enter(c, state_of(c, waits, gated));
 }
 
 /* Throws away what still comes after the last answer; events are of the level

@@ -109,7 +109,7 @@ conn_space(struct conn *c, size_t size)
     assert(cs->served == c);
     assert(size <= cs->out_size);
     cs->wanted = 0;
-    if (all > cs->out_size || cs->out_used > 2 * CONN_SLICE)
+    if (all > cs->out_size || cs->out_used > (size_t)2 * CONN_SLICE)
         return NULL;
     if (may_begin(c, all) || (all <= CONN_SMALL_ANSWER &&
                               conns_make_room(cs, chain_lacks(&c->out, all))))
@@ -174,11 +174,13 @@ static bool
 send_owed(struct conn *c)
 {
     const char *pattern = c->door->row->protocol->pattern;
-    const size_t unit = pattern ? strlen(pattern) : 1;
     char text[PATTERN_SIZE];
-    size_t size, i;
+    size_t unit, size, i;
     ssize_t n;
 
+    if (!pattern)
+        return true;
+    unit = strlen(pattern);
     while (c->owed > 0 && (c->flags & F_FULL) == 0) {
         size = sizeof text / unit * unit;
         size = size < c->owed ? size : (size_t)c->owed;

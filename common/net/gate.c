@@ -10,7 +10,7 @@ gate_init(struct gate *g, size_t max, uint8_t id)
 {
     *g = (struct gate){.id = id};
     for (unsigned i = 0; i < CONN_GATES; i++) {
-        g->waiting[i] = malloc(max * sizeof *g->waiting[i]);
+        g->waiting[i] = malloc(max * sizeof(struct conn *));
         if (!g->waiting[i]) {
             gate_fini(g);
             return -ENOMEM;
