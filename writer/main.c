@@ -51,17 +51,18 @@ print_figures(const struct writer *w)
     const struct door_figures *silent =
         &conns_door(w->conns, DOOR_SILENT)->figures;
     const uint64_t wins = (ack->sent - 4 * ack->malformed) / 3;
+    const uint64_t received = ack->received + silent->received;
+    const uint64_t accepted = ack->accepted + silent->accepted;
+    const uint64_t malformed = ack->malformed + silent->malformed;
+    const uint64_t cut_off = ack->cut_off + silent->cut_off;
 
     diag(DIAG_INFO,
          "messages=%llu bytes=%llu connections=%llu replies=%llu "
          "malformed=%llu partial_disconnects=%llu appends=%llu syncs=%llu "
          "syncs_here=%llu logs=%llu pushed_back=%llu",
-         (unsigned long long)w->ingest.messages,
-         (unsigned long long)(ack->received + silent->received),
-         (unsigned long long)(ack->accepted + silent->accepted),
-         (unsigned long long)wins,
-         (unsigned long long)(ack->malformed + silent->malformed),
-         (unsigned long long)(ack->cut_off + silent->cut_off),
+         (unsigned long long)w->ingest.messages, (unsigned long long)received,
+         (unsigned long long)accepted, (unsigned long long)wins,
+         (unsigned long long)malformed, (unsigned long long)cut_off,
          (unsigned long long)l->flushes, (unsigned long long)w->commit.syncs,
          (unsigned long long)w->commit.syncs_here,
          (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
