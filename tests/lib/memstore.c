@@ -300,7 +300,7 @@ add(struct store_row *row, const struct store_delta *d)
 {
     __extension__ typedef __int128 wide;
     const wide sum =
-        row->count + (((wide)d->sum_high << 64) | (wide)d->sum_low);
+        row->count + (wide)d->sum_high * ((wide)1 << 64) + (wide)d->sum_low;
     const bool had = row->saturated;
 
     row->count = (int64_t)sum;
