@@ -19,7 +19,6 @@
 #include "common/base/version.h"
 #include "common/net/net.h"
 #include "common/net/notify.h"
-#include "common/setup/nearest.h"
 #include "common/wire/message.h"
 #include "common/wire/name.h"
 
@@ -29,6 +28,8 @@
 #define LIMIT_SIZE    32                     /* one limit as text */
 #define WHERE_SIZE    (CONFIG_TEXT_SIZE + 8) /* an address and a port */
 #define ROW_TEXT      (2 * LIMIT_SIZE + 32)  /* describe_row() */
+
+#define KEY_SIZE_MAX 64 /* no setting has a longer name */
 
 #define KILO ((uint64_t)1024)
 #define MEGA (1024 * KILO)
@@ -164,8 +165,9 @@ struct unit {
 
 static const struct unit size_units[] = {
     {"G", GIGA}, {"M", MEGA}, {"K", KILO}, {"", 1}};
-static const struct unit time_units[] = {
-    {"d", DAY}, {"h", HOUR}, {"m", MINUTE}, {"s", SECOND}, {"ms", 1}};
+static const struct unit time_units[] = {{"d", DAY},    {"h", HOUR},
+                                         {"m", MINUTE}, {"s", SECOND},
+                                         {"ms", 1},     {"", SECOND}};
 static const struct unit second_units[] = {{"d", DAY / SECOND},
                                            {"h", HOUR / SECOND},
                                            {"m", MINUTE / SECOND},
@@ -350,7 +352,8 @@ example_of(enum kind kind)
     case KIND_SIZE:
         return "a size: a number, or one with K, M or G, such as 32M";
     case KIND_TIME:
-        return "a duration: a number with ms, s, m, h or d, such as 200ms";
+        return "a duration: a number of seconds, or one with ms, s, m, h or d, "
+               "such as 200ms";
     case KIND_SECONDS:
         return "seconds: a number, or one with s, m, h or d, such as 1d";
     case KIND_SYNC:
@@ -419,18 +422,11 @@ set_number(struct config *c, const struct option_row *row, const char *value,
 static int
 unknown_key(const char *key, char *why, size_t why_size)
 {
-    struct nearest nearest = {0};
     char shown[SHOWN_TEXT];
 
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        nearest_offer(&nearest, key, options[i].key);
-    (void)show(key, strlen(key), shown); /* `shown` is what it returns */
-    if (nearest.best != NULL)
-        return fail(why, why_size, -ENOENT,
-                    "%s: no such setting; did you mean %s?", shown,
-                    nearest.best);
     return fail(why, why_size, -ENOENT,
-                "%s: no such setting; countd-write -h lists them all", shown);
+                "%s: no such setting; countd-write -h lists them all",
+                show(key, strlen(key), shown));
 }
 
 static int
@@ -549,7 +545,7 @@ value_of(struct piece *p, char *why, size_t why_size)
 static int
 set_line(struct config *c, struct piece line, char *why, size_t why_size)
 {
-    char key[NEAREST_SIZE_MAX + 1], value[CONFIG_TEXT_SIZE];
+    char key[KEY_SIZE_MAX + 1], value[CONFIG_TEXT_SIZE];
     char shown[SHOWN_TEXT];
     struct piece k, v;
     const char *equals;
@@ -568,7 +564,7 @@ set_line(struct config *c, struct piece line, char *why, size_t why_size)
                     show(line.at, line.size, shown));
 
     k = trim((struct piece){line.at, (size_t)(equals - line.at)});
-    if (k.size == 0 || k.size > NEAREST_SIZE_MAX)
+    if (k.size == 0 || k.size > KEY_SIZE_MAX)
         return fail(why, why_size, -ENOENT,
                     "\"%s\": no such setting; countd-write -h lists them all",
                     show(k.at, k.size, shown));
@@ -797,7 +793,7 @@ static int
 set_override(struct config *c, const char *text, char *why, size_t why_size)
 {
     const char *equals = strchr(text, '=');
-    char key[NEAREST_SIZE_MAX + 1], shown[SHOWN_TEXT];
+    char key[KEY_SIZE_MAX + 1], shown[SHOWN_TEXT];
     size_t size;
 
     if (equals == NULL)

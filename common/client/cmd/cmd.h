@@ -2,7 +2,8 @@
  * their options, and what they share.
  *
  * Each subcommand is one row: name, arguments, options, example.  The row
- * drives parsing, -h, and a test that holds countd.1 to it.  The function
+ * drives parsing, -h, completion in shells, and a test that holds countd.1 to
+ * it.  The function
  * behind it gets a parsed line with checked settings and returns the exit
  * status; it has said on stderr what went wrong.
  *
@@ -20,7 +21,7 @@
 #include "common/setup/config.h"
 #include "common/wire/name.h"
 
-#define CMD_OPTIONS_MAX 8
+#define CMD_OPTIONS_MAX 12
 
 struct cmd_line;
 
@@ -49,8 +50,10 @@ struct cmd_line {
     int arg_count;
 };
 
-/* The subcommands, ended by one without a name. */
+/* The subcommands, ended by one without a name; and the options that each of
+ * them takes, before or behind its name. */
 extern const struct cmd cmd_table[];
+extern const struct cmd_option cmd_common_options[];
 
 /* The whole program: parses, runs, returns the exit status. */
 int cmd_main(int argc, char **argv);
@@ -62,6 +65,10 @@ const char *cmd_value(const struct cmd_line *line, const char *option);
 /* ---- arguments --------------------------------------------------------- */
 
 /* These say what is wrong and return CONFIG_EXIT_USAGE, or 0. */
+
+/* Always says that `text` of the line is wrong: "TEXT: WHAT; see countd X -h".
+ */
+int cmd_misuse(const struct cmd_line *line, const char *text, const char *what);
 
 struct cmd_name {
     size_t size;
@@ -114,6 +121,7 @@ int cmd_check(struct cmd_line *line);
 int cmd_backup(struct cmd_line *line);
 int cmd_acquire(struct cmd_line *line);
 int cmd_live(struct cmd_line *line);
+int cmd_completion(struct cmd_line *line);
 
 /* `countd log salvage`, the one that changes something. */
 int cmd_salvage(struct cmd_line *line, const char *file);

@@ -49,6 +49,17 @@ cell_bool(bool value)
     return (struct cell){.kind = CELL_BOOL, .number = value};
 }
 
+/* Columns of a terminal that a text form takes: one per character of UTF-8. */
+static int
+text_width(const char *text)
+{
+    int width = 0;
+
+    for (; *text != '\0'; text++)
+        width += (*text & 0xc0) != 0x80;
+    return width;
+}
+
 void
 output_init(struct output *o, const struct cmd_line *line,
             const struct output_column *columns, size_t column_count)
@@ -65,53 +76,7 @@ output_init(struct output *o, const struct cmd_line *line,
             o->format = OUTPUT_TSV;
     }
     for (size_t i = 0; i < column_count; i++)
-        o->widths[i] = output_width(columns[i].title);
-}
-
-/* ---- widths ------------------------------------------------------------ */
-
-struct span {
-    uint32_t from, to;
-};
-
-/* What most terminals show two columns wide; near enough for a table. */
-static bool
-is_wide(uint32_t code)
-{
-    static const struct span wide[] = {
-        {0x1100, 0x115f},   {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},
-        {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},
-        {0xffe0, 0xffe6},   {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff},
-        {0x1f900, 0x1faff}, {0x20000, 0x3fffd},
-    };
-
-    for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
-        if (code >= wide[i].from && code <= wide[i].to)
-            return true;
-    return false;
-}
-
-int
-output_width(const char *text)
-{
-    int width = 0;
-
-    while (*text != '\0') {
-        const unsigned char c = (unsigned char)*text++;
-        uint32_t code = c;
-        size_t more = 0;
-
-        if (c >= 0xc0) {
-            more = c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
-            code = c & (0x3fu >> more);
-        }
-        for (; more > 0 && (*text & 0xc0) == 0x80; more--)
-            code = code << 6 | ((uint32_t)*text++ & 0x3f);
-        if (code >= 0x300 && code <= 0x36f)
-            continue; /* combining marks stand on the letter before */
-        width += is_wide(code) ? 2 : 1;
-    }
-    return width;
+        o->widths[i] = text_width(columns[i].title);
 }
 
 /* ---- cells ------------------------------------------------------------- */
@@ -198,7 +163,7 @@ keep(struct output *o, const char *text)
 static void
 print_cell(const struct output *o, size_t column, const char *text)
 {
-    const int pad = o->widths[column] - output_width(text);
+    const int pad = o->widths[column] - text_width(text);
     const bool last = column + 1 == o->column_count;
 
     if (column > 0)
@@ -237,7 +202,7 @@ keep_row(struct output *o, const struct cell *cells)
     for (size_t i = 0; i < o->column_count; i++) {
         char buffer[NAME_TEXT_SIZE];
         const char *text = cell_plain(&cells[i], buffer);
-        const int width = output_width(text);
+        const int width = text_width(text);
 
         if (o->failed || !keep(o, text))
             return;

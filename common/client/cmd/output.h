@@ -83,9 +83,6 @@ void output_as_of(struct output *o, int64_t as_of_ms);
  * noticed here. */
 int output_fini(struct output *o);
 
-/* Columns of a terminal that a text form takes. */
-int output_width(const char *text);
-
 /* The ending of a noun: "1 increment", "2 increments". */
 const char *output_plural(uint64_t count);
 
