@@ -12,6 +12,9 @@ LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
+BASHDIR    ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR     ?= $(PREFIX)/share/zsh/site-functions
+DOCDIR     ?= $(PREFIX)/share/doc/countd
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 OBJCOPY    ?= objcopy
@@ -57,6 +60,7 @@ PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
          $(if $(wildcard worker/main.c),$(BUILD)/countd-worker) \
          $(if $(wildcard reader/main.c),$(BUILD)/countd-read) \
          $(if $(wildcard common/client/cmd/main.c),$(BUILD)/countd)
+SAID  := $(addprefix $(BUILD)/,countd.conf completion.bash completion.zsh)
 LIBS  := $(if $(wildcard common/client/lib/countd.c),$(addprefix $(BUILD)/,libcountd.a libcountd.so.0 libcountd.pc))
 # What the library offers; what it uses itself comes from parts.a.
 LIBOBJS := $(call part,common/client/lib)
@@ -76,7 +80,7 @@ STANDIN := $(call bins,tests/crash/standin_*.c)
 MAN   := $(wildcard */*.[1358] common/*/*.[1358] common/client/*/*.[1358])
 UNITS := $(wildcard */*.service common/*/*.target)
 
-all: $(PROGS) $(LIBS)
+all: $(PROGS) $(LIBS) $(SAID)
 
 # ---- programs ------------------------------------------------------------
 $(BUILD)/countd-write:  $(call part,writer writer/live $(ROOMS))
@@ -104,6 +108,21 @@ $(BUILD)/libcountd.pc: common/client/lib/countd.h Makefile
 	  'Name: libcountd' 'Description: count things in countd, and read the counts' \
 	  'Version: $(VERSION)' 'Libs: -L$${libdir} -lcountd' 'Libs.private: -pthread' \
 	  'Cflags: -I$${includedir}' > $@
+
+# ---- what the programs say of themselves ----------------------------------
+# A sample of the settings, each a comment with its default, from the help.
+$(BUILD)/countd.conf: $(BUILD)/countd-write
+	$(Q)COUNTD_CONF= $< -h | awk 'BEGIN { \
+	    print "# Settings of countd-write, countd-worker, countd-read and countd, which look for"; \
+	    print "# this file as /etc/countd.conf. Each is shown with its default: take the # away"; \
+	    print "# to change it. countd(5) says more." } \
+	  /^Settings/ { on = 1; next } \
+	  on && /^  [a-z]/ { key = $$1; sub(/^ *[^ ]+ +/, ""); help = $$0; next } \
+	  on && /; default / { def = $$0; sub(/.*; default /, "", def); sub(/; default .*/, ""); sub(/^ +/, ""); \
+	    print "\n# " toupper(substr(help, 1, 1)) substr(help, 2) ".\n# " toupper(substr($$0, 1, 1)) substr($$0, 2) \
+	      ".\n#" key " =" (def == "empty" ? "" : " " def) }' > $@
+$(BUILD)/completion.%: $(BUILD)/countd
+	$(Q)$< completion $* > $@
 
 # ---- tests ---------------------------------------------------------------
 # A program takes from the archives what it calls.  They are made afresh: a
@@ -140,6 +159,7 @@ test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN)
 run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
 
+bench demo: export COUNTD_CONF =
 bench: all $(BENCH)
 	@for b in $(BENCH); do echo "== $${b##*/}"; BUILD=$(abspath $(BUILD)) $$b || exit 1; done
 
@@ -224,7 +244,10 @@ demo: setup
 man = $(filter %.$(1),$(MAN))
 install: all
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) \
-	  $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man8 $(UNITDIR))
+	  $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR) $(DOCDIR))
+	$(INSTALL) -m 644 $(BUILD)/countd.conf $(DESTDIR)$(DOCDIR)
+	$(INSTALL) -m 644 $(BUILD)/completion.bash $(DESTDIR)$(BASHDIR)/countd
+	$(INSTALL) -m 644 $(BUILD)/completion.zsh $(DESTDIR)$(ZSHDIR)/_countd
 	$(INSTALL) $(PROGS) $(DESTDIR)$(BINDIR)
 	$(INSTALL) -m 644 $(BUILD)/libcountd.a $(DESTDIR)$(LIBDIR)
 	$(INSTALL) -m 755 $(BUILD)/libcountd.so.0 $(DESTDIR)$(LIBDIR)
@@ -238,6 +261,7 @@ install: all
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
+	  $(addprefix $(DESTDIR),$(DOCDIR)/countd.conf $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(DESTDIR)$(INCLUDEDIR)/countd.h $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 clean:

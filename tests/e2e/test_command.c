@@ -1345,6 +1345,49 @@ a_backup_waits_for_the_merge_or_says_that_it_does_not(void **state)
     assert_int_equal(kill(s->children[1], SIGCONT), 0);
 }
 
+/* ---- settings that are found ------------------------------------------- */
+
+/* The daemons' file serves a client that may not become their user. */
+static void
+a_found_file_says_where_the_daemons_are_to_anyone(void **state)
+{
+    struct site *s = *state;
+    char file[1024], env[800];
+    const char *const envs[] = {env, NULL};
+    const char *const argv[] = {"get", "a", "b", NULL};
+    struct daemon_how how = {.argv = argv, .env = envs};
+
+    expect_text(RUN(s, "incr", "a", "b", "3"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    snprintf(file, sizeof file,
+             "user = daemon\ndata_dir = %s\nread.listen = %s\n", s->data,
+             strchr(s->read, '=') + 1);
+    tmpdir_put(&s->dir, "c.conf", file, strlen(file), 0644);
+    assert_int_equal(fchmod(s->dir.fd, 0711), 0);
+    snprintf(env, sizeof env, "COUNTD_CONF=%s/c.conf", s->dir.path);
+    if (geteuid() == 0)
+        how.uid = 65534;
+    expect_text(expect_run("countd", &how), 0, "3\n");
+}
+
+static void
+one_option_says_the_host_of_all_ports(void **state)
+{
+    struct site *s = *state;
+    char ack[64], read[64];
+
+    snprintf(ack, sizeof ack, "write.ack_listen=db.invalid%s",
+             strrchr(s->ack, ':'));
+    snprintf(read, sizeof read, "read.listen=[::2]%s", strrchr(s->read, ':'));
+    expect_text(RUN(s, "-o", ack, "-H", "localhost", "incr", "a", "b"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "-o", read, "get", "a", "b", "-H", "127.0.0.1"), 0,
+                "1\n");
+    expect(RUN(s, "-H", "db1:1", "get", "a", "b"), 100,
+           "-H: give an address or host name without a port");
+    expect(RUN(s, "-H", "localhost", "serve"), 100, "-H is for clients");
+}
+
 /* ---- the command line -------------------------------------------------- */
 
 static void
@@ -1483,6 +1526,8 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(check_finds_a_file_of_a_long_name_under_another_name),
     WITH_EMPTY(bad_command_lines_exit_100_and_say_why),
     WITH_EMPTY(help_and_version_and_test_exit_0),
+    WITH_SITE(a_found_file_says_where_the_daemons_are_to_anyone),
+    WITH_SITE(one_option_says_the_host_of_all_ports),
     cmocka_unit_test(shells_complete_commands_options_and_words),
 };
 TEST_MAIN(tests)

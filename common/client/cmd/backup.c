@@ -21,6 +21,7 @@
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
 #include "common/client/cmd/wait.h"
+#include "common/setup/privilege.h"
 
 #define COPY_SIZE ((size_t)64 << 10)
 
@@ -405,13 +406,29 @@ run(struct backup *b)
     return b->faults > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }
 
+/* Where only root may make the copy's directory, root makes it for the user of
+ * the settings, before it becomes that user. */
+static int
+become_user(const struct backup *b)
+{
+    struct config c = b->line->config;
+
+    if (geteuid() != 0 || c.user[0] == '\0')
+        return 0;
+    (void)snprintf(c.data_dir, sizeof c.data_dir, "%s",
+                   b->path); /* a cut path is none, and refused */
+    return privilege_become(&c, DATADIR_WRITE);
+}
+
 int
 cmd_backup(struct cmd_line *line)
 {
     struct backup b = {.line = line, .path = line->args[0]};
     int status;
 
-    status = inside_open(line, false, &b.in);
+    status = become_user(&b);
+    if (status == 0)
+        status = inside_open(line, false, &b.in);
     if (status != 0)
         return status;
     status = run(&b);

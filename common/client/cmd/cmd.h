@@ -37,7 +37,7 @@ struct cmd {
     int min, max;          /* number of arguments; max -1: any */
     const char *summary;
     const char *example;
-    struct cmd_option options[CMD_OPTIONS_MAX]; /* beside -f -o -d -h */
+    struct cmd_option options[CMD_OPTIONS_MAX]; /* beside the common ones */
     int (*run)(struct cmd_line *line);
 };
 
@@ -45,6 +45,7 @@ struct cmd_line {
     const struct cmd *cmd;
     struct config config;
     struct config_sources sources; /* as given, for daemons to be started */
+    const char *host;              /* of -H; NULL */
     const char *values[CMD_OPTIONS_MAX]; /* of cmd->options; "" for a flag */
     char **args;
     int arg_count;
@@ -90,6 +91,9 @@ int cmd_option_ms(const struct cmd_line *line, const char *option, uint64_t def,
 int cmd_parse_number(const char *text, size_t size, int64_t *out);
 
 /* ---- the servers ------------------------------------------------------- */
+
+/* Has all ports asked on `host`: -H.  Says what is wrong; an exit status. */
+int cmd_set_host(struct config *c, const char *host);
 
 enum cmd_peer { CMD_READER, CMD_WRITER, CMD_WRITER_SILENT };
 

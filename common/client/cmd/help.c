@@ -20,7 +20,7 @@ help_overview(FILE *out)
     (void)fprintf(out,
                   "countd %s - a log-structured store of counters\n\n"
                   "usage: countd [-f FILE] [-o KEY=VALUE]... [-d DIR] "
-                  "SUBCOMMAND ...\n\n",
+                  "[-H HOST] SUBCOMMAND ...\n\n",
                   COUNTD_VERSION); /* help_printed() tells */
     for (const struct cmd *c = cmd_table; c->name != NULL; c++)
         (void)fprintf(out, "  %-10s %s\n", c->name, c->summary); /* as above */

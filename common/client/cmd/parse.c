@@ -82,12 +82,17 @@ unknown_option(const struct cmd_line *line, const struct given *g)
                                   "options stand behind it");
 }
 
-/* -f, -o, -d, and -h, the one without a value (-1 lets the caller print it). */
+/* -f, -o, -d, -H, and -h, the one without a value (-1 lets the caller print
+ * it). */
 static int
 take_common(struct cmd_line *line, char letter, const char *value)
 {
     if (value == NULL)
         return -1;
+    if (letter == 'H') {
+        line->host = value;
+        return 0;
+    }
     if (config_source_add(&line->sources, letter, value) == 0)
         return 0;
     return cmd_misuse(line, value, "too many -o and -d, put them into a file");
@@ -245,7 +250,8 @@ cmd_main(int argc, char **argv)
         diag(DIAG_ERROR, "%s", why);
         return CONFIG_EXIT_USAGE;
     }
-    return line.cmd->run(&line);
+    rc = line.host ? cmd_set_host(&line.config, line.host) : 0;
+    return rc != 0 ? rc : line.cmd->run(&line);
 }
 
 const char *

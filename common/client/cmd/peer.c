@@ -3,10 +3,53 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/diag.h"
 #include "common/net/net.h"
+
+/* "[::1]" for ::1, else as it is; false when it is too long. */
+static bool
+host_text(const char *host, char text[NET_HOST_SIZE])
+{
+    const bool bare = strchr(host, ':') != NULL && host[0] != '[';
+    const int size = snprintf(text, NET_HOST_SIZE, bare ? "[%s]" : "%s", host);
+
+    return size > 0 && size < NET_HOST_SIZE;
+}
+
+/* A port that is off stays so. */
+static void
+set_host(char address[CONFIG_TEXT_SIZE], const char *host)
+{
+    const char *colon = strrchr(address, ':');
+    char port[16];
+
+    if (colon == NULL)
+        return;
+    (void)snprintf(port, sizeof port, "%s", colon); /* settings checked it */
+    (void)snprintf(address, CONFIG_TEXT_SIZE, "%s%s", host,
+                   port); /* NET_HOST_SIZE is less */
+}
+
+int
+cmd_set_host(struct config *c, const char *host)
+{
+    char text[NET_HOST_SIZE], why[512];
+
+    if (!host_text(host, text) ||
+        config_set(c, "live.address", text, why, sizeof why) < 0) {
+        diag(DIAG_ERROR,
+             "-H: give an address or host name without a port, such as db1 "
+             "or 192.0.2.7");
+        return CONFIG_EXIT_USAGE;
+    }
+    set_host(c->write_listen, text);
+    set_host(c->write_ack_listen, text);
+    set_host(c->read_listen, text);
+    return 0;
+}
 
 static const char *
 peer_address(const struct cmd_line *line, enum cmd_peer peer,

@@ -9,9 +9,10 @@
     }
 
 const struct cmd_option cmd_common_options[] = {
-    {"f", "FILE", "read settings from FILE"},
+    {"f", "FILE", "read settings from FILE, not " CONFIG_FILE},
     {"o", "KEY=VALUE", "override one setting"},
     {"d", "DIR", "the same as -o data_dir=DIR"},
+    {"H", "HOST", "ask the daemons on HOST, on the ports of the settings"},
     {"h", NULL, "help"},
     {NULL, NULL, NULL},
 };

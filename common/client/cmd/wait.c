@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/logfile.h"
 #include "common/log/fills.h"
+#include "common/setup/privilege.h"
 #include "common/wire/message.h"
 
 #define PAUSE_MAX_MS 50
@@ -18,8 +20,15 @@
 int
 wait_datadir(const struct cmd_line *line, struct datadir *d)
 {
-    const int rc = datadir_open(d, line->config.data_dir, DATADIR_READ);
+    int rc;
 
+    /* Files that root made here would be in the daemons' way. */
+    if (geteuid() == 0 && line->config.user[0] != '\0') {
+        rc = privilege_become(&line->config, DATADIR_READ);
+        if (rc != 0)
+            return rc;
+    }
+    rc = datadir_open(d, line->config.data_dir, DATADIR_READ);
     return rc == 0 ? 0 : datadir_exit_status(rc, DATADIR_READ);
 }
 

@@ -17,7 +17,8 @@
 #include "common/log/logdir.h"
 #include "common/setup/datadir.h"
 
-/* The data directory as readers open it.  Returns an exit status. */
+/* The data directory as readers open it; root first becomes the daemons' user,
+ * if the settings name one.  Returns an exit status. */
 int wait_datadir(const struct cmd_line *line, struct datadir *d);
 
 /* Refuses other message sizes than the logs were written with, and says which
