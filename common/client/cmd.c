@@ -9,7 +9,6 @@
 
 #include "common/base/diag.h"
 #include "common/net/net.h"
-#include "common/setup/nearest.h"
 
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 
@@ -316,22 +315,11 @@ misuse(const struct cmd_line *line, const char *text, const char *what)
 static int
 unknown_option(const struct cmd_line *line, const struct given *g)
 {
-    struct nearest nearest = {0};
-    char text[96];
-
     if (line->cmd == NULL)
         return misuse(line, g->text,
                       "no such option before a subcommand; its own options "
                       "stand behind it");
-    if (!g->is_long)
-        return misuse(line, g->text, "no such option");
-    for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++)
-        nearest_offer(&nearest, g->name, line->cmd->options[i].name);
-    if (nearest.best == NULL || nearest.best[1] == '\0')
-        return misuse(line, g->text, "no such option");
-    (void)snprintf(text, sizeof text, "no such option (did you mean --%s?)",
-                   nearest.best); /* names are short */
-    return misuse(line, g->text, text);
+    return misuse(line, g->text, "no such option");
 }
 
 /* -f, -o, -d, and -h, the one without a value (-1 lets the caller print it). */
@@ -382,21 +370,13 @@ take_option(struct cmd_line *line, int argc, char **argv, int *at)
 static int
 find_command(struct cmd_line *line, const char *text)
 {
-    struct nearest nearest = {0};
-    char what[64];
-
     for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
         if (strcmp(c->name, text) == 0) {
             line->cmd = c;
             return 0;
         }
-        nearest_offer(&nearest, text, c->name);
     }
-    if (nearest.best == NULL)
-        return misuse(line, text, "no such subcommand");
-    (void)snprintf(what, sizeof what, "no such subcommand (did you mean %s?)",
-                   nearest.best); /* names are short */
-    return misuse(line, text, what);
+    return misuse(line, text, "no such subcommand");
 }
 
 /* -h and "help" may stand before what they are about. */

@@ -19,7 +19,6 @@
 #include "common/base/version.h"
 #include "common/net/net.h"
 #include "common/net/notify.h"
-#include "common/setup/nearest.h"
 #include "common/wire/message.h"
 #include "common/wire/name.h"
 
@@ -29,6 +28,7 @@
 #define LIMIT_SIZE    32                     /* one limit as text */
 #define WHERE_SIZE    (CONFIG_TEXT_SIZE + 8) /* an address and a port */
 #define ROW_TEXT      (2 * LIMIT_SIZE + 32)  /* describe_row() */
+#define KEY_SIZE      64                     /* no setting has a longer name */
 
 #define KILO ((uint64_t)1024)
 #define MEGA (1024 * KILO)
@@ -419,18 +419,11 @@ set_number(struct config *c, const struct option_row *row, const char *value,
 static int
 unknown_key(const char *key, char *why, size_t why_size)
 {
-    struct nearest nearest = {0};
     char shown[SHOWN_TEXT];
 
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        nearest_offer(&nearest, key, options[i].key);
-    (void)show(key, strlen(key), shown); /* `shown` is what it returns */
-    if (nearest.best != NULL)
-        return fail(why, why_size, -ENOENT,
-                    "%s: no such setting; did you mean %s?", shown,
-                    nearest.best);
     return fail(why, why_size, -ENOENT,
-                "%s: no such setting; countd-write -h lists them all", shown);
+                "%s: no such setting; countd-write -h lists them all",
+                show(key, strlen(key), shown));
 }
 
 static int
@@ -549,7 +542,7 @@ value_of(struct piece *p, char *why, size_t why_size)
 static int
 set_line(struct config *c, struct piece line, char *why, size_t why_size)
 {
-    char key[NEAREST_SIZE_MAX + 1], value[CONFIG_TEXT_SIZE];
+    char key[KEY_SIZE + 1], value[CONFIG_TEXT_SIZE];
     char shown[SHOWN_TEXT];
     struct piece k, v;
     const char *equals;
@@ -568,7 +561,7 @@ set_line(struct config *c, struct piece line, char *why, size_t why_size)
                     show(line.at, line.size, shown));
 
     k = trim((struct piece){line.at, (size_t)(equals - line.at)});
-    if (k.size == 0 || k.size > NEAREST_SIZE_MAX)
+    if (k.size == 0 || k.size > KEY_SIZE)
         return fail(why, why_size, -ENOENT,
                     "\"%s\": no such setting; countd-write -h lists them all",
                     show(k.at, k.size, shown));
@@ -797,7 +790,7 @@ static int
 set_override(struct config *c, const char *text, char *why, size_t why_size)
 {
     const char *equals = strchr(text, '=');
-    char key[NEAREST_SIZE_MAX + 1], shown[SHOWN_TEXT];
+    char key[KEY_SIZE + 1], shown[SHOWN_TEXT];
     size_t size;
 
     if (equals == NULL)

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "common/setup/config.h"
-#include "common/setup/nearest.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
@@ -290,15 +289,12 @@ an_error_names_file_line_key_and_what_would_be_right(void **state)
 }
 
 static void
-an_unknown_key_names_the_nearest_known_one(void **state)
+an_unknown_key_is_told_where_all_are_listed(void **state)
 {
     (void)state; /* needs none */
-    assert_bad("log.siz = 1M", -ENOENT,
-               "t.conf:1: log.siz: no such setting; did you mean log.size?");
-    assert_bad("log.szie = 1M", -ENOENT,
-               "t.conf:1: log.szie: no such setting; did you mean log.size?");
-    assert_bad("logsize = 1M", -ENOENT,
-               "t.conf:1: logsize: no such setting; did you mean log.size?");
+    assert_bad(
+        "log.siz = 1M", -ENOENT,
+        "t.conf:1: log.siz: no such setting; countd-write -h lists them all");
     assert_bad(
         "colour = red", -ENOENT,
         "t.conf:1: colour: no such setting; countd-write -h lists them all");
@@ -692,26 +688,6 @@ the_ready_descriptor_gets_lines_and_an_empty_one(void **state)
     config_ready(-1, lines, 2);
 }
 
-/* ---- suggestions ------------------------------------------------------- */
-
-static void
-distances_count_slips_of_the_finger(void **state)
-{
-    (void)state; /* needs none */
-    assert_int_equal(nearest_distance("", ""), 0);
-    assert_int_equal(nearest_distance("abc", "abc"), 0);
-    assert_int_equal(nearest_distance("abc", "ab"), 1);
-    assert_int_equal(nearest_distance("abc", "abcd"), 1);
-    assert_int_equal(nearest_distance("abc", "axc"), 1);
-    assert_int_equal(nearest_distance("abc", "acb"), 1);
-    assert_int_equal(nearest_distance("", "abc"), 3);
-    assert_int_equal(nearest_distance("kitten", "sitting"), 3);
-    assert_true(nearest_distance(
-                    "0123456789012345678901234567890123456789012345678901234"
-                    "567890123456789",
-                    "a") > 64);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_defaults_are_those_of_the_design),
     cmocka_unit_test(a_file_sets_keys_with_units_quotes_and_comments),
@@ -722,7 +698,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(both_names_of_the_statistics_interval_are_one_setting),
     cmocka_unit_test(the_live_address_has_no_port),
     cmocka_unit_test(an_error_names_file_line_key_and_what_would_be_right),
-    cmocka_unit_test(an_unknown_key_names_the_nearest_known_one),
+    cmocka_unit_test(an_unknown_key_is_told_where_all_are_listed),
     cmocka_unit_test(settings_of_what_is_not_built_yet_are_unknown),
     cmocka_unit_test(bytes_from_outside_are_shown_escaped_and_cut),
     cmocka_unit_test(a_value_that_does_not_fit_is_refused),
@@ -744,6 +720,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bad_command_lines_exit_100),
     cmocka_unit_test(too_many_overrides_are_refused),
     cmocka_unit_test(the_ready_descriptor_gets_lines_and_an_empty_one),
-    cmocka_unit_test(distances_count_slips_of_the_finger),
 };
 TEST_MAIN(tests)
