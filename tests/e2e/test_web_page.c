@@ -28,7 +28,7 @@
 #define PEERS_MAX  16
 #define INPUT_SIZE 16384
 /* The same for every request, so that its head is as long as the first. */
-#define BODY_SIZE 4000
+#define BODY_SIZE 4000u
 
 enum { SILENT, ACK, COUNTER, SEMAPHORE, READ, DOORS };
 
