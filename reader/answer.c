@@ -62,6 +62,13 @@ is_past_all(const struct query *q)
     return true;
 }
 
+/* What reads no keyspace, and so is not for the store. */
+static bool
+is_alone(const struct query *q)
+{
+    return q->op == QUERY_NOW || is_past_all(q);
+}
+
 size_t
 answer_bound(const struct query *q)
 {
@@ -99,17 +106,18 @@ op_of(const struct query *q)
 bool
 answer_add(struct answer *a, const struct query *q)
 {
-    const bool past_all = is_past_all(q);
+    const bool alone = is_alone(q);
     struct store_query *to;
 
-    assert(past_all || !answer_is_list(q));
-    if (a->count == ANSWER_BATCH || (a->count > 0 && (past_all || a->past_all)))
+    assert(!answer_is_list(q));
+    if (a->count == ANSWER_BATCH || (a->count > 0 && (alone || a->alone)))
         return false;
-    a->past_all = past_all;
+    a->alone = alone;
     a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
     a->as_of_ms[a->count] =
-        fresh_as_of(a->fresh, q->keyspace, past_all ? 0 : q->keyspace_size);
+        fresh_as_of(a->fresh, q->keyspace,
+                    is_past_all(q) ? 0 : q->keyspace_size);
     to = &a->queries[a->count++];
     to->op = op_of(q);
     to->name = q->keyspace;
@@ -158,6 +166,21 @@ put_heads(struct answer *a, uint8_t *out, bool *failed)
     return size;
 }
 
+/* as_of_ms, and of QUERY_NOW, which asks for one row, a row with the time. */
+static size_t
+put_alone(const struct answer *a, uint8_t *out)
+{
+    struct query_reply reply = {.as_of_ms = a->as_of_ms[0]};
+
+    if (a->queries[0].length == 1) {
+        reply.rows = 1;
+        reply.size = (int64_t)query_row_put(out + QUERY_REPLY_SIZE,
+                                            (int64_t)clock_unix_ms(), NULL, 0);
+    }
+    query_reply_put(&reply, out);
+    return QUERY_REPLY_SIZE + (size_t)reply.size;
+}
+
 size_t
 answer_put(struct answer *a, uint8_t *out, bool *failed)
 {
@@ -166,13 +189,12 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
                                 .at = out,
                                 .room = a->bound,
                                 .head = QUERY_REPLY_SIZE};
-    const struct query_reply as_of_only = {.as_of_ms = a->as_of_ms[0]};
-    size_t size = QUERY_REPLY_SIZE, done;
+    size_t size, done;
 
     assert(a->count > 0);
     *failed = false;
-    if (a->past_all) {
-        query_reply_put(&as_of_only, out);
+    if (a->alone) {
+        size = put_alone(a, out);
     } else {
         done = store_read(a->store, &reads);
         assert(done == a->count); /* there is room for all */

@@ -42,7 +42,7 @@ struct answer {
     struct fresh *fresh;
     size_t count;  /* requests added */
     size_t bound;  /* bytes that their answers take at most */
-    bool past_all; /* it is one, for as_of_ms only */
+    bool alone;    /* it is one, of which no keyspace is read */
     struct store_query queries[ANSWER_BATCH];
     int64_t as_of_ms[ANSWER_BATCH];
     struct answer_list list;
