@@ -13,7 +13,7 @@
  *      0     8  INT64_MIN
  *      8     8  op        int64, enum query_op
  *     16   256  keyspace  NUL-padded (may be empty for keyspaces and now)
- *    272   256  key       NUL-padded (empty but for get and rank)
+ *    272   256  key       NUL-padded (empty but for get, rank and about)
  *    528        end
  *
  * A reply:
@@ -43,6 +43,7 @@ enum query_op {
     QUERY_KEYSPACES = 3,
     QUERY_TOTAL = 4,
     QUERY_NOW = 5, /* the server's time, and as_of_ms of the keyspace or all */
+    QUERY_ABOUT = 6, /* facts of a key, or of a keyspace without one */
 };
 
 struct query {
