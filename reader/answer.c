@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/wire/name.h"
@@ -62,6 +63,13 @@ is_past_all(const struct query *q)
     return true;
 }
 
+/* What has no rows that the store makes. */
+static bool
+is_alone(const struct query *q)
+{
+    return q->op == QUERY_NOW || q->op == QUERY_ABOUT || is_past_all(q);
+}
+
 size_t
 answer_bound(const struct query *q)
 {
@@ -91,6 +99,8 @@ op_of(const struct query *q)
         return STORE_RANK;
     case QUERY_TOTAL:
         return STORE_TOTAL;
+    case QUERY_ABOUT:
+        return q->key_size > 0 ? STORE_RANK : STORE_TOTAL;
     default:
         return STORE_RANGE;
     }
@@ -99,17 +109,18 @@ op_of(const struct query *q)
 bool
 answer_add(struct answer *a, const struct query *q)
 {
-    const bool past_all = is_past_all(q);
+    const bool alone = is_alone(q);
     struct store_query *to;
 
-    assert(past_all || !answer_is_list(q));
-    if (a->count == ANSWER_BATCH || (a->count > 0 && (past_all || a->past_all)))
+    assert(!answer_is_list(q));
+    if (a->count == ANSWER_BATCH || (a->count > 0 && (alone || a->alone)))
         return false;
-    a->past_all = past_all;
+    a->alone = alone;
+    a->op = q->op;
     a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
-    a->as_of_ms[a->count] =
-        fresh_as_of(a->fresh, q->keyspace, past_all ? 0 : q->keyspace_size);
+    a->as_of_ms[a->count] = fresh_as_of(a->fresh, q->keyspace,
+                                        is_past_all(q) ? 0 : q->keyspace_size);
     to = &a->queries[a->count++];
     to->op = op_of(q);
     to->name = q->keyspace;
@@ -158,6 +169,60 @@ put_heads(struct answer *a, uint8_t *out, bool *failed)
     return size;
 }
 
+/* A row whose key is a word. */
+static void
+put_fact(struct query_reply *reply, uint8_t *out, const char *word,
+         int64_t value)
+{
+    reply->size +=
+        (int64_t)query_row_put(out + reply->size, value, (const uint8_t *)word,
+                               (uint16_t)strlen(word));
+    reply->rows++;
+}
+
+/* The facts of what has been read, at most three: there is room for a row with
+ * the longest key. */
+static void
+put_facts(const struct store_query *q, struct query_reply *reply, uint8_t *out)
+{
+    const int64_t total = q->op == STORE_TOTAL ? get_le64s(q->bytes) : 0;
+
+    if (q->error < 0)
+        return;
+    if (q->op == STORE_TOTAL) {
+        put_fact(reply, out, "total", total);
+        put_fact(reply, out, "keys", (int64_t)q->totals.keys);
+        put_fact(reply, out, "saturated", (int64_t)q->totals.saturated);
+    } else {
+        put_fact(reply, out, "count", q->row.count);
+        put_fact(reply, out, "rank", (int64_t)q->rank);
+        put_fact(reply, out, "saturated", q->row.saturated);
+    }
+}
+
+/* What was asked alone: the time, facts, or nothing but as_of_ms. */
+static size_t
+put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
+          bool *failed)
+{
+    struct query_reply reply = {.as_of_ms = a->as_of_ms[0]};
+    uint8_t *rows = out + QUERY_REPLY_SIZE;
+
+    if (a->op == QUERY_NOW)
+        put_fact(&reply, rows, "", (int64_t)clock_unix_ms());
+    if (a->op == QUERY_ABOUT) {
+        (void)store_read(a->store, reads); /* there is room for one */
+        if (a->queries[0].error < 0 && a->queries[0].error != -ENOENT) {
+            report(&a->queries[0]);
+            *failed = true;
+            return answer_error(-EIO, out);
+        }
+        put_facts(&a->queries[0], &reply, rows);
+    }
+    query_reply_put(&reply, out);
+    return QUERY_REPLY_SIZE + (size_t)reply.size;
+}
+
 size_t
 answer_put(struct answer *a, uint8_t *out, bool *failed)
 {
@@ -166,13 +231,12 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
                                 .at = out,
                                 .room = a->bound,
                                 .head = QUERY_REPLY_SIZE};
-    const struct query_reply as_of_only = {.as_of_ms = a->as_of_ms[0]};
-    size_t size = QUERY_REPLY_SIZE, done;
+    size_t size, done;
 
     assert(a->count > 0);
     *failed = false;
-    if (a->past_all) {
-        query_reply_put(&as_of_only, out);
+    if (a->alone) {
+        size = put_alone(a, &reads, out, failed);
     } else {
         done = store_read(a->store, &reads);
         assert(done == a->count); /* there is room for all */

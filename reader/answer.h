@@ -40,9 +40,10 @@ struct answer_list {
 struct answer {
     struct store *store;
     struct fresh *fresh;
-    size_t count;  /* requests added */
-    size_t bound;  /* bytes that their answers take at most */
-    bool past_all; /* it is one, for as_of_ms only */
+    size_t count;     /* requests added */
+    size_t bound;     /* bytes that their answers take at most */
+    bool alone;       /* it is one whose rows the store does not make */
+    enum query_op op; /* of that one */
     struct store_query queries[ANSWER_BATCH];
     int64_t as_of_ms[ANSWER_BATCH];
     struct answer_list list;

@@ -40,12 +40,12 @@ name_size(const uint8_t *at)
 static int
 check_names(const struct query *q)
 {
-    const int keyspace_needed = q->op != QUERY_KEYSPACES;
+    const int keyspace_needed = q->op != QUERY_KEYSPACES && q->op != QUERY_NOW;
     const int key_needed = q->op == QUERY_GET || q->op == QUERY_RANK;
 
     if (keyspace_needed && q->keyspace_size == 0)
         return -EINVAL;
-    if (key_needed != (q->key_size > 0))
+    if (q->op != QUERY_ABOUT && key_needed != (q->key_size > 0))
         return -EINVAL;
     return 0;
 }
@@ -64,7 +64,7 @@ parse_extended(const uint8_t *bytes, struct query *q)
     const int64_t op = get_le64s(bytes + AT_LENGTH);
     int size;
 
-    if (op < QUERY_GET || op > QUERY_TOTAL)
+    if (op < QUERY_GET || op > QUERY_ABOUT)
         return -EINVAL;
     size = name_size(bytes + AT_KEY);
     if (size < 0)
@@ -125,7 +125,7 @@ query_put(const struct query *q, uint8_t *bytes)
     const int64_t first = -INT64_MAX;
     int rc;
 
-    assert(q->op >= QUERY_RANGE && q->op <= QUERY_TOTAL);
+    assert(q->op >= QUERY_RANGE && q->op <= QUERY_ABOUT);
     rc = check_names(q);
     if (rc < 0)
         return rc;

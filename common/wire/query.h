@@ -12,8 +12,8 @@
  *
  *      0     8  INT64_MIN
  *      8     8  op        int64, enum query_op
- *     16   256  keyspace  NUL-padded (may be empty for keyspaces)
- *    272   256  key       NUL-padded (empty for keyspaces and total)
+ *     16   256  keyspace  NUL-padded (may be empty for keyspaces and now)
+ *    272   256  key       NUL-padded (empty but for get, rank and about)
  *    528        end
  *
  * A reply:
@@ -42,6 +42,8 @@ enum query_op {
     QUERY_RANK = 2,
     QUERY_KEYSPACES = 3,
     QUERY_TOTAL = 4,
+    QUERY_NOW = 5, /* the server's time, and as_of_ms of the keyspace or all */
+    QUERY_ABOUT = 6, /* facts of a key, or of a keyspace without one */
 };
 
 struct query {

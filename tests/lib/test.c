@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *
 code_name(long long code)
@@ -32,6 +33,22 @@ test_say_skip(const char *test, const char *why)
     fprintf(stderr, "SKIPPED %s: %s\n", test, why);
 }
 
+/* $BUILD for scripts, where it is not set: BUILD/tests/unit/test_x is what
+ * runs. */
+static void
+set_build(void)
+{
+    char path[4096];
+    const ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    if (size < 0)
+        return;
+    path[size] = '\0';
+    for (int up = 0; up < 3 && strrchr(path, '/') != NULL; up++)
+        *strrchr(path, '/') = '\0';
+    (void)setenv("BUILD", path, 0); /* a script that lacks it says so */
+}
+
 int
 test_main(const char *name, const struct CMUnitTest *tests, size_t count,
           int argc, char **argv)
@@ -39,6 +56,7 @@ test_main(const char *name, const struct CMUnitTest *tests, size_t count,
     /* What is set on this machine is not what is tested. */
     if (setenv("COUNTD_CONF", "", 1) != 0)
         return 1;
+    set_build();
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     return _cmocka_run_group_tests(name, tests, count, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "reader/answer.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
@@ -246,6 +247,44 @@ nothing_is_written_behind_the_bounds_of_a_batch(void **state)
 
     for (size_t i = bound; i < OUT_SIZE; i++)
         assert_int_equal(f->out[i], 0xa5);
+}
+
+/* Whoever waits until as_of_ms is this time has waited long enough. */
+static void
+the_servers_time_is_no_earlier_than_what_is_readable(void **state)
+{
+    struct fixture *f = *state;
+    const int64_t before = (int64_t)clock_unix_ms();
+    struct query_reply reply;
+
+    add(f, query(QUERY_NOW, "", ""));
+    (void)answer(f, false);
+    query_reply_get(f->out, &reply);
+    assert_int_equal(reply.rows, 1);
+    assert_in_range(get_le64s(f->out + QUERY_REPLY_SIZE), (uint64_t)before,
+                    clock_unix_ms());
+    assert_true(reply.as_of_ms <= get_le64s(f->out + QUERY_REPLY_SIZE));
+}
+
+static void
+facts_of_a_key_and_of_a_keyspace_are_rows_with_words(void **state)
+{
+    struct fixture *f = *state;
+    const uint8_t *at = f->out, *end;
+
+    add(f, query(QUERY_ABOUT, "words", "cat"));
+    end = answer(f, false);
+    expect_rows(&at, 3, "2 count, 3 rank, 0 saturated");
+    assert_ptr_equal(at, end);
+    at = f->out;
+    add(f, query(QUERY_ABOUT, "words", ""));
+    end = answer(f, false);
+    expect_rows(&at, 3, "15 total, 5 keys, 0 saturated");
+    assert_ptr_equal(at, end);
+    at = f->out;
+    add(f, query(QUERY_ABOUT, "words", "dog"));
+    (void)answer(f, false);
+    expect_rows(&at, 0, "");
 }
 
 static void
@@ -505,6 +544,8 @@ static const struct CMUnitTest tests[] = {
     CASE(answers_are_in_the_order_of_requests_each_behind_its_head),
     CASE(a_batch_has_an_end_and_the_next_begins_behind_it),
     CASE(nothing_is_written_behind_the_bounds_of_a_batch),
+    CASE(the_servers_time_is_no_earlier_than_what_is_readable),
+    CASE(facts_of_a_key_and_of_a_keyspace_are_rows_with_words),
     CASE(as_of_alone_is_asked_for_alone),
     CASE(a_keyspace_that_cannot_be_read_is_the_last_answer),
     CASE(each_kind_of_request_says_that_the_keyspace_cannot_be_read),

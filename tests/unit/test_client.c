@@ -259,7 +259,7 @@ an_increment_goes_out_as_520_bytes(void **state)
     open_client(s, 0, 0);
 
     assert_rc(incr(s, "/index", -47), 0);
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 
     join(s);
     assert_int_equal(s->received, 1);
@@ -276,7 +276,7 @@ flush_waits_for_every_win(void **state)
         while (incr(s, "k", i) == -EAGAIN)
             assert_true(countd_poll(s->c) >= 0);
 
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 
     assert_int_equal(countd_poll(s->c), 0);
     countd_close(s->c);
@@ -322,7 +322,7 @@ answers_may_come_byte_by_byte(void **state)
     for (int i = 0; i < 100; i++)
         assert_rc(incr(s, "k", 1), 0);
 
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 }
 
 static void
@@ -345,10 +345,10 @@ a_server_that_takes_nothing_never_blocks_an_increment(void **state)
 
     assert_true(taken > 10 && taken < 1000000);
     assert_rc(incr(s, "k", 1), -EAGAIN);
-    assert_rc(countd_flush(s->c, 10), -ETIMEDOUT);
+    assert_rc(countd_sync(s->c, 10), -ETIMEDOUT);
 
     let_go(s);
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
     countd_close(s->c);
     s->c = NULL;
     join(s);
@@ -366,8 +366,8 @@ a_server_that_never_answers_times_out(void **state)
     open_client(s, 0, 0);
     assert_rc(incr(s, "k", 1), 0);
 
-    assert_rc(countd_flush(s->c, 0), -ETIMEDOUT);
-    assert_rc(countd_flush(s->c, 50), -ETIMEDOUT);
+    assert_rc(countd_sync(s->c, 0), -ETIMEDOUT);
+    assert_rc(countd_sync(s->c, 50), -ETIMEDOUT);
 
     assert_true(clock_ms() - before >= 50);
     assert_int_equal(countd_poll(s->c), 1);
@@ -396,13 +396,13 @@ a_broken_connection_loses_what_was_not_acknowledged(void **state)
     for (int i = 0; i < 5; i++)
         assert_rc(incr(s, "k", 1), 0);
 
-    assert_rc(countd_flush(s->c, FLUSH_MS), -ENOTCONN);
+    assert_rc(countd_sync(s->c, FLUSH_MS), -ENOTCONN);
 
     assert_int_equal(countd_lost(s->c), 2);
     assert_int_equal(countd_lost(s->c), 0);
     assert_int_equal(countd_poll(s->c), 0);
     assert_rc(incr(s, "k", 1), 0);
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
     assert_int_equal(s->received, 6);
 }
 
@@ -420,8 +420,8 @@ flush_tells_of_a_loss_that_poll_met(void **state)
         left = countd_poll(s->c);
     assert_rc(left, -ENOTCONN);
 
-    assert_rc(countd_flush(s->c, FLUSH_MS), -ENOTCONN);
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), -ENOTCONN);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 
     assert_int_equal(countd_lost(s->c), 2);
 }
@@ -460,10 +460,10 @@ what_was_not_sent_whole_goes_out_on_the_next_connection(void **state)
     while (incr(s, "k", 1) == 0)
         put_in++;
     let_go(s);
-    assert_rc(countd_flush(s->c, FLUSH_MS), -ENOTCONN);
+    assert_rc(countd_sync(s->c, FLUSH_MS), -ENOTCONN);
     lost = countd_lost(s->c);
 
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 
     countd_close(s->c);
     s->c = NULL;
@@ -498,7 +498,7 @@ fail_is_a_bad_message_and_drops_the_rest(void **state)
     for (int i = 0; i < 10; i++)
         assert_rc(incr(s, "k", 1), 0);
 
-    assert_rc(countd_flush(s->c, FLUSH_MS), -EBADMSG);
+    assert_rc(countd_sync(s->c, FLUSH_MS), -EBADMSG);
 
     assert_int_equal(countd_lost(s->c), 8);
     assert_int_equal(countd_poll(s->c), 0);
@@ -526,7 +526,7 @@ anything_but_win_ends_the_connection(void **state)
 
     for (int i = 0; i < 3; i++) {
         assert_rc(incr(s, "k", 1), 0);
-        rc = countd_flush(s->c, FLUSH_MS);
+        rc = countd_sync(s->c, FLUSH_MS);
         if (rc == 0) /* WIN, and the byte too many came later */
             while (rc == 0)
                 rc = (int)countd_poll(s->c);
@@ -546,14 +546,14 @@ without_a_server_increments_wait(void **state)
     assert_rc(close(s->listen_fd), 0);
     s->listen_fd = -1;
     assert_rc(incr(s, "k", 7), 0);
-    assert_rc(countd_flush(s->c, FLUSH_MS), -ECONNREFUSED);
+    assert_rc(countd_sync(s->c, FLUSH_MS), -ECONNREFUSED);
     assert_rc(countd_poll(s->c), -ECONNREFUSED);
     assert_int_equal(countd_lost(s->c), 0);
 
     listen_on(s, (uint16_t)port);
     start(s, 1, acknowledge_all);
 
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
     assert_int_equal(s->sum, 7);
 }
 
@@ -568,7 +568,7 @@ a_silent_flush_waits_for_no_answer(void **state)
         while (incr(s, "k", 2) == -EAGAIN)
             assert_true(countd_poll(s->c) >= 0);
 
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 
     countd_close(s->c);
     s->c = NULL;
@@ -603,9 +603,9 @@ a_silent_loss_is_what_the_peer_had_not_confirmed(void **state)
     while (incr(s, "k", 1) == 0)
         put_in++;
     let_go(s);
-    assert_rc(countd_flush(s->c, FLUSH_MS), -ENOTCONN);
+    assert_rc(countd_sync(s->c, FLUSH_MS), -ENOTCONN);
     lost = countd_lost(s->c);
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 
     countd_close(s->c);
     s->c = NULL;
@@ -643,7 +643,7 @@ increment_often(void *ctx)
         while (incr(s, "k", 1) == -EAGAIN)
             if (countd_poll(s->c) < 0)
                 return NULL;
-    return countd_flush(s->c, FLUSH_MS) == 0 ? ctx : NULL;
+    return ctx;
 }
 
 static void
@@ -663,6 +663,7 @@ threads_may_share_a_handle(void **state)
         assert_ptr_equal(rc, s);
     }
 
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
     assert_int_equal(countd_poll(s->c), 0);
     countd_close(s->c);
     s->c = NULL;
@@ -696,7 +697,7 @@ a_flush_ends_though_another_thread_takes_the_answers(void **state)
     for (int i = 0; i < 2000 && failed == 0; i++) {
         failed = incr(s, "k", 1);
         if (failed == 0)
-            failed = countd_flush(s->c, FLUSH_MS);
+            failed = countd_sync(s->c, FLUSH_MS);
     }
 
     atomic_store(&s->enough, true);
@@ -710,7 +711,7 @@ flush_long(void *ctx)
 {
     struct server *s = ctx;
 
-    return countd_flush(s->c, FLUSH_MS) == -ENOTCONN ? ctx : NULL;
+    return countd_sync(s->c, FLUSH_MS) == -ENOTCONN ? ctx : NULL;
 }
 
 static void
@@ -742,140 +743,115 @@ an_increment_does_not_wait_for_anothers_flush(void **state)
     assert_ptr_equal(rc, s);
 }
 
-/* ---- forked children --------------------------------------------------- */
-
-/* Runs `child` in a forked child and returns what it returns; -1: it did not
- * end by itself. */
-static int
-in_child(int (*child)(struct server *s), struct server *s)
-{
-    int status;
-    pid_t pid = fork();
-
-    if (pid == 0) {
-        (void)alarm(20); /* has no errors */
-        _exit(child(s));
-    }
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        return -1;
-    return WEXITSTATUS(status);
-}
-
-static int
-close_the_copy(struct server *s)
-{
-    countd_close(s->c);
-    return 0;
-}
+/* ---- closing, polling, summing ----------------------------------------- */
 
 static void
-acknowledge_late(struct server *s, int fd, unsigned number)
-{
-    (void)number; /* there is one */
-    if (!take_message(s, fd))
-        return;
-    await_go(s);
-    put(fd, "WIN", 3);
-    (void)take_message(s, fd); /* until the client has gone */
-}
-
-static void *
-flush_well(void *ctx)
-{
-    struct server *s = ctx;
-
-    return countd_flush(s->c, FLUSH_MS) == 0 ? ctx : NULL;
-}
-
-static void
-a_child_can_close_its_copy_while_the_parent_flushes(void **state)
-{
-    struct server *s = *state;
-    pthread_t threads[3];
-    int failed = 0;
-    void *rc[3];
-
-    start(s, 1, acknowledge_late);
-    open_client(s, 0, 0);
-    assert_rc(incr(s, "k", 1), 0);
-    for (int i = 0; i < 3; i++)
-        assert_rc(pthread_create(&threads[i], NULL, flush_well, s), 0);
-
-    /* By and by the first waits for the server and the others for it. */
-    for (int i = 0; i < 50 && failed == 0; i++)
-        failed = in_child(close_the_copy, s);
-
-    let_go(s);
-    for (int i = 0; i < 3; i++)
-        assert_rc(pthread_join(threads[i], &rc[i]), 0);
-    assert_int_equal(failed, 0);
-    for (int i = 0; i < 3; i++)
-        assert_ptr_equal(rc[i], s);
-}
-
-static bool
-calls_on_the_copy_do_nothing(struct server *s)
-{
-    const struct countd_ask ask = {"k", 1, 0, 1};
-    uint64_t unsent = 7, unanswered = 7;
-    struct countd_rows *rows;
-    int64_t number;
-
-    countd_pending(s->c, &unsent, &unanswered);
-    countd_read_timeout(s->c, 1);
-    return incr(s, "k", 1) == -ECHILD && countd_poll(s->c) == -ECHILD &&
-           countd_flush(s->c, FLUSH_MS) == -ECHILD && unsent == 0 &&
-           unanswered == 0 && countd_lost(s->c) == 0 &&
-           countd_range(s->c, "k", 1, 0, 1, &rows) == -ECHILD &&
-           countd_ranges(s->c, &ask, 1, &rows) == -ECHILD &&
-           countd_get(s->c, "k", 1, "k", 1, &number) == -ECHILD &&
-           countd_total(s->c, "k", 1, &number) == -ECHILD &&
-           countd_keyspaces(s->c, "", 0, &rows) == -ECHILD;
-}
-
-/* A child of the child, which opened nothing. */
-static int
-know_ones_grandparents(struct server *s)
-{
-    return calls_on_the_copy_do_nothing(s) ? 0 : 1;
-}
-
-static int
-open_ones_own(struct server *s)
-{
-    const struct countd_options o = {.size = sizeof o, .write = s->address};
-
-    if (!calls_on_the_copy_do_nothing(s))
-        return 1;
-    countd_close(s->c);
-    if (countd_open(&s->c, &o) != 0 || incr(s, "k", 100) != 0)
-        return 2;
-    if (in_child(know_ones_grandparents, s) != 0)
-        return 3;
-    if (countd_flush(s->c, FLUSH_MS) != 0)
-        return 4;
-    countd_close(s->c);
-    return 0;
-}
-
-static void
-increments_before_a_fork_are_sent_by_the_parent_alone(void **state)
+closing_tells_what_went_with_the_handle(void **state)
 {
     struct server *s = *state;
 
-    start(s, 2, acknowledge_all);
+    start(s, 1, acknowledge_all);
     open_client(s, 0, 0);
     for (int i = 0; i < 3; i++)
         assert_rc(incr(s, "k", 1), 0);
-
-    assert_int_equal(in_child(open_ones_own, s), 0);
-
-    assert_rc(countd_flush(s->c, FLUSH_MS), 0);
-    countd_close(s->c);
+    assert_int_equal(countd_close(s->c), 3);
+    open_client(s, 0, 0);
+    for (int i = 0; i < 5; i++)
+        assert_rc(incr(s, "k", 1), 0);
+    assert_rc(countd_finish(s->c, FLUSH_MS), 0);
     s->c = NULL;
     join(s);
-    assert_int_equal(s->received, 4);
-    assert_int_equal(s->sum, 103);
+    assert_int_equal(s->received, 5);
+    assert_int_equal(countd_close(NULL), 0);
+}
+
+static void
+finishing_says_that_the_server_is_not_there(void **state)
+{
+    struct server *s = *state;
+
+    open_client(s, 0, 0);
+    assert_int_equal(close(s->listen_fd), 0);
+    s->listen_fd = -1;
+    assert_rc(incr(s, "k", 1), 0);
+    assert_rc(countd_finish(s->c, FLUSH_MS), -ECONNREFUSED);
+    s->c = NULL;
+}
+
+/* As an event loop does it: it never calls anything but poll() and ours. */
+static void
+a_descriptor_tells_when_to_go_on(void **state)
+{
+    struct server *s = *state;
+    struct pollfd p = {.events = POLLIN};
+    int64_t left;
+
+    start(s, 1, acknowledge_all);
+    open_client(s, 0, 8 * 520);
+    p.fd = countd_fd(s->c);
+    assert_true(p.fd >= 0);
+    assert_int_equal(poll(&p, 1, 0), 0);
+    for (int i = 0; i < 1000; i++) {
+        while (incr(s, "k", 1) == -EAGAIN) {
+            assert_true(countd_poll(s->c) > 0);
+            assert_int_equal(poll(&p, 1, FLUSH_MS), 1);
+        }
+    }
+    while ((left = countd_poll(s->c)) > 0)
+        assert_int_equal(poll(&p, 1, FLUSH_MS), 1);
+    assert_int_equal(left, 0);
+    assert_int_equal(poll(&p, 1, 0), 0); /* nothing to do: it is quiet */
+    assert_int_equal(countd_fd(s->c), p.fd);
+    assert_int_equal(countd_close(s->c), 0);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 1000);
+}
+
+static void
+increments_of_a_key_leave_as_their_sum_when_that_is_wanted(void **state)
+{
+    struct server *s = *state;
+    const struct countd_options o = {
+        .size = sizeof o, .write = s->address, .sum = 1};
+    uint64_t unsent, unanswered;
+
+    start(s, 1, acknowledge_all);
+    assert_rc(countd_open(&s->c, &o), 0);
+    for (int i = 0; i < 1000; i++) {
+        assert_rc(incr(s, "a", 2), 0);
+        assert_rc(incr(s, i % 2 ? "b" : "ab", -1), 0);
+    }
+    countd_pending(s->c, &unsent, &unanswered);
+    assert_int_equal(unsent, 3);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
+    assert_rc(incr(s, "a", 5), 0); /* that one has gone: no more into it */
+    assert_rc(incr(s, "big", INT64_MAX), 0);
+    assert_rc(incr(s, "big", 1), 0); /* does not fit into one */
+    assert_rc(incr(s, "big", INT64_MIN), 0);
+    assert_rc(countd_finish(s->c, FLUSH_MS), 0);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->sum, 2000 - 1000 + 5);
+    assert_in_range(s->received, 6, 7);
+}
+
+static void
+another_thread_in_the_same_wait_is_told_so(void **state)
+{
+    struct server *s = *state;
+    pthread_t thread;
+    void *rc;
+
+    start(s, 1, hold_then_close);
+    open_client(s, 0, 0);
+    assert_rc(incr(s, "k", 1), 0);
+    assert_rc(pthread_create(&thread, NULL, flush_long, s), 0);
+    while (countd_sync(s->c, 0) == -ETIMEDOUT)
+        continue;
+    assert_rc(countd_sync(s->c, 0), -EBUSY);
+    let_go(s);
+    assert_rc(pthread_join(thread, &rc), 0);
 }
 
 /* ---- opening ----------------------------------------------------------- */
@@ -1082,6 +1058,40 @@ answer_nothing_found(struct server *s, int fd, unsigned number)
             return;
         put(fd, reply, make_reply(reply, 0, 0));
     }
+}
+
+static void
+many_keys_are_asked_in_one_go_and_each_has_its_result(void **state)
+{
+    struct server *s = *state;
+    static struct countd_key keys[1000];
+    static char names[1000][8];
+
+    start(s, 1, answer_all);
+    open_client(s, 0, 0);
+    for (size_t i = 0; i < 1000; i++) {
+        const int n = snprintf(names[i], sizeof names[i], "k%zu", i);
+
+        keys[i] = (struct countd_key){.keyspace = "pages",
+                                      .keyspace_size = 5,
+                                      .key = names[i],
+                                      .key_size = (size_t)n};
+    }
+    keys[300].key_size = 0; /* the total */
+    keys[500].key_size = 257;
+    keys[700].keyspace_size = 0;
+    assert_rc(countd_gets(s->c, keys, 1000), -ENAMETOOLONG);
+    for (size_t i = 0; i < 1000; i++) {
+        const int wanted = i == 500 ? -ENAMETOOLONG : i == 700 ? -EINVAL : 0;
+
+        assert_rc(keys[i].result, wanted);
+        if (wanted == 0)
+            assert_int_equal(keys[i].count, i == 300 ? 400 : 100);
+    }
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 998);
 }
 
 static void
@@ -1472,7 +1482,7 @@ meet_oneself(void)
         return 2;
     if (countd_open(&c, &o) < 0 || countd_incr(c, "k", 1, "k", 1, 1) < 0)
         return 3;
-    rc = countd_flush(c, FLUSH_MS);
+    rc = countd_sync(c, FLUSH_MS);
     countd_close(c);
     return rc == -ECONNREFUSED ? 0 : 1;
 }
@@ -1515,8 +1525,12 @@ static const struct CMUnitTest tests[] = {
     CASE(threads_may_share_a_handle),
     CASE(a_flush_ends_though_another_thread_takes_the_answers),
     CASE(an_increment_does_not_wait_for_anothers_flush),
-    CASE(a_child_can_close_its_copy_while_the_parent_flushes),
-    CASE(increments_before_a_fork_are_sent_by_the_parent_alone),
+    CASE(closing_tells_what_went_with_the_handle),
+    CASE(finishing_says_that_the_server_is_not_there),
+    CASE(a_descriptor_tells_when_to_go_on),
+    CASE(increments_of_a_key_leave_as_their_sum_when_that_is_wanted),
+    CASE(another_thread_in_the_same_wait_is_told_so),
+    CASE(many_keys_are_asked_in_one_go_and_each_has_its_result),
     CASE(options_of_other_sizes_are_understood),
     CASE(options_that_cannot_be_are_refused),
     CASE(opening_without_memory_leaks_nothing),

@@ -1188,50 +1188,6 @@ a_command_does_not_inherit_the_connection(void **state)
 
 /* ---- forked children --------------------------------------------------- */
 
-static int
-none(void *ctx, const void *name, size_t size, uint32_t current,
-     uint32_t maximum)
-{
-    (void)ctx, (void)name, (void)size, (void)current, (void)maximum;
-    return 0;
-}
-
-/* What a child does with its copy: 0, or what went wrong.  Then it lives until
- * the test lets it go. */
-static int
-use_the_copy(struct server *s, bool close_it)
-{
-    struct countd_live_op op = {.what = COUNTD_GET, .name = "k", .size = 1};
-    uint32_t value;
-
-    if (countd_live_get(s->l, "k", 1, &value) != -ECHILD ||
-        countd_acquire(s->l, "k", 1, 1, 1) != -ECHILD ||
-        countd_release(s->l, "k", 1, 1) != -ECHILD ||
-        countd_live_batch(s->l, &op, 1) != -ECHILD || op.result != -ECHILD ||
-        countd_live_dump(s->l, none, NULL) != -ECHILD ||
-        countd_live_alive(s->l) != -ECHILD || countd_live_fd(s->l) != -ECHILD)
-        return 1;
-    if (close_it)
-        countd_live_close(s->l);
-    return 0;
-}
-
-static pid_t
-fork_user(struct server *s, bool close_it)
-{
-    const pid_t pid = fork();
-    int rc;
-
-    if (pid == 0) {
-        (void)alarm(60); /* has no errors */
-        rc = use_the_copy(s, close_it);
-        if (!close_it)
-            await_go(s);
-        _exit(rc);
-    }
-    return pid;
-}
-
 static void
 check_end(pid_t pid)
 {
@@ -1241,23 +1197,6 @@ check_end(pid_t pid)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-static void
-a_child_does_not_end_its_parents_connection(void **state)
-{
-    struct server *s = *state;
-    uint32_t value;
-
-    start(s, serve_all);
-    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
-
-    check_end(fork_user(s, true));
-
-    assert_rc(countd_live_alive(s->l), 0);
-    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
-    finish(s);
-    assert_int_equal(s->requests, 2);
 }
 
 static void
@@ -1278,7 +1217,12 @@ closing_ends_the_connection_though_a_child_has_a_copy(void **state)
 
     start(s, serve_to_the_end);
     assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
-    pid = fork_user(s, false);
+    pid = fork();
+    if (pid == 0) {
+        (void)alarm(60); /* has no errors */
+        await_go(s);
+        _exit(0);
+    }
 
     finish(s);
 
@@ -1327,7 +1271,6 @@ static const struct CMUnitTest tests[] = {
         options_of_a_later_version_are_refused_when_they_ask_for_something),
     LIVE_TEST(an_open_that_fails_leaks_nothing),
     LIVE_TEST(a_command_does_not_inherit_the_connection),
-    LIVE_TEST(a_child_does_not_end_its_parents_connection),
     LIVE_TEST(closing_ends_the_connection_though_a_child_has_a_copy),
 };
 TEST_MAIN(tests)

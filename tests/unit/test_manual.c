@@ -151,6 +151,8 @@ every_op_and_size_of_the_protocols_is_in_countd_5(void **state)
         {QUERY_RANK, "rank"},
         {QUERY_KEYSPACES, "keyspaces"},
         {QUERY_TOTAL, "total"},
+        {QUERY_NOW, "now"},
+        {QUERY_ABOUT, "about"},
     };
     static char text[PAGE_SIZE_MAX];
     char line[64], rest[128];

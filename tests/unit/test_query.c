@@ -76,6 +76,10 @@ what_is_put_is_parsed_again(void **state)
         extended_of(QUERY_KEYSPACES, "", ""),
         extended_of(QUERY_KEYSPACES, "after", ""),
         extended_of(QUERY_TOTAL, "k", ""),
+        extended_of(QUERY_NOW, "k", ""),
+        extended_of(QUERY_NOW, "", ""),
+        extended_of(QUERY_ABOUT, "k", ""),
+        extended_of(QUERY_ABOUT, "k", "key"),
     };
     uint8_t bytes[QUERY_EXTENDED_SIZE];
     struct query got;
@@ -197,6 +201,8 @@ each_op_wants_its_names(void **state)
         extended_of(QUERY_KEYSPACES, "", "key"),
         extended_of(QUERY_TOTAL, "", ""),
         extended_of(QUERY_TOTAL, "k", "key"),
+        extended_of(QUERY_NOW, "", "key"),
+        extended_of(QUERY_ABOUT, "", "key"),
     };
     uint8_t bytes[QUERY_EXTENDED_SIZE];
     struct query got;
@@ -220,7 +226,7 @@ each_op_wants_its_names(void **state)
 static void
 unknown_ops_are_malformed(void **state)
 {
-    const int64_t ops[] = {INT64_MIN, -1, 0, 5, INT64_MAX, (1LL << 32) + 1};
+    const int64_t ops[] = {INT64_MIN, -1, 0, 7, INT64_MAX, (1LL << 32) + 1};
     const struct query q = extended_of(QUERY_GET, "k", "key");
     uint8_t bytes[QUERY_EXTENDED_SIZE];
     struct query got;

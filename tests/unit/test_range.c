@@ -900,7 +900,7 @@ each_way_to_be_malformed_is_refused(void **state)
         if (i == 1)
             bytes[16 + 200] = 'x';
         if (i == 2)
-            size = client_extended_request(bytes, 5, "small", "");
+            size = client_extended_request(bytes, QUERY_ABOUT + 1, "small", "");
         if (i == 3)
             size = client_extended_request(bytes, QUERY_GET, "small", "");
         if (i == 4)

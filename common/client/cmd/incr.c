@@ -29,7 +29,7 @@ cmd_incr(struct cmd_line *line)
     rc = countd_incr(c, keyspace.bytes, keyspace.size, key.bytes, key.size,
                      increment);
     if (rc == 0)
-        rc = countd_flush(c, (int)timeout_ms);
+        rc = countd_sync(c, (int)timeout_ms);
     if (rc == -ETIMEDOUT || (rc < 0 && countd_lost(c) > 0))
         diag(DIAG_WARNING, "the increment was not acknowledged: it may or may "
                            "not have been counted");

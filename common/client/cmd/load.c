@@ -134,7 +134,7 @@ read_record(const char *text, size_t left, struct record *out)
 static int
 give_time(struct load *l)
 {
-    const int rc = countd_flush(l->c, WAIT_MS);
+    const int rc = countd_sync(l->c, WAIT_MS);
     const uint64_t now = clock_ms();
     int64_t pending;
 

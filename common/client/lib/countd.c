@@ -19,13 +19,15 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/client/lib/handle.h"
+#include "common/client/lib/sums.h"
 
 #define BUFFER_SIZE        ((size_t)256 * 1024)
 #define CONNECT_TIMEOUT_MS 5000
@@ -81,37 +83,13 @@ take_options(const struct countd_options *from, struct countd_options *o)
     return 0;
 }
 
-/* A lock and a condition whose deadlines are those of clock_ms(). */
-static int
-locks_init(pthread_mutex_t *lock, pthread_cond_t *changed)
-{
-    pthread_condattr_t monotonic;
-    int rc;
-
-    rc = -pthread_mutex_init(lock, NULL);
-    if (rc < 0)
-        return rc;
-    rc = -pthread_condattr_init(&monotonic);
-    if (rc < 0)
-        goto destroy_lock;
-    rc = -pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    if (rc == 0)
-        rc = -pthread_cond_init(changed, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic); /* has been copied */
-    if (rc == 0)
-        return 0;
-
-destroy_lock:
-    (void)pthread_mutex_destroy(lock); /* nobody holds it */
-    return rc;
-}
-
 static int
 writing_init(struct writing *w, const struct countd_options *o)
 {
     int rc;
 
     w->silent = o->silent != 0;
+    w->poll_fd = -1;
     if (layout_init(&w->layout, o->keyspace_size, o->key_size) < 0)
         return -EINVAL;
     w->capacity = o->buffer_size / w->layout.message_size;
@@ -128,10 +106,13 @@ writing_init(struct writing *w, const struct countd_options *o)
         rc = -errno;
         goto free_ring;
     }
-    rc = locks_init(&w->lock, &w->changed);
+    rc = o->sum ? sums_init(&w->sums, w->capacity) : 0;
     if (rc < 0)
         goto close_wake;
-    return 0;
+    rc = -pthread_mutex_init(&w->lock, NULL);
+    if (rc == 0)
+        return 0;
+    sums_fini(w->sums);
 
 close_wake:
     (void)close(w->wake_fd); /* unused */
@@ -145,20 +126,11 @@ writing_fini(struct writing *w)
 {
     link_drop(&w->link);
     free(w->ring);
-    (void)close(w->wake_fd); /* holds nothing */
-    /* The caller's last use: nobody holds or waits for them. */
-    (void)pthread_cond_destroy(&w->changed);
-    (void)pthread_mutex_destroy(&w->lock);
-}
-
-/* In a forked child, whose copies of the locks may be held by threads that it
- * does not have: destroying them may wait for ever. */
-static void
-writing_leave(struct writing *w)
-{
-    link_leave(&w->link);
-    free(w->ring);
-    (void)close(w->wake_fd); /* holds nothing */
+    sums_fini(w->sums);
+    (void)close(w->wake_fd); /* neither holds anything */
+    if (w->poll_fd >= 0)
+        (void)close(w->poll_fd);
+    (void)pthread_mutex_destroy(&w->lock); /* the caller's last use */
 }
 
 PUBLIC int
@@ -174,9 +146,7 @@ countd_open(struct countd **out, const struct countd_options *options)
     c = calloc(1, sizeof *c);
     if (!c)
         return -ENOMEM;
-    rc = forks_watch(&c->forks);
-    if (rc == 0)
-        rc = writing_init(&c->writing, &o);
+    rc = writing_init(&c->writing, &o);
     if (rc < 0)
         goto free_handle;
     rc = link_init(&c->reading.link, o.read, o.connect_timeout_ms);
@@ -196,19 +166,27 @@ free_handle:
     return rc;
 }
 
-PUBLIC void
+PUBLIC int64_t
 countd_close(struct countd *c)
 {
+    uint64_t dropped;
+
     if (!c)
-        return;
-    if (forks_since(c->forks)) {
-        writing_leave(&c->writing);
-        reading_leave(&c->reading);
-    } else {
-        writing_fini(&c->writing);
-        reading_fini(&c->reading);
-    }
+        return 0;
+    dropped = c->writing.buffered + c->writing.flight + c->writing.lost;
+    writing_fini(&c->writing);
+    reading_fini(&c->reading);
     free(c);
+    return (int64_t)dropped;
+}
+
+PUBLIC int
+countd_finish(struct countd *c, int timeout_ms)
+{
+    const int rc = c ? countd_sync(c, timeout_ms) : 0;
+
+    (void)countd_close(c); /* `rc` tells whether something was dropped */
+    return rc;
 }
 
 PUBLIC const char *
@@ -386,10 +364,26 @@ send_some(struct writing *w)
     return 0;
 }
 
+/* Has countd_fd() tell what the connection is waited for. */
+static void
+watch(struct writing *w)
+{
+    struct epoll_event e = {.events = EPOLLIN};
+
+    if (w->poll_fd < 0 || w->link.fd < 0 || w->link.doomed)
+        return;
+    if (w->link.connecting || w->buffered > 0)
+        e.events |= EPOLLOUT;
+    /* A new connection is not known yet; one that was closed is forgotten. */
+    if (epoll_ctl(w->poll_fd, EPOLL_CTL_MOD, w->link.fd, &e) < 0)
+        (void)epoll_ctl(w->poll_fd, EPOLL_CTL_ADD, w->link.fd,
+                        &e); /* without memory the next call tries again */
+}
+
 /* One round without blocking: connect, take answers, send.  0 also while the
  * connect is under way. */
 static int
-progress(struct writing *w)
+try_progress(struct writing *w)
 {
     const uint64_t one = 1;
     int rc;
@@ -409,7 +403,63 @@ progress(struct writing *w)
     return send_some(w);
 }
 
+static int
+progress(struct writing *w)
+{
+    const int rc = try_progress(w);
+
+    watch(w);
+    return rc;
+}
+
 /* ---- what users call --------------------------------------------------- */
+
+PUBLIC int
+countd_fd(struct countd *c)
+{
+    struct writing *w = &c->writing;
+    int fd;
+
+    lock(w);
+    if (w->poll_fd < 0)
+        w->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    fd = w->poll_fd < 0 ? -errno : w->poll_fd;
+    watch(w);
+    unlock(w);
+    return fd;
+}
+
+/* The number of the first message that no byte has been sent of. */
+static uint64_t
+first_whole(const struct writing *w)
+{
+    return w->taken - w->buffered + (w->part > 0 ? 1 : 0);
+}
+
+/* Adds to a message with the same names that waits to be sent: true. */
+static bool
+add_to_equal(struct writing *w, const struct message *m)
+{
+    const size_t size = w->layout.message_size;
+    uint64_t number;
+    uint8_t *bytes;
+    struct message found;
+    size_t behind;
+
+    if (!sums_find(w->sums, m, &number) || number < first_whole(w))
+        return false;
+    behind = (size_t)(number - (w->taken - w->buffered));
+    bytes = w->ring + (w->head + behind) % w->capacity * size;
+    if (message_parse(&w->layout, bytes, &found) < 0 ||
+        found.keyspace_size != m->keyspace_size ||
+        found.key_size != m->key_size ||
+        memcmp(found.keyspace, m->keyspace, m->keyspace_size) != 0 ||
+        memcmp(found.key, m->key, m->key_size) != 0 ||
+        __builtin_add_overflow(found.increment, m->increment, &found.increment))
+        return false;
+    put_le64s(bytes, found.increment);
+    return true;
+}
 
 PUBLIC int
 countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
@@ -424,11 +474,13 @@ countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
     size_t slot;
     int rc = 0;
 
-    if (forks_since(c->forks))
-        return -ECHILD;
     if (keyspace_size > MESSAGE_NAME_MAX || key_size > MESSAGE_NAME_MAX)
         return -ENAMETOOLONG;
     lock(w);
+    if (w->sums && add_to_equal(w, &m)) {
+        unlock(w);
+        return 0;
+    }
     if (w->buffered == w->capacity) {
         rc = progress(w);
         if (rc == 0 && w->buffered == w->capacity)
@@ -440,6 +492,8 @@ countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
                          w->ring + slot * w->layout.message_size);
     }
     if (rc == 0) {
+        if (w->sums)
+            sums_put(w->sums, &m, w->taken);
         w->buffered++;
         w->taken++;
     }
@@ -453,8 +507,6 @@ countd_poll(struct countd *c)
     struct writing *w = &c->writing;
     int64_t rc;
 
-    if (forks_since(c->forks))
-        return -ECHILD;
     lock(w);
     rc = progress(w);
     if (rc == 0)
@@ -470,23 +522,25 @@ countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered)
 
     *unsent = 0;
     *unanswered = 0;
-    if (forks_since(c->forks))
-        return;
     lock(w);
     *unsent = w->buffered;
     *unanswered = w->flight;
     unlock(w);
 }
 
-/* Waits on the connection, alone. */
+/* Waits until progress() may get further; others may use the handle meanwhile,
+ * and wake whoever waits here when they take the answers. */
 static int
-wait_for_link(struct writing *w, uint64_t deadline_ms)
+wait_unlocked(struct writing *w, uint64_t deadline_ms)
 {
     const int fd = w->link.fd;
     const bool write = w->link.connecting || w->buffered > 0;
     uint64_t count;
     int rc;
 
+    /* A connection ended and will be replaced: go round again. */
+    if (fd < 0)
+        return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
     if (w->link.connecting && w->link.deadline_ms < deadline_ms)
         deadline_ms = w->link.deadline_ms;
     w->waiting = true;
@@ -498,45 +552,16 @@ wait_for_link(struct writing *w, uint64_t deadline_ms)
     link_let(&w->link);
     w->waiting = false;
     (void)!read(w->wake_fd, &count, sizeof count); /* 0 when it is empty */
-    /* Fails for no initialised condition. */
-    (void)pthread_cond_broadcast(&w->changed);
     return rc;
 }
 
-/* Waits until progress() may get further; others may use the handle.  Only
- * one thread waits on the connection: of several in poll(), those that come
- * late to an event would sleep on. */
+/* Until all that has been taken is done, an error, or the deadline. */
 static int
-wait_unlocked(struct writing *w, uint64_t deadline_ms)
+sync_locked(struct writing *w, uint64_t deadline_ms)
 {
-    const struct timespec t = {
-        .tv_sec = (time_t)(deadline_ms / 1000),
-        .tv_nsec = (long)(deadline_ms % 1000) * 1000000,
-    };
-
-    /* A connection ended and will be replaced: go round again. */
-    if (w->link.fd < 0)
-        return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
-    if (!w->waiting)
-        return wait_for_link(w, deadline_ms);
-    if (deadline_ms == UINT64_MAX)
-        return -pthread_cond_wait(&w->changed, &w->lock);
-    return -pthread_cond_timedwait(&w->changed, &w->lock, &t);
-}
-
-PUBLIC int
-countd_flush(struct countd *c, int timeout_ms)
-{
-    const uint64_t deadline_ms = link_deadline(timeout_ms);
-    struct writing *w = &c->writing;
-    uint64_t target, breaks;
+    const uint64_t target = w->taken, breaks = w->breaks;
     int rc = 0;
 
-    if (forks_since(c->forks))
-        return -ECHILD;
-    lock(w);
-    target = w->taken;
-    breaks = w->breaks;
     /* An error another call met, and nobody asked countd_lost() about, is
      * told here: 0 must mean that every increment is safe. */
     while (w->error == 0 && w->breaks == breaks) {
@@ -551,6 +576,22 @@ countd_flush(struct countd *c, int timeout_ms)
         rc = w->error != 0 ? w->error : -ENOTCONN;
         w->error = 0;
     }
+    return rc;
+}
+
+PUBLIC int
+countd_sync(struct countd *c, int timeout_ms)
+{
+    const uint64_t deadline_ms = link_deadline(timeout_ms);
+    struct writing *w = &c->writing;
+    int rc = -EBUSY;
+
+    lock(w);
+    if (!w->syncing) {
+        w->syncing = true;
+        rc = sync_locked(w, deadline_ms);
+        w->syncing = false;
+    }
     unlock(w);
     return rc;
 }
@@ -561,8 +602,6 @@ countd_lost(struct countd *c)
     struct writing *w = &c->writing;
     uint64_t lost;
 
-    if (forks_since(c->forks))
-        return 0;
     lock(w);
     lost = w->lost;
     w->lost = 0;

@@ -3,28 +3,26 @@
  *     struct countd *c;
  *     if (countd_open(&c, NULL) < 0) ...
  *     countd_incr(c, "pages", 5, "/index", 6, 1);
- *     countd_flush(c, 1000);
- *     countd_close(c);
+ *     if (countd_finish(c, 1000) < 0) ...      some may not be counted
  *
  * Increments are buffered and never block: they leave when the buffer fills,
- * with countd_poll(), and with countd_flush().  A handle is thread-safe (one
+ * with countd_poll(), and with countd_sync().  A handle is thread-safe (one
  * lock inside).  Names are 1 to 256 bytes (or the sizes the server was set
  * to), any but NUL.
  *
  * Two ways to send, chosen at open:
  *   silent        nothing comes back; counted at most once
- *   acknowledged  countd_flush() returns 0 only when every increment before it
+ *   acknowledged  countd_sync() returns 0 only when every increment before it
  *                 is on the server's disk.  After a broken connection the
  *                 outcome of those not acknowledged is unknown: sending them
  *                 again may count them twice, so the library does not; it
  *                 reports how many.
  *
- * A handle belongs to the process that opened it.  In a child of fork() every
- * call on a copy of it does nothing and returns -ECHILD (0 where it has no
- * errors); only closing it is allowed, and closes the child's descriptors: the
- * parent's handle is not touched, and what it has buffered is its to send.  A
- * child opens handles of its own.  (The C library's fork() is meant: one made
- * by a bare system call is not noticed.)
+ * Three words: buffered is in this process, synced on the server's disk,
+ * readable in the answers of the reader.
+ *
+ * A forked child opens handles of its own; it neither uses nor closes its
+ * parent's.
  *
  * Errors: 0 or a negative errno.
  */
@@ -52,6 +50,9 @@ struct countd_options {
     unsigned keyspace_size; /* message sizes of the server; 0: 256 */
     unsigned key_size;
     unsigned connect_timeout_ms; /* 0: 5000 */
+    int sum;                     /* 1: increments of a key that are buffered at
+                                    the same time may leave as their sum, as
+                                    one increment of all the counts below */
 };
 
 /* Looks host names up, but does not connect yet.  `options` may be NULL;
@@ -61,8 +62,12 @@ struct countd_options {
  *   -EAGAIN         it cannot be looked up now */
 int countd_open(struct countd **out, const struct countd_options *options);
 
-/* Sends nothing: flush first.  Frees the handle. */
-void countd_close(struct countd *c);
+/* Frees the handle.  Sends nothing, and returns how many increments went with
+ * it: not sent, not acknowledged, or lost and not asked about.  NULL is 0. */
+int64_t countd_close(struct countd *c);
+
+/* countd_sync(), whose errors it returns, then countd_close() in any case. */
+int countd_finish(struct countd *c, int timeout_ms);
 
 /* Buffers one increment.
  *   -EAGAIN  buffer full and the server takes nothing now: nothing buffered
@@ -74,24 +79,41 @@ int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
 
 /* Sends what can be sent and takes what answers are there, without
  * blocking.  Returns the number of increments not yet sent or not yet
- * acknowledged, or an error as countd_flush(). */
+ * acknowledged, or an error as countd_sync(). */
 int64_t countd_poll(struct countd *c);
+
+/* A descriptor for the caller's poll() or event loop: when countd_poll() has
+ * returned more than 0, it is readable as soon as calling that again gets
+ * further (a connect that takes too long is noticed by a call only).  It stays
+ * the same and the handle's own.  -errno. */
+int countd_fd(struct countd *c);
 
 /* Where the increments are that are neither acknowledged (silent: sent) nor
  * lost: still here, or sent and not answered yet.  Touches no connection, so
  * it tells the same after an error. */
 void countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered);
 
-/* Blocks until everything is sent (silent) or acknowledged.
+/* Blocks until everything is sent (silent) or acknowledged: on the server's
+ * disk.
  *   -ETIMEDOUT  not within timeout_ms; call again to go on
  *   -ENOTCONN   the connection broke and took increments with it; those that
  *               had not gone out go out with the next call
  *   -EBADMSG    the server refused a message (FAIL): this and all behind it
  *               are dropped
  *   -ECONNREFUSED ...  what connecting said; nothing is lost
+ *   -EBUSY      another thread is in this call; one at a time
  * An error that another call met is told here once more, unless countd_lost()
  * was asked since. */
-int countd_flush(struct countd *c, int timeout_ms);
+int countd_sync(struct countd *c, int timeout_ms);
+
+/* countd_sync(), and then blocks until all of it is readable, in this keyspace
+ * or, with size 0, in all: about a second, as the writer hands its log on that
+ * often (countd flush has it done at once).  Of a silent handle it can only
+ * wait for what the server had taken by then.
+ *   -ETIMEDOUT  call again
+ *   else as countd_sync() and countd_range() */
+int countd_wait_readable(struct countd *c, const void *keyspace,
+                         size_t keyspace_size, int timeout_ms);
 
 /* Increments whose outcome is unknown because the connection broke, since the
  * last call.  Silent: those the server's kernel had not confirmed. */
@@ -141,6 +163,33 @@ int countd_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
 /* Sum of a keyspace, saturated; -ENOENT. */
 int countd_total(struct countd *c, const void *keyspace, size_t keyspace_size,
                  int64_t *total);
+
+/* Counts of many keys, pipelined; without a key it is the keyspace's total.
+ * Each gets its own result: 0, -ENOENT, -EINVAL, -ENAMETOOLONG, -EIO.  0, or
+ * the first error but -ENOENT; what ended it all is the result of the rest. */
+struct countd_key {
+    const void *keyspace;
+    size_t keyspace_size;
+    const void *key;
+    size_t key_size;
+    int64_t count; /* out */
+    int result;    /* out */
+};
+int countd_gets(struct countd *c, struct countd_key *keys, size_t count);
+
+/* What is known of a key or, with key_size 0, of a keyspace; -ENOENT (as_of_ms
+ * is set then, too). */
+struct countd_facts {
+    int64_t count;     /* the keyspace's: its total */
+    int64_t rank;      /* of a key, from 0 */
+    int64_t keys;      /* of a keyspace */
+    int64_t saturated; /* a key: 1 when a sum once left the range of int64; a
+                          keyspace: how many such keys */
+    int64_t as_of_ms;
+};
+int countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
+                 const void *key, size_t key_size, struct countd_facts *out);
+
 /* Names of keyspaces after `after` ("" for the first) with their number of
  * keys in `count`; at most 4096 at a time. */
 int countd_keyspaces(struct countd *c, const void *after, size_t after_size,
@@ -189,10 +238,9 @@ struct countd_live_options {
  * names as of countd_open(). */
 int countd_live_open(struct countd_live **out,
                      const struct countd_live_options *options);
-/* Releases everything that is held, and frees the handle.  In a forked child
- * it releases nothing.  But a child keeps the connection open, too: when the
- * parent dies before it closed the handle, what it held is released only when
- * the child has closed its copy, called exec, or ended. */
+/* Releases everything that is held, and frees the handle.  A forked child keeps
+ * the connection open, too: when the parent dies before it closed the handle,
+ * what it held is released only when the child has called exec or ended. */
 void countd_live_close(struct countd_live *l);
 
 /* Readable when the connection has ended (or is about to be read): for poll()

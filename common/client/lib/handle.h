@@ -1,7 +1,8 @@
 /* common/client/lib/handle.h - the inside of libcountd's handle.
  *
  * Two halves, each with its connection and lock: increments (countd.c) and
- * ranges (ranges.c), so that a long range never makes an increment wait.
+ * ranges (reading.c, exchange.c), so that a long range never makes an increment
+ * wait.
  */
 #ifndef COUNTD_CLIENT_HANDLE_H
 #define COUNTD_CLIENT_HANDLE_H
@@ -9,7 +10,6 @@
 #include <pthread.h>
 
 #include "common/client/lib/countd.h"
-#include "common/client/lib/forks.h"
 #include "common/client/lib/link.h"
 #include "common/wire/message.h"
 
@@ -28,10 +28,12 @@ struct reading {
 struct writing {
     pthread_mutex_t lock;
     struct link link;
-    bool waiting;           /* a flush waits for the connection */
-    int wake_fd;            /* eventfd that wakes it */
-    pthread_cond_t changed; /* for other flushes, which wait for that one */
+    bool syncing; /* a call of countd_sync() is under way */
+    bool waiting; /* and waits for the connection */
+    int wake_fd;  /* eventfd that wakes it */
+    int poll_fd;  /* epoll of the connection, for countd_fd(); -1 */
     bool silent;
+    struct sums *sums; /* NULL: equal keys are not summed */
     struct layout layout;
     uint8_t *ring;
     size_t capacity; /* messages */
@@ -46,19 +48,15 @@ struct writing {
     bool failing;    /* the answer is FAIL */
     uint64_t lost;   /* not fetched by countd_lost() */
     uint64_t breaks; /* connections that took increments with them */
-    int error;       /* of the last such, until flush or lost says it */
+    int error;       /* of the last such, until sync or lost says it */
 };
 
 struct countd {
-    unsigned forks; /* before it was opened: see forks.h */
     struct writing writing;
     struct reading reading;
 };
 
 void reading_fini(struct reading *r);
-
-/* Frees it in a forked child, which has no right to its lock. */
-void reading_leave(struct reading *r);
 
 /* Takes the options of an older or newer caller: structs whose first member is
  * their size.  `to` is `size` bytes; what `from` (may be NULL) does not have

@@ -37,20 +37,9 @@ link_drop(struct link *l)
         l->doomed = true;
         return;
     }
-    link_leave(l);
-    l->doomed = false;
-}
-
-void
-link_leave(struct link *l)
-{
-    const int fd = l->fd;
-
-    /* In this order: a child forked in between finds no number that it may
-     * have given to another file since. */
+    (void)close(l->fd); /* a socket: nothing is lost by a failure */
     l->fd = -1;
-    if (fd >= 0)
-        (void)close(fd); /* a socket: nothing is lost by a failure */
+    l->doomed = false;
 }
 
 void

@@ -44,10 +44,6 @@ int link_connect(struct link *l);
 /* Closes, or dooms a held link.  Nothing when not connected. */
 void link_drop(struct link *l);
 
-/* In a forked child: closes its copy, held or not.  The parent's connection
- * stands. */
-void link_leave(struct link *l);
-
 void link_hold(struct link *l);
 void link_let(struct link *l);
 

@@ -1,75 +1,35 @@
-/* common/client/lib/ranges.c - libcountd: reading.
- *
- * One exchange is any number of requests and their answers, in order, on one
- * connection.  Requests are sent while answers are taken, so neither side can
- * fill the other's buffers and stop both.
- *
- * An error answer ends the connection (the protocol says so): the requests
- * behind it go out again on a new one.  A connection kept from an earlier
- * exchange may have died unnoticed: when it breaks before it answered
- * anything, one new connection is tried.  Reading twice does no harm.
- */
-#include "common/client/lib/countd.h"
+/* common/client/lib/exchange.c - see exchange.h. */
+#include "common/client/lib/exchange.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "common/client/lib/handle.h"
-#include "common/wire/query.h"
 
 #define SEND_SIZE    ((size_t)64 * 1024)
 #define RECEIVE_SIZE ((size_t)64 * 1024)
 #define ROW_SIZE_MAX (QUERY_ROW_SIZE + QUERY_NAME_SIZE)
 
-struct exchange {
-    struct reading *r;
-    const struct countd_ask *asks; /* or, when NULL, the one query */
-    const struct query *one;
-    size_t count;
-    struct countd_rows **out;
-    uint64_t deadline_ms;
-    size_t put;      /* asks put into the send buffer, or refused */
-    size_t answered; /* asks answered, or refused */
-    int error;       /* the first of a single ask */
-    bool kept;       /* connection of an earlier exchange, silent so far */
-    size_t send_at, send_size;
-
-    /* The answer that is arriving. */
-    uint8_t head[QUERY_REPLY_SIZE];
-    size_t head_size;
-    struct countd_rows *rows; /* NULL until the head is whole */
-    uint8_t *bytes;           /* behind rows->rows */
-    size_t size, have;
-};
-
-/* Ask `index` as a request; -EINVAL, -ENAMETOOLONG when it is none. */
+/* Request `index` as bytes: its size, or -EINVAL, -ENAMETOOLONG. */
 static int
 put_ask(const struct exchange *x, size_t index, uint8_t *bytes)
 {
-    const struct countd_ask *a;
     struct query q = {.op = QUERY_RANGE};
+    const int rc = x->ask(x, index, &q);
 
-    if (x->one)
-        return query_put(x->one, bytes);
-    a = &x->asks[index];
-    if (a->keyspace_size > QUERY_NAME_SIZE)
-        return -ENAMETOOLONG;
-    q.offset = a->offset;
-    q.length = a->length;
-    q.keyspace = a->keyspace;
-    q.keyspace_size = (uint16_t)a->keyspace_size;
-    return query_put(&q, bytes);
+    return rc < 0 ? rc : query_put(&q, bytes);
 }
 
+/* Of the ask that is next to be answered. */
 static void
 note_error(struct exchange *x, int error)
 {
     if (x->error == 0)
         x->error = error;
+    if (x->errors)
+        x->errors[x->answered] = error;
 }
 
 /* Fills the send buffer with as many requests as fit. */
@@ -321,10 +281,8 @@ buffers_init(struct reading *r)
     return 0;
 }
 
-/* Runs a whole exchange; the out pointers are NULL at first.  0, or the
- * first error of a single ask, or what ended it all. */
-static int
-run(struct exchange *x)
+int
+exchange_run(struct exchange *x)
 {
     struct reading *r = x->r;
     int rc;
@@ -345,6 +303,8 @@ run(struct exchange *x)
     if (rc < 0) {
         start_again(x); /* answers nobody waits for may be on their way */
         x->error = rc;
+        for (size_t i = x->answered; x->errors && i < x->count; i++)
+            x->errors[i] = rc;
     }
     (void)pthread_mutex_unlock(&r->lock);
     return x->error;
@@ -356,131 +316,4 @@ reading_fini(struct reading *r)
     link_drop(&r->link);
     free(r->send);
     (void)pthread_mutex_destroy(&r->lock); /* the caller's last use */
-}
-
-void
-reading_leave(struct reading *r)
-{
-    link_leave(&r->link);
-    free(r->send);
-}
-
-/* ---- what users call --------------------------------------------------- */
-
-PUBLIC int
-countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
-              struct countd_rows **out)
-{
-    struct exchange x = {
-        .r = &c->reading, .asks = asks, .count = count, .out = out};
-
-    for (size_t i = 0; i < count; i++)
-        out[i] = NULL;
-    if (forks_since(c->forks))
-        return -ECHILD;
-    return run(&x);
-}
-
-PUBLIC int
-countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
-             int64_t offset, int64_t length, struct countd_rows **out)
-{
-    const struct countd_ask ask = {keyspace, keyspace_size, offset, length};
-    struct countd_rows *rows;
-    int rc;
-
-    rc = countd_ranges(c, &ask, 1, &rows);
-    if (rc == 0)
-        *out = rows;
-    return rc;
-}
-
-static int
-run_one(struct countd *c, enum query_op op, const void *keyspace,
-        size_t keyspace_size, const void *key, size_t key_size,
-        struct countd_rows **out)
-{
-    struct query q = {.op = op, .keyspace = keyspace, .key = key};
-    struct countd_rows *rows = NULL;
-    struct exchange x = {.r = &c->reading, .one = &q, .count = 1, .out = &rows};
-    int rc;
-
-    if (forks_since(c->forks))
-        return -ECHILD;
-    if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
-        return -ENAMETOOLONG;
-    q.keyspace_size = (uint16_t)keyspace_size;
-    q.key_size = (uint16_t)key_size;
-    rc = run(&x);
-    if (rc == 0)
-        *out = rows;
-    return rc;
-}
-
-/* The number in the one row of the answer. */
-static int
-run_number(struct countd *c, enum query_op op, const void *keyspace,
-           size_t keyspace_size, const void *key, size_t key_size,
-           int64_t *number)
-{
-    struct countd_rows *rows = NULL;
-    int rc;
-
-    rc = run_one(c, op, keyspace, keyspace_size, key, key_size, &rows);
-    if (rc < 0)
-        return rc;
-    assert(rows);
-    if (rows->count == 0)
-        rc = -ENOENT;
-    else
-        *number = rows->rows[0].count;
-    countd_rows_free(rows);
-    return rc;
-}
-
-PUBLIC int
-countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
-           const void *key, size_t key_size, int64_t *count)
-{
-    return run_number(c, QUERY_GET, keyspace, keyspace_size, key, key_size,
-                      count);
-}
-
-PUBLIC int
-countd_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
-            const void *key, size_t key_size, int64_t *rank)
-{
-    return run_number(c, QUERY_RANK, keyspace, keyspace_size, key, key_size,
-                      rank);
-}
-
-PUBLIC int
-countd_total(struct countd *c, const void *keyspace, size_t keyspace_size,
-             int64_t *total)
-{
-    return run_number(c, QUERY_TOTAL, keyspace, keyspace_size, NULL, 0, total);
-}
-
-PUBLIC int
-countd_keyspaces(struct countd *c, const void *after, size_t after_size,
-                 struct countd_rows **out)
-{
-    return run_one(c, QUERY_KEYSPACES, after, after_size, NULL, 0, out);
-}
-
-PUBLIC void
-countd_rows_free(struct countd_rows *rows)
-{
-    free(rows);
-}
-
-PUBLIC void
-countd_read_timeout(struct countd *c, int timeout_ms)
-{
-    if (forks_since(c->forks))
-        return;
-    /* As in run(). */
-    (void)pthread_mutex_lock(&c->reading.lock);
-    c->reading.timeout_ms = timeout_ms;
-    (void)pthread_mutex_unlock(&c->reading.lock);
 }

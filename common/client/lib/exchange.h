@@ -1,0 +1,49 @@
+/* common/client/lib/exchange.h - requests to the range port and their answers.
+ *
+ * One exchange is any number of requests and their answers, in order, on one
+ * connection.  Requests are sent while answers are taken, so neither side can
+ * fill the other's buffers and stop both.
+ *
+ * An error answer ends the connection (the protocol says so): the requests
+ * behind it go out again on a new one.  A connection kept from an earlier
+ * exchange may have died unnoticed: when it breaks before it answered
+ * anything, one new connection is tried.  Reading twice does no harm.
+ *
+ *     struct exchange x = {.r = &c->reading, .ask = ..., .asks = ...,
+ *                          .count = n, .out = rows};
+ *     rc = exchange_run(&x);
+ */
+#ifndef COUNTD_CLIENT_EXCHANGE_H
+#define COUNTD_CLIENT_EXCHANGE_H
+
+#include "common/client/lib/handle.h"
+#include "common/wire/query.h"
+
+struct exchange {
+    struct reading *r;
+    /* Request `index` of what is asked: 0, or why it is none. */
+    int (*ask)(const struct exchange *x, size_t index, struct query *q);
+    const void *asks;
+    size_t count;
+    struct countd_rows **out;
+    uint64_t deadline_ms;
+    size_t put;      /* asks put into the send buffer, or refused */
+    size_t answered; /* asks answered, or refused */
+    int error;       /* the first of a single ask */
+    int *errors;     /* of each ask, 0 at first; NULL: not wanted */
+    bool kept;       /* connection of an earlier exchange, silent so far */
+    size_t send_at, send_size;
+
+    /* The answer that is arriving. */
+    uint8_t head[QUERY_REPLY_SIZE];
+    size_t head_size;
+    struct countd_rows *rows; /* NULL until the head is whole */
+    uint8_t *bytes;           /* behind rows->rows */
+    size_t size, have;
+};
+
+/* The out pointers are NULL at first; rows are the caller's to free.  0, or the
+ * first error of a single ask, or what ended it all. */
+int exchange_run(struct exchange *x);
+
+#endif
