@@ -139,7 +139,7 @@ $(TESTS): %: %.o $(BUILD)/testlib.a $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP:%=-Wl,--wrap=%) -Wl,-u,__wrap_malloc $< $(group) $(CMOCKA) $(LDLIBS) -o $@
 $(BENCH): %: %.o $(BUILD)/benchlib.a $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $< $(group) $(CMOCKA) $(LDLIBS) -o $@
-$(FUZZ): %: %.o $(BUILD)/tests/fuzz/replay.o $(BUILD)/parts.a
+$(FUZZ): %: %.o $(BUILD)/tests/fuzz/replay.o $(BUILD)/tests/lib/checks.o $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 $(STANDIN): %: %.o
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
@@ -223,7 +223,7 @@ fuzz: setup
 	+@$(MAKE) --no-print-directory fuzz-run BUILD=build/fuzz CC=$(CLANG) CFLAGS='-O1 -g' \
 	  MODE='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all'
 LIBFUZZ = $(FUZZ:=.lib)
-$(LIBFUZZ): %.lib: %.o $(BUILD)/parts.a
+$(LIBFUZZ): %.lib: %.o $(BUILD)/tests/lib/checks.o $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o %.a,$^) $(LDLIBS) -o $@
 fuzz-run: $(LIBFUZZ)
 	@for f in $^; do n=$${f##*/fuzz_}; n=$${n%.lib}; log=$(BUILD)/$$n.log; mkdir -p $(BUILD)/new/$$n; \

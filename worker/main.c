@@ -8,7 +8,6 @@
 #include "common/base/bus.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
-#include "common/log/archive.h"
 #include "common/log/logdir.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
@@ -58,16 +57,9 @@ limit_files(struct worker *w)
 static void
 open_archive(struct worker *w)
 {
-    int fd;
-
-    if (w->config.archive_keep == 0 || w->dir.archive_fd >= 0)
+    if (w->config.archive_keep == 0 || datadir_archive(&w->dir) == 0)
         return;
-    fd = archive_open(w->dir.fd);
-    if (fd >= 0) {
-        w->dir.archive_fd = fd;
-        return;
-    }
-    diag_errno(DIAG_ERROR, fd, "open data/archive, logs are not archived");
+    diag(DIAG_ERROR, "logs are not archived");
     w->merge.archive_keep = 0;
 }
 

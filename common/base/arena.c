@@ -6,26 +6,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE         4096
+#define PAGE         ARENA_PAGE
 #define SLAB_UNITS   (ARENA_SLAB / ARENA_UNIT)
 #define RESERVE_MAX  ((UINT64_C(32) << 30) - ARENA_SLAB)
-#define NO_RECORD    UINT16_MAX /* no slab has as many */
-#define CLASS_NONE   UINT8_MAX
 #define INVERSE_BITS 40 /* exact: offsets and sizes are below 2^18 */
 
-/* What is known of a slab.  The lists hold slab numbers plus one, so that 0
- * ends them. */
-struct arena_slab {
-    uint32_t next, prev; /* of its class with room; warm; cold */
-    uint16_t used;       /* records in use */
-    uint16_t fresh;      /* records ever taken since it was opened */
-    uint16_t free;       /* the first of those given back */
-    uint8_t class;       /* CLASS_NONE: not in use */
-    uint8_t pages;       /* from its start that were taken of the budget */
-};
-
 static_assert(ARENA_SLAB / PAGE < UINT8_MAX, "pages of a slab fit");
-static_assert(ARENA_SLAB / 16 < NO_RECORD, "records of a slab fit");
+static_assert(ARENA_SLAB / 16 < ARENA_NO_RECORD, "records of a slab fit");
 
 bool
 budget_take(struct budget *b, uint64_t bytes)
@@ -151,7 +138,7 @@ cool(struct arena *a, uint32_t slab)
     struct arena_slab *s = &a->slabs[slab];
     const uint64_t bytes = (uint64_t)s->pages * PAGE;
 
-    assert(s->class == CLASS_NONE);
+    assert(s->class == ARENA_CLASS_NONE);
     /* Fails only for addresses that are not mapped, and these are. */
     (void)madvise(slab_base(a, slab), ARENA_SLAB, MADV_DONTNEED);
     budget_give(a->budget, bytes);
@@ -208,7 +195,7 @@ open_slab(struct arena *a, unsigned class)
         a->cold = a->slabs[slab].next;
     } else if (a->top < a->slab_max) {
         slab = a->top++;
-        a->slabs[slab].class = CLASS_NONE;
+        a->slabs[slab].class = ARENA_CLASS_NONE;
     } else {
         return UINT32_MAX;
     }
@@ -220,7 +207,7 @@ open_slab(struct arena *a, unsigned class)
     }
     memset(slab_base(a, slab), 0, c->first);
     *s = (struct arena_slab){
-        .free = NO_RECORD, .class = (uint8_t) class, .pages = s->pages};
+        .free = ARENA_NO_RECORD, .class = (uint8_t) class, .pages = s->pages};
     return slab;
 }
 
@@ -274,7 +261,7 @@ take_again(struct arena *a, struct arena_class *c, uint32_t *slab)
     index = s->free;
     assert(index < s->fresh);
     s->free = *free_link(a, c, *slab, index);
-    if (s->free == NO_RECORD)
+    if (s->free == ARENA_NO_RECORD)
         unlink_room(a, c, *slab);
     return index;
 }
@@ -333,11 +320,11 @@ close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
 {
     struct arena_slab *s = &a->slabs[slab];
 
-    if (s->free != NO_RECORD)
+    if (s->free != ARENA_NO_RECORD)
         unlink_room(a, c, slab);
     if (c->carving == slab + 1)
         c->carving = 0;
-    s->class = CLASS_NONE;
+    s->class = ARENA_CLASS_NONE;
     if (a->warm_count == ARENA_WARM) {
         cool(a, slab);
         return;
@@ -357,7 +344,7 @@ arena_give(struct arena *a, uint32_t record)
     uint32_t index;
     uint64_t *word;
 
-    assert(slab < a->top && s->class != CLASS_NONE);
+    assert(slab < a->top && s->class != ARENA_CLASS_NONE);
     c = &a->classes[s->class];
     assert(offset >= c->first);
     index = (uint32_t)((offset - c->first) * c->inverse >> INVERSE_BITS);
@@ -371,7 +358,7 @@ arena_give(struct arena *a, uint32_t record)
         close_slab(a, c, slab);
         return;
     }
-    if (s->free == NO_RECORD)
+    if (s->free == ARENA_NO_RECORD)
         link_room(a, c, slab);
     *free_link(a, c, slab, index) = s->free;
     s->free = (uint16_t)index;
@@ -401,7 +388,7 @@ next_in_slab(const struct arena *a, uint32_t *at)
     uint64_t word = 0;
 
     *at = (slab + 1) * SLAB_UNITS;
-    if (s->class == CLASS_NONE)
+    if (s->class == ARENA_CLASS_NONE)
         return 0;
     c = &a->classes[s->class];
     index = index_from(c, offset);
@@ -429,70 +416,4 @@ arena_next(const struct arena *a, uint32_t *from, uint32_t *steps)
         record = next_in_slab(a, from);
     }
     return record;
-}
-
-/* A slab in use: its bitmap, its records given back. */
-static bool
-check_slab(const struct arena *a, uint32_t slab)
-{
-    const struct arena_slab *s = &a->slabs[slab];
-    const struct arena_class *c = &a->classes[s->class];
-    const uint64_t *bits = slab_bitmap(a, slab);
-    uint32_t used = 0, unused = 0, index;
-
-    for (index = 0; index < c->count; index++)
-        if (bits[index / 64] >> index % 64 & 1)
-            used++;
-    for (index = s->free; index != NO_RECORD;
-         index = *free_link(a, c, slab, index)) {
-        if (index >= s->fresh || bits[index / 64] >> index % 64 & 1 ||
-            ++unused > c->count)
-            return false;
-    }
-    return used > 0 && used == s->used && used + unused == s->fresh &&
-           s->fresh <= c->count &&
-           (s->fresh < c->count) == (c->carving == slab + 1) &&
-           (uint32_t)s->pages * PAGE >= c->first + s->fresh * c->size;
-}
-
-/* Slabs in the lists of those with room. */
-static bool
-check_room(const struct arena *a, size_t expected)
-{
-    size_t seen = 0;
-    unsigned i;
-
-    for (i = 0; i < ARENA_CLASSES; i++) {
-        uint32_t link = a->classes[i].room, before = 0;
-
-        for (; link != 0; before = link, link = a->slabs[link - 1].next) {
-            const struct arena_slab *s = &a->slabs[link - 1];
-
-            if (s->class != i || s->free == NO_RECORD || s->prev != before ||
-                ++seen > expected)
-                return false;
-        }
-    }
-    return seen == expected;
-}
-
-bool
-arena_check(const struct arena *a)
-{
-    size_t records = 0, room = 0;
-    uint64_t taken = 0;
-    uint32_t slab;
-
-    for (slab = 0; slab < a->top; slab++) {
-        const struct arena_slab *s = &a->slabs[slab];
-
-        taken += (uint64_t)s->pages * PAGE;
-        if (s->class == CLASS_NONE)
-            continue;
-        if (!check_slab(a, slab))
-            return false;
-        records += s->used;
-        room += s->free != NO_RECORD;
-    }
-    return records == a->records && taken == a->taken && check_room(a, room);
 }

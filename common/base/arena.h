@@ -36,6 +36,10 @@ void budget_give(struct budget *b, uint64_t bytes);
 #define ARENA_SLAB    262144 /* bytes */
 #define ARENA_CLASSES 95
 #define ARENA_WARM    2 /* empty slabs that are not given back at once */
+#define ARENA_PAGE    4096
+
+#define ARENA_NO_RECORD  UINT16_MAX /* no slab has as many */
+#define ARENA_CLASS_NONE UINT8_MAX
 
 /* What is common to the slabs of one class.  A slab begins with a bitmap of
  * the records in use. */
@@ -48,7 +52,16 @@ struct arena_class {
     uint64_t inverse; /* 2^40 / size, rounded up */
 };
 
-struct arena_slab; /* arena.c */
+/* What is known of a slab.  The lists hold slab numbers plus one, so that 0
+ * ends them. */
+struct arena_slab {
+    uint32_t next, prev; /* of its class with room; warm; cold */
+    uint16_t used;       /* records in use */
+    uint16_t fresh;      /* records ever taken since it was opened */
+    uint16_t free;       /* the first of those given back, or ARENA_NO_RECORD */
+    uint8_t class;       /* ARENA_CLASS_NONE: not in use */
+    uint8_t pages;       /* from its start that were taken of the budget */
+};
 
 struct arena {
     uint8_t *base;
@@ -86,9 +99,5 @@ arena_at(const struct arena *a, uint32_t record)
  * Looks at `steps` places at most, from which it subtracts what it looked at;
  * when they are used up, 0 is returned with *steps 0. */
 uint32_t arena_next(const struct arena *a, uint32_t *from, uint32_t *steps);
-
-/* Walks everything: the records in use, what was taken, the lists of slabs.
- * False: something contradicts itself.  For tests. */
-bool arena_check(const struct arena *a);
 
 #endif

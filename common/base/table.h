@@ -118,8 +118,4 @@ void table_remove(struct table *t, uint32_t hash, uint32_t number);
  * sample. */
 uint32_t table_displaced(const struct table *t);
 
-/* Walks everything: the order, the gaps, the number of entries.  False:
- * something contradicts itself.  For tests. */
-bool table_check(const struct table *t);
-
 #endif

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -142,18 +141,6 @@ remove_oldest(int archive_fd, uint64_t keep)
     }
     free(files);
     return rc;
-}
-
-int
-archive_open(int data_fd)
-{
-    int fd;
-
-    if (mkdirat(data_fd, "archive", 0700) < 0 && errno != EEXIST)
-        return -errno;
-    fd = openat(data_fd, "archive",
-                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
 }
 
 int

@@ -14,10 +14,6 @@
 
 #include "common/log/log.h"
 
-/* Opens data/archive, made 0700 when it is not there; `data_fd` is the data
- * directory.  Returns the descriptor. */
-int archive_open(int data_fd);
-
 /* Writes a sealed log's copy, then removes all but the newest `keep`. */
 int archive_put(int archive_fd, const struct log *log, uint64_t keep);
 

@@ -314,12 +314,6 @@ int conns_listen(struct conns *cs, size_t door, int fd);
  * there is no place; it stays the caller's. */
 int conns_take(struct conns *cs, size_t door, int fd);
 
-/* Connections with a socket, of all doors. */
-size_t conns_open(const struct conns *cs);
-
-/* Bytes of the pool that nobody uses. */
-size_t conns_free(const struct conns *cs);
-
 /* Prints the figures of the doors that are on, a line for each. */
 void conns_print(const struct conns *cs);
 

@@ -24,19 +24,3 @@ conns_print(const struct conns *cs)
         if (cs->doors[i].row->listen && cs->doors[i].row->listen[0] != '\0')
             print_door(&cs->doors[i]);
 }
-
-size_t
-conns_open(const struct conns *cs)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < cs->count; i++)
-        n += cs->doors[i].open;
-    return n;
-}
-
-size_t
-conns_free(const struct conns *cs)
-{
-    return (size_t)cs->pool.free_count * POOL_CHUNK_SIZE;
-}

@@ -97,79 +97,19 @@ net_probe(const struct net_address *a, uint64_t wait_ms)
     return 0;
 }
 
-/* Waits until the connection stands or is refused. */
-static int
-finish_connect(int fd, uint64_t end_ms)
-{
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    int error = 0, n;
-    socklen_t size = sizeof error;
-    uint64_t now_ms;
+/* ---- connections ------------------------------------------------------- */
 
-    do {
-        now_ms = clock_ms();
-        if (now_ms > end_ms)
-            return -ETIMEDOUT;
-        n = poll(&p, 1, (int)(end_ms - now_ms));
-    } while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return -errno;
-    if (n == 0)
-        return -ETIMEDOUT;
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
-        return -errno;
-    return -error;
-}
-
-/* A client that tries a port of the ephemeral range again and again can meet
- * itself: both ends are then this socket, and it answers what it is sent. */
-static int
-refuse_self(int fd)
+bool
+net_is_self(int fd)
 {
     struct sockaddr_storage self, peer;
     socklen_t self_size = sizeof self, peer_size = sizeof peer;
 
     memset(&self, 0, sizeof self);
     memset(&peer, 0, sizeof peer);
-    if (getsockname(fd, (struct sockaddr *)&self, &self_size) < 0)
-        return -errno;
-    if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) < 0)
-        return -errno;
-    if (self_size == peer_size && memcmp(&self, &peer, self_size) == 0)
-        return -ECONNREFUSED;
-    return 0;
-}
-
-int
-net_connect(const struct net_address *a, uint64_t timeout_ms)
-{
-    const int one = 1;
-    int fd, rc;
-
-    if (timeout_ms > INT32_MAX)
-        timeout_ms = INT32_MAX;
-    fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
-        rc = -errno;
-        if (rc == -EINPROGRESS)
-            rc = finish_connect(fd, clock_ms() + timeout_ms);
-        if (rc < 0)
-            goto close_fd;
-    }
-    rc = refuse_self(fd);
-    if (rc < 0)
-        goto close_fd;
-    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) < 0) {
-        rc = -errno;
-        goto close_fd;
-    }
-    return fd;
-
-close_fd:
-    (void)close(fd); /* never used */
-    return rc;
+    return getsockname(fd, (struct sockaddr *)&self, &self_size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 &&
+           self_size == peer_size && memcmp(&self, &peer, self_size) == 0;
 }
 
 /* ---- the listener ------------------------------------------------------ */

@@ -51,9 +51,10 @@ int net_listen(const struct net_address *a, uint64_t wait_ms,
  * and closes; it does not listen, so nobody can connect meanwhile. */
 int net_probe(const struct net_address *a, uint64_t wait_ms);
 
-/* Connects, blocking up to `timeout_ms`; refuses a connection to itself
- * (-ECONNREFUSED).  Returns a non-blocking descriptor with TCP_NODELAY. */
-int net_connect(const struct net_address *a, uint64_t timeout_ms);
+/* Whether both ends of a connection are this socket.  A client that tries a
+ * port of the ephemeral range again and again can meet itself, and would be
+ * answered what it sends. */
+bool net_is_self(int fd);
 
 /* A listening socket in a loop.  Accepts in batches; over the limit, or out
  * of descriptors, it stops accepting (peers wait in the backlog) and resumes

@@ -51,7 +51,7 @@ int datadir_make_for(const char *path, uid_t uid, gid_t gid);
  * A directory that is not there yet may come for those who only read. */
 int datadir_exit_status(int rc, enum datadir_need need);
 
-/* Makes archive/ if need be and sets archive_fd. */
+/* Makes archive/ if need be and sets archive_fd; says why not. */
 int datadir_archive(struct datadir *d);
 
 /* Takes data/log/writer: flock held as long as *fd is open, our pid inside.

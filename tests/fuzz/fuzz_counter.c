@@ -27,6 +27,7 @@
 
 #include "common/base/bytes.h"
 #include "common/wire/frame.h"
+#include "tests/lib/checks.h"
 #include "writer/live/protocol.h"
 #include "writer/live/server.h"
 

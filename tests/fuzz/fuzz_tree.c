@@ -13,6 +13,7 @@
 #include "common/base/crc.h"
 #include "common/store/tree/node.h"
 #include "common/store/tree/tree.h"
+#include "tests/lib/checks.h"
 
 #define VALUES_MAX 64
 

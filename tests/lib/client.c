@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -63,6 +64,25 @@ client_connect(uint16_t port)
 
     if (fd < 0)
         fail_msg("connect to port %u: %s", port, strerror(-fd));
+    return fd;
+}
+
+int
+client_connect_to(const struct net_address *a)
+{
+    const int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1;
+
+    assert_true(fd >= 0);
+    if (connect(fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
+        const int rc = -errno;
+
+        (void)close(fd); /* never used */
+        return rc;
+    }
+    assert_int_equal(ioctl(fd, FIONBIO, &on), 0);
+    /* Only a matter of speed. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return fd;
 }
 

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/net/net.h"
+
 #define CLIENT_MESSAGE_SIZE 520
 #define CLIENT_NAME_SIZE    256
 
@@ -21,6 +23,9 @@ int client_connect(uint16_t port);
 
 /* The same, -errno instead of a failed test; for daemons being killed. */
 int client_try_connect(uint16_t port);
+
+/* The same to any address, or -errno; the descriptor does not block. */
+int client_connect_to(const struct net_address *a);
 
 /* Sends all of it. */
 void client_send(int fd, const void *bytes, size_t size);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "tests/lib/client.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/test.h"
 #include "tests/lib/turns.h"
@@ -325,7 +326,7 @@ echo_join(struct echo *f, size_t door)
     assert_rc(net_parse("127.0.0.1:0", &a), 0);
     l = net_listen(&a, 0, &bound);
     assert_true(l >= 0);
-    client = net_connect(&bound, 5000);
+    client = client_connect_to(&bound);
     assert_true(client >= 0);
     server = accept4(l, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     assert_true(server >= 0);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "common/base/arena.h"
+#include "tests/lib/checks.h"
 #include "tests/lib/random.h"
 
 #define MIB UINT64_C(1048576)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/lib/capture.h"
+#include "tests/lib/client.h"
 #include "tests/lib/echo.h"
 #include "tests/lib/fault.h"
 
@@ -629,7 +630,7 @@ open_door(struct echo *f, size_t door)
 static int
 knock(struct echo *f, const struct net_address *a)
 {
-    const int fd = net_connect(a, 5000);
+    const int fd = client_connect_to(a);
 
     assert_true(fd >= 0);
     f->peers[f->peer_count++] = fd;

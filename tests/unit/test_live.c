@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/checks.h"
 #include "tests/lib/random.h"
 #include "writer/live/table.h"
 

@@ -19,6 +19,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/net/conn_inside.h"
 #include "common/store/lmdb/engine.h"
 #include "reader/range.h"
 #include "tests/lib/client.h"
@@ -120,7 +121,9 @@ look(struct fixture *f)
     struct state now = {.open = d->open,
                         .accepted = (size_t)d->figures.accepted,
                         .listing = f->range.listed != NULL,
-                        .memory = POOL_SIZE - conns_free(f->conns),
+                        .memory =
+                            POOL_SIZE -
+                            (size_t)f->conns->pool.free_count * POOL_CHUNK_SIZE,
                         .figures = d->figures,
                         .snapshot_kept = snapshot_kept};
     struct list_link *l;

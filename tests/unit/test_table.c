@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "common/base/table.h"
+#include "tests/lib/checks.h"
 #include "tests/lib/random.h"
 
 #define MIB UINT64_C(1048576)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/store/tree/tree.h"
+#include "tests/lib/checks.h"
 #include "tests/lib/mempager.h"
 #include "tests/lib/random.h"
 

@@ -1,5 +1,5 @@
-/* writer/live/object.h - the records behind table.h; for table.c and check.c
- * only.
+/* writer/live/object.h - the records behind table.h; for table.c only
+ * (and tests/lib/checks.c).
  *
  * An object with one holder is in that holder's list of objects, and its
  * `current` is what the holder has.  With several it is in no list; each of

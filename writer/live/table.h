@@ -178,8 +178,4 @@ uint64_t live_conflicts(struct live *l);
 /* Bytes taken for all this. */
 uint64_t live_memory(const struct live *l);
 
-/* Walks everything: each `current` is the sum of what holders have, lists and
- * indexes agree, numbers are right.  False: not so.  For tests. */
-bool live_check(const struct live *l);
-
 #endif

@@ -57,20 +57,6 @@ link_let(struct link *l)
         link_drop(l);
 }
 
-static bool
-is_self(int fd)
-{
-    struct sockaddr_storage here, there;
-    socklen_t here_size = sizeof here, there_size = sizeof there;
-
-    memset(&here, 0, sizeof here);
-    memset(&there, 0, sizeof there);
-    if (getsockname(fd, (struct sockaddr *)&here, &here_size) < 0 ||
-        getpeername(fd, (struct sockaddr *)&there, &there_size) < 0)
-        return false;
-    return here_size == there_size && memcmp(&here, &there, here_size) == 0;
-}
-
 /* Opens a socket to the next address.  0, -EINPROGRESS or why not. */
 static int
 start(struct link *l)
@@ -131,7 +117,7 @@ link_connect(struct link *l)
         /* On one machine it stands at once, though connect() does not say. */
         if (rc == -EINPROGRESS)
             rc = look(l);
-        if (rc == 0 && is_self(l->fd))
+        if (rc == 0 && net_is_self(l->fd))
             rc = -ECONNREFUSED;
         l->connecting = rc == -EINPROGRESS;
         if (rc == 0 || rc == -EINPROGRESS)

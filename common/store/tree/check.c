@@ -156,7 +156,7 @@ check_group(struct checker *c, uint64_t id, uint64_t rows)
         rc = check_base(c, &g);
     }
     if (rc == 0)
-        rc = scan_group(&c->tree, &g, &b, 0, NULL, check_row, c);
+        rc = scan_group(&c->tree, &g, &b, check_row, c);
     if (rc < 0)
         fault(c, "group %llu: %s", (unsigned long long)id,
               rc == -EBADMSG ? "damaged" : strerror(-rc));

@@ -214,31 +214,27 @@ tree_range(struct tree *t, uint64_t offset, uint64_t length, uint8_t *bytes,
     return r.at - bytes;
 }
 
-/* Gives the rows of a run to `row`, those not above `after` left out. */
+/* Gives the rows of a run to `row`. */
 static int
-scan_run(enum block_order order, const struct run *run, const struct row *after,
-         int (*row)(void *ctx, const struct row *r), void *ctx)
+scan_run(const struct run *run, int (*row)(void *ctx, const struct row *r),
+         void *ctx)
 {
-    for (unsigned i = run->from; i < run->to; i++) {
+    int rc = 0;
+
+    for (unsigned i = run->from; rc == 0 && i < run->to; i++) {
         const struct row r =
             run->block != NULL ? block_row(run->block, i) : run->edit;
-        int rc;
 
-        if (after != NULL && row_compare(order, &r, after) <= 0)
-            continue;
         rc = row(ctx, &r);
-        if (rc != 0)
-            return rc;
     }
-    return 0;
+    return rc;
 }
 
 int
 scan_group(struct tree *t, const struct group *g, const struct buffer *buffer,
-           unsigned block, const struct row *after,
            int (*row)(void *ctx, const struct row *r), void *ctx)
 {
-    for (unsigned i = block; i < g->blocks; i++) {
+    for (unsigned i = 0; i < g->blocks; i++) {
         struct walk w;
         struct run run;
         int rc;
@@ -246,42 +242,13 @@ scan_group(struct tree *t, const struct group *g, const struct buffer *buffer,
         rc = walk_start(&w, t, g, buffer, i);
         if (rc < 0)
             return rc;
-        for (;;) {
-            rc = walk_next(&w, &run);
-            if (rc < 0)
-                return rc;
-            if (rc == 0)
-                break;
-            rc = scan_run(t->kind, &run, i == block ? after : NULL, row, ctx);
+        while ((rc = walk_next(&w, &run)) > 0) {
+            rc = scan_run(&run, row, ctx);
             if (rc != 0)
                 return rc;
         }
-    }
-    return 0;
-}
-
-int
-tree_scan(struct tree *t, const struct row *after,
-          int (*row)(void *ctx, const struct row *r), void *ctx)
-{
-    struct tree_finder f = {.valid = false};
-    struct row from = after != NULL ? *after : row_lowest(t->kind);
-    int rc;
-
-    if (t->root.id == 0)
-        return 0;
-    for (;;) {
-        rc = find_group(t, &from, &f);
         if (rc < 0)
             return rc;
-        rc = scan_group(t, &f.group, &f.buffer,
-                        group_block_of(&f.group, t->kind, &from), after, row,
-                        ctx);
-        if (rc != 0 || !f.has_upper)
-            return rc;
-        if (row_compare(t->kind, &from, &f.upper) >= 0)
-            return -EBADMSG; /* it would never end */
-        from = f.upper;
-        after = NULL;
     }
+    return 0;
 }

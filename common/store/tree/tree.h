@@ -115,11 +115,6 @@ int tree_rank(struct tree *t, const struct row *r, uint64_t *rank);
 int64_t tree_range(struct tree *t, uint64_t offset, uint64_t length,
                    uint8_t *bytes, size_t size, uint64_t *rows);
 
-/* Calls `row` for each row after `after` (NULL: from the first); stops when
- * it returns non-zero and returns that. */
-int tree_scan(struct tree *t, const struct row *after,
-              int (*row)(void *ctx, const struct row *r), void *ctx);
-
 /* ---- changing (sweep.c) ---- */
 
 struct tree_work *tree_work_new(void);

@@ -1,0 +1,303 @@
+/* tests/lib/checks.c - see checks.h. */
+#include "tests/lib/checks.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/store/tree/find.h"
+#include "common/store/tree/scan.h"
+#include "writer/live/object.h"
+
+#define ALL_MOVED (UINT64_C(1) << 32)
+
+/* ---- arenas ------------------------------------------------------------ */
+
+/* The first 2 bytes of a record given back: the next such one. */
+static uint32_t
+next_free(const uint8_t *slab, const struct arena_class *c, uint32_t index)
+{
+    uint16_t next;
+
+    memcpy(&next, slab + c->first + (size_t)index * c->size, sizeof next);
+    return next;
+}
+
+/* A slab in use: its bitmap, its records given back. */
+static bool
+check_slab(const struct arena *a, uint32_t slab)
+{
+    const struct arena_slab *s = &a->slabs[slab];
+    const struct arena_class *c = &a->classes[s->class];
+    const uint8_t *base = a->base + (size_t)slab * ARENA_SLAB;
+    const uint64_t *bits = (const uint64_t *)(const void *)base;
+    uint32_t used = 0, unused = 0, index;
+
+    for (index = 0; index < c->count; index++)
+        if (bits[index / 64] >> index % 64 & 1)
+            used++;
+    for (index = s->free; index != ARENA_NO_RECORD;
+         index = next_free(base, c, index)) {
+        if (index >= s->fresh || bits[index / 64] >> index % 64 & 1 ||
+            ++unused > c->count)
+            return false;
+    }
+    return used > 0 && used == s->used && used + unused == s->fresh &&
+           s->fresh <= c->count &&
+           (s->fresh < c->count) == (c->carving == slab + 1) &&
+           (uint32_t)s->pages * ARENA_PAGE >= c->first + s->fresh * c->size;
+}
+
+/* Slabs in the lists of those with room. */
+static bool
+check_room(const struct arena *a, size_t expected)
+{
+    size_t seen = 0;
+    unsigned i;
+
+    for (i = 0; i < ARENA_CLASSES; i++) {
+        uint32_t link = a->classes[i].room, before = 0;
+
+        for (; link != 0; before = link, link = a->slabs[link - 1].next) {
+            const struct arena_slab *s = &a->slabs[link - 1];
+
+            if (s->class != i || s->free == ARENA_NO_RECORD ||
+                s->prev != before || ++seen > expected)
+                return false;
+        }
+    }
+    return seen == expected;
+}
+
+bool
+arena_check(const struct arena *a)
+{
+    size_t records = 0, room = 0;
+    uint64_t taken = 0;
+    uint32_t slab;
+
+    for (slab = 0; slab < a->top; slab++) {
+        const struct arena_slab *s = &a->slabs[slab];
+
+        taken += (uint64_t)s->pages * ARENA_PAGE;
+        if (s->class == ARENA_CLASS_NONE)
+            continue;
+        if (!check_slab(a, slab))
+            return false;
+        records += s->used;
+        room += s->free != ARENA_NO_RECORD;
+    }
+    return records == a->records && taken == a->taken && check_room(a, room);
+}
+
+/* ---- tables ------------------------------------------------------------ */
+
+/* Counts the entries of a part that are not merely in the way; SIZE_MAX: it
+ * contradicts itself. */
+static size_t
+check_part(const struct table *t, const struct table_part *p)
+{
+    size_t at, entries = 0, gap = SIZE_MAX; /* the last one seen */
+    uint32_t last = 0;
+
+    for (at = 0; at < p->all; at++) {
+        const struct table_slot *slot = &p->slots[at];
+
+        if (slot->number == 0) {
+            if (slot->hash != 0)
+                return SIZE_MAX;
+            gap = at;
+            continue;
+        }
+        if (table_part(t, slot->hash) != p) {
+            if (p == &t->now)
+                return SIZE_MAX;
+            continue;
+        }
+        if (slot->hash < last || table_home(p, slot->hash) > at ||
+            (gap != SIZE_MAX && table_home(p, slot->hash) <= gap))
+            return SIZE_MAX;
+        last = slot->hash;
+        entries++;
+    }
+    return gap == p->all - 1 ? entries : SIZE_MAX;
+}
+
+bool
+table_check(const struct table *t)
+{
+    const size_t now = check_part(t, &t->now);
+    const size_t old = t->old.slots == NULL ? 0 : check_part(t, &t->old);
+
+    return now != SIZE_MAX && old != SIZE_MAX && now + old == t->entries &&
+           (t->old.slots == NULL) == (t->moved_below == ALL_MOVED);
+}
+
+/* ---- live objects ------------------------------------------------------ */
+
+/* Sums over objects and over their holdings, which must come out equal.  Each
+ * object has a weight of its own, so that too much here does not make up for
+ * too little there. */
+struct sums {
+    uint64_t amounts;
+    uint64_t holdings;
+    size_t objects;
+    size_t idle;
+    size_t single; /* objects with one holder */
+    size_t waiting;
+};
+
+static uint64_t
+weight(const struct live *l, uint32_t object)
+{
+    return (object ^ l->key.k0) * UINT64_C(0x9e3779b97f4a7c15) | 1;
+}
+
+static bool
+check_object(const struct live *l, uint32_t number, struct sums *s)
+{
+    const struct object *o = object_at(l, number);
+    const uint32_t hash = live_hash(l, o->name, o->name_size);
+
+    if (find_object(l, hash, o->name, o->name_size) != number)
+        return false;
+    s->objects++;
+    s->waiting += l->before != 0 && history_at(l, number)->waiting;
+    if (l->options.kind == LIVE_SEMAPHORE && o->current > o->maximum)
+        return false;
+    if (o->holder == HOLDER_NONE) {
+        s->idle++;
+        return o->current == 0;
+    }
+    if (o->current == 0)
+        return false;
+    if (o->holder == HOLDER_MANY) {
+        s->amounts += o->current * weight(l, number);
+        s->holdings += o->next * weight(l, number);
+        return o->next > 0;
+    }
+    s->single++;
+    return o->holder < l->options.holders;
+}
+
+static bool
+check_holding(const struct live *l, uint32_t number, struct sums *s)
+{
+    const struct holding *h = holding_at(l, number);
+
+    if (h->holder >= l->options.holders || h->amount == 0 ||
+        object_at(l, h->object)->holder != HOLDER_MANY)
+        return false;
+    s->amounts -= h->amount * weight(l, h->object);
+    s->holdings -= weight(l, h->object);
+    return find_holding(l, h->object, h->holder) == number;
+}
+
+/* The lists of one holder; at most as many as are counted down to 0. */
+static bool
+check_lists(const struct live *l, uint32_t holder, size_t *objects,
+            size_t *holdings)
+{
+    uint32_t n, before = 0;
+
+    for (n = l->held[holder].objects; n != 0; n = object_at(l, n)->next) {
+        if (*objects == 0 || object_at(l, n)->holder != holder ||
+            object_at(l, n)->prev != before)
+            return false;
+        before = n;
+        --*objects;
+    }
+    before = 0;
+    for (n = l->held[holder].holdings; n != 0; n = holding_at(l, n)->next) {
+        if (*holdings == 0 || holding_at(l, n)->holder != holder ||
+            holding_at(l, n)->prev != before)
+            return false;
+        before = n;
+        --*holdings;
+    }
+    return true;
+}
+
+static bool
+check_told(const struct live *l, size_t waiting)
+{
+    uint32_t n, last = 0;
+
+    if (l->before == 0)
+        return l->tell_first == 0 && l->tell_last == 0;
+    for (n = l->tell_first; n != 0; n = history_at(l, n)->next) {
+        if (waiting == 0 || !history_at(l, n)->waiting)
+            return false;
+        last = n;
+        waiting--;
+    }
+    return waiting == 0 && last == l->tell_last;
+}
+
+bool
+live_check(const struct live *l)
+{
+    struct sums s = {0};
+    uint32_t n, from = 0, steps = UINT32_MAX;
+    size_t holdings = l->holdings.records;
+
+    if (!arena_check(&l->objects) || !arena_check(&l->holdings) ||
+        !table_check(&l->names) || !table_check(&l->holders))
+        return false;
+    while ((n = arena_next(&l->objects, &from, &steps)) != 0)
+        if (!check_object(l, n, &s))
+            return false;
+    from = 0;
+    while ((n = arena_next(&l->holdings, &from, &steps)) != 0)
+        if (!check_holding(l, n, &s))
+            return false;
+    if (s.amounts != 0 || s.holdings != 0 || s.objects != l->count ||
+        s.idle != l->idle || l->names.entries != l->count ||
+        l->objects.records != l->count || l->holders.entries != holdings)
+        return false;
+    for (n = 0; n < l->options.holders; n++)
+        if (!check_lists(l, n, &s.single, &holdings))
+            return false;
+    return s.single == 0 && holdings == 0 && check_told(l, s.waiting);
+}
+
+/* ---- trees ------------------------------------------------------------- */
+
+struct scan {
+    const struct tree *tree;
+    const struct row *after;
+    int (*row)(void *ctx, const struct row *r);
+    void *ctx;
+};
+
+static int
+scan_row(void *ctx, const struct row *r)
+{
+    const struct scan *s = ctx;
+
+    return s->after && row_compare(s->tree->kind, r, s->after) <= 0
+               ? 0
+               : s->row(s->ctx, r);
+}
+
+int
+tree_scan(struct tree *t, const struct row *after,
+          int (*row)(void *ctx, const struct row *r), void *ctx)
+{
+    struct scan s = {.tree = t, .after = after, .row = row, .ctx = ctx};
+    struct tree_finder f = {.valid = false};
+    struct row from = after != NULL ? *after : row_lowest(t->kind);
+    int rc;
+
+    if (t->root.id == 0)
+        return 0;
+    for (;;) {
+        rc = find_group(t, &from, &f);
+        if (rc == 0)
+            rc = scan_group(t, &f.group, &f.buffer, scan_row, &s);
+        if (rc != 0 || !f.has_upper)
+            return rc;
+        if (row_compare(t->kind, &from, &f.upper) >= 0)
+            return -EBADMSG; /* it would never end */
+        from = f.upper;
+    }
+}

@@ -1,0 +1,26 @@
+/* tests/lib/checks.h - does all that is in memory agree?  Each walks
+ * everything; false: something contradicts itself.  For fuzz programs, too. */
+#ifndef COUNTD_TEST_CHECKS_H
+#define COUNTD_TEST_CHECKS_H
+
+#include "common/base/arena.h"
+#include "common/base/table.h"
+#include "common/store/tree/tree.h"
+#include "writer/live/table.h"
+
+/* The records in use, what was taken, the lists of slabs. */
+bool arena_check(const struct arena *a);
+
+/* The order, the gaps, the number of entries. */
+bool table_check(const struct table *t);
+
+/* Each `current` is the sum of what holders have, lists and indexes agree,
+ * numbers are right. */
+bool live_check(const struct live *l);
+
+/* Calls `row` for each row after `after` (NULL: from the first); stops when it
+ * returns non-zero and returns that. */
+int tree_scan(struct tree *t, const struct row *after,
+              int (*row)(void *ctx, const struct row *r), void *ctx);
+
+#endif
