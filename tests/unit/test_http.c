@@ -592,6 +592,7 @@ a_request_must_be_whole_in_time(void **state)
         const int fd = echo_join(w->f, ECHO);
 
         echo_say(fd, begins[i], strlen(begins[i]));
+        echo_turns(w->f, 2);
         for (int n = 0; n < 5; n++) {
             pass_s(w, HTTP_IDLE_S / 6);
             echo_say(fd, "a", 1);
