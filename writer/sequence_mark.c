@@ -21,8 +21,9 @@
 #define FILE_SIZE  (COPIES * COPY_AT)
 #define FILE_FLAGS (O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
 #define FILE_MODE  0600
-#define TOUCHED_MS 2000 /* a change so long after the last write is another's  \
-                         */
+#define TOUCHED_MS                                                             \
+    2000 /* a change so long after the last write is another's                 \
+          */
 
 struct mark_copy {
     uint8_t magic[8];
@@ -69,19 +70,28 @@ is_whole(const struct sequence_mark *m, const struct mark_copy *c)
 }
 
 static int
-write_copy(const struct sequence_mark *m, int i, uint64_t until)
+write_at(int fd, const void *bytes, size_t size, off_t at)
 {
-    struct mark_copy c;
     ssize_t n;
 
-    make_copy(m, until, &c);
     do
-        n = pwrite(m->fd, &c, sizeof c, (off_t)i * COPY_AT);
+        n = pwrite(fd, bytes, size, at);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return -errno;
-    if (n != (ssize_t)sizeof c)
-        return -ENOSPC;
+    return n == (ssize_t)size ? 0 : -ENOSPC;
+}
+
+static int
+write_copy(const struct sequence_mark *m, int i, uint64_t until)
+{
+    struct mark_copy c;
+    int rc;
+
+    make_copy(m, until, &c);
+    rc = write_at(m->fd, &c, sizeof c, (off_t)i * COPY_AT);
+    if (rc < 0)
+        return rc;
     return fdatasync(m->fd) < 0 ? -errno : 0;
 }
 
@@ -206,8 +216,8 @@ make_file(const struct sequence_mark *m, int dirfd)
         return -errno;
     rc = fstat(made.fd, &st) < 0 ? -errno : 0;
     made.inode = (uint64_t)st.st_ino;
-    if (rc == 0 && pwrite(made.fd, zeros, sizeof zeros, 0) != FILE_SIZE)
-        rc = -ENOSPC;
+    if (rc == 0)
+        rc = write_at(made.fd, zeros, sizeof zeros, 0);
     if (rc == 0)
         rc = sequence_mark_move(&made, 0);
     if (rc == 0 && fsync(made.fd) < 0)
