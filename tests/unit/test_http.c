@@ -207,8 +207,8 @@ static const struct dialogue dialogues[] = {
     {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345" GET(""), OK OK,
      false},
     {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345"
-     "POST /ok HTTP/1.1\r\nContent-Length: 2\r\n\r\n12",
-     OK OK, false},
+     "POST /ok HTTP/1.1\r\nContent-Length: 2\r\n\r\n12" GET(""),
+     OK OK OK, false},
     {"POST /ok HTTP/1.1\r\ncontent-length: 0\r\n\r\n" GET(""), OK OK, false},
     {"POST /no HTTP/1.1\r\nContent-Length: 18\r\n\r\nGET /ok HTTP/1.1\r\n" GET(
          ""),
