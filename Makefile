@@ -48,7 +48,7 @@ say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 
 # ---- what there is -------------------------------------------------------
 # The rooms of common/ from the ground up (tests/lib/rooms).
-ROOMS := $(addprefix common/,base wire net setup log store store/tree store/lmdb)
+ROOMS := $(addprefix common/,base board wire net setup log store store/tree store/lmdb)
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 part = $(call objs,$(1:%=%/*.c))
@@ -59,7 +59,8 @@ PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
          $(if $(wildcard common/client/main.c),$(BUILD)/countd)
 LIBS  := $(if $(wildcard common/client/countd.c),$(addprefix $(BUILD)/,libcountd.a libcountd.so.0 libcountd.pc))
 # What the library offers; what it uses itself comes from parts.a.
-LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c common/client/live.c)
+LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c common/client/live.c) \
+           $(call part,common/board)
 
 # Everything but the mains: tests take from it what they call.
 PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client writer writer/live worker reader))
@@ -73,7 +74,7 @@ FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
 STANDIN := $(call bins,tests/crash/standin_*.c)
-MAN   := $(wildcard */*.[158] common/*/*.[158])
+MAN   := $(wildcard */*.[1358] common/*/*.[1358])
 UNITS := $(wildcard */*.service common/*/*.target)
 
 all: $(PROGS) $(LIBS)
@@ -224,22 +225,22 @@ demo: setup
 man = $(filter %.$(1),$(MAN))
 install: all
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) \
-	  $(MANDIR)/man1 $(MANDIR)/man5 $(MANDIR)/man8 $(UNITDIR))
+	  $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man8 $(UNITDIR))
 	$(INSTALL) $(PROGS) $(DESTDIR)$(BINDIR)
 	$(INSTALL) -m 644 $(BUILD)/libcountd.a $(DESTDIR)$(LIBDIR)
 	$(INSTALL) -m 755 $(BUILD)/libcountd.so.0 $(DESTDIR)$(LIBDIR)
 	ln -sf libcountd.so.0 $(DESTDIR)$(LIBDIR)/libcountd.so
 	$(MAKE) --no-print-directory -B $(BUILD)/libcountd.pc PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) INCLUDEDIR=$(INCLUDEDIR)
 	$(INSTALL) -m 644 $(BUILD)/libcountd.pc $(DESTDIR)$(LIBDIR)/pkgconfig
-	$(INSTALL) -m 644 common/client/countd.h $(DESTDIR)$(INCLUDEDIR)
-	$(foreach s,1 5 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
+	$(INSTALL) -m 644 common/client/countd.h common/board/countd_board.h $(DESTDIR)$(INCLUDEDIR)
+	$(foreach s,1 3 5 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
-	  $(DESTDIR)$(INCLUDEDIR)/countd.h $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
-	  $(foreach s,1 5 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
+	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
+	  $(foreach s,1 3 5 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 clean:
 	rm -rf build
 
