@@ -141,7 +141,7 @@ struct countd_board {
 struct board_block {
     _Atomic uint64_t *word;
     _Atomic int64_t *values; /* of both copies */
-    uint32_t count;
+    size_t count;
 };
 
 #define BOARD_GENERATION_MAX (((uint64_t)1 << 47) - 1)
@@ -172,7 +172,7 @@ board_is_busy(uint64_t word)
 }
 
 static inline struct board_block
-board_block_at(uint8_t *at, uint32_t count)
+board_block_at(uint8_t *at, size_t count)
 {
     void *word = at, *values = at + 8;
 
@@ -190,14 +190,14 @@ board_cell(const struct countd_board *b, uint32_t slot, uint32_t cell)
 {
     return board_block_at(b->slots + (size_t)slot * b->stride + b->cells_at +
                               (size_t)cell * b->cell_stride,
-                          b->private_count + 1);
+                          (size_t)b->private_count + 1);
 }
 
 /* The copy that a generation uses. */
 static inline _Atomic int64_t *
 board_copy(struct board_block k, uint64_t generation)
 {
-    return k.values + (generation & 1) * k.count;
+    return k.values + (-(generation & 1) & k.count);
 }
 
 /* All stores to the file of a board that is in use go through these two. */
@@ -226,6 +226,8 @@ board_is_retired(const struct countd_board *b)
 {
     return atomic_load_explicit(&b->header->retired, memory_order_relaxed) != 0;
 }
+
+#define BOARD_ANY UINT64_MAX /* a generation: whichever it is */
 
 /* ---- format.c ---------------------------------------------------------- */
 
@@ -307,18 +309,7 @@ board_me(struct countd_board *b, uint32_t *me)
     return board_register(b, me);
 }
 
-/* ---- block.c ----------------------------------------------------------- */
-
-/* A consistent copy; *word is of what was read.  -EBUSY. */
-int board_block_read(struct board_block k, int64_t *values,
-                     uint64_t *generation);
-
-/* Takes the word, of any generation (ANY) or a certain one.  *generation is
- * the present one.  -ESTALE, -EBUSY. */
-#define BOARD_ANY UINT64_MAX
-int board_block_take(struct countd_board *b, struct board_block k, uint32_t me,
-                     uint64_t *generation);
-
+/* Ends an update: its values are the ones from here on. */
 static inline void
 board_block_publish(struct board_block k, uint64_t generation)
 {

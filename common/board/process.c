@@ -205,7 +205,7 @@ disown(struct board_block k, uint32_t process)
                                             board_word(g, process)))
             continue;
         board_store(board_copy(k, g + 1), 0);
-        for (uint32_t j = 1; j < k.count; j++)
+        for (size_t j = 1; j < k.count; j++)
             board_store(board_copy(k, g + 1) + j,
                         board_load(board_copy(k, g) + j));
         board_block_publish(k, g);

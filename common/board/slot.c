@@ -20,19 +20,21 @@ relax(void)
 
 /* ---- blocks ------------------------------------------------------------ */
 
-int
-board_block_read(struct board_block k, int64_t *values, uint64_t *generation)
+/* A consistent copy, and its generation.  -EBUSY. */
+static inline int
+block_read(const _Atomic uint64_t *at, const _Atomic int64_t *copies,
+           size_t count, int64_t *values, uint64_t *generation)
 {
-    uint64_t word = atomic_load_explicit(k.word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(at, memory_order_acquire);
 
     for (unsigned i = 0; i < READ_TRIES; i++) {
         const uint64_t g = board_generation(word);
-        const _Atomic int64_t *from = board_copy(k, g);
+        const _Atomic int64_t *from = copies + (-(g & 1) & count);
 
-        for (uint32_t j = 0; j < k.count; j++)
+        for (size_t j = 0; j < count; j++)
             values[j] = board_load(from + j);
         BOARD_LOOK();
-        word = atomic_load_explicit(k.word, memory_order_acquire);
+        word = atomic_load_explicit(at, memory_order_acquire);
         if (board_generation(word) == g) {
             *generation = g;
             return 0;
@@ -64,9 +66,10 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     return 0;
 }
 
-int
-board_block_take(struct countd_board *b, struct board_block k, uint32_t me,
-                 uint64_t *generation)
+/* As block_take(), when the word is not simply there. */
+static __attribute__((noinline)) int
+take_slowly(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
+            uint64_t *generation)
 {
     const uint64_t expected = *generation;
     unsigned tries = 0;
@@ -74,24 +77,42 @@ board_block_take(struct countd_board *b, struct board_block k, uint32_t me,
     int rc;
 
     for (;;) {
-        word = atomic_load_explicit(k.word, memory_order_acquire);
+        word = atomic_load_explicit(at, memory_order_acquire);
         g = board_generation(word);
         if (expected != BOARD_ANY && g != expected)
             return -ESTALE;
         if (board_is_busy(word)) {
-            rc = wait_for(b, k.word, tries++);
+            rc = wait_for(b, at, tries++);
             if (rc < 0)
                 return rc;
             continue;
         }
         BOARD_STEP();
         if (atomic_compare_exchange_strong_explicit(
-                k.word, &word, board_word(g, me), memory_order_acq_rel,
+                at, &word, board_word(g, me), memory_order_acq_rel,
                 memory_order_relaxed))
             break;
     }
     *generation = g;
     return 0;
+}
+
+/* Takes the word, of any generation (BOARD_ANY) or a certain one.  *generation
+ * is the present one then.  -ESTALE, -EBUSY. */
+static inline int
+block_take(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
+           uint64_t *generation)
+{
+    uint64_t word = board_word(*generation, 0);
+
+    if (*generation != BOARD_ANY) {
+        BOARD_STEP();
+        if (atomic_compare_exchange_strong_explicit(
+                at, &word, board_word(*generation, me), memory_order_acq_rel,
+                memory_order_relaxed))
+            return 0;
+    }
+    return take_slowly(b, at, me, generation);
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -100,11 +121,14 @@ int
 countd_board_read(struct countd_board *b, uint32_t slot, int64_t *shared,
                   uint64_t *generation)
 {
+    struct board_block k;
+
     if (slot >= b->slot_count)
         return -EINVAL;
     if (board_is_retired(b))
         return -ENOTCONN;
-    return board_block_read(board_shared(b, slot), shared, generation);
+    k = board_shared(b, slot);
+    return block_read(k.word, k.values, k.count, shared, generation);
 }
 
 int
@@ -112,6 +136,7 @@ countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
                        int64_t *values, pid_t *owner)
 {
     int64_t all[COUNTD_BOARD_VALUES_MAX + 1];
+    struct board_block k;
     uint64_t generation;
     uint32_t process;
     int rc;
@@ -120,7 +145,8 @@ countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
         return -EINVAL;
     if (board_is_retired(b))
         return -ENOTCONN;
-    rc = board_block_read(board_cell(b, slot, cell), all, &generation);
+    k = board_cell(b, slot, cell);
+    rc = block_read(k.word, k.values, k.count, all, &generation);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < b->private_count; i++)
@@ -136,7 +162,7 @@ countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
 
 /* ---- writing ----------------------------------------------------------- */
 
-static int
+static inline int
 may_write(struct countd_board *b, uint32_t *me)
 {
     if (b->read_only)
@@ -146,7 +172,7 @@ may_write(struct countd_board *b, uint32_t *me)
     return board_me(b, me);
 }
 
-static int
+static inline int
 put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
            uint64_t generation, const int64_t *shared)
 {
@@ -155,11 +181,13 @@ put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
     _Atomic int64_t *to;
     int rc;
 
-    rc = board_block_take(b, k, me, &g);
+    if (generation > BOARD_GENERATION_MAX)
+        return -ESTALE; /* one that cannot be is one that has passed */
+    rc = block_take(b, k.word, me, &g);
     if (rc < 0)
         return rc;
     to = board_copy(k, g + 1);
-    for (uint32_t i = 0; i < k.count; i++)
+    for (size_t i = 0; i < k.count; i++)
         board_store(to + i, shared[i]);
     board_block_publish(k, g);
     return 0;
@@ -177,7 +205,7 @@ open_cell(struct countd_board *b, struct board_block k, uint32_t me,
     int rc;
 
     *generation = BOARD_ANY;
-    rc = board_block_take(b, k, me, generation);
+    rc = block_take(b, k.word, me, generation);
     if (rc < 0)
         return rc;
     from = board_copy(k, *generation);
@@ -187,7 +215,7 @@ open_cell(struct countd_board *b, struct board_block k, uint32_t me,
         board_store_word(k.word, board_word(*generation, 0)); /* as it was */
         return -EPERM;
     }
-    for (uint32_t i = 0; i < k.count; i++)
+    for (size_t i = 0; i < k.count; i++)
         board_store(to + i, board_load(from + i));
     return 0;
 }
@@ -210,11 +238,12 @@ put_cell(struct countd_board *b, uint32_t slot, uint32_t me, uint32_t cell,
     return 0;
 }
 
-int
-countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
-                    const int64_t *shared, uint32_t cell,
-                    const struct countd_board_value *values, size_t count,
-                    int *private_rc)
+/* With private values, or nothing at all. */
+static __attribute__((noinline)) int
+update_both(struct countd_board *b, uint32_t slot, uint64_t generation,
+            const int64_t *shared, uint32_t cell,
+            const struct countd_board_value *values, size_t count,
+            int *private_rc)
 {
     int rc = 0, cell_rc = 0;
     uint32_t me;
@@ -231,16 +260,31 @@ countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
             *private_rc = rc;
         return rc;
     }
-    /* A generation that cannot be is one that has passed. */
     if (shared)
-        rc = generation > BOARD_GENERATION_MAX
-                 ? -ESTALE
-                 : put_shared(b, slot, me, generation, shared);
+        rc = put_shared(b, slot, me, generation, shared);
     if (count > 0)
         cell_rc = put_cell(b, slot, me, cell, values, count);
     if (private_rc)
         *private_rc = cell_rc;
     return shared ? rc : cell_rc;
+}
+
+int
+countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
+                    const int64_t *shared, uint32_t cell,
+                    const struct countd_board_value *values, size_t count,
+                    int *private_rc)
+{
+    uint32_t me;
+    int rc;
+
+    if (count > 0 || private_rc || !shared)
+        return update_both(b, slot, generation, shared, cell, values, count,
+                           private_rc);
+    if (slot >= b->slot_count)
+        return -EINVAL;
+    rc = may_write(b, &me);
+    return rc < 0 ? rc : put_shared(b, slot, me, generation, shared);
 }
 
 int
@@ -284,7 +328,7 @@ claim(struct countd_board *b, struct board_block k, uint32_t me)
     int64_t owner;
     int rc;
 
-    rc = board_block_take(b, k, me, &g);
+    rc = block_take(b, k.word, me, &g);
     if (rc < 0)
         return rc;
     owner = board_load(board_copy(k, g));
@@ -294,7 +338,7 @@ claim(struct countd_board *b, struct board_block k, uint32_t me)
         return -EPERM;
     }
     board_store(board_copy(k, g + 1), me);
-    for (uint32_t i = 1; i < k.count; i++)
+    for (size_t i = 1; i < k.count; i++)
         board_store(board_copy(k, g + 1) + i, 0);
     board_block_publish(k, g);
     return 0;

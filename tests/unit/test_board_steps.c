@@ -266,7 +266,7 @@ update_what_a_dead_one_left(struct rig *r)
         steps_left = 0;
         g = BOARD_ANY;
         if (board_me(r->b, &me) == 0 &&
-            board_block_take(r->b, board_shared(r->b, 0), me, &g) == 0)
+            block_take(r->b, board_shared(r->b, 0).word, me, &g) == 0)
             _exit(0);
         _exit(1);
     }
