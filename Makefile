@@ -51,7 +51,7 @@ say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 
 # ---- what there is -------------------------------------------------------
 # The rooms of common/ from the ground up (tests/lib/rooms).
-ROOMS := $(addprefix common/,base wire net setup log store store/tree store/lmdb)
+ROOMS := $(addprefix common/,base board wire net setup log store store/tree store/lmdb)
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 part = $(call objs,$(1:%=%/*.c))
@@ -63,7 +63,7 @@ PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
 SAID  := $(addprefix $(BUILD)/,countd.conf completion.bash completion.zsh)
 LIBS  := $(if $(wildcard common/client/lib/countd.c),$(addprefix $(BUILD)/,libcountd.a libcountd.so.0 libcountd.pc))
 # What the library offers; what it uses itself comes from parts.a.
-LIBOBJS := $(call part,common/client/lib)
+LIBOBJS := $(call part,common/client/lib common/board)
 
 # Everything but the mains: tests take from it what they call.
 PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live worker reader))
@@ -171,7 +171,7 @@ TSAN := -Werror -Wno-format-truncation -fsanitize=thread
 # What runs more than one thread in one process: the writer, users of libcountd,
 # and tests with a server of their own.  Each must be there.
 TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_io unit/test_logs unit/test_ingest unit/test_client \
-  unit/test_client_live unit/test_range e2e/test_write e2e/test_system e2e/test_counter_protocol)
+  unit/test_client_live unit/test_range unit/test_board_race e2e/test_write e2e/test_system e2e/test_counter_protocol)
 
 check: setup
 	+@$(MAKE) --no-print-directory lint
@@ -254,7 +254,7 @@ install: all
 	ln -sf libcountd.so.0 $(DESTDIR)$(LIBDIR)/libcountd.so
 	$(MAKE) --no-print-directory -B $(BUILD)/libcountd.pc PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) INCLUDEDIR=$(INCLUDEDIR)
 	$(INSTALL) -m 644 $(BUILD)/libcountd.pc $(DESTDIR)$(LIBDIR)/pkgconfig
-	$(INSTALL) -m 644 common/client/lib/countd.h $(DESTDIR)$(INCLUDEDIR)
+	$(INSTALL) -m 644 common/client/lib/countd.h common/board/countd_board.h $(DESTDIR)$(INCLUDEDIR)
 	$(foreach s,1 3 5 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
@@ -262,7 +262,7 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
 	  $(addprefix $(DESTDIR),$(DOCDIR)/countd.conf $(BASHDIR)/countd $(ZSHDIR)/_countd) \
-	  $(DESTDIR)$(INCLUDEDIR)/countd.h $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
+	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 clean:
 	rm -rf build

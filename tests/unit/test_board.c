@@ -1,0 +1,755 @@
+/* tests/unit/test_board.c - boards: what is refused, the contract of reading
+ * before updating, masters that come and go. */
+#include "common/board/inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/lib/test.h"
+#include "tests/lib/tmpdir.h"
+
+struct rig {
+    struct tmpdir dir;
+    char path[600];
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    struct countd_board *master;
+};
+
+static const char *const names[] = {"a", "b", "c", "d", "x", "y"};
+
+static struct countd_board_shape
+shape(uint32_t slots, uint32_t shared, uint32_t values, uint32_t cells)
+{
+    return (struct countd_board_shape){.size =
+                                           sizeof(struct countd_board_shape),
+                                       .slots = slots,
+                                       .shared_count = shared,
+                                       .private_count = values,
+                                       .cells = cells};
+}
+
+static int
+create(struct rig *r, struct countd_board **out)
+{
+    struct countd_board_shape s = shape(2, 4, 2, 1);
+
+    s.names = names;
+    return countd_board_create(out, r->path, &s, r->error, sizeof r->error);
+}
+
+static int
+attach(struct rig *r, unsigned flags, struct countd_board **out)
+{
+    const struct countd_board_shape s = shape(2, 4, 2, 1);
+
+    return countd_board_attach(out, r->path, &s, flags, r->error,
+                               sizeof r->error);
+}
+
+static int
+setup(void **state)
+{
+    static struct rig r;
+
+    memset(&r, 0, sizeof r);
+    tmpdir_make(&r.dir);
+    snprintf(r.path, sizeof r.path, "%s/board", r.dir.path);
+    assert_rc(create(&r, &r.master), 0);
+    *state = &r;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct rig *r = *state;
+
+    if (r->master)
+        countd_board_close(r->master);
+    tmpdir_remove(&r->dir);
+    return 0;
+}
+
+/* ---- the contract ------------------------------------------------------ */
+
+struct user {
+    struct countd_board_last last;
+    int64_t shared[4], values[2];
+};
+
+static void
+user_attach(struct rig *r, struct user *u)
+{
+    memset(u, 0, sizeof *u);
+    assert_rc(attach(r, 0, &u->last.board), 0);
+}
+
+static void
+user_reads(struct user *u, int64_t s0, int64_t s1, int64_t s2, int64_t s3,
+           int64_t p0, int64_t p1)
+{
+    assert_rc(countd_board_last_read(&u->last, 0, u->shared, u->values), 0);
+    assert_int_equal(u->shared[0], s0);
+    assert_int_equal(u->shared[1], s1);
+    assert_int_equal(u->shared[2], s2);
+    assert_int_equal(u->shared[3], s3);
+    assert_int_equal(u->values[0], p0);
+    assert_int_equal(u->values[1], p1);
+}
+
+static int
+user_updates(struct user *u, int64_t slot, const int64_t *shared, size_t n,
+             const struct countd_board_pair *pairs, size_t pair_count)
+{
+    return countd_board_last_update(&u->last, slot, shared, n, pairs,
+                                    pair_count);
+}
+
+#define PAIR(index, value) (const struct countd_board_pair[]){{index, value}}, 1
+#define SHARED(a, b, c, d) ((const int64_t[]){a, b, c, d}), 4
+#define NO_SHARED          NULL, 0
+#define NO_PAIR            NULL, 0
+
+static void
+two_users_take_turns_as_the_contract_says(void **state)
+{
+    const struct countd_board_pair both[] = {{0, 66}, {1, 99}};
+    struct user a, b;
+
+    user_attach(*state, &a);
+    user_attach(*state, &b);
+    user_reads(&a, 0, 0, 0, 0, 0, 0);
+    user_reads(&b, 0, 0, 0, 0, 0, 0);
+
+    assert_rc(user_updates(&a, 0, SHARED(1, 2, 3, 4), PAIR(0, 6)), 1);
+    assert_rc(user_updates(&b, 0, SHARED(11, 12, 13, 14), PAIR(1, 9)), 0);
+    assert_rc(user_updates(&a, 0, SHARED(21, 22, 23, 24), NO_PAIR), 0);
+    user_reads(&a, 1, 2, 3, 4, 6, 9);
+    user_reads(&b, 1, 2, 3, 4, 6, 9);
+
+    assert_rc(user_updates(&b, 0, SHARED(11, 12, 13, 14), both, 2), 1);
+    user_reads(&a, 11, 12, 13, 14, 66, 99);
+    assert_rc(user_updates(&a, 0, NO_SHARED, PAIR(0, 7)), 0);
+    user_reads(&a, 11, 12, 13, 14, 7, 99);
+    assert_rc(user_updates(&a, 0, NO_SHARED, NO_PAIR), 0);
+
+    countd_board_close(a.last.board);
+    countd_board_close(b.last.board);
+}
+
+static void
+what_the_contract_forbids_has_no_effect_and_its_words(void **state)
+{
+    static const int64_t five[5] = {5, 5, 5, 5, 5};
+    struct user u;
+
+    user_attach(*state, &u);
+
+    /* Nothing has been read. */
+    assert_rc(user_updates(&u, 0, SHARED(1, 1, 1, 1), NO_PAIR), -EINVAL);
+    assert_string_equal(u.last.text,
+                        "update for only last read index is allowed");
+
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    assert_rc(user_updates(&u, 1, SHARED(1, 1, 1, 1), NO_PAIR), -EINVAL);
+    assert_string_equal(u.last.text,
+                        "update for only last read index is allowed");
+    assert_rc(user_updates(&u, 1, NO_SHARED, PAIR(0, 1)), -EINVAL);
+    assert_string_equal(u.last.text,
+                        "update for only last read index is allowed");
+    for (int64_t slot = -1; slot <= 2; slot += 3) {
+        assert_rc(countd_board_last_read(&u.last, slot, u.shared, u.values),
+                  -EINVAL);
+        assert_string_equal(u.last.text, "wrong index");
+        assert_rc(user_updates(&u, slot, SHARED(1, 1, 1, 1), NO_PAIR), -EINVAL);
+        assert_string_equal(u.last.text, "wrong index");
+    }
+    for (int64_t index = -1; index <= 2; index += 3) {
+        assert_rc(user_updates(&u, 0, SHARED(5, 6, 7, 8), PAIR(index, 1)),
+                  -EINVAL);
+        assert_string_equal(u.last.text, "wrong private index");
+    }
+    for (size_t n = 3; n <= 5; n += 2) {
+        assert_rc(user_updates(&u, 0, five, n, NO_PAIR), -EINVAL);
+        assert_string_equal(u.last.text, "values size mismatch slot size");
+    }
+
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    assert_int_equal(u.last.generation, 0);
+    countd_board_close(u.last.board);
+}
+
+/* The word of a slot, in the middle of an update by this very process. */
+static void
+a_locked_row_is_refused_with_a_warning_and_private_values_written(void **state)
+{
+    struct board_block k;
+    struct user u;
+    uint32_t me;
+
+    assert_int_equal(setenv("IPC_LEADERBOARD_MAX_SPINLOCK_ATTEMPTS", "300", 1),
+                     0);
+    user_attach(*state, &u);
+    assert_int_equal(unsetenv("IPC_LEADERBOARD_MAX_SPINLOCK_ATTEMPTS"), 0);
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    k = board_shared(u.last.board, 0);
+    assert_rc(board_register(u.last.board, &me), 0);
+    atomic_store(k.word, board_word(0, me));
+
+    assert_rc(user_updates(&u, 0, SHARED(1, 1, 1, 1), PAIR(1, 3)), 0);
+
+    assert_string_equal(
+        u.last.text,
+        "failed to acquire spin lock for row 0 after 301 attempts");
+    assert_true(atomic_load(k.word) == board_word(0, me));
+    user_reads(&u, 0, 0, 0, 0, 0, 3); /* readers do not wait */
+    atomic_store(k.word, 0);
+    countd_board_close(u.last.board);
+}
+
+/* Values of one generation with the number of the next would make an update of
+ * old data pass. */
+static void
+an_update_from_stale_values_is_refused(void **state)
+{
+    struct rig *r = *state;
+    int64_t values[4];
+    struct user a, b;
+
+    user_attach(r, &a);
+    user_attach(r, &b);
+    user_reads(&b, 0, 0, 0, 0, 0, 0);
+
+    /* What a reads is interrupted by an update: values, then b, then the
+     * generation. */
+    for (int i = 0; i < 4; i++)
+        values[i] = board_load(board_copy(board_shared(r->master, 0), 0) + i);
+    assert_rc(user_updates(&b, 0, SHARED(2, 2, 2, 2), NO_PAIR), 1);
+    user_reads(&a, 2, 2, 2, 2, 0, 0); /* what it gets is of its generation */
+    assert_int_equal(a.last.generation, 1);
+    a.last.generation = 0; /* that of the values it had at first */
+
+    assert_rc(user_updates(&a, 0, values, 4, NO_PAIR), 0);
+    user_reads(&b, 2, 2, 2, 2, 0, 0);
+    countd_board_close(a.last.board);
+    countd_board_close(b.last.board);
+}
+
+/* ---- explicit generations, cells --------------------------------------- */
+
+static void
+rows_are_handled_alternately_by_their_generations(void **state)
+{
+    struct rig *r = *state;
+    const int64_t ones[4] = {1, 1, 1, 1}, twos[4] = {2, 2, 2, 2};
+    int64_t got[4];
+    uint64_t g0, g1;
+
+    assert_rc(countd_board_read(r->master, 0, got, &g0), 0);
+    assert_rc(countd_board_read(r->master, 1, got, &g1), 0);
+    assert_rc(countd_board_update(r->master, 0, g0, ones, 0, NULL, 0, NULL), 0);
+    assert_rc(countd_board_update(r->master, 1, g1, twos, 0, NULL, 0, NULL), 0);
+
+    assert_rc(countd_board_update(r->master, 1, g1, ones, 0, NULL, 0, NULL),
+              -ESTALE);
+    assert_rc(countd_board_update(r->master, 1, g1 + 1, ones, 0, NULL, 0, NULL),
+              0);
+    assert_rc(
+        countd_board_update(r->master, 1, UINT64_MAX, twos, 0, NULL, 0, NULL),
+        -ESTALE);
+    assert_rc(countd_board_read(r->master, 1, got, &g1), 0);
+    assert_memory_equal(got, ones, sizeof ones);
+    assert_int_equal(g1, 2);
+}
+
+static void
+shared_and_private_outcomes_are_told_apart(void **state)
+{
+    struct rig *r = *state;
+    const int64_t ones[4] = {1, 1, 1, 1};
+    const struct countd_board_value six[] = {{0, 6}}, bad[] = {{0, 7}, {2, 7}};
+    int64_t got[4], values[2];
+    uint64_t g;
+    int rc;
+
+    assert_rc(countd_board_update(r->master, 0, 9, ones, 0, six, 1, &rc),
+              -ESTALE);
+    assert_rc(rc, 0);
+    assert_rc(countd_board_update(r->master, 0, 0, ones, 0, bad, 2, &rc),
+              -EINVAL);
+    assert_rc(rc, -EINVAL);
+    assert_rc(countd_board_update(r->master, 0, 0, ones, 1, six, 1, &rc),
+              -EINVAL);
+    assert_rc(countd_board_update(r->master, 2, 0, ones, 0, NULL, 0, &rc),
+              -EINVAL);
+
+    assert_rc(countd_board_read(r->master, 0, got, &g), 0);
+    assert_int_equal(g, 0);
+    assert_int_equal(got[0], 0);
+    assert_rc(countd_board_read_cell(r->master, 0, 0, values, NULL), 0);
+    assert_int_equal(values[0], 6);
+}
+
+static void
+adding_returns_the_sum_and_never_wraps(void **state)
+{
+    struct rig *r = *state;
+    const struct countd_board_value high[] = {{1, INT64_MAX - 1}};
+    int64_t sum = -1, values[2];
+
+    assert_rc(countd_board_add(r->master, 1, 0, 0, -5, &sum), 0);
+    assert_int_equal(sum, -5);
+    assert_rc(countd_board_update(r->master, 1, 0, NULL, 0, high, 1, NULL), 0);
+    assert_rc(countd_board_add(r->master, 1, 0, 1, 1, &sum), 0);
+    assert_true(sum == INT64_MAX);
+
+    assert_rc(countd_board_add(r->master, 1, 0, 1, 1, &sum), -ERANGE);
+    assert_rc(countd_board_add(r->master, 1, 0, 2, 1, &sum), -EINVAL);
+
+    assert_rc(countd_board_read_cell(r->master, 1, 0, values, NULL), 0);
+    assert_int_equal(values[0], -5);
+    assert_true(values[1] == INT64_MAX);
+}
+
+/* Runs `body` in a child with a handle of its own; its return is the exit
+ * status. */
+static int
+in_child(struct rig *r, int (*body)(struct countd_board *b))
+{
+    const pid_t pid = fork();
+    struct countd_board *b;
+    int status;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (attach(r, 0, &b) < 0)
+            _exit(99);
+        _exit(body(b));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int
+add_is_refused(struct countd_board *b)
+{
+    return countd_board_add(b, 0, 0, 0, 1, NULL) == -EPERM ? 0 : 1;
+}
+
+static int
+claim_and_die(struct countd_board *b)
+{
+    uint32_t cell;
+
+    return countd_board_claim(b, 0, &cell) == 0 &&
+                   countd_board_add(b, 0, cell, 0, 41, NULL) == 0
+               ? 0
+               : 1;
+}
+
+static void
+a_claimed_cell_is_its_owners(void **state)
+{
+    struct rig *r = *state;
+    int64_t values[2];
+    uint32_t cell = 9;
+    pid_t owner;
+
+    assert_rc(countd_board_add(r->master, 0, 0, 0, 7, NULL), 0);
+    assert_rc(countd_board_claim(r->master, 0, &cell), 0);
+    assert_int_equal(cell, 0);
+    assert_rc(countd_board_claim(r->master, 0, &cell), -ENOSPC);
+    assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
+    assert_int_equal(values[0], 0);
+    assert_int_equal(owner, getpid());
+    assert_rc(countd_board_add(r->master, 0, 0, 0, 3, NULL), 0);
+
+    assert_int_equal(in_child(r, add_is_refused), 0);
+
+    assert_rc(countd_board_release(r->master, 0, 0), 0);
+    assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
+    assert_int_equal(values[0], 3);
+    assert_int_equal(owner, 0);
+}
+
+static void
+the_cell_of_a_dead_owner_is_claimed_anew(void **state)
+{
+    struct rig *r = *state;
+    int64_t values[2];
+    uint32_t cell;
+    pid_t owner;
+
+    assert_int_equal(in_child(r, claim_and_die), 0);
+    assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
+    assert_true(owner < 0);
+    assert_int_equal(values[0], 41);
+    assert_rc(countd_board_add(r->master, 0, 0, 0, 1, NULL), -EPERM);
+
+    assert_rc(countd_board_claim(r->master, 0, &cell), 0);
+
+    assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
+    assert_int_equal(values[0], 0);
+    assert_int_equal(owner, getpid());
+}
+
+static void
+closing_gives_up_what_was_claimed(void **state)
+{
+    struct rig *r = *state;
+    struct countd_board *b;
+    int64_t values[2];
+    uint32_t cell;
+    pid_t owner;
+
+    assert_rc(attach(r, 0, &b), 0);
+    assert_rc(countd_board_claim(b, 1, &cell), 0);
+    assert_rc(countd_board_add(b, 1, cell, 0, 8, NULL), 0);
+    countd_board_close(b);
+
+    assert_rc(countd_board_read_cell(r->master, 1, cell, values, &owner), 0);
+    assert_int_equal(owner, 0);
+    assert_int_equal(values[0], 8);
+}
+
+static void
+a_forked_child_writes_as_itself(void **state)
+{
+    struct rig *r = *state;
+    uint32_t cell;
+    int status;
+    pid_t pid;
+
+    assert_rc(countd_board_claim(r->master, 0, &cell), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const int64_t ones[4] = {1, 1, 1, 1};
+
+        /* With its parent's handle: what is claimed is not the child's. */
+        if (countd_board_add(r->master, 0, cell, 0, 1, NULL) != -EPERM)
+            _exit(1);
+        if (countd_board_update(r->master, 1, 0, ones, 0, NULL, 0, NULL) != 0)
+            _exit(2);
+        countd_board_close(r->master);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(countd_board_master_alive(r->master), 1);
+    assert_rc(countd_board_add(r->master, 0, cell, 0, 1, NULL), 0);
+}
+
+static int
+claim_a_slot_and_die(struct countd_board *b)
+{
+    const int64_t ones[4] = {1, 1, 1, 1};
+    uint32_t cell;
+
+    return countd_board_claim(b, 0, &cell) == 0 &&
+                   countd_board_update(b, 1, 0, ones, 0, NULL, 0, NULL) != -1
+               ? 0
+               : 1;
+}
+
+static void
+more_processes_than_entries_may_come_and_die(void **state)
+{
+    struct countd_board_info info;
+    struct rig *r = *state;
+    pid_t owner;
+    int64_t values[2];
+
+    for (unsigned i = 0; i < BOARD_PROCESSES + 20; i++)
+        assert_int_equal(in_child(r, claim_a_slot_and_die), 0);
+
+    assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
+    assert_true(owner < 0);
+    countd_board_info(r->master, &info);
+    assert_int_equal(info.processes, 0); /* this one has not written */
+}
+
+/* ---- masters ----------------------------------------------------------- */
+
+static void
+a_board_has_one_master_and_is_made_anew_after_it(void **state)
+{
+    struct countd_board *again = NULL, *old;
+    struct rig *r = *state;
+    struct user u;
+    int64_t shared[4];
+    uint64_t g;
+
+    user_attach(r, &u);
+    assert_rc(create(r, &again), -EBUSY);
+    assert_non_null(strstr(r->error, "is owned by some other process"));
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    assert_rc(user_updates(&u, 0, SHARED(1, 2, 3, 4), NO_PAIR), 1);
+
+    countd_board_close(r->master);
+    r->master = NULL;
+    assert_rc(countd_board_master_alive(u.last.board), 0);
+    assert_rc(attach(r, 0, &old), -ESRCH);
+    assert_non_null(strstr(r->error, "is abandoned, cannot attach to it"));
+    assert_rc(attach(r, COUNTD_BOARD_ORPHAN | COUNTD_BOARD_READ_ONLY, &old), 0);
+    assert_rc(countd_board_read(old, 0, shared, &g), 0);
+    assert_int_equal(shared[3], 4);
+    assert_rc(countd_board_update(old, 0, g, shared, 0, NULL, 0, NULL), -EROFS);
+    countd_board_close(old);
+
+    assert_rc(create(r, &r->master), 0);
+    assert_rc(countd_board_read(r->master, 0, shared, &g), 0);
+    assert_int_equal(shared[3], 0);
+    /* Who has the old one is told, and reads no page that has gone. */
+    assert_rc(countd_board_read(u.last.board, 0, shared, &g), -ENOTCONN);
+    assert_rc(countd_board_update(u.last.board, 0, 1, shared, 0, NULL, 0, NULL),
+              -ENOTCONN);
+    assert_rc(countd_board_add(u.last.board, 0, 0, 0, 1, NULL), -ENOTCONN);
+    assert_rc(countd_board_master_alive(u.last.board), -ENOTCONN);
+    assert_int_equal(board_load(board_copy(board_shared(u.last.board, 0), 1)),
+                     1);
+    countd_board_close(u.last.board);
+}
+
+static void
+a_board_that_is_not_there_or_empty_is_abandoned(void **state)
+{
+    struct rig *r = *state;
+    struct countd_board *b;
+
+    countd_board_close(r->master);
+    r->master = NULL;
+    assert_int_equal(unlink(r->path), 0);
+    assert_rc(attach(r, 0, &b), -ENOENT);
+    assert_non_null(strstr(r->error, "(file not exists)"));
+    tmpdir_put(&r->dir, "board", "", 0, 0600);
+    assert_rc(attach(r, 0, &b), -ESRCH);
+}
+
+static void
+a_killed_master_is_noticed(void **state)
+{
+    struct rig *r = *state;
+    struct countd_board *b;
+    int pipes[2];
+    char ready;
+    pid_t pid;
+
+    countd_board_close(r->master);
+    r->master = NULL;
+    assert_int_equal(pipe(pipes), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (create(r, &b) == 0 && write(pipes[1], "r", 1) == 1)
+            for (;;)
+                pause();
+        _exit(1);
+    }
+    assert_int_equal(read(pipes[0], &ready, 1), 1);
+    assert_rc(attach(r, 0, &b), 0);
+    assert_rc(countd_board_master_alive(b), 1);
+
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+
+    assert_rc(countd_board_master_alive(b), 0);
+    countd_board_close(b);
+    assert_int_equal(close(pipes[0]), 0);
+    assert_int_equal(close(pipes[1]), 0);
+}
+
+/* ---- refusals ---------------------------------------------------------- */
+
+static void
+a_board_of_another_shape_is_refused_by_what_differs(void **state)
+{
+    static const struct {
+        uint32_t slots, shared, values, cells;
+        const char *text;
+    } all[] = {
+        {3, 4, 2, 1, "number of slots mismatch: it has 2, 3 are expected"},
+        {2, 5, 2, 1, "slot size mismatch: shared integers: it has 4, 5"},
+        {2, 3, 3, 1, "slot size mismatch: shared integers: it has 4, 3"},
+        {2, 4, 1, 1, "slot size mismatch: private integers: it has 2, 1"},
+        {2, 4, 2, 2, "slot size mismatch: cells: it has 1, 2"},
+    };
+    struct rig *r = *state;
+    struct countd_board *b;
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct countd_board_shape s =
+            shape(all[i].slots, all[i].shared, all[i].values, all[i].cells);
+
+        assert_rc(
+            countd_board_attach(&b, r->path, &s, 0, r->error, sizeof r->error),
+            -EPROTO);
+        assert_non_null(strstr(r->error, all[i].text));
+    }
+}
+
+static void
+impossible_shapes_make_no_file(void **state)
+{
+    static const uint32_t all[][4] = {
+        {0, 4, 2, 1},   {2, 0, 2, 1},    {COUNTD_BOARD_SLOTS_MAX + 1, 1, 0, 0},
+        {2, 4, 2, 0},   {2, 4, 0, 1},    {2, COUNTD_BOARD_VALUES_MAX + 1, 0, 0},
+        {2, 1, 257, 1}, {2, 1, 1, 1025}, {COUNTD_BOARD_SLOTS_MAX, 256, 256, 9},
+    };
+    struct rig *r = *state;
+    struct countd_board *b;
+
+    countd_board_close(r->master);
+    r->master = NULL;
+    assert_int_equal(unlink(r->path), 0);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct countd_board_shape s =
+            shape(all[i][0], all[i][1], all[i][2], all[i][3]);
+
+        assert_rc(
+            countd_board_create(&b, r->path, &s, r->error, sizeof r->error),
+            -EINVAL);
+    }
+    assert_int_equal(tmpdir_count(&r->dir, "."), 0);
+}
+
+static void
+a_file_that_is_no_board_is_not_overwritten(void **state)
+{
+    static const char text[] = "a letter to my mother";
+    struct countd_board *b;
+    struct rig *r = *state;
+    char got[64] = "";
+    int fd;
+
+    countd_board_close(r->master);
+    r->master = NULL;
+    tmpdir_put(&r->dir, "board", text, sizeof text, 0600);
+
+    assert_rc(create(r, &b), -EBADMSG);
+    assert_non_null(strstr(r->error, "is no board"));
+    assert_rc(attach(r, 0, &b), -EBADMSG);
+
+    fd = open(r->path, O_RDONLY);
+    assert_int_equal(read(fd, got, sizeof got), sizeof text);
+    assert_int_equal(close(fd), 0);
+    assert_string_equal(got, text);
+    assert_int_equal(tmpdir_count(&r->dir, "."), 1);
+}
+
+static void
+flip(const struct rig *r, off_t at, uint8_t bit)
+{
+    const int fd = open(r->path, O_RDWR);
+    uint8_t byte;
+
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= bit;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+every_bit_of_the_header_and_the_names_counts(void **state)
+{
+    struct rig *r = *state;
+    struct countd_board *b;
+
+    for (off_t at = 0; at < BOARD_NAMES_AT + 6 * COUNTD_BOARD_NAME_SIZE; at++) {
+        if (at == 128)
+            at = BOARD_NAMES_AT; /* between is what changes */
+        for (unsigned bit = 0; bit < 8; bit++) {
+            flip(r, at, (uint8_t)(1u << bit));
+            assert_rc(attach(r, 0, &b), -EBADMSG);
+            assert_true(strlen(r->error) > strlen(r->path) + 10);
+            flip(r, at, (uint8_t)(1u << bit));
+        }
+    }
+    assert_rc(attach(r, 0, &b), 0);
+    countd_board_close(b);
+}
+
+/* Fields that are wrong with a checksum that is right. */
+static void
+sizes_that_do_not_fit_are_refused(void **state)
+{
+    struct rig *r = *state;
+    struct countd_board *b;
+    struct board_header *h = r->master->header;
+    uint32_t *const fields[] = {&h->header_size,   &h->slots, &h->shared_count,
+                                &h->private_count, &h->cells, &h->stride,
+                                &h->processes};
+    const uint8_t *names_at = (uint8_t *)h + BOARD_NAMES_AT;
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        for (uint32_t bit = 0; bit < 32; bit++) {
+            *fields[i] ^= UINT32_C(1) << bit;
+            h->crc = board_crc(h, offsetof(struct board_header, crc));
+            assert_rc(countd_board_attach(&b, r->path, NULL, 0, r->error,
+                                          sizeof r->error),
+                      -EBADMSG);
+            *fields[i] ^= UINT32_C(1) << bit;
+        }
+    board_format_seal(h, names_at);
+    assert_rc(attach(r, 0, &b), 0);
+    countd_board_close(b);
+}
+
+static void
+a_board_of_another_length_is_refused(void **state)
+{
+    struct rig *r = *state;
+    struct countd_board *b;
+    struct stat st;
+    char bytes[32768];
+    int fd;
+
+    assert_int_equal(stat(r->path, &st), 0);
+    fd = open(r->path, O_RDONLY);
+    assert_int_equal(read(fd, bytes, sizeof bytes), st.st_size);
+    assert_int_equal(close(fd), 0);
+    countd_board_close(r->master);
+    r->master = NULL;
+    for (int i = 0; i < 4; i++) {
+        const size_t sizes[] = {1, 100, (size_t)st.st_size - 1,
+                                (size_t)st.st_size + 1};
+
+        assert_int_equal(unlink(r->path), 0);
+        tmpdir_put(&r->dir, "board", bytes, sizes[i], 0600);
+        assert_rc(attach(r, COUNTD_BOARD_ORPHAN, &b), -EBADMSG);
+    }
+    assert_non_null(strstr(r->error, "wrong size"));
+}
+
+static const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    T(two_users_take_turns_as_the_contract_says),
+    T(what_the_contract_forbids_has_no_effect_and_its_words),
+    T(a_locked_row_is_refused_with_a_warning_and_private_values_written),
+    T(an_update_from_stale_values_is_refused),
+    T(rows_are_handled_alternately_by_their_generations),
+    T(shared_and_private_outcomes_are_told_apart),
+    T(adding_returns_the_sum_and_never_wraps),
+    T(a_claimed_cell_is_its_owners),
+    T(the_cell_of_a_dead_owner_is_claimed_anew),
+    T(closing_gives_up_what_was_claimed),
+    T(a_forked_child_writes_as_itself),
+    T(more_processes_than_entries_may_come_and_die),
+    T(a_board_has_one_master_and_is_made_anew_after_it),
+    T(a_board_that_is_not_there_or_empty_is_abandoned),
+    T(a_killed_master_is_noticed),
+    T(a_board_of_another_shape_is_refused_by_what_differs),
+    T(impossible_shapes_make_no_file),
+    T(a_file_that_is_no_board_is_not_overwritten),
+    T(every_bit_of_the_header_and_the_names_counts),
+    T(sizes_that_do_not_fit_are_refused),
+    T(a_board_of_another_length_is_refused),
+};
+TEST_MAIN(tests)

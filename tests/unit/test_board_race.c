@@ -1,0 +1,309 @@
+/* tests/unit/test_board_race.c - many processes and threads on one board. */
+#include "common/board/countd_board.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/lib/daemon.h"
+#include "tests/lib/test.h"
+#include "tests/lib/tmpdir.h"
+
+#define WRITERS    4
+#define UPDATES    1000000
+#define SHARED     5 /* a sum, the last writer, two of it, a checksum */
+#define GENERATION 0
+
+/* What the processes tell each other beside the board. */
+struct between {
+    _Atomic uint64_t updated, stale, torn, failed;
+    atomic_bool stop;
+};
+
+struct rig {
+    struct tmpdir dir;
+    char path[600];
+    struct countd_board *b;
+    struct between *between;
+};
+
+static int
+create(struct rig *r)
+{
+    const struct countd_board_shape s = {.size = sizeof s,
+                                         .slots = 3,
+                                         .shared_count = SHARED,
+                                         .private_count = 4,
+                                         .cells = 2};
+    char error[COUNTD_BOARD_ERROR_SIZE];
+
+    return countd_board_create(&r->b, r->path, &s, error, sizeof error);
+}
+
+static int
+setup(void **state)
+{
+    static struct rig r;
+
+    memset(&r, 0, sizeof r);
+    tmpdir_make_in_memory(&r.dir);
+    snprintf(r.path, sizeof r.path, "%s/board", r.dir.path);
+    assert_rc(create(&r), 0);
+    r.between = mmap(NULL, sizeof *r.between, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(r.between != MAP_FAILED);
+    *state = &r;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct rig *r = *state;
+
+    countd_board_close(r->b);
+    assert_int_equal(munmap(r->between, sizeof *r->between), 0);
+    tmpdir_remove(&r->dir);
+    return 0;
+}
+
+static int64_t
+checksum(const int64_t *shared, uint64_t generation)
+{
+    uint64_t sum = generation * 0x9e3779b97f4a7c15u;
+
+    for (int i = 0; i < SHARED - 1; i++)
+        sum = (sum ^ (uint64_t)shared[i]) * 0xff51afd7ed558ccdu;
+    return (int64_t)(sum >> 1);
+}
+
+static bool
+is_whole(const int64_t *shared, uint64_t generation)
+{
+    return generation == 0 ||
+           shared[SHARED - 1] == checksum(shared, generation);
+}
+
+/* One reading and one try. */
+static int
+try_once(struct countd_board *b, struct between *t, int64_t who)
+{
+    int64_t shared[SHARED];
+    uint64_t g;
+    int rc;
+
+    rc = countd_board_read(b, 1, shared, &g);
+    if (rc < 0)
+        return rc;
+    if (!is_whole(shared, g) || shared[GENERATION] != (int64_t)g)
+        atomic_fetch_add(&t->torn, 1);
+    shared[GENERATION]++;
+    shared[1] = who;
+    shared[2] = -shared[2] + who;
+    shared[3] ^= shared[GENERATION];
+    shared[SHARED - 1] = checksum(shared, g + 1);
+    return countd_board_update(b, 1, g, shared, 0, NULL, 0, NULL);
+}
+
+static void
+update_many(struct rig *r, struct between *t, int64_t who, uint64_t count)
+{
+    uint64_t updated = 0, stale = 0;
+    struct countd_board *b;
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    int rc = countd_board_attach(&b, r->path, NULL, 0, error, sizeof error);
+
+    while (rc == 0 && updated < count) {
+        rc = try_once(b, t, who);
+        updated += rc == 0;
+        stale += rc == -ESTALE;
+        if (rc == -ESTALE)
+            rc = 0;
+    }
+    if (rc < 0)
+        atomic_fetch_add(&t->failed, 1);
+    else
+        countd_board_close(b);
+    atomic_fetch_add(&t->updated, updated);
+    atomic_fetch_add(&t->stale, stale);
+}
+
+static void
+a_generation_has_one_winner_and_no_reading_is_torn(void **state)
+{
+    struct rig *r = *state;
+    const uint64_t count = UPDATES / test_slow();
+    int64_t shared[SHARED];
+    pid_t pids[WRITERS];
+    uint64_t g;
+
+    for (int i = 0; i < WRITERS; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0) {
+            update_many(r, r->between, i + 1, count);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+
+    assert_int_equal(r->between->failed, 0);
+    assert_int_equal(r->between->torn, 0);
+    assert_int_equal(r->between->updated, WRITERS * count);
+    assert_rc(countd_board_read(r->b, 1, shared, &g), 0);
+    assert_int_equal(g, WRITERS * count);
+    assert_int_equal(shared[GENERATION], WRITERS * count);
+}
+
+/* ---- threads: what the sanitizer sees ---------------------------------- */
+
+static void *
+work(void *arg)
+{
+    struct rig *r = arg;
+    int64_t values[4];
+
+    update_many(r, r->between, 1, 5000);
+    for (int i = 0; i < 5000; i++) {
+        if (countd_board_add(r->b, 0, 0, 0, 1, NULL) < 0 ||
+            countd_board_add(r->b, 0, 0, 1, -1, NULL) < 0 ||
+            countd_board_read_cell(r->b, 0, 0, values, NULL) < 0)
+            atomic_fetch_add(&r->between->failed, 1);
+        if (values[0] + values[1] < 0 || values[0] + values[1] > WRITERS)
+            atomic_fetch_add(&r->between->torn, 1);
+    }
+    return NULL;
+}
+
+static void
+threads_share_boards_and_handles(void **state)
+{
+    struct rig *r = *state;
+    pthread_t threads[WRITERS];
+    int64_t values[4];
+
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, r), 0);
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+
+    assert_int_equal(r->between->failed, 0);
+    assert_int_equal(r->between->torn, 0);
+    assert_rc(countd_board_read_cell(r->b, 0, 0, values, NULL), 0);
+    assert_int_equal(values[0], WRITERS * 5000);
+    assert_int_equal(values[1], -WRITERS * 5000);
+}
+
+/* ---- killed writers, restarted masters --------------------------------- */
+
+/* Updates until it is told to stop, attaching anew when the board is retired.
+ */
+static void
+serve(struct rig *r, int64_t who)
+{
+    struct between *t = r->between;
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    struct countd_board *b = NULL;
+    int rc;
+
+    while (!atomic_load(&t->stop)) {
+        if (!b &&
+            countd_board_attach(&b, r->path, NULL, 0, error, sizeof error) < 0)
+            continue;
+        rc = try_once(b, t, who);
+        if (rc == 0)
+            atomic_fetch_add(&t->updated, 1);
+        if (rc == -ENOTCONN) {
+            countd_board_close(b);
+            b = NULL;
+        } else if (rc < 0 && rc != -ESTALE) {
+            atomic_fetch_add(&t->failed, 1);
+        }
+    }
+    _exit(0);
+}
+
+static pid_t
+start(struct rig *r, int64_t who)
+{
+    const pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0)
+        serve(r, who);
+    return pid;
+}
+
+static void
+await_updates(const struct rig *r, uint64_t more)
+{
+    const uint64_t until = atomic_load(&r->between->updated) + more;
+
+    while (atomic_load(&r->between->updated) < until)
+        (void)usleep(100); /* the harness ends a test that hangs */
+}
+
+static void
+killed_writers_stop_nobody(void **state)
+{
+    struct rig *r = *state;
+    pid_t pids[WRITERS];
+
+    for (int i = 0; i < WRITERS; i++)
+        pids[i] = start(r, i + 1);
+
+    for (int i = 0; i < 200; i++) {
+        const int k = i % WRITERS;
+
+        await_updates(r, 50);
+        assert_int_equal(kill(pids[k], SIGKILL), 0);
+        assert_int_equal(waitpid(pids[k], NULL, 0), pids[k]);
+        pids[k] = start(r, k + 1);
+    }
+
+    atomic_store(&r->between->stop, true);
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+    assert_int_equal(r->between->failed, 0);
+    assert_int_equal(r->between->torn, 0);
+}
+
+static void
+a_master_restarts_under_load(void **state)
+{
+    struct rig *r = *state;
+    pid_t pids[WRITERS];
+
+    for (int i = 0; i < WRITERS; i++)
+        pids[i] = start(r, i + 1);
+
+    for (int i = 0; i < 50; i++) {
+        await_updates(r, 200);
+        countd_board_close(r->b);
+        /* A forked child has the descriptor of one before, and no lock. */
+        assert_rc(create(r), 0);
+    }
+    await_updates(r, 200);
+
+    atomic_store(&r->between->stop, true);
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+    assert_int_equal(r->between->failed, 0);
+    assert_int_equal(r->between->torn, 0);
+}
+
+static const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    T(a_generation_has_one_winner_and_no_reading_is_torn),
+    T(threads_share_boards_and_handles),
+    T(killed_writers_stop_nobody),
+    T(a_master_restarts_under_load),
+};
+TEST_MAIN(tests)
