@@ -77,7 +77,7 @@ FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
 STANDIN := $(call bins,tests/crash/standin_*.c)
-MAN   := $(wildcard */*.[1358] common/*/*.[1358] common/client/*/*.[1358])
+MAN   := $(wildcard */*.[13578] common/*/*.[13578] common/client/*/*.[13578])
 UNITS := $(wildcard */*.service common/*/*.target)
 
 all: $(PROGS) $(LIBS) $(SAID)
@@ -244,7 +244,7 @@ demo: setup
 man = $(filter %.$(1),$(MAN))
 install: all
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) \
-	  $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR) $(DOCDIR))
+	  $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man7 $(MANDIR)/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR) $(DOCDIR))
 	$(INSTALL) -m 644 $(BUILD)/countd.conf $(DESTDIR)$(DOCDIR)
 	$(INSTALL) -m 644 $(BUILD)/completion.bash $(DESTDIR)$(BASHDIR)/countd
 	$(INSTALL) -m 644 $(BUILD)/completion.zsh $(DESTDIR)$(ZSHDIR)/_countd
@@ -255,7 +255,7 @@ install: all
 	$(MAKE) --no-print-directory -B $(BUILD)/libcountd.pc PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) INCLUDEDIR=$(INCLUDEDIR)
 	$(INSTALL) -m 644 $(BUILD)/libcountd.pc $(DESTDIR)$(LIBDIR)/pkgconfig
 	$(INSTALL) -m 644 common/client/lib/countd.h common/board/countd_board.h $(DESTDIR)$(INCLUDEDIR)
-	$(foreach s,1 3 5 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
+	$(foreach s,1 3 5 7 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 uninstall:
@@ -263,7 +263,7 @@ uninstall:
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
 	  $(addprefix $(DESTDIR),$(DOCDIR)/countd.conf $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
-	  $(foreach s,1 3 5 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
+	  $(foreach s,1 3 5 7 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 clean:
 	rm -rf build
 
