@@ -6,9 +6,10 @@
 
 #include "common/setup/config.h"
 
-#define CONFIG_KEY_SIZE   64 /* no setting has a longer name */
-#define CONFIG_SHOWN_SIZE 48 /* bytes of a bad key or value shown in an error  \
-                              */
+#define CONFIG_KEY_SIZE 64 /* no setting has a longer name */
+#define CONFIG_SHOWN_SIZE                                                      \
+    48 /* bytes of a bad key or value shown in an error                        \
+        */
 #define CONFIG_SHOWN_TEXT                                                      \
     (4 * CONFIG_SHOWN_SIZE + 4) /* escaped; "..." and NUL */
 
