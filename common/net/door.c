@@ -222,22 +222,25 @@ has_queue(const struct door *d)
 }
 
 /* Serves a door for so long, and every connection that was queued at most
- * once: who comes again has waited for the others. */
+ * once: who comes again has waited for the others.  The clock is looked at only
+ * when it can matter: not for one that is alone, nor behind the last. */
 static void
-serve_door(struct door *d, uint64_t until_ns)
+serve_door(struct door *d, uint64_t budget_ns)
 {
     const struct protocol *p = d->row->protocol;
+    struct list_link *const queue = &d->lists[CONN_QUEUED];
+    const uint64_t until_ns =
+        queue->next == queue->prev ? UINT64_MAX : clock_ns() + budget_ns;
     struct list_link mark;
 
     if (p->turn)
         p->turn(d, true);
-    list_add(&d->lists[CONN_QUEUED], &mark);
-    while (d->lists[CONN_QUEUED].next != &mark) {
-        struct conn *c =
-            LOOP_OWNER(d->lists[CONN_QUEUED].next, struct conn, link);
+    list_add(queue, &mark);
+    while (queue->next != &mark) {
+        struct conn *c = LOOP_OWNER(queue->next, struct conn, link);
 
         conn_serve(c);
-        if (clock_ns() >= until_ns)
+        if (queue->next != &mark && clock_ns() >= until_ns)
             break;
     }
     list_remove(&mark);
@@ -332,7 +335,7 @@ conn_turn(struct conns *cs)
         struct door *d = door_at(cs, i);
 
         if (has_queue(d))
-            serve_door(d, clock_ns() + budget_ns);
+            serve_door(d, budget_ns);
         if (!list_alone(&d->lists[CONN_CLOSED]))
             more |= end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
     }
