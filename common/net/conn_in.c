@@ -107,8 +107,8 @@ received(struct conn *c, ssize_t n, size_t asked)
      * waits for that one, and the answers may have let it come. */
     if ((size_t)n < asked && (c->flags & F_EOF) == 0 && !d->stopping)
         c->flags &= (uint16_t)~F_READABLE;
-    c->moved_ms = conns_now(d->conns);
     d->moved_ms = loop_now_ms(d->conns->loop);
+    c->moved_ms = (uint32_t)d->moved_ms;
     d->figures.received += (uint64_t)n;
     return n;
 }

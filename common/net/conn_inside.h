@@ -156,11 +156,24 @@ bool conns_make_room(struct conns *cs, uint32_t chunks);
  * nobody. */
 bool conns_evict(struct conns *cs, bool stalled);
 
-/* Something waits that may be sent. */
+/* Something is owed, or in `out`. */
+static inline bool
+conn_keeps_answers(const struct conn *c)
+{
+    return c->owed > 0 || c->out.size > 0;
+}
+
+/* Some of that may be sent. */
 bool conn_has_waiting(const struct conn *c);
 
 /* Sends all that waits and may go.  False: the connection has failed. */
-bool conn_send_waiting(struct conn *c);
+bool conn_send_kept(struct conn *c);
+
+static inline bool
+conn_send_waiting(struct conn *c)
+{
+    return !conn_keeps_answers(c) || conn_send_kept(c);
+}
 
 /* Sends what was put into the send buffer, as far as it may go, and keeps the
  * rest, for which there is memory.  False: the connection has failed. */
