@@ -15,9 +15,10 @@
  * A turn: events only queue.  conn_turn() then serves door after door in the
  * order of the table, each for CONN_TURN_US at most (eight times that when no
  * other has work), first come first served.  A connection gets a slice: one
- * receive of CONN_SLICE bytes at most and about as many bytes of answers; then
- * it stands behind its neighbours.  So how long a turn takes depends on the
- * number of doors, not on how many send, nor how much.
+ * receive of CONN_SLICE bytes at most (or what its protocol says: more is
+ * cheaper where nobody waits for an answer) and about as many bytes of answers;
+ * then it stands behind its neighbours.  So how long a turn takes depends on
+ * the number of doors, not on how many send, nor how much.
  *
  * Input is in one receive buffer that all share: what the connection kept, then
  * what came.  CONN_PAD bytes behind it may be read.  Only what take() leaves is
@@ -155,6 +156,7 @@ struct protocol {
     uint32_t state_size; /* a multiple of 8 */
     uint16_t flags;
     uint8_t stop;        /* enum stop_way */
+    uint32_t slice;      /* bytes received in one service; 0: CONN_SLICE */
     const char *pattern; /* what conn_owe() counts: "WIN"; NULL: none */
     const char *refusal; /* last words after malformed input; NULL: none, and
                             the connection is cut */

@@ -145,7 +145,7 @@ conn_gather(struct conn *c, size_t room, bool *failed)
         return skip_some(c) ? (ssize_t)load(c) : -1;
     if ((c->flags & F_AGAIN) != 0)
         return (ssize_t)load(c);
-    asked = c->skip > 0 ? c->need - size : CONN_SLICE;
+    asked = c->skip > 0 ? c->need - size : conn_slice(c->door->row->protocol);
     if (asked > room - size)
         asked = room - size;
     assert(asked > 0);

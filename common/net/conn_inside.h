@@ -85,6 +85,12 @@ door_conn(const struct door *d, size_t number)
 }
 
 static inline uint32_t
+conn_slice(const struct protocol *p)
+{
+    return p->slice > 0 ? p->slice : CONN_SLICE;
+}
+
+static inline uint32_t
 conns_now(const struct conns *cs)
 {
     return (uint32_t)loop_now_ms(cs->loop);

@@ -5,14 +5,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 
-/* What is kept of a request, and a slice behind it. */
-#define IN_SIZE      (CONN_NEED_MAX + (size_t)CONN_SLICE + CONN_PAD)
 #define OUT_LEAST    (4 * (size_t)CONN_SLICE)
 #define TICK_MS      250
 #define TICK_STOP_MS 10 /* while stopping */
@@ -441,6 +438,21 @@ door_init(struct door *d, struct conns *cs, const struct door_row *row)
     return d->array ? 0 : -ENOMEM;
 }
 
+/* The receive buffer: what is kept of a request, and the largest slice behind
+ * it. */
+static int
+take_input_memory(struct conns *cs, const struct conns_options *o)
+{
+    size_t size, slice = CONN_SLICE;
+
+    for (size_t i = 0; i < o->count; i++)
+        if (conn_slice(o->rows[i].protocol) > slice)
+            slice = conn_slice(o->rows[i].protocol);
+    size = CONN_NEED_MAX + slice + CONN_PAD;
+    cs->in = calloc(1, size);
+    return cs->in ? 0 : -ENOMEM;
+}
+
 int
 conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
 {
@@ -456,11 +468,9 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
     cs->out_size += CONN_SLICE;
     cs->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     cs->doors = calloc(o->count, sizeof *cs->doors);
-    cs->in = malloc(IN_SIZE);
     cs->out = malloc(cs->out_size + CONN_REFUSAL_MAX);
-    if (!cs->doors || !cs->in || !cs->out)
+    if (!cs->doors || !cs->out || take_input_memory(cs, o) < 0)
         goto fail;
-    memset(cs->in, 0, IN_SIZE);
     rc = pool_init(&cs->pool, o->pool_size);
     if (rc < 0)
         goto fail;
