@@ -332,9 +332,10 @@ bool conn_turn(struct conns *cs);
  * conn_turn(). */
 bool conns_have_work(const struct conns *cs);
 
-/* Stops accepting and ends all connections, each as its protocol says, within
- * about `ms`; those of STOP_DRAIN get `ms` for their input, not counting the
- * time that their door is blocked.  Calls `done` when none is left. */
+/* Stops accepting and ends all connections, each as its protocol says: those of
+ * STOP_ANSWER have `ms` to take their answers, those of STOP_DRAIN `ms` for
+ * their input, not counting the time that their door is blocked, and a second
+ * more for the answers.  Calls `done` when none is left. */
 void conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx),
                 void *ctx);
 

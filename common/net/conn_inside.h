@@ -65,7 +65,8 @@ struct conns {
     struct loop_timer tick;
     bool stopping;
     bool ending;         /* stopping, and no more input is waited for */
-    uint64_t stop_ms;    /* clock: input ends; ending: what is deaf is cut */
+    uint64_t answer_ms;  /* clock: the deaf are cut where input has ended */
+    uint64_t stop_ms;    /* clock: input ends; ending: the deaf are cut */
     uint64_t give_up_ms; /* however long doors are without room */
     uint64_t blocked_ms; /* clock: stopping, and a door has no room since */
     void (*done)(void *ctx);
