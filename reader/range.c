@@ -166,7 +166,7 @@ add_requests(struct conn *c, struct input *in, uint8_t **out)
     size_t size;
 
     begin_turn(r);
-    while ((size = whole_request(&at)) > 0) {
+    while (at.size > 0 && (size = whole_request(&at)) > 0) {
         if (query_parse(at.at, &q) < 0 || answer_is_list(&q))
             break;
         if (a->count > 0 && a->bound + answer_bound(&q) > BATCH_SIZE)
@@ -213,7 +213,8 @@ take(struct conn *c, struct input *in)
     uint8_t *out = NULL;
     size_t added;
 
-    while (whole_request(in) > 0) {
+    for (in->need = QUERY_SIZE; in->size > 0 && whole_request(in) > 0;
+         in->need = QUERY_SIZE) {
         added = add_requests(c, in, &out);
         if (added == 0)
             return take_other(c, in, in->at > begin);

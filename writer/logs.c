@@ -121,6 +121,7 @@ retire(struct logs *l)
     r->log = l->current;
     r->synced_slots = l->synced_slots;
     r->state = RETIRED_DIRTY;
+    l->retired_dirty = true;
     l->has_current = false;
     l->dirty = false;
     l->rotating = false;
@@ -293,17 +294,12 @@ static bool
 is_due(const void *ctx)
 {
     const struct logs *l = ctx;
-    size_t i;
 
     if (l->syncing || l->failed)
         return false;
-    if (l->dirty &&
-        (l->sync_due || l->config->log_sync_ms == CONFIG_SYNC_ALWAYS))
-        return true;
-    for (i = 0; i < LOGS_RETIRED; i++)
-        if (l->retired[i].state == RETIRED_DIRTY)
-            return true;
-    return false;
+    return l->retired_dirty ||
+           (l->dirty &&
+            (l->sync_due || l->config->log_sync_ms == CONFIG_SYNC_ALWAYS));
 }
 
 static void
@@ -329,6 +325,7 @@ begin_sync(void *ctx)
     if (l->syncing || l->failed)
         return false;
     s->count = 0;
+    l->retired_dirty = false;
     for (i = 0; i < LOGS_RETIRED; i++) {
         if (l->retired[i].state != RETIRED_DIRTY)
             continue;

@@ -136,6 +136,7 @@ struct logs {
     uint64_t last_ms; /* received_ms never goes back in a log */
 
     struct retired retired[LOGS_RETIRED];
+    bool retired_dirty; /* one of them is RETIRED_DIRTY */
     struct log_sync sync;
     struct spare_job make;
     struct recover_job recover;

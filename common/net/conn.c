@@ -167,7 +167,8 @@ work(struct conn *c)
     ssize_t size;
     bool failed;
 
-    conn_starve(c, false);
+    if ((c->flags & F_STARVED) != 0)
+        conn_starve(c, false);
     c->flags &= (uint16_t)~F_BLOCKED;
     if ((c->flags & F_LONG) != 0)
         return work_long(c);
@@ -246,7 +247,7 @@ state_of(const struct conn *c, bool waits, bool gated)
 static void
 file(struct conn *c)
 {
-    const bool waits = conn_has_waiting(c);
+    const bool waits = conn_keeps_answers(c) && conn_has_waiting(c);
     const bool gated = conn_held(c) > 0 || (c->flags & F_GATES) != 0;
 
     if (has_said_all(c))

@@ -15,9 +15,10 @@
  * A turn: events only queue.  conn_turn() then serves door after door in the
  * order of the table, each for CONN_TURN_US at most (eight times that when no
  * other has work), first come first served.  A connection gets a slice: one
- * receive of CONN_SLICE bytes at most and about as many bytes of answers; then
- * it stands behind its neighbours.  So how long a turn takes depends on the
- * number of doors, not on how many send, nor how much.
+ * receive of CONN_SLICE bytes at most (or what its protocol says: more is
+ * cheaper where nobody waits for an answer) and about as many bytes of answers;
+ * then it stands behind its neighbours.  So how long a turn takes depends on
+ * the number of doors, not on how many send, nor how much.
  *
  * Input is in one receive buffer that all share: what the connection kept, then
  * what came.  CONN_PAD bytes behind it may be read.  Only what take() leaves is
@@ -61,11 +62,12 @@
 #define CONN_STALL_MS   5000
 #define CONN_GATES      2 /* groups of a gate: the one in flight, the next */
 
-#define CONN_NEED_MAX (CONN_SLICE + 4096) /* bytes one request needs */
-#define CONN_SMALL_ANSWER                                                      \
-    20480                   /* bytes that may use what the pool reserves       \
-                             */
-#define CONN_REFUSAL_MAX 16 /* bytes of a refusal */
+#define CONN_NEED_MAX    (CONN_SLICE + 4096) /* bytes one request needs */
+#define CONN_REFUSAL_MAX 16                  /* bytes of a refusal */
+
+/* Bytes of answers that may use what the pool reserves: those that most ask
+ * for, which 100 rows of the longest names are. */
+#define CONN_SMALL_ANSWER 32768
 
 struct conns; /* of one loop: doors, pool, buffers */
 struct door;
@@ -157,6 +159,7 @@ struct protocol {
     uint32_t state_size; /* a multiple of 8 */
     uint16_t flags;
     uint8_t stop;        /* enum stop_way */
+    uint32_t slice;      /* bytes received in one service; 0: CONN_SLICE */
     const char *pattern; /* what conn_owe() counts: "WIN"; NULL: none */
     const char *refusal; /* last words after malformed input; NULL: none, and
                             the connection is cut */
@@ -326,9 +329,10 @@ bool conn_turn(struct conns *cs);
  * conn_turn(). */
 bool conns_have_work(const struct conns *cs);
 
-/* Stops accepting and ends all connections, each as its protocol says, within
- * about `ms`; those of STOP_DRAIN get `ms` for their input, not counting the
- * time that their door is blocked.  Calls `done` when none is left. */
+/* Stops accepting and ends all connections, each as its protocol says: those of
+ * STOP_ANSWER have `ms` to take their answers, those of STOP_DRAIN `ms` for
+ * their input, not counting the time that their door is blocked, and a second
+ * more for the answers.  Calls `done` when none is left. */
 void conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx),
                 void *ctx);
 

@@ -124,9 +124,9 @@ received(struct conn *c, ssize_t n, size_t asked)
      * waits for that one, and the answers may have let it come. */
     if ((size_t)n < asked && (c->flags & F_EOF) == 0 && !d->stopping)
         c->flags &= (uint16_t)~F_READABLE;
-    if (!is_timed(c))
-        c->moved_ms = conns_now(d->conns);
     d->moved_ms = loop_now_ms(d->conns->loop);
+    if (!is_timed(c))
+        c->moved_ms = (uint32_t)d->moved_ms;
     d->figures.received += (uint64_t)n;
     return n;
 }
@@ -165,7 +165,7 @@ conn_gather(struct conn *c, size_t room, bool *failed)
         return skip_some(c) ? (ssize_t)load(c) : -1;
     if ((c->flags & F_AGAIN) != 0)
         return (ssize_t)load(c);
-    asked = c->skip > 0 ? c->need - size : CONN_SLICE;
+    asked = c->skip > 0 ? c->need - size : conn_slice(c->door->row->protocol);
     if (asked > room - size)
         asked = room - size;
     assert(asked > 0);

@@ -65,7 +65,8 @@ struct conns {
     struct loop_timer tick;
     bool stopping;
     bool ending;         /* stopping, and no more input is waited for */
-    uint64_t stop_ms;    /* clock: input ends; ending: what is deaf is cut */
+    uint64_t answer_ms;  /* clock: the deaf are cut where input has ended */
+    uint64_t stop_ms;    /* clock: input ends; ending: the deaf are cut */
     uint64_t give_up_ms; /* however long doors are without room */
     uint64_t blocked_ms; /* clock: stopping, and a door has no room since */
     void (*done)(void *ctx);
@@ -82,6 +83,12 @@ static inline struct conn *
 door_conn(const struct door *d, size_t number)
 {
     return (struct conn *)(void *)(d->array + number * d->stride);
+}
+
+static inline uint32_t
+conn_slice(const struct protocol *p)
+{
+    return p->slice > 0 ? p->slice : CONN_SLICE;
 }
 
 static inline uint32_t
@@ -157,11 +164,24 @@ bool conns_make_room(struct conns *cs, uint32_t chunks);
  * nobody. */
 bool conns_evict(struct conns *cs, bool stalled);
 
-/* Something waits that may be sent. */
+/* Something is owed, or in `out`. */
+static inline bool
+conn_keeps_answers(const struct conn *c)
+{
+    return c->owed > 0 || c->out.size > 0;
+}
+
+/* Some of that may be sent. */
 bool conn_has_waiting(const struct conn *c);
 
 /* Sends all that waits and may go.  False: the connection has failed. */
-bool conn_send_waiting(struct conn *c);
+bool conn_send_kept(struct conn *c);
+
+static inline bool
+conn_send_waiting(struct conn *c)
+{
+    return !conn_keeps_answers(c) || conn_send_kept(c);
+}
 
 /* Sends what was put into the send buffer, as far as it may go, and keeps the
  * rest, for which there is memory.  False: the connection has failed. */

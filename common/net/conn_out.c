@@ -205,7 +205,7 @@ free_bytes(const struct conn *c)
 }
 
 static bool
-send_kept(struct conn *c)
+send_out(struct conn *c)
 {
     struct conns *cs = c->door->conns;
     struct iovec pieces[PIECES_MAX];
@@ -232,17 +232,17 @@ conn_has_waiting(const struct conn *c)
 }
 
 bool
-conn_send_waiting(struct conn *c)
+conn_send_kept(struct conn *c)
 {
-    return (c->owed == 0 || send_owed(c)) && (c->out.size == 0 || send_kept(c));
+    return (c->owed == 0 || send_owed(c)) && (c->out.size == 0 || send_out(c));
 }
 
 bool
 conn_flush(struct conn *c)
 {
     struct conns *cs = c->door->conns;
-    const bool pattern = c->door->row->protocol->pattern != NULL;
-    size_t size = cs->out_used, may = size, done = 0;
+    const size_t size = cs->out_used;
+    size_t may = size, done = 0;
     ssize_t n;
 
     cs->out_used = 0;
@@ -250,8 +250,7 @@ conn_flush(struct conn *c)
         return true;
     if (cs->gated_at < size)
         may = cs->gated_at;
-    if (conn_held(c) > 0 || c->out.size > 0 || c->owed > 0 ||
-        (c->flags & F_FULL) != 0)
+    if (conn_held(c) > 0 || conn_keeps_answers(c) || (c->flags & F_FULL) != 0)
         may = 0;
     if (may > 0) {
         n = send_bytes(c, cs->out, may);
@@ -259,12 +258,14 @@ conn_flush(struct conn *c)
             return false;
         done = (size_t)n;
     }
-    if (!pattern && conn_held(c) > 0)
-        c->held[c->newest] += (uint32_t)size;
-    else if (!pattern && cs->gated_at < size)
-        c->held[c->newest] += (uint32_t)(size - cs->gated_at);
     if (done == size)
         return true;
+    if (c->door->row->protocol->pattern == NULL) {
+        if (conn_held(c) > 0)
+            c->held[c->newest] += (uint32_t)size;
+        else if (cs->gated_at < size)
+            c->held[c->newest] += (uint32_t)(size - cs->gated_at);
+    }
     if (!conns_make_room(cs, chain_lacks(&c->out, size - done)))
         return false;
     chain_push(&cs->pool, &c->out, cs->out + done, size - done);

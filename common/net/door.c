@@ -5,14 +5,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 
-/* What is kept of a request, and a slice behind it. */
-#define IN_SIZE      (CONN_NEED_MAX + (size_t)CONN_SLICE + CONN_PAD)
 #define OUT_LEAST    (4 * (size_t)CONN_SLICE)
 #define TICK_MS      250
 #define TICK_STOP_MS 10 /* while stopping */
@@ -222,22 +219,25 @@ has_queue(const struct door *d)
 }
 
 /* Serves a door for so long, and every connection that was queued at most
- * once: who comes again has waited for the others. */
+ * once: who comes again has waited for the others.  The clock is looked at only
+ * when it can matter: not for one that is alone, nor behind the last. */
 static void
-serve_door(struct door *d, uint64_t until_ns)
+serve_door(struct door *d, uint64_t budget_ns)
 {
     const struct protocol *p = d->row->protocol;
+    struct list_link *const queue = &d->lists[CONN_QUEUED];
+    const uint64_t until_ns =
+        queue->next == queue->prev ? UINT64_MAX : clock_ns() + budget_ns;
     struct list_link mark;
 
     if (p->turn)
         p->turn(d, true);
-    list_add(&d->lists[CONN_QUEUED], &mark);
-    while (d->lists[CONN_QUEUED].next != &mark) {
-        struct conn *c =
-            LOOP_OWNER(d->lists[CONN_QUEUED].next, struct conn, link);
+    list_add(queue, &mark);
+    while (queue->next != &mark) {
+        struct conn *c = LOOP_OWNER(queue->next, struct conn, link);
 
         conn_serve(c);
-        if (clock_ns() >= until_ns)
+        if (queue->next != &mark && clock_ns() >= until_ns)
             break;
     }
     list_remove(&mark);
@@ -332,7 +332,7 @@ conn_turn(struct conns *cs)
         struct door *d = door_at(cs, i);
 
         if (has_queue(d))
-            serve_door(d, clock_ns() + budget_ns);
+            serve_door(d, budget_ns);
         if (!list_alone(&d->lists[CONN_CLOSED]))
             more |= end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
     }
@@ -438,6 +438,21 @@ door_init(struct door *d, struct conns *cs, const struct door_row *row)
     return d->array ? 0 : -ENOMEM;
 }
 
+/* The receive buffer: what is kept of a request, and the largest slice behind
+ * it. */
+static int
+take_input_memory(struct conns *cs, const struct conns_options *o)
+{
+    size_t size, slice = CONN_SLICE;
+
+    for (size_t i = 0; i < o->count; i++)
+        if (conn_slice(o->rows[i].protocol) > slice)
+            slice = conn_slice(o->rows[i].protocol);
+    size = CONN_NEED_MAX + slice + CONN_PAD;
+    cs->in = calloc(1, size);
+    return cs->in ? 0 : -ENOMEM;
+}
+
 int
 conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
 {
@@ -453,11 +468,9 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
     cs->out_size += CONN_SLICE;
     cs->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     cs->doors = calloc(o->count, sizeof *cs->doors);
-    cs->in = malloc(IN_SIZE);
     cs->out = malloc(cs->out_size + CONN_REFUSAL_MAX);
-    if (!cs->doors || !cs->in || !cs->out)
+    if (!cs->doors || !cs->out || take_input_memory(cs, o) < 0)
         goto fail;
-    memset(cs->in, 0, IN_SIZE);
     rc = pool_init(&cs->pool, o->pool_size);
     if (rc < 0)
         goto fail;

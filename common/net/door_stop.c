@@ -5,8 +5,9 @@
 
 #define QUIET_MS     250 /* TCP repeats after 200 ms what did not get through */
 #define STOP_LONGEST 4   /* times the time to drain, without room */
-#define ANSWER_MS    1000 /* for answers after the input */
-#define CLOSES_MAX   256  /* connections closed in one turn */
+#define ANSWER_MS    1000 /* for answers, after the input of a door that drains \
+                           */
+#define CLOSES_MAX 256    /* connections closed in one turn */
 
 /* Connections that the kernel has taken are ours to serve. */
 static void
@@ -52,6 +53,15 @@ close_deaf(struct door *d, bool all)
         conn_close(c);
         closed++;
     }
+}
+
+/* Clock: when those who do not take their answers are closed. */
+static uint64_t
+deaf_ms(const struct conns *cs, const struct door *d)
+{
+    if (d->row->protocol->stop == STOP_ANSWER)
+        return cs->answer_ms;
+    return cs->ending ? cs->stop_ms : UINT64_MAX;
 }
 
 /* Whether the doors that drain have heard nothing for a while. */
@@ -108,8 +118,9 @@ conns_stop_some(struct conns *cs)
             if (cs->doors[i].row->protocol->stop == STOP_DRAIN)
                 answer_rest(&cs->doors[i]);
     }
-    for (size_t i = 0; cs->ending && now >= cs->stop_ms && i < cs->count; i++)
-        close_deaf(&cs->doors[i], false);
+    for (size_t i = 0; i < cs->count; i++)
+        if (now >= deaf_ms(cs, &cs->doors[i]))
+            close_deaf(&cs->doors[i], false);
     if (used == 0 && cs->done) {
         void (*done)(void *ctx) = cs->done;
 
@@ -138,7 +149,7 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
             answer_rest(d);
     }
     cs->stopping = true;
-    cs->stop_ms = now + ms;
+    cs->answer_ms = cs->stop_ms = now + ms;
     cs->blocked_ms = now; /* what was waited before does not count */
     cs->give_up_ms = now + STOP_LONGEST * ms;
     /* It is armed already: this only moves it. */

@@ -20,7 +20,7 @@ struct loop {
     int epoll_fd;
     bool stopped;
     uint64_t now_ms;
-    uint64_t unix_ms;
+    uint64_t unix_ms; /* 0: nobody has asked in this turn */
 
     struct epoll_event events[LOOP_EVENTS_MAX];
     int event_count; /* fetched in this turn */
@@ -48,7 +48,6 @@ loop_new(void)
         return NULL;
     loop->signals.fd = -1;
     loop->now_ms = clock_ms();
-    loop->unix_ms = clock_unix_ms();
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (loop->epoll_fd < 0) {
         saved = errno;
@@ -201,8 +200,10 @@ loop_now_ms(const struct loop *loop)
 }
 
 uint64_t
-loop_unix_ms(const struct loop *loop)
+loop_unix_ms(struct loop *loop)
 {
+    if (loop->unix_ms == 0)
+        loop->unix_ms = clock_unix_ms();
     return loop->unix_ms;
 }
 
@@ -272,7 +273,7 @@ loop_run(struct loop *loop)
             return -errno;
         loop->event_count = n < 0 ? 0 : n;
         loop->now_ms = clock_ms();
-        loop->unix_ms = clock_unix_ms();
+        loop->unix_ms = 0;
 
         run_sources(loop);
         run_timers(loop);

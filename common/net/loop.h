@@ -57,9 +57,10 @@ int loop_signals(struct loop *loop, const sigset_t *mask,
  * turn not wait. */
 void loop_after_turn(struct loop *loop, bool (*after)(void *ctx), void *ctx);
 
-/* The clocks as of this turn. */
-uint64_t loop_now_ms(const struct loop *loop); /* monotonic */
-uint64_t loop_unix_ms(const struct loop *loop);
+/* The clocks as of this turn: the monotonic one as of its begin, the other as
+ * of the first call in it. */
+uint64_t loop_now_ms(const struct loop *loop);
+uint64_t loop_unix_ms(struct loop *loop);
 
 int loop_run(struct loop *loop); /* until loop_stop; 0 or -errno */
 void loop_stop(struct loop *loop);

@@ -885,6 +885,28 @@ a_stop_answers_what_has_arrived_and_waits_for_the_commit(void **state)
 }
 
 static void
+a_stop_gives_a_peer_all_its_time_to_take_its_answers(void **state)
+{
+    struct echo *f = *state;
+    int a;
+
+    echo_start(f);
+    a = echo_join(f, ECHO);
+    for (size_t i = 0; i < 40; i++)
+        echo_ask_number(a, 'b', 500);
+    echo_turns(f, 50);
+    echo_stop(f, 3000);
+    echo_turns(f, 50);
+    fault_pass_ns(UINT64_C(2800) * 1000000);
+    echo_turns(f, 50);
+    assert_false(f->stopped);
+    assert_int_equal(conns_door(f->conns, ECHO)->open, 1);
+    fault_pass_ns(UINT64_C(300) * 1000000);
+    echo_run(f, echo_has_stopped);
+    (void)a; /* it never reads */
+}
+
+static void
 a_start_without_memory_leaks_nothing(void **state)
 {
     struct echo *f = *state;
@@ -943,6 +965,7 @@ static const struct CMUnitTest tests[] = {
     TEST(who_comes_again_stands_behind_those_who_wait),
     TEST(who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others),
     TEST(a_stop_answers_what_has_arrived_and_waits_for_the_commit),
+    TEST(a_stop_gives_a_peer_all_its_time_to_take_its_answers),
     TEST(a_start_without_memory_leaks_nothing),
 };
 TEST_MAIN(tests)

@@ -21,11 +21,8 @@ void
 keyspace_file_name(const struct lmdb *s, const uint8_t *name, size_t name_size,
                    char file[KEYSPACE_FILE_SIZE])
 {
-    char stem[NAME_FILE_SIZE];
-
-    name_to_file(name, name_size, s->options.hash_key, stem);
-    (void)snprintf(file, KEYSPACE_FILE_SIZE, "%s" KEYSPACE_SUFFIX,
-                   stem); /* sized for the longest */
+    name_to_file(name, name_size, s->options.hash_key, file);
+    memcpy(file + strlen(file), KEYSPACE_SUFFIX, sizeof KEYSPACE_SUFFIX);
 }
 
 static void
@@ -34,7 +31,7 @@ engine_close(struct store *store)
     struct lmdb *s = lmdb_of(store);
 
     lmdb_read_end(store);
-    for (unsigned i = 0; s->slots != NULL && i < s->options.open_max; i++)
+    for (unsigned i = 0; i < s->touched; i++)
         keyspace_close(&s->slots[i]);
     if (s->tending.dir != NULL)
         (void)closedir(s->tending.dir); /* only read */

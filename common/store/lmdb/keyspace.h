@@ -185,6 +185,7 @@ struct lmdb {
     int lock_fd;            /* the directory, for its flock */
     size_t txn_memory;      /* of one commit, now */
     struct keyspace *slots; /* open_max */
+    unsigned touched;       /* of these; from here on never used */
     struct keyspace *last;  /* looked up last; may be closed */
     uint64_t clock;
     uint64_t nonce;

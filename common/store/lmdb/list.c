@@ -166,7 +166,7 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
         return rc;
 
     /* LMDB has a last word.  It must not have a file open twice. */
-    for (unsigned i = 0; rc < 0 && i < s->options.open_max; i++) {
+    for (unsigned i = 0; rc < 0 && i < s->touched; i++) {
         const struct keyspace *open = &s->slots[i];
 
         if (open->hash != 0 && strcmp(open->file, k.file) == 0) {

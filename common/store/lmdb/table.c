@@ -70,7 +70,7 @@ closed_replaced(struct lmdb *s, struct keyspace *k)
 void
 keyspace_look(struct lmdb *s)
 {
-    for (unsigned i = 0; i < s->options.open_max; i++) {
+    for (unsigned i = 0; i < s->touched; i++) {
         struct keyspace *k = &s->slots[i];
 
         if (k->hash != 0 && !k->reading &&
@@ -87,7 +87,7 @@ table_oldest(struct lmdb *s)
 {
     struct keyspace *oldest = NULL;
 
-    for (unsigned i = 0; i < s->options.open_max; i++) {
+    for (unsigned i = 0; i < s->touched; i++) {
         struct keyspace *k = &s->slots[i];
 
         if (k->hash != 0 && !k->reading &&
@@ -162,7 +162,7 @@ table_find(struct lmdb *s, uint64_t hash, const uint8_t *name, size_t name_size)
 {
     if (s->last != NULL && is_keyspace(s->last, hash, name, name_size))
         return s->last;
-    for (unsigned i = 0; i < s->options.open_max; i++)
+    for (unsigned i = 0; i < s->touched; i++)
         if (is_keyspace(&s->slots[i], hash, name, name_size))
             return &s->slots[i];
     return NULL;
@@ -174,9 +174,11 @@ table_slot(struct lmdb *s)
 {
     struct keyspace *oldest;
 
-    for (unsigned i = 0; i < s->options.open_max; i++)
+    for (unsigned i = 0; i < s->touched; i++)
         if (s->slots[i].hash == 0)
             return &s->slots[i];
+    if (s->touched < s->options.open_max)
+        return &s->slots[s->touched++];
     oldest = table_oldest(s);
     assert(oldest != NULL); /* one view at most, and open_max is above that */
     keyspace_close(oldest);
@@ -292,7 +294,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
 void
 keyspace_rest(struct lmdb *s)
 {
-    for (unsigned i = 0; i < s->options.open_max; i++)
+    for (unsigned i = 0; i < s->touched; i++)
         if (!s->slots[i].reading)
             keyspace_close(&s->slots[i]);
 }
@@ -308,7 +310,7 @@ keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages, bool done)
         struct keyspace *largest = NULL;
         uint64_t sum = 0;
 
-        for (unsigned i = 0; i < s->options.open_max; i++) {
+        for (unsigned i = 0; i < s->touched; i++) {
             struct keyspace *other = &s->slots[i];
 
             sum += other->retained;

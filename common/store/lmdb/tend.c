@@ -1,5 +1,5 @@
-/* common/store/lmdb/tend.c - work of the engine's own: replaced files, and the
- * files of empty keyspaces.
+/* common/store/lmdb/tend.c - work of the engine's own: replaced files, what was
+ * read long ago, and the files of empty keyspaces.
  *
  * A keyspace without keys whose marks are all of logs that can bring nothing
  * more, and for which nothing is held, is as good as none, and its file is
@@ -16,6 +16,10 @@
 #include "common/base/dirstream.h"
 
 #define PASS_EVERY_MS 60000
+
+/* What was found good is looked at again after this time: a disk may have
+ * given other bytes for the same page since. */
+#define TRUST_MS 60000
 
 static int
 stop_unless_spent(void *ctx, const uint8_t uuid[16],
@@ -79,6 +83,18 @@ look_at(struct lmdb *s, struct store_tending *t, const char *entry)
         remove_empty(s, t, k);
 }
 
+/* Forgets now and then which values were good. */
+static void
+trust_no_longer(struct lmdb *s)
+{
+    const uint64_t now = clock_ms();
+
+    if (now - s->forgot_ms < TRUST_MS)
+        return;
+    s->forgot_ms = now;
+    tree_cache_forget(&s->cache);
+}
+
 static bool
 pass_begin(struct lmdb *s)
 {
@@ -98,6 +114,7 @@ lmdb_tend(struct store *store, const struct store_tending *tending)
 
     lmdb_read_end(store);
     keyspace_look(s);
+    trust_no_longer(s);
     if (!s->options.writable || t.is_spent == NULL)
         return false;
     if (pass->dir == NULL && !pass_begin(s)) {

@@ -6,16 +6,11 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "common/base/clock.h"
 #include "common/wire/query.h"
 
 /* A view serves so many queries of a turn, then a new one is taken: a turn with
  * many connections is not short. */
 #define VIEW_USES_MAX 1024
-
-/* What was found good is looked at again after this time: a disk may have
- * given other bytes for the same page since. */
-#define TRUST_MS 60000
 
 /* ---- views ------------------------------------------------------------- */
 
@@ -36,18 +31,6 @@ view_tree(struct lmdb_view *v, int i)
         .cache = &v->store->cache,
         .snapshot = k->snapshot,
     };
-}
-
-/* Forgets now and then which values were good. */
-static void
-trust_no_longer(struct lmdb *s)
-{
-    const uint64_t now = clock_ms();
-
-    if (now - s->forgot_ms < TRUST_MS)
-        return;
-    s->forgot_ms = now;
-    tree_cache_forget(&s->cache);
 }
 
 /*   -ENOENT  no such keyspace */
@@ -85,7 +68,6 @@ view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
     v->keyspace = k;
     for (int i = 0; i < KEYSPACE_TREES; i++)
         view_tree(v, i);
-    trust_no_longer(s);
     *out = v;
     return 0;
 }
