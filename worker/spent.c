@@ -1,13 +1,13 @@
 /* worker/spent.c - see spent.h. */
 #include "worker/spent.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/dirstream.h"
+#include "common/log/inspect.h"
 #include "common/log/log.h"
 
 void
@@ -32,24 +32,16 @@ spent_forget(struct spent *s)
 
 /* Reads the header of a log that rules.  Both must be good: beside a bad one
  * the log may be fuller than the good one says. */
-static int
+static bool
 read_header(int fd, struct log_header *out)
 {
-    struct log_header headers[2];
-    uint8_t bytes[LOG_BLOCK_SIZE];
-    unsigned i;
-    int rc;
+    struct inspect look;
 
-    for (i = 0; i < 2; i++) {
-        if (pread(fd, bytes, sizeof bytes, (off_t)i * LOG_BLOCK_SIZE) !=
-            (ssize_t)sizeof bytes)
-            return -EIO;
-        rc = log_header_get(bytes, &headers[i]);
-        if (rc < 0)
-            return rc;
-    }
-    *out = headers[headers[1].generation > headers[0].generation];
-    return 0;
+    if (inspect_headers(fd, UINT64_MAX, &look) < 0 || look.headers_rc < 0 ||
+        !look.header_ok[0] || !look.header_ok[1])
+        return false;
+    *out = look.header;
+    return true;
 }
 
 static int
@@ -66,7 +58,8 @@ static bool
 note_log(struct spent *s, uint64_t index)
 {
     struct log_header header;
-    int fd, rc;
+    bool good;
+    int fd;
 
     if (s->count == s->room) {
         const size_t room = s->room ? 2 * s->room : 64;
@@ -80,9 +73,9 @@ note_log(struct spent *s, uint64_t index)
     fd = open_log(s, index);
     if (fd < 0)
         return false;
-    rc = read_header(fd, &header);
+    good = read_header(fd, &header);
     (void)close(fd); /* only read */
-    if (rc < 0)
+    if (!good)
         return false;
     s->logs[s->count] = (struct spent_log){.index = index,
                                            .epoch = header.epoch,
@@ -129,7 +122,7 @@ make_durable(const struct spent *s, struct spent_log *l)
     fd = open_log(s, l->index);
     if (fd < 0)
         return false;
-    l->durable = fdatasync(fd) == 0 && read_header(fd, &header) == 0 &&
+    l->durable = fdatasync(fd) == 0 && read_header(fd, &header) &&
                  header.state == LOG_EMPTY && header.epoch == l->epoch &&
                  memcmp(header.uuid, l->uuid, sizeof header.uuid) == 0;
     (void)close(fd); /* only read */

@@ -14,6 +14,40 @@ store_query_room(const struct store_query *q)
     return (size_t)q->length * (QUERY_ROW_SIZE + STORE_NAME_MAX);
 }
 
+size_t
+store_read_each(struct store_reads *reads,
+                int (*one)(void *ctx, struct store_query *q, size_t room),
+                void *ctx)
+{
+    size_t used = 0, i;
+
+    for (i = 0; i < reads->count; i++) {
+        struct store_query *q = &reads->queries[i];
+
+        if (i > 0 && used + reads->head + store_query_room(q) > reads->room)
+            break;
+        used += reads->head;
+        q->bytes = reads->at + used;
+        q->size = 0;
+        q->rows = 0;
+        q->error = one(ctx, q, reads->room - used);
+        if (q->error < 0) {
+            q->size = 0;
+            q->rows = 0;
+        }
+        used += q->size;
+    }
+    return i;
+}
+
+int64_t
+store_total(const struct store_totals *t)
+{
+    if (t->sum_high == ((int64_t)t->sum_low < 0 ? -1 : 0))
+        return (int64_t)t->sum_low;
+    return t->sum_high < 0 ? INT64_MIN : INT64_MAX;
+}
+
 int
 store_list(struct store *s, const uint8_t *after, size_t after_size,
            int (*row)(void *ctx, const uint8_t *name, size_t name_size,

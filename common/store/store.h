@@ -173,6 +173,16 @@ struct store_reads {
 /* The most bytes that the rows of a query can take. */
 size_t store_query_room(const struct store_query *q);
 
+/* For engines: what store_read() says, with `one` that answers a query into the
+ * `room` bytes at q->bytes, sets its size and rows, and returns its error. */
+size_t store_read_each(struct store_reads *reads,
+                       int (*one)(void *ctx, struct store_query *q,
+                                  size_t room),
+                       void *ctx);
+
+/* For engines: the 128-bit sum, cut to what a row can say. */
+int64_t store_total(const struct store_totals *t);
+
 /* ---- the list of keyspaces --------------------------------------------- */
 
 /* The names of keyspaces in byte order, with the number of keys of each, in

@@ -450,14 +450,6 @@ totals_of(const struct mem_keyspace *k)
     return t;
 }
 
-static int64_t
-saturate(const struct store_totals *t)
-{
-    if (t->sum_high == ((int64_t)t->sum_low < 0 ? -1 : 0))
-        return (int64_t)t->sum_low;
-    return t->sum_high < 0 ? INT64_MIN : INT64_MAX;
-}
-
 static void
 put_row(struct store_query *q, int64_t count, const uint8_t *key, size_t size)
 {
@@ -479,11 +471,13 @@ read_range(struct store_query *q, const struct mem_keyspace *k)
 }
 
 static int
-read_one(struct memstore *m, struct store_query *q)
+read_one(void *ctx, struct store_query *q, size_t room)
 {
+    struct memstore *m = ctx;
     struct mem_keyspace *k = find(m, q->name, q->name_size);
     const struct mem_row *row;
 
+    (void)room; /* store_query_room() is always enough */
     if (k && k->fault.marks < 0)
         return k->fault.marks;
     if (!k || !k->exists)
@@ -495,7 +489,7 @@ read_one(struct memstore *m, struct store_query *q)
     }
     if (q->op == STORE_TOTAL) {
         q->totals = totals_of(k);
-        put_row(q, saturate(&q->totals), NULL, 0);
+        put_row(q, store_total(&q->totals), NULL, 0);
         return 0;
     }
     row = find_row(k, q->key, q->key_size);
@@ -512,20 +506,7 @@ read_one(struct memstore *m, struct store_query *q)
 static size_t
 mem_read(struct store *s, struct store_reads *reads)
 {
-    size_t used = 0, i;
-
-    for (i = 0; i < reads->count; i++) {
-        struct store_query *q = &reads->queries[i];
-
-        if (i > 0 && used + reads->head + store_query_room(q) > reads->room)
-            break;
-        q->bytes = reads->at + used + reads->head;
-        q->size = 0;
-        q->rows = 0;
-        q->error = read_one(of(s), q);
-        used += reads->head + q->size;
-    }
-    return i;
+    return store_read_each(reads, read_one, of(s));
 }
 
 static void

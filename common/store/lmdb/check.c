@@ -181,42 +181,6 @@ check_records(struct check *c)
     return rc;
 }
 
-/* The pages, before LMDB reads any of them.  1: they are bad, go no further. */
-static int
-check_pages(struct check *c, const char *file)
-{
-    struct pages_check pages = {.fault = tell, .ctx = c};
-    struct pages_meta meta;
-    struct stat st;
-    const char *why;
-    int fd, rc;
-
-    fd = openat(c->store->options.keyspace_fd, file,
-                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    rc = fstat(fd, &st) < 0 ? -errno : 0;
-    why = "it is not a regular file";
-    if (rc == 0)
-        rc = S_ISREG(st.st_mode) ? pages_meta(fd, 0, &meta, &why) : -EBADMSG;
-    if (rc == 0)
-        rc = keyspace_file_newest(fd, &why);
-    if (rc == -EBADMSG) {
-        tell(c, why);
-        rc = 1;
-    }
-    if (rc == 0)
-        rc = pages_check(fd, &pages);
-    if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */
-        rc = -errno;
-    (void)close(fd); /* only read */
-    if (rc != 0)
-        return rc;
-    c->result->file_size = (uint64_t)st.st_size;
-    c->result->used_size = pages.used_size;
-    return pages.faults > 0 ? 1 : 0;
-}
-
 static int
 check_contents(struct check *c)
 {
@@ -246,6 +210,7 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
 {
     struct lmdb *s = lmdb_of(store);
     struct check c = {.store = s, .result = out, .fault = fault, .ctx = ctx};
+    struct pages_check pages = {.fault = tell, .ctx = &c};
     char file[KEYSPACE_FILE_SIZE];
     int rc;
 
@@ -253,7 +218,9 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
         return -EINVAL;
     *out = (struct store_check_result){.keys = 0};
     keyspace_file_name(s, name, name_size, file);
-    rc = check_pages(&c, file);
+    rc = pages_check_named(s->options.keyspace_fd, file,
+                           &keyspace_change_counter, &pages, &out->file_size);
+    out->used_size = pages.used_size;
     if (rc != 0)
         return rc < 0 ? rc : 0;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &c.keyspace);

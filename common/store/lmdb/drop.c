@@ -75,9 +75,10 @@ is_of_another(struct lmdb *s, const struct keyspace *named)
 {
     struct keyspace found = *named;
     struct keyspace_state state;
+    const char *why; /* was told */
 
     found.name_size = 0;
-    return keyspace_peek(&s->options, &found, &state) == 0 &&
+    return keyspace_peek(&s->options, &found, &state, &why) == 0 &&
            (found.name_size != named->name_size ||
             memcmp(found.name, named->name, found.name_size) != 0);
 }

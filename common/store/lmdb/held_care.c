@@ -2,12 +2,9 @@
 #include "common/store/lmdb/held_inside.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/store/lmdb/env.h"
@@ -178,45 +175,20 @@ check_contents(struct check *c)
     return rc;
 }
 
-/* The pages, without LMDB.  1: there are faults, or there is no file. */
-static int
-check_pages(struct check *c)
-{
-    struct pages_check pages = {.fault = tell_page, .ctx = c};
-    struct stat st;
-    const char *why;
-    int fd, rc;
-
-    fd = openat(c->held->options.data_fd, HELD_FILE,
-                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? 1 : -errno;
-    rc = held_newest_check(fd, &why);
-    if (rc == -EBADMSG)
-        tell(c, "%s", why);
-    if (rc == 0)
-        rc = pages_check(fd, &pages);
-    if (rc == 0 && fstat(fd, &st) < 0)
-        rc = -errno;
-    (void)close(fd); /* only read */
-    if (rc == 0) {
-        c->out->file_size = (uint64_t)st.st_size;
-        c->out->used_size = pages.used_size;
-    }
-    return rc == 0 || rc == -EBADMSG ? c->out->faults > 0 : rc;
-}
-
 int
 held_check(struct held *h, void (*fault)(void *ctx, const char *text),
            void *ctx, struct store_check_result *out)
 {
     struct check c = {.held = h, .fault = fault, .ctx = ctx, .out = out};
+    struct pages_check pages = {.fault = tell_page, .ctx = &c};
     int rc;
 
     *out = (struct store_check_result){.keys = 0};
-    rc = check_pages(&c);
+    rc = pages_check_named(h->options.data_fd, HELD_FILE, &held_change_counter,
+                           &pages, &out->file_size);
+    out->used_size = pages.used_size;
     if (rc != 0)
-        return rc < 0 ? rc : 0;
+        return rc < 0 && rc != -ENOENT ? rc : 0;
     rc = held_look(h);
     if (rc == -EBADMSG || rc == -EPROTONOSUPPORT) {
         tell(&c, "not a file this program can open: %s", diag_text(rc));

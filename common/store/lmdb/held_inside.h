@@ -114,9 +114,8 @@ int held_step_begin(struct held *h, bool make);
 int held_file_get(struct held *h);
 void held_file_close(struct held *h);
 
-/* Whether LMDB will go on from the newest commit of a file; else -EBADMSG with
- * *why. */
-int held_newest_check(int fd, const char **why);
+/* Every commit has a higher one. */
+extern const struct pages_counter held_change_counter;
 
 /* Closes the environment and opens it again; the descriptor, and with it the
  * flock, stays.  *why not. */

@@ -266,14 +266,8 @@ state_change(const uint8_t *value, size_t size, uint64_t *out)
     return true;
 }
 
-int
-held_newest_check(int fd, const char **why)
-{
-    const struct pages_counter counter = {
-        .db = "meta", .key = "state", .get = state_change};
-
-    return pages_check_newest(fd, &counter, why);
-}
+const struct pages_counter held_change_counter = {
+    .db = "meta", .key = "state", .get = state_change};
 
 /* Lets LMDB open it.  No fault of the data file is found here. */
 static int
@@ -321,7 +315,7 @@ open_checked(struct held *h, const char **why)
         h->file.fd,
         h->options.writable ? PAGES_FOR_DELETING : PAGES_FOR_READING, why);
     if (rc == 0 && !h->failed)
-        rc = held_newest_check(h->file.fd, why);
+        rc = pages_check_newest(h->file.fd, &held_change_counter, why);
     if (rc == 0)
         rc = open_env_of(h, why);
     if (rc == 0)

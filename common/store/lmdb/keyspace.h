@@ -268,10 +268,6 @@ enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 int keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
                  enum keyspace_need need, struct keyspace **out);
 
-/* Opens a file by its name on disk for a look at it, outside the table;
- * keyspace_close after.  Its name is read from it. */
-int keyspace_open_file(struct lmdb *s, const char *file, struct keyspace *out);
-
 /* Closes those open keyspaces whose file was replaced, removed or lost its lock
  * file: the new file can be used only when nobody has the old one open. */
 void keyspace_look(struct lmdb *s);
@@ -287,11 +283,6 @@ void keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages,
 /* Says what failed, with the name; returns rc. */
 int keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
                      const char *what, int rc);
-
-/* Calls `file` for each keyspace file, in no order, with the name without
- * suffix; stops on non-zero. */
-int keyspace_each_file(struct lmdb *s, int (*file)(void *ctx, const char *f),
-                       void *ctx);
 
 /* ---- environments (open.c) ---- */
 

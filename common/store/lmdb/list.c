@@ -158,31 +158,20 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     struct lmdb *s = l->store;
     struct keyspace k = {.env = NULL};
     struct keyspace_state state;
+    const char *why;
     int rc;
 
     set_file(&k, stem);
-    rc = keyspace_peek(&s->options, &k, &state);
+    rc = keyspace_peek(&s->options, &k, &state, &why);
     if (rc == -ENOENT)
         return rc;
-
-    /* LMDB has a last word.  It must not have a file open twice. */
-    for (unsigned i = 0; rc < 0 && i < s->touched; i++) {
-        const struct keyspace *open = &s->slots[i];
-
-        if (open->hash != 0 && strcmp(open->file, k.file) == 0) {
-            k.name_size = open->name_size;
-            memcpy(k.name, open->name, open->name_size);
-            rc = 0;
-        }
-    }
     if (rc < 0) {
-        rc = keyspace_open_file(s, stem, &k);
-        if (rc < 0)
-            return rc == -EBADMSG ? name_after_file(stem, out) : rc;
+        (void)keyspace_trouble(s, (const uint8_t *)k.file, strlen(k.file), why,
+                               rc);
+        return rc == -EBADMSG ? name_after_file(stem, out) : rc;
     }
     out->size = k.name_size;
     memcpy(out->name, k.name, k.name_size);
-    keyspace_close(&k);
     tell_misplaced(s, stem, out);
     return 0;
 }
@@ -250,33 +239,19 @@ static int64_t
 count_keys(struct lmdb_listing *l, const struct listed *name)
 {
     struct lmdb *s = l->store;
+    struct keyspace k = {.name_size = name->size};
     struct keyspace_state state;
-    char stem[NAME_FILE_SIZE];
-    struct keyspace peek = {.name_size = name->size};
-    struct keyspace *k;
+    const char *why;
     int rc;
 
-    memcpy(peek.name, name->name, name->size);
-    name_to_file(name->name, name->size, s->options.hash_key, stem);
-    set_file(&peek, stem);
-    rc = keyspace_peek(&s->options, &peek, &state);
+    memcpy(k.name, name->name, name->size);
+    keyspace_file_name(s, name->name, name->size, k.file);
+    rc = keyspace_peek(&s->options, &k, &state, &why);
     if (rc == 0)
         return (int64_t)state.roots[TREE_KEYS].count;
-
-    /* LMDB can read it, or it is said what is wrong. */
-    rc = keyspace_get(s, name->name, name->size, KEYSPACE_FIND, &k);
-    if (rc < 0)
-        return -1;
-    if (k->reading) /* by the view this handle has open */
-        rc = keyspace_state_get(k->reader, k->meta, &state);
-    else {
-        rc = keyspace_read(k);
-        if (rc < 0)
-            return -1;
-        rc = keyspace_state_get(k->reader, k->meta, &state);
-        keyspace_read_end(k);
-    }
-    return rc < 0 ? -1 : (int64_t)state.roots[TREE_KEYS].count;
+    if (rc != -ENOENT)
+        (void)keyspace_trouble(s, name->name, name->size, why, rc);
+    return -1;
 }
 
 /* The next row, or what comes after the last one of the batch. */

@@ -114,6 +114,13 @@ struct pages_check {
 /* Reads every page that the newest commit reaches; 0 also with faults. */
 int pages_check(int fd, struct pages_check *check);
 
+/* The same of a file by its name, once it is a regular one and its newest
+ * commit is what LMDB would take; *size: bytes of it.  1: there are faults.
+ * -ENOENT. */
+int pages_check_named(int dir_fd, const char *file,
+                      const struct pages_counter *counter,
+                      struct pages_check *check, uint64_t *size);
+
 /* ---- before a value is replaced (pages.c) ------------------------------- */
 
 /* To look at all values that have pages of their own takes too long where files

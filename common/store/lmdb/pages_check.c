@@ -8,6 +8,7 @@
 #include "common/store/lmdb/pages.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -536,4 +537,33 @@ pages_check_file(int fd, enum pages_use use, const char **why)
         return rc;
     *why = whole ? "its pages are damaged" : "it is shorter than it says it is";
     return -EBADMSG;
+}
+
+int
+pages_check_named(int dir_fd, const char *file,
+                  const struct pages_counter *counter,
+                  struct pages_check *check, uint64_t *size)
+{
+    const char *why = "it is not a regular file";
+    struct stat st;
+    int fd, rc;
+
+    fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    rc = fstat(fd, &st) < 0 ? -errno : 0;
+    if (rc == 0)
+        rc = S_ISREG(st.st_mode) ? pages_check_newest(fd, counter, &why)
+                                 : -EBADMSG;
+    if (rc == -EBADMSG) {
+        check->fault(check->ctx, why);
+        rc = 1;
+    }
+    if (rc == 0)
+        rc = pages_check(fd, check);
+    if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */
+        rc = -errno;
+    (void)close(fd); /* only read */
+    *size = (uint64_t)st.st_size;
+    return rc == 0 ? check->faults > 0 : rc;
 }

@@ -12,7 +12,7 @@
 
 #include "common/base/clock.h"
 
-#define PEEK_TRIES 4 /* others commit meanwhile */
+#define PEEK_TRIES 100 /* others commit meanwhile */
 #define REFUSED_MS 60000
 
 /* ---- before LMDB has it ------------------------------------------------ */
@@ -33,15 +33,8 @@ state_change(const uint8_t *value, size_t size, uint64_t *out)
     return true;
 }
 
-/* Every commit of a keyspace has a higher one. */
-static const struct pages_counter change_counter = {
+const struct pages_counter keyspace_change_counter = {
     .db = "meta", .key = KEYSPACE_STATE_KEY, .get = state_change};
-
-int
-keyspace_file_newest(int fd, const char **why)
-{
-    return pages_check_newest(fd, &change_counter, why);
-}
 
 /* Opens a regular file that may be anything. */
 static int
@@ -109,7 +102,7 @@ keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
     rc = pages_check_file(
         fd, s->options.writable ? PAGES_FOR_WRITING : PAGES_FOR_READING, why);
     if (rc == 0 && !own_failed)
-        rc = keyspace_file_newest(fd, why);
+        rc = pages_check_newest(fd, &keyspace_change_counter, why);
     if (rc == -EBADMSG)
         *refused = (struct keyspace_refused){.why = *why,
                                              .at_ms = clock_ms(),
@@ -130,21 +123,23 @@ close_fd:
 static int
 read_records(int fd, const struct pages_meta *m,
              const struct lmdb_options *options, struct keyspace *k,
-             struct keyspace_state *state)
+             struct keyspace_state *state, const char **why)
 {
     uint8_t page[PAGES_SIZE_MAX], *value;
-    const char *why;
     MDB_val v;
     int rc;
 
+    *why = "its name is not there";
     rc = pages_find(fd, m, "meta", KEYSPACE_NAME_KEY, page, &value, &v.mv_size);
     if (rc < 0)
         return rc;
     v.mv_data = value;
-    rc = keyspace_header_parse(&v, options, k, &why);
-    if (rc == 0)
-        rc = pages_find(fd, m, "meta", KEYSPACE_STATE_KEY, page, &value,
-                        &v.mv_size);
+    rc = keyspace_header_parse(&v, options, k, why);
+    if (rc < 0)
+        return rc;
+    *why = "its state is damaged";
+    rc =
+        pages_find(fd, m, "meta", KEYSPACE_STATE_KEY, page, &value, &v.mv_size);
     if (rc < 0)
         return rc;
     v.mv_data = value;
@@ -153,20 +148,20 @@ read_records(int fd, const struct pages_meta *m,
 
 static int
 peek_file(int fd, const struct lmdb_options *options, struct keyspace *k,
-          struct keyspace_state *state)
+          struct keyspace_state *state, const char **why)
 {
     struct pages_meta m, now;
-    const char *why;
     int rc;
 
-    rc = pages_meta(fd, 0, &m, &why);
+    rc = pages_meta(fd, 0, &m, why);
     for (int i = 0; rc == 0 && i < PEEK_TRIES; i++) {
         struct keyspace found = *k;
-        int read = read_records(fd, &m, options, &found, state);
+        const char *unseen;
+        int read = read_records(fd, &m, options, &found, state, why);
 
         if (read == 0)
-            read = pages_check_newest(fd, &change_counter, &why);
-        rc = pages_meta(fd, 0, &now, &why);
+            read = pages_check_newest(fd, &keyspace_change_counter, why);
+        rc = pages_meta(fd, 0, &now, &unseen);
         if (rc == 0 && now.txn == m.txn) {
             if (read == 0)
                 *k = found;
@@ -174,21 +169,21 @@ peek_file(int fd, const struct lmdb_options *options, struct keyspace *k,
         }
         m = now;
     }
+    *why = "look at it";
     return rc < 0 ? rc : -EAGAIN;
 }
 
 int
 keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-              struct keyspace_state *state)
+              struct keyspace_state *state, const char **why)
 {
     struct stat st;
-    const char *why;
     int fd, rc;
 
-    fd = open_file(options->keyspace_fd, k->file, &st, &why);
+    fd = open_file(options->keyspace_fd, k->file, &st, why);
     if (fd < 0)
         return fd;
-    rc = peek_file(fd, options, k, state);
+    rc = peek_file(fd, options, k, state, why);
     (void)close(fd); /* only read */
     return rc;
 }

@@ -23,15 +23,15 @@
 int keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
                         const char **why);
 
-/* Whether LMDB goes on from the newest commit of an open keyspace file: as
- * pages_check_newest(). */
-int keyspace_file_newest(int fd, const char **why);
+/* Every commit of a keyspace has a higher one. */
+extern const struct pages_counter keyspace_change_counter;
 
 /* Reads name and state of the file k->file.  The name must be that of `k`, if
  * that has one.
- *   -ENOENT, or another error: LMDB may tell more about it */
+ *   -ENOENT, or another error with *why
+ *   -EAGAIN  others have committed to it all the while */
 int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-                  struct keyspace_state *state);
+                  struct keyspace_state *state, const char **why);
 
 /* Whether an entry of the directory is a keyspace's file, and then its name
  * without the suffix. */

@@ -127,18 +127,7 @@ open_keyspace(struct lmdb *s, struct keyspace *k)
     }
     if (rc == 0 || rc == -ENOENT)
         return rc;
-    if (named.name_size == 0)
-        return keyspace_trouble(s, (const uint8_t *)named.file,
-                                strlen(named.file), why, rc);
     return keyspace_trouble(s, named.name, named.name_size, why, rc);
-}
-
-int
-keyspace_open_file(struct lmdb *s, const char *file, struct keyspace *out)
-{
-    *out = (struct keyspace){.env = NULL};
-    (void)snprintf(out->file, sizeof out->file, "%s" KEYSPACE_SUFFIX, file);
-    return open_keyspace(s, out);
 }
 
 static uint64_t
@@ -185,14 +174,23 @@ table_slot(struct lmdb *s)
     return oldest;
 }
 
+/* The keyspaces in the directory. */
 static int
-count_file(void *ctx, const char *file)
+count_files(struct lmdb *s, uint64_t *count)
 {
-    uint64_t *count = ctx;
+    char stem[NAME_FILE_SIZE];
+    const char *name;
+    DIR *d;
+    int rc;
 
-    (void)file; /* counted, whatever it is called */
-    ++*count;
-    return 0;
+    rc = dirstream_open(s->options.keyspace_fd, ".", &d);
+    if (rc < 0)
+        return rc;
+    *count = 0;
+    while ((rc = dirstream_next(d, &name)) > 0)
+        *count += keyspace_file_stem(name, stem);
+    (void)closedir(d); /* only read */
+    return rc;
 }
 
 /* Refuses one more keyspace above the limit.  The directory is counted only
@@ -210,12 +208,9 @@ check_limit(struct lmdb *s)
         return -EDQUOT;
     if (s->known == 0 || s->created_since >= RECOUNT_EVERY ||
         s->known + RECOUNT_NEAR >= max) {
-        uint64_t count = 0;
-
-        rc = keyspace_each_file(s, count_file, &count);
+        rc = count_files(s, &s->known);
         if (rc < 0)
             return rc;
-        s->known = count;
         s->created_since = 0;
     }
     if (s->known + s->created_since < max)
@@ -289,7 +284,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     return 0;
 }
 
-/* ---- memory, and the directory ----------------------------------------- */
+/* ---- memory ------------------------------------------------------------ */
 
 void
 keyspace_rest(struct lmdb *s)
@@ -323,27 +318,4 @@ keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages, bool done)
             return;
         keyspace_close(largest);
     }
-}
-
-int
-keyspace_each_file(struct lmdb *s, int (*file)(void *ctx, const char *f),
-                   void *ctx)
-{
-    char stem[NAME_FILE_SIZE];
-    const char *name;
-    DIR *d;
-    int rc;
-
-    rc = dirstream_open(s->options.keyspace_fd, ".", &d);
-    if (rc < 0)
-        return rc;
-    while ((rc = dirstream_next(d, &name)) > 0) {
-        if (!keyspace_file_stem(name, stem))
-            continue;
-        rc = file(ctx, stem);
-        if (rc != 0)
-            break;
-    }
-    (void)closedir(d); /* only read */
-    return rc;
 }

@@ -70,12 +70,13 @@ look_at(struct lmdb *s, struct store_tending *t, const char *entry)
     struct keyspace_state state;
     struct keyspace *k;
     char stem[NAME_FILE_SIZE];
+    const char *why; /* who needs it is told */
 
     if (!keyspace_file_stem(entry, stem))
         return;
     (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX,
                    stem); /* sized for the longest */
-    if (keyspace_peek(&s->options, &peek, &state) < 0 ||
+    if (keyspace_peek(&s->options, &peek, &state, &why) < 0 ||
         state.roots[TREE_KEYS].count > 0)
         return;
     if (keyspace_get(s, peek.name, peek.name_size, KEYSPACE_FIND, &k) == 0 &&

@@ -194,20 +194,8 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t room)
     return 0;
 }
 
-/* The 128-bit sum, cut to what a row can say. */
-static int64_t
-saturate(const struct store_totals *t)
-{
-    if (t->sum_high > 0 || (t->sum_high == 0 && t->sum_low > INT64_MAX))
-        return INT64_MAX;
-    if (t->sum_high < -1 ||
-        (t->sum_high == -1 && t->sum_low <= (uint64_t)INT64_MAX))
-        return INT64_MIN;
-    return (int64_t)t->sum_low;
-}
-
 static int
-read_one(struct lmdb *s, struct store_query *q, size_t room)
+read_query(struct lmdb *s, struct store_query *q, size_t room)
 {
     int rc;
 
@@ -227,7 +215,7 @@ read_one(struct lmdb *s, struct store_query *q, size_t room)
         return rc;
     case STORE_TOTAL:
         view_totals(s->kept, &q->totals);
-        put_row(q, saturate(&q->totals));
+        put_row(q, store_total(&q->totals));
         return 0;
     case STORE_RANGE:
         break;
@@ -235,28 +223,19 @@ read_one(struct lmdb *s, struct store_query *q, size_t room)
     return read_range(s->kept, q, room);
 }
 
+static int
+read_one(void *ctx, struct store_query *q, size_t room)
+{
+    struct lmdb *s = ctx;
+    const int rc = read_query(s, q, room);
+
+    if (rc < 0 && rc != -ENOENT)
+        lmdb_read_end(&s->store);
+    return rc;
+}
+
 size_t
 lmdb_read(struct store *store, struct store_reads *reads)
 {
-    struct lmdb *s = lmdb_of(store);
-    size_t used = 0, i;
-
-    for (i = 0; i < reads->count; i++) {
-        struct store_query *q = &reads->queries[i];
-
-        if (i > 0 && used + reads->head + store_query_room(q) > reads->room)
-            break;
-        q->bytes = reads->at + used + reads->head;
-        q->size = 0;
-        q->rows = 0;
-        q->error = read_one(s, q, reads->room - used - reads->head);
-        if (q->error < 0) {
-            q->size = 0;
-            q->rows = 0;
-            if (q->error != -ENOENT)
-                lmdb_read_end(store);
-        }
-        used += reads->head + q->size;
-    }
-    return i;
+    return store_read_each(reads, read_one, lmdb_of(store));
 }
