@@ -62,7 +62,7 @@ LIBS  := $(if $(wildcard common/client/countd.c),$(addprefix $(BUILD)/,libcountd
 LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c common/client/live.c)
 
 # Everything but the mains: tests take from it what they call.
-PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client writer writer/live worker reader))
+PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client writer writer/live writer/quota worker reader))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -79,7 +79,7 @@ UNITS := $(wildcard */*.service common/*/*.target)
 all: $(PROGS) $(LIBS)
 
 # ---- programs ------------------------------------------------------------
-$(BUILD)/countd-write:  $(call part,writer writer/live $(ROOMS))
+$(BUILD)/countd-write:  $(call part,writer writer/live writer/quota $(ROOMS))
 $(BUILD)/countd-worker: $(call part,worker $(ROOMS))
 $(BUILD)/countd-read:   $(call part,reader $(ROOMS))
 $(BUILD)/countd:        $(call part,common/client $(ROOMS))
