@@ -142,9 +142,11 @@ struct input {
 };
 
 enum protocol_flags {
-    CONN_ANSWERS_EOF = 1, /* a half-closed peer still gets its answers */
-    CONN_REFUSES_HTTP = 2 /* a connection that begins with an HTTP method is
-                             refused: a web page must not be able to speak */
+    CONN_ANSWERS_EOF = 1,   /* a half-closed peer still gets its answers */
+    CONN_REFUSES_HTTP = 2,  /* a connection that begins with an HTTP method is
+                               refused: a web page must not be able to speak */
+    CONN_TIMES_REQUESTS = 4 /* idle_s counts from the first byte of a request:
+                               a byte now and then does not keep it going */
 };
 
 /* What a stop means for a connection: CUT ends it as it stands, ANSWER answers

@@ -86,6 +86,23 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
 
 /* ---- receiving ---------------------------------------------------------- */
 
+/* The rest of a request comes, whose time runs. */
+static bool
+is_timed(const struct conn *c)
+{
+    return (c->door->row->protocol->flags & CONN_TIMES_REQUESTS) != 0 &&
+           (c->flags & F_AGAIN) == 0 && kept(c) > 0;
+}
+
+static bool
+is_late(const struct conn *c)
+{
+    const uint32_t idle_s = c->door->row->idle_s;
+
+    return idle_s > 0 && is_timed(c) &&
+           conns_now(c->door->conns) - c->moved_ms >= idle_s * 1000;
+}
+
 /* What a call of recv said: bytes, 0 when there is nothing, -1 at the end of
  * input or when the peer is gone. */
 static ssize_t
@@ -107,7 +124,8 @@ received(struct conn *c, ssize_t n, size_t asked)
      * waits for that one, and the answers may have let it come. */
     if ((size_t)n < asked && (c->flags & F_EOF) == 0 && !d->stopping)
         c->flags &= (uint16_t)~F_READABLE;
-    c->moved_ms = conns_now(d->conns);
+    if (!is_timed(c))
+        c->moved_ms = conns_now(d->conns);
     d->moved_ms = loop_now_ms(d->conns->loop);
     d->figures.received += (uint64_t)n;
     return n;
@@ -140,7 +158,9 @@ conn_gather(struct conn *c, size_t room, bool *failed)
     size_t size = kept(c), asked;
     ssize_t n;
 
-    *failed = false;
+    *failed = is_late(c);
+    if (*failed)
+        return -1;
     if ((c->flags & F_SKIPPING) != 0)
         return skip_some(c) ? (ssize_t)load(c) : -1;
     if ((c->flags & F_AGAIN) != 0)

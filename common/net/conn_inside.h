@@ -122,7 +122,8 @@ int conn_begin(struct conn *c, struct door *d, int fd);
 
 /* Has the input of this service in the receive buffer, `room` bytes at most
  * (above what is kept): its size, or -1 when there is nothing to give to the
- * protocol now.  *failed: there is no memory, the connection must end. */
+ * protocol now.  *failed: there is no memory, or the time of a request is over;
+ * the connection must end. */
 ssize_t conn_gather(struct conn *c, size_t room, bool *failed);
 
 /* Keeps what take() left, and notes what it needs.  False: no memory. */

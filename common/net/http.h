@@ -1,0 +1,160 @@
+/* common/net/http.h - HTTP/1.1 as a protocol at a door: requests are parsed
+ * where they were received, routed by a table, answered in place.
+ *
+ * A site is what a door serves: tables of routes, each with the context of the
+ * module that answers.  Of a request come to a route only those that are whole
+ * (a body with Content-Length is read and thrown away first), well formed, of
+ * a method that is known, and not sent by a web page of another site:
+ *
+ *   400  malformed; two Hosts, lengths or Idempotency-Keys
+ *   403  Origin or Referer is there, Sec-Fetch-Site tells of another site, or
+ *        Host is a name that somebody else's DNS may give (http_site.hosts)
+ *   404  no route; a path that is there with another query
+ *   405  a route, but not for this method; Allow tells which
+ *   413  a body of more than HTTP_BODY_MAX
+ *   417  Expect: nothing here looks at a body
+ *   431  a head of more than HTTP_HEAD_MAX
+ *   501  a method that nobody knows; Transfer-Encoding, chunked included
+ *   505  another version than 1.0 or 1.1
+ *
+ * The connection is kept after 404 and 405, and ends after the others.  Answers
+ * are as follows, byte for byte, `Connection` only when the connection is kept:
+ *
+ *   HTTP/1.1 200 OK CRLF
+ *   Connection: keep-alive CRLF
+ *   Content-length: 17 CRLF
+ *   CRLF
+ *   17 bytes
+ *
+ * A route answers so:
+ *
+ *     uint8_t *body = http_body(x, MOST);
+ *     if (!body || !conn_gate(x->conn, gate)) // a gate, if the answer is to
+ *         return CONN_FULL;                   // wait for a commit
+ *     ... change what is to be changed, write the body ...
+ *     return http_end(x, HTTP_OK, size);
+ *
+ * FULL and HOLD mean that it is called again with the same request, from the
+ * beginning: nothing may have been changed before.  Answers leave in the order
+ * of the requests, whatever some of them wait for.
+ *
+ * Ownership: a site is the caller's and outlives its door.  What a request
+ * points to is the receive buffer: valid in the call only.  Nothing allocates.
+ * Source: RFC 9110 and 9112, and what an ancestor answers.
+ */
+#ifndef COUNTD_NET_HTTP_H
+#define COUNTD_NET_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/list.h"
+#include "common/net/conn.h"
+#include "common/net/http_parse.h"
+
+#define HTTP_ANSWER_HEAD 128 /* bytes of an answer before its body, at most */
+#define HTTP_IDLE_S      60 /* idle_s of a door, counted from the last request */
+#define HTTP_TABLES_MAX  4
+#define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
+
+enum http_status {
+    HTTP_OK = 200,
+    HTTP_CREATED = 201,
+    HTTP_BAD_REQUEST = 400,
+    HTTP_FORBIDDEN = 403,
+    HTTP_NOT_FOUND = 404,
+    HTTP_METHOD_NOT_ALLOWED = 405,
+    HTTP_CONFLICT = 409,
+    HTTP_TOO_LARGE = 413,
+    HTTP_EXPECTATION_FAILED = 417,
+    HTTP_UNPROCESSABLE = 422,
+    HTTP_HEAD_TOO_LARGE = 431,
+    HTTP_INTERNAL_ERROR = 500,
+    HTTP_NOT_IMPLEMENTED = 501,
+    HTTP_UNAVAILABLE = 503,
+    HTTP_VERSION = 505,
+    HTTP_NO_SPACE = 507
+};
+
+/* A request at its route. */
+struct http_call {
+    struct conn *conn;
+    void *ctx; /* of the table */
+    const struct http_request *request;
+    struct http_text rest;  /* of the path, behind that of the route */
+    struct http_text value; /* of the parameter that the route names */
+    uint8_t *out;           /* http.c's: where the answer begins */
+    size_t room;            /* http.c's: bytes left for its head */
+};
+
+struct http_route {
+    const char *path;  /* "/fetch"; "/quota/": all that begins so and goes on */
+    const char *query; /* what must follow: NULL: nothing, not even "?"; "amt":
+                          "?amt=", then its value, whose end is "&" or "#" or
+                          that of the target (what follows is ignored); "*":
+                          anything, or nothing */
+    unsigned methods;  /* enum http_method, or-ed */
+    /* CONN_MORE when it is answered, CONN_FULL, CONN_HOLD (http_hold()). */
+    enum conn_next (*answer)(struct http_call *x);
+};
+
+struct http_table {
+    const struct http_route *routes;
+    size_t count;
+    void *ctx;
+};
+
+struct http_figures {
+    uint64_t requests; /* answered by a route, or with 404 or 405 */
+    uint64_t refused;  /* of these: 404 or 405 */
+};
+
+struct http_site {
+    struct http_table tables[HTTP_TABLES_MAX]; /* looked at in this order */
+    size_t count;
+    char hosts[HTTP_HOSTS_SIZE]; /* names, beside addresses and names without a
+                                    dot, that are ours, separated by blanks */
+    struct http_figures figures;
+};
+
+/* The protocol of a door whose ctx is a struct http_site.  Its row has
+ * HTTP_IDLE_S as idle_s. */
+extern const struct protocol http_protocol;
+
+/* Adds a table; routes of the same path and query may stand in it for different
+ * methods. */
+void http_site_add(struct http_site *s, const struct http_route *routes,
+                   size_t count, void *ctx);
+
+/* ---- for routes --------------------------------------------------------- */
+
+/* Where a body of at most `max` bytes goes; NULL: return CONN_FULL.  `max` is
+ * at most answer_max of the doors less HTTP_ANSWER_HEAD. */
+uint8_t *http_body(struct http_call *x, size_t max);
+
+/* The answer, with the `size` bytes that were written where http_body() said.
+ * Returns what the route is to return. */
+enum conn_next http_end(struct http_call *x, enum http_status status,
+                        size_t size);
+
+/* An answer whose body is the text of the status ("Not Found"). */
+enum conn_next http_fail(struct http_call *x, enum http_status status);
+
+/* 405 for a route that looks at the rest of a path itself. */
+enum conn_next http_not_allowed(struct http_call *x, unsigned methods);
+
+/* Connections whose request waits for something, in the order they came. */
+struct http_line {
+    struct list_link link;
+};
+
+void http_line_init(struct http_line *line);
+
+/* The request waits in the line.  Returns CONN_HOLD. */
+enum conn_next http_hold(struct http_call *x, struct http_line *line);
+
+/* All that wait in the line are called again. */
+void http_wake(struct http_line *line);
+
+#endif

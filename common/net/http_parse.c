@@ -1,0 +1,369 @@
+/* common/net/http_parse.c - see http_parse.h. */
+#include "common/net/http_parse.h"
+
+#include "common/base/bytes.h"
+
+#define ONES  UINT64_C(0x0101010101010101)
+#define HIGHS UINT64_C(0x8080808080808080)
+
+enum { LINE_WHOLE, LINE_CUT, LINE_BAD };
+
+struct parser {
+    const uint8_t *at;
+    size_t size;
+    size_t next; /* where the next line begins */
+    struct http_text line;
+    struct http_request *r;
+    bool has_length;
+};
+
+/* ---- bytes -------------------------------------------------------------- */
+
+/* The first byte from `i` on that belongs in no line: a control character but
+ * TAB.  Eight at a time; those above 0x7f are none. */
+static size_t
+skip_plain(const uint8_t *at, size_t i, size_t size)
+{
+    while (i < size) {
+        const uint64_t v = get_le64(at + i);
+        const uint64_t low = (v - ONES * 0x20) & ~v & HIGHS;
+
+        if (low == 0) {
+            i += 8;
+            continue;
+        }
+        i += (size_t)__builtin_ctzll(low) / 8;
+        if (i >= size || at[i] != '\t')
+            break;
+        i++;
+    }
+    return i < size ? i : size;
+}
+
+/* Letters and digits, and what else a name of a header may have. */
+static bool
+is_token(uint8_t c)
+{
+    static const uint32_t set[8] = {
+        /* ! # $ % & ' * + - . 0-9 | A-Z ^ _ | ` a-z | ~ */
+        0, 0x03ff6cfa, 0xc7fffffe, 0x57ffffff, 0, 0, 0, 0};
+
+    return (set[c >> 5] >> (c & 31) & 1) != 0;
+}
+
+static uint8_t
+lower(uint8_t c)
+{
+    return c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c;
+}
+
+bool
+http_text_is_like(struct http_text text, const char *what)
+{
+    if (text.size != strlen(what))
+        return false;
+    for (size_t i = 0; i < text.size; i++)
+        if (lower(text.at[i]) != (uint8_t)what[i])
+            return false;
+    return true;
+}
+
+static bool
+is_blank(uint8_t c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct http_text
+trimmed(struct http_text text)
+{
+    while (text.size > 0 && is_blank(text.at[0])) {
+        text.at++;
+        text.size--;
+    }
+    while (text.size > 0 && is_blank(text.at[text.size - 1]))
+        text.size--;
+    return text;
+}
+
+/* ---- lines -------------------------------------------------------------- */
+
+/* The next line, without its end. */
+static int
+next_line(struct parser *p)
+{
+    const size_t end = skip_plain(p->at, p->next, p->size);
+    size_t lf = end;
+
+    if (end < p->size && p->at[end] == '\r')
+        lf++;
+    if (lf >= p->size)
+        return LINE_CUT;
+    if (p->at[lf] != '\n') /* is its end there at all? */
+        return memchr(p->at + lf, '\n', p->size - lf) ? LINE_BAD : LINE_CUT;
+    p->line = (struct http_text){p->at + p->next, end - p->next};
+    p->next = lf + 1;
+    return LINE_WHOLE;
+}
+
+/* ---- the request line --------------------------------------------------- */
+
+static enum http_method
+method_of(struct http_text t)
+{
+    static const struct {
+        const char *text;
+        enum http_method method;
+    } methods[] = {{"GET", HTTP_GET},        {"POST", HTTP_POST},
+                   {"DELETE", HTTP_DELETE},  {"HEAD", HTTP_HEAD},
+                   {"PUT", HTTP_PUT},        {"TRACE", HTTP_TRACE},
+                   {"OPTIONS", HTTP_OPTIONS}};
+
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+        if (http_text_is(t, methods[i].text))
+            return methods[i].method;
+    return (enum http_method)0;
+}
+
+/* Up to the first blank; `t` then goes on behind it.  Empty: there is none. */
+static struct http_text
+word(struct http_text *t)
+{
+    const uint8_t *blank = t->size > 0 ? memchr(t->at, ' ', t->size) : NULL;
+    struct http_text w = {t->at, blank ? (size_t)(blank - t->at) : 0};
+
+    if (blank) {
+        t->at += w.size + 1;
+        t->size -= w.size + 1;
+    }
+    return w;
+}
+
+static void
+split_target(struct http_request *r)
+{
+    const struct http_text t = r->target;
+    const uint8_t *mark = memchr(t.at, '?', t.size);
+
+    r->path = t;
+    if (!mark)
+        return;
+    r->path.size = (size_t)(mark - t.at);
+    r->query = (struct http_text){mark + 1, t.size - r->path.size - 1};
+}
+
+static bool
+is_version(struct http_text t)
+{
+    return t.size == 8 && memcmp(t.at, "HTTP/", 5) == 0 && t.at[5] >= '0' &&
+           t.at[5] <= '9' && t.at[6] == '.' && t.at[7] >= '0' && t.at[7] <= '9';
+}
+
+/* 0, or the status to refuse it with. */
+static int
+parse_request_line(struct http_request *r, struct http_text line)
+{
+    const struct http_text method = word(&line);
+
+    r->target = word(&line);
+    if (method.size == 0 || r->target.size == 0 || !is_version(line) ||
+        memchr(r->target.at, '\t', r->target.size))
+        return 400;
+    for (size_t i = 0; i < method.size; i++)
+        if (!is_token(method.at[i]))
+            return 400;
+    r->method = method_of(method);
+    if (line.at[5] != '1' || line.at[7] > '1')
+        return 505;
+    r->minor = (uint8_t)(line.at[7] - '0');
+    r->keep = r->minor == 1;
+    if (r->method == 0)
+        return 501;
+    split_target(r);
+    return 0;
+}
+
+/* ---- headers ------------------------------------------------------------ */
+
+/* A list with commas: `close` ends, `keep-alive` keeps where it has to be asked
+ * for. */
+static void
+parse_connection(struct http_request *r, struct http_text list)
+{
+    while (list.size > 0) {
+        const uint8_t *comma = memchr(list.at, ',', list.size);
+        struct http_text t = list;
+
+        if (comma)
+            t.size = (size_t)(comma - list.at);
+        list.at += comma ? t.size + 1 : t.size;
+        list.size -= comma ? t.size + 1 : t.size;
+        t = trimmed(t);
+        if (http_text_is_like(t, "close"))
+            r->keep = false;
+        else if (r->minor == 0 && http_text_is_like(t, "keep-alive"))
+            r->keep = true;
+    }
+}
+
+static int
+parse_length(struct parser *p, struct http_text value)
+{
+    uint64_t n = 0;
+
+    if (p->has_length || value.size == 0)
+        return 400;
+    for (size_t i = 0; i < value.size; i++) {
+        if (value.at[i] < '0' || value.at[i] > '9')
+            return 400;
+        if (n <= HTTP_BODY_MAX)
+            n = 10 * n + (uint64_t)(value.at[i] - '0');
+    }
+    if (n > HTTP_BODY_MAX)
+        return 413;
+    p->has_length = true;
+    p->r->body = (uint32_t)n;
+    return 0;
+}
+
+/* A header that may be there once. */
+static int
+parse_once(struct http_text *to, struct http_text value)
+{
+    if (to->at)
+        return 400;
+    *to = value;
+    return 0;
+}
+
+/* What is no header of interest is let pass. */
+static int
+parse_value(struct parser *p, struct http_text name, struct http_text value)
+{
+    struct http_request *r = p->r;
+
+    switch (name.size) {
+    case 4:
+        return http_text_is_like(name, "host") ? parse_once(&r->host, value)
+                                               : 0;
+    case 6:
+        if (http_text_is_like(name, "origin"))
+            r->foreign = true;
+        return http_text_is_like(name, "expect") ? 417 : 0;
+    case 7:
+        if (http_text_is_like(name, "referer"))
+            r->foreign = true;
+        return 0;
+    case 10:
+        if (http_text_is_like(name, "connection"))
+            parse_connection(r, value);
+        return 0;
+    case 14:
+        if (http_text_is_like(name, "sec-fetch-site") &&
+            !http_text_is_like(value, "none") &&
+            !http_text_is_like(value, "same-origin"))
+            r->foreign = true;
+        return http_text_is_like(name, "content-length")
+                   ? parse_length(p, value)
+                   : 0;
+    case 15:
+        return http_text_is_like(name, "idempotency-key")
+                   ? parse_once(&r->key, value)
+                   : 0;
+    case 17:
+        return http_text_is_like(name, "transfer-encoding") ? 501 : 0;
+    default:
+        return 0;
+    }
+}
+
+static int
+parse_header(struct parser *p)
+{
+    struct http_text name = p->line, value = p->line;
+
+    name.size = 0;
+    while (name.size < p->line.size && is_token(name.at[name.size]))
+        name.size++;
+    /* No blank before the colon, and no line that goes on the one before. */
+    if (name.size == 0 || name.size == p->line.size ||
+        name.at[name.size] != ':')
+        return 400;
+    value.at += name.size + 1;
+    value.size -= name.size + 1;
+    return parse_value(p, name, trimmed(value));
+}
+
+/* ---- a head ------------------------------------------------------------- */
+
+int
+http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
+{
+    const size_t most = size < HTTP_HEAD_MAX ? size : HTTP_HEAD_MAX;
+    struct parser p = {.at = at, .size = most, .r = r};
+    int is, status = 0;
+
+    *r = (struct http_request){.minor = 1};
+    for (int i = 0; i < HTTP_LINES_MAX && status == 0; i++) {
+        *line = p.next;
+        is = next_line(&p);
+        if (is == LINE_CUT)
+            return most < HTTP_HEAD_MAX ? 0 : -431;
+        if (is == LINE_BAD)
+            return -400;
+        if (p.line.size == 0 && r->target.at)
+            return (int)p.next;
+        /* One empty line may be left from the request before. */
+        if (p.line.size > 0 || i > 0)
+            status =
+                r->target.at ? parse_header(&p) : parse_request_line(r, p.line);
+    }
+    return status != 0 ? -status : -431;
+}
+
+/* ---- parameters --------------------------------------------------------- */
+
+bool
+http_parameter(const struct http_request *r, const char *name,
+               struct http_text *value)
+{
+    const size_t size = strlen(name);
+    const uint8_t *at = r->query.at, *end = at + r->query.size, *stop;
+
+    if (!at)
+        return false;
+    stop = memchr(at, '#', r->query.size);
+    if (stop)
+        end = stop;
+    while (at < end) {
+        stop = memchr(at, '&', (size_t)(end - at));
+        if (!stop)
+            stop = end;
+        if ((size_t)(stop - at) > size && memcmp(at, name, size) == 0 &&
+            at[size] == '=') {
+            at += size + 1;
+            *value = (struct http_text){at, (size_t)(stop - at)};
+            return true;
+        }
+        at = stop < end ? stop + 1 : end;
+    }
+    return false;
+}
+
+bool
+http_number(struct http_text text, int64_t *value)
+{
+    uint64_t n = 0;
+
+    if (text.size < 1 || text.size > 19)
+        return false;
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9')
+            return false;
+        n = 10 * n + (uint64_t)(text.at[i] - '0');
+    }
+    if (n > INT64_MAX)
+        return false;
+    *value = (int64_t)n;
+    return true;
+}

@@ -1,0 +1,73 @@
+/* common/net/http_parse.h - the head of an HTTP request, parsed where it lies.
+ *
+ * Lines end in CR LF or in LF, and are looked at in order when they are whole:
+ * the first that is wrong decides, so that an answer does not depend on how the
+ * bytes arrive.  Nothing is decoded.  Pure.
+ */
+#ifndef COUNTD_NET_HTTP_PARSE_H
+#define COUNTD_NET_HTTP_PARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define HTTP_HEAD_MAX  65536u /* bytes of a head, with its empty line */
+#define HTTP_LINES_MAX 128    /* lines of a head */
+#define HTTP_BODY_MAX  65536u
+#define HTTP_PAD       8 /* bytes behind the input that may be read */
+
+enum http_method {
+    HTTP_GET = 1,
+    HTTP_POST = 2,
+    HTTP_DELETE = 4,
+    HTTP_HEAD = 8,
+    HTTP_PUT = 16,
+    HTTP_TRACE = 32,
+    HTTP_OPTIONS = 64
+};
+
+struct http_text {
+    const uint8_t *at; /* NULL: there is none */
+    size_t size;
+};
+
+struct http_request {
+    enum http_method method;
+    uint8_t minor;           /* HTTP/1.minor: 0 or 1 */
+    bool keep;               /* the connection is to be kept */
+    bool foreign;            /* a web page made it: Origin, Referer, or
+                                Sec-Fetch-Site of another site */
+    struct http_text target; /* as it was sent: path, "?", query */
+    struct http_text path;   /* up to "?" */
+    struct http_text query;  /* behind it; NULL: there is no "?" */
+    struct http_text host;   /* as it was sent, with its port */
+    struct http_text key;    /* Idempotency-Key, without blanks around it */
+    uint32_t body;           /* bytes that follow the head */
+};
+
+/* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are
+ * read, too.  Returns its size; 0 when it is not whole, and *line is where its
+ * last line begins: again when a LF is there, or HTTP_HEAD_MAX bytes are; or,
+ * negative, the status to refuse it with (minor and method are set). */
+int http_parse(const uint8_t *at, size_t size, struct http_request *r,
+               size_t *line);
+
+/* The value of a parameter of the query.  False: it is not there. */
+bool http_parameter(const struct http_request *r, const char *name,
+                    struct http_text *value);
+
+/* A number of 1 to 19 digits and nothing else, at most INT64_MAX.  False: it is
+ * none. */
+bool http_number(struct http_text text, int64_t *value);
+
+static inline bool
+http_text_is(struct http_text text, const char *what)
+{
+    return text.size == strlen(what) && memcmp(text.at, what, text.size) == 0;
+}
+
+/* As that, whatever the case of letters; `what` is in lower case. */
+bool http_text_is_like(struct http_text text, const char *what);
+
+#endif
