@@ -6,6 +6,7 @@
 
 #include "common/base/diag.h"
 #include "common/base/files.h"
+#include "writer/http.h"
 
 static size_t
 wanted(uint64_t setting)
@@ -61,6 +62,21 @@ fill_live(struct doors *d, const struct config *c, enum live_kind kind,
                              .close_over = s.max_connections > 0};
 }
 
+static void
+fill_http(struct door_row *row, const struct config *c, struct http_site *site)
+{
+    *row = (struct door_row){.name = "http",
+                             .listen = http_is_on(c) ? c->http_listen : NULL,
+                             .listen_key = "http.listen",
+                             .enable_key = "sequence.enable",
+                             .max_key = "http.max_connections",
+                             .protocol = &http_protocol,
+                             .ctx = site,
+                             .max = wanted(c->http_max_connections),
+                             .idle_s = HTTP_IDLE_S,
+                             .yield_s = HTTP_YIELD_S};
+}
+
 /* The limit of open files allows less than a setting says. */
 static void
 say_too_few(const struct doors *d)
@@ -102,7 +118,7 @@ share(struct doors *d)
 
 void
 doors_init(struct doors *d, const struct config *c, struct ingest *ingest,
-           struct lives *lives)
+           struct lives *lives, struct http_site *site)
 {
     uint64_t want = 0;
 
@@ -116,6 +132,7 @@ doors_init(struct doors *d, const struct config *c, struct ingest *ingest,
     fill_ingest(&d->rows[DOOR_SILENT], c->write_listen, c, ingest);
     for (int kind = 0; kind < LIVES_KINDS; kind++)
         fill_live(d, c, (enum live_kind)kind, &lives->servers[kind]);
+    fill_http(&d->rows[DOOR_HTTP], c, site);
     for (size_t i = 0; i < DOORS; i++)
         if (d->rows[i].listen && d->rows[i].listen[0] != '\0')
             want += d->rows[i].max;

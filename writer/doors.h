@@ -7,11 +7,12 @@
 #define COUNTD_WRITER_DOORS_H
 
 #include "common/net/bind.h"
+#include "common/net/http.h"
 #include "common/setup/config.h"
 #include "writer/ingest.h"
 #include "writer/live/lives.h"
 
-enum { DOOR_COUNTER, DOOR_SEMAPHORE, DOOR_ACK, DOOR_SILENT, DOORS };
+enum { DOOR_COUNTER, DOOR_SEMAPHORE, DOOR_HTTP, DOOR_ACK, DOOR_SILENT, DOORS };
 
 #define DOORS_FILES                                                            \
     128                       /* descriptors for logs, threads, the rest       \
@@ -32,7 +33,7 @@ struct doors {
 /* Raises the limit of descriptors as far as it may be and is of use, and fills
  * the rows by the settings. */
 void doors_init(struct doors *d, const struct config *c, struct ingest *ingest,
-                struct lives *lives);
+                struct lives *lives, struct http_site *site);
 
 /* Connections of the live doors, which hold up what others could do alone. */
 size_t doors_live(struct conns *cs);

@@ -15,12 +15,15 @@
 #include "common/setup/signals.h"
 #include "writer/commit.h"
 #include "writer/doors.h"
+#include "writer/http.h"
 #include "writer/ingest.h"
 #include "writer/live/lives.h"
 #include "writer/live/protocol.h"
 #include "writer/logs.h"
 
-#define ANSWER_MAX  REQUESTS_OUT_SIZE /* the largest of any door here */
+/* The largest answer of any door here. */
+#define ANSWER_MAX                                                             \
+    (REQUESTS_OUT_SIZE > HTTP_OUT_SIZE ? REQUESTS_OUT_SIZE : HTTP_OUT_SIZE)
 #define PATIENCE_MS 1000 /* with write.drain: a stop waits for room in logs */
 
 struct writer {
@@ -34,6 +37,7 @@ struct writer {
     struct commit commit; /* of the logs */
     struct ingest ingest;
     struct lives lives;
+    struct http http;
     struct doors doors;
     struct conns *conns;
     int stop_signal; /* 0: none */
@@ -68,6 +72,7 @@ print_figures(const struct writer *w)
          (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
     conns_print(w->conns);
     lives_print(&w->lives);
+    http_print(&w->http);
 }
 
 static void
@@ -203,7 +208,7 @@ bind_ports(struct writer *w)
 {
     int rc;
 
-    doors_init(&w->doors, &w->config, &w->ingest, &w->lives);
+    doors_init(&w->doors, &w->config, &w->ingest, &w->lives, &w->http.site);
     rc = bind_doors(&w->binding, w->doors.rows, DOORS);
     return rc < 0 ? rc : privilege_drop();
 }
@@ -262,9 +267,12 @@ serve(struct writer *w)
     rc = open_lives(w);
     if (rc < 0)
         goto close_logs;
-    rc = bind_serve(&w->binding, w->conns);
+    rc = http_open(&w->http, w->loop, &w->dir, &w->config);
     if (rc < 0)
         goto close_lives;
+    rc = bind_serve(&w->binding, w->conns);
+    if (rc < 0)
+        goto close_http;
     tell_ready(w);
     rc = loop_run(w->loop);
     if (rc < 0)
@@ -273,6 +281,10 @@ serve(struct writer *w)
         rc = -EIO;
     print_figures(w);
 
+close_http:
+    conns_fini(w->conns);
+    w->conns = NULL;
+    http_close(&w->http);
 close_lives:
     conns_fini(w->conns);
     w->conns = NULL;

@@ -54,7 +54,8 @@
 #include "common/net/http_parse.h"
 
 #define HTTP_ANSWER_HEAD 128 /* bytes of an answer before its body, at most */
-#define HTTP_IDLE_S      60 /* idle_s of a door, counted from the last request */
+#define HTTP_IDLE_S      60  /* idle_s of a door, from the last request */
+#define HTTP_YIELD_S     10  /* yield_s of a door */
 #define HTTP_TABLES_MAX  4
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
 
@@ -119,7 +120,7 @@ struct http_site {
 };
 
 /* The protocol of a door whose ctx is a struct http_site.  Its row has
- * HTTP_IDLE_S as idle_s. */
+ * HTTP_IDLE_S as idle_s and HTTP_YIELD_S as yield_s. */
 extern const struct protocol http_protocol;
 
 /* Adds a table; routes of the same path and query may stand in it for different

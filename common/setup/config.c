@@ -44,6 +44,7 @@ enum kind {
     KIND_ADDRESS,
     KIND_HOST,
     KIND_USER,
+    KIND_NAMES,
     KIND_BOOL,
     KIND_COUNT,
     KIND_SIZE,
@@ -135,6 +136,18 @@ static const struct option_row options[] = {
     {"semaphore.gc_interval", KIND_SECONDS, AT(semaphore_gc_interval_s), 1,
      36500 * DAY / SECOND, "10",
      "how often semaphores that nobody holds are removed"},
+    {"http.listen", KIND_ADDRESS, AT(http_listen), 0, CONFIG_TEXT_SIZE - 1,
+     "127.0.0.1:9527", "address of the HTTP port; empty: off"},
+    {"http.hosts", KIND_NAMES, AT(http_hosts), 0, CONFIG_HOSTS_SIZE - 1, "",
+     "names with a dot that this machine is called by in URLs"},
+    {"http.max_connections", KIND_COUNT, AT(http_max_connections), 1, 1000000,
+     "16384", "connections to the HTTP port; more wait"},
+    {"sequence.enable", KIND_BOOL, AT(sequence_enable), 0, 1, "false",
+     "sequence numbers over HTTP"},
+    {"sequence.reserve", KIND_COUNT, AT(sequence_reserve), 0, 63, "0",
+     "the first part of each, free for use"},
+    {"sequence.server_no", KIND_COUNT, AT(sequence_server_no), 0, 4095, "0",
+     "the second, unlike that of any other server"},
 };
 
 #define OPTION_COUNT (sizeof options / sizeof options[0])
@@ -236,6 +249,8 @@ describe_row(const struct option_row *row, char *text, size_t size)
         (void)snprintf(text, size, "an address without a port");
     else if (row->kind == KIND_USER)
         (void)snprintf(text, size, "a user's name or number, or empty");
+    else if (row->kind == KIND_NAMES)
+        (void)snprintf(text, size, "names with blanks between, or empty");
     else if (row->kind == KIND_BOOL)
         (void)snprintf(text, size, "true or false");
     else
@@ -343,6 +358,8 @@ example_of(enum kind kind)
                "[::1]";
     case KIND_USER:
         return "a user's name or number";
+    case KIND_NAMES:
+        return "names with blanks between";
     case KIND_BOOL:
         return "true or false, or on or off";
     case KIND_COUNT:
@@ -463,7 +480,8 @@ config_set(struct config *c, const char *key, const char *value, char *why,
         if (strcmp(known, row->key) != 0)
             continue;
         if (row->kind == KIND_PATH || row->kind == KIND_ADDRESS ||
-            row->kind == KIND_HOST || row->kind == KIND_USER)
+            row->kind == KIND_HOST || row->kind == KIND_USER ||
+            row->kind == KIND_NAMES)
             return set_text(c, row, value, why, why_size);
         if (row->kind == KIND_BOOL)
             return set_bool(c, row, value, why, why_size);
@@ -698,6 +716,7 @@ check_addresses(const struct config *c, char *why, size_t why_size)
         {"read.listen", c->read_listen},
         {"counter.port", counter},
         {"semaphore.port", semaphore},
+        {"http.listen", c->sequence_enable ? c->http_listen : ""},
     };
     const size_t count = sizeof places / sizeof places[0];
 

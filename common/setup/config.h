@@ -16,8 +16,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define CONFIG_TEXT_SIZE 4096 /* longest path or address, with NUL */
-#define CONFIG_USER_SIZE 256  /* longest user name, with NUL */
+#define CONFIG_TEXT_SIZE  4096 /* longest path or address, with NUL */
+#define CONFIG_USER_SIZE  256  /* longest user name, with NUL */
+#define CONFIG_HOSTS_SIZE 1024 /* names of http.hosts, with NUL */
 
 #define CONFIG_SYNC_ALWAYS 0
 #define CONFIG_SYNC_NEVER  UINT64_MAX
@@ -67,6 +68,12 @@ struct config {
     uint64_t semaphore_max_connections;  /* semaphore.max_connections = 0 */
     uint64_t semaphore_buckets;          /* semaphore.buckets = 1000000 */
     uint64_t semaphore_gc_interval_s;    /* semaphore.gc_interval = 10 */
+    char http_listen[CONFIG_TEXT_SIZE];  /* http.listen = 127.0.0.1:9527 */
+    char http_hosts[CONFIG_HOSTS_SIZE];  /* http.hosts = */
+    uint64_t http_max_connections;       /* http.max_connections = 16384 */
+    bool sequence_enable;                /* sequence.enable = false */
+    uint64_t sequence_reserve;           /* sequence.reserve = 0 */
+    uint64_t sequence_server_no;         /* sequence.server_no = 0 */
 };
 
 /* What a daemon's command line says beside the settings. */

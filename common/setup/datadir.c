@@ -327,6 +327,20 @@ datadir_archive(struct datadir *d)
     return 0;
 }
 
+int
+datadir_live(struct datadir *d)
+{
+    int fd;
+
+    if (d->live_fd >= 0)
+        return 0;
+    fd = open_folder(d, "live", true);
+    if (fd < 0)
+        return fd;
+    d->live_fd = fd;
+    return 0;
+}
+
 static int
 open_folders(struct datadir *d, bool make)
 {
@@ -355,8 +369,11 @@ int
 datadir_open(struct datadir *d, const char *path, enum datadir_need need)
 {
     const bool make = need == DATADIR_WRITE;
-    struct datadir new = {
-        .fd = -1, .log_fd = -1, .keyspace_fd = -1, .archive_fd = -1};
+    struct datadir new = {.fd = -1,
+                          .log_fd = -1,
+                          .keyspace_fd = -1,
+                          .archive_fd = -1,
+                          .live_fd = -1};
     int rc;
 
     new.fd = open_top(path, make);
@@ -410,7 +427,8 @@ datadir_exit_status(int rc, enum datadir_need need)
 void
 datadir_close(struct datadir *d)
 {
-    int *const fds[] = {&d->archive_fd, &d->keyspace_fd, &d->log_fd, &d->fd};
+    int *const fds[] = {&d->live_fd, &d->archive_fd, &d->keyspace_fd,
+                        &d->log_fd, &d->fd};
     size_t i;
 
     for (i = 0; i < sizeof fds / sizeof fds[0]; i++) {

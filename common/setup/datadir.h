@@ -22,6 +22,7 @@ struct datadir {
     int log_fd;      /* log/ */
     int keyspace_fd; /* keyspace/ */
     int archive_fd;  /* archive/, -1 unless it is there or asked for */
+    int live_fd;     /* live/, -1 unless asked for */
     uint8_t hash_key[NAME_HASH_KEY]; /* of keyspace file names; random, made
                                         once, in keyspace/%key */
 };
@@ -53,6 +54,9 @@ int datadir_exit_status(int rc, enum datadir_need need);
 
 /* Makes archive/ if need be and sets archive_fd. */
 int datadir_archive(struct datadir *d);
+
+/* Makes live/ if need be and sets live_fd. */
+int datadir_live(struct datadir *d);
 
 /* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
  * -EBUSY when another countd-write has it (its pid in *pid). */

@@ -76,6 +76,12 @@ the_defaults_are_those_of_the_design(void **state)
     assert_int_equal(c.semaphore_max_connections, 0);
     assert_int_equal(c.semaphore_buckets, 1000000);
     assert_int_equal(c.semaphore_gc_interval_s, 10);
+    assert_string_equal(c.http_listen, "127.0.0.1:9527");
+    assert_string_equal(c.http_hosts, "");
+    assert_int_equal(c.http_max_connections, 16384);
+    assert_false(c.sequence_enable);
+    assert_int_equal(c.sequence_reserve, 0);
+    assert_int_equal(c.sequence_server_no, 0);
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
