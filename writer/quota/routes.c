@@ -70,7 +70,7 @@ say(struct http_call *x, enum http_status status, uint8_t *body,
 }
 
 static enum conn_next
-send(struct http_call *x, uint8_t *body, const struct answer *a)
+tell(struct http_call *x, uint8_t *body, const struct answer *a)
 {
     struct quota_service *s = x->ctx;
 
@@ -104,7 +104,7 @@ send_form(struct http_call *x, enum answer_form form)
     const struct answer a = {.form = form};
     uint8_t *body = http_body(x, BODY_MAX);
 
-    return body ? send(x, body, &a) : CONN_FULL;
+    return body ? tell(x, body, &a) : CONN_FULL;
 }
 
 /* What is answered now may tell of what is not durable yet. */
@@ -258,7 +258,7 @@ repeat(struct http_call *x, uint8_t *body, const struct key_entry *e,
     if (!may_tell(x, false))
         return CONN_FULL;
     s->figures.repeated++;
-    return send(x, body, &a);
+    return tell(x, body, &a);
 }
 
 /* Answers a request to change something.  `name` is as it was asked. */
@@ -293,7 +293,7 @@ change(struct http_call *x, const struct quota_request *r,
     if (writes)
         make(s, r, changes, &c, &key, &a);
     count(s, r, &a);
-    return send(x, body, &a);
+    return tell(x, body, &a);
 }
 
 /* ---- routes ----------------------------------------------------------------
@@ -326,7 +326,7 @@ query(struct http_call *x, const struct quota *quota)
     if (quota)
         a = (struct answer){.form = ANSWER_REMAINING,
                             .remaining = quota->remaining};
-    return send(x, body, &a);
+    return tell(x, body, &a);
 }
 
 static const struct quota_verb {

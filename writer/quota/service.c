@@ -3,11 +3,8 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
@@ -106,6 +103,15 @@ retry_due(struct loop_timer *timer)
     s->retrying = false;
     if (s->state == QUOTA_LOADING)
         io_push(&s->file_io, &s->reload.job);
+}
+
+/* The turn in which it is due begins a round. */
+static void
+minute_due(struct loop_timer *timer)
+{
+    struct quota_service *s = LOOP_OWNER(timer, struct quota_service, minute);
+
+    arm(s, &s->minute, QUOTA_TALLY_MS);
 }
 
 static void
@@ -330,13 +336,27 @@ quota_wait(struct quota_service *s, struct http_call *x)
     return http_hold(x, &s->line);
 }
 
-void
-quota_turn(struct quota_service *s, bool alone)
+bool
+quota_turn(struct quota_service *s)
 {
+    bool more = false;
+
     if (!quota_is_on(s))
-        return;
+        return false;
     extend_some(s);
-    commit_turn(&s->commit, alone);
+    if (s->state == QUOTA_READY)
+        more = tally_turn(&s->tally, &s->store->quotas, loop_now_ms(s->loop));
+    commit_turn(&s->commit, false);
+    return more;
+}
+
+void
+quota_finish(struct quota_service *s)
+{
+    if (quota_is_on(s) && s->state == QUOTA_READY &&
+        !tally_finish(&s->tally, &s->store->quotas))
+        diag(DIAG_WARNING, "live.history: there is no log to write to: what "
+                           "happened to quotas is not counted");
 }
 
 /* ---- open and close --------------------------------------------------------
@@ -346,6 +366,28 @@ void
 quota_init(struct quota_service *s)
 {
     *s = (struct quota_service){.dirfd = -1};
+}
+
+static void
+stop_timers(struct quota_service *s)
+{
+    loop_disarm(s->loop, &s->retry);
+    loop_disarm(s->loop, &s->mark);
+    loop_disarm(s->loop, &s->minute);
+}
+
+static int
+start_timers(struct quota_service *s)
+{
+    const uint64_t now_ms = loop_now_ms(s->loop);
+    int rc;
+
+    rc = loop_arm(s->loop, &s->retry, now_ms);
+    if (rc == 0)
+        rc = loop_arm(s->loop, &s->mark, now_ms + QUOTA_MARK_MS);
+    if (rc == 0)
+        rc = loop_arm(s->loop, &s->minute, now_ms + QUOTA_TALLY_MS);
+    return rc;
 }
 
 static int
@@ -362,12 +404,10 @@ start(struct quota_service *s, size_t max)
     rc = commit_init(&s->commit, &quota_file, s, &s->sync_io, max, 1);
     if (rc < 0)
         goto stop_file;
-    rc = loop_arm(s->loop, &s->retry, loop_now_ms(s->loop));
-    if (rc == 0)
-        rc = loop_arm(s->loop, &s->mark, loop_now_ms(s->loop) + QUOTA_MARK_MS);
+    rc = start_timers(s);
     if (rc == 0)
         return 0;
-    loop_disarm(s->loop, &s->retry);
+    stop_timers(s);
     commit_fini(&s->commit);
 
 stop_file:
@@ -399,39 +439,35 @@ open_first(struct quota_service *s)
 }
 
 int
-quota_open(struct quota_service *s, struct loop *loop, int data_fd,
-           const struct config *config, size_t max)
+quota_open(struct quota_service *s, struct loop *loop, int live_fd,
+           const struct config *config, struct logs *logs, size_t max)
 {
     int rc;
 
     *s = (struct quota_service){
         .loop = loop,
         .config = config,
+        .dirfd = live_fd,
         .retry = {.slot = -1, .due = retry_due},
         .mark = {.slot = -1, .due = mark_due},
-        .extend.job = {.run = extend_run, .done = extend_done},
+        .minute = {.slot = -1, .due = minute_due},
+        .extend = {.job = {.run = extend_run, .done = extend_done},
+                   .dirfd = live_fd},
         .reload = {.job = {.run = reload_run, .done = reload_done},
-                   .config = config}};
+                   .config = config,
+                   .dirfd = live_fd}};
     http_line_init(&s->line);
-    s->dirfd = openat(data_fd, "live",
-                      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (s->dirfd < 0) {
-        rc = -errno;
-        diag_errno(DIAG_ERROR, rc, "open data_dir/live");
-        return rc;
-    }
-    s->extend.dirfd = s->reload.dirfd = s->dirfd;
+    export_init(&s->export, loop, &s->file_io, config->quota_export);
+    tally_init(&s->tally, config->live_history ? logs : NULL,
+               loop_now_ms(loop));
     rc = open_first(s);
     if (rc == 0)
         rc = start(s, max);
     if (rc < 0) {
         free_store(s->store);
-        (void)close(s->dirfd); /* a directory */
         quota_init(s);
-        return rc;
     }
-    export_init(&s->export, loop, &s->file_io, config->quota_export);
-    return 0;
+    return rc;
 }
 
 /* All before it was durable: so a damaged end is told from a cut one. */
@@ -451,8 +487,7 @@ quota_close(struct quota_service *s)
 {
     if (!quota_is_on(s))
         return;
-    loop_disarm(s->loop, &s->retry);
-    loop_disarm(s->loop, &s->mark);
+    stop_timers(s);
     export_stop(&s->export);
     io_stop(&s->file_io);
     io_stop(&s->sync_io);
@@ -462,7 +497,6 @@ quota_close(struct quota_service *s)
     commit_fini(&s->commit);
     free_store(s->reload.store);
     free_store(s->store);
-    (void)close(s->dirfd); /* a directory */
     quota_init(s);
 }
 

@@ -76,7 +76,7 @@ struct quota_figures {
 struct quota_service {
     struct loop *loop;
     const struct config *config;
-    int dirfd; /* data_dir/live; -1: off */
+    int dirfd; /* data_dir/live, borrowed; -1: off */
     enum quota_state state;
     struct quota_store *store; /* NULL: never opened */
     struct io sync_io, file_io;
@@ -84,7 +84,7 @@ struct quota_service {
     struct http_line line; /* requests that wait for room */
     struct quota_extend extend;
     struct quota_reload reload;
-    struct loop_timer retry, mark;
+    struct loop_timer retry, mark, minute;
     bool extending, full, retrying, mark_due;
     struct quota_export export;
     struct quota_tally tally;
@@ -100,8 +100,8 @@ void quota_init(struct quota_service *s);
 /* Opens or makes the journal, for `max` connections that may wait.  A journal
  * that is damaged, or a disk that is full, is no error.  -EINVAL: quota.limit
  * is not what the journal was made with. */
-int quota_open(struct quota_service *s, struct loop *loop, int data_fd,
-               const struct config *config, size_t max);
+int quota_open(struct quota_service *s, struct loop *loop, int live_fd,
+               const struct config *config, struct logs *logs, size_t max);
 
 /* Once all connections have ended. */
 void quota_close(struct quota_service *s);
@@ -119,8 +119,11 @@ extern const size_t quota_route_count;
 /* Bytes of the largest answer. */
 size_t quota_answer_max(const struct config *config);
 
-/* The last of a turn, as commit_turn(). */
-void quota_turn(struct quota_service *s, bool alone);
+/* At the end of each turn, before that of the logs.  True: do not wait. */
+bool quota_turn(struct quota_service *s);
+
+/* All connections have ended: tells the logs what the history is to have. */
+void quota_finish(struct quota_service *s);
 
 void quota_print(const struct quota_service *s);
 
