@@ -91,7 +91,7 @@ struct replay {
     uint64_t ms;
     bool ended;
     bool dirty; /* something stands behind the end */
-    int rc;
+    bool odd;   /* the file ends within a record */
 };
 
 static int
@@ -211,9 +211,7 @@ read_records(struct replay *p)
             rc = take_block(p, first, got / RECORD_SIZE);
         first += got / RECORD_SIZE;
     } while (rc == 0 && got == BLOCK * RECORD_SIZE);
-    /* Less than a record at the end of the file: of no use. */
-    if (got % RECORD_SIZE > 0)
-        p->dirty = true;
+    p->odd = got % RECORD_SIZE > 0;
     p->j->size = journal_byte(first);
     return rc;
 }
@@ -276,6 +274,8 @@ mend(struct replay *p)
     if (rc == 0 && g->count > 0)
         rc = journal_write(j->fd, g->bytes, g->count * RECORD_SIZE,
                            journal_byte(g->first));
+    if (rc == 0 && p->odd && ftruncate(j->fd, (off_t)j->size) < 0)
+        rc = -errno;
     if (rc == 0 && fsync(j->fd) < 0)
         rc = -errno;
     j->marked = g->count == 1 || p->change == 0;
