@@ -11,24 +11,28 @@
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
+#include "writer/sequence.h"
 
 #define HTTP_OUT_SIZE ((size_t)128 * 1024) /* the largest answer */
 
 struct http {
     struct http_site site;
+    struct sequence sequence;
+    bool sequence_on;
 };
 
 /* Whether anything is served there. */
 bool http_is_on(const struct config *c);
 
-/* Opens what is turned on, and adds its routes to the site. */
+/* Opens what is turned on, and adds its routes to the site.  -EBUSY: another
+ * process has what is in the folder live. */
 int http_open(struct http *h, struct loop *loop, struct datadir *dir,
               const struct config *config);
 
 /* All connections of the door have ended before. */
 void http_close(struct http *h);
 
-/* Prints the figures. */
+/* Prints the figures of what is turned on. */
 void http_print(const struct http *h);
 
 #endif

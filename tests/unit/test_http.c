@@ -1,0 +1,636 @@
+/* tests/unit/test_http.c - HTTP at a door, through the rig of tests/lib/echo.h:
+ * a table of dialogues, each in one piece and split at every byte. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/net/http.h"
+#include "tests/lib/echo.h"
+#include "tests/lib/fault.h"
+
+#define KEPT  "Connection: keep-alive\r\n"
+#define OK    "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 3\r\n\r\nok\n"
+#define LAST  "HTTP/1.1 200 OK\r\nContent-length: 3\r\n\r\nok\n"
+#define OK_10 "HTTP/1.0 200 OK\r\nContent-length: 3\r\n\r\nok\n"
+#define NONE                                                                   \
+    "HTTP/1.1 404 Not Found\r\n" KEPT "Content-length: 9\r\n\r\nNot Found"
+#define BAD    "HTTP/1.1 400 Bad Request\r\nContent-length: 11\r\n\r\nBad Request"
+#define NOT_US "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\nForbidden"
+#define ONLY                                                                   \
+    "HTTP/1.1 405 Method Not Allowed\r\n" KEPT                                 \
+    "Allow: GET, POST\r\nContent-length: 18\r\n\r\n"
+#define NOT_ALLOWED ONLY "Method Not Allowed"
+#define LARGE                                                                  \
+    "HTTP/1.1 413 Content Too Large\r\nContent-length: 17\r\n\r\n"             \
+    "Content Too Large"
+#define EXPECTS                                                                \
+    "HTTP/1.1 417 Expectation Failed\r\nContent-length: 18\r\n\r\n"            \
+    "Expectation Failed"
+#define HEADERS                                                                \
+    "HTTP/1.1 431 Request Header Fields Too Large\r\n"                         \
+    "Content-length: 31\r\n\r\nRequest Header Fields Too Large"
+#define UNKNOWN                                                                \
+    "HTTP/1.1 501 Not Implemented\r\nContent-length: 15\r\n\r\n"               \
+    "Not Implemented"
+#define VERSION                                                                \
+    "HTTP/1.1 505 HTTP Version Not Supported\r\nContent-length: 26\r\n\r\n"    \
+    "HTTP Version Not Supported"
+
+#define GET(headers) "GET /ok HTTP/1.1\r\n" headers "\r\n"
+
+/* ---- a site ------------------------------------------------------------- */
+
+struct web {
+    struct echo *f;
+    struct http_site site;
+    struct http_line line;
+    bool open; /* requests of /hold are answered */
+    unsigned calls;
+};
+
+static enum conn_next
+say(struct http_call *x, enum http_status status, const void *text, size_t size)
+{
+    uint8_t *body = http_body(x, size);
+
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, text, size);
+    return http_end(x, status, size);
+}
+
+static enum conn_next
+answer_ok(struct http_call *x)
+{
+    struct web *w = x->ctx;
+
+    w->calls++;
+    return say(x, HTTP_OK, "ok\n", 3);
+}
+
+/* As many bytes as it is told. */
+static enum conn_next
+answer_large(struct http_call *x)
+{
+    int64_t size;
+    uint8_t *body;
+
+    if (!http_number(x->value, &size) || size > 500000)
+        return http_fail(x, HTTP_BAD_REQUEST);
+    body = http_body(x, (size_t)size);
+    if (!body)
+        return CONN_FULL;
+    memset(body, 'x', (size_t)size);
+    return http_end(x, HTTP_OK, (size_t)size);
+}
+
+/* The rest of the path, its query and key; short of what it asked room for. */
+static enum conn_next
+answer_rest(struct http_call *x)
+{
+    uint8_t *body = http_body(x, 5000);
+    int n;
+
+    if (!body)
+        return CONN_FULL;
+    n = snprintf((char *)body, 5000, "%.*s|%.*s|%.*s", (int)x->rest.size,
+                 x->rest.at, (int)x->request->query.size,
+                 x->request->query.at ? (const char *)x->request->query.at : "",
+                 (int)x->request->key.size,
+                 x->request->key.at ? (const char *)x->request->key.at : "");
+    return http_end(x, HTTP_CREATED, (size_t)n);
+}
+
+static enum conn_next
+answer_gated(struct http_call *x)
+{
+    struct web *w = x->ctx;
+    uint8_t *body = http_body(x, 6);
+
+    if (!body || !conn_gate(x->conn, &w->f->own))
+        return CONN_FULL;
+    memcpy(body, "gated\n", 6);
+    return http_end(x, HTTP_OK, 6);
+}
+
+static enum conn_next
+answer_held(struct http_call *x)
+{
+    struct web *w = x->ctx;
+
+    return w->open ? say(x, HTTP_OK, "ok\n", 3) : http_hold(x, &w->line);
+}
+
+static enum conn_next
+answer_delete(struct http_call *x)
+{
+    return say(x, HTTP_OK, "ok\n", 3);
+}
+
+static const struct http_route routes[] = {
+    {"/ok", NULL, HTTP_GET | HTTP_POST, answer_ok},
+    {"/large", "n", HTTP_GET | HTTP_POST, answer_large},
+    {"/any/", "*", HTTP_GET | HTTP_POST, answer_rest},
+    {"/gated", NULL, HTTP_GET, answer_gated},
+    {"/held", NULL, HTTP_GET, answer_held},
+    {"/one", "*", HTTP_DELETE, answer_delete},
+    {"/one", "*", HTTP_POST, answer_ok},
+};
+
+static int
+setup(void **state)
+{
+    struct web *w = calloc(1, sizeof *w);
+
+    assert_non_null(w);
+    diag_init("test", DIAG_ERROR); /* what is refused is told as a warning */
+    w->f = echo_new();
+    http_line_init(&w->line);
+    http_site_add(&w->site, routes, sizeof routes / sizeof routes[0], w);
+    strcpy(w->site.hosts, "countd.example.org  other.example.org");
+    w->f->rows[ECHO].protocol = &http_protocol;
+    w->f->rows[ECHO].ctx = &w->site;
+    w->f->rows[ECHO].idle_s = HTTP_IDLE_S;
+    echo_start(w->f);
+    *state = w;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct web *w = *state;
+
+    fault_clear();
+    echo_free(w->f);
+    free(w);
+    return 0;
+}
+
+/* ---- dialogues ---------------------------------------------------------- */
+
+struct dialogue {
+    const char *say;
+    const char *hear;
+    bool ends; /* and then the connection */
+};
+
+static const struct dialogue dialogues[] = {
+    {GET(""), OK, false},
+    {GET("Host: x\r\n"), OK, false},
+    {"POST /ok HTTP/1.1\r\n\r\n", OK, false},
+    {"GET /ok HTTP/1.1\nHost: x\n\n", OK, false},
+    {"\r\n" GET(""), OK, false},
+    {GET("X:\r\nX-Long: a\tb \xc3\xa9 c\r\n"), OK, false},
+
+    /* What is kept. */
+    {GET("Connection: close\r\n"), LAST, true},
+    {GET("Connection: CLOSE\r\n"), LAST, true},
+    {GET("Connection: Upgrade, close\r\n"), LAST, true},
+    {GET("Connection: keep-alive\r\n"), OK, false},
+    {"GET /ok HTTP/1.0\r\n\r\n", OK_10, true},
+    {"GET /ok HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n",
+     "HTTP/1.0 200 OK\r\n" KEPT "Content-length: 3\r\n\r\nok\n", false},
+    {"GET /ok HTTP/1.0\r\nConnection: kept-alive\r\n\r\n", OK_10, true},
+
+    /* One behind the other. */
+    {GET("") GET("") GET(""), OK OK OK, false},
+    {GET("") "GET /no HTTP/1.1\r\n\r\n" GET("Connection: close\r\n"),
+     OK NONE LAST, true},
+    {GET("Connection: close\r\n") GET(""), LAST, true},
+
+    /* Bodies. */
+    {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345" GET(""), OK OK,
+     false},
+    {"POST /ok HTTP/1.1\r\ncontent-length: 0\r\n\r\n" GET(""), OK OK, false},
+    {"POST /no HTTP/1.1\r\nContent-Length: 18\r\n\r\nGET /ok HTTP/1.1\r\n" GET(
+         ""),
+     NONE OK, false},
+    {"POST /ok HTTP/1.1\r\nContent-Length: 65537\r\n\r\n", LARGE, true},
+    {"POST /ok HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", LARGE,
+     true},
+    {"POST /ok HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+     EXPECTS, true},
+
+    /* Where another server could see another end of a request. */
+    {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n12345",
+     BAD, true},
+    {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
+     BAD, true},
+    {"POST /ok HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\n12345", BAD, true},
+    {"POST /ok HTTP/1.1\r\nContent-Length: +5\r\n\r\n12345", BAD, true},
+    {"POST /ok HTTP/1.1\r\nContent-Length: 0x5\r\n\r\n12345", BAD, true},
+    {"POST /ok HTTP/1.1\r\nContent-Length:\r\n\r\n12345", BAD, true},
+    {"POST /ok HTTP/1.1\r\nContent-Length : 5\r\n\r\n12345", BAD, true},
+    {"POST /ok HTTP/1.1\r\n Content-Length: 5\r\n\r\n12345", BAD, true},
+    {"POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+     UNKNOWN, true},
+    {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\ntransfer-encoding: "
+     "identity\r\n\r\n12345",
+     UNKNOWN, true},
+    {GET("A: b\rContent-Length: 5\r\n"), BAD, true},
+    {GET("A: b\r\r\n"), BAD, true},
+    {GET("A\x0b: b\r\n"), BAD, true},
+    {GET("A: b\x01\r\n"), BAD, true},
+    {GET("A\r\n"), BAD, true},
+    {GET(": b\r\n"), BAD, true},
+
+    /* Request lines. */
+    {"GET /ok\r\n\r\n", BAD, true},
+    {"GET  /ok HTTP/1.1\r\n\r\n", BAD, true},
+    {"GET /ok  HTTP/1.1\r\n\r\n", BAD, true},
+    {"GET /ok HTTP/1.1 \r\n\r\n", BAD, true},
+    {" GET /ok HTTP/1.1\r\n\r\n", BAD, true},
+    {"GET /o\tk HTTP/1.1\r\n\r\n", BAD, true},
+    {"GET /ok http/1.1\r\n\r\n", BAD, true},
+    {"GET /ok HTTP/1.11\r\n\r\n", BAD, true},
+    {"hello\r\n", BAD, true},
+    {"\r\n\r\n", BAD, true},
+    {"G(T /ok HTTP/1.1\r\n\r\n", BAD, true},
+    {"GET /ok HTTP/2.0\r\n\r\n", VERSION, true},
+    {"GET /ok HTTP/1.2\r\n\r\n", VERSION, true},
+    {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", VERSION, true},
+    {"PATCH /ok HTTP/1.1\r\n\r\n", UNKNOWN, true},
+    {"get /ok HTTP/1.1\r\n\r\n", UNKNOWN, true},
+    {"CONNECT a:1 HTTP/1.1\r\n\r\n", UNKNOWN, true},
+
+    /* Routes. */
+    {"GET / HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /OK HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /okay HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /ok/ HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /%6fk HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /ok? HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /ok?x=1 HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /ok#x HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET http://127.0.0.1/ok HTTP/1.1\r\n\r\n", NONE, false},
+    {"OPTIONS * HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /large HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /large?n HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /large?N=1 HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /large?x=1&n=1 HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET /large?n=1&x=2 HTTP/1.1\r\n\r\n",
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 1\r\n\r\nx", false},
+    {"GET /large?n=12#3 HTTP/1.1\r\n\r\n",
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 12\r\n\r\nxxxxxxxxxxxx",
+     false},
+    {"GET /any/a/b?c=d HTTP/1.1\r\nIDEMPOTENCY-key:  k 1 \r\n\r\n",
+     "HTTP/1.1 201 Created\r\n" KEPT "Content-length: 11\r\n\r\na/b|c=d|k 1",
+     false},
+    {"GET /any/a HTTP/1.1\r\nIdempotency-Key: 1\r\nIdempotency-Key: 1\r\n\r\n",
+     BAD, true},
+    {"DELETE /one HTTP/1.1\r\n\r\n", OK, false},
+    {"POST /one HTTP/1.1\r\n\r\n", OK, false},
+    {"GET /one HTTP/1.1\r\n\r\n",
+     "HTTP/1.1 405 Method Not Allowed\r\n" KEPT
+     "Allow: POST, DELETE\r\nContent-length: 18\r\n\r\nMethod Not Allowed",
+     false},
+    {"PUT /ok HTTP/1.1\r\n\r\n", NOT_ALLOWED, false},
+    {"DELETE /ok HTTP/1.1\r\n\r\n", NOT_ALLOWED, false},
+    {"TRACE /ok HTTP/1.1\r\n\r\n", NOT_ALLOWED, false},
+    {"OPTIONS /ok HTTP/1.1\r\n\r\n", NOT_ALLOWED, false},
+    {"HEAD /ok HTTP/1.1\r\n\r\n" GET(""), ONLY OK, false}, /* no body */
+
+    /* Web pages. */
+    {GET("Origin: http://127.0.0.1:9527\r\n"), NOT_US, true},
+    {GET("Origin: null\r\n"), NOT_US, true},
+    {GET("Referer: http://127.0.0.1:9527/\r\n"), NOT_US, true},
+    {GET("Sec-Fetch-Site: cross-site\r\n"), NOT_US, true},
+    {GET("Sec-Fetch-Site: same-site\r\n"), NOT_US, true},
+    {GET("Sec-Fetch-Site: none\r\n"), OK, false},
+    {GET("sec-fetch-site: same-origin\r\n"), OK, false},
+    {GET("Host: evil.example.com\r\n"), NOT_US, true},
+    {GET("Host: evil.example.com:9527\r\n"), NOT_US, true},
+    {GET("Host: 1.2.3.4.example.com\r\n"), NOT_US, true},
+    {GET("Host: org.\r\n"), NOT_US, true},
+    {GET("Host: 127.0.0.1:9527\r\n"), OK, false},
+    {GET("Host: [::1]:9527\r\n"), OK, false},
+    {GET("Host: localhost\r\n"), OK, false},
+    {GET("Host: Other.Example.ORG:9527\r\n"), OK, false},
+    {GET("Host: a\r\nHost: b\r\n"), BAD, true},
+};
+
+static void
+hear(struct echo *f, int fd, const struct dialogue *d)
+{
+    if (d->ends)
+        echo_hear_end(f, fd, d->hear);
+    else
+        echo_hear(f, fd, d->hear);
+}
+
+/* A place of its own for each connection. */
+static int
+join(struct echo *f)
+{
+    if (f->peer_count > 0) {
+        f->peer_count--;
+        assert_int_equal(close(f->peers[f->peer_count]), 0);
+        echo_turns(f, 1);
+    }
+    return echo_join(f, ECHO);
+}
+
+static void
+each_dialogue_goes_as_it_should_wherever_it_is_split(void **state)
+{
+    struct web *w = *state;
+
+    for (size_t i = 0; i < sizeof dialogues / sizeof dialogues[0]; i++) {
+        const struct dialogue *d = &dialogues[i];
+        const size_t size = strlen(d->say);
+
+        for (size_t split = 0; split < size; split++) {
+            const int fd = join(w->f);
+
+            if (split > 0) {
+                echo_say(fd, d->say, split);
+                echo_turns(w->f, 1);
+            }
+            echo_say(fd, d->say + split, size - split);
+            hear(w->f, fd, d);
+        }
+    }
+}
+
+static void
+a_request_may_come_byte_by_byte(void **state)
+{
+    struct web *w = *state;
+    const char *text =
+        "POST /any/x?y HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: "
+        "3\r\n\r\nabc" GET("");
+    const int fd = echo_join(w->f, ECHO);
+
+    for (const char *at = text; *at != '\0'; at++) {
+        echo_say(fd, at, 1);
+        echo_turns(w->f, 2);
+    }
+    echo_hear(w->f, fd,
+              "HTTP/1.1 201 Created\r\n" KEPT
+              "Content-length: 4\r\n\r\nx|y|" OK);
+    assert_int_equal(w->calls, 1);
+}
+
+/* ---- limits ------------------------------------------------------------- */
+
+static void
+say_head(struct web *w, int fd, size_t size, size_t lines)
+{
+    static char head[2 * HTTP_HEAD_MAX];
+    size_t at = (size_t)sprintf(head, "GET /ok HTTP/1.1\r\n");
+
+    for (size_t i = 0; i < lines; i++)
+        at += (size_t)sprintf(head + at, "a:\r\n");
+    at += (size_t)sprintf(head + at, "b:");
+    while (at < size - 4)
+        head[at++] = 'x';
+    memcpy(head + at, "\r\n\r\n", 4);
+    echo_say(fd, head, size / 2);
+    echo_turns(w->f, 3);
+    echo_say(fd, head + size / 2, size - size / 2);
+}
+
+static void
+a_head_may_have_64_kib_and_127_headers(void **state)
+{
+    struct web *w = *state;
+    int fd = echo_join(w->f, ECHO);
+
+    say_head(w, fd, HTTP_HEAD_MAX, 0);
+    echo_hear(w->f, fd, OK);
+    say_head(w, fd, 4096, HTTP_LINES_MAX - 3);
+    echo_hear(w->f, fd, OK);
+    say_head(w, fd, HTTP_HEAD_MAX + 1, 0);
+    echo_hear_end(w->f, fd, HEADERS);
+    fd = echo_join(w->f, ECHO);
+    say_head(w, fd, 4096, HTTP_LINES_MAX - 2);
+    echo_hear_end(w->f, fd, HEADERS);
+    /* Without any end. */
+    fd = echo_join(w->f, ECHO);
+    for (size_t i = 0; i <= HTTP_HEAD_MAX; i += 4096) {
+        uint8_t some[4096];
+
+        memset(some, 'x', sizeof some);
+        echo_say(fd, some, sizeof some);
+        echo_turns(w->f, 1);
+    }
+    echo_hear_end(w->f, fd, HEADERS);
+}
+
+static void
+a_body_of_64_kib_is_thrown_away_before_the_answer(void **state)
+{
+    struct web *w = *state;
+    const char *head = "POST /ok HTTP/1.1\r\nContent-Length: 65536\r\n\r\n";
+    static uint8_t body[HTTP_BODY_MAX];
+    const int fd = echo_join(w->f, ECHO);
+
+    memset(body, 'G', sizeof body);
+    echo_say(fd, head, strlen(head));
+    echo_say(fd, body, sizeof body - 1);
+    echo_hear_nothing(w->f, fd);
+    assert_int_equal(w->calls, 0);
+    assert_true(conns_free(w->f->conns) > w->f->options.pool_size - 4096);
+    echo_say(fd, body, 1);
+    echo_hear(w->f, fd, OK);
+    assert_int_equal(w->calls, 1);
+}
+
+static void
+large_answers_are_whole(void **state)
+{
+    static const int sizes[] = {0, 9, 10, 99, 65536, 500000};
+    struct web *w = *state;
+    const int fd = echo_join(w->f, ECHO);
+    char text[256];
+    size_t head;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        (void)snprintf(text, sizeof text, "GET /large?n=%d HTTP/1.1\r\n\r\n",
+                       sizes[i]);
+        echo_say(fd, text, strlen(text));
+        head = (size_t)snprintf(
+            text, sizeof text,
+            "HTTP/1.1 200 OK\r\n" KEPT "Content-length: %d\r\n\r\n", sizes[i]);
+        echo_hear_size(w->f, fd, head + (size_t)sizes[i]);
+        assert_memory_equal(w->f->heard, text, head);
+        for (int n = 0; n < sizes[i]; n++)
+            assert_int_equal(w->f->heard[head + (size_t)n], 'x');
+    }
+    echo_hear_nothing(w->f, fd);
+}
+
+static void
+thousands_may_be_sent_ahead(void **state)
+{
+    struct web *w = *state;
+    const char *ask = "GET /any/12345678 HTTP/1.1\r\n\r\n";
+    const char *want =
+        "HTTP/1.1 201 Created\r\n" KEPT "Content-length: 10\r\n\r\n12345678||";
+    const size_t size = strlen(want);
+    const int fd = echo_join(w->f, ECHO);
+
+    for (int i = 0; i < 10000; i++)
+        echo_say(fd, ask, strlen(ask));
+    echo_hear_size(w->f, fd, 10000 * size);
+    for (size_t i = 0; i < 10000; i++)
+        assert_memory_equal(w->f->heard + i * size, want, size);
+}
+
+/* ---- waiting ------------------------------------------------------------ */
+
+static void
+an_answer_waits_for_its_commit_and_those_behind_it_too(void **state)
+{
+    struct web *w = *state;
+    const char *ask = GET("") "GET /gated HTTP/1.1\r\n\r\n" GET("");
+    const int fd = echo_join(w->f, ECHO);
+
+    echo_say(fd, ask, strlen(ask));
+    echo_hear(w->f, fd, OK);
+    echo_hear_nothing(w->f, fd);
+    gate_depart(&w->f->own);
+    gate_open(&w->f->own);
+    echo_hear(w->f, fd,
+              "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 6\r\n\r\ngated\n" OK);
+}
+
+static void
+a_request_that_is_held_is_asked_again_with_all_behind_it(void **state)
+{
+    struct web *w = *state;
+    const char *ask =
+        GET("") "GET /held HTTP/1.1\r\nContent-Length: 2\r\n\r\nab" GET("");
+    const size_t size = strlen(ask);
+
+    for (size_t split = 0; split < size; split++) {
+        const int fd = join(w->f);
+
+        w->open = false;
+        if (split > 0)
+            echo_say(fd, ask, split);
+        echo_turns(w->f, 2);
+        echo_say(fd, ask + split, size - split);
+        echo_hear(w->f, fd, OK);
+        echo_hear_nothing(w->f, fd);
+        http_wake(&w->line);
+        echo_hear_nothing(w->f, fd); /* it was too early */
+        w->open = true;
+        http_wake(&w->line);
+        echo_hear(w->f, fd, OK OK);
+    }
+}
+
+static void
+a_connection_that_ends_while_it_is_held_leaves_the_line(void **state)
+{
+    struct web *w = *state;
+    const char *ask = "GET /held HTTP/1.1\r\n\r\n";
+    const int fd = echo_join(w->f, ECHO);
+
+    echo_say(fd, ask, strlen(ask));
+    echo_turns(w->f, 2);
+    assert_false(list_alone(&w->line.link));
+    conns_fini(w->f->conns);
+    w->f->conns = NULL;
+    assert_true(list_alone(&w->line.link));
+}
+
+static void
+a_peer_that_has_ended_its_side_gets_its_answers(void **state)
+{
+    struct web *w = *state;
+    const char *ask = GET("") GET("") "GET /ok";
+    const int fd = echo_join(w->f, ECHO);
+
+    echo_say(fd, ask, strlen(ask));
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    echo_hear_end(w->f, fd, OK OK);
+}
+
+/* ---- time --------------------------------------------------------------- */
+
+static void
+pass_s(struct web *w, unsigned s)
+{
+    fault_pass_ns(s * UINT64_C(1000000000));
+    echo_turns(w->f, 2);
+}
+
+static void
+who_asks_now_and_then_is_kept_and_who_does_not_is_not(void **state)
+{
+    struct web *w = *state;
+    const int fd = echo_join(w->f, ECHO);
+
+    for (int i = 0; i < 5; i++) {
+        pass_s(w, HTTP_IDLE_S - 10);
+        echo_say(fd, GET(""), strlen(GET("")));
+        echo_hear(w->f, fd, OK);
+    }
+    pass_s(w, HTTP_IDLE_S - 1);
+    echo_hear_nothing(w->f, fd);
+    assert_int_equal(conns_open(w->f->conns), 1);
+    pass_s(w, 2);
+    echo_hear_end(w->f, fd, "");
+}
+
+static void
+a_request_must_be_whole_in_time(void **state)
+{
+    static const char *const begins[] = {
+        "G", "GET /ok HTTP/1.1\r\nA:",
+        "POST /ok HTTP/1.1\r\nContent-Length: 60000\r\n\r\n"};
+    struct web *w = *state;
+
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        const int fd = echo_join(w->f, ECHO);
+
+        echo_say(fd, begins[i], strlen(begins[i]));
+        echo_turns(w->f, 2);
+        for (int n = 0; n < 5; n++) {
+            pass_s(w, HTTP_IDLE_S / 6);
+            echo_say(fd, "a", 1);
+            echo_turns(w->f, 2);
+            assert_int_equal(conns_open(w->f->conns), 1);
+        }
+        pass_s(w, HTTP_IDLE_S / 6 + 1);
+        echo_say(fd, "a", 1);
+        echo_hear_end(w->f, fd, "");
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(
+        each_dialogue_goes_as_it_should_wherever_it_is_split, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_request_may_come_byte_by_byte, setup,
+                                    teardown),
+    cmocka_unit_test_setup_teardown(a_head_may_have_64_kib_and_127_headers,
+                                    setup, teardown),
+    cmocka_unit_test_setup_teardown(
+        a_body_of_64_kib_is_thrown_away_before_the_answer, setup, teardown),
+    cmocka_unit_test_setup_teardown(large_answers_are_whole, setup, teardown),
+    cmocka_unit_test_setup_teardown(thousands_may_be_sent_ahead, setup,
+                                    teardown),
+    cmocka_unit_test_setup_teardown(
+        an_answer_waits_for_its_commit_and_those_behind_it_too, setup,
+        teardown),
+    cmocka_unit_test_setup_teardown(
+        a_request_that_is_held_is_asked_again_with_all_behind_it, setup,
+        teardown),
+    cmocka_unit_test_setup_teardown(
+        a_connection_that_ends_while_it_is_held_leaves_the_line, setup,
+        teardown),
+    cmocka_unit_test_setup_teardown(
+        a_peer_that_has_ended_its_side_gets_its_answers, setup, teardown),
+    cmocka_unit_test_setup_teardown(
+        who_asks_now_and_then_is_kept_and_who_does_not_is_not, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_request_must_be_whole_in_time, setup,
+                                    teardown),
+};
+TEST_MAIN(tests)
