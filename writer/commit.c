@@ -15,7 +15,9 @@ end_sync(struct commit *m)
 {
     m->in_flight = false;
     if (!m->file->end(m->ctx, m->rc)) {
-        m->failed = true;
+        m->failed = m->file->words == NULL;
+        if (!m->failed)
+            gate_fail(&m->gate, m->file->words(m->ctx));
         return;
     }
 #ifndef COUNTD_MUTANT_REPLY_BEFORE_SYNC

@@ -15,8 +15,9 @@
  *     synced                       its answers may leave; the next one departs
  *
  * Order: `begin` notes which bytes the sync covers before the gate departs, so
- * a group's bytes are in its sync.  After a failed sync no gate opens: `failed`
- * is called, and the process ends.
+ * a group's bytes are in its sync.  After a failed sync no gate opens, and no
+ * more is synced: the process ends.  A file that can go on says what those who
+ * wait are told instead (`words`).
  *
  * Two wake-ups per sync are spared where that delays nobody: when this loop has
  * nobody else to serve and the file says that a sync is brief, the loop syncs
@@ -41,6 +42,9 @@ struct commit_file {
     bool (*begin)(void *ctx);          /* false: nothing, or not now */
     int (*sync)(void *ctx);            /* I/O thread; 0 or -errno, no retry */
     bool (*end)(void *ctx, int rc);    /* false: it has failed, and said so */
+    /* After that: what gate_fail() puts in place of all answers that wait; the
+     * commit goes on.  NULL: it does not. */
+    const char *(*words)(void *ctx);
 };
 
 struct commit {

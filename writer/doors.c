@@ -16,9 +16,9 @@ wanted(uint64_t setting)
 
 /* Descriptors for connections. */
 static size_t
-connections_left(uint64_t want)
+connections_left(uint64_t want, const struct config *c)
 {
-    const uint64_t kept = DOORS_FILES;
+    const uint64_t kept = DOORS_FILES + (c->quota_enable ? c->quota_max : 0);
     uint64_t limit;
 
     /* What cannot be raised is told below, and accepting pauses all the same.
@@ -65,16 +65,17 @@ fill_live(struct doors *d, const struct config *c, enum live_kind kind,
 static void
 fill_http(struct door_row *row, const struct config *c, struct http_site *site)
 {
-    *row = (struct door_row){.name = "http",
-                             .listen = http_is_on(c) ? c->http_listen : NULL,
-                             .listen_key = "http.listen",
-                             .enable_key = "sequence.enable",
-                             .max_key = "http.max_connections",
-                             .protocol = &http_protocol,
-                             .ctx = site,
-                             .max = wanted(c->http_max_connections),
-                             .idle_s = HTTP_IDLE_S,
-                             .yield_s = HTTP_YIELD_S};
+    *row = (struct door_row){
+        .name = "http",
+        .listen = http_is_on(c) ? c->http_listen : NULL,
+        .listen_key = "http.listen",
+        .enable_key = c->sequence_enable ? "sequence.enable" : "quota.enable",
+        .max_key = "http.max_connections",
+        .protocol = &http_protocol,
+        .ctx = site,
+        .max = wanted(c->http_max_connections),
+        .idle_s = HTTP_IDLE_S,
+        .yield_s = HTTP_YIELD_S};
 }
 
 /* The limit of open files allows less than a setting says. */
@@ -136,7 +137,7 @@ doors_init(struct doors *d, const struct config *c, struct ingest *ingest,
     for (size_t i = 0; i < DOORS; i++)
         if (d->rows[i].listen && d->rows[i].listen[0] != '\0')
             want += d->rows[i].max;
-    d->shared = connections_left(want);
+    d->shared = connections_left(want, c);
     say_too_few(d);
     share(d);
 }

@@ -10,7 +10,7 @@ static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 bool
 http_is_on(const struct config *c)
 {
-    return c->sequence_enable;
+    return c->sequence_enable || c->quota_enable;
 }
 
 static int

@@ -20,6 +20,7 @@
 #include "writer/live/lives.h"
 #include "writer/live/protocol.h"
 #include "writer/logs.h"
+#include "writer/quota/service.h"
 
 /* The largest answer of any door here. */
 #define ANSWER_MAX                                                             \
@@ -38,6 +39,7 @@ struct writer {
     struct ingest ingest;
     struct lives lives;
     struct http http;
+    struct quota_service quota;
     struct doors doors;
     struct conns *conns;
     int stop_signal; /* 0: none */
@@ -73,6 +75,7 @@ print_figures(const struct writer *w)
     conns_print(w->conns);
     lives_print(&w->lives);
     http_print(&w->http);
+    quota_print(&w->quota);
 }
 
 static void
@@ -113,6 +116,7 @@ conns_have_stopped(void *ctx)
 {
     struct writer *w = ctx;
 
+    quota_finish(&w->quota);
     lives_finish(&w->lives, w->config.write_drain_ms + PATIENCE_MS,
                  lives_have_finished, w);
 }
@@ -143,6 +147,7 @@ after_turn(void *ctx)
     }
     more = conn_turn(w->conns);
     more |= lives_turn(&w->lives);
+    more |= quota_turn(&w->quota);
     /* The last: it writes what all others have put. */
     commit_turn(&w->commit, doors_live(w->conns) == 0);
     return more || conns_have_work(w->conns);
@@ -213,6 +218,14 @@ bind_ports(struct writer *w)
     return rc < 0 ? rc : privilege_drop();
 }
 
+static size_t
+answer_max(const struct config *c)
+{
+    const size_t list = c->quota_enable ? quota_answer_max(c) : 0;
+
+    return list > ANSWER_MAX ? list : ANSWER_MAX;
+}
+
 static int
 open_conns(struct writer *w)
 {
@@ -220,7 +233,7 @@ open_conns(struct writer *w)
                                     .count = DOORS,
                                     .shared = w->doors.shared,
                                     .pool_size = DOORS_POOL,
-                                    .answer_max = ANSWER_MAX};
+                                    .answer_max = answer_max(&w->config)};
     int rc;
 
     w->ingest = (struct ingest){.logs = &w->logs, .commit = &w->commit};
@@ -252,6 +265,26 @@ open_lives(struct writer *w)
 }
 
 static int
+open_http(struct writer *w)
+{
+    int rc = http_open(&w->http, w->loop, &w->dir, &w->config);
+
+    quota_init(&w->quota);
+    if (rc < 0 || !w->config.quota_enable)
+        return rc;
+    rc = datadir_live(&w->dir);
+    if (rc == 0)
+        rc = quota_open(&w->quota, w->loop, w->dir.live_fd, &w->config,
+                        &w->logs, w->doors.rows[DOOR_HTTP].max);
+    if (rc < 0)
+        http_close(&w->http);
+    else
+        http_site_add(&w->http.site, quota_routes, quota_route_count,
+                      &w->quota);
+    return rc;
+}
+
+static int
 serve(struct writer *w)
 {
     const struct logs_events events = {w, logs_are_ready, logs_are_finished,
@@ -267,7 +300,7 @@ serve(struct writer *w)
     rc = open_lives(w);
     if (rc < 0)
         goto close_logs;
-    rc = http_open(&w->http, w->loop, &w->dir, &w->config);
+    rc = open_http(w);
     if (rc < 0)
         goto close_lives;
     rc = bind_serve(&w->binding, w->conns);
@@ -284,6 +317,7 @@ serve(struct writer *w)
 close_http:
     conns_fini(w->conns);
     w->conns = NULL;
+    quota_close(&w->quota);
     http_close(&w->http);
 close_lives:
     conns_fini(w->conns);

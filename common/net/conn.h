@@ -292,6 +292,11 @@ bool gate_waits(const struct gate *g); /* somebody, in the collecting group */
 void gate_depart(struct gate *g);      /* it is in flight; the next collects */
 void gate_open(struct gate *g);        /* the group in flight is durable */
 
+/* Neither group will be: each connection that waits ends, with `words` in place
+ * of all that it has behind the gate; "": with what it has before that.  Not
+ * for protocols with a pattern. */
+void gate_fail(struct gate *g, const char *words);
+
 /* ---- of one loop ------------------------------------------------------- */
 
 struct conns_options {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 int
 gate_init(struct gate *g, size_t max, uint8_t id)
@@ -61,19 +62,27 @@ gate_depart(struct gate *g)
     assert(g->count[g->collecting] == 0);
 }
 
+/* A connection is not named by this group any more.  False: it has closed. */
+static bool
+leave(struct conn *c, unsigned group)
+{
+    c->flags &= (uint16_t) ~(F_GATE_0 << group);
+    if ((c->flags & F_GATES) == 0)
+        c->gate = 0;
+    if (c->state != CONN_CLOSED)
+        return true;
+    (void)conn_end_some(c); /* if it is not through: in the next turns */
+    return false;
+}
+
 /* What one connection has behind the gate is free to go. */
 static void
 let_go(struct conn *c, unsigned group)
 {
     const struct protocol *p = conn_door(c)->row->protocol;
 
-    c->flags &= (uint16_t) ~(F_GATE_0 << group);
-    if ((c->flags & F_GATES) == 0)
-        c->gate = 0;
-    if (c->state == CONN_CLOSED) {
-        (void)conn_end_some(c); /* if it is not through: in the next turns */
+    if (!leave(c, group))
         return;
-    }
     if (p->pattern)
         c->owed += c->held[group];
     c->held[group] = 0;
@@ -88,4 +97,39 @@ gate_open(struct gate *g)
     for (size_t i = 0; i < g->count[group]; i++)
         let_go(g->waiting[group][i], group);
     g->count[group] = 0;
+}
+
+/* One connection gets `words` instead of what it has behind the gate. */
+static void
+refuse(struct conn *c, const char *words)
+{
+    struct conns *cs = conn_door(c)->conns;
+    const size_t size = strlen(words);
+
+    assert(!cs->served && !conn_door(c)->row->protocol->pattern);
+    chain_trim(&cs->pool, &c->out, conn_held(c));
+    c->held[0] = c->held[1] = 0;
+    conn_starve(c, false);
+    conn_forget(c);
+    c->flags |= F_CLOSING;
+    /* What is trimmed was longer but for a few bytes: there is memory. */
+    if (size > 0 && conn_fits(c, size)) {
+        c->flags |= F_LINGER;
+        chain_push(&cs->pool, &c->out, words, size);
+    }
+    conn_queue(c);
+}
+
+void
+gate_fail(struct gate *g, const char *words)
+{
+    for (unsigned group = 0; group < CONN_GATES; group++) {
+        for (size_t i = 0; i < g->count[group]; i++) {
+            struct conn *c = g->waiting[group][i];
+
+            if (leave(c, group) && conn_held(c) > 0)
+                refuse(c, words);
+        }
+        g->count[group] = 0;
+    }
 }

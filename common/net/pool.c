@@ -153,3 +153,26 @@ chain_drop(struct pool *p, struct chain *c, size_t size)
         *c = (struct chain){.size = 0};
     }
 }
+
+void
+chain_trim(struct pool *p, struct chain *c, size_t size)
+{
+    uint32_t chunk = c->first;
+
+    assert(size <= c->size);
+    if (size == c->size) {
+        chain_drop(p, c, size);
+        return;
+    }
+    c->size -= (uint32_t)size;
+    for (uint32_t i = chain_chunks(c); i > 1; i--)
+        chunk = p->next[chunk];
+    while (c->last != chunk) {
+        uint32_t after = p->next[chunk];
+
+        p->next[chunk] = p->next[after];
+        if (after == c->last)
+            c->last = chunk;
+        give_chunk(p, after);
+    }
+}

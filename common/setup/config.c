@@ -137,6 +137,14 @@ static const struct option_row options[] = {
      "the first part of each, free for use"},
     {"sequence.server_no", KIND_COUNT, AT(sequence_server_no), 0, 4095, "0",
      "the second, unlike that of any other server"},
+    {"quota.enable", KIND_BOOL, AT(quota_enable), 0, 1, "false",
+     "quotas over HTTP"},
+    {"quota.limit", KIND_COUNT, AT(quota_limit), 0, INT64_MAX, "0",
+     "what the quota without a name begins with"},
+    {"quota.max", KIND_COUNT, AT(quota_max), 0, 10000, "256",
+     "quotas with a name"},
+    {"quota.export", KIND_PATH, AT(quota_export), 0, CONFIG_TEXT_SIZE - 1, "",
+     "file of what was applied, written when the quota runs out; empty: none"},
 };
 
 #define OPTION_COUNT (sizeof options / sizeof options[0])
@@ -232,7 +240,10 @@ describe_row(const struct option_row *row, char *text, size_t size)
 
     /* Longer than any of these is a bug that the tests of --help show. */
     if (row->kind == KIND_PATH)
-        (void)snprintf(text, size, "a path of 1 to %s bytes", max);
+        (void)snprintf(text, size,
+                       row->min > 0 ? "a path of 1 to %s bytes"
+                                    : "a path of at most %s bytes, or empty",
+                       max);
     else if (row->kind == KIND_ADDRESS)
         (void)snprintf(text, size, "an address and port, or empty");
     else if (row->kind == KIND_HOST)

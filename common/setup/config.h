@@ -74,6 +74,10 @@ struct config {
     bool sequence_enable;                /* sequence.enable = false */
     uint64_t sequence_reserve;           /* sequence.reserve = 0 */
     uint64_t sequence_server_no;         /* sequence.server_no = 0 */
+    bool quota_enable;                   /* quota.enable = false */
+    uint64_t quota_limit;                /* quota.limit = 0 */
+    uint64_t quota_max;                  /* quota.max = 256 */
+    char quota_export[CONFIG_TEXT_SIZE]; /* quota.export = */
 };
 
 /* What a daemon's command line says beside the settings. */

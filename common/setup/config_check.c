@@ -34,7 +34,8 @@ check_addresses(const struct config *c, char *why, size_t why_size)
         {"read.listen", c->read_listen},
         {"counter.port", counter},
         {"semaphore.port", semaphore},
-        {"http.listen", c->sequence_enable ? c->http_listen : ""},
+        {"http.listen",
+         c->sequence_enable || c->quota_enable ? c->http_listen : ""},
     };
     const size_t count = sizeof places / sizeof places[0];
 
@@ -63,7 +64,8 @@ check_addresses(const struct config *c, char *why, size_t why_size)
 static int
 check_history(const struct config *c, char *why, size_t why_size)
 {
-    if (!c->live_history || (!c->counter_enable && !c->semaphore_enable))
+    if (!c->live_history ||
+        (!c->counter_enable && !c->semaphore_enable && !c->quota_enable))
         return 0;
     if (c->keyspace_size < CONFIG_HISTORY_KEYSPACE_MIN)
         return config_fail(

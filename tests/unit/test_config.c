@@ -81,6 +81,10 @@ the_defaults_are_those_of_the_design(void **state)
     assert_false(c.sequence_enable);
     assert_int_equal(c.sequence_reserve, 0);
     assert_int_equal(c.sequence_server_no, 0);
+    assert_false(c.quota_enable);
+    assert_int_equal(c.quota_limit, 0);
+    assert_int_equal(c.quota_max, 256);
+    assert_string_equal(c.quota_export, "");
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
 
@@ -316,7 +320,6 @@ settings_of_what_is_not_built_yet_are_unknown(void **state)
     static const char *const later[] = {
         "history",
         "read.http",
-        "quota.limit",
     };
     struct config c;
     char why[512];
@@ -464,6 +467,10 @@ live_history_needs_room_for_its_names(void **state)
     c.key_size = CONFIG_HISTORY_KEY_MIN;
     assert_rc(config_check(&c, why, sizeof why), 0);
     c.key_size = 1;
+    c.counter_enable = false;
+    assert_rc(config_check(&c, why, sizeof why), 0);
+    c.quota_enable = true;
+    assert_rc(config_check(&c, why, sizeof why), -EINVAL);
     c.live_history = false;
     assert_rc(config_check(&c, why, sizeof why), 0);
 }
@@ -523,7 +530,7 @@ each_limit_in_the_table_holds(void **state)
 
     (void)state; /* needs none */
     config_each(check_limits, &limits);
-    assert_int_equal(limits.seen, 40);
+    assert_int_equal(limits.seen, 44);
 }
 
 /* ---- files and command lines ------------------------------------------- */

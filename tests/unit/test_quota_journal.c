@@ -1,0 +1,478 @@
+/* tests/unit/test_quota_journal.c - the journal of quotas after a crash, a
+ * failed disk, and with a bit that has flipped: what is read is what was
+ * promised, or it is told that it is not. */
+#include "tests/unit/quota_fixture.h"
+
+#include "common/base/crc.h"
+
+#define GROUPS 6
+#define FILE_MOST                                                              \
+    (RECORDS_AT + 64 * RECORD_SIZE) /* of these journals, used                 \
+                                     */
+
+struct state {
+    int64_t remaining;
+    uint64_t numbers;
+    int64_t tea; /* -1: there is none */
+};
+
+static struct state
+state_of(struct book *b)
+{
+    const struct quota *tea = book_quota(b, "tea");
+
+    return (struct state){.remaining = book_quota(b, NULL)->remaining,
+                          .numbers = book_quota(b, NULL)->numbers.count,
+                          .tea = tea ? tea->remaining : -1};
+}
+
+static bool
+is_same(struct state a, struct state b)
+{
+    return a.remaining == b.remaining && a.numbers == b.numbers &&
+           a.tea == b.tea;
+}
+
+/* A group of changes of every kind. */
+static void
+put_group(struct book *b, int i)
+{
+    if (i == 1)
+        (void)book_put(b, "tea", RECORD_CREATE, 40);
+    if (i == 4)
+        (void)book_put(b, "tea", RECORD_REMOVE, 0);
+    (void)book_put(b, NULL, RECORD_APPLY, 10 + i);
+    (void)book_put(b, NULL, RECORD_APPLY, 5);
+    if (i > 1)
+        (void)book_put(b, NULL, RECORD_CANCEL, i);
+    (void)book_put(b, "tea", RECORD_APPLY, 3);
+    (void)book_put(b, NULL, i % 2 ? RECORD_INCREASE : RECORD_DECREASE, 7);
+}
+
+/* All states between two records of a journal of GROUPS groups. */
+struct history {
+    struct state before[GROUPS + 1]; /* each group; the last: the end */
+    uint64_t first[GROUPS + 1];      /* record of each group */
+};
+
+static void
+write_groups(struct book *b, struct history *h)
+{
+    for (int i = 0; i < GROUPS; i++) {
+        h->before[i] = state_of(b);
+        h->first[i] = b->journal.durable;
+        put_group(b, i);
+        assert_rc(book_sync(b), 0);
+    }
+    h->before[GROUPS] = state_of(b);
+    h->first[GROUPS] = b->journal.durable;
+}
+
+/* As a clean stop does, or some quiet. */
+static void
+mark(struct book *b)
+{
+    assert_true(journal_mark(&b->journal));
+    assert_rc(book_sync(b), 0);
+    assert_false(journal_mark(&b->journal)); /* once is enough */
+}
+
+static size_t
+load(const struct tmpdir *d, uint8_t *bytes, size_t size)
+{
+    const int fd = openat(d->fd, JOURNAL_NAME, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    assert_true(fd >= 0);
+    n = pread(fd, bytes, size, 0);
+    assert_true(n >= 0);
+    assert_int_equal(close(fd), 0);
+    return (size_t)n;
+}
+
+static void
+save(const struct tmpdir *d, const uint8_t *bytes, size_t size)
+{
+    (void)unlinkat(d->fd, JOURNAL_NAME, 0); /* the first time there is none */
+    tmpdir_put(d, JOURNAL_NAME, bytes, size, 0600);
+}
+
+/* Opens, and sees that what it has can be gone on from. */
+static int
+try_open(const struct tmpdir *d, struct state *out, bool *cut)
+{
+    struct book b;
+    struct state went;
+    int rc;
+
+    rc = book_try_open(&b, d->fd);
+    if (rc < 0)
+        return rc;
+    *out = state_of(&b);
+    *cut = b.journal.cut > 0;
+    if (journal_free(&b.journal) >= 2 * JOURNAL_CHANGE) {
+        (void)book_put(&b, NULL, RECORD_APPLY, 1);
+        (void)book_put(&b, NULL, RECORD_INCREASE, 2);
+        assert_rc(book_sync(&b), 0);
+    }
+    went = state_of(&b);
+    book_close(&b);
+    book_open(&b, d->fd);
+    assert_true(is_same(state_of(&b), went));
+    assert_int_equal(b.journal.cut, 0);
+    book_close(&b);
+    return 0;
+}
+
+static struct history
+make(const struct tmpdir *d, bool marked, uint8_t *bytes)
+{
+    struct history h;
+    struct book b;
+
+    book_open(&b, d->fd);
+    write_groups(&b, &h);
+    if (marked)
+        mark(&b);
+    book_close(&b);
+    (void)load(d, bytes, FILE_MOST);
+    return h;
+}
+
+static uint64_t
+byte_of(uint64_t record)
+{
+    return RECORDS_AT + record * RECORD_SIZE;
+}
+
+static void
+what_was_answered_is_there_however_the_last_group_is_torn(void **state)
+{
+    const struct tmpdir *d = *state;
+    static uint8_t whole[FILE_MOST], torn[FILE_MOST];
+    const struct history h = make(d, false, whole);
+    const uint64_t from = byte_of(h.first[GROUPS - 1]);
+    const uint64_t to = byte_of(h.first[GROUPS]);
+    struct state s;
+    bool cut;
+
+    /* Its end is missing, its beginning, or a piece of it. */
+    for (uint64_t at = from; at <= to; at++)
+        for (int how = 0; how < 3; how++) {
+            const uint64_t begin = how == 1 ? from : at;
+            const uint64_t end = how == 0 ? to : how == 1 ? at : at + 7;
+
+            memcpy(torn, whole, sizeof torn);
+            memset(torn + begin, 0, (end < to ? end : to) - begin);
+            save(d, torn, sizeof torn);
+            assert_rc(try_open(d, &s, &cut), 0);
+            /* Every one of its changes takes a number or changes tea. */
+            assert_true(s.numbers >= h.before[GROUPS - 1].numbers);
+            assert_true(s.numbers <= h.before[GROUPS].numbers);
+            assert_true(cut || at >= to || begin == from || how == 0 ||
+                        is_same(s, h.before[GROUPS]));
+            if (begin == from && end > from)
+                assert_true(is_same(s, h.before[GROUPS - 1]));
+        }
+}
+
+static void
+a_file_that_ends_anywhere_is_a_beginning_of_it(void **state)
+{
+    const struct tmpdir *d = *state;
+    static uint8_t whole[FILE_MOST];
+    const struct history h = make(d, true, whole);
+    struct state s;
+    bool cut;
+
+    for (size_t size = 0; size < byte_of(h.first[GROUPS]); size++) {
+        int group = 0;
+
+        save(d, whole, size);
+        if (size < RECORDS_AT) {
+            assert_rc(try_open(d, &s, &cut), -EBADMSG);
+            continue;
+        }
+        assert_rc(try_open(d, &s, &cut), 0);
+        while (byte_of(h.first[group + 1]) <= size)
+            group++;
+        assert_true(s.numbers >= h.before[group].numbers);
+        assert_true(s.numbers <= h.before[group + 1].numbers);
+    }
+}
+
+/* Flips each bit that is used; sees that it is told, or makes no difference. */
+static void
+flip_all(const struct tmpdir *d, bool marked)
+{
+    static uint8_t whole[FILE_MOST], bad[FILE_MOST];
+    const struct history h = make(d, marked, whole);
+    const uint64_t end = byte_of(h.first[GROUPS]);
+    const uint64_t last = byte_of(h.first[GROUPS - 1]);
+    unsigned told = 0, cuts = 0, same = 0;
+
+    for (size_t bit = 0; bit < 8 * (end + (size_t)3 * RECORD_SIZE); bit++) {
+        const size_t at = bit / 8;
+        struct state s;
+        bool cut = false;
+        int rc;
+
+        if (at >= HEADER_AT(1) + HEADER_SIZE && at < RECORDS_AT)
+            continue; /* nothing is there */
+        memcpy(bad, whole, sizeof bad);
+        bad[at] ^= (uint8_t)(1 << bit % 8);
+        save(d, bad, sizeof bad);
+        rc = try_open(d, &s, &cut);
+        told += rc < 0;
+        if (rc < 0) {
+            assert_rc(rc, -EBADMSG);
+            continue;
+        }
+        same += is_same(s, h.before[GROUPS]);
+        if (is_same(s, h.before[GROUPS]))
+            continue;
+        /* Only what cannot be told from a crash in that sync; and said. */
+        assert_false(marked);
+        assert_true(at >= last && at < end && cut);
+        assert_true(s.numbers >= h.before[GROUPS - 1].numbers);
+        cuts++;
+    }
+    assert_true(told > 8 * (last - RECORDS_AT) / 2);
+    assert_true(same > 8 * 96);
+    assert_int_equal(cuts > 0, !marked);
+}
+
+static void
+any_bit_of_a_journal_at_rest_is_told_or_harmless(void **state)
+{
+    flip_all(*state, true);
+}
+
+static void
+any_bit_of_one_cut_off_is_told_or_harmless(void **state)
+{
+    flip_all(*state, false);
+}
+
+/* ---- faults ----------------------------------------------------------------
+ */
+
+static void
+a_failed_write_or_sync_leaves_nothing_of_its_group(void **state)
+{
+    static const char *const calls[] = {"pwrite", "fdatasync"};
+    static const int errors[] = {EIO, ENOSPC};
+    const struct tmpdir *d = *state;
+    struct book b;
+
+    book_open(&b, d->fd);
+    assert_pair(book_do(&b, NULL, RECORD_APPLY, 1), 1, 999);
+    for (size_t i = 0; i < 4; i++) {
+        (void)book_put(&b, NULL, RECORD_APPLY, 2);
+        fault_inject(calls[i % 2], 1, errors[i / 2]);
+        assert_rc(book_sync(&b), -errors[i / 2]);
+        assert_true(fault_hit());
+        fault_clear();
+        assert_true(b.journal.erased);
+        book_close(&b);
+        book_open(&b, d->fd);
+        assert_int_equal(book_quota(&b, NULL)->remaining, 999);
+        assert_int_equal(b.journal.cut, 0);
+    }
+    assert_pair(book_do(&b, NULL, RECORD_APPLY, 1), 2, 998);
+    book_close(&b);
+}
+
+static void
+what_cannot_be_erased_at_once_is_later(void **state)
+{
+    const struct tmpdir *d = *state;
+    uint64_t durable;
+    size_t count;
+    struct book b;
+
+    book_open(&b, d->fd);
+    (void)book_put(&b, NULL, RECORD_APPLY, 2);
+    fault_inject_from("fdatasync", 1, EIO);
+    assert_rc(book_sync(&b), -EIO);
+    fault_clear();
+    assert_false(b.journal.erased);
+    durable = b.journal.durable;
+    count = b.journal.groups[1 - b.journal.collecting].count;
+    assert_int_equal(count, 2);
+    book_close(&b);
+    fault_inject("fsync", 1, EIO);
+    assert_rc(journal_erase(d->fd, durable, count), -EIO);
+    fault_clear();
+    assert_rc(journal_erase(d->fd, durable, count), 0);
+    book_open(&b, d->fd);
+    assert_int_equal(book_quota(&b, NULL)->remaining, LIMIT);
+    book_close(&b);
+}
+
+/* Makes, fills or opens a journal with the nth call failing. */
+static void
+fail_each(const struct tmpdir *d, const char *call, int error)
+{
+    struct state before;
+    struct book b;
+    bool hit;
+    int rc;
+
+    for (unsigned n = 1;; n++) {
+        const unsigned fds = fault_open_fds();
+
+        fault_inject(call, n, error);
+        rc = book_try_open(&b, d->fd);
+        hit = fault_hit();
+        fault_clear();
+        if (rc == 0 && !hit)
+            break;
+        if (rc == 0) { /* a close, or a look for what need not be there */
+            book_close(&b);
+            continue;
+        }
+        assert_rc(rc, -error);
+        assert_int_equal(fault_open_fds(), fds);
+    }
+    before = state_of(&b);
+    put_group(&b, 1);
+    assert_rc(book_sync(&b), 0);
+    assert_false(is_same(before, state_of(&b)));
+    before = state_of(&b);
+    book_close(&b);
+    for (unsigned n = 1;; n++) {
+        fault_inject(call, n, error);
+        rc = book_try_open(&b, d->fd);
+        hit = fault_hit();
+        fault_clear();
+        if (!hit)
+            break;
+        if (rc < 0)
+            continue;
+        assert_true(is_same(before, state_of(&b)));
+        book_close(&b);
+    }
+    assert_rc(rc, 0);
+    assert_true(is_same(before, state_of(&b)));
+    book_close(&b);
+}
+
+static void
+opening_fails_clean_at_every_call(void **state)
+{
+    const struct tmpdir *d = *state;
+    static const int errors[] = {EIO, ENOSPC};
+    static const char *const calls[] = {"disk", "memory"};
+
+    for (size_t i = 0; i < 2; i++) {
+        fail_each(d, calls[i], i == 0 ? errors[0] : ENOMEM);
+        assert_int_equal(unlinkat(d->fd, JOURNAL_NAME, 0), 0);
+    }
+    fail_each(d, "disk", errors[1]);
+}
+
+static void
+a_short_write_is_gone_on_with(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct book b;
+
+    book_open(&b, d->fd);
+    put_group(&b, 1);
+    fault_short("pwrite", 1, 31);
+    assert_rc(book_sync(&b), 0);
+    assert_true(fault_hit());
+    fault_clear();
+    book_close(&b);
+    book_open(&b, d->fd);
+    assert_int_equal(b.journal.cut, 0);
+    assert_int_equal(book_quota(&b, "tea")->remaining, 37);
+    book_close(&b);
+}
+
+static void
+room_ends_before_the_file_does_and_grows(void **state)
+{
+    const struct tmpdir *d = *state;
+    int64_t left = LIMIT;
+    struct book b;
+
+    book_open(&b, d->fd);
+    assert_true(journal_is_short(&b.journal));
+    while (journal_free(&b.journal) >= JOURNAL_CHANGE) {
+        (void)book_put(&b, NULL, RECORD_INCREASE, 1);
+        left++;
+        if (journal_free(&b.journal) % 1000 == 0)
+            assert_rc(book_sync(&b), 0);
+    }
+    if (!journal_is_durable(&b.journal))
+        assert_rc(book_sync(&b), 0);
+    fault_inject("pwrite", 2, ENOSPC);
+    assert_rc(journal_extend(d->fd, b.journal.size), -ENOSPC);
+    fault_clear();
+    assert_rc(journal_extend(d->fd, b.journal.size), 0);
+    b.journal.size += JOURNAL_STEP;
+    assert_true(journal_free(&b.journal) > JOURNAL_CHANGE);
+    assert_form(book_do(&b, NULL, RECORD_INCREASE, 1), ANSWER_REMAINING,
+                left + 1);
+    book_close(&b);
+    book_open(&b, d->fd);
+    assert_int_equal(book_quota(&b, NULL)->remaining, left + 1);
+    book_close(&b);
+}
+
+static void
+a_journal_of_a_later_version_is_refused(void **state)
+{
+    const struct tmpdir *d = *state;
+    static uint8_t bytes[FILE_MOST];
+    struct state s;
+    bool cut;
+
+    (void)make(d, true, bytes);
+    for (size_t i = 0; i < HEADER_COPIES; i++) {
+        uint8_t *at = bytes + HEADER_AT(i);
+
+        at[40] = 1;
+        put_le32(at + 44, crc_of(at, HEADER_SIZE - 4));
+    }
+    save(d, bytes, sizeof bytes);
+    assert_rc(try_open(d, &s, &cut), -EPROTO);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+/* In memory: these tests sync often. */
+static int
+setup(void **state)
+{
+    static struct tmpdir dir;
+
+    tmpdir_make_in_memory(&dir);
+    *state = &dir;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fault_clear();
+    tmpdir_remove(*state);
+    return 0;
+}
+
+static const struct CMUnitTest tests[] = {
+    TEST(what_was_answered_is_there_however_the_last_group_is_torn),
+    TEST(a_file_that_ends_anywhere_is_a_beginning_of_it),
+    TEST(any_bit_of_a_journal_at_rest_is_told_or_harmless),
+    TEST(any_bit_of_one_cut_off_is_told_or_harmless),
+    TEST(a_failed_write_or_sync_leaves_nothing_of_its_group),
+    TEST(what_cannot_be_erased_at_once_is_later),
+    TEST(opening_fails_clean_at_every_call),
+    TEST(a_short_write_is_gone_on_with),
+    TEST(room_ends_before_the_file_does_and_grows),
+    TEST(a_journal_of_a_later_version_is_refused),
+};
+
+TEST_MAIN(tests)

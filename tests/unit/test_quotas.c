@@ -1,0 +1,393 @@
+/* tests/unit/test_quotas.c - what quotas answer, and that a replay of their
+ * journal answers the same. */
+#include "tests/unit/quota_fixture.h"
+
+static void
+reopen(struct book *b, int dirfd)
+{
+    book_close(b);
+    book_open(b, dirfd);
+}
+
+/* The walk-through of the ancestor's README. */
+static void
+applications_and_cancellations_are_numbered_in_one_sequence(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct book b;
+
+    book_open(&b, d->fd);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 1), 1, 999);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 2), 2, 997);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 3), 3, 994);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 4), 4, 990);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 5), 5, 985);
+    assert_pair(book_do(&b, NULL, RECORD_CANCEL, 4), 6, 989);
+    assert_form(book_do(&b, NULL, RECORD_INCREASE, 1000), ANSWER_REMAINING,
+                1989);
+    assert_form(book_do(&b, NULL, RECORD_DECREASE, 100), ANSWER_REMAINING,
+                1889);
+    reopen(&b, d->fd);
+    assert_int_equal(book_quota(&b, NULL)->remaining, 1889);
+    assert_pair(book_do(&b, NULL, RECORD_APPLY, 9), 7, 1880);
+    assert_form(book_do(&b, NULL, RECORD_EMPTY, 0), ANSWER_REMAINING, 0);
+    assert_form(book_do(&b, NULL, RECORD_EMPTY, 0), ANSWER_REMAINING, 0);
+    reopen(&b, d->fd);
+    assert_int_equal(book_quota(&b, NULL)->remaining, 0);
+    assert_int_equal(book_quota(&b, NULL)->numbers.count, 7);
+    book_close(&b);
+}
+
+static void
+an_application_needs_enough_and_something(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct book b;
+
+    book_open(&b, d->fd);
+    assert_form(book_put(&b, NULL, RECORD_APPLY, 1001), ANSWER_REFUSED, 0);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 0), 1, 1000);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 1000), 2, 0);
+    assert_form(book_put(&b, NULL, RECORD_APPLY, 0), ANSWER_REFUSED, 0);
+    assert_form(book_put(&b, NULL, RECORD_APPLY, 1), ANSWER_REFUSED, 0);
+    assert_form(book_put(&b, NULL, RECORD_INCREASE, 5), ANSWER_REMAINING, 5);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 5), 3, 0);
+    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 2), 4, 1000);
+    book_close(&b);
+}
+
+static void
+a_number_is_cancelled_once_and_a_cancellation_never(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct book b;
+
+    book_open(&b, d->fd);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_REFUSED, 0);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 10), 1, 990);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 10), 2, 980);
+    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 1), 3, 990);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_REFUSED, 0);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, 3), ANSWER_REFUSED, 0);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, 4), ANSWER_REFUSED, 0);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, INT64_MAX), ANSWER_REFUSED,
+                0);
+    assert_rc(book_sync(&b), 0);
+    reopen(&b, d->fd);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_REFUSED, 0);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, 3), ANSWER_REFUSED, 0);
+    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 2), 4, 1000);
+    book_close(&b);
+}
+
+static void
+what_would_not_fit_is_impossible(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct book b;
+
+    book_open(&b, d->fd);
+    assert_form(book_put(&b, NULL, RECORD_INCREASE, INT64_MAX),
+                ANSWER_IMPOSSIBLE, 0);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 1000), 1, 0);
+    assert_form(book_put(&b, NULL, RECORD_INCREASE, INT64_MAX),
+                ANSWER_REMAINING, INT64_MAX);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_IMPOSSIBLE, 0);
+    assert_form(book_put(&b, NULL, RECORD_DECREASE, 1000), ANSWER_REMAINING,
+                INT64_MAX - 1000);
+    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 1), 2, INT64_MAX);
+    assert_form(book_put(&b, NULL, RECORD_DECREASE, INT64_MAX),
+                ANSWER_REMAINING, 0);
+    assert_form(book_do(&b, NULL, RECORD_DECREASE, 5), ANSWER_REMAINING, 0);
+    reopen(&b, d->fd);
+    assert_int_equal(book_quota(&b, NULL)->remaining, 0);
+    book_close(&b);
+}
+
+static void
+quotas_with_a_name_have_numbers_of_their_own(void **state)
+{
+    const struct tmpdir *d = *state;
+    char longest[QUOTA_NAME_MAX + 1];
+    struct book b;
+
+    memset(longest, 'z', sizeof longest);
+    longest[QUOTA_NAME_MAX] = '\0';
+    book_open(&b, d->fd);
+    assert_form(book_put(&b, "tea", RECORD_APPLY, 1), ANSWER_UNKNOWN, 0);
+    assert_form(book_put(&b, "tea", RECORD_CREATE, 7), ANSWER_CREATED, 7);
+    assert_form(book_put(&b, "tea", RECORD_CREATE, 7), ANSWER_EXISTS, 0);
+    assert_form(book_put(&b, "a", RECORD_CREATE, 0), ANSWER_CREATED, 0);
+    assert_form(book_put(&b, longest, RECORD_CREATE, 3), ANSWER_CREATED, 3);
+    assert_pair(book_put(&b, NULL, RECORD_APPLY, 1), 1, 999);
+    assert_pair(book_put(&b, "tea", RECORD_APPLY, 3), 1, 4);
+    assert_form(book_put(&b, "a", RECORD_APPLY, 1), ANSWER_REFUSED, 0);
+    assert_form(book_do(&b, "a", RECORD_REMOVE, 0), ANSWER_REMAINING, 0);
+    reopen(&b, d->fd);
+    assert_int_equal(b.quotas.count, 2);
+    assert_null(book_quota(&b, "a"));
+    assert_int_equal(book_quota(&b, longest)->remaining, 3);
+    assert_pair(book_put(&b, "tea", RECORD_CANCEL, 1), 2, 7);
+    /* Made anew it begins anew. */
+    assert_form(book_put(&b, "tea", RECORD_REMOVE, 0), ANSWER_REMAINING, 7);
+    assert_form(book_put(&b, "tea", RECORD_CREATE, 2), ANSWER_CREATED, 2);
+    assert_pair(book_do(&b, "tea", RECORD_APPLY, 2), 1, 0);
+    reopen(&b, d->fd);
+    assert_int_equal(book_quota(&b, "tea")->remaining, 0);
+    assert_int_equal(book_quota(&b, "tea")->numbers.count, 1);
+    book_close(&b);
+}
+
+static void
+there_are_no_more_quotas_than_allowed_but_all_that_there_were(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct book b;
+    char name[16];
+
+    book_open(&b, d->fd);
+    quotas_taken(&b.quotas, 20);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(name, sizeof name, "q%d", i * 7 % 20); /* fits */
+        assert_form(book_do(&b, name, RECORD_CREATE, i), ANSWER_CREATED, i);
+    }
+    assert_form(book_put(&b, "more", RECORD_CREATE, 1), ANSWER_NO_MORE, 0);
+    reopen(&b, d->fd);
+    quotas_taken(&b.quotas, 3);
+    assert_int_equal(b.quotas.count, 20);
+    for (size_t i = 1; i < 20; i++)
+        assert_true(strncmp(b.quotas.names[i - 1]->name,
+                            b.quotas.names[i]->name, QUOTA_NAME_MAX) < 0);
+    assert_form(book_put(&b, "more", RECORD_CREATE, 1), ANSWER_NO_MORE, 0);
+    book_close(&b);
+}
+
+static void
+a_name_is_plain(void **state)
+{
+    static const char *const good[] = {"a", "Z9", "0", "a.b_c-d", "tea"};
+    static const char *const bad[] = {"",    ".a",  "-",    "_a",
+                                      "a/b", "a b", "a%41", "\xc3\xa9"};
+    char name[QUOTA_NAME_MAX + 1];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        assert_true(quota_name_is_good(good[i], strlen(good[i])));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(quota_name_is_good(bad[i], strlen(bad[i])));
+    memset(name, 'a', sizeof name);
+    assert_true(quota_name_is_good(name, QUOTA_NAME_MAX));
+    assert_false(quota_name_is_good(name, QUOTA_NAME_MAX + 1));
+}
+
+/* ---- numbers ---------------------------------------------------------------
+ */
+
+#define MANY 1000000
+
+static long
+memory(void)
+{
+    char line[128];
+    long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "RssAnon: %ld", &kib) == 1)
+            break;
+    assert_int_equal(fclose(f), 0);
+    return kib;
+}
+
+static void
+any_of_a_million_numbers_is_cancelled_in_little_memory(void **state)
+{
+    const struct tmpdir *d = *state;
+    const long before = memory();
+    struct stat st;
+    struct book b;
+
+    book_open(&b, d->fd);
+    assert_form(book_do(&b, NULL, RECORD_INCREASE, 2 * (int64_t)MANY),
+                ANSWER_REMAINING, LIMIT + 2 * MANY);
+    for (int i = 1; i <= MANY; i++) {
+        const struct answer a = book_put(&b, NULL, RECORD_APPLY, 1 + i % 2);
+
+        assert_int_equal(a.number, i);
+        if (journal_free(&b.journal) < JOURNAL_CHANGE)
+            assert_rc(book_sync(&b), 0);
+        if (journal_is_short(&b.journal)) {
+            assert_rc(journal_extend(d->fd, b.journal.size), 0);
+            b.journal.size += JOURNAL_STEP;
+        }
+    }
+    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 1), MANY + 1,
+                LIMIT + MANY / 2 + 2);
+    assert_rc(book_sync(&b), 0);
+    assert_true(memory() - before < 8 * 1024);
+    reopen(&b, d->fd);
+    assert_true(memory() - before < 8 * 1024);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_REFUSED, 0);
+    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 2), MANY + 2,
+                LIMIT + MANY / 2 + 3);
+    assert_pair(book_put(&b, NULL, RECORD_CANCEL, MANY / 2 + 1), MANY + 3,
+                LIMIT + MANY / 2 + 5);
+    assert_int_equal(fstatat(d->fd, JOURNAL_NAME, &st, 0), 0);
+    assert_true(st.st_size < 40 * (off_t)MANY);
+    book_close(&b);
+}
+
+static void
+numbers_are_the_same_on_both_sides_of_a_chunk(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct number all[NUMBERS_CHUNK], one;
+    struct numbers n;
+    const uint64_t count = 3 * NUMBERS_CHUNK;
+
+    numbers_init(&n, d->fd);
+    for (uint64_t i = 1; i <= count; i++) {
+        assert_rc(numbers_reserve(&n), 0);
+        assert_rc(numbers_reserve(&n), 0); /* room is made once */
+        numbers_add(&n, (struct number){.amount = (int64_t)i});
+        assert_rc(numbers_cancel(&n, 1 + i / 2, i), 0);
+        for (uint64_t j = i > 4 ? i - 4 : 1; j <= i; j++) {
+            assert_rc(numbers_get(&n, j, &one), 0);
+            assert_int_equal(one.amount, j);
+        }
+    }
+    assert_rc(numbers_get(&n, 0, &one), -ENOENT);
+    assert_rc(numbers_get(&n, count + 1, &one), -ENOENT);
+    assert_rc(numbers_get(&n, 5, &one), 0);
+    assert_int_equal(one.other, 9); /* 8 and 9 cancelled it */
+    for (uint64_t chunk = 0; chunk < 3; chunk++) {
+        assert_int_equal(numbers_read(&n, chunk, all), NUMBERS_CHUNK);
+        assert_int_equal(all[0].amount, chunk * NUMBERS_CHUNK + 1);
+    }
+    assert_int_equal(numbers_read(&n, 3, all), 0);
+    assert_int_equal(tmpdir_count(d, "."), 0); /* the file has no name */
+    numbers_fini(&n);
+}
+
+static void
+a_number_that_has_no_room_changes_nothing(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct quota_request r = {.type = RECORD_APPLY, .value = 1};
+    struct quota_change c;
+    struct answer a;
+    struct book b;
+
+    book_open(&b, d->fd);
+    for (int i = 0; i < NUMBERS_CHUNK; i++)
+        assert_int_equal(book_put(&b, NULL, RECORD_APPLY, 1).number, i + 1);
+    r.quota = book_quota(&b, NULL);
+    for (unsigned n = 1;; n++) {
+        bool hit;
+        int rc;
+
+        assert_true(quotas_decide(&b.quotas, &r, &c, &a));
+        fault_inject("disk", n, ENOSPC);
+        rc = quotas_make(&b.quotas, &c, &a);
+        hit = fault_hit();
+        fault_clear();
+        if (!hit) {
+            assert_rc(rc, 0);
+            break;
+        }
+        assert_rc(rc, -ENOSPC);
+        assert_int_equal(r.quota->remaining, LIMIT - NUMBERS_CHUNK);
+        assert_int_equal(r.quota->numbers.count, NUMBERS_CHUNK);
+    }
+    assert_int_equal(r.quota->numbers.count, NUMBERS_CHUNK + 1);
+    book_close(&b);
+}
+
+/* ---- keys ------------------------------------------------------------------
+ */
+
+static void
+hash_of(uint32_t n, uint8_t hash[KEYS_HASH])
+{
+    memset(hash, 0, KEYS_HASH);
+    put_le32(hash, n % 1000); /* many with one home */
+    put_le32(hash + 4, n);
+}
+
+static void
+a_key_is_known_for_a_day_and_among_the_last_million(void **state)
+{
+    struct answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 8};
+    const uint64_t now = 1700000000000;
+    const struct key_entry *e;
+    uint8_t hash[KEYS_HASH];
+    struct keys k;
+
+    (void)state;
+    assert_rc(keys_init(&k), 0);
+    for (uint32_t i = 0; i < 5000; i++) {
+        hash_of(i, hash);
+        assert_null(keys_find(&k, hash, now));
+        a.number = i;
+        keys_add(&k, hash, i, &a, now + i);
+    }
+    for (uint32_t i = 0; i < 5000; i++) {
+        hash_of(i, hash);
+        e = keys_find(&k, hash, now + i + KEYS_MS - 1);
+        assert_non_null(e);
+        assert_int_equal(e->number, i);
+        assert_null(keys_find(&k, hash, now + i + KEYS_MS + 1000));
+    }
+    /* The old ones go when one comes. */
+    hash_of(6000, hash);
+    keys_add(&k, hash, 1, &a, now + 3000 + KEYS_MS);
+    assert_true(keys_count(&k) > 1990 && keys_count(&k) < 2010);
+    for (uint32_t i = 4000; i < 5000; i++) {
+        hash_of(i, hash);
+        assert_non_null(keys_find(&k, hash, now + 3000 + KEYS_MS));
+    }
+    keys_fini(&k);
+}
+
+static void
+the_oldest_key_makes_way(void **state)
+{
+    const struct answer a = {.form = ANSWER_PAIR};
+    const uint64_t now = 1700000000000;
+    uint8_t hash[KEYS_HASH] = {0};
+    struct keys k;
+
+    (void)state;
+    assert_rc(keys_init(&k), 0);
+    for (uint32_t i = 0; i < KEYS_MAX + 3; i++) {
+        put_le32(hash, i * 2654435761u);
+        keys_add(&k, hash, i, &a, now);
+    }
+    assert_int_equal(keys_count(&k), KEYS_MAX);
+    for (uint32_t i = 0; i < KEYS_MAX + 3; i += i < 4 ? 1 : 9973) {
+        put_le32(hash, i * 2654435761u);
+        assert_int_equal(keys_find(&k, hash, now) != NULL, i > 2);
+    }
+    keys_fini(&k);
+}
+
+#define TEST(f)                                                                \
+    cmocka_unit_test_setup_teardown(f, tmpdir_setup, tmpdir_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(applications_and_cancellations_are_numbered_in_one_sequence),
+    TEST(an_application_needs_enough_and_something),
+    TEST(a_number_is_cancelled_once_and_a_cancellation_never),
+    TEST(what_would_not_fit_is_impossible),
+    TEST(quotas_with_a_name_have_numbers_of_their_own),
+    TEST(there_are_no_more_quotas_than_allowed_but_all_that_there_were),
+    cmocka_unit_test(a_name_is_plain),
+    TEST(any_of_a_million_numbers_is_cancelled_in_little_memory),
+    TEST(numbers_are_the_same_on_both_sides_of_a_chunk),
+    TEST(a_number_that_has_no_room_changes_nothing),
+    cmocka_unit_test(a_key_is_known_for_a_day_and_among_the_last_million),
+    cmocka_unit_test(the_oldest_key_makes_way),
+};
+
+TEST_MAIN(tests)

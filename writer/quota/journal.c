@@ -1,0 +1,205 @@
+/* writer/quota/journal.c - see journal.h.  The start is in replay.c. */
+#include "writer/quota/journal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "writer/quota/journal_file.h"
+
+#define ZEROS 65536u
+
+int
+journal_write(int fd, const uint8_t *bytes, size_t size, uint64_t at)
+{
+    while (size > 0) {
+        const ssize_t n = pwrite(fd, bytes, size, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -ENOSPC;
+        bytes += n;
+        at += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+int
+journal_write_zeros(int fd, uint64_t at, uint64_t size)
+{
+    static const uint8_t zeros[ZEROS];
+    int rc = 0;
+
+    for (uint64_t done = 0; rc == 0 && done < size; done += ZEROS)
+        rc = journal_write(fd, zeros,
+                           size - done < ZEROS ? (size_t)(size - done) : ZEROS,
+                           at + done);
+    return rc;
+}
+
+size_t
+journal_free(const struct journal *j)
+{
+    const struct journal_group *g = &j->groups[j->collecting];
+    const uint64_t room = (j->size - RECORDS_AT) / RECORD_SIZE;
+    const uint64_t used = g->first + (g->count == 0 ? 1 : g->count);
+    const size_t left = JOURNAL_GROUP - g->count;
+
+    if (used >= room)
+        return 0;
+    return room - used < left ? (size_t)(room - used) : left;
+}
+
+void
+journal_put(struct journal *j, const struct record *r)
+{
+    struct journal_group *g = &j->groups[j->collecting];
+
+    assert(journal_free(j) > 0);
+    if (g->count == 0)
+        g->count = 1; /* GROUP: when it is whole */
+    record_put(r, j->uuid, g->first + g->count,
+               g->bytes + g->count * RECORD_SIZE);
+    g->count++;
+}
+
+bool
+journal_mark(struct journal *j)
+{
+    struct journal_group *g = &j->groups[j->collecting];
+
+    if (j->marked || !journal_is_durable(j) || journal_free(j) == 0)
+        return false;
+    g->count = 1;
+    return true;
+}
+
+void
+journal_begin(struct journal *j, uint64_t now_ms)
+{
+    struct journal_group *g = &j->groups[j->collecting];
+    const struct record r = {.type = RECORD_GROUP,
+                             .value = (int64_t)now_ms,
+                             .after = (int64_t)g->count - 1};
+
+    assert(!j->in_flight);
+    if (g->count > 0)
+        record_put(&r, j->uuid, g->first, g->bytes);
+    j->in_flight = true;
+    j->collecting = 1 - j->collecting;
+    j->groups[j->collecting].first = g->first + g->count;
+    j->groups[j->collecting].count = 0;
+}
+
+int
+journal_sync(struct journal *j)
+{
+    const struct journal_group *g = &j->groups[1 - j->collecting];
+    const uint64_t at = journal_byte(g->first);
+    const size_t size = g->count * RECORD_SIZE;
+    int rc;
+
+    j->erased = true;
+    if (g->count == 0)
+        return 0;
+    rc = journal_write(j->fd, g->bytes, size, at);
+    if (rc == 0 && fdatasync(j->fd) < 0)
+        rc = -errno;
+    if (rc == 0)
+        return 0;
+    /* The pages are written anew, so this sync tells of them, and not of those
+     * that the failed one may have marked clean. */
+    j->erased =
+        journal_write_zeros(j->fd, at, size) == 0 && fdatasync(j->fd) == 0;
+    return rc;
+}
+
+void
+journal_end(struct journal *j, int rc)
+{
+    struct journal_group *g = &j->groups[1 - j->collecting];
+
+    j->in_flight = false;
+    if (rc < 0)
+        return; /* the caller reads the file again */
+    if (g->count > 0) {
+        j->marked = g->count == 1;
+        j->groups_written++;
+    }
+    j->durable = g->first + g->count;
+    g->count = 0;
+}
+
+bool
+journal_is_short(const struct journal *j)
+{
+    const struct journal_group *g = &j->groups[j->collecting];
+
+    return journal_byte(g->first + g->count) + JOURNAL_STEP > j->size;
+}
+
+static int
+open_again(int dirfd)
+{
+    const int fd =
+        openat(dirfd, JOURNAL_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? -errno : fd;
+}
+
+/* In a descriptor of its own, whose syncs tell of errors that no other has
+ * heard of, and take none away from another. */
+static int
+zero(int dirfd, uint64_t at, uint64_t size)
+{
+    const int fd = open_again(dirfd);
+    int rc;
+
+    if (fd < 0)
+        return fd;
+    rc = journal_write_zeros(fd, at, size);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* synced, or of no use */
+    return rc;
+}
+
+int
+journal_erase(int dirfd, uint64_t durable, size_t count)
+{
+    return zero(dirfd, journal_byte(durable), (uint64_t)count * RECORD_SIZE);
+}
+
+int
+journal_extend(int dirfd, uint64_t from)
+{
+    return zero(dirfd, from, JOURNAL_STEP);
+}
+
+int
+journal_groups_init(struct journal *j)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        j->groups[i].bytes = malloc(JOURNAL_GROUP * RECORD_SIZE);
+        if (!j->groups[i].bytes)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+void
+journal_close(struct journal *j)
+{
+    if (j->fd >= 0)
+        (void)close(j->fd); /* what was promised is synced */
+    for (unsigned i = 0; i < 2; i++)
+        free(j->groups[i].bytes);
+    *j = (struct journal){.fd = -1};
+}

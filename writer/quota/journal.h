@@ -1,0 +1,107 @@
+/* writer/quota/journal.h - the file that makes quotas durable; its bytes are in
+ * record.h.
+ *
+ * Records are put into the group that collects; begin, sync and end are those
+ * of writer/commit.h: one write and one sync a group.
+ *
+ *     free -> put ... put -> begin -> sync ~~> end
+ *
+ * The file is zero ahead of what is written (journal_extend), so that a full
+ * disk is met before anything is promised, and a sync writes no metadata.
+ *
+ * When a write or sync fails nobody knows what is on disk.  The group is then
+ * overwritten with zeros and synced: when that works it is certain that none of
+ * it counts (`erased`), and its requests may be refused; else nobody may be
+ * told anything until journal_erase() has worked.  Either way the memory is
+ * ahead of the file: the caller opens a new journal, which reads the file
+ * again.
+ *
+ * Ownership: the caller's, between open and close.  One thread at a time, but
+ * that sync runs beside all of those that put.
+ * Errors: 0 or a negative errno; text goes to diag.
+ */
+#ifndef COUNTD_QUOTA_JOURNAL_H
+#define COUNTD_QUOTA_JOURNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "writer/quota/record.h"
+
+#define JOURNAL_NAME   "quota"
+#define JOURNAL_GROUP  16384u                 /* records of a group, at most */
+#define JOURNAL_FIRST  ((size_t)1 << 18)      /* bytes of a new file */
+#define JOURNAL_STEP   (43690u * RECORD_SIZE) /* bytes of zeros made at once */
+#define JOURNAL_CHANGE 8u                     /* records of a change, at most */
+
+struct journal_group {
+    uint8_t *bytes;
+    uint64_t first; /* number of its first record */
+    size_t count;   /* with GROUP; 0: nothing */
+};
+
+struct journal {
+    int dirfd; /* borrowed */
+    int fd;
+    uint8_t uuid[16];
+    int64_t limit;
+    struct journal_group groups[2];
+    unsigned collecting;
+    bool in_flight;
+    bool marked; /* the last durable group is empty: all before it is certain */
+    bool erased;
+    uint64_t durable;             /* records */
+    uint64_t size;                /* bytes that are there */
+    uint64_t groups_written, cut; /* figures; records cut at the start */
+};
+
+/* Each record but GROUP, in order; ms is that of its group.  Below 0: it cannot
+ * be: the file is damaged, or what else it is. */
+typedef int journal_take(void *ctx, const struct record *r, uint64_t ms);
+
+/* Whether there is one. */
+int journal_exists(int dirfd, bool *exists);
+
+/* Makes one with this limit. */
+int journal_make(int dirfd, int64_t limit);
+
+/* Opens and replays.  What a crash left behind the last whole change is cut
+ * off, which is said; what was read is durable when this returns.  `begin` is
+ * called once, before the records, with uuid and limit. -EBADMSG  damaged: the
+ * message tells where */
+int journal_open(struct journal *j, int dirfd,
+                 int (*begin)(void *ctx, const struct journal *j),
+                 journal_take *take, void *ctx);
+void journal_close(struct journal *j);
+
+/* Records that may be put now. */
+size_t journal_free(const struct journal *j);
+void journal_put(struct journal *j, const struct record *r);
+
+/* All that was put is durable. */
+static inline bool
+journal_is_durable(const struct journal *j)
+{
+    return !j->in_flight && j->groups[j->collecting].count == 0;
+}
+
+/* Puts an empty group when the last one is not: it tells that all before it was
+ * durable.  False: no need, or no room. */
+bool journal_mark(struct journal *j);
+
+void journal_begin(struct journal *j, uint64_t now_ms);
+int journal_sync(struct journal *j);
+void journal_end(struct journal *j, int rc);
+
+/* The records that a failed group may have left, from `durable` on. */
+int journal_erase(int dirfd, uint64_t durable, size_t count);
+
+/* Whether journal_extend() should be called. */
+bool journal_is_short(const struct journal *j);
+
+/* Writes zeros from byte `from` on, JOURNAL_STEP of them.  For any thread; then
+ * `size` is from + JOURNAL_STEP. */
+int journal_extend(int dirfd, uint64_t from);
+
+#endif

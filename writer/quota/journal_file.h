@@ -1,0 +1,20 @@
+/* writer/quota/journal_file.h - what journal.c and replay.c share; nobody else
+ * includes it. */
+#ifndef COUNTD_QUOTA_JOURNAL_FILE_H
+#define COUNTD_QUOTA_JOURNAL_FILE_H
+
+#include "writer/quota/journal.h"
+
+static inline uint64_t
+journal_byte(uint64_t record)
+{
+    return RECORDS_AT + record * RECORD_SIZE;
+}
+
+int journal_write(int fd, const uint8_t *bytes, size_t size, uint64_t at);
+int journal_write_zeros(int fd, uint64_t at, uint64_t size);
+
+/* -ENOMEM; journal_close() gives back what was taken. */
+int journal_groups_init(struct journal *j);
+
+#endif

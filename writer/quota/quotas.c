@@ -1,0 +1,428 @@
+/* writer/quota/quotas.c - see quotas.h. */
+#include "writer/quota/quotas.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+
+/* ---- names --------------------------------------------------------------- */
+
+bool
+quota_name_is_good(const char *name, size_t size)
+{
+    if (size == 0 || size > QUOTA_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        const char c = name[i];
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9');
+
+        if (!plain && (i == 0 || (c != '.' && c != '_' && c != '-')))
+            return false;
+    }
+    return true;
+}
+
+static int
+compare(const struct quota *quota, const char *name, size_t size)
+{
+    const size_t less = quota->name_size < size ? quota->name_size : size;
+    const int c = memcmp(quota->name, name, less);
+
+    return c != 0 ? c : (int)quota->name_size - (int)size;
+}
+
+/* The place of a name in the order; *found: it is there. */
+static size_t
+place_of(const struct quotas *q, const char *name, size_t size, bool *found)
+{
+    size_t low = 0, high = q->count;
+
+    *found = false;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const int c = compare(q->names[middle], name, size);
+
+        if (c == 0) {
+            *found = true;
+            return middle;
+        }
+        if (c < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct quota *
+quotas_find(const struct quotas *q, const char *name, size_t size)
+{
+    bool found;
+    const size_t place = place_of(q, name, size, &found);
+
+    return found ? q->names[place] : NULL;
+}
+
+static uint16_t
+free_id(const struct quotas *q)
+{
+    uint16_t id = 1;
+
+    while (q->ids[id])
+        id++;
+    return id;
+}
+
+static struct quota *
+new_quota(int dirfd, uint16_t id, const char *name, size_t size, int64_t limit)
+{
+    struct quota *quota = calloc(1, sizeof *quota);
+
+    if (!quota)
+        return NULL;
+    quota->id = id;
+    quota->name_size = (uint8_t)size;
+    if (size > 0)
+        memcpy(quota->name, name, size);
+    quota->limit = quota->remaining = limit;
+    numbers_init(&quota->numbers, dirfd);
+    return quota;
+}
+
+static void
+free_quota(struct quota *quota)
+{
+    if (!quota)
+        return;
+    numbers_fini(&quota->numbers);
+    free(quota);
+}
+
+int
+quotas_init(struct quotas *q, int dirfd, int64_t limit)
+{
+    *q = (struct quotas){.dirfd = dirfd, .max = QUOTA_MAX};
+    q->names = calloc(QUOTA_MAX, sizeof(struct quota *));
+    /* One more stays free: what free_id() ends at. */
+    q->ids = calloc(QUOTA_MAX + 2, sizeof(struct quota *));
+    if (!q->names || !q->ids || keys_init(&q->keys) < 0)
+        return -ENOMEM;
+    q->ids[0] = new_quota(dirfd, 0, NULL, 0, limit);
+    return q->ids[0] ? 0 : -ENOMEM;
+}
+
+void
+quotas_fini(struct quotas *q)
+{
+    for (size_t i = 0; i < q->count; i++)
+        free_quota(q->names[i]);
+    if (q->ids)
+        free_quota(q->ids[0]);
+    free(q->names);
+    free(q->ids);
+    keys_fini(&q->keys);
+    *q = (struct quotas){.dirfd = -1};
+}
+
+/* ---- deciding ------------------------------------------------------------ */
+
+static bool
+refuse(struct answer *a, enum answer_form form)
+{
+    *a = (struct answer){.form = form};
+    return false;
+}
+
+static bool
+decide_apply(struct quota_change *c, struct answer *a)
+{
+    const struct quota *quota = c->quota;
+
+    if (quota->remaining == 0 || c->record.value > quota->remaining)
+        return refuse(a, ANSWER_REFUSED);
+    c->record.after = quota->remaining - c->record.value;
+    return true;
+}
+
+static bool
+decide_cancel(struct quota_change *c, struct answer *a)
+{
+    struct quota *quota = c->quota;
+    struct number n;
+    int rc;
+
+    rc = numbers_get(&quota->numbers, (uint64_t)c->record.value, &n);
+    if (rc < 0 && rc != -ENOENT)
+        return refuse(a, ANSWER_UNAVAILABLE);
+    if (rc == -ENOENT || n.amount == NUMBER_IS_CANCEL || n.other != 0)
+        return refuse(a, ANSWER_REFUSED);
+    if (n.amount > INT64_MAX - quota->remaining)
+        return refuse(a, ANSWER_IMPOSSIBLE);
+    c->amount = n.amount;
+    c->record.after = quota->remaining + n.amount;
+    return true;
+}
+
+static bool
+decide_create(struct quotas *q, struct quota_change *c, struct answer *a)
+{
+    if (quotas_find(q, c->name, c->name_size))
+        return refuse(a, ANSWER_EXISTS);
+    if (q->count >= q->max)
+        return refuse(a, ANSWER_NO_MORE);
+    c->record.quota = free_id(q);
+    c->record.after = (int64_t)c->name_size;
+    return true;
+}
+
+bool
+quotas_decide(struct quotas *q, const struct quota_request *r,
+              struct quota_change *c, struct answer *a)
+{
+    const struct quota *quota = r->quota;
+
+    *c = (struct quota_change){
+        .record = {.type = (uint8_t)r->type, .value = r->value},
+        .quota = r->quota,
+        .name = r->name,
+        .name_size = r->name_size};
+    if (r->type == RECORD_CREATE)
+        return decide_create(q, c, a);
+    if (!quota)
+        return refuse(a, ANSWER_UNKNOWN);
+    c->record.quota = quota->id;
+    switch (r->type) {
+    case RECORD_APPLY:
+        return decide_apply(c, a);
+    case RECORD_CANCEL:
+        return decide_cancel(c, a);
+    case RECORD_INCREASE:
+        if (r->value > INT64_MAX - quota->remaining)
+            return refuse(a, ANSWER_IMPOSSIBLE);
+        c->record.after = quota->remaining + r->value;
+        return true;
+    case RECORD_DECREASE:
+        if (r->value > quota->remaining)
+            c->record.value = quota->remaining;
+        c->record.after = quota->remaining - c->record.value;
+        return true;
+    default:
+        assert(r->type == RECORD_EMPTY || r->type == RECORD_REMOVE);
+        c->record.value = quota->remaining;
+        return true;
+    }
+}
+
+/* ---- making -------------------------------------------------------------- */
+
+static int
+make_number(struct quota_change *c)
+{
+    struct numbers *n = &c->quota->numbers;
+    const int64_t value = c->record.value;
+    int rc;
+
+    rc = numbers_reserve(n);
+    if (rc < 0)
+        return rc;
+    if (c->record.type == RECORD_APPLY) {
+        numbers_add(n, (struct number){.amount = value});
+        return 0;
+    }
+    rc = numbers_cancel(n, (uint64_t)value, n->count + 1);
+    if (rc == 0)
+        numbers_add(n, (struct number){.amount = NUMBER_IS_CANCEL,
+                                       .other = (uint64_t)value});
+    return rc;
+}
+
+static int
+make_create(struct quotas *q, struct quota_change *c)
+{
+    struct quota *quota = new_quota(q->dirfd, c->record.quota, c->name,
+                                    c->name_size, c->record.value);
+    bool found;
+    size_t place;
+
+    if (!quota)
+        return -ENOMEM;
+    place = place_of(q, c->name, c->name_size, &found);
+    assert(!found && q->count < QUOTA_MAX);
+    memmove(q->names + place + 1, q->names + place,
+            (q->count - place) * sizeof *q->names);
+    q->names[place] = quota;
+    q->count++;
+    q->ids[quota->id] = quota;
+    c->quota = quota;
+    return 0;
+}
+
+static void
+make_remove(struct quotas *q, struct quota *quota)
+{
+    bool found;
+    const size_t place = place_of(q, quota->name, quota->name_size, &found);
+
+    assert(found && quota->id > 0);
+    q->count--;
+    memmove(q->names + place, q->names + place + 1,
+            (q->count - place) * sizeof *q->names);
+    q->ids[quota->id] = NULL;
+    free_quota(quota);
+}
+
+static void
+tell(struct quota_change *c)
+{
+    struct quota *quota = c->quota;
+
+    if (c->record.type == RECORD_APPLY)
+        quota->told[TOLD_APPLIED] += (uint64_t)c->record.value;
+    if (c->record.type == RECORD_CANCEL)
+        quota->told[TOLD_CANCELLED] += (uint64_t)c->amount;
+}
+
+int
+quotas_make(struct quotas *q, struct quota_change *c, struct answer *a)
+{
+    const uint8_t type = c->record.type;
+    int rc = 0;
+
+    *a =
+        (struct answer){.form = ANSWER_REMAINING, .remaining = c->record.after};
+    if (type == RECORD_REMOVE) {
+        a->remaining = c->record.value;
+        make_remove(q, c->quota);
+        return 0;
+    }
+    if (type == RECORD_CREATE) {
+        *a = (struct answer){.form = ANSWER_CREATED,
+                             .remaining = c->record.value};
+        return make_create(q, c);
+    }
+    if (type == RECORD_APPLY || type == RECORD_CANCEL)
+        rc = make_number(c);
+    if (rc < 0)
+        return rc;
+    if (type == RECORD_APPLY || type == RECORD_CANCEL) {
+        a->form = ANSWER_PAIR;
+        a->number = c->quota->numbers.count;
+    }
+    c->quota->remaining = c->record.after;
+    tell(c);
+    return 0;
+}
+
+/* ---- replaying ----------------------------------------------------------- */
+
+static int
+take_part(struct quotas *q, const struct record *r)
+{
+    uint8_t bytes[16];
+
+    put_le64s(bytes, r->value);
+    put_le64s(bytes + 8, r->after);
+    switch (r->type) {
+    case RECORD_KEY:
+        memcpy(q->key, bytes, sizeof q->key);
+        q->has_key = true;
+        return 0;
+    case RECORD_REQUEST:
+        q->request = (uint64_t)r->value;
+        q->has_request = true;
+        return 0;
+    case RECORD_NAME:
+        if (q->part_size + sizeof bytes > sizeof q->part)
+            return -EBADMSG;
+        memcpy(q->part + q->part_size, bytes, sizeof bytes);
+        q->part_size += sizeof bytes;
+        return 0;
+    default:
+        return -EBADMSG;
+    }
+}
+
+static void
+forget_parts(struct quotas *q)
+{
+    q->has_key = q->has_request = false;
+    q->part_size = 0;
+}
+
+/* What was asked for when this was written. */
+static int
+request_of(struct quotas *q, const struct record *r, struct quota_request *out)
+{
+    *out = (struct quota_request){.type = (enum record_type)r->type,
+                                  .value = r->value};
+    if (r->value < 0 || r->quota > QUOTA_MAX)
+        return -EBADMSG;
+    if (r->type == RECORD_CREATE) {
+        out->name = q->part;
+        out->name_size = (size_t)r->after;
+        return r->after > 0 && (uint64_t)r->after <= q->part_size &&
+                       quota_name_is_good(q->part, out->name_size)
+                   ? 0
+                   : -EBADMSG;
+    }
+    out->quota = q->ids[r->quota];
+    if (r->type == RECORD_REMOVE && r->quota == 0)
+        return -EBADMSG;
+    return out->quota ? 0 : -EBADMSG;
+}
+
+static int
+take_change(struct quotas *q, const struct record *r, struct answer *a)
+{
+    struct quota_request request;
+    struct quota_change c;
+    int rc;
+
+    if (r->type == RECORD_REFUSED) {
+        (void)refuse(a, r->after == 0 ? ANSWER_REFUSED : ANSWER_IMPOSSIBLE);
+        return 0;
+    }
+    if (r->type < RECORD_APPLY || r->type > RECORD_REMOVE)
+        return -EBADMSG;
+    rc = request_of(q, r, &request);
+    if (rc < 0)
+        return rc;
+    if (!quotas_decide(q, &request, &c, a))
+        return a->form == ANSWER_UNAVAILABLE ? -EIO : -EBADMSG;
+    if (c.record.quota != r->quota || c.record.value != r->value ||
+        c.record.after != r->after)
+        return -EBADMSG;
+    return quotas_make(q, &c, a);
+}
+
+int
+quotas_take(void *ctx, const struct record *r, uint64_t ms)
+{
+    struct quotas *q = ctx;
+    struct answer a;
+    int rc;
+
+    if (r->part)
+        return take_part(q, r);
+    rc = take_change(q, r, &a);
+    if (rc == 0 && q->has_key && q->has_request &&
+        !keys_find(&q->keys, q->key, ms))
+        keys_add(&q->keys, q->key, q->request, &a, ms);
+    forget_parts(q);
+    return rc;
+}
+
+void
+quotas_taken(struct quotas *q, size_t max)
+{
+    forget_parts(q);
+    q->max = max;
+    /* What is of before was told before, or is lost with who would have. */
+    memset(q->ids[0]->told, 0, sizeof q->ids[0]->told);
+    for (size_t i = 0; i < q->count; i++)
+        memset(q->names[i]->told, 0, sizeof q->names[i]->told);
+}

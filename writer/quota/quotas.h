@@ -1,0 +1,118 @@
+/* writer/quota/quotas.h - quotas: what remains of each, and what became of each
+ * journal number.
+ *
+ * A request is decided, which changes nothing, and then made:
+ *
+ *     if (quotas_decide(q, &request, &change, &answer)) {
+ *         rc = quotas_make(q, &change, &answer);
+ *         ... change.record goes into the journal ...
+ *     }
+ *
+ * A replay does the same with what the journal has (quotas_take), and compares.
+ *
+ *   APPLY      amount <= remaining, and something remains; takes a number
+ *   CANCEL     of an application that was not cancelled; takes a number
+ *   INCREASE   what remains fits 63 bits
+ *   DECREASE   to 0 at least
+ *   EMPTY      to 0
+ *   CREATE     a name that is free; REMOVE: with all its numbers
+ *
+ * Quota 0 has no name and is always there.  A name is 1 to QUOTA_NAME_MAX of
+ * A-Z a-z 0-9 . _ -, the first of which is a letter or a digit.
+ *
+ * Ownership: the caller's, between init and fini.  One thread at a time.
+ * Memory: 4 KiB a quota, and that of keys.h.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_QUOTA_QUOTAS_H
+#define COUNTD_QUOTA_QUOTAS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "writer/quota/keys.h"
+#include "writer/quota/numbers.h"
+#include "writer/quota/record.h"
+
+#define QUOTA_NAME_MAX 64u
+#define QUOTA_MAX      10000u /* with a name */
+#define QUOTA_PARTS    (QUOTA_NAME_MAX / 16)
+
+enum quota_told { TOLD_APPLIED, TOLD_CANCELLED, TOLD_REFUSED, TOLD_PARTS };
+
+struct quota {
+    uint16_t id;
+    uint8_t name_size; /* 0: that of id 0 */
+    char name[QUOTA_NAME_MAX];
+    int64_t limit; /* it was made with */
+    int64_t remaining;
+    uint64_t
+        told[TOLD_PARTS]; /* for the history: amounts since the last time */
+    struct numbers numbers;
+};
+
+struct quota_request {
+    enum record_type type;
+    struct quota *quota; /* NULL: there is none of that name */
+    const char *name;    /* CREATE */
+    size_t name_size;
+    int64_t value; /* amount, number or limit */
+};
+
+struct quota_change {
+    struct record record; /* the last of the change */
+    const char *name;     /* CREATE: those of the request */
+    size_t name_size;
+    struct quota *quota;
+    int64_t amount; /* CANCEL: that comes back */
+};
+
+struct quotas {
+    int dirfd;  /* borrowed */
+    size_t max; /* with a name; those of a journal are all taken */
+    size_t count;
+    struct quota **names; /* in order */
+    struct quota **ids;
+    struct keys keys;
+    bool has_key; /* replay: parts of the change that goes on */
+    bool has_request;
+    uint8_t key[KEYS_HASH];
+    uint64_t request;
+    size_t part_size;
+    char part[QUOTA_NAME_MAX];
+};
+
+/* -ENOMEM.  quotas_fini() in any case. */
+int quotas_init(struct quotas *q, int dirfd, int64_t limit);
+void quotas_fini(struct quotas *q);
+
+static inline struct quota *
+quotas_unnamed(const struct quotas *q)
+{
+    return q->ids[0];
+}
+
+bool quota_name_is_good(const char *name, size_t size);
+
+/* NULL: there is none. */
+struct quota *quotas_find(const struct quotas *q, const char *name,
+                          size_t size);
+
+/* Whether there is a change to make; if not, *a is the answer.  It is
+ * ANSWER_UNAVAILABLE when a number cannot be read. */
+bool quotas_decide(struct quotas *q, const struct quota_request *r,
+                   struct quota_change *c, struct answer *a);
+
+/* Makes it; *a is the answer when it is durable.  An error: nothing has changed
+ * (-ENOSPC ...). */
+int quotas_make(struct quotas *q, struct quota_change *c, struct answer *a);
+
+/* journal_take: ctx is a struct quotas. */
+int quotas_take(void *ctx, const struct record *r, uint64_t ms);
+
+/* The replay is over: parts of a change that was cut are forgotten, and there
+ * are at most `max` quotas from now on, or those that there are. */
+void quotas_taken(struct quotas *q, size_t max);
+
+#endif
