@@ -271,6 +271,26 @@ numbers_are_the_same_on_both_sides_of_a_chunk(void **state)
 }
 
 static void
+the_last_number_of_a_chunk_is_cancelled_by_the_first_of_the_next(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct number n;
+    struct book b;
+
+    book_open(&b, d->fd);
+    for (int i = 1; i <= NUMBERS_CHUNK; i++)
+        assert_int_equal(book_put(&b, NULL, RECORD_APPLY, 1).number, i);
+    assert_pair(book_put(&b, NULL, RECORD_CANCEL, NUMBERS_CHUNK),
+                NUMBERS_CHUNK + 1, LIMIT - NUMBERS_CHUNK + 1);
+    assert_form(book_put(&b, NULL, RECORD_CANCEL, NUMBERS_CHUNK),
+                ANSWER_REFUSED, 0);
+    assert_rc(numbers_get(&book_quota(&b, NULL)->numbers, NUMBERS_CHUNK, &n),
+              0);
+    assert_int_equal(n.other, NUMBERS_CHUNK + 1);
+    book_close(&b);
+}
+
+static void
 a_number_that_has_no_room_changes_nothing(void **state)
 {
     const struct tmpdir *d = *state;
@@ -385,6 +405,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_name_is_plain),
     TEST(any_of_a_million_numbers_is_cancelled_in_little_memory),
     TEST(numbers_are_the_same_on_both_sides_of_a_chunk),
+    TEST(the_last_number_of_a_chunk_is_cancelled_by_the_first_of_the_next),
     TEST(a_number_that_has_no_room_changes_nothing),
     cmocka_unit_test(a_key_is_known_for_a_day_and_among_the_last_million),
     cmocka_unit_test(the_oldest_key_makes_way),

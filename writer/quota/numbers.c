@@ -182,6 +182,22 @@ numbers_get(struct numbers *n, uint64_t number, struct number *what)
     return rc;
 }
 
+/* Where room was made the tail is in the file already. */
+static int
+cancel_in_tail(struct numbers *n, uint64_t at, uint64_t by)
+{
+    struct number *number = &n->tail[at % NUMBERS_CHUNK];
+    const uint64_t before = number->other;
+    int rc = 0;
+
+    number->other = by;
+    if (is_full(n) && n->spilled)
+        rc = write_chunk(n, at / NUMBERS_CHUNK, n->tail);
+    if (rc < 0)
+        number->other = before;
+    return rc;
+}
+
 int
 numbers_cancel(struct numbers *n, uint64_t number, uint64_t by)
 {
@@ -192,8 +208,7 @@ numbers_cancel(struct numbers *n, uint64_t number, uint64_t by)
     assert(number > 0 && number <= n->count);
     lock(n);
     if (chunk >= chunks_in_file(n)) {
-        n->tail[at % NUMBERS_CHUNK].other = by;
-        n->spilled = false;
+        rc = cancel_in_tail(n, at, by);
         goto out;
     }
     rc = read_chunk(n, chunk, all);

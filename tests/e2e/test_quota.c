@@ -1,0 +1,186 @@
+/* tests/e2e/test_quota.c - quotas of the built daemons: kept across kill and
+ * restart, refused with another limit, set aside when damaged, and read as
+ * counts. */
+#include "tests/lib/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/client.h"
+#include "tests/lib/fleet.h"
+
+static int
+set_up(void **state)
+{
+    struct fleet *f = calloc(1, sizeof *f);
+
+    assert_non_null(f);
+    fleet_init(f);
+    fleet_option(f, "live.history=on");
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "http.listen=127.0.0.1:0");
+    fleet_option(f, "quota.enable=on");
+    fleet_option(f, "quota.limit=1000");
+    *state = f;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct fleet *f = *state;
+
+    fleet_fini(f);
+    free(f);
+    return 0;
+}
+
+/* One request of a connection of its own; its body. */
+static const char *
+ask(struct fleet *f, const char *method, const char *target, const char *key,
+    int status)
+{
+    static char text[1024];
+    const int fd =
+        client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    int size, got;
+
+    size = snprintf(text, sizeof text,
+                    "%s %s HTTP/1.1\r\nHost: localhost\r\n"
+                    "Connection: close\r\n%s%s%s\r\n",
+                    method, target, key ? "Idempotency-Key: " : "",
+                    key ? key : "", key ? "\r\n" : "");
+    client_send(fd, text, (size_t)size);
+    size = (int)client_read(fd, text, sizeof text - 1);
+    text[size] = '\0';
+    client_close(fd);
+    assert_int_equal(sscanf(text, "HTTP/1.1 %d", &got), 1);
+    assert_int_equal(got, status);
+    assert_non_null(strstr(text, "\r\n\r\n"));
+    return strstr(text, "\r\n\r\n") + 4;
+}
+
+#define expect(f, target, body)                                                \
+    assert_string_equal(ask(f, "POST", target, NULL, 200), body)
+
+static void
+all_is_there_after_a_kill(void **state)
+{
+    struct fleet *f = *state;
+
+    fleet_start(f, FLEET_WRITE);
+    expect(f, "/apply?amt=10", "1 990\n");
+    assert_string_equal(ask(f, "POST", "/quota/tea?limit=50", NULL, 201),
+                        "50\n");
+    expect(f, "/quota/tea/apply?amt=20", "1 30\n");
+    assert_string_equal(ask(f, "POST", "/apply?amt=5", "key", 200), "2 985\n");
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
+    fleet_start(f, FLEET_WRITE);
+    assert_string_equal(ask(f, "POST", "/apply?amt=5", "key", 200), "2 985\n");
+    (void)ask(f, "POST", "/apply?amt=6", "key", 422);
+    expect(f, "/cancel?jnlsno=1", "3 995\n");
+    expect(f, "/quota/tea/cancel?jnlsno=1", "2 50\n");
+    fleet_stop(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WRITE);
+    assert_string_equal(ask(f, "GET", "/quota", NULL, 200),
+                        "-\t1000\t995\ntea\t50\t50\n");
+    fleet_stop(f, FLEET_WRITE);
+}
+
+static void
+another_limit_is_refused_with_what_to_do(void **state)
+{
+    struct fleet *f = *state;
+    char text[2048];
+    char data[600];
+
+    fleet_start(f, FLEET_WRITE);
+    fleet_stop(f, FLEET_WRITE);
+    (void)snprintf(data, sizeof data, "data_dir=%s", f->path); /* fits */
+    assert_int_equal(daemon_run(text, sizeof text, "countd-write", "-o", data,
+                                "-o", "http.listen=127.0.0.1:0", "-o",
+                                "quota.enable=on", "-o", "write.listen=", "-o",
+                                "write.ack_listen=127.0.0.1:0", "-o",
+                                "counter.enable=off", "-o", "log.size=64K",
+                                "-o", "quota.limit=5", NULL),
+                     100);
+    assert_non_null(strstr(text, "give quota.limit = 1000"));
+}
+
+static void
+damage_is_told_and_stops_nothing_else(void **state)
+{
+    struct fleet *f = *state;
+    char path[700], text[4096];
+    uint8_t byte;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    expect(f, "/apply?amt=10", "1 990\n");
+    expect(f, "/apply?amt=10", "2 980\n");
+    fleet_stop(f, FLEET_WRITE);
+    (void)snprintf(path, sizeof path, "%s/live/quota", f->path); /* fits */
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, 4096 + 32), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 4096 + 32), 1);
+    client_close(fd);
+    fleet_start(f, FLEET_WRITE);
+    (void)ask(f, "GET", "/query", NULL, 503);
+    (void)ask(f, "POST", "/apply?amt=1", NULL, 503);
+    (void)daemon_output(fleet_daemon(f, FLEET_WRITE), text, sizeof text);
+    assert_non_null(strstr(text, "live/quota record=1 byte=4120"));
+    fd = client_connect(fleet_ack_port(f));
+    client_increment(fd, "ks", "key", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    fleet_stop(f, FLEET_WRITE);
+}
+
+static void
+what_was_applied_can_be_read_as_counts(void **state)
+{
+    struct fleet *f = *state;
+    int64_t count;
+    int fd;
+
+    fleet_start(f, FLEET_WRITE);
+    expect(f, "/apply?amt=10", "1 990\n");
+    expect(f, "/apply?amt=5", "2 985\n");
+    expect(f, "/cancel?jnlsno=1", "3 995\n");
+    expect(f, "/apply?amt=2000", "0\n");
+    expect(f, "/increase?amt=1", "996\n");
+    (void)ask(f, "POST", "/quota/tea?limit=50", NULL, 201);
+    expect(f, "/quota/tea/apply?amt=7", "1 43\n");
+    fleet_stop(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, 60000);
+    fleet_start(f, FLEET_READ);
+    fd = client_connect(fleet_read_port(f));
+    assert_true(client_get(fd, "quota.applied", "-", &count));
+    assert_int_equal(count, 15);
+    assert_true(client_get(fd, "quota.applied", "tea", &count));
+    assert_int_equal(count, 7);
+    assert_true(client_get(fd, "quota.cancelled", "-", &count));
+    assert_int_equal(count, 10);
+    assert_true(client_get(fd, "quota.refused", "-", &count));
+    assert_int_equal(count, 2000);
+    assert_false(client_get(fd, "quota.cancelled", "tea", &count));
+    client_close(fd);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    TEST(all_is_there_after_a_kill),
+    TEST(another_limit_is_refused_with_what_to_do),
+    TEST(damage_is_told_and_stops_nothing_else),
+    TEST(what_was_applied_can_be_read_as_counts),
+};
+
+TEST_MAIN(tests)
