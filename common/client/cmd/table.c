@@ -187,7 +187,7 @@ const struct cmd cmd_table[] = {
      {{"semaphore", NULL, "semaphores: get and stats"}, OUTPUT_OPTIONS},
      cmd_live},
     {"seq",
-     "[N] | explain NUMBER",
+     "[N | explain NUMBER]",
      0,
      2,
      "unique increasing numbers, or what is in one",
