@@ -48,6 +48,7 @@ cmd_set_host(struct config *c, const char *host)
     set_host(c->write_listen, text);
     set_host(c->write_ack_listen, text);
     set_host(c->read_listen, text);
+    set_host(c->http_listen, text);
     return 0;
 }
 

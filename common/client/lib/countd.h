@@ -288,6 +288,56 @@ int countd_live_stats(struct countd_live *l,
                                   const char *value),
                       void *ctx);
 
+/* ---- sequence numbers --------------------------------------------------- */
+
+/* Unique numbers, which increase, from countd-write's HTTP port.
+ *
+ *     struct countd_http *h;
+ *     struct countd_number n;
+ *     if (countd_http_open(&h, NULL) < 0) ...
+ *     if (countd_seq(h, &n, 1) == 0)
+ *         puts(n.text);
+ *     countd_http_close(h);
+ *
+ * A handle keeps its connection, and makes it again when it has ended.  It is
+ * thread-safe (one lock inside; calls wait for each other). */
+struct countd_http;
+
+struct countd_http_options {
+    size_t size;         /* sizeof(struct countd_http_options) */
+    const char *address; /* NULL: 127.0.0.1:9527 */
+    unsigned timeout_ms; /* for each answer; 0: 5000 */
+};
+
+/* Does not connect yet.  `options` may be NULL; nothing of it is kept.  Errors
+ * as of countd_open(). */
+int countd_http_open(struct countd_http **out,
+                     const struct countd_http_options *options);
+void countd_http_close(struct countd_http *h);
+
+struct countd_number {
+    char text[17]; /* 16 characters, and NUL */
+};
+
+/* The next `count` numbers, in order.  Their order as bytes is another: compare
+ * second and serial of countd_seq_explain().
+ *   -EAGAIN      the server gives none now: its disk fails, or its mark is
+ *                damaged (its messages say which)
+ *   -EOPNOTSUPP  it serves no sequences, or is no countd
+ *   -EACCES      it does not know the name that it was asked by (http.hosts)
+ *   -ETIMEDOUT, -ENOTCONN, -EPROTO, what connecting said */
+int countd_seq(struct countd_http *h, struct countd_number *out, size_t count);
+
+struct countd_seq_parts {
+    uint64_t reserve;
+    uint64_t server_no;
+    uint64_t second; /* Unix time */
+    uint64_t serial;
+};
+
+/* What is in a number; asks nobody.  -EINVAL: it is none. */
+int countd_seq_explain(const char *text, struct countd_seq_parts *out);
+
 const char *countd_version(void);
 
 #ifdef __cplusplus
