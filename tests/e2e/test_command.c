@@ -191,7 +191,8 @@ what_is_added_can_be_read_after_a_flush(void **state)
     expect_text(RUN(s, "range", "pages", "-2", "2", "--tsv"), 0,
                 "1\t1\t/a\n2\t-9223372036854775808\t/c\n");
     expect_text(RUN(s, "range", "pages", "3", "2", "--tsv"), 0, "");
-    expect_text(RUN(s, "keyspaces", "--tsv"), 0, "3\tpages\n");
+    expect(RUN(s, "keyspaces", "--tsv"), 0, "3\t-9223372036854775765\t");
+    expect(RUN(s, "keyspaces", "--tsv"), 0, "\tpages\tpages.mdb\n");
 }
 
 static void
@@ -202,7 +203,8 @@ what_is_not_there_is_a_negative_answer(void **state)
     expect(RUN(s, "get", "pages", "/a"), 1, "no such keyspace");
     expect(RUN(s, "rank", "pages", "/a"), 1, "no such keyspace");
     expect(RUN(s, "get", "pages", "/a", "--json"), 1,
-           "{\"keyspace\": \"pages\", \"key\": \"/a\", \"count\": null}\n");
+           "{\"keyspace\": \"pages\", \"key\": \"/a\", \"count\": null, "
+           "\"as_of_ms\": 1");
     expect(RUN(s, "total", "pages"), 1, "no such keyspace");
     expect_text(RUN(s, "top", "pages"), 1, "countd: info: no such keyspace\n");
     expect(RUN(s, "range", "pages", "-1", "0"), 1, "no such keyspace");
@@ -214,6 +216,61 @@ what_is_not_there_is_a_negative_answer(void **state)
     expect_text(RUN(s, "flush"), 0, "");
     expect(RUN(s, "get", "pages", "/a"), 1, "no such key\n");
     expect(RUN(s, "range", "pages", "1", "1", "--json"), 0, "\"rows\": [], ");
+}
+
+static void
+programs_are_told_how_fresh_and_how_exact_an_answer_is(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "a", "big", "9223372036854775807"), 0, "");
+    expect_text(RUN(s, "incr", "a", "big", "1"), 0, "");
+    expect_text(RUN(s, "incr", "a", "one"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect(RUN(s, "get", "a", "big", "--json"), 0,
+           "\"count\": 9223372036854775807, \"saturated\": true, "
+           "\"as_of_ms\": 1");
+    expect(RUN(s, "rank", "a", "one", "--json"), 0,
+           "\"rank\": 1, \"count\": 1, \"saturated\": false, "
+           "\"as_of_ms\": 1");
+    expect(RUN(s, "total", "a", "--json"), 0,
+           "\"keys\": 2, \"saturated\": 1, \"as_of_ms\": 1");
+    expect(RUN(s, "get", "a", "big"), 0, "saturated: a sum once left");
+    expect(RUN(s, "top", "a"), 0, "saturated=1 of the keyspace's counters");
+    expect(RUN(s, "top", "a", "--json"), 0, "], \"saturated\": 1, ");
+    expect_text(RUN(s, "top", "a", "1", "--tsv"), 0,
+                "0\t9223372036854775807\tbig\n");
+    expect(RUN(s, "top", "a", "1", "-n", "1"), 100, "give the rows once");
+}
+
+static void
+raw_names_are_given_and_printed_as_they_are(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "--raw", "a", "C:\\new\tx"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "top", "a", "--tsv"), 0, "0\t1\tC:\\\\new\\tx\n");
+    expect_text(RUN(s, "top", "a", "--tsv", "--raw"), 0, "0\t1\tC:\\new\tx\n");
+    expect_text(RUN(s, "get", "a", "--raw", "C:\\new\tx"), 0, "1\n");
+    expect(RUN(s, "top", "a", "--json", "--raw"), 100, "give one of them");
+}
+
+/* Nobody needs the data directory to know that counts can be read. */
+static void
+flush_waits_without_the_data_directory(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    assert_int_equal(kill(s->children[0], SIGUSR2), 0);
+    expect_text(RUN(s, "flush", "-H", "127.0.0.1"), 0, "");
+    expect_text(RUN(s, "get", "a", "b"), 0, "1\n");
+    assert_int_equal(kill(s->children[1], SIGSTOP), 0);
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    expect(RUN(s, "flush", "-d", "/no/where", "--timeout", "100ms"), 1,
+           "not readable in time");
+    assert_int_equal(kill(s->children[1], SIGCONT), 0);
 }
 
 static void
@@ -273,7 +330,7 @@ any_name_goes_in_and_comes_out_the_same(void **state)
     }
     expect(RUN(s, "get", names[1], names[1], "--json"), 0,
            "{\"keyspace\": \"\\\\xff\\\\x01\", \"key\": \"\\\\xff\\\\x01\", "
-           "\"count\": 3}\n");
+           "\"count\": 3, ");
     expect(RUN(s, "top", names[4], "--json"), 0,
            "{\"rank\": 0, \"count\": 3, \"key\": \"quote\\\\\\\\\\\"'\"}]");
     assert_false(tmpdir_has(&s->dir, "etc"));
@@ -765,8 +822,7 @@ a_data_directory_that_is_not_there_yet_may_come(void **state)
         {"check"},
         {"log"},
         {"log", "salvage", "bad-0000000001-1"},
-        {"backup", "/tmp/none"},
-        {"flush"}};
+        {"backup", "/tmp/none"}};
     struct site *s = *state;
     char path[700];
 
@@ -1345,6 +1401,134 @@ a_backup_waits_for_the_merge_or_says_that_it_does_not(void **state)
     assert_int_equal(kill(s->children[1], SIGCONT), 0);
 }
 
+/* ---- out of it and into it --------------------------------------------- */
+
+/* Runs countd with its output in a file of the site. */
+static int
+run_into(const struct site *s, const char *file, const char *words)
+{
+    char script[4096];
+
+    snprintf(script, sizeof script,
+             "exec \"$BUILD\"/countd -d '%s' -o %s -o %s %s > '%s/%s'", s->data,
+             s->ack, s->read, words, s->dir.path, file);
+    return daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+}
+
+static void
+what_is_exported_can_be_loaded_elsewhere(void **state)
+{
+    struct site *s = *state;
+    char path[700], script[2000];
+
+    /* More rows than one request gives, and names that need escapes. */
+    snprintf(
+        script, sizeof script,
+        "i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo \"many\tk$i\t$i\"; "
+        "done > '%s/in'; printf 'a b\\tx\\\\ty\\t-7\\n' >> '%s/in'",
+        s->dir.path, s->dir.path);
+    assert_int_equal(
+        daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
+    snprintf(path, sizeof path, "%s/in", s->dir.path);
+    expect(RUN(s, "load", path), 0, "5001 increments acknowledged");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(run_into(s, "out", "export"), 0, "");
+    snprintf(script, sizeof script,
+             "cd '%s' && sort in > a && sort out > b && cmp a b && wc -l < b",
+             s->dir.path);
+    expect_text(daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0,
+                "5001\n");
+    expect_text(RUN(s, "export", "a b"), 0, "a b\tx\\ty\t-7\n");
+    expect(RUN(s, "export", "a b", "none"), 1, "no such keyspace");
+}
+
+static void
+what_range_prints_can_be_loaded_into_a_keyspace(void **state)
+{
+    struct site *s = *state;
+    char path[700];
+
+    expect_text(RUN(s, "incr", "w", "x\\ty", "3"), 0, "");
+    expect_text(RUN(s, "incr", "w", "z", "2"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(run_into(s, "rows", "top w --tsv"), 0, "");
+    snprintf(path, sizeof path, "%s/rows", s->dir.path);
+    expect(RUN(s, "load", "-k", "copy", path), 0, "2 increments acknowledged");
+    expect(RUN(s, "load", "-k", "copy", put_file(s, "bad", "a\tb\n")), 1,
+           "with -k give RANK TAB COUNT TAB KEY");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "top", "copy", "--tsv"), 0, "0\t3\tx\\ty\n1\t2\tz\n");
+}
+
+static void
+load_can_try_begin_later_and_cut_names(void **state)
+{
+    struct site *s = *state;
+    char line[700], name[300];
+
+    memset(name, 'n', 257);
+    name[257] = '\0';
+    snprintf(line, sizeof line, "a\tb\t1\na\t%s\t2\na\tc\t4\n", name);
+    expect(RUN(s, "load", "--dry-run", put_file(s, "f", line)), 1,
+           "2 increments read, none sent, in");
+    expect(RUN(s, "load", "--dry-run", "-o", "write.ack_listen=127.0.0.1:1",
+               put_file(s, "g", "a\tb\n")),
+           0, "1 increment read");
+    expect(RUN(s, "load", "--from", "2", put_file(s, "f", line)), 1,
+           "f:2: a name of more than 256 bytes");
+    expect(RUN(s, "load", "--from", "2", "--cut-names", put_file(s, "f", line)),
+           0, "2 increments acknowledged");
+    expect(RUN(s, "load", "--from", "2", "a", "b"), 100, "give one file");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "c"), 0, "8\n");
+    expect_text(RUN(s, "total", "a"), 0, "10\n");
+    expect(RUN(s, "get", "a", "b"), 1, "no such key");
+}
+
+static void
+load_refuses_what_is_no_text_and_drops_a_byte_order_mark(void **state)
+{
+    struct site *s = *state;
+
+    expect(RUN(s, "load", put_file(s, "x", "\xfd\x37\x7aXZ")), 111,
+           "not text but xz");
+    expect(RUN(s, "load", put_file(s, "z", "\x28\xb5\x2f\xfd")), 111,
+           "not text but zstd");
+    expect(RUN(s, "load",
+               put_file(s, "u",
+                        "\xff\xfe"
+                        "a")),
+           111, "not text but UTF-16");
+    tmpdir_put(&s->dir, "n", "a\tb\n\0\n", 6, 0600);
+    expect(RUN(s, "load", put_file(s, "c", "a\x01\tb\n")), 1,
+           "a control character in a name");
+    expect(RUN(s, "load", put_file(s, "b", "\xef\xbb\xbfw\tx\n")), 0,
+           "1 increment acknowledged");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "export"), 0, "w\tx\t1\n");
+}
+
+static void
+keyspaces_are_sorted_by_what_they_take(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "a", "x", "5"), 0, "");
+    expect_text(RUN(s, "incr", "b", "x", "1"), 0, "");
+    expect_text(RUN(s, "incr", "b", "y", "1"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "keyspaces", "--tsv", "-H", "127.0.0.1"), 0,
+                "1\t5\t-\ta\t-\n2\t2\t-\tb\t-\n");
+    expect_text(
+        RUN(s, "keyspaces", "--tsv", "-H", "127.0.0.1", "--sort", "keys"), 0,
+        "2\t2\t-\tb\t-\n1\t5\t-\ta\t-\n");
+    expect_text(
+        RUN(s, "keyspaces", "--tsv", "-H", "127.0.0.1", "--sort", "total"), 0,
+        "1\t5\t-\ta\t-\n2\t2\t-\tb\t-\n");
+    expect(RUN(s, "keyspaces", "--json"), 0, "\"file\": \"a.mdb\"}");
+    expect(RUN(s, "keyspaces", "--sort", "age"), 100, "sort by size, keys");
+}
+
 /* ---- settings that are found ------------------------------------------- */
 
 /* The daemons' file serves a client that may not become their user. */
@@ -1468,7 +1652,7 @@ help_and_version_and_test_exit_0(void **state)
     struct site *s = *state;
 
     expect(RUN(s, "-h"), 0, "  backup ");
-    expect(RUN(s, "top", "-h"), 0, "example:\n  countd top words -n 10");
+    expect(RUN(s, "top", "-h"), 0, "example:\n  countd top words 10");
     expect(RUN(s, "--help", "load"), 0, "usage: countd load");
     expect(RUN(s, "help", "load"), 0, "usage: countd load");
     expect(RUN(s, "help"), 0, "  backup ");
@@ -1483,6 +1667,9 @@ help_and_version_and_test_exit_0(void **state)
 static const struct CMUnitTest tests[] = {
     WITH_SITE(what_is_added_can_be_read_after_a_flush),
     WITH_SITE(what_is_not_there_is_a_negative_answer),
+    WITH_SITE(programs_are_told_how_fresh_and_how_exact_an_answer_is),
+    WITH_SITE(raw_names_are_given_and_printed_as_they_are),
+    WITH_SITE(flush_waits_without_the_data_directory),
     WITH_EMPTY(without_a_reader_nothing_is_printed_as_an_answer),
     WITH_SITE(people_get_aligned_columns_and_how_fresh_they_are),
     WITH_SITE(any_name_goes_in_and_comes_out_the_same),
@@ -1526,6 +1713,11 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(check_finds_a_file_of_a_long_name_under_another_name),
     WITH_EMPTY(bad_command_lines_exit_100_and_say_why),
     WITH_EMPTY(help_and_version_and_test_exit_0),
+    WITH_SITE(what_is_exported_can_be_loaded_elsewhere),
+    WITH_SITE(what_range_prints_can_be_loaded_into_a_keyspace),
+    WITH_SITE(load_can_try_begin_later_and_cut_names),
+    WITH_SITE(load_refuses_what_is_no_text_and_drops_a_byte_order_mark),
+    WITH_SITE(keyspaces_are_sorted_by_what_they_take),
     WITH_SITE(a_found_file_says_where_the_daemons_are_to_anyone),
     WITH_SITE(one_option_says_the_host_of_all_ports),
     cmocka_unit_test(shells_complete_commands_options_and_words),

@@ -299,6 +299,8 @@ acquire_and_run(struct holding *h)
         return run(h);
     if (rc != -EBUSY)
         return live_failed(h->line, rc);
+    if (cmd_value(h->line, "q") != NULL)
+        return h->refused;
     (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,
                       text); /* its length is not needed */
     diag(DIAG_INFO, "%s: %" PRIu32 " of %" PRIu32 " not available%s", text,

@@ -230,7 +230,7 @@ check_keyspaces(struct check *c)
         return store_list(c->in.store, first, 0, listed_keyspace, c);
     for (int i = 0; i < c->line->arg_count; i++) {
         /* Each was read once before, to refuse bad ones. */
-        if (cmd_name(c->line->args[i], "keyspace", &name) == 0)
+        if (cmd_name(c->line, c->line->args[i], "keyspace", &name) == 0)
             check_keyspace(c, name.bytes, name.size);
     }
     return 0;
@@ -479,7 +479,7 @@ cmd_check(struct cmd_line *line)
     int status = 0;
 
     for (int i = 0; status == 0 && i < line->arg_count; i++)
-        status = cmd_name(line->args[i], "keyspace", &name);
+        status = cmd_name(line, line->args[i], "keyspace", &name);
     if (status == 0)
         status = inside_open(line, false, &c.in);
     if (status != 0)

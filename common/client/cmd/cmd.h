@@ -47,6 +47,7 @@ struct cmd_line {
     struct config_sources sources; /* as given, for daemons to be started */
     const char *host;              /* of -H; NULL */
     const char *values[CMD_OPTIONS_MAX]; /* of cmd->options; "" for a flag */
+    bool raw; /* --raw: names are given and printed as they are */
     char **args;
     int arg_count;
 };
@@ -76,8 +77,10 @@ struct cmd_name {
     uint8_t bytes[NAME_MAX_SIZE];
 };
 
-/* A name in its text form; `what` is "keyspace" or "key". */
-int cmd_name(const char *text, const char *what, struct cmd_name *out);
+/* A name, in its text form unless the line says --raw; `what` is "keyspace" or
+ * "key". */
+int cmd_name(const struct cmd_line *line, const char *text, const char *what,
+             struct cmd_name *out);
 int cmd_number(const char *text, const char *what, int64_t min, int64_t max,
                int64_t *out);
 
@@ -110,6 +113,7 @@ int cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc);
 int cmd_serve(struct cmd_line *line);
 int cmd_incr(struct cmd_line *line);
 int cmd_load(struct cmd_line *line);
+int cmd_export(struct cmd_line *line);
 int cmd_top(struct cmd_line *line);
 int cmd_range(struct cmd_line *line);
 int cmd_get(struct cmd_line *line);

@@ -282,7 +282,8 @@ read_names(const struct cmd_line *line, int first, const char *what,
         return CONFIG_EXIT_SYSTEM;
     }
     for (size_t i = 0; status == 0 && i < count; i++)
-        status = cmd_name(line->args[(size_t)first + i], what, &(*names)[i]);
+        status =
+            cmd_name(line, line->args[(size_t)first + i], what, &(*names)[i]);
     return status;
 }
 

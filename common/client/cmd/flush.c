@@ -1,7 +1,11 @@
 /* common/client/cmd/flush.c - countd flush: everything acknowledged before
- * the call is readable after it. */
+ * the call is readable after it.
+ *
+ * With access to the data directory the log is handed on at once, and the logs
+ * tell what is missing and why; without, it is waited for. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
@@ -205,6 +209,22 @@ close_held:
     return status;
 }
 
+/* From another machine, or as another user: the log is handed on when it is
+ * old enough, and the reader tells how far its answers reach. */
+static int
+wait_afar(struct flush *f)
+{
+    const int rc = countd_wait_readable(f->c, NULL, 0, (int)f->timeout_ms);
+
+    if (rc == 0)
+        return CONFIG_EXIT_OK;
+    if (rc != -ETIMEDOUT)
+        return cmd_peer_failed(f->line, CMD_READER, rc);
+    diag(DIAG_ERROR, "not readable in time; is countd-worker running there, "
+                     "and is nothing held (countd held)?");
+    return CONFIG_EXIT_NEGATIVE;
+}
+
 int
 cmd_flush(struct cmd_line *line)
 {
@@ -216,6 +236,11 @@ cmd_flush(struct cmd_line *line)
         status = cmd_connect(line, CMD_READER, 0, &f.c);
     if (status != 0)
         return status;
+    if (line->host != NULL || access(line->config.data_dir, R_OK | X_OK) < 0) {
+        status = wait_afar(&f);
+        countd_close(f.c);
+        return status;
+    }
     status = wait_datadir(line, &f.dir);
     if (status == 0) {
         status = with_dir(&f);

@@ -14,23 +14,6 @@ static const char *const words[] = {
     [WHAT_TOTAL] = "total",
 };
 
-static int
-ask(struct countd *c, enum what what, const struct cmd_name *keyspace,
-    const struct cmd_name *key, int64_t *answer)
-{
-    switch (what) {
-    case WHAT_COUNT:
-        return countd_get(c, keyspace->bytes, keyspace->size, key->bytes,
-                          key->size, answer);
-    case WHAT_RANK:
-        return countd_rank(c, keyspace->bytes, keyspace->size, key->bytes,
-                           key->size, answer);
-    case WHAT_TOTAL:
-        break;
-    }
-    return countd_total(c, keyspace->bytes, keyspace->size, answer);
-}
-
 /* No such key: or is there no such keyspace? */
 static const char *
 name_missing(struct countd *c, enum what what, const struct cmd_name *keyspace)
@@ -43,20 +26,42 @@ name_missing(struct countd *c, enum what what, const struct cmd_name *keyspace)
     return "no such key";
 }
 
+/* What goes with the answer, for programs. */
+static void
+print_facts(struct output *out, enum what what,
+            const struct countd_facts *facts, bool found)
+{
+    if (found && what == WHAT_RANK)
+        output_fact(out, "count", cell_number(facts->count));
+    if (found && what == WHAT_TOTAL)
+        output_fact(out, "keys", cell_number(facts->keys));
+    if (found)
+        output_fact(out, "saturated",
+                    what == WHAT_TOTAL ? cell_number(facts->saturated)
+                                       : cell_bool(facts->saturated != 0));
+    output_fact(out, "as_of_ms", cell_number(facts->as_of_ms));
+}
+
 static int
 print(const struct cmd_line *line, enum what what,
       const struct cmd_name *keyspace, const struct cmd_name *key,
-      const int64_t *answer)
+      const struct countd_facts *facts, bool found)
 {
+    const int64_t answer = what == WHAT_RANK ? facts->rank : facts->count;
     struct output out;
 
     output_init(&out, line, NULL, 0);
     output_fact(&out, "keyspace", cell_name(keyspace->bytes, keyspace->size));
     if (what != WHAT_TOTAL)
         output_fact(&out, "key", cell_name(key->bytes, key->size));
-    output_fact(&out, words[what], answer ? cell_number(*answer) : cell_none());
-    if (answer != NULL && out.format != OUTPUT_JSON)
-        (void)printf("%" PRId64 "\n", *answer); /* output_fini() tells */
+    output_fact(&out, words[what], found ? cell_number(answer) : cell_none());
+    print_facts(&out, what, facts, found);
+    if (found && out.format != OUTPUT_JSON)
+        (void)printf("%" PRId64 "\n", answer); /* output_fini() tells */
+    if (found && what == WHAT_COUNT && facts->saturated &&
+        out.format == OUTPUT_PEOPLE)
+        diag(DIAG_INFO, "saturated: a sum once left the range of 64 bits, so "
+                        "the count is not exact");
     return output_fini(&out);
 }
 
@@ -64,25 +69,26 @@ static int
 run(struct cmd_line *line, enum what what)
 {
     struct cmd_name keyspace, key = {0};
+    struct countd_facts facts = {0};
     struct countd *c;
-    int64_t answer;
     int rc, status;
 
-    status = cmd_name(line->args[0], "keyspace", &keyspace);
+    status = cmd_name(line, line->args[0], "keyspace", &keyspace);
     if (status == 0 && what != WHAT_TOTAL)
-        status = cmd_name(line->args[1], "key", &key);
+        status = cmd_name(line, line->args[1], "key", &key);
     if (status == 0)
         status = cmd_connect(line, CMD_READER, 0, &c);
     if (status != 0)
         return status;
 
-    rc = ask(c, what, &keyspace, &key, &answer);
+    rc = countd_about(c, keyspace.bytes, keyspace.size, key.bytes, key.size,
+                      &facts);
     if (rc == -ENOENT)
         diag(DIAG_INFO, "%s", name_missing(c, what, &keyspace));
-    countd_close(c);
+    (void)countd_close(c); /* nothing was sent to be counted */
     if (rc < 0 && rc != -ENOENT)
         return cmd_peer_failed(line, CMD_READER, rc);
-    status = print(line, what, &keyspace, &key, rc < 0 ? NULL : &answer);
+    status = print(line, what, &keyspace, &key, &facts, rc == 0);
     return status == 0 && rc < 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 

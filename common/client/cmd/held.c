@@ -112,13 +112,14 @@ held_list(struct cmd_line *line)
 
 /* Returns an exit status. */
 static int
-drop_one(struct inside *in, const char *text, struct wait_turn *turn)
+drop_one(const struct cmd_line *line, struct inside *in, const char *text,
+         struct wait_turn *turn)
 {
     struct cmd_name name;
     uint64_t records;
     int rc, status;
 
-    status = cmd_name(text, "keyspace", &name);
+    status = cmd_name(line, text, "keyspace", &name);
     if (status != 0)
         return status;
     do
@@ -144,14 +145,14 @@ held_drop_named(struct cmd_line *line)
 
     status = cmd_option_ms(line, "timeout", 30000, &timeout_ms);
     for (int i = 1; status == 0 && i < line->arg_count; i++)
-        status = cmd_name(line->args[i], "keyspace", &name);
+        status = cmd_name(line, line->args[i], "keyspace", &name);
     if (status == 0)
         status = inside_open(line, true, &in);
     if (status != 0)
         return status;
     turn.deadline_ms = clock_ms() + timeout_ms;
     for (int i = 1; i < line->arg_count; i++) {
-        const int one = drop_one(&in, line->args[i], &turn);
+        const int one = drop_one(line, &in, line->args[i], &turn);
 
         status = one > status ? one : status;
     }

@@ -13,9 +13,9 @@ cmd_incr(struct cmd_line *line)
     struct countd *c;
     int rc, status;
 
-    status = cmd_name(line->args[0], "keyspace", &keyspace);
+    status = cmd_name(line, line->args[0], "keyspace", &keyspace);
     if (status == 0)
-        status = cmd_name(line->args[1], "key", &key);
+        status = cmd_name(line, line->args[1], "key", &key);
     if (status == 0 && line->arg_count > 2)
         status = cmd_number(line->args[2], "increment", INT64_MIN, INT64_MAX,
                             &increment);

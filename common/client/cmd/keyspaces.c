@@ -1,78 +1,285 @@
-/* common/client/cmd/keyspaces.c - countd keyspaces: all of them, page by
- * page. */
+/* common/client/cmd/keyspaces.c - countd keyspaces: what there is, how many
+ * keys, their total, and where on disk.
+ *
+ * Names and keys come page by page; totals are asked for a page at a time.
+ * Size and file are known with access to the data directory only.  To sort
+ * all rows are kept. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
+#include "common/client/cmd/wait.h"
+
+#define FILE_SIZE (NAME_FILE_SIZE + sizeof ".mdb")
 
 static const struct output_column columns[] = {
-    {"keys", "keys", true},
-    {"keyspace", "keyspace", false},
+    {"keys", "keys", true},  {"total", "total", true},
+    {"size", "size", true},  {"keyspace", "keyspace", false},
+    {"file", "file", false},
 };
 
-static void
-print_rows(struct output *out, const struct countd_rows *rows)
-{
-    for (size_t i = 0; i < rows->count; i++) {
-        const struct countd_row *row = &rows->rows[i];
-        const struct cell cells[] = {
-            /* Below zero: its file cannot be read. */
-            row->count < 0 ? cell_none() : cell_number(row->count),
-            cell_name(row->key, row->key_size),
-        };
+struct entry {
+    struct cmd_name name;
+    int64_t keys;  /* below 0: its file cannot be read */
+    int64_t total; /* if `has_total` */
+    int64_t size;  /* bytes on disk; below 0: not known */
+    bool has_total;
+    char file[FILE_SIZE]; /* "": not known */
+};
 
-        output_row(out, cells);
+struct list {
+    struct countd *c;
+    struct datadir dir;
+    bool has_dir;
+    bool sorted; /* by something: kept until all have come */
+    struct entry *entries;
+    size_t count, capacity;
+    int64_t as_of_ms;
+    bool answered; /* nothing is printed before that */
+    struct output out;
+};
+
+/* ---- one entry --------------------------------------------------------- */
+
+/* Blocks, not length: a file has room that was never written. */
+static void
+find_file(const struct list *l, struct entry *e)
+{
+    char base[NAME_FILE_SIZE];
+    struct stat st;
+
+    e->size = -1;
+    if (!l->has_dir)
+        return;
+    name_to_file(e->name.bytes, e->name.size, l->dir.hash_key, base);
+    (void)snprintf(e->file, sizeof e->file, "%s.mdb", base); /* has room */
+    if (fstatat(l->dir.keyspace_fd, e->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        e->file[0] = '\0';
+    else
+        e->size = (int64_t)st.st_blocks * 512;
+}
+
+static void
+print_entry(struct list *l, const struct entry *e)
+{
+    const struct cell cells[] = {
+        e->keys < 0 ? cell_none() : cell_number(e->keys),
+        e->has_total ? cell_number(e->total) : cell_none(),
+        e->size < 0 ? cell_none() : cell_number(e->size),
+        cell_name(e->name.bytes, e->name.size),
+        e->file[0] != '\0' ? cell_text(e->file) : cell_none(),
+    };
+
+    output_row(&l->out, cells);
+}
+
+/* ---- a page ------------------------------------------------------------ */
+
+static int
+grow(struct list *l, size_t count)
+{
+    struct entry *larger;
+
+    if (l->count + count <= l->capacity)
+        return 0;
+    l->capacity = 2 * (l->count + count);
+    larger = realloc(l->entries, l->capacity * sizeof *larger);
+    if (larger == NULL)
+        return -ENOMEM;
+    l->entries = larger;
+    return 0;
+}
+
+/* The totals of the entries from `first` on.  One that cannot be read, or that
+ * has gone, has none. */
+static int
+ask_totals(struct list *l, size_t first)
+{
+    const size_t count = l->count - first;
+    struct countd_key *keys = calloc(count, sizeof *keys);
+    int rc;
+
+    if (keys == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        keys[i].keyspace = l->entries[first + i].name.bytes;
+        keys[i].keyspace_size = l->entries[first + i].name.size;
     }
+    rc = countd_gets(l->c, keys, count);
+    for (size_t i = 0; i < count; i++) {
+        l->entries[first + i].has_total = keys[i].result == 0;
+        l->entries[first + i].total = keys[i].count;
+    }
+    free(keys);
+    return rc == -EIO ? 0 : rc;
+}
+
+static int
+take_page(struct list *l, const struct countd_rows *rows)
+{
+    const size_t first = l->count;
+    int rc;
+
+    rc = rows->count > 0 ? grow(l, rows->count) : 0;
+    if (rc < 0 || rows->count == 0)
+        return rc;
+    for (size_t i = 0; i < rows->count; i++) {
+        struct entry *e = &l->entries[l->count++];
+
+        *e = (struct entry){.keys = rows->rows[i].count};
+        e->name.size = rows->rows[i].key_size;
+        memcpy(e->name.bytes, rows->rows[i].key, e->name.size);
+        find_file(l, e);
+    }
+    rc = ask_totals(l, first);
+    if (rc < 0 || l->sorted)
+        return rc;
+    for (size_t i = 0; i < l->count; i++)
+        print_entry(l, &l->entries[i]);
+    l->count = 0;
+    return 0;
 }
 
 /* Asks for those after the last one until none is left. */
 static int
-print_pages(struct countd *c, struct output *out, int64_t *as_of_ms,
-            bool *answered)
+take_pages(struct list *l)
 {
     struct cmd_name after = {0};
     size_t got;
 
     do {
         struct countd_rows *rows;
-        const int rc = countd_keyspaces(c, after.bytes, after.size, &rows);
+        int rc = countd_keyspaces(l->c, after.bytes, after.size, &rows);
 
         if (rc < 0)
             return rc;
-        if (!*answered)
-            *as_of_ms = rows->as_of_ms;
-        *answered = true;
+        if (!l->answered)
+            l->as_of_ms = rows->as_of_ms;
+        l->answered = true;
         got = rows->count;
-        print_rows(out, rows);
         if (got > 0) {
             after.size = rows->rows[got - 1].key_size;
             memcpy(after.bytes, rows->rows[got - 1].key, after.size);
         }
+        rc = take_page(l, rows);
         countd_rows_free(rows);
+        if (rc < 0)
+            return rc;
     } while (got > 0);
     return 0;
+}
+
+/* ---- sorting: the largest first ---------------------------------------- */
+
+static int
+descending(int64_t a, int64_t b)
+{
+    return (a < b) - (a > b);
+}
+
+static int
+by_size(const void *a, const void *b)
+{
+    return descending(((const struct entry *)a)->size,
+                      ((const struct entry *)b)->size);
+}
+
+static int
+by_keys(const void *a, const void *b)
+{
+    return descending(((const struct entry *)a)->keys,
+                      ((const struct entry *)b)->keys);
+}
+
+static int
+by_total(const void *a, const void *b)
+{
+    return descending(((const struct entry *)a)->total,
+                      ((const struct entry *)b)->total);
+}
+
+/* The order for a word; false when it is none.  Names come sorted. */
+static bool
+find_order(const char *word, int (**order)(const void *, const void *))
+{
+    static const struct {
+        const char *word;
+        int (*order)(const void *, const void *);
+    } orders[] = {{"name", NULL},
+                  {"size", by_size},
+                  {"keys", by_keys},
+                  {"total", by_total}};
+
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        if (strcmp(orders[i].word, word) != 0)
+            continue;
+        *order = orders[i].order;
+        return true;
+    }
+    return false;
+}
+
+/* ---- the subcommand ---------------------------------------------------- */
+
+/* Says nothing of a directory that is not there or not for this user. */
+static int
+open_dir(const struct cmd_line *line, struct list *l)
+{
+    if (line->host != NULL || access(line->config.data_dir, R_OK | X_OK) < 0)
+        return 0;
+    l->has_dir = true;
+    return wait_datadir(line, &l->dir);
+}
+
+static int
+run(struct list *l, int (*order)(const void *, const void *))
+{
+    const int rc = take_pages(l);
+
+    if (rc == 0 && order != NULL && l->count > 0)
+        qsort(l->entries, l->count, sizeof *l->entries, order);
+    for (size_t i = 0; i < l->count; i++)
+        print_entry(l, &l->entries[i]);
+    if (l->answered)
+        output_rows_end(&l->out);
+    if (rc == 0)
+        output_as_of(&l->out, l->as_of_ms);
+    return rc;
 }
 
 int
 cmd_keyspaces(struct cmd_line *line)
 {
-    int64_t as_of_ms = 0;
-    bool answered = false; /* nothing is printed before that */
-    struct output out;
-    struct countd *c;
+    const char *word = cmd_value(line, "sort");
+    int (*order)(const void *, const void *) = NULL;
+    struct list l = {0};
     int rc, status;
 
-    status = cmd_connect(line, CMD_READER, 0, &c);
+    if (word != NULL && !find_order(word, &order))
+        return cmd_misuse(line, word, "sort by size, keys, total or name");
+    l.sorted = order != NULL;
+    status = cmd_connect(line, CMD_READER, 0, &l.c);
     if (status != 0)
         return status;
-    output_init(&out, line, columns, sizeof columns / sizeof columns[0]);
-    rc = print_pages(c, &out, &as_of_ms, &answered);
-    if (answered)
-        output_rows_end(&out);
-    if (rc == 0)
-        output_as_of(&out, as_of_ms);
-    if (answered)
-        status = output_fini(&out);
-    countd_close(c);
+    status = open_dir(line, &l);
+    if (status != 0) {
+        (void)countd_close(l.c); /* nothing was sent to be counted */
+        return status;
+    }
+    output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
+    rc = run(&l, order);
+    if (l.answered)
+        status = output_fini(&l.out);
+    (void)countd_close(l.c); /* nothing was sent to be counted */
+    if (l.has_dir)
+        datadir_close(&l.dir);
+    free(l.entries);
     return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : status;
 }

@@ -74,14 +74,41 @@ read_some(struct lines *l, void *to, size_t size)
     return n;
 }
 
-/* The first bytes decide: gzip or plain text. */
+/* What some files that are no text begin with; NULL: it may be text. */
+static const char *
+find_magic(const uint8_t *bytes, size_t size)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *what;
+    } magics[] = {
+        {"\xfd\x37\x7a\x58\x5a", 5, "xz"},
+        {"\x28\xb5\x2f\xfd", 4, "zstd"},
+        {"BZh", 3, "bzip2"},
+        {"\x04\x22\x4d\x18", 4, "lz4"},
+        {"PK\x03\x04", 4, "zip"},
+        {"\xff\xfe", 2, "UTF-16"},
+        {"\xfe\xff", 2, "UTF-16"},
+    };
+
+    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
+        if (size >= magics[i].size &&
+            memcmp(bytes, magics[i].bytes, magics[i].size) == 0)
+            return magics[i].what;
+    /* Text has no NUL, and what is binary has one soon. */
+    return memchr(bytes, '\0', size) != NULL ? "binary" : NULL;
+}
+
+/* The first bytes decide: gzip, text, or neither. */
 static int
 start(struct lines *l)
 {
     ssize_t n = 0;
     size_t got = 0;
 
-    /* Two bytes may come one at a time. */
+    /* Two bytes tell gzip, and may come one at a time; a longer wait would keep
+     * the first line from being counted. */
     while (got < 2) {
         n = read_some(l, l->raw + got, LINES_BUFFER - got);
         if (n <= 0)
@@ -101,6 +128,9 @@ start(struct lines *l)
         l->z.avail_in = (uInt)got;
         return 1;
     }
+    l->magic = find_magic(l->raw, got);
+    if (l->magic != NULL)
+        return -EILSEQ;
     memcpy(l->text, l->raw, got);
     l->end = got;
     l->ended = got == 0;
@@ -193,6 +223,10 @@ give(struct lines *l, size_t size, size_t taken, bool cut, const char **text,
         size--;
     l->cut = cut;
     l->number++;
+    if (l->number == 1 && size >= 3 && memcmp(from, "\xef\xbb\xbf", 3) == 0) {
+        from += 3; /* a byte order mark is none of the first name's bytes */
+        size -= 3;
+    }
     *text = from;
     *text_size = size;
     return true;

@@ -3,13 +3,16 @@
  *     while ((rc = lines_fill(&l)) > 0)
  *         while (lines_next(&l, &text, &size)) ...
  *
+ * A byte order mark before the first line is dropped; what begins as another
+ * compressed file does, or like no text, is refused.
+ *
  * Gzip is recognised by its first two bytes; members may follow one another.
  * Lines end with \n or \r\n; the last one may lack it.  A line longer than
  * LINES_SIZE_MAX is given as its beginning, with `cut` set.
  *
  * Ownership: between open and close; a line is valid until the next call.
  * Errors: 0 or a negative errno; -EBADMSG for damaged gzip, -ENODATA for gzip
- * that ends too early.
+ * that ends too early, -EILSEQ for what is neither gzip nor text.
  */
 #ifndef COUNTD_LINES_H
 #define COUNTD_LINES_H
@@ -30,6 +33,7 @@ struct lines {
     bool in_member;     /* gzip: inside of a member */
     bool skipping;      /* the rest of a line that was too long */
     bool cut;           /* of the line last given */
+    const char *magic;  /* after -EILSEQ: what it is, such as "zstd" */
     uint64_t number;    /* of the line last given, from 1 */
     uint64_t read_size; /* bytes read from fd */
     z_stream z;

@@ -1,12 +1,14 @@
 /* common/client/cmd/load.c - countd load: increments from lines of text.
  *
- * A line is KEYSPACE TAB KEY [TAB INCREMENT], names in their text form.  Bad
- * lines are reported and passed over; whatever the server does not
- * acknowledge is reported as such, never sent twice.
+ * What a line is: record.h.  Bad lines are reported and passed over; whatever
+ * the server does not acknowledge is reported as such, never sent twice.  Of
+ * the latest increments it is remembered where they came from, to say up to
+ * which line of which file they are acknowledged when a connection breaks.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -16,18 +18,30 @@
 #include "common/client/cmd/lines.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
+#include "common/client/cmd/record.h"
 #include "common/client/cmd/stop.h"
 
 #define BAD_SHOWN_MAX 20
 #define BUFFER_SIZE   ((size_t)4 << 20) /* of the library */
 #define WAIT_MS       20                /* between two looks at the progress */
 #define LOOK_LINES    1024              /* between two looks at the clock */
+#define PLACES        65536 /* increments whose line is remembered */
+
+/* Where an increment came from. */
+struct place {
+    const char *path;
+    uint64_t line;
+};
 
 struct load {
-    struct countd *c;
+    struct countd *c; /* NULL: --dry-run */
     const struct cmd_line *line;
     enum cmd_peer peer;
     bool strict;
+    struct record_form form;
+    struct cmd_name keyspace; /* of -k */
+    int64_t from;             /* the first line that is taken */
+    struct place *places;     /* of increment i: i % PLACES */
     uint64_t timeout_ms;
     struct progress progress;
     const char *path; /* of the file being read, as given */
@@ -58,73 +72,6 @@ bad_line(struct load *l, const struct lines *lines, const char *why)
     diag(DIAG_WARNING, "%s:%" PRIu64 ": %s", path, lines->number, why);
     if (l->bad == BAD_SHOWN_MAX && !l->strict)
         diag(DIAG_WARNING, "further bad lines are only counted");
-}
-
-/* Cuts the field up to the next tab off; false when there is none left. */
-static bool
-cut_field(const char **text, size_t *left, const char **field, size_t *size)
-{
-    const char *tab;
-
-    if (*text == NULL)
-        return false;
-    tab = memchr(*text, '\t', *left);
-    *field = *text;
-    *size = tab ? (size_t)(tab - *text) : *left;
-    *left -= tab ? *size + 1 : *size;
-    *text = tab ? tab + 1 : NULL;
-    return true;
-}
-
-static const char *
-read_name(const char *field, size_t size, struct cmd_name *out)
-{
-    const int rc = name_unescape(field, size, out->bytes, sizeof out->bytes);
-
-    if (rc == -ENAMETOOLONG)
-        return "a name of more than 256 bytes";
-    if (rc < 0)
-        return "a bad escape; use \\t \\n \\r \\\\ and \\xHH";
-    if (rc == 0)
-        return "an empty name";
-    out->size = (size_t)rc;
-    return NULL;
-}
-
-struct record {
-    struct cmd_name keyspace, key;
-    int64_t increment;
-};
-
-/* NULL, or what is wrong with the line. */
-static const char *
-read_record(const char *text, size_t left, struct record *out)
-{
-    const char *field, *why;
-    size_t size;
-
-    if (!cut_field(&text, &left, &field, &size))
-        return "an empty line";
-    why = read_name(field, size, &out->keyspace);
-    if (why != NULL)
-        return why;
-    if (!cut_field(&text, &left, &field, &size))
-        return "no tab; give KEYSPACE TAB KEY TAB INCREMENT";
-    why = read_name(field, size, &out->key);
-    if (why != NULL)
-        return why;
-    out->increment = 1;
-    if (!cut_field(&text, &left, &field, &size))
-        return NULL;
-    switch (cmd_parse_number(field, size, &out->increment)) {
-    case 0:
-        break;
-    case -ERANGE:
-        return "the increment does not fit 64 bits";
-    default:
-        return "the increment is not a whole number";
-    }
-    return text == NULL ? NULL : "more than three columns";
 }
 
 /* ---- sending ----------------------------------------------------------- */
@@ -161,10 +108,10 @@ static int
 send_record(struct load *l, const struct lines *lines,
             const struct record *record)
 {
-    int rc;
+    int rc = 0;
 
     l->moved_ms = 0;
-    for (;;) {
+    while (l->c != NULL) {
         rc =
             countd_incr(l->c, record->keyspace.bytes, record->keyspace.size,
                         record->key.bytes, record->key.size, record->increment);
@@ -179,11 +126,9 @@ send_record(struct load *l, const struct lines *lines,
     }
 
     if (rc == 0)
-        l->sent++;
-    if (rc != -ENAMETOOLONG)
-        return rc;
-    bad_line(l, lines, "a name longer than the server's message has room for");
-    return 0;
+        l->places[l->sent++ % PLACES] =
+            (struct place){.path = l->path, .line = lines->number};
+    return rc;
 }
 
 static int
@@ -193,10 +138,10 @@ take_line(struct load *l, const struct lines *lines, const char *text,
     struct record record;
     const char *why;
 
-    if (size == 0)
+    if (size == 0 || lines->number < (uint64_t)l->from)
         return 0;
-    why =
-        lines->cut ? "the line is too long" : read_record(text, size, &record);
+    why = lines->cut ? "the line is too long"
+                     : record_read(&l->form, text, size, &record);
     if (why != NULL) {
         bad_line(l, lines, why);
         return 0;
@@ -210,6 +155,8 @@ drain(struct load *l, const struct lines *lines)
 {
     int rc;
 
+    if (l->c == NULL)
+        return 0;
     l->moved_ms = 0;
     do {
         rc = give_time(l);
@@ -267,7 +214,12 @@ file_failed(struct load *l, const struct lines *lines, int rc)
     (void)name_escape((const uint8_t *)l->path, strnlen(l->path, NAME_MAX_SIZE),
                       path); /* its length is not needed */
     progress_clear(&l->progress);
-    if (rc == -EBADMSG || rc == -ENODATA)
+    if (rc == -EILSEQ)
+        diag(DIAG_ERROR,
+             "%s: not text but %s; lines are text, plain or gzip: unpack it "
+             "first",
+             path, lines->magic);
+    else if (rc == -EBADMSG || rc == -ENODATA)
         diag(DIAG_ERROR,
              "%s: the gzip file %s; the lines up to %" PRIu64 " are taken",
              path, rc == -EBADMSG ? "is damaged" : "ends too early",
@@ -347,17 +299,33 @@ print_totals(struct load *l)
     output_fact(&out, "increments", cell_number((int64_t)l->sent));
     output_fact(&out, "bad_lines", cell_number((int64_t)l->bad));
     output_fact(&out, "ms", cell_number((int64_t)ms));
-    output_fact(&out, "acknowledged", cell_bool(l->peer == CMD_WRITER));
+    output_fact(&out, "acknowledged",
+                cell_bool(l->c != NULL && l->peer == CMD_WRITER));
     if (!json) /* output_fini() tells, here and below */
         (void)printf("%" PRIu64 " increment%s %s in %.2f s (%" PRIu64 "/s)",
                      l->sent, output_plural(l->sent),
-                     l->peer == CMD_WRITER ? "acknowledged" : "sent",
+                     l->c == NULL            ? "read, none sent,"
+                     : l->peer == CMD_WRITER ? "acknowledged"
+                                             : "sent",
                      (double)ms / 1000, l->sent * 1000 / spent);
     if (!json && l->bad > 0)
         (void)printf(", %" PRIu64 " bad line%s", l->bad, output_plural(l->bad));
     if (!json)
         (void)putchar('\n');
     return output_fini(&out);
+}
+
+/* Where increment `number` (from 1) came from, as far as that is remembered. */
+static void
+print_place(const struct load *l, uint64_t number, const char *what)
+{
+    const struct place *p = &l->places[(number - 1) % PLACES];
+
+    if (number == 0 || l->sent - number >= PLACES)
+        return;
+    diag(DIAG_WARNING,
+         "stopped by an error: %s:%" PRIu64 " is the last line %s", p->path,
+         p->line, what);
 }
 
 /* After an error: what may be counted on, so that nobody loads lines again
@@ -375,6 +343,10 @@ print_loss(struct load *l)
          " were not sent",
          l->sent, l->sent - unknown - unsent,
          l->peer == CMD_WRITER ? "acknowledged" : "sent", unknown, unsent);
+    print_place(l, l->sent - unknown - unsent,
+                l->peer == CMD_WRITER ? "acknowledged" : "sent");
+    if (unknown > 0)
+        print_place(l, l->sent - unsent, "that may be counted");
 }
 
 static int
@@ -401,6 +373,52 @@ run(struct load *l)
     return print_totals(l);
 }
 
+/* What the line says; an exit status. */
+static int
+take_options(struct load *l, struct cmd_line *line)
+{
+    const char *keyspace = cmd_value(line, "k");
+    int status;
+
+    l->form = (struct record_form){
+        .raw = line->raw,
+        .cut = cmd_value(line, "cut-names") != NULL,
+        .keyspace_max = (size_t)line->config.keyspace_size,
+        .key_max = (size_t)line->config.key_size,
+    };
+    if (keyspace != NULL) {
+        l->form.keyspace = &l->keyspace;
+        status = cmd_name(line, keyspace, "keyspace", &l->keyspace);
+        if (status != 0)
+            return status;
+    }
+    status = cmd_option_number(line, "from", 1, INT64_MAX, 1, &l->from);
+    if (status == 0 && l->from > 1 && line->arg_count > 1)
+        return cmd_misuse(line, "--from", "give one file with it");
+    if (status == 0)
+        status = cmd_option_ms(line, "timeout", 60000, &l->timeout_ms);
+    return status;
+}
+
+static int
+load(struct load *l)
+{
+    int rc, status;
+
+    l->places = calloc(PLACES, sizeof *l->places);
+    rc = l->places != NULL ? stop_init(&l->stop) : -ENOMEM;
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "wait for signals");
+        free(l->places);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    progress_init(&l->progress, "loading", total_size(l->line));
+    status = run(l);
+    stop_fini(&l->stop);
+    free(l->places);
+    return status;
+}
+
 int
 cmd_load(struct cmd_line *line)
 {
@@ -410,25 +428,15 @@ cmd_load(struct cmd_line *line)
         .peer = silent ? CMD_WRITER_SILENT : CMD_WRITER,
         .strict = cmd_value(line, "strict") != NULL,
     };
-    int rc, status;
+    int status;
 
-    status = cmd_option_ms(line, "timeout", 60000, &l.timeout_ms);
-    if (status == 0)
+    status = take_options(&l, line);
+    if (status == 0 && cmd_value(line, "dry-run") == NULL)
         status = cmd_connect(line, l.peer, BUFFER_SIZE, &l.c);
     if (status != 0)
         return status;
-    rc = stop_init(&l.stop);
-    if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "wait for signals");
-        status = CONFIG_EXIT_SYSTEM;
-        goto close_client;
-    }
-    progress_init(&l.progress, "loading", total_size(line));
-    status = run(&l);
-    stop_fini(&l.stop);
-
-close_client:
-    countd_close(l.c);
+    status = load(&l);
+    (void)countd_close(l.c); /* print_loss() has told what went with it */
     if (status == 0 && l.file_status != 0)
         return l.file_status;
     return status == 0 && l.bad > 0 ? CONFIG_EXIT_NEGATIVE : status;

@@ -67,6 +67,7 @@ output_init(struct output *o, const struct cmd_line *line,
     assert(column_count <= OUTPUT_COLUMNS_MAX);
     *o = (struct output){.columns = columns, .column_count = column_count};
     o->first = true;
+    o->raw = line->raw;
     for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++) {
         if (line->values[i] == NULL)
             continue;
@@ -81,9 +82,9 @@ output_init(struct output *o, const struct cmd_line *line,
 
 /* ---- cells ------------------------------------------------------------- */
 
-/* A cell as the text that people and TSV get. */
+/* A cell as the text that people and TSV get; a raw name has no NUL, either. */
 static const char *
-cell_plain(const struct cell *c, char text[NAME_TEXT_SIZE])
+cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
 {
     switch (c->kind) {
     case CELL_NONE:
@@ -91,6 +92,11 @@ cell_plain(const struct cell *c, char text[NAME_TEXT_SIZE])
     case CELL_TEXT:
         return c->bytes;
     case CELL_NAME:
+        if (raw) {
+            memcpy(text, c->bytes, c->size);
+            text[c->size] = '\0';
+            return text;
+        }
         (void)name_escape(c->bytes, c->size, text); /* the NUL ends it */
         return text;
     case CELL_NUMBER:
@@ -126,10 +132,10 @@ json_cell(const struct cell *c)
         break;
     case CELL_TEXT:
     case CELL_NAME:
-        json_string(cell_plain(c, text));
+        json_string(cell_plain(c, false, text));
         break;
     case CELL_NUMBER:
-        (void)fputs(cell_plain(c, text), stdout);
+        (void)fputs(cell_plain(c, false, text), stdout);
         break;
     case CELL_BOOL:
         (void)fputs(c->number ? "true" : "false", stdout);
@@ -201,7 +207,7 @@ keep_row(struct output *o, const struct cell *cells)
 {
     for (size_t i = 0; i < o->column_count; i++) {
         char buffer[NAME_TEXT_SIZE];
-        const char *text = cell_plain(&cells[i], buffer);
+        const char *text = cell_plain(&cells[i], o->raw, buffer);
         const int width = text_width(text);
 
         if (o->failed || !keep(o, text))
@@ -280,7 +286,7 @@ output_row(struct output *o, const struct cell *cells)
     case OUTPUT_TSV:
         for (size_t i = 0; i < o->column_count; i++)
             (void)printf("%s%s", i > 0 ? "\t" : "",
-                         cell_plain(&cells[i], text));
+                         cell_plain(&cells[i], o->raw, text));
         (void)putchar('\n');
         break;
     }

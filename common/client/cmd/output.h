@@ -53,6 +53,7 @@ struct output {
     bool open;        /* JSON: the document has begun */
     bool rows_open;   /* JSON: inside of rows */
     bool first;       /* JSON: no comma needed */
+    bool raw;         /* names as they are */
     bool failed;      /* out of memory */
 };
 

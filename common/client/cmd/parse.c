@@ -188,9 +188,9 @@ parse(struct cmd_line *line, int argc, char **argv)
     return rc < 0 ? find_topic(line, argc, argv, at) : rc;
 }
 
-/* One form of output at a time. */
+/* One form of output at a time, and JSON has no bytes but text. */
 static int
-check_formats(const struct cmd_line *line)
+check_formats(struct cmd_line *line)
 {
     const struct cmd_option *options = line->cmd->options;
     bool json = false, tsv = false;
@@ -198,7 +198,10 @@ check_formats(const struct cmd_line *line)
     for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
         json |= line->values[i] && strcmp(options[i].name, "json") == 0;
         tsv |= line->values[i] && strcmp(options[i].name, "tsv") == 0;
+        line->raw |= line->values[i] && strcmp(options[i].name, "raw") == 0;
     }
+    if (json && line->raw)
+        return cmd_misuse(line, "--json --raw", "give one of them");
     return json && tsv ? cmd_misuse(line, "--json --tsv", "give one of them")
                        : 0;
 }

@@ -1,5 +1,6 @@
 /* common/client/cmd/range.c - countd top, countd range: rows by count. */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
@@ -17,9 +18,11 @@ struct range {
     struct cmd_name keyspace;
     int64_t offset;
     int64_t length;
-    int64_t as_of_ms; /* of the first page, which is the oldest */
-    bool missing;     /* there is no such keyspace */
-    bool answered;    /* nothing is printed before that */
+    int64_t as_of_ms;           /* of the first page, which is the oldest */
+    bool missing;               /* there is no such keyspace */
+    bool paged;                 /* of more than one request */
+    struct countd_facts before; /* of the keyspace, when the first was asked */
+    bool answered;              /* nothing is printed before that */
     struct output out;
 };
 
@@ -56,23 +59,49 @@ begin(struct range *r)
                 cell_name(r->keyspace.bytes, r->keyspace.size));
 }
 
+/* What rows alone do not tell: flagged counters, and that requests which are
+ * each of their own moment do not fit together. */
+static void
+tell_facts(struct range *r)
+{
+    struct countd_facts after;
+
+    output_fact(&r->out, "saturated", cell_number(r->before.saturated));
+    if (r->before.saturated > 0 && r->out.format == OUTPUT_PEOPLE)
+        diag(DIAG_INFO,
+             "saturated=%" PRId64
+             " of the keyspace's counters, which once left "
+             "the range of 64 bits; countd get tells which",
+             r->before.saturated);
+    if (r->paged &&
+        countd_about(r->c, r->keyspace.bytes, r->keyspace.size, NULL, 0,
+                     &after) == 0 &&
+        (after.count != r->before.count || after.keys != r->before.keys))
+        diag(DIAG_WARNING,
+             "counts changed meanwhile, and more than %d rows are several "
+             "requests, each of its own moment: rows may be missing or there "
+             "twice",
+             QUERY_ROWS_MAX);
+}
+
 static int
 finish(struct range *r, int rc)
 {
     output_rows_end(&r->out);
+    if (rc == 0 && !r->missing)
+        tell_facts(r);
     /* Of nothing only a program wants to know how fresh it is. */
     if (rc == 0 && (!r->missing || r->out.format == OUTPUT_JSON))
         output_as_of(&r->out, r->as_of_ms);
     return output_fini(&r->out);
 }
 
-/* No rows: is it past the end, or is there nothing at all? */
+/* What is known of the keyspace; is there any? */
 static int
-find_missing(struct range *r)
+ask_facts(struct range *r)
 {
-    int64_t total;
-    const int rc =
-        countd_total(r->c, r->keyspace.bytes, r->keyspace.size, &total);
+    const int rc = countd_about(r->c, r->keyspace.bytes, r->keyspace.size, NULL,
+                                0, &r->before);
 
     r->missing = rc == -ENOENT;
     return rc == -ENOENT ? 0 : rc;
@@ -89,21 +118,21 @@ print_pages(struct range *r)
         const int64_t ask =
             r->length < QUERY_ROWS_MAX ? r->length : QUERY_ROWS_MAX;
         struct countd_rows *rows;
-        int rc = countd_range(r->c, r->keyspace.bytes, r->keyspace.size,
-                              r->offset, ask, &rows);
+        int rc = first ? ask_facts(r) : 0;
 
+        if (rc == 0)
+            rc = countd_range(r->c, r->keyspace.bytes, r->keyspace.size,
+                              r->offset, ask, &rows);
         if (rc < 0)
             return rc;
+        r->paged |= !first;
         got = rows->count;
         if (first)
             r->as_of_ms = rows->as_of_ms;
-        if (first && got == 0)
-            rc = find_missing(r);
-        if (first && rc == 0)
+        if (first)
             begin(r);
         first = false;
-        if (rc == 0)
-            rc = settle_offset(r, rows);
+        rc = settle_offset(r, rows);
         if (rc == 0)
             print_rows(r, rows);
         countd_rows_free(rows);
@@ -120,7 +149,7 @@ run(struct cmd_line *line, struct range *r)
 {
     int status, rc, ended;
 
-    status = cmd_name(line->args[0], "keyspace", &r->keyspace);
+    status = cmd_name(line, line->args[0], "keyspace", &r->keyspace);
     if (status == 0)
         status = cmd_connect(line, CMD_READER, 0, &r->c);
     if (status != 0)
@@ -141,9 +170,13 @@ int
 cmd_top(struct cmd_line *line)
 {
     struct range r = {0};
-    const int status =
-        cmd_option_number(line, "n", 1, INT64_MAX, 20, &r.length);
+    int status;
 
+    if (line->arg_count > 1 && cmd_value(line, "n") != NULL)
+        return cmd_misuse(line, line->args[1], "give the rows once");
+    status = cmd_option_number(line, "n", 1, INT64_MAX, 20, &r.length);
+    if (status == 0 && line->arg_count > 1)
+        status = cmd_number(line->args[1], "N", 1, INT64_MAX, &r.length);
     return status != 0 ? status : run(line, &r);
 }
 

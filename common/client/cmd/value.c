@@ -13,10 +13,20 @@
 #define DAY_MS     ((uint64_t)24 * 3600 * 1000)
 
 int
-cmd_name(const char *text, const char *what, struct cmd_name *out)
+cmd_name(const struct cmd_line *line, const char *text, const char *what,
+         struct cmd_name *out)
 {
-    const int size =
-        name_unescape(text, strlen(text), out->bytes, sizeof out->bytes);
+    const size_t length = strlen(text);
+    int size;
+
+    if (!line->raw) {
+        size = name_unescape(text, length, out->bytes, sizeof out->bytes);
+    } else if (length > sizeof out->bytes) {
+        size = -ENAMETOOLONG;
+    } else {
+        memcpy(out->bytes, text, length);
+        size = (int)length;
+    }
 
     if (size > 0) {
         out->size = (size_t)size;
