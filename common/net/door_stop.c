@@ -5,9 +5,10 @@
 
 #define QUIET_MS     250 /* TCP repeats after 200 ms what did not get through */
 #define STOP_LONGEST 4   /* times the time to drain, without room */
-#define ANSWER_MS    1000 /* for answers, after the input of a door that drains \
-                           */
-#define CLOSES_MAX 256    /* connections closed in one turn */
+#define ANSWER_MS                                                              \
+    1000               /* for answers, after the input of a door that drains   \
+                        */
+#define CLOSES_MAX 256 /* connections closed in one turn */
 
 /* Connections that the kernel has taken are ours to serve. */
 static void
