@@ -1,0 +1,175 @@
+/* writer/logs_fill.c - messages into the current log; see logs.h. */
+#include "writer/logs_inside.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/log/slot.h"
+
+/* Within a log received_ms never goes back: slot 0 tells the oldest.  Stamping
+ * on with the time reached would make increments look as if they came later
+ * than they did, and for as long as the clock was set back; so the log is
+ * handed on, and the next one begins with the time there is now.  Without a
+ * spare it goes on with the time reached, and is in the future for readers. */
+static void
+heed_clock(struct logs *l)
+{
+    if (l->has_current && l->current.count + l->staged > 0 &&
+        loop_unix_ms(l->loop) < l->last_ms)
+        logs_rotate(l);
+}
+
+/* Makes sure that there is a log with a free slot. */
+static bool
+make_room(struct logs *l)
+{
+    if (l->failed || l->finishing)
+        return false;
+    heed_clock(l);
+    if (l->has_current &&
+        l->current.count + l->staged == l->current.header.slots)
+        logs_rotate_now(l);
+    if (l->failed || !l->has_current)
+        return false;
+    return l->current.count + l->staged < l->current.header.slots;
+}
+
+uint32_t
+logs_room(struct logs *l)
+{
+    if (!make_room(l)) {
+        if (!l->blocked)
+            l->figures.pushed_back++;
+        l->blocked = true;
+        if (!l->retry_timer.deadline_ms)
+            logs_want_spare(l);
+        return 0;
+    }
+    return l->current.header.slots - l->current.count - l->staged;
+}
+
+/* What happens once per log and once per flush. */
+static void
+first_put(struct logs *l)
+{
+    const uint64_t now_ms = loop_unix_ms(l->loop);
+
+    if (now_ms > l->last_ms || l->current.count == 0)
+        l->last_ms = now_ms;
+    l->staged_first_ms = l->last_ms;
+    if (l->current.count == 0)
+        logs_arm(l, &l->rotate_timer, l->config->log_rotate_after_ms);
+    if (!l->dirty && !l->sync_due && !l->sync_timer.deadline_ms &&
+        l->config->log_sync_ms != CONFIG_SYNC_NEVER &&
+        l->config->log_sync_ms != CONFIG_SYNC_ALWAYS)
+        logs_arm(l, &l->sync_timer, l->config->log_sync_ms);
+}
+
+/* What of a name is behind its first word, and clears what an earlier one left
+ * behind it. */
+static void
+put_rest(uint8_t *field, const uint8_t *name, size_t size, size_t had)
+{
+    size_t i;
+
+    for (i = LOGS_WORD; i < size; i += LOGS_WORD)
+        memcpy(field + i, name + i, LOGS_WORD);
+    for (; i < had; i += LOGS_WORD)
+        memset(field + i, 0, LOGS_WORD);
+}
+
+/* Copies a name by whole words; most are one.  What is read behind the name is
+ * zero, or lies behind the slot's field in the slot as well, or behind the
+ * slot, where it is put right next. */
+static inline void
+put_name(uint8_t *field, const uint8_t *name, size_t size, size_t had)
+{
+    memcpy(field, name, LOGS_WORD);
+    if (size > LOGS_WORD || had > LOGS_WORD)
+        put_rest(field, name, size, had);
+}
+
+/* Nearly all of a message is zero, and so is that part of the slot already:
+ * only its names are copied. */
+static void
+put_message(struct logs *l, uint8_t *slot, const uint8_t *bytes,
+            const struct message *m)
+{
+    struct staged *names = &l->names[l->staged];
+
+    memcpy(slot, bytes, 8);
+    put_name(slot + 8, m->keyspace, m->keyspace_size, names->keyspace_size);
+    put_name(slot + l->layout.key_at, m->key, m->key_size, names->key_size);
+    names->keyspace_size = m->keyspace_size;
+    names->key_size = m->key_size;
+}
+
+void
+logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
+{
+    if (l->staged == LOGS_STAGE)
+        logs_flush(l);
+    if (l->failed)
+        return; /* nothing of this turn will be acknowledged */
+    if (l->staged == 0)
+        first_put(l);
+    assert(l->current.count + l->staged < l->current.header.slots);
+    put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, bytes,
+                m);
+    l->staged++;
+}
+
+/* Stamps the slots of the stage, from `first` on, up to SLOT_RUN of them. */
+static uint32_t
+stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
+{
+    const uint32_t left = l->staged - first;
+    const uint32_t count = left < SLOT_RUN ? left : SLOT_RUN;
+    uint8_t *slots = l->slots + (size_t)first * l->layout.slot_size;
+    const uint8_t *slot = slots;
+    struct message m[SLOT_RUN];
+    uint32_t i;
+
+    for (i = 0; i < count; i++, slot += l->layout.slot_size)
+        m[i] =
+            (struct message){.keyspace = slot + 8,
+                             .key = slot + l->layout.key_at,
+                             .keyspace_size = l->names[first + i].keyspace_size,
+                             .key_size = l->names[first + i].key_size};
+    slot_put_run(&l->layout, slots, m, count, l->current.header.uuid,
+                 l->current.count + first, stamp);
+    return count;
+}
+
+static void
+stamp(struct logs *l)
+{
+    const struct slot_stamp s = {.epoch = l->current.header.epoch,
+                                 .received_ms = l->last_ms,
+                                 .synced = l->synced_slots};
+    uint32_t at = 0;
+
+    while (at < l->staged)
+        at += stamp_run(l, at, &s);
+}
+
+void
+logs_flush(struct logs *l)
+{
+    int rc;
+
+    if (l->staged == 0 || l->failed)
+        return;
+    assert(l->has_current);
+    stamp(l);
+    rc = log_append(&l->current, l->slots, l->staged, l->staged_first_ms,
+                    l->last_ms);
+    if (rc < 0) {
+        logs_fail(l, rc, "append", l->current.header.index);
+        return;
+    }
+    l->figures.appended += l->staged;
+    l->figures.flushes++;
+    l->staged = 0;
+    l->dirty = true;
+}

@@ -1,0 +1,237 @@
+/* writer/logs_spare.c - the log that comes next, and logs of dead owners; see
+ * logs.h. */
+#include "writer/logs_inside.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "common/base/diag.h"
+
+#define RETRY_MS 250 /* look again for a log when there is none */
+#define RACED_MS 2   /* somebody held the log we wanted for a moment */
+
+/* Whether one more log may be made.  Logs are never removed and hold what the
+ * workers have still to write, so above log.count each leaves room for its
+ * merge: else a writer that is ahead of the workers could fill the disk for
+ * good, with every log full and no room to merge one.  Long names take as much
+ * in a keyspace file, which has them in two orders, as in a log, and LMDB
+ * writes what changes to new pages before it gives the old ones back: twice
+ * what is in the logs. */
+static bool
+has_disk_space(const struct spare_job *s)
+{
+    const struct logdir *dir = s->dir;
+    uint64_t need = LOG_SLOTS_AT + (uint64_t)dir->slots * dir->layout.slot_size;
+    struct statvfs fs;
+
+    if (fstatvfs(dir->fd, &fs) < 0)
+        return true; /* creating will say what is wrong */
+    if (dir->count >= s->log_count)
+        need *= 2 * (dir->count + 1);
+    return (uint64_t)fs.f_bavail * fs.f_frsize >= need;
+}
+
+/* Claims the lowest empty log: the fewer are used, the more of them stay in
+ * the caches. */
+static int
+claim(struct spare_job *s)
+{
+    uint64_t hint = 0;
+
+    return logdir_claim(s->dir, LOG_MODE_EMPTY, &hint, &s->log);
+}
+
+/* Claims an empty log; recovers, then creates, when there is none. */
+static int
+claim_or_create(struct spare_job *s)
+{
+    uint64_t index;
+    int rc;
+
+    rc = claim(s);
+    if (rc != -EAGAIN || !s->may_create)
+        return rc;
+    if (logdir_recover(s->dir) > 0) {
+        rc = claim(s);
+        if (rc != -EAGAIN)
+            return rc;
+    }
+    if (s->dir->count < s->log_max && !has_disk_space(s))
+        return -ENOSPC;
+    rc = logdir_create(s->dir, s->log_max, &index);
+    if (rc < 0)
+        return rc;
+    return claim(s);
+}
+
+static void
+make_run(struct io_job *job)
+{
+    struct spare_job *s = LOOP_OWNER(job, struct spare_job, job);
+
+    s->began = false;
+    s->rc = claim_or_create(s);
+    if (s->rc < 0)
+        return;
+    if (s->log.layout.slot_size != s->dir->layout.slot_size ||
+        s->log.layout.key_at != s->dir->layout.key_at) {
+        /* Somebody put it there while we run; the next start refuses it. */
+        (void)log_release(&s->log); /* recovery tidies what this leaves */
+        s->rc = -EPROTO;
+        return;
+    }
+    s->began = true;
+    s->rc = log_begin(&s->log);
+    if (s->rc < 0)
+        log_abandon(&s->log);
+}
+
+void
+logs_want_spare(struct logs *l)
+{
+    if (l->spare_count == LOGS_SPARES || l->making || l->finishing || l->failed)
+        return;
+    loop_disarm(l->loop, &l->retry_timer);
+    l->making = true;
+    l->make.may_create = l->spare_count == 0;
+    io_push(&l->file_io, &l->make.job);
+}
+
+static void
+make_failed(struct logs *l)
+{
+    static struct diag_repeat repeat;
+    const char *what = "cannot get an empty log";
+
+    if (l->make.began) {
+        logs_fail(l, l->make.rc, "begin", l->make.log.header.index);
+        return;
+    }
+    /* One more was only wanted if there happened to be one. */
+    if (l->make.rc == -EAGAIN && !l->make.may_create) {
+        if (l->spare_count == 0)
+            logs_want_spare(l); /* but then the others were used up */
+        return;
+    }
+    if (!l->finishing)
+        logs_arm(l, &l->retry_timer,
+                 l->make.rc == -EAGAIN ? RACED_MS : RETRY_MS);
+    /* A worker that looked at the very log was faster; nothing is wrong. */
+    if (l->make.rc == -EAGAIN)
+        return;
+    /* At log.max nothing is wrong until the log in use is full. */
+    if (l->make.rc == -EMFILE && !l->blocked)
+        return;
+    l->warned = true;
+    if (l->make.rc == -EMFILE)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "%s: all log.max=%llu are full or in use; not reading "
+                       "from clients until a worker empties one",
+                       what, (unsigned long long)l->config->log_max);
+    else
+        diag_repeating(&repeat, DIAG_WARNING, "%s: %s; %s", what,
+                       strerror(-l->make.rc),
+                       l->blocked ? "not reading from clients until there is"
+                                  : "trying again");
+}
+
+static void
+make_done(struct io_job *job)
+{
+    struct logs *l = LOOP_OWNER(job, struct logs, make.job);
+
+    l->making = false;
+    if (l->failed)
+        return;
+    if (l->make.rc < 0) {
+        make_failed(l);
+        logs_finish_some(l);
+        return;
+    }
+    l->spares[l->spare_count++] = l->make.log;
+    if (l->warned) {
+        l->warned = false;
+        diag(DIAG_INFO, "there is an empty log again log=%llu",
+             (unsigned long long)l->make.log.header.index);
+    }
+    if (l->finishing) {
+        logs_finish_some(l);
+        return;
+    }
+    if (!l->has_current)
+        logs_use_spare(l);
+    else if (l->rotating)
+        logs_rotate(l);
+    logs_want_spare(l);
+    logs_tell_ready(l);
+}
+
+static void
+retry_due(struct loop_timer *timer)
+{
+    logs_want_spare(LOOP_OWNER(timer, struct logs, retry_timer));
+}
+
+int
+logs_begin_first(struct logs *l)
+{
+    l->make.may_create = true;
+    make_run(&l->make.job);
+    if (l->make.rc == 0) {
+        l->current = l->make.log;
+        l->has_current = true;
+        l->fill = 1;
+        return 0;
+    }
+    if (l->make.began) {
+        diag_errno(DIAG_ERROR, l->make.rc, "begin log=%llu",
+                   (unsigned long long)l->make.log.header.index);
+        return l->make.rc;
+    }
+    l->blocked = true; /* so that it is warned about at once */
+    make_failed(l);
+    return 0;
+}
+
+/* ---- dead owners ------------------------------------------------------- */
+
+static void
+recover_run(struct io_job *job)
+{
+    /* What it meets goes to diag; the next round looks again. */
+    (void)logdir_recover(LOOP_OWNER(job, struct recover_job, job)->dir);
+}
+
+static void
+recover_done(struct io_job *job)
+{
+    struct logs *l = LOOP_OWNER(job, struct logs, recover.job);
+
+    l->recovering = false;
+    if (!l->finishing && !l->failed)
+        logs_arm(l, &l->recover_timer, LOGS_RECOVER_MS);
+    logs_finish_some(l);
+}
+
+static void
+recover_due(struct loop_timer *timer)
+{
+    struct logs *l = LOOP_OWNER(timer, struct logs, recover_timer);
+
+    l->recovering = true;
+    io_push(&l->file_io, &l->recover.job);
+}
+
+void
+logs_set_up_spares(struct logs *l)
+{
+    l->make.job = (struct io_job){make_run, make_done, NULL};
+    l->make.dir = &l->dir;
+    l->make.log_count = l->config->log_count;
+    l->make.log_max = l->config->log_max;
+    l->recover.job = (struct io_job){recover_run, recover_done, NULL};
+    l->recover.dir = &l->dir;
+    l->retry_timer = (struct loop_timer){.slot = -1, .due = retry_due};
+    l->recover_timer = (struct loop_timer){.slot = -1, .due = recover_due};
+}

@@ -1,0 +1,167 @@
+/* writer/logs_sync.c - what was put becomes durable; see logs.h. */
+#include "writer/logs_inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+#define SYNC_STEP  (UINT64_C(2) << 20) /* bytes */
+#define QUICK_RUNS 8 /* quick syncs in a row before one in the loop */
+
+/* Much at once would keep the disk busy for so long that the headers of other
+ * logs wait for it, and with them those who write to the next one. */
+static int
+sync_item(const struct sync_item *item)
+{
+    const unsigned how = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                         SYNC_FILE_RANGE_WAIT_AFTER;
+    uint64_t at;
+
+    for (at = item->at; item->end - at > SYNC_STEP; at += SYNC_STEP)
+        if (sync_file_range(item->fd, (off_t)at, SYNC_STEP, how) < 0)
+            return -errno;
+    return fdatasync(item->fd) < 0 ? -errno : 0;
+}
+
+/* In the I/O thread. */
+static int
+sync_logs(void *ctx)
+{
+    struct log_sync *s = &((struct logs *)ctx)->sync;
+    const uint64_t begin_ns = clock_ns();
+    size_t i;
+
+    s->rc = 0;
+    for (i = 0; i < s->count && s->rc == 0; i++) {
+        s->rc = sync_item(&s->items[i]);
+        s->failed = s->items[i].index;
+    }
+    s->took_ns = clock_ns() - begin_ns;
+    return s->rc;
+}
+
+static bool
+is_due(const void *ctx)
+{
+    const struct logs *l = ctx;
+
+    if (l->syncing || l->failed)
+        return false;
+    return l->retired_dirty ||
+           (l->dirty &&
+            (l->sync_due || l->config->log_sync_ms == CONFIG_SYNC_ALWAYS));
+}
+
+static void
+add_to_sync(struct log_sync *s, const struct log *log, uint32_t synced_slots)
+{
+    s->items[s->count++] = (struct sync_item){
+        .fd = log->fd,
+        .index = log->header.index,
+        .at = LOG_SLOTS_AT + (uint64_t)synced_slots * log->header.slot_size,
+        .end = LOG_SLOTS_AT + (uint64_t)log->count * log->header.slot_size};
+}
+
+/* Fills in what is to be synced.  False when that is nothing, or one is in
+ * flight. */
+static bool
+begin_sync(void *ctx)
+{
+    struct logs *l = ctx;
+    struct log_sync *s = &l->sync;
+    size_t i;
+
+    logs_flush(l);
+    if (l->syncing || l->failed)
+        return false;
+    s->count = 0;
+    l->retired_dirty = false;
+    for (i = 0; i < LOGS_RETIRED; i++) {
+        if (l->retired[i].state != RETIRED_DIRTY)
+            continue;
+        l->retired[i].state = RETIRED_SYNCING;
+        add_to_sync(s, &l->retired[i].log, l->retired[i].synced_slots);
+    }
+    if (l->has_current && l->dirty) {
+        s->fill = l->fill;
+        s->slots = l->current.count;
+        add_to_sync(s, &l->current, l->synced_slots);
+    }
+    l->dirty = false;
+    l->sync_due = false;
+    loop_disarm(l->loop, &l->sync_timer);
+    if (s->count == 0)
+        return false;
+    l->syncing = true;
+    return true;
+}
+
+/* False when it failed. */
+static bool
+end_sync(void *ctx, int rc)
+{
+    struct logs *l = ctx;
+    size_t i;
+
+    l->syncing = false;
+    if (l->failed)
+        return false;
+    if (rc < 0) {
+        logs_fail(l, rc, "sync", l->sync.failed);
+        return false;
+    }
+    if (l->sync.took_ns > l->brief_ns)
+        l->quick_runs = 0;
+    else if (l->quick_runs < QUICK_RUNS)
+        l->quick_runs++;
+    if (l->has_current && l->sync.fill == l->fill)
+        l->synced_slots = l->sync.slots;
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state == RETIRED_SYNCING)
+            logs_seal(l, &l->retired[i]);
+    logs_finish_some(l);
+    return true;
+}
+
+static bool
+is_brief(const void *ctx)
+{
+    const struct logs *l = ctx;
+    size_t i;
+
+    if (!l->has_current || l->syncing || l->failed || l->finishing ||
+        l->making || l->recovering || l->quick_runs < QUICK_RUNS ||
+        l->current.count + l->staged - l->synced_slots > LOGS_BRIEF)
+        return false;
+    for (i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state != RETIRED_FREE)
+            return false;
+    return true;
+}
+
+static void
+sync_due(struct loop_timer *timer)
+{
+    LOOP_OWNER(timer, struct logs, sync_timer)->sync_due = true;
+}
+
+static void
+flush_logs(void *ctx)
+{
+    logs_flush(ctx);
+}
+
+const struct commit_file logs_file = {.flush = flush_logs,
+                                      .is_due = is_due,
+                                      .is_brief = is_brief,
+                                      .begin = begin_sync,
+                                      .sync = sync_logs,
+                                      .end = end_sync};
+
+void
+logs_set_up_sync(struct logs *l)
+{
+    l->sync_timer = (struct loop_timer){.slot = -1, .due = sync_due};
+}
