@@ -1,7 +1,7 @@
 /* tests/e2e/test_counter_clients.c - how clients of the field speak the counter
- * protocol, byte by byte as they were seen on the wire: the command yc-cnt of
- * libyrmcds, and an nginx module that holds one of a counter while it serves a
- * request. */
+ * protocol, byte by byte: the command yc-cnt of libyrmcds as seen on the wire,
+ * and an nginx module that holds one of a counter while it serves a request,
+ * written from the module's source and its run. */
 #include "tests/lib/test.h"
 
 #include "tests/lib/live_rig.h"
