@@ -158,7 +158,7 @@ read_body(struct salvage *s, const struct held_head *head,
     uint64_t at = head->body_here;
     int rc;
 
-    rc = held_memory_body(&s->memory, head->body_size);
+    rc = held_memory_reserve(&s->memory, head, head->body_size);
     if (rc < 0)
         return rc;
     memcpy(s->memory.body, head->body, head->body_here);
