@@ -153,8 +153,9 @@ struct unit {
 
 static const struct unit size_units[] = {
     {"G", GIGA}, {"M", MEGA}, {"K", KILO}, {"", 1}};
-static const struct unit time_units[] = {
-    {"d", DAY}, {"h", HOUR}, {"m", MINUTE}, {"s", SECOND}, {"ms", 1}};
+static const struct unit time_units[] = {{"d", DAY},    {"h", HOUR},
+                                         {"m", MINUTE}, {"s", SECOND},
+                                         {"ms", 1},     {"", SECOND}};
 static const struct unit second_units[] = {{"d", DAY / SECOND},
                                            {"h", HOUR / SECOND},
                                            {"m", MINUTE / SECOND},
@@ -217,8 +218,8 @@ static const struct {
     [KIND_COUNT] = {"a number", "a number"},
     [KIND_SIZE] = {"a size",
                    "a size: a number, or one with K, M or G, such as 32M"},
-    [KIND_TIME] = {"a duration",
-                   "a duration: a number with ms, s, m, h or d, such as 200ms"},
+    [KIND_TIME] = {"a duration", "a duration: a number of seconds, or one with "
+                                 "ms, s, m, h or d, such as 200ms"},
     [KIND_SECONDS] = {"seconds or a duration",
                       "seconds: a number, or one with s, m, h or d, such as "
                       "1d"},

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -50,15 +51,26 @@ set_override(struct config *c, const char *text, char *why, size_t why_size)
     return config_set(c, key, equals + 1, why, why_size);
 }
 
+const char *
+config_find(const char *fallback)
+{
+    const char *file = getenv("COUNTD_CONF");
+
+    if (file != NULL)
+        return file[0] != '\0' ? file : NULL;
+    return access(fallback, R_OK) == 0 ? fallback : NULL;
+}
+
 int
 config_load(struct config *c, const struct config_sources *s, char *why,
             size_t why_size)
 {
+    const char *file = s->file != NULL ? s->file : config_find(CONFIG_FILE);
     int rc = 0;
 
     config_defaults(c);
-    if (s->file != NULL)
-        rc = config_file(c, s->file, why, why_size);
+    if (file != NULL)
+        rc = config_file(c, file, why, why_size);
     for (size_t i = 0; rc == 0 && i < s->count; i++) {
         if (s->letters[i] == 'd')
             rc = config_set(c, "data_dir", s->texts[i], why, why_size);
@@ -87,7 +99,9 @@ print_help(const char *program, const char *summary)
     (void)printf("%s - %s\n\n"
                  "usage: %s [-f FILE] [-o KEY=VALUE]... [-d DIR] [-u USER]"
                  " [-t] [--ready-fd N]\n\n"
-                 "  -f FILE          read settings from FILE\n"
+                 "  -f FILE          read settings from FILE, not from "
+                 "$COUNTD_CONF\n"
+                 "                   or " CONFIG_FILE "\n"
                  "  -o KEY=VALUE     override one setting\n"
                  "  -d DIR           the same as -o data_dir=DIR\n"
                  "  -u, --user USER  the same as -o user=USER\n"
