@@ -11,13 +11,6 @@
 
 enum leaving { STAYS, GIVEN_BACK, IS_OLDER };
 
-/* What a keyspace says of a log. */
-struct word {
-    bool held;    /* its very records are held for it */
-    bool unknown; /* it cannot be read */
-    struct store_mark_info info;
-};
-
 int
 agree_open(struct agree *a, struct store *store, struct held *held,
            unsigned max)
@@ -93,14 +86,6 @@ tell_other_fill(const struct batch *b, unsigned number,
                    b->logs[number].log.header.index, text);
 }
 
-static bool
-words_agree(const struct word *a, const struct word *b)
-{
-    if (a->held || b->held)
-        return a->held == b->held;
-    return !a->unknown && store_marks_agree(&a->info, &b->info);
-}
-
 /* ---- one keyspace ------------------------------------------------------ */
 
 /* Asks the keyspace and what is held for it about its n logs. */
@@ -122,13 +107,16 @@ ask(struct agree *a, const struct fold_keyspace *k, unsigned n, bool *unknown)
     return 0;
 }
 
-/* What it said of the ith of its logs. */
-static struct word
-word_of(const struct agree *a, unsigned i, bool unknown)
+/* Whether it says the same of two of its logs; of what it cannot read, nothing
+ * is known. */
+static bool
+agrees(const struct agree *a, unsigned i, unsigned j, bool unknown)
 {
-    return (struct word){.held = a->held_states[i] == HELD_SAME,
-                         .unknown = unknown,
-                         .info = a->infos[i]};
+    const bool held = a->held_states[i] == HELD_SAME;
+
+    if (held || a->held_states[j] == HELD_SAME)
+        return held && a->held_states[j] == HELD_SAME;
+    return !unknown && store_marks_agree(&a->infos[i], &a->infos[j]);
 }
 
 /* Marks the logs that have to leave because of what the keyspace says. */
@@ -136,9 +124,8 @@ static int
 judge(struct agree *a, const struct batch *b, struct fold_keyspace *k)
 {
     const unsigned n = agree_touching(a, b, k);
-    struct word first = {0};
-    bool unknown, found = false;
-    unsigned i;
+    unsigned i, first = n; /* of those that stay */
+    bool unknown;
     int rc;
 
     rc = ask(a, k, n, &unknown);
@@ -146,29 +133,27 @@ judge(struct agree *a, const struct batch *b, struct fold_keyspace *k)
         return rc;
     a->unknown = a->unknown || unknown;
     for (i = 0; i < n; i++) {
+        const enum store_mark_state state = a->infos[i].state;
+        const bool held = a->held_states[i] == HELD_SAME;
         const unsigned number = a->numbers[i];
-        const struct word word = word_of(a, i, unknown);
 
         if (a->leaving[number] != STAYS)
             continue;
-        if (!word.held && !unknown) {
-            if (word.info.state == STORE_MARK_AHEAD) {
-                a->leaving[number] = IS_OLDER;
-                tell_older(b, number, k);
-                continue;
-            }
-            if (word.info.state == STORE_MARK_OTHER)
-                tell_other_fill(b, number, k);
+        if (!held && !unknown && state == STORE_MARK_AHEAD) {
+            a->leaving[number] = IS_OLDER;
+            tell_older(b, number, k);
+            continue;
         }
-        if (!found) {
-            first = word;
-            found = true;
-            k->state = word.held ? KEYSPACE_SAME : KEYSPACE_TODO;
+        if (!held && !unknown && state == STORE_MARK_OTHER)
+            tell_other_fill(b, number, k);
+        if (first == n) {
+            first = i;
+            k->state = held ? KEYSPACE_SAME : KEYSPACE_TODO;
 #ifndef COUNTD_MUTANT_PASS_HELD
             if (a->held_states[i] == HELD_OTHER)
                 k->state = KEYSPACE_HOLD;
 #endif
-        } else if (!words_agree(&first, &word)) {
+        } else if (!agrees(a, first, i, unknown)) {
             a->leaving[number] = GIVEN_BACK;
         }
     }

@@ -12,6 +12,10 @@
  * then whether a log is in, put there by a worker that died before it emptied
  * the log, and a record of one that is in and one that is not could never be
  * applied.  So no two of its logs agree, and the next batch gets one log only.
+ * That costs syncs: while a keyspace is unreadable, each log that names it is
+ * merged alone, with a commit of held.mdb, and of each other keyspace it names.
+ * (A record for each log of a larger batch would take a fold for each log: more
+ * to go wrong in what is rare.)
  *
  * A log of which a keyspace has a later epoch is quarantined: the directory was
  * restored from a backup.

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "common/base/diag.h"
 
@@ -130,4 +131,24 @@ lock_take(int fd, long *holder)
         return -errno;
     *holder = lock_holder(fd);
     return -EAGAIN;
+}
+
+ssize_t
+read_at(int fd, void *bytes, size_t size, uint64_t at)
+{
+    uint8_t *to = bytes;
+    size_t got = 0;
+
+    while (got < size) {
+        const ssize_t n = pread(fd, to + got, size - got, (off_t)(at + got));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        got += (size_t)n;
+    }
+    return (ssize_t)got;
 }

@@ -1,5 +1,5 @@
 /* common/base/files.h - how many descriptors this process may have, and what
- * for; and who else has a file.
+ * for; who else has a file; and what is in it.
  *
  * A quarter of them at most is for open keyspaces, some are for what every
  * daemon needs; the rest is the caller's: connections, logs.
@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define FILES_KEYSPACES UINT64_C(128) /* open at once, at most */
 #define FILES_KEYSPACE  UINT64_C(3)   /* descriptors of each */
@@ -33,6 +34,10 @@ size_t files_left(void);
 /* Takes the flock on the file behind `fd`, without waiting.
  *   -EAGAIN  *holder has it, as lock_holder() */
 int lock_take(int fd, long *holder);
+
+/* Reads up to `size` bytes from byte `at` on: fewer only at the end of the
+ * file. Returns how many, or -errno; says nothing. */
+ssize_t read_at(int fd, void *bytes, size_t size, uint64_t at);
 
 /* The pid of who holds a flock on the file behind `fd`, as /proc/locks tells;
  * 0 when that cannot be told: nobody does, a process of another pid namespace,

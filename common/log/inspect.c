@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/base/files.h"
 #include "common/log/slot.h"
 
 /* ---- reading ------------------------------------------------------------ */
@@ -31,22 +32,11 @@ inspect_chunk_unmap(uint8_t *chunk)
 int
 inspect_read(int fd, void *bytes, size_t size, uint64_t at)
 {
-    uint8_t *to = bytes;
-    ssize_t n;
+    const ssize_t got = read_at(fd, bytes, size, at);
 
-    while (size > 0) {
-        n = pread(fd, to, size, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            return -EBADMSG;
-        to += n;
-        at += (uint64_t)n;
-        size -= (size_t)n;
-    }
-    return 0;
+    if (got < 0)
+        return (int)got;
+    return (size_t)got == size ? 0 : -EBADMSG;
 }
 
 /* Both blocks are valid: do they belong to one file and one history? */

@@ -261,21 +261,31 @@ at_rest(const struct logdir_entry *e)
            (e->mode == LOG_MODE_EMPTY || e->mode == LOG_MODE_FULL);
 }
 
-/* Whether a log that shows itself empty is.  A look without owning it: when
- * it changes hands meanwhile the claim that follows finds out. */
+/* Reads the headers of a log that is owned or not. */
 static int
-is_empty(const struct logdir *dir, uint64_t index, bool *empty)
+read_headers(const struct logdir *dir, uint64_t index, struct inspect *look)
 {
     char name[LOG_NAME_SIZE];
-    struct inspect look;
     int fd, rc;
 
     log_name(index, name);
     fd = openat(dir->fd, name, O_RDONLY | OWN_OPEN_FLAGS);
     if (fd < 0)
         return -errno;
-    rc = inspect_headers(fd, index, &look);
+    rc = inspect_headers(fd, index, look);
     (void)close(fd); /* only read */
+    return rc;
+}
+
+/* Whether a log that shows itself empty is.  A look without owning it: when
+ * it changes hands meanwhile the claim that follows finds out. */
+static int
+is_empty(const struct logdir *dir, uint64_t index, bool *empty)
+{
+    struct inspect look;
+    int rc;
+
+    rc = read_headers(dir, index, &look);
     if (rc < 0)
         return rc;
     *empty = look.headers_rc == 0 && look.header.state == LOG_EMPTY &&
@@ -435,10 +445,9 @@ logdir_create(struct logdir *dir, size_t max, uint64_t *index)
 int
 logdir_check_sizes(struct logdir *dir, struct layout *found)
 {
-    char name[LOG_NAME_SIZE];
     struct inspect look;
     size_t i;
-    int fd, rc;
+    int rc;
 
     rc = logdir_scan(dir);
     if (rc < 0)
@@ -446,14 +455,9 @@ logdir_check_sizes(struct logdir *dir, struct layout *found)
     for (i = 0; i < dir->count; i++) {
         if (!dir->entries[i].ours)
             continue;
-        log_name(dir->entries[i].index, name);
-        fd = openat(dir->fd, name, O_RDONLY | OWN_OPEN_FLAGS);
-        if (fd < 0 && (errno == EACCES || errno == ENOENT))
+        rc = read_headers(dir, dir->entries[i].index, &look);
+        if (rc == -EACCES || rc == -ENOENT)
             continue; /* a full log: who claims it compares */
-        if (fd < 0)
-            return -errno;
-        rc = inspect_headers(fd, dir->entries[i].index, &look);
-        (void)close(fd); /* only read */
         if (rc < 0)
             return rc;
         if (look.headers_rc == 0 &&

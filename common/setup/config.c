@@ -35,7 +35,7 @@ enum kind {
     KIND_USER,
     KIND_NAMES,
     KIND_BOOL,
-    KIND_COUNT,
+    KIND_COUNT, /* this and those behind it have limits */
     KIND_SIZE,
     KIND_TIME,
     KIND_SECONDS, /* whole ones; a number without a unit is seconds too */
@@ -222,17 +222,38 @@ format_limit(enum kind kind, uint64_t value, char text[LIMIT_SIZE])
                    unit); /* twenty digits and two letters fit */
 }
 
+/* What a value may be: in the list of settings, and to who gave another. */
+static const struct {
+    const char *type, *example;
+} kinds[] = {
+    [KIND_PATH] = {"a path", "a path"},
+    [KIND_ADDRESS] = {"an address and port, or empty",
+                      "an address or host name and a port, such as "
+                      "127.0.0.1:48879 or [::1]:0"},
+    [KIND_HOST] = {"an address without a port",
+                   "an address or host name without a port, such as 127.0.0.1 "
+                   "or [::1]"},
+    [KIND_USER] = {"a user's name or number, or empty",
+                   "a user's name or number"},
+    [KIND_NAMES] = {"names with blanks between, or empty",
+                    "names with blanks between"},
+    [KIND_BOOL] = {"true or false", "true or false, or on or off"},
+    [KIND_COUNT] = {"a number", "a number"},
+    [KIND_SIZE] = {"a size",
+                   "a size: a number, or one with K, M or G, such as 32M"},
+    [KIND_TIME] = {"a duration", "a duration: a number of seconds, or one with "
+                                 "ms, s, m, h or d, such as 200ms"},
+    [KIND_SECONDS] = {"seconds or a duration",
+                      "seconds: a number, or one with s, m, h or d, such as "
+                      "1d"},
+    [KIND_SYNC] = {"always, never or a duration",
+                   "always, never, or a duration such as 200ms"},
+};
+
 /* "a size, 16K to 1G": what config_each() and errors say of a row. */
 static void
 describe_row(const struct option_row *row, char *text, size_t size)
 {
-    static const char *const names[] = {
-        [KIND_COUNT] = "a number",
-        [KIND_SIZE] = "a size",
-        [KIND_TIME] = "a duration",
-        [KIND_SECONDS] = "seconds or a duration",
-        [KIND_SYNC] = "always, never or a duration",
-    };
     char min[LIMIT_SIZE], max[LIMIT_SIZE];
 
     format_limit(row->kind, row->min, min);
@@ -244,18 +265,11 @@ describe_row(const struct option_row *row, char *text, size_t size)
                        row->min > 0 ? "a path of 1 to %s bytes"
                                     : "a path of at most %s bytes, or empty",
                        max);
-    else if (row->kind == KIND_ADDRESS)
-        (void)snprintf(text, size, "an address and port, or empty");
-    else if (row->kind == KIND_HOST)
-        (void)snprintf(text, size, "an address without a port");
-    else if (row->kind == KIND_USER)
-        (void)snprintf(text, size, "a user's name or number, or empty");
-    else if (row->kind == KIND_NAMES)
-        (void)snprintf(text, size, "names with blanks between, or empty");
-    else if (row->kind == KIND_BOOL)
-        (void)snprintf(text, size, "true or false");
+    else if (row->kind < KIND_COUNT)
+        (void)snprintf(text, size, "%s", kinds[row->kind].type);
     else
-        (void)snprintf(text, size, "%s, %s to %s", names[row->kind], min, max);
+        (void)snprintf(text, size, "%s, %s to %s", kinds[row->kind].type, min,
+                       max);
 }
 
 /* ---- reading values ---------------------------------------------------- */
@@ -347,39 +361,6 @@ is_host(const char *text)
     return net_check(where) == 0;
 }
 
-static const char *
-example_of(enum kind kind)
-{
-    switch (kind) {
-    case KIND_PATH:
-        return "a path";
-    case KIND_ADDRESS:
-        return "an address or host name and a port, such as 127.0.0.1:48879 "
-               "or [::1]:0";
-    case KIND_HOST:
-        return "an address or host name without a port, such as 127.0.0.1 or "
-               "[::1]";
-    case KIND_USER:
-        return "a user's name or number";
-    case KIND_NAMES:
-        return "names with blanks between";
-    case KIND_BOOL:
-        return "true or false, or on or off";
-    case KIND_COUNT:
-        return "a number";
-    case KIND_SIZE:
-        return "a size: a number, or one with K, M or G, such as 32M";
-    case KIND_TIME:
-        return "a duration: a number of seconds, or one with ms, s, m, h or d, "
-               "such as 200ms";
-    case KIND_SECONDS:
-        return "seconds: a number, or one with s, m, h or d, such as 1d";
-    case KIND_SYNC:
-        return "always, never, or a duration such as 200ms";
-    }
-    return "";
-}
-
 static int
 set_text(struct config *c, const struct option_row *row, const char *value,
          char *why, size_t why_size)
@@ -390,7 +371,7 @@ set_text(struct config *c, const struct option_row *row, const char *value,
 
     if (size < row->min)
         return config_fail(why, why_size, -ERANGE, "%s: empty; give %s",
-                           row->key, example_of(row->kind));
+                           row->key, kinds[row->kind].example);
     if (size > row->max)
         return config_fail(why, why_size, -ERANGE,
                            "%s: %zu bytes are too many; give at most %" PRIu64,
@@ -399,7 +380,7 @@ set_text(struct config *c, const struct option_row *row, const char *value,
         (row->kind == KIND_HOST && !is_host(value)))
         return config_fail(
             why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s", row->key,
-            config_show(value, size, shown), example_of(row->kind));
+            config_show(value, size, shown), kinds[row->kind].example);
     memcpy(to, value, size + 1);
     return 0;
 }
@@ -429,7 +410,7 @@ set_number(struct config *c, const struct option_row *row, const char *value,
     if (rc == -EINVAL)
         return config_fail(why, why_size, rc, "%s: \"%s\" is wrong; give %s",
                            row->key, config_show(value, strlen(value), shown),
-                           example_of(row->kind));
+                           kinds[row->kind].example);
     if (rc < 0 || (!word && (number < row->min || number > row->max))) {
         describe_row(row, limits, sizeof limits);
         return config_fail(why, why_size, -ERANGE,
@@ -465,7 +446,7 @@ set_bool(struct config *c, const struct option_row *row, const char *value,
     }
     return config_fail(why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s",
                        row->key, config_show(value, strlen(value), shown),
-                       example_of(row->kind));
+                       kinds[row->kind].example);
 }
 
 int

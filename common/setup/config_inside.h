@@ -6,12 +6,13 @@
 
 #include "common/setup/config.h"
 
-#define CONFIG_KEY_SIZE 64 /* no setting has a longer name */
-#define CONFIG_SHOWN_SIZE                                                      \
-    48 /* bytes of a bad key or value shown in an error                        \
-        */
-#define CONFIG_SHOWN_TEXT                                                      \
-    (4 * CONFIG_SHOWN_SIZE + 4) /* escaped; "..." and NUL */
+/* No setting has a longer name. */
+#define CONFIG_KEY_SIZE 64
+
+/* Bytes of a bad key or value shown in an error; and what they take escaped,
+ * with "..." and NUL. */
+#define CONFIG_SHOWN_SIZE 48
+#define CONFIG_SHOWN_TEXT (4 * CONFIG_SHOWN_SIZE + 4)
 
 /* Says why not; returns rc. */
 int config_fail(char *why, size_t why_size, int rc, const char *format, ...)

@@ -13,6 +13,7 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
+#include "common/base/files.h"
 #include "common/setup/disk.h"
 
 #define FILE_FLAGS (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
@@ -58,10 +59,10 @@ read_key(int dirfd, uint8_t key[NAME_HASH_KEY])
     fd = openat(dirfd, "%key", O_RDONLY | FILE_FLAGS);
     if (fd < 0)
         return -errno;
-    do
-        size = pread(fd, bytes, sizeof bytes, 0);
-    while (size < 0 && errno == EINTR);
-    if (size < 0 || fstat(fd, &st) < 0)
+    size = read_at(fd, bytes, sizeof bytes, 0);
+    if (size < 0)
+        rc = (int)size;
+    else if (fstat(fd, &st) < 0)
         rc = -errno;
     else if (size != sizeof f || !S_ISREG(st.st_mode))
         rc = -EBADMSG;

@@ -280,7 +280,7 @@ held_body_read(struct held *h, MDB_txn *txn, const struct held_head *head,
     uint64_t at = head->body_here < size ? head->body_here : size;
     int rc;
 
-    rc = held_memory_body(&h->memory, size);
+    rc = held_memory_reserve(&h->memory, head, size);
     if (rc < 0)
         return rc;
     memcpy(h->memory.body, head->body, (size_t)at);
@@ -299,7 +299,9 @@ held_marks_read(struct held *h, MDB_txn *txn, const struct held_head *head)
     int rc;
 
     rc = held_body_read(h, txn, head, (uint64_t)head->marks * HELD_MARK_SIZE);
-    return rc < 0 ? rc : held_memory_marks(&h->memory, head);
+    if (rc == 0)
+        held_marks_parse(h->memory.body, head->marks, h->memory.marks);
+    return rc;
 }
 
 /* The first record of a keyspace above `after`, as it is in the file. */

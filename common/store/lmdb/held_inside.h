@@ -29,6 +29,7 @@
 #ifndef COUNTD_HELD_INSIDE_H
 #define COUNTD_HELD_INSIDE_H
 
+#include <assert.h>
 #include <lmdb.h>
 #include <sys/types.h>
 
@@ -64,16 +65,17 @@ struct held_file {
     uint64_t dirtied;    /* pages of its largest commit */
 };
 
-/* A record in memory; grows to what is needed. */
+/* A record in memory: one piece of it, which grows to what is needed. */
 struct held_memory {
     uint8_t name[STORE_NAME_MAX];
-    uint8_t *body;
-    size_t body_room;
-    struct store_mark *marks;
-    size_t marks_room;
+    struct store_mark *marks; /* where it begins */
     struct store_delta *deltas;
-    size_t deltas_room;
+    uint8_t *body;
+    uint64_t room;
 };
+
+static_assert(_Alignof(struct store_delta) <= _Alignof(struct store_mark),
+              "deltas may stand behind marks");
 
 struct held {
     struct held_options options;
@@ -221,14 +223,13 @@ int held_index_find(struct held *h, const struct held_head *head,
 
 /* ---- records in memory (held_memory.c) --------------------------------- */
 
-/* Has room for so many bytes of a body; what was there is lost. */
-int held_memory_body(struct held_memory *m, uint64_t size);
+/* Has room for so many bytes of the record's body, its marks and, when that is
+ * all of it, its deltas; what was there is lost.  -ENOMEM */
+int held_memory_reserve(struct held_memory *m, const struct held_head *head,
+                        uint64_t body_size);
 void held_memory_free(struct held_memory *m);
 
-/* Reads the marks, of which the bytes are in m->body.  -ENOMEM */
-int held_memory_marks(struct held_memory *m, const struct held_head *head);
-
-/* Reads the record, of which all bytes are in m->body.  -EBADMSG, -ENOMEM */
+/* Reads the record, of which all bytes are in m->body.  -EBADMSG */
 int held_memory_record(struct held_memory *m, const struct held_head *head,
                        struct held_record *out);
 

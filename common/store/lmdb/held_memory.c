@@ -5,62 +5,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Has room for `count` things in place of those that were there. */
-static int
-reserve(void **at, size_t *room, uint64_t count, size_t size)
+int
+held_memory_reserve(struct held_memory *m, const struct held_head *head,
+                    uint64_t body_size)
 {
-    void *more;
+    const uint64_t deltas = body_size == head->body_size ? head->deltas : 0;
+    const uint64_t size = head->marks * (uint64_t)sizeof *m->marks +
+                          deltas * sizeof *m->deltas + body_size;
 
-    if (count <= *room && *at != NULL)
-        return 0;
-    if (count > SIZE_MAX / size - 1)
-        return -ENOMEM;
-    more = malloc((size_t)(count + 1) * size);
-    if (more == NULL)
-        return -ENOMEM;
-    free(*at);
-    *at = more;
-    *room = (size_t)count;
+    if (size > m->room) {
+        free(m->marks);
+        m->room = 0;
+        m->marks = malloc(size);
+        if (m->marks == NULL)
+            return -ENOMEM;
+        m->room = size;
+    }
+    m->deltas = (struct store_delta *)(void *)(m->marks + head->marks);
+    m->body = (uint8_t *)(void *)(m->deltas + deltas);
     return 0;
-}
-
-int
-held_memory_body(struct held_memory *m, uint64_t size)
-{
-    void *at = m->body;
-    const int rc = reserve(&at, &m->body_room, size, 1);
-
-    m->body = at;
-    return rc;
-}
-
-int
-held_memory_marks(struct held_memory *m, const struct held_head *head)
-{
-    void *at = m->marks;
-    const int rc = reserve(&at, &m->marks_room, head->marks, sizeof *m->marks);
-
-    m->marks = at;
-    if (rc == 0)
-        held_marks_parse(m->body, head->marks, m->marks);
-    return rc;
 }
 
 int
 held_memory_record(struct held_memory *m, const struct held_head *head,
                    struct held_record *out)
 {
-    void *at = m->deltas;
-    int rc;
-
-    rc = reserve(&at, &m->deltas_room, head->deltas, sizeof *m->deltas);
-    m->deltas = at;
-    if (rc == 0)
-        rc = held_memory_marks(m, head);
-    if (rc == 0 && !held_deltas_parse(head, m->body, m->deltas))
-        rc = -EBADMSG;
-    if (rc < 0)
-        return rc;
+    held_marks_parse(m->body, head->marks, m->marks);
+    if (!held_deltas_parse(head, m->body, m->deltas))
+        return -EBADMSG;
     memcpy(m->name, head->name, head->name_size);
     out->id = head->id;
     out->batch = (struct store_batch){.name = m->name,
@@ -75,8 +47,6 @@ held_memory_record(struct held_memory *m, const struct held_head *head,
 void
 held_memory_free(struct held_memory *m)
 {
-    free(m->body);
     free(m->marks);
-    free(m->deltas);
-    *m = (struct held_memory){.body = NULL};
+    *m = (struct held_memory){.room = 0};
 }

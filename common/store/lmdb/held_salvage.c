@@ -10,7 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "common/base/files.h"
 
 #define CHUNK ((size_t)1 << 20)
 
@@ -32,26 +33,6 @@ struct salvage {
     void *ctx;
     uint64_t *lost;
 };
-
-/* Reads up to `size` bytes: fewer only at the end of the file. */
-static ssize_t
-read_at(int fd, uint8_t *bytes, size_t size, off_t at)
-{
-    size_t got = 0;
-
-    while (got < size) {
-        const ssize_t n = pread(fd, bytes + got, size - got, at + (off_t)got);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        got += (size_t)n;
-    }
-    return (ssize_t)got;
-}
 
 /* Notes a value, whole or (size 0) damaged. */
 static int
@@ -108,7 +89,7 @@ scan_file(struct salvage *s)
     if (bytes == NULL)
         return -ENOMEM;
     for (off_t at = 0;; at += done) {
-        got = read_at(s->fd, bytes, CHUNK, at);
+        got = read_at(s->fd, bytes, CHUNK, (uint64_t)at);
         if (got <= 0)
             break;
         done = scan(s, bytes, (size_t)got, at, (size_t)got < CHUNK);
@@ -139,7 +120,7 @@ static int
 read_value(const struct salvage *s, const struct place *p,
            uint8_t bytes[HELD_VALUE_MAX])
 {
-    const ssize_t got = read_at(s->fd, bytes, p->size, p->at);
+    const ssize_t got = read_at(s->fd, bytes, p->size, (uint64_t)p->at);
 
     if (got < 0)
         return (int)got;
@@ -158,7 +139,7 @@ read_body(struct salvage *s, const struct held_head *head,
     uint64_t at = head->body_here;
     int rc;
 
-    rc = held_memory_body(&s->memory, head->body_size);
+    rc = held_memory_reserve(&s->memory, head, head->body_size);
     if (rc < 0)
         return rc;
     memcpy(s->memory.body, head->body, head->body_here);
