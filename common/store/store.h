@@ -170,9 +170,6 @@ struct store_reads {
     size_t head;
 };
 
-/* The most bytes that the rows of a query can take. */
-size_t store_query_room(const struct store_query *q);
-
 /* For engines: what store_read() says, with `one` that answers a query into the
  * `room` bytes at q->bytes, sets its size and rows, and returns its error. */
 size_t store_read_each(struct store_reads *reads,
@@ -182,6 +179,9 @@ size_t store_read_each(struct store_reads *reads,
 
 /* For engines: the 128-bit sum, cut to what a row can say. */
 int64_t store_total(const struct store_totals *t);
+
+/* The most bytes that the rows of a query can take. */
+size_t store_query_room(const struct store_query *q);
 
 /* ---- the list of keyspaces --------------------------------------------- */
 
