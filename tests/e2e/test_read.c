@@ -511,6 +511,7 @@ expect_error(int fd, int error)
 static void
 malformed_requests_get_22_after_what_was_owed(void **state)
 {
+    static const int64_t ops[] = {INT64_MIN, -1, 0, 100, 1 << 16, INT64_MAX};
     struct fixture *x = *state;
     uint8_t bytes[272 + 528];
     struct client_rows r;
@@ -529,10 +530,10 @@ malformed_requests_get_22_after_what_was_owed(void **state)
     client_rows_free(&r);
     expect_error(fd, -EINVAL);
 
-    for (int64_t op = 0; op < 9; op += op == 0 ? 5 : 1) {
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         fd = client_connect(port);
         client_send(fd, bytes,
-                    client_extended_request(bytes, op, "many", "key"));
+                    client_extended_request(bytes, ops[i], "many", "key"));
         expect_error(fd, -EINVAL);
     }
     fleet_stop(&x->fleet, FLEET_READ);

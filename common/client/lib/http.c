@@ -8,7 +8,6 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "common/client/lib/forks.h"
 #include "common/client/lib/handle.h"
 
 #define ADDRESS    "127.0.0.1:9527"
@@ -194,7 +193,7 @@ countd_http_open(struct countd_http **out,
         return -ENOMEM;
     h->timeout_ms = o.timeout_ms > 0 ? (int)o.timeout_ms : TIMEOUT_MS;
     h->answer = malloc(HTTP_ANSWER_MAX + 1);
-    rc = h->answer ? forks_watch(&h->forks) : -ENOMEM;
+    rc = h->answer ? 0 : -ENOMEM;
     if (rc == 0)
         rc = link_init(&h->link, o.address ? o.address : ADDRESS,
                        (unsigned)h->timeout_ms);
@@ -214,12 +213,8 @@ countd_http_close(struct countd_http *h)
 {
     if (!h)
         return;
-    if (forks_since(h->forks)) {
-        link_leave(&h->link);
-    } else {
-        link_drop(&h->link);
-        (void)pthread_mutex_destroy(&h->lock); /* the caller's last use */
-    }
+    link_drop(&h->link);
+    (void)pthread_mutex_destroy(&h->lock); /* the caller's last use */
     free(h->answer);
     free(h);
 }

@@ -22,7 +22,6 @@
 struct countd_http {
     pthread_mutex_t lock;
     struct link link;
-    unsigned forks; /* before it was opened: see forks.h */
     int timeout_ms;
     char *answer; /* HTTP_ANSWER_MAX and a NUL */
 };
