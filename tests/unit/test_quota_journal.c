@@ -6,10 +6,10 @@
 #include "common/base/crc.h"
 
 #define GROUPS    6
-#define FILE_MOST (RECORDS_AT + 64 * RECORD_SIZE) /* of these journals, used   \
-                                                   */
+#define FILE_MOST (RECORDS_AT + 64 * RECORD_SIZE) /* used of it */
+* /
 
-struct state {
+    struct state {
     int64_t remaining;
     uint64_t numbers;
     int64_t tea; /* -1: there is none */
