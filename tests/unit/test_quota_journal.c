@@ -5,11 +5,11 @@
 
 #include "common/base/crc.h"
 
-#define GROUPS    6
-#define FILE_MOST (RECORDS_AT + 64 * RECORD_SIZE) /* used of it */
-* /
+#define GROUPS 6
+/* Bytes of these journals that are used, and some. */
+#define FILE_MOST (RECORDS_AT + 64 * RECORD_SIZE)
 
-    struct state {
+struct state {
     int64_t remaining;
     uint64_t numbers;
     int64_t tea; /* -1: there is none */

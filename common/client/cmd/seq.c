@@ -1,0 +1,147 @@
+/* common/client/cmd/seq.c - countd seq: sequence numbers. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/output.h"
+#include "common/wire/sequence.h"
+
+#define COUNT_MAX 1000000000
+#define AT_ONCE   4096
+
+/* ---- explain ------------------------------------------------------------ */
+
+static int
+explain(const struct cmd_line *line, const char *text)
+{
+    struct sequence_parts p;
+    char words[SEQUENCE_TEXT_SIZE];
+    struct output out;
+    size_t size = 0;
+
+    tzset();
+    if (sequence_parse(text, strlen(text), &p))
+        size = sequence_explain(&p, words);
+    if (size == 0) {
+        diag(DIAG_ERROR, "this is no sequence number");
+        return CONFIG_EXIT_NEGATIVE;
+    }
+    output_init(&out, line, NULL, 0);
+    output_fact(&out, "reserve", cell_number((int64_t)p.reserve));
+    output_fact(&out, "server_no", cell_number((int64_t)p.server_no));
+    output_fact(&out, "second", cell_number((int64_t)p.second));
+    output_fact(&out, "serial", cell_number((int64_t)p.serial));
+    if (out.format != OUTPUT_JSON)
+        (void)fwrite(words, 1, size, stdout); /* output_fini() tells */
+    return output_fini(&out);
+}
+
+/* ---- numbers ------------------------------------------------------------ */
+
+static int
+failed(const struct cmd_line *line, int rc)
+{
+    const char *where = line->config.http_listen;
+
+    switch (rc) {
+    case -ECONNREFUSED:
+        diag(DIAG_ERROR,
+             "countd-write at %s does not answer; does it run with "
+             "sequence.enable=true? http.listen says where it is",
+             where);
+        break;
+    case -EOPNOTSUPP:
+        diag(DIAG_ERROR, "%s serves no sequence numbers; see sequence.enable",
+             where);
+        break;
+    case -EAGAIN:
+        diag(DIAG_ERROR,
+             "countd-write at %s gives no numbers now; its messages say why",
+             where);
+        break;
+    case -EPROTO:
+        diag(DIAG_ERROR, "what answers at %s is not countd-write", where);
+        break;
+    case -ETIMEDOUT:
+        diag(DIAG_ERROR, "countd-write at %s did not answer in time", where);
+        break;
+    case -ENOTCONN:
+        diag(DIAG_ERROR, "countd-write at %s ended the connection", where);
+        break;
+    case -EADDRNOTAVAIL:
+    case -EINVAL:
+        diag(DIAG_ERROR, "http.listen is \"%s\": no address to connect to",
+             where);
+        return CONFIG_EXIT_USAGE;
+    default:
+        diag_errno(DIAG_ERROR, rc, "countd-write at %s", where);
+        break;
+    }
+    return CONFIG_EXIT_SYSTEM;
+}
+
+static int
+print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
+{
+    static const struct output_column columns[] = {{"number", "number", false}};
+    static struct countd_number numbers[AT_ONCE];
+    struct output out;
+    int rc = 0, status;
+
+    output_init(&out, line, columns, 1);
+    while (rc == 0 && count > 0) {
+        const size_t some = count < AT_ONCE ? (size_t)count : AT_ONCE;
+
+        rc = countd_seq(h, numbers, some);
+        for (size_t i = 0; rc == 0 && i < some; i++) {
+            const struct cell cell = cell_text(numbers[i].text);
+
+            if (out.format == OUTPUT_JSON)
+                output_row(&out, &cell);
+            else
+                (void)puts(numbers[i].text); /* output_fini() tells */
+        }
+        count -= (int64_t)some;
+    }
+    output_rows_end(&out);
+    status = output_fini(&out);
+    return rc < 0 ? failed(line, rc) : status;
+}
+
+static int
+fetch(const struct cmd_line *line, int64_t count)
+{
+    const struct countd_http_options options = {
+        .size = sizeof options, .address = line->config.http_listen};
+    struct countd_http *h;
+    int rc, status;
+
+    rc = countd_http_open(&h, &options);
+    if (rc < 0)
+        return failed(line, rc);
+    status = print_numbers(line, h, count);
+    countd_http_close(h);
+    return status;
+}
+
+int
+cmd_seq(struct cmd_line *line)
+{
+    const bool explains =
+        line->arg_count > 0 && strcmp(line->args[0], "explain") == 0;
+    int64_t count = 1;
+    int status = 0;
+
+    if (explains && line->arg_count == 2)
+        return explain(line, line->args[1]);
+    if (explains || line->arg_count > 1) {
+        diag(DIAG_ERROR, "give: countd seq [N], or: countd seq explain NUMBER");
+        return CONFIG_EXIT_USAGE;
+    }
+    if (line->arg_count == 1)
+        status = cmd_number(line->args[0], "N", 1, COUNT_MAX, &count);
+    return status != 0 ? status : fetch(line, count);
+}

@@ -1,0 +1,96 @@
+/* common/client/lib/seq.c - libcountd: sequence numbers. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/client/lib/forks.h"
+#include "common/client/lib/handle.h"
+#include "common/client/lib/http.h"
+#include "common/wire/sequence.h"
+
+#define AT_ONCE 4096 /* numbers of a request */
+#define LINE    (SEQUENCE_SIZE + 1)
+
+static_assert(sizeof(struct countd_number) == LINE, "a line, with NUL for LF");
+
+static int
+status_error(int status)
+{
+    switch (status) {
+    case 200:
+        return 0;
+    case 403:
+        return -EACCES;
+    case 404:
+        return -EOPNOTSUPP;
+    case 503:
+        return -EAGAIN;
+    default:
+        return -EPROTO;
+    }
+}
+
+static int
+take_numbers(const struct http_answer *a, struct countd_number *out,
+             size_t count)
+{
+    struct sequence_parts parts;
+
+    if (a->size != count * LINE)
+        return -EPROTO;
+    memcpy(out, a->body, a->size);
+    for (size_t i = 0; i < count; i++) {
+        if (out[i].text[SEQUENCE_SIZE] != '\n' ||
+            !sequence_parse(out[i].text, SEQUENCE_SIZE, &parts))
+            return -EPROTO;
+        out[i].text[SEQUENCE_SIZE] = '\0';
+    }
+    return 0;
+}
+
+static int
+fetch(struct countd_http *h, struct countd_number *out, size_t count)
+{
+    char request[64];
+    struct http_answer a;
+    int rc;
+
+    (void)snprintf(request, sizeof request, "GET /fetch?n=%zu HTTP/1.1\r\n\r\n",
+                   count);               /* fits */
+    rc = http_ask(h, request, true, &a); /* numbers that are lost do no harm */
+    if (rc == 0)
+        rc = status_error(a.status);
+    return rc < 0 ? rc : take_numbers(&a, out, count);
+}
+
+PUBLIC int
+countd_seq(struct countd_http *h, struct countd_number *out, size_t count)
+{
+    int rc = 0;
+
+    if (forks_since(h->forks))
+        return -ECHILD;
+    (void)pthread_mutex_lock(&h->lock); /* cannot fail: it was made */
+    while (rc == 0 && count > 0) {
+        const size_t some = count < AT_ONCE ? count : AT_ONCE;
+
+        rc = fetch(h, out, some);
+        out += some;
+        count -= some;
+    }
+    (void)pthread_mutex_unlock(&h->lock); /* it is ours */
+    return rc;
+}
+
+PUBLIC int
+countd_seq_explain(const char *text, struct countd_seq_parts *out)
+{
+    struct sequence_parts p;
+
+    if (!sequence_parse(text, strlen(text), &p))
+        return -EINVAL;
+    *out =
+        (struct countd_seq_parts){p.reserve, p.server_no, p.second, p.serial};
+    return 0;
+}

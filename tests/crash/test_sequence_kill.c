@@ -1,0 +1,158 @@
+/* tests/crash/test_sequence_kill.c - countd-write is killed at random moments
+ * while clients fetch sequence numbers: none comes twice, and each run's are
+ * above all of the runs before, also when the clock jumps between them.
+ *
+ *     TEST_SEED   repeats the choice of moments and clocks
+ *     TEST_KILLS  how many (200)
+ */
+#include "tests/lib/test.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/client.h"
+#include "tests/lib/http_rig.h"
+#include "tests/lib/random.h"
+
+#define KILLS       200
+#define SHIFTS      60
+#define CLIENTS     4
+#define AHEAD       8   /* requests of a client without their answers */
+#define ANSWERS_MAX 400 /* before a kill */
+
+struct storm {
+    struct http_rig *rig;
+    struct random random;
+    struct sequence_parts highest; /* of the runs before */
+    struct sequence_parts last[CLIENTS], most;
+    int fds[CLIENTS];
+    uint64_t numbers;
+};
+
+/* A number of one client: above its last and all of the runs before.  Within a
+ * run what one client hears may be above what another hears next, but never the
+ * same: the serial goes on. */
+static void
+check(struct storm *s, int client, const struct sequence_parts *n,
+      uint64_t *serials)
+{
+    assert_int_equal(n->reserve, 2);
+    assert_int_equal(n->server_no, 1);
+    assert_true(http_order(&s->highest, n) < 0);
+    assert_true(http_order(&s->last[client], n) < 0);
+    assert_true(n->serial < CLIENTS * (ANSWERS_MAX + AHEAD) + 1);
+    assert_int_equal(serials[n->serial], 0);
+    serials[n->serial] = n->second;
+    s->last[client] = *n;
+    if (http_order(&s->most, n) < 0)
+        s->most = *n;
+    s->numbers++;
+}
+
+static uint64_t
+kills_wanted(void)
+{
+    const char *text = getenv("TEST_KILLS");
+
+    return text ? strtoull(text, NULL, 0) : KILLS;
+}
+
+/* One run: fetches until a moment, then a kill. */
+static void
+fetch_until_killed(struct storm *s)
+{
+    static uint64_t serials[CLIENTS * (ANSWERS_MAX + AHEAD) + 1];
+    const uint64_t answers = random_below(&s->random, ANSWERS_MAX);
+    char line[HTTP_RIG_LINE];
+    struct sequence_parts n;
+    int i;
+
+    memset(serials, 0, sizeof serials);
+    for (i = 0; i < CLIENTS; i++) {
+        s->fds[i] = client_connect(s->rig->port);
+        for (int k = 0; k < AHEAD; k++)
+            http_ask_number(s->fds[i]);
+    }
+    for (uint64_t k = 0; k < answers; k++) {
+        i = (int)(k % CLIENTS);
+        assert_true(http_take_number(s->fds[i], line, &n));
+        check(s, i, &n, serials);
+        http_ask_number(s->fds[i]);
+    }
+    daemon_kill(&s->rig->writer);
+    /* What had left before. */
+    for (i = 0; i < CLIENTS; i++) {
+        while (http_take_number(s->fds[i], line, &n))
+            check(s, i, &n, serials);
+        client_close(s->fds[i]);
+    }
+    s->highest = s->most;
+}
+
+static void
+kills_repeat_no_number_and_never_step_back(void **state)
+{
+    struct storm s = {.rig = *state};
+    const uint64_t kills = kills_wanted();
+
+    s.random.state = random_seed(__func__);
+    for (uint64_t i = 0; i < kills; i++) {
+        http_rig_start(s.rig, NULL, NULL);
+        fetch_until_killed(&s);
+        daemon_fini(&s.rig->writer);
+    }
+    printf("%llu kills, %llu numbers\n", (unsigned long long)kills,
+           (unsigned long long)s.numbers);
+    assert_true(s.numbers > kills * CLIENTS);
+}
+
+/* The library that shifts a clock, or NULL. */
+static const char *
+find_faketime(char *text, size_t size)
+{
+    glob_t found;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return NULL; /* theirs must be the first */
+#endif
+    if (glob("/usr/lib/*/faketime/libfaketimeMT.so.1", 0, NULL, &found) != 0)
+        return NULL;
+    (void)snprintf(text, size, "LD_PRELOAD=%s", found.gl_pathv[0]); /* fits */
+    globfree(&found);
+    return text;
+}
+
+static void
+a_clock_that_jumps_between_kills_steps_nothing_back(void **state)
+{
+    struct storm s = {.rig = *state};
+    char preload[512], shift[64];
+    const char *env[] = {find_faketime(preload, sizeof preload), shift,
+                         "DONT_FAKE_MONOTONIC=1", NULL};
+
+    if (!env[0])
+        test_skip("no libfaketime (Debian: faketime), or a sanitizer");
+    s.random.state = random_seed(__func__);
+    for (int i = 0; i < SHIFTS; i++) {
+        /* A day to and fro, and often by a second or two only. */
+        const int64_t most = random_chance(&s.random, 50) ? 3 : 86400;
+
+        (void)snprintf(shift, sizeof shift, "FAKETIME=%+lld",
+                       (long long)random_below(&s.random, 2 * (uint64_t)most) -
+                           most); /* fits */
+        http_rig_start(s.rig, env, NULL);
+        fetch_until_killed(&s);
+        daemon_fini(&s.rig->writer);
+    }
+    assert_true(s.numbers > SHIFTS * CLIENTS);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(kills_repeat_no_number_and_never_step_back,
+                                    http_rig_setup, http_rig_teardown),
+    cmocka_unit_test_setup_teardown(
+        a_clock_that_jumps_between_kills_steps_nothing_back, http_rig_setup,
+        http_rig_teardown),
+};
+TEST_MAIN(tests)

@@ -1,0 +1,282 @@
+/* tests/e2e/test_sequence_http.c - the built countd-write answers sequence
+ * requests as its ancestor did, byte for byte. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/client.h"
+#include "tests/lib/http_rig.h"
+
+#define KEPT "Connection: keep-alive\r\n"
+#define NONE                                                                   \
+    "HTTP/1.1 404 Not Found\r\n" KEPT "Content-length: 9\r\n\r\nNot Found"
+#define BAD                                                                    \
+    "HTTP/1.1 400 Bad Request\r\n" KEPT "Content-length: 11\r\n\r\nBad "       \
+                                        "Request"
+#define EXAMPLE                                                                \
+    "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 86\r\n\r\n"                    \
+    "reserve: 2  server_no: 1  secondstamp: 1492962986 "                       \
+    "(2017-04-23 23:56:26)  serial_no: 2\n"
+
+/* Local time is eight hours east. */
+static const char *const env[] = {"TZ=CST-8", NULL};
+
+/* Recorded exchanges; the answers' surplus bytes are left out. */
+static const struct {
+    const char *target, *answer;
+} exchanges[] = {
+    {"/explain?sequence=aR2011o_cWG00002", EXAMPLE},
+    {"/explain?sequence=aR2011o_cWG00002XYZ", EXAMPLE},
+    {"/explain?sequence=aR2011o_cWG00002&x=1", EXAMPLE},
+    {"/explain?sequence=aR2011o_cWG00002#frag", EXAMPLE},
+    {"/explain?sequence=aR2001pe_LT00004",
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 86\r\n\r\n"
+     "reserve: 2  server_no: 0  secondstamp: 1497103351 "
+     "(2017-06-10 22:02:31)  serial_no: 4\n"},
+    {"/explain?sequence=aR______________",
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 100\r\n\r\n"
+     "reserve: 63  server_no: 4095  secondstamp: 68719476735 "
+     "(4147-08-20 15:32:15)  serial_no: 1073741823\n"},
+    {"/explain?sequence=aR00000000000000",
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 77\r\n\r\n"
+     "reserve: 0  server_no: 0  secondstamp: 0 (1970-01-01 08:00:00)  "
+     "serial_no: 0\n"},
+    {"/explain?sequence=00",
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 77\r\n\r\n"
+     "reserve: 0  server_no: 0  secondstamp: 0 (1970-01-01 08:00:00)  "
+     "serial_no: 0\n"},
+    {"/explain?sequence=9b______",
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 85\r\n\r\n"
+     "reserve: 63  server_no: 63  secondstamp: 63 (1970-01-01 08:01:03)  "
+     "serial_no: 262143\n"},
+    {"/explain?sequence=aR_____________", BAD},
+    {"/explain?sequence=aR2011o_cWG0000+", BAD},
+    {"/explain?sequence=!R2011o_cWG00002", BAD},
+    {"/explain?sequence=aR2011o%5FcWG00002", BAD},
+    {"/explain?sequence=aR2011o.cWG00002", BAD},
+    {"/explain?sequence=", BAD},
+    {"/", NONE},
+    {"/fetch/", NONE},
+    {"/fetchx", NONE},
+    {"/Fetch", NONE},
+    {"/fetch?x=1", NONE},
+    {"/explain", NONE},
+    {"/explain?", NONE},
+    {"/explain?seq=aR2011o_cWG00002", NONE},
+    {"/explain?x=1&sequence=aR2011o_cWG00002", NONE},
+    {"/query", NONE},
+    {"http://127.0.0.1/fetch", NONE},
+};
+
+static void
+answers_are_those_that_were_recorded(void **state)
+{
+    struct http_rig *r = *state;
+    char text[256];
+    int fd;
+
+    http_rig_start(r, env, NULL);
+    fd = client_connect(r->port);
+    for (size_t i = 0; i < sizeof exchanges / sizeof exchanges[0]; i++) {
+        (void)snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n",
+                       exchanges[i].target);
+        http_say(fd, text);
+        http_hear(fd, exchanges[i].answer);
+    }
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+static void
+the_first_number_has_serial_1_and_the_next_goes_on(void **state)
+{
+    struct http_rig *r = *state;
+    struct sequence_parts n;
+    char line[HTTP_RIG_LINE];
+    int fd;
+
+    http_rig_start(r, NULL, "sequence.reserve=63", "sequence.server_no=4095",
+                   NULL);
+    fd = client_connect(r->port);
+    for (uint64_t serial = 1; serial <= 3; serial++) {
+        http_ask_number(fd);
+        assert_true(http_take_number(fd, line, &n));
+        assert_memory_equal(line, "aR___", 5);
+        assert_int_equal(n.serial, serial);
+    }
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+static void
+an_old_client_gets_its_number_and_the_end(void **state)
+{
+    struct http_rig *r = *state;
+    const char *head = "HTTP/1.0 200 OK\r\nContent-length: 17\r\n\r\naR201";
+    char rest[HTTP_RIG_LINE - 5];
+    int fd;
+
+    http_rig_start(r, NULL, NULL);
+    fd = client_connect(r->port);
+    http_say(fd, "GET /fetch HTTP/1.0\n\n");
+    http_hear(fd, head);
+    assert_int_equal(client_read(fd, rest, sizeof rest), sizeof rest);
+    client_expect_end(fd);
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+static void
+a_web_page_takes_no_number(void **state)
+{
+    struct http_rig *r = *state;
+    struct sequence_parts n;
+    char line[HTTP_RIG_LINE];
+    int fd;
+
+    http_rig_start(r, NULL, "http.hosts=seq.example.org", NULL);
+    fd = client_connect(r->port);
+    http_say(fd, "POST /fetch HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                 "Origin: http://example.com\r\n\r\n");
+    http_hear_end(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\n"
+                      "Forbidden");
+    client_close(fd);
+    fd = client_connect(r->port);
+    http_say(fd, "GET /fetch HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    http_hear_end(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\n"
+                      "Forbidden");
+    client_close(fd);
+    fd = client_connect(r->port);
+    http_say(fd, "GET /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
+    assert_true(http_take_number(fd, line, &n));
+    assert_int_equal(n.serial, 1);
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+/* ---- starting ----------------------------------------------------------- */
+
+static int
+start_with(struct http_rig *r, const char *option, char *text, size_t size)
+{
+    return daemon_run(text, size, "countd-write", "-d", r->dir.path, "-o",
+                      "sequence.enable=on", "-o", option, "-t", NULL);
+}
+
+static void
+numbers_that_do_not_fit_are_refused_at_the_start(void **state)
+{
+    static const char *const bad[] = {
+        "sequence.reserve=64",   "sequence.reserve=abc",
+        "sequence.reserve=",     "sequence.server_no=4096",
+        "sequence.server_no=-1", "sequence.enable=maybe",
+        "http.listen=nowhere"};
+    struct http_rig *r = *state;
+    char text[4096];
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(start_with(r, bad[i], text, sizeof text), 100);
+    assert_int_equal(
+        start_with(r, "sequence.server_no=4095", text, sizeof text), 0);
+}
+
+static void
+without_a_setting_there_is_no_http_port(void **state)
+{
+    struct http_rig *r = *state;
+
+    daemon_start(&r->writer, "countd-write", "-d", r->dir.path, "-o",
+                 "log.size=64K", "-o", "write.listen=", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o", "counter.enable=false",
+                 NULL);
+    for (size_t i = 0; i < r->writer.port_count; i++)
+        assert_string_not_equal(r->writer.ports[i].name, "http");
+    http_rig_stop(r);
+}
+
+/* Only sequences: no increments are taken, and no live counters. */
+static void
+it_serves_with_all_other_ports_off(void **state)
+{
+    struct http_rig *r = *state;
+    struct sequence_parts n;
+    char line[HTTP_RIG_LINE];
+    int fd;
+
+    http_rig_start(r, NULL, "write.ack_listen=", NULL);
+    fd = client_connect(r->port);
+    http_ask_number(fd);
+    assert_true(http_take_number(fd, line, &n));
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+static void
+a_damaged_mark_stops_numbers_and_nothing_else(void **state)
+{
+    static const uint8_t damage[8192] = {1};
+    struct http_rig *r = *state;
+    char text[4096];
+    int fd;
+
+    http_rig_start(r, env, NULL);
+    http_rig_stop(r);
+    tmpdir_put(&r->dir, "live/sequence-2-1", damage, sizeof damage, 0600);
+    http_rig_start(r, env, NULL);
+    (void)daemon_output(&r->writer, text, sizeof text);
+    assert_non_null(strstr(text, "live/sequence-2-1 is damaged"));
+    fd = client_connect(r->port);
+    http_say(fd, "GET /fetch HTTP/1.1\r\n\r\n");
+    http_hear(fd, "HTTP/1.1 503 Service Unavailable\r\n" KEPT
+                  "Content-length: 19\r\n\r\nService Unavailable");
+    http_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
+    http_hear(fd, EXAMPLE);
+    client_close(fd);
+    fd = client_connect(daemon_port(&r->writer, "ack"));
+    client_increment(fd, "pages", "/", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+/* ---- curl --------------------------------------------------------------- */
+
+static void
+curl_is_content(void **state)
+{
+    struct http_rig *r = *state;
+    struct sequence_parts a, b;
+    char url[64], text[4096];
+
+    if (access("/usr/bin/curl", X_OK) < 0)
+        test_skip("no curl");
+    http_rig_start(r, NULL, NULL);
+    (void)snprintf(url, sizeof url, "http://127.0.0.1:%u/fetch", r->port);
+    assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/curl", "-sSf",
+                                "--no-buffer", url, "--next", "-sSf", "-d",
+                                "a=b", url, NULL),
+                     0);
+    assert_int_equal(strlen(text), 2 * HTTP_RIG_LINE);
+    assert_true(sequence_parse(text, SEQUENCE_SIZE, &a));
+    assert_true(sequence_parse(text + HTTP_RIG_LINE, SEQUENCE_SIZE, &b));
+    assert_true(http_order(&a, &b) < 0);
+    http_rig_stop(r);
+}
+
+#define T(name)                                                                \
+    cmocka_unit_test_setup_teardown(name, http_rig_setup, http_rig_teardown)
+
+static const struct CMUnitTest tests[] = {
+    T(answers_are_those_that_were_recorded),
+    T(the_first_number_has_serial_1_and_the_next_goes_on),
+    T(an_old_client_gets_its_number_and_the_end),
+    T(a_web_page_takes_no_number),
+    T(numbers_that_do_not_fit_are_refused_at_the_start),
+    T(without_a_setting_there_is_no_http_port),
+    T(it_serves_with_all_other_ports_off),
+    T(a_damaged_mark_stops_numbers_and_nothing_else),
+    T(curl_is_content),
+};
+TEST_MAIN(tests)

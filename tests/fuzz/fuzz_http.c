@@ -1,0 +1,268 @@
+/* tests/fuzz/fuzz_http.c - any bytes as HTTP requests, in one piece, byte by
+ * byte, and in pieces: the answers are the same.
+ *
+ * Whatever the bytes: what a request points to lies within its head; a head
+ * that is parsed again is the same; a beginning of it is not whole, or is
+ * refused as all of it is; and what is answered are answers and nothing else.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/net/http.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+#define INPUT_MAX  8192
+#define HEARD_MAX  (1024 * 1024)
+#define PREFIX_MAX 512 /* beginnings that are tried */
+#define TURNS_MAX  100000
+
+static struct conns *conns;
+static struct loop *loop;
+static struct http_site site;
+static struct loop_source ticking;
+
+/* ---- the server --------------------------------------------------------- */
+
+static enum conn_next
+echo(struct http_call *x)
+{
+    const struct http_text t = x->request->target;
+    uint8_t *body = http_body(x, t.size + x->rest.size + x->value.size);
+    size_t size = 0;
+
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, t.at, t.size);
+    size += t.size;
+    memcpy(body + size, x->rest.at, x->rest.size);
+    size += x->rest.size;
+    if (x->value.size > 0)
+        memcpy(body + size, x->value.at, x->value.size);
+    return http_end(x, HTTP_OK, size + x->value.size);
+}
+
+static enum conn_next
+fail(struct http_call *x)
+{
+    return http_fail(x, HTTP_UNPROCESSABLE);
+}
+
+static const struct http_route routes[] = {
+    {"/a", NULL, HTTP_GET, echo},
+    {"/a", "n", HTTP_GET | HTTP_POST, echo},
+    {"/b/", "*", HTTP_POST | HTTP_DELETE, echo},
+    {"/c", "*", HTTP_GET, fail},
+};
+
+static bool
+one_turn(void *ctx)
+{
+    (void)ctx;
+    (void)conn_turn(conns); /* there are turns enough */
+    loop_stop(loop);
+    return true;
+}
+
+static void
+tick(struct loop_source *source, uint32_t events)
+{
+    (void)source;
+    (void)events; /* it is ready for ever, so that no turn waits */
+}
+
+static void
+start(void)
+{
+    static const struct door_row row = {.name = "http",
+                                        .max_key = "max",
+                                        .protocol = &http_protocol,
+                                        .ctx = &site,
+                                        .max = 64};
+    const struct conns_options places = {.rows = &row,
+                                         .count = 1,
+                                         .shared = 64,
+                                         .pool_size = 8 << 20,
+                                         .answer_max = 65536};
+    const int fd = eventfd(1, EFD_CLOEXEC);
+
+    diag_init("fuzz", DIAG_ERROR);
+    loop = loop_new();
+    ticking = (struct loop_source){.fd = -1, .ready = tick};
+    assert(loop && fd >= 0);
+    assert(loop_add(loop, &ticking, fd, EPOLLIN) == 0);
+    loop_after_turn(loop, one_turn, NULL);
+    http_site_add(&site, routes, sizeof routes / sizeof routes[0], NULL);
+    (void)snprintf(site.hosts, sizeof site.hosts, "a.b"); /* fits */
+    assert(conns_init(&conns, loop, &places) == 0);
+}
+
+/* ---- a peer ------------------------------------------------------------- */
+
+struct heard {
+    uint8_t *bytes;
+    size_t size;
+    bool end;
+};
+
+static void
+hear(int fd, struct heard *h)
+{
+    ssize_t n;
+
+    assert(h->size < HEARD_MAX);
+    n = recv(fd, h->bytes + h->size, HEARD_MAX - h->size, MSG_DONTWAIT);
+    if (n > 0)
+        h->size += (size_t)n;
+    else
+        h->end |= n == 0 || errno != EAGAIN;
+}
+
+/* Sends the bytes in pieces of so many, and hears all that is answered. */
+static void
+talk(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
+{
+    size_t at = 0;
+    int fds[2];
+
+    h->size = 0;
+    h->end = false;
+    assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
+                      fds) == 0);
+    assert(conns_take(conns, 0, fds[0]) == 0);
+    for (int turns = 0; !h->end; turns++) {
+        const size_t n = size - at < piece ? size - at : piece;
+        const ssize_t sent = send(fds[1], bytes + at, n, MSG_NOSIGNAL);
+
+        assert(turns < TURNS_MAX);
+        if (sent > 0)
+            at += (size_t)sent;
+        if (at == size)
+            (void)shutdown(fds[1], SHUT_WR); /* it may have gone */
+        assert(loop_run(loop) == 0);
+        hear(fds[1], h);
+    }
+    (void)close(fds[1]); /* nothing more is told */
+    while (conns_open(conns) > 0)
+        assert(loop_run(loop) == 0);
+}
+
+/* ---- what holds --------------------------------------------------------- */
+
+static void
+lies_within(struct http_text t, const uint8_t *at, size_t size)
+{
+    assert(!t.at || (t.at >= at && t.at + t.size <= at + size));
+}
+
+static bool
+is_same(const uint8_t *a, struct http_text x, const uint8_t *b,
+        struct http_text y)
+{
+    return x.size == y.size && (!x.at == !y.at) &&
+           (!x.at || x.at - a == y.at - b);
+}
+
+/* A copy of which nothing behind it belongs to anybody, but the bytes that may
+ * be read. */
+static int
+parse_copy(const uint8_t *bytes, size_t size, struct http_request *r,
+           uint8_t **copy)
+{
+    size_t line;
+    int rc;
+
+    *copy = malloc(size + HTTP_PAD);
+    assert(*copy);
+    memcpy(*copy, bytes, size);
+    memset(*copy + size, '\n', HTTP_PAD);
+    rc = http_parse(*copy, size, r, &line);
+    assert(rc != 0 || line <= size);
+    return rc;
+}
+
+static void
+check_parser(const uint8_t *bytes, size_t size)
+{
+    struct http_request r, again;
+    uint8_t *copy, *part;
+    const int rc = parse_copy(bytes, size, &r, &copy);
+    const size_t head = rc > 0 ? (size_t)rc : size;
+    int of_part;
+
+    assert(rc <= (int)size);
+    if (rc > 0) {
+        lies_within(r.target, copy, head);
+        lies_within(r.path, copy, head);
+        lies_within(r.query, copy, head);
+        lies_within(r.host, copy, head);
+        lies_within(r.key, copy, head);
+        assert(parse_copy(bytes, head, &again, &part) == rc);
+        assert(r.method == again.method && r.body == again.body &&
+               r.keep == again.keep && r.foreign == again.foreign &&
+               is_same(copy, r.target, part, again.target) &&
+               is_same(copy, r.query, part, again.query) &&
+               is_same(copy, r.key, part, again.key));
+        free(part);
+    }
+    for (size_t n = 0; n < head && n < PREFIX_MAX; n++) {
+        of_part = parse_copy(bytes, n, &again, &part);
+        assert(of_part == 0 || (rc < 0 && of_part == rc));
+        free(part);
+    }
+    free(copy);
+}
+
+/* Only answers, of the length that they tell. */
+static void
+check_answers(const struct heard *h, bool knows_lengths)
+{
+    static const char name[] = "Content-length: ";
+    size_t at = 0;
+
+    while (knows_lengths && at < h->size) {
+        const uint8_t *length, *end;
+
+        assert(h->size - at > 12 && memcmp(h->bytes + at, "HTTP/1.", 7) == 0);
+        length = memmem(h->bytes + at, h->size - at, name, sizeof name - 1);
+        end = memmem(h->bytes + at, h->size - at, "\r\n\r\n", 4);
+        assert(length && end && length < end);
+        at = (size_t)(end + 4 - h->bytes) +
+             strtoul((const char *)length + sizeof name - 1, NULL, 10);
+        assert(at <= h->size);
+    }
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static struct heard one, other;
+
+    if (!conns) {
+        start();
+        one.bytes = malloc(HEARD_MAX);
+        other.bytes = malloc(HEARD_MAX);
+        assert(one.bytes && other.bytes);
+    }
+    if (size < 1 || size > INPUT_MAX)
+        return 0;
+    check_parser(bytes + 1, size - 1);
+    talk(bytes + 1, size - 1, size, &one);
+    check_answers(&one, !memmem(bytes, size, "HEAD", 4));
+    talk(bytes + 1, size - 1, 1, &other);
+    assert(one.size == other.size &&
+           memcmp(one.bytes, other.bytes, one.size) == 0);
+    talk(bytes + 1, size - 1, 2 + bytes[0], &other);
+    assert(one.size == other.size &&
+           memcmp(one.bytes, other.bytes, one.size) == 0);
+    return 0;
+}
