@@ -201,7 +201,7 @@ const struct cmd cmd_table[] = {
      2,
      "apply for a part of an amount, and give it back",
      "countd quota apply 5 --name tea",
-     {{"name", "NAME", "the quota; default the one without a name"},
+     {{"name", "NAME", "the quota; else the one without a name"},
       {"key", "KEY", "do it once, however often it is asked with KEY in a day"},
       OUTPUT_OPTIONS},
      cmd_quota},
