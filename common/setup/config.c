@@ -141,7 +141,7 @@ static const struct option_row options[] = {
      "quotas over HTTP"},
     {"quota.limit", KIND_COUNT, AT(quota_limit), 0, INT64_MAX, "0",
      "what the quota without a name begins with"},
-    {"quota.max", KIND_COUNT, AT(quota_max), 0, 10000, "256",
+    {"quota.max", KIND_COUNT, AT(quota_max), 0, 8192, "256",
      "quotas with a name"},
     {"quota.export", KIND_PATH, AT(quota_export), 0, CONFIG_TEXT_SIZE - 1, "",
      "file of what was applied, written when the quota runs out; empty: none"},

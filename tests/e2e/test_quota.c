@@ -3,11 +3,13 @@
  * counts. */
 #include "tests/lib/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/client/lib/countd.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 
@@ -174,6 +176,103 @@ what_was_applied_can_be_read_as_counts(void **state)
     fleet_check(f);
 }
 
+/* ---- the command, and the library behind it --------------------------------
+ */
+
+static int
+run(struct fleet *f, const char *const *words, char *text, size_t size)
+{
+    const char *argv[16] = {"-o", NULL, "quota"};
+    struct daemon_how how = {.argv = argv};
+    char where[64];
+    size_t n = 3;
+
+    (void)snprintf(where, sizeof where, "http.listen=127.0.0.1:%u",
+                   daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    argv[1] = where;
+    while (*words)
+        argv[n++] = *words++;
+    return daemon_run_how(text, size, "countd", &how);
+}
+
+#define expect_run(f, status, out, ...)                                        \
+    do {                                                                       \
+        char text_[4096];                                                      \
+        assert_int_equal(run(f, (const char *const[]){__VA_ARGS__, NULL},      \
+                             text_, sizeof text_),                             \
+                         status);                                              \
+        if (out)                                                               \
+            assert_string_equal(text_, out);                                   \
+    } while (0)
+
+static void
+the_command_does_what_http_does(void **state)
+{
+    struct fleet *f = *state;
+    const char *none = NULL;
+
+    fleet_start(f, FLEET_WRITE);
+    expect_run(f, 0, "1000\n", "query");
+    expect_run(f, 0, "1 990\n", "apply", "10");
+    expect_run(f, 0, "2\t980\n", "apply", "10", "--tsv");
+    expect_run(f, 0, "3 990\n", "cancel", "1");
+    expect_run(f, 1, none, "cancel", "1");
+    expect_run(f, 1, none, "apply", "5000");
+    expect_run(f, 0, "995\n", "increase", "5");
+    expect_run(f, 1, none, "increase", "9223372036854775807");
+    expect_run(f, 0, "900\n", "decrease", "95");
+    expect_run(f, 0, "50\n", "create", "50", "--name", "tea");
+    expect_run(f, 1, none, "create", "50", "--name", "tea");
+    expect_run(f, 0, "1 43\n", "apply", "7", "--name", "tea", "--key", "k");
+    expect_run(f, 0, "1 43\n", "apply", "7", "--name", "tea", "--key", "k");
+    expect_run(f, 1, none, "apply", "8", "--name", "tea", "--key", "k");
+    expect_run(f, 0, "-\t1000\t900\ntea\t50\t43\n", "list", "--tsv");
+    expect_run(f, 1, none, "query", "--name", "cup");
+    expect_run(f, 0, "0\n", "empty");
+    expect_run(f, 0, "43\n", "remove", "--name", "tea");
+    expect_run(f, 100, none, "create", "5");
+    expect_run(f, 100, none, "apply");
+    expect_run(f, 100, none, "apply", "-5");
+    expect_run(f, 100, none, "query", "5");
+    expect_run(f, 100, none, "brew");
+    expect_run(f, 100, none, "query", "--name", "a/b");
+    fleet_stop(f, FLEET_WRITE);
+}
+
+static void
+the_library_tells_refusals_apart(void **state)
+{
+    struct fleet *f = *state;
+    struct countd_http_options o = {.size = sizeof o};
+    struct countd_quota_answer a;
+    struct countd_http *h;
+    char where[64];
+
+    fleet_start(f, FLEET_WRITE);
+    (void)snprintf(where, sizeof where, "127.0.0.1:%u",
+                   daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    o.address = where;
+    assert_rc(countd_http_open(&h, &o), 0);
+    assert_rc(countd_quota(h, NULL, COUNTD_QUOTA_APPLY, 10, NULL, &a), 0);
+    assert_int_equal(a.number, 1);
+    assert_int_equal(a.remaining, 990);
+    assert_rc(countd_quota(h, NULL, COUNTD_QUOTA_APPLY, 991, NULL, &a),
+              -EDQUOT);
+    assert_rc(countd_quota(h, NULL, COUNTD_QUOTA_CANCEL, 9, NULL, &a), -ENOENT);
+    assert_rc(countd_quota(h, NULL, COUNTD_QUOTA_CANCEL, 0, NULL, &a), -ERANGE);
+    assert_rc(countd_quota(h, "tea", COUNTD_QUOTA_APPLY, 1, NULL, &a),
+              -ENODATA);
+    assert_rc(countd_quota(h, ".", COUNTD_QUOTA_CREATE, 1, NULL, &a), -EINVAL);
+    assert_rc(countd_quota(h, "a b", COUNTD_QUOTA_CREATE, 1, NULL, &a),
+              -EINVAL);
+    assert_rc(countd_quota(h, NULL, COUNTD_QUOTA_REMOVE, 0, NULL, &a), -EINVAL);
+    assert_rc(countd_quota(h, NULL, COUNTD_QUOTA_APPLY, 1, "k", &a), 0);
+    assert_rc(countd_quota(h, NULL, COUNTD_QUOTA_APPLY, 2, "k", &a),
+              -EKEYREJECTED);
+    countd_http_close(h);
+    fleet_stop(f, FLEET_WRITE);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
@@ -181,6 +280,8 @@ static const struct CMUnitTest tests[] = {
     TEST(another_limit_is_refused_with_what_to_do),
     TEST(damage_is_told_and_stops_nothing_else),
     TEST(what_was_applied_can_be_read_as_counts),
+    TEST(the_command_does_what_http_does),
+    TEST(the_library_tells_refusals_apart),
 };
 
 TEST_MAIN(tests)

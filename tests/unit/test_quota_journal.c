@@ -6,9 +6,8 @@
 #include "common/base/crc.h"
 
 #define GROUPS 6
-#define FILE_MOST                                                              \
-    (RECORDS_AT + 64 * RECORD_SIZE) /* of these journals, used                 \
-                                     */
+/* Bytes of these journals that are used, and some. */
+#define FILE_MOST (RECORDS_AT + 64 * RECORD_SIZE)
 
 struct state {
     int64_t remaining;

@@ -36,7 +36,7 @@
 #include "writer/quota/record.h"
 
 #define QUOTA_NAME_MAX 64u
-#define QUOTA_MAX      10000u /* with a name */
+#define QUOTA_MAX      8192u /* with a name */
 #define QUOTA_PARTS    (QUOTA_NAME_MAX / 16)
 
 enum quota_told { TOLD_APPLIED, TOLD_CANCELLED, TOLD_REFUSED, TOLD_PARTS };

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
@@ -12,70 +11,6 @@
 static const char unavailable[] = "HTTP/1.1 503 Service Unavailable\r\n"
                                   "Content-length: 19\r\n\r\n"
                                   "Service Unavailable";
-
-/* ---- a store ------------------------------------------------------------ */
-
-static int
-begin_store(void *ctx, const struct journal *j)
-{
-    return quotas_init(ctx, j->dirfd, j->limit);
-}
-
-static void
-free_store(struct quota_store *store)
-{
-    if (!store)
-        return;
-    quotas_fini(&store->quotas);
-    journal_close(&store->journal);
-    free(store);
-}
-
-static int
-check_limit(const struct quota_store *store, const struct config *c)
-{
-    const int64_t limit = store->journal.limit;
-
-    if ((uint64_t)limit == c->quota_limit)
-        return 0;
-    diag(DIAG_ERROR,
-         "quota.limit=%" PRIu64 ", but the journal was made with %" PRId64
-         ": give quota.limit = %" PRId64 " and change what remains with "
-         "/increase and /decrease, or move data_dir/live/" JOURNAL_NAME
-         " away to begin a new one",
-         c->quota_limit, limit, limit);
-    return -EINVAL;
-}
-
-/* Reads the journal, or makes one when there is none. */
-static int
-open_store(int dirfd, const struct config *c, struct quota_store **out)
-{
-    struct quota_store *store;
-    bool exists;
-    int rc;
-
-    rc = journal_exists(dirfd, &exists);
-    if (rc == 0 && !exists)
-        rc = journal_make(dirfd, (int64_t)c->quota_limit);
-    if (rc < 0)
-        return rc;
-    store = calloc(1, sizeof *store);
-    if (!store)
-        return -ENOMEM;
-    store->journal.fd = -1;
-    rc = journal_open(&store->journal, dirfd, begin_store, quotas_take,
-                      &store->quotas);
-    if (rc == 0)
-        rc = check_limit(store, c);
-    if (rc < 0) {
-        free_store(store);
-        return rc;
-    }
-    quotas_taken(&store->quotas, c->quota_max);
-    *out = store;
-    return 0;
-}
 
 /* ---- time ---------------------------------------------------------------- */
 
@@ -135,7 +70,7 @@ reload_run(struct io_job *job)
         r->erase = r->rc < 0;
     }
     if (r->rc == 0)
-        r->rc = open_store(r->dirfd, r->config, &r->store);
+        r->rc = store_open(r->dirfd, r->config, &r->store);
 }
 
 static void
@@ -156,7 +91,7 @@ reload_done(struct io_job *job)
         retry_soon(s);
         return;
     }
-    free_store(s->store);
+    store_free(s->store);
     s->store = s->reload.store;
     s->reload.store = NULL;
     s->state = QUOTA_READY;
@@ -421,7 +356,7 @@ stop_sync:
 static int
 open_first(struct quota_service *s)
 {
-    int rc = open_store(s->dirfd, s->config, &s->store);
+    int rc = store_open(s->dirfd, s->config, &s->store);
 
     if (rc == -EINVAL)
         return rc;
@@ -464,7 +399,7 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
     if (rc == 0)
         rc = start(s, max);
     if (rc < 0) {
-        free_store(s->store);
+        store_free(s->store);
         quota_init(s);
     }
     return rc;
@@ -495,8 +430,8 @@ quota_close(struct quota_service *s)
         mark_end(s);
     export_fini(&s->export);
     commit_fini(&s->commit);
-    free_store(s->reload.store);
-    free_store(s->store);
+    store_free(s->reload.store);
+    store_free(s->store);
     quota_init(s);
 }
 

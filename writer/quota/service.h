@@ -32,8 +32,7 @@
 #include "writer/commit.h"
 #include "writer/io.h"
 #include "writer/quota/export.h"
-#include "writer/quota/journal.h"
-#include "writer/quota/quotas.h"
+#include "writer/quota/store.h"
 #include "writer/quota/tally.h"
 
 #define QUOTA_RETRY_MS 1000
@@ -41,12 +40,6 @@
 #define QUOTA_KEY_SIZE 255 /* bytes of an Idempotency-Key */
 
 enum quota_state { QUOTA_READY, QUOTA_LOADING, QUOTA_DAMAGED };
-
-/* What is read from one journal. */
-struct quota_store {
-    struct journal journal;
-    struct quotas quotas;
-};
 
 struct quota_extend {
     struct io_job job;
@@ -138,6 +131,26 @@ struct quota_name {
 
 /* Whether `records` more fit into the journal now. */
 bool quota_has_room(const struct quota_service *s);
+
+#define QUOTA_BODY_MAX 64u /* bytes of all bodies but that of /quota */
+
+/* The digits of n; returns their number. */
+size_t quota_put_number(uint8_t *to, int64_t n);
+
+/* An answer into the body that http_body() gave; one that tells of nothing but
+ * the request. */
+enum conn_next quota_send(struct http_call *x, uint8_t *body,
+                          const struct answer *a);
+enum conn_next quota_send_form(struct http_call *x, enum answer_form form);
+
+/* Before an answer is put: behind the gate if it tells of what is not durable
+ * yet, which it does when it `changes` something.  False: CONN_FULL. */
+bool quota_may_tell(struct http_call *x, bool changes);
+
+/* Answers a request to change something.  `name` is as it was asked. */
+enum conn_next quota_change_asked(struct http_call *x,
+                                  const struct quota_request *r,
+                                  const struct quota_name *name);
 
 /* There is none: in a moment (HOLD), or not now (503). */
 enum conn_next quota_wait(struct quota_service *s, struct http_call *x);

@@ -130,6 +130,7 @@ int cmd_backup(struct cmd_line *line);
 int cmd_acquire(struct cmd_line *line);
 int cmd_live(struct cmd_line *line);
 int cmd_seq(struct cmd_line *line);
+int cmd_quota(struct cmd_line *line);
 int cmd_completion(struct cmd_line *line);
 
 /* `countd log salvage`, the one that changes something. */

@@ -338,6 +338,56 @@ struct countd_seq_parts {
 /* What is in a number; asks nobody.  -EINVAL: it is none. */
 int countd_seq_explain(const char *text, struct countd_seq_parts *out);
 
+/* ---- quotas ------------------------------------------------------------- */
+
+/* An amount that is applied for and given back, durable before the answer; at
+ * the same port.  `name` is that of the quota, NULL the one without.
+ *
+ *     struct countd_quota_answer a;
+ *     rc = countd_quota(h, NULL, COUNTD_QUOTA_APPLY, 5, NULL, &a);
+ *     ... a.number is what to cancel */
+enum countd_quota_op {
+    COUNTD_QUOTA_QUERY,
+    COUNTD_QUOTA_APPLY,    /* value: amount */
+    COUNTD_QUOTA_CANCEL,   /* value: number of an application */
+    COUNTD_QUOTA_INCREASE, /* value: amount */
+    COUNTD_QUOTA_DECREASE, /* value: amount; not below 0 */
+    COUNTD_QUOTA_EMPTY,
+    COUNTD_QUOTA_CREATE, /* value: limit */
+    COUNTD_QUOTA_REMOVE  /* remaining: what remained */
+};
+
+struct countd_quota_answer {
+    uint64_t number; /* of APPLY and CANCEL; else 0 */
+    int64_t remaining;
+};
+
+/* `key` (1 to 255 printable bytes, no blank) makes the request happen once
+ * however often it is made with that key within a day; NULL: once for this
+ * call, which tries again when its connection ends. -EDQUOT      APPLY: less
+ * than that remains, or nothing -ENOENT      CANCEL: no such application, or it
+ * is cancelled already -ERANGE      what remains would not fit; CANCEL of 0
+ *   -ENODATA     there is no quota of that name
+ *   -EEXIST      CREATE: there is
+ *   -ENOSPC      CREATE: quota.max
+ *   -EINVAL      a name or value that cannot be
+ *   -EKEYREJECTED  the key was used for something else
+ *   -EAGAIN      the server cannot make it durable now; it has not happened
+ *   -EOPNOTSUPP  it serves no quotas, or is no countd
+ *   others as of countd_seq(); after -ETIMEDOUT and -ENOTCONN it may have
+ *   happened: only with a key it is safe to ask again */
+int countd_quota(struct countd_http *h, const char *name,
+                 enum countd_quota_op op, int64_t value, const char *key,
+                 struct countd_quota_answer *out);
+
+/* Calls `each` for every quota in the order of names, the one without a name
+ * ("-") first; another value than 0 stops it and is returned.  `each` must not
+ * use the handle. */
+int countd_quota_list(struct countd_http *h,
+                      int (*each)(void *ctx, const char *name, int64_t limit,
+                                  int64_t remaining),
+                      void *ctx);
+
 const char *countd_version(void);
 
 #ifdef __cplusplus

@@ -1,0 +1,186 @@
+/* common/client/cmd/quota.c - countd quota. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/output.h"
+
+static const struct verb {
+    const char *word;
+    enum countd_quota_op op;
+    bool value; /* is needed */
+    bool name;  /* likewise */
+} verbs[] = {
+    {"query", COUNTD_QUOTA_QUERY, false, false},
+    {"apply", COUNTD_QUOTA_APPLY, true, false},
+    {"cancel", COUNTD_QUOTA_CANCEL, true, false},
+    {"increase", COUNTD_QUOTA_INCREASE, true, false},
+    {"decrease", COUNTD_QUOTA_DECREASE, true, false},
+    {"empty", COUNTD_QUOTA_EMPTY, false, false},
+    {"create", COUNTD_QUOTA_CREATE, true, true},
+    {"remove", COUNTD_QUOTA_REMOVE, false, true},
+};
+
+/* ---- what went wrong ------------------------------------------------------
+ */
+
+/* An answer that is no; NULL: it is another trouble. */
+static const char *
+refusal(int rc)
+{
+    switch (rc) {
+    case -EDQUOT:
+        return "refused: less than that remains";
+    case -ENOENT:
+        return "refused: no such application, or it is cancelled already";
+    case -ERANGE:
+        return "refused: what remains would be too large, or the number is 0";
+    case -ENODATA:
+        return "there is no quota of that name";
+    case -EEXIST:
+        return "there is a quota of that name already";
+    case -ENOSPC:
+        return "there are as many quotas as quota.max allows";
+    case -EKEYREJECTED:
+        return "the key was used for something else";
+    default:
+        return NULL;
+    }
+}
+
+static int
+failed(const struct cmd_line *line, int rc)
+{
+    const char *where = line->config.http_listen;
+    const char *no = refusal(rc);
+
+    if (no) {
+        diag(DIAG_ERROR, "%s", no);
+        return CONFIG_EXIT_NEGATIVE;
+    }
+    switch (rc) {
+    case -ECONNREFUSED:
+        diag(DIAG_ERROR,
+             "countd-write at %s does not answer; does it run with "
+             "quota.enable=true? http.listen says where it is",
+             where);
+        break;
+    case -EOPNOTSUPP:
+        diag(DIAG_ERROR, "%s serves no quotas; see quota.enable", where);
+        break;
+    case -EAGAIN:
+        diag(DIAG_ERROR,
+             "countd-write at %s changes no quotas now; its messages say why",
+             where);
+        break;
+    case -EPROTO:
+        diag(DIAG_ERROR, "what answers at %s is not countd-write", where);
+        break;
+    case -EADDRNOTAVAIL:
+    case -EINVAL:
+        diag(DIAG_ERROR, "a name, key or number that cannot be, or "
+                         "http.listen is no address to connect to");
+        return CONFIG_EXIT_USAGE;
+    default:
+        diag_errno(DIAG_ERROR, rc, "countd-write at %s", where);
+        break;
+    }
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* ---- answers --------------------------------------------------------------
+ */
+
+static int
+print_answer(const struct cmd_line *line, const struct countd_quota_answer *a)
+{
+    struct output out;
+
+    output_init(&out, line, NULL, 0);
+    if (a->number > 0)
+        output_fact(&out, "number", cell_number((int64_t)a->number));
+    output_fact(&out, "remaining", cell_number(a->remaining));
+    if (out.format != OUTPUT_JSON && a->number > 0)
+        (void)printf("%" PRIu64 "%c", a->number,
+                     out.format == OUTPUT_TSV ? '\t' : ' '); /* fini tells */
+    if (out.format != OUTPUT_JSON)
+        (void)printf("%" PRId64 "\n", a->remaining); /* likewise */
+    return output_fini(&out);
+}
+
+static int
+print_quota(void *ctx, const char *name, int64_t limit, int64_t remaining)
+{
+    const struct cell cells[] = {cell_text(name), cell_number(limit),
+                                 cell_number(remaining)};
+
+    output_row(ctx, cells);
+    return 0;
+}
+
+static int
+list(const struct cmd_line *line, struct countd_http *h)
+{
+    static const struct output_column columns[] = {
+        {"name", "name", false},
+        {"limit", "limit", true},
+        {"remaining", "remaining", true}};
+    struct output out;
+    int rc, status;
+
+    output_init(&out, line, columns, 3);
+    rc = countd_quota_list(h, print_quota, &out);
+    output_rows_end(&out);
+    status = output_fini(&out);
+    return rc < 0 ? failed(line, rc) : status;
+}
+
+static int
+act(const struct cmd_line *line, const struct verb *verb, int64_t value)
+{
+    const struct countd_http_options options = {
+        .size = sizeof options, .address = line->config.http_listen};
+    struct countd_quota_answer a;
+    struct countd_http *h;
+    int rc, status;
+
+    rc = countd_http_open(&h, &options);
+    if (rc < 0)
+        return failed(line, rc);
+    if (!verb) {
+        status = list(line, h);
+    } else {
+        rc = countd_quota(h, cmd_value(line, "name"), verb->op, value,
+                          cmd_value(line, "key"), &a);
+        status = rc < 0 ? failed(line, rc) : print_answer(line, &a);
+    }
+    countd_http_close(h);
+    return status;
+}
+
+int
+cmd_quota(struct cmd_line *line)
+{
+    const char *word = line->args[0];
+    const struct verb *verb = NULL;
+    int64_t value = 0;
+    int status = 0;
+
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(word, verbs[i].word) == 0)
+            verb = &verbs[i];
+    if (!verb && strcmp(word, "list") != 0)
+        return cmd_misuse(line, word, "no such thing to do with a quota");
+    if (line->arg_count != (verb && verb->value ? 2 : 1))
+        return cmd_misuse(line, word,
+                          verb && verb->value ? "needs a number"
+                                              : "takes no number");
+    if (verb && verb->name && !cmd_value(line, "name"))
+        return cmd_misuse(line, word, "needs --name");
+    if (verb && verb->value)
+        status = cmd_number(line->args[1], "N", 0, INT64_MAX, &value);
+    return status != 0 ? status : act(line, verb, value);
+}

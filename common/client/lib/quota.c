@@ -1,0 +1,221 @@
+/* common/client/lib/quota.c - libcountd: quotas. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/client/lib/forks.h"
+#include "common/client/lib/handle.h"
+#include "common/client/lib/http.h"
+
+#define NAME_MAX_SIZE 64
+#define KEY_MAX_SIZE  255
+#define REQUEST_SIZE  (NAME_MAX_SIZE + KEY_MAX_SIZE + 256)
+
+static const struct verb {
+    const char *word;      /* of the path; "": the quota itself */
+    const char *parameter; /* NULL: none */
+    bool numbered;
+} verbs[] = {
+    [COUNTD_QUOTA_QUERY] = {"query", NULL, false},
+    [COUNTD_QUOTA_APPLY] = {"apply", "amt", true},
+    [COUNTD_QUOTA_CANCEL] = {"cancel", "jnlsno", true},
+    [COUNTD_QUOTA_INCREASE] = {"increase", "amt", false},
+    [COUNTD_QUOTA_DECREASE] = {"decrease", "amt", false},
+    [COUNTD_QUOTA_EMPTY] = {"empty", NULL, false},
+    [COUNTD_QUOTA_CREATE] = {"", "limit", false},
+    [COUNTD_QUOTA_REMOVE] = {"", NULL, false},
+};
+
+/* ---- requests -------------------------------------------------------------
+ */
+
+/* What may stand in a path or a header; the server looks closer. */
+static bool
+is_plain(const char *text, size_t max)
+{
+    const size_t size = strlen(text);
+
+    if (size == 0 || size > max)
+        return false;
+    for (size_t i = 0; i < size; i++)
+        if (text[i] <= ' ' || text[i] > '~')
+            return false;
+    return true;
+}
+
+static bool
+is_name(const char *name)
+{
+    return is_plain(name, NAME_MAX_SIZE) &&
+           name[strcspn(name, "/?#% \"")] == '\0';
+}
+
+/* A key for this call alone. */
+static int
+new_key(char key[33])
+{
+    uint64_t n[2];
+
+    if (getrandom(n, sizeof n, 0) != (ssize_t)sizeof n)
+        return -EIO;
+    (void)snprintf(key, 33, "%016" PRIx64 "%016" PRIx64, n[0], n[1]); /* fits */
+    return 0;
+}
+
+static int
+put_request(const char *name, enum countd_quota_op op, int64_t value,
+            const char *key, char text[REQUEST_SIZE])
+{
+    const struct verb *v = &verbs[op];
+    char path[NAME_MAX_SIZE + 64], query[64] = "", own[33];
+    int rc;
+
+    if (name)
+        (void)snprintf(path, sizeof path, "/quota/%s%s%s", name,
+                       v->word[0] != '\0' ? "/" : "", v->word); /* fits */
+    else
+        (void)snprintf(path, sizeof path, "/%s", v->word); /* fits */
+    if (v->parameter)
+        (void)snprintf(query, sizeof query, "?%s=%" PRId64, v->parameter,
+                       value); /* fits */
+    if (op == COUNTD_QUOTA_QUERY) {
+        (void)snprintf(text, REQUEST_SIZE, "GET %s HTTP/1.1\r\n\r\n",
+                       path); /* fits */
+        return 0;
+    }
+    if (!key) {
+        rc = new_key(own);
+        if (rc < 0)
+            return rc;
+        key = own;
+    }
+    (void)snprintf(text, REQUEST_SIZE,
+                   "%s %s%s HTTP/1.1\r\nIdempotency-Key: %s\r\n\r\n",
+                   op == COUNTD_QUOTA_REMOVE ? "DELETE" : "POST", path, query,
+                   key); /* fits */
+    return 0;
+}
+
+/* ---- answers --------------------------------------------------------------
+ */
+
+static int
+status_error(int status, bool named)
+{
+    switch (status) {
+    case 200:
+    case 201:
+        return 0;
+    case 400:
+        return -EINVAL;
+    case 403:
+        return -EACCES;
+    case 404:
+        return named ? -ENODATA : -EOPNOTSUPP;
+    case 409:
+        return -EEXIST;
+    case 422:
+        return -EKEYREJECTED;
+    case 503:
+        return -EAGAIN;
+    case 507:
+        return -ENOSPC;
+    default:
+        return -EPROTO;
+    }
+}
+
+static int
+take_answer(enum countd_quota_op op, const struct http_answer *a,
+            struct countd_quota_answer *out)
+{
+    struct countd_quota_answer got = {0};
+    int end = 0;
+
+    if (strcmp(a->body, "-1\n") == 0)
+        return -ERANGE;
+    if (!verbs[op].numbered) {
+        if (sscanf(a->body, "%" SCNd64 "%n", &got.remaining, &end) != 1)
+            return -EPROTO;
+    } else if (strcmp(a->body, "0\n") == 0) {
+        return op == COUNTD_QUOTA_APPLY ? -EDQUOT : -ENOENT;
+    } else if (sscanf(a->body, "%" SCNu64 " %" SCNd64 "%n", &got.number,
+                      &got.remaining, &end) != 2) {
+        return -EPROTO;
+    }
+    if (strcmp(a->body + end, "\n") != 0)
+        return -EPROTO;
+    *out = got;
+    return 0;
+}
+
+PUBLIC int
+countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
+             int64_t value, const char *key, struct countd_quota_answer *out)
+{
+    char request[REQUEST_SIZE];
+    struct http_answer a;
+    int rc;
+
+    if (forks_since(h->forks))
+        return -ECHILD;
+    if (op > COUNTD_QUOTA_REMOVE || value < 0 || (name && !is_name(name)) ||
+        (key && !is_plain(key, KEY_MAX_SIZE)) ||
+        (!name && op >= COUNTD_QUOTA_CREATE))
+        return -EINVAL;
+    rc = put_request(name, op, value, key, request);
+    if (rc < 0)
+        return rc;
+    (void)pthread_mutex_lock(&h->lock);  /* cannot fail: it was made */
+    rc = http_ask(h, request, true, &a); /* it has a key, or changes nothing */
+    if (rc == 0)
+        rc = status_error(a.status, name != NULL);
+    if (rc == 0)
+        rc = take_answer(op, &a, out);
+    (void)pthread_mutex_unlock(&h->lock); /* it is ours */
+    return rc;
+}
+
+static int
+take_list(const struct http_answer *a,
+          int (*each)(void *ctx, const char *name, int64_t limit,
+                      int64_t remaining),
+          void *ctx)
+{
+    char name[NAME_MAX_SIZE + 1];
+    int64_t limit, remaining;
+    int rc = 0, end;
+
+    for (const char *at = a->body; rc == 0 && *at != '\0'; at += end) {
+        end = 0;
+        if (sscanf(at, "%64[^\t]\t%" SCNd64 "\t%" SCNd64 "%n", name, &limit,
+                   &remaining, &end) != 3 ||
+            at[end++] != '\n')
+            return -EPROTO;
+        rc = each(ctx, name, limit, remaining);
+    }
+    return rc;
+}
+
+PUBLIC int
+countd_quota_list(struct countd_http *h,
+                  int (*each)(void *ctx, const char *name, int64_t limit,
+                              int64_t remaining),
+                  void *ctx)
+{
+    struct http_answer a;
+    int rc;
+
+    if (forks_since(h->forks))
+        return -ECHILD;
+    (void)pthread_mutex_lock(&h->lock); /* cannot fail: it was made */
+    rc = http_ask(h, "GET /quota HTTP/1.1\r\n\r\n", true, &a);
+    if (rc == 0)
+        rc = status_error(a.status, false);
+    if (rc == 0)
+        rc = take_list(&a, each, ctx);
+    (void)pthread_mutex_unlock(&h->lock); /* it is ours */
+    return rc;
+}

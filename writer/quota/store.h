@@ -1,0 +1,26 @@
+/* writer/quota/store.h - a journal, and the quotas that were read from it.
+ *
+ * Ownership: the caller's, until store_free().  Any thread, one at a time.
+ * Errors: 0 or a negative errno; text goes to diag.
+ */
+#ifndef COUNTD_QUOTA_STORE_H
+#define COUNTD_QUOTA_STORE_H
+
+#include "common/setup/config.h"
+#include "writer/quota/journal.h"
+#include "writer/quota/quotas.h"
+
+struct quota_store {
+    struct journal journal;
+    struct quotas quotas;
+};
+
+/* Reads the journal, or makes one when there is none.
+ *   -EINVAL   quota.limit is not what it was made with
+ *   -EBADMSG  it is damaged, -EPROTO  of a later version */
+int store_open(int dirfd, const struct config *c, struct quota_store **out);
+
+/* NULL is no store. */
+void store_free(struct quota_store *store);
+
+#endif
