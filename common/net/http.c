@@ -270,7 +270,7 @@ remember(struct http_site *s, const uint8_t *at, const struct http_asked *a)
     const uint8_t *to = s->last_head;
     struct http_request *r = &s->last.request;
 
-    if (a->size > sizeof s->last_head || !a->route || a->request.body > 0)
+    if (a->size > sizeof s->last_head || !a->route)
         return;
     memcpy(s->last_head, at, a->size);
     s->last = *a;
@@ -293,6 +293,7 @@ parse(struct http_state *s, const struct input *in, struct http_request *r)
     size_t line = s->line;
     int rc;
 
+    assert(!s->is_cut || line <= in->size);
     if (s->is_cut && in->size < HTTP_HEAD_MAX &&
         !memchr(in->at + line, '\n', in->size - line))
         return 0;

@@ -128,8 +128,8 @@ struct http_site {
     char hosts[HTTP_HOSTS_SIZE]; /* names, beside addresses and names without a
                                     dot, that are ours, separated by blanks */
     struct http_figures figures;
-    /* The last one with a route and without a body: clients say the same again
-     * and again, and the same bytes are the same request. */
+    /* The last one with a route: clients say the same again and again, and the
+     * same bytes are the same request. */
     struct http_asked last;
     uint8_t last_head[HTTP_LAST_MAX];
 };
