@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-#define VERSION_AT 7 /* of the digit that tells 1.0 from 1.1 */
-
 struct http_state {
     struct list_link waits; /* in a struct http_line, or in none; NULL: never
                                was */
@@ -26,187 +24,6 @@ waits_of(struct conn *c)
     if (!link->next)
         list_init(link);
     return link;
-}
-
-/* ---- answers ------------------------------------------------------------ */
-
-static const char *
-text_of(enum http_status status)
-{
-    switch (status) {
-    case HTTP_OK:
-        return "OK";
-    case HTTP_CREATED:
-        return "Created";
-    case HTTP_BAD_REQUEST:
-        return "Bad Request";
-    case HTTP_FORBIDDEN:
-        return "Forbidden";
-    case HTTP_NOT_FOUND:
-        return "Not Found";
-    case HTTP_METHOD_NOT_ALLOWED:
-        return "Method Not Allowed";
-    case HTTP_CONFLICT:
-        return "Conflict";
-    case HTTP_TOO_LARGE:
-        return "Content Too Large";
-    case HTTP_EXPECTATION_FAILED:
-        return "Expectation Failed";
-    case HTTP_UNPROCESSABLE:
-        return "Unprocessable Content";
-    case HTTP_HEAD_TOO_LARGE:
-        return "Request Header Fields Too Large";
-    case HTTP_NOT_IMPLEMENTED:
-        return "Not Implemented";
-    case HTTP_UNAVAILABLE:
-        return "Service Unavailable";
-    case HTTP_VERSION:
-        return "HTTP Version Not Supported";
-    case HTTP_NO_SPACE:
-        return "Insufficient Storage";
-    case HTTP_INTERNAL_ERROR:
-        break;
-    }
-    return "Internal Server Error";
-}
-
-static uint8_t *
-put(uint8_t *to, const char *text)
-{
-    const size_t size = strlen(text);
-
-    memcpy(to, text, size);
-    return to + size;
-}
-
-static uint8_t *
-put_number(uint8_t *to, size_t n)
-{
-    uint8_t digits[20], *at = digits + sizeof digits;
-    size_t size;
-
-    do {
-        *--at = (uint8_t)('0' + n % 10);
-        n /= 10;
-    } while (n > 0);
-    size = (size_t)(digits + sizeof digits - at);
-    memcpy(to, at, size);
-    return to + size;
-}
-
-/* `Allow: GET, POST` */
-static uint8_t *
-put_allow(uint8_t *to, unsigned methods)
-{
-    const char *between = "";
-
-    to = put(to, "Allow: ");
-    if ((methods & HTTP_GET) != 0) {
-        to = put(to, "GET");
-        between = ", ";
-    }
-    if ((methods & HTTP_POST) != 0) {
-        to = put(put(to, between), "POST");
-        between = ", ";
-    }
-    if ((methods & HTTP_DELETE) != 0)
-        to = put(put(to, between), "DELETE");
-    return put(to, "\r\n");
-}
-
-/* The head of an answer; returns its size.  `allow`: methods, or 0. */
-static size_t
-put_head(uint8_t *to, const struct http_request *r, enum http_status status,
-         unsigned allow, size_t size)
-{
-    uint8_t *at = to;
-
-    if (status == HTTP_OK) {
-        at = put(at, "HTTP/1.1 200 OK\r\n");
-    } else {
-        at = put_number(put(at, "HTTP/1.1 "), (size_t)status);
-        at = put(put(put(at, " "), text_of(status)), "\r\n");
-    }
-    to[VERSION_AT] = (uint8_t)('0' + r->minor);
-    if (r->keep)
-        at = put(at, "Connection: keep-alive\r\n");
-    if (allow != 0)
-        at = put_allow(at, allow);
-    at = put_number(put(at, "Content-length: "), size);
-    return (size_t)(put(at, "\r\n\r\n") - to);
-}
-
-/* Bytes of the head of a usual answer. */
-static size_t
-usual_head(const struct http_request *r, size_t size)
-{
-    const size_t fixed = sizeof "HTTP/1.1 200 OK\r\nContent-length: \r\n\r\n";
-    size_t digits = 1;
-
-    while (size >= 10) {
-        size /= 10;
-        digits++;
-    }
-    return fixed - 1 + digits +
-           (r->keep ? sizeof "Connection: keep-alive\r\n" - 1 : 0);
-}
-
-uint8_t *
-http_body(struct http_call *x, size_t max)
-{
-    x->out = conn_space(x->conn, HTTP_ANSWER_HEAD + max);
-    if (!x->out)
-        return NULL;
-    x->room = usual_head(x->request, max);
-    return x->out + x->room;
-}
-
-static enum conn_next
-end(struct http_call *x, enum http_status status, unsigned allow, size_t size)
-{
-    uint8_t head[HTTP_ANSWER_HEAD];
-    const size_t head_size = put_head(head, x->request, status, allow, size);
-
-    assert(x->out && head_size <= sizeof head);
-    if (x->request->method == HTTP_HEAD)
-        size = 0; /* it tells what there would be */
-    else if (head_size != x->room)
-        memmove(x->out + head_size, x->out + x->room, size);
-    memcpy(x->out, head, head_size);
-    conn_put(x->conn, head_size + size);
-    x->out = NULL;
-    return CONN_MORE;
-}
-
-enum conn_next
-http_end(struct http_call *x, enum http_status status, size_t size)
-{
-    return end(x, status, 0, size);
-}
-
-static enum conn_next
-fail(struct http_call *x, enum http_status status, unsigned allow)
-{
-    const char *text = text_of(status);
-    const size_t size = strlen(text);
-    uint8_t *body = http_body(x, size);
-
-    if (!body)
-        return CONN_FULL;
-    memcpy(body, text, size);
-    return end(x, status, allow, size);
-}
-
-enum conn_next
-http_fail(struct http_call *x, enum http_status status)
-{
-    return fail(x, status, 0);
-}
-
-enum conn_next
-http_not_allowed(struct http_call *x, unsigned methods)
-{
-    return fail(x, HTTP_METHOD_NOT_ALLOWED, methods);
 }
 
 /* ---- waiting ------------------------------------------------------------ */
@@ -249,15 +66,15 @@ http_site_add(struct http_site *s, const struct http_route *routes,
 }
 
 static bool
-is_path(const struct http_route *route, struct http_call *x)
+is_path(const struct http_route *route, struct http_asked *a)
 {
-    const struct http_text path = x->request->path;
+    const struct http_text path = a->request.path;
     const size_t size = strlen(route->path);
 
     if (path.size < size || memcmp(path.at, route->path, size) != 0)
         return false;
-    x->rest = (struct http_text){path.at + size, path.size - size};
-    return x->rest.size == 0 || (size > 1 && route->path[size - 1] == '/');
+    a->rest = (struct http_text){path.at + size, path.size - size};
+    return a->rest.size == 0 || (size > 1 && route->path[size - 1] == '/');
 }
 
 /* What the query begins with: `name=`, then the value. */
@@ -277,51 +94,55 @@ begins_with(struct http_text query, const char *name, struct http_text *value)
 }
 
 static bool
-is_query(const struct http_route *route, struct http_call *x)
+is_query(const struct http_route *route, struct http_asked *a)
 {
-    const struct http_text query = x->request->query;
+    const struct http_text query = a->request.query;
 
     if (!route->query)
         return query.at == NULL;
     if (strcmp(route->query, "*") == 0)
         return true;
-    return query.at && begins_with(query, route->query, &x->value);
+    return query.at && begins_with(query, route->query, &a->value);
 }
 
-/* NULL: there is none, *allow tells for which methods there would be. */
-static const struct http_route *
-find_route(const struct http_site *s, struct http_call *x, unsigned *allow)
+static void
+find_route(const struct http_site *s, struct http_asked *a)
 {
+    a->route = NULL;
+    a->allow = 0;
     for (size_t t = 0; t < s->count; t++) {
         const struct http_table *table = &s->tables[t];
 
         for (size_t i = 0; i < table->count; i++) {
             const struct http_route *route = &table->routes[i];
 
-            if (!is_path(route, x) || !is_query(route, x))
+            if (!is_path(route, a) || !is_query(route, a))
                 continue;
-            x->ctx = table->ctx;
-            if ((route->methods & x->request->method) != 0)
-                return route;
-            *allow |= route->methods;
+            a->ctx = table->ctx;
+            a->allow |= route->methods;
+            if ((route->methods & a->request.method) != 0) {
+                a->route = route;
+                return;
+            }
         }
     }
-    return NULL;
 }
 
 static enum conn_next
-answer(struct conn *c, const struct http_request *r)
+answer(struct conn *c, const struct http_asked *a)
 {
     struct http_site *s = conn_ctx(c);
-    struct http_call x = {.conn = c, .request = r};
-    unsigned allow = 0;
-    const struct http_route *route = find_route(s, &x, &allow);
+    struct http_call x = {.conn = c,
+                          .ctx = a->ctx,
+                          .request = &a->request,
+                          .rest = a->rest,
+                          .value = a->value};
     enum conn_next next;
 
-    if (route)
-        return route->answer(&x);
-    next = allow != 0 ? http_not_allowed(&x, allow)
-                      : http_fail(&x, HTTP_NOT_FOUND);
+    if (a->route)
+        return a->route->answer(&x);
+    next = a->allow != 0 ? http_not_allowed(&x, a->allow)
+                         : http_fail(&x, HTTP_NOT_FOUND);
     s->figures.refused += next == CONN_MORE;
     return next;
 }
@@ -422,6 +243,48 @@ refuse(struct conn *c, struct http_request *r, int status)
     return conn_last(c);
 }
 
+/* ---- what was asked a moment ago ---------------------------------------- */
+
+static const struct http_asked *
+recall(const struct http_site *s, const struct input *in)
+{
+    const struct http_asked *a = &s->last;
+
+    return a->size > 0 && in->size >= a->size &&
+                   memcmp(in->at, s->last_head, a->size) == 0
+               ? a
+               : NULL;
+}
+
+static struct http_text
+moved(struct http_text t, const uint8_t *from, const uint8_t *to)
+{
+    if (t.at)
+        t.at = to + (t.at - from);
+    return t;
+}
+
+static void
+remember(struct http_site *s, const uint8_t *at, const struct http_asked *a)
+{
+    const uint8_t *to = s->last_head;
+    struct http_request *r = &s->last.request;
+
+    if (a->size > sizeof s->last_head || !a->route)
+        return;
+    memcpy(s->last_head, at, a->size);
+    s->last = *a;
+    s->last.rest = moved(a->rest, at, to);
+    s->last.value = moved(a->value, at, to);
+    r->target = moved(r->target, at, to);
+    r->path = moved(r->path, at, to);
+    r->query = moved(r->query, at, to);
+    r->host = moved(r->host, at, to);
+    r->key = moved(r->key, at, to);
+}
+
+/* ---- one by one --------------------------------------------------------- */
+
 /* Parses the head that comes next.  As http_parse(), which is spared where
  * nothing has come but a piece of a line. */
 static int
@@ -430,6 +293,7 @@ parse(struct http_state *s, const struct input *in, struct http_request *r)
     size_t line = s->line;
     int rc;
 
+    assert(!s->is_cut || line <= in->size);
     if (s->is_cut && in->size < HTTP_HEAD_MAX &&
         !memchr(in->at + line, '\n', in->size - line))
         return 0;
@@ -439,27 +303,45 @@ parse(struct http_state *s, const struct input *in, struct http_request *r)
     return rc;
 }
 
-/* Whether the body of a request, whose head has `size` bytes, has come, too;
- * else `in` says what is to come. */
+/* The next request, as http_parse(): its size, 0, or a status below 0. */
+static int
+ask(struct conn *c, const struct input *in, struct http_asked *a)
+{
+    struct http_site *site = conn_ctx(c);
+    const int size = parse(conn_state(c), in, &a->request);
+
+    if (size <= 0)
+        return size;
+    if (!is_ours(site, &a->request))
+        return -HTTP_FORBIDDEN;
+    a->size = (size_t)size;
+    a->ctx = NULL;
+    a->rest = a->value = (struct http_text){NULL, 0};
+    find_route(site, a);
+    remember(site, in->at, a);
+    return size;
+}
+
+/* Whether the body of a request has come, too; else `in` says what is to come.
+ */
 static bool
-has_body(struct http_state *s, struct input *in, const struct http_request *r,
-         size_t size)
+has_body(struct http_state *s, struct input *in, const struct http_asked *a)
 {
     s->has_body |= in->skipped;
     in->skipped = false;
-    if (s->has_body || size + r->body <= in->size)
+    if (s->has_body || a->size + a->request.body <= in->size)
         return true;
-    in->need = (uint32_t)size;
-    in->skip = r->body;
+    in->need = (uint32_t)a->size;
+    in->skip = a->request.body;
     return false;
 }
 
 static void
-advance(struct http_state *s, struct input *in, size_t head, size_t body)
+advance(struct http_state *s, struct input *in, const struct http_asked *a)
 {
-    const size_t size = s->has_body ? head : head + body;
+    const size_t size = s->has_body ? a->size : a->size + a->request.body;
 
-    s->has_body = false;
+    s->has_body = s->is_cut = false;
     in->at += size;
     in->size -= size;
 }
@@ -469,25 +351,30 @@ take(struct conn *c, struct input *in)
 {
     struct http_state *s = conn_state(c);
     struct http_site *site = conn_ctx(c);
-    struct http_request r;
+    const struct http_asked *a;
+    struct http_asked fresh;
     enum conn_next next;
-    int size;
 
     while (in->size > 0) {
-        size = parse(s, in, &r);
-        if (size > 0 && !is_ours(site, &r))
-            size = -HTTP_FORBIDDEN;
-        if (size < 0)
-            return refuse(c, &r, -size);
-        if (size == 0 || !has_body(s, in, &r, (size_t)size))
+        a = recall(site, in);
+        if (!a) {
+            const int size = ask(c, in, &fresh);
+
+            if (size < 0)
+                return refuse(c, &fresh.request, -size);
+            if (size == 0)
+                return CONN_MORE;
+            a = &fresh;
+        }
+        if (!has_body(s, in, a))
             return CONN_MORE;
-        next = answer(c, &r);
+        next = answer(c, a);
         if (next != CONN_MORE)
             return next;
         site->figures.requests++;
-        advance(s, in, (size_t)size, r.body);
+        advance(s, in, a);
         /* What comes behind the last request must not reset its answer. */
-        if (!r.keep)
+        if (!a->request.keep)
             return in->size > 0 ? conn_last(c) : CONN_END;
     }
     return CONN_MORE;

@@ -39,7 +39,7 @@
  * of the requests, whatever some of them wait for.
  *
  * Ownership: a site is the caller's and outlives its door.  What a request
- * points to is the receive buffer: valid in the call only.  Nothing allocates.
+ * points to is valid in the call only.  Nothing allocates.
  * Source: RFC 9110 and 9112, and what an ancestor answers.
  */
 #ifndef COUNTD_NET_HTTP_H
@@ -57,6 +57,7 @@
 #define HTTP_IDLE_S      60  /* idle_s of a door, from the last request */
 #define HTTP_YIELD_S     10  /* yield_s of a door */
 #define HTTP_TABLES_MAX  4
+#define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
 
 enum http_status {
@@ -106,6 +107,16 @@ struct http_table {
     void *ctx;
 };
 
+/* A request and where it goes. */
+struct http_asked {
+    size_t size; /* of its head */
+    struct http_request request;
+    const struct http_route *route; /* NULL: there is none for its method */
+    unsigned allow;                 /* those that there are routes for */
+    void *ctx;
+    struct http_text rest, value;
+};
+
 struct http_figures {
     uint64_t requests; /* answered by a route, or with 404 or 405 */
     uint64_t refused;  /* of these: 404 or 405 */
@@ -117,6 +128,10 @@ struct http_site {
     char hosts[HTTP_HOSTS_SIZE]; /* names, beside addresses and names without a
                                     dot, that are ours, separated by blanks */
     struct http_figures figures;
+    /* The last one with a route: clients say the same again and again, and the
+     * same bytes are the same request. */
+    struct http_asked last;
+    uint8_t last_head[HTTP_LAST_MAX];
 };
 
 /* The protocol of a door whose ctx is a struct http_site.  Its row has

@@ -17,6 +17,7 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/wire/frame.h"
+#include "tests/bench/times.h"
 
 #define CONNS_MAX    64
 #define DEPTH_MAX    64
@@ -24,13 +25,6 @@
 #define IN_SIZE      ((size_t)16 << 10)
 #define FILL_DEPTH   512
 #define DUMP_RECEIVE ((size_t)256 << 10)
-
-/* Times by size: 32 steps for each power of two, 3 % apart. */
-struct times {
-    uint64_t count;
-    uint64_t max;
-    uint32_t at[64 * 32];
-};
 
 struct source {
     int fd;
@@ -51,38 +45,11 @@ check(bool good, const char *what)
     exit(111);
 }
 
-/* ---- times -------------------------------------------------------------- */
-
-static void
-note(struct times *t, uint64_t ns)
-{
-    const unsigned shift = ns < 32 ? 0 : 63 - (unsigned)__builtin_clzll(ns) - 4;
-
-    t->at[shift * 32 + (unsigned)((ns >> shift) & 31)]++;
-    t->count++;
-    if (ns > t->max)
-        t->max = ns;
-}
-
-static double
-percentile_us(const struct times *t, unsigned percent)
-{
-    uint64_t seen = 0, want = t->count * percent / 100;
-    unsigned i;
-
-    for (i = 0; i < 64 * 32; i++) {
-        seen += t->at[i];
-        if (seen > want)
-            return (double)((uint64_t)(i % 32) << (i / 32)) / 1e3;
-    }
-    return (double)t->max / 1e3;
-}
-
 static void
 conclude(const struct times *t, struct live_figures *out)
 {
-    out->p50_us = percentile_us(t, 50);
-    out->p99_us = percentile_us(t, 99);
+    out->p50_us = times_percentile_us(t, 50);
+    out->p99_us = times_percentile_us(t, 99);
     out->max_us = (double)t->max / 1e3;
 }
 
@@ -209,7 +176,7 @@ take(const struct live_load *l, struct source *s, struct times *t)
     if (s->have > 0)
         memmove(s->in, s->in + used, s->have);
     for (; count > 0; count--)
-        note(t, now - s->sent_ns[s->answered++ % l->depth]);
+        times_note(t, now - s->sent_ns[s->answered++ % l->depth]);
 }
 
 static void
@@ -354,7 +321,7 @@ live_load_probe(int fd, int stop_fd, struct live_figures *out)
             check(n > 0, "receive");
             have += (size_t)n;
         }
-        note(&times, clock_ns() - sent_ns);
+        times_note(&times, clock_ns() - sent_ns);
     }
     conclude(&times, out);
     out->per_second =

@@ -379,6 +379,51 @@ a_request_may_come_byte_by_byte(void **state)
     assert_int_equal(w->calls, 1);
 }
 
+/* A request is known again by its bytes, of which nothing else may be taken. */
+static void
+what_was_asked_before_answers_only_the_same(void **state)
+{
+    static const struct {
+        const char *pieces[3];
+        const char *hear;
+        bool ends;
+    } talks[] = {
+        {{GET("Host: localhost\r\n"), "GET /ok HTTP/1.1\r\n", "A\r\n"},
+         OK BAD,
+         true},
+        {{GET("Host: x\r\n"), "GET /ok HTTP/1.1\r\nHo",
+          "st: x\r\n\r\nhello\r\n"},
+         OK OK BAD,
+         true},
+        {{"GET /any/1 HTTP/1.1\r\nIdempotency-Key: k\r\n\r\n",
+          "GET /no?abcdefghijklmnopqrstuvwxyz HTTP/1.1\r\n\r\n"
+          "GET /any/1 HTTP/1.1\r\nIdempotency-Key: k\r\n\r\n",
+          ""},
+         "HTTP/1.1 201 Created\r\n" KEPT "Content-length: 4\r\n\r\n1||k" NONE
+         "HTTP/1.1 201 Created\r\n" KEPT "Content-length: 4\r\n\r\n1||k",
+         false},
+        {{"POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
+          "POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\n",
+          "GETPOST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nGET"},
+         OK OK OK,
+         false},
+    };
+    struct web *w = *state;
+
+    for (size_t i = 0; i < sizeof talks / sizeof talks[0]; i++) {
+        const int fd = join(w->f);
+
+        for (size_t n = 0; n < 3; n++) {
+            echo_say(fd, talks[i].pieces[n], strlen(talks[i].pieces[n]));
+            echo_turns(w->f, 2);
+        }
+        if (talks[i].ends)
+            echo_hear_end(w->f, fd, talks[i].hear);
+        else
+            echo_hear(w->f, fd, talks[i].hear);
+    }
+}
+
 /* ---- limits ------------------------------------------------------------- */
 
 static void
@@ -624,6 +669,8 @@ static const struct CMUnitTest tests[] = {
         each_dialogue_goes_as_it_should_wherever_it_is_split, setup, teardown),
     cmocka_unit_test_setup_teardown(a_request_may_come_byte_by_byte, setup,
                                     teardown),
+    cmocka_unit_test_setup_teardown(what_was_asked_before_answers_only_the_same,
+                                    setup, teardown),
     cmocka_unit_test_setup_teardown(a_head_may_have_64_kib_and_127_headers,
                                     setup, teardown),
     cmocka_unit_test_setup_teardown(

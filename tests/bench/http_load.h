@@ -1,0 +1,34 @@
+/* tests/bench/http_load.h - load for HTTP servers, and one that answers all
+ * requests alike: what a server of this shape could do at most.
+ *
+ * One thread keeps `depth` requests under way on each of `conns` connections
+ * and notes how long each answer took.  Any trouble ends the program with a
+ * message.
+ */
+#ifndef COUNTD_BENCH_HTTP_LOAD_H
+#define COUNTD_BENCH_HTTP_LOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct http_load {
+    const char *target; /* "/fetch" */
+    unsigned conns, depth;
+    bool close; /* a connection for each request; depth 1 */
+    uint64_t ms;
+};
+
+struct http_figures {
+    double per_second;
+    double p50_us, p99_us, max_us;
+};
+
+void http_load_run(const struct http_load *l, uint16_t port,
+                   struct http_figures *out);
+
+/* A process that answers 17 bytes to each request, until it is killed.  Such
+ * with `Connection: close` must come alone. */
+pid_t http_ceiling_start(uint16_t *port);
+
+#endif
