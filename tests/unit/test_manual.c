@@ -205,7 +205,8 @@ every_opcode_and_status_of_live_requests_is_in_countd_5(void **state)
         const char *word;
     } opcodes[] = {{FRAME_NOOP, "Noop"},       {FRAME_GET, "Get"},
                    {FRAME_ACQUIRE, "Acquire"}, {FRAME_RELEASE, "Release"},
-                   {FRAME_STATS, "Stats"},     {FRAME_DUMP, "Dump"}};
+                   {FRAME_STATS, "Stats"},     {FRAME_DUMP, "Dump"},
+                   {FRAME_WHO, "Who"}};
     static char text[PAGE_SIZE_MAX];
     char line[128];
     size_t statuses = 0;
@@ -230,6 +231,7 @@ every_opcode_and_status_of_live_requests_is_in_countd_5(void **state)
     assert_int_equal(statuses, 6);
     assert_int_equal(count_items(text, ".It 0") + count_items(text, ".It 1") +
                          count_items(text, ".It 2") +
+                         count_items(text, ".It 5") +
                          count_items(text, ".It 8"),
                      sizeof opcodes / sizeof opcodes[0] + statuses);
 
