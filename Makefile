@@ -1,4 +1,4 @@
-# countd: all test check bench cover fuzz lint mutants demo install uninstall clean
+# countd: all test check bench cover fuzz lint mutants demo install uninstall deb clean
 #
 #   make                 programs and libraries into build/release
 #   make test            everything that is tested, in parallel, with a summary
@@ -210,7 +210,7 @@ lint-man:
 	@echo mandoc
 	@$(if $(MAN),mandoc -T lint -W warning $(MAN))
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/rooms tests/demo.sh; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/rooms tests/demo.sh .packaging/deb; do sh -n $$f || exit 1; done
 
 cover: setup
 	@.ci/setup cover
@@ -256,19 +256,23 @@ install: all
 	$(INSTALL) -m 644 $(BUILD)/libcountd.pc $(DESTDIR)$(LIBDIR)/pkgconfig
 	$(INSTALL) -m 644 common/client/lib/countd.h common/board/countd_board.h $(DESTDIR)$(INCLUDEDIR)
 	$(foreach s,1 3 5 7 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
+	ln -sf countd.5 $(DESTDIR)$(MANDIR)/man5/countd.conf.5
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
-	  $(addprefix $(DESTDIR),$(DOCDIR)/countd.conf $(BASHDIR)/countd $(ZSHDIR)/_countd) \
+	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(DOCDIR)/countd.conf $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 7 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
+# Debian packages of this build: .packaging/deb says which.
+deb: all
+	+@.packaging/deb $(BUILD) $(VERSION)
 clean:
 	rm -rf build
 
 .PHONY: $(LINTS) all test setup test-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
-        uninstall clean
+        uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

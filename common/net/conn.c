@@ -347,5 +347,18 @@ conn_begin(struct conn *c, struct door *d, int fd)
     if (rc < 0)
         return rc;
     conn_enter(c, CONN_IDLE);
+    if (d->row->protocol->began != NULL)
+        d->row->protocol->began(c);
     return 0;
+}
+
+struct conn *
+door_open_conn(const struct door *d, uint32_t number)
+{
+    struct conn *c;
+
+    if (number >= d->touched)
+        return NULL;
+    c = door_conn(d, number);
+    return c->source.fd < 0 ? NULL : c;
 }

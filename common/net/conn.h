@@ -170,6 +170,8 @@ struct protocol {
     size_t (*room)(struct door *d);
     enum conn_next (*take)(struct conn *c, struct input *in);
     enum conn_next (*more)(struct conn *c); /* MORE: it is done; FULL, ... */
+    /* A connection has been accepted.  NULL: nothing to do. */
+    void (*began)(struct conn *c);
     /* The connection has gone; steps as short as a service.  False: again.
      * NULL: nothing to do. */
     bool (*ended)(struct conn *c);
@@ -238,6 +240,12 @@ conn_door(const struct conn *c)
 }
 
 uint32_t conn_number(const struct conn *c); /* in its door, from 0 */
+
+/* The connection with that number, below row->max; NULL: it has no socket. */
+struct conn *door_open_conn(const struct door *d, uint32_t number);
+
+/* Its peer's address; "-" when that has gone. */
+void conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE]);
 
 static inline void *
 conn_ctx(const struct conn *c)

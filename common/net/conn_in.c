@@ -216,8 +216,8 @@ begins_http(const uint8_t *bytes, size_t size, bool *more)
     return false;
 }
 
-static void
-peer_of(const struct conn *c, char text[NET_ADDRESS_SIZE])
+void
+conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE])
 {
     struct net_address a = {.size = sizeof a.sa};
 
@@ -236,7 +236,7 @@ conn_is_http(struct conn *c, const uint8_t *bytes, size_t size, bool *more)
     if (!begins_http(bytes, size, more))
         return false;
     d->figures.http++;
-    peer_of(c, peer);
+    conn_peer(c, peer);
     diag_repeating(&d->said_http, DIAG_WARNING,
                    "%s: a connection from %s speaks HTTP, which this port does "
                    "not; it is closed",
@@ -261,7 +261,7 @@ conn_refuse(struct conn *c, const char *why)
 
     assert(cs->served == c);
     d->figures.malformed++;
-    peer_of(c, peer);
+    conn_peer(c, peer);
     diag_repeating(&d->said_malformed, DIAG_WARNING,
                    "%s: malformed input from %s: %s; the connection ends",
                    d->row->name, peer, why);

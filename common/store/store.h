@@ -208,6 +208,7 @@ struct store_listed {
 struct store_check_result {
     uint64_t blocks; /* checked */
     uint64_t keys;
+    uint64_t saturated; /* of these, flagged */
     uint64_t marks;
     uint64_t faults; /* reported through `fault` */
     uint64_t file_size;

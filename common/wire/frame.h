@@ -18,8 +18,14 @@
  *   Acquire       u32 resources, u32 bound, name   u32 resources
  *   Release       u32 resources, name              -
  *   Stats         -                                u16 size, u16 size, name,
- * value; again and again Dump          -                                many
- * answers: u32 current, u32 maximum, name; the last has no body
+ *                                                  value; again and again
+ *   Dump          -                                many answers: u32 current,
+ *                                                  u32 maximum, name; the last
+ *                                                  has no body
+ *
+ *   Who           u32 from, name                   u32 next, then for each:
+ *                                                  u32 amount, u32 age in s,
+ *                                                  u16 size, address
  *
  * A name is u16 size and 1 to 65535 bytes, any.  `bound` is the maximum of a
  * counter, the initial value of a semaphore.  A body may be longer than its
@@ -51,7 +57,8 @@ enum frame_opcode {
     FRAME_ACQUIRE = 0x02,
     FRAME_RELEASE = 0x03,
     FRAME_STATS = 0x10,
-    FRAME_DUMP = 0x11
+    FRAME_DUMP = 0x11,
+    FRAME_WHO = 0x57 /* countd's own: no client of yrmcds sends it */
 };
 
 enum frame_status {
@@ -93,15 +100,15 @@ frame_put_header(uint8_t bytes[FRAME_HEADER], const struct frame_header *h)
     memcpy(bytes + 8, h->opaque, 4);
 }
 
-/* What Get, Acquire and Release ask; `name` points into the body. */
+/* What Get, Acquire, Release and Who ask; `name` points into the body. */
 struct frame_ask {
-    uint32_t resources;
+    uint32_t resources; /* Who: the connection to begin with */
     uint32_t bound;
     uint16_t name_size;
     const uint8_t *name;
 };
 
-/* Reads the body of a Get, Acquire or Release, of which `size` bytes are
+/* Reads the body of a Get, Acquire, Release or Who, of which `size` bytes are
  * there.  False: too short, no name, resources of 0 or above the bound
  * (Acquire). */
 static inline bool
@@ -110,6 +117,7 @@ frame_get_ask(enum frame_opcode opcode, const uint8_t *body, size_t size,
 {
     const size_t fixed = opcode == FRAME_ACQUIRE   ? 8
                          : opcode == FRAME_RELEASE ? 4
+                         : opcode == FRAME_WHO     ? 4
                                                    : 0;
 
     if (size < fixed + 2)

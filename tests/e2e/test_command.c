@@ -238,6 +238,8 @@ programs_are_told_how_fresh_and_how_exact_an_answer_is(void **state)
     expect(RUN(s, "get", "a", "big"), 0, "saturated: a sum once left");
     expect(RUN(s, "top", "a"), 0, "saturated=1 of the keyspace's counters");
     expect(RUN(s, "top", "a", "--json"), 0, "], \"saturated\": 1, ");
+    expect(RUN(s, "check"), 0, ": 0 faults\nsaturated=1: keys whose sum");
+    expect(RUN(s, "check", "--json"), 0, "\"saturated\": 1, ");
     expect_text(RUN(s, "top", "a", "1", "--tsv"), 0,
                 "0\t9223372036854775807\tbig\n");
     expect(RUN(s, "top", "a", "1", "-n", "1"), 100, "give the rows once");

@@ -19,6 +19,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/client/lib/countd.h"
 #include "tests/lib/client.h"
 #include "tests/lib/live_rig.h"
 #include "tests/lib/taker.h"
@@ -171,7 +172,8 @@ static void
 an_unknown_opcode_is_given_back_with_its_refusal(void **state)
 {
     static const uint8_t known[] = {TAKER_NOOP,    TAKER_GET,   TAKER_ACQUIRE,
-                                    TAKER_RELEASE, TAKER_STATS, TAKER_DUMP};
+                                    TAKER_RELEASE, TAKER_STATS, TAKER_DUMP,
+                                    TAKER_WHO};
     struct live_rig *r = *state;
     struct taker a;
     uint8_t bytes[64];
@@ -1041,6 +1043,46 @@ closing_in_the_middle_of_a_dump_harms_nobody(void **state)
     taker_close(&c);
 }
 
+static int
+add_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
+{
+    unsigned *told = ctx;
+
+    *told += amount;
+    return strncmp(address, "127.0.0.1:", 10) == 0 && age_s < 3600 ? 0 : 1;
+}
+
+/* More holders than one answer has room for. */
+static void
+who_goes_on_where_the_answer_before_it_ended(void **state)
+{
+    static struct taker holders[100];
+    struct live_rig *r = *state;
+    struct countd_live *l;
+    unsigned told = 0;
+    char address[64];
+
+    live_rig_start(r, NULL);
+    for (uint32_t i = 0; i < 100; i++) {
+        taker_open(&holders[i], r->counter);
+        assert_int_equal(
+            taker_acquire(&holders[i], i % 2 ? "odd" : "even", i + 1, 10000),
+            TAKER_OK);
+    }
+    snprintf(address, sizeof address, "127.0.0.1:%u", r->counter);
+    assert_int_equal(
+        countd_live_open(&l,
+                         &(struct countd_live_options){
+                             .size = sizeof(struct countd_live_options),
+                             .address = address}),
+        0);
+    assert_int_equal(countd_live_who(l, "odd", 3, add_holder, &told), 0);
+    assert_int_equal(told, 50 * (2 + 100) / 2); /* each once */
+    countd_live_close(l);
+    for (uint32_t i = 0; i < 100; i++)
+        taker_close(&holders[i]);
+}
+
 /* ---- several clients ---------------------------------------------------- */
 
 static void
@@ -1462,6 +1504,7 @@ static const struct CMUnitTest tests[] = {
     TEST(who_comes_back_holds_nothing),
     TEST(ten_thousand_counters_come_back_when_their_holder_goes),
     TEST(closing_in_the_middle_of_a_dump_harms_nobody),
+    TEST(who_goes_on_where_the_answer_before_it_ended),
     TEST(two_clients_share_one_counter),
     TEST(the_last_one_is_taken_by_exactly_one),
     TEST(connections_above_the_limit_are_closed_without_a_byte),

@@ -165,7 +165,7 @@ held_names_the_settings_that_a_keyspace_is_over(void **state)
     start_all(f);
     merge(f, "words", "the", 3);
     hold(f, "words", "cat", 4);
-    expect(FLEET_RUN(f, "held"), 1, "over keyspace.max or keyspace.max_keys");
+    expect(FLEET_RUN(f, "held"), 1, "over keyspace.max=10000");
 }
 
 static void

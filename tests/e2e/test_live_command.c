@@ -480,6 +480,37 @@ one_that_waits_says_when_the_server_goes(void **state)
 /* ---- looking ----------------------------------------------------------- */
 
 static void
+the_holders_of_a_name_are_told(void **state)
+{
+    struct site *s = *state;
+    struct daemon one, two;
+    int lines = 0;
+
+    START(s, &one, "acquire", "a", "2", "9", "--", "sh", "-c", HOLD_COMMAND,
+          s->dir.path);
+    await_held(s);
+    START(s, &two, "acquire", "a", "3", "9", "--", "sh", "-c", HOLD_COMMAND,
+          s->dir.path);
+    await_held(s);
+    expect(RUN(s, "live", "who", "a"), 0, "held  age_s  address\n");
+    expect(RUN(s, "live", "who", "a", "--tsv"), 0, "\t127.0.0.1:");
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    assert_int_equal(lines, 2);
+    assert_non_null(strstr(text, "2\t"));
+    assert_non_null(strstr(text, "3\t"));
+    expect(RUN(s, "live", "who", "b"), 1, "no such counter");
+    expect_text(RUN(s, "acquire", "-q", "a", "5", "9", "--", "true"), 1, "");
+    let_go(s);
+    let_go(s);
+    assert_int_equal(daemon_wait(&one), 0);
+    assert_int_equal(daemon_wait(&two), 0);
+    expect_text(RUN(s, "live", "who", "a", "--tsv"), 0, "");
+    daemon_fini(&one);
+    daemon_fini(&two);
+}
+
+static void
 counters_can_be_looked_at(void **state)
 {
     struct site *s = *state;
@@ -651,6 +682,7 @@ static const struct CMUnitTest tests[] = {
     SITE_TEST(the_command_ends_on_loss_when_that_is_wanted),
     SITE_TEST(a_command_that_calls_its_work_done_after_the_loss_did_not_do_it),
     SITE_TEST(one_that_waits_says_when_the_server_goes),
+    SITE_TEST(the_holders_of_a_name_are_told),
     SITE_TEST(counters_can_be_looked_at),
     SITE_TEST(what_is_not_there_is_a_negative_answer),
     SITE_TEST(any_name_can_be_typed_and_is_shown_as_it_is_typed),

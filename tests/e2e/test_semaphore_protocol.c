@@ -75,8 +75,8 @@ get_tells_what_is_available(void **state)
 static void
 there_is_no_dump_and_no_other_opcode(void **state)
 {
-    static const uint8_t known[] = {TAKER_NOOP, TAKER_GET, TAKER_ACQUIRE,
-                                    TAKER_RELEASE, TAKER_STATS};
+    static const uint8_t known[] = {TAKER_NOOP,    TAKER_GET,   TAKER_ACQUIRE,
+                                    TAKER_RELEASE, TAKER_STATS, TAKER_WHO};
     struct live_rig *r = *state;
     struct taker a;
     uint8_t bytes[64];

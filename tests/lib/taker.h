@@ -26,6 +26,7 @@
 #define TAKER_RELEASE 0x03
 #define TAKER_STATS   0x10
 #define TAKER_DUMP    0x11
+#define TAKER_WHO     0x57
 
 /* Statuses. */
 #define TAKER_OK        0x00

@@ -205,7 +205,8 @@ every_opcode_and_status_of_live_requests_is_in_countd_5(void **state)
         const char *word;
     } opcodes[] = {{FRAME_NOOP, "Noop"},       {FRAME_GET, "Get"},
                    {FRAME_ACQUIRE, "Acquire"}, {FRAME_RELEASE, "Release"},
-                   {FRAME_STATS, "Stats"},     {FRAME_DUMP, "Dump"}};
+                   {FRAME_STATS, "Stats"},     {FRAME_DUMP, "Dump"},
+                   {FRAME_WHO, "Who"}};
     static char text[PAGE_SIZE_MAX];
     char line[128];
     size_t statuses = 0;
@@ -230,6 +231,7 @@ every_opcode_and_status_of_live_requests_is_in_countd_5(void **state)
     assert_int_equal(statuses, 6);
     assert_int_equal(count_items(text, ".It 0") + count_items(text, ".It 1") +
                          count_items(text, ".It 2") +
+                         count_items(text, ".It 5") +
                          count_items(text, ".It 8"),
                      sizeof opcodes / sizeof opcodes[0] + statuses);
 
@@ -558,6 +560,56 @@ limits_of_the_command_are_in_countd_1(void **state)
     assert_has(page, text);
 }
 
+/* ---- libcountd.3 ------------------------------------------------------- */
+
+/* The next name that begins with countd_ and ends before `end`, from *at on. */
+static bool
+next_call(const char **at, char end, char *name, size_t size)
+{
+    while ((*at = strstr(*at, "countd_")) != NULL) {
+        const size_t length = strspn(*at, "abcdefghijklmnopqrstuvwxyz_");
+
+        *at += length;
+        if (**at != end)
+            continue;
+        snprintf(name, size, "%.*s", (int)length, *at - length);
+        return true;
+    }
+    return false;
+}
+
+static void
+every_call_of_the_library_is_in_libcountd_3(void **state)
+{
+    static char header[PAGE_SIZE_MAX];
+    char name[64], fn[96], fo[96];
+    size_t calls = 0, in_page = 0;
+    const char *at = header;
+
+    (void)state; /* needs none */
+    read_page("common/client/lib/countd.h");
+    memcpy(header, page, sizeof header);
+    read_page("common/client/lib/libcountd.3");
+    /* A prototype begins at a line's start or behind its type. */
+    while (next_call(&at, '(', name, sizeof name)) {
+        const char *line = at;
+
+        while (line > header && line[-1] != '\n')
+            line--;
+        if (*line == ' ' || *line == '/')
+            continue; /* a comment */
+        snprintf(fn, sizeof fn, "\n.Fn %s ", name);
+        snprintf(fo, sizeof fo, "\n.Fo %s\n", name);
+        if (!strstr(page, fn) && !strstr(page, fo))
+            print_error("%s is not in the page\n", name);
+        assert_true(strstr(page, fn) || strstr(page, fo));
+        calls++;
+    }
+    section("SYNOPSIS", header, sizeof header);
+    in_page = count_items(header, ".Fn ") + count_items(header, ".Fo ");
+    assert_int_equal(in_page, calls);
+}
+
 /* ---- exit codes -------------------------------------------------------- */
 
 static void
@@ -600,6 +652,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_flag_of_the_daemons_is_in_their_pages),
     cmocka_unit_test(every_subcommand_and_its_options_are_in_countd_1),
     cmocka_unit_test(limits_of_the_command_are_in_countd_1),
+    cmocka_unit_test(every_call_of_the_library_is_in_libcountd_3),
     cmocka_unit_test(every_exit_code_is_in_every_page),
 };
 TEST_MAIN(tests)

@@ -6,6 +6,8 @@
 
 #define RUN_MAX    16   /* requests read before the first of them is done */
 #define DUMP_LOOKS 8192 /* places of the arena looked at in one call */
+#define WHO_LOOKS  1024 /* connections looked at for one answer to Who */
+#define WHO_MAX    (10 + NET_ADDRESS_SIZE) /* of one holder in it */
 
 /* No answer but those of a Dump is longer; a run must fit behind a piece, and
  * so must the longest record of a dump. */
@@ -144,13 +146,14 @@ static bool
 has_name(uint8_t opcode)
 {
     return opcode == FRAME_GET || opcode == FRAME_ACQUIRE ||
-           opcode == FRAME_RELEASE;
+           opcode == FRAME_RELEASE || opcode == FRAME_WHO;
 }
 
 static bool
 is_known(const struct live_server *s, uint8_t opcode)
 {
     return opcode <= FRAME_RELEASE || opcode == FRAME_STATS ||
+           opcode == FRAME_WHO ||
            (opcode == FRAME_DUMP && s->options.kind == LIVE_COUNTER);
 }
 
@@ -187,7 +190,7 @@ requests_need(const struct live_server *s, const uint8_t *bytes, size_t size)
     if (bytes[0] != FRAME_REQUEST || !is_known(s, bytes[1]) ||
         !has_name(bytes[1]))
         return FRAME_HEADER;
-    fixed = bytes[1] == FRAME_ACQUIRE ? 10 : bytes[1] == FRAME_RELEASE ? 6 : 2;
+    fixed = bytes[1] == FRAME_ACQUIRE ? 10 : bytes[1] == FRAME_GET ? 2 : 6;
     body = get_be32(bytes + 4);
     if (body < fixed)
         return FRAME_HEADER; /* it is refused whatever comes */
@@ -243,6 +246,41 @@ do_release(struct live_server *s, uint32_t holder, const struct request *q,
         put_error(r, q->header, status);
 }
 
+/* As many holders as an answer has room for; the next request goes on. */
+static void
+do_who(struct live_server *s, const struct request *q, struct requests *r)
+{
+    uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
+    uint8_t *at = start + 4;
+    uint32_t from = q->ask.resources, looks = WHO_LOOKS, amount, age_s;
+    char address[NET_ADDRESS_SIZE];
+    int rc = -1;
+
+    if (live_get(&s->live, q->hash, q->ask.name, q->ask.name_size, &amount) !=
+        FRAME_OK) {
+        put_error(r, q->header, FRAME_NOT_FOUND);
+        return;
+    }
+    while ((size_t)(at - start) + WHO_MAX <= ANSWER_MAX - FRAME_HEADER) {
+        size_t size;
+
+        rc = live_who(&s->live, q->hash, q->ask.name, q->ask.name_size, &from,
+                      &looks, &amount);
+        if (rc != 1)
+            break;
+        if (live_server_peer(s, from++, address, &age_s)) {
+            size = strlen(address);
+            put_be32(at, amount);
+            put_be32(at + 4, age_s);
+            put_be16(at + 8, (uint16_t)size);
+            memcpy(at + 10, address, size);
+            at += 10 + size;
+        }
+    }
+    put_be32(start, rc == 0 ? 0 : from);
+    put_header(r, q->header, FRAME_OK, (uint32_t)(at - start));
+}
+
 static enum requests_stop
 do_request(struct live_server *s, uint32_t holder, const struct request *q,
            struct requests *r)
@@ -264,6 +302,9 @@ do_request(struct live_server *s, uint32_t holder, const struct request *q,
         break;
     case FRAME_RELEASE:
         do_release(s, holder, q, r);
+        break;
+    case FRAME_WHO:
+        do_who(s, q, r);
         break;
     case FRAME_STATS:
         s->figures.stats++;

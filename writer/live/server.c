@@ -17,12 +17,47 @@
 /* Looks at the clock at least so often: it may have been set. */
 #define SWEEP_WAIT_MAX_MS 60000
 
-/* A connection's Dump that goes on. */
+/* A connection's Dump that goes on.  Where there was none yet, `from` is since
+ * when it stands and `opaque` is began_mark: for Who. */
 struct dump {
     uint32_t from;
     uint8_t opaque[4];
 };
 static_assert(sizeof(struct dump) == 8, "idle connections are cheap");
+
+static const uint8_t began_mark[4] = {'w', 'h', 'e', 'n'};
+
+static uint32_t
+now_s(const struct live_server *s)
+{
+    return (uint32_t)(loop_now_ms(s->loop) / 1000);
+}
+
+static void
+began(struct conn *c)
+{
+    struct dump *d = conn_state(c);
+
+    d->from = now_s(conn_ctx(c));
+    memcpy(d->opaque, began_mark, sizeof d->opaque);
+}
+
+bool
+live_server_peer(const struct live_server *s, uint32_t holder,
+                 char address[NET_ADDRESS_SIZE], uint32_t *age_s)
+{
+    struct conn *c = s->door != NULL ? door_open_conn(s->door, holder) : NULL;
+    const struct dump *d;
+
+    if (c == NULL)
+        return false;
+    d = conn_state(c);
+    conn_peer(c, address);
+    *age_s = memcmp(d->opaque, began_mark, sizeof d->opaque) == 0
+                 ? now_s(s) - d->from
+                 : UINT32_MAX;
+    return true;
+}
 
 /* Tells the objects the time, once per turn. */
 static void
@@ -132,6 +167,7 @@ const struct protocol live_protocol = {.state_size = sizeof(struct dump),
                                        .stop = STOP_CUT,
                                        .take = take,
                                        .more = more,
+                                       .began = began,
                                        .ended = ended};
 
 /* ---- sweeps ------------------------------------------------------------ */

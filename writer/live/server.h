@@ -51,6 +51,11 @@ struct live_server {
     struct loop_timer sweep_timer;
 };
 
+/* Whose connection a holder is, for people, and how many seconds ago it was
+ * accepted (UINT32_MAX: not known after a Dump on it).  False: it has gone. */
+bool live_server_peer(const struct live_server *s, uint32_t holder,
+                      char address[NET_ADDRESS_SIZE], uint32_t *age_s);
+
 /* The protocol of a door whose ctx is a struct live_server. */
 extern const struct protocol live_protocol;
 

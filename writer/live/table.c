@@ -347,6 +347,29 @@ live_get(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
     return FRAME_OK;
 }
 
+int
+live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
+         uint32_t *from, uint32_t *looks, uint32_t *amount)
+{
+    const uint32_t number = find_object(l, hash, name, size);
+
+    for (; number != 0 && *from < l->options.holders; (*from)++) {
+        uint32_t holding;
+
+        if (*looks == 0)
+            return -1;
+        (*looks)--;
+        if (l->held[*from].holdings == 0)
+            continue;
+        holding = find_holding(l, number, *from);
+        if (holding == 0)
+            continue;
+        *amount = holding_at(l, holding)->amount;
+        return 1;
+    }
+    return 0;
+}
+
 static enum frame_status
 no_memory(struct live *l)
 {

@@ -126,6 +126,13 @@ live_prefetch_object(const struct live *l, uint32_t hash)
 enum frame_status live_get(const struct live *l, uint32_t hash,
                            const uint8_t *name, size_t size, uint32_t *value);
 
+/* Who holds of it: the first holder from *from on, into *from, and how much.
+ * At most `looks` holders are looked at, and taken off.
+ *   1 found, 0 there is none from *from on, -1 all looks are used up: the next
+ *   is *from */
+int live_who(const struct live *l, uint32_t hash, const uint8_t *name,
+             size_t size, uint32_t *from, uint32_t *looks, uint32_t *amount);
+
 /* Checked arguments (frame_get_ask).  FRAME_NOT_AVAILABLE, FRAME_NO_MEMORY:
  * nothing has changed. */
 enum frame_status live_acquire(struct live *l, uint32_t holder, uint32_t hash,

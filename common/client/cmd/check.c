@@ -44,7 +44,8 @@ struct check {
     size_t known_count, known_capacity; /* a power of two, or 0 */
 
     uint64_t keyspaces, keys, blocks, logs, held;
-    uint64_t waiting; /* full logs */
+    uint64_t waiting;   /* full logs */
+    uint64_t saturated; /* keys that are flagged */
     uint64_t faults;
     int error; /* the check itself could not go on */
 };
@@ -193,6 +194,7 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     rc = store_check(c->in.store, name, size, keyspace_fault, c, &result);
     c->keyspaces++;
     c->keys += result.keys;
+    c->saturated += result.saturated;
     c->blocks += result.blocks;
     if (rc == -ENOENT) {
         if (c->line->arg_count > 0)
@@ -434,6 +436,7 @@ print_summary(struct check *c)
     output_rows_end(&c->out);
     output_fact(&c->out, "keyspaces", cell_number((int64_t)c->keyspaces));
     output_fact(&c->out, "keys", cell_number((int64_t)c->keys));
+    output_fact(&c->out, "saturated", cell_number((int64_t)c->saturated));
     output_fact(&c->out, "blocks", cell_number((int64_t)c->blocks));
     output_fact(&c->out, "logs", cell_number((int64_t)c->logs));
     output_fact(&c->out, "logs_waiting", cell_number((int64_t)c->waiting));
@@ -445,6 +448,11 @@ print_summary(struct check *c)
                      ": %" PRIu64 " fault%s\n",
                      c->keyspaces, c->keys, c->blocks, c->logs, c->waiting,
                      c->held, c->faults, output_plural(c->faults));
+    if (c->out.format == OUTPUT_PEOPLE && c->saturated > 0)
+        (void)printf("saturated=%" PRIu64
+                     ": keys whose sum once left the range "
+                     "of 64 bits\n",
+                     c->saturated);
     return output_fini(&c->out);
 }
 

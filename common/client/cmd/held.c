@@ -32,7 +32,10 @@ static const struct output_column columns[] = {
     {"since", "since_ms", true},    {"why", "why", false},
     {"keyspace", "keyspace", false}};
 
+#define WHY_SIZE 96
+
 struct list {
+    const struct config *config;
     struct output out;
     uint64_t now_ms;
     bool any;
@@ -48,19 +51,29 @@ time_cell(const struct list *l, uint64_t unix_ms, char age[32])
     return cell_text(age);
 }
 
-/* Why a keyspace refused, with the setting where there is one. */
+/* Why a keyspace refused, with the settings and their values where it may be
+ * one of these. */
 static const char *
-why_text(int error)
+why_text(const struct config *c, int error, char text[WHY_SIZE])
 {
-    return abs(error) == EDQUOT ? "over keyspace.max or keyspace.max_keys"
-                                : diag_text(error);
+    if (abs(error) != EDQUOT)
+        return diag_text(error);
+    if (c->keyspace_max_keys == 0)
+        (void)snprintf(text, WHY_SIZE, "over keyspace.max=%" PRIu64,
+                       c->keyspace_max);
+    else
+        (void)snprintf(text, WHY_SIZE,
+                       "over keyspace.max=%" PRIu64
+                       " or keyspace.max_keys=%" PRIu64,
+                       c->keyspace_max, c->keyspace_max_keys);
+    return text;
 }
 
 static int
 list_row(void *ctx, const struct held_summary *s)
 {
     struct list *l = ctx;
-    char oldest[32], since[32];
+    char oldest[32], since[32], why[WHY_SIZE];
 
     l->any = true;
     output_row(&l->out, (const struct cell[]){
@@ -69,7 +82,7 @@ list_row(void *ctx, const struct held_summary *s)
                             cell_number((int64_t)s->bytes),
                             time_cell(l, s->oldest_ms, oldest),
                             time_cell(l, s->since_ms, since),
-                            cell_text(why_text(s->error)),
+                            cell_text(why_text(l->config, s->error, why)),
                             cell_name(s->name, s->name_size),
                         });
     return 0;
@@ -78,7 +91,7 @@ list_row(void *ctx, const struct held_summary *s)
 static int
 held_list(struct cmd_line *line)
 {
-    struct list l = {.now_ms = clock_unix_ms()};
+    struct list l = {.config = &line->config, .now_ms = clock_unix_ms()};
     struct inside in;
     struct kept kept;
     int rc, status;
@@ -163,6 +176,7 @@ held_drop_named(struct cmd_line *line)
 /* ---- salvage ----------------------------------------------------------- */
 
 struct salvage {
+    const struct config *config;
     struct inside in;
     struct wait_turn turn;
     bool dry_run;
@@ -248,6 +262,7 @@ found(void *ctx, const struct held_record *r)
 {
     struct salvage *s = ctx;
     enum verdict verdict = TAKE;
+    char why[WHY_SIZE];
     int rc;
 
     rc = grow_infos(s, r->batch.mark_count);
@@ -256,7 +271,7 @@ found(void *ctx, const struct held_record *r)
     rc = take(s, &r->batch, &verdict);
     if (rc < 0) {
         s->failed++;
-        tell(r, why_text(rc));
+        tell(r, why_text(s->config, rc, why));
         return rc == -ENOSPC ? rc : 0;
     }
     switch (verdict) {
@@ -334,7 +349,8 @@ salvage(struct salvage *s, const struct cmd_line *line, const char *file,
 static int
 held_salvage_file(struct cmd_line *line)
 {
-    struct salvage s = {.dry_run = cmd_value(line, "dry-run") != NULL};
+    struct salvage s = {.config = &line->config,
+                        .dry_run = cmd_value(line, "dry-run") != NULL};
     const char *file = line->args[1];
     uint64_t timeout_ms;
     int fd, status;

@@ -1,5 +1,5 @@
-/* common/client/cmd/live.c - countd live get, stats, dump, top: look at live
- * counters and semaphores. */
+/* common/client/cmd/live.c - countd live get, stats, dump, top, who: look at
+ * live counters and semaphores. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -291,6 +291,58 @@ live_top(struct cmd_line *line)
     return status;
 }
 
+/* ---- who ---------------------------------------------------------------- */
+
+static int
+print_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
+{
+    struct output *out = ctx;
+    char text[4 * WORD_MAX + 1];
+    struct cell cells[3] = {cell_number(amount), cell_none(), cell_none()};
+
+    (void)name_escape((const uint8_t *)address, strnlen(address, WORD_MAX),
+                      text); /* the NUL ends it */
+    if (age_s != UINT32_MAX)
+        cells[1] = cell_number(age_s);
+    cells[2] = cell_text(text);
+    output_row(out, cells);
+    return 0;
+}
+
+static int
+live_who(struct cmd_line *line)
+{
+    static const struct output_column columns[] = {
+        {"held", "held", true},
+        {"age_s", "age_s", true},
+        {"address", "address", false},
+    };
+    struct live_name name;
+    struct countd_live *l;
+    struct output out;
+    int rc, status;
+
+    status = live_name(line->args[1], &name);
+    if (status != 0)
+        return status;
+    status = live_connect(line, &l);
+    if (status == 0) {
+        output_init(&out, line, columns, 3);
+        rc = countd_live_who(l, name.bytes, name.size, print_holder, &out);
+        countd_live_close(l);
+        output_rows_end(&out);
+        status = output_fini(&out);
+        if (rc == -ENOENT)
+            diag(DIAG_INFO, "no such %s", live_word(line));
+        if (rc == -ENOENT)
+            status = CONFIG_EXIT_NEGATIVE;
+        else if (rc < 0)
+            status = live_failed(line, rc);
+    }
+    free(name.bytes);
+    return status;
+}
+
 /* ---- which ------------------------------------------------------------- */
 
 int
@@ -301,10 +353,9 @@ cmd_live(struct cmd_line *line)
         int min, max; /* arguments, the word too; -1: any */
         int (*run)(struct cmd_line *line);
     } table[] = {
-        {"get", 2, -1, live_get},
-        {"stats", 1, 1, live_stats},
-        {"dump", 1, 1, live_dump},
-        {"top", 1, 2, live_top},
+        {"get", 2, -1, live_get},  {"stats", 1, 1, live_stats},
+        {"dump", 1, 1, live_dump}, {"top", 1, 2, live_top},
+        {"who", 2, 2, live_who},
     };
 
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {

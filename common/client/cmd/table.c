@@ -202,7 +202,7 @@ const struct cmd cmd_table[] = {
       {"semaphore", NULL, "a semaphore; MAX is its initial value"}},
      cmd_acquire},
     {"live",
-     "get NAME... | stats | dump | top [N]",
+     "get NAME... | stats | dump | top [N] | who NAME",
      1,
      -1,
      "look at live counters and semaphores",

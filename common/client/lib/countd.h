@@ -282,6 +282,15 @@ int countd_live_dump(struct countd_live *l,
                      int (*each)(void *ctx, const void *name, size_t size,
                                  uint32_t current, uint32_t maximum),
                      void *ctx);
+/* Calls `each` for every connection that holds of `name`: its address as text,
+ * how much it holds, and its age in seconds (UINT32_MAX: not known).  Whatever
+ * changes meanwhile is seen or not.  -ENOENT; -EOPNOTSUPP by other servers than
+ * countd; stop early by returning another value than 0, which is then
+ * returned. */
+int countd_live_who(struct countd_live *l, const void *name, size_t size,
+                    int (*each)(void *ctx, const char *address, uint32_t amount,
+                                uint32_t age_s),
+                    void *ctx);
 /* The server's statistics, in its order; texts end with NUL. */
 int countd_live_stats(struct countd_live *l,
                       int (*each)(void *ctx, const char *name,

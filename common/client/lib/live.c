@@ -229,6 +229,35 @@ countd_live_dump(struct countd_live *l,
 }
 
 PUBLIC int
+countd_live_who(struct countd_live *l, const void *name, size_t size,
+                int (*each)(void *ctx, const char *address, uint32_t amount,
+                            uint32_t age_s),
+                void *ctx)
+{
+    uint32_t from = 0;
+    int rc;
+
+    if (size == 0 || size > FRAME_NAME_MAX)
+        return -EINVAL;
+    do {
+        struct live_exchange x = {.l = l,
+                                  .opcode = FRAME_WHO,
+                                  .name = name,
+                                  .name_size = size,
+                                  .from = from,
+                                  .count = 1,
+                                  .who = each,
+                                  .ctx = ctx};
+
+        rc = live_exchange_one(&x);
+        if (rc == 0 && x.from != 0 && x.from <= from)
+            rc = -EPROTO; /* it would never end */
+        from = x.from;
+    } while (rc == 0 && from != 0);
+    return rc;
+}
+
+PUBLIC int
 countd_live_stats(struct countd_live *l,
                   int (*each)(void *ctx, const char *name, const char *value),
                   void *ctx)

@@ -44,6 +44,14 @@ opcode_of(const struct live_exchange *x, size_t index)
     return FRAME_GET;
 }
 
+static uint8_t *
+put_name(uint8_t *at, const void *name, size_t size)
+{
+    put_be16(at, (uint16_t)size);
+    memcpy(at + 2, name, size);
+    return at + 2 + size;
+}
+
 /* Request `index` at `bytes`, where FRAME_NEED_MAX are; returns its size. */
 static size_t
 put_request(const struct live_exchange *x, size_t index, uint8_t *bytes)
@@ -63,9 +71,10 @@ put_request(const struct live_exchange *x, size_t index, uint8_t *bytes)
             put_be32(at, op->bound);
             at += 4;
         }
-        put_be16(at, (uint16_t)op->size);
-        memcpy(at + 2, op->name, op->size);
-        at += 2 + op->size;
+        at = put_name(at, op->name, op->size);
+    } else if (x->who) {
+        put_be32(at, x->from);
+        at = put_name(at + 4, x->name, x->name_size);
     }
     h.body_size = (uint32_t)(at - bytes - FRAME_HEADER);
     frame_put_header(bytes, &h);
@@ -190,6 +199,30 @@ take_record(struct live_exchange *x, const uint8_t *body, size_t size)
     return x->stopped ? -ECANCELED : 0;
 }
 
+/* One answer to Who: where to go on, then the holders. */
+static int
+take_holders(struct live_exchange *x, const uint8_t *body, size_t size)
+{
+    char address[256];
+    size_t length;
+
+    if (size < 4)
+        return -EPROTO;
+    x->from = get_be32(body);
+    for (body += 4, size -= 4; size > 0 && !x->stopped;
+         body += 10 + length, size -= 10 + length) {
+        length = size < 10 ? sizeof address : get_be16(body + 8);
+        if (length >= sizeof address || length > size - 10)
+            return -EPROTO;
+        memcpy(address, body + 10, length);
+        address[length] = '\0';
+        x->stopped =
+            x->who(x->ctx, address, get_be32(body), get_be32(body + 4));
+    }
+    x->done++;
+    return 0;
+}
+
 /* The answer to Stats.  Texts move into the room of the sizes before them, so
  * that each gets its NUL. */
 static int
@@ -240,6 +273,8 @@ take_answer(struct live_exchange *x, const struct frame_header *h,
         x->done++;
         return 0;
     }
+    if (x->who)
+        return take_holders(x, body, h->body_size);
     if (x->dump)
         return take_record(x, body, h->body_size);
     return take_stats(x, body, h->body_size);

@@ -36,7 +36,11 @@ struct countd_live {
 struct live_exchange {
     struct countd_live *l;
     struct countd_live_op *ops; /* or, when NULL, one request: */
-    enum frame_opcode opcode;   /* without a body */
+    enum frame_opcode opcode;   /* without a body, but Who: */
+    const void *name;
+    size_t name_size;
+    uint32_t from; /* in and out; 0: all has been told */
+    int (*who)(void *ctx, const char *address, uint32_t amount, uint32_t age_s);
     int result;
     int (*dump)(void *ctx, const void *name, size_t size, uint32_t current,
                 uint32_t maximum);

@@ -94,6 +94,7 @@ check_trees(struct check *c)
     if (rc < 0)
         return rc;
     c->result->keys = keys.rows;
+    c->result->saturated = keys.saturated;
     if (keys.rows != c->tally.rows || keys.hash[0] != c->tally.hash[0] ||
         keys.hash[1] != c->tally.hash[1])
         tell(c, "keys and ranks do not hold the same rows");
