@@ -8,7 +8,6 @@
 #include "common/base/bus.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
-#include "common/log/archive.h"
 #include "common/log/logdir.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
@@ -58,17 +57,16 @@ limit_files(struct worker *w)
 static void
 open_archive(struct worker *w)
 {
-    int fd;
+    int rc;
 
-    if (w->config.archive_keep == 0 || w->dir.archive_fd >= 0)
+    if (w->config.archive_keep_ms == 0)
         return;
-    fd = archive_open(w->dir.fd);
-    if (fd >= 0) {
-        w->dir.archive_fd = fd;
-        return;
-    }
-    diag_errno(DIAG_ERROR, fd, "open data/archive, logs are not archived");
-    w->merge.archive_keep = 0;
+    rc = datadir_archive(&w->dir);
+    if (rc == 0)
+        rc = archive_open(&w->merge.archive, w->dir.archive_fd,
+                          w->config.archive_keep_ms);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "open archive/, logs are not archived");
 }
 
 /* Serves until it is told to stop. */
