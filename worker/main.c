@@ -57,10 +57,16 @@ limit_files(struct worker *w)
 static void
 open_archive(struct worker *w)
 {
-    if (w->config.archive_keep == 0 || datadir_archive(&w->dir) == 0)
+    int rc;
+
+    if (w->config.archive_keep_ms == 0)
         return;
-    diag(DIAG_ERROR, "logs are not archived");
-    w->merge.archive_keep = 0;
+    rc = datadir_archive(&w->dir);
+    if (rc == 0)
+        rc = archive_open(&w->merge.archive, w->dir.archive_fd,
+                          w->config.archive_keep_ms);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "open archive/, logs are not archived");
 }
 
 /* Serves until it is told to stop. */

@@ -8,7 +8,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/log/archive.h"
 #include "common/wire/name.h"
 
 /* While another process writes to a keyspace it is looked at that often. */
@@ -65,11 +64,11 @@ merge_open(struct merge *m, const struct config *config,
                         .dir = dir,
                         .keyspace_max = config->keyspace_max,
                         .keys_max = config->keyspace_max_keys,
-                        .archive_keep = config->archive_keep,
                         .memory.fd = -1,
                         .memory_most = (size_t)config->worker_memory + ON_TOP,
                         .commit_least =
                             merge_commit_least(config->worker_memory)};
+    archive_init(&m->archive);
     rc = layout_init(&layout, (unsigned)config->keyspace_size,
                      (unsigned)config->key_size);
     if (rc < 0)
@@ -89,6 +88,7 @@ merge_open(struct merge *m, const struct config *config,
 void
 merge_close(struct merge *m)
 {
+    archive_close(&m->archive);
     agree_close(&m->agree);
     spent_fini(&m->spent);
     batch_close(&m->batch);
@@ -406,10 +406,14 @@ settle_all(struct merge *m)
 
 /* ---- the batch --------------------------------------------------------- */
 
+/* Archives the logs that are about to be emptied.  What cannot be archived
+ * stops no merge: the folder itself says what is missing. */
 static void
 archive(struct merge *m)
 {
-    static struct diag_repeat repeat;
+    static struct diag_repeat repeat, early, sync;
+    const uint64_t made_room = m->archive.made_room;
+    bool any = false;
     unsigned i;
     int rc;
 
@@ -418,7 +422,8 @@ archive(struct merge *m)
 
         if (!l->whole)
             continue;
-        rc = archive_put(m->dir->archive_fd, &l->log, m->archive_keep);
+        any = true;
+        rc = archive_add(&m->archive, &l->log);
         if (rc == 0)
             m->stats.archived++;
         else
@@ -427,6 +432,17 @@ archive(struct merge *m)
                            "not archived",
                            l->log.header.index, diag_text(rc));
     }
+    rc = any ? archive_sync(&m->archive) : 0;
+    if (rc < 0)
+        diag_repeating(&sync, DIAG_WARNING,
+                       "sync archive/: %s; after a power loss logs may be "
+                       "missing there",
+                       diag_text(rc));
+    if (m->archive.made_room > made_room)
+        diag_repeating(&early, DIAG_WARNING,
+                       "disk full: archived logs removed before "
+                       "archive.keep=%" PRIu64,
+                       m->archive.made_room);
 }
 
 static void
@@ -496,7 +512,7 @@ merge_batch(struct merge *m, bool others)
 
     m->waiting = false;
     settle_all(m);
-    if (m->archive_keep > 0)
+    if (archive_is_on(&m->archive))
         archive(m);
     halted = stopped(m);
     m->stats.records += m->batch.fold.records;
@@ -561,6 +577,17 @@ is_awaited(void *ctx, const uint8_t *name, size_t name_size)
     return rc < 0 || oldest != UINT64_MAX;
 }
 
+static void
+tend_archive(struct merge *m)
+{
+    static struct diag_repeat repeat;
+    const int rc = archive_tend(&m->archive, clock_unix_ms());
+
+    if (rc < 0)
+        diag_repeating(&repeat, DIAG_WARNING, "remove archived logs: %s",
+                       diag_text(rc));
+}
+
 bool
 merge_tend(struct merge *m, uint64_t until_ns)
 {
@@ -572,5 +599,6 @@ merge_tend(struct merge *m, uint64_t until_ns)
 
     more = store_tend(m->store, &t);
     spent_forget(&m->spent);
+    tend_archive(m);
     return more;
 }

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/log/archive.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/held.h"
@@ -69,9 +70,9 @@ struct merge {
     const struct datadir *dir;
     uint64_t keyspace_max; /* for words: of the settings */
     uint64_t keys_max;
-    uint64_t archive_keep;
-    bool waiting; /* the machine cannot now */
-    bool worked;  /* since memory was given back */
+    struct archive archive; /* off until archive_open() */
+    bool waiting;           /* the machine cannot now */
+    bool worked;            /* since memory was given back */
     uint64_t
         patient_ms;   /* waits for another process since (clock_ms); 0: not */
     uint64_t told_ms; /* said so last */

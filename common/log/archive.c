@@ -2,175 +2,266 @@
 #include "common/log/archive.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-#define NAME_SIZE   64
-#define CHUNK_SIZE  ((size_t)128 << 10)
-#define GZIP_WINDOW (15 + 16) /* zlib: the largest window, a gzip header */
+#include "common/base/dirstream.h"
 
-struct packer {
-    z_stream z;
-    int fd;
-    uint8_t in[CHUNK_SIZE];
-    uint8_t out[CHUNK_SIZE];
-};
+/* ---- names ------------------------------------------------------------- */
 
-static int
-write_all(int fd, const uint8_t *bytes, size_t size)
+#define DIGITS_SIZE (13 + 1 + 10 + 1 + 20)
+
+static const char packed_end[] = ".packed";
+static const char missing_end[] = ".missing";
+
+void
+archive_name_put(const struct archive_name *n, char text[ARCHIVE_NAME_SIZE])
 {
-    while (size > 0) {
-        const ssize_t n = write(fd, bytes, size);
+    (void)snprintf(text, ARCHIVE_NAME_SIZE,
+                   "%013" PRIu64 "-%010" PRIu64 "-%020" PRIu64 "%s",
+                   n->first_ms, n->index, n->epoch,
+                   n->missing ? missing_end : packed_end); /* cut at worst */
+}
 
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        bytes += n;
-        size -= (size_t)n;
-    }
+int
+archive_name_parse(const char *text, struct archive_name *out)
+{
+    struct archive_name n;
+    char again[ARCHIVE_NAME_SIZE];
+    const size_t size = strlen(text);
+
+    if (size <= DIGITS_SIZE || size >= ARCHIVE_NAME_SIZE ||
+        strspn(text, "0123456789-") != DIGITS_SIZE)
+        return -EINVAL;
+    if (sscanf(text, "%13" SCNu64 "-%10" SCNu64 "-%20" SCNu64, &n.first_ms,
+               &n.index, &n.epoch) != 3)
+        return -EINVAL;
+    n.missing = strcmp(text + DIGITS_SIZE, missing_end) == 0;
+    archive_name_put(&n, again);
+    if (strcmp(again, text) != 0)
+        return -EINVAL;
+    *out = n;
     return 0;
 }
 
-/* Packs `size` bytes of p->in; `flush` is Z_NO_FLUSH, or Z_FINISH at last. */
 static int
-pack(struct packer *p, size_t size, int flush)
+compare(const struct archive_name *a, const struct archive_name *b)
 {
-    int rc = 0, more;
-
-    p->z.next_in = p->in;
-    p->z.avail_in = (unsigned)size;
-    do {
-        p->z.next_out = p->out;
-        p->z.avail_out = CHUNK_SIZE;
-        more = deflate(&p->z, flush);
-        assert(more != Z_STREAM_ERROR);
-        rc = write_all(p->fd, p->out, CHUNK_SIZE - p->z.avail_out);
-    } while (rc == 0 && p->z.avail_out == 0);
-    return rc;
+    if (a->first_ms != b->first_ms)
+        return a->first_ms < b->first_ms ? -1 : 1;
+    if (a->index != b->index)
+        return a->index < b->index ? -1 : 1;
+    if (a->epoch != b->epoch)
+        return a->epoch < b->epoch ? -1 : 1;
+    return (int)a->missing - (int)b->missing;
 }
 
-static int
-pack_log(struct packer *p, const struct log *log)
+/* ---- open, close ------------------------------------------------------- */
+
+void
+archive_init(struct archive *a)
 {
-    const uint64_t end =
-        LOG_SLOTS_AT + log->header.count * log->layout.slot_size;
-    uint64_t at = 0;
-    int rc = 0;
+    *a = (struct archive){.fd = -1};
+}
 
-    while (rc == 0 && at < end) {
-        const size_t want =
-            end - at < CHUNK_SIZE ? (size_t)(end - at) : CHUNK_SIZE;
-        const ssize_t n = pread(log->fd, p->in, want, (off_t)at);
+int
+archive_open(struct archive *a, int folder_fd, uint64_t keep_ms)
+{
+    archive_init(a);
+    a->fd = folder_fd;
+    a->keep_ms = keep_ms;
+    return packer_new(&a->packer);
+}
 
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        at += (uint64_t)n;
-        rc = pack(p, (size_t)n, at == end ? Z_FINISH : Z_NO_FLUSH);
+void
+archive_close(struct archive *a)
+{
+    packer_free(a->packer);
+    archive_init(a);
+}
+
+/* ---- the oldest -------------------------------------------------------- */
+
+static int
+by_time(const void *a, const void *b)
+{
+    return compare(a, b);
+}
+
+/* Keeps the ARCHIVE_OLDEST oldest of all that it is given, unsorted until
+ * they are full, the newest of them last then. */
+static void
+keep_oldest(struct archive *a, const struct archive_name *n)
+{
+    struct archive_name *list = a->oldest;
+    size_t at = a->oldest_count;
+
+    if (at < ARCHIVE_OLDEST) {
+        list[a->oldest_count++] = *n;
+        if (a->oldest_count == ARCHIVE_OLDEST)
+            qsort(list, ARCHIVE_OLDEST, sizeof *list, by_time);
+        return;
     }
-    return rc;
+    if (compare(n, &list[--at]) >= 0)
+        return;
+    for (; at > 0 && compare(n, &list[at - 1]) < 0; at--)
+        list[at] = list[at - 1];
+    list[at] = *n;
 }
 
+/* Looks for the oldest logs, unless some are known. */
 static int
-write_file(int fd, const struct log *log)
+find_oldest(struct archive *a)
 {
-    struct packer *p;
+    struct archive_name n;
+    const char *text;
+    DIR *dir;
     int rc;
 
-    p = malloc(sizeof *p);
-    if (!p)
-        return -ENOMEM;
-    memset(&p->z, 0, sizeof p->z);
-    p->fd = fd;
-    if (deflateInit2(&p->z, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW, 8,
-                     Z_DEFAULT_STRATEGY) != Z_OK) {
-        free(p);
-        return -ENOMEM;
-    }
-    rc = pack_log(p, log);
-    /* Says only that output was left, after a failure. */
-    (void)deflateEnd(&p->z);
-    free(p);
+    if (a->oldest_at < a->oldest_count)
+        return 0;
+    a->oldest_at = a->oldest_count = 0;
+    rc = dirstream_open(a->fd, ".", &dir);
     if (rc < 0)
         return rc;
-    return fsync(fd) < 0 ? -errno : 0;
+    while ((rc = dirstream_next(dir, &text)) > 0)
+        if (archive_name_parse(text, &n) == 0)
+            keep_oldest(a, &n);
+    (void)closedir(dir); /* only read */
+    if (a->oldest_count < ARCHIVE_OLDEST)
+        qsort(a->oldest, a->oldest_count, sizeof a->oldest[0], by_time);
+    if (rc < 0)
+        a->oldest_count = 0;
+    return rc;
 }
 
-/* ---- keeping the newest ------------------------------------------------ */
-
+/* Removes the oldest; what another worker has removed is gone, too. */
 static int
-is_archived(const struct dirent *entry)
+remove_oldest(struct archive *a)
 {
-    const char *name = entry->d_name;
+    char text[ARCHIVE_NAME_SIZE];
 
-    return strlen(name) == 13 + 1 + 10 + 1 + 20 + 3 &&
-           strspn(name, "0123456789-") == 13 + 1 + 10 + 1 + 20 &&
-           strcmp(name + 45, ".gz") == 0;
-}
-
-static int
-by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static int
-remove_oldest(int archive_fd, uint64_t keep)
-{
-    struct dirent **files = NULL;
-    int count, i, rc = 0;
-
-    count = scandirat(archive_fd, ".", &files, is_archived, by_name);
-    if (count < 0)
+    archive_name_put(&a->oldest[a->oldest_at], text);
+    if (unlinkat(a->fd, text, 0) < 0 && errno != ENOENT)
         return -errno;
-    for (i = 0; i < count; i++) {
-        if ((uint64_t)(count - i) > keep &&
-            unlinkat(archive_fd, files[i]->d_name, 0) < 0 && errno != ENOENT)
-            rc = -errno;
-        free(files[i]);
+    a->oldest_at++;
+    return 0;
+}
+
+int
+archive_tend(struct archive *a, uint64_t now_ms)
+{
+    int removed = 0, rc;
+
+    if (!archive_is_on(a) || a->keep_ms == 0)
+        return 0;
+    while (removed < ARCHIVE_STEP) {
+        rc = find_oldest(a);
+        if (rc < 0)
+            return rc;
+        if (a->oldest_count == 0 ||
+            a->oldest[a->oldest_at].first_ms + a->keep_ms > now_ms)
+            break;
+        rc = remove_oldest(a);
+        if (rc < 0)
+            return rc;
+        removed++;
     }
-    free(files);
+    return removed;
+}
+
+/* Frees some space.  False: nothing older than `n` is there. */
+static bool
+make_room(struct archive *a, const struct archive_name *n)
+{
+    if (find_oldest(a) < 0 || a->oldest_count == 0 ||
+        compare(&a->oldest[a->oldest_at], n) >= 0 || remove_oldest(a) < 0)
+        return false;
+    a->made_room++;
+    return true;
+}
+
+/* ---- adding ------------------------------------------------------------ */
+
+static int
+write_file(struct archive *a, const struct log *log, const char *temporary)
+{
+    int fd, rc;
+
+    /* Only the owner of the log writes this name; what is there is left from
+     * one that died. */
+    if (unlinkat(a->fd, temporary, 0) < 0 && errno != ENOENT)
+        return -errno;
+    fd = openat(a->fd, temporary,
+                O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    rc = packer_write(a->packer, log, fd);
+    if (rc == 0 && fdatasync(fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* synced, or given up */
+    return rc;
+}
+
+static int
+put_file(struct archive *a, const struct log *log, const char *name)
+{
+    char temporary[ARCHIVE_NAME_SIZE + 2];
+    int rc;
+
+    (void)snprintf(temporary, sizeof temporary, "%%t%s", name); /* fits */
+    rc = write_file(a, log, temporary);
+    if (rc == 0 && renameat(a->fd, temporary, a->fd, name) < 0)
+        rc = -errno;
+    if (rc < 0)
+        (void)unlinkat(a->fd, temporary, 0); /* else it stays as %t */
+    return rc;
+}
+
+/* Says in the folder itself that a log is missing. */
+static void
+tell_missing(struct archive *a, struct archive_name n)
+{
+    char name[ARCHIVE_NAME_SIZE];
+    int fd;
+
+    n.missing = true;
+    archive_name_put(&n, name);
+    fd = openat(a->fd, name, O_CREAT | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)close(fd); /* nothing was written */
+}
+
+int
+archive_add(struct archive *a, const struct log *log)
+{
+    const struct archive_name n = {.first_ms = log->header.first_ms,
+                                   .index = log->header.index,
+                                   .epoch = log->header.epoch};
+    char name[ARCHIVE_NAME_SIZE];
+    unsigned tries = 0;
+    int rc;
+
+    assert(archive_is_on(a));
+    assert(log->header.state == LOG_SEALED);
+    archive_name_put(&n, name);
+    do
+        rc = put_file(a, log, name);
+    while ((rc == -ENOSPC || rc == -EDQUOT) && tries++ < ARCHIVE_ROOM &&
+           make_room(a, &n));
+    if (rc < 0)
+        tell_missing(a, n);
     return rc;
 }
 
 int
-archive_put(int archive_fd, const struct log *log, uint64_t keep)
+archive_sync(struct archive *a)
 {
-    char name[NAME_SIZE], temporary[NAME_SIZE + 2];
-    int fd, rc;
-
-    assert(log->header.state == LOG_SEALED);
-    (void)snprintf(name, sizeof name,
-                   "%013" PRIu64 "-%010" PRIu64 "-%020" PRIu64 ".gz",
-                   log->header.first_ms, log->header.index,
-                   log->header.epoch); /* cut at worst */
-    (void)snprintf(temporary, sizeof temporary, "%%t%s", name); /* fits */
-
-    /* Only the owner of the log writes this name; what is there is left from
-     * one that died. */
-    if (unlinkat(archive_fd, temporary, 0) < 0 && errno != ENOENT)
-        return -errno;
-    fd = openat(archive_fd, temporary,
-                O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    rc = write_file(fd, log);
-    (void)close(fd); /* synced, or given up */
-    if (rc == 0 && renameat(archive_fd, temporary, archive_fd, name) < 0)
-        rc = -errno;
-    if (rc < 0) {
-        (void)unlinkat(archive_fd, temporary, 0); /* else it stays as %t */
-        return rc;
-    }
-    return remove_oldest(archive_fd, keep);
+    return fsync(a->fd) < 0 ? -errno : 0;
 }

@@ -1,20 +1,89 @@
-/* common/log/archive.h - merged logs kept as gzip, the newest N of them.
+/* common/log/archive.h - the folder of merged logs, kept for a while.
  *
- * A file is named FIRSTMS-INDEX-EPOCH.gz (13, 10 and 20 digits), so names
- * sort by age.  Unpacked it is the log as it was merged, its unused end left
- * out: `countd log` reads it.  Written as %t..., synced, renamed.
+ *     archive/FIRSTMS-INDEX-EPOCH.packed   a log (packed.h); 13, 10 and 20
+ *                                          digits: names sort by time
+ *     archive/FIRSTMS-INDEX-EPOCH.missing  empty: this log was merged and
+ *                                          could not be archived
+ *     archive/%t...                        being written
  *
- * The archive is a convenience: what fails here never stops a merge.
- * Errors: 0 or a negative errno.
+ * A log is archived when all of it is merged, or held, and before it is
+ * emptied: its file and its name are durable then.  So after a power loss
+ * either the log is still full and comes again, under the same name, or it is
+ * here: an archive with a silent hole could not be used for an audit.  That
+ * costs a sync for each log and one for each batch.
+ *
+ * A full disk: the archive gives way.  Its oldest logs are removed until the
+ * new one fits; when there are none, or for any other error, an empty file
+ * says which log is missing and the merge goes on.  What happened is said by
+ * the caller, once a minute.
+ *
+ * What is older than `keep` by the time of its first increment is removed, a
+ * few at a time.  Several workers may do this at once.
+ *
+ * Ownership: struct archive is the caller's between open and close; the
+ * folder's descriptor is borrowed.  One thread.  Errors: 0 or a negative errno.
  */
 #ifndef COUNTD_ARCHIVE_H
 #define COUNTD_ARCHIVE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/log/log.h"
+#include "common/log/packed.h"
 
-/* Writes a sealed log's copy, then removes all but the newest `keep`. */
-int archive_put(int archive_fd, const struct log *log, uint64_t keep);
+#define ARCHIVE_FOLDER    "archive"
+#define ARCHIVE_NAME_SIZE 64
+#define ARCHIVE_OLDEST    256 /* looked up at once */
+#define ARCHIVE_STEP      64  /* removed at once, at most */
+#define ARCHIVE_ROOM      8   /* removed for one new log, at most */
+
+/* A file of the folder, as its name says. */
+struct archive_name {
+    uint64_t first_ms;
+    uint64_t index;
+    uint64_t epoch;
+    bool missing;
+};
+
+void archive_name_put(const struct archive_name *n,
+                      char text[ARCHIVE_NAME_SIZE]);
+
+/* -EINVAL for any other name. */
+int archive_name_parse(const char *text, struct archive_name *out);
+
+struct archive {
+    int fd;                /* the folder, borrowed; -1: off */
+    uint64_t keep_ms;      /* 0: for ever */
+    struct packer *packer; /* NULL: off */
+    struct archive_name oldest[ARCHIVE_OLDEST]; /* of the last look, by time */
+    size_t oldest_count;
+    size_t oldest_at;   /* those before are gone */
+    uint64_t made_room; /* logs removed before their time, since the start */
+};
+
+/* Nothing is archived. */
+void archive_init(struct archive *a);
+
+/* -ENOMEM */
+int archive_open(struct archive *a, int folder_fd, uint64_t keep_ms);
+void archive_close(struct archive *a);
+
+static inline bool
+archive_is_on(const struct archive *a)
+{
+    return a->packer != NULL;
+}
+
+/* Archives a sealed log that the caller owns, durable but for its name:
+ * archive_sync() after those of a batch.  After any error an empty file says
+ * that it is missing, if even that can be. */
+int archive_add(struct archive *a, const struct log *log);
+int archive_sync(struct archive *a);
+
+/* Removes what is older than keep_ms at now_ms (Unix time), ARCHIVE_STEP logs
+ * at most.  How many, or an error. */
+int archive_tend(struct archive *a, uint64_t now_ms);
 
 #endif

@@ -54,7 +54,7 @@ struct config {
     uint64_t keyspace_max;                   /* keyspace.max = 10000 */
     uint64_t keyspace_max_keys;          /* keyspace.max_keys = 0, no limit */
     uint64_t held_max;                   /* held.max = 1G, bytes; 0: no limit */
-    uint64_t archive_keep;               /* archive.keep = 0, logs */
+    uint64_t archive_keep_ms;            /* archive.keep = 0, none */
     char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */
     bool live_history;                   /* live.history = off */
     bool counter_enable;                 /* counter.enable = true */

@@ -60,7 +60,7 @@ the_defaults_are_those_of_the_design(void **state)
     assert_int_equal(c.keyspace_max, 10000);
     assert_int_equal(c.keyspace_max_keys, 0);
     assert_int_equal(c.held_max, 1 << 30);
-    assert_int_equal(c.archive_keep, 0);
+    assert_int_equal(c.archive_keep_ms, 0);
     assert_string_equal(c.user, "");
     assert_string_equal(c.live_address, "127.0.0.1");
     assert_false(c.live_history);
@@ -107,7 +107,7 @@ a_file_sets_keys_with_units_quotes_and_comments(void **state)
                    "worker.memory = 1T\n"
                    "write.listen =\n"
                    "read.listen = \"\"\n"
-                   "archive.keep = 3",
+                   "archive.keep = 3d",
                    why),
               -EINVAL);
     assert_string_equal(why, "t.conf:9: worker.memory: \"1T\" is wrong; give a "
@@ -120,11 +120,11 @@ a_file_sets_keys_with_units_quotes_and_comments(void **state)
     assert_int_equal(c.log_sync_ms, 5);
     assert_int_equal(c.write_drain_ms, 0);
     assert_rc(
-        text(&c, "write.listen =\nread.listen = \"\"\narchive.keep = 3", why),
+        text(&c, "write.listen =\nread.listen = \"\"\narchive.keep = 3d", why),
         0);
     assert_string_equal(c.write_listen, "");
     assert_string_equal(c.read_listen, "");
-    assert_int_equal(c.archive_keep, 3);
+    assert_int_equal(c.archive_keep_ms, 3 * 86400000);
 }
 
 static void

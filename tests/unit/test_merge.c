@@ -720,30 +720,74 @@ logs_of_other_message_sizes_are_refused_and_given_back(void **state)
 }
 
 static void
-merged_logs_are_archived_and_only_the_newest_kept(void **state)
+archive_on(struct fixture *x)
+{
+    x->archive = true;
+    fixture_close_worker(x);
+    fixture_open_worker(x);
+}
+
+/* What a log of full_log() is called there. */
+static bool
+is_archived(struct fixture *x, uint64_t index, bool missing)
+{
+    const struct archive_name n = {.first_ms = 1700000000000,
+                                   .index = index,
+                                   .epoch = 1,
+                                   .missing = missing};
+    char path[ARCHIVE_NAME_SIZE + 16] = "archive/";
+
+    archive_name_put(&n, path + 8);
+    return tmpdir_has(&x->tmp, path);
+}
+
+static void
+merged_logs_are_archived_before_they_are_emptied(void **state)
 {
     struct fixture *x = *state;
     unsigned i;
 
-    x->merge.archive_keep = 2;
+    archive_on(x);
     for (i = 0; i < 5; i++)
         full_log(x, i);
+    fault_inject("renameat", 1000, EIO); /* counts */
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
-    assert_int_equal(tmpdir_count(&x->tmp, "archive"), 2);
+    assert_int_equal(fault_calls("renameat"), 5);
+    fault_clear();
     assert_int_equal(x->merge.stats.archived, 5);
-    assert_true(tmpdir_has(
-        &x->tmp, "archive/1700000000000-0000000004-00000000000000000001.gz"));
-    assert_int_equal(mode_of(x, 4), LOG_MODE_EMPTY);
+    for (i = 0; i < 5; i++) {
+        assert_true(is_archived(x, i, false));
+        assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
+    }
 }
 
 static void
-what_cannot_be_archived_is_merged_all_the_same(void **state)
+what_is_held_is_archived_too_and_what_stays_full_is_not(void **state)
 {
     struct fixture *x = *state;
 
-    x->merge.archive_keep = 2;
+    archive_on(x);
+    full_log(x, 0);
+    refuse(x, "b", -EBADMSG);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_true(is_archived(x, 0, false));
+
+    full_log(x, 1);
+    refuse(x, "b", -ENOSPC);
+    refuse(x, "a", -ENOSPC);
+    (void)merge_run(&x->merge); /* whatever it is called */
+    assert_int_equal(mode_of(x, 1), LOG_MODE_FULL);
+    assert_int_equal(tmpdir_count(&x->tmp, "archive"), 1);
+}
+
+static void
+what_cannot_be_archived_is_merged_all_the_same_and_said(void **state)
+{
+    struct fixture *x = *state;
+
+    archive_on(x);
     full_log(x, 0);
     fault_inject_from("write", 1, ENOSPC);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
@@ -752,7 +796,8 @@ what_cannot_be_archived_is_merged_all_the_same(void **state)
     assert_int_equal(count_of(x, "a", "one"), 1);
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
     assert_int_equal(x->merge.stats.archived, 0);
-    assert_int_equal(tmpdir_count(&x->tmp, "archive"), 0);
+    assert_int_equal(tmpdir_count(&x->tmp, "archive"), 1);
+    assert_true(is_archived(x, 0, true));
 }
 
 /* ---- any failing call -------------------------------------------------- */
@@ -832,7 +877,7 @@ any_failing_call_while_holding_loses_and_doubles_nothing(void **state)
 {
     struct fixture *x = *state;
 
-    x->merge.archive_keep = 3;
+    archive_on(x);
     each_failing(x, "disk", ENOSPC, true);
 }
 
@@ -896,8 +941,9 @@ static const struct CMUnitTest tests[] = {
     BOTH(a_log_that_does_not_fit_alone_is_merged_all_the_same),
     MEMORY(a_log_that_cannot_be_read_is_quarantined),
     MEMORY(logs_of_other_message_sizes_are_refused_and_given_back),
-    MEMORY(merged_logs_are_archived_and_only_the_newest_kept),
-    MEMORY(what_cannot_be_archived_is_merged_all_the_same),
+    MEMORY(merged_logs_are_archived_before_they_are_emptied),
+    MEMORY(what_is_held_is_archived_too_and_what_stays_full_is_not),
+    MEMORY(what_cannot_be_archived_is_merged_all_the_same_and_said),
     BOTH(any_failing_call_loses_and_doubles_nothing),
     MEMORY(any_failing_allocation_loses_and_doubles_nothing),
     MEMORY(any_failing_call_while_holding_loses_and_doubles_nothing),

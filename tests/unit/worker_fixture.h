@@ -36,6 +36,7 @@ struct fixture {
     struct held *held;
     struct merge merge;
     struct drain drain;
+    bool archive; /* logs are archived */
 };
 
 /* The clock of drains: stands still until a test moves it. */
@@ -67,6 +68,9 @@ fixture_open_worker(struct fixture *x)
 
     assert_rc(held_open(&x->held, &options), 0);
     assert_rc(merge_open(&x->merge, &x->config, &x->dir, x->store, x->held), 0);
+    if (x->archive)
+        assert_rc(archive_open(&x->merge.archive, x->dir.archive_fd, 86400000),
+                  0);
     x->merge.batch.retry_most_ms = 0;
     drain_init(&x->drain, x->store, x->held);
     x->drain.now_ns = fixture_now;

@@ -127,6 +127,8 @@ int cmd_del(struct cmd_line *line);
 int cmd_log(struct cmd_line *line);
 int cmd_check(struct cmd_line *line);
 int cmd_backup(struct cmd_line *line);
+int cmd_replay(struct cmd_line *line);
+int cmd_explain(struct cmd_line *line);
 int cmd_acquire(struct cmd_line *line);
 int cmd_live(struct cmd_line *line);
 int cmd_seq(struct cmd_line *line);

@@ -1,8 +1,11 @@
 /* common/client/cmd/inside.c - see inside.h. */
 #include "common/client/cmd/inside.h"
 
+#include <unistd.h>
+
 #include "common/base/diag.h"
 #include "common/client/cmd/wait.h"
+#include "common/setup/privilege.h"
 #include "common/store/lmdb/engine.h"
 
 #define TXN_MEMORY ((size_t)64 << 20)
@@ -42,14 +45,12 @@ inside_held(int data_fd, bool writable, struct held **out)
     return held_open(out, &options);
 }
 
-int
-inside_open(const struct cmd_line *line, bool writable, struct inside *out)
+/* With the directory open. */
+static int
+open_rest(const struct cmd_line *line, bool writable, struct inside *out)
 {
     int rc, status;
 
-    status = wait_datadir(line, &out->dir);
-    if (status != 0)
-        return status;
     status = wait_sizes(line, &out->dir);
     if (status != 0)
         goto close_dir;
@@ -68,6 +69,31 @@ inside_open(const struct cmd_line *line, bool writable, struct inside *out)
 close_dir:
     datadir_close(&out->dir);
     return status;
+}
+
+int
+inside_open(const struct cmd_line *line, bool writable, struct inside *out)
+{
+    const int status = wait_datadir(line, &out->dir);
+
+    return status != 0 ? status : open_rest(line, writable, out);
+}
+
+int
+inside_make(const struct cmd_line *line, struct inside *out)
+{
+    int rc;
+
+    /* What root made would be in the daemons' way. */
+    if (geteuid() == 0 && line->config.user[0] != '\0') {
+        rc = privilege_become(&line->config, DATADIR_WRITE);
+        if (rc != 0)
+            return rc;
+    }
+    rc = datadir_open(&out->dir, line->config.data_dir, DATADIR_WRITE);
+    if (rc < 0)
+        return datadir_exit_status(rc, DATADIR_WRITE);
+    return open_rest(line, true, out);
 }
 
 void

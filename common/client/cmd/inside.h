@@ -26,6 +26,9 @@ struct inside {
 /* Opens all of it by the settings, which must have the message sizes of the
  * directory.  Says what is wrong and returns an exit status. */
 int inside_open(const struct cmd_line *line, bool writable, struct inside *out);
+
+/* The same, writable, of a directory that is made if it is not there. */
+int inside_make(const struct cmd_line *line, struct inside *out);
 void inside_close(struct inside *in);
 
 /* The store of one folder of keyspaces of this directory; a copy has the same

@@ -15,6 +15,7 @@
 #include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/wait.h"
+#include "common/log/archive.h"
 #include "common/log/inspect.h"
 #include "common/log/slot.h"
 
@@ -204,10 +205,9 @@ run_list(struct cmd_line *line, const struct datadir *d)
 static bool
 is_archived(const char *name)
 {
-    const size_t size = strlen(name);
+    struct archive_name n;
 
-    return size > 3 && strcmp(name + size - 3, ".gz") == 0 &&
-           strchr(name, '/') == NULL;
+    return archive_name_parse(name, &n) == 0 && !n.missing;
 }
 
 /* "7" and "0000000007" are the log, any other name is itself, with its folder
@@ -243,7 +243,7 @@ static int
 open_archived(const struct datadir *d, const char *name)
 {
     const int dirfd =
-        openat(d->fd, "archive", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        openat(d->fd, ARCHIVE_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int fd;
 
     if (dirfd < 0)
@@ -272,8 +272,7 @@ open_log(const struct datadir *d, const char *name)
         diag(DIAG_ERROR, "there is no log %s; countd log list shows them",
              name);
     else if (fd == -EBADMSG)
-        diag(DIAG_ERROR, "archive/%s is damaged: it is no whole gzip file",
-             name);
+        diag(DIAG_ERROR, "archive/%s is damaged: nothing of it is shown", name);
     else if (fd < 0)
         diag_errno(DIAG_ERROR, fd, "open log %s", name);
     return fd;

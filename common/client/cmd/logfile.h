@@ -54,7 +54,7 @@ enum logfile_kind logfile_parse(const char *name, uint64_t *index);
 int logfile_open(int log_fd, const char *name);
 
 /* Unpacks a log of archive/ into memory and returns a descriptor of that.
- *   -EBADMSG  not gzip, damaged or truncated */
+ *   -EBADMSG  no packed log, damaged or cut short; -EPROTONOSUPPORT newer */
 int logfile_unpack(int archive_fd, const char *name);
 
 /* The ruling header of an open file.  -EBADMSG, -EPROTONOSUPPORT */

@@ -1,0 +1,278 @@
+/* common/client/cmd/archived.c - see archived.h. */
+#include "common/client/cmd/archived.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
+
+/* ---- reading headers --------------------------------------------------- */
+
+int
+archived_open(const struct archived *a, struct packed **out, int *fd)
+{
+    int rc;
+
+    *fd = open(a->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (*fd < 0)
+        return -errno;
+    rc = packed_open(out, *fd);
+    if (rc < 0)
+        (void)close(*fd); /* only read */
+    return rc;
+}
+
+void
+archived_close(struct packed *p, int fd)
+{
+    packed_close(p);
+    (void)close(fd); /* only read */
+}
+
+static int
+read_header(const char *path, struct packed_header *out)
+{
+    uint8_t bytes[PACKED_HEADER_SIZE];
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    ssize_t got;
+    int rc;
+
+    if (fd < 0)
+        return -errno;
+    got = pread(fd, bytes, sizeof bytes, 0);
+    rc = got < 0 ? -errno : got < (ssize_t)sizeof bytes ? -EBADMSG : 0;
+    (void)close(fd); /* only read */
+    return rc < 0 ? rc : packed_header_get(bytes, out);
+}
+
+/* What a name says is what the header must say. */
+static void
+take_header(struct archived *a, const struct archive_name *n)
+{
+    a->error = a->missing ? 0 : read_header(a->path, &a->header);
+    if (a->error == 0 && !a->missing &&
+        (a->header.first_ms != n->first_ms || a->header.index != n->index ||
+         a->header.epoch != n->epoch))
+        a->error = -EBADMSG;
+    if (a->error < 0 || a->missing)
+        a->header = (struct packed_header){
+            .first_ms = n->first_ms, .index = n->index, .epoch = n->epoch};
+    a->order_ms = a->header.first_ms;
+}
+
+/* ---- adding ------------------------------------------------------------ */
+
+static int
+add_file(struct archived_list *list, const char *path,
+         const struct archive_name *n)
+{
+    struct archived *a;
+    struct stat st;
+
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? 0 : -errno; /* its time was over just now */
+    if (list->count == list->room) {
+        const size_t room = 2 * list->room + 64;
+        void *larger = realloc(list->logs, room * sizeof *list->logs);
+
+        if (larger == NULL)
+            return -ENOMEM;
+        list->logs = larger;
+        list->room = room;
+    }
+    a = &list->logs[list->count];
+    *a = (struct archived){.path = strdup(path),
+                           .size = (uint64_t)st.st_size,
+                           .missing = n->missing};
+    if (a->path == NULL)
+        return -ENOMEM;
+    take_header(a, n);
+    list->size += a->size;
+    list->count++;
+    return 0;
+}
+
+static int
+add_folder(struct archived_list *list, const char *folder, DIR *dir)
+{
+    const char *name;
+    int rc;
+
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        struct archive_name n;
+        char *path;
+
+        if (archive_name_parse(name, &n) < 0) {
+            list->others++;
+            continue;
+        }
+        if (asprintf(&path, "%s/%s", folder, name) < 0)
+            return -ENOMEM;
+        rc = add_file(list, path, &n);
+        free(path);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+static int
+add_path(struct archived_list *list, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct archive_name n;
+    char *inner;
+    DIR *dir;
+    int rc;
+
+    rc = dirstream_open(AT_FDCWD, path, &dir);
+    if (rc == -ENOTDIR) {
+        if (archive_name_parse(slash ? slash + 1 : path, &n) < 0)
+            return -EINVAL;
+        return add_file(list, path, &n);
+    }
+    if (rc < 0)
+        return rc;
+    (void)closedir(dir); /* only opened */
+    if (asprintf(&inner, "%s/%s", path, ARCHIVE_FOLDER) < 0)
+        return -ENOMEM;
+    rc = dirstream_open(AT_FDCWD, inner, &dir);
+    if (rc == 0) {
+        path = inner; /* a data directory */
+    } else if (rc == -ENOENT) {
+        rc = dirstream_open(AT_FDCWD, path, &dir);
+    }
+    if (rc == 0) {
+        rc = add_folder(list, path, dir);
+        (void)closedir(dir); /* only read */
+    }
+    free(inner);
+    return rc;
+}
+
+int
+archived_add(struct archived_list *list, const char *path)
+{
+    const int rc = add_path(list, path);
+
+    if (rc == -EINVAL)
+        diag(DIAG_ERROR,
+             "%s: give a folder of archived logs, a data directory with "
+             "archive/, or files FIRSTMS-INDEX-EPOCH.packed",
+             path);
+    else if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "look into %s", path);
+    return rc;
+}
+
+/* ---- order ------------------------------------------------------------- */
+
+static int
+compare_numbers(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* What is one fill stands together: by log, epoch and time. */
+static int
+by_fill(const void *a, const void *b)
+{
+    const struct archived *x = a, *y = b;
+    int c = memcmp(x->header.uuid, y->header.uuid, sizeof x->header.uuid);
+
+    if (c == 0)
+        c = compare_numbers(x->header.epoch, y->header.epoch);
+    if (c == 0)
+        c = compare_numbers(x->header.first_ms, y->header.first_ms);
+    return c != 0 ? c : strcmp(x->path, y->path);
+}
+
+static int
+by_order(const void *a, const void *b)
+{
+    const struct archived *x = a, *y = b;
+    const int c = compare_numbers(x->order_ms, y->order_ms);
+
+    return c != 0 ? c : by_fill(a, b);
+}
+
+/* By what names say: of one that is missing nobody knows the uuid. */
+static int
+by_name(const void *a, const void *b)
+{
+    const struct archived *x = a, *y = b;
+    int c = compare_numbers(x->header.first_ms, y->header.first_ms);
+
+    if (c == 0)
+        c = compare_numbers(x->header.index, y->header.index);
+    if (c == 0)
+        c = compare_numbers(x->header.epoch, y->header.epoch);
+    if (c == 0)
+        c = (int)x->missing - (int)y->missing;
+    return c != 0 ? c : by_fill(a, b);
+}
+
+static bool
+is_there_twice(const struct archived *a, const struct archived *b)
+{
+    const struct packed_header *x = &a->header, *y = &b->header;
+
+    if (x->first_ms != y->first_ms || x->index != y->index ||
+        x->epoch != y->epoch)
+        return false;
+    if (b->missing)
+        return true;
+    return a->error == 0 && b->error == 0 &&
+           memcmp(x->uuid, y->uuid, sizeof x->uuid) == 0;
+}
+
+static void
+drop_doubles(struct archived_list *list)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (kept > 0 && is_there_twice(&list->logs[kept - 1], &list->logs[i])) {
+            list->size -= list->logs[i].size;
+            free(list->logs[i].path);
+            continue;
+        }
+        list->logs[kept++] = list->logs[i];
+    }
+    list->count = kept;
+}
+
+void
+archived_sort(struct archived_list *list)
+{
+    struct archived *logs = list->logs;
+
+    if (list->count == 0)
+        return;
+    qsort(logs, list->count, sizeof *logs, by_name);
+    drop_doubles(list);
+    /* A clock that was set back: a later fill is not before an earlier one. */
+    qsort(logs, list->count, sizeof *logs, by_fill);
+    for (size_t i = 1; i < list->count; i++)
+        if (logs[i].error == 0 && !logs[i].missing &&
+            memcmp(logs[i].header.uuid, logs[i - 1].header.uuid,
+                   sizeof logs[i].header.uuid) == 0 &&
+            logs[i].order_ms < logs[i - 1].order_ms)
+            logs[i].order_ms = logs[i - 1].order_ms;
+    qsort(logs, list->count, sizeof *logs, by_order);
+}
+
+void
+archived_free(struct archived_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->logs[i].path);
+    free(list->logs);
+    *list = (struct archived_list){.count = 0};
+}

@@ -1,0 +1,497 @@
+/* common/client/cmd/explain.c - countd explain: where a count came from, as far
+ * as the archived logs tell; the rest is from before they begin.
+ *
+ * The count and the marks of its keyspace are read until two looks at the marks
+ * are the same, so that the marks say which fills are in this very count.  Then
+ * the logs are read: each that has the key is a row, and is in the count or is
+ * not (held, or merged since).
+ *
+ * What cannot be known is said: logs that are missing or damaged, fills that
+ * were merged and not archived, records set aside or held, a saturated count;
+ * and that del, drop and salvage are in no log.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/archived.h"
+#include "common/client/cmd/inside.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/progress.h"
+#include "common/client/cmd/when.h"
+
+#define LOOKS_MAX 100
+#define SUM_TEXT  48
+
+__extension__ typedef __int128 int128;
+__extension__ typedef unsigned __int128 uint128;
+
+struct mark {
+    struct store_mark m;
+    bool done;
+    bool archived; /* this very fill is */
+};
+
+/* What one archived log has for the key. */
+struct share {
+    uint64_t first_ms, last_ms; /* of its increments of the key */
+    uint64_t increments;
+    int128 sum;
+};
+
+struct explain {
+    const struct cmd_line *line;
+    struct cmd_name keyspace, key;
+    bool utc;
+    struct inside in;
+
+    bool found; /* the key has a count */
+    struct store_row row;
+    struct mark *marks;
+    size_t mark_count, mark_room;
+    bool steady; /* marks and count are of one moment */
+
+    struct archived_list list;
+    struct progress progress;
+    struct output out;
+    uint64_t begins_ms; /* the archive; UINT64_MAX: there is none */
+    uint64_t logs, increments;
+    int128 sum;       /* of what is in the count */
+    uint64_t waiting; /* increments that are not in it yet */
+    uint64_t missing, damaged, unarchived;
+};
+
+/* ---- the count and its marks ------------------------------------------- */
+
+static int
+keep_mark(void *ctx, const struct store_mark *m,
+          const struct store_mark_info *info)
+{
+    struct explain *e = ctx;
+
+    if (e->mark_count == e->mark_room) {
+        const size_t room = 2 * e->mark_room + 64;
+        void *larger = realloc(e->marks, room * sizeof *e->marks);
+
+        if (larger == NULL)
+            return -ENOMEM;
+        e->marks = larger;
+        e->mark_room = room;
+    }
+    e->marks[e->mark_count++] =
+        (struct mark){.m = *m, .done = info->state == STORE_MARK_DONE};
+    return 0;
+}
+
+struct compare {
+    const struct explain *e;
+    size_t at;
+    bool same;
+};
+
+static int
+compare_mark(void *ctx, const struct store_mark *m,
+             const struct store_mark_info *info)
+{
+    struct compare *c = ctx;
+    const struct mark *had = &c->e->marks[c->at];
+
+    c->same = c->at < c->e->mark_count &&
+              memcmp(had->m.uuid, m->uuid, sizeof m->uuid) == 0 &&
+              had->m.epoch == m->epoch && had->m.first_ms == m->first_ms &&
+              had->done == (info->state == STORE_MARK_DONE);
+    c->at++;
+    return c->same ? 0 : 1;
+}
+
+static int
+read_row(struct explain *e)
+{
+    uint8_t room[4096];
+    struct store_query q = {.op = STORE_GET,
+                            .name = e->keyspace.bytes,
+                            .name_size = e->keyspace.size,
+                            .key = e->key.bytes,
+                            .key_size = e->key.size};
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = room, .room = sizeof room};
+
+    (void)store_read(e->in.store, &reads); /* one question, one answer */
+    e->found = q.error == 0 && q.rows == 1;
+    e->row = q.row;
+    store_read_end(e->in.store);
+    return q.error == -ENOENT ? 0 : q.error;
+}
+
+/* Whether the marks are still those that were kept. */
+static int
+look_again(struct explain *e)
+{
+    struct compare c = {.e = e, .same = true};
+    int rc;
+
+    rc = store_each_mark(e->in.store, e->keyspace.bytes, e->keyspace.size,
+                         compare_mark, &c);
+    if (rc == -ENOENT)
+        rc = 0;
+    e->steady = c.same && c.at == e->mark_count;
+    return rc < 0 ? rc : 0;
+}
+
+static int
+read_count(struct explain *e)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i < LOOKS_MAX && !e->steady; i++) {
+        e->mark_count = 0;
+        rc = store_each_mark(e->in.store, e->keyspace.bytes, e->keyspace.size,
+                             keep_mark, e);
+        if (rc == -ENOENT)
+            rc = 0;
+        if (rc == 0)
+            rc = read_row(e);
+        if (rc == 0)
+            rc = look_again(e);
+    }
+    return rc;
+}
+
+/* Whether a fill is in the count. */
+static bool
+is_in(struct explain *e, const struct packed_header *h)
+{
+    for (size_t i = 0; i < e->mark_count; i++) {
+        struct mark *k = &e->marks[i];
+        const bool same = k->m.epoch == h->epoch;
+
+        if (memcmp(k->m.uuid, h->uuid, sizeof h->uuid) != 0)
+            continue;
+        if (same && k->m.first_ms == h->first_ms) {
+            k->archived = true;
+            return k->done;
+        }
+        return k->m.epoch > h->epoch || (same && k->m.first_ms > h->first_ms);
+    }
+    return false;
+}
+
+/* ---- the logs ---------------------------------------------------------- */
+
+static bool
+is_ours(const struct explain *e, const struct message *m)
+{
+    return m->increment != 0 && m->key_size == e->key.size &&
+           m->keyspace_size == e->keyspace.size &&
+           memcmp(m->key, e->key.bytes, m->key_size) == 0 &&
+           memcmp(m->keyspace, e->keyspace.bytes, m->keyspace_size) == 0;
+}
+
+static int
+read_share(struct explain *e, const struct archived *a, struct share *s)
+{
+    const struct packed_record *records;
+    struct packed *from;
+    int fd, count, rc;
+
+    *s = (struct share){.first_ms = 0};
+    rc = a->error < 0 ? a->error : archived_open(a, &from, &fd);
+    if (rc < 0)
+        return rc;
+    while ((count = packed_next(from, &records)) > 0) {
+        for (int i = 0; i < count; i++) {
+            if (!is_ours(e, &records[i].m))
+                continue;
+            if (s->increments++ == 0)
+                s->first_ms = records[i].received_ms;
+            s->last_ms = records[i].received_ms;
+            s->sum += records[i].m.increment;
+        }
+    }
+    archived_close(from, fd);
+    return count;
+}
+
+static const char *
+sum_text(int128 sum, char text[SUM_TEXT])
+{
+    uint128 rest = sum < 0 ? -(uint128)sum : (uint128)sum;
+    char *at = text + SUM_TEXT - 1;
+
+    *at = '\0';
+    do
+        *--at = (char)('0' + (int)(rest % 10));
+    while ((rest /= 10) > 0);
+    if (sum < 0)
+        *--at = '-';
+    return at;
+}
+
+/* A sum as a number where it is one. */
+static struct cell
+cell_sum(int128 sum, char text[SUM_TEXT])
+{
+    if (sum >= INT64_MIN && sum <= INT64_MAX)
+        return cell_number((int64_t)sum);
+    return cell_text(sum_text(sum, text));
+}
+
+static const struct output_column columns[] = {
+    {"first received", "first_received", false},
+    {"last", "last_received", false},
+    {"log", "log", true},
+    {"epoch", "epoch", true},
+    {"increments", "increments", true},
+    {"sum", "sum", true},
+    {"in the count", "in", false},
+};
+
+static struct cell
+cell_time(const struct explain *e, uint64_t ms, char text[WHEN_SIZE])
+{
+    if (e->out.format != OUTPUT_PEOPLE)
+        return cell_number((int64_t)(ms / 1000));
+    when_format(ms, e->utc, text);
+    return cell_text(text);
+}
+
+static void
+print_share(struct explain *e, const struct archived *a, const struct share *s,
+            bool in)
+{
+    char first[WHEN_SIZE], last[WHEN_SIZE], sum[SUM_TEXT];
+
+    progress_clear(&e->progress);
+    output_row(&e->out, (const struct cell[]){
+                            cell_time(e, s->first_ms, first),
+                            cell_time(e, s->last_ms, last),
+                            cell_number((int64_t)a->header.index),
+                            cell_number((int64_t)a->header.epoch),
+                            cell_number((int64_t)s->increments),
+                            cell_sum(s->sum, sum),
+                            cell_bool(in),
+                        });
+}
+
+static int
+read_archived(struct explain *e, const struct archived *a)
+{
+    struct share s;
+    bool in;
+    int rc;
+
+    if (a->header.first_ms < e->begins_ms)
+        e->begins_ms = a->header.first_ms;
+    if (a->missing) {
+        e->missing++;
+        return 0;
+    }
+    in = a->error == 0 && is_in(e, &a->header);
+    rc = read_share(e, a, &s);
+    if (rc < 0 && rc != -ENOMEM) {
+        progress_clear(&e->progress);
+        diag_errno(DIAG_ERROR, rc, "read %s", a->path);
+        e->damaged++;
+        return 0;
+    }
+    if (rc < 0 || s.increments == 0)
+        return rc;
+    print_share(e, a, &s, in);
+    e->logs++;
+    e->increments += in ? s.increments : 0;
+    e->sum += in ? s.sum : 0;
+    e->waiting += in ? 0 : s.increments;
+    return 0;
+}
+
+static int
+read_archive(struct explain *e)
+{
+    uint64_t done = 0;
+    int rc = 0;
+
+    archived_sort(&e->list);
+    e->begins_ms = UINT64_MAX;
+    progress_init(&e->progress, "reading", e->list.size);
+    for (size_t i = 0; rc == 0 && i < e->list.count; i++) {
+        rc = read_archived(e, &e->list.logs[i]);
+        done += e->list.logs[i].size;
+        progress_show(&e->progress, done, i + 1, "log");
+    }
+    progress_clear(&e->progress);
+    for (size_t i = 0; i < e->mark_count; i++)
+        e->unarchived +=
+            !e->marks[i].archived && e->marks[i].m.first_ms >= e->begins_ms;
+    return rc;
+}
+
+/* ---- telling ----------------------------------------------------------- */
+
+static int128
+rest_of(const struct explain *e)
+{
+    return (int128)(e->found ? e->row.count : 0) - e->sum;
+}
+
+static void
+facts(struct explain *e)
+{
+    struct output *o = &e->out;
+    char sum[SUM_TEXT], rest[SUM_TEXT];
+
+    output_fact(o, "increments", cell_number((int64_t)e->increments));
+    output_fact(o, "sum", cell_sum(e->sum, sum));
+    output_fact(o, "rest", cell_sum(rest_of(e), rest));
+    output_fact(o, "archive_begins",
+                e->begins_ms == UINT64_MAX
+                    ? cell_none()
+                    : cell_number((int64_t)(e->begins_ms / 1000)));
+    output_fact(o, "not_in_the_count", cell_number((int64_t)e->waiting));
+    output_fact(o, "saturated", cell_bool(e->found && e->row.saturated));
+    output_fact(o, "logs_missing", cell_number((int64_t)e->missing));
+    output_fact(o, "logs_damaged", cell_number((int64_t)e->damaged));
+    output_fact(o, "logs_not_archived", cell_number((int64_t)e->unarchived));
+    output_fact(o, "one_moment", cell_bool(e->steady));
+}
+
+/* For people; output_fini() tells what stdout did not take. */
+static void
+tell(const struct explain *e)
+{
+    char when[WHEN_SIZE], sum[SUM_TEXT], rest[SUM_TEXT];
+
+    if (e->found)
+        (void)printf("count now: %" PRId64 "%s\n", e->row.count,
+                     e->row.saturated ? ", saturated" : "");
+    else
+        (void)printf("count now: none\n");
+    (void)printf("from %" PRIu64 " increment%s in archived logs: %s\n",
+                 e->increments, output_plural(e->increments),
+                 sum_text(e->sum, sum));
+    if (e->begins_ms == UINT64_MAX) {
+        (void)printf("the rest: %s; no log is archived\n",
+                     sum_text(rest_of(e), rest));
+        return;
+    }
+    when_format(e->begins_ms, e->utc, when);
+    (void)printf("the rest, from before the archive begins at %s: %s\n", when,
+                 sum_text(rest_of(e), rest));
+}
+
+/* What stands between the logs and the count, on stderr. */
+static void
+warn(struct explain *e)
+{
+    struct kept kept;
+
+    if (e->missing > 0)
+        diag(DIAG_WARNING,
+             "logs that were merged and could not be archived: %" PRIu64
+             "; the rest may be theirs",
+             e->missing);
+    if (e->damaged > 0)
+        diag(DIAG_WARNING,
+             "archived logs that cannot be read: %" PRIu64
+             "; the rest may be theirs",
+             e->damaged);
+    if (e->unarchived > 0)
+        diag(DIAG_WARNING,
+             "logs merged since the archive begins and not in it: %" PRIu64
+             "; the rest may be theirs",
+             e->unarchived);
+    if (e->waiting > 0)
+        diag(DIAG_WARNING,
+             "increments in archived logs that are not in the count: %" PRIu64,
+             e->waiting);
+    if (e->found && e->row.saturated)
+        diag(DIAG_WARNING, "the count has reached a limit of int64: what was "
+                           "beyond it is lost, the rest says nothing");
+    if (rest_of(e) != 0 && e->begins_ms != UINT64_MAX)
+        diag(DIAG_INFO, "del, drop and salvage are in no archived log: the "
+                        "rest is also what these took away or added");
+    if (!e->steady)
+        diag(DIAG_WARNING, "merges came too fast: count and logs are not of "
+                           "one moment");
+    if (kept_read(&e->in.dir, e->in.held, &kept) == 0)
+        kept_warn(&kept, "not in the count");
+}
+
+static int
+explain(struct explain *e)
+{
+    int rc, status;
+
+    rc = read_count(e);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "read the count");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    output_init(&e->out, e->line, columns, sizeof columns / sizeof columns[0]);
+    output_fact(&e->out, "keyspace",
+                cell_name(e->keyspace.bytes, e->keyspace.size));
+    output_fact(&e->out, "key", cell_name(e->key.bytes, e->key.size));
+    output_fact(&e->out, "count",
+                e->found ? cell_number(e->row.count) : cell_none());
+    rc = read_archive(e);
+    output_rows_end(&e->out);
+    facts(e);
+    if (e->out.format == OUTPUT_PEOPLE)
+        tell(e);
+    status = output_fini(&e->out);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "read the archive");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    warn(e);
+    if (status == 0 && (e->damaged > 0 || (!e->found && e->logs == 0)))
+        return CONFIG_EXIT_NEGATIVE;
+    return status;
+}
+
+/* ---- the subcommand ---------------------------------------------------- */
+
+/* The archive that --archive names, or that of the data directory, which may
+ * have none. */
+static int
+list_archive(struct explain *e)
+{
+    const char *given = cmd_value(e->line, "archive");
+    char *path = NULL;
+    int rc = 0;
+
+    if (given == NULL && e->in.dir.archive_fd < 0)
+        return 0;
+    if (given == NULL &&
+        asprintf(&path, "%s/%s", e->line->config.data_dir, ARCHIVE_FOLDER) < 0)
+        return CONFIG_EXIT_SYSTEM;
+    rc = archived_add(&e->list, given ? given : path);
+    free(path);
+    return rc == 0                          ? 0
+           : rc == -EINVAL || rc == -ENOENT ? CONFIG_EXIT_USAGE
+                                            : CONFIG_EXIT_SYSTEM;
+}
+
+int
+cmd_explain(struct cmd_line *line)
+{
+    struct explain e = {.line = line, .utc = cmd_value(line, "utc") != NULL};
+    int status;
+
+    status = cmd_name(line, line->args[0], "keyspace", &e.keyspace);
+    if (status == 0)
+        status = cmd_name(line, line->args[1], "key", &e.key);
+    if (status == 0)
+        status = inside_open(line, false, &e.in);
+    if (status != 0)
+        return status;
+    status = list_archive(&e);
+    if (status == 0)
+        status = explain(&e);
+    archived_free(&e.list);
+    free(e.marks);
+    inside_close(&e.in);
+    return status;
+}

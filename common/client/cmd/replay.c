@@ -1,0 +1,379 @@
+/* common/client/cmd/replay.c - countd replay: applies archived logs to a data
+ * directory, for an audit or a repair.
+ *
+ * Each log goes in under its own mark, as a worker had it, so it counts once
+ * there: also when the command is killed and run again, and where a worker of
+ * that directory has merged the log.  Logs go in by time, and of each log by
+ * epoch, since a mark only says up to which fill a log is in; so everything
+ * stops at a log that cannot be read and at a keyspace that refuses, and the
+ * next run goes on from there.
+ *
+ * A log is taken as a whole or not at all: --from and --to go by its first
+ * increment.  Nothing of it is applied before all of it has been checked.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/client/cmd/archived.h"
+#include "common/client/cmd/inside.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/progress.h"
+#include "common/client/cmd/sums.h"
+#include "common/client/cmd/when.h"
+
+#define LOGS_AT_ONCE    64
+#define RECORDS_AT_ONCE 400000
+#define WAIT_MS         30000
+
+struct replay {
+    const struct cmd_line *line;
+    struct archived_list list;
+    uint64_t from_ms, to_ms;  /* logs that begin in between */
+    struct cmd_name keyspace; /* size 0: all */
+    bool dry_run, skip;
+    uint64_t wait_ms;
+
+    bool opened; /* there is a target */
+    struct inside in;
+    struct sums sums;
+    struct sums_result result;
+    struct progress progress;
+    uint64_t done;    /* bytes of files */
+    uint64_t records; /* of all logs that were read */
+    uint64_t logs, left_out, missing, damaged;
+};
+
+/* ---- applying ---------------------------------------------------------- */
+
+static void
+refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
+{
+    struct replay *r = ctx;
+    char text[NAME_TEXT_SIZE];
+
+    progress_clear(&r->progress);
+    (void)name_escape(name, name_size, text); /* the NUL ends it */
+    diag_errno(DIAG_ERROR, rc, "keyspace %s cannot take its records", text);
+}
+
+static long
+holder(void *ctx)
+{
+    const struct replay *r = ctx;
+
+    return inside_holder(&r->in);
+}
+
+/* Puts in what was read so far. */
+static int
+flush(struct replay *r)
+{
+    const struct sums_how how = {
+        .dry_run = r->dry_run,
+        .pass = true,
+        .wait_ms = r->wait_ms,
+        .holder = holder,
+        .refused = refused,
+        .ctx = r,
+    };
+    int rc;
+
+    rc = sums_apply(&r->sums, r->opened ? r->in.store : NULL, &how, &r->result);
+    sums_clear(&r->sums);
+    return rc;
+}
+
+/* One batch has one fill of a log at most, as its mark has. */
+static bool
+must_flush(const struct replay *r, const struct packed_header *h)
+{
+    if (r->sums.log_count == LOGS_AT_ONCE || r->sums.count >= RECORDS_AT_ONCE)
+        return true;
+    for (size_t i = 0; i < r->sums.log_count; i++)
+        if (memcmp(r->sums.marks[i].uuid, h->uuid, sizeof h->uuid) == 0)
+            return true;
+    return false;
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+static int
+add_block(struct replay *r, const struct packed_record *records, int count)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < count; i++) {
+        const struct message *m = &records[i].m;
+
+        if (r->keyspace.size > 0 &&
+            (m->keyspace_size != r->keyspace.size ||
+             memcmp(m->keyspace, r->keyspace.bytes, r->keyspace.size) != 0))
+            continue;
+        rc = sums_add(&r->sums, m, records[i].received_ms);
+    }
+    r->records += (uint64_t)count;
+    progress_show(&r->progress, r->done, r->records, "increment");
+    return rc;
+}
+
+static int
+add_records(struct replay *r, struct packed *from)
+{
+    const struct packed_header *h = packed_header(from);
+    struct store_mark mark = {.epoch = h->epoch, .first_ms = h->first_ms};
+    const struct packed_record *records;
+    int count, rc;
+
+    memcpy(mark.uuid, h->uuid, sizeof mark.uuid);
+    rc = sums_log(&r->sums, &mark);
+    while (rc == 0 && (count = packed_next(from, &records)) != 0)
+        rc = count < 0 ? count : add_block(r, records, count);
+    return rc;
+}
+
+/* Adds a log; when it turns out to be damaged nothing of it stays. */
+static int
+read_log(struct replay *r, const struct archived *a)
+{
+    const size_t count = r->sums.count, size = r->sums.bytes_size;
+    const size_t logs = r->sums.log_count;
+    const uint64_t records = r->records;
+    struct packed *from;
+    int fd, rc;
+
+    rc = a->error < 0 ? a->error : archived_open(a, &from, &fd);
+    if (rc < 0)
+        return rc;
+    rc = add_records(r, from);
+    archived_close(from, fd);
+    if (rc < 0) {
+        r->sums.count = count;
+        r->sums.bytes_size = size;
+        r->sums.log_count = logs;
+        r->records = records;
+    }
+    return rc;
+}
+
+/* Says what is wrong with a log: 0 when the rest goes on, else an exit
+ * status. */
+static int
+damaged(struct replay *r, const struct archived *a, int rc)
+{
+    progress_clear(&r->progress);
+    if (rc == -ENOMEM) {
+        diag_errno(DIAG_ERROR, rc, "read %s", a->path);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    r->damaged++;
+    if (rc == -EBADMSG)
+        diag(DIAG_ERROR, "%s is damaged: nothing of it is applied", a->path);
+    else if (rc == -EPROTONOSUPPORT)
+        diag(DIAG_ERROR, "%s is of a newer version", a->path);
+    else
+        diag_errno(DIAG_ERROR, rc, "read %s", a->path);
+    if (r->skip)
+        return 0;
+    diag(DIAG_ERROR, "stopped before it: later fills would hide it for ever; "
+                     "mend it, or give --skip-damaged");
+    return CONFIG_EXIT_NEGATIVE;
+}
+
+static int
+wrong_sizes(const struct replay *r, const struct archived *a)
+{
+    const struct packed_header *h = &a->header;
+
+    if (a->error < 0 || (h->keyspace_size == r->line->config.keyspace_size &&
+                         h->key_size == r->line->config.key_size))
+        return 0;
+    diag(DIAG_ERROR,
+         "%s was written with message.keyspace_size=%u and "
+         "message.key_size=%u: set these with -o, for another directory",
+         a->path, h->keyspace_size, h->key_size);
+    return CONFIG_EXIT_USAGE;
+}
+
+/* One file of the list.  An exit status. */
+static int
+take(struct replay *r, const struct archived *a)
+{
+    int rc, status;
+
+    if (a->missing) {
+        progress_clear(&r->progress);
+        diag(DIAG_WARNING, "%s: this log was merged and is not in the archive",
+             a->path);
+        r->missing++;
+        return 0;
+    }
+    status = wrong_sizes(r, a);
+    if (status != 0)
+        return status;
+    if (must_flush(r, &a->header) && flush(r) < 0)
+        return CONFIG_EXIT_SYSTEM;
+    rc = read_log(r, a);
+    r->done += a->size;
+    if (rc < 0)
+        return damaged(r, a, rc);
+    r->logs++;
+    return 0;
+}
+
+static int
+take_all(struct replay *r)
+{
+    int status = 0;
+
+    for (size_t i = 0; status == 0 && i < r->list.count; i++) {
+        const struct archived *a = &r->list.logs[i];
+
+        if (a->header.first_ms >= r->from_ms && a->header.first_ms < r->to_ms) {
+            status = take(r, a);
+        } else {
+            r->left_out++;
+            r->done += a->size;
+        }
+    }
+    /* What was read before goes in, whatever comes behind it. */
+    if (status != CONFIG_EXIT_SYSTEM && flush(r) < 0)
+        status = CONFIG_EXIT_SYSTEM;
+    progress_clear(&r->progress);
+    return status;
+}
+
+/* ---- the subcommand ---------------------------------------------------- */
+
+static int
+print_result(const struct replay *r)
+{
+    const struct sums_result *s = &r->result;
+    struct output out;
+
+    output_init(&out, r->line, NULL, 0);
+    output_fact(&out, "logs", cell_number((int64_t)r->logs));
+    output_fact(&out, "merged", cell_number((int64_t)s->merged));
+    output_fact(&out, "already_merged", cell_number((int64_t)s->already));
+    output_fact(&out, "passed", cell_number((int64_t)s->passed));
+    output_fact(&out, "logs_left_out", cell_number((int64_t)r->left_out));
+    output_fact(&out, "logs_missing", cell_number((int64_t)r->missing));
+    output_fact(&out, "logs_damaged", cell_number((int64_t)r->damaged));
+    output_fact(&out, "dry_run", cell_bool(r->dry_run));
+    if (out.format != OUTPUT_JSON) { /* output_fini() tells */
+        (void)printf("%" PRIu64 " log%s: %" PRIu64 " increment%s %s, %" PRIu64
+                     " merged already",
+                     r->logs, output_plural(r->logs), s->merged,
+                     output_plural(s->merged),
+                     r->dry_run ? "would be merged" : "merged",
+                     s->already + s->passed);
+        if (s->passed > 0)
+            (void)printf(" (of these %" PRIu64
+                         " of logs with a later fill in: merged or left out "
+                         "before it)",
+                         s->passed);
+        (void)printf("; logs left out %" PRIu64 ", missing %" PRIu64
+                     ", damaged %" PRIu64 "\n",
+                     r->left_out, r->missing, r->damaged);
+    }
+    return output_fini(&out);
+}
+
+/* A dry run makes no directory. */
+static int
+open_target(struct replay *r)
+{
+    int status;
+
+    if (r->dry_run && access(r->line->config.data_dir, F_OK) < 0 &&
+        errno == ENOENT)
+        return 0;
+    status = r->dry_run ? inside_open(r->line, false, &r->in)
+                        : inside_make(r->line, &r->in);
+    r->opened = status == 0;
+    return status;
+}
+
+static int
+option_time(const struct cmd_line *line, const char *option, uint64_t def,
+            uint64_t *ms)
+{
+    const char *text = cmd_value(line, option);
+
+    *ms = def;
+    if (text == NULL || when_parse(text, clock_unix_ms(),
+                                   cmd_value(line, "utc") != NULL, ms) == 0)
+        return 0;
+    return cmd_misuse(line, text,
+                      "give a time: 2026-11-20, 2026-11-20T14:30, -2h, now, or "
+                      "Unix seconds");
+}
+
+static int
+read_options(struct replay *r)
+{
+    const struct cmd_line *line = r->line;
+    const char *keyspace = cmd_value(line, "keyspace");
+    int status;
+
+    r->dry_run = cmd_value(line, "dry-run") != NULL;
+    r->skip = cmd_value(line, "skip-damaged") != NULL;
+    status = option_time(line, "from", 0, &r->from_ms);
+    if (status == 0)
+        status = option_time(line, "to", UINT64_MAX, &r->to_ms);
+    if (status == 0)
+        status = cmd_option_ms(line, "timeout", WAIT_MS, &r->wait_ms);
+    if (status == 0 && keyspace != NULL)
+        status = cmd_name(keyspace, "keyspace", &r->keyspace);
+    return status;
+}
+
+static int
+list_logs(struct replay *r)
+{
+    for (int i = 0; i < r->line->arg_count; i++) {
+        const int rc = archived_add(&r->list, r->line->args[i]);
+
+        if (rc < 0)
+            return rc == -EINVAL || rc == -ENOENT ? CONFIG_EXIT_USAGE
+                                                  : CONFIG_EXIT_SYSTEM;
+    }
+    archived_sort(&r->list);
+    if (r->list.count > 0)
+        return 0;
+    diag(DIAG_ERROR, "no archived logs there");
+    return CONFIG_EXIT_NEGATIVE;
+}
+
+int
+cmd_replay(struct cmd_line *line)
+{
+    struct replay r = {.line = line};
+    int status;
+
+    status = read_options(&r);
+    if (status == 0)
+        status = list_logs(&r);
+    if (status == 0)
+        status = open_target(&r);
+    if (status == 0) {
+        progress_init(&r.progress, "replaying", r.list.size);
+        status = take_all(&r);
+        if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
+            const int printed = print_result(&r);
+
+            status = printed != 0 ? printed : status;
+        }
+    }
+    if (status == 0 && r.missing + r.damaged > 0)
+        status = CONFIG_EXIT_NEGATIVE;
+    sums_fini(&r.sums);
+    if (r.opened)
+        inside_close(&r.in);
+    archived_free(&r.list);
+    return status;
+}

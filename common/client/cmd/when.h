@@ -1,0 +1,21 @@
+/* common/client/cmd/when.h - times as people type them.
+ *
+ *     now   -2h   2026-11-20   2026-11-20T14:30   2026-11-20T14:30:05   Unix
+ *     seconds
+ *
+ * A date is its first moment; local time, or UTC. */
+#ifndef COUNTD_WHEN_H
+#define COUNTD_WHEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* -EINVAL for anything else, or a day that is none. */
+int when_parse(const char *text, uint64_t now_ms, bool utc, uint64_t *ms);
+
+/* "2026-11-20T14:30:05", with a Z behind it in UTC. */
+#define WHEN_SIZE 40
+void when_format(uint64_t ms, bool utc, char text[WHEN_SIZE]);
+
+#endif

@@ -1,0 +1,128 @@
+/* common/log/packed.h - a merged log, packed: its increments in order, with the
+ * time each was received, about a hundredth of the log's size.
+ *
+ * What a log repeats is told once: names are listed when they are met first
+ * and referred to by a number.  What is left stands in columns, which deflate
+ * (zlib) likes.  The file is a header and blocks, integers little-endian:
+ *
+ *   at    size  header
+ *      0     8  magic          "COUNTDA1"
+ *      8     4  version        1
+ *     12     4  features       0; an unknown bit: refuse
+ *     16    16  uuid           of the log
+ *     32     8  index          its ten digits
+ *     40     8  epoch          of the fill
+ *     48     8  count          increments, those of 0 too
+ *     56     8  first_ms       received_ms of the first
+ *     64     8  last_ms        of the last
+ *     72     4  slots          that the log has
+ *     76     2  keyspace_size  settings the log was written with
+ *     78     2  key_size
+ *     80    44  zero
+ *    124     4  crc32 of bytes 0 to 123
+ *
+ *   at    size  block
+ *      0     4  crc32 of the rest of the block
+ *      4     4  crc32 of the file's header: whose block it is
+ *      8     4  number of its first increment
+ *     12     4  increments, 1 to PACKED_RECORDS
+ *     16     4  names met first here
+ *     20     4  1: the names of before are forgotten; else 0
+ *     24     4  size of the columns, deflated
+ *     28     4  size of the columns
+ *     32        for each increment the number of its name, u16
+ *               the columns, a raw deflate stream
+ *
+ *   columns
+ *     names       each: bytes shared with the name listed before it (none
+ *                 behind a forgetting), bytes of its own, both varints; these.
+ *                 A name is keyspace 00 key
+ *     times       each received_ms less the one before, zigzag varints
+ *     increments  zigzag varints
+ *
+ * A varint has 7 bits a byte, the low ones first, the high bit set in all but
+ * the last.  The file ends behind the last increment.  Every byte is covered
+ * by a crc32, so damage is told and never read as something else.
+ *
+ * Ownership: packer and reader belong to who made them.  Errors: 0 or a
+ * negative errno.  Prints nothing.  Source: ours.
+ */
+#ifndef COUNTD_PACKED_H
+#define COUNTD_PACKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/log/log.h"
+
+#define PACKED_HEADER_SIZE 128
+#define PACKED_HEAD_SIZE   32                /* of a block */
+#define PACKED_RECORDS     8192              /* of a block */
+#define PACKED_NAMES       65535             /* known at a time */
+#define PACKED_ARENA       ((size_t)4 << 20) /* bytes of these */
+#define PACKED_NAMES_SIZE  ((size_t)1 << 18) /* a block ends behind so many */
+#define PACKED_NAME_MAX    (2 * MESSAGE_NAME_MAX + 1)
+#define PACKED_VARINT_MAX  10
+#define PACKED_COLUMNS                                                         \
+    (PACKED_NAMES_SIZE + PACKED_NAME_MAX + (size_t)2 * PACKED_VARINT_MAX +     \
+     (size_t)2 * PACKED_RECORDS * PACKED_VARINT_MAX)
+#define PACKED_DEFLATED                                                        \
+    (PACKED_COLUMNS + PACKED_COLUMNS / 8 + 64) /* at most                      \
+                                                */
+
+struct packed_header {
+    uint8_t uuid[MESSAGE_UUID_SIZE];
+    uint64_t index;
+    uint64_t epoch;
+    uint64_t count;
+    uint64_t first_ms;
+    uint64_t last_ms;
+    uint32_t slots;
+    uint16_t keyspace_size;
+    uint16_t key_size;
+};
+
+void packed_header_put(const struct packed_header *h,
+                       uint8_t bytes[PACKED_HEADER_SIZE]);
+
+/*   -EBADMSG          no header, or damaged
+ *   -EPROTONOSUPPORT  of a newer version or with unknown features */
+int packed_header_get(const uint8_t bytes[PACKED_HEADER_SIZE],
+                      struct packed_header *out);
+
+/* ---- writing ----------------------------------------------------------- */
+
+struct packer;
+
+/* About 6 MB, touched as far as logs have different names.  -ENOMEM */
+int packer_new(struct packer **out);
+void packer_free(struct packer *p); /* NULL is fine */
+
+/* Writes a sealed log, which is read and checked again, into the empty file
+ * `fd`.
+ *   -EBADMSG  a slot is damaged   -ENOSPC, -EIO, ... from the calls */
+int packer_write(struct packer *p, const struct log *log, int fd);
+
+/* ---- reading ----------------------------------------------------------- */
+
+struct packed;
+
+struct packed_record {
+    struct message m; /* names are the reader's, until the next block */
+    uint64_t received_ms;
+};
+
+/* Reads a file from its start; `fd` is borrowed.
+ *   -EBADMSG, -EPROTONOSUPPORT, -ENOMEM, -EIO */
+int packed_open(struct packed **out, int fd);
+void packed_close(struct packed *p); /* NULL is fine */
+
+const struct packed_header *packed_header(const struct packed *p);
+
+/* The increments of the next block: their number, or 0 behind the last one,
+ * when the file ends where it must.
+ *   -EBADMSG  the file is damaged or cut short */
+int packed_next(struct packed *p, const struct packed_record **records);
+
+#endif

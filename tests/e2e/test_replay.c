@@ -1,0 +1,510 @@
+/* tests/e2e/test_replay.c - countd replay and countd explain: what a worker
+ * archived gives the same counts in another directory, once, whatever happens
+ * on the way; and tells where a count came from. */
+#include "tests/lib/test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/log/archive.h"
+#include "common/setup/datadir.h"
+#include "common/store/lmdb/engine.h"
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/random.h"
+#include "tests/lib/stored.h"
+
+#define FIRST UINT64_C(1700000000000) /* 2023-11-14T22:13:20Z */
+
+struct site {
+    struct fleet fleet;
+    char archive[600], target[600];
+    int log_fd, archive_fd;
+};
+
+static int
+setup(void **state)
+{
+    static struct site s;
+
+    fleet_init_in_memory(&s.fleet);
+    fleet_option(&s.fleet, "archive.keep=3660d");
+    snprintf(s.archive, sizeof s.archive, "%s/archive", s.fleet.path);
+    snprintf(s.target, sizeof s.target, "%s/target", s.fleet.path);
+    s.log_fd = s.archive_fd = -1;
+    *state = &s;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct site *s = *state;
+
+    if (s->log_fd >= 0)
+        (void)close(s->log_fd); /* only for this test */
+    if (s->archive_fd >= 0)
+        (void)close(s->archive_fd); /* likewise */
+    fleet_fini(&s->fleet);
+    return 0;
+}
+
+/* The command on the target: the last -d rules. */
+#define REPLAY(s, ...)                                                         \
+    FLEET_RUN(&(s)->fleet, "-d", (s)->target, "replay", __VA_ARGS__)
+
+/* ---- what a directory holds --------------------------------------------- */
+
+static char dumps[2][256 << 10];
+
+struct dump {
+    char *text;
+    size_t size;
+    struct store *store;
+    const char *keyspace;
+};
+
+static int
+dump_row(void *ctx, const uint8_t *key, size_t key_size,
+         const struct store_row *row)
+{
+    struct dump *d = ctx;
+
+    d->size += (size_t)snprintf(d->text + d->size, sizeof dumps[0] - d->size,
+                                "%s/%.*s=%" PRId64 "%s\n", d->keyspace,
+                                (int)key_size, (const char *)key, row->count,
+                                row->saturated ? "!" : "");
+    assert_true(d->size < sizeof dumps[0]);
+    return 0;
+}
+
+static int
+dump_keyspace(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
+{
+    struct dump *d = ctx;
+    struct store_totals totals;
+    char text_name[300];
+
+    snprintf(text_name, sizeof text_name, "%.*s", (int)name_size,
+             (const char *)name);
+    d->keyspace = text_name;
+    assert_rc(stored_totals(d->store, text_name, &totals), 0);
+    d->size += (size_t)snprintf(d->text + d->size, sizeof dumps[0] - d->size,
+                                "%s: %" PRId64 " keys, %" PRId64 " %" PRIu64
+                                ", %" PRIu64 " saturated\n",
+                                text_name, keys, totals.sum_high,
+                                totals.sum_low, totals.saturated);
+    return stored_each(d->store, text_name, dump_row, d);
+}
+
+/* Every count in order, and what the keyspaces say of themselves. */
+static const char *
+dump(const char *path, unsigned which)
+{
+    struct dump d = {.text = dumps[which]};
+    struct lmdb_options options = {
+        .keyspace_size = 256, .key_size = 256, .open_max = 64};
+    struct datadir dir;
+
+    d.text[0] = '\0';
+    assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
+    options.keyspace_fd = dir.keyspace_fd;
+    options.hash_key = dir.hash_key;
+    assert_rc(lmdb_store_open(&d.store, &options), 0);
+    assert_rc(store_list(d.store, NULL, 0, dump_keyspace, &d), 0);
+    store_close(d.store);
+    datadir_close(&dir);
+    return d.text;
+}
+
+static void
+assert_same(const struct site *s)
+{
+    assert_string_equal(dump(s->target, 0), dump(s->fleet.path, 1));
+    assert_true(dumps[0][0] != '\0');
+}
+
+/* ---- archives ----------------------------------------------------------- */
+
+/* Real daemons, small logs, many fills of each, several keyspaces. */
+static void
+count_and_stop(struct site *s, unsigned count)
+{
+    struct random r = {random_seed(__func__)};
+    char keyspace[32], key[32];
+    int fd;
+
+    fleet_start(&s->fleet, FLEET_WRITE);
+    fleet_start(&s->fleet, FLEET_WORKER);
+    fleet_start(&s->fleet, FLEET_WORKER2);
+    fd = client_connect(fleet_ack_port(&s->fleet));
+    for (unsigned i = 0; i < count; i++) {
+        const int64_t most = random_chance(&r, 1) ? INT64_MAX / 10000 : 1000;
+
+        snprintf(keyspace, sizeof keyspace, "space-%u",
+                 (unsigned)random_below(&r, 4));
+        snprintf(key, sizeof key, "key-%u", (unsigned)random_below(&r, 300));
+        client_increment(fd, keyspace, key,
+                         (int64_t)random_below(&r, (uint64_t)most) - most / 3);
+        if (i % 64 == 63)
+            client_wins(fd, 64);
+    }
+    client_wins(fd, count % 64);
+    client_close(fd);
+    fleet_stop(&s->fleet, FLEET_WRITE);
+    fleet_await_drained(&s->fleet, 20000);
+    fleet_stop_all(&s->fleet);
+}
+
+/* Logs by hand: one of four increments for each minute. */
+static void
+archive_open_hand(struct site *s, struct archive *a)
+{
+    struct datadir dir;
+
+    assert_rc(datadir_open(&dir, s->fleet.path, DATADIR_WRITE), 0);
+    assert_rc(datadir_archive(&dir), 0);
+    s->log_fd = dup(dir.log_fd);
+    s->archive_fd = dup(dir.archive_fd);
+    datadir_close(&dir);
+    assert_rc(archive_open(a, s->archive_fd, 0), 0);
+}
+
+static void
+archive_by_hand(struct site *s, unsigned logs)
+{
+    struct archive a;
+
+    archive_open_hand(s, &a);
+    for (unsigned i = 0; i < logs; i++) {
+        struct filler f;
+        struct log log;
+
+        filler_open(&f, s->log_fd, i % 3, 8);
+        f.received_ms = FIRST + i * UINT64_C(60000);
+        filler_add(&f, "words", "the", 1 << i % 30);
+        filler_add(&f, "words", "of", 2);
+        f.received_ms += 1000;
+        filler_add(&f, "words", "the", 100000);
+        filler_add(&f, "other", "x", -5);
+        filler_seal(&f);
+        assert_rc(log_claim(&log, s->log_fd, i % 3, LOG_MODE_FULL), 0);
+        assert_rc(archive_add(&a, &log), 0);
+        assert_rc(log_empty(&log), 0);
+        assert_rc(log_release(&log), 0);
+    }
+    archive_close(&a);
+}
+
+/* The path of the archived log of a minute. */
+static void
+path_of(const struct site *s, unsigned i, char path[800])
+{
+    const struct archive_name n = {.first_ms = FIRST + i * UINT64_C(60000),
+                                   .index = i % 3,
+                                   .epoch = 1 + i / 3};
+    char name[ARCHIVE_NAME_SIZE];
+
+    archive_name_put(&n, name);
+    snprintf(path, 800, "%s/%s", s->archive, name);
+}
+
+static void
+flip(const struct site *s, unsigned i, off_t at)
+{
+    char path[800];
+    uint8_t byte;
+    int fd;
+
+    path_of(s, i, path);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    assert_int_equal(close(fd), 0);
+}
+
+/* ---- replay ------------------------------------------------------------- */
+
+static void
+a_replay_into_an_empty_directory_gives_the_same_counts(void **state)
+{
+    struct site *s = *state;
+
+    count_and_stop(s, 6000);
+
+    expect(REPLAY(s, s->fleet.path), 0, "; logs left out 0, missing 0, ");
+    assert_same(s);
+    expect(REPLAY(s, s->archive), 0, ": 0 increments merged, ");
+    assert_same(s);
+    expect(FLEET_RUN(&s->fleet, "-d", s->target, "check"), 0, "0 faults");
+    /* And where it came from all of it is in. */
+    expect(FLEET_RUN(&s->fleet, "replay", s->archive), 0,
+           ": 0 increments merged, ");
+    assert_same(s);
+}
+
+/* A backup of before, rolled forward. */
+static void
+a_replay_into_an_older_copy_adds_what_is_missing(void **state)
+{
+    struct site *s = *state;
+
+    count_and_stop(s, 1500);
+    expect(FLEET_RUN(&s->fleet, "backup", "--no-flush", s->target), 0, "");
+    count_and_stop(s, 1500);
+
+    expect(REPLAY(s, s->archive), 0, " merged already");
+    assert_same(s);
+}
+
+static void
+a_replay_killed_at_any_system_call_is_repeated(void **state)
+{
+    enum { KILLS = 40 };
+    static const char *const calls[] = {"fdatasync", "pwrite64", "pwritev",
+                                        "fsync",     "read",     "openat"};
+    struct site *s = *state;
+    struct random r = {random_seed(__func__)};
+    char script[4000], path[700];
+    unsigned killed = 0;
+
+    count_and_stop(s, 3000);
+    daemon_path("countd", path, sizeof path);
+    for (unsigned i = 0; i < KILLS; i++) {
+        int status;
+
+        snprintf(script, sizeof script,
+                 "ASAN_OPTIONS=detect_leaks=0 exec strace -qq -o /dev/null "
+                 "--inject=%s:signal=KILL:when=%u '%s' -d '%s' replay '%s'",
+                 calls[i % 6], 1 + (unsigned)random_below(&r, 20), path,
+                 s->target, s->archive);
+        status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+        if (status == 127)
+            test_skip("needs strace");
+        killed += status == 128 + SIGKILL;
+        if (status != 0)
+            assert_int_equal(status, 128 + SIGKILL);
+        if (i % 8 != 7) /* up to eight kills in a row, then to its end */
+            continue;
+        assert_int_equal(REPLAY(s, s->archive), 0);
+        assert_same(s);
+        snprintf(script, sizeof script, "rm -r '%s'", s->target);
+        assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", script, NULL), 0);
+    }
+    printf("%u of %d replays were killed\n", killed, (int)KILLS);
+    assert_true(killed > KILLS / 4);
+}
+
+static void
+a_part_of_the_time_or_a_keyspace_may_be_replayed(void **state)
+{
+    struct site *s = *state;
+
+    archive_by_hand(s, 9);
+
+    expect(REPLAY(s, s->archive, "--to", "1700000180", "--json"), 0,
+           "\"logs\": 3, \"merged\": 12, ");
+    expect(0, 0, "\"logs_left_out\": 6, ");
+    expect(REPLAY(s, s->archive, "--utc", "--from", "2023-11-14T22:16:20",
+                  "--keyspace", "words"),
+           0, "6 logs: 18 increments merged, 0 ");
+    /* The rest of the later logs. */
+    expect(REPLAY(s, s->archive), 0, "9 logs: 6 increments merged, 30 ");
+    assert_non_null(strstr(dump(s->target, 0), "words/the=900511\n"));
+    assert_non_null(strstr(dumps[0], "other/x=-45\n"));
+    expect(REPLAY(s, s->archive, "--from", "yesterday"), 100, "give a time");
+    expect(REPLAY(s, "/nowhere"), 100, "No such file");
+    expect(REPLAY(s, s->target), 1, "no archived logs");
+}
+
+static void
+a_dry_run_reads_all_and_makes_nothing(void **state)
+{
+    struct site *s = *state;
+    struct stat st;
+
+    archive_by_hand(s, 4);
+    expect(REPLAY(s, s->archive, "--dry-run"), 0,
+           "4 logs: 16 increments would be merged, 0 ");
+    assert_int_equal(stat(s->target, &st), -1);
+    expect(REPLAY(s, s->archive, "--to", "1700000120"), 0, ": 8 increments ");
+    expect(REPLAY(s, s->archive, "--dry-run"), 0,
+           "4 logs: 8 increments would be merged, 8 ");
+    flip(s, 3, 150);
+    expect(REPLAY(s, s->archive, "--dry-run"), 1, "is damaged");
+}
+
+static void
+a_flipped_bit_stops_a_replay_until_it_is_mended(void **state)
+{
+    struct site *s = *state;
+
+    archive_by_hand(s, 7);
+    flip(s, 4, 170);
+
+    expect(REPLAY(s, s->archive), 1, "is damaged: nothing of it is applied");
+    expect(0, 0, "4 logs: 16 increments merged, 0 ");
+    assert_non_null(strstr(dump(s->target, 0), "words/of=8\n"));
+    flip(s, 4, 170);
+    expect(REPLAY(s, s->archive), 0, "7 logs: 12 increments merged, 16 ");
+    assert_non_null(strstr(dump(s->target, 0), "words/of=14\n"));
+}
+
+/* Any bit of a file: told, and nothing of the log applied. */
+static void
+any_flipped_bit_is_told_and_the_rest_replayed_on_request(void **state)
+{
+    struct site *s = *state;
+    struct random r = {random_seed(__func__)};
+    char path[800], script[800];
+    struct stat st;
+
+    archive_by_hand(s, 4);
+    path_of(s, 1, path);
+    assert_int_equal(stat(path, &st), 0);
+    for (unsigned i = 0; i < 30; i++) {
+        const off_t at = (off_t)random_below(&r, (uint64_t)st.st_size);
+
+        flip(s, 1, at);
+        expect(REPLAY(s, s->archive, "--skip-damaged"), 1, ", damaged 1\n");
+        assert_non_null(strstr(dump(s->target, 0), "words/the=300013\n"));
+        assert_non_null(strstr(dumps[0], "other/x=-15\n"));
+        flip(s, 1, at);
+        snprintf(script, sizeof script, "rm -r '%s'", s->target);
+        assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", script, NULL), 0);
+    }
+}
+
+static void
+what_was_not_archived_is_told(void **state)
+{
+    struct site *s = *state;
+    char path[800], gone[800];
+    size_t size;
+
+    archive_by_hand(s, 3);
+    path_of(s, 1, path);
+    size = strlen(path) - strlen("packed");
+    snprintf(gone, sizeof gone, "%.*smissing", (int)size, path);
+    assert_int_equal(rename(path, gone), 0);
+
+    expect(REPLAY(s, s->archive), 1, "is not in the archive");
+    expect(0, 0, "2 logs: 8 increments merged, ");
+    expect(0, 0, ", missing 1, ");
+}
+
+static void
+other_message_sizes_are_refused(void **state)
+{
+    struct site *s = *state;
+
+    archive_by_hand(s, 1);
+    expect(REPLAY(s, s->archive, "-o", "message.key_size=100"), 100,
+           "message.key_size=256");
+}
+
+/* ---- explain ------------------------------------------------------------ */
+
+static void
+explain_tells_each_log_and_what_is_from_before(void **state)
+{
+    struct site *s = *state;
+    char path[800];
+
+    archive_by_hand(s, 4);
+    assert_int_equal(FLEET_RUN(&s->fleet, "replay", s->archive), 0);
+    path_of(s, 0, path);
+    assert_int_equal(unlink(path), 0); /* its time was over */
+
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--tsv"), 0,
+           "1700000060\t1700000061\t1\t1\t2\t100002\tyes\n"
+           "1700000120\t1700000121\t2\t1\t2\t100004\tyes\n"
+           "1700000180\t1700000181\t0\t2\t2\t100008\tyes\n");
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--utc"), 0,
+           "count now: 400015\n"
+           "from 6 increments in archived logs: 300014\n"
+           "the rest, from before the archive begins at 2023-11-14T22:14:20Z: "
+           "100001\n");
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--json"), 0,
+           "\"count\": 400015, \"rows\": [\n {\"first_received\": 1700000060,");
+    expect(0, 0,
+           "\"increments\": 6, \"sum\": 300014, \"rest\": 100001, "
+           "\"archive_begins\": 1700000060, \"not_in_the_count\": 0, "
+           "\"saturated\": false, \"logs_missing\": 0, \"logs_damaged\": 0, "
+           "\"logs_not_archived\": 0, \"one_moment\": true}");
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "nobody"), 1,
+           "count now: none");
+}
+
+static void
+explain_says_what_it_cannot_know(void **state)
+{
+    struct site *s = *state;
+    char path[800];
+
+    /* In the archive, in no keyspace. */
+    archive_by_hand(s, 4);
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0,
+           "that are not in the count: 8\n");
+    expect(0, 0, "count now: none\nfrom 0 increments in archived logs: 0\n");
+
+    /* Merged, and taken away by the user. */
+    assert_int_equal(FLEET_RUN(&s->fleet, "replay", s->archive), 0);
+    assert_int_equal(FLEET_RUN(&s->fleet, "del", "words", "the"), 0);
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0, ": -400015\n");
+    expect(0, 0, "del, drop and salvage are in no archived log");
+
+    /* The last fill of a log is not there; another one is damaged. */
+    path_of(s, 3, path);
+    assert_int_equal(unlink(path), 0);
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "of"), 0,
+           "the archive begins and not in it: 1;");
+    expect(0, 0, "in archived logs: 6\n");
+    flip(s, 2, 150);
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "of"), 1,
+           "archived logs that cannot be read: 1;");
+    expect(0, 0, "in archived logs: 4\n");
+}
+
+static void
+explain_without_an_archive_knows_nothing_but_the_count(void **state)
+{
+    struct site *s = *state;
+
+    archive_by_hand(s, 2);
+    assert_int_equal(REPLAY(s, s->archive), 0);
+    expect(FLEET_RUN(&s->fleet, "-d", s->target, "explain", "words", "of"), 0,
+           "the rest: 4; no log is archived");
+    expect(FLEET_RUN(&s->fleet, "-d", s->target, "explain", "words", "of",
+                     "--archive", s->archive),
+           0, "the archive begins at ");
+    expect(0, 0, ": 0\n");
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(a_replay_into_an_empty_directory_gives_the_same_counts),
+    CASE(a_replay_into_an_older_copy_adds_what_is_missing),
+    CASE(a_replay_killed_at_any_system_call_is_repeated),
+    CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed),
+    CASE(a_dry_run_reads_all_and_makes_nothing),
+    CASE(a_flipped_bit_stops_a_replay_until_it_is_mended),
+    CASE(any_flipped_bit_is_told_and_the_rest_replayed_on_request),
+    CASE(what_was_not_archived_is_told),
+    CASE(other_message_sizes_are_refused),
+    CASE(explain_tells_each_log_and_what_is_from_before),
+    CASE(explain_says_what_it_cannot_know),
+    CASE(explain_without_an_archive_knows_nothing_but_the_count),
+};
+TEST_MAIN(tests)

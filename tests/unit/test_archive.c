@@ -1,0 +1,335 @@
+/* tests/unit/test_archive.c - the folder of merged logs: what is put there is
+ * durable, goes when its time is over, and gives way when the disk is full. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/log/archive.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/tmpdir.h"
+
+#define MINUTE UINT64_C(60000)
+#define FIRST  UINT64_C(1700000000000)
+
+struct place {
+    struct tmpdir tmp;
+    int log_fd;
+    struct archive archive;
+};
+
+static int
+setup(void **state)
+{
+    static struct place p;
+    int fd;
+
+    tmpdir_make(&p.tmp);
+    assert_int_equal(mkdirat(p.tmp.fd, "log", 0700), 0);
+    assert_int_equal(mkdirat(p.tmp.fd, "archive", 0700), 0);
+    p.log_fd = openat(p.tmp.fd, "log", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = openat(p.tmp.fd, "archive", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(p.log_fd >= 0 && fd >= 0);
+    assert_rc(archive_open(&p.archive, fd, 10 * MINUTE), 0);
+    *state = &p;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct place *p = *state;
+
+    fault_clear();
+    assert_int_equal(close(p->archive.fd), 0);
+    archive_close(&p->archive);
+    assert_int_equal(close(p->log_fd), 0);
+    tmpdir_remove(&p->tmp);
+    return 0;
+}
+
+/* A full log whose increment was received so many minutes after FIRST, claimed
+ * as by a worker. */
+static struct log
+full_log(struct place *p, uint64_t index, uint64_t minutes)
+{
+    struct filler f;
+    struct log log;
+
+    filler_open(&f, p->log_fd, index, 4);
+    f.received_ms = FIRST + minutes * MINUTE;
+    filler_add(&f, "a", "one", 1);
+    filler_seal(&f);
+    assert_rc(log_claim(&log, p->log_fd, index, LOG_MODE_FULL), 0);
+    return log;
+}
+
+static void
+let_go(struct log *log)
+{
+    assert_rc(log_empty(log), 0);
+    assert_rc(log_release(log), 0);
+}
+
+static int
+add(struct place *p, uint64_t index, uint64_t minutes)
+{
+    struct log log = full_log(p, index, minutes);
+    const int rc = archive_add(&p->archive, &log);
+
+    let_go(&log);
+    return rc;
+}
+
+static bool
+has(struct place *p, uint64_t index, uint64_t minutes, bool missing)
+{
+    const struct archive_name n = {.first_ms = FIRST + minutes * MINUTE,
+                                   .index = index,
+                                   .epoch = 1,
+                                   .missing = missing};
+    char path[ARCHIVE_NAME_SIZE + 16] = "archive/";
+
+    archive_name_put(&n, path + 8);
+    return tmpdir_has(&p->tmp, path);
+}
+
+/* ---- names -------------------------------------------------------------- */
+
+static void
+names_are_read_as_they_are_written_and_no_others(void **state)
+{
+    static const char good[] = "1700000000000-0000000007-00000000000000000003";
+    static const char *const bad[] = {"", ".gz", "", "x", "%t"};
+    struct archive_name n;
+    char text[ARCHIVE_NAME_SIZE];
+
+    (void)state; /* needs none */
+    (void)snprintf(text, sizeof text, "%s.packed", good);
+    assert_rc(archive_name_parse(text, &n), 0);
+    assert_int_equal(n.first_ms, FIRST);
+    assert_int_equal(n.index, 7);
+    assert_int_equal(n.epoch, 3);
+    assert_false(n.missing);
+    (void)snprintf(text, sizeof text, "%s.missing", good);
+    assert_rc(archive_name_parse(text, &n), 0);
+    assert_true(n.missing);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        (void)snprintf(text, sizeof text, "%s%s", good, bad[i]);
+        assert_rc(archive_name_parse(text, &n), -EINVAL);
+        (void)snprintf(text, sizeof text, "%s%s.packed", bad[i], good + 1);
+        assert_rc(archive_name_parse(text, &n), -EINVAL);
+    }
+    (void)snprintf(text, sizeof text, "%s.packed",
+                   "1700000000000-0000000007-99999999999999999999");
+    assert_rc(archive_name_parse(text, &n), -EINVAL);
+}
+
+/* ---- putting ------------------------------------------------------------ */
+
+static void
+a_log_has_its_name_only_when_all_of_it_is_durable(void **state)
+{
+    struct place *p = *state;
+    struct log log = full_log(p, 1, 0);
+
+    fault_inject("fdatasync", 1, EIO);
+    assert_rc(archive_add(&p->archive, &log), -EIO);
+    assert_true(fault_hit());
+    fault_clear();
+    let_go(&log);
+    assert_false(has(p, 1, 0, false));
+    assert_true(has(p, 1, 0, true));
+    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
+    fault_inject("fsync", 1, EIO);
+    assert_rc(archive_sync(&p->archive), -EIO);
+}
+
+/* A worker that was killed leaves a part; the log comes again. */
+static void
+what_a_killed_worker_left_is_written_anew(void **state)
+{
+    struct place *p = *state;
+    char path[ARCHIVE_NAME_SIZE + 16] = "archive/%t";
+    const struct archive_name n = {.first_ms = FIRST, .index = 2, .epoch = 1};
+
+    archive_name_put(&n, path + 10);
+    tmpdir_put(&p->tmp, path, "part", 4, 0600);
+    assert_rc(add(p, 2, 0), 0);
+    assert_true(has(p, 2, 0, false));
+    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
+}
+
+/* ---- its time is over --------------------------------------------------- */
+
+static void
+logs_go_when_their_time_is_over_and_not_before(void **state)
+{
+    struct place *p = *state;
+
+    for (uint64_t i = 0; i < 5; i++)
+        assert_rc(add(p, i, 2 * i), 0);
+    tmpdir_put(&p->tmp, "archive/mine", "", 0, 0600);
+
+    assert_int_equal(archive_tend(&p->archive, FIRST + 10 * MINUTE - 1), 0);
+    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 6);
+    assert_int_equal(archive_tend(&p->archive, FIRST + 10 * MINUTE), 1);
+    assert_int_equal(archive_tend(&p->archive, FIRST + 15 * MINUTE), 2);
+    assert_false(has(p, 2, 4, false));
+    assert_true(has(p, 3, 6, false));
+    assert_rc(add(p, 5, 9), 0); /* one that came meanwhile */
+    assert_int_equal(archive_tend(&p->archive, FIRST + 18 * MINUTE), 2);
+    assert_int_equal(archive_tend(&p->archive, FIRST + 19 * MINUTE), 1);
+    assert_int_equal(archive_tend(&p->archive, FIRST + 90 * MINUTE), 0);
+    assert_true(tmpdir_has(&p->tmp, "archive/mine"));
+    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
+}
+
+/* More than are looked up at once, in names that readdir() shuffles. */
+static void
+a_step_is_bounded_and_takes_the_oldest(void **state)
+{
+    const uint64_t count = ARCHIVE_OLDEST + 3 * ARCHIVE_STEP / 2;
+    struct place *p = *state;
+    uint64_t removed = 0;
+    int rc;
+
+    for (uint64_t i = 0; i < count; i++) {
+        const struct archive_name n = {
+            .first_ms = FIRST + (i * 7919 % count) * MINUTE, .epoch = 1};
+        char path[ARCHIVE_NAME_SIZE + 16] = "archive/";
+
+        archive_name_put(&n, path + 8);
+        tmpdir_put(&p->tmp, path, "", 0, 0600);
+    }
+    do {
+        rc = archive_tend(&p->archive, FIRST + (count + 4) * MINUTE);
+        assert_in_range(rc, 0, ARCHIVE_STEP);
+        removed += (uint64_t)rc;
+    } while (rc > 0);
+
+    assert_int_equal(removed, count - 5);
+    for (uint64_t i = count - 5; i < count; i++)
+        assert_true(has(p, 0, i, false));
+}
+
+static void
+what_another_worker_removed_is_gone(void **state)
+{
+    struct place *p = *state;
+    struct archive other;
+
+    for (uint64_t i = 0; i < 4; i++)
+        assert_rc(add(p, i, i), 0);
+    assert_rc(archive_open(&other, p->archive.fd, 10 * MINUTE), 0);
+    assert_int_equal(archive_tend(&p->archive, FIRST + 10 * MINUTE), 1);
+    assert_int_equal(archive_tend(&other, FIRST + 12 * MINUTE), 2);
+    assert_true(archive_tend(&p->archive, FIRST + 60 * MINUTE) >= 1);
+    archive_close(&other);
+    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 0);
+}
+
+/* ---- a full disk -------------------------------------------------------- */
+
+static void
+on_a_full_disk_the_oldest_logs_make_room(void **state)
+{
+    struct place *p = *state;
+    struct log log;
+
+    for (uint64_t i = 0; i < 4; i++)
+        assert_rc(add(p, i, i), 0);
+    log = full_log(p, 4, 4);
+    fault_inject("write", 1, ENOSPC);
+
+    assert_rc(archive_add(&p->archive, &log), 0);
+
+    assert_true(fault_hit());
+    fault_clear();
+    let_go(&log);
+    assert_int_equal(p->archive.made_room, 1);
+    assert_false(has(p, 0, 0, false));
+    for (uint64_t i = 1; i < 5; i++)
+        assert_true(has(p, i, i, false));
+}
+
+static void
+a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown(void **state)
+{
+    struct place *p = *state;
+    struct log log;
+
+    for (uint64_t i = 0; i < ARCHIVE_ROOM + 4; i++)
+        assert_rc(add(p, i, i), 0);
+    log = full_log(p, 40, 40);
+    fault_inject_from("write", 1, ENOSPC);
+
+    assert_rc(archive_add(&p->archive, &log), -ENOSPC);
+
+    fault_clear();
+    let_go(&log);
+    assert_int_equal(p->archive.made_room, ARCHIVE_ROOM);
+    assert_false(has(p, 40, 40, false));
+    assert_true(has(p, 40, 40, true));
+    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 4 + 1);
+}
+
+/* Nothing but logs of later times is there: these stay. */
+static void
+a_newer_log_makes_no_room_for_an_older_one(void **state)
+{
+    struct place *p = *state;
+    struct log log;
+
+    assert_rc(add(p, 0, 50), 0);
+    log = full_log(p, 1, 1);
+    fault_inject_from("write", 1, ENOSPC);
+    assert_rc(archive_add(&p->archive, &log), -ENOSPC);
+    fault_clear();
+    let_go(&log);
+    assert_true(has(p, 0, 50, false));
+}
+
+static void
+any_failing_call_leaves_a_whole_log_or_says_that_it_is_missing(void **state)
+{
+    struct place *p = *state;
+    bool hit = true;
+
+    for (unsigned n = 1; hit; n++) {
+        struct log log = full_log(p, n, 0);
+        const unsigned fds = fault_open_fds();
+        int rc;
+
+        assert_true(n < 100);
+        fault_inject("disk", n, EIO);
+        rc = archive_add(&p->archive, &log);
+        hit = fault_hit();
+        fault_clear();
+        let_go(&log);
+        assert_int_equal(fault_open_fds() + 2, fds); /* those of the log */
+        assert_true(has(p, n, 0, rc < 0));
+        assert_int_equal(has(p, n, 0, false), rc == 0);
+    }
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(names_are_read_as_they_are_written_and_no_others),
+    CASE(a_log_has_its_name_only_when_all_of_it_is_durable),
+    CASE(what_a_killed_worker_left_is_written_anew),
+    CASE(logs_go_when_their_time_is_over_and_not_before),
+    CASE(a_step_is_bounded_and_takes_the_oldest),
+    CASE(what_another_worker_removed_is_gone),
+    CASE(on_a_full_disk_the_oldest_logs_make_room),
+    CASE(a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown),
+    CASE(a_newer_log_makes_no_room_for_an_older_one),
+    CASE(any_failing_call_leaves_a_whole_log_or_says_that_it_is_missing),
+};
+TEST_MAIN(tests)
