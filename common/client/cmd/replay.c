@@ -328,7 +328,7 @@ read_options(struct replay *r)
     if (status == 0)
         status = cmd_option_ms(line, "timeout", WAIT_MS, &r->wait_ms);
     if (status == 0 && keyspace != NULL)
-        status = cmd_name(keyspace, "keyspace", &r->keyspace);
+        status = cmd_name(line, keyspace, "keyspace", &r->keyspace);
     return status;
 }
 
