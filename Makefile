@@ -12,6 +12,9 @@ LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
+BASHDIR    ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR     ?= $(PREFIX)/share/zsh/site-functions
+DOCDIR     ?= $(PREFIX)/share/doc/countd
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 OBJCOPY    ?= objcopy
@@ -20,7 +23,7 @@ BUILD      ?= build/release
 CFLAGS     ?= -O2 -g
 FUZZ_SECONDS ?= 30
 
-VERSION := $(shell sed -n 's/^.define COUNTD_VERSION "\(.*\)"/\1/p' common/client/countd.h)
+VERSION := $(shell sed -n 's/^.define COUNTD_VERSION "\(.*\)"/\1/p' common/client/lib/countd.h)
 
 # As many jobs as there are processors, unless make was told.
 ifeq ($(MAKELEVEL),0)
@@ -56,14 +59,14 @@ part = $(call objs,$(1:%=%/*.c))
 PROGS := $(if $(wildcard writer/main.c),$(BUILD)/countd-write) \
          $(if $(wildcard worker/main.c),$(BUILD)/countd-worker) \
          $(if $(wildcard reader/main.c),$(BUILD)/countd-read) \
-         $(if $(wildcard common/client/main.c),$(BUILD)/countd)
-LIBS  := $(if $(wildcard common/client/countd.c),$(addprefix $(BUILD)/,libcountd.a libcountd.so.0 libcountd.pc))
+         $(if $(wildcard common/client/cmd/main.c),$(BUILD)/countd)
+SAID  := $(addprefix $(BUILD)/,countd.conf completion.bash completion.zsh)
+LIBS  := $(if $(wildcard common/client/lib/countd.c),$(addprefix $(BUILD)/,libcountd.a libcountd.so.0 libcountd.pc))
 # What the library offers; what it uses itself comes from parts.a.
-LIBOBJS := $(call objs,common/client/countd.c common/client/ranges.c common/client/live.c) \
-           $(call part,common/board)
+LIBOBJS := $(call part,common/client/lib common/board)
 
 # Everything but the mains: tests take from it what they call.
-PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client writer writer/live worker reader))
+PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live worker reader))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -74,16 +77,16 @@ FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
 STANDIN := $(call bins,tests/crash/standin_*.c)
-MAN   := $(wildcard */*.[1358] common/*/*.[1358])
+MAN   := $(wildcard */*.[1358] common/*/*.[1358] common/client/*/*.[1358])
 UNITS := $(wildcard */*.service common/*/*.target)
 
-all: $(PROGS) $(LIBS)
+all: $(PROGS) $(LIBS) $(SAID)
 
 # ---- programs ------------------------------------------------------------
 $(BUILD)/countd-write:  $(call part,writer writer/live $(ROOMS))
 $(BUILD)/countd-worker: $(call part,worker $(ROOMS))
 $(BUILD)/countd-read:   $(call part,reader $(ROOMS))
-$(BUILD)/countd:        $(call part,common/client $(ROOMS))
+$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS))
 $(PROGS):
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 
@@ -99,12 +102,27 @@ $(BUILD)/libcountd.a: $(BUILD)/libcountd.o
 $(BUILD)/libcountd.so.0: $(BUILD)/libcountd.o
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -Wl,-soname,libcountd.so.0 $^ -o $@
 	$(Q)ln -sf libcountd.so.0 $(BUILD)/libcountd.so
-$(BUILD)/libcountd.pc: common/client/countd.h Makefile
+$(BUILD)/libcountd.pc: common/client/lib/countd.h Makefile
 	@mkdir -p $(@D)
 	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' \
 	  'Name: libcountd' 'Description: count things in countd, and read the counts' \
 	  'Version: $(VERSION)' 'Libs: -L$${libdir} -lcountd' 'Libs.private: -pthread' \
 	  'Cflags: -I$${includedir}' > $@
+
+# ---- what the programs say of themselves ----------------------------------
+# A sample of the settings, each a comment with its default, from the help.
+$(BUILD)/countd.conf: $(BUILD)/countd-write
+	$(Q)COUNTD_CONF= $< -h | awk 'BEGIN { \
+	    print "# Settings of countd-write, countd-worker, countd-read and countd, which look for"; \
+	    print "# this file as /etc/countd.conf. Each is shown with its default: take the # away"; \
+	    print "# to change it. countd(5) says more." } \
+	  /^Settings/ { on = 1; next } \
+	  on && /^  [a-z]/ { key = $$1; sub(/^ *[^ ]+ +/, ""); help = $$0; next } \
+	  on && /; default / { def = $$0; sub(/.*; default /, "", def); sub(/; default .*/, ""); sub(/^ +/, ""); \
+	    print "\n# " toupper(substr(help, 1, 1)) substr(help, 2) ".\n# " toupper(substr($$0, 1, 1)) substr($$0, 2) \
+	      ".\n#" key " =" (def == "empty" ? "" : " " def) }' > $@
+$(BUILD)/completion.%: $(BUILD)/countd
+	$(Q)$< completion $* > $@
 
 # ---- tests ---------------------------------------------------------------
 # A program takes from the archives what it calls.  They are made afresh: a
@@ -141,6 +159,7 @@ test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN)
 run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
 
+bench demo: export COUNTD_CONF =
 bench: all $(BENCH)
 	@for b in $(BENCH); do echo "== $${b##*/}"; BUILD=$(abspath $(BUILD)) $$b || exit 1; done
 
@@ -162,7 +181,7 @@ check: setup
 	+@$(if $(TSAN_TESTS),TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/tsan CFLAGS='-O1 -g' \
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
-C_FILES := $(wildcard common/*/*.[ch] common/store/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
+C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
 LINTS := lint-format lint-headers lint-rooms lint-cppcheck lint-tidy lint-man lint-shell
 lint: setup
 	@.ci/setup check
@@ -225,20 +244,24 @@ demo: setup
 man = $(filter %.$(1),$(MAN))
 install: all
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) \
-	  $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man8 $(UNITDIR))
+	  $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR) $(DOCDIR))
+	$(INSTALL) -m 644 $(BUILD)/countd.conf $(DESTDIR)$(DOCDIR)
+	$(INSTALL) -m 644 $(BUILD)/completion.bash $(DESTDIR)$(BASHDIR)/countd
+	$(INSTALL) -m 644 $(BUILD)/completion.zsh $(DESTDIR)$(ZSHDIR)/_countd
 	$(INSTALL) $(PROGS) $(DESTDIR)$(BINDIR)
 	$(INSTALL) -m 644 $(BUILD)/libcountd.a $(DESTDIR)$(LIBDIR)
 	$(INSTALL) -m 755 $(BUILD)/libcountd.so.0 $(DESTDIR)$(LIBDIR)
 	ln -sf libcountd.so.0 $(DESTDIR)$(LIBDIR)/libcountd.so
 	$(MAKE) --no-print-directory -B $(BUILD)/libcountd.pc PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) INCLUDEDIR=$(INCLUDEDIR)
 	$(INSTALL) -m 644 $(BUILD)/libcountd.pc $(DESTDIR)$(LIBDIR)/pkgconfig
-	$(INSTALL) -m 644 common/client/countd.h common/board/countd_board.h $(DESTDIR)$(INCLUDEDIR)
+	$(INSTALL) -m 644 common/client/lib/countd.h common/board/countd_board.h $(DESTDIR)$(INCLUDEDIR)
 	$(foreach s,1 3 5 8,$(if $(call man,$(s)),$(INSTALL) -m 644 $(call man,$(s)) $(DESTDIR)$(MANDIR)/man$(s);))
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
+	  $(addprefix $(DESTDIR),$(DOCDIR)/countd.conf $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 clean:

@@ -101,6 +101,12 @@ int config_check(const struct config *c, char *why, size_t why_size);
 int config_daemon(struct config *c, struct config_command *command, int argc,
                   char **argv, const char *program, const char *summary);
 
+/* The file of settings that is read when no -f names one: $COUNTD_CONF, where
+ * an empty value means none; else `fallback` if it is there and this process
+ * may read it; else NULL. */
+#define CONFIG_FILE "/etc/countd.conf"
+const char *config_find(const char *fallback);
+
 /* -f, -o, -d and -u of a command line, for config_load(): the file first, then
  * the others in their order.  Zero-initialised; texts are borrowed. */
 #define CONFIG_SOURCES_MAX 64
@@ -115,12 +121,14 @@ struct config_sources {
 /* `letter` is 'f', 'o', 'd' or 'u'.  -E2BIG when there are too many. */
 int config_source_add(struct config_sources *s, int letter, const char *text);
 
-/* Defaults, then sources.  What spans keys is for those who serve: they call
+/* Defaults, then sources, of which the file is that of config_find() when none
+ * was given.  What spans keys is for those who serve: they call
  * config_check(), and a client does not, as it uses few of them. */
 int config_load(struct config *c, const struct config_sources *s, char *why,
                 size_t why_size);
 
-/* Reads a duration as the file does: "200ms", "1m".  -EINVAL, -ERANGE. */
+/* Reads a duration as the file does: "200ms", "1m", "10" (seconds).  -EINVAL,
+ * -ERANGE. */
 int config_duration(const char *text, uint64_t *ms);
 
 /* The table, for --help and tests: calls `option` for each key in order. */

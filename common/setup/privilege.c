@@ -174,8 +174,9 @@ become(const struct config *c, enum datadir_need need)
     if (!is_root) {
         diag(DIAG_ERROR,
              "user=%s, and this is user id %ld: only root can become another; "
-             "start it as root or as %s, or leave user empty",
-             c->user, (long)geteuid(), c->user);
+             "start it as %s%s, or leave user empty",
+             c->user, (long)geteuid(), a.uid == 0 ? "" : "root or as ",
+             c->user);
         return CONFIG_EXIT_USAGE;
     }
     if (need == DATADIR_WRITE) {

@@ -1345,23 +1345,66 @@ a_backup_waits_for_the_merge_or_says_that_it_does_not(void **state)
     assert_int_equal(kill(s->children[1], SIGCONT), 0);
 }
 
+/* ---- settings that are found ------------------------------------------- */
+
+/* The daemons' file serves a client that may not become their user. */
+static void
+a_found_file_says_where_the_daemons_are_to_anyone(void **state)
+{
+    struct site *s = *state;
+    char file[1024], env[800];
+    const char *const envs[] = {env, NULL};
+    const char *const argv[] = {"get", "a", "b", NULL};
+    struct daemon_how how = {.argv = argv, .env = envs};
+
+    expect_text(RUN(s, "incr", "a", "b", "3"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    snprintf(file, sizeof file,
+             "user = daemon\ndata_dir = %s\nread.listen = %s\n", s->data,
+             strchr(s->read, '=') + 1);
+    tmpdir_put(&s->dir, "c.conf", file, strlen(file), 0644);
+    assert_int_equal(fchmod(s->dir.fd, 0711), 0);
+    snprintf(env, sizeof env, "COUNTD_CONF=%s/c.conf", s->dir.path);
+    if (geteuid() == 0)
+        how.uid = 65534;
+    expect_text(expect_run("countd", &how), 0, "3\n");
+}
+
+static void
+one_option_says_the_host_of_all_ports(void **state)
+{
+    struct site *s = *state;
+    char ack[64], read[64];
+
+    snprintf(ack, sizeof ack, "write.ack_listen=db.invalid%s",
+             strrchr(s->ack, ':'));
+    snprintf(read, sizeof read, "read.listen=[::2]%s", strrchr(s->read, ':'));
+    expect_text(RUN(s, "-o", ack, "-H", "localhost", "incr", "a", "b"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "-o", read, "get", "a", "b", "-H", "127.0.0.1"), 0,
+                "1\n");
+    expect(RUN(s, "-H", "db1:1", "get", "a", "b"), 100,
+           "-H: give an address or host name without a port");
+    expect(RUN(s, "-H", "localhost", "serve"), 100, "-H is for clients");
+}
+
 /* ---- the command line -------------------------------------------------- */
 
 static void
-bad_command_lines_exit_100_and_suggest(void **state)
+bad_command_lines_exit_100_and_say_why(void **state)
 {
     struct site *s = *state;
 
-    expect(RUN(s, "sevre"), 100, "did you mean serve?");
-    expect(RUN(s, "frobnicate"), 100, "no such subcommand; see countd -h");
-    expect(RUN(s, "top", "a", "--jsno"), 100, "did you mean --json?");
+    expect(RUN(s, "sevre"), 100, "sevre: no such subcommand; see countd -h");
+    expect(RUN(s, "top", "a", "--jsno"), 100,
+           "--jsno: no such option; see countd top -h");
     expect(RUN(s, "top"), 100, "usage: countd top");
     expect(RUN(s, "top", "a", "-n", "0"), 100,
            "-n: \"0\" is wrong; give a number, 1 to ");
     expect(RUN(s, "top", "a", "--json", "--tsv"), 100, "give one of them");
     expect(RUN(s, "--json", "top", "a"), 100, "options stand behind it");
     expect(RUN(s, "flush", "--timeout="), 100, "\"\": give a duration");
-    expect(RUN(s, "help", "tpo"), 100, "did you mean top?");
+    expect(RUN(s, "help", "tpo"), 100, "tpo: no such subcommand");
     expect(RUN(s, "top", "a", "-n"), 100, "needs a value");
     expect(RUN(s, "top", "a", "--json=yes"), 100, "takes no value");
     expect(RUN(s, "range", "a", "0", "-1"), 100, "length: \"-1\" is wrong");
@@ -1369,8 +1412,6 @@ bad_command_lines_exit_100_and_suggest(void **state)
     expect(RUN(s, "incr", "a", "b", "c"), 100, "increment: \"c\" is wrong");
     expect(RUN(s, "incr", "", "b"), 100, "the keyspace is empty");
     expect(RUN(s, "incr", "a", "\\q"), 100, "the key has a bad escape");
-    expect(RUN(s, "flush", "--timeout", "5"), 100,
-           "5: which unit? give ms, s, m or h, as in 500ms or 10s");
     expect(RUN(s, "flush", "--timeout", "soon"), 100, "give a duration");
     expect(RUN(s, "flush", "--timeout", "2d"), 100, "of at most 1d");
     assert_int_equal(daemon_run(text, sizeof text, "countd", NULL), 100);
@@ -1379,13 +1420,46 @@ bad_command_lines_exit_100_and_suggest(void **state)
     expect(RUN(s, "serve", "--ready-fd", "900"), 100, "open descriptor");
     expect(RUN(s, "top", "-o", "log.siz=1"), 100, "usage");
     expect(RUN(s, "top", "a", "-o", "log.siz=1"), 100,
-           "did you mean log.size?");
+           "log.siz: no such setting");
     expect(RUN(s, "serve", "-o", "nosuch=1"), 100,
            "nosuch: no such setting; countd-write -h lists them all");
     expect(RUN(s, "log", "salvage", "bad-0000000001-1", "--keep", "--remove"),
            100, "not both");
     expect(RUN(s, "keyspaces", "-o", "read.listen="), 100, "no port");
+    expect(RUN(s, "completion", "fish"), 100, "give bash or zsh");
     expect(RUN(s, "check"), 111, "data");
+}
+
+/* What a shell is given works in that shell. */
+static void
+shells_complete_commands_options_and_words(void **state)
+{
+    static const char bash[] =
+        "eval \"$(countd completion bash)\"\n"
+        "try() { COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)); COMPREPLY=()\n"
+        " _countd; echo ${COMPREPLY[*]}; }\n"
+        "try countd fl\n"
+        "try countd -o a=b ra\n"
+        "try countd load --str\n"
+        "try countd log ver\n"
+        "try countd -d /tmp incr x\n";
+    char script[2000];
+
+    (void)state; /* needs none */
+    if (daemon_run(text, sizeof text, "/bin/sh", "-c", "command -v bash",
+                   NULL) != 0)
+        test_skip("there is no bash");
+    snprintf(script, sizeof script, "PATH=$BUILD:$PATH; exec bash -uc '%s'",
+             bash);
+    assert_int_equal(
+        daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
+    assert_string_equal(text, "flush\nrange rank\n--strict\nverify\n\n");
+    if (daemon_run(text, sizeof text, "/bin/sh", "-c", "command -v zsh",
+                   NULL) == 0)
+        assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c",
+                                    "$BUILD/countd completion zsh | zsh -n",
+                                    NULL),
+                         0);
 }
 
 static void
@@ -1450,7 +1524,10 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(a_backup_of_a_running_store_is_complete_and_serves),
     WITH_SITE(a_backup_waits_for_the_merge_or_says_that_it_does_not),
     WITH_SITE(check_finds_a_file_of_a_long_name_under_another_name),
-    WITH_EMPTY(bad_command_lines_exit_100_and_suggest),
+    WITH_EMPTY(bad_command_lines_exit_100_and_say_why),
     WITH_EMPTY(help_and_version_and_test_exit_0),
+    WITH_SITE(a_found_file_says_where_the_daemons_are_to_anyone),
+    WITH_SITE(one_option_says_the_host_of_all_ports),
+    cmocka_unit_test(shells_complete_commands_options_and_words),
 };
 TEST_MAIN(tests)

@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/countd.h"
+#include "common/client/lib/countd.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"

@@ -468,6 +468,40 @@ serve_passes_the_user_on_and_warns_once_without(void **state)
     daemon_fini(&d);
 }
 
+/* Else what root makes there would be in the daemons' way, or root would be
+ * told to take the directory from them. */
+static void
+commands_of_root_on_the_directory_become_its_user(void **state)
+{
+    const struct site *s = *state;
+    char read[64], ack[64], copy[700];
+    pid_t children[CHILDREN];
+    struct daemon d;
+
+    NEEDS_ROOT();
+    serve(&d, s, "-u", NOBODY_TEXT, children);
+    snprintf(read, sizeof read, "read.listen=127.0.0.1:%u",
+             daemon_port(&d, "read"));
+    snprintf(ack, sizeof ack, "write.ack_listen=127.0.0.1:%u",
+             daemon_port(&d, "ack"));
+    snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
+#define ROOT(...)                                                              \
+    assert_int_equal(daemon_run(text, sizeof text, "countd", "-d", s->data,    \
+                                "-o", read, "-o", ack, "-o",                   \
+                                "user=" NOBODY_TEXT, __VA_ARGS__, NULL),       \
+                     0)
+    ROOT("incr", "a", "b");
+    ROOT("flush");
+    ROOT("check");
+    ROOT("backup", copy);
+    ROOT("del", "a", "b");
+#undef ROOT
+    assert_int_equal(daemon_stop(&d), 0);
+    assert_all_is_nobodys(s->data, 10);
+    assert_all_is_nobodys(copy, 2);
+    daemon_fini(&d);
+}
+
 /* The kernel forgets that wish when the user changes. */
 static void
 daemons_of_a_killed_serve_end_though_they_are_another_user(void **state)
@@ -509,6 +543,7 @@ static const struct CMUnitTest tests[] = {
     AT_SITE(who_is_not_root_may_name_only_himself),
     AT_SITE(root_is_warned_once_unless_it_is_meant),
     AT_SITE(serve_passes_the_user_on_and_warns_once_without),
+    AT_SITE(commands_of_root_on_the_directory_become_its_user),
     AT_SITE(daemons_of_a_killed_serve_end_though_they_are_another_user),
 };
 TEST_MAIN(tests)

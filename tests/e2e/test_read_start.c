@@ -83,7 +83,7 @@ settings_are_checked_without_a_directory(void **state)
     expect(READ("-h"), 0, "read.listen");
     expect(READ("--frobnicate"), 100, "no such option");
     expect(READ("word"), 100, "no argument was expected");
-    expect(READ("-o", "read.lisen=x"), 100, "did you mean read.listen?");
+    expect(READ("-o", "read.lisen=x"), 100, "read.lisen: no such setting");
     expect(READ("-o", "read.listen=nowhere"), 100,
            "give an address or host name and a port");
     expect(READ("-o", "read.listen=127.0.0.1:48879"), 100,

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/client/countd.h"
+#include "common/client/lib/countd.h"
 #include "common/wire/frame.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "common/setup/config.h"
-#include "common/setup/nearest.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
@@ -142,7 +141,8 @@ every_unit_counts(void **state)
     assert_int_equal(ms, 25200000);
     assert_rc(config_duration("7d", &ms), 0);
     assert_int_equal(ms, 604800000);
-    assert_rc(config_duration("7", &ms), -EINVAL);
+    assert_rc(config_duration("7", &ms), 0);
+    assert_int_equal(ms, 7000);
     assert_rc(config_duration("-7s", &ms), -EINVAL);
     assert_rc(config_duration("99999999999999999999s", &ms), -ERANGE);
     assert_rc(config_duration("18446744073709551615d", &ms), -ERANGE);
@@ -290,15 +290,12 @@ an_error_names_file_line_key_and_what_would_be_right(void **state)
 }
 
 static void
-an_unknown_key_names_the_nearest_known_one(void **state)
+an_unknown_key_is_refused_by_its_name(void **state)
 {
     (void)state; /* needs none */
-    assert_bad("log.siz = 1M", -ENOENT,
-               "t.conf:1: log.siz: no such setting; did you mean log.size?");
-    assert_bad("log.szie = 1M", -ENOENT,
-               "t.conf:1: log.szie: no such setting; did you mean log.size?");
-    assert_bad("logsize = 1M", -ENOENT,
-               "t.conf:1: logsize: no such setting; did you mean log.size?");
+    assert_bad(
+        "log.siz = 1M", -ENOENT,
+        "t.conf:1: log.siz: no such setting; countd-write -h lists them all");
     assert_bad(
         "colour = red", -ENOENT,
         "t.conf:1: colour: no such setting; countd-write -h lists them all");
@@ -692,24 +689,40 @@ the_ready_descriptor_gets_lines_and_an_empty_one(void **state)
     config_ready(-1, lines, 2);
 }
 
-/* ---- suggestions ------------------------------------------------------- */
+/* ---- the file that is found -------------------------------------------- */
 
+/* Of a user who has set nothing, something, and the empty text. */
 static void
-distances_count_slips_of_the_finger(void **state)
+the_environment_names_the_settings_file_or_forbids_one(void **state)
 {
+    struct config_sources sources = {0};
+    struct tmpdir dir;
+    struct config c;
+    char path[700], why[512];
+
     (void)state; /* needs none */
-    assert_int_equal(nearest_distance("", ""), 0);
-    assert_int_equal(nearest_distance("abc", "abc"), 0);
-    assert_int_equal(nearest_distance("abc", "ab"), 1);
-    assert_int_equal(nearest_distance("abc", "abcd"), 1);
-    assert_int_equal(nearest_distance("abc", "axc"), 1);
-    assert_int_equal(nearest_distance("abc", "acb"), 1);
-    assert_int_equal(nearest_distance("", "abc"), 3);
-    assert_int_equal(nearest_distance("kitten", "sitting"), 3);
-    assert_true(nearest_distance(
-                    "0123456789012345678901234567890123456789012345678901234"
-                    "567890123456789",
-                    "a") > 64);
+    tmpdir_make(&dir);
+    tmpdir_put(&dir, "a.conf", "log.count = 7\n", 14, 0600);
+    snprintf(path, sizeof path, "%s/a.conf", dir.path);
+    assert_int_equal(unsetenv("COUNTD_CONF"), 0);
+    assert_ptr_equal(config_find(path), path);
+    assert_null(config_find("/no/where"));
+
+    assert_int_equal(setenv("COUNTD_CONF", path, 1), 0);
+    assert_string_equal(config_find("/no/where"), path);
+    assert_rc(config_load(&c, &sources, why, sizeof why), 0);
+    assert_int_equal(c.log_count, 7);
+    sources.file = "/no/where";
+    assert_rc(config_load(&c, &sources, why, sizeof why), -ENOENT);
+    sources.file = NULL;
+    assert_int_equal(setenv("COUNTD_CONF", "/no/where", 1), 0);
+    assert_rc(config_load(&c, &sources, why, sizeof why), -ENOENT);
+
+    assert_int_equal(setenv("COUNTD_CONF", "", 1), 0);
+    assert_null(config_find(path));
+    assert_rc(config_load(&c, &sources, why, sizeof why), 0);
+    assert_int_equal(c.log_count, 4);
+    tmpdir_remove(&dir);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -722,7 +735,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(both_names_of_the_statistics_interval_are_one_setting),
     cmocka_unit_test(the_live_address_has_no_port),
     cmocka_unit_test(an_error_names_file_line_key_and_what_would_be_right),
-    cmocka_unit_test(an_unknown_key_names_the_nearest_known_one),
+    cmocka_unit_test(an_unknown_key_is_refused_by_its_name),
+    cmocka_unit_test(the_environment_names_the_settings_file_or_forbids_one),
     cmocka_unit_test(settings_of_what_is_not_built_yet_are_unknown),
     cmocka_unit_test(bytes_from_outside_are_shown_escaped_and_cut),
     cmocka_unit_test(a_value_that_does_not_fit_is_refused),
@@ -744,6 +758,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bad_command_lines_exit_100),
     cmocka_unit_test(too_many_overrides_are_refused),
     cmocka_unit_test(the_ready_descriptor_gets_lines_and_an_empty_one),
-    cmocka_unit_test(distances_count_slips_of_the_finger),
 };
 TEST_MAIN(tests)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/client/wait.h"
+#include "common/client/cmd/wait.h"
 #include "common/log/fills.h"
 #include "common/log/log.h"
 #include "common/setup/datadir.h"

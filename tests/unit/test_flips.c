@@ -21,7 +21,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd.h"
+#include "common/client/cmd/cmd.h"
 #include "common/log/log.h"
 #include "common/store/lmdb/held.h"
 #include "common/store/lmdb/pages_layout.h"

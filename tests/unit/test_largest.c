@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/client/largest.h"
+#include "common/client/cmd/largest.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 

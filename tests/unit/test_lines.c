@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/client/lines.h"
+#include "common/client/cmd/lines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/client/logfile.h"
+#include "common/client/cmd/logfile.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 

@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/client/children.h"
-#include "common/client/cmd.h"
-#include "common/client/lines.h"
+#include "common/client/cmd/children.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/lines.h"
 #include "common/setup/config.h"
 #include "common/wire/frame.h"
 #include "common/wire/query.h"
@@ -527,7 +527,7 @@ every_subcommand_and_its_options_are_in_countd_1(void **state)
     size_t commands = 0, items = 0;
 
     (void)state; /* needs none */
-    read_page("common/client/countd.1");
+    read_page("common/client/cmd/countd.1");
     section("SUBCOMMANDS", text, sizeof text);
     *strstr(text, "\n.Ss Output") = '\0';
     for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
@@ -545,7 +545,7 @@ limits_of_the_command_are_in_countd_1(void **state)
     char text[128];
 
     (void)state; /* needs none */
-    read_page("common/client/countd.1");
+    read_page("common/client/cmd/countd.1");
     snprintf(text, sizeof text, "1 to %d; default 1.", CHILDREN_MAX - 2);
     assert_has(page, text);
     snprintf(text, sizeof text, "A line has at most %d bytes.", LINES_SIZE_MAX);
@@ -583,7 +583,7 @@ static void
 every_exit_code_is_in_every_page(void **state)
 {
     (void)state; /* needs none */
-    check_exit_codes("common/client/countd.1", true);
+    check_exit_codes("common/client/cmd/countd.1", true);
     check_exit_codes("writer/countd-write.8", false);
     check_exit_codes("worker/countd-worker.8", false);
     check_exit_codes("reader/countd-read.8", false);

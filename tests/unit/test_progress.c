@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/client/progress.h"
+#include "common/client/cmd/progress.h"
 
 #define HIDDEN "\r\033[K" /* before each line, and alone at the end */
 #define SECOND ((uint64_t)1000)

@@ -1,0 +1,329 @@
+/* common/client/cmd/acquire.c - countd acquire: hold a live resource while a
+ * command runs.
+ *
+ * The command is a child in our process group, so the terminal sends both of
+ * us its signals, and Ctrl-Z stops both.  Signals that others send to us are
+ * passed on.  We outlive the command: what is held is given back when it has
+ * ended, and by the server whenever we end. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/live_peer.h"
+#include "common/client/lib/link.h"
+
+/* Between two tries: half of this to all of it, doubled each time. */
+#define PAUSE_FIRST_MS 10
+#define PAUSE_LAST_MS  250
+
+/* --kill-on-loss: so long after SIGTERM comes SIGKILL. */
+#define KILL_AFTER_MS 10000
+
+#define EXIT_NOT_EXECUTABLE 126
+#define EXIT_NOT_FOUND      127
+#define EXIT_SIGNAL         128 /* and its number */
+
+struct holding {
+    const struct cmd_line *line;
+    struct live_name name;
+    uint32_t resources;
+    uint32_t bound;
+    uint64_t wait_ms; /* UINT64_MAX: for ever */
+    int refused;      /* exit status */
+    bool kill_on_loss;
+    struct countd_live *l;
+    bool lost;
+    pid_t pid;
+    int signal_fd;
+    uint64_t kill_at_ms; /* UINT64_MAX: not to be killed */
+};
+
+/* ---- the line ---------------------------------------------------------- */
+
+static int
+take_numbers(struct holding *h)
+{
+    const struct cmd_line *line = h->line;
+    int64_t resources, max, refused;
+    int status;
+
+    status = cmd_number(line->args[1], "N", 1, UINT32_MAX, &resources);
+    if (status == 0)
+        status = cmd_number(line->args[2], "MAX", 1, UINT32_MAX, &max);
+    if (status == 0)
+        status = cmd_option_number(line, "E", 0, 255, CONFIG_EXIT_NEGATIVE,
+                                   &refused);
+    if (status == 0)
+        status = cmd_option_ms(
+            line, "w", cmd_value(line, "wait") ? UINT64_MAX : 0, &h->wait_ms);
+    if (status != 0)
+        return status;
+    if (resources > max) {
+        diag(DIAG_ERROR,
+             "%" PRId64 " of %" PRId64 " can never be had; N is at most MAX",
+             resources, max);
+        return CONFIG_EXIT_USAGE;
+    }
+    h->resources = (uint32_t)resources;
+    h->bound = (uint32_t)max;
+    h->refused = (int)refused;
+    h->kill_on_loss = cmd_value(line, "kill-on-loss") != NULL;
+    return 0;
+}
+
+/* ---- acquire ----------------------------------------------------------- */
+
+/* Half of `pause_ms` to all of it: those who wait together do not all come
+ * back together. */
+static uint64_t
+jitter(uint64_t pause_ms)
+{
+    uint32_t number;
+
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) < 0)
+        number = (uint32_t)clock_ns();
+    return pause_ms - number % (pause_ms / 2 + 1);
+}
+
+/* 0 when the time is over, or the end of the connection. */
+static int
+pause_for(struct holding *h, uint64_t ms)
+{
+    const int rc = link_wait(countd_live_fd(h->l), POLLIN, -1, clock_ms() + ms);
+
+    return rc < 0 ? 0 : countd_live_alive(h->l);
+}
+
+/* 0 held, -EBUSY refused, else what went wrong. */
+static int
+acquire(struct holding *h)
+{
+    const uint64_t start = clock_ms();
+    const uint64_t end =
+        h->wait_ms == UINT64_MAX ? UINT64_MAX : start + h->wait_ms;
+    uint64_t pause_ms = PAUSE_FIRST_MS;
+
+    for (;;) {
+        uint64_t now, ms;
+        int rc = countd_acquire(h->l, h->name.bytes, h->name.size, h->resources,
+                                h->bound);
+
+        if (rc != -EBUSY)
+            return rc;
+        now = clock_ms();
+        if (now >= end)
+            return rc;
+        ms = jitter(pause_ms);
+        if (ms > end - now)
+            ms = end - now; /* the last try is at the end */
+        rc = pause_for(h, ms);
+        if (rc < 0)
+            return rc;
+        pause_ms = 2 * pause_ms < PAUSE_LAST_MS ? 2 * pause_ms : PAUSE_LAST_MS;
+    }
+}
+
+/* ---- the command ------------------------------------------------------- */
+
+/* In the child: never returns. */
+static void
+become(struct holding *h, const sigset_t *mask, pid_t parent)
+{
+    char **argv = &h->line->args[3];
+    int error;
+
+    /* Who wants it killed on loss wants that too when we are the ones that
+     * are lost.  Cannot fail with these arguments. */
+    if (h->kill_on_loss)
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (h->kill_on_loss && getppid() != parent)
+        _exit(EXIT_SIGNAL + SIGTERM);
+    (void)sigprocmask(SIG_SETMASK, mask, NULL); /* has no bad arguments */
+    (void)execvp(argv[0], argv);                /* returns to fail only */
+    error = errno;
+    diag_errno(DIAG_ERROR, error, "%s", argv[0]);
+    _exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+}
+
+/* From here on signals come by the descriptor, the child's end too. */
+static int
+start(struct holding *h)
+{
+    static const int passed[] = {SIGTERM, SIGINT,  SIGHUP,
+                                 SIGQUIT, SIGUSR1, SIGUSR2};
+    const pid_t self = getpid();
+    sigset_t set, before;
+
+    /* None of these can fail: the signals exist. */
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
+        (void)sigaddset(&set, passed[i]);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &set, &before);
+    /* Ignored, it would leave nothing to wait for. */
+    (void)signal(SIGCHLD, SIG_DFL);
+    h->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (h->signal_fd < 0)
+        return -errno;
+    h->pid = fork();
+    if (h->pid < 0)
+        return -errno;
+    if (h->pid == 0)
+        become(h, &before, self);
+    return 0;
+}
+
+static void
+say_lost(struct holding *h)
+{
+    char text[4 * 64 + 1];
+
+    h->lost = true;
+    (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,
+                      text); /* its length is not needed */
+    diag(DIAG_WARNING,
+         "the connection to countd-write is lost: %s is not held any more, "
+         "%s",
+         text,
+         h->kill_on_loss ? "the command gets SIGTERM"
+                         : "while the command runs on");
+    if (!h->kill_on_loss)
+        return;
+    /* It is not waited for yet, so the pid is its own.  One that is stopped
+     * has to go on to end. */
+    (void)kill(h->pid, SIGTERM);
+    (void)kill(h->pid, SIGCONT);
+    h->kill_at_ms = clock_ms() + KILL_AFTER_MS;
+}
+
+/* What the terminal sends, and what the child sends to all of its group, has
+ * reached the child as well. */
+static void
+pass_on(const struct holding *h)
+{
+    struct signalfd_siginfo s;
+
+    while (read(h->signal_fd, &s, sizeof s) == (ssize_t)sizeof s) {
+        if (s.ssi_signo == SIGCHLD || s.ssi_code > 0 ||
+            s.ssi_pid == (uint32_t)h->pid)
+            continue;
+        /* The child is not waited for yet, so the pid is its own. */
+        (void)kill(h->pid, (int)s.ssi_signo);
+    }
+}
+
+/* Waits for the end of the command; its status as of waitpid(). */
+static int
+await(struct holding *h)
+{
+    struct pollfd p[] = {{.fd = h->signal_fd, .events = POLLIN},
+                         {.fd = countd_live_fd(h->l), .events = POLLIN}};
+    int status;
+    pid_t ended;
+
+    for (;;) {
+        const uint64_t now = clock_ms();
+        int timeout_ms = -1;
+
+        if (h->kill_at_ms != UINT64_MAX)
+            timeout_ms = h->kill_at_ms > now ? (int)(h->kill_at_ms - now) : 0;
+        if (timeout_ms == 0) {
+            (void)kill(h->pid, SIGKILL); /* not waited for, so its own pid */
+            h->kill_at_ms = UINT64_MAX;
+            timeout_ms = -1;
+        }
+        /* Interrupted, it only looks sooner. */
+        (void)poll(p, 2, timeout_ms);
+        if (p[1].revents != 0 && countd_live_alive(h->l) < 0) {
+            p[1].fd = -1;
+            say_lost(h);
+        }
+        pass_on(h);
+        ended = waitpid(h->pid, &status, WNOHANG);
+        if (ended == h->pid)
+            return status;
+        assert(ended == 0); /* nobody else waits for it */
+    }
+}
+
+static int
+run(struct holding *h)
+{
+    int status;
+    int rc;
+
+    rc = start(h);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "start %s", h->line->args[3]);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    status = await(h);
+    status = WIFEXITED(status) ? WEXITSTATUS(status)
+                               : EXIT_SIGNAL + WTERMSIG(status);
+    /* Closing would do, but a moment after we ended.  An error means that it
+     * is given back already. */
+    if (!h->lost)
+        (void)countd_release(h->l, h->name.bytes, h->name.size, h->resources);
+    if (!h->lost || !h->kill_on_loss)
+        return status;
+    /* The command may have caught the signal and call its work done. */
+    diag(DIAG_ERROR,
+         "the command ended after what it relied on was lost, with status=%d",
+         status);
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* ---- the subcommand ---------------------------------------------------- */
+
+static int
+acquire_and_run(struct holding *h)
+{
+    char text[4 * 64 + 1];
+    int rc;
+
+    rc = acquire(h);
+    if (rc == 0)
+        return run(h);
+    if (rc != -EBUSY)
+        return live_failed(h->line, rc);
+    (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,
+                      text); /* its length is not needed */
+    diag(DIAG_INFO, "%s: %" PRIu32 " of %" PRIu32 " not available%s", text,
+         h->resources, h->bound, h->wait_ms > 0 ? " in time" : "");
+    return h->refused;
+}
+
+int
+cmd_acquire(struct cmd_line *line)
+{
+    struct holding h = {
+        .line = line, .signal_fd = -1, .kill_at_ms = UINT64_MAX};
+    int status;
+
+    line->args[line->arg_count] = NULL; /* for execvp(); argv has room */
+    status = take_numbers(&h);
+    if (status == 0)
+        status = live_name(line->args[0], &h.name);
+    if (status == 0)
+        status = live_connect(line, &h.l);
+    if (status == 0)
+        status = acquire_and_run(&h);
+    countd_live_close(h.l);
+    if (h.signal_fd >= 0)
+        (void)close(h.signal_fd); /* holds nothing */
+    free(h.name.bytes);
+    return status;
+}

@@ -1,0 +1,437 @@
+/* common/client/cmd/backup.c - countd backup: a copy that is a data directory.
+ *
+ * First everything received so far is merged or held, so the copy needs no
+ * logs.  What is held is copied before the keyspaces: a record that is applied
+ * in between is in both copies, and its marks say so to the worker that meets
+ * it again.  Then each keyspace is copied as one snapshot.  Every copy is
+ * checked before the command says that it is done.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/inside.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/progress.h"
+#include "common/client/cmd/wait.h"
+#include "common/setup/privilege.h"
+
+#define COPY_SIZE ((size_t)64 << 10)
+
+struct backup {
+    const struct cmd_line *line;
+    const char *path; /* of the copy */
+    struct inside in;
+    struct store *copy; /* the copied keyspaces, for the check */
+    int fd;             /* the copy */
+    int keyspace_fd;    /* its keyspace/ */
+    struct progress progress;
+    uint64_t keyspaces, keys, faults;
+    char name[NAME_TEXT_SIZE]; /* being copied or checked */
+};
+
+/* ---- the new directory ------------------------------------------------- */
+
+/* 1: empty, 0: not. */
+static int
+is_empty(int dirfd)
+{
+    const char *name;
+    DIR *dir;
+    int rc;
+
+    rc = dirstream_open(dirfd, ".", &dir);
+    if (rc < 0)
+        return rc;
+    rc = dirstream_next(dir, &name);
+    (void)closedir(dir); /* only read */
+    return rc < 0 ? rc : rc == 0;
+}
+
+static int
+make_folder(int dirfd, const char *name)
+{
+    int fd;
+
+    if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* A folder that is empty in a copy; daemons and countd check expect it. */
+static int
+make_log_folder(int dirfd)
+{
+    const int fd = make_folder(dirfd, "log");
+
+    if (fd < 0)
+        return fd;
+    (void)close(fd); /* nothing was written through it */
+    return 0;
+}
+
+static int
+make_copy_dir(struct backup *b)
+{
+    int rc;
+
+    b->fd = make_folder(AT_FDCWD, b->path);
+    if (b->fd < 0)
+        return b->fd;
+    rc = is_empty(b->fd);
+    if (rc == 0)
+        rc = -ENOTEMPTY;
+    if (rc > 0)
+        rc = make_log_folder(b->fd);
+    if (rc < 0)
+        goto close_fd;
+    b->keyspace_fd = make_folder(b->fd, "keyspace");
+    if (b->keyspace_fd >= 0)
+        return 0;
+    rc = b->keyspace_fd;
+
+close_fd:
+    (void)close(b->fd); /* nothing was written through it */
+    return rc;
+}
+
+/* ---- plain files ------------------------------------------------------- */
+
+static int
+write_all(int fd, const uint8_t *bytes, size_t size)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        const ssize_t n = write(fd, bytes + done, size - done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static int
+copy_bytes(int from, int to)
+{
+    static uint8_t bytes[COPY_SIZE];
+
+    for (;;) {
+        const ssize_t n = read(from, bytes, sizeof bytes);
+        int rc;
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return fsync(to) < 0 ? -errno : 0;
+        rc = write_all(to, bytes, (size_t)n);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+static int
+copy_file(int from_fd, int to_fd, const char *name)
+{
+    int from, to, rc;
+
+    from =
+        openat(from_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (from < 0)
+        return -errno;
+    to = openat(to_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (to < 0) {
+        rc = -errno;
+        goto close_from;
+    }
+    rc = copy_bytes(from, to);
+    if (close(to) < 0 && rc == 0)
+        rc = -errno;
+
+close_from:
+    (void)close(from); /* only read */
+    return rc;
+}
+
+static int
+copy_entries(DIR *dir, int to_fd)
+{
+    const int from_fd = dirfd(dir);
+    const char *name;
+    int rc;
+
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        struct stat st;
+
+        if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            rc = errno == ENOENT ? 0 : -errno; /* gone meanwhile */
+        else if (S_ISREG(st.st_mode))
+            rc = copy_file(from_fd, to_fd, name);
+        if (rc < 0)
+            break;
+    }
+    return rc;
+}
+
+/* live/ is small, and each of its files is valid at any moment.  There may be
+ * none yet. */
+static int
+copy_live(struct backup *b)
+{
+    DIR *dir;
+    int to, rc;
+
+    rc = dirstream_open(b->in.dir.fd, "live", &dir);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    to = make_folder(b->fd, "live");
+    if (to < 0) {
+        rc = to;
+        goto close_dir;
+    }
+    rc = copy_entries(dir, to);
+    if (rc == 0 && fsync(to) < 0)
+        rc = -errno;
+    (void)close(to); /* synced, or failed already */
+
+close_dir:
+    (void)closedir(dir); /* only read */
+    return rc;
+}
+
+/* ---- keyspaces --------------------------------------------------------- */
+
+static void
+copy_fault(void *ctx, const char *text)
+{
+    struct backup *b = ctx;
+
+    b->faults++;
+    progress_clear(&b->progress);
+    diag(DIAG_ERROR, "keyspace %s: %s", b->name, text);
+}
+
+static void
+held_fault(void *ctx, const char *text)
+{
+    struct backup *b = ctx;
+
+    b->faults++;
+    diag(DIAG_ERROR, HELD_FILE ": %s", text);
+}
+
+/* Copies what is held and reads the whole copy back. */
+static int
+copy_held(struct backup *b)
+{
+    struct store_check_result result = {0};
+    struct held *copy;
+    int rc;
+
+    rc = held_copy(b->in.held, b->fd);
+    if (rc == 0)
+        rc = inside_held(b->fd, false, &copy);
+    if (rc == 0) {
+        rc = held_check(copy, held_fault, b, &result);
+        held_close(copy);
+    }
+    if (rc == -EBADMSG) {
+        held_fault(b, "is damaged and not in the copy");
+        return 0; /* the keyspaces are worth having */
+    }
+    return rc;
+}
+
+/* Copies one keyspace and reads the whole copy back. */
+static int
+copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    struct backup *b = ctx;
+    struct store_check_result result = {0};
+    int rc;
+
+    (void)keys;                             /* the check counts them */
+    (void)name_escape(name, size, b->name); /* the NUL ends it */
+    rc = store_copy(b->in.store, name, size, b->keyspace_fd);
+    if (rc == 0)
+        rc = store_check(b->copy, name, size, copy_fault, b, &result);
+    if (rc < 0) {
+        b->faults++;
+        progress_clear(&b->progress);
+        diag_errno(DIAG_ERROR, rc, "keyspace %s is not in the copy", b->name);
+        /* The others are worth having; a full disk is the end of it. */
+        return rc == -ENOSPC ? rc : 0;
+    }
+    b->keyspaces++;
+    b->keys += result.keys;
+    progress_show(&b->progress, 0, b->keyspaces, "keyspace");
+    return 0;
+}
+
+/* The check of the copies left lock files, which are of this moment only. */
+static int
+remove_locks(int dirfd)
+{
+    static const char suffix[] = ".mdb-lock";
+    const char *name;
+    DIR *dir;
+    int rc;
+
+    rc = dirstream_open(dirfd, ".", &dir);
+    if (rc < 0)
+        return rc;
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        const size_t size = strlen(name);
+
+        /* One that stays does no harm. */
+        if (size > sizeof suffix - 1 &&
+            strcmp(name + size - (sizeof suffix - 1), suffix) == 0)
+            (void)unlinkat(dirfd, name, 0);
+    }
+    (void)closedir(dir); /* only read */
+    return rc;
+}
+
+static int
+copy_all(struct backup *b)
+{
+    static const uint8_t first[1];
+    int rc;
+
+    /* The key of the file names: without it long names are not found. */
+    rc = copy_file(b->in.dir.keyspace_fd, b->keyspace_fd, "%key");
+    if (rc == 0)
+        rc = copy_held(b);
+    if (rc == 0)
+        rc = inside_store(b->line, &b->in, b->keyspace_fd, false, &b->copy);
+    if (rc < 0)
+        return rc;
+    progress_init(&b->progress, "copying", 0);
+    rc = store_list(b->in.store, first, 0, copy_keyspace, b);
+    progress_clear(&b->progress);
+    store_close(b->copy);
+    if (rc == 0)
+        rc = remove_locks(b->keyspace_fd);
+    if (rc == 0)
+        rc = remove_locks(b->fd);
+    if (rc == 0)
+        rc = copy_live(b);
+    if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
+        rc = -errno;
+    return rc;
+}
+
+/* ---- what is not merged yet -------------------------------------------- */
+
+/* Until everything in the logs now is merged.  Returns an exit status. */
+static int
+flush(struct backup *b)
+{
+    uint64_t timeout_ms;
+    int rc, status;
+
+    status = cmd_option_ms(b->line, "timeout", 30000, &timeout_ms);
+    if (status != 0 || cmd_value(b->line, "no-flush") != NULL)
+        return status;
+    rc = wait_merged(b->line, &b->in.dir, timeout_ms);
+    if (rc == 0)
+        return 0;
+    if (rc == -ETIMEDOUT)
+        diag(DIAG_ERROR, "logs are not merged in time; is countd-worker "
+                         "running? --no-flush copies what is merged");
+    else
+        diag_errno(DIAG_ERROR, rc, "wait for the logs to be merged");
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* ---- the subcommand ---------------------------------------------------- */
+
+static int
+refuse_dir(const struct backup *b, int rc)
+{
+    if (rc == -ENOTEMPTY)
+        diag(DIAG_ERROR, "%s is not empty; give a new directory", b->path);
+    else if (rc == -ENOENT)
+        diag(DIAG_ERROR, "make %s: its parent folder does not exist", b->path);
+    else
+        diag_errno(DIAG_ERROR, rc, "make %s", b->path);
+    return rc == -ENOTEMPTY ? CONFIG_EXIT_USAGE
+                            : datadir_exit_status(rc, DATADIR_WRITE);
+}
+
+/* With the data directory open. */
+static int
+run(struct backup *b)
+{
+    struct kept kept;
+    int rc, status;
+
+    status = flush(b);
+    if (status != 0)
+        return status;
+    rc = make_copy_dir(b);
+    if (rc < 0)
+        return refuse_dir(b, rc);
+    rc = copy_all(b);
+    (void)close(b->keyspace_fd); /* synced, or failed already */
+    (void)close(b->fd);          /* likewise */
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "copy to %s", b->path);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    rc = kept_read(&b->in.dir, b->in.held, &kept);
+    kept.held = 0; /* it is in the copy */
+    if (rc < 0)
+        diag_errno(DIAG_WARNING, rc, "look for what is not in the copy");
+    else
+        kept_warn(&kept, "not in the copy");
+    if (printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64
+               " faults=%" PRIu64 "\n",
+               b->keyspaces, b->keys, b->faults) < 0 ||
+        fflush(stdout) != 0)
+        return CONFIG_EXIT_SYSTEM;
+    return b->faults > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
+}
+
+/* Where only root may make the copy's directory, root makes it for the user of
+ * the settings, before it becomes that user. */
+static int
+become_user(const struct backup *b)
+{
+    struct config c = b->line->config;
+
+    if (geteuid() != 0 || c.user[0] == '\0')
+        return 0;
+    (void)snprintf(c.data_dir, sizeof c.data_dir, "%s",
+                   b->path); /* a cut path is none, and refused */
+    return privilege_become(&c, DATADIR_WRITE);
+}
+
+int
+cmd_backup(struct cmd_line *line)
+{
+    struct backup b = {.line = line, .path = line->args[0]};
+    int status;
+
+    status = become_user(&b);
+    if (status == 0)
+        status = inside_open(line, false, &b.in);
+    if (status != 0)
+        return status;
+    status = run(&b);
+    inside_close(&b.in);
+    return status;
+}

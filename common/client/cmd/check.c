@@ -1,0 +1,491 @@
+/* common/client/cmd/check.c - countd check: is everything on disk what it
+ * should be?  Repairs nothing.
+ *
+ * Keyspaces first, then logs: epochs only grow, so a mark read before a
+ * header is never above it in a sound directory, whoever runs meanwhile.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/inside.h"
+#include "common/client/cmd/logfile.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/progress.h"
+#include "common/client/cmd/wait.h"
+#include "common/log/inspect.h"
+
+#define TEXT_SIZE  512
+#define OPEN_TRIES 50
+
+/* The highest epoch any keyspace has of one log. */
+struct known {
+    bool used;
+    struct store_mark mark;
+    struct cmd_name keyspace; /* that has it */
+};
+
+struct check {
+    const struct cmd_line *line;
+    struct inside in;
+    struct output out;
+    struct progress progress;
+
+    char where[NAME_TEXT_SIZE + 16]; /* what is being looked at */
+    struct cmd_name keyspace;
+    struct known *known;                /* open addressing by uuid */
+    size_t known_count, known_capacity; /* a power of two, or 0 */
+
+    uint64_t keyspaces, keys, blocks, logs, held;
+    uint64_t waiting; /* full logs */
+    uint64_t faults;
+    int error; /* the check itself could not go on */
+};
+
+static const struct output_column columns[] = {
+    {"where", "where", false},
+    {"what", "what", false},
+};
+
+/* ---- findings ---------------------------------------------------------- */
+
+static void note(struct check *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void fault(struct check *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void report(struct check *c, const char *prefix, const char *format,
+                   va_list args) __attribute__((format(printf, 3, 0)));
+
+static void
+report(struct check *c, const char *prefix, const char *format, va_list args)
+{
+    const size_t size = strlen(prefix);
+    char text[TEXT_SIZE];
+    int length;
+
+    memcpy(text, prefix, size);
+    length = vsnprintf(text + size, sizeof text - size, format, args);
+    /* A cut text may end inside of a character: take that off. */
+    if (length >= (int)(sizeof text - size)) {
+        size_t end = sizeof text - 1;
+
+        while (end > 0 && ((unsigned char)text[end - 1] & 0xc0) == 0x80)
+            end--;
+        if (end > 0 && (unsigned char)text[end - 1] >= 0xc0)
+            end--;
+        text[end] = '\0';
+    }
+    progress_clear(&c->progress);
+    output_row(&c->out,
+               (const struct cell[]){cell_text(c->where), cell_text(text)});
+}
+
+static void
+note(struct check *c, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    report(c, "", format, args);
+    va_end(args);
+}
+
+static void
+fault(struct check *c, const char *format, ...)
+{
+    va_list args;
+
+    c->faults++;
+    va_start(args, format);
+    report(c, "FAULT: ", format, args);
+    va_end(args);
+}
+
+static void
+look_at(struct check *c, const char *kind, const uint8_t *name, size_t size)
+{
+    char text[NAME_TEXT_SIZE];
+
+    if (size > NAME_MAX_SIZE)
+        size = NAME_MAX_SIZE;
+    (void)name_escape(name, size, text); /* the NUL ends it */
+    (void)snprintf(c->where, sizeof c->where, "%s %s", kind,
+                   text); /* a cut name still helps */
+}
+
+/* ---- marks ------------------------------------------------------------- */
+
+static struct known *
+find_known(const struct check *c, const uint8_t uuid[16])
+{
+    size_t at = get_le64(uuid) & (c->known_capacity - 1);
+
+    while (c->known[at].used && memcmp(c->known[at].mark.uuid, uuid, 16) != 0)
+        at = (at + 1) & (c->known_capacity - 1);
+    return &c->known[at];
+}
+
+static int
+grow_known(struct check *c)
+{
+    struct known *old = c->known;
+    const size_t old_capacity = c->known_capacity;
+    const size_t capacity = old_capacity ? 2 * old_capacity : 256;
+    struct known *larger = calloc(capacity, sizeof *larger);
+
+    if (larger == NULL)
+        return -ENOMEM;
+    c->known = larger;
+    c->known_capacity = capacity;
+    for (size_t i = 0; i < old_capacity; i++)
+        if (old[i].used)
+            *find_known(c, old[i].mark.uuid) = old[i];
+    free(old);
+    return 0;
+}
+
+static int
+keep_mark(void *ctx, const struct store_mark *m,
+          const struct store_mark_info *info)
+{
+    struct check *c = ctx;
+    struct known *k;
+
+    if (2 * c->known_count >= c->known_capacity && grow_known(c) < 0)
+        return -ENOMEM;
+    k = find_known(c, m->uuid);
+    if (!k->used)
+        c->known_count++;
+    if (!k->used || m->epoch > k->mark.epoch)
+        *k = (struct known){.used = true, .mark = *m, .keyspace = c->keyspace};
+    if (info->state == STORE_MARK_PARTIAL)
+        note(c,
+             "a log is merged in part; a worker will go on (epoch=%" PRIu64 ")",
+             m->epoch);
+    return 0;
+}
+
+/* ---- keyspaces --------------------------------------------------------- */
+
+static void
+keyspace_fault(void *ctx, const char *text)
+{
+    fault(ctx, "%s", text);
+}
+
+static void
+check_keyspace(struct check *c, const uint8_t *name, size_t size)
+{
+    struct store_check_result result = {0};
+    int rc;
+
+    look_at(c, "keyspace", name, size);
+    c->keyspace.size = size;
+    memcpy(c->keyspace.bytes, name, size);
+    rc = store_check(c->in.store, name, size, keyspace_fault, c, &result);
+    c->keyspaces++;
+    c->keys += result.keys;
+    c->blocks += result.blocks;
+    if (rc == -ENOENT) {
+        if (c->line->arg_count > 0)
+            fault(c, "there is no such keyspace");
+        else if (size > 2 && memcmp(name, "%h", 2) == 0)
+            fault(c, "a file in which its keyspace's name is damaged, or "
+                     "another's: it was renamed or copied");
+        return; /* or it was removed since it was listed */
+    }
+    if (rc < 0) {
+        fault(c, "cannot be checked: %s", diag_text(rc));
+        return;
+    }
+    rc = store_each_mark(c->in.store, name, size, keep_mark, c);
+    if (rc < 0)
+        fault(c, "its marks cannot be read: %s", diag_text(rc));
+    progress_show(&c->progress, 0, c->keyspaces, "keyspace");
+}
+
+static int
+listed_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    (void)keys; /* the check counts them itself */
+    check_keyspace(ctx, name, size);
+    return 0;
+}
+
+static int
+check_keyspaces(struct check *c)
+{
+    static const uint8_t first[1];
+    struct cmd_name name;
+
+    if (c->line->arg_count == 0)
+        return store_list(c->in.store, first, 0, listed_keyspace, c);
+    for (int i = 0; i < c->line->arg_count; i++) {
+        /* Each was read once before, to refuse bad ones. */
+        if (cmd_name(c->line->args[i], "keyspace", &name) == 0)
+            check_keyspace(c, name.bytes, name.size);
+    }
+    return 0;
+}
+
+/* ---- logs -------------------------------------------------------------- */
+
+static const char *const states[] = {
+    [LOG_EMPTY] = "empty",
+    [LOG_OPEN] = "open",
+    [LOG_SEALED] = "full",
+};
+
+/* A log against what the keyspaces know of it. */
+static void
+check_mark(struct check *c, const struct log_header *h)
+{
+    char keyspace[NAME_TEXT_SIZE];
+    const struct known *k;
+
+    if (c->known_capacity == 0)
+        return;
+    k = find_known(c, h->uuid);
+    if (!k->used || k->mark.epoch < h->epoch)
+        return;
+    if (k->mark.epoch == h->epoch) {
+        if (h->state == LOG_SEALED && k->mark.first_ms != h->first_ms)
+            note(c, "%s",
+                 "another fill of its epoch is merged: the directory was put "
+                 "together from copies of different times; a worker will "
+                 "merge this one too");
+        return;
+    }
+    (void)name_escape(k->keyspace.bytes, k->keyspace.size,
+                      keyspace); /* the NUL ends it */
+    fault(c,
+          "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
+          " of it merged: was the directory put together from copies of "
+          "different times?",
+          states[h->state], h->epoch, keyspace, k->mark.epoch);
+}
+
+static int
+open_log(const struct check *c, const char *name)
+{
+    unsigned pause_ms = 0;
+    int fd = -EBUSY;
+
+    for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
+        fd = logfile_open(c->in.dir.log_fd, name);
+        if (fd == -EBUSY)
+            wait_pause(&pause_ms);
+    }
+    return fd;
+}
+
+static void
+check_report(struct check *c, const struct logfile *f,
+             const struct log_report *r)
+{
+    if (r->headers_rc == -EPROTONOSUPPORT) {
+        fault(c, "written by a newer version of countd");
+        return;
+    }
+    if (r->headers_rc < 0) {
+        fault(c, "both headers are damaged; a daemon will set it aside");
+        return;
+    }
+    if (r->damaged > 0)
+        fault(c,
+              "slots damaged: %" PRIu32 " of %" PRIu32
+              "; a daemon will set it aside",
+              r->damaged, r->valid + r->damaged);
+    check_mark(c, &r->header);
+    if (r->header.state != LOG_SEALED)
+        return;
+    c->waiting++;
+    note(c, "%s: %" PRIu64 " increment%s to be merged",
+         f->locked ? "owned" : "full", r->header.count,
+         output_plural(r->header.count));
+}
+
+static void
+check_log(struct check *c, const struct logfile *f)
+{
+    struct log_report r;
+    int fd, rc;
+
+    c->logs++;
+    fd = open_log(c, f->name);
+    if (fd == -ENOENT)
+        return; /* gone meanwhile: its owner set it aside */
+    if (fd < 0) {
+        fault(c, "cannot be opened: %s", diag_text(fd));
+        return;
+    }
+    rc = log_inspect(fd, f->index, &r);
+    (void)close(fd); /* only read */
+    if (rc < 0)
+        fault(c, "cannot be read: %s", diag_text(rc));
+    else
+        check_report(c, f, &r);
+}
+
+static void
+check_file(struct check *c, const struct logfile *f)
+{
+    look_at(c, "log", (const uint8_t *)f->name, strlen(f->name));
+    switch (f->kind) {
+    case LOGFILE_LOG:
+        check_log(c, f);
+        break;
+    case LOGFILE_LOCK:
+        note(c, "a lock without its log: being made, or its maker died; a "
+                "daemon removes it");
+        break;
+    case LOGFILE_BAD:
+        fault(c,
+              "a damaged log that was set aside; countd log salvage %s "
+              "merges what is valid in it",
+              f->name);
+        break;
+    case LOGFILE_SALVAGED:
+        note(c, "was set aside and salvaged; it may be removed");
+        break;
+    case LOGFILE_OTHER:
+        note(c, "is not countd's, left alone");
+        break;
+    }
+}
+
+static int
+check_logs(struct check *c)
+{
+    struct logfile_list list;
+    const int rc = logfile_list_read(&list, c->in.dir.log_fd);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < list.count; i++)
+        check_file(c, &list.files[i]);
+    logfile_list_free(&list);
+    return 0;
+}
+
+/* ---- what is held ------------------------------------------------------- */
+
+static int
+note_held(void *ctx, const struct held_summary *s)
+{
+    struct check *c = ctx;
+
+    c->held += s->records;
+    look_at(c, "keyspace", s->name, s->name_size);
+    note(c,
+         "records held because it could not take them: %" PRIu64
+         "; a worker merges them when it can, countd held says more",
+         s->records);
+    return 0;
+}
+
+static int
+check_damaged_file(void *ctx, const char *file)
+{
+    struct check *c = ctx;
+
+    look_at(c, "held", (const uint8_t *)file, strlen(file));
+    fault(c,
+          "a damaged file of records that was set aside; countd held salvage "
+          "%s merges what is valid in it",
+          file);
+    return 0;
+}
+
+static int
+check_held(struct check *c)
+{
+    struct store_check_result result = {0};
+    int rc;
+
+    rc = kept_look(c->in.held);
+    if (rc == 0) {
+        rc = held_each(c->in.held, note_held, c);
+        held_look_end(c->in.held);
+    }
+    look_at(c, "held", (const uint8_t *)HELD_FILE, strlen(HELD_FILE));
+    if (rc == 0)
+        rc = held_check(c->in.held, keyspace_fault, c, &result);
+    if (rc == -EBADMSG) {
+        fault(c, "is damaged; a worker will set it aside");
+        rc = 0;
+    }
+    return rc < 0 ? rc : kept_each_damaged(&c->in.dir, check_damaged_file, c);
+}
+
+/* ---- the subcommand ---------------------------------------------------- */
+
+static int
+print_summary(struct check *c)
+{
+    output_rows_end(&c->out);
+    output_fact(&c->out, "keyspaces", cell_number((int64_t)c->keyspaces));
+    output_fact(&c->out, "keys", cell_number((int64_t)c->keys));
+    output_fact(&c->out, "blocks", cell_number((int64_t)c->blocks));
+    output_fact(&c->out, "logs", cell_number((int64_t)c->logs));
+    output_fact(&c->out, "logs_waiting", cell_number((int64_t)c->waiting));
+    output_fact(&c->out, "held", cell_number((int64_t)c->held));
+    output_fact(&c->out, "faults", cell_number((int64_t)c->faults));
+    if (c->out.format == OUTPUT_PEOPLE) /* output_fini() tells */
+        (void)printf("keyspaces=%" PRIu64 " keys=%" PRIu64 " blocks=%" PRIu64
+                     " logs=%" PRIu64 " waiting=%" PRIu64 " held=%" PRIu64
+                     ": %" PRIu64 " fault%s\n",
+                     c->keyspaces, c->keys, c->blocks, c->logs, c->waiting,
+                     c->held, c->faults, output_plural(c->faults));
+    return output_fini(&c->out);
+}
+
+/* With the directory open.  Named keyspaces are checked alone; without names
+ * everything is. */
+static int
+run(struct check *c)
+{
+    int rc, status;
+
+    output_init(&c->out, c->line, columns, sizeof columns / sizeof columns[0]);
+    progress_init(&c->progress, "checking", 0);
+    rc = check_keyspaces(c);
+    if (rc == 0 && c->line->arg_count == 0)
+        rc = check_logs(c);
+    if (rc == 0 && c->line->arg_count == 0)
+        rc = check_held(c);
+    progress_clear(&c->progress);
+    status = print_summary(c);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "check");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    return status == 0 && c->faults > 0 ? CONFIG_EXIT_NEGATIVE : status;
+}
+
+int
+cmd_check(struct cmd_line *line)
+{
+    struct check c = {.line = line};
+    struct cmd_name name;
+    int status = 0;
+
+    for (int i = 0; status == 0 && i < line->arg_count; i++)
+        status = cmd_name(line->args[i], "keyspace", &name);
+    if (status == 0)
+        status = inside_open(line, false, &c.in);
+    if (status != 0)
+        return status;
+    status = run(&c);
+    inside_close(&c.in);
+    free(c.known);
+    return status;
+}

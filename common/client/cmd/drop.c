@@ -1,0 +1,421 @@
+/* common/client/cmd/drop.c - countd drop, countd del: what was acknowledged
+ * before the call is gone when it returns, what comes after its return counts,
+ * and of what comes in between each increment does either.
+ *
+ * An increment of before is in one of four places, and they are emptied in the
+ * order in which it moves:
+ *
+ *   1. A log.  All that hold increments now are noted, the writer hands its own
+ *      on, and the command waits until each of these fills is merged: then its
+ *      increments are in the keyspace, or held for it.  Fills that begin after
+ *      that have nothing of before.  Without a worker this comes to no end;
+ *      then nothing is dropped, as what is in the logs would come back.
+ *   2. A log that is empty, but whose emptiness no sync has made durable: a
+ *      power loss brings the fill back, and only the keyspace's mark says that
+ *      it was in.  A keyspace that is damaged is replaced by an empty one, and
+ *      its marks are gone.  So all logs are synced here, and no fill of before
+ *      can come again; the new file needs no mark of any.  (Of the log that is
+ *      being filled it must have none: its increments of after the return
+ *      would be taken for merged.)
+ *   3. Held.  Under the lock of the keyspace's records, so that no worker has
+ *      one of them in its hands; one that was applied meanwhile is in 4.
+ *   4. The keyspace: one step of the store, which keeps the marks.  A log that
+ *      some worker merged and has not emptied is not counted again.  Of a file
+ *      that was replaced readers may have the old one open: the command waits
+ *      until they have looked.
+ *
+ * Each step is durable when the next begins, and none asks whether it was done
+ * before: killed anywhere, the command is run again.  What is held or merged
+ * meanwhile comes from fills of after 1.
+ *
+ * Files that were set aside (log/bad-*, bad-held-*) and archive/ are no part of
+ * it: salvage and a replay bring back what is in them, which is said.
+ *
+ * A key that is deleted could come back out of 3, where a record cannot be cut:
+ * with records held for its keyspace del refuses.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/client/cmd/inside.h"
+#include "common/client/cmd/logfile.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/wait.h"
+#include "common/wire/query.h"
+
+/* Daemons look each second whether a file that they have open was replaced. */
+#define REPLACED_MS 2000
+
+struct drop {
+    const struct cmd_line *line;
+    struct inside in;
+    struct wait_turn turn;
+    bool dry_run;
+    bool replaced; /* some keyspace, which readers have yet to notice */
+};
+
+/* ---- before: logs ------------------------------------------------------ */
+
+static int
+sync_log(int log_fd, const char *name)
+{
+    const int fd =
+        openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int rc;
+
+    /* Gone; or full again (0200), and then its start was synced. */
+    if (fd < 0)
+        return errno == ENOENT || errno == EACCES ? 0 : -errno;
+    rc = fsync(fd) < 0 ? -errno : 0;
+    (void)close(fd); /* nothing was written through it */
+    return rc;
+}
+
+static int
+sync_logs(int log_fd)
+{
+    struct logfile_list list;
+    int rc;
+
+    rc = logfile_list_read(&list, log_fd);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < list.count; i++)
+        if (list.files[i].kind == LOGFILE_LOG)
+            rc = sync_log(log_fd, list.files[i].name);
+    logfile_list_free(&list);
+    return rc;
+}
+
+static int
+not_merged(struct drop *d)
+{
+    struct kept kept;
+
+    if (kept_read(&d->in.dir, d->in.held, &kept) == 0)
+        kept_warn(&kept, "not merged");
+    diag(DIAG_ERROR,
+         "nothing is changed: logs are not merged in time, and what is in them "
+         "would come back; is countd-worker running? countd log list shows "
+         "what waits");
+    return CONFIG_EXIT_NEGATIVE;
+}
+
+/* Steps 1 and 2; the turns get the time that is left.  Returns an exit
+ * status. */
+static int
+settle_logs(struct drop *d)
+{
+    uint64_t timeout_ms;
+    int rc, status;
+
+    status = cmd_option_ms(d->line, "timeout", 30000, &timeout_ms);
+    if (status != 0)
+        return status;
+    d->turn.deadline_ms = clock_ms() + timeout_ms;
+    if (d->dry_run)
+        return 0;
+    rc = wait_merged(d->line, &d->in.dir, timeout_ms);
+    if (rc == 0)
+        rc = sync_logs(d->in.dir.log_fd);
+    if (rc == 0)
+        return 0;
+    if (rc == -ETIMEDOUT)
+        return not_merged(d);
+    diag_errno(DIAG_ERROR, rc, "wait for the logs to be merged");
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* ---- what there is ----------------------------------------------------- */
+
+struct found {
+    char text[NAME_TEXT_SIZE];
+    const struct cmd_name *name;
+    int error;     /* -ENOENT: no such keyspace; or it cannot be read */
+    uint64_t keys; /* else */
+    int64_t total;
+    uint64_t held; /* records */
+};
+
+static int
+add_held(void *ctx, const struct held_summary *s)
+{
+    struct found *f = ctx;
+
+    if (s->name_size == f->name->size &&
+        memcmp(s->name, f->name->bytes, s->name_size) == 0)
+        f->held = s->records;
+    return 0;
+}
+
+static int
+look(struct drop *d, const struct cmd_name *name, struct found *f)
+{
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
+    uint8_t row[QUERY_ROW_SIZE] = {0};
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = row, .room = sizeof row};
+    int rc;
+
+    *f = (struct found){.name = name};
+    (void)name_escape(name->bytes, name->size, f->text); /* the NUL ends it */
+    (void)store_read(d->in.store, &reads);               /* one: answered */
+    f->error = q.error;
+    if (q.error == 0) {
+        f->keys = q.totals.keys;
+        f->total = (int64_t)get_le64(row);
+    }
+    store_read_end(d->in.store);
+    rc = kept_look(d->in.held);
+    if (rc == 0) {
+        rc = held_each(d->in.held, add_held, f);
+        held_look_end(d->in.held);
+    }
+    return rc == -EBADMSG ? 0 : rc; /* who writes to it sets it aside */
+}
+
+static int
+unknown(const char *keyspace)
+{
+    diag(DIAG_ERROR, "there is no keyspace %s; countd keyspaces lists them",
+         keyspace);
+    return CONFIG_EXIT_NEGATIVE;
+}
+
+/* ---- drop -------------------------------------------------------------- */
+
+static void
+print_found(const struct drop *d, const struct found *f)
+{
+    /* The end of the command tells what stdout did not take. */
+    (void)printf("%s keyspace=%s ", d->dry_run ? "would drop" : "dropped",
+                 f->text);
+    if (f->error < 0)
+        (void)printf("keys=- total=- held=%" PRIu64 "\n", f->held);
+    else
+        (void)printf("keys=%" PRIu64 " total=%" PRId64 " held=%" PRIu64 "\n",
+                     f->keys, f->total, f->held);
+}
+
+/* Steps 3 and 4.  -ENOENT: there was nothing. */
+static int
+empty(struct drop *d, struct found *f)
+{
+    const struct cmd_name *n = f->name;
+    int rc;
+
+    do
+        rc = held_drop(d->in.held, n->bytes, n->size, &f->held);
+    while (wait_turn(&d->turn, rc, held_holder(d->in.held)));
+    if (rc < 0)
+        return rc;
+    /* -ESTALE: it was replaced just now, by whom is as well. */
+    do
+        rc = store_drop(d->in.store, n->bytes, n->size, NULL, 0);
+    while (wait_turn(&d->turn, rc == -ESTALE ? -EAGAIN : rc,
+                     inside_holder(&d->in)));
+    if (rc > 0)
+        d->replaced = true;
+    /* A worker may just have removed the empty file. */
+    return rc == -ENOENT && (f->held > 0 || f->error != -ENOENT) ? 0 : rc;
+}
+
+static int
+drop_one(struct drop *d, const struct cmd_name *name)
+{
+    struct found f;
+    int rc;
+
+    rc = look(d, name, &f);
+    if (rc == 0 && !d->dry_run)
+        rc = empty(d, &f);
+    else if (rc == 0 && f.error == -ENOENT && f.held == 0)
+        rc = -ENOENT;
+    if (rc == -ENOENT)
+        return unknown(f.text);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "drop keyspace %s", f.text);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    print_found(d, &f);
+    return CONFIG_EXIT_OK;
+}
+
+/* What was set aside may have more of any keyspace. */
+static void
+tell_kept(const struct drop *d)
+{
+    struct kept kept;
+    int rc;
+
+    rc = kept_read(&d->in.dir, d->in.held, &kept);
+    if (rc < 0)
+        diag_errno(DIAG_WARNING, rc, "look for what is set aside");
+    else if (kept.logs + kept.damaged > 0)
+        diag(DIAG_WARNING,
+             "%zu damaged file%s set aside (%s%s) may have more: salvage "
+             "brings back what is in there",
+             kept.logs + kept.damaged, output_plural(kept.logs + kept.damaged),
+             kept.logs > 0 ? "log/" : "", kept.logs > 0 ? kept.log : kept.file);
+}
+
+/* Reads arguments from `first` on into *names.  Returns an exit status. */
+static int
+read_names(const struct cmd_line *line, int first, const char *what,
+           struct cmd_name **names)
+{
+    const size_t count = (size_t)(line->arg_count - first);
+    int status = 0;
+
+    *names = calloc(count, sizeof **names);
+    if (*names == NULL) {
+        diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    for (size_t i = 0; status == 0 && i < count; i++)
+        status = cmd_name(line->args[(size_t)first + i], what, &(*names)[i]);
+    return status;
+}
+
+static int
+end_status(int status)
+{
+    return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
+}
+
+int
+cmd_drop(struct cmd_line *line)
+{
+    struct drop d = {.line = line};
+    struct cmd_name *names;
+    int status;
+
+    d.dry_run = cmd_value(line, "n") || cmd_value(line, "dry-run");
+    status = read_names(line, 0, "keyspace", &names);
+    if (status == 0)
+        status = inside_open(line, !d.dry_run, &d.in);
+    if (status != 0)
+        goto free_names;
+    status = settle_logs(&d);
+    if (status == 0) {
+        for (int i = 0; i < line->arg_count; i++) {
+            const int one = drop_one(&d, &names[i]);
+
+            status = one > status ? one : status;
+        }
+        if (d.replaced)
+            wait_ms(REPLACED_MS);
+        tell_kept(&d);
+    }
+    inside_close(&d.in);
+    status = end_status(status);
+
+free_names:
+    free(names);
+    return status;
+}
+
+/* ---- del --------------------------------------------------------------- */
+
+static int
+compare_keys(const void *a, const void *b)
+{
+    const struct store_key *x = a;
+    const struct store_key *y = b;
+    const size_t size = x->key_size < y->key_size ? x->key_size : y->key_size;
+    const int c = memcmp(x->key, y->key, size);
+
+    if (c != 0)
+        return c;
+    return x->key_size < y->key_size ? -1 : x->key_size > y->key_size;
+}
+
+/* Sorted and each once; returns their number. */
+static size_t
+sort_keys(const struct cmd_name *names, size_t count, struct store_key *keys)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++)
+        keys[i] = (struct store_key){.key = names[i].bytes,
+                                     .key_size = names[i].size};
+    qsort(keys, count, sizeof *keys, compare_keys);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || compare_keys(&keys[kept - 1], &keys[i]) != 0)
+            keys[kept++] = keys[i];
+    return kept;
+}
+
+static int
+delete_keys(struct drop *d, const struct cmd_name *keyspace,
+            const struct store_key *keys, size_t count)
+{
+    uint64_t deleted = 0;
+    struct found f;
+    int rc;
+
+    rc = look(d, keyspace, &f);
+    if (rc == 0 && f.held > 0) {
+        diag(DIAG_ERROR,
+             "nothing is deleted: records=%" PRIu64 " are held for keyspace %s "
+             "and may bring the keys back; countd held says why",
+             f.held, f.text);
+        return CONFIG_EXIT_NEGATIVE;
+    }
+    if (rc == 0)
+        do
+            rc = store_del(d->in.store, keyspace->bytes, keyspace->size, keys,
+                           count, &deleted);
+        while (wait_turn(&d->turn, rc, inside_holder(&d->in)));
+    if (rc == -ENOENT)
+        return unknown(f.text);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "delete from keyspace %s", f.text);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    (void)printf("deleted keyspace=%s keys=%" PRIu64 " of %zu\n", f.text,
+                 deleted, count); /* end_status() tells */
+    tell_kept(d);
+    return deleted == count ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
+}
+
+int
+cmd_del(struct cmd_line *line)
+{
+    const size_t count = (size_t)line->arg_count - 1;
+    struct drop d = {.line = line};
+    struct store_key *keys;
+    struct cmd_name *names;
+    int status;
+
+    status = read_names(line, 0, "name", &names);
+    keys = calloc(count + 1, sizeof *keys); /* there is one at least */
+    if (status == 0 && keys == NULL) {
+        diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
+        status = CONFIG_EXIT_SYSTEM;
+    }
+    if (status == 0)
+        status = inside_open(line, true, &d.in);
+    if (status != 0)
+        goto free_names;
+    status = settle_logs(&d);
+    if (status == 0)
+        status =
+            delete_keys(&d, &names[0], keys, sort_keys(names + 1, count, keys));
+    inside_close(&d.in);
+    status = end_status(status);
+
+free_names:
+    free(keys);
+    free(names);
+    return status;
+}

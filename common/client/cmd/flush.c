@@ -1,0 +1,226 @@
+/* common/client/cmd/flush.c - countd flush: everything acknowledged before
+ * the call is readable after it. */
+#include <errno.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/inside.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/wait.h"
+#include "common/log/fills.h"
+
+/* A worker tries again what it has come to hold after a twentieth of a second,
+ * then less and less often; what goes in goes in at once. */
+#define HELD_WAIT_MS 3000
+
+/* As of when the reader answers for all keyspaces.  No name comes after this
+ * one, so the answer is short. */
+static int
+ask_as_of(struct countd *c, int64_t *as_of_ms)
+{
+    uint8_t last[NAME_MAX_SIZE];
+    struct countd_rows *rows;
+    int rc;
+
+    memset(last, 0xff, sizeof last);
+    rc = countd_keyspaces(c, last, sizeof last, &rows);
+    if (rc < 0)
+        return rc;
+    *as_of_ms = rows->as_of_ms;
+    countd_rows_free(rows);
+    return 0;
+}
+
+struct flush {
+    const struct cmd_line *line;
+    struct datadir dir;
+    struct held *held;
+    struct countd *c;
+    struct logdir logs;
+    struct fills fills; /* what is waited for; see fills.h */
+    uint64_t timeout_ms;
+    int64_t as_of_ms;
+    uint64_t
+        stuck_ms; /* since then nothing but held records is in the way; 0 */
+    bool held_up; /* for so long that waiting is in vain */
+};
+
+/* Looks at logs, then at what is held: records go from one to the other.  1:
+ * all is merged.  When all that is left is held for a keyspace that cannot take
+ * it, another look in a minute may change that, but none before. */
+static int
+look(struct flush *f)
+{
+    const uint64_t now = clock_ms();
+    bool held = false;
+    int rc;
+
+    rc = fills_drop_merged(&f->fills, &f->logs);
+    if (rc == 0)
+        rc = kept_any_held(f->held, &held);
+    if (rc < 0)
+        return rc;
+    if (f->fills.count > 0)
+        f->stuck_ms = 0;
+    else if (!held)
+        return 1;
+    else if (f->stuck_ms == 0)
+        f->stuck_ms = now;
+    f->held_up = f->stuck_ms != 0 && now - f->stuck_ms >= HELD_WAIT_MS;
+    return 0;
+}
+
+/* Has the log handed on until all that was in a log is merged, and thus in
+ * every later answer of the reader.  The times that increments are stamped
+ * with say nothing here: the clock may have been set back.
+ *   -EAGAIN  not in time; -EPERM  the writer belongs to somebody else
+ *   -EBUSY   what is missing is held and stays so */
+static int
+await_reader(struct flush *f)
+{
+    const uint64_t deadline = clock_ms() + f->timeout_ms;
+    uint64_t rotated_ms = 0;
+    unsigned pause_ms = 0;
+
+    for (;;) {
+        int rc = wait_rotate_again(&f->dir, &rotated_ms);
+
+        if (rc == 0)
+            rc = ask_as_of(f->c, &f->as_of_ms);
+        if (rc == 0)
+            rc = look(f);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (f->held_up)
+            return -EBUSY;
+        if (clock_ms() >= deadline)
+            return -EAGAIN;
+        wait_pause(&pause_ms);
+    }
+}
+
+static int
+too_late(int64_t as_of_ms)
+{
+    char age[32];
+
+    output_age((int64_t)clock_unix_ms() - as_of_ms, age);
+    diag(DIAG_ERROR,
+         "not merged in time: readable as of %s ago; is "
+         "countd-worker running? countd log list shows what waits",
+         age);
+    return CONFIG_EXIT_NEGATIVE;
+}
+
+static int
+not_ours(void)
+{
+    diag(DIAG_ERROR, "countd-write belongs to another user and cannot be told "
+                     "to hand its log on");
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* Returns an exit status. */
+static int
+read_kept(const struct flush *f, struct kept *out)
+{
+    const int rc = kept_read(&f->dir, f->held, out);
+
+    if (rc == 0)
+        return 0;
+    diag_errno(DIAG_ERROR, rc, "look for what cannot be read");
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* What cannot be read although nothing is left to wait for.  That which was
+ * set aside before the call is no news: the status only tells of what was met
+ * now, or is held. */
+static int
+tell_kept(const struct flush *f, const struct kept *before)
+{
+    struct kept kept;
+    int status;
+
+    status = read_kept(f, &kept);
+    if (status != 0)
+        return status;
+    kept_warn(&kept, "not readable");
+    return kept.held > 0 || kept.logs > before->logs ||
+                   kept.damaged > before->damaged
+               ? CONFIG_EXIT_NEGATIVE
+               : CONFIG_EXIT_OK;
+}
+
+/* With the reader's handle and the data directory open. */
+static int
+run(struct flush *f)
+{
+    struct kept before, now;
+    int rc, status;
+
+    status = read_kept(f, &before);
+    if (status != 0)
+        return status;
+    rc = fills_note(&f->fills, &f->logs);
+    if (rc == 0)
+        rc = await_reader(f);
+    switch (rc) {
+    case 0:
+    case -EBUSY:
+        return tell_kept(f, &before);
+    case -EAGAIN:
+        if (read_kept(f, &now) == 0)
+            kept_warn(&now, "not readable");
+        return too_late(f->as_of_ms);
+    case -EPERM:
+        return not_ours();
+    default:
+        return cmd_peer_failed(f->line, CMD_READER, rc);
+    }
+}
+
+static int
+with_dir(struct flush *f)
+{
+    int rc, status = CONFIG_EXIT_SYSTEM;
+
+    rc = inside_held(f->dir.fd, false, &f->held);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open " HELD_FILE);
+        return status;
+    }
+    rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "look at the logs");
+        goto close_held;
+    }
+    status = run(f);
+    fills_fini(&f->fills);
+    logdir_close(&f->logs);
+
+close_held:
+    held_close(f->held);
+    return status;
+}
+
+int
+cmd_flush(struct cmd_line *line)
+{
+    struct flush f = {.line = line};
+    int status;
+
+    status = cmd_option_ms(line, "timeout", 30000, &f.timeout_ms);
+    if (status == 0)
+        status = cmd_connect(line, CMD_READER, 0, &f.c);
+    if (status != 0)
+        return status;
+    status = wait_datadir(line, &f.dir);
+    if (status == 0) {
+        status = with_dir(&f);
+        datadir_close(&f.dir);
+    }
+    countd_close(f.c);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* common/client/cmd/help.c - see help.h. */
+#include "common/client/cmd/help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- help -------------------------------------------------------------- */
+
+/* What stdout does not take is noticed here, once. */
+int
+help_printed(void)
+{
+    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+}
+
+/* What there is; `out` is stderr where it answers a mistake. */
+void
+help_overview(FILE *out)
+{
+    (void)fprintf(out,
+                  "countd %s - a log-structured store of counters\n\n"
+                  "usage: countd [-f FILE] [-o KEY=VALUE]... [-d DIR] "
+                  "[-H HOST] SUBCOMMAND ...\n\n",
+                  COUNTD_VERSION); /* help_printed() tells */
+    for (const struct cmd *c = cmd_table; c->name != NULL; c++)
+        (void)fprintf(out, "  %-10s %s\n", c->name, c->summary); /* as above */
+    (void)fputs("\ncountd SUBCOMMAND -h says more; countd(1) says all.\n",
+                out); /* as above */
+}
+
+static void
+print_options(const struct cmd_option *options, size_t count)
+{
+    for (size_t i = 0; i < count && options[i].name != NULL; i++) {
+        const struct cmd_option *o = &options[i];
+        char text[64];
+
+        (void)snprintf(text, sizeof text, "%s%s%s%s",
+                       o->name[1] == '\0' ? "-" : "--", o->name,
+                       o->value ? " " : "",
+                       o->value ? o->value : "");    /* names are short */
+        (void)printf("  %-19s %s\n", text, o->help); /* help_printed() tells */
+    }
+}
+
+int
+help_print(const struct cmd *c)
+{
+    (void)printf("countd %s - %s\n\nusage: countd %s [options]%s%s\n\n",
+                 c->name, c->summary, c->name, c->arguments[0] ? " " : "",
+                 c->arguments); /* help_printed() tells, here and below */
+    print_options(c->options, CMD_OPTIONS_MAX);
+    print_options(cmd_common_options, CMD_OPTIONS_MAX);
+    (void)printf("\nexample:\n  %s\n", c->example);
+    return help_printed();
+}

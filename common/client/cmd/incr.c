@@ -1,0 +1,40 @@
+/* common/client/cmd/incr.c - countd incr: one acknowledged increment. */
+#include <errno.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+
+int
+cmd_incr(struct cmd_line *line)
+{
+    struct cmd_name keyspace, key;
+    int64_t increment = 1;
+    uint64_t timeout_ms;
+    struct countd *c;
+    int rc, status;
+
+    status = cmd_name(line->args[0], "keyspace", &keyspace);
+    if (status == 0)
+        status = cmd_name(line->args[1], "key", &key);
+    if (status == 0 && line->arg_count > 2)
+        status = cmd_number(line->args[2], "increment", INT64_MIN, INT64_MAX,
+                            &increment);
+    if (status == 0)
+        status = cmd_option_ms(line, "timeout", 10000, &timeout_ms);
+    if (status == 0)
+        status = cmd_connect(line, CMD_WRITER, 0, &c);
+    if (status != 0)
+        return status;
+
+    rc = countd_incr(c, keyspace.bytes, keyspace.size, key.bytes, key.size,
+                     increment);
+    if (rc == 0)
+        rc = countd_flush(c, (int)timeout_ms);
+    if (rc == -ETIMEDOUT || (rc < 0 && countd_lost(c) > 0))
+        diag(DIAG_WARNING, "the increment was not acknowledged: it may or may "
+                           "not have been counted");
+    if (rc < 0)
+        status = cmd_peer_failed(line, CMD_WRITER, rc);
+    countd_close(c);
+    return status;
+}

@@ -1,0 +1,79 @@
+/* common/client/cmd/inside.c - see inside.h. */
+#include "common/client/cmd/inside.h"
+
+#include "common/base/diag.h"
+#include "common/client/cmd/wait.h"
+#include "common/store/lmdb/engine.h"
+
+#define TXN_MEMORY ((size_t)64 << 20)
+#define OPEN_MAX   16 /* keyspaces at once */
+
+int
+inside_store(const struct cmd_line *line, const struct inside *in,
+             int keyspace_fd, bool writable, struct store **out)
+{
+    const struct lmdb_options options = {
+        .keyspace_fd = keyspace_fd,
+        .hash_key = in->dir.hash_key,
+        .keyspace_size = (uint16_t)line->config.keyspace_size,
+        .key_size = (uint16_t)line->config.key_size,
+        .writable = writable,
+        .open_max = OPEN_MAX,
+        .txn_memory = writable ? TXN_MEMORY : 0,
+        .keyspace_max = line->config.keyspace_max,
+        .keys_max = line->config.keyspace_max_keys,
+    };
+
+    return lmdb_store_open(out, &options);
+}
+
+long
+inside_holder(const struct inside *in)
+{
+    return lmdb_store_holder(in->store);
+}
+
+int
+inside_held(int data_fd, bool writable, struct held **out)
+{
+    const struct held_options options = {.data_fd = data_fd,
+                                         .writable = writable};
+
+    return held_open(out, &options);
+}
+
+int
+inside_open(const struct cmd_line *line, bool writable, struct inside *out)
+{
+    int rc, status;
+
+    status = wait_datadir(line, &out->dir);
+    if (status != 0)
+        return status;
+    status = wait_sizes(line, &out->dir);
+    if (status != 0)
+        goto close_dir;
+    status = CONFIG_EXIT_SYSTEM;
+    rc = inside_store(line, out, out->dir.keyspace_fd, writable, &out->store);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open keyspaces");
+        goto close_dir;
+    }
+    rc = inside_held(out->dir.fd, writable, &out->held);
+    if (rc == 0)
+        return 0;
+    diag_errno(DIAG_ERROR, rc, "open " HELD_FILE);
+    store_close(out->store);
+
+close_dir:
+    datadir_close(&out->dir);
+    return status;
+}
+
+void
+inside_close(struct inside *in)
+{
+    held_close(in->held);
+    store_close(in->store);
+    datadir_close(&in->dir);
+}

@@ -1,0 +1,223 @@
+/* common/client/cmd/lines.c - see lines.h. */
+#include "common/client/cmd/lines.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int
+lines_open(struct lines *l, const char *path)
+{
+    int rc;
+
+    *l = (struct lines){.fd = STDIN_FILENO};
+    if (strcmp(path, "-") != 0) {
+        l->fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (l->fd < 0)
+            return -errno;
+    }
+    l->text = malloc(LINES_BUFFER);
+    l->raw = malloc(LINES_BUFFER);
+    if (l->text == NULL || l->raw == NULL) {
+        rc = -ENOMEM;
+        goto close;
+    }
+    return 0;
+
+close:
+    lines_close(l);
+    return rc;
+}
+
+void
+lines_close(struct lines *l)
+{
+    if (l->gzip)
+        (void)inflateEnd(&l->z); /* frees; says only what we know */
+    free(l->raw);
+    free(l->text);
+    if (l->fd > STDIN_FILENO)
+        (void)close(l->fd); /* only read: nothing can be lost */
+    l->fd = -1;
+}
+
+bool
+lines_ready(const struct lines *l)
+{
+    struct pollfd p = {.fd = l->fd, .events = POLLIN};
+
+    /* A failed poll: let read() say what is wrong. */
+    return l->ended || (l->gzip && l->z.avail_in > 0) || poll(&p, 1, 0) != 0;
+}
+
+uint64_t
+lines_done(const struct lines *l)
+{
+    return l->read_size - (l->gzip ? l->z.avail_in : l->end - l->at);
+}
+
+static ssize_t
+read_some(struct lines *l, void *to, size_t size)
+{
+    ssize_t n;
+
+    do
+        n = read(l->fd, to, size);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    l->read_size += (uint64_t)n;
+    return n;
+}
+
+/* The first bytes decide: gzip or plain text. */
+static int
+start(struct lines *l)
+{
+    ssize_t n = 0;
+    size_t got = 0;
+
+    /* Two bytes may come one at a time. */
+    while (got < 2) {
+        n = read_some(l, l->raw + got, LINES_BUFFER - got);
+        if (n <= 0)
+            break;
+        got += (size_t)n;
+    }
+    if (n < 0)
+        return (int)n;
+    l->started = true;
+    if (got >= 2 && l->raw[0] == 0x1f && l->raw[1] == 0x8b) {
+        /* 15: largest window; + 16: gzip only. */
+        if (inflateInit2(&l->z, 15 + 16) != Z_OK)
+            return -ENOMEM;
+        l->gzip = true;
+        l->in_member = true;
+        l->z.next_in = l->raw;
+        l->z.avail_in = (uInt)got;
+        return 1;
+    }
+    memcpy(l->text, l->raw, got);
+    l->end = got;
+    l->ended = got == 0;
+    return 1;
+}
+
+/* Inflates what there is into the text. */
+static int
+inflate_some(struct lines *l)
+{
+    int rc;
+
+    if (!l->in_member) {
+        if (inflateReset(&l->z) != Z_OK)
+            return -EBADMSG;
+        l->in_member = true;
+    }
+    l->z.next_out = (Bytef *)l->text + l->end;
+    l->z.avail_out = (uInt)(LINES_BUFFER - l->end);
+    rc = inflate(&l->z, Z_NO_FLUSH);
+    if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
+        return rc == Z_MEM_ERROR ? -ENOMEM : -EBADMSG;
+    l->in_member = rc != Z_STREAM_END;
+    l->end = LINES_BUFFER - l->z.avail_out;
+    return 1;
+}
+
+static int
+fill_gzip(struct lines *l)
+{
+    ssize_t n;
+
+    /* A full output buffer may have left some inside of zlib. */
+    if (l->z.avail_in == 0 && !(l->in_member && l->z.avail_out == 0)) {
+        n = read_some(l, l->raw, LINES_BUFFER);
+        if (n < 0)
+            return (int)n;
+        if (n == 0) {
+            l->ended = true;
+            return l->in_member ? -ENODATA : 1;
+        }
+        l->z.next_in = l->raw;
+        l->z.avail_in = (uInt)n;
+    }
+    return inflate_some(l);
+}
+
+int
+lines_fill(struct lines *l)
+{
+    ssize_t n;
+
+    if (l->ended)
+        return l->at < l->end;
+    /* What is left is the beginning of a line; the whole must fit. */
+    memmove(l->text, l->text + l->at, l->end - l->at);
+    l->end -= l->at;
+    l->at = 0;
+    assert(l->end < LINES_BUFFER);
+    if (!l->started)
+        return start(l);
+    if (l->gzip)
+        return fill_gzip(l);
+    n = read_some(l, l->text + l->end, LINES_BUFFER - l->end);
+    if (n < 0)
+        return (int)n;
+    l->end += (size_t)n;
+    l->ended = n == 0;
+    return !l->ended || l->at < l->end;
+}
+
+/* Gives `size` bytes and takes `taken`; false for the rest of a line whose
+ * beginning was given already. */
+static bool
+give(struct lines *l, size_t size, size_t taken, bool cut, const char **text,
+     size_t *text_size)
+{
+    const bool rest = l->skipping;
+    const char *from = l->text + l->at;
+
+    l->at += taken;
+    l->skipping = cut && taken == size;
+    if (rest)
+        return false;
+    if (size > LINES_SIZE_MAX) {
+        size = LINES_SIZE_MAX;
+        cut = true;
+    }
+    if (!cut && size > 0 && from[size - 1] == '\r')
+        size--;
+    l->cut = cut;
+    l->number++;
+    *text = from;
+    *text_size = size;
+    return true;
+}
+
+bool
+lines_next(struct lines *l, const char **text, size_t *size)
+{
+    while (l->at < l->end) {
+        const char *from = l->text + l->at;
+        const size_t left = l->end - l->at;
+        const char *newline = memchr(from, '\n', left);
+
+        if (newline != NULL) {
+            const size_t length = (size_t)(newline - from);
+
+            if (give(l, length, length + 1, false, text, size))
+                return true;
+        } else if (l->ended || left > LINES_SIZE_MAX) {
+            /* The last line, or one too long whose end has not come. */
+            if (give(l, left, left, !l->ended, text, size))
+                return true;
+        } else {
+            return false;
+        }
+    }
+    return false;
+}

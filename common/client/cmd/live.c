@@ -1,0 +1,321 @@
+/* common/client/cmd/live.c - countd live get, stats, dump, top: look at live
+ * counters and semaphores. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/largest.h"
+#include "common/client/cmd/live_peer.h"
+#include "common/client/cmd/output.h"
+
+#define TOP_DEFAULT 20
+#define TOP_MAX     4096
+
+/* What a server's own words are cut to. */
+#define WORD_MAX 128
+
+static const struct output_column record_columns[] = {
+    {"taken", "taken", true},
+    {"maximum", "maximum", true},
+    {"name", "name", false},
+};
+
+/* ---- get --------------------------------------------------------------- */
+
+/* The names of the line as a batch; free_ops() in any case. */
+static int
+make_ops(const struct cmd_line *line, struct countd_live_op *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct live_name name;
+        const int status = live_name(line->args[1 + i], &name);
+
+        if (status != 0)
+            return status;
+        ops[i].what = COUNTD_GET;
+        ops[i].name = name.bytes;
+        ops[i].size = name.size;
+    }
+    return 0;
+}
+
+static void
+free_ops(struct countd_live_op *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free((void *)(uintptr_t)ops[i].name); /* ours, const for the library */
+    free(ops);
+}
+
+/* Prints what was found.  1 when something was not, or an error. */
+static int
+print_values(const struct cmd_line *line, const struct countd_live_op *ops,
+             size_t count, char *text)
+{
+    const char *word = live_is_semaphore(line) ? "available" : "taken";
+    const struct output_column columns[] = {{word, word, true},
+                                            {"name", "name", false}};
+    int status = CONFIG_EXIT_OK, written;
+    struct output out;
+
+    output_init(&out, line, columns, 2);
+    for (size_t i = 0; i < count; i++) {
+        const bool found = ops[i].result == 0;
+        struct cell cells[2];
+
+        (void)name_escape(ops[i].name, ops[i].size, text); /* NUL ends it */
+        cells[0] = found ? cell_number(ops[i].value) : cell_none();
+        cells[1] = cell_text(text);
+        if (!found) {
+            diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX,
+                 text);
+            status = CONFIG_EXIT_NEGATIVE;
+        }
+        if (count > 1 || out.format != OUTPUT_PEOPLE)
+            output_row(&out, cells);
+        else if (found)
+            (void)printf("%" PRIu32 "\n", ops[i].value); /* fini tells */
+    }
+    output_rows_end(&out);
+    written = output_fini(&out);
+    return written != 0 ? written : status;
+}
+
+static int
+get(const struct cmd_line *line, struct countd_live *l,
+    struct countd_live_op *ops, size_t count)
+{
+    char *text = malloc(LIVE_TEXT_SIZE);
+    int rc, status;
+
+    if (text == NULL)
+        return live_failed(line, -ENOMEM);
+    rc = countd_live_batch(l, ops, count);
+    for (size_t i = 0; i < count && rc == 0; i++)
+        if (ops[i].result != -ENOENT)
+            rc = ops[i].result;
+    status =
+        rc < 0 ? live_failed(line, rc) : print_values(line, ops, count, text);
+    free(text);
+    return status;
+}
+
+static int
+live_get(struct cmd_line *line)
+{
+    const size_t count = (size_t)line->arg_count - 1;
+    struct countd_live_op *ops = calloc(count, sizeof *ops);
+    struct countd_live *l = NULL;
+    int status;
+
+    if (ops == NULL)
+        return live_failed(line, -ENOMEM);
+    status = make_ops(line, ops, count);
+    if (status == 0)
+        status = live_connect(line, &l);
+    if (status == 0)
+        status = get(line, l, ops, count);
+    countd_live_close(l);
+    free_ops(ops, count);
+    return status;
+}
+
+/* ---- stats ------------------------------------------------------------- */
+
+static int
+print_stat(void *ctx, const char *name, const char *value)
+{
+    struct output *out = ctx;
+    char name_text[4 * WORD_MAX + 1], value_text[4 * WORD_MAX + 1];
+    struct cell cells[2];
+    int64_t number;
+
+    /* A server's bytes are as little trusted as a name's. */
+    (void)name_escape((const uint8_t *)name, strnlen(name, WORD_MAX),
+                      name_text);
+    (void)name_escape((const uint8_t *)value, strnlen(value, WORD_MAX),
+                      value_text);
+    cells[0] = cell_text(name_text);
+    cells[1] = cmd_parse_number(value, strlen(value), &number) == 0
+                   ? cell_number(number)
+                   : cell_text(value_text);
+    if (out->format == OUTPUT_JSON)
+        output_fact(out, name_text, cells[1]);
+    else
+        output_row(out, cells);
+    return 0;
+}
+
+static int
+live_stats(struct cmd_line *line)
+{
+    static const struct output_column columns[] = {{"name", "name", false},
+                                                   {"value", "value", true}};
+    struct countd_live *l;
+    struct output out;
+    int rc, status;
+
+    status = live_connect(line, &l);
+    if (status != 0)
+        return status;
+    output_init(&out, line, columns, 2);
+    rc = countd_live_stats(l, print_stat, &out);
+    countd_live_close(l);
+    status = output_fini(&out);
+    return rc < 0 ? live_failed(line, rc) : status;
+}
+
+/* ---- dump and top ------------------------------------------------------ */
+
+struct printing {
+    struct output out;
+    char *text; /* LIVE_TEXT_SIZE */
+};
+
+static int
+print_record(void *ctx, const void *name, size_t size, uint32_t current,
+             uint32_t maximum)
+{
+    struct printing *p = ctx;
+    struct cell cells[3] = {cell_number(current), cell_number(maximum)};
+
+    (void)name_escape(name, size, p->text); /* its NUL ends it */
+    cells[2] = cell_text(p->text);
+    output_row(&p->out, cells);
+    return ferror(stdout) ? 1 : 0; /* nobody reads: output_fini() tells */
+}
+
+static int
+no_dump(const struct cmd_line *line)
+{
+    diag(DIAG_ERROR,
+         "the semaphore protocol has no Dump, so %s cannot list them; countd "
+         "live get --semaphore NAME shows one",
+         line->args[0]);
+    return CONFIG_EXIT_USAGE;
+}
+
+static int
+printing_init(struct printing *p, const struct cmd_line *line)
+{
+    p->text = malloc(LIVE_TEXT_SIZE);
+    if (p->text == NULL)
+        return live_failed(line, -ENOMEM);
+    output_init(&p->out, line, record_columns, 3);
+    return 0;
+}
+
+static int
+printing_fini(struct printing *p)
+{
+    free(p->text);
+    output_rows_end(&p->out);
+    return output_fini(&p->out);
+}
+
+static int
+live_dump(struct cmd_line *line)
+{
+    struct printing p;
+    struct countd_live *l;
+    int rc, status;
+
+    if (live_is_semaphore(line))
+        return no_dump(line);
+    status = live_connect(line, &l);
+    if (status != 0)
+        return status;
+    status = printing_init(&p, line);
+    if (status == 0) {
+        rc = countd_live_dump(l, print_record, &p);
+        status = printing_fini(&p);
+        if (rc < 0)
+            status = live_failed(line, rc);
+    }
+    countd_live_close(l);
+    return status;
+}
+
+static int
+offer(void *ctx, const void *name, size_t size, uint32_t current,
+      uint32_t maximum)
+{
+    return largest_offer(ctx, name, size, current, maximum);
+}
+
+static int
+print_largest(const struct cmd_line *line, struct largest *largest)
+{
+    struct printing p;
+    const int status = printing_init(&p, line);
+
+    if (status != 0)
+        return status;
+    largest_sort(largest);
+    for (size_t i = 0; i < largest->count; i++) {
+        const struct largest_entry *e = &largest->entries[i];
+
+        /* What stdout does not take is noticed at the end. */
+        (void)print_record(&p, e->name, e->size, e->current, e->maximum);
+    }
+    return printing_fini(&p);
+}
+
+static int
+live_top(struct cmd_line *line)
+{
+    struct largest largest = {0};
+    struct countd_live *l;
+    int64_t max = TOP_DEFAULT;
+    int rc, status;
+
+    if (live_is_semaphore(line))
+        return no_dump(line);
+    status = line->arg_count > 1
+                 ? cmd_number(line->args[1], "N", 1, TOP_MAX, &max)
+                 : 0;
+    if (status == 0)
+        status = live_connect(line, &l);
+    if (status != 0)
+        return status;
+    rc = largest_init(&largest, (size_t)max);
+    if (rc == 0)
+        rc = countd_live_dump(l, offer, &largest);
+    countd_live_close(l);
+    status = rc < 0 ? live_failed(line, rc) : print_largest(line, &largest);
+    largest_fini(&largest);
+    return status;
+}
+
+/* ---- which ------------------------------------------------------------- */
+
+int
+cmd_live(struct cmd_line *line)
+{
+    static const struct {
+        const char *word;
+        int min, max; /* arguments, the word too; -1: any */
+        int (*run)(struct cmd_line *line);
+    } table[] = {
+        {"get", 2, -1, live_get},
+        {"stats", 1, 1, live_stats},
+        {"dump", 1, 1, live_dump},
+        {"top", 1, 2, live_top},
+    };
+
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (strcmp(line->args[0], table[i].word) != 0)
+            continue;
+        if (line->arg_count >= table[i].min &&
+            (table[i].max < 0 || line->arg_count <= table[i].max))
+            return table[i].run(line);
+        break;
+    }
+    diag(DIAG_ERROR, "usage: countd live [options] %s; see countd live -h",
+         line->cmd->arguments);
+    return CONFIG_EXIT_USAGE;
+}

@@ -1,0 +1,92 @@
+/* common/client/cmd/output.h - what subcommands print: rows and facts, as a
+ * table for people, as JSON, or as tab-separated columns.
+ *
+ *     people  aligned columns under a heading; facts only where the caller
+ *             prints them itself
+ *     JSON    one document: {"fact": ..., "rows": [{...}, ...], "fact": ...}
+ *     TSV     the rows, no heading
+ *
+ * Names are printed in the text form of common/wire/name.h in all three, so
+ * JSON is valid whatever bytes a name has and every name can be typed back in.
+ *
+ * Ownership: struct output is the caller's between init and fini.  Cells are
+ * only looked at during the call.
+ */
+#ifndef COUNTD_OUTPUT_H
+#define COUNTD_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/client/cmd/cmd.h"
+
+#define OUTPUT_COLUMNS_MAX 10
+
+enum output_format { OUTPUT_PEOPLE, OUTPUT_JSON, OUTPUT_TSV };
+
+struct output_column {
+    const char *title; /* for people */
+    const char *key;   /* in JSON */
+    bool right;        /* aligned */
+};
+
+enum cell_kind { CELL_NONE, CELL_NAME, CELL_TEXT, CELL_NUMBER, CELL_BOOL };
+
+struct cell {
+    enum cell_kind kind;
+    const void *bytes; /* CELL_NAME: any bytes; CELL_TEXT: our own words */
+    size_t size;
+    int64_t number;
+};
+
+struct output {
+    enum output_format format;
+    const struct output_column *columns;
+    size_t column_count;
+    int widths[OUTPUT_COLUMNS_MAX];
+    char *text; /* cells of a page of people's rows, each with its NUL */
+    size_t text_size, text_capacity;
+    size_t row_count; /* of the page */
+    bool headed;      /* the heading is out */
+    bool open;        /* JSON: the document has begun */
+    bool rows_open;   /* JSON: inside of rows */
+    bool first;       /* JSON: no comma needed */
+    bool failed;      /* out of memory */
+};
+
+struct cell cell_none(void);
+struct cell cell_name(const void *bytes, size_t size);
+struct cell cell_text(const char *text); /* printable, valid UTF-8 */
+struct cell cell_number(int64_t number);
+struct cell cell_bool(bool value);
+
+/* The format is what --json or --tsv of the line says.  `columns` may be NULL
+ * (facts only). */
+void output_init(struct output *o, const struct cmd_line *line,
+                 const struct output_column *columns, size_t column_count);
+
+/* A member of the JSON document, before or after the rows. */
+void output_fact(struct output *o, const char *key, struct cell value);
+
+/* One cell per column. */
+void output_row(struct output *o, const struct cell *cells);
+
+/* Ends the rows (JSON shows an empty list when there were none). */
+void output_rows_end(struct output *o);
+
+/* How fresh the rows are: a fact, or for people "as of 0.4 s ago". */
+void output_as_of(struct output *o, int64_t as_of_ms);
+
+/* Ends the document.  Returns an exit status: what stdout did not take is
+ * noticed here. */
+int output_fini(struct output *o);
+
+/* The ending of a noun: "1 increment", "2 increments". */
+const char *output_plural(uint64_t count);
+
+/* "3.2 s", "5 min", "2 h", "3 d": an age for people. */
+void output_age(int64_t ms, char text[32]);
+
+#endif

@@ -1,0 +1,68 @@
+/* common/client/lib/handle.h - the inside of libcountd's handle.
+ *
+ * Two halves, each with its connection and lock: increments (countd.c) and
+ * ranges (ranges.c), so that a long range never makes an increment wait.
+ */
+#ifndef COUNTD_CLIENT_HANDLE_H
+#define COUNTD_CLIENT_HANDLE_H
+
+#include <pthread.h>
+
+#include "common/client/lib/countd.h"
+#include "common/client/lib/forks.h"
+#include "common/client/lib/link.h"
+#include "common/wire/message.h"
+
+/* The only symbols a user of the library sees. */
+#define PUBLIC __attribute__((visibility("default")))
+
+struct reading {
+    pthread_mutex_t lock;
+    struct link link;
+    int timeout_ms;
+    uint8_t *send; /* two buffers in one piece, made at first use */
+    uint8_t *receive;
+};
+
+/* Increments wait in a ring of whole messages, from `head` on. */
+struct writing {
+    pthread_mutex_t lock;
+    struct link link;
+    bool waiting;           /* a flush waits for the connection */
+    int wake_fd;            /* eventfd that wakes it */
+    pthread_cond_t changed; /* for other flushes, which wait for that one */
+    bool silent;
+    struct layout layout;
+    uint8_t *ring;
+    size_t capacity; /* messages */
+    size_t head;
+    size_t buffered; /* not sent whole */
+    size_t part;     /* bytes of `head` sent */
+    uint64_t flight; /* sent whole and not acknowledged; 0 when silent */
+    uint64_t fresh;  /* silent: sent whole on this connection */
+    uint64_t taken;  /* ever buffered */
+    uint64_t done;   /* of these: acknowledged, sent (silent), or lost */
+    unsigned phase;  /* bytes of an answer that have come: 0 to 2 */
+    bool failing;    /* the answer is FAIL */
+    uint64_t lost;   /* not fetched by countd_lost() */
+    uint64_t breaks; /* connections that took increments with them */
+    int error;       /* of the last such, until flush or lost says it */
+};
+
+struct countd {
+    unsigned forks; /* before it was opened: see forks.h */
+    struct writing writing;
+    struct reading reading;
+};
+
+void reading_fini(struct reading *r);
+
+/* Frees it in a forked child, which has no right to its lock. */
+void reading_leave(struct reading *r);
+
+/* Takes the options of an older or newer caller: structs whose first member is
+ * their size.  `to` is `size` bytes; what `from` (may be NULL) does not have
+ * is zero.  -EINVAL: it asks for what this version does not have. */
+int options_take(void *to, size_t size, const void *from);
+
+#endif

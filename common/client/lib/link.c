@@ -1,0 +1,191 @@
+/* common/client/lib/link.c - see link.h. */
+#include "common/client/lib/link.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+int
+link_init(struct link *l, const char *address, unsigned timeout_ms)
+{
+    int rc;
+
+    *l = (struct link){.fd = -1, .timeout_ms = timeout_ms};
+    rc = net_resolve(address, l->addresses, LINK_ADDRESSES_MAX);
+    if (rc < 0)
+        return rc;
+    l->count = (size_t)rc;
+    return 0;
+}
+
+void
+link_drop(struct link *l)
+{
+    if (l->fd < 0)
+        return;
+    l->connecting = false;
+    if (l->held > 0) {
+        /* Wakes whoever waits; an unconnected socket has nothing to shut. */
+        (void)shutdown(l->fd, SHUT_RDWR);
+        l->doomed = true;
+        return;
+    }
+    link_leave(l);
+    l->doomed = false;
+}
+
+void
+link_leave(struct link *l)
+{
+    const int fd = l->fd;
+
+    /* In this order: a child forked in between finds no number that it may
+     * have given to another file since. */
+    l->fd = -1;
+    if (fd >= 0)
+        (void)close(fd); /* a socket: nothing is lost by a failure */
+}
+
+void
+link_hold(struct link *l)
+{
+    l->held++;
+}
+
+void
+link_let(struct link *l)
+{
+    assert(l->held > 0);
+    l->held--;
+    if (l->held == 0 && l->doomed)
+        link_drop(l);
+}
+
+static bool
+is_self(int fd)
+{
+    struct sockaddr_storage here, there;
+    socklen_t here_size = sizeof here, there_size = sizeof there;
+
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    if (getsockname(fd, (struct sockaddr *)&here, &here_size) < 0 ||
+        getpeername(fd, (struct sockaddr *)&there, &there_size) < 0)
+        return false;
+    return here_size == there_size && memcmp(&here, &there, here_size) == 0;
+}
+
+/* Opens a socket to the next address.  0, -EINPROGRESS or why not. */
+static int
+start(struct link *l)
+{
+    const struct net_address *a = &l->addresses[l->tried++];
+    const int one = 1;
+    int rc;
+
+    l->fd =
+        socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (l->fd < 0)
+        return -errno;
+    /* Speed only; a kernel without it still carries the bytes. */
+    (void)setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (connect(l->fd, (const struct sockaddr *)&a->sa, a->size) < 0) {
+        rc = -errno;
+        return rc == -EINTR ? -EINPROGRESS : rc;
+    }
+    return 0;
+}
+
+/* What became of the connect that is under way. */
+static int
+look(const struct link *l)
+{
+    struct pollfd p = {.fd = l->fd, .events = POLLOUT};
+    socklen_t size = sizeof(int);
+    int error = 0;
+    int n;
+
+    n = poll(&p, 1, 0);
+    if (n < 0)
+        return errno == EINTR ? -EINPROGRESS : -errno;
+    if (n == 0)
+        return clock_ms() < l->deadline_ms ? -EINPROGRESS : -ETIMEDOUT;
+    if (getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+        return -errno;
+    return -error;
+}
+
+int
+link_connect(struct link *l)
+{
+    int rc;
+
+    if (l->doomed)
+        return -EINPROGRESS; /* until those who wait have gone */
+    if (l->fd >= 0 && !l->connecting)
+        return 0;
+    if (l->fd < 0) {
+        l->tried = 0;
+        l->deadline_ms = clock_ms() + l->timeout_ms;
+        rc = start(l);
+    } else {
+        rc = -EINPROGRESS;
+    }
+    for (;;) {
+        /* On one machine it stands at once, though connect() does not say. */
+        if (rc == -EINPROGRESS)
+            rc = look(l);
+        if (rc == 0 && is_self(l->fd))
+            rc = -ECONNREFUSED;
+        l->connecting = rc == -EINPROGRESS;
+        if (rc == 0 || rc == -EINPROGRESS)
+            return rc;
+        link_drop(l);
+        if (l->doomed || l->tried == l->count || rc == -ETIMEDOUT)
+            return rc;
+        rc = start(l);
+    }
+}
+
+int
+link_wait(int fd, short events, int wake_fd, uint64_t deadline_ms)
+{
+    struct pollfd p[] = {{.fd = fd, .events = events},
+                         {.fd = wake_fd, .events = POLLIN}};
+    uint64_t now, left;
+    int n, error;
+
+    for (;;) {
+        now = clock_ms();
+        left = deadline_ms > now ? deadline_ms - now : 0;
+        if (left > INT_MAX)
+            left = INT_MAX;
+        n = poll(p, 2, deadline_ms == UINT64_MAX ? -1 : (int)left);
+        error = errno;
+        if (n > 0)
+            return 0;
+        if (n == 0 && left < INT_MAX)
+            return -ETIMEDOUT;
+        if (n < 0 && error != EINTR)
+            return -error;
+    }
+}
+
+uint64_t
+link_deadline(int timeout_ms)
+{
+    return timeout_ms < 0 ? UINT64_MAX : clock_ms() + (uint64_t)timeout_ms;
+}
+
+bool
+link_passed(uint64_t deadline_ms)
+{
+    return deadline_ms != UINT64_MAX && clock_ms() >= deadline_ms;
+}

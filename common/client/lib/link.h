@@ -1,0 +1,63 @@
+/* common/client/lib/link.h - one connection of libcountd: resolve, connect,
+ * wait.
+ *
+ * Everything but link_wait() is non-blocking.  A connection to oneself (an
+ * ephemeral port can be the very one that is asked for) counts as refused.
+ *
+ * Ownership: struct link is the caller's between link_init() and link_drop().
+ * Threads: the caller's lock protects it.  link_wait() may be called without
+ * the lock when link_hold() and link_let() surround it: a held descriptor is
+ * shut down at once but closed, and with that reused, only when let go.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_CLIENT_LINK_H
+#define COUNTD_CLIENT_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/net/net.h"
+
+#define LINK_ADDRESSES_MAX 4
+
+struct link {
+    struct net_address addresses[LINK_ADDRESSES_MAX];
+    size_t count;
+    size_t tried; /* addresses tried by this connect, the current one too */
+    int fd;       /* -1: not connected */
+    bool connecting;
+    bool doomed; /* dropped while held */
+    unsigned held;
+    uint64_t deadline_ms; /* of the connect */
+    unsigned timeout_ms;  /* for each connect */
+};
+
+/* Resolves "127.0.0.1:48880", "[::1]:48880" or "db1:48880", as net_resolve()
+ * does and with its errors. */
+int link_init(struct link *l, const char *address, unsigned timeout_ms);
+
+/* Goes on connecting.  0 when connected; -EINPROGRESS; or why it failed:
+ * the next call starts afresh. */
+int link_connect(struct link *l);
+
+/* Closes, or dooms a held link.  Nothing when not connected. */
+void link_drop(struct link *l);
+
+/* In a forked child: closes its copy, held or not.  The parent's connection
+ * stands. */
+void link_leave(struct link *l);
+
+void link_hold(struct link *l);
+void link_let(struct link *l);
+
+/* Waits for `events`, or for wake_fd (-1: none) to become readable, until
+ * deadline_ms (clock_ms; UINT64_MAX: for ever).
+ *   -ETIMEDOUT  */
+int link_wait(int fd, short events, int wake_fd, uint64_t deadline_ms);
+
+/* A deadline for link_wait(): below 0 is for ever. */
+uint64_t link_deadline(int timeout_ms);
+bool link_passed(uint64_t deadline_ms);
+
+#endif

@@ -1,0 +1,486 @@
+/* common/client/lib/ranges.c - libcountd: reading.
+ *
+ * One exchange is any number of requests and their answers, in order, on one
+ * connection.  Requests are sent while answers are taken, so neither side can
+ * fill the other's buffers and stop both.
+ *
+ * An error answer ends the connection (the protocol says so): the requests
+ * behind it go out again on a new one.  A connection kept from an earlier
+ * exchange may have died unnoticed: when it breaks before it answered
+ * anything, one new connection is tried.  Reading twice does no harm.
+ */
+#include "common/client/lib/countd.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/client/lib/handle.h"
+#include "common/wire/query.h"
+
+#define SEND_SIZE    ((size_t)64 * 1024)
+#define RECEIVE_SIZE ((size_t)64 * 1024)
+#define ROW_SIZE_MAX (QUERY_ROW_SIZE + QUERY_NAME_SIZE)
+
+struct exchange {
+    struct reading *r;
+    const struct countd_ask *asks; /* or, when NULL, the one query */
+    const struct query *one;
+    size_t count;
+    struct countd_rows **out;
+    uint64_t deadline_ms;
+    size_t put;      /* asks put into the send buffer, or refused */
+    size_t answered; /* asks answered, or refused */
+    int error;       /* the first of a single ask */
+    bool kept;       /* connection of an earlier exchange, silent so far */
+    size_t send_at, send_size;
+
+    /* The answer that is arriving. */
+    uint8_t head[QUERY_REPLY_SIZE];
+    size_t head_size;
+    struct countd_rows *rows; /* NULL until the head is whole */
+    uint8_t *bytes;           /* behind rows->rows */
+    size_t size, have;
+};
+
+/* Ask `index` as a request; -EINVAL, -ENAMETOOLONG when it is none. */
+static int
+put_ask(const struct exchange *x, size_t index, uint8_t *bytes)
+{
+    const struct countd_ask *a;
+    struct query q = {.op = QUERY_RANGE};
+
+    if (x->one)
+        return query_put(x->one, bytes);
+    a = &x->asks[index];
+    if (a->keyspace_size > QUERY_NAME_SIZE)
+        return -ENAMETOOLONG;
+    q.offset = a->offset;
+    q.length = a->length;
+    q.keyspace = a->keyspace;
+    q.keyspace_size = (uint16_t)a->keyspace_size;
+    return query_put(&q, bytes);
+}
+
+static void
+note_error(struct exchange *x, int error)
+{
+    if (x->error == 0)
+        x->error = error;
+}
+
+/* Fills the send buffer with as many requests as fit. */
+static void
+fill_send(struct exchange *x)
+{
+    int n;
+
+    if (x->send_at < x->send_size)
+        return;
+    x->send_at = 0;
+    x->send_size = 0;
+    while (x->put < x->count &&
+           x->send_size + QUERY_EXTENDED_SIZE <= SEND_SIZE) {
+        n = put_ask(x, x->put, x->r->send + x->send_size);
+        if (n > 0)
+            x->send_size += (size_t)n;
+        x->put++;
+    }
+}
+
+/* Passes over asks that were never sent because they are none. */
+static void
+skip_refused(struct exchange *x)
+{
+    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    int n;
+
+    while (x->answered < x->count) {
+        n = put_ask(x, x->answered, bytes);
+        if (n > 0)
+            return;
+        note_error(x, n);
+        x->answered++;
+    }
+}
+
+/* The next ask goes out first on whatever connection comes next. */
+static void
+start_again(struct exchange *x)
+{
+    link_drop(&x->r->link);
+    free(x->rows);
+    x->rows = NULL;
+    x->head_size = 0;
+    x->send_at = 0;
+    x->send_size = 0;
+    x->put = x->answered;
+    x->kept = false;
+}
+
+/* Rows, their array and their bytes in one piece. */
+static int
+take_head(struct exchange *x, const struct query_reply *reply)
+{
+    const size_t count = (size_t)reply->rows;
+    size_t total;
+
+    if (reply->rows > QUERY_ROWS_MAX || reply->size < 0 ||
+        reply->size < reply->rows * QUERY_ROW_SIZE ||
+        reply->size > reply->rows * ROW_SIZE_MAX)
+        return -EPROTO;
+    total = sizeof *x->rows + count * sizeof *x->rows->rows;
+    x->rows = malloc(total + (size_t)reply->size);
+    if (!x->rows)
+        return -ENOMEM;
+    x->rows->as_of_ms = reply->as_of_ms;
+    x->rows->count = count;
+    x->rows->rows = (struct countd_row *)(x->rows + 1);
+    x->bytes = (uint8_t *)x->rows + total;
+    x->size = (size_t)reply->size;
+    x->have = 0;
+    return 0;
+}
+
+/* Points the rows into the bytes.  -EPROTO when they do not fit. */
+static int
+cut_rows(struct exchange *x)
+{
+    const uint8_t *at = x->bytes;
+    size_t left = x->size;
+    struct countd_row *row;
+
+    for (size_t i = 0; i < x->rows->count; i++) {
+        row = &x->rows->rows[i];
+        if (left < QUERY_ROW_SIZE)
+            return -EPROTO;
+        row->count = get_le64s(at);
+        row->key_size = get_le16(at + 8);
+        row->key = (const char *)at + QUERY_ROW_SIZE;
+        if (row->key_size > QUERY_NAME_SIZE ||
+            left - QUERY_ROW_SIZE < row->key_size)
+            return -EPROTO;
+        at += QUERY_ROW_SIZE + row->key_size;
+        left -= QUERY_ROW_SIZE + row->key_size;
+    }
+    return left == 0 ? 0 : -EPROTO;
+}
+
+/* Copies up to `want - *have` bytes to `to + *have`; true when it is whole. */
+static bool
+gather(uint8_t *to, size_t want, size_t *have, const uint8_t **at, size_t *left)
+{
+    const size_t lack = want - *have;
+    const size_t n = lack < *left ? lack : *left;
+
+    if (n > 0)
+        memcpy(to + *have, *at, n);
+    *have += n;
+    *at += n;
+    *left -= n;
+    return *have == want;
+}
+
+/* A server's error: ends its connection. */
+static int
+take_refusal(struct exchange *x, int64_t rows)
+{
+    if (rows != -EINVAL && rows != -EIO)
+        return -EPROTO;
+    note_error(x, (int)rows);
+    x->answered++;
+    start_again(x);
+    return 0;
+}
+
+/* Takes answer bytes: 0, or what ends the exchange. */
+static int
+take_bytes(struct exchange *x, const uint8_t *at, size_t left)
+{
+    struct query_reply reply;
+    int rc;
+
+    while (left > 0) {
+        skip_refused(x);
+        if (x->answered == x->put)
+            return -EPROTO; /* nothing was asked */
+        if (!x->rows) {
+            if (!gather(x->head, sizeof x->head, &x->head_size, &at, &left))
+                return 0;
+            query_reply_get(x->head, &reply);
+            if (reply.rows < 0)
+                return take_refusal(x, reply.rows);
+            rc = take_head(x, &reply);
+            if (rc < 0)
+                return rc;
+        }
+        if (!gather(x->bytes, x->size, &x->have, &at, &left))
+            return 0;
+        rc = cut_rows(x);
+        if (rc < 0)
+            return rc;
+        x->out[x->answered++] = x->rows;
+        x->rows = NULL;
+        x->head_size = 0;
+    }
+    return 0;
+}
+
+/* The connection ended.  0 when another may be tried. */
+static int
+ended(struct exchange *x)
+{
+    if (!x->kept)
+        return -ENOTCONN;
+    start_again(x);
+    return 0;
+}
+
+static int
+send_some(struct exchange *x)
+{
+    ssize_t n;
+    int rc;
+
+    for (;;) {
+        fill_send(x);
+        if (x->send_at == x->send_size)
+            return 0;
+        n = send(x->r->link.fd, x->r->send + x->send_at,
+                 x->send_size - x->send_at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0) {
+            rc = -errno;
+            if (rc == -EINTR)
+                continue;
+            /* The reason, an error answer say, may be waiting: receive_some
+             * finds that and the end. */
+            return 0;
+        }
+        x->send_at += (size_t)n;
+    }
+}
+
+static int
+receive_some(struct exchange *x)
+{
+    ssize_t n;
+    int rc;
+
+    n = recv(x->r->link.fd, x->r->receive, RECEIVE_SIZE, MSG_DONTWAIT);
+    if (n < 0) {
+        rc = -errno;
+        return rc == -EAGAIN || rc == -EINTR ? 0 : ended(x);
+    }
+    if (n == 0)
+        return ended(x);
+    x->kept = false;
+    return take_bytes(x, x->r->receive, (size_t)n);
+}
+
+/* One turn: connect, send, wait, take. */
+static int
+turn(struct exchange *x)
+{
+    struct link *l = &x->r->link;
+    uint64_t deadline_ms = x->deadline_ms;
+    short events = POLLIN;
+    int rc;
+
+    rc = link_connect(l);
+    if (rc < 0 && rc != -EINPROGRESS)
+        return rc;
+    if (rc == 0) {
+        rc = send_some(x);
+        if (rc < 0)
+            return rc;
+        if (x->send_at < x->send_size)
+            events |= POLLOUT;
+    } else {
+        events = POLLOUT;
+        if (l->deadline_ms < deadline_ms)
+            deadline_ms = l->deadline_ms;
+    }
+    rc = link_wait(l->fd, events, -1, deadline_ms);
+    if (rc < 0 || l->connecting)
+        return rc;
+    return receive_some(x);
+}
+
+static int
+buffers_init(struct reading *r)
+{
+    if (r->send)
+        return 0;
+    r->send = malloc(SEND_SIZE + RECEIVE_SIZE);
+    if (!r->send)
+        return -ENOMEM;
+    r->receive = r->send + SEND_SIZE;
+    return 0;
+}
+
+/* Runs a whole exchange; the out pointers are NULL at first.  0, or the
+ * first error of a single ask, or what ended it all. */
+static int
+run(struct exchange *x)
+{
+    struct reading *r = x->r;
+    int rc;
+
+    /* A normal mutex, locked and unlocked in pairs: neither can fail. */
+    (void)pthread_mutex_lock(&r->lock);
+    x->deadline_ms = link_deadline(r->timeout_ms);
+    x->kept = r->link.fd >= 0;
+    rc = buffers_init(r);
+    while (rc == 0) {
+        skip_refused(x);
+        if (x->answered == x->count)
+            break;
+        if (x->put < x->answered)
+            x->put = x->answered;
+        rc = turn(x);
+    }
+    if (rc < 0) {
+        start_again(x); /* answers nobody waits for may be on their way */
+        x->error = rc;
+    }
+    (void)pthread_mutex_unlock(&r->lock);
+    return x->error;
+}
+
+void
+reading_fini(struct reading *r)
+{
+    link_drop(&r->link);
+    free(r->send);
+    (void)pthread_mutex_destroy(&r->lock); /* the caller's last use */
+}
+
+void
+reading_leave(struct reading *r)
+{
+    link_leave(&r->link);
+    free(r->send);
+}
+
+/* ---- what users call --------------------------------------------------- */
+
+PUBLIC int
+countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
+              struct countd_rows **out)
+{
+    struct exchange x = {
+        .r = &c->reading, .asks = asks, .count = count, .out = out};
+
+    for (size_t i = 0; i < count; i++)
+        out[i] = NULL;
+    if (forks_since(c->forks))
+        return -ECHILD;
+    return run(&x);
+}
+
+PUBLIC int
+countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
+             int64_t offset, int64_t length, struct countd_rows **out)
+{
+    const struct countd_ask ask = {keyspace, keyspace_size, offset, length};
+    struct countd_rows *rows;
+    int rc;
+
+    rc = countd_ranges(c, &ask, 1, &rows);
+    if (rc == 0)
+        *out = rows;
+    return rc;
+}
+
+static int
+run_one(struct countd *c, enum query_op op, const void *keyspace,
+        size_t keyspace_size, const void *key, size_t key_size,
+        struct countd_rows **out)
+{
+    struct query q = {.op = op, .keyspace = keyspace, .key = key};
+    struct countd_rows *rows = NULL;
+    struct exchange x = {.r = &c->reading, .one = &q, .count = 1, .out = &rows};
+    int rc;
+
+    if (forks_since(c->forks))
+        return -ECHILD;
+    if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
+        return -ENAMETOOLONG;
+    q.keyspace_size = (uint16_t)keyspace_size;
+    q.key_size = (uint16_t)key_size;
+    rc = run(&x);
+    if (rc == 0)
+        *out = rows;
+    return rc;
+}
+
+/* The number in the one row of the answer. */
+static int
+run_number(struct countd *c, enum query_op op, const void *keyspace,
+           size_t keyspace_size, const void *key, size_t key_size,
+           int64_t *number)
+{
+    struct countd_rows *rows = NULL;
+    int rc;
+
+    rc = run_one(c, op, keyspace, keyspace_size, key, key_size, &rows);
+    if (rc < 0)
+        return rc;
+    assert(rows);
+    if (rows->count == 0)
+        rc = -ENOENT;
+    else
+        *number = rows->rows[0].count;
+    countd_rows_free(rows);
+    return rc;
+}
+
+PUBLIC int
+countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
+           const void *key, size_t key_size, int64_t *count)
+{
+    return run_number(c, QUERY_GET, keyspace, keyspace_size, key, key_size,
+                      count);
+}
+
+PUBLIC int
+countd_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
+            const void *key, size_t key_size, int64_t *rank)
+{
+    return run_number(c, QUERY_RANK, keyspace, keyspace_size, key, key_size,
+                      rank);
+}
+
+PUBLIC int
+countd_total(struct countd *c, const void *keyspace, size_t keyspace_size,
+             int64_t *total)
+{
+    return run_number(c, QUERY_TOTAL, keyspace, keyspace_size, NULL, 0, total);
+}
+
+PUBLIC int
+countd_keyspaces(struct countd *c, const void *after, size_t after_size,
+                 struct countd_rows **out)
+{
+    return run_one(c, QUERY_KEYSPACES, after, after_size, NULL, 0, out);
+}
+
+PUBLIC void
+countd_rows_free(struct countd_rows *rows)
+{
+    free(rows);
+}
+
+PUBLIC void
+countd_read_timeout(struct countd *c, int timeout_ms)
+{
+    if (forks_since(c->forks))
+        return;
+    /* As in run(). */
+    (void)pthread_mutex_lock(&c->reading.lock);
+    c->reading.timeout_ms = timeout_ms;
+    (void)pthread_mutex_unlock(&c->reading.lock);
+}
