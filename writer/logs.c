@@ -247,8 +247,11 @@ seal_done(struct io_job *job)
         fail(l, r->rc, "seal", r->log.header.index);
         return;
     }
-    if (r->log.count > 0)
+    if (r->log.count > 0) {
         l->figures.sealed++;
+        if (l->handed)
+            l->handed(l->events.ctx, &r->log);
+    }
     if (l->rotating)
         logs_rotate(l);
     tell_ready(l);
@@ -363,6 +366,7 @@ end_sync(void *ctx, int rc)
         fail(l, rc, "sync", l->sync.failed);
         return false;
     }
+    l->figures.sync_ns += l->sync.took_ns;
     if (l->sync.took_ns > l->brief_ns)
         l->quick_runs = 0;
     else if (l->quick_runs < QUICK_RUNS)

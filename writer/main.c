@@ -19,6 +19,7 @@
 #include "writer/live/lives.h"
 #include "writer/live/protocol.h"
 #include "writer/logs.h"
+#include "writer/status.h"
 
 #define ANSWER_MAX  REQUESTS_OUT_SIZE /* the largest of any door here */
 #define PATIENCE_MS 1000 /* with write.drain: a stop waits for room in logs */
@@ -36,39 +37,13 @@ struct writer {
     struct lives lives;
     struct doors doors;
     struct conns *conns;
+    struct writer_status status;
     int stop_signal; /* 0: none */
     bool stopping;
     bool failed;
 };
 
 /* ---- events ------------------------------------------------------------ */
-
-static void
-print_figures(const struct writer *w)
-{
-    const struct logs_figures *l = &w->logs.figures;
-    const struct door_figures *ack = &conns_door(w->conns, DOOR_ACK)->figures;
-    const struct door_figures *silent =
-        &conns_door(w->conns, DOOR_SILENT)->figures;
-    const uint64_t wins = (ack->sent - 4 * ack->malformed) / 3;
-    const uint64_t received = ack->received + silent->received;
-    const uint64_t accepted = ack->accepted + silent->accepted;
-    const uint64_t malformed = ack->malformed + silent->malformed;
-    const uint64_t cut_off = ack->cut_off + silent->cut_off;
-
-    diag(DIAG_INFO,
-         "messages=%llu bytes=%llu connections=%llu replies=%llu "
-         "malformed=%llu partial_disconnects=%llu appends=%llu syncs=%llu "
-         "syncs_here=%llu logs=%llu pushed_back=%llu",
-         (unsigned long long)w->ingest.messages, (unsigned long long)received,
-         (unsigned long long)accepted, (unsigned long long)wins,
-         (unsigned long long)malformed, (unsigned long long)cut_off,
-         (unsigned long long)l->flushes, (unsigned long long)w->commit.syncs,
-         (unsigned long long)w->commit.syncs_here,
-         (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
-    conns_print(w->conns);
-    lives_print(&w->lives);
-}
 
 static void
 logs_are_ready(void *ctx)
@@ -120,7 +95,7 @@ take_signal(void *ctx, int signo)
     if (signo == SIGUSR2)
         logs_rotate(&w->logs);
     else if (signo == SIGUSR1)
-        print_figures(w);
+        writer_status_print(&w->status);
     else if (w->stop_signal == 0)
         w->stop_signal = signo;
 }
@@ -246,6 +221,27 @@ open_lives(struct writer *w)
     return 0;
 }
 
+static void
+log_was_handed(void *ctx, const struct log *log)
+{
+    writer_status_handed(&((struct writer *)ctx)->status, log);
+}
+
+static void
+open_status(struct writer *w)
+{
+    const struct writer_parts parts = {.loop = w->loop,
+                                       .logs = &w->logs,
+                                       .commit = &w->commit,
+                                       .ingest = &w->ingest,
+                                       .lives = &w->lives,
+                                       .conns = w->conns,
+                                       .log_fd = w->dir.log_fd};
+
+    writer_status_open(&w->status, w->config.data_dir, &parts);
+    w->logs.handed = log_was_handed;
+}
+
 static int
 serve(struct writer *w)
 {
@@ -262,6 +258,7 @@ serve(struct writer *w)
     rc = open_lives(w);
     if (rc < 0)
         goto close_logs;
+    open_status(w);
     rc = bind_serve(&w->binding, w->conns);
     if (rc < 0)
         goto close_lives;
@@ -271,14 +268,16 @@ serve(struct writer *w)
         diag_errno(DIAG_ERROR, rc, "event loop");
     if (w->failed)
         rc = -EIO;
-    print_figures(w);
+    writer_status_print(&w->status);
 
 close_lives:
+    writer_status_end(&w->status);
     conns_fini(w->conns);
     w->conns = NULL;
     lives_close(&w->lives);
 close_logs:
     logs_close(&w->logs);
+    writer_status_close(&w->status);
 fini_conns:
     conns_fini(w->conns);
     commit_fini(&w->commit);

@@ -320,9 +320,6 @@ size_t conns_open(const struct conns *cs);
 /* Bytes of the pool that nobody uses. */
 size_t conns_free(const struct conns *cs);
 
-/* Prints the figures of the doors that are on, a line for each. */
-void conns_print(const struct conns *cs);
-
 /* At the end of each turn of the loop.  True: do not wait before the next. */
 bool conn_turn(struct conns *cs);
 

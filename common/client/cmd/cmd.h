@@ -125,6 +125,9 @@ int cmd_check(struct cmd_line *line);
 int cmd_backup(struct cmd_line *line);
 int cmd_acquire(struct cmd_line *line);
 int cmd_live(struct cmd_line *line);
+int cmd_status(struct cmd_line *line);
+int cmd_watch(struct cmd_line *line);
+int cmd_board(struct cmd_line *line);
 int cmd_completion(struct cmd_line *line);
 
 /* `countd log salvage`, the one that changes something. */
