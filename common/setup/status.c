@@ -119,6 +119,16 @@ status_init(struct status *s, const char *data_dir)
         s->path[0] = '\0'; /* nothing can be there */
 }
 
+/* What tells this board from the next: never 0. */
+static void
+note_epoch(struct status *s)
+{
+    struct countd_board_info info;
+
+    countd_board_info(s->board, &info);
+    s->epoch = info.epoch | 1;
+}
+
 void
 status_create(struct status *s, const char *data_dir)
 {
@@ -137,6 +147,8 @@ status_create(struct status *s, const char *data_dir)
                                  sizeof error);
     if (rc < 0)
         diag(DIAG_WARNING, "countd status will not work: %s", error);
+    else
+        note_epoch(s);
 }
 
 void
@@ -153,10 +165,13 @@ static bool
 is_attached(struct status *s)
 {
     char error[COUNTD_BOARD_ERROR_SIZE];
+    int64_t values[STATUS_LOG_VALUES];
     struct countd_board_shape shape;
+    uint64_t generation;
     int rc;
 
-    if (s->board && !s->master && countd_board_master_alive(s->board) < 0)
+    if (s->board && !s->master &&
+        countd_board_read(s->board, 0, values, &generation) == -ENOTCONN)
         status_close(s); /* there is a newer one */
     if (s->board || s->master)
         return s->board != NULL;
@@ -168,22 +183,12 @@ is_attached(struct status *s)
         diag(DIAG_WARNING, "countd status will not show this process: %s",
              error);
     }
+    if (rc == 0)
+        note_epoch(s);
     return rc == 0;
 }
 
 /* ---- rows -------------------------------------------------------------- */
-
-static bool
-is_ours(struct status *s, const struct status_row *row)
-{
-    int64_t values[STATUS_VALUES];
-    pid_t owner;
-
-    return row->claimed &&
-           countd_board_read_cell(s->board, row->slot, 0, values, &owner) ==
-               0 &&
-           owner == getpid();
-}
 
 static bool
 claim(struct status *s, struct status_row *row)
@@ -201,7 +206,7 @@ claim(struct status *s, struct status_row *row)
                 continue;
             if (countd_board_claim(s->board, i, &cell) == 0) {
                 row->slot = i;
-                row->claimed = true;
+                row->epoch = s->epoch;
                 return true;
             }
         }
@@ -212,14 +217,9 @@ void
 status_put(struct status *s, struct status_row *row)
 {
     struct countd_board_value all[STATUS_VALUES];
-    struct countd_board *const before = s->board;
     uint32_t count = 0;
 
-    if (!is_attached(s))
-        return;
-    if (s->board != before || !is_ours(s, row))
-        row->claimed = false;
-    if (!row->claimed && !claim(s, row))
+    if (!is_attached(s) || (row->epoch != s->epoch && !claim(s, row)))
         return;
     row->values[STATUS_KIND] = row->kind;
     row->values[STATUS_STARTED_MS] = (int64_t)s->started_ms;

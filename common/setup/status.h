@@ -141,13 +141,14 @@ const char *status_log_name(int64_t state);
 struct status_row {
     enum status_kind kind;
     uint32_t slot;
-    bool claimed;
+    uint64_t epoch; /* of the board it is claimed on; 0: none */
     int64_t values[STATUS_VALUES];
 };
 
 struct status {
     char path[STATUS_PATH_MAX];
     struct countd_board *board; /* NULL: none */
+    uint64_t epoch;             /* of it */
     bool master;
     bool said; /* that there is none */
     uint64_t started_ms;

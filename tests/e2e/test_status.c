@@ -264,6 +264,24 @@ count_lines(const char *screen)
     return used == 0 ? 0 : n;
 }
 
+/* What fits, from the top. */
+static void
+shows_less_when_it_is_smaller(struct rig *r, char *screen)
+{
+    const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
+
+    assert_int_equal(TMUX(r, "resize-window", "-x", "40", "-y", "6"), 0);
+    do {
+        assert_int_equal(TMUX(r, "capture-pane", "-p"), 0);
+        normalise(shown, screen);
+    } while ((count_lines(screen) != 6 ||
+              strncmp(screen, "countd writer N\n", 16) != 0 ||
+              !strstr(screen, "\nlive N objects N refused for memo\n")) &&
+             clock_ms() < until);
+    expect_line(screen, "live N objects N refused for memo");
+    assert_int_equal(count_lines(screen), 6);
+}
+
 static void
 watch_shows_it_all_in_a_terminal_of_80_columns(void **state)
 {
@@ -289,18 +307,7 @@ watch_shows_it_all_in_a_terminal_of_80_columns(void **state)
     expect_line(screen, "ack N N N N N (N N N)");
     expect_line(screen, "silent N N N N N (N N N)");
 
-    /* Smaller: what fits, from the top. */
-    assert_int_equal(TMUX(r, "resize-window", "-x", "40", "-y", "6"), 0);
-    do {
-        assert_int_equal(TMUX(r, "capture-pane", "-p"), 0);
-        normalise(shown, screen);
-    } while ((count_lines(screen) != 6 ||
-              strncmp(screen, "countd writer N\n", 16) != 0 ||
-              !strstr(screen, "\nlive N objects N refused for memo\n")) &&
-             clock_ms() < until);
-    expect_line(screen, "live N objects N refused for memo");
-    assert_int_equal(count_lines(screen), 6);
-
+    shows_less_when_it_is_smaller(r, screen);
     assert_int_equal(TMUX(r, "resize-window", "-x", "100", "-y", "30"), 0);
     daemon_kill(fleet_daemon(&r->f, FLEET_WRITE));
     await_screen(r, "\n! countd-write is down, pid N was the last\n", screen);

@@ -15,7 +15,7 @@
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/stop.h"
 
-#define NAMES_MAX  (2 * COUNTD_BOARD_VALUES_MAX)
+#define NAMES_MAX  ((size_t)2 * COUNTD_BOARD_VALUES_MAX)
 #define NAMES_SIZE (NAMES_MAX * COUNTD_BOARD_NAME_SIZE)
 
 /* ---- errors ------------------------------------------------------------ */

@@ -121,6 +121,9 @@ screen_begin(struct screen *s)
     add(s, "\033[H");
 }
 
+static void add_line(struct screen *s, const char *before, const char *format,
+                     va_list args) __attribute__((format(printf, 3, 0)));
+
 /* What stands in a line is ASCII: a byte is a column. */
 static void
 add_line(struct screen *s, const char *before, const char *format, va_list args)
