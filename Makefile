@@ -77,6 +77,8 @@ FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so)
 STANDIN := $(call bins,tests/crash/standin_*.c)
+# Small programs of users: they have the library and its headers, no more.
+EXAMPLE := $(call bins,tests/e2e/example_*.c)
 MAN   := $(wildcard */*.[13578] common/*/*.[13578] common/client/*/*.[13578])
 UNITS := $(wildcard */*.service common/*/*.target)
 
@@ -143,6 +145,9 @@ $(FUZZ): %: %.o $(BUILD)/tests/fuzz/replay.o $(BUILD)/tests/lib/checks.o $(BUILD
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 $(STANDIN): %: %.o
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
+$(EXAMPLE): %: %.o $(BUILD)/libcountd.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
+$(EXAMPLE:=.o): override CPPFLAGS += -Icommon/board -Icommon/client/lib
 $(BUILD)/tests/crash/powerloss.so: tests/crash/powerloss.c
 	@mkdir -p $(@D)
 	$(call say,LD)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize% --coverage,$(CFLAGS)) -shared $< -o $@
@@ -155,7 +160,7 @@ test: setup
 	+@$(MAKE) --no-print-directory run-tests
 setup:
 	@.ci/setup build
-test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN)
+test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN) $(EXAMPLE)
 run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
 

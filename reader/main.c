@@ -15,6 +15,7 @@
 #include "common/setup/signals.h"
 #include "common/store/lmdb/engine.h"
 #include "reader/range.h"
+#include "reader/status.h"
 
 #define FILES_MIN 256 /* fewer are refused */
 #define TEND_MS   1000
@@ -38,6 +39,7 @@ struct reader {
     struct door_row door;
     struct binding binding;
     struct conns *conns;
+    struct reader_status status;
     sigset_t signals;
     int stop_signal; /* 0: none */
 };
@@ -157,22 +159,12 @@ conns_have_stopped(void *ctx)
 }
 
 static void
-print_figures(const struct reader *r)
-{
-    diag(DIAG_INFO, "requests=%llu listings=%llu unreadable=%llu",
-         (unsigned long long)r->range.requests,
-         (unsigned long long)r->range.listings,
-         (unsigned long long)r->range.unreadable);
-    conns_print(r->conns);
-}
-
-static void
 on_signal(void *ctx, int signo)
 {
     struct reader *r = ctx;
 
     if (signo == SIGUSR1)
-        print_figures(r);
+        reader_status_print(&r->status);
     if (signo == SIGUSR1 || signo == SIGUSR2 || r->stop_signal != 0)
         return;
     r->stop_signal = signo;
@@ -195,6 +187,7 @@ on_tend(struct loop_timer *timer)
     /* Who has a replaced held.mdb open keeps others from the new one. */
     fresh_look(&r->fresh, loop_now_ms(r->loop));
     fresh_end_turn(&r->fresh);
+    reader_status_put(&r->status);
     /* Cannot fail: its place is its own. */
     (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + TEND_MS);
 }
@@ -232,6 +225,9 @@ start_serving(struct reader *r)
     rc = conns_init(&r->conns, r->loop, &options);
     if (rc < 0)
         answer_fini(&r->answer);
+    else
+        reader_status_init(&r->status, r->config.data_dir, &r->range, &r->fresh,
+                           r->conns);
     return rc;
 }
 
@@ -274,6 +270,7 @@ run(struct reader *r)
         rc = bind_serve(&r->binding, r->conns);
     if (rc < 0)
         return rc;
+    reader_status_put(&r->status);
     tell_ready(r);
     rc = loop_run(r->loop);
     if (rc < 0)
@@ -296,6 +293,7 @@ serve(struct reader *r)
         return CONFIG_EXIT_SYSTEM;
     rc = run(r);
     bind_close(&r->binding);
+    reader_status_close(&r->status);
     conns_fini(r->conns);
     answer_fini(&r->answer);
     fresh_fini(&r->fresh);

@@ -81,7 +81,7 @@ serve(struct worker *w)
         return CONFIG_EXIT_SYSTEM;
     }
     rc = watch_start(&w->watch, w->loop, &w->signals, &w->merge, &w->drain,
-                     w->dir.log_fd);
+                     w->dir.log_fd, w->config.data_dir);
     if (rc == 0) {
         config_ready(w->command.ready_fd, NULL, 0);
         rc = loop_run(w->loop);
@@ -91,6 +91,7 @@ serve(struct worker *w)
     watch_stop(&w->watch);
     loop_free(w->loop);
     watch_report(&w->watch);
+    worker_status_close(&w->watch.status);
     if (w->watch.refused)
         return CONFIG_EXIT_USAGE;
     return rc < 0 ? CONFIG_EXIT_SYSTEM

@@ -39,9 +39,10 @@ on_signal(void *ctx, int signo)
 static bool
 is_told_to_stop(void *ctx)
 {
-    const struct watch *w = ctx;
+    struct watch *w = ctx;
     sigset_t pending;
 
+    worker_status_tick(&w->status);
     if (w->stop_signal != 0)
         return true;
     if (sigpending(&pending) < 0)
@@ -98,8 +99,11 @@ merge(struct watch *w, uint64_t now)
     const uint64_t held = w->merge->stats.held;
     const enum merge_outcome outcome = merge_run(w->merge);
 
-    if (outcome != MERGE_IDLE)
+    w->status.is_waiting = outcome == MERGE_WAIT;
+    if (outcome != MERGE_IDLE) {
         drain_merged(w->drain, clock_ns() - since_ns);
+        w->status.merge_ns += clock_ns() - since_ns;
+    }
     if (w->merge->stats.held > held)
         drain_held(w->drain);
     if (outcome == MERGE_WAIT)
@@ -136,9 +140,12 @@ after_turn(void *ctx)
         return true;
     if (now >= next_look(w))
         merge(w, now);
-    if (now >= w->drain_ms)
-        w->drain_ms = sooner(drain_run(w->drain, next_look(w) <= now),
-                             now + WATCH_LOOK_MS);
+    if (now >= w->drain_ms) {
+        const uint64_t due = drain_run(w->drain, next_look(w) <= now);
+
+        w->status.is_held = due != UINT64_MAX;
+        w->drain_ms = sooner(due, now + WATCH_LOOK_MS);
+    }
     if (now >= w->tend_ms) {
         const bool more = merge_tend(w->merge, clock_ns() + WATCH_TEND_NS);
 
@@ -175,13 +182,15 @@ watch_directory(struct watch *w, int log_fd)
 
 int
 watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
-            struct merge *merge, struct drain *drain, int log_fd)
+            struct merge *merge, struct drain *drain, int log_fd,
+            const char *data_dir)
 {
     int rc;
 
     *w = (struct watch){.loop = loop, .merge = merge, .drain = drain};
     w->changes.fd = -1;
     w->look = (struct loop_timer){.slot = -1, .due = on_look};
+    worker_status_init(&w->status, data_dir, merge, drain);
     merge->stop = drain->stop = is_told_to_stop;
     merge->stop_ctx = drain->stop_ctx = w;
     rc = loop_signals(loop, signals, on_signal, w);
@@ -205,19 +214,7 @@ watch_stop(struct watch *w)
 }
 
 void
-watch_report(const struct watch *w)
+watch_report(struct watch *w)
 {
-    const struct merge_stats *s = &w->merge->stats;
-    const struct batch_stats *b = &w->merge->batch.stats;
-    const struct drain_stats *d = &w->drain->stats;
-
-    diag(DIAG_INFO,
-         "figures: logs=%" PRIu64 " records=%" PRIu64 " zeros=%" PRIu64
-         " keyspaces=%" PRIu64 " keys=%" PRIu64 " created=%" PRIu64
-         " saturated=%" PRIu64 " held=%" PRIu64 " unheld=%" PRIu64
-         " held_damaged=%" PRIu64 " quarantined=%" PRIu64 " recovered=%" PRIu64
-         " archived=%" PRIu64,
-         s->logs, s->records, s->zeros, s->keyspaces, s->keys, s->created,
-         s->saturated, s->held, d->records, d->damaged, b->quarantined,
-         b->recovered, s->archived);
+    worker_status_print(&w->status);
 }

@@ -21,6 +21,7 @@
 #include "worker/drain.h"
 #include "worker/merge.h"
 #include "worker/retry.h"
+#include "worker/status.h"
 
 #define WATCH_LOOK_MS        1000
 #define WATCH_TEND_NS        10000000 /* that long the store may tend at once */
@@ -37,17 +38,20 @@ struct watch {
     struct retry machine; /* that could not: not before that */
     uint64_t drain_ms;    /* look at what is held then */
     uint64_t tend_ms;     /* let the store tend then */
-    int stop_signal;      /* told to stop by it; 0: not */
-    bool refused;         /* stopped: the settings do not fit the logs */
+    struct worker_status status;
+    int stop_signal; /* told to stop by it; 0: not */
+    bool refused;    /* stopped: the settings do not fit the logs */
 };
 
 /* Starts watching `log_fd`'s directory, with the signals of signals_take().
- * Borrows loop, merge and drain. */
+ * Borrows loop, merge and drain; keeps a copy of the path of the data
+ * directory. */
 int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
-                struct merge *merge, struct drain *drain, int log_fd);
+                struct merge *merge, struct drain *drain, int log_fd,
+                const char *data_dir);
 void watch_stop(struct watch *w);
 
 /* One line of figures. */
-void watch_report(const struct watch *w);
+void watch_report(struct watch *w);
 
 #endif

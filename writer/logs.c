@@ -235,8 +235,11 @@ seal_done(struct io_job *job)
         logs_fail(l, r->rc, "seal", r->log.header.index);
         return;
     }
-    if (r->log.count > 0)
+    if (r->log.count > 0) {
         l->figures.sealed++;
+        if (l->handed)
+            l->handed(l->events.ctx, &r->log);
+    }
     if (l->rotating)
         logs_rotate(l);
     logs_tell_ready(l);

@@ -110,6 +110,7 @@ struct logs_figures {
     uint64_t flushes;
     uint64_t sealed;
     uint64_t pushed_back; /* times that there was no log */
+    uint64_t sync_ns;     /* spent in syncs */
 };
 
 struct logs {
@@ -159,6 +160,9 @@ struct logs {
     struct loop_timer retry_timer;
     struct loop_timer recover_timer;
     struct logs_figures figures;
+    /* Called with the events' ctx when a log was handed on to the workers: only
+     * its numbers are left.  The caller's to set; NULL: nobody asks. */
+    void (*handed)(void *ctx, const struct log *log);
 };
 
 /* Recovers the directory, refuses other message sizes (-EPROTO), creates

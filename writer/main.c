@@ -21,6 +21,7 @@
 #include "writer/live/protocol.h"
 #include "writer/logs.h"
 #include "writer/quota/service.h"
+#include "writer/status.h"
 
 /* The largest answer of any door here. */
 #define ANSWER_MAX                                                             \
@@ -42,6 +43,7 @@ struct writer {
     struct quota_service quota;
     struct doors doors;
     struct conns *conns;
+    struct writer_status status;
     int stop_signal; /* 0: none */
     bool stopping;
     bool failed;
@@ -50,30 +52,9 @@ struct writer {
 /* ---- events ------------------------------------------------------------ */
 
 static void
-print_figures(const struct writer *w)
+print_figures(struct writer *w)
 {
-    const struct logs_figures *l = &w->logs.figures;
-    const struct door_figures *ack = &conns_door(w->conns, DOOR_ACK)->figures;
-    const struct door_figures *silent =
-        &conns_door(w->conns, DOOR_SILENT)->figures;
-    const uint64_t wins = (ack->sent - 4 * ack->malformed) / 3;
-    const uint64_t received = ack->received + silent->received;
-    const uint64_t accepted = ack->accepted + silent->accepted;
-    const uint64_t malformed = ack->malformed + silent->malformed;
-    const uint64_t cut_off = ack->cut_off + silent->cut_off;
-
-    diag(DIAG_INFO,
-         "messages=%llu bytes=%llu connections=%llu replies=%llu "
-         "malformed=%llu partial_disconnects=%llu appends=%llu syncs=%llu "
-         "syncs_here=%llu logs=%llu pushed_back=%llu",
-         (unsigned long long)w->ingest.messages, (unsigned long long)received,
-         (unsigned long long)accepted, (unsigned long long)wins,
-         (unsigned long long)malformed, (unsigned long long)cut_off,
-         (unsigned long long)l->flushes, (unsigned long long)w->commit.syncs,
-         (unsigned long long)w->commit.syncs_here,
-         (unsigned long long)l->sealed, (unsigned long long)l->pushed_back);
-    conns_print(w->conns);
-    lives_print(&w->lives);
+    writer_status_print(&w->status);
     http_print(&w->http);
     quota_print(&w->quota);
 }
@@ -264,6 +245,27 @@ open_lives(struct writer *w)
     return 0;
 }
 
+static void
+log_was_handed(void *ctx, const struct log *log)
+{
+    writer_status_handed(&((struct writer *)ctx)->status, log);
+}
+
+static void
+open_status(struct writer *w)
+{
+    const struct writer_parts parts = {.loop = w->loop,
+                                       .logs = &w->logs,
+                                       .commit = &w->commit,
+                                       .ingest = &w->ingest,
+                                       .lives = &w->lives,
+                                       .conns = w->conns,
+                                       .log_fd = w->dir.log_fd};
+
+    writer_status_open(&w->status, w->config.data_dir, &parts);
+    w->logs.handed = log_was_handed;
+}
+
 static int
 open_http(struct writer *w)
 {
@@ -303,6 +305,7 @@ serve(struct writer *w)
     rc = open_http(w);
     if (rc < 0)
         goto close_lives;
+    open_status(w);
     rc = bind_serve(&w->binding, w->conns);
     if (rc < 0)
         goto close_http;
@@ -315,6 +318,7 @@ serve(struct writer *w)
     print_figures(w);
 
 close_http:
+    writer_status_end(&w->status);
     conns_fini(w->conns);
     w->conns = NULL;
     quota_close(&w->quota);
@@ -325,6 +329,7 @@ close_lives:
     lives_close(&w->lives);
 close_logs:
     logs_close(&w->logs);
+    writer_status_close(&w->status);
 fini_conns:
     conns_fini(w->conns);
     commit_fini(&w->commit);

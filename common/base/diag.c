@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 static const char *diag_program = "countd";
 static enum diag_level diag_max = DIAG_INFO;
+static atomic_int last_error;
 
 static const char *const level_names[] = {
     [DIAG_ERROR] = "error",
@@ -127,6 +129,12 @@ diag_text(int error)
     }
 }
 
+int
+diag_last_error(void)
+{
+    return atomic_load_explicit(&last_error, memory_order_relaxed);
+}
+
 void
 diag_errno(enum diag_level level, int error, const char *format, ...)
 {
@@ -134,6 +142,9 @@ diag_errno(enum diag_level level, int error, const char *format, ...)
     struct line l;
     va_list args;
 
+    if (level == DIAG_ERROR)
+        atomic_store_explicit(&last_error, error < 0 ? -error : error,
+                              memory_order_relaxed);
     if (level > diag_max)
         return;
     line_start(&l, level);

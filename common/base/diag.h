@@ -28,6 +28,9 @@ const char *diag_text(int error);
 void diag_errno(enum diag_level level, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The errno (positive) of the last error that was said with one, or 0. */
+int diag_last_error(void);
+
 /* A fault that repeats: logged at once, then at most once per minute with
  * the number of times it happened since.  Zero-initialised, static. */
 struct diag_repeat {

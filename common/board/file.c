@@ -70,27 +70,29 @@ tries(void)
 }
 
 /* A handle of a file whose header has been checked, or is being made.  Takes
- * the descriptor. */
-static int
-new_handle(struct countd_board **out, int fd, const struct board_header *h,
-           bool read_only)
+ * the descriptor.  NULL with errno. */
+static struct countd_board *
+new_handle(int fd, const struct board_header *h, bool read_only)
 {
     struct countd_board *b;
     void *map;
 
-    if (board_forks_watch() < 0)
-        return -ENOMEM;
+    if (board_forks_watch() < 0) {
+        errno = ENOMEM;
+        return NULL;
+    }
     b = calloc(1, sizeof *b);
     if (!b)
-        return -ENOMEM;
+        return NULL;
     map =
         mmap(NULL, (size_t)h->file_size,
              read_only ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
-        const int rc = -errno;
+        const int error = errno;
 
         free(b);
-        return rc;
+        errno = error;
+        return NULL;
     }
     b->header = map;
     b->slots = (uint8_t *)map + h->header_size;
@@ -107,8 +109,7 @@ new_handle(struct countd_board **out, int fd, const struct board_header *h,
     b->read_only = read_only;
     b->forks = board_forks();
     b->tries = tries();
-    *out = b;
-    return 0;
+    return b;
 }
 
 void
@@ -235,9 +236,9 @@ make_new(const struct told *t, const char *path,
         rc = board_lock_try(fd, BOARD_LOCK_MASTER);
     if (rc == 0 && fchmod(fd, shape->mode != 0 ? shape->mode : 0600) < 0)
         rc = -errno;
-    if (rc == 0)
-        rc = new_handle(out, fd, h, false);
-    if (rc < 0) {
+    *out = rc == 0 ? new_handle(fd, h, false) : NULL;
+    if (!*out) {
+        rc = rc == 0 ? -errno : rc;
         (void)close(fd);    /* nothing was written */
         (void)unlink(path); /* the next one removes it, too */
         return say_errno(t, rc, "cannot be made");
@@ -270,6 +271,7 @@ countd_board_create(struct countd_board **out, const char *path,
     rc = make_new(&t, temp, shape, &h, &b);
     if (rc < 0)
         goto close_old;
+    assert(b);
     rc = retire(&t, old);
     if (rc == 0 && rename(temp, path) < 0)
         rc = say_errno(&t, -errno, "cannot take its name");
@@ -353,9 +355,9 @@ attach_to(const struct told *t, int fd, const struct countd_board_shape *shape,
     rc = check(t, fd, &h, (uint64_t)st.st_size, shape, flags);
     if (rc < 0)
         return rc;
-    rc = new_handle(out, fd, &h, read_only);
-    if (rc < 0)
-        return say_errno(t, rc, "cannot be mapped");
+    *out = new_handle(fd, &h, read_only);
+    if (!*out)
+        return say_errno(t, -errno, "cannot be mapped");
     rc = board_format_check_names(
         &h, (uint8_t *)(*out)->header + BOARD_NAMES_AT, text, sizeof text);
     if (rc == 0)

@@ -70,7 +70,7 @@ is_name(const char *name)
 {
     size_t size = 0;
 
-    for (; name[size] != '\0' && size < COUNTD_BOARD_NAME_SIZE; size++)
+    for (; size < COUNTD_BOARD_NAME_SIZE && name[size] != '\0'; size++)
         if (name[size] <= ' ' || name[size] > '~')
             return false;
     return size < COUNTD_BOARD_NAME_SIZE;

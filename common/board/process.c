@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,13 +54,21 @@ struct found {
     uint64_t start;
 };
 
-/* Fields 3, 20 and 22 of /proc/PID/stat.  -ENOENT, -ESRCH: no such process. */
+/* Field `n` of /proc/PID/stat, from its third on, which is at `at`. */
+static const char *
+field(const char *at, unsigned n)
+{
+    for (; n > 3 && *at != '\0'; at++)
+        n -= *at == ' ';
+    return at;
+}
+
+/* -ENOENT, -ESRCH: no such process. */
 static int
 read_stat(uint32_t pid, struct found *out)
 {
     char path[64], text[1024];
     const char *rest;
-    unsigned long long start;
     ssize_t n;
     int fd, rc;
 
@@ -74,12 +83,12 @@ read_stat(uint32_t pid, struct found *out)
         return rc;
     text[n] = '\0';
     rest = strrchr(text, ')'); /* the name before it may hold anything */
-    if (!rest || sscanf(rest + 1,
-                        " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u "
-                        "%*d %*d %*d %*d %ld %*d %llu",
-                        &out->state, &out->threads, &start) != 3)
+    if (!rest || rest[1] != ' ')
         return -EIO;
-    out->start = start;
+    rest += 2;
+    out->state = *rest;
+    out->threads = strtol(field(rest, 20), NULL, 10);
+    out->start = strtoull(field(rest, 22), NULL, 10);
     return 0;
 }
 

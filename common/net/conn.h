@@ -332,9 +332,6 @@ int conns_listen(struct conns *cs, size_t door, int fd);
  * there is no place; it stays the caller's. */
 int conns_take(struct conns *cs, size_t door, int fd);
 
-/* Prints the figures of the doors that are on, a line for each. */
-void conns_print(const struct conns *cs);
-
 /* At the end of each turn of the loop.  True: do not wait before the next. */
 bool conn_turn(struct conns *cs);
 

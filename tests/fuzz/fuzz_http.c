@@ -152,7 +152,7 @@ talk(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
         hear(fds[1], h);
     }
     (void)close(fds[1]); /* nothing more is told */
-    while (conns_open(conns) > 0)
+    while (conns_door(conns, 0)->open > 0)
         assert(loop_run(loop) == 0);
 }
 

@@ -133,6 +133,9 @@ int cmd_acquire(struct cmd_line *line);
 int cmd_live(struct cmd_line *line);
 int cmd_seq(struct cmd_line *line);
 int cmd_quota(struct cmd_line *line);
+int cmd_status(struct cmd_line *line);
+int cmd_watch(struct cmd_line *line);
+int cmd_board(struct cmd_line *line);
 int cmd_completion(struct cmd_line *line);
 
 /* `countd log salvage`, the one that changes something. */

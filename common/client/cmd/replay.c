@@ -21,9 +21,9 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/archived.h"
 #include "common/client/cmd/inside.h"
+#include "common/client/cmd/logsums.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
-#include "common/client/cmd/sums.h"
 #include "common/client/cmd/when.h"
 
 #define LOGS_AT_ONCE    64
@@ -40,8 +40,8 @@ struct replay {
 
     bool opened; /* there is a target */
     struct inside in;
-    struct sums sums;
-    struct sums_result result;
+    struct logsums sums;
+    struct logsums_result result;
     struct progress progress;
     uint64_t done;    /* bytes of files */
     uint64_t records; /* of all logs that were read */
@@ -73,7 +73,7 @@ holder(void *ctx)
 static int
 flush(struct replay *r)
 {
-    const struct sums_how how = {
+    const struct logsums_how how = {
         .dry_run = r->dry_run,
         .pass = true,
         .wait_ms = r->wait_ms,
@@ -83,8 +83,9 @@ flush(struct replay *r)
     };
     int rc;
 
-    rc = sums_apply(&r->sums, r->opened ? r->in.store : NULL, &how, &r->result);
-    sums_clear(&r->sums);
+    rc = logsums_apply(&r->sums, r->opened ? r->in.store : NULL, &how,
+                       &r->result);
+    logsums_clear(&r->sums);
     return rc;
 }
 
@@ -114,7 +115,7 @@ add_block(struct replay *r, const struct packed_record *records, int count)
             (m->keyspace_size != r->keyspace.size ||
              memcmp(m->keyspace, r->keyspace.bytes, r->keyspace.size) != 0))
             continue;
-        rc = sums_add(&r->sums, m, records[i].received_ms);
+        rc = logsums_add(&r->sums, m, records[i].received_ms);
     }
     r->records += (uint64_t)count;
     progress_show(&r->progress, r->done, r->records, "increment");
@@ -130,7 +131,7 @@ add_records(struct replay *r, struct packed *from)
     int count, rc;
 
     memcpy(mark.uuid, h->uuid, sizeof mark.uuid);
-    rc = sums_log(&r->sums, &mark);
+    rc = logsums_log(&r->sums, &mark);
     while (rc == 0 && (count = packed_next(from, &records)) != 0)
         rc = count < 0 ? count : add_block(r, records, count);
     return rc;
@@ -252,7 +253,7 @@ take_all(struct replay *r)
 static int
 print_result(const struct replay *r)
 {
-    const struct sums_result *s = &r->result;
+    const struct logsums_result *s = &r->result;
     struct output out;
 
     output_init(&out, r->line, NULL, 0);
@@ -371,7 +372,7 @@ cmd_replay(struct cmd_line *line)
     }
     if (status == 0 && r.missing + r.damaged > 0)
         status = CONFIG_EXIT_NEGATIVE;
-    sums_fini(&r.sums);
+    logsums_fini(&r.sums);
     if (r.opened)
         inside_close(&r.in);
     archived_free(&r.list);

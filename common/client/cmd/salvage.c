@@ -17,8 +17,8 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/inside.h"
 #include "common/client/cmd/logfile.h"
+#include "common/client/cmd/logsums.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/sums.h"
 #include "common/client/cmd/wait.h"
 #include "common/log/inspect.h"
 #include "common/log/slot.h"
@@ -30,8 +30,8 @@ struct salvage {
     struct log_report report;
     struct store_mark mark;
     bool dry_run;
-    struct sums sums;
-    struct sums_result result;
+    struct logsums sums;
+    struct logsums_result result;
 };
 
 /* ---- reading the log --------------------------------------------------- */
@@ -43,7 +43,7 @@ keep_slot(void *ctx, uint32_t number, const struct message *m,
     struct salvage *s = ctx;
 
     (void)number; /* records of one log have no order */
-    return sums_add(&s->sums, m, stamp->received_ms);
+    return logsums_add(&s->sums, m, stamp->received_ms);
 }
 
 static int
@@ -60,7 +60,7 @@ read_log(struct salvage *s)
         memcpy(s->mark.uuid, s->report.header.uuid, sizeof s->mark.uuid);
         s->mark.epoch = s->report.header.epoch;
         s->mark.first_ms = s->report.header.first_ms;
-        rc = sums_log(&s->sums, &s->mark);
+        rc = logsums_log(&s->sums, &s->mark);
     }
     if (rc == 0 && s->report.headers_rc == 0)
         rc = logfile_each(fd, &s->report.header, s->report.end, keep_slot, s,
@@ -92,10 +92,10 @@ refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
 static int
 apply_all(struct salvage *s)
 {
-    const struct sums_how how = {
+    const struct logsums_how how = {
         .dry_run = s->dry_run, .go_on = true, .refused = refused};
 
-    return sums_apply(&s->sums, s->in.store, &how, &s->result);
+    return logsums_apply(&s->sums, s->in.store, &how, &s->result);
 }
 
 /* What becomes of the file once all of it is in. */
@@ -210,6 +210,6 @@ cmd_salvage(struct cmd_line *line, const char *file)
         return status;
     status = run(&s);
     inside_close(&s.in);
-    sums_fini(&s.sums);
+    logsums_fini(&s.sums);
     return status;
 }

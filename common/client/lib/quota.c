@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "common/client/lib/forks.h"
 #include "common/client/lib/handle.h"
 #include "common/client/lib/http.h"
 
@@ -159,8 +158,6 @@ countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
     struct http_answer a;
     int rc;
 
-    if (forks_since(h->forks))
-        return -ECHILD;
     if (op > COUNTD_QUOTA_REMOVE || value < 0 || (name && !is_name(name)) ||
         (key && !is_plain(key, KEY_MAX_SIZE)) ||
         (!name && op >= COUNTD_QUOTA_CREATE))
@@ -208,8 +205,6 @@ countd_quota_list(struct countd_http *h,
     struct http_answer a;
     int rc;
 
-    if (forks_since(h->forks))
-        return -ECHILD;
     (void)pthread_mutex_lock(&h->lock); /* cannot fail: it was made */
     rc = http_ask(h, "GET /quota HTTP/1.1\r\n\r\n", true, &a);
     if (rc == 0)

@@ -1,20 +1,20 @@
-/* common/client/cmd/sums.h - the increments of some logs, summed by keyspace,
- * key and minute, and put into a store once.
+/* common/client/cmd/logsums.h - the increments of some logs, summed by
+ * keyspace, key and minute, and put into a store once.
  *
- *     rc = sums_log(&s, &mark);             one or more
- *     rc = sums_add(&s, &message, received_ms);
+ *     rc = logsums_log(&s, &mark);             one or more
+ *     rc = logsums_add(&s, &message, received_ms);
  *     ...
- *     rc = sums_apply(&s, store, &how);
+ *     rc = logsums_apply(&s, store, &how);
  *
  * A worker does the same (worker/fold.h) at fifty times the speed, in memory it
  * shares out; this is for commands, and has no limit of its own: whoever adds
  * keeps count.
  *
- * Ownership: struct sums is the caller's; all zeros is an empty one.  Errors:
+ * Ownership: struct logsums is the caller's; all zeros is an empty one. Errors:
  * 0 or a negative errno.
  */
-#ifndef COUNTD_SUMS_H
-#define COUNTD_SUMS_H
+#ifndef COUNTD_LOGSUMS_H
+#define COUNTD_LOGSUMS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@
 #include "common/store/store.h"
 #include "common/wire/message.h"
 
-struct sums_record {
+struct logsums_record {
     size_t keyspace_at; /* in bytes; the key follows the keyspace */
     uint16_t keyspace_size;
     uint16_t key_size;
@@ -32,10 +32,10 @@ struct sums_record {
     int64_t increment;
 };
 
-struct sums {
+struct logsums {
     struct store_mark *marks; /* of the logs */
     size_t log_count, log_room;
-    struct sums_record *records;
+    struct logsums_record *records;
     size_t count, room;
     uint8_t *bytes;
     size_t bytes_size, bytes_room;
@@ -48,24 +48,25 @@ struct sums {
     bool *taken;    /* of each log: is in this round */
 };
 
-void sums_fini(struct sums *s);
-void sums_clear(struct sums *s); /* keeps the memory */
+void logsums_fini(struct logsums *s);
+void logsums_clear(struct logsums *s); /* keeps the memory */
 
 /* The next records are of this fill.  -ENOMEM */
-int sums_log(struct sums *s, const struct store_mark *mark);
+int logsums_log(struct logsums *s, const struct store_mark *mark);
 
 /* Increments of 0 are left out.  -ENOMEM */
-int sums_add(struct sums *s, const struct message *m, uint64_t received_ms);
+int logsums_add(struct logsums *s, const struct message *m,
+                uint64_t received_ms);
 
 /* What becomes of the records. */
-struct sums_result {
+struct logsums_result {
     uint64_t merged;  /* records that are in now */
     uint64_t already; /* that were in: the very fill is */
     uint64_t passed;  /* a later fill of their log is in */
     uint64_t failed;  /* keyspaces that refused */
 };
 
-struct sums_how {
+struct logsums_how {
     bool dry_run;     /* only ask the marks */
     bool go_on;       /* behind a keyspace that refuses */
     bool pass;        /* a later fill is no refusal: the records are passed */
@@ -82,7 +83,7 @@ struct sums_how {
  * in already is not put in again, also where some of it is.  `store` NULL:
  * a dry run against nothing.  Adds to *result.
  *   what a keyspace said, unless it goes on behind it; -ENOMEM */
-int sums_apply(struct sums *s, struct store *store, const struct sums_how *how,
-               struct sums_result *result);
+int logsums_apply(struct logsums *s, struct store *store,
+                  const struct logsums_how *how, struct logsums_result *result);
 
 #endif

@@ -1,9 +1,9 @@
-/* common/client/cmd/sums.c - see sums.h.
+/* common/client/cmd/logsums.c - see sums.h.
  *
  * Of each keyspace's logs the marks tell what is in.  Those that agree go in
  * together, one group after the other; each group is asked for again when
  * another process got in between. */
-#include "common/client/cmd/sums.h"
+#include "common/client/cmd/logsums.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,22 +37,22 @@ grow(void **at, size_t *room, size_t need, size_t item_size)
 }
 
 void
-sums_fini(struct sums *s)
+logsums_fini(struct logsums *s)
 {
     free(s->marks);
     free(s->records);
     free(s->bytes);
-    *s = (struct sums){.count = 0};
+    *s = (struct logsums){.count = 0};
 }
 
 void
-sums_clear(struct sums *s)
+logsums_clear(struct logsums *s)
 {
     s->log_count = s->count = s->bytes_size = 0;
 }
 
 int
-sums_log(struct sums *s, const struct store_mark *mark)
+logsums_log(struct logsums *s, const struct store_mark *mark)
 {
     void *marks = s->marks;
     const int rc =
@@ -65,7 +65,7 @@ sums_log(struct sums *s, const struct store_mark *mark)
 }
 
 int
-sums_add(struct sums *s, const struct message *m, uint64_t received_ms)
+logsums_add(struct logsums *s, const struct message *m, uint64_t received_ms)
 {
     const size_t names = (size_t)m->keyspace_size + m->key_size;
     void *records = s->records;
@@ -81,7 +81,7 @@ sums_add(struct sums *s, const struct message *m, uint64_t received_ms)
     s->bytes = bytes;
     if (rc < 0)
         return rc;
-    s->records[s->count++] = (struct sums_record){
+    s->records[s->count++] = (struct logsums_record){
         .keyspace_at = s->bytes_size,
         .keyspace_size = m->keyspace_size,
         .key_size = m->key_size,
@@ -108,16 +108,16 @@ compare_names(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 }
 
 static int
-compare_keyspaces(const struct sums *s, const struct sums_record *x,
-                  const struct sums_record *y)
+compare_keyspaces(const struct logsums *s, const struct logsums_record *x,
+                  const struct logsums_record *y)
 {
     return compare_names(s->bytes + x->keyspace_at, x->keyspace_size,
                          s->bytes + y->keyspace_at, y->keyspace_size);
 }
 
 static int
-compare_keys(const struct sums *s, const struct sums_record *x,
-             const struct sums_record *y)
+compare_keys(const struct logsums *s, const struct logsums_record *x,
+             const struct logsums_record *y)
 {
     return compare_names(
         s->bytes + x->keyspace_at + x->keyspace_size, x->key_size,
@@ -127,8 +127,8 @@ compare_keys(const struct sums *s, const struct sums_record *x,
 static int
 compare_records(const void *a, const void *b, void *ctx)
 {
-    const struct sums_record *x = a;
-    const struct sums_record *y = b;
+    const struct logsums_record *x = a;
+    const struct logsums_record *y = b;
     int c = compare_keyspaces(ctx, x, y);
 
     if (c == 0)
@@ -140,12 +140,12 @@ compare_records(const void *a, const void *b, void *ctx)
 
 /* Records [from, to) of one keyspace, of the logs that are taken. */
 static size_t
-sum_records(struct sums *s, size_t from, size_t to)
+sum_records(struct logsums *s, size_t from, size_t to)
 {
     size_t count = 0;
 
     for (size_t i = from; i < to;) {
-        const struct sums_record *r = &s->records[i];
+        const struct logsums_record *r = &s->records[i];
         int128 sum = 0;
         bool any = false;
         size_t next = i;
@@ -173,10 +173,10 @@ sum_records(struct sums *s, size_t from, size_t to)
 /* ---- a keyspace -------------------------------------------------------- */
 
 struct round {
-    struct sums *s;
+    struct logsums *s;
     struct store *store;
-    const struct sums_how *how;
-    struct sums_result *result;
+    const struct logsums_how *how;
+    struct logsums_result *result;
     const uint8_t *name;
     size_t name_size;
     size_t from, to;
@@ -198,7 +198,7 @@ count_taken(const struct round *r)
 static void
 list_logs(struct round *r)
 {
-    struct sums *s = r->s;
+    struct logsums *s = r->s;
 
     memset(s->taken, 0, s->log_count * sizeof *s->taken);
     for (size_t i = r->from; i < r->to; i++)
@@ -212,7 +212,7 @@ list_logs(struct round *r)
 static int
 ask_marks(struct round *r)
 {
-    struct sums *s = r->s;
+    struct logsums *s = r->s;
 
     for (size_t i = 0; i < r->touched; i++) {
         s->touched[i] = s->marks[s->logs[i]];
@@ -261,7 +261,7 @@ settle_other(struct round *r, size_t i)
 static void
 take_group(struct round *r)
 {
-    struct sums *s = r->s;
+    struct logsums *s = r->s;
     const struct store_mark_info first = s->infos[0];
     size_t taken = 0, left = 0;
 
@@ -282,7 +282,7 @@ take_group(struct round *r)
 static int
 apply_group(struct round *r)
 {
-    struct sums *s = r->s;
+    struct logsums *s = r->s;
     const struct store_batch batch = {
         .name = r->name,
         .name_size = r->name_size,
@@ -327,7 +327,7 @@ settle_group(struct round *r, enum store_mark_state state)
 static int
 apply_round(struct round *r)
 {
-    struct sums *s = r->s;
+    struct logsums *s = r->s;
     int rc;
 
     while (r->touched > 0) {
@@ -353,7 +353,7 @@ apply_round(struct round *r)
 static int
 apply_keyspace(struct round *r)
 {
-    const struct sums_result before = *r->result;
+    const struct logsums_result before = *r->result;
     int rc, tries = TRIES;
 
     do {
@@ -367,7 +367,7 @@ apply_keyspace(struct round *r)
 /* ---- all of them ------------------------------------------------------- */
 
 static int
-make_room(struct sums *s)
+make_room(struct logsums *s)
 {
     s->deltas = malloc(s->count * sizeof *s->deltas);
     s->touched = malloc(s->log_count * sizeof *s->touched);
@@ -379,7 +379,7 @@ make_room(struct sums *s)
 }
 
 static void
-free_room(struct sums *s)
+free_room(struct logsums *s)
 {
     free(s->deltas);
     free(s->touched);
@@ -394,8 +394,8 @@ free_room(struct sums *s)
 }
 
 int
-sums_apply(struct sums *s, struct store *store, const struct sums_how *how,
-           struct sums_result *result)
+logsums_apply(struct logsums *s, struct store *store,
+              const struct logsums_how *how, struct logsums_result *result)
 {
     struct round r = {
         .s = s, .store = store, .how = how, .result = result, .to = 0};
@@ -407,7 +407,7 @@ sums_apply(struct sums *s, struct store *store, const struct sums_how *how,
     if (rc == 0)
         qsort_r(s->records, s->count, sizeof *s->records, compare_records, s);
     for (r.from = 0; rc == 0 && r.from < s->count; r.from = r.to) {
-        const struct sums_record *first = &s->records[r.from];
+        const struct logsums_record *first = &s->records[r.from];
 
         for (r.to = r.from + 1;
              r.to < s->count &&

@@ -1,0 +1,409 @@
+/* common/client/cmd/board.c - countd board: boards for shells.
+ *
+ * read, update and add do one thing and end; create stays as the master of
+ * the board.  What they print: board_show.c.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/board_show.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/stop.h"
+
+#define NAMES_MAX  ((size_t)2 * COUNTD_BOARD_VALUES_MAX)
+#define NAMES_SIZE (NAMES_MAX * COUNTD_BOARD_NAME_SIZE)
+
+/* ---- errors ------------------------------------------------------------ */
+
+/* What an error of an open board means.  `rc` below 0. */
+static int
+failed(const char *what, int rc)
+{
+    if (rc == -ESTALE) {
+        diag(DIAG_ERROR,
+             "%s: stale: the slot has changed since that "
+             "generation",
+             what);
+        return CONFIG_EXIT_NEGATIVE;
+    }
+    if (rc == -EBUSY)
+        diag(DIAG_ERROR,
+             "%s: busy: a process is stopped in the middle of an update", what);
+    else if (rc == -EPERM)
+        diag(DIAG_ERROR, "%s: the cell is owned by another process", what);
+    else if (rc == -ENOTCONN)
+        diag(DIAG_ERROR, "%s: the board was replaced just now: try again",
+             what);
+    else if (rc == -ERANGE)
+        diag(DIAG_ERROR, "%s: the sum would pass the bounds of 64 bits", what);
+    else
+        diag_errno(DIAG_ERROR, rc, "%s", what);
+    return rc == -EINVAL || rc == -ERANGE ? CONFIG_EXIT_USAGE
+                                          : CONFIG_EXIT_SYSTEM;
+}
+
+static int
+misuse(const char *text)
+{
+    diag(DIAG_ERROR, "%s; see countd board -h", text);
+    return CONFIG_EXIT_USAGE;
+}
+
+int
+board_attach(const char *path, unsigned flags, struct countd_board **out)
+{
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    const int rc =
+        countd_board_attach(out, path, NULL, flags, error, sizeof error);
+
+    if (rc == 0)
+        return 0;
+    diag(DIAG_ERROR, "%s", error);
+    return CONFIG_EXIT_SYSTEM;
+}
+
+/* ---- lists ------------------------------------------------------------- */
+
+/* "1,-2,3": the number of values, or -1 and has said why. */
+static int
+parse_list(const char *text, int64_t *out, size_t max)
+{
+    size_t count = 0;
+
+    for (;;) {
+        const size_t size = strcspn(text, ",");
+
+        if (count == max || cmd_parse_number(text, size, &out[count]) < 0) {
+            (void)misuse("--shared: give as many numbers as the shared part "
+                         "has, with commas between them");
+            return -1;
+        }
+        count++;
+        if (text[size] == '\0')
+            return (int)count;
+        text += size + 1;
+    }
+}
+
+/* "0=6,1=8". */
+static int
+parse_pairs(const char *text, struct countd_board_value *out, size_t max)
+{
+    size_t count = 0;
+
+    for (;;) {
+        const size_t size = strcspn(text, ","), at = strcspn(text, "=");
+        int64_t index;
+
+        if (count == max || at >= size ||
+            cmd_parse_number(text, at, &index) < 0 || index < 0 ||
+            index >= COUNTD_BOARD_VALUES_MAX ||
+            cmd_parse_number(text + at + 1, size - at - 1, &out[count].value) <
+                0) {
+            (void)misuse("--private: give INDEX=VALUE, with commas between "
+                         "them");
+            return -1;
+        }
+        out[count++].index = (uint32_t)index;
+        if (text[size] == '\0')
+            return (int)count;
+        text += size + 1;
+    }
+}
+
+/* Cuts "a,b,c" into names; how many, or -1. */
+static int
+parse_names(const char *text, char *buffer, const char **names)
+{
+    size_t count = 0;
+    char *save, *name;
+
+    if (strlen(text) >= NAMES_SIZE)
+        return -1;
+    memcpy(buffer, text, strlen(text) + 1);
+    for (name = strtok_r(buffer, ",", &save); name && count < NAMES_MAX;
+         name = strtok_r(NULL, ",", &save))
+        names[count++] = name;
+    return name ? -1 : (int)count;
+}
+
+/* ---- create ------------------------------------------------------------ */
+
+static int
+parse_shape(const struct cmd_line *line, struct countd_board_shape *shape)
+{
+    int64_t slots, shared, values, cells;
+    int status;
+
+    if (!cmd_value(line, "n") || !cmd_value(line, "s"))
+        return misuse("create: give -n SLOTS and -s SHARED");
+    status = cmd_option_number(line, "n", 1, COUNTD_BOARD_SLOTS_MAX, 0, &slots);
+    if (status == 0)
+        status = cmd_option_number(line, "s", 1, COUNTD_BOARD_VALUES_MAX, 0,
+                                   &shared);
+    if (status == 0)
+        status = cmd_option_number(line, "p", 0, COUNTD_BOARD_VALUES_MAX, 0,
+                                   &values);
+    if (status == 0)
+        status = cmd_option_number(line, "c", 0, COUNTD_BOARD_CELLS_MAX,
+                                   values > 0, &cells);
+    if (status == 0)
+        *shape = (struct countd_board_shape){.size = sizeof *shape,
+                                             .slots = (uint32_t)slots,
+                                             .shared_count = (uint32_t)shared,
+                                             .private_count = (uint32_t)values,
+                                             .cells = (uint32_t)cells};
+    return status;
+}
+
+static int
+name_columns(const struct cmd_line *line, struct countd_board_shape *shape)
+{
+    static const char *names[NAMES_MAX];
+    static char buffer[NAMES_SIZE];
+    const char *text = cmd_value(line, "names");
+    int count;
+
+    if (!text)
+        return 0;
+    count = parse_names(text, buffer, names);
+    if (count != (int)(shape->shared_count + shape->private_count))
+        return misuse("--names: give one for each shared and each private "
+                      "integer, with commas between them");
+    shape->names = names;
+    return 0;
+}
+
+static int
+run_create(struct cmd_line *line)
+{
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    struct countd_board_shape shape;
+    struct countd_board *b;
+    struct stop stop;
+    int64_t ready_fd;
+    int rc, status;
+
+    status = parse_shape(line, &shape);
+    if (status == 0)
+        status = name_columns(line, &shape);
+    if (status == 0)
+        status =
+            cmd_option_number(line, "ready-fd", 0, INT32_MAX, -1, &ready_fd);
+    if (status != 0)
+        return status;
+    rc = stop_init(&stop);
+    if (rc < 0)
+        return failed("signals", rc);
+    rc = countd_board_create(&b, line->args[1], &shape, error, sizeof error);
+    if (rc < 0) {
+        diag(DIAG_ERROR, "%s", error);
+        stop_fini(&stop);
+        return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    }
+    config_ready((int)ready_fd, NULL, 0);
+    while (!stop_asked(&stop))
+        (void)poll(&(struct pollfd){.fd = stop.fd, .events = POLLIN}, 1,
+                   -1); /* stop_asked() looks */
+    countd_board_close(b);
+    return CONFIG_EXIT_OK;
+}
+
+/* ---- update, add ------------------------------------------------------- */
+
+/* A slot or another index of the command line. */
+static int
+parse_index(const char *text, const char *what, uint32_t end, uint32_t *out)
+{
+    int64_t n;
+    const int status = cmd_number(text, what, 0, (int64_t)end - 1, &n);
+
+    if (status == 0)
+        *out = (uint32_t)n;
+    return status;
+}
+
+static int
+parse_cell(const struct cmd_line *line, uint32_t *out)
+{
+    int64_t n;
+    const int status =
+        cmd_option_number(line, "cell", 0, COUNTD_BOARD_CELLS_MAX - 1, 0, &n);
+
+    *out = (uint32_t)n;
+    return status;
+}
+
+struct update {
+    uint32_t slot, cell;
+    int64_t generation;
+    int64_t shared[COUNTD_BOARD_VALUES_MAX];
+    struct countd_board_value values[COUNTD_BOARD_VALUES_MAX];
+    int shared_count, value_count;
+};
+
+static int
+parse_update(const struct cmd_line *line, struct update *u)
+{
+    const char *shared = cmd_value(line, "shared");
+    const char *values = cmd_value(line, "private");
+    int status;
+
+    if (!shared && !values)
+        return misuse("update: give --shared or --private");
+    if (shared && !cmd_value(line, "gen"))
+        return misuse("update: --shared needs --gen, the generation that was "
+                      "read");
+    status = cmd_option_number(line, "gen", 0, INT64_MAX, 0, &u->generation);
+    if (status == 0)
+        status = parse_cell(line, &u->cell);
+    if (status != 0)
+        return status;
+    if (shared)
+        u->shared_count =
+            parse_list(shared, u->shared, COUNTD_BOARD_VALUES_MAX);
+    if (values)
+        u->value_count =
+            parse_pairs(values, u->values, COUNTD_BOARD_VALUES_MAX);
+    return u->shared_count < 0 || u->value_count < 0 ? CONFIG_EXIT_USAGE : 0;
+}
+
+static int
+run_update(struct cmd_line *line, struct countd_board *b,
+           const struct countd_board_shape *shape)
+{
+    struct update u = {.shared_count = 0};
+    int rc, cell_rc, status;
+
+    status = parse_index(line->args[2], "slot", shape->slots, &u.slot);
+    if (status == 0)
+        status = parse_update(line, &u);
+    if (status != 0)
+        return status;
+    if (u.shared_count > 0 && u.shared_count != (int)shape->shared_count)
+        return misuse("update: values size mismatch slot size");
+    rc = countd_board_update(b, u.slot, (uint64_t)u.generation,
+                             u.shared_count > 0 ? u.shared : NULL, u.cell,
+                             u.values, (size_t)u.value_count, &cell_rc);
+    if (rc == -EINVAL)
+        return misuse("update: wrong private index, or no such cell");
+    if (cell_rc < 0)
+        status = failed("private", cell_rc);
+    if (u.shared_count > 0 && rc < 0)
+        status = failed("shared", rc);
+    return status;
+}
+
+static int
+run_add(struct cmd_line *line, struct countd_board *b,
+        const struct countd_board_shape *shape)
+{
+    uint32_t slot, index, cell;
+    int64_t delta, sum;
+    int rc, status;
+
+    if (shape->cells == 0)
+        return misuse("add: this board has no private integers");
+    status = parse_index(line->args[2], "slot", shape->slots, &slot);
+    if (status == 0)
+        status =
+            parse_index(line->args[3], "index", shape->private_count, &index);
+    if (status == 0)
+        status =
+            cmd_number(line->args[4], "amount", INT64_MIN, INT64_MAX, &delta);
+    if (status == 0)
+        status = parse_cell(line, &cell);
+    if (status != 0)
+        return status;
+    rc = countd_board_add(b, slot, cell, index, delta, &sum);
+    return rc < 0 ? failed("add", rc) : board_show_sum(line, sum);
+}
+
+/* ---- the rest ---------------------------------------------------------- */
+
+static int
+run_read(struct cmd_line *line, struct countd_board *b,
+         const struct countd_board_shape *shape)
+{
+    uint32_t slot;
+    const int status = parse_index(line->args[2], "slot", shape->slots, &slot);
+
+    return status != 0 ? status : board_show_slots(line, b, slot, slot + 1);
+}
+
+static int
+run_dump(struct cmd_line *line, struct countd_board *b,
+         const struct countd_board_shape *shape)
+{
+    return board_show_slots(line, b, 0, shape->slots);
+}
+
+static int
+run_info(struct cmd_line *line, struct countd_board *b,
+         const struct countd_board_shape *shape)
+{
+    (void)shape; /* board_show_info() asks for more */
+    return board_show_info(line, b);
+}
+
+static int
+run_watch(struct cmd_line *line, struct countd_board *b,
+          const struct countd_board_shape *shape)
+{
+    (void)line; /* it has no options */
+    return board_show_live(b, shape);
+}
+
+static int
+run_check(struct cmd_line *line, struct countd_board *b,
+          const struct countd_board_shape *shape)
+{
+    return board_show_check(line, b, shape);
+}
+
+static const struct verb {
+    const char *name;
+    int arguments; /* behind it */
+    unsigned flags;
+    int (*run)(struct cmd_line *line, struct countd_board *b,
+               const struct countd_board_shape *shape);
+} verbs[] = {
+    {"info", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_info},
+    {"read", 2, COUNTD_BOARD_READ_ONLY, run_read},
+    {"update", 2, 0, run_update},
+    {"add", 4, 0, run_add},
+    {"watch", 1, COUNTD_BOARD_READ_ONLY, run_watch},
+    {"dump", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_dump},
+    {"check", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_check},
+};
+
+int
+cmd_board(struct cmd_line *line)
+{
+    struct countd_board_info info;
+    struct countd_board *b;
+    int status;
+
+    if (strcmp(line->args[0], "create") == 0 && line->arg_count == 2)
+        return run_create(line);
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        if (strcmp(line->args[0], verbs[i].name) != 0 ||
+            line->arg_count != verbs[i].arguments + 1)
+            continue;
+        status = board_attach(line->args[1], verbs[i].flags, &b);
+        if (status != 0)
+            return status;
+        countd_board_info(b, &info);
+        status = verbs[i].run(line, b, &info.shape);
+        countd_board_close(b);
+        return status;
+    }
+    return misuse("usage: countd board create FILE -n SLOTS -s SHARED | info "
+                  "FILE | read FILE SLOT | update FILE SLOT | add FILE SLOT "
+                  "INDEX N | watch FILE | dump FILE | check FILE");
+}

@@ -1,0 +1,271 @@
+/* common/client/cmd/board_show.c - see board_show.h. */
+#include "common/client/cmd/board_show.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/board/inside.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/screen.h"
+
+#define LIVE_MS 1000
+
+static const struct output_column slot_columns[] = {
+    {"slot", "slot", true},   {"generation", "generation", true},
+    {"part", "part", false},  {"owner", "owner", true},
+    {"index", "index", true}, {"name", "name", false},
+    {"value", "value", true},
+};
+
+/* ---- slots ------------------------------------------------------------- */
+
+static void
+shared_rows(struct output *out, const struct countd_board *b, uint32_t slot,
+            uint64_t generation, const int64_t *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        output_row(out, (const struct cell[]){
+                            cell_number(slot),
+                            cell_number((int64_t)generation),
+                            cell_text("shared"),
+                            cell_none(),
+                            cell_number(i),
+                            cell_text(countd_board_name(b, i)),
+                            cell_number(values[i]),
+                        });
+}
+
+static void
+cell_rows(struct output *out, const struct countd_board *b,
+          const struct countd_board_shape *shape, uint32_t slot, uint32_t cell,
+          pid_t owner, const int64_t *values)
+{
+    char part[32];
+
+    (void)snprintf(part, sizeof part, "cell %" PRIu32, cell); /* fits */
+    for (uint32_t i = 0; i < shape->private_count; i++)
+        output_row(out,
+                   (const struct cell[]){
+                       cell_number(slot),
+                       cell_none(),
+                       cell_text(part),
+                       owner == 0 ? cell_none() : cell_number(owner),
+                       cell_number(i),
+                       cell_text(countd_board_name(b, shape->shared_count + i)),
+                       cell_number(values[i]),
+                   });
+}
+
+static int
+show_slot(struct output *out, struct countd_board *b,
+          const struct countd_board_shape *shape, uint32_t slot)
+{
+    int64_t values[COUNTD_BOARD_VALUES_MAX];
+    uint64_t generation;
+    pid_t owner;
+    int rc;
+
+    rc = countd_board_read(b, slot, values, &generation);
+    if (rc < 0)
+        return rc;
+    shared_rows(out, b, slot, generation, values, shape->shared_count);
+    for (uint32_t c = 0; c < shape->cells; c++) {
+        rc = countd_board_read_cell(b, slot, c, values, &owner);
+        if (rc < 0)
+            return rc;
+        cell_rows(out, b, shape, slot, c, owner, values);
+    }
+    return 0;
+}
+
+int
+board_show_slots(const struct cmd_line *line, struct countd_board *b,
+                 uint32_t first, uint32_t end)
+{
+    struct countd_board_info info;
+    struct output out;
+    int rc = 0, status;
+
+    countd_board_info(b, &info);
+    output_init(&out, line, slot_columns,
+                sizeof slot_columns / sizeof slot_columns[0]);
+    for (uint32_t i = first; i < end && rc == 0; i++)
+        rc = show_slot(&out, b, &info.shape, i);
+    output_rows_end(&out);
+    status = output_fini(&out);
+    if (rc == 0)
+        return status;
+    diag_errno(DIAG_ERROR, rc, "read the board");
+    return CONFIG_EXIT_SYSTEM;
+}
+
+int
+board_show_sum(const struct cmd_line *line, int64_t sum)
+{
+    struct output out;
+
+    output_init(&out, line, NULL, 0);
+    output_fact(&out, "sum", cell_number(sum));
+    if (out.format != OUTPUT_JSON)
+        (void)printf("%" PRId64 "\n", sum); /* output_fini() tells */
+    return output_fini(&out);
+}
+
+/* ---- info -------------------------------------------------------------- */
+
+int
+board_show_info(const struct cmd_line *line, struct countd_board *b)
+{
+    struct countd_board_info i;
+    struct output out;
+
+    countd_board_info(b, &i);
+    output_init(&out, line, NULL, 0);
+    {
+        const struct {
+            const char *name;
+            struct cell value;
+        } facts[] = {
+            {"slots", cell_number(i.shape.slots)},
+            {"shared", cell_number(i.shape.shared_count)},
+            {"private", cell_number(i.shape.private_count)},
+            {"cells", cell_number(i.shape.cells)},
+            {"created_ms", cell_number((int64_t)i.created_ms)},
+            {"master", cell_number(i.master)},
+            {"master_alive", cell_bool(i.master_alive != 0)},
+            {"processes", cell_number(i.processes)},
+            {"recovered", cell_number((int64_t)i.recovered)},
+        };
+
+        for (size_t k = 0; k < sizeof facts / sizeof facts[0]; k++) {
+            output_fact(&out, facts[k].name, facts[k].value);
+            if (out.format == OUTPUT_JSON)
+                continue;
+            if (facts[k].value.kind == CELL_BOOL)
+                (void)printf("%s\t%s\n", facts[k].name,
+                             facts[k].value.number ? "yes" : "no");
+            else
+                (void)printf("%s\t%" PRId64 "\n", facts[k].name,
+                             facts[k].value.number); /* output_fini() tells */
+        }
+    }
+    return output_fini(&out);
+}
+
+/* ---- check ------------------------------------------------------------- */
+
+struct checked {
+    uint64_t busy, abandoned, damaged;
+};
+
+static void
+check_block(struct countd_board *b, struct board_block k, bool is_cell,
+            struct checked *c)
+{
+    const uint64_t word = atomic_load(k.word);
+    const uint32_t writer = board_writer(word);
+    const int64_t owner =
+        is_cell ? board_load(board_copy(k, board_generation(word))) : 0;
+
+    if (board_is_busy(word) != (writer != 0) || writer > BOARD_PROCESSES ||
+        owner < 0 || owner > (int64_t)BOARD_PROCESSES)
+        c->damaged++;
+    else if (board_is_busy(word) && !board_process_alive(b, writer))
+        c->abandoned++;
+    else if (board_is_busy(word))
+        c->busy++;
+}
+
+int
+board_show_check(const struct cmd_line *line, struct countd_board *b,
+                 const struct countd_board_shape *shape)
+{
+    struct checked c = {0};
+    struct output out;
+    int status;
+
+    for (uint32_t s = 0; s < shape->slots; s++) {
+        check_block(b, board_shared(b, s), false, &c);
+        for (uint32_t i = 0; i < shape->cells; i++)
+            check_block(b, board_cell(b, s, i), true, &c);
+    }
+    output_init(&out, line, NULL, 0);
+    output_fact(&out, "busy", cell_number((int64_t)c.busy));
+    output_fact(&out, "abandoned", cell_number((int64_t)c.abandoned));
+    output_fact(&out, "damaged", cell_number((int64_t)c.damaged));
+    if (out.format != OUTPUT_JSON)
+        (void)printf("%" PRIu32 " slots: %" PRIu64 " in an update, %" PRIu64
+                     " left by the dead for the next update to take over, "
+                     "%" PRIu64 " damaged\n",
+                     shape->slots, c.busy, c.abandoned,
+                     c.damaged); /* output_fini() tells */
+    status = output_fini(&out);
+    return c.damaged > 0 ? CONFIG_EXIT_SYSTEM : status;
+}
+
+/* ---- live -------------------------------------------------------------- */
+
+static void
+live_values(struct screen *s, const char *what, const int64_t *values,
+            uint32_t count)
+{
+    char text[SCREEN_WIDTH_MAX];
+    bool any = false;
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < count && at < sizeof text; i++) {
+        any |= values[i] != 0;
+        at += (size_t)snprintf(text + at, sizeof text - at, " %" PRId64,
+                               values[i]);
+    }
+    if (any)
+        screen_line(s, "%-16s%s", what, text);
+}
+
+static void
+live_slot(struct screen *s, struct countd_board *b,
+          const struct countd_board_shape *shape, uint32_t slot)
+{
+    int64_t values[COUNTD_BOARD_VALUES_MAX];
+    uint64_t generation;
+    char what[64];
+    pid_t owner;
+
+    (void)snprintf(what, sizeof what, "%" PRIu32, slot); /* fits */
+    if (countd_board_read(b, slot, values, &generation) == 0)
+        live_values(s, what, values, shape->shared_count);
+    for (uint32_t c = 0; c < shape->cells; c++) {
+        (void)snprintf(what, sizeof what, "%" PRIu32 " cell %" PRIu32, slot,
+                       c); /* fits */
+        if (countd_board_read_cell(b, slot, c, values, &owner) == 0)
+            live_values(s, what, values, shape->private_count);
+    }
+}
+
+int
+board_show_live(struct countd_board *b, const struct countd_board_shape *shape)
+{
+    struct countd_board_info info;
+    struct screen s;
+    const int status = screen_open(&s);
+
+    if (status != 0)
+        return status;
+    do {
+        countd_board_info(b, &info);
+        screen_begin(&s);
+        screen_title(&s, "%" PRIu32 " slots, %u writing, master %ld %s",
+                     shape->slots, info.processes, (long)info.master,
+                     info.retired        ? "replaced: start again"
+                     : info.master_alive ? "alive"
+                                         : "dead");
+        for (uint32_t i = 0; i < shape->slots && s.lines < s.height; i++)
+            live_slot(&s, b, shape, i);
+        screen_end(&s);
+    } while (screen_wait(&s, LIVE_MS));
+    screen_close(&s);
+    return CONFIG_EXIT_OK;
+}

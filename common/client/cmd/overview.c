@@ -1,0 +1,259 @@
+/* common/client/cmd/overview.c - see overview.h. */
+#include "common/client/cmd/overview.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/client/cmd/output.h"
+
+static int
+attach(struct overview *o, char *error, size_t size)
+{
+    struct countd_board_shape shape;
+
+    status_shape(&shape);
+    return countd_board_attach(&o->board, o->path, &shape,
+                               COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN,
+                               error, size);
+}
+
+int
+overview_open(struct overview *o, const struct cmd_line *line)
+{
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    int rc;
+
+    memset(o, 0, sizeof *o);
+    if (snprintf(o->path, sizeof o->path, "%s/" STATUS_FILE,
+                 line->config.data_dir) >= (int)sizeof o->path)
+        rc = -ENAMETOOLONG;
+    else
+        rc = attach(o, error, sizeof error);
+    if (rc == 0)
+        return 0;
+    if (rc == -ENOENT)
+        diag(DIAG_ERROR,
+             "there is no %s: no countd-write has run on this data directory",
+             o->path);
+    else if (rc == -ENAMETOOLONG)
+        diag_errno(DIAG_ERROR, rc, "data_dir");
+    else
+        diag(DIAG_ERROR, "%s", error);
+    return rc == -ENOENT ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_SYSTEM;
+}
+
+void
+overview_close(struct overview *o)
+{
+    if (o->board)
+        countd_board_close(o->board);
+    o->board = NULL;
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+static int
+read_rows(struct overview *o)
+{
+    o->count = 0;
+    for (uint32_t i = 0; i < STATUS_SLOTS; i++) {
+        struct overview_row *r = &o->rows[o->count];
+        const int rc =
+            countd_board_read_cell(o->board, i, 0, r->values, &r->pid);
+
+        if (rc < 0)
+            return rc;
+        if (r->pid == 0 || r->values[STATUS_KIND] <= STATUS_NONE ||
+            r->values[STATUS_KIND] >= STATUS_KINDS)
+            continue;
+        r->kind = (enum status_kind)r->values[STATUS_KIND];
+        o->count++;
+    }
+    return 0;
+}
+
+static void
+count_log(struct overview *o, size_t index)
+{
+    const int64_t *v = o->logs[index];
+    const int64_t state = v[STATUS_LOG_STATE];
+    int64_t lag;
+
+    if (state <= STATUS_LOG_NONE || state >= STATUS_LOG_STATES)
+        return;
+    o->log_end = index + 1;
+    o->by_state[state]++;
+    if (state == STATUS_LOG_EMPTY)
+        return;
+    if (v[STATUS_LOG_MESSAGES] > 0)
+        o->messages += v[STATUS_LOG_MESSAGES];
+    lag = (int64_t)o->now_ms - v[STATUS_LOG_SINCE_MS];
+    if (v[STATUS_LOG_SINCE_MS] > 0 && lag > o->lag_ms)
+        o->lag_ms = lag;
+}
+
+static int
+read_all(struct overview *o)
+{
+    struct countd_board_info info;
+    uint64_t generation;
+    int rc;
+
+    countd_board_info(o->board, &info);
+    o->alive = info.master_alive;
+    o->writer = info.master;
+    o->created_ms = info.created_ms;
+    o->now_ms = clock_unix_ms();
+    o->log_end = 0;
+    o->messages = o->lag_ms = 0;
+    memset(o->by_state, 0, sizeof o->by_state);
+    rc = read_rows(o);
+    for (size_t i = 0; i < STATUS_LOGS && rc == 0; i++) {
+        rc = countd_board_read(o->board, STATUS_SLOTS + (uint32_t)i, o->logs[i],
+                               &generation);
+        count_log(o, i);
+    }
+    return rc;
+}
+
+int
+overview_read(struct overview *o)
+{
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    int rc = o->board ? read_all(o) : -ENOTCONN;
+
+    if (rc != -ENOTCONN)
+        return rc;
+    overview_close(o);
+    rc = attach(o, error, sizeof error);
+    return rc == 0 ? read_all(o) : rc;
+}
+
+const struct overview_row *
+overview_writer(const struct overview *o)
+{
+    for (size_t i = 0; i < o->count; i++)
+        if (o->rows[i].kind == STATUS_WRITER)
+            return &o->rows[i];
+    return NULL;
+}
+
+void
+overview_door_name(const struct overview_row *row, char name[17])
+{
+    memcpy(name, &row->values[STATUS_FIRST], 16);
+    name[16] = '\0';
+    for (char *c = name; *c != '\0'; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+}
+
+/* ---- troubles ---------------------------------------------------------- */
+
+struct troubles {
+    void (*each)(void *ctx, const char *text);
+    void *ctx;
+    int count;
+};
+
+static void trouble(struct troubles *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void
+trouble(struct troubles *t, const char *format, ...)
+{
+    char text[OVERVIEW_TEXT];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args); /* cut is good enough */
+    va_end(args);
+    t->count++;
+    t->each(t->ctx, text);
+}
+
+static size_t
+living(const struct overview *o, enum status_kind kind)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < o->count; i++)
+        n += o->rows[i].kind == kind && o->rows[i].pid > 0;
+    return n;
+}
+
+static void
+look_at_daemons(const struct overview *o, struct troubles *t)
+{
+    const bool settled = o->now_ms > o->created_ms + OVERVIEW_GRACE_MS;
+
+    if (!o->alive)
+        trouble(t, "countd-write is down, pid %ld was the last",
+                (long)o->writer);
+    if (settled && living(o, STATUS_WORKER) == 0)
+        trouble(t, "no countd-worker runs: nothing is merged");
+    if (settled && living(o, STATUS_READER) == 0)
+        trouble(t, "no countd-read runs");
+    for (size_t i = 0; i < o->count; i++) {
+        const struct overview_row *r = &o->rows[i];
+        const int64_t silent = (int64_t)o->now_ms - r->values[STATUS_BEAT_MS];
+
+        if (r->kind == STATUS_DOOR || r->kind == STATUS_WRITER)
+            continue;
+        if (r->pid < 0)
+            trouble(t, "countd-%s died, pid %ld",
+                    r->kind == STATUS_READER ? "read" : "worker",
+                    (long)-r->pid);
+        else if (silent > OVERVIEW_SILENT_MS)
+            trouble(t, "countd-%s says nothing for %" PRId64 " s, pid %ld",
+                    r->kind == STATUS_READER ? "read" : "worker", silent / 1000,
+                    (long)r->pid);
+    }
+}
+
+static void
+look_at_data(const struct overview *o, struct troubles *t)
+{
+    const struct overview_row *w = overview_writer(o);
+    bool held = false, waits = false;
+
+    for (size_t i = 0; i < o->count; i++)
+        if (o->rows[i].kind == STATUS_WORKER && o->rows[i].pid > 0) {
+            held |= o->rows[i].values[STATUS_M_HELD_NOW] != 0;
+            waits |= o->rows[i].values[STATUS_M_WAITING] != 0;
+        }
+    if (o->lag_ms > OVERVIEW_LAG_MS)
+        trouble(t, "the merge is %" PRId64 " s behind", o->lag_ms / 1000);
+    if (held)
+        trouble(t, "records are held for keyspaces that cannot take them: "
+                   "countd held");
+    if (waits)
+        trouble(t, "a worker cannot write now: see its messages");
+    if (!w)
+        return;
+    if (w->values[STATUS_W_QUARANTINED] > 0)
+        trouble(t, "%" PRId64 " damaged log%s set aside: countd log",
+                w->values[STATUS_W_QUARANTINED],
+                output_plural((uint64_t)w->values[STATUS_W_QUARANTINED]));
+    if (w->values[STATUS_W_DISK_SIZE] > 0 &&
+        w->values[STATUS_W_DISK_FREE] <
+            w->values[STATUS_W_DISK_SIZE] / OVERVIEW_DISK_SHARE)
+        trouble(t, "the disk is nearly full: %" PRId64 " MB free",
+                w->values[STATUS_W_DISK_FREE] / 1000000);
+}
+
+int
+overview_troubles(const struct overview *o,
+                  void (*each)(void *ctx, const char *text), void *ctx)
+{
+    struct troubles t = {each, ctx, 0};
+
+    look_at_daemons(o, &t);
+    look_at_data(o, &t);
+    return t.count;
+}

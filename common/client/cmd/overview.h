@@ -1,0 +1,66 @@
+/* common/client/cmd/overview.h - how the daemons of a data directory are, as
+ * data/board tells.
+ *
+ * Only the board is read: nothing is asked of a daemon, and nothing written.
+ * It can be read when the writer has died, and says so.
+ */
+#ifndef COUNTD_OVERVIEW_H
+#define COUNTD_OVERVIEW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/client/cmd/cmd.h"
+#include "common/setup/status.h"
+
+#define OVERVIEW_LAG_MS     60000 /* more needs an operator */
+#define OVERVIEW_SILENT_MS  60000 /* so long nothing of a daemon, likewise */
+#define OVERVIEW_GRACE_MS   3000  /* for daemons to find a new board */
+#define OVERVIEW_DISK_SHARE 20    /* a twentieth free is nearly full */
+#define OVERVIEW_TEXT       160
+
+/* A row of a daemon or a door. */
+struct overview_row {
+    enum status_kind kind;
+    pid_t pid; /* negated: it has died */
+    int64_t values[STATUS_VALUES];
+};
+
+struct overview {
+    struct countd_board *board;
+    char path[STATUS_PATH_MAX];
+    bool alive; /* the writer */
+    pid_t writer;
+    uint64_t created_ms;
+    uint64_t now_ms;
+    struct overview_row rows[STATUS_SLOTS];
+    size_t count;
+    int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
+    size_t log_end; /* behind the last one there is */
+    size_t by_state[STATUS_LOG_STATES];
+    int64_t messages; /* known to be in logs, not merged */
+    int64_t lag_ms;   /* of the oldest of them; 0: none waits */
+};
+
+/* By the settings.  Says why there is nothing to see and returns an exit
+ * status. */
+int overview_open(struct overview *o, const struct cmd_line *line);
+void overview_close(struct overview *o);
+
+/* Reads it all; opens the board anew when the writer has made another.  0 or
+ * -errno. */
+int overview_read(struct overview *o);
+
+/* The row of the writer, or NULL. */
+const struct overview_row *overview_writer(const struct overview *o);
+
+/* What needs an operator: calls `each` for every such thing, in words.  Returns
+ * how many. */
+int overview_troubles(const struct overview *o,
+                      void (*each)(void *ctx, const char *text), void *ctx);
+
+/* Of a door: its name, NUL-terminated. */
+void overview_door_name(const struct overview_row *row, char name[17]);
+
+#endif

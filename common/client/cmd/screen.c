@@ -1,0 +1,207 @@
+/* common/client/cmd/screen.c - see screen.h. */
+#include "common/client/cmd/screen.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/setup/config.h"
+
+#define LINE_ROOM (SCREEN_WIDTH_MAX + 32) /* with what is around a line */
+
+#define OPEN_PAGE  "\033[?1049h\033[?25l"
+#define CLOSE_PAGE "\033[?25h\033[?1049l"
+
+/* A terminal that takes nothing any more ends us by itself. */
+static void
+put(const char *text, size_t size)
+{
+    while (size > 0) {
+        const ssize_t n = write(STDOUT_FILENO, text, size);
+
+        if (n < 0 && errno != EINTR)
+            return;
+        if (n > 0) {
+            text += n;
+            size -= (size_t)n;
+        }
+    }
+}
+
+static int
+take_signals(struct screen *s)
+{
+    sigset_t mask;
+
+    /* These cannot fail: the set and the numbers are valid. */
+    (void)sigemptyset(&mask);
+    (void)sigaddset(&mask, SIGINT);
+    (void)sigaddset(&mask, SIGTERM);
+    (void)sigaddset(&mask, SIGHUP);
+    (void)sigaddset(&mask, SIGWINCH);
+    (void)sigprocmask(SIG_BLOCK, &mask, &s->mask);
+    s->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    return s->signals < 0 ? -errno : 0;
+}
+
+int
+screen_open(struct screen *s)
+{
+    struct termios raw;
+    int rc;
+
+    *s = (struct screen){.signals = -1};
+    if (isatty(STDOUT_FILENO) == 0) {
+        diag(DIAG_ERROR, "stdout is no terminal");
+        return CONFIG_EXIT_USAGE;
+    }
+    s->capacity = (size_t)SCREEN_LINES_MAX * LINE_ROOM;
+    s->text = malloc(s->capacity);
+    rc = s->text ? take_signals(s) : -ENOMEM;
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open the screen");
+        free(s->text);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    s->keys = tcgetattr(STDIN_FILENO, &s->before) == 0;
+    if (s->keys) {
+        raw = s->before;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        raw.c_cc[VMIN] = 0;
+        raw.c_cc[VTIME] = 0;
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw); /* else keys echo */
+    }
+    put(OPEN_PAGE, strlen(OPEN_PAGE));
+    return 0;
+}
+
+void
+screen_close(struct screen *s)
+{
+    put(CLOSE_PAGE, strlen(CLOSE_PAGE));
+    if (s->keys)
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before); /* as it was */
+    (void)close(s->signals);                                /* holds nothing */
+    (void)sigprocmask(SIG_SETMASK, &s->mask, NULL);         /* cannot fail */
+    free(s->text);
+}
+
+static void
+add(struct screen *s, const char *text)
+{
+    const size_t size = strlen(text);
+
+    if (s->size + size > s->capacity)
+        return;
+    memcpy(s->text + s->size, text, size);
+    s->size += size;
+}
+
+void
+screen_begin(struct screen *s)
+{
+    struct winsize w;
+
+    s->width = 80;
+    s->height = 24;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 &&
+        w.ws_row > 0) {
+        s->width = w.ws_col < SCREEN_WIDTH_MAX ? w.ws_col : SCREEN_WIDTH_MAX;
+        s->height = w.ws_row < SCREEN_LINES_MAX ? w.ws_row : SCREEN_LINES_MAX;
+    }
+    s->size = 0;
+    s->lines = 0;
+    add(s, "\033[H");
+}
+
+static void add_line(struct screen *s, const char *before, const char *format,
+                     va_list args) __attribute__((format(printf, 3, 0)));
+
+/* What stands in a line is ASCII: a byte is a column. */
+static void
+add_line(struct screen *s, const char *before, const char *format, va_list args)
+{
+    char text[SCREEN_WIDTH_MAX + 1];
+
+    if (s->lines == s->height)
+        return;
+    (void)vsnprintf(text, sizeof text, format, args); /* cut: meant */
+    text[s->width] = '\0';
+    if (s->lines++ > 0)
+        add(s, "\r\n");
+    add(s, before);
+    add(s, text);
+    add(s, before[0] != '\0' ? "\033[0m\033[K" : "\033[K");
+}
+
+void
+screen_line(struct screen *s, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    add_line(s, "", format, args);
+    va_end(args);
+}
+
+void
+screen_title(struct screen *s, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    add_line(s, "\033[1m", format, args);
+    va_end(args);
+}
+
+void
+screen_end(struct screen *s)
+{
+    add(s, "\033[J");
+    put(s->text, s->size);
+}
+
+/* A signal that is there: 0 none, 1 another size, -1 the end. */
+static int
+read_signal(const struct screen *s)
+{
+    struct signalfd_siginfo info;
+    int found = 0;
+
+    while (read(s->signals, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGWINCH)
+            return -1;
+        found = 1;
+    }
+    return found;
+}
+
+static bool
+is_quit(void)
+{
+    char keys[64];
+    const ssize_t n = read(STDIN_FILENO, keys, sizeof keys);
+
+    return n > 0 && memchr(keys, 'q', (size_t)n) != NULL;
+}
+
+bool
+screen_wait(struct screen *s, int ms)
+{
+    struct pollfd fds[2] = {
+        {.fd = s->signals, .events = POLLIN},
+        {.fd = s->keys ? STDIN_FILENO : -1, .events = POLLIN}};
+
+    if (poll(fds, 2, ms) <= 0)
+        return true;
+    if (read_signal(s) < 0 || (fds[1].revents & (POLLHUP | POLLERR)) != 0)
+        return false;
+    return (fds[1].revents & POLLIN) == 0 || !is_quit();
+}

@@ -1,0 +1,251 @@
+/* common/client/cmd/watch.c - countd watch: the daemons, live in a terminal. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/overview.h"
+#include "common/client/cmd/screen.h"
+
+#define LEAST_MS 100
+
+/* Two looks: what is between them are rates. */
+struct watched {
+    struct overview now, before;
+    bool rates; /* there was one before */
+};
+
+/* "1.2k", "34M": 6 columns at most. */
+static const char *
+brief(double n, char text[32])
+{
+    static const char units[] = " kMGTPE";
+    size_t i = 0;
+
+    if (n < 0)
+        n = 0;
+    for (; n >= 999.5 && i + 2 < sizeof units; i++)
+        n /= 1000;
+    if (i == 0)
+        (void)snprintf(text, 32, "%.0f", n);
+    else
+        (void)snprintf(text, 32, n < 9.95 ? "%.1f%c" : "%.0f%c", n, units[i]);
+    return text;
+}
+
+static const struct overview_row *
+row_before(const struct watched *w, const struct overview_row *r)
+{
+    for (size_t i = 0; i < w->before.count; i++) {
+        const struct overview_row *b = &w->before.rows[i];
+
+        if (b->kind == r->kind && b->pid == r->pid &&
+            (r->kind != STATUS_DOOR ||
+             memcmp(&b->values[STATUS_FIRST], &r->values[STATUS_FIRST], 16) ==
+                 0))
+            return b;
+    }
+    return NULL;
+}
+
+/* Per second, by the process's own clock. */
+static double
+rate(const struct watched *w, const struct overview_row *r, size_t value)
+{
+    const struct overview_row *b = w->rates ? row_before(w, r) : NULL;
+    const int64_t ms =
+        b ? r->values[STATUS_BEAT_MS] - b->values[STATUS_BEAT_MS] : 0;
+
+    if (ms <= 0)
+        return 0;
+    return 1000.0 * (double)(r->values[value] - b->values[value]) / (double)ms;
+}
+
+/* ---- parts of the page ------------------------------------------------- */
+
+static void
+draw_writer(struct screen *s, const struct watched *w)
+{
+    const struct overview_row *r = overview_writer(&w->now);
+    char a[32], b[32], c[32], d[32];
+    double syncs;
+
+    if (!r)
+        return;
+    syncs = rate(w, r, STATUS_W_SYNCS);
+    screen_line(s, "in    %6s msg/s  %6sB/s  %6s syncs/s  %6s us each",
+                brief(rate(w, r, STATUS_W_MESSAGES), a),
+                brief(rate(w, r, STATUS_W_BYTES), b), brief(syncs, c),
+                brief(syncs > 0 ? rate(w, r, STATUS_W_SYNC_US) / syncs : 0, d));
+    screen_line(s, "total %6s msg    %6sB    %6s syncs    %6s logs",
+                brief((double)r->values[STATUS_W_MESSAGES], a),
+                brief((double)r->values[STATUS_W_BYTES], b),
+                brief((double)r->values[STATUS_W_SYNCS], c),
+                brief((double)r->values[STATUS_W_LOGS], d));
+    screen_line(s, "live  %6s objects  %s refused for memory  disk %sB free",
+                brief((double)r->values[STATUS_W_OBJECTS], a),
+                brief((double)r->values[STATUS_W_NO_MEMORY], b),
+                brief((double)r->values[STATUS_W_DISK_FREE], c));
+}
+
+/* One sign for each log: its place in the ring. */
+static void
+draw_ring(struct screen *s, const struct overview *o)
+{
+    static const char signs[STATUS_LOG_STATES] = {' ', '.', 'o', '#', 'm'};
+    const unsigned wide = s->width > 8 ? s->width - 8 : 1;
+    char text[SCREEN_WIDTH_MAX + 1], lag[32];
+    size_t at = 0;
+
+    output_age(o->lag_ms, lag);
+    screen_line(s,
+                "logs  %zu empty . %zu open o %zu full # %zu merging m  "
+                "lag %s",
+                o->by_state[STATUS_LOG_EMPTY], o->by_state[STATUS_LOG_OPEN],
+                o->by_state[STATUS_LOG_FULL], o->by_state[STATUS_LOG_MERGING],
+                o->lag_ms > 0 ? lag : "none");
+    for (; at < o->log_end && at < wide; at++) {
+        const int64_t state = o->logs[at][STATUS_LOG_STATE];
+
+        text[at] = state >= 0 && state < STATUS_LOG_STATES ? signs[state] : '?';
+    }
+    text[at] = '\0';
+    screen_line(s, "      %s%s", text, at < o->log_end ? "+" : "");
+}
+
+static void
+draw_workers(struct screen *s, const struct watched *w)
+{
+    char a[32], b[32], c[32];
+
+    screen_title(s, "worker       pid  incr/s  keys/s    logs  busy  state");
+    for (size_t i = 0; i < w->now.count; i++) {
+        const struct overview_row *r = &w->now.rows[i];
+        const int64_t *v = r->values;
+
+        if (r->kind != STATUS_WORKER)
+            continue;
+        screen_line(s, "%16ld  %6s  %6s  %6s  %3.0f%%  %s",
+                    (long)(r->pid < 0 ? -r->pid : r->pid),
+                    brief(rate(w, r, STATUS_M_RECORDS), a),
+                    brief(rate(w, r, STATUS_M_KEYS), b),
+                    brief((double)v[STATUS_M_LOGS], c),
+                    rate(w, r, STATUS_M_MERGE_US) / 10000,
+                    r->pid < 0             ? "died"
+                    : v[STATUS_M_WAITING]  ? "cannot write"
+                    : v[STATUS_M_HELD_NOW] ? "holds records"
+                                           : "well");
+    }
+}
+
+static void
+draw_doors(struct screen *s, const struct watched *w)
+{
+    char name[17], a[32], b[32], c[32], d[32], e[32];
+
+    screen_title(s, "door              open   new/s    in/s   out/s  "
+                    "rejects  (bad cut full)");
+    for (size_t i = 0; i < w->now.count; i++) {
+        const struct overview_row *r = &w->now.rows[i];
+        const int64_t *v = r->values;
+
+        if (r->kind != STATUS_DOOR || r->pid < 0)
+            continue;
+        overview_door_name(r, name);
+        screen_line(
+            s,
+            "%-16s  %4s  %6s  %6s  %6s  %7s  (%" PRId64 " %" PRId64 " %" PRId64
+            ")",
+            name, brief((double)v[STATUS_D_OPEN], a),
+            brief(rate(w, r, STATUS_D_CONNECTIONS), b),
+            brief(rate(w, r, STATUS_D_RECEIVED), c),
+            brief(rate(w, r, STATUS_D_SENT), d),
+            brief((double)(v[STATUS_D_MALFORMED] + v[STATUS_D_HTTP] +
+                           v[STATUS_D_CUT_OFF] + v[STATUS_D_TURNED_AWAY] +
+                           v[STATUS_D_EVICTED]),
+                  e),
+            v[STATUS_D_MALFORMED] + v[STATUS_D_HTTP], v[STATUS_D_CUT_OFF],
+            v[STATUS_D_TURNED_AWAY] + v[STATUS_D_EVICTED]);
+    }
+}
+
+static void
+draw_readers(struct screen *s, const struct watched *w)
+{
+    char a[32], b[32], age[32];
+
+    for (size_t i = 0; i < w->now.count; i++) {
+        const struct overview_row *r = &w->now.rows[i];
+
+        if (r->kind != STATUS_READER)
+            continue;
+        output_age((int64_t)w->now.now_ms - r->values[STATUS_R_AS_OF_MS], age);
+        screen_line(s, "read  pid %ld%s  %s requests/s  %s in all  as of %s",
+                    (long)(r->pid < 0 ? -r->pid : r->pid),
+                    r->pid < 0 ? " died" : "",
+                    brief(rate(w, r, STATUS_R_REQUESTS), a),
+                    brief((double)r->values[STATUS_R_REQUESTS], b), age);
+    }
+}
+
+static void
+draw_trouble(void *ctx, const char *text)
+{
+    screen_line(ctx, "! %s", text);
+}
+
+static void
+draw(struct screen *s, const struct watched *w)
+{
+    const struct overview *o = &w->now;
+
+    screen_begin(s);
+    if (o->alive)
+        screen_title(s, "countd  writer %ld", (long)o->writer);
+    else
+        screen_title(s,
+                     "countd  THE WRITER IS DEAD (pid %ld): what it told "
+                     "last",
+                     (long)o->writer);
+    draw_writer(s, w);
+    draw_ring(s, o);
+    draw_workers(s, w);
+    draw_readers(s, w);
+    draw_doors(s, w);
+    /* Its count is not needed: all of them are on the page. */
+    (void)overview_troubles(o, draw_trouble, s);
+    screen_end(s);
+}
+
+int
+cmd_watch(struct cmd_line *line)
+{
+    static struct watched w;
+    struct screen s;
+    uint64_t ms;
+    int status;
+
+    status = cmd_option_ms(line, "i", 1000, &ms);
+    if (status == 0 && ms < LEAST_MS)
+        ms = LEAST_MS;
+    if (status == 0)
+        status = overview_open(&w.now, line);
+    if (status != 0)
+        return status;
+    status = screen_open(&s);
+    if (status != 0) {
+        overview_close(&w.now);
+        return status;
+    }
+    do {
+        /* What cannot be read now is what it was. */
+        if (overview_read(&w.now) == 0 || !w.rates)
+            draw(&s, &w);
+        w.before = w.now;
+        w.rates = true;
+    } while (screen_wait(&s, ms > INT32_MAX ? INT32_MAX : (int)ms));
+    screen_close(&s);
+    overview_close(&w.now);
+    return CONFIG_EXIT_OK;
+}

@@ -1,0 +1,305 @@
+/* common/setup/status.c - see status.h. */
+#include "common/setup/status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+
+#define LOG_TRIES 4 /* of a slot that others change, too */
+#define LINE_SIZE 1024
+
+#define FIRST "kind", "started_ms", "beat_ms"
+
+static const char *const none_names[] = {FIRST, NULL};
+
+static const char *const writer_names[STATUS_W_END + 1] = {
+    FIRST,
+    "messages",
+    "bytes",
+    "connections",
+    "replies",
+    "malformed",
+    "partial_disconnects",
+    "appends",
+    "syncs",
+    "syncs_here",
+    "logs",
+    "pushed_back",
+    "sync_us",
+    "objects",
+    "no_memory",
+    "quarantined",
+    "disk_free",
+    "disk_size",
+    NULL};
+
+static const char *const worker_names[STATUS_M_END + 1] = {
+    FIRST,          "logs",        "records",    "zeros",    "keyspaces",
+    "keys",         "created",     "saturated",  "held",     "unheld",
+    "held_damaged", "quarantined", "recovered",  "archived", "merge_us",
+    "waiting",      "held_now",    "last_error", NULL};
+
+static const char *const reader_names[STATUS_R_END + 1] = {
+    FIRST, "requests", "listings", "unreadable", "as_of_ms", NULL};
+
+static const char *const door_names[STATUS_D_END + 1] = {
+    FIRST,      "name",    "name_rest", "open", "connections",
+    "received", "sent",    "malformed", "http", "turned_away",
+    "yielded",  "evicted", "cut_off",   NULL};
+
+static const struct {
+    const char *name;
+    const char *const *values;
+} kinds[STATUS_KINDS] = {
+    [STATUS_NONE] = {"none", none_names},
+    [STATUS_WRITER] = {"writer", writer_names},
+    [STATUS_WORKER] = {"worker", worker_names},
+    [STATUS_READER] = {"reader", reader_names},
+    [STATUS_DOOR] = {"door", door_names},
+};
+
+static const char *const log_states[STATUS_LOG_STATES] = {"-", "empty", "open",
+                                                          "full", "merging"};
+
+static const char *const log_names[STATUS_LOG_VALUES] = {
+    "state", "epoch", "messages", "owner", "since_ms"};
+
+_Static_assert(STATUS_W_END <= STATUS_VALUES, "a row has room");
+_Static_assert(STATUS_M_END <= STATUS_VALUES, "a row has room");
+
+const char *
+status_name(enum status_kind kind, size_t value)
+{
+    return kinds[kind].values[value];
+}
+
+const char *
+status_kind_name(enum status_kind kind)
+{
+    return kinds[kind].name;
+}
+
+const char *
+status_log_name(int64_t state)
+{
+    return state >= 0 && state < STATUS_LOG_STATES ? log_states[state] : "?";
+}
+
+/* ---- the board --------------------------------------------------------- */
+
+void
+status_shape(struct countd_board_shape *out)
+{
+    static const char *names[STATUS_LOG_VALUES + STATUS_VALUES];
+    static const char *const first[STATUS_FIRST] = {FIRST};
+
+    for (size_t i = 0; i < STATUS_LOG_VALUES; i++)
+        names[i] = log_names[i];
+    for (size_t i = 0; i < STATUS_VALUES; i++)
+        names[STATUS_LOG_VALUES + i] = i < STATUS_FIRST ? first[i] : "";
+    *out = (struct countd_board_shape){.size = sizeof *out,
+                                       .slots = STATUS_SLOTS + STATUS_LOGS,
+                                       .shared_count = STATUS_LOG_VALUES,
+                                       .private_count = STATUS_VALUES,
+                                       .cells = 1,
+                                       .names = names};
+}
+
+void
+status_init(struct status *s, const char *data_dir)
+{
+    *s = (struct status){.started_ms = clock_unix_ms()};
+    if (snprintf(s->path, sizeof s->path, "%s/" STATUS_FILE, data_dir) >=
+        (int)sizeof s->path)
+        s->path[0] = '\0'; /* nothing can be there */
+}
+
+/* What tells this board from the next: never 0. */
+static void
+note_epoch(struct status *s)
+{
+    struct countd_board_info info;
+
+    countd_board_info(s->board, &info);
+    s->epoch = info.epoch | 1;
+}
+
+void
+status_create(struct status *s, const char *data_dir)
+{
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    struct countd_board_shape shape;
+    int rc;
+
+    status_init(s, data_dir);
+    s->master = true;
+    status_shape(&shape);
+    rc = countd_board_create(&s->board, s->path, &shape, error, sizeof error);
+    /* A file of that name in the data directory is ours, whatever has become of
+     * it. */
+    if (rc == -EBADMSG && unlink(s->path) == 0)
+        rc = countd_board_create(&s->board, s->path, &shape, error,
+                                 sizeof error);
+    if (rc < 0)
+        diag(DIAG_WARNING, "countd status will not work: %s", error);
+    else
+        note_epoch(s);
+}
+
+void
+status_close(struct status *s)
+{
+    if (s->board)
+        countd_board_close(s->board);
+    s->board = NULL;
+}
+
+/* Attaches if there is a board; also to one whose master has died: who looks
+ * at it then wants to know who lives. */
+static bool
+is_attached(struct status *s)
+{
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    int64_t values[STATUS_LOG_VALUES];
+    struct countd_board_shape shape;
+    uint64_t generation;
+    int rc;
+
+    if (s->board && !s->master &&
+        countd_board_read(s->board, 0, values, &generation) == -ENOTCONN)
+        status_close(s); /* there is a newer one */
+    if (s->board || s->master)
+        return s->board != NULL;
+    status_shape(&shape);
+    rc = countd_board_attach(&s->board, s->path, &shape, COUNTD_BOARD_ORPHAN,
+                             error, sizeof error);
+    if (rc < 0 && rc != -ENOENT && rc != -ESRCH && rc != -EAGAIN && !s->said) {
+        s->said = true;
+        diag(DIAG_WARNING, "countd status will not show this process: %s",
+             error);
+    }
+    if (rc == 0)
+        note_epoch(s);
+    return rc == 0;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+
+static bool
+claim(struct status *s, struct status_row *row)
+{
+    int64_t values[STATUS_VALUES];
+    uint32_t cell;
+    pid_t owner;
+
+    /* Those of the dead are kept as long as there are others: somebody may
+     * want to know. */
+    for (int dead = 0; dead < 2; dead++)
+        for (uint32_t i = 0; i < STATUS_SLOTS; i++) {
+            if (countd_board_read_cell(s->board, i, 0, values, &owner) < 0 ||
+                owner > 0 || (owner < 0 && dead == 0))
+                continue;
+            if (countd_board_claim(s->board, i, &cell) == 0) {
+                row->slot = i;
+                row->epoch = s->epoch;
+                return true;
+            }
+        }
+    return false;
+}
+
+void
+status_put(struct status *s, struct status_row *row)
+{
+    struct countd_board_value all[STATUS_VALUES];
+    uint32_t count = 0;
+
+    if (!is_attached(s) || (row->epoch != s->epoch && !claim(s, row)))
+        return;
+    row->values[STATUS_KIND] = row->kind;
+    row->values[STATUS_STARTED_MS] = (int64_t)s->started_ms;
+    row->values[STATUS_BEAT_MS] = (int64_t)clock_unix_ms();
+    for (; kinds[row->kind].values[count]; count++)
+        all[count] = (struct countd_board_value){count, row->values[count]};
+    /* What cannot be put now is put the next time. */
+    (void)countd_board_update(s->board, row->slot, 0, NULL, 0, all, count,
+                              NULL);
+}
+
+void
+status_get_log(struct status *s, uint64_t index, int64_t *values)
+{
+    uint64_t generation;
+
+    memset(values, 0, STATUS_LOG_VALUES * sizeof *values);
+    if (index >= STATUS_LOGS || !is_attached(s))
+        return;
+    /* What cannot be read stays zero. */
+    (void)countd_board_read(s->board, STATUS_SLOTS + (uint32_t)index, values,
+                            &generation);
+}
+
+void
+status_put_log(struct status *s, uint64_t index, const int64_t *values)
+{
+    const uint32_t slot = STATUS_SLOTS + (uint32_t)index;
+    int64_t there[STATUS_LOG_VALUES];
+    uint64_t generation;
+
+    if (index >= STATUS_LOGS || !is_attached(s))
+        return;
+    for (int i = 0; i < LOG_TRIES; i++) {
+        if (countd_board_read(s->board, slot, there, &generation) < 0 ||
+            memcmp(there, values, sizeof there) == 0 ||
+            countd_board_update(s->board, slot, generation, values, 0, NULL, 0,
+                                NULL) != -ESTALE)
+            return;
+    }
+}
+
+void
+status_fill_door(struct status_row *row, const struct door *d)
+{
+    const struct door_figures *f = &d->figures;
+    int64_t *v = row->values;
+
+    row->kind = STATUS_DOOR;
+    memset(v + STATUS_FIRST, 0, STATUS_NAME_VALUES * sizeof *v);
+    memcpy(v + STATUS_FIRST, d->row->name,
+           strnlen(d->row->name, STATUS_NAME_VALUES * sizeof *v));
+    v[STATUS_D_OPEN] = (int64_t)d->open;
+    v[STATUS_D_CONNECTIONS] = (int64_t)f->accepted;
+    v[STATUS_D_RECEIVED] = (int64_t)f->received;
+    v[STATUS_D_SENT] = (int64_t)f->sent;
+    v[STATUS_D_MALFORMED] = (int64_t)f->malformed;
+    v[STATUS_D_HTTP] = (int64_t)f->http;
+    v[STATUS_D_TURNED_AWAY] = (int64_t)f->turned_away;
+    v[STATUS_D_YIELDED] = (int64_t)f->yielded;
+    v[STATUS_D_EVICTED] = (int64_t)f->evicted;
+    v[STATUS_D_CUT_OFF] = (int64_t)f->cut_off;
+}
+
+void
+status_print(const char *before, const struct status_row *row)
+{
+    const char *const *names = kinds[row->kind].values;
+    const size_t first =
+        row->kind == STATUS_DOOR ? (size_t)STATUS_D_OPEN : STATUS_FIRST;
+    char line[LINE_SIZE];
+    size_t at = 0;
+
+    for (size_t i = first; names[i] && at < sizeof line; i++)
+        at += (size_t)snprintf(line + at, sizeof line - at, "%s%s=%" PRId64,
+                               i > first ? " " : "", names[i], row->values[i]);
+    if (row->kind == STATUS_DOOR)
+        diag(DIAG_INFO, "door=%.*s %s",
+             (int)(STATUS_NAME_VALUES * sizeof row->values[0]),
+             (const char *)&row->values[STATUS_FIRST], line);
+    else
+        diag(DIAG_INFO, "%s%s", before, line);
+}

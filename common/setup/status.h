@@ -1,0 +1,185 @@
+/* common/setup/status.h - what the daemons tell about themselves on data/board:
+ * which figures there are, who puts them there, where they stand.
+ *
+ * The writer is master of the board.  Slots 0 to STATUS_SLOTS - 1 are for
+ * daemons: each claims the one cell of a free slot, and one more for each of
+ * its doors.  The slots behind them are for the logs, by index, and use the
+ * shared part.  A table of names for each kind of row says what its values are;
+ * SIGUSR1 prints the same row.
+ *
+ * Figures are put a few times a second from what is counted anyway; nothing
+ * here is called for a message or a request.  Without a board everything goes
+ * on: status_join() and status_put() then do nothing, and say so once.
+ *
+ * Ownership: struct status is the caller's.  One thread.
+ */
+#ifndef COUNTD_STATUS_H
+#define COUNTD_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/board/countd_board.h"
+#include "common/net/conn.h"
+
+#define STATUS_FILE     "board"
+#define STATUS_SLOTS    96
+#define STATUS_LOGS     1024 /* of further ones nothing is shown */
+#define STATUS_VALUES   32   /* of a row */
+#define STATUS_TICK_MS  250  /* a daemon puts its figures so often */
+#define STATUS_PATH_MAX 4096
+
+enum status_kind {
+    STATUS_NONE,
+    STATUS_WRITER,
+    STATUS_WORKER,
+    STATUS_READER,
+    STATUS_DOOR,
+    STATUS_KINDS
+};
+
+/* The first values of every row; its own figures follow. */
+enum { STATUS_KIND, STATUS_STARTED_MS, STATUS_BEAT_MS, STATUS_FIRST };
+
+/* Of a door: its name is in the first two figures, as bytes, NUL-padded. */
+#define STATUS_NAME_VALUES 2
+
+/* Values of a log's shared part. */
+enum {
+    STATUS_LOG_STATE, /* enum status_log */
+    STATUS_LOG_EPOCH,
+    STATUS_LOG_MESSAGES, /* -1: not known */
+    STATUS_LOG_OWNER,    /* pid; 0: nobody, or not known */
+    STATUS_LOG_SINCE_MS, /* Unix time of the first message; 0: none */
+    STATUS_LOG_VALUES
+};
+
+enum status_log {
+    STATUS_LOG_NONE,
+    STATUS_LOG_EMPTY,
+    STATUS_LOG_OPEN,
+    STATUS_LOG_FULL,
+    STATUS_LOG_MERGING,
+    STATUS_LOG_STATES
+};
+
+/* Figures of the writer that others look for. */
+enum {
+    STATUS_W_MESSAGES = STATUS_FIRST,
+    STATUS_W_BYTES,
+    STATUS_W_CONNECTIONS,
+    STATUS_W_REPLIES,
+    STATUS_W_MALFORMED,
+    STATUS_W_PARTIAL,
+    STATUS_W_APPENDS,
+    STATUS_W_SYNCS,
+    STATUS_W_SYNCS_HERE,
+    STATUS_W_LOGS,
+    STATUS_W_PUSHED_BACK,
+    STATUS_W_SYNC_US,
+    STATUS_W_OBJECTS,
+    STATUS_W_NO_MEMORY,
+    STATUS_W_QUARANTINED,
+    STATUS_W_DISK_FREE,
+    STATUS_W_DISK_SIZE,
+    STATUS_W_END
+};
+
+/* Of a worker. */
+enum {
+    STATUS_M_LOGS = STATUS_FIRST,
+    STATUS_M_RECORDS,
+    STATUS_M_ZEROS,
+    STATUS_M_KEYSPACES,
+    STATUS_M_KEYS,
+    STATUS_M_CREATED,
+    STATUS_M_SATURATED,
+    STATUS_M_HELD,
+    STATUS_M_UNHELD,
+    STATUS_M_HELD_DAMAGED,
+    STATUS_M_QUARANTINED,
+    STATUS_M_RECOVERED,
+    STATUS_M_ARCHIVED,
+    STATUS_M_MERGE_US,
+    STATUS_M_WAITING,    /* 1: the machine cannot now (full disk) */
+    STATUS_M_HELD_NOW,   /* 1: something is held */
+    STATUS_M_LAST_ERROR, /* errno of what it had to wait for last; 0 */
+    STATUS_M_END
+};
+
+/* Of a reader. */
+enum {
+    STATUS_R_REQUESTS = STATUS_FIRST,
+    STATUS_R_LISTINGS,
+    STATUS_R_UNREADABLE,
+    STATUS_R_AS_OF_MS,
+    STATUS_R_END
+};
+
+/* Of a door, behind its name. */
+enum {
+    STATUS_D_OPEN = STATUS_FIRST + STATUS_NAME_VALUES,
+    STATUS_D_CONNECTIONS,
+    STATUS_D_RECEIVED,
+    STATUS_D_SENT,
+    STATUS_D_MALFORMED,
+    STATUS_D_HTTP,
+    STATUS_D_TURNED_AWAY,
+    STATUS_D_YIELDED,
+    STATUS_D_EVICTED,
+    STATUS_D_CUT_OFF,
+    STATUS_D_END
+};
+
+/* Name of a value of a row, NULL behind the last one. */
+const char *status_name(enum status_kind kind, size_t value);
+const char *status_kind_name(enum status_kind kind);
+const char *status_log_name(int64_t state);
+
+/* A row of this process. */
+struct status_row {
+    enum status_kind kind;
+    uint32_t slot;
+    uint64_t epoch; /* of the board it is claimed on; 0: none */
+    int64_t values[STATUS_VALUES];
+};
+
+struct status {
+    char path[STATUS_PATH_MAX];
+    struct countd_board *board; /* NULL: none */
+    uint64_t epoch;             /* of it */
+    bool master;
+    bool said; /* that there is none */
+    uint64_t started_ms;
+};
+
+/* For the writer: makes the board.  A directory without one is served as well:
+ * the reason is said. */
+void status_create(struct status *s, const char *data_dir);
+
+/* For the others: they attach when there is one. */
+void status_init(struct status *s, const char *data_dir);
+void status_close(struct status *s);
+
+/* Puts a row; row->values from STATUS_FIRST on are the caller's.  Claims a slot
+ * at the first call, and after the board was made anew. */
+void status_put(struct status *s, struct status_row *row);
+
+/* Sets the values of a log (STATUS_LOG_VALUES), if they are others than
+ * there. */
+void status_put_log(struct status *s, uint64_t index, const int64_t *values);
+
+/* What is there of a log; all zero when that cannot be told. */
+void status_get_log(struct status *s, uint64_t index, int64_t *values);
+
+/* Prints a row as SIGUSR1 does: NAME=VALUE ... behind `before`. */
+void status_print(const char *before, const struct status_row *row);
+
+/* Fills the row of a door. */
+void status_fill_door(struct status_row *row, const struct door *d);
+
+/* The shape of the board, for those who make or read it. */
+void status_shape(struct countd_board_shape *out);
+
+#endif

@@ -1,0 +1,31 @@
+/* reader/status.h - countd-read's part of data/board.
+ *
+ * Ownership: the caller's; what it looks at is borrowed.  The loop's thread.
+ */
+#ifndef COUNTD_READER_STATUS_H
+#define COUNTD_READER_STATUS_H
+
+#include "common/setup/status.h"
+#include "reader/fresh.h"
+#include "reader/range.h"
+
+struct reader_status {
+    struct status status;
+    struct status_row row, door;
+    const struct range *range;
+    const struct fresh *fresh;
+    struct conns *conns;
+};
+
+void reader_status_init(struct reader_status *s, const char *data_dir,
+                        const struct range *range, const struct fresh *fresh,
+                        struct conns *conns);
+void reader_status_close(struct reader_status *s);
+
+/* Puts the figures; to be called once a second. */
+void reader_status_put(struct reader_status *s);
+
+/* The lines of SIGUSR1. */
+void reader_status_print(struct reader_status *s);
+
+#endif

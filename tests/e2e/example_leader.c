@@ -1,0 +1,75 @@
+/* tests/e2e/example_leader.c - an example: several processes, one leader for
+ * each row of a board.
+ *
+ *     countd board create /run/app/leaders -n 8 -s 2 --names pid,term &
+ *     example_leader /run/app/leaders &
+ *     example_leader /run/app/leaders &
+ *
+ * Each prints the rows that it leads, and leads them until its standard input
+ * ends.  When one dies, the next that looks takes its rows.
+ *
+ *     cc example_leader.c -lcountd
+ */
+#include "countd_board.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PID, TERM, SHARED };
+
+/* 1: this process leads the row; 0: another does; or an error. */
+static int
+lead(struct countd_board *b, uint32_t row, int64_t *term)
+{
+    int64_t shared[SHARED];
+    uint64_t generation;
+    int rc;
+
+    do {
+        rc = countd_board_read(b, row, shared, &generation);
+        if (rc < 0)
+            return rc;
+        if (shared[PID] != 0 &&
+            (kill((pid_t)shared[PID], 0) == 0 || errno != ESRCH))
+            return 0;
+        shared[PID] = getpid();
+        *term = ++shared[TERM];
+        /* Of all who have come so far with this generation, one succeeds. */
+        rc = countd_board_update(b, row, generation, shared, 0, NULL, 0, NULL);
+    } while (rc == -ESTALE);
+    return rc < 0 ? rc : 1;
+}
+
+int
+main(int argc, char **argv)
+{
+    char error[COUNTD_BOARD_ERROR_SIZE] = "usage: example_leader FILE", byte;
+    struct countd_board_info info;
+    struct countd_board *b;
+
+    if (argc != 2 ||
+        countd_board_attach(&b, argv[1], NULL, 0, error, sizeof error) < 0) {
+        (void)fprintf(stderr, "%s\n", error);
+        return 1;
+    }
+    countd_board_info(b, &info);
+    for (uint32_t row = 0; row < info.shape.slots; row++) {
+        int64_t term;
+        const int rc = lead(b, row, &term);
+
+        if (rc < 0) {
+            (void)fprintf(stderr, "row %u: %s\n", row, strerror(-rc));
+            return 1;
+        }
+        if (rc == 1)
+            (void)printf("row %u term %lld\n", row, (long long)term);
+    }
+    if (fflush(stdout) != 0)
+        return 1;
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        ;
+    countd_board_close(b);
+    return 0;
+}

@@ -1,0 +1,88 @@
+/* worker/status.c - see status.h. */
+#include "worker/status.h"
+
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+
+static void
+fill(struct worker_status *s)
+{
+    const struct merge_stats *m = &s->merge->stats;
+    int64_t *v = s->row.values;
+
+    v[STATUS_M_LOGS] = (int64_t)m->logs;
+    v[STATUS_M_RECORDS] = (int64_t)m->records;
+    v[STATUS_M_ZEROS] = (int64_t)m->zeros;
+    v[STATUS_M_KEYSPACES] = (int64_t)m->keyspaces;
+    v[STATUS_M_KEYS] = (int64_t)m->keys;
+    v[STATUS_M_CREATED] = (int64_t)m->created;
+    v[STATUS_M_SATURATED] = (int64_t)m->saturated;
+    v[STATUS_M_HELD] = (int64_t)m->held;
+    v[STATUS_M_UNHELD] = (int64_t)s->drain->stats.records;
+    v[STATUS_M_HELD_DAMAGED] = (int64_t)s->drain->stats.damaged;
+    v[STATUS_M_QUARANTINED] = (int64_t)s->merge->batch.stats.quarantined;
+    v[STATUS_M_RECOVERED] = (int64_t)s->merge->batch.stats.recovered;
+    v[STATUS_M_ARCHIVED] = (int64_t)m->archived;
+    v[STATUS_M_MERGE_US] = (int64_t)(s->merge_ns / 1000);
+    v[STATUS_M_WAITING] = s->is_waiting;
+    v[STATUS_M_HELD_NOW] = s->is_held;
+    v[STATUS_M_LAST_ERROR] = diag_last_error();
+}
+
+/* Those of the batch; when they are emptied the writer sees it. */
+static void
+put_logs(struct worker_status *s)
+{
+    const struct batch *b = &s->merge->batch;
+
+    for (unsigned i = 0; i < b->count; i++) {
+        const struct log *log = &b->logs[i].log;
+        const int64_t values[STATUS_LOG_VALUES] = {
+            [STATUS_LOG_STATE] = STATUS_LOG_MERGING,
+            [STATUS_LOG_EPOCH] = (int64_t)log->header.epoch,
+            [STATUS_LOG_MESSAGES] = (int64_t)log->header.count,
+            [STATUS_LOG_OWNER] = getpid(),
+            [STATUS_LOG_SINCE_MS] = (int64_t)log->header.first_ms};
+
+        if (b->logs[i].claimed)
+            status_put_log(&s->status, log->header.index, values);
+    }
+}
+
+void
+worker_status_init(struct worker_status *s, const char *data_dir,
+                   const struct merge *merge, const struct drain *drain)
+{
+    s->merge = merge;
+    s->drain = drain;
+    s->row = (struct status_row){.kind = STATUS_WORKER};
+    status_init(&s->status, data_dir);
+}
+
+void
+worker_status_close(struct worker_status *s)
+{
+    status_close(&s->status);
+}
+
+void
+worker_status_tick(struct worker_status *s)
+{
+    const uint64_t now = clock_ms();
+
+    if (now < s->due_ms)
+        return;
+    s->due_ms = now + STATUS_TICK_MS;
+    fill(s);
+    status_put(&s->status, &s->row);
+    put_logs(s);
+}
+
+void
+worker_status_print(struct worker_status *s)
+{
+    fill(s);
+    status_print("figures: ", &s->row);
+}

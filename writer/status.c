@@ -1,0 +1,280 @@
+/* writer/status.c - see status.h. */
+#include "writer/status.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
+
+/* ---- rows -------------------------------------------------------------- */
+
+static void
+fill_totals(struct writer_status *s)
+{
+    const struct writer_parts *p = &s->parts;
+    const struct door_figures *ack = &conns_door(p->conns, DOOR_ACK)->figures;
+    const struct door_figures *silent =
+        &conns_door(p->conns, DOOR_SILENT)->figures;
+    const struct logs_figures *l = &p->logs->figures;
+    int64_t *v = s->totals.values;
+
+    v[STATUS_W_MESSAGES] = (int64_t)p->ingest->messages;
+    v[STATUS_W_BYTES] = (int64_t)(ack->received + silent->received);
+    v[STATUS_W_CONNECTIONS] = (int64_t)(ack->accepted + silent->accepted);
+    v[STATUS_W_REPLIES] = (int64_t)((ack->sent - 4 * ack->malformed) / 3);
+    v[STATUS_W_MALFORMED] = (int64_t)(ack->malformed + silent->malformed);
+    v[STATUS_W_PARTIAL] = (int64_t)(ack->cut_off + silent->cut_off);
+    v[STATUS_W_APPENDS] = (int64_t)l->flushes;
+    v[STATUS_W_SYNCS] = (int64_t)p->commit->syncs;
+    v[STATUS_W_SYNCS_HERE] = (int64_t)p->commit->syncs_here;
+    v[STATUS_W_LOGS] = (int64_t)l->sealed;
+    v[STATUS_W_PUSHED_BACK] = (int64_t)l->pushed_back;
+    v[STATUS_W_SYNC_US] = (int64_t)(l->sync_ns / 1000);
+    v[STATUS_W_OBJECTS] = 0;
+    v[STATUS_W_NO_MEMORY] = 0;
+    for (size_t i = 0; i < LIVES_KINDS; i++)
+        if (p->lives->on[i]) {
+            const struct live *live = &p->lives->servers[i].live;
+
+            v[STATUS_W_OBJECTS] += (int64_t)live->count;
+            v[STATUS_W_NO_MEMORY] += (int64_t)live->figures.no_memory;
+        }
+}
+
+static bool
+is_on(const struct door *d)
+{
+    return d->row->listen && d->row->listen[0] != '\0';
+}
+
+static void
+fill(struct writer_status *s)
+{
+    fill_totals(s);
+    for (size_t i = 0; i < DOORS; i++)
+        status_fill_door(&s->doors[i], conns_door(s->parts.conns, i));
+}
+
+void
+writer_status_print(struct writer_status *s)
+{
+    fill(s);
+    status_print("", &s->totals);
+    for (size_t i = 0; i < DOORS; i++)
+        if (is_on(conns_door(s->parts.conns, i)))
+            status_print("", &s->doors[i]);
+    lives_print(s->parts.lives);
+}
+
+/* ---- logs -------------------------------------------------------------- */
+
+/* One that this process fills, or is about to hand on. */
+static void
+put_own(struct writer_status *s, const struct log *log, uint32_t more)
+{
+    const uint32_t count = log->count + more;
+    int64_t values[STATUS_LOG_VALUES] = {[STATUS_LOG_STATE] = STATUS_LOG_OPEN,
+                                         [STATUS_LOG_EPOCH] =
+                                             (int64_t)log->header.epoch,
+                                         [STATUS_LOG_MESSAGES] = count,
+                                         [STATUS_LOG_OWNER] = getpid()};
+
+    if (log->count > 0)
+        values[STATUS_LOG_SINCE_MS] = (int64_t)log->first_ms;
+    else if (count > 0)
+        values[STATUS_LOG_SINCE_MS] = (int64_t)s->parts.logs->staged_first_ms;
+    status_put_log(&s->status, log->header.index, values);
+}
+
+static void
+put_own_logs(struct writer_status *s)
+{
+    const struct logs *l = s->parts.logs;
+
+    for (size_t i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state == RETIRED_DIRTY ||
+            l->retired[i].state == RETIRED_SYNCING)
+            put_own(s, &l->retired[i].log, 0);
+    if (l->has_current)
+        put_own(s, &l->current, l->staged);
+    for (size_t i = 0; i < l->spare_count; i++)
+        put_own(s, &l->spares[i], 0);
+}
+
+/* One that is on its way is still open for all that others may know. */
+static bool
+is_own(const struct logs *l, uint64_t index)
+{
+    if (l->has_current && l->current.header.index == index)
+        return true;
+    for (size_t i = 0; i < l->spare_count; i++)
+        if (l->spares[i].header.index == index)
+            return true;
+    for (size_t i = 0; i < LOGS_RETIRED; i++)
+        if (l->retired[i].state != RETIRED_FREE &&
+            l->retired[i].log.header.index == index)
+            return true;
+    return false;
+}
+
+void
+writer_status_handed(struct writer_status *s, const struct log *log)
+{
+    const int64_t values[STATUS_LOG_VALUES] = {
+        [STATUS_LOG_STATE] = STATUS_LOG_FULL,
+        [STATUS_LOG_EPOCH] = (int64_t)log->header.epoch,
+        [STATUS_LOG_MESSAGES] = log->count,
+        [STATUS_LOG_SINCE_MS] = (int64_t)log->first_ms};
+
+    status_put_log(&s->status, log->header.index, values);
+}
+
+/* What is there is known better by who filled it or merges it; the directory
+ * knows which state that is of. */
+static void
+put_found(struct writer_status *s, uint64_t index, const int64_t *found)
+{
+    const int64_t state = found[STATUS_LOG_STATE];
+    int64_t values[STATUS_LOG_VALUES];
+
+    status_get_log(&s->status, index, values);
+    if (state == values[STATUS_LOG_STATE] &&
+        (state != STATUS_LOG_FULL ||
+         found[STATUS_LOG_SINCE_MS] == values[STATUS_LOG_SINCE_MS]))
+        return;
+    if (state == STATUS_LOG_MERGING &&
+        values[STATUS_LOG_STATE] == STATUS_LOG_FULL) {
+        values[STATUS_LOG_STATE] = state;
+        status_put_log(&s->status, index, values);
+        return;
+    }
+    status_put_log(&s->status, index, found);
+}
+
+/* ---- the look ---------------------------------------------------------- */
+
+static void
+look_at_file(struct status_look *k, const char *name)
+{
+    struct stat st;
+    uint64_t index;
+    int64_t *v;
+    bool lock;
+
+    if (strncmp(name, "bad-", 4) == 0)
+        k->quarantined++;
+    if (log_parse_name(name, &index, &lock) < 0 || index >= STATUS_LOGS ||
+        fstatat(k->log_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    v = k->logs[index];
+    if (lock || (st.st_mode & 0777) == LOG_MODE_OWNED) {
+        memset(v, 0, sizeof k->logs[index]);
+        v[STATUS_LOG_STATE] = STATUS_LOG_MERGING;
+        v[STATUS_LOG_MESSAGES] = -1;
+    } else if (v[STATUS_LOG_STATE] == STATUS_LOG_NONE) {
+        const bool full = (st.st_mode & 0777) == LOG_MODE_FULL;
+
+        v[STATUS_LOG_STATE] = full ? STATUS_LOG_FULL : STATUS_LOG_EMPTY;
+        v[STATUS_LOG_MESSAGES] = full ? -1 : 0;
+        if (full)
+            v[STATUS_LOG_SINCE_MS] = (int64_t)st.st_mtim.tv_sec * 1000 +
+                                     st.st_mtim.tv_nsec / 1000000;
+    }
+}
+
+/* In the I/O thread. */
+static void
+look_run(struct io_job *job)
+{
+    struct status_look *k = LOOP_OWNER(job, struct status_look, job);
+    struct statvfs vfs;
+    const char *name;
+    DIR *dir;
+
+    memset(k->logs, 0, sizeof k->logs);
+    k->quarantined = 0;
+    if (fstatvfs(k->log_fd, &vfs) == 0) {
+        k->disk_free = (int64_t)(vfs.f_bavail * vfs.f_frsize);
+        k->disk_size = (int64_t)(vfs.f_blocks * vfs.f_frsize);
+    }
+    /* A directory that cannot be read is the business of who needs it. */
+    if (dirstream_open(k->log_fd, ".", &dir) < 0)
+        return;
+    while (dirstream_next(dir, &name) > 0)
+        look_at_file(k, name);
+    (void)closedir(dir); /* only read */
+}
+
+static void
+look_done(struct io_job *job)
+{
+    struct writer_status *s = LOOP_OWNER(job, struct writer_status, look.job);
+    int64_t *v = s->totals.values;
+
+    s->looking = false;
+    v[STATUS_W_QUARANTINED] = s->look.quarantined;
+    v[STATUS_W_DISK_FREE] = s->look.disk_free;
+    v[STATUS_W_DISK_SIZE] = s->look.disk_size;
+    for (uint64_t i = 0; i < STATUS_LOGS; i++)
+        if (!is_own(s->parts.logs, i))
+            put_found(s, i, s->look.logs[i]);
+}
+
+/* ---- now and then ------------------------------------------------------ */
+
+static void
+on_tick(struct loop_timer *timer)
+{
+    struct writer_status *s = LOOP_OWNER(timer, struct writer_status, timer);
+    const uint64_t now = loop_now_ms(s->parts.loop);
+
+    fill(s);
+    status_put(&s->status, &s->totals);
+    for (size_t i = 0; i < DOORS; i++)
+        if (is_on(conns_door(s->parts.conns, i)))
+            status_put(&s->status, &s->doors[i]);
+    put_own_logs(s);
+    if (!s->looking && now >= s->look_ms) {
+        s->looking = true;
+        s->look_ms = now + WRITER_STATUS_LOOK_MS;
+        io_push(&s->parts.logs->file_io, &s->look.job);
+    }
+    /* Cannot fail: its place is its own. */
+    (void)loop_arm(s->parts.loop, timer, now + STATUS_TICK_MS);
+}
+
+void
+writer_status_open(struct writer_status *s, const char *data_dir,
+                   const struct writer_parts *parts)
+{
+    int rc;
+
+    s->parts = *parts;
+    s->totals = (struct status_row){.kind = STATUS_WRITER};
+    s->look.log_fd = parts->log_fd;
+    s->look.job = (struct io_job){look_run, look_done, NULL};
+    s->timer = (struct loop_timer){.slot = -1, .due = on_tick};
+    status_create(&s->status, data_dir);
+    if (!s->status.board)
+        return;
+    rc = loop_arm(parts->loop, &s->timer, loop_now_ms(parts->loop));
+    if (rc < 0)
+        diag_errno(DIAG_WARNING, rc, "arm a timer for countd status");
+}
+
+void
+writer_status_end(struct writer_status *s)
+{
+    loop_disarm(s->parts.loop, &s->timer);
+}
+
+void
+writer_status_close(struct writer_status *s)
+{
+    status_close(&s->status);
+}

@@ -1,0 +1,69 @@
+/* writer/status.h - countd-write's part of data/board: totals, doors, logs.
+ *
+ * The rows are filled a few times a second, from what is counted anyway.  How
+ * the logs stand that are not this process's is looked up once a second, by
+ * the thread that makes and seals logs.
+ *
+ * Ownership: the caller's between open and close; all that it is given is
+ * borrowed.  The loop's thread.
+ */
+#ifndef COUNTD_WRITER_STATUS_H
+#define COUNTD_WRITER_STATUS_H
+
+#include "common/setup/status.h"
+#include "writer/commit.h"
+#include "writer/doors.h"
+#include "writer/ingest.h"
+#include "writer/live/lives.h"
+#include "writer/logs.h"
+
+#define WRITER_STATUS_LOOK_MS 1000
+
+/* Whose figures they are. */
+struct writer_parts {
+    struct loop *loop;
+    struct logs *logs;
+    const struct commit *commit;
+    const struct ingest *ingest;
+    const struct lives *lives;
+    struct conns *conns;
+    int log_fd; /* of the directory */
+};
+
+/* What a look at the directory of logs finds; the job's while it runs. */
+struct status_look {
+    struct io_job job;
+    int log_fd;
+    int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
+    int64_t quarantined, disk_free, disk_size;
+};
+
+struct writer_status {
+    struct status status;
+    struct writer_parts parts;
+    struct status_row totals;
+    struct status_row doors[DOORS];
+    struct status_look look;
+    struct loop_timer timer;
+    uint64_t look_ms; /* monotonic: the next one */
+    bool looking;
+};
+
+/* Makes the board and begins.  Cannot fail: without a board, or a timer, it
+ * says so, and nothing is shown. */
+void writer_status_open(struct writer_status *s, const char *data_dir,
+                        const struct writer_parts *parts);
+
+/* Before the logs are closed: no look begins any more. */
+void writer_status_end(struct writer_status *s);
+
+/* Behind that. */
+void writer_status_close(struct writer_status *s);
+
+/* A log has been handed on to the workers. */
+void writer_status_handed(struct writer_status *s, const struct log *log);
+
+/* The lines of SIGUSR1. */
+void writer_status_print(struct writer_status *s);
+
+#endif
