@@ -52,10 +52,7 @@ text_of(enum http_status status)
 static uint8_t *
 put(uint8_t *to, const char *text)
 {
-    const size_t size = strlen(text);
-
-    memcpy(to, text, size);
-    return to + size;
+    return mempcpy(to, text, strlen(text));
 }
 
 static uint8_t *
@@ -172,7 +169,7 @@ fail(struct http_call *x, enum http_status status, unsigned allow)
 
     if (!body)
         return CONN_FULL;
-    memcpy(body, text, size);
+    (void)put(body, text); /* nothing comes behind it */
     return end(x, status, allow, size);
 }
 

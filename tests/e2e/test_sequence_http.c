@@ -14,7 +14,7 @@
     "HTTP/1.1 404 Not Found\r\n" KEPT "Content-length: 9\r\n\r\nNot Found"
 #define BAD                                                                    \
     "HTTP/1.1 400 Bad Request\r\n" KEPT "Content-length: 11\r\n\r\nBad "       \
-                                        "Request"
+    "Request"
 #define EXAMPLE                                                                \
     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 86\r\n\r\n"                    \
     "reserve: 2  server_no: 1  secondstamp: 1492962986 "                       \
