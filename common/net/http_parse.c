@@ -323,29 +323,34 @@ http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
 
 /* ---- parameters --------------------------------------------------------- */
 
+/* What comes before the first such byte; `t` then goes on behind it. */
+static struct http_text
+part(struct http_text *t, char stop)
+{
+    const uint8_t *at = memchr(t->at, stop, t->size);
+    const struct http_text p = {t->at, at ? (size_t)(at - t->at) : t->size};
+    const size_t used = at ? p.size + 1 : p.size;
+
+    t->at += used;
+    t->size -= used;
+    return p;
+}
+
 bool
 http_parameter(const struct http_request *r, const char *name,
                struct http_text *value)
 {
-    const size_t size = strlen(name);
-    const uint8_t *at = r->query.at, *end = at + r->query.size, *stop;
+    struct http_text rest = r->query, p;
 
-    if (!at)
+    if (!rest.at)
         return false;
-    stop = memchr(at, '#', r->query.size);
-    if (stop)
-        end = stop;
-    while (at < end) {
-        stop = memchr(at, '&', (size_t)(end - at));
-        if (!stop)
-            stop = end;
-        if ((size_t)(stop - at) > size && memcmp(at, name, size) == 0 &&
-            at[size] == '=') {
-            at += size + 1;
-            *value = (struct http_text){at, (size_t)(stop - at)};
+    rest = part(&rest, '#');
+    while (rest.size > 0) {
+        p = part(&rest, '&');
+        *value = p;
+        if (http_text_is(part(value, '='), name) && value->at > p.at &&
+            value->at[-1] == '=')
             return true;
-        }
-        at = stop < end ? stop + 1 : end;
     }
     return false;
 }

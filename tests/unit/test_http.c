@@ -529,6 +529,37 @@ thousands_may_be_sent_ahead(void **state)
         assert_memory_equal(w->f->heard + i * size, want, size);
 }
 
+/* ---- parameters --------------------------------------------------------- */
+
+static void
+a_parameter_is_found_where_it_stands(void **state)
+{
+    static const struct {
+        const char *target, *value; /* of n; NULL: it is not there */
+    } queries[] = {
+        {"/a?n=1", "1"},       {"/a?x=2&n=1&n=3", "1"}, {"/a?n=", ""},
+        {"/a?n=a=b", "a=b"},   {"/a?x&n=1", "1"},       {"/a?&&n=1#n=2", "1"},
+        {"/a", NULL},          {"/a?", NULL},           {"/a?n", NULL},
+        {"/a?nn=1&N=1", NULL}, {"/a?x=1#n=1", NULL},    {"/a?=n&n&=1", NULL},
+        {"/a?n&n=4", "4"},     {"/n=1?x", NULL}};
+    struct http_request r;
+    struct http_text value;
+    uint8_t head[128 + HTTP_PAD];
+    size_t line;
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
+        const int size = snprintf((char *)head, 128, "GET %s HTTP/1.1\n\n",
+                                  queries[i].target);
+
+        assert_int_equal(http_parse(head, (size_t)size, &r, &line), size);
+        assert_int_equal(http_parameter(&r, "n", &value),
+                         queries[i].value != NULL);
+        if (queries[i].value)
+            assert_true(http_text_is(value, queries[i].value));
+    }
+}
+
 /* ---- waiting ------------------------------------------------------------ */
 
 static void
@@ -678,6 +709,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(large_answers_are_whole, setup, teardown),
     cmocka_unit_test_setup_teardown(thousands_may_be_sent_ahead, setup,
                                     teardown),
+    cmocka_unit_test(a_parameter_is_found_where_it_stands),
     cmocka_unit_test_setup_teardown(
         an_answer_waits_for_its_commit_and_those_behind_it_too, setup,
         teardown),

@@ -373,9 +373,11 @@ struct countd_quota_answer {
 
 /* `key` (1 to 255 printable bytes, no blank) makes the request happen once
  * however often it is made with that key within a day; NULL: once for this
- * call, which tries again when its connection ends. -EDQUOT      APPLY: less
- * than that remains, or nothing -ENOENT      CANCEL: no such application, or it
- * is cancelled already -ERANGE      what remains would not fit; CANCEL of 0
+ * call, which tries again when its connection ends.
+ *
+ *   -EDQUOT      APPLY: less than that remains, or nothing
+ *   -ENOENT      CANCEL: no such application, or it is cancelled already
+ *   -ERANGE      what remains would not fit; CANCEL of 0
  *   -ENODATA     there is no quota of that name
  *   -EEXIST      CREATE: there is
  *   -ENOSPC      CREATE: quota.max
