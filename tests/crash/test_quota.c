@@ -83,8 +83,7 @@ till_init(struct till *t, uint64_t seed, _Atomic uint64_t *moments)
         t->peers[i].fd = -1;
 }
 
-/* ---- asking -----------------------------------------------------------------
- */
+/* ---- asking ------------------------------------------------------ */
 
 static void
 break_peer(struct till *t, struct peer *p)
@@ -281,8 +280,7 @@ settle(struct till *t)
     assert_false(is_waited_for(t));
 }
 
-/* ---- the journal, compared
- * --------------------------------------------------- */
+/* ---- the journal, compared --------------------------------------- */
 
 struct line {
     uint8_t type;
@@ -448,8 +446,7 @@ least(const struct till *t)
     return left;
 }
 
-/* ---- kills
- * -------------------------------------------------------------------- */
+/* ---- kills ------------------------------------------------------- */
 
 static unsigned
 number_of(const char *name, unsigned def)
@@ -499,8 +496,7 @@ every_answer_holds_under_kills(void **state)
     free(t.asks);
 }
 
-/* ---- power loss
- * ---------------------------------------------------------------- */
+/* ---- power loss -------------------------------------------------- */
 
 struct recorder {
     struct tmpdir data, side;
@@ -639,8 +635,7 @@ every_answer_holds_when_the_power_goes(void **state)
     free(t.asks);
 }
 
-/* ---- a full disk
- * ---------------------------------------------------------------- */
+/* ---- a full disk ------------------------------------------------- */
 
 static void
 put_ballast(const char *path)

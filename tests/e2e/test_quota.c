@@ -176,8 +176,7 @@ what_was_applied_can_be_read_as_counts(void **state)
     fleet_check(f);
 }
 
-/* ---- the command, and the library behind it --------------------------------
- */
+/* ---- the command, and the library behind it ---------------------- */
 
 static int
 run(struct fleet *f, const char *const *words, char *text, size_t size)

@@ -44,8 +44,7 @@ struct rig {
     bool (*enough)(struct rig *r);
 };
 
-/* ---- peers ------------------------------------------------------------------
- */
+/* ---- peers ------------------------------------------------------- */
 
 /* The status and body of the nth answer; CLOSED: it did not come. */
 static int
@@ -182,8 +181,7 @@ once(struct rig *r, const char *target, char body[64])
         assert_string_equal(body_, text);                                      \
     } while (0)
 
-/* ---- the rig ----------------------------------------------------------------
- */
+/* ---- the rig ----------------------------------------------------- */
 
 static int
 try_start(struct rig *r)
@@ -265,8 +263,7 @@ teardown(void **state)
     return 0;
 }
 
-/* ---- answers ----------------------------------------------------------------
- */
+/* ---- answers ----------------------------------------------------- */
 
 static void
 every_path_answers_as_documented(void **state)
@@ -370,8 +367,7 @@ another_limit_than_that_of_the_journal_is_refused(void **state)
     stop(r);
 }
 
-/* ---- keys -------------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------- */
 
 static void
 a_key_repeats_the_first_answer(void **state)
@@ -450,8 +446,7 @@ a_bad_key_is_refused(void **state)
     stop(r);
 }
 
-/* ---- a failing disk ---------------------------------------------------------
- */
+/* ---- a failing disk ---------------------------------------------- */
 
 static bool
 is_ready(struct rig *r)
@@ -677,8 +672,7 @@ a_start_without_a_disk_is_made_up_for(void **state)
     stop(r);
 }
 
-/* ---- the export
- * -------------------------------------------------------------- */
+/* ---- the export -------------------------------------------------- */
 
 static size_t
 load(const char *path, char *text, size_t size)

@@ -15,8 +15,7 @@
 static_assert(NAME_PARTS + 4 <= JOURNAL_CHANGE,
               "GROUP, KEY, REQUEST, names, it");
 
-/* ---- answers --------------------------------------------------------------
- */
+/* ---- answers ----------------------------------------------------- */
 
 size_t
 quota_put_number(uint8_t *to, int64_t n)
@@ -102,8 +101,7 @@ quota_may_tell(struct http_call *x, bool changes)
            conn_gate(x->conn, &s->commit.gate);
 }
 
-/* ---- keys -----------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------- */
 
 struct keyed {
     bool is;
@@ -174,8 +172,7 @@ put_change(struct journal *j, const struct keyed *key,
     journal_put(j, record);
 }
 
-/* ---- changes --------------------------------------------------------------
- */
+/* ---- changes ----------------------------------------------------- */
 
 static void
 count(struct quota_service *s, const struct quota_request *r,

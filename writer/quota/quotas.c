@@ -8,7 +8,7 @@
 
 #include "common/base/bytes.h"
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------- */
 
 bool
 quota_name_is_good(const char *name, size_t size)
@@ -128,7 +128,7 @@ quotas_fini(struct quotas *q)
     *q = (struct quotas){.dirfd = -1};
 }
 
-/* ---- deciding ------------------------------------------------------------ */
+/* ---- deciding ---------------------------------------------------- */
 
 static bool
 refuse(struct answer *a, enum answer_form form)
@@ -217,7 +217,7 @@ quotas_decide(struct quotas *q, const struct quota_request *r,
     }
 }
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------ */
 
 static int
 make_number(struct quota_change *c)
@@ -317,7 +317,7 @@ quotas_make(struct quotas *q, struct quota_change *c, struct answer *a)
     return 0;
 }
 
-/* ---- replaying ----------------------------------------------------------- */
+/* ---- replaying --------------------------------------------------- */
 
 static int
 take_part(struct quotas *q, const struct record *r)
