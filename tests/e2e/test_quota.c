@@ -200,8 +200,9 @@ run(struct fleet *f, const char *const *words, char *text, size_t size)
         assert_int_equal(run(f, (const char *const[]){__VA_ARGS__, NULL},      \
                              text_, sizeof text_),                             \
                          status);                                              \
-        if (out)                                                               \
-            assert_string_equal(text_, out);                                   \
+        const char *out_ = out;                                                \
+        if (out_ != NULL)                                                      \
+            assert_string_equal(text_, out_);                                  \
     } while (0)
 
 static void

@@ -44,8 +44,8 @@ say(struct http_call *x, enum http_status status, uint8_t *body,
         body[size++] = ' ';
     }
     if (a->form == ANSWER_IMPOSSIBLE) {
-        memcpy(body, "-1", 2);
-        size = 2;
+        body[size++] = '-';
+        body[size++] = '1';
     } else {
         size += quota_put_number(body + size, a->remaining);
     }

@@ -253,7 +253,7 @@ make_create(struct quotas *q, struct quota_change *c)
     place = place_of(q, c->name, c->name_size, &found);
     assert(!found && q->count < QUOTA_MAX);
     memmove(q->names + place + 1, q->names + place,
-            (q->count - place) * sizeof *q->names);
+            (q->count - place) * sizeof(struct quota *));
     q->names[place] = quota;
     q->count++;
     q->ids[quota->id] = quota;
@@ -270,7 +270,7 @@ make_remove(struct quotas *q, struct quota *quota)
     assert(found && quota->id > 0);
     q->count--;
     memmove(q->names + place, q->names + place + 1,
-            (q->count - place) * sizeof *q->names);
+            (q->count - place) * sizeof(struct quota *));
     q->ids[quota->id] = NULL;
     free_quota(quota);
 }

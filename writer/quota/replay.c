@@ -23,7 +23,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
-#define BLOCK     8192u /* records read at once */
+#define BLOCK     ((size_t)8192) /* records read at once */
 #define TEMP_NAME JOURNAL_NAME ".tmp"
 
 int
