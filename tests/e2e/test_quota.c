@@ -176,8 +176,7 @@ what_was_applied_can_be_read_as_counts(void **state)
     fleet_check(f);
 }
 
-/* ---- the command, and the library behind it --------------------------------
- */
+/* ---- the command, and the library behind it ---------------------- */
 
 static int
 run(struct fleet *f, const char *const *words, char *text, size_t size)
@@ -201,8 +200,9 @@ run(struct fleet *f, const char *const *words, char *text, size_t size)
         assert_int_equal(run(f, (const char *const[]){__VA_ARGS__, NULL},      \
                              text_, sizeof text_),                             \
                          status);                                              \
-        if (out)                                                               \
-            assert_string_equal(text_, out);                                   \
+        const char *out_ = out;                                                \
+        if (out_ != NULL)                                                      \
+            assert_string_equal(text_, out_);                                  \
     } while (0)
 
 static void

@@ -253,8 +253,7 @@ any_bit_of_one_cut_off_is_told_or_harmless(void **state)
     flip_all(*state, false);
 }
 
-/* ---- faults ----------------------------------------------------------------
- */
+/* ---- faults ------------------------------------------------------ */
 
 static void
 a_failed_write_or_sync_leaves_nothing_of_its_group(void **state)

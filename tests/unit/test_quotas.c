@@ -180,8 +180,7 @@ a_name_is_plain(void **state)
     assert_false(quota_name_is_good(name, QUOTA_NAME_MAX + 1));
 }
 
-/* ---- numbers ---------------------------------------------------------------
- */
+/* ---- numbers ----------------------------------------------------- */
 
 #define MANY 1000000
 
@@ -324,8 +323,7 @@ a_number_that_has_no_room_changes_nothing(void **state)
     book_close(&b);
 }
 
-/* ---- keys ------------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------- */
 
 static void
 hash_of(uint32_t n, uint8_t hash[KEYS_HASH])

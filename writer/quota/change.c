@@ -15,8 +15,7 @@
 static_assert(NAME_PARTS + 4 <= JOURNAL_CHANGE,
               "GROUP, KEY, REQUEST, names, it");
 
-/* ---- answers --------------------------------------------------------------
- */
+/* ---- answers ----------------------------------------------------- */
 
 size_t
 quota_put_number(uint8_t *to, int64_t n)
@@ -45,8 +44,8 @@ say(struct http_call *x, enum http_status status, uint8_t *body,
         body[size++] = ' ';
     }
     if (a->form == ANSWER_IMPOSSIBLE) {
-        memcpy(body, "-1", 2);
-        size = 2;
+        body[size++] = '-';
+        body[size++] = '1';
     } else {
         size += quota_put_number(body + size, a->remaining);
     }
@@ -102,8 +101,7 @@ quota_may_tell(struct http_call *x, bool changes)
            conn_gate(x->conn, &s->commit.gate);
 }
 
-/* ---- keys -----------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------- */
 
 struct keyed {
     bool is;
@@ -174,8 +172,7 @@ put_change(struct journal *j, const struct keyed *key,
     journal_put(j, record);
 }
 
-/* ---- changes --------------------------------------------------------------
- */
+/* ---- changes ----------------------------------------------------- */
 
 static void
 count(struct quota_service *s, const struct quota_request *r,

@@ -30,7 +30,7 @@
 #include "writer/quota/record.h"
 
 #define JOURNAL_NAME   "quota"
-#define JOURNAL_GROUP  16384u            /* records of a group, at most */
+#define JOURNAL_GROUP  ((size_t)16384)   /* records of a group, at most */
 #define JOURNAL_FIRST  ((size_t)1 << 18) /* bytes of a new file */
 #define JOURNAL_STEP   ((size_t)43690 * RECORD_SIZE) /* zeros made at once */
 #define JOURNAL_CHANGE 8u /* records of a change, at most */

@@ -13,7 +13,7 @@
 
 #include "common/base/bytes.h"
 
-#define SLOTS (2 * KEYS_MAX)
+#define SLOTS ((size_t)2 * KEYS_MAX)
 
 static_assert((KEYS_MAX & (KEYS_MAX - 1)) == 0, "places are cut from a count");
 static_assert(sizeof(struct key_entry) == 48, "56 bytes with its two slots");
@@ -59,7 +59,7 @@ at(const struct keys *k, uint32_t slot)
 static uint32_t
 home(const uint8_t hash[KEYS_HASH])
 {
-    return get_le32(hash) % SLOTS;
+    return get_le32(hash) % (uint32_t)SLOTS;
 }
 
 /* The slot of a hash, or the free one where it would be. */
@@ -70,7 +70,7 @@ find(const struct keys *k, const uint8_t hash[KEYS_HASH])
 
     while (k->slots[slot] != 0 &&
            memcmp(at(k, slot)->hash, hash, KEYS_HASH) != 0)
-        slot = (slot + 1) % SLOTS;
+        slot = (slot + 1) % (uint32_t)SLOTS;
     return slot;
 }
 
@@ -97,12 +97,12 @@ drop_slot(struct keys *k, uint32_t hole)
     for (;;) {
         uint32_t want;
 
-        slot = (slot + 1) % SLOTS;
+        slot = (slot + 1) % (uint32_t)SLOTS;
         if (k->slots[slot] == 0)
             break;
         want = home(at(k, slot)->hash);
         /* It may stand in the hole unless its home lies behind that. */
-        if ((slot - want) % SLOTS < (slot - hole) % SLOTS)
+        if ((slot - want) % (uint32_t)SLOTS < (slot - hole) % (uint32_t)SLOTS)
             continue;
         k->slots[hole] = k->slots[slot];
         hole = slot;

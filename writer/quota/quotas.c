@@ -8,7 +8,7 @@
 
 #include "common/base/bytes.h"
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------- */
 
 bool
 quota_name_is_good(const char *name, size_t size)
@@ -128,7 +128,7 @@ quotas_fini(struct quotas *q)
     *q = (struct quotas){.dirfd = -1};
 }
 
-/* ---- deciding ------------------------------------------------------------ */
+/* ---- deciding ---------------------------------------------------- */
 
 static bool
 refuse(struct answer *a, enum answer_form form)
@@ -217,7 +217,7 @@ quotas_decide(struct quotas *q, const struct quota_request *r,
     }
 }
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------ */
 
 static int
 make_number(struct quota_change *c)
@@ -253,7 +253,7 @@ make_create(struct quotas *q, struct quota_change *c)
     place = place_of(q, c->name, c->name_size, &found);
     assert(!found && q->count < QUOTA_MAX);
     memmove(q->names + place + 1, q->names + place,
-            (q->count - place) * sizeof *q->names);
+            (q->count - place) * sizeof(struct quota *));
     q->names[place] = quota;
     q->count++;
     q->ids[quota->id] = quota;
@@ -270,7 +270,7 @@ make_remove(struct quotas *q, struct quota *quota)
     assert(found && quota->id > 0);
     q->count--;
     memmove(q->names + place, q->names + place + 1,
-            (q->count - place) * sizeof *q->names);
+            (q->count - place) * sizeof(struct quota *));
     q->ids[quota->id] = NULL;
     free_quota(quota);
 }
@@ -317,7 +317,7 @@ quotas_make(struct quotas *q, struct quota_change *c, struct answer *a)
     return 0;
 }
 
-/* ---- replaying ----------------------------------------------------------- */
+/* ---- replaying --------------------------------------------------- */
 
 static int
 take_part(struct quotas *q, const struct record *r)

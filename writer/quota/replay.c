@@ -23,7 +23,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
-#define BLOCK     8192u /* records read at once */
+#define BLOCK     ((size_t)8192) /* records read at once */
 #define TEMP_NAME JOURNAL_NAME ".tmp"
 
 int
@@ -37,7 +37,7 @@ journal_exists(int dirfd, bool *exists)
     return -errno;
 }
 
-/* ---- making ------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------ */
 
 static int
 fill(int fd, const struct journal_header *h)
@@ -78,7 +78,7 @@ journal_make(int dirfd, int64_t limit)
     return rc;
 }
 
-/* ---- reading ------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------- */
 
 struct replay {
     struct journal *j;
@@ -248,7 +248,7 @@ read_header(struct journal *j)
     return 0;
 }
 
-/* ---- mending ------------------------------------------------------------ */
+/* ---- mending ----------------------------------------------------- */
 
 /* The last group is written again up to its last whole change, and zeros behind
  * it. */

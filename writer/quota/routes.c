@@ -25,8 +25,7 @@
 
 #define LINE_MAX_ (QUOTA_NAME_MAX + 2 * 20 + 3)
 
-/* ---- routes ----------------------------------------------------------------
- */
+/* ---- routes ------------------------------------------------------ */
 
 /* What every request needs first.  False: *next is its answer. */
 static bool

@@ -12,7 +12,7 @@ static const char unavailable[] = "HTTP/1.1 503 Service Unavailable\r\n"
                                   "Content-length: 19\r\n\r\n"
                                   "Service Unavailable";
 
-/* ---- time ---------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------- */
 
 /* There is room for the timers: they were armed at the start. */
 static void
@@ -57,7 +57,7 @@ mark_due(struct loop_timer *timer)
     s->mark_due = true;
 }
 
-/* ---- after a failure ----------------------------------------------------- */
+/* ---- after a failure --------------------------------------------- */
 
 static void
 reload_run(struct io_job *job)
@@ -114,8 +114,7 @@ begin_again(struct quota_service *s)
     io_push(&s->file_io, &s->reload.job);
 }
 
-/* ---- the commit -----------------------------------------------------------
- */
+/* ---- the commit -------------------------------------------------- */
 
 static void
 flush(void *ctx)
@@ -208,8 +207,7 @@ static const struct commit_file quota_file = {.flush = flush,
                                               .end = end,
                                               .words = words};
 
-/* ---- room -----------------------------------------------------------------
- */
+/* ---- room -------------------------------------------------------- */
 
 static void
 extend_run(struct io_job *job)
@@ -294,8 +292,7 @@ quota_finish(struct quota_service *s)
                            "happened to quotas is not counted");
 }
 
-/* ---- open and close --------------------------------------------------------
- */
+/* ---- open and close ---------------------------------------------- */
 
 void
 quota_init(struct quota_service *s)

@@ -126,8 +126,7 @@ struct quota_name {
     size_t size;
 };
 
-/* ---- for routes.c ---------------------------------------------------------
- */
+/* ---- for routes.c ------------------------------------------------ */
 
 /* Whether `records` more fit into the journal now. */
 bool quota_has_room(const struct quota_service *s);

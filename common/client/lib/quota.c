@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -126,26 +127,39 @@ status_error(int status, bool named)
     }
 }
 
+/* A number of digits at *at, which is moved behind it and `behind`. */
+static bool
+take_number(const char **at, char behind, int64_t *out)
+{
+    char *end;
+
+    if (**at < '0' || **at > '9')
+        return false;
+    errno = 0;
+    *out = strtoll(*at, &end, 10);
+    if (errno != 0 || *end != behind)
+        return false;
+    *at = end + 1;
+    return true;
+}
+
 static int
 take_answer(enum countd_quota_op op, const struct http_answer *a,
             struct countd_quota_answer *out)
 {
     struct countd_quota_answer got = {0};
-    int end = 0;
+    const char *at = a->body;
+    int64_t number = 0;
 
-    if (strcmp(a->body, "-1\n") == 0)
+    if (strcmp(at, "-1\n") == 0)
         return -ERANGE;
-    if (!verbs[op].numbered) {
-        if (sscanf(a->body, "%" SCNd64 "%n", &got.remaining, &end) != 1)
-            return -EPROTO;
-    } else if (strcmp(a->body, "0\n") == 0) {
+    if (verbs[op].numbered && strcmp(at, "0\n") == 0)
         return op == COUNTD_QUOTA_APPLY ? -EDQUOT : -ENOENT;
-    } else if (sscanf(a->body, "%" SCNu64 " %" SCNd64 "%n", &got.number,
-                      &got.remaining, &end) != 2) {
+    if (verbs[op].numbered && !take_number(&at, ' ', &number))
         return -EPROTO;
-    }
-    if (strcmp(a->body + end, "\n") != 0)
+    if (!take_number(&at, '\n', &got.remaining) || *at != '\0')
         return -EPROTO;
+    got.number = (uint64_t)number;
     *out = got;
     return 0;
 }
@@ -183,13 +197,18 @@ take_list(const struct http_answer *a,
 {
     char name[NAME_MAX_SIZE + 1];
     int64_t limit, remaining;
-    int rc = 0, end;
+    int rc = 0;
 
-    for (const char *at = a->body; rc == 0 && *at != '\0'; at += end) {
-        end = 0;
-        if (sscanf(at, "%64[^\t]\t%" SCNd64 "\t%" SCNd64 "%n", name, &limit,
-                   &remaining, &end) != 3 ||
-            at[end++] != '\n')
+    for (const char *at = a->body; rc == 0 && *at != '\0';) {
+        const size_t size = strcspn(at, "\t");
+
+        if (size > NAME_MAX_SIZE || at[size] != '\t')
+            return -EPROTO;
+        memcpy(name, at, size);
+        name[size] = '\0';
+        at += size + 1;
+        if (!take_number(&at, '\t', &limit) ||
+            !take_number(&at, '\n', &remaining))
             return -EPROTO;
         rc = each(ctx, name, limit, remaining);
     }

@@ -1,0 +1,219 @@
+/* tests/lib/quota_rig.c - see quota_rig.h. */
+#include "tests/lib/test.h"
+
+#include "tests/lib/quota_rig.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/lib/fault.h"
+#include "tests/lib/turns.h"
+
+/* ---- peers ------------------------------------------------------- */
+
+/* The status and body of the nth answer; RIG_CLOSED: it did not come. */
+int
+rig_answer(const struct quota_peer *p, size_t nth, char body[64])
+{
+    const char *at = p->heard;
+
+    body[0] = '\0';
+    for (size_t i = 0;; i++) {
+        const char *end = strstr(at, "\r\n\r\n");
+        const char *length = strstr(at, "Content-length: ");
+        int status, size;
+
+        if (!end || !length || length > end)
+            return RIG_CLOSED;
+        assert_int_equal(sscanf(at, "HTTP/1.%*c %d", &status), 1);
+        assert_int_equal(sscanf(length, "Content-length: %d", &size), 1);
+        end += 4;
+        if ((size_t)(end - p->heard) + (size_t)size > p->size)
+            return RIG_CLOSED;
+        if (i == nth) {
+            (void)snprintf(body, 64, "%.*s", size < 63 ? size : 63, end);
+            return status;
+        }
+        at = end + size;
+    }
+}
+
+static void
+hear(struct quota_peer *p)
+{
+    char body[64];
+    ssize_t n;
+
+    if (p->fd < 0 || p->ended)
+        return;
+    while ((n = read(p->fd, p->heard + p->size, RIG_HEARD - 1 - p->size)) > 0)
+        p->size += (size_t)n;
+    p->ended = n == 0 || (n < 0 && errno != EAGAIN);
+    p->heard[p->size] = '\0';
+    while (rig_answer(p, p->answers, body) != RIG_CLOSED)
+        p->answers++;
+}
+
+static bool
+after_turn(void *ctx)
+{
+    struct quota_rig *r = ctx;
+    bool more;
+
+    more = conn_turn(r->conns);
+    more |= quota_turn(&r->service);
+    for (size_t i = 0; i < RIG_PEERS; i++)
+        hear(&r->peers[i]);
+    if (r->enough(r))
+        loop_stop(r->loop);
+    return more || conns_have_work(r->conns);
+}
+
+bool
+rig_is_heard(struct quota_rig *r)
+{
+    return r->waits->answers >= r->want || r->waits->ended;
+}
+
+void
+rig_run(struct quota_rig *r, bool (*enough)(struct quota_rig *r))
+{
+    r->enough = enough;
+    turns_run(r->loop);
+}
+
+struct quota_peer *
+rig_join(struct quota_rig *r, size_t i)
+{
+    struct quota_peer *p = &r->peers[i];
+    int fds[2];
+
+    if (p->fd >= 0)
+        (void)close(p->fd); /* what it heard is not needed any more */
+    assert_int_equal(
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds),
+        0);
+    assert_rc(conns_take(r->conns, 0, fds[0]), 0);
+    *p = (struct quota_peer){.fd = fds[1]};
+    return p;
+}
+
+void
+rig_ask(struct quota_peer *p, const char *method, const char *target,
+        const char *key)
+{
+    char text[512];
+    int size;
+
+    size =
+        snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: x\r\n%s%s%s\r\n",
+                 method, target, key ? "Idempotency-Key: " : "", key ? key : "",
+                 key ? "\r\n" : "");
+    assert_true(size < (int)sizeof text);
+    assert_int_equal(send(p->fd, text, (size_t)size, MSG_NOSIGNAL), size);
+}
+
+/* One request of a fresh connection: its status, or RIG_CLOSED. */
+int
+rig_once_keyed(struct quota_rig *r, const char *method, const char *target,
+               const char *key, char body[64])
+{
+    struct quota_peer *p = rig_join(r, 0);
+
+    rig_ask(p, method, target, key);
+    r->waits = p;
+    r->want = 1;
+    rig_run(r, rig_is_heard);
+    return rig_answer(p, 0, body);
+}
+
+int
+rig_once(struct quota_rig *r, const char *target, char body[64])
+{
+    return rig_once_keyed(r, "POST", target, NULL, body);
+}
+
+/* ---- the rig ----------------------------------------------------- */
+
+int
+rig_try_start(struct quota_rig *r)
+{
+    const struct conns_options o = {.rows = &r->row,
+                                    .count = 1,
+                                    .shared = RIG_PEERS + 2,
+                                    .pool_size = 1 << 20,
+                                    .answer_max = quota_answer_max(&r->config)};
+    int rc;
+
+    r->loop = loop_new();
+    assert_non_null(r->loop);
+    loop_after_turn(r->loop, after_turn, r);
+    r->site = (struct http_site){.count = 0};
+    r->row = (struct door_row){.name = "http",
+                               .protocol = &http_protocol,
+                               .ctx = &r->site,
+                               .max = RIG_PEERS + 2};
+    assert_rc(conns_init(&r->conns, r->loop, &o), 0);
+    for (size_t i = 0; i < RIG_PEERS; i++)
+        r->peers[i].fd = -1;
+    quota_init(&r->service);
+    rc = quota_open(&r->service, r->loop, r->dir.fd, &r->config, NULL,
+                    RIG_PEERS + 2);
+    if (rc == 0)
+        http_site_add(&r->site, quota_routes, quota_route_count, &r->service);
+    return rc;
+}
+
+void
+rig_start(struct quota_rig *r)
+{
+    assert_rc(rig_try_start(r), 0);
+}
+
+/* As a kill: what is not durable is gone from memory.  (What a clean stop does
+ * more is quota_close()'s mark.) */
+void
+rig_stop(struct quota_rig *r)
+{
+    for (size_t i = 0; i < RIG_PEERS; i++)
+        if (r->peers[i].fd >= 0)
+            assert_int_equal(close(r->peers[i].fd), 0);
+    conns_fini(r->conns);
+    quota_close(&r->service);
+    loop_free(r->loop);
+}
+
+void
+rig_restart(struct quota_rig *r)
+{
+    rig_stop(r);
+    rig_start(r);
+}
+
+int
+rig_setup(void **state)
+{
+    static struct quota_rig r;
+    char why[256];
+
+    memset(&r, 0, sizeof r);
+    tmpdir_make_in_memory(&r.dir);
+    config_defaults(&r.config);
+    assert_rc(config_set(&r.config, "quota.enable", "on", why, sizeof why), 0);
+    r.config.quota_limit = RIG_LIMIT;
+    *state = &r;
+    return 0;
+}
+
+int
+rig_teardown(void **state)
+{
+    struct quota_rig *r = *state;
+
+    fault_clear();
+    tmpdir_remove(&r->dir);
+    return 0;
+}

@@ -1,0 +1,80 @@
+/* tests/lib/till.h - clients of a quota that note what they were answered, and
+ * what a journal must have for it: each answer under the number that was told,
+ * nothing that was refused, nothing twice, and remaining what was not applied.
+ *
+ * Some requests have a key and are sent again until they are answered; others
+ * are given up when their connection ends.
+ */
+#ifndef COUNTD_TEST_TILL_H
+#define COUNTD_TEST_TILL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/lib/random.h"
+
+#define TILL_LIMIT  INT64_C(1000000000000)
+#define TILL_PEERS  4
+#define TILL_WINDOW 8
+#define TILL_ASKS   60000u
+
+/* A request.  Each application has an amount of its own, by which it is known
+ * again. */
+struct till_ask {
+    bool cancels;
+    bool keyed; /* sent again until it is answered */
+    bool answered, refused;
+    bool taken; /* an application that somebody cancels */
+    uint64_t target;
+    int64_t amount;
+    uint64_t number;
+    int64_t remaining;
+    uint64_t acked; /* the moment */
+};
+
+struct till_peer {
+    int fd;
+    uint32_t waiting[TILL_WINDOW]; /* asks on their way, oldest first */
+    size_t count;
+    uint32_t again[TILL_WINDOW]; /* keyed ones of a broken connection */
+    size_t again_count;
+    char heard[65536];
+    size_t size;
+};
+
+struct till {
+    struct random random;
+    _Atomic uint64_t *moments;
+    struct till_ask *asks;
+    uint32_t count;
+    uint64_t answered, refused, repeated;
+    struct till_peer peers[TILL_PEERS];
+    uint16_t port;
+};
+
+/* `moments` is drawn from with each answer. */
+void till_init(struct till *t, uint64_t seed, _Atomic uint64_t *moments);
+
+/* Asks on `port` for a while. */
+void till_ask_for(struct till *t, uint64_t ms);
+
+/* Hears what has come; `asks`: and asks for more. */
+void till_turn(struct till *t, bool asks);
+
+/* Whether an answer is on its way, as far as is known. */
+bool till_waits(const struct till *t);
+
+/* All connections end. */
+void till_break(struct till *t);
+
+/* Asks again what has a key, and hears all answers. */
+void till_settle(struct till *t);
+
+/* Whether a data directory, opened as a start does, has what was answered until
+ * the moment `cut`; if not, why. */
+bool till_is_kept(const struct till *t, const char *data, uint64_t cut,
+                  char *why, size_t size);
+
+#endif

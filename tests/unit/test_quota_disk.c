@@ -1,0 +1,254 @@
+/* tests/unit/test_quota_disk.c - quotas over a disk that fails: what was
+ * answered holds, what was refused does not count, and it goes on by itself. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/fault.h"
+#include "tests/lib/quota_rig.h"
+
+/* ---- a failing disk ---------------------------------------------- */
+
+static bool
+is_ready(struct quota_rig *r)
+{
+    return r->service.state == QUOTA_READY;
+}
+
+static long
+remaining(struct quota_rig *r)
+{
+    char body[64];
+
+    assert_int_equal(rig_once(r, "/query", body), 200);
+    return strtol(body, NULL, 10);
+}
+
+/* Asks while the nth call fails; whatever the answer says must hold, then and
+ * after a restart.  False: the fault was not met. */
+static bool
+ask_with_fault(struct quota_rig *r, const char *call, unsigned n, int error,
+               bool lasting)
+{
+    long before, after;
+    char body[64];
+    bool hit;
+    int status;
+
+    rig_start(r);
+    before = remaining(r);
+    if (lasting)
+        fault_inject_from(call, n, error);
+    else
+        fault_inject(call, n, error);
+    status = rig_once(r, "/apply?amt=7", body);
+    hit = fault_hit();
+    fault_clear();
+    rig_run(r, is_ready);
+    after = remaining(r);
+    if (status == 200)
+        assert_int_equal(after, before - 7);
+    else if (status == 503)
+        assert_int_equal(after, before);
+    else
+        assert_true(status == RIG_CLOSED &&
+                    (after == before || after == before - 7));
+    assert_int_equal(rig_once(r, "/apply?amt=1", body), 200);
+    rig_restart(r);
+    assert_int_equal(remaining(r), after - 1);
+    rig_stop(r);
+    return hit;
+}
+
+static void
+whatever_call_fails_the_answer_is_true(void **state)
+{
+    static const char *const calls[] = {"pwrite", "fdatasync", "fsync",
+                                        "openat", "pread",     "unlinkat"};
+    static const int errors[] = {EIO, ENOSPC};
+    struct quota_rig *r = *state;
+    unsigned hits = 0;
+
+    for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
+        for (int e = 0; e < 2; e++)
+            for (unsigned n = 1; n < 5; n++)
+                hits += ask_with_fault(r, calls[c], n, errors[e], false);
+    for (int e = 0; e < 2; e++) {
+        hits += ask_with_fault(r, "pwrite", 1, errors[e], true);
+        hits += ask_with_fault(r, "fdatasync", 1, errors[e], true);
+    }
+    assert_true(hits >= 8);
+}
+
+/* All that waited behind one sync are refused, and none of it counts. */
+static void
+a_failed_sync_refuses_all_that_waited(void **state)
+{
+    struct quota_rig *r = *state;
+    char body[64];
+
+    rig_start(r);
+    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    for (size_t i = 1; i < RIG_PEERS; i++) {
+        struct quota_peer *p = rig_join(r, i);
+
+        for (int k = 0; k < 10; k++)
+            rig_ask(p, "POST", k == 5 ? "/query" : "/apply?amt=1", NULL);
+    }
+    fault_inject("fdatasync", 1, EIO);
+    for (size_t i = 1; i < RIG_PEERS; i++) {
+        r->waits = &r->peers[i];
+        r->want = 1000; /* until the end */
+        rig_run(r, rig_is_heard);
+        assert_int_equal(rig_answer(r->waits, 0, body), 503);
+        assert_int_equal(r->waits->answers, 1);
+        assert_true(r->waits->ended);
+    }
+    fault_clear();
+    rig_run(r, is_ready);
+    assert_int_equal(r->service.figures.failures, 1);
+    rig_expect(r, "/query", 200, "999999\n");
+    rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
+    rig_restart(r);
+    rig_expect(r, "/query", 200, "999998\n");
+    rig_stop(r);
+}
+
+/* It cannot even be erased: nobody is told anything. */
+static void
+what_nobody_knows_is_not_answered(void **state)
+{
+    struct quota_rig *r = *state;
+    char body[64];
+
+    rig_start(r);
+    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    fault_inject_from("fdatasync", 1, EIO);
+    assert_int_equal(rig_once(r, "/apply?amt=1", body), RIG_CLOSED);
+    assert_true(r->peers[0].ended);
+    rig_expect(r, "/query", 503, "Service Unavailable");
+    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    rig_expect_keyed(r, "GET", "/quota", NULL, 503, "Service Unavailable");
+    fault_clear();
+    rig_run(r, is_ready);
+    rig_expect(r, "/query", 200, "999999\n");
+    rig_stop(r);
+}
+
+static void
+a_key_that_was_refused_for_the_disk_is_free_again(void **state)
+{
+    struct quota_rig *r = *state;
+
+    rig_start(r);
+    fault_inject("fdatasync", 1, EIO);
+    rig_expect_keyed(r, "POST", "/apply?amt=5", "k", 503,
+                     "Service Unavailable");
+    fault_clear();
+    rig_run(r, is_ready);
+    rig_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
+    rig_expect_keyed(r, "POST", "/apply?amt=5", "k", 200, "1 999995\n");
+    rig_stop(r);
+}
+
+static bool
+is_extended(struct quota_rig *r)
+{
+    return !journal_is_short(&r->service.store->journal);
+}
+
+/* A full disk: what is asked is answered, changes are refused, and all goes on
+ * when there is room. */
+static void
+a_full_disk_refuses_changes_only(void **state)
+{
+    struct quota_rig *r = *state;
+    struct journal *j;
+    long left = RIG_LIMIT;
+    char body[64];
+    int status = 200;
+
+    rig_start(r);
+    /* fsync is of the zeros ahead, fdatasync of the groups. */
+    fault_inject_from("fsync", 1, ENOSPC);
+    while (status == 200) {
+        status = rig_once(r, "/apply?amt=1", body);
+        left -= status == 200;
+        j = &r->service.store->journal;
+        /* Near the end at once: the room is what the file has. */
+        if (left == RIG_LIMIT - 10)
+            j->size = RECORDS_AT + (j->durable + 200) * RECORD_SIZE;
+    }
+    assert_int_equal(status, 503);
+    assert_true(left > RIG_LIMIT - 200);
+    rig_expect(r, "/query", 200,
+               (snprintf(body, sizeof body, "%ld\n", left), body));
+    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    rig_expect(r, "/apply?amt=x", 200, "-1\n");
+    assert_int_equal(r->service.figures.failures, 0);
+    fault_clear();
+    rig_run(r, is_extended);
+    assert_int_equal(rig_once(r, "/apply?amt=1", body), 200);
+    assert_int_equal(remaining(r), left - 1);
+    rig_restart(r);
+    assert_int_equal(remaining(r), left - 1);
+    rig_stop(r);
+}
+
+static void
+a_damaged_journal_is_not_served(void **state)
+{
+    struct quota_rig *r = *state;
+    uint8_t byte;
+    int fd;
+
+    rig_start(r);
+    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
+    rig_stop(r);
+    fd = openat(r->dir.fd, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, RECORDS_AT + 30), 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, RECORDS_AT + 30), 1);
+    assert_int_equal(close(fd), 0);
+    rig_start(r);
+    assert_int_equal(r->service.state, QUOTA_DAMAGED);
+    rig_expect(r, "/query", 503, "Service Unavailable");
+    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    rig_stop(r);
+}
+
+/* A journal that cannot be opened now is tried again. */
+static void
+a_start_without_a_disk_is_made_up_for(void **state)
+{
+    struct quota_rig *r = *state;
+
+    fault_inject("openat", 1, EIO);
+    rig_start(r);
+    fault_clear();
+    rig_expect(r, "/query", 503, "Service Unavailable");
+    rig_run(r, is_ready);
+    rig_expect(r, "/query", 200, "1000000\n");
+    rig_stop(r);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(whatever_call_fails_the_answer_is_true),
+    TEST(a_failed_sync_refuses_all_that_waited),
+    TEST(what_nobody_knows_is_not_answered),
+    TEST(a_key_that_was_refused_for_the_disk_is_free_again),
+    TEST(a_full_disk_refuses_changes_only),
+    TEST(a_damaged_journal_is_not_served),
+    TEST(a_start_without_a_disk_is_made_up_for),
+};
+
+TEST_MAIN(tests)
