@@ -66,10 +66,11 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     return 0;
 }
 
-/* As block_take(), when the word is not simply there. */
-static __attribute__((noinline)) int
-take_slowly(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
-            uint64_t *generation)
+/* Takes the word, of any generation (BOARD_ANY) or a certain one.  *generation
+ * is the present one then.  -ESTALE, -EBUSY. */
+static int
+block_take(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
+           uint64_t *generation)
 {
     const uint64_t expected = *generation;
     unsigned tries = 0;
@@ -95,24 +96,6 @@ take_slowly(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
     }
     *generation = g;
     return 0;
-}
-
-/* Takes the word, of any generation (BOARD_ANY) or a certain one.  *generation
- * is the present one then.  -ESTALE, -EBUSY. */
-static inline int
-block_take(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
-           uint64_t *generation)
-{
-    uint64_t word = board_word(*generation, 0);
-
-    if (*generation != BOARD_ANY) {
-        BOARD_STEP();
-        if (atomic_compare_exchange_strong_explicit(
-                at, &word, board_word(*generation, me), memory_order_acq_rel,
-                memory_order_relaxed))
-            return 0;
-    }
-    return take_slowly(b, at, me, generation);
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -162,7 +145,7 @@ countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
 
 /* ---- writing ----------------------------------------------------------- */
 
-static inline int
+static int
 may_write(struct countd_board *b, uint32_t *me)
 {
     if (b->read_only)
@@ -172,7 +155,7 @@ may_write(struct countd_board *b, uint32_t *me)
     return board_me(b, me);
 }
 
-static inline int
+static int
 put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
            uint64_t generation, const int64_t *shared)
 {
@@ -238,7 +221,7 @@ put_cell(struct countd_board *b, uint32_t slot, uint32_t me, uint32_t cell,
     return 0;
 }
 
-/* With private values, or nothing at all. */
+/* With private values; or when it is not as simple as below. */
 static __attribute__((noinline)) int
 update_both(struct countd_board *b, uint32_t slot, uint64_t generation,
             const int64_t *shared, uint32_t cell,
@@ -269,22 +252,45 @@ update_both(struct countd_board *b, uint32_t slot, uint64_t generation,
     return shared ? rc : cell_rc;
 }
 
+/* Whether nothing stands in the way of who has written here before. */
+static inline bool
+is_plain(const struct countd_board *b, uint32_t slot, uint64_t generation)
+{
+    const uint64_t known = atomic_load_explicit(&b->me, memory_order_relaxed);
+
+    return slot < b->slot_count && generation <= BOARD_GENERATION_MAX &&
+           !b->read_only && !board_is_retired(b) && (uint32_t)known != 0 &&
+           known >> 32 == board_forks();
+}
+
 int
 countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
                     const int64_t *shared, uint32_t cell,
                     const struct countd_board_value *values, size_t count,
                     int *private_rc)
 {
-    uint32_t me;
-    int rc;
+    const uint32_t me =
+        (uint32_t)atomic_load_explicit(&b->me, memory_order_relaxed);
+    uint64_t word = board_word(generation, 0);
+    struct board_block k;
+    _Atomic int64_t *to;
 
-    if (count > 0 || private_rc || !shared)
+    if (count > 0 || private_rc || !shared || !is_plain(b, slot, generation))
         return update_both(b, slot, generation, shared, cell, values, count,
                            private_rc);
-    if (slot >= b->slot_count)
-        return -EINVAL;
-    rc = may_write(b, &me);
-    return rc < 0 ? rc : put_shared(b, slot, me, generation, shared);
+    /* As put_shared(), when the word is simply there. */
+    k = board_shared(b, slot);
+    BOARD_STEP();
+    if (!atomic_compare_exchange_strong_explicit(
+            k.word, &word, board_word(generation, me), memory_order_acq_rel,
+            memory_order_relaxed))
+        return update_both(b, slot, generation, shared, cell, values, count,
+                           private_rc);
+    to = board_copy(k, generation + 1);
+    for (size_t i = 0; i < k.count; i++)
+        board_store(to + i, shared[i]);
+    board_block_publish(k, generation);
+    return 0;
 }
 
 int

@@ -319,10 +319,17 @@ static void
 nothing_is_left_of_the_dead(struct rig *r)
 {
     const int64_t one[SHARED] = {1, 1, 1, 1};
+    int64_t values[PRIVATE];
     uint32_t cell;
+    pid_t owner;
 
     assert_rc(countd_board_update(r->b, 0, 7, one, 0, NULL, 0, NULL), 0);
     assert_rc(countd_board_update(r->b, 1, 7, one, 0, NULL, 0, NULL), 0);
+    /* Nobody owns them: a number may be another's from now on. */
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_rc(countd_board_read_cell(r->b, i, 0, values, &owner), 0);
+        assert_int_equal(owner, 0);
+    }
     assert_rc(countd_board_claim(r->b, 0, &cell), 0);
     assert_rc(countd_board_claim(r->b, 1, &cell), 0);
     countd_board_close(r->b);
