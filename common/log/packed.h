@@ -34,11 +34,16 @@
  *               the columns, a raw deflate stream
  *
  *   columns
- *     names       each: bytes shared with the name listed before it (none
- *                 behind a forgetting), bytes of its own, both varints; these.
- *                 A name is keyspace 00 key
- *     times       each received_ms less the one before, zigzag varints
- *     increments  zigzag varints
+ *     names       for each of its keyspace the number + 1, or 0 and a new one
+ *                 (size, bytes), which gets the next number; then how many
+ *                 bytes its key shares with the key listed last in that
+ *                 keyspace, how many of its own it has, and these
+ *     times       values: received_ms, the first one behind first_ms
+ *     increments  values, the first one behind 0
+ *
+ * Sizes and numbers are varints.  Values are told by what is added to the one
+ * before, also over blocks: a zigzag varint; 0 is followed by how many values
+ * more are the same.
  *
  * A varint has 7 bits a byte, the low ones first, the high bit set in all but
  * the last.  The file ends behind the last increment.  Every byte is covered
@@ -62,10 +67,11 @@
 #define PACKED_NAMES       65535             /* known at a time */
 #define PACKED_ARENA       ((size_t)4 << 20) /* bytes of these */
 #define PACKED_NAMES_SIZE  ((size_t)1 << 18) /* a block ends behind so many */
+#define PACKED_KEYSPACES   4095              /* known at a time */
 #define PACKED_NAME_MAX    (2 * MESSAGE_NAME_MAX + 1)
 #define PACKED_VARINT_MAX  10
 #define PACKED_COLUMNS                                                         \
-    (PACKED_NAMES_SIZE + PACKED_NAME_MAX + (size_t)2 * PACKED_VARINT_MAX +     \
+    (PACKED_NAMES_SIZE + PACKED_NAME_MAX + (size_t)4 * PACKED_VARINT_MAX +     \
      (size_t)2 * PACKED_RECORDS * PACKED_VARINT_MAX)
 #define PACKED_DEFLATED                                                        \
     (PACKED_COLUMNS + PACKED_COLUMNS / 8 + 64) /* at most                      \

@@ -15,11 +15,18 @@
 
 #define WINDOW (-15) /* raw deflate */
 
-/* Where a name is in the arena: keyspace 00 key. */
+/* Where a name is in the arena. */
 struct place {
+    uint32_t keyspace; /* number */
     uint32_t at;
-    uint16_t keyspace_size;
-    uint16_t key_size;
+    uint16_t size;
+};
+
+struct keyspace {
+    uint32_t at;
+    uint16_t size;
+    uint16_t key_size; /* of the key listed last */
+    uint32_t key_at;
 };
 
 struct packed {
@@ -27,15 +34,16 @@ struct packed {
     uint32_t of; /* crc32 of the header */
     struct packed_header header;
     z_stream z;
-    uint64_t read;    /* increments */
-    uint64_t last_ms; /* of the last one */
+    uint64_t read;      /* increments */
+    uint64_t last_ms;   /* of the last one */
+    uint64_t increment; /* likewise */
 
     struct place places[PACKED_NAMES];
     uint32_t known;
     uint8_t arena[PACKED_ARENA];
     size_t arena_used;
-    const uint8_t *last_name;
-    size_t last_name_size;
+    struct keyspace keyspaces[PACKED_KEYSPACES];
+    uint32_t keyspace_count;
 
     uint8_t head[PACKED_HEAD_SIZE];
     uint8_t in[2 * PACKED_RECORDS + PACKED_DEFLATED];
@@ -141,41 +149,65 @@ unzigzag(uint64_t v)
     return (int64_t)(v >> 1 ^ (v & 1 ? UINT64_MAX : 0));
 }
 
+/* Takes `size` bytes of a name, 1 to `most` and without a NUL with the `shared`
+ * ones that are there, into the arena. */
+static int
+get_bytes(struct packed *p, struct cursor *c, uint64_t shared, uint64_t size,
+          size_t most)
+{
+    uint8_t *at = p->arena + p->arena_used;
+
+    if (size > most || shared > most - size || shared + size == 0 ||
+        size > (uint64_t)(c->end - c->at) ||
+        shared + size > PACKED_ARENA - p->arena_used)
+        return -EBADMSG;
+    if (memchr(c->at, 0, size))
+        return -EBADMSG;
+    memcpy(at + shared, c->at, size);
+    c->at += size;
+    p->arena_used += shared + size;
+    return 0;
+}
+
+static int
+get_keyspace(struct packed *p, struct cursor *c, uint32_t *number)
+{
+    const uint32_t at = (uint32_t)p->arena_used;
+    uint64_t k, size;
+
+    if (get_varint(c, &k) < 0 || k > p->keyspace_count)
+        return -EBADMSG;
+    *number = k > 0 ? (uint32_t)k - 1 : p->keyspace_count;
+    if (k > 0)
+        return 0;
+    if (p->keyspace_count == PACKED_KEYSPACES || get_varint(c, &size) < 0 ||
+        get_bytes(p, c, 0, size, p->header.keyspace_size) < 0)
+        return -EBADMSG;
+    p->keyspaces[p->keyspace_count++] =
+        (struct keyspace){.at = at, .size = (uint16_t)size};
+    return 0;
+}
+
 static int
 get_name(struct packed *p, struct cursor *c)
 {
-    uint8_t *name = p->arena + p->arena_used;
-    uint64_t shared, own, size;
-    const uint8_t *nul;
-    size_t keyspace, key;
+    uint64_t shared, own;
+    struct keyspace *k;
+    uint32_t number, at;
 
-    if (get_varint(c, &shared) < 0 || get_varint(c, &own) < 0)
+    if (p->known == PACKED_NAMES || get_keyspace(p, c, &number) < 0)
         return -EBADMSG;
-    if (shared > p->last_name_size || own > PACKED_NAME_MAX ||
-        own > (uint64_t)(c->end - c->at))
+    k = &p->keyspaces[number];
+    at = (uint32_t)p->arena_used;
+    if (get_varint(c, &shared) < 0 || get_varint(c, &own) < 0 ||
+        shared > k->key_size ||
+        get_bytes(p, c, shared, own, p->header.key_size) < 0)
         return -EBADMSG;
-    size = shared + own;
-    if (size > PACKED_NAME_MAX || size > PACKED_ARENA - p->arena_used ||
-        p->known == PACKED_NAMES)
-        return -EBADMSG;
-    if (shared > 0)
-        memcpy(name, p->last_name, shared);
-    memcpy(name + shared, c->at, own);
-    c->at += own;
-    nul = memchr(name, 0, size);
-    if (!nul)
-        return -EBADMSG;
-    keyspace = (size_t)(nul - name);
-    key = size - keyspace - 1;
-    if (keyspace == 0 || keyspace > p->header.keyspace_size || key == 0 ||
-        key > p->header.key_size || memchr(nul + 1, 0, key))
-        return -EBADMSG;
-    p->places[p->known++] = (struct place){.at = (uint32_t)p->arena_used,
-                                           .keyspace_size = (uint16_t)keyspace,
-                                           .key_size = (uint16_t)key};
-    p->last_name = name;
-    p->last_name_size = size;
-    p->arena_used += size;
+    memcpy(p->arena + at, p->arena + k->key_at, shared);
+    k->key_at = at;
+    k->key_size = (uint16_t)(shared + own);
+    p->places[p->known++] =
+        (struct place){.keyspace = number, .at = at, .size = k->key_size};
     return 0;
 }
 
@@ -185,20 +217,41 @@ get_record(struct packed *p, uint32_t i)
     struct packed_record *r = &p->records[i];
     const uint16_t number = get_le16(p->in + (size_t)2 * i);
     const struct place *place = &p->places[number];
+    const struct keyspace *k;
 
     if (number >= p->known)
         return -EBADMSG;
-    r->m.keyspace = p->arena + place->at;
-    r->m.keyspace_size = place->keyspace_size;
-    r->m.key = r->m.keyspace + place->keyspace_size + 1;
-    r->m.key_size = place->key_size;
+    k = &p->keyspaces[place->keyspace];
+    r->m.keyspace = p->arena + k->at;
+    r->m.keyspace_size = k->size;
+    r->m.key = p->arena + place->at;
+    r->m.key_size = place->size;
+    return 0;
+}
+
+/* The next value, and how many times it stands. */
+static int
+get_run(struct cursor *c, uint64_t *last, uint64_t left, uint64_t *count)
+{
+    uint64_t v;
+
+    *count = 1;
+    if (get_varint(c, &v) < 0)
+        return -EBADMSG;
+    if (v != 0) {
+        *last += (uint64_t)unzigzag(v);
+        return 0;
+    }
+    if (get_varint(c, &v) < 0 || v >= left)
+        return -EBADMSG;
+    *count = v + 1;
     return 0;
 }
 
 static int
 get_columns(struct packed *p, struct cursor *c, uint32_t count, uint32_t names)
 {
-    uint64_t v;
+    uint64_t run;
     uint32_t i;
     int rc = 0;
 
@@ -206,14 +259,15 @@ get_columns(struct packed *p, struct cursor *c, uint32_t count, uint32_t names)
         rc = get_name(p, c);
     for (i = 0; rc == 0 && i < count; i++)
         rc = get_record(p, i);
-    for (i = 0; rc == 0 && i < count; i++) {
-        rc = get_varint(c, &v);
-        p->last_ms += (uint64_t)unzigzag(v);
-        p->records[i].received_ms = p->last_ms;
+    for (i = 0; rc == 0 && i < count;) {
+        rc = get_run(c, &p->last_ms, count - i, &run);
+        for (; rc == 0 && run > 0; run--)
+            p->records[i++].received_ms = p->last_ms;
     }
-    for (i = 0; rc == 0 && i < count; i++) {
-        rc = get_varint(c, &v);
-        p->records[i].m.increment = unzigzag(v);
+    for (i = 0; rc == 0 && i < count;) {
+        rc = get_run(c, &p->increment, count - i, &run);
+        for (; rc == 0 && run > 0; run--)
+            p->records[i++].m.increment = (int64_t)p->increment;
     }
     return rc == 0 && c->at != c->end ? -EBADMSG : rc;
 }
@@ -269,8 +323,8 @@ read_block(struct packed *p, uint32_t count)
     if (rc < 0)
         return rc;
     if (forget) {
-        p->known = 0;
-        p->arena_used = p->last_name_size = 0;
+        p->known = p->keyspace_count = 0;
+        p->arena_used = 0;
     }
     return get_columns(p, &c, count, names);
 }

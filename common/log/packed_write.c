@@ -24,11 +24,24 @@
 #define WINDOW      (-15)   /* raw deflate */
 #define MEMORY      8
 
-/* A name, in the arena: two sizes, then keyspace 00 key. */
+/* A name, in the arena: number of the keyspace u16, size of the key u16, key.
+ */
 #define SIZES 4
+
+#define KEYSPACE_CELLS 16384u /* 4 for each */
 
 struct column {
     uint8_t *at, *end;
+    uint64_t last; /* value */
+    uint64_t same; /* as it, and not told yet */
+};
+
+struct keyspace {
+    uint32_t at; /* in the arena */
+    uint16_t size;
+    uint16_t key_size; /* of the key listed last */
+    uint32_t key_at;
+    uint32_t hash;
 };
 
 struct packer {
@@ -45,6 +58,10 @@ struct packer {
     uint32_t known;
     uint8_t arena[PACKED_ARENA];
     size_t arena_used;
+    uint16_t keyspace_cells[KEYSPACE_CELLS]; /* number + 1 */
+    struct keyspace keyspaces[PACKED_KEYSPACES];
+    uint32_t keyspace_count;
+    uint32_t keyspace; /* of the increment before */
 
     /* The block at hand. */
     uint32_t first, count, names;
@@ -55,8 +72,6 @@ struct packer {
     uint8_t time_bytes[PACKED_RECORDS * PACKED_VARINT_MAX];
     uint8_t increment_bytes[PACKED_RECORDS * PACKED_VARINT_MAX];
     struct column new_names, times, increments;
-    uint8_t last_name[PACKED_NAME_MAX];
-    size_t last_name_size;
 
     uint8_t out[PACKED_HEAD_SIZE + 2 * PACKED_RECORDS + PACKED_DEFLATED];
     uint8_t slots[READ_SIZE];
@@ -110,14 +125,93 @@ zigzag(int64_t v)
 }
 
 static void
+end_run(struct column *c)
+{
+    if (c->same == 0)
+        return;
+    *c->end++ = 0;
+    put_varint(c, c->same - 1);
+    c->same = 0;
+}
+
+static void
+put_value(struct column *c, uint64_t v)
+{
+    if (v == c->last) {
+        c->same++;
+        return;
+    }
+    end_run(c);
+    put_varint(c, zigzag((int64_t)(v - c->last)));
+    c->last = v;
+}
+
+static void
 begin_block(struct packer *p)
 {
     p->first += p->count;
     p->count = p->names = 0;
     p->forgot = p->known == 0;
-    p->new_names = (struct column){p->name_bytes, p->name_bytes};
-    p->times = (struct column){p->time_bytes, p->time_bytes};
-    p->increments = (struct column){p->increment_bytes, p->increment_bytes};
+    p->new_names.at = p->new_names.end = p->name_bytes;
+    p->times.at = p->times.end = p->time_bytes;
+    p->increments.at = p->increments.end = p->increment_bytes;
+}
+
+/* ---- keyspaces --------------------------------------------------------- */
+
+static bool
+is_keyspace(const struct packer *p, uint32_t number, const struct message *m)
+{
+    const struct keyspace *k = &p->keyspaces[number];
+
+    return k->size == m->keyspace_size &&
+           memcmp(p->arena + k->at, m->keyspace, m->keyspace_size) == 0;
+}
+
+/* The number of a keyspace; PACKED_KEYSPACES: it is not known.  The one of the
+ * increment before is the likeliest. */
+static uint32_t
+find_keyspace(struct packer *p, const struct message *m, uint32_t *hash)
+{
+    uint32_t at, number;
+
+    if (p->keyspace < p->keyspace_count && is_keyspace(p, p->keyspace, m)) {
+        *hash = p->keyspaces[p->keyspace].hash;
+        return p->keyspace;
+    }
+    *hash = (uint32_t)hash_name(&p->key, 0, m->keyspace, m->keyspace_size);
+    for (at = *hash % KEYSPACE_CELLS; p->keyspace_cells[at] != 0;
+         at = (at + 1) % KEYSPACE_CELLS) {
+        number = p->keyspace_cells[at] - 1u;
+        if (p->keyspaces[number].hash == *hash && is_keyspace(p, number, m)) {
+            p->keyspace = number;
+            return number;
+        }
+    }
+    return PACKED_KEYSPACES;
+}
+
+/* Lists a new one, in front of the name that is its first. */
+static uint32_t
+add_keyspace(struct packer *p, const struct message *m, uint32_t hash)
+{
+    const uint32_t number = p->keyspace_count++;
+    uint32_t at = hash % KEYSPACE_CELLS;
+
+    assert(number < PACKED_KEYSPACES);
+    while (p->keyspace_cells[at] != 0)
+        at = (at + 1) % KEYSPACE_CELLS;
+    p->keyspace_cells[at] = (uint16_t)(number + 1);
+    p->keyspaces[number] = (struct keyspace){
+        .at = (uint32_t)p->arena_used, .size = m->keyspace_size, .hash = hash};
+    memcpy(p->arena + p->arena_used, m->keyspace, m->keyspace_size);
+    p->arena_used += m->keyspace_size;
+    p->keyspace = number;
+    put_varint(&p->new_names, 0);
+    put_varint(&p->new_names, m->keyspace_size);
+    memcpy(p->new_names.end, m->keyspace, m->keyspace_size);
+    p->new_names.end += m->keyspace_size;
+    return number;
 }
 
 /* ---- names ------------------------------------------------------------- */
@@ -127,9 +221,9 @@ forget_names(struct packer *p)
 {
     p->mask = CELLS_FIRST - 1;
     memset(p->cells, 0, CELLS_FIRST * sizeof p->cells[0]);
-    p->known = 0;
+    memset(p->keyspace_cells, 0, sizeof p->keyspace_cells);
+    p->known = p->keyspace_count = 0;
     p->arena_used = 0;
-    p->last_name_size = 0;
 }
 
 static void
@@ -154,42 +248,41 @@ widen(struct packer *p)
         put_cell(p, i);
 }
 
-/* Lists a name that has just been put into the arena. */
+/* Lists a key that has just been put into the arena. */
 static void
-list_name(struct packer *p, const uint8_t *name, size_t size)
+list_key(struct packer *p, struct keyspace *k, const uint8_t *key,
+         uint16_t size)
 {
-    const size_t most = p->last_name_size < size ? p->last_name_size : size;
-    size_t shared = 0;
+    const uint8_t *last = p->arena + k->key_at;
+    const uint16_t most = k->key_size < size ? k->key_size : size;
+    uint16_t shared = 0;
 
-    while (shared < most && p->last_name[shared] == name[shared])
+    while (shared < most && last[shared] == key[shared])
         shared++;
     put_varint(&p->new_names, shared);
     put_varint(&p->new_names, size - shared);
-    memcpy(p->new_names.end, name + shared, size - shared);
+    memcpy(p->new_names.end, key + shared, size - shared);
     p->new_names.end += size - shared;
-    memcpy(p->last_name, name, size);
-    p->last_name_size = size;
+    k->key_at = (uint32_t)(key - p->arena);
+    k->key_size = size;
     p->names++;
 }
 
 static uint32_t
-add_name(struct packer *p, const struct message *m, uint32_t hash)
+add_name(struct packer *p, const struct message *m, uint32_t keyspace,
+         uint32_t hash)
 {
     uint8_t *at = p->arena + p->arena_used;
-    const size_t size = (size_t)m->keyspace_size + 1 + m->key_size;
-    const uint32_t number = p->known;
+    const uint32_t number = p->known++;
 
+    assert(number < PACKED_NAMES);
     p->hashes[number] = hash;
     p->places[number] = (uint32_t)p->arena_used;
-    put_le16(at, m->keyspace_size);
+    put_le16(at, (uint16_t)keyspace);
     put_le16(at + 2, m->key_size);
-    at += SIZES;
-    memcpy(at, m->keyspace, m->keyspace_size);
-    at[m->keyspace_size] = 0;
-    memcpy(at + m->keyspace_size + 1, m->key, m->key_size);
-    p->arena_used += SIZES + size;
-    p->known++;
-    list_name(p, at, size);
+    memcpy(at + SIZES, m->key, m->key_size);
+    p->arena_used += SIZES + (size_t)m->key_size;
+    list_key(p, &p->keyspaces[keyspace], at + SIZES, m->key_size);
     if (p->known > (p->mask + 1) / 2)
         widen(p);
     else
@@ -198,28 +291,52 @@ add_name(struct packer *p, const struct message *m, uint32_t hash)
 }
 
 static bool
-is_name(const struct packer *p, uint32_t number, const struct message *m)
+is_name(const struct packer *p, uint32_t number, uint32_t keyspace,
+        const struct message *m)
 {
     const uint8_t *at = p->arena + p->places[number];
 
-    return get_le16(at) == m->keyspace_size &&
-           get_le16(at + 2) == m->key_size &&
-           memcmp(at + SIZES, m->keyspace, m->keyspace_size) == 0 &&
-           memcmp(at + SIZES + m->keyspace_size + 1, m->key, m->key_size) == 0;
+    return get_le16(at) == keyspace && get_le16(at + 2) == m->key_size &&
+           memcmp(at + SIZES, m->key, m->key_size) == 0;
+}
+
+/* What is known of the names of an increment. */
+struct found {
+    uint32_t keyspace; /* PACKED_KEYSPACES: a new one */
+    uint32_t keyspace_hash;
+    uint32_t hash;
+};
+
+static void
+find_hashes(struct packer *p, const struct message *m, struct found *f)
+{
+    f->keyspace = find_keyspace(p, m, &f->keyspace_hash);
+    f->hash =
+        (uint32_t)hash_name(&p->key, f->keyspace_hash, m->key, m->key_size);
+    __builtin_prefetch(&p->cells[f->hash & p->mask]);
 }
 
 static uint32_t
-number_of(struct packer *p, const struct message *m, uint32_t hash)
+number_of(struct packer *p, const struct message *m, const struct found *f)
 {
-    uint32_t at;
+    uint32_t keyspace = f->keyspace, hash, at;
 
-    for (at = hash & p->mask; p->cells[at] != 0; at = (at + 1) & p->mask) {
+    /* It may have come, or be forgotten, since the run began. */
+    if (keyspace >= p->keyspace_count || !is_keyspace(p, keyspace, m))
+        keyspace = find_keyspace(p, m, &hash);
+    if (keyspace == PACKED_KEYSPACES) {
+        keyspace = add_keyspace(p, m, f->keyspace_hash);
+        return add_name(p, m, keyspace, f->hash);
+    }
+    for (at = f->hash & p->mask; p->cells[at] != 0; at = (at + 1) & p->mask) {
         const uint32_t cell = p->cells[at];
 
-        if ((cell ^ hash) >> 16 == 0 && is_name(p, (cell & 0xffff) - 1, m))
+        if ((cell ^ f->hash) >> 16 == 0 &&
+            is_name(p, (cell & 0xffff) - 1, keyspace, m))
             return (cell & 0xffff) - 1;
     }
-    return add_name(p, m, hash);
+    put_varint(&p->new_names, keyspace + 1);
+    return add_name(p, m, keyspace, f->hash);
 }
 
 /* ---- blocks ------------------------------------------------------------ */
@@ -268,6 +385,8 @@ end_block(struct packer *p)
 
     if (p->count == 0)
         return 0;
+    end_run(&p->times);
+    end_run(&p->increments);
     size = deflate_columns(p, columns);
     put_le32(p->out + 4, p->of);
     put_le32(p->out + 8, p->first);
@@ -288,6 +407,7 @@ static int
 make_room(struct packer *p)
 {
     const bool forget = p->known == PACKED_NAMES ||
+                        p->keyspace_count == PACKED_KEYSPACES ||
                         p->arena_used + SIZES + PACKED_NAME_MAX > PACKED_ARENA;
     int rc;
 
@@ -303,17 +423,16 @@ make_room(struct packer *p)
 
 static int
 add(struct packer *p, const struct message *m, uint64_t received_ms,
-    uint32_t hash)
+    const struct found *f)
 {
     const int rc = make_room(p);
 
     if (rc < 0)
         return rc;
     put_le16(p->out + PACKED_HEAD_SIZE + (size_t)2 * p->count,
-             (uint16_t)number_of(p, m, hash));
-    put_varint(&p->times, zigzag((int64_t)(received_ms - p->last_ms)));
-    put_varint(&p->increments, zigzag(m->increment));
-    p->last_ms = received_ms;
+             (uint16_t)number_of(p, m, f));
+    put_value(&p->times, received_ms);
+    put_value(&p->increments, (uint64_t)m->increment);
     p->count++;
     return 0;
 }
@@ -322,20 +441,14 @@ static int
 add_run(struct packer *p, const struct message *m,
         const struct slot_stamp *stamps, unsigned count)
 {
-    uint32_t hashes[SLOT_RUN];
+    struct found found[SLOT_RUN];
     unsigned i;
     int rc = 0;
 
-    for (i = 0; i < count; i++) {
-        const uint64_t first =
-            hash_name(&p->key, 0, m[i].keyspace, m[i].keyspace_size);
-
-        hashes[i] =
-            (uint32_t)hash_name(&p->key, first, m[i].key, m[i].key_size);
-        __builtin_prefetch(&p->cells[hashes[i] & p->mask]);
-    }
+    for (i = 0; i < count; i++)
+        find_hashes(p, &m[i], &found[i]);
     for (i = 0; rc == 0 && i < count; i++)
-        rc = add(p, &m[i], stamps[i].received_ms, hashes[i]);
+        rc = add(p, &m[i], stamps[i].received_ms, &found[i]);
     return rc;
 }
 
@@ -398,7 +511,8 @@ packer_write(struct packer *p, const struct log *log, int fd)
     assert(log->header.count <= log->header.slots);
     p->fd = fd;
     p->first = p->count = 0;
-    p->last_ms = log->header.first_ms;
+    p->times = (struct column){.last = log->header.first_ms};
+    p->increments = (struct column){.last = 0};
     forget_names(p);
     begin_block(p);
     rc = write_header(p, log);

@@ -179,7 +179,8 @@ archive_open_hand(struct site *s, struct archive *a)
 }
 
 static void
-archive_by_hand(struct site *s, unsigned logs)
+archive_by_hand_at(struct site *s, unsigned logs,
+                   uint64_t (*minute)(unsigned log))
 {
     struct archive a;
 
@@ -189,7 +190,7 @@ archive_by_hand(struct site *s, unsigned logs)
         struct log log;
 
         filler_open(&f, s->log_fd, i % 3, 8);
-        f.received_ms = FIRST + i * UINT64_C(60000);
+        f.received_ms = FIRST + minute(i) * UINT64_C(60000);
         filler_add(&f, "words", "the", 1 << i % 30);
         filler_add(&f, "words", "of", 2);
         f.received_ms += 1000;
@@ -202,6 +203,24 @@ archive_by_hand(struct site *s, unsigned logs)
         assert_rc(log_release(&log), 0);
     }
     archive_close(&a);
+}
+
+static uint64_t
+forward(unsigned log)
+{
+    return log;
+}
+
+static uint64_t
+backward(unsigned log)
+{
+    return 100 - log;
+}
+
+static void
+archive_by_hand(struct site *s, unsigned logs)
+{
+    archive_by_hand_at(s, logs, forward);
 }
 
 /* The path of the archived log of a minute. */
@@ -327,6 +346,18 @@ a_part_of_the_time_or_a_keyspace_may_be_replayed(void **state)
     expect(REPLAY(s, s->target), 1, "no archived logs");
 }
 
+/* By time alone the last fill of each log would come first, and hide the
+ * others. */
+static void
+a_clock_that_was_set_back_loses_nothing(void **state)
+{
+    struct site *s = *state;
+
+    archive_by_hand_at(s, 9, backward);
+    expect(REPLAY(s, s->archive), 0, "9 logs: 36 increments merged, 0 ");
+    assert_non_null(strstr(dump(s->target, 0), "words/the=900511\n"));
+}
+
 static void
 a_dry_run_reads_all_and_makes_nothing(void **state)
 {
@@ -383,6 +414,39 @@ any_flipped_bit_is_told_and_the_rest_replayed_on_request(void **state)
         snprintf(script, sizeof script, "rm -r '%s'", s->target);
         assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", script, NULL), 0);
     }
+}
+
+/* Whole blocks stand before the damage, and a good log behind it. */
+static void
+a_log_damaged_at_its_end_leaves_nothing_of_its_beginning(void **state)
+{
+    struct site *s = *state;
+    char path[800];
+    struct archive a;
+    struct stat st;
+
+    archive_open_hand(s, &a);
+    for (unsigned i = 0; i < 2; i++) {
+        struct filler f;
+        struct log log;
+
+        filler_open(&f, s->log_fd, i, 2 * PACKED_RECORDS);
+        f.received_ms = FIRST + i * UINT64_C(60000);
+        for (unsigned n = 0; n < (i == 0 ? PACKED_RECORDS + 9 : 1); n++)
+            filler_add(&f, "words", "the", 1);
+        filler_seal(&f);
+        assert_rc(log_claim(&log, s->log_fd, i, LOG_MODE_FULL), 0);
+        assert_rc(archive_add(&a, &log), 0);
+        assert_rc(log_release(&log), 0);
+    }
+    archive_close(&a);
+    path_of(s, 0, path);
+    assert_int_equal(stat(path, &st), 0);
+    flip(s, 0, st.st_size - 1);
+
+    expect(REPLAY(s, s->archive, "--skip-damaged"), 1,
+           "1 log: 1 increment merged, 0 ");
+    assert_non_null(strstr(dump(s->target, 0), "words/the=1\n"));
 }
 
 static void
@@ -498,9 +562,11 @@ static const struct CMUnitTest tests[] = {
     CASE(a_replay_into_an_older_copy_adds_what_is_missing),
     CASE(a_replay_killed_at_any_system_call_is_repeated),
     CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed),
+    CASE(a_clock_that_was_set_back_loses_nothing),
     CASE(a_dry_run_reads_all_and_makes_nothing),
     CASE(a_flipped_bit_stops_a_replay_until_it_is_mended),
     CASE(any_flipped_bit_is_told_and_the_rest_replayed_on_request),
+    CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning),
     CASE(what_was_not_archived_is_told),
     CASE(other_message_sizes_are_refused),
     CASE(explain_tells_each_log_and_what_is_from_before),

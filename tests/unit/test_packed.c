@@ -23,7 +23,7 @@
 /* ---- a log that says what it must be ------------------------------------ */
 
 /* The increments of a log follow from its kind and their number. */
-enum kind { FEW, EDGES, MANY_NAMES, LONG_NAMES };
+enum kind { FEW, EDGES, MANY_NAMES, MANY_KEYSPACES, LONG_NAMES };
 
 struct made {
     struct message m;
@@ -53,6 +53,10 @@ make(enum kind kind, uint32_t number, struct made *made)
     made->m.key = made->names + MESSAGE_NAME_MAX;
     (void)snprintf(text, sizeof text, "k%u", (unsigned)random_below(&r, 3));
     name_of(made->names, text, 2, &made->m.keyspace_size);
+    if (kind == MANY_KEYSPACES) {
+        (void)snprintf(text, sizeof text, "space-%06u", number / 2);
+        name_of(made->names, text, 12, &made->m.keyspace_size);
+    }
     (void)snprintf(text, sizeof text, "key-%08" PRIu64,
                    kind == MANY_NAMES ? number : random_below(&r, 40));
     size = kind == LONG_NAMES ? (uint16_t)(12 + random_below(&r, 245)) : 12;
@@ -194,6 +198,12 @@ static void
 a_log_of_more_names_than_are_known_at_a_time_comes_back(void **state)
 {
     round_trip(*state, MANY_NAMES, PACKED_NAMES + 20000);
+}
+
+static void
+a_log_of_more_keyspaces_than_are_known_at_a_time_comes_back(void **state)
+{
+    round_trip(*state, MANY_KEYSPACES, 2 * PACKED_KEYSPACES + 3000);
 }
 
 /* More bytes of names than are known at a time, blocks of fewer increments. */
@@ -360,6 +370,7 @@ static const struct CMUnitTest tests[] = {
     IN_TMPDIR(a_log_of_a_few_names_comes_back),
     IN_TMPDIR(the_largest_and_smallest_of_everything_come_back),
     IN_TMPDIR(a_log_of_more_names_than_are_known_at_a_time_comes_back),
+    IN_TMPDIR(a_log_of_more_keyspaces_than_are_known_at_a_time_comes_back),
     IN_TMPDIR(a_log_of_long_names_comes_back),
     IN_TMPDIR(a_log_is_packed_to_less_than_a_twentieth),
     IN_TMPDIR(one_flipped_bit_anywhere_is_told),

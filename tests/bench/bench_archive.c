@@ -1,0 +1,300 @@
+/* tests/bench/bench_archive.c - what archiving costs a worker, and how much
+ * smaller an archived log is.
+ *
+ *     bench_archive [--quick] [DIR]
+ *
+ * Fills logs, archives each as a worker does (packed, synced, renamed), then
+ * merges them into LMDB.  The share is that of the archive in both together:
+ * by CPU, which other load disturbs less, and by the clock, with the syncs of
+ * both.  Then reads it all back.  DIR (default: a new one in /var/tmp) should
+ * be on a disk; what is made there is removed.  Prints, judges nothing. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/dirstream.h"
+#include "common/log/archive.h"
+#include "common/log/create.h"
+#include "common/log/slot.h"
+#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/held.h"
+#include "worker/merge.h"
+
+#define LOG_SIZE ((uint64_t)32 << 20)
+#define LOGS     4
+#define FIRST_MS UINT64_C(1700000000000)
+
+struct load {
+    const char *what;
+    unsigned keys, keyspaces;
+    unsigned most; /* increments are 1 to this */
+};
+
+static const struct load loads[] = {
+    {"10k hot keys in 10 keyspaces, by 1", 10000, 10, 1},
+    {"1M keys in 100 keyspaces, by 1", 1000000, 100, 1},
+    {"1M keys in one keyspace, by up to 1000", 1000000, 1, 1000},
+};
+
+struct bench {
+    char path[256];
+    struct datadir dir;
+    struct config config;
+    struct store *store;
+    struct held *held;
+    struct merge merge;
+    struct archive archive;
+    uint8_t *slots;
+    uint64_t random, now_ms;
+
+    uint64_t pack_cpu, pack_ns, merge_cpu, merge_ns, read_cpu;
+    uint64_t slots_done, log_bytes, archive_bytes;
+};
+
+static void
+check(int rc, const char *what)
+{
+    if (rc >= 0)
+        return;
+    (void)fprintf(stderr, "bench_archive: %s: %s\n", what, strerror(-rc));
+    exit(111);
+}
+
+static uint64_t
+cpu_ns(void)
+{
+    struct timespec t;
+
+    /* Cannot fail: the clock id is valid and the address is ours. */
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static unsigned
+uniform(struct bench *b, unsigned n)
+{
+    b->random = b->random * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(b->random >> 33) % n;
+}
+
+/* ---- the directory ------------------------------------------------------ */
+
+static int
+folder(struct bench *b, const char *name)
+{
+    int fd;
+
+    check(mkdirat(b->dir.fd, name, 0700) < 0 ? -errno : 0, name);
+    fd = openat(b->dir.fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    check(fd < 0 ? -errno : 0, name);
+    return fd;
+}
+
+static void
+open_all(struct bench *b, const char *top)
+{
+    static const uint8_t hash_key[16] = {1, 2, 3};
+    struct lmdb_options options = {.hash_key = hash_key,
+                                   .keyspace_size = 256,
+                                   .key_size = 256,
+                                   .writable = true,
+                                   .open_max = 128,
+                                   .txn_memory = (size_t)128 << 20};
+    struct held_options held = {.writable = true};
+
+    (void)snprintf(b->path, sizeof b->path, "%s/countd-bench-XXXXXX", top);
+    check(mkdtemp(b->path) ? 0 : -errno, b->path);
+    b->dir.fd = open(b->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    b->dir.log_fd = folder(b, "log");
+    b->dir.keyspace_fd = folder(b, "keyspace");
+    b->dir.archive_fd = folder(b, "archive");
+    config_defaults(&b->config);
+    options.keyspace_fd = b->dir.keyspace_fd;
+    check(lmdb_store_open(&b->store, &options), "open the store");
+    held.data_fd = b->dir.fd;
+    check(held_open(&b->held, &held), "open held.mdb");
+    check(merge_open(&b->merge, &b->config, &b->dir, b->store, b->held),
+          "merge_open");
+    check(archive_open(&b->archive, b->dir.archive_fd, 0), "archive_open");
+}
+
+static void
+close_all(struct bench *b)
+{
+    char line[300];
+
+    archive_close(&b->archive);
+    merge_close(&b->merge);
+    held_close(b->held);
+    store_close(b->store);
+    (void)snprintf(line, sizeof line, "rm -r '%s'", b->path); /* fits */
+    if (system(line) != 0)
+        (void)fprintf(stderr, "bench_archive: %s stays\n", b->path);
+}
+
+/* ---- logs --------------------------------------------------------------- */
+
+static void
+make_slots(struct bench *b, const struct load *load, const struct log *log,
+           uint32_t count)
+{
+    const struct layout *l = &log->layout;
+    struct slot_stamp stamp = {.epoch = log->header.epoch};
+    char keyspace[32], key[32];
+    struct message m, in;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const unsigned number = uniform(b, load->keys);
+        uint8_t *slot = b->slots + (size_t)i * l->slot_size;
+
+        m.increment = 1 + (int64_t)uniform(b, load->most);
+        m.keyspace = (const uint8_t *)keyspace;
+        m.key = (const uint8_t *)key;
+        m.keyspace_size = (uint16_t)snprintf(
+            keyspace, sizeof keyspace, "keyspace-%u", number % load->keyspaces);
+        m.key_size = (uint16_t)snprintf(key, sizeof key, "key:%016u",
+                                        number / load->keyspaces);
+        stamp.received_ms = b->now_ms + i / 60;
+        check(message_put(l, &m, slot), "message_put");
+        check(message_parse(l, slot, &in), "message_parse");
+        slot_put(l, slot, &in, log->header.uuid, i, &stamp);
+    }
+}
+
+static void
+fill_log(struct bench *b, const struct load *load, uint64_t index)
+{
+    struct layout layout;
+    struct log log;
+    uint32_t count;
+    int rc;
+
+    check(layout_init(&layout, 256, 256), "layout_init");
+    count = log_slots(LOG_SIZE, &layout);
+    rc = log_create(b->dir.log_fd, index, &layout, count);
+    check(rc == -EEXIST ? 0 : rc, "log_create");
+    check(log_claim(&log, b->dir.log_fd, index, LOG_MODE_EMPTY), "log_claim");
+    check(log_begin(&log), "log_begin");
+    make_slots(b, load, &log, count);
+    check(log_append(&log, b->slots, count, b->now_ms, b->now_ms + count / 60),
+          "log_append");
+    check(log_seal(&log), "log_seal");
+    check(log_release(&log), "log_release");
+    b->now_ms += 1000;
+    b->slots_done += count;
+    b->log_bytes += (uint64_t)count * layout.slot_size;
+}
+
+static void
+archive_log(struct bench *b, uint64_t index)
+{
+    uint64_t cpu, since;
+    struct log log;
+
+    check(log_claim(&log, b->dir.log_fd, index, LOG_MODE_FULL), "log_claim");
+    cpu = cpu_ns();
+    since = clock_ns();
+    check(archive_add(&b->archive, &log), "archive_add");
+    b->pack_cpu += cpu_ns() - cpu;
+    b->pack_ns += clock_ns() - since;
+    check(log_release(&log), "log_release");
+}
+
+static void
+round_of(struct bench *b, const struct load *load)
+{
+    uint64_t cpu, since;
+
+    for (uint64_t i = 0; i < LOGS; i++)
+        fill_log(b, load, i);
+    for (uint64_t i = 0; i < LOGS; i++)
+        archive_log(b, i);
+    cpu = cpu_ns();
+    since = clock_ns();
+    check(archive_sync(&b->archive), "archive_sync");
+    b->pack_cpu += cpu_ns() - cpu;
+    b->pack_ns += clock_ns() - since;
+    cpu = cpu_ns();
+    since = clock_ns();
+    while (merge_run(&b->merge) == MERGE_DONE)
+        continue;
+    b->merge_cpu += cpu_ns() - cpu;
+    b->merge_ns += clock_ns() - since;
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+static void
+read_all(struct bench *b)
+{
+    const struct packed_record *records;
+    struct archive_name n;
+    struct packed *p;
+    uint64_t cpu;
+    const char *name;
+    struct stat st;
+    DIR *dir;
+    int fd;
+
+    check(dirstream_open(b->dir.archive_fd, ".", &dir), "archive");
+    while (dirstream_next(dir, &name) > 0) {
+        if (archive_name_parse(name, &n) < 0)
+            continue;
+        fd = openat(b->dir.archive_fd, name, O_RDONLY | O_CLOEXEC);
+        check(fd < 0 || fstat(fd, &st) < 0 ? -errno : 0, name);
+        b->archive_bytes += (uint64_t)st.st_size;
+        cpu = cpu_ns();
+        check(packed_open(&p, fd), "packed_open");
+        while (packed_next(p, &records) > 0)
+            continue;
+        b->read_cpu += cpu_ns() - cpu;
+        packed_close(p);
+        (void)close(fd); /* only read */
+        check(unlinkat(b->dir.archive_fd, name, 0) < 0 ? -errno : 0, name);
+    }
+    (void)closedir(dir); /* only read */
+}
+
+static void
+report(const struct bench *b, const struct load *load)
+{
+    const double n = (double)b->slots_done;
+
+    printf("archive  %s: %.1f bytes an increment, 1/%.0f of the log; %.0f ns "
+           "beside %.0f ns of the merge, %.0f%% of the worker's CPU; %.0f%% of "
+           "its time with syncs; read %.0f ns\n",
+           load->what, (double)b->archive_bytes / n,
+           (double)b->log_bytes / (double)b->archive_bytes,
+           (double)b->pack_cpu / n, (double)b->merge_cpu / n,
+           100.0 * (double)b->pack_cpu / (double)(b->pack_cpu + b->merge_cpu),
+           100.0 * (double)b->pack_ns / (double)(b->pack_ns + b->merge_ns),
+           (double)b->read_cpu / n);
+}
+
+int
+main(int argc, char **argv)
+{
+    const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    const char *top = argc > 1 + quick ? argv[1 + quick] : "/var/tmp";
+
+    for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++) {
+        struct bench b = {.random = 1, .now_ms = FIRST_MS};
+
+        b.slots = malloc(LOG_SIZE);
+        check(b.slots ? 0 : -ENOMEM, "malloc");
+        open_all(&b, top);
+        for (unsigned r = 0; r < (quick ? 1 : 5); r++)
+            round_of(&b, &loads[i]);
+        read_all(&b);
+        report(&b, &loads[i]);
+        close_all(&b);
+        free(b.slots);
+    }
+    return 0;
+}
