@@ -1,5 +1,6 @@
 /* common/base/version.h - what -V prints.  The library's own number is in
- * common/client/lib/countd.h, which stands alone; a test holds the two together. */
+ * common/client/lib/countd.h, which stands alone; a test holds the two
+ * together. */
 #ifndef COUNTD_BASE_VERSION_H
 #define COUNTD_BASE_VERSION_H
 
