@@ -85,15 +85,16 @@ print_entry(struct list *l, const struct entry *e)
 static int
 grow(struct list *l, size_t count)
 {
+    const size_t capacity = 2 * (l->count + count);
     struct entry *larger;
 
     if (l->count + count <= l->capacity)
         return 0;
-    l->capacity = 2 * (l->count + count);
-    larger = realloc(l->entries, l->capacity * sizeof *larger);
+    larger = realloc(l->entries, capacity * sizeof *larger);
     if (larger == NULL)
         return -ENOMEM;
     l->entries = larger;
+    l->capacity = capacity;
     return 0;
 }
 
@@ -242,11 +243,14 @@ static int
 run(struct list *l, int (*order)(const void *, const void *))
 {
     const int rc = take_pages(l);
+    struct entry *entries = l->entries;
+    const size_t count = l->count;
 
-    if (rc == 0 && order != NULL && l->count > 0)
-        qsort(l->entries, l->count, sizeof *l->entries, order);
-    for (size_t i = 0; i < l->count; i++)
-        print_entry(l, &l->entries[i]);
+    if (rc == 0 && order != NULL && count > 0)
+        qsort(entries, count, sizeof *entries, order);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        print_entry(l, &entries[i]);
+    free(entries);
     if (l->answered)
         output_rows_end(&l->out);
     if (rc == 0)
@@ -280,6 +284,5 @@ cmd_keyspaces(struct cmd_line *line)
     (void)countd_close(l.c); /* nothing was sent to be counted */
     if (l.has_dir)
         datadir_close(&l.dir);
-    free(l.entries);
     return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : status;
 }

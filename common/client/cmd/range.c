@@ -1,4 +1,5 @@
 /* common/client/cmd/range.c - countd top, countd range: rows by count. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 
@@ -117,7 +118,7 @@ print_pages(struct range *r)
     do {
         const int64_t ask =
             r->length < QUERY_ROWS_MAX ? r->length : QUERY_ROWS_MAX;
-        struct countd_rows *rows;
+        struct countd_rows *rows = NULL;
         int rc = first ? ask_facts(r) : 0;
 
         if (rc == 0)
@@ -126,6 +127,7 @@ print_pages(struct range *r)
         if (rc < 0)
             return rc;
         r->paged |= !first;
+        assert(rows);
         got = rows->count;
         if (first)
             r->as_of_ms = rows->as_of_ms;

@@ -235,7 +235,7 @@ countd_live_who(struct countd_live *l, const void *name, size_t size,
                 void *ctx)
 {
     uint32_t from = 0;
-    int rc;
+    int rc = 0;
 
     if (size == 0 || size > FRAME_NAME_MAX)
         return -EINVAL;

@@ -231,12 +231,13 @@ countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
              const void *key, size_t key_size, struct countd_facts *out)
 {
     struct countd_facts facts = {0};
-    struct countd_rows *rows;
+    struct countd_rows *rows = NULL;
     int rc;
 
     rc = run_one(c, QUERY_ABOUT, keyspace, keyspace_size, key, key_size, &rows);
     if (rc < 0)
         return rc;
+    assert(rows);
     for (size_t i = 0; i < rows->count; i++)
         take_fact(&facts, &rows->rows[i]);
     facts.as_of_ms = rows->as_of_ms;
@@ -255,12 +256,13 @@ static int
 ask_now(struct countd *c, const void *keyspace, size_t keyspace_size,
         int64_t *now_ms, int64_t *as_of_ms)
 {
-    struct countd_rows *rows;
+    struct countd_rows *rows = NULL;
     int rc;
 
     rc = run_one(c, QUERY_NOW, keyspace, keyspace_size, NULL, 0, &rows);
     if (rc < 0)
         return rc;
+    assert(rows);
     rc = rows->count == 1 ? 0 : -EPROTO;
     if (rc == 0)
         *now_ms = rows->rows[0].count;
