@@ -93,7 +93,7 @@ store_marks_agree(const struct store_mark_info *a,
 struct store_delta {
     const uint8_t *key;
     uint16_t key_size;
-    uint32_t minute;  /* received_ms / 60000; history will need it */
+    uint32_t minute;  /* received_ms / 60000, for history */
     int64_t sum_high; /* of a signed 128-bit sum */
     uint64_t sum_low;
 };
@@ -172,6 +172,15 @@ struct store_reads {
 
 /* The most bytes that the rows of a query can take. */
 size_t store_query_room(const struct store_query *q);
+
+/* ---- history ----------------------------------------------------------- */
+
+/* What came in a step of time; times are minutes since 1970. */
+struct store_bucket {
+    int64_t sum_high; /* signed 128-bit sum */
+    uint64_t sum_low;
+    bool any; /* increments came, though their sum may be 0 */
+};
 
 /* ---- the list of keyspaces --------------------------------------------- */
 
