@@ -27,6 +27,7 @@
 #define SHOWN_SIZE    48 /* bytes of a bad key or value shown in an error */
 #define SHOWN_TEXT    (4 * SHOWN_SIZE + 4)   /* escaped, with "..." and NUL */
 #define LIMIT_SIZE    32                     /* one limit as text */
+#define KEY_SIZE      (NAME_TEXT_SIZE + 16)  /* longest key, history.NAME */
 #define WHERE_SIZE    (CONFIG_TEXT_SIZE + 8) /* an address and a port */
 #define ROW_TEXT      (2 * LIMIT_SIZE + 32)  /* describe_row() */
 
@@ -49,7 +50,8 @@ enum kind {
     KIND_SIZE,
     KIND_TIME,
     KIND_SECONDS, /* whole ones; a number without a unit is seconds too */
-    KIND_SYNC
+    KIND_SYNC,
+    KIND_TIERS
 };
 
 struct option_row {
@@ -103,6 +105,10 @@ static const struct option_row options[] = {
      "keyspaces there may be; 0: no limit"},
     {"keyspace.max_keys", KIND_COUNT, AT(keyspace_max_keys), 0, 1000000000000,
      "0", "keys of one keyspace; 0: no limit"},
+    {"history", KIND_TIERS, AT(history), 0, 0, "1m:2d,1h:90d,1d:10y",
+     "steps of history and how long each is kept; history.NAME: of one"},
+    {"history.max", KIND_SIZE, AT(history_max), 0, 1024 * 1024 * GIGA, "0",
+     "bytes of the history of one keyspace; 0: no limit"},
     {"held.max", KIND_SIZE, AT(held_max), 0, 1024 * GIGA, "1G",
      "records of keyspaces that cannot take them; 0: no limit"},
     {"archive.keep", KIND_COUNT, AT(archive_keep), 0, 1000000, "0",
@@ -238,6 +244,8 @@ describe_row(const struct option_row *row, char *text, size_t size)
         (void)snprintf(text, size, "a user's name or number, or empty");
     else if (row->kind == KIND_BOOL)
         (void)snprintf(text, size, "true or false");
+    else if (row->kind == KIND_TIERS)
+        (void)snprintf(text, size, "step:keep, at most four, or off");
     else
         (void)snprintf(text, size, "%s, %s to %s", names[row->kind], min, max);
 }
@@ -355,6 +363,8 @@ example_of(enum kind kind)
         return "seconds: a number, or one with s, m, h or d, such as 1d";
     case KIND_SYNC:
         return "always, never, or a duration such as 200ms";
+    case KIND_TIERS:
+        return "steps and how long each is kept, such as 1m:2d,1h:90d, or off";
     }
     return "";
 }
@@ -451,6 +461,24 @@ set_bool(struct config *c, const struct option_row *row, const char *value,
                 example_of(row->kind));
 }
 
+/* `history`, or `history.` and the name of a keyspace. */
+static int
+set_tiers(struct config *c, const char *key, const char *value, char *why,
+          size_t why_size)
+{
+    const char *name = strchr(key, '.');
+    char shown[SHOWN_TEXT];
+    const char *what;
+    int rc;
+
+    rc = tiers_rules_set(&c->history, name == NULL ? NULL : name + 1, value,
+                         &what);
+    if (rc < 0)
+        return fail(why, why_size, -EINVAL, "%s: %s",
+                    show(key, strlen(key), shown), what);
+    return 0;
+}
+
 int
 config_set(struct config *c, const char *key, const char *value, char *why,
            size_t why_size)
@@ -467,8 +495,12 @@ config_set(struct config *c, const char *key, const char *value, char *why,
             return set_text(c, row, value, why, why_size);
         if (row->kind == KIND_BOOL)
             return set_bool(c, row, value, why, why_size);
+        if (row->kind == KIND_TIERS)
+            return set_tiers(c, key, value, why, why_size);
         return set_number(c, row, value, why, why_size);
     }
+    if (strncmp(key, "history.", 8) == 0)
+        return set_tiers(c, key, value, why, why_size);
     return unknown_key(key, why, why_size);
 }
 
@@ -549,7 +581,7 @@ value_of(struct piece *p, char *why, size_t why_size)
 static int
 set_line(struct config *c, struct piece line, char *why, size_t why_size)
 {
-    char key[NEAREST_SIZE_MAX + 1], value[CONFIG_TEXT_SIZE];
+    char key[KEY_SIZE], value[CONFIG_TEXT_SIZE];
     char shown[SHOWN_TEXT];
     struct piece k, v;
     const char *equals;
@@ -568,7 +600,7 @@ set_line(struct config *c, struct piece line, char *why, size_t why_size)
                     show(line.at, line.size, shown));
 
     k = trim((struct piece){line.at, (size_t)(equals - line.at)});
-    if (k.size == 0 || k.size > NEAREST_SIZE_MAX)
+    if (k.size == 0 || k.size >= sizeof key)
         return fail(why, why_size, -ENOENT,
                     "\"%s\": no such setting; countd-write -h lists them all",
                     show(k.at, k.size, shown));
@@ -797,7 +829,7 @@ static int
 set_override(struct config *c, const char *text, char *why, size_t why_size)
 {
     const char *equals = strchr(text, '=');
-    char key[NEAREST_SIZE_MAX + 1], shown[SHOWN_TEXT];
+    char key[KEY_SIZE], shown[SHOWN_TEXT];
     size_t size;
 
     if (equals == NULL)

@@ -63,76 +63,76 @@ a_block_gives_back_its_rows(void **state)
 {
     static struct history_row rows[2000];
     static uint8_t keys[2000][HISTORY_KEY_MAX];
-    static struct block_writer w;
+    static struct rows_writer w;
     struct random r = {random_seed("block")};
     const uint8_t name[] = "under", next[] = "zz";
 
     (void)state;
     for (unsigned round = 0; round < 200; round++) {
         int128 sums[HISTORY_CELLS];
-        struct block_reader b;
+        struct rows_reader b;
         unsigned n = 0;
         size_t size;
 
-        block_begin(&w);
+        rows_begin(&w);
         do {
             rows[n].key = keys[n];
             rows[n].key_size = (uint16_t)next_random_key(&r, n, keys[n]);
             rows[n].cells = random_cells(&r);
             for (unsigned i = 0; i < HISTORY_CELLS; i++)
                 rows[n].sums[i] = random_sum(&r);
-        } while (block_add(&w, &rows[n]) && ++n < 2000);
+        } while (rows_add(&w, &rows[n]) && ++n < 2000);
         assert_true(n > 1);
-        size = block_end(&w, name, 5, next, 2);
-        assert_in_range(size, BLOCK_HEAD_SIZE, BLOCK_SIZE_MAX);
+        size = rows_end(&w, name, 5, next, 2);
+        assert_in_range(size, ROWS_HEAD_SIZE, ROWS_SIZE_MAX);
 
-        assert_rc(block_open(&b, &(struct kv_item){name, w.bytes, 5, size}), 0);
+        assert_rc(rows_open(&b, &(struct kv_item){name, w.bytes, 5, size}), 0);
         assert_int_equal(b.next_size, 2);
         for (unsigned i = 0; i < n; i++) {
-            assert_int_equal(block_next(&b), 1);
+            assert_int_equal(rows_next(&b), 1);
             assert_int_equal(b.key_size, rows[i].key_size);
             assert_memory_equal(b.key, rows[i].key, b.key_size);
             assert_true(b.cells == rows[i].cells);
-            block_sums(&b, sums);
+            rows_sums(&b, sums);
             for (unsigned c = 0; c < HISTORY_CELLS; c++)
                 if ((b.cells >> c & 1) != 0)
                     assert_true(sums[c] == rows[i].sums[c]);
         }
-        assert_int_equal(block_next(&b), 0);
+        assert_int_equal(rows_next(&b), 0);
     }
 }
 
 static void
 every_flipped_bit_of_a_block_is_found(void **state)
 {
-    static struct block_writer w;
+    static struct rows_writer w;
     const uint8_t name[] = "under", next[] = "zz";
     struct random r = {1};
     size_t size;
 
     (void)state;
-    block_begin(&w);
+    rows_begin(&w);
     for (unsigned n = 0; n < 20; n++) {
         struct history_row row = {.cells = random_cells(&r)};
         uint8_t key[HISTORY_KEY_MAX];
 
         row.key = key;
         row.key_size = (uint16_t)next_random_key(&r, n, key);
-        assert_true(block_add(&w, &row));
+        assert_true(rows_add(&w, &row));
     }
-    size = block_end(&w, name, 5, next, 2);
+    size = rows_end(&w, name, 5, next, 2);
     for (size_t bit = 0; bit < 8 * size; bit++) {
         const struct kv_item item = {name, w.bytes, 5, size};
-        struct block_reader b;
+        struct rows_reader b;
 
         w.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        assert_rc(block_open(&b, &item), -EBADMSG);
+        assert_rc(rows_open(&b, &item), -EBADMSG);
         w.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        assert_rc(block_open(&b, &item), 0);
+        assert_rc(rows_open(&b, &item), 0);
     }
-    assert_rc(block_open(&(struct block_reader){.at = NULL},
-                         &(struct kv_item){(const uint8_t *)"other", w.bytes, 5,
-                                           size}),
+    assert_rc(rows_open(&(struct rows_reader){.at = NULL},
+                        &(struct kv_item){(const uint8_t *)"other", w.bytes, 5,
+                                          size}),
               -EBADMSG);
 }
 
@@ -176,7 +176,7 @@ life_begin(struct life *l, const char *tiers, uint64_t seed)
     *l = (struct life){.random = {seed}, .now = 100 * 365 * DAY};
     assert_rc(tiers_parse(tiers, &l->tiers, &why), 0);
     memkv_init(&l->kv);
-    history_begin(&l->h, &l->tiers, l->now, 0);
+    history_begin(&l->h, &l->tiers, l->now, true, 0);
     l->care = history_care_new();
     l->table = malloc(TABLE_MAX * sizeof *l->table);
     assert_non_null(l->care);

@@ -188,7 +188,7 @@ find_period(struct history *h, const struct kv *kv, unsigned tier,
     int rc = period_get(h, kv, tier, start, p);
 
     /* Care comes before a period is so full. */
-    return rc == 0 && p->count == HISTORY_RUNS_MAX ? -E2BIG : rc;
+    return rc == 0 && p->count == HISTORY_RUNS_MAX ? -EBUSY : rc;
 }
 
 static int

@@ -369,6 +369,19 @@ history_care(struct history *h, const struct kv *kv, struct history_care *c,
     return 0;
 }
 
+bool
+history_is_full(const struct history *h, const struct kv *kv)
+{
+    struct period p;
+
+    for (unsigned i = 0; i <= h->count; i++)
+        if (h->tier[i].crowded != HISTORY_NEVER &&
+            period_after(h, kv, i, h->tier[i].crowded, &p) > 0 &&
+            p.count > HISTORY_RUNS_MAX * 3 / 4)
+            return true;
+    return false;
+}
+
 /* ---- when -------------------------------------------------------------- */
 
 /* When a period of a tier is over, and worth the work. */

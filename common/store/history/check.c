@@ -76,7 +76,7 @@ whole_from(const struct history *h, unsigned tier)
 /* A row's share of the proofs. */
 static void
 prove_row(struct checking *c, const struct period *p, const struct run_info *r,
-          const struct block_reader *b, const int128 *sums)
+          const struct rows_reader *b, const int128 *sums)
 {
     const struct history_tier *t = &c->h->tier[p->tier];
     const uint64_t weight = weight_of(c->out->hash, b->key, b->key_size);
@@ -111,14 +111,14 @@ struct run_tally {
 
 static void
 check_row(struct checking *c, const struct period *p, const struct run_info *r,
-          const struct block_reader *b, struct run_tally *y)
+          const struct rows_reader *b, struct run_tally *y)
 {
     const struct history_tier *t = &c->h->tier[p->tier];
     int128 sums[HISTORY_CELLS], *to = y->rows++ == 0 ? y->all : y->keys;
 
     if (b->cells >> 1 >> (t->period / t->step - 1) != 0)
         tell(c, "a row has more steps than its period");
-    block_sums(b, sums);
+    rows_sums(b, sums);
     y->cells |= b->cells;
     for (uint64_t rest = b->cells; rest != 0; rest &= rest - 1) {
         const int i = __builtin_ctzll(rest);
@@ -205,6 +205,7 @@ check_tier(struct checking *c)
         }
         last = p.start;
         at = p.start + 1;
+        c->out->entries++;
     }
     if (rc == -EBADMSG) {
         tell(c, "a period's record is damaged or missing");
@@ -212,6 +213,7 @@ check_tier(struct checking *c)
     }
     if (rc < 0)
         return rc;
+    c->out->entries += y->blocks;
     if (last != t->last)
         tell(c, "its last period is not the one that the state says");
     if (y->blocks != t->blocks || y->bytes != t->bytes)

@@ -5,7 +5,7 @@
  * delta goes into the finest tier that still keeps its time, as a row of a new
  * run: nothing is rewritten in place.  Runs lie in periods.
  *
- *     run      rows sorted by key: block.h.  Immutable.  Level 0 are those
+ *     run      rows sorted by key: rows.h.  Immutable.  Level 0 are those
  *              that merges append; eight of a level become one of the next
  *     period   `period` minutes of a tier, and a record of the runs in it.
  *              Over: two minutes after its end.  Then its runs become one,
@@ -47,7 +47,7 @@
 #define COUNTD_HISTORY_H
 
 #include "common/setup/tiers.h"
-#include "common/store/history/block.h"
+#include "common/store/history/rows.h"
 #include "common/store/store.h"
 
 #define HISTORY_TIERS     (TIERS_MAX + 1) /* with the edits */
@@ -100,8 +100,7 @@ struct history_job {
 
 struct history {
     unsigned count; /* tiers; tier[count] are the edits */
-    bool ended;     /* switched off: nothing is read, all goes */
-    uint32_t start; /* the minute it began */
+    uint32_t start; /* the minute it began; 0: with the keyspace */
     uint32_t run;   /* the last one's number */
     int128 base;    /* sum of all counts when it began */
     int128 added, clipped, removed;
@@ -112,8 +111,9 @@ struct history {
 /* The record: bytes of no fixed size, without a checksum of its own. */
 #define HISTORY_STATE_MAX 1600
 
+/* `whole`: there was nothing before. */
 void history_begin(struct history *h, const struct tiers *tiers, uint32_t now,
-                   int128 base);
+                   bool whole, int128 base);
 size_t history_put(const struct history *h, uint8_t bytes[HISTORY_STATE_MAX]);
 int history_get(struct history *h, const uint8_t *bytes, size_t size);
 
@@ -131,14 +131,14 @@ history_period(const struct history_tier *t, uint32_t minute)
 static inline bool
 history_is_whole(const struct history *h)
 {
-    return h->base == 0 && h->tier[h->count - 1].dropped == 0 &&
-           h->tier[h->count - 1].floor == 0 && h->tier[h->count].floor == 0;
+    return h->start == 0 && h->tier[h->count - 1].floor == 0 &&
+           h->tier[h->count].floor == 0;
 }
 
 /* ---- writing (append.c) ------------------------------------------------ */
 
 /* Appends deltas (sorted, as store.h says).  *ahead: how many were more than a
- * day in the future, and are counted now. */
+ * day in the future, and are counted now.  -EBUSY: a period is full. */
 int history_append(struct history *h, const struct kv *kv,
                    const struct store_delta *deltas, size_t count, uint32_t now,
                    uint64_t *ahead);
@@ -178,6 +178,10 @@ int history_care(struct history *h, const struct kv *kv, struct history_care *c,
                  const struct history_limits *limits, size_t blocks,
                  struct history_cared *out);
 
+/* Whether some period may have no room for more runs: care without bounds comes
+ * before more is appended. */
+bool history_is_full(const struct history *h, const struct kv *kv);
+
 /* The minute at which there will be something to do, if nothing comes; small
  * periods may wait a day.  HISTORY_NEVER: nothing will. */
 uint32_t history_due(const struct history *h, const struct kv *kv);
@@ -215,12 +219,17 @@ struct history_scan {
 int history_scan(const struct history *h, const struct kv *kv,
                  struct history_scan *s);
 
+/* Answers a question; errors as of store_past().  (answer.c) */
+int history_answer(const struct history *h, const struct kv *kv,
+                   struct store_past *q, uint64_t until_ns);
+
 /* ---- check (check.c) --------------------------------------------------- */
 
 struct history_check {
     void (*fault)(void *ctx, const char *text);
     void *ctx;
     uint64_t blocks;  /* read */
+    uint64_t entries; /* of the kv that there should be */
     uint8_t hash[16]; /* a random key: the caller's */
     uint128 proof;    /* over all keys, of history_proof() of their totals as
                          the runs have them */

@@ -36,7 +36,7 @@ merge_row(struct history_care *c, const struct source *s, int roll_cell)
     struct history_row *row = &c->row;
 
     if (roll_cell >= 0) {
-        const int128 sum = block_sum(&s->block, UINT64_MAX);
+        const int128 sum = rows_sum(&s->block, UINT64_MAX);
 
         row->sums[roll_cell] =
             row->cells == 0 ? sum : row->sums[roll_cell] + sum;
@@ -45,10 +45,10 @@ merge_row(struct history_care *c, const struct source *s, int roll_cell)
     }
     if (row->cells == 0) {
         row->cells = s->block.cells;
-        block_sums(&s->block, row->sums);
+        rows_sums(&s->block, row->sums);
         return;
     }
-    block_sums(&s->block, c->sums);
+    rows_sums(&s->block, c->sums);
     for (uint64_t rest = s->block.cells; rest != 0; rest &= rest - 1) {
         const int i = __builtin_ctzll(rest);
         const uint64_t bit = rest & -rest;
@@ -65,7 +65,7 @@ next_row(struct history_care *c, struct job *job, int roll_cell,
          uint8_t key[HISTORY_KEY_MAX])
 {
     struct sources *s = &job->sources;
-    const struct block_reader *b = &s->heap[0]->block;
+    const struct rows_reader *b = &s->heap[0]->block;
     int rc;
 
     memcpy(key, b->key, b->key_size);

@@ -124,7 +124,7 @@ read_run(void *ctx, const struct period *p, const struct run_info *run)
     if (rc < 0 || s.over || s.block.key_size != r->key_size ||
         memcmp(s.block.key, r->key, r->key_size) != 0)
         return rc;
-    block_sums(&s.block, sums);
+    rows_sums(&s.block, sums);
     for (uint64_t rest = s.block.cells & mask; rest != 0; rest &= rest - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(rest);
 

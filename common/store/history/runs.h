@@ -97,7 +97,7 @@ struct run_writer {
     const struct kv *kv;
     struct run_key key; /* of the block in work */
     struct run_info *run;
-    struct block_writer block;
+    struct rows_writer block;
 };
 
 /* Goes on with a run at `at` (size 0: its beginning). */
@@ -118,7 +118,7 @@ struct source {
     bool over;
     uint64_t prefix; /* first bytes of its row's key */
     struct run_key key;
-    struct block_reader block;
+    struct rows_reader block;
     uint8_t *copy;  /* of the block, when the kv changes meanwhile; or NULL */
     size_t *loaded; /* counts blocks; or NULL */
 

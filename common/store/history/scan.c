@@ -62,7 +62,7 @@ most_ahead(const struct sources *l, int128 *most, const uint8_t **end,
     *end = NULL;
     *end_size = 0;
     for (size_t i = 0; i < l->count; i++) {
-        const struct block_reader *b = &l->heap[i]->block;
+        const struct rows_reader *b = &l->heap[i]->block;
 
         if (!l->heap[i]->all)
             return false;
@@ -116,7 +116,7 @@ static int
 take_row(struct sources *l, uint8_t key[HISTORY_KEY_MAX], size_t *size,
          int128 *sum, bool *any)
 {
-    const struct block_reader *b = &l->heap[0]->block;
+    const struct rows_reader *b = &l->heap[0]->block;
     int rc;
 
     *size = b->key_size;
@@ -127,7 +127,7 @@ take_row(struct sources *l, uint8_t key[HISTORY_KEY_MAX], size_t *size,
         const struct source *s = l->heap[0];
 
         if ((s->block.cells & s->mask) != 0) {
-            *sum += block_sum(&s->block, s->mask);
+            *sum += rows_sum(&s->block, s->mask);
             *any = true;
         }
         rc = sources_next(l);
@@ -140,7 +140,7 @@ take_row(struct sources *l, uint8_t key[HISTORY_KEY_MAX], size_t *size,
 static int
 stop_here(struct history_scan *asked, const struct sources *l)
 {
-    const struct block_reader *b = &l->heap[0]->block;
+    const struct rows_reader *b = &l->heap[0]->block;
 
     memcpy(asked->at, b->key, b->key_size);
     asked->at_size = b->key_size;

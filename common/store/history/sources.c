@@ -18,7 +18,7 @@ load(struct source *s, struct kv_item *item)
         memcpy(s->copy, item->value, item->size);
         item->value = s->copy;
     }
-    return block_open(&s->block, item);
+    return rows_open(&s->block, item);
 }
 
 /* The block that begins at the end of this one. */
@@ -61,7 +61,7 @@ source_next(struct source *s)
     struct kv_item item;
     int rc;
 
-    while ((rc = block_next(&s->block)) == 0) {
+    while ((rc = rows_next(&s->block)) == 0) {
         if (s->block.next == NULL) {
             s->over = true;
             return 0;
@@ -104,7 +104,7 @@ seek_in_run(struct source *s, const uint8_t *key, size_t key_size)
     if (s->block.next != NULL &&
         history_compare(s->block.next, s->block.next_size, key, key_size) <= 0)
         return -EBADMSG;
-    rc = block_seek(&s->block, key, key_size);
+    rc = rows_seek(&s->block, key, key_size);
     if (rc > 0)
         note_prefix(s);
     return rc == 0 ? source_next(s) : rc < 0 ? rc : 0;
@@ -132,7 +132,7 @@ source_skip(struct source *s, const uint8_t *key, size_t size)
     if (s->block.next != NULL &&
         history_compare(s->block.next, s->block.next_size, key, size) <= 0)
         return seek_in_run(s, key, size);
-    rc = block_seek(&s->block, key, size);
+    rc = rows_seek(&s->block, key, size);
     if (rc > 0)
         note_prefix(s);
     return rc == 0 ? source_next(s) : rc < 0 ? rc : 0;
@@ -152,7 +152,7 @@ source_skip_below(struct source *s, int128 least)
         go_to_next(s);
         rc = next_item(s, &item);
         if (rc == 0)
-            rc = block_open_head(&s->block, &item);
+            rc = rows_open_head(&s->block, &item);
         if (rc < 0)
             return rc;
     } while (s->block.most < least);

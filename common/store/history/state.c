@@ -14,11 +14,11 @@
 
 void
 history_begin(struct history *h, const struct tiers *tiers, uint32_t now,
-              int128 base)
+              bool whole, int128 base)
 {
     assert(tiers->count > 0);
     *h = (struct history){
-        .count = tiers->count, .start = base == 0 ? 0 : now, .base = base};
+        .count = tiers->count, .start = whole ? 0 : now, .base = base};
     for (unsigned i = 0; i <= h->count; i++) {
         const struct tier *t = &tiers->tier[i < h->count ? i : i - 1];
 
@@ -101,7 +101,6 @@ history_put(const struct history *h, uint8_t bytes[HISTORY_STATE_MAX])
 
     memset(bytes, 0, HEAD_SIZE);
     bytes[0] = (uint8_t)h->count;
-    bytes[1] = h->ended ? 1 : 0;
     put_words(bytes + 4, (const uint32_t[]){h->start, h->run}, 2);
     put_128(bytes + 16, h->base);
     put_128(bytes + 32, h->added);
@@ -176,10 +175,9 @@ history_get(struct history *h, const uint8_t *bytes, size_t size)
 
     *h = (struct history){.count = 0};
     if (size < HEAD_SIZE || bytes[0] < 1 || bytes[0] > TIERS_MAX ||
-        bytes[1] > 1 || size < HEAD_SIZE + (bytes[0] + 1u) * TIER_SIZE)
+        size < HEAD_SIZE + (bytes[0] + 1u) * TIER_SIZE)
         return -EBADMSG;
     h->count = bytes[0];
-    h->ended = bytes[1] != 0;
     h->start = get_le32(bytes + 4);
     h->run = get_le32(bytes + 8);
     h->base = get_128(bytes + 16);

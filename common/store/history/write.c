@@ -12,7 +12,7 @@ run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
     w->kv = kv;
     w->run = run;
     run_key(&w->key, tier, period, run, at, at_size);
-    block_begin(&w->block);
+    rows_begin(&w->block);
 }
 
 /* Ends the block in work; the next one begins at `next`, cut short, or the run
@@ -20,13 +20,13 @@ run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
 static int
 flush(struct run_writer *w, const uint8_t *next, size_t next_size)
 {
-    const struct block_writer *b = &w->block;
+    const struct rows_writer *b = &w->block;
     size_t size;
     int rc;
 
     if (next != NULL)
         next_size = history_apart(b->last, b->last_size, next, next_size);
-    size = block_end(&w->block, w->key.bytes, w->key.size, next, next_size);
+    size = rows_end(&w->block, w->key.bytes, w->key.size, next, next_size);
     rc = w->kv->put(w->kv->ctx, w->key.bytes, w->key.size, b->bytes, size);
     if (rc < 0)
         return rc;
@@ -44,12 +44,12 @@ run_add(struct run_writer *w, const struct history_row *row)
 {
     int rc;
 
-    if (!block_add(&w->block, row)) {
+    if (!rows_add(&w->block, row)) {
         rc = flush(w, row->key, row->key_size);
         if (rc < 0)
             return rc;
-        block_begin(&w->block);
-        if (!block_add(&w->block, row))
+        rows_begin(&w->block);
+        if (!rows_add(&w->block, row))
             assert(!"a row fits an empty block");
     }
     w->run->cells |= row->cells;

@@ -1,4 +1,4 @@
-/* common/store/history/block.h - the blocks of a run: rows of a key and what
+/* common/store/history/rows.h - the blocks of a run: rows of a key and what
  * came for it in each step of a period.
  *
  * A run is sorted by key, each key once, and begins with the row of the empty
@@ -22,8 +22,8 @@
  * block says where the next one does, so one that cannot be found is missed.
  *
  * Pure: bytes in, bytes out.  Any bytes may be given to the readers. */
-#ifndef COUNTD_HISTORY_BLOCK_H
-#define COUNTD_HISTORY_BLOCK_H
+#ifndef COUNTD_HISTORY_ROWS_H
+#define COUNTD_HISTORY_ROWS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,11 +34,11 @@
 __extension__ typedef __int128 int128;
 __extension__ typedef unsigned __int128 uint128;
 
-#define BLOCK_SIZE_MAX  KV_VALUE_MAX
-#define BLOCK_HEAD_SIZE 32
+#define ROWS_SIZE_MAX   KV_VALUE_MAX
+#define ROWS_HEAD_SIZE  32
 #define HISTORY_KEY_MAX 256
 #define HISTORY_CELLS   64
-#define BLOCK_RUN_END   0xffff
+#define ROWS_RUN_END    0xffff
 #define INT128_LEAST    ((int128)((uint128)1 << 127))
 
 /* A key with the sums of the steps of its period, by number of the step; of
@@ -53,28 +53,28 @@ struct history_row {
 /* ---- writing ----------------------------------------------------------- */
 
 /* A block that is being filled. */
-struct block_writer {
+struct rows_writer {
     size_t size;
     uint16_t rows;
     uint16_t last_size;
     uint8_t last[HISTORY_KEY_MAX]; /* key */
     int128 most;
-    uint8_t bytes[BLOCK_SIZE_MAX];
+    uint8_t bytes[ROWS_SIZE_MAX];
 };
 
-void block_begin(struct block_writer *w);
+void rows_begin(struct rows_writer *w);
 
 /* Adds a row with a key above the last one's.  False: it is full. */
-bool block_add(struct block_writer *w, const struct history_row *r);
+bool rows_add(struct rows_writer *w, const struct history_row *r);
 
 /* Finishes it, to be kept under `key`; `next` NULL: the run ends.  Returns the
  * size.  w->bytes has it. */
-size_t block_end(struct block_writer *w, const uint8_t *key, size_t key_size,
-                 const uint8_t *next, size_t next_size);
+size_t rows_end(struct rows_writer *w, const uint8_t *key, size_t key_size,
+                const uint8_t *next, size_t next_size);
 
 /* ---- reading ----------------------------------------------------------- */
 
-struct block_reader {
+struct rows_reader {
     const uint8_t *at, *end; /* rows not read yet */
     unsigned left;           /* of them */
     const uint8_t *next;     /* NULL: the run ends */
@@ -87,24 +87,24 @@ struct block_reader {
 };
 
 /* Begins to read what is kept under `key`; -EBADMSG. */
-int block_open(struct block_reader *r, const struct kv_item *item);
+int rows_open(struct rows_reader *r, const struct kv_item *item);
 
-/* As block_open(), but of the rows nothing is looked at: for `most` and `next`
+/* As rows_open(), but of the rows nothing is looked at: for `most` and `next`
  * only. */
-int block_open_head(struct block_reader *r, const struct kv_item *item);
+int rows_open_head(struct rows_reader *r, const struct kv_item *item);
 
 /* Goes to the next row, whose key and cells are then in `r`: 1, 0 at the end,
  * -EBADMSG. */
-int block_next(struct block_reader *r);
+int rows_next(struct rows_reader *r);
 
 /* Goes to the first row with this key or a later one, from where it stands. */
-int block_seek(struct block_reader *r, const uint8_t *key, size_t size);
+int rows_seek(struct rows_reader *r, const uint8_t *key, size_t size);
 
 /* The sums of the row that was read last, into the places of its cells. */
-void block_sums(const struct block_reader *r, int128 sums[HISTORY_CELLS]);
+void rows_sums(const struct rows_reader *r, int128 sums[HISTORY_CELLS]);
 
 /* The sum over those of its cells that are in `mask`. */
-int128 block_sum(const struct block_reader *r, uint64_t mask);
+int128 rows_sum(const struct rows_reader *r, uint64_t mask);
 
 /* memcmp, the shorter first. */
 int history_compare(const uint8_t *a, size_t a_size, const uint8_t *b,

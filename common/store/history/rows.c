@@ -1,5 +1,5 @@
-/* common/store/history/block.c - see block.h. */
-#include "common/store/history/block.h"
+/* common/store/history/rows.c - see rows.h. */
+#include "common/store/history/rows.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -42,20 +42,20 @@ history_apart(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 static uint32_t
 head_crc(const uint8_t *key, size_t key_size, const uint8_t *bytes)
 {
-    uint8_t both[KV_KEY_MAX + BLOCK_HEAD_SIZE];
+    uint8_t both[KV_KEY_MAX + ROWS_HEAD_SIZE];
 
     assert(key_size <= KV_KEY_MAX);
     memcpy(both, key, key_size);
-    memcpy(both + key_size, bytes + 4, BLOCK_HEAD_SIZE - 4);
-    return crc_of(both, key_size + BLOCK_HEAD_SIZE - 4);
+    memcpy(both + key_size, bytes + 4, ROWS_HEAD_SIZE - 4);
+    return crc_of(both, key_size + ROWS_HEAD_SIZE - 4);
 }
 
 /* ---- writing ----------------------------------------------------------- */
 
 void
-block_begin(struct block_writer *w)
+rows_begin(struct rows_writer *w)
 {
-    w->size = BLOCK_HEAD_SIZE;
+    w->size = ROWS_HEAD_SIZE;
     w->rows = 0;
     w->last_size = 0;
     w->most = INT128_LEAST;
@@ -99,7 +99,7 @@ put_cells(uint8_t *at, const struct history_row *r, int128 *total)
 }
 
 bool
-block_add(struct block_writer *w, const struct history_row *r)
+rows_add(struct rows_writer *w, const struct history_row *r)
 {
     uint8_t row[4 + HISTORY_KEY_MAX + 8 + HISTORY_CELLS * SUM_SIZE_MAX];
     size_t same = shared(w->last, w->last_size, r->key, r->key_size);
@@ -120,7 +120,7 @@ block_add(struct block_writer *w, const struct history_row *r)
     size = (size_t)(at - row);
 
     /* `next` is at most one longer than what it shares with this key. */
-    if (w->size + size + r->key_size + 1 > BLOCK_SIZE_MAX)
+    if (w->size + size + r->key_size + 1 > ROWS_SIZE_MAX)
         return false;
     memcpy(w->bytes + w->size, row, size);
     w->size += size;
@@ -133,24 +133,23 @@ block_add(struct block_writer *w, const struct history_row *r)
 }
 
 size_t
-block_end(struct block_writer *w, const uint8_t *key, size_t key_size,
-          const uint8_t *next, size_t next_size)
+rows_end(struct rows_writer *w, const uint8_t *key, size_t key_size,
+         const uint8_t *next, size_t next_size)
 {
     uint8_t *head = w->bytes;
 
     if (next != NULL) {
-        assert(w->size + next_size <= BLOCK_SIZE_MAX);
+        assert(w->size + next_size <= ROWS_SIZE_MAX);
         memcpy(w->bytes + w->size, next, next_size);
         w->size += next_size;
     }
     put_le16(head + 8, w->rows);
     put_le16(head + 10, (uint16_t)w->size);
-    put_le16(head + 12, next != NULL ? (uint16_t)next_size : BLOCK_RUN_END);
+    put_le16(head + 12, next != NULL ? (uint16_t)next_size : ROWS_RUN_END);
     put_le16(head + 14, 0);
     put_le64(head + 16, (uint64_t)w->most);
     put_le64(head + 24, (uint64_t)((uint128)w->most >> 64));
-    put_le32(head + 4,
-             crc_of(head + BLOCK_HEAD_SIZE, w->size - BLOCK_HEAD_SIZE));
+    put_le32(head + 4, crc_of(head + ROWS_HEAD_SIZE, w->size - ROWS_HEAD_SIZE));
     put_le32(head, head_crc(key, key_size, head));
     return w->size;
 }
@@ -158,23 +157,23 @@ block_end(struct block_writer *w, const uint8_t *key, size_t key_size,
 /* ---- reading ----------------------------------------------------------- */
 
 int
-block_open_head(struct block_reader *r, const struct kv_item *item)
+rows_open_head(struct rows_reader *r, const struct kv_item *item)
 {
     const uint8_t *head = item->value;
     size_t next;
 
-    if (item->size < BLOCK_HEAD_SIZE || item->size > BLOCK_SIZE_MAX ||
+    if (item->size < ROWS_HEAD_SIZE || item->size > ROWS_SIZE_MAX ||
         item->key_size > KV_KEY_MAX ||
         get_le32(head) != head_crc(item->key, item->key_size, head) ||
         get_le16(head + 10) != item->size)
         return -EBADMSG;
     next = get_le16(head + 12);
-    r->next = next == BLOCK_RUN_END ? NULL : head + item->size - next;
-    r->next_size = next == BLOCK_RUN_END ? 0 : next;
+    r->next = next == ROWS_RUN_END ? NULL : head + item->size - next;
+    r->next_size = next == ROWS_RUN_END ? 0 : next;
     if (r->next_size > HISTORY_KEY_MAX ||
-        r->next_size > item->size - BLOCK_HEAD_SIZE)
+        r->next_size > item->size - ROWS_HEAD_SIZE)
         return -EBADMSG;
-    r->at = head + BLOCK_HEAD_SIZE;
+    r->at = head + ROWS_HEAD_SIZE;
     r->end = head + item->size - r->next_size;
     r->left = get_le16(head + 8);
     r->most =
@@ -185,21 +184,21 @@ block_open_head(struct block_reader *r, const struct kv_item *item)
 }
 
 int
-block_open(struct block_reader *r, const struct kv_item *item)
+rows_open(struct rows_reader *r, const struct kv_item *item)
 {
-    const int rc = block_open_head(r, item);
+    const int rc = rows_open_head(r, item);
 
     if (rc < 0)
         return rc;
-    return crc_of(item->value + BLOCK_HEAD_SIZE,
-                  item->size - BLOCK_HEAD_SIZE) == get_le32(item->value + 4)
+    return crc_of(item->value + ROWS_HEAD_SIZE, item->size - ROWS_HEAD_SIZE) ==
+                   get_le32(item->value + 4)
                ? 0
                : -EBADMSG;
 }
 
 /* Reads the key of the next row. */
 static int
-next_key(struct block_reader *r)
+next_key(struct rows_reader *r)
 {
     const size_t had = r->key_size;
     size_t same, more;
@@ -222,7 +221,7 @@ next_key(struct block_reader *r)
 
 /* Reads which cells the row has. */
 static int
-next_cells(struct block_reader *r)
+next_cells(struct rows_reader *r)
 {
     unsigned size = *r->at++;
 
@@ -241,7 +240,7 @@ next_cells(struct block_reader *r)
 
 /* Passes over the sums of the row, which must be there. */
 static int
-pass_sums(struct block_reader *r)
+pass_sums(struct rows_reader *r)
 {
     unsigned n = (unsigned)__builtin_popcountll(r->cells);
     const uint8_t *at = r->at;
@@ -260,7 +259,7 @@ pass_sums(struct block_reader *r)
 }
 
 int
-block_next(struct block_reader *r)
+rows_next(struct rows_reader *r)
 {
     int rc;
 
@@ -276,12 +275,12 @@ block_next(struct block_reader *r)
 }
 
 int
-block_seek(struct block_reader *r, const uint8_t *key, size_t size)
+rows_seek(struct rows_reader *r, const uint8_t *key, size_t size)
 {
     int rc;
 
     do
-        rc = block_next(r);
+        rc = rows_next(r);
     while (rc > 0 && history_compare(r->key, r->key_size, key, size) < 0);
     return rc;
 }
@@ -304,7 +303,7 @@ get_sum(const uint8_t *at, int128 *out)
 }
 
 void
-block_sums(const struct block_reader *r, int128 sums[HISTORY_CELLS])
+rows_sums(const struct rows_reader *r, int128 sums[HISTORY_CELLS])
 {
     const uint8_t *at = r->cells_at;
 
@@ -313,7 +312,7 @@ block_sums(const struct block_reader *r, int128 sums[HISTORY_CELLS])
 }
 
 int128
-block_sum(const struct block_reader *r, uint64_t mask)
+rows_sum(const struct rows_reader *r, uint64_t mask)
 {
     const uint8_t *at = r->cells_at;
     uint128 sum = 0;
