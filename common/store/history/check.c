@@ -118,6 +118,8 @@ check_row(struct checking *c, const struct period *p, const struct run_info *r,
 
     if (b->cells >> 1 >> (t->period / t->step - 1) != 0)
         tell(c, "a row has more steps than its period");
+    if (!rows_sums_fit(b))
+        tell(c, "a row's sums are not of its size");
     rows_sums(b, sums);
     y->cells |= b->cells;
     for (uint64_t rest = b->cells; rest != 0; rest &= rest - 1) {

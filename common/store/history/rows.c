@@ -76,6 +76,7 @@ put_sum(uint8_t *at, int128 sum)
 static uint8_t *
 put_cells(uint8_t *at, const struct history_row *r, int128 *total)
 {
+    uint8_t *size_at = NULL;
     uint64_t rest = r->cells;
     uint128 sum = 0;
 
@@ -87,6 +88,8 @@ put_cells(uint8_t *at, const struct history_row *r, int128 *total)
         for (; rest != 0; rest >>= 8)
             *at++ = (uint8_t)rest;
         *size = (uint8_t)(BITMAP + (at - size - 1));
+        size_at = at;
+        at += 2;
     }
     for (rest = r->cells; rest != 0; rest &= rest - 1) {
         const int i = __builtin_ctzll(rest);
@@ -94,6 +97,8 @@ put_cells(uint8_t *at, const struct history_row *r, int128 *total)
         sum += (uint128)r->sums[i];
         at = put_sum(at, r->sums[i]);
     }
+    if (size_at != NULL)
+        put_le16(size_at, (uint16_t)(at - size_at - 2));
     *total = (int128)sum;
     return at;
 }
@@ -101,7 +106,7 @@ put_cells(uint8_t *at, const struct history_row *r, int128 *total)
 bool
 rows_add(struct rows_writer *w, const struct history_row *r)
 {
-    uint8_t row[4 + HISTORY_KEY_MAX + 8 + HISTORY_CELLS * SUM_SIZE_MAX];
+    uint8_t row[6 + HISTORY_KEY_MAX + 8 + HISTORY_CELLS * SUM_SIZE_MAX];
     size_t same = shared(w->last, w->last_size, r->key, r->key_size);
     size_t more, size;
     uint8_t *at = row;
@@ -238,24 +243,24 @@ next_cells(struct rows_reader *r)
     return r->cells != 0 ? 0 : -EBADMSG;
 }
 
-/* Passes over the sums of the row, which must be there. */
+/* Passes over the sums of the row, which must lie in the block. */
 static int
 pass_sums(struct rows_reader *r)
 {
-    unsigned n = (unsigned)__builtin_popcountll(r->cells);
     const uint8_t *at = r->at;
 
-    r->cells_at = at;
-    for (; n > 0; n--) {
-        const uint8_t *start = at;
-
+    if ((r->cells & (r->cells - 1)) == 0) {
         while (at < r->end && (*at & 0x80) != 0)
             at++;
-        if (at >= r->end || ++at - start > SUM_SIZE_MAX)
-            return -EBADMSG;
+        r->cells_at = r->at;
+        r->at = at + 1;
+    } else if (r->end - at > 2) {
+        r->cells_at = at + 2;
+        r->at = at + 2 + get_le16(at);
+    } else {
+        return -EBADMSG;
     }
-    r->at = at;
-    return 0;
+    return r->at <= r->end ? 0 : -EBADMSG;
 }
 
 int
@@ -285,21 +290,39 @@ rows_seek(struct rows_reader *r, const uint8_t *key, size_t size)
     return rc;
 }
 
+/* What lies behind the row, where only a bug could have it, is not read. */
 static const uint8_t *
-get_sum(const uint8_t *at, int128 *out)
+get_sum(const uint8_t *at, const uint8_t *end, int128 *out)
 {
-    uint128 u;
-    unsigned shift = 0;
+    uint128 u = 0;
 
-    if (*at < 0x80) { /* most are small */
+    if (at < end && *at < 0x80) { /* most are small */
         *out = (int128)(*at >> 1) ^ -(int128)(*at & 1);
         return at + 1;
     }
-    for (u = 0; (*at & 0x80) != 0; shift += 7)
-        u |= (uint128)(*at++ & 0x7f) << shift;
-    u |= (uint128)*at++ << shift;
+    for (unsigned shift = 0; at < end && shift < 7 * SUM_SIZE_MAX; shift += 7) {
+        u |= (uint128)(*at & 0x7f) << shift;
+        if (*at++ < 0x80)
+            break;
+    }
     *out = (int128)(u >> 1) ^ -(int128)(u & 1);
     return at;
+}
+
+bool
+rows_sums_fit(const struct rows_reader *r)
+{
+    const uint8_t *at = r->cells_at;
+    int128 one;
+
+    for (uint64_t rest = r->cells; rest != 0; rest &= rest - 1) {
+        const uint8_t *start = at;
+
+        at = get_sum(at, r->at, &one);
+        if (at == start || at[-1] >= 0x80)
+            return false;
+    }
+    return at == r->at;
 }
 
 void
@@ -308,7 +331,7 @@ rows_sums(const struct rows_reader *r, int128 sums[HISTORY_CELLS])
     const uint8_t *at = r->cells_at;
 
     for (uint64_t rest = r->cells; rest != 0; rest &= rest - 1)
-        at = get_sum(at, &sums[__builtin_ctzll(rest)]);
+        at = get_sum(at, r->at, &sums[__builtin_ctzll(rest)]);
 }
 
 int128
@@ -318,8 +341,10 @@ rows_sum(const struct rows_reader *r, uint64_t mask)
     uint128 sum = 0;
     int128 one;
 
+    if ((r->cells & (r->cells - 1)) == 0 && *at < 0x80) /* most rows */
+        return (r->cells & mask) != 0 ? (*at >> 1) ^ -(*at & 1) : 0;
     for (uint64_t rest = r->cells; rest != 0; rest &= rest - 1) {
-        at = get_sum(at, &one);
+        at = get_sum(at, r->at, &one);
         if ((mask >> __builtin_ctzll(rest) & 1) != 0)
             sum += (uint128)one;
     }

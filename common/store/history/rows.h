@@ -13,10 +13,12 @@
  *     16 largest sum of a row i128; the row of the empty key does not count
  *     32 rows, then `next`: where the next block begins
  *
- *     row      bytes shared with the key before u8 | more bytes u8 (255: and so
- *              many as the next byte says) | these | what steps u8 | [bitmap] |
- * a sum for each steps    below 64: that one; else 0x80 + size of a bitmap, 1
- * to 8 bytes sum      zigzag, 7 bits a byte, the least first, at most 19 bytes
+ *     row      bytes shared with the key before u8
+ *              more bytes of the key u8 (255: and as the next byte says), these
+ *              steps: below 64 that one; else 0x80 + the size of a bitmap of 1
+ *              to 8 bytes, that, and the bytes of all sums u16
+ *              a sum for each step: zigzag, 7 bits a byte, the least first, at
+ *              most 19 bytes
  *
  * Where a block begins is as short as tells it from the last key before it.  A
  * block says where the next one does, so one that cannot be found is missed.
@@ -102,6 +104,9 @@ int rows_seek(struct rows_reader *r, const uint8_t *key, size_t size);
 
 /* The sums of the row that was read last, into the places of its cells. */
 void rows_sums(const struct rows_reader *r, int128 sums[HISTORY_CELLS]);
+
+/* Whether its sums are as long as they should be. */
+bool rows_sums_fit(const struct rows_reader *r);
 
 /* The sum over those of its cells that are in `mask`. */
 int128 rows_sum(const struct rows_reader *r, uint64_t mask);

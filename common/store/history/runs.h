@@ -116,7 +116,7 @@ int run_end(struct run_writer *w, const uint8_t *next, size_t next_size);
 struct source {
     const struct kv *kv;
     bool over;
-    uint64_t prefix; /* first bytes of its row's key */
+    uint64_t prefix[2]; /* first 16 bytes of its row's key */
     struct run_key key;
     struct rows_reader block;
     uint8_t *copy;  /* of the block, when the kv changes meanwhile; or NULL */

@@ -117,6 +117,7 @@ take_row(struct sources *l, uint8_t key[HISTORY_KEY_MAX], size_t *size,
          int128 *sum, bool *any)
 {
     const struct rows_reader *b = &l->heap[0]->block;
+    const uint64_t prefix[2] = {l->heap[0]->prefix[0], l->heap[0]->prefix[1]};
     int rc;
 
     *size = b->key_size;
@@ -131,7 +132,9 @@ take_row(struct sources *l, uint8_t key[HISTORY_KEY_MAX], size_t *size,
             *any = true;
         }
         rc = sources_next(l);
-    } while (rc == 0 && l->count > 0 && l->heap[0]->block.key_size == *size &&
+    } while (rc == 0 && l->count > 0 && l->heap[0]->prefix[0] == prefix[0] &&
+             l->heap[0]->prefix[1] == prefix[1] &&
+             l->heap[0]->block.key_size == *size &&
              memcmp(l->heap[0]->block.key, key, *size) == 0);
     return rc;
 }
@@ -166,7 +169,7 @@ give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
         if (rc < 0 || l->count == 0)
             break;
         rc = take_row(l, key, &size, &sum, &any);
-        if (rc == 0 && any && size > 0)
+        if (rc == 0 && any && size > 0 && sum >= least)
             least = asked->row(asked->ctx, key, size, sum);
         if (rc == 0 && ++rows % ROWS_A_LOOK == 0 && l->count > 0 &&
             asked->until_ns != 0 && clock_ns() >= asked->until_ns) {

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
+
 /* Has s->block read an item, of which the key is s->key. */
 static int
 load(struct source *s, struct kv_item *item)
@@ -42,17 +44,24 @@ go_to_next(struct source *s)
     s->key.size = RUN_KEY_HEAD + s->block.next_size;
 }
 
+/* The bytes of a key from `at` on, up to eight, as a number. */
+static uint64_t
+eight(const struct rows_reader *r, size_t at)
+{
+    const size_t size = r->key_size;
+
+    if (at >= size)
+        return 0;
+    return size - at >= 8 ? get_be64(r->key + at)
+                          : get_be64(r->key + at) >>
+                                8 * (8 - (size - at)) << 8 * (8 - (size - at));
+}
+
 static void
 note_prefix(struct source *s)
 {
-    uint8_t bytes[8] = {0};
-    uint64_t prefix = 0;
-
-    memcpy(bytes, s->block.key,
-           s->block.key_size < 8 ? s->block.key_size : sizeof bytes);
-    for (int i = 0; i < 8; i++)
-        prefix = prefix << 8 | bytes[i];
-    s->prefix = prefix;
+    s->prefix[0] = eight(&s->block, 0);
+    s->prefix[1] = eight(&s->block, 8);
 }
 
 int
@@ -165,8 +174,10 @@ source_skip_below(struct source *s, int128 least)
 static bool
 is_below(const struct source *a, const struct source *b)
 {
-    if (a->prefix != b->prefix)
-        return a->prefix < b->prefix;
+    if (a->prefix[0] != b->prefix[0])
+        return a->prefix[0] < b->prefix[0];
+    if (a->prefix[1] != b->prefix[1])
+        return a->prefix[1] < b->prefix[1];
     return history_compare(a->block.key, a->block.key_size, b->block.key,
                            b->block.key_size) < 0;
 }
