@@ -112,6 +112,8 @@ open_store(struct worker *w)
         .txn_memory = merge_commit_least(w->config.worker_memory),
         .keyspace_max = w->config.keyspace_max,
         .keys_max = w->config.keyspace_max_keys,
+        .history = &w->config.history,
+        .history_max = w->config.history_max,
         .spare = merge_spare,
         .spare_ctx = &w->merge,
     };

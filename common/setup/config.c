@@ -35,6 +35,7 @@ enum kind {
     KIND_USER,
     KIND_NAMES,
     KIND_BOOL,
+    KIND_TIERS,
     KIND_COUNT, /* this and those behind it have limits */
     KIND_SIZE,
     KIND_TIME,
@@ -93,6 +94,10 @@ static const struct option_row options[] = {
      "keyspaces there may be; 0: no limit"},
     {"keyspace.max_keys", KIND_COUNT, AT(keyspace_max_keys), 0, 1000000000000,
      "0", "keys of one keyspace; 0: no limit"},
+    {"history", KIND_TIERS, AT(history), 0, 0, "1m:2d,1h:90d,1d:10y",
+     "steps of history and how long each is kept; history.NAME: of one"},
+    {"history.max", KIND_SIZE, AT(history_max), 0, 1024 * 1024 * GIGA, "0",
+     "bytes of the history of one keyspace; 0: no limit"},
     {"held.max", KIND_SIZE, AT(held_max), 0, 1024 * GIGA, "1G",
      "records of keyspaces that cannot take them; 0: no limit"},
     {"archive.keep", KIND_TIME, AT(archive_keep_ms), 0, 3660 * DAY, "0",
@@ -238,6 +243,9 @@ static const struct {
     [KIND_NAMES] = {"names with blanks between, or empty",
                     "names with blanks between"},
     [KIND_BOOL] = {"true or false", "true or false, or on or off"},
+    [KIND_TIERS] = {"step:keep, at most four, or off",
+                    "steps and how long each is kept, such as 1m:2d,1h:90d, or "
+                    "off"},
     [KIND_COUNT] = {"a number", "a number"},
     [KIND_SIZE] = {"a size",
                    "a size: a number, or one with K, M or G, such as 32M"},
@@ -449,6 +457,24 @@ set_bool(struct config *c, const struct option_row *row, const char *value,
                        kinds[row->kind].example);
 }
 
+/* `history`, or `history.` and the name of a keyspace. */
+static int
+set_tiers(struct config *c, const char *key, const char *value, char *why,
+          size_t why_size)
+{
+    const char *name = strchr(key, '.');
+    char shown[CONFIG_SHOWN_TEXT];
+    const char *what;
+    int rc;
+
+    rc = tiers_rules_set(&c->history, name == NULL ? NULL : name + 1, value,
+                         &what);
+    if (rc < 0)
+        return config_fail(why, why_size, -EINVAL, "%s: %s",
+                           config_show(key, strlen(key), shown), what);
+    return 0;
+}
+
 int
 config_set(struct config *c, const char *key, const char *value, char *why,
            size_t why_size)
@@ -466,8 +492,12 @@ config_set(struct config *c, const char *key, const char *value, char *why,
             return set_text(c, row, value, why, why_size);
         if (row->kind == KIND_BOOL)
             return set_bool(c, row, value, why, why_size);
+        if (row->kind == KIND_TIERS)
+            return set_tiers(c, key, value, why, why_size);
         return set_number(c, row, value, why, why_size);
     }
+    if (strncmp(key, "history.", 8) == 0)
+        return set_tiers(c, key, value, why, why_size);
     return unknown_key(key, why, why_size);
 }
 

@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/setup/tiers.h"
+
 #define CONFIG_TEXT_SIZE  4096 /* longest path or address, with NUL */
 #define CONFIG_USER_SIZE  256  /* longest user name, with NUL */
 #define CONFIG_HOSTS_SIZE 1024 /* names of http.hosts, with NUL */
@@ -53,6 +55,8 @@ struct config {
     uint64_t worker_memory;                  /* worker.memory = 256M, bytes */
     uint64_t keyspace_max;                   /* keyspace.max = 10000 */
     uint64_t keyspace_max_keys;          /* keyspace.max_keys = 0, no limit */
+    struct tiers_rules history;          /* history, history.NAME */
+    uint64_t history_max;                /* history.max = 0, bytes; 0: none */
     uint64_t held_max;                   /* held.max = 1G, bytes; 0: no limit */
     uint64_t archive_keep_ms;            /* archive.keep = 0, none */
     char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */

@@ -5,9 +5,10 @@
 #define COUNTD_CONFIG_INSIDE_H
 
 #include "common/setup/config.h"
+#include "common/wire/name.h"
 
-/* No setting has a longer name. */
-#define CONFIG_KEY_SIZE 64
+/* No setting has a longer name than history.NAME. */
+#define CONFIG_KEY_SIZE (NAME_TEXT_SIZE + 16)
 
 /* Bytes of a bad key or value shown in an error; and what they take escaped,
  * with "..." and NUL. */

@@ -9,7 +9,7 @@
 size_t
 store_query_room(const struct store_query *q)
 {
-    if (q->op != STORE_RANGE)
+    if (q->op != STORE_RANGE && q->op != STORE_AROUND)
         return QUERY_ROW_SIZE + STORE_NAME_MAX;
     return (size_t)q->length * (QUERY_ROW_SIZE + STORE_NAME_MAX);
 }

@@ -93,7 +93,7 @@ store_marks_agree(const struct store_mark_info *a,
 struct store_delta {
     const uint8_t *key;
     uint16_t key_size;
-    uint32_t minute;  /* received_ms / 60000; history will need it */
+    uint32_t minute;  /* received_ms / 60000, for history */
     int64_t sum_high; /* of a signed 128-bit sum */
     uint64_t sum_low;
 };
@@ -134,10 +134,12 @@ struct store_totals {
 };
 
 enum store_op {
-    STORE_RANGE, /* rows by count descending, ties by key ascending */
-    STORE_GET,   /* the row of a key */
-    STORE_RANK,  /* the rank of a key from 0, as the count of one row */
-    STORE_TOTAL  /* the sum, saturated, as the count of one row without key */
+    STORE_RANGE,  /* rows by count descending, ties by key ascending */
+    STORE_GET,    /* the row of a key */
+    STORE_RANK,   /* the rank of a key from 0, as the count of one row */
+    STORE_AROUND, /* `length` rows by count, of which the key's is in the
+                     middle, if there are so many on both sides */
+    STORE_TOTAL   /* the sum, saturated, as the count of one row without key */
 };
 
 /* One question, and after store_read() its answer. */
@@ -145,17 +147,18 @@ struct store_query {
     enum store_op op;
     const uint8_t *name;
     size_t name_size;
-    const uint8_t *key; /* GET, RANK */
+    const uint8_t *key; /* GET, RANK, AROUND */
     size_t key_size;
-    int64_t offset; /* RANGE: below 0 counts from the end, but not below it */
+    int64_t offset; /* RANGE: below 0 counts from the end, but not below it;
+                       AROUND, then: rank of the first row */
     uint64_t length;
 
     int error;      /* 0, -ENOENT: no such keyspace or key; -EBADMSG, ... */
     uint8_t *bytes; /* its rows, in the wire form of common/wire/query.h */
     size_t size;    /* of the rows */
     uint64_t rows;
-    struct store_row row;       /* GET, RANK */
-    uint64_t rank;              /* RANK */
+    struct store_row row;       /* GET, RANK, AROUND */
+    uint64_t rank;              /* RANK, AROUND */
     struct store_totals totals; /* TOTAL */
 };
 
@@ -182,6 +185,69 @@ int64_t store_total(const struct store_totals *t);
 
 /* The most bytes that the rows of a query can take. */
 size_t store_query_room(const struct store_query *q);
+
+/* ---- history ----------------------------------------------------------- */
+
+/* Increments by the time at which they came.  Times are minutes since 1970, of
+ * UTC.  Sums are exact, of 128 bits: they neither saturate nor lose what was
+ * removed from the counts since.  What is kept how fine and how long is the
+ * setting `history`; an answer tells from when on it is all there is.
+ *
+ * A question about all keys may take long: it goes on in pieces, each of a
+ * moment of its own; each key is counted once, as it is then. */
+
+struct store_bucket {
+    int64_t sum_high; /* signed 128-bit sum */
+    uint64_t sum_low;
+    bool any; /* increments came, though their sum may be 0 */
+};
+
+/* A key of the top, with its sum in the time as long before, too. */
+struct store_top {
+    struct store_bucket sum, before;
+    uint16_t key_size;
+    uint8_t key[STORE_NAME_MAX];
+};
+
+enum store_past_op {
+    STORE_PAST_KEY,      /* buckets of a key */
+    STORE_PAST_KEYSPACE, /* buckets of all keys together */
+    STORE_PAST_TOP,      /* keys by their sums descending, ties by key */
+    STORE_PAST_RANK      /* the sum of a key, its rank from 0 by that, and how
+                            many keys have increments */
+};
+
+#define STORE_BUCKETS_MAX 4096
+#define STORE_TOP_MAX     4096
+
+/* One question, zeros but for what is asked, and then its answer. */
+struct store_past {
+    enum store_past_op op;
+    const uint8_t *name;
+    size_t name_size;
+    const uint8_t *key; /* KEY, RANK */
+    size_t key_size;
+    uint32_t from, to;            /* `to` itself not */
+    uint32_t step;                /* KEY, KEYSPACE: divides to - from */
+    struct store_bucket *buckets; /* KEY, KEYSPACE: one for each step; these and
+                                     `top` are the caller's */
+    struct store_top *top;        /* TOP: room for `length` */
+    uint64_t length;
+
+    uint32_t since;    /* what came before may be missing; 0: nothing is */
+    bool before_known; /* TOP: nothing is missing from `before`, either */
+    uint64_t rows;     /* TOP */
+    struct store_bucket sum; /* RANK */
+    uint64_t rank, keys;
+
+    /* Where it goes on; the engine's. */
+    unsigned phase;
+    uint64_t done;
+    int64_t least_high;
+    uint64_t least_low;
+    uint16_t at_size;
+    uint8_t at[STORE_NAME_MAX];
+};
 
 /* ---- the list of keyspaces --------------------------------------------- */
 
@@ -247,6 +313,7 @@ struct store_engine {
                  struct store_applied *applied);
     size_t (*read)(struct store *s, struct store_reads *reads);
     void (*read_end)(struct store *s);
+    int (*past)(struct store *s, struct store_past *q, uint64_t until_ns);
     bool (*tend)(struct store *s, const struct store_tending *t);
     int (*listing_open)(struct store *s, struct store_listing **out);
     void (*listing_close)(struct store_listing *l);
@@ -326,6 +393,20 @@ static inline void
 store_read_end(struct store *s)
 {
     s->engine->read_end(s);
+}
+
+/* Answers a question about history.  Follow it with store_read_end() in the
+ * same turn.
+ *   -EAGAIN  clock_ns() has reached until_ns (0: never does): call again with
+ *            the same question to go on, in a later turn if need be
+ *   -ENOENT  no such keyspace   -ENODATA  it has no history
+ *   -EINVAL  no step of the tiers divides the span, or it makes no sense
+ *   -E2BIG   the span is too long for the steps that divide it
+ *   -EBADMSG, ... as above */
+static inline int
+store_past(struct store *s, struct store_past *q, uint64_t until_ns)
+{
+    return s->engine->past(s, q, until_ns);
 }
 
 /* Work of the engine's own, to be called about once a second: notices replaced

@@ -6,7 +6,7 @@
  *   at    size  field
  *      0     1  magic      0x90; an answer has 0x91
  *      1     1  opcode     an answer repeats it
- *      2     1  flags      none defined, ignored; an answer has its status here
+ *      2     1  flags      ignored but in Who; an answer has its status here
  *      3     1  reserved   ignored; 0 in an answer
  *      4     4  body size
  *      8     4  opaque     any bytes; an answer repeats them
@@ -58,8 +58,12 @@ enum frame_opcode {
     FRAME_RELEASE = 0x03,
     FRAME_STATS = 0x10,
     FRAME_DUMP = 0x11,
-    FRAME_WHO = 0x57 /* countd's own: no client of yrmcds sends it */
+    FRAME_WHO = 0x57 /* countd's own */
 };
+
+/* The flags of Who, so that no other client meets it: with others, which have
+ * no meaning, its opcode is an unknown one. */
+#define FRAME_WHO_FLAGS 0x63
 
 enum frame_status {
     FRAME_OK = 0x00,

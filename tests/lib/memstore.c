@@ -8,13 +8,9 @@
 #include <sys/mman.h>
 
 #include "common/wire/query.h"
+#include "tests/lib/mempast.h"
 
 #define ROOM ((size_t)1 << 30) /* of addresses; pages come when touched */
-
-struct name {
-    uint8_t bytes[STORE_NAME_MAX];
-    size_t size;
-};
 
 struct mem_row {
     struct name key;
@@ -35,6 +31,8 @@ struct mem_keyspace {
     struct mem_row **ranked; /* by count; NULL: to be sorted again */
     struct mem_mark *marks;
     size_t mark_count, mark_room;
+    struct mempast *past; /* in no order */
+    size_t past_count, past_room;
     struct memstore_fault fault;
     struct memstore_calls calls;
 };
@@ -47,6 +45,7 @@ struct memstore {
     size_t count, room;
     void (*hook)(void *ctx);
     void *ctx;
+    uint64_t (*now_ms)(void);
 };
 
 static struct memstore *
@@ -327,6 +326,23 @@ apply_delta(struct memstore *m, struct mem_keyspace *k,
     k->ranked = NULL;
 }
 
+/* Remembers what came when. */
+static void
+note_past(struct memstore *m, struct mem_keyspace *k,
+          const struct store_delta *d)
+{
+    const uint64_t now = m->now_ms ? m->now_ms() / 60000 : UINT32_MAX;
+    struct mempast *p;
+
+    k->past = insert(m, k->past, sizeof *k->past, k->past_count, &k->past_count,
+                     &k->past_room);
+    p = &k->past[k->past_count - 1];
+    set_name(&p->key, d->key, d->key_size);
+    p->minute = d->minute > now + 1440 ? (uint32_t)now : d->minute;
+    p->sum_high = d->sum_high;
+    p->sum_low = d->sum_low;
+}
+
 /* The end of the commit that begins with delta `from`: all minutes of a key are
  * in one. */
 static size_t
@@ -386,6 +402,8 @@ apply(struct memstore *m, const struct store_batch *b,
         k->exists = true;
         for (size_t i = from; i < to; i++)
             apply_delta(m, k, &b->deltas[i], applied);
+        for (size_t i = from; i < to; i++)
+            note_past(m, k, &b->deltas[i]);
         for (size_t i = 0; i < b->mark_count; i++)
             set_mark(m, k, &b->marks[i],
                      to < b->delta_count ? &b->deltas[to - 1] : NULL);
@@ -498,6 +516,12 @@ read_one(void *ctx, struct store_query *q, size_t room)
     q->row = row->row;
     for (q->rank = 0; k->ranked[q->rank] != row;)
         q->rank++;
+    if (q->op == STORE_AROUND) {
+        q->offset = (int64_t)q->rank - (int64_t)(q->length / 2);
+        q->offset = q->offset < 0 ? 0 : q->offset;
+        read_range(q, k);
+        return 0;
+    }
     put_row(q, q->op == STORE_GET ? q->row.count : (int64_t)q->rank, q->key,
             q->key_size);
     return 0;
@@ -513,6 +537,19 @@ static void
 mem_read_end(struct store *s)
 {
     (void)s; /* nothing is kept for the next query */
+}
+
+static int
+mem_past(struct store *s, struct store_past *q, uint64_t until_ns)
+{
+    const struct mem_keyspace *k = find(of(s), q->name, q->name_size);
+
+    (void)until_ns; /* never takes long */
+    if (!k || !k->exists)
+        return -ENOENT;
+    if (k->fault.marks < 0)
+        return k->fault.marks;
+    return mempast_answer(k->past, k->past_count, q);
 }
 
 /* ---- listing ----------------------------------------------------------- */
@@ -630,6 +667,7 @@ mem_drop(struct store *s, const uint8_t *name, size_t name_size,
     if (!k || !k->exists)
         return -ENOENT;
     k->count = 0;
+    k->past_count = 0;
     k->ranked = NULL;
     for (size_t i = 0; k->fault.marks < 0 && i < count; i++)
         set_mark(of(s), k, &marks[i], NULL);
@@ -699,6 +737,7 @@ static const struct store_engine engine = {
     .apply = mem_apply,
     .read = mem_read,
     .read_end = mem_read_end,
+    .past = mem_past,
     .tend = mem_tend,
     .listing_open = mem_listing_open,
     .listing_close = mem_listing_close,
@@ -756,6 +795,12 @@ memstore_hook(struct store *s, void (*hook)(void *ctx), void *ctx)
 {
     of(s)->hook = hook;
     of(s)->ctx = ctx;
+}
+
+void
+memstore_now(struct store *s, uint64_t (*now_ms)(void))
+{
+    of(s)->now_ms = now_ms;
 }
 
 bool

@@ -8,7 +8,8 @@
  *     store_close(s);
  *
  * It keeps the promise of store.h exactly and plainly: one array of rows per
- * keyspace, sorted by key.  Traits: STORE_SNAPSHOT.  Its memory is shared with
+ * keyspace, sorted by key, and one of what came for each key and minute, kept
+ * for ever.  Traits: STORE_SNAPSHOT.  Its memory is shared with
  * the children of fork(), so that several processes can be its users, one at a
  * time; nothing is freed before store_close().
  *
@@ -58,6 +59,10 @@ struct memstore_calls memstore_calls(struct store *s, const char *name);
  * each commit but the last: where others may come in between.  NULL: no more.
  */
 void memstore_hook(struct store *s, void (*hook)(void *ctx), void *ctx);
+
+/* The clock by which increments of the future are counted now; NULL: all are
+ * counted in their minute. */
+void memstore_now(struct store *s, uint64_t (*now_ms)(void));
 
 /* Whether the keyspace is there: made by an apply and not removed. */
 bool memstore_has(struct store *s, const char *name);

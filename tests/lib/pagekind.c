@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/store/history/runs.h"
 #include "common/store/lmdb/held_record.h"
 #include "common/store/lmdb/keyspace.h"
 #include "common/store/lmdb/pages_layout.h"
@@ -25,6 +26,18 @@ leaf_kind(const uint8_t *page)
     return native64(first.key) < 4096 ? KIND_FREE : KIND_VALUES;
 }
 
+/* Whether a page of its own is a block of a tree. */
+static bool
+is_block(const uint8_t *value)
+{
+    const struct block_id id = {
+        .type = value[4], .order = value[5], .key = get_le64(value + 8)};
+    const size_t size = get_le16(value + 20);
+
+    return size <= PAGEKIND_SIZE - PAGE_HEAD &&
+           block_verify(value, size, &id) == 0;
+}
+
 enum page_kind
 page_kind(const uint8_t *page)
 {
@@ -38,6 +51,8 @@ page_kind(const uint8_t *page)
     case PAGE_OVER:
         if (memcmp(page + PAGE_HEAD + 4, "HLD1", 4) == 0)
             return KIND_PART;
+        if (!is_block(page + PAGE_HEAD))
+            return KIND_NONE; /* one of history */
         return type == 1 ? KIND_BASE : type == 2 ? KIND_BUFFER : KIND_NONE;
     default:
         return KIND_NONE;
@@ -66,6 +81,16 @@ is_damaged(const uint8_t *value, size_t size, const struct block_id *id)
                : block_verify(value, size, id) < 0;
 }
 
+static bool
+is_run_block(const MDB_val *key, const MDB_val *value)
+{
+    const struct kv_item item = {key->mv_data, value->mv_data, key->mv_size,
+                                 value->mv_size};
+    struct rows_reader r;
+
+    return rows_open(&r, &item) == 0;
+}
+
 /* Whether the store's own look at what is in a leaf sees the bit in it. */
 static bool
 leaf_sees(uint8_t page[4096], size_t at, uint8_t mask)
@@ -91,6 +116,10 @@ leaf_sees(uint8_t page[4096], size_t at, uint8_t mask)
             return false;
         page[at] ^= mask;
         return keyspace_mark_parse(&key, &value, &m, &now) < 0 || now != was;
+    }
+    if (n.key_size >= RUN_KEY_HEAD && is_run_block(&key, &value)) {
+        page[at] ^= mask;
+        return !is_run_block(&key, &value);
     }
     if (n.size < HELD_HEAD_SIZE || page + at < n.data ||
         (memcmp(data + 4, "HLD1", 4) != 0 && page_kind(page) != KIND_VALUES))

@@ -58,6 +58,26 @@ specimen_key(enum specimen_keyspace k, size_t i, char key[257])
     key[keyspaces[k].key_size] = '\0';
 }
 
+/* ---- history ----------------------------------------------------------- */
+
+#define MINUTE 28333333 /* of the logs, and the batches before them */
+
+static uint64_t
+now_ms(void)
+{
+    return (uint64_t)(MINUTE + 1) * 60000;
+}
+
+static const struct tiers_rules *
+rules(void)
+{
+    static struct tiers_rules r;
+    const char *why;
+
+    assert_rc(tiers_rules_set(&r, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
+    return &r;
+}
+
 /* ---- batches ----------------------------------------------------------- */
 
 struct deltas {
@@ -76,7 +96,7 @@ make_batch(struct deltas *d, enum specimen_keyspace k, size_t first,
         d->at[i - first] =
             (struct store_delta){.key = (const uint8_t *)key,
                                  .key_size = (uint16_t)keyspaces[k].key_size,
-                                 .minute = 28333333,
+                                 .minute = MINUTE - (uint32_t)(sum % 4) * 70,
                                  .sum_high = sum < 0 ? -1 : 0,
                                  .sum_low = (uint64_t)sum};
     }
@@ -134,7 +154,9 @@ open_store(const struct specimen *s, bool writable, size_t memory)
                                          .key_size = 256,
                                          .writable = writable,
                                          .open_max = 16,
-                                         .txn_memory = memory};
+                                         .txn_memory = memory,
+                                         .history = rules(),
+                                         .now_ms = now_ms};
     struct store *store;
 
     assert_rc(lmdb_store_open(&store, &options), 0);
@@ -541,19 +563,69 @@ compare_totals(struct store *store, enum specimen_keyspace k,
                : SPECIMEN_WRONG;
 }
 
+/* What came for a key (NULL: for all) in the days of the specimen. */
+static int
+ask_history(struct store *store, enum specimen_keyspace k, const char *key,
+            int64_t *sum)
+{
+    const uint32_t day = MINUTE / 1440 * 1440;
+    struct store_bucket b;
+    struct store_past q = {
+        .op = key != NULL ? STORE_PAST_KEY : STORE_PAST_KEYSPACE,
+        .name = (const uint8_t *)keyspaces[k].name,
+        .name_size = strlen(keyspaces[k].name),
+        .key = (const uint8_t *)key,
+        .key_size = keyspaces[k].key_size,
+        .from = day - 1440,
+        .to = day + 1440,
+        .step = 2880,
+        .buckets = &b,
+    };
+    const int rc = store_past(store, &q, 0);
+
+    store_read_end(store);
+    *sum = rc == 0 ? (int64_t)b.sum_low : 0;
+    return rc;
+}
+
+/* All that was counted is in history, for each key and together. */
+static enum specimen_verdict
+compare_history(struct store *store, enum specimen_keyspace k,
+                const int64_t *want)
+{
+    int64_t sum, all = 0;
+    char key[257];
+    int rc;
+
+    for (size_t i = 0; i < keyspaces[k].keys; i++) {
+        specimen_key(k, i, key);
+        all += want[i];
+        rc = ask_history(store, k, key, &sum);
+        if (rc == -ENODATA || rc == -ENOENT || (rc == 0 && sum != want[i]))
+            return SPECIMEN_WRONG;
+        if (rc < 0)
+            return SPECIMEN_REFUSED;
+    }
+    rc = ask_history(store, k, NULL, &sum);
+    if (rc < 0)
+        return SPECIMEN_REFUSED;
+    return sum == all ? SPECIMEN_RIGHT : SPECIMEN_WRONG;
+}
+
 enum specimen_verdict
 specimen_compare(struct store *store, enum specimen_keyspace k,
                  const int64_t *want)
 {
-    enum specimen_verdict v[3];
+    enum specimen_verdict v[4];
 
     v[0] = compare_totals(store, k, want);
     v[1] = compare_ranks(store, k, want);
     v[2] = compare_keys(store, k, want);
-    for (int i = 0; i < 3; i++)
+    v[3] = compare_history(store, k, want);
+    for (int i = 0; i < 4; i++)
         if (v[i] == SPECIMEN_WRONG)
             return SPECIMEN_WRONG;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (v[i] == SPECIMEN_REFUSED)
             return SPECIMEN_REFUSED;
     return SPECIMEN_RIGHT;

@@ -94,8 +94,9 @@ enum specimen_verdict {
     SPECIMEN_REFUSED /* an error instead */
 };
 
-/* Reads all rows of a keyspace, by count and by key, and its totals: whether
- * its keys have the counts `want`. */
+/* Reads all rows of a keyspace, by count and by key, its totals and its
+ * history: whether its keys have the counts `want`, all of which came in its
+ * days. */
 enum specimen_verdict specimen_compare(struct store *store,
                                        enum specimen_keyspace k,
                                        const int64_t *want);

@@ -23,6 +23,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/log/log.h"
+#include "common/store/history/runs.h"
 #include "common/store/lmdb/held.h"
 #include "common/store/lmdb/pages_layout.h"
 #include "common/store/tree/block.h"
@@ -538,6 +539,25 @@ is_state(const struct page_node *n)
 }
 
 static bool
+is_history(const struct page_node *n)
+{
+    return is_text(n, "history") && n->flags == 0;
+}
+
+/* Of a tier that has few. */
+static bool
+is_period(const struct page_node *n)
+{
+    return n->key_size == 5 && n->key[0] == 1 && n->flags == 0;
+}
+
+static bool
+is_run(const struct page_node *n)
+{
+    return n->key_size == RUN_KEY_HEAD && n->key[0] == 1 && n->flags == 0;
+}
+
+static bool
 is_done(const struct page_node *n)
 {
     return n->key_size == 17 && *n->key == 'm' && n->data[4] == 1;
@@ -648,11 +668,10 @@ no_bit_of_a_keyspace_is_wrong_and_silent(void **state)
     static const struct {
         const char *what;
         bool (*wanted)(const struct page_node *node);
-    } nodes[] = {{"name", is_name},
-                 {"state", is_state},
-                 {"done mark", is_done},
-                 {"partial mark", is_partial},
-                 {"group", is_group}};
+    } nodes[] = {{"name", is_name},       {"state", is_state},
+                 {"done mark", is_done},  {"partial mark", is_partial},
+                 {"history", is_history}, {"period", is_period},
+                 {"run", is_run},         {"group", is_group}};
     int file;
 
     (void)state; /* none */

@@ -505,8 +505,9 @@ any_call_may_fail_and_nothing_is_left_open(void **state)
 
 /* ---- the format, for ever ---- */
 
-#define GOLDEN      "tests/golden/keyspace-v2.mdb"
+#define GOLDEN      "tests/golden/keyspace-v3.mdb"
 #define GOLDEN_KEYS 5200
+#define GOLDEN_MIN  29000000 /* minute of its first log */
 
 static const uint8_t *const golden = (const uint8_t *)"golden";
 
@@ -525,19 +526,32 @@ golden_log(struct store *s, unsigned log)
         (void)snprintf(keys[n], sizeof keys[n], "k%05u", i % 100000);
         d[n] = delta(keys[n],
                      i == 0 ? INT64_MAX : (int64_t)(i * (log + 1)) - 7001);
+        d[n].minute = GOLDEN_MIN + 70 * log;
         n++;
     }
     assert_rc(apply_deltas(s, golden, 6, &mark, 1, d, n, &applied), 0);
 }
 
-/* Counts of all kinds, one saturated, and edits that are not folded in. */
+static uint64_t
+golden_now(void)
+{
+    return (uint64_t)(GOLDEN_MIN + 3 * 70) * 60000;
+}
+
+/* Counts of all kinds, one saturated, and edits that are not folded in; history
+ * with hours that are rolled up, and one that is not. */
 static void
 golden_write(const struct tmpdir *d)
 {
     struct store *s = open_store(d, 1 << 24, true);
     const int to = open("tests/golden", O_RDONLY | O_DIRECTORY);
+    struct tiers_rules rules = {.count = 0};
+    const char *why;
 
     assert_true(to >= 0);
+    assert_rc(tiers_rules_set(&rules, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
+    lmdb_of(s)->options.history = &rules;
+    lmdb_of(s)->options.now_ms = golden_now;
     for (unsigned log = 0; log < 3; log++)
         golden_log(s, log);
     assert_rc(apply_one(s, "golden", "k00000", 1), 0);
@@ -569,6 +583,32 @@ compare_golden(struct store *s, unsigned i)
     assert_rc(stored_get(s, "golden", key, &r), 0);
     assert_true(r.count == golden_count(i));
     assert_int_equal(r.saturated, i == 0);
+}
+
+/* What came for all keys in each of the first hours. */
+static void
+compare_golden_history(struct store *s)
+{
+    struct store_bucket b[4];
+    struct store_past q = {.op = STORE_PAST_KEYSPACE,
+                           .name = golden,
+                           .name_size = 6,
+                           .from = GOLDEN_MIN / 60 * 60,
+                           .to = GOLDEN_MIN / 60 * 60 + 240,
+                           .step = 60,
+                           .buckets = b};
+    int64_t want[4] = {INT64_MAX, 0, 0, 0};
+
+    for (unsigned log = 0; log < 3; log++)
+        for (unsigned i = log == 0 ? 1 : log; i < GOLDEN_KEYS;
+             i += log == 0 ? 1 : 71)
+            want[(GOLDEN_MIN % 60 + 70 * log) / 60] =
+                (int64_t)((uint64_t)want[(GOLDEN_MIN % 60 + 70 * log) / 60] +
+                          (uint64_t)((int64_t)(i * (log + 1)) - 7001));
+    assert_rc(store_past(s, &q, 0), 0);
+    store_read_end(s);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true((int64_t)b[i].sum_low == want[i]);
 }
 
 /* Puts a copy of the golden file into the test's directory. */
@@ -606,7 +646,10 @@ a_keyspace_of_the_first_version_still_opens(void **state)
     assert_int_equal(r.marks, 3);
     for (unsigned i = 0; i < GOLDEN_KEYS; i++)
         compare_golden(s, i);
+    compare_golden_history(s);
     assert_rc(apply_one(s, "golden", "k00001", 1), 0);
+    assert_rc(store_check(s, golden, 6, print_fault, NULL, &r), 0);
+    assert_int_equal(r.faults, 0);
     assert_true(get_one(s, "golden", "k00001") == golden_count(1) + 1);
     store_close(s);
 }

@@ -149,11 +149,14 @@ has_name(uint8_t opcode)
            opcode == FRAME_RELEASE || opcode == FRAME_WHO;
 }
 
+/* `bytes` begin with a header.  Who is known with its flags only. */
 static bool
-is_known(const struct live_server *s, uint8_t opcode)
+is_known(const struct live_server *s, const uint8_t *bytes)
 {
+    const uint8_t opcode = bytes[1];
+
     return opcode <= FRAME_RELEASE || opcode == FRAME_STATS ||
-           opcode == FRAME_WHO ||
+           (opcode == FRAME_WHO && bytes[2] == FRAME_WHO_FLAGS) ||
            (opcode == FRAME_DUMP && s->options.kind == LIVE_COUNTER);
 }
 
@@ -167,7 +170,7 @@ read_request(const struct live_server *s, const uint8_t *bytes,
     q->status = FRAME_OK;
     if (bytes[0] != FRAME_REQUEST)
         q->status = FRAME_INVALID;
-    else if (!is_known(s, q->opcode))
+    else if (!is_known(s, bytes))
         q->status = FRAME_UNKNOWN;
     else if (has_name(q->opcode)) {
         if (!frame_get_ask((enum frame_opcode)q->opcode, bytes + FRAME_HEADER,
@@ -187,8 +190,7 @@ requests_need(const struct live_server *s, const uint8_t *bytes, size_t size)
 
     if (size < FRAME_HEADER)
         return FRAME_HEADER;
-    if (bytes[0] != FRAME_REQUEST || !is_known(s, bytes[1]) ||
-        !has_name(bytes[1]))
+    if (bytes[0] != FRAME_REQUEST || !is_known(s, bytes) || !has_name(bytes[1]))
         return FRAME_HEADER;
     fixed = bytes[1] == FRAME_ACQUIRE ? 10 : bytes[1] == FRAME_GET ? 2 : 6;
     body = get_be32(bytes + 4);

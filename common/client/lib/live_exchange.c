@@ -61,6 +61,7 @@ put_request(const struct live_exchange *x, size_t index, uint8_t *bytes)
     uint8_t *at = bytes + FRAME_HEADER;
 
     h.opcode = (uint8_t)opcode_of(x, index);
+    h.status = h.opcode == FRAME_WHO ? FRAME_WHO_FLAGS : 0;
     put_be32(h.opaque, x->serial + (uint32_t)index);
     if (op) {
         if (op->what != COUNTD_GET) {

@@ -16,7 +16,7 @@
  *   anything else            drop it; slices committed before stay, and their
  *                            marks say how far they went
  */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/past.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -37,6 +37,7 @@ struct batch {
     uint64_t nonce; /* of the last commit that was tried */
     struct store_applied slice;
     struct store_applied total;
+    struct past past;
 };
 
 /* ---- where the batch stands -------------------------------------------- */
@@ -167,7 +168,9 @@ fill(struct batch *b, MDB_txn *txn, size_t *least)
     b->end = b->at;
     while (b->end < b->given->delta_count && sl->count < b->limit)
         next_change(b->given, &b->end, &sl->changes[sl->count++]);
-    return edits_room(b->keyspace, edits_pages(groups, sl->count, key_size),
+    return edits_room(b->keyspace,
+                      edits_pages(groups, sl->count, key_size) +
+                          past_pages(b->end - b->at, key_size),
                       least);
 }
 
@@ -219,11 +222,12 @@ write_marks(struct batch *b, MDB_txn *txn, struct keyspace_state *state)
 #endif
 }
 
-/* Everything but the commit. */
+/* Edits both trees and adds to history. */
 static int
-make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
+make_edits(struct batch *b, MDB_txn *txn, struct keyspace_state *state,
+           size_t *least)
 {
-    struct batch *b = ctx;
+    struct past *past = &b->past;
     struct edits e = {
         .store = b->store,
         .keyspace = b->keyspace,
@@ -235,6 +239,29 @@ make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     };
     int rc;
 
+    rc = past_begin(past, b->store, b->keyspace, txn, state);
+    if (rc == 0)
+        rc = fill(b, txn, least);
+    e.limit = b->limit;
+    if (rc == 0)
+        rc = edits_make(&e);
+    past->deltas = &b->given->deltas[b->at];
+    past->delta_count = b->end - b->at;
+    past->pages = e.pages;
+    if (rc == 0)
+        rc = past_change(past, txn, state);
+    past_end(past);
+    b->pages = past->pages;
+    return rc;
+}
+
+/* Everything but the commit. */
+static int
+make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
+{
+    struct batch *b = ctx;
+    int rc;
+
     b->nonce = state->nonce;
     b->slice = (struct store_applied){.commits = 1};
     b->pages = 0;
@@ -243,14 +270,10 @@ make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
         return rc;
     b->end = b->at;
     if (b->at < b->given->delta_count) {
-        rc = fill(b, txn, least);
-        e.limit = b->limit;
-        if (rc == 0)
-            rc = edits_make(&e);
+        rc = make_edits(b, txn, state, least);
         if (rc < 0)
             return rc;
     }
-    b->pages = e.pages;
     return b->in ? 0 : write_marks(b, txn, state);
 }
 

@@ -4,6 +4,7 @@
  * counted again.  A file that cannot be opened cannot say which logs were in;
  * in its place comes a fresh one with the marks that the caller knows. */
 #include "common/store/lmdb/env.h"
+#include "common/store/lmdb/past.h"
 #include "common/store/lmdb/peek.h"
 
 #include <errno.h>
@@ -57,6 +58,10 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
         rc = env_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
         rc = check_values(txn, k->trees[i].dbi, &map);
+    if (rc == 0)
+        rc = check_values(txn, k->history, &map);
+    if (rc == 0)
+        rc = past_clear(k, txn, state);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
         rc = lmdb_error(mdb_drop(txn, k->trees[i].dbi, 0));
         state->roots[i].id = 0;
@@ -192,7 +197,25 @@ struct deletion {
     size_t limit; /* keys it may have; 0: to be found */
     struct store_applied applied;
     uint64_t pages;
+    struct past past;
 };
+
+/* Edits both trees, and history. */
+static int
+delete_slice(struct deletion *d, struct edits *e)
+{
+    int rc;
+
+    rc = past_begin(&d->past, d->store, d->keyspace, e->txn, e->state);
+    if (rc == 0)
+        rc = edits_make(e);
+    d->past.pages = e->pages;
+    if (rc == 0)
+        rc = past_change(&d->past, e->txn, e->state);
+    past_end(&d->past);
+    d->pages = d->past.pages;
+    return rc;
+}
 
 static int
 make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
@@ -226,13 +249,13 @@ make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
         sl->changes[sl->count++] = (struct change){
             .key = key->key, .key_size = (uint16_t)key->key_size, .gone = true};
     }
-    rc = edits_room(d->keyspace, edits_pages(groups, sl->count, key_size),
+    rc = edits_room(d->keyspace,
+                    edits_pages(groups, sl->count, key_size) +
+                        past_pages(sl->count, key_size),
                     least);
     e.limit = d->limit;
-    if (rc == 0 && sl->count > 0)
-        rc = edits_make(&e);
-    d->pages = e.pages;
-    return rc;
+    d->pages = 0;
+    return rc == 0 && sl->count > 0 ? delete_slice(d, &e) : rc;
 }
 
 /* All of them, in as few transactions as may be; at least one, which makes a

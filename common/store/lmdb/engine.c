@@ -40,6 +40,7 @@ engine_close(struct store *store)
     free(s->slots);
     tree_work_free(s->work);
     slice_free(&s->slice);
+    history_care_free(s->care);
     free(s);
 }
 
@@ -50,6 +51,7 @@ static const struct store_engine engine = {
     .apply = lmdb_apply,
     .read = lmdb_read,
     .read_end = lmdb_read_end,
+    .past = lmdb_past,
     .tend = lmdb_tend,
     .listing_open = lmdb_listing_open,
     .listing_close = lmdb_listing_close,
@@ -103,7 +105,8 @@ make_handle(struct lmdb *s)
     if (!s->options.writable)
         return 0;
     s->work = tree_work_new();
-    if (s->work == NULL)
+    s->care = history_care_new();
+    if (s->work == NULL || s->care == NULL)
         return -ENOMEM;
     if (getrandom(&s->nonce, sizeof s->nonce, 0) < 0)
         return -errno;

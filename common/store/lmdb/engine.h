@@ -5,6 +5,7 @@
 #ifndef COUNTD_LMDB_ENGINE_H
 #define COUNTD_LMDB_ENGINE_H
 
+#include "common/setup/tiers.h"
 #include "common/store/store.h"
 
 struct lmdb_options {
@@ -18,6 +19,11 @@ struct lmdb_options {
                               what may be kept between commits */
     uint64_t keyspace_max; /* keyspaces in the directory; 0: no limit */
     uint64_t keys_max;     /* keys per keyspace; 0: no limit */
+
+    const struct tiers_rules *history; /* borrowed; NULL: as it is: none
+                                          begins and none ends */
+    uint64_t history_max;     /* bytes of it in a keyspace; 0: no limit */
+    uint64_t (*now_ms)(void); /* Unix time; NULL: clock_unix_ms() */
 
     /* What a commit may hold just now, in bytes: the more, the fewer commits a
      * large batch is cut into.  When it says less than txn_memory the engine

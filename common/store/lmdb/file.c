@@ -100,8 +100,8 @@ struct empty {
 static int
 fill_empty(void *ctx, MDB_txn *txn)
 {
-    static const char *const names[] = {"keys", "ranks", "meta"};
-    struct keyspace_state state = {.change = 1};
+    static const char *const names[] = {"keys", "ranks", "history", "meta"};
+    struct keyspace_state state = {.change = 1, .history_due = HISTORY_NEVER};
     struct empty *e = ctx;
     MDB_dbi dbi = 0;
     int rc = 0;

@@ -5,20 +5,24 @@
  *
  *     keys    the tree of rows by key          (common/store/tree/tree.h)
  *     ranks   the tree of rows by count
+ *     history runs of what came when              (common/store/history)
  *     meta    "name": version and full name; "state": totals, roots, marks;
- *             "m" + uuid: one mark per log
+ *             "history": what the runs add up to; "m" + uuid: one mark per log
  *
  * Every meta value starts with a crc32 of its LMDB key and of what follows.
  * Little-endian, offsets in bytes:
  *
- *     name     0 crc32   4 version u32 = 2   8 features u32 (unknown: refuse)
+ *     name     0 crc32   4 version u32 = 3   8 features u32 (unknown: refuse)
  *             12 keyspace_size u16   14 key_size u16   16 name size u16
  *             18 zero u16   20 name
  *     state    0 crc32   4 zero u32   8 change u64, +1 per commit
  *             16 nonce u64   24 sum i128   40 saturated keys u64
  *             48 marks u64: how many   56 hash of the marks u64
  *             64 tree of keys, 96 tree of ranks, each: root id u64 |
- *             next id u64 | rows u64 | level u16 | zero[6]          128 end
+ *             next id u64 | rows u64 | level u16 | zero[6]
+ *             128 whether there is history u32   132 minute at which there
+ *             will be something to do for it u32                  136 end
+ *     history  0 crc32   4 zero u32   8 as history_put() writes it
  *     mark     0 crc32   4 done u8   5 zero u8   6 last key size u16
  *              8 epoch u64   16 first_ms u64   24 last key
  *
@@ -44,23 +48,22 @@
 #include <time.h>
 
 #include "common/base/diag.h"
+#include "common/store/history/history.h"
 #include "common/store/lmdb/engine.h"
 #include "common/store/lmdb/pager.h"
 #include "common/store/tree/tree.h"
 #include "common/wire/name.h"
 
-__extension__ typedef __int128 int128;
-
 #define KEYSPACE_SUFFIX     ".mdb"
 #define KEYSPACE_FILE_SIZE  (NAME_FILE_SIZE + 8)
 #define KEYSPACE_LOCK_SIZE  (KEYSPACE_FILE_SIZE + 8)
 #define KEYSPACE_PATH_SIZE  (KEYSPACE_FILE_SIZE + 40)
-#define KEYSPACE_VERSION    2
+#define KEYSPACE_VERSION    3
 #define KEYSPACE_MAP_FIRST  ((size_t)1 << 20)
 #define KEYSPACE_MAP_MAX    ((size_t)1 << 45)
 #define KEYSPACE_READERS    510
 #define KEYSPACE_PAGE_COST  4352 /* a dirty page, LMDB's record of it */
-#define KEYSPACE_STATE_SIZE 128
+#define KEYSPACE_STATE_SIZE 136
 #define KEYSPACE_MARK_SIZE  (24 + BLOCK_KEY_MAX)
 
 /* The two trees of a keyspace, as places in arrays. */
@@ -81,6 +84,8 @@ struct keyspace_state {
     uint64_t marks;
     uint64_t marks_hash;
     struct tree_root roots[KEYSPACE_TREES];
+    bool has_history;
+    uint32_t history_due; /* minute; HISTORY_NEVER */
 };
 
 /* A mark record. */
@@ -109,6 +114,8 @@ struct keyspace {
         MDB_dbi dbi;
         MDB_cursor *cursor; /* of the reader */
     } trees[KEYSPACE_TREES];
+    MDB_dbi history;
+    MDB_cursor *history_cursor; /* of the reader */
     bool reading;
     int fd;             /* of the data file; LMDB's */
     uint64_t looked_ms; /* keyspace_replaced; monotonic */
@@ -162,8 +169,9 @@ struct slice {
 
 /* The walk through the directory for keyspaces that can be removed (tend.c). */
 struct tending {
-    DIR *dir;         /* while a pass is on its way */
-    uint64_t next_ms; /* when the next pass begins; monotonic */
+    DIR *dir;                       /* while a pass is on its way */
+    char again[KEYSPACE_FILE_SIZE]; /* there is more to do for this file */
+    uint64_t next_ms;               /* when the next pass begins; monotonic */
 };
 
 /* A file that was found damaged, as it was then (peek.c). */
@@ -204,6 +212,7 @@ struct lmdb {
     uint64_t forgot_ms; /* what the cache knew; monotonic */
     struct tree_work *work;
     struct slice slice;
+    struct history_care *care; /* where writable */
     struct tending tending;
     struct keyspace_refused refused[KEYSPACE_REFUSED]; /* by inode */
 };
@@ -223,6 +232,7 @@ int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
 size_t lmdb_read(struct store *store, struct store_reads *reads);
 void lmdb_read_end(struct store *store);
+int lmdb_past(struct store *store, struct store_past *q, uint64_t until_ns);
 bool lmdb_tend(struct store *store, const struct store_tending *t);
 /* One pass over the directory gathers so many names; the next comes when they
  * are given. */
@@ -283,6 +293,11 @@ void keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages,
 /* Says what failed, with the name; returns rc. */
 int keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
                      const char *what, int rc);
+
+/* ---- views (view.c) ---- */
+
+/* Has s->kept be of this keyspace, until lmdb_read_end().  -ENOENT, ... */
+int view_keep(struct lmdb *s, const uint8_t *name, size_t name_size);
 
 /* ---- environments (open.c) ---- */
 
@@ -415,6 +430,11 @@ int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
                         struct keyspace_mark *out, uint64_t *hash);
 int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
                       const struct keyspace_mark *mark, uint64_t *hash);
+
+/* The history record.  -EBADMSG when it is not there. */
+int keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out);
+int keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h);
+int keyspace_history_del(MDB_txn *txn, MDB_dbi meta);
 
 /* ---- marks (marks.c) ---- */
 

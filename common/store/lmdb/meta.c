@@ -8,18 +8,20 @@
 #include "common/base/crc.h"
 #include "common/base/hash.h"
 
-#define NAME_KEY    KEYSPACE_NAME_KEY
-#define STATE_KEY   KEYSPACE_STATE_KEY
-#define HEADER_SIZE 20
-#define MARK_HEAD   24
-#define ROOTS_AT    64
-#define ROOT_SIZE   ((size_t)32)
+#define NAME_KEY     KEYSPACE_NAME_KEY
+#define STATE_KEY    KEYSPACE_STATE_KEY
+#define HISTORY_KEY  KEYSPACE_HISTORY_KEY
+#define HISTORY_HEAD 8
+#define HEADER_SIZE  20
+#define MARK_HEAD    24
+#define ROOTS_AT     64
+#define ROOT_SIZE    ((size_t)32)
 
 /* The checksum of a record: of its LMDB key, then of all behind the sum. */
 static uint32_t
 record_crc(const MDB_val *key, const uint8_t *bytes, size_t size)
 {
-    uint8_t both[32 + HEADER_SIZE + NAME_MAX_SIZE];
+    uint8_t both[32 + HISTORY_HEAD + HISTORY_STATE_MAX];
 
     assert(key->mv_size <= 32 && size - 4 <= sizeof both - 32);
     memcpy(both, key->mv_data, key->mv_size);
@@ -180,6 +182,8 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
     put_le64(bytes + 56, state->marks_hash);
     for (int i = 0; i < KEYSPACE_TREES; i++)
         root_put(bytes + ROOTS_AT + ROOT_SIZE * (size_t)i, &state->roots[i]);
+    put_le32(bytes + 128, state->has_history ? 1 : 0);
+    put_le32(bytes + 132, state->history_due);
     return record_put(txn, meta, &key, bytes, sizeof bytes);
 }
 
@@ -199,6 +203,8 @@ keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
     out->saturated = get_le64(bytes + 40);
     out->marks = get_le64(bytes + 48);
     out->marks_hash = get_le64(bytes + 56);
+    out->has_history = get_le32(bytes + 128) != 0;
+    out->history_due = get_le32(bytes + 132);
     for (int i = 0; i < KEYSPACE_TREES; i++) {
         root_get(bytes + ROOTS_AT + ROOT_SIZE * (size_t)i, &out->roots[i]);
         if (!root_ok(&out->roots[i]) ||
@@ -217,6 +223,42 @@ keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
 
     rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     return rc < 0 ? rc : keyspace_state_parse(&v, out);
+}
+
+int
+keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out)
+{
+    char text[] = HISTORY_KEY;
+    MDB_val key = text_key(text), v;
+    int rc;
+
+    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
+    if (rc < 0)
+        return rc;
+    if (!record_ok(&key, &v, HISTORY_HEAD, HISTORY_HEAD + HISTORY_STATE_MAX))
+        return -EBADMSG;
+    return history_get(out, (const uint8_t *)v.mv_data + HISTORY_HEAD,
+                       v.mv_size - HISTORY_HEAD);
+}
+
+int
+keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h)
+{
+    uint8_t bytes[HISTORY_HEAD + HISTORY_STATE_MAX] = {0};
+    char text[] = HISTORY_KEY;
+    MDB_val key = text_key(text);
+    const size_t size = history_put(h, bytes + HISTORY_HEAD);
+
+    return record_put(txn, meta, &key, bytes, HISTORY_HEAD + size);
+}
+
+int
+keyspace_history_del(MDB_txn *txn, MDB_dbi meta)
+{
+    char text[] = HISTORY_KEY;
+    MDB_val key = text_key(text);
+
+    return lmdb_error(mdb_del(txn, meta, &key, NULL));
 }
 
 /* A mark's share of the hash in the state record. */

@@ -32,6 +32,8 @@ keyspace_close(struct keyspace *k)
     for (int i = 0; i < KEYSPACE_TREES; i++)
         if (k->trees[i].cursor != NULL)
             mdb_cursor_close(k->trees[i].cursor);
+    if (k->history_cursor != NULL)
+        mdb_cursor_close(k->history_cursor);
     if (k->reader != NULL)
         mdb_txn_abort(k->reader);
     mdb_env_close(k->env);
@@ -108,6 +110,8 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
         return rc;
     *why = "its databases are not there";
     rc = lmdb_error(mdb_dbi_open(txn, "meta", 0, &k->meta));
+    if (rc == 0)
+        rc = lmdb_error(mdb_dbi_open(txn, "history", 0, &k->history));
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
         rc = lmdb_error(mdb_dbi_open(txn, names[i], 0, &k->trees[i].dbi));
     if (rc == 0)
@@ -126,6 +130,9 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
         rc = lmdb_error(
             mdb_cursor_open(k->reader, k->trees[i].dbi, &k->trees[i].cursor));
+    if (rc == 0)
+        rc = lmdb_error(
+            mdb_cursor_open(k->reader, k->history, &k->history_cursor));
     keyspace_read_end(k);
     return rc;
 }

@@ -11,8 +11,9 @@
 #include "common/store/lmdb/keyspace.h"
 #include "common/store/lmdb/pages.h"
 
-#define KEYSPACE_NAME_KEY  "name" /* in the meta database */
-#define KEYSPACE_STATE_KEY "state"
+#define KEYSPACE_NAME_KEY    "name" /* in the meta database */
+#define KEYSPACE_STATE_KEY   "state"
+#define KEYSPACE_HISTORY_KEY "history"
 
 /* Looks at an LMDB file before LMDB does: a regular file, meta pages that make
  * sense, pages that LMDB can follow, and LMDB goes on from the newest commit.

@@ -1,5 +1,6 @@
 /* common/store/lmdb/tend.c - work of the engine's own: replaced files, what was
- * read long ago, and the files of empty keyspaces.
+ * read long ago, history of keyspaces that no merge comes to, and the files of
+ * empty keyspaces.
  *
  * A keyspace without keys whose marks are all of logs that can bring nothing
  * more, and for which nothing is held, is as good as none, and its file is
@@ -7,6 +8,7 @@
  * the directory's flock, so nobody is opening it.  Who has it open finds it
  * gone, and makes a new one when there is something to put in.  After a power
  * cut it may be back, as it was. */
+#include "common/store/lmdb/past.h"
 #include "common/store/lmdb/peek.h"
 
 #include <errno.h>
@@ -62,8 +64,9 @@ remove_empty(struct lmdb *s, struct store_tending *t, struct keyspace *k)
     s->full_until_ms = 0;
 }
 
-/* Looks at one entry of the directory. */
-static void
+/* Sees to history that waits, or removes an empty file.  True: there is more to
+ * do for this file. */
+static bool
 look_at(struct lmdb *s, struct store_tending *t, const char *entry)
 {
     struct keyspace peek = {.env = NULL};
@@ -71,17 +74,25 @@ look_at(struct lmdb *s, struct store_tending *t, const char *entry)
     struct keyspace *k;
     char stem[NAME_FILE_SIZE];
     const char *why; /* who needs it is told */
+    bool more = false;
 
     if (!keyspace_file_stem(entry, stem))
-        return;
+        return false;
     (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX,
                    stem); /* sized for the longest */
-    if (keyspace_peek(&s->options, &peek, &state, &why) < 0 ||
-        state.roots[TREE_KEYS].count > 0)
-        return;
-    if (keyspace_get(s, peek.name, peek.name_size, KEYSPACE_FIND, &k) == 0 &&
-        strcmp(k->file, peek.file) == 0)
+    if (keyspace_peek(&s->options, &peek, &state, &why) < 0)
+        return false;
+    if (state.roots[TREE_KEYS].count > 0 && state.history_due > past_now(s))
+        return false;
+    if (keyspace_get(s, peek.name, peek.name_size, KEYSPACE_FIND, &k) != 0 ||
+        strcmp(k->file, peek.file) != 0)
+        return false;
+    if (state.history_due <= past_now(s) && past_tend(s, k, &more) == 0 && more)
+        return true;
+    if (state.roots[TREE_KEYS].count == 0 && t->is_spent != NULL &&
+        k->env != NULL)
         remove_empty(s, t, k);
+    return false;
 }
 
 /* Forgets now and then which values were good. */
@@ -116,11 +127,17 @@ lmdb_tend(struct store *store, const struct store_tending *tending)
     lmdb_read_end(store);
     keyspace_look(s);
     trust_no_longer(s);
-    if (!s->options.writable || t.is_spent == NULL)
+    if (!s->options.writable)
         return false;
     if (pass->dir == NULL && !pass_begin(s)) {
         pass->dir = NULL;
         return false;
+    }
+    while (pass->again[0] != '\0') {
+        if (!look_at(s, &t, pass->again))
+            pass->again[0] = '\0';
+        else if (clock_ns() >= t.until_ns)
+            return true;
     }
     do {
         if (dirstream_next(pass->dir, &entry) <= 0) {
@@ -129,7 +146,12 @@ lmdb_tend(struct store *store, const struct store_tending *tending)
             pass->next_ms = clock_ms() + PASS_EVERY_MS;
             return false;
         }
-        look_at(s, &t, entry);
+        while (look_at(s, &t, entry))
+            if (clock_ns() >= t.until_ns) {
+                (void)snprintf(pass->again, sizeof pass->again, "%s",
+                               entry); /* fits: a keyspace's */
+                return true;
+            }
     } while (clock_ns() < t.until_ns);
     return true;
 }

@@ -142,21 +142,20 @@ view_rank(struct lmdb_view *v, struct store_query *q)
 
 /* ---- queries ----------------------------------------------------------- */
 
-/* Has s->kept be of this keyspace. */
-static int
-keep_view(struct lmdb *s, const struct store_query *q)
+int
+view_keep(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     int rc;
 
     if (s->kept != NULL && s->kept_uses < VIEW_USES_MAX &&
-        s->kept->keyspace->name_size == q->name_size &&
-        memcmp(s->kept->keyspace->name, q->name, q->name_size) == 0) {
+        s->kept->keyspace->name_size == name_size &&
+        memcmp(s->kept->keyspace->name, name, name_size) == 0) {
         s->kept_uses++;
         return 0;
     }
     lmdb_read_end(&s->store);
     s->kept_uses = 1;
-    rc = view_open(s, q->name, q->name_size, &s->kept);
+    rc = view_open(s, name, name_size, &s->kept);
     if (rc < 0)
         s->kept = NULL;
     return rc;
@@ -194,12 +193,26 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t room)
     return 0;
 }
 
+/* The rows about a key. */
+static int
+read_around(struct lmdb_view *v, struct store_query *q, size_t room)
+{
+    int rc;
+
+    rc = view_rank(v, q);
+    if (rc < 0)
+        return rc;
+    q->offset =
+        q->rank > q->length / 2 ? (int64_t)(q->rank - q->length / 2) : 0;
+    return read_range(v, q, room);
+}
+
 static int
 read_query(struct lmdb *s, struct store_query *q, size_t room)
 {
     int rc;
 
-    rc = keep_view(s, q);
+    rc = view_keep(s, q->name, q->name_size);
     if (rc < 0)
         return rc;
     switch (q->op) {
@@ -217,6 +230,8 @@ read_query(struct lmdb *s, struct store_query *q, size_t room)
         view_totals(s->kept, &q->totals);
         put_row(q, store_total(&q->totals));
         return 0;
+    case STORE_AROUND:
+        return read_around(s->kept, q, room);
     case STORE_RANGE:
         break;
     }

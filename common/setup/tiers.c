@@ -1,0 +1,175 @@
+/* common/setup/tiers.c - see tiers.h. */
+#include "common/setup/tiers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOUR     60u
+#define DAY      1440u
+#define YEAR     (365u * DAY)
+#define KEEP_MAX (100u * YEAR)
+
+/* The setting `history` as it is read: "1m", then "2d". */
+static bool
+read_minutes(const char **at, uint32_t *out)
+{
+    static const struct {
+        char letter;
+        uint32_t minutes;
+    } units[] = {
+        {'m', 1}, {'h', HOUR}, {'d', DAY}, {'w', 7 * DAY}, {'y', YEAR}};
+    uint64_t n = 0;
+    const char *start = *at;
+
+    for (; **at >= '0' && **at <= '9' && n < KEEP_MAX; ++*at)
+        n = n * 10 + (uint64_t)(**at - '0');
+    for (size_t i = 0; *at > start && i < sizeof units / sizeof *units; i++) {
+        if (**at != units[i].letter)
+            continue;
+        ++*at;
+        n *= units[i].minutes;
+        *out = (uint32_t)n;
+        return n > 0 && n <= KEEP_MAX;
+    }
+    return false;
+}
+
+static bool
+is_step(uint32_t step)
+{
+    if (step < HOUR)
+        return HOUR % step == 0;
+    return step < DAY ? step % HOUR == 0 && DAY % step == 0 : step % DAY == 0;
+}
+
+/* The longest period that lies in one step of the next tier; without a next
+ * one an hour, a day or 32 steps. */
+static uint32_t
+period_of(uint32_t step, uint32_t next)
+{
+    if (next == 0)
+        return step < HOUR ? HOUR : step < DAY ? DAY : 32 * step;
+    for (uint32_t n = TIERS_CELLS_MAX; n > 1; n--)
+        if (next / step % n == 0)
+            return n * step;
+    return step;
+}
+
+static const char *
+bad_tier(const struct tiers *t, const struct tier *new)
+{
+    const struct tier *last = t->count > 0 ? &t->tier[t->count - 1] : NULL;
+
+    if (!is_step(new->step))
+        return "a step divides an hour or a day, or is whole days";
+    if (new->keep < new->step)
+        return "a step is kept at least as long as it is";
+    if (last != NULL && (new->step <= last->step || new->step % last->step > 0))
+        return "each step must be a multiple of the one before";
+    if (last != NULL && new->keep < last->keep)
+        return "a longer step must be kept as long as the one before";
+    return NULL;
+}
+
+int
+tiers_parse(const char *text, struct tiers *out, const char **why)
+{
+    struct tiers t = {.count = 0};
+
+    *why = "give step:keep, ... with m, h, d, w or y, as 1m:2d,1h:90d,1d:10y, "
+           "or off";
+    if (strcmp(text, "off") == 0) {
+        *out = t;
+        return 0;
+    }
+    for (;; text++) {
+        struct tier new = {.step = 0};
+
+        if (t.count == TIERS_MAX) {
+            *why = "these are more than four steps";
+            return -EINVAL;
+        }
+        if (!read_minutes(&text, &new.step) || *text++ != ':' ||
+            !read_minutes(&text, &new.keep) || (*text != ',' && *text != '\0'))
+            return -EINVAL;
+        if (bad_tier(&t, &new) != NULL) {
+            *why = bad_tier(&t, &new);
+            return -EINVAL;
+        }
+        t.tier[t.count++] = new;
+        if (*text == '\0')
+            break;
+    }
+    for (unsigned i = 0; i < t.count; i++)
+        t.tier[i].period =
+            period_of(t.tier[i].step, i + 1 < t.count ? t.tier[i + 1].step : 0);
+    *out = t;
+    return 0;
+}
+
+/* The rule of this name, or a new one, which is not counted yet. */
+static struct tiers_rule *
+rule_of(struct tiers_rules *r, const struct tiers_rule *named)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        struct tiers_rule *old = &r->rules[i];
+
+        if (old->size == named->size && old->prefix == named->prefix &&
+            memcmp(old->name, named->name, named->size) == 0)
+            return old;
+    }
+    return r->count < TIERS_RULES_MAX ? &r->rules[r->count] : NULL;
+}
+
+int
+tiers_rules_set(struct tiers_rules *r, const char *name, const char *text,
+                const char **why)
+{
+    struct tiers_rule new = {.size = 0}, *to;
+    size_t text_size;
+    int rc;
+
+    rc = tiers_parse(text, &new.tiers, why);
+    if (rc < 0)
+        return rc;
+    if (name == NULL) {
+        r->all = new.tiers;
+        return 0;
+    }
+    text_size = strlen(name);
+    new.prefix = text_size > 0 && name[text_size - 1] == '*';
+    text_size -= new.prefix;
+    rc = name_unescape(name, text_size, new.name, sizeof new.name);
+    if (rc < 0 || (text_size == 0 && !new.prefix)) {
+        *why = "that is not a name of a keyspace";
+        return -EINVAL;
+    }
+    new.size = (uint16_t)rc;
+    to = rule_of(r, &new);
+    if (to == NULL) {
+        *why = "these are too many keyspaces and patterns; give at most 64";
+        return -E2BIG;
+    }
+    r->count += to == &r->rules[r->count];
+    *to = new;
+    return 0;
+}
+
+const struct tiers *
+tiers_of(const struct tiers_rules *r, const uint8_t *name, size_t size)
+{
+    const struct tiers_rule *best = NULL;
+
+    for (size_t i = 0; i < r->count; i++) {
+        const struct tiers_rule *rule = &r->rules[i];
+
+        if (rule->size > size || memcmp(rule->name, name, rule->size) != 0)
+            continue;
+        if (!rule->prefix && rule->size == size)
+            return &rule->tiers;
+        if (rule->prefix && (best == NULL || rule->size > best->size))
+            best = rule;
+    }
+    return best != NULL ? &best->tiers : &r->all;
+}

@@ -1,0 +1,288 @@
+/* common/store/history/append.c - what a merge brings: a run for each period
+ * that its minutes lie in. */
+#include "common/store/history/runs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a part of the deltas goes: those of minutes from `from` to `to`. */
+struct target {
+    unsigned tier;
+    uint32_t period;
+    uint32_t from, to;
+};
+
+struct targets {
+    struct target *list;
+    size_t count, room;
+};
+
+static const uint8_t run_begins[1];
+
+struct append {
+    struct history *history;
+    const struct kv *kv;
+    const struct store_delta *deltas;
+    size_t count;
+    uint32_t now;
+    struct run_writer writer;
+    struct history_row row;
+};
+
+static int128
+delta_sum(const struct store_delta *d)
+{
+    return (int128)d->sum_high * ((int128)1 << 64) + (int128)d->sum_low;
+}
+
+/* When a delta counts: a clock that is far ahead is not believed. */
+static uint32_t
+minute_of(const struct append *a, const struct store_delta *d)
+{
+    return d->minute > a->now + HISTORY_AHEAD_MAX ? a->now : d->minute;
+}
+
+/* ---- targets ----------------------------------------------------------- */
+
+/* Where a minute goes: into the finest tier that still keeps it.  False:
+ * nowhere. */
+static bool
+target_of(const struct history *h, uint32_t minute, struct target *out)
+{
+    uint32_t to = UINT32_MAX;
+
+    for (unsigned i = 0; i < h->count; i++) {
+        const struct history_tier *t = &h->tier[i];
+
+        if (minute >= t->floor) {
+            const uint32_t period = history_period(t, minute);
+            const uint32_t end = period + t->period;
+
+            *out = (struct target){i, period, period,
+                                   end > period && end < to ? end : to};
+            return true;
+        }
+        if (t->floor < to)
+            to = t->floor;
+    }
+    return false;
+}
+
+static bool
+has_target(const struct targets *l, uint32_t minute)
+{
+    for (size_t i = l->count; i > 0; i--)
+        if (minute >= l->list[i - 1].from && minute < l->list[i - 1].to)
+            return true;
+    return false;
+}
+
+static int
+add_target(struct targets *l, const struct target *t)
+{
+    struct target *more;
+
+    if (l->count == l->room) {
+        more = realloc(l->list, (2 * l->room + 8) * sizeof *more);
+        if (more == NULL)
+            return -ENOMEM;
+        l->list = more;
+        l->room = 2 * l->room + 8;
+    }
+    l->list[l->count++] = *t;
+    return 0;
+}
+
+/* All that the deltas go to; adds them up. */
+static int
+find_targets(struct append *a, struct targets *l, uint64_t *ahead)
+{
+    struct history *h = a->history;
+    struct target t;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < a->count; i++) {
+        const uint32_t minute = minute_of(a, &a->deltas[i]);
+        const int128 sum = delta_sum(&a->deltas[i]);
+
+        h->added += sum;
+        *ahead += minute != a->deltas[i].minute;
+        if (has_target(l, minute))
+            continue;
+        if (target_of(h, minute, &t)) {
+            rc = add_target(l, &t);
+        } else { /* older than all that is kept */
+            h->tier[h->count - 1].in += sum;
+            h->tier[h->count - 1].dropped += sum;
+        }
+    }
+    return rc;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+
+static void
+add_cell(struct history_row *r, unsigned cell, int128 sum)
+{
+    const uint64_t bit = (uint64_t)1 << cell;
+
+    if ((r->cells & bit) == 0)
+        r->sums[cell] = 0;
+    r->cells |= bit;
+    r->sums[cell] += sum;
+}
+
+/* Adds a delta to a row if it goes to the target. */
+static void
+take(const struct append *a, const struct target *to, size_t i,
+     struct history_row *row)
+{
+    const uint32_t minute = minute_of(a, &a->deltas[i]);
+
+    if (minute >= to->from && minute < to->to)
+        add_cell(row, (minute - to->period) / a->history->tier[to->tier].step,
+                 delta_sum(&a->deltas[i]));
+}
+
+static bool
+is_same_key(const struct store_delta *a, const struct store_delta *b)
+{
+    return a->key_size == b->key_size &&
+           memcmp(a->key, b->key, a->key_size) == 0;
+}
+
+/* The row of all keys, then that of each. */
+static int
+add_rows(struct append *a, const struct target *to)
+{
+    struct history_row *row = &a->row;
+    int rc;
+
+    *row = (struct history_row){.key = (const uint8_t *)""};
+    for (size_t i = 0; i < a->count; i++)
+        take(a, to, i, row);
+    rc = run_add(&a->writer, row);
+    for (size_t i = 0; rc == 0 && i < a->count;) {
+        const struct store_delta *first = &a->deltas[i];
+
+        row->cells = 0;
+        do
+            take(a, to, i++, row);
+        while (i < a->count && is_same_key(&a->deltas[i], first));
+        if (row->cells == 0)
+            continue;
+        row->key = first->key;
+        row->key_size = first->key_size;
+        rc = run_add(&a->writer, row);
+    }
+    return rc;
+}
+
+/* A place for one run more in a period. */
+static int
+find_period(struct history *h, const struct kv *kv, unsigned tier,
+            uint32_t start, struct period *p)
+{
+    int rc = period_get(h, kv, tier, start, p);
+
+    /* Care comes before a period is so full. */
+    return rc == 0 && p->count == HISTORY_RUNS_MAX ? -EBUSY : rc;
+}
+
+static int
+add_run(struct append *a, const struct target *to)
+{
+    struct history *h = a->history;
+    struct history_tier *t = &h->tier[to->tier];
+    struct run_info run = {.run = ++h->run};
+    struct period p;
+    int rc;
+
+    rc = find_period(h, a->kv, to->tier, to->period, &p);
+    if (rc < 0)
+        return rc;
+    run_begin(&a->writer, a->kv, to->tier, to->period, &run, run_begins, 0);
+    rc = add_rows(a, to);
+    if (rc == 0)
+        rc = run_end(&a->writer, NULL, 0);
+    if (rc < 0)
+        return rc;
+    t->in += run.sum;
+    t->blocks += run.blocks;
+    t->bytes += run.bytes;
+    period_add(h, &p, &run);
+    return period_put(h, a->kv, &p);
+}
+
+/* ---- edits ------------------------------------------------------------- */
+
+int
+history_edit(struct history *h, const struct kv *kv,
+             const struct history_edit *edits, size_t count, uint32_t now)
+{
+    struct history_tier *t = &h->tier[h->count];
+    struct store_delta *deltas;
+    struct append *a;
+    struct target to;
+    int rc = -ENOMEM;
+
+    if (count == 0)
+        return 0;
+    if (now < t->floor)
+        now = t->floor;
+    to = (struct target){h->count, history_period(t, now), now, now + 1};
+    a = malloc(sizeof *a);
+    deltas = calloc(count, sizeof *deltas);
+    for (size_t i = 0; deltas != NULL && i < count; i++) {
+        const struct history_edit *e = &edits[i];
+
+        deltas[i] = (struct store_delta){
+            .key = e->key,
+            .key_size = e->key_size,
+            .minute = now,
+            .sum_high = (int64_t)(e->sum >> 64),
+            .sum_low = (uint64_t)e->sum,
+        };
+        *(e->removed ? &h->removed : &h->clipped) -= e->sum;
+    }
+    if (a != NULL && deltas != NULL) {
+        a->history = h;
+        a->kv = kv;
+        a->deltas = deltas;
+        a->count = count;
+        a->now = now;
+        rc = add_run(a, &to);
+    }
+    free(deltas);
+    free(a);
+    return rc;
+}
+
+/* ---- deltas ------------------------------------------------------------ */
+
+int
+history_append(struct history *h, const struct kv *kv,
+               const struct store_delta *deltas, size_t count, uint32_t now,
+               uint64_t *ahead)
+{
+    struct targets l = {.count = 0};
+    struct append *a = malloc(sizeof *a);
+    int rc;
+
+    *ahead = 0;
+    if (a == NULL)
+        return -ENOMEM;
+    a->history = h;
+    a->kv = kv;
+    a->deltas = deltas;
+    a->count = count;
+    a->now = now;
+    rc = find_targets(a, &l, ahead);
+    for (size_t i = 0; rc == 0 && i < l.count; i++)
+        rc = add_run(a, &l.list[i]);
+    free(l.list);
+    free(a);
+    return rc;
+}

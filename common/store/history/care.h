@@ -1,0 +1,32 @@
+/* common/store/history/care.h - inside history: jobs, as they are chosen
+ * (care.c) and done (jobs.c). */
+#ifndef COUNTD_HISTORY_CARE_H
+#define COUNTD_HISTORY_CARE_H
+
+#include "common/store/history/runs.h"
+
+#define CARE_CLOSING 2 /* the job of what is over; 0 and 1 are of crowds */
+
+/* Memory of a job. */
+struct history_care {
+    struct source sources[HISTORY_RUNS_MAX];
+    struct source *heap[HISTORY_RUNS_MAX];
+    struct run_writer writer;
+    struct history_row row;
+    int128 sums[HISTORY_CELLS];
+    uint8_t copies[HISTORY_RUNS_MAX][KV_VALUE_MAX];
+};
+
+struct care_work {
+    struct history *history;
+    const struct kv *kv;
+    struct history_care *care;
+    const struct history_limits *limits;
+    size_t blocks; /* to be read and written, about */
+    struct history_cared *out;
+};
+
+/* Does a slice of the job `slot`. */
+int care_job(struct care_work *w, unsigned slot);
+
+#endif

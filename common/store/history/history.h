@@ -1,0 +1,246 @@
+/* common/store/history/history.h - what came for each key and when: durable,
+ * log-structured, beside the totals of a keyspace.
+ *
+ * Tiers: each has a step, and keeps sums per key and step (setup/tiers.h).  A
+ * delta goes into the finest tier that still keeps its time, as a row of a new
+ * run: nothing is rewritten in place.  Runs lie in periods.
+ *
+ *     run      rows sorted by key: rows.h.  Immutable.  Level 0 are those
+ *              that merges append; eight of a level become one of the next
+ *     period   `period` minutes of a tier, and a record of the runs in it.
+ *              Over: two minutes after its end.  Then its runs become one,
+ *              and that is rolled up
+ *     roll-up  each key's sum over the period becomes one cell of a run in the
+ *              next tier.  The run it came from is `rolled` from then on, and
+ *              stays, for finer answers, until the tier no longer keeps it
+ *     late     what comes for a period that is over is a run that is not
+ *              rolled yet, like any other
+ *
+ * So what is in a tier is its own runs, and the runs of all finer tiers that
+ * are not rolled yet: every answer is exact at every moment, however far behind
+ * the care is, and each delta is in exactly one run that is not rolled.
+ *
+ * A job (compaction or roll-up) reads whole runs and writes one new run, which
+ * nobody reads until it is complete; in slices, each one transaction.  With the
+ * last slice the new run comes to count and those it stands for go, or are
+ * rolled, in one step.  What has gone is swept up in slices, too.
+ *
+ * The last tier is `edits`: with the step of the tier before it, what is taken
+ * from totals without being an increment: a key's removal (minus its count),
+ * what was lost to the bounds of int64.
+ *
+ *     sum of the counts = base + added - clipped - removed
+ *     added             = sum of the runs that are not rolled + dropped
+ *
+ * and so for each key, where nothing was there before and nothing was dropped.
+ *
+ * Keys of the kv, integers big-endian:
+ *
+ *     tier u8 | period u32                        a period's record
+ *     tier u8 | period u32 | level u8 | run u32 | where the block begins
+ *
+ * Times are minutes since 1970.  Ownership: struct history is the caller's,
+ * read from bytes and written back in the transaction that changes the kv.
+ * Nothing here knows LMDB.  Errors: 0 or a negative errno; -EBADMSG damage,
+ * -ENOMEM; those of the kv. */
+#ifndef COUNTD_HISTORY_H
+#define COUNTD_HISTORY_H
+
+#include "common/setup/tiers.h"
+#include "common/store/history/rows.h"
+#include "common/store/store.h"
+
+#define HISTORY_TIERS     (TIERS_MAX + 1) /* with the edits */
+#define HISTORY_NEVER     UINT32_MAX      /* no period, no minute */
+#define HISTORY_CLOSED    15              /* level of a period's only run */
+#define HISTORY_EIGHT     8               /* runs of a level become one */
+#define HISTORY_RUNS_MAX  80              /* in a period */
+#define HISTORY_OVER      2               /* minutes after its end */
+#define HISTORY_SMALL     16              /* blocks: not worth a commit */
+#define HISTORY_SLICE     400             /* blocks a job writes at a time */
+#define HISTORY_AHEAD_MAX 1440            /* minutes a clock may be ahead */
+
+/* ---- state ------------------------------------------------------------- */
+
+struct history_tier {
+    uint32_t step, period, keep;
+    uint32_t floor; /* nothing before it is kept here; 0: all is */
+    uint32_t first; /* oldest and newest period; HISTORY_NEVER: none */
+    uint32_t last;
+    uint32_t open;       /* none before it is to be closed or rolled */
+    uint32_t crowded;    /* a period with many runs of a level; NEVER: none */
+    uint32_t dropped_at; /* when a period was last removed */
+    uint64_t blocks;     /* in all its runs */
+    uint64_t bytes;
+    int128 in;      /* ever */
+    int128 rolled;  /* of it, in the next tier, too */
+    int128 dropped; /* of it, removed by retention */
+};
+
+/* At a time one for new runs, one for those above, one for periods that are
+ * over: a long one keeps no short one waiting. */
+#define HISTORY_JOBS 3
+
+enum history_job_kind {
+    HISTORY_REST,
+    HISTORY_COMPACT, /* runs become one */
+    HISTORY_ROLL,    /* a run's sums go to the next tier */
+    HISTORY_SWEEP    /* blocks of runs that have gone are removed */
+};
+
+struct history_job {
+    enum history_job_kind kind;
+    uint8_t tier, to_tier;
+    uint32_t period, to_period; /* from, to */
+    uint8_t level;              /* of the new run */
+    uint32_t run;
+    uint16_t at_size; /* where its next block begins */
+    uint8_t at[HISTORY_KEY_MAX];
+};
+
+struct history {
+    unsigned count; /* tiers; tier[count] are the edits */
+    uint32_t start; /* the minute it began; 0: with the keyspace */
+    uint32_t run;   /* the last one's number */
+    int128 base;    /* sum of all counts when it began */
+    int128 added, clipped, removed;
+    struct history_job jobs[HISTORY_JOBS];
+    struct history_tier tier[HISTORY_TIERS];
+};
+
+/* The record: bytes of no fixed size, without a checksum of its own. */
+#define HISTORY_STATE_MAX 1600
+
+/* `whole`: there was nothing before. */
+void history_begin(struct history *h, const struct tiers *tiers, uint32_t now,
+                   bool whole, int128 base);
+size_t history_put(const struct history *h, uint8_t bytes[HISTORY_STATE_MAX]);
+int history_get(struct history *h, const uint8_t *bytes, size_t size);
+
+/* Takes over how long steps are kept.  False: the steps are others, and those
+ * that it began with stay. */
+bool history_set(struct history *h, const struct tiers *tiers);
+
+static inline uint32_t
+history_period(const struct history_tier *t, uint32_t minute)
+{
+    return minute - minute % t->period;
+}
+
+/* Whether everything that ever came is in the runs. */
+static inline bool
+history_is_whole(const struct history *h)
+{
+    return h->start == 0 && h->tier[h->count - 1].floor == 0 &&
+           h->tier[h->count].floor == 0;
+}
+
+/* ---- writing (append.c) ------------------------------------------------ */
+
+/* Appends deltas (sorted, as store.h says).  *ahead: how many were more than a
+ * day in the future, and are counted now.  -EBUSY: a period is full. */
+int history_append(struct history *h, const struct kv *kv,
+                   const struct store_delta *deltas, size_t count, uint32_t now,
+                   uint64_t *ahead);
+
+/* What was taken from a key's total: its removal, or what it could not hold. */
+struct history_edit {
+    const uint8_t *key;
+    uint16_t key_size;
+    int128 sum; /* what is added to the total: minus its count */
+    bool removed;
+};
+
+/* Appends edits, sorted by key, at most one for each. */
+int history_edit(struct history *h, const struct kv *kv,
+                 const struct history_edit *edits, size_t count, uint32_t now);
+
+/* ---- care (care.c) ----------------------------------------------------- */
+
+struct history_limits {
+    uint32_t now; /* minute */
+    uint64_t max; /* bytes of all runs; 0: no limit */
+};
+
+struct history_cared {
+    size_t blocks;  /* read and written */
+    bool more;      /* there is more to do now */
+    bool shortened; /* a period was removed because of `max` */
+};
+
+/* Does what is to be done, up to about so many blocks.  `c` is memory for its
+ * work, for any number of calls. */
+struct history_care;
+
+struct history_care *history_care_new(void);
+void history_care_free(struct history_care *c);
+int history_care(struct history *h, const struct kv *kv, struct history_care *c,
+                 const struct history_limits *limits, size_t blocks,
+                 struct history_cared *out);
+
+/* Whether some period may have no room for more runs: care without bounds comes
+ * before more is appended. */
+bool history_is_full(const struct history *h, const struct kv *kv);
+
+/* The minute at which there will be something to do, if nothing comes; small
+ * periods may wait a day.  HISTORY_NEVER: nothing will. */
+uint32_t history_due(const struct history *h, const struct kv *kv);
+
+/* ---- reading (read.c, top.c) ------------------------------------------- */
+
+/* The span of a question, and the tier that answers it: the coarsest whose step
+ * divides all three.  -EINVAL: there is none, or it makes no sense. */
+int history_tier_of(const struct history *h, uint32_t from, uint32_t to,
+                    uint32_t step, unsigned *tier);
+
+/* From when on a tier's sums are all there is; 0: from the beginning. */
+uint32_t history_since(const struct history *h, unsigned tier);
+
+/* Sums of a key (of size 0: of all keys) by steps of the span, into buckets
+ * that are all zero at first. */
+int history_read(const struct history *h, const struct kv *kv,
+                 const uint8_t *key, size_t key_size, uint32_t from,
+                 uint32_t to, uint32_t step, struct store_bucket *buckets);
+
+/* Goes over all keys with sums in a span, in order, from `*at` on: calls `row`
+ * with each sum, which says the sum below which it wants no more (keys whose
+ * blocks cannot reach it may be left out).  Ends when clock_ns() is `until_ns`:
+ * -EAGAIN, and *at is where to go on.  -E2BIG: too many runs. */
+struct history_scan {
+    uint32_t from, to;
+    uint64_t until_ns; /* 0: no end */
+    int128 (*row)(void *ctx, const uint8_t *key, size_t size, int128 sum);
+    void *ctx;
+    int128 least;                /* at first */
+    uint8_t at[HISTORY_KEY_MAX]; /* size 0: the beginning */
+    uint16_t at_size;
+};
+
+int history_scan(const struct history *h, const struct kv *kv,
+                 struct history_scan *s);
+
+/* Answers a question; errors as of store_past().  (answer.c) */
+int history_answer(const struct history *h, const struct kv *kv,
+                   struct store_past *q, uint64_t until_ns);
+
+/* ---- check (check.c) --------------------------------------------------- */
+
+struct history_check {
+    void (*fault)(void *ctx, const char *text);
+    void *ctx;
+    uint64_t blocks;  /* read */
+    uint64_t entries; /* of the kv that there should be */
+    uint8_t hash[16]; /* a random key: the caller's */
+    uint128 proof;    /* over all keys, of history_proof() of their totals as
+                         the runs have them */
+};
+
+/* A key's share of the proof that all keys' totals are what the runs say. */
+uint128 history_proof(const uint8_t hash[16], const uint8_t *key, size_t size,
+                      int128 sum);
+
+/* Every block and record against each other and the state. */
+int history_check(const struct history *h, const struct kv *kv,
+                  struct history_check *c);
+
+#endif

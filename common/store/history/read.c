@@ -1,0 +1,148 @@
+/* common/store/history/read.c - the history of one key. */
+#include "common/store/history/runs.h"
+
+#include <assert.h>
+#include <errno.h>
+
+int
+history_tier_of(const struct history *h, uint32_t from, uint32_t to,
+                uint32_t step, unsigned *tier)
+{
+    if (step == 0 || from > to || (to - from) % step != 0)
+        return -EINVAL;
+    for (unsigned i = h->count; i > 0; i--) {
+        const uint32_t unit = h->tier[i - 1].step;
+
+        if (from % unit == 0 && step % unit == 0) {
+            *tier = i - 1;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+uint32_t
+history_since(const struct history *h, unsigned tier)
+{
+    const struct history_tier *t = &h->tier[tier];
+    const uint32_t start = (h->start + t->step - 1) / t->step * t->step;
+
+    return t->floor > start ? t->floor : start;
+}
+
+/* ---- runs that answer -------------------------------------------------- */
+
+/* Runs of a tier are all read; of a finer one those that are not rolled. */
+static bool
+is_wanted(const struct run_info *r, bool finer)
+{
+    return run_counts(r) && (!finer || (r->flags & RUN_ROLLED) == 0);
+}
+
+int
+runs_each(const struct history *h, const struct kv *kv, unsigned tier,
+          uint32_t from, uint32_t to,
+          int (*run)(void *ctx, const struct period *p,
+                     const struct run_info *r),
+          void *ctx)
+{
+    struct period p;
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i <= tier; i++) {
+        const struct history_tier *t = &h->tier[i];
+        uint32_t at = history_period(t, from);
+
+        if (i < tier && (t->open == HISTORY_NEVER || t->open >= to))
+            continue;
+        if (i < tier && at < t->open)
+            at = t->open;
+        if (at < t->floor)
+            at = t->floor;
+        while (rc == 0 && at < to &&
+               (rc = period_after(h, kv, i, at, &p)) > 0 && p.start < to) {
+            rc = 0;
+            for (unsigned j = 0; rc == 0 && j < p.count; j++)
+                if (is_wanted(&p.runs[j], i < tier))
+                    rc = run(ctx, &p, &p.runs[j]);
+            at = p.start + t->period;
+        }
+        if (rc > 0)
+            rc = 0;
+    }
+    return rc;
+}
+
+uint64_t
+cells_between(const struct history_tier *t, uint32_t start, uint32_t from,
+              uint32_t to)
+{
+    uint64_t mask = 0;
+
+    for (uint32_t i = 0; i < t->period / t->step; i++)
+        if (start + i * t->step >= from && start + i * t->step < to)
+            mask |= (uint64_t)1 << i;
+    return mask;
+}
+
+/* ---- one key ----------------------------------------------------------- */
+
+struct reading {
+    const struct history *h;
+    const struct kv *kv;
+    const uint8_t *key;
+    size_t key_size;
+    uint32_t from, to, step;
+    struct store_bucket *buckets;
+};
+
+static void
+add_to(struct store_bucket *b, int128 sum)
+{
+    const int128 now =
+        ((int128)b->sum_high * ((int128)1 << 64) + (int128)b->sum_low) + sum;
+
+    b->any = true;
+    b->sum_high = (int64_t)(now >> 64);
+    b->sum_low = (uint64_t)now;
+}
+
+static int
+read_run(void *ctx, const struct period *p, const struct run_info *run)
+{
+    struct reading *r = ctx;
+    const struct history_tier *t = &r->h->tier[p->tier];
+    const uint64_t mask =
+        run->cells & cells_between(t, p->start, r->from, r->to);
+    int128 sums[HISTORY_CELLS];
+    struct source s = {.copy = NULL};
+    int rc;
+
+    if (mask == 0)
+        return 0;
+    rc = source_open(&s, r->kv, p->tier, p->start, run, r->key, r->key_size);
+    if (rc < 0 || s.over || s.block.key_size != r->key_size ||
+        memcmp(s.block.key, r->key, r->key_size) != 0)
+        return rc;
+    rows_sums(&s.block, sums);
+    for (uint64_t rest = s.block.cells & mask; rest != 0; rest &= rest - 1) {
+        const unsigned i = (unsigned)__builtin_ctzll(rest);
+
+        add_to(&r->buckets[(p->start + i * t->step - r->from) / r->step],
+               sums[i]);
+    }
+    return 0;
+}
+
+int
+history_read(const struct history *h, const struct kv *kv, const uint8_t *key,
+             size_t key_size, uint32_t from, uint32_t to, uint32_t step,
+             struct store_bucket *buckets)
+{
+    struct reading r = {h, kv, key, key_size, from, to, step, buckets};
+    unsigned tier;
+    int rc;
+
+    rc = history_tier_of(h, from, to, step, &tier);
+    return rc < 0 ? rc : runs_each(h, kv, tier, from, to, read_run, &r);
+}

@@ -1,0 +1,156 @@
+/* common/store/history/runs.h - inside history: the record of a period, and
+ * runs as they are written and read. */
+#ifndef COUNTD_HISTORY_RUNS_H
+#define COUNTD_HISTORY_RUNS_H
+
+#include <string.h>
+
+#include "common/store/history/history.h"
+
+/* ---- periods (periods.c) ----------------------------------------------- */
+
+enum run_flag {
+    RUN_ROLLED = 1, /* its sums are in the next tier, too */
+    RUN_NEW = 2,    /* being written: not read */
+    RUN_GONE = 4,   /* being swept up: not read */
+    RUN_INPUT = 8   /* of job 0 that is on its way; of job 1, 2: 16, 32 */
+};
+
+#define RUN_INPUTS (7 * RUN_INPUT)
+
+struct run_info {
+    uint8_t level;
+    uint8_t flags;
+    uint32_t run;
+    uint32_t blocks;
+    uint64_t bytes;
+    uint64_t cells; /* that any of its rows has */
+    int128 sum;     /* of all its rows but the first */
+};
+
+struct period {
+    uint8_t tier;
+    uint32_t start;
+    uint32_t before; /* the period before it; HISTORY_NEVER: none */
+    unsigned count;
+    struct run_info runs[HISTORY_RUNS_MAX];
+};
+
+static inline bool
+run_counts(const struct run_info *r)
+{
+    return (r->flags & (RUN_NEW | RUN_GONE)) == 0;
+}
+
+/* The first period of a tier that begins at `start` or later: 1, 0 none.
+ * Sees that none is hidden between it and the one before. */
+int period_after(const struct history *h, const struct kv *kv, unsigned tier,
+                 uint32_t start, struct period *out);
+
+/* That of this start; made, but not put, when there is none. */
+int period_get(struct history *h, const struct kv *kv, unsigned tier,
+               uint32_t start, struct period *out);
+
+/* Puts it, or, when it has no runs, removes it. */
+int period_put(struct history *h, const struct kv *kv, const struct period *p);
+
+/* Adds a run to a period and to what its tier says. */
+void period_add(struct history *h, struct period *p,
+                const struct run_info *run);
+
+/* Calls `run` for each run that counts for the span in a tier: its own, and
+ * those of finer ones that are not rolled up yet (read.c). */
+int runs_each(const struct history *h, const struct kv *kv, unsigned tier,
+              uint32_t from, uint32_t to,
+              int (*run)(void *ctx, const struct period *p,
+                         const struct run_info *r),
+              void *ctx);
+
+/* Which cells of the period at `start` lie in a span. */
+uint64_t cells_between(const struct history_tier *t, uint32_t start,
+                       uint32_t from, uint32_t to);
+
+/* ---- keys (periods.c) -------------------------------------------------- */
+
+struct run_key {
+    size_t size;
+    uint8_t bytes[KV_KEY_MAX];
+};
+
+#define RUN_KEY_HEAD 10
+
+/* The key of the block of a run that begins at `at`. */
+void run_key(struct run_key *k, unsigned tier, uint32_t period,
+             const struct run_info *run, const uint8_t *at, size_t size);
+
+static inline bool
+run_key_same(const struct run_key *k, const struct kv_item *item)
+{
+    return item->key_size >= RUN_KEY_HEAD &&
+           memcmp(item->key, k->bytes, RUN_KEY_HEAD) == 0;
+}
+
+/* ---- writing (write.c) ------------------------------------------------- */
+
+/* A run that is being written, block by block. */
+struct run_writer {
+    const struct kv *kv;
+    struct run_key key; /* of the block in work */
+    struct run_info *run;
+    struct rows_writer block;
+};
+
+/* Goes on with a run at `at` (size 0: its beginning). */
+void run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
+               uint32_t period, struct run_info *run, const uint8_t *at,
+               size_t at_size);
+int run_add(struct run_writer *w, const struct history_row *row);
+
+/* Ends it, or, with the key that comes `next`, for now: then it goes on at
+ * w->key, behind its head. */
+int run_end(struct run_writer *w, const uint8_t *next, size_t next_size);
+
+/* ---- reading (sources.c) ----------------------------------------------- */
+
+/* A run that is read in order. */
+struct source {
+    const struct kv *kv;
+    bool over;
+    uint64_t prefix[2]; /* first 16 bytes of its row's key */
+    struct run_key key;
+    struct rows_reader block;
+    uint8_t *copy;  /* of the block, when the kv changes meanwhile; or NULL */
+    size_t *loaded; /* counts blocks; or NULL */
+
+    uint64_t mask; /* cells that are asked for */
+    bool all;      /* they are all it has */
+};
+
+/* Stands on the first row with this key or a later one. */
+int source_open(struct source *s, const struct kv *kv, unsigned tier,
+                uint32_t period, const struct run_info *run, const uint8_t *key,
+                size_t key_size);
+
+/* Goes on to the next row; s->over at the end. */
+int source_next(struct source *s);
+
+/* Goes on to the first row with this key or a later one, reading no block in
+ * between. */
+int source_skip(struct source *s, const uint8_t *key, size_t size);
+
+/* Goes on to the first row of a later block in which a row has a sum of `least`
+ * or more. */
+int source_skip_below(struct source *s, int128 least);
+
+/* Several runs, as one: a heap by key. */
+struct sources {
+    size_t count;
+    struct source **heap;
+};
+
+void sources_begin(struct sources *s);
+
+/* The first one's row is done with: goes on. */
+int sources_next(struct sources *s);
+
+#endif

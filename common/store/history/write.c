@@ -1,0 +1,67 @@
+/* common/store/history/write.c - writing a run. */
+#include "common/store/history/runs.h"
+
+#include <assert.h>
+#include <string.h>
+
+void
+run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
+          uint32_t period, struct run_info *run, const uint8_t *at,
+          size_t at_size)
+{
+    w->kv = kv;
+    w->run = run;
+    run_key(&w->key, tier, period, run, at, at_size);
+    rows_begin(&w->block);
+}
+
+/* Ends the block in work; the next one begins at `next`, cut short, or the run
+ * ends (NULL). */
+static int
+flush(struct run_writer *w, const uint8_t *next, size_t next_size)
+{
+    const struct rows_writer *b = &w->block;
+    size_t size;
+    int rc;
+
+    if (next != NULL)
+        next_size = history_apart(b->last, b->last_size, next, next_size);
+    size = rows_end(&w->block, w->key.bytes, w->key.size, next, next_size);
+    rc = w->kv->put(w->kv->ctx, w->key.bytes, w->key.size, b->bytes, size);
+    if (rc < 0)
+        return rc;
+    w->run->blocks++;
+    w->run->bytes += size + w->key.size;
+    if (next != NULL) {
+        memcpy(w->key.bytes + RUN_KEY_HEAD, next, next_size);
+        w->key.size = RUN_KEY_HEAD + next_size;
+    }
+    return 0;
+}
+
+int
+run_add(struct run_writer *w, const struct history_row *row)
+{
+    int rc;
+
+    if (!rows_add(&w->block, row)) {
+        rc = flush(w, row->key, row->key_size);
+        if (rc < 0)
+            return rc;
+        rows_begin(&w->block);
+        if (!rows_add(&w->block, row))
+            assert(!"a row fits an empty block");
+    }
+    w->run->cells |= row->cells;
+    if (row->key_size == 0)
+        return 0;
+    for (uint64_t rest = row->cells; rest != 0; rest &= rest - 1)
+        w->run->sum += row->sums[__builtin_ctzll(rest)];
+    return 0;
+}
+
+int
+run_end(struct run_writer *w, const uint8_t *next, size_t next_size)
+{
+    return w->block.rows == 0 ? 0 : flush(w, next, next_size);
+}

@@ -1,0 +1,132 @@
+/* tests/lib/memkv.c - see memkv.h. */
+#include "tests/lib/memkv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int
+compare(const struct memkv_entry *e, const uint8_t *key, size_t size)
+{
+    const int d = memcmp(e->key, key, e->key_size < size ? e->key_size : size);
+
+    return d != 0 ? d : (e->key_size > size) - (e->key_size < size);
+}
+
+/* The first entry that is not below the key. */
+static size_t
+place(const struct memkv *m, const uint8_t *key, size_t size)
+{
+    size_t low = 0, high = m->count;
+
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+
+        if (compare(&m->entries[mid], key, size) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static int
+give(const struct memkv *m, size_t at, struct kv_item *out)
+{
+    const struct memkv_entry *e = &m->entries[at];
+
+    *out = (struct kv_item){e->key, e->value, e->key_size, e->size};
+    return 1;
+}
+
+static int
+after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+{
+    const struct memkv *m = ctx;
+    const size_t at = place(m, key, size);
+
+    return at < m->count ? give(m, at, out) : 0;
+}
+
+static int
+before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+{
+    const struct memkv *m = ctx;
+    const size_t at = place(m, key, size);
+
+    if (at < m->count && compare(&m->entries[at], key, size) == 0)
+        return give(m, at, out);
+    return at > 0 ? give(m, at - 1, out) : 0;
+}
+
+static uint8_t *
+copy(const uint8_t *bytes, size_t size)
+{
+    uint8_t *to = malloc(size + 1);
+
+    assert(to != NULL);
+    memcpy(to, bytes, size);
+    return to;
+}
+
+static int
+put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
+    size_t value_size)
+{
+    struct memkv *m = ctx;
+    const size_t at = place(m, key, size);
+    struct memkv_entry *e;
+
+    assert(size <= KV_KEY_MAX && value_size <= KV_VALUE_MAX);
+    if (at == m->count || compare(&m->entries[at], key, size) != 0) {
+        if (m->count == m->room) {
+            m->room = 2 * m->room + 64;
+            m->entries = realloc(m->entries, m->room * sizeof *m->entries);
+            assert(m->entries != NULL);
+        }
+        memmove(&m->entries[at + 1], &m->entries[at],
+                (m->count++ - at) * sizeof *m->entries);
+        m->entries[at] =
+            (struct memkv_entry){.key = copy(key, size), .key_size = size};
+        m->bytes += size;
+    }
+    e = &m->entries[at];
+    m->bytes += value_size - e->size;
+    free(e->value);
+    e->value = copy(value, value_size);
+    e->size = value_size;
+    return 0;
+}
+
+static int
+del(void *ctx, const uint8_t *key, size_t size)
+{
+    struct memkv *m = ctx;
+    const size_t at = place(m, key, size);
+    struct memkv_entry *e = &m->entries[at];
+
+    if (at == m->count || compare(e, key, size) != 0)
+        return -EBADMSG;
+    m->bytes -= e->key_size + e->size;
+    free(e->key);
+    free(e->value);
+    memmove(e, e + 1, (--m->count - at) * sizeof *m->entries);
+    return 0;
+}
+
+void
+memkv_init(struct memkv *m)
+{
+    *m = (struct memkv){.kv = {after, before, put, del, m}};
+}
+
+void
+memkv_fini(struct memkv *m)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        free(m->entries[i].key);
+        free(m->entries[i].value);
+    }
+    free(m->entries);
+}

@@ -1,0 +1,147 @@
+/* tests/lib/mempast.c - see mempast.h. */
+#include "tests/lib/mempast.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+__extension__ typedef __int128 wide;
+
+static void
+add(struct store_bucket *b, int64_t high, uint64_t low)
+{
+    b->any = true;
+    b->sum_high += high + __builtin_add_overflow(b->sum_low, low, &b->sum_low);
+}
+
+static wide
+sum_of(const struct store_bucket *b)
+{
+    return (wide)b->sum_high * ((wide)1 << 64) + (wide)b->sum_low;
+}
+
+static int
+compare(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
+{
+    const int d = memcmp(a, b, a_size < b_size ? a_size : b_size);
+
+    return d != 0 ? d : (a_size > b_size) - (a_size < b_size);
+}
+
+static int
+by_key(const void *a, const void *b)
+{
+    const struct store_top *x = a, *y = b;
+
+    return compare(x->key, x->key_size, y->key, y->key_size);
+}
+
+static int
+by_sum(const void *a, const void *b)
+{
+    const struct store_top *x = a, *y = b;
+    const wide p = sum_of(&x->sum), q = sum_of(&y->sum);
+
+    return p != q ? (p > q ? -1 : 1) : by_key(a, b);
+}
+
+/* Sums of each key of a span, by key; *n of them.  The caller's to free. */
+static struct store_top *
+sums(const struct mempast *table, size_t count, uint32_t from, uint32_t to,
+     size_t *n)
+{
+    struct store_top *all = calloc(count + 1, sizeof *all);
+    size_t kept = 0, found = 0;
+
+    if (!all)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        const struct mempast *p = &table[i];
+
+        if (p->minute < from || p->minute >= to)
+            continue;
+        all[found].key_size = (uint16_t)p->key.size;
+        memcpy(all[found].key, p->key.bytes, p->key.size);
+        add(&all[found++].sum, p->sum_high, p->sum_low);
+    }
+    qsort(all, found, sizeof *all, by_key);
+    for (size_t i = 0; i < found; i++) {
+        if (kept > 0 && by_key(&all[kept - 1], &all[i]) == 0)
+            add(&all[kept - 1].sum, all[i].sum.sum_high, all[i].sum.sum_low);
+        else
+            all[kept++] = all[i];
+    }
+    *n = kept;
+    return all;
+}
+
+static void
+answer_top(const struct mempast *table, size_t count, struct store_past *q)
+{
+    const uint32_t span = q->to - q->from;
+    struct store_top *now, *before = NULL;
+    size_t n, earlier = 0;
+
+    now = sums(table, count, q->from, q->to, &n);
+    if (q->from >= span)
+        before = sums(table, count, q->from - span, q->from, &earlier);
+    qsort(now, n, sizeof *now, by_sum);
+    q->before_known = q->from >= span;
+    for (q->rows = 0; q->rows < n && q->rows < q->length; q->rows++) {
+        struct store_top *t = &q->top[q->rows];
+        const struct store_top *was;
+
+        *t = now[q->rows];
+        was = bsearch(t, before, earlier, sizeof *t, by_key);
+        if (was)
+            t->before = was->sum;
+    }
+    free(now);
+    free(before);
+}
+
+static void
+answer_rank(const struct mempast *table, size_t count, struct store_past *q)
+{
+    struct store_top *now, own = {.key_size = (uint16_t)q->key_size};
+    const struct store_top *found;
+
+    memcpy(own.key, q->key, q->key_size);
+    now = sums(table, count, q->from, q->to, &q->keys);
+    found = bsearch(&own, now, q->keys, sizeof own, by_key);
+    if (found)
+        own = *found;
+    q->sum = own.sum;
+    for (size_t i = 0; i < q->keys; i++)
+        q->rank += by_sum(&now[i], &own) < 0;
+    free(now);
+}
+
+int
+mempast_answer(const struct mempast *table, size_t count, struct store_past *q)
+{
+    if (q->to < q->from)
+        return -EINVAL;
+    q->since = 0;
+    if (q->op == STORE_PAST_TOP)
+        answer_top(table, count, q);
+    if (q->op == STORE_PAST_RANK)
+        answer_rank(table, count, q);
+    if (q->op == STORE_PAST_TOP || q->op == STORE_PAST_RANK)
+        return 0;
+    if (q->step == 0 || (q->to - q->from) % q->step != 0)
+        return -EINVAL;
+    if ((q->to - q->from) / q->step > STORE_BUCKETS_MAX)
+        return -E2BIG;
+    memset(q->buckets, 0, (q->to - q->from) / q->step * sizeof *q->buckets);
+    for (size_t i = 0; i < count; i++) {
+        const struct mempast *p = &table[i];
+
+        if (p->minute >= q->from && p->minute < q->to &&
+            (q->op == STORE_PAST_KEYSPACE ||
+             compare(p->key.bytes, p->key.size, q->key, q->key_size) == 0))
+            add(&q->buckets[(p->minute - q->from) / q->step], p->sum_high,
+                p->sum_low);
+    }
+    return 0;
+}

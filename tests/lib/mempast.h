@@ -1,0 +1,26 @@
+/* tests/lib/mempast.h - the questions of common/store/store.h about history,
+ * answered from a plain table: what is right, for engines to be compared with.
+ */
+#ifndef COUNTD_TEST_MEMPAST_H
+#define COUNTD_TEST_MEMPAST_H
+
+#include "common/store/store.h"
+
+struct name {
+    uint8_t bytes[STORE_NAME_MAX];
+    size_t size;
+};
+
+/* What came for a key in a minute; a key and minute may stand several times. */
+struct mempast {
+    struct name key;
+    uint32_t minute;
+    int64_t sum_high;
+    uint64_t sum_low;
+};
+
+/* As store_past(), of a table for which nothing is missing, ever. */
+int mempast_answer(const struct mempast *table, size_t count,
+                   struct store_past *q);
+
+#endif

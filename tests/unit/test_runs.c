@@ -1,0 +1,598 @@
+/* tests/unit/test_runs.c - the history room on a kv in memory: blocks, and
+ * random lives against a plain table. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/store/history/runs.h"
+#include "tests/lib/memkv.h"
+#include "tests/lib/random.h"
+#include "tests/lib/test.h"
+
+#define DAY 1440u
+
+/* ---- blocks ------------------------------------------------------------ */
+
+static int128
+random_sum(struct random *r)
+{
+    const int128 wide =
+        (int128)((uint128)random_next(r) << 64 | random_next(r));
+
+    switch (random_below(r, 6)) {
+    case 0:
+        return wide;
+    case 1:
+        return INT128_LEAST;
+    case 2:
+        return ~INT128_LEAST;
+    default:
+        return (int64_t)random_below(r, 300) - 100;
+    }
+}
+
+/* Keys that share much, little, or are as long as may be; each above the one
+ * before. */
+static size_t
+next_random_key(struct random *r, unsigned n, uint8_t key[HISTORY_KEY_MAX])
+{
+    const size_t size =
+        random_chance(r, 10) ? HISTORY_KEY_MAX : 8 + random_below(r, 30);
+
+    memset(key, 'a', size);
+    (void)snprintf((char *)key, 8, "%07u", n);
+    if (size > 8 && random_chance(r, 50))
+        key[7] = (uint8_t)random_below(r, 256);
+    else
+        key[7] = 'a';
+    return size;
+}
+
+static uint64_t
+random_cells(struct random *r)
+{
+    const uint64_t cells = random_next(r) & random_next(r) & random_next(r);
+
+    return random_chance(r, 60) || cells == 0
+               ? (uint64_t)1 << random_below(r, 64)
+               : cells;
+}
+
+static void
+a_block_gives_back_its_rows(void **state)
+{
+    static struct history_row rows[2000];
+    static uint8_t keys[2000][HISTORY_KEY_MAX];
+    static struct rows_writer w;
+    struct random r = {random_seed("block")};
+    const uint8_t name[] = "under", next[] = "zz";
+
+    (void)state;
+    for (unsigned round = 0; round < 200; round++) {
+        int128 sums[HISTORY_CELLS];
+        struct rows_reader b;
+        unsigned n = 0;
+        size_t size;
+
+        rows_begin(&w);
+        do {
+            rows[n].key = keys[n];
+            rows[n].key_size = (uint16_t)next_random_key(&r, n, keys[n]);
+            rows[n].cells = random_cells(&r);
+            for (unsigned i = 0; i < HISTORY_CELLS; i++)
+                rows[n].sums[i] = random_sum(&r);
+        } while (rows_add(&w, &rows[n]) && ++n < 2000);
+        assert_true(n > 1);
+        size = rows_end(&w, name, 5, next, 2);
+        assert_in_range(size, ROWS_HEAD_SIZE, ROWS_SIZE_MAX);
+
+        assert_rc(rows_open(&b, &(struct kv_item){name, w.bytes, 5, size}), 0);
+        assert_int_equal(b.next_size, 2);
+        for (unsigned i = 0; i < n; i++) {
+            assert_int_equal(rows_next(&b), 1);
+            assert_int_equal(b.key_size, rows[i].key_size);
+            assert_memory_equal(b.key, rows[i].key, b.key_size);
+            assert_true(b.cells == rows[i].cells);
+            rows_sums(&b, sums);
+            for (unsigned c = 0; c < HISTORY_CELLS; c++)
+                if ((b.cells >> c & 1) != 0)
+                    assert_true(sums[c] == rows[i].sums[c]);
+        }
+        assert_int_equal(rows_next(&b), 0);
+    }
+}
+
+static void
+every_flipped_bit_of_a_block_is_found(void **state)
+{
+    static struct rows_writer w;
+    const uint8_t name[] = "under", next[] = "zz";
+    struct random r = {1};
+    size_t size;
+
+    (void)state;
+    rows_begin(&w);
+    for (unsigned n = 0; n < 20; n++) {
+        struct history_row row = {.cells = random_cells(&r)};
+        uint8_t key[HISTORY_KEY_MAX];
+
+        row.key = key;
+        row.key_size = (uint16_t)next_random_key(&r, n, key);
+        assert_true(rows_add(&w, &row));
+    }
+    size = rows_end(&w, name, 5, next, 2);
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        const struct kv_item item = {name, w.bytes, 5, size};
+        struct rows_reader b;
+
+        w.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_rc(rows_open(&b, &item), -EBADMSG);
+        w.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_rc(rows_open(&b, &item), 0);
+    }
+    assert_rc(rows_open(&(struct rows_reader){.at = NULL},
+                        &(struct kv_item){(const uint8_t *)"other", w.bytes, 5,
+                                          size}),
+              -EBADMSG);
+}
+
+/* ---- a life, and the table that says what is right ---------------------- */
+
+#define KEYS      300
+#define TABLE_MAX 400000
+
+struct entry {
+    uint16_t key;
+    uint32_t minute;
+    int64_t sum;
+};
+
+struct life {
+    struct random random;
+    struct history h;
+    struct memkv kv;
+    struct history_care *care;
+    struct tiers tiers;
+    uint32_t now;
+    struct entry *table;
+    size_t count;
+    int128 totals[KEYS]; /* with edits */
+    unsigned faults;
+};
+
+static size_t
+key_of(unsigned i, uint8_t key[HISTORY_KEY_MAX])
+{
+    memset(key, 'x', HISTORY_KEY_MAX);
+    (void)snprintf((char *)key, 20, "key%03u", i);
+    return i % 3 == 0 ? HISTORY_KEY_MAX : 6;
+}
+
+static void
+life_begin(struct life *l, const char *tiers, uint64_t seed)
+{
+    const char *why;
+
+    *l = (struct life){.random = {seed}, .now = 100 * 365 * DAY};
+    assert_rc(tiers_parse(tiers, &l->tiers, &why), 0);
+    memkv_init(&l->kv);
+    history_begin(&l->h, &l->tiers, l->now, true, 0);
+    l->care = history_care_new();
+    l->table = malloc(TABLE_MAX * sizeof *l->table);
+    assert_non_null(l->care);
+    assert_non_null(l->table);
+}
+
+static void
+life_end(struct life *l)
+{
+    history_care_free(l->care);
+    free(l->table);
+    memkv_fini(&l->kv);
+}
+
+/* Through its bytes, as an engine keeps it. */
+static void
+keep_state(struct life *l)
+{
+    uint8_t bytes[HISTORY_STATE_MAX];
+    struct history again;
+    const size_t size = history_put(&l->h, bytes);
+
+    assert_rc(history_get(&again, bytes, size), 0);
+    l->h = again;
+}
+
+static void
+care(struct life *l, size_t blocks, uint64_t max, bool all)
+{
+    const struct history_limits limits = {.now = l->now, .max = max};
+    struct history_cared cared;
+
+    do {
+        assert_rc(
+            history_care(&l->h, &l->kv.kv, l->care, &limits, blocks, &cared),
+            0);
+        keep_state(l);
+    } while (all && cared.more);
+}
+
+static uint32_t
+random_minute(struct life *l)
+{
+    struct random *r = &l->random;
+
+    switch (random_below(r, 20)) {
+    case 0: /* late */
+        return l->now - (uint32_t)random_below(r, 4 * DAY);
+    case 1:
+        return l->now - (uint32_t)random_below(r, 100 * DAY);
+    case 2: /* of a clock that is ahead */
+        return l->now + (uint32_t)random_below(r, 2 * DAY);
+    default:
+        return l->now - (uint32_t)random_below(r, 3);
+    }
+}
+
+/* One merge: some keys, some minutes. */
+static void
+merge(struct life *l, unsigned keys_most)
+{
+    struct store_delta deltas[2 * KEYS];
+    uint8_t keys[KEYS][HISTORY_KEY_MAX];
+    uint64_t ahead;
+    size_t n = 0;
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        uint32_t minute = random_minute(l);
+
+        if (random_below(&l->random, KEYS) >= keys_most)
+            continue;
+        for (unsigned j = random_chance(&l->random, 20) ? 2 : 1; j > 0; j--) {
+            const int64_t sum = (int64_t)random_below(&l->random, 1000) - 300;
+            struct entry *e = &l->table[l->count++];
+
+            assert_true(l->count < TABLE_MAX);
+            deltas[n++] = (struct store_delta){
+                .key = keys[i],
+                .key_size = (uint16_t)key_of(i, keys[i]),
+                .minute = minute,
+                .sum_high = sum < 0 ? -1 : 0,
+                .sum_low = (uint64_t)sum,
+            };
+            e->key = (uint16_t)i;
+            e->minute = minute > l->now + DAY ? l->now : minute;
+            e->sum = sum;
+            l->totals[i] += sum;
+            minute++;
+        }
+    }
+    assert_rc(history_append(&l->h, &l->kv.kv, deltas, n, l->now, &ahead), 0);
+}
+
+/* A key is removed. */
+static void
+remove_key(struct life *l, unsigned i)
+{
+    uint8_t key[HISTORY_KEY_MAX];
+    const struct history_edit e = {key, (uint16_t)key_of(i, key), -l->totals[i],
+                                   true};
+
+    assert_rc(history_edit(&l->h, &l->kv.kv, &e, 1, l->now), 0);
+    l->totals[i] = 0;
+}
+
+static void
+note_fault(void *ctx, const char *text)
+{
+    struct life *l = ctx;
+
+    l->faults++;
+    print_message("%s\n", text);
+}
+
+static void
+check(struct life *l)
+{
+    struct history_check c = {.fault = note_fault, .ctx = l, .hash = {7}};
+    uint128 proof = 0;
+
+    assert_rc(history_check(&l->h, &l->kv.kv, &c), 0);
+    assert_int_equal(l->faults, 0);
+    if (!history_is_whole(&l->h))
+        return;
+    for (unsigned i = 0; i < KEYS; i++) {
+        uint8_t key[HISTORY_KEY_MAX];
+        const size_t size = key_of(i, key);
+
+        proof += history_proof(c.hash, key, size, l->totals[i]);
+    }
+    assert_true(proof == c.proof);
+}
+
+/* ---- questions --------------------------------------------------------- */
+
+struct span {
+    uint32_t from, to, step;
+};
+
+/* A span that tiers can answer, in or about what is kept. */
+static struct span
+random_span(struct life *l)
+{
+    struct random *r = &l->random;
+    const unsigned tier = (unsigned)random_below(r, l->h.count);
+    const uint32_t unit = l->h.tier[tier].step;
+    const uint32_t step = unit * (1 + (uint32_t)random_below(r, 5));
+    const uint32_t since = history_since(&l->h, tier);
+    uint32_t back = (uint32_t)random_below(r, l->h.tier[tier].keep + 10 * step);
+    struct span s = {.step = step};
+
+    if (random_chance(r, 50))
+        back = (uint32_t)random_below(r, 50 * step);
+    s.from = (l->now - back) / unit * unit;
+    if (s.from < since)
+        s.from = since;
+    s.to = s.from + step * (uint32_t)random_below(r, 60);
+    return s;
+}
+
+static void
+ask_key(struct life *l, struct span s, unsigned key)
+{
+    static struct store_bucket got[64], want[64];
+    const size_t n = (s.to - s.from) / s.step;
+    uint8_t bytes[HISTORY_KEY_MAX];
+    const size_t size = key < KEYS ? key_of(key, bytes) : 0;
+
+    memset(got, 0, sizeof got);
+    memset(want, 0, sizeof want);
+    assert_rc(
+        history_read(&l->h, &l->kv.kv, bytes, size, s.from, s.to, s.step, got),
+        0);
+    for (size_t i = 0; i < l->count; i++) {
+        const struct entry *e = &l->table[i];
+        struct store_bucket *b = &want[(e->minute - s.from) / s.step % 64];
+
+        if ((key < KEYS && e->key != key) || e->minute < s.from ||
+            e->minute >= s.to)
+            continue;
+        b->any = true;
+        b->sum_high +=
+            (e->sum < 0 ? -1 : 0) +
+            __builtin_add_overflow(b->sum_low, (uint64_t)e->sum, &b->sum_low);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (got[i].any != want[i].any || got[i].sum_low != want[i].sum_low ||
+            got[i].sum_high != want[i].sum_high)
+            fail_msg("key %u from %u step %u bucket %zu: %lld, not %lld", key,
+                     s.from, s.step, i, (long long)got[i].sum_low,
+                     (long long)want[i].sum_low);
+}
+
+struct sums {
+    int128 sum[KEYS];
+    bool any[KEYS];
+    unsigned last;
+    int128 least;
+};
+
+static int128
+take_sum(void *ctx, const uint8_t *key, size_t size, int128 sum)
+{
+    struct sums *s = ctx;
+    const unsigned i = (unsigned)(key[3] - '0') * 100 +
+                       (unsigned)(key[4] - '0') * 10 + (unsigned)(key[5] - '0');
+
+    assert_true(size >= 6 && i < KEYS);
+    s->sum[i] = sum;
+    s->any[i] = true;
+    return s->least;
+}
+
+/* All sums of a span, or those above a bound, in pieces. */
+static void
+ask_all(struct life *l, struct span s)
+{
+    struct sums got = {.least = INT128_LEAST}, want = {.least = 0};
+    struct history_scan scan = {.from = s.from,
+                                .to = s.to,
+                                .row = take_sum,
+                                .ctx = &got,
+                                .until_ns = 1};
+
+    if (random_chance(&l->random, 50))
+        got.least = (int128)random_below(&l->random, 100000);
+    scan.least = got.least;
+    while (history_scan(&l->h, &l->kv.kv, &scan) == -EAGAIN)
+        ;
+    for (size_t i = 0; i < l->count; i++) {
+        const struct entry *e = &l->table[i];
+
+        if (e->minute < s.from || e->minute >= s.to)
+            continue;
+        want.sum[e->key] += e->sum;
+        want.any[e->key] = true;
+    }
+    for (unsigned i = 0; i < KEYS; i++) {
+        if (got.any[i])
+            assert_true(want.any[i] && got.sum[i] == want.sum[i]);
+        else
+            assert_true(!want.any[i] || want.sum[i] < got.least);
+    }
+}
+
+static void
+ask(struct life *l, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        ask_key(l, random_span(l),
+                (unsigned)random_below(&l->random, KEYS + 1));
+        if (i % 4 == 0)
+            ask_all(l, random_span(l));
+    }
+}
+
+/* ---- lives ------------------------------------------------------------- */
+
+static const char *const many_tiers[] = {"1m:2d,1h:90d,1d:10y",
+                                         "1m:1h,5m:3h,1h:1d,1d:90d",
+                                         "1m:1d",
+                                         "1h:2d,1d:60d",
+                                         "5m:2h,1d:5d",
+                                         "1d:40d",
+                                         "1m:2h,7d:90d"};
+
+#define MANY (sizeof many_tiers / sizeof *many_tiers)
+
+static void
+a_random_life_is_as_the_table_says(void **state)
+{
+    const uint64_t seed = random_seed("life");
+
+    (void)state;
+    for (unsigned round = 0; round < 2 * MANY; round++) {
+        struct life l;
+
+        life_begin(&l, many_tiers[round % MANY], seed + round);
+        for (unsigned step = 0; step < 400; step++) {
+            merge(&l, random_chance(&l.random, 10)
+                          ? KEYS
+                          : 1 + (unsigned)random_below(&l.random, 10));
+            if (random_chance(&l.random, 5))
+                remove_key(&l, (unsigned)random_below(&l.random, KEYS));
+            care(&l, 1 + random_below(&l.random, 12), 0,
+                 random_chance(&l.random, 30));
+            ask(&l, 2);
+            if (step % 20 == 0)
+                check(&l);
+            l.now += (uint32_t)(random_chance(&l.random, 3)
+                                    ? random_below(&l.random, 5 * DAY)
+                                    : random_below(&l.random, 90));
+            if (random_chance(&l.random, 1)) /* the clock jumps, and back */
+                l.now -= (uint32_t)random_below(&l.random, DAY);
+        }
+        care(&l, 100, 0, true);
+        check(&l);
+        ask(&l, 50);
+        life_end(&l);
+    }
+}
+
+static void
+a_year_is_bounded_and_exact(void **state)
+{
+    struct life l;
+    size_t most = 0, half = 0;
+
+    (void)state;
+    life_begin(&l, "1m:2d,1h:30d,1d:90d", random_seed("year"));
+    for (unsigned hour = 0; hour < 365 * 24; hour++) {
+        for (unsigned i = 0; i < 2; i++) {
+            merge(&l, 3);
+            care(&l, 400, 0, true);
+            l.now += 30;
+        }
+        if (l.kv.bytes > most)
+            most = l.kv.bytes;
+        if (hour == 365 * 12)
+            half = most;
+        if (hour % 1000 == 999) {
+            check(&l);
+            ask(&l, 20);
+        }
+    }
+    check(&l);
+    ask(&l, 200);
+    /* After half a year all tiers are full, and it grows no more. */
+    assert_in_range(most, half, half + half / 5);
+    print_message("a year: at most %zu bytes\n", most);
+    life_end(&l);
+}
+
+/* A clock that jumps ten years ahead takes two periods of a tier, no more. */
+static void
+a_jump_of_the_clock_erases_little(void **state)
+{
+    struct life l;
+    struct history before;
+
+    (void)state;
+    life_begin(&l, "1m:2d,1h:90d,1d:10y", 3);
+    for (unsigned i = 0; i < 40 * 24; i++) {
+        merge(&l, 3);
+        care(&l, 400, 0, true);
+        l.now += 60;
+    }
+    before = l.h;
+    l.now += 20 * 365 * DAY;
+    care(&l, 400, 0, true);
+    for (unsigned i = 0; i < l.h.count; i++)
+        assert_true(l.h.tier[i].floor <=
+                    before.tier[i].first + 2 * before.tier[i].period);
+    l.now -= 20 * 365 * DAY;
+    check(&l);
+    ask(&l, 50);
+    life_end(&l);
+}
+
+static void
+the_limit_shortens_the_finest_tier(void **state)
+{
+    struct life l;
+    size_t without;
+
+    (void)state;
+    life_begin(&l, "1m:2d,1h:90d,1d:10y", 5);
+    for (unsigned i = 0; i < 40 * 24; i++) {
+        merge(&l, 10);
+        care(&l, 400, 0, true);
+        l.now += 60;
+    }
+    without = l.kv.bytes;
+    care(&l, 400, without / 2, true);
+    assert_true(l.kv.bytes < without * 6 / 10);
+    assert_true(l.h.tier[0].floor > 0);
+    assert_int_equal(l.h.tier[2].floor, 0);
+    check(&l);
+    ask(&l, 100);
+    life_end(&l);
+}
+
+/* Each merge is a run; whatever care comes late, all is there. */
+static void
+runs_of_an_hour_become_few(void **state)
+{
+    struct life l;
+
+    (void)state;
+    life_begin(&l, "1m:2d,1h:90d", 9);
+    for (unsigned i = 0; i < 3000; i++) {
+        struct period p;
+
+        merge(&l, 3);
+        care(&l, 50, 0, false);
+        if (i % 60 == 59)
+            l.now++;
+        if (i % 100 == 0 && l.h.tier[0].last != HISTORY_NEVER) {
+            assert_int_equal(
+                period_after(&l.h, &l.kv.kv, 0, l.h.tier[0].last, &p), 1);
+            assert_in_range(p.count, 0, 40);
+        }
+    }
+    check(&l);
+    ask(&l, 100);
+    life_end(&l);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_block_gives_back_its_rows),
+    cmocka_unit_test(every_flipped_bit_of_a_block_is_found),
+    cmocka_unit_test(a_random_life_is_as_the_table_says),
+    cmocka_unit_test(a_jump_of_the_clock_erases_little),
+    cmocka_unit_test(the_limit_shortens_the_finest_tier),
+    cmocka_unit_test(runs_of_an_hour_become_few),
+    cmocka_unit_test(a_year_is_bounded_and_exact),
+};
+
+TEST_MAIN(tests)
