@@ -1,6 +1,5 @@
 /* worker/main.c - countd-worker: wiring only. */
 #include <errno.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
+#include "common/setup/signals.h"
 #include "common/store/lmdb/engine.h"
 #include "common/store/lmdb/held.h"
 #include "worker/drain.h"
@@ -31,6 +31,7 @@ struct worker {
     struct drain drain;
     struct loop *loop;
     struct watch watch;
+    sigset_t signals;
 };
 
 #define LOG_FILES 2   /* descriptors of each log of a batch */
@@ -51,16 +52,6 @@ limit_files(struct worker *w)
          (unsigned long long)files_limit());
     w->config.worker_batch = logs;
     return 0;
-}
-
-/* A pipe closed or a size limit passed is an error of a call, not an end.
- * Cannot fail: both numbers are valid. */
-static void
-ignore_signals(void)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN);
-    (void)umask(077);
 }
 
 /* Archiving is a convenience: without it the merge goes on. */
@@ -91,7 +82,8 @@ serve(struct worker *w)
         diag_errno(DIAG_ERROR, errno, "make the loop");
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = watch_start(&w->watch, w->loop, &w->merge, &w->drain, w->dir.log_fd);
+    rc = watch_start(&w->watch, w->loop, &w->signals, &w->merge, &w->drain,
+                     w->dir.log_fd);
     if (rc == 0) {
         config_ready(w->command.ready_fd, NULL, 0);
         rc = loop_run(w->loop);
@@ -103,7 +95,8 @@ serve(struct worker *w)
     watch_report(&w->watch);
     if (w->watch.refused)
         return CONFIG_EXIT_USAGE;
-    return rc < 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
+    return rc < 0 ? CONFIG_EXIT_SYSTEM
+                  : signals_exit_status(w->watch.stop_signal);
 }
 
 /* The engine.  How much a commit may hold is the merge's to say. */
@@ -195,7 +188,8 @@ main(int argc, char **argv)
                            "merges full commit logs into the keyspaces");
     if (status >= 0)
         return status;
-    ignore_signals();
+    signals_take(&w.signals);
+    (void)umask(077); /* cannot fail */
     bus_init("countd-worker");
     rc = limit_files(&w);
     if (rc < 0)

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -30,10 +29,10 @@ on_signal(void *ctx, int signo)
 
     if (signo == SIGUSR1)
         watch_report(w);
-    else if (signo == SIGTERM || signo == SIGINT || signo == SIGHUP)
-        w->told = true;
-    if (w->told)
-        loop_stop(w->loop);
+    if (signo == SIGUSR1 || signo == SIGUSR2)
+        return;
+    w->stop_signal = signo;
+    loop_stop(w->loop);
 }
 
 /* The loop does not run while a batch is merged, so that looks for itself. */
@@ -43,28 +42,13 @@ is_told_to_stop(void *ctx)
     const struct watch *w = ctx;
     sigset_t pending;
 
-    if (w->told)
+    if (w->stop_signal != 0)
         return true;
     if (sigpending(&pending) < 0)
         return false;
     return sigismember(&pending, SIGTERM) == 1 ||
            sigismember(&pending, SIGINT) == 1 ||
            sigismember(&pending, SIGHUP) == 1;
-}
-
-static int
-take_signals(struct watch *w)
-{
-    sigset_t mask;
-
-    /* These cannot fail: the set and the numbers are valid. */
-    (void)sigemptyset(&mask);
-    (void)sigaddset(&mask, SIGTERM);
-    (void)sigaddset(&mask, SIGINT);
-    (void)sigaddset(&mask, SIGUSR1);
-    (void)sigaddset(&mask, SIGUSR2); /* the writer's; harmless here */
-    (void)sigaddset(&mask, SIGHUP);
-    return loop_signals(w->loop, &mask, on_signal, w);
 }
 
 /* ---- looking ----------------------------------------------------------- */
@@ -190,8 +174,8 @@ watch_directory(struct watch *w, int log_fd)
 }
 
 int
-watch_start(struct watch *w, struct loop *loop, struct merge *merge,
-            struct drain *drain, int log_fd)
+watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
+            struct merge *merge, struct drain *drain, int log_fd)
 {
     int rc;
 
@@ -200,7 +184,7 @@ watch_start(struct watch *w, struct loop *loop, struct merge *merge,
     w->look = (struct loop_timer){.slot = -1, .due = on_look};
     merge->stop = drain->stop = is_told_to_stop;
     merge->stop_ctx = drain->stop_ctx = w;
-    rc = take_signals(w);
+    rc = loop_signals(loop, signals, on_signal, w);
     if (rc < 0)
         return rc;
     watch_directory(w, log_fd);

@@ -7,12 +7,13 @@
  * time.  What is held is applied between batches, and in turns of its own when
  * no log waits.
  *
- * SIGTERM and SIGINT stop it: the transaction under way is finished, the rest
- * is given back.  SIGUSR1 prints figures.
+ * Signals stop it as common/setup/signals.h says: the transaction under way is
+ * finished, the rest is given back.  SIGUSR1 prints figures.
  */
 #ifndef COUNTD_WORKER_WATCH_H
 #define COUNTD_WORKER_WATCH_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,13 +37,14 @@ struct watch {
     struct retry machine; /* that could not: not before that */
     uint64_t drain_ms;    /* look at what is held then */
     uint64_t tend_ms;     /* let the store tend then */
-    bool told;            /* to stop */
+    int stop_signal;      /* told to stop by it; 0: not */
     bool refused;         /* stopped: the settings do not fit the logs */
 };
 
-/* Starts watching `log_fd`'s directory.  Borrows loop, merge and drain. */
-int watch_start(struct watch *w, struct loop *loop, struct merge *merge,
-                struct drain *drain, int log_fd);
+/* Starts watching `log_fd`'s directory, with the signals of signals_take().
+ * Borrows loop, merge and drain. */
+int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
+                struct merge *merge, struct drain *drain, int log_fd);
 void watch_stop(struct watch *w);
 
 /* One line of figures. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -118,4 +119,15 @@ lock_holder(int fd)
         holder = holder_in(line, &st);
     (void)fclose(f); /* only read */
     return holder;
+}
+
+int
+lock_take(int fd, long *holder)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    if (errno != EWOULDBLOCK)
+        return -errno;
+    *holder = lock_holder(fd);
+    return -EAGAIN;
 }

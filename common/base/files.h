@@ -30,6 +30,10 @@ unsigned files_keyspaces(void);
 /* Descriptors that are left beside these. */
 size_t files_left(void);
 
+/* Takes the flock on the file behind `fd`, without waiting.
+ *   -EAGAIN  *holder has it, as lock_holder() */
+int lock_take(int fd, long *holder);
+
 /* The pid of who holds a flock on the file behind `fd`, as /proc/locks tells;
  * 0 when that cannot be told: nobody does, a process of another pid namespace,
  * a file system that shows another device there.  Says nothing. */

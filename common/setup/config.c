@@ -3,33 +3,21 @@
  * Each setting is one row of `options`.  A row's default is text and goes
  * through the same reader as the file, so what --help prints is what holds.
  */
-#include "common/setup/config.h"
+#include "common/setup/config_inside.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/base/diag.h"
-#include "common/base/version.h"
 #include "common/net/net.h"
-#include "common/net/notify.h"
 #include "common/wire/message.h"
 #include "common/wire/name.h"
 
-#define FILE_SIZE_MAX ((size_t)1 << 20) /* of a settings file */
-#define SHOWN_SIZE    48 /* bytes of a bad key or value shown in an error */
-#define SHOWN_TEXT    (4 * SHOWN_SIZE + 4)   /* escaped, with "..." and NUL */
-#define LIMIT_SIZE    32                     /* one limit as text */
-#define WHERE_SIZE    (CONFIG_TEXT_SIZE + 8) /* an address and a port */
-#define ROW_TEXT      (2 * LIMIT_SIZE + 32)  /* describe_row() */
-
-#define KEY_SIZE_MAX 64 /* no setting has a longer name */
+#define LIMIT_SIZE 32                    /* one limit as text */
+#define ROW_TEXT   (2 * LIMIT_SIZE + 32) /* describe_row() */
 
 #define KILO ((uint64_t)1024)
 #define MEGA (1024 * KILO)
@@ -246,11 +234,8 @@ describe_row(const struct option_row *row, char *text, size_t size)
 
 /* ---- reading values ---------------------------------------------------- */
 
-static int fail(char *why, size_t why_size, int rc, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static int
-fail(char *why, size_t why_size, int rc, const char *format, ...)
+int
+config_fail(char *why, size_t why_size, int rc, const char *format, ...)
 {
     va_list args;
 
@@ -260,11 +245,10 @@ fail(char *why, size_t why_size, int rc, const char *format, ...)
     return rc;
 }
 
-/* Bytes from outside as they may be shown: escaped, and cut. */
-static const char *
-show(const char *bytes, size_t size, char text[SHOWN_TEXT])
+const char *
+config_show(const char *bytes, size_t size, char text[CONFIG_SHOWN_TEXT])
 {
-    const size_t shown = size < SHOWN_SIZE ? size : SHOWN_SIZE;
+    const size_t shown = size < CONFIG_SHOWN_SIZE ? size : CONFIG_SHOWN_SIZE;
     const size_t length = name_escape((const uint8_t *)bytes, shown, text);
 
     if (shown < size)
@@ -309,6 +293,12 @@ int
 config_duration(const char *text, uint64_t *ms)
 {
     return read_number(KIND_TIME, text, ms);
+}
+
+int
+config_count(const char *text, uint64_t *count)
+{
+    return read_number(KIND_COUNT, text, count);
 }
 
 /* Only the form: whether the address can be had, net_listen() will see. */
@@ -368,19 +358,20 @@ set_text(struct config *c, const struct option_row *row, const char *value,
 {
     char *to = (char *)c + row->at;
     const size_t size = strlen(value);
-    char shown[SHOWN_TEXT];
+    char shown[CONFIG_SHOWN_TEXT];
 
     if (size < row->min)
-        return fail(why, why_size, -ERANGE, "%s: empty; give %s", row->key,
-                    example_of(row->kind));
+        return config_fail(why, why_size, -ERANGE, "%s: empty; give %s",
+                           row->key, example_of(row->kind));
     if (size > row->max)
-        return fail(why, why_size, -ERANGE,
-                    "%s: %zu bytes are too many; give at most %" PRIu64,
-                    row->key, size, row->max);
+        return config_fail(why, why_size, -ERANGE,
+                           "%s: %zu bytes are too many; give at most %" PRIu64,
+                           row->key, size, row->max);
     if ((row->kind == KIND_ADDRESS && !is_address(value)) ||
         (row->kind == KIND_HOST && !is_host(value)))
-        return fail(why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s",
-                    row->key, show(value, size, shown), example_of(row->kind));
+        return config_fail(
+            why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s", row->key,
+            config_show(value, size, shown), example_of(row->kind));
     memcpy(to, value, size + 1);
     return 0;
 }
@@ -402,18 +393,20 @@ static int
 set_number(struct config *c, const struct option_row *row, const char *value,
            char *why, size_t why_size)
 {
-    char shown[SHOWN_TEXT], limits[ROW_TEXT];
+    char shown[CONFIG_SHOWN_TEXT], limits[ROW_TEXT];
     uint64_t number = 0;
     bool word;
     const int rc = read_value(row->kind, value, &number, &word);
 
     if (rc == -EINVAL)
-        return fail(why, why_size, rc, "%s: \"%s\" is wrong; give %s", row->key,
-                    show(value, strlen(value), shown), example_of(row->kind));
+        return config_fail(why, why_size, rc, "%s: \"%s\" is wrong; give %s",
+                           row->key, config_show(value, strlen(value), shown),
+                           example_of(row->kind));
     if (rc < 0 || (!word && (number < row->min || number > row->max))) {
         describe_row(row, limits, sizeof limits);
-        return fail(why, why_size, -ERANGE, "%s: %s is out of range; give %s",
-                    row->key, show(value, strlen(value), shown), limits);
+        return config_fail(why, why_size, -ERANGE,
+                           "%s: %s is out of range; give %s", row->key,
+                           config_show(value, strlen(value), shown), limits);
     }
     memcpy((char *)c + row->at, &number, sizeof number);
     return 0;
@@ -422,11 +415,11 @@ set_number(struct config *c, const struct option_row *row, const char *value,
 static int
 unknown_key(const char *key, char *why, size_t why_size)
 {
-    char shown[SHOWN_TEXT];
+    char shown[CONFIG_SHOWN_TEXT];
 
-    return fail(why, why_size, -ENOENT,
-                "%s: no such setting; countd-write -h lists them all",
-                show(key, strlen(key), shown));
+    return config_fail(why, why_size, -ENOENT,
+                       "%s: no such setting; countd-write -h lists them all",
+                       config_show(key, strlen(key), shown));
 }
 
 static int
@@ -434,7 +427,7 @@ set_bool(struct config *c, const struct option_row *row, const char *value,
          char *why, size_t why_size)
 {
     static const char *const words[] = {"false", "true", "off", "on"};
-    char shown[SHOWN_TEXT];
+    char shown[CONFIG_SHOWN_TEXT];
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strcmp(value, words[i]) != 0)
@@ -442,9 +435,9 @@ set_bool(struct config *c, const struct option_row *row, const char *value,
         *((bool *)((char *)c + row->at)) = i % 2 == 1;
         return 0;
     }
-    return fail(why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s",
-                row->key, show(value, strlen(value), shown),
-                example_of(row->kind));
+    return config_fail(why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s",
+                       row->key, config_show(value, strlen(value), shown),
+                       example_of(row->kind));
 }
 
 int
@@ -482,283 +475,6 @@ config_defaults(struct config *c)
     }
 }
 
-/* ---- reading a file ---------------------------------------------------- */
-
-static bool
-is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* A piece of the text, not NUL-terminated. */
-struct piece {
-    const char *at;
-    size_t size;
-};
-
-static struct piece
-trim(struct piece p)
-{
-    while (p.size > 0 && is_blank(p.at[0])) {
-        p.at++;
-        p.size--;
-    }
-    while (p.size > 0 && is_blank(p.at[p.size - 1]))
-        p.size--;
-    return p;
-}
-
-/* Takes the comment and the quotes off a value.  Between quotes every byte
- * but a quote stands for itself. */
-static int
-value_of(struct piece *p, char *why, size_t why_size)
-{
-    const char *end;
-    struct piece rest;
-
-    *p = trim(*p);
-    if (p->size > 0 && p->at[0] == '"') {
-        end = memchr(p->at + 1, '"', p->size - 1);
-        if (end == NULL)
-            return fail(why, why_size, -EINVAL,
-                        "a quote is not closed; give \" at both ends");
-        rest.at = end + 1;
-        rest.size = p->size - (size_t)(rest.at - p->at);
-        rest = trim(rest);
-        if (rest.size > 0 && rest.at[0] != '#')
-            return fail(why, why_size, -EINVAL,
-                        "something follows the closing quote; give key = "
-                        "\"value\" only");
-        p->at++;
-        p->size = (size_t)(end - p->at);
-        return 0;
-    }
-    end = memchr(p->at, '#', p->size);
-    if (end != NULL) {
-        p->size = (size_t)(end - p->at);
-        *p = trim(*p);
-    }
-    return 0;
-}
-
-/* One line: nothing, a comment, or key = value. */
-static int
-set_line(struct config *c, struct piece line, char *why, size_t why_size)
-{
-    char key[KEY_SIZE_MAX + 1], value[CONFIG_TEXT_SIZE];
-    char shown[SHOWN_TEXT];
-    struct piece k, v;
-    const char *equals;
-    int rc;
-
-    line = trim(line);
-    if (line.size == 0 || line.at[0] == '#')
-        return 0;
-    if (memchr(line.at, '\0', line.size) != NULL)
-        return fail(why, why_size, -EINVAL,
-                    "a zero byte; settings are lines of text");
-    equals = memchr(line.at, '=', line.size);
-    if (equals == NULL)
-        return fail(why, why_size, -EINVAL,
-                    "\"%s\" is no setting; give key = value",
-                    show(line.at, line.size, shown));
-
-    k = trim((struct piece){line.at, (size_t)(equals - line.at)});
-    if (k.size == 0 || k.size > KEY_SIZE_MAX)
-        return fail(why, why_size, -ENOENT,
-                    "\"%s\": no such setting; countd-write -h lists them all",
-                    show(k.at, k.size, shown));
-    v.at = equals + 1;
-    v.size = line.size - (size_t)(v.at - line.at);
-    rc = value_of(&v, why, why_size);
-    if (rc < 0)
-        return rc;
-    if (v.size >= sizeof value)
-        return fail(why, why_size, -ERANGE,
-                    "a value of %zu bytes; give at most %zu", v.size,
-                    sizeof value - 1);
-
-    memcpy(key, k.at, k.size);
-    key[k.size] = '\0';
-    memcpy(value, v.at, v.size);
-    value[v.size] = '\0';
-    return config_set(c, key, value, why, why_size);
-}
-
-int
-config_text(struct config *c, const char *text, size_t size, const char *path,
-            char *why, size_t why_size)
-{
-    char line_why[512], shown[SHOWN_TEXT];
-    size_t at = 0;
-
-    for (size_t number = 1; at < size; number++) {
-        const char *start = text + at;
-        const char *end = memchr(start, '\n', size - at);
-        const size_t length = end ? (size_t)(end - start) : size - at;
-        const int rc = set_line(c, (struct piece){start, length}, line_why,
-                                sizeof line_why);
-
-        if (rc < 0)
-            return fail(why, why_size, rc, "%s:%zu: %s",
-                        show(path, strlen(path), shown), number, line_why);
-        at += length + 1;
-    }
-    return 0;
-}
-
-/* Reads a whole small file; *size bytes are the caller's to free. */
-static int
-read_whole(int fd, char **out, size_t *size)
-{
-    char *bytes = malloc(FILE_SIZE_MAX + 1);
-    size_t got = 0;
-    int rc;
-
-    if (bytes == NULL)
-        return -ENOMEM;
-    while (got <= FILE_SIZE_MAX) {
-        const ssize_t n = read(fd, bytes + got, FILE_SIZE_MAX + 1 - got);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            rc = -errno;
-            goto free_bytes;
-        }
-        if (n == 0) {
-            *out = bytes;
-            *size = got;
-            return 0;
-        }
-        got += (size_t)n;
-    }
-    rc = -EFBIG;
-
-free_bytes:
-    free(bytes);
-    return rc;
-}
-
-int
-config_file(struct config *c, const char *path, char *why, size_t why_size)
-{
-    char shown[SHOWN_TEXT];
-    char *text = NULL;
-    size_t size = 0;
-    int fd, rc;
-
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        rc = -errno;
-        return fail(why, why_size, rc,
-                    "%s: %s; give a settings file that "
-                    "can be read",
-                    show(path, strlen(path), shown), strerror(-rc));
-    }
-    rc = read_whole(fd, &text, &size);
-    (void)close(fd); /* only read: nothing can be lost */
-    if (rc < 0)
-        return fail(why, why_size, rc,
-                    "%s: %s; give a text file of at most "
-                    "1 MiB",
-                    show(path, strlen(path), shown), strerror(-rc));
-    rc = config_text(c, text, size, path, why, why_size);
-    free(text);
-    return rc;
-}
-
-/* ---- what spans keys --------------------------------------------------- */
-
-struct place {
-    const char *key;
-    const char *address;
-};
-
-static bool
-may_be_shared(const char *address)
-{
-    const char *colon = strrchr(address, ':');
-
-    /* Empty is off, and any number of ports may take a free one. */
-    return colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1);
-}
-
-static int
-check_addresses(const struct config *c, char *why, size_t why_size)
-{
-    char counter[WHERE_SIZE] = "", semaphore[WHERE_SIZE] = "";
-    const struct place places[] = {
-        {"write.listen", c->write_listen},
-        {"write.ack_listen", c->write_ack_listen},
-        {"read.listen", c->read_listen},
-        {"counter.port", counter},
-        {"semaphore.port", semaphore},
-    };
-    const size_t count = sizeof places / sizeof places[0];
-
-    /* Both have room for any address and port. */
-    if (c->counter_enable)
-        (void)snprintf(counter, sizeof counter, "%s:%" PRIu64, c->live_address,
-                       c->counter_port);
-    if (c->semaphore_enable)
-        (void)snprintf(semaphore, sizeof semaphore, "%s:%" PRIu64,
-                       c->live_address, c->semaphore_port);
-    for (size_t i = 0; i < count; i++) {
-        const char *a = places[i].address;
-
-        if (may_be_shared(a))
-            continue;
-        for (size_t j = i + 1; j < count; j++)
-            if (strcmp(a, places[j].address) == 0)
-                return fail(why, why_size, -EINVAL,
-                            "%s and %s are both %s; give each its own port",
-                            places[i].key, places[j].key, a);
-    }
-    return 0;
-}
-
-static int
-check_history(const struct config *c, char *why, size_t why_size)
-{
-    if (!c->live_history || (!c->counter_enable && !c->semaphore_enable))
-        return 0;
-    if (c->keyspace_size < CONFIG_HISTORY_KEYSPACE_MIN)
-        return fail(why, why_size, -EINVAL,
-                    "live.history: message.keyspace_size of %" PRIu64
-                    " does not hold live.semaphore.acquired; give at least "
-                    "%d, or live.history = off",
-                    c->keyspace_size, CONFIG_HISTORY_KEYSPACE_MIN);
-    if (c->key_size < CONFIG_HISTORY_KEY_MIN)
-        return fail(why, why_size, -EINVAL,
-                    "live.history: message.key_size of %" PRIu64
-                    " does not hold the hash of a long name; give at least "
-                    "%d, or live.history = off",
-                    c->key_size, CONFIG_HISTORY_KEY_MIN);
-    return 0;
-}
-
-int
-config_check(const struct config *c, char *why, size_t why_size)
-{
-    /* As layout_init() computes it: message, epoch, time, synced, crc32. */
-    const uint64_t slot_size = 8 + c->keyspace_size + c->key_size + 24;
-
-    if (c->log_size < LAYOUT_SLOTS_AT + slot_size)
-        return fail(why, why_size, -EINVAL,
-                    "log.size: %" PRIu64 " bytes hold no message; give at "
-                    "least %" PRIu64,
-                    c->log_size, LAYOUT_SLOTS_AT + slot_size);
-    if (c->log_count > c->log_max)
-        return fail(why, why_size, -EINVAL,
-                    "log.count is %" PRIu64 " and log.max %" PRIu64
-                    "; give log.max at least log.count",
-                    c->log_count, c->log_max);
-    if (check_history(c, why, why_size) < 0)
-        return -EINVAL;
-    return check_addresses(c, why, why_size);
-}
-
 void
 config_each(void (*option)(void *ctx, const char *key, const char *type,
                            const char *def, const char *help),
@@ -770,246 +486,4 @@ config_each(void (*option)(void *ctx, const char *key, const char *type,
         describe_row(&options[i], type, sizeof type);
         option(ctx, options[i].key, type, options[i].def, options[i].help);
     }
-}
-
-/* ---- the command line -------------------------------------------------- */
-
-int
-config_source_add(struct config_sources *s, int letter, const char *text)
-{
-    if (letter == 'f') {
-        s->file = text;
-        return 0;
-    }
-    assert(letter == 'o' || letter == 'd' || letter == 'u');
-    if (s->count == CONFIG_SOURCES_MAX)
-        return -E2BIG;
-    s->letters[s->count] = (char)letter;
-    s->texts[s->count++] = text;
-    return 0;
-}
-
-static int
-set_override(struct config *c, const char *text, char *why, size_t why_size)
-{
-    const char *equals = strchr(text, '=');
-    char key[KEY_SIZE_MAX + 1], shown[SHOWN_TEXT];
-    size_t size;
-
-    if (equals == NULL)
-        return fail(why, why_size, -EINVAL, "-o %s: give -o KEY=VALUE",
-                    show(text, strlen(text), shown));
-    size = (size_t)(equals - text);
-    if (size == 0 || size >= sizeof key)
-        return fail(why, why_size, -ENOENT,
-                    "-o %s: no such setting; countd-write -h lists them all",
-                    show(text, strlen(text), shown));
-    memcpy(key, text, size);
-    key[size] = '\0';
-    return config_set(c, key, equals + 1, why, why_size);
-}
-
-const char *
-config_find(const char *fallback)
-{
-    const char *file = getenv("COUNTD_CONF");
-
-    if (file != NULL)
-        return file[0] != '\0' ? file : NULL;
-    return access(fallback, R_OK) == 0 ? fallback : NULL;
-}
-
-int
-config_load(struct config *c, const struct config_sources *s, char *why,
-            size_t why_size)
-{
-    const char *file = s->file != NULL ? s->file : config_find(CONFIG_FILE);
-    int rc = 0;
-
-    config_defaults(c);
-    if (file != NULL)
-        rc = config_file(c, file, why, why_size);
-    for (size_t i = 0; rc == 0 && i < s->count; i++) {
-        if (s->letters[i] == 'd')
-            rc = config_set(c, "data_dir", s->texts[i], why, why_size);
-        else if (s->letters[i] == 'u')
-            rc = config_set(c, "user", s->texts[i], why, why_size);
-        else
-            rc = set_override(c, s->texts[i], why, why_size);
-    }
-    return rc;
-}
-
-static void
-print_setting(void *ctx, const char *key, const char *type, const char *def,
-              const char *help)
-{
-    FILE *out = ctx;
-
-    /* Help that cannot be written helps nobody. */
-    (void)fprintf(out, "  %-25s %s\n%28s%s; default %s\n", key, help, "", type,
-                  def[0] != '\0' ? def : "empty");
-}
-
-static int
-print_help(const char *program, const char *summary)
-{
-    (void)printf(
-        "%s - %s\n\n"
-        "usage: %s [-f FILE] [-o KEY=VALUE]... [-d DIR] [-u USER]"
-        " [-t] [--ready-fd N]\n\n"
-        "  -f FILE          read settings from FILE, not from $COUNTD_CONF\n"
-        "                   or " CONFIG_FILE "\n"
-        "  -o KEY=VALUE     override one setting\n"
-        "  -d DIR           the same as -o data_dir=DIR\n"
-        "  -u, --user USER  the same as -o user=USER\n"
-        "  -t               check the settings and exit\n"
-        "  -h, --help       this text\n"
-        "  -V, --version    the version\n"
-        "  --ready-fd N     write name=address:port lines and an "
-        "empty one to\n"
-        "                   descriptor N when serving\n\n"
-        "Settings (key = value lines, # comments):\n",
-        program, summary, program); /* as in print_setting */
-    config_each(print_setting, stdout);
-    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
-}
-
-/* Reads a descriptor number that is open. */
-static int
-read_ready_fd(const char *text, int *fd)
-{
-    uint64_t value;
-
-    if (read_number(KIND_COUNT, text, &value) < 0 || value > 1 << 20)
-        return -EINVAL;
-    if (fcntl((int)value, F_GETFD) < 0)
-        return -EBADF;
-    *fd = (int)value;
-    return 0;
-}
-
-/* Says what is wrong with the option getopt_long() stopped at. */
-static int
-bad_option(int option, char **argv)
-{
-    const char *what = option == ':' ? "needs a value" : "no such option";
-
-    /* A letter is in optopt; of a long option only the word is known. */
-    if (optopt > 0 && strncmp(argv[optind - 1], "--", 2) != 0)
-        diag(DIAG_ERROR, "-%c: %s; see -h", optopt, what);
-    else
-        diag(DIAG_ERROR, "%s: %s; see -h", argv[optind - 1], what);
-    return CONFIG_EXIT_USAGE;
-}
-
-/* Takes one option; returns as config_daemon(). */
-static int
-take_option(int option, struct config_sources *sources,
-            struct config_command *command, char **argv, const char *program,
-            const char *summary)
-{
-    switch (option) {
-    case 'f':
-    case 'o':
-    case 'd':
-    case 'u':
-        if (config_source_add(sources, option, optarg) == 0)
-            return -1;
-        diag(DIAG_ERROR, "more than %d -o, -d and -u; put them into a file",
-             CONFIG_SOURCES_MAX);
-        return CONFIG_EXIT_USAGE;
-    case 't':
-        command->test = true;
-        return -1;
-    case 'h':
-        return print_help(program, summary);
-    case 'V':
-        (void)printf("%s %s\n", program, VERSION); /* fflush tells */
-        return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
-    case 'r':
-        if (read_ready_fd(optarg, &command->ready_fd) == 0)
-            return -1;
-        diag(DIAG_ERROR,
-             "--ready-fd %s: give the number of an open "
-             "descriptor",
-             optarg);
-        return CONFIG_EXIT_USAGE;
-    default:
-        return bad_option(option, argv);
-    }
-}
-
-int
-config_daemon(struct config *c, struct config_command *command, int argc,
-              char **argv, const char *program, const char *summary)
-{
-    static const struct option longs[] = {
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {"user", required_argument, NULL, 'u'},
-        {"ready-fd", required_argument, NULL, 'r'},
-        {NULL, 0, NULL, 0},
-    };
-    struct config_sources sources = {0};
-    char why[512];
-    int option;
-
-    diag_init(program, DIAG_INFO);
-    *command = (struct config_command){.ready_fd = -1};
-    optind = 0; /* start over: tests parse more than one line */
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, "+:f:o:d:u:thV", longs, NULL)) !=
-           -1) {
-        const int status =
-            take_option(option, &sources, command, argv, program, summary);
-
-        if (status >= 0)
-            return status;
-    }
-    command->arg_first = optind;
-    if (optind < argc) {
-        diag(DIAG_ERROR, "%s: no argument was expected; see -h", argv[optind]);
-        return CONFIG_EXIT_USAGE;
-    }
-    if (config_load(c, &sources, why, sizeof why) < 0 ||
-        config_check(c, why, sizeof why) < 0) {
-        diag(DIAG_ERROR, "%s", why);
-        return CONFIG_EXIT_USAGE;
-    }
-    if (!command->test)
-        return -1;
-    (void)puts("settings are good"); /* fflush tells */
-    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
-}
-
-void
-config_ready(int ready_fd, const char *const *lines, size_t count)
-{
-    char text[4096];
-    size_t size = 0;
-    size_t sent = 0;
-
-    notify_ready();
-    if (ready_fd < 0)
-        return;
-    for (size_t i = 0; i < count; i++) {
-        const size_t line = strlen(lines[i]);
-
-        assert(size + line + 2 <= sizeof text);
-        memcpy(text + size, lines[i], line);
-        size += line;
-        text[size++] = '\n';
-    }
-    text[size++] = '\n';
-    while (sent < size) {
-        const ssize_t n = write(ready_fd, text + sent, size - sent);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            break; /* whoever wanted to know has gone; serve all the same */
-        sent += (size_t)n;
-    }
-    (void)close(ready_fd); /* a pipe: nothing is lost */
 }

@@ -164,6 +164,20 @@ it_merges_what_is_full_and_what_becomes_full(void **state)
 }
 
 static void
+what_nohup_has_started_goes_on_after_a_hangup(void **state)
+{
+    struct fixture *x = *state;
+
+    assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
+    daemon_signal(fleet_daemon(&x->fleet, FLEET_WORKER), SIGHUP);
+    full_log(x, 0);
+    drain(x);
+    assert_int_equal(count_of(x, "words", "the"), 2);
+}
+
+static void
 counters_saturate_and_say_so_and_the_smallest_increment_is_valid(void **state)
 {
     struct fixture *x = *state;
@@ -750,6 +764,7 @@ its_memory_stays_within_the_setting(void **state)
 
 static const struct CMUnitTest tests[] = {
     OPEN(it_merges_what_is_full_and_what_becomes_full),
+    OPEN(what_nohup_has_started_goes_on_after_a_hangup),
     OPEN(counters_saturate_and_say_so_and_the_smallest_increment_is_valid),
     OPEN(three_workers_share_forty_logs_and_count_each_once),
     OPEN(what_a_killed_worker_left_is_merged_by_the_next),

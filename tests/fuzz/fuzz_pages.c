@@ -186,7 +186,6 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     const struct pages_counter counter = {
         .db = "meta", .key = "state", .get = get_number};
-    static uint8_t page[PAGES_SIZE_MAX];
     struct pages_check all = {.fault = fault};
     const char *why = NULL;
     MDB_env *env;
@@ -196,9 +195,9 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         return 0;
     fd = memfd_create("pages", MFD_CLOEXEC);
     assert(fd >= 0 && write(fd, bytes, size) == (ssize_t)size);
-    quick = pages_check_file(fd, true, &why);
+    quick = pages_check_file(fd, PAGES_FOR_WRITING, &why);
     assert(why != NULL);
-    newest = pages_check_newest(fd, &counter, page, &why);
+    newest = pages_check_newest(fd, &counter, &why);
     full = pages_check(fd, &all);
 
     /* To look closer finds more. */

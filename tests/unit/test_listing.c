@@ -363,25 +363,22 @@ a_deep_tree_of_marks_is_followed_without_lmdb(void **state)
     const struct tmpdir *d = *state;
     struct keyspace k = {.file = "pages.mdb"};
     struct lmdb *s = open_store(d, true);
-    uint8_t *page = malloc(PAGES_SIZE_MAX);
     struct keyspace_state found;
 
-    assert_non_null(page);
     for (unsigned i = 0; i < COMMITS; i++)
         assert_rc(apply(s, "pages", i), 0);
-    assert_rc(keyspace_peek(&s->options, &k, page, &found), 0);
+    assert_rc(keyspace_peek(&s->options, &k, &found), 0);
     assert_int_equal(found.roots[TREE_KEYS].count, COMMITS);
     assert_int_equal(k.name_size, 5);
     assert_memory_equal(k.name, "pages", 5);
 
     k = (struct keyspace){.file = "pages.mdb", .name_size = 5, .name = "pagex"};
-    assert_rc(keyspace_peek(&s->options, &k, page, &found), -EBADMSG);
+    assert_rc(keyspace_peek(&s->options, &k, &found), -EBADMSG);
     k = (struct keyspace){.file = "none.mdb"};
-    assert_rc(keyspace_peek(&s->options, &k, page, &found), -ENOENT);
+    assert_rc(keyspace_peek(&s->options, &k, &found), -ENOENT);
     assert_rc(mkfifoat(d->fd, "fifo.mdb", 0600), 0);
     k = (struct keyspace){.file = "fifo.mdb"};
-    assert_rc(keyspace_peek(&s->options, &k, page, &found), -EBADMSG);
-    free(page);
+    assert_rc(keyspace_peek(&s->options, &k, &found), -EBADMSG);
     store_close(&s->store);
 }
 
@@ -391,13 +388,12 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     const struct tmpdir *d = *state;
     struct random r = {.state = 7};
     struct lmdb *s = open_store(d, true);
-    uint8_t *page = malloc(PAGES_SIZE_MAX), byte, bad;
+    uint8_t byte, bad;
     unsigned whole = 0, refused = 0;
     struct keyspace_state found;
     struct stat st;
     int fd;
 
-    assert_non_null(page);
     for (unsigned i = 0; i < 200; i++)
         assert_rc(apply(s, "pages", i), 0);
     store_close(&s->store);
@@ -412,7 +408,7 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
         assert_int_equal(pread(fd, &byte, 1, at), 1);
         bad = (uint8_t)(byte ^ (1 + random_below(&r, 255)));
         assert_int_equal(pwrite(fd, &bad, 1, at), 1);
-        rc = keyspace_peek(&s->options, &k, page, &found);
+        rc = keyspace_peek(&s->options, &k, &found);
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
         if (rc < 0) {
             refused++;
@@ -424,7 +420,6 @@ a_damaged_file_never_tells_a_number_that_was_not_committed(void **state)
     }
     assert_true(whole > 0 && refused > 0);
     assert_rc(close(fd), 0);
-    free(page);
     store_close(&s->store);
 }
 

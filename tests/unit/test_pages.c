@@ -150,7 +150,7 @@ assert_good(int fd)
 
     assert_rc(pages_check(fd, &check), 0);
     assert_int_equal(check.faults, 0);
-    assert_rc(pages_check_file(fd, true, &why), 0);
+    assert_rc(pages_check_file(fd, PAGES_FOR_WRITING, &why), 0);
 }
 
 /* Puts and deletes some, of sizes that go together on pages, fill pages, or
@@ -302,7 +302,7 @@ pages_that_commit_0_gave_free_are_damage(void **state)
 
     for (uint64_t id = 0; id < 4; id++)
         put_one(f, id, 8, 700);
-    assert_rc(pages_check_file(fd, true, &why), 0);
+    assert_rc(pages_check_file(fd, PAGES_FOR_WRITING, &why), 0);
     assert_rc(pages_meta(fd, 0, &meta, &why), 0);
     memcpy(&root, meta.free + PAGES_DB_SIZE - sizeof root, sizeof root);
 
@@ -310,7 +310,7 @@ pages_that_commit_0_gave_free_are_damage(void **state)
     assert_int_equal(pread(fd, &at, 2, (off_t)(root * PAGE + 16)), 2);
     assert_int_equal(pwrite(fd, &zero, 8, (off_t)(root * PAGE + at + 8)), 8);
 
-    assert_rc(pages_check_file(fd, true, &why), -EBADMSG);
+    assert_rc(pages_check_file(fd, PAGES_FOR_WRITING, &why), -EBADMSG);
     close(fd);
 }
 
@@ -325,7 +325,7 @@ a_file_that_was_cut_is_damaged(void **state)
     assert_int_equal(fstat(fd, &st), 0);
     for (off_t size = 1000; size < 100000; size += 3000) {
         assert_int_equal(ftruncate(fd, size), 0);
-        assert_rc(pages_check_file(fd, true, &why), -EBADMSG);
+        assert_rc(pages_check_file(fd, PAGES_FOR_WRITING, &why), -EBADMSG);
         assert_int_equal(ftruncate(fd, st.st_size), 0);
     }
     close(fd);
@@ -360,7 +360,7 @@ bits_that_the_check_does_not_see_do_not_matter_to_lmdb(void **state)
 
         bytes[at] ^= bit;
         assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
-        rc = pages_check_file(fd, true, &why);
+        rc = pages_check_file(fd, PAGES_FOR_WRITING, &why);
         if (rc == 0) {
             open_env(f);
             assert_int_equal(mdb_txn_begin(f->env, NULL, MDB_RDONLY, &txn), 0);

@@ -8,8 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,16 +75,11 @@ is_of_another(struct lmdb *s, const struct keyspace *named)
 {
     struct keyspace found = *named;
     struct keyspace_state state;
-    uint8_t *page = malloc(PAGES_SIZE_MAX);
-    int rc;
 
-    if (page == NULL)
-        return true; /* cannot tell, so leave it alone */
     found.name_size = 0;
-    rc = keyspace_peek(&s->options, &found, page, &state);
-    free(page);
-    return rc == 0 && (found.name_size != named->name_size ||
-                       memcmp(found.name, named->name, found.name_size) != 0);
+    return keyspace_peek(&s->options, &found, &state) == 0 &&
+           (found.name_size != named->name_size ||
+            memcmp(found.name, named->name, found.name_size) != 0);
 }
 
 /* Takes the flock of the file that has the name; returns its descriptor. */
@@ -95,22 +88,20 @@ lock_file(struct lmdb *s, const char *file)
 {
     const int dir_fd = s->options.keyspace_fd;
     struct stat st, now;
-    int fd, rc = 0;
+    int fd, rc;
 
     fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
-        s->holder = rc == -EAGAIN ? lock_holder(fd) : 0;
-    } else if (fstat(fd, &st) < 0 ||
-               fstatat(dir_fd, file, &now, AT_SYMLINK_NOFOLLOW) < 0) {
+    s->holder = 0;
+    rc = lock_take(fd, &s->holder);
+    if (rc == 0 && (fstat(fd, &st) < 0 ||
+                    fstatat(dir_fd, file, &now, AT_SYMLINK_NOFOLLOW) < 0))
         rc = -errno;
-    } else if (!S_ISREG(st.st_mode)) {
+    else if (rc == 0 && !S_ISREG(st.st_mode))
         rc = -EBADMSG;
-    } else if (st.st_ino != now.st_ino || st.st_dev != now.st_dev) {
+    else if (rc == 0 && (st.st_ino != now.st_ino || st.st_dev != now.st_dev))
         rc = -ESTALE;
-    }
     if (rc == 0)
         return fd;
     (void)close(fd); /* nothing was written through it */

@@ -40,7 +40,6 @@ engine_close(struct store *store)
         (void)closedir(s->tending.dir); /* only read */
     if (s->lock_fd >= 0)
         (void)close(s->lock_fd); /* nothing was written through it */
-    free(s->tending.page);
     free(s->slots);
     tree_work_free(s->work);
     slice_free(&s->slice);

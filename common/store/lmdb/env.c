@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -124,6 +125,38 @@ env_begin(MDB_env *env, unsigned flags, MDB_txn **out, bool *moved)
         }
     }
     return lmdb_error(code);
+}
+
+int
+env_grow(MDB_env *env, size_t least)
+{
+    MDB_envinfo info;
+    size_t size;
+    int rc;
+
+    rc = lmdb_error(mdb_env_info(env, &info));
+    if (rc < 0)
+        return rc;
+    size = info.me_mapsize < KEYSPACE_MAP_FIRST ? KEYSPACE_MAP_FIRST
+                                                : info.me_mapsize;
+    do {
+        if (size > KEYSPACE_MAP_MAX / 2)
+            return -EFBIG;
+        size *= 2;
+    } while (size < least);
+    return lmdb_error(mdb_env_set_mapsize(env, size));
+}
+
+int
+env_disk_error(int dir_fd, int rc, uint64_t size)
+{
+    struct statvfs fs;
+
+    if (rc != -EIO || fstatvfs(dir_fd, &fs) < 0)
+        return rc;
+    return (uint64_t)fs.f_bavail * fs.f_frsize < size + KEYSPACE_MAP_FIRST
+               ? -ENOSPC
+               : rc;
 }
 
 ino_t

@@ -26,6 +26,19 @@ int env_open(int dir_fd, const char *file, bool writable, MDB_env **out);
  * is set.  -EMFILE: there are too many readers. */
 int env_begin(MDB_env *env, unsigned flags, MDB_txn **out, bool *moved);
 
+/* Doubles the map, or more: to `least`.  No transaction is active.  -EFBIG. */
+int env_grow(MDB_env *env, size_t least);
+
+/* Copies the file (copy.c), of one moment, into the directory `to_fd` under
+ * this name, durably.  Where that needs that nobody writes, it takes the flock
+ * of the file through `fd`. -EEXIST  there is one already -EAGAIN  *holder is
+ * writing to it */
+int env_copy(MDB_env *env, int fd, int to_fd, const char *file, long *holder);
+
+/* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
+ * `size` bytes in this directory. */
+int env_disk_error(int dir_fd, int rc, uint64_t size);
+
 /* The lock file of a file; 0: there is none. */
 ino_t env_lock_inode(int dir_fd, const char *file);
 

@@ -129,10 +129,9 @@ find_from(struct held *h, MDB_dbi dbi, const struct held_key *from,
     return code == MDB_NOTFOUND ? -ENOENT : held_error(h, code);
 }
 
-/* The first that begins so. */
-static int
-find(struct held *h, MDB_dbi dbi, const struct held_key *start, MDB_val *key,
-     MDB_val *value)
+int
+held_find(struct held *h, MDB_dbi dbi, const struct held_key *start,
+          MDB_val *key, MDB_val *value)
 {
     const int rc = find_from(h, dbi, start, key, value);
 
@@ -150,7 +149,7 @@ record_whole(struct held *h, const uint8_t *name, size_t name_size, uint64_t id)
     int rc;
 
     held_key_add64(&k, id);
-    rc = find(h, h->file.records, &k, &key, &value);
+    rc = held_find(h, h->file.records, &k, &key, &value);
     if (rc == 0)
         rc = held_head_read(&key, &value, &head);
     return rc < 0 ? rc : held_body_read(h, h->look, &head, head.body_size);
@@ -169,7 +168,7 @@ find_fill(struct held *h, const uint8_t *name, size_t name_size,
     held_key_add64(&k, mark->epoch);
     held_key_add64(&k, mark->first_ms);
     *state = HELD_OTHER;
-    rc = find(h, h->file.fills, &k, &key, &value);
+    rc = held_find(h, h->file.fills, &k, &key, &value);
     if (rc == 0)
         rc = record_whole(h, name, name_size, held_key_id(&key));
     if (rc == 0)
@@ -188,8 +187,8 @@ any_of(struct held *h, const uint8_t *name, size_t name_size)
 
     if (h->look == NULL)
         return -ENOENT;
-    records = find(h, h->file.records, &k, &key, &value);
-    times = find(h, h->file.times, &k, &key, &value);
+    records = held_find(h, h->file.records, &k, &key, &value);
+    times = held_find(h, h->file.times, &k, &key, &value);
     if (records == times)
         return records;
     if (records < 0 && records != -ENOENT)
@@ -229,7 +228,7 @@ held_span(struct held *h, const uint8_t *name, size_t name_size,
     }
     if (any < 0)
         return any == -ENOENT ? 0 : any;
-    rc = held_index_span(h, h->look, name, name_size, oldest_ms, newest_ms);
+    rc = held_index_span(h, name, name_size, oldest_ms, newest_ms);
     return rc == -ENOENT ? held_error(h, MDB_CORRUPTED) : rc;
 }
 

@@ -85,35 +85,6 @@ held_unlock(struct held *h)
 
 /* ---- deleting ---------------------------------------------------------- */
 
-/* Deletes the parts of a record. */
-static int
-delete_parts(struct held *h, uint64_t id, uint64_t *bytes)
-{
-    struct held_key start = {.size = 0};
-    MDB_val key, value;
-    MDB_cursor *c;
-    int rc;
-
-    held_key_add64(&start, id);
-    rc = held_error(h, mdb_cursor_open(h->write, h->file.parts, &c));
-    if (rc < 0)
-        return rc;
-    rc = held_seek(h, c, &start, &key, &value);
-    while (rc == 0 && held_key_under(&key, &start)) {
-        *bytes += value.mv_size;
-        rc = held_value_check(h, &value);
-        if (rc == 0)
-            rc = held_error(h, mdb_cursor_del(c, 0));
-        if (rc == 0) {
-            const int code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
-
-            rc = code == MDB_NOTFOUND ? -ENOENT : held_error(h, code);
-        }
-    }
-    mdb_cursor_close(c);
-    return rc == -ENOENT ? 0 : rc;
-}
-
 /* Deletes a record; -ENOENT: there is none of this id. */
 static int
 delete_record(struct held *h, const uint8_t *name, size_t name_size,
@@ -144,7 +115,7 @@ delete_record(struct held *h, const uint8_t *name, size_t name_size,
     else if (rc == -EBADMSG)
         rc = held_index_purge(h, name, name_size, id);
     if (rc == 0)
-        rc = delete_parts(h, id, &bytes);
+        rc = held_parts_delete(h, id, &bytes);
     if (rc < 0)
         return rc;
     h->sums.records--;

@@ -10,33 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/store/lmdb/keyspace.h"
-#include "common/store/lmdb/pages.h"
-
-/* Calls `one` for each key of a database; stops on non-zero. */
-static int
-each_key(struct held *h, MDB_dbi dbi,
-         int (*one)(void *ctx, const MDB_val *key, const MDB_val *value),
-         void *ctx)
-{
-    MDB_val key, value;
-    MDB_cursor *c;
-    int code, rc;
-
-    rc = held_error(h, mdb_cursor_open(h->look, dbi, &c));
-    if (rc < 0)
-        return rc;
-    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
-    while (code == 0 && rc == 0) {
-        rc = one(ctx, &key, &value);
-        if (rc == 0)
-            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
-    }
-    mdb_cursor_close(c);
-    if (rc != 0)
-        return rc;
-    return code == MDB_NOTFOUND ? 0 : held_error(h, code);
-}
+#include "common/store/lmdb/env.h"
 
 /* The keyspace of a key of records; its size is 0 when the key is damaged. */
 static size_t
@@ -114,7 +88,7 @@ held_each(struct held *h, int (*row)(void *ctx, const struct held_summary *s),
 
     if (h->look == NULL)
         return 0;
-    rc = each_key(h, h->file.records, add_record, &e);
+    rc = held_each_key(h, h->look, h->file.records, add_record, &e);
     return rc != 0 ? rc : give_row(&e);
 }
 
@@ -125,10 +99,7 @@ struct check {
     void (*fault)(void *ctx, const char *text);
     void *ctx;
     struct store_check_result *out;
-    uint64_t times; /* keys that there should be */
-    uint64_t parts;
-    uint64_t parts_found;
-    uint64_t bytes;
+    uint64_t bytes; /* of the records */
 };
 
 __attribute__((format(printf, 2, 3))) static void
@@ -170,8 +141,6 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
     }
     c->out->blocks += 1 + (uint64_t)head.parts;
     c->out->marks += head.marks;
-    c->times += 4;
-    c->parts += head.parts;
     c->bytes += held_record_size(&head);
     rc = held_body_read(h, h->look, &head, head.body_size);
     if (rc == 0)
@@ -181,39 +150,11 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
         return 0;
     }
     if (rc == 0)
-        rc = held_index_find(h, h->look, &head, h->memory.marks);
+        rc = held_index_find(h, &head, h->memory.marks);
     if (rc == -EBADMSG) {
         tell(c, "record %llu: its fills or times are damaged", id);
         return 0;
     }
-    return rc;
-}
-
-static int
-check_part(void *ctx, const MDB_val *key, const MDB_val *value)
-{
-    struct check *c = ctx;
-
-    (void)value; /* read with its record */
-    if (key->mv_size != 12)
-        tell(c, "a key of a part is damaged");
-    /* What is not spent yet is of a record that somebody is writing. */
-    else if (get_be64(key->mv_data) < c->held->looked.next_id)
-        c->parts_found++;
-    return 0;
-}
-
-/* Compares the number of keys in a database with what there should be. */
-static int
-check_count(struct check *c, MDB_dbi dbi, const char *name, uint64_t want)
-{
-    MDB_stat stat;
-    int rc;
-
-    rc = held_error(c->held, mdb_stat(c->held->look, dbi, &stat));
-    if (rc == 0 && stat.ms_entries != want)
-        tell(c, "%s has %llu keys, the records %llu", name,
-             (unsigned long long)stat.ms_entries, (unsigned long long)want);
     return rc;
 }
 
@@ -224,22 +165,10 @@ check_contents(struct check *c)
     struct held *h = c->held;
     int rc;
 
-    rc = each_key(h, h->file.records, check_record, c);
-    if (rc == 0)
-        rc = each_key(h, h->file.parts, check_part, c);
-    if (rc == 0 && c->out->faults == 0) {
-        rc = check_count(c, h->file.fills, "fills", c->out->marks);
-        if (rc == 0)
-            rc = check_count(c, h->file.times, "times", c->times);
-        if (c->parts_found != c->parts)
-            tell(c, "there are %llu parts, the records have %llu",
-                 (unsigned long long)c->parts_found,
-                 (unsigned long long)c->parts);
-        if (c->bytes != h->looked.bytes)
-            tell(c, "the records have %llu bytes, the state says %llu",
-                 (unsigned long long)c->bytes,
-                 (unsigned long long)h->looked.bytes);
-    }
+    rc = held_each_key(h, h->look, h->file.records, check_record, c);
+    if (rc == 0 && c->out->faults == 0 && c->bytes != h->looked.bytes)
+        tell(c, "the records have %llu bytes, the state says %llu",
+             (unsigned long long)c->bytes, (unsigned long long)h->looked.bytes);
     if (rc == 0)
         rc = held_index_check(h, h->look, &h->looked);
     if (rc == -EBADMSG) {
@@ -301,47 +230,14 @@ held_check(struct held *h, void (*fault)(void *ctx, const char *text),
 
 /* ---- copying ----------------------------------------------------------- */
 
-/* Writes the copy; without compaction when LMDB refuses that, as it does for
- * files in which pages have got lost: and then nobody may write meanwhile. */
-static int
-copy_env(struct held *h, int fd)
-{
-    int code, rc;
-
-    code = mdb_env_copyfd2(h->file.env, fd, MDB_CP_COMPACT);
-    if (code != MDB_INCOMPATIBLE)
-        return held_error(h, code);
-    rc = held_file_flock(h);
-    if (rc == 0 && (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0))
-        rc = -errno;
-    if (rc == 0)
-        rc = held_error(h, mdb_env_copyfd2(h->file.env, fd, 0));
-    held_file_unlock(h);
-    return rc;
-}
-
 int
 held_copy(struct held *h, int to_fd)
 {
-    char temp[KEYSPACE_FILE_SIZE];
-    int fd, rc;
+    int rc;
 
     held_look_end(h);
     rc = held_file_get(h);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    fd = keyspace_file_temp(to_fd, temp);
-    if (fd < 0)
-        return fd;
-    rc = copy_env(h, fd);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    if (rc == 0)
-        rc = keyspace_file_rename(to_fd, temp, HELD_FILE);
-    if (rc < 0)
-        (void)unlinkat(to_fd, temp, 0); /* a left over one is no copy */
-    if (rc == 0 && fsync(to_fd) < 0)
-        rc = -errno;
-    (void)close(fd); /* synced above */
-    return rc;
+    return env_copy(h->file.env, h->file.fd, to_fd, HELD_FILE, &h->holder);
 }

@@ -13,10 +13,10 @@
 #define STATE_SIZE   48
 #define VERSION_SIZE 12
 
-/* The number of a database in the hash. */
-enum { IN_RECORDS = 1, IN_FILLS, IN_TIMES };
+/* Databases; their numbers in the hash, in which parts are not. */
+enum { IN_PARTS, IN_RECORDS, IN_FILLS, IN_TIMES };
 
-enum { KIND_OLDEST, KIND_NEWEST };
+enum { KIND_OLDEST, KIND_NEWEST, KINDS };
 
 /* ---- keys -------------------------------------------------------------- */
 
@@ -92,22 +92,6 @@ held_key_under(const MDB_val *key, const struct held_key *start)
 {
     return key->mv_size >= start->size &&
            memcmp(key->mv_data, start->bytes, start->size) == 0;
-}
-
-int
-held_seek(struct held *h, MDB_cursor *c, const struct held_key *start,
-          MDB_val *key, MDB_val *value)
-{
-    struct held_key from = *start;
-    int code;
-
-    *key = held_val(&from);
-    code = mdb_cursor_get(c, key, value, MDB_SET_RANGE);
-    if (code == MDB_NOTFOUND)
-        return -ENOENT;
-    if (code != 0)
-        return held_error(h, code);
-    return held_key_under(key, start) ? 0 : -ENOENT;
 }
 
 /* ---- meta -------------------------------------------------------------- */
@@ -231,9 +215,10 @@ key_hash(int db, const MDB_val *key)
 static MDB_dbi
 database(const struct held *h, int db)
 {
-    return db == IN_RECORDS ? h->file.records
-           : db == IN_FILLS ? h->file.fills
-                            : h->file.times;
+    return db == IN_PARTS     ? h->file.parts
+           : db == IN_RECORDS ? h->file.records
+           : db == IN_FILLS   ? h->file.fills
+                              : h->file.times;
 }
 
 static int
@@ -261,25 +246,49 @@ key_delete(struct held *h, int db, struct held_key *k)
     return rc;
 }
 
-/* The four keys of a record in times. */
-static void
-time_keys(const struct held_head *head, const struct store_mark *marks,
-          struct held_key keys[4])
+/* Of a key in fills or times. */
+static int
+index_add(struct held *h, int db, struct held_key *k)
 {
-    uint64_t ms[2] = {marks[0].first_ms, marks[0].first_ms};
+    uint8_t crc[4];
+    MDB_val value = {.mv_size = 0, .mv_data = crc};
 
-    for (uint32_t i = 1; i < head->marks; i++) {
-        if (marks[i].first_ms < ms[KIND_OLDEST])
-            ms[KIND_OLDEST] = marks[i].first_ms;
-        if (marks[i].first_ms > ms[KIND_NEWEST])
-            ms[KIND_NEWEST] = marks[i].first_ms;
+    if (db == IN_TIMES) {
+        put_le32(crc, crc_of(k->bytes, k->size));
+        value.mv_size = sizeof crc;
     }
-    for (int i = 0; i < 4; i++) {
-        keys[i] =
-            time_key(head->name, i < 2 ? head->name_size : 0, (uint8_t)(i % 2));
-        held_key_add64(&keys[i], ms[i % 2]);
-        held_key_add64(&keys[i], head->id);
+    return key_add(h, db, k, &value);
+}
+
+/* Calls `one` for each key of a record in fills and times; stops on non-zero.
+ */
+static int
+each_key_of(struct held *h, const struct held_head *head,
+            const struct store_mark *marks,
+            int (*one)(struct held *h, int db, struct held_key *k))
+{
+    uint64_t least[KINDS] = {UINT64_MAX, UINT64_MAX};
+    struct held_key k;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < head->marks; i++) {
+        const uint64_t ms = marks[i].first_ms;
+
+        if (ms < least[KIND_OLDEST])
+            least[KIND_OLDEST] = ms;
+        if (UINT64_MAX - ms < least[KIND_NEWEST])
+            least[KIND_NEWEST] = UINT64_MAX - ms;
+        k = fill_key(head, &marks[i]);
+        rc = one(h, IN_FILLS, &k);
     }
+    for (int i = 0; rc == 0 && i < 2 * KINDS; i++) {
+        k = time_key(head->name, i < KINDS ? head->name_size : 0,
+                     (uint8_t)(i % KINDS));
+        held_key_add64(&k, least[i % KINDS]);
+        held_key_add64(&k, head->id);
+        rc = one(h, IN_TIMES, &k);
+    }
+    return rc;
 }
 
 int
@@ -287,25 +296,11 @@ held_index_add(struct held *h, const struct held_head *head,
                const struct store_mark *marks, MDB_val *value)
 {
     struct held_key k = held_key_name(head->name, head->name_size);
-    MDB_val nothing = {.mv_size = 0, .mv_data = k.bytes};
-    struct held_key times[4];
     int rc;
 
     held_key_add64(&k, head->id);
     rc = key_add(h, IN_RECORDS, &k, value);
-    for (uint32_t i = 0; rc == 0 && i < head->marks; i++) {
-        k = fill_key(head, &marks[i]);
-        rc = key_add(h, IN_FILLS, &k, &nothing);
-    }
-    time_keys(head, marks, times);
-    for (int i = 0; rc == 0 && i < 4; i++) {
-        uint8_t crc[4];
-        MDB_val sum = {.mv_size = sizeof crc, .mv_data = crc};
-
-        put_le32(crc, crc_of(times[i].bytes, times[i].size));
-        rc = key_add(h, IN_TIMES, &times[i], &sum);
-    }
-    return rc;
+    return rc < 0 ? rc : each_key_of(h, head, marks, index_add);
 }
 
 int
@@ -313,46 +308,44 @@ held_index_delete(struct held *h, const struct held_head *head,
                   const struct store_mark *marks)
 {
     struct held_key k = held_key_name(head->name, head->name_size);
-    struct held_key times[4];
     int rc;
 
     held_key_add64(&k, head->id);
     rc = key_delete(h, IN_RECORDS, &k);
-    for (uint32_t i = 0; rc == 0 && i < head->marks; i++) {
-        k = fill_key(head, &marks[i]);
-        rc = key_delete(h, IN_FILLS, &k);
-    }
-    time_keys(head, marks, times);
-    for (int i = 0; rc == 0 && i < 4; i++)
-        rc = key_delete(h, IN_TIMES, &times[i]);
-    return rc;
+    return rc < 0 ? rc : each_key_of(h, head, marks, key_delete);
 }
 
-/* Deletes the keys of a record that begin so. */
+/* Deletes the keys that begin so, and in fills and times have this id; adds up
+ * the bytes of their values. */
 static int
-purge(struct held *h, int db, const struct held_key *start, uint64_t id)
+delete_under(struct held *h, int db, const struct held_key *start, uint64_t id,
+             uint64_t *bytes)
 {
-    MDB_val key, value;
+    struct held_key from = *start;
+    MDB_val key = held_val(&from), value;
     MDB_cursor *c;
-    int rc;
+    int code, rc;
 
     rc = held_error(h, mdb_cursor_open(h->write, database(h, db), &c));
     if (rc < 0)
         return rc;
-    rc = held_seek(h, c, start, &key, &value);
-    while (rc == 0 && held_key_under(&key, start)) {
-        if (key.mv_size >= 8 && held_key_id(&key) == id) {
-            h->sums.hash -= key_hash(db, &key);
-            rc = held_error(h, mdb_cursor_del(c, 0));
+    code = mdb_cursor_get(c, &key, &value, MDB_SET_RANGE);
+    while (code == 0 && rc == 0 && held_key_under(&key, start)) {
+        if (db == IN_PARTS || (key.mv_size >= 8 && held_key_id(&key) == id)) {
+            if (db != IN_PARTS)
+                h->sums.hash -= key_hash(db, &key);
+            *bytes += value.mv_size;
+            rc = held_value_check(h, &value);
+            if (rc == 0)
+                rc = held_error(h, mdb_cursor_del(c, 0));
         }
-        if (rc == 0) {
-            const int code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
-
-            rc = code == MDB_NOTFOUND ? -ENOENT : held_error(h, code);
-        }
+        if (rc == 0)
+            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
     }
     mdb_cursor_close(c);
-    return rc == -ENOENT ? 0 : rc;
+    if (rc < 0)
+        return rc;
+    return code == MDB_NOTFOUND ? 0 : held_error(h, code);
 }
 
 int
@@ -361,17 +354,53 @@ held_index_purge(struct held *h, const uint8_t *name, size_t name_size,
 {
     const struct held_key named = held_key_name(name, name_size);
     const struct held_key all = held_key_name(name, 0);
+    struct held_key k = named;
+    uint64_t bytes; /* are not the record's */
     int rc;
 
-    rc = purge(h, IN_RECORDS, &named, id);
+    held_key_add64(&k, id);
+    rc = key_delete(h, IN_RECORDS, &k);
     if (rc == 0)
-        rc = purge(h, IN_FILLS, &named, id);
+        rc = delete_under(h, IN_FILLS, &named, id, &bytes);
     if (rc == 0)
-        rc = purge(h, IN_TIMES, &named, id);
-    return rc < 0 ? rc : purge(h, IN_TIMES, &all, id);
+        rc = delete_under(h, IN_TIMES, &named, id, &bytes);
+    return rc < 0 ? rc : delete_under(h, IN_TIMES, &all, id, &bytes);
+}
+
+int
+held_parts_delete(struct held *h, uint64_t id, uint64_t *bytes)
+{
+    struct held_key start = {.size = 0};
+
+    held_key_add64(&start, id);
+    return delete_under(h, IN_PARTS, &start, id, bytes);
 }
 
 /* ---- reading ----------------------------------------------------------- */
+
+int
+held_each_key(struct held *h, MDB_txn *txn, MDB_dbi dbi,
+              int (*one)(void *ctx, const MDB_val *key, const MDB_val *value),
+              void *ctx)
+{
+    MDB_val key, value;
+    MDB_cursor *c;
+    int code, rc;
+
+    rc = held_error(h, mdb_cursor_open(txn, dbi, &c));
+    if (rc < 0)
+        return rc;
+    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
+    while (code == 0 && rc == 0) {
+        rc = one(ctx, &key, &value);
+        if (rc == 0)
+            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(c);
+    if (rc != 0)
+        return rc;
+    return code == MDB_NOTFOUND ? 0 : held_error(h, code);
+}
 
 /* The time in a key of times; -EBADMSG unless it is whole. */
 static int
@@ -385,117 +414,81 @@ read_time(struct held *h, const MDB_val *key, const MDB_val *value,
     return 0;
 }
 
-/* Adds all keys of a database; values of times are checked with them. */
-static int
-add_hashes(struct held *h, MDB_txn *txn, int db, uint64_t *hash,
-           uint64_t *count)
-{
-    MDB_val key, value;
-    MDB_cursor *c;
-    uint64_t ms;
-    int code;
+/* What the keys add up to. */
+struct adding {
+    struct held *held;
+    int db; /* at hand */
+    uint64_t hash;
+    uint64_t records;
+};
 
-    code = mdb_cursor_open(txn, database(h, db), &c);
-    if (code != 0)
-        return held_error(h, code);
-    *count = 0;
-    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
-    while (code == 0) {
-        *hash += key_hash(db, &key);
-        ++*count;
-        code = db == IN_TIMES && read_time(h, &key, &value, &ms) < 0
-                   ? MDB_CORRUPTED
-                   : mdb_cursor_get(c, &key, &value, MDB_NEXT);
-    }
-    mdb_cursor_close(c);
-    return code == MDB_NOTFOUND ? 0 : held_error(h, code);
+static int
+add_key(void *ctx, const MDB_val *key, const MDB_val *value)
+{
+    struct adding *a = ctx;
+    uint64_t ms;
+
+    a->hash += key_hash(a->db, key);
+    a->records += a->db == IN_RECORDS;
+    return a->db == IN_TIMES ? read_time(a->held, key, value, &ms) : 0;
 }
 
 int
 held_index_check(struct held *h, MDB_txn *txn, const struct held_sums *sums)
 {
-    uint64_t hash = 0, records, count;
-    int rc;
+    struct adding a = {.held = h};
+    int rc = 0;
 
-    rc = add_hashes(h, txn, IN_RECORDS, &hash, &records);
-    if (rc == 0)
-        rc = add_hashes(h, txn, IN_FILLS, &hash, &count);
-    if (rc == 0)
-        rc = add_hashes(h, txn, IN_TIMES, &hash, &count);
+    for (a.db = IN_RECORDS; rc == 0 && a.db <= IN_TIMES; a.db++)
+        rc = held_each_key(h, txn, database(h, a.db), add_key, &a);
     if (rc < 0)
         return rc;
-    return hash == sums->hash && records == sums->records
+    return a.hash == sums->hash && a.records == sums->records
                ? 0
                : held_error(h, MDB_CORRUPTED);
 }
 
+static int
+index_find(struct held *h, int db, struct held_key *k)
+{
+    MDB_val key = held_val(k), value;
+    const int code = mdb_get(h->look, database(h, db), &key, &value);
+    uint64_t ms;
+
+    if (code != 0)
+        return held_error(h, code == MDB_NOTFOUND ? MDB_CORRUPTED : code);
+    return db == IN_TIMES ? read_time(h, &key, &value, &ms) : 0;
+}
+
 int
-held_index_find(struct held *h, MDB_txn *txn, const struct held_head *head,
+held_index_find(struct held *h, const struct held_head *head,
                 const struct store_mark *marks)
 {
-    struct held_key times[4];
-    MDB_val key, value;
-    uint64_t ms;
-    int code = 0, rc = 0;
-
-    for (uint32_t i = 0; code == 0 && i < head->marks; i++) {
-        struct held_key k = fill_key(head, &marks[i]);
-
-        key = held_val(&k);
-        code = mdb_get(txn, h->file.fills, &key, &value);
-    }
-    time_keys(head, marks, times);
-    for (int i = 0; code == 0 && rc == 0 && i < 4; i++) {
-        key = held_val(&times[i]);
-        code = mdb_get(txn, h->file.times, &key, &value);
-        if (code == 0)
-            rc = read_time(h, &key, &value, &ms);
-    }
-    return code != 0 ? held_error(h, code) : rc;
+    return each_key_of(h, head, marks, index_find);
 }
 
-/* The last key that begins so. */
+/* The first time of this kind. */
 static int
-seek_last(struct held *h, MDB_cursor *c, const struct held_key *start,
-          MDB_val *key, MDB_val *value)
+first_time(struct held *h, const uint8_t *name, size_t name_size, uint8_t kind,
+           uint64_t *ms)
 {
-    struct held_key next = *start;
-    int code;
+    const struct held_key start = time_key(name, name_size, kind);
+    MDB_val key, value;
+    int rc;
 
-    next.bytes[next.size - 1]++; /* a kind */
-    *key = held_val(&next);
-    code = mdb_cursor_get(c, key, value, MDB_SET_RANGE);
-    if (code == 0)
-        code = mdb_cursor_get(c, key, value, MDB_PREV);
-    else if (code == MDB_NOTFOUND)
-        code = mdb_cursor_get(c, key, value, MDB_LAST);
-    if (code == MDB_NOTFOUND)
-        return -ENOENT;
-    if (code != 0)
-        return held_error(h, code);
-    return held_key_under(key, start) ? 0 : -ENOENT;
+    rc = held_find(h, h->file.times, &start, &key, &value);
+    return rc < 0 ? rc : read_time(h, &key, &value, ms);
 }
 
 int
-held_index_span(struct held *h, MDB_txn *txn, const uint8_t *name,
-                size_t name_size, uint64_t *oldest, uint64_t *newest)
+held_index_span(struct held *h, const uint8_t *name, size_t name_size,
+                uint64_t *oldest, uint64_t *newest)
 {
-    const struct held_key first = time_key(name, name_size, KIND_OLDEST);
-    const struct held_key last = time_key(name, name_size, KIND_NEWEST);
-    MDB_val key, value;
-    MDB_cursor *c;
     int rc;
 
-    rc = held_error(h, mdb_cursor_open(txn, h->file.times, &c));
-    if (rc < 0)
-        return rc;
-    rc = held_seek(h, c, &first, &key, &value);
+    rc = first_time(h, name, name_size, KIND_OLDEST, oldest);
     if (rc == 0)
-        rc = read_time(h, &key, &value, oldest);
-    if (rc == 0)
-        rc = seek_last(h, c, &last, &key, &value);
-    if (rc == 0)
-        rc = read_time(h, &key, &value, newest);
-    mdb_cursor_close(c);
+        rc = first_time(h, name, name_size, KIND_NEWEST, newest);
+    *newest = UINT64_MAX - *newest;
     return rc;
 }

@@ -8,8 +8,8 @@
  *     fills    name 00 | uuid[16] | epoch u64 |
  *              first_ms u64 | id u64                -> nothing
  *     times    name 00 | kind u8 | ms u64 | id u64  -> crc32 of the key
- *              kind 0: the least first_ms of the record's marks, 1: the
- *              greatest; each also with no name, for all keyspaces
+ *              kind 0: the least first_ms of the record's marks, 1: 2^64-1
+ *              less the greatest; each also with no name, for all keyspaces
  *     meta     "version"  -> crc32 | version u32 = 1 | features u32
  *              "state"    -> crc32 | zero u32 | change u64, +1 per commit |
  *              next id u64 | records u64 | bytes u64 | hash u64
@@ -176,10 +176,11 @@ uint64_t held_key_id(const MDB_val *key);
 /* Whether a key begins so. */
 bool held_key_under(const MDB_val *key, const struct held_key *start);
 
-/* Moves to the first key from `start` on that begins with `start`: 0, or
- * -ENOENT. */
-int held_seek(struct held *h, MDB_cursor *c, const struct held_key *start,
-              MDB_val *key, MDB_val *value);
+/* Calls `one` for each key of a database; stops on non-zero. */
+int held_each_key(struct held *h, MDB_txn *txn, MDB_dbi dbi,
+                  int (*one)(void *ctx, const MDB_val *key,
+                             const MDB_val *value),
+                  void *ctx);
 
 /* Reads a state record; false when it is damaged. */
 bool held_sums_parse(const uint8_t *value, size_t size, struct held_sums *out);
@@ -203,16 +204,20 @@ int held_index_delete(struct held *h, const struct held_head *head,
 int held_index_purge(struct held *h, const uint8_t *name, size_t name_size,
                      uint64_t id);
 
+/* Deletes the parts of a record; adds up their bytes. */
+int held_parts_delete(struct held *h, uint64_t id, uint64_t *bytes);
+
 /* Compares all keys with the state: -EBADMSG when they are not those. */
 int held_index_check(struct held *h, MDB_txn *txn,
                      const struct held_sums *sums);
 
-/* The least and the greatest first_ms under a name (size 0: of all). */
-int held_index_span(struct held *h, MDB_txn *txn, const uint8_t *name,
-                    size_t name_size, uint64_t *oldest, uint64_t *newest);
+/* The least and the greatest first_ms under a name (size 0: of all), in the
+ * look.  -ENOENT */
+int held_index_span(struct held *h, const uint8_t *name, size_t name_size,
+                    uint64_t *oldest, uint64_t *newest);
 
-/* Whether all keys of a record are there: -EBADMSG. */
-int held_index_find(struct held *h, MDB_txn *txn, const struct held_head *head,
+/* Whether all keys of a record are there, in the look: -EBADMSG. */
+int held_index_find(struct held *h, const struct held_head *head,
                     const struct store_mark *marks);
 
 /* ---- records in memory (held_memory.c) --------------------------------- */
@@ -229,6 +234,10 @@ int held_memory_record(struct held_memory *m, const struct held_head *head,
                        struct held_record *out);
 
 /* ---- records in the file (held.c) -------------------------------------- */
+
+/* The first key of the look that begins so: 0 or -ENOENT. */
+int held_find(struct held *h, MDB_dbi dbi, const struct held_key *start,
+              MDB_val *key, MDB_val *value);
 
 /* Reads a head as it is in the file: its key and value agree.  -EBADMSG. */
 int held_head_read(const MDB_val *key, const MDB_val *value,

@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -52,13 +51,8 @@ held_trouble(struct held *h, const char *what, int rc)
 static int
 disk_error(const struct held *h, int rc)
 {
-    struct statvfs fs;
-
-    if (rc != -EIO || fstatvfs(h->options.data_fd, &fs) < 0)
-        return rc;
-    return (uint64_t)fs.f_bavail * fs.f_frsize < (uint64_t)HELD_CUT_PAGES * 4096
-               ? -ENOSPC
-               : rc;
+    return env_disk_error(h->options.data_fd, rc,
+                          (uint64_t)HELD_CUT_PAGES * 4096);
 }
 
 int
@@ -105,12 +99,10 @@ held_file_is_named(const struct held *h)
 int
 held_file_flock(struct held *h)
 {
-    if (flock(h->file.fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK)
-            return -errno;
-        h->holder = lock_holder(h->file.fd);
-        return -EAGAIN;
-    }
+    const int rc = lock_take(h->file.fd, &h->holder);
+
+    if (rc < 0)
+        return rc;
     h->flocked = true;
     return held_file_is_named(h) ? 0 : -ESTALE;
 }
@@ -279,15 +271,8 @@ held_newest_check(int fd, const char **why)
 {
     const struct pages_counter counter = {
         .db = "meta", .key = "state", .get = state_change};
-    uint8_t *page = malloc(PAGES_SIZE_MAX);
-    int rc;
 
-    *why = "look at its commits";
-    if (page == NULL)
-        return -ENOMEM;
-    rc = pages_check_newest(fd, &counter, page, why);
-    free(page);
-    return rc;
+    return pages_check_newest(fd, &counter, why);
 }
 
 /* Lets LMDB open it.  No fault of the data file is found here. */
@@ -324,31 +309,17 @@ close_env(struct held *h)
     h->file.env = NULL;
 }
 
-/* The pages, before LMDB reads any of them.  Who deletes what is held relies on
- * those of values as well. */
-static int
-check_pages(const struct held *h, const char **why)
-{
-    struct pages_check values = {.quick = false};
-    int rc;
-
-    rc = pages_check_file(h->file.fd, h->options.writable, why);
-    if (rc < 0 || !h->options.writable)
-        return rc;
-    rc = pages_check(h->file.fd, &values);
-    if (rc < 0 || values.faults == 0)
-        return rc;
-    *why = "its pages are damaged";
-    return -EBADMSG;
-}
-
 /* Opens what h->file.fd is open for; or *why not, and only that is open. */
 static int
 open_checked(struct held *h, const char **why)
 {
     int rc;
 
-    rc = check_pages(h, why);
+    /* The pages, before LMDB reads any of them.  Who deletes what is held
+     * relies on those of values as well. */
+    rc = pages_check_file(
+        h->file.fd,
+        h->options.writable ? PAGES_FOR_DELETING : PAGES_FOR_READING, why);
     if (rc == 0 && !h->failed)
         rc = held_newest_check(h->file.fd, why);
     if (rc == 0)
@@ -478,7 +449,6 @@ make_room(struct held *h)
     MDB_envinfo info;
     MDB_stat stat;
     uint64_t need;
-    size_t size;
     int rc;
 
     rc = held_error(h, mdb_env_info(h->file.env, &info));
@@ -487,12 +457,7 @@ make_room(struct held *h)
     if (rc < 0)
         return rc;
     need = (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize + HELD_MAP_ROOM;
-    if (info.me_mapsize >= need)
-        return 0;
-    for (size = KEYSPACE_MAP_FIRST; size < need; size *= 2)
-        if (size > KEYSPACE_MAP_MAX / 2)
-            return -EFBIG;
-    return held_error(h, mdb_env_set_mapsize(h->file.env, size));
+    return info.me_mapsize >= need ? 0 : env_grow(h->file.env, need);
 }
 
 int

@@ -14,35 +14,13 @@
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Deletes parts of a record that was never finished. */
-static int
-drop_unfinished(struct held *h)
-{
-    const struct held_key from = held_key_part(h->sums.next_id, 0);
-    struct held_key k = from;
-    MDB_val key = held_val(&k), value;
-    MDB_cursor *c;
-    int code;
-
-    code = mdb_cursor_open(h->write, h->file.parts, &c);
-    if (code != 0)
-        return held_error(h, code);
-    code = mdb_cursor_get(c, &key, &value, MDB_SET_RANGE);
-    while (code == 0) {
-        code = held_value_check(h, &value) < 0 ? MDB_CORRUPTED
-                                               : mdb_cursor_del(c, 0);
-        if (code == 0)
-            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
-    }
-    mdb_cursor_close(c);
-    return code == MDB_NOTFOUND ? 0 : held_error(h, code);
-}
-
-/* The transaction, once the flock is held.  Pages that a process saw which was
- * killed in its look may be used again. */
+/* The transaction, once the flock is held, without what is there of a record
+ * that was never finished.  Pages that a process saw which was killed in its
+ * look may be used again. */
 static int
 begin_locked(struct held *h)
 {
+    uint64_t bytes = 0; /* were never counted */
     int rc, dead;
 
     (void)mdb_reader_check(h->file.env, &dead); /* or with the next step */
@@ -54,7 +32,7 @@ begin_locked(struct held *h)
     h->pages = 0;
     rc = held_sums_get(h, h->write, &h->sums);
     if (rc == 0)
-        rc = drop_unfinished(h);
+        rc = held_parts_delete(h, h->sums.next_id, &bytes);
     return rc;
 }
 

@@ -164,7 +164,6 @@ struct slice {
 struct tending {
     DIR *dir;         /* while a pass is on its way */
     uint64_t next_ms; /* when the next pass begins; monotonic */
-    uint8_t *page;    /* for keyspace_peek */
 };
 
 /* A file that was found damaged, as it was then (peek.c). */
@@ -318,15 +317,14 @@ int keyspace_grow(struct keyspace *k, size_t least);
 
 /* ---- write transactions (write.c) ---- */
 
-/* Takes the flock, as keyspace_write() does, and gives it up. */
-int keyspace_lock(struct lmdb *s, const struct keyspace *k);
-void keyspace_unlock(const struct keyspace *k);
-
 /* Takes the flock and begins a write transaction.
  *   -EAGAIN  another process is writing: s->holder
  *   -ESTALE  the file was replaced: get the keyspace again */
 int keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out);
 void keyspace_abort(struct keyspace *k, MDB_txn *txn);
+
+/* Gives up the flock, behind a commit. */
+void keyspace_unlock(const struct keyspace *k);
 
 /* What is to be done in a write transaction. */
 struct work {

@@ -2,9 +2,8 @@
  *
  * A directory has no order, and may have more names than memory should hold.
  * So a pass over it keeps the smallest names that come after the last one
- * given, as many as a batch holds, in a heap with the largest first; the heap
- * is sorted in place, and the rows are given.  Another pass follows only when
- * names had to be left out.
+ * given, as many as a batch holds, in their order, and the rows are given.
+ * Another pass follows only when names had to be left out.
  *
  * Each of these is done in small pieces, and can be left and gone on with.
  *
@@ -26,7 +25,7 @@ struct listed {
     uint8_t name[NAME_MAX_SIZE];
 };
 
-enum stage { LISTING_SCAN, LISTING_SORT, LISTING_GIVE, LISTING_END };
+enum stage { LISTING_SCAN, LISTING_GIVE, LISTING_END };
 
 struct lmdb_listing {
     struct store_listing listing; /* first: the handle */
@@ -35,12 +34,10 @@ struct lmdb_listing {
     DIR *dir;            /* while it is scanned */
     struct listed after; /* the last name given */
     bool full;           /* there are more names than these */
-    size_t count;        /* names in the heap */
-    size_t unsorted;     /* of these; while they are sorted */
+    size_t count;        /* names kept */
     size_t at;           /* the next to give */
-    struct listed *heap[LISTING_BATCH];
+    struct listed *sorted[LISTING_BATCH];
     struct listed names[LISTING_BATCH];
-    uint8_t page[PAGES_SIZE_MAX];
 };
 
 static int
@@ -58,67 +55,47 @@ listing_of(struct store_listing *l)
     return (struct lmdb_listing *)(void *)l;
 }
 
-/* ---- the heap ---------------------------------------------------------- */
+/* ---- the names that are kept -------------------------------------------- */
 
-/* Moves the last of `count` names up to its place. */
-static void
-heap_up(struct listed **heap, size_t count)
+/* Where among them a name belongs. */
+static size_t
+place_of(const struct lmdb_listing *l, const struct listed *name)
 {
-    size_t at = count - 1;
-    struct listed *moving = heap[at];
+    size_t from = 0, to = l->count;
 
-    while (at > 0) {
-        const size_t parent = (at - 1) / 2;
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
 
-        if (listed_compare(heap[parent], moving) >= 0)
-            break;
-        heap[at] = heap[parent];
-        at = parent;
+        if (listed_compare(l->sorted[middle], name) < 0)
+            from = middle + 1;
+        else
+            to = middle;
     }
-    heap[at] = moving;
-}
-
-/* Moves the first of `count` names down to its place. */
-static void
-heap_down(struct listed **heap, size_t count)
-{
-    struct listed *moving = heap[0];
-    size_t at = 0;
-
-    for (;;) {
-        size_t child = 2 * at + 1;
-
-        if (child >= count)
-            break;
-        if (child + 1 < count &&
-            listed_compare(heap[child], heap[child + 1]) < 0)
-            child++;
-        if (listed_compare(moving, heap[child]) >= 0)
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = moving;
+    return from;
 }
 
 /* Keeps the name when it is among the smallest. */
 static void
 keep_name(struct lmdb_listing *l, const struct listed *name)
 {
+    struct listed *slot;
+    size_t at;
+
     if (listed_compare(name, &l->after) <= 0)
         return;
+    at = place_of(l, name);
     if (l->count < LISTING_BATCH) {
-        l->names[l->count] = *name;
-        l->heap[l->count] = &l->names[l->count];
-        l->count++;
-        heap_up(l->heap, l->count);
-        return;
+        slot = &l->names[l->count++];
+    } else {
+        l->full = true;
+        if (at == LISTING_BATCH)
+            return;
+        slot = l->sorted[LISTING_BATCH - 1];
     }
-    l->full = true;
-    if (listed_compare(name, l->heap[0]) < 0) {
-        *l->heap[0] = *name;
-        heap_down(l->heap, l->count);
-    }
+    memmove(&l->sorted[at + 1], &l->sorted[at],
+            (l->count - 1 - at) * sizeof *l->sorted);
+    *slot = *name;
+    l->sorted[at] = slot;
 }
 
 /* ---- the pass over the directory --------------------------------------- */
@@ -184,7 +161,7 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     int rc;
 
     set_file(&k, stem);
-    rc = keyspace_peek(&s->options, &k, l->page, &state);
+    rc = keyspace_peek(&s->options, &k, &state);
     if (rc == -ENOENT)
         return rc;
 
@@ -258,30 +235,13 @@ scan(struct lmdb_listing *l)
         return rc;
     if (rc == 0) {
         close_dir(l);
-        l->unsorted = l->count;
-        l->stage = LISTING_SORT;
+        l->at = 0;
+        l->stage = LISTING_GIVE;
     } else if (entry_name(l, entry, &name) == 0) {
         /* One that cannot say its name has been reported. */
         keep_name(l, &name);
     }
     return 0;
-}
-
-/* Puts the largest of the unsorted names behind the others. */
-static void
-sort(struct lmdb_listing *l)
-{
-    if (l->unsorted > 1) {
-        struct listed *largest = l->heap[0];
-
-        l->unsorted--;
-        l->heap[0] = l->heap[l->unsorted];
-        l->heap[l->unsorted] = largest;
-        heap_down(l->heap, l->unsorted);
-        return;
-    }
-    l->at = 0;
-    l->stage = LISTING_GIVE;
 }
 
 /* ---- rows -------------------------------------------------------------- */
@@ -299,7 +259,7 @@ count_keys(struct lmdb_listing *l, const struct listed *name)
     memcpy(peek.name, name->name, name->size);
     name_to_file(name->name, name->size, s->options.hash_key, stem);
     set_file(&peek, stem);
-    rc = keyspace_peek(&s->options, &peek, l->page, &state);
+    rc = keyspace_peek(&s->options, &peek, &state);
     if (rc == 0)
         return (int64_t)state.roots[TREE_KEYS].count;
 
@@ -329,7 +289,7 @@ give(struct lmdb_listing *l, struct store_listed *out)
         l->stage = l->full ? LISTING_SCAN : LISTING_END;
         return false;
     }
-    name = l->heap[l->at++];
+    name = l->sorted[l->at++];
     if (listed_compare(name, &l->after) == 0)
         return false; /* two files claim to be it */
     l->after = *name;
@@ -350,8 +310,6 @@ lmdb_listing_next(struct store_listing *listing, uint64_t until_ns,
 
         if (l->stage == LISTING_SCAN)
             rc = scan(l);
-        else if (l->stage == LISTING_SORT)
-            sort(l);
         else if (give(l, out))
             return 1;
         if (rc < 0) {

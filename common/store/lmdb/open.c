@@ -266,21 +266,7 @@ keyspace_read_end(struct keyspace *k)
 int
 keyspace_grow(struct keyspace *k, size_t least)
 {
-    MDB_envinfo info;
-    size_t size;
-    int rc;
-
     assert(!k->reading);
-    rc = lmdb_error(mdb_env_info(k->env, &info));
-    if (rc < 0)
-        return rc;
-    size = info.me_mapsize < KEYSPACE_MAP_FIRST ? KEYSPACE_MAP_FIRST
-                                                : info.me_mapsize;
-    do {
-        if (size > KEYSPACE_MAP_MAX / 2)
-            return -EFBIG;
-        size *= 2;
-    } while (size < least);
     k->snapshot = 0;
-    return lmdb_error(mdb_env_set_mapsize(k->env, size));
+    return env_grow(k->env, least);
 }

@@ -235,9 +235,9 @@ pages_find(int fd, const struct pages_meta *meta, const char *db,
 /* Reads the counter as of a meta page; -ENODATA when that leads to none. */
 static int
 counter_read(int fd, const struct pages_meta *meta,
-             const struct pages_counter *counter, uint8_t *page, uint64_t *out)
+             const struct pages_counter *counter, uint64_t *out)
 {
-    uint8_t *value;
+    uint8_t page[PAGES_SIZE_MAX], *value;
     size_t size;
     int rc;
 
@@ -256,7 +256,7 @@ same_commits(const struct pages_meta a[2], const struct pages_meta b[2])
 }
 
 int
-pages_check_newest(int fd, const struct pages_counter *counter, uint8_t *page,
+pages_check_newest(int fd, const struct pages_counter *counter,
                    const char **why)
 {
     struct pages_meta metas[2], now[2];
@@ -268,10 +268,9 @@ pages_check_newest(int fd, const struct pages_counter *counter, uint8_t *page,
         uint64_t used = 0, other = 0;
         int looked;
 
-        looked = counter_read(fd, &metas[newest], counter, page, &used);
+        looked = counter_read(fd, &metas[newest], counter, &used);
         if (looked == 0)
-            looked =
-                counter_read(fd, &metas[1 - newest], counter, page, &other);
+            looked = counter_read(fd, &metas[1 - newest], counter, &other);
         rc = pages_metas(fd, now, why);
         if (rc < 0)
             break;

@@ -5,9 +5,9 @@
  * the file or show an older commit.  So whoever opens a file has it looked at
  * here first:
  *
- *     rc = pages_check_file(fd, writable, &why);
+ *     rc = pages_check_file(fd, PAGES_FOR_WRITING, &why);
  *     if (rc == 0)
- *         rc = pages_check_newest(fd, &counter, page, &why);
+ *         rc = pages_check_newest(fd, &counter, &why);
  *     if (rc == 0)
  *         ... mdb_env_open() ...
  *
@@ -79,26 +79,28 @@ struct pages_counter {
 /* Whether LMDB goes on from the newest commit.  A damaged transaction number in
  * a meta page makes it take the one before, and nothing else would tell.  LMDB
  * keeps the pages of both commits, so if the other meta page leads to a higher
- * counter (if it leads to one at all), it is the newer.  `page` is a buffer of
- * PAGES_SIZE_MAX bytes.
+ * counter (if it leads to one at all), it is the newer.
  *   -EBADMSG  an older commit would be taken for the newest
  *
  * A commit that failed in its last step leaves that, too: its root under the
  * number of the commit before the last.  Only the process whose commit that was
  * may go on, as it knows that nobody relies on it; another commit mends it. */
 int pages_check_newest(int fd, const struct pages_counter *counter,
-                       uint8_t *page, const char **why);
+                       const char **why);
 
 /* ---- the check before a file is opened (pages_check.c) ------------------ */
 
 /* Whether LMDB can use a file: what it says of itself makes sense, and every
  * page that its newest commit reaches lies inside the file, knows its own
  * number, is of the right type, holds its nodes inside itself, with keys in
- * order, and is reached once; free pages are not in use.  Of values that have
- * pages of their own it is only looked at where they are; and where `writable`
- * is not set, a large file that is all there is believed: a crash of who only
- * reads costs less than the time. */
-int pages_check_file(int fd, bool writable, const char **why);
+ * order, and is reached once; free pages are not in use.
+ *
+ * Of values that have pages of their own it is only looked at where they are,
+ * but FOR_DELETING reads those pages, too.  A large file that is all there is
+ * believed FOR_READING: a crash of who only reads costs less than the time. */
+enum pages_use { PAGES_FOR_READING, PAGES_FOR_WRITING, PAGES_FOR_DELETING };
+
+int pages_check_file(int fd, enum pages_use use, const char **why);
 
 struct pages_check {
     /* Gets the first hundred faults; NULL: they are only counted. */

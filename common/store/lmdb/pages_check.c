@@ -514,9 +514,9 @@ pages_check(int fd, struct pages_check *check)
 }
 
 int
-pages_check_file(int fd, bool writable, const char **why)
+pages_check_file(int fd, enum pages_use use, const char **why)
 {
-    struct pages_check check = {.quick = true};
+    struct pages_check check = {.quick = use != PAGES_FOR_DELETING};
     struct pages_meta m;
     struct stat st;
     bool whole;
@@ -529,7 +529,7 @@ pages_check_file(int fd, bool writable, const char **why)
     if (fstat(fd, &st) < 0)
         return -errno;
     whole = (m.last_page + 1) * m.page_size <= (uint64_t)st.st_size;
-    if (whole && !writable && (uint64_t)st.st_size > QUICK_SIZE)
+    if (whole && use == PAGES_FOR_READING && (uint64_t)st.st_size > QUICK_SIZE)
         return 0;
     rc = pages_check(fd, &check);
     if (rc < 0 || check.faults == 0)

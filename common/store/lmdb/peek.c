@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,15 +40,7 @@ static const struct pages_counter change_counter = {
 int
 keyspace_file_newest(int fd, const char **why)
 {
-    uint8_t *page = malloc(PAGES_SIZE_MAX);
-    int rc;
-
-    *why = "look at its commits";
-    if (page == NULL)
-        return -ENOMEM;
-    rc = pages_check_newest(fd, &change_counter, page, why);
-    free(page);
-    return rc;
+    return pages_check_newest(fd, &change_counter, why);
 }
 
 /* Opens a regular file that may be anything. */
@@ -115,7 +106,8 @@ keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
         rc = -EBADMSG;
         goto close_fd;
     }
-    rc = pages_check_file(fd, s->options.writable, why);
+    rc = pages_check_file(
+        fd, s->options.writable ? PAGES_FOR_WRITING : PAGES_FOR_READING, why);
     if (rc == 0 && !own_failed)
         rc = keyspace_file_newest(fd, why);
     if (rc == -EBADMSG)
@@ -136,12 +128,12 @@ close_fd:
 
 /* Both records, as of one meta page. */
 static int
-read_records(int fd, const struct pages_meta *m, uint8_t *page,
+read_records(int fd, const struct pages_meta *m,
              const struct lmdb_options *options, struct keyspace *k,
              struct keyspace_state *state)
 {
+    uint8_t page[PAGES_SIZE_MAX], *value;
     const char *why;
-    uint8_t *value;
     MDB_val v;
     int rc;
 
@@ -161,7 +153,7 @@ read_records(int fd, const struct pages_meta *m, uint8_t *page,
 
 static int
 peek_file(int fd, const struct lmdb_options *options, struct keyspace *k,
-          uint8_t *page, struct keyspace_state *state)
+          struct keyspace_state *state)
 {
     struct pages_meta m, now;
     const char *why;
@@ -170,10 +162,10 @@ peek_file(int fd, const struct lmdb_options *options, struct keyspace *k,
     rc = pages_meta(fd, 0, &m, &why);
     for (int i = 0; rc == 0 && i < PEEK_TRIES; i++) {
         struct keyspace found = *k;
-        int read = read_records(fd, &m, page, options, &found, state);
+        int read = read_records(fd, &m, options, &found, state);
 
         if (read == 0)
-            read = pages_check_newest(fd, &change_counter, page, &why);
+            read = pages_check_newest(fd, &change_counter, &why);
         rc = pages_meta(fd, 0, &now, &why);
         if (rc == 0 && now.txn == m.txn) {
             if (read == 0)
@@ -187,7 +179,7 @@ peek_file(int fd, const struct lmdb_options *options, struct keyspace *k,
 
 int
 keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-              uint8_t *page, struct keyspace_state *state)
+              struct keyspace_state *state)
 {
     struct stat st;
     const char *why;
@@ -196,7 +188,7 @@ keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
     fd = open_file(options->keyspace_fd, k->file, &st, &why);
     if (fd < 0)
         return fd;
-    rc = peek_file(fd, options, k, page, state);
+    rc = peek_file(fd, options, k, state);
     (void)close(fd); /* only read */
     return rc;
 }

@@ -27,11 +27,11 @@ int keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
  * pages_check_newest(). */
 int keyspace_file_newest(int fd, const char **why);
 
-/* Reads name and state of the file k->file, through the buffer `page` of
- * PAGES_SIZE_MAX bytes.  The name must be that of `k`, if that has one.
+/* Reads name and state of the file k->file.  The name must be that of `k`, if
+ * that has one.
  *   -ENOENT, or another error: LMDB may tell more about it */
 int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-                  uint8_t *page, struct keyspace_state *state);
+                  struct keyspace_state *state);
 
 /* Whether an entry of the directory is a keyspace's file, and then its name
  * without the suffix. */

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
+#include "common/base/hash.h"
 
 #define CLOSE_TRIES   2    /* one has what another needs, and a little more */
 #define LOOK_EVERY_MS 100  /* at a file that is only read */
@@ -143,11 +144,9 @@ keyspace_open_file(struct lmdb *s, const char *file, struct keyspace *out)
 static uint64_t
 name_hash(const uint8_t *name, size_t size)
 {
-    uint64_t h = 0xcbf29ce484222325u;
+    static const struct hash_key zeros;
 
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ name[i]) * 0x100000001b3u;
-    return h | 1; /* 0 is a free slot */
+    return hash_name(&zeros, 0, name, size) | 1; /* 0 is a free slot */
 }
 
 static bool

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
@@ -72,7 +71,7 @@ look_at(struct lmdb *s, struct store_tending *t, const char *entry)
         return;
     (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX,
                    stem); /* sized for the longest */
-    if (keyspace_peek(&s->options, &peek, s->tending.page, &state) < 0 ||
+    if (keyspace_peek(&s->options, &peek, &state) < 0 ||
         state.roots[TREE_KEYS].count > 0)
         return;
     if (keyspace_get(s, peek.name, peek.name_size, KEYSPACE_FIND, &k) == 0 &&
@@ -85,13 +84,8 @@ pass_begin(struct lmdb *s)
 {
     struct tending *pass = &s->tending;
 
-    if (clock_ms() < pass->next_ms)
-        return false;
-    if (pass->page == NULL)
-        pass->page = malloc(PAGES_SIZE_MAX);
-    if (pass->page == NULL)
-        return false; /* in a second, perhaps */
-    return dirstream_open(s->options.keyspace_fd, ".", &pass->dir) == 0;
+    return clock_ms() >= pass->next_ms &&
+           dirstream_open(s->options.keyspace_fd, ".", &pass->dir) == 0;
 }
 
 bool

@@ -6,12 +6,11 @@
  * the environment is closed, and when this process opens the keyspace again it
  * commits a change of nothing, which writes the other meta page, before it
  * believes anything (keyspace_mend). */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/env.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <sys/file.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -22,25 +21,7 @@
 int
 keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size)
 {
-    struct statvfs fs;
-
-    if (rc != -EIO || fstatvfs(s->options.keyspace_fd, &fs) < 0)
-        return rc;
-    return (uint64_t)fs.f_bavail * fs.f_frsize < size + KEYSPACE_MAP_FIRST
-               ? -ENOSPC
-               : rc;
-}
-
-/* Nobody waits in LMDB: who would have to wait is told so, and by whom. */
-int
-keyspace_lock(struct lmdb *s, const struct keyspace *k)
-{
-    if (flock(k->fd, LOCK_EX | LOCK_NB) == 0)
-        return 0;
-    if (errno != EWOULDBLOCK)
-        return -errno;
-    s->holder = lock_holder(k->fd);
-    return -EAGAIN;
+    return env_disk_error(s->options.keyspace_fd, rc, size);
 }
 
 void
@@ -69,7 +50,8 @@ keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out)
     assert(s->options.writable);
     assert(!k->reading); /* the map may move */
     s->holder = 0;
-    rc = keyspace_lock(s, k);
+    /* Nobody waits in LMDB: who would have to is told so, and for whom. */
+    rc = lock_take(k->fd, &s->holder);
     if (rc < 0)
         return rc;
     if (now - k->checked_ms > CHECK_EVERY_MS) {

@@ -1,0 +1,104 @@
+/* common/setup/config_check.c - whether settings fit one another. */
+#include "common/setup/config_inside.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/wire/message.h"
+
+#define WHERE_SIZE (CONFIG_TEXT_SIZE + 8) /* an address and a port */
+
+struct place {
+    const char *key;
+    const char *address;
+};
+
+static bool
+may_be_shared(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+
+    /* Empty is off, and any number of ports may take a free one. */
+    return colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1);
+}
+
+static int
+check_addresses(const struct config *c, char *why, size_t why_size)
+{
+    char counter[WHERE_SIZE] = "", semaphore[WHERE_SIZE] = "";
+    const struct place places[] = {
+        {"write.listen", c->write_listen},
+        {"write.ack_listen", c->write_ack_listen},
+        {"read.listen", c->read_listen},
+        {"counter.port", counter},
+        {"semaphore.port", semaphore},
+    };
+    const size_t count = sizeof places / sizeof places[0];
+
+    /* Both have room for any address and port. */
+    if (c->counter_enable)
+        (void)snprintf(counter, sizeof counter, "%s:%" PRIu64, c->live_address,
+                       c->counter_port);
+    if (c->semaphore_enable)
+        (void)snprintf(semaphore, sizeof semaphore, "%s:%" PRIu64,
+                       c->live_address, c->semaphore_port);
+    for (size_t i = 0; i < count; i++) {
+        const char *a = places[i].address;
+
+        if (may_be_shared(a))
+            continue;
+        for (size_t j = i + 1; j < count; j++)
+            if (strcmp(a, places[j].address) == 0)
+                return config_fail(
+                    why, why_size, -EINVAL,
+                    "%s and %s are both %s; give each its own port",
+                    places[i].key, places[j].key, a);
+    }
+    return 0;
+}
+
+static int
+check_history(const struct config *c, char *why, size_t why_size)
+{
+    if (!c->live_history || (!c->counter_enable && !c->semaphore_enable))
+        return 0;
+    if (c->keyspace_size < CONFIG_HISTORY_KEYSPACE_MIN)
+        return config_fail(
+            why, why_size, -EINVAL,
+            "live.history: message.keyspace_size of %" PRIu64
+            " does not hold live.semaphore.acquired; give at least "
+            "%d, or live.history = off",
+            c->keyspace_size, CONFIG_HISTORY_KEYSPACE_MIN);
+    if (c->key_size < CONFIG_HISTORY_KEY_MIN)
+        return config_fail(
+            why, why_size, -EINVAL,
+            "live.history: message.key_size of %" PRIu64
+            " does not hold the hash of a long name; give at least "
+            "%d, or live.history = off",
+            c->key_size, CONFIG_HISTORY_KEY_MIN);
+    return 0;
+}
+
+int
+config_check(const struct config *c, char *why, size_t why_size)
+{
+    /* As layout_init() computes it: message, epoch, time, synced, crc32. */
+    const uint64_t slot_size = 8 + c->keyspace_size + c->key_size + 24;
+
+    if (c->log_size < LAYOUT_SLOTS_AT + slot_size)
+        return config_fail(why, why_size, -EINVAL,
+                           "log.size: %" PRIu64
+                           " bytes hold no message; give at "
+                           "least %" PRIu64,
+                           c->log_size, LAYOUT_SLOTS_AT + slot_size);
+    if (c->log_count > c->log_max)
+        return config_fail(why, why_size, -EINVAL,
+                           "log.count is %" PRIu64 " and log.max %" PRIu64
+                           "; give log.max at least log.count",
+                           c->log_count, c->log_max);
+    if (check_history(c, why, why_size) < 0)
+        return -EINVAL;
+    return check_addresses(c, why, why_size);
+}

@@ -1,0 +1,257 @@
+/* common/setup/config_daemon.c - a daemon's command line, and that it is ready.
+ */
+#include "common/setup/config_inside.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/base/version.h"
+#include "common/net/notify.h"
+
+int
+config_source_add(struct config_sources *s, int letter, const char *text)
+{
+    if (letter == 'f') {
+        s->file = text;
+        return 0;
+    }
+    assert(letter == 'o' || letter == 'd' || letter == 'u');
+    if (s->count == CONFIG_SOURCES_MAX)
+        return -E2BIG;
+    s->letters[s->count] = (char)letter;
+    s->texts[s->count++] = text;
+    return 0;
+}
+
+static int
+set_override(struct config *c, const char *text, char *why, size_t why_size)
+{
+    const char *equals = strchr(text, '=');
+    char key[CONFIG_KEY_SIZE + 1], shown[CONFIG_SHOWN_TEXT];
+    size_t size;
+
+    if (equals == NULL)
+        return config_fail(why, why_size, -EINVAL, "-o %s: give -o KEY=VALUE",
+                           config_show(text, strlen(text), shown));
+    size = (size_t)(equals - text);
+    if (size == 0 || size >= sizeof key)
+        return config_fail(
+            why, why_size, -ENOENT,
+            "-o %s: no such setting; countd-write -h lists them all",
+            config_show(text, strlen(text), shown));
+    memcpy(key, text, size);
+    key[size] = '\0';
+    return config_set(c, key, equals + 1, why, why_size);
+}
+
+const char *
+config_find(const char *fallback)
+{
+    const char *file = getenv("COUNTD_CONF");
+
+    if (file != NULL)
+        return file[0] != '\0' ? file : NULL;
+    return access(fallback, R_OK) == 0 ? fallback : NULL;
+}
+
+int
+config_load(struct config *c, const struct config_sources *s, char *why,
+            size_t why_size)
+{
+    const char *file = s->file != NULL ? s->file : config_find(CONFIG_FILE);
+    int rc = 0;
+
+    config_defaults(c);
+    if (file != NULL)
+        rc = config_file(c, file, why, why_size);
+    for (size_t i = 0; rc == 0 && i < s->count; i++) {
+        if (s->letters[i] == 'd')
+            rc = config_set(c, "data_dir", s->texts[i], why, why_size);
+        else if (s->letters[i] == 'u')
+            rc = config_set(c, "user", s->texts[i], why, why_size);
+        else
+            rc = set_override(c, s->texts[i], why, why_size);
+    }
+    return rc;
+}
+
+static void
+print_setting(void *ctx, const char *key, const char *type, const char *def,
+              const char *help)
+{
+    FILE *out = ctx;
+
+    /* Help that cannot be written helps nobody. */
+    (void)fprintf(out, "  %-25s %s\n%28s%s; default %s\n", key, help, "", type,
+                  def[0] != '\0' ? def : "empty");
+}
+
+static int
+print_help(const char *program, const char *summary)
+{
+    (void)printf("%s - %s\n\n"
+                 "usage: %s [-f FILE] [-o KEY=VALUE]... [-d DIR] [-u USER]"
+                 " [-t] [--ready-fd N]\n\n"
+                 "  -f FILE          read settings from FILE, not from "
+                 "$COUNTD_CONF\n"
+                 "                   or " CONFIG_FILE "\n"
+                 "  -o KEY=VALUE     override one setting\n"
+                 "  -d DIR           the same as -o data_dir=DIR\n"
+                 "  -u, --user USER  the same as -o user=USER\n"
+                 "  -t               check the settings and exit\n"
+                 "  -h, --help       this text\n"
+                 "  -V, --version    the version\n"
+                 "  --ready-fd N     write name=address:port lines and an "
+                 "empty one to\n"
+                 "                   descriptor N when serving\n\n"
+                 "Settings (key = value lines, # comments):\n",
+                 program, summary, program); /* as in print_setting */
+    config_each(print_setting, stdout);
+    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+}
+
+/* Reads a descriptor number that is open. */
+static int
+read_ready_fd(const char *text, int *fd)
+{
+    uint64_t value;
+
+    if (config_count(text, &value) < 0 || value > 1 << 20)
+        return -EINVAL;
+    if (fcntl((int)value, F_GETFD) < 0)
+        return -EBADF;
+    *fd = (int)value;
+    return 0;
+}
+
+/* Says what is wrong with the option getopt_long() stopped at. */
+static int
+bad_option(int option, char **argv)
+{
+    const char *what = option == ':' ? "needs a value" : "no such option";
+
+    /* A letter is in optopt; of a long option only the word is known. */
+    if (optopt > 0 && strncmp(argv[optind - 1], "--", 2) != 0)
+        diag(DIAG_ERROR, "-%c: %s; see -h", optopt, what);
+    else
+        diag(DIAG_ERROR, "%s: %s; see -h", argv[optind - 1], what);
+    return CONFIG_EXIT_USAGE;
+}
+
+/* Takes one option; returns as config_daemon(). */
+static int
+take_option(int option, struct config_sources *sources,
+            struct config_command *command, char **argv, const char *program,
+            const char *summary)
+{
+    switch (option) {
+    case 'f':
+    case 'o':
+    case 'd':
+    case 'u':
+        if (config_source_add(sources, option, optarg) == 0)
+            return -1;
+        diag(DIAG_ERROR, "more than %d -o, -d and -u; put them into a file",
+             CONFIG_SOURCES_MAX);
+        return CONFIG_EXIT_USAGE;
+    case 't':
+        command->test = true;
+        return -1;
+    case 'h':
+        return print_help(program, summary);
+    case 'V':
+        (void)printf("%s %s\n", program, VERSION); /* fflush tells */
+        return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+    case 'r':
+        if (read_ready_fd(optarg, &command->ready_fd) == 0)
+            return -1;
+        diag(DIAG_ERROR,
+             "--ready-fd %s: give the number of an open "
+             "descriptor",
+             optarg);
+        return CONFIG_EXIT_USAGE;
+    default:
+        return bad_option(option, argv);
+    }
+}
+
+int
+config_daemon(struct config *c, struct config_command *command, int argc,
+              char **argv, const char *program, const char *summary)
+{
+    static const struct option longs[] = {
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
+        {"user", required_argument, NULL, 'u'},
+        {"ready-fd", required_argument, NULL, 'r'},
+        {NULL, 0, NULL, 0},
+    };
+    struct config_sources sources = {0};
+    char why[512];
+    int option;
+
+    diag_init(program, DIAG_INFO);
+    *command = (struct config_command){.ready_fd = -1};
+    optind = 0; /* start over: tests parse more than one line */
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "+:f:o:d:u:thV", longs, NULL)) !=
+           -1) {
+        const int status =
+            take_option(option, &sources, command, argv, program, summary);
+
+        if (status >= 0)
+            return status;
+    }
+    command->arg_first = optind;
+    if (optind < argc) {
+        diag(DIAG_ERROR, "%s: no argument was expected; see -h", argv[optind]);
+        return CONFIG_EXIT_USAGE;
+    }
+    if (config_load(c, &sources, why, sizeof why) < 0 ||
+        config_check(c, why, sizeof why) < 0) {
+        diag(DIAG_ERROR, "%s", why);
+        return CONFIG_EXIT_USAGE;
+    }
+    if (!command->test)
+        return -1;
+    (void)puts("settings are good"); /* fflush tells */
+    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+}
+
+void
+config_ready(int ready_fd, const char *const *lines, size_t count)
+{
+    char text[4096];
+    size_t size = 0;
+    size_t sent = 0;
+
+    notify_ready();
+    if (ready_fd < 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        const size_t line = strlen(lines[i]);
+
+        assert(size + line + 2 <= sizeof text);
+        memcpy(text + size, lines[i], line);
+        size += line;
+        text[size++] = '\n';
+    }
+    text[size++] = '\n';
+    while (sent < size) {
+        const ssize_t n = write(ready_fd, text + sent, size - sent);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            break; /* whoever wanted to know has gone; serve all the same */
+        sent += (size_t)n;
+    }
+    (void)close(ready_fd); /* a pipe: nothing is lost */
+}

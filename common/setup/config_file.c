@@ -1,0 +1,199 @@
+/* common/setup/config_file.c - settings as text: key = value lines. */
+#include "common/setup/config_inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_SIZE_MAX ((size_t)1 << 20)
+
+static bool
+is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* A piece of the text, not NUL-terminated. */
+struct piece {
+    const char *at;
+    size_t size;
+};
+
+static struct piece
+trim(struct piece p)
+{
+    while (p.size > 0 && is_blank(p.at[0])) {
+        p.at++;
+        p.size--;
+    }
+    while (p.size > 0 && is_blank(p.at[p.size - 1]))
+        p.size--;
+    return p;
+}
+
+/* Takes the comment and the quotes off a value.  Between quotes every byte
+ * but a quote stands for itself. */
+static int
+value_of(struct piece *p, char *why, size_t why_size)
+{
+    const char *end;
+    struct piece rest;
+
+    *p = trim(*p);
+    if (p->size > 0 && p->at[0] == '"') {
+        end = memchr(p->at + 1, '"', p->size - 1);
+        if (end == NULL)
+            return config_fail(why, why_size, -EINVAL,
+                               "a quote is not closed; give \" at both ends");
+        rest.at = end + 1;
+        rest.size = p->size - (size_t)(rest.at - p->at);
+        rest = trim(rest);
+        if (rest.size > 0 && rest.at[0] != '#')
+            return config_fail(
+                why, why_size, -EINVAL,
+                "something follows the closing quote; give key = "
+                "\"value\" only");
+        p->at++;
+        p->size = (size_t)(end - p->at);
+        return 0;
+    }
+    end = memchr(p->at, '#', p->size);
+    if (end != NULL) {
+        p->size = (size_t)(end - p->at);
+        *p = trim(*p);
+    }
+    return 0;
+}
+
+/* One line: nothing, a comment, or key = value. */
+static int
+set_line(struct config *c, struct piece line, char *why, size_t why_size)
+{
+    char key[CONFIG_KEY_SIZE + 1], value[CONFIG_TEXT_SIZE];
+    char shown[CONFIG_SHOWN_TEXT];
+    struct piece k, v;
+    const char *equals;
+    int rc;
+
+    line = trim(line);
+    if (line.size == 0 || line.at[0] == '#')
+        return 0;
+    if (memchr(line.at, '\0', line.size) != NULL)
+        return config_fail(why, why_size, -EINVAL,
+                           "a zero byte; settings are lines of text");
+    equals = memchr(line.at, '=', line.size);
+    if (equals == NULL)
+        return config_fail(why, why_size, -EINVAL,
+                           "\"%s\" is no setting; give key = value",
+                           config_show(line.at, line.size, shown));
+
+    k = trim((struct piece){line.at, (size_t)(equals - line.at)});
+    if (k.size == 0 || k.size > CONFIG_KEY_SIZE)
+        return config_fail(
+            why, why_size, -ENOENT,
+            "\"%s\": no such setting; countd-write -h lists them all",
+            config_show(k.at, k.size, shown));
+    v.at = equals + 1;
+    v.size = line.size - (size_t)(v.at - line.at);
+    rc = value_of(&v, why, why_size);
+    if (rc < 0)
+        return rc;
+    if (v.size >= sizeof value)
+        return config_fail(why, why_size, -ERANGE,
+                           "a value of %zu bytes; give at most %zu", v.size,
+                           sizeof value - 1);
+
+    memcpy(key, k.at, k.size);
+    key[k.size] = '\0';
+    memcpy(value, v.at, v.size);
+    value[v.size] = '\0';
+    return config_set(c, key, value, why, why_size);
+}
+
+int
+config_text(struct config *c, const char *text, size_t size, const char *path,
+            char *why, size_t why_size)
+{
+    char line_why[512], shown[CONFIG_SHOWN_TEXT];
+    size_t at = 0;
+
+    for (size_t number = 1; at < size; number++) {
+        const char *start = text + at;
+        const char *end = memchr(start, '\n', size - at);
+        const size_t length = end ? (size_t)(end - start) : size - at;
+        const int rc = set_line(c, (struct piece){start, length}, line_why,
+                                sizeof line_why);
+
+        if (rc < 0)
+            return config_fail(why, why_size, rc, "%s:%zu: %s",
+                               config_show(path, strlen(path), shown), number,
+                               line_why);
+        at += length + 1;
+    }
+    return 0;
+}
+
+/* Reads a whole small file; *size bytes are the caller's to free. */
+static int
+read_whole(int fd, char **out, size_t *size)
+{
+    char *bytes = malloc(FILE_SIZE_MAX + 1);
+    size_t got = 0;
+    int rc;
+
+    if (bytes == NULL)
+        return -ENOMEM;
+    while (got <= FILE_SIZE_MAX) {
+        const ssize_t n = read(fd, bytes + got, FILE_SIZE_MAX + 1 - got);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            rc = -errno;
+            goto free_bytes;
+        }
+        if (n == 0) {
+            *out = bytes;
+            *size = got;
+            return 0;
+        }
+        got += (size_t)n;
+    }
+    rc = -EFBIG;
+
+free_bytes:
+    free(bytes);
+    return rc;
+}
+
+int
+config_file(struct config *c, const char *path, char *why, size_t why_size)
+{
+    char shown[CONFIG_SHOWN_TEXT];
+    char *text = NULL;
+    size_t size = 0;
+    int fd, rc;
+
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        rc = -errno;
+        return config_fail(why, why_size, rc,
+                           "%s: %s; give a settings file that "
+                           "can be read",
+                           config_show(path, strlen(path), shown),
+                           strerror(-rc));
+    }
+    rc = read_whole(fd, &text, &size);
+    (void)close(fd); /* only read: nothing can be lost */
+    if (rc < 0)
+        return config_fail(why, why_size, rc,
+                           "%s: %s; give a text file of at most "
+                           "1 MiB",
+                           config_show(path, strlen(path), shown),
+                           strerror(-rc));
+    rc = config_text(c, text, size, path, why, why_size);
+    free(text);
+    return rc;
+}

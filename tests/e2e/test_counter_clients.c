@@ -1,0 +1,140 @@
+/* tests/e2e/test_counter_clients.c - how clients of the field speak the counter
+ * protocol, byte by byte as they were seen on the wire: the command yc-cnt of
+ * libyrmcds, and an nginx module that holds one of a counter while it serves a
+ * request. */
+#include "tests/lib/test.h"
+
+#include "tests/lib/live_rig.h"
+#include "tests/lib/taker.h"
+
+/* ---- yc-cnt -------------------------------------------------------------- */
+
+/* A run of the command: a connection of its own, one request with the serial
+ * number 1 in the order of x86's bytes, and the end of the process. */
+static void
+run(struct live_rig *r, const char *request, const char *response)
+{
+    struct taker t;
+
+    taker_open(&t, r->counter);
+    taker_exchange(&t, request, response);
+    taker_close(&t); /* no byte more than it reads */
+}
+
+static void
+await_given_back(struct live_rig *r, const char *name)
+{
+    struct taker t;
+
+    taker_open(&t, r->counter);
+    taker_await(&t, name, 0);
+    taker_close(&t);
+}
+
+static void
+each_command_of_yc_cnt_has_its_answer(void **state)
+{
+    struct live_rig *r = *state;
+
+    live_rig_start(r, NULL);
+    /* noop */
+    run(r, "90 00 0000 00000000 01000000", "91 00 0000 00000000 01000000");
+    /* get yc:a: ERROR: 01 Not found */
+    run(r, "90 01 0000 00000006 01000000 0004 79633a61",
+        "91 01 0100 00000009 01000000 4e6f7420666f756e64");
+    /* dump of nothing */
+    run(r, "90 11 0000 00000000 01000000", "91 11 0000 00000000 01000000");
+    /* acquire yc:a 3 10: 3, and given back as the process ends */
+    run(r, "90 02 0000 0000000e 01000000 00000003 0000000a 0004 79633a61",
+        "91 02 0000 00000004 01000000 00000003");
+    await_given_back(r, "yc:a");
+    /* get yc:a: 0 */
+    run(r, "90 01 0000 00000006 01000000 0004 79633a61",
+        "91 01 0000 00000004 01000000 00000000");
+    /* release yc:a 3: ERROR: 22 Not acquired */
+    run(r, "90 03 0000 0000000a 01000000 00000003 0004 79633a61",
+        "91 03 2200 0000000c 01000000 4e6f74206163717569726564");
+    /* dump: 0 3 yc:a */
+    run(r, "90 11 0000 00000000 01000000",
+        "91 11 0000 0000000e 01000000 00000000 00000003 0004 79633a61"
+        "91 11 0000 00000000 01000000");
+}
+
+/* What the command prints line by line must fill the body of Stats exactly. */
+static void
+the_stats_of_yc_cnt_fill_their_body(void **state)
+{
+    struct live_rig *r = *state;
+    struct taker_answer answer;
+    struct taker t;
+    uint32_t at = 0;
+
+    live_rig_start(r, NULL);
+    taker_open(&t, r->counter);
+    taker_send(&t, "\x90\x10\0\0\0\0\0\0\1\0\0\0", TAKER_HEADER);
+    taker_read(&t, &answer);
+    assert_int_equal(answer.opcode, TAKER_STATS);
+    assert_int_equal(answer.status, TAKER_OK);
+    assert_int_equal(answer.opaque, 0x01000000);
+    while (at < answer.size) {
+        assert_true(answer.size - at >= 4);
+        at += 4u + (unsigned)(answer.body[at] << 8 | answer.body[at + 1]) +
+              (unsigned)(answer.body[at + 2] << 8 | answer.body[at + 3]);
+    }
+    assert_int_equal(at, answer.size);
+    taker_close(&t);
+}
+
+/* ---- the nginx module ---------------------------------------------------- */
+
+#define ONE_OF_TWO                                                             \
+    "90 02 0000 00000010 00000000 00000001 00000002 0006 2f736c6f772f"
+#define ONE_BACK "90 03 0000 0000000c 00000000 00000001 0006 2f736c6f772f"
+#define GOT_ONE  "91 02 0000 00000004 00000000 00000001"
+#define GIVEN    "91 03 0000 00000000 00000000"
+/* 34 bytes; the module has room for 64. */
+#define NONE_LEFT                                                              \
+    "91 02 2100 00000016 00000000"                                             \
+    "5265736f75726365206e6f7420617661696c61626c65"
+
+/* One connection per request that is being served, kept for later ones; every
+ * opaque is 0; a byte or an end that it did not ask for is an error to it. */
+static void
+an_nginx_holds_one_per_request_and_keeps_its_connections(void **state)
+{
+    struct live_rig *r = *state;
+    struct taker one, two, three;
+
+    live_rig_start(r, NULL);
+    taker_open(&one, r->counter);
+    taker_open(&two, r->counter);
+    taker_open(&three, r->counter);
+    taker_exchange(&one, ONE_OF_TWO, GOT_ONE);
+    taker_exchange(&two, ONE_OF_TWO, GOT_ONE);
+    /* 429 Too Many Requests, and the connection is kept */
+    taker_exchange(&three, ONE_OF_TWO, NONE_LEFT);
+    taker_exchange(&one, ONE_BACK, GIVEN);
+    taker_exchange(&three, ONE_OF_TWO, GOT_ONE);
+    /* as it looks at the ones it keeps */
+    taker_expect_nothing(&one, 0);
+    taker_exchange(&one, ONE_OF_TWO, NONE_LEFT);
+    /* a worker process dies with what it holds */
+    taker_reset(&two);
+    taker_await(&one, "/slow/", 1);
+    taker_exchange(&one, ONE_OF_TWO, GOT_ONE);
+    taker_exchange(&one, ONE_BACK, GIVEN);
+    taker_exchange(&three, ONE_BACK, GIVEN);
+    assert_int_equal(taker_get(&three, "/slow/"), 0);
+    taker_close(&one);
+    taker_close(&three);
+}
+
+#define TEST(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, live_rig_setup, live_rig_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(each_command_of_yc_cnt_has_its_answer),
+    TEST(the_stats_of_yc_cnt_fill_their_body),
+    TEST(an_nginx_holds_one_per_request_and_keeps_its_connections),
+};
+TEST_MAIN(tests)

@@ -1,0 +1,370 @@
+/* tests/e2e/test_web_page.c - a page in a real browser, Debian's chromium, that
+ * posts what each port would count or grant.
+ *
+ * The page is served by the test.  It learns how long the browser's own head
+ * of such a request is, by one to a port of the test, and makes its body up
+ * from there: behind that head whole increments follow, 520 bytes each from
+ * the first byte of the connection. */
+#include "tests/lib/test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/taker.h"
+
+#define BROWSER    "/usr/bin/chromium"
+#define BROWSE_MS  60000
+#define PEERS_MAX  16
+#define INPUT_SIZE 16384
+/* The same for every request, so that its head is as long as the first. */
+#define BODY_SIZE 4000u
+
+enum { SILENT, ACK, COUNTER, SEMAPHORE, READ, DOORS };
+
+static const char *const doors[DOORS] = {"silent", "ack", "counter",
+                                         "semaphore", "read"};
+
+/* ---- the server of the page ---------------------------------------------- */
+
+struct peer {
+    int fd;
+    bool measures; /* came to the port that measures */
+    size_t size;
+    char input[INPUT_SIZE + 1];
+};
+
+struct site {
+    struct fleet fleet;
+    struct daemon browser;
+    struct tmpdir home;
+    int page, measure; /* listening */
+    uint16_t page_port, measure_port;
+    uint16_t ports[DOORS];
+    struct peer peers[PEERS_MAX];
+    size_t peer_count;
+    size_t head; /* bytes of the browser's head; 0: not seen */
+    bool done;   /* the page has said so */
+};
+
+static int
+listen_somewhere(uint16_t *port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
+    assert_int_equal(listen(fd, PEERS_MAX), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
+    *port = ntohs(a.sin_port);
+    return fd;
+}
+
+/* Two posts to each port; the page says so when all have ended, however. */
+static const char script[] =
+    "<!doctype html><script>\n"
+    "const ports = [%u, %u, %u, %u, %u], silent = 0, ack = 1, read = 4;\n"
+    "const bytes = s => new TextEncoder().encode(s);\n"
+    "function fill(body, at, one) {\n"
+    "  for (; at + one.length <= body.length; at += one.length)\n"
+    "    body.set(one, at);\n"
+    "}\n"
+    "function increment() {\n"
+    "  const m = new Uint8Array(520);\n"
+    "  m[0] = 1; m.set(bytes('forged'), 8); m.set(bytes('by a page'), 264);\n"
+    "  return m;\n"
+    "}\n"
+    "function query() {\n"
+    "  const q = new Uint8Array(272);\n"
+    "  q[8] = 10; q.set(bytes('forged'), 16);\n"
+    "  return q;\n"
+    "}\n"
+    "const acquire = Uint8Array.from([0x90, 2, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1,\n"
+    "  0, 0, 0, 1, 0, 0, 0, 9, 0, 6, ...bytes('forged')]);\n"
+    "const post = (port, body) => fetch('http://127.0.0.1:' + port + '/',\n"
+    "  {method: 'POST', mode: 'no-cors', body,\n"
+    "   signal: AbortSignal.timeout(5000)}).catch(() => null);\n"
+    "async function run() {\n"
+    "  await post(%u, new Uint8Array(%u));\n"
+    "  const head = Number(await (await fetch('/head')).text());\n"
+    "  for (let i = 0; i < ports.length; i++) {\n"
+    "    const one = i == read ? query() : i == silent || i == ack ?\n"
+    "      increment() : acquire;\n"
+    "    const body = new Uint8Array(%u).fill(120);\n"
+    "    fill(body, (one.length - head %% one.length) %% one.length, one);\n"
+    "    await post(ports[i], body);\n"
+    "    await post(ports[i], body);\n"
+    "  }\n"
+    "  await fetch('/done');\n"
+    "}\n"
+    "run();\n"
+    "</script>\n";
+
+static void
+answer(const struct peer *p, const char *status, const char *type,
+       const char *body)
+{
+    char reply[8192];
+    const int size = snprintf(reply, sizeof reply,
+                              "HTTP/1.1 %s\r\nContent-Type: %s\r\n"
+                              "Content-Length: %zu\r\n"
+                              "Cache-Control: no-store\r\n"
+                              "Connection: close\r\n\r\n%s",
+                              status, type, strlen(body), body);
+
+    assert_in_range(size, 1, sizeof reply - 1);
+    (void)client_try_send(p->fd, reply, (size_t)size); /* it may have gone */
+}
+
+static void
+answer_page(struct site *s, const struct peer *p)
+{
+    char body[4096];
+
+    if (strncmp(p->input, "GET / ", 6) == 0) {
+        const int size = snprintf(
+            body, sizeof body, script, s->ports[0], s->ports[1], s->ports[2],
+            s->ports[3], s->ports[4], s->measure_port, BODY_SIZE, BODY_SIZE);
+
+        assert_in_range(size, 1, sizeof body - 1);
+        answer(p, "200 OK", "text/html", body);
+    } else if (strncmp(p->input, "GET /head ", 10) == 0) {
+        (void)snprintf(body, sizeof body, "%zu", s->head);
+        answer(p, "200 OK", "text/plain", body);
+    } else if (strncmp(p->input, "GET /done ", 10) == 0) {
+        s->done = true;
+        answer(p, "200 OK", "text/plain", "");
+    } else
+        answer(p, "404 Not Found", "text/plain", "");
+}
+
+/* False when it is served. */
+static bool
+serve(struct site *s, struct peer *p)
+{
+    const ssize_t n =
+        recv(p->fd, p->input + p->size, INPUT_SIZE - p->size, MSG_DONTWAIT);
+    const char *end;
+    size_t head;
+
+    if (n < 0 && errno == EAGAIN)
+        return true;
+    if (n <= 0)
+        return false;
+    p->size += (size_t)n;
+    p->input[p->size] = '\0';
+    end = strstr(p->input, "\r\n\r\n");
+    if (end == NULL)
+        return true;
+    head = (size_t)(end + 4 - p->input);
+    if (!p->measures)
+        answer_page(s, p);
+    else if (p->size < head + BODY_SIZE)
+        return true;
+    else {
+        assert_memory_equal(p->input, "POST / ", 7);
+        s->head = head;
+        answer(p, "200 OK", "text/plain", "");
+    }
+    return false;
+}
+
+static void
+welcome(struct site *s, int listener)
+{
+    struct peer *p = &s->peers[s->peer_count];
+    const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+    if (fd < 0)
+        return; /* it has gone again */
+    assert_true(s->peer_count < PEERS_MAX);
+    *p = (struct peer){.fd = fd, .measures = listener == s->measure};
+    s->peer_count++;
+}
+
+/* Serves until the page is through. */
+static void
+serve_page(struct site *s)
+{
+    const uint64_t deadline = clock_ms() + BROWSE_MS * (uint64_t)test_slow();
+    struct pollfd p[2 + PEERS_MAX];
+    size_t i;
+
+    while (!s->done) {
+        if (clock_ms() > deadline || !daemon_alive(&s->browser)) {
+            (void)daemon_output(&s->browser, text, sizeof text);
+            fail_msg("the page did not get through: %s", text);
+        }
+        p[0] = (struct pollfd){.fd = s->page, .events = POLLIN};
+        p[1] = (struct pollfd){.fd = s->measure, .events = POLLIN};
+        for (i = 0; i < s->peer_count; i++)
+            p[2 + i] = (struct pollfd){.fd = s->peers[i].fd, .events = POLLIN};
+        (void)poll(p, (nfds_t)(2 + s->peer_count), 1000); /* EINTR: go on */
+        for (i = s->peer_count; i-- > 0;)
+            if (p[2 + i].revents != 0 && !serve(s, &s->peers[i])) {
+                client_close(s->peers[i].fd);
+                s->peers[i] = s->peers[--s->peer_count];
+            }
+        if (p[0].revents != 0)
+            welcome(s, s->page);
+        if (p[1].revents != 0)
+            welcome(s, s->measure);
+    }
+}
+
+/* ---- the site ------------------------------------------------------------ */
+
+static struct daemon *
+daemon_of(struct site *s, size_t door)
+{
+    return fleet_daemon(&s->fleet, door == READ ? FLEET_READ : FLEET_WRITE);
+}
+
+static int
+setup(void **state)
+{
+    static struct site site;
+    size_t i;
+
+    memset(&site, 0, sizeof site);
+    site.browser.output = -1;
+    site.page = listen_somewhere(&site.page_port);
+    site.measure = listen_somewhere(&site.measure_port);
+    tmpdir_make(&site.home);
+    fleet_init(&site.fleet);
+    fleet_option(&site.fleet, "counter.port=0");
+    fleet_option(&site.fleet, "semaphore.enable=true");
+    fleet_option(&site.fleet, "semaphore.port=0");
+    fleet_start(&site.fleet, FLEET_WRITE);
+    fleet_start(&site.fleet, FLEET_WORKER);
+    fleet_start(&site.fleet, FLEET_READ);
+    for (i = 0; i < DOORS; i++)
+        site.ports[i] = daemon_port(daemon_of(&site, i), doors[i]);
+    *state = &site;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct site *s = *state;
+
+    if (s->browser.output >= 0)
+        daemon_fini(&s->browser);
+    while (s->peer_count > 0)
+        client_close(s->peers[--s->peer_count].fd);
+    client_close(s->page);
+    client_close(s->measure);
+    fleet_fini(&s->fleet);
+    tmpdir_remove(&s->home);
+    return 0;
+}
+
+/* Opens the page in a browser of its own home, until the page is through. */
+static void
+browse(struct site *s)
+{
+    char url[64], profile[600], home[600];
+    const char *const argv[] = {"--headless",
+                                "--no-sandbox",
+                                "--disable-gpu",
+                                "--disable-dev-shm-usage",
+                                "--disable-background-networking",
+                                "--disable-component-update",
+                                "--disable-breakpad",
+                                "--no-first-run",
+                                "--no-proxy-server",
+                                profile,
+                                url,
+                                NULL};
+    const char *const env[] = {home, NULL};
+    const struct daemon_how how = {.argv = argv, .env = env, .not_ready = true};
+
+    (void)snprintf(url, sizeof url, "http://127.0.0.1:%u/", s->page_port);
+    (void)snprintf(profile, sizeof profile, "--user-data-dir=%s/profile",
+                   s->home.path);
+    (void)snprintf(home, sizeof home, "HOME=%s", s->home.path);
+    (void)daemon_start_how(&s->browser, BROWSER, &how); /* fails itself */
+    serve_page(s);
+    (void)daemon_stop(&s->browser); /* its status is its own affair */
+}
+
+/* ---- tests --------------------------------------------------------------- */
+
+/* How often these words are in what a daemon has printed. */
+static unsigned
+times_said(const struct daemon *d, const char *words)
+{
+    unsigned count = 0;
+
+    (void)daemon_output(d, text, sizeof text);
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* Who else comes is counted and granted what it asks for. */
+static void
+expect_only_ours(struct site *s)
+{
+    const int fd = client_connect(fleet_ack_port(&s->fleet));
+
+    client_increment(fd, "ours", "key", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    expect(FLEET_RUN(&s->fleet, "flush"), 0, "");
+    expect_text(FLEET_RUN(&s->fleet, "keyspaces", "--tsv"), 0, "1\tours\n");
+}
+
+static void
+expect_nothing_held(uint16_t port)
+{
+    struct taker t;
+
+    taker_open(&t, port);
+    assert_int_equal(taker_get(&t, "forged"), -TAKER_NOT_FOUND);
+    taker_close(&t);
+}
+
+static void
+a_page_of_a_browser_can_forge_nothing_and_is_told_of_once(void **state)
+{
+    struct site *s = *state;
+    char words[128];
+    size_t i;
+
+    if (access(BROWSER, X_OK) != 0)
+        test_skip("no " BROWSER " (Debian's package chromium)");
+    browse(s);
+
+    assert_in_range(s->head, 1, INPUT_SIZE - BODY_SIZE);
+    expect_nothing_held(s->ports[COUNTER]);
+    expect_nothing_held(s->ports[SEMAPHORE]);
+    expect_only_ours(s);
+    for (i = 0; i < DOORS; i++) {
+        (void)snprintf(words, sizeof words,
+                       "%s: a connection from 127.0.0.1:", doors[i]);
+        if (times_said(daemon_of(s, i), words) != 1)
+            fail_msg("%s is not said once: %s", doors[i], text);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(
+        a_page_of_a_browser_can_forge_nothing_and_is_told_of_once, setup,
+        teardown),
+};
+TEST_MAIN(tests)
