@@ -326,7 +326,8 @@ expect_only_ours(struct site *s)
     client_wins(fd, 1);
     client_close(fd);
     expect(FLEET_RUN(&s->fleet, "flush"), 0, "");
-    expect_text(FLEET_RUN(&s->fleet, "keyspaces", "--tsv"), 0, "1\tours\n");
+    expect_text(FLEET_RUN(&s->fleet, "total", "ours", "--tsv"), 0, "1\n");
+    expect_text(FLEET_RUN(&s->fleet, "export"), 0, "ours\tkey\t1\n");
 }
 
 static void

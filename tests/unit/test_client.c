@@ -160,7 +160,8 @@ take_message(struct server *s, int fd)
     if (layout_init(&l, 256, 256) < 0 || message_parse(&l, bytes, &m) < 0)
         abort();
     s->received++;
-    s->sum += m.increment;
+    s->sum =
+        (int64_t)((uint64_t)s->sum + (uint64_t)m.increment); /* it may wrap */
     return true;
 }
 

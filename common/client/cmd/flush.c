@@ -5,7 +5,6 @@
  * tell what is missing and why; without, it is waited for. */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
@@ -236,7 +235,7 @@ cmd_flush(struct cmd_line *line)
         status = cmd_connect(line, CMD_READER, 0, &f.c);
     if (status != 0)
         return status;
-    if (line->host != NULL || access(line->config.data_dir, R_OK | X_OK) < 0) {
+    if (!wait_has_datadir(line)) {
         status = wait_afar(&f);
         countd_close(f.c);
         return status;

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
@@ -233,10 +232,13 @@ find_order(const char *word, int (**order)(const void *, const void *))
 static int
 open_dir(const struct cmd_line *line, struct list *l)
 {
-    if (line->host != NULL || access(line->config.data_dir, R_OK | X_OK) < 0)
+    int status;
+
+    if (!wait_has_datadir(line))
         return 0;
-    l->has_dir = true;
-    return wait_datadir(line, &l->dir);
+    status = wait_datadir(line, &l->dir);
+    l->has_dir = status == 0;
+    return status;
 }
 
 static int

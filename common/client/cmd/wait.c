@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,16 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
     }
     rc = datadir_open(d, line->config.data_dir, DATADIR_READ);
     return rc == 0 ? 0 : datadir_exit_status(rc, DATADIR_READ);
+}
+
+bool
+wait_has_datadir(const struct cmd_line *line)
+{
+    char path[CONFIG_TEXT_SIZE + sizeof "/keyspace"];
+
+    (void)snprintf(path, sizeof path, "%s/keyspace",
+                   line->config.data_dir); /* has room */
+    return line->host == NULL && access(path, R_OK | X_OK) == 0;
 }
 
 int

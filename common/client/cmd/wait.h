@@ -21,6 +21,10 @@
  * if the settings name one.  Returns an exit status. */
 int wait_datadir(const struct cmd_line *line, struct datadir *d);
 
+/* Whether there is a data directory for this user to look into: not with -H,
+ * and not where the settings name something else or nothing. */
+bool wait_has_datadir(const struct cmd_line *line);
+
 /* Refuses other message sizes than the logs were written with, and says which
  * to set.  Returns an exit status. */
 int wait_sizes(const struct cmd_line *line, const struct datadir *d);
