@@ -65,6 +65,7 @@ struct packer {
 
     /* The block at hand. */
     uint32_t first, count, names;
+    uint64_t total; /* of the file */
     bool forgot;
     uint64_t last_ms;
     uint8_t
@@ -437,9 +438,9 @@ add(struct packer *p, const struct message *m, uint64_t received_ms,
     return 0;
 }
 
-static int
-add_run(struct packer *p, const struct message *m,
-        const struct slot_stamp *stamps, unsigned count)
+int
+packer_add(struct packer *p, const struct message *m,
+           const struct slot_stamp *stamps, unsigned count)
 {
     struct found found[SLOT_RUN];
     unsigned i;
@@ -470,7 +471,7 @@ pack_slots(struct packer *p, const struct log *log, uint32_t from,
                             log->header.uuid, from + at, log->header.epoch,
                             messages, stamps);
         if (rc == 0)
-            rc = add_run(p, messages, stamps, run);
+            rc = packer_add(p, messages, stamps, run);
         if (rc < 0)
             return rc == -ENOENT ? -EBADMSG : rc;
     }
@@ -500,6 +501,29 @@ write_header(struct packer *p, const struct log *log)
 }
 
 int
+packer_begin(struct packer *p, const struct log *log, int fd)
+{
+    assert(log->header.state == LOG_SEALED);
+    assert(log->header.count <= log->header.slots);
+    p->fd = fd;
+    p->first = p->count = 0;
+    p->total = log->header.count;
+    p->times = (struct column){.last = log->header.first_ms};
+    p->increments = (struct column){.last = 0};
+    forget_names(p);
+    begin_block(p);
+    return write_header(p, log);
+}
+
+int
+packer_end(struct packer *p)
+{
+    if (p->first + (uint64_t)p->count != p->total)
+        return -EBADMSG;
+    return end_block(p);
+}
+
+int
 packer_write(struct packer *p, const struct log *log, int fd)
 {
     const uint32_t fit = (uint32_t)(READ_SIZE / log->layout.slot_size);
@@ -507,20 +531,12 @@ packer_write(struct packer *p, const struct log *log, int fd)
     uint32_t from, count;
     int rc;
 
-    assert(log->header.state == LOG_SEALED);
-    assert(log->header.count <= log->header.slots);
-    p->fd = fd;
-    p->first = p->count = 0;
-    p->times = (struct column){.last = log->header.first_ms};
-    p->increments = (struct column){.last = 0};
-    forget_names(p);
-    begin_block(p);
-    rc = write_header(p, log);
+    rc = packer_begin(p, log, fd);
     for (from = 0; rc == 0 && from < end; from += count) {
         count = end - from < fit ? end - from : fit;
         rc = log_read(log, from, count, p->slots);
         if (rc == 0)
             rc = pack_slots(p, log, from, count);
     }
-    return rc == 0 ? end_block(p) : rc;
+    return rc == 0 ? packer_end(p) : rc;
 }
