@@ -491,6 +491,8 @@ read_group(struct fold *f, const struct log *log, unsigned number,
                         log->header.epoch, messages, stamps);
     if (rc < 0)
         return rc;
+    if (f->watch)
+        f->watch->see(f->watch->ctx, messages, stamps, count);
     for (i = 0; i < count; i++) {
         struct record *r = &records[n];
 
@@ -580,8 +582,8 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
     return 0;
 }
 
-int
-fold_add(struct fold *f, const struct log *log, unsigned number)
+static int
+add_log(struct fold *f, const struct log *log, unsigned number)
 {
     const uint32_t end = (uint32_t)log->header.count;
     const size_t arena = f->arena_used;
@@ -606,6 +608,19 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
     f->grown = f->arena_used - arena;
     f->entries_grown = f->entries.used - entries;
     return 0;
+}
+
+int
+fold_add(struct fold *f, const struct log *log, unsigned number)
+{
+    int rc;
+
+    if (f->watch)
+        f->watch->begin(f->watch->ctx, log);
+    rc = add_log(f, log, number);
+    if (f->watch)
+        f->watch->end(f->watch->ctx, log, rc);
+    return rc;
 }
 
 /* What a table takes while it grows for so many more cells. */

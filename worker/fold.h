@@ -26,6 +26,7 @@
 
 #include "common/base/hash.h"
 #include "common/log/log.h"
+#include "common/log/slot.h"
 #include "common/store/store.h"
 #include "worker/region.h"
 
@@ -75,8 +76,20 @@ struct fold_table {
     uint32_t limit; /* grow before more are used */
 };
 
+/* Who is told what is read, as it is read and checked: of each log first that
+ * it begins, then of its increments, those of 0 too, SLOT_RUN at most at once,
+ * then how fold_add() ends. */
+struct fold_watch {
+    void (*begin)(void *ctx, const struct log *log);
+    void (*see)(void *ctx, const struct message *messages,
+                const struct slot_stamp *stamps, unsigned count);
+    void (*end)(void *ctx, const struct log *log, int rc);
+    void *ctx;
+};
+
 struct fold {
     struct hash_key hash_key;
+    const struct fold_watch *watch; /* borrowed; NULL: nobody */
     size_t memory;
     unsigned logs_max;
     bool wide;           /* regions are files; memory does not bind */

@@ -63,8 +63,7 @@ open_archive(struct worker *w)
         return;
     rc = datadir_archive(&w->dir);
     if (rc == 0)
-        rc = archive_open(&w->merge.archive, w->dir.archive_fd,
-                          w->config.archive_keep_ms);
+        rc = merge_archive(&w->merge, w->config.archive_keep_ms);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "open archive/, logs are not archived");
 }

@@ -85,6 +85,40 @@ merge_open(struct merge *m, const struct config *config,
     return rc;
 }
 
+static void
+archive_begins(void *ctx, const struct log *log)
+{
+    archive_begin(ctx, log);
+}
+
+static void
+archive_sees(void *ctx, const struct message *messages,
+             const struct slot_stamp *stamps, unsigned count)
+{
+    archive_see(ctx, messages, stamps, count);
+}
+
+static void
+archive_ends(void *ctx, const struct log *log, int rc)
+{
+    archive_end(ctx, log, rc);
+}
+
+int
+merge_archive(struct merge *m, uint64_t keep_ms)
+{
+    const int rc = archive_open(&m->archive, m->dir->archive_fd, keep_ms);
+
+    if (rc < 0)
+        return rc;
+    m->watch = (struct fold_watch){.begin = archive_begins,
+                                   .see = archive_sees,
+                                   .end = archive_ends,
+                                   .ctx = &m->archive};
+    m->batch.fold.watch = &m->watch;
+    return 0;
+}
+
 void
 merge_close(struct merge *m)
 {
@@ -530,8 +564,8 @@ merge_batch(struct merge *m, bool others)
                : MERGE_LATER;
 }
 
-enum merge_outcome
-merge_run(struct merge *m)
+static enum merge_outcome
+run(struct merge *m)
 {
     static struct diag_repeat looks, prepares;
     int rc;
@@ -552,6 +586,15 @@ merge_run(struct merge *m)
     diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", diag_text(rc));
     batch_give_back(&m->batch, false);
     return MERGE_WAIT;
+}
+
+enum merge_outcome
+merge_run(struct merge *m)
+{
+    const enum merge_outcome outcome = run(m);
+
+    archive_forget(&m->archive);
+    return outcome;
 }
 
 static bool

@@ -70,9 +70,10 @@ struct merge {
     const struct datadir *dir;
     uint64_t keyspace_max; /* for words: of the settings */
     uint64_t keys_max;
-    struct archive archive; /* off until archive_open() */
-    bool waiting;           /* the machine cannot now */
-    bool worked;            /* since memory was given back */
+    struct archive archive;  /* off until merge_archive() */
+    struct fold_watch watch; /* has it told of what is read */
+    bool waiting;            /* the machine cannot now */
+    bool worked;             /* since memory was given back */
     uint64_t
         patient_ms;   /* waits for another process since (clock_ms); 0: not */
     uint64_t told_ms; /* said so last */
@@ -87,6 +88,9 @@ int merge_open(struct merge *m, const struct config *config,
                const struct datadir *dir, struct store *store,
                struct held *held);
 void merge_close(struct merge *m);
+
+/* Has merged logs archived in dir->archive_fd.  -ENOMEM */
+int merge_archive(struct merge *m, uint64_t keep_ms);
 
 /* How worker.memory is shared: what a commit of the store's engine always has,
  * and (ctx: the struct merge) what it may have just now. */

@@ -67,7 +67,7 @@ compare(const struct archive_name *a, const struct archive_name *b)
 void
 archive_init(struct archive *a)
 {
-    *a = (struct archive){.fd = -1};
+    *a = (struct archive){.fd = -1, .file = -1};
 }
 
 int
@@ -82,7 +82,9 @@ archive_open(struct archive *a, int folder_fd, uint64_t keep_ms)
 void
 archive_close(struct archive *a)
 {
+    archive_forget(a);
     packer_free(a->packer);
+    free(a->ready);
     archive_init(a);
 }
 
@@ -189,10 +191,27 @@ make_room(struct archive *a, const struct archive_name *n)
 
 /* ---- adding ------------------------------------------------------------ */
 
-static int
-write_file(struct archive *a, const struct log *log, const char *temporary)
+static struct archive_name
+name_of(const struct log *log)
 {
-    int fd, rc;
+    return (struct archive_name){.first_ms = log->header.first_ms,
+                                 .index = log->header.index,
+                                 .epoch = log->header.epoch};
+}
+
+#define TEMPORARY_SIZE (ARCHIVE_NAME_SIZE + 2)
+
+static void
+temporary_name(const struct archive_name *n, char text[TEMPORARY_SIZE])
+{
+    memcpy(text, "%t", 2);
+    archive_name_put(n, text + 2);
+}
+
+static int
+make_file(const struct archive *a, const char *temporary)
+{
+    int fd;
 
     /* Only the owner of the log writes this name; what is there is left from
      * one that died. */
@@ -200,8 +219,17 @@ write_file(struct archive *a, const struct log *log, const char *temporary)
         return -errno;
     fd = openat(a->fd, temporary,
                 O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
+static int
+write_file(struct archive *a, const struct log *log, const char *temporary)
+{
+    const int fd = make_file(a, temporary);
+    int rc;
+
     if (fd < 0)
-        return -errno;
+        return fd;
     rc = packer_write(a->packer, log, fd);
     if (rc == 0 && fdatasync(fd) < 0)
         rc = -errno;
@@ -209,14 +237,47 @@ write_file(struct archive *a, const struct log *log, const char *temporary)
     return rc;
 }
 
+/* Has a file that was packed before be durable. */
 static int
-put_file(struct archive *a, const struct log *log, const char *name)
+sync_file(const struct archive *a, const char *temporary)
 {
-    char temporary[ARCHIVE_NAME_SIZE + 2];
+    const int fd = openat(a->fd, temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     int rc;
 
-    (void)snprintf(temporary, sizeof temporary, "%%t%s", name); /* fits */
-    rc = write_file(a, log, temporary);
+    if (fd < 0)
+        return -errno;
+    rc = fdatasync(fd) < 0 ? -errno : 0;
+    (void)close(fd); /* synced, or given up */
+    return rc;
+}
+
+static bool
+is_ready(const struct archive *a, const struct archive_name *n)
+{
+    for (size_t i = 0; i < a->ready_count; i++)
+        if (compare(&a->ready[i], n) == 0)
+            return true;
+    return false;
+}
+
+static void
+not_ready(struct archive *a, const struct archive_name *n)
+{
+    for (size_t i = 0; i < a->ready_count; i++)
+        if (compare(&a->ready[i], n) == 0)
+            a->ready[i] = a->ready[--a->ready_count];
+}
+
+static int
+put_file(struct archive *a, const struct log *log, const struct archive_name *n,
+         bool ready)
+{
+    char temporary[TEMPORARY_SIZE], name[ARCHIVE_NAME_SIZE];
+    int rc;
+
+    archive_name_put(n, name);
+    temporary_name(n, temporary);
+    rc = ready ? sync_file(a, temporary) : write_file(a, log, temporary);
     if (rc == 0 && renameat(a->fd, temporary, a->fd, name) < 0)
         rc = -errno;
     if (rc < 0)
@@ -241,18 +302,19 @@ tell_missing(struct archive *a, struct archive_name n)
 int
 archive_add(struct archive *a, const struct log *log)
 {
-    const struct archive_name n = {.first_ms = log->header.first_ms,
-                                   .index = log->header.index,
-                                   .epoch = log->header.epoch};
-    char name[ARCHIVE_NAME_SIZE];
+    const struct archive_name n = name_of(log);
     unsigned tries = 0;
-    int rc;
+    int rc = -EAGAIN;
 
     assert(archive_is_on(a));
     assert(log->header.state == LOG_SEALED);
-    archive_name_put(&n, name);
+    if (is_ready(a, &n))
+        rc = put_file(a, log, &n, true);
+    not_ready(a, &n);
+    if (rc == 0)
+        return 0;
     do
-        rc = put_file(a, log, name);
+        rc = put_file(a, log, &n, false);
     while ((rc == -ENOSPC || rc == -EDQUOT) && tries++ < ARCHIVE_ROOM &&
            make_room(a, &n));
     if (rc < 0)
@@ -264,4 +326,77 @@ int
 archive_sync(struct archive *a)
 {
     return fsync(a->fd) < 0 ? -errno : 0;
+}
+
+/* ---- packing while a log is read ---------------------------------------- */
+
+void
+archive_begin(struct archive *a, const struct log *log)
+{
+    const struct archive_name n = name_of(log);
+    char temporary[TEMPORARY_SIZE];
+
+    assert(a->file < 0);
+    temporary_name(&n, temporary);
+    a->file = make_file(a, temporary);
+    a->error = a->file < 0 ? a->file : packer_begin(a->packer, log, a->file);
+}
+
+void
+archive_see(struct archive *a, const struct message *messages,
+            const struct slot_stamp *stamps, unsigned count)
+{
+    if (a->error == 0)
+        a->error = packer_add(a->packer, messages, stamps, count);
+}
+
+/* Room for one more of them.  Without it the log is packed again later. */
+static bool
+has_room(struct archive *a)
+{
+    const size_t room = 2 * a->ready_room + 16;
+    void *larger;
+
+    if (a->ready_count < a->ready_room)
+        return true;
+    larger = realloc(a->ready, room * sizeof *a->ready);
+    if (!larger)
+        return false;
+    a->ready = larger;
+    a->ready_room = room;
+    return true;
+}
+
+void
+archive_end(struct archive *a, const struct log *log, int rc)
+{
+    const struct archive_name n = name_of(log);
+    char temporary[TEMPORARY_SIZE];
+
+    if (a->error == 0 && rc == 0)
+        a->error = packer_end(a->packer);
+    if (a->file >= 0)
+        (void)close(a->file); /* synced when it is added */
+    a->file = -1;
+    if (a->error == 0 && rc == 0 && is_ready(a, &n))
+        return; /* read again, as the batch has changed */
+    if (a->error == 0 && rc == 0 && has_room(a)) {
+        a->ready[a->ready_count++] = n;
+        return;
+    }
+    temporary_name(&n, temporary);
+    (void)unlinkat(a->fd, temporary, 0); /* else the next try does */
+    not_ready(a, &n);
+}
+
+void
+archive_forget(struct archive *a)
+{
+    char temporary[TEMPORARY_SIZE];
+
+    for (size_t i = 0; i < a->ready_count; i++) {
+        temporary_name(&a->ready[i], temporary);
+        (void)unlinkat(a->fd, temporary, 0); /* else the next try does */
+    }
+    a->ready_count = 0;
 }

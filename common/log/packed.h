@@ -60,6 +60,7 @@
 #include <stdint.h>
 
 #include "common/log/log.h"
+#include "common/log/slot.h"
 
 #define PACKED_HEADER_SIZE 128
 #define PACKED_HEAD_SIZE   32                /* of a block */
@@ -109,6 +110,15 @@ void packer_free(struct packer *p); /* NULL is fine */
  * `fd`.
  *   -EBADMSG  a slot is damaged   -ENOSPC, -EIO, ... from the calls */
 int packer_write(struct packer *p, const struct log *log, int fd);
+
+/* The same in pieces, for who reads the log for another purpose: packer_begin,
+ * then all its increments in order, SLOT_RUN at most at once, then packer_end.
+ * `fd` is used until then.  After an error the file is worth nothing.
+ *   -EBADMSG  (packer_end) not as many as the log has */
+int packer_begin(struct packer *p, const struct log *log, int fd);
+int packer_add(struct packer *p, const struct message *messages,
+               const struct slot_stamp *stamps, unsigned count);
+int packer_end(struct packer *p);
 
 /* ---- reading ----------------------------------------------------------- */
 

@@ -65,6 +65,7 @@ struct packer {
 
     /* The block at hand. */
     uint32_t first, count, names;
+    uint64_t total; /* of the file */
     bool forgot;
     uint64_t last_ms;
     uint8_t
@@ -248,6 +249,23 @@ widen(struct packer *p)
         put_cell(p, i);
 }
 
+/* How many of the first `most` bytes are the same. */
+static uint16_t
+shared_size(const uint8_t *a, const uint8_t *b, uint16_t most)
+{
+    uint16_t at = 0;
+
+    for (; at + 8 <= most; at = (uint16_t)(at + 8)) {
+        const uint64_t differ = get_le64(a + at) ^ get_le64(b + at);
+
+        if (differ != 0)
+            return (uint16_t)(at + __builtin_ctzll(differ) / 8);
+    }
+    while (at < most && a[at] == b[at])
+        at++;
+    return at;
+}
+
 /* Lists a key that has just been put into the arena. */
 static void
 list_key(struct packer *p, struct keyspace *k, const uint8_t *key,
@@ -255,10 +273,8 @@ list_key(struct packer *p, struct keyspace *k, const uint8_t *key,
 {
     const uint8_t *last = p->arena + k->key_at;
     const uint16_t most = k->key_size < size ? k->key_size : size;
-    uint16_t shared = 0;
+    const uint16_t shared = shared_size(last, key, most);
 
-    while (shared < most && last[shared] == key[shared])
-        shared++;
     put_varint(&p->new_names, shared);
     put_varint(&p->new_names, size - shared);
     memcpy(p->new_names.end, key + shared, size - shared);
@@ -437,9 +453,9 @@ add(struct packer *p, const struct message *m, uint64_t received_ms,
     return 0;
 }
 
-static int
-add_run(struct packer *p, const struct message *m,
-        const struct slot_stamp *stamps, unsigned count)
+int
+packer_add(struct packer *p, const struct message *m,
+           const struct slot_stamp *stamps, unsigned count)
 {
     struct found found[SLOT_RUN];
     unsigned i;
@@ -470,7 +486,7 @@ pack_slots(struct packer *p, const struct log *log, uint32_t from,
                             log->header.uuid, from + at, log->header.epoch,
                             messages, stamps);
         if (rc == 0)
-            rc = add_run(p, messages, stamps, run);
+            rc = packer_add(p, messages, stamps, run);
         if (rc < 0)
             return rc == -ENOENT ? -EBADMSG : rc;
     }
@@ -500,6 +516,29 @@ write_header(struct packer *p, const struct log *log)
 }
 
 int
+packer_begin(struct packer *p, const struct log *log, int fd)
+{
+    assert(log->header.state == LOG_SEALED);
+    assert(log->header.count <= log->header.slots);
+    p->fd = fd;
+    p->first = p->count = 0;
+    p->total = log->header.count;
+    p->times = (struct column){.last = log->header.first_ms};
+    p->increments = (struct column){.last = 0};
+    forget_names(p);
+    begin_block(p);
+    return write_header(p, log);
+}
+
+int
+packer_end(struct packer *p)
+{
+    if (p->first + (uint64_t)p->count != p->total)
+        return -EBADMSG;
+    return end_block(p);
+}
+
+int
 packer_write(struct packer *p, const struct log *log, int fd)
 {
     const uint32_t fit = (uint32_t)(READ_SIZE / log->layout.slot_size);
@@ -507,20 +546,12 @@ packer_write(struct packer *p, const struct log *log, int fd)
     uint32_t from, count;
     int rc;
 
-    assert(log->header.state == LOG_SEALED);
-    assert(log->header.count <= log->header.slots);
-    p->fd = fd;
-    p->first = p->count = 0;
-    p->times = (struct column){.last = log->header.first_ms};
-    p->increments = (struct column){.last = 0};
-    forget_names(p);
-    begin_block(p);
-    rc = write_header(p, log);
+    rc = packer_begin(p, log, fd);
     for (from = 0; rc == 0 && from < end; from += count) {
         count = end - from < fit ? end - from : fit;
         rc = log_read(log, from, count, p->slots);
         if (rc == 0)
             rc = pack_slots(p, log, from, count);
     }
-    return rc == 0 ? end_block(p) : rc;
+    return rc == 0 ? packer_end(p) : rc;
 }

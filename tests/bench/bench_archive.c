@@ -3,13 +3,14 @@
  *
  *     bench_archive [--quick] [DIR]
  *
- * Fills logs, archives each as a worker does (packed, synced, renamed), then
- * merges them into LMDB.  The share is that of the archive in both together:
- * by CPU, which other load disturbs less, and by the clock, with the syncs of
- * both.  Then reads it all back.  DIR (default: a new one in /var/tmp) should
- * be on a disk; what is made there is removed.  Prints, judges nothing. */
+ * Merges full logs into LMDB, in turn with the archive and without.  The share
+ * is what the archive adds: by CPU, which other load disturbs less, and by the
+ * clock, with the syncs of both.  Then reads all that was archived.  DIR
+ * (default: a new one in /var/tmp) should be on a disk; what is made there is
+ * removed.  Prints, judges nothing. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,12 +50,11 @@ struct bench {
     struct store *store;
     struct held *held;
     struct merge merge;
-    struct archive archive;
     uint8_t *slots;
     uint64_t random, now_ms;
 
-    uint64_t pack_cpu, pack_ns, merge_cpu, merge_ns, read_cpu;
-    uint64_t slots_done, log_bytes, archive_bytes;
+    uint64_t cpu[2], ns[2]; /* of merges without and with the archive */
+    uint64_t slots_done[2], read_cpu, log_bytes, archive_bytes;
 };
 
 static void
@@ -121,7 +121,6 @@ open_all(struct bench *b, const char *top)
     check(held_open(&b->held, &held), "open held.mdb");
     check(merge_open(&b->merge, &b->config, &b->dir, b->store, b->held),
           "merge_open");
-    check(archive_open(&b->archive, b->dir.archive_fd, 0), "archive_open");
 }
 
 static void
@@ -129,7 +128,6 @@ close_all(struct bench *b)
 {
     char line[300];
 
-    archive_close(&b->archive);
     merge_close(&b->merge);
     held_close(b->held);
     store_close(b->store);
@@ -168,7 +166,7 @@ make_slots(struct bench *b, const struct load *load, const struct log *log,
 }
 
 static void
-fill_log(struct bench *b, const struct load *load, uint64_t index)
+fill_log(struct bench *b, const struct load *load, uint64_t index, bool on)
 {
     struct layout layout;
     struct log log;
@@ -187,45 +185,27 @@ fill_log(struct bench *b, const struct load *load, uint64_t index)
     check(log_seal(&log), "log_seal");
     check(log_release(&log), "log_release");
     b->now_ms += 1000;
-    b->slots_done += count;
-    b->log_bytes += (uint64_t)count * layout.slot_size;
+    b->slots_done[on] += count;
+    b->log_bytes += on ? (uint64_t)count * layout.slot_size : 0;
 }
 
 static void
-archive_log(struct bench *b, uint64_t index)
-{
-    uint64_t cpu, since;
-    struct log log;
-
-    check(log_claim(&log, b->dir.log_fd, index, LOG_MODE_FULL), "log_claim");
-    cpu = cpu_ns();
-    since = clock_ns();
-    check(archive_add(&b->archive, &log), "archive_add");
-    b->pack_cpu += cpu_ns() - cpu;
-    b->pack_ns += clock_ns() - since;
-    check(log_release(&log), "log_release");
-}
-
-static void
-round_of(struct bench *b, const struct load *load)
+round_of(struct bench *b, const struct load *load, bool on)
 {
     uint64_t cpu, since;
 
     for (uint64_t i = 0; i < LOGS; i++)
-        fill_log(b, load, i);
-    for (uint64_t i = 0; i < LOGS; i++)
-        archive_log(b, i);
-    cpu = cpu_ns();
-    since = clock_ns();
-    check(archive_sync(&b->archive), "archive_sync");
-    b->pack_cpu += cpu_ns() - cpu;
-    b->pack_ns += clock_ns() - since;
+        fill_log(b, load, i, on);
+    if (on)
+        check(merge_archive(&b->merge, 0), "merge_archive");
     cpu = cpu_ns();
     since = clock_ns();
     while (merge_run(&b->merge) == MERGE_DONE)
         continue;
-    b->merge_cpu += cpu_ns() - cpu;
-    b->merge_ns += clock_ns() - since;
+    b->cpu[on] += cpu_ns() - cpu;
+    b->ns[on] += clock_ns() - since;
+    b->merge.batch.fold.watch = NULL;
+    archive_close(&b->merge.archive);
 }
 
 /* ---- reading ------------------------------------------------------------ */
@@ -264,16 +244,18 @@ read_all(struct bench *b)
 static void
 report(const struct bench *b, const struct load *load)
 {
-    const double n = (double)b->slots_done;
+    const double n = (double)b->slots_done[1];
+    const double off = (double)b->cpu[0] / (double)b->slots_done[0];
+    const double on = (double)b->cpu[1] / n;
+    const double off_ns = (double)b->ns[0] / (double)b->slots_done[0];
+    const double on_ns = (double)b->ns[1] / n;
 
     printf("archive  %s: %.1f bytes an increment, 1/%.0f of the log; %.0f ns "
-           "beside %.0f ns of the merge, %.0f%% of the worker's CPU; %.0f%% of "
-           "its time with syncs; read %.0f ns\n",
+           "of CPU an increment, %.0f without, share %.0f%%; by the clock "
+           "%.0f and %.0f, %.0f%%; read %.0f ns\n",
            load->what, (double)b->archive_bytes / n,
-           (double)b->log_bytes / (double)b->archive_bytes,
-           (double)b->pack_cpu / n, (double)b->merge_cpu / n,
-           100.0 * (double)b->pack_cpu / (double)(b->pack_cpu + b->merge_cpu),
-           100.0 * (double)b->pack_ns / (double)(b->pack_ns + b->merge_ns),
+           (double)b->log_bytes / (double)b->archive_bytes, on, off,
+           100 * (on - off) / on, on_ns, off_ns, 100 * (on_ns - off_ns) / on_ns,
            (double)b->read_cpu / n);
 }
 
@@ -289,8 +271,8 @@ main(int argc, char **argv)
         b.slots = malloc(LOG_SIZE);
         check(b.slots ? 0 : -ENOMEM, "malloc");
         open_all(&b, top);
-        for (unsigned r = 0; r < (quick ? 1 : 5); r++)
-            round_of(&b, &loads[i]);
+        for (unsigned r = 0; r < (quick ? 2 : 10); r++)
+            round_of(&b, &loads[i], r % 2 == 1);
         read_all(&b);
         report(&b, &loads[i]);
         close_all(&b);

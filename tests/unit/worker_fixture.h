@@ -69,8 +69,7 @@ fixture_open_worker(struct fixture *x)
     assert_rc(held_open(&x->held, &options), 0);
     assert_rc(merge_open(&x->merge, &x->config, &x->dir, x->store, x->held), 0);
     if (x->archive)
-        assert_rc(archive_open(&x->merge.archive, x->dir.archive_fd, 86400000),
-                  0);
+        assert_rc(merge_archive(&x->merge, 86400000), 0);
     x->merge.batch.retry_most_ms = 0;
     drain_init(&x->drain, x->store, x->held);
     x->drain.now_ns = fixture_now;
