@@ -1,6 +1,6 @@
 /* common/client/lib/handle.h - the inside of libcountd's handle.
  *
- * Two halves, each with its connection and lock: increments (countd.c) and
+ * Two halves, each with its connection and lock: increments (counting.c) and
  * ranges (reading.c, exchange.c), so that a long range never makes an increment
  * wait.
  */
