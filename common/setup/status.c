@@ -190,6 +190,26 @@ is_attached(struct status *s)
 
 /* ---- rows -------------------------------------------------------------- */
 
+/* Whether a slot may be claimed in this round: first that of a dead process
+ * whose place this one takes, so that it is not missed any more; then a free
+ * one; then any that is of the dead, which somebody may want to know of as long
+ * as there are others. */
+static bool
+is_for(const struct status_row *row, int round, const int64_t *values,
+       pid_t owner)
+{
+    if (owner > 0)
+        return false;
+    if (round == 2)
+        return owner < 0;
+    if (round == 1)
+        return owner == 0;
+    return owner < 0 && values[STATUS_KIND] == row->kind &&
+           (row->kind != STATUS_DOOR ||
+            memcmp(values + STATUS_FIRST, row->values + STATUS_FIRST,
+                   STATUS_NAME_VALUES * sizeof *values) == 0);
+}
+
 static bool
 claim(struct status *s, struct status_row *row)
 {
@@ -197,12 +217,10 @@ claim(struct status *s, struct status_row *row)
     uint32_t cell;
     pid_t owner;
 
-    /* Those of the dead are kept as long as there are others: somebody may
-     * want to know. */
-    for (int dead = 0; dead < 2; dead++)
+    for (int round = 0; round < 3; round++)
         for (uint32_t i = 0; i < STATUS_SLOTS; i++) {
             if (countd_board_read_cell(s->board, i, 0, values, &owner) < 0 ||
-                owner > 0 || (owner < 0 && dead == 0))
+                !is_for(row, round, values, owner))
                 continue;
             if (countd_board_claim(s->board, i, &cell) == 0) {
                 row->slot = i;

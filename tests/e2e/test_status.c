@@ -133,9 +133,11 @@ what_needs_an_operator_is_said_and_exits_with_1(void **state)
     daemon_kill(fleet_daemon(&r->f, FLEET_WORKER));
     await(r, 1, "countd-worker died");
     fleet_start(&r->f, FLEET_WORKER);
+    await(r, 0, "nothing needs an operator");
     fleet_stop(&r->f, FLEET_READ);
     await(r, 1, "no countd-read runs");
     fleet_start(&r->f, FLEET_READ);
+    await(r, 0, "nothing needs an operator");
 
     snprintf(path, sizeof path, "%s/log/bad-0000000900-1", r->f.path);
     bad = fopen(path, "w");
