@@ -12,6 +12,7 @@ struct target {
     unsigned tier;
     uint32_t period;
     uint32_t from, to;
+    struct history_row all; /* over all keys */
 };
 
 struct targets {
@@ -60,8 +61,10 @@ target_of(const struct history *h, uint32_t minute, struct target *out)
             const uint32_t period = history_period(t, minute);
             const uint32_t end = period + t->period;
 
-            *out = (struct target){i, period, period,
-                                   end > period && end < to ? end : to};
+            out->tier = i;
+            out->period = out->from = period;
+            out->to = end > period && end < to ? end : to;
+            out->all = (struct history_row){.key = run_begins};
             return true;
         }
         if (t->floor < to)
@@ -70,13 +73,14 @@ target_of(const struct history *h, uint32_t minute, struct target *out)
     return false;
 }
 
-static bool
-has_target(const struct targets *l, uint32_t minute)
+/* The newest first: most deltas are of one time. */
+static struct target *
+find_target(const struct targets *l, uint32_t minute)
 {
     for (size_t i = l->count; i > 0; i--)
         if (minute >= l->list[i - 1].from && minute < l->list[i - 1].to)
-            return true;
-    return false;
+            return &l->list[i - 1];
+    return NULL;
 }
 
 static int
@@ -95,34 +99,6 @@ add_target(struct targets *l, const struct target *t)
     return 0;
 }
 
-/* All that the deltas go to; adds them up. */
-static int
-find_targets(struct append *a, struct targets *l, uint64_t *ahead)
-{
-    struct history *h = a->history;
-    struct target t;
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < a->count; i++) {
-        const uint32_t minute = minute_of(a, &a->deltas[i]);
-        const int128 sum = delta_sum(&a->deltas[i]);
-
-        h->added += sum;
-        *ahead += minute != a->deltas[i].minute;
-        if (has_target(l, minute))
-            continue;
-        if (target_of(h, minute, &t)) {
-            rc = add_target(l, &t);
-        } else { /* older than all that is kept */
-            h->tier[h->count - 1].in += sum;
-            h->tier[h->count - 1].dropped += sum;
-        }
-    }
-    return rc;
-}
-
-/* ---- rows -------------------------------------------------------------- */
-
 static void
 add_cell(struct history_row *r, unsigned cell, int128 sum)
 {
@@ -134,6 +110,43 @@ add_cell(struct history_row *r, unsigned cell, int128 sum)
     r->sums[cell] += sum;
 }
 
+static unsigned
+cell_of(const struct append *a, const struct target *to, uint32_t minute)
+{
+    return (minute - to->period) / a->history->tier[to->tier].step;
+}
+
+/* All that the deltas go to; adds them up. */
+static int
+find_targets(struct append *a, struct targets *l, uint64_t *ahead)
+{
+    struct history *h = a->history;
+    struct target t, *to;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < a->count; i++) {
+        const uint32_t minute = minute_of(a, &a->deltas[i]);
+        const int128 sum = delta_sum(&a->deltas[i]);
+
+        h->added += sum;
+        *ahead += minute != a->deltas[i].minute;
+        to = find_target(l, minute);
+        if (to == NULL && target_of(h, minute, &t)) {
+            rc = add_target(l, &t);
+            to = rc == 0 ? &l->list[l->count - 1] : NULL;
+        }
+        if (rc == 0 && to != NULL) {
+            add_cell(&to->all, cell_of(a, to, minute), sum);
+        } else if (rc == 0) { /* older than all that is kept */
+            h->tier[h->count - 1].in += sum;
+            h->tier[h->count - 1].dropped += sum;
+        }
+    }
+    return rc;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+
 /* Adds a delta to a row if it goes to the target. */
 static void
 take(const struct append *a, const struct target *to, size_t i,
@@ -142,8 +155,7 @@ take(const struct append *a, const struct target *to, size_t i,
     const uint32_t minute = minute_of(a, &a->deltas[i]);
 
     if (minute >= to->from && minute < to->to)
-        add_cell(row, (minute - to->period) / a->history->tier[to->tier].step,
-                 delta_sum(&a->deltas[i]));
+        add_cell(row, cell_of(a, to, minute), delta_sum(&a->deltas[i]));
 }
 
 static bool
@@ -160,10 +172,7 @@ add_rows(struct append *a, const struct target *to)
     struct history_row *row = &a->row;
     int rc;
 
-    *row = (struct history_row){.key = (const uint8_t *)""};
-    for (size_t i = 0; i < a->count; i++)
-        take(a, to, i, row);
-    rc = run_add(&a->writer, row);
+    rc = run_add(&a->writer, &to->all);
     for (size_t i = 0; rc == 0 && i < a->count;) {
         const struct store_delta *first = &a->deltas[i];
 
@@ -232,7 +241,11 @@ history_edit(struct history *h, const struct kv *kv,
         return 0;
     if (now < t->floor)
         now = t->floor;
-    to = (struct target){h->count, history_period(t, now), now, now + 1};
+    to.tier = h->count;
+    to.period = history_period(t, now);
+    to.from = now;
+    to.to = now + 1;
+    to.all = (struct history_row){.key = run_begins};
     a = malloc(sizeof *a);
     deltas = calloc(count, sizeof *deltas);
     for (size_t i = 0; deltas != NULL && i < count; i++) {
@@ -246,6 +259,7 @@ history_edit(struct history *h, const struct kv *kv,
             .sum_low = (uint64_t)e->sum,
         };
         *(e->removed ? &h->removed : &h->clipped) -= e->sum;
+        add_cell(&to.all, (now - to.period) / t->step, e->sum);
     }
     if (a != NULL && deltas != NULL) {
         a->history = h;

@@ -27,6 +27,12 @@ shared(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
     const size_t most = a_size < b_size ? a_size : b_size;
     size_t n = 0;
 
+    for (; n + 8 <= most; n += 8) {
+        const uint64_t apart = get_le64(a + n) ^ get_le64(b + n);
+
+        if (apart != 0)
+            return n + (size_t)__builtin_ctzll(apart) / 8;
+    }
     while (n < most && a[n] == b[n])
         n++;
     return n;
