@@ -211,8 +211,11 @@ after_a_failed_sync_no_answer_ever_leaves(void **state)
     a = echo_join(r->echo, ECHO);
     b = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "one");
-    echo_hear_nothing(r->echo, a);
+    /* The answer of the thread comes when it comes; a turn is a millisecond. */
+    for (int i = 0; i < 30000 && !r->commit.failed; i++)
+        echo_turns(r->echo, 1);
     assert_true(r->commit.failed);
+    echo_hear_nothing(r->echo, a);
     /* The second time, the kernel would say that all is well. */
     r->file.rc = 0;
     r->file.due = true;
@@ -252,8 +255,11 @@ a_brief_sync_that_fails_lets_nobody_go(void **state)
     r->file.rc = -EIO;
     a = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "one");
-    echo_hear_nothing(r->echo, a);
+    /* The answer of the thread comes when it comes; a turn is a millisecond. */
+    for (int i = 0; i < 30000 && !r->commit.failed; i++)
+        echo_turns(r->echo, 1);
     assert_true(r->commit.failed);
+    echo_hear_nothing(r->echo, a);
     assert_int_equal(r->file.synced, 1);
 }
 
