@@ -29,6 +29,17 @@ archive_name_put(const struct archive_name *n, char text[ARCHIVE_NAME_SIZE])
                    n->missing ? missing_end : packed_end); /* cut at worst */
 }
 
+/* A number of so many digits; whatever they are. */
+static uint64_t
+digits(const char *text, unsigned count)
+{
+    uint64_t n = 0;
+
+    while (count-- > 0)
+        n = 10 * n + (uint64_t)(unsigned char)*text++ - '0';
+    return n;
+}
+
 int
 archive_name_parse(const char *text, struct archive_name *out)
 {
@@ -39,9 +50,9 @@ archive_name_parse(const char *text, struct archive_name *out)
     if (size <= DIGITS_SIZE || size >= ARCHIVE_NAME_SIZE ||
         strspn(text, "0123456789-") != DIGITS_SIZE)
         return -EINVAL;
-    if (sscanf(text, "%13" SCNu64 "-%10" SCNu64 "-%20" SCNu64, &n.first_ms,
-               &n.index, &n.epoch) != 3)
-        return -EINVAL;
+    n.first_ms = digits(text, 13);
+    n.index = digits(text + 13 + 1, 10);
+    n.epoch = digits(text + 13 + 1 + 10 + 1, 20);
     n.missing = strcmp(text + DIGITS_SIZE, missing_end) == 0;
     archive_name_put(&n, again);
     if (strcmp(again, text) != 0)
@@ -204,7 +215,8 @@ name_of(const struct log *log)
 static void
 temporary_name(const struct archive_name *n, char text[TEMPORARY_SIZE])
 {
-    memcpy(text, "%t", 2);
+    text[0] = '%';
+    text[1] = 't';
     archive_name_put(n, text + 2);
 }
 

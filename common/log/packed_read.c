@@ -46,7 +46,7 @@ struct packed {
     uint32_t keyspace_count;
 
     uint8_t head[PACKED_HEAD_SIZE];
-    uint8_t in[2 * PACKED_RECORDS + PACKED_DEFLATED];
+    uint8_t in[(size_t)2 * PACKED_RECORDS + PACKED_DEFLATED];
     uint8_t columns[PACKED_COLUMNS];
     struct packed_record records[PACKED_RECORDS];
 };

@@ -74,7 +74,8 @@ struct packer {
     uint8_t increment_bytes[PACKED_RECORDS * PACKED_VARINT_MAX];
     struct column new_names, times, increments;
 
-    uint8_t out[PACKED_HEAD_SIZE + 2 * PACKED_RECORDS + PACKED_DEFLATED];
+    uint8_t
+        out[PACKED_HEAD_SIZE + (size_t)2 * PACKED_RECORDS + PACKED_DEFLATED];
     uint8_t slots[READ_SIZE];
 };
 

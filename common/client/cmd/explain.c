@@ -219,15 +219,15 @@ static const char *
 sum_text(int128 sum, char text[SUM_TEXT])
 {
     uint128 rest = sum < 0 ? -(uint128)sum : (uint128)sum;
-    char *at = text + SUM_TEXT - 1;
+    size_t at = SUM_TEXT - 1;
 
-    *at = '\0';
+    text[at] = '\0';
     do
-        *--at = (char)('0' + (int)(rest % 10));
+        text[--at] = (char)('0' + (int)(rest % 10));
     while ((rest /= 10) > 0);
     if (sum < 0)
-        *--at = '-';
-    return at;
+        text[--at] = '-';
+    return text + at;
 }
 
 /* A sum as a number where it is one. */
