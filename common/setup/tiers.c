@@ -7,8 +7,8 @@
 
 #define HOUR     60u
 #define DAY      1440u
-#define YEAR     (365u * DAY)
-#define KEEP_MAX (100u * YEAR)
+#define YEAR     525600u
+#define KEEP_MAX (100ul * YEAR)
 
 /* The setting `history` as it is read: "1m", then "2d". */
 static bool
@@ -17,8 +17,7 @@ read_minutes(const char **at, uint32_t *out)
     static const struct {
         char letter;
         uint32_t minutes;
-    } units[] = {
-        {'m', 1}, {'h', HOUR}, {'d', DAY}, {'w', 7 * DAY}, {'y', YEAR}};
+    } units[] = {{'m', 1}, {'h', HOUR}, {'d', DAY}, {'w', 10080}, {'y', YEAR}};
     uint64_t n = 0;
     const char *start = *at;
 

@@ -404,17 +404,21 @@ due_over(const struct history *h, const struct kv *kv, unsigned tier)
     return at < HISTORY_NEVER ? (uint32_t)at : HISTORY_NEVER;
 }
 
+/* When a period is no longer kept; where there is little, no haste. */
 static uint32_t
 due_old(const struct history *h, unsigned tier)
 {
     const struct history_tier *t = &h->tier[tier];
+    const bool small = t->blocks <= (uint64_t)HISTORY_SMALL * HISTORY_CELLS;
+    const uint32_t wait = small ? HISTORY_AHEAD_MAX : t->period;
     uint64_t at;
 
     if (t->first == HISTORY_NEVER)
         return HISTORY_NEVER;
-    at = (uint64_t)t->first + t->period + t->keep + HISTORY_AHEAD_MAX;
-    if (at < (uint64_t)t->dropped_at + t->period)
-        at = (uint64_t)t->dropped_at + t->period;
+    at = (uint64_t)t->first + t->period + t->keep;
+    at += small ? HISTORY_AHEAD_MAX : 0;
+    if (at < (uint64_t)t->dropped_at + wait)
+        at = (uint64_t)t->dropped_at + wait;
     return at < HISTORY_NEVER ? (uint32_t)at : HISTORY_NEVER;
 }
 

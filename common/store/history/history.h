@@ -217,7 +217,7 @@ struct history_scan {
 };
 
 int history_scan(const struct history *h, const struct kv *kv,
-                 struct history_scan *s);
+                 struct history_scan *asked);
 
 /* Answers a question; errors as of store_past().  (answer.c) */
 int history_answer(const struct history *h, const struct kv *kv,
@@ -241,6 +241,6 @@ uint128 history_proof(const uint8_t hash[16], const uint8_t *key, size_t size,
 
 /* Every block and record against each other and the state. */
 int history_check(const struct history *h, const struct kv *kv,
-                  struct history_check *c);
+                  struct history_check *out);
 
 #endif

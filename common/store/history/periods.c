@@ -105,7 +105,7 @@ put(const struct kv *kv, const struct period *p)
     put_le16(bytes + 8, (uint16_t)p->count);
     put_le16(bytes + 10, 0);
     for (unsigned i = 0; i < p->count; i++)
-        put_run(bytes + HEAD_SIZE + i * RUN_SIZE, &p->runs[i]);
+        put_run(bytes + HEAD_SIZE + (size_t)i * RUN_SIZE, &p->runs[i]);
     put_le32(bytes, record_crc(key, bytes, size));
     return kv->put(kv->ctx, key, sizeof key, bytes, size);
 }

@@ -75,7 +75,8 @@ before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
     code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET_RANGE);
     if (code == MDB_NOTFOUND)
         code = mdb_cursor_get(p->cursor, &k, &v, MDB_LAST);
-    else if (code == 0 && (k.mv_size != size || memcmp(k.mv_data, key, size)))
+    else if (code == 0 &&
+             (k.mv_size != size || memcmp(k.mv_data, key, size) != 0))
         code = mdb_cursor_get(p->cursor, &k, &v, MDB_PREV);
     return give(code, &k, &v, out);
 }
