@@ -384,8 +384,9 @@ make_directory(struct fixture *x)
     assert_int_equal(write(fd, "half", 4), 4);
     assert_int_equal(close(fd), 0);
     daemon_path("countd-worker", x->worker_path, sizeof x->worker_path);
-    x->worker = (struct program){
-        .argv = {x->worker_path, "-d", x->fleet.path, "-o", "log.size=64K", "-o", "archive.keep=3660d"}};
+    x->worker =
+        (struct program){.argv = {x->worker_path, "-d", x->fleet.path, "-o",
+                                  "log.size=64K", "-o", "archive.keep=3660d"}};
 }
 
 /* A worker that has room for one more of the four keyspaces that are new. */
