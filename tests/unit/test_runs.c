@@ -585,6 +585,85 @@ runs_of_an_hour_become_few(void **state)
     life_end(&l);
 }
 
+/* ---- damage ------------------------------------------------------------ */
+
+#define SPAN_STEPS 40
+
+/* All sums of a span: of each key, of all together, and as a scan gives them.
+ * -EBADMSG, or 0. */
+static int
+read_all(struct life *l, struct span s,
+         struct store_bucket buckets[KEYS + 1][SPAN_STEPS], struct sums *sums)
+{
+    struct history_scan scan = {.from = s.from,
+                                .to = s.to,
+                                .row = take_sum,
+                                .ctx = sums,
+                                .least = INT128_LEAST};
+    int rc = 0;
+
+    *sums = (struct sums){.least = INT128_LEAST};
+    memset(buckets, 0, (KEYS + 1) * sizeof *buckets);
+    for (unsigned i = 0; rc == 0 && i <= KEYS; i++) {
+        uint8_t key[HISTORY_KEY_MAX];
+        const size_t size = i < KEYS ? key_of(i, key) : 0;
+
+        rc = history_read(&l->h, &l->kv.kv, key, size, s.from, s.to, s.step,
+                          buckets[i]);
+    }
+    return rc == 0 ? history_scan(&l->h, &l->kv.kv, &scan) : rc;
+}
+
+/* A damaged page of the engine's can hide any entries that follow each other.
+ */
+static void
+entries_that_are_hidden_are_missed(void **state)
+{
+    static struct store_bucket want[KEYS + 1][SPAN_STEPS],
+        got[KEYS + 1][SPAN_STEPS];
+    static struct sums want_sums, got_sums;
+    const struct span s = {100 * 365 * DAY, 100 * 365 * DAY + 40 * 60, 60};
+    unsigned missed = 0;
+    struct life l;
+
+    (void)state;
+    life_begin(&l, "1m:2d,1h:90d", random_seed("hidden"));
+    l.now += 10;
+    for (unsigned i = 0; i < 90; i++) {
+        merge(&l, i % 3 == 0 ? KEYS : 30);
+        care(&l, 6, 0, i < 60);
+        l.now += 25;
+    }
+    assert_rc(read_all(&l, s, want, &want_sums), 0);
+    for (unsigned round = 0; round < 600; round++) {
+        const size_t count = l.kv.count;
+        const size_t at = random_below(&l.random, count);
+        const size_t most = (size_t)1 << random_below(&l.random, 8);
+        const size_t n = most < count - at ? most : count - at;
+        struct memkv_entry hidden[128];
+        int rc;
+
+        memcpy(hidden, &l.kv.entries[at], n * sizeof *hidden);
+        memmove(&l.kv.entries[at], &l.kv.entries[at + n],
+                (count - at - n) * sizeof *hidden);
+        l.kv.count -= n;
+        rc = read_all(&l, s, got, &got_sums);
+        if (rc == 0) {
+            assert_memory_equal(got, want, sizeof got);
+            assert_memory_equal(&got_sums, &want_sums, sizeof got_sums);
+        } else {
+            assert_rc(rc, -EBADMSG);
+            missed++;
+        }
+        memmove(&l.kv.entries[at + n], &l.kv.entries[at],
+                (count - at - n) * sizeof *hidden);
+        memcpy(&l.kv.entries[at], hidden, n * sizeof *hidden);
+        l.kv.count = count;
+    }
+    assert_in_range(missed, 50, 600);
+    life_end(&l);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_block_gives_back_its_rows),
     cmocka_unit_test(every_flipped_bit_of_a_block_is_found),
@@ -592,6 +671,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_jump_of_the_clock_erases_little),
     cmocka_unit_test(the_limit_shortens_the_finest_tier),
     cmocka_unit_test(runs_of_an_hour_become_few),
+    cmocka_unit_test(entries_that_are_hidden_are_missed),
     cmocka_unit_test(a_year_is_bounded_and_exact),
 };
 

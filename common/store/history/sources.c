@@ -109,10 +109,7 @@ seek_in_run(struct source *s, const uint8_t *key, size_t key_size)
     if (rc < 0)
         return rc;
 
-    /* A block in between would begin before the key. */
-    if (s->block.next != NULL &&
-        history_compare(s->block.next, s->block.next_size, key, key_size) <= 0)
-        return -EBADMSG;
+    /* One that is missing in between is missed where this one ends. */
     rc = rows_seek(&s->block, key, key_size);
     if (rc > 0)
         note_prefix(s);

@@ -42,15 +42,16 @@ flush(struct run_writer *w, const uint8_t *next, size_t next_size)
 int
 run_add(struct run_writer *w, const struct history_row *row)
 {
+    bool fits = rows_add(&w->block, row);
     int rc;
 
-    if (!rows_add(&w->block, row)) {
+    if (!fits) {
         rc = flush(w, row->key, row->key_size);
         if (rc < 0)
             return rc;
         rows_begin(&w->block);
-        if (!rows_add(&w->block, row))
-            assert(!"a row fits an empty block");
+        fits = rows_add(&w->block, row);
+        assert(fits); /* any row does, into an empty one */
     }
     w->run->cells |= row->cells;
     if (row->key_size == 0)
