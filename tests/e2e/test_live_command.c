@@ -489,6 +489,8 @@ the_holders_of_a_name_are_told(void **state)
     START(s, &one, "acquire", "a", "2", "9", "--", "sh", "-c", HOLD_COMMAND,
           s->dir.path);
     await_held(s);
+    expect(RUN(s, "live", "who", "a", "--tsv"), 0, "\t127.0.0.1:");
+    assert_int_equal(strncmp(text, "2\t", 2), 0);
     START(s, &two, "acquire", "a", "3", "9", "--", "sh", "-c", HOLD_COMMAND,
           s->dir.path);
     await_held(s);

@@ -352,8 +352,19 @@ live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
          uint32_t *from, uint32_t *looks, uint32_t *amount)
 {
     const uint32_t number = find_object(l, hash, name, size);
+    const struct object *o;
 
-    for (; number != 0 && *from < l->options.holders; (*from)++) {
+    if (number == 0)
+        return 0;
+    o = object_at(l, number);
+    if (o->holder != HOLDER_MANY) { /* who it is stands in the object */
+        if (o->holder == HOLDER_NONE || o->holder < *from)
+            return 0;
+        *from = o->holder;
+        *amount = o->current;
+        return 1;
+    }
+    for (; *from < l->options.holders; (*from)++) {
         uint32_t holding;
 
         if (*looks == 0)
