@@ -107,7 +107,7 @@ static const struct option_row options[] = {
      "0", "keys of one keyspace; 0: no limit"},
     {"history", KIND_TIERS, AT(history), 0, 0, "1m:2d,1h:90d,1d:10y",
      "steps of history and how long each is kept; history.NAME: of one"},
-    {"history.max", KIND_SIZE, AT(history_max), 0, KILO * KILO * GIGA, "0",
+    {"history.max", KIND_SIZE, AT(history_max), 0, KILO *KILO *GIGA, "0",
      "bytes of the history of one keyspace; 0: no limit"},
     {"held.max", KIND_SIZE, AT(held_max), 0, 1024 * GIGA, "1G",
      "records of keyspaces that cannot take them; 0: no limit"},
