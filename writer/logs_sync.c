@@ -112,6 +112,7 @@ end_sync(void *ctx, int rc)
         logs_fail(l, rc, "sync", l->sync.failed);
         return false;
     }
+    l->figures.sync_ns += l->sync.took_ns;
     if (l->sync.took_ns > l->brief_ns)
         l->quick_runs = 0;
     else if (l->quick_runs < QUICK_RUNS)

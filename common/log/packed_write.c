@@ -68,10 +68,10 @@ struct packer {
     uint64_t total; /* of the file */
     bool forgot;
     uint64_t last_ms;
-    uint8_t
-        name_bytes[PACKED_NAMES_SIZE + PACKED_NAME_MAX + 2 * PACKED_VARINT_MAX];
-    uint8_t time_bytes[PACKED_RECORDS * PACKED_VARINT_MAX];
-    uint8_t increment_bytes[PACKED_RECORDS * PACKED_VARINT_MAX];
+    uint8_t name_bytes[PACKED_NAMES_SIZE + PACKED_NAME_MAX +
+                       (size_t)2 * PACKED_VARINT_MAX];
+    uint8_t time_bytes[(size_t)PACKED_RECORDS * PACKED_VARINT_MAX];
+    uint8_t increment_bytes[(size_t)PACKED_RECORDS * PACKED_VARINT_MAX];
     struct column new_names, times, increments;
 
     uint8_t

@@ -24,7 +24,8 @@ void
 held_key_add(struct held_key *k, const void *bytes, size_t size)
 {
     assert(k->size + size <= sizeof k->bytes);
-    memcpy(k->bytes + k->size, bytes, size);
+    if (size > 0) /* then `bytes` may be NULL */
+        memcpy(k->bytes + k->size, bytes, size);
     k->size += size;
 }
 
