@@ -271,26 +271,23 @@ is_daemon(const char *line)
 static int
 run_daemon(char *line)
 {
-    const char *argv[40], *ports[] = {PORTS, NULL};
+    char own[600];
+    const char *argv[40], *more[] = {PORTS, "-d", own, NULL};
     struct daemon_how how = {.argv = argv, .may_fail = true};
-    char *words[16], own[600], *rest = line;
+    char *words[16], *rest = line;
     struct daemon d;
-    size_t n = 0, i;
+    size_t n = 0;
     int status;
 
     line[strcspn(line, "#\n")] = '\0';
     while (n < COUNT(words) && (words[n] = strtok_r(rest, " ", &rest)) != NULL)
         n += strcmp(words[n], "exec") != 0 && strcmp(words[n], "2>&1") != 0;
     snprintf(own, sizeof own, "%s/own-%u", rig.dir.path, rig.own++);
-    for (i = 1; i < n; i++) {
-        const bool writes = strstr(words[0], "countd-write") != NULL ||
-                            strcmp(words[1], "serve") == 0;
-
-        argv[i - 1] = words[i];
-        if (writes && strcmp(words[i - 1], "-d") == 0)
-            argv[i - 1] = own;
-    }
-    memcpy(&argv[n - 1], ports, sizeof ports);
+    memcpy(argv, words + 1, (n - 1) * sizeof argv[0]);
+    memcpy(&argv[n - 1], more, sizeof more);
+    if (strcmp(words[0], "countd") != 0 &&
+        strcmp(words[0], "countd-write") != 0)
+        argv[n - 1 + COUNT(more) - 3] = NULL; /* without -d */
     status = daemon_start_how(&d, words[0], &how);
     if (status == 0)
         status = daemon_stop(&d);
@@ -445,8 +442,9 @@ did_well(const struct words_piece *p, int status)
     if (status == 0 && misses == NULL)
         return true;
     print_error("%s:%u: the example fails (status %d), or does not print "
-                "'%s':\n%s\n%s\n",
-                p->file, p->line, status, misses ? misses : "", p->text, text);
+                "'%s':\n",
+                p->file, p->line, status, misses ? misses : "");
+    (void)fprintf(stderr, "%s\n%s\n", p->text, text); /* any length */
     return false;
 }
 

@@ -57,10 +57,10 @@ script_add_command(struct script *s, const char *command, const char *where)
                    (int)(strstr(command, "/hold") + 5 - command), command);
     } else if (*comment != '\0' &&
                strspn(comment, "0123456789") == strlen(comment)) {
-        script_add(s, "got=$(%s\n)\ncheck $? 0 '%s'\n[ \"$got\" = '%s' ]\n",
-                   command, where, comment);
-        script_add(s, "check $? 0 '%s: it prints, not %s,' \"$got\"\n", where,
-                   comment);
+        script_add(s,
+                   "got=$(%s\n)\ncheck $? 0 '%s'\n[ \"$got\" = '%s' ] || "
+                   "{ echo \"%s it prints '$got', not '%s'\"; exit 99; }\n",
+                   command, where, comment, where, comment);
     } else {
         script_add(s, "%s\ncheck $? %d '%s'\n", command, wanted, where);
     }
@@ -72,7 +72,7 @@ script_begin(struct script *s)
     s->size = 0;
     s->holds = false;
     script_add(s, "check() { [ $1 = $2 ] || "
-                  "{ echo \"$3 status $1, not $2 $4\"; exit 99; }; }\n");
+                  "{ echo \"$3 status $1, not $2\"; exit 99; }; }\n");
 }
 
 void
