@@ -217,39 +217,12 @@ python_loads_the_library_and_counts(void **state)
     run_script(*state, script, "42 0\n");
 }
 
-/* The examples of the manual, with the daemons where they look for them. */
-static void
-the_manuals_examples_do_what_they_say(void **state)
-{
-    static const char script[] =
-        "example() { awk -v from=\"$2\" '"
-        "$0 == from { on = 1 } /^\\.Ed/ { on = 0 } "
-        "on { gsub(/\\\\e/, \"\\\\\"); print }' \"$1\"; }\n"
-        "page=common/client/lib/libcountd.3\n"
-        "example $page '#include <countd.h>' |\n"
-        "  sed -e 's|countd_open(&c, NULL)|countd_open(\\&c, \\&o)|' \\\n"
-        "    -e 's|^main(void)|main(int n, char **v)|' \\\n"
-        "    -e 's|    struct countd .c;|&\\n    struct countd_options o = "
-        "{sizeof o, v[n - 2], v[n - 1]};|' > \"$3/app.c\"\n"
-        "cc -Wall -Werror -Icommon/client/lib -o \"$3/app\" \"$3/app.c\" "
-        "  -L\"$BUILD\" -lcountd\n"
-        "export LD_LIBRARY_PATH=$BUILD\n"
-        "\"$3/app\" \"$1\" \"$2\"\n";
-
-    if (!has("cc"))
-        test_skip("there is no compiler");
-    if (SANITIZED)
-        test_skip("the library needs the sanitizer's run-time");
-    run_script(*state, script, "/index 666\n/about 334\n");
-}
-
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     CASE(what_was_waited_for_is_readable),
     CASE(without_a_worker_waiting_ends_at_its_timeout),
     CASE(a_counter_that_left_the_range_is_told_to_be_saturated),
-    CASE(the_manuals_examples_do_what_they_say),
     CASE(a_cpp_program_counts_and_reads),
     CASE(python_loads_the_library_and_counts),
 };

@@ -1,0 +1,567 @@
+/* tests/e2e/test_words.c - each example of README.md, of the man pages and of
+ * the help does what it says.
+ *
+ * An example runs as it is written, but for the addresses and paths of
+ * `changed`, against daemons on free ports.  A comment `status 1` behind a
+ * command is its exit status, which else is 0; one that is a number is what it
+ * prints; and a command `in one terminal` runs while the ones below it do.
+ * What cannot run here is in `not_run`, each with its reason.
+ */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/expect.h"
+#include "tests/lib/script.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/words.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
+#define SCRIPT_SIZE (64 << 10)
+#define LIMIT_S     50 /* of an example, under a minute */
+#define COMPILE     "cc app.c $(pkg-config --cflags --libs libcountd)"
+
+static const char *const texts[] = {
+    "README.md",
+    "common/board/countd_board.3",
+    "common/client/cmd/countd.1",
+    "common/client/lib/libcountd.3",
+    "common/setup/countd.5",
+    "common/setup/countd.7",
+    "reader/countd-read.8",
+    "worker/countd-worker.8",
+    "writer/countd-write.8",
+};
+
+/* What begins a line, or a whole example, that is not run. */
+static const struct {
+    const char *begin, *why;
+    bool whole;
+} not_run[] = {
+    {"apt-get ", "needs root, and packages from elsewhere", false},
+    {"make test", "this is a part of it", false},
+    {"useradd ", "needs root, and leaves a user", false},
+    {"systemctl ", "needs systemd as the first process", false},
+    {"sysctl ", "changes a setting of the whole machine", false},
+    {"countd watch", "draws until a key in a terminal: test_board_command",
+     false},
+    {"  at   size  field", "bytes, not a command", true},
+    {"{\"keyspace\": ", "what a command prints", true},
+    {"clients --increment--> ", "a drawing", true},
+    {"writer/  worker/ ", "a list of folders", true},
+};
+
+/* What stands in an example for something of the reader's machine.  Behind @
+ * come: DIR, the test's directory; TREE, the project's; the ports ACK, READ,
+ * LIVE. */
+static const struct {
+    const char *from, *to;
+} changed[] = {
+    {"/var/tmp/counts", "@DIR/counts"},
+    {"/tmp/countd", "@DIR/counts"},
+    {"/var/lib/countd", "@DIR/counts"},
+    {"/backup/countd-today", "@DIR/backup"},
+    {"/tmp/audit", "@DIR/audit"},
+    {"/run/app/board", "@DIR/board"},
+    {"data/sample.tsv.gz", "@TREE/data/sample.tsv.gz"},
+    {"127.0.0.1:5000", "127.0.0.1:0"},
+    {"48881", "@ACK"},
+    {"48880", "@READ"},
+    {"11215", "@LIVE"},
+    {"live.address=db1", "live.address=127.0.0.1"},
+    {"-H db1", "-H 127.0.0.1"},
+    {"/usr/local/bin/countd", "countd"},
+    {"/usr/bin/countd", "countd"},
+    {"/usr/local/bin/report", "report"},
+    {"/opt/report", "report"},
+    {"0 3 * * * ", ""},
+    {"sudo -u countd ", ""},
+    {"chpst -u countd ", ""},
+    {"mail -s countd operator", "cat"},
+    {"-- sleep 60", "-- cat @DIR/hold"},
+    {"KEYSPACE KEY", "words the"},
+    {"drop KEYSPACE", "drop words"},
+    {"backup DIR", "backup @DIR/copy"},
+    {"make demo", "sh @TREE/tests/demo.sh $BUILD"},
+    {"countd_open(&c, NULL)",
+     "countd_open(&c, &(struct countd_options){sizeof(struct countd_options), "
+     "\"127.0.0.1:@ACK\", \"127.0.0.1:@READ\"})"},
+    {"countd_open(ctypes.byref(c), None)",
+     "countd_open(ctypes.byref(c), ctypes.byref(type('O', (ctypes.Structure,), "
+     "{'_fields_': [('size', size), ('write', ctypes.c_char_p), "
+     "('read', ctypes.c_char_p)]})(24, b'127.0.0.1:@ACK', "
+     "b'127.0.0.1:@READ')))"},
+};
+
+/* What an example with these words prints. */
+static const struct {
+    const char *words, *prints;
+} printed[] = {
+    {"countd top pages -d", "/about"},
+    {"top sold -n 5", "rank"},
+    {"countd_wait_readable(c, \"pages\"", "/index "},
+    {"struct.unpack_from(\"<qH\", data)", "/index "},
+    {"/dev/tcp/127.0.0.1/48881", "WIN"},
+    {"/dev/tcp/127.0.0.1/11215", "N   o   t"},
+    {"make demo", "countd top words"},
+};
+
+/* What makes a program of the part of one. */
+static const char fragment[] = "int64_t shared[2];";
+static const char around_fragment[] =
+    "#include <countd_board.h>\n"
+    "#include <errno.h>\n#include <signal.h>\n#include <unistd.h>\n"
+    "static int\nlead(struct countd_board *b, uint32_t row)\n{\n%s}\n"
+    "int\nmain(void)\n{\n"
+    "    struct countd_board *b;\n\n"
+    "    if (countd_board_attach(&b, \"@DIR/board\", NULL, 0, NULL, 0) < 0)\n  "
+    "      return 2;\n"
+    "    if (lead(b, 1) != 1 || lead(b, 1) != 0)\n        return 3;\n"
+    "    countd_board_close(b);\n    return 0;\n}\n";
+
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+/* ---- daemons that the examples talk to ----------------------------------- */
+
+static struct rig {
+    struct tmpdir dir;
+    struct words words;
+    char tree[512], build[512];
+    struct daemon serve, board;
+    unsigned own; /* directories given to other writers */
+} rig;
+
+#define PORTS                                                                  \
+    "-o", "write.listen=127.0.0.1:0", "-o", "write.ack_listen=127.0.0.1:0",    \
+        "-o", "read.listen=127.0.0.1:0", "-o", "http.listen=127.0.0.1:0"
+
+static void
+put(const char *name, const char *content, mode_t mode)
+{
+    tmpdir_put(&rig.dir, name, content, strlen(content), mode);
+}
+
+static void
+write_settings(void)
+{
+    char conf[1024];
+
+    (void)snprintf(conf, sizeof conf,
+                   "data_dir = %s/counts\nwrite.listen = 127.0.0.1:%u\n"
+                   "write.ack_listen = 127.0.0.1:%u\n"
+                   "read.listen = 127.0.0.1:%u\ncounter.port = %u\n"
+                   "http.listen = 127.0.0.1:%u\n",
+                   rig.dir.path, daemon_port(&rig.serve, "silent"),
+                   daemon_port(&rig.serve, "ack"),
+                   daemon_port(&rig.serve, "read"),
+                   daemon_port(&rig.serve, "counter"),
+                   daemon_port(&rig.serve, "http")); /* fits: a short path */
+    put("countd.conf", conf, 0600);
+}
+
+static void
+write_library_paper(void)
+{
+    char paper[2048];
+
+    (void)snprintf(paper, sizeof paper,
+                   "Name: libcountd\nDescription: built\nVersion: 0\n"
+                   "Libs: -L%s -lcountd\n"
+                   "Cflags: -I%s/common/client/lib -I%s/common/board\n",
+                   rig.build, rig.tree, rig.tree); /* fits: short paths */
+    put("libcountd.pc", paper, 0600);
+}
+
+static int
+setup(void **state)
+{
+    char data[600], board[600], address[64];
+
+    (void)state; /* there is one rig */
+    tmpdir_make(&rig.dir);
+    assert_non_null(getcwd(rig.tree, sizeof rig.tree));
+    daemon_path("countd", rig.build, sizeof rig.build);
+    *strrchr(rig.build, '/') = '\0';
+    snprintf(data, sizeof data, "%s/counts", rig.dir.path);
+    snprintf(board, sizeof board, "%s/board", rig.dir.path);
+    daemon_start(&rig.serve, "countd", "serve", "-d", data, PORTS, "-o",
+                 "archive.keep=1d", "-o", "sequence.enable=true", "-o",
+                 "quota.enable=true", "-o", "log.rotate_after=50ms", NULL);
+    daemon_start(&rig.board, "countd", "board", "create", board, "-n", "4",
+                 "-s", "2", NULL);
+    write_settings();
+    write_library_paper();
+    snprintf(address, sizeof address, "write.ack_listen=127.0.0.1:%u",
+             daemon_port(&rig.serve, "ack"));
+    put("report", "#!/bin/sh\n", 0700);
+    for (size_t i = 0; i < COUNT(texts); i++)
+        words_read(&rig.words, texts[i]);
+    words_read_help(&rig.words);
+    expect(daemon_run(text, sizeof text, "countd", "-o", address, "incr",
+                      "pages", "/index", NULL),
+           0, "");
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state; /* there is one rig */
+    daemon_fini(&rig.board);
+    daemon_fini(&rig.serve);
+    words_fini(&rig.words);
+    tmpdir_remove(&rig.dir);
+    return 0;
+}
+
+/* ---- from an example to a script ------------------------------------------
+ */
+
+static void
+change(char *example, size_t size)
+{
+    char number[16];
+    size_t i;
+
+    for (i = 0; i < COUNT(changed); i++)
+        words_replace(example, size, changed[i].from, changed[i].to);
+    words_replace(example, size, "@DIR", rig.dir.path);
+    words_replace(example, size, "@TREE", rig.tree);
+    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "ack"));
+    words_replace(example, size, "@ACK", number);
+    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "read"));
+    words_replace(example, size, "@READ", number);
+    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "counter"));
+    words_replace(example, size, "@LIVE", number);
+}
+
+static bool
+begins(const char *example, const char *with)
+{
+    return strncmp(example, with, strlen(with)) == 0;
+}
+
+static bool
+is_not_run(const char *example, bool whole)
+{
+    for (size_t i = 0; i < COUNT(not_run); i++)
+        if (not_run[i].whole == whole && begins(example, not_run[i].begin))
+            return true;
+    return false;
+}
+
+static bool
+is_daemon(const char *line)
+{
+    if (begins(line, "exec "))
+        line += 5;
+    return begins(line, "countd serve") || begins(line, "countd-");
+}
+
+/* Starts the daemon of a line, as there are others already on free ports and,
+ * if it writes, in a directory of its own; it must serve, and end well. */
+static int
+run_daemon(char *line)
+{
+    char own[600];
+    const char *argv[40], *more[] = {PORTS, "-d", own, NULL};
+    struct daemon_how how = {.argv = argv, .may_fail = true};
+    char *words[16], *rest = line;
+    struct daemon d;
+    size_t n = 0;
+    int status;
+
+    line[strcspn(line, "#\n")] = '\0';
+    while (n < COUNT(words) && (words[n] = strtok_r(rest, " ", &rest)) != NULL)
+        n += strcmp(words[n], "exec") != 0 && strcmp(words[n], "2>&1") != 0;
+    snprintf(own, sizeof own, "%s/own-%u", rig.dir.path, rig.own++);
+    memcpy(argv, words + 1, (n - 1) * sizeof argv[0]);
+    memcpy(&argv[n - 1], more, sizeof more);
+    if (strcmp(words[0], "countd") != 0 &&
+        strcmp(words[0], "countd-write") != 0)
+        argv[n - 1 + COUNT(more) - 3] = NULL; /* without -d */
+    status = daemon_start_how(&d, words[0], &how);
+    if (status == 0)
+        status = daemon_stop(&d);
+    daemon_output(&d, text, sizeof text);
+    if (status != 0)
+        print_error("%s\n", text);
+    daemon_fini(&d);
+    return status;
+}
+
+/* Runs the commands of an example; the status, with all that was said in
+ * `text`. */
+static int
+run_commands(const struct words_piece *p)
+{
+    static struct script s;
+    static char example[SCRIPT_SIZE];
+    char where[256], limit[16], *rest = example, *command;
+    unsigned line = p->line, begun;
+
+    strcpy(example, p->text);
+    script_begin(&s);
+    if (strcmp(p->kind, "span") == 0 || strcmp(p->kind, "help") == 0)
+        script_add(
+            &s, "printf 'words\\tthe\\t3\\nwords\\tand\\t2\\n' | countd load "
+                ">seed 2>&1 && countd flush >>seed 2>&1\ncheck $? 0 seed\n");
+    for (begun = line; *rest != '\0'; begun = line) {
+        static char changed_line[SCRIPT_SIZE];
+
+        command = script_next(&rest, &line);
+        if (is_not_run(command, false))
+            continue;
+        snprintf(where, sizeof where, "%s:%u:", p->file, begun);
+        strcpy(changed_line, command);
+        change(changed_line, sizeof changed_line);
+        if (!is_daemon(changed_line))
+            script_add_command(&s, changed_line, where);
+        else if (run_daemon(changed_line) != 0)
+            script_add(&s,
+                       "echo '%s it did not serve, or did not end'; exit 99\n",
+                       where);
+    }
+    snprintf(where, sizeof where, "%s:%u:", p->file, p->line);
+    script_end(&s, where);
+    put("script", s.text, 0600);
+    snprintf(limit, sizeof limit, "%u", LIMIT_S * test_slow());
+    return daemon_run(
+        text, sizeof text, "/bin/sh", "-c",
+        "cd \"$1\" && PATH=$2:$1:$PATH COUNTD_CONF=$1/countd.conf "
+        "BUILD=$2 exec timeout $4 $3 script",
+        "sh", rig.dir.path, rig.build,
+        strstr(p->text, "/dev/tcp/") || strstr(p->text, "<(") ? "bash" : "sh",
+        limit, NULL);
+}
+
+/* ---- other languages ------------------------------------------------------
+ */
+
+static bool
+has(const char *program)
+{
+    char script[64];
+
+    snprintf(script, sizeof script, "command -v %s", program);
+    return daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL) == 0;
+}
+
+/* Writes an example to a file of this name, and runs a script there. */
+static int
+run_file(const char *example, const char *name, const char *script)
+{
+    static char content[SCRIPT_SIZE];
+
+    if (begins(example, fragment))
+        (void)snprintf(content, sizeof content, around_fragment,
+                       example); /* fits: an example is shorter */
+    else
+        strcpy(content, example);
+    change(content, sizeof content);
+    put(name, content, 0600);
+    return daemon_run(text, sizeof text, "/bin/sh", "-euc",
+                      "cd \"$1\"\nexport PKG_CONFIG_PATH=$1 LD_LIBRARY_PATH=$2 "
+                      "PATH=$2:$PATH COUNTD_CONF=$1/countd.conf\n"
+                      "exec timeout 50 sh -euc \"$3\"",
+                      "sh", rig.dir.path, rig.build, script, NULL);
+}
+
+static int
+run_c(const struct words_piece *p)
+{
+    return run_file(p->text, "app.c", COMPILE " -Wall -Werror\nexec ./a.out");
+}
+
+static int
+run_python(const struct words_piece *p)
+{
+    return run_file(p->text, "app.py", "exec python3 app.py");
+}
+
+static int
+run_settings(const struct words_piece *p)
+{
+    return run_file(p->text, "example.conf",
+                    "exec countd serve -t -f example.conf");
+}
+
+/* ---- which is which ---------------------------------------------------------
+ */
+
+static bool
+is_c(const struct words_piece *p)
+{
+    return strcmp(p->kind, "c") == 0 || begins(p->text, fragment) ||
+           begins(p->text, "#include <");
+}
+
+static bool
+is_python(const struct words_piece *p)
+{
+    return strcmp(p->kind, "python") == 0 || begins(p->text, "import ");
+}
+
+static bool
+is_settings(const struct words_piece *p)
+{
+    return begins(p->text, "data_dir = ");
+}
+
+static bool
+is_help(const struct words_piece *p)
+{
+    return strcmp(p->kind, "help") == 0;
+}
+
+static bool
+is_commands(const struct words_piece *p)
+{
+    return !is_help(p) && !is_c(p) && !is_python(p) && !is_settings(p) &&
+           !begins(p->text, COMPILE);
+}
+
+/* Whether an example did what it says; says where and why if it did not. */
+static bool
+did_well(const struct words_piece *p, int status)
+{
+    const char *misses = NULL;
+
+    for (size_t i = 0; i < COUNT(printed); i++)
+        if (strstr(p->text, printed[i].words) != NULL &&
+            strstr(text, printed[i].prints) == NULL)
+            misses = printed[i].prints;
+    if (status == 0 && misses == NULL)
+        return true;
+    print_error("%s:%u: the example fails (status %d), or does not print "
+                "'%s':\n",
+                p->file, p->line, status, misses ? misses : "");
+    (void)fprintf(stderr, "%s\n%s\n", p->text, text); /* any length */
+    return false;
+}
+
+/* Runs all examples of a sort, and shows each that is wrong. */
+static void
+run_all(bool (*is_sort)(const struct words_piece *),
+        int (*run)(const struct words_piece *))
+{
+    unsigned wrong = 0, runs = 0;
+
+    for (size_t i = 0; i < rig.words.count; i++) {
+        const struct words_piece *p = &rig.words.pieces[i];
+
+        if (!is_sort(p) || is_not_run(p->text, true))
+            continue;
+        runs++;
+        wrong += !did_well(p, run(p));
+    }
+    assert_true(runs > 0);
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- tests
+ * -------------------------------------------------------------------- */
+
+static void
+commands_do_what_the_texts_say(void **state)
+{
+    (void)state;
+    if (!has("bash"))
+        test_skip("there is no bash");
+    run_all(is_commands, run_commands);
+}
+
+static void
+programs_in_c_do_what_the_texts_say(void **state)
+{
+    (void)state;
+    if (!has("cc") || !has("pkg-config"))
+        test_skip("there is no compiler, or no pkg-config");
+    if (SANITIZED)
+        test_skip("the library needs the sanitizer's run-time");
+    run_all(is_c, run_c);
+}
+
+static void
+programs_in_python_do_what_the_texts_say(void **state)
+{
+    (void)state;
+    if (!has("python3"))
+        test_skip("there is no python3");
+    if (SANITIZED)
+        test_skip("a sanitizer wants to be loaded before python is");
+    run_all(is_python, run_python);
+}
+
+static void
+settings_in_the_texts_are_good(void **state)
+{
+    (void)state;
+    run_all(is_settings, run_settings);
+}
+
+static void
+examples_of_the_help_run(void **state)
+{
+    (void)state;
+    expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
+                      "COUNTD_CONF=$1/countd.conf exec \"$2/countd\" quota "
+                      "create 9 --name tea",
+                      "sh", rig.dir.path, rig.build, NULL),
+           0, "9");
+    run_all(is_help, run_commands);
+}
+
+static bool
+is_in_the_texts(const char *words, bool at_a_line)
+{
+    for (size_t i = 0; i < rig.words.count; i++) {
+        const char *whole = rig.words.pieces[i].text, *at = whole;
+
+        while ((at = strstr(at, words)) != NULL) {
+            if (!at_a_line || at == whole || at[-1] == '\n')
+                return true;
+            at++;
+        }
+    }
+    print_error("no example has '%s' any more\n", words);
+    return false;
+}
+
+/* What is said of examples here is said of one that is there. */
+static void
+exceptions_are_in_the_texts(void **state)
+{
+    unsigned gone = 0;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < COUNT(not_run); i++)
+        gone += !is_in_the_texts(not_run[i].begin, true);
+    for (i = 0; i < COUNT(changed); i++)
+        gone += !is_in_the_texts(changed[i].from, false);
+    for (i = 0; i < COUNT(printed); i++)
+        gone += !is_in_the_texts(printed[i].words, false);
+    gone += !is_in_the_texts(COMPILE, true);
+    assert_int_equal(gone, 0);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(commands_do_what_the_texts_say),
+    CASE(programs_in_c_do_what_the_texts_say),
+    CASE(programs_in_python_do_what_the_texts_say),
+    CASE(settings_in_the_texts_are_good),
+    CASE(examples_of_the_help_run),
+    CASE(exceptions_are_in_the_texts),
+};
+TEST_MAIN(tests)
