@@ -17,14 +17,13 @@
 #include "common/base/diag.h"
 #include "tests/lib/checks.h"
 #include "tests/lib/client.h"
-#include "tests/lib/daemon.h"
 #include "tests/lib/dialogue.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/taker.h"
+#include "tests/lib/turns.h"
 #include "writer/live/protocol.h"
 #include "writer/live/server.h"
 
-#define LIMIT_MS  5000
 #define PEERS_MAX 256
 #define MIB       ((size_t)1 << 20)
 #define LONG_NAME 65535
@@ -51,36 +50,18 @@ struct rig {
     struct door *door;
     size_t pool_size; /* 0: enough */
     bool stopped;
-    struct loop_timer limit;
-    struct loop_timer tick; /* so that the first turn does not wait */
     bool (*until)(struct rig *r);
     struct peer peers[PEERS_MAX];
     size_t peer_count;
     size_t turns, want_turns;
     struct peer *peer; /* `until` looks at this one */
     size_t want;
-    bool late;
     uint16_t port;
     unsigned fds;
     const struct dialogue_case *dialogue; /* of play() */
 };
 
 /* ---- the rig ----------------------------------------------------------- */
-
-static void
-limit_due(struct loop_timer *timer)
-{
-    struct rig *r = LOOP_OWNER(timer, struct rig, limit);
-
-    r->late = true;
-    loop_stop(r->loop);
-}
-
-static void
-tick_due(struct loop_timer *timer)
-{
-    (void)timer; /* after_turn() keeps the loop going */
-}
 
 static void
 pump_in(struct peer *p)
@@ -142,12 +123,7 @@ static void
 run(struct rig *r, bool (*until)(struct rig *r))
 {
     r->until = until;
-    assert_rc(loop_arm(r->loop, &r->limit, clock_ms() + LIMIT_MS * test_slow()),
-              0);
-    assert_rc(loop_arm(r->loop, &r->tick, 1), 0);
-    assert_rc(loop_run(r->loop), 0);
-    loop_disarm(r->loop, &r->limit);
-    assert_false(r->late);
+    turns_run(r->loop);
 }
 
 static bool
@@ -275,8 +251,6 @@ set_up(void **state)
     diag_init("test_live_server", DIAG_ERROR);
     (void)signal(SIGPIPE, SIG_IGN); /* cannot fail */
     r->fds = fault_open_fds();
-    r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
-    r->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     r->dialogue = *state;
     *state = r;
     return 0;
