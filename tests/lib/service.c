@@ -36,6 +36,30 @@ service_teardown(void **state)
     return 0;
 }
 
+int
+service_site_setup(void **state)
+{
+    struct service_site *s = calloc(1, sizeof *s);
+
+    if (!s)
+        return -1;
+    fleet_init(&s->fleet);
+    assert_rc(datadir_open(&s->dir, s->fleet.path, DATADIR_WRITE), 0);
+    *state = s;
+    return 0;
+}
+
+int
+service_site_teardown(void **state)
+{
+    struct service_site *s = *state;
+
+    datadir_close(&s->dir);
+    fleet_fini(&s->fleet);
+    free(s);
+    return 0;
+}
+
 void
 service_start(struct fleet *f)
 {

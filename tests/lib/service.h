@@ -16,6 +16,7 @@
 
 #include <stdint.h>
 
+#include "common/setup/datadir.h"
 #include "tests/lib/fleet.h"
 
 /* cmocka's setup and teardown: *state is a fleet in a fresh directory, on
@@ -23,6 +24,16 @@
 int service_setup(void **state);
 int service_setup_in_memory(void **state);
 int service_teardown(void **state);
+
+/* The same for tests that look at the directory themselves: *state is one of
+ * these. */
+struct service_site {
+    struct fleet fleet;
+    struct datadir dir; /* open, as countd-write opens it */
+};
+
+int service_site_setup(void **state);
+int service_site_teardown(void **state);
 
 /* Starts the writer, a worker and the reader. */
 void service_start(struct fleet *f);
