@@ -20,36 +20,12 @@
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
+#include "tests/lib/service.h"
 #include "tests/lib/stored.h"
 
 #define WAIT_MS 60000
 
 /* ---- the directory ----------------------------------------------------- */
-
-static int
-setup(void **state)
-{
-    static struct fleet f;
-
-    fleet_init_in_memory(&f);
-    *state = &f;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    fleet_fini(*state);
-    return 0;
-}
-
-static void
-start_all(struct fleet *f)
-{
-    fleet_start(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WORKER);
-    fleet_start(f, FLEET_READ);
-}
 
 static void
 add(int fd, const char *keyspace, const char *key, int64_t increment)
@@ -58,45 +34,11 @@ add(int fd, const char *keyspace, const char *key, int64_t increment)
     client_wins(fd, 1);
 }
 
-/* Adds through the acknowledging port. */
-static void
-add_one(struct fleet *f, const char *keyspace, const char *key,
-        int64_t increment)
-{
-    const int fd = client_connect(fleet_ack_port(f));
-
-    add(fd, keyspace, key, increment);
-    client_close(fd);
-}
-
 /* Everything acknowledged until now can be read after it. */
 static void
 flush(struct fleet *f)
 {
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-}
-
-/* The count of a key as the reader says; INT64_MIN when there is none. */
-static int64_t
-count_of(struct fleet *f, const char *keyspace, const char *key)
-{
-    const int fd = client_connect(fleet_read_port(f));
-    int64_t count;
-
-    if (!client_get(fd, keyspace, key, &count))
-        count = INT64_MIN;
-    client_close(fd);
-    return count;
-}
-
-static int64_t
-total_of(struct fleet *f, const char *keyspace)
-{
-    const int fd = client_connect(fleet_read_port(f));
-    const int64_t total = client_total(fd, keyspace);
-
-    client_close(fd);
-    return total;
 }
 
 /* Puts a file of junk in the place of a keyspace's, as a broken disk may. */
@@ -122,19 +64,19 @@ drop_empties_a_keyspace_and_what_comes_after_counts(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
-    add_one(f, "words", "the", 3);
-    add_one(f, "words", "cat", -1);
-    add_one(f, "other", "the", 7);
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    service_add(f, "words", "cat", -1);
+    service_add(f, "other", "the", 7);
     expect_text(FLEET_RUN(f, "drop", "words"), 0,
                 "dropped keyspace=words keys=2 total=2 held=0\n");
-    add_one(f, "words", "cat", 5);
+    service_add(f, "words", "cat", 5);
     flush(f);
 
-    assert_int_equal(count_of(f, "words", "the"), INT64_MIN);
-    assert_int_equal(count_of(f, "words", "cat"), 5);
-    assert_int_equal(total_of(f, "words"), 5);
-    assert_int_equal(count_of(f, "other", "the"), 7);
+    assert_int_equal(service_count(f, "words", "the"), INT64_MIN);
+    assert_int_equal(service_count(f, "words", "cat"), 5);
+    assert_int_equal(service_total(f, "words"), 5);
+    assert_int_equal(service_count(f, "other", "the"), 7);
     fleet_stop_all(f);
     fleet_check(f);
 }
@@ -144,16 +86,16 @@ drop_works_without_daemons_when_nothing_is_to_be_merged(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
-    add_one(f, "words", "the", 3);
+    service_start(f);
+    service_add(f, "words", "the", 3);
     fleet_stop(f, FLEET_WRITE);
     fleet_await_drained(f, WAIT_MS);
     fleet_stop_all(f);
     expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=0\n");
-    start_all(f);
-    add_one(f, "words", "the", 4);
+    service_start(f);
+    service_add(f, "words", "the", 4);
     flush(f);
-    assert_int_equal(count_of(f, "words", "the"), 4);
+    assert_int_equal(service_count(f, "words", "the"), 4);
 }
 
 static void
@@ -161,11 +103,11 @@ drop_changes_nothing_when_no_worker_merges_the_logs(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
-    add_one(f, "words", "the", 3);
+    service_start(f);
+    service_add(f, "words", "the", 3);
     flush(f);
     fleet_stop(f, FLEET_WORKER);
-    add_one(f, "words", "the", 4);
+    service_add(f, "words", "the", 4);
     expect(FLEET_RUN(f, "drop", "--timeout", "100ms", "words"), 1,
            "nothing is changed: logs are not merged in time");
     expect(FLEET_RUN(f, "del", "--timeout", "100ms", "words", "the"), 1,
@@ -173,7 +115,7 @@ drop_changes_nothing_when_no_worker_merges_the_logs(void **state)
     assert_null(strstr(text, "deleted"));
     fleet_start(f, FLEET_WORKER);
     flush(f);
-    assert_int_equal(count_of(f, "words", "the"), 7);
+    assert_int_equal(service_count(f, "words", "the"), 7);
 }
 
 static void
@@ -181,9 +123,9 @@ drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
-    add_one(f, "a", "k", 1);
-    add_one(f, "b", "k", 2);
+    service_start(f);
+    service_add(f, "a", "k", 1);
+    service_add(f, "b", "k", 2);
     expect(FLEET_RUN(f, "drop", "a", "nope", "b"), 1,
            "there is no keyspace nope; countd keyspaces lists them");
     expect(1, 1, "dropped keyspace=a keys=1 total=1 held=0\n");
@@ -197,18 +139,18 @@ a_dry_run_says_what_would_go_and_changes_nothing(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
-    add_one(f, "\xff", "k", 3);
-    add_one(f, "\xff", "l", 4);
+    service_start(f);
+    service_add(f, "\xff", "k", 3);
+    service_add(f, "\xff", "l", 4);
     flush(f);
     expect_text(FLEET_RUN(f, "drop", "-n", "\\xff"), 0,
                 "would drop keyspace=\\xff keys=2 total=7 held=0\n");
     expect_text(FLEET_RUN(f, "drop", "--dry-run", "\\xff"), 0,
                 "would drop keyspace=\\xff keys=2 total=7 held=0\n");
     expect(FLEET_RUN(f, "drop", "-n", "nope"), 1, "there is no keyspace nope");
-    assert_int_equal(total_of(f, "\xff"), 7);
+    assert_int_equal(service_total(f, "\xff"), 7);
     expect(FLEET_RUN(f, "drop", "\\xff"), 0, "dropped keyspace=\\xff ");
-    assert_int_equal(count_of(f, "\xff", "k"), INT64_MIN);
+    assert_int_equal(service_count(f, "\xff", "k"), INT64_MIN);
 }
 
 static void
@@ -216,22 +158,22 @@ a_damaged_keyspace_is_dropped_with_what_is_held_of_it(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
-    add_one(f, "words", "the", 3);
+    service_start(f);
+    service_add(f, "words", "the", 3);
     flush(f);
     break_keyspace(f, "words");
-    add_one(f, "words", "the", 4);
-    add_one(f, "other", "the", 5);
+    service_add(f, "words", "the", 4);
+    service_add(f, "other", "the", 5);
     expect(FLEET_RUN(f, "flush"), 1, "(words), held; countd held says more");
     expect(FLEET_RUN(f, "drop", "-n", "words"), 0,
            "would drop keyspace=words keys=- total=- held=1\n");
     expect(FLEET_RUN(f, "drop", "words"), 0,
            "dropped keyspace=words keys=- total=- held=1\n");
-    add_one(f, "words", "the", 10);
+    service_add(f, "words", "the", 10);
     flush(f);
 
-    assert_int_equal(count_of(f, "words", "the"), 10);
-    assert_int_equal(count_of(f, "other", "the"), 5);
+    assert_int_equal(service_count(f, "words", "the"), 10);
+    assert_int_equal(service_count(f, "other", "the"), 5);
     expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
     fleet_stop_all(f);
     fleet_check(f);
@@ -243,8 +185,8 @@ drop_says_that_what_is_set_aside_may_bring_something_back(void **state)
     struct fleet *f = *state;
     char script[1400];
 
-    start_all(f);
-    add_one(f, "words", "the", 3);
+    service_start(f);
+    service_add(f, "words", "the", 3);
     snprintf(script, sizeof script, "echo junk > '%s/log/bad-0000000009-1'",
              f->path);
     assert_int_equal(
@@ -264,8 +206,8 @@ drop_makes_durable_that_the_logs_are_empty(void **state)
     const char *syncs, *commit;
     char script[3000], path[700];
 
-    start_all(f);
-    add_one(f, "words", "the", 3);
+    service_start(f);
+    service_add(f, "words", "the", 3);
     flush(f);
     fleet_stop_all(f);
     daemon_path("countd", path, sizeof path);
@@ -323,7 +265,7 @@ a_sender_that_never_stops_loses_only_what_came_before(void **state)
     struct fleet *f = *state;
     struct sender s = {0};
 
-    start_all(f);
+    service_start(f);
     fleet_start(f, FLEET_WORKER2);
     s.fd = client_connect(fleet_ack_port(f));
     for (int round = 0; round < ROUNDS; round++) {
@@ -347,14 +289,14 @@ a_sender_that_never_stops_loses_only_what_came_before(void **state)
         await_wins(&s);
         flush(f);
 
-        assert_int_equal(count_of(f, "words", before), INT64_MIN);
-        assert_int_equal(count_of(f, "words", after), sent[2]);
-        in_between = count_of(f, "words", during);
+        assert_int_equal(service_count(f, "words", before), INT64_MIN);
+        assert_int_equal(service_count(f, "words", after), sent[2]);
+        in_between = service_count(f, "words", during);
         if (in_between == INT64_MIN)
             in_between = 0;
         assert_true(in_between >= 0 && in_between <= sent[1]);
-        assert_int_equal(total_of(f, "words"), sent[2] + in_between);
-        assert_int_equal(count_of(f, "other", "all"), s.other);
+        assert_int_equal(service_total(f, "words"), sent[2] + in_between);
+        assert_int_equal(service_count(f, "other", "all"), s.other);
     }
     client_close(s.fd);
     fleet_stop_all(f);
@@ -424,7 +366,7 @@ drop_killed_at_any_system_call_is_repeated(void **state)
     size_t count;
     int fd;
 
-    start_all(f);
+    service_start(f);
     fd = client_connect(fleet_ack_port(f));
     add(fd, "words", "before", 1);
     if (drop_traced(f, "") == 127)
@@ -454,11 +396,11 @@ drop_killed_at_any_system_call_is_repeated(void **state)
         add(fd, "words", "after", i + 1);
         flush(f);
 
-        assert_int_equal(count_of(f, "words", "before"), INT64_MIN);
-        assert_int_equal(count_of(f, "words", "between"), INT64_MIN);
-        assert_int_equal(count_of(f, "words", "after"), i + 1);
-        assert_int_equal(total_of(f, "words"), i + 1);
-        assert_int_equal(count_of(f, "other", "all"), i + 1);
+        assert_int_equal(service_count(f, "words", "before"), INT64_MIN);
+        assert_int_equal(service_count(f, "words", "between"), INT64_MIN);
+        assert_int_equal(service_count(f, "words", "after"), i + 1);
+        assert_int_equal(service_total(f, "words"), i + 1);
+        assert_int_equal(service_count(f, "other", "all"), i + 1);
     }
     printf("%u of %d drops were killed\n", killed, (int)KILLS);
     assert_true(killed > KILLS / 2);
@@ -476,8 +418,8 @@ who_waits_for_another_process_says_for_whom(void **state)
     char path[700], words[64];
     int fd;
 
-    start_all(f);
-    add_one(f, "words", "the", 3);
+    service_start(f);
+    service_add(f, "words", "the", 3);
     flush(f);
     fleet_stop_all(f);
     snprintf(path, sizeof path, "%s/keyspace/words.mdb", f->path);
@@ -500,22 +442,22 @@ del_deletes_keys_and_they_count_anew(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
-    add_one(f, "words", "the", 3);
-    add_one(f, "words", "cat", 4);
-    add_one(f, "words", "\xff", 5);
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    service_add(f, "words", "cat", 4);
+    service_add(f, "words", "\xff", 5);
     expect_text(FLEET_RUN(f, "del", "words", "the", "\\xff", "the"), 0,
                 "deleted keyspace=words keys=2 of 2\n");
-    add_one(f, "words", "the", 10);
+    service_add(f, "words", "the", 10);
     flush(f);
 
-    assert_int_equal(count_of(f, "words", "the"), 10);
-    assert_int_equal(count_of(f, "words", "cat"), 4);
-    assert_int_equal(count_of(f, "words", "\xff"), INT64_MIN);
-    assert_int_equal(total_of(f, "words"), 14);
+    assert_int_equal(service_count(f, "words", "the"), 10);
+    assert_int_equal(service_count(f, "words", "cat"), 4);
+    assert_int_equal(service_count(f, "words", "\xff"), INT64_MIN);
+    assert_int_equal(service_total(f, "words"), 14);
     expect(FLEET_RUN(f, "del", "words", "dog", "cat"), 1,
            "deleted keyspace=words keys=1 of 2\n");
-    assert_int_equal(total_of(f, "words"), 10);
+    assert_int_equal(service_total(f, "words"), 10);
     expect(FLEET_RUN(f, "del", "nope", "dog"), 1, "there is no keyspace nope");
     fleet_stop_all(f);
     fleet_check(f);
@@ -527,20 +469,22 @@ del_refuses_while_records_are_held_that_may_bring_the_key_back(void **state)
     struct fleet *f = *state;
 
     fleet_option(f, "keyspace.max_keys=1");
-    start_all(f);
-    add_one(f, "words", "the", 3);
+    service_start(f);
+    service_add(f, "words", "the", 3);
     flush(f);
-    add_one(f, "words", "cat", 4);
+    service_add(f, "words", "cat", 4);
     expect(FLEET_RUN(f, "del", "words", "the"), 1,
            "nothing is deleted: records=1 are held for keyspace words");
-    assert_int_equal(count_of(f, "words", "the"), 3);
+    assert_int_equal(service_count(f, "words", "the"), 3);
     expect(FLEET_RUN(f, "drop", "words"), 0, "keys=1 total=3 held=1\n");
-    add_one(f, "words", "cat", 5);
+    service_add(f, "words", "cat", 5);
     flush(f);
-    assert_int_equal(total_of(f, "words"), 5);
+    assert_int_equal(service_total(f, "words"), 5);
 }
 
-#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+#define TEST(t)                                                                \
+    cmocka_unit_test_setup_teardown(t, service_setup_in_memory,                \
+                                    service_teardown)
 
 static const struct CMUnitTest tests[] = {
     TEST(drop_empties_a_keyspace_and_what_comes_after_counts),

@@ -12,73 +12,24 @@
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
-#include "tests/lib/fleet.h"
+#include "tests/lib/service.h"
 
 #define WAIT_MS 60000
 
 /* ---- the directory ----------------------------------------------------- */
 
-static int
-setup(void **state)
-{
-    static struct fleet f;
-
-    fleet_init_in_memory(&f);
-    *state = &f;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    fleet_fini(*state);
-    return 0;
-}
-
-static void
-start_all(struct fleet *f)
-{
-    fleet_start(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WORKER);
-    fleet_start(f, FLEET_READ);
-}
-
-/* Adds through the acknowledging port and waits until it is merged or held,
- * as the status says. */
-static void
-add(struct fleet *f, const char *keyspace, const char *key, int64_t increment)
-{
-    const int fd = client_connect(fleet_ack_port(f));
-
-    client_increment(fd, keyspace, key, increment);
-    client_wins(fd, 1);
-    client_close(fd);
-}
-
 static void
 hold(struct fleet *f, const char *keyspace, const char *key, int64_t increment)
 {
-    add(f, keyspace, key, increment);
+    service_add(f, keyspace, key, increment);
     expect(FLEET_RUN(f, "flush"), 1, "held; countd held says more");
 }
 
 static void
 merge(struct fleet *f, const char *keyspace, const char *key, int64_t increment)
 {
-    add(f, keyspace, key, increment);
+    service_add(f, keyspace, key, increment);
     assert_int_equal(FLEET_RUN(f, "flush"), 0);
-}
-
-static int64_t
-count_of(struct fleet *f, const char *keyspace, const char *key)
-{
-    const int fd = client_connect(fleet_read_port(f));
-    int64_t count;
-
-    if (!client_get(fd, keyspace, key, &count))
-        count = INT64_MIN;
-    client_close(fd);
-    return count;
 }
 
 static void
@@ -112,7 +63,7 @@ nothing_is_held_in_a_healthy_directory(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
+    service_start(f);
     merge(f, "words", "the", 3);
     expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
     expect_text(FLEET_RUN(f, "held", "--json"), 0, "{\"rows\": []}\n");
@@ -126,14 +77,14 @@ what_a_sick_keyspace_cannot_take_is_listed_until_it_is_repaired(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
+    service_start(f);
     merge(f, "words", "the", 3);
     shell(f, BREAK);
     hold(f, "words", "the", 4);
-    add(f, "other", "the", 1);
+    service_add(f, "other", "the", 1);
     hold(f, "words", "cat", 5);
 
-    assert_int_equal(count_of(f, "other", "the"), 1);
+    assert_int_equal(service_count(f, "other", "the"), 1);
     expect(FLEET_RUN(f, "held"), 1,
            "records  fills  bytes  oldest  since  why");
     expect(1, 1, "words\n");
@@ -150,8 +101,8 @@ what_a_sick_keyspace_cannot_take_is_listed_until_it_is_repaired(void **state)
     fleet_await_drained(f, WAIT_MS);
     expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    assert_int_equal(count_of(f, "words", "the"), 7);
-    assert_int_equal(count_of(f, "words", "cat"), 5);
+    assert_int_equal(service_count(f, "words", "the"), 7);
+    assert_int_equal(service_count(f, "words", "cat"), 5);
     fleet_stop_all(f);
     fleet_check(f);
 }
@@ -162,7 +113,7 @@ held_names_the_settings_that_a_keyspace_is_over(void **state)
     struct fleet *f = *state;
 
     fleet_option(f, "keyspace.max_keys=1");
-    start_all(f);
+    service_start(f);
     merge(f, "words", "the", 3);
     hold(f, "words", "cat", 4);
     expect(FLEET_RUN(f, "held"), 1, "over keyspace.max=10000");
@@ -173,7 +124,7 @@ held_drop_gives_up_what_is_held_and_nothing_else(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
+    service_start(f);
     merge(f, "words", "the", 3);
     shell(f, BREAK);
     hold(f, "words", "the", 4);
@@ -187,8 +138,8 @@ held_drop_gives_up_what_is_held_and_nothing_else(void **state)
     restart_worker(f);
     fleet_await_drained(f, WAIT_MS);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    assert_int_equal(count_of(f, "words", "the"), 13);
-    assert_int_equal(count_of(f, "words", "cat"), INT64_MIN);
+    assert_int_equal(service_count(f, "words", "the"), 13);
+    assert_int_equal(service_count(f, "words", "cat"), INT64_MIN);
     fleet_stop_all(f);
     fleet_check(f);
 }
@@ -198,7 +149,7 @@ misuse_of_held_is_told(void **state)
 {
     struct fleet *f = *state;
 
-    start_all(f);
+    service_start(f);
     expect(FLEET_RUN(f, "held", "nope"), 100, "usage: countd held");
     expect(FLEET_RUN(f, "held", "drop"), 100, "usage: countd held");
     expect(FLEET_RUN(f, "held", "drop", "a\\q"), 100, "bad escape");
@@ -219,7 +170,7 @@ a_copy_has_what_was_held_and_counts_it_once(void **state)
     char path[600];
 
     fleet_option(f, "keyspace.max_keys=1");
-    start_all(f);
+    service_start(f);
     merge(f, "words", "the", 3);
     hold(f, "words", "cat", 4);
     snprintf(path, sizeof path, "%s-copy", f->path);
@@ -229,11 +180,11 @@ a_copy_has_what_was_held_and_counts_it_once(void **state)
     fleet_init_at(&copy, path);
     expect(FLEET_RUN(&copy, "held", "--tsv"), 1, "1\t1\t");
     expect(FLEET_RUN(&copy, "check"), 0, " held=1: 0 faults\n");
-    start_all(&copy);
+    service_start(&copy);
     fleet_await_drained(&copy, WAIT_MS);
     merge(&copy, "words", "the", 10);
-    assert_int_equal(count_of(&copy, "words", "the"), 13);
-    assert_int_equal(count_of(&copy, "words", "cat"), 4);
+    assert_int_equal(service_count(&copy, "words", "the"), 13);
+    assert_int_equal(service_count(&copy, "words", "cat"), 4);
     expect_text(FLEET_RUN(&copy, "held", "--tsv"), 0, "");
     fleet_stop_all(&copy);
     fleet_check(&copy);
@@ -261,7 +212,7 @@ await_file(const struct fleet *f, const char *name)
 static void
 set_aside(struct fleet *f)
 {
-    start_all(f);
+    service_start(f);
     merge(f, "words", "the", 3);
     shell(f, BREAK);
     hold(f, "words", "the", 4);
@@ -296,10 +247,10 @@ salvage_finds_whole_records_in_a_damaged_file(void **state)
     expect(FLEET_RUN(f, "held", "salvage", "--json", "bad-held-1.mdb"), 0,
            "\"merged\": 0, \"already_merged\": 2, \"doubtful\": 0, ");
 
-    start_all(f);
+    service_start(f);
     merge(f, "words", "the", 10);
-    assert_int_equal(count_of(f, "words", "the"), 17);
-    assert_int_equal(count_of(f, "words", "cat"), 5);
+    assert_int_equal(service_count(f, "words", "the"), 17);
+    assert_int_equal(service_count(f, "words", "cat"), 5);
     fleet_stop_all(f);
     fleet_check(f);
 }
@@ -310,19 +261,21 @@ salvage_leaves_to_the_operator_what_a_later_fill_has_passed(void **state)
     struct fleet *f = *state;
 
     set_aside(f);
-    start_all(f);
+    service_start(f);
     for (int i = 0; i < 8; i++) /* each log goes round */
         merge(f, "words", "the", 10);
     expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 1,
            "nobody can tell whether it is in");
     expect(1, 1, "0 records merged, 0 merged already, 2 doubtful, ");
-    assert_int_equal(count_of(f, "words", "the"), 83);
+    assert_int_equal(service_count(f, "words", "the"), 83);
     expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 1, "2 doubtful");
     fleet_stop_all(f);
     fleet_check(f);
 }
 
-#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+#define TEST(t)                                                                \
+    cmocka_unit_test_setup_teardown(t, service_setup_in_memory,                \
+                                    service_teardown)
 
 static const struct CMUnitTest tests[] = {
     TEST(nothing_is_held_in_a_healthy_directory),

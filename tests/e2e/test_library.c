@@ -9,7 +9,7 @@
 
 #include "common/client/lib/countd.h"
 #include "tests/lib/expect.h"
-#include "tests/lib/fleet.h"
+#include "tests/lib/service.h"
 
 #define WAIT_MS 20000
 
@@ -22,21 +22,9 @@
 static int
 setup(void **state)
 {
-    static struct fleet f;
-
-    fleet_init(&f);
-    fleet_option(&f, "log.rotate_after=20ms");
-    fleet_start(&f, FLEET_WRITE);
-    fleet_start(&f, FLEET_READ);
-    fleet_start(&f, FLEET_WORKER);
-    *state = &f;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    fleet_fini(*state);
+    assert_int_equal(service_setup(state), 0);
+    fleet_option(*state, "log.rotate_after=20ms");
+    service_start(*state);
     return 0;
 }
 
@@ -217,7 +205,7 @@ python_loads_the_library_and_counts(void **state)
     run_script(*state, script, "42 0\n");
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, service_teardown)
 
 static const struct CMUnitTest tests[] = {
     CASE(what_was_waited_for_is_readable),

@@ -7,31 +7,20 @@
 
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fleet.h"
+#include "tests/lib/service.h"
 #include "tests/lib/taker.h"
 
 static int
 set_up(void **state)
 {
-    struct fleet *f = calloc(1, sizeof *f);
+    struct fleet *f;
 
-    assert_non_null(f);
-    fleet_init(f);
+    assert_int_equal(service_setup(state), 0);
+    f = *state;
     fleet_option(f, "live.history=on");
     fleet_option(f, "counter.port=0");
     fleet_option(f, "semaphore.enable=on");
     fleet_option(f, "semaphore.port=0");
-    *state = f;
-    return 0;
-}
-
-static int
-tear_down(void **state)
-{
-    struct fleet *f = *state;
-
-    fleet_fini(f);
-    free(f);
     return 0;
 }
 
@@ -163,7 +152,7 @@ a_long_name_has_one_key_across_restarts(void **state)
     fleet_check(f);
 }
 
-#define ON_FLEET(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define ON_FLEET(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
 
 static const struct CMUnitTest tests[] = {
     ON_FLEET(what_was_acquired_and_released_can_be_read_as_counts),

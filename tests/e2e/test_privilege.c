@@ -21,7 +21,7 @@
 #include "common/base/clock.h"
 #include "common/setup/config.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fleet.h"
+#include "tests/lib/service.h"
 
 #define NOBODY      65534
 #define NOBODY_TEXT "65534"
@@ -135,14 +135,6 @@ begin(struct fleet *f, const struct site *s)
 }
 
 static void
-start_all(struct fleet *f)
-{
-    fleet_start(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WORKER);
-    fleet_start(f, FLEET_READ);
-}
-
-static void
 count(struct fleet *f, unsigned times)
 {
     const int fd = client_connect(fleet_ack_port(f));
@@ -175,7 +167,7 @@ all_three_serve_as_the_user_and_all_files_are_the_users(void **state)
 
     NEEDS_ROOT();
     begin(&f, s);
-    start_all(&f);
+    service_start(&f);
     count(&f, 100);
     expect_count(&f, 100);
 
@@ -248,7 +240,7 @@ what_was_killed_is_started_by_root_again_and_recovers(void **state)
 
     NEEDS_ROOT();
     begin(&f, s);
-    start_all(&f);
+    service_start(&f);
     for (unsigned round = 1; round <= 3; round++) {
         count(&f, 500);
         daemon_kill(fleet_daemon(&f, FLEET_WORKER));
@@ -373,7 +365,7 @@ who_is_not_root_may_name_only_himself(void **state)
     snprintf(option, sizeof option, "user=%u",
              uid != 0 ? (unsigned)uid : (unsigned)geteuid());
     fleet_option(&f, option);
-    start_all(&f);
+    service_start(&f);
     count(&f, 2);
     expect_count(&f, 2);
     if (uid == NOBODY)

@@ -11,31 +11,20 @@
 
 #include "common/client/lib/countd.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fleet.h"
+#include "tests/lib/service.h"
 
 static int
 set_up(void **state)
 {
-    struct fleet *f = calloc(1, sizeof *f);
+    struct fleet *f;
 
-    assert_non_null(f);
-    fleet_init(f);
+    assert_int_equal(service_setup(state), 0);
+    f = *state;
     fleet_option(f, "live.history=on");
     fleet_option(f, "counter.enable=off");
     fleet_option(f, "http.listen=127.0.0.1:0");
     fleet_option(f, "quota.enable=on");
     fleet_option(f, "quota.limit=1000");
-    *state = f;
-    return 0;
-}
-
-static int
-tear_down(void **state)
-{
-    struct fleet *f = *state;
-
-    fleet_fini(f);
-    free(f);
     return 0;
 }
 
@@ -273,7 +262,7 @@ the_library_tells_refusals_apart(void **state)
     fleet_stop(f, FLEET_WRITE);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, service_teardown)
 
 static const struct CMUnitTest tests[] = {
     TEST(all_is_there_after_a_kill),

@@ -16,7 +16,7 @@
 #include "common/store/lmdb/engine.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
-#include "tests/lib/fleet.h"
+#include "tests/lib/service.h"
 #include "tests/lib/stored.h"
 
 #define WAIT_MS  20000
@@ -28,33 +28,6 @@
 #define OP_RANK      2
 #define OP_KEYSPACES 3
 #define OP_TOTAL     4
-
-struct fixture {
-    struct fleet fleet;
-    struct datadir dir;
-};
-
-static int
-setup(void **state)
-{
-    static struct fixture x;
-
-    memset(&x, 0, sizeof x);
-    fleet_init(&x.fleet);
-    assert_rc(datadir_open(&x.dir, x.fleet.path, DATADIR_WRITE), 0);
-    *state = &x;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    datadir_close(&x->dir);
-    fleet_fini(&x->fleet);
-    return 0;
-}
 
 /* ---- what there is to read --------------------------------------------- */
 
@@ -71,7 +44,8 @@ by_key(const void *a, const void *b)
 }
 
 static void
-put(struct fixture *x, const char *keyspace, struct pair *pairs, size_t count)
+put(struct service_site *x, const char *keyspace, struct pair *pairs,
+    size_t count)
 {
     const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
                                          .hash_key = x->dir.hash_key,
@@ -99,7 +73,7 @@ put(struct fixture *x, const char *keyspace, struct pair *pairs, size_t count)
 
 /* Keys 000000 ... counting `keys`, `keys - 1` ... 1. */
 static void
-put_many(struct fixture *x, const char *keyspace, size_t keys)
+put_many(struct service_site *x, const char *keyspace, size_t keys)
 {
     struct pair *pairs = calloc(keys, sizeof *pairs);
     char(*names)[8] = calloc(keys, sizeof *names);
@@ -117,7 +91,7 @@ put_many(struct fixture *x, const char *keyspace, size_t keys)
 }
 
 static void
-put_one_key(struct fixture *x, const char *keyspace, const char *key,
+put_one_key(struct service_site *x, const char *keyspace, const char *key,
             int64_t count)
 {
     struct pair pair = {key, count};
@@ -126,27 +100,27 @@ put_one_key(struct fixture *x, const char *keyspace, const char *key,
 }
 
 static void
-put_one(struct fixture *x, const char *keyspace, int64_t count)
+put_one(struct service_site *x, const char *keyspace, int64_t count)
 {
     put_one_key(x, keyspace, "key", count);
 }
 
 static int
-start_and_connect(struct fixture *x)
+start_and_connect(struct service_site *x)
 {
     fleet_start(&x->fleet, FLEET_READ);
     return client_connect(fleet_read_port(&x->fleet));
 }
 
 static void
-stop(struct fixture *x, int fd)
+stop(struct service_site *x, int fd)
 {
     client_close(fd);
     fleet_stop(&x->fleet, FLEET_READ);
 }
 
 static bool
-said(struct fixture *x, enum fleet_role role, const char *text)
+said(struct service_site *x, enum fleet_role role, const char *text)
 {
     static char output[1 << 16];
 
@@ -203,7 +177,7 @@ ranges_begin_and_end_where_they_should(void **state)
         {-KEYS + 1, 3, 1, 3},
         {-INT64_MAX, 3, 0, 3},
     };
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     int fd;
 
@@ -231,7 +205,7 @@ order_is_count_descending_then_key_ascending(void **state)
                            {"\xff", 5}};
     static const char *const order[] = {"most", "a",    "aa",    "b",
                                         "\xff", "zero", "minus", "least"};
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     int fd;
 
@@ -257,7 +231,7 @@ names_of_256_bytes_and_of_any_bytes_are_found(void **state)
         "..", "/etc/passwd", "a/b", "\xff\xfe\x01", "%x41", "UPPER", " "};
     char longest[257];
     struct pair pair = {longest, 9};
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     int fd;
 
@@ -285,7 +259,7 @@ names_of_256_bytes_and_of_any_bytes_are_found(void **state)
 static void
 an_unknown_keyspace_and_an_empty_directory_have_no_rows(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     const int64_t before = (int64_t)clock_unix_ms();
     struct client_rows r;
     int64_t count;
@@ -307,7 +281,7 @@ static void
 a_hundred_keyspaces_in_one_write_are_answered_in_order(void **state)
 {
     static uint8_t bytes[100 * 272];
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     size_t size = 0;
     char name[16];
@@ -337,7 +311,7 @@ a_hundred_keyspaces_in_one_write_are_answered_in_order(void **state)
 static void
 more_keyspaces_than_are_kept_open_are_served(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     char name[16];
     int fd;
@@ -374,7 +348,7 @@ many_keyspaces_are_listed_while_others_are_answered(void **state)
     static const char long_name[] =
         "zhttp://Example.com/a/rather/long/path/as/names/may/be/in/the/wild";
     static uint8_t bytes[LISTINGS * 528];
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     size_t size = 0;
     char name[100];
@@ -417,7 +391,7 @@ many_keyspaces_are_listed_while_others_are_answered(void **state)
 static void
 get_rank_and_total_answer_for_one_key_and_for_all(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct pair large[] = {{"a", INT64_MAX}, {"b", INT64_MAX}};
     struct client_rows r;
     int64_t count;
@@ -442,7 +416,7 @@ get_rank_and_total_answer_for_one_key_and_for_all(void **state)
 static void
 a_request_may_be_split_at_every_byte(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     uint8_t bytes[272];
     struct client_rows r;
     int fd;
@@ -469,7 +443,7 @@ a_request_may_be_split_at_every_byte(void **state)
 static void
 a_half_closed_connection_is_answered_then_closed(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     uint8_t bytes[5 * 272 + 100];
     struct client_rows r;
     size_t size = 0;
@@ -512,7 +486,7 @@ static void
 malformed_requests_get_22_after_what_was_owed(void **state)
 {
     static const int64_t ops[] = {INT64_MIN, -1, 0, 100, 1 << 16, INT64_MAX};
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     uint8_t bytes[272 + 528];
     struct client_rows r;
     uint16_t port;
@@ -543,7 +517,7 @@ static void
 a_damaged_file_is_an_error_of_its_keyspace_only(void **state)
 {
     static const char damage[8192] = "this is no keyspace";
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     uint16_t port;
     int fd, file;
@@ -583,7 +557,7 @@ a_damaged_file_is_an_error_of_its_keyspace_only(void **state)
 static void
 a_file_that_is_cut_short_in_use_is_named_at_the_end(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     uint8_t bytes[272];
     struct client_rows r;
     int fd, file;
@@ -614,7 +588,7 @@ a_file_that_is_cut_short_in_use_is_named_at_the_end(void **state)
 static void
 other_message_sizes_are_refused(void **state)
 {
-    const struct fixture *x = *state;
+    const struct service_site *x = *state;
     struct filler log;
     char text[2048];
 
@@ -636,7 +610,7 @@ static void
 a_slow_reader_harms_nobody(void **state)
 {
     static uint8_t bytes[400 * 272];
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     size_t size = 0;
     int slow, fd;
@@ -669,7 +643,7 @@ two_thousand_connections_are_served(void **state)
 {
     enum { COUNT = 2000 };
     static int fds[COUNT];
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct rlimit limit;
     uint8_t bytes[272];
     struct client_rows r;
@@ -707,7 +681,7 @@ two_thousand_connections_are_served(void **state)
 static void
 above_its_limit_connections_wait(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     uint8_t bytes[272];
     int fds[4];
@@ -752,7 +726,7 @@ as_of(int fd, const char *keyspace)
 static void
 an_acknowledged_increment_holds_as_of_until_it_is_merged(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     int64_t acked, count;
     int fd, ack;
 
@@ -781,7 +755,7 @@ an_acknowledged_increment_holds_as_of_until_it_is_merged(void **state)
 static void
 what_as_of_claims_is_always_there(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     int64_t sent_ms[400];
     int fd, ack;
@@ -813,7 +787,7 @@ held_records_hold_back_their_keyspace_only(void **state)
 {
     static const char damage[8192] = "this is no keyspace";
     const uint64_t first = clock_unix_ms() - 60000;
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     struct filler log;
     int fd, file;
@@ -847,7 +821,7 @@ held_records_hold_back_their_keyspace_only(void **state)
 static void
 it_writes_nothing_but_lmdbs_locks(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     size_t logs, files;
     struct filler log;
@@ -877,7 +851,7 @@ static void
 a_clean_stop_answers_what_has_arrived(void **state)
 {
     static uint8_t bytes[100 * 272];
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct client_rows r;
     size_t size = 0;
     int fd;
@@ -902,7 +876,9 @@ a_clean_stop_answers_what_has_arrived(void **state)
     assert_int_equal(daemon_wait(fleet_daemon(&x->fleet, FLEET_READ)), 0);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f)                                                                \
+    cmocka_unit_test_setup_teardown(f, service_site_setup,                     \
+                                    service_site_teardown)
 
 static const struct CMUnitTest tests[] = {
     CASE(ranges_begin_and_end_where_they_should),

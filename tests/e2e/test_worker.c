@@ -22,42 +22,15 @@
 #include "common/store/lmdb/held.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
-#include "tests/lib/fleet.h"
+#include "tests/lib/service.h"
 #include "tests/lib/stored.h"
 
 #define WAIT_MS 60000
 
 /* ---- the directory ----------------------------------------------------- */
 
-struct fixture {
-    struct fleet fleet;
-    struct datadir dir;
-};
-
-static int
-setup(void **state)
-{
-    static struct fixture x;
-
-    memset(&x, 0, sizeof x);
-    fleet_init(&x.fleet);
-    assert_rc(datadir_open(&x.dir, x.fleet.path, DATADIR_WRITE), 0);
-    *state = &x;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    datadir_close(&x->dir);
-    fleet_fini(&x->fleet);
-    return 0;
-}
-
 static struct store *
-open_store(const struct fixture *x)
+open_store(const struct service_site *x)
 {
     const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
                                          .hash_key = x->dir.hash_key,
@@ -72,7 +45,7 @@ open_store(const struct fixture *x)
 
 /* The count of a key; INT64_MIN when there is none. */
 static int64_t
-count_of(const struct fixture *x, const char *keyspace, const char *key)
+count_of(const struct service_site *x, const char *keyspace, const char *key)
 {
     struct store *s = open_store(x);
     struct store_row row = {.count = INT64_MIN};
@@ -85,7 +58,7 @@ count_of(const struct fixture *x, const char *keyspace, const char *key)
 }
 
 static void
-full_log(const struct fixture *x, uint64_t index)
+full_log(const struct service_site *x, uint64_t index)
 {
     struct filler f;
 
@@ -98,7 +71,7 @@ full_log(const struct fixture *x, uint64_t index)
 }
 
 static mode_t
-mode_of(const struct fixture *x, uint64_t index)
+mode_of(const struct service_site *x, uint64_t index)
 {
     char name[LOG_NAME_SIZE];
     struct stat st;
@@ -110,7 +83,7 @@ mode_of(const struct fixture *x, uint64_t index)
 
 /* Waits until a worker has emptied the log. */
 static void
-await_empty(const struct fixture *x, uint64_t index)
+await_empty(const struct service_site *x, uint64_t index)
 {
     const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
 
@@ -122,13 +95,13 @@ await_empty(const struct fixture *x, uint64_t index)
 }
 
 static void
-drain(struct fixture *x)
+drain(struct service_site *x)
 {
     fleet_await_drained(&x->fleet, WAIT_MS);
 }
 
 static bool
-said(struct fixture *x, const char *text)
+said(struct service_site *x, const char *text)
 {
     static char output[1 << 16];
 
@@ -142,7 +115,7 @@ said(struct fixture *x, const char *text)
 static void
 it_merges_what_is_full_and_what_becomes_full(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
 
     full_log(x, 0);
     full_log(x, 1);
@@ -166,7 +139,7 @@ it_merges_what_is_full_and_what_becomes_full(void **state)
 static void
 what_nohup_has_started_goes_on_after_a_hangup(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
 
     assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
     fleet_start(&x->fleet, FLEET_WORKER);
@@ -180,7 +153,7 @@ what_nohup_has_started_goes_on_after_a_hangup(void **state)
 static void
 counters_saturate_and_say_so_and_the_smallest_increment_is_valid(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct filler f;
 
     filler_open(&f, x->dir.log_fd, 0, 50);
@@ -210,7 +183,7 @@ counters_saturate_and_say_so_and_the_smallest_increment_is_valid(void **state)
 static void
 three_workers_share_forty_logs_and_count_each_once(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     uint64_t i;
 
     fleet_option(&x->fleet, "worker.batch=3");
@@ -233,7 +206,7 @@ three_workers_share_forty_logs_and_count_each_once(void **state)
 static void
 what_a_killed_worker_left_is_merged_by_the_next(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct filler f;
     uint64_t i;
 
@@ -260,7 +233,7 @@ what_a_killed_worker_left_is_merged_by_the_next(void **state)
 static void
 more_keyspaces_than_descriptors_are_merged_all_the_same(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct daemon worker;
     char program[600], name[16];
     struct filler f;
@@ -294,7 +267,7 @@ more_keyspaces_than_descriptors_are_merged_all_the_same(void **state)
 static void
 too_few_descriptors_are_refused_with_what_to_do(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     char program[600], said_text[2000];
 
     daemon_path("countd-worker", program, sizeof program);
@@ -308,7 +281,7 @@ too_few_descriptors_are_refused_with_what_to_do(void **state)
 /* ---- damage ------------------------------------------------------------ */
 
 static void
-scribble(const struct fixture *x, const char *name, off_t at, size_t size)
+scribble(const struct service_site *x, const char *name, off_t at, size_t size)
 {
     char path[700], bytes[8192];
     int fd;
@@ -323,7 +296,7 @@ scribble(const struct fixture *x, const char *name, off_t at, size_t size)
 }
 
 static bool
-has(const struct fixture *x, const char *name)
+has(const struct service_site *x, const char *name)
 {
     struct stat st;
 
@@ -333,7 +306,7 @@ has(const struct fixture *x, const char *name)
 static void
 a_damaged_log_is_set_aside_and_the_others_are_merged(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     uint64_t i;
 
     for (i = 0; i < 4; i++)
@@ -354,7 +327,7 @@ a_damaged_log_is_set_aside_and_the_others_are_merged(void **state)
 
 /* Makes both headers those of a later version. */
 static void
-age_backwards(const struct fixture *x, const char *name)
+age_backwards(const struct service_site *x, const char *name)
 {
     uint8_t header[LOG_HEADER_SIZE];
     off_t at;
@@ -376,7 +349,7 @@ age_backwards(const struct fixture *x, const char *name)
 static void
 a_log_of_a_newer_version_is_named_and_left_alone(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
 
     full_log(x, 0);
     full_log(x, 1);
@@ -394,7 +367,7 @@ a_log_of_a_newer_version_is_named_and_left_alone(void **state)
 static void
 records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
 
     full_log(x, 0);
     scribble(x, "keyspace/words.mdb", 0, 8192);
@@ -423,7 +396,7 @@ records_for_a_broken_keyspace_file_are_held_until_it_is_mended(void **state)
 static void
 a_keyspace_file_replaced_under_the_daemons_is_gone_on_from(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     char bytes[64 << 10];
     int64_t count = 0;
     ssize_t size;
@@ -471,7 +444,7 @@ static void
 keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
 {
     enum { NAMES = 100 };
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     char name[32];
     struct filler f;
     int i, there = 0;
@@ -510,7 +483,7 @@ keyspaces_above_the_limit_are_held_and_the_others_go_on(void **state)
 
 /* Has the records of a keyspace in hand, as a worker that applies them. */
 static struct held *
-lock_held(const struct fixture *x, const char *name)
+lock_held(const struct service_site *x, const char *name)
 {
     const struct held_options options = {.data_fd = x->dir.fd,
                                          .writable = true};
@@ -528,7 +501,7 @@ static void
 what_another_worker_has_of_the_held_is_tried_again_soon(void **state)
 {
     const int soon_ms = 30000; /* not the minute between tries of a sick one */
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct filler f;
     struct held *h;
 
@@ -559,7 +532,7 @@ what_another_worker_has_of_the_held_is_tried_again_soon(void **state)
 
 /* A log that takes a while to apply. */
 static void
-large_log(const struct fixture *x, uint64_t index)
+large_log(const struct service_site *x, uint64_t index)
 {
     enum { KEYS = 40000 };
     struct filler f;
@@ -576,7 +549,7 @@ large_log(const struct fixture *x, uint64_t index)
 
 /* Whether a process is writing to the keyspace "words". */
 static bool
-is_being_written(const struct fixture *x)
+is_being_written(const struct service_site *x)
 {
     const int fd =
         openat(x->dir.keyspace_fd, "words.mdb", O_RDONLY | O_CLOEXEC);
@@ -591,7 +564,7 @@ is_being_written(const struct fixture *x)
 
 /* Stops the first worker while it writes to "words". */
 static void
-stop_while_writing(struct fixture *x)
+stop_while_writing(struct service_site *x)
 {
     struct daemon *d = fleet_daemon(&x->fleet, FLEET_WORKER);
     const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
@@ -615,7 +588,7 @@ static void
 a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop(
     void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     struct daemon *second = fleet_daemon(&x->fleet, FLEET_WORKER2);
     const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
     static char output[1 << 16];
@@ -646,7 +619,7 @@ a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop(
 static void
 told_to_stop_with_work_left_it_gives_the_logs_back(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     char name[LOG_NAME_SIZE];
     struct stat st;
     uint64_t i;
@@ -672,7 +645,7 @@ told_to_stop_with_work_left_it_gives_the_logs_back(void **state)
 static void
 it_prints_figures_when_asked_and_goes_on(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
 
     fleet_start(&x->fleet, FLEET_WORKER);
     full_log(x, 0);
@@ -690,7 +663,7 @@ it_prints_figures_when_asked_and_goes_on(void **state)
 static void
 a_directory_of_other_message_sizes_is_refused(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     char text[4096];
     int status;
 
@@ -706,7 +679,7 @@ a_directory_of_other_message_sizes_is_refused(void **state)
 static void
 bad_settings_are_misuse_and_good_ones_pass_the_test(void **state)
 {
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     char text[4096];
 
     assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-o",
@@ -722,7 +695,7 @@ static void
 its_memory_stays_within_the_setting(void **state)
 {
     enum { LOGS = 12, SLOTS = 3000, MEMORY_MB = 16 };
-    struct fixture *x = *state;
+    struct service_site *x = *state;
     char keyspace[257], key[257];
     uint64_t memory, most = 0, end_ms;
     struct filler f;
@@ -760,7 +733,9 @@ its_memory_stays_within_the_setting(void **state)
     fleet_check(&x->fleet);
 }
 
-#define OPEN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define OPEN(test)                                                             \
+    cmocka_unit_test_setup_teardown(test, service_site_setup,                  \
+                                    service_site_teardown)
 
 static const struct CMUnitTest tests[] = {
     OPEN(it_merges_what_is_full_and_what_becomes_full),

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -20,6 +21,7 @@ live_rig_setup(void **state)
     if (!r)
         return -1;
     tmpdir_make_in_memory(&r->dir);
+    r->dialogue = *state;
     *state = r;
     return 0;
 }
@@ -29,6 +31,7 @@ live_rig_teardown(void **state)
 {
     struct live_rig *r = *state;
 
+    dialogue_tell();
     daemon_fini(&r->writer);
     tmpdir_remove(&r->dir);
     free(r);
@@ -71,6 +74,34 @@ live_rig_start(struct live_rig *r, ...)
     r->ack = daemon_port(&r->writer, "ack");
     r->silent = daemon_port(&r->writer, "silent");
 }
+
+static void
+open_door(void *ctx, struct taker *t)
+{
+    const struct live_rig *r = ctx;
+
+    taker_open(t, r->dialogue->kind == COUNTERS ? r->counter : r->semaphore);
+}
+
+static void
+play(void **state)
+{
+    struct live_rig *r = *state;
+    const unsigned kind = r->dialogue->kind;
+    const unsigned most = r->dialogue->dialogue->connections;
+    char option[64];
+
+    (void)snprintf(option, sizeof option, "%s.max_connections=%u",
+                   kind == COUNTERS ? "counter" : "semaphore", most);
+    live_rig_start(r, most > 0 ? option : NULL, NULL);
+    dialogue_run(
+        r->dialogue->dialogue,
+        &(struct dialogue_stage){.ctx = r, .kind = kind, .open = open_door});
+    live_rig_stop(r);
+}
+
+const struct CMUnitTest live_rig_play =
+    cmocka_unit_test_setup_teardown(play, live_rig_setup, live_rig_teardown);
 
 void
 live_rig_stop(struct live_rig *r)

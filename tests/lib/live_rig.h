@@ -17,12 +17,15 @@
 #include <stdint.h>
 
 #include "tests/lib/daemon.h"
+#include "tests/lib/dialogue.h"
+#include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"
 
 struct live_rig {
     struct tmpdir dir;
     struct daemon writer;
     uint16_t counter, semaphore, ack, silent; /* ports */
+    const struct dialogue_case *dialogue;     /* of live_rig_play() */
 };
 
 /* cmocka's setup and teardown. */
@@ -31,6 +34,9 @@ int live_rig_teardown(void **state);
 
 /* KEY=VALUE more, a later one rules; ends with NULL. */
 void live_rig_start(struct live_rig *r, ...);
+
+/* For dialogue_main(): a dialogue with the daemon. */
+extern const struct CMUnitTest live_rig_play;
 
 /* SIGTERM; fails the test unless it ends well. */
 void live_rig_stop(struct live_rig *r);

@@ -69,6 +69,25 @@ taker_half_close(struct taker *t)
         fail_msg("shutdown: %s", strerror(errno));
 }
 
+void
+taker_wait(struct taker *t, int wait_ms)
+{
+    if (t->turn)
+        t->turn(t->turn_ctx);
+    else
+        (void)poll(NULL, 0, wait_ms); /* cut short: an earlier look */
+}
+
+/* What has come by now, or within wait_ms: as client_try_read(). */
+static long
+look(struct taker *t, void *bytes, size_t size, int wait_ms)
+{
+    if (!t->turn)
+        return client_try_read(t->fd, bytes, size, wait_ms);
+    t->turn(t->turn_ctx);
+    return client_try_read(t->fd, bytes, size, 0);
+}
+
 /* Reads until `size` bytes are there, at in + at; false at the end. */
 static bool
 gather(struct taker *t, size_t size)
@@ -82,7 +101,7 @@ gather(struct taker *t, size_t size)
         t->at = 0;
     }
     while (t->have - t->at < size) {
-        n = client_try_read(t->fd, t->in + t->have, IN_SIZE - t->have, 1000);
+        n = look(t, t->in + t->have, IN_SIZE - t->have, 1000);
         if (n == -EAGAIN && clock_ms() < deadline)
             continue;
         if (n == -EAGAIN && t->skips) {
@@ -114,7 +133,7 @@ taker_expect_nothing(struct taker *t, int wait_ms)
 
     if (t->have > t->at)
         fail_msg("%zu bytes nobody asked for", t->have - t->at);
-    n = client_try_read(t->fd, &byte, 1, wait_ms);
+    n = look(t, &byte, 1, wait_ms);
     if (n != -EAGAIN)
         fail_msg("%s where silence was expected", n > 0    ? "a byte came"
                                                   : n == 0 ? "the end came"
@@ -293,8 +312,8 @@ digit(char c)
     return (int)(at - digits);
 }
 
-static size_t
-from_hex(const char *text, uint8_t *out)
+size_t
+taker_from_hex(const char *text, uint8_t *bytes, size_t max)
 {
     size_t size = 0;
 
@@ -303,9 +322,9 @@ from_hex(const char *text, uint8_t *out)
             text++;
         if (!*text)
             break;
-        if (size == EXCHANGE_SIZE)
+        if (size == max)
             fail_msg("too many digits");
-        out[size++] = (uint8_t)(digit(text[0]) * 16 + digit(text[1]));
+        bytes[size++] = (uint8_t)(digit(text[0]) * 16 + digit(text[1]));
     }
     return size;
 }
@@ -322,22 +341,28 @@ show(const char *what, const uint8_t *bytes, size_t size)
 }
 
 void
-taker_exchange(struct taker *t, const char *request, const char *answer)
+taker_expect_digits(struct taker *t, const char *answer)
 {
     uint8_t bytes[EXCHANGE_SIZE];
-    size_t size;
+    const size_t size = taker_from_hex(answer, bytes, sizeof bytes);
 
-    taker_send(t, bytes, from_hex(request, bytes));
-    size = from_hex(answer, bytes);
     if (gather(t, size) && memcmp(t->in + t->at, bytes, size) == 0) {
         t->at += size;
         return;
     }
-    print_error("sent     %s\n", request);
     show("expected", bytes, size);
     show("got     ", t->in + t->at,
          t->have - t->at < size ? t->have - t->at : size);
     fail_msg("another answer than expected");
+}
+
+void
+taker_exchange(struct taker *t, const char *request, const char *answer)
+{
+    uint8_t bytes[EXCHANGE_SIZE];
+
+    taker_send(t, bytes, taker_from_hex(request, bytes, sizeof bytes));
+    taker_expect_digits(t, answer);
 }
 
 /* ---- round trips -------------------------------------------------------- */
@@ -426,7 +451,7 @@ taker_await(struct taker *t, const char *name, int64_t value)
         if (clock_ms() > deadline)
             fail_msg("%s stays at %lld and does not become %lld", name,
                      (long long)got, (long long)value);
-        (void)poll(NULL, 0, 1); /* cut short: an earlier look */
+        taker_wait(t, 1);
     }
 }
 
@@ -457,15 +482,13 @@ take_pair(struct taker_stats *out, const uint8_t *bytes, size_t name_size,
 }
 
 void
-taker_stats(struct taker *t, struct taker_stats *out)
+taker_read_stats(struct taker *t, uint32_t opaque, struct taker_stats *out)
 {
-    uint8_t bytes[TAKER_HEADER];
     struct taker_answer a;
     size_t at = 0;
 
     out->count = 0;
-    taker_send(t, bytes, taker_put(bytes, TAKER_STATS, ++t->serial, NULL, 0));
-    read_answer(t, TAKER_STATS, t->serial, &a);
+    read_answer(t, TAKER_STATS, opaque, &a);
     if (a.status != TAKER_OK)
         fail_msg("Stats has the status %02x", a.status);
     while (at + 4 <= a.size) {
@@ -480,6 +503,15 @@ taker_stats(struct taker *t, struct taker_stats *out)
     }
     if (at != a.size)
         fail_msg("%zu bytes after the last figure", a.size - at);
+}
+
+void
+taker_stats(struct taker *t, struct taker_stats *out)
+{
+    uint8_t bytes[TAKER_HEADER];
+
+    taker_send(t, bytes, taker_put(bytes, TAKER_STATS, ++t->serial, NULL, 0));
+    taker_read_stats(t, t->serial, out);
 }
 
 uint64_t
@@ -506,7 +538,7 @@ taker_await_stat(struct taker *t, const char *name, uint64_t value)
             fail_msg("%s stays at %llu and does not become %llu", name,
                      (unsigned long long)taker_stat(&s, name),
                      (unsigned long long)value);
-        (void)poll(NULL, 0, 1); /* cut short: an earlier look */
+        taker_wait(t, 1);
     }
 }
 

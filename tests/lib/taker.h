@@ -50,6 +50,10 @@ struct taker {
     /* Test that is skipped when no answer comes, where the server is not ours
      * and is known to fall silent; NULL: then it fails. */
     const char *skips;
+    /* Where the server is a loop in this process: gives it some turns, instead
+     * of waiting.  NULL: the server runs by itself. */
+    void (*turn)(void *ctx);
+    void *turn_ctx;
 };
 
 void taker_open(struct taker *t, uint16_t port);
@@ -71,6 +75,9 @@ void taker_expect_end(struct taker *t);
 
 /* Nothing is there to be read, now or within wait_ms. */
 void taker_expect_nothing(struct taker *t, int wait_ms);
+
+/* Gives the server time: some turns of its loop, or up to wait_ms. */
+void taker_wait(struct taker *t, int wait_ms);
 
 /* ---- requests ----------------------------------------------------------- */
 
@@ -104,6 +111,13 @@ void taker_expect(struct taker *t, uint8_t opcode, uint32_t opaque,
                   uint8_t status, const void *body, size_t size);
 void taker_expect_u32(struct taker *t, uint8_t opcode, uint32_t opaque,
                       uint32_t value);
+
+/* Bytes from hexadecimal digits, of which `max` have room; blanks are skipped.
+ * Their number. */
+size_t taker_from_hex(const char *text, uint8_t *bytes, size_t max);
+
+/* The next bytes are these. */
+void taker_expect_digits(struct taker *t, const char *answer);
 
 /* Sends bytes and expects bytes, both as hexadecimal digits; blanks are
  * skipped. */
@@ -143,6 +157,10 @@ struct taker_stats {
 
 /* Values that are no decimal numbers fail the test. */
 void taker_stats(struct taker *t, struct taker_stats *out);
+
+/* The answer to a Stats that was sent. */
+void taker_read_stats(struct taker *t, uint32_t opaque,
+                      struct taker_stats *out);
 uint64_t taker_stat(const struct taker_stats *s, const char *name);
 
 /* Asks until one of them is this. */

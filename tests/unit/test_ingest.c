@@ -295,6 +295,21 @@ put(uint8_t *at, size_t n)
     client_message(at, "space", key, (int64_t)n + 1);
 }
 
+/* Connects, and sends messages 0 to count - 1 in one go; the descriptor. */
+static int
+connect_and_send(struct rig *r, size_t at, size_t count)
+{
+    uint8_t *bytes = malloc(count * SIZE);
+    const int fd = connect_pair(r, at);
+
+    assert_non_null(bytes);
+    for (size_t n = 0; n < count; n++)
+        put(bytes + n * SIZE, n);
+    client_send(fd, bytes, count * SIZE);
+    free(bytes);
+    return fd;
+}
+
 static void
 expect_messages(struct rig *r, size_t count)
 {
@@ -628,19 +643,10 @@ a_client_that_sends_and_closes_loses_nothing(void **state)
 {
     struct rig *r = *state;
     const size_t count = 150; /* fits the buffer of a socket */
-    uint8_t *bytes = malloc(count * SIZE);
-    size_t n;
-    int fd;
 
-    assert_non_null(bytes);
     start(r, 100, 4);
-    fd = connect_pair(r, DOOR_SILENT);
-    for (n = 0; n < count; n++)
-        put(bytes + n * SIZE, n);
-    client_send(fd, bytes, count * SIZE);
-    client_close(fd);
+    client_close(connect_and_send(r, DOOR_SILENT, count));
     run(r, has_ended, 0);
-    free(bytes);
     finish(r);
 
     expect_messages(r, count);
@@ -964,16 +970,10 @@ static void
 without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
 {
     struct rig *r = *state;
-    uint8_t *bytes = malloc(60 * SIZE);
-    size_t n;
     int fd;
 
-    assert_non_null(bytes);
     start(r, 20, 2);
-    fd = connect_pair(r, DOOR_ACK);
-    for (n = 0; n < 60; n++)
-        put(bytes + n * SIZE, n);
-    client_send(fd, bytes, 60 * SIZE);
+    fd = connect_and_send(r, DOOR_ACK, 60);
     run(r, pushes_back, 0);
     assert_int_equal(r->ingest.messages, 40);
     run(r, replied, 40);
@@ -983,7 +983,6 @@ without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
     empty_first_log(r);
     run(r, replied, 60);
     client_wins(fd, 20);
-    free(bytes);
     client_close(fd);
     finish(r);
 
@@ -997,15 +996,10 @@ static void
 the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
 {
     struct rig *r = *state;
-    uint8_t bytes[30 * SIZE];
-    size_t n;
     int fd;
 
     start(r, 10, 2);
-    fd = connect_pair(r, DOOR_ACK);
-    for (n = 0; n < 30; n++)
-        put(bytes + n * SIZE, n);
-    client_send(fd, bytes, sizeof bytes);
+    fd = connect_and_send(r, DOOR_ACK, 30);
     run(r, pushes_back, 0);
     conns_stop(r->conns, 1000, on_stopped, r);
     empty_first_log(r);
@@ -1025,15 +1019,10 @@ static void
 a_stop_that_never_gets_a_log_ends(void **state)
 {
     struct rig *r = *state;
-    uint8_t bytes[30 * SIZE];
-    size_t n;
     int fd;
 
     start(r, 10, 2);
-    fd = connect_pair(r, DOOR_ACK);
-    for (n = 0; n < 30; n++)
-        put(bytes + n * SIZE, n);
-    client_send(fd, bytes, sizeof bytes);
+    fd = connect_and_send(r, DOOR_ACK, 30);
     run(r, pushes_back, 0);
     conns_stop(r->conns, 10, on_stopped, r);
     run(r, has_finished, 0);
@@ -1102,18 +1091,14 @@ a_stop_takes_in_what_has_arrived_and_replies(void **state)
 {
     struct rig *r = *state;
     const size_t count = 100;
-    uint8_t *bytes = malloc(count * SIZE);
-    size_t n;
+    uint8_t message[SIZE];
     int ack, silent;
 
-    assert_non_null(bytes);
     start(r, 30, 20);
-    ack = connect_pair(r, DOOR_ACK);
+    put(message, 0);
     silent = connect_pair(r, DOOR_SILENT);
-    for (n = 0; n < count; n++)
-        put(bytes + n * SIZE, n);
-    client_send(ack, bytes, count * SIZE);
-    client_send(silent, bytes, SIZE / 2);
+    client_send(silent, message, SIZE / 2);
+    ack = connect_and_send(r, DOOR_ACK, count);
     finish(r);
 
     client_wins(ack, count);
@@ -1121,7 +1106,6 @@ a_stop_takes_in_what_has_arrived_and_replies(void **state)
     client_expect_end(silent);
     client_close(ack);
     client_close(silent);
-    free(bytes);
     expect_messages(r, count);
     assert_int_equal(r->cut_off, 1);
 }

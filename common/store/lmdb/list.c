@@ -93,7 +93,7 @@ keep_name(struct lmdb_listing *l, const struct listed *name)
         slot = l->sorted[LISTING_BATCH - 1];
     }
     memmove(&l->sorted[at + 1], &l->sorted[at],
-            (l->count - 1 - at) * sizeof *l->sorted);
+            (l->count - 1 - at) * sizeof l->sorted[0]);
     *slot = *name;
     l->sorted[at] = slot;
 }

@@ -1,0 +1,480 @@
+/* tests/lib/dialogue.c - see dialogue.h. */
+#include "tests/lib/dialogue.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/test.h"
+
+#define ACTORS   4
+#define ASKED    32
+#define WORD_MAX 600
+#define BYTES    1024
+#define WAIT_MS  20000
+
+/* A request whose answer has not been heard. */
+struct asked {
+    uint8_t opcode;
+    uint32_t opaque, amount;
+    char name[64]; /* Dump, Stats: what is asked for; may be empty */
+};
+
+struct actor {
+    struct taker taker;
+    bool open;
+    struct asked asked[ASKED];
+    size_t first, count;
+};
+
+struct play {
+    const struct dialogue_stage *stage;
+    struct actor actors[ACTORS];
+    uint32_t serial;
+};
+
+static const struct dialogue_row *doing; /* for the messages of a failure */
+
+/* ---- words -------------------------------------------------------------- */
+
+/* The word after `verb`; true when the row says this verb. */
+static bool
+says(const char *say, const char *verb, const char **rest)
+{
+    const size_t n = strlen(verb);
+
+    if (strncmp(say, verb, n) != 0 || (say[n] != ' ' && say[n] != '\0'))
+        return false;
+    *rest = say[n] == ' ' ? say + n + 1 : say + n;
+    return true;
+}
+
+/* The name at the beginning of `text`; what follows it. */
+static const char *
+take_name(const char *text, uint8_t *name, size_t *size)
+{
+    unsigned byte;
+
+    *size = 0;
+    if (strncmp(text, "''", 2) == 0)
+        return text + (text[2] == ' ' ? 3 : 2);
+    for (; *text && *text != ' '; text++) {
+        if (*size == WORD_MAX)
+            fail_msg("a name above %d bytes", WORD_MAX);
+        if (*text == '%') {
+            if (sscanf(text + 1, "%2x", &byte) != 1)
+                fail_msg("%s is no byte", text);
+            name[(*size)++] = (uint8_t)byte;
+            text += 2;
+        } else {
+            name[(*size)++] = (uint8_t)*text;
+        }
+    }
+    return *text == ' ' ? text + 1 : text;
+}
+
+static uint32_t
+take_number(const char **text)
+{
+    char *end;
+    const unsigned long long v = strtoull(*text, &end, 10);
+
+    if (end == *text || v > UINT32_MAX)
+        fail_msg("'%s' is no number", *text);
+    *text = *end == '/' ? end + 1 : end;
+    return (uint32_t)v;
+}
+
+static int
+status_of(const char *word)
+{
+    static const struct {
+        const char *word;
+        int status;
+    } statuses[] = {{"OK", TAKER_OK},
+                    {"NOT_FOUND", TAKER_NOT_FOUND},
+                    {"INVALID", TAKER_INVALID},
+                    {"FULL", TAKER_FULL},
+                    {"NOT_HELD", TAKER_NOT_HELD},
+                    {"UNKNOWN", TAKER_UNKNOWN}};
+    size_t i;
+
+    for (i = 0; i < sizeof statuses / sizeof *statuses; i++)
+        if (strcmp(word, statuses[i].word) == 0)
+            return statuses[i].status;
+    return -1;
+}
+
+/* What a Get answers when a row hears "7" or "3/10". */
+static uint32_t
+heard_value(const struct play *p, const char *hear)
+{
+    const uint32_t taken = take_number(&hear);
+
+    if (*hear == '\0' || p->stage->kind == COUNTERS)
+        return taken;
+    return take_number(&hear) - taken;
+}
+
+/* ---- say ---------------------------------------------------------------- */
+
+static struct asked *
+ask(struct play *p, struct actor *a, uint8_t opcode, uint32_t amount)
+{
+    struct asked *q = &a->asked[(a->first + a->count) % ASKED];
+
+    if (a->count++ == ASKED)
+        fail_msg("more than %d requests wait for their answers", ASKED);
+    *q = (struct asked){
+        .opcode = opcode, .opaque = ++p->serial, .amount = amount};
+    return q;
+}
+
+static void
+say_get(struct play *p, struct actor *a, const char *text)
+{
+    uint8_t name[WORD_MAX], bytes[BYTES];
+    const struct asked *q = ask(p, a, TAKER_GET, 0);
+    size_t size;
+
+    (void)take_name(text, name, &size);
+    taker_send(&a->taker, bytes, taker_put_get(bytes, q->opaque, name, size));
+}
+
+static void
+say_acquire(struct play *p, struct actor *a, const char *text)
+{
+    uint8_t name[WORD_MAX], bytes[BYTES];
+    const struct asked *q;
+    uint32_t amount;
+    size_t size;
+
+    text = take_name(text, name, &size);
+    amount = take_number(&text);
+    q = ask(p, a, TAKER_ACQUIRE, amount);
+    taker_send(&a->taker, bytes,
+               taker_put_acquire(bytes, q->opaque, name, size, amount,
+                                 take_number(&text)));
+}
+
+static void
+say_release(struct play *p, struct actor *a, const char *text)
+{
+    uint8_t name[WORD_MAX], bytes[BYTES];
+    const struct asked *q = ask(p, a, TAKER_RELEASE, 0);
+    size_t size;
+
+    text = take_name(text, name, &size);
+    taker_send(
+        &a->taker, bytes,
+        taker_put_release(bytes, q->opaque, name, size, take_number(&text)));
+}
+
+/* A request without a name; `text` is what the answer is searched for. */
+static void
+say_plain(struct play *p, struct actor *a, uint8_t opcode, const char *text)
+{
+    struct asked *q = ask(p, a, opcode, 0);
+    uint8_t bytes[TAKER_HEADER];
+
+    if ((size_t)snprintf(q->name, sizeof q->name, "%s", text) >= sizeof q->name)
+        fail_msg("'%s' is too long", text);
+    taker_send(&a->taker, bytes, taker_put(bytes, opcode, q->opaque, NULL, 0));
+}
+
+static void
+say_body(struct play *p, struct actor *a, const char *text)
+{
+    uint8_t body[BYTES], bytes[TAKER_HEADER + BYTES];
+    const size_t size = taker_from_hex(text, body, sizeof body);
+    const struct asked *q = ask(p, a, body[0], 0);
+
+    taker_send(&a->taker, bytes,
+               taker_put(bytes, body[0], q->opaque, body + 1, size - 1));
+}
+
+/* Bytes as they are.  The last header in them is what may be heard by a
+ * status. */
+static void
+say_digits(struct play *p, struct actor *a, const char *text)
+{
+    uint8_t bytes[BYTES];
+    const size_t size = taker_from_hex(text, bytes, sizeof bytes);
+    struct asked *q = ask(p, a, bytes[1], 0);
+
+    if (size < TAKER_HEADER)
+        fail_msg("'%s' is less than a header", text);
+    q->opaque = get_be32(bytes + 8);
+    taker_send(&a->taker, bytes, size);
+}
+
+/* Each opcode of a range, with bodies of 0 to 6 bytes; heard by itself. */
+static void
+say_opcodes(struct play *p, struct actor *a, const char *range)
+{
+    unsigned opcode, last;
+    uint8_t bytes[64];
+
+    if (sscanf(range, "%2x-%2x", &opcode, &last) != 2)
+        fail_msg("'%s' is no range of opcodes", range);
+    for (; opcode <= last; opcode++) {
+        taker_send(&a->taker, bytes,
+                   taker_put(bytes, (uint8_t)opcode, ++p->serial, "a body",
+                             opcode % 7));
+        taker_expect(&a->taker, (uint8_t)opcode, p->serial, TAKER_UNKNOWN, NULL,
+                     0);
+    }
+}
+
+static void
+say_end(struct actor *a, const char *say)
+{
+    const char *rest;
+
+    a->open = false;
+    a->count = 0;
+    if (says(say, "RESET", &rest))
+        taker_reset(&a->taker);
+    else
+        taker_close(&a->taker);
+}
+
+/* Get or Stats until it is as heard. */
+static void
+say_until(struct play *p, struct actor *a, const char *say, const char *hear)
+{
+    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const bool figure = strncmp(say, "AWAIT-STAT", 10) == 0;
+    const char *name = strchr(say, ' ') + 1;
+    struct taker_stats stats;
+    const int status = status_of(hear);
+    int64_t want, got;
+
+    want = status > 0 ? -status : (int64_t)heard_value(p, hear);
+    for (;;) {
+        if (figure)
+            taker_stats(&a->taker, &stats);
+        got = figure ? (int64_t)taker_stat(&stats, name)
+                     : taker_get(&a->taker, name);
+        if (got == want)
+            return;
+        if (clock_ms() > deadline)
+            fail_msg("%s stays at %lld", name, (long long)got);
+        taker_wait(&a->taker, 1);
+    }
+}
+
+/* True: the row is done, nothing is to be heard. */
+static bool
+say_it(struct play *p, struct actor *a, const struct dialogue_row *row)
+{
+    const char *say = row->say, *rest = say;
+    bool done = false;
+
+    if (says(say, "GET", &rest))
+        say_get(p, a, rest);
+    else if (says(say, "ACQUIRE", &rest))
+        say_acquire(p, a, rest);
+    else if (says(say, "RELEASE", &rest))
+        say_release(p, a, rest);
+    else if (says(say, "NOOP", &rest))
+        say_plain(p, a, TAKER_NOOP, "");
+    else if (says(say, "DUMP", &rest))
+        say_plain(p, a, TAKER_DUMP, rest);
+    else if (says(say, "STATS", &rest))
+        say_plain(p, a, TAKER_STATS, rest);
+    else if (says(say, "BODY", &rest))
+        say_body(p, a, rest);
+    else if (says(say, "HALF-CLOSE", &rest))
+        taker_half_close(&a->taker);
+    else if (says(say, "TEXT", &rest)) {
+        taker_send(&a->taker, rest, strlen(rest));
+        taker_send(&a->taker, "\r\n", 2);
+    } else if (says(say, "OPCODES", &rest)) {
+        say_opcodes(p, a, rest);
+        done = true;
+    } else if (says(say, "CLOSE", &rest) || says(say, "RESET", &rest)) {
+        say_end(a, say);
+        done = true;
+    } else if (strncmp(say, "AWAIT", 5) == 0) {
+        say_until(p, a, say, row->hear);
+        done = true;
+    } else if (!says(say, "JOIN", &rest)) {
+        say_digits(p, a, say);
+    }
+    return done || !row->hear;
+}
+
+/* ---- hear --------------------------------------------------------------- */
+
+static void
+hear_dump(struct actor *a, const struct asked *q, const char *hear)
+{
+    const struct taker_record *record;
+    struct taker_dump dump;
+    uint32_t current;
+
+    taker_read_dump(&a->taker, q->opaque, &dump);
+    record = taker_dump_find(&dump, q->name);
+    if (q->name[0] == '\0') {
+        assert_int_equal(dump.count, take_number(&hear));
+    } else if (strcmp(hear, "NONE") == 0) {
+        assert_null(record);
+    } else {
+        assert_non_null(record);
+        current = take_number(&hear);
+        if (record->current != current || record->maximum != take_number(&hear))
+            fail_msg("%s is %u, its peak %u", q->name, record->current,
+                     record->maximum);
+    }
+    taker_dump_free(&dump);
+}
+
+static void
+hear_stats(struct actor *a, const struct asked *q, const char *hear)
+{
+    static char names[TAKER_STATS_MAX * 65];
+    struct taker_stats s;
+    size_t i, n = 0;
+
+    taker_read_stats(&a->taker, q->opaque, &s);
+    if (q->name[0] != '\0') {
+        if (strcmp(hear, "SOME") == 0)
+            assert_true(taker_stat(&s, q->name) > 0);
+        else
+            assert_int_equal(taker_stat(&s, q->name), take_number(&hear));
+        return;
+    }
+    names[0] = '\0';
+    for (i = 0; i < s.count; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, i ? " %s" : "%s",
+                              s.name[i]);
+    assert_string_equal(names, hear);
+}
+
+/* The answer to the oldest request that waits for one. */
+static void
+hear_answer(struct play *p, struct actor *a, const char *hear)
+{
+    const struct asked *q = &a->asked[a->first];
+    const int status = status_of(hear);
+
+    if (a->count == 0)
+        fail_msg("nothing was asked");
+    a->first = (a->first + 1) % ASKED;
+    a->count--;
+    if (status > 0)
+        taker_expect(&a->taker, q->opcode, q->opaque, (uint8_t)status, NULL, 0);
+    else if (status == 0 && q->opcode == TAKER_ACQUIRE)
+        taker_expect_u32(&a->taker, q->opcode, q->opaque, q->amount);
+    else if (status == 0)
+        taker_expect(&a->taker, q->opcode, q->opaque, TAKER_OK, NULL, 0);
+    else if (q->opcode == TAKER_DUMP)
+        hear_dump(a, q, hear);
+    else if (q->opcode == TAKER_STATS)
+        hear_stats(a, q, hear);
+    else
+        taker_expect_u32(&a->taker, q->opcode, q->opaque, heard_value(p, hear));
+}
+
+static void
+hear_it(struct play *p, struct actor *a, const char *hear)
+{
+    if (strcmp(hear, "SILENCE") == 0) {
+        taker_expect_nothing(&a->taker, 20);
+    } else if (strcmp(hear, "END") == 0) {
+        taker_expect_end(&a->taker);
+        taker_drop(&a->taker);
+        a->open = false;
+        a->count = 0;
+    } else if (strncmp(hear, "91 ", 3) == 0) {
+        taker_expect_digits(&a->taker, hear);
+        a->count = 0;
+    } else {
+        hear_answer(p, a, hear);
+    }
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+void
+dialogue_tell(void)
+{
+    if (doing)
+        print_error("in the row: %s, says: %s, hears: %s\n", doing->who,
+                    doing->say ? doing->say : "",
+                    doing->hear ? doing->hear : "");
+    doing = NULL;
+}
+
+void
+dialogue_run(const struct dialogue *d, const struct dialogue_stage *stage)
+{
+    struct play p = {.stage = stage};
+    const struct dialogue_row *row;
+    struct actor *a;
+    size_t i;
+
+    for (row = d->rows; row->who; row++) {
+        a = &p.actors[row->who[0] - 'a'];
+        doing = row;
+        if (!a->open)
+            stage->open(stage->ctx, &a->taker);
+        a->open = true;
+        if (row->say && say_it(&p, a, row))
+            continue;
+        hear_it(&p, a, row->hear);
+    }
+    for (i = 0; i < ACTORS; i++)
+        if (p.actors[i].open)
+            taker_close(&p.actors[i].taker); /* nothing is left unheard */
+    doing = NULL;
+}
+
+static struct dialogue_case *
+cases_of(unsigned kind, struct dialogue_case *at)
+{
+    const struct dialogue *d = live_talk, *end = d + live_talk_count;
+
+    for (; d < end; d++) {
+        if (!(d->kinds & kind))
+            continue;
+        *at = (struct dialogue_case){.dialogue = d, .kind = kind};
+        (void)snprintf(at->name, sizeof at->name, "%s: %s",
+                       kind == COUNTERS ? "counter" : "semaphore", d->name);
+        at++;
+    }
+    return at;
+}
+
+int
+dialogue_main(const char *file, const struct CMUnitTest *tests, size_t count,
+              unsigned kinds, const struct CMUnitTest *play, int argc,
+              char **argv)
+{
+    struct dialogue_case *cases = calloc(2 * live_talk_count, sizeof *cases);
+    struct dialogue_case *end = cases, *c;
+    struct CMUnitTest *all = calloc(count + 2 * live_talk_count, sizeof *all),
+                      *at;
+    int rc;
+
+    if (!cases || !all)
+        abort();
+    memcpy(all, tests, count * sizeof *all);
+    at = all + count;
+    if (kinds & COUNTERS)
+        end = cases_of(COUNTERS, end);
+    if (kinds & SEMAPHORES)
+        end = cases_of(SEMAPHORES, end);
+    for (c = cases; c < end; c++, at++) {
+        *at = *play;
+        at->name = c->name;
+        at->initial_state = c;
+    }
+    rc = test_main(file, all, (size_t)(at - all), argc, argv);
+    free(all);
+    free(cases);
+    return rc;
+}

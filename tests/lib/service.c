@@ -1,0 +1,102 @@
+/* tests/lib/service.c - see service.h. */
+#include "tests/lib/service.h"
+
+#include "tests/lib/client.h"
+#include "tests/lib/test.h"
+
+static int
+set_up(void **state, void (*init)(struct fleet *f))
+{
+    struct fleet *f = calloc(1, sizeof *f);
+
+    if (!f)
+        return -1;
+    init(f);
+    *state = f;
+    return 0;
+}
+
+int
+service_setup(void **state)
+{
+    return set_up(state, fleet_init);
+}
+
+int
+service_setup_in_memory(void **state)
+{
+    return set_up(state, fleet_init_in_memory);
+}
+
+int
+service_teardown(void **state)
+{
+    fleet_fini(*state);
+    free(*state);
+    return 0;
+}
+
+int
+service_site_setup(void **state)
+{
+    struct service_site *s = calloc(1, sizeof *s);
+
+    if (!s)
+        return -1;
+    fleet_init(&s->fleet);
+    assert_rc(datadir_open(&s->dir, s->fleet.path, DATADIR_WRITE), 0);
+    *state = s;
+    return 0;
+}
+
+int
+service_site_teardown(void **state)
+{
+    struct service_site *s = *state;
+
+    datadir_close(&s->dir);
+    fleet_fini(&s->fleet);
+    free(s);
+    return 0;
+}
+
+void
+service_start(struct fleet *f)
+{
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_start(f, FLEET_READ);
+}
+
+void
+service_add(struct fleet *f, const char *keyspace, const char *key,
+            int64_t increment)
+{
+    const int fd = client_connect(fleet_ack_port(f));
+
+    client_increment(fd, keyspace, key, increment);
+    client_wins(fd, 1);
+    client_close(fd);
+}
+
+int64_t
+service_count(struct fleet *f, const char *keyspace, const char *key)
+{
+    const int fd = client_connect(fleet_read_port(f));
+    int64_t count;
+
+    if (!client_get(fd, keyspace, key, &count))
+        count = INT64_MIN;
+    client_close(fd);
+    return count;
+}
+
+int64_t
+service_total(struct fleet *f, const char *keyspace)
+{
+    const int fd = client_connect(fleet_read_port(f));
+    const int64_t total = client_total(fd, keyspace);
+
+    client_close(fd);
+    return total;
+}
