@@ -153,7 +153,7 @@ control_ready(struct loop_source *source, uint32_t events)
         return;
     }
     if (byte == '1')
-        f->answer.list.step_ms = 0; /* one keyspace at a step */
+        f->answer.step_ms = 0; /* one keyspace at a step */
     now = look(f);
     /* A test that does not get it fails. */
     (void)!send(source->fd, &now, sizeof now, MSG_NOSIGNAL);
@@ -680,7 +680,7 @@ expect_as_of_only(int fd)
     client_send(fd, bytes,
                 client_extended_request(bytes, QUERY_KEYSPACES, last, ""));
     assert_rc(query_parse(bytes, &q), 0);
-    assert_false(answer_is_list(&q)); /* no look at any keyspace */
+    assert_false(answer_is_long(&q)); /* no look at any keyspace */
     client_reply(fd, &r);
     assert_int_equal(r.rows, 0);
     assert_int_equal(r.size, 0);
@@ -700,7 +700,7 @@ as_of_is_told_without_a_listing_and_while_one_is_made(void **state)
     bool seen = false;
     int list, fd;
 
-    assert_true(answer_is_list(&before_last)); /* names may come after it */
+    assert_true(answer_is_long(&before_last)); /* names may come after it */
     (void)tell(f, '1'); /* what it answers does not matter */
     list = client_connect(f->port);
     fd = client_connect(f->port);
@@ -903,7 +903,7 @@ each_way_to_be_malformed_is_refused(void **state)
         if (i == 1)
             bytes[16 + 200] = 'x';
         if (i == 2)
-            size = client_extended_request(bytes, QUERY_ABOUT + 1, "small", "");
+            size = client_extended_request(bytes, QUERY_AROUND + 1, "small", "");
         if (i == 3)
             size = client_extended_request(bytes, QUERY_GET, "small", "");
         if (i == 4)
