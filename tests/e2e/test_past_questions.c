@@ -202,6 +202,103 @@ bad_questions_are_refused_and_the_handle_goes_on(void **state)
     assert_int_equal(count, 5);
 }
 
+/* ---- the command ------------------------------------------------------- */
+
+#define HISTORY(x, ...) FLEET_RUN(&(x)->fleet, "history", "pages", __VA_ARGS__)
+
+static const char *
+seconds(int64_t at, char *to)
+{
+    snprintf(to, 32, "%lld", (long long)at);
+    return to;
+}
+
+static void
+history_prints_a_line_for_each_step(void **state)
+{
+    struct fixture *x = *state;
+    char from[32], to[32], line[128];
+    int64_t at, sum = 0;
+    int lines = 0;
+    const char *p;
+
+    seconds(x->from, from);
+    seconds(x->to, to);
+    expect(
+        HISTORY(x, "/a", "--from", from, "--to", to, "--step", "1m", "--tsv"),
+        0, "\t5\n");
+    for (p = text; *p != '\0'; p = strchr(p, '\n') + 1) {
+        assert_int_equal(sscanf(p, "%ld\t%100[^\n]", &at, line), 2);
+        assert_int_equal(at, x->from + (int64_t)lines * 60);
+        sum += strcmp(line, "-") == 0 ? 0 : atoll(line);
+        lines++;
+    }
+    assert_int_equal(lines, (x->to - x->from) / 60);
+    assert_int_equal(sum, 5);
+
+    /* Widened to the hours that they are in; the keyspace's. */
+    seconds(x->from + 1, from);
+    seconds(x->to - HOUR - 1, to);
+    expect(HISTORY(x, "--from", from, "--to", to, "--tsv"), 0, "\t1050\n");
+    snprintf(line, sizeof line, "%lld\t", (long long)x->from);
+    assert_int_equal(strncmp(text, line, strlen(line)), 0);
+    expect(HISTORY(x, "/b", "--from", from, "--to", to, "--json"), 0,
+           ", \"sum\": 0}");
+    expect(HISTORY(x, "/none", "--json"), 0, "\"sum\": null}");
+    expect(HISTORY(x, "/a", "--step", "1d", "--utc"), 0, "T00:00:00Z");
+    expect(HISTORY(x, "/a"), 0, "as of ");
+}
+
+static void
+the_top_of_a_period_tells_what_changed(void **state)
+{
+    struct fixture *x = *state;
+
+    expect_text(
+        FLEET_RUN(&x->fleet, "top", "pages", "2", "--from", "-2h", "--tsv"), 0,
+        "0\t109\t0\t109\t/n9\n1\t108\t0\t108\t/n8\n");
+    expect_text(FLEET_RUN(&x->fleet, "top", "pages", "--from", "-2d", "--to",
+                          "-1d", "--tsv"),
+                0, "");
+    expect(FLEET_RUN(&x->fleet, "top", "pages", "1", "--utc", "--json"), 0,
+           "{\"rank\": 0, \"sum\": 109, \"before\": 0, \"change\": 109, "
+           "\"key\": \"/n9\"}");
+    expect(FLEET_RUN(&x->fleet, "top", "no", "--from", "-2h"), 1,
+           "no such keyspace");
+}
+
+static void
+around_prints_neighbours_with_their_ranks(void **state)
+{
+    struct fixture *x = *state;
+
+    expect_text(FLEET_RUN(&x->fleet, "around", "pages", "/n5", "3", "--tsv"), 0,
+                "3\t106\t/n6\n4\t105\t/n5\n5\t104\t/n4\n");
+    expect(FLEET_RUN(&x->fleet, "around", "pages", "/none"), 1, "no such key");
+    expect(FLEET_RUN(&x->fleet, "around", "pages", "/a", "0"), 100, "N");
+}
+
+static void
+bad_times_and_steps_are_refused_with_the_reason(void **state)
+{
+    struct fixture *x = *state;
+
+    expect(HISTORY(x, "--from", "yesterday"), 100,
+           "yesterday: give a time: 2026-11-20");
+    expect(HISTORY(x, "--from", "2026-02-30"), 100, "give a time");
+    expect(HISTORY(x, "--from", "now", "--to", "-1h"), 100,
+           "the end is not after the start");
+    expect(HISTORY(x, "--to", "99999999999999"), 100, "no time so late");
+    expect(HISTORY(x, "--step", "90s"), 100, "a step is whole minutes");
+    expect(HISTORY(x, "--step", "0"), 100, "a step is whole minutes");
+    expect(HISTORY(x, "--step", "never"), 100, "never");
+    expect(HISTORY(x, "--from", "0", "--step", "1m"), 100,
+           "more than 4096 steps");
+    expect(FLEET_RUN(&x->fleet, "history", "no"), 1, "no such keyspace");
+    expect(FLEET_RUN(&x->fleet, "top", "pages", "5000", "--from", "-1h"), 100,
+           "4096 rows at most");
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -209,6 +306,10 @@ static const struct CMUnitTest tests[] = {
     CASE(a_period_has_its_top_and_a_rank_for_each_key),
     CASE(neighbours_are_those_beside_it),
     CASE(bad_questions_are_refused_and_the_handle_goes_on),
+    CASE(history_prints_a_line_for_each_step),
+    CASE(the_top_of_a_period_tells_what_changed),
+    CASE(around_prints_neighbours_with_their_ranks),
+    CASE(bad_times_and_steps_are_refused_with_the_reason),
 };
 
 TEST_MAIN(tests)
