@@ -29,11 +29,14 @@ struct history {
     bool utc;
 };
 
+/* Where int64 has the sum it is taken: of -1 the halves lose all there is. */
 static double
 size_of(const struct countd_sum *s)
 {
+    const bool fits = s->value != INT64_MIN && s->value != INT64_MAX;
     const double value =
-        (double)s->high * 18446744073709551616.0 + (double)s->low;
+        fits ? (double)s->value
+             : (double)s->high * 18446744073709551616.0 + (double)s->low;
 
     return value < 0 ? -value : value;
 }

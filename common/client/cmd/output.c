@@ -56,7 +56,7 @@ output_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE])
 {
     const uint128 sum = (uint128)(uint64_t)high << 64 | low;
     uint128 rest = high < 0 ? -sum : sum;
-    char *at = text + OUTPUT_SUM_SIZE - 1;
+    char *at = &text[OUTPUT_SUM_SIZE - 1];
 
     *at = '\0';
     do
