@@ -18,14 +18,19 @@ answer_init(struct answer *a, struct store *store, struct fresh *fresh)
 {
     int rc;
 
-    *a = (struct answer){.store = store, .fresh = fresh};
-    a->list.step_ms = ANSWER_STEP_MS;
-    a->list.rows = malloc(ANSWER_SIZE_MAX - QUERY_REPLY_SIZE);
-    if (!a->list.rows)
-        return -ENOMEM;
-    rc = store_listing_open(store, &a->list.from);
-    if (rc < 0)
+    *a = (struct answer){
+        .store = store, .fresh = fresh, .step_ms = ANSWER_STEP_MS};
+    a->list.rows = malloc(QUERY_ROWS_MAX * ANSWER_ROW_MAX);
+    rc = a->list.rows ? past_init(&a->past, store) : -ENOMEM;
+    if (rc == 0)
+        rc = past_init(&a->at_once, store);
+    if (rc == 0)
+        rc = store_listing_open(store, &a->list.from);
+    if (rc < 0) {
+        past_fini(&a->at_once);
+        past_fini(&a->past);
         free(a->list.rows);
+    }
     return rc;
 }
 
@@ -34,6 +39,8 @@ answer_fini(struct answer *a)
 {
     answer_end_turn(a);
     store_listing_close(a->list.from);
+    past_fini(&a->at_once);
+    past_fini(&a->past);
     free(a->list.rows);
 }
 
@@ -67,7 +74,8 @@ is_past_all(const struct query *q)
 static bool
 is_alone(const struct query *q)
 {
-    return q->op == QUERY_NOW || q->op == QUERY_ABOUT || is_past_all(q);
+    return q->op == QUERY_NOW || q->op == QUERY_ABOUT ||
+           q->op == QUERY_HISTORY || q->op == QUERY_AROUND || is_past_all(q);
 }
 
 size_t
@@ -75,7 +83,11 @@ answer_bound(const struct query *q)
 {
     if (is_past_all(q))
         return QUERY_REPLY_SIZE;
-    return QUERY_REPLY_SIZE + (size_t)q->length * ANSWER_ROW_MAX;
+    if (query_is_past(q->op))
+        return past_bound(q);
+    return QUERY_REPLY_SIZE +
+           (q->op == QUERY_AROUND ? (size_t)QUERY_ROW_SIZE : 0) +
+           (size_t)q->length * ANSWER_ROW_MAX;
 }
 
 size_t
@@ -101,6 +113,8 @@ op_of(const struct query *q)
         return STORE_TOTAL;
     case QUERY_ABOUT:
         return q->key_size > 0 ? STORE_RANK : STORE_TOTAL;
+    case QUERY_AROUND:
+        return STORE_AROUND;
     default:
         return STORE_RANGE;
     }
@@ -112,11 +126,11 @@ answer_add(struct answer *a, const struct query *q)
     const bool alone = is_alone(q);
     struct store_query *to;
 
-    assert(!answer_is_list(q));
+    assert(!answer_is_long(q));
     if (a->count == ANSWER_BATCH || (a->count > 0 && (alone || a->alone)))
         return false;
     a->alone = alone;
-    a->op = q->op;
+    a->one = *q;
     a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
     a->as_of_ms[a->count] = fresh_as_of(a->fresh, q->keyspace,
@@ -200,24 +214,45 @@ put_facts(const struct store_query *q, struct query_reply *reply, uint8_t *out)
     }
 }
 
+/* The rank of the first row, as a row without key, before the rows. */
+static void
+put_around(const struct store_query *q, struct query_reply *reply, uint8_t *out)
+{
+    if (q->error < 0)
+        return;
+    put_fact(reply, out, "", q->offset);
+    reply->rows += (int64_t)q->rows;
+    reply->size += (int64_t)q->size;
+}
+
 /* What was asked alone: the time, facts, or nothing but as_of_ms. */
 static size_t
 put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
           bool *failed)
 {
+    const struct store_query *q = &a->queries[0];
     struct query_reply reply = {.as_of_ms = a->as_of_ms[0]};
     uint8_t *rows = out + QUERY_REPLY_SIZE;
 
-    if (a->op == QUERY_NOW)
+    if (a->one.op == QUERY_HISTORY) {
+        past_start(&a->at_once, &a->one, a->as_of_ms[0]);
+        (void)past_step(&a->at_once, 0); /* to the end */
+        return past_put(&a->at_once, out, failed);
+    }
+    if (a->one.op == QUERY_NOW)
         put_fact(&reply, rows, "", (int64_t)clock_unix_ms());
-    if (a->op == QUERY_ABOUT) {
+    if (a->one.op == QUERY_ABOUT || a->one.op == QUERY_AROUND) {
+        reads->head += a->one.op == QUERY_AROUND ? QUERY_ROW_SIZE : 0;
         (void)store_read(a->store, reads); /* there is room for one */
-        if (a->queries[0].error < 0 && a->queries[0].error != -ENOENT) {
-            report(&a->queries[0]);
+        if (q->error < 0 && q->error != -ENOENT) {
+            report(q);
             *failed = true;
             return answer_error(-EIO, out);
         }
-        put_facts(&a->queries[0], &reply, rows);
+        if (a->one.op == QUERY_ABOUT)
+            put_facts(q, &reply, rows);
+        else
+            put_around(q, &reply, rows);
     }
     query_reply_put(&reply, out);
     return QUERY_REPLY_SIZE + (size_t)reply.size;
@@ -247,33 +282,41 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
     return size;
 }
 
-/* ---- listings ---------------------------------------------------------- */
+/* ---- in steps ---------------------------------------------------------- */
 
 bool
-answer_is_list(const struct query *q)
+answer_is_long(const struct query *q)
 {
-    return q->op == QUERY_KEYSPACES && !is_past_all(q);
+    return q->op == QUERY_PERIOD_TOP || q->op == QUERY_PERIOD_RANK ||
+           (q->op == QUERY_KEYSPACES && !is_past_all(q));
 }
 
 void
-answer_list_start(struct answer *a, const struct query *q, uint64_t now_ms)
+answer_long_start(struct answer *a, const struct query *q, uint64_t now_ms)
 {
     struct answer_list *l = &a->list;
+    int64_t as_of_ms;
 
+    a->is_past = query_is_past(q->op);
     fresh_look(a->fresh, now_ms);
-    l->as_of_ms = fresh_as_of(a->fresh, NULL, 0);
+    as_of_ms = a->is_past ? fresh_as_of(a->fresh, q->keyspace, q->keyspace_size)
+                          : fresh_as_of(a->fresh, NULL, 0);
     fresh_end_turn(a->fresh);
+    if (a->is_past) {
+        past_start(&a->past, q, as_of_ms);
+        return;
+    }
+    l->as_of_ms = as_of_ms;
     l->error = 0;
     l->size = 0;
     l->count = 0;
     store_listing_start(l->from, q->keyspace, q->keyspace_size);
 }
 
-bool
-answer_list_step(struct answer *a)
+static bool
+list_step(struct answer *a, uint64_t until_ns)
 {
     struct answer_list *l = &a->list;
-    const uint64_t until_ns = clock_ns() + l->step_ms * 1000000;
     struct store_listed found;
     int rc;
 
@@ -288,7 +331,7 @@ answer_list_step(struct answer *a)
     } while (rc == 1 && l->count < QUERY_ROWS_MAX && clock_ns() < until_ns);
     if (rc == -EAGAIN || (rc == 1 && l->count < QUERY_ROWS_MAX))
         return false;
-    answer_list_stop(a);
+    answer_long_stop(a);
     if (rc < 0) {
         diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
                        diag_text(rc));
@@ -297,29 +340,47 @@ answer_list_step(struct answer *a)
     return true;
 }
 
-void
-answer_list_stop(struct answer *a)
+bool
+answer_long_step(struct answer *a)
 {
-    store_listing_stop(a->list.from);
+    const uint64_t until_ns = clock_ns() + a->step_ms * 1000000;
+    bool done;
+
+    if (!a->is_past)
+        return list_step(a, until_ns);
+    done = past_step(&a->past, until_ns);
+    store_read_end(a->store);
+    return done;
+}
+
+void
+answer_long_stop(struct answer *a)
+{
+    if (!a->is_past)
+        store_listing_stop(a->list.from);
 }
 
 size_t
-answer_list_size(const struct answer *a)
+answer_long_size(const struct answer *a)
 {
+    if (a->is_past)
+        return past_size(&a->past);
     return QUERY_REPLY_SIZE + (a->list.error < 0 ? 0 : a->list.size);
 }
 
 size_t
-answer_list_put(const struct answer *a, uint8_t *out, bool *failed)
+answer_long_put(const struct answer *a, uint8_t *out, bool *failed)
 {
     const struct answer_list *l = &a->list;
     const struct query_reply reply = {
         .rows = l->count, .size = (int64_t)l->size, .as_of_ms = l->as_of_ms};
 
+    if (a->is_past)
+        return past_put(&a->past, out, failed);
     *failed = l->error < 0;
     if (l->error < 0)
         return answer_error(l->error, out);
     query_reply_put(&reply, out);
     memcpy(out + QUERY_REPLY_SIZE, l->rows, l->size);
-    return answer_list_size(a);
+    return answer_long_size(a);
 }

@@ -5,8 +5,9 @@
  * keeps for the next such call of the turn goes at answer_end_turn(), so that
  * nobody's slowness pins a snapshot.
  *
- * Listing the keyspaces looks at every one of them, which can take long: it is
- * made in steps, one listing at a time.  Only who asks for what comes after the
+ * Listing the keyspaces looks at every one of them, and the top and the rank of
+ * a period at every key, which can take long: such answers are made in steps,
+ * one at a time.  Of listings only who asks for what comes after the
  * last name of all, for the sake of as_of_ms, is answered at once.
  *
  * Ownership: the caller's between answer_init() and answer_fini(); store and
@@ -20,15 +21,15 @@
 #include "common/store/store.h"
 #include "common/wire/query.h"
 #include "reader/fresh.h"
+#include "reader/past.h"
 
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
-#define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)
+#define ANSWER_SIZE_MAX PAST_SIZE_MAX
 
 #define ANSWER_BATCH   64 /* requests are answered together, at most */
-#define ANSWER_STEP_MS 1  /* a step of a listing takes little more */
+#define ANSWER_STEP_MS 1  /* a step of a long answer takes little more */
 
 struct answer_list {
-    uint64_t step_ms; /* ANSWER_STEP_MS */
     int64_t as_of_ms;
     int error;
     uint8_t *rows; /* room for QUERY_ROWS_MAX */
@@ -43,10 +44,14 @@ struct answer {
     size_t count;     /* requests added */
     size_t bound;     /* bytes that their answers take at most */
     bool alone;       /* it is one whose rows the store does not make */
-    enum query_op op; /* of that one */
+    struct query one; /* that one */
     struct store_query queries[ANSWER_BATCH];
     int64_t as_of_ms[ANSWER_BATCH];
+    struct past at_once;
+    uint64_t step_ms; /* ANSWER_STEP_MS */
+    bool is_past;     /* what is made in steps, or: */
     struct answer_list list;
+    struct past past;
 };
 
 /*   -ENOMEM */
@@ -61,7 +66,7 @@ void answer_end_turn(struct answer *a);
 size_t answer_bound(const struct query *q);
 
 /* True for what is answered in steps: not by answer_put(). */
-bool answer_is_list(const struct query *q);
+bool answer_is_long(const struct query *q);
 
 /* Adds a request to those that are answered together; its names stay where they
  * are until then.  False: answer those before it first. */
@@ -72,19 +77,19 @@ bool answer_add(struct answer *a, const struct query *q);
  * keyspace cannot be read, and requests behind it are not answered. */
 size_t answer_put(struct answer *a, uint8_t *out, bool *failed);
 
-/* Begins the answer to a listing; what was begun before is forgotten. */
-void answer_list_start(struct answer *a, const struct query *q,
+/* Begins what is answered in steps; what was begun before is forgotten. */
+void answer_long_start(struct answer *a, const struct query *q,
                        uint64_t now_ms);
 
 /* Goes on for about ANSWER_STEP_MS, between turns; true when it is done. */
-bool answer_list_step(struct answer *a);
+bool answer_long_step(struct answer *a);
 
 /* Nobody waits for what was begun any more. */
-void answer_list_stop(struct answer *a);
+void answer_long_stop(struct answer *a);
 
 /* The size of the whole answer, then its bytes. */
-size_t answer_list_size(const struct answer *a);
-size_t answer_list_put(const struct answer *a, uint8_t *out, bool *failed);
+size_t answer_long_size(const struct answer *a);
+size_t answer_long_put(const struct answer *a, uint8_t *out, bool *failed);
 
 /* Writes an answer that is an error and returns its size. */
 size_t answer_error(int error, uint8_t *out);

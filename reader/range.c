@@ -73,9 +73,9 @@ turn(struct door *d, bool begins)
         end_turn(door_ctx(d));
 }
 
-/* ---- listings ---------------------------------------------------------- */
+/* ---- long answers ------------------------------------------------------ */
 
-/* Nobody's listing is being made any more: the first in line may begin. */
+/* No long answer is being made any more: the first in line may begin. */
 static void
 call_next(struct range *r)
 {
@@ -88,9 +88,9 @@ call_next(struct range *r)
     conn_wake(conn_of_state(next));
 }
 
-/* Begins a listing, or stands in line for it. */
+/* Begins a long answer, or stands in line for it. */
 static enum conn_next
-begin_listing(struct conn *c, struct input *in, const struct query *q)
+begin_long(struct conn *c, struct input *in, const struct query *q)
 {
     struct range *r = conn_ctx(c);
     struct list_link *own = &((struct range_state *)conn_state(c))->line;
@@ -105,14 +105,14 @@ begin_listing(struct conn *c, struct input *in, const struct query *q)
     list_remove(own);
     /* What it finds is to be of after its beginning. */
     end_turn(r);
-    answer_list_start(r->answer, q, loop_now_ms(r->loop));
+    answer_long_start(r->answer, q, loop_now_ms(r->loop));
     r->listed = c;
     r->is_made = false;
-    advance(in, QUERY_EXTENDED_SIZE);
+    advance(in, query_size(in->at, in->size));
     return CONN_LONG;
 }
 
-/* A step of the listing. */
+/* A step of it. */
 static enum conn_next
 more(struct conn *c)
 {
@@ -121,15 +121,15 @@ more(struct conn *c)
     bool failed;
 
     assert(r->listed == c);
-    if (!r->is_made && !answer_list_step(r->answer))
+    if (!r->is_made && !answer_long_step(r->answer))
         return CONN_LONG;
     r->is_made = true;
-    out = conn_space(c, answer_list_size(r->answer));
+    out = conn_space(c, answer_long_size(r->answer));
     if (!out)
         return CONN_FULL;
-    conn_put(c, answer_list_put(r->answer, out, &failed));
+    conn_put(c, answer_long_put(r->answer, out, &failed));
     r->requests++;
-    r->listings++;
+    r->listings += !r->answer->is_past;
     r->unreadable += failed;
     call_next(r);
     return failed ? conn_last(c) : CONN_MORE;
@@ -145,7 +145,7 @@ ended(struct conn *c)
     if (own->next)
         list_remove(own);
     if (r->listed == c)
-        answer_list_stop(r->answer);
+        answer_long_stop(r->answer);
     if (r->listed == c || (first && !r->listed))
         call_next(r);
     return true;
@@ -167,7 +167,7 @@ add_requests(struct conn *c, struct input *in, uint8_t **out)
 
     begin_turn(r);
     while (at.size > 0 && (size = whole_request(&at)) > 0) {
-        if (query_parse(at.at, &q) < 0 || answer_is_list(&q))
+        if (query_parse(at.at, &q) < 0 || answer_is_long(&q))
             break;
         if (a->count > 0 && a->bound + answer_bound(&q) > BATCH_SIZE)
             break;
@@ -197,10 +197,10 @@ take_other(struct conn *c, struct input *in, bool has_put)
         (void)conn_refuse(c, "no request of the range protocol");
         return conn_last(c);
     }
-    /* A listing is begun when all before it has gone: a peer that does not read
-     * must not keep it from others. */
-    if (answer_is_list(&q) && !has_put)
-        return begin_listing(c, in, &q);
+    /* A long answer is begun when all before it has gone: a peer that does not
+     * read must not keep it from others. */
+    if (answer_is_long(&q) && !has_put)
+        return begin_long(c, in, &q);
     return CONN_FULL;
 }
 

@@ -7,8 +7,9 @@
  * Malformed input, and a keyspace that cannot be read, are answered with an
  * error, which is the last answer.
  *
- * A listing of keyspaces is a long answer: a step in each service.  One is made
- * at a time; who asks for another stands in line.
+ * A listing of keyspaces, and what looks at all keys of a period, is a long
+ * answer: a step in each service.  One is made at a time; who asks for another
+ * stands in line.
  *
  * What the store keeps for the requests of a turn ends with the turn.
  *
@@ -24,7 +25,7 @@
 struct range {
     struct loop *loop;
     struct answer *answer;
-    struct conn *listed;   /* whose listing is being made; or NULL */
+    struct conn *listed;   /* whose long answer is being made; or NULL */
     bool is_made;          /* it is, and waits for memory */
     struct list_link line; /* of those who wait to begin theirs */
     bool in_turn;          /* something was answered in this turn */

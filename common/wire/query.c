@@ -13,6 +13,10 @@
 #define AT_LENGTH   8
 #define AT_KEYSPACE 16
 #define AT_KEY      272
+#define AT_FROM     528
+#define AT_TO       536
+#define AT_STEP     544
+#define AT_ROWS     552
 
 /* The row's key_size, and the reply's fields. */
 #define ROW_AT_KEY_SIZE 8
@@ -41,13 +45,28 @@ static int
 check_names(const struct query *q)
 {
     const int keyspace_needed = q->op != QUERY_KEYSPACES && q->op != QUERY_NOW;
-    const int key_needed = q->op == QUERY_GET || q->op == QUERY_RANK;
+    const int key_needed = q->op == QUERY_GET || q->op == QUERY_RANK ||
+                           q->op == QUERY_PERIOD_RANK || q->op == QUERY_AROUND;
 
     if (keyspace_needed && q->keyspace_size == 0)
         return -EINVAL;
-    if (q->op != QUERY_ABOUT && key_needed != (q->key_size > 0))
+    if (q->op != QUERY_ABOUT && q->op != QUERY_HISTORY &&
+        key_needed != (q->key_size > 0))
         return -EINVAL;
     return 0;
+}
+
+bool
+query_is_past(enum query_op op)
+{
+    return op >= QUERY_HISTORY && op <= QUERY_PERIOD_RANK;
+}
+
+static size_t
+extended_size(int64_t op)
+{
+    return op >= QUERY_HISTORY && op <= QUERY_AROUND ? QUERY_PAST_SIZE
+                                                     : QUERY_EXTENDED_SIZE;
 }
 
 size_t
@@ -55,7 +74,28 @@ query_size(const uint8_t *bytes, size_t size)
 {
     if (size < 8)
         return 0;
-    return get_le64s(bytes) == INT64_MIN ? QUERY_EXTENDED_SIZE : QUERY_SIZE;
+    if (get_le64s(bytes) != INT64_MIN)
+        return QUERY_SIZE;
+    return size < AT_KEYSPACE ? QUERY_EXTENDED_SIZE
+                              : extended_size(get_le64s(bytes + AT_LENGTH));
+}
+
+/* What is behind the names of the longer requests. */
+static int
+parse_times(const uint8_t *bytes, struct query *q)
+{
+    const int64_t most =
+        q->op == QUERY_AROUND ? QUERY_AROUND_MAX : QUERY_ROWS_MAX;
+
+    q->from = get_le64s(bytes + AT_FROM);
+    q->to = get_le64s(bytes + AT_TO);
+    q->step = get_le64s(bytes + AT_STEP);
+    q->length = get_le64s(bytes + AT_ROWS);
+    if (q->length < 0)
+        return -EINVAL;
+    if (q->length > most)
+        q->length = most;
+    return 0;
 }
 
 static int
@@ -64,7 +104,7 @@ parse_extended(const uint8_t *bytes, struct query *q)
     const int64_t op = get_le64s(bytes + AT_LENGTH);
     int size;
 
-    if (op < QUERY_GET || op > QUERY_ABOUT)
+    if (op < QUERY_GET || op > QUERY_AROUND)
         return -EINVAL;
     size = name_size(bytes + AT_KEY);
     if (size < 0)
@@ -74,7 +114,7 @@ parse_extended(const uint8_t *bytes, struct query *q)
     q->length = op == QUERY_KEYSPACES ? QUERY_ROWS_MAX : 1;
     q->key = bytes + AT_KEY;
     q->key_size = (uint16_t)size;
-    return 0;
+    return extended_size(op) == QUERY_PAST_SIZE ? parse_times(bytes, q) : 0;
 }
 
 int
@@ -125,11 +165,11 @@ query_put(const struct query *q, uint8_t *bytes)
     const int64_t first = -INT64_MAX;
     int rc;
 
-    assert(q->op >= QUERY_RANGE && q->op <= QUERY_ABOUT);
+    assert(q->op >= QUERY_RANGE && q->op <= QUERY_AROUND);
     rc = check_names(q);
     if (rc < 0)
         return rc;
-    if (q->op == QUERY_RANGE && q->length < 0)
+    if (q->length < 0)
         return -EINVAL;
     rc = put_name(bytes + AT_KEYSPACE, q->keyspace, q->keyspace_size);
     if (rc < 0)
@@ -146,7 +186,13 @@ query_put(const struct query *q, uint8_t *bytes)
         return rc;
     put_le64s(bytes, INT64_MIN);
     put_le64s(bytes + AT_LENGTH, q->op);
-    return QUERY_EXTENDED_SIZE;
+    if (extended_size(q->op) == QUERY_EXTENDED_SIZE)
+        return QUERY_EXTENDED_SIZE;
+    put_le64s(bytes + AT_FROM, q->from);
+    put_le64s(bytes + AT_TO, q->to);
+    put_le64s(bytes + AT_STEP, q->step);
+    put_le64s(bytes + AT_ROWS, q->length);
+    return QUERY_PAST_SIZE;
 }
 
 void
@@ -173,4 +219,68 @@ query_row_put(uint8_t *at, int64_t count, const uint8_t *key, uint16_t key_size)
     if (key_size > 0)
         memcpy(at + QUERY_ROW_SIZE, key, key_size);
     return QUERY_ROW_SIZE + (size_t)key_size;
+}
+
+/* ---- the past ---------------------------------------------------------- */
+
+#define PAST_AT_BEFORE   16
+#define PAST_AT_FLAGS    32
+#define PAST_AT_KEY_SIZE 34
+
+static void
+put_sum(uint8_t *at, int64_t high, uint64_t low)
+{
+    put_le64(at, low);
+    put_le64s(at + 8, high);
+}
+
+void
+query_past_get(const uint8_t bytes[QUERY_PAST_HEAD], struct query_past *out)
+{
+    *out = (struct query_past){.error = get_le64s(bytes),
+                               .since = get_le64s(bytes + 8),
+                               .known = get_le64s(bytes + 16),
+                               .rank = get_le64s(bytes + 24),
+                               .keys = get_le64s(bytes + 32)};
+}
+
+void
+query_past_put(const struct query_past *p, uint8_t bytes[QUERY_PAST_HEAD])
+{
+    put_le64s(bytes, p->error);
+    put_le64s(bytes + 8, p->since);
+    put_le64s(bytes + 16, p->known);
+    put_le64s(bytes + 24, p->rank);
+    put_le64s(bytes + 32, p->keys);
+}
+
+size_t
+query_past_row_put(uint8_t *at, const struct query_past_row *row)
+{
+    put_sum(at, row->sum_high, row->sum_low);
+    put_sum(at + PAST_AT_BEFORE, row->before_high, row->before_low);
+    put_le16(at + PAST_AT_FLAGS, row->flags);
+    put_le16(at + PAST_AT_KEY_SIZE, row->key_size);
+    if (row->key_size > 0)
+        memcpy(at + QUERY_PAST_ROW_SIZE, row->key, row->key_size);
+    return QUERY_PAST_ROW_SIZE + (size_t)row->key_size;
+}
+
+int
+query_past_row_get(const uint8_t *at, size_t left, struct query_past_row *out)
+{
+    if (left < QUERY_PAST_ROW_SIZE)
+        return -EPROTO;
+    *out = (struct query_past_row){.sum_low = get_le64(at),
+                                   .sum_high = get_le64s(at + 8),
+                                   .before_low = get_le64(at + PAST_AT_BEFORE),
+                                   .before_high =
+                                       get_le64s(at + PAST_AT_BEFORE + 8),
+                                   .flags = get_le16(at + PAST_AT_FLAGS),
+                                   .key_size = get_le16(at + PAST_AT_KEY_SIZE),
+                                   .key = at + QUERY_PAST_ROW_SIZE};
+    if (out->key_size > QUERY_NAME_SIZE ||
+        left - QUERY_PAST_ROW_SIZE < out->key_size)
+        return -EPROTO;
+    return QUERY_PAST_ROW_SIZE + (int)out->key_size;
 }

@@ -16,25 +16,52 @@
  *    272   256  key       NUL-padded (empty but for get, rank and about)
  *    528        end
  *
+ * An extended request of the past, and one for neighbours, is longer:
+ *
+ *    528     8  from      int64, Unix seconds; of whole minutes, as the next
+ * two 536     8  to        int64; `to` itself is not asked about 544     8 step
+ * int64, seconds; of history 552     8  length    int64, rows; of the top and
+ * of neighbours 560        end
+ *
  * A reply:
  *
  *      0     8  rows      int64; below 0 an error, and the connection closes
  *      8     8  size      int64, bytes of rows that follow
  *     16     8  as_of_ms  int64, Unix time
  *     24  size  rows: count int64 | key_size uint16 | key
+ *
+ * A reply about the past has other rows, behind what is true of all of them:
+ *
+ *     24     8  error     int64: 0, or why there are no rows: -EINVAL (-22)
+ *                         times that no tier has, -E2BIG (-7) too many
+ *                         buckets, -ENOENT (-2) no such keyspace, -ENODATA
+ *                         (-61) it has no history
+ *     32     8  since     int64, Unix seconds: what came before may be missing;
+ *                         0: nothing is
+ *     40     8  known     int64, 1: nothing is missing from `before`, either
+ *     48     8  rank      int64, of the key
+ *     56     8  keys      int64: how many have increments
+ *     64        rows: sum int128 | before int128 | flags uint16 |
+ *               key_size uint16 | key
  */
 #ifndef COUNTD_QUERY_H
 #define COUNTD_QUERY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define QUERY_NAME_SIZE     256
 #define QUERY_SIZE          272
 #define QUERY_EXTENDED_SIZE 528
+#define QUERY_PAST_SIZE     560
+#define QUERY_SIZE_MAX      QUERY_PAST_SIZE
 #define QUERY_REPLY_SIZE    24
 #define QUERY_ROW_SIZE      10 /* without the key */
 #define QUERY_ROWS_MAX      4096
+#define QUERY_PAST_HEAD     40 /* what is true of all rows of the past */
+#define QUERY_PAST_ROW_SIZE 36 /* without the key */
+#define QUERY_AROUND_MAX    (QUERY_ROWS_MAX - 1) /* there is one row more */
 
 enum query_op {
     QUERY_RANGE = 0, /* never on the wire */
@@ -43,13 +70,19 @@ enum query_op {
     QUERY_KEYSPACES = 3,
     QUERY_TOTAL = 4,
     QUERY_NOW = 5, /* the server's time, and as_of_ms of the keyspace or all */
-    QUERY_ABOUT = 6, /* facts of a key, or of a keyspace without one */
+    QUERY_ABOUT = 6,       /* facts of a key, or of a keyspace without one */
+    QUERY_HISTORY = 7,     /* buckets of a key, or of a keyspace without one */
+    QUERY_PERIOD_TOP = 8,  /* the largest sums, and those of the time before */
+    QUERY_PERIOD_RANK = 9, /* the sum of a key and its rank by that */
+    QUERY_AROUND = 10      /* rows around a key; before them one without key,
+                              whose count is the rank of the first */
 };
 
 struct query {
     enum query_op op;
     int64_t offset;
-    int64_t length; /* cut already; 0 to QUERY_ROWS_MAX */
+    int64_t length;         /* cut already; 0 to QUERY_ROWS_MAX */
+    int64_t from, to, step; /* as they came: the past */
     const uint8_t *keyspace;
     const uint8_t *key;
     uint16_t keyspace_size;
@@ -62,8 +95,35 @@ struct query_reply {
     int64_t as_of_ms;
 };
 
+/* What is true of all rows of an answer about the past. */
+struct query_past {
+    int64_t error;
+    int64_t since;
+    int64_t known;
+    int64_t rank;
+    int64_t keys;
+};
+
+#define QUERY_PAST_ANY        1u /* increments came, though the sum may be 0 */
+#define QUERY_PAST_ANY_BEFORE 2u
+
+/* A row of it; sums are signed, of 128 bits. */
+struct query_past_row {
+    int64_t sum_high;
+    uint64_t sum_low;
+    int64_t before_high;
+    uint64_t before_low;
+    uint16_t flags;
+    uint16_t key_size;
+    const uint8_t *key;
+};
+
+/* Whether the answers to it are about the past. */
+bool query_is_past(enum query_op op);
+
 /* Bytes of the request that starts at `bytes`: 0 while `size` is too little
- * to tell (less than 8), else QUERY_SIZE or QUERY_EXTENDED_SIZE. */
+ * to tell (less than 8), else QUERY_SIZE, QUERY_EXTENDED_SIZE or
+ * QUERY_PAST_SIZE, which less than 16 bytes do not tell from the one before. */
 size_t query_size(const uint8_t *bytes, size_t size);
 
 /* Parses a whole request; names point into `bytes`.
@@ -71,8 +131,8 @@ size_t query_size(const uint8_t *bytes, size_t size);
  *            one is needed, bytes after a name's first NUL */
 int query_parse(const uint8_t *bytes, struct query *out);
 
-/* Writes a request (QUERY_SIZE or QUERY_EXTENDED_SIZE, by op) and returns
- * its size, -EINVAL or -ENAMETOOLONG. */
+/* Writes a request (at most QUERY_SIZE_MAX, by op) and returns its size,
+ * -EINVAL or -ENAMETOOLONG. */
 int query_put(const struct query *q, uint8_t *bytes);
 
 void query_reply_get(const uint8_t bytes[QUERY_REPLY_SIZE],
@@ -83,5 +143,15 @@ void query_reply_put(const struct query_reply *r,
 /* Writes one row at `at` and returns its size. */
 size_t query_row_put(uint8_t *at, int64_t count, const uint8_t *key,
                      uint16_t key_size);
+
+void query_past_get(const uint8_t bytes[QUERY_PAST_HEAD],
+                    struct query_past *out);
+void query_past_put(const struct query_past *p, uint8_t bytes[QUERY_PAST_HEAD]);
+
+/* The same of a row; its key points into `at`, which has `left` bytes.  Returns
+ * its size, -EPROTO when it does not end there. */
+size_t query_past_row_put(uint8_t *at, const struct query_past_row *row);
+int query_past_row_get(const uint8_t *at, size_t left,
+                       struct query_past_row *out);
 
 #endif

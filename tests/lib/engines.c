@@ -1,14 +1,16 @@
 /* tests/lib/engines.c - see engines.h. */
 #include "tests/lib/engines.h"
 
+#include "common/setup/tiers.h"
 #include "common/store/lmdb/engine.h"
 #include "tests/lib/memstore.h"
 #include "tests/lib/test.h"
 
 const enum engine_kind engine_kinds[2] = {ENGINE_MEMORY, ENGINE_LMDB};
 
-struct store *
-engine_open(enum engine_kind kind, int keyspace_fd)
+static struct store *
+open_with(enum engine_kind kind, int keyspace_fd,
+          const struct tiers_rules *history, uint64_t (*now_ms)(void))
 {
     static const uint8_t hash_key[16] = {1, 2, 3};
     const struct lmdb_options options = {.keyspace_fd = keyspace_fd,
@@ -17,12 +19,35 @@ engine_open(enum engine_kind kind, int keyspace_fd)
                                          .key_size = 256,
                                          .writable = true,
                                          .open_max = 64,
-                                         .txn_memory = 4 << 20};
+                                         .txn_memory = 4 << 20,
+                                         .history = history,
+                                         .now_ms = now_ms};
     struct store *s;
 
-    if (kind == ENGINE_MEMORY)
-        assert_rc(memstore_open(&s), 0);
-    else
+    if (kind == ENGINE_LMDB) {
         assert_rc(lmdb_store_open(&s, &options), 0);
+        return s;
+    }
+    assert_rc(memstore_open(&s), 0);
+    if (now_ms != NULL)
+        memstore_now(s, now_ms);
     return s;
+}
+
+struct store *
+engine_open(enum engine_kind kind, int keyspace_fd)
+{
+    return open_with(kind, keyspace_fd, NULL, NULL);
+}
+
+struct store *
+engine_open_history(enum engine_kind kind, int keyspace_fd,
+                    uint64_t (*now_ms)(void))
+{
+    static struct tiers_rules rules;
+    const char *why;
+
+    rules = (struct tiers_rules){.count = 0};
+    assert_rc(tiers_rules_set(&rules, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
+    return open_with(kind, keyspace_fd, &rules, now_ms);
 }

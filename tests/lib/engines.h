@@ -17,6 +17,10 @@ enum engine_kind { ENGINE_MEMORY, ENGINE_LMDB };
  * test. */
 struct store *engine_open(enum engine_kind kind, int keyspace_fd);
 
+/* The same with history, in the steps and for the times of the default. */
+struct store *engine_open_history(enum engine_kind kind, int keyspace_fd,
+                                  uint64_t (*now_ms)(void));
+
 extern const enum engine_kind engine_kinds[2];
 
 /* A row of a test table. */

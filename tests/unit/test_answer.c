@@ -294,7 +294,7 @@ as_of_alone_is_asked_for_alone(void **state)
     const struct query last = past_all(), first = range("words", 0, 1);
     const uint8_t *at = f->out, *end;
 
-    assert_false(answer_is_list(&last));
+    assert_false(answer_is_long(&last));
     assert_int_equal(answer_bound(&last), QUERY_REPLY_SIZE);
     add(f, first);
     assert_false(answer_add(&f->answer, &last));
@@ -456,13 +456,13 @@ list(struct fixture *f, const char *after, unsigned *steps)
     bool failed;
     size_t size;
 
-    assert_true(answer_is_list(&q));
+    assert_true(answer_is_long(&q));
     answer_end_turn(&f->answer);
-    answer_list_start(&f->answer, &q, f->now_ms);
-    for (*steps = 1; !answer_list_step(&f->answer); ++*steps)
+    answer_long_start(&f->answer, &q, f->now_ms);
+    for (*steps = 1; !answer_long_step(&f->answer); ++*steps)
         continue;
-    size = answer_list_size(&f->answer);
-    assert_int_equal(answer_list_put(&f->answer, f->out, &failed), size);
+    size = answer_long_size(&f->answer);
+    assert_int_equal(answer_long_put(&f->answer, f->out, &failed), size);
     assert_false(failed);
     return f->out + size;
 }
@@ -491,17 +491,17 @@ a_listing_takes_as_many_steps_as_it_is_given_time(void **state)
     const uint8_t *at = f->out, *end;
     unsigned steps;
 
-    f->answer.list.step_ms = 0; /* a keyspace at a step */
+    f->answer.step_ms = 0; /* a keyspace at a step */
     end = list(f, "", &steps);
     expect_rows(&at, 2, "1 one, 5 words");
     assert_ptr_equal(at, end);
     assert_in_range(steps, 2, 1000);
 
     /* What was begun and given up leaves nothing behind. */
-    f->answer.list.step_ms = 0;
-    answer_list_start(&f->answer, &(struct query){.op = QUERY_KEYSPACES}, 1);
-    (void)answer_list_step(&f->answer); /* it is not done */
-    answer_list_stop(&f->answer);
+    f->answer.step_ms = 0;
+    answer_long_start(&f->answer, &(struct query){.op = QUERY_KEYSPACES}, 1);
+    (void)answer_long_step(&f->answer); /* it is not done */
+    answer_long_stop(&f->answer);
     at = f->out;
     end = list(f, "", &steps);
     expect_rows(&at, 2, "1 one, 5 words");
@@ -529,9 +529,9 @@ a_listing_that_cannot_be_made_says_so(void **state)
     spied = *real;
     spied.listing_next = no_next;
     f->answer.list.from->engine = &spied;
-    answer_list_start(&f->answer, &q, f->now_ms);
-    assert_true(answer_list_step(&f->answer));
-    assert_int_equal(answer_list_put(&f->answer, f->out, &failed),
+    answer_long_start(&f->answer, &q, f->now_ms);
+    assert_true(answer_long_step(&f->answer));
+    assert_int_equal(answer_long_put(&f->answer, f->out, &failed),
                      QUERY_REPLY_SIZE);
     assert_true(failed);
     expect_rows(&at, -EIO, "");

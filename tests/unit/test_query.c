@@ -18,6 +18,20 @@ range_of(const char *keyspace, int64_t offset, int64_t length)
 }
 
 static struct query
+past_of(enum query_op op, const char *key)
+{
+    return (struct query){.op = op,
+                          .from = 1763596800,
+                          .to = 1763600400,
+                          .step = 60,
+                          .length = 7,
+                          .keyspace = (const uint8_t *)"words",
+                          .key = (const uint8_t *)key,
+                          .keyspace_size = 5,
+                          .key_size = (uint16_t)strlen(key)};
+}
+
+static struct query
 extended_of(enum query_op op, const char *keyspace, const char *key)
 {
     return (struct query){.op = op,
@@ -31,7 +45,7 @@ static void
 a_range_request_is_272_little_endian_bytes(void **state)
 {
     const struct query q = range_of("words", -2, 100);
-    uint8_t bytes[QUERY_EXTENDED_SIZE], want[QUERY_SIZE] = {0};
+    uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_SIZE] = {0};
 
     (void)state; /* no fixture */
     memset(want, 0xff, 8);
@@ -50,7 +64,7 @@ static void
 an_extended_request_is_528_bytes_marked_by_its_offset(void **state)
 {
     const struct query q = extended_of(QUERY_RANK, "words", "the");
-    uint8_t bytes[QUERY_EXTENDED_SIZE], want[QUERY_EXTENDED_SIZE] = {0};
+    uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_EXTENDED_SIZE] = {0};
 
     (void)state; /* no fixture */
     want[7] = 0x80;
@@ -62,6 +76,93 @@ an_extended_request_is_528_bytes_marked_by_its_offset(void **state)
     assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
 
     assert_memory_equal(bytes, want, sizeof want);
+}
+
+static void
+a_request_about_the_past_is_560_bytes(void **state)
+{
+    const struct query q = past_of(QUERY_HISTORY, "the");
+    uint8_t bytes[QUERY_SIZE_MAX], want[QUERY_PAST_SIZE] = {0};
+
+    (void)state; /* no fixture */
+    want[7] = 0x80;
+    want[8] = 7;
+    memcpy(want + 16, "words", 5);
+    memcpy(want + 272, "the", 3);
+    put_le64s(want + 528, 1763596800);
+    put_le64s(want + 536, 1763600400);
+    want[544] = 60;
+    want[552] = 7;
+
+    assert_rc(query_put(&q, bytes), QUERY_PAST_SIZE);
+
+    assert_memory_equal(bytes, want, sizeof want);
+    assert_int_equal(query_size(bytes, 16), QUERY_PAST_SIZE);
+    assert_true(query_size(bytes, 15) >
+                15); /* it is not whole, whatever it is */
+}
+
+static void
+times_come_through_and_lengths_are_cut(void **state)
+{
+    struct query q = past_of(QUERY_PERIOD_TOP, ""), got;
+    uint8_t bytes[QUERY_SIZE_MAX];
+
+    (void)state; /* no fixture */
+    q.length = INT64_MAX;
+    q.from = INT64_MIN;
+    assert_rc(query_put(&q, bytes), QUERY_PAST_SIZE);
+    assert_rc(query_parse(bytes, &got), 0);
+    assert_int_equal(got.op, QUERY_PERIOD_TOP);
+    assert_true(got.from == INT64_MIN);
+    assert_int_equal(got.to, q.to);
+    assert_int_equal(got.step, q.step);
+    assert_int_equal(got.length, QUERY_ROWS_MAX);
+
+    q = past_of(QUERY_AROUND, "key");
+    q.length = INT64_MAX;
+    assert_rc(query_put(&q, bytes), QUERY_PAST_SIZE);
+    assert_rc(query_parse(bytes, &got), 0);
+    assert_int_equal(got.length, QUERY_ROWS_MAX - 1);
+
+    put_le64s(bytes + 552, -1);
+    assert_rc(query_parse(bytes, &got), -EINVAL);
+    q.length = -1;
+    assert_rc(query_put(&q, bytes), -EINVAL);
+}
+
+static void
+rows_of_the_past_round_trip(void **state)
+{
+    const struct query_past facts = {-22, 1, INT64_MAX, INT64_MIN, 5};
+    const struct query_past_row row = {-3,
+                                       7,
+                                       INT64_MIN,
+                                       UINT64_MAX,
+                                       QUERY_PAST_ANY,
+                                       3,
+                                       (const uint8_t *)"abc"};
+    uint8_t head[QUERY_PAST_HEAD], bytes[QUERY_PAST_ROW_SIZE + 3];
+    struct query_past told;
+    struct query_past_row got;
+
+    (void)state; /* no fixture */
+    query_past_put(&facts, head);
+    query_past_get(head, &told);
+    assert_memory_equal(&told, &facts, sizeof facts);
+
+    assert_int_equal(query_past_row_put(bytes, &row), sizeof bytes);
+    assert_int_equal(get_le64(bytes), 7);
+    assert_int_equal(get_le64s(bytes + 8), -3);
+    assert_rc(query_past_row_get(bytes, sizeof bytes, &got), sizeof bytes);
+    assert_int_equal(got.sum_high, -3);
+    assert_int_equal(got.sum_low, 7);
+    assert_true(got.before_high == INT64_MIN && got.before_low == UINT64_MAX);
+    assert_int_equal(got.flags, QUERY_PAST_ANY);
+    assert_int_equal(got.key_size, 3);
+    assert_memory_equal(got.key, "abc", 3);
+    for (size_t size = 0; size < sizeof bytes; size++)
+        assert_rc(query_past_row_get(bytes, size, &got), -EPROTO);
 }
 
 static void
@@ -81,7 +182,7 @@ what_is_put_is_parsed_again(void **state)
         extended_of(QUERY_ABOUT, "k", ""),
         extended_of(QUERY_ABOUT, "k", "key"),
     };
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
     int size;
 
@@ -122,7 +223,7 @@ static void
 a_length_above_4096_is_cut(void **state)
 {
     const struct query q = range_of("k", 0, INT64_MAX);
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
     (void)state; /* no fixture */
@@ -137,7 +238,7 @@ static void
 a_negative_length_is_malformed(void **state)
 {
     struct query q = range_of("k", 0, -1);
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
     (void)state; /* no fixture */
@@ -154,7 +255,7 @@ static void
 names_of_256_bytes_need_no_nul(void **state)
 {
     char name[QUERY_NAME_SIZE + 1];
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query q, got;
 
     (void)state; /* no fixture */
@@ -173,7 +274,7 @@ static void
 names_that_do_not_fit_are_not_put(void **state)
 {
     char name[QUERY_NAME_SIZE + 2];
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query q;
 
     (void)state; /* no fixture */
@@ -203,8 +304,13 @@ each_op_wants_its_names(void **state)
         extended_of(QUERY_TOTAL, "k", "key"),
         extended_of(QUERY_NOW, "", "key"),
         extended_of(QUERY_ABOUT, "", "key"),
+        extended_of(QUERY_HISTORY, "", "key"),
+        extended_of(QUERY_PERIOD_TOP, "", ""),
+        extended_of(QUERY_PERIOD_TOP, "k", "key"),
+        extended_of(QUERY_PERIOD_RANK, "k", ""),
+        extended_of(QUERY_AROUND, "k", ""),
     };
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
     (void)state; /* no fixture */
@@ -226,9 +332,9 @@ each_op_wants_its_names(void **state)
 static void
 unknown_ops_are_malformed(void **state)
 {
-    const int64_t ops[] = {INT64_MIN, -1, 0, 7, INT64_MAX, (1LL << 32) + 1};
+    const int64_t ops[] = {INT64_MIN, -1, 0, 11, INT64_MAX, (1LL << 32) + 1};
     const struct query q = extended_of(QUERY_GET, "k", "key");
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
     (void)state; /* no fixture */
@@ -243,12 +349,12 @@ static void
 any_byte_after_a_names_first_nul_is_malformed(void **state)
 {
     const struct query q = extended_of(QUERY_GET, "k", "key");
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
     (void)state; /* no fixture */
     assert_rc(query_put(&q, bytes), QUERY_EXTENDED_SIZE);
-    for (size_t at = 18; at < sizeof bytes; at++) {
+    for (size_t at = 18; at < QUERY_EXTENDED_SIZE; at++) {
         if (at >= 272 && at <= 275)
             continue; /* the key itself, and the byte behind it */
         bytes[at] = 1;
@@ -262,7 +368,7 @@ static void
 the_smallest_offset_is_put_as_the_start(void **state)
 {
     const struct query q = range_of("k", INT64_MIN, 1);
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     struct query got;
 
     (void)state; /* no fixture */
@@ -296,6 +402,9 @@ replies_and_rows_round_trip(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_range_request_is_272_little_endian_bytes),
     cmocka_unit_test(an_extended_request_is_528_bytes_marked_by_its_offset),
+    cmocka_unit_test(a_request_about_the_past_is_560_bytes),
+    cmocka_unit_test(times_come_through_and_lengths_are_cut),
+    cmocka_unit_test(rows_of_the_past_round_trip),
     cmocka_unit_test(what_is_put_is_parsed_again),
     cmocka_unit_test(fewer_than_eight_bytes_do_not_tell_the_size),
     cmocka_unit_test(a_length_above_4096_is_cut),

@@ -153,7 +153,7 @@ control_ready(struct loop_source *source, uint32_t events)
         return;
     }
     if (byte == '1')
-        f->answer.list.step_ms = 0; /* one keyspace at a step */
+        f->answer.step_ms = 0; /* one keyspace at a step */
     now = look(f);
     /* A test that does not get it fails. */
     (void)!send(source->fd, &now, sizeof now, MSG_NOSIGNAL);
@@ -667,6 +667,51 @@ a_listing_is_made_in_steps_and_others_are_served_between(void **state)
     client_close(fd);
 }
 
+/* The stores of these tests keep no history in files, and all of it in memory:
+ * either way it is one answer, and those around it keep their order. */
+static void
+the_top_of_a_period_stands_in_line_with_listings(void **state)
+{
+    struct fixture *f = *state;
+    const struct query top = {.op = QUERY_PERIOD_TOP,
+                              .to = 3600,
+                              .length = 3,
+                              .keyspace = (const uint8_t *)"small",
+                              .keyspace_size = 5};
+    uint8_t bytes[QUERY_SIZE_MAX], head[QUERY_REPLY_SIZE], rest[4096];
+    struct query_reply reply;
+    struct query_past facts;
+    struct client_rows r;
+    int list, fd;
+
+    (void)tell(f, '1'); /* what it answers does not matter */
+    list = client_connect(f->port);
+    fd = client_connect(f->port);
+    for (int i = 0; i < 20; i++) {
+        client_send(list, bytes,
+                    client_extended_request(bytes, QUERY_KEYSPACES, "", ""));
+        request(fd, "small", 0, 1);
+        client_send(fd, bytes, (size_t)query_put(&top, bytes));
+        request(fd, "small", 1, 1);
+
+        expect_rows(fd, 10, 0, 1);
+        assert_int_equal(client_read(fd, head, sizeof head), sizeof head);
+        query_reply_get(head, &reply);
+        assert_true(reply.rows == (f->kind == ENGINE_LMDB ? 0 : 3));
+        assert_true(reply.size >= QUERY_PAST_HEAD &&
+                    reply.size <= (int64_t)sizeof rest);
+        assert_int_equal(client_read(fd, rest, (size_t)reply.size), reply.size);
+        query_past_get(rest, &facts);
+        assert_int_equal(facts.error, f->kind == ENGINE_LMDB ? -ENODATA : 0);
+        expect_rows(fd, 10, 1, 1);
+        client_reply(list, &r);
+        assert_int_equal(r.rows, 3 + MANY);
+        client_rows_free(&r);
+    }
+    client_close(list);
+    client_close(fd);
+}
+
 /* Asks for the keyspaces after the last name there can be. */
 static void
 expect_as_of_only(int fd)
@@ -680,7 +725,7 @@ expect_as_of_only(int fd)
     client_send(fd, bytes,
                 client_extended_request(bytes, QUERY_KEYSPACES, last, ""));
     assert_rc(query_parse(bytes, &q), 0);
-    assert_false(answer_is_list(&q)); /* no look at any keyspace */
+    assert_false(answer_is_long(&q)); /* no look at any keyspace */
     client_reply(fd, &r);
     assert_int_equal(r.rows, 0);
     assert_int_equal(r.size, 0);
@@ -700,7 +745,7 @@ as_of_is_told_without_a_listing_and_while_one_is_made(void **state)
     bool seen = false;
     int list, fd;
 
-    assert_true(answer_is_list(&before_last)); /* names may come after it */
+    assert_true(answer_is_long(&before_last)); /* names may come after it */
     (void)tell(f, '1'); /* what it answers does not matter */
     list = client_connect(f->port);
     fd = client_connect(f->port);
@@ -903,7 +948,8 @@ each_way_to_be_malformed_is_refused(void **state)
         if (i == 1)
             bytes[16 + 200] = 'x';
         if (i == 2)
-            size = client_extended_request(bytes, QUERY_ABOUT + 1, "small", "");
+            size =
+                client_extended_request(bytes, QUERY_AROUND + 1, "small", "");
         if (i == 3)
             size = client_extended_request(bytes, QUERY_GET, "small", "");
         if (i == 4)
@@ -1249,6 +1295,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_half_closed_connection_gets_all_its_answers),
     CASE(extended_requests_are_answered),
     CASE_MANY(a_listing_is_made_in_steps_and_others_are_served_between),
+    CASE_MANY(the_top_of_a_period_stands_in_line_with_listings),
     CASE_MANY(as_of_is_told_without_a_listing_and_while_one_is_made),
     CASE(fifty_listings_in_a_row_are_all_answered_and_others_between),
     CASE_MANY(many_listings_at_once_are_all_answered),

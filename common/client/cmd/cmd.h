@@ -116,6 +116,8 @@ int cmd_load(struct cmd_line *line);
 int cmd_export(struct cmd_line *line);
 int cmd_top(struct cmd_line *line);
 int cmd_range(struct cmd_line *line);
+int cmd_around(struct cmd_line *line);
+int cmd_history(struct cmd_line *line);
 int cmd_get(struct cmd_line *line);
 int cmd_rank(struct cmd_line *line);
 int cmd_total(struct cmd_line *line);

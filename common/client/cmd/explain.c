@@ -24,10 +24,8 @@
 #include "common/client/cmd/when.h"
 
 #define LOOKS_MAX 100
-#define SUM_TEXT  48
 
 __extension__ typedef __int128 int128;
-__extension__ typedef unsigned __int128 uint128;
 
 struct mark {
     struct store_mark m;
@@ -216,27 +214,15 @@ read_share(struct explain *e, const struct archived *a, struct share *s)
 }
 
 static const char *
-sum_text(int128 sum, char text[SUM_TEXT])
+sum_text(int128 sum, char text[OUTPUT_SUM_SIZE])
 {
-    uint128 rest = sum < 0 ? -(uint128)sum : (uint128)sum;
-    size_t at = SUM_TEXT - 1;
-
-    text[at] = '\0';
-    do
-        text[--at] = (char)('0' + (int)(rest % 10));
-    while ((rest /= 10) > 0);
-    if (sum < 0)
-        text[--at] = '-';
-    return text + at;
+    return output_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
 }
 
-/* A sum as a number where it is one. */
 static struct cell
-cell_sum(int128 sum, char text[SUM_TEXT])
+sum_cell(int128 sum, char text[OUTPUT_SUM_SIZE])
 {
-    if (sum >= INT64_MIN && sum <= INT64_MAX)
-        return cell_number((int64_t)sum);
-    return cell_text(sum_text(sum, text));
+    return cell_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
 }
 
 static const struct output_column columns[] = {
@@ -262,7 +248,7 @@ static void
 print_share(struct explain *e, const struct archived *a, const struct share *s,
             bool in)
 {
-    char first[WHEN_SIZE], last[WHEN_SIZE], sum[SUM_TEXT];
+    char first[WHEN_SIZE], last[WHEN_SIZE], sum[OUTPUT_SUM_SIZE];
 
     progress_clear(&e->progress);
     output_row(&e->out, (const struct cell[]){
@@ -271,7 +257,7 @@ print_share(struct explain *e, const struct archived *a, const struct share *s,
                             cell_number((int64_t)a->header.index),
                             cell_number((int64_t)a->header.epoch),
                             cell_number((int64_t)s->increments),
-                            cell_sum(s->sum, sum),
+                            sum_cell(s->sum, sum),
                             cell_bool(in),
                         });
 }
@@ -340,11 +326,11 @@ static void
 facts(struct explain *e)
 {
     struct output *o = &e->out;
-    char sum[SUM_TEXT], rest[SUM_TEXT];
+    char sum[OUTPUT_SUM_SIZE], rest[OUTPUT_SUM_SIZE];
 
     output_fact(o, "increments", cell_number((int64_t)e->increments));
-    output_fact(o, "sum", cell_sum(e->sum, sum));
-    output_fact(o, "rest", cell_sum(rest_of(e), rest));
+    output_fact(o, "sum", sum_cell(e->sum, sum));
+    output_fact(o, "rest", sum_cell(rest_of(e), rest));
     output_fact(o, "archive_begins",
                 e->begins_ms == UINT64_MAX
                     ? cell_none()
@@ -361,7 +347,7 @@ facts(struct explain *e)
 static void
 tell(const struct explain *e)
 {
-    char when[WHEN_SIZE], sum[SUM_TEXT], rest[SUM_TEXT];
+    char when[WHEN_SIZE], sum[OUTPUT_SUM_SIZE], rest[OUTPUT_SUM_SIZE];
 
     if (e->found)
         (void)printf("count now: %" PRId64 "%s\n", e->row.count,

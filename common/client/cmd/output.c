@@ -49,6 +49,32 @@ cell_bool(bool value)
     return (struct cell){.kind = CELL_BOOL, .number = value};
 }
 
+__extension__ typedef unsigned __int128 uint128;
+
+const char *
+output_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE])
+{
+    const uint128 sum = (uint128)(uint64_t)high << 64 | low;
+    uint128 rest = high < 0 ? -sum : sum;
+    char *at = &text[OUTPUT_SUM_SIZE - 1];
+
+    *at = '\0';
+    do
+        *--at = (char)('0' + (int)(rest % 10));
+    while ((rest /= 10) > 0);
+    if (high < 0)
+        *--at = '-';
+    return at;
+}
+
+struct cell
+cell_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE])
+{
+    if (high == ((int64_t)low < 0 ? -1 : 0))
+        return cell_number((int64_t)low);
+    return cell_text(output_sum(high, low, text));
+}
+
 /* Columns of a terminal that a text form takes: one per character of UTF-8. */
 static int
 text_width(const char *text)

@@ -63,6 +63,12 @@ struct cell cell_text(const char *text); /* printable, valid UTF-8 */
 struct cell cell_number(int64_t number);
 struct cell cell_bool(bool value);
 
+/* high * 2^64 + low as decimal digits, from somewhere in `text` on; and as a
+ * cell: a number where int64 has it, else text, as long as `text` is there. */
+#define OUTPUT_SUM_SIZE 48
+const char *output_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE]);
+struct cell cell_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE]);
+
 /* The format is what --json or --tsv of the line says.  `columns` may be NULL
  * (facts only). */
 void output_init(struct output *o, const struct cmd_line *line,

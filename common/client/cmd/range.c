@@ -6,6 +6,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
+#include "common/client/cmd/period.h"
 #include "common/wire/query.h"
 
 static const struct output_column columns[] = {
@@ -179,6 +180,8 @@ cmd_top(struct cmd_line *line)
     status = cmd_option_number(line, "n", 1, INT64_MAX, 20, &r.length);
     if (status == 0 && line->arg_count > 1)
         status = cmd_number(line->args[1], "N", 1, INT64_MAX, &r.length);
+    if (status == 0 && period_is_asked(line))
+        return period_top(line, r.length);
     return status != 0 ? status : run(line, &r);
 }
 

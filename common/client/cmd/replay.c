@@ -300,32 +300,18 @@ open_target(struct replay *r)
 }
 
 static int
-option_time(const struct cmd_line *line, const char *option, uint64_t def,
-            uint64_t *ms)
-{
-    const char *text = cmd_value(line, option);
-
-    *ms = def;
-    if (text == NULL || when_parse(text, clock_unix_ms(),
-                                   cmd_value(line, "utc") != NULL, ms) == 0)
-        return 0;
-    return cmd_misuse(line, text,
-                      "give a time: 2026-11-20, 2026-11-20T14:30, -2h, now, or "
-                      "Unix seconds");
-}
-
-static int
 read_options(struct replay *r)
 {
     const struct cmd_line *line = r->line;
     const char *keyspace = cmd_value(line, "keyspace");
+    const uint64_t now = clock_unix_ms();
     int status;
 
     r->dry_run = cmd_value(line, "dry-run") != NULL;
     r->skip = cmd_value(line, "skip-damaged") != NULL;
-    status = option_time(line, "from", 0, &r->from_ms);
+    status = when_option(line, "from", now, 0, &r->from_ms);
     if (status == 0)
-        status = option_time(line, "to", UINT64_MAX, &r->to_ms);
+        status = when_option(line, "to", now, UINT64_MAX, &r->to_ms);
     if (status == 0)
         status = cmd_option_ms(line, "timeout", WAIT_MS, &r->wait_ms);
     if (status == 0 && keyspace != NULL)

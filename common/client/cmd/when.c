@@ -6,8 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/client/cmd/cmd.h"
-
 #define YEAR_MOST 9999
 
 /* "2026-11-20", "2026-11-20T14:30", "2026-11-20T14:30:05". */
@@ -59,6 +57,21 @@ when_parse(const char *text, uint64_t now_ms, bool utc, uint64_t *ms)
         return 0;
     }
     return parse_date(text, utc, ms);
+}
+
+int
+when_option(const struct cmd_line *line, const char *option, uint64_t now_ms,
+            uint64_t def, uint64_t *ms)
+{
+    const char *text = cmd_value(line, option);
+
+    *ms = def;
+    if (text == NULL ||
+        when_parse(text, now_ms, cmd_value(line, "utc") != NULL, ms) == 0)
+        return 0;
+    return cmd_misuse(line, text,
+                      "give a time: 2026-11-20, 2026-11-20T14:30, -2h, now, or "
+                      "Unix seconds");
 }
 
 void

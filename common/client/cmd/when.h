@@ -11,8 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/client/cmd/cmd.h"
+
 /* -EINVAL for anything else, or a day that is none. */
 int when_parse(const char *text, uint64_t now_ms, bool utc, uint64_t *ms);
+
+/* The time that an option of the line gives, `def` when it is not there; dates
+ * are UTC with --utc.  Says what is wrong; an exit status. */
+int when_option(const struct cmd_line *line, const char *option,
+                uint64_t now_ms, uint64_t def, uint64_t *ms);
 
 /* "2026-11-20T14:30:05", with a Z behind it in UTC. */
 #define WHEN_SIZE 40

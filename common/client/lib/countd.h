@@ -190,11 +190,95 @@ struct countd_facts {
 int countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
                  const void *key, size_t key_size, struct countd_facts *out);
 
+/* Up to `length` (at most 4095) rows in the order of counts, of which the key's
+ * is in the middle where there are so many on both sides; *first: the rank of
+ * the first of them.  -ENOENT; else as countd_range(). */
+int countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
+                  const void *key, size_t key_size, int64_t length,
+                  int64_t *first, struct countd_rows **out);
+
 /* Names of keyspaces after `after` ("" for the first) with their number of
  * keys in `count`; at most 4096 at a time. */
 int countd_keyspaces(struct countd *c, const void *after, size_t after_size,
                      struct countd_rows **out);
 void countd_rows_free(struct countd_rows *rows);
+
+/* ---- the past ---------------------------------------------------------- */
+
+/* What came when, by the server's setting `history`.  Times are Unix seconds,
+ * of whole minutes; what came at `to` itself is not asked about.  Answers tell
+ * since when: what came before that may be missing; 0: nothing is.
+ *
+ *   -EINVAL   times that the keyspace has no tier for: `from` and the step (for
+ *             a period, its length) must be multiples of the step of one tier;
+ *             not whole minutes; `to` before `from`
+ *   -E2BIG    more than 4096 buckets
+ *   -ENOENT   no such keyspace    -ENODATA  it has no history
+ *   others as of countd_range() */
+
+/* A sum is exact, of 128 bits. */
+struct countd_sum {
+    int64_t value; /* cut to the bounds of int64 */
+    int64_t high;  /* high * 2^64 + low */
+    uint64_t low;
+    int any; /* 0: no increments came; else they did, though it may be 0 */
+};
+
+struct countd_bucket {
+    int64_t start;
+    struct countd_sum sum;
+};
+
+struct countd_buckets {
+    int64_t as_of_ms; /* as of countd_rows */
+    int64_t since;
+    size_t count; /* (to - from) / step */
+    struct countd_bucket *buckets;
+};
+
+/* What came to a key or, with key_size 0, to the keyspace: a bucket for each
+ * step, also where nothing came; a key that nobody knows has only such.
+ * countd_buckets_free() after success. */
+int countd_history(struct countd *c, const void *keyspace, size_t keyspace_size,
+                   const void *key, size_t key_size, int64_t from, int64_t to,
+                   int64_t step, struct countd_buckets **out);
+void countd_buckets_free(struct countd_buckets *buckets);
+
+struct countd_top_row {
+    struct countd_sum sum;
+    struct countd_sum before; /* in the time as long before */
+    const char *key;          /* key_size bytes, not NUL-terminated */
+    size_t key_size;
+};
+
+struct countd_top {
+    int64_t as_of_ms; /* as of countd_rows */
+    int64_t since;
+    int before_known; /* 1: nothing is missing from `before`, either */
+    size_t count;
+    struct countd_top_row *rows;
+};
+
+/* The keys with the largest sums in a period, ties by key; at most 4096, and
+ * none but `since` for a length of 0.  countd_top_free() after success. */
+int countd_period_top(struct countd *c, const void *keyspace,
+                      size_t keyspace_size, int64_t from, int64_t to,
+                      int64_t length, struct countd_top **out);
+void countd_top_free(struct countd_top *top);
+
+struct countd_period {
+    int64_t as_of_ms; /* as of countd_rows */
+    int64_t since;
+    struct countd_sum sum;
+    int64_t rank; /* from 0, by the sums */
+    int64_t keys; /* that have increments in the period */
+};
+
+/* The sum of a key in a period, and its rank by that; of one without increments
+ * in it (sum.any is 0) the rank that a sum of 0 has. */
+int countd_period_rank(struct countd *c, const void *keyspace,
+                       size_t keyspace_size, const void *key, size_t key_size,
+                       int64_t from, int64_t to, struct countd_period *out);
 
 /* Timeout of the reading calls; default 5000. */
 void countd_read_timeout(struct countd *c, int timeout_ms);

@@ -10,7 +10,6 @@
 
 #define SEND_SIZE    ((size_t)64 * 1024)
 #define RECEIVE_SIZE ((size_t)64 * 1024)
-#define ROW_SIZE_MAX (QUERY_ROW_SIZE + QUERY_NAME_SIZE)
 
 /* Request `index` as bytes: its size, or -EINVAL, -ENAMETOOLONG. */
 static int
@@ -42,8 +41,7 @@ fill_send(struct exchange *x)
         return;
     x->send_at = 0;
     x->send_size = 0;
-    while (x->put < x->count &&
-           x->send_size + QUERY_EXTENDED_SIZE <= SEND_SIZE) {
+    while (x->put < x->count && x->send_size + QUERY_SIZE_MAX <= SEND_SIZE) {
         n = put_ask(x, x->put, x->r->send + x->send_size);
         if (n > 0)
             x->send_size += (size_t)n;
@@ -55,7 +53,7 @@ fill_send(struct exchange *x)
 static void
 skip_refused(struct exchange *x)
 {
-    uint8_t bytes[QUERY_EXTENDED_SIZE];
+    uint8_t bytes[QUERY_SIZE_MAX];
     int n;
 
     while (x->answered < x->count) {
@@ -81,16 +79,26 @@ start_again(struct exchange *x)
     x->kept = false;
 }
 
+/* Whether so many rows have so many bytes. */
+static bool
+is_possible(const struct exchange *x, const struct query_reply *reply)
+{
+    const int64_t head = x->past ? QUERY_PAST_HEAD : 0;
+    const int64_t row = x->past ? QUERY_PAST_ROW_SIZE : QUERY_ROW_SIZE;
+
+    return reply->rows <= QUERY_ROWS_MAX &&
+           reply->size >= head + reply->rows * row &&
+           reply->size <= head + reply->rows * (row + QUERY_NAME_SIZE);
+}
+
 /* Rows, their array and their bytes in one piece. */
 static int
 take_head(struct exchange *x, const struct query_reply *reply)
 {
-    const size_t count = (size_t)reply->rows;
+    const size_t count = x->past ? 1 : (size_t)reply->rows;
     size_t total;
 
-    if (reply->rows > QUERY_ROWS_MAX || reply->size < 0 ||
-        reply->size < reply->rows * QUERY_ROW_SIZE ||
-        reply->size > reply->rows * ROW_SIZE_MAX)
+    if (!is_possible(x, reply))
         return -EPROTO;
     total = sizeof *x->rows + count * sizeof *x->rows->rows;
     x->rows = malloc(total + (size_t)reply->size);
@@ -100,6 +108,9 @@ take_head(struct exchange *x, const struct query_reply *reply)
     x->rows->count = count;
     x->rows->rows = (struct countd_row *)(x->rows + 1);
     x->bytes = (uint8_t *)x->rows + total;
+    if (x->past)
+        x->rows->rows[0] = (struct countd_row){
+            reply->rows, (const char *)x->bytes, (size_t)reply->size};
     x->size = (size_t)reply->size;
     x->have = 0;
     return 0;
@@ -179,7 +190,7 @@ take_bytes(struct exchange *x, const uint8_t *at, size_t left)
         }
         if (!gather(x->bytes, x->size, &x->have, &at, &left))
             return 0;
-        rc = cut_rows(x);
+        rc = x->past ? 0 : cut_rows(x);
         if (rc < 0)
             return rc;
         x->out[x->answered++] = x->rows;

@@ -31,6 +31,8 @@ struct exchange {
     size_t answered; /* asks answered, or refused */
     int error;       /* the first of a single ask */
     int *errors;     /* of each ask, 0 at first; NULL: not wanted */
+    bool past;       /* answers about the past: each is one row, whose count is
+                        the number of its rows and whose key all their bytes */
     bool kept;       /* connection of an earlier exchange, silent so far */
     size_t send_at, send_size;
 

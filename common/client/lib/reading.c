@@ -63,24 +63,32 @@ ask_one(const struct exchange *x, size_t index, struct query *q)
 }
 
 static int
+run_query(struct countd *c, struct query *q, size_t keyspace_size,
+          size_t key_size, struct countd_rows **out)
+{
+    struct countd_rows *rows = NULL;
+    struct exchange x = {
+        .r = &c->reading, .ask = ask_one, .asks = q, .count = 1, .out = &rows};
+    int rc;
+
+    if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
+        return -ENAMETOOLONG;
+    q->keyspace_size = (uint16_t)keyspace_size;
+    q->key_size = (uint16_t)key_size;
+    rc = exchange_run(&x);
+    if (rc == 0)
+        *out = rows;
+    return rc;
+}
+
+static int
 run_one(struct countd *c, enum query_op op, const void *keyspace,
         size_t keyspace_size, const void *key, size_t key_size,
         struct countd_rows **out)
 {
     struct query q = {.op = op, .keyspace = keyspace, .key = key};
-    struct countd_rows *rows = NULL;
-    struct exchange x = {
-        .r = &c->reading, .ask = ask_one, .asks = &q, .count = 1, .out = &rows};
-    int rc;
 
-    if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
-        return -ENAMETOOLONG;
-    q.keyspace_size = (uint16_t)keyspace_size;
-    q.key_size = (uint16_t)key_size;
-    rc = exchange_run(&x);
-    if (rc == 0)
-        *out = rows;
-    return rc;
+    return run_query(c, &q, keyspace_size, key_size, out);
 }
 
 /* The number in the one row of the answer. */
@@ -147,6 +155,31 @@ countd_read_timeout(struct countd *c, int timeout_ms)
     (void)pthread_mutex_lock(&c->reading.lock);
     c->reading.timeout_ms = timeout_ms;
     (void)pthread_mutex_unlock(&c->reading.lock);
+}
+
+PUBLIC int
+countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
+              const void *key, size_t key_size, int64_t length, int64_t *first,
+              struct countd_rows **out)
+{
+    struct query q = {
+        .op = QUERY_AROUND, .keyspace = keyspace, .key = key, .length = length};
+    struct countd_rows *rows = NULL;
+    int rc;
+
+    rc = run_query(c, &q, keyspace_size, key_size, &rows);
+    if (rc < 0)
+        return rc;
+    assert(rows);
+    if (rows->count == 0) {
+        countd_rows_free(rows);
+        return -ENOENT;
+    }
+    *first = rows->rows[0].count;
+    rows->rows++;
+    rows->count--;
+    *out = rows;
+    return 0;
 }
 
 /* ---- many keys, and facts ---------------------------------------------- */

@@ -92,8 +92,8 @@ keep_name(struct lmdb_listing *l, const struct listed *name)
             return;
         slot = l->sorted[LISTING_BATCH - 1];
     }
-    memmove(&l->sorted[at + 1], &l->sorted[at],
-            (l->count - 1 - at) * sizeof l->sorted[0]);
+    for (size_t i = l->count - 1; i > at; i--)
+        l->sorted[i] = l->sorted[i - 1];
     *slot = *name;
     l->sorted[at] = slot;
 }

@@ -1,0 +1,156 @@
+/* common/client/cmd/history.c - countd history: what came when. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/span.h"
+#include "common/client/cmd/when.h"
+
+#define STEP_MS  ((uint64_t)3600000)
+#define STEP_MAX ((uint64_t)366 * 86400000)
+#define BAR_SIZE 40
+
+/* Bars are for people only. */
+static const struct output_column columns[] = {
+    {"from", "from", false},
+    {"sum", "sum", true},
+    {"", "bar", false},
+};
+
+struct history {
+    const struct cmd_line *line;
+    struct cmd_name keyspace, key;
+    struct span span;
+    int64_t step;
+    bool utc;
+};
+
+/* Where int64 has the sum it is taken: of -1 the halves lose all there is. */
+static double
+size_of(const struct countd_sum *s)
+{
+    const bool fits = s->value != INT64_MIN && s->value != INT64_MAX;
+    const double value =
+        fits ? (double)s->value
+             : (double)s->high * 18446744073709551616.0 + (double)s->low;
+
+    return value < 0 ? -value : value;
+}
+
+static double
+largest(const struct countd_buckets *b)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        if (size_of(&b->buckets[i].sum) > most)
+            most = size_of(&b->buckets[i].sum);
+    return most;
+}
+
+/* As long as the sum is of the largest; what is not 0 is seen. */
+static void
+draw_bar(const struct countd_sum *s, double most, char bar[BAR_SIZE + 1])
+{
+    const double size = size_of(s);
+    size_t length = most > 0 ? (size_t)(size / most * BAR_SIZE + 0.5) : 0;
+
+    if (length == 0 && size > 0)
+        length = 1;
+    memset(bar, s->high < 0 ? '-' : '#', length);
+    bar[length] = '\0';
+}
+
+static void
+print_rows(const struct history *h, struct output *out,
+           const struct countd_buckets *b)
+{
+    const double most = largest(b);
+    char from[WHEN_SIZE], sum[OUTPUT_SUM_SIZE], bar[BAR_SIZE + 1];
+
+    for (size_t i = 0; i < b->count; i++) {
+        const struct countd_sum *s = &b->buckets[i].sum;
+        struct cell cells[] = {
+            span_cell(out, b->buckets[i].start, h->utc, from),
+            s->any ? cell_sum(s->high, s->low, sum) : cell_none(),
+            cell_text(bar),
+        };
+
+        draw_bar(s, most, bar);
+        output_row(out, cells);
+    }
+}
+
+static int
+print(const struct history *h, const struct countd_buckets *b)
+{
+    struct output out;
+
+    output_init(&out, h->line, columns, 2);
+    if (out.format == OUTPUT_PEOPLE && isatty(STDOUT_FILENO) == 1)
+        out.column_count = 3;
+    output_fact(&out, "keyspace",
+                cell_name(h->keyspace.bytes, h->keyspace.size));
+    if (h->key.size > 0)
+        output_fact(&out, "key", cell_name(h->key.bytes, h->key.size));
+    output_fact(&out, "step", cell_number(h->step));
+    output_fact(&out, "since", cell_number(b->since));
+    print_rows(h, &out, b);
+    output_rows_end(&out);
+    span_tell_since(&out, b->since, h->span.from, h->utc);
+    output_as_of(&out, b->as_of_ms);
+    return output_fini(&out);
+}
+
+static int
+read_options(struct history *h)
+{
+    const struct cmd_line *line = h->line;
+    const char *step = cmd_value(line, "step");
+    uint64_t step_ms;
+    int status;
+
+    status = cmd_name(line, line->args[0], "keyspace", &h->keyspace);
+    if (status == 0 && line->arg_count > 1)
+        status = cmd_name(line, line->args[1], "key", &h->key);
+    if (status == 0)
+        status = span_read(line, &h->span);
+    if (status == 0)
+        status = cmd_option_ms(line, "step", STEP_MS, &step_ms);
+    if (status != 0)
+        return status;
+    if (step_ms == 0 || step_ms % 60000 != 0 || step_ms > STEP_MAX)
+        return cmd_misuse(
+            line, step, "a step is whole minutes, a year at most: 5m, 1h, 1d");
+    h->utc = cmd_value(line, "utc") != NULL;
+    h->step = (int64_t)(step_ms / 1000);
+    h->span = span_widen(&h->span, h->step, h->utc);
+    return 0;
+}
+
+int
+cmd_history(struct cmd_line *line)
+{
+    struct history h = {.line = line};
+    struct countd_buckets *buckets;
+    struct countd *c;
+    int rc, status;
+
+    status = read_options(&h);
+    if (status == 0)
+        status = cmd_connect(line, CMD_READER, 0, &c);
+    if (status != 0)
+        return status;
+    rc = countd_history(c, h.keyspace.bytes, h.keyspace.size, h.key.bytes,
+                        h.key.size, h.span.from, h.span.to, h.step, &buckets);
+    (void)countd_close(c); /* nothing was sent to be counted */
+    if (rc < 0)
+        return span_failed(line, rc);
+    status = print(&h, buckets);
+    countd_buckets_free(buckets);
+    return status;
+}

@@ -1,0 +1,13 @@
+/* common/client/cmd/period.h - countd top of a period. */
+#ifndef COUNTD_PERIOD_H
+#define COUNTD_PERIOD_H
+
+#include "common/client/cmd/cmd.h"
+
+/* Whether the line asks about a period. */
+bool period_is_asked(const struct cmd_line *line);
+
+/* `length` rows of it; an exit status. */
+int period_top(const struct cmd_line *line, int64_t length);
+
+#endif

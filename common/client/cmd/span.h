@@ -1,0 +1,39 @@
+/* common/client/cmd/span.h - the time that a question is about, and what is
+ * said when it has no answer.
+ *
+ * What history keeps is of whole steps, so a span is widened to some: -2h at
+ * 10:07:12 by minutes begins at 08:07. */
+#ifndef COUNTD_SPAN_H
+#define COUNTD_SPAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/output.h"
+
+/* Unix seconds; what came at `to` itself is not in. */
+struct span {
+    int64_t from, to;
+};
+
+/* Of --from (default: a day ago) and --to (now).  Says what is wrong; an exit
+ * status. */
+int span_read(const struct cmd_line *line, struct span *out);
+
+/* Widened to multiples of `step` seconds, of UTC; those of more than an hour,
+ * if not `utc`, of the local time at the beginning: days are local days. */
+struct span span_widen(const struct span *s, int64_t step, bool utc);
+
+/* Unix seconds as a cell: for people a time in `text`, else the number. */
+struct cell span_cell(const struct output *o, int64_t seconds, bool utc,
+                      char *text);
+
+/* For people: what came before `since` may be missing; 0: nothing is said. */
+void span_tell_since(const struct output *o, int64_t since, int64_t from,
+                     bool utc);
+
+/* Says what an error of a question about the past means; an exit status. */
+int span_failed(const struct cmd_line *line, int rc);
+
+#endif

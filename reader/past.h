@@ -1,0 +1,57 @@
+/* reader/past.h - questions about history: from a request to the bytes of its
+ * answer.
+ *
+ * What came to a key or keyspace, bucket by bucket, is read at once.  The top
+ * of a period and the rank in it look at every key that it has, so they go on
+ * in steps, each of a moment of its own.
+ *
+ * A question that cannot be answered as it is asked (times that no tier has, no
+ * such keyspace) has an answer that says so, and the connection goes on.
+ *
+ * Ownership: the caller's between past_init() and past_fini(); the store is
+ * borrowed.
+ */
+#ifndef COUNTD_READER_PAST_H
+#define COUNTD_READER_PAST_H
+
+#include <stdbool.h>
+
+#include "common/store/store.h"
+#include "common/wire/query.h"
+
+#define PAST_ROW_MAX ((size_t)(QUERY_PAST_ROW_SIZE + QUERY_NAME_SIZE))
+#define PAST_SIZE_MAX                                                          \
+    (QUERY_REPLY_SIZE + QUERY_PAST_HEAD + QUERY_ROWS_MAX * PAST_ROW_MAX)
+
+struct past {
+    struct store *store;
+    struct store_past q;
+    enum query_op op;
+    int64_t as_of_ms;
+    int error;                    /* of the answer; else -EIO ends the peer */
+    struct store_bucket *buckets; /* one memory: a question has either */
+    struct store_top *top;
+    uint8_t name[QUERY_NAME_SIZE];
+    uint8_t key[QUERY_NAME_SIZE];
+};
+
+/*   -ENOMEM */
+int past_init(struct past *p, struct store *store);
+void past_fini(struct past *p);
+
+/* The most bytes that the answer to `q` can take. */
+size_t past_bound(const struct query *q);
+
+/* Begins; what was begun before is forgotten.  Nothing of `q` is kept. */
+void past_start(struct past *p, const struct query *q, int64_t as_of_ms);
+
+/* Goes on until about until_ns (clock_ns(); 0: to the end); true when it is
+ * done.  What the store keeps goes with the next store_read_end(). */
+bool past_step(struct past *p, uint64_t until_ns);
+
+/* The size of the whole answer, then its bytes.  *failed: it says that the
+ * keyspace cannot be read. */
+size_t past_size(const struct past *p);
+size_t past_put(const struct past *p, uint8_t *out, bool *failed);
+
+#endif

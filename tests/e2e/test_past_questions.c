@@ -1,0 +1,315 @@
+/* tests/e2e/test_past_questions.c - what was sent, asked for by time: libcountd
+ * and the countd command with the real daemons. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/client/lib/countd.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/fleet.h"
+
+#define WAIT_MS 20000
+#define HOUR    3600
+
+struct fixture {
+    struct fleet fleet;
+    struct countd *c;
+    int64_t from, to; /* of hours, around all that was sent */
+};
+
+static void
+incr(struct fixture *x, const char *key, int64_t n)
+{
+    assert_rc(countd_incr(x->c, "pages", 5, key, strlen(key), n), 0);
+}
+
+/* /a 5, /b 7 and -7, /c twice the most there is, and ten more. */
+static void
+send_all(struct fixture *x)
+{
+    char key[8];
+
+    incr(x, "/a", 2);
+    incr(x, "/a", 3);
+    incr(x, "/b", 7);
+    incr(x, "/b", -7);
+    for (int i = 0; i < 10; i++) {
+        snprintf(key, sizeof key, "/n%d", i);
+        incr(x, key, 100 + i);
+    }
+    x->from = (int64_t)time(NULL) / HOUR * HOUR;
+    assert_rc(countd_wait_readable(x->c, "pages", 5, WAIT_MS), 0);
+    x->to = ((int64_t)time(NULL) / HOUR + 2) * HOUR;
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+    char write[64], read[64];
+    const struct countd_options o = {
+        .size = sizeof o, .write = write, .read = read};
+
+    memset(&x, 0, sizeof x);
+    fleet_init(&x.fleet);
+    fleet_option(&x.fleet, "log.rotate_after=20ms");
+    fleet_start(&x.fleet, FLEET_WRITE);
+    fleet_start(&x.fleet, FLEET_READ);
+    fleet_start(&x.fleet, FLEET_WORKER);
+    snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(&x.fleet));
+    snprintf(read, sizeof read, "127.0.0.1:%u", fleet_read_port(&x.fleet));
+    assert_rc(countd_open(&x.c, &o), 0);
+    send_all(&x);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    assert_int_equal(countd_close(x->c), 0);
+    fleet_fini(&x->fleet);
+    return 0;
+}
+
+/* ---- libcountd --------------------------------------------------------- */
+
+/* The sum of buckets, each of which is in its place. */
+static int64_t
+history(struct fixture *x, const char *key, int64_t step, bool *any)
+{
+    struct countd_buckets *b;
+    int64_t sum = 0;
+
+    assert_rc(countd_history(x->c, "pages", 5, key, strlen(key), x->from, x->to,
+                             step, &b),
+              0);
+    assert_int_equal(b->count, (x->to - x->from) / step);
+    assert_true(b->as_of_ms > 0);
+    assert_int_equal(b->since, 0);
+    *any = false;
+    for (size_t i = 0; i < b->count; i++) {
+        assert_int_equal(b->buckets[i].start, x->from + (int64_t)i * step);
+        assert_true(b->buckets[i].sum.any || b->buckets[i].sum.value == 0);
+        *any |= b->buckets[i].sum.any;
+        sum += b->buckets[i].sum.value;
+    }
+    countd_buckets_free(b);
+    return sum;
+}
+
+static void
+history_is_what_was_sent(void **state)
+{
+    struct fixture *x = *state;
+    const int64_t steps[] = {60, 300, HOUR};
+    bool any;
+
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(history(x, "/a", steps[i], &any), 5);
+        assert_int_equal(history(x, "/b", steps[i], &any), 0);
+        assert_true(any);
+        assert_int_equal(history(x, "/none", steps[i], &any), 0);
+        assert_false(any);
+        assert_int_equal(history(x, "", steps[i], &any), 5 + 1045);
+    }
+    incr(x, "/a", INT64_MAX);
+    incr(x, "/c", INT64_MAX);
+    assert_rc(countd_wait_readable(x->c, "pages", 5, WAIT_MS), 0);
+    assert_int_equal(history(x, "", HOUR, &any), INT64_MAX); /* cut */
+}
+
+static void
+a_period_has_its_top_and_a_rank_for_each_key(void **state)
+{
+    struct fixture *x = *state;
+    struct countd_period p;
+    struct countd_top *top;
+
+    assert_rc(countd_period_top(x->c, "pages", 5, x->from, x->to, 3, &top), 0);
+    assert_int_equal(top->count, 3);
+    assert_true(top->before_known);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(top->rows[i].sum.value, 109 - i);
+        assert_int_equal(top->rows[i].key_size, 3);
+        assert_int_equal(top->rows[i].key[2], '9' - i);
+        assert_int_equal(top->rows[i].before.any, 0);
+    }
+    countd_top_free(top);
+    /* The hour behind has the sums of this one before it. */
+    assert_rc(countd_period_top(x->c, "pages", 5, x->to, 2 * x->to - x->from, 3,
+                                &top),
+              0);
+    assert_int_equal(top->count, 0);
+    countd_top_free(top);
+
+    assert_rc(countd_period_rank(x->c, "pages", 5, "/a", 2, x->from, x->to, &p),
+              0);
+    assert_int_equal(p.sum.value, 5);
+    assert_int_equal(p.rank, 10);
+    assert_int_equal(p.keys, 12);
+    assert_rc(countd_period_rank(x->c, "pages", 5, "/a", 2, x->from - HOUR,
+                                 x->from, &p),
+              0);
+    assert_int_equal(p.sum.any, 0);
+    assert_int_equal(p.keys, 0);
+}
+
+static void
+neighbours_are_those_beside_it(void **state)
+{
+    struct fixture *x = *state;
+    struct countd_rows *rows;
+    int64_t first;
+
+    assert_rc(countd_around(x->c, "pages", 5, "/n5", 3, 3, &first, &rows), 0);
+    assert_int_equal(first, 3);
+    assert_int_equal(rows->count, 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(rows->rows[i].count, 106 - i);
+    countd_rows_free(rows);
+    assert_rc(countd_around(x->c, "pages", 5, "/x", 2, 3, &first, &rows),
+              -ENOENT);
+}
+
+static void
+bad_questions_are_refused_and_the_handle_goes_on(void **state)
+{
+    struct fixture *x = *state;
+    struct countd_buckets *b;
+    struct countd_top *top;
+    int64_t count;
+
+    assert_rc(countd_history(x->c, "pages", 5, NULL, 0, x->from, x->to, 90, &b),
+              -EINVAL);
+    assert_rc(countd_history(x->c, "pages", 5, NULL, 0, x->from, x->to, 0, &b),
+              -EINVAL);
+    assert_rc(countd_history(x->c, "pages", 5, NULL, 0, x->to, x->from, 60, &b),
+              -EINVAL);
+    assert_rc(countd_history(x->c, "pages", 5, NULL, 0, 0, 5000L * 60, 60, &b),
+              -E2BIG);
+    assert_rc(countd_history(x->c, "no", 2, NULL, 0, x->from, x->to, 60, &b),
+              -ENOENT);
+    assert_rc(countd_history(x->c, "", 0, NULL, 0, x->from, x->to, 60, &b),
+              -EINVAL);
+    assert_rc(countd_period_top(x->c, "pages", 5, 1, x->to, 3, &top), -EINVAL);
+    assert_rc(countd_get(x->c, "pages", 5, "/a", 2, &count), 0);
+    assert_int_equal(count, 5);
+}
+
+/* ---- the command ------------------------------------------------------- */
+
+#define HISTORY(x, ...) FLEET_RUN(&(x)->fleet, "history", "pages", __VA_ARGS__)
+
+static const char *
+seconds(int64_t at, char *to)
+{
+    snprintf(to, 32, "%lld", (long long)at);
+    return to;
+}
+
+static void
+history_prints_a_line_for_each_step(void **state)
+{
+    struct fixture *x = *state;
+    char from[32], to[32], line[128];
+    int64_t at, sum = 0;
+    int lines = 0;
+    const char *p;
+
+    seconds(x->from, from);
+    seconds(x->to, to);
+    expect(
+        HISTORY(x, "/a", "--from", from, "--to", to, "--step", "1m", "--tsv"),
+        0, "\t5\n");
+    for (p = text; *p != '\0'; p = strchr(p, '\n') + 1) {
+        assert_int_equal(sscanf(p, "%ld\t%100[^\n]", &at, line), 2);
+        assert_int_equal(at, x->from + (int64_t)lines * 60);
+        sum += strcmp(line, "-") == 0 ? 0 : atoll(line);
+        lines++;
+    }
+    assert_int_equal(lines, (x->to - x->from) / 60);
+    assert_int_equal(sum, 5);
+
+    /* Widened to the hours that they are in; the keyspace's. */
+    seconds(x->from + 1, from);
+    seconds(x->to - HOUR - 1, to);
+    expect(HISTORY(x, "--from", from, "--to", to, "--tsv"), 0, "\t1050\n");
+    snprintf(line, sizeof line, "%lld\t", (long long)x->from);
+    assert_int_equal(strncmp(text, line, strlen(line)), 0);
+    expect(HISTORY(x, "/b", "--from", from, "--to", to, "--json"), 0,
+           ", \"sum\": 0}");
+    expect(HISTORY(x, "/none", "--json"), 0, "\"sum\": null}");
+    expect(HISTORY(x, "/a", "--step", "1d", "--utc"), 0, "T00:00:00Z");
+    expect(HISTORY(x, "/a"), 0, "as of ");
+}
+
+static void
+the_top_of_a_period_tells_what_changed(void **state)
+{
+    struct fixture *x = *state;
+
+    expect_text(
+        FLEET_RUN(&x->fleet, "top", "pages", "2", "--from", "-2h", "--tsv"), 0,
+        "0\t109\t0\t109\t/n9\n1\t108\t0\t108\t/n8\n");
+    expect_text(FLEET_RUN(&x->fleet, "top", "pages", "--from", "-2d", "--to",
+                          "-1d", "--tsv"),
+                0, "");
+    expect(FLEET_RUN(&x->fleet, "top", "pages", "1", "--utc", "--json"), 0,
+           "{\"rank\": 0, \"sum\": 109, \"before\": 0, \"change\": 109, "
+           "\"key\": \"/n9\"}");
+    expect(FLEET_RUN(&x->fleet, "top", "no", "--from", "-2h"), 1,
+           "no such keyspace");
+}
+
+static void
+around_prints_neighbours_with_their_ranks(void **state)
+{
+    struct fixture *x = *state;
+
+    expect_text(FLEET_RUN(&x->fleet, "around", "pages", "/n5", "3", "--tsv"), 0,
+                "3\t106\t/n6\n4\t105\t/n5\n5\t104\t/n4\n");
+    expect(FLEET_RUN(&x->fleet, "around", "pages", "/none"), 1, "no such key");
+    expect(FLEET_RUN(&x->fleet, "around", "pages", "/a", "0"), 100, "N");
+}
+
+static void
+bad_times_and_steps_are_refused_with_the_reason(void **state)
+{
+    struct fixture *x = *state;
+
+    expect(HISTORY(x, "--from", "yesterday"), 100,
+           "yesterday: give a time: 2026-11-20");
+    expect(HISTORY(x, "--from", "2026-02-30"), 100, "give a time");
+    expect(HISTORY(x, "--from", "now", "--to", "-1h"), 100,
+           "the end is not after the start");
+    expect(HISTORY(x, "--to", "99999999999999"), 100, "no time so late");
+    expect(HISTORY(x, "--step", "90s"), 100, "a step is whole minutes");
+    expect(HISTORY(x, "--step", "0"), 100, "a step is whole minutes");
+    expect(HISTORY(x, "--step", "never"), 100, "never");
+    expect(HISTORY(x, "--from", "0", "--step", "1m"), 100,
+           "more than 4096 steps");
+    expect(FLEET_RUN(&x->fleet, "history", "no"), 1, "no such keyspace");
+    expect(FLEET_RUN(&x->fleet, "top", "pages", "5000", "--from", "-1h"), 100,
+           "4096 rows at most");
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(history_is_what_was_sent),
+    CASE(a_period_has_its_top_and_a_rank_for_each_key),
+    CASE(neighbours_are_those_beside_it),
+    CASE(bad_questions_are_refused_and_the_handle_goes_on),
+    CASE(history_prints_a_line_for_each_step),
+    CASE(the_top_of_a_period_tells_what_changed),
+    CASE(around_prints_neighbours_with_their_ranks),
+    CASE(bad_times_and_steps_are_refused_with_the_reason),
+};
+
+TEST_MAIN(tests)

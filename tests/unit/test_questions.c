@@ -1,0 +1,398 @@
+/* tests/unit/test_questions.c - requests about the past in, the bytes of their
+ * answers out. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "reader/answer.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+#define NOW  ((uint32_t)1440 * 20000 + 600) /* a day's 10:00, in minutes */
+#define HOUR 60u
+#define KEYS 6000 /* of keyspace "many": more than a step looks at */
+
+static uint64_t
+now_ms(void)
+{
+    return (uint64_t)NOW * 60000;
+}
+
+struct fixture {
+    enum engine_kind kind;
+    struct tmpdir dir;
+    struct datadir datadir;
+    struct layout layout;
+    struct store *store;
+    struct fresh fresh;
+    struct answer answer;
+    uint8_t *out;
+};
+
+static void
+put(struct fixture *f, const char *key, uint32_t minute, int64_t sum)
+{
+    const struct store_delta d = {.key = (const uint8_t *)key,
+                                  .key_size = (uint16_t)strlen(key),
+                                  .minute = minute,
+                                  .sum_high = sum < 0 ? -1 : 0,
+                                  .sum_low = (uint64_t)sum};
+
+    assert_rc(stored_apply(f->store, "pages", NULL, &d, 1), 0);
+}
+
+static void
+put_many(struct fixture *f)
+{
+    static struct store_delta d[KEYS];
+    static char keys[KEYS][8];
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        snprintf(keys[i], sizeof keys[i], "k%05u", i);
+        d[i] = (struct store_delta){.key = (const uint8_t *)keys[i],
+                                    .key_size = 6,
+                                    .minute = NOW - 5,
+                                    .sum_low = i + 1};
+    }
+    assert_rc(stored_apply(f->store, "many", NULL, d, KEYS), 0);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture f;
+
+    f = (struct fixture){.kind = *(const enum engine_kind *)*state};
+    tmpdir_make(&f.dir);
+    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
+    assert_rc(layout_init(&f.layout, 256, 256), 0);
+    f.store = engine_open_history(f.kind, f.datadir.keyspace_fd, now_ms);
+    put(&f, "a", NOW - 90, 5);
+    put(&f, "a", NOW - 30, 7);
+    put(&f, "a", NOW - 29, -7);
+    put(&f, "b", NOW - 95, 1);
+    put(&f, "b", NOW - 10, INT64_MAX);
+    put(&f, "b", NOW - 9, INT64_MAX);
+    put(&f, "c", NOW - 10, 3);
+    assert_rc(fresh_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
+    f.out = malloc(ANSWER_SIZE_MAX);
+    assert_non_null(f.out);
+    answer_start_turn(&f.answer, 1000);
+    *state = &f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    answer_fini(&f->answer);
+    fresh_fini(&f->fresh);
+    store_close(f->store);
+    datadir_close(&f->datadir);
+    tmpdir_remove(&f->dir);
+    free(f->out);
+    return 0;
+}
+
+/* ---- asking ------------------------------------------------------------ */
+
+/* From and to in minutes before now. */
+static struct query
+query(enum query_op op, const char *key, uint32_t from, uint32_t to)
+{
+    return (struct query){.op = op,
+                          .keyspace = (const uint8_t *)"pages",
+                          .keyspace_size = 5,
+                          .key = (const uint8_t *)key,
+                          .key_size = (uint16_t)strlen(key),
+                          .from = (int64_t)(NOW - from) * 60,
+                          .to = (int64_t)(NOW - to) * 60,
+                          .step = (int64_t)(from - to) * 60,
+                          .length = 10};
+}
+
+/* The bytes of the answer, however it is made. */
+static size_t
+ask(struct fixture *f, const struct query *q, unsigned *steps)
+{
+    size_t size;
+    bool failed;
+
+    *steps = 0;
+    if (!answer_is_long(q)) {
+        assert_true(answer_add(&f->answer, q));
+        size = answer_put(&f->answer, f->out, &failed);
+    } else {
+        answer_long_start(&f->answer, q, 1000);
+        while (!answer_long_step(&f->answer))
+            (*steps)++;
+        size = answer_long_size(&f->answer);
+        assert_int_equal(answer_long_put(&f->answer, f->out, &failed), size);
+    }
+    assert_false(failed);
+    assert_true(size <= answer_bound(q));
+    answer_end_turn(&f->answer);
+    return size;
+}
+
+/* An answer as text: "SUM", or "-" without increments, "KEY=SUM/BEFORE". */
+struct told {
+    struct query_reply reply;
+    struct query_past facts;
+    char text[512];
+};
+
+static size_t
+put_sum(char *to, size_t size, int64_t high, uint64_t low, bool any)
+{
+    if (!any)
+        return (size_t)snprintf(to, size, "-");
+    if (high == ((int64_t)low < 0 ? -1 : 0))
+        return (size_t)snprintf(to, size, "%lld", (long long)(int64_t)low);
+    return (size_t)snprintf(to, size, "%lld:%llx", (long long)high,
+                            (unsigned long long)low);
+}
+
+static struct told
+asked(struct fixture *f, const struct query *q)
+{
+    struct told t = {.text = ""};
+    struct query_past_row row;
+    size_t at = QUERY_REPLY_SIZE + QUERY_PAST_HEAD, used = 0, size;
+    unsigned steps;
+
+    size = ask(f, q, &steps);
+    query_reply_get(f->out, &t.reply);
+    query_past_get(f->out + QUERY_REPLY_SIZE, &t.facts);
+    assert_true(t.reply.as_of_ms > 0);
+    assert_int_equal(t.reply.size, size - QUERY_REPLY_SIZE);
+    for (int64_t i = 0; i < t.reply.rows && used < 400; i++) {
+        const int n = query_past_row_get(f->out + at, size - at, &row);
+
+        assert_true(n > 0);
+        at += (size_t)n;
+        used += (size_t)snprintf(t.text + used, sizeof t.text - used,
+                                 "%s%.*s%s", i > 0 ? " " : "",
+                                 (int)row.key_size, (const char *)row.key,
+                                 row.key_size > 0 ? "=" : "");
+        used += put_sum(t.text + used, sizeof t.text - used, row.sum_high,
+                        row.sum_low, (row.flags & QUERY_PAST_ANY) != 0);
+        if (row.key_size > 0) {
+            used += (size_t)snprintf(t.text + used, sizeof t.text - used, "/");
+            used += put_sum(t.text + used, sizeof t.text - used,
+                            row.before_high, row.before_low,
+                            (row.flags & QUERY_PAST_ANY_BEFORE) != 0);
+        }
+    }
+    return t;
+}
+
+static struct query
+by_step(struct query q, uint32_t step)
+{
+    q.step = (int64_t)step * 60;
+    return q;
+}
+
+/* ---- tests ------------------------------------------------------------- */
+
+static void
+buckets_say_what_came_and_where_nothing_did(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = by_step(query(QUERY_HISTORY, "a", 120, 0), 30);
+    struct told t = asked(f, &q);
+
+    assert_string_equal(t.text, "- 5 - 0"); /* 7 and -7 came: a sum of 0 */
+    assert_int_equal(t.reply.rows, 4);
+    assert_int_equal(t.facts.error, 0);
+    assert_int_equal(t.facts.since, 0); /* it had history from the beginning */
+
+    q = by_step(query(QUERY_HISTORY, "", 120, 0), HOUR);
+    t = asked(f, &q); /* the second is 2 * INT64_MAX + 3 */
+    assert_string_equal(t.text, "6 1:1");
+
+    q = query(QUERY_HISTORY, "none", 120, 0);
+    t = asked(f, &q);
+    assert_string_equal(t.text, "-");
+    q = by_step(query(QUERY_HISTORY, "a", 0, 0), 1);
+    t = asked(f, &q);
+    assert_int_equal(t.reply.rows, 0);
+}
+
+static void
+the_top_of_a_period_has_the_sums_of_the_one_before(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
+    struct told t = asked(f, &q);
+
+    assert_string_equal(t.text, "b=0:fffffffffffffffe/1 c=3/- a=0/5");
+    assert_int_equal(t.facts.known, 1);
+    q.length = 1;
+    t = asked(f, &q);
+    assert_string_equal(t.text, "b=0:fffffffffffffffe/1");
+    q.length = 0;
+    t = asked(f, &q);
+    assert_int_equal(t.reply.rows, 0);
+    assert_int_equal(t.facts.error, 0);
+}
+
+static void
+the_rank_of_a_key_is_among_those_with_increments_in_the_period(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = query(QUERY_PERIOD_RANK, "a", 2 * HOUR, HOUR);
+    struct told t = asked(f, &q);
+
+    assert_string_equal(t.text, "5");
+    assert_int_equal(t.facts.rank, 0);
+    assert_int_equal(t.facts.keys, 2);
+    q = query(QUERY_PERIOD_RANK, "a", HOUR, 0);
+    t = asked(f, &q);
+    assert_string_equal(t.text, "0");
+    assert_int_equal(t.facts.rank, 2);
+    assert_int_equal(t.facts.keys, 3);
+}
+
+static void
+questions_that_have_no_answer_say_why(void **state)
+{
+    struct fixture *f = *state;
+    const struct query good = by_step(query(QUERY_HISTORY, "a", 120, 0), 30);
+    struct {
+        struct query q;
+        int64_t error;
+    } bad[] = {
+        {good, -EINVAL}, {good, -EINVAL}, {good, -EINVAL}, {good, -EINVAL},
+        {good, -EINVAL}, {good, -EINVAL}, {good, -E2BIG},  {good, -ENOENT},
+    };
+    struct told t;
+
+    bad[0].q.from++;
+    bad[1].q.step = 90;
+    bad[2].q.step = 0;
+    bad[3].q.to = bad[3].q.from - 1800;
+    bad[4].q.step = -60;
+    bad[5].q.from = INT64_MIN;
+    bad[6].q = by_step(query(QUERY_HISTORY, "a", STORE_BUCKETS_MAX + 1, 0), 1);
+    bad[7].q.keyspace_size = 4;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        t = asked(f, &bad[i].q);
+        assert_int_equal(t.facts.error, bad[i].error);
+        assert_int_equal(t.reply.rows, 0);
+    }
+    t = asked(f, &good); /* and the next is answered */
+    assert_int_equal(t.reply.rows, 4);
+}
+
+static void
+a_keyspace_without_history_says_so(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
+    struct store *plain;
+    struct told t;
+
+    plain = engine_open(ENGINE_LMDB, f->datadir.keyspace_fd);
+    assert_rc(stored_add(plain, "plain", NULL, "a", 1), 0);
+    store_close(plain);
+    q.keyspace = (const uint8_t *)"plain";
+    t = asked(f, &q);
+    assert_int_equal(t.facts.error, -ENODATA);
+}
+
+/* Others ask between the steps, about the past, too. */
+static void
+what_looks_at_all_keys_is_answered_in_steps(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
+    const struct query other = by_step(query(QUERY_HISTORY, "a", 120, 0), 30);
+    struct query_past_row row;
+    struct query_reply reply;
+    unsigned steps = 0;
+    bool failed;
+
+    put_many(f);
+    q.keyspace = (const uint8_t *)"many";
+    q.keyspace_size = 4;
+    f->answer.step_ms = 0;
+    answer_long_start(&f->answer, &q, 1000);
+    while (!answer_long_step(&f->answer)) {
+        const struct told t = asked(f, &other);
+
+        assert_string_equal(t.text, "- 5 - 0");
+        steps++;
+    }
+    if (f->kind == ENGINE_LMDB)
+        assert_true(steps >= 3);
+    (void)answer_long_put(&f->answer, f->out, &failed); /* size: told below */
+    query_reply_get(f->out, &reply);
+    assert_false(failed);
+    assert_int_equal(reply.rows, 10);
+    assert_true(query_past_row_get(f->out + QUERY_REPLY_SIZE + QUERY_PAST_HEAD,
+                                   (size_t)reply.size, &row) > 0);
+    assert_int_equal(row.sum_low, KEYS);
+    assert_memory_equal(row.key, "k05999", 6);
+
+    q.op = QUERY_PERIOD_RANK;
+    q.key = (const uint8_t *)"k05989";
+    q.key_size = 6;
+    (void)ask(f, &q, &steps); /* its size is looked at there */
+    assert_int_equal(get_le64s(f->out + 48), 10);
+    assert_int_equal(get_le64s(f->out + 56), KEYS);
+    if (f->kind == ENGINE_LMDB)
+        assert_true(steps >= 3);
+}
+
+static void
+neighbours_come_behind_the_rank_of_the_first(void **state)
+{
+    struct fixture *f = *state;
+    struct query q = query(QUERY_AROUND, "k00500", 0, 0);
+    struct query_reply reply;
+    unsigned steps;
+    const uint8_t *at = f->out + QUERY_REPLY_SIZE;
+
+    put_many(f);
+    q.keyspace = (const uint8_t *)"many";
+    q.keyspace_size = 4;
+    q.length = 3;
+    (void)ask(f, &q, &steps); /* its size is looked at there */
+    query_reply_get(f->out, &reply);
+    assert_int_equal(reply.rows, 4);
+    assert_int_equal(get_le64s(at), KEYS - 1 - 500 - 1);
+    assert_int_equal(get_le16(at + 8), 0);
+    for (int i = 0; i < 3; i++) {
+        at += i == 0 ? QUERY_ROW_SIZE : QUERY_ROW_SIZE + 6;
+        assert_int_equal(get_le64s(at), 502 - i);
+    }
+    q.key = (const uint8_t *)"nobody";
+    (void)ask(f, &q, &steps); /* its size is looked at there */
+    query_reply_get(f->out, &reply);
+    assert_int_equal(reply.rows, 0);
+    assert_int_equal(reply.size, 0);
+}
+
+#define CASE(f)      ENGINE_CASES(f, setup, teardown)
+#define CASE_LMDB(f) ENGINE_CASE(ENGINE_LMDB, f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    CASE(buckets_say_what_came_and_where_nothing_did),
+    CASE(the_top_of_a_period_has_the_sums_of_the_one_before),
+    CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period),
+    CASE(questions_that_have_no_answer_say_why),
+    CASE_LMDB(a_keyspace_without_history_says_so),
+    CASE(what_looks_at_all_keys_is_answered_in_steps),
+    CASE(neighbours_come_behind_the_rank_of_the_first),
+};
+
+TEST_MAIN(tests)
