@@ -47,13 +47,14 @@ static const struct {
     bool whole;
 } not_run[] = {
     {"apt-get ", "needs root, and packages from elsewhere", false},
-    {"make test", "this is a part of it", false},
     {"useradd ", "needs root, and leaves a user", false},
     {"systemctl ", "needs systemd as the first process", false},
     {"sysctl ", "changes a setting of the whole machine", false},
     {"countd watch", "draws until a key in a terminal: test_board_command",
      false},
     {"  at   size  field", "bytes, not a command", true},
+    {" 528      8  from", "bytes, not a command", true},
+    {"  24      8  error", "bytes, not a command", true},
     {"{\"keyspace\": ", "what a command prints", true},
     {"clients --increment--> ", "a drawing", true},
     {"writer/  worker/ ", "a list of folders", true},
@@ -61,7 +62,7 @@ static const struct {
 
 /* What stands in an example for something of the reader's machine.  Behind @
  * come: DIR, the test's directory; TREE, the project's; the ports ACK, READ,
- * LIVE. */
+ * LIVE, HTTP. */
 static const struct {
     const char *from, *to;
 } changed[] = {
@@ -76,7 +77,7 @@ static const struct {
     {"48881", "@ACK"},
     {"48880", "@READ"},
     {"11215", "@LIVE"},
-    {"live.address=db1", "live.address=127.0.0.1"},
+    {"127.0.0.1:9527", "127.0.0.1:@HTTP"},
     {"-H db1", "-H 127.0.0.1"},
     {"/usr/local/bin/countd", "countd"},
     {"/usr/bin/countd", "countd"},
@@ -194,7 +195,8 @@ setup(void **state)
     snprintf(board, sizeof board, "%s/board", rig.dir.path);
     daemon_start(&rig.serve, "countd", "serve", "-d", data, PORTS, "-o",
                  "archive.keep=1d", "-o", "sequence.enable=true", "-o",
-                 "quota.enable=true", "-o", "log.rotate_after=50ms", NULL);
+                 "quota.enable=true", "-o", "quota.limit=1000000", "-o",
+                 "log.rotate_after=50ms", NULL);
     daemon_start(&rig.board, "countd", "board", "create", board, "-n", "4",
                  "-s", "2", NULL);
     write_settings();
@@ -241,6 +243,8 @@ change(char *example, size_t size)
     words_replace(example, size, "@READ", number);
     snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "counter"));
     words_replace(example, size, "@LIVE", number);
+    snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "http"));
+    words_replace(example, size, "@HTTP", number);
 }
 
 static bool
