@@ -387,6 +387,9 @@ drop_killed_at_any_system_call_is_repeated(void **state)
         }
         snprintf(option, sizeof option, "--inject=%s:signal=KILL:when=%u",
                  c->name, 1 + (unsigned)random_below(&random, c->total));
+        if (i % 6 == 5)
+            snprintf(option, sizeof option,
+                     "--inject=clock_nanosleep:signal=KILL:when=1");
         status = drop_traced(f, option);
         killed += status == 128 + SIGKILL;
         if (status != 0)
