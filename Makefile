@@ -70,7 +70,8 @@ PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/cli
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
-LONG  := $(call bins,tests/crash/test_worker_calls.c tests/crash/test_kill.c tests/crash/test_powerloss.c)
+LONG  := $(call bins,tests/crash/test_worker_calls.c tests/crash/test_kill.c tests/crash/test_powerloss.c \
+           tests/e2e/test_drop_command.c)
 TESTS := $(LONG) $(filter-out $(LONG),$(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c))
 BENCH := $(call bins,tests/bench/bench_*.c)
 FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)

@@ -357,7 +357,7 @@ drop_traced(struct fleet *f, const char *option)
 static void
 drop_killed_at_any_system_call_is_repeated(void **state)
 {
-    enum { KILLS = 40 };
+    enum { KILLS = 30 }; /* a young keyspace is dropped in 2 s */
     static struct call calls[CALLS_MAX];
     struct fleet *f = *state;
     struct random random = {random_seed(__func__)};
