@@ -1,12 +1,18 @@
 /* writer/commit.c - see commit.h. */
 #include "writer/commit.h"
 
+#include "common/base/clock.h"
+
+#define BRIEF_NS UINT64_C(1000000)
+
 static void
 sync_run(struct io_job *job)
 {
     struct commit *m = LOOP_OWNER(job, struct commit, job);
+    const uint64_t begin_ns = clock_ns();
 
     m->rc = m->file->sync(m->ctx);
+    m->took_ns = clock_ns() - begin_ns;
 }
 
 /* The group in flight is durable, or the file has failed. */
@@ -14,6 +20,11 @@ static void
 end_sync(struct commit *m)
 {
     m->in_flight = false;
+    m->sync_ns += m->took_ns;
+    if (m->took_ns > m->brief_ns)
+        m->quick_runs = 0;
+    else if (m->quick_runs < COMMIT_QUICK_RUNS)
+        m->quick_runs++;
     if (!m->file->end(m->ctx, m->rc)) {
         m->failed = m->file->words == NULL;
         if (!m->failed)
@@ -66,14 +77,15 @@ commit_turn(struct commit *m, bool alone)
     m->file->flush(m->ctx);
     if (m->in_flight || m->failed || (!waits && !m->file->is_due(m->ctx)))
         return;
-    if (!alone || !waits || !m->file->is_brief(m->ctx)) {
+    if (!alone || !waits || m->quick_runs < COMMIT_QUICK_RUNS ||
+        !m->file->is_small(m->ctx)) {
         commit_go(m);
         return;
     }
     if (!depart(m))
         return;
     m->syncs_here++;
-    m->rc = m->file->sync(m->ctx);
+    sync_run(&m->job);
     end_sync(m);
 }
 
@@ -84,6 +96,7 @@ commit_init(struct commit *m, const struct commit_file *file, void *ctx,
     *m = (struct commit){.file = file,
                          .ctx = ctx,
                          .io = io,
+                         .brief_ns = BRIEF_NS,
                          .job = {.run = sync_run, .done = sync_done}};
     return gate_init(&m->gate, max, id);
 }

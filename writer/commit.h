@@ -20,8 +20,8 @@
  * wait are told instead (`words`).
  *
  * Two wake-ups per sync are spared where that delays nobody: when this loop has
- * nobody else to serve and the file says that a sync is brief, the loop syncs
- * by itself.
+ * nobody else to serve, syncs have been quick for a while, and the file says
+ * that this one is small, the loop syncs by itself.
  *
  * Ownership: struct commit is the caller's.  The loop's thread, but for `sync`.
  */
@@ -34,11 +34,13 @@
 #include "common/net/conn.h"
 #include "writer/io.h"
 
+#define COMMIT_QUICK_RUNS 8 /* quick syncs in a row before one in the loop */
+
 /* What is made durable.  All but `sync` never wait for the disk. */
 struct commit_file {
     void (*flush)(void *ctx);          /* writes what was appended */
     bool (*is_due)(const void *ctx);   /* a sync, though nobody waits */
-    bool (*is_brief)(const void *ctx); /* may be done in the loop */
+    bool (*is_small)(const void *ctx); /* the loop may do it, if it is quick */
     bool (*begin)(void *ctx);          /* false: nothing, or not now */
     int (*sync)(void *ctx);            /* I/O thread; 0 or -errno, no retry */
     bool (*end)(void *ctx, int rc);    /* false: it has failed, and said so */
@@ -56,7 +58,10 @@ struct commit {
     bool in_flight;
     bool failed;
     int rc;
-    uint64_t syncs, syncs_here; /* figures */
+    uint64_t brief_ns;   /* a sync that took no longer was quick */
+    uint64_t took_ns;    /* the last one */
+    unsigned quick_runs; /* quick syncs since the last that was not */
+    uint64_t syncs, syncs_here, sync_ns; /* figures */
 };
 
 /* For `max` connections that may wait; `id` tells gates apart.  -ENOMEM. */

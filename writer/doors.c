@@ -148,3 +148,10 @@ doors_live(struct conns *cs)
     return conns_door(cs, DOOR_COUNTER)->open +
            conns_door(cs, DOOR_SEMAPHORE)->open;
 }
+
+bool
+doors_only_http(struct conns *cs)
+{
+    return doors_live(cs) == 0 && conns_door(cs, DOOR_ACK)->open == 0 &&
+           conns_door(cs, DOOR_SILENT)->open == 0;
+}

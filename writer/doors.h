@@ -38,4 +38,7 @@ void doors_init(struct doors *d, const struct config *c, struct ingest *ingest,
 /* Connections of the live doors, which hold up what others could do alone. */
 size_t doors_live(struct conns *cs);
 
+/* No connection but those of HTTP. */
+bool doors_only_http(struct conns *cs);
+
 #endif

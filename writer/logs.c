@@ -17,7 +17,6 @@
 #include "common/base/diag.h"
 
 #define SPARE_WAIT_MS 1000 /* rotate without a spare after this long */
-#define BRIEF_NS      UINT64_C(1000000)
 
 void
 logs_fail(struct logs *l, int error, const char *what, uint64_t index)
@@ -362,10 +361,7 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
 {
     int rc;
 
-    *l = (struct logs){.loop = loop,
-                       .config = config,
-                       .events = *events,
-                       .brief_ns = BRIEF_NS};
+    *l = (struct logs){.loop = loop, .config = config, .events = *events};
     rc = layout_init(&l->layout, (unsigned)config->keyspace_size,
                      (unsigned)config->key_size);
     if (rc < 0)

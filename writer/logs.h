@@ -78,7 +78,6 @@ struct log_sync {
     uint64_t failed; /* index of the log, when rc is not 0 */
     uint64_t fill;   /* which current log, and how many of its slots */
     uint32_t slots;
-    uint64_t took_ns;
     int rc;
 };
 
@@ -110,7 +109,6 @@ struct logs_figures {
     uint64_t flushes;
     uint64_t sealed;
     uint64_t pushed_back; /* times that there was no log */
-    uint64_t sync_ns;     /* spent in syncs */
 };
 
 struct logs {
@@ -141,8 +139,6 @@ struct logs {
     struct log_sync sync;
     struct spare_job make;
     struct recover_job recover;
-    uint64_t brief_ns;   /* a sync that took no longer was quick */
-    unsigned quick_runs; /* quick syncs since the last that was not */
     bool syncing;
     bool making;
     bool recovering;
@@ -184,8 +180,8 @@ uint32_t logs_room(struct logs *l);
 void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
 
 /* What writer/commit.h makes durable; its ctx is a struct logs.  A sync covers
- * all that was put, and is brief when the ones before were quick, little is to
- * be written, and nothing else keeps the disk busy. */
+ * all that was put, and is small when little is to be written and nothing else
+ * keeps the disk busy. */
 extern const struct commit_file logs_file;
 
 /* Hands the current log on, if there is anything in it. */

@@ -7,8 +7,7 @@
 
 #include "common/base/clock.h"
 
-#define SYNC_STEP  (UINT64_C(2) << 20) /* bytes */
-#define QUICK_RUNS 8 /* quick syncs in a row before one in the loop */
+#define SYNC_STEP (UINT64_C(2) << 20) /* bytes */
 
 /* Much at once would keep the disk busy for so long that the headers of other
  * logs wait for it, and with them those who write to the next one. */
@@ -30,7 +29,6 @@ static int
 sync_logs(void *ctx)
 {
     struct log_sync *s = &((struct logs *)ctx)->sync;
-    const uint64_t begin_ns = clock_ns();
     size_t i;
 
     s->rc = 0;
@@ -38,7 +36,6 @@ sync_logs(void *ctx)
         s->rc = sync_item(&s->items[i]);
         s->failed = s->items[i].index;
     }
-    s->took_ns = clock_ns() - begin_ns;
     return s->rc;
 }
 
@@ -112,11 +109,6 @@ end_sync(void *ctx, int rc)
         logs_fail(l, rc, "sync", l->sync.failed);
         return false;
     }
-    l->figures.sync_ns += l->sync.took_ns;
-    if (l->sync.took_ns > l->brief_ns)
-        l->quick_runs = 0;
-    else if (l->quick_runs < QUICK_RUNS)
-        l->quick_runs++;
     if (l->has_current && l->sync.fill == l->fill)
         l->synced_slots = l->sync.slots;
     for (i = 0; i < LOGS_RETIRED; i++)
@@ -127,13 +119,13 @@ end_sync(void *ctx, int rc)
 }
 
 static bool
-is_brief(const void *ctx)
+is_small(const void *ctx)
 {
     const struct logs *l = ctx;
     size_t i;
 
     if (!l->has_current || l->syncing || l->failed || l->finishing ||
-        l->making || l->recovering || l->quick_runs < QUICK_RUNS ||
+        l->making || l->recovering ||
         l->current.count + l->staged - l->synced_slots > LOGS_BRIEF)
         return false;
     for (i = 0; i < LOGS_RETIRED; i++)
@@ -156,7 +148,7 @@ flush_logs(void *ctx)
 
 const struct commit_file logs_file = {.flush = flush_logs,
                                       .is_due = is_due,
-                                      .is_brief = is_brief,
+                                      .is_small = is_small,
                                       .begin = begin_sync,
                                       .sync = sync_logs,
                                       .end = end_sync};

@@ -128,7 +128,7 @@ after_turn(void *ctx)
     }
     more = conn_turn(w->conns);
     more |= lives_turn(&w->lives);
-    more |= quota_turn(&w->quota);
+    more |= quota_turn(&w->quota, doors_only_http(w->conns));
     /* The last: it writes what all others have put. */
     commit_turn(&w->commit, doors_live(w->conns) == 0);
     return more || conns_have_work(w->conns);

@@ -34,7 +34,7 @@ fill_totals(struct writer_status *s)
     v[STATUS_W_SYNCS_HERE] = (int64_t)p->commit->syncs_here;
     v[STATUS_W_LOGS] = (int64_t)l->sealed;
     v[STATUS_W_PUSHED_BACK] = (int64_t)l->pushed_back;
-    v[STATUS_W_SYNC_US] = (int64_t)(l->sync_ns / 1000);
+    v[STATUS_W_SYNC_US] = (int64_t)(p->commit->sync_ns / 1000);
     v[STATUS_W_OBJECTS] = 0;
     v[STATUS_W_NO_MEMORY] = 0;
     for (size_t i = 0; i < LIVES_KINDS; i++)

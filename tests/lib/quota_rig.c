@@ -64,7 +64,7 @@ after_turn(void *ctx)
     bool more;
 
     more = conn_turn(r->conns);
-    more |= quota_turn(&r->service);
+    more |= quota_turn(&r->service, r->alone);
     for (size_t i = 0; i < RIG_PEERS; i++)
         hear(&r->peers[i]);
     if (r->enough(r))
@@ -164,6 +164,8 @@ rig_try_start(struct quota_rig *r)
                     RIG_PEERS + 2);
     if (rc == 0)
         http_site_add(&r->site, quota_routes, quota_route_count, &r->service);
+    r->service.commit.brief_ns = UINT64_MAX; /* whatever the disk takes */
+    r->service.commit.quick_runs = r->alone ? COMMIT_QUICK_RUNS : 0;
     return rc;
 }
 

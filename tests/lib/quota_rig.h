@@ -37,6 +37,7 @@ struct quota_rig {
     struct http_site site;
     struct door_row row;
     struct quota_service service;
+    bool alone; /* set before the start: the loop syncs what is small */
     struct quota_peer peers[RIG_PEERS];
     struct quota_peer *waits;
     size_t want;

@@ -15,7 +15,7 @@
  * counts it but by group. */
 struct file {
     unsigned flushed, begun, synced, ended;
-    bool due, brief, crowded;
+    bool due, small, crowded;
     bool nothing; /* begin() says so */
     int rc;       /* of the next syncs */
     sem_t may;    /* syncs of the I/O thread that may go on */
@@ -42,9 +42,9 @@ is_due(const void *ctx)
 }
 
 static bool
-is_brief(const void *ctx)
+is_small(const void *ctx)
 {
-    return ((const struct file *)ctx)->brief;
+    return ((const struct file *)ctx)->small;
 }
 
 static bool
@@ -79,7 +79,7 @@ end(void *ctx, int rc)
 
 static const struct commit_file counting = {.flush = flush,
                                             .is_due = is_due,
-                                            .is_brief = is_brief,
+                                            .is_small = is_small,
                                             .begin = begin,
                                             .sync = sync_file,
                                             .end = end};
@@ -106,6 +106,8 @@ set_up(void **state)
     assert_rc(io_start(&r->io, r->echo->loop), 0);
     assert_rc(
         commit_init(&r->commit, &counting, &r->file, &r->io, ECHO_PEERS, 0), 0);
+    r->commit.brief_ns = UINT64_MAX; /* whatever the disk takes */
+    r->commit.quick_runs = COMMIT_QUICK_RUNS;
     echo_start(r->echo);
     *state = r;
     return 0;
@@ -226,12 +228,12 @@ after_a_failed_sync_no_answer_ever_leaves(void **state)
 }
 
 static void
-a_brief_sync_is_done_in_the_loop_when_it_delays_nobody(void **state)
+a_small_sync_is_done_in_the_loop_when_it_delays_nobody(void **state)
 {
     struct rig *r = *state;
     int a;
 
-    r->file.brief = true;
+    r->file.small = true;
     a = echo_join(r->echo, ECHO);
     for (unsigned i = 1; i <= 5; i++) {
         echo_ask(a, 'g', "here");
@@ -246,12 +248,35 @@ a_brief_sync_is_done_in_the_loop_when_it_delays_nobody(void **state)
 }
 
 static void
-a_brief_sync_that_fails_lets_nobody_go(void **state)
+a_slow_sync_takes_the_next_ones_out_of_the_loop(void **state)
 {
     struct rig *r = *state;
     int a;
 
-    r->file.brief = true;
+    r->file.small = true;
+    r->commit.brief_ns = 0;
+    a = echo_join(r->echo, ECHO);
+    for (int i = 0; i < COMMIT_QUICK_RUNS; i++) {
+        echo_ask(a, 'g', "slow");
+        echo_hear(r->echo, a, "slow");
+        r->commit.brief_ns = UINT64_MAX;
+    }
+    assert_int_equal(r->commit.syncs_here, 1);
+    echo_ask(a, 'g', "quick");
+    echo_hear(r->echo, a, "quick");
+    assert_int_equal(r->commit.syncs_here, 1);
+    echo_ask(a, 'g', "here");
+    echo_hear(r->echo, a, "here");
+    assert_int_equal(r->commit.syncs_here, 2);
+}
+
+static void
+a_small_sync_that_fails_lets_nobody_go(void **state)
+{
+    struct rig *r = *state;
+    int a;
+
+    r->file.small = true;
     r->file.rc = -EIO;
     a = echo_join(r->echo, ECHO);
     echo_ask(a, 'g', "one");
@@ -268,7 +293,7 @@ what_is_due_is_synced_though_nobody_waits(void **state)
 {
     struct rig *r = *state;
 
-    r->file.brief = true; /* and yet not in the loop: nobody waits for it */
+    r->file.small = true; /* and yet not in the loop: nobody waits for it */
     echo_turns(r->echo, 3);
     assert_int_equal(r->file.begun, 0);
     r->file.due = true;
@@ -316,8 +341,9 @@ static const struct CMUnitTest tests[] = {
     T(who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once),
     T(the_next_sync_begins_before_answers_are_sent),
     T(after_a_failed_sync_no_answer_ever_leaves),
-    T(a_brief_sync_is_done_in_the_loop_when_it_delays_nobody),
-    T(a_brief_sync_that_fails_lets_nobody_go),
+    T(a_small_sync_is_done_in_the_loop_when_it_delays_nobody),
+    T(a_small_sync_that_fails_lets_nobody_go),
+    T(a_slow_sync_takes_the_next_ones_out_of_the_loop),
     T(what_is_due_is_synced_though_nobody_waits),
     T(where_there_is_nothing_to_sync_the_group_waits_on),
     T(a_stop_waits_for_the_sync),

@@ -210,8 +210,8 @@ start(struct rig *r, unsigned slots, unsigned log_max)
     r->loop = loop_new();
     assert_non_null(r->loop);
     assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
-    r->logs.brief_ns = 0; /* no sync is, but where a test says so */
     start_conns(r);
+    r->commit.brief_ns = 0; /* no sync is, but where a test says so */
     loop_after_turn(r->loop, after_turn, r);
     run(r, has_spare, 0);
 }
@@ -748,7 +748,7 @@ a_failed_sync_is_not_acknowledged_and_ends_the_writer(void **state)
 static void
 brief_syncs(struct rig *r)
 {
-    r->logs.brief_ns = UINT64_MAX;
+    r->commit.brief_ns = UINT64_MAX;
     run(r, has_recovered, 0);
     loop_disarm(r->loop, &r->logs.recover_timer);
 }
@@ -804,7 +804,7 @@ syncs_that_are_not_quick_are_left_to_the_thread(void **state)
     assert_int_not_equal(here, 0);
 
     /* One more tells that the disk has become slow. */
-    r->logs.brief_ns = 0;
+    r->commit.brief_ns = 0;
     ping_pong(r, fd, 20, 40);
     assert_int_equal(r->commit.syncs_here, here + 1);
     client_close(fd);

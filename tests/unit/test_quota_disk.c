@@ -85,6 +85,20 @@ whatever_call_fails_the_answer_is_true(void **state)
     assert_true(hits >= 8);
 }
 
+static void
+whatever_call_fails_in_the_loop_the_answer_is_true(void **state)
+{
+    struct quota_rig *r = *state;
+    char body[64];
+
+    r->alone = true;
+    whatever_call_fails_the_answer_is_true(state);
+    rig_start(r);
+    assert_int_equal(rig_once(r, "/apply?amt=1", body), 200);
+    assert_int_equal(r->service.commit.syncs_here, 1);
+    rig_stop(r);
+}
+
 /* All that waited behind one sync are refused, and none of it counts. */
 static void
 a_failed_sync_refuses_all_that_waited(void **state)
@@ -243,6 +257,7 @@ a_start_without_a_disk_is_made_up_for(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST(whatever_call_fails_the_answer_is_true),
+    TEST(whatever_call_fails_in_the_loop_the_answer_is_true),
     TEST(a_failed_sync_refuses_all_that_waited),
     TEST(what_nobody_knows_is_not_answered),
     TEST(a_key_that_was_refused_for_the_disk_is_free_again),

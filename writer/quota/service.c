@@ -8,6 +8,8 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
+#define SMALL 128 /* records that the loop may sync by itself */
+
 static const char unavailable[] = "HTTP/1.1 503 Service Unavailable\r\n"
                                   "Content-length: 19\r\n\r\n"
                                   "Service Unavailable";
@@ -129,10 +131,12 @@ is_due(const void *ctx)
 }
 
 static bool
-is_brief(const void *ctx)
+is_small(const void *ctx)
 {
-    (void)ctx;
-    return false;
+    const struct quota_service *s = ctx;
+    const struct journal *j = &s->store->journal;
+
+    return s->state == QUOTA_READY && j->groups[j->collecting].count <= SMALL;
 }
 
 static bool
@@ -201,7 +205,7 @@ words(void *ctx)
 
 static const struct commit_file quota_file = {.flush = flush,
                                               .is_due = is_due,
-                                              .is_brief = is_brief,
+                                              .is_small = is_small,
                                               .begin = begin,
                                               .sync = sync_journal,
                                               .end = end,
@@ -270,7 +274,7 @@ quota_wait(struct quota_service *s, struct http_call *x)
 }
 
 bool
-quota_turn(struct quota_service *s)
+quota_turn(struct quota_service *s, bool alone)
 {
     bool more = false;
 
@@ -279,7 +283,7 @@ quota_turn(struct quota_service *s)
     extend_some(s);
     if (s->state == QUOTA_READY)
         more = tally_turn(&s->tally, &s->store->quotas, loop_now_ms(s->loop));
-    commit_turn(&s->commit, false);
+    commit_turn(&s->commit, alone);
     return more;
 }
 

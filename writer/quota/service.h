@@ -112,8 +112,10 @@ extern const size_t quota_route_count;
 /* Bytes of the largest answer. */
 size_t quota_answer_max(const struct config *config);
 
-/* At the end of each turn, before that of the logs.  True: do not wait. */
-bool quota_turn(struct quota_service *s);
+/* At the end of each turn, before that of the logs.  `alone`: a brief sync in
+ * the loop delays nobody but those who ask for quotas and numbers.  True: do
+ * not wait. */
+bool quota_turn(struct quota_service *s, bool alone);
 
 /* All connections have ended: tells the logs what the history is to have. */
 void quota_finish(struct quota_service *s);
