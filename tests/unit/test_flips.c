@@ -763,23 +763,17 @@ a_keyspace_with_a_flipped_bit_can_be_dropped(void **state)
 
 /* ---- what is held ------------------------------------------------------- */
 
-/* The head of a record: its key ends with its id. */
+/* A small record. */
 static bool
-is_head(const struct page_node *n)
+is_record(const struct page_node *n)
 {
-    return n->flags == 0 && n->size > 68 && memcmp(n->data + 4, "HLD1", 4) == 0;
+    return n->flags == 0 && n->size > 48 && memcmp(n->data + 4, "HLD2", 4) == 0;
 }
 
 static bool
 is_fill(const struct page_node *n)
 {
-    return n->size == 0 && n->key_size == 5 + 40;
-}
-
-static bool
-is_time(const struct page_node *n)
-{
-    return n->size == 4 && (n->key_size == 5 + 17 || n->key_size == 1 + 17);
+    return n->size == 4 && n->key_size == 5 + 40;
 }
 
 static bool
@@ -800,9 +794,11 @@ no_bit_of_what_is_held_is_wrong_and_silent(void **state)
     static const struct {
         const char *what;
         bool (*wanted)(const struct page_node *node);
-    } nodes[] = {{"held name", is_names},  {"held version", is_version},
-                 {"held state", is_state}, {"held head", is_head},
-                 {"held fill", is_fill},   {"held time", is_time}};
+    } nodes[] = {{"held name", is_names},
+                 {"held version", is_version},
+                 {"held state", is_state},
+                 {"held record", is_record},
+                 {"held fill", is_fill}};
     int file;
 
     (void)state; /* none */
@@ -811,8 +807,8 @@ no_bit_of_what_is_held_is_wrong_and_silent(void **state)
     assert_sound(WHOLE, file);
     add_metas(file);
     try_all("held meta pages", WHOLE);
-    add_page(file, KIND_PART, NULL);
-    try_all("held part", WHOLE);
+    add_page(file, KIND_RECORD, NULL);
+    try_all("held page of a record", WHOLE);
     add_page(file, KIND_NAMES, NULL);
     try_all("held leaf of names", WHOLE);
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
