@@ -347,7 +347,6 @@ open_store(const struct fleet *f, struct datadir *dir, struct store **store)
     if (rc < 0)
         fail_msg("open %s: %s", f->path, strerror(-rc));
     options.keyspace_fd = dir->keyspace_fd;
-    options.hash_key = dir->hash_key;
     rc = lmdb_store_open(store, &options);
     if (rc < 0)
         fail_msg("open the store: %s", strerror(-rc));

@@ -143,13 +143,10 @@ base_add(struct specimen *s, struct store *store, enum specimen_keyspace k,
         s->base[k][i] += sum;
 }
 
-static const uint8_t zero_key[16];
-
 static struct store *
 open_store(const struct specimen *s, bool writable, size_t memory)
 {
     const struct lmdb_options options = {.keyspace_fd = s->data.keyspace_fd,
-                                         .hash_key = s->data.hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .writable = writable,
@@ -400,7 +397,6 @@ specimen_make(struct specimen *s, unsigned parts)
     s->parts = parts;
     tmpdir_make_in_memory(&s->dir);
     assert_rc(datadir_open(&s->data, s->dir.path, DATADIR_WRITE), 0);
-    assert_memory_not_equal(s->data.hash_key, zero_key, sizeof zero_key);
     store = specimen_store(s, true);
     fill_keyspaces(s, store);
     if ((parts & SPECIMEN_LOGS) != 0)

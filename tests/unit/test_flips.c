@@ -703,34 +703,6 @@ no_bit_of_a_node_is_wrong_and_silent(void **state)
     try_all("node", SPECIMEN_NODES);
 }
 
-/* Nobody starts with another key. */
-static void
-no_bit_of_the_key_of_names_flips_unseen(void **state)
-{
-    const int out = dup(2);
-    struct datadir d;
-    int file;
-
-    (void)state; /* none */
-    make(1u << SPECIMEN_LONG, WHOLE);
-    file = specimen_find(&specimen, "keyspace/%key");
-    assert_true(file >= 0 && dup2(said_fd, 2) == 2);
-    for (size_t i = 0; i < 8 * specimen.files[file].size; i++) {
-        specimen_restore_file(&specimen, file);
-        specimen_flip(&specimen, file, i / 8, 1, (uint8_t)(1u << i % 8));
-        assert_int_not_equal(
-            datadir_open(&d, config.data_dir,
-                         i % 2 == 0 ? DATADIR_READ : DATADIR_WRITE),
-            0);
-        assert_true(said_something());
-        assert_non_null(strstr(shared->text, "%key is damaged"));
-        said_clear();
-        assert_true(check(NULL));
-        said_clear();
-    }
-    assert_true(dup2(out, 2) == 2 && close(out) == 0);
-}
-
 static void
 no_bit_of_a_hashed_name_is_wrong_and_silent(void **state)
 {
@@ -874,7 +846,6 @@ static const struct CMUnitTest tests[] = {
     FLIPS(no_bit_of_a_keyspace_is_wrong_and_silent),
     FLIPS(no_bit_of_a_node_is_wrong_and_silent),
     FLIPS(a_keyspace_with_a_flipped_bit_can_be_dropped),
-    FLIPS(no_bit_of_the_key_of_names_flips_unseen),
     FLIPS(no_bit_of_a_hashed_name_is_wrong_and_silent),
     FLIPS(no_bit_of_what_is_held_is_wrong_and_silent),
     FLIPS(no_bit_of_a_log_is_wrong_and_silent),
