@@ -228,7 +228,7 @@ fleet_begin(struct fleet *f, struct daemon *d, const char *const *words)
 static bool
 has_work(int log_fd, const char *name, char *what, size_t size)
 {
-    struct log_report report;
+    struct inspect report;
     uint64_t index;
     bool lock;
     int fd, rc;
