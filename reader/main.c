@@ -95,7 +95,7 @@ await_directory(struct reader *r)
     while (!datadir_is_made(r->config.data_dir)) {
         diag_repeating(&waits, DIAG_WARNING,
                        "waits for data directory %s to be made (it has no "
-                       "keyspace/%%key yet): start countd-write or "
+                       "folder keyspace yet): start countd-write or "
                        "countd-worker on it, or set data_dir",
                        r->config.data_dir);
         signo = sigtimedwait(&r->signals, NULL, &second);
@@ -116,7 +116,6 @@ open_files(struct reader *r)
 
     options = (struct lmdb_options){
         .keyspace_fd = r->datadir.keyspace_fd,
-        .hash_key = r->datadir.hash_key,
         .keyspace_size = (uint16_t)r->config.keyspace_size,
         .key_size = (uint16_t)r->config.key_size,
         .open_max = files_keyspaces(),

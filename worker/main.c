@@ -103,7 +103,6 @@ open_store(struct worker *w)
 {
     const struct lmdb_options options = {
         .keyspace_fd = w->dir.keyspace_fd,
-        .hash_key = w->dir.hash_key,
         .keyspace_size = (uint16_t)w->config.keyspace_size,
         .key_size = (uint16_t)w->config.key_size,
         .writable = true,

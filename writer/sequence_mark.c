@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/crc.h"
 #include "common/base/diag.h"
+#include "common/base/files.h"
 
 #define COPIES     2
 #define COPY_AT    4096
@@ -70,26 +71,13 @@ is_whole(const struct sequence_mark *m, const struct mark_copy *c)
 }
 
 static int
-write_at(int fd, const void *bytes, size_t size, off_t at)
-{
-    ssize_t n;
-
-    do
-        n = pwrite(fd, bytes, size, at);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return -errno;
-    return n == (ssize_t)size ? 0 : -ENOSPC;
-}
-
-static int
 write_copy(const struct sequence_mark *m, int i, uint64_t until)
 {
     struct mark_copy c;
     int rc;
 
     make_copy(m, until, &c);
-    rc = write_at(m->fd, &c, sizeof c, (off_t)i * COPY_AT);
+    rc = write_at(m->fd, &c, sizeof c, (uint64_t)i * COPY_AT);
     if (rc < 0)
         return rc;
     return fdatasync(m->fd) < 0 ? -errno : 0;
@@ -120,7 +108,7 @@ read_copy(const struct sequence_mark *m, int i, struct mark_copy *c)
 
     memset(c, 0, sizeof *c);
     do
-        n = pread(m->fd, c, sizeof *c, (off_t)i * COPY_AT);
+        n = pread(m->fd, c, sizeof *c, (uint64_t)i * COPY_AT);
     while (n < 0 && errno == EINTR);
     return n < 0 ? -errno : 0;
 }

@@ -152,3 +152,24 @@ read_at(int fd, void *bytes, size_t size, uint64_t at)
     }
     return (ssize_t)got;
 }
+
+int
+write_at(int fd, const void *bytes, size_t size, uint64_t at)
+{
+    const uint8_t *from = bytes;
+
+    while (size > 0) {
+        const ssize_t n = pwrite(fd, from, size, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EIO;
+        from += n;
+        at += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return 0;
+}

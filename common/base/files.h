@@ -39,6 +39,9 @@ int lock_take(int fd, long *holder);
  * file. Returns how many, or -errno; says nothing. */
 ssize_t read_at(int fd, void *bytes, size_t size, uint64_t at);
 
+/* Writes all of `size` bytes from byte `at` on.  0 or -errno; says nothing. */
+int write_at(int fd, const void *bytes, size_t size, uint64_t at);
+
 /* The pid of who holds a flock on the file behind `fd`, as /proc/locks tells;
  * 0 when that cannot be told: nobody does, a process of another pid namespace,
  * a file system that shows another device there.  Says nothing. */

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/files.h"
 #include "common/log/inspect.h"
 #include "common/log/own.h"
 
@@ -57,7 +58,7 @@ fill_zeros(int fd, uint64_t size)
         return -ENOMEM;
     for (at = 0; at < size && rc == 0; at += n) {
         n = size - at < INSPECT_CHUNK ? (size_t)(size - at) : INSPECT_CHUNK;
-        rc = own_pwrite(fd, chunk, n, at);
+        rc = write_at(fd, chunk, n, at);
     }
     inspect_chunk_unmap(chunk);
     return rc;

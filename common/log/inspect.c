@@ -245,26 +245,9 @@ inspect_slots(int fd, struct inspect *look)
 }
 
 int
-log_inspect(int fd, uint64_t index, struct log_report *out)
+log_inspect(int fd, uint64_t index, struct inspect *look)
 {
-    struct inspect look;
-    int rc;
+    const int rc = inspect_headers(fd, index, look);
 
-    rc = inspect_headers(fd, index, &look);
-    if (rc < 0)
-        return rc;
-    if (look.headers_rc == 0) {
-        rc = inspect_slots(fd, &look);
-        if (rc < 0)
-            return rc;
-    }
-    *out = (struct log_report){
-        .headers_rc = look.headers_rc,
-        .header_ok = {look.header_ok[0], look.header_ok[1]},
-        .header = look.header,
-        .valid = look.valid,
-        .damaged = look.damaged,
-        .end = look.end,
-    };
-    return 0;
+    return rc < 0 || look->headers_rc < 0 ? rc : inspect_slots(fd, look);
 }

@@ -13,49 +13,39 @@
 
 #include "common/log/header.h"
 
-/* What one look at a log's two headers and slots says (log_inspect). */
-struct log_report {
+/* What a look at a log's two headers and slots says. */
+struct inspect {
     int headers_rc; /* 0, -EBADMSG both bad, -EPROTONOSUPPORT newer */
     bool header_ok[2];
+    int turn; /* header block that does not rule: the next goes there */
     struct log_header header; /* valid when headers_rc is 0 */
-    uint32_t valid;           /* slots of the header's epoch that check */
-    uint32_t damaged;         /* slots that a later one says were durable, or
-                                 below `count` when SEALED, and do not check (in
-                                 an EMPTY log none); and all that a file cut short
-                                 has no room for */
-    uint32_t end;             /* one past the last valid slot */
+    struct layout layout;
+    uint32_t missing; /* slots the file is too short for */
+
+    /* Set by inspect_slots(). */
+    uint32_t prefix;   /* valid slots before the first that is not */
+    uint32_t valid;    /* slots of the header's epoch that check */
+    uint32_t damaged;  /* slots that a later one says were durable, or below
+                          `count` when SEALED, and do not check (in an EMPTY log
+                          none); and all that a file cut short has no room for */
+    uint32_t end;      /* one past the last valid slot */
+    uint64_t first_ms; /* of slot 0, when prefix > 0 */
+    uint64_t last_ms;  /* of slot prefix - 1 */
 };
 
 /* Reads headers and all slots of an open file.  `index` is what the file name
  * says, or UINT64_MAX for quarantined files (not compared).  The header is
  * as recovery would take it: EMPTY beside an invalid block, with valid slots
  * of a later epoch, is reported OPEN.  An error only when reading failed. */
-int log_inspect(int fd, uint64_t index, struct log_report *out);
-
-/* ---- for this room ------------------------------------------------------ */
-
-#define INSPECT_CHUNK (1u << 20) /* of large reads and of zeros */
-
-struct inspect {
-    int headers_rc; /* as in struct log_report */
-    bool header_ok[2];
-    int turn; /* header block that does not rule: the next goes there */
-    struct log_header header;
-    struct layout layout;
-    uint32_t missing; /* slots the file is too short for */
-
-    /* Set by inspect_slots(). */
-    uint32_t prefix; /* valid slots before the first that is not */
-    uint32_t valid;
-    uint32_t damaged;
-    uint32_t end;
-    uint64_t first_ms; /* of slot 0, when prefix > 0 */
-    uint64_t last_ms;  /* of slot prefix - 1 */
-};
+int log_inspect(int fd, uint64_t index, struct inspect *look);
 
 /* Reads both header blocks.  0 also when they are bad (headers_rc), an error
  * only when they could not be read. */
 int inspect_headers(int fd, uint64_t index, struct inspect *look);
+
+/* ---- for this room ------------------------------------------------------ */
+
+#define INSPECT_CHUNK (1u << 20) /* of large reads and of zeros */
 
 /* Reads all slots after inspect_headers() said headers_rc 0.  EMPTY beside an
  * invalid block with valid slots of a later epoch becomes OPEN of that. */

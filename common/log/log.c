@@ -30,6 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/files.h"
 #include "common/log/inspect.h"
 #include "common/log/own.h"
 
@@ -254,8 +255,8 @@ log_append(struct log *log, const uint8_t *slots, uint32_t count,
     assert(count > 0 && count <= log->header.slots - log->count);
     assert(log->count == 0 || first_ms >= log->last_ms);
 
-    rc = own_pwrite(log->fd, slots, (size_t)count * size,
-                    LOG_SLOTS_AT + (uint64_t)log->count * size);
+    rc = write_at(log->fd, slots, (size_t)count * size,
+                  LOG_SLOTS_AT + (uint64_t)log->count * size);
     if (rc < 0)
         return rc;
     if (log->count == 0)

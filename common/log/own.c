@@ -9,6 +9,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/files.h"
+
 /* ---- files -------------------------------------------------------------- */
 
 bool
@@ -98,26 +100,6 @@ own_mtime_ms(const struct stat *st)
 }
 
 int
-own_pwrite(int fd, const uint8_t *bytes, size_t size, uint64_t at)
-{
-    ssize_t n;
-
-    while (size > 0) {
-        n = pwrite(fd, bytes, size, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            return -EIO;
-        bytes += n;
-        at += (uint64_t)n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
-
-int
 own_sync(int fd)
 {
     return fdatasync(fd) < 0 ? -errno : 0;
@@ -182,8 +164,8 @@ own_write_header(struct log *log, struct log_header h)
     h.pid = (uint64_t)getpid();
     h.generation = log->header.generation + 1;
     log_header_put(&h, block);
-    rc = own_pwrite(log->fd, block, sizeof block,
-                    (uint64_t)log->turn * LOG_BLOCK_SIZE);
+    rc = write_at(log->fd, block, sizeof block,
+                  (uint64_t)log->turn * LOG_BLOCK_SIZE);
     if (rc < 0)
         return rc;
     log->header = h;

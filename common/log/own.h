@@ -46,8 +46,6 @@ int own_open_locked(int dirfd, const char *name, struct stat *st);
 /* What a log that is full shows as the time of its first increment. */
 uint64_t own_mtime_ms(const struct stat *st);
 
-int own_pwrite(int fd, const uint8_t *bytes, size_t size, uint64_t at);
-
 /* fdatasync.  Never tried again when it fails: the kernel may have dropped
  * what it could not write and would say 0 the second time. */
 int own_sync(int fd);

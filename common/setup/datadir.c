@@ -16,7 +16,6 @@
 #include "common/base/diag.h"
 #include "common/setup/config.h"
 #include "common/setup/disk.h"
-#include "common/setup/hash_key.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 #define FILE_FLAGS   (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
@@ -382,8 +381,6 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
     rc = open_folders(&new, make);
     if (rc == 0 && make)
         rc = check_probe(new.log_fd, path);
-    if (rc == 0)
-        rc = hash_key_load(new.keyspace_fd, make, new.hash_key);
     if (rc < 0) {
         datadir_close(&new);
         return rc;
@@ -401,8 +398,8 @@ datadir_is_made(const char *path)
     if (stat(path, &st) == 0 &&
         (st.st_uid != geteuid() || (st.st_mode & 0022) != 0))
         return true; /* it never will be ours */
-    /* Of all that datadir_open() makes the key comes last. */
-    (void)snprintf(last, sizeof last, "%s/keyspace/%%key", path); /* it fits */
+    /* Of what readers need it comes last. */
+    (void)snprintf(last, sizeof last, "%s/keyspace", path); /* it fits */
     return faccessat(AT_FDCWD, last, F_OK, AT_EACCESS) == 0 || errno != ENOENT;
 }
 

@@ -15,16 +15,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "common/wire/name.h"
-
 struct datadir {
     int fd;          /* the directory itself */
     int log_fd;      /* log/ */
     int keyspace_fd; /* keyspace/ */
     int archive_fd;  /* archive/, -1 unless it is there or asked for */
     int live_fd;     /* live/, -1 unless asked for */
-    uint8_t hash_key[NAME_HASH_KEY]; /* of keyspace file names; random, made
-                                        once, in keyspace/%key */
 };
 
 enum datadir_need { DATADIR_WRITE, DATADIR_READ };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/base/hash.h"
 
 #define PLAIN_SIZE_MAX 120 /* bytes of a name that is its own file name */
 #define HEX_SIZE_MAX   60  /* bytes of a name spelt in hex */
@@ -218,9 +219,9 @@ put_hex(const uint8_t *bytes, size_t size, char *text)
 }
 
 void
-name_to_file(const uint8_t *name, size_t size,
-             const uint8_t hash_key[NAME_HASH_KEY], char *file)
+name_to_file(const uint8_t *name, size_t size, char *file)
 {
+    static const char hash_key[] = "countd file name";
     uint8_t hash[16];
 
     assert(size >= 1 && size <= NAME_MAX_SIZE);
@@ -237,7 +238,7 @@ name_to_file(const uint8_t *name, size_t size,
         return;
     }
     file[1] = 'h';
-    siphash128(hash_key, name, size, hash);
+    siphash128((const uint8_t *)hash_key, name, size, hash);
     (void)put_hex(hash, sizeof hash, file + 2); /* likewise */
 }
 
@@ -286,35 +287,15 @@ name_from_file(const char *file, uint8_t name[NAME_MAX_SIZE])
 
 /* ---- SipHash ----------------------------------------------------------- */
 
-struct sip {
-    uint64_t v0, v1, v2, v3;
-};
-
-static uint64_t
-rotate(uint64_t x, unsigned bits)
+static void
+sip_rounds(struct hash_state *s, unsigned rounds)
 {
-    return x << bits | x >> (64 - bits);
+    for (unsigned i = 0; i < rounds; i++)
+        hash_round(s);
 }
 
 static void
-sip_rounds(struct sip *s, unsigned rounds)
-{
-    for (unsigned i = 0; i < rounds; i++) {
-        s->v0 += s->v1;
-        s->v1 = rotate(s->v1, 13) ^ s->v0;
-        s->v0 = rotate(s->v0, 32);
-        s->v2 += s->v3;
-        s->v3 = rotate(s->v3, 16) ^ s->v2;
-        s->v0 += s->v3;
-        s->v3 = rotate(s->v3, 21) ^ s->v0;
-        s->v2 += s->v1;
-        s->v1 = rotate(s->v1, 17) ^ s->v2;
-        s->v2 = rotate(s->v2, 32);
-    }
-}
-
-static void
-sip_word(struct sip *s, uint64_t word)
+sip_word(struct hash_state *s, uint64_t word)
 {
     s->v3 ^= word;
     sip_rounds(s, 2);
@@ -328,7 +309,7 @@ siphash128(const uint8_t key[16], const void *bytes, size_t size,
     const uint64_t k0 = get_le64(key);
     const uint64_t k1 = get_le64(key + 8);
     const uint8_t *at = bytes;
-    struct sip s = {
+    struct hash_state s = {
         .v0 = k0 ^ 0x736f6d6570736575,
         .v1 = k1 ^ 0x646f72616e646f6d ^ 0xee,
         .v2 = k0 ^ 0x6c7967656e657261,

@@ -7,7 +7,7 @@
  *   file name  for data/keyspace: the name itself where it is [a-z0-9_.-], at
  *              most 120 bytes and does not start with a dot; else %x and its
  *              bytes in lower-case hex up to 60 bytes; else %h and 32 hex
- *              digits of SipHash-2-4-128 under the directory's key.
+ *              digits of SipHash-2-4-128, with a key that is no secret.
  *              '%' never starts a plain name, so the three cannot meet.
  */
 #ifndef COUNTD_NAME_H
@@ -19,7 +19,6 @@
 #define NAME_MAX_SIZE  256
 #define NAME_TEXT_SIZE (4 * NAME_MAX_SIZE + 1) /* escaped, with NUL */
 #define NAME_FILE_SIZE 132 /* longest file name without suffix, with NUL */
-#define NAME_HASH_KEY  16
 
 /* Writes the text form and a NUL; `text` holds 4 * size + 1 bytes.
  * Returns its length. */
@@ -33,9 +32,10 @@ int name_unescape(const char *text, size_t length, uint8_t *name, size_t max);
 int name_unescape_any(const char *text, size_t length, uint8_t *name,
                       size_t max);
 
-/* Writes the file name and a NUL into `file` (NAME_FILE_SIZE). */
-void name_to_file(const uint8_t *name, size_t size,
-                  const uint8_t hash_key[NAME_HASH_KEY], char *file);
+/* Writes the file name and a NUL into `file` (NAME_FILE_SIZE).  Two long names
+ * that share one could only be made on purpose, in some 2^64 tries: the second
+ * keyspace is then refused, as the full name is inside the file. */
+void name_to_file(const uint8_t *name, size_t size, char *file);
 
 /* The name behind a file name (no suffix).  Returns its size,
  * -ENOKEY for %h names (the full name is inside the file),

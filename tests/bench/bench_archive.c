@@ -99,9 +99,7 @@ folder(struct bench *b, const char *name)
 static void
 open_all(struct bench *b, const char *top)
 {
-    static const uint8_t hash_key[16] = {1, 2, 3};
-    struct lmdb_options options = {.hash_key = hash_key,
-                                   .keyspace_size = 256,
+    struct lmdb_options options = {.keyspace_size = 256,
                                    .key_size = 256,
                                    .writable = true,
                                    .open_max = 128,

@@ -164,7 +164,6 @@ static struct store *
 open_store(const struct side *s, bool writable)
 {
     const struct lmdb_options o = {.keyspace_fd = s->dir.keyspace_fd,
-                                   .hash_key = s->dir.hash_key,
                                    .keyspace_size = 256,
                                    .key_size = 256,
                                    .writable = writable,

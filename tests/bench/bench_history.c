@@ -68,9 +68,7 @@ check(int rc, const char *what)
 static void
 side_open(struct side *s, const char *dir, const char *tiers)
 {
-    static const uint8_t hash_key[16] = {1};
-    struct lmdb_options options = {.hash_key = hash_key,
-                                   .keyspace_size = 256,
+    struct lmdb_options options = {.keyspace_size = 256,
                                    .key_size = 256,
                                    .writable = true,
                                    .open_max = 128,

@@ -359,9 +359,7 @@ watch_memory(void *arg)
 static void
 open_ours(struct bench *b)
 {
-    static const uint8_t hash_key[16];
     const struct lmdb_options options = {
-        .hash_key = hash_key,
         .keyspace_fd = b->dir_fd,
         .keyspace_size = 256,
         .key_size = 256,

@@ -170,7 +170,6 @@ static void
 fill_store(const struct bench *b)
 {
     const struct lmdb_options o = {.keyspace_fd = b->datadir.keyspace_fd,
-                                   .hash_key = b->datadir.hash_key,
                                    .keyspace_size = 256,
                                    .key_size = 256,
                                    .writable = true,

@@ -333,9 +333,7 @@ daemons_start_without_a_free_inode_and_go_on_when_there_is_one(void **state)
 static int
 apply_new(const char *keyspace_dir)
 {
-    struct lmdb_options options = {.hash_key =
-                                       (const uint8_t *)"0123456789abcdef",
-                                   .keyspace_size = 256,
+    struct lmdb_options options = {.keyspace_size = 256,
                                    .key_size = 256,
                                    .writable = true,
                                    .open_max = 4,

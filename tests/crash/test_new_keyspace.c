@@ -36,7 +36,6 @@ open_side(struct side *s, const char *path)
     diag_init("test", DIAG_ERROR);
     assert_rc(datadir_open(&s->dir, path, DATADIR_WRITE), 0);
     options.keyspace_fd = s->dir.keyspace_fd;
-    options.hash_key = s->dir.hash_key;
     assert_rc(lmdb_store_open(&s->store, &options), 0);
 }
 

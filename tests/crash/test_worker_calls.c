@@ -276,7 +276,6 @@ static void
 open_store(const struct fixture *x, bool writable, struct store **s)
 {
     const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                         .hash_key = x->dir.hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .writable = writable,

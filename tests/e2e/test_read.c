@@ -48,7 +48,6 @@ put(struct service_site *x, const char *keyspace, struct pair *pairs,
     size_t count)
 {
     const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                         .hash_key = x->dir.hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .writable = true,

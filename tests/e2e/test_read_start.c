@@ -134,17 +134,6 @@ an_address_of_another_machine_may_be_ours_later(void **state)
 }
 
 static void
-the_key_of_file_names_has_to_be_whole(void **state)
-{
-    char path[700];
-
-    (void)state; /* none */
-    snprintf(path, sizeof path, "%s/keyspace/%%key", data);
-    assert_int_equal(truncate(path, 3), 0);
-    expect(READ("-d", data, ANY_PORT), 111, "keyspace/%key is damaged");
-}
-
-static void
 folders_that_are_missing_or_none_are_named(void **state)
 {
     char log[700];
@@ -182,7 +171,7 @@ start_waiting(struct daemon *d, const char *path)
     const struct daemon_how how = {.argv = argv, .not_ready = true};
 
     assert_int_equal(daemon_start_how(d, "countd-read", &how), 0);
-    await_words(d, "keyspace/%key yet): start countd-write or countd-worker");
+    await_words(d, "folder keyspace yet): start countd-write or countd-worker");
     assert_false(said(d, "serving"));
 }
 
@@ -226,18 +215,18 @@ a_reader_that_starts_first_waits_for_the_writer(void **state)
 static void
 a_directory_that_is_only_half_made_is_waited_for(void **state)
 {
-    static const char *const folders[] = {"", "/log", "/keyspace"};
+    static const char *const folders[] = {"", "/log"};
     char path[700], folder[720];
     struct daemon reads;
     struct datadir made;
 
     (void)state; /* as above */
     snprintf(path, sizeof path, "%s/half", dir.path);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 2; i++) {
         snprintf(folder, sizeof folder, "%s%s", path, folders[i]);
         assert_int_equal(mkdir(folder, 0700), 0);
         start_waiting(&reads, path);
-        if (i < 2) {
+        if (i < 1) {
             assert_int_equal(daemon_stop(&reads), 0);
             daemon_fini(&reads);
         }
@@ -470,7 +459,6 @@ static const struct CMUnitTest tests[] = {
     CASE(settings_are_checked_without_a_directory),
     CASE(a_port_in_use_may_be_free_later),
     CASE(an_address_of_another_machine_may_be_ours_later),
-    CASE(the_key_of_file_names_has_to_be_whole),
     CASE(folders_that_are_missing_or_none_are_named),
     CASE(a_reader_that_starts_first_waits_for_the_writer),
     CASE(a_directory_that_is_only_half_made_is_waited_for),

@@ -117,7 +117,6 @@ dump(const char *path, unsigned which)
     d.text[0] = '\0';
     assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
     options.keyspace_fd = dir.keyspace_fd;
-    options.hash_key = dir.hash_key;
     assert_rc(lmdb_store_open(&d.store, &options), 0);
     assert_rc(store_list(d.store, NULL, 0, dump_keyspace, &d), 0);
     store_close(d.store);

@@ -33,7 +33,6 @@ static struct store *
 open_store(const struct service_site *x)
 {
     const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                         .hash_key = x->dir.hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .open_max = 4};

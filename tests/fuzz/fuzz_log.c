@@ -163,7 +163,7 @@ put_file(const uint8_t *file, size_t size, uint8_t flags)
 
 /* A log at rest after recovery: at most what the look before said. */
 static void
-check_full(const struct log *log, const struct log_report *before)
+check_full(const struct log *log, const struct inspect *before)
 {
     uint8_t slot[MESSAGE_SIZE_MAX + 24];
     struct slot_stamp stamp;
@@ -198,7 +198,7 @@ is_expected(int rc)
 
 /* Takes the recovered log as a worker, then as a writer. */
 static void
-go_round(const struct log_report *before)
+go_round(const struct inspect *before)
 {
     struct log log;
     int rc;
@@ -228,7 +228,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static uint8_t file[SIZE_MAX_HERE];
-    struct log_report before;
+    struct inspect before;
     int fd, rc, round;
 
     if (size < 1)

@@ -7,8 +7,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-static const uint8_t hash_key[NAME_HASH_KEY] = {7, 1, 7};
-
 static void
 try_name(const uint8_t *name, size_t size)
 {
@@ -20,7 +18,7 @@ try_name(const uint8_t *name, size_t size)
     rc = name_unescape(text, strlen(text), back, sizeof back);
     assert(rc == (int)size && memcmp(back, name, size) == 0);
 
-    name_to_file(name, size, hash_key, file);
+    name_to_file(name, size, file);
     assert(strlen(file) < NAME_FILE_SIZE && strchr(file, '/') == NULL);
     assert(file[0] != '.' && file[0] != '\0');
     rc = name_from_file(file, back);
@@ -59,7 +57,7 @@ try_file(const uint8_t *bytes, size_t size)
     rc = name_from_file(file, name);
     if (rc < 0)
         return;
-    name_to_file(name, (size_t)rc, hash_key, again);
+    name_to_file(name, (size_t)rc, again);
     assert(strcmp(file, again) == 0);
 }
 

@@ -14,7 +14,6 @@
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
 
-const uint8_t counted_hash_key[16] = "0123456789abcde";
 uint64_t rng;
 
 /* ---- the model ---- */
@@ -276,7 +275,6 @@ open_store(const struct tmpdir *d, size_t txn_memory, bool writable)
 {
     const struct lmdb_options options = {
         .keyspace_fd = d->fd,
-        .hash_key = counted_hash_key,
         .keyspace_size = 256,
         .key_size = 256,
         .writable = writable,

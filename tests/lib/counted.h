@@ -15,7 +15,6 @@
 
 __extension__ typedef __int128 sum128;
 
-extern const uint8_t counted_hash_key[16];
 #define KS_NAME "pages"
 #define KS      (const uint8_t *)KS_NAME, 5
 

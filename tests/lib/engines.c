@@ -12,9 +12,7 @@ static struct store *
 open_with(enum engine_kind kind, int keyspace_fd,
           const struct tiers_rules *history, uint64_t (*now_ms)(void))
 {
-    static const uint8_t hash_key[16] = {1, 2, 3};
     const struct lmdb_options options = {.keyspace_fd = keyspace_fd,
-                                         .hash_key = hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .writable = true,

@@ -228,7 +228,7 @@ fleet_begin(struct fleet *f, struct daemon *d, const char *const *words)
 static bool
 has_work(int log_fd, const char *name, char *what, size_t size)
 {
-    struct log_report report;
+    struct inspect report;
     uint64_t index;
     bool lock;
     int fd, rc;
@@ -347,7 +347,6 @@ open_store(const struct fleet *f, struct datadir *dir, struct store **store)
     if (rc < 0)
         fail_msg("open %s: %s", f->path, strerror(-rc));
     options.keyspace_fd = dir->keyspace_fd;
-    options.hash_key = dir->hash_key;
     rc = lmdb_store_open(store, &options);
     if (rc < 0)
         fail_msg("open the store: %s", strerror(-rc));

@@ -49,8 +49,8 @@ page_kind(const uint8_t *page)
     case PAGE_LEAF:
         return leaf_kind(page);
     case PAGE_OVER:
-        if (memcmp(page + PAGE_HEAD + 4, "HLD1", 4) == 0)
-            return KIND_PART;
+        if (memcmp(page + PAGE_HEAD + 4, "HLD2", 4) == 0)
+            return KIND_RECORD;
         if (!is_block(page + PAGE_HEAD))
             return KIND_NONE; /* one of history */
         return type == 1 ? KIND_BASE : type == 2 ? KIND_BUFFER : KIND_NONE;
@@ -65,7 +65,7 @@ page_used(const uint8_t *page, size_t *start, size_t *end)
     *start = native16(page + PAGE_LOWER_AT);
     *end = native16(page + PAGE_UPPER_AT);
     if (native16(page + PAGE_FLAGS_AT) == PAGE_OVER) {
-        *start = PAGE_HEAD + (page_kind(page) == KIND_PART
+        *start = PAGE_HEAD + (page_kind(page) == KIND_RECORD
                                   ? (size_t)get_le32(page + PAGE_HEAD + 8)
                                   : (size_t)get_le16(page + PAGE_HEAD + 20));
         *end = 4096;
@@ -76,7 +76,7 @@ page_used(const uint8_t *page, size_t *start, size_t *end)
 static bool
 is_damaged(const uint8_t *value, size_t size, const struct block_id *id)
 {
-    return memcmp(value + 4, "HLD1", 4) == 0
+    return memcmp(value + 4, "HLD2", 4) == 0
                ? held_value_size(value, size) != size
                : block_verify(value, size, id) < 0;
 }
@@ -122,7 +122,7 @@ leaf_sees(uint8_t page[4096], size_t at, uint8_t mask)
         return !is_run_block(&key, &value);
     }
     if (n.size < HELD_HEAD_SIZE || page + at < n.data ||
-        (memcmp(data + 4, "HLD1", 4) != 0 && page_kind(page) != KIND_VALUES))
+        (memcmp(data + 4, "HLD2", 4) != 0 && page_kind(page) != KIND_VALUES))
         return false;
     id = (struct block_id){
         .type = data[4], .order = data[5], .key = get_le64(data + 8)};
@@ -143,9 +143,9 @@ value_sees(uint8_t page[4096], size_t at, uint8_t mask)
 
     if (at < PAGE_HEAD)
         return false;
-    if (page_kind(page) == KIND_PART) {
+    if (page_kind(page) == KIND_RECORD) {
         page[at] ^= mask;
-        return held_value_size(value, HELD_VALUE_MAX) == 0;
+        return held_value_size(value, PAGEKIND_SIZE - PAGE_HEAD) == 0;
     }
     page[at] ^= mask;
     return block_verify(value, size, &id) < 0;

@@ -55,7 +55,7 @@ static void
 read_log(struct records *r, int log_fd, uint64_t index)
 {
     char name[LOG_NAME_SIZE];
-    struct log_report report;
+    struct inspect report;
     struct slot_stamp stamp;
     struct message m;
     struct layout l;

@@ -67,10 +67,8 @@ a_new_directory_is_made_for_its_user_alone(void **state)
     }
     assert_int_equal(tmpdir_count(d, "data"), FOLDER_COUNT);
     assert_int_equal(tmpdir_count(d, "data/log"), 0);
-    assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
-    assert_int_equal(tmpdir_mode(d, "data/keyspace/%key"), 0600);
+    assert_int_equal(tmpdir_count(d, "data/keyspace"), 0);
     make_data(d);
-    assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
 }
 
 /* The error of every call that can fail, leaving nothing open; and what was
@@ -122,10 +120,9 @@ a_reader_makes_nothing(void **state)
     make_data(d);
     assert_rc(open_rc(d, DATADIR_READ), 0);
     assert_true(datadir_is_made(data_path(d)));
-    assert_int_equal(unlinkat(d->fd, "data/keyspace/%key", 0), 0);
+    assert_int_equal(unlinkat(d->fd, "data/keyspace", AT_REMOVEDIR), 0);
     assert_rc(open_rc(d, DATADIR_READ), -ENOENT);
     assert_false(datadir_is_made(data_path(d)));
-    assert_int_equal(tmpdir_count(d, "data/keyspace"), 0);
 }
 
 static void
@@ -267,111 +264,10 @@ a_directory_that_cannot_be_synced_is_refused(void **state)
     make_data(d);
     for (nth = 1, hit = true; hit; nth++) {
         fault_inject("fsync", nth, EINVAL);
-        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 6) ? -EINVAL : 0);
+        assert_rc(open_rc(d, DATADIR_WRITE), (hit = nth < 5) ? -EINVAL : 0);
         assert_int_equal(fault_hit(), hit);
         fault_clear();
     }
-}
-
-/* ---- the key ------------------------------------------------------------ */
-
-static void
-the_key_stays_the_same(void **state)
-{
-    struct tmpdir *d = *state;
-    struct datadir a = open_data(d), b;
-
-    assert_rc(datadir_open(&b, data_path(d), DATADIR_READ), 0);
-    assert_memory_equal(a.hash_key, b.hash_key, NAME_HASH_KEY);
-    assert_false(bytes_are_zero(a.hash_key, NAME_HASH_KEY));
-    datadir_close(&a);
-    datadir_close(&b);
-}
-
-static void
-a_broken_key_is_refused_and_kept(void **state)
-{
-    struct tmpdir *d = *state;
-
-    make_data(d);
-    assert_int_equal(unlinkat(d->fd, "data/keyspace/%key", 0), 0);
-    tmpdir_put(d, "data/keyspace/%key", "short", 5, 0600);
-    assert_rc(open_rc(d, DATADIR_WRITE), -EBADMSG);
-    assert_rc(open_rc(d, DATADIR_READ), -EBADMSG);
-    assert_true(tmpdir_has(d, "data/keyspace/%key"));
-}
-
-static void
-a_key_with_any_bit_flipped_is_refused_and_kept(void **state)
-{
-    struct tmpdir *d = *state;
-    uint8_t bytes[32], now[32];
-    size_t i;
-
-    make_data(d);
-    peek(d->fd, "data/keyspace/%key", bytes, sizeof bytes, 0);
-    for (i = 0; i < 8 * sizeof bytes; i++) {
-        bytes[i / 8] ^= (uint8_t)(1u << i % 8);
-        poke(d->fd, "data/keyspace/%key", bytes, sizeof bytes, 0);
-        assert_rc(open_rc(d, DATADIR_WRITE), -EBADMSG);
-        assert_rc(open_rc(d, DATADIR_READ), -EBADMSG);
-        peek(d->fd, "data/keyspace/%key", now, sizeof now, 0);
-        assert_memory_equal(now, bytes, sizeof now);
-        bytes[i / 8] ^= (uint8_t)(1u << i % 8);
-    }
-    poke(d->fd, "data/keyspace/%key", bytes, sizeof bytes, 0);
-    assert_rc(open_rc(d, DATADIR_WRITE), 0);
-}
-
-/* Under a new one no long name would be found again. */
-static void
-a_lost_key_is_not_made_anew_while_files_need_it(void **state)
-{
-    static const char file[] = "data/keyspace/"
-                               "%h0123456789abcdef0123456789abcdef.mdb";
-    struct tmpdir *d = *state;
-
-    make_data(d);
-    assert_int_equal(unlinkat(d->fd, "data/keyspace/%key", 0), 0);
-    tmpdir_put(d, file, "", 0, 0600);
-    assert_rc(open_rc(d, DATADIR_WRITE), -EBADMSG);
-    assert_rc(open_rc(d, DATADIR_READ), -EBADMSG);
-    assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
-
-    assert_int_equal(unlinkat(d->fd, file, 0), 0);
-    assert_rc(open_rc(d, DATADIR_WRITE), 0);
-}
-
-static void
-racing_creators_get_one_key(void **state)
-{
-    struct tmpdir *d = *state;
-    uint8_t keys[CREATORS][NAME_HASH_KEY];
-    int pipes[2], status;
-    struct datadir dir;
-    pid_t pids[CREATORS];
-    size_t i;
-
-    assert_int_equal(pipe(pipes), 0);
-    for (i = 0; i < CREATORS; i++) {
-        pids[i] = fork();
-        assert_true(pids[i] >= 0);
-        if (pids[i] == 0) {
-            dir = open_data(d);
-            _exit(write(pipes[1], dir.hash_key, NAME_HASH_KEY) !=
-                  NAME_HASH_KEY);
-        }
-    }
-    for (i = 0; i < CREATORS; i++) {
-        assert_int_equal(read(pipes[0], keys[i], NAME_HASH_KEY), NAME_HASH_KEY);
-        assert_memory_equal(keys[i], keys[0], NAME_HASH_KEY);
-    }
-    for (i = 0; i < CREATORS; i++) {
-        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
-        assert_int_equal(status, 0);
-    }
-    assert_int_equal(tmpdir_count(d, "data/keyspace"), 1);
-    assert_int_equal(close(pipes[0]) | close(pipes[1]), 0);
 }
 
 /* ---- archive ------------------------------------------------------------ */
@@ -521,9 +417,8 @@ any_failing_call_leaks_nothing_and_the_next_start_works(void **state)
             assert_int_equal(fault_open_fds(), fds);
 
             make_data(d);
-            /* What it could not unlink may lie about; the key is whole. */
+            /* What it could not unlink may lie about. */
             assert_in_range(tmpdir_count(d, "data/log"), 0, 2);
-            assert_in_range(tmpdir_count(d, "data/keyspace"), 1, 2);
             tmpdir_remove(d);
             tmpdir_make(d);
             fds = fault_open_fds();
@@ -572,11 +467,6 @@ static const struct CMUnitTest tests[] = {
         network_file_systems_are_refused_and_memory_is_warned_about),
     in_tmpdir(a_file_system_without_hard_links_is_refused),
     in_tmpdir(a_directory_that_cannot_be_synced_is_refused),
-    in_tmpdir(the_key_stays_the_same),
-    in_tmpdir(a_broken_key_is_refused_and_kept),
-    in_tmpdir(a_key_with_any_bit_flipped_is_refused_and_kept),
-    in_tmpdir(a_lost_key_is_not_made_anew_while_files_need_it),
-    in_tmpdir(racing_creators_get_one_key),
     in_tmpdir(a_full_disk_does_not_refuse_a_directory_that_is_there),
     in_tmpdir(the_archive_is_there_when_asked_for),
     in_tmpdir(there_is_one_writer),

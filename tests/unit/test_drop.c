@@ -490,7 +490,6 @@ a_removed_keyspace_makes_room_under_the_limit(void **state)
     const struct tmpdir *d = *state;
     const struct lmdb_options options = {
         .keyspace_fd = d->fd,
-        .hash_key = counted_hash_key,
         .keyspace_size = 256,
         .key_size = 256,
         .writable = true,

@@ -33,10 +33,8 @@ another_lmdb_than_0_9_is_refused(void **state)
                  {0, 10, -EPROTONOSUPPORT},
                  {1, 9, -EPROTONOSUPPORT}};
     const struct tmpdir *d = *state;
-    const struct lmdb_options options = {.keyspace_fd = d->fd,
-                                         .hash_key = counted_hash_key,
-                                         .keyspace_size = 256,
-                                         .key_size = 256};
+    const struct lmdb_options options = {
+        .keyspace_fd = d->fd, .keyspace_size = 256, .key_size = 256};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct store *s = NULL;

@@ -703,34 +703,6 @@ no_bit_of_a_node_is_wrong_and_silent(void **state)
     try_all("node", SPECIMEN_NODES);
 }
 
-/* Nobody starts with another key. */
-static void
-no_bit_of_the_key_of_names_flips_unseen(void **state)
-{
-    const int out = dup(2);
-    struct datadir d;
-    int file;
-
-    (void)state; /* none */
-    make(1u << SPECIMEN_LONG, WHOLE);
-    file = specimen_find(&specimen, "keyspace/%key");
-    assert_true(file >= 0 && dup2(said_fd, 2) == 2);
-    for (size_t i = 0; i < 8 * specimen.files[file].size; i++) {
-        specimen_restore_file(&specimen, file);
-        specimen_flip(&specimen, file, i / 8, 1, (uint8_t)(1u << i % 8));
-        assert_int_not_equal(
-            datadir_open(&d, config.data_dir,
-                         i % 2 == 0 ? DATADIR_READ : DATADIR_WRITE),
-            0);
-        assert_true(said_something());
-        assert_non_null(strstr(shared->text, "%key is damaged"));
-        said_clear();
-        assert_true(check(NULL));
-        said_clear();
-    }
-    assert_true(dup2(out, 2) == 2 && close(out) == 0);
-}
-
 static void
 no_bit_of_a_hashed_name_is_wrong_and_silent(void **state)
 {
@@ -763,23 +735,17 @@ a_keyspace_with_a_flipped_bit_can_be_dropped(void **state)
 
 /* ---- what is held ------------------------------------------------------- */
 
-/* The head of a record: its key ends with its id. */
+/* A small record. */
 static bool
-is_head(const struct page_node *n)
+is_record(const struct page_node *n)
 {
-    return n->flags == 0 && n->size > 68 && memcmp(n->data + 4, "HLD1", 4) == 0;
+    return n->flags == 0 && n->size > 48 && memcmp(n->data + 4, "HLD2", 4) == 0;
 }
 
 static bool
 is_fill(const struct page_node *n)
 {
-    return n->size == 0 && n->key_size == 5 + 40;
-}
-
-static bool
-is_time(const struct page_node *n)
-{
-    return n->size == 4 && (n->key_size == 5 + 17 || n->key_size == 1 + 17);
+    return n->size == 4 && n->key_size == 5 + 40;
 }
 
 static bool
@@ -800,9 +766,11 @@ no_bit_of_what_is_held_is_wrong_and_silent(void **state)
     static const struct {
         const char *what;
         bool (*wanted)(const struct page_node *node);
-    } nodes[] = {{"held name", is_names},  {"held version", is_version},
-                 {"held state", is_state}, {"held head", is_head},
-                 {"held fill", is_fill},   {"held time", is_time}};
+    } nodes[] = {{"held name", is_names},
+                 {"held version", is_version},
+                 {"held state", is_state},
+                 {"held record", is_record},
+                 {"held fill", is_fill}};
     int file;
 
     (void)state; /* none */
@@ -811,8 +779,8 @@ no_bit_of_what_is_held_is_wrong_and_silent(void **state)
     assert_sound(WHOLE, file);
     add_metas(file);
     try_all("held meta pages", WHOLE);
-    add_page(file, KIND_PART, NULL);
-    try_all("held part", WHOLE);
+    add_page(file, KIND_RECORD, NULL);
+    try_all("held page of a record", WHOLE);
     add_page(file, KIND_NAMES, NULL);
     try_all("held leaf of names", WHOLE);
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
@@ -878,7 +846,6 @@ static const struct CMUnitTest tests[] = {
     FLIPS(no_bit_of_a_keyspace_is_wrong_and_silent),
     FLIPS(no_bit_of_a_node_is_wrong_and_silent),
     FLIPS(a_keyspace_with_a_flipped_bit_can_be_dropped),
-    FLIPS(no_bit_of_the_key_of_names_flips_unseen),
     FLIPS(no_bit_of_a_hashed_name_is_wrong_and_silent),
     FLIPS(no_bit_of_what_is_held_is_wrong_and_silent),
     FLIPS(no_bit_of_a_log_is_wrong_and_silent),

@@ -139,7 +139,6 @@ limits_refuse_before_anything_is_applied(void **state)
     struct store_delta three[3] = {delta("a", 1), delta("k", 1), delta("z", 1)};
     struct lmdb_options options = {
         .keyspace_fd = d->fd,
-        .hash_key = counted_hash_key,
         .keyspace_size = 256,
         .key_size = 256,
         .writable = true,
@@ -188,7 +187,6 @@ memory_to_spare_saves_commits(void **state)
     const struct tmpdir *d = *state;
     size_t spare = 0;
     const struct lmdb_options options = {.keyspace_fd = d->fd,
-                                         .hash_key = counted_hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .writable = true,
@@ -368,7 +366,6 @@ a_file_of_other_message_sizes_is_refused(void **state)
     const struct tmpdir *d = *state;
     struct lmdb_options options = {
         .keyspace_fd = d->fd,
-        .hash_key = counted_hash_key,
         .keyspace_size = 256,
         .key_size = 64,
         .writable = true,
@@ -451,7 +448,6 @@ fail_every(const struct tmpdir *d, const char *call, int error)
         const unsigned fds = fault_open_fds();
         struct lmdb_options options = {
             .keyspace_fd = d->fd,
-            .hash_key = counted_hash_key,
             .keyspace_size = 256,
             .key_size = 256,
             .writable = true,
@@ -738,7 +734,6 @@ keyspaces_are_closed_for_others_when_descriptors_run_out(void **state)
 {
     const struct tmpdir *d = *state;
     const struct lmdb_options options = {.keyspace_fd = d->fd,
-                                         .hash_key = counted_hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .writable = true,

@@ -21,8 +21,6 @@
 #define LONG_NAME                                                              \
     "http://Example.com/a/rather/long/path/as/names/of/keyspaces/may/be/"
 
-static const uint8_t hash_key[NAME_HASH_KEY] = "0123456789abcde";
-
 /* Hundreds of commits, and none has to outlive the test. */
 static int
 setup(void **state)
@@ -46,7 +44,6 @@ open_store(const struct tmpdir *d, bool writable)
 {
     const struct lmdb_options options = {
         .keyspace_fd = d->fd,
-        .hash_key = hash_key,
         .keyspace_size = 256,
         .key_size = 256,
         .writable = writable,
@@ -185,7 +182,7 @@ a_hashed_file_under_another_name_is_listed_by_that(void **state)
 
     make_keyspaces(d, LONG_NAME, 1);
     (void)snprintf(name, sizeof name, LONG_NAME "%05u", 0u); /* fits */
-    name_to_file((const uint8_t *)name, strlen(name), hash_key, from);
+    name_to_file((const uint8_t *)name, strlen(name), from);
     strcat(from, ".mdb");
     (void)snprintf(to, sizeof to, "%s.mdb", moved); /* fits */
     assert_int_equal(renameat(d->fd, from, d->fd, to), 0);
@@ -334,7 +331,6 @@ keys_are_of_whole_commits_while_a_worker_writes(void **state)
     if (pid == 0) {
         struct lmdb *writer;
         const struct lmdb_options options = {.keyspace_fd = d->fd,
-                                             .hash_key = hash_key,
                                              .keyspace_size = 256,
                                              .key_size = 256,
                                              .writable = true,

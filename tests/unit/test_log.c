@@ -197,7 +197,7 @@ static void
 a_new_log_is_empty_and_shows_it(void **state)
 {
     struct tmpdir *d = *state;
-    struct log_report r;
+    struct inspect r;
     struct stat st;
     int fd;
 
@@ -500,7 +500,7 @@ static void
 no_header_is_sealed_before_its_slots_are_synced(void **state)
 {
     struct tmpdir *d = *state;
-    struct log_report r;
+    struct inspect r;
     struct log log;
 
     create(d->fd, 0);

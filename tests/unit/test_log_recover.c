@@ -731,14 +731,14 @@ make_bytes(const struct tmpdir *d, bool sealed, uint8_t bytes[FILE_SIZE])
 }
 
 static bool
-is_whole(const struct log_report *r)
+is_whole(const struct inspect *r)
 {
     return r->headers_rc == 0 && r->damaged == 0;
 }
 
 /* The count that recovery would seal, of a report of no damage. */
 static uint32_t
-count_of(const struct log_report *r)
+count_of(const struct inspect *r)
 {
     if (r->header.state == LOG_SEALED)
         return (uint32_t)r->header.count;
@@ -749,7 +749,7 @@ static void
 flip_each_bit(const struct tmpdir *d, bool sealed)
 {
     uint8_t bytes[FILE_SIZE];
-    struct log_report r;
+    struct inspect r;
     int fd = memfd_create("log", MFD_CLOEXEC);
     size_t bit, at;
 
@@ -795,7 +795,7 @@ a_log_cut_at_any_length_is_damaged(void **state)
 {
     struct tmpdir *d = *state;
     uint8_t bytes[FILE_SIZE];
-    struct log_report r;
+    struct inspect r;
     int fd = memfd_create("log", MFD_CLOEXEC);
     size_t size;
     int sealed;
@@ -902,7 +902,7 @@ act_quarantine(int dirfd, uint64_t index, struct log *log)
 static int
 act_inspect(int dirfd, uint64_t index, struct log *log)
 {
-    struct log_report r;
+    struct inspect r;
 
     (void)dirfd;
     return log_inspect(log->fd, index, &r);

@@ -488,14 +488,12 @@ a_value_is_found_as_of_either_commit(void **state)
 
 /* ---- keyspaces: the newest commit, or nothing --------------------------- */
 
-static const uint8_t hash_key[16];
 static const uint8_t *const ks = (const uint8_t *)"pages";
 
 static struct store *
 store(struct fixture *f, bool writable)
 {
     const struct lmdb_options options = {.keyspace_fd = f->dir.fd,
-                                         .hash_key = hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .writable = writable,
@@ -644,7 +642,6 @@ a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported(void **state)
     tmpdir_make_in_memory(&f->dir);
     {
         const struct lmdb_options options = {.keyspace_fd = from.fd,
-                                             .hash_key = hash_key,
                                              .keyspace_size = 256,
                                              .key_size = 256,
                                              .writable = true,

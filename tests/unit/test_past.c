@@ -47,9 +47,7 @@ rule(struct fixture *x, const char *name, const char *tiers)
 static void
 open_lmdb(struct fixture *x)
 {
-    static const uint8_t hash_key[16] = {1};
     const struct lmdb_options options = {.keyspace_fd = x->dir.fd,
-                                         .hash_key = hash_key,
                                          .keyspace_size = 256,
                                          .key_size = 256,
                                          .writable = true,

@@ -321,7 +321,6 @@ open_for_reading(struct fixture *f)
 {
     const struct lmdb_options o = {
         .keyspace_fd = f->datadir.keyspace_fd,
-        .hash_key = f->datadir.hash_key,
         .keyspace_size = 256,
         .key_size = 256,
         .open_max = 16,

@@ -18,7 +18,7 @@
 #include "common/wire/name.h"
 
 /* Fixed for ever: keys must be the same after a restart. */
-static const uint8_t hash_key[NAME_HASH_KEY + 1] = "countd live.name";
+static const uint8_t hash_key[17] = "countd live.name";
 
 static const char *const keyspaces[HISTORY_KINDS][HISTORY_PARTS] = {
     [LIVE_COUNTER] = {"live.acquired", "live.released", "live.refused"},

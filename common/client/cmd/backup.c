@@ -311,12 +311,9 @@ copy_all(struct backup *b)
     static const uint8_t first[1];
     int rc;
 
-    /* The key of the file names: without it long names are not found. */
-    rc = copy_file(b->in.dir.keyspace_fd, b->keyspace_fd, "%key");
+    rc = copy_held(b);
     if (rc == 0)
-        rc = copy_held(b);
-    if (rc == 0)
-        rc = inside_store(b->line, &b->in, b->keyspace_fd, false, &b->copy);
+        rc = inside_store(b->line, b->keyspace_fd, false, &b->copy);
     if (rc < 0)
         return rc;
     progress_init(&b->progress, "copying", 0);

@@ -290,8 +290,7 @@ open_log(const struct check *c, const char *name)
 }
 
 static void
-check_report(struct check *c, const struct logfile *f,
-             const struct log_report *r)
+check_report(struct check *c, const struct logfile *f, const struct inspect *r)
 {
     if (r->headers_rc == -EPROTONOSUPPORT) {
         fault(c, "written by a newer version of countd");
@@ -318,7 +317,7 @@ check_report(struct check *c, const struct logfile *f,
 static void
 check_log(struct check *c, const struct logfile *f)
 {
-    struct log_report r;
+    struct inspect r;
     int fd, rc;
 
     c->logs++;

@@ -217,7 +217,7 @@ is_young(const struct drop *d, const struct cmd_name *name)
     char base[NAME_FILE_SIZE], file[NAME_FILE_SIZE + sizeof ".mdb"];
     struct statx st;
 
-    name_to_file(name->bytes, name->size, d->in.dir.hash_key, base);
+    name_to_file(name->bytes, name->size, base);
     (void)snprintf(file, sizeof file, "%s.mdb", base); /* has room */
     if (statx(d->in.dir.keyspace_fd, file, AT_SYMLINK_NOFOLLOW, STATX_BTIME,
               &st) < 0 ||

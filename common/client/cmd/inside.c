@@ -12,12 +12,11 @@
 #define OPEN_MAX   16 /* keyspaces at once */
 
 int
-inside_store(const struct cmd_line *line, const struct inside *in,
-             int keyspace_fd, bool writable, struct store **out)
+inside_store(const struct cmd_line *line, int keyspace_fd, bool writable,
+             struct store **out)
 {
     const struct lmdb_options options = {
         .keyspace_fd = keyspace_fd,
-        .hash_key = in->dir.hash_key,
         .keyspace_size = (uint16_t)line->config.keyspace_size,
         .key_size = (uint16_t)line->config.key_size,
         .writable = writable,
@@ -55,7 +54,7 @@ open_rest(const struct cmd_line *line, bool writable, struct inside *out)
     if (status != 0)
         goto close_dir;
     status = CONFIG_EXIT_SYSTEM;
-    rc = inside_store(line, out, out->dir.keyspace_fd, writable, &out->store);
+    rc = inside_store(line, out->dir.keyspace_fd, writable, &out->store);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open keyspaces");
         goto close_dir;

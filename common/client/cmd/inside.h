@@ -33,8 +33,8 @@ void inside_close(struct inside *in);
 
 /* The store of one folder of keyspaces of this directory; a copy has the same
  * names.  0 or -errno. */
-int inside_store(const struct cmd_line *line, const struct inside *in,
-                 int keyspace_fd, bool writable, struct store **out);
+int inside_store(const struct cmd_line *line, int keyspace_fd, bool writable,
+                 struct store **out);
 
 /* Who made the store's last drop or deletion say -EAGAIN; 0: cannot tell. */
 long inside_holder(const struct inside *in);

@@ -68,7 +68,7 @@ keep_first(void *ctx, uint32_t number, const struct message *m,
 static void
 look_at_slots(int fd, const struct logfile *f, struct looked *out)
 {
-    struct log_report report;
+    struct inspect report;
     uint32_t skipped;
 
     if (log_inspect(fd, f->kind == LOGFILE_LOG ? f->index : UINT64_MAX,
@@ -319,7 +319,7 @@ dump_slot(void *ctx, uint32_t number, const struct message *m,
 static int
 used_end(int fd, const struct log_header *h, uint32_t *end)
 {
-    struct log_report report;
+    struct inspect report;
     int rc;
 
     *end = 0;
@@ -386,7 +386,7 @@ static const char *const states[] = {
 
 static int
 print_report(const struct cmd_line *line, const char *name,
-             const struct log_report *r)
+             const struct inspect *r)
 {
     struct output out;
 
@@ -429,7 +429,7 @@ print_report(const struct cmd_line *line, const char *name,
 static int
 run_verify(struct cmd_line *line, const struct datadir *d, const char *name)
 {
-    struct log_report report;
+    struct inspect report;
     uint64_t index;
     int fd, rc, status;
 

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/dirstream.h"
+#include "common/base/files.h"
+#include "common/log/inspect.h"
 #include "common/log/packed.h"
 #include "common/log/slot.h"
 
@@ -213,14 +215,6 @@ logfile_open(int log_fd, const char *name)
 /* ---- unpacking --------------------------------------------------------- */
 
 static int
-write_at(int fd, const uint8_t *bytes, size_t size, uint64_t at)
-{
-    const ssize_t n = pwrite(fd, bytes, size, (off_t)at);
-
-    return n == (ssize_t)size ? 0 : n < 0 ? -errno : -ENOSPC;
-}
-
-static int
 write_slots(int to, const struct packed_header *h, struct packed *from)
 {
     const struct packed_record *records;
@@ -323,48 +317,17 @@ close_fd:
 
 /* ---- reading ----------------------------------------------------------- */
 
-static int
-read_all(int fd, void *bytes, size_t size, uint64_t at, size_t *got)
-{
-    *got = 0;
-    while (*got < size) {
-        const ssize_t n =
-            pread(fd, (char *)bytes + *got, size - *got, (off_t)(at + *got));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        *got += (size_t)n;
-    }
-    return 0;
-}
-
 int
 logfile_header(int fd, struct log_header *out)
 {
-    uint8_t blocks[2 * LOG_BLOCK_SIZE];
-    struct log_header h;
-    bool found = false;
-    int result = -EBADMSG;
-    size_t got;
+    struct inspect look;
     int rc;
 
-    rc = read_all(fd, blocks, sizeof blocks, 0, &got);
+    rc = inspect_headers(fd, UINT64_MAX, &look);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < 2 && got == sizeof blocks; i++) {
-        rc = log_header_get(blocks + i * LOG_BLOCK_SIZE, &h);
-        if (rc == -EPROTONOSUPPORT)
-            result = rc;
-        if (rc < 0 || (found && h.generation <= out->generation))
-            continue;
-        *out = h;
-        found = true;
-    }
-    return found ? 0 : result;
+    *out = look.header;
+    return look.headers_rc;
 }
 
 int
@@ -414,15 +377,16 @@ logfile_each(int fd, const struct log_header *h, uint32_t end,
     for (uint32_t from = 0; rc == 0 && from < end; from += SLOTS_AT_ONCE) {
         const uint32_t left = end - from;
         const uint32_t ask = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
-        size_t got;
+        const ssize_t got =
+            read_at(fd, bytes, (size_t)ask * layout.slot_size,
+                    LOG_SLOTS_AT + (uint64_t)from * layout.slot_size);
 
-        rc = read_all(fd, bytes, (size_t)ask * layout.slot_size,
-                      LOG_SLOTS_AT + (uint64_t)from * layout.slot_size, &got);
+        rc = got < 0 ? (int)got : 0;
         for (uint32_t i = 0; rc == 0 && i < ask; i++) {
             struct slot_stamp stamp;
             struct message m;
 
-            if ((size_t)(i + 1) * layout.slot_size > got ||
+            if ((size_t)(i + 1) * layout.slot_size > (size_t)got ||
                 slot_parse(&layout, bytes + (size_t)i * layout.slot_size,
                            h->uuid, from + i, h->epoch, &m, &stamp) < 0)
                 (*skipped)++;

@@ -27,7 +27,7 @@ struct salvage {
     const struct cmd_line *line;
     const char *name;
     struct inside in;
-    struct log_report report;
+    struct inspect report;
     struct store_mark mark;
     bool dry_run;
     struct logsums sums;

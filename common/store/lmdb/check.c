@@ -269,7 +269,7 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
 
     /* Without it damage could be made to fit; chance cannot. */
     (void)!getrandom(c.hash, sizeof c.hash, 0);
-    keyspace_file_name(s, name, name_size, file);
+    keyspace_file_name(name, name_size, file);
     rc = pages_check_named(s->options.keyspace_fd, file,
                            &keyspace_change_counter, &pages, &out->file_size);
     out->used_size = pages.used_size;

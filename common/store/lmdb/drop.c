@@ -123,7 +123,7 @@ replace(struct lmdb *s, const uint8_t *name, size_t name_size,
     int fd, rc;
 
     memcpy(named.name, name, name_size);
-    keyspace_file_name(s, name, name_size, named.file);
+    keyspace_file_name(name, name_size, named.file);
     if (is_of_another(s, &named))
         return -EBADMSG;
     fd = lock_file(s, named.file);

@@ -18,10 +18,10 @@ keyspace_name_ok(const uint8_t *name, size_t size)
 }
 
 void
-keyspace_file_name(const struct lmdb *s, const uint8_t *name, size_t name_size,
+keyspace_file_name(const uint8_t *name, size_t name_size,
                    char file[KEYSPACE_FILE_SIZE])
 {
-    name_to_file(name, name_size, s->options.hash_key, file);
+    name_to_file(name, name_size, file);
     memcpy(file + strlen(file), KEYSPACE_SUFFIX, sizeof KEYSPACE_SUFFIX);
 }
 
@@ -102,6 +102,8 @@ make_handle(struct lmdb *s)
     s->slots = calloc(s->options.open_max, sizeof *s->slots);
     if (s->slots == NULL)
         return -ENOMEM;
+    if (getrandom(&s->progress_key, sizeof s->progress_key, 0) < 0)
+        return -errno;
     if (!s->options.writable)
         return 0;
     s->work = tree_work_new();

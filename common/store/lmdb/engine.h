@@ -9,9 +9,8 @@
 #include "common/store/store.h"
 
 struct lmdb_options {
-    int keyspace_fd;         /* data/keyspace, borrowed */
-    const uint8_t *hash_key; /* 16 bytes, borrowed */
-    uint16_t keyspace_size;  /* message sizes, recorded in each file */
+    int keyspace_fd;        /* data/keyspace, borrowed */
+    uint16_t keyspace_size; /* message sizes, recorded in each file */
     uint16_t key_size;
     bool writable;
     unsigned open_max;     /* keyspaces open at once, least recent closed */

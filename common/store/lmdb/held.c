@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -24,10 +23,6 @@ held_open(struct held **out, const struct held_options *options)
     h->options = *options;
     h->file.fd = -1;
     h->lock_fd = -1;
-    if (getrandom(&h->nonce, sizeof h->nonce, 0) != sizeof h->nonce) {
-        free(h);
-        return -EIO;
-    }
     *out = h;
     return 0;
 }
@@ -39,7 +34,8 @@ held_close(struct held *h)
     held_look_end(h);
     held_unlock(h);
     held_file_close(h);
-    held_memory_free(&h->memory);
+    free(h->memory.marks);
+    free(h->memory.deltas);
     free(h);
 }
 
@@ -144,15 +140,13 @@ static int
 record_whole(struct held *h, const uint8_t *name, size_t name_size, uint64_t id)
 {
     struct held_key k = held_key_name(name, name_size);
-    struct held_head head = {.id = 0};
+    struct held_head head;
     MDB_val key, value;
     int rc;
 
     held_key_add64(&k, id);
     rc = held_find(h, h->file.records, &k, &key, &value);
-    if (rc == 0)
-        rc = held_head_read(&key, &value, &head);
-    return rc < 0 ? rc : held_body_read(h, h->look, &head, head.body_size);
+    return rc < 0 ? rc : held_head_read(&key, &value, &head);
 }
 
 /* What is held of a fill, in a keyspace of which something is. */
@@ -183,17 +177,17 @@ any_of(struct held *h, const uint8_t *name, size_t name_size)
 {
     const struct held_key k = held_key_name(name, name_size);
     MDB_val key, value;
-    int records, times;
+    int records, fills;
 
     if (h->look == NULL)
         return -ENOENT;
     records = held_find(h, h->file.records, &k, &key, &value);
-    times = held_find(h, h->file.times, &k, &key, &value);
-    if (records == times)
+    fills = held_find(h, h->file.fills, &k, &key, &value);
+    if (records == fills)
         return records;
     if (records < 0 && records != -ENOENT)
         return records;
-    return times < 0 && times != -ENOENT ? times : held_error(h, MDB_CORRUPTED);
+    return fills < 0 && fills != -ENOENT ? fills : held_error(h, MDB_CORRUPTED);
 }
 
 int
@@ -229,7 +223,9 @@ held_span(struct held *h, const uint8_t *name, size_t name_size,
     if (any < 0)
         return any == -ENOENT ? 0 : any;
     rc = held_index_span(h, name, name_size, oldest_ms, newest_ms);
-    return rc == -ENOENT ? held_error(h, MDB_CORRUPTED) : rc;
+    if (rc == 0 && *oldest_ms > *newest_ms) /* a record without a fill */
+        rc = held_error(h, MDB_CORRUPTED);
+    return rc;
 }
 
 /* ---- records ----------------------------------------------------------- */
@@ -250,58 +246,49 @@ held_head_read(const MDB_val *key, const MDB_val *value, struct held_head *out)
     return 0;
 }
 
-/* Copies what a part has of the body to its place in memory, up to `size`. */
+/* Has room for as many; what was there is lost. */
 static int
-read_part(struct held *h, MDB_txn *txn, const struct held_head *head,
-          uint32_t part, uint64_t at, uint64_t size)
+reserve(struct held_memory *m, size_t marks, size_t deltas)
 {
-    struct held_key k = held_key_part(head->id, part);
-    MDB_val key = held_val(&k), value;
-    const uint8_t *bytes;
-    size_t n;
-    int code;
-
-    code = mdb_get(txn, h->file.parts, &key, &value);
-    if (code == MDB_NOTFOUND)
-        return -EBADMSG;
-    if (code != 0)
-        return held_error(h, code);
-    bytes = held_part_parse(value.mv_data, value.mv_size, head, part, &n);
-    if (bytes == NULL)
-        return -EBADMSG;
-    memcpy(h->memory.body + at, bytes, n < size - at ? n : (size_t)(size - at));
-    return 0;
-}
-
-int
-held_body_read(struct held *h, MDB_txn *txn, const struct held_head *head,
-               uint64_t size)
-{
-    uint64_t at = head->body_here < size ? head->body_here : size;
-    int rc;
-
-    rc = held_memory_reserve(&h->memory, head, size);
-    if (rc < 0)
-        return rc;
-    memcpy(h->memory.body, head->body, (size_t)at);
-    for (uint32_t part = 1; at < size; part++) {
-        rc = read_part(h, txn, head, part, at, size);
-        if (rc < 0)
-            return rc;
-        at += held_part_room(head, part);
+    if (marks > m->mark_room) {
+        free(m->marks);
+        m->mark_room = 0;
+        m->marks = calloc(marks, sizeof *m->marks);
+        if (m->marks == NULL)
+            return -ENOMEM;
+        m->mark_room = marks;
+    }
+    if (deltas > m->delta_room) {
+        free(m->deltas);
+        m->delta_room = 0;
+        m->deltas = calloc(deltas, sizeof *m->deltas);
+        if (m->deltas == NULL)
+            return -ENOMEM;
+        m->delta_room = deltas;
     }
     return 0;
 }
 
 int
-held_marks_read(struct held *h, MDB_txn *txn, const struct held_head *head)
+held_record_read(struct held_memory *m, const struct held_head *head,
+                 struct held_record *out)
 {
     int rc;
 
-    rc = held_body_read(h, txn, head, (uint64_t)head->marks * HELD_MARK_SIZE);
-    if (rc == 0)
-        held_marks_parse(h->memory.body, head->marks, h->memory.marks);
-    return rc;
+    rc = reserve(m, head->marks, head->deltas);
+    if (rc < 0)
+        return rc;
+    held_marks_parse(head, m->marks);
+    if (!held_deltas_parse(head, m->deltas))
+        return -EBADMSG;
+    out->id = head->id;
+    out->batch = (struct store_batch){.name = head->name,
+                                      .name_size = head->name_size,
+                                      .marks = m->marks,
+                                      .mark_count = head->marks,
+                                      .deltas = m->deltas,
+                                      .delta_count = head->deltas};
+    return 0;
 }
 
 /* The first record of a keyspace above `after`, as it is in the file. */
@@ -349,9 +336,7 @@ held_next(struct held *h, const uint8_t *name, size_t name_size, uint64_t after,
         return rc;
     *out = (struct held_record){.id = held_key_id(&key)};
     rc = held_head_read(&key, &value, &head);
-    if (rc == 0)
-        rc = held_body_read(h, h->look, &head, head.body_size);
-    return rc < 0 ? rc : held_memory_record(&h->memory, &head, out);
+    return rc < 0 ? rc : held_record_read(&h->memory, &head, out);
 }
 
 int

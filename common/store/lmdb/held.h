@@ -19,8 +19,7 @@
  *   - A record is deleted only after store_apply() of it was durable; applied
  *     again after a crash, its marks say that it is in.
  *
- * Databases and bytes: data/FORMAT.md.  A record is its head (part 0), written
- * last, and more parts of deltas; every value has a crc32 that covers its key.
+ * Databases and bytes: data/FORMAT.md.  A record is one value with a crc32.
  *
  * Any number of processes.  Whoever writes holds a flock on the data file,
  * taken without waiting, so nobody waits inside LMDB.  A process that finds the
@@ -131,8 +130,8 @@ long held_holder(const struct held *h);
 
 /* ---- applying what is held (worker) ------------------------------------ */
 
-/* A record as it was put.  Its memory is the handle's until the next call that
- * gets the handle and is not held_look_end(). */
+/* A record as it was put.  Its memory is the handle's, or that of the look,
+ * until the next call that gets the handle. */
 struct held_record {
     uint64_t id;
     struct store_batch batch;
@@ -154,7 +153,7 @@ int held_next_name(struct held *h, const uint8_t *name, size_t name_size,
                    uint8_t *next, size_t *next_size);
 
 /* The first record of a keyspace with an id above `after`, in the snapshot.
- *   -ENOENT  there is none   -EBADMSG  a part of it is damaged: *out has its id
+ *   -ENOENT  there is none   -EBADMSG  it is damaged: *out has its id
  *   -ENOMEM */
 int held_next(struct held *h, const uint8_t *name, size_t name_size,
               uint64_t after, struct held_record *out);
@@ -184,11 +183,10 @@ int held_check(struct held *h, void (*fault)(void *ctx, const char *text),
 int held_copy(struct held *h, int to_fd);
 
 /* Finds whole records in any bytes, those of a damaged held file: `fd` is open
- * for reading.  Calls `found` for each record all of whose parts are good, in
- * the order of their ids, until it returns non-zero, and returns that.  A
- * record may also be one that was applied and deleted since: its marks tell.
- * *lost counts records of which there is something, but not all: at most so
- * many are lost. */
+ * for reading.  Calls `found` for each record that is good, in the order of
+ * their ids, until it returns non-zero, and returns that.  A record may also be
+ * one that was applied and deleted since: its marks tell.  *lost counts records
+ * of which there is something, but not all: at most so many are lost. */
 int held_salvage(int fd, int (*found)(void *ctx, const struct held_record *r),
                  void *ctx, uint64_t *lost);
 

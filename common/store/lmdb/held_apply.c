@@ -92,6 +92,7 @@ delete_record(struct held *h, const uint8_t *name, size_t name_size,
 {
     struct held_key k = held_key_name(name, name_size);
     struct held_head head;
+    struct held_record r;
     MDB_val key, value;
     uint64_t bytes;
     int code, rc;
@@ -106,16 +107,13 @@ delete_record(struct held *h, const uint8_t *name, size_t name_size,
     if (rc < 0)
         return rc;
     rc = held_head_read(&key, &value, &head);
-    if (rc == 0) {
-        rc = held_marks_read(h, h->write, &head);
-        head.name = name; /* what it pointed to goes */
-    }
     if (rc == 0)
-        rc = held_index_delete(h, &head, h->memory.marks);
+        rc = held_record_read(&h->memory, &head, &r);
+    r.batch.name = name; /* what it points to goes */
+    if (rc == 0)
+        rc = held_index_delete(h, &r.batch, id);
     else if (rc == -EBADMSG)
         rc = held_index_purge(h, name, name_size, id);
-    if (rc == 0)
-        rc = held_parts_delete(h, id, &bytes);
     if (rc < 0)
         return rc;
     h->sums.records--;

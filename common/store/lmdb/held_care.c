@@ -67,7 +67,7 @@ add_record(void *ctx, const MDB_val *key, const MDB_val *value)
         s->error = -rc; /* nothing behind it can be applied */
         return 0;
     }
-    s->bytes += held_record_size(&head);
+    s->bytes += head.size;
     s->fills += head.marks;
     if (head.held_ms < s->since_ms)
         s->since_ms = head.held_ms;
@@ -80,12 +80,13 @@ int
 held_each(struct held *h, int (*row)(void *ctx, const struct held_summary *s),
           void *ctx)
 {
+    static const struct held_key all;
     struct each e = {.held = h, .row = row, .ctx = ctx};
     int rc;
 
     if (h->look == NULL)
         return 0;
-    rc = held_each_key(h, h->look, h->file.records, add_record, &e);
+    rc = held_each_key(h, h->look, h->file.records, &all, add_record, &e);
     return rc != 0 ? rc : give_row(&e);
 }
 
@@ -119,7 +120,7 @@ tell_page(void *ctx, const char *text)
     tell(ctx, "%s", text);
 }
 
-/* A head, and all that it says there is. */
+/* A record, and its fills. */
 static int
 check_record(void *ctx, const MDB_val *key, const MDB_val *value)
 {
@@ -132,24 +133,20 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
 
     c->out->keys++;
     rc = held_head_read(key, value, &head);
-    if (rc < 0) {
-        tell(c, "record %llu: its head is damaged", id);
+    if (rc == 0)
+        rc = held_record_read(&h->memory, &head, &record);
+    if (rc == -EBADMSG) {
+        tell(c, "record %llu is damaged", id);
         return 0;
     }
-    c->out->blocks += 1 + (uint64_t)head.parts;
+    if (rc < 0)
+        return rc;
+    c->out->blocks++;
     c->out->marks += head.marks;
-    c->bytes += held_record_size(&head);
-    rc = held_body_read(h, h->look, &head, head.body_size);
-    if (rc == 0)
-        rc = held_memory_record(&h->memory, &head, &record);
+    c->bytes += head.size;
+    rc = held_index_find(h, &record.batch, head.id);
     if (rc == -EBADMSG) {
-        tell(c, "record %llu: a part of it is damaged or not there", id);
-        return 0;
-    }
-    if (rc == 0)
-        rc = held_index_find(h, &head, h->memory.marks);
-    if (rc == -EBADMSG) {
-        tell(c, "record %llu: its fills or times are damaged", id);
+        tell(c, "record %llu: its fills are damaged", id);
         return 0;
     }
     return rc;
@@ -159,10 +156,11 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
 static int
 check_contents(struct check *c)
 {
+    static const struct held_key all;
     struct held *h = c->held;
     int rc;
 
-    rc = held_each_key(h, h->look, h->file.records, check_record, c);
+    rc = held_each_key(h, h->look, h->file.records, &all, check_record, c);
     if (rc == 0 && c->out->faults == 0 && c->bytes != h->looked.bytes)
         tell(c, "the records have %llu bytes, the state says %llu",
              (unsigned long long)c->bytes, (unsigned long long)h->looked.bytes);

@@ -13,10 +13,8 @@
 #define STATE_SIZE   48
 #define VERSION_SIZE 12
 
-/* Databases; their numbers in the hash, in which parts are not. */
-enum { IN_PARTS, IN_RECORDS, IN_FILLS, IN_TIMES };
-
-enum { KIND_OLDEST, KIND_NEWEST, KINDS };
+/* Databases; their numbers in the hash. */
+enum { IN_RECORDS = 1, IN_FILLS };
 
 /* ---- keys -------------------------------------------------------------- */
 
@@ -48,36 +46,25 @@ held_key_name(const uint8_t *name, size_t size)
     return k;
 }
 
-struct held_key
-held_key_part(uint64_t id, uint32_t part)
+static struct held_key
+record_key(const struct store_batch *batch, uint64_t id)
 {
-    struct held_key k = {.size = 0};
-    uint8_t bytes[4];
+    struct held_key k = held_key_name(batch->name, batch->name_size);
 
-    put_be32(bytes, part);
     held_key_add64(&k, id);
-    held_key_add(&k, bytes, sizeof bytes);
     return k;
 }
 
 static struct held_key
-fill_key(const struct held_head *head, const struct store_mark *m)
+fill_key(const struct store_batch *batch, const struct store_mark *m,
+         uint64_t id)
 {
-    struct held_key k = held_key_name(head->name, head->name_size);
+    struct held_key k = held_key_name(batch->name, batch->name_size);
 
     held_key_add(&k, m->uuid, sizeof m->uuid);
     held_key_add64(&k, m->epoch);
     held_key_add64(&k, m->first_ms);
-    held_key_add64(&k, head->id);
-    return k;
-}
-
-static struct held_key
-time_key(const uint8_t *name, size_t name_size, uint8_t kind)
-{
-    struct held_key k = held_key_name(name, name_size);
-
-    held_key_add(&k, &kind, 1);
+    held_key_add64(&k, id);
     return k;
 }
 
@@ -197,7 +184,7 @@ held_version_check(MDB_txn *txn, MDB_dbi meta, const char **why)
         get_le32(bytes) != meta_crc(text, bytes, VERSION_SIZE))
         return -EBADMSG;
     if (get_le32(bytes + 4) != HELD_VERSION || get_le32(bytes + 8) != 0) {
-        *why = "it was written by a newer version";
+        *why = "it was written by another version";
         return -EPROTONOSUPPORT;
     }
     return 0;
@@ -216,20 +203,18 @@ key_hash(int db, const MDB_val *key)
 static MDB_dbi
 database(const struct held *h, int db)
 {
-    return db == IN_PARTS     ? h->file.parts
-           : db == IN_RECORDS ? h->file.records
-           : db == IN_FILLS   ? h->file.fills
-                              : h->file.times;
+    return db == IN_RECORDS ? h->file.records : h->file.fills;
 }
 
 static int
-key_add(struct held *h, int db, struct held_key *k, MDB_val *value)
+key_add(struct held *h, int db, struct held_key *k, MDB_val *value,
+        unsigned flags)
 {
     MDB_val key = held_val(k);
     int rc;
 
-    rc = held_error(
-        h, mdb_put(h->write, database(h, db), &key, value, MDB_NOOVERWRITE));
+    rc = held_error(h, mdb_put(h->write, database(h, db), &key, value,
+                               MDB_NOOVERWRITE | flags));
     if (rc == 0)
         h->sums.hash += key_hash(db, &key);
     return rc;
@@ -247,98 +232,57 @@ key_delete(struct held *h, int db, struct held_key *k)
     return rc;
 }
 
-/* Of a key in fills or times. */
-static int
-index_add(struct held *h, int db, struct held_key *k)
+int
+held_index_add(struct held *h, const struct store_batch *batch, uint64_t id,
+               MDB_val *value)
 {
-    uint8_t crc[4];
-    MDB_val value = {.mv_size = 0, .mv_data = crc};
-
-    if (db == IN_TIMES) {
-        put_le32(crc, crc_of(k->bytes, k->size));
-        value.mv_size = sizeof crc;
-    }
-    return key_add(h, db, k, &value);
-}
-
-/* Calls `one` for each key of a record in fills and times; stops on non-zero.
- */
-static int
-each_key_of(struct held *h, const struct held_head *head,
-            const struct store_mark *marks,
-            int (*one)(struct held *h, int db, struct held_key *k))
-{
-    uint64_t least[KINDS] = {UINT64_MAX, UINT64_MAX};
     struct held_key k;
+    uint8_t crc[4];
+    MDB_val sum = {.mv_size = sizeof crc, .mv_data = crc};
     int rc = 0;
 
-    for (uint32_t i = 0; rc == 0 && i < head->marks; i++) {
-        const uint64_t ms = marks[i].first_ms;
-
-        if (ms < least[KIND_OLDEST])
-            least[KIND_OLDEST] = ms;
-        if (UINT64_MAX - ms < least[KIND_NEWEST])
-            least[KIND_NEWEST] = UINT64_MAX - ms;
-        k = fill_key(head, &marks[i]);
-        rc = one(h, IN_FILLS, &k);
+    for (size_t i = 0; rc == 0 && i < batch->mark_count; i++) {
+        k = fill_key(batch, &batch->marks[i], id);
+        put_le32(crc, crc_of(k.bytes, k.size));
+        rc = key_add(h, IN_FILLS, &k, &sum, 0);
     }
-    for (int i = 0; rc == 0 && i < 2 * KINDS; i++) {
-        k = time_key(head->name, i < KINDS ? head->name_size : 0,
-                     (uint8_t)(i % KINDS));
-        held_key_add64(&k, least[i % KINDS]);
-        held_key_add64(&k, head->id);
-        rc = one(h, IN_TIMES, &k);
+    if (rc < 0)
+        return rc;
+    k = record_key(batch, id); /* the last: nothing moves it any more */
+    return key_add(h, IN_RECORDS, &k, value, MDB_RESERVE);
+}
+
+int
+held_index_delete(struct held *h, const struct store_batch *batch, uint64_t id)
+{
+    struct held_key k = record_key(batch, id);
+    int rc;
+
+    rc = key_delete(h, IN_RECORDS, &k);
+    for (size_t i = 0; rc == 0 && i < batch->mark_count; i++) {
+        k = fill_key(batch, &batch->marks[i], id);
+        rc = key_delete(h, IN_FILLS, &k);
     }
     return rc;
 }
 
-int
-held_index_add(struct held *h, const struct held_head *head,
-               const struct store_mark *marks, MDB_val *value)
-{
-    struct held_key k = held_key_name(head->name, head->name_size);
-    int rc;
-
-    held_key_add64(&k, head->id);
-    rc = key_add(h, IN_RECORDS, &k, value);
-    return rc < 0 ? rc : each_key_of(h, head, marks, index_add);
-}
-
-int
-held_index_delete(struct held *h, const struct held_head *head,
-                  const struct store_mark *marks)
-{
-    struct held_key k = held_key_name(head->name, head->name_size);
-    int rc;
-
-    held_key_add64(&k, head->id);
-    rc = key_delete(h, IN_RECORDS, &k);
-    return rc < 0 ? rc : each_key_of(h, head, marks, key_delete);
-}
-
-/* Deletes the keys that begin so, and in fills and times have this id; adds up
- * the bytes of their values. */
+/* Deletes the fills under this name that have this id. */
 static int
-delete_under(struct held *h, int db, const struct held_key *start, uint64_t id,
-             uint64_t *bytes)
+delete_fills(struct held *h, const struct held_key *start, uint64_t id)
 {
     struct held_key from = *start;
     MDB_val key = held_val(&from), value;
     MDB_cursor *c;
     int code, rc;
 
-    rc = held_error(h, mdb_cursor_open(h->write, database(h, db), &c));
+    rc = held_error(h, mdb_cursor_open(h->write, h->file.fills, &c));
     if (rc < 0)
         return rc;
     code = mdb_cursor_get(c, &key, &value, MDB_SET_RANGE);
     while (code == 0 && rc == 0 && held_key_under(&key, start)) {
-        if (db == IN_PARTS || (key.mv_size >= 8 && held_key_id(&key) == id)) {
-            if (db != IN_PARTS)
-                h->sums.hash -= key_hash(db, &key);
-            *bytes += value.mv_size;
-            rc = held_value_check(h, &value);
-            if (rc == 0)
-                rc = held_error(h, mdb_cursor_del(c, 0));
+        if (key.mv_size >= 8 && held_key_id(&key) == id) {
+            h->sums.hash -= key_hash(IN_FILLS, &key);
+            rc = held_error(h, mdb_cursor_del(c, 0));
         }
         if (rc == 0)
             code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
@@ -354,45 +298,33 @@ held_index_purge(struct held *h, const uint8_t *name, size_t name_size,
                  uint64_t id)
 {
     const struct held_key named = held_key_name(name, name_size);
-    const struct held_key all = held_key_name(name, 0);
     struct held_key k = named;
-    uint64_t bytes; /* are not the record's */
     int rc;
 
     held_key_add64(&k, id);
     rc = key_delete(h, IN_RECORDS, &k);
-    if (rc == 0)
-        rc = delete_under(h, IN_FILLS, &named, id, &bytes);
-    if (rc == 0)
-        rc = delete_under(h, IN_TIMES, &named, id, &bytes);
-    return rc < 0 ? rc : delete_under(h, IN_TIMES, &all, id, &bytes);
-}
-
-int
-held_parts_delete(struct held *h, uint64_t id, uint64_t *bytes)
-{
-    struct held_key start = {.size = 0};
-
-    held_key_add64(&start, id);
-    return delete_under(h, IN_PARTS, &start, id, bytes);
+    return rc < 0 ? rc : delete_fills(h, &named, id);
 }
 
 /* ---- reading ----------------------------------------------------------- */
 
 int
 held_each_key(struct held *h, MDB_txn *txn, MDB_dbi dbi,
+              const struct held_key *start,
               int (*one)(void *ctx, const MDB_val *key, const MDB_val *value),
               void *ctx)
 {
-    MDB_val key, value;
+    struct held_key from = *start;
+    MDB_val key = held_val(&from), value;
     MDB_cursor *c;
     int code, rc;
 
     rc = held_error(h, mdb_cursor_open(txn, dbi, &c));
     if (rc < 0)
         return rc;
-    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
-    while (code == 0 && rc == 0) {
+    code = mdb_cursor_get(c, &key, &value,
+                          from.size > 0 ? MDB_SET_RANGE : MDB_FIRST);
+    while (code == 0 && rc == 0 && held_key_under(&key, start)) {
         rc = one(ctx, &key, &value);
         if (rc == 0)
             code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
@@ -403,21 +335,16 @@ held_each_key(struct held *h, MDB_txn *txn, MDB_dbi dbi,
     return code == MDB_NOTFOUND ? 0 : held_error(h, code);
 }
 
-/* The time in a key of times; -EBADMSG unless it is whole. */
-static int
-read_time(struct held *h, const MDB_val *key, const MDB_val *value,
-          uint64_t *ms)
+/* Whether a key of fills is whole. */
+static bool
+fill_ok(const MDB_val *key, const MDB_val *value)
 {
-    if (key->mv_size < 16 || value->mv_size != 4 ||
-        get_le32(value->mv_data) != crc_of(key->mv_data, key->mv_size))
-        return held_error(h, MDB_CORRUPTED);
-    *ms = get_be64((const uint8_t *)key->mv_data + key->mv_size - 16);
-    return 0;
+    return key->mv_size >= 40 && value->mv_size == 4 &&
+           get_le32(value->mv_data) == crc_of(key->mv_data, key->mv_size);
 }
 
 /* What the keys add up to. */
 struct adding {
-    struct held *held;
     int db; /* at hand */
     uint64_t hash;
     uint64_t records;
@@ -427,69 +354,75 @@ static int
 add_key(void *ctx, const MDB_val *key, const MDB_val *value)
 {
     struct adding *a = ctx;
-    uint64_t ms;
 
     a->hash += key_hash(a->db, key);
     a->records += a->db == IN_RECORDS;
-    return a->db == IN_TIMES ? read_time(a->held, key, value, &ms) : 0;
+    return a->db == IN_FILLS && !fill_ok(key, value) ? -EBADMSG : 0;
 }
 
 int
 held_index_check(struct held *h, MDB_txn *txn, const struct held_sums *sums)
 {
-    struct adding a = {.held = h};
+    static const struct held_key all;
+    struct adding a = {.hash = 0};
     int rc = 0;
 
-    for (a.db = IN_RECORDS; rc == 0 && a.db <= IN_TIMES; a.db++)
-        rc = held_each_key(h, txn, database(h, a.db), add_key, &a);
-    if (rc < 0)
-        return rc;
-    return a.hash == sums->hash && a.records == sums->records
-               ? 0
-               : held_error(h, MDB_CORRUPTED);
-}
-
-static int
-index_find(struct held *h, int db, struct held_key *k)
-{
-    MDB_val key = held_val(k), value;
-    const int code = mdb_get(h->look, database(h, db), &key, &value);
-    uint64_t ms;
-
-    if (code != 0)
-        return held_error(h, code == MDB_NOTFOUND ? MDB_CORRUPTED : code);
-    return db == IN_TIMES ? read_time(h, &key, &value, &ms) : 0;
+    for (a.db = IN_RECORDS; rc == 0 && a.db <= IN_FILLS; a.db++)
+        rc = held_each_key(h, txn, database(h, a.db), &all, add_key, &a);
+    if (rc == 0 && (a.hash != sums->hash || a.records != sums->records))
+        rc = -EBADMSG;
+    return rc == -EBADMSG ? held_error(h, MDB_CORRUPTED) : rc;
 }
 
 int
-held_index_find(struct held *h, const struct held_head *head,
-                const struct store_mark *marks)
+held_index_find(struct held *h, const struct store_batch *batch, uint64_t id)
 {
-    return each_key_of(h, head, marks, index_find);
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < batch->mark_count; i++) {
+        struct held_key k = fill_key(batch, &batch->marks[i], id);
+        MDB_val key = held_val(&k), value;
+        const int code = mdb_get(h->look, h->file.fills, &key, &value);
+
+        if (code == MDB_NOTFOUND || (code == 0 && !fill_ok(&key, &value)))
+            return held_error(h, MDB_CORRUPTED);
+        rc = held_error(h, code);
+    }
+    return rc;
 }
 
-/* The first time of this kind. */
-static int
-first_time(struct held *h, const uint8_t *name, size_t name_size, uint8_t kind,
-           uint64_t *ms)
-{
-    const struct held_key start = time_key(name, name_size, kind);
-    MDB_val key, value;
-    int rc;
+struct span {
+    uint64_t oldest, newest;
+};
 
-    rc = held_find(h, h->file.times, &start, &key, &value);
-    return rc < 0 ? rc : read_time(h, &key, &value, ms);
+static int
+add_fill(void *ctx, const MDB_val *key, const MDB_val *value)
+{
+    struct span *s = ctx;
+    uint64_t ms;
+
+    if (!fill_ok(key, value))
+        return -EBADMSG;
+    ms = get_be64((const uint8_t *)key->mv_data + key->mv_size - 16);
+    if (ms < s->oldest)
+        s->oldest = ms;
+    if (ms > s->newest)
+        s->newest = ms;
+    return 0;
 }
 
 int
 held_index_span(struct held *h, const uint8_t *name, size_t name_size,
                 uint64_t *oldest, uint64_t *newest)
 {
+    struct held_key start = {.size = 0};
+    struct span s = {.oldest = UINT64_MAX};
     int rc;
 
-    rc = first_time(h, name, name_size, KIND_OLDEST, oldest);
-    if (rc == 0)
-        rc = first_time(h, name, name_size, KIND_NEWEST, newest);
-    *newest = UINT64_MAX - *newest;
-    return rc;
+    if (name_size > 0)
+        start = held_key_name(name, name_size);
+    rc = held_each_key(h, h->look, h->file.fills, &start, add_fill, &s);
+    *oldest = s.oldest;
+    *newest = s.newest;
+    return rc == -EBADMSG ? held_error(h, MDB_CORRUPTED) : rc;
 }

@@ -1,30 +1,26 @@
 /* common/store/lmdb/held_inside.h - what the files of held.h share.  Internal:
- * held.c, held_open.c, held_index.c, held_put.c, held_apply.c, held_care.c.
+ * held.c, held_open.c, held_index.c, held_put.c, held_apply.c, held_care.c,
+ * held_salvage.c.
  *
  * Databases of data/held.mdb; integers in keys are big-endian:
  *
- *     records  name 00 | id u64                     -> head
- *     parts    id u64 | part u32                    -> part
+ *     records  name 00 | id u64                     -> record
  *     fills    name 00 | uuid[16] | epoch u64 |
- *              first_ms u64 | id u64                -> nothing
- *     times    name 00 | kind u8 | ms u64 | id u64  -> crc32 of the key
- *              kind 0: the least first_ms of the record's marks, 1: 2^64-1
- *              less the greatest; each also with no name, for all keyspaces
- *     meta     "version"  -> crc32 | version u32 = 1 | features u32
+ *              first_ms u64 | id u64                -> crc32 of the key
+ *     meta     "version"  -> crc32 | version u32 = 2 | features u32
  *              "state"    -> crc32 | zero u32 | change u64, +1 per commit |
  *              next id u64 | records u64 | bytes u64 | hash u64
  *
- * Heads and parts: held_record.h.  Values of meta begin with a crc32 of their
- * key and of what follows, little-endian.  `bytes` are those of all heads and
- * parts.  `hash` is the sum, mod 2^64, of the SipHash-1-3 (key of zeros) of
- * every key of records, fills and times, with the number 1, 2, 3 of its
- * database before it.  A key that is damaged, or a branch that leads past it,
- * hides what is held: so all keys are compared with the hash when the file is
- * opened, and each minute while it is looked at (held_index_check).
+ * Records: held_record.h.  Values of meta begin with a crc32 of their key and
+ * of what follows, little-endian.  `bytes` are those of all records.  `hash` is
+ * the sum, mod 2^64, of the SipHash-1-3 (key of zeros) of every key of records
+ * and fills, with the number 1, 2 of its database before it.  A key that is
+ * damaged, or a branch that leads past it, hides what is held: so all keys are
+ * compared with the hash when the file is opened, and each minute while it is
+ * looked at (held_index_check).
  *
- * A record that is larger than one commit may be is cut: its parts come first,
- * under the next id, then the head, and only with that the id is spent.  Parts
- * whose id is not yet spent, when a step begins, are of somebody who died.
+ * A record is one value and in one commit, which has it in memory once more:
+ * that is the price of a record without parts.
  */
 #ifndef COUNTD_HELD_INSIDE_H
 #define COUNTD_HELD_INSIDE_H
@@ -38,8 +34,9 @@
 #include "common/store/lmdb/held_record.h"
 #include "common/store/lmdb/pages.h"
 
-#define HELD_VERSION   1
+#define HELD_VERSION   2
 #define HELD_CUT_PAGES 16384u /* dirty pages of a commit, about: 64 MiB */
+#define HELD_PAGE      4096u  /* bytes, about, for these */
 #define HELD_MAP_ROOM  ((uint64_t)256 << 20) /* free before a commit begins */
 #define HELD_KEEP      1024u /* dirty pages; more memory LMDB may not keep */
 
@@ -59,23 +56,19 @@ struct held_file {
     dev_t device;
     ino_t inode;
     ino_t lock_inode; /* 0: there is none */
-    MDB_dbi records, parts, fills, times, meta;
+    MDB_dbi records, fills, meta;
     bool stale;          /* to be closed and looked at anew */
     uint64_t checked_ms; /* held_index_check; monotonic */
     uint64_t dirtied;    /* pages of its largest commit */
 };
 
-/* A record in memory: one piece of it, which grows to what is needed. */
+/* The marks and deltas of the record that was read last.  Names and keys are
+ * in the value, wherever that is. */
 struct held_memory {
-    uint8_t name[STORE_NAME_MAX];
-    struct store_mark *marks; /* where it begins */
+    struct store_mark *marks;
     struct store_delta *deltas;
-    uint8_t *body;
-    uint64_t room;
+    size_t mark_room, delta_room;
 };
-
-static_assert(_Alignof(struct store_delta) <= _Alignof(struct store_mark),
-              "deltas may stand behind marks");
 
 struct held {
     struct held_options options;
@@ -95,7 +88,6 @@ struct held {
     long holder;
 
     int lock_fd; /* held_lock(); -1 */
-    uint64_t nonce;
     struct diag_repeat trouble;
 
     struct held_memory memory; /* of the record that held_next() gave */
@@ -138,10 +130,11 @@ bool held_file_is_named(const struct held *h);
 /* Whether LMDB may delete a value that it gave in h->write, else -EBADMSG. */
 int held_value_check(struct held *h, const MDB_val *value);
 
-/* Begins a transaction of the open file.
+/* Begins a transaction of the open file, one that writes with room for a record
+ * of so many bytes.
  *   -EAGAIN  what LMDB shows is not the file's newest commit */
 int held_begin_read(struct held *h, MDB_txn **out);
-int held_begin_write(struct held *h, MDB_txn **out);
+int held_begin_write(struct held *h, uint64_t record_size, MDB_txn **out);
 
 /* 0 or a negative errno for LMDB's code.  Damage marks the file stale, so that
  * it is looked at anew before it is used again. */
@@ -163,7 +156,6 @@ struct held_key {
 struct held_key held_key_name(const uint8_t *name, size_t size);
 void held_key_add(struct held_key *k, const void *bytes, size_t size);
 void held_key_add64(struct held_key *k, uint64_t v);
-struct held_key held_key_part(uint64_t id, uint32_t part);
 
 static inline MDB_val
 held_val(struct held_key *k)
@@ -177,11 +169,10 @@ uint64_t held_key_id(const MDB_val *key);
 /* Whether a key begins so. */
 bool held_key_under(const MDB_val *key, const struct held_key *start);
 
-/* Calls `one` for each key of a database; stops on non-zero. */
-int held_each_key(struct held *h, MDB_txn *txn, MDB_dbi dbi,
-                  int (*one)(void *ctx, const MDB_val *key,
-                             const MDB_val *value),
-                  void *ctx);
+/* Calls `one` for each key of a database that begins so; stops on non-zero. */
+int held_each_key(
+    struct held *h, MDB_txn *txn, MDB_dbi dbi, const struct held_key *start,
+    int (*one)(void *ctx, const MDB_val *key, const MDB_val *value), void *ctx);
 
 /* Reads a state record; false when it is damaged. */
 bool held_sums_parse(const uint8_t *value, size_t size, struct held_sums *out);
@@ -194,44 +185,30 @@ int held_meta_make(MDB_txn *txn, MDB_dbi meta);
 /* -EBADMSG, -EPROTONOSUPPORT with *why. */
 int held_version_check(MDB_txn *txn, MDB_dbi meta, const char **why);
 
-/* Adds or deletes the keys of a record in records, fills and times; the hash of
- * h->sums follows.  `head` is the value to add. */
-int held_index_add(struct held *h, const struct held_head *head,
-                   const struct store_mark *marks, MDB_val *value);
-int held_index_delete(struct held *h, const struct held_head *head,
-                      const struct store_mark *marks);
+/* Adds a record of value->mv_size bytes, which the caller then writes where
+ * value->mv_data says, and its fills; or deletes them.  The hash of h->sums
+ * follows. */
+int held_index_add(struct held *h, const struct store_batch *batch, uint64_t id,
+                   MDB_val *value);
+int held_index_delete(struct held *h, const struct store_batch *batch,
+                      uint64_t id);
 
-/* Deletes whatever keys there are of a record whose head cannot be read. */
+/* Deletes whatever keys there are of a record that cannot be read. */
 int held_index_purge(struct held *h, const uint8_t *name, size_t name_size,
                      uint64_t id);
-
-/* Deletes the parts of a record; adds up their bytes. */
-int held_parts_delete(struct held *h, uint64_t id, uint64_t *bytes);
 
 /* Compares all keys with the state: -EBADMSG when they are not those. */
 int held_index_check(struct held *h, MDB_txn *txn,
                      const struct held_sums *sums);
 
 /* The least and the greatest first_ms under a name (size 0: of all), in the
- * look.  -ENOENT */
+ * look: UINT64_MAX and 0 when there is none.  Reads all fills of it. */
 int held_index_span(struct held *h, const uint8_t *name, size_t name_size,
                     uint64_t *oldest, uint64_t *newest);
 
-/* Whether all keys of a record are there, in the look: -EBADMSG. */
-int held_index_find(struct held *h, const struct held_head *head,
-                    const struct store_mark *marks);
-
-/* ---- records in memory (held_memory.c) --------------------------------- */
-
-/* Has room for so many bytes of the record's body, its marks and, when that is
- * all of it, its deltas; what was there is lost.  -ENOMEM */
-int held_memory_reserve(struct held_memory *m, const struct held_head *head,
-                        uint64_t body_size);
-void held_memory_free(struct held_memory *m);
-
-/* Reads the record, of which all bytes are in m->body.  -EBADMSG */
-int held_memory_record(struct held_memory *m, const struct held_head *head,
-                       struct held_record *out);
+/* Whether all fills of a record are there, in the look: -EBADMSG. */
+int held_index_find(struct held *h, const struct store_batch *batch,
+                    uint64_t id);
 
 /* ---- records in the file (held.c) -------------------------------------- */
 
@@ -239,16 +216,13 @@ int held_memory_record(struct held_memory *m, const struct held_head *head,
 int held_find(struct held *h, MDB_dbi dbi, const struct held_key *start,
               MDB_val *key, MDB_val *value);
 
-/* Reads a head as it is in the file: its key and value agree.  -EBADMSG. */
+/* Reads a record as it is in the file: its key and value agree.  -EBADMSG. */
 int held_head_read(const MDB_val *key, const MDB_val *value,
                    struct held_head *out);
 
-/* Has the first `size` bytes of the body in memory.  -EBADMSG, -ENOMEM */
-int held_body_read(struct held *h, MDB_txn *txn, const struct held_head *head,
-                   uint64_t size);
-
-/* Has the marks in memory. */
-int held_marks_read(struct held *h, MDB_txn *txn, const struct held_head *head);
+/* Has its marks and deltas in memory.  -EBADMSG, -ENOMEM */
+int held_record_read(struct held_memory *m, const struct held_head *head,
+                     struct held_record *out);
 
 /* The id of the first record of a keyspace above `after`, in the look; -ENOENT:
  * there is none. */

@@ -124,11 +124,7 @@ open_databases(struct held_file *f, MDB_txn *txn, unsigned flags)
 
     code = mdb_dbi_open(txn, "records", flags, &f->records);
     if (code == 0)
-        code = mdb_dbi_open(txn, "parts", flags, &f->parts);
-    if (code == 0)
         code = mdb_dbi_open(txn, "fills", flags, &f->fills);
-    if (code == 0)
-        code = mdb_dbi_open(txn, "times", flags, &f->times);
     if (code == 0)
         code = mdb_dbi_open(txn, "meta", flags, &f->meta);
     return code;
@@ -438,7 +434,7 @@ held_begin_read(struct held *h, MDB_txn **out)
 
 /* Grows the map to what a commit may need, and doubles it then. */
 static int
-make_room(struct held *h)
+make_room(struct held *h, uint64_t record_size)
 {
     MDB_envinfo info;
     MDB_stat stat;
@@ -450,19 +446,20 @@ make_room(struct held *h)
         rc = held_error(h, mdb_env_stat(h->file.env, &stat));
     if (rc < 0)
         return rc;
-    need = (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize + HELD_MAP_ROOM;
+    need = (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize + HELD_MAP_ROOM +
+           record_size;
     return info.me_mapsize >= need ? 0 : env_grow(h->file.env, need);
 }
 
 int
-held_begin_write(struct held *h, MDB_txn **out)
+held_begin_write(struct held *h, uint64_t record_size, MDB_txn **out)
 {
     MDB_envinfo info;
     MDB_txn *txn;
     int rc;
 
     assert(h->look == NULL); /* the map may move */
-    rc = make_room(h);
+    rc = make_room(h, record_size);
     if (rc == 0)
         rc = begin(h, 0, &txn);
     if (rc < 0)

@@ -14,26 +14,21 @@
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* The transaction, once the flock is held, without what is there of a record
- * that was never finished.  Pages that a process saw which was killed in its
- * look may be used again. */
+/* The transaction, once the flock is held.  Pages that a process saw which was
+ * killed in its look may be used again. */
 static int
 begin_locked(struct held *h)
 {
-    uint64_t bytes = 0; /* were never counted */
     int rc, dead;
 
     (void)mdb_reader_check(h->file.env, &dead); /* or with the next step */
-    rc = held_begin_write(h, &h->write);
+    rc = held_begin_write(h, 0, &h->write);
     if (rc < 0) {
         h->write = NULL;
         return rc;
     }
     h->pages = 0;
-    rc = held_sums_get(h, h->write, &h->sums);
-    if (rc == 0)
-        rc = held_parts_delete(h, h->sums.next_id, &bytes);
-    return rc;
+    return held_sums_get(h, h->write, &h->sums);
 }
 
 int
@@ -149,21 +144,26 @@ held_commit(struct held *h)
     return rc;
 }
 
-/* Commits in the middle of a step when it has become large. */
+/* Commits in the middle of a step when that would become large with one record
+ * more. */
 static int
-cut(struct held *h)
+cut(struct held *h, const struct store_batch *batch, uint64_t size)
 {
+    /* Each key may be in a page of its own. */
+    const uint64_t pages = size / HELD_PAGE + 6 + batch->mark_count;
     int rc;
 
-    if (h->pages < HELD_CUT_PAGES)
+    if (h->pages + pages < HELD_CUT_PAGES) {
+        h->pages += pages;
         return 0;
+    }
     rc = commit(h);
     if (rc < 0)
         return rc; /* held_abort() ends what is left */
-    rc = held_begin_write(h, &h->write);
+    rc = held_begin_write(h, size, &h->write);
     if (rc < 0)
         h->write = NULL;
-    h->pages = 0;
+    h->pages = pages;
     return rc;
 }
 
@@ -186,65 +186,37 @@ held_fence(struct held *h)
     return rc < 0 ? rc : held_commit(h);
 }
 
-/* Puts the parts after the head. */
 static int
-put_parts(struct held *h, struct held_encoder *e)
+put_record(struct held *h, const struct store_batch *batch, uint64_t size,
+           int error)
 {
-    uint8_t bytes[HELD_VALUE_MAX];
-    int rc = 0;
-
-    while (rc == 0) {
-        struct held_key k = held_key_part(e->head.id, e->part);
-        MDB_val key = held_val(&k);
-        MDB_val value = {.mv_size = held_encode_next(e, bytes),
-                         .mv_data = bytes};
-
-        if (value.mv_size == 0)
-            break;
-        rc = held_error(
-            h, mdb_put(h->write, h->file.parts, &key, &value, MDB_APPEND));
-        h->pages++;
-        if (rc == 0)
-            rc = cut(h);
-    }
-    return rc;
-}
-
-static int
-put_record(struct held *h, const struct store_batch *batch,
-           struct held_encoder *e)
-{
-    uint8_t bytes[HELD_VALUE_MAX];
-    MDB_val head = {.mv_size = held_encode_next(e, bytes), .mv_data = bytes};
+    MDB_val value = {.mv_size = size};
     int rc;
 
-    rc = put_parts(h, e);
+    rc = cut(h, batch, size);
     if (rc == 0)
-        rc = held_index_add(h, &e->head, batch->marks, &head);
+        rc = held_index_add(h, batch, h->sums.next_id, &value);
     if (rc < 0)
         return rc;
+    held_encode(batch, h->sums.next_id, clock_unix_ms(), error, value.mv_data);
     h->sums.next_id++;
     h->sums.records++;
-    h->sums.bytes += held_record_size(&e->head);
-    h->pages +=
-        6 + batch->mark_count; /* each key may be in a page of its own */
-    return cut(h);
+    h->sums.bytes += size;
+    return 0;
 }
 
 int
 held_put(struct held *h, const struct store_batch *batch, int error)
 {
-    struct held_encoder e;
+    uint64_t size;
     int rc;
 
     assert(h->write != NULL);
     if (!held_batch_ok(batch))
         return -EINVAL;
-    held_encode(&e, batch, h->sums.next_id, h->nonce + h->sums.next_id,
-                clock_unix_ms(), error);
-    if (h->options.max > 0 &&
-        h->sums.bytes + held_record_size(&e.head) > h->options.max)
+    size = held_batch_size(batch);
+    if (h->options.max > 0 && h->sums.bytes + size > h->options.max)
         return -EDQUOT;
-    rc = put_record(h, batch, &e);
+    rc = size > UINT32_MAX ? -EFBIG : put_record(h, batch, size, error);
     return rc < 0 && rc != -ESTALE ? held_trouble(h, "hold", rc) : rc;
 }

@@ -7,26 +7,17 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 
+#define MARK_SIZE  32
 #define DELTA_SIZE 22 /* without the key */
 
-static const uint8_t magic[4] = "HLD1";
+static const uint8_t magic[4] = "HLD2";
 
-/* A value. */
-struct value_wire {
+struct head_wire {
     uint8_t crc[4];
     uint8_t magic[4];
-    uint8_t size[4];
-    uint8_t part[4];
+    uint8_t size[8];
     uint8_t id[8];
-    uint8_t nonce[8];
-};
-
-/* The head's, behind that. */
-struct head_wire {
-    struct value_wire value;
-    uint8_t body_size[8];
     uint8_t held_ms[8];
-    uint8_t parts[4];
     uint8_t marks[4];
     uint8_t deltas[4];
     uint8_t error[4];
@@ -34,38 +25,8 @@ struct head_wire {
     uint8_t zero[2];
 };
 
-static_assert(sizeof(struct value_wire) == HELD_PART_HEAD, "size is fixed");
 static_assert(sizeof(struct head_wire) == HELD_HEAD_SIZE, "size is fixed");
 static_assert(_Alignof(struct head_wire) == 1, "may sit at any address");
-
-/* Bytes of the body that the head has room for. */
-static size_t
-head_room(size_t name_size)
-{
-    return (size_t)HELD_VALUE_MAX - HELD_HEAD_SIZE - name_size;
-}
-
-static uint64_t
-least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* How many parts a body needs beyond the head. */
-static uint64_t
-part_count(uint64_t body_size, size_t name_size)
-{
-    const uint64_t here = least(body_size, head_room(name_size));
-
-    return (body_size - here + HELD_PART_ROOM - 1) / HELD_PART_ROOM;
-}
-
-uint64_t
-held_record_size(const struct held_head *head)
-{
-    return HELD_HEAD_SIZE + head->name_size + head->body_size +
-           (uint64_t)head->parts * HELD_PART_HEAD;
-}
 
 /* Whether `b` comes after `a`. */
 static bool
@@ -109,125 +70,60 @@ held_batch_ok(const struct store_batch *batch)
 
 /* ---- writing ----------------------------------------------------------- */
 
-void
-held_encode(struct held_encoder *e, const struct store_batch *batch,
-            uint64_t id, uint64_t nonce, uint64_t held_ms, int error)
+uint64_t
+held_batch_size(const struct store_batch *batch)
 {
-    uint64_t size = (uint64_t)batch->mark_count * HELD_MARK_SIZE;
+    uint64_t size = HELD_HEAD_SIZE + batch->name_size +
+                    (uint64_t)batch->mark_count * MARK_SIZE;
 
     for (size_t i = 0; i < batch->delta_count; i++)
         size += (uint64_t)DELTA_SIZE + batch->deltas[i].key_size;
-    *e = (struct held_encoder){
-        .batch = batch,
-        .head = {.id = id,
-                 .nonce = nonce,
-                 .body_size = size,
-                 .held_ms = held_ms,
-                 .parts = (uint32_t)part_count(size, batch->name_size),
-                 .marks = (uint32_t)batch->mark_count,
-                 .deltas = (uint32_t)batch->delta_count,
-                 .error = error < 0 ? -error : error,
-                 .name = batch->name,
-                 .name_size = batch->name_size,
-                 .body_here =
-                     (size_t)least(size, head_room(batch->name_size))}};
-}
-
-/* Has the next mark or delta in e->item. */
-static void
-next_item(struct held_encoder *e)
-{
-    const struct store_batch *b = e->batch;
-    uint8_t *at = e->item;
-
-    e->item_given = 0;
-    if (e->next < b->mark_count) {
-        const struct store_mark *m = &b->marks[e->next++];
-
-        memcpy(at, m->uuid, sizeof m->uuid);
-        put_le64(at + 16, m->epoch);
-        put_le64(at + 24, m->first_ms);
-        e->item_size = HELD_MARK_SIZE;
-    } else {
-        const struct store_delta *d = &b->deltas[e->next++ - b->mark_count];
-
-        put_le32(at, d->minute);
-        put_le16(at + 4, d->key_size);
-        put_le64(at + 6, d->sum_low);
-        put_le64s(at + 14, d->sum_high);
-        memcpy(at + DELTA_SIZE, d->key, d->key_size);
-        e->item_size = (size_t)DELTA_SIZE + d->key_size;
-    }
-}
-
-/* Writes the next bytes of the body. */
-static void
-give_body(struct held_encoder *e, uint8_t *at, size_t size)
-{
-    while (size > 0) {
-        size_t n;
-
-        if (e->item_given == e->item_size)
-            next_item(e);
-        n = (size_t)least(size, e->item_size - e->item_given);
-        memcpy(at, e->item + e->item_given, n);
-        e->item_given += n;
-        at += n;
-        size -= n;
-    }
-}
-
-/* Writes what every value begins with, around a body that is in its place. */
-static size_t
-seal(const struct held_encoder *e, uint8_t *value, size_t size)
-{
-    struct value_wire *w = (struct value_wire *)value;
-
-    memcpy(w->magic, magic, sizeof magic);
-    put_le32(w->size, (uint32_t)size);
-    put_le32(w->part, e->part);
-    put_le64(w->id, e->head.id);
-    put_le64(w->nonce, e->head.nonce);
-    put_le32(w->crc, crc_of(value + 4, size - 4));
     return size;
 }
 
-static size_t
-encode_head(struct held_encoder *e, uint8_t *value)
+static uint8_t *
+put_mark(uint8_t *at, const struct store_mark *m)
 {
-    const struct held_head *h = &e->head;
+    memcpy(at, m->uuid, sizeof m->uuid);
+    put_le64(at + 16, m->epoch);
+    put_le64(at + 24, m->first_ms);
+    return at + MARK_SIZE;
+}
+
+static uint8_t *
+put_delta(uint8_t *at, const struct store_delta *d)
+{
+    put_le32(at, d->minute);
+    put_le16(at + 4, d->key_size);
+    put_le64(at + 6, d->sum_low);
+    put_le64s(at + 14, d->sum_high);
+    memcpy(at + DELTA_SIZE, d->key, d->key_size);
+    return at + DELTA_SIZE + d->key_size;
+}
+
+void
+held_encode(const struct store_batch *batch, uint64_t id, uint64_t held_ms,
+            int error, uint8_t *value)
+{
     struct head_wire *w = (struct head_wire *)value;
     uint8_t *at = value + sizeof *w;
 
     *w = (struct head_wire){.zero = {0}};
-    put_le64(w->body_size, h->body_size);
-    put_le64(w->held_ms, h->held_ms);
-    put_le32(w->parts, h->parts);
-    put_le32(w->marks, h->marks);
-    put_le32(w->deltas, h->deltas);
-    put_le32(w->error, (uint32_t)h->error);
-    put_le16(w->name_size, (uint16_t)h->name_size);
-    memcpy(at, h->name, h->name_size);
-    give_body(e, at + h->name_size, h->body_here);
-    return seal(e, value, sizeof *w + h->name_size + h->body_here);
-}
-
-size_t
-held_encode_next(struct held_encoder *e, uint8_t value[HELD_VALUE_MAX])
-{
-    size_t size;
-
-    if (e->part > e->head.parts)
-        return 0;
-    if (e->part == 0) {
-        size = encode_head(e, value);
-    } else {
-        size = held_part_room(&e->head, e->part);
-        give_body(e, value + HELD_PART_HEAD, size);
-        size = seal(e, value, HELD_PART_HEAD + size);
-    }
-    e->part++;
-    return size;
+    memcpy(w->magic, magic, sizeof magic);
+    put_le64(w->id, id);
+    put_le64(w->held_ms, held_ms);
+    put_le32(w->marks, (uint32_t)batch->mark_count);
+    put_le32(w->deltas, (uint32_t)batch->delta_count);
+    put_le32(w->error, (uint32_t)(error < 0 ? -error : error));
+    put_le16(w->name_size, (uint16_t)batch->name_size);
+    memcpy(at, batch->name, batch->name_size);
+    at += batch->name_size;
+    for (size_t i = 0; i < batch->mark_count; i++)
+        at = put_mark(at, &batch->marks[i]);
+    for (size_t i = 0; i < batch->delta_count; i++)
+        at = put_delta(at, &batch->deltas[i]);
+    put_le64(w->size, (uint64_t)(at - value));
+    put_le32(w->crc, crc_of(value + 4, (size_t)(at - value) - 4));
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -235,22 +131,22 @@ held_encode_next(struct held_encoder *e, uint8_t value[HELD_VALUE_MAX])
 size_t
 held_value_size(const uint8_t *value, size_t room)
 {
-    const struct value_wire *w = (const struct value_wire *)value;
-    size_t size;
+    const struct head_wire *w = (const struct head_wire *)value;
+    uint64_t size;
 
     if (room < sizeof *w || memcmp(w->magic, magic, sizeof magic) != 0)
         return 0;
-    size = get_le32(w->size);
-    if (size < sizeof *w || size > room || size > HELD_VALUE_MAX ||
-        get_le32(w->crc) != crc_of(value + 4, size - 4))
+    size = get_le64(w->size);
+    if (size < sizeof *w || size > room ||
+        get_le32(w->crc) != crc_of(value + 4, (size_t)size - 4))
         return 0;
-    return size;
+    return (size_t)size;
 }
 
 size_t
 held_value_scan(const uint8_t *bytes, size_t size)
 {
-    const size_t before = offsetof(struct value_wire, magic);
+    const size_t before = offsetof(struct head_wire, magic);
     const uint8_t *at;
 
     if (size < before + sizeof magic)
@@ -259,39 +155,25 @@ held_value_scan(const uint8_t *bytes, size_t size)
     return at != NULL ? (size_t)(at - bytes) - before : size;
 }
 
-uint32_t
-held_value_part(const uint8_t *value)
-{
-    return get_le32(((const struct value_wire *)value)->part);
-}
-
 uint64_t
 held_value_id(const uint8_t *value)
 {
-    return get_le64(((const struct value_wire *)value)->id);
-}
-
-uint64_t
-held_value_nonce(const uint8_t *value)
-{
-    return get_le64(((const struct value_wire *)value)->nonce);
+    return get_le64(((const struct head_wire *)value)->id);
 }
 
 /* Whether the numbers of a head fit one another. */
 static bool
-head_ok(const struct held_head *h, size_t size)
+head_ok(const struct held_head *h)
 {
-    if (h->marks == 0 || h->name_size < 1 || h->name_size > STORE_NAME_MAX ||
-        size < HELD_HEAD_SIZE + h->name_size || !name_ok(h->name, h->name_size))
+    uint64_t rest = h->size - HELD_HEAD_SIZE;
+
+    if (h->marks == 0 || h->error < 0 || h->name_size > rest ||
+        !name_ok(h->name, h->name_size))
         return false;
-    return h->body_size / HELD_MARK_SIZE >= h->marks &&
-           (h->body_size - (uint64_t)h->marks * HELD_MARK_SIZE) /
-                   (DELTA_SIZE + 1) >=
-               h->deltas &&
-           h->body_size <= (uint64_t)UINT32_MAX * HELD_PART_ROOM &&
-           h->parts == part_count(h->body_size, h->name_size) &&
-           h->body_here == least(h->body_size, head_room(h->name_size)) &&
-           h->error >= 0;
+    rest -= h->name_size;
+    return rest / MARK_SIZE >= h->marks &&
+           (rest - (uint64_t)h->marks * MARK_SIZE) / (DELTA_SIZE + 1) >=
+               h->deltas;
 }
 
 bool
@@ -301,14 +183,12 @@ held_head_parse(const uint8_t *value, size_t size, struct held_head *out)
     struct held_head h;
 
     if (held_value_size(value, size) != size || size < sizeof *w ||
-        held_value_part(value) != 0 || get_le16(w->zero) != 0)
+        get_le16(w->zero) != 0)
         return false;
     h = (struct held_head){
+        .size = size,
         .id = held_value_id(value),
-        .nonce = held_value_nonce(value),
-        .body_size = get_le64(w->body_size),
         .held_ms = get_le64(w->held_ms),
-        .parts = get_le32(w->parts),
         .marks = get_le32(w->marks),
         .deltas = get_le32(w->deltas),
         .error = (int)get_le32(w->error),
@@ -316,67 +196,45 @@ held_head_parse(const uint8_t *value, size_t size, struct held_head *out)
         .name_size = get_le16(w->name_size),
     };
     h.body = h.name + h.name_size;
-    h.body_here = size - sizeof *w - h.name_size;
-    if (!head_ok(&h, size))
+    if (!head_ok(&h))
         return false;
     *out = h;
     return true;
 }
 
-size_t
-held_part_room(const struct held_head *head, uint32_t part)
-{
-    const uint64_t before =
-        head->body_here + (uint64_t)(part - 1) * HELD_PART_ROOM;
-
-    assert(part >= 1 && part <= head->parts);
-    return (size_t)least(HELD_PART_ROOM, head->body_size - before);
-}
-
-const uint8_t *
-held_part_parse(const uint8_t *value, size_t size, const struct held_head *head,
-                uint32_t part, size_t *body_size)
-{
-    if (held_value_size(value, size) != size ||
-        held_value_part(value) != part || held_value_id(value) != head->id ||
-        held_value_nonce(value) != head->nonce)
-        return NULL;
-    *body_size = size - HELD_PART_HEAD;
-    return *body_size == held_part_room(head, part) ? value + HELD_PART_HEAD
-                                                    : NULL;
-}
-
 void
-held_marks_parse(const uint8_t *body, uint32_t count, struct store_mark *marks)
+held_marks_parse(const struct held_head *head, struct store_mark *marks)
 {
-    for (uint32_t i = 0; i < count; i++, body += HELD_MARK_SIZE) {
-        memcpy(marks[i].uuid, body, sizeof marks[i].uuid);
-        marks[i].epoch = get_le64(body + 16);
-        marks[i].first_ms = get_le64(body + 24);
+    const uint8_t *at = head->body;
+
+    for (uint32_t i = 0; i < head->marks; i++, at += MARK_SIZE) {
+        memcpy(marks[i].uuid, at, sizeof marks[i].uuid);
+        marks[i].epoch = get_le64(at + 16);
+        marks[i].first_ms = get_le64(at + 24);
     }
 }
 
 bool
-held_deltas_parse(const struct held_head *head, const uint8_t *body,
-                  struct store_delta *deltas)
+held_deltas_parse(const struct held_head *head, struct store_delta *deltas)
 {
-    const uint8_t *end = body + head->body_size;
+    const uint8_t *at = head->body + (uint64_t)head->marks * MARK_SIZE;
+    const uint8_t *end =
+        head->body + (head->size - HELD_HEAD_SIZE - head->name_size);
 
-    body += (uint64_t)head->marks * HELD_MARK_SIZE;
     for (uint32_t i = 0; i < head->deltas; i++) {
         struct store_delta *d = &deltas[i];
 
-        if (end - body < DELTA_SIZE)
+        if (end - at < DELTA_SIZE)
             return false;
-        *d = (struct store_delta){.key = body + DELTA_SIZE,
-                                  .key_size = get_le16(body + 4),
-                                  .minute = get_le32(body),
-                                  .sum_low = get_le64(body + 6),
-                                  .sum_high = get_le64s(body + 14)};
-        body += DELTA_SIZE;
-        if (end - body < d->key_size || !delta_ok(deltas, i))
+        *d = (struct store_delta){.key = at + DELTA_SIZE,
+                                  .key_size = get_le16(at + 4),
+                                  .minute = get_le32(at),
+                                  .sum_low = get_le64(at + 6),
+                                  .sum_high = get_le64s(at + 14)};
+        at += DELTA_SIZE;
+        if (end - at < d->key_size || !delta_ok(deltas, i))
             return false;
-        body += d->key_size;
+        at += d->key_size;
     }
-    return body == end;
+    return at == end;
 }

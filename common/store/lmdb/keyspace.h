@@ -48,6 +48,7 @@
 #include <time.h>
 
 #include "common/base/diag.h"
+#include "common/base/hash.h"
 #include "common/store/history/history.h"
 #include "common/store/lmdb/engine.h"
 #include "common/store/lmdb/pager.h"
@@ -197,6 +198,7 @@ struct lmdb {
     struct keyspace *last;  /* looked up last; may be closed */
     uint64_t clock;
     uint64_t nonce;
+    struct hash_key progress_key; /* random: store_mark_info.progress */
     uint64_t failed; /* hash of the name of the keyspace whose commit failed
                         last, until a commit has followed; or 0 */
     long holder;     /* who made keyspace_write() say -EAGAIN; 0: unknown */
@@ -263,8 +265,8 @@ int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
 bool keyspace_name_ok(const uint8_t *name, size_t size);
 
 /* Its file's name. */
-void keyspace_file_name(const struct lmdb *s, const uint8_t *name,
-                        size_t name_size, char file[KEYSPACE_FILE_SIZE]);
+void keyspace_file_name(const uint8_t *name, size_t name_size,
+                        char file[KEYSPACE_FILE_SIZE]);
 
 /* ---- the table of open keyspaces (table.c) ---- */
 

@@ -134,19 +134,19 @@ name_after_file(const char *stem, struct listed *out)
 /* A file whose inner name belongs to another file is found by nobody who
  * looks for the name. */
 static void
-tell_misplaced(struct lmdb *s, const char *stem, struct listed *name)
+tell_misplaced(const char *stem, struct listed *name)
 {
     static struct diag_repeat repeat;
     char text[NAME_TEXT_SIZE], file[NAME_FILE_SIZE];
 
-    name_to_file(name->name, name->size, s->options.hash_key, file);
+    name_to_file(name->name, name->size, file);
     if (strcmp(file, stem) == 0)
         return;
     (void)name_escape(name->name, name->size, text); /* the NUL ends it */
     diag_repeating(&repeat, DIAG_ERROR,
                    "keyspace/%s" KEYSPACE_SUFFIX " holds keyspace %s, which "
                    "belongs into keyspace/%s" KEYSPACE_SUFFIX ": it was "
-                   "renamed or copied, or keyspace/%%key is not its own",
+                   "renamed or copied",
                    stem, text, file);
     (void)name_after_file(stem, name); /* cannot fail */
 }
@@ -172,7 +172,7 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     }
     out->size = k.name_size;
     memcpy(out->name, k.name, k.name_size);
-    tell_misplaced(s, stem, out);
+    tell_misplaced(stem, out);
     return 0;
 }
 
@@ -245,7 +245,7 @@ count_keys(struct lmdb_listing *l, const struct listed *name)
     int rc;
 
     memcpy(k.name, name->name, name->size);
-    keyspace_file_name(s, name->name, name->size, k.file);
+    keyspace_file_name(name->name, name->size, k.file);
     rc = keyspace_peek(&s->options, &k, &state, &why);
     if (rc == 0)
         return (int64_t)state.roots[TREE_KEYS].count;

@@ -180,10 +180,7 @@ marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
 static uint64_t
 progress_of(const struct lmdb *s, const uint8_t *key, size_t size)
 {
-    uint8_t hash[16];
-
-    siphash128(s->options.hash_key, key, size, hash);
-    return get_le64(hash);
+    return hash_name(&s->progress_key, 0, key, size);
 }
 
 static int

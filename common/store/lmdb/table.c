@@ -255,7 +255,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     if (k != NULL && closed_replaced(s, k))
         k = NULL;
     if (k == NULL) {
-        keyspace_file_name(s, name, name_size, named.file);
+        keyspace_file_name(name, name_size, named.file);
         named.hash = hash;
         named.name_size = name_size;
         memcpy(named.name, name, name_size);
