@@ -52,6 +52,7 @@ struct conns {
     struct door *doors;
 
     /* Of the connection that is being served. */
+    uint64_t now_ms; /* clock of the turn */
     struct conn *served;
     size_t out_used;
     size_t gated_at; /* bytes of `out` from here on are behind the gate */

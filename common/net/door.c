@@ -323,6 +323,7 @@ conn_turn(struct conns *cs)
     size_t busy = 0;
     bool more = false;
 
+    cs->now_ms = loop_now_ms(cs->loop);
     feed(cs);
     for (size_t i = 0; i < cs->count; i++)
         busy += has_queue(&cs->doors[i]);
