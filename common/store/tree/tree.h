@@ -53,11 +53,14 @@ struct tree_cache {
 };
 
 /* Forgets all, so that every value is looked up and checked again: done now and
- * then, so that damage to a value in use is seen. */
+ * then, so that damage to a value in use is seen.  Memory never used is not
+ * touched. */
 static inline void
 tree_cache_forget(struct tree_cache *cache)
 {
-    memset(cache, 0, sizeof *cache);
+    for (size_t i = 0; i < TREE_CACHE; i++)
+        if (cache->slots[i].bytes != NULL)
+            cache->slots[i] = (struct tree_slot){.bytes = NULL};
 }
 
 /* What whoever keeps the tree must keep of it. */
