@@ -22,6 +22,7 @@ conn_enter(struct conn *c, enum conn_state state)
     list_remove(&c->link);
     c->state = (uint8_t)state;
     list_add(&d->lists[state], &c->link);
+    d->conns->with[state] |= UINT64_C(1) << d->index;
 }
 
 void

@@ -213,12 +213,6 @@ conns_listen(struct conns *cs, size_t door, int fd)
 
 /* ---- turns ------------------------------------------------------------- */
 
-static bool
-has_queue(const struct door *d)
-{
-    return !list_alone(&d->lists[CONN_QUEUED]);
-}
-
 /* Serves a door for so long, and every connection that was queued at most
  * once: who comes again has waited for the others.  The clock is looked at only
  * when it can matter: not for one that is alone, nor behind the last. */
@@ -317,26 +311,41 @@ end_all(struct door *d, uint64_t until_ns)
     return false;
 }
 
+static bool
+serve_some(struct door *d, uint64_t budget_ns)
+{
+    const uint64_t bit = UINT64_C(1) << d->index;
+    struct conns *cs = d->conns;
+    bool more = false;
+
+    if (!list_alone(&d->lists[CONN_QUEUED]))
+        serve_door(d, budget_ns);
+    if (!list_alone(&d->lists[CONN_CLOSED]))
+        more = end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
+    if (list_alone(&d->lists[CONN_QUEUED]))
+        cs->with[CONN_QUEUED] &= ~bit;
+    if (list_alone(&d->lists[CONN_CLOSED]))
+        cs->with[CONN_CLOSED] &= ~bit;
+    return more;
+}
+
 bool
 conn_turn(struct conns *cs)
 {
     uint64_t budget_ns = CONN_TURN_US * UINT64_C(1000);
-    size_t busy = 0;
+    uint64_t after = UINT64_MAX, doors;
     bool more = false;
 
     cs->now_ms = loop_now_ms(cs->loop);
     feed(cs);
-    for (size_t i = 0; i < cs->count; i++)
-        busy += has_queue(&cs->doors[i]);
-    if (busy == 1)
+    doors = cs->with[CONN_QUEUED];
+    if ((doors & (doors - 1)) == 0)
         budget_ns *= CONN_ALONE;
-    for (size_t i = 0; i < cs->count; i++) {
-        struct door *d = door_at(cs, i);
+    while ((doors = (cs->with[CONN_QUEUED] | cs->with[CONN_CLOSED]) & after)) {
+        struct door *d = door_at(cs, (size_t)__builtin_ctzll(doors));
 
-        if (has_queue(d))
-            serve_door(d, budget_ns);
-        if (!list_alone(&d->lists[CONN_CLOSED]))
-            more |= end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
+        more |= serve_some(d, budget_ns);
+        after = ~UINT64_C(1) << d->index;
     }
     return more || conns_have_work(cs);
 }
@@ -344,10 +353,8 @@ conn_turn(struct conns *cs)
 bool
 conns_have_work(const struct conns *cs)
 {
-    for (size_t i = 0; i < cs->count; i++)
-        if (has_queue(&cs->doors[i]))
-            return true;
-    return cs->starved > 0 && cs->starved_free != cs->pool.free_count;
+    return cs->with[CONN_QUEUED] != 0 ||
+           (cs->starved > 0 && cs->starved_free != cs->pool.free_count);
 }
 
 void
@@ -470,6 +477,7 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
 
     if (!cs)
         return -ENOMEM;
+    assert(o->count <= 64);
     cs->loop = loop;
     cs->shared = o->shared;
     cs->stall_ms = o->stall_ms > 0 ? o->stall_ms : CONN_STALL_MS;
