@@ -34,7 +34,7 @@ WARN := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wundef -Wcast-qual
         -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wformat=2 -Wpointer-arith
 pc   = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null || echo $(2))
 override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
-override CFLAGS   += -std=c11 -fPIC -pthread $(WARN) $(MODE)
+override CFLAGS   += -std=c11 -fPIC -fno-semantic-interposition -pthread $(WARN) $(MODE)
 LDLIBS   := $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz)
 CMOCKA   := $(call pc,cmocka,-lcmocka)
 

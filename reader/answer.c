@@ -130,7 +130,8 @@ answer_add(struct answer *a, const struct query *q)
     if (a->count == ANSWER_BATCH || (a->count > 0 && (alone || a->alone)))
         return false;
     a->alone = alone;
-    a->one = *q;
+    if (alone)
+        a->one = *q;
     a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
     a->as_of_ms[a->count] = fresh_as_of(a->fresh, q->keyspace,

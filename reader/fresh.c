@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -33,13 +34,17 @@ fresh_init(struct fresh *f, struct store *store, const struct datadir *datadir,
     const struct held_options held = {.data_fd = datadir->fd};
     int rc;
 
-    *f = (struct fresh){.store = store};
-    rc = held_open(&f->held, &held);
+    *f = (struct fresh){.store = store,
+                        .told = calloc(FRESH_TOLD, sizeof *f->told)};
+    rc = f->told ? held_open(&f->held, &held) : -ENOMEM;
     if (rc < 0)
-        return rc;
+        goto free_told;
     rc = logdir_open(&f->logs, datadir->log_fd, l, log_size);
-    if (rc < 0)
-        held_close(f->held);
+    if (rc == 0)
+        return 0;
+    held_close(f->held);
+free_told:
+    free(f->told);
     return rc;
 }
 
@@ -50,6 +55,7 @@ fresh_fini(struct fresh *f)
     held_close(f->held);
     logdir_close(&f->logs);
     fills_fini(&f->before);
+    free(f->told);
 }
 
 /* ---- the clock --------------------------------------------------------- */
@@ -59,7 +65,7 @@ forget_claims(struct fresh *f)
 {
     f->as_of_ms = 0;
     f->sure_ms = 0;
-    memset(f->told, 0, sizeof f->told);
+    memset(f->told, 0, FRESH_TOLD * sizeof *f->told);
 }
 
 /* How far the clock is ahead of the monotonic one: between *least and *most.

@@ -33,8 +33,9 @@
 #include "common/store/lmdb/held.h"
 #include "common/store/store.h"
 
-#define FRESH_AGE_MS 5   /* how long a look is good for */
-#define FRESH_TOLD   256 /* keyspaces whose last claim is kept */
+#define FRESH_AGE_MS 5 /* how long a look is good for */
+#define FRESH_TOLD                                                             \
+    512 /* keyspaces whose last claim is kept; a map of its own */
 
 /* What was claimed of a keyspace while something was held for some keyspace. */
 struct fresh_told {
@@ -58,7 +59,8 @@ struct fresh {
     struct fills before; /* not merged yet, of before it was set back */
     bool is_held;        /* something is, for somebody */
     bool held_open;      /* its snapshot, until the end of the turn */
-    struct fresh_told told[FRESH_TOLD];
+    struct fresh_told *told; /* FRESH_TOLD of them; untouched while nothing is
+                                held */
 };
 
 /* `store` is whose snapshots the claims are about. */

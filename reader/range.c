@@ -5,7 +5,7 @@
 
 /* Requests are taken from the kernel a batch at a time, so that those which
  * wait for memory do not use it up. */
-#define IN_SIZE ((size_t)ANSWER_BATCH * QUERY_SIZE)
+#define IN_SIZE (ANSWER_BATCH * QUERY_SIZE)
 
 /* Bytes that the answers of one batch may take, if it is not one answer. */
 #define BATCH_SIZE ((size_t)256 * 1024)
@@ -22,13 +22,6 @@ range_init(struct range *r, struct loop *loop, struct answer *answer)
 {
     *r = (struct range){.loop = loop, .answer = answer};
     list_init(&r->line);
-}
-
-static size_t
-room(struct door *d)
-{
-    (void)d; /* the same for all */
-    return IN_SIZE;
 }
 
 /* Bytes of the request that `in` begins with; 0: it is not whole, and in->need
@@ -153,32 +146,41 @@ ended(struct conn *c)
 
 /* ---- requests ---------------------------------------------------------- */
 
-/* Adds requests that are answered together, as many as there is memory for;
- * returns the bytes of them, and in *out where the answers go. */
-static size_t
-add_requests(struct conn *c, struct input *in, uint8_t **out)
+/* Adds the request at `at` to those that are answered together, if it goes with
+ * them and there is memory for it; *out is where their answers go. */
+static bool
+add_request(struct conn *c, const uint8_t *at, uint8_t **out)
 {
     struct range *r = conn_ctx(c);
     struct answer *a = r->answer;
-    struct input at = *in;
     struct query q;
     uint8_t *space;
-    size_t size;
+    size_t bound;
 
-    begin_turn(r);
-    while (at.size > 0 && (size = whole_request(&at)) > 0) {
-        if (query_parse(at.at, &q) < 0 || answer_is_long(&q))
-            break;
-        if (a->count > 0 && a->bound + answer_bound(&q) > BATCH_SIZE)
-            break;
-        space = conn_space(c, a->bound + answer_bound(&q));
-        if (!space || !answer_add(a, &q))
-            break;
-        *out = space;
-        r->requests++;
-        advance(&at, size);
-    }
-    return in->size - at.size;
+    if (query_parse(at, &q) < 0 || answer_is_long(&q))
+        return false;
+    bound = a->bound + answer_bound(&q);
+    if (a->count > 0 && bound > BATCH_SIZE)
+        return false;
+    space = conn_space(c, bound);
+    if (!space || !answer_add(a, &q))
+        return false;
+    *out = space;
+    r->requests++;
+    return true;
+}
+
+/* Answers what was added.  False: a keyspace cannot be read. */
+static bool
+put_answers(struct conn *c, uint8_t *out)
+{
+    struct range *r = conn_ctx(c);
+    bool failed = false;
+
+    if (r->answer->count > 0)
+        conn_put(c, answer_put(r->answer, out, &failed));
+    r->unreadable += failed;
+    return !failed;
 }
 
 /* The request that comes next is none that can be answered like others now. */
@@ -209,30 +211,26 @@ take(struct conn *c, struct input *in)
 {
     struct range *r = conn_ctx(c);
     const uint8_t *const begin = in->at;
-    bool failed = false;
     uint8_t *out = NULL;
-    size_t added;
+    size_t size;
 
-    for (in->need = QUERY_SIZE; in->size > 0 && whole_request(in) > 0;
-         in->need = QUERY_SIZE) {
-        added = add_requests(c, in, &out);
-        if (added == 0)
+    begin_turn(r);
+    while ((size = whole_request(in)) > 0) {
+        if (add_request(c, in->at, &out))
+            advance(in, size);
+        else if (r->answer->count == 0)
             return take_other(c, in, in->at > begin);
-        conn_put(c, answer_put(r->answer, out, &failed));
-        advance(in, added);
-        if (failed) {
-            r->unreadable++;
+        else if (!put_answers(c, out))
             return conn_last(c);
-        }
     }
-    return CONN_MORE;
+    return put_answers(c, out) ? CONN_MORE : conn_last(c);
 }
 
 const struct protocol range_protocol = {
     .state_size = sizeof(struct range_state),
     .flags = CONN_ANSWERS_EOF | CONN_REFUSES_HTTP,
     .stop = STOP_ANSWER,
-    .room = room,
+    .slice = IN_SIZE,
     .take = take,
     .more = more,
     .ended = ended,

@@ -10,14 +10,16 @@ static_assert(CONN_PAD >= LOGS_WORD, "names are copied by whole words");
 static const char malformed[] =
     "an empty keyspace or key, or bytes behind a name's first NUL";
 
-/* Bytes of the messages that the logs have room for. */
+/* Bytes of the messages that the logs have room for: whole ones, so that a
+ * sender that is ahead leaves no rest to be kept. */
 static size_t
 room(struct door *d)
 {
     const struct ingest *in = door_ctx(d);
-    const size_t count = logs_room(in->logs);
+    const size_t size = in->logs->layout.message_size;
+    const size_t count = logs_room(in->logs), most = SILENT_SLICE / size;
 
-    return count * in->logs->layout.message_size;
+    return (count < most ? count : most) * size;
 }
 
 /* Puts the whole messages there are into the logs.  Returns their number; *bad:

@@ -130,7 +130,8 @@ after_turn(void *ctx)
     more |= lives_turn(&w->lives);
     more |= quota_turn(&w->quota, doors_only_http(w->conns));
     /* The last: it writes what all others have put. */
-    commit_turn(&w->commit, doors_live(w->conns) == 0);
+    commit_turn(&w->commit,
+                gate_waits(&w->commit.gate) && doors_live(w->conns) == 0);
     return more || conns_have_work(w->conns);
 }
 

@@ -22,6 +22,7 @@ conn_enter(struct conn *c, enum conn_state state)
     list_remove(&c->link);
     c->state = (uint8_t)state;
     list_add(&d->lists[state], &c->link);
+    d->conns->with[state] |= UINT64_C(1) << d->index;
 }
 
 void
@@ -247,9 +248,14 @@ state_of(const struct conn *c, bool waits, bool gated)
 static void
 file(struct conn *c)
 {
-    const bool waits = conn_keeps_answers(c) && conn_has_waiting(c);
-    const bool gated = conn_held(c) > 0 || (c->flags & F_GATES) != 0;
+    bool waits, gated;
 
+    if (c->flags == 0 && !conn_keeps_answers(c) && !c->door->stopping) {
+        conn_enter(c, CONN_IDLE); /* nearly always */
+        return;
+    }
+    waits = conn_keeps_answers(c) && conn_has_waiting(c);
+    gated = conn_held(c) > 0 || (c->flags & F_GATES) != 0;
     if (has_said_all(c))
         c->flags |= F_CLOSING;
     if ((c->flags & F_CLOSING) != 0 && !waits && !gated) {

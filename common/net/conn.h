@@ -309,7 +309,7 @@ void gate_fail(struct gate *g, const char *words);
 
 struct conns_options {
     const struct door_row *rows;
-    size_t count;      /* of rows, at most 255 */
+    size_t count;      /* of rows, at most 64 */
     size_t shared;     /* connections of all doors: descriptors there are */
     size_t pool_size;  /* bytes */
     size_t answer_max; /* bytes that one conn_space() may ask for */

@@ -23,7 +23,7 @@ conn_forget(struct conn *c)
 }
 
 /* Puts what is kept into the receive buffer. */
-static size_t
+static inline size_t
 load(struct conn *c)
 {
     struct conns *cs = c->door->conns;
@@ -105,7 +105,7 @@ is_late(const struct conn *c)
 
 /* What a call of recv said: bytes, 0 when there is nothing, -1 at the end of
  * input or when the peer is gone. */
-static ssize_t
+static inline ssize_t
 received(struct conn *c, ssize_t n, size_t asked)
 {
     struct door *d = c->door;
@@ -124,7 +124,7 @@ received(struct conn *c, ssize_t n, size_t asked)
      * waits for that one, and the answers may have let it come. */
     if ((size_t)n < asked && (c->flags & F_EOF) == 0 && !d->stopping)
         c->flags &= (uint16_t)~F_READABLE;
-    d->moved_ms = loop_now_ms(d->conns->loop);
+    d->moved_ms = d->conns->now_ms;
     if (!is_timed(c))
         c->moved_ms = (uint32_t)d->moved_ms;
     d->figures.received += (uint64_t)n;

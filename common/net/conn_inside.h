@@ -50,8 +50,10 @@ struct conns {
     size_t count; /* of doors */
     size_t shared;
     struct door *doors;
+    uint64_t with[CONN_STATES]; /* bit i: door i may have a connection in it */
 
     /* Of the connection that is being served. */
+    uint64_t now_ms; /* clock of the turn */
     struct conn *served;
     size_t out_used;
     size_t gated_at; /* bytes of `out` from here on are behind the gate */

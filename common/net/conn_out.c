@@ -144,7 +144,7 @@ conn_owe(struct conn *c, uint32_t count)
 /* ---- sending ----------------------------------------------------------- */
 
 /* What a call of send said: bytes, 0 when the socket is full, or -errno. */
-static ssize_t
+static inline ssize_t
 sent(struct conn *c, ssize_t n)
 {
     struct door *d = c->door;
@@ -157,12 +157,12 @@ sent(struct conn *c, ssize_t n)
     if (n < 0)
         n = 0;
     if (n > 0)
-        c->moved_ms = conns_now(d->conns);
+        c->moved_ms = (uint32_t)d->conns->now_ms;
     d->figures.sent += (uint64_t)n;
     return n;
 }
 
-static ssize_t
+static inline ssize_t
 send_bytes(struct conn *c, const void *bytes, size_t size)
 {
     return sent(c,

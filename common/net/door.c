@@ -14,6 +14,7 @@
 #define TICK_MS      250
 #define TICK_STOP_MS 10 /* while stopping */
 #define KEEP_PROBES  9
+#define PAGE         ((size_t)4096)
 
 struct door *
 conns_door(struct conns *cs, size_t index)
@@ -212,12 +213,6 @@ conns_listen(struct conns *cs, size_t door, int fd)
 
 /* ---- turns ------------------------------------------------------------- */
 
-static bool
-has_queue(const struct door *d)
-{
-    return !list_alone(&d->lists[CONN_QUEUED]);
-}
-
 /* Serves a door for so long, and every connection that was queued at most
  * once: who comes again has waited for the others.  The clock is looked at only
  * when it can matter: not for one that is alone, nor behind the last. */
@@ -316,25 +311,41 @@ end_all(struct door *d, uint64_t until_ns)
     return false;
 }
 
+static bool
+serve_some(struct door *d, uint64_t budget_ns)
+{
+    const uint64_t bit = UINT64_C(1) << d->index;
+    struct conns *cs = d->conns;
+    bool more = false;
+
+    if (!list_alone(&d->lists[CONN_QUEUED]))
+        serve_door(d, budget_ns);
+    if (!list_alone(&d->lists[CONN_CLOSED]))
+        more = end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
+    if (list_alone(&d->lists[CONN_QUEUED]))
+        cs->with[CONN_QUEUED] &= ~bit;
+    if (list_alone(&d->lists[CONN_CLOSED]))
+        cs->with[CONN_CLOSED] &= ~bit;
+    return more;
+}
+
 bool
 conn_turn(struct conns *cs)
 {
     uint64_t budget_ns = CONN_TURN_US * UINT64_C(1000);
-    size_t busy = 0;
+    uint64_t after = UINT64_MAX, doors;
     bool more = false;
 
+    cs->now_ms = loop_now_ms(cs->loop);
     feed(cs);
-    for (size_t i = 0; i < cs->count; i++)
-        busy += has_queue(&cs->doors[i]);
-    if (busy == 1)
+    doors = cs->with[CONN_QUEUED];
+    if ((doors & (doors - 1)) == 0)
         budget_ns *= CONN_ALONE;
-    for (size_t i = 0; i < cs->count; i++) {
-        struct door *d = door_at(cs, i);
+    while ((doors = (cs->with[CONN_QUEUED] | cs->with[CONN_CLOSED]) & after)) {
+        struct door *d = door_at(cs, (size_t)__builtin_ctzll(doors));
 
-        if (has_queue(d))
-            serve_door(d, budget_ns);
-        if (!list_alone(&d->lists[CONN_CLOSED]))
-            more |= end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
+        more |= serve_some(d, budget_ns);
+        after = ~UINT64_C(1) << d->index;
     }
     return more || conns_have_work(cs);
 }
@@ -342,10 +353,8 @@ conn_turn(struct conns *cs)
 bool
 conns_have_work(const struct conns *cs)
 {
-    for (size_t i = 0; i < cs->count; i++)
-        if (has_queue(&cs->doors[i]))
-            return true;
-    return cs->starved > 0 && cs->starved_free != cs->pool.free_count;
+    return cs->with[CONN_QUEUED] != 0 ||
+           (cs->starved > 0 && cs->starved_free != cs->pool.free_count);
 }
 
 void
@@ -438,6 +447,13 @@ door_init(struct door *d, struct conns *cs, const struct door_row *row)
     return d->array ? 0 : -ENOMEM;
 }
 
+/* What the kernel copies to and from: faster where a page begins. */
+static void *
+take_pages(size_t size)
+{
+    return aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE);
+}
+
 /* The receive buffer: what is kept of a request, and the largest slice behind
  * it. */
 static int
@@ -449,7 +465,7 @@ take_input_memory(struct conns *cs, const struct conns_options *o)
         if (conn_slice(o->rows[i].protocol) > slice)
             slice = conn_slice(o->rows[i].protocol);
     size = CONN_NEED_MAX + slice + CONN_PAD;
-    cs->in = calloc(1, size);
+    cs->in = take_pages(size);
     return cs->in ? 0 : -ENOMEM;
 }
 
@@ -461,6 +477,7 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
 
     if (!cs)
         return -ENOMEM;
+    assert(o->count <= 64);
     cs->loop = loop;
     cs->shared = o->shared;
     cs->stall_ms = o->stall_ms > 0 ? o->stall_ms : CONN_STALL_MS;
@@ -468,7 +485,7 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
     cs->out_size += CONN_SLICE;
     cs->tick = (struct loop_timer){.slot = -1, .due = tick_due};
     cs->doors = calloc(o->count, sizeof *cs->doors);
-    cs->out = malloc(cs->out_size + CONN_REFUSAL_MAX);
+    cs->out = take_pages(cs->out_size + CONN_REFUSAL_MAX);
     if (!cs->doors || !cs->out || take_input_memory(cs, o) < 0)
         goto fail;
     rc = pool_init(&cs->pool, o->pool_size);

@@ -28,6 +28,7 @@ struct loop {
 
     struct loop_timer *timers[LOOP_TIMERS_MAX]; /* NULL: free */
     int timer_top;                              /* from here on all are */
+    uint64_t first_ms; /* none is due before; UINT64_MAX: there is none */
 
     struct loop_source signals;
     void (*signal)(void *ctx, int signo);
@@ -47,6 +48,7 @@ loop_new(void)
     if (!loop)
         return NULL;
     loop->signals.fd = -1;
+    loop->first_ms = UINT64_MAX;
     loop->now_ms = clock_ms();
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (loop->epoll_fd < 0) {
@@ -122,6 +124,8 @@ loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
 
     assert(timer->due);
     assert(deadline_ms > 0);
+    if (deadline_ms < loop->first_ms)
+        loop->first_ms = deadline_ms;
     if (timer->deadline_ms) {
         assert(loop->timers[timer->slot] == timer);
         timer->deadline_ms = deadline_ms;
@@ -217,18 +221,15 @@ loop_stop(struct loop *loop)
 static int
 wait_ms(const struct loop *loop)
 {
-    uint64_t first = UINT64_MAX, now;
-    int i;
+    uint64_t now;
 
-    for (i = 0; i < loop->timer_top; i++)
-        if (loop->timers[i] && loop->timers[i]->deadline_ms < first)
-            first = loop->timers[i]->deadline_ms;
-    if (first == UINT64_MAX)
+    if (loop->first_ms == UINT64_MAX)
         return -1;
     now = clock_ms();
-    if (first <= now)
+    if (loop->first_ms <= now)
         return 0;
-    return first - now > INT_MAX ? INT_MAX : (int)(first - now);
+    return loop->first_ms - now > INT_MAX ? INT_MAX
+                                          : (int)(loop->first_ms - now);
 }
 
 static void
@@ -245,18 +246,28 @@ run_sources(struct loop *loop)
     loop->event_count = 0;
 }
 
+/* One that was disarmed or put off may have been the first: then nobody is due,
+ * and the first is found anew. */
 static void
 run_timers(struct loop *loop)
 {
     struct loop_timer *timer;
     int i;
 
+    if (loop->now_ms < loop->first_ms)
+        return;
     for (i = 0; i < loop->timer_top; i++) {
         timer = loop->timers[i];
         if (!timer || timer->deadline_ms > loop->now_ms)
             continue;
         loop_disarm(loop, timer);
         timer->due(timer);
+    }
+    loop->first_ms = UINT64_MAX;
+    for (i = 0; i < loop->timer_top; i++) {
+        timer = loop->timers[i];
+        if (timer && timer->deadline_ms < loop->first_ms)
+            loop->first_ms = timer->deadline_ms;
     }
 }
 

@@ -56,12 +56,6 @@ check_names(const struct query *q)
     return 0;
 }
 
-bool
-query_is_past(enum query_op op)
-{
-    return op >= QUERY_HISTORY && op <= QUERY_PERIOD_RANK;
-}
-
 static size_t
 extended_size(int64_t op)
 {

@@ -119,7 +119,11 @@ struct query_past_row {
 };
 
 /* Whether the answers to it are about the past. */
-bool query_is_past(enum query_op op);
+static inline bool
+query_is_past(enum query_op op)
+{
+    return op >= QUERY_HISTORY && op <= QUERY_PERIOD_RANK;
+}
 
 /* Bytes of the request that starts at `bytes`: 0 while `size` is too little
  * to tell (less than 8), else QUERY_SIZE, QUERY_EXTENDED_SIZE or

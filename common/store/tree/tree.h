@@ -46,6 +46,7 @@ struct tree_slot {
     uint32_t crc;
     uint8_t order;
     uint8_t type;
+    uint16_t rows; /* of a group, once they have been counted */
 };
 
 struct tree_cache {
@@ -53,11 +54,14 @@ struct tree_cache {
 };
 
 /* Forgets all, so that every value is looked up and checked again: done now and
- * then, so that damage to a value in use is seen. */
+ * then, so that damage to a value in use is seen.  Memory never used is not
+ * touched. */
 static inline void
 tree_cache_forget(struct tree_cache *cache)
 {
-    memset(cache, 0, sizeof *cache);
+    for (size_t i = 0; i < TREE_CACHE; i++)
+        if (cache->slots[i].bytes != NULL)
+            cache->slots[i] = (struct tree_slot){.bytes = NULL};
 }
 
 /* What whoever keeps the tree must keep of it. */
