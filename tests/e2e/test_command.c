@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "common/base/clock.h"
 #include "common/net/net.h"
 #include "common/setup/datadir.h"
 #include "tests/lib/daemon.h"
@@ -726,14 +727,28 @@ sigusr2_to_serve_hands_the_log_on(void **state)
 
     expect_text(RUN(s, "incr", "a", "b"), 0, "");
     daemon_signal(&s->serve, SIGUSR2);
-    daemon_signal(&s->serve, SIGUSR1);
     for (int i = 0; i < 1000; i++) /* it would stay for an hour */
         if (RUN(s, "get", "a", "b") == 0)
             break;
     expect_text(RUN(s, "get", "a", "b"), 0, "1\n");
-    assert_int_equal(daemon_stop(&s->serve), 0);
-    (void)daemon_output(&s->serve, text, sizeof text);
-    expect(0, 0, "countd-write: info: messages=");
+}
+
+static void
+sigusr1_to_serve_prints_the_figures_of_all_daemons(void **state)
+{
+    static const char *const lines[] = {"countd-write: info: messages=",
+                                        "countd-worker: info: figures: ",
+                                        "countd-read: info: requests="};
+    const uint64_t until = clock_ms() + 20000 * test_slow();
+    struct site *s = *state;
+
+    daemon_signal(&s->serve, SIGUSR1);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        do
+            (void)daemon_output(&s->serve, text, sizeof text);
+        while (strstr(text, lines[i]) == NULL && clock_ms() < until);
+        expect(0, 0, lines[i]);
+    }
 }
 
 static void
@@ -1696,6 +1711,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(no_daemon_outlives_a_killed_serve),
     WITH_SITE(a_clean_stop_merges_what_was_received),
     WITH_SITE(sigusr2_to_serve_hands_the_log_on),
+    WITH_SITE(sigusr1_to_serve_prints_the_figures_of_all_daemons),
     WITH_SITE(a_second_serve_on_the_same_directory_is_refused),
     WITH_SITE(other_message_sizes_are_refused_with_100),
     WITH_EMPTY(a_data_directory_that_cannot_be_is_refused_with_100),
