@@ -276,6 +276,65 @@ flush_waits_without_the_data_directory(void **state)
     assert_int_equal(kill(s->children[1], SIGCONT), 0);
 }
 
+/* Runs a line of shell where some other data directory is ./data. */
+static int
+run_elsewhere(const struct site *s, const char *line)
+{
+    char script[3000], path[700];
+
+    daemon_path("countd", path, sizeof path);
+    snprintf(script, sizeof script,
+             "cd '%s/elsewhere' && countd() { COUNTD_CONF= '%s' \"$@\"; } && "
+             "ports='-o %s -o %s' && %s",
+             s->dir.path, path, s->ack, s->read, line);
+    return daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+}
+
+static void
+write_elsewhere(const struct site *s, struct daemon *writer)
+{
+    char data[700];
+
+    snprintf(data, sizeof data, "%s/elsewhere/data", s->dir.path);
+    daemon_start(writer, "countd-write", "-d", data, "-o",
+                 "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o", "counter.enable=false",
+                 NULL);
+}
+
+/* In ./data a log waits for a worker that never comes. */
+static void
+a_data_directory_that_nothing_names_is_not_taken_for_that_of_the_ports(
+    void **state)
+{
+    struct site *s = *state;
+    struct daemon writer = {.output = -1};
+    char ack[64];
+
+    assert_int_equal(mkdirat(s->dir.fd, "elsewhere", 0700), 0);
+    write_elsewhere(s, &writer);
+    snprintf(ack, sizeof ack, "write.ack_listen=127.0.0.1:%u",
+             daemon_port(&writer, "ack"));
+    expect_text(RUN(s, "-o", ack, "incr", "a", "b", "7"), 0, "");
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    assert_int_equal(kill(s->children[0], SIGUSR2), 0);
+
+    expect_text(run_elsewhere(s, "countd $ports flush"), 0, "");
+    expect_text(run_elsewhere(s, "countd $ports get a b"), 0, "1\n");
+    expect_text(run_elsewhere(s, "countd $ports keyspaces --tsv"), 0,
+                "1\t1\t-\ta\t-\n"); /* sizes of other files are no answer */
+    expect_text(run_elsewhere(s, "countd log list >list"), 0, "");
+    expect(run_elsewhere(s, "countd $ports -d data flush --timeout 100ms"), 1,
+           "not merged in time");
+
+    assert_int_equal(daemon_stop(&writer), 0);
+    daemon_fini(&writer);
+    expect_text(run_elsewhere(s, "countd $ports flush"), 0, "");
+    expect(run_elsewhere(s, "countd log list"), 0,
+           "no countd-write runs on ./data, which is taken as nothing names");
+    expect_text(run_elsewhere(s, "countd -d data log list >list"), 0, "");
+}
+
 static void
 without_a_reader_nothing_is_printed_as_an_answer(void **state)
 {
@@ -736,9 +795,9 @@ sigusr2_to_serve_hands_the_log_on(void **state)
 static void
 sigusr1_to_serve_prints_the_figures_of_all_daemons(void **state)
 {
-    static const char *const lines[] = {"countd-write: info: messages=",
-                                        "countd-worker: info: figures: ",
-                                        "countd-read: info: requests="};
+    static const char *const lines[] = {
+        "countd-write: info: messages=", "countd-worker: info: figures: ",
+        "countd-read: info: requests="};
     const uint64_t until = clock_ms() + 20000 * test_slow();
     struct site *s = *state;
 
@@ -1689,6 +1748,8 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(programs_are_told_how_fresh_and_how_exact_an_answer_is),
     WITH_SITE(raw_names_are_given_and_printed_as_they_are),
     WITH_SITE(flush_waits_without_the_data_directory),
+    WITH_SITE(
+        a_data_directory_that_nothing_names_is_not_taken_for_that_of_the_ports),
     WITH_EMPTY(without_a_reader_nothing_is_printed_as_an_answer),
     WITH_SITE(people_get_aligned_columns_and_how_fresh_they_are),
     WITH_SITE(any_name_goes_in_and_comes_out_the_same),
