@@ -15,16 +15,12 @@
 
 #include "common/log/slot.h"
 #include "common/wire/message.h"
+#include "worker/fold_room.h"
 #include "worker/sort.h"
 
-#define GROUP       SLOT_RUN
-#define READ_SIZE   ((size_t)128 << 10)
-#define CELLS_MIN   4096u
-#define ARENA_START 64 /* reference 0 means none */
-#define ARENA_KEEP  ((size_t)8 << 20)
-
-/* Sorting takes two items and a delta per entry. */
-#define SCRATCH_SIZE (2 * sizeof(struct sort_item) + sizeof(struct store_delta))
+#define GROUP      FOLD_GROUP
+#define READ_SIZE  ((size_t)128 << 10)
+#define ARENA_KEEP ((size_t)8 << 20)
 
 /* One checked record of a group. */
 struct record {
@@ -35,120 +31,6 @@ struct record {
     uint32_t guess; /* the entry its cell named */
 };
 
-static size_t
-round_up(size_t size)
-{
-    return (size + 7) / 8 * 8;
-}
-
-static unsigned
-bit_words(const struct fold *f)
-{
-    return (f->logs_max + 63) / 64;
-}
-
-static size_t
-keyspace_size(const struct fold *f, size_t name_size)
-{
-    return round_up(offsetof(struct fold_keyspace, name) + name_size) +
-           sizeof(uint64_t) * bit_words(f);
-}
-
-static size_t
-entry_size(size_t key_size)
-{
-    return round_up(offsetof(struct fold_entry, key) + key_size);
-}
-
-/* The most one record can add to the arena. */
-static size_t
-record_size_max(const struct fold *f)
-{
-    return keyspace_size(f, MESSAGE_NAME_MAX) + entry_size(MESSAGE_NAME_MAX);
-}
-
-/* ---- tables ------------------------------------------------------------ */
-
-static struct fold_cell *
-cells(const struct fold_table *t)
-{
-    return (struct fold_cell *)(void *)t->cells.at;
-}
-
-static size_t
-table_size(const struct fold_table *t)
-{
-    return ((size_t)t->mask + 1) * sizeof(struct fold_cell);
-}
-
-static int
-table_open(struct fold_table *t, uint32_t count, int dirfd)
-{
-    int rc;
-
-    assert((count & (count - 1)) == 0);
-    *t = (struct fold_table){.mask = count - 1, .limit = count / 4 * 3};
-    rc = region_open(&t->cells, count * sizeof(struct fold_cell), dirfd);
-    return rc;
-}
-
-/* The cell of `reference` when it is there already, else the free one it
- * goes to is taken. */
-static void
-table_put(struct fold_table *t, uint32_t tag, uint32_t reference)
-{
-    struct fold_cell *c = cells(t);
-    uint32_t at = tag & t->mask;
-
-    assert(t->used <= t->mask);
-    while (c[at].reference != 0)
-        at = (at + 1) & t->mask;
-    c[at] = (struct fold_cell){.tag = tag, .reference = reference};
-    t->used++;
-}
-
-static int
-table_grow(struct fold *f, struct fold_table *t)
-{
-    const size_t more = 2 * table_size(t);
-    struct fold_table bigger;
-    uint32_t at;
-    int rc;
-
-    if (f->wide || t->mask >= UINT32_MAX / 4)
-        return -ENOBUFS;
-    if (fold_memory(f) + more > f->memory)
-        return -ENOBUFS;
-    rc = table_open(&bigger, 2 * (t->mask + 1), -1);
-    if (rc < 0)
-        return rc == -ENOMEM ? -ENOBUFS : rc;
-    for (at = 0; at <= t->mask; at++) {
-        const struct fold_cell *c = &cells(t)[at];
-
-        if (c->reference != 0)
-            table_put(&bigger, c->tag, c->reference);
-    }
-    region_close(&t->cells);
-    *t = bigger;
-    return 0;
-}
-
-/* A table that was well used is kept at its size, to spare the next batch
- * the growing. */
-static int
-table_clear(struct fold_table *t)
-{
-    const bool fits = t->mask + 1 == CELLS_MIN || t->used > t->mask / 8;
-
-    if (fits) {
-        memset(t->cells.at, 0, table_size(t));
-        t->used = 0;
-        return 0;
-    }
-    region_close(&t->cells);
-    return table_open(t, CELLS_MIN, -1);
-}
-
 /* ---- opening, clearing ------------------------------------------------- */
 
 static int
@@ -156,10 +38,10 @@ open_regions(struct fold *f)
 {
     int rc;
 
-    f->arena_used = ARENA_START;
-    rc = table_open(&f->names, CELLS_MIN, -1);
+    f->arena_used = FOLD_ARENA_START;
+    rc = fold_table_open(&f->names, FOLD_CELLS_MIN, -1);
     if (rc == 0)
-        rc = table_open(&f->entries, CELLS_MIN, -1);
+        rc = fold_table_open(&f->entries, FOLD_CELLS_MIN, -1);
     if (rc == 0)
         rc = region_open(&f->arena, f->memory, -1);
     if (rc == 0)
@@ -222,10 +104,10 @@ fold_clear(struct fold *f)
         return open_regions(f);
     }
     region_touch(&f->arena, f->arena_used);
-    f->arena_used = ARENA_START;
-    rc = table_clear(&f->names);
+    f->arena_used = FOLD_ARENA_START;
+    rc = fold_table_clear(&f->names);
     if (rc == 0)
-        rc = table_clear(&f->entries);
+        rc = fold_table_clear(&f->entries);
     if (rc < 0)
         close_regions(f);
     return rc;
@@ -242,8 +124,9 @@ fold_trim(struct fold *f)
 int
 fold_widen(struct fold *f, int dirfd, uint32_t slots)
 {
-    const size_t arena = ARENA_START + (slots + GROUP) * record_size_max(f);
-    uint32_t count = CELLS_MIN;
+    const size_t arena =
+        FOLD_ARENA_START + (slots + GROUP) * record_size_max(f);
+    uint32_t count = FOLD_CELLS_MIN;
     int rc;
 
     assert(f->keyspaces == 0);
@@ -255,39 +138,12 @@ fold_widen(struct fold *f, int dirfd, uint32_t slots)
     f->wide = true;
     rc = region_open(&f->arena, arena, dirfd);
     if (rc == 0)
-        rc = region_open(&f->scratch, slots * SCRATCH_SIZE, dirfd);
+        rc = region_open(&f->scratch, slots * FOLD_SCRATCH_SIZE, dirfd);
     if (rc == 0)
-        rc = table_open(&f->names, count, dirfd);
+        rc = fold_table_open(&f->names, count, dirfd);
     if (rc == 0)
-        rc = table_open(&f->entries, count, dirfd);
+        rc = fold_table_open(&f->entries, count, dirfd);
     return rc;
-}
-
-size_t
-fold_memory(const struct fold *f)
-{
-    return f->arena_used + table_size(&f->names) + table_size(&f->entries) +
-           f->entries_most * SCRATCH_SIZE;
-}
-
-/* Makes room for GROUP more records, whatever they are. */
-static int
-make_room(struct fold *f)
-{
-    const size_t more = GROUP * record_size_max(f);
-    int rc = 0;
-
-    if (f->names.used + GROUP > f->names.limit)
-        rc = table_grow(f, &f->names);
-    if (rc == 0 && f->entries.used + GROUP > f->entries.limit)
-        rc = table_grow(f, &f->entries);
-    if (rc < 0)
-        return rc;
-    if (f->arena_used + more > f->arena.size)
-        return -ENOBUFS;
-    if (!f->wide && fold_memory(f) + more + GROUP * SCRATCH_SIZE > f->memory)
-        return -ENOBUFS;
-    return 0;
 }
 
 /* ---- keyspaces and entries --------------------------------------------- */
@@ -568,7 +424,7 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
 
     for (at = 0; at < count; at += group) {
         group = count - at < GROUP ? count - at : GROUP;
-        rc = make_room(f);
+        rc = fold_make_room(f);
         if (rc < 0)
             return rc;
         n = read_group(f, log, number,
@@ -623,31 +479,11 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
     return rc;
 }
 
-/* What a table takes while it grows for so many more cells. */
-static size_t
-growth(const struct fold_table *t, uint32_t more)
-{
-    return t->used + more > t->limit ? 2 * table_size(t) : 0;
-}
-
-bool
-fold_expects_room(const struct fold *f)
-{
-    const uint32_t entries = f->entries_grown + f->entries_grown / 8;
-    const size_t more = f->grown + f->grown / 8 +
-                        GROUP * (record_size_max(f) + SCRATCH_SIZE) +
-                        entries * SCRATCH_SIZE;
-
-    return !f->wide &&
-           fold_memory(f) + more + growth(&f->entries, entries + GROUP) <=
-               f->memory;
-}
-
 void
 fold_deltas(struct fold *f, const struct fold_keyspace *k,
             struct store_delta **deltas, size_t *count)
 {
-    const size_t size = k->entry_count * SCRATCH_SIZE;
+    const size_t size = k->entry_count * FOLD_SCRATCH_SIZE;
 
     assert(size <= f->scratch.size);
     region_touch(&f->scratch, size);

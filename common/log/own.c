@@ -43,15 +43,17 @@ own_names_file(int dirfd, const char *name, const struct stat *st)
     return own_is_same_file(&now, st);
 }
 
-/* Opens a log of any state.  Its mode forbids one access or the other to all
- * but root and may change between look and open, so both are tried.  For the
- * flock either will do. */
+/* Its mode forbids one access or the other to all but root and may change
+ * between look and open, so both are tried.  For the flock either will do.
+ * Where a mode that allows one of them was never met, it changed before each
+ * try: the log goes round in other hands meanwhile. */
 int
 own_open(int dirfd, const char *name)
 {
     static const int access[] = {O_RDONLY, O_WRONLY, O_RDONLY};
+    struct stat st;
     size_t i;
-    int fd;
+    int fd, rc;
 
     for (i = 0; i < sizeof access / sizeof access[0]; i++) {
         fd = openat(dirfd, name, access[i] | OWN_OPEN_FLAGS);
@@ -62,7 +64,10 @@ own_open(int dirfd, const char *name)
         if (errno != EACCES)
             return -errno;
     }
-    return -EACCES;
+    rc = own_look_at(dirfd, name, &st);
+    if (rc < 0)
+        return rc;
+    return (st.st_mode & (S_IRUSR | S_IWUSR)) != 0 ? -EBUSY : -EACCES;
 }
 
 int

@@ -33,7 +33,9 @@ int own_look_at(int dirfd, const char *name, struct stat *st);
 int own_names_file(int dirfd, const char *name, const struct stat *st);
 
 /* Opens a log of any state; returns the descriptor, whose access is whatever
- * the mode allows. */
+ * the mode allows.
+ *   -EBUSY   others own it one after the other; -EACCES: its mode allows none
+ *   -EPERM   as own_check() */
 int own_open(int dirfd, const char *name);
 
 /* Takes the flock of an open file and looks at it.

@@ -497,9 +497,11 @@ store_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
 /* Empties the keyspace, durably, in one step: rows and totals go, its marks
  * stay, so that a log which was in is not counted again.  A damaged one is
  * replaced by an empty one with `marks` as done: those of all fills that may
- * still hold increments of before.  Returns 1 then: others may go on to read
- * the old one until their next store_tend().
+ * still hold increments of before.  Returns 1 then: others that have the old
+ * one open go on to read it, but not in what they begin STORE_REPLACED_MS
+ * later.
  *   -ENOENT  there is no such keyspace */
+#define STORE_REPLACED_MS 100
 static inline int
 store_drop(struct store *s, const uint8_t *name, size_t name_size,
            const struct store_mark *marks, size_t count)

@@ -57,6 +57,23 @@ break_keyspace(struct fleet *f, const char *name)
     assert_int_equal(close(fd), 0);
 }
 
+/* Breaks what a file tells of itself and nothing else: who has it open goes on
+ * with it, and nobody can open it any more. */
+static void
+break_magic(struct fleet *f, const char *name)
+{
+    enum { MAGIC_AT = 16, PAGE = 4096 };
+    char path[700];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/keyspace/%s.mdb", f->path, name);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (off_t page = 0; page < 2; page++)
+        assert_int_equal(pwrite(fd, "junk", 4, page * PAGE + MAGIC_AT), 4);
+    assert_int_equal(close(fd), 0);
+}
+
 /* ---- drop -------------------------------------------------------------- */
 
 static void
@@ -177,6 +194,35 @@ a_damaged_keyspace_is_dropped_with_what_is_held_of_it(void **state)
     expect_text(FLEET_RUN(f, "held", "--tsv"), 0, "");
     fleet_stop_all(f);
     fleet_check(f);
+}
+
+/* It looks now and then whether the file is another by now, and drop returns
+ * only when it has. */
+static void
+a_reader_that_has_a_damaged_file_open_shows_none_of_it_after_a_drop(
+    void **state)
+{
+    static const char *const words[] = {"drop", "words", NULL};
+    enum { ROUNDS = 10 };
+    struct fleet *f = *state;
+
+    service_start(f);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct daemon drop = {.output = -1};
+
+        service_add(f, "words", "the", 7);
+        flush(f);
+        assert_int_equal(service_total(f, "words"), 7);
+        break_magic(f, "words");
+        fleet_begin(f, &drop, words);
+        while (daemon_alive(&drop))
+            (void)service_total(f, "words"); /* so it looked just before */
+        assert_int_equal(service_count(f, "words", "the"), INT64_MIN);
+        (void)daemon_output(&drop, text, sizeof text);
+        expect(daemon_wait(&drop), 0,
+               "dropped keyspace=words keys=- total=- held=0\n");
+        daemon_fini(&drop);
+    }
 }
 
 static void
@@ -357,7 +403,7 @@ drop_traced(struct fleet *f, const char *option)
 static void
 drop_killed_at_any_system_call_is_repeated(void **state)
 {
-    enum { KILLS = 30 }; /* a young keyspace is dropped in 2 s */
+    enum { KILLS = 60 };
     static struct call calls[CALLS_MAX];
     struct fleet *f = *state;
     struct random random = {random_seed(__func__)};
@@ -382,20 +428,22 @@ drop_killed_at_any_system_call_is_repeated(void **state)
         add(fd, "other", "all", 1);
         if (i % 6 == 5) {
             flush(f);
-            break_keyspace(f, "words");
+            assert_true(service_count(f, "words", "before") > 0);
+            break_magic(f, "words");
             add(fd, "words", "before", 1);
         }
         snprintf(option, sizeof option, "--inject=%s:signal=KILL:when=%u",
                  c->name, 1 + (unsigned)random_below(&random, c->total));
-        if (i % 6 == 5)
+        if (i % 6 == 5) /* behind the rename that replaces the file */
             snprintf(option, sizeof option,
-                     "--inject=clock_nanosleep:signal=KILL:when=1");
+                     "--inject=unlinkat:signal=KILL:when=1");
         status = drop_traced(f, option);
         killed += status == 128 + SIGKILL;
         if (status != 0)
             assert_int_equal(status, 128 + SIGKILL);
         add(fd, "words", "between", 1);
         expect(FLEET_RUN(f, "drop", "words"), 0, "dropped keyspace=words ");
+        assert_int_equal(service_count(f, "words", "before"), INT64_MIN);
         add(fd, "words", "after", i + 1);
         flush(f);
 
@@ -496,6 +544,7 @@ static const struct CMUnitTest tests[] = {
     TEST(drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go),
     TEST(a_dry_run_says_what_would_go_and_changes_nothing),
     TEST(a_damaged_keyspace_is_dropped_with_what_is_held_of_it),
+    TEST(a_reader_that_has_a_damaged_file_open_shows_none_of_it_after_a_drop),
     TEST(drop_says_that_what_is_set_aside_may_bring_something_back),
     TEST(drop_makes_durable_that_the_logs_are_empty),
     TEST(a_sender_that_never_stops_loses_only_what_came_before),

@@ -5,6 +5,7 @@
  * ten thousand times, and what they look at is not what the disk keeps. */
 #include "common/log/create.h"
 #include "common/log/inspect.h"
+#include "common/log/own.h"
 #include "common/log/recover.h"
 #include "tests/unit/log_fixture.h"
 
@@ -1177,13 +1178,37 @@ struct race {
     _Atomic uint64_t mark[RACE_LOGS]; /* epoch merged */
     _Atomic unsigned appended, merged;
     _Atomic unsigned wrong; /* two owners, odd codes */
+    const char *what;       /* the first of them was doing */
+    uint64_t index;
+    int rc;
 };
+
+static void
+race_wrong(struct race *r, const char *what, uint64_t index, int rc)
+{
+    if (r->wrong++ > 0)
+        return;
+    r->what = what;
+    r->index = index;
+    r->rc = rc;
+}
+
+static void
+assert_none_wrong(const struct race *r)
+{
+    if (r->wrong == 0)
+        return;
+    print_error("wrong: %u, and first of all %s, log %u\n", r->wrong, r->what,
+                (unsigned)r->index);
+    assert_rc(r->rc, 0);
+    assert_int_equal(r->wrong, 0);
+}
 
 static void
 race_owned(struct race *r, uint64_t index, bool owned)
 {
     if (atomic_exchange(&r->owner[index], owned) == owned)
-        r->wrong++;
+        race_wrong(r, "two owners", index, 0);
 }
 
 /* One in eight dies, as far as anybody can see, and leaves all as it is. */
@@ -1249,6 +1274,7 @@ race_merge(int dirfd, struct race *r, uint64_t index, unsigned *seed)
 static void
 race(int dirfd, struct race *r, unsigned seed)
 {
+    const char *what;
     uint64_t index;
     int round, rc;
 
@@ -1256,16 +1282,19 @@ race(int dirfd, struct race *r, unsigned seed)
         index = (uint64_t)rand_r(&seed) % RACE_LOGS;
         switch (rand_r(&seed) % 3) {
         case 0:
+            what = "write";
             rc = race_write(dirfd, r, index, &seed);
             break;
         case 1:
+            what = "merge";
             rc = race_merge(dirfd, r, index, &seed);
             break;
         default:
+            what = "recover";
             rc = log_recover(dirfd, index);
         }
         if (rc != 0 && rc != -EBUSY && rc != -ESTALE)
-            r->wrong++;
+            race_wrong(r, what, index, rc);
     }
 }
 
@@ -1290,7 +1319,7 @@ eight_processes_race_for_logs_and_each_has_one_owner(void **state)
     }
     for (i = 0; i < RACERS; i++)
         assert_exits_well(pids[i]);
-    assert_int_equal(r->wrong, 0);
+    assert_none_wrong(r);
 
     for (index = 0; index < RACE_LOGS; index++) {
         assert_rc(log_recover(d->fd, index), 0);
@@ -1301,9 +1330,55 @@ eight_processes_race_for_logs_and_each_has_one_owner(void **state)
     }
     assert_true(r->appended > 0);
     assert_int_equal(r->merged, r->appended);
-    assert_int_equal(r->wrong, 0);
+    assert_none_wrong(r);
     assert_int_equal(tmpdir_count(d, "."), RACE_LOGS);
     assert_int_equal(munmap(r, sizeof *r), 0);
+}
+
+/* One that goes round between any two calls of who opens it, as may be on a
+ * busy machine: it is in other hands, not out of reach. */
+static void
+a_log_whose_mode_never_stands_still_is_busy(void **state)
+{
+    struct tmpdir *d = *state;
+    unsigned busy = 0;
+    struct stat st;
+    pid_t pid;
+    int i, rc;
+
+    create(d->fd, 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        _exit(1);
+    while (pid == 0)
+        if (fchmodat(d->fd, "0000000000", LOG_MODE_FULL, 0) < 0 ||
+            fchmodat(d->fd, "0000000000", LOG_MODE_EMPTY, 0) < 0)
+            _exit(1);
+    for (i = 0; i < 50000; i++) {
+        rc = own_open_locked(d->fd, "0000000000", &st);
+        if (rc >= 0)
+            assert_int_equal(close(rc), 0);
+        else
+            assert_rc(rc, -EBUSY);
+        busy += rc < 0;
+    }
+    print_message("%u of %d times it was busy\n", busy, i);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void
+a_log_whose_mode_allows_nothing_is_out_of_reach(void **state)
+{
+    struct tmpdir *d = *state;
+    struct stat st;
+
+    if (geteuid() == 0)
+        return; /* the same test runs as nobody */
+    create(d->fd, 0);
+    assert_int_equal(fchmodat(d->fd, "0000000000", 0, 0), 0);
+    assert_rc(own_open_locked(d->fd, "0000000000", &st), -EACCES);
 }
 
 static void
@@ -1318,10 +1393,10 @@ race_create(int dirfd, struct race *r)
         if (rc == 0)
             r->appended++;
         else if (rc != -EEXIST && rc != -EAGAIN)
-            r->wrong++;
+            race_wrong(r, "create", index, rc);
         rc = log_recover(dirfd, index);
         if (rc != 0 && rc != -EBUSY && rc != -ENOENT)
-            r->wrong++;
+            race_wrong(r, "recover", index, rc);
     }
 }
 
@@ -1344,7 +1419,7 @@ eight_processes_race_to_create_and_each_log_is_made_once(void **state)
     }
     for (i = 0; i < RACERS; i++)
         assert_exits_well(pids[i]);
-    assert_int_equal(r->wrong, 0);
+    assert_none_wrong(r);
     for (index = 0; index < 50; index++) {
         if (log_recover(d->fd, index) == -ENOENT)
             continue;
@@ -1393,6 +1468,8 @@ static const struct CMUnitTest tests[] = {
     in_memory(killed_at_any_call_nothing_acknowledged_is_lost_or_doubled),
     in_memory(killed_again_in_recovery_it_still_holds),
     in_memory(eight_processes_race_for_logs_and_each_has_one_owner),
+    in_memory(a_log_whose_mode_never_stands_still_is_busy),
+    in_memory(a_log_whose_mode_allows_nothing_is_out_of_reach),
     in_memory(eight_processes_race_to_create_and_each_log_is_made_once),
 };
 LOG_TEST_MAIN(tests)

@@ -21,8 +21,10 @@
  *      one of them in its hands; one that was applied meanwhile is in 4.
  *   4. The keyspace: one step of the store, which keeps the marks.  A log that
  *      some worker merged and has not emptied is not counted again.  Of a file
- *      that was replaced, now or by a drop that was killed, readers may have
- * the old one open: the command waits until they have looked.
+ *      that was replaced, readers may have the old one open: they look ten
+ *      times a second.  A drop that was killed, or runs beside this one, may
+ *      have replaced it, which nothing tells; so each waits a tenth of a
+ *      second before it returns.
  *
  * Each step is durable when the next begins, and none asks whether it was done
  * before: killed anywhere, the command is run again.  What is held or merged
@@ -40,7 +42,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -52,16 +53,13 @@
 #include "common/client/cmd/wait.h"
 #include "common/wire/query.h"
 
-/* Daemons look each second whether a file that they have open was replaced. */
-#define REPLACED_MS 2000
-#define YOUNG_S     60 /* a file that a drop killed meanwhile may have made */
+#define NOTICED_MS (STORE_REPLACED_MS + 10) /* by clocks that count ms */
 
 struct drop {
     const struct cmd_line *line;
     struct inside in;
     struct wait_turn turn;
     bool dry_run;
-    bool replaced; /* some keyspace, which readers have yet to notice */
 };
 
 /* ---- before: logs ------------------------------------------------------ */
@@ -208,24 +206,6 @@ print_found(const struct drop *d, const struct found *f)
                      f->keys, f->total, f->held);
 }
 
-/* Whether the keyspace's file was made so lately, or nobody knows when, that a
- * drop that was killed before its end may have put it in place of a damaged
- * one: readers may have that open yet. */
-static bool
-is_young(const struct drop *d, const struct cmd_name *name)
-{
-    char base[NAME_FILE_SIZE], file[NAME_FILE_SIZE + sizeof ".mdb"];
-    struct statx st;
-
-    name_to_file(name->bytes, name->size, base);
-    (void)snprintf(file, sizeof file, "%s.mdb", base); /* has room */
-    if (statx(d->in.dir.keyspace_fd, file, AT_SYMLINK_NOFOLLOW, STATX_BTIME,
-              &st) < 0 ||
-        (st.stx_mask & STATX_BTIME) == 0)
-        return true;
-    return clock_unix_ms() / 1000 < (uint64_t)st.stx_btime.tv_sec + YOUNG_S;
-}
-
 /* Steps 3 and 4.  -ENOENT: there was nothing. */
 static int
 empty(struct drop *d, struct found *f)
@@ -243,8 +223,6 @@ empty(struct drop *d, struct found *f)
         rc = store_drop(d->in.store, n->bytes, n->size, NULL, 0);
     while (wait_turn(&d->turn, rc == -ESTALE ? -EAGAIN : rc,
                      inside_holder(&d->in)));
-    if (rc > 0 || (rc == 0 && is_young(d, n)))
-        d->replaced = true;
     /* A worker may just have removed the empty file. */
     return rc == -ENOENT && (f->held > 0 || f->error != -ENOENT) ? 0 : rc;
 }
@@ -333,8 +311,8 @@ cmd_drop(struct cmd_line *line)
 
             status = one > status ? one : status;
         }
-        if (d.replaced)
-            wait_ms(REPLACED_MS);
+        if (!d.dry_run)
+            wait_ms(NOTICED_MS);
         tell_kept(&d);
     }
     inside_close(&d.in);

@@ -55,10 +55,10 @@ live_address(const struct cmd_line *line, char *text, size_t size)
 {
     const struct config *c = &line->config;
 
-    /* What does not fit is no address, and connecting says so. */
-    (void)snprintf(text, size, "%s:%" PRIu64, c->live_address,
-                   live_is_semaphore(line) ? c->semaphore_port
-                                           : c->counter_port);
+    if (snprintf(text, size, "%s:%" PRIu64, c->live_address,
+                 live_is_semaphore(line) ? c->semaphore_port
+                                         : c->counter_port) >= (int)size)
+        text[0] = '\0'; /* no address, and connecting says so */
 }
 
 int

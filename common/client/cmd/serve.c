@@ -239,10 +239,11 @@ take_signal(struct serve *s)
         while ((index = children_reap(&s->children)) >= 0)
             child_ended(s, &s->children.child[index]);
         break;
-    case SIGUSR1: /* the reader has no figures */
-        for (size_t i = 0; i + 1 < s->children.count; i++)
+    case SIGUSR1:
+        for (size_t i = 0; i < s->children.count; i++)
+            /* Before it is ready the signal would end it.  One that has just
+             * ended does not mind. */
             if (s->children.child[i].ready && s->children.child[i].pid > 0)
-                /* One that has just ended does not mind. */
                 (void)kill(s->children.child[i].pid, SIGUSR1);
         break;
     case SIGUSR2:

@@ -2,8 +2,10 @@
 #include "common/client/cmd/wait.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,6 +20,35 @@
 #define TURN_MS      5    /* between two tries */
 #define TURN_SAY_MS  1000 /* until it is said who is writing */
 
+/* Whether the settings name a data directory.  Else it is what they begin
+ * with, and that there is one here does not tell who serves it. */
+static bool
+is_named(const struct cmd_line *line, const struct config *defaults)
+{
+    static const char key[] = "data_dir=";
+    const struct config_sources *s = &line->sources;
+
+    for (size_t i = 0; i < s->count; i++)
+        if (s->letters[i] == 'd' ||
+            (s->letters[i] == 'o' &&
+             strncmp(s->texts[i], key, strlen(key)) == 0))
+            return true;
+    return strcmp(line->config.data_dir, defaults->data_dir) != 0;
+}
+
+static void
+warn_of_guess(const struct cmd_line *line, const struct datadir *d)
+{
+    struct config defaults;
+
+    config_defaults(&defaults);
+    if (!is_named(line, &defaults) && datadir_writer_pid(d) == 0)
+        diag(DIAG_WARNING,
+             "no countd-write runs on ./%s, which is taken as nothing names a "
+             "data directory; -d does",
+             line->config.data_dir);
+}
+
 int
 wait_datadir(const struct cmd_line *line, struct datadir *d)
 {
@@ -30,17 +61,43 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
             return rc;
     }
     rc = datadir_open(d, line->config.data_dir, DATADIR_READ);
-    return rc == 0 ? 0 : datadir_exit_status(rc, DATADIR_READ);
+    if (rc < 0)
+        return datadir_exit_status(rc, DATADIR_READ);
+    warn_of_guess(line, d);
+    return 0;
+}
+
+static bool
+has_writer(const struct cmd_line *line)
+{
+    char path[CONFIG_TEXT_SIZE + sizeof "/log"];
+    struct datadir d = {.fd = -1};
+    bool has;
+
+    (void)snprintf(path, sizeof path, "%s/log",
+                   line->config.data_dir); /* has room */
+    d.log_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d.log_fd < 0)
+        return false;
+    has = datadir_writer_pid(&d) != 0;
+    (void)close(d.log_fd); /* only read */
+    return has;
 }
 
 bool
 wait_has_datadir(const struct cmd_line *line)
 {
     char path[CONFIG_TEXT_SIZE + sizeof "/keyspace"];
+    struct config defaults;
 
     (void)snprintf(path, sizeof path, "%s/keyspace",
                    line->config.data_dir); /* has room */
-    return line->host == NULL && access(path, R_OK | X_OK) == 0;
+    if (line->host != NULL || access(path, R_OK | X_OK) < 0)
+        return false;
+    config_defaults(&defaults);
+    return is_named(line, &defaults) ||
+           (strcmp(line->config.read_listen, defaults.read_listen) == 0 &&
+            has_writer(line));
 }
 
 int

@@ -18,11 +18,15 @@
 #include "common/setup/datadir.h"
 
 /* The data directory as readers open it; root first becomes the daemons' user,
- * if the settings name one.  Returns an exit status. */
+ * if the settings name one.  Warns when nothing names the directory and no
+ * writer runs on what is here.  Returns an exit status. */
 int wait_datadir(const struct cmd_line *line, struct datadir *d);
 
-/* Whether there is a data directory for this user to look into: not with -H,
- * and not where the settings name something else or nothing. */
+/* For a command that asks the reader: whether there is a data directory for
+ * this user to look into as well, which that reader serves as far as the
+ * settings tell.  Not with -H.  One that is named (-d, -o, the file) goes with
+ * the ports; ./data, which nothing names, only with the default port and while
+ * a writer runs on it. */
 bool wait_has_datadir(const struct cmd_line *line);
 
 /* Refuses other message sizes than the logs were written with, and says which

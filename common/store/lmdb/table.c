@@ -15,7 +15,6 @@
 #include "common/base/hash.h"
 
 #define CLOSE_TRIES   2    /* one has what another needs, and a little more */
-#define LOOK_EVERY_MS 100  /* at a file that is only read */
 #define FULL_MS       1000 /* a full directory is counted again after that */
 #define RECOUNT_EVERY 16
 #define RECOUNT_NEAR  1024u /* keyspaces below the limit */
@@ -58,7 +57,7 @@ closed_replaced(struct lmdb *s, struct keyspace *k)
     const uint64_t now = clock_ms();
 
     if (k->reading ||
-        (!s->options.writable && now - k->looked_ms < LOOK_EVERY_MS))
+        (!s->options.writable && now - k->looked_ms < STORE_REPLACED_MS))
         return false;
     k->looked_ms = now;
     if (!k->stale && !keyspace_replaced(s, k))

@@ -1,0 +1,183 @@
+/* tests/lib/site.c - see site.h. */
+#include "tests/lib/site.h"
+
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define WORDS_MAX 24
+
+/* The children in the order they were started. */
+static void
+find_children(struct site *s)
+{
+    char path[64], line[256];
+    FILE *f;
+    int n;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", s->serve.pid,
+             s->serve.pid);
+    f = fopen(path, "re");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    n = sscanf(line, "%d %d %d", &s->children[0], &s->children[1],
+               &s->children[2]);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(n, SITE_DAEMONS);
+}
+
+void
+site_serve_with(struct site *s, const char *setting)
+{
+    daemon_start(&s->serve, "countd", "serve", "-d", s->data, "-o",
+                 "log.size=64K", "-o", "log.rotate_after=1h", "-o", setting,
+                 "-o", "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o",
+                 "read.listen=127.0.0.1:0", NULL);
+    snprintf(s->silent, sizeof s->silent, "write.listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "silent"));
+    snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "ack"));
+    snprintf(s->read, sizeof s->read, "read.listen=127.0.0.1:%u",
+             daemon_port(&s->serve, "read"));
+    find_children(s);
+}
+
+void
+site_serve(struct site *s)
+{
+    site_serve_with(s, "log.count=4"); /* the default */
+}
+
+/* A directory without daemons. */
+int
+site_setup_empty(void **state)
+{
+    static struct site site;
+
+    memset(&site, 0, sizeof site);
+    site.serve.output = -1;
+    tmpdir_make(&site.dir);
+    snprintf(site.data, sizeof site.data, "%s/data", site.dir.path);
+    snprintf(site.silent, sizeof site.silent, "write.listen=127.0.0.1:1");
+    snprintf(site.ack, sizeof site.ack, "write.ack_listen=127.0.0.1:2");
+    snprintf(site.read, sizeof site.read, "read.listen=127.0.0.1:3");
+    *state = &site;
+    return 0;
+}
+
+int
+site_setup(void **state)
+{
+    (void)site_setup_empty(state); /* fails the test by itself */
+    site_serve(*state);
+    return 0;
+}
+
+int
+site_teardown(void **state)
+{
+    struct site *s = *state;
+
+    daemon_fini(&s->serve);
+    tmpdir_remove(&s->dir);
+    return 0;
+}
+
+/* Waits for the end of a process that need not be our child. */
+void
+site_await_end(pid_t pid)
+{
+    const int fd = pidfd_open(pid, 0);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    if (fd < 0) {
+        assert_int_equal(errno, ESRCH); /* it has ended and was waited for */
+        return;
+    }
+    assert_int_equal(poll(&p, 1, (int)(20000 * test_slow())), 1);
+    assert_int_equal(close(fd), 0);
+}
+
+/* Runs countd on the site; its words are left in `text`. */
+int
+site_run(const struct site *s, uid_t uid, const char *const *words)
+{
+    const char *argv[WORDS_MAX + 12];
+    const struct daemon_how how = {.argv = argv, .uid = uid};
+    size_t n = 0;
+
+    argv[n++] = "-d";
+    argv[n++] = s->data;
+    argv[n++] = "-o";
+    argv[n++] = s->silent;
+    argv[n++] = "-o";
+    argv[n++] = s->ack;
+    argv[n++] = "-o";
+    argv[n++] = s->read;
+    for (size_t i = 0; words[i] != NULL; i++) {
+        assert_true(i < WORDS_MAX);
+        argv[n++] = words[i];
+    }
+    argv[n] = NULL;
+    return expect_run("countd", &how);
+}
+
+/* A file of the site's directory by path, and what to put there. */
+const char *
+site_put(struct site *s, const char *name, const char *bytes)
+{
+    static char path[700];
+
+    tmpdir_put(&s->dir, name, bytes, strlen(bytes), 0600);
+    snprintf(path, sizeof path, "%s/%s", s->dir.path, name);
+    return path;
+}
+
+/* `lines` lines that add up to `lines`, gzip in two members. */
+void
+site_put_gzip(struct site *s, const char *name, int lines, int keys)
+{
+    char path[700];
+
+    snprintf(path, sizeof path, "%s/%s", s->dir.path, name);
+    for (int member = 0; member < 2; member++) {
+        gzFile f = gzopen(path, member ? "ab" : "wb");
+
+        assert_non_null(f);
+        for (int i = 0; i < lines / 2; i++)
+            assert_true(gzprintf(f, "words\tkey %d\t1\n", i % keys) > 0);
+        assert_int_equal(gzclose(f), Z_OK);
+    }
+}
+
+/* Overwrites some bytes of a file. */
+void
+site_damage_file(const char *path, off_t at)
+{
+    static const char junk[16] = "damaged damaged";
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
+    assert_int_equal(close(fd), 0);
+}
+
+/* The same of a file below the data directory. */
+void
+site_damage(struct site *s, const char *name, off_t at)
+{
+    char path[700];
+
+    snprintf(path, sizeof path, "%s/%s", s->data, name);
+    assert_int_equal(chmod(path, 0600), 0);
+    site_damage_file(path, at);
+}

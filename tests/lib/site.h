@@ -1,0 +1,70 @@
+/* tests/lib/site.h - a data directory under `countd serve`, for tests of the
+ * command: as a user has it, with all three daemons as children of one.
+ *
+ *     static void
+ *     a_test(void **state)
+ *     {
+ *         struct site *s = *state;
+ *
+ *         expect_text(RUN(s, "incr", "words", "the", "3"), 0, "");
+ *         expect_text(RUN(s, "flush"), 0, "");
+ *         expect_text(RUN(s, "get", "words", "the"), 0, "3\n");
+ *     }
+ *     ...
+ *     WITH_SITE(a_test),
+ *
+ * Logs are small and handed on after an hour: by flush or SIGUSR2.
+ */
+#ifndef COUNTD_TEST_SITE_H
+#define COUNTD_TEST_SITE_H
+
+#include <sys/types.h>
+
+#include "tests/lib/daemon.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/tmpdir.h"
+
+#define SITE_DAEMONS 3
+
+/* A data directory, what serves it, and the options that find it. */
+struct site {
+    struct tmpdir dir;
+    struct daemon serve;
+    char data[600];
+    char silent[64], ack[64], read[64]; /* -o values */
+    pid_t children[SITE_DAEMONS];       /* writer, worker, reader */
+};
+
+/* cmocka's: *state is a site, served or without daemons. */
+int site_setup(void **state);
+int site_setup_empty(void **state);
+int site_teardown(void **state);
+
+#define WITH_SITE(f)                                                           \
+    cmocka_unit_test_setup_teardown(f, site_setup, site_teardown)
+#define WITH_EMPTY(f)                                                          \
+    cmocka_unit_test_setup_teardown(f, site_setup_empty, site_teardown)
+
+/* Starts countd serve on it; the second with one more setting, KEY=VALUE. */
+void site_serve(struct site *s);
+void site_serve_with(struct site *s, const char *setting);
+
+/* Runs countd on the site and returns its status; its words are left in
+ * `text`.  `uid` not 0: as this user.  `words` is NULL-terminated. */
+int site_run(const struct site *s, uid_t uid, const char *const *words);
+#define RUN(s, ...) site_run(s, 0, (const char *const[]){__VA_ARGS__, NULL})
+
+/* A file beside the data directory: its path, until the next call. */
+const char *site_put(struct site *s, const char *name, const char *bytes);
+
+/* Lines for countd load, which add up to `lines`, gzip in two members. */
+void site_put_gzip(struct site *s, const char *name, int lines, int keys);
+
+/* Overwrites some bytes of a file; of one below the data directory. */
+void site_damage_file(const char *path, off_t at);
+void site_damage(struct site *s, const char *name, off_t at);
+
+/* Waits for the end of a process that need not be our child. */
+void site_await_end(pid_t pid);
+
+#endif

@@ -1,0 +1,353 @@
+/* tests/unit/ingest_fixture.h - the doors for increments on a loop in this
+ * process, over real logs and I/O threads; clients come by socket pairs.
+ *
+ * At the end every slot is read: expect_messages() says how many there must be.
+ */
+#ifndef COUNTD_TEST_INGEST_FIXTURE_H
+#define COUNTD_TEST_INGEST_FIXTURE_H
+
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/records.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/turns.h"
+#include "writer/doors.h"
+
+#define LIMIT_MS 20000
+#define SIZE     CLIENT_MESSAGE_SIZE
+
+struct rig {
+    struct tmpdir dir;
+    struct config config;
+    struct datadir data;
+    struct loop *loop;
+    struct logs logs;
+    struct commit commit;
+    struct ingest ingest;
+    struct door_row rows[DOORS];
+    struct conns *conns;
+    bool (*until)(struct rig *r);
+    size_t want;  /* what `until` compares with */
+    bool crowded; /* the loop serves others, too */
+    bool finished;
+    bool failed;
+    uint64_t cut_off, malformed; /* at the end */
+    struct records records;
+    unsigned fds;
+};
+
+/* ---- the rig ----------------------------------------------------------- */
+
+static inline struct door *
+door(const struct rig *r, size_t index)
+{
+    return conns_door(r->conns, index);
+}
+
+static inline void
+on_ready(void *ctx)
+{
+    struct rig *r = ctx;
+
+    door_wake(door(r, DOOR_ACK));
+    door_wake(door(r, DOOR_SILENT));
+}
+
+static inline void
+on_finished(void *ctx)
+{
+    ((struct rig *)ctx)->finished = true;
+}
+
+static inline void
+on_failed(void *ctx)
+{
+    ((struct rig *)ctx)->failed = true;
+}
+
+static inline void
+on_stopped(void *ctx)
+{
+    logs_finish(&((struct rig *)ctx)->logs);
+}
+
+static inline bool
+after_turn(void *ctx)
+{
+    struct rig *r = ctx;
+
+    (void)conn_turn(r->conns); /* asked again below */
+    commit_turn(&r->commit, !r->crowded);
+    if (r->until(r))
+        loop_stop(r->loop);
+    return conns_have_work(r->conns);
+}
+
+/* Runs the loop until `until` says so. */
+static inline void
+run(struct rig *r, bool (*until)(struct rig *r), size_t want)
+{
+    r->until = until;
+    r->want = want;
+    turns_run(r->loop);
+}
+
+static inline size_t
+received(const struct rig *r)
+{
+    return (size_t)(door(r, DOOR_ACK)->figures.received +
+                    door(r, DOOR_SILENT)->figures.received);
+}
+
+static inline uint64_t
+malformed(const struct rig *r)
+{
+    return door(r, DOOR_ACK)->figures.malformed +
+           door(r, DOOR_SILENT)->figures.malformed;
+}
+
+static inline bool
+took(struct rig *r)
+{
+    return r->ingest.messages >= r->want;
+}
+
+static inline bool
+took_bytes(struct rig *r)
+{
+    return received(r) >= r->want;
+}
+
+static inline bool
+replied(struct rig *r)
+{
+    return door(r, DOOR_ACK)->figures.sent / 3 >= r->want;
+}
+
+static inline bool
+sent(struct rig *r)
+{
+    return door(r, DOOR_ACK)->figures.sent >= r->want;
+}
+
+static inline bool
+has_ended(struct rig *r)
+{
+    return door(r, DOOR_ACK)->open + door(r, DOOR_SILENT)->open == 0;
+}
+
+static inline bool
+has_finished(struct rig *r)
+{
+    return r->finished;
+}
+
+static inline bool
+has_failed(struct rig *r)
+{
+    return r->failed;
+}
+
+static inline bool
+has_spare(struct rig *r)
+{
+    return r->logs.spare_count > 0 && !r->logs.making;
+}
+
+static inline bool
+has_recovered(struct rig *r)
+{
+    return !r->logs.recovering;
+}
+
+static inline bool
+pushes_back(struct rig *r)
+{
+    return door(r, DOOR_ACK)->blocked || door(r, DOOR_SILENT)->blocked;
+}
+
+static inline bool
+always(struct rig *r)
+{
+    (void)r;
+    return true;
+}
+
+static inline void
+start_conns(struct rig *r)
+{
+    const struct conns_options o = {
+        .rows = r->rows, .count = DOORS, .shared = 64, .pool_size = 4 << 20};
+
+    r->ingest = (struct ingest){.logs = &r->logs, .commit = &r->commit};
+    for (size_t i = 0; i < DOORS; i++)
+        r->rows[i] = (struct door_row){
+            .name = i == DOOR_ACK ? "ack" : "silent",
+            .max_key = "write.max_connections",
+            .protocol = i == DOOR_ACK ? &ingest_ack : &ingest_silent,
+            .ctx = &r->ingest,
+            .max = 64};
+    assert_rc(conns_init(&r->conns, r->loop, &o), 0);
+    assert_rc(
+        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 64, 0),
+        0);
+}
+
+/* Logs of `slots` messages, as many as `log_max`. */
+static inline void
+start(struct rig *r, unsigned slots, unsigned log_max)
+{
+    const struct logs_events events = {r, on_ready, on_finished, on_failed};
+
+    r->config.log_size = LOG_SLOTS_AT + (uint64_t)slots * 544;
+    r->config.log_max = log_max;
+    r->config.log_count = log_max < 3 ? log_max : 3;
+    assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
+    r->loop = loop_new();
+    assert_non_null(r->loop);
+    assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
+    start_conns(r);
+    r->commit.brief_ns = 0; /* no sync is, but where a test says so */
+    loop_after_turn(r->loop, after_turn, r);
+    run(r, has_spare, 0);
+}
+
+static inline int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    diag_init("test_ingest", DIAG_ERROR);
+    r->fds = fault_open_fds();
+    tmpdir_make(&r->dir);
+    config_defaults(&r->config);
+    r->config.log_rotate_after_ms = 60000;
+    *state = r;
+    return 0;
+}
+
+static inline void
+close_all(struct rig *r)
+{
+    conns_fini(r->conns);
+    logs_close(&r->logs);
+    commit_fini(&r->commit);
+    loop_free(r->loop);
+    datadir_close(&r->data);
+}
+
+static inline int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    fault_clear();
+    tmpdir_remove(&r->dir);
+    assert_int_equal(fault_open_fds(), r->fds);
+    records_free(&r->records);
+    free(r);
+    return 0;
+}
+
+/* A clean stop; then what the logs hold is in r->records. */
+static inline void
+finish(struct rig *r)
+{
+    int log_fd;
+
+    conns_stop(r->conns, LIMIT_MS, on_stopped, r);
+    run(r, has_finished, 0);
+    r->cut_off = door(r, DOOR_ACK)->figures.cut_off +
+                 door(r, DOOR_SILENT)->figures.cut_off;
+    r->malformed = malformed(r);
+    log_fd = dup(r->data.log_fd);
+    close_all(r);
+    records_read(&r->records, log_fd);
+    close(log_fd);
+    assert_int_equal(r->records.damaged, 0);
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+}
+
+static inline int
+connect_pair(struct rig *r, size_t at)
+{
+    int ends[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
+                     0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_rc(conns_take(r->conns, at, ends[1]), 0);
+    return ends[0];
+}
+
+/* Message number `n`: its own key, and an increment that tells it apart. */
+static inline void
+put(uint8_t *at, size_t n)
+{
+    char key[32];
+
+    snprintf(key, sizeof key, "key%zu", n);
+    client_message(at, "space", key, (int64_t)n + 1);
+}
+
+/* Connects, and sends messages 0 to count - 1 in one go; the descriptor. */
+static inline int
+connect_and_send(struct rig *r, size_t at, size_t count)
+{
+    uint8_t *bytes = malloc(count * SIZE);
+    const int fd = connect_pair(r, at);
+
+    assert_non_null(bytes);
+    for (size_t n = 0; n < count; n++)
+        put(bytes + n * SIZE, n);
+    client_send(fd, bytes, count * SIZE);
+    free(bytes);
+    return fd;
+}
+
+static inline void
+expect_messages(struct rig *r, size_t count)
+{
+    char key[32];
+    size_t n, times;
+
+    assert_int_equal(r->records.count, count);
+    for (n = 0; n < count; n++) {
+        snprintf(key, sizeof key, "key%zu", n);
+        assert_int_equal(records_sum(&r->records, "space", key, &times), n + 1);
+        assert_int_equal(times, 1);
+    }
+}
+
+/* Reads the WINs that are there; a socket pair holds only some hundred. */
+static inline size_t
+read_wins(int fd)
+{
+    char bytes[3 * 64];
+    ssize_t n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    ssize_t i;
+
+    if (n < 0) {
+        assert_int_equal(errno, EAGAIN);
+        return 0;
+    }
+    /* Each send is of whole ones until the socket is full. */
+    assert_int_equal(n % 3, 0);
+    for (i = 0; i < n; i++)
+        assert_int_equal(bytes[i], "WIN"[i % 3]);
+    return (size_t)n / 3;
+}
+
+#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+#endif

@@ -1,0 +1,264 @@
+/* tests/unit/test_ingest_replies.c - when increments are acknowledged: behind
+ * which sync, who makes it, and not when it fails. */
+#include "tests/unit/ingest_fixture.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+/* ---- replies ----------------------------------------------------------- */
+
+static void
+a_client_that_never_reads_is_read_from_and_not_dropped(void **state)
+{
+    struct rig *r = *state;
+    const size_t count = 30000; /* 90000 bytes: more than the buffer takes */
+    uint8_t *bytes = malloc(100 * SIZE), reply[3];
+    int fd, small = 1;
+    size_t i;
+
+    assert_non_null(bytes);
+    start(r, 40000, 8);
+    fd = connect_pair(r, DOOR_ACK);
+    /* Before anything is sent: the daemon's side of the pair. */
+    assert_int_equal(
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    for (i = 0; i < 100; i++)
+        client_message(bytes + i * SIZE, "space", "deaf", 1);
+    for (i = 0; i < count; i += 100) {
+        client_send(fd, bytes, 100 * SIZE);
+        run(r, took, i + 100);
+    }
+    assert_false(has_ended(r));
+
+    /* It wakes up, and gets every one of them. */
+    for (i = 0; i < count; i++) {
+        if (client_try_read(fd, reply, 3, 0) == -EAGAIN) {
+            run(r, replied, i + 1);
+            client_wins(fd, 1);
+        } else {
+            assert_memory_equal(reply, "WIN", 3);
+        }
+    }
+    free(bytes);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(records_sum(&r->records, "space", "deaf", NULL), count);
+}
+
+static void
+a_failed_sync_is_not_acknowledged_and_ends_the_writer(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE], reply[3];
+    int fd;
+
+    start(r, 100, 4);
+    diag_init("test_ingest", DIAG_ERROR);
+    fd = connect_pair(r, DOOR_ACK);
+    put(message, 0);
+    client_send(fd, message, SIZE);
+    fault_inject("fdatasync", 1, EIO);
+    run(r, has_failed, 0);
+    fault_clear();
+    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
+
+    /* It takes nothing more either. */
+    client_send(fd, message, SIZE);
+    run(r, pushes_back, 0);
+    assert_int_equal(r->ingest.messages, 1);
+    close_all(r);
+    client_close(fd);
+}
+
+/* Whatever the disk takes, every sync is quick, and nothing comes between. */
+static void
+brief_syncs(struct rig *r)
+{
+    r->commit.brief_ns = UINT64_MAX;
+    run(r, has_recovered, 0);
+    loop_disarm(r->loop, &r->logs.recover_timer);
+}
+
+/* Sends the messages from `from` to `to`, each when the one before has its
+ * reply. */
+static void
+ping_pong(struct rig *r, int fd, size_t from, size_t to)
+{
+    uint8_t message[SIZE];
+    size_t n;
+
+    for (n = from; n < to; n++) {
+        put(message, n);
+        client_send(fd, message, SIZE);
+        run(r, replied, n + 1);
+        client_wins(fd, 1);
+    }
+}
+
+static void
+where_syncs_are_quick_the_loop_does_small_ones_itself(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    fd = connect_pair(r, DOOR_ACK);
+    ping_pong(r, fd, 0, 50);
+    assert_int_equal(r->commit.syncs, 50);
+    /* All but the first few, from which it learns. */
+    assert_in_range(r->commit.syncs_here, 40, 49);
+    assert_int_equal(r->logs.synced_slots, 50);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 50);
+}
+
+static void
+syncs_that_are_not_quick_are_left_to_the_thread(void **state)
+{
+    struct rig *r = *state;
+    uint64_t here;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    fd = connect_pair(r, DOOR_ACK);
+    ping_pong(r, fd, 0, 20);
+    here = r->commit.syncs_here;
+    assert_int_not_equal(here, 0);
+
+    /* One more tells that the disk has become slow. */
+    r->commit.brief_ns = 0;
+    ping_pong(r, fd, 20, 40);
+    assert_int_equal(r->commit.syncs_here, here + 1);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 40);
+}
+
+static void
+no_sync_is_done_in_a_loop_that_serves_others(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    r->crowded = true;
+    fd = connect_pair(r, DOOR_ACK);
+    ping_pong(r, fd, 0, 40);
+    assert_int_equal(r->commit.syncs_here, 0);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 40);
+}
+
+static void
+a_large_group_is_left_to_the_thread(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[(LOGS_BRIEF + 1) * SIZE];
+    uint64_t here;
+    size_t i;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    fd = connect_pair(r, DOOR_ACK);
+    ping_pong(r, fd, 0, 20);
+    here = r->commit.syncs_here;
+    for (i = 0; i < LOGS_BRIEF + 1; i++)
+        put(bytes + i * SIZE, 20 + i);
+    client_send(fd, bytes, sizeof bytes);
+    run(r, replied, 20 + LOGS_BRIEF + 1);
+    assert_int_equal(r->commit.syncs_here, here);
+    client_wins(fd, LOGS_BRIEF + 1);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 20 + LOGS_BRIEF + 1);
+}
+
+static void
+logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 20, 40);
+    brief_syncs(r);
+    fd = connect_pair(r, DOOR_ACK);
+    ping_pong(r, fd, 0, 150);
+    assert_int_not_equal(r->commit.syncs_here, 0);
+    client_close(fd);
+    finish(r);
+
+    expect_messages(r, 150);
+}
+
+static void
+a_sync_that_fails_in_the_loop_is_not_acknowledged_either(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE], reply[3];
+    uint64_t here;
+    int fd;
+
+    start(r, 100, 4);
+    brief_syncs(r);
+    fd = connect_pair(r, DOOR_ACK);
+    ping_pong(r, fd, 0, 20);
+    here = r->commit.syncs_here;
+    put(message, 20);
+    client_send(fd, message, SIZE);
+    fault_inject("fdatasync", 1, EIO);
+    run(r, has_failed, 0);
+    fault_clear();
+    assert_int_equal(r->commit.syncs_here, here + 1);
+    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
+
+    /* The kernel would say that all is well the second time. */
+    run(r, always, 0);
+    assert_int_equal(r->commit.syncs, 21);
+    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
+    close_all(r);
+    client_close(fd);
+}
+
+static void
+a_failed_append_is_not_acknowledged_and_ends_the_writer(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE], reply[3];
+    int fd;
+
+    start(r, 100, 4);
+    fd = connect_pair(r, DOOR_ACK);
+    put(message, 0);
+    client_send(fd, message, SIZE);
+    fault_inject("disk", 1, EIO);
+    run(r, has_failed, 0);
+    fault_clear();
+    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
+    close_all(r);
+    client_close(fd);
+}
+
+static const struct CMUnitTest tests[] = {
+    ON_RIG(a_client_that_never_reads_is_read_from_and_not_dropped),
+    ON_RIG(a_failed_sync_is_not_acknowledged_and_ends_the_writer),
+    ON_RIG(where_syncs_are_quick_the_loop_does_small_ones_itself),
+    ON_RIG(syncs_that_are_not_quick_are_left_to_the_thread),
+    ON_RIG(no_sync_is_done_in_a_loop_that_serves_others),
+    ON_RIG(a_large_group_is_left_to_the_thread),
+    ON_RIG(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing),
+    ON_RIG(a_sync_that_fails_in_the_loop_is_not_acknowledged_either),
+    ON_RIG(a_failed_append_is_not_acknowledged_and_ends_the_writer),
+};
+
+TEST_MAIN(tests)

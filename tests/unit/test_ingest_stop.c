@@ -1,0 +1,209 @@
+/* tests/unit/test_ingest_stop.c - increments at the limits (connections, empty
+ * logs), and a stop that loses none. */
+#include "tests/unit/ingest_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- limits ------------------------------------------------------------ */
+
+static bool
+one_left(struct rig *r)
+{
+    return door(r, DOOR_ACK)->open + door(r, DOOR_SILENT)->open == 63;
+}
+
+static void
+connections_over_the_limit_are_refused(void **state)
+{
+    struct rig *r = *state;
+    int fds[64], ends[2], i;
+
+    start(r, 100, 4);
+    for (i = 0; i < 64; i++)
+        fds[i] = connect_pair(r, i % 2 ? DOOR_ACK : DOOR_SILENT);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
+                     0);
+    assert_rc(conns_take(r->conns, DOOR_ACK, ends[1]), -EMFILE);
+    close(ends[0]);
+    close(ends[1]);
+
+    client_close(fds[0]);
+    run(r, one_left, 0);
+    fds[0] = connect_pair(r, DOOR_ACK);
+    for (i = 0; i < 64; i++)
+        client_close(fds[i]);
+    finish(r);
+    assert_int_equal(r->records.count, 0);
+}
+
+/* As a worker does, once the writer has let it go. */
+static void
+empty_first_log(struct rig *r)
+{
+    struct log log;
+
+    while (log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL) < 0)
+        run(r, pushes_back, 0);
+    assert_rc(log_empty(&log), 0);
+    assert_rc(log_release(&log), 0);
+}
+
+static void
+without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 20, 2);
+    fd = connect_and_send(r, DOOR_ACK, 60);
+    run(r, pushes_back, 0);
+    assert_int_equal(r->ingest.messages, 40);
+    run(r, replied, 40);
+    client_wins(fd, 40);
+
+    /* A worker empties the first; the rest goes there. */
+    empty_first_log(r);
+    run(r, replied, 60);
+    client_wins(fd, 20);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(r->records.count, 40);
+    assert_true(r->logs.figures.pushed_back > 0);
+}
+
+/* ---- stopping ---------------------------------------------------------- */
+
+static void
+the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 10, 2);
+    fd = connect_and_send(r, DOOR_ACK, 30);
+    run(r, pushes_back, 0);
+    conns_stop(r->conns, 1000, on_stopped, r);
+    empty_first_log(r);
+    /* Time goes by, and only then the logs are seen to have room. */
+    fault_pass_ns(UINT64_C(999) * 1000000);
+    run(r, took, 30);
+    run(r, has_finished, 0);
+    finish(r);
+
+    client_wins(fd, 30);
+    client_expect_end(fd);
+    client_close(fd);
+    assert_int_equal(r->records.count, 20);
+}
+
+static void
+a_stop_that_never_gets_a_log_ends(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 10, 2);
+    fd = connect_and_send(r, DOOR_ACK, 30);
+    run(r, pushes_back, 0);
+    conns_stop(r->conns, 10, on_stopped, r);
+    run(r, has_finished, 0);
+    client_wins(fd, 20);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(r->records.count, 20);
+}
+
+static void
+a_web_page_counts_nothing(void **state)
+{
+    static const char *const starts[] = {"GET /a?", "POST /", "PUT /",
+                                         "OPTIONS /", "HEAD /"};
+    struct rig *r = *state;
+    uint8_t bytes[8 * SIZE], got[8];
+    size_t i, at, n;
+    int fd;
+
+    start(r, 100, 4);
+    for (i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        for (at = DOOR_ACK; at <= DOOR_SILENT; at++) {
+            /* A header of whole messages' length, then messages. */
+            memset(bytes, 'x', sizeof bytes);
+            memcpy(bytes, starts[i], strlen(starts[i]));
+            memset(bytes + 264 - 20, 0, 20);
+            memset(bytes + SIZE - 20, 0, 20);
+            for (n = 1; n < 8; n++)
+                put(bytes + n * SIZE, n);
+            fd = connect_pair(r, at);
+            client_send(fd, bytes, sizeof bytes);
+            run(r, has_ended, 0);
+            assert_true(client_try_read(fd, got, sizeof got, 0) <= 0);
+            client_close(fd);
+        }
+    assert_int_equal(door(r, DOOR_ACK)->figures.http, 5);
+    assert_int_equal(door(r, DOOR_SILENT)->figures.http, 5);
+    finish(r);
+
+    assert_int_equal(r->records.count, 0);
+}
+
+static void
+a_number_that_begins_like_http_is_counted(void **state)
+{
+    struct rig *r = *state;
+    uint8_t message[SIZE];
+    int fd;
+
+    start(r, 100, 4);
+    fd = connect_pair(r, DOOR_ACK);
+    client_message(message, "space", "key", 0x20544547); /* "GET " */
+    client_send(fd, message, SIZE);
+    run(r, replied, 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(records_sum(&r->records, "space", "key", NULL),
+                     0x20544547);
+}
+
+static void
+a_stop_takes_in_what_has_arrived_and_replies(void **state)
+{
+    struct rig *r = *state;
+    const size_t count = 100;
+    uint8_t message[SIZE];
+    int ack, silent;
+
+    start(r, 30, 20);
+    put(message, 0);
+    silent = connect_pair(r, DOOR_SILENT);
+    client_send(silent, message, SIZE / 2);
+    ack = connect_and_send(r, DOOR_ACK, count);
+    finish(r);
+
+    client_wins(ack, count);
+    client_expect_end(ack);
+    client_expect_end(silent);
+    client_close(ack);
+    client_close(silent);
+    expect_messages(r, count);
+    assert_int_equal(r->cut_off, 1);
+}
+
+static const struct CMUnitTest tests[] = {
+    ON_RIG(connections_over_the_limit_are_refused),
+    ON_RIG(without_an_empty_log_it_stops_reading_and_loses_nothing),
+    ON_RIG(a_stop_takes_in_what_has_arrived_and_replies),
+    ON_RIG(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time),
+    ON_RIG(a_stop_that_never_gets_a_log_ends),
+    ON_RIG(a_web_page_counts_nothing),
+    ON_RIG(a_number_that_begins_like_http_is_counted),
+};
+
+TEST_MAIN(tests)

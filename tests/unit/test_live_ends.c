@@ -1,0 +1,258 @@
+/* tests/unit/test_live_ends.c - counters and semaphores: what ends. Connections
+ * and with them what they hold, windows, objects that nobody uses. */
+#include "tests/unit/live_asks.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+/* ---- ends -------------------------------------------------------------- */
+
+static void
+a_reset_releases_in_the_same_turn(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+
+    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire(r, p, "n", 3, 5);
+    reset(p);
+
+    expect_get(r, q, "n", 0);
+    assert_int_equal(r->door->open, 1);
+}
+
+static void
+many_holdings_are_released_in_steps(void **state)
+{
+    const size_t count = 300000;
+    struct rig *r = *state;
+    struct peer *p, *q;
+
+    start(r,
+          (struct live_server_options){.kind = LIVE_COUNTER, .connections = 2});
+    p = join(r);
+    q = join(r);
+    acquire_many(r, p, count);
+    leave(r, p);
+    turns(r, 1);
+
+    /* The socket is closed, its number is not free. */
+    assert_int_equal(r->door->open, 1);
+    assert_int_equal(r->door->used, 2);
+    noop(r, q);
+    while (r->door->used == 2)
+        turns(r, 1);
+
+    expect_get(r, q, "many:0", 0);
+    expect_get(r, q, "many:299999", 0);
+    assert_true(live_check(&r->server.live));
+}
+
+static void
+ten_thousand_holdings_take_few_turns(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    size_t before;
+
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire_many(r, p, 10000);
+    leave(r, p);
+    before = r->turns;
+    while (r->door->used == 2)
+        turns(r, 1);
+
+    assert_true(r->turns - before <= 10);
+    expect_get(r, q, "many:9999", 0);
+}
+
+#define ENDS 200
+#define MANY 600
+
+static void
+many_ends_in_one_turn_are_worked_off(void **state)
+{
+    struct rig *r = *state;
+    int ends[ENDS][2];
+    uint8_t bytes[64];
+    char name[16];
+    size_t size;
+    int i;
+
+    start(r, (struct live_server_options){.kind = LIVE_COUNTER,
+                                          .connections = ENDS});
+    for (i = 0; i < ENDS; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
+        assert_int_equal(fcntl(ends[i][1], F_SETFL, O_NONBLOCK), 0);
+        assert_rc(conns_take(r->conns, 0, ends[i][1]), 0);
+        size = (size_t)snprintf(name, sizeof name, "n%d", i % 7);
+        size = taker_put_acquire(bytes, 1, name, size, 1, 100);
+        assert_int_equal(write(ends[i][0], bytes, size), size);
+    }
+    turns(r, 3);
+    assert_int_equal(r->server.figures.acquire, ENDS);
+    for (i = 0; i < ENDS; i++)
+        close(ends[i][0]);
+    run(r, is_empty);
+
+    expect_get(r, join(r), "n6", 0);
+}
+
+static void
+note_stopped(void *ctx)
+{
+    ((struct rig *)ctx)->stopped = true;
+}
+
+static bool
+has_stopped(struct rig *r)
+{
+    return r->stopped;
+}
+
+static void
+a_stop_releases_everything(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    struct live_record record;
+    uint32_t from = 0, looks = UINT32_MAX;
+    size_t seen = 0;
+
+    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire_many(r, p, 5000);
+    acquire(r, q, "many:1", 1, 10);
+    conns_stop(r->conns, 1000, note_stopped, r);
+    run(r, has_stopped);
+    turns(r, 3);
+
+    assert_true(p->ended && q->ended);
+    assert_int_equal(r->door->used, 0);
+    while (live_next(&r->server.live, &from, &looks, &record) == 1) {
+        assert_int_equal(record.current, 0);
+        seen++;
+    }
+    assert_int_equal(seen, 5000);
+    assert_int_equal(kept(r), 0);
+}
+
+/* More than are closed in one turn, some of them long gone. */
+static void
+a_stop_closes_many_connections(void **state)
+{
+    struct rig *r = *state;
+    int fds[MANY], ends[2];
+    size_t i;
+
+    start(r, (struct live_server_options){.kind = LIVE_COUNTER,
+                                          .connections = MANY});
+    for (i = 0; i < MANY; i++) {
+        assert_int_equal(
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+        assert_rc(conns_take(r->conns, 0, ends[1]), 0);
+        fds[i] = ends[0];
+    }
+    close(fds[0]);
+    turns(r, 3);
+    conns_stop(r->conns, 1000, note_stopped, r);
+    run(r, has_stopped);
+    assert_int_equal(r->door->used, 0);
+
+    for (i = 1; i < MANY; i++)
+        close(fds[i]);
+}
+
+/* ---- windows and sweeps ------------------------------------------------ */
+
+static void
+unused_counters_are_removed_after_their_window(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p;
+
+    start(r, (struct live_server_options){.kind = LIVE_COUNTER,
+                                          .interval_s = 3600});
+    p = join(r);
+    r->want = 1; /* one at the start */
+    run(r, is_swept);
+    acquire(r, p, "used", 1, 1);
+    acquire(r, p, "unused", 1, 1);
+    say(r, p, bytes, taker_put_release(bytes, 1, "unused", 6, 1));
+    expect_done(r, p, TAKER_RELEASE, 1);
+    expect_get(r, p, "unused", 0);
+    fault_clock(3600 * 1000);
+    noop(r, p); /* a clock that is set is seen at the next event */
+    r->want = 2;
+    run(r, is_swept);
+
+    expect_absent(r, p, "unused");
+    expect_get(r, p, "used", 1);
+    assert_int_equal(r->server.live.figures.swept, 2);
+}
+
+static void
+the_clock_may_be_set_back(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p;
+
+    start(r,
+          (struct live_server_options){.kind = LIVE_COUNTER, .interval_s = 10});
+    p = join(r);
+    acquire(r, p, "n", 1, 2);
+    fault_clock(-3600 * 1000);
+    acquire(r, p, "n", 1, 2);
+    turns(r, QUIET);
+
+    expect_get(r, p, "n", 2);
+}
+
+static void
+unused_semaphores_are_removed_at_each_interval(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p;
+
+    start(r, (struct live_server_options){.kind = LIVE_SEMAPHORE,
+                                          .interval_s = 1});
+    p = join(r);
+    r->want = 1;
+    run(r, is_swept);
+    acquire(r, p, "unused", 1, 3);
+    acquire(r, p, "used", 1, 3);
+    say(r, p, bytes, taker_put_release(bytes, 1, "unused", 6, 1));
+    expect_done(r, p, TAKER_RELEASE, 1);
+    r->want = r->server.live.figures.swept + 1;
+    run(r, is_swept); /* the loop's timer */
+
+    expect_absent(r, p, "unused");
+    expect_get(r, p, "used", 2);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    T(a_reset_releases_in_the_same_turn),
+    T(many_holdings_are_released_in_steps),
+    T(ten_thousand_holdings_take_few_turns),
+    T(many_ends_in_one_turn_are_worked_off),
+    T(a_stop_releases_everything),
+    T(a_stop_closes_many_connections),
+    T(unused_counters_are_removed_after_their_window),
+    T(the_clock_may_be_set_back),
+    T(unused_semaphores_are_removed_at_each_interval),
+};
+TEST_MAIN(tests)

@@ -1,0 +1,338 @@
+/* tests/unit/test_live_flow.c - counters and semaphores: peers that do not
+ * read, many that send much, and answers of any length (Dump). */
+#include "tests/unit/live_asks.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+/* ---- slow readers ------------------------------------------------------ */
+
+#define SLOW_REQUESTS 200000
+
+static void
+who_does_not_read_is_not_read_from(void **state)
+{
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
+    uint8_t *answers = malloc(SLOW_REQUESTS * 64), *to = answers;
+    struct peer *p, *q;
+    uint32_t i;
+
+    assert_non_null(bytes);
+    assert_non_null(answers);
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, q, "n", 5, 5);
+    for (i = 0; i < SLOW_REQUESTS; i++) {
+        at += taker_put_get(at, i, i % 5 ? "n" : "m", 1);
+        to += i % 5 ? value(to, TAKER_GET, i, 5)
+                    : failure(to, TAKER_GET, TAKER_NOT_FOUND, i);
+    }
+    go_deaf(p);
+    send_later(p, bytes, (size_t)(at - bytes));
+    turns(r, 2000);
+
+    /* It is stuck, in bounded memory, and harms nobody. */
+    assert_true(p->out_size > 0);
+    assert_true(kept(r) <= REQUESTS_OUT_SIZE + 2 * CONN_SLICE);
+    noop(r, q);
+    p->deaf = false;
+    fault_short("send", 1, 100); /* what was kept goes out in pieces */
+    expect(r, p, answers, (size_t)(to - answers));
+    assert_true(fault_hit());
+    assert_int_equal(p->size, 0);
+    assert_int_equal(kept(r), 0);
+    noop(r, p);
+    free(bytes);
+    free(answers);
+}
+
+static void
+who_does_not_read_and_goes_is_forgotten(void **state)
+{
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
+    struct peer *p, *q;
+    uint32_t i;
+
+    assert_non_null(bytes);
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, p, "n", 5, 5);
+    for (i = 0; i < SLOW_REQUESTS; i++)
+        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+    go_deaf(p);
+    send_later(p, bytes, (size_t)(at - bytes));
+    turns(r, QUIET);
+    /* Answers and requests. */
+    assert_in_range(kept(r), CONN_SLICE / 2,
+                    REQUESTS_OUT_SIZE + 2 * CONN_SLICE);
+    leave(r, p);
+
+    r->peer = q;
+    expect_get(r, q, "n", 0);
+    assert_int_equal(kept(r), 0);
+    free(bytes);
+}
+
+static void
+answers_much_longer_than_requests_come_in_order(void **state)
+{
+    const uint32_t count = 20000;
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(count * 12), *at = bytes;
+    struct peer *p;
+    size_t seen = 0;
+    uint32_t i;
+
+    assert_non_null(bytes);
+    start_counter(r);
+    p = join(r);
+    for (i = 0; i < count; i++)
+        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+    send_later(p, bytes, (size_t)(at - bytes));
+    for (i = 0; i < count; i++) {
+        await(r, p, seen + 12);
+        assert_int_equal(get_be32(p->in + seen), 0x91100000);
+        assert_int_equal(get_be32(p->in + seen + 8), i);
+        seen += 12 + get_be32(p->in + seen + 4);
+    }
+    await(r, p, seen);
+    turns(r, QUIET);
+
+    assert_int_equal(p->size, seen);
+    assert_int_equal(kept(r), 0);
+    free(bytes);
+}
+
+/* ---- many who send much ------------------------------------------------ */
+
+#define FLOODERS 50
+
+/* What is longer than the part that each may send of a turn comes through. */
+static void
+long_requests_of_many_are_put_together(void **state)
+{
+    enum { EACH = LONG_NAME + 22 + 200000 + 12 };
+    uint8_t *bytes = calloc(1, EACH), *at = bytes;
+    struct rig *r = *state;
+    uint8_t answers[64], *to = answers;
+    static uint8_t name[LONG_NAME];
+    size_t i;
+
+    assert_non_null(bytes);
+    start_counter(r);
+    memset(name, 'x', sizeof name);
+    at += taker_put_acquire(at, 1, name, sizeof name, 1, FLOODERS);
+    put_be32(bytes + 4, LONG_NAME + 10 + 200000);
+    at += 200000; /* surplus */
+    at += taker_put(at, TAKER_NOOP, 2, NULL, 0);
+    to += value(to, TAKER_ACQUIRE, 1, 1);
+    to += answer(to, TAKER_NOOP, TAKER_OK, 2, NULL, 0);
+    for (i = 0; i < FLOODERS; i++)
+        send_later(join(r), bytes, (size_t)(at - bytes));
+    for (i = 0; i < FLOODERS; i++)
+        expect(r, &r->peers[i], answers, (size_t)(to - answers));
+
+    at = bytes + taker_put_get(bytes, 3, name, sizeof name);
+    send_later(&r->peers[0], bytes, (size_t)(at - bytes));
+    expect_number(r, &r->peers[0], TAKER_GET, 3, FLOODERS);
+    assert_int_equal(kept(r), 0);
+    free(bytes);
+}
+
+static void
+a_half_close_behind_unsent_answers_waits_for_them(void **state)
+{
+    const size_t count = 50000;
+    struct rig *r = *state;
+    uint8_t *bytes = malloc(count * 32), *at = bytes;
+    struct peer *p, *q;
+    uint32_t i;
+
+    assert_non_null(bytes);
+    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire(r, p, "n", 5, 5);
+    for (i = 0; i < count; i++)
+        at += taker_put_get(at, i, "none", 4);
+    go_deaf(p);
+    send_later(p, bytes, (size_t)(at - bytes));
+    r->peer = p;
+    run(r, is_sent);
+    half_close(p);
+    turns(r, 100);
+    p->deaf = false;
+
+    await(r, p, count * 21);
+    assert_int_equal(p->size, count * 21);
+    p->size = 0;
+    expect_end(r, p);
+    expect_get(r, q, "n", 0);
+    free(bytes);
+}
+
+/* ---- Dump -------------------------------------------------------------- */
+
+/* Takes a whole dump of names many:N and others; how many there were, and how
+ * many of many:N. */
+static size_t
+take_dump(struct peer *p, uint32_t opaque, uint8_t *seen, size_t count)
+{
+    size_t at = 0, records = 0, body, number;
+    char name[32];
+
+    for (;; at += 12 + body) {
+        assert_true(p->size >= at + 12);
+        assert_int_equal(get_be32(p->in + at), 0x91110000);
+        assert_int_equal(get_be32(p->in + at + 8), opaque);
+        body = get_be32(p->in + at + 4);
+        if (body == 0)
+            break;
+        assert_true(p->size >= at + 12 + body);
+        assert_int_equal(body, 10 + get_be16(p->in + at + 20));
+        records++;
+        if (memcmp(p->in + at + 22, "many:", 5) != 0 || body >= sizeof name)
+            continue;
+        memcpy(name, p->in + at + 22, body - 10);
+        name[body - 10] = '\0';
+        number = strtoull(name + 5, NULL, 10);
+        assert_true(number < count);
+        assert_int_equal(get_be32(p->in + at + 12), 1);
+        assert_int_equal(get_be32(p->in + at + 16), 1);
+        seen[number]++;
+    }
+    memmove(p->in, p->in + at + 12, p->size - at - 12);
+    p->size -= at + 12;
+    return records;
+}
+
+static void
+requests_behind_a_dump_wait_for_its_end(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[256], *at = bytes, seen[10] = {0};
+    struct peer *p;
+    size_t i;
+
+    start_counter(r);
+    p = join(r);
+    acquire_many(r, p, 10);
+    at += taker_put(at, TAKER_NOOP, 1, NULL, 0);
+    at += taker_put(at, TAKER_DUMP, 2, NULL, 0);
+    at += taker_put(at, TAKER_DUMP, 3, NULL, 0);
+    at += taker_put(at, TAKER_NOOP, 4, NULL, 0);
+    say(r, p, bytes, (size_t)(at - bytes));
+
+    expect_done(r, p, TAKER_NOOP, 1);
+    assert_int_equal(take_dump(p, 2, seen, 10), 10);
+    assert_int_equal(take_dump(p, 3, seen, 10), 10);
+    expect_done(r, p, TAKER_NOOP, 4);
+    for (i = 0; i < 10; i++)
+        assert_int_equal(seen[i], 2);
+}
+
+static void
+a_dump_to_a_slow_reader_disturbs_nobody(void **state)
+{
+    const size_t count = 100000;
+    struct rig *r = *state;
+    uint8_t bytes[256], *at = bytes, *seen = calloc(count, 1);
+    struct peer *p, *q;
+    size_t i;
+
+    assert_non_null(seen);
+    start_counter(r);
+    p = join(r);
+    q = join(r);
+    acquire_many(r, p, count);
+    go_deaf(p);
+    at += taker_put(at, TAKER_DUMP, 2, NULL, 0);
+    at += taker_put(at, TAKER_NOOP, 3, NULL, 0);
+    say(r, p, bytes, (size_t)(at - bytes));
+
+    /* Others come and go while it waits. */
+    for (i = 0; i < 50; i++) {
+        acquire(r, q, "other", 1, 100);
+        noop(r, q);
+    }
+    assert_true(kept(r) <= REQUESTS_OUT_SIZE);
+    assert_int_equal(r->server.figures.noop, 50);
+    p->deaf = false;
+    await(r, p, count * 30);
+    r->want = 0;
+    turns(r, 1000);
+
+    i = take_dump(p, 2, seen, count);
+    assert_true(i == count || i == count + 1); /* "other" came meanwhile */
+    expect_done(r, p, TAKER_NOOP, 3);
+    for (i = 0; i < count; i++)
+        assert_int_equal(seen[i], 1);
+    assert_int_equal(kept(r), 0);
+    free(seen);
+}
+
+static void
+a_dump_of_long_names_goes_out(void **state)
+{
+    static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
+    struct rig *r = *state;
+    struct peer *p;
+    uint32_t i;
+
+    start_counter(r);
+    p = join(r);
+    for (i = 0; i < 20; i++) {
+        name[0] = (uint8_t)i;
+        say(r, p, bytes, taker_put_acquire(bytes, i, name, sizeof name, 1, 1));
+        expect_number(r, p, TAKER_ACQUIRE, i, 1);
+    }
+    say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 5, NULL, 0));
+    await(r, p, 20 * (size_t)(22 + LONG_NAME) + 12);
+
+    assert_int_equal(take_dump(p, 5, NULL, 0), 20);
+    expect_nothing(r, p);
+}
+
+static void
+a_reset_in_the_middle_of_a_dump_is_survived(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p, *q;
+
+    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    q = join_tcp(r);
+    acquire_many(r, p, 300000); /* more than the sockets hold */
+    go_deaf(p);
+    say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 2, NULL, 0));
+    turns(r, 300);
+    assert_true(kept(r) <= REQUESTS_OUT_SIZE);
+    reset(p);
+    turns(r, 3);
+
+    assert_int_equal(r->door->open, 1);
+    assert_int_equal(kept(r), 0);
+    while (r->door->used > 1)
+        turns(r, 1);
+    expect_get(r, q, "many:0", 0);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    T(who_does_not_read_is_not_read_from),
+    T(who_does_not_read_and_goes_is_forgotten),
+    T(answers_much_longer_than_requests_come_in_order),
+    T(long_requests_of_many_are_put_together),
+    T(a_half_close_behind_unsent_answers_waits_for_them),
+    T(requests_behind_a_dump_wait_for_its_end),
+    T(a_dump_to_a_slow_reader_disturbs_nobody),
+    T(a_dump_of_long_names_goes_out),
+    T(a_reset_in_the_middle_of_a_dump_is_survived),
+};
+TEST_MAIN(tests)

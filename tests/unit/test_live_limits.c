@@ -1,0 +1,465 @@
+/* tests/unit/test_live_limits.c - counters and semaphores where places, memory
+ * or a call of a socket fail. */
+#include "tests/unit/live_asks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- limits ------------------------------------------------------------ */
+
+static void
+connections_without_a_place_wait(void **state)
+{
+    struct rig *r = *state;
+    struct peer *a, *b, *c;
+
+    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER,
+                                                    .connections = 2});
+    a = join_tcp(r);
+    b = join_tcp(r);
+    noop(r, a);
+    noop(r, b);
+    c = join_tcp(r);
+    expect_nothing(r, c);
+    leave(r, a);
+
+    noop(r, c);
+    noop(r, b);
+}
+
+static void
+a_number_in_use_by_holdings_is_not_given_out(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+
+    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER,
+                                                    .connections = 1});
+    p = join_tcp(r);
+    acquire_many(r, p, 200000);
+    leave(r, p);
+    q = join_tcp(r);
+
+    noop(r, q); /* waits until then */
+    expect_get(r, q, "many:7", 0);
+}
+
+static void
+above_the_budget_nothing_changes(void **state)
+{
+    static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
+    struct rig *r = *state;
+    struct peer *p;
+    uint32_t i;
+
+    r->budget.max = 4 * MIB;
+    start_counter(r);
+    p = join(r);
+    for (i = 0; i < 1000; i++) {
+        name[0] = (uint8_t)i;
+        name[1] = (uint8_t)(i >> 8);
+        say(r, p, bytes, taker_put_acquire(bytes, i, name, sizeof name, 1, 1));
+        await(r, p, 12);
+        if (p->in[2] != TAKER_OK)
+            break;
+        expect_number(r, p, TAKER_ACQUIRE, i, 1);
+    }
+    assert_in_range(i, 10, 999);
+    expect_failure(r, p, TAKER_ACQUIRE, TAKER_NO_MEMORY, i);
+    say(r, p, bytes, taker_put_get(bytes, 1, name, sizeof name));
+    expect_failure(r, p, TAKER_GET, TAKER_NOT_FOUND, 1);
+
+    assert_int_equal(r->server.live.count, i);
+    assert_true(r->budget.used <= r->budget.max);
+}
+
+/* A name above what is kept in the struct of a connection. */
+#define LOCK "the name of a lock that has more than forty-eight bytes in it"
+
+/* With as little as there may be for what must wait. */
+static void
+start_short_of_memory(struct rig *r)
+{
+    r->pool_size = 160 << 10;
+    start(r, (struct live_server_options){.kind = LIVE_COUNTER,
+                                          .connections = PEERS_MAX});
+}
+
+/* The first `size` bytes of a request that announces a long name. */
+static struct peer *
+join_half(struct rig *r, size_t size)
+{
+    static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
+    struct peer *p = join(r);
+
+    taker_put_acquire(bytes, 1, name, sizeof name, 1, 100);
+    say(r, p, bytes, size);
+    return p;
+}
+
+static size_t
+ended_from(const struct rig *r, size_t first)
+{
+    size_t i, count = 0;
+
+    for (i = first; i < r->peer_count; i++)
+        count += r->peers[i].ended;
+    return count;
+}
+
+/* It holds LOCK; then its Release is cut in two, with others between. */
+static void
+begin_release(struct rig *r, struct peer *p)
+{
+    uint8_t bytes[128];
+
+    taker_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
+    say(r, p, bytes, TAKER_HEADER + 40);
+}
+
+static void
+end_release(struct rig *r, struct peer *p)
+{
+    uint8_t bytes[128];
+    size_t size;
+
+    size = taker_put_release(bytes, 5, LOCK, strlen(LOCK), 1);
+    say(r, p, bytes + TAKER_HEADER + 40, size - TAKER_HEADER - 40);
+    expect_done(r, p, TAKER_RELEASE, 5);
+}
+
+/* It reads nothing, and its socket takes little: `count` answers wait. */
+static struct peer *
+join_stuck(struct rig *r, uint32_t count, const char *lock)
+{
+    static uint8_t bytes[PEERS_MAX * TAKER_HEADER];
+    const int size = 4096;
+    uint8_t *at = bytes;
+    struct peer *p;
+    int ends[2];
+    uint32_t i;
+
+    assert_true(count <= PEERS_MAX);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
+                     0);
+    assert_int_equal(
+        setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_rc(conns_take(r->conns, 0, ends[1]), 0);
+    p = add_peer(r, ends[0]);
+    if (lock)
+        acquire(r, p, lock, 1, 1);
+    p->deaf = true;
+    for (i = 0; i < count; i++)
+        at += taker_put(at, TAKER_STATS, i, NULL, 0);
+    say(r, p, bytes, (size_t)(at - bytes));
+    return p;
+}
+
+/* All `count` answers of a stuck one come in the end. */
+static void
+expect_all(struct rig *r, struct peer *p, uint32_t count)
+{
+    size_t at = 0;
+    uint32_t i;
+
+    p->deaf = false;
+    for (i = 0; i < count; i++) {
+        await(r, p, at + TAKER_HEADER);
+        assert_int_equal(get_be32(p->in + at), 0x91100000);
+        assert_int_equal(get_be32(p->in + at + 8), i);
+        at += TAKER_HEADER + get_be32(p->in + at + 4);
+    }
+    await(r, p, at);
+    assert_int_equal(p->size, at);
+    p->size = 0;
+}
+
+static void
+a_long_name_that_is_announced_takes_no_memory(void **state)
+{
+    struct rig *r = *state;
+    size_t i;
+
+    start_short_of_memory(r);
+    for (i = 0; i < 100; i++)
+        (void)join_half(r, 64); /* they stay */
+    assert_int_equal(kept(r), 6400);
+    assert_int_equal(ended_from(r, 0), 0);
+}
+
+static void
+those_who_waste_memory_end_each_other_and_not_a_release_in_pieces(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    size_t i;
+
+    start_short_of_memory(r);
+    p = join(r);
+    q = join(r);
+    acquire(r, p, LOCK, 1, 1);
+    begin_release(r, p);
+    for (i = 0; i < 100; i++)
+        (void)join_half(r, 3000);
+    for (i = 0; i < 20; i++)
+        (void)join_stuck(r, 100, NULL);
+    turns(r, 3);
+    assert_in_range(ended_from(r, 0), 20, 119);
+
+    assert_false(p->ended);
+    expect_get(r, q, LOCK, 1);
+    end_release(r, p);
+    expect_get(r, q, LOCK, 0);
+    acquire(r, q, LOCK, 1, 1);
+}
+
+static void
+where_memory_is_short_answers_still_come(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+
+    start_short_of_memory(r);
+    (void)join_stuck(r, 200, NULL);
+    p = join_stuck(r, 200, LOCK);
+    q = join(r);
+    expect_get(r, q, LOCK, 1);
+    expect_all(r, p, 200);
+    noop(r, p);
+}
+
+/* ---- sockets ----------------------------------------------------------- */
+
+/* The server's end of a connection: the descriptor whose peer this is. */
+static int
+other_end(const struct peer *p)
+{
+    struct sockaddr_in mine, theirs;
+    socklen_t size = sizeof mine;
+    int fd;
+
+    assert_int_equal(getsockname(p->fd, (struct sockaddr *)&mine, &size), 0);
+    for (fd = 3; fd < 1024; fd++) {
+        size = sizeof theirs;
+        if (fd != p->fd &&
+            getpeername(fd, (struct sockaddr *)&theirs, &size) == 0 &&
+            theirs.sin_family == AF_INET && theirs.sin_port == mine.sin_port)
+            return fd;
+    }
+    fail_msg("no other end");
+    return -1;
+}
+
+static int
+option(int fd, int level, int name)
+{
+    socklen_t size = sizeof(int);
+    int v = 0;
+
+    assert_int_equal(getsockopt(fd, level, name, &v, &size), 0);
+    return v;
+}
+
+static void
+vanished_peers_are_found_by_keepalive(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p;
+    int fd;
+
+    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    p = join_tcp(r);
+    noop(r, p);
+    fd = other_end(p);
+
+    assert_int_equal(option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_int_equal(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 300);
+    assert_int_equal(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), 5);
+    assert_int_equal(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 345000);
+    assert_int_equal(option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+}
+
+static void
+errors_of_a_socket_end_its_connection_only(void **state)
+{
+    static const char *const calls[] = {"recv", "send"};
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p, *q;
+    size_t i;
+
+    start_counter(r);
+    q = join(r);
+    for (i = 0; i < 2; i++) {
+        p = join(r);
+        acquire(r, p, "n", 1, 1);
+        fault_inject(calls[i], 1, ECONNRESET);
+        say(r, p, bytes, taker_put(bytes, TAKER_NOOP, 1, NULL, 0));
+        assert_true(fault_hit());
+        fault_clear();
+        expect_end(r, p);
+        expect_get(r, q, "n", 0);
+    }
+}
+
+static void
+a_send_may_fail_while_answers_wait(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+
+    start_counter(r);
+    q = join(r);
+    p = join_stuck(r, 200, "n");
+    assert_in_range(kept(r), 1, REQUESTS_OUT_SIZE);
+    fault_inject("sendmsg", 1, ECONNRESET);
+    p->deaf = false;
+    r->peer = p;
+    run(r, has_ended);
+    fault_clear();
+
+    expect_get(r, q, "n", 0);
+    assert_int_equal(kept(r), 0);
+}
+
+static void
+a_send_may_fail_in_each_piece_of_a_dump(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p, *q;
+    uint8_t bytes[64];
+    unsigned n;
+
+    start_counter(r);
+    q = join(r);
+    acquire_many(r, q, 10000); /* five pieces */
+    for (n = 1; n <= 5; n++) {
+        p = join(r);
+        acquire(r, p, "n", 1, 1);
+        fault_inject("send", n, ECONNRESET);
+        say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 1, NULL, 0));
+        r->peer = p;
+        run(r, has_ended);
+        assert_true(fault_hit());
+        fault_clear();
+        expect_get(r, q, "n", 0);
+    }
+
+    assert_int_equal(kept(r), 0);
+}
+
+static void
+what_is_not_taken_stays_the_callers(void **state)
+{
+    struct rig *r = *state;
+    int ends[2];
+
+    start(r,
+          (struct live_server_options){.kind = LIVE_COUNTER, .connections = 1});
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+
+    fault_inject("epoll_ctl", 1, ENOSPC);
+    assert_rc(conns_take(r->conns, 0, ends[1]), -ENOSPC);
+    fault_clear();
+    /* No socket of the kind that can be kept alive. */
+    assert_true(conns_listen(r->conns, 0, ends[1]) < 0);
+    noop(r, join(r));
+    assert_rc(conns_take(r->conns, 0, ends[1]), -EMFILE);
+
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void
+interrupted_and_short_calls_are_made_again(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[1024], answers[1024];
+    size_t size, answers_size, n;
+    struct peer *p;
+
+    start_counter(r);
+    p = join(r);
+    size = mixed_requests(bytes, answers, &answers_size);
+    for (n = 1; n < answers_size; n++) {
+        if (n % 2)
+            fault_short("send", 1, n);
+        else
+            fault_inject(n % 4 ? "send" : "recv", 1, EINTR);
+        say(r, p, bytes, size);
+        expect(r, p, answers, answers_size);
+        assert_true(fault_hit());
+        fault_clear();
+    }
+
+    assert_int_equal(kept(r), 0);
+}
+
+static void
+a_connection_that_cannot_be_watched_is_not_taken(void **state)
+{
+    struct rig *r = *state;
+    struct peer *p;
+
+    diag_init("test_live_server", DIAG_ERROR);
+    start_listening(r, (struct live_server_options){.kind = LIVE_COUNTER});
+    fault_inject("epoll_ctl", 1, ENOSPC);
+    p = join_tcp(r);
+    expect_end(r, p);
+    fault_clear();
+
+    assert_int_equal(r->door->used, 0);
+    noop(r, join_tcp(r));
+}
+
+static void
+a_budget_that_is_too_small_is_no_start(void **state)
+{
+    struct rig *r = *state;
+    struct live_server_options o = {.kind = LIVE_COUNTER,
+                                    .connections = 10,
+                                    .slots = 1000,
+                                    .interval_s = 10,
+                                    .budget = &r->budget};
+    struct loop *loop = loop_new();
+    uint64_t max;
+
+    assert_non_null(loop);
+    for (max = 16; max <= MIB; max *= 2) {
+        r->budget.max = max;
+        if (live_server_init(&r->server, loop, &o) == 0) {
+            assert_true(r->budget.used <= max);
+            live_server_fini(&r->server);
+        }
+        assert_int_equal(r->budget.used, 0);
+    }
+    loop_free(loop);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+    T(connections_without_a_place_wait),
+    T(a_number_in_use_by_holdings_is_not_given_out),
+    T(above_the_budget_nothing_changes),
+    T(a_long_name_that_is_announced_takes_no_memory),
+    T(those_who_waste_memory_end_each_other_and_not_a_release_in_pieces),
+    T(where_memory_is_short_answers_still_come),
+    T(vanished_peers_are_found_by_keepalive),
+    T(errors_of_a_socket_end_its_connection_only),
+    T(a_send_may_fail_while_answers_wait),
+    T(a_send_may_fail_in_each_piece_of_a_dump),
+    T(what_is_not_taken_stays_the_callers),
+    T(interrupted_and_short_calls_are_made_again),
+    T(a_connection_that_cannot_be_watched_is_not_taken),
+    T(a_budget_that_is_too_small_is_no_start),
+};
+TEST_MAIN(tests)
