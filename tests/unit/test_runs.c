@@ -345,11 +345,16 @@ ask_key(struct life *l, struct span s, unsigned key)
     uint8_t bytes[HISTORY_KEY_MAX];
     const size_t size = key < KEYS ? key_of(key, bytes) : 0;
 
+    const struct history_asked asked = {bytes, size, s.from, s.to, s.step, got};
+    uint32_t done = 0;
+    int rc;
+
     memset(got, 0, sizeof got);
     memset(want, 0, sizeof want);
-    assert_rc(
-        history_read(&l->h, &l->kv.kv, bytes, size, s.from, s.to, s.step, got),
-        0);
+    do
+        rc = history_read(&l->h, &l->kv.kv, &asked, 1, &done); /* in parts */
+    while (rc == -EAGAIN);
+    assert_rc(rc, 0);
     for (size_t i = 0; i < l->count; i++) {
         const struct entry *e = &l->table[i];
         struct store_bucket *b = &want[(e->minute - s.from) / s.step % 64];
@@ -607,9 +612,11 @@ read_all(struct life *l, struct span s,
     for (unsigned i = 0; rc == 0 && i <= KEYS; i++) {
         uint8_t key[HISTORY_KEY_MAX];
         const size_t size = i < KEYS ? key_of(i, key) : 0;
+        const struct history_asked asked = {key,  size,   s.from,
+                                            s.to, s.step, buckets[i]};
+        uint32_t done = 0;
 
-        rc = history_read(&l->h, &l->kv.kv, key, size, s.from, s.to, s.step,
-                          buckets[i]);
+        rc = history_read(&l->h, &l->kv.kv, &asked, 0, &done);
     }
     return rc == 0 ? history_scan(&l->h, &l->kv.kv, &scan) : rc;
 }
