@@ -238,6 +238,9 @@ programs_are_told_how_fresh_and_how_exact_an_answer_is(void **state)
     expect(RUN(s, "get", "a", "big"), 0, "saturated: a sum once left");
     expect(RUN(s, "top", "a"), 0, "saturated=1 of the keyspace's counters");
     expect(RUN(s, "top", "a", "--json"), 0, "], \"saturated\": 1, ");
+    expect(RUN(s, "range", "a", "0", "2", "--json"), 0,
+           "\"key\": \"big\", \"at_limit\": true},\n"
+           " {\"rank\": 1, \"count\": 1, \"key\": \"one\"}]");
     expect(RUN(s, "check"), 0, ": 0 faults\nsaturated=1: keys whose sum");
     expect(RUN(s, "check", "--json"), 0, "\"saturated\": 1, ");
     expect_text(RUN(s, "top", "a", "1", "--tsv"), 0,
@@ -512,52 +515,16 @@ load_reads_a_pipe_and_makes_durable_what_came_before_it_waits(void **state)
     expect(0, 0, "2 increments acknowledged");
 }
 
-/* Runs countd load on a terminal, which both outputs go to; its status. */
-static int
-load_on_a_terminal(const struct site *s, const char *path)
-{
-    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    char countd[512];
-    size_t size = 0;
-    ssize_t n;
-    pid_t pid;
-    int slave, status;
-
-    assert_true(master >= 0);
-    assert_int_equal(grantpt(master), 0);
-    assert_int_equal(unlockpt(master), 0);
-    slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
-    assert_true(slave >= 0);
-    daemon_path("countd", countd, sizeof countd);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        if (dup2(slave, 1) == 1 && dup2(slave, 2) == 2)
-            execl(countd, "countd", "load", "-o", s->ack, path, (char *)NULL);
-        _exit(127);
-    }
-    assert_int_equal(close(slave), 0);
-    /* Ends with an error, when the last user of the terminal has gone. */
-    do {
-        n = read(master, text + size, sizeof text - 1 - size);
-        if (n > 0)
-            size += (size_t)n;
-    } while (n > 0);
-    text[size] = '\0';
-    assert_int_equal(close(master), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
 static void
 load_shows_a_bar_on_a_terminal_and_takes_it_away(void **state)
 {
     struct site *s = *state;
     const char *path = put_file(s, "lines", "k\ta\t1\nk\ta\nk\n");
+    const char *const argv[] = {"load", "-o", s->ack, path, NULL};
+    const struct daemon_how how = {.argv = argv};
     const char *last;
 
-    expect(load_on_a_terminal(s, path), 1, "\r\033[Kloading [");
+    expect(expect_terminal("countd", &how, 0), 1, "\r\033[Kloading [");
     expect(1, 1, "] 100% 2 increments, ");
     last = strstr(text, "2 increments acknowledged in ");
     assert_non_null(last);

@@ -24,6 +24,12 @@ cell_none(void)
 }
 
 struct cell
+cell_absent(void)
+{
+    return (struct cell){.kind = CELL_ABSENT};
+}
+
+struct cell
 cell_name(const void *bytes, size_t size)
 {
     assert(size <= NAME_MAX_SIZE);
@@ -114,6 +120,7 @@ cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
 {
     switch (c->kind) {
     case CELL_NONE:
+    case CELL_ABSENT:
         return "-";
     case CELL_TEXT:
         return c->bytes;
@@ -154,6 +161,7 @@ json_cell(const struct cell *c)
 
     switch (c->kind) {
     case CELL_NONE:
+    case CELL_ABSENT:
         (void)fputs("null", stdout);
         break;
     case CELL_TEXT:
@@ -289,6 +297,8 @@ json_row(struct output *o, const struct cell *cells)
     (void)fputs(o->first ? "\n" : ",\n", stdout);
     o->first = false;
     for (size_t i = 0; i < o->column_count; i++) {
+        if (cells[i].kind == CELL_ABSENT)
+            continue;
         (void)fputs(i == 0 ? " {" : ", ", stdout);
         json_string(o->columns[i].key);
         (void)fputs(": ", stdout);

@@ -32,7 +32,14 @@ struct output_column {
     bool right;        /* aligned */
 };
 
-enum cell_kind { CELL_NONE, CELL_NAME, CELL_TEXT, CELL_NUMBER, CELL_BOOL };
+enum cell_kind {
+    CELL_NONE,
+    CELL_ABSENT,
+    CELL_NAME,
+    CELL_TEXT,
+    CELL_NUMBER,
+    CELL_BOOL
+};
 
 struct cell {
     enum cell_kind kind;
@@ -58,6 +65,7 @@ struct output {
 };
 
 struct cell cell_none(void);
+struct cell cell_absent(void); /* of JSON not even null; not the first one */
 struct cell cell_name(const void *bytes, size_t size);
 struct cell cell_text(const char *text); /* printable, valid UTF-8 */
 struct cell cell_number(int64_t number);
