@@ -23,11 +23,8 @@ answer_init(struct answer *a, struct store *store, struct fresh *fresh)
     a->list.rows = malloc(QUERY_ROWS_MAX * ANSWER_ROW_MAX);
     rc = a->list.rows ? past_init(&a->past, store) : -ENOMEM;
     if (rc == 0)
-        rc = past_init(&a->at_once, store);
-    if (rc == 0)
         rc = store_listing_open(store, &a->list.from);
     if (rc < 0) {
-        past_fini(&a->at_once);
         past_fini(&a->past);
         free(a->list.rows);
     }
@@ -39,7 +36,6 @@ answer_fini(struct answer *a)
 {
     answer_end_turn(a);
     store_listing_close(a->list.from);
-    past_fini(&a->at_once);
     past_fini(&a->past);
     free(a->list.rows);
 }
@@ -75,7 +71,7 @@ static bool
 is_alone(const struct query *q)
 {
     return q->op == QUERY_NOW || q->op == QUERY_ABOUT ||
-           q->op == QUERY_HISTORY || q->op == QUERY_AROUND || is_past_all(q);
+           q->op == QUERY_AROUND || is_past_all(q);
 }
 
 size_t
@@ -235,11 +231,6 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
     struct query_reply reply = {.as_of_ms = a->as_of_ms[0]};
     uint8_t *rows = out + QUERY_REPLY_SIZE;
 
-    if (a->one.op == QUERY_HISTORY) {
-        past_start(&a->at_once, &a->one, a->as_of_ms[0]);
-        (void)past_step(&a->at_once, 0); /* to the end */
-        return past_put(&a->at_once, out, failed);
-    }
     if (a->one.op == QUERY_NOW)
         put_fact(&reply, rows, "", (int64_t)clock_unix_ms());
     if (a->one.op == QUERY_ABOUT || a->one.op == QUERY_AROUND) {
@@ -288,7 +279,7 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
 bool
 answer_is_long(const struct query *q)
 {
-    return q->op == QUERY_PERIOD_TOP || q->op == QUERY_PERIOD_RANK ||
+    return query_is_past(q->op) ||
            (q->op == QUERY_KEYSPACES && !is_past_all(q));
 }
 

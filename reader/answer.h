@@ -5,10 +5,11 @@
  * keeps for the next such call of the turn goes at answer_end_turn(), so that
  * nobody's slowness pins a snapshot.
  *
- * Listing the keyspaces looks at every one of them, and the top and the rank of
- * a period at every key, which can take long: such answers are made in steps,
- * one at a time.  Of listings only who asks for what comes after the
- * last name of all, for the sake of as_of_ms, is answered at once.
+ * Listing the keyspaces looks at every one of them, and what is asked about
+ * history may be of ten years or of every key, which can take long: such
+ * answers are made in steps, one at a time.  Of listings only who asks for what
+ * comes after the last name of all, for the sake of as_of_ms, is answered at
+ * once.
  *
  * Ownership: the caller's between answer_init() and answer_fini(); store and
  * fresh are borrowed.
@@ -47,7 +48,6 @@ struct answer {
     struct query one; /* that one */
     struct store_query queries[ANSWER_BATCH];
     int64_t as_of_ms[ANSWER_BATCH];
-    struct past at_once;
     uint64_t step_ms; /* ANSWER_STEP_MS */
     bool is_past;     /* what is made in steps, or: */
     struct answer_list list;

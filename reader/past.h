@@ -1,9 +1,9 @@
 /* reader/past.h - questions about history: from a request to the bytes of its
  * answer.
  *
- * What came to a key or keyspace, bucket by bucket, is read at once.  The top
- * of a period and the rank in it look at every key that it has, so they go on
- * in steps, each of a moment of its own.
+ * What came to a key or keyspace may be of ten years, the top of a period and
+ * the rank in it look at every key that it has: all go on in steps, each of a
+ * moment of its own.
  *
  * A question that cannot be answered as it is asked (times that no tier has, no
  * such keyspace) has an answer that says so, and the connection goes on.

@@ -193,8 +193,9 @@ size_t store_query_room(const struct store_query *q);
  * removed from the counts since.  What is kept how fine and how long is the
  * setting `history`; an answer tells from when on it is all there is.
  *
- * A question about all keys may take long: it goes on in pieces, each of a
- * moment of its own; each key is counted once, as it is then. */
+ * A question may take long: it goes on in pieces, each of a moment of its own;
+ * each part of a key's time, and of all keys each key, is counted once, as it
+ * is then. */
 
 struct store_bucket {
     int64_t sum_high; /* signed 128-bit sum */
@@ -242,6 +243,7 @@ struct store_past {
 
     /* Where it goes on; the engine's. */
     unsigned phase;
+    uint32_t minutes; /* of the span, for KEY, KEYSPACE, or one key's sum */
     uint64_t done;
     int64_t least_high;
     uint64_t least_low;

@@ -82,6 +82,9 @@ programs_are_told_how_fresh_and_how_exact_an_answer_is(void **state)
     expect(RUN(s, "get", "a", "big"), 0, "saturated: a sum once left");
     expect(RUN(s, "top", "a"), 0, "saturated=1 of the keyspace's counters");
     expect(RUN(s, "top", "a", "--json"), 0, "], \"saturated\": 1, ");
+    expect(RUN(s, "range", "a", "0", "2", "--json"), 0,
+           "\"key\": \"big\", \"at_limit\": true},\n"
+           " {\"rank\": 1, \"count\": 1, \"key\": \"one\"}]");
     expect(RUN(s, "check"), 0, ": 0 faults\nsaturated=1: keys whose sum");
     expect(RUN(s, "check", "--json"), 0, "\"saturated\": 1, ");
     expect_text(RUN(s, "top", "a", "1", "--tsv"), 0,

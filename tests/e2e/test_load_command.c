@@ -161,52 +161,16 @@ load_reads_a_pipe_and_makes_durable_what_came_before_it_waits(void **state)
     expect(0, 0, "2 increments acknowledged");
 }
 
-/* Runs countd load on a terminal, which both outputs go to; its status. */
-static int
-load_on_a_terminal(const struct site *s, const char *path)
-{
-    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    char countd[512];
-    size_t size = 0;
-    ssize_t n;
-    pid_t pid;
-    int slave, status;
-
-    assert_true(master >= 0);
-    assert_int_equal(grantpt(master), 0);
-    assert_int_equal(unlockpt(master), 0);
-    slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
-    assert_true(slave >= 0);
-    daemon_path("countd", countd, sizeof countd);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        if (dup2(slave, 1) == 1 && dup2(slave, 2) == 2)
-            execl(countd, "countd", "load", "-o", s->ack, path, (char *)NULL);
-        _exit(127);
-    }
-    assert_int_equal(close(slave), 0);
-    /* Ends with an error, when the last user of the terminal has gone. */
-    do {
-        n = read(master, text + size, sizeof text - 1 - size);
-        if (n > 0)
-            size += (size_t)n;
-    } while (n > 0);
-    text[size] = '\0';
-    assert_int_equal(close(master), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
 static void
 load_shows_a_bar_on_a_terminal_and_takes_it_away(void **state)
 {
     struct site *s = *state;
     const char *path = site_put(s, "lines", "k\ta\t1\nk\ta\nk\n");
+    const char *const argv[] = {"load", "-o", s->ack, path, NULL};
+    const struct daemon_how how = {.argv = argv};
     const char *last;
 
-    expect(load_on_a_terminal(s, path), 1, "\r\033[Kloading [");
+    expect(expect_terminal("countd", &how, 0), 1, "\r\033[Kloading [");
     expect(1, 1, "] 100% 2 increments, ");
     last = strstr(text, "2 increments acknowledged in ");
     assert_non_null(last);

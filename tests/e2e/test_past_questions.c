@@ -268,6 +268,62 @@ the_top_of_a_period_tells_what_changed(void **state)
 }
 
 static void
+the_rank_in_a_period_is_told_with_its_sum(void **state)
+{
+    struct fixture *x = *state;
+
+    expect_text(
+        FLEET_RUN(&x->fleet, "rank", "pages", "/n7", "--from", "-2h", "--tsv"),
+        0, "2\t107\t12\n");
+    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/b", "--utc", "--json"), 0,
+           "\"rank\": 11, \"sum\": 0, \"keys\": 12, \"as_of_ms\": 1");
+    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/n7", "--from", "-2h"), 0,
+           "rank  sum  of keys\n   2  107       12\nfrom ");
+    /* Nothing came to it: in that time, or ever. */
+    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/n7", "--from", "-3d", "--to",
+                     "-1d", "--json"),
+           1, "\"rank\": null, \"sum\": null, \"keys\": 0, ");
+    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/x", "--from", "-2h"), 1,
+           "nothing came to the key in that time");
+    expect(FLEET_RUN(&x->fleet, "rank", "no", "/x", "--to", "now"), 1,
+           "no such keyspace");
+    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/x", "--from", "soon"), 100,
+           "give a time");
+    expect_text(FLEET_RUN(&x->fleet, "rank", "pages", "/n7"), 0, "2\n");
+}
+
+#define TERMINAL(x, ...)                                                       \
+    fleet_terminal(&(x)->fleet, (const char *const[]){__VA_ARGS__, NULL}, 30)
+
+/* A day of hours: one with increments, in UTF-8 as far as the locale has it. */
+static void
+a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not(void **state)
+{
+    static const char *const utf8[] = {"LC_ALL=C.UTF-8", NULL};
+    static const char *const ascii[] = {"LC_ALL=C", NULL};
+    struct fixture *x = *state;
+
+    x->fleet.env = utf8;
+    expect(TERMINAL(x, "history", "pages"), 0,
+           "  ########################################\r\n");
+    assert_non_null(strstr(text, "\xe2\x96\x88"));
+    x->fleet.env = ascii;
+    expect(TERMINAL(x, "history", "pages"), 0, "#\r\n");
+    assert_null(strstr(text, "\xe2"));
+    expect(TERMINAL(x, "history", "pages", "--tsv"), 0, "\t1050\r\n");
+    assert_null(strchr(text, '#'));
+    expect(TERMINAL(x, "top", "pages", "2", "--from", "-2h"), 0,
+           "/n9  ####################\r\n");
+
+    x->fleet.env = utf8;
+    expect(HISTORY(x, "--from", "-2h"), 0, "1050\n");
+    assert_null(strpbrk(text, "#\xe2"));
+    expect(FLEET_RUN(&x->fleet, "top", "pages", "2", "--from", "-2h"), 0,
+           "/n9\n");
+    x->fleet.env = NULL;
+}
+
+static void
 around_prints_neighbours_with_their_ranks(void **state)
 {
     struct fixture *x = *state;
@@ -308,6 +364,8 @@ static const struct CMUnitTest tests[] = {
     CASE(bad_questions_are_refused_and_the_handle_goes_on),
     CASE(history_prints_a_line_for_each_step),
     CASE(the_top_of_a_period_tells_what_changed),
+    CASE(the_rank_in_a_period_is_told_with_its_sum),
+    CASE(a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not),
     CASE(around_prints_neighbours_with_their_ranks),
     CASE(bad_times_and_steps_are_refused_with_the_reason),
 };

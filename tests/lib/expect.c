@@ -1,7 +1,12 @@
 /* tests/lib/expect.c - see expect.h. */
 #include "tests/lib/expect.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/lib/test.h"
 
@@ -28,6 +33,71 @@ expect_run(const char *program, const struct daemon_how *how)
 
     drop_tmpfs_warnings();
     return status;
+}
+
+/* Becomes the program; does not return. */
+static void
+become(const char *path, const struct daemon_how *how, int terminal)
+{
+    const char *argv[64] = {path};
+    char *const *args;
+    size_t n = 0;
+
+    for (size_t i = 0; how->env != NULL && how->env[i] != NULL; i++) {
+        char *name = strdup(how->env[i]);
+        char *value = strchr(name, '=');
+
+        *value++ = '\0';
+        setenv(name, value, 1);
+    }
+    while (how->argv[n] != NULL && n < 62) {
+        argv[n + 1] = how->argv[n];
+        n++;
+    }
+    memcpy(&args, &(const char *const *){argv},
+           sizeof args); /* takes no const */
+    if (dup2(terminal, 1) == 1 && dup2(terminal, 2) == 2)
+        execv(path, args);
+    _exit(127);
+}
+
+int
+expect_terminal(const char *program, const struct daemon_how *how,
+                unsigned columns)
+{
+    const struct winsize size = {.ws_row = 24,
+                                 .ws_col = (unsigned short)columns};
+    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    size_t got = 0;
+    char path[512];
+    ssize_t n;
+    pid_t pid;
+    int slave, status;
+
+    assert_true(master >= 0);
+    assert_int_equal(grantpt(master), 0);
+    assert_int_equal(unlockpt(master), 0);
+    slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(slave >= 0);
+    assert_int_equal(ioctl(slave, TIOCSWINSZ, &size), 0);
+    daemon_path(program, path, sizeof path);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        become(path, how, slave);
+    assert_int_equal(close(slave), 0);
+    /* Ends with an error, when the last user of the terminal has gone. */
+    do {
+        n = read(master, text + got, sizeof text - 1 - got);
+        if (n > 0)
+            got += (size_t)n;
+    } while (n > 0);
+    text[got] = '\0';
+    assert_int_equal(close(master), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    drop_tmpfs_warnings();
+    return WEXITSTATUS(status);
 }
 
 void

@@ -17,6 +17,11 @@ extern char text[TEXT_SIZE]; /* NUL-terminated */
  * tmpfs, as /tmp is on some systems, is not left in `text`. */
 int expect_run(const char *program, const struct daemon_how *how);
 
+/* The same on a terminal of so many columns, which both streams are: lines end
+ * in "\r\n" in `text`.  Only how->argv and how->env are looked at. */
+int expect_terminal(const char *program, const struct daemon_how *how,
+                    unsigned columns);
+
 /* The status, and these words somewhere in `text`. */
 void expect(int got, int status, const char *words);
 

@@ -76,6 +76,9 @@ uint16_t fleet_read_port(struct fleet *f);
 int fleet_run(struct fleet *f, const char *const *words);
 #define FLEET_RUN(f, ...) fleet_run(f, (const char *const[]){__VA_ARGS__, NULL})
 
+/* The same on a terminal of so many columns: expect_terminal(). */
+int fleet_terminal(struct fleet *f, const char *const *words, unsigned columns);
+
 /* Starts it and does not wait. */
 void fleet_begin(struct fleet *f, struct daemon *d, const char *const *words);
 

@@ -5,6 +5,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
+#include "common/client/cmd/period.h"
 
 enum what { WHAT_COUNT, WHAT_RANK, WHAT_TOTAL };
 
@@ -101,7 +102,7 @@ cmd_get(struct cmd_line *line)
 int
 cmd_rank(struct cmd_line *line)
 {
-    return run(line, WHAT_RANK);
+    return period_is_asked(line) ? period_rank(line) : run(line, WHAT_RANK);
 }
 
 int

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/diag.h"
+#include "common/client/cmd/chart.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/span.h"
@@ -12,9 +12,8 @@
 
 #define STEP_MS  ((uint64_t)3600000)
 #define STEP_MAX ((uint64_t)366 * 86400000)
-#define BAR_SIZE 40
 
-/* Bars are for people only. */
+/* Bars are for terminals only. */
 static const struct output_column columns[] = {
     {"from", "from", false},
     {"sum", "sum", true},
@@ -29,40 +28,18 @@ struct history {
     bool utc;
 };
 
-/* Where int64 has the sum it is taken: of -1 the halves lose all there is. */
-static double
-size_of(const struct countd_sum *s)
-{
-    const bool fits = s->value != INT64_MIN && s->value != INT64_MAX;
-    const double value =
-        fits ? (double)s->value
-             : (double)s->high * 18446744073709551616.0 + (double)s->low;
-
-    return value < 0 ? -value : value;
-}
-
 static double
 largest(const struct countd_buckets *b)
 {
     double most = 0;
 
-    for (size_t i = 0; i < b->count; i++)
-        if (size_of(&b->buckets[i].sum) > most)
-            most = size_of(&b->buckets[i].sum);
+    for (size_t i = 0; i < b->count; i++) {
+        const double value = chart_value(&b->buckets[i].sum);
+        const double size = value < 0 ? -value : value;
+
+        most = size > most ? size : most;
+    }
     return most;
-}
-
-/* As long as the sum is of the largest; what is not 0 is seen. */
-static void
-draw_bar(const struct countd_sum *s, double most, char bar[BAR_SIZE + 1])
-{
-    const double size = size_of(s);
-    size_t length = most > 0 ? (size_t)(size / most * BAR_SIZE + 0.5) : 0;
-
-    if (length == 0 && size > 0)
-        length = 1;
-    memset(bar, s->high < 0 ? '-' : '#', length);
-    bar[length] = '\0';
 }
 
 static void
@@ -70,7 +47,7 @@ print_rows(const struct history *h, struct output *out,
            const struct countd_buckets *b)
 {
     const double most = largest(b);
-    char from[WHEN_SIZE], sum[OUTPUT_SUM_SIZE], bar[BAR_SIZE + 1];
+    char from[WHEN_SIZE], sum[OUTPUT_SUM_SIZE], bar[CHART_BAR_MAX + 1];
 
     for (size_t i = 0; i < b->count; i++) {
         const struct countd_sum *s = &b->buckets[i].sum;
@@ -80,18 +57,30 @@ print_rows(const struct history *h, struct output *out,
             cell_text(bar),
         };
 
-        draw_bar(s, most, bar);
+        chart_bar(chart_value(s), most, CHART_BAR_MAX, bar);
         output_row(out, cells);
     }
+}
+
+/* All of it in one line; output_fini() tells what stdout did not take. */
+static void
+print_spark(const struct countd_buckets *b, unsigned width)
+{
+    char line[CHART_LINE_SIZE];
+
+    chart_spark(b->buckets, b->count, width, chart_is_utf8(), line);
+    (void)puts(line);
 }
 
 static int
 print(const struct history *h, const struct countd_buckets *b)
 {
     struct output out;
+    unsigned width;
 
     output_init(&out, h->line, columns, 2);
-    if (out.format == OUTPUT_PEOPLE && isatty(STDOUT_FILENO) == 1)
+    width = chart_width(&out);
+    if (width > 0)
         out.column_count = 3;
     output_fact(&out, "keyspace",
                 cell_name(h->keyspace.bytes, h->keyspace.size));
@@ -101,6 +90,8 @@ print(const struct history *h, const struct countd_buckets *b)
     output_fact(&out, "since", cell_number(b->since));
     print_rows(h, &out, b);
     output_rows_end(&out);
+    if (width > 0 && b->count > 1)
+        print_spark(b, width);
     span_tell_since(&out, b->since, h->span.from, h->utc);
     output_as_of(&out, b->as_of_ms);
     return output_fini(&out);

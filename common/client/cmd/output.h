@@ -32,7 +32,14 @@ struct output_column {
     bool right;        /* aligned */
 };
 
-enum cell_kind { CELL_NONE, CELL_NAME, CELL_TEXT, CELL_NUMBER, CELL_BOOL };
+enum cell_kind {
+    CELL_NONE,
+    CELL_ABSENT,
+    CELL_NAME,
+    CELL_TEXT,
+    CELL_NUMBER,
+    CELL_BOOL
+};
 
 struct cell {
     enum cell_kind kind;
@@ -45,6 +52,7 @@ struct output {
     enum output_format format;
     const struct output_column *columns;
     size_t column_count;
+    const char *rows_key; /* of the list in JSON */
     int widths[OUTPUT_COLUMNS_MAX];
     char *text; /* cells of a page of people's rows, each with its NUL */
     size_t text_size, text_capacity;
@@ -58,6 +66,7 @@ struct output {
 };
 
 struct cell cell_none(void);
+struct cell cell_absent(void); /* of JSON not even null; not the first one */
 struct cell cell_name(const void *bytes, size_t size);
 struct cell cell_text(const char *text); /* printable, valid UTF-8 */
 struct cell cell_number(int64_t number);
@@ -79,6 +88,11 @@ void output_fact(struct output *o, const char *key, struct cell value);
 
 /* One cell per column. */
 void output_row(struct output *o, const struct cell *cells);
+
+/* Other rows, behind output_rows_end(): a table of its own, in JSON a list of
+ * this name. */
+void output_next_rows(struct output *o, const char *key,
+                      const struct output_column *columns, size_t column_count);
 
 /* Ends the rows (JSON shows an empty list when there were none). */
 void output_rows_end(struct output *o);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/base/diag.h"
+#include "common/client/cmd/chart.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/span.h"
 #include "common/client/cmd/when.h"
@@ -12,15 +13,24 @@
 
 __extension__ typedef __int128 int128;
 
+#define BAR_WIDTH 20
+
+/* Bars are for terminals only. */
 static const struct output_column columns[] = {
     {"rank", "rank", true},     {"sum", "sum", true},
     {"before", "before", true}, {"change", "change", true},
-    {"key", "key", false},
+    {"key", "key", false},      {"", "bar", false},
+};
+
+static const struct output_column rank_columns[] = {
+    {"rank", "rank", true},
+    {"sum", "sum", true},
+    {"of keys", "keys", true},
 };
 
 struct period {
     const struct cmd_line *line;
-    struct cmd_name keyspace;
+    struct cmd_name keyspace, key;
     struct span span;
     int64_t length;
     bool utc;
@@ -81,10 +91,14 @@ whole(const struct countd_sum *s)
 
 static void
 print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
-          bool known)
+          const struct countd_top *top)
 {
+    const double value = chart_value(&row->sum);
+    const double most = chart_value(&top->rows[0].sum);
+    const bool known = top->before_known;
     const int128 change = whole(&row->sum) - whole(&row->before);
     char sum[OUTPUT_SUM_SIZE], before[OUTPUT_SUM_SIZE], text[OUTPUT_SUM_SIZE];
+    char bar[CHART_BAR_MAX + 1] = "";
     const struct cell cells[] = {
         cell_number(rank),
         cell_sum(row->sum.high, row->sum.low, sum),
@@ -93,41 +107,99 @@ print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
         known ? cell_sum((int64_t)(change >> 64), (uint64_t)change, text)
               : cell_none(),
         cell_name(row->key, row->key_size),
+        cell_text(bar),
     };
 
+    if (value > 0)
+        chart_bar(value, most, BAR_WIDTH, bar);
     output_row(out, cells);
 }
 
+static void
+begin(struct output *out, const struct period *p, int64_t since)
+{
+    output_fact(out, "keyspace",
+                cell_name(p->keyspace.bytes, p->keyspace.size));
+    if (p->key.size > 0)
+        output_fact(out, "key", cell_name(p->key.bytes, p->key.size));
+    output_fact(out, "from", cell_number(p->span.from));
+    output_fact(out, "to", cell_number(p->span.to));
+    output_fact(out, "since", cell_number(since));
+}
+
 static int
-print(const struct period *p, const struct countd_top *top)
+finish(struct output *out, const struct period *p, int64_t since,
+       int64_t as_of_ms)
 {
     char from[WHEN_SIZE], to[WHEN_SIZE];
-    struct output out;
 
-    output_init(&out, p->line, columns, sizeof columns / sizeof columns[0]);
-    output_fact(&out, "keyspace",
-                cell_name(p->keyspace.bytes, p->keyspace.size));
-    output_fact(&out, "from", cell_number(p->span.from));
-    output_fact(&out, "to", cell_number(p->span.to));
-    output_fact(&out, "since", cell_number(top->since));
-    for (size_t i = 0; i < top->count; i++)
-        print_row(&out, (int64_t)i, &top->rows[i], top->before_known);
-    output_rows_end(&out);
-    if (out.format == OUTPUT_PEOPLE) {
+    if (out->format == OUTPUT_PEOPLE) {
         when_format((uint64_t)p->span.from * 1000, p->utc, from);
         when_format((uint64_t)p->span.to * 1000, p->utc, to);
         (void)printf("from %s to %s\n", from, to); /* output_fini() tells */
     }
-    span_tell_since(&out, top->since, p->span.from, p->utc);
-    output_as_of(&out, top->as_of_ms);
-    return output_fini(&out);
+    span_tell_since(out, since, p->span.from, p->utc);
+    output_as_of(out, as_of_ms);
+    return output_fini(out);
+}
+
+static int
+print_top(const struct period *p, const struct countd_top *top)
+{
+    struct output out;
+
+    output_init(&out, p->line, columns, 5);
+    if (chart_width(&out) > 0)
+        out.column_count = 6;
+    begin(&out, p, top->since);
+    for (size_t i = 0; i < top->count; i++)
+        print_row(&out, (int64_t)i, &top->rows[i], top);
+    output_rows_end(&out);
+    return finish(&out, p, top->since, top->as_of_ms);
+}
+
+/* Of one row the facts of JSON need no list. */
+static int
+print_rank(const struct period *p, const struct countd_period *r)
+{
+    const bool any = r->sum.any != 0;
+    char text[OUTPUT_SUM_SIZE];
+    const struct cell cells[] = {
+        any ? cell_number(r->rank) : cell_none(),
+        any ? cell_sum(r->sum.high, r->sum.low, text) : cell_none(),
+        cell_number(r->keys),
+    };
+    struct output out;
+
+    output_init(&out, p->line, rank_columns, 3);
+    begin(&out, p, r->since);
+    for (size_t i = 0; i < 3; i++)
+        output_fact(&out, rank_columns[i].key, cells[i]);
+    if (any && out.format != OUTPUT_JSON) {
+        output_row(&out, cells);
+        output_rows_end(&out);
+    }
+    return finish(&out, p, r->since, r->as_of_ms);
+}
+
+/* A handle, and what is asked about; an exit status. */
+static int
+open_period(struct period *p, struct countd **c)
+{
+    const struct cmd_line *line = p->line;
+    int status;
+
+    p->utc = cmd_value(line, "utc") != NULL;
+    status = cmd_name(line, line->args[0], "keyspace", &p->keyspace);
+    if (status == 0)
+        status = span_read(line, &p->span);
+    return status == 0 ? cmd_connect(line, CMD_READER, 0, c) : status;
 }
 
 int
 period_top(const struct cmd_line *line, int64_t length)
 {
-    struct period p = {
-        .line = line, .length = length, .utc = cmd_value(line, "utc") != NULL};
+    struct period p = {.line = line, .length = length};
     struct countd_top *top;
     struct countd *c;
     int rc, status;
@@ -135,11 +207,7 @@ period_top(const struct cmd_line *line, int64_t length)
     if (length > QUERY_ROWS_MAX)
         return cmd_misuse(line, "--from --to",
                           "the top of a period has 4096 rows at most");
-    status = cmd_name(line, line->args[0], "keyspace", &p.keyspace);
-    if (status == 0)
-        status = span_read(line, &p.span);
-    if (status == 0)
-        status = cmd_connect(line, CMD_READER, 0, &c);
+    status = open_period(&p, &c);
     if (status != 0)
         return status;
     rc = fit(c, &p);
@@ -148,7 +216,35 @@ period_top(const struct cmd_line *line, int64_t length)
     (void)countd_close(c); /* nothing was sent to be counted */
     if (rc < 0)
         return span_failed(line, rc);
-    status = print(&p, top);
+    status = print_top(&p, top);
     countd_top_free(top);
     return status;
+}
+
+int
+period_rank(const struct cmd_line *line)
+{
+    struct period p = {.line = line};
+    struct countd_period r;
+    struct countd *c;
+    int rc, status;
+
+    status = cmd_name(line, line->args[1], "key", &p.key);
+    if (status == 0)
+        status = open_period(&p, &c);
+    if (status != 0)
+        return status;
+    rc = fit(c, &p);
+    if (rc == 0)
+        rc = countd_period_rank(c, p.keyspace.bytes, p.keyspace.size,
+                                p.key.bytes, p.key.size, p.span.from, p.span.to,
+                                &r);
+    (void)countd_close(c); /* nothing was sent to be counted */
+    if (rc < 0)
+        return span_failed(line, rc);
+    status = print_rank(&p, &r);
+    if (status != 0 || r.sum.any)
+        return status;
+    diag(DIAG_INFO, "nothing came to the key in that time");
+    return CONFIG_EXIT_NEGATIVE;
 }

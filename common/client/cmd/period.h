@@ -1,4 +1,4 @@
-/* common/client/cmd/period.h - countd top of a period. */
+/* common/client/cmd/period.h - countd top and rank of a period. */
 #ifndef COUNTD_PERIOD_H
 #define COUNTD_PERIOD_H
 
@@ -7,7 +7,8 @@
 /* Whether the line asks about a period. */
 bool period_is_asked(const struct cmd_line *line);
 
-/* `length` rows of it; an exit status. */
+/* `length` rows of it, the rank of a key in it; an exit status. */
 int period_top(const struct cmd_line *line, int64_t length);
+int period_rank(const struct cmd_line *line);
 
 #endif

@@ -13,7 +13,10 @@ static const struct output_column columns[] = {
     {"rank", "rank", true},
     {"count", "count", true},
     {"key", "key", false},
+    {"", "at_limit", false}, /* in JSON, where it is */
 };
+
+#define COLUMNS 3 /* of all forms */
 
 struct range {
     struct countd *c;
@@ -28,6 +31,14 @@ struct range {
     struct output out;
 };
 
+/* What came beyond a limit of int64 is lost, if anything did: countd get tells.
+ */
+static bool
+is_at_limit(int64_t count)
+{
+    return count == INT64_MIN || count == INT64_MAX;
+}
+
 static void
 print_rows(struct range *r, const struct countd_rows *rows)
 {
@@ -37,6 +48,7 @@ print_rows(struct range *r, const struct countd_rows *rows)
             cell_number(r->offset + (int64_t)i),
             cell_number(row->count),
             cell_name(row->key, row->key_size),
+            is_at_limit(row->count) ? cell_bool(true) : cell_absent(),
         };
 
         output_row(&r->out, cells);
@@ -158,7 +170,9 @@ run(struct cmd_line *line, struct range *r)
     if (status != 0)
         return status;
 
-    output_init(&r->out, line, columns, sizeof columns / sizeof columns[0]);
+    output_init(&r->out, line, columns, COLUMNS);
+    if (r->out.format == OUTPUT_JSON)
+        r->out.column_count = sizeof columns / sizeof columns[0];
     rc = print_pages(r);
     ended = r->answered ? finish(r, rc) : 0;
     countd_close(r->c);

@@ -163,12 +163,16 @@ answer_top(const struct history *h, const struct kv *kv, struct store_past *q,
     if (q->from < span)
         return 0;
     while (rc == 0 && q->done < q->rows) {
-        struct store_top *t = &q->top[q->done++];
+        struct store_top *t = &q->top[q->done];
+        const struct history_asked asked = {
+            t->key, t->key_size, q->from - span, q->from, span, &t->before};
 
-        rc = history_read(h, kv, t->key, t->key_size, q->from - span, q->from,
-                          span, &t->before);
-        if (q->done % 64 == 0 && until_ns != 0 && clock_ns() >= until_ns)
-            return rc < 0 ? rc : -EAGAIN;
+        rc = history_read(h, kv, &asked, until_ns, &q->minutes);
+        if (rc < 0)
+            return rc;
+        q->minutes = 0;
+        if (++q->done < q->rows && until_ns != 0 && clock_ns() >= until_ns)
+            rc = -EAGAIN;
     }
     return rc;
 }
@@ -180,8 +184,10 @@ answer_rank(const struct history *h, const struct kv *kv, struct store_past *q,
     int rc;
 
     if (q->phase == 0) {
-        rc = history_read(h, kv, q->key, q->key_size, q->from, q->to,
-                          q->to - q->from, &q->sum);
+        const struct history_asked asked = {q->key, q->key_size,     q->from,
+                                            q->to,  q->to - q->from, &q->sum};
+
+        rc = history_read(h, kv, &asked, until_ns, &q->minutes);
         if (rc < 0)
             return rc;
         q->phase = 1;
@@ -189,18 +195,38 @@ answer_rank(const struct history *h, const struct kv *kv, struct store_past *q,
     return scan_on(h, kv, q, until_ns, count_key);
 }
 
+static int
+answer_buckets(const struct history *h, const struct kv *kv,
+               struct store_past *q, uint64_t until_ns)
+{
+    const bool all = q->op == STORE_PAST_KEYSPACE;
+    const uint32_t count = (q->to - q->from) / q->step;
+    const struct history_asked asked = {.key =
+                                            all ? (const uint8_t *)"" : q->key,
+                                        .key_size = all ? 0 : q->key_size,
+                                        .from = q->from,
+                                        .to = q->to,
+                                        .step = q->step,
+                                        .buckets = q->buckets};
+
+    if (count > STORE_BUCKETS_MAX)
+        return -E2BIG;
+    if (q->minutes == 0)
+        memset(q->buckets, 0, count * sizeof *q->buckets);
+    return history_read(h, kv, &asked, until_ns, &q->minutes);
+}
+
 int
 history_answer(const struct history *h, const struct kv *kv,
                struct store_past *q, uint64_t until_ns)
 {
-    const bool all = q->op == STORE_PAST_KEYSPACE;
     uint32_t step = q->to - q->from;
     unsigned tier;
     int rc;
 
     if (q->to < q->from)
         return -EINVAL;
-    if (q->op == STORE_PAST_KEY || all)
+    if (q->op == STORE_PAST_KEY || q->op == STORE_PAST_KEYSPACE)
         step = q->step;
     else if (step == 0)
         return 0; /* no time, nothing in it */
@@ -217,10 +243,5 @@ history_answer(const struct history *h, const struct kv *kv,
     case STORE_PAST_KEYSPACE:
         break;
     }
-    if ((q->to - q->from) / step > STORE_BUCKETS_MAX)
-        return -E2BIG;
-    memset(q->buckets, 0, (q->to - q->from) / step * sizeof *q->buckets);
-    return history_read(h, kv, all ? (const uint8_t *)"" : q->key,
-                        all ? 0 : q->key_size, q->from, q->to, step,
-                        q->buckets);
+    return answer_buckets(h, kv, q, until_ns);
 }

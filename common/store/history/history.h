@@ -196,11 +196,21 @@ int history_tier_of(const struct history *h, uint32_t from, uint32_t to,
 /* From when on a tier's sums are all there is; 0: from the beginning. */
 uint32_t history_since(const struct history *h, unsigned tier);
 
-/* Sums of a key (of size 0: of all keys) by steps of the span, into buckets
- * that are all zero at first. */
+/* Sums of a key (of size 0: of all keys) by steps of a span, into buckets that
+ * are all zero at first. */
+struct history_asked {
+    const uint8_t *key;
+    size_t key_size;
+    uint32_t from, to, step;
+    struct store_bucket *buckets;
+};
+
+/* Goes on behind the first *done minutes of the span, which is 0 at first, in
+ * parts that are each of a moment of its own.  -EAGAIN: clock_ns() is until_ns
+ * (0: no end), and *done says how far it came. */
 int history_read(const struct history *h, const struct kv *kv,
-                 const uint8_t *key, size_t key_size, uint32_t from,
-                 uint32_t to, uint32_t step, struct store_bucket *buckets);
+                 const struct history_asked *a, uint64_t until_ns,
+                 uint32_t *done);
 
 /* Goes over all keys with sums in a span, in order, from `*at` on: calls `row`
  * with each sum, which says the sum below which it wants no more (keys whose

@@ -4,6 +4,10 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "common/base/clock.h"
+
+#define PART 8 /* periods between looks at the clock */
+
 int
 history_tier_of(const struct history *h, uint32_t from, uint32_t to,
                 uint32_t step, unsigned *tier)
@@ -90,10 +94,8 @@ cells_between(const struct history_tier *t, uint32_t start, uint32_t from,
 struct reading {
     const struct history *h;
     const struct kv *kv;
-    const uint8_t *key;
-    size_t key_size;
-    uint32_t from, to, step;
-    struct store_bucket *buckets;
+    const struct history_asked *asked;
+    uint32_t at, end; /* of its span */
 };
 
 static void
@@ -110,39 +112,55 @@ add_to(struct store_bucket *b, int128 sum)
 static int
 read_run(void *ctx, const struct period *p, const struct run_info *run)
 {
-    struct reading *r = ctx;
+    const struct reading *r = ctx;
+    const struct history_asked *a = r->asked;
     const struct history_tier *t = &r->h->tier[p->tier];
     const uint64_t mask =
-        run->cells & cells_between(t, p->start, r->from, r->to);
+        run->cells & cells_between(t, p->start, r->at, r->end);
     int128 sums[HISTORY_CELLS];
     struct source s = {.copy = NULL};
     int rc;
 
     if (mask == 0)
         return 0;
-    rc = source_open(&s, r->kv, p->tier, p->start, run, r->key, r->key_size);
-    if (rc < 0 || s.over || s.block.key_size != r->key_size ||
-        memcmp(s.block.key, r->key, r->key_size) != 0)
+    rc = source_open(&s, r->kv, p->tier, p->start, run, a->key, a->key_size);
+    if (rc < 0 || s.over || s.block.key_size != a->key_size ||
+        memcmp(s.block.key, a->key, a->key_size) != 0)
         return rc;
     rows_sums(&s.block, sums);
     for (uint64_t rest = s.block.cells & mask; rest != 0; rest &= rest - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(rest);
 
-        add_to(&r->buckets[(p->start + i * t->step - r->from) / r->step],
+        add_to(&a->buckets[(p->start + i * t->step - a->from) / a->step],
                sums[i]);
     }
     return 0;
 }
 
+/* A part ends with a period of the tier that answers: what such a part is made
+ * of is few runs, and the rest may be of a later moment. */
 int
-history_read(const struct history *h, const struct kv *kv, const uint8_t *key,
-             size_t key_size, uint32_t from, uint32_t to, uint32_t step,
-             struct store_bucket *buckets)
+history_read(const struct history *h, const struct kv *kv,
+             const struct history_asked *a, uint64_t until_ns, uint32_t *done)
 {
-    struct reading r = {h, kv, key, key_size, from, to, step, buckets};
+    struct reading r = {.h = h, .kv = kv, .asked = a};
     unsigned tier;
     int rc;
 
-    rc = history_tier_of(h, from, to, step, &tier);
-    return rc < 0 ? rc : runs_each(h, kv, tier, from, to, read_run, &r);
+    rc = history_tier_of(h, a->from, a->to, a->step, &tier);
+    while (rc == 0 && a->from + *done < a->to) {
+        const struct history_tier *t = &h->tier[tier];
+        uint64_t end;
+
+        r.at = a->from + *done;
+        end = (uint64_t)history_period(t, r.at) + (uint64_t)t->period * PART;
+        r.end = end < a->to ? (uint32_t)end : a->to;
+        rc = runs_each(h, kv, tier, r.at, r.end, read_run, &r);
+        if (rc < 0)
+            break;
+        *done = r.end - a->from;
+        if (until_ns != 0 && r.end < a->to && clock_ns() >= until_ns)
+            rc = -EAGAIN;
+    }
+    return rc;
 }
