@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/log/archive.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
@@ -21,6 +22,7 @@
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
+#include "tests/lib/twin.h"
 
 #define FIRST UINT64_C(1700000000000) /* 2023-11-14T22:13:20Z */
 
@@ -263,6 +265,7 @@ a_replay_into_an_empty_directory_gives_the_same_counts(void **state)
 
     expect(REPLAY(s, s->fleet.path), 0, "; logs left out 0, missing 0, ");
     assert_same(s);
+    twin_compare(s->fleet.path, s->target, false);
     expect(REPLAY(s, s->archive), 0, ": 0 increments merged, ");
     assert_same(s);
     expect(FLEET_RUN(&s->fleet, "-d", s->target, "check"), 0, "0 faults");
@@ -270,6 +273,53 @@ a_replay_into_an_empty_directory_gives_the_same_counts(void **state)
     expect(FLEET_RUN(&s->fleet, "replay", s->archive), 0,
            ": 0 increments merged, ");
     assert_same(s);
+}
+
+/* Full logs whose increments came at any time of the last three years, of some
+ * minutes each. */
+static void
+fill_logs_of_years(struct site *s, unsigned logs)
+{
+    const uint64_t minute = 60000, now = clock_unix_ms();
+    const uint64_t spans[] = {60 * minute, 47 * 60 * minute, 80 * 1440 * minute,
+                              1000 * 1440 * minute};
+    struct random r = {random_seed(__func__)};
+    struct datadir dir;
+    char key[32];
+
+    assert_rc(datadir_open(&dir, s->fleet.path, DATADIR_WRITE), 0);
+    for (unsigned i = 0; i < logs; i++) {
+        struct filler f;
+
+        filler_open(&f, dir.log_fd, i, 64);
+        f.received_ms = now - 1 - random_below(&r, spans[i % 4]);
+        for (unsigned n = 0; n < 60; n++) {
+            snprintf(key, sizeof key, "key-%u", (unsigned)random_below(&r, 20));
+            filler_add(&f, n % 3 ? "words" : "others", key,
+                       (int64_t)random_below(&r, 2000) - 1000);
+            if (random_chance(&r, 10) && f.received_ms + minute < now)
+                f.received_ms += random_below(&r, minute);
+        }
+        filler_seal(&f);
+    }
+    datadir_close(&dir);
+}
+
+static void
+a_replay_into_an_empty_directory_gives_the_same_history(void **state)
+{
+    struct site *s = *state;
+
+    fill_logs_of_years(s, 40);
+    fleet_start(&s->fleet, FLEET_WORKER);
+    fleet_await_drained(&s->fleet, 20000);
+    fleet_stop_all(&s->fleet);
+
+    twin_replay(&s->fleet, s->target);
+    twin_compare(s->fleet.path, s->target, true);
+    twin_replay(&s->fleet, s->target);
+    twin_compare(s->fleet.path, s->target, true);
+    expect(FLEET_RUN(&s->fleet, "-d", s->target, "check"), 0, "0 faults");
 }
 
 /* A backup of before, rolled forward. */
@@ -559,6 +609,7 @@ explain_without_an_archive_knows_nothing_but_the_count(void **state)
 
 static const struct CMUnitTest tests[] = {
     CASE(a_replay_into_an_empty_directory_gives_the_same_counts),
+    CASE(a_replay_into_an_empty_directory_gives_the_same_history),
     CASE(a_replay_into_an_older_copy_adds_what_is_missing),
     CASE(a_replay_killed_at_any_system_call_is_repeated),
     CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed),

@@ -11,11 +11,11 @@
 #define TXN_MEMORY ((size_t)64 << 20)
 #define OPEN_MAX   16 /* keyspaces at once */
 
-int
-inside_store(const struct cmd_line *line, const struct inside *in,
-             int keyspace_fd, bool writable, struct store **out)
+static struct lmdb_options
+options_of(const struct cmd_line *line, const struct inside *in,
+           int keyspace_fd, bool writable)
 {
-    const struct lmdb_options options = {
+    return (struct lmdb_options){
         .keyspace_fd = keyspace_fd,
         .hash_key = in->dir.hash_key,
         .keyspace_size = (uint16_t)line->config.keyspace_size,
@@ -26,6 +26,14 @@ inside_store(const struct cmd_line *line, const struct inside *in,
         .keyspace_max = line->config.keyspace_max,
         .keys_max = line->config.keyspace_max_keys,
     };
+}
+
+int
+inside_store(const struct cmd_line *line, const struct inside *in,
+             int keyspace_fd, bool writable, struct store **out)
+{
+    const struct lmdb_options options =
+        options_of(line, in, keyspace_fd, writable);
 
     return lmdb_store_open(out, &options);
 }
@@ -47,15 +55,23 @@ inside_held(int data_fd, bool writable, struct held **out)
 
 /* With the directory open. */
 static int
-open_rest(const struct cmd_line *line, bool writable, struct inside *out)
+open_rest(const struct cmd_line *line, bool writable, bool history,
+          struct inside *out)
 {
+    struct lmdb_options options =
+        options_of(line, out, out->dir.keyspace_fd, writable);
     int rc, status;
+
+    if (history) {
+        options.history = &line->config.history;
+        options.history_max = line->config.history_max;
+    }
 
     status = wait_sizes(line, &out->dir);
     if (status != 0)
         goto close_dir;
     status = CONFIG_EXIT_SYSTEM;
-    rc = inside_store(line, out, out->dir.keyspace_fd, writable, &out->store);
+    rc = lmdb_store_open(&out->store, &options);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open keyspaces");
         goto close_dir;
@@ -76,7 +92,7 @@ inside_open(const struct cmd_line *line, bool writable, struct inside *out)
 {
     const int status = wait_datadir(line, &out->dir);
 
-    return status != 0 ? status : open_rest(line, writable, out);
+    return status != 0 ? status : open_rest(line, writable, false, out);
 }
 
 int
@@ -93,7 +109,7 @@ inside_make(const struct cmd_line *line, struct inside *out)
     rc = datadir_open(&out->dir, line->config.data_dir, DATADIR_WRITE);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_WRITE);
-    return open_rest(line, true, out);
+    return open_rest(line, true, true, out);
 }
 
 void

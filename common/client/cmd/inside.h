@@ -24,10 +24,12 @@ struct inside {
 };
 
 /* Opens all of it by the settings, which must have the message sizes of the
- * directory.  Says what is wrong and returns an exit status. */
+ * directory.  History stays as it is: none begins and none ends.  Says what is
+ * wrong and returns an exit status. */
 int inside_open(const struct cmd_line *line, bool writable, struct inside *out);
 
-/* The same, writable, of a directory that is made if it is not there. */
+/* The same, writable, of a directory that is made if it is not there.  History
+ * is kept as the settings say: as by a worker. */
 int inside_make(const struct cmd_line *line, struct inside *out);
 void inside_close(struct inside *in);
 
