@@ -69,16 +69,15 @@
 #define PACKED_RECORDS     8192              /* of a block */
 #define PACKED_NAMES       65535             /* known at a time */
 #define PACKED_ARENA       ((size_t)4 << 20) /* bytes of these */
-#define PACKED_NAMES_SIZE  ((size_t)1 << 18) /* a block ends behind so many */
+#define PACKED_NAMES_SIZE  ((size_t)1 << 18) /* of a block */
 #define PACKED_KEYSPACES   4095              /* known at a time */
 #define PACKED_NAME_MAX    (2 * MESSAGE_NAME_MAX + 1)
 #define PACKED_VARINT_MAX  10
 #define PACKED_SMALL       32 /* so much smaller than slots: not deflated */
 #define PACKED_COLUMNS                                                         \
-    (PACKED_NAMES_SIZE + PACKED_NAME_MAX + (size_t)4 * PACKED_VARINT_MAX +     \
-     (size_t)2 * PACKED_RECORDS * PACKED_VARINT_MAX)
-#define PACKED_DEFLATED (PACKED_COLUMNS + PACKED_COLUMNS / 8 + 64) /* at most  \
-                                                                    */
+    (PACKED_NAMES_SIZE + (size_t)2 * PACKED_RECORDS * PACKED_VARINT_MAX)
+/* What deflating them may make of them. */
+#define PACKED_DEFLATED (PACKED_COLUMNS + PACKED_COLUMNS / 8 + 64)
 
 /* Bits of a block. */
 #define PACKED_FORGOT      1u

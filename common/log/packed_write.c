@@ -32,6 +32,9 @@
  */
 #define SIZES 4
 
+/* What a name takes in the list, at most. */
+#define LISTED_MAX (PACKED_NAME_MAX + 4 * PACKED_VARINT_MAX)
+
 struct column {
     uint8_t *at, *end;
     uint64_t last; /* value */
@@ -67,8 +70,7 @@ struct packer {
     uint32_t first, count, names;
     uint64_t total; /* of the file */
     bool forgot;
-    uint8_t name_bytes[PACKED_NAMES_SIZE + PACKED_NAME_MAX +
-                       (size_t)2 * PACKED_VARINT_MAX];
+    uint8_t name_bytes[PACKED_NAMES_SIZE];
     uint8_t time_bytes[(size_t)PACKED_RECORDS * PACKED_VARINT_MAX];
     uint8_t increment_bytes[(size_t)PACKED_RECORDS * PACKED_VARINT_MAX];
     struct column new_names, times, increments;
@@ -131,15 +133,20 @@ end_run(struct column *c)
 }
 
 static void
-put_value(struct column *c, uint64_t v)
+put_change(struct column *c, uint64_t v)
 {
-    if (v == c->last) {
-        c->same++;
-        return;
-    }
     end_run(c);
     put_varint(c, zigzag((int64_t)(v - c->last)));
     c->last = v;
+}
+
+static inline void
+put_value(struct column *c, uint64_t v)
+{
+    if (v == c->last)
+        c->same++;
+    else
+        put_change(c, v);
 }
 
 static void
@@ -421,17 +428,19 @@ end_block(struct packer *p)
     return write_all(p->fd, p->out, size);
 }
 
-/* Sees to it that one more increment, of a new name, has room. */
+/* Sees to it that so many more increments, all of new names, have room. */
 static int
-make_room(struct packer *p)
+make_room(struct packer *p, unsigned more)
 {
-    const bool forget = p->known == PACKED_NAMES ||
-                        p->keyspace_count == PACKED_KEYSPACES ||
-                        p->arena_used + SIZES + PACKED_NAME_MAX > PACKED_ARENA;
+    const bool forget =
+        p->known + more > PACKED_NAMES ||
+        p->keyspace_count + more > PACKED_KEYSPACES ||
+        p->arena_used + more * (SIZES + PACKED_NAME_MAX) > PACKED_ARENA;
     int rc;
 
-    if (!forget && p->count < PACKED_RECORDS &&
-        (size_t)(p->new_names.end - p->new_names.at) < PACKED_NAMES_SIZE)
+    if (!forget && p->count + more <= PACKED_RECORDS &&
+        p->new_names.end + more * LISTED_MAX <=
+            p->new_names.at + sizeof p->name_bytes)
         return 0;
     rc = end_block(p);
     if (forget)
@@ -440,33 +449,28 @@ make_room(struct packer *p)
     return rc;
 }
 
-static int
-add(struct packer *p, const struct message *m, uint64_t received_ms,
-    const struct packed_marks *marks)
-{
-    const int rc = make_room(p);
-
-    if (rc < 0)
-        return rc;
-    put_le16(p->out + PACKED_HEAD_SIZE + (size_t)2 * p->count,
-             (uint16_t)number_of(p, m, marks));
-    put_value(&p->times, received_ms);
-    put_value(&p->increments, (uint64_t)m->increment);
-    p->count++;
-    return 0;
-}
-
 int
 packer_add(struct packer *p, const struct message *m,
            const struct slot_stamp *stamps, const struct packed_marks *marks,
            unsigned count)
 {
+    uint8_t *number;
     unsigned i;
-    int rc = p->from > MARKS_MOST ? -EOVERFLOW : 0;
+    int rc;
 
-    for (i = 0; rc == 0 && i < count; i++)
-        rc = add(p, &m[i], stamps[i].received_ms, marks ? &marks[i] : NULL);
-    return rc;
+    assert(count <= SLOT_RUN);
+    rc = p->from > MARKS_MOST ? -EOVERFLOW : make_room(p, count);
+    if (rc < 0)
+        return rc;
+    number = p->out + PACKED_HEAD_SIZE + (size_t)2 * p->count;
+    for (i = 0; i < count; i++, number += 2) {
+        put_le16(number,
+                 (uint16_t)number_of(p, &m[i], marks ? &marks[i] : NULL));
+        put_value(&p->times, stamps[i].received_ms);
+        put_value(&p->increments, (uint64_t)m[i].increment);
+    }
+    p->count += count;
+    return 0;
 }
 
 /* ---- a log ------------------------------------------------------------- */
