@@ -224,7 +224,8 @@ try_file(const uint8_t *bytes, size_t size, bool mended)
 
 /* ---- any increments ---------------------------------------------------- */
 
-#define SIZE_OF_ONE 4 /* bytes that say an increment */
+#define SIZE_OF_ONE 4      /* bytes that say an increment */
+#define COUNT_MOST  20000u /* increments: some blocks */
 
 struct made {
     struct packed_record r;
@@ -354,6 +355,8 @@ try_increments(const uint8_t *bytes, size_t size)
     r.marks = bytes[0] & 1;
     r.repeated = bytes[0] & 2 ? 1500 : 1;
     r.count = (unsigned)((size - 5) / SIZE_OF_ONE) * r.repeated;
+    if (r.count > COUNT_MOST)
+        r.count = COUNT_MOST;
     pack_made(&r);
     read_made(&r);
     flip_a_bit(get_le32(bytes + 1));
