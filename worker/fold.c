@@ -22,13 +22,21 @@
 #define READ_SIZE  ((size_t)128 << 10)
 #define ARENA_KEEP ((size_t)8 << 20)
 
-/* One checked record of a group. */
+/* One checked record of a group, which is not of 0. */
 struct record {
     struct message m;
     struct fold_keyspace *keyspace;
     uint32_t minute;
     uint32_t tag;
-    uint32_t guess; /* the entry its cell named */
+    uint32_t number; /* in the group */
+};
+
+/* Slots that are taken together. */
+struct group {
+    struct slot_stamp stamps[GROUP];
+    struct message messages[GROUP];
+    struct packed_marks marks[GROUP];
+    struct record records[GROUP];
 };
 
 /* ---- opening, clearing ------------------------------------------------- */
@@ -98,6 +106,8 @@ fold_clear(struct fold *f)
     f->records = f->zeros = 0;
     f->grown = 0;
     f->entries_grown = 0;
+    if (f->watch)
+        f->watch->clear(f->watch->ctx);
     if (f->wide || !f->arena.at) {
         f->wide = false;
         close_regions(f);
@@ -289,6 +299,7 @@ new_entry(struct fold *f, const struct record *r, uint32_t keyspace)
     e->minute = r->minute;
     e->sum_low = 0;
     e->sum_high = 0;
+    e->mark = 0;
     e->key_size = r->m.key_size;
     memcpy(e->key, r->m.key, r->m.key_size);
     list_entry(f, r->keyspace, reference);
@@ -334,32 +345,29 @@ keyspace_of(struct fold *f, struct fold_keyspace *last, const struct message *m)
  * records that count, or an error of slot_parse. */
 static int
 read_group(struct fold *f, const struct log *log, unsigned number,
-           const uint8_t *slots, uint32_t from, uint32_t count,
-           struct record *records)
+           const uint8_t *slots, uint32_t from, uint32_t count, struct group *g)
 {
-    struct slot_stamp stamps[GROUP];
-    struct message messages[GROUP];
     struct fold_keyspace *k = f->last;
     uint32_t i;
     int n = 0, rc;
 
     rc = slot_parse_run(&log->layout, slots, count, log->header.uuid, from,
-                        log->header.epoch, messages, stamps);
+                        log->header.epoch, g->messages, g->stamps);
     if (rc < 0)
         return rc;
-    if (f->watch)
-        f->watch->see(f->watch->ctx, messages, stamps, count);
     for (i = 0; i < count; i++) {
-        struct record *r = &records[n];
+        struct record *r = &g->records[n];
 
-        if (messages[i].increment == 0)
+        g->marks[i] = (struct packed_marks){NULL, NULL};
+        if (g->messages[i].increment == 0)
             continue;
-        k = keyspace_of(f, k, &messages[i]);
+        k = keyspace_of(f, k, &g->messages[i]);
         fold_set_bit(k->touched, number);
-        r->m = messages[i];
+        r->m = g->messages[i];
         r->keyspace = k;
-        r->minute = minute_of(&stamps[i]);
+        r->minute = minute_of(&g->stamps[i]);
         r->tag = entry_tag(f, &r->m, k, r->minute);
+        r->number = i;
         __builtin_prefetch(&cells(&f->entries)[r->tag & f->entries.mask]);
         n++;
     }
@@ -367,18 +375,16 @@ read_group(struct fold *f, const struct log *log, unsigned number,
 }
 
 static void
-add_group(struct fold *f, struct record *records, int count)
+add_group(struct fold *f, struct group *g, int count)
 {
     int i;
 
+    for (i = 0; i < count; i++)
+        fold_prefetch(
+            f,
+            cells(&f->entries)[g->records[i].tag & f->entries.mask].reference);
     for (i = 0; i < count; i++) {
-        struct record *r = &records[i];
-
-        r->guess = cells(&f->entries)[r->tag & f->entries.mask].reference;
-        fold_prefetch(f, r->guess);
-    }
-    for (i = 0; i < count; i++) {
-        const struct record *r = &records[i];
+        const struct record *r = &g->records[i];
         const uint32_t keyspace = reference_to(f, r->keyspace);
         struct fold_entry *e;
 
@@ -386,6 +392,8 @@ add_group(struct fold *f, struct record *records, int count)
         if (!e)
             e = new_entry(f, r, keyspace);
         entry_add(e, r->m.increment);
+        g->marks[r->number] =
+            (struct packed_marks){&r->keyspace->mark, &e->mark};
     }
     f->records += (uint64_t)count;
 }
@@ -418,7 +426,7 @@ static int
 add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
           uint32_t count)
 {
-    struct record records[GROUP];
+    struct group g;
     uint32_t at, group;
     int rc, n;
 
@@ -429,11 +437,13 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
             return rc;
         n = read_group(f, log, number,
                        f->slots + (size_t)at * log->layout.slot_size, from + at,
-                       group, records);
+                       group, &g);
         if (n < 0)
             return damage(n);
         f->zeros += group - (uint32_t)n;
-        add_group(f, records, n);
+        add_group(f, &g, n);
+        if (f->watch)
+            f->watch->see(f->watch->ctx, g.messages, g.stamps, g.marks, group);
     }
     return 0;
 }

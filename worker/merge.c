@@ -86,15 +86,22 @@ archive_begins(void *ctx, const struct log *log)
 
 static void
 archive_sees(void *ctx, const struct message *messages,
-             const struct slot_stamp *stamps, unsigned count)
+             const struct slot_stamp *stamps, const struct packed_marks *marks,
+             unsigned count)
 {
-    archive_see(ctx, messages, stamps, count);
+    archive_see(ctx, messages, stamps, marks, count);
 }
 
 static void
 archive_ends(void *ctx, const struct log *log, int rc)
 {
     archive_end(ctx, log, rc);
+}
+
+static void
+archive_restarts(void *ctx)
+{
+    archive_restart(ctx);
 }
 
 int
@@ -107,6 +114,7 @@ merge_archive(struct merge *m, uint64_t keep_ms)
     m->watch = (struct fold_watch){.begin = archive_begins,
                                    .see = archive_sees,
                                    .end = archive_ends,
+                                   .clear = archive_restarts,
                                    .ctx = &m->archive};
     m->batch.fold.watch = &m->watch;
     return 0;

@@ -356,10 +356,18 @@ archive_begin(struct archive *a, const struct log *log)
 
 void
 archive_see(struct archive *a, const struct message *messages,
-            const struct slot_stamp *stamps, unsigned count)
+            const struct slot_stamp *stamps, const struct packed_marks *marks,
+            unsigned count)
 {
     if (a->error == 0)
-        a->error = packer_add(a->packer, messages, stamps, count);
+        a->error = packer_add(a->packer, messages, stamps, marks, count);
+}
+
+void
+archive_restart(struct archive *a)
+{
+    assert(a->file < 0);
+    packer_restart(a->packer);
 }
 
 /* Room for one more of them.  Without it the log is packed again later. */

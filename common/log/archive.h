@@ -94,8 +94,12 @@ int archive_sync(struct archive *a);
  * and says what is wrong then. */
 void archive_begin(struct archive *a, const struct log *log);
 void archive_see(struct archive *a, const struct message *messages,
-                 const struct slot_stamp *stamps, unsigned count);
+                 const struct slot_stamp *stamps,
+                 const struct packed_marks *marks, unsigned count);
 void archive_end(struct archive *a, const struct log *log, int rc);
+
+/* As packer_restart(). */
+void archive_restart(struct archive *a);
 
 /* The batch is over: what was packed and not added goes. */
 void archive_forget(struct archive *a);

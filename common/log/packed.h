@@ -3,7 +3,8 @@
  *
  * What a log repeats is told once: names are listed when they are met first
  * and referred to by a number.  What is left stands in columns, which deflate
- * (zlib) likes.  The file is a header and blocks, integers little-endian:
+ * (zlib) likes; a block that is small as it is spares that work.  The file is a
+ * header and blocks, integers little-endian:
  *
  *   at    size  header
  *      0     8  magic          "COUNTDA1"
@@ -27,11 +28,12 @@
  *      8     4  number of its first increment
  *     12     4  increments, 1 to PACKED_RECORDS
  *     16     4  names met first here
- *     20     4  1: the names of before are forgotten; else 0
- *     24     4  size of the columns, deflated
- *     28     4  size of the columns
+ *     20     4  bits: 1  the names of before are forgotten
+ *                     2  the columns are deflated
+ *     24     4  size of the columns here
+ *     28     4  size of the columns as they are
  *     32        for each increment the number of its name, u16
- *               the columns, a raw deflate stream
+ *               the columns, as they are or a raw deflate stream
  *
  *   columns
  *     names       for each of its keyspace the number + 1, or 0 and a new one
@@ -67,16 +69,19 @@
 #define PACKED_RECORDS     8192              /* of a block */
 #define PACKED_NAMES       65535             /* known at a time */
 #define PACKED_ARENA       ((size_t)4 << 20) /* bytes of these */
-#define PACKED_NAMES_SIZE  ((size_t)1 << 18) /* a block ends behind so many */
+#define PACKED_NAMES_SIZE  ((size_t)1 << 18) /* of a block */
 #define PACKED_KEYSPACES   4095              /* known at a time */
 #define PACKED_NAME_MAX    (2 * MESSAGE_NAME_MAX + 1)
 #define PACKED_VARINT_MAX  10
+#define PACKED_SMALL       32 /* so much smaller than slots: not deflated */
 #define PACKED_COLUMNS                                                         \
-    (PACKED_NAMES_SIZE + PACKED_NAME_MAX + (size_t)4 * PACKED_VARINT_MAX +     \
-     (size_t)2 * PACKED_RECORDS * PACKED_VARINT_MAX)
-#define PACKED_DEFLATED                                                        \
-    (PACKED_COLUMNS + PACKED_COLUMNS / 8 + 64) /* at most                      \
-                                                */
+    (PACKED_NAMES_SIZE + (size_t)2 * PACKED_RECORDS * PACKED_VARINT_MAX)
+/* What deflating them may make of them. */
+#define PACKED_DEFLATED (PACKED_COLUMNS + PACKED_COLUMNS / 8 + 64)
+
+/* Bits of a block. */
+#define PACKED_FORGOT      1u
+#define PACKED_IS_DEFLATED 2u
 
 struct packed_header {
     uint8_t uuid[MESSAGE_UUID_SIZE];
@@ -108,17 +113,32 @@ void packer_free(struct packer *p); /* NULL is fine */
 
 /* Writes a sealed log, which is read and checked again, into the empty file
  * `fd`.
- *   -EBADMSG  a slot is damaged   -ENOSPC, -EIO, ... from the calls */
+ *   -EBADMSG  a slot is damaged   -ENOSPC, -EIO, -ENOMEM, ... from the calls */
 int packer_write(struct packer *p, const struct log *log, int fd);
 
 /* The same in pieces, for who reads the log for another purpose: packer_begin,
  * then all its increments in order, SLOT_RUN at most at once, then packer_end.
  * `fd` is used until then.  After an error the file is worth nothing.
- *   -EBADMSG  (packer_end) not as many as the log has */
+ *   -EBADMSG    (packer_end) not as many as the log has
+ *   -EOVERFLOW  (packer_add) 2^32 names, and no packer_restart() */
 int packer_begin(struct packer *p, const struct log *log, int fd);
+
+/* Who tells names apart anyway keeps a mark with each keyspace and with each
+ * name, a key in a keyspace; it may keep several for the same name.  They are 0
+ * at first and then the packer's, over logs, until packer_restart(): none that
+ * was used before may be given again.  NULL: the packer looks for itself. */
+struct packed_marks {
+    uint32_t *keyspace, *name; /* both or none */
+};
+
+/* `marks` has one for each message, or is NULL. */
 int packer_add(struct packer *p, const struct message *messages,
-               const struct slot_stamp *stamps, unsigned count);
+               const struct slot_stamp *stamps,
+               const struct packed_marks *marks, unsigned count);
 int packer_end(struct packer *p);
+
+/* All marks are gone; between logs. */
+void packer_restart(struct packer *p);
 
 /* ---- reading ----------------------------------------------------------- */
 

@@ -276,14 +276,14 @@ get_columns(struct packed *p, struct cursor *c, uint32_t count, uint32_t names)
 
 static int
 inflate_columns(struct packed *p, const uint8_t *at, uint32_t size,
-                uint32_t unpacked)
+                uint32_t whole)
 {
     if (inflateReset(&p->z) != Z_OK)
         return -EBADMSG;
     p->z.next_in = (z_const Bytef *)(uintptr_t)at;
     p->z.avail_in = size;
     p->z.next_out = p->columns;
-    p->z.avail_out = unpacked;
+    p->z.avail_out = whole;
     if (inflate(&p->z, Z_FINISH) != Z_STREAM_END)
         return -EBADMSG;
     return p->z.avail_in == 0 && p->z.avail_out == 0 ? 0 : -EBADMSG;
@@ -308,21 +308,26 @@ static int
 read_block(struct packed *p, uint32_t count)
 {
     const uint32_t names = get_le32(p->head + 16);
-    const uint32_t forget = get_le32(p->head + 20);
+    const uint32_t bits = get_le32(p->head + 20);
     const uint32_t size = get_le32(p->head + 24);
-    const uint32_t unpacked = get_le32(p->head + 28);
-    struct cursor c = {p->columns, p->columns + unpacked};
+    const uint32_t whole = get_le32(p->head + 28);
+    const bool deflated = bits & PACKED_IS_DEFLATED;
+    const uint8_t *at = p->in + (size_t)2 * count;
+    struct cursor c = {deflated ? p->columns : at, NULL};
     int rc;
 
-    if (count == 0 || count > PACKED_RECORDS || names > count || forget > 1 ||
-        size > PACKED_DEFLATED || unpacked > PACKED_COLUMNS)
+    if (count == 0 || count > PACKED_RECORDS || names > count ||
+        (bits & ~(PACKED_FORGOT | PACKED_IS_DEFLATED)) != 0 ||
+        size > PACKED_DEFLATED || whole > PACKED_COLUMNS ||
+        (!deflated && size != whole))
         return -EBADMSG;
     rc = read_body(p, (size_t)2 * count + size);
-    if (rc == 0)
-        rc = inflate_columns(p, p->in + (size_t)2 * count, size, unpacked);
+    if (rc == 0 && deflated)
+        rc = inflate_columns(p, at, size, whole);
     if (rc < 0)
         return rc;
-    if (forget) {
+    c.end = c.at + whole;
+    if (bits & PACKED_FORGOT) {
         p->known = p->keyspace_count = 0;
         p->arena_used = 0;
     }

@@ -1,34 +1,39 @@
-/* common/log/packed_write.c - packing a log; see packed.h.
+/* common/log/packed_write.c - packing increments; see packed.h.
  *
- * The slots are read and checked as when the log was merged: what is archived
- * must be what was counted.  A group of slots is taken together, so that the
- * table of names can be asked for them ahead. */
+ * A name that the caller tells apart anyway has a mark, which says the number
+ * it was listed under: so no name is hashed or compared here.  Marks of names
+ * that were forgotten are below those of now.
+ *
+ * Names without a mark are looked for in a small table, where each has one
+ * place: another one takes it.  So a name may be listed twice, which costs
+ * some bytes, and nobody can choose names that make the packer slow. */
 #include "common/log/packed.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/base/hash.h"
-#include "common/log/slot.h"
 
-#define READ_SIZE   ((size_t)128 << 10)
-#define CELLS_FIRST 4096u
-#define CELLS_MOST  131072u /* 2 for each name at least */
-#define WINDOW      (-15)   /* raw deflate */
-#define MEMORY      8
+#define CELLS          16384u /* of names without a mark */
+#define KEYSPACE_CELLS 1024u
+#define WINDOW         (-15) /* raw deflate */
+#define MEMORY         8
+
+/* No more is listed before packer_restart(). */
+#define MARKS_MOST (UINT32_MAX - 2u * (PACKED_NAMES + 1u))
 
 /* A name, in the arena: number of the keyspace u16, size of the key u16, key.
  */
 #define SIZES 4
 
-#define KEYSPACE_CELLS 16384u /* 4 for each */
+/* What a name takes in the list, at most. */
+#define LISTED_MAX (PACKED_NAME_MAX + 4 * PACKED_VARINT_MAX)
 
 struct column {
     uint8_t *at, *end;
@@ -41,42 +46,37 @@ struct keyspace {
     uint16_t size;
     uint16_t key_size; /* of the key listed last */
     uint32_t key_at;
-    uint32_t hash;
 };
 
 struct packer {
     int fd;
-    uint32_t of; /* crc32 of the header */
+    uint32_t of;      /* crc32 of the header */
+    size_t slot_size; /* of the log */
     z_stream z;
-    struct hash_key key;
 
-    /* The names that are known.  A cell is a tag and a number + 1. */
-    uint32_t cells[CELLS_MOST];
-    uint32_t mask;
-    uint32_t hashes[PACKED_NAMES];
-    uint32_t places[PACKED_NAMES]; /* in the arena */
+    /* The names that are known.  A mark is the number of its name, and more
+     * than `from`. */
+    uint32_t from, keyspace_from;
     uint32_t known;
+    uint32_t places[PACKED_NAMES]; /* in the arena */
     uint8_t arena[PACKED_ARENA];
     size_t arena_used;
-    uint16_t keyspace_cells[KEYSPACE_CELLS]; /* number + 1 */
     struct keyspace keyspaces[PACKED_KEYSPACES];
     uint32_t keyspace_count;
-    uint32_t keyspace; /* of the increment before */
+    uint16_t cells[CELLS]; /* number + 1 */
+    uint16_t keyspace_cells[KEYSPACE_CELLS];
 
     /* The block at hand. */
     uint32_t first, count, names;
     uint64_t total; /* of the file */
     bool forgot;
-    uint64_t last_ms;
-    uint8_t name_bytes[PACKED_NAMES_SIZE + PACKED_NAME_MAX +
-                       (size_t)2 * PACKED_VARINT_MAX];
+    uint8_t name_bytes[PACKED_NAMES_SIZE];
     uint8_t time_bytes[(size_t)PACKED_RECORDS * PACKED_VARINT_MAX];
     uint8_t increment_bytes[(size_t)PACKED_RECORDS * PACKED_VARINT_MAX];
     struct column new_names, times, increments;
 
     uint8_t
         out[PACKED_HEAD_SIZE + (size_t)2 * PACKED_RECORDS + PACKED_DEFLATED];
-    uint8_t slots[READ_SIZE];
 };
 
 int
@@ -86,10 +86,6 @@ packer_new(struct packer **out)
 
     if (!p)
         return -ENOMEM;
-    if (getrandom(&p->key, sizeof p->key, 0) != (ssize_t)sizeof p->key) {
-        free(p);
-        return -EIO;
-    }
     if (deflateInit2(&p->z, Z_BEST_SPEED, Z_DEFLATED, WINDOW, MEMORY, Z_RLE) !=
         Z_OK) {
         free(p);
@@ -137,15 +133,20 @@ end_run(struct column *c)
 }
 
 static void
-put_value(struct column *c, uint64_t v)
+put_change(struct column *c, uint64_t v)
 {
-    if (v == c->last) {
-        c->same++;
-        return;
-    }
     end_run(c);
     put_varint(c, zigzag((int64_t)(v - c->last)));
     c->last = v;
+}
+
+static inline void
+put_value(struct column *c, uint64_t v)
+{
+    if (v == c->last)
+        c->same++;
+    else
+        put_change(c, v);
 }
 
 static void
@@ -159,7 +160,25 @@ begin_block(struct packer *p)
     p->increments.at = p->increments.end = p->increment_bytes;
 }
 
-/* ---- keyspaces --------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------- */
+
+static void
+forget_names(struct packer *p)
+{
+    memset(p->cells, 0, sizeof p->cells);
+    memset(p->keyspace_cells, 0, sizeof p->keyspace_cells);
+    p->from += p->known;
+    p->keyspace_from += p->keyspace_count;
+    p->known = p->keyspace_count = 0;
+    p->arena_used = 0;
+}
+
+void
+packer_restart(struct packer *p)
+{
+    forget_names(p);
+    p->from = p->keyspace_from = 0;
+}
 
 static bool
 is_keyspace(const struct packer *p, uint32_t number, const struct message *m)
@@ -170,84 +189,32 @@ is_keyspace(const struct packer *p, uint32_t number, const struct message *m)
            memcmp(p->arena + k->at, m->keyspace, m->keyspace_size) == 0;
 }
 
-/* The number of a keyspace; PACKED_KEYSPACES: it is not known.  The one of the
- * increment before is the likeliest. */
-static uint32_t
-find_keyspace(struct packer *p, const struct message *m, uint32_t *hash)
+static bool
+is_name(const struct packer *p, uint32_t number, uint32_t keyspace,
+        const struct message *m)
 {
-    uint32_t at, number;
+    const uint8_t *at = p->arena + p->places[number];
 
-    if (p->keyspace < p->keyspace_count && is_keyspace(p, p->keyspace, m)) {
-        *hash = p->keyspaces[p->keyspace].hash;
-        return p->keyspace;
-    }
-    *hash = (uint32_t)hash_name(&p->key, 0, m->keyspace, m->keyspace_size);
-    for (at = *hash % KEYSPACE_CELLS; p->keyspace_cells[at] != 0;
-         at = (at + 1) % KEYSPACE_CELLS) {
-        number = p->keyspace_cells[at] - 1u;
-        if (p->keyspaces[number].hash == *hash && is_keyspace(p, number, m)) {
-            p->keyspace = number;
-            return number;
-        }
-    }
-    return PACKED_KEYSPACES;
+    return get_le16(at) == keyspace && get_le16(at + 2) == m->key_size &&
+           memcmp(at + SIZES, m->key, m->key_size) == 0;
 }
 
 /* Lists a new one, in front of the name that is its first. */
 static uint32_t
-add_keyspace(struct packer *p, const struct message *m, uint32_t hash)
+add_keyspace(struct packer *p, const struct message *m)
 {
     const uint32_t number = p->keyspace_count++;
-    uint32_t at = hash % KEYSPACE_CELLS;
 
     assert(number < PACKED_KEYSPACES);
-    while (p->keyspace_cells[at] != 0)
-        at = (at + 1) % KEYSPACE_CELLS;
-    p->keyspace_cells[at] = (uint16_t)(number + 1);
-    p->keyspaces[number] = (struct keyspace){
-        .at = (uint32_t)p->arena_used, .size = m->keyspace_size, .hash = hash};
+    p->keyspaces[number] = (struct keyspace){.at = (uint32_t)p->arena_used,
+                                             .size = m->keyspace_size};
     memcpy(p->arena + p->arena_used, m->keyspace, m->keyspace_size);
     p->arena_used += m->keyspace_size;
-    p->keyspace = number;
     put_varint(&p->new_names, 0);
     put_varint(&p->new_names, m->keyspace_size);
     memcpy(p->new_names.end, m->keyspace, m->keyspace_size);
     p->new_names.end += m->keyspace_size;
     return number;
-}
-
-/* ---- names ------------------------------------------------------------- */
-
-static void
-forget_names(struct packer *p)
-{
-    p->mask = CELLS_FIRST - 1;
-    memset(p->cells, 0, CELLS_FIRST * sizeof p->cells[0]);
-    memset(p->keyspace_cells, 0, sizeof p->keyspace_cells);
-    p->known = p->keyspace_count = 0;
-    p->arena_used = 0;
-}
-
-static void
-put_cell(struct packer *p, uint32_t number)
-{
-    const uint32_t hash = p->hashes[number];
-    uint32_t at = hash & p->mask;
-
-    while (p->cells[at] != 0)
-        at = (at + 1) & p->mask;
-    p->cells[at] = (hash & 0xffff0000) | (number + 1);
-}
-
-static void
-widen(struct packer *p)
-{
-    uint32_t i;
-
-    p->mask = 2 * p->mask + 1;
-    memset(p->cells, 0, (p->mask + (size_t)1) * sizeof p->cells[0]);
-    for (i = 0; i < p->known; i++)
-        put_cell(p, i);
 }
 
 /* How many of the first `most` bytes are the same. */
@@ -285,75 +252,97 @@ list_key(struct packer *p, struct keyspace *k, const uint8_t *key,
     p->names++;
 }
 
+/* Lists a name, behind the number of its keyspace. */
 static uint32_t
-add_name(struct packer *p, const struct message *m, uint32_t keyspace,
-         uint32_t hash)
+add_name(struct packer *p, const struct message *m, uint32_t keyspace)
 {
     uint8_t *at = p->arena + p->arena_used;
     const uint32_t number = p->known++;
 
     assert(number < PACKED_NAMES);
-    p->hashes[number] = hash;
     p->places[number] = (uint32_t)p->arena_used;
     put_le16(at, (uint16_t)keyspace);
     put_le16(at + 2, m->key_size);
     memcpy(at + SIZES, m->key, m->key_size);
     p->arena_used += SIZES + (size_t)m->key_size;
     list_key(p, &p->keyspaces[keyspace], at + SIZES, m->key_size);
-    if (p->known > (p->mask + 1) / 2)
-        widen(p);
-    else
-        put_cell(p, number);
     return number;
 }
 
-static bool
-is_name(const struct packer *p, uint32_t number, uint32_t keyspace,
-        const struct message *m)
+/* ---- names with a mark -------------------------------------------------- */
+
+static uint32_t
+keyspace_of(struct packer *p, const struct message *m, uint32_t *mark)
 {
-    const uint8_t *at = p->arena + p->places[number];
+    uint32_t number;
 
-    return get_le16(at) == keyspace && get_le16(at + 2) == m->key_size &&
-           memcmp(at + SIZES, m->key, m->key_size) == 0;
-}
-
-/* What is known of the names of an increment. */
-struct found {
-    uint32_t keyspace; /* PACKED_KEYSPACES: a new one */
-    uint32_t keyspace_hash;
-    uint32_t hash;
-};
-
-static void
-find_hashes(struct packer *p, const struct message *m, struct found *f)
-{
-    f->keyspace = find_keyspace(p, m, &f->keyspace_hash);
-    f->hash =
-        (uint32_t)hash_name(&p->key, f->keyspace_hash, m->key, m->key_size);
-    __builtin_prefetch(&p->cells[f->hash & p->mask]);
+    if (*mark > p->keyspace_from) {
+        number = *mark - p->keyspace_from - 1;
+        put_varint(&p->new_names, number + 1);
+        return number;
+    }
+    number = add_keyspace(p, m);
+    *mark = p->keyspace_from + number + 1;
+    return number;
 }
 
 static uint32_t
-number_of(struct packer *p, const struct message *m, const struct found *f)
+list_marked(struct packer *p, const struct message *m,
+            const struct packed_marks *marks)
 {
-    uint32_t keyspace = f->keyspace, hash, at;
+    const uint32_t number = add_name(p, m, keyspace_of(p, m, marks->keyspace));
 
-    /* It may have come, or be forgotten, since the run began. */
-    if (keyspace >= p->keyspace_count || !is_keyspace(p, keyspace, m))
-        keyspace = find_keyspace(p, m, &hash);
-    if (keyspace == PACKED_KEYSPACES) {
-        keyspace = add_keyspace(p, m, f->keyspace_hash);
-        return add_name(p, m, keyspace, f->hash);
-    }
-    for (at = f->hash & p->mask; p->cells[at] != 0; at = (at + 1) & p->mask) {
-        const uint32_t cell = p->cells[at];
+    *marks->name = p->from + number + 1;
+    return number;
+}
 
-        if ((cell ^ f->hash) >> 16 == 0 &&
-            is_name(p, (cell & 0xffff) - 1, keyspace, m))
-            return (cell & 0xffff) - 1;
-    }
-    put_varint(&p->new_names, keyspace + 1);
-    return add_name(p, m, keyspace, f->hash);
+/* ---- names without ------------------------------------------------------ */
+
+/* All the same for everybody: see above. */
+static const struct hash_key no_secret;
+
+/* The number of a keyspace, or that of a new one, which is not listed yet. */
+static uint32_t
+find_keyspace(struct packer *p, const struct message *m, uint16_t **cell)
+{
+    const uint64_t hash =
+        hash_name(&no_secret, 0, m->keyspace, m->keyspace_size);
+
+    *cell = &p->keyspace_cells[hash % KEYSPACE_CELLS];
+    if (**cell != 0 && is_keyspace(p, **cell - 1u, m))
+        return **cell - 1u;
+    return p->keyspace_count;
+}
+
+static uint32_t
+find_or_list(struct packer *p, const struct message *m)
+{
+    uint16_t *keyspace_cell, *cell;
+    uint32_t keyspace, number;
+
+    keyspace = find_keyspace(p, m, &keyspace_cell);
+    cell =
+        &p->cells[hash_name(&no_secret, keyspace, m->key, m->key_size) % CELLS];
+    if (*cell != 0 && is_name(p, *cell - 1u, keyspace, m))
+        return *cell - 1u;
+    if (keyspace == p->keyspace_count)
+        *keyspace_cell = (uint16_t)(add_keyspace(p, m) + 1);
+    else
+        put_varint(&p->new_names, keyspace + 1);
+    number = add_name(p, m, keyspace);
+    *cell = (uint16_t)(number + 1);
+    return number;
+}
+
+static uint32_t
+number_of(struct packer *p, const struct message *m,
+          const struct packed_marks *marks)
+{
+    if (!marks || !marks->name)
+        return find_or_list(p, m);
+    if (*marks->name > p->from)
+        return *marks->name - p->from - 1;
+    return list_marked(p, m, marks);
 }
 
 /* ---- blocks ------------------------------------------------------------ */
@@ -374,62 +363,84 @@ write_all(int fd, const uint8_t *bytes, size_t size)
     return 0;
 }
 
+#define COLUMNS 3
+
 /* Deflates the columns to `at`; returns the size. */
 static size_t
-deflate_columns(struct packer *p, uint8_t *at)
+deflate_columns(struct packer *p, const struct column *const columns[COLUMNS],
+                uint8_t *at)
 {
-    const struct column *columns[] = {&p->new_names, &p->times, &p->increments};
     int rc = deflateReset(&p->z);
     size_t i;
 
     assert(rc == Z_OK);
     p->z.next_out = at;
     p->z.avail_out = (unsigned)PACKED_DEFLATED;
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < COLUMNS; i++) {
         p->z.next_in = columns[i]->at;
         p->z.avail_in = (unsigned)(columns[i]->end - columns[i]->at);
-        rc = deflate(&p->z, i == 2 ? Z_FINISH : Z_NO_FLUSH);
+        rc = deflate(&p->z, i == COLUMNS - 1 ? Z_FINISH : Z_NO_FLUSH);
     }
     assert(rc == Z_STREAM_END);
     return PACKED_DEFLATED - p->z.avail_out;
 }
 
+/* Puts the columns to `at`, as they are; returns the size. */
+static size_t
+copy_columns(const struct column *const columns[COLUMNS], uint8_t *at)
+{
+    size_t used = 0, i, size;
+
+    for (i = 0; i < COLUMNS; i++, used += size) {
+        size = (size_t)(columns[i]->end - columns[i]->at);
+        memcpy(at + used, columns[i]->at, size);
+    }
+    return used;
+}
+
 static int
 end_block(struct packer *p)
 {
-    uint8_t *columns = p->out + PACKED_HEAD_SIZE + (size_t)2 * p->count;
-    size_t size;
+    const struct column *columns[] = {&p->new_names, &p->times, &p->increments};
+    const size_t small = p->count * p->slot_size / PACKED_SMALL;
+    uint8_t *at = p->out + PACKED_HEAD_SIZE + (size_t)2 * p->count;
+    uint32_t bits = p->forgot ? PACKED_FORGOT : 0;
+    size_t whole, size;
 
     if (p->count == 0)
         return 0;
     end_run(&p->times);
     end_run(&p->increments);
-    size = deflate_columns(p, columns);
+    whole = size = copy_columns(columns, at);
+    if ((size_t)(at - p->out) + whole > small) {
+        size = deflate_columns(p, columns, at);
+        bits |= PACKED_IS_DEFLATED;
+    }
     put_le32(p->out + 4, p->of);
     put_le32(p->out + 8, p->first);
     put_le32(p->out + 12, p->count);
     put_le32(p->out + 16, p->names);
-    put_le32(p->out + 20, p->forgot ? 1 : 0);
+    put_le32(p->out + 20, bits);
     put_le32(p->out + 24, (uint32_t)size);
-    put_le32(p->out + 28, (uint32_t)((p->new_names.end - p->new_names.at) +
-                                     (p->times.end - p->times.at) +
-                                     (p->increments.end - p->increments.at)));
-    size += (size_t)(columns - p->out);
+    put_le32(p->out + 28, (uint32_t)whole);
+    size += (size_t)(at - p->out);
     put_le32(p->out, crc_of(p->out + 4, size - 4));
     return write_all(p->fd, p->out, size);
 }
 
-/* Sees to it that one more increment, of a new name, has room. */
+/* Sees to it that so many more increments, all of new names, have room. */
 static int
-make_room(struct packer *p)
+make_room(struct packer *p, unsigned more)
 {
-    const bool forget = p->known == PACKED_NAMES ||
-                        p->keyspace_count == PACKED_KEYSPACES ||
-                        p->arena_used + SIZES + PACKED_NAME_MAX > PACKED_ARENA;
+    const bool forget =
+        p->known + more > PACKED_NAMES ||
+        p->keyspace_count + more > PACKED_KEYSPACES ||
+        p->arena_used + more * (SIZES + PACKED_NAME_MAX) > PACKED_ARENA;
     int rc;
 
-    if (!forget && p->count < PACKED_RECORDS &&
-        (size_t)(p->new_names.end - p->new_names.at) < PACKED_NAMES_SIZE)
+    if (!forget && p->count + more <= PACKED_RECORDS &&
+        p->new_names.end + more * LISTED_MAX <=
+            p->new_names.at + sizeof p->name_bytes)
         return 0;
     rc = end_block(p);
     if (forget)
@@ -438,61 +449,31 @@ make_room(struct packer *p)
     return rc;
 }
 
-static int
-add(struct packer *p, const struct message *m, uint64_t received_ms,
-    const struct found *f)
-{
-    const int rc = make_room(p);
-
-    if (rc < 0)
-        return rc;
-    put_le16(p->out + PACKED_HEAD_SIZE + (size_t)2 * p->count,
-             (uint16_t)number_of(p, m, f));
-    put_value(&p->times, received_ms);
-    put_value(&p->increments, (uint64_t)m->increment);
-    p->count++;
-    return 0;
-}
-
 int
 packer_add(struct packer *p, const struct message *m,
-           const struct slot_stamp *stamps, unsigned count)
+           const struct slot_stamp *stamps, const struct packed_marks *marks,
+           unsigned count)
 {
-    struct found found[SLOT_RUN];
+    uint8_t *number;
     unsigned i;
-    int rc = 0;
-
-    for (i = 0; i < count; i++)
-        find_hashes(p, &m[i], &found[i]);
-    for (i = 0; rc == 0 && i < count; i++)
-        rc = add(p, &m[i], stamps[i].received_ms, &found[i]);
-    return rc;
-}
-
-/* ---- the log ----------------------------------------------------------- */
-
-static int
-pack_slots(struct packer *p, const struct log *log, uint32_t from,
-           uint32_t count)
-{
-    const struct layout *l = &log->layout;
-    struct slot_stamp stamps[SLOT_RUN];
-    struct message messages[SLOT_RUN];
-    uint32_t at, run;
     int rc;
 
-    for (at = 0; at < count; at += run) {
-        run = count - at < SLOT_RUN ? count - at : SLOT_RUN;
-        rc = slot_parse_run(l, p->slots + (size_t)at * l->slot_size, run,
-                            log->header.uuid, from + at, log->header.epoch,
-                            messages, stamps);
-        if (rc == 0)
-            rc = packer_add(p, messages, stamps, run);
-        if (rc < 0)
-            return rc == -ENOENT ? -EBADMSG : rc;
+    assert(count <= SLOT_RUN);
+    rc = p->from > MARKS_MOST ? -EOVERFLOW : make_room(p, count);
+    if (rc < 0)
+        return rc;
+    number = p->out + PACKED_HEAD_SIZE + (size_t)2 * p->count;
+    for (i = 0; i < count; i++, number += 2) {
+        put_le16(number,
+                 (uint16_t)number_of(p, &m[i], marks ? &marks[i] : NULL));
+        put_value(&p->times, stamps[i].received_ms);
+        put_value(&p->increments, (uint64_t)m[i].increment);
     }
+    p->count += count;
     return 0;
 }
+
+/* ---- a log ------------------------------------------------------------- */
 
 static int
 write_header(struct packer *p, const struct log *log)
@@ -524,6 +505,7 @@ packer_begin(struct packer *p, const struct log *log, int fd)
     p->fd = fd;
     p->first = p->count = 0;
     p->total = log->header.count;
+    p->slot_size = log->layout.slot_size;
     p->times = (struct column){.last = log->header.first_ms};
     p->increments = (struct column){.last = 0};
     forget_names(p);
@@ -537,22 +519,4 @@ packer_end(struct packer *p)
     if (p->first + (uint64_t)p->count != p->total)
         return -EBADMSG;
     return end_block(p);
-}
-
-int
-packer_write(struct packer *p, const struct log *log, int fd)
-{
-    const uint32_t fit = (uint32_t)(READ_SIZE / log->layout.slot_size);
-    const uint32_t end = (uint32_t)log->header.count;
-    uint32_t from, count;
-    int rc;
-
-    rc = packer_begin(p, log, fd);
-    for (from = 0; rc == 0 && from < end; from += count) {
-        count = end - from < fit ? end - from : fit;
-        rc = log_read(log, from, count, p->slots);
-        if (rc == 0)
-            rc = pack_slots(p, log, from, count);
-    }
-    return rc == 0 ? packer_end(p) : rc;
 }

@@ -15,6 +15,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/traffic.h"
+#include "tests/lib/twin.h"
 
 #define KILLS     300
 #define KEYSPACES 5
@@ -153,17 +154,30 @@ kills_wanted(void)
     return count > 0 ? (unsigned)count : KILLS;
 }
 
+/* What the workers archived, replayed, is what they counted. */
 static void
-kills_lose_and_double_nothing_acknowledged(void **state)
+expect_archived(struct storm *s)
 {
-    unsigned kills = kills_wanted(), i;
-    struct storm s = {0};
-    uint64_t seed;
+    struct tmpdir other;
+    char target[600];
 
-    (void)state; /* needs none */
-    seed = random_seed(__func__);
+    tmpdir_make_in_memory(&other);
+    (void)snprintf(target, sizeof target, "%s/replayed", other.path); /* fits */
+    twin_replay(&s->fleet, target);
+    twin_compare(s->fleet.path, target, false);
+    tmpdir_remove(&other);
+}
+
+static void
+storm(uint64_t seed, unsigned kills, bool archive)
+{
+    struct storm s = {0};
+    unsigned i;
+
     s.random.state = seed;
     fleet_init(&s.fleet);
+    if (archive)
+        fleet_option(&s.fleet, "archive.keep=3660d");
     model_init(&s.model, seed, KEYSPACES);
     traffic_init(&s.traffic, &s.model, &s.moments, 8, 32);
     for (i = 0; i <= FLEET_WORKER2; i++)
@@ -186,13 +200,30 @@ kills_lose_and_double_nothing_acknowledged(void **state)
     fleet_check(&s.fleet);
     fleet_look(&s.fleet, &s.model);
     expect_exactly_once(&s);
+    if (archive)
+        expect_archived(&s);
     traffic_fini(&s.traffic);
     model_fini(&s.model);
     fleet_fini(&s.fleet);
 }
 
+static void
+kills_lose_and_double_nothing_acknowledged(void **state)
+{
+    (void)state; /* needs none */
+    storm(random_seed(__func__), kills_wanted(), false);
+}
+
+static void
+nor_is_a_merged_log_missing_in_the_archive(void **state)
+{
+    (void)state; /* needs none */
+    storm(random_seed(__func__), (kills_wanted() + 2) / 3, true);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kills_lose_and_double_nothing_acknowledged),
+    cmocka_unit_test(nor_is_a_merged_log_missing_in_the_archive),
 };
 
 TEST_MAIN(tests)

@@ -30,6 +30,7 @@
 #include "tests/lib/disk.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/traffic.h"
+#include "tests/lib/twin.h"
 
 #define KEYSPACES 8
 #define STATES    500
@@ -43,6 +44,7 @@ struct run {
     struct traffic traffic;
     struct disk *disk;
     struct random random;
+    bool archive; /* merged logs are archived, and that is judged */
     char env_text[6][700];
     const char *env[7];
 };
@@ -335,12 +337,29 @@ a_message_counted_twice_is_found(void **state)
 /* ---- the daemons
  * --------------------------------------------------------------- */
 
+#define ARCHIVE "archive.keep=3660d"
+
 static void
 small_logs(struct fleet *f)
 {
     fleet_option(f, "log.size=24K");
     fleet_option(f, "log.count=3");
     fleet_option(f, "log.rotate_after=20ms");
+}
+
+/* Every merged log is archived, or full and merged again: a replay of the
+ * archive gives the same counts and the same history. */
+static void
+judge_archive(struct fleet *f)
+{
+    struct tmpdir other;
+    char target[600];
+
+    tmpdir_make_in_memory(&other);
+    (void)snprintf(target, sizeof target, "%s/replayed", other.path); /* fits */
+    twin_replay(f, target);
+    twin_compare(f->path, target, false);
+    tmpdir_remove(&other);
 }
 
 /* Starts a worker on the state, sometimes after a writer has had it, lets it
@@ -354,6 +373,8 @@ judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
 
     fleet_init_at(&f, path);
     small_logs(&f);
+    if (run->archive)
+        fleet_option(&f, ARCHIVE);
     if (random_chance(&run->random, 30)) {
         fleet_start(&f, FLEET_WRITE);
         fleet_stop(&f, FLEET_WRITE);
@@ -364,6 +385,8 @@ judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
     fleet_check(&f);
     fleet_look(&f, &run->model);
     violations = model_verdict(&run->model, cut, why, size);
+    if (run->archive && violations == 0)
+        judge_archive(&f);
     fleet_fini(&f);
     return violations;
 }
@@ -384,6 +407,8 @@ judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
 
     (void)snprintf(log, sizeof log, "nested%u", nested++); /* fits */
     fleet_init_at(&f, path);
+    if (run->archive)
+        fleet_option(&f, ARCHIVE);
     set_env(run, &f, log);
     fleet_start(&f, FLEET_WORKER);
     fleet_await_drained(&f, 30000);
@@ -423,6 +448,8 @@ static void
 start_fleet(struct run *run)
 {
     small_logs(&run->fleet);
+    if (run->archive)
+        fleet_option(&run->fleet, ARCHIVE);
     start(run, FLEET_WRITE);
     start(run, FLEET_WORKER);
     start(run, FLEET_WORKER2);
@@ -527,6 +554,34 @@ nor_does_a_second_one_during_recovery(void **state)
     finish(&run);
 }
 
+static void
+nor_is_a_merged_log_missing_in_the_archive(void **state)
+{
+    struct run run;
+
+    (void)state; /* needs none */
+    begin(&run, random_seed(__func__), 4, 8);
+    run.archive = true;
+    record(&run, 8, false);
+    (void)try_states(&run, states_wanted() / 5, judge_daemons,
+                     true); /* fails the test itself */
+    finish(&run);
+}
+
+static void
+nor_after_a_second_one_during_recovery(void **state)
+{
+    struct run run;
+
+    (void)state; /* needs none */
+    begin(&run, random_seed(__func__), 4, 8);
+    run.archive = true;
+    record(&run, 4, false);
+    (void)try_states(&run, states_wanted() / 10, judge_twice,
+                     true); /* fails the test itself */
+    finish(&run);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_correct_writer_is_never_blamed),
     cmocka_unit_test(an_answer_before_its_sync_is_found),
@@ -537,6 +592,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nor_does_one_after_kills),
     cmocka_unit_test(nor_does_one_after_clean_restarts),
     cmocka_unit_test(nor_does_a_second_one_during_recovery),
+    cmocka_unit_test(nor_is_a_merged_log_missing_in_the_archive),
+    cmocka_unit_test(nor_after_a_second_one_during_recovery),
 };
 
 TEST_MAIN(tests)

@@ -178,7 +178,7 @@ tell(struct place *p, const struct log *log, unsigned count, int rc)
 
     archive_begin(&p->archive, log);
     for (unsigned i = 0; i < count; i++)
-        archive_see(&p->archive, &m, &stamp, 1);
+        archive_see(&p->archive, &m, &stamp, NULL, 1);
     archive_end(&p->archive, log, rc);
 }
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -206,6 +207,95 @@ a_log_of_more_keyspaces_than_are_known_at_a_time_comes_back(void **state)
     round_trip(*state, MANY_KEYSPACES, 2 * PACKED_KEYSPACES + 3000);
 }
 
+/* ---- names that the caller tells apart ---------------------------------- */
+
+#define MARKED (PACKED_NAMES + 20000u)
+
+struct marks {
+    uint32_t keyspaces[3];
+    uint32_t names[3][MARKED][2]; /* two for each: both are its own */
+};
+
+/* Every fifth increment has none. */
+static struct packed_marks
+marks_of(struct marks *all, uint32_t number, const struct made *made)
+{
+    const unsigned keyspace = made->names[1] - (unsigned)'0';
+    const unsigned key = (unsigned)atoi((const char *)made->m.key + 4);
+
+    assert_true(keyspace < 3 && key < MARKED);
+    if (number % 5 == 0)
+        return (struct packed_marks){NULL, NULL};
+    return (struct packed_marks){&all->keyspaces[keyspace],
+                                 &all->names[keyspace][key][number / 7 % 2]};
+}
+
+static int
+pack_marked(const struct tmpdir *d, struct packer *p, const struct log *log,
+            enum kind kind, struct marks *all)
+{
+    const uint32_t count = (uint32_t)log->header.count;
+    const int fd = new_file(d, "marked");
+    struct packed_marks marks[SLOT_RUN];
+    struct slot_stamp stamps[SLOT_RUN];
+    struct message messages[SLOT_RUN];
+    struct made made[SLOT_RUN];
+    unsigned run;
+
+    assert_rc(packer_begin(p, log, fd), 0);
+    for (uint32_t at = 0; at < count; at += run) {
+        run = count - at < SLOT_RUN ? count - at : SLOT_RUN;
+        for (unsigned i = 0; i < run; i++) {
+            make(kind, at + i, &made[i]);
+            messages[i] = made[i].m;
+            stamps[i].received_ms = made[i].received_ms;
+            marks[i] = marks_of(all, at + i, &made[i]);
+        }
+        assert_rc(packer_add(p, messages, stamps, marks, run), 0);
+    }
+    assert_rc(packer_end(p), 0);
+    return fd;
+}
+
+/* Marks outlive a log: the next one must not take them for its own. */
+static void
+marked_names_come_back(const struct tmpdir *d, enum kind kind, uint32_t count)
+{
+    struct log log = full_log(d, kind, count);
+    struct marks *all = calloc(1, sizeof *all);
+    struct packer *p;
+
+    assert_non_null(all);
+    assert_rc(packer_new(&p), 0);
+    for (unsigned turn = 0; turn < 4; turn++) {
+        const int fd = pack_marked(d, p, &log, kind, all);
+
+        assert_int_equal(read_back(fd, kind), count);
+        assert_int_equal(close(fd), 0);
+        if (turn == 1) {
+            memset(all, 0, sizeof *all);
+            packer_restart(p);
+        }
+    }
+    packer_free(p);
+    free(all);
+    assert_rc(log_release(&log), 0);
+}
+
+static void
+names_with_marks_come_back_from_one_log_after_the_other(void **state)
+{
+    marked_names_come_back(*state, FEW, 20000);
+}
+
+static void
+names_with_marks_come_back_when_the_first_are_forgotten(void **state)
+{
+    marked_names_come_back(*state, MANY_NAMES, MARKED);
+}
+
+/* ---- sizes -------------------------------------------------------------- */
+
 /* More bytes of names than are known at a time, blocks of fewer increments. */
 static void
 a_log_of_long_names_comes_back(void **state)
@@ -372,6 +462,8 @@ static const struct CMUnitTest tests[] = {
     IN_TMPDIR(a_log_of_more_names_than_are_known_at_a_time_comes_back),
     IN_TMPDIR(a_log_of_more_keyspaces_than_are_known_at_a_time_comes_back),
     IN_TMPDIR(a_log_of_long_names_comes_back),
+    IN_TMPDIR(names_with_marks_come_back_from_one_log_after_the_other),
+    IN_TMPDIR(names_with_marks_come_back_when_the_first_are_forgotten),
     IN_TMPDIR(a_log_is_packed_to_less_than_a_twentieth),
     IN_TMPDIR(one_flipped_bit_anywhere_is_told),
     IN_TMPDIR(a_file_cut_short_or_grown_is_told),

@@ -1,0 +1,72 @@
+/* tests/bench/sides.h - stores that benches of history fill, and what stands
+ * beside them.
+ *
+ * All goes by a clock that the bench sets, and by one batch at a time.  What
+ * fails ends the bench. */
+#ifndef COUNTD_BENCH_SIDES_H
+#define COUNTD_BENCH_SIDES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/setup/tiers.h"
+#include "common/store/store.h"
+#include "tests/bench/redis.h"
+#include "tests/bench/sqlite.h"
+#include "tests/lib/random.h"
+
+#define SIDES_KEY   20
+#define SIDES_DAY   1440u
+#define SIDES_BATCH 500000 /* keys at most */
+#define SIDES_TIERS "1m:2d,1h:90d,1d:10y"
+
+extern uint32_t sides_minute; /* the time */
+extern struct random sides_rng;
+
+void sides_check(int rc, const char *what);
+
+/* A store in a folder of its own. */
+struct side {
+    char dir[300];
+    int fd;
+    struct store *store;
+    struct tiers_rules rules;
+    uint64_t epoch;
+};
+
+/* Tiers "off" go to the folder off, others to on. */
+void side_open(struct side *s, const char *dir, const char *tiers);
+void side_close(struct side *s); /* and remove it */
+
+/* The store of a side that another process has open. */
+void side_read(struct side *s, const char *dir);
+
+/* Reads a commit, and stays there until store_read_end(). */
+void side_pin(struct side *s);
+
+/* The batch: `n` keys of `of`, those from `first` on or random ones.  Returns
+ * how many are different. */
+size_t sides_batch(uint64_t n, uint64_t of, uint64_t first, bool random);
+
+/* Its first `n` to a keyspace; milliseconds. */
+double side_apply(struct side *s, const char *name, size_t n);
+
+/* A turn of the store's own work. */
+void side_tend(struct side *s);
+
+double side_file_mb(const struct side *s, const char *name);
+double side_used(struct side *s, const char *name); /* bytes */
+
+/* What stands beside: NULL where it is not installed. */
+struct beside {
+    struct sqlite *sqlite;
+    struct redis *redis;
+    double sqlite_ms, redis_ms;
+};
+
+void beside_open(struct beside *b, const char *dir);
+void beside_apply(struct beside *b, size_t n); /* of the batch */
+void beside_close(struct beside *b);
+
+#endif

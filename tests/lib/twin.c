@@ -1,0 +1,213 @@
+/* tests/lib/twin.c - see twin.h. */
+#include "tests/lib/twin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/setup/datadir.h"
+#include "common/store/lmdb/engine.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/test.h"
+
+#define NAMES_MAX 256
+#define DAY       1440u
+
+static uint64_t moment_ms;
+
+/* Both are asked at the same time. */
+static uint64_t
+now_ms(void)
+{
+    return moment_ms;
+}
+
+struct side {
+    struct datadir dir;
+    struct store *store;
+    char names[NAMES_MAX][STORE_NAME_MAX + 1];
+    unsigned count;
+};
+
+struct twin {
+    struct side sides[2];
+    char (*keys)[STORE_NAME_MAX + 1]; /* of the keyspace at hand */
+    unsigned key_count, key_room;
+    bool deep;
+    unsigned any; /* buckets that had increments */
+};
+
+static int
+take_name(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    struct side *s = ctx;
+
+    (void)keys; /* the totals say it */
+    assert_true(s->count < NAMES_MAX);
+    memcpy(s->names[s->count++], name, size);
+    return 0;
+}
+
+static void
+side_open(struct side *s, const char *path)
+{
+    struct lmdb_options options = {.keyspace_size = 256,
+                                   .key_size = 256,
+                                   .open_max = 64,
+                                   .now_ms = now_ms};
+
+    assert_rc(datadir_open(&s->dir, path, DATADIR_READ), 0);
+    options.keyspace_fd = s->dir.keyspace_fd;
+    assert_rc(lmdb_store_open(&s->store, &options), 0);
+    assert_rc(store_list(s->store, NULL, 0, take_name, s), 0);
+}
+
+static void
+side_close(struct side *s)
+{
+    store_close(s->store);
+    datadir_close(&s->dir);
+}
+
+/* ---- counts ------------------------------------------------------------- */
+
+static int
+take_key(void *ctx, const uint8_t *key, size_t size,
+         const struct store_row *row)
+{
+    struct twin *t = ctx;
+
+    (void)row; /* asked for again */
+    if (t->key_count == t->key_room) {
+        t->key_room = 2 * t->key_room + 64;
+        t->keys = realloc(t->keys, t->key_room * sizeof *t->keys);
+        assert_non_null(t->keys);
+    }
+    memcpy(t->keys[t->key_count], key, size);
+    t->keys[t->key_count++][size] = '\0';
+    return 0;
+}
+
+static void
+compare_counts(struct twin *t, const char *name)
+{
+    struct store *a = t->sides[0].store, *b = t->sides[1].store;
+    struct store_totals x, y;
+    struct store_row p, q;
+
+    assert_rc(stored_totals(a, name, &x), 0);
+    assert_rc(stored_totals(b, name, &y), 0);
+    assert_int_equal(x.keys, y.keys);
+    assert_true(x.sum_high == y.sum_high && x.sum_low == y.sum_low);
+    assert_int_equal(x.saturated, y.saturated);
+    t->key_count = 0;
+    assert_rc(stored_each(a, name, take_key, t), 0);
+    for (unsigned i = 0; i < t->key_count; i++) {
+        assert_rc(stored_get(a, name, t->keys[i], &p), 0);
+        assert_rc(stored_get(b, name, t->keys[i], &q), 0);
+        if (p.count != q.count || p.saturated != q.saturated)
+            fail_msg("%s/%s: %lld and %lld", name, t->keys[i],
+                     (long long)p.count, (long long)q.count);
+    }
+}
+
+/* ---- history ------------------------------------------------------------ */
+
+static int
+ask(struct store *s, const struct store_past *zero, struct store_past *q,
+    struct store_bucket *buckets)
+{
+    int rc;
+
+    *q = *zero;
+    q->buckets = buckets;
+    rc = store_past(s, q, 0);
+    store_read_end(s);
+    return rc;
+}
+
+/* So many buckets, up to now. */
+static void
+compare_buckets(struct twin *t, const char *name, const char *key,
+                uint32_t step, unsigned count)
+{
+    static struct store_bucket x[STORE_BUCKETS_MAX], y[STORE_BUCKETS_MAX];
+    struct store_past zero = {.op = key ? STORE_PAST_KEY : STORE_PAST_KEYSPACE,
+                              .name = (const uint8_t *)name,
+                              .name_size = strlen(name),
+                              .key = (const uint8_t *)key,
+                              .key_size = key ? strlen(key) : 0,
+                              .step = step};
+    struct store_past p, q;
+
+    assert_true(count <= STORE_BUCKETS_MAX);
+    zero.to = ((uint32_t)(moment_ms / 60000) / step + 1) * step;
+    zero.from = zero.to - count * step;
+    memset(x, 0, sizeof x);
+    memset(y, 0xff, sizeof y);
+    assert_rc(ask(t->sides[0].store, &zero, &p, x), 0);
+    assert_rc(ask(t->sides[1].store, &zero, &q, y), 0);
+    assert_int_equal(p.since, q.since);
+    for (unsigned i = 0; i < count; i++) {
+        if (x[i].any != y[i].any || x[i].sum_high != y[i].sum_high ||
+            x[i].sum_low != y[i].sum_low)
+            fail_msg("%s/%s, bucket %u of %u of %u minutes: %lld and %lld",
+                     name, key ? key : "", i, count, step,
+                     (long long)x[i].sum_low, (long long)y[i].sum_low);
+        t->any += x[i].any;
+    }
+}
+
+static void
+compare_history(struct twin *t, const char *name, const char *key)
+{
+    if (key && !t->deep) {
+        compare_buckets(t, name, key, 1, 60);
+        return;
+    }
+    /* All that the tiers keep: two days, ninety days, ten years. */
+    compare_buckets(t, name, key, 1, 2 * DAY - 60);
+    compare_buckets(t, name, key, 60, 89 * 24);
+    compare_buckets(t, name, key, DAY, 3600);
+}
+
+void
+twin_compare(const char *path, const char *other, bool deep)
+{
+    struct twin *t = calloc(1, sizeof *t);
+
+    assert_non_null(t);
+    t->deep = deep;
+    moment_ms = clock_unix_ms();
+    side_open(&t->sides[0], path);
+    side_open(&t->sides[1], other);
+    assert_int_equal(t->sides[0].count, t->sides[1].count);
+    for (unsigned i = 0; i < t->sides[0].count; i++) {
+        const char *name = t->sides[0].names[i];
+
+        assert_string_equal(name, t->sides[1].names[i]);
+        compare_counts(t, name);
+        compare_history(t, name, NULL);
+        for (unsigned k = 0; k < t->key_count; k++)
+            compare_history(t, name, t->keys[k]);
+    }
+    /* Else nothing was compared. */
+    assert_true(t->sides[0].count == 0 || t->any > 0);
+    side_close(&t->sides[0]);
+    side_close(&t->sides[1]);
+    free(t->keys);
+    free(t);
+}
+
+void
+twin_replay(struct fleet *f, const char *target)
+{
+    char archive[600];
+
+    (void)snprintf(archive, sizeof archive, "%s/archive", f->path); /* fits */
+    expect(FLEET_RUN(f, "-d", target, "replay", archive), 0,
+           "; logs left out 0, missing 0, damaged 0\n");
+}
