@@ -9,6 +9,7 @@
 #define YIELD_AFTER 64u  /* tries of a busy word */
 #define SLEEP_AFTER 256u /* then its writer is looked at, too */
 #define LOOK_EACH   1024u
+#define LOST_PAUSES 64u /* a quarter of a microsecond to three */
 
 static inline void
 relax(void)
@@ -155,6 +156,17 @@ may_write(struct countd_board *b, uint32_t *me)
     return board_me(b, me);
 }
 
+/* Who lost is about to read again, and would take the cache line away from who
+ * is writing: it waits a moment, in which the other one gets many updates done.
+ */
+static int
+lost(void)
+{
+    for (unsigned i = 0; i < LOST_PAUSES; i++)
+        relax();
+    return -ESTALE;
+}
+
 static int
 put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
            uint64_t generation, const int64_t *shared)
@@ -168,7 +180,7 @@ put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
         return -ESTALE; /* one that cannot be is one that has passed */
     rc = block_take(b, k.word, me, &g);
     if (rc < 0)
-        return rc;
+        return rc == -ESTALE ? lost() : rc;
     to = board_copy(k, g + 1);
     for (size_t i = 0; i < k.count; i++)
         board_store(to + i, shared[i]);

@@ -7,7 +7,9 @@
  *   50 x 1    the same with one
  *   1 x 1     one request after the other
  *   senders   50 x 16 while 200 connections send increments that nobody
- *             answers, as fast as they are taken; the ceiling has none
+ *             answers, as fast as they are taken: the ceiling writes them to
+ *             a file without a look; they and their sender have CPUs that the
+ *             rest then has not
  *
  * The servers take turns on the same disk, each with a fresh directory.
  * Printed: medians of the rounds, smallest and largest, and the median of the
@@ -43,6 +45,7 @@
 #define TIMES_MAX   4000000
 #define RECORD      24
 #define BUFFER_SIZE 65536
+#define LOG_SIZE    ((size_t)16 << 20) /* then from its beginning again */
 
 static const char request[] = "POST /apply?amt=1 HTTP/1.1\r\n"
                               "Host: localhost\r\n\r\n";
@@ -65,17 +68,19 @@ die(const char *what)
 
 struct ceiling {
     int epoll, listener, file;
-    size_t owed[1024]; /* answers, by descriptor */
-    size_t part[1024]; /* bytes of a request that came */
+    int silent, log;      /* listener of the senders; what they sent */
+    bool is_silent[1024]; /* by descriptor */
+    size_t owed[1024];    /* answers */
+    size_t part[1024];    /* bytes of a request that came */
     uint8_t records[PEERS_MAX * DEPTH_MAX * RECORD];
-    uint64_t at;
+    uint64_t at, log_at;
 };
 
 static void
-take_peer(struct ceiling *c)
+take_peer(struct ceiling *c, int listener)
 {
     struct epoll_event e = {.events = EPOLLIN};
-    const int one = 1, fd = accept4(c->listener, NULL, NULL, SOCK_NONBLOCK);
+    const int one = 1, fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
 
     if (fd < 0 || fd >= 1024)
         die("accept");
@@ -85,6 +90,7 @@ take_peer(struct ceiling *c)
     if (epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &e) < 0)
         die("epoll_ctl");
     c->owed[fd] = c->part[fd] = 0;
+    c->is_silent[fd] = listener == c->silent;
 }
 
 /* Requests that have come; 0 as well when the peer has gone. */
@@ -98,6 +104,12 @@ receive(struct ceiling *c, int fd)
     if (n <= 0) {
         if (n == 0 || errno != EAGAIN)
             (void)close(fd); /* the generator's end */
+        return 0;
+    }
+    if (c->is_silent[fd]) {
+        if (pwrite(c->log, in, (size_t)n, (off_t)c->log_at) < 0)
+            die("write");
+        c->log_at = (c->log_at + (size_t)n) % LOG_SIZE;
         return 0;
     }
     size = c->part[fd] + (size_t)n;
@@ -133,8 +145,9 @@ serve(struct ceiling *c)
         size_t came = 0, count = 0;
 
         for (int i = 0; i < n; i++) {
-            if (events[i].data.fd == c->listener) {
-                take_peer(c);
+            if (events[i].data.fd == c->listener ||
+                events[i].data.fd == c->silent) {
+                take_peer(c, events[i].data.fd);
                 continue;
             }
             fds[count++] = events[i].data.fd;
@@ -150,22 +163,36 @@ serve(struct ceiling *c)
     }
 }
 
+static int
+open_in(const char *folder, const char *name)
+{
+    char path[600];
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name); /* fits */
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        die("open");
+    return fd;
+}
+
 /* Like countd-write's, its file is zero ahead of what it writes. */
 static void
-run_ceiling(const char *folder, int listener)
+run_ceiling(const char *folder, int listener, int silent)
 {
     static struct ceiling c;
     static uint8_t zeros[1 << 20];
     struct epoll_event e = {.events = EPOLLIN, .data.fd = listener};
-    char path[600];
+    struct epoll_event f = {.events = EPOLLIN, .data.fd = silent};
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* only a convenience */
-    (void)snprintf(path, sizeof path, "%s/file", folder); /* fits */
-    c.file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    c.file = open_in(folder, "file");
+    c.log = open_in(folder, "log");
     c.listener = listener;
+    c.silent = silent;
     c.epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (c.file < 0 || c.epoll < 0 ||
-        epoll_ctl(c.epoll, EPOLL_CTL_ADD, listener, &e) < 0)
+    if (c.epoll < 0 || epoll_ctl(c.epoll, EPOLL_CTL_ADD, listener, &e) < 0 ||
+        epoll_ctl(c.epoll, EPOLL_CTL_ADD, silent, &f) < 0)
         die("start");
     for (int i = 0; i < 64; i++)
         if (write(c.file, zeros, sizeof zeros) < 0)
@@ -175,26 +202,34 @@ run_ceiling(const char *folder, int listener)
     serve(&c);
 }
 
-static pid_t
-start_ceiling(const char *folder, uint16_t *port)
+static int
+listen_on(uint16_t *port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof a;
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    pid_t pid;
 
     if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) < 0 ||
         listen(fd, 1024) < 0 ||
         getsockname(fd, (struct sockaddr *)&a, &size) < 0)
         die("listen");
     *port = ntohs(a.sin_port);
-    pid = fork();
+    return fd;
+}
+
+static pid_t
+start_ceiling(const char *folder, uint16_t *port, uint16_t *silent_port)
+{
+    const int fd = listen_on(port), silent = listen_on(silent_port);
+    const pid_t pid = fork();
+
     if (pid < 0)
         die("fork");
     if (pid == 0)
-        run_ceiling(folder, fd);
-    (void)close(fd); /* the child has it */
+        run_ceiling(folder, fd, silent);
+    (void)close(fd);     /* the child has it, */
+    (void)close(silent); /* and this */
     return pid;
 }
 
@@ -347,15 +382,19 @@ end_child(pid_t pid)
 }
 
 static void
-measure_ceiling(struct load *l)
+measure_ceiling(struct load *l, bool senders)
 {
+    uint16_t port, silent_port;
     struct tmpdir dir;
-    uint16_t port;
-    pid_t pid;
+    pid_t pid, sender = 0;
 
     tmpdir_make(&dir);
-    pid = start_ceiling(dir.path, &port);
+    pid = start_ceiling(dir.path, &port, &silent_port);
+    if (senders)
+        sender = start_senders(silent_port);
     run_load(l, port);
+    if (sender > 0)
+        end_child(sender);
     end_child(pid);
     tmpdir_remove(&dir);
 }
@@ -386,7 +425,7 @@ measure_countd(struct load *l, bool senders)
 static void
 print_row(const char *name, const struct row *r, const struct row *ceiling)
 {
-    printf("  %-14s %9.0f /s  (%.0f..%.0f)  p50 %.0f  p99 %.0f us", name,
+    printf("  %-26s %9.0f /s  (%.0f..%.0f)  p50 %.0f  p99 %.0f us", name,
            series_median(&r->rate), series_min(&r->rate), series_max(&r->rate),
            series_median(&r->p50), series_median(&r->p99));
     if (ceiling)
@@ -395,30 +434,41 @@ print_row(const char *name, const struct row *r, const struct row *ceiling)
     printf("\n");
 }
 
+/* Without senders and with them. */
+static void
+print_both(const struct row ceiling[2], const struct row countd[2])
+{
+    print_row("ceiling", &ceiling[0], NULL);
+    print_row("countd-write", &countd[0], &ceiling[0]);
+    if (ceiling[1].rate.count > 0) {
+        print_row("ceiling, with senders", &ceiling[1], NULL);
+        print_row("countd-write, with senders", &countd[1], &ceiling[1]);
+        printf("  with senders of without: ceiling %.2f, countd-write %.2f\n",
+               series_ratio(&ceiling[1].rate, &ceiling[0].rate),
+               series_ratio(&countd[1].rate, &countd[0].rate));
+    }
+    (void)fflush(stdout); /* for who watches */
+}
+
 static void
 compare_servers(size_t conns, size_t depth, size_t rounds, uint64_t ms)
 {
-    struct row countd = {0}, beside = {0}, ceiling = {0};
-    const bool full = conns * depth > 100;
+    struct row countd[2], ceiling[2];
+    const int kinds = conns * depth > 100 ? 2 : 1;
 
-    for (size_t i = 0; i < rounds; i++) {
-        struct load l = {.peers = conns, .depth = depth, .ms = ms};
+    memset(countd, 0, sizeof countd);
+    memset(ceiling, 0, sizeof ceiling);
+    for (size_t i = 0; i < rounds; i++)
+        for (int senders = 0; senders < kinds; senders++) {
+            struct load l = {.peers = conns, .depth = depth, .ms = ms};
 
-        measure_ceiling(&l);
-        add(&ceiling, &l);
-        measure_countd(&l, false);
-        add(&countd, &l);
-        if (!full)
-            continue;
-        measure_countd(&l, true);
-        add(&beside, &l);
-    }
+            measure_ceiling(&l, senders == 1);
+            add(&ceiling[senders], &l);
+            measure_countd(&l, senders == 1);
+            add(&countd[senders], &l);
+        }
     printf("%zu x %zu\n", conns, depth);
-    print_row("ceiling", &ceiling, NULL);
-    print_row("countd-write", &countd, &ceiling);
-    if (full)
-        print_row("with senders", &beside, &ceiling);
-    (void)fflush(stdout); /* for who watches */
+    print_both(ceiling, countd);
 }
 
 int

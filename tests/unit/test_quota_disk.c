@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/capture.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/quota_rig.h"
+#include "writer/quota/length.h"
 
 /* ---- a failing disk ---------------------------------------------- */
 
@@ -238,6 +240,94 @@ a_damaged_journal_is_not_served(void **state)
     rig_stop(r);
 }
 
+/* ---- an older copy ------------------------------------------------------ */
+
+#define COPY_MOST ((size_t)1 << 21)
+
+static size_t
+get_file(const struct quota_rig *r, const char *name, uint8_t *bytes)
+{
+    const int fd = openat(r->dir.fd, name, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = read(fd, bytes, COPY_MOST);
+
+    assert_true(n > 0 && (size_t)n < COPY_MOST);
+    assert_int_equal(close(fd), 0);
+    return (size_t)n;
+}
+
+static void
+put_file(const struct quota_rig *r, const char *name, const uint8_t *bytes,
+         size_t size)
+{
+    const int fd =
+        openat(r->dir.fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_int_equal(write(fd, bytes, size), size);
+    assert_int_equal(close(fd), 0);
+}
+
+/* What a start says. */
+static const char *
+start_and_hear(struct quota_rig *r)
+{
+    static struct capture c;
+
+    capture_start(&c);
+    rig_start(r);
+    return capture_stop(&c);
+}
+
+static void
+an_older_copy_of_the_journal_is_told_once_and_served(void **state)
+{
+    static uint8_t bytes[COPY_MOST];
+    struct quota_rig *r = *state;
+    size_t size;
+
+    rig_start(r);
+    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    rig_stop(r);
+    size = get_file(r, JOURNAL_NAME, bytes);
+    assert_string_equal(start_and_hear(r), "");
+    rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
+    rig_stop(r);
+
+    put_file(r, JOURNAL_NAME, bytes, size); /* the same inode */
+    assert_non_null(strstr(start_and_hear(r), "live/quota is an older copy"));
+    rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
+    rig_stop(r);
+    assert_string_equal(start_and_hear(r), "");
+    rig_stop(r);
+
+    put_file(r, "copy", bytes, get_file(r, JOURNAL_NAME, bytes));
+    assert_int_equal(renameat(r->dir.fd, "copy", r->dir.fd, JOURNAL_NAME), 0);
+    assert_non_null(strstr(start_and_hear(r), "was put in place of another"));
+    rig_stop(r);
+}
+
+/* What tells of older copies is no reason not to serve. */
+static void
+a_damaged_length_is_told_and_made_anew(void **state)
+{
+    static uint8_t bytes[COPY_MOST];
+    struct quota_rig *r = *state;
+    size_t size;
+
+    rig_start(r);
+    rig_stop(r);
+    size = get_file(r, LENGTH_NAME, bytes);
+    for (size_t at = 0; at < size; at++) {
+        bytes[at] ^= (uint8_t)(1u << at % 8);
+        put_file(r, LENGTH_NAME, bytes, size);
+        assert_non_null(strstr(start_and_hear(r), LENGTH_NAME " is damaged"));
+        assert_int_equal(r->service.state, QUOTA_READY);
+        rig_stop(r);
+        bytes[at] ^= (uint8_t)(1u << at % 8);
+    }
+    assert_string_equal(start_and_hear(r), "");
+    rig_stop(r);
+}
+
 /* A journal that cannot be opened now is tried again. */
 static void
 a_start_without_a_disk_is_made_up_for(void **state)
@@ -264,6 +354,8 @@ static const struct CMUnitTest tests[] = {
     TEST(a_full_disk_refuses_changes_only),
     TEST(a_damaged_journal_is_not_served),
     TEST(a_start_without_a_disk_is_made_up_for),
+    TEST(an_older_copy_of_the_journal_is_told_once_and_served),
+    TEST(a_damaged_length_is_told_and_made_anew),
 };
 
 TEST_MAIN(tests)

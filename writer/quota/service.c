@@ -166,7 +166,7 @@ begin(void *ctx)
 static int
 sync_journal(void *ctx)
 {
-    return journal_sync(&((struct quota_service *)ctx)->store->journal);
+    return store_sync(((struct quota_service *)ctx)->store);
 }
 
 static bool
@@ -415,7 +415,7 @@ mark_end(struct quota_service *s)
     if (!journal_is_durable(j) || !journal_mark(j))
         return;
     journal_begin(j, clock_unix_ms());
-    journal_end(j, journal_sync(j)); /* nobody waits for it */
+    journal_end(j, store_sync(s->store)); /* nobody waits for it */
 }
 
 void

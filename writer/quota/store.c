@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/diag.h"
+#include "writer/quota/length.h"
 
 static int
 begin_store(void *ctx, const struct journal *j)
@@ -64,6 +65,20 @@ store_open(int dirfd, const struct config *c, struct quota_store **out)
         return rc;
     }
     quotas_taken(&store->quotas, c->quota_max);
+    length_check(&store->journal);
+    length_write(&store->journal, store->journal.durable);
     *out = store;
     return 0;
+}
+
+int
+store_sync(struct quota_store *store)
+{
+    const struct journal *j = &store->journal;
+    const struct journal_group *g = &j->groups[1 - j->collecting];
+    const int rc = journal_sync(&store->journal);
+
+    if (rc == 0 && g->count == 1)
+        length_write(j, g->first + 1);
+    return rc;
 }

@@ -20,6 +20,10 @@ struct quota_store {
  *   -EBADMSG  it is damaged, -EPROTO  of a later version */
 int store_open(int dirfd, const struct config *c, struct quota_store **out);
 
+/* The sync of what journal_begin() took; notes how long the journal is when
+ * that was an empty group. */
+int store_sync(struct quota_store *store);
+
 /* NULL is no store. */
 void store_free(struct quota_store *store);
 
