@@ -91,6 +91,7 @@ retire_unused(struct logs *l, const struct log *log)
     assert(r);
     assert(log->count == 0);
     r->log = *log;
+    r->index = log->header.index;
     logs_seal(l, r);
 }
 
@@ -105,6 +106,7 @@ retire(struct logs *l)
     assert(l->staged == 0);
     assert(l->current.count > 0);
     r->log = l->current;
+    r->index = l->current.header.index;
     r->synced_slots = l->synced_slots;
     r->state = RETIRED_DIRTY;
     l->retired_dirty = true;

@@ -63,6 +63,7 @@ struct retired {
     struct io_job job;
     size_t place; /* in logs.retired */
     enum retired_state state;
+    uint64_t index; /* of the log, which is the file thread's while sealed */
     struct log log;
     uint32_t synced_slots;
     int rc;

@@ -116,8 +116,7 @@ is_own(const struct logs *l, uint64_t index)
         if (l->spares[i].header.index == index)
             return true;
     for (size_t i = 0; i < LOGS_RETIRED; i++)
-        if (l->retired[i].state != RETIRED_FREE &&
-            l->retired[i].log.header.index == index)
+        if (l->retired[i].state != RETIRED_FREE && l->retired[i].index == index)
             return true;
     return false;
 }

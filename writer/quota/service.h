@@ -3,9 +3,9 @@
  *
  *     READY    serves
  *     LOADING  a write or sync has failed, or the journal could not be opened:
- *              all are answered 503; the journal is mended and read again in
- * the I/O thread, each second until that works DAMAGED  the journal is: 503
- * until somebody has looked at it
+ *              all are answered 503; the I/O thread mends the journal and reads
+ *              it again, each second until that works
+ *     DAMAGED  the journal is: 503 until somebody has looked at it
  *
  * An answer that tells of something leaves when that is durable.  When it never
  * will be, and it is certain that it does not count, the answer is 503 instead;
