@@ -107,10 +107,8 @@ read_copy(const struct sequence_mark *m, int i, struct mark_copy *c)
     ssize_t n;
 
     memset(c, 0, sizeof *c);
-    do
-        n = pread(m->fd, c, sizeof *c, (uint64_t)i * COPY_AT);
-    while (n < 0 && errno == EINTR);
-    return n < 0 ? -errno : 0;
+    n = read_at(m->fd, c, sizeof *c, (uint64_t)i * COPY_AT);
+    return n < 0 ? (int)n : 0;
 }
 
 static bool

@@ -45,16 +45,4 @@ list_add(struct list_link *list, struct list_link *l)
     list->prev = l;
 }
 
-/* Moves everything in `from` to the empty list `to`. */
-static inline void
-list_move(struct list_link *to, struct list_link *from)
-{
-    if (list_alone(from))
-        return;
-    *to = *from;
-    to->next->prev = to;
-    to->prev->next = to;
-    list_init(from);
-}
-
 #endif

@@ -79,14 +79,12 @@ update_accepting(struct door *d)
     struct listener *l = &d->listener;
     const bool open = d->row->close_over || has_place(d) || yielding(d) != NULL;
 
-    if (!open && l->max > 0)
+    if (!open && l->allowed)
         diag_repeating(&d->said_full, DIAG_WARNING,
                        "%s: full with connections=%zu, more wait: %s, or the "
                        "limit of descriptors, allows no more",
                        d->row->name, d->open, d->row->max_key);
-    l->max = open ? SIZE_MAX : 0;
-    if (open)
-        listener_resume(l);
+    listener_allow(l, open);
 }
 
 void
@@ -167,7 +165,6 @@ accepted(struct listener *l, int fd)
                        d->row->name, d->open, d->row->max_key);
         (void)close(fd); /* nothing was read from it */
     }
-    l->open = 0; /* places are counted here */
     update_accepting(d);
 }
 
@@ -205,7 +202,7 @@ conns_listen(struct conns *cs, size_t door, int fd)
     if (rc < 0)
         return rc;
     d->listener.accepted = accepted;
-    rc = listener_start(&d->listener, cs->loop, fd, SIZE_MAX);
+    rc = listener_start(&d->listener, cs->loop, fd);
     if (rc == 0)
         update_accepting(d);
     return rc;

@@ -122,10 +122,10 @@ pause_accepting(struct listener *l)
     (void)loop_change(l->loop, &l->source, 0);
 }
 
-void
-listener_resume(struct listener *l)
+static void
+resume(struct listener *l)
 {
-    if (!l->paused || l->open >= l->max)
+    if (!l->paused || !l->allowed)
         return;
     l->paused = false;
     loop_disarm(l->loop, &l->retry);
@@ -133,10 +133,17 @@ listener_resume(struct listener *l)
     (void)loop_change(l->loop, &l->source, EPOLLIN);
 }
 
+void
+listener_allow(struct listener *l, bool allowed)
+{
+    l->allowed = allowed;
+    resume(l);
+}
+
 static void
 retry_due(struct loop_timer *timer)
 {
-    listener_resume(LOOP_OWNER(timer, struct listener, retry));
+    resume(LOOP_OWNER(timer, struct listener, retry));
 }
 
 /* True for errors of the one connection that was in the queue. */
@@ -157,7 +164,7 @@ accept_ready(struct loop_source *source, uint32_t events)
 
     (void)events; /* whatever woke us, accept4 tells */
     for (i = 0; i < ACCEPT_BATCH && l->source.fd >= 0; i++) {
-        if (l->open >= l->max) {
+        if (!l->allowed) {
             pause_accepting(l);
             return;
         }
@@ -168,26 +175,23 @@ accept_ready(struct loop_source *source, uint32_t events)
             if (is_passing(errno))
                 continue;
             /* No descriptors or no memory.  Others of the process may hold
-             * them, so a timer looks again beside listener_closed(). */
+             * them, so a timer looks again. */
             pause_accepting(l);
             if (loop_arm(l->loop, &l->retry, loop_now_ms(l->loop) + RETRY_MS) <
                 0)
-                listener_resume(l);
+                resume(l);
             return;
         }
-        l->open++;
         l->accepted(l, fd);
     }
 }
 
 int
-listener_start(struct listener *l, struct loop *loop, int fd, size_t max)
+listener_start(struct listener *l, struct loop *loop, int fd)
 {
     assert(l->accepted);
-    assert(max > 0);
     l->loop = loop;
-    l->open = 0;
-    l->max = max;
+    l->allowed = true;
     l->paused = false;
     l->source.fd = -1;
     l->source.ready = accept_ready;
@@ -206,12 +210,4 @@ listener_stop(struct listener *l)
     loop_remove(l->loop, &l->source);
     l->paused = false;
     (void)close(fd); /* a listening socket has nothing to lose */
-}
-
-void
-listener_closed(struct listener *l)
-{
-    assert(l->open > 0);
-    l->open--;
-    listener_resume(l);
 }

@@ -56,26 +56,23 @@ int net_probe(const struct net_address *a, uint64_t wait_ms);
  * answered what it sends. */
 bool net_is_self(int fd);
 
-/* A listening socket in a loop.  Accepts in batches; over the limit, or out
- * of descriptors, it stops accepting (peers wait in the backlog) and resumes
- * by itself when listener_closed() says that a connection went. */
+/* A listening socket in a loop.  Accepts in batches, as long as it is allowed
+ * to; else peers wait in the backlog.  Out of descriptors it pauses, and looks
+ * again by itself. */
 struct listener {
     struct loop_source source;
     struct loop_timer retry;
     struct loop *loop;
-    size_t open; /* connections */
-    size_t max;
+    bool allowed;
     bool paused;
     /* Takes the descriptor (non-blocking, TCP_NODELAY). */
     void (*accepted)(struct listener *l, int fd);
 };
 
-int listener_start(struct listener *l, struct loop *loop, int fd, size_t max);
-void listener_stop(struct listener *l);   /* closes the socket */
-void listener_closed(struct listener *l); /* one connection went */
+int listener_start(struct listener *l, struct loop *loop, int fd);
+void listener_stop(struct listener *l); /* closes the socket */
 
-/* Accepts again if it was paused and `open` is below `max`; for callers that
- * change `max`. */
-void listener_resume(struct listener *l);
+/* From now on it accepts, or it does not. */
+void listener_allow(struct listener *l, bool allowed);
 
 #endif

@@ -14,6 +14,8 @@
 #define FILE_FLAGS (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
 #define FILE_MODE  0600
 
+#define PROBE_NAME_SIZE 32
+
 int
 disk_check_type(uint64_t type, const char **why)
 {
@@ -46,14 +48,15 @@ disk_check_type(uint64_t type, const char **why)
     return 0;
 }
 
-int
-disk_temp_name(const char *prefix, char name[DISK_TEMP_SIZE])
+/* A name that no other process takes. */
+static int
+probe_name(char name[PROBE_NAME_SIZE])
 {
     uint64_t number;
 
     if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
         return -EIO;
-    snprintf(name, DISK_TEMP_SIZE, "%s%016" PRIx64, prefix, number);
+    snprintf(name, PROBE_NAME_SIZE, ".probe-%016" PRIx64, number);
     return 0;
 }
 
@@ -92,12 +95,12 @@ probe_file(int dirfd, const char *file, const char *link_name, int fd)
 int
 disk_probe(int dirfd)
 {
-    char file[DISK_TEMP_SIZE], link_name[DISK_TEMP_SIZE];
+    char file[PROBE_NAME_SIZE], link_name[PROBE_NAME_SIZE];
     int fd, rc;
 
-    rc = disk_temp_name(".probe-", file);
+    rc = probe_name(file);
     if (rc == 0)
-        rc = disk_temp_name(".probe-", link_name);
+        rc = probe_name(link_name);
     if (rc < 0)
         return rc;
     fd = openat(dirfd, file, O_RDWR | O_CREAT | O_EXCL | FILE_FLAGS, FILE_MODE);

@@ -7,8 +7,6 @@
 
 #include <stdint.h>
 
-#define DISK_TEMP_SIZE 32
-
 /* Whether a file system (f_type of statfs) will do: 0 yes, 1 with a warning,
  * -EOPNOTSUPP no.  *why then says what is wrong with it. */
 int disk_check_type(uint64_t type, const char **why);
@@ -19,8 +17,5 @@ int disk_check_type(uint64_t type, const char **why);
  *   -ENOLCK                       flock does not exclude
  *   -ENOSPC, -EDQUOT              no room to try */
 int disk_probe(int dirfd);
-
-/* A name that no other process takes, beginning with `prefix`. */
-int disk_temp_name(const char *prefix, char name[DISK_TEMP_SIZE]);
 
 #endif

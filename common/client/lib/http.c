@@ -13,7 +13,6 @@
 #define ADDRESS    "127.0.0.1:9527"
 #define TIMEOUT_MS 5000
 #define LENGTH     "Content-length:"
-#define KEPT       "Connection: keep-alive\r\n"
 
 static int
 connect_now(struct countd_http *h, uint64_t deadline_ms)
