@@ -365,7 +365,8 @@ sum_all(const struct rows_reader *r)
             sum += (uint128)one;
         }
     }
-    sum += (uint128)small; /* modulo 2^128 */
+    one = small;
+    sum += (uint128)one;
     return (int128)sum;
 }
 
