@@ -430,7 +430,7 @@ end_block(struct packer *p)
 
 /* Sees to it that so many more increments, all of new names, have room. */
 static int
-make_room(struct packer *p, unsigned more)
+make_room(struct packer *p, size_t more)
 {
     const bool forget =
         p->known + more > PACKED_NAMES ||
