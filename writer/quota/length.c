@@ -15,7 +15,7 @@
 #define SIZE  44u
 #define FLAGS (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
 
-static const char magic[] = "COUNTDL1";
+static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'L', '1'};
 
 static uint64_t
 inode_of(const struct journal *j)
@@ -88,11 +88,9 @@ write_length(int dirfd, const uint8_t bytes[SIZE])
     do
         n = pwrite(fd, bytes, SIZE, 0); /* within a sector: never torn */
     while (n < 0 && errno == EINTR);
-    if (n < 0)
-        rc = -errno;
-    else if (n < (ssize_t)SIZE)
+    if (n >= 0 && n < (ssize_t)SIZE)
         rc = -ENOSPC;
-    else if (fdatasync(fd) < 0)
+    else if (n < 0 || fdatasync(fd) < 0)
         rc = -errno;
     (void)close(fd); /* synced, or failed already */
     return rc;
