@@ -230,33 +230,6 @@ glued_messages_get_a_win_each(void **state)
 }
 
 static void
-pieces_of_a_message_get_one_win(void **state)
-{
-    static const size_t cuts[][2] = {{1, 1}, {8, 264}, {519, 519}, {7, 521}};
-    struct rig *r = *state;
-    uint8_t message[SIZE], byte;
-    size_t i, at, end;
-    int fd;
-
-    start(r, "64K", NULL, NULL);
-    fd = ack(r);
-    client_message(message, "split", "a", 5);
-    for (i = 0; i < 3; i++) {
-        client_send(fd, message, cuts[i][0]);
-        assert_rc(client_try_read(fd, &byte, 1, 20), -EAGAIN);
-        for (at = cuts[i][0]; at < SIZE; at = end) {
-            end = at < cuts[i][1] ? cuts[i][1] : SIZE;
-            client_send(fd, message + at, end - at);
-        }
-        client_wins(fd, 1);
-    }
-    client_close(fd);
-    stop(r);
-
-    assert_int_equal(records_sum(&r->records, "split", "a", NULL), 15);
-}
-
-static void
 half_a_message_of_one_does_not_disturb_another(void **state)
 {
     struct rig *r = *state;
@@ -1431,7 +1404,6 @@ what_nohup_has_started_goes_on_after_a_hangup(void **state)
 static const struct CMUnitTest tests[] = {
     ON_RIG(single_messages_are_each_answered_with_win),
     ON_RIG(glued_messages_get_a_win_each),
-    ON_RIG(pieces_of_a_message_get_one_win),
     ON_RIG(half_a_message_of_one_does_not_disturb_another),
     ON_RIG(a_half_close_gets_the_wins_owed_and_the_end),
     ON_RIG(empty_names_get_fail),
