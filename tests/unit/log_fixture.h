@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -254,6 +255,49 @@ set_boot(int dirfd, const char *name, uint8_t id)
         log_header_put(&h, block);
         poke(dirfd, name, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
     }
+}
+
+/* cmocka's: *state is a directory in memory, where there is one. */
+static inline int
+in_memory_setup(void **state)
+{
+    static struct tmpdir dir;
+
+    tmpdir_make_in_memory(&dir);
+    *state = &dir;
+    return 0;
+}
+
+static inline int
+in_memory_teardown(void **state)
+{
+    fault_clear();
+    tmpdir_remove(*state);
+    return 0;
+}
+
+#define in_memory(test)                                                        \
+    cmocka_unit_test_setup_teardown(test, in_memory_setup, in_memory_teardown)
+
+/* Memory that children share. */
+static inline void *
+share(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+static inline void
+assert_exits_well(pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* Runs the tests, and when we are root once more as nobody: the bits of the

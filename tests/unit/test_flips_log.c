@@ -14,23 +14,6 @@
 
 enum kind { SEALED, DIED_HERE, POWER_LOSS, MERGED };
 
-static int
-setup(void **state)
-{
-    static struct tmpdir dir;
-
-    tmpdir_make_in_memory(&dir);
-    *state = &dir;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    tmpdir_remove(*state);
-    return 0;
-}
-
 /* The bytes of such a log.  No slot says that another was synced. */
 static void
 make_bytes(const struct tmpdir *d, enum kind kind, uint8_t bytes[FILE_SIZE])
@@ -219,8 +202,6 @@ no_bit_of_an_empty_log_makes_it_count_again(void **state)
 {
     flip_each(*state, MERGED);
 }
-
-#define in_memory(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     in_memory(no_bit_of_a_sealed_log_flips_unseen),

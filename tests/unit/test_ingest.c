@@ -32,29 +32,6 @@ a_message_may_be_cut_anywhere(void **state)
     expect_messages(r, SIZE - 1);
 }
 
-static void
-a_message_may_come_byte_by_byte(void **state)
-{
-    struct rig *r = *state;
-    uint8_t message[SIZE];
-    size_t i;
-    int fd;
-
-    start(r, 10, 4);
-    fd = connect_pair(r, DOOR_ACK);
-    put(message, 0);
-    for (i = 0; i < SIZE; i++) {
-        client_send(fd, message + i, 1);
-        run(r, took_bytes, i + 1);
-    }
-    run(r, replied, 1);
-    client_wins(fd, 1);
-    client_close(fd);
-    finish(r);
-
-    expect_messages(r, 1);
-}
-
 /* Whatever the sizes of the pieces, the same messages come out. */
 static void
 glued_messages_are_taken_apart(void **state)
@@ -277,44 +254,6 @@ one_bad_client_does_not_disturb_another(void **state)
 /* ---- ends -------------------------------------------------------------- */
 
 static void
-a_half_close_gets_every_win_and_then_the_end(void **state)
-{
-    struct rig *r = *state;
-    uint8_t bytes[3 * SIZE];
-    int fd;
-
-    start(r, 100, 4);
-    fd = connect_pair(r, DOOR_ACK);
-    put(bytes, 0);
-    put(bytes + SIZE, 1);
-    put(bytes + 2 * SIZE, 2);
-    client_send(fd, bytes, 2 * SIZE + 260);
-    assert_int_equal(shutdown(fd, SHUT_WR), 0);
-    run(r, has_ended, 0);
-    client_wins(fd, 2);
-    client_expect_end(fd);
-    client_close(fd);
-    finish(r);
-
-    expect_messages(r, 2);
-    assert_int_equal(r->cut_off, 1);
-}
-
-static void
-a_client_that_sends_and_closes_loses_nothing(void **state)
-{
-    struct rig *r = *state;
-    const size_t count = 150; /* fits the buffer of a socket */
-
-    start(r, 100, 4);
-    client_close(connect_and_send(r, DOOR_SILENT, count));
-    run(r, has_ended, 0);
-    finish(r);
-
-    expect_messages(r, count);
-}
-
-static void
 a_fragment_at_the_end_leaves_no_trace(void **state)
 {
     struct rig *r = *state;
@@ -342,15 +281,12 @@ a_fragment_at_the_end_leaves_no_trace(void **state)
 
 static const struct CMUnitTest tests[] = {
     ON_RIG(a_message_may_be_cut_anywhere),
-    ON_RIG(a_message_may_come_byte_by_byte),
     ON_RIG(glued_messages_are_taken_apart),
     ON_RIG(names_at_their_limits_are_kept_whole),
     ON_RIG(messages_are_kept_in_the_order_they_came),
     ON_RIG(a_malformed_message_gets_fail_after_the_wins_owed),
     ON_RIG(a_malformed_message_ends_a_silent_connection_without_a_byte),
     ON_RIG(one_bad_client_does_not_disturb_another),
-    ON_RIG(a_half_close_gets_every_win_and_then_the_end),
-    ON_RIG(a_client_that_sends_and_closes_loses_nothing),
     ON_RIG(a_fragment_at_the_end_leaves_no_trace),
 };
 

@@ -32,24 +32,6 @@ oldest(struct logdir *dir)
     return ms;
 }
 
-static int
-setup(void **state)
-{
-    static struct tmpdir dir;
-
-    tmpdir_make_in_memory(&dir);
-    *state = &dir;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    fault_clear();
-    tmpdir_remove(*state);
-    return 0;
-}
-
 /* ---- scan --------------------------------------------------------------- */
 
 static void
@@ -699,8 +681,6 @@ any_failing_call_leaks_nothing_and_loses_nothing(void **state)
         }
     }
 }
-
-#define in_memory(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     in_memory(a_scan_tells_each_log_once_in_order),

@@ -1,0 +1,252 @@
+/* tests/e2e/test_write_start.c - what countd-write refuses at the start, and
+ * with what words. */
+#include "tests/e2e/write_fixture.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/lib/taker.h"
+
+/* ---- what it refuses --------------------------------------------------- */
+
+static const char *
+writer_path(void)
+{
+    static char path[600];
+
+    daemon_path("countd-write", path, sizeof path);
+    return path;
+}
+
+static void
+expect_refusal(const struct rig *r, int status, const char *listen,
+               const char *more, const char *text)
+{
+    char output[4096];
+
+    assert_int_equal(daemon_run(output, sizeof output, "countd-write", "-d",
+                                r->data, "-o", listen, "-o",
+                                "write.ack_listen=127.0.0.1:0", "-o", more,
+                                NULL),
+                     status);
+    if (!strstr(output, text))
+        fail_msg("nothing about \"%s\" in:\n%s", text, output);
+}
+
+static void
+a_second_writer_is_refused(void **state)
+{
+    struct rig *r = *state;
+    char text[64];
+    int fd;
+
+    start(r, "64K", NULL, NULL);
+    (void)snprintf(text, sizeof text, "pid=%ld", (long)r->writer.pid);
+    expect_refusal(r, 111, "write.listen=127.0.0.1:0", "log.size=64K", text);
+
+    /* And does no harm to the first. */
+    fd = ack(r);
+    client_increment(fd, "first", "k", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    stop(r);
+    assert_int_equal(r->records.count, 1);
+}
+
+/* `calls` all fail from the `nth` on; nobody sees why but by what it says. */
+static void
+a_call_that_fails_at_the_start_is_named(void **state)
+{
+    static const struct {
+        const char *calls, *nth, *text;
+    } rows[] = {
+        {"?eventfd,?eventfd2", "1", "make an eventfd"},
+        {"?clone,?clone3", "1", "create a thread"},
+        {"fcntl", "2", "open the logs in data_dir="},
+        {"epoll_create1", "1", "event loop"},
+        {"epoll_ctl", "2", "watch an eventfd"},
+    };
+    struct rig *r = *state;
+    char output[4096], inject[96];
+    size_t i;
+
+    if (daemon_run(NULL, 0, "/usr/bin/env", "strace", "-qq", "-o", "/dev/null",
+                   "true", NULL) != 0)
+        test_skip("strace cannot trace here");
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        (void)snprintf(inject, sizeof inject, "inject=%s:error=EMFILE:when=%s+",
+                       rows[i].calls, rows[i].nth); /* fits */
+        assert_int_equal(daemon_run(output, sizeof output, "/usr/bin/env",
+                                    "ASAN_OPTIONS=detect_leaks=0", "strace",
+                                    "-qq", "-f", "-o", "/dev/null", "-e",
+                                    inject, writer_path(), "-d", r->data, "-o",
+                                    "write.listen=127.0.0.1:0", "-o",
+                                    "write.ack_listen=", NULL),
+                         111);
+        if (!strstr(output, rows[i].text) ||
+            !strstr(output, "Too many open files"))
+            fail_msg("nothing about \"%s\" in:\n%s", rows[i].text, output);
+    }
+}
+
+/* It waits for the second port while the first is bound. */
+static void
+signals_at_the_start_wait_until_it_serves(void **state)
+{
+    struct rig *r = *state;
+    struct sockaddr_in here = {.sin_family = AF_INET,
+                               .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof here;
+    char listen_at[64];
+    const char *argv[] = {"-d", r->data,   "-o", "write.listen=localhost:0",
+                          "-o", listen_at, "-o", "log.size=64K",
+                          NULL};
+    const struct daemon_how how = {.argv = argv, .not_ready = true};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&here, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &size), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    (void)snprintf(listen_at, sizeof listen_at, "write.ack_listen=localhost:%u",
+                   ntohs(here.sin_port)); /* fits */
+    assert_int_equal(daemon_start_how(&r->writer, "countd-write", &how), 0);
+    await_output(r, "write.ack_listen=localhost:"); /* is that port */
+    daemon_signal(&r->writer, SIGUSR2);
+    daemon_signal(&r->writer, SIGTERM);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(daemon_wait(&r->writer), 0);
+}
+
+static void
+a_port_in_use_is_refused_with_what_to_do(void **state)
+{
+    struct rig *r = *state;
+    struct tmpdir other;
+    char listen[64];
+
+    start(r, "64K", NULL, NULL);
+    (void)snprintf(listen, sizeof listen, "write.listen=127.0.0.1:%u",
+                   daemon_port(&r->writer, "silent")); /* fits */
+    tmpdir_make(&other);
+    (void)snprintf(r->data, sizeof r->data, "%s", other.path); /* fits */
+    expect_refusal(r, 111, listen, "log.size=64K", "is in use");
+    /* What it had claimed is free again. */
+    assert_int_equal(logs_in_mode(r, LOG_MODE_OWNED), 0);
+    tmpdir_remove(&other);
+    (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path); /* fits */
+    stop(r);
+}
+
+static void
+a_live_port_in_use_is_refused_with_what_to_do(void **state)
+{
+    struct rig *r = *state;
+    struct tmpdir other;
+    char port[64];
+
+    start(r, "64K", "counter.port=0", NULL);
+    tmpdir_make(&other);
+    (void)snprintf(r->data, sizeof r->data, "%s", other.path); /* fits */
+    (void)snprintf(port, sizeof port, "counter.port=%u",
+                   daemon_port(&r->writer, "counter")); /* fits */
+    expect_refusal(r, 111, "write.listen=127.0.0.1:0", port,
+                   "set counter.port to a free port, or counter.enable to "
+                   "false");
+    assert_int_equal(logs_in_mode(r, LOG_MODE_OWNED), 0);
+    tmpdir_remove(&other);
+    (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path); /* fits */
+    stop(r);
+}
+
+static void
+live_ports_alone_are_something_to_do(void **state)
+{
+    struct rig *r = *state;
+    struct taker taker;
+
+    daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
+                 "write.listen=", "-o", "write.ack_listen=", "-o",
+                 "counter.enable=off", "-o", "semaphore.enable=on", "-o",
+                 "semaphore.port=0", "-o", "log.size=64K", NULL);
+    assert_int_equal(r->writer.port_count, 1);
+    taker_open(&taker, daemon_port(&r->writer, "semaphore"));
+    assert_int_equal(taker_acquire(&taker, "s", 2, 5), TAKER_OK);
+    assert_int_equal(taker_get(&taker, "s"), 3);
+    taker_close(&taker);
+    stop(r);
+    await_output(r, "semaphore: objects=1 created=1 ");
+}
+
+static void
+an_address_others_can_reach_is_warned_about(void **state)
+{
+    struct rig *r = *state;
+
+    start(r, "64K", "live.address=0.0.0.0", "counter.port=0");
+    await_output(r, "counter.port=0.0.0.0:0 can be reached from other "
+                    "machines");
+    stop(r);
+}
+
+static void
+other_message_sizes_are_refused_with_what_to_do(void **state)
+{
+    struct rig *r = *state;
+
+    start(r, "64K", NULL, NULL);
+    stop(r);
+    expect_refusal(r, 100, "write.listen=127.0.0.1:0", "message.key_size=100",
+                   "message.key_size=256");
+}
+
+static void
+with_all_ports_off_there_is_nothing_to_do(void **state)
+{
+    struct rig *r = *state;
+    char output[4096];
+
+    assert_int_equal(daemon_run(output, sizeof output, "countd-write", "-d",
+                                r->data, "-o", "write.listen=", "-o",
+                                "write.ack_listen=", "-o",
+                                "counter.enable=false", NULL),
+                     100);
+    assert_non_null(strstr(output, "write.listen"));
+    assert_non_null(strstr(output, "counter.enable"));
+}
+
+static void
+a_port_can_be_turned_off(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, "64K", "write.listen=", "counter.enable=false");
+    assert_int_equal(r->writer.port_count, 1);
+    fd = ack(r);
+    client_increment(fd, "one", "k", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    stop(r);
+}
+
+static const struct CMUnitTest tests[] = {
+    ON_RIG(a_second_writer_is_refused),
+    ON_RIG(a_call_that_fails_at_the_start_is_named),
+    ON_RIG(signals_at_the_start_wait_until_it_serves),
+    ON_RIG(a_port_in_use_is_refused_with_what_to_do),
+    ON_RIG(a_live_port_in_use_is_refused_with_what_to_do),
+    ON_RIG(live_ports_alone_are_something_to_do),
+    ON_RIG(an_address_others_can_reach_is_warned_about),
+    ON_RIG(other_message_sizes_are_refused_with_what_to_do),
+    ON_RIG(with_all_ports_off_there_is_nothing_to_do),
+    ON_RIG(a_port_can_be_turned_off),
+};
+
+TEST_MAIN(tests)

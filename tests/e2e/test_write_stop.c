@@ -1,0 +1,331 @@
+/* tests/e2e/test_write_stop.c - countd-write: when it hands its log on, what
+ * signals do, and how it stops. */
+#include "tests/e2e/write_fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/log/recover.h"
+
+/* ---- rotation, signals, stop ------------------------------------------- */
+
+static void
+a_log_is_handed_on_some_time_after_its_first_message(void **state)
+{
+    struct rig *r = *state;
+    uint64_t begin_ms;
+    int fd;
+
+    start(r, "64K", "log.rotate_after=50ms", NULL);
+    fd = silent(r);
+    begin_ms = clock_ms();
+    client_increment(fd, "age", "k", 1);
+    await_logs(r, LOG_MODE_FULL, 1);
+    assert_in_range(clock_ms() - begin_ms, 40, LIMIT_MS);
+    client_increment(fd, "age", "k", 1);
+    await_logs(r, LOG_MODE_FULL, 2);
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(r->records.states[LOG_SEALED], 2);
+}
+
+static void
+sigusr2_hands_the_log_on_and_an_empty_one_stays(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, "64K", NULL, NULL);
+    daemon_signal(&r->writer, SIGUSR2);
+    fd = ack(r);
+    client_increment(fd, "usr2", "k", 1);
+    client_wins(fd, 1);
+    assert_int_equal(logs_in_mode(r, LOG_MODE_FULL), 0);
+    daemon_signal(&r->writer, SIGUSR2);
+    await_logs(r, LOG_MODE_FULL, 1);
+    daemon_signal(&r->writer, SIGUSR2);
+    client_increment(fd, "usr2", "k", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(r->records.states[LOG_SEALED], 2);
+}
+
+static void
+sigusr1_prints_the_figures(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, "64K", NULL, NULL);
+    fd = ack(r);
+    client_increment(fd, "usr1", "k", 1);
+    client_wins(fd, 1);
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "messages=1 bytes=520");
+    client_close(fd);
+    stop(r);
+}
+
+/* Every NAME= of a line of figures is in FIGURES of countd-write.8. */
+static void
+every_figure_is_in_the_manual(void **state)
+{
+    struct rig *r = *state;
+    char output[8192], name[64];
+    static char page[65536];
+    const char *figures, *first, *at;
+    size_t size, names = 0;
+    FILE *f = fopen("writer/countd-write.8", "re");
+
+    assert_non_null(f);
+    size = fread(page, 1, sizeof page - 1, f);
+    page[size] = '\0';
+    assert_int_equal(fclose(f), 0);
+    figures = strstr(page, ".Sh FIGURES");
+    assert_non_null(figures);
+    *strstr(figures, ".Sh FILES") = '\0';
+
+    start(r, "64K", "live.history=on", "semaphore.enable=on");
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "history: rounds=");
+    daemon_output(&r->writer, output, sizeof output);
+    /* Before them there may be warnings. */
+    first = strstr(output, "messages=");
+    assert_non_null(first);
+    for (at = strchr(first, '='); at; at = strchr(at + 1, '=')) {
+        const char *from = at;
+
+        while (from > output && from[-1] != ' ')
+            from--;
+        (void)snprintf(name, sizeof name, " %.*s", (int)(at - from), from);
+        if (!strstr(figures, name))
+            fail_msg("%s is not in FIGURES of countd-write.8", name);
+        names++;
+    }
+    assert_true(names >= 10 + 2 * 13 + 3);
+    stop(r);
+}
+
+static void
+a_stop_drains_what_has_arrived(void **state)
+{
+    struct rig *r = *state;
+    const size_t count = 400; /* within the buffers of a socket */
+    uint8_t *bytes = malloc(count * SIZE);
+    int a, s, late;
+    size_t i;
+
+    assert_non_null(bytes);
+    /* Each full log waits for the disk, which may be slow. */
+    start(r, "64K", "write.drain=1m", NULL);
+    a = ack(r);
+    s = silent(r);
+    for (i = 0; i < count; i++)
+        client_message(bytes + i * SIZE, "stop", "k", 1);
+    /* It cannot take anything in until it also knows that it is to stop. */
+    daemon_signal(&r->writer, SIGSTOP);
+    client_send(a, bytes, count * SIZE);
+    client_send(s, bytes, count * SIZE);
+    late = ack(r); /* not even accepted yet */
+    client_send(late, bytes, 10 * SIZE);
+    daemon_signal(&r->writer, SIGTERM);
+    daemon_signal(&r->writer, SIGCONT);
+
+    client_wins(a, count);
+    client_expect_end(a);
+    client_wins(late, 10);
+    client_expect_end(late);
+    client_expect_end(s);
+    assert_int_equal(daemon_wait(&r->writer), 0);
+    read_logs(r);
+    assert_int_equal(r->records.count, 2 * count + 10);
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+    client_close(a);
+    client_close(s);
+    client_close(late);
+    free(bytes);
+}
+
+static void
+a_stop_does_not_wait_for_ever_for_a_client_that_goes_on(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[20 * SIZE];
+    uint64_t begin_ms;
+    int fd, i;
+
+    start(r, "32M", "write.drain=100ms", NULL);
+    fd = silent(r);
+    for (i = 0; i < 20; i++)
+        client_message(bytes + i * SIZE, "flood", "k", 1);
+    begin_ms = clock_ms();
+    daemon_signal(&r->writer, SIGTERM);
+    while (client_try_send(fd, bytes, sizeof bytes) == 0)
+        assert_in_range(clock_ms() - begin_ms, 0, LIMIT_MS);
+    assert_int_equal(daemon_wait(&r->writer), 0);
+    client_close(fd);
+    read_logs(r);
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+}
+
+static void
+a_stopped_process_keeps_its_logs(void **state)
+{
+    struct rig *r = *state;
+    int fd, log_fd;
+    uint8_t reply[3];
+
+    start(r, "64K", NULL, NULL);
+    fd = ack(r);
+    client_increment(fd, "cont", "k", 1);
+    client_wins(fd, 1);
+    daemon_signal(&r->writer, SIGSTOP);
+    client_increment(fd, "cont", "k", 1);
+    assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
+    log_fd = open_logs(r);
+    assert_rc(log_recover(log_fd, 0), -EBUSY);
+    assert_rc(log_recover(log_fd, 1), -EBUSY);
+    close(log_fd);
+    daemon_signal(&r->writer, SIGCONT);
+    client_wins(fd, 1);
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(r->records.count, 2);
+}
+
+static void
+after_a_kill_what_was_acknowledged_is_there(void **state)
+{
+    struct rig *r = *state;
+    int fd, i;
+
+    for (i = 0; i < 5; i++) {
+        start(r, "64K", NULL, NULL);
+        fd = ack(r);
+        client_increment(fd, "kill", "k", 1);
+        client_wins(fd, 1);
+        daemon_kill(&r->writer);
+        client_close(fd);
+        daemon_fini(&r->writer);
+    }
+    start(r, "64K", NULL, NULL);
+    stop(r);
+
+    assert_int_equal(records_sum(&r->records, "kill", "k", NULL), 5);
+    assert_int_equal(r->records.states[LOG_SEALED], 5);
+}
+
+/* Asks for the figures until they have this one. */
+static void
+await_figure(const struct rig *r, const char *figure)
+{
+    const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
+    const size_t size = (size_t)1 << 20;
+    char *output = malloc(size);
+    size_t before, after;
+
+    assert_non_null(output);
+    before = daemon_output(&r->writer, output, size);
+    for (;;) {
+        daemon_signal(&r->writer, SIGUSR1);
+        /* One answer a question, so that the output stays small. */
+        do {
+            poll(NULL, 0, 2);
+            after = daemon_output(&r->writer, output, size);
+        } while (after == before && clock_ms() <= end_ms);
+        if (strstr(output + before, figure))
+            break;
+        if (clock_ms() > end_ms)
+            fail_msg("no %s in:\n%s", figure, output + before);
+        before = after;
+    }
+    free(output);
+}
+
+static void
+every_interval_syncs_without_anybody_waiting(void **state)
+{
+    static const struct {
+        const char *sync, *figure;
+    } ways[] = {{"log.sync=always", "syncs=1 "}, {"log.sync=1ms", "syncs=1 "}};
+    struct rig *r = *state;
+    int fd;
+    size_t i;
+
+    for (i = 0; i < 2; i++) {
+        start(r, "64K", NULL, ways[i].sync);
+        fd = silent(r);
+        client_increment(fd, "sync", "k", 1);
+        await_figure(r, ways[i].figure);
+        client_close(fd);
+        assert_int_equal(daemon_stop(&r->writer), 0);
+        daemon_fini(&r->writer);
+    }
+}
+
+/* ---- hanging up ---------------------------------------------------------- */
+
+static void
+a_hangup_stops_it_cleanly_to_be_started_again(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, "64K", NULL, NULL);
+    fd = ack(r);
+    client_increment(fd, "space", "key", 1);
+    daemon_signal(&r->writer, SIGHUP);
+    client_wins(fd, 1);
+    assert_int_equal(daemon_wait(&r->writer), 111);
+    client_close(fd);
+    read_logs(r);
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+    assert_int_equal(r->records.count, 1);
+}
+
+static void
+what_nohup_has_started_goes_on_after_a_hangup(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+    start(r, "64K", NULL, NULL);
+    assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
+    daemon_signal(&r->writer, SIGHUP);
+    /* Signals come in this order. */
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "messages=0");
+    fd = ack(r);
+    client_increment(fd, "space", "key", 1);
+    client_wins(fd, 1);
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(r->records.count, 1);
+}
+
+static const struct CMUnitTest tests[] = {
+    ON_RIG(a_log_is_handed_on_some_time_after_its_first_message),
+    ON_RIG(sigusr2_hands_the_log_on_and_an_empty_one_stays),
+    ON_RIG(sigusr1_prints_the_figures),
+    ON_RIG(every_figure_is_in_the_manual),
+    ON_RIG(a_stop_drains_what_has_arrived),
+    ON_RIG(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on),
+    ON_RIG(a_stopped_process_keeps_its_logs),
+    ON_RIG(after_a_kill_what_was_acknowledged_is_there),
+    ON_RIG(every_interval_syncs_without_anybody_waiting),
+    ON_RIG(a_hangup_stops_it_cleanly_to_be_started_again),
+    ON_RIG(what_nohup_has_started_goes_on_after_a_hangup),
+};
+
+TEST_MAIN(tests)

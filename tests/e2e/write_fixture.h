@@ -1,0 +1,166 @@
+/* tests/e2e/write_fixture.h - countd-write, the built program, alone on a
+ * directory of its own; what its logs hold is read when it has stopped.
+ */
+#ifndef COUNTD_TEST_WRITE_FIXTURE_H
+#define COUNTD_TEST_WRITE_FIXTURE_H
+
+#include "tests/lib/test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/records.h"
+#include "tests/lib/tmpdir.h"
+
+#define SIZE     CLIENT_MESSAGE_SIZE
+#define LIMIT_MS 20000
+#define CLIENTS  20000 /* as many as the machine lets us have */
+
+struct rig {
+    struct tmpdir dir;
+    struct daemon writer;
+    struct records records;
+    char data[600];
+};
+
+static inline int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    tmpdir_make(&r->dir);
+    (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path); /* fits */
+    *state = r;
+    return 0;
+}
+
+static inline int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    daemon_fini(&r->writer);
+    records_free(&r->records);
+    tmpdir_remove(&r->dir);
+    free(r);
+    return 0;
+}
+
+/* Starts the writer with up to three settings more (NULL: none). */
+static inline void
+start(struct rig *r, const char *log_size, const char *one, const char *two)
+{
+    char size[64];
+
+    (void)snprintf(size, sizeof size, "log.size=%s", log_size); /* fits */
+    daemon_start(&r->writer, "countd-write", "-d", r->data, "-o", size, "-o",
+                 "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o",
+                 one ? one : "log.rotate_after=1h", "-o",
+                 two ? two : "log.count=2", NULL);
+}
+
+static inline int
+ack(const struct rig *r)
+{
+    return client_connect(daemon_port(&r->writer, "ack"));
+}
+
+static inline int
+silent(const struct rig *r)
+{
+    return client_connect(daemon_port(&r->writer, "silent"));
+}
+
+static inline int
+open_logs(const struct rig *r)
+{
+    char path[700];
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/log", r->data); /* fits */
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static inline void
+read_logs(struct rig *r)
+{
+    int fd = open_logs(r);
+
+    records_read(&r->records, fd);
+    close(fd);
+    assert_int_equal(r->records.damaged, 0);
+}
+
+/* A clean stop, and then what the logs hold. */
+static inline void
+stop(struct rig *r)
+{
+    assert_int_equal(daemon_stop(&r->writer), 0);
+    read_logs(r);
+    assert_int_equal(r->records.states[LOG_OPEN], 0);
+}
+
+/* Logs with these permission bits. */
+static inline size_t
+logs_in_mode(const struct rig *r, mode_t mode)
+{
+    char name[LOG_NAME_SIZE];
+    int fd = open_logs(r);
+    size_t count = 0;
+    struct stat st;
+    uint64_t i;
+
+    for (i = 0; i < 64; i++) {
+        log_name(i, name);
+        if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            (st.st_mode & 0777) == mode)
+            count++;
+    }
+    close(fd);
+    return count;
+}
+
+/* Waits for something that comes by itself. */
+static inline void
+await_logs(const struct rig *r, mode_t mode, size_t count)
+{
+    const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
+
+    while (logs_in_mode(r, mode) != count) {
+        if (clock_ms() > end_ms)
+            fail_msg("%zu logs of mode %04o, not %zu", logs_in_mode(r, mode),
+                     (unsigned)mode, count);
+        poll(NULL, 0, 2);
+    }
+}
+
+static inline void
+await_output(const struct rig *r, const char *text)
+{
+    const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
+    char output[8192];
+
+    for (;;) {
+        daemon_output(&r->writer, output, sizeof output);
+        if (strstr(output, text))
+            return;
+        if (clock_ms() > end_ms)
+            fail_msg("nothing about \"%s\" in:\n%s", text, output);
+        poll(NULL, 0, 2);
+    }
+}
+
+#define ON_RIG(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+#endif
