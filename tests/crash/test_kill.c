@@ -163,7 +163,7 @@ expect_archived(struct storm *s)
 
     tmpdir_make_in_memory(&other);
     (void)snprintf(target, sizeof target, "%s/replayed", other.path); /* fits */
-    twin_replay(&s->fleet, target);
+    assert_true(twin_replay(&s->fleet, target));
     twin_compare(s->fleet.path, target, false);
     tmpdir_remove(&other);
 }

@@ -357,8 +357,8 @@ judge_archive(struct fleet *f)
 
     tmpdir_make_in_memory(&other);
     (void)snprintf(target, sizeof target, "%s/replayed", other.path); /* fits */
-    twin_replay(f, target);
-    twin_compare(f->path, target, false);
+    if (twin_replay(f, target))
+        twin_compare(f->path, target, false);
     tmpdir_remove(&other);
 }
 

@@ -316,9 +316,9 @@ a_replay_into_an_empty_directory_gives_the_same_history(void **state)
     fleet_await_drained(&s->fleet, 20000);
     fleet_stop_all(&s->fleet);
 
-    twin_replay(&s->fleet, s->target);
+    assert_true(twin_replay(&s->fleet, s->target));
     twin_compare(s->fleet.path, s->target, true);
-    twin_replay(&s->fleet, s->target);
+    assert_true(twin_replay(&s->fleet, s->target));
     twin_compare(s->fleet.path, s->target, true);
     expect(FLEET_RUN(&s->fleet, "-d", s->target, "check"), 0, "0 faults");
 }

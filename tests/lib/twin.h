@@ -11,8 +11,9 @@
 #include "tests/lib/fleet.h"
 
 /* Replays the archive of a fleet's directory into another one, which may be
- * new; fails the test when a log is missing or damaged there. */
-void twin_replay(struct fleet *f, const char *target);
+ * new; fails the test when a log is missing or damaged there.  False: nothing
+ * is archived, and nothing counted. */
+bool twin_replay(struct fleet *f, const char *target);
 
 /* Fails the test unless both have the same keyspaces and keys with the same
  * counts and flags, and the same history by the default tiers, from the same
