@@ -79,6 +79,7 @@ STEP(unsigned, batch_end, (struct batch * b, bool stopped), b, stopped)
 #include "worker/agree.c"
 #undef STAYS
 #include "worker/merge.c"
+#include "worker/settle.c"
 #define apply drain_apply
 #define tell  drain_tell
 #define judge drain_judge
