@@ -10,7 +10,9 @@
 /* Memory of a job. */
 struct history_care {
     struct source sources[HISTORY_RUNS_MAX];
-    struct source *heap[HISTORY_RUNS_MAX];
+    uint64_t words[SOURCES_ROOM(HISTORY_RUNS_MAX)];
+    uint64_t least[SOURCES_ROOM(HISTORY_RUNS_MAX) / 8];
+    uint16_t lowest[SOURCES_ROOM(HISTORY_RUNS_MAX)];
     struct run_writer writer;
     struct history_row row;
     int128 sums[HISTORY_CELLS];

@@ -59,26 +59,20 @@ merge_row(struct history_care *c, const struct source *s, int roll_cell)
     }
 }
 
-/* Takes all rows of the lowest key. */
+/* Writes the lowest key's row, of all that have it. */
 static int
-next_row(struct history_care *c, struct job *job, int roll_cell,
-         uint8_t key[HISTORY_KEY_MAX])
+write_lowest(struct history_care *c, struct sources *l, int roll_cell)
 {
-    struct sources *s = &job->sources;
-    const struct rows_reader *b = &s->heap[0]->block;
+    const struct rows_reader *b = &sources_lowest(l, 0)->block;
     int rc;
 
-    memcpy(key, b->key, b->key_size);
-    c->row.key = key;
+    c->row.key = b->key;
     c->row.key_size = b->key_size;
     c->row.cells = 0;
-    do {
-        merge_row(c, s->heap[0], roll_cell);
-        rc = sources_next(s);
-    } while (rc == 0 && s->count > 0 &&
-             s->heap[0]->block.key_size == c->row.key_size &&
-             memcmp(s->heap[0]->block.key, key, c->row.key_size) == 0);
-    return rc;
+    for (size_t i = 0; i < l->lowest_count; i++)
+        merge_row(c, sources_lowest(l, i), roll_cell);
+    rc = run_add(&c->writer, &c->row);
+    return rc < 0 ? rc : sources_next(l);
 }
 
 static int
@@ -98,10 +92,13 @@ open_sources(struct care_work *w, struct job *job)
         c->sources[n].loaded = &w->out->blocks;
         rc = source_open(&c->sources[n], w->kv, j->tier, j->period, r, j->at,
                          j->at_size);
-        c->heap[n] = &c->sources[n];
         n++;
     }
-    job->sources = (struct sources){.count = n, .heap = c->heap};
+    job->sources = (struct sources){.count = n,
+                                    .all = c->sources,
+                                    .words = c->words,
+                                    .least = c->least,
+                                    .lowest = c->lowest};
     if (rc == 0)
         sources_begin(&job->sources);
     return rc;
@@ -115,7 +112,6 @@ write_rows(struct care_work *w, struct job *job)
     struct history *h = w->history;
     struct history_care *c = w->care;
     struct run_writer *out = &c->writer;
-    uint8_t key[HISTORY_KEY_MAX];
     const uint32_t before = job->new->blocks;
     const uint64_t bytes = job->new->bytes;
     const int roll_cell =
@@ -127,15 +123,13 @@ write_rows(struct care_work *w, struct job *job)
 
     run_begin(out, w->kv, j->to_tier, j->to_period, job->new, j->at,
               j->at_size);
-    while (rc == 0 && s->count > 0 &&
+    while (rc == 0 && s->left > 0 &&
            (job->new->blocks == before ||
-            w->out->blocks + (job->new->blocks - before) < w->blocks)) {
-        rc = next_row(c, job, roll_cell, key);
-        if (rc == 0)
-            rc = run_add(out, &c->row);
-    }
-    if (rc == 0 && s->count > 0)
-        rc = run_end(out, s->heap[0]->block.key, s->heap[0]->block.key_size);
+            w->out->blocks + (job->new->blocks - before) < w->blocks))
+        rc = write_lowest(c, s, roll_cell);
+    if (rc == 0 && s->left > 0)
+        rc = run_end(out, sources_lowest(s, 0)->block.key,
+                     sources_lowest(s, 0)->block.key_size);
     else if (rc == 0)
         rc = run_end(out, NULL, 0);
     if (rc < 0)
@@ -145,7 +139,7 @@ write_rows(struct care_work *w, struct job *job)
     h->tier[j->to_tier].bytes += job->new->bytes - bytes;
     j->at_size = (uint16_t)(out->key.size - RUN_KEY_HEAD);
     memcpy(j->at, out->key.bytes + RUN_KEY_HEAD, j->at_size);
-    return s->count > 0;
+    return s->left > 0;
 }
 
 /* ---- the end of a job -------------------------------------------------- */

@@ -21,8 +21,8 @@ history_compare(const uint8_t *a, size_t a_size, const uint8_t *b,
     return d != 0 ? d : (a_size > b_size) - (a_size < b_size);
 }
 
-static size_t
-shared(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
+size_t
+history_shared(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 {
     const size_t most = a_size < b_size ? a_size : b_size;
     size_t n = 0;
@@ -41,7 +41,7 @@ shared(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 size_t
 history_apart(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 {
-    return shared(a, a_size, b, b_size) + 1;
+    return history_shared(a, a_size, b, b_size) + 1;
 }
 
 /* The checksum of a block's head, with the key it is kept under. */
@@ -113,7 +113,7 @@ bool
 rows_add(struct rows_writer *w, const struct history_row *r)
 {
     uint8_t row[6 + HISTORY_KEY_MAX + 8 + HISTORY_CELLS * SUM_SIZE_MAX];
-    size_t same = shared(w->last, w->last_size, r->key, r->key_size);
+    size_t same = history_shared(w->last, w->last_size, r->key, r->key_size);
     size_t more, size;
     uint8_t *at = row;
     int128 total;
@@ -190,6 +190,7 @@ rows_open_head(struct rows_reader *r, const struct kv_item *item)
     r->most =
         (int128)((uint128)get_le64(head + 24) << 64 | get_le64(head + 16));
     r->key_size = 0;
+    r->same = 0;
     r->cells = 0;
     return 0;
 }
@@ -207,26 +208,37 @@ rows_open(struct rows_reader *r, const struct kv_item *item)
                : -EBADMSG;
 }
 
+/* Copies of a fixed size are a few instructions, where there is room. */
+static void
+put_key(struct rows_reader *r, const uint8_t *at, size_t more)
+{
+    if (more <= ROWS_SLACK && r->end - at >= ROWS_SLACK)
+        memcpy(r->key + r->same, at, ROWS_SLACK);
+    else
+        memcpy(r->key + r->same, at, more);
+}
+
 /* Reads the key of the next row. */
 static int
 next_key(struct rows_reader *r)
 {
-    const size_t had = r->key_size;
+    const uint8_t *at = r->at;
     size_t same, more;
 
-    if (r->end - r->at < 4)
+    if (r->end - at < 4)
         return -EBADMSG;
-    same = r->at[0];
-    more = r->at[1];
-    r->at += 2;
+    same = at[0];
+    more = at[1];
+    at += 2;
     if (more == MORE_255)
-        more += *r->at++;
-    if (same > had || same + more > HISTORY_KEY_MAX ||
-        (size_t)(r->end - r->at) <= more)
+        more += *at++;
+    if (same > r->key_size || same + more > HISTORY_KEY_MAX ||
+        (size_t)(r->end - at) <= more)
         return -EBADMSG;
-    memcpy(r->key + same, r->at, more);
+    r->same = (uint16_t)same;
+    put_key(r, at, more);
     r->key_size = (uint16_t)(same + more);
-    r->at += more;
+    r->at = at + more;
     return 0;
 }
 
@@ -272,17 +284,12 @@ pass_sums(struct rows_reader *r)
 int
 rows_next(struct rows_reader *r)
 {
-    int rc;
-
     if (r->left == 0)
         return r->at == r->end ? 0 : -EBADMSG;
     r->left--;
-    rc = next_key(r);
-    if (rc == 0)
-        rc = next_cells(r);
-    if (rc == 0)
-        rc = pass_sums(r);
-    return rc < 0 ? rc : 1;
+    if (next_key(r) < 0 || next_cells(r) < 0 || pass_sums(r) < 0)
+        return -EBADMSG;
+    return 1;
 }
 
 int
@@ -340,6 +347,27 @@ rows_sums(const struct rows_reader *r, int128 sums[HISTORY_CELLS])
         at = get_sum(at, r->at, &sums[__builtin_ctzll(rest)]);
 }
 
+/* The sum of all cells. */
+static int128
+sum_all(const struct rows_reader *r)
+{
+    const uint8_t *at = r->cells_at;
+    uint128 sum = 0;
+    int64_t small = 0; /* sums of one byte: most */
+    int128 one;
+
+    for (uint64_t rest = r->cells; rest != 0 && at < r->at; rest &= rest - 1) {
+        if (*at < 0x80) {
+            small += (*at >> 1) ^ -(*at & 1);
+            at++;
+        } else {
+            at = get_sum(at, r->at, &one);
+            sum += (uint128)one;
+        }
+    }
+    return (int128)(sum + (uint128)(int128)small);
+}
+
 int128
 rows_sum(const struct rows_reader *r, uint64_t mask)
 {
@@ -347,8 +375,8 @@ rows_sum(const struct rows_reader *r, uint64_t mask)
     uint128 sum = 0;
     int128 one;
 
-    if ((r->cells & (r->cells - 1)) == 0 && *at < 0x80) /* most rows */
-        return (r->cells & mask) != 0 ? (*at >> 1) ^ -(*at & 1) : 0;
+    if ((r->cells & ~mask) == 0)
+        return sum_all(r);
     for (uint64_t rest = r->cells; rest != 0; rest &= rest - 1) {
         at = get_sum(at, r->at, &one);
         if ((mask >> __builtin_ctzll(rest) & 1) != 0)

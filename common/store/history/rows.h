@@ -41,6 +41,7 @@ __extension__ typedef unsigned __int128 uint128;
 #define HISTORY_KEY_MAX 256
 #define HISTORY_CELLS   64
 #define ROWS_RUN_END    0xffff
+#define ROWS_SLACK      16 /* behind a key, so that copies have a fixed size */
 #define INT128_LEAST    ((int128)((uint128)1 << 127))
 
 /* A key with the sums of the steps of its period, by number of the step; of
@@ -85,7 +86,8 @@ struct rows_reader {
     const uint8_t *cells_at; /* of the row read last: its sums */
     uint64_t cells;
     uint16_t key_size;
-    uint8_t key[HISTORY_KEY_MAX];
+    uint16_t same; /* bytes of the key that it shares with the one before */
+    uint8_t key[HISTORY_KEY_MAX + ROWS_SLACK];
 };
 
 /* Begins to read what is kept under `key`; -EBADMSG. */
@@ -114,6 +116,10 @@ int128 rows_sum(const struct rows_reader *r, uint64_t mask);
 /* memcmp, the shorter first. */
 int history_compare(const uint8_t *a, size_t a_size, const uint8_t *b,
                     size_t b_size);
+
+/* Bytes that both begin with. */
+size_t history_shared(const uint8_t *a, size_t a_size, const uint8_t *b,
+                      size_t b_size);
 
 /* Bytes of the shortest key that is above `a` and not above `b`, and begins
  * as `b` does. */

@@ -116,7 +116,7 @@ int run_end(struct run_writer *w, const uint8_t *next, size_t next_size);
 struct source {
     const struct kv *kv;
     bool over;
-    uint64_t prefix[2]; /* first 16 bytes of its row's key */
+    bool inside; /* for struct sources: its key begins as `base` */
     struct run_key key;
     struct rows_reader block;
     uint8_t *copy;  /* of the block, when the kv changes meanwhile; or NULL */
@@ -142,15 +142,43 @@ int source_skip(struct source *s, const uint8_t *key, size_t size);
  * or more. */
 int source_skip_below(struct source *s, int128 least);
 
-/* Several runs, as one: a heap by key. */
+/* Several runs, as one: which of them stand on the lowest key.
+ *
+ * Each has a word: the eight bytes of its key behind `base`, with which the
+ * keys of those that come next begin; of what is beyond, and comes later, the
+ * greatest there is.  The lowest word is found without a branch for each run,
+ * and keys are compared where words are the same.  When none is left inside,
+ * or other keys have the same word, another base is chosen.
+ *
+ * Arrays are the caller's, of SOURCES_ROOM(count) but for `all` and `least`, of
+ * an eighth of that. */
+#define SOURCES_ROOM(count) (((count) + 7) / 8 * 8)
+
 struct sources {
-    size_t count;
-    struct source **heap;
+    size_t count; /* of all */
+    size_t left;  /* of them not over */
+    struct source *all;
+    uint64_t *words;
+    uint64_t *least;  /* of eight words each */
+    uint16_t *lowest; /* numbers of those with the lowest key */
+    size_t lowest_count;
+    bool unclear; /* other keys have the lowest one's word */
+    uint16_t base_size;
+    uint8_t base[HISTORY_KEY_MAX];
 };
 
-void sources_begin(struct sources *s);
+/* Begins, or begins again when sources were moved. */
+void sources_begin(struct sources *l);
 
-/* The first one's row is done with: goes on. */
-int sources_next(struct sources *s);
+/* Goes on behind the lowest key. */
+int sources_next(struct sources *l);
+
+/* The row of the i-th of those with the lowest key; there is one while any is
+ * left. */
+static inline const struct source *
+sources_lowest(const struct sources *l, size_t i)
+{
+    return &l->all[l->lowest[i]];
+}
 
 #endif

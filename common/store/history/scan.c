@@ -62,9 +62,11 @@ most_ahead(const struct sources *l, int128 *most, const uint8_t **end,
     *end = NULL;
     *end_size = 0;
     for (size_t i = 0; i < l->count; i++) {
-        const struct rows_reader *b = &l->heap[i]->block;
+        const struct rows_reader *b = &l->all[i].block;
 
-        if (!l->heap[i]->all)
+        if (l->all[i].over)
+            continue;
+        if (!l->all[i].all)
             return false;
         if (b->most > 0)
             *most += b->most;
@@ -91,17 +93,14 @@ pass_over(struct sources *l, int128 least)
     if (!most_ahead(l, &most, &end, &size) || most >= least)
         return 0;
     if (end == NULL) {
-        l->count = 0;
+        l->left = 0;
         return 0;
-    }
-    if (l->count == 1) {
-        rc = source_skip_below(l->heap[0], least);
-        l->count = l->heap[0]->over ? 0 : 1;
-        return rc;
     }
     memcpy(key, end, size);
     for (size_t i = 0; i < l->count; i++) {
-        rc = source_skip(l->heap[i], key, size);
+        rc = l->left > 1      ? source_skip(&l->all[i], key, size)
+             : l->all[i].over ? 0
+                              : source_skip_below(&l->all[i], least);
         if (rc < 0)
             return rc;
     }
@@ -111,39 +110,29 @@ pass_over(struct sources *l, int128 least)
 
 /* ---- rows -------------------------------------------------------------- */
 
-/* The sum of the lowest key, which goes into `key`. */
-static int
-take_row(struct sources *l, uint8_t key[HISTORY_KEY_MAX], size_t *size,
-         int128 *sum, bool *any)
+/* The sum of the lowest key; false: nothing came to it in the span. */
+static bool
+sum_lowest(const struct sources *l, int128 *sum)
 {
-    const struct rows_reader *b = &l->heap[0]->block;
-    const uint64_t prefix[2] = {l->heap[0]->prefix[0], l->heap[0]->prefix[1]};
-    int rc;
+    bool any = false;
 
-    *size = b->key_size;
-    memcpy(key, b->key, *size);
     *sum = 0;
-    *any = false;
-    do {
-        const struct source *s = l->heap[0];
+    for (size_t i = 0; i < l->lowest_count; i++) {
+        const struct source *s = sources_lowest(l, i);
 
         if ((s->block.cells & s->mask) != 0) {
             *sum += rows_sum(&s->block, s->mask);
-            *any = true;
+            any = true;
         }
-        rc = sources_next(l);
-    } while (rc == 0 && l->count > 0 && l->heap[0]->prefix[0] == prefix[0] &&
-             l->heap[0]->prefix[1] == prefix[1] &&
-             l->heap[0]->block.key_size == *size &&
-             memcmp(l->heap[0]->block.key, key, *size) == 0);
-    return rc;
+    }
+    return any;
 }
 
 /* Where to go on: at the lowest key that has not been given. */
 static int
 stop_here(struct history_scan *asked, const struct sources *l)
 {
-    const struct rows_reader *b = &l->heap[0]->block;
+    const struct rows_reader *b = &sources_lowest(l, 0)->block;
 
     memcpy(asked->at, b->key, b->key_size);
     asked->at_size = b->key_size;
@@ -153,25 +142,26 @@ stop_here(struct history_scan *asked, const struct sources *l)
 static int
 give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
 {
-    uint8_t key[HISTORY_KEY_MAX];
     int128 sum, least = asked->least;
-    size_t size, looked = 0; /* when so many blocks were loaded */
+    size_t looked = 0; /* when so many blocks were loaded */
     unsigned rows = 0;
-    bool any;
     int rc = 0;
 
-    while (rc >= 0 && l->count > 0) {
+    while (rc >= 0 && l->left > 0) {
+        const struct rows_reader *b;
+
         /* A look at what is ahead whenever a block begins. */
-        while (rc >= 0 && l->count > 0 && *loaded != looked) {
+        while (rc >= 0 && l->left > 0 && *loaded != looked) {
             looked = *loaded;
             rc = pass_over(l, least);
         }
-        if (rc < 0 || l->count == 0)
+        if (rc < 0 || l->left == 0)
             break;
-        rc = take_row(l, key, &size, &sum, &any);
-        if (rc == 0 && any && size > 0 && sum >= least)
-            least = asked->row(asked->ctx, key, size, sum);
-        if (rc == 0 && ++rows % ROWS_A_LOOK == 0 && l->count > 0 &&
+        b = &sources_lowest(l, 0)->block;
+        if (sum_lowest(l, &sum) && b->key_size > 0 && sum >= least)
+            least = asked->row(asked->ctx, b->key, b->key_size, sum);
+        rc = sources_next(l);
+        if (rc == 0 && ++rows % ROWS_A_LOOK == 0 && l->left > 0 &&
             asked->until_ns != 0 && clock_ns() >= asked->until_ns) {
             asked->least = least;
             return stop_here(asked, l);
@@ -180,12 +170,36 @@ give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
     return rc;
 }
 
+/* The memory of what is done with several sources: words, their least ones,
+ * numbers. */
+static int
+scan_sources(struct scan *s)
+{
+    const size_t room = SOURCES_ROOM(s->count);
+    uint64_t *words = malloc(room * sizeof *words + room / 8 * sizeof *words +
+                             room * sizeof(uint16_t));
+    struct sources l = {.count = s->count,
+                        .all = s->sources,
+                        .words = words,
+                        .least = words + room,
+                        .lowest = (uint16_t *)(words + room + room / 8)};
+    int rc;
+
+    if (words == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->count; i++)
+        s->sources[i].loaded = &s->loaded;
+    sources_begin(&l);
+    rc = give_rows(s->asked, &l, &s->loaded);
+    free(words);
+    return rc;
+}
+
 int
 history_scan(const struct history *h, const struct kv *kv,
              struct history_scan *asked)
 {
     struct scan s = {.h = h, .kv = kv, .asked = asked};
-    struct sources l = {.count = 0};
     unsigned tier;
     int rc;
 
@@ -193,20 +207,8 @@ history_scan(const struct history *h, const struct kv *kv,
                          &tier);
     if (rc == 0)
         rc = runs_each(h, kv, tier, asked->from, asked->to, add_source, &s);
-    if (rc == 0 && s.count > 0) {
-        l.heap = malloc(s.count * sizeof(struct source *));
-        l.count = s.count;
-        rc = l.heap != NULL ? 0 : -ENOMEM;
-        for (size_t i = 0; rc == 0 && i < s.count; i++) {
-            l.heap[i] = &s.sources[i];
-            l.heap[i]->loaded = &s.loaded;
-        }
-    }
-    if (rc == 0 && s.count > 0) {
-        sources_begin(&l);
-        rc = give_rows(asked, &l, &s.loaded);
-    }
-    free(l.heap);
+    if (rc == 0 && s.count > 0)
+        rc = scan_sources(&s);
     free(s.sources);
     return rc;
 }

@@ -44,26 +44,6 @@ go_to_next(struct source *s)
     s->key.size = RUN_KEY_HEAD + s->block.next_size;
 }
 
-/* The bytes of a key from `at` on, up to eight, as a number. */
-static uint64_t
-eight(const struct rows_reader *r, size_t at)
-{
-    const size_t size = r->key_size;
-
-    if (at >= size)
-        return 0;
-    return size - at >= 8 ? get_be64(r->key + at)
-                          : get_be64(r->key + at) >>
-                                8 * (8 - (size - at)) << 8 * (8 - (size - at));
-}
-
-static void
-note_prefix(struct source *s)
-{
-    s->prefix[0] = eight(&s->block, 0);
-    s->prefix[1] = eight(&s->block, 8);
-}
-
 int
 source_next(struct source *s)
 {
@@ -82,10 +62,7 @@ source_next(struct source *s)
         if (rc < 0)
             return rc;
     }
-    if (rc < 0)
-        return rc;
-    note_prefix(s);
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* From the row it stands on, or behind the end of a block. */
@@ -111,8 +88,6 @@ seek_in_run(struct source *s, const uint8_t *key, size_t key_size)
 
     /* One that is missing in between is missed where this one ends. */
     rc = rows_seek(&s->block, key, key_size);
-    if (rc > 0)
-        note_prefix(s);
     return rc == 0 ? source_next(s) : rc < 0 ? rc : 0;
 }
 
@@ -139,8 +114,6 @@ source_skip(struct source *s, const uint8_t *key, size_t size)
         history_compare(s->block.next, s->block.next_size, key, size) <= 0)
         return seek_in_run(s, key, size);
     rc = rows_seek(&s->block, key, size);
-    if (rc > 0)
-        note_prefix(s);
     return rc == 0 ? source_next(s) : rc < 0 ? rc : 0;
 }
 
@@ -168,59 +141,198 @@ source_skip_below(struct source *s, int128 least)
 
 /* ---- several ----------------------------------------------------------- */
 
-static bool
-is_below(const struct source *a, const struct source *b)
+#define BEYOND UINT64_MAX /* the word of what is not inside */
+#define WIDER  2          /* bytes of a base less than it could have */
+
+/* The eight bytes of a key from `at` on, zeros behind its end. */
+static uint64_t
+word_of(const struct rows_reader *r, size_t at)
 {
-    if (a->prefix[0] != b->prefix[0])
-        return a->prefix[0] < b->prefix[0];
-    if (a->prefix[1] != b->prefix[1])
-        return a->prefix[1] < b->prefix[1];
-    return history_compare(a->block.key, a->block.key_size, b->block.key,
-                           b->block.key_size) < 0;
+    const size_t size = r->key_size;
+    unsigned missing;
+
+    if (at + 8 <= size)
+        return get_be64(r->key + at);
+    if (at >= size)
+        return 0;
+    missing = 8 * (unsigned)(at + 8 - size);
+    return get_be64(r->key + at) >> missing << missing;
 }
 
 static void
-sift(struct sources *s, size_t at)
+set_word(struct sources *l, size_t i)
 {
-    struct source *moved = s->heap[at];
+    const struct source *s = &l->all[i];
 
-    for (;;) {
-        size_t child = 2 * at + 1;
+    l->words[i] =
+        s->inside && !s->over ? word_of(&s->block, l->base_size) : BEYOND;
+}
 
-        if (child + 1 < s->count &&
-            is_below(s->heap[child + 1], s->heap[child]))
-            child++;
-        if (child >= s->count || !is_below(s->heap[child], moved))
-            break;
-        s->heap[at] = s->heap[child];
-        at = child;
+static inline uint64_t
+lower(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Pair by pair: nothing to be guessed, and little waits for the one before. */
+static void
+set_least(struct sources *l, size_t eight)
+{
+    const uint64_t *w = &l->words[8 * eight];
+
+    l->least[eight] = lower(lower(lower(w[0], w[1]), lower(w[2], w[3])),
+                            lower(lower(w[4], w[5]), lower(w[6], w[7])));
+}
+
+static bool
+is_inside(const struct sources *l, const struct source *s)
+{
+    return s->block.key_size >= l->base_size &&
+           memcmp(s->block.key, l->base, l->base_size) == 0;
+}
+
+static int
+compare(const struct source *a, const struct source *b)
+{
+    return history_compare(a->block.key, a->block.key_size, b->block.key,
+                           b->block.key_size);
+}
+
+/* As much of the lowest key as its neighbour begins with, and a little less, so
+ * that it lasts. */
+static void
+choose_base(struct sources *l)
+{
+    const struct source *low = NULL;
+    size_t most = 0;
+
+    for (size_t i = 0; i < l->count; i++) {
+        const struct source *s = &l->all[i];
+
+        if (!s->over && (low == NULL || compare(s, low) < 0))
+            low = s;
     }
-    s->heap[at] = moved;
+    for (size_t i = 0; low != NULL && i < l->count; i++) {
+        const struct rows_reader *r = &l->all[i].block;
+        size_t same;
+
+        if (l->all[i].over)
+            continue;
+        same = history_shared(r->key, r->key_size, low->block.key,
+                              low->block.key_size);
+        if (same > most && (same < r->key_size || same < low->block.key_size))
+            most = same;
+    }
+    l->base_size = (uint16_t)(most > WIDER ? most - WIDER : 0);
+    if (low != NULL)
+        memcpy(l->base, low->block.key, l->base_size);
+    for (size_t i = 0; i < l->count; i++) {
+        l->all[i].inside = is_inside(l, &l->all[i]);
+        set_word(l, i);
+    }
+    for (size_t i = l->count; i < SOURCES_ROOM(l->count); i++)
+        l->words[i] = BEYOND;
+    for (size_t i = 0; i < SOURCES_ROOM(l->count) / 8; i++)
+        set_least(l, i);
+    l->unclear = false;
+}
+
+static uint64_t
+least_word(const struct sources *l)
+{
+    uint64_t least = l->least[0];
+
+    for (size_t i = 1; i < SOURCES_ROOM(l->count) / 8; i++)
+        least = l->least[i] < least ? l->least[i] : least;
+    return least;
+}
+
+/* Bits of those of eight words that are the lowest. */
+static unsigned
+which(const uint64_t w[8], uint64_t least)
+{
+    const unsigned low =
+        (unsigned)(w[0] == least) | (unsigned)(w[1] == least) << 1 |
+        (unsigned)(w[2] == least) << 2 | (unsigned)(w[3] == least) << 3;
+
+    return low | (unsigned)(w[4] == least) << 4 |
+           (unsigned)(w[5] == least) << 5 | (unsigned)(w[6] == least) << 6 |
+           (unsigned)(w[7] == least) << 7;
+}
+
+/* One that has the lowest word: is its key that of those found, or lower? */
+static void
+take(struct sources *l, size_t i)
+{
+    const struct source *s = &l->all[i];
+    int d;
+
+    if (i >= l->count || s->over) /* nothing has a lower word */
+        return;
+    if (l->lowest_count > 0) {
+        d = compare(s, sources_lowest(l, 0));
+        if (d != 0)
+            l->unclear = true;
+        if (d > 0)
+            return;
+        if (d < 0)
+            l->lowest_count = 0;
+    }
+    l->lowest[l->lowest_count++] = (uint16_t)i;
+}
+
+static void
+find_lowest(struct sources *l)
+{
+    uint64_t least;
+
+    l->lowest_count = 0;
+    if (l->left == 0)
+        return;
+    least = least_word(l);
+    if (least == BEYOND || l->unclear) {
+        choose_base(l);
+        least = least_word(l);
+    }
+    for (size_t e = 0; e < SOURCES_ROOM(l->count) / 8; e++) {
+        if (l->least[e] != least)
+            continue;
+        for (unsigned with = which(&l->words[8 * e], least); with != 0;
+             with &= with - 1)
+            take(l, 8 * e + (unsigned)__builtin_ctz(with));
+    }
+    assert(l->lowest_count > 0);
 }
 
 void
-sources_begin(struct sources *s)
+sources_begin(struct sources *l)
 {
-    size_t kept = 0;
-
-    for (size_t i = 0; i < s->count; i++)
-        if (!s->heap[i]->over)
-            s->heap[kept++] = s->heap[i];
-    s->count = kept;
-    for (size_t i = kept / 2; i > 0; i--)
-        sift(s, i - 1);
+    l->left = 0;
+    for (size_t i = 0; i < l->count; i++)
+        l->left += !l->all[i].over;
+    if (l->left > 0)
+        choose_base(l);
+    find_lowest(l);
 }
 
 int
-sources_next(struct sources *s)
+sources_next(struct sources *l)
 {
-    const int rc = source_next(s->heap[0]);
+    for (size_t i = 0; i < l->lowest_count; i++) {
+        const size_t number = l->lowest[i];
+        struct source *s = &l->all[number];
+        const int rc = source_next(s);
 
-    if (rc < 0)
-        return rc;
-    if (s->heap[0]->over)
-        s->heap[0] = s->heap[--s->count];
-    if (s->count > 0)
-        sift(s, 0);
+        if (rc < 0)
+            return rc;
+        l->left -= s->over;
+        if (s->block.same < l->base_size)
+            s->inside = is_inside(l, s);
+        set_word(l, number);
+        /* They are in order of their numbers. */
+        if (i + 1 == l->lowest_count || l->lowest[i + 1] / 8 != number / 8)
+            set_least(l, number / 8);
+    }
+    find_lowest(l);
     return 0;
 }
