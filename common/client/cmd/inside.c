@@ -25,6 +25,9 @@ inside_store(const struct cmd_line *line, const struct inside *in,
         .txn_memory = writable ? TXN_MEMORY : 0,
         .keyspace_max = line->config.keyspace_max,
         .keys_max = line->config.keyspace_max_keys,
+        .history = &line->config.history,
+        .history_of_new = true, /* these settings may not be the workers' */
+        .history_max = line->config.history_max,
     };
 
     return lmdb_store_open(out, &options);

@@ -22,7 +22,9 @@ struct lmdb_options {
 
     const struct tiers_rules *history; /* borrowed; NULL: as it is: none
                                           begins and none ends */
-    uint64_t history_max;     /* bytes of it in a keyspace; 0: no limit */
+    bool history_of_new;  /* `history` is only for keyspaces without keys; that
+                             of others stays as it is */
+    uint64_t history_max; /* bytes of it in a keyspace; 0: no limit */
     uint64_t (*now_ms)(void); /* Unix time; NULL: clock_unix_ms() */
 
     /* What a commit may hold just now, in bytes: the more, the fewer commits a

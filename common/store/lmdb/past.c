@@ -151,11 +151,16 @@ past_kv_end(struct past_kv *p)
 
 /* NULL: as it is. */
 static const struct tiers *
-tiers_for(const struct lmdb *s, const struct keyspace *k)
+tiers_for(const struct past *p, const struct keyspace_state *state)
 {
-    return s->options.history != NULL
-               ? tiers_of(s->options.history, k->name, k->name_size)
-               : NULL;
+    const struct lmdb_options *o = &p->store->options;
+
+    if (o->history == NULL)
+        return NULL;
+    if (o->history_of_new &&
+        (state->has_history || p->before.roots[TREE_KEYS].count > 0))
+        return NULL;
+    return tiers_of(o->history, p->keyspace->name, p->keyspace->name_size);
 }
 
 /* Whether history explains the sum of a keyspace. */
@@ -185,7 +190,7 @@ static int
 open_history(struct past *p, MDB_txn *txn, struct keyspace_state *state)
 {
     static struct diag_repeat others;
-    const struct tiers *tiers = tiers_for(p->store, p->keyspace);
+    const struct tiers *tiers = tiers_for(p, state);
     char text[NAME_TEXT_SIZE];
     int rc;
 
