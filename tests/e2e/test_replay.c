@@ -7,15 +7,18 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/log/archive.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"
 #include "tests/lib/client.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
@@ -63,7 +66,7 @@ teardown(void **state)
 
 /* ---- what a directory holds --------------------------------------------- */
 
-static char dumps[2][256 << 10];
+static char dumps[2][1 << 20];
 
 struct dump {
     char *text;
@@ -86,12 +89,78 @@ dump_row(void *ctx, const uint8_t *key, size_t key_size,
     return 0;
 }
 
+static void
+dump_text(struct dump *d, const char *format, ...)
+{
+    va_list values;
+
+    va_start(values, format);
+    d->size += (size_t)vsnprintf(d->text + d->size, sizeof dumps[0] - d->size,
+                                 format, values);
+    va_end(values);
+    assert_true(d->size < sizeof dumps[0]);
+}
+
+/* The sums of all keys in a minute. */
+static void
+dump_minute(struct dump *d, uint32_t minute)
+{
+    static struct store_top top[400];
+    struct store_past q = {.op = STORE_PAST_TOP,
+                           .name = (const uint8_t *)d->keyspace,
+                           .name_size = strlen(d->keyspace),
+                           .top = top,
+                           .length = 400,
+                           .from = minute,
+                           .to = minute + 1};
+
+    assert_rc(store_past(d->store, &q, 0), 0);
+    for (uint64_t i = 0; i < q.rows; i++)
+        dump_text(d, "%s %u/%.*s=%" PRId64 " %" PRIu64 "\n", d->keyspace,
+                  minute, (int)top[i].key_size, (const char *)top[i].key,
+                  top[i].sum.sum_high, top[i].sum.sum_low);
+}
+
+/* Minute by minute of the day around now, and ten years by day. */
+static void
+dump_history(struct dump *d)
+{
+    static struct store_bucket buckets[STORE_BUCKETS_MAX];
+    const uint32_t day = (uint32_t)(time(NULL) / 86400) * 1440;
+    struct store_past q = {.op = STORE_PAST_KEYSPACE,
+                           .name = (const uint8_t *)d->keyspace,
+                           .name_size = strlen(d->keyspace),
+                           .buckets = buckets,
+                           .from = day - 1440,
+                           .to = day + 1440,
+                           .step = 1};
+
+    assert_rc(store_past(d->store, &q, 0), 0);
+    for (uint32_t i = 0; i < 2880; i++)
+        if (buckets[i].any)
+            dump_minute(d, q.from + i);
+    q = (struct store_past){.op = STORE_PAST_KEYSPACE,
+                            .name = q.name,
+                            .name_size = q.name_size,
+                            .buckets = buckets,
+                            .from = day - 3000 * 1440,
+                            .to = day + 2 * 1440,
+                            .step = 1440};
+    assert_rc(store_past(d->store, &q, 0), 0);
+    for (uint32_t i = 0; i < 3002; i++)
+        if (buckets[i].any)
+            dump_text(d, "%s day %u=%" PRId64 " %" PRIu64 "\n", d->keyspace, i,
+                      buckets[i].sum_high, buckets[i].sum_low);
+    store_read_end(d->store);
+}
+
 static int
 dump_keyspace(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
 {
     struct dump *d = ctx;
     struct store_totals totals;
     char text_name[300];
+    int rc;
 
     snprintf(text_name, sizeof text_name, "%.*s", (int)name_size,
              (const char *)name);
@@ -102,10 +171,13 @@ dump_keyspace(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
                                 ", %" PRIu64 " saturated\n",
                                 text_name, keys, totals.sum_high,
                                 totals.sum_low, totals.saturated);
-    return stored_each(d->store, text_name, dump_row, d);
+    rc = stored_each(d->store, text_name, dump_row, d);
+    dump_history(d);
+    return rc;
 }
 
-/* Every count in order, and what the keyspaces say of themselves. */
+/* Every count in order, its history, and what the keyspaces say of themselves.
+ */
 static const char *
 dump(const char *path, unsigned which)
 {
@@ -255,7 +327,7 @@ flip(const struct site *s, unsigned i, off_t at)
 /* ---- replay ------------------------------------------------------------- */
 
 static void
-a_replay_into_an_empty_directory_gives_the_same_counts(void **state)
+a_replay_into_an_empty_directory_gives_the_same_counts_and_history(void **state)
 {
     struct site *s = *state;
 
@@ -495,13 +567,16 @@ explain_tells_each_log_and_what_is_from_before(void **state)
            "1700000120\t1700000121\t2\t1\t2\t100004\tyes\n"
            "1700000180\t1700000181\t0\t2\t2\t100008\tyes\n");
     expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--utc"), 0,
-           "count now: 400015\n"
+           "count now: 400015\nin history: 400015\n"
            "from 6 increments in archived logs: 300014\n"
            "the rest, from before the archive begins at 2023-11-14T22:14:20Z: "
            "100001\n");
     expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--json"), 0,
            "\"count\": 400015, \"rows\": [\n {\"first_received\": 1700000060,");
     expect(0, 0,
+           "], \"history\": [\n {\"from\": 1699920000, \"sum\": 400015, "
+           "\"logged\": 300014}], \"history_sum\": 400015, "
+           "\"history_since\": 0, \"not_in_history\": 0, "
            "\"increments\": 6, \"sum\": 300014, \"rest\": 100001, "
            "\"archive_begins\": 1700000060, \"not_in_the_count\": 0, "
            "\"saturated\": false, \"logs_missing\": 0, \"logs_damaged\": 0, "
@@ -520,13 +595,17 @@ explain_says_what_it_cannot_know(void **state)
     archive_by_hand(s, 4);
     expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0,
            "that are not in the count: 8\n");
-    expect(0, 0, "count now: none\nfrom 0 increments in archived logs: 0\n");
+    expect(0, 0,
+           "count now: none\nin history: no history is kept\n"
+           "from 0 increments in archived logs: 0\n");
 
     /* Merged, and taken away by the user. */
     assert_int_equal(FLEET_RUN(&s->fleet, "replay", s->archive), 0);
     assert_int_equal(FLEET_RUN(&s->fleet, "del", "words", "the"), 0);
     expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0, ": -400015\n");
     expect(0, 0, "del, drop and salvage are in no archived log");
+    expect(0, 0, "in history: 400015\nnot in history: -400015, changed by del");
+    expect(0, 0, "what is acknowledged and not merged yet is in none of it");
 
     /* The last fill of a log is not there; another one is damaged. */
     path_of(s, 3, path);
@@ -538,6 +617,43 @@ explain_says_what_it_cannot_know(void **state)
     expect(FLEET_RUN(&s->fleet, "explain", "words", "of"), 1,
            "archived logs that cannot be read: 1;");
     expect(0, 0, "in archived logs: 4\n");
+}
+
+/* Some came before history was kept, some more than a day apart. */
+static void
+explain_tells_each_day_and_from_when_on_it_is_known(void **state)
+{
+    const uint32_t day = (uint32_t)(time(NULL) / 86400) * 1440;
+    struct site *s = *state;
+    struct store_delta d = {.key = (const uint8_t *)"the", .key_size = 3};
+    struct datadir dir;
+    struct store *store;
+    char want[200];
+
+    assert_rc(datadir_open(&dir, s->fleet.path, DATADIR_WRITE), 0);
+    store = engine_open(ENGINE_LMDB, dir.keyspace_fd);
+    assert_rc(stored_add(store, "words", NULL, "the", 1000), 0);
+    store_close(store);
+    store = engine_open_history(ENGINE_LMDB, dir.keyspace_fd, NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        d.minute = day - 1440 * i;
+        d.sum_low = 7 + i;
+        assert_rc(stored_apply(store, "words", NULL, &d, 1), 0);
+    }
+    store_close(store);
+    datadir_close(&dir);
+
+    snprintf(want, sizeof want,
+             "\"rows\": [], \"history\": [\n"
+             " {\"from\": %u, \"sum\": 8, \"logged\": 0},\n"
+             " {\"from\": %u, \"sum\": 7, \"logged\": 0}], "
+             "\"history_sum\": 15, \"history_since\": ",
+             (day - 1440) * 60, day * 60);
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--json"), 0, want);
+    expect(0, 0, ", \"not_in_history\": 1000, ");
+    expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0,
+           "not known: what came before ");
+    expect(0, 0, "not in history: 1000, from before that, or changed by del");
 }
 
 static void
@@ -558,7 +674,7 @@ explain_without_an_archive_knows_nothing_but_the_count(void **state)
 #define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
-    CASE(a_replay_into_an_empty_directory_gives_the_same_counts),
+    CASE(a_replay_into_an_empty_directory_gives_the_same_counts_and_history),
     CASE(a_replay_into_an_older_copy_adds_what_is_missing),
     CASE(a_replay_killed_at_any_system_call_is_repeated),
     CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed),
@@ -571,6 +687,7 @@ static const struct CMUnitTest tests[] = {
     CASE(other_message_sizes_are_refused),
     CASE(explain_tells_each_log_and_what_is_from_before),
     CASE(explain_says_what_it_cannot_know),
+    CASE(explain_tells_each_day_and_from_when_on_it_is_known),
     CASE(explain_without_an_archive_knows_nothing_but_the_count),
 };
 TEST_MAIN(tests)

@@ -1,10 +1,11 @@
 /* common/client/cmd/explain.c - countd explain: where a count came from, as far
- * as the archived logs tell; the rest is from before they begin.
+ * as history and the archived logs tell.
  *
- * The count and the marks of its keyspace are read until two looks at the marks
- * are the same, so that the marks say which fills are in this very count.  Then
- * the logs are read: each that has the key is a row, and is in the count or is
- * not (held, or merged since).
+ * The count, its history and the marks of its keyspace are read until two looks
+ * at the marks are the same, so that the marks say which fills are in this very
+ * count.  Then the logs are read: each that has the key is a row, and is in the
+ * count or is not (held, or merged since).  Behind them each step of history is
+ * a row, with how much of it is in archived logs.
  *
  * What cannot be known is said: logs that are missing or damaged, fills that
  * were merged and not archived, records set aside or held, a saturated count;
@@ -16,16 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/archived.h"
 #include "common/client/cmd/inside.h"
+#include "common/client/cmd/keypast.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
 #include "common/client/cmd/when.h"
 
 #define LOOKS_MAX 100
-
-__extension__ typedef __int128 int128;
 
 struct mark {
     struct store_mark m;
@@ -50,7 +51,8 @@ struct explain {
     struct store_row row;
     struct mark *marks;
     size_t mark_count, mark_room;
-    bool steady; /* marks and count are of one moment */
+    bool steady; /* marks, count and history are of one moment */
+    struct keypast past;
 
     struct archived_list list;
     struct progress progress;
@@ -153,6 +155,9 @@ read_count(struct explain *e)
         if (rc == 0)
             rc = read_row(e);
         if (rc == 0)
+            rc = keypast_read(&e->past, e->in.store, &e->keyspace, &e->key,
+                              clock_unix_ms());
+        if (rc == 0)
             rc = look_again(e);
     }
     return rc;
@@ -189,28 +194,32 @@ is_ours(const struct explain *e, const struct message *m)
 }
 
 static int
-read_share(struct explain *e, const struct archived *a, struct share *s)
+read_share(struct explain *e, const struct archived *a, bool in,
+           struct share *s)
 {
     const struct packed_record *records;
     struct packed *from;
-    int fd, count, rc;
+    int fd, count = 0, rc;
 
     *s = (struct share){.first_ms = 0};
     rc = a->error < 0 ? a->error : archived_open(a, &from, &fd);
     if (rc < 0)
         return rc;
-    while ((count = packed_next(from, &records)) > 0) {
-        for (int i = 0; i < count; i++) {
+    while (rc == 0 && (count = packed_next(from, &records)) > 0) {
+        for (int i = 0; rc == 0 && i < count; i++) {
             if (!is_ours(e, &records[i].m))
                 continue;
             if (s->increments++ == 0)
                 s->first_ms = records[i].received_ms;
             s->last_ms = records[i].received_ms;
             s->sum += records[i].m.increment;
+            if (in)
+                rc = keypast_add(&e->past, records[i].received_ms,
+                                 records[i].m.increment);
         }
     }
     archived_close(from, fd);
-    return count;
+    return rc < 0 ? rc : count;
 }
 
 static const char *
@@ -276,7 +285,7 @@ read_archived(struct explain *e, const struct archived *a)
         return 0;
     }
     in = a->error == 0 && is_in(e, &a->header);
-    rc = read_share(e, a, &s);
+    rc = read_share(e, a, in, &s);
     if (rc < 0 && rc != -ENOMEM) {
         progress_clear(&e->progress);
         diag_errno(DIAG_ERROR, rc, "read %s", a->path);
@@ -316,10 +325,16 @@ read_archive(struct explain *e)
 
 /* ---- telling ----------------------------------------------------------- */
 
+static int64_t
+count_of(const struct explain *e)
+{
+    return e->found ? e->row.count : 0;
+}
+
 static int128
 rest_of(const struct explain *e)
 {
-    return (int128)(e->found ? e->row.count : 0) - e->sum;
+    return (int128)count_of(e) - e->sum;
 }
 
 static void
@@ -328,6 +343,7 @@ facts(struct explain *e)
     struct output *o = &e->out;
     char sum[OUTPUT_SUM_SIZE], rest[OUTPUT_SUM_SIZE];
 
+    keypast_facts(&e->past, &e->out, count_of(e));
     output_fact(o, "increments", cell_number((int64_t)e->increments));
     output_fact(o, "sum", sum_cell(e->sum, sum));
     output_fact(o, "rest", sum_cell(rest_of(e), rest));
@@ -354,6 +370,7 @@ tell(const struct explain *e)
                      e->row.saturated ? ", saturated" : "");
     else
         (void)printf("count now: none\n");
+    keypast_tell(&e->past, count_of(e), e->utc);
     (void)printf("from %" PRIu64 " increment%s in archived logs: %s\n",
                  e->increments, output_plural(e->increments),
                  sum_text(e->sum, sum));
@@ -401,6 +418,8 @@ warn(struct explain *e)
     if (!e->steady)
         diag(DIAG_WARNING, "merges came too fast: count and logs are not of "
                            "one moment");
+    diag(DIAG_INFO, "what is acknowledged and not merged yet is in none of it; "
+                    "countd flush waits for that");
     if (kept_read(&e->in.dir, e->in.held, &kept) == 0)
         kept_warn(&kept, "not in the count");
 }
@@ -423,6 +442,8 @@ explain(struct explain *e)
                 e->found ? cell_number(e->row.count) : cell_none());
     rc = read_archive(e);
     output_rows_end(&e->out);
+    keypast_sort(&e->past);
+    keypast_print(&e->past, &e->out, e->utc);
     facts(e);
     if (e->out.format == OUTPUT_PEOPLE)
         tell(e);
@@ -478,6 +499,7 @@ cmd_explain(struct cmd_line *line)
         status = explain(&e);
     archived_free(&e.list);
     free(e.marks);
+    keypast_free(&e.past);
     inside_close(&e.in);
     return status;
 }

@@ -92,6 +92,13 @@ text_width(const char *text)
     return width;
 }
 
+static void
+set_widths(struct output *o)
+{
+    for (size_t i = 0; i < o->column_count; i++)
+        o->widths[i] = text_width(o->columns[i].title);
+}
+
 void
 output_init(struct output *o, const struct cmd_line *line,
             const struct output_column *columns, size_t column_count)
@@ -99,6 +106,7 @@ output_init(struct output *o, const struct cmd_line *line,
     assert(column_count <= OUTPUT_COLUMNS_MAX);
     *o = (struct output){.columns = columns, .column_count = column_count};
     o->first = true;
+    o->rows_key = "rows";
     o->raw = line->raw;
     for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++) {
         if (line->values[i] == NULL)
@@ -108,8 +116,20 @@ output_init(struct output *o, const struct cmd_line *line,
         if (strcmp(line->cmd->options[i].name, "tsv") == 0)
             o->format = OUTPUT_TSV;
     }
-    for (size_t i = 0; i < column_count; i++)
-        o->widths[i] = text_width(columns[i].title);
+    set_widths(o);
+}
+
+void
+output_next_rows(struct output *o, const char *key,
+                 const struct output_column *columns, size_t column_count)
+{
+    assert(!o->rows_open && o->row_count == 0);
+    assert(column_count <= OUTPUT_COLUMNS_MAX);
+    o->rows_key = key;
+    o->columns = columns;
+    o->column_count = column_count;
+    o->headed = false;
+    set_widths(o);
 }
 
 /* ---- cells ------------------------------------------------------------- */
@@ -273,7 +293,7 @@ json_key(struct output *o, const char *key)
 static void
 json_rows_begin(struct output *o)
 {
-    json_key(o, "rows");
+    json_key(o, o->rows_key);
     (void)putchar('[');
     o->rows_open = true;
     o->first = true;

@@ -52,6 +52,7 @@ struct output {
     enum output_format format;
     const struct output_column *columns;
     size_t column_count;
+    const char *rows_key; /* of the list in JSON */
     int widths[OUTPUT_COLUMNS_MAX];
     char *text; /* cells of a page of people's rows, each with its NUL */
     size_t text_size, text_capacity;
@@ -87,6 +88,11 @@ void output_fact(struct output *o, const char *key, struct cell value);
 
 /* One cell per column. */
 void output_row(struct output *o, const struct cell *cells);
+
+/* Other rows, behind output_rows_end(): a table of its own, in JSON a list of
+ * this name. */
+void output_next_rows(struct output *o, const char *key,
+                      const struct output_column *columns, size_t column_count);
 
 /* Ends the rows (JSON shows an empty list when there were none). */
 void output_rows_end(struct output *o);

@@ -235,7 +235,7 @@ const struct cmd cmd_table[] = {
      "KEYSPACE KEY",
      2,
      2,
-     "where a count came from, by archived log",
+     "where a count came from, by archived log and by day",
      "countd explain words the",
      {{"archive", "DIR", "the logs of DIR, not those of the data directory"},
       {"utc", NULL, "show UTC, not local time"},
