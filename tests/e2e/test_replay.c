@@ -89,7 +89,7 @@ dump_row(void *ctx, const uint8_t *key, size_t key_size,
     return 0;
 }
 
-static void
+static void __attribute__((format(printf, 2, 3)))
 dump_text(struct dump *d, const char *format, ...)
 {
     va_list values;

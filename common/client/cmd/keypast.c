@@ -113,7 +113,7 @@ keypast_read(struct keypast *p, struct store *store,
              const struct cmd_name *keyspace, const struct cmd_name *key,
              uint64_t now_ms)
 {
-    const uint64_t minute = now_ms / 60000 / DAY * DAY + 3 * DAY;
+    const uint64_t minute = (now_ms / 60000 / DAY + 3) * DAY;
     const uint32_t end = minute < UINT32_MAX ? (uint32_t)minute : 0;
     struct store_past ask = {.op = STORE_PAST_KEY,
                              .name = keyspace->bytes,
