@@ -365,7 +365,9 @@ sum_all(const struct rows_reader *r)
             sum += (uint128)one;
         }
     }
-    return (int128)(sum + (uint128)(int128)small);
+    one = small;
+    sum += (uint128)one;
+    return (int128)sum;
 }
 
 int128
