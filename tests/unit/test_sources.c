@@ -76,7 +76,7 @@ make_run(struct fixture *f, unsigned run)
     struct run_writer w;
 
     f->runs[run] = (struct run_info){.run = run};
-    run_begin(&w, &f->kv.kv, 0, 60, &f->runs[run], NULL, 0);
+    run_begin(&w, &f->kv.kv, 0, 60, &f->runs[run], f->names[0].bytes, 0);
     for (size_t i = 0; i < f->count; i++) {
         f->has[run][i] = i == 0 || random_chance(&f->random, part);
         if (!f->has[run][i])
