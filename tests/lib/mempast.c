@@ -92,8 +92,8 @@ answer_top(const struct mempast *table, size_t count, struct store_past *q)
         const struct store_top *was;
 
         *t = now[q->rows];
-        was =
-            earlier > 0 ? bsearch(t, before, earlier, sizeof *t, by_key) : NULL;
+        was = earlier == 0 ? NULL
+                           : bsearch(t, before, earlier, sizeof *t, by_key);
         if (was)
             t->before = was->sum;
     }
