@@ -210,6 +210,10 @@ setup(void **state)
     expect(daemon_run(text, sizeof text, "countd", "-o", address, "incr",
                       "pages", "/index", NULL),
            0, "");
+    expect(daemon_run(text, sizeof text, "/bin/sh", "-c",
+                      "COUNTD_CONF=$1/countd.conf exec \"$2/countd\" flush",
+                      "sh", rig.dir.path, rig.build, NULL),
+           0, "");
     return 0;
 }
 
