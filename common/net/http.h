@@ -40,7 +40,7 @@
  *
  * Ownership: a site is the caller's and outlives its door.  What a request
  * points to is valid in the call only.  Nothing allocates.
- * Source: RFC 9110 and 9112, and what an ancestor answers.
+ * Source: RFC 9110 and 9112, and what coconut, whose paths these are, answers.
  */
 #ifndef COUNTD_NET_HTTP_H
 #define COUNTD_NET_HTTP_H
