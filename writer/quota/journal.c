@@ -8,28 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/files.h"
 #include "writer/quota/journal_file.h"
 
 #define ZEROS 65536u
-
-int
-journal_write(int fd, const uint8_t *bytes, size_t size, uint64_t at)
-{
-    while (size > 0) {
-        const ssize_t n = pwrite(fd, bytes, size, (off_t)at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            return -ENOSPC;
-        bytes += n;
-        at += (uint64_t)n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
 
 int
 journal_write_zeros(int fd, uint64_t at, uint64_t size)
@@ -38,9 +20,9 @@ journal_write_zeros(int fd, uint64_t at, uint64_t size)
     int rc = 0;
 
     for (uint64_t done = 0; rc == 0 && done < size; done += ZEROS)
-        rc = journal_write(fd, zeros,
-                           size - done < ZEROS ? (size_t)(size - done) : ZEROS,
-                           at + done);
+        rc = write_at(fd, zeros,
+                      size - done < ZEROS ? (size_t)(size - done) : ZEROS,
+                      at + done);
     return rc;
 }
 
@@ -109,7 +91,7 @@ journal_sync(struct journal *j)
     j->erased = true;
     if (g->count == 0)
         return 0;
-    rc = journal_write(j->fd, g->bytes, size, at);
+    rc = write_at(j->fd, g->bytes, size, at);
     if (rc == 0 && fdatasync(j->fd) < 0)
         rc = -errno;
     if (rc == 0)

@@ -11,7 +11,6 @@ journal_byte(uint64_t record)
     return RECORDS_AT + record * RECORD_SIZE;
 }
 
-int journal_write(int fd, const uint8_t *bytes, size_t size, uint64_t at);
 int journal_write_zeros(int fd, uint64_t at, uint64_t size);
 
 /* -ENOMEM; journal_close() gives back what was taken. */

@@ -11,6 +11,7 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/base/diag.h"
+#include "common/base/files.h"
 
 #define SIZE  44u
 #define FLAGS (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
@@ -34,9 +35,7 @@ read_length(int dirfd, uint8_t bytes[SIZE])
 
     if (fd < 0)
         return -1;
-    do
-        n = pread(fd, bytes, SIZE, 0);
-    while (n < 0 && errno == EINTR);
+    n = read_at(fd, bytes, SIZE, 0);
     (void)close(fd); /* only read */
     return n;
 }
@@ -80,17 +79,12 @@ static int
 write_length(int dirfd, const uint8_t bytes[SIZE])
 {
     const int fd = openat(dirfd, LENGTH_NAME, O_WRONLY | O_CREAT | FLAGS, 0600);
-    ssize_t n;
-    int rc = 0;
+    int rc;
 
     if (fd < 0)
         return -errno;
-    do
-        n = pwrite(fd, bytes, SIZE, 0); /* within a sector: never torn */
-    while (n < 0 && errno == EINTR);
-    if (n >= 0 && n < (ssize_t)SIZE)
-        rc = -ENOSPC;
-    else if (n < 0 || fdatasync(fd) < 0)
+    rc = write_at(fd, bytes, SIZE, 0); /* within a sector: never torn */
+    if (rc == 0 && fdatasync(fd) < 0)
         rc = -errno;
     (void)close(fd); /* synced, or failed already */
     return rc;

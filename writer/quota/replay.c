@@ -22,6 +22,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/base/files.h"
 
 #define BLOCK     ((size_t)8192) /* records read at once */
 #define TEMP_NAME JOURNAL_NAME ".tmp"
@@ -46,7 +47,7 @@ fill(int fd, const struct journal_header *h)
     int rc;
 
     journal_header_put(h, head);
-    rc = journal_write(fd, head, sizeof head, 0);
+    rc = write_at(fd, head, sizeof head, 0);
     if (rc == 0)
         rc = journal_write_zeros(fd, RECORDS_AT, JOURNAL_FIRST - RECORDS_AT);
     if (rc == 0 && fsync(fd) < 0)
@@ -181,37 +182,21 @@ take_block(struct replay *p, uint64_t first, size_t count)
 }
 
 static int
-read_all(int fd, uint8_t *to, size_t size, uint64_t at, size_t *got)
-{
-    for (*got = 0; *got < size;) {
-        const ssize_t n = pread(fd, to + *got, size - *got, (off_t)(at + *got));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        *got += (size_t)n;
-    }
-    return 0;
-}
-
-static int
 read_records(struct replay *p)
 {
     uint64_t first = 0;
-    size_t got;
+    ssize_t got;
     int rc;
 
     do {
-        rc = read_all(p->j->fd, p->block, BLOCK * RECORD_SIZE,
-                      journal_byte(first), &got);
-        if (rc == 0)
-            rc = take_block(p, first, got / RECORD_SIZE);
-        first += got / RECORD_SIZE;
-    } while (rc == 0 && got == BLOCK * RECORD_SIZE);
-    p->odd = got % RECORD_SIZE > 0;
+        got = read_at(p->j->fd, p->block, BLOCK * RECORD_SIZE,
+                      journal_byte(first));
+        if (got < 0)
+            return (int)got;
+        rc = take_block(p, first, (size_t)got / RECORD_SIZE);
+        first += (size_t)got / RECORD_SIZE;
+    } while (rc == 0 && got == (ssize_t)(BLOCK * RECORD_SIZE));
+    p->odd = (size_t)got % RECORD_SIZE > 0;
     p->j->size = journal_byte(first);
     return rc;
 }
@@ -222,13 +207,14 @@ read_header(struct journal *j)
     uint8_t head[RECORDS_AT];
     struct journal_header h;
     bool one_bad;
-    size_t got;
+    ssize_t got;
     int rc;
 
-    rc = read_all(j->fd, head, sizeof head, 0, &got);
-    if (rc < 0)
-        return rc;
-    rc = got < sizeof head ? -EBADMSG : journal_header_get(head, &h, &one_bad);
+    got = read_at(j->fd, head, sizeof head, 0);
+    if (got < 0)
+        return (int)got;
+    rc = got < (ssize_t)sizeof head ? -EBADMSG
+                                    : journal_header_get(head, &h, &one_bad);
     if (rc == -EPROTO) {
         diag(DIAG_ERROR, "data_dir/live/" JOURNAL_NAME
                          " was made by a later version of countd");
@@ -272,8 +258,8 @@ mend(struct replay *p)
                                  j->size - journal_byte(p->change));
     }
     if (rc == 0 && g->count > 0)
-        rc = journal_write(j->fd, g->bytes, g->count * RECORD_SIZE,
-                           journal_byte(g->first));
+        rc = write_at(j->fd, g->bytes, g->count * RECORD_SIZE,
+                      journal_byte(g->first));
     if (rc == 0 && p->odd && ftruncate(j->fd, (off_t)j->size) < 0)
         rc = -errno;
     if (rc == 0 && fsync(j->fd) < 0)
