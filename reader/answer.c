@@ -14,18 +14,18 @@
 static struct diag_repeat failures;
 
 int
-answer_init(struct answer *a, struct store *store, struct fresh *fresh)
+answer_init(struct answer *a, struct store *store, struct as_of *fresh)
 {
     int rc;
 
     *a = (struct answer){
         .store = store, .fresh = fresh, .step_ms = ANSWER_STEP_MS};
     a->list.rows = malloc(QUERY_ROWS_MAX * ANSWER_ROW_MAX);
-    rc = a->list.rows ? past_init(&a->past, store) : -ENOMEM;
+    rc = a->list.rows ? history_query_init(&a->past, store) : -ENOMEM;
     if (rc == 0)
         rc = store_listing_open(store, &a->list.from);
     if (rc < 0) {
-        past_fini(&a->past);
+        history_query_fini(&a->past);
         free(a->list.rows);
     }
     return rc;
@@ -36,21 +36,21 @@ answer_fini(struct answer *a)
 {
     answer_end_turn(a);
     store_listing_close(a->list.from);
-    past_fini(&a->past);
+    history_query_fini(&a->past);
     free(a->list.rows);
 }
 
 void
 answer_start_turn(struct answer *a, uint64_t now_ms)
 {
-    fresh_look(a->fresh, now_ms);
+    as_of_refresh(a->fresh, now_ms);
 }
 
 void
 answer_end_turn(struct answer *a)
 {
     store_read_end(a->store);
-    fresh_end_turn(a->fresh);
+    as_of_end_turn(a->fresh);
 }
 
 /* Whether it asks for the keyspaces after the last name there can be: for no
@@ -80,7 +80,7 @@ answer_bound(const struct query *q)
     if (is_past_all(q))
         return QUERY_REPLY_SIZE;
     if (query_is_past(q->op))
-        return past_bound(q);
+        return history_query_bound(q);
     return QUERY_REPLY_SIZE +
            (q->op == QUERY_AROUND ? (size_t)QUERY_ROW_SIZE : 0) +
            (size_t)q->length * ANSWER_ROW_MAX;
@@ -130,8 +130,8 @@ answer_add(struct answer *a, const struct query *q)
         a->one = *q;
     a->bound += answer_bound(q);
     /* Now, before any snapshot that answers it. */
-    a->as_of_ms[a->count] = fresh_as_of(a->fresh, q->keyspace,
-                                        is_past_all(q) ? 0 : q->keyspace_size);
+    a->as_of_ms[a->count] =
+        as_of_get(a->fresh, q->keyspace, is_past_all(q) ? 0 : q->keyspace_size);
     to = &a->queries[a->count++];
     to->op = op_of(q);
     to->name = q->keyspace;
@@ -290,12 +290,12 @@ answer_long_start(struct answer *a, const struct query *q, uint64_t now_ms)
     int64_t as_of_ms;
 
     a->is_past = query_is_past(q->op);
-    fresh_look(a->fresh, now_ms);
-    as_of_ms = a->is_past ? fresh_as_of(a->fresh, q->keyspace, q->keyspace_size)
-                          : fresh_as_of(a->fresh, NULL, 0);
-    fresh_end_turn(a->fresh);
+    as_of_refresh(a->fresh, now_ms);
+    as_of_ms = a->is_past ? as_of_get(a->fresh, q->keyspace, q->keyspace_size)
+                          : as_of_get(a->fresh, NULL, 0);
+    as_of_end_turn(a->fresh);
     if (a->is_past) {
-        past_start(&a->past, q, as_of_ms);
+        history_query_start(&a->past, q, as_of_ms);
         return;
     }
     l->as_of_ms = as_of_ms;
@@ -340,7 +340,7 @@ answer_long_step(struct answer *a)
 
     if (!a->is_past)
         return list_step(a, until_ns);
-    done = past_step(&a->past, until_ns);
+    done = history_query_step(&a->past, until_ns);
     store_read_end(a->store);
     return done;
 }
@@ -356,7 +356,7 @@ size_t
 answer_long_size(const struct answer *a)
 {
     if (a->is_past)
-        return past_size(&a->past);
+        return history_query_size(&a->past);
     return QUERY_REPLY_SIZE + (a->list.error < 0 ? 0 : a->list.size);
 }
 
@@ -368,7 +368,7 @@ answer_long_put(const struct answer *a, uint8_t *out, bool *failed)
         .rows = l->count, .size = (int64_t)l->size, .as_of_ms = l->as_of_ms};
 
     if (a->is_past)
-        return past_put(&a->past, out, failed);
+        return history_query_put(&a->past, out, failed);
     *failed = l->error < 0;
     if (l->error < 0)
         return answer_error(l->error, out);

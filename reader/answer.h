@@ -21,11 +21,11 @@
 
 #include "common/store/store.h"
 #include "common/wire/query.h"
-#include "reader/fresh.h"
-#include "reader/past.h"
+#include "reader/as_of.h"
+#include "reader/history_query.h"
 
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
-#define ANSWER_SIZE_MAX PAST_SIZE_MAX
+#define ANSWER_SIZE_MAX HISTORY_QUERY_SIZE_MAX
 
 #define ANSWER_BATCH   64 /* requests are answered together, at most */
 #define ANSWER_STEP_MS 1  /* a step of a long answer takes little more */
@@ -41,7 +41,7 @@ struct answer_list {
 
 struct answer {
     struct store *store;
-    struct fresh *fresh;
+    struct as_of *fresh;
     size_t count;     /* requests added */
     size_t bound;     /* bytes that their answers take at most */
     bool alone;       /* it is one whose rows the store does not make */
@@ -51,11 +51,11 @@ struct answer {
     uint64_t step_ms; /* ANSWER_STEP_MS */
     bool is_past;     /* what is made in steps, or: */
     struct answer_list list;
-    struct past past;
+    struct history_query past;
 };
 
 /*   -ENOMEM */
-int answer_init(struct answer *a, struct store *store, struct fresh *fresh);
+int answer_init(struct answer *a, struct store *store, struct as_of *fresh);
 void answer_fini(struct answer *a);
 
 /* Before the first request of a turn; now_ms is monotonic. */

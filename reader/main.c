@@ -4,9 +4,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/base/bus.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
+#include "common/base/sigbus.h"
 #include "common/net/bind.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
@@ -31,12 +31,12 @@ struct reader {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct fresh fresh;
+    struct as_of fresh;
     struct answer answer;
     struct loop *loop;
     struct loop_timer tend;
     struct range range;
-    struct door_row door;
+    struct listener_config door;
     struct binding binding;
     struct conns *conns;
     struct reader_status status;
@@ -68,15 +68,15 @@ describe_door(struct reader *r)
     int rc;
 
     rc = limit_files(r, &connections);
-    r->door = (struct door_row){.name = "read",
-                                .listen = r->config.read_listen,
-                                .listen_key = "read.listen",
-                                .enable_key = "read.listen",
-                                .max_key = "read.max_connections",
-                                .protocol = &range_protocol,
-                                .ctx = &r->range,
-                                .max = connections,
-                                .yield_s = YIELD_S};
+    r->door = (struct listener_config){.name = "read",
+                                       .listen = r->config.read_listen,
+                                       .listen_key = "read.listen",
+                                       .enable_key = "read.listen",
+                                       .max_key = "read.max_connections",
+                                       .protocol = &range_protocol,
+                                       .ctx = &r->range,
+                                       .max = connections,
+                                       .yield_s = YIELD_S};
     return rc;
 }
 
@@ -126,7 +126,7 @@ open_files(struct reader *r)
         diag_errno(DIAG_ERROR, rc, "open keyspaces");
         return rc;
     }
-    rc = fresh_init(&r->fresh, r->store, &r->datadir, &r->layout,
+    rc = as_of_init(&r->fresh, r->store, &r->datadir, &r->layout,
                     r->config.log_size);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open logs");
@@ -145,7 +145,7 @@ open_files(struct reader *r)
     return 0;
 
 fini_fresh:
-    fresh_fini(&r->fresh);
+    as_of_fini(&r->fresh);
 close_store:
     store_close(r->store);
     return rc;
@@ -180,12 +180,13 @@ static void
 on_tend(struct loop_timer *timer)
 {
     struct reader *r = LOOP_OWNER(timer, struct reader, tend);
-    const struct store_tending once = {.until_ns = 0};
+    const struct store_maintenance once = {.until_ns = 0};
 
-    (void)store_tend(r->store, &once); /* what there is more is soon enough */
+    (void)store_maintain(r->store,
+                         &once); /* what there is more is soon enough */
     /* Who has a replaced held.mdb open keeps others from the new one. */
-    fresh_look(&r->fresh, loop_now_ms(r->loop));
-    fresh_end_turn(&r->fresh);
+    as_of_refresh(&r->fresh, loop_now_ms(r->loop));
+    as_of_end_turn(&r->fresh);
     reader_status_put(&r->status);
     /* Cannot fail: its place is its own. */
     (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + TEND_MS);
@@ -295,7 +296,7 @@ serve(struct reader *r)
     reader_status_close(&r->status);
     conns_fini(r->conns);
     answer_fini(&r->answer);
-    fresh_fini(&r->fresh);
+    as_of_fini(&r->fresh);
     store_close(r->store);
     loop_free(r->loop);
     if (rc == -EINVAL || rc == -EACCES)
@@ -313,7 +314,7 @@ main(int argc, char **argv)
                        "answers ranges from the merged counters");
     if (rc >= 0)
         return rc;
-    bus_init("countd-read");
+    sigbus_init("countd-read");
     rc = layout_init(&r.layout, (unsigned)r.config.keyspace_size,
                      (unsigned)r.config.key_size);
     if (rc < 0)

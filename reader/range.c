@@ -60,10 +60,10 @@ end_turn(struct range *r)
 }
 
 static void
-turn(struct door *d, bool begins)
+turn(struct listener *d, bool begins)
 {
     if (!begins)
-        end_turn(door_ctx(d));
+        end_turn(listener_ctx(d));
 }
 
 /* ---- long answers ------------------------------------------------------ */
@@ -93,7 +93,7 @@ begin_long(struct conn *c, struct input *in, const struct query *q)
     if (r->listed || (!list_alone(&r->line) && r->line.next != own)) {
         if (list_alone(own))
             list_add(&r->line, own);
-        return CONN_HOLD;
+        return CONN_PAUSE;
     }
     list_remove(own);
     /* What it finds is to be of after its beginning. */

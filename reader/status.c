@@ -22,7 +22,7 @@ is_on(const struct reader_status *s)
 
 void
 reader_status_init(struct reader_status *s, const char *data_dir,
-                   const struct range *range, const struct fresh *fresh,
+                   const struct range *range, const struct as_of *fresh,
                    struct conns *conns)
 {
     s->range = range;

@@ -6,19 +6,19 @@
 #define COUNTD_READER_STATUS_H
 
 #include "common/setup/status.h"
-#include "reader/fresh.h"
+#include "reader/as_of.h"
 #include "reader/range.h"
 
 struct reader_status {
     struct status status;
     struct status_row row, door;
     const struct range *range;
-    const struct fresh *fresh;
+    const struct as_of *fresh;
     struct conns *conns;
 };
 
 void reader_status_init(struct reader_status *s, const char *data_dir,
-                        const struct range *range, const struct fresh *fresh,
+                        const struct range *range, const struct as_of *fresh,
                         struct conns *conns);
 void reader_status_close(struct reader_status *s);
 

@@ -168,7 +168,7 @@ forget_failures(struct batch *b, uint64_t index, uint64_t inode)
     struct batch_retry *r = find_retry(b, index, inode);
 
     if (r)
-        retry_worked(&r->retry);
+        retry_succeeded(&r->retry);
 }
 
 static void

@@ -59,7 +59,7 @@ struct batch {
     struct batch_log *logs;
     unsigned count;
     unsigned max;
-    bool alone; /* the next batch gets one log: worker/agree.h */
+    bool alone; /* the next batch gets one log: worker/log_select.h */
     struct batch_retry retries[BATCH_RETRIES];
     unsigned next_retry;    /* which is forgotten when all are in use */
     uint64_t retry_most_ms; /* BATCH_RETRY_MOST_MS; tests: 0, nothing waits */

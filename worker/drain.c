@@ -163,7 +163,7 @@ apply_records(struct drain *d, const uint8_t *name, size_t size)
         if (taken.count == DRAIN_IDS) {
             deleted = forget(d, name, size, &taken);
             if (deleted == 0)
-                deleted = held_look(d->held);
+                deleted = held_snapshot_begin(d->held);
         }
     } while (deleted == 0 && !is_over(d));
     if (deleted == 0)
@@ -222,7 +222,7 @@ try_keyspace(struct drain *d, const uint8_t *name, size_t size)
         return;
     }
     if (rc >= 0) {
-        retry_worked(&p->retry);
+        retry_succeeded(&p->retry);
         if (rc > 0)
             note_due(d, now_ms(d));
         return;
@@ -277,7 +277,8 @@ go_on(struct drain *d)
         memcpy(d->name, name, size);
         d->name_size = size;
         try_keyspace(d, name, size);
-        rc = held_look(d->held); /* trying it may have ended the last one */
+        rc = held_snapshot_begin(
+            d->held); /* trying it may have ended the last one */
     } while (rc == 0 && !is_over(d));
     return rc;
 }
@@ -297,18 +298,18 @@ run(struct drain *d)
 {
     int rc;
 
-    rc = held_look(d->held);
+    rc = held_snapshot_begin(d->held);
     if (rc == 0 && !held_any(d->held)) {
         d->passing = false;
         d->due_ms = UINT64_MAX;
-        held_look_end(d->held);
+        held_snapshot_end(d->held);
         return 0;
     }
     if (rc == 0 && !d->passing && now_ms(d) >= d->due_ms)
         begin_pass(d);
     if (rc == 0 && d->passing)
         rc = go_on(d);
-    held_look_end(d->held);
+    held_snapshot_end(d->held);
     return rc;
 }
 

@@ -15,7 +15,7 @@
 
 #include "common/log/slot.h"
 #include "common/wire/message.h"
-#include "worker/fold_room.h"
+#include "worker/fold_memory.h"
 #include "worker/sort.h"
 
 #define GROUP      FOLD_GROUP
@@ -35,7 +35,7 @@ struct record {
 struct group {
     struct slot_stamp stamps[GROUP];
     struct message messages[GROUP];
-    struct packed_marks marks[GROUP];
+    struct packed_name_ids marks[GROUP];
     struct record records[GROUP];
 };
 
@@ -358,7 +358,7 @@ read_group(struct fold *f, const struct log *log, unsigned number,
     for (i = 0; i < count; i++) {
         struct record *r = &g->records[n];
 
-        g->marks[i] = (struct packed_marks){NULL, NULL};
+        g->marks[i] = (struct packed_name_ids){NULL, NULL};
         if (g->messages[i].increment == 0)
             continue;
         k = keyspace_of(f, k, &g->messages[i]);
@@ -393,7 +393,7 @@ add_group(struct fold *f, struct group *g, int count)
             e = new_entry(f, r, keyspace);
         entry_add(e, r->m.increment);
         g->marks[r->number] =
-            (struct packed_marks){&r->keyspace->mark, &e->mark};
+            (struct packed_name_ids){&r->keyspace->mark, &e->mark};
     }
     f->records += (uint64_t)count;
 }
@@ -432,7 +432,7 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
 
     for (at = 0; at < count; at += group) {
         group = count - at < GROUP ? count - at : GROUP;
-        rc = fold_make_room(f);
+        rc = fold_reserve(f);
         if (rc < 0)
             return rc;
         n = read_group(f, log, number,

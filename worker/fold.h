@@ -87,7 +87,7 @@ struct fold_watch {
     void (*begin)(void *ctx, const struct log *log);
     void (*see)(void *ctx, const struct message *messages,
                 const struct slot_stamp *stamps,
-                const struct packed_marks *marks, unsigned count);
+                const struct packed_name_ids *marks, unsigned count);
     void (*end)(void *ctx, const struct log *log, int rc);
     void (*clear)(void *ctx);
     void *ctx;

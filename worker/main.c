@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/base/bus.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
+#include "common/base/sigbus.h"
 #include "common/log/logdir.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
@@ -112,7 +112,7 @@ open_store(struct worker *w)
         .keys_max = w->config.keyspace_max_keys,
         .history = &w->config.history,
         .history_max = w->config.history_max,
-        .spare = merge_spare,
+        .spare = merge_memory_available,
         .spare_ctx = &w->merge,
     };
 
@@ -189,7 +189,7 @@ main(int argc, char **argv)
         return status;
     signals_take(&w.signals);
     (void)umask(077); /* cannot fail */
-    bus_init("countd-worker");
+    sigbus_init("countd-worker");
     rc = limit_files(&w);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;

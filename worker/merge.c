@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "worker/settle.h"
+#include "worker/apply_batch.h"
 
 /* ---- opening, memory --------------------------------------------------- */
 
@@ -32,7 +32,7 @@ merge_commit_least(uint64_t worker_memory)
 }
 
 size_t
-merge_spare(void *ctx)
+merge_memory_available(void *ctx)
 {
     const struct merge *m = ctx;
     size_t used = memory_in_use(&m->memory);
@@ -71,8 +71,8 @@ merge_open(struct merge *m, const struct config *config,
     if (rc < 0)
         return rc;
     memory_open(&m->memory);
-    spent_init(&m->spent, dir->log_fd);
-    rc = agree_open(&m->agree, store, held, max);
+    dead_fills_init(&m->spent, dir->log_fd);
+    rc = log_select_open(&m->agree, store, held, max);
     if (rc < 0)
         merge_close(m);
     return rc;
@@ -86,8 +86,8 @@ archive_begins(void *ctx, const struct log *log)
 
 static void
 archive_sees(void *ctx, const struct message *messages,
-             const struct slot_stamp *stamps, const struct packed_marks *marks,
-             unsigned count)
+             const struct slot_stamp *stamps,
+             const struct packed_name_ids *marks, unsigned count)
 {
     archive_see(ctx, messages, stamps, marks, count);
 }
@@ -124,8 +124,8 @@ void
 merge_close(struct merge *m)
 {
     archive_close(&m->archive);
-    agree_close(&m->agree);
-    spent_fini(&m->spent);
+    log_select_close(&m->agree);
+    dead_fills_fini(&m->spent);
     batch_close(&m->batch);
     memory_close(&m->memory);
 }
@@ -237,10 +237,10 @@ merge_batch(struct merge *m, bool others)
     bool halted;
 
     m->waiting = false;
-    settle(m);
+    apply_batch(m);
     if (archive_is_on(&m->archive))
         archive(m);
-    halted = settle_stopped(m);
+    halted = apply_batch_stopped(m);
     m->stats.records += m->batch.fold.records;
     m->stats.zeros += m->batch.fold.zeros;
     report_batch(m, since_ms);
@@ -272,7 +272,7 @@ run(struct merge *m)
     if (rc == 0)
         return nothing_taken(m);
     m->worked = true;
-    rc = agree_sort(&m->agree, &m->batch);
+    rc = log_select_sort(&m->agree, &m->batch);
     if (rc >= 0)
         return merge_batch(m, rc > 0);
     diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", diag_text(rc));
@@ -290,25 +290,25 @@ merge_run(struct merge *m)
 }
 
 static bool
-is_spent(void *ctx, const struct store_mark *mark)
+is_dead_fill(void *ctx, const struct store_mark *mark)
 {
     struct merge *m = ctx;
 
-    return spent_is(&m->spent, mark);
+    return dead_fills_contain(&m->spent, mark);
 }
 
 /* Also when nobody can tell. */
 static bool
-is_awaited(void *ctx, const uint8_t *name, size_t name_size)
+has_held_records(void *ctx, const uint8_t *name, size_t name_size)
 {
     struct merge *m = ctx;
     uint64_t oldest = 0, newest;
     int rc;
 
-    rc = held_look(m->held);
+    rc = held_snapshot_begin(m->held);
     if (rc == 0)
         rc = held_span(m->held, name, name_size, &oldest, &newest);
-    held_look_end(m->held);
+    held_snapshot_end(m->held);
     return rc < 0 || oldest != UINT64_MAX;
 }
 
@@ -324,16 +324,16 @@ tend_archive(struct merge *m)
 }
 
 bool
-merge_tend(struct merge *m, uint64_t until_ns)
+merge_maintain(struct merge *m, uint64_t until_ns)
 {
-    const struct store_tending t = {.until_ns = until_ns,
-                                    .is_spent = is_spent,
-                                    .is_awaited = is_awaited,
-                                    .ctx = m};
+    const struct store_maintenance t = {.until_ns = until_ns,
+                                        .is_dead_fill = is_dead_fill,
+                                        .has_held_records = has_held_records,
+                                        .ctx = m};
     bool more;
 
-    more = store_tend(m->store, &t);
-    spent_forget(&m->spent);
+    more = store_maintain(m->store, &t);
+    dead_fills_forget(&m->spent);
     tend_archive(m);
     return more;
 }

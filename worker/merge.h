@@ -7,7 +7,7 @@
  *
  * The rest is what keeps it exactly once:
  *   - logs of which a keyspace does not say the same are merged one after the
- *     other (worker/agree.h);
+ *     other (worker/log_select.h);
  *   - what a keyspace cannot take is held, and so is what comes while something
  *     is held for it: it stops nobody (worker/drain.h applies it later);
  *   - a keyspace that another process is writing to is put off, then waited
@@ -30,10 +30,10 @@
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/held.h"
 #include "common/store/store.h"
-#include "worker/agree.h"
 #include "worker/batch.h"
+#include "worker/dead_fills.h"
+#include "worker/log_select.h"
 #include "worker/memory.h"
-#include "worker/spent.h"
 
 enum merge_outcome {
     MERGE_IDLE,    /* no full log */
@@ -60,10 +60,10 @@ struct merge_stats {
 
 struct merge {
     struct batch batch;
-    struct agree agree;
+    struct log_select agree;
     struct store *store; /* borrowed */
     struct held *held;   /* borrowed */
-    struct spent spent;
+    struct dead_fills spent;
     struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */
     size_t commit_least; /* what a commit may always take of it */
@@ -83,7 +83,8 @@ struct merge {
 };
 
 /* Borrows dir, store and held for its life.  The store may be opened with
- * merge_spare() as its `spare`, of this struct merge, before this call. */
+ * merge_memory_available() as its `spare`, of this struct merge, before this
+ * call. */
 int merge_open(struct merge *m, const struct config *config,
                const struct datadir *dir, struct store *store,
                struct held *held);
@@ -95,7 +96,7 @@ int merge_archive(struct merge *m, uint64_t keep_ms);
 /* How worker.memory is shared: what a commit of the store's engine always has,
  * and (ctx: the struct merge) what it may have just now. */
 size_t merge_commit_least(uint64_t worker_memory);
-size_t merge_spare(void *ctx);
+size_t merge_memory_available(void *ctx);
 
 /* One batch. */
 enum merge_outcome merge_run(struct merge *m);
@@ -105,6 +106,6 @@ uint64_t merge_retry_ms(const struct merge *m);
 
 /* Lets the store do work of its own until about until_ns (clock_ns); to be
  * called about once a second.  True: there is more to do now. */
-bool merge_tend(struct merge *m, uint64_t until_ns);
+bool merge_maintain(struct merge *m, uint64_t until_ns);
 
 #endif

@@ -30,7 +30,7 @@ retry_failed(struct retry *r, uint64_t now_ms, uint64_t first_ms,
 
 /* It went well. */
 static inline void
-retry_worked(struct retry *r)
+retry_succeeded(struct retry *r)
 {
     *r = (struct retry){0};
 }

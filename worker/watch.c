@@ -110,7 +110,7 @@ merge(struct watch *w, uint64_t now)
         retry_failed(&w->machine, now, WATCH_RETRY_FIRST_MS,
                      WATCH_RETRY_MOST_MS);
     else
-        retry_worked(&w->machine);
+        retry_succeeded(&w->machine);
     if (outcome == MERGE_REFUSED) {
         w->refused = true;
         loop_stop(w->loop);
@@ -147,7 +147,7 @@ after_turn(void *ctx)
         w->drain_ms = sooner(due, now + WATCH_LOOK_MS);
     }
     if (now >= w->tend_ms) {
-        const bool more = merge_tend(w->merge, clock_ns() + WATCH_TEND_NS);
+        const bool more = merge_maintain(w->merge, clock_ns() + WATCH_TEND_NS);
 
         w->tend_ms = more ? now : now + WATCH_LOOK_MS;
     }

@@ -32,7 +32,7 @@ end_sync(struct commit *m)
         return;
     }
 #ifndef COUNTD_MUTANT_REPLY_BEFORE_SYNC
-    gate_open(&m->gate);
+    gate_release(&m->gate);
 #endif
 }
 
@@ -43,7 +43,7 @@ sync_done(struct io_job *job)
 
     end_sync(m);
     /* Before the answers are sent: the disk need not wait for them. */
-    if (!m->failed && (gate_waits(&m->gate) || m->file->is_due(m->ctx)))
+    if (!m->failed && (gate_has_waiters(&m->gate) || m->file->is_due(m->ctx)))
         commit_go(m);
 }
 
@@ -55,9 +55,9 @@ depart(struct commit *m)
         return false;
     m->in_flight = true;
     m->syncs++;
-    gate_depart(&m->gate);
+    gate_close_group(&m->gate);
 #ifdef COUNTD_MUTANT_REPLY_BEFORE_SYNC
-    gate_open(&m->gate); /* a planted bug for `make mutants` */
+    gate_release(&m->gate); /* a planted bug for `make mutants` */
 #endif
     return true;
 }
@@ -72,7 +72,7 @@ commit_go(struct commit *m)
 void
 commit_turn(struct commit *m, bool alone)
 {
-    const bool waits = gate_waits(&m->gate);
+    const bool waits = gate_has_waiters(&m->gate);
 
     m->file->flush(m->ctx);
     if (m->in_flight || m->failed || (!waits && !m->file->is_due(m->ctx)))

@@ -25,8 +25,8 @@
  *
  * Ownership: struct commit is the caller's.  The loop's thread, but for `sync`.
  */
-#ifndef COUNTD_COMMIT_H
-#define COUNTD_COMMIT_H
+#ifndef COUNTD_WRITER_COMMIT_H
+#define COUNTD_WRITER_COMMIT_H
 
 #include <stdbool.h>
 #include <stdint.h>

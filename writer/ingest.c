@@ -13,11 +13,11 @@ static const char malformed[] =
 /* Bytes of the messages that the logs have room for: whole ones, so that a
  * sender that is ahead leaves no rest to be kept. */
 static size_t
-room(struct door *d)
+room(struct listener *d)
 {
-    const struct ingest *in = door_ctx(d);
+    const struct ingest *in = listener_ctx(d);
     const size_t size = in->logs->layout.message_size;
-    const size_t count = logs_room(in->logs), most = SILENT_SLICE / size;
+    const size_t count = logs_free_slots(in->logs), most = SILENT_SLICE / size;
 
     return (count < most ? count : most) * size;
 }
@@ -66,7 +66,7 @@ take_ack(struct conn *c, struct input *input)
     count = put_all(in, input, &bad);
     if (count > 0) {
         (void)conn_gate(c, &in->commit->gate); /* the only gate of this door */
-        conn_owe(c, count);
+        conn_add_acks(c, count);
     }
     return bad ? conn_refuse(c, malformed) : CONN_MORE;
 }

@@ -10,8 +10,8 @@
  *
  * Ownership: the caller's.  The loop's thread.
  */
-#ifndef COUNTD_INGEST_H
-#define COUNTD_INGEST_H
+#ifndef COUNTD_WRITER_INGEST_H
+#define COUNTD_WRITER_INGEST_H
 
 #include <stdint.h>
 

@@ -10,8 +10,8 @@
  * Ownership: struct io and the jobs are the caller's; nothing allocates.
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_IO_H
-#define COUNTD_IO_H
+#ifndef COUNTD_WRITER_IO_H
+#define COUNTD_WRITER_IO_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -7,7 +7,7 @@
  * releases it.  Any error of the disk on a log that holds messages ends the
  * process: `failed`, no reply, and recovery decides from what the disk says.
  */
-#include "writer/logs_inside.h"
+#include "writer/logs_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* writer/logs.h - the logs being filled: the current one, the spares behind
  * it, and those on their way to the workers.
  *
- * The caller asks how many messages may come (logs_room) and puts them into
- * slots (logs_put).  writer/commit.h has these written and synced, through
+ * The caller asks how many messages may come (logs_free_slots) and puts them
+ * into slots (logs_put).  writer/commit.h has these written and synced, through
  * logs_file:
  *
  *     room -> put ... put -> flush -> begin -> sync ~~> end
@@ -13,7 +13,7 @@
  * so the slots are durable before the SEALED header is written, and a message
  * acknowledged behind a rotation never stands before an unsynced one.
  *
- * No log to write to (log.max reached, disk full): logs_room() is 0, and
+ * No log to write to (log.max reached, disk full): logs_free_slots() is 0, and
  * `ready` is called when there is one again.
  *
  * Two I/O threads wait for the disk: one syncs, one creates, begins and
@@ -25,8 +25,8 @@
  * logs_close().  Nothing allocates after logs_open().
  * Errors: 0 or a negative errno; text goes to diag.
  */
-#ifndef COUNTD_LOGS_H
-#define COUNTD_LOGS_H
+#ifndef COUNTD_WRITER_LOGS_H
+#define COUNTD_WRITER_LOGS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,7 +100,7 @@ struct recover_job {
 
 struct logs_events {
     void *ctx;
-    void (*ready)(void *ctx);    /* logs_room() is not 0 any more */
+    void (*ready)(void *ctx);    /* logs_free_slots() is not 0 any more */
     void (*finished)(void *ctx); /* all logs are handed on (logs_finish) */
     void (*failed)(void *ctx);   /* the disk failed: reply nothing, exit 111 */
 };
@@ -174,7 +174,7 @@ void logs_close(struct logs *l);
 
 /* Messages that may be put now; rotates to make room.  0: none, or the disk
  * failed; `ready` comes. */
-uint32_t logs_room(struct logs *l);
+uint32_t logs_free_slots(struct logs *l);
 
 /* Takes the next slot for message `m`, which was parsed from `bytes`.
  * LOGS_WORD bytes behind the message are read, whatever they are. */

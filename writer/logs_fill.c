@@ -1,5 +1,5 @@
 /* writer/logs_fill.c - messages into the current log; see logs.h. */
-#include "writer/logs_inside.h"
+#include "writer/logs_internal.h"
 
 #include <assert.h>
 #include <string.h>
@@ -35,7 +35,7 @@ make_room(struct logs *l)
 }
 
 uint32_t
-logs_room(struct logs *l)
+logs_free_slots(struct logs *l)
 {
     if (!make_room(l)) {
         if (!l->blocked)

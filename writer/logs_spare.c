@@ -1,6 +1,6 @@
 /* writer/logs_spare.c - the log that comes next, and logs of dead owners; see
  * logs.h. */
-#include "writer/logs_inside.h"
+#include "writer/logs_internal.h"
 
 #include <errno.h>
 #include <string.h>

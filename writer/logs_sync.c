@@ -1,5 +1,5 @@
 /* writer/logs_sync.c - what was put becomes durable; see logs.h. */
-#include "writer/logs_inside.h"
+#include "writer/logs_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

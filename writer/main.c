@@ -14,18 +14,19 @@
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
 #include "writer/commit.h"
-#include "writer/doors.h"
-#include "writer/http.h"
+#include "writer/http_service.h"
 #include "writer/ingest.h"
-#include "writer/live/lives.h"
-#include "writer/live/protocol.h"
+#include "writer/listeners.h"
+#include "writer/live/live_protocol.h"
+#include "writer/live/live_service.h"
 #include "writer/logs.h"
-#include "writer/quota/service.h"
+#include "writer/quota/quota_service.h"
 #include "writer/status.h"
 
 /* The largest answer of any door here. */
 #define ANSWER_MAX                                                             \
-    (REQUESTS_OUT_SIZE > HTTP_OUT_SIZE ? REQUESTS_OUT_SIZE : HTTP_OUT_SIZE)
+    (LIVE_PROTOCOL_OUT_SIZE > HTTP_OUT_SIZE ? LIVE_PROTOCOL_OUT_SIZE           \
+                                            : HTTP_OUT_SIZE)
 #define PATIENCE_MS 1000 /* with write.drain: a stop waits for room in logs */
 
 struct writer {
@@ -38,10 +39,10 @@ struct writer {
     struct logs logs;
     struct commit commit; /* of the logs */
     struct ingest ingest;
-    struct lives lives;
+    struct live_service lives;
     struct http http;
     struct quota_service quota;
-    struct doors doors;
+    struct listeners doors;
     struct conns *conns;
     struct writer_status status;
     int stop_signal; /* 0: none */
@@ -64,9 +65,9 @@ logs_are_ready(void *ctx)
 {
     struct writer *w = ctx;
 
-    door_wake(conns_door(w->conns, DOOR_ACK));
-    door_wake(conns_door(w->conns, DOOR_SILENT));
-    lives_ready(&w->lives);
+    listener_wake(conns_door(w->conns, LISTENER_ACK));
+    listener_wake(conns_door(w->conns, LISTENER_SILENT));
+    live_service_ready(&w->lives);
 }
 
 static void
@@ -85,7 +86,7 @@ logs_have_failed(void *ctx)
 }
 
 static void
-lives_have_finished(void *ctx)
+live_service_have_finished(void *ctx)
 {
     logs_finish(&((struct writer *)ctx)->logs);
 }
@@ -98,8 +99,8 @@ conns_have_stopped(void *ctx)
     struct writer *w = ctx;
 
     quota_finish(&w->quota);
-    lives_finish(&w->lives, w->config.write_drain_ms + PATIENCE_MS,
-                 lives_have_finished, w);
+    live_service_finish(&w->lives, w->config.write_drain_ms + PATIENCE_MS,
+                        live_service_have_finished, w);
 }
 
 static void
@@ -127,11 +128,11 @@ after_turn(void *ctx)
         conns_stop(w->conns, w->config.write_drain_ms, conns_have_stopped, w);
     }
     more = conn_turn(w->conns);
-    more |= lives_turn(&w->lives);
-    more |= quota_turn(&w->quota, doors_only_http(w->conns));
+    more |= live_service_turn(&w->lives);
+    more |= quota_turn(&w->quota, listeners_only_http(w->conns));
     /* The last: it writes what all others have put. */
-    commit_turn(&w->commit,
-                gate_waits(&w->commit.gate) && doors_live(w->conns) == 0);
+    commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
+                                listeners_live(w->conns) == 0);
     return more || conns_have_work(w->conns);
 }
 
@@ -195,7 +196,7 @@ bind_ports(struct writer *w)
 {
     int rc;
 
-    doors_init(&w->doors, &w->config, &w->ingest, &w->lives, &w->http.site);
+    listeners_init(&w->doors, &w->config, &w->ingest, &w->lives, &w->http.site);
     rc = bind_doors(&w->binding, w->doors.rows, DOORS);
     return rc < 0 ? rc : privilege_drop();
 }
@@ -214,13 +215,13 @@ open_conns(struct writer *w)
     const struct conns_options o = {.rows = w->doors.rows,
                                     .count = DOORS,
                                     .shared = w->doors.shared,
-                                    .pool_size = DOORS_POOL,
+                                    .pool_size = LISTENERS_POOL,
                                     .answer_max = answer_max(&w->config)};
     int rc;
 
     w->ingest = (struct ingest){.logs = &w->logs, .commit = &w->commit};
     rc = commit_init(&w->commit, &logs_file, &w->logs, &w->logs.sync_io,
-                     w->doors.rows[DOOR_ACK].max, 0);
+                     w->doors.rows[LISTENER_ACK].max, 0);
     if (rc == 0)
         rc = conns_init(&w->conns, w->loop, &o);
     if (rc < 0)
@@ -233,16 +234,19 @@ open_conns(struct writer *w)
 static int
 open_lives(struct writer *w)
 {
-    const size_t connections[LIVES_KINDS] = {w->doors.rows[DOOR_COUNTER].max,
-                                             w->doors.rows[DOOR_SEMAPHORE].max};
+    const size_t connections[LIVE_SERVICE_KINDS] = {
+        w->doors.rows[LISTENER_COUNTER].max,
+        w->doors.rows[LISTENER_SEMAPHORE].max};
     int rc;
 
-    rc = lives_open(&w->lives, w->loop, &w->logs, &w->config, connections);
+    rc = live_service_open(&w->lives, w->loop, &w->logs, &w->config,
+                           connections);
     if (rc < 0)
         return rc;
-    w->lives.servers[LIVE_COUNTER].door = conns_door(w->conns, DOOR_COUNTER);
+    w->lives.servers[LIVE_COUNTER].door =
+        conns_door(w->conns, LISTENER_COUNTER);
     w->lives.servers[LIVE_SEMAPHORE].door =
-        conns_door(w->conns, DOOR_SEMAPHORE);
+        conns_door(w->conns, LISTENER_SEMAPHORE);
     return 0;
 }
 
@@ -278,7 +282,7 @@ open_http(struct writer *w)
     rc = datadir_live(&w->dir);
     if (rc == 0)
         rc = quota_open(&w->quota, w->loop, w->dir.live_fd, &w->config,
-                        &w->logs, w->doors.rows[DOOR_HTTP].max);
+                        &w->logs, w->doors.rows[LISTENER_HTTP].max);
     if (rc < 0)
         http_close(&w->http);
     else
@@ -327,7 +331,7 @@ close_http:
 close_lives:
     conns_fini(w->conns);
     w->conns = NULL;
-    lives_close(&w->lives);
+    live_service_close(&w->lives);
 close_logs:
     logs_close(&w->logs);
     writer_status_close(&w->status);

@@ -21,8 +21,8 @@
  * Ownership: the caller's, between open and close.  The loop's thread.
  * Errors: 0 or a negative errno; text goes to diag.
  */
-#ifndef COUNTD_SEQUENCE_H
-#define COUNTD_SEQUENCE_H
+#ifndef COUNTD_WRITER_SEQUENCE_H
+#define COUNTD_WRITER_SEQUENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -26,8 +26,8 @@
  *
  * Errors: 0 or a negative errno; text goes to diag.
  */
-#ifndef COUNTD_SEQUENCE_MARK_H
-#define COUNTD_SEQUENCE_MARK_H
+#ifndef COUNTD_WRITER_SEQUENCE_MARK_H
+#define COUNTD_WRITER_SEQUENCE_MARK_H
 
 #include <stdbool.h>
 #include <stdint.h>

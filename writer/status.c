@@ -17,9 +17,10 @@ static void
 fill_totals(struct writer_status *s)
 {
     const struct writer_parts *p = &s->parts;
-    const struct door_figures *ack = &conns_door(p->conns, DOOR_ACK)->figures;
-    const struct door_figures *silent =
-        &conns_door(p->conns, DOOR_SILENT)->figures;
+    const struct listener_stats *ack =
+        &conns_door(p->conns, LISTENER_ACK)->figures;
+    const struct listener_stats *silent =
+        &conns_door(p->conns, LISTENER_SILENT)->figures;
     const struct logs_figures *l = &p->logs->figures;
     int64_t *v = s->totals.values;
 
@@ -37,7 +38,7 @@ fill_totals(struct writer_status *s)
     v[STATUS_W_SYNC_US] = (int64_t)(p->commit->sync_ns / 1000);
     v[STATUS_W_OBJECTS] = 0;
     v[STATUS_W_NO_MEMORY] = 0;
-    for (size_t i = 0; i < LIVES_KINDS; i++)
+    for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++)
         if (p->lives->on[i]) {
             const struct live *live = &p->lives->servers[i].live;
 
@@ -47,7 +48,7 @@ fill_totals(struct writer_status *s)
 }
 
 static bool
-is_on(const struct door *d)
+is_on(const struct listener *d)
 {
     return d->row->listen && d->row->listen[0] != '\0';
 }
@@ -68,7 +69,7 @@ writer_status_print(struct writer_status *s)
     for (size_t i = 0; i < DOORS; i++)
         if (is_on(conns_door(s->parts.conns, i)))
             status_print("", &s->doors[i]);
-    lives_print(s->parts.lives);
+    live_service_print(s->parts.lives);
 }
 
 /* ---- logs -------------------------------------------------------------- */

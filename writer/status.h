@@ -12,9 +12,9 @@
 
 #include "common/setup/status.h"
 #include "writer/commit.h"
-#include "writer/doors.h"
 #include "writer/ingest.h"
-#include "writer/live/lives.h"
+#include "writer/listeners.h"
+#include "writer/live/live_service.h"
 #include "writer/logs.h"
 
 #define WRITER_STATUS_LOOK_MS 1000
@@ -25,7 +25,7 @@ struct writer_parts {
     struct logs *logs;
     const struct commit *commit;
     const struct ingest *ingest;
-    const struct lives *lives;
+    const struct live_service *lives;
     struct conns *conns;
     int log_fd; /* of the directory */
 };

@@ -13,8 +13,8 @@
  * initialised.  One thread.
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_ARENA_H
-#define COUNTD_ARENA_H
+#ifndef COUNTD_COMMON_BASE_ARENA_H
+#define COUNTD_COMMON_BASE_ARENA_H
 
 #include <stdbool.h>
 #include <stddef.h>

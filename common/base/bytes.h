@@ -4,8 +4,8 @@
  * `le` is little-endian (increment messages, logs, keyspace files, ranges),
  * `be` big-endian (live protocols, keys that must sort as bytes).
  */
-#ifndef COUNTD_BYTES_H
-#define COUNTD_BYTES_H
+#ifndef COUNTD_COMMON_BASE_BYTES_H
+#define COUNTD_COMMON_BASE_BYTES_H
 
 #include <endian.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* common/base/clock.h - the two clocks, behind functions so that tests can wrap
  * them. */
-#ifndef COUNTD_CLOCK_H
-#define COUNTD_CLOCK_H
+#ifndef COUNTD_COMMON_BASE_CLOCK_H
+#define COUNTD_COMMON_BASE_CLOCK_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  *
  * Every slot and every block carries one, so it is the greatest part of the
  * work on a slot and a good part of that on a block.  Pure; no threads. */
-#ifndef COUNTD_CRC_H
-#define COUNTD_CRC_H
+#ifndef COUNTD_COMMON_BASE_CRC_H
+#define COUNTD_COMMON_BASE_CRC_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  * through name_escape().  Hot paths count and do not log.  Safe from threads
  * (one write(2) per line).
  */
-#ifndef COUNTD_DIAG_H
-#define COUNTD_DIAG_H
+#ifndef COUNTD_COMMON_BASE_DIAG_H
+#define COUNTD_COMMON_BASE_DIAG_H
 
 #include <stdint.h>
 

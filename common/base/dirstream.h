@@ -11,8 +11,8 @@
  * of its own; rewinddir(3) goes back.
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_DIRSTREAM_H
-#define COUNTD_DIRSTREAM_H
+#ifndef COUNTD_COMMON_BASE_DIRSTREAM_H
+#define COUNTD_COMMON_BASE_DIRSTREAM_H
 
 #include <dirent.h>
 

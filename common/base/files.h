@@ -6,8 +6,8 @@
  *
  * Errors: 0 or a negative errno, said through diag.
  */
-#ifndef COUNTD_FILES_H
-#define COUNTD_FILES_H
+#ifndef COUNTD_COMMON_BASE_FILES_H
+#define COUNTD_COMMON_BASE_FILES_H
 
 #include <stddef.h>
 #include <stdint.h>

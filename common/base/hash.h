@@ -5,8 +5,8 @@
  * process.  (Aumasson, Bernstein 2012; one and three rounds are what hash
  * tables use.)
  */
-#ifndef COUNTD_HASH_H
-#define COUNTD_HASH_H
+#ifndef COUNTD_COMMON_BASE_HASH_H
+#define COUNTD_COMMON_BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * A list is a struct list_link that points at itself when it is empty; so
  * does a link that is in no list.
  */
-#ifndef COUNTD_LIST_H
-#define COUNTD_LIST_H
+#ifndef COUNTD_COMMON_BASE_LIST_H
+#define COUNTD_COMMON_BASE_LIST_H
 
 #include <stdbool.h>
 

@@ -14,8 +14,8 @@
  *
  * Ownership: the caller's, between init and fini.  One thread.
  */
-#ifndef COUNTD_TABLE_H
-#define COUNTD_TABLE_H
+#ifndef COUNTD_COMMON_BASE_TABLE_H
+#define COUNTD_COMMON_BASE_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -34,8 +34,8 @@
  * Arguments are checked before anything is changed: -EINVAL has no effect.
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_BOARD_H
-#define COUNTD_BOARD_H
+#ifndef COUNTD_COMMON_BOARD_COUNTD_BOARD_H
+#define COUNTD_COMMON_BOARD_COUNTD_BOARD_H
 
 #include <stddef.h>
 #include <stdint.h>

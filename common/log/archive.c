@@ -356,8 +356,8 @@ archive_begin(struct archive *a, const struct log *log)
 
 void
 archive_see(struct archive *a, const struct message *messages,
-            const struct slot_stamp *stamps, const struct packed_marks *marks,
-            unsigned count)
+            const struct slot_stamp *stamps,
+            const struct packed_name_ids *marks, unsigned count)
 {
     if (a->error == 0)
         a->error = packer_add(a->packer, messages, stamps, marks, count);

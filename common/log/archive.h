@@ -23,8 +23,8 @@
  * Ownership: struct archive is the caller's between open and close; the
  * folder's descriptor is borrowed.  One thread.  Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_ARCHIVE_H
-#define COUNTD_ARCHIVE_H
+#ifndef COUNTD_COMMON_LOG_ARCHIVE_H
+#define COUNTD_COMMON_LOG_ARCHIVE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,7 +95,7 @@ int archive_sync(struct archive *a);
 void archive_begin(struct archive *a, const struct log *log);
 void archive_see(struct archive *a, const struct message *messages,
                  const struct slot_stamp *stamps,
-                 const struct packed_marks *marks, unsigned count);
+                 const struct packed_name_ids *marks, unsigned count);
 void archive_end(struct archive *a, const struct log *log, int rc);
 
 /* As packer_restart(). */

@@ -6,12 +6,12 @@
  * Pure but for pread; a look at the slots maps a buffer of INSPECT_CHUNK while
  * it runs.  Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_LOG_INSPECT_H
-#define COUNTD_LOG_INSPECT_H
+#ifndef COUNTD_COMMON_LOG_INSPECT_H
+#define COUNTD_COMMON_LOG_INSPECT_H
 
 #include <stddef.h>
 
-#include "common/log/header.h"
+#include "common/log/log_header.h"
 
 /* What a look at a log's two headers and slots says. */
 struct inspect {

@@ -32,7 +32,7 @@
 
 #include "common/base/files.h"
 #include "common/log/inspect.h"
-#include "common/log/own.h"
+#include "common/log/log_owner.h"
 
 #define BAD_NAME_TRIES 1000
 
@@ -46,13 +46,13 @@ still_claimable(int dirfd, uint64_t index, mode_t want, const struct stat *st)
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
     int rc;
 
-    if ((st->st_mode & OWN_MODE_MASK) != want)
+    if ((st->st_mode & LOG_OWNER_MODE_MASK) != want)
         return -ESTALE;
     log_name(index, name);
-    rc = own_names_file(dirfd, name, st);
+    rc = log_owner_names_file(dirfd, name, st);
     if (rc == 1) {
         log_lock_name(index, lock);
-        rc = own_names_file(dirfd, lock, st);
+        rc = log_owner_names_file(dirfd, lock, st);
     }
     if (rc < 0)
         return rc;
@@ -69,22 +69,22 @@ acquire(struct log *log, int dirfd, uint64_t index, mode_t want)
 
     log_name(index, name);
     log_lock_name(index, lock);
-    rc = own_look_at(dirfd, name, &st);
+    rc = log_owner_look_at(dirfd, name, &st);
     if (rc < 0)
         return rc;
-    if ((st.st_mode & OWN_MODE_MASK) != want)
+    if ((st.st_mode & LOG_OWNER_MODE_MASK) != want)
         return -ESTALE;
 
     /* Of all claimants link(2) lets one through.  From here on a failure
      * leaves the link to recovery: without the flock it is not ours. */
     if (linkat(dirfd, name, dirfd, lock, 0) < 0)
         return errno == EEXIST ? -EBUSY : -errno;
-    lock_fd = own_open_locked(dirfd, name, &st);
+    lock_fd = log_owner_open_locked(dirfd, name, &st);
     if (lock_fd < 0)
         return lock_fd;
     rc = still_claimable(dirfd, index, want, &st);
     if (rc == 0)
-        rc = own_make_ours(log, dirfd, index, lock_fd, &st);
+        rc = log_owner_make_ours(log, dirfd, index, lock_fd, &st);
     if (rc < 0)
         (void)close(lock_fd); /* nothing was written through it */
     return rc;
@@ -108,11 +108,11 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
 
     /* From here the header decides and not the mode, which may be of any age
      * after a power loss. */
-    rc = own_read_headers(&mine, &look);
-    if (rc == 0 && own_is_doubtful(&look))
+    rc = log_owner_read_headers(&mine, &look);
+    if (rc == 0 && log_owner_is_doubtful(&look))
         rc = -ESTALE;
     if (rc < 0)
-        return own_give_up(&mine, rc, want_mode);
+        return log_owner_give_up(&mine, rc, want_mode);
 #ifdef COUNTD_MUTANT_TRUST_MODE
     mine.header.state = want;
 #endif
@@ -147,7 +147,7 @@ log_release(struct log *log)
     assert(log->header.state != LOG_OPEN);
 
     if (log->header.state == LOG_EMPTY)
-        return own_let_go(log, LOG_MODE_EMPTY);
+        return log_owner_let_go(log, LOG_MODE_EMPTY);
 
     /* Readers may not open a full log: its mtime tells them from when its
      * oldest increment is.  So it is set before the mode shows it as full. */
@@ -159,7 +159,7 @@ log_release(struct log *log)
         log_abandon(log);
         return rc;
     }
-    return own_let_go(log, LOG_MODE_FULL);
+    return log_owner_let_go(log, LOG_MODE_FULL);
 }
 
 /* Renames N, whose flock we hold, to the first free bad-N-EPOCH[.NUMBER]. */
@@ -196,7 +196,7 @@ log_quarantine(struct log *log)
     log_name(index, name);
     rc = fstat(log->lock_fd, &st) < 0 ? -errno : 0;
     if (rc == 0) {
-        rc = own_names_file(log->dirfd, name, &st);
+        rc = log_owner_names_file(log->dirfd, name, &st);
         rc = rc == 0 ? -ESTALE : rc;
     }
     if (rc < 0) {
@@ -210,7 +210,7 @@ log_quarantine(struct log *log)
         log_abandon(log);
         return rc;
     }
-    rc = own_let_go(log, LOG_MODE_EMPTY);
+    rc = log_owner_let_go(log, LOG_MODE_EMPTY);
     if (fsync(log->dirfd) < 0 && rc == 0)
         rc = -errno;
     return rc;
@@ -235,13 +235,13 @@ log_begin(struct log *log)
     h.count = 0;
     h.first_ms = 0;
     h.last_ms = 0;
-    rc = own_write_header(log, h);
+    rc = log_owner_write_header(log, h);
     if (rc < 0)
         return rc;
     log->count = 0;
     log->first_ms = 0;
     log->last_ms = 0;
-    return own_sync(log->fd);
+    return log_owner_sync(log->fd);
 }
 
 int
@@ -270,7 +270,7 @@ int
 log_sync(struct log *log)
 {
     assert(log->fd >= 0);
-    return own_sync(log->fd);
+    return log_owner_sync(log->fd);
 }
 
 /* -ESTALE when the file is no longer N: removed or replaced by hand, and what
@@ -285,7 +285,7 @@ check_in_place(const struct log *log)
     if (fstat(log->fd, &st) < 0)
         return -errno;
     log_name(log->header.index, name);
-    rc = own_names_file(log->dirfd, name, &st);
+    rc = log_owner_names_file(log->dirfd, name, &st);
     if (rc < 0)
         return rc;
     return rc == 1 && st.st_nlink > 0 ? 0 : -ESTALE;
@@ -309,15 +309,15 @@ log_seal(struct log *log)
         h.first_ms = log->first_ms;
         h.last_ms = log->last_ms;
 #ifndef COUNTD_MUTANT_SEAL_EARLY
-        rc = own_sync(log->fd);
+        rc = log_owner_sync(log->fd);
         if (rc < 0)
             return rc;
 #endif
     } else {
         h.state = LOG_EMPTY;
     }
-    rc = own_write_header(log, h);
-    return rc < 0 ? rc : own_sync(log->fd);
+    rc = log_owner_write_header(log, h);
+    return rc < 0 ? rc : log_owner_sync(log->fd);
 }
 
 int
@@ -343,5 +343,5 @@ log_empty(struct log *log)
     h.count = 0;
     h.first_ms = 0;
     h.last_ms = 0;
-    return own_write_header(log, h);
+    return log_owner_write_header(log, h);
 }

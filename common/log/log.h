@@ -10,23 +10,23 @@
  *     flock             held: owned, exactly; dies with its owner
  *
  * Only the holder of the flock may chmod the log, unlink its lock or write.
- * What is in the file: header.h, slot.h.  Beside this header: create.h makes a
- * log, recover.h brings one back whose owner died, inspect.h looks at one that
- * belongs to anybody, logdir.h knows them all.
+ * What is in the file: log_header.h, slot.h.  Beside this header: log_create.h
+ * makes a log, log_recover.h brings one back whose owner died, inspect.h looks
+ * at one that belongs to anybody, logdir.h knows them all.
  *
  * Ownership: struct log is the caller's, is open from log_claim() until
  * log_release() or log_abandon(), and is not copied meanwhile.  Nothing here
  * prints or allocates.  Errors: 0 or a negative errno.
  * Threads: none here; one log belongs to one thread at a time.
  */
-#ifndef COUNTD_LOG_H
-#define COUNTD_LOG_H
+#ifndef COUNTD_COMMON_LOG_LOG_H
+#define COUNTD_COMMON_LOG_LOG_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/log/header.h"
+#include "common/log/log_header.h"
 
 struct log {
     int dirfd;   /* data/log, borrowed; outlives the log */

@@ -12,10 +12,10 @@
 
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
-#include "common/log/create.h"
 #include "common/log/inspect.h"
-#include "common/log/own.h"
-#include "common/log/recover.h"
+#include "common/log/log_create.h"
+#include "common/log/log_owner.h"
+#include "common/log/log_recover.h"
 #include "common/wire/name.h"
 
 #define ENTRIES_MIN  16
@@ -154,8 +154,8 @@ stat_entries(struct logdir *dir)
         if (e->present) {
             log_name(e->index, name);
             if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-                e->mode = st.st_mode & OWN_MODE_MASK;
-                e->mtime_ms = own_mtime_ms(&st);
+                e->mode = st.st_mode & LOG_OWNER_MODE_MASK;
+                e->mtime_ms = log_owner_mtime_ms(&st);
                 e->inode = st.st_ino;
                 e->ours = S_ISREG(st.st_mode) && st.st_uid == geteuid();
             } else if (errno == ENOENT) {
@@ -269,7 +269,7 @@ read_headers(const struct logdir *dir, uint64_t index, struct inspect *look)
     int fd, rc;
 
     log_name(index, name);
-    fd = openat(dir->fd, name, O_RDONLY | OWN_OPEN_FLAGS);
+    fd = openat(dir->fd, name, O_RDONLY | LOG_OWNER_OPEN_FLAGS);
     if (fd < 0)
         return -errno;
     rc = inspect_headers(fd, index, look);

@@ -8,8 +8,8 @@
  * Ownership: struct logdir is the caller's, between logdir_open() and
  * logdir_close().  Prints through diag.  Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_LOGDIR_H
-#define COUNTD_LOGDIR_H
+#ifndef COUNTD_COMMON_LOG_LOGDIR_H
+#define COUNTD_COMMON_LOG_LOGDIR_H
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -43,7 +43,7 @@ struct logdir {
     size_t bad_said; /* as many were reported */
     size_t foreign_said;
     bool reconciled; /* modes were compared with headers since the start */
-    bool modes_true; /* likewise by logdir_oldest_ms */
+    bool modes_true; /* likewise by pending_oldest_ms */
 };
 
 /* Takes a descriptor of data/log (duplicated).

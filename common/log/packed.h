@@ -54,8 +54,8 @@
  * Ownership: packer and reader belong to who made them.  Errors: 0 or a
  * negative errno.  Prints nothing.  Source: ours.
  */
-#ifndef COUNTD_PACKED_H
-#define COUNTD_PACKED_H
+#ifndef COUNTD_COMMON_LOG_PACKED_H
+#define COUNTD_COMMON_LOG_PACKED_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -127,14 +127,14 @@ int packer_begin(struct packer *p, const struct log *log, int fd);
  * name, a key in a keyspace; it may keep several for the same name.  They are 0
  * at first and then the packer's, over logs, until packer_restart(): none that
  * was used before may be given again.  NULL: the packer looks for itself. */
-struct packed_marks {
+struct packed_name_ids {
     uint32_t *keyspace, *name; /* both or none */
 };
 
 /* `marks` has one for each message, or is NULL. */
 int packer_add(struct packer *p, const struct message *messages,
                const struct slot_stamp *stamps,
-               const struct packed_marks *marks, unsigned count);
+               const struct packed_name_ids *marks, unsigned count);
 int packer_end(struct packer *p);
 
 /* All marks are gone; between logs. */

@@ -288,7 +288,7 @@ keyspace_of(struct packer *p, const struct message *m, uint32_t *mark)
 
 static uint32_t
 list_marked(struct packer *p, const struct message *m,
-            const struct packed_marks *marks)
+            const struct packed_name_ids *marks)
 {
     const uint32_t number = add_name(p, m, keyspace_of(p, m, marks->keyspace));
 
@@ -336,7 +336,7 @@ find_or_list(struct packer *p, const struct message *m)
 
 static uint32_t
 number_of(struct packer *p, const struct message *m,
-          const struct packed_marks *marks)
+          const struct packed_name_ids *marks)
 {
     if (!marks || !marks->name)
         return find_or_list(p, m);
@@ -451,7 +451,7 @@ make_room(struct packer *p, size_t more)
 
 int
 packer_add(struct packer *p, const struct message *m,
-           const struct slot_stamp *stamps, const struct packed_marks *marks,
+           const struct slot_stamp *stamps, const struct packed_name_ids *marks,
            unsigned count)
 {
     uint8_t *number;

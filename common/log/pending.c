@@ -9,7 +9,7 @@
 
 #include "common/base/bytes.h"
 #include "common/log/inspect.h"
-#include "common/log/own.h"
+#include "common/log/log_owner.h"
 #include "common/log/slot.h"
 
 #define JUDGE_TRIES 8
@@ -90,7 +90,7 @@ judge_open_file(int fd, uint64_t index, uint64_t *ms)
  *   full    (0200) it was handed on, and its mtime tells
  *   gone    quarantined: does not count */
 static int
-judge(struct logdir *dir, uint64_t index, struct logdir_pending *p)
+judge(struct logdir *dir, uint64_t index, struct pending_log *p)
 {
     char name[LOG_NAME_SIZE];
     struct stat st;
@@ -98,7 +98,7 @@ judge(struct logdir *dir, uint64_t index, struct logdir_pending *p)
 
     log_name(index, name);
     for (i = 0; i < JUDGE_TRIES; i++) {
-        fd = openat(dir->fd, name, O_RDONLY | OWN_OPEN_FLAGS);
+        fd = openat(dir->fd, name, O_RDONLY | LOG_OWNER_OPEN_FLAGS);
         if (fd < 0 && errno != EACCES)
             return errno == ENOENT || errno == ELOOP ? JUDGED_NONE : -errno;
         if (fd >= 0) {
@@ -109,22 +109,22 @@ judge(struct logdir *dir, uint64_t index, struct logdir_pending *p)
         }
         if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             return errno == ENOENT ? JUDGED_NONE : -errno;
-        p->certain = (st.st_mode & OWN_MODE_MASK) == LOG_MODE_FULL;
+        p->certain = (st.st_mode & LOG_OWNER_MODE_MASK) == LOG_MODE_FULL;
         if (p->certain)
             break;
     }
     /* Full; or nobody can tell, and it is about to be quarantined, or is of
      * a newer version. */
-    p->first_ms = own_mtime_ms(&st);
+    p->first_ms = log_owner_mtime_ms(&st);
     return JUDGED;
 }
 
 int
-logdir_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
+pending_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
 {
     uint64_t newest_ms;
 
-    return logdir_pending_ms(dir, oldest_ms, &newest_ms);
+    return pending_span_ms(dir, oldest_ms, &newest_ms);
 }
 
 struct span {
@@ -132,7 +132,7 @@ struct span {
 };
 
 static int
-widen(void *ctx, const struct logdir_pending *p)
+widen(void *ctx, const struct pending_log *p)
 {
     struct span *s = ctx;
 
@@ -144,10 +144,10 @@ widen(void *ctx, const struct logdir_pending *p)
 }
 
 int
-logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
+pending_span_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
 {
     struct span s = {.oldest_ms = UINT64_MAX};
-    const int rc = logdir_each_pending(dir, widen, &s);
+    const int rc = pending_each(dir, widen, &s);
 
     if (rc < 0)
         return rc;
@@ -157,12 +157,11 @@ logdir_pending_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
 }
 
 int
-logdir_each_pending(struct logdir *dir,
-                    int (*each)(void *ctx, const struct logdir_pending *p),
-                    void *ctx)
+pending_each(struct logdir *dir,
+             int (*each)(void *ctx, const struct pending_log *p), void *ctx)
 {
     const struct logdir_entry *e;
-    struct logdir_pending p;
+    struct pending_log p;
     bool modes_true = true;
     size_t i;
     int rc;
@@ -176,10 +175,10 @@ logdir_each_pending(struct logdir *dir,
         e = &dir->entries[i];
         if (!e->present || !e->ours)
             continue;
-        p = (struct logdir_pending){.index = e->index,
-                                    .first_ms = e->mtime_ms,
-                                    .mtime_ms = e->mtime_ms,
-                                    .certain = true};
+        p = (struct pending_log){.index = e->index,
+                                 .first_ms = e->mtime_ms,
+                                 .mtime_ms = e->mtime_ms,
+                                 .certain = true};
         if (e->mode != LOG_MODE_FULL) {
             /* A log that shows itself empty is so, but for what a power loss
              * brought back and nobody has mended yet. */

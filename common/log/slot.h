@@ -15,8 +15,8 @@
  *
  * Everything here is pure and allocates nothing.
  */
-#ifndef COUNTD_LOG_SLOT_H
-#define COUNTD_LOG_SLOT_H
+#ifndef COUNTD_COMMON_LOG_SLOT_H
+#define COUNTD_COMMON_LOG_SLOT_H
 
 #include <stdint.h>
 

@@ -10,14 +10,14 @@
 #define BIND_WAIT_MS 3000 /* for a port that an outgoing connection has */
 
 static bool
-is_off(const struct door_row *row)
+is_off(const struct listener_config *row)
 {
     return !row->listen || row->listen[0] == '\0';
 }
 
 /* Listens: the descriptor, and in *bound the address it got. */
 static int
-listen_at(const struct door_row *row, struct net_address *bound)
+listen_at(const struct listener_config *row, struct net_address *bound)
 {
     struct net_address address;
     char where[NET_ADDRESS_SIZE];
@@ -53,7 +53,7 @@ listen_at(const struct door_row *row, struct net_address *bound)
 }
 
 static int
-bind_door(struct binding *b, size_t i, const struct door_row *row)
+bind_door(struct binding *b, size_t i, const struct listener_config *row)
 {
     struct net_address bound;
     char where[NET_ADDRESS_SIZE];
@@ -70,7 +70,7 @@ bind_door(struct binding *b, size_t i, const struct door_row *row)
 }
 
 static void
-nothing_to_do(const struct door_row *rows, size_t count)
+nothing_to_do(const struct listener_config *rows, size_t count)
 {
     char keys[256];
     size_t used = 0;
@@ -85,7 +85,7 @@ nothing_to_do(const struct door_row *rows, size_t count)
 }
 
 int
-bind_doors(struct binding *b, const struct door_row *rows, size_t count)
+bind_doors(struct binding *b, const struct listener_config *rows, size_t count)
 {
     int rc = 0;
 

@@ -4,8 +4,8 @@
  * ports; who connects meanwhile is accepted when the doors are open.
  *
  * Errors: 0 or a negative errno, said through diag. */
-#ifndef COUNTD_NET_BIND_H
-#define COUNTD_NET_BIND_H
+#ifndef COUNTD_COMMON_NET_BIND_H
+#define COUNTD_COMMON_NET_BIND_H
 
 #include "common/net/conn.h"
 
@@ -21,7 +21,8 @@ struct binding {
 
 /* Binds all doors that are on.  -EINVAL: none is, or an address is wrong;
  * -EADDRINUSE, -EACCES, ... */
-int bind_doors(struct binding *b, const struct door_row *rows, size_t count);
+int bind_doors(struct binding *b, const struct listener_config *rows,
+               size_t count);
 
 /* Gives the sockets to the doors. */
 int bind_serve(struct binding *b, struct conns *cs);

@@ -4,7 +4,7 @@
  * give the input to the protocol, keep what it leaves, send what it put; then
  * file the connection by what it waits for now.
  */
-#include "common/net/conn_inside.h"
+#include "common/net/conn_internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 void
 conn_enter(struct conn *c, enum conn_state state)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
 
     list_remove(&c->link);
     c->state = (uint8_t)state;
@@ -28,7 +28,7 @@ conn_enter(struct conn *c, enum conn_state state)
 void
 conn_queue(struct conn *c)
 {
-    if (c->state == CONN_IDLE || c->state == CONN_HELD)
+    if (c->state == CONN_IDLE || c->state == CONN_PAUSED)
         conn_enter(c, CONN_QUEUED);
 }
 
@@ -42,7 +42,7 @@ conn_wake(struct conn *c)
 bool
 conn_end_some(struct conn *c)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
 
     assert(c->state == CONN_CLOSED);
     if ((c->flags & F_DONE) == 0) {
@@ -54,14 +54,14 @@ conn_end_some(struct conn *c)
         return false;
     conn_enter(c, CONN_FREE);
     d->used--;
-    door_closed(d);
+    listener_closed(d);
     return true;
 }
 
 void
 conn_close(struct conn *c)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
     struct conns *cs = d->conns;
     const int fd = c->source.fd;
 
@@ -78,7 +78,7 @@ conn_close(struct conn *c)
     conn_enter(c, CONN_CLOSED);
     /* At once, when it is little: who is served next finds it released. */
     if (!conn_end_some(c))
-        door_closed(d);
+        listener_closed(d);
 }
 
 /* ---- a service --------------------------------------------------------- */
@@ -93,7 +93,7 @@ obey(struct conn *c, enum conn_next next)
         return false;
     if (next == CONN_END)
         c->flags |= F_CLOSING;
-    if (next == CONN_HOLD)
+    if (next == CONN_PAUSE)
         c->flags |= F_HOLD;
     if (next == CONN_LONG)
         c->flags |= F_LONG;
@@ -134,7 +134,7 @@ take(struct conn *c, size_t size)
 static bool
 block(struct conn *c)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
 
     if (conn_has_ended(c))
         return false;
@@ -162,7 +162,7 @@ work_long(struct conn *c)
 static bool
 work(struct conn *c)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
     const struct protocol *p = d->row->protocol;
     size_t room = SIZE_MAX;
     ssize_t size;
@@ -235,10 +235,10 @@ state_of(const struct conn *c, bool waits, bool gated)
     if (stuck && ((c->flags & F_CLOSING) != 0 || !is_received_from(c)))
         return CONN_IDLE;
     if ((c->flags & F_CLOSING) != 0)
-        return waits ? CONN_QUEUED : CONN_HELD;
+        return waits ? CONN_QUEUED : CONN_PAUSED;
     if ((c->flags & (F_HOLD | F_STARVED | F_BLOCKED)) != 0 ||
-        ((c->flags & F_AGAIN) != 0 && gated) || conn_held(c) >= CONN_HELD_MOST)
-        return CONN_HELD;
+        ((c->flags & F_AGAIN) != 0 && gated) || conn_gated(c) >= CONN_HELD_MOST)
+        return CONN_PAUSED;
     if ((waits && !stuck) || (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
         return CONN_QUEUED;
     return CONN_IDLE;
@@ -255,7 +255,7 @@ file(struct conn *c)
         return;
     }
     waits = conn_keeps_answers(c) && conn_has_waiting(c);
-    gated = conn_held(c) > 0 || (c->flags & F_GATES) != 0;
+    gated = conn_gated(c) > 0 || (c->flags & F_GATES) != 0;
     if (has_said_all(c))
         c->flags |= F_CLOSING;
     if ((c->flags & F_CLOSING) != 0 && !waits && !gated) {
@@ -299,7 +299,7 @@ conn_serve(struct conn *c)
     cs->gated_at = SIZE_MAX;
     good = conn_send_waiting(c);
     if (good && is_received_from(c) && (c->flags & (F_CLOSING | F_HOLD)) == 0 &&
-        conn_held(c) < CONN_HELD_MOST)
+        conn_gated(c) < CONN_HELD_MOST)
         good = work(c) && conn_send_waiting(c);
     cs->served = NULL;
     if (!good)
@@ -315,7 +315,7 @@ static void
 conn_ready(struct loop_source *source, uint32_t events)
 {
     struct conn *c = LOOP_OWNER(source, struct conn, source);
-    bool held = c->state == CONN_HELD;
+    bool held = c->state == CONN_PAUSED;
 
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
         held &= (c->flags & F_BLOCKED) == 0; /* it need not wait to end */
@@ -338,7 +338,7 @@ conn_ready(struct loop_source *source, uint32_t events)
 }
 
 int
-conn_begin(struct conn *c, struct door *d, int fd)
+conn_begin(struct conn *c, struct listener *d, int fd)
 {
     int rc;
 
@@ -359,12 +359,12 @@ conn_begin(struct conn *c, struct door *d, int fd)
 }
 
 struct conn *
-door_open_conn(const struct door *d, uint32_t number)
+listener_open_conn(const struct listener *d, uint32_t number)
 {
     struct conn *c;
 
     if (number >= d->touched)
         return NULL;
-    c = door_conn(d, number);
+    c = listener_conn(d, number);
     return c->source.fd < 0 ? NULL : c;
 }

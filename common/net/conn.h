@@ -38,8 +38,8 @@
  * Ownership: all memory is taken in conns_init().  The loop's thread.
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_NET_CONN_H
-#define COUNTD_NET_CONN_H
+#ifndef COUNTD_COMMON_NET_CONN_H
+#define COUNTD_COMMON_NET_CONN_H
 
 #include <assert.h>
 #include <stdbool.h>
@@ -70,7 +70,7 @@
 #define CONN_SMALL_ANSWER 32768
 
 struct conns; /* of one loop: doors, pool, buffers */
-struct door;
+struct listener;
 struct gate;
 
 /* ---- connections ------------------------------------------------------- */
@@ -79,7 +79,7 @@ enum conn_state {
     CONN_FREE,
     CONN_IDLE,
     CONN_QUEUED,
-    CONN_HELD,
+    CONN_PAUSED,
     CONN_ENDING,
     CONN_CLOSED,
     CONN_STATES
@@ -88,7 +88,7 @@ enum conn_state {
 struct conn {
     struct loop_source source; /* fd -1: FREE or CLOSED */
     struct list_link link;     /* in its door's list of its state */
-    struct door *door;
+    struct listener *door;
     struct chain in, out;
     uint64_t owed;             /* bytes of the pattern, free to go */
     uint32_t held[CONN_GATES]; /* bytes of `out`, or of the pattern, that are
@@ -125,13 +125,13 @@ conn_of_state(void *state)
 /* ---- protocols --------------------------------------------------------- */
 
 enum conn_next {
-    CONN_MORE, /* what is left is no whole request: see need and skip */
-    CONN_FULL, /* conn_space() or conn_gate() said no: again when it may */
-    CONN_HOLD, /* again after conn_wake() */
-    CONN_LONG, /* call more(), not take(), until that says CONN_MORE; it ends
-                  when its peer has gone */
-    CONN_END,  /* ends when all that is put, owed and gated has gone */
-    CONN_CUT   /* close now */
+    CONN_MORE,  /* what is left is no whole request: see need and skip */
+    CONN_FULL,  /* conn_space() or conn_gate() said no: again when it may */
+    CONN_PAUSE, /* again after conn_wake() */
+    CONN_LONG,  /* call more(), not take(), until that says CONN_MORE; it ends
+                   when its peer has gone */
+    CONN_END,   /* ends when all that is put, owed and gated has gone */
+    CONN_CUT    /* close now */
 };
 
 struct input {
@@ -160,14 +160,14 @@ struct protocol {
     uint16_t flags;
     uint8_t stop;        /* enum stop_way */
     uint32_t slice;      /* bytes received in one service; 0: CONN_SLICE */
-    const char *pattern; /* what conn_owe() counts: "WIN"; NULL: none */
+    const char *pattern; /* what conn_add_acks() counts: "WIN"; NULL: none */
     const char *refusal; /* last words after malformed input; NULL: none, and
                             the connection is cut */
 
     /* Bytes of input that take() may be given now, at least what it kept; 0:
-     * the door waits for door_wake(), and no byte leaves the kernel.  NULL: no
-     * limit. */
-    size_t (*room)(struct door *d);
+     * the door waits for listener_wake(), and no byte leaves the kernel.  NULL:
+     * no limit. */
+    size_t (*room)(struct listener *d);
     enum conn_next (*take)(struct conn *c, struct input *in);
     enum conn_next (*more)(struct conn *c); /* MORE: it is done; FULL, ... */
     /* A connection has been accepted.  NULL: nothing to do. */
@@ -176,10 +176,10 @@ struct protocol {
      * NULL: nothing to do. */
     bool (*ended)(struct conn *c);
     /* First and last in a turn in which a connection of the door is served. */
-    void (*turn)(struct door *d, bool begins);
+    void (*turn)(struct listener *d, bool begins);
 };
 
-struct door_row {           /* all that knows a port goes by it */
+struct listener_config {    /* all that knows a port goes by it */
     const char *name;       /* in the ready line, messages and figures */
     const char *listen;     /* host:port; NULL or empty: the door is off */
     const char *listen_key; /* the setting of that, for messages */
@@ -187,7 +187,7 @@ struct door_row {           /* all that knows a port goes by it */
                                listen_key where an empty one does */
     const char *max_key;    /* the setting of `max`, for messages */
     const struct protocol *protocol;
-    void *ctx;             /* door_ctx() */
+    void *ctx;             /* listener_ctx() */
     size_t max;            /* connections */
     size_t reserved;       /* of these no other door can have */
     uint32_t idle_s;       /* closed after; 0: never */
@@ -197,7 +197,7 @@ struct door_row {           /* all that knows a port goes by it */
                               backlog */
 };
 
-struct door_figures {
+struct listener_stats {
     uint64_t accepted;
     uint64_t received;  /* bytes */
     uint64_t sent;      /* bytes */
@@ -209,10 +209,10 @@ struct door_figures {
     uint64_t cut_off; /* that ended within a request */
 };
 
-struct door {
-    const struct door_row *row;
+struct listener {
+    const struct listener_config *row;
     struct conns *conns;
-    struct listener listener;
+    struct acceptor listener;
     struct list_link lists[CONN_STATES];
     uint8_t *array; /* conns, `stride` bytes each */
     size_t stride;
@@ -223,18 +223,18 @@ struct door {
     bool blocked; /* room() was 0 */
     bool stopping;
     uint64_t moved_ms; /* clock of its last byte in */
-    struct door_figures figures;
+    struct listener_stats figures;
     struct diag_repeat said_full, said_http, said_malformed, said_memory;
 };
 
 static inline void *
-door_ctx(const struct door *d)
+listener_ctx(const struct listener *d)
 {
     return d->row->ctx;
 }
 
-static inline struct door *
-conn_door(const struct conn *c)
+static inline struct listener *
+conn_listener(const struct conn *c)
 {
     return c->door;
 }
@@ -242,7 +242,7 @@ conn_door(const struct conn *c)
 uint32_t conn_number(const struct conn *c); /* in its door, from 0 */
 
 /* The connection with that number, below row->max; NULL: it has no socket. */
-struct conn *door_open_conn(const struct door *d, uint32_t number);
+struct conn *listener_open_conn(const struct listener *d, uint32_t number);
 
 /* Its peer's address; "-" when that has gone. */
 void conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE]);
@@ -250,7 +250,7 @@ void conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE]);
 static inline void *
 conn_ctx(const struct conn *c)
 {
-    return door_ctx(conn_door(c));
+    return listener_ctx(conn_listener(c));
 }
 
 /* ---- for protocols, within take(), more() and ended() ------------------- */
@@ -263,7 +263,7 @@ uint8_t *conn_space(struct conn *c, size_t size);
 void conn_put(struct conn *c, size_t size);
 
 /* `count` more times the pattern; takes no memory. */
-void conn_owe(struct conn *c, uint32_t count);
+void conn_add_acks(struct conn *c, uint32_t count);
 
 /* The input is malformed: says so with the peer's address, counts it, puts the
  * refusal behind all that is owed.  Returns what take() is to return. */
@@ -273,11 +273,11 @@ enum conn_next conn_refuse(struct conn *c, const char *why);
  * sending (ENDING).  Returns CONN_END. */
 enum conn_next conn_last(struct conn *c);
 
-/* A connection that said CONN_HOLD is served again. */
+/* A connection that said CONN_PAUSE is served again. */
 void conn_wake(struct conn *c);
 
 /* room() may be above 0 again. */
-void door_wake(struct door *d);
+void listener_wake(struct listener *d);
 
 /* ---- gates -------------------------------------------------------------- */
 
@@ -296,9 +296,10 @@ struct gate {
 int gate_init(struct gate *g, size_t max, uint8_t id);
 void gate_fini(struct gate *g);
 bool conn_gate(struct conn *c, struct gate *g);
-bool gate_waits(const struct gate *g); /* somebody, in the collecting group */
-void gate_depart(struct gate *g);      /* it is in flight; the next collects */
-void gate_open(struct gate *g);        /* the group in flight is durable */
+bool
+gate_has_waiters(const struct gate *g); /* somebody, in the collecting group */
+void gate_close_group(struct gate *g);  /* it is in flight; the next collects */
+void gate_release(struct gate *g);      /* the group in flight is durable */
 
 /* Neither group will be: each connection that waits ends, with `words` in place
  * of all that it has behind the gate; "": with what it has before that.  Not
@@ -308,7 +309,7 @@ void gate_fail(struct gate *g, const char *words);
 /* ---- of one loop ------------------------------------------------------- */
 
 struct conns_options {
-    const struct door_row *rows;
+    const struct listener_config *rows;
     size_t count;      /* of rows, at most 64 */
     size_t shared;     /* connections of all doors: descriptors there are */
     size_t pool_size;  /* bytes */
@@ -323,7 +324,7 @@ int conns_init(struct conns **out, struct loop *loop,
 /* Closes everything as it stands. */
 void conns_fini(struct conns *cs);
 
-struct door *conns_door(struct conns *cs, size_t index);
+struct listener *conns_door(struct conns *cs, size_t index);
 
 /* Serves a listening socket at a door, and owns it from now on. */
 int conns_listen(struct conns *cs, size_t door, int fd);

@@ -1,6 +1,6 @@
 /* common/net/conn_in.c - what a connection receives, keeps, throws away and
  * refuses; see conn.h. */
-#include "common/net/conn_inside.h"
+#include "common/net/conn_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -108,7 +108,7 @@ is_late(const struct conn *c)
 static inline ssize_t
 received(struct conn *c, ssize_t n, size_t asked)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         if (errno == EAGAIN)
@@ -230,7 +230,7 @@ conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE])
 bool
 conn_is_http(struct conn *c, const uint8_t *bytes, size_t size, bool *more)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
     char peer[NET_ADDRESS_SIZE];
 
     if (!begins_http(bytes, size, more))
@@ -254,7 +254,7 @@ conn_last(struct conn *c)
 enum conn_next
 conn_refuse(struct conn *c, const char *why)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
     struct conns *cs = d->conns;
     const char *text = d->row->protocol->refusal;
     char peer[NET_ADDRESS_SIZE];

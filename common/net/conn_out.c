@@ -6,7 +6,7 @@
  * held[] counts patterns for the one and bytes at the end of `out` for the
  * other, and what is free to go is always a beginning.
  */
-#include "common/net/conn_inside.h"
+#include "common/net/conn_internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -36,7 +36,7 @@ conn_starve(struct conn *c, bool starved)
 static bool
 has_stalled(const struct conns *cs, const struct conn *c)
 {
-    return c->state != CONN_HELD && conn_held(c) == 0 &&
+    return c->state != CONN_PAUSED && conn_gated(c) == 0 &&
            conns_now(cs) - c->moved_ms >= cs->stall_ms;
 }
 
@@ -47,10 +47,10 @@ conns_evict(struct conns *cs, bool stalled)
     uint32_t most = 0;
 
     for (size_t i = 0; i < cs->count; i++) {
-        struct door *d = door_at(cs, i);
+        struct listener *d = listener_at(cs, i);
 
         for (size_t n = 0; n < d->touched; n++) {
-            struct conn *c = door_conn(d, n);
+            struct conn *c = listener_conn(d, n);
             const uint32_t keeps = chain_chunks(&c->in) + chain_chunks(&c->out);
 
             if (c->source.fd < 0 || keeps <= most || c == cs->served ||
@@ -129,13 +129,13 @@ conn_put(struct conn *c, size_t size)
 }
 
 void
-conn_owe(struct conn *c, uint32_t count)
+conn_add_acks(struct conn *c, uint32_t count)
 {
     struct conns *cs = c->door->conns;
     const size_t size = count * strlen(c->door->row->protocol->pattern);
 
     assert(cs->served == c);
-    if (cs->gated_at != SIZE_MAX || conn_held(c) > 0)
+    if (cs->gated_at != SIZE_MAX || conn_gated(c) > 0)
         c->held[c->newest] += (uint32_t)size;
     else
         c->owed += size;
@@ -147,7 +147,7 @@ conn_owe(struct conn *c, uint32_t count)
 static inline ssize_t
 sent(struct conn *c, ssize_t n)
 {
-    struct door *d = c->door;
+    struct listener *d = c->door;
 
     if (n < 0 && errno != EAGAIN && errno != EINTR)
         return -errno;
@@ -200,8 +200,8 @@ static size_t
 free_bytes(const struct conn *c)
 {
     if (c->door->row->protocol->pattern)
-        return c->owed + conn_held(c) > 0 ? 0 : c->out.size;
-    return c->out.size - conn_held(c);
+        return c->owed + conn_gated(c) > 0 ? 0 : c->out.size;
+    return c->out.size - conn_gated(c);
 }
 
 static bool
@@ -250,7 +250,7 @@ conn_flush(struct conn *c)
         return true;
     if (cs->gated_at < size)
         may = cs->gated_at;
-    if (conn_held(c) > 0 || conn_keeps_answers(c) || (c->flags & F_FULL) != 0)
+    if (conn_gated(c) > 0 || conn_keeps_answers(c) || (c->flags & F_FULL) != 0)
         may = 0;
     if (may > 0) {
         n = send_bytes(c, cs->out, may);
@@ -261,7 +261,7 @@ conn_flush(struct conn *c)
     if (done == size)
         return true;
     if (c->door->row->protocol->pattern == NULL) {
-        if (conn_held(c) > 0)
+        if (conn_gated(c) > 0)
             c->held[c->newest] += (uint32_t)size;
         else if (cs->gated_at < size)
             c->held[c->newest] += (uint32_t)(size - cs->gated_at);

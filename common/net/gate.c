@@ -1,6 +1,6 @@
 /* common/net/gate.c - answers that wait until a group commit is durable; see
  * conn.h. */
-#include "common/net/conn_inside.h"
+#include "common/net/conn_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ gate_fini(struct gate *g)
 bool
 conn_gate(struct conn *c, struct gate *g)
 {
-    struct conns *cs = conn_door(c)->conns;
+    struct conns *cs = conn_listener(c)->conns;
     const unsigned group = g->collecting;
     const uint16_t bit = (uint16_t)(F_GATE_0 << group);
 
@@ -50,13 +50,13 @@ conn_gate(struct conn *c, struct gate *g)
 }
 
 bool
-gate_waits(const struct gate *g)
+gate_has_waiters(const struct gate *g)
 {
     return g->count[g->collecting] > 0;
 }
 
 void
-gate_depart(struct gate *g)
+gate_close_group(struct gate *g)
 {
     g->collecting = 1 - g->collecting;
     assert(g->count[g->collecting] == 0);
@@ -79,7 +79,7 @@ leave(struct conn *c, unsigned group)
 static void
 let_go(struct conn *c, unsigned group)
 {
-    const struct protocol *p = conn_door(c)->row->protocol;
+    const struct protocol *p = conn_listener(c)->row->protocol;
 
     if (!leave(c, group))
         return;
@@ -90,7 +90,7 @@ let_go(struct conn *c, unsigned group)
 }
 
 void
-gate_open(struct gate *g)
+gate_release(struct gate *g)
 {
     const unsigned group = 1 - g->collecting;
 
@@ -103,11 +103,11 @@ gate_open(struct gate *g)
 static void
 refuse(struct conn *c, const char *words)
 {
-    struct conns *cs = conn_door(c)->conns;
+    struct conns *cs = conn_listener(c)->conns;
     const size_t size = strlen(words);
 
-    assert(!cs->served && !conn_door(c)->row->protocol->pattern);
-    chain_trim(&cs->pool, &c->out, conn_held(c));
+    assert(!cs->served && !conn_listener(c)->row->protocol->pattern);
+    chain_trim(&cs->pool, &c->out, conn_gated(c));
     c->held[0] = c->held[1] = 0;
     conn_starve(c, false);
     conn_forget(c);
@@ -127,7 +127,7 @@ gate_fail(struct gate *g, const char *words)
         for (size_t i = 0; i < g->count[group]; i++) {
             struct conn *c = g->waiting[group][i];
 
-            if (leave(c, group) && conn_held(c) > 0)
+            if (leave(c, group) && conn_gated(c) > 0)
                 refuse(c, words);
         }
         g->count[group] = 0;

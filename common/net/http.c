@@ -41,7 +41,7 @@ http_hold(struct http_call *x, struct http_line *line)
 
     assert(list_alone(own));
     list_add(&line->link, own);
-    return CONN_HOLD;
+    return CONN_PAUSE;
 }
 
 void

@@ -42,8 +42,8 @@
  * points to is valid in the call only.  Nothing allocates.
  * Source: RFC 9110 and 9112, and what coconut, whose paths these are, answers.
  */
-#ifndef COUNTD_NET_HTTP_H
-#define COUNTD_NET_HTTP_H
+#ifndef COUNTD_COMMON_NET_HTTP_H
+#define COUNTD_COMMON_NET_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,7 +97,7 @@ struct http_route {
                           that of the target (what follows is ignored); "*":
                           anything, or nothing */
     unsigned methods;  /* enum http_method, or-ed */
-    /* CONN_MORE when it is answered, CONN_FULL, CONN_HOLD (http_hold()). */
+    /* CONN_MORE when it is answered, CONN_FULL, CONN_PAUSE (http_hold()). */
     enum conn_next (*answer)(struct http_call *x);
 };
 
@@ -167,7 +167,7 @@ struct http_line {
 
 void http_line_init(struct http_line *line);
 
-/* The request waits in the line.  Returns CONN_HOLD. */
+/* The request waits in the line.  Returns CONN_PAUSE. */
 enum conn_next http_hold(struct http_call *x, struct http_line *line);
 
 /* All that wait in the line are called again. */

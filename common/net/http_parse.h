@@ -4,8 +4,8 @@
  * the first that is wrong decides, so that an answer does not depend on how the
  * bytes arrive.  Nothing is decoded.  Pure.
  */
-#ifndef COUNTD_NET_HTTP_PARSE_H
-#define COUNTD_NET_HTTP_PARSE_H
+#ifndef COUNTD_COMMON_NET_HTTP_PARSE_H
+#define COUNTD_COMMON_NET_HTTP_PARSE_H
 
 #include <stdbool.h>
 #include <stddef.h>

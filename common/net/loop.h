@@ -9,8 +9,8 @@
  * outlive their registration.  Nothing allocates after loop_init.
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_LOOP_H
-#define COUNTD_LOOP_H
+#ifndef COUNTD_COMMON_NET_LOOP_H
+#define COUNTD_COMMON_NET_LOOP_H
 
 #include <signal.h>
 #include <stdbool.h>

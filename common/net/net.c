@@ -115,7 +115,7 @@ net_is_self(int fd)
 /* ---- the listener ------------------------------------------------------ */
 
 static void
-pause_accepting(struct listener *l)
+pause_accepting(struct acceptor *l)
 {
     l->paused = true;
     /* Cannot fail: the descriptor is registered and no memory is needed. */
@@ -123,7 +123,7 @@ pause_accepting(struct listener *l)
 }
 
 static void
-resume(struct listener *l)
+resume(struct acceptor *l)
 {
     if (!l->paused || !l->allowed)
         return;
@@ -134,7 +134,7 @@ resume(struct listener *l)
 }
 
 void
-listener_allow(struct listener *l, bool allowed)
+acceptor_allow(struct acceptor *l, bool allowed)
 {
     l->allowed = allowed;
     resume(l);
@@ -143,7 +143,7 @@ listener_allow(struct listener *l, bool allowed)
 static void
 retry_due(struct loop_timer *timer)
 {
-    resume(LOOP_OWNER(timer, struct listener, retry));
+    resume(LOOP_OWNER(timer, struct acceptor, retry));
 }
 
 /* True for errors of the one connection that was in the queue. */
@@ -159,7 +159,7 @@ is_passing(int error)
 static void
 accept_ready(struct loop_source *source, uint32_t events)
 {
-    struct listener *l = LOOP_OWNER(source, struct listener, source);
+    struct acceptor *l = LOOP_OWNER(source, struct acceptor, source);
     int fd, i;
 
     (void)events; /* whatever woke us, accept4 tells */
@@ -187,7 +187,7 @@ accept_ready(struct loop_source *source, uint32_t events)
 }
 
 int
-listener_start(struct listener *l, struct loop *loop, int fd)
+acceptor_start(struct acceptor *l, struct loop *loop, int fd)
 {
     assert(l->accepted);
     l->loop = loop;
@@ -200,7 +200,7 @@ listener_start(struct listener *l, struct loop *loop, int fd)
 }
 
 void
-listener_stop(struct listener *l)
+acceptor_stop(struct acceptor *l)
 {
     const int fd = l->source.fd;
 

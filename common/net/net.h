@@ -3,8 +3,8 @@
  * Errors: 0 or a negative errno.  Descriptors are non-blocking and
  * close-on-exec.
  */
-#ifndef COUNTD_NET_H
-#define COUNTD_NET_H
+#ifndef COUNTD_COMMON_NET_NET_H
+#define COUNTD_COMMON_NET_NET_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,20 +59,20 @@ bool net_is_self(int fd);
 /* A listening socket in a loop.  Accepts in batches, as long as it is allowed
  * to; else peers wait in the backlog.  Out of descriptors it pauses, and looks
  * again by itself. */
-struct listener {
+struct acceptor {
     struct loop_source source;
     struct loop_timer retry;
     struct loop *loop;
     bool allowed;
     bool paused;
     /* Takes the descriptor (non-blocking, TCP_NODELAY). */
-    void (*accepted)(struct listener *l, int fd);
+    void (*accepted)(struct acceptor *l, int fd);
 };
 
-int listener_start(struct listener *l, struct loop *loop, int fd);
-void listener_stop(struct listener *l); /* closes the socket */
+int acceptor_start(struct acceptor *l, struct loop *loop, int fd);
+void acceptor_stop(struct acceptor *l); /* closes the socket */
 
 /* From now on it accepts, or it does not. */
-void listener_allow(struct listener *l, bool allowed);
+void acceptor_allow(struct acceptor *l, bool allowed);
 
 #endif

@@ -6,8 +6,8 @@
  * Ownership: the caller owns both; a chain is empty when all zero.  Nothing
  * allocates after pool_init(), and memory never touched costs nothing.
  */
-#ifndef COUNTD_NET_POOL_H
-#define COUNTD_NET_POOL_H
+#ifndef COUNTD_COMMON_NET_POOL_H
+#define COUNTD_COMMON_NET_POOL_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * Each setting is one row of `options`.  A row's default is text and goes
  * through the same reader as the file, so what --help prints is what holds.
  */
-#include "common/setup/config_inside.h"
+#include "common/setup/config_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -8,8 +8,8 @@
  *
  * Ownership: struct config is plain data; copy it freely.
  */
-#ifndef COUNTD_CONFIG_H
-#define COUNTD_CONFIG_H
+#ifndef COUNTD_COMMON_SETUP_CONFIG_H
+#define COUNTD_COMMON_SETUP_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* common/setup/config_check.c - whether settings fit one another. */
-#include "common/setup/config_inside.h"
+#include "common/setup/config_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* common/setup/config_daemon.c - a daemon's command line, and that it is ready.
  */
-#include "common/setup/config_inside.h"
+#include "common/setup/config_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* common/setup/config_file.c - settings as text: key = value lines. */
-#include "common/setup/config_inside.h"
+#include "common/setup/config_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,8 +9,8 @@
  *
  * Ownership: struct datadir is the caller's between open and close.
  */
-#ifndef COUNTD_DATADIR_H
-#define COUNTD_DATADIR_H
+#ifndef COUNTD_COMMON_SETUP_DATADIR_H
+#define COUNTD_COMMON_SETUP_DATADIR_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -2,8 +2,8 @@
  *
  * Errors: 0 or a negative errno.  Nothing here prints.
  */
-#ifndef COUNTD_DISK_H
-#define COUNTD_DISK_H
+#ifndef COUNTD_COMMON_SETUP_DISK_H
+#define COUNTD_COMMON_SETUP_DISK_H
 
 #include <stdint.h>
 

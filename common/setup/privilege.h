@@ -15,8 +15,8 @@
  *
  * Threads: both are called while there is one; later ones inherit the result.
  */
-#ifndef COUNTD_PRIVILEGE_H
-#define COUNTD_PRIVILEGE_H
+#ifndef COUNTD_COMMON_SETUP_PRIVILEGE_H
+#define COUNTD_COMMON_SETUP_PRIVILEGE_H
 
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"

@@ -4,8 +4,8 @@
  * A terminal that goes away sends SIGHUP: what nohup started has it ignored,
  * and goes on.  Else it stops and exits as if the system had failed, so that a
  * supervisor starts it again, with the settings as they are then. */
-#ifndef COUNTD_SIGNALS_H
-#define COUNTD_SIGNALS_H
+#ifndef COUNTD_COMMON_SETUP_SIGNALS_H
+#define COUNTD_COMMON_SETUP_SIGNALS_H
 
 #include <signal.h>
 

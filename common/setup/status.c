@@ -47,7 +47,7 @@ static const char *const worker_names[STATUS_M_END + 1] = {
 static const char *const reader_names[STATUS_R_END + 1] = {
     FIRST, "requests", "listings", "unreadable", "as_of_ms", NULL};
 
-static const char *const door_names[STATUS_D_END + 1] = {
+static const char *const listener_names[STATUS_D_END + 1] = {
     FIRST,      "name",    "name_rest", "open", "connections",
     "received", "sent",    "malformed", "http", "turned_away",
     "yielded",  "evicted", "cut_off",   NULL};
@@ -60,7 +60,7 @@ static const struct {
     [STATUS_WRITER] = {"writer", writer_names},
     [STATUS_WORKER] = {"worker", worker_names},
     [STATUS_READER] = {"reader", reader_names},
-    [STATUS_DOOR] = {"door", door_names},
+    [STATUS_DOOR] = {"door", listener_names},
 };
 
 static const char *const log_states[STATUS_LOG_STATES] = {"-", "empty", "open",
@@ -281,9 +281,9 @@ status_put_log(struct status *s, uint64_t index, const int64_t *values)
 }
 
 void
-status_fill_door(struct status_row *row, const struct door *d)
+status_fill_door(struct status_row *row, const struct listener *d)
 {
-    const struct door_figures *f = &d->figures;
+    const struct listener_stats *f = &d->figures;
     int64_t *v = row->values;
 
     row->kind = STATUS_DOOR;

@@ -13,8 +13,8 @@
  *
  * Ownership: struct status is the caller's.  One thread.
  */
-#ifndef COUNTD_STATUS_H
-#define COUNTD_STATUS_H
+#ifndef COUNTD_COMMON_SETUP_STATUS_H
+#define COUNTD_COMMON_SETUP_STATUS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -177,7 +177,7 @@ void status_get_log(struct status *s, uint64_t index, int64_t *values);
 void status_print(const char *before, const struct status_row *row);
 
 /* Fills the row of a door. */
-void status_fill_door(struct status_row *row, const struct door *d);
+void status_fill_door(struct status_row *row, const struct listener *d);
 
 /* The shape of the board, for those who make or read it. */
 void status_shape(struct countd_board_shape *out);

@@ -8,8 +8,8 @@
  * step of the next tier.  All times are minutes since 1970, of UTC.
  *
  * Ownership: plain data.  Pure. */
-#ifndef COUNTD_TIERS_H
-#define COUNTD_TIERS_H
+#ifndef COUNTD_COMMON_SETUP_TIERS_H
+#define COUNTD_COMMON_SETUP_TIERS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -26,8 +26,8 @@
  *   -EIO      the outcome may be unknown; the engine has re-read the truth
  *             before it says 0
  */
-#ifndef COUNTD_STORE_H
-#define COUNTD_STORE_H
+#ifndef COUNTD_COMMON_STORE_STORE_H
+#define COUNTD_COMMON_STORE_STORE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -210,20 +210,20 @@ struct store_top {
     uint8_t key[STORE_NAME_MAX];
 };
 
-enum store_past_op {
-    STORE_PAST_KEY,      /* buckets of a key */
-    STORE_PAST_KEYSPACE, /* buckets of all keys together */
-    STORE_PAST_TOP,      /* keys by their sums descending, ties by key */
-    STORE_PAST_RANK      /* the sum of a key, its rank from 0 by that, and how
-                            many keys have increments */
+enum store_history_op {
+    STORE_HISTORY_KEY,      /* buckets of a key */
+    STORE_HISTORY_KEYSPACE, /* buckets of all keys together */
+    STORE_HISTORY_TOP,      /* keys by their sums descending, ties by key */
+    STORE_HISTORY_RANK /* the sum of a key, its rank from 0 by that, and how
+                       many keys have increments */
 };
 
 #define STORE_BUCKETS_MAX 4096
 #define STORE_TOP_MAX     4096
 
 /* One question, zeros but for what is asked, and then its answer. */
-struct store_past {
-    enum store_past_op op;
+struct store_history_query {
+    enum store_history_op op;
     const uint8_t *name;
     size_t name_size;
     const uint8_t *key; /* KEY, RANK */
@@ -288,17 +288,17 @@ struct store_key {
     size_t key_size;
 };
 
-/* What an engine may ask its caller while it tends (store_tend). */
-struct store_tending {
+/* What an engine may ask its caller while it tends (store_maintain). */
+struct store_maintenance {
     uint64_t until_ns; /* clock_ns(): ends about then; each call does a step */
 
     /* Whether no increment of this fill can come again: its log is empty, and
      * that is durable, or it is gone.  NULL: nobody knows. */
-    bool (*is_spent)(void *ctx, const struct store_mark *mark);
+    bool (*is_dead_fill)(void *ctx, const struct store_mark *mark);
 
     /* Whether records wait for this keyspace elsewhere: its marks say which of
      * them are in.  NULL: none do. */
-    bool (*is_awaited)(void *ctx, const uint8_t *name, size_t name_size);
+    bool (*has_held_records)(void *ctx, const uint8_t *name, size_t name_size);
     void *ctx;
 };
 
@@ -315,8 +315,9 @@ struct store_engine {
                  struct store_applied *applied);
     size_t (*read)(struct store *s, struct store_reads *reads);
     void (*read_end)(struct store *s);
-    int (*past)(struct store *s, struct store_past *q, uint64_t until_ns);
-    bool (*tend)(struct store *s, const struct store_tending *t);
+    int (*past)(struct store *s, struct store_history_query *q,
+                uint64_t until_ns);
+    bool (*tend)(struct store *s, const struct store_maintenance *t);
     int (*listing_open)(struct store *s, struct store_listing **out);
     void (*listing_close)(struct store_listing *l);
     void (*listing_start)(struct store_listing *l, const uint8_t *after,
@@ -406,7 +407,7 @@ store_read_end(struct store *s)
  *   -E2BIG   the span is too long for the steps that divide it
  *   -EBADMSG, ... as above */
 static inline int
-store_past(struct store *s, struct store_past *q, uint64_t until_ns)
+store_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
 {
     return s->engine->past(s, q, until_ns);
 }
@@ -414,7 +415,7 @@ store_past(struct store *s, struct store_past *q, uint64_t until_ns)
 /* Work of the engine's own, to be called about once a second: notices replaced
  * files, removes what was dropped.  True: there is more to do now. */
 static inline bool
-store_tend(struct store *s, const struct store_tending *t)
+store_maintain(struct store *s, const struct store_maintenance *t)
 {
     return s->engine->tend(s, t);
 }

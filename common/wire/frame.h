@@ -33,8 +33,8 @@
  *
  * Source: the protocol documents of yrmcds (counter, semaphore).
  */
-#ifndef COUNTD_FRAME_H
-#define COUNTD_FRAME_H
+#ifndef COUNTD_COMMON_WIRE_FRAME_H
+#define COUNTD_COMMON_WIRE_FRAME_H
 
 #include <stdbool.h>
 #include <stddef.h>

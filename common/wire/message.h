@@ -20,8 +20,8 @@
  * one struct layout, computed once.  Everything here is pure and allocates
  * nothing; parsed names point into the caller's bytes.
  */
-#ifndef COUNTD_MESSAGE_H
-#define COUNTD_MESSAGE_H
+#ifndef COUNTD_COMMON_WIRE_MESSAGE_H
+#define COUNTD_COMMON_WIRE_MESSAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,8 +10,8 @@
  *              digits of SipHash-2-4-128, with a key that is no secret.
  *              '%' never starts a plain name, so the three cannot meet.
  */
-#ifndef COUNTD_NAME_H
-#define COUNTD_NAME_H
+#ifndef COUNTD_COMMON_WIRE_NAME_H
+#define COUNTD_COMMON_WIRE_NAME_H
 
 #include <stddef.h>
 #include <stdint.h>

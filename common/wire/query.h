@@ -44,8 +44,8 @@
  *     64        rows: sum int128 | before int128 | flags uint16 |
  *               key_size uint16 | key
  */
-#ifndef COUNTD_QUERY_H
-#define COUNTD_QUERY_H
+#ifndef COUNTD_COMMON_WIRE_QUERY_H
+#define COUNTD_COMMON_WIRE_QUERY_H
 
 #include <stdbool.h>
 #include <stddef.h>

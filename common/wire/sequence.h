@@ -13,8 +13,8 @@
  *
  * Pure; no threads.
  */
-#ifndef COUNTD_WIRE_SEQUENCE_H
-#define COUNTD_WIRE_SEQUENCE_H
+#ifndef COUNTD_COMMON_WIRE_SEQUENCE_H
+#define COUNTD_COMMON_WIRE_SEQUENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

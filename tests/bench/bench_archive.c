@@ -22,7 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
 #include "common/log/archive.h"
-#include "common/log/create.h"
+#include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "common/store/lmdb/engine.h"
 #include "common/store/lmdb/held.h"

@@ -22,10 +22,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/log/create.h"
+#include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "common/store/lmdb/engine.h"
-#include "reader/fresh.h"
+#include "reader/as_of.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
@@ -51,7 +51,7 @@ struct side {
     struct merge merge;
     struct drain drain;
     struct store *read;
-    struct fresh fresh;
+    struct as_of fresh;
     struct random random;
     uint64_t drain_ms;
     double merge_ns, drain_ns, range_ns; /* in all */
@@ -209,13 +209,13 @@ open_side(struct side *s)
     s->random.state = 1;
     open_worker(s);
     s->read = open_store(s, false);
-    check(fresh_init(&s->fresh, s->read, &s->dir, &layout, 32 << 20), "fresh");
+    check(as_of_init(&s->fresh, s->read, &s->dir, &layout, 32 << 20), "fresh");
 }
 
 static void
 close_side(struct side *s)
 {
-    fresh_fini(&s->fresh);
+    as_of_fini(&s->fresh);
     store_close(s->read);
     close_worker(s);
     datadir_close(&s->dir);
@@ -260,7 +260,7 @@ static void
 hold(struct side *s)
 {
     for (uint64_t i = 0; i < held_records;) {
-        check(held_look(s->held), "look");
+        check(held_snapshot_begin(s->held), "look");
         check(held_begin(s->held), "begin");
         for (uint64_t n = 0; n < 1000 && i < held_records; n++, i++) {
             const struct store_mark mark = {
@@ -329,12 +329,12 @@ ask(struct side *s)
             .queries = &q, .count = 1, .at = bytes, .room = sizeof bytes};
         int64_t as_of, behind;
 
-        fresh_look(&s->fresh, clock_ms());
-        as_of = fresh_as_of(&s->fresh, q.name, q.name_size);
+        as_of_refresh(&s->fresh, clock_ms());
+        as_of = as_of_get(&s->fresh, q.name, q.name_size);
         (void)store_read(s->read, &r); /* one is always answered */
         check(q.error, "range");
         store_read_end(s->read);
-        fresh_end_turn(&s->fresh);
+        as_of_end_turn(&s->fresh);
         behind = (int64_t)clock_unix_ms() - as_of;
         s->behind_ms += (double)behind;
         if ((double)behind > s->behind_most_ms)
@@ -413,9 +413,9 @@ anything_held(struct side *s)
 {
     bool any;
 
-    check(held_look(s->held), "look");
+    check(held_snapshot_begin(s->held), "look");
     any = held_any(s->held);
-    held_look_end(s->held);
+    held_snapshot_end(s->held);
     return any;
 }
 

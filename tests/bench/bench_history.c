@@ -280,16 +280,16 @@ size_retention(const char *dir)
 
 /* The median of some times. */
 static double
-ask(struct side *s, const struct store_past *zero)
+ask(struct side *s, const struct store_history_query *zero)
 {
     struct series t = {.count = 0};
-    struct store_past q;
+    struct store_history_query q;
 
     for (int i = 0; i < 9; i++) {
         const uint64_t start = clock_ns();
 
         q = *zero;
-        sides_check(store_past(s->store, &q, 0), "ask");
+        sides_check(store_history(s->store, &q, 0), "ask");
         store_read_end(s->store);
         series_add(&t, (double)(clock_ns() - start) / 1e6);
     }
@@ -302,12 +302,13 @@ time_key(const char *dir)
     static struct store_bucket buckets[STORE_BUCKETS_MAX];
     const unsigned days = quick ? 400 : 3650;
     struct side s;
-    struct store_past zero = {.op = STORE_PAST_KEY,
-                              .name = (const uint8_t *)"k",
-                              .name_size = 1,
-                              .key = (const uint8_t *)"user:00000050:visits",
-                              .key_size = SIDES_KEY,
-                              .buckets = buckets};
+    struct store_history_query zero = {
+        .op = STORE_HISTORY_KEY,
+        .name = (const uint8_t *)"k",
+        .name_size = 1,
+        .key = (const uint8_t *)"user:00000050:visits",
+        .key_size = SIDES_KEY,
+        .buckets = buckets};
 
     sides_minute = 29000160 / SIDES_DAY * SIDES_DAY;
     side_open(&s, dir, SIDES_TIERS);
@@ -336,11 +337,11 @@ time_top(const char *dir)
 {
     static struct store_top top[100];
     const uint64_t count = quick ? 100000 : 1000000;
-    struct store_past zero = {.op = STORE_PAST_TOP,
-                              .name = (const uint8_t *)"k",
-                              .name_size = 1,
-                              .top = top,
-                              .length = 100};
+    struct store_history_query zero = {.op = STORE_HISTORY_TOP,
+                                       .name = (const uint8_t *)"k",
+                                       .name_size = 1,
+                                       .top = top,
+                                       .length = 100};
     struct side s;
     uint32_t day;
 

@@ -505,14 +505,14 @@ print_sizes(const struct bench *b)
 }
 
 static void
-remove_all(const struct bench *b, bool own_dir)
+remove_all(const struct bench *b, bool log_owner_dir)
 {
     static const char *const files[] = {"bench.mdb", "bench.mdb-lock",
                                         "plain.mdb", "plain.mdb-lock"};
 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         (void)unlinkat(b->dir_fd, files[i], 0); /* best effort */
-    if (own_dir)
+    if (log_owner_dir)
         (void)rmdir(b->dir); /* best effort */
 }
 
@@ -548,7 +548,7 @@ main(int argc, char **argv)
     static struct bench b = {
         .keys = 10000000, .batch = 100000, .rounds = 10, .rng = 1};
     int at = 1;
-    bool own_dir;
+    bool log_owner_dir;
 
     if (argc > at && strcmp(argv[at], "--quick") == 0) {
         b.keys = 100000;
@@ -556,9 +556,9 @@ main(int argc, char **argv)
         b.rounds = 3;
         at++;
     }
-    own_dir = argc <= at;
+    log_owner_dir = argc <= at;
     (void)snprintf(b.dir, sizeof b.dir, "%s",
-                   own_dir ? "/var/tmp/bench_merge.XXXXXX" : argv[at++]);
+                   log_owner_dir ? "/var/tmp/bench_merge.XXXXXX" : argv[at++]);
     if (argc > at)
         b.keys = strtoull(argv[at++], NULL, 10);
     if (argc > at)
@@ -571,7 +571,7 @@ main(int argc, char **argv)
                               "[BATCH [ROUNDS]]]]\n");
         return 100;
     }
-    if (own_dir)
+    if (log_owner_dir)
         check(mkdtemp(b.dir) == NULL ? -errno : 0, b.dir);
     else if (mkdir(b.dir, 0700) < 0 && errno != EEXIST)
         check(-errno, b.dir);
@@ -579,6 +579,6 @@ main(int argc, char **argv)
     if (b.dir_fd < 0)
         check(-errno, b.dir);
     run(&b);
-    remove_all(&b, own_dir);
+    remove_all(&b, log_owner_dir);
     return 0;
 }

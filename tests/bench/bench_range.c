@@ -34,8 +34,8 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/log/create.h"
 #include "common/log/log.h"
+#include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/engine.h"

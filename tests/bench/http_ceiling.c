@@ -13,9 +13,9 @@
 #include "common/net/net.h"
 #include "tests/bench/http_load.h"
 
-#define IN_SIZE   ((size_t)64 << 10)
-#define KEPT_SIZE (sizeof kept - 1)
-#define EVENTS    1024
+#define IN_SIZE       ((size_t)64 << 10)
+#define UNMERGED_SIZE (sizeof kept - 1)
+#define EVENTS        1024
 
 static const char kept[] =
     "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-length: 17\r\n\r\n"
@@ -24,7 +24,7 @@ static const char last[] =
     "HTTP/1.1 200 OK\r\nContent-length: 17\r\n\r\naR2011o_cWG00002\n";
 
 static char in[IN_SIZE];
-static char out[IN_SIZE / 16 * KEPT_SIZE];
+static char out[IN_SIZE / 16 * UNMERGED_SIZE];
 static int epoll_fd;
 
 static void
@@ -56,8 +56,8 @@ serve(int fd)
         size = sizeof last - 1;
     }
     while (!ends && (at = memmem(at, (size_t)(in + n - at), "\r\n\r\n", 4))) {
-        memcpy(out + size, kept, KEPT_SIZE);
-        size += KEPT_SIZE;
+        memcpy(out + size, kept, UNMERGED_SIZE);
+        size += UNMERGED_SIZE;
         at += 4;
     }
     /* The generator reads all the time: no socket is ever full. */

@@ -5,8 +5,8 @@
  * and notes how long each answer took.  Any trouble ends the program with a
  * message.
  */
-#ifndef COUNTD_BENCH_HTTP_LOAD_H
-#define COUNTD_BENCH_HTTP_LOAD_H
+#ifndef COUNTD_TESTS_BENCH_HTTP_LOAD_H
+#define COUNTD_TESTS_BENCH_HTTP_LOAD_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * do: reads what has come, answers every request with a success, and knows no
  * names.  A Dump has `records` records of LIVE_NAME_SIZE bytes.
  */
-#ifndef COUNTD_BENCH_LIVE_CEILING_H
-#define COUNTD_BENCH_LIVE_CEILING_H
+#ifndef COUNTD_TESTS_BENCH_LIVE_CEILING_H
+#define COUNTD_TESTS_BENCH_LIVE_CEILING_H
 
 #include <stdint.h>
 #include <sys/types.h>

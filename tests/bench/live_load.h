@@ -4,8 +4,8 @@
  * and notes how long each answer took.  Names have 20 bytes.  Any trouble
  * ends the program with a message.
  */
-#ifndef COUNTD_BENCH_LIVE_LOAD_H
-#define COUNTD_BENCH_LIVE_LOAD_H
+#ifndef COUNTD_TESTS_BENCH_LIVE_LOAD_H
+#define COUNTD_TESTS_BENCH_LIVE_LOAD_H
 
 #include <stddef.h>
 #include <stdint.h>

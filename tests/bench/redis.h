@@ -4,8 +4,8 @@
  * The server of the PATH is started on a socket in a folder; it appends every
  * command to a file and syncs that before it answers, as countd does.  What
  * fails ends the bench. */
-#ifndef COUNTD_BENCH_REDIS_H
-#define COUNTD_BENCH_REDIS_H
+#ifndef COUNTD_TESTS_BENCH_REDIS_H
+#define COUNTD_TESTS_BENCH_REDIS_H
 
 #include <stdbool.h>
 #include <stddef.h>

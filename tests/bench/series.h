@@ -1,6 +1,6 @@
 /* tests/bench/series.h - one figure, measured in several rounds. */
-#ifndef COUNTD_BENCH_SERIES_H
-#define COUNTD_BENCH_SERIES_H
+#ifndef COUNTD_TESTS_BENCH_SERIES_H
+#define COUNTD_TESTS_BENCH_SERIES_H
 
 #include <stddef.h>
 

@@ -161,9 +161,10 @@ side_file_mb(const struct side *s, const char *name)
 void
 side_tend(struct side *s)
 {
-    const struct store_tending t = {.until_ns = clock_ns() + 10000000};
+    const struct store_maintenance t = {.until_ns = clock_ns() + 10000000};
 
-    (void)store_tend(s->store, &t); /* whether there is more: the next does */
+    (void)store_maintain(s->store,
+                         &t); /* whether there is more: the next does */
 }
 
 /* Bytes in use. */

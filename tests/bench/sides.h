@@ -3,8 +3,8 @@
  *
  * All goes by a clock that the bench sets, and by one batch at a time.  What
  * fails ends the bench. */
-#ifndef COUNTD_BENCH_SIDES_H
-#define COUNTD_BENCH_SIDES_H
+#ifndef COUNTD_TESTS_BENCH_SIDES_H
+#define COUNTD_TESTS_BENCH_SIDES_H
 
 #include <stdbool.h>
 #include <stddef.h>

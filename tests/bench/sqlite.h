@@ -2,8 +2,8 @@
  * hour, sum), WAL, every commit synced.
  *
  * The library is looked for when it runs.  What fails ends the bench. */
-#ifndef COUNTD_BENCH_SQLITE_H
-#define COUNTD_BENCH_SQLITE_H
+#ifndef COUNTD_TESTS_BENCH_SQLITE_H
+#define COUNTD_TESTS_BENCH_SQLITE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* tests/bench/times.h - how long each of many things took. */
-#ifndef COUNTD_BENCH_TIMES_H
-#define COUNTD_BENCH_TIMES_H
+#ifndef COUNTD_TESTS_BENCH_TIMES_H
+#define COUNTD_TESTS_BENCH_TIMES_H
 
 #include <stdint.h>
 

@@ -17,8 +17,8 @@
  *
  * The record is native bytes: it never leaves the machine.
  */
-#ifndef COUNTD_POWERLOSS_H
-#define COUNTD_POWERLOSS_H
+#ifndef COUNTD_TESTS_CRASH_POWERLOSS_H
+#define COUNTD_TESTS_CRASH_POWERLOSS_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  *
  *     TEST_SEED
  */
-#include "common/log/create.h"
-#include "common/log/recover.h"
+#include "common/log/log_create.h"
+#include "common/log/log_recover.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"
 

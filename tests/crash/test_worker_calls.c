@@ -10,8 +10,8 @@
  * at each run; COUNTD_ALL_CALLS=1 runs all.  Memory files are used where there
  * are some: a kill loses nothing that a disk would have kept.
  */
-#include "common/log/create.h"
-#include "common/log/recover.h"
+#include "common/log/log_create.h"
+#include "common/log/log_recover.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"
 
@@ -301,7 +301,7 @@ hold(struct held *h, const struct store_mark *mark, const char *const *names,
 {
     unsigned i;
 
-    assert_rc(held_look(h), 0);
+    assert_rc(held_snapshot_begin(h), 0);
     assert_rc(held_begin(h), 0);
     for (i = 0; i < count; i++) {
         const struct store_delta d = delta(key, first + (int64_t)i);

@@ -167,7 +167,7 @@ nothing_is_done_before_the_last_byte_has_come(void **state)
 /* ---- streams ------------------------------------------------------------ */
 
 static void
-requests_may_be_cut_anywhere(void **state)
+live_protocol_may_be_cut_anywhere(void **state)
 {
     struct live_rig *r = *state;
     struct taker a;
@@ -700,7 +700,7 @@ static const struct CMUnitTest tests[] = {
     TEST(a_name_may_have_65535_bytes),
     TEST(bodies_up_to_thirty_mebibytes_are_thrown_away_as_they_come),
     TEST(nothing_is_done_before_the_last_byte_has_come),
-    TEST(requests_may_be_cut_anywhere),
+    TEST(live_protocol_may_be_cut_anywhere),
     TEST(a_thousand_requests_in_one_go_have_a_thousand_answers),
     TEST(a_client_that_reads_no_answers_is_not_read_from),
     TEST(a_killed_client_gives_back_what_it_held),

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/log/recover.h"
+#include "common/log/log_recover.h"
 
 /* ---- rotation, signals, stop ------------------------------------------- */
 

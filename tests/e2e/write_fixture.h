@@ -1,8 +1,8 @@
 /* tests/e2e/write_fixture.h - countd-write, the built program, alone on a
  * directory of its own; what its logs hold is read when it has stopped.
  */
-#ifndef COUNTD_TEST_WRITE_FIXTURE_H
-#define COUNTD_TEST_WRITE_FIXTURE_H
+#ifndef COUNTD_TESTS_E2E_WRITE_FIXTURE_H
+#define COUNTD_TESTS_E2E_WRITE_FIXTURE_H
 
 #include "tests/lib/test.h"
 

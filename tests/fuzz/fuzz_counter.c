@@ -28,8 +28,8 @@
 #include "common/base/bytes.h"
 #include "common/wire/frame.h"
 #include "tests/lib/checks.h"
-#include "writer/live/protocol.h"
-#include "writer/live/server.h"
+#include "writer/live/live_protocol.h"
+#include "writer/live/live_server.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -68,7 +68,7 @@ struct peer {
 
 static struct peer peers[PEERS];
 static struct live_server server;
-static struct door_row row;
+static struct listener_config row;
 static struct conns *conns;
 static struct loop *loop;
 static struct loop_source ticking;
@@ -109,7 +109,7 @@ start(uint8_t flags)
                                          .count = 1,
                                          .shared = PEERS + 1,
                                          .pool_size = 1 << 20,
-                                         .answer_max = REQUESTS_OUT_SIZE};
+                                         .answer_max = LIVE_PROTOCOL_OUT_SIZE};
     struct live_server_options o = {.kind = flags & 1 ? LIVE_SEMAPHORE
                                                       : LIVE_COUNTER,
                                     .connections = PEERS + 1,
@@ -128,11 +128,11 @@ start(uint8_t flags)
     assert(loop && tick_fd >= 0);
     assert(loop_add(loop, &ticking, tick_fd, EPOLLIN) == 0);
     loop_after_turn(loop, one_turn, NULL);
-    row = (struct door_row){.name = "live",
-                            .max_key = "max",
-                            .protocol = &live_protocol,
-                            .ctx = &server,
-                            .max = PEERS + 1};
+    row = (struct listener_config){.name = "live",
+                                   .max_key = "max",
+                                   .protocol = &live_protocol,
+                                   .ctx = &server,
+                                   .max = PEERS + 1};
     assert(live_server_init(&server, loop, &o) == 0);
     assert(conns_init(&conns, loop, &places) == 0);
     server.door = conns_door(conns, 0);
@@ -167,10 +167,10 @@ open_peer(struct peer *p)
 static void
 tell(void)
 {
-    struct live_tally tally;
+    struct live_activity tally;
 
-    while (live_tally(&server.live, &tally))
-        live_tallied(&server.live);
+    while (live_activity_next(&server.live, &tally))
+        live_activity_done(&server.live);
 }
 
 static void

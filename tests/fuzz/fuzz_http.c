@@ -83,11 +83,11 @@ tick(struct loop_source *source, uint32_t events)
 static void
 start(void)
 {
-    static const struct door_row row = {.name = "http",
-                                        .max_key = "max",
-                                        .protocol = &http_protocol,
-                                        .ctx = &site,
-                                        .max = 64};
+    static const struct listener_config row = {.name = "http",
+                                               .max_key = "max",
+                                               .protocol = &http_protocol,
+                                               .ctx = &site,
+                                               .max = 64};
     const struct conns_options places = {.rows = &row,
                                          .count = 1,
                                          .shared = 64,

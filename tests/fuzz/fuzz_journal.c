@@ -24,7 +24,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-#define FILE_MAX (RECORDS_AT + 2048u * RECORD_SIZE)
+#define FILE_MAX (RECORDS_AT + 2048u * JOURNAL_RECORD_SIZE)
 
 static char folder[] = "/dev/shm/fuzz-journal-XXXXXX";
 static int dirfd, errors, nothing;
@@ -98,14 +98,15 @@ make_file(struct file *f, const uint8_t *bytes, size_t size)
     if (f->size > FILE_MAX)
         f->size = FILE_MAX;
     memcpy(f->bytes + RECORDS_AT, bytes + 1, f->size - RECORDS_AT);
-    for (uint64_t i = 0; RECORDS_AT + (i + 1) * RECORD_SIZE <= f->size; i++) {
-        uint8_t all[16 + 8 + RECORD_SIZE - 4];
-        uint8_t *at = f->bytes + RECORDS_AT + i * RECORD_SIZE;
+    for (uint64_t i = 0; RECORDS_AT + (i + 1) * JOURNAL_RECORD_SIZE <= f->size;
+         i++) {
+        uint8_t all[16 + 8 + JOURNAL_RECORD_SIZE - 4];
+        uint8_t *at = f->bytes + RECORDS_AT + i * JOURNAL_RECORD_SIZE;
 
         memcpy(all, uuid, sizeof uuid);
         put_le64(all + 16, i);
-        memcpy(all + 24, at + 4, RECORD_SIZE - 4);
-        if (i != bytes[0] && !record_is_blank(at))
+        memcpy(all + 24, at + 4, JOURNAL_RECORD_SIZE - 4);
+        if (i != bytes[0] && !journal_record_is_blank(at))
             put_le32(at, crc_of(all, sizeof all));
     }
 }
@@ -129,14 +130,14 @@ static bool
 is_good(const struct file *f, uint64_t number)
 {
     const uint8_t *header = good_header(f);
-    const uint8_t *at = f->bytes + RECORDS_AT + number * RECORD_SIZE;
-    uint8_t all[16 + 8 + RECORD_SIZE - 4];
+    const uint8_t *at = f->bytes + RECORDS_AT + number * JOURNAL_RECORD_SIZE;
+    uint8_t all[16 + 8 + JOURNAL_RECORD_SIZE - 4];
 
-    if (!header || at + RECORD_SIZE > f->bytes + f->size)
+    if (!header || at + JOURNAL_RECORD_SIZE > f->bytes + f->size)
         return false;
     memcpy(all, header + 8, 16);
     put_le64(all + 16, number);
-    memcpy(all + 24, at + 4, RECORD_SIZE - 4);
+    memcpy(all + 24, at + 4, JOURNAL_RECORD_SIZE - 4);
     return get_le32(at) == crc_of(all, sizeof all);
 }
 
@@ -146,11 +147,13 @@ has_group_behind(const struct file *f)
 {
     bool ended = false;
 
-    for (uint64_t i = 0; RECORDS_AT + (i + 1) * RECORD_SIZE <= f->size; i++) {
-        const uint8_t *at = f->bytes + RECORDS_AT + i * RECORD_SIZE;
+    for (uint64_t i = 0; RECORDS_AT + (i + 1) * JOURNAL_RECORD_SIZE <= f->size;
+         i++) {
+        const uint8_t *at = f->bytes + RECORDS_AT + i * JOURNAL_RECORD_SIZE;
 
         ended = ended || !is_good(f, i);
-        if (ended && is_good(f, i) && at[4] == RECORD_GROUP && at[5] <= 1)
+        if (ended && is_good(f, i) && at[4] == JOURNAL_RECORD_GROUP &&
+            at[5] <= 1)
             return true;
     }
     return false;
@@ -175,15 +178,15 @@ begin(void *ctx, const struct journal *j)
 }
 
 static int
-take(void *ctx, const struct record *r, uint64_t ms)
+take(void *ctx, const struct journal_record *r, uint64_t ms)
 {
     struct book *b = ctx;
     const uint8_t *at;
 
     do {
         assert(is_good(b->file, b->at));
-        at = b->file->bytes + RECORDS_AT + b->at++ * RECORD_SIZE;
-    } while (at[4] == RECORD_GROUP);
+        at = b->file->bytes + RECORDS_AT + b->at++ * JOURNAL_RECORD_SIZE;
+    } while (at[4] == JOURNAL_RECORD_GROUP);
     assert(r->type == at[4] && r->part == (at[5] != 0) &&
            r->quota == get_le16(at + 6) && r->value == get_le64s(at + 8) &&
            r->after == get_le64s(at + 16));
@@ -216,7 +219,7 @@ close_book(struct book *b)
 static void
 check_opened(struct book *b, const struct file *before)
 {
-    const size_t end = RECORDS_AT + b->journal.durable * RECORD_SIZE;
+    const size_t end = RECORDS_AT + b->journal.durable * JOURNAL_RECORD_SIZE;
     static struct file after, again;
     struct book second;
 

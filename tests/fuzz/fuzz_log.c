@@ -20,10 +20,10 @@
 #include <zlib.h>
 
 #include "common/base/bytes.h"
-#include "common/log/create.h"
 #include "common/log/inspect.h"
 #include "common/log/log.h"
-#include "common/log/recover.h"
+#include "common/log/log_create.h"
+#include "common/log/log_recover.h"
 #include "common/log/slot.h"
 
 #define SIZE_MAX_HERE (LOG_SLOTS_AT + 4096)

@@ -269,14 +269,14 @@ make_nth(const struct recipe *r, unsigned n, struct made *m)
 }
 
 /* Names of different sizes that share a place have no mark. */
-static struct packed_marks
+static struct packed_name_ids
 marks_of(const struct recipe *r, const struct made *m)
 {
     static uint32_t keyspaces[7], names[NAMES];
 
     if (!r->marks || m->r.m.key_size != 5 || m->r.m.increment == 0)
-        return (struct packed_marks){NULL, NULL};
-    return (struct packed_marks){&keyspaces[m->place % 7], &names[m->place]};
+        return (struct packed_name_ids){NULL, NULL};
+    return (struct packed_name_ids){&keyspaces[m->place % 7], &names[m->place]};
 }
 
 static void
@@ -286,7 +286,7 @@ pack_made(const struct recipe *r)
                               .slots = r->count,
                               .keyspace_size = 256,
                               .key_size = 256};
-    struct packed_marks marks;
+    struct packed_name_ids marks;
     struct slot_stamp stamp;
     struct made m;
     struct log log;

@@ -1,6 +1,6 @@
 /* tests/lib/capture.h - what this process says on stderr. */
-#ifndef COUNTD_TEST_CAPTURE_H
-#define COUNTD_TEST_CAPTURE_H
+#ifndef COUNTD_TESTS_LIB_CAPTURE_H
+#define COUNTD_TESTS_LIB_CAPTURE_H
 
 /* stderr goes into a file of memory between start and stop. */
 struct capture {

@@ -6,7 +6,7 @@
 
 #include "common/store/tree/find.h"
 #include "common/store/tree/scan.h"
-#include "writer/live/object.h"
+#include "writer/live/live_object.h"
 
 #define ALL_MOVED (UINT64_C(1) << 32)
 
@@ -161,7 +161,7 @@ check_object(const struct live *l, uint32_t number, struct sums *s)
     if (find_object(l, hash, o->name, o->name_size) != number)
         return false;
     s->objects++;
-    s->waiting += l->before != 0 && history_at(l, number)->waiting;
+    s->waiting += l->before != 0 && live_tally_at(l, number)->waiting;
     if (l->options.kind == LIVE_SEMAPHORE && o->current > o->maximum)
         return false;
     if (o->holder == HOLDER_NONE) {
@@ -224,8 +224,8 @@ check_told(const struct live *l, size_t waiting)
 
     if (l->before == 0)
         return l->tell_first == 0 && l->tell_last == 0;
-    for (n = l->tell_first; n != 0; n = history_at(l, n)->next) {
-        if (waiting == 0 || !history_at(l, n)->waiting)
+    for (n = l->tell_first; n != 0; n = live_tally_at(l, n)->next) {
+        if (waiting == 0 || !live_tally_at(l, n)->waiting)
             return false;
         last = n;
         waiting--;

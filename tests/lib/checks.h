@@ -1,12 +1,12 @@
 /* tests/lib/checks.h - does all that is in memory agree?  Each walks
  * everything; false: something contradicts itself.  For fuzz programs, too. */
-#ifndef COUNTD_TEST_CHECKS_H
-#define COUNTD_TEST_CHECKS_H
+#ifndef COUNTD_TESTS_LIB_CHECKS_H
+#define COUNTD_TESTS_LIB_CHECKS_H
 
 #include "common/base/arena.h"
 #include "common/base/table.h"
 #include "common/store/tree/tree.h"
-#include "writer/live/table.h"
+#include "writer/live/live.h"
 
 /* The records in use, what was taken, the lists of slabs. */
 bool arena_check(const struct arena *a);

@@ -5,8 +5,8 @@
  * expect, unless it says otherwise.  Names are C strings of at most 256
  * bytes; sizes on the wire are the default 256.
  */
-#ifndef COUNTD_TEST_CLIENT_H
-#define COUNTD_TEST_CLIENT_H
+#ifndef COUNTD_TESTS_LIB_CLIENT_H
+#define COUNTD_TESTS_LIB_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  *
  * The keyspace is called "pages" (KS).  Random numbers come from `rng`, which a
  * test sets to have the same ones each time. */
-#ifndef COUNTD_TESTS_COUNTED_H
-#define COUNTD_TESTS_COUNTED_H
+#ifndef COUNTD_TESTS_LIB_COUNTED_H
+#define COUNTD_TESTS_LIB_COUNTED_H
 
 #include <stdbool.h>
 #include <stddef.h>

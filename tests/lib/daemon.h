@@ -19,8 +19,8 @@
  * Threads: start daemons from the test's main thread; they die with the
  * thread that started them.
  */
-#ifndef COUNTD_DAEMON_H
-#define COUNTD_DAEMON_H
+#ifndef COUNTD_TESTS_LIB_DAEMON_H
+#define COUNTD_TESTS_LIB_DAEMON_H
 
 #include <stdbool.h>
 #include <stddef.h>

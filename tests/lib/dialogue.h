@@ -38,8 +38,8 @@
  *     SILENCE  nothing comes
  *     END      the server closes; `who` has no connection after it
  */
-#ifndef COUNTD_TEST_DIALOGUE_H
-#define COUNTD_TEST_DIALOGUE_H
+#ifndef COUNTD_TESTS_LIB_DIALOGUE_H
+#define COUNTD_TESTS_LIB_DIALOGUE_H
 
 #include <stdbool.h>
 #include <stddef.h>

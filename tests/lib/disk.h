@@ -13,8 +13,8 @@
  *
  * Ownership: struct disk belongs to the caller.  A failure fails the test.
  */
-#ifndef COUNTD_TEST_DISK_H
-#define COUNTD_TEST_DISK_H
+#ifndef COUNTD_TESTS_LIB_DISK_H
+#define COUNTD_TESTS_LIB_DISK_H
 
 #include <stddef.h>
 #include <stdint.h>

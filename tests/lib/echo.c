@@ -25,9 +25,9 @@ echo_of(struct conn *c)
 /* ---- the protocol ------------------------------------------------------ */
 
 static size_t
-echo_room(struct door *d)
+echo_room(struct listener *d)
 {
-    return ((struct echo *)door_ctx(d))->room;
+    return ((struct echo *)listener_ctx(d))->room;
 }
 
 static enum conn_next
@@ -94,7 +94,7 @@ hold(struct conn *c, const uint8_t *body, size_t size)
         return put(c, body, size);
     }
     f->held = c;
-    return CONN_HOLD;
+    return CONN_PAUSE;
 }
 
 static enum conn_next
@@ -105,7 +105,7 @@ work(struct conn *c)
     fault_pass_ns(WORK_NS);
     if (f->served_count < ECHO_SERVED)
         f->served[f->served_count++] =
-            conn_door(c)->index * 1000u + conn_number(c);
+            conn_listener(c)->index * 1000u + conn_number(c);
     return CONN_MORE;
 }
 
@@ -114,7 +114,7 @@ owe(struct conn *c, uint16_t count)
 {
     if (!conn_gate(c, echo_of(c)->gate))
         return CONN_FULL;
-    conn_owe(c, count);
+    conn_add_acks(c, count);
     return CONN_MORE;
 }
 
@@ -173,7 +173,7 @@ echo_take(struct conn *c, struct input *in)
             return CONN_MORE;
         }
         next = one(c, in->at, size, in->skipped || in->size >= used);
-        if (next == CONN_FULL || next == CONN_HOLD)
+        if (next == CONN_FULL || next == CONN_PAUSE)
             return next;
         in->at += used;
         in->size -= used;
@@ -275,12 +275,12 @@ echo_new(void)
     f->loop = loop_new();
     assert_non_null(f->loop);
     for (size_t i = 0; i < ECHO_DOORS; i++)
-        f->rows[i] = (struct door_row){.name = names[i],
-                                       .max_key = "max",
-                                       .protocol = protocols[i],
-                                       .ctx = f,
-                                       .max = ECHO_PEERS,
-                                       .reserved = 4};
+        f->rows[i] = (struct listener_config){.name = names[i],
+                                              .max_key = "max",
+                                              .protocol = protocols[i],
+                                              .ctx = f,
+                                              .max = ECHO_PEERS,
+                                              .reserved = 4};
     f->options = (struct conns_options){.rows = f->rows,
                                         .count = ECHO_DOORS,
                                         .shared = ECHO_PEERS,

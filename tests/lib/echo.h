@@ -19,8 +19,8 @@
  * The doors: ECHO answers half-closed peers and what has arrived before a stop,
  * and refuses HTTP; CUT does none of that; WINS has a pattern.
  */
-#ifndef COUNTD_TEST_ECHO_H
-#define COUNTD_TEST_ECHO_H
+#ifndef COUNTD_TESTS_LIB_ECHO_H
+#define COUNTD_TESTS_LIB_ECHO_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ struct echo {
     struct conns *conns;
     struct gate own, other;
     struct gate *gate; /* of g and o: own, or that of a commit */
-    struct door_row rows[ECHO_DOORS];
+    struct listener_config rows[ECHO_DOORS];
     struct conns_options options;
     bool narrow; /* peers take little before they read */
     size_t room; /* of all doors; SIZE_MAX: no limit */

@@ -5,8 +5,8 @@
  *
  * makes two rows of the table.  In `setup` *state points to the engine_kind.
  */
-#ifndef COUNTD_TEST_ENGINES_H
-#define COUNTD_TEST_ENGINES_H
+#ifndef COUNTD_TESTS_LIB_ENGINES_H
+#define COUNTD_TESTS_LIB_ENGINES_H
 
 #include "common/store/store.h"
 

@@ -4,8 +4,8 @@
  *
  * What the last command printed, both streams, is left in `text`.
  */
-#ifndef COUNTD_TEST_EXPECT_H
-#define COUNTD_TEST_EXPECT_H
+#ifndef COUNTD_TESTS_LIB_EXPECT_H
+#define COUNTD_TESTS_LIB_EXPECT_H
 
 #include "tests/lib/daemon.h"
 

@@ -27,8 +27,8 @@
  *
  * Threads: calls may come from any; the functions here from one.
  */
-#ifndef COUNTD_FAULT_H
-#define COUNTD_FAULT_H
+#ifndef COUNTD_TESTS_LIB_FAULT_H
+#define COUNTD_TESTS_LIB_FAULT_H
 
 #include <stdbool.h>
 #include <stddef.h>

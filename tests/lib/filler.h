@@ -7,8 +7,8 @@
  * Makes log `index` when it is not there, then claims it, fills it through
  * the calls a writer uses, and leaves it full.  A failure fails the test.
  */
-#ifndef COUNTD_TEST_FILLER_H
-#define COUNTD_TEST_FILLER_H
+#ifndef COUNTD_TESTS_LIB_FILLER_H
+#define COUNTD_TESTS_LIB_FILLER_H
 
 #include <stdint.h>
 

@@ -45,7 +45,7 @@ fleet_init(struct fleet *f)
 {
     init(f);
     tmpdir_make(&f->dir);
-    f->own_dir = true;
+    f->log_owner_dir = true;
     strcpy(f->path, f->dir.path);
 }
 
@@ -54,7 +54,7 @@ fleet_init_in_memory(struct fleet *f)
 {
     init(f);
     tmpdir_make_in_memory(&f->dir);
-    f->own_dir = true;
+    f->log_owner_dir = true;
     strcpy(f->path, f->dir.path);
 }
 
@@ -75,7 +75,7 @@ fleet_fini(struct fleet *f)
     for (i = 0; i < FLEET_ROLES; i++)
         if (f->daemons[i].output >= 0)
             daemon_fini(&f->daemons[i]);
-    if (f->own_dir)
+    if (f->log_owner_dir)
         tmpdir_remove(&f->dir);
 }
 
@@ -292,7 +292,7 @@ is_held(const struct fleet *f, char *what, size_t size)
     if (options.data_fd < 0)
         return false;
     assert_rc(held_open(&h, &options), 0);
-    if (held_look(h) == 0)
+    if (held_snapshot_begin(h) == 0)
         any = held_any(h);
     held_close(h);
     (void)close(options.data_fd); /* only read */

@@ -11,8 +11,8 @@
  * Every daemon gets the same options, listens on port 0 of loopback, and can
  * be killed and started again any number of times.
  */
-#ifndef COUNTD_TEST_FLEET_H
-#define COUNTD_TEST_FLEET_H
+#ifndef COUNTD_TESTS_LIB_FLEET_H
+#define COUNTD_TESTS_LIB_FLEET_H
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ enum fleet_role {
 struct fleet {
     char path[512]; /* the data directory */
     struct tmpdir dir;
-    bool own_dir;
+    bool log_owner_dir;
     struct daemon daemons[FLEET_ROLES]; /* pid 0: not running */
     char options[FLEET_OPTIONS_MAX][FLEET_OPTION_SIZE];
     size_t option_count;

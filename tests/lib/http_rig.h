@@ -1,7 +1,7 @@
 /* tests/lib/http_rig.h - one countd-write that serves sequence numbers over
  * HTTP, on a data directory of its own, and requests by hand. */
-#ifndef COUNTD_HTTP_RIG_H
-#define COUNTD_HTTP_RIG_H
+#ifndef COUNTD_TESTS_LIB_HTTP_RIG_H
+#define COUNTD_TESTS_LIB_HTTP_RIG_H
 
 #include <stdint.h>
 

@@ -11,8 +11,8 @@
  * Windows and sweeps do not end while a test runs, unless it asks for that:
  * stats_interval and gc_interval are thirty years.
  */
-#ifndef COUNTD_TEST_LIVE_RIG_H
-#define COUNTD_TEST_LIVE_RIG_H
+#ifndef COUNTD_TESTS_LIB_LIVE_RIG_H
+#define COUNTD_TESTS_LIB_LIVE_RIG_H
 
 #include <stdint.h>
 

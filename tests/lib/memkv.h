@@ -1,8 +1,8 @@
 /* tests/lib/memkv.h - common/store/history/kv.h in memory: a sorted array. What
  * a put or del replaces is freed at once, so that who still reads it is caught
  * by the sanitizers. */
-#ifndef COUNTD_TEST_MEMKV_H
-#define COUNTD_TEST_MEMKV_H
+#ifndef COUNTD_TESTS_LIB_MEMKV_H
+#define COUNTD_TESTS_LIB_MEMKV_H
 
 #include "common/store/history/kv.h"
 

@@ -5,8 +5,8 @@
  * and remove all bytes that were handed out move, and what was in their place
  * is scribbled over and freed.
  */
-#ifndef COUNTD_TEST_MEMPAGER_H
-#define COUNTD_TEST_MEMPAGER_H
+#ifndef COUNTD_TESTS_LIB_MEMPAGER_H
+#define COUNTD_TESTS_LIB_MEMPAGER_H
 
 #include <stdbool.h>
 

@@ -76,7 +76,8 @@ sums(const struct mempast *table, size_t count, uint32_t from, uint32_t to,
 }
 
 static void
-answer_top(const struct mempast *table, size_t count, struct store_past *q)
+answer_top(const struct mempast *table, size_t count,
+           struct store_history_query *q)
 {
     const uint32_t span = q->to - q->from;
     struct store_top *now, *before = NULL;
@@ -102,7 +103,8 @@ answer_top(const struct mempast *table, size_t count, struct store_past *q)
 }
 
 static void
-answer_rank(const struct mempast *table, size_t count, struct store_past *q)
+answer_rank(const struct mempast *table, size_t count,
+            struct store_history_query *q)
 {
     struct store_top *now, own = {.key_size = (uint16_t)q->key_size};
     const struct store_top *found;
@@ -119,16 +121,17 @@ answer_rank(const struct mempast *table, size_t count, struct store_past *q)
 }
 
 int
-mempast_answer(const struct mempast *table, size_t count, struct store_past *q)
+mempast_answer(const struct mempast *table, size_t count,
+               struct store_history_query *q)
 {
     if (q->to < q->from)
         return -EINVAL;
     q->since = 0;
-    if (q->op == STORE_PAST_TOP)
+    if (q->op == STORE_HISTORY_TOP)
         answer_top(table, count, q);
-    if (q->op == STORE_PAST_RANK)
+    if (q->op == STORE_HISTORY_RANK)
         answer_rank(table, count, q);
-    if (q->op == STORE_PAST_TOP || q->op == STORE_PAST_RANK)
+    if (q->op == STORE_HISTORY_TOP || q->op == STORE_HISTORY_RANK)
         return 0;
     if (q->step == 0 || (q->to - q->from) % q->step != 0)
         return -EINVAL;
@@ -139,7 +142,7 @@ mempast_answer(const struct mempast *table, size_t count, struct store_past *q)
         const struct mempast *p = &table[i];
 
         if (p->minute >= q->from && p->minute < q->to &&
-            (q->op == STORE_PAST_KEYSPACE ||
+            (q->op == STORE_HISTORY_KEYSPACE ||
              compare(p->key.bytes, p->key.size, q->key, q->key_size) == 0))
             add(&q->buckets[(p->minute - q->from) / q->step], p->sum_high,
                 p->sum_low);

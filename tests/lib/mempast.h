@@ -1,8 +1,8 @@
 /* tests/lib/mempast.h - the questions of common/store/store.h about history,
  * answered from a plain table: what is right, for engines to be compared with.
  */
-#ifndef COUNTD_TEST_MEMPAST_H
-#define COUNTD_TEST_MEMPAST_H
+#ifndef COUNTD_TESTS_LIB_MEMPAST_H
+#define COUNTD_TESTS_LIB_MEMPAST_H
 
 #include "common/store/store.h"
 
@@ -19,8 +19,8 @@ struct mempast {
     uint64_t sum_low;
 };
 
-/* As store_past(), of a table for which nothing is missing, ever. */
+/* As store_history(), of a table for which nothing is missing, ever. */
 int mempast_answer(const struct mempast *table, size_t count,
-                   struct store_past *q);
+                   struct store_history_query *q);
 
 #endif

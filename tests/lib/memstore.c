@@ -540,7 +540,7 @@ mem_read_end(struct store *s)
 }
 
 static int
-mem_past(struct store *s, struct store_past *q, uint64_t until_ns)
+mem_past(struct store *s, struct store_history_query *q, uint64_t until_ns)
 {
     const struct mem_keyspace *k = find(of(s), q->name, q->name_size);
 
@@ -702,18 +702,19 @@ mem_del(struct store *s, const uint8_t *name, size_t name_size,
 
 /* Removes an empty keyspace when all fills it knows are spent. */
 static bool
-mem_tend(struct store *s, const struct store_tending *t)
+mem_tend(struct store *s, const struct store_maintenance *t)
 {
     struct memstore *m = of(s);
 
-    for (size_t i = 0; t->is_spent && i < m->count; i++) {
+    for (size_t i = 0; t->is_dead_fill && i < m->count; i++) {
         struct mem_keyspace *k = &m->keyspaces[i];
-        bool spent = k->exists && k->count == 0 &&
-                     !(t->is_awaited &&
-                       t->is_awaited(t->ctx, k->name.bytes, k->name.size));
+        bool spent =
+            k->exists && k->count == 0 &&
+            !(t->has_held_records &&
+              t->has_held_records(t->ctx, k->name.bytes, k->name.size));
 
         for (size_t j = 0; spent && j < k->mark_count; j++)
-            spent = t->is_spent(t->ctx, &k->marks[j].mark);
+            spent = t->is_dead_fill(t->ctx, &k->marks[j].mark);
         if (!spent)
             continue;
         k->exists = false;

@@ -15,8 +15,8 @@
  *
  * store_check() and store_copy() are -EOPNOTSUPP.
  */
-#ifndef COUNTD_TEST_MEMSTORE_H
-#define COUNTD_TEST_MEMSTORE_H
+#ifndef COUNTD_TESTS_LIB_MEMSTORE_H
+#define COUNTD_TESTS_LIB_MEMSTORE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -15,8 +15,8 @@
  *
  * Ownership: struct model is the caller's between init and fini.
  */
-#ifndef COUNTD_TEST_MODEL_H
-#define COUNTD_TEST_MODEL_H
+#ifndef COUNTD_TESTS_LIB_MODEL_H
+#define COUNTD_TESTS_LIB_MODEL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* tests/lib/pagekind.h - what a page of LMDB's is for, in the files of a
  * specimen.  Knows what common/store/lmdb/pages_layout.h knows, for tests. */
-#ifndef COUNTD_TEST_PAGEKIND_H
-#define COUNTD_TEST_PAGEKIND_H
+#ifndef COUNTD_TESTS_LIB_PAGEKIND_H
+#define COUNTD_TESTS_LIB_PAGEKIND_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -152,10 +152,10 @@ rig_try_start(struct quota_rig *r)
     assert_non_null(r->loop);
     loop_after_turn(r->loop, after_turn, r);
     r->site = (struct http_site){.count = 0};
-    r->row = (struct door_row){.name = "http",
-                               .protocol = &http_protocol,
-                               .ctx = &r->site,
-                               .max = RIG_PEERS + 2};
+    r->row = (struct listener_config){.name = "http",
+                                      .protocol = &http_protocol,
+                                      .ctx = &r->site,
+                                      .max = RIG_PEERS + 2};
     assert_rc(conns_init(&r->conns, r->loop, &o), 0);
     for (size_t i = 0; i < RIG_PEERS; i++)
         r->peers[i].fd = -1;

@@ -7,14 +7,14 @@
  *     ...
  *     rig_stop(r);
  */
-#ifndef COUNTD_TEST_QUOTA_RIG_H
-#define COUNTD_TEST_QUOTA_RIG_H
+#ifndef COUNTD_TESTS_LIB_QUOTA_RIG_H
+#define COUNTD_TESTS_LIB_QUOTA_RIG_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "tests/lib/tmpdir.h"
-#include "writer/quota/service.h"
+#include "writer/quota/quota_service.h"
 
 #define RIG_PEERS  8
 #define RIG_LIMIT  1000000
@@ -35,7 +35,7 @@ struct quota_rig {
     struct loop *loop;
     struct conns *conns;
     struct http_site site;
-    struct door_row row;
+    struct listener_config row;
     struct quota_service service;
     bool alone; /* set before the start: the loop syncs what is small */
     struct quota_peer peers[RIG_PEERS];

@@ -1,7 +1,7 @@
 /* tests/lib/random.h - repeatable random numbers (splitmix64), and the seed of
  * a test. */
-#ifndef COUNTD_TEST_RANDOM_H
-#define COUNTD_TEST_RANDOM_H
+#ifndef COUNTD_TESTS_LIB_RANDOM_H
+#define COUNTD_TESTS_LIB_RANDOM_H
 
 #include <stdbool.h>
 #include <stdint.h>

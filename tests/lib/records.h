@@ -3,8 +3,8 @@
  * Opens the logs for itself: the caller must be their owner or root, and no
  * daemon may write to them meanwhile.
  */
-#ifndef COUNTD_TEST_RECORDS_H
-#define COUNTD_TEST_RECORDS_H
+#ifndef COUNTD_TESTS_LIB_RECORDS_H
+#define COUNTD_TESTS_LIB_RECORDS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -11,8 +11,8 @@
  * number is what is printed.  A command that reads the pipe `hold` runs until
  * the script ends, and what comes behind begins when it reads.
  */
-#ifndef COUNTD_TEST_SCRIPT_H
-#define COUNTD_TEST_SCRIPT_H
+#ifndef COUNTD_TESTS_LIB_SCRIPT_H
+#define COUNTD_TESTS_LIB_SCRIPT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,8 +11,8 @@
  *         expect_text(FLEET_RUN(f, "flush"), 0, "");
  *         assert_int_equal(service_count(f, "words", "the"), 3);
  */
-#ifndef COUNTD_TEST_SERVICE_H
-#define COUNTD_TEST_SERVICE_H
+#ifndef COUNTD_TESTS_LIB_SERVICE_H
+#define COUNTD_TESTS_LIB_SERVICE_H
 
 #include <stdint.h>
 

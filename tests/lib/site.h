@@ -15,8 +15,8 @@
  *
  * Logs are small and handed on after an hour: by flush or SIGUSR2.
  */
-#ifndef COUNTD_TEST_SITE_H
-#define COUNTD_TEST_SITE_H
+#ifndef COUNTD_TESTS_LIB_SITE_H
+#define COUNTD_TESTS_LIB_SITE_H
 
 #include <sys/types.h>
 

@@ -235,7 +235,7 @@ hold(struct specimen *s)
 
         b.marks = marks;
         b.mark_count = 2;
-        assert_rc(held_look(held), 0);
+        assert_rc(held_snapshot_begin(held), 0);
         assert_rc(held_begin(held), 0);
         assert_rc(held_put(held, &b, -EBADMSG), 0);
         assert_rc(held_commit(held), 0);
@@ -567,8 +567,8 @@ ask_history(struct store *store, enum specimen_keyspace k, const char *key,
 {
     const uint32_t day = MINUTE / 1440 * 1440;
     struct store_bucket b;
-    struct store_past q = {
-        .op = key != NULL ? STORE_PAST_KEY : STORE_PAST_KEYSPACE,
+    struct store_history_query q = {
+        .op = key != NULL ? STORE_HISTORY_KEY : STORE_HISTORY_KEYSPACE,
         .name = (const uint8_t *)keyspaces[k].name,
         .name_size = strlen(keyspaces[k].name),
         .key = (const uint8_t *)key,
@@ -578,7 +578,7 @@ ask_history(struct store *store, enum specimen_keyspace k, const char *key,
         .step = 2880,
         .buckets = &b,
     };
-    const int rc = store_past(store, &q, 0);
+    const int rc = store_history(store, &q, 0);
 
     store_read_end(store);
     *sum = rc == 0 ? (int64_t)b.sum_low : 0;

@@ -11,8 +11,8 @@
  * When all is merged each count is one that is known.  A failure to make it
  * fails the test.
  */
-#ifndef COUNTD_TEST_SPECIMEN_H
-#define COUNTD_TEST_SPECIMEN_H
+#ifndef COUNTD_TESTS_LIB_SPECIMEN_H
+#define COUNTD_TESTS_LIB_SPECIMEN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* tests/lib/stored.h - what tests put into a store and find in it, whatever
  * its engine.  Names and keys are texts.  Errors: as common/store/store.h. */
-#ifndef COUNTD_TESTS_STORED_H
-#define COUNTD_TESTS_STORED_H
+#ifndef COUNTD_TESTS_LIB_STORED_H
+#define COUNTD_TESTS_LIB_STORED_H
 
 #include "common/store/store.h"
 

@@ -13,8 +13,8 @@
  * Ownership: struct taker is the caller's from taker_open() to one of the
  * three ends.
  */
-#ifndef COUNTD_TEST_TAKER_H
-#define COUNTD_TEST_TAKER_H
+#ifndef COUNTD_TESTS_LIB_TAKER_H
+#define COUNTD_TESTS_LIB_TAKER_H
 
 #include <stddef.h>
 #include <stdint.h>

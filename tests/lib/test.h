@@ -7,8 +7,8 @@
  *
  * An argument filters by name: test_log 'claim_*'.
  */
-#ifndef COUNTD_TEST_H
-#define COUNTD_TEST_H
+#ifndef COUNTD_TESTS_LIB_TEST_H
+#define COUNTD_TESTS_LIB_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -245,11 +245,11 @@ begin_ledger(void *ctx, const struct journal *j)
 }
 
 static int
-take_line(void *ctx, const struct record *r, uint64_t ms)
+take_line(void *ctx, const struct journal_record *r, uint64_t ms)
 {
     struct ledger *l = ctx;
 
-    if (r->type == RECORD_APPLY || r->type == RECORD_CANCEL) {
+    if (r->type == JOURNAL_RECORD_APPLY || r->type == JOURNAL_RECORD_CANCEL) {
         assert_true(l->count < TILL_ASKS);
         l->lines[++l->count] = (struct line){r->type, r->value, r->after};
     }
@@ -274,7 +274,8 @@ keeps(const struct till *t, const struct ledger *l, uint64_t cut, char *why,
         if (!a->answered || a->acked > cut)
             continue;
         good = a->number <= l->count &&
-               line->type == (a->cancels ? RECORD_CANCEL : RECORD_APPLY) &&
+               line->type == (a->cancels ? JOURNAL_RECORD_CANCEL
+                                         : JOURNAL_RECORD_APPLY) &&
                line->value == (a->cancels ? (int64_t)a->target : a->amount) &&
                line->after == a->remaining;
         if (!good)
@@ -283,7 +284,7 @@ keeps(const struct till *t, const struct ledger *l, uint64_t cut, char *why,
     }
     for (uint64_t n = 1; good && n <= l->count; n++) {
         const struct line *line = &l->lines[n];
-        const bool cancels = line->type == RECORD_CANCEL;
+        const bool cancels = line->type == JOURNAL_RECORD_CANCEL;
 
         left += cancels ? l->lines[line->value].value : -line->value;
         good = left == line->after && left >= 0 && left <= TILL_LIMIT;

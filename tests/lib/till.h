@@ -5,8 +5,8 @@
  * Some requests have a key and are sent again until they are answered; others
  * are given up when their connection ends.
  */
-#ifndef COUNTD_TEST_TILL_H
-#define COUNTD_TEST_TILL_H
+#ifndef COUNTD_TESTS_LIB_TILL_H
+#define COUNTD_TESTS_LIB_TILL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

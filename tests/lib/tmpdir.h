@@ -2,8 +2,8 @@
  *
  * Made 0700 under $TMPDIR, or /tmp.  A failure to make it fails the test.
  */
-#ifndef COUNTD_TMPDIR_H
-#define COUNTD_TMPDIR_H
+#ifndef COUNTD_TESTS_LIB_TMPDIR_H
+#define COUNTD_TESTS_LIB_TMPDIR_H
 
 #include <stdbool.h>
 #include <stddef.h>

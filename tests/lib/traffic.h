@@ -11,8 +11,8 @@
  * they stay in doubt for ever (none is sent again), and the next turn
  * connects anew.  A wrong byte in an answer fails the test.
  */
-#ifndef COUNTD_TEST_TRAFFIC_H
-#define COUNTD_TEST_TRAFFIC_H
+#ifndef COUNTD_TESTS_LIB_TRAFFIC_H
+#define COUNTD_TESTS_LIB_TRAFFIC_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
  *     loop_after_turn(loop, after_turn, ctx);
  *     turns_run(loop);
  */
-#ifndef COUNTD_TEST_TURNS_H
-#define COUNTD_TEST_TURNS_H
+#ifndef COUNTD_TESTS_LIB_TURNS_H
+#define COUNTD_TESTS_LIB_TURNS_H
 
 #include "common/net/loop.h"
 

@@ -117,14 +117,14 @@ compare_counts(struct twin *t, const char *name)
 /* ---- history ------------------------------------------------------------ */
 
 static int
-ask(struct store *s, const struct store_past *zero, struct store_past *q,
-    struct store_bucket *buckets)
+ask(struct store *s, const struct store_history_query *zero,
+    struct store_history_query *q, struct store_bucket *buckets)
 {
     int rc;
 
     *q = *zero;
     q->buckets = buckets;
-    rc = store_past(s, q, 0);
+    rc = store_history(s, q, 0);
     store_read_end(s);
     return rc;
 }
@@ -135,13 +135,14 @@ compare_buckets(struct twin *t, const char *name, const char *key,
                 uint32_t step, unsigned count)
 {
     static struct store_bucket x[STORE_BUCKETS_MAX], y[STORE_BUCKETS_MAX];
-    struct store_past zero = {.op = key ? STORE_PAST_KEY : STORE_PAST_KEYSPACE,
-                              .name = (const uint8_t *)name,
-                              .name_size = strlen(name),
-                              .key = (const uint8_t *)key,
-                              .key_size = key ? strlen(key) : 0,
-                              .step = step};
-    struct store_past p, q;
+    struct store_history_query zero = {.op = key ? STORE_HISTORY_KEY
+                                                 : STORE_HISTORY_KEYSPACE,
+                                       .name = (const uint8_t *)name,
+                                       .name_size = strlen(name),
+                                       .key = (const uint8_t *)key,
+                                       .key_size = key ? strlen(key) : 0,
+                                       .step = step};
+    struct store_history_query p, q;
 
     assert_true(count <= STORE_BUCKETS_MAX);
     zero.to = ((uint32_t)(moment_ms / 60000) / step + 1) * step;

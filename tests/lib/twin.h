@@ -3,8 +3,8 @@
  *     twin_replay(&fleet, target);
  *     twin_compare(fleet.path, target, true);
  */
-#ifndef COUNTD_TEST_TWIN_H
-#define COUNTD_TEST_TWIN_H
+#ifndef COUNTD_TESTS_LIB_TWIN_H
+#define COUNTD_TESTS_LIB_TWIN_H
 
 #include <stdbool.h>
 

@@ -9,8 +9,8 @@
  * A text that cannot be read, or has more than there is room for, fails the
  * test.
  */
-#ifndef COUNTD_TEST_WORDS_H
-#define COUNTD_TEST_WORDS_H
+#ifndef COUNTD_TESTS_LIB_WORDS_H
+#define COUNTD_TESTS_LIB_WORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * Its counter protocol listens on a free port of loopback; it is a child that
  * ends with the test.
  */
-#ifndef COUNTD_TEST_YRMCDS_H
-#define COUNTD_TEST_YRMCDS_H
+#ifndef COUNTD_TESTS_LIB_YRMCDS_H
+#define COUNTD_TESTS_LIB_YRMCDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  *
  * At the end every slot is read: expect_messages() says how many there must be.
  */
-#ifndef COUNTD_TEST_INGEST_FIXTURE_H
-#define COUNTD_TEST_INGEST_FIXTURE_H
+#ifndef COUNTD_TESTS_UNIT_INGEST_FIXTURE_H
+#define COUNTD_TESTS_UNIT_INGEST_FIXTURE_H
 
 #include "tests/lib/test.h"
 
@@ -20,7 +20,7 @@
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
-#include "writer/doors.h"
+#include "writer/listeners.h"
 
 #define LIMIT_MS 20000
 #define SIZE     CLIENT_MESSAGE_SIZE
@@ -33,7 +33,7 @@ struct rig {
     struct logs logs;
     struct commit commit;
     struct ingest ingest;
-    struct door_row rows[DOORS];
+    struct listener_config rows[DOORS];
     struct conns *conns;
     bool (*until)(struct rig *r);
     size_t want;  /* what `until` compares with */
@@ -47,7 +47,7 @@ struct rig {
 
 /* ---- the rig ----------------------------------------------------------- */
 
-static inline struct door *
+static inline struct listener *
 door(const struct rig *r, size_t index)
 {
     return conns_door(r->conns, index);
@@ -58,8 +58,8 @@ on_ready(void *ctx)
 {
     struct rig *r = ctx;
 
-    door_wake(door(r, DOOR_ACK));
-    door_wake(door(r, DOOR_SILENT));
+    listener_wake(door(r, LISTENER_ACK));
+    listener_wake(door(r, LISTENER_SILENT));
 }
 
 static inline void
@@ -104,15 +104,15 @@ run(struct rig *r, bool (*until)(struct rig *r), size_t want)
 static inline size_t
 received(const struct rig *r)
 {
-    return (size_t)(door(r, DOOR_ACK)->figures.received +
-                    door(r, DOOR_SILENT)->figures.received);
+    return (size_t)(door(r, LISTENER_ACK)->figures.received +
+                    door(r, LISTENER_SILENT)->figures.received);
 }
 
 static inline uint64_t
 malformed(const struct rig *r)
 {
-    return door(r, DOOR_ACK)->figures.malformed +
-           door(r, DOOR_SILENT)->figures.malformed;
+    return door(r, LISTENER_ACK)->figures.malformed +
+           door(r, LISTENER_SILENT)->figures.malformed;
 }
 
 static inline bool
@@ -130,19 +130,19 @@ took_bytes(struct rig *r)
 static inline bool
 replied(struct rig *r)
 {
-    return door(r, DOOR_ACK)->figures.sent / 3 >= r->want;
+    return door(r, LISTENER_ACK)->figures.sent / 3 >= r->want;
 }
 
 static inline bool
 sent(struct rig *r)
 {
-    return door(r, DOOR_ACK)->figures.sent >= r->want;
+    return door(r, LISTENER_ACK)->figures.sent >= r->want;
 }
 
 static inline bool
 has_ended(struct rig *r)
 {
-    return door(r, DOOR_ACK)->open + door(r, DOOR_SILENT)->open == 0;
+    return door(r, LISTENER_ACK)->open + door(r, LISTENER_SILENT)->open == 0;
 }
 
 static inline bool
@@ -172,7 +172,7 @@ has_recovered(struct rig *r)
 static inline bool
 pushes_back(struct rig *r)
 {
-    return door(r, DOOR_ACK)->blocked || door(r, DOOR_SILENT)->blocked;
+    return door(r, LISTENER_ACK)->blocked || door(r, LISTENER_SILENT)->blocked;
 }
 
 static inline bool
@@ -190,10 +190,10 @@ start_conns(struct rig *r)
 
     r->ingest = (struct ingest){.logs = &r->logs, .commit = &r->commit};
     for (size_t i = 0; i < DOORS; i++)
-        r->rows[i] = (struct door_row){
-            .name = i == DOOR_ACK ? "ack" : "silent",
+        r->rows[i] = (struct listener_config){
+            .name = i == LISTENER_ACK ? "ack" : "silent",
             .max_key = "write.max_connections",
-            .protocol = i == DOOR_ACK ? &ingest_ack : &ingest_silent,
+            .protocol = i == LISTENER_ACK ? &ingest_ack : &ingest_silent,
             .ctx = &r->ingest,
             .max = 64};
     assert_rc(conns_init(&r->conns, r->loop, &o), 0);
@@ -267,8 +267,8 @@ finish(struct rig *r)
 
     conns_stop(r->conns, LIMIT_MS, on_stopped, r);
     run(r, has_finished, 0);
-    r->cut_off = door(r, DOOR_ACK)->figures.cut_off +
-                 door(r, DOOR_SILENT)->figures.cut_off;
+    r->cut_off = door(r, LISTENER_ACK)->figures.cut_off +
+                 door(r, LISTENER_SILENT)->figures.cut_off;
     r->malformed = malformed(r);
     log_fd = dup(r->data.log_fd);
     close_all(r);

@@ -1,8 +1,8 @@
 /* tests/unit/live_asks.h - requests of the peers of live_fixture.h, and the
  * answers that they wait for, byte for byte.
  */
-#ifndef COUNTD_TEST_LIVE_ASKS_H
-#define COUNTD_TEST_LIVE_ASKS_H
+#ifndef COUNTD_TESTS_UNIT_LIVE_ASKS_H
+#define COUNTD_TESTS_UNIT_LIVE_ASKS_H
 
 #include "tests/unit/live_fixture.h"
 

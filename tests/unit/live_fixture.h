@@ -9,8 +9,8 @@
  * The last two are of live_asks.h.  `say` and what is built on it turn the loop
  * until the server has answered; `send_later` leaves that to the next turns.
  */
-#ifndef COUNTD_TEST_LIVE_FIXTURE_H
-#define COUNTD_TEST_LIVE_FIXTURE_H
+#ifndef COUNTD_TESTS_UNIT_LIVE_FIXTURE_H
+#define COUNTD_TESTS_UNIT_LIVE_FIXTURE_H
 
 #include "tests/lib/test.h"
 
@@ -29,8 +29,8 @@
 #include "tests/lib/fault.h"
 #include "tests/lib/taker.h"
 #include "tests/lib/turns.h"
-#include "writer/live/protocol.h"
-#include "writer/live/server.h"
+#include "writer/live/live_protocol.h"
+#include "writer/live/live_server.h"
 
 #define PEERS_MAX 256
 #define MIB       ((size_t)1 << 20)
@@ -53,9 +53,9 @@ struct rig {
     struct loop *loop;
     struct budget budget;
     struct live_server server;
-    struct door_row row;
+    struct listener_config row;
     struct conns *conns;
-    struct door *door;
+    struct listener *door;
     size_t pool_size; /* 0: enough */
     bool stopped;
     bool (*until)(struct rig *r);
@@ -201,7 +201,7 @@ start(struct rig *r, struct live_server_options o)
         .count = 1,
         .shared = 4096,
         .pool_size = r->pool_size > 0 ? r->pool_size : 16 * MIB,
-        .answer_max = REQUESTS_OUT_SIZE};
+        .answer_max = LIVE_PROTOCOL_OUT_SIZE};
 
     if (r->budget.max == 0)
         r->budget.max = 256 * MIB;

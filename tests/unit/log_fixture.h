@@ -4,8 +4,8 @@
  * Slots hold increments 1, 2, 3 ... in the order of appending, received at
  * FIRST_MS, FIRST_MS + 1 ..., so that sums tell which of them were counted.
  */
-#ifndef COUNTD_LOG_FIXTURE_H
-#define COUNTD_LOG_FIXTURE_H
+#ifndef COUNTD_TESTS_UNIT_LOG_FIXTURE_H
+#define COUNTD_TESTS_UNIT_LOG_FIXTURE_H
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/log/create.h"
 #include "common/log/log.h"
+#include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/test.h"

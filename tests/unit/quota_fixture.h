@@ -1,7 +1,7 @@
 /* tests/unit/quota_fixture.h - quotas and their journal without a server: what
  * the tests of both share. */
-#ifndef COUNTD_QUOTA_FIXTURE_H
-#define COUNTD_QUOTA_FIXTURE_H
+#ifndef COUNTD_TESTS_UNIT_QUOTA_FIXTURE_H
+#define COUNTD_TESTS_UNIT_QUOTA_FIXTURE_H
 
 #include "tests/lib/test.h"
 
@@ -87,14 +87,15 @@ book_quota(struct book *b, const char *name)
 
 /* A request, put into the journal if it changes something. */
 static inline struct answer
-book_put(struct book *b, const char *name, enum record_type type, int64_t value)
+book_put(struct book *b, const char *name, enum journal_record_type type,
+         int64_t value)
 {
     struct quota_request r = {
         .type = type, .quota = book_quota(b, name), .value = value};
     struct quota_change c;
     struct answer a;
 
-    if (type == RECORD_CREATE) {
+    if (type == JOURNAL_RECORD_CREATE) {
         r.name = name;
         r.name_size = strlen(name);
     }
@@ -104,7 +105,7 @@ book_put(struct book *b, const char *name, enum record_type type, int64_t value)
     for (size_t at = 0; at < r.name_size; at += 16) {
         uint8_t part[16] = {0};
         const size_t left = r.name_size - at;
-        struct record p = {.type = RECORD_NAME, .part = true};
+        struct journal_record p = {.type = JOURNAL_RECORD_NAME, .part = true};
 
         memcpy(part, name + at, left < 16 ? left : 16);
         p.value = get_le64s(part);
@@ -117,7 +118,8 @@ book_put(struct book *b, const char *name, enum record_type type, int64_t value)
 
 /* The same, and durable. */
 static inline struct answer
-book_do(struct book *b, const char *name, enum record_type type, int64_t value)
+book_do(struct book *b, const char *name, enum journal_record_type type,
+        int64_t value)
 {
     const struct answer a = book_put(b, name, type, value);
 

@@ -23,7 +23,7 @@ struct fixture {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct fresh fresh;
+    struct as_of fresh;
     struct answer answer;
     uint8_t *out; /* room for the answers of a test, then what must stay */
     uint64_t now_ms;
@@ -54,7 +54,7 @@ setup(void **state)
     assert_rc(layout_init(&f.layout, 256, 256), 0);
     f.store = engine_open(f.kind, f.datadir.keyspace_fd);
     put_words(&f);
-    assert_rc(fresh_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
     f.out = malloc(OUT_SIZE);
     assert_non_null(f.out);
@@ -69,7 +69,7 @@ teardown(void **state)
     struct fixture *f = *state;
 
     answer_fini(&f->answer);
-    fresh_fini(&f->fresh);
+    as_of_fini(&f->fresh);
     store_close(f->store);
     datadir_close(&f->datadir);
     tmpdir_remove(&f->dir);

@@ -259,7 +259,7 @@ workers_that_race_count_each_log_once(void **state)
 
 /* The totals of the view that is kept, or of a new one. */
 static int
-kept_totals(struct store *s, struct store_totals *out)
+unmerged_totals(struct store *s, struct store_totals *out)
 {
     struct store_query q = {
         .op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME, .name_size = 5};
@@ -280,11 +280,11 @@ read_in_child(const struct tmpdir *d, int ask, int answer)
     struct store_totals t[2];
     char c;
 
-    if (kept_totals(s, &t[0]) < 0 || write(answer, "r", 1) != 1 ||
-        read(ask, &c, 1) != 1 || kept_totals(s, &t[0]) < 0)
+    if (unmerged_totals(s, &t[0]) < 0 || write(answer, "r", 1) != 1 ||
+        read(ask, &c, 1) != 1 || unmerged_totals(s, &t[0]) < 0)
         _exit(1);
     store_read_end(s);
-    if (kept_totals(s, &t[1]) < 0)
+    if (unmerged_totals(s, &t[1]) < 0)
         _exit(1);
     if (write(answer, t, sizeof t) != (ssize_t)sizeof t)
         _exit(1);

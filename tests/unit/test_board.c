@@ -1,6 +1,6 @@
 /* tests/unit/test_board.c - boards: what is refused, the contract of reading
  * before updating, masters that come and go. */
-#include "common/board/inside.h"
+#include "common/board/board_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,12 +9,12 @@ static void look_on(void);
 #define BOARD_STEP() step()
 #define BOARD_LOOK() look_on()
 
-#include "common/board/file.c"
-#include "common/board/format.c"
-#include "common/board/last.c"
-#include "common/board/locks.c"
-#include "common/board/process.c"
-#include "common/board/slot.c"
+#include "common/board/board_file.c"
+#include "common/board/board_format.c"
+#include "common/board/board_last_read.c"
+#include "common/board/board_locks.c"
+#include "common/board/board_process.c"
+#include "common/board/board_slot.c"
 
 #include <sys/wait.h>
 

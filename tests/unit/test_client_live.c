@@ -295,7 +295,7 @@ compare_and_answer(struct server *s, int fd)
 }
 
 static void
-requests_are_the_bytes_of_the_protocol(void **state)
+live_protocol_are_the_bytes_of_the_protocol(void **state)
 {
     struct server *s = *state;
     uint32_t value = 0;
@@ -393,7 +393,7 @@ answers_may_be_split_at_every_byte(void **state)
 }
 
 static void
-requests_may_leave_in_pieces_of_every_size(void **state)
+live_protocol_may_leave_in_pieces_of_every_size(void **state)
 {
     struct server *s = *state;
 
@@ -1235,13 +1235,13 @@ closing_ends_the_connection_though_a_child_has_a_copy(void **state)
 #define LIVE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
-    LIVE_TEST(requests_are_the_bytes_of_the_protocol),
+    LIVE_TEST(live_protocol_are_the_bytes_of_the_protocol),
     LIVE_TEST(every_status_is_an_error_and_the_connection_goes_on),
     LIVE_TEST(a_status_that_does_not_exist_ends_the_connection),
     LIVE_TEST(what_is_no_proper_request_is_not_sent),
     LIVE_TEST(names_have_any_bytes_and_up_to_65535),
     LIVE_TEST(answers_may_be_split_at_every_byte),
-    LIVE_TEST(requests_may_leave_in_pieces_of_every_size),
+    LIVE_TEST(live_protocol_may_leave_in_pieces_of_every_size),
     LIVE_TEST(interrupted_calls_are_repeated),
     LIVE_TEST(a_wrong_magic_ends_the_connection),
     LIVE_TEST(an_answer_to_another_request_ends_the_connection),

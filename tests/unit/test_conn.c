@@ -88,16 +88,16 @@ gated_answers_wait_for_the_commit_and_so_does_what_is_behind(void **state)
     echo_hear(f, a, "free,");
     echo_ask(b, 'e', "b");
     echo_hear(f, b, "b");
-    assert_true(gate_waits(&f->own));
-    gate_depart(&f->own);
-    assert_false(gate_waits(&f->own));
+    assert_true(gate_has_waiters(&f->own));
+    gate_close_group(&f->own);
+    assert_false(gate_has_waiters(&f->own));
     echo_ask(a, 'g', "second,");
     echo_hear_nothing(f, a);
-    gate_open(&f->own);
+    gate_release(&f->own);
     echo_hear(f, a, "first,behind,");
     echo_hear_nothing(f, a);
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     echo_hear(f, a, "second,");
 }
 
@@ -105,7 +105,7 @@ static void
 a_gated_connection_that_ends_frees_its_number_when_the_gate_opens(void **state)
 {
     struct echo *f = *state;
-    struct door *d;
+    struct listener *d;
     int a;
 
     echo_start(f);
@@ -116,8 +116,8 @@ a_gated_connection_that_ends_frees_its_number_when_the_gate_opens(void **state)
     echo_hear_end(f, a, "");
     assert_int_equal(d->open, 0);
     assert_int_equal(d->used, 1);
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     assert_int_equal(d->used, 0);
 }
 
@@ -151,8 +151,8 @@ a_half_closed_peer_gets_its_answers(void **state)
     echo_ask(a, 'g', "two");
     assert_int_equal(shutdown(a, SHUT_WR), 0);
     echo_hear(f, a, "one,");
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     echo_hear_end(f, a, "two");
 }
 
@@ -292,7 +292,7 @@ without_room_no_byte_leaves_the_kernel(void **state)
     echo_hear_nothing(f, a);
     assert_int_equal(conns_door(f->conns, ECHO)->figures.received, 0);
     f->room = SIZE_MAX;
-    door_wake(conns_door(f->conns, ECHO));
+    listener_wake(conns_door(f->conns, ECHO));
     echo_hear(f, a, "later");
 }
 
@@ -307,7 +307,7 @@ what_a_connection_leaves_is_done_in_steps_before_its_number_is_free(
     void **state)
 {
     struct echo *f = *state;
-    struct door *d;
+    struct listener *d;
     int a;
 
     echo_start(f);
@@ -380,8 +380,8 @@ who_waits_for_memory_and_for_its_peer_goes_on_after_both(void **state)
     }
     echo_ask_number(a, 'b', 1000);
     echo_turns(f, 4);
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     echo_turns(f, 4);
     echo_hear_size(f, a, 240000);
     echo_hear_size(f, b, 1000 * 1024);
@@ -404,11 +404,11 @@ who_waits_for_room_and_for_its_peer_goes_on_after_both(void **state)
     f->room = 0;
     echo_ask(a, 'e', "later");
     echo_turns(f, 4);
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     echo_turns(f, 4);
     f->room = SIZE_MAX;
-    door_wake(conns_door(f->conns, ECHO));
+    listener_wake(conns_door(f->conns, ECHO));
     echo_turns(f, 4);
     echo_hear_size(f, a, 240000);
     echo_hear(f, a, "later");
@@ -493,7 +493,7 @@ static void
 who_owes_much_behind_a_gate_is_not_received_from(void **state)
 {
     struct echo *f = *state;
-    const struct door_figures *d;
+    const struct listener_stats *d;
     const size_t all = 100 * (size_t)UINT16_MAX * 3;
     int a;
 
@@ -505,11 +505,11 @@ who_owes_much_behind_a_gate_is_not_received_from(void **state)
         echo_turns(f, 1);
     }
     assert_in_range(d->received, 5 * (size_t)86, 5 * (size_t)87);
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     echo_hear_size(f, a, 86 * (size_t)UINT16_MAX * 3);
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     echo_hear_size(f, a, all - 86 * (size_t)UINT16_MAX * 3);
     assert_memory_equal(f->heard + f->heard_size - 6, "WINWIN", 6);
 }
@@ -531,8 +531,8 @@ the_refusal_comes_behind_whatever_is_owed(void **state)
     echo_ask_number(b, 'o', 2);
     echo_ask(b, 'x', "");
     echo_hear_nothing(f, b);
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     assert_true(conns_have_work(f->conns));
     echo_hear(f, b, "WINWINFAIL");
 }
@@ -548,13 +548,13 @@ bytes_behind_another_gate_wait_for_the_first(void **state)
     echo_ask(a, 'g', "one,");
     echo_ask(a, 'G', "two");
     echo_hear_nothing(f, a);
-    assert_false(gate_waits(&f->other));
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    assert_false(gate_has_waiters(&f->other));
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     echo_hear(f, a, "one,");
-    assert_true(gate_waits(&f->other));
-    gate_depart(&f->other);
-    gate_open(&f->other);
+    assert_true(gate_has_waiters(&f->other));
+    gate_close_group(&f->other);
+    gate_release(&f->other);
     echo_hear(f, a, "two");
 }
 
@@ -562,7 +562,7 @@ static void
 a_peer_that_leaves_a_full_door_is_noticed_but_not_before_its_bytes(void **state)
 {
     struct echo *f = *state;
-    struct door *d;
+    struct listener *d;
     int a, b;
 
     echo_start(f);
@@ -576,7 +576,7 @@ a_peer_that_leaves_a_full_door_is_noticed_but_not_before_its_bytes(void **state)
     echo_turns(f, 3);
     assert_int_equal(d->open, 2);
     f->room = SIZE_MAX;
-    door_wake(d);
+    listener_wake(d);
     echo_hear_end(f, a, "still");
     assert_int_equal(d->open, 1);
 
@@ -593,7 +593,7 @@ static void
 connections_that_end_within_a_request_are_counted(void **state)
 {
     struct echo *f = *state;
-    struct door *d;
+    struct listener *d;
     int a, b;
 
     echo_start(f);
@@ -703,7 +703,7 @@ at_a_full_door_who_is_idle_longest_yields(void **state)
 {
     struct echo *f = *state;
     struct net_address at;
-    struct door *d;
+    struct listener *d;
     int a[3], b;
 
     f->rows[ECHO].max = 3;
@@ -775,7 +775,7 @@ start_wide(struct echo *f)
 }
 
 static void
-doors_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table(
+listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table(
     void **state)
 {
     struct echo *f = *state;
@@ -878,8 +878,8 @@ a_stop_answers_what_has_arrived_and_waits_for_the_commit(void **state)
     echo_hear_end(f, c, "three");
     assert_false(f->stopped);
     assert_int_equal(conns_door(f->conns, ECHO)->open, 1);
-    gate_depart(&f->own);
-    gate_open(&f->own);
+    gate_close_group(&f->own);
+    gate_release(&f->own);
     echo_run(f, echo_has_stopped);
     echo_hear_end(f, a, "two");
 }
@@ -960,7 +960,8 @@ static const struct CMUnitTest tests[] = {
     TEST(who_waits_at_a_full_door_comes_in_when_one_leaves),
     TEST(at_a_full_door_who_is_idle_longest_yields),
     TEST(nobody_yields_while_there_is_room_or_where_the_door_says_never),
-    TEST(doors_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table),
+    TEST(
+        listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table),
     TEST(a_door_that_alone_has_work_gets_eight_parts),
     TEST(who_comes_again_stands_behind_those_who_wait),
     TEST(who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others),

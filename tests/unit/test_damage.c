@@ -182,7 +182,7 @@ damage_to_a_value_in_use_is_seen_within_a_minute(void **state)
 
     damage_counts(d, "lamps");
     lmdb_of(s)->forgot_ms -= 60000; /* a minute goes by */
-    (void)store_tend(s, &(struct store_tending){0});
+    (void)store_maintain(s, &(struct store_maintenance){0});
 
     assert_rc(stored_get(s, KS_NAME, "lamps", &row), -EBADMSG);
     assert_rc(stored_range(s, KS_NAME, 0, 10, bytes, sizeof bytes), -EBADMSG);

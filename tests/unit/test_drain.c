@@ -47,7 +47,7 @@ hold(struct fixture *x, const char *name, struct store_mark m, int64_t sum)
                                   .deltas = &d,
                                   .delta_count = 1};
 
-    assert_rc(held_look(x->held), 0);
+    assert_rc(held_snapshot_begin(x->held), 0);
     assert_rc(held_begin(x->held), 0);
     assert_rc(held_put(x->held, &b, -EBADMSG), 0);
     assert_rc(held_commit(x->held), 0);
@@ -307,7 +307,7 @@ what_was_dropped_does_not_come_back_out_of_what_is_held(void **state)
               0);
     assert_int_equal(deleted, 2);
 
-    while (merge_tend(&x->merge, UINT64_MAX))
+    while (merge_maintain(&x->merge, UINT64_MAX))
         ;
     drain_dry(x);
 
@@ -331,7 +331,7 @@ what_another_process_drains_is_left_to_it(void **state)
     pid = fork();
     if (pid == 0) {
         fixture_open_worker(x);
-        if (held_look(x->held) < 0 ||
+        if (held_snapshot_begin(x->held) < 0 ||
             held_lock(x->held, (const uint8_t *)"a", 1) < 0)
             _exit(1);
         (void)!write(ready[1], "", 1);

@@ -397,7 +397,7 @@ marks_stay_when_keys_are_deleted(void **state)
 
 /* Which logs are spent, by the first letter. */
 static bool
-is_spent(void *ctx, const struct store_mark *mark)
+is_dead_fill(void *ctx, const struct store_mark *mark)
 {
     const char *spent = ctx;
 
@@ -408,12 +408,13 @@ static unsigned
 tend(struct store *s, const char *spent)
 {
     char letters[8];
-    const struct store_tending t = {.is_spent = is_spent, .ctx = letters};
+    const struct store_maintenance t = {.is_dead_fill = is_dead_fill,
+                                        .ctx = letters};
     unsigned steps = 1;
 
     (void)snprintf(letters, sizeof letters, "%s", spent); /* short */
     lmdb_of(s)->tending.next_ms = 0;                      /* a minute later */
-    while (store_tend(s, &t))
+    while (store_maintain(s, &t))
         steps++;
     return steps;
 }
@@ -461,7 +462,8 @@ static void
 tending_takes_a_step_at_a_time_and_rests_a_minute(void **state)
 {
     const struct tmpdir *d = *state;
-    const struct store_tending t = {.is_spent = is_spent, .ctx = (char[]){"a"}};
+    const struct store_maintenance t = {.is_dead_fill = is_dead_fill,
+                                        .ctx = (char[]){"a"}};
     struct store *s = open_store(d, 1 << 20, true);
     char name[16];
 
@@ -478,7 +480,7 @@ tending_takes_a_step_at_a_time_and_rests_a_minute(void **state)
     assert_int_equal(tmpdir_count(d, "."), 0);
     assert_rc(stored_add(s, "ks0", &log_a, "k", 1), 0);
     assert_rc(store_drop(s, (const uint8_t *)"ks0", 3, NULL, 0), 0);
-    while (store_tend(s, &t))
+    while (store_maintain(s, &t))
         ;
     assert_true(tmpdir_has(d, "ks0.mdb"));
     store_close(s);

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/client/cmd/wait.h"
-#include "common/log/fills.h"
+#include "common/client/cmd/wait_merged.h"
 #include "common/log/log.h"
+#include "common/log/pending_set.h"
 #include "common/setup/datadir.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
@@ -22,7 +22,7 @@ struct fixture {
     struct tmpdir dir;
     struct datadir datadir;
     struct logdir logs;
-    struct fills fills;
+    struct pending_set fills;
 };
 
 static int
@@ -46,7 +46,7 @@ teardown(void **state)
     struct fixture *f = *state;
 
     fault_clear();
-    fills_fini(&f->fills);
+    pending_set_fini(&f->fills);
     logdir_close(&f->logs);
     datadir_close(&f->datadir);
     tmpdir_remove(&f->dir);
@@ -65,7 +65,7 @@ begin_log(struct fixture *f, struct filler *log, uint64_t index,
 static size_t
 left(struct fixture *f)
 {
-    assert_rc(fills_drop_merged(&f->fills, &f->logs), 0);
+    assert_rc(pending_set_drop_merged(&f->fills, &f->logs), 0);
     return f->fills.count;
 }
 
@@ -77,7 +77,7 @@ a_log_is_left_until_it_is_merged(void **state)
     struct log merging;
 
     begin_log(f, &log, 3, FIRST_MS);
-    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_rc(pending_set_note(&f->fills, &f->logs), 0);
     assert_int_equal(left(f), 1);
     filler_seal(&log);
     assert_int_equal(left(f), 1);
@@ -96,7 +96,7 @@ what_comes_later_is_not_waited_for(void **state)
 
     begin_log(f, &old, 0, FIRST_MS);
     filler_seal(&old);
-    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_rc(pending_set_note(&f->fills, &f->logs), 0);
     begin_log(f, &later, 1, FIRST_MS - 5000); /* the clock was set back */
     assert_int_equal(left(f), 1);
     filler_empty(f->datadir.log_fd, 0);
@@ -117,7 +117,7 @@ a_time_in_whole_seconds_is_the_same_fill(void **state)
     struct filler log;
 
     begin_log(f, &log, 0, FIRST_MS);
-    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_rc(pending_set_note(&f->fills, &f->logs), 0);
     filler_seal(&log);
     assert_int_equal(utimensat(f->datadir.log_fd, "0000000000", times, 0), 0);
 
@@ -136,7 +136,7 @@ a_full_log_of_another_mtime_is_left_while_a_worker_has_it(void **state)
     begin_log(f, &log, 0, FIRST_MS);
     filler_seal(&log);
     assert_int_equal(utimensat(f->datadir.log_fd, "0000000000", NULL, 0), 0);
-    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_rc(pending_set_note(&f->fills, &f->logs), 0);
     assert_rc(log_claim(&merging, f->datadir.log_fd, 0, LOG_MODE_FULL), 0);
 
     assert_int_equal(left(f), 1);
@@ -159,7 +159,7 @@ a_log_that_could_not_be_told_is_the_fill_seen_next(void **state)
     fd = openat(f->datadir.log_fd, "0000000000", O_RDWR | O_CLOEXEC);
     assert_int_equal(pread(fd, headers, sizeof headers, 0), sizeof headers);
     assert_int_equal(pwrite(fd, zeros, sizeof zeros, 0), sizeof zeros);
-    assert_rc(fills_note(&f->fills, &f->logs), 0);
+    assert_rc(pending_set_note(&f->fills, &f->logs), 0);
     assert_int_equal(left(f), 1);
     assert_int_equal(pwrite(fd, headers, sizeof headers, 0), sizeof headers);
     assert_int_equal(close(fd), 0);
@@ -183,8 +183,8 @@ many_logs_may_be_noted(void **state)
         begin_log(f, &log, i, FIRST_MS + i);
         filler_seal(&log);
     }
-    assert_rc(fills_note(&f->fills, &f->logs), 0);
-    assert_rc(fills_note(&f->fills, &f->logs), 0); /* afresh */
+    assert_rc(pending_set_note(&f->fills, &f->logs), 0);
+    assert_rc(pending_set_note(&f->fills, &f->logs), 0); /* afresh */
     filler_empty(f->datadir.log_fd, 149);
 
     assert_int_equal(left(f), 149);
@@ -198,7 +198,7 @@ without_memory_nothing_is_called_merged(void **state)
 
     begin_log(f, &log, 0, FIRST_MS);
     fault_inject("memory", 1, ENOMEM);
-    assert_rc(fills_note(&f->fills, &f->logs), -ENOMEM);
+    assert_rc(pending_set_note(&f->fills, &f->logs), -ENOMEM);
     fault_clear();
     filler_die(&log);
 }

@@ -6,7 +6,7 @@
  * that is empty.  Directories are made in memory: these tests sync often. */
 #include "tests/unit/log_fixture.h"
 
-#include "common/log/recover.h"
+#include "common/log/log_recover.h"
 
 #define COUNT  5 /* increments in the log */
 #define FORMER 7 /* in its fill before */

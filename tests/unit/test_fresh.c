@@ -13,7 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/store/lmdb/held.h"
-#include "reader/fresh.h"
+#include "reader/as_of.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
@@ -25,7 +25,7 @@ struct fixture {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct fresh fresh;
+    struct as_of fresh;
     uint64_t now_ms; /* monotonic, as the loop would say; the test's own */
 };
 
@@ -40,7 +40,7 @@ setup(void **state)
     assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&f.layout, 256, 256), 0);
     f.store = engine_open(kind, f.datadir.keyspace_fd);
-    assert_rc(fresh_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     *state = &f;
     return 0;
 }
@@ -51,7 +51,7 @@ teardown(void **state)
     struct fixture *f = *state;
 
     fault_clear();
-    fresh_fini(&f->fresh);
+    as_of_fini(&f->fresh);
     store_close(f->store);
     datadir_close(&f->datadir);
     tmpdir_remove(&f->dir);
@@ -62,8 +62,8 @@ teardown(void **state)
 static uint64_t
 told(struct fixture *f, const char *keyspace)
 {
-    return (uint64_t)fresh_as_of(&f->fresh, (const uint8_t *)keyspace,
-                                 strlen(keyspace));
+    return (uint64_t)as_of_get(&f->fresh, (const uint8_t *)keyspace,
+                               strlen(keyspace));
 }
 
 /* As of a new look, in a turn of its own. */
@@ -73,9 +73,9 @@ as_of(struct fixture *f, const char *keyspace)
     uint64_t got;
 
     f->now_ms += 1000;
-    fresh_look(&f->fresh, f->now_ms);
+    as_of_refresh(&f->fresh, f->now_ms);
     got = told(f, keyspace);
-    fresh_end_turn(&f->fresh);
+    as_of_end_turn(&f->fresh);
     return got;
 }
 
@@ -277,7 +277,7 @@ records_held_for_one_keyspace_hold_back_that_one_only(void **state)
 static void
 however_many_keyspaces_are_held_each_is_known(void **state)
 {
-    enum { COUNT = FRESH_TOLD + 100 };
+    enum { COUNT = AS_OF_TOLD + 100 };
     struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     char name[16];
@@ -295,7 +295,7 @@ however_many_keyspaces_are_held_each_is_known(void **state)
 static void
 many_keyspaces_are_told_apart_within_a_look(void **state)
 {
-    enum { COUNT = 3 * FRESH_TOLD };
+    enum { COUNT = 3 * AS_OF_TOLD };
     struct fixture *f = *state;
     const uint64_t now = clock_unix_ms();
     char name[16];
@@ -344,9 +344,9 @@ a_look_is_good_for_some_milliseconds(void **state)
     assert_int_equal(as_of(f, "words"), first - 1);
     filler_empty(f->datadir.log_fd, 0);
 
-    fresh_look(&f->fresh, f->now_ms + FRESH_AGE_MS - 1);
+    as_of_refresh(&f->fresh, f->now_ms + AS_OF_AGE_MS - 1);
     assert_int_equal(told(f, "words"), first - 1);
-    fresh_look(&f->fresh, f->now_ms + 200);
+    as_of_refresh(&f->fresh, f->now_ms + 200);
     assert_true(told(f, "words") > first);
 }
 
@@ -480,9 +480,9 @@ a_look_is_not_good_for_another_clock(void **state)
     assert_true(as_of(f, "words") > 0);
     fault_clock(-3600000);
 
-    fresh_look(&f->fresh, f->now_ms);
+    as_of_refresh(&f->fresh, f->now_ms);
 
-    assert_true((uint64_t)fresh_as_of(&f->fresh, (const uint8_t *)"words", 5) <=
+    assert_true((uint64_t)as_of_get(&f->fresh, (const uint8_t *)"words", 5) <=
                 clock_unix_ms());
 }
 

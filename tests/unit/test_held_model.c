@@ -54,10 +54,10 @@ nanosleep(const struct timespec *t, struct timespec *left)
         yield(NULL);                                                           \
         return name(__VA_ARGS__);                                              \
     }
-STEP(int, held_look, (struct held * h), h)
+STEP(int, held_snapshot_begin, (struct held * h), h)
 STEP(int, held_begin, (struct held * h), h)
 STEP(int, held_commit, (struct held * h), h)
-STEP(int, held_fence, (struct held * h), h)
+STEP(int, held_make_durable, (struct held * h), h)
 STEP(int, held_lock, (struct held * h, const uint8_t *name, size_t size), h,
      name, size)
 STEP(int, held_delete,
@@ -68,18 +68,18 @@ STEP(int, batch_take, (struct batch * b), b)
 STEP(unsigned, batch_end, (struct batch * b, bool stopped), b, stopped)
 
 /* The modules under test, with these steps. */
-#define held_look   step_held_look
-#define held_begin  step_held_begin
-#define held_commit step_held_commit
-#define held_fence  step_held_fence
-#define held_lock   step_held_lock
-#define held_delete step_held_delete
-#define batch_take  step_batch_take
-#define batch_end   step_batch_end
-#include "worker/agree.c"
+#define held_snapshot_begin step_held_snapshot_begin
+#define held_begin          step_held_begin
+#define held_commit         step_held_commit
+#define held_make_durable   step_held_make_durable
+#define held_lock           step_held_lock
+#define held_delete         step_held_delete
+#define batch_take          step_batch_take
+#define batch_end           step_batch_end
+#include "worker/log_select.c"
 #undef STAYS
+#include "worker/apply_batch.c"
 #include "worker/merge.c"
-#include "worker/settle.c"
 #define apply drain_apply
 #define tell  drain_tell
 #define judge drain_judge

@@ -182,7 +182,7 @@ without_a_file_nothing_is_held(void **state)
     struct rig *r = *state;
     struct held_record record;
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
 
     assert_false(held_any(r->held));
     assert_int_equal(state_of(r->held, "lamps", fill(1, 1, 1)), HELD_NONE);
@@ -202,7 +202,7 @@ a_batch_comes_back_as_it_was_given(void **state)
 
     assert_rc(hold_batch(r->held, &b, -EBADMSG), 0);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_true(held_any(r->held));
     assert_rc(next(r->held, "lamps", 0, &record), 0);
     assert_same_batch(&record.batch, &b);
@@ -210,7 +210,7 @@ a_batch_comes_back_as_it_was_given(void **state)
     assert_rc(next(r->held, "lamp", 0, &record), -ENOENT);
     assert_rc(next(r->held, "lampst", 0, &record), -ENOENT);
     open_again(r, false, 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(next(r->held, "lamps", 0, &record), 0);
     assert_same_batch(&record.batch, &b);
 }
@@ -223,7 +223,7 @@ a_keyspace_of_which_something_is_held_is_told_from_one_of_which_nothing_is(
 
     assert_rc(hold(r->held, "lamps", fill(1, 5, 100)), 0);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_int_equal(state_of(r->held, "lamps", fill(1, 5, 100)), HELD_SAME);
     assert_int_equal(state_of(r->held, "lamps", fill(1, 5, 101)), HELD_OTHER);
     assert_int_equal(state_of(r->held, "lamps", fill(1, 6, 100)), HELD_OTHER);
@@ -243,7 +243,7 @@ records_come_in_the_order_they_were_held_and_go_one_by_one(void **state)
         assert_rc(hold(r->held, "lamps", fill((uint8_t)(9 - i), i, 100 * i)),
                   0);
     for (uint64_t i = 1; i <= 5; i++) {
-        assert_rc(held_look(r->held), 0);
+        assert_rc(held_snapshot_begin(r->held), 0);
         assert_span(r->held, "lamps", 100 * i, 500);
         assert_rc(next(r->held, "lamps", 0, &record), 0);
         assert_true(record.id > id);
@@ -252,10 +252,10 @@ records_come_in_the_order_they_were_held_and_go_one_by_one(void **state)
 
         assert_rc(delete_one(r->held, "lamps", id), 0);
     }
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_false(held_any(r->held));
     assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(next(r->held, "lamps", 0, &record), 0);
     assert_true(record.id > id);
 }
@@ -279,7 +279,7 @@ many_keyspaces_are_kept_apart_and_listed_by_name(void **state)
     }
     assert_rc(held_commit(r->held), 0);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     for (size_t i = 0; i < 6; i++) {
         assert_rc(held_next_name(r->held, name, size, name, &size), 0);
         assert_int_equal(size, strlen(sorted[i]));
@@ -320,7 +320,7 @@ a_list_says_what_waits_since_when_and_why(void **state)
     assert_rc(hold(r->held, "a", fill(1, 6, 400)), 0);
     assert_rc(hold(r->held, "b", fill(1, 6, 400)), 0);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(held_each(r->held, note_row, rows), 0);
 
     assert_int_equal(rows[0].records, 2);
@@ -386,7 +386,7 @@ a_batch_of_any_size_comes_back_as_it_was_given(void **state)
         large_make(&l, count > 0 ? count : 1);
         l.batch.delta_count = count;
         assert_rc(hold_batch(r->held, &l.batch, EDQUOT), 0);
-        assert_rc(held_look(r->held), 0);
+        assert_rc(held_snapshot_begin(r->held), 0);
         assert_rc(next(r->held, "large", 0, &record), 0);
         assert_same_batch(&record.batch, &l.batch);
         assert_rc(delete_one(r->held, "large", record.id), 0);
@@ -408,17 +408,17 @@ a_batch_may_have_many_marks(void **state)
     }
     assert_rc(hold_batch(r->held, &b, EDQUOT), 0);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_span(r->held, "lamps", 4001, 5000);
     assert_int_equal(state_of(r->held, "lamps", marks[0]), HELD_SAME);
     assert_int_equal(state_of(r->held, "lamps", marks[999]), HELD_SAME);
     assert_rc(next(r->held, "lamps", 0, &record), 0);
     assert_same_batch(&record.batch, &b);
     assert_rc(delete_one(r->held, "lamps", record.id), 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_int_equal(state_of(r->held, "lamps", marks[0]), HELD_NONE);
     open_again(r, true, 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_false(held_any(r->held));
 }
 
@@ -461,14 +461,14 @@ a_large_record_is_held_whole_or_not_at_all(void **state)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_false(held_any(r->held));
 
     assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
     assert_sound(r, 1);
     assert_rc(hold_batch(r->held, &l.batch, EDQUOT), 0);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(next(r->held, "large", 0, &record), 0);
     assert_same_batch(&record.batch, &l.batch);
     assert_sound(r, 2);
@@ -490,7 +490,7 @@ no_more_is_held_than_held_max(void **state)
     }
     assert_rc(rc, -EDQUOT);
     assert_in_range(n, 4, 8);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(next(r->held, "lamps", 0, &record), 0);
     assert_rc(delete_one(r->held, "lamps", record.id), 0);
 
@@ -514,7 +514,7 @@ what_is_no_batch_is_refused(void **state)
     b.deltas = wrong;
     b.delta_count = 2;
     assert_rc(hold_batch(r->held, &b, 1), -EINVAL);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_false(held_any(r->held));
 }
 
@@ -530,7 +530,7 @@ exactly_the_records_named_are_deleted(void **state)
     for (uint64_t i = 0; i < 5; i++)
         assert_rc(hold(r->held, "lamps", fill(1, i, i)), 0);
     assert_rc(hold(r->held, "doors", fill(1, 9, 9)), 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     for (size_t i = 0; i < 5; i++) {
         assert_rc(next(r->held, "lamps", after, &record), 0);
         ids[i] = after = record.id;
@@ -540,7 +540,7 @@ exactly_the_records_named_are_deleted(void **state)
     assert_rc(held_delete(r->held, (const uint8_t *)"lamps", 5, ids, 3), 0);
     assert_rc(delete_one(r->held, "doors", ids[4]), 0);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(next(r->held, "lamps", 0, &record), 0);
     assert_int_equal(record.id, ids[3]);
     assert_int_equal(state_of(r->held, "lamps", fill(1, 2, 2)), HELD_OTHER);
@@ -569,7 +569,7 @@ all_records_of_a_keyspace_can_be_dropped(void **state)
     assert_rc(held_drop(r->held, (const uint8_t *)"lamps", 5, &records), 0);
 
     assert_int_equal(records, 1250);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_int_equal(state_of(r->held, "lamps", fill(1, 0, 0)), HELD_NONE);
     assert_int_equal(state_of(r->held, "lamp", fill(1, 1, 1)), HELD_SAME);
     assert_sound(r, 1250);
@@ -644,13 +644,13 @@ what_another_process_held_is_seen_by_the_next_look(void **state)
     struct rig *r = *state;
     struct other o;
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     o = start_other(r, hold_one);
 
     assert_false(held_any(r->held));
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_int_equal(state_of(r->held, "lamps", fill(7, 7, 7)), HELD_SAME);
-    assert_rc(held_fence(r->held), 0);
+    assert_rc(held_make_durable(r->held), 0);
     assert_rc(hold(r->held, "lamps", fill(8, 8, 8)), 0);
     end_other(&o);
     assert_sound(r, 2);
@@ -664,8 +664,8 @@ nobody_waits_for_a_process_that_was_stopped_while_it_holds(void **state)
 
     assert_rc(held_begin(r->held), -EAGAIN);
     assert_int_equal(held_holder(r->held), o.pid);
-    assert_rc(held_fence(r->held), -EAGAIN);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_make_durable(r->held), -EAGAIN);
+    assert_rc(held_snapshot_begin(r->held), 0);
 
     end_other(&o);
     assert_rc(hold_one(r->held), 0);
@@ -700,7 +700,7 @@ look_at_one(struct held *h)
 {
     const int rc = hold_one(h);
 
-    return rc < 0 ? rc : held_look(h);
+    return rc < 0 ? rc : held_snapshot_begin(h);
 }
 
 static void
@@ -721,7 +721,7 @@ what_a_process_saw_that_was_killed_takes_no_room(void **state)
 
     for (unsigned i = 0; i < 100; i++) {
         assert_rc(hold_batch(r->held, &l.batch, 1), 0);
-        assert_rc(held_look(r->held), 0);
+        assert_rc(held_snapshot_begin(r->held), 0);
         assert_rc(next(r->held, "large", 0, &record), 0);
         assert_rc(delete_one(r->held, "large", record.id), 0);
     }
@@ -733,7 +733,7 @@ what_a_process_saw_that_was_killed_takes_no_room(void **state)
 static int
 look_only(struct held *h)
 {
-    return held_look(h);
+    return held_snapshot_begin(h);
 }
 
 static void
@@ -774,16 +774,16 @@ a_file_that_was_replaced_is_left_at_the_next_look(void **state)
     struct rig *r = *state;
 
     assert_rc(hold(r->held, "old", fill(1, 1, 1)), 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     move(r, HELD_FILE, "away");
 
-    assert_rc(held_fence(r->held), -ESTALE);
+    assert_rc(held_make_durable(r->held), -ESTALE);
     assert_rc(held_begin(r->held), -ESTALE);
     assert_rc(delete_one(r->held, "old", 1), -ESTALE);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_false(held_any(r->held));
     assert_rc(hold(r->held, "new", fill(2, 2, 2)), 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_int_equal(state_of(r->held, "new", fill(2, 2, 2)), HELD_SAME);
     assert_int_equal(state_of(r->held, "old", fill(1, 1, 1)), HELD_NONE);
 }
@@ -836,11 +836,11 @@ while_another_process_has_the_old_file_open_the_new_one_is_not_used(
     move(r, "away", HELD_FILE);
     assert_rc(open_rig(r, true, 0), 0);
 
-    assert_rc(held_look(r->held), -EAGAIN);
+    assert_rc(held_snapshot_begin(r->held), -EAGAIN);
     assert_rc(held_begin(r->held), -EAGAIN);
     end_other(&o);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_int_equal(state_of(r->held, "lamps", fill(1, 1, 1)), HELD_SAME);
 }
 
@@ -880,10 +880,10 @@ a_damaged_file_is_set_aside_and_a_new_one_begun(void **state)
         assert_rc(pwrite(fd, "damage", 6, 4096 * 5), 6);
         (void)close(fd); /* written */
         assert_rc(open_rig(r, false, 0), 0);
-        assert_rc(held_look(r->held), -EBADMSG);
+        assert_rc(held_snapshot_begin(r->held), -EBADMSG);
         open_again(r, true, 0);
 
-        assert_rc(held_look(r->held), 0);
+        assert_rc(held_snapshot_begin(r->held), 0);
 
         assert_false(held_any(r->held));
         (void)snprintf(name, sizeof name, "bad-held-%d.mdb", i); /* fits */
@@ -914,11 +914,11 @@ a_stopped_process_with_a_damaged_file_open_keeps_nobody_from_a_new_one(
     (void)close(fd); /* written */
     assert_rc(open_rig(r, true, 0), 0);
 
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_false(held_any(r->held));
     assert_true(tmpdir_has(&r->dir, "bad-held-1.mdb"));
     assert_rc(hold_one(r->held), 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
 
     end_other(&o);
     assert_rc(hold(r->held, "lamps", fill(1, 1, 1)), 0);
@@ -961,22 +961,22 @@ a_flipped_bit_in_a_value_is_never_taken_for_a_record(void **state)
     fd = open_file(r, HELD_FILE);
     count = find_values(fd, at, sizes, 64);
     assert_int_equal(count, 1);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(next(r->held, "large", 0, &record), 0);
 
     for (size_t i = 0; i < sizes[0] * 8; i += i < 800 ? 1 : 7) {
         flip(fd, at[0] + (off_t)(i / 8), (int)(i % 8));
-        assert_rc(held_look(r->held), 0);
+        assert_rc(held_snapshot_begin(r->held), 0);
         record.id = 0;
         assert_rc(next(r->held, "large", 0, &record), -EBADMSG);
         assert_int_equal(record.id, 1);
         assert_int_equal(state_of(r->held, "large", l.mark), HELD_OTHER);
         flip(fd, at[0] + (off_t)(i / 8), (int)(i % 8));
     }
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(next(r->held, "large", 0, &record), 0);
     flip(fd, at[0] + 70, 1);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     assert_rc(delete_one(r->held, "large", 1), 0);
     (void)close(fd); /* written */
     assert_sound(r, 0);
@@ -1015,13 +1015,13 @@ a_flipped_bit_in_a_key_does_not_hide_what_is_held(void **state)
     fd = open_file(r, HELD_FILE);
 
     at = find_bytes(fd, key, 14);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     flip(fd, at + 3, 0); /* lamqs */
     assert_rc(held_states(r->held, (const uint8_t *)"lamps", 5, &m, 1, &found),
               -EBADMSG);
     assert_rc(next(r->held, "lamqs", 0, &record), -EBADMSG);
     flip(fd, at + 3, 0);
-    assert_rc(held_look(r->held), 0);
+    assert_rc(held_snapshot_begin(r->held), 0);
     flip(fd, at + 13, 1); /* record 3 */
     assert_rc(next(r->held, "lamps", 0, &record), -EBADMSG);
     assert_int_equal(state_of(r->held, "lamps", m), HELD_OTHER);
@@ -1029,7 +1029,7 @@ a_flipped_bit_in_a_key_does_not_hide_what_is_held(void **state)
 
     at = find_bytes(fd, "\x12\x34\x56\x78\x12\x34\x56\x78", 8);
     for (int bit = 0; bit < 64; bit++) {
-        assert_rc(held_look(r->held), 0);
+        assert_rc(held_snapshot_begin(r->held), 0);
         flip(fd, at + bit / 8, bit % 8);
         assert_rc(held_span(r->held, (const uint8_t *)"lamps", 5, &a, &b),
                   -EBADMSG);
@@ -1082,7 +1082,7 @@ assert_not_silent(struct rig *r)
     uint64_t id = 0;
     int rc;
 
-    rc = held_look(r->held);
+    rc = held_snapshot_begin(r->held);
     if (rc == -EBADMSG || rc == -EPROTONOSUPPORT)
         return;
     assert_rc(rc, 0);
@@ -1126,7 +1126,7 @@ a_flipped_bit_anywhere_in_the_file_is_never_wrong_and_silent(void **state)
         flip(fd, bit / 8, (int)(bit % 8));
         assert_rc(open_rig(r, false, 0), 0);
         assert_not_silent(r);
-        refused += held_look(r->held) < 0;
+        refused += held_snapshot_begin(r->held) < 0;
         bits++;
         flip(fd, bit / 8, (int)(bit % 8));
     }
@@ -1163,7 +1163,7 @@ a_call_that_fails_loses_nothing_and_leaves_nothing_locked(void **state)
             held_close(r->held);
             assert_int_equal(fault_open_fds(), fds);
             assert_rc(open_rig(r, true, 0), 0);
-            assert_rc(held_look(r->held), 0);
+            assert_rc(held_snapshot_begin(r->held), 0);
             if (rc == 0)
                 assert_int_equal(state_of(r->held, "lamps", m), HELD_SAME);
             else if (!held_any(r->held) ||
@@ -1197,7 +1197,7 @@ a_process_that_dies_at_any_step_leaves_all_or_nothing(void **state)
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_rc(open_rig(r, true, 0), 0);
-        assert_rc(held_look(r->held), 0);
+        assert_rc(held_snapshot_begin(r->held), 0);
         if (held_any(r->held) && state_of(r->held, "lamps", m) == HELD_SAME)
             held++;
         else

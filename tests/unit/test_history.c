@@ -11,7 +11,7 @@
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
 #include "writer/commit.h"
-#include "writer/live/tally.h"
+#include "writer/live/live_tally.h"
 
 #define LIMIT_MS    20000
 #define INTERVAL_MS 20
@@ -28,7 +28,7 @@ struct rig {
     struct commit commit;
     struct budget budget;
     struct live counters, semaphores;
-    struct history history;
+    struct live_tally history;
     bool (*until)(struct rig *r);
     uint64_t want;
     uint64_t most; /* increments of one turn */
@@ -42,7 +42,7 @@ struct rig {
 static void
 on_ready(void *ctx)
 {
-    history_ready(&((struct rig *)ctx)->history);
+    live_tally_ready(&((struct rig *)ctx)->history);
 }
 
 static void
@@ -139,7 +139,7 @@ static void
 start(struct rig *r, uint64_t interval_ms)
 {
     const struct logs_events events = {r, on_ready, on_finished, on_failed};
-    struct live *const lives[HISTORY_KINDS] = {
+    struct live *const lives[LIVE_TALLY_KINDS] = {
         [LIVE_COUNTER] = &r->counters, [LIVE_SEMAPHORE] = &r->semaphores};
     struct live_options o = {.kind = LIVE_COUNTER,
                              .budget = &r->budget,
@@ -161,8 +161,8 @@ start(struct rig *r, uint64_t interval_ms)
     assert_rc(live_init(&r->semaphores, &o), 0);
     (void)live_clock(&r->counters, clock_unix_ms());   /* nothing to sweep */
     (void)live_clock(&r->semaphores, clock_unix_ms()); /* likewise */
-    assert_rc(history_init(&r->history, r->loop, &r->logs, lives, interval_ms),
-              0);
+    assert_rc(
+        live_tally_init(&r->history, r->loop, &r->logs, lives, interval_ms), 0);
 }
 
 static int
@@ -170,7 +170,7 @@ tear_down(void **state)
 {
     struct rig *r = *state;
 
-    history_fini(&r->history);
+    live_tally_fini(&r->history);
     live_fini(&r->counters);
     live_fini(&r->semaphores);
     assert_int_equal(r->budget.used, 0);
@@ -188,7 +188,7 @@ tear_down(void **state)
 static void
 finish(struct rig *r)
 {
-    history_stop(&r->history, LIMIT_MS, on_stopped, r);
+    live_tally_stop(&r->history, LIMIT_MS, on_stopped, r);
     run(r, has_stopped, 0);
     logs_finish(&r->logs);
     run(r, has_finished, 0);
@@ -264,11 +264,11 @@ a_name_that_fits_is_its_own_key(void **state)
         const size_t size = strlen(names[i]);
 
         assert_int_equal(
-            history_key((const uint8_t *)names[i], size, ROOM, key), size);
+            live_tally_key((const uint8_t *)names[i], size, ROOM, key), size);
         assert_memory_equal(key, names[i], size);
     }
     memset(name, 'x', sizeof name);
-    assert_int_equal(history_key(name, sizeof name, ROOM, key), ROOM);
+    assert_int_equal(live_tally_key(name, sizeof name, ROOM, key), ROOM);
     assert_memory_equal(key, name, ROOM);
 }
 
@@ -276,7 +276,7 @@ static void
 assert_key(const char *name, size_t size, size_t room, const char *expected)
 {
     uint8_t key[ROOM + 1];
-    const size_t got = history_key((const uint8_t *)name, size, room, key);
+    const size_t got = live_tally_key((const uint8_t *)name, size, room, key);
 
     assert_true(got <= room);
     assert_null(memchr(key, '\0', got));
@@ -308,13 +308,13 @@ names_that_are_alike_have_keys_of_their_own(void **state)
     memset(long_a, 'a', sizeof long_a);
     memset(long_b, 'a', sizeof long_b);
     long_b[65534] = 'b';
-    sizes[0] = history_key((uint8_t *)long_a, 65535, ROOM, keys[0]);
-    sizes[1] = history_key((uint8_t *)long_b, 65535, ROOM, keys[1]);
-    sizes[2] = history_key((uint8_t *)long_a, 257, ROOM, keys[2]);
-    sizes[3] = history_key((const uint8_t *)"a\0", 2, ROOM, keys[3]);
-    sizes[4] = history_key((const uint8_t *)"a_", 2, ROOM, keys[4]);
+    sizes[0] = live_tally_key((uint8_t *)long_a, 65535, ROOM, keys[0]);
+    sizes[1] = live_tally_key((uint8_t *)long_b, 65535, ROOM, keys[1]);
+    sizes[2] = live_tally_key((uint8_t *)long_a, 257, ROOM, keys[2]);
+    sizes[3] = live_tally_key((const uint8_t *)"a\0", 2, ROOM, keys[3]);
+    sizes[4] = live_tally_key((const uint8_t *)"a_", 2, ROOM, keys[4]);
     /* A short name that is the key of a long one. */
-    sizes[5] = history_key(keys[0], sizes[0], ROOM, keys[5]);
+    sizes[5] = live_tally_key(keys[0], sizes[0], ROOM, keys[5]);
     for (size_t i = 0; i < 6; i++)
         for (size_t j = 0; j < i; j++)
             if (sizes[i] == sizes[j])
@@ -388,7 +388,7 @@ a_round_of_many_objects_goes_in_pieces(void **state)
     start(r, INTERVAL_MS);
     acquire_many(r, 1000);
     run(r, has_told, 1000);
-    assert_in_range(r->most, 1, HISTORY_PIECE);
+    assert_in_range(r->most, 1, LIVE_TALLY_PIECE);
     assert_in_range(r->history.figures.rounds, 0, 1);
     finish(r);
 
@@ -404,15 +404,15 @@ a_hurried_round_begins_at_once_and_takes_larger_pieces(void **state)
     start(r, ENDLESS_MS);
     acquire_many(r, 1000);
     r->counters.untold = true; /* a sweep passed them over */
-    history_hurry(&r->history);
+    live_tally_hurry(&r->history);
     run(r, has_told, 1000);
-    assert_in_range(r->most, HISTORY_PIECE + 1, HISTORY_HURRY_PIECE);
+    assert_in_range(r->most, LIVE_TALLY_PIECE + 1, LIVE_TALLY_HURRY_PIECE);
     run(r, has_rounds, 1);
     assert_false(r->counters.untold);
 
     /* Not again and again. */
     assert_int_equal(acquire(&r->counters, 0, "late", 1, 1), 0);
-    history_hurry(&r->history);
+    live_tally_hurry(&r->history);
     assert_false(r->history.hurrying);
     finish(r);
 
@@ -511,7 +511,7 @@ a_stop_waits_for_room(void **state)
     r->config.log_max = 2;
     start(r, NEVER_MS);
     acquire_many(r, (unsigned)(2 * slots + 5));
-    history_stop(&r->history, LIMIT_MS, on_stopped, r);
+    live_tally_stop(&r->history, LIMIT_MS, on_stopped, r);
     run(r, is_stuck, 2 * slots);
     assert_false(r->stopped);
     (void)merge_one(r); /* only its room is wanted */
@@ -532,7 +532,7 @@ a_stop_does_not_wait_for_ever(void **state)
     acquire_many(r, (unsigned)(2 * slots + 5));
     /* Before the stop: the second log may take longer than its patience. */
     run(r, is_stuck, 2 * slots);
-    history_stop(&r->history, 50, on_stopped, r);
+    live_tally_stop(&r->history, 50, on_stopped, r);
     run(r, has_stopped, 0);
 
     assert_int_equal(r->history.figures.increments, 2 * slots);

@@ -572,8 +572,8 @@ an_answer_waits_for_its_commit_and_those_behind_it_too(void **state)
     echo_say(fd, ask, strlen(ask));
     echo_hear(w->f, fd, OK);
     echo_hear_nothing(w->f, fd);
-    gate_depart(&w->f->own);
-    gate_open(&w->f->own);
+    gate_close_group(&w->f->own);
+    gate_release(&w->f->own);
     echo_hear(w->f, fd,
               "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 6\r\n\r\ngated\n" OK);
 }

@@ -16,7 +16,7 @@ a_message_may_be_cut_anywhere(void **state)
     int fd;
 
     start(r, 600, 8);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     for (cut = 1; cut < SIZE; cut++) {
         put(message, cut - 1);
         client_send(fd, message, cut);
@@ -46,7 +46,7 @@ glued_messages_are_taken_apart(void **state)
     assert_non_null(bytes);
     start(r, 5000, 8);
     for (i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
-        fd = connect_pair(r, DOOR_ACK);
+        fd = connect_pair(r, LISTENER_ACK);
         for (n = 0; n < count; n++)
             client_message(bytes + n * SIZE, "space", "glued", 1);
         if (pieces[i] == 1)
@@ -89,7 +89,7 @@ names_at_their_limits_are_kept_whole(void **state)
     memset(longest, 0xff, sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     start(r, 10, 4);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     client_message(message, longest, longest, INT64_MIN);
     client_send(fd, message, SIZE);
     client_message(message, "a", longest, INT64_MAX);
@@ -116,7 +116,7 @@ messages_are_kept_in_the_order_they_came(void **state)
     int fd;
 
     start(r, 64, 16);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     for (i = 0; i < 500; i++) {
         put(message, i);
         client_send(fd, message, SIZE);
@@ -179,7 +179,7 @@ a_malformed_message_gets_fail_after_the_wins_owed(void **state)
 
     start(r, 100, 4);
     for (how = 0; how < BAD_WAYS; how++) {
-        fd = connect_pair(r, DOOR_ACK);
+        fd = connect_pair(r, LISTENER_ACK);
         put(bytes, 0);
         put(bytes + SIZE, 1);
         put_bad(bytes + 2 * SIZE, how);
@@ -210,7 +210,7 @@ a_malformed_message_ends_a_silent_connection_without_a_byte(void **state)
 
     start(r, 100, 4);
     for (how = 0; how < BAD_WAYS; how++) {
-        fd = connect_pair(r, DOOR_SILENT);
+        fd = connect_pair(r, LISTENER_SILENT);
         put(bytes, 0);
         put_bad(bytes + SIZE, how);
         put(bytes + 2 * SIZE, 2);
@@ -233,8 +233,8 @@ one_bad_client_does_not_disturb_another(void **state)
     int good, bad;
 
     start(r, 100, 4);
-    good = connect_pair(r, DOOR_ACK);
-    bad = connect_pair(r, DOOR_ACK);
+    good = connect_pair(r, LISTENER_ACK);
+    bad = connect_pair(r, LISTENER_ACK);
     put(message, 0);
     client_send(good, message, 100);
     put_bad(message, 2);
@@ -262,7 +262,7 @@ a_fragment_at_the_end_leaves_no_trace(void **state)
 
     start(r, 100, 4);
     put(message, 0);
-    for (i = DOOR_ACK; i <= DOOR_SILENT; i++) {
+    for (i = LISTENER_ACK; i <= LISTENER_SILENT; i++) {
         fd = connect_pair(r, (size_t)i);
         client_send(fd, message, SIZE - 1);
         client_close(fd);

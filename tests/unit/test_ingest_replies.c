@@ -18,7 +18,7 @@ a_client_that_never_reads_is_read_from_and_not_dropped(void **state)
 
     assert_non_null(bytes);
     start(r, 40000, 8);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     /* Before anything is sent: the daemon's side of the pair. */
     assert_int_equal(
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
@@ -55,7 +55,7 @@ a_failed_sync_is_not_acknowledged_and_ends_the_writer(void **state)
 
     start(r, 100, 4);
     diag_init("test_ingest", DIAG_ERROR);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     put(message, 0);
     client_send(fd, message, SIZE);
     fault_inject("fdatasync", 1, EIO);
@@ -104,7 +104,7 @@ where_syncs_are_quick_the_loop_does_small_ones_itself(void **state)
 
     start(r, 100, 4);
     brief_syncs(r);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     ping_pong(r, fd, 0, 50);
     assert_int_equal(r->commit.syncs, 50);
     /* All but the first few, from which it learns. */
@@ -125,7 +125,7 @@ syncs_that_are_not_quick_are_left_to_the_thread(void **state)
 
     start(r, 100, 4);
     brief_syncs(r);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     ping_pong(r, fd, 0, 20);
     here = r->commit.syncs_here;
     assert_int_not_equal(here, 0);
@@ -149,7 +149,7 @@ no_sync_is_done_in_a_loop_that_serves_others(void **state)
     start(r, 100, 4);
     brief_syncs(r);
     r->crowded = true;
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     ping_pong(r, fd, 0, 40);
     assert_int_equal(r->commit.syncs_here, 0);
     client_close(fd);
@@ -169,7 +169,7 @@ a_large_group_is_left_to_the_thread(void **state)
 
     start(r, 100, 4);
     brief_syncs(r);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     ping_pong(r, fd, 0, 20);
     here = r->commit.syncs_here;
     for (i = 0; i < LOGS_BRIEF + 1; i++)
@@ -192,7 +192,7 @@ logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing(void **state)
 
     start(r, 20, 40);
     brief_syncs(r);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     ping_pong(r, fd, 0, 150);
     assert_int_not_equal(r->commit.syncs_here, 0);
     client_close(fd);
@@ -211,7 +211,7 @@ a_sync_that_fails_in_the_loop_is_not_acknowledged_either(void **state)
 
     start(r, 100, 4);
     brief_syncs(r);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     ping_pong(r, fd, 0, 20);
     here = r->commit.syncs_here;
     put(message, 20);
@@ -238,7 +238,7 @@ a_failed_append_is_not_acknowledged_and_ends_the_writer(void **state)
     int fd;
 
     start(r, 100, 4);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     put(message, 0);
     client_send(fd, message, SIZE);
     fault_inject("disk", 1, EIO);

@@ -13,7 +13,7 @@
 static bool
 one_left(struct rig *r)
 {
-    return door(r, DOOR_ACK)->open + door(r, DOOR_SILENT)->open == 63;
+    return door(r, LISTENER_ACK)->open + door(r, LISTENER_SILENT)->open == 63;
 }
 
 static void
@@ -24,16 +24,16 @@ connections_over_the_limit_are_refused(void **state)
 
     start(r, 100, 4);
     for (i = 0; i < 64; i++)
-        fds[i] = connect_pair(r, i % 2 ? DOOR_ACK : DOOR_SILENT);
+        fds[i] = connect_pair(r, i % 2 ? LISTENER_ACK : LISTENER_SILENT);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
                      0);
-    assert_rc(conns_take(r->conns, DOOR_ACK, ends[1]), -EMFILE);
+    assert_rc(conns_take(r->conns, LISTENER_ACK, ends[1]), -EMFILE);
     close(ends[0]);
     close(ends[1]);
 
     client_close(fds[0]);
     run(r, one_left, 0);
-    fds[0] = connect_pair(r, DOOR_ACK);
+    fds[0] = connect_pair(r, LISTENER_ACK);
     for (i = 0; i < 64; i++)
         client_close(fds[i]);
     finish(r);
@@ -59,7 +59,7 @@ without_an_empty_log_it_stops_reading_and_loses_nothing(void **state)
     int fd;
 
     start(r, 20, 2);
-    fd = connect_and_send(r, DOOR_ACK, 60);
+    fd = connect_and_send(r, LISTENER_ACK, 60);
     run(r, pushes_back, 0);
     assert_int_equal(r->ingest.messages, 40);
     run(r, replied, 40);
@@ -85,7 +85,7 @@ the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time(void **state)
     int fd;
 
     start(r, 10, 2);
-    fd = connect_and_send(r, DOOR_ACK, 30);
+    fd = connect_and_send(r, LISTENER_ACK, 30);
     run(r, pushes_back, 0);
     conns_stop(r->conns, 1000, on_stopped, r);
     empty_first_log(r);
@@ -108,7 +108,7 @@ a_stop_that_never_gets_a_log_ends(void **state)
     int fd;
 
     start(r, 10, 2);
-    fd = connect_and_send(r, DOOR_ACK, 30);
+    fd = connect_and_send(r, LISTENER_ACK, 30);
     run(r, pushes_back, 0);
     conns_stop(r->conns, 10, on_stopped, r);
     run(r, has_finished, 0);
@@ -131,7 +131,7 @@ a_web_page_counts_nothing(void **state)
 
     start(r, 100, 4);
     for (i = 0; i < sizeof starts / sizeof starts[0]; i++)
-        for (at = DOOR_ACK; at <= DOOR_SILENT; at++) {
+        for (at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
             /* A header of whole messages' length, then messages. */
             memset(bytes, 'x', sizeof bytes);
             memcpy(bytes, starts[i], strlen(starts[i]));
@@ -145,8 +145,8 @@ a_web_page_counts_nothing(void **state)
             assert_true(client_try_read(fd, got, sizeof got, 0) <= 0);
             client_close(fd);
         }
-    assert_int_equal(door(r, DOOR_ACK)->figures.http, 5);
-    assert_int_equal(door(r, DOOR_SILENT)->figures.http, 5);
+    assert_int_equal(door(r, LISTENER_ACK)->figures.http, 5);
+    assert_int_equal(door(r, LISTENER_SILENT)->figures.http, 5);
     finish(r);
 
     assert_int_equal(r->records.count, 0);
@@ -160,7 +160,7 @@ a_number_that_begins_like_http_is_counted(void **state)
     int fd;
 
     start(r, 100, 4);
-    fd = connect_pair(r, DOOR_ACK);
+    fd = connect_pair(r, LISTENER_ACK);
     client_message(message, "space", "key", 0x20544547); /* "GET " */
     client_send(fd, message, SIZE);
     run(r, replied, 1);
@@ -182,9 +182,9 @@ a_stop_takes_in_what_has_arrived_and_replies(void **state)
 
     start(r, 30, 20);
     put(message, 0);
-    silent = connect_pair(r, DOOR_SILENT);
+    silent = connect_pair(r, LISTENER_SILENT);
     client_send(silent, message, SIZE / 2);
-    ack = connect_and_send(r, DOOR_ACK, count);
+    ack = connect_and_send(r, LISTENER_ACK, count);
     finish(r);
 
     client_wins(ack, count);

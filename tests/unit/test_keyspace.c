@@ -586,13 +586,13 @@ static void
 compare_golden_history(struct store *s)
 {
     struct store_bucket b[4];
-    struct store_past q = {.op = STORE_PAST_KEYSPACE,
-                           .name = golden,
-                           .name_size = 6,
-                           .from = GOLDEN_MIN / 60 * 60,
-                           .to = GOLDEN_MIN / 60 * 60 + 240,
-                           .step = 60,
-                           .buckets = b};
+    struct store_history_query q = {.op = STORE_HISTORY_KEYSPACE,
+                                    .name = golden,
+                                    .name_size = 6,
+                                    .from = GOLDEN_MIN / 60 * 60,
+                                    .to = GOLDEN_MIN / 60 * 60 + 240,
+                                    .step = 60,
+                                    .buckets = b};
     int64_t want[4] = {INT64_MAX, 0, 0, 0};
 
     for (unsigned log = 0; log < 3; log++)
@@ -601,7 +601,7 @@ compare_golden_history(struct store *s)
             want[(GOLDEN_MIN % 60 + 70 * log) / 60] =
                 (int64_t)((uint64_t)want[(GOLDEN_MIN % 60 + 70 * log) / 60] +
                           (uint64_t)((int64_t)(i * (log + 1)) - 7001));
-    assert_rc(store_past(s, &q, 0), 0);
+    assert_rc(store_history(s, &q, 0), 0);
     store_read_end(s);
     for (unsigned i = 0; i < 4; i++)
         assert_true((int64_t)b[i].sum_low == want[i]);

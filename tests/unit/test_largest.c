@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/client/cmd/largest.h"
+#include "common/client/cmd/top_n.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
 
@@ -31,19 +31,19 @@ static void
 check(struct random *r, size_t max)
 {
     static struct offered all[MANY];
-    struct largest l;
+    struct top_n l;
     size_t want = max < MANY ? max : MANY;
 
-    assert_rc(largest_init(&l, max), 0);
+    assert_rc(top_n_init(&l, max), 0);
     for (size_t i = 0; i < MANY; i++) {
         all[i].current = (uint32_t)random_below(r, 50) - 25;
         snprintf(all[i].name, sizeof all[i].name, "%zu", i);
-        assert_rc(largest_offer(&l, all[i].name, strlen(all[i].name),
-                                all[i].current, 7),
+        assert_rc(top_n_offer(&l, all[i].name, strlen(all[i].name),
+                              all[i].current, 7),
                   0);
     }
     qsort(all, MANY, sizeof all[0], compare);
-    largest_sort(&l);
+    top_n_sort(&l);
 
     assert_int_equal(l.count, want);
     for (size_t i = 0; i < want; i++) {
@@ -52,7 +52,7 @@ check(struct random *r, size_t max)
         assert_int_equal(l.entries[i].size, strlen(all[i].name));
         assert_memory_equal(l.entries[i].name, all[i].name, l.entries[i].size);
     }
-    largest_fini(&l);
+    top_n_fini(&l);
 }
 
 static void
@@ -72,45 +72,45 @@ the_largest_come_in_order_and_ties_by_name(void **state)
 static void
 of_none_there_are_none(void **state)
 {
-    struct largest l;
+    struct top_n l;
 
     (void)state; /* needs none */
-    assert_rc(largest_init(&l, 3), 0);
-    largest_sort(&l);
+    assert_rc(top_n_init(&l, 3), 0);
+    top_n_sort(&l);
     assert_int_equal(l.count, 0);
-    largest_fini(&l);
+    top_n_fini(&l);
 }
 
 static void
 a_shorter_name_comes_before_those_it_begins(void **state)
 {
-    struct largest l;
+    struct top_n l;
 
     (void)state; /* needs none */
-    assert_rc(largest_init(&l, 2), 0);
-    assert_rc(largest_offer(&l, "a\0b", 3, 1, 1), 0);
-    assert_rc(largest_offer(&l, "ab", 2, 1, 1), 0);
-    assert_rc(largest_offer(&l, "a", 1, 1, 1), 0);
-    largest_sort(&l);
+    assert_rc(top_n_init(&l, 2), 0);
+    assert_rc(top_n_offer(&l, "a\0b", 3, 1, 1), 0);
+    assert_rc(top_n_offer(&l, "ab", 2, 1, 1), 0);
+    assert_rc(top_n_offer(&l, "a", 1, 1, 1), 0);
+    top_n_sort(&l);
     assert_int_equal(l.entries[0].size, 1);
     assert_int_equal(l.entries[1].size, 3);
-    largest_fini(&l);
+    top_n_fini(&l);
 }
 
 static void
 without_memory_nothing_changes(void **state)
 {
-    struct largest l;
+    struct top_n l;
 
     (void)state; /* needs none */
-    assert_rc(largest_init(&l, 1), 0);
-    assert_rc(largest_offer(&l, "a", 1, 1, 1), 0);
+    assert_rc(top_n_init(&l, 1), 0);
+    assert_rc(top_n_offer(&l, "a", 1, 1, 1), 0);
     fault_inject("memory", 1, ENOMEM);
-    assert_rc(largest_offer(&l, "b", 1, 2, 2), -ENOMEM);
+    assert_rc(top_n_offer(&l, "b", 1, 2, 2), -ENOMEM);
     fault_clear();
     assert_int_equal(l.count, 1);
     assert_int_equal(l.entries[0].current, 1);
-    largest_fini(&l);
+    top_n_fini(&l);
 }
 
 static const struct CMUnitTest tests[] = {

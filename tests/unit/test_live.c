@@ -8,7 +8,7 @@
 
 #include "tests/lib/checks.h"
 #include "tests/lib/random.h"
-#include "writer/live/table.h"
+#include "writer/live/live.h"
 
 #define HOLDERS   12
 #define MODEL_MAX 48 /* names of the model */
@@ -359,16 +359,16 @@ compare(struct rig *r, struct model *m)
 static void
 do_tally(struct rig *r, struct model *m)
 {
-    struct live_tally t;
+    struct live_activity t;
 
-    while (live_tally(&r->live, &t)) {
+    while (live_activity_next(&r->live, &t)) {
         struct model_object *o = model_find(m, t.name, t.name_size);
 
         assert_int_equal(t.acquired, o->told[0]);
         assert_int_equal(t.released, o->told[1]);
         assert_int_equal(t.refused, o->told[2]);
         memset(o->told, 0, sizeof o->told);
-        live_tallied(&r->live);
+        live_activity_done(&r->live);
         if (m->kind == LIVE_COUNTER && model_current(o) == 0 &&
             o->window != model_window(m))
             o->exists = false;
@@ -1140,37 +1140,37 @@ static void
 tallies_come_in_order_and_are_told_once(void **state)
 {
     struct rig *r = rig_open(LIVE_COUNTER, 1 << 20, true);
-    struct live_tally t;
+    struct live_activity t;
 
     (void)state;
-    assert_false(live_tally(&r->live, &t));
+    assert_false(live_activity_next(&r->live, &t));
     assert_int_equal(acquire(r, 0, "a", 3, 4), FRAME_OK);
     assert_int_equal(acquire(r, 0, "bb", 1, 4), FRAME_OK);
     assert_int_equal(acquire(r, 1, "a", 2, 4), FRAME_NOT_AVAILABLE);
     assert_int_equal(release(r, 0, "a", 1), FRAME_OK);
     assert_true(live_drop(&r->live, 0, 10));
 
-    assert_true(live_tally(&r->live, &t));
-    assert_true(live_tally(&r->live, &t));
+    assert_true(live_activity_next(&r->live, &t));
+    assert_true(live_activity_next(&r->live, &t));
     assert_int_equal(t.name_size, 1);
     assert_int_equal(t.name[0], 'a');
     assert_int_equal(t.acquired, 3);
     assert_int_equal(t.released, 3);
     assert_int_equal(t.refused, 2);
-    live_tallied(&r->live);
+    live_activity_done(&r->live);
     assert_int_equal(acquire(r, 0, "a", 4, 4), FRAME_OK);
-    assert_true(live_tally(&r->live, &t));
+    assert_true(live_activity_next(&r->live, &t));
     assert_int_equal(t.name_size, 2);
     assert_int_equal(t.acquired, 1);
     assert_int_equal(t.released, 1);
     assert_int_equal(t.refused, 0);
-    live_tallied(&r->live);
-    assert_true(live_tally(&r->live, &t));
+    live_activity_done(&r->live);
+    assert_true(live_activity_next(&r->live, &t));
     assert_int_equal(t.name[0], 'a');
     assert_int_equal(t.acquired, 4);
     assert_int_equal(t.released, 0);
-    live_tallied(&r->live);
-    assert_false(live_tally(&r->live, &t));
+    live_activity_done(&r->live);
+    assert_false(live_activity_next(&r->live, &t));
     rig_close(r);
 }
 
@@ -1186,7 +1186,7 @@ what_is_not_told_yet_goes_when_it_is_told(void **state)
     assert_true(live_sweep(&r->live, 1000));
     assert_int_equal(get(r, "a"), 0);
     assert_true(r->live.untold);
-    live_tallied(&r->live);
+    live_activity_done(&r->live);
     assert_int_equal(get(r, "a"), -1);
     assert_true(live_sweep(&r->live, 1000));
     assert_false(r->live.untold);

@@ -35,7 +35,7 @@ who_does_not_read_is_not_read_from(void **state)
 
     /* It is stuck, in bounded memory, and harms nobody. */
     assert_true(p->out_size > 0);
-    assert_true(kept(r) <= REQUESTS_OUT_SIZE + 2 * CONN_SLICE);
+    assert_true(kept(r) <= LIVE_PROTOCOL_OUT_SIZE + 2 * CONN_SLICE);
     noop(r, q);
     p->deaf = false;
     fault_short("send", 1, 100); /* what was kept goes out in pieces */
@@ -68,7 +68,7 @@ who_does_not_read_and_goes_is_forgotten(void **state)
     turns(r, QUIET);
     /* Answers and requests. */
     assert_in_range(kept(r), CONN_SLICE / 2,
-                    REQUESTS_OUT_SIZE + 2 * CONN_SLICE);
+                    LIVE_PROTOCOL_OUT_SIZE + 2 * CONN_SLICE);
     leave(r, p);
 
     r->peer = q;
@@ -211,7 +211,7 @@ take_dump(struct peer *p, uint32_t opaque, uint8_t *seen, size_t count)
 }
 
 static void
-requests_behind_a_dump_wait_for_its_end(void **state)
+live_protocol_behind_a_dump_wait_for_its_end(void **state)
 {
     struct rig *r = *state;
     uint8_t bytes[256], *at = bytes, seen[10] = {0};
@@ -259,7 +259,7 @@ a_dump_to_a_slow_reader_disturbs_nobody(void **state)
         acquire(r, q, "other", 1, 100);
         noop(r, q);
     }
-    assert_true(kept(r) <= REQUESTS_OUT_SIZE);
+    assert_true(kept(r) <= LIVE_PROTOCOL_OUT_SIZE);
     assert_int_equal(r->server.figures.noop, 50);
     p->deaf = false;
     await(r, p, count * 30);
@@ -311,7 +311,7 @@ a_reset_in_the_middle_of_a_dump_is_survived(void **state)
     go_deaf(p);
     say(r, p, bytes, taker_put(bytes, TAKER_DUMP, 2, NULL, 0));
     turns(r, 300);
-    assert_true(kept(r) <= REQUESTS_OUT_SIZE);
+    assert_true(kept(r) <= LIVE_PROTOCOL_OUT_SIZE);
     reset(p);
     turns(r, 3);
 
@@ -330,7 +330,7 @@ static const struct CMUnitTest tests[] = {
     T(answers_much_longer_than_requests_come_in_order),
     T(long_requests_of_many_are_put_together),
     T(a_half_close_behind_unsent_answers_waits_for_them),
-    T(requests_behind_a_dump_wait_for_its_end),
+    T(live_protocol_behind_a_dump_wait_for_its_end),
     T(a_dump_to_a_slow_reader_disturbs_nobody),
     T(a_dump_of_long_names_goes_out),
     T(a_reset_in_the_middle_of_a_dump_is_survived),

@@ -318,7 +318,7 @@ a_send_may_fail_while_answers_wait(void **state)
     start_counter(r);
     q = join(r);
     p = join_stuck(r, 200, "n");
-    assert_in_range(kept(r), 1, REQUESTS_OUT_SIZE);
+    assert_in_range(kept(r), 1, LIVE_PROTOCOL_OUT_SIZE);
     fault_inject("sendmsg", 1, ECONNRESET);
     p->deaf = false;
     r->peer = p;

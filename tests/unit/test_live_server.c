@@ -8,7 +8,7 @@
 /* ---- the stream -------------------------------------------------------- */
 
 static void
-requests_may_be_cut_anywhere(void **state)
+live_protocol_may_be_cut_anywhere(void **state)
 {
     struct rig *r = *state;
     uint8_t bytes[1024], answers[1024];
@@ -29,7 +29,7 @@ requests_may_be_cut_anywhere(void **state)
 }
 
 static void
-requests_may_come_byte_by_byte(void **state)
+live_protocol_may_come_byte_by_byte(void **state)
 {
     struct rig *r = *state;
     uint8_t bytes[1024], answers[1024];
@@ -249,8 +249,8 @@ a_web_page_does_nothing(void **state)
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
-    T(requests_may_be_cut_anywhere),
-    T(requests_may_come_byte_by_byte),
+    T(live_protocol_may_be_cut_anywhere),
+    T(live_protocol_may_come_byte_by_byte),
     T(a_thousand_requests_in_one_write_are_answered_in_order),
     T(names_have_up_to_65535_bytes),
     T(an_unfinished_request_is_dropped_at_the_end),

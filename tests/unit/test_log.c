@@ -1,9 +1,9 @@
 /* tests/unit/test_log.c - one commit log: names, header bytes, the round from
  * empty to full and back, and the golden file.  What happens when somebody
  * dies is in test_log_recover.c. */
-#include "common/log/create.h"
 #include "common/log/inspect.h"
-#include "common/log/recover.h"
+#include "common/log/log_create.h"
+#include "common/log/log_recover.h"
 #include "tests/unit/log_fixture.h"
 
 #include <zlib.h>

@@ -6,9 +6,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "common/log/create.h"
-#include "common/log/own.h"
-#include "common/log/recover.h"
+#include "common/log/log_create.h"
+#include "common/log/log_owner.h"
+#include "common/log/log_recover.h"
 
 #define RACERS      8
 #define RACE_LOGS   3
@@ -197,7 +197,7 @@ a_log_whose_mode_never_stands_still_is_busy(void **state)
             fchmodat(d->fd, "0000000000", LOG_MODE_EMPTY, 0) < 0)
             _exit(1);
     for (i = 0; i < 50000; i++) {
-        rc = own_open_locked(d->fd, "0000000000", &st);
+        rc = log_owner_open_locked(d->fd, "0000000000", &st);
         if (rc >= 0)
             assert_int_equal(close(rc), 0);
         else
@@ -219,7 +219,7 @@ a_log_whose_mode_allows_nothing_is_out_of_reach(void **state)
         return; /* the same test runs as nobody */
     create(d->fd, 0);
     assert_int_equal(fchmodat(d->fd, "0000000000", 0, 0), 0);
-    assert_rc(own_open_locked(d->fd, "0000000000", &st), -EACCES);
+    assert_rc(log_owner_open_locked(d->fd, "0000000000", &st), -EACCES);
 }
 
 static void

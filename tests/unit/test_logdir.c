@@ -1,6 +1,6 @@
 /* tests/unit/test_logdir.c - the directory of logs: scan, recovery, choosing,
  * creating, and how far the merge is behind. */
-#include "common/log/create.h"
+#include "common/log/log_create.h"
 #include "common/log/pending.h"
 #include "tests/unit/log_fixture.h"
 
@@ -28,7 +28,7 @@ oldest(struct logdir *dir)
 {
     uint64_t ms;
 
-    assert_rc(logdir_oldest_ms(dir, &ms), 0);
+    assert_rc(pending_oldest_ms(dir, &ms), 0);
     return ms;
 }
 
@@ -402,14 +402,14 @@ the_newest_of_several_logs_is_told_too(void **state)
                                       {.tv_sec = FIRST_MS / 1000 + 3600}};
     uint64_t old, new;
 
-    assert_rc(logdir_pending_ms(&dir, &old, &new), 0);
+    assert_rc(pending_span_ms(&dir, &old, &new), 0);
     assert_true(old == UINT64_MAX && new == 0);
     create(d->fd, 0);
     make_full(d->fd, 0, 2);
     assert_int_equal(utimensat(d->fd, "0000000000", times, 0), 0);
     create(d->fd, 1);
     make_full(d->fd, 1, 2);
-    assert_rc(logdir_pending_ms(&dir, &old, &new), 0);
+    assert_rc(pending_span_ms(&dir, &old, &new), 0);
     assert_true(old == FIRST_MS);
     assert_true(new == (FIRST_MS / 1000 + 3600) * 1000);
     logdir_close(&dir);
@@ -499,7 +499,7 @@ a_failing_look_is_never_too_late(void **state)
             struct logdir dir = open_dir(d);
 
             fault_inject("disk", nth, errors[e]);
-            rc = logdir_oldest_ms(&dir, &ms);
+            rc = pending_oldest_ms(&dir, &ms);
             hit = fault_hit();
             fault_clear();
             assert_true(rc < 0 || ms == FIRST_MS);

@@ -1,6 +1,6 @@
 /* tests/unit/test_logfile.c - looking at commit logs that belong to others. */
-#include "common/log/create.h"
-#include "common/log/recover.h"
+#include "common/log/log_create.h"
+#include "common/log/log_recover.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"
 

@@ -123,7 +123,7 @@ has_sealed(struct rig *r)
 static bool
 has_room(struct rig *r)
 {
-    return logs_room(&r->logs) > 0;
+    return logs_free_slots(&r->logs) > 0;
 }
 
 static bool
@@ -360,7 +360,7 @@ either_half_of_a_sync_failing_fails_it_all(void **state)
         run(r, has_failed, 0);
         fault_clear();
         assert_int_equal(synced(r), 0);
-        assert_int_equal(logs_room(&r->logs), 0);
+        assert_int_equal(logs_free_slots(&r->logs), 0);
         logs_close(&r->logs);
     }
 }
@@ -570,7 +570,7 @@ without_a_spare_an_old_log_is_handed_on_all_the_same(void **state)
     while (r->logs.has_current)
         run(r, always, 0);
     assert_true(clock_ms() - begin_ms >= 1000);
-    assert_int_equal(logs_room(&r->logs), 0);
+    assert_int_equal(logs_free_slots(&r->logs), 0);
     assert_true(begin_sync(r));
     run(r, has_sealed, 1);
 

@@ -14,10 +14,10 @@
 #include "common/setup/config.h"
 #include "common/wire/frame.h"
 #include "common/wire/query.h"
-#include "writer/doors.h"
-#include "writer/live/protocol.h"
-#include "writer/live/server.h"
-#include "writer/live/tally.h"
+#include "writer/listeners.h"
+#include "writer/live/live_protocol.h"
+#include "writer/live/live_server.h"
+#include "writer/live/live_tally.h"
 
 #define PAGE_SIZE_MAX (64 << 10)
 
@@ -264,17 +264,18 @@ check_stats(const char *text, enum live_kind kind)
                                                 .slots = 16,
                                                 .interval_s = 10,
                                                 .budget = &budget};
-    static uint8_t out[REQUESTS_OUT_SIZE];
-    struct requests r = {.in = request, .in_size = sizeof request, .out = out};
+    static uint8_t out[LIVE_PROTOCOL_OUT_SIZE];
+    struct live_protocol r = {
+        .in = request, .in_size = sizeof request, .out = out};
     struct loop *loop = loop_new();
     struct live_server c;
-    const struct door door = {.open = 0};
+    const struct listener door = {.open = 0};
     size_t at = FRAME_HEADER, commas = 0, count = 0;
 
     assert_non_null(loop);
     assert_rc(live_server_init(&c, loop, &options), 0);
     c.door = &door;
-    assert_int_equal(requests_do(&c, 0, &r), REQUESTS_MORE);
+    assert_int_equal(live_protocol_do(&c, 0, &r), LIVE_PROTOCOL_MORE);
     text = strstr(text, "The statistics are");
     assert_non_null(text);
     for (const char *p = text; *p != '\0'; p++)
@@ -320,13 +321,13 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
 
     (void)state; /* needs none */
     read_page("common/setup/countd.5");
-    snprintf(line, sizeof line, "at most %d;", DOORS_MOST);
+    snprintf(line, sizeof line, "at most %d;", LISTENERS_MOST);
     assert_has(page, line);
     section("LIVE HISTORY", text, sizeof text);
     snprintf(line, sizeof line, "once in %d seconds",
-             HISTORY_INTERVAL_MS / 1000);
+             LIVE_TALLY_INTERVAL_MS / 1000);
     assert_has(text, line);
-    snprintf(line, sizeof line, "cut to %d bytes less", HISTORY_HASH_SIZE);
+    snprintf(line, sizeof line, "cut to %d bytes less", LIVE_TALLY_HASH_SIZE);
     assert_has(text, line);
     snprintf(line, sizeof line, "at least %d and\n",
              CONFIG_HISTORY_KEYSPACE_MIN);
@@ -335,14 +336,15 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
     assert_has(text, line);
 
     read_page("writer/countd-write.8");
-    snprintf(line, sizeof line, "at most %d each", DOORS_MOST);
+    snprintf(line, sizeof line, "at most %d each", LISTENERS_MOST);
     assert_has(page, line);
-    snprintf(line, sizeof line, "; %d descriptors are for", DOORS_FILES);
+    snprintf(line, sizeof line, "; %d descriptors are for", LISTENERS_FILES);
     assert_has(page, line);
-    snprintf(line, sizeof line, "when that was for %d seconds", DOORS_YIELD_S);
+    snprintf(line, sizeof line, "when that was for %d seconds",
+             LISTENERS_YIELD_S);
     assert_has(page, line);
     snprintf(line, sizeof line, "at most %d, are kept for each port",
-             DOORS_RESERVED);
+             LISTENERS_RESERVED);
     assert_has(page, line);
     snprintf(line, sizeof line, "gets %d microseconds", CONN_TURN_US);
     assert_has(page, line);
@@ -352,12 +354,12 @@ limits_of_the_live_protocols_are_in_their_pages(void **state)
     assert_has(page, line);
     snprintf(line, sizeof line, "no byte for %d seconds", CONN_STALL_MS / 1000);
     assert_has(page, line);
-    snprintf(line, sizeof line, "has %zu MiB of memory", DOORS_POOL >> 20);
+    snprintf(line, sizeof line, "has %zu MiB of memory", LISTENERS_POOL >> 20);
     assert_has(page, line);
     snprintf(line, sizeof line, "at most %d in a turn", LIVE_SWEEP_STEP);
     assert_has(page, line);
     snprintf(line, sizeof line, "clean stop, %d names at a time",
-             HISTORY_PIECE);
+             LIVE_TALLY_PIECE);
     assert_has(page, line);
 }
 

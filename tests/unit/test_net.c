@@ -388,7 +388,7 @@ every_failing_call_of_listen_is_reported_and_leaks_nothing(void **state)
 struct rig {
     struct loop *loop;
     struct net_address bound;
-    struct listener listener;
+    struct acceptor listener;
     int taken[TAKEN_MAX];
     size_t taken_count;
     struct loop_timer limit;
@@ -399,13 +399,13 @@ struct rig {
 };
 
 static void
-take(struct listener *l, int fd)
+take(struct acceptor *l, int fd)
 {
     struct rig *r = LOOP_OWNER(l, struct rig, listener);
 
     r->taken[r->taken_count++] = fd;
     if (r->taken_count == r->forbid_at)
-        listener_allow(l, false);
+        acceptor_allow(l, false);
     if (r->taken_count >= r->stop_at)
         loop_stop(r->loop);
 }
@@ -428,7 +428,7 @@ set_up(void **state)
     fd = listen_somewhere(&r->bound);
     r->listener.accepted = take;
     r->limit = (struct loop_timer){.slot = -1, .due = limit_due};
-    assert_rc(listener_start(&r->listener, r->loop, fd), 0);
+    assert_rc(acceptor_start(&r->listener, r->loop, fd), 0);
     *state = r;
     return 0;
 }
@@ -443,7 +443,7 @@ tear_down(void **state)
         close(r->clients[--r->client_count]);
     while (r->taken_count > 0)
         close(r->taken[--r->taken_count]);
-    listener_stop(&r->listener);
+    acceptor_stop(&r->listener);
     loop_free(r->loop);
     free(r);
     return 0;
@@ -481,7 +481,7 @@ it_pauses_when_it_may_not_accept_and_resumes_when_it_may(void **state)
     assert_true(r->listener.paused);
 
     r->forbid_at = 0;
-    listener_allow(&r->listener, true);
+    acceptor_allow(&r->listener, true);
     run_until(r, 4, 10000);
 
     assert_int_equal(r->taken_count, 4);
@@ -537,8 +537,8 @@ a_stopped_listener_refuses_and_can_be_stopped_again(void **state)
 
     connect_clients(r, 3);
     run_until(r, 3, 20);
-    listener_stop(&r->listener);
-    listener_stop(&r->listener);
+    acceptor_stop(&r->listener);
+    acceptor_stop(&r->listener);
 
     assert_rc(client_connect_to(&r->bound), -ECONNREFUSED);
 }

@@ -14,7 +14,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
-#include "common/log/create.h"
+#include "common/log/log_create.h"
 #include "common/log/packed.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
@@ -217,7 +217,7 @@ struct marks {
 };
 
 /* Every fifth increment has none. */
-static struct packed_marks
+static struct packed_name_ids
 marks_of(struct marks *all, uint32_t number, const struct made *made)
 {
     const unsigned keyspace = made->names[1] - (unsigned)'0';
@@ -225,9 +225,9 @@ marks_of(struct marks *all, uint32_t number, const struct made *made)
 
     assert_true(keyspace < 3 && key < MARKED);
     if (number % 5 == 0)
-        return (struct packed_marks){NULL, NULL};
-    return (struct packed_marks){&all->keyspaces[keyspace],
-                                 &all->names[keyspace][key][number / 7 % 2]};
+        return (struct packed_name_ids){NULL, NULL};
+    return (struct packed_name_ids){&all->keyspaces[keyspace],
+                                    &all->names[keyspace][key][number / 7 % 2]};
 }
 
 static int
@@ -236,7 +236,7 @@ pack_marked(const struct tmpdir *d, struct packer *p, const struct log *log,
 {
     const uint32_t count = (uint32_t)log->header.count;
     const int fd = new_file(d, "marked");
-    struct packed_marks marks[SLOT_RUN];
+    struct packed_name_ids marks[SLOT_RUN];
     struct slot_stamp stamps[SLOT_RUN];
     struct message messages[SLOT_RUN];
     struct made made[SLOT_RUN];

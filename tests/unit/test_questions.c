@@ -28,7 +28,7 @@ struct fixture {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct fresh fresh;
+    struct as_of fresh;
     struct answer answer;
     uint8_t *out;
 };
@@ -78,7 +78,7 @@ setup(void **state)
     put(&f, "b", NOW - 10, INT64_MAX);
     put(&f, "b", NOW - 9, INT64_MAX);
     put(&f, "c", NOW - 10, 3);
-    assert_rc(fresh_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
+    assert_rc(as_of_init(&f.fresh, f.store, &f.datadir, &f.layout, 1 << 20), 0);
     assert_rc(answer_init(&f.answer, f.store, &f.fresh), 0);
     f.out = malloc(ANSWER_SIZE_MAX);
     assert_non_null(f.out);
@@ -93,7 +93,7 @@ teardown(void **state)
     struct fixture *f = *state;
 
     answer_fini(&f->answer);
-    fresh_fini(&f->fresh);
+    as_of_fini(&f->fresh);
     store_close(f->store);
     datadir_close(&f->datadir);
     tmpdir_remove(&f->dir);
@@ -315,7 +315,7 @@ static void
 a_long_history_is_answered_in_steps(void **state)
 {
     struct fixture *f = *state;
-    const struct store_tending tending = {.until_ns = UINT64_MAX};
+    const struct store_maintenance tending = {.until_ns = UINT64_MAX};
     struct query q = by_step(query(QUERY_HISTORY, "h", 40 * HOUR, 0), 1);
     struct query_past_row row;
     struct query_reply reply;
@@ -329,7 +329,7 @@ a_long_history_is_answered_in_steps(void **state)
     answer_long_start(&f->answer, &q, 1000);
     while (!answer_long_step(&f->answer)) {
         put(f, "h", NOW - 40 * HOUR, 1000); /* behind it */
-        while (store_tend(f->store, &tending))
+        while (store_maintain(f->store, &tending))
             ;
         steps++;
     }

@@ -12,7 +12,7 @@
 #include "tests/lib/capture.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/quota_rig.h"
-#include "writer/quota/length.h"
+#include "writer/quota/journal_length.h"
 
 /* ---- a failing disk ---------------------------------------------- */
 
@@ -198,7 +198,7 @@ a_full_disk_refuses_changes_only(void **state)
         j = &r->service.store->journal;
         /* Near the end at once: the room is what the file has. */
         if (left == RIG_LIMIT - 10)
-            j->size = RECORDS_AT + (j->durable + 200) * RECORD_SIZE;
+            j->size = RECORDS_AT + (j->durable + 200) * JOURNAL_RECORD_SIZE;
     }
     assert_int_equal(status, 503);
     assert_true(left > RIG_LIMIT - 200);
@@ -315,11 +315,12 @@ a_damaged_length_is_told_and_made_anew(void **state)
 
     rig_start(r);
     rig_stop(r);
-    size = get_file(r, LENGTH_NAME, bytes);
+    size = get_file(r, JOURNAL_LENGTH_NAME, bytes);
     for (size_t at = 0; at < size; at++) {
         bytes[at] ^= (uint8_t)(1u << at % 8);
-        put_file(r, LENGTH_NAME, bytes, size);
-        assert_non_null(strstr(start_and_hear(r), LENGTH_NAME " is damaged"));
+        put_file(r, JOURNAL_LENGTH_NAME, bytes, size);
+        assert_non_null(
+            strstr(start_and_hear(r), JOURNAL_LENGTH_NAME " is damaged"));
         assert_int_equal(r->service.state, QUOTA_READY);
         rig_stop(r);
         bytes[at] ^= (uint8_t)(1u << at % 8);

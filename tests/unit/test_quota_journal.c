@@ -7,7 +7,7 @@
 
 #define GROUPS 6
 /* Bytes of these journals that are used, and some. */
-#define FILE_MOST (RECORDS_AT + 64 * RECORD_SIZE)
+#define FILE_MOST (RECORDS_AT + 64 * JOURNAL_RECORD_SIZE)
 
 struct state {
     int64_t remaining;
@@ -37,15 +37,16 @@ static void
 put_group(struct book *b, int i)
 {
     if (i == 1)
-        (void)book_put(b, "tea", RECORD_CREATE, 40);
+        (void)book_put(b, "tea", JOURNAL_RECORD_CREATE, 40);
     if (i == 4)
-        (void)book_put(b, "tea", RECORD_REMOVE, 0);
-    (void)book_put(b, NULL, RECORD_APPLY, 10 + i);
-    (void)book_put(b, NULL, RECORD_APPLY, 5);
+        (void)book_put(b, "tea", JOURNAL_RECORD_REMOVE, 0);
+    (void)book_put(b, NULL, JOURNAL_RECORD_APPLY, 10 + i);
+    (void)book_put(b, NULL, JOURNAL_RECORD_APPLY, 5);
     if (i > 1)
-        (void)book_put(b, NULL, RECORD_CANCEL, i);
-    (void)book_put(b, "tea", RECORD_APPLY, 3);
-    (void)book_put(b, NULL, i % 2 ? RECORD_INCREASE : RECORD_DECREASE, 7);
+        (void)book_put(b, NULL, JOURNAL_RECORD_CANCEL, i);
+    (void)book_put(b, "tea", JOURNAL_RECORD_APPLY, 3);
+    (void)book_put(
+        b, NULL, i % 2 ? JOURNAL_RECORD_INCREASE : JOURNAL_RECORD_DECREASE, 7);
 }
 
 /* All states between two records of a journal of GROUPS groups. */
@@ -110,8 +111,8 @@ try_open(const struct tmpdir *d, struct state *out, bool *cut)
     *out = state_of(&b);
     *cut = b.journal.cut > 0;
     if (journal_free(&b.journal) >= 2 * JOURNAL_CHANGE) {
-        (void)book_put(&b, NULL, RECORD_APPLY, 1);
-        (void)book_put(&b, NULL, RECORD_INCREASE, 2);
+        (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1);
+        (void)book_put(&b, NULL, JOURNAL_RECORD_INCREASE, 2);
         assert_rc(book_sync(&b), 0);
     }
     went = state_of(&b);
@@ -141,7 +142,7 @@ make(const struct tmpdir *d, bool marked, uint8_t *bytes)
 static uint64_t
 byte_of(uint64_t record)
 {
-    return RECORDS_AT + record * RECORD_SIZE;
+    return RECORDS_AT + record * JOURNAL_RECORD_SIZE;
 }
 
 static void
@@ -210,7 +211,8 @@ flip_all(const struct tmpdir *d, bool marked)
     const uint64_t last = byte_of(h.first[GROUPS - 1]);
     unsigned told = 0, cuts = 0, same = 0;
 
-    for (size_t bit = 0; bit < 8 * (end + (size_t)3 * RECORD_SIZE); bit++) {
+    for (size_t bit = 0; bit < 8 * (end + (size_t)3 * JOURNAL_RECORD_SIZE);
+         bit++) {
         const size_t at = bit / 8;
         struct state s;
         bool cut = false;
@@ -264,9 +266,9 @@ a_failed_write_or_sync_leaves_nothing_of_its_group(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    assert_pair(book_do(&b, NULL, RECORD_APPLY, 1), 1, 999);
+    assert_pair(book_do(&b, NULL, JOURNAL_RECORD_APPLY, 1), 1, 999);
     for (size_t i = 0; i < 4; i++) {
-        (void)book_put(&b, NULL, RECORD_APPLY, 2);
+        (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 2);
         fault_inject(calls[i % 2], 1, errors[i / 2]);
         assert_rc(book_sync(&b), -errors[i / 2]);
         assert_true(fault_hit());
@@ -277,7 +279,7 @@ a_failed_write_or_sync_leaves_nothing_of_its_group(void **state)
         assert_int_equal(book_quota(&b, NULL)->remaining, 999);
         assert_int_equal(b.journal.cut, 0);
     }
-    assert_pair(book_do(&b, NULL, RECORD_APPLY, 1), 2, 998);
+    assert_pair(book_do(&b, NULL, JOURNAL_RECORD_APPLY, 1), 2, 998);
     book_close(&b);
 }
 
@@ -290,7 +292,7 @@ what_cannot_be_erased_at_once_is_later(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    (void)book_put(&b, NULL, RECORD_APPLY, 2);
+    (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 2);
     fault_inject_from("fdatasync", 1, EIO);
     assert_rc(book_sync(&b), -EIO);
     fault_clear();
@@ -399,7 +401,7 @@ room_ends_before_the_file_does_and_grows(void **state)
     book_open(&b, d->fd);
     assert_true(journal_is_short(&b.journal));
     while (journal_free(&b.journal) >= JOURNAL_CHANGE) {
-        (void)book_put(&b, NULL, RECORD_INCREASE, 1);
+        (void)book_put(&b, NULL, JOURNAL_RECORD_INCREASE, 1);
         left++;
         if (journal_free(&b.journal) % 1000 == 0)
             assert_rc(book_sync(&b), 0);
@@ -412,7 +414,7 @@ room_ends_before_the_file_does_and_grows(void **state)
     assert_rc(journal_extend(d->fd, b.journal.size), 0);
     b.journal.size += JOURNAL_STEP;
     assert_true(journal_free(&b.journal) > JOURNAL_CHANGE);
-    assert_form(book_do(&b, NULL, RECORD_INCREASE, 1), ANSWER_REMAINING,
+    assert_form(book_do(&b, NULL, JOURNAL_RECORD_INCREASE, 1), ANSWER_REMAINING,
                 left + 1);
     book_close(&b);
     book_open(&b, d->fd);

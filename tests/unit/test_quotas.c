@@ -17,21 +17,23 @@ applications_and_cancellations_are_numbered_in_one_sequence(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 1), 1, 999);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 2), 2, 997);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 3), 3, 994);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 4), 4, 990);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 5), 5, 985);
-    assert_pair(book_do(&b, NULL, RECORD_CANCEL, 4), 6, 989);
-    assert_form(book_do(&b, NULL, RECORD_INCREASE, 1000), ANSWER_REMAINING,
-                1989);
-    assert_form(book_do(&b, NULL, RECORD_DECREASE, 100), ANSWER_REMAINING,
-                1889);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1), 1, 999);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 2), 2, 997);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 3), 3, 994);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 4), 4, 990);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 5), 5, 985);
+    assert_pair(book_do(&b, NULL, JOURNAL_RECORD_CANCEL, 4), 6, 989);
+    assert_form(book_do(&b, NULL, JOURNAL_RECORD_INCREASE, 1000),
+                ANSWER_REMAINING, 1989);
+    assert_form(book_do(&b, NULL, JOURNAL_RECORD_DECREASE, 100),
+                ANSWER_REMAINING, 1889);
     reopen(&b, d->fd);
     assert_int_equal(book_quota(&b, NULL)->remaining, 1889);
-    assert_pair(book_do(&b, NULL, RECORD_APPLY, 9), 7, 1880);
-    assert_form(book_do(&b, NULL, RECORD_EMPTY, 0), ANSWER_REMAINING, 0);
-    assert_form(book_do(&b, NULL, RECORD_EMPTY, 0), ANSWER_REMAINING, 0);
+    assert_pair(book_do(&b, NULL, JOURNAL_RECORD_APPLY, 9), 7, 1880);
+    assert_form(book_do(&b, NULL, JOURNAL_RECORD_EMPTY, 0), ANSWER_REMAINING,
+                0);
+    assert_form(book_do(&b, NULL, JOURNAL_RECORD_EMPTY, 0), ANSWER_REMAINING,
+                0);
     reopen(&b, d->fd);
     assert_int_equal(book_quota(&b, NULL)->remaining, 0);
     assert_int_equal(book_quota(&b, NULL)->numbers.count, 7);
@@ -45,14 +47,16 @@ an_application_needs_enough_and_something(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    assert_form(book_put(&b, NULL, RECORD_APPLY, 1001), ANSWER_REFUSED, 0);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 0), 1, 1000);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 1000), 2, 0);
-    assert_form(book_put(&b, NULL, RECORD_APPLY, 0), ANSWER_REFUSED, 0);
-    assert_form(book_put(&b, NULL, RECORD_APPLY, 1), ANSWER_REFUSED, 0);
-    assert_form(book_put(&b, NULL, RECORD_INCREASE, 5), ANSWER_REMAINING, 5);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 5), 3, 0);
-    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 2), 4, 1000);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1001), ANSWER_REFUSED,
+                0);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 0), 1, 1000);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1000), 2, 0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 0), ANSWER_REFUSED, 0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1), ANSWER_REFUSED, 0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_INCREASE, 5),
+                ANSWER_REMAINING, 5);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 5), 3, 0);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 2), 4, 1000);
     book_close(&b);
 }
 
@@ -63,20 +67,26 @@ a_number_is_cancelled_once_and_a_cancellation_never(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_REFUSED, 0);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 10), 1, 990);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 10), 2, 980);
-    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 1), 3, 990);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_REFUSED, 0);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, 3), ANSWER_REFUSED, 0);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, 4), ANSWER_REFUSED, 0);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, INT64_MAX), ANSWER_REFUSED,
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), ANSWER_REFUSED,
                 0);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 10), 1, 990);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 10), 2, 980);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), 3, 990);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), ANSWER_REFUSED,
+                0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 3), ANSWER_REFUSED,
+                0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 4), ANSWER_REFUSED,
+                0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, INT64_MAX),
+                ANSWER_REFUSED, 0);
     assert_rc(book_sync(&b), 0);
     reopen(&b, d->fd);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_REFUSED, 0);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, 3), ANSWER_REFUSED, 0);
-    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 2), 4, 1000);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), ANSWER_REFUSED,
+                0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 3), ANSWER_REFUSED,
+                0);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 2), 4, 1000);
     book_close(&b);
 }
 
@@ -87,18 +97,20 @@ what_would_not_fit_is_impossible(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    assert_form(book_put(&b, NULL, RECORD_INCREASE, INT64_MAX),
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_INCREASE, INT64_MAX),
                 ANSWER_IMPOSSIBLE, 0);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 1000), 1, 0);
-    assert_form(book_put(&b, NULL, RECORD_INCREASE, INT64_MAX),
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1000), 1, 0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_INCREASE, INT64_MAX),
                 ANSWER_REMAINING, INT64_MAX);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_IMPOSSIBLE, 0);
-    assert_form(book_put(&b, NULL, RECORD_DECREASE, 1000), ANSWER_REMAINING,
-                INT64_MAX - 1000);
-    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 1), 2, INT64_MAX);
-    assert_form(book_put(&b, NULL, RECORD_DECREASE, INT64_MAX),
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), ANSWER_IMPOSSIBLE,
+                0);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_DECREASE, 1000),
+                ANSWER_REMAINING, INT64_MAX - 1000);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), 2, INT64_MAX);
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_DECREASE, INT64_MAX),
                 ANSWER_REMAINING, 0);
-    assert_form(book_do(&b, NULL, RECORD_DECREASE, 5), ANSWER_REMAINING, 0);
+    assert_form(book_do(&b, NULL, JOURNAL_RECORD_DECREASE, 5), ANSWER_REMAINING,
+                0);
     reopen(&b, d->fd);
     assert_int_equal(book_quota(&b, NULL)->remaining, 0);
     book_close(&b);
@@ -114,24 +126,31 @@ quotas_with_a_name_have_numbers_of_their_own(void **state)
     memset(longest, 'z', sizeof longest);
     longest[QUOTA_NAME_MAX] = '\0';
     book_open(&b, d->fd);
-    assert_form(book_put(&b, "tea", RECORD_APPLY, 1), ANSWER_UNKNOWN, 0);
-    assert_form(book_put(&b, "tea", RECORD_CREATE, 7), ANSWER_CREATED, 7);
-    assert_form(book_put(&b, "tea", RECORD_CREATE, 7), ANSWER_EXISTS, 0);
-    assert_form(book_put(&b, "a", RECORD_CREATE, 0), ANSWER_CREATED, 0);
-    assert_form(book_put(&b, longest, RECORD_CREATE, 3), ANSWER_CREATED, 3);
-    assert_pair(book_put(&b, NULL, RECORD_APPLY, 1), 1, 999);
-    assert_pair(book_put(&b, "tea", RECORD_APPLY, 3), 1, 4);
-    assert_form(book_put(&b, "a", RECORD_APPLY, 1), ANSWER_REFUSED, 0);
-    assert_form(book_do(&b, "a", RECORD_REMOVE, 0), ANSWER_REMAINING, 0);
+    assert_form(book_put(&b, "tea", JOURNAL_RECORD_APPLY, 1), ANSWER_UNKNOWN,
+                0);
+    assert_form(book_put(&b, "tea", JOURNAL_RECORD_CREATE, 7), ANSWER_CREATED,
+                7);
+    assert_form(book_put(&b, "tea", JOURNAL_RECORD_CREATE, 7), ANSWER_EXISTS,
+                0);
+    assert_form(book_put(&b, "a", JOURNAL_RECORD_CREATE, 0), ANSWER_CREATED, 0);
+    assert_form(book_put(&b, longest, JOURNAL_RECORD_CREATE, 3), ANSWER_CREATED,
+                3);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1), 1, 999);
+    assert_pair(book_put(&b, "tea", JOURNAL_RECORD_APPLY, 3), 1, 4);
+    assert_form(book_put(&b, "a", JOURNAL_RECORD_APPLY, 1), ANSWER_REFUSED, 0);
+    assert_form(book_do(&b, "a", JOURNAL_RECORD_REMOVE, 0), ANSWER_REMAINING,
+                0);
     reopen(&b, d->fd);
     assert_int_equal(b.quotas.count, 2);
     assert_null(book_quota(&b, "a"));
     assert_int_equal(book_quota(&b, longest)->remaining, 3);
-    assert_pair(book_put(&b, "tea", RECORD_CANCEL, 1), 2, 7);
+    assert_pair(book_put(&b, "tea", JOURNAL_RECORD_CANCEL, 1), 2, 7);
     /* Made anew it begins anew. */
-    assert_form(book_put(&b, "tea", RECORD_REMOVE, 0), ANSWER_REMAINING, 7);
-    assert_form(book_put(&b, "tea", RECORD_CREATE, 2), ANSWER_CREATED, 2);
-    assert_pair(book_do(&b, "tea", RECORD_APPLY, 2), 1, 0);
+    assert_form(book_put(&b, "tea", JOURNAL_RECORD_REMOVE, 0), ANSWER_REMAINING,
+                7);
+    assert_form(book_put(&b, "tea", JOURNAL_RECORD_CREATE, 2), ANSWER_CREATED,
+                2);
+    assert_pair(book_do(&b, "tea", JOURNAL_RECORD_APPLY, 2), 1, 0);
     reopen(&b, d->fd);
     assert_int_equal(book_quota(&b, "tea")->remaining, 0);
     assert_int_equal(book_quota(&b, "tea")->numbers.count, 1);
@@ -149,16 +168,19 @@ there_are_no_more_quotas_than_allowed_but_all_that_there_were(void **state)
     quotas_taken(&b.quotas, 20);
     for (int i = 0; i < 20; i++) {
         (void)snprintf(name, sizeof name, "q%d", i * 7 % 20); /* fits */
-        assert_form(book_do(&b, name, RECORD_CREATE, i), ANSWER_CREATED, i);
+        assert_form(book_do(&b, name, JOURNAL_RECORD_CREATE, i), ANSWER_CREATED,
+                    i);
     }
-    assert_form(book_put(&b, "more", RECORD_CREATE, 1), ANSWER_NO_MORE, 0);
+    assert_form(book_put(&b, "more", JOURNAL_RECORD_CREATE, 1), ANSWER_NO_MORE,
+                0);
     reopen(&b, d->fd);
     quotas_taken(&b.quotas, 3);
     assert_int_equal(b.quotas.count, 20);
     for (size_t i = 1; i < 20; i++)
         assert_true(strncmp(b.quotas.names[i - 1]->name,
                             b.quotas.names[i]->name, QUOTA_NAME_MAX) < 0);
-    assert_form(book_put(&b, "more", RECORD_CREATE, 1), ANSWER_NO_MORE, 0);
+    assert_form(book_put(&b, "more", JOURNAL_RECORD_CREATE, 1), ANSWER_NO_MORE,
+                0);
     book_close(&b);
 }
 
@@ -208,10 +230,11 @@ any_of_a_million_numbers_is_cancelled_in_little_memory(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    assert_form(book_do(&b, NULL, RECORD_INCREASE, 2 * (int64_t)MANY),
+    assert_form(book_do(&b, NULL, JOURNAL_RECORD_INCREASE, 2 * (int64_t)MANY),
                 ANSWER_REMAINING, LIMIT + 2 * MANY);
     for (int i = 1; i <= MANY; i++) {
-        const struct answer a = book_put(&b, NULL, RECORD_APPLY, 1 + i % 2);
+        const struct answer a =
+            book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1 + i % 2);
 
         assert_int_equal(a.number, i);
         if (journal_free(&b.journal) < JOURNAL_CHANGE)
@@ -221,52 +244,54 @@ any_of_a_million_numbers_is_cancelled_in_little_memory(void **state)
             b.journal.size += JOURNAL_STEP;
         }
     }
-    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 1), MANY + 1,
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), MANY + 1,
                 LIMIT + MANY / 2 + 2);
     assert_rc(book_sync(&b), 0);
     assert_true(memory() - before < 8 * 1024);
     reopen(&b, d->fd);
     assert_true(memory() - before < 8 * 1024);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, 1), ANSWER_REFUSED, 0);
-    assert_pair(book_put(&b, NULL, RECORD_CANCEL, 2), MANY + 2,
+    assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), ANSWER_REFUSED,
+                0);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 2), MANY + 2,
                 LIMIT + MANY / 2 + 3);
-    assert_pair(book_put(&b, NULL, RECORD_CANCEL, MANY / 2 + 1), MANY + 3,
-                LIMIT + MANY / 2 + 5);
+    assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, MANY / 2 + 1),
+                MANY + 3, LIMIT + MANY / 2 + 5);
     assert_int_equal(fstatat(d->fd, JOURNAL_NAME, &st, 0), 0);
     assert_true(st.st_size < 40 * (off_t)MANY);
     book_close(&b);
 }
 
 static void
-numbers_are_the_same_on_both_sides_of_a_chunk(void **state)
+journal_numbers_are_the_same_on_both_sides_of_a_chunk(void **state)
 {
     const struct tmpdir *d = *state;
-    struct number all[NUMBERS_CHUNK], one;
-    struct numbers n;
-    const uint64_t count = 3 * NUMBERS_CHUNK;
+    struct number all[JOURNAL_NUMBERS_CHUNK], one;
+    struct journal_numbers n;
+    const uint64_t count = 3 * JOURNAL_NUMBERS_CHUNK;
 
-    numbers_init(&n, d->fd);
+    journal_numbers_init(&n, d->fd);
     for (uint64_t i = 1; i <= count; i++) {
-        assert_rc(numbers_reserve(&n), 0);
-        assert_rc(numbers_reserve(&n), 0); /* room is made once */
-        numbers_add(&n, (struct number){.amount = (int64_t)i});
-        assert_rc(numbers_cancel(&n, 1 + i / 2, i), 0);
+        assert_rc(journal_numbers_reserve(&n), 0);
+        assert_rc(journal_numbers_reserve(&n), 0); /* room is made once */
+        journal_numbers_add(&n, (struct number){.amount = (int64_t)i});
+        assert_rc(journal_numbers_cancel(&n, 1 + i / 2, i), 0);
         for (uint64_t j = i > 4 ? i - 4 : 1; j <= i; j++) {
-            assert_rc(numbers_get(&n, j, &one), 0);
+            assert_rc(journal_numbers_get(&n, j, &one), 0);
             assert_int_equal(one.amount, j);
         }
     }
-    assert_rc(numbers_get(&n, 0, &one), -ENOENT);
-    assert_rc(numbers_get(&n, count + 1, &one), -ENOENT);
-    assert_rc(numbers_get(&n, 5, &one), 0);
+    assert_rc(journal_numbers_get(&n, 0, &one), -ENOENT);
+    assert_rc(journal_numbers_get(&n, count + 1, &one), -ENOENT);
+    assert_rc(journal_numbers_get(&n, 5, &one), 0);
     assert_int_equal(one.other, 9); /* 8 and 9 cancelled it */
     for (uint64_t chunk = 0; chunk < 3; chunk++) {
-        assert_int_equal(numbers_read(&n, chunk, all), NUMBERS_CHUNK);
-        assert_int_equal(all[0].amount, chunk * NUMBERS_CHUNK + 1);
+        assert_int_equal(journal_numbers_read(&n, chunk, all),
+                         JOURNAL_NUMBERS_CHUNK);
+        assert_int_equal(all[0].amount, chunk * JOURNAL_NUMBERS_CHUNK + 1);
     }
-    assert_int_equal(numbers_read(&n, 3, all), 0);
+    assert_int_equal(journal_numbers_read(&n, 3, all), 0);
     assert_int_equal(tmpdir_count(d, "."), 0); /* the file has no name */
-    numbers_fini(&n);
+    journal_numbers_fini(&n);
 }
 
 static void
@@ -277,15 +302,18 @@ the_last_number_of_a_chunk_is_cancelled_by_the_first_of_the_next(void **state)
     struct book b;
 
     book_open(&b, d->fd);
-    for (int i = 1; i <= NUMBERS_CHUNK; i++)
-        assert_int_equal(book_put(&b, NULL, RECORD_APPLY, 1).number, i);
-    assert_pair(book_put(&b, NULL, RECORD_CANCEL, NUMBERS_CHUNK),
-                NUMBERS_CHUNK + 1, LIMIT - NUMBERS_CHUNK + 1);
-    assert_form(book_put(&b, NULL, RECORD_CANCEL, NUMBERS_CHUNK),
-                ANSWER_REFUSED, 0);
-    assert_rc(numbers_get(&book_quota(&b, NULL)->numbers, NUMBERS_CHUNK, &n),
+    for (int i = 1; i <= JOURNAL_NUMBERS_CHUNK; i++)
+        assert_int_equal(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1).number, i);
+    assert_pair(
+        book_put(&b, NULL, JOURNAL_RECORD_CANCEL, JOURNAL_NUMBERS_CHUNK),
+        JOURNAL_NUMBERS_CHUNK + 1, LIMIT - JOURNAL_NUMBERS_CHUNK + 1);
+    assert_form(
+        book_put(&b, NULL, JOURNAL_RECORD_CANCEL, JOURNAL_NUMBERS_CHUNK),
+        ANSWER_REFUSED, 0);
+    assert_rc(journal_numbers_get(&book_quota(&b, NULL)->numbers,
+                                  JOURNAL_NUMBERS_CHUNK, &n),
               0);
-    assert_int_equal(n.other, NUMBERS_CHUNK + 1);
+    assert_int_equal(n.other, JOURNAL_NUMBERS_CHUNK + 1);
     book_close(&b);
 }
 
@@ -293,14 +321,15 @@ static void
 a_number_that_has_no_room_changes_nothing(void **state)
 {
     const struct tmpdir *d = *state;
-    struct quota_request r = {.type = RECORD_APPLY, .value = 1};
+    struct quota_request r = {.type = JOURNAL_RECORD_APPLY, .value = 1};
     struct quota_change c;
     struct answer a;
     struct book b;
 
     book_open(&b, d->fd);
-    for (int i = 0; i < NUMBERS_CHUNK; i++)
-        assert_int_equal(book_put(&b, NULL, RECORD_APPLY, 1).number, i + 1);
+    for (int i = 0; i < JOURNAL_NUMBERS_CHUNK; i++)
+        assert_int_equal(book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1).number,
+                         i + 1);
     r.quota = book_quota(&b, NULL);
     for (unsigned n = 1;; n++) {
         bool hit;
@@ -316,19 +345,19 @@ a_number_that_has_no_room_changes_nothing(void **state)
             break;
         }
         assert_rc(rc, -ENOSPC);
-        assert_int_equal(r.quota->remaining, LIMIT - NUMBERS_CHUNK);
-        assert_int_equal(r.quota->numbers.count, NUMBERS_CHUNK);
+        assert_int_equal(r.quota->remaining, LIMIT - JOURNAL_NUMBERS_CHUNK);
+        assert_int_equal(r.quota->numbers.count, JOURNAL_NUMBERS_CHUNK);
     }
-    assert_int_equal(r.quota->numbers.count, NUMBERS_CHUNK + 1);
+    assert_int_equal(r.quota->numbers.count, JOURNAL_NUMBERS_CHUNK + 1);
     book_close(&b);
 }
 
 /* ---- keys -------------------------------------------------------- */
 
 static void
-hash_of(uint32_t n, uint8_t hash[KEYS_HASH])
+hash_of(uint32_t n, uint8_t hash[IDEMPOTENCY_HASH])
 {
-    memset(hash, 0, KEYS_HASH);
+    memset(hash, 0, IDEMPOTENCY_HASH);
     put_le32(hash, n % 1000); /* many with one home */
     put_le32(hash + 4, n);
 }
@@ -339,33 +368,35 @@ a_key_is_known_for_a_day_and_among_the_last_million(void **state)
     struct answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 8};
     const uint64_t now = 1700000000000;
     const struct key_entry *e;
-    uint8_t hash[KEYS_HASH];
-    struct keys k;
+    uint8_t hash[IDEMPOTENCY_HASH];
+    struct idempotency k;
 
     (void)state;
-    assert_rc(keys_init(&k), 0);
+    assert_rc(idempotency_init(&k), 0);
     for (uint32_t i = 0; i < 5000; i++) {
         hash_of(i, hash);
-        assert_null(keys_find(&k, hash, now));
+        assert_null(idempotency_find(&k, hash, now));
         a.number = i;
-        keys_add(&k, hash, i, &a, now + i);
+        idempotency_add(&k, hash, i, &a, now + i);
     }
     for (uint32_t i = 0; i < 5000; i++) {
         hash_of(i, hash);
-        e = keys_find(&k, hash, now + i + KEYS_MS - 1);
+        e = idempotency_find(&k, hash, now + i + IDEMPOTENCY_MS - 1);
         assert_non_null(e);
         assert_int_equal(e->number, i);
-        assert_null(keys_find(&k, hash, now + i + KEYS_MS + 1000));
+        assert_null(
+            idempotency_find(&k, hash, now + i + IDEMPOTENCY_MS + 1000));
     }
     /* The old ones go when one comes. */
     hash_of(6000, hash);
-    keys_add(&k, hash, 1, &a, now + 3000 + KEYS_MS);
-    assert_true(keys_count(&k) > 1990 && keys_count(&k) < 2010);
+    idempotency_add(&k, hash, 1, &a, now + 3000 + IDEMPOTENCY_MS);
+    assert_true(idempotency_count(&k) > 1990 && idempotency_count(&k) < 2010);
     for (uint32_t i = 4000; i < 5000; i++) {
         hash_of(i, hash);
-        assert_non_null(keys_find(&k, hash, now + 3000 + KEYS_MS));
+        assert_non_null(
+            idempotency_find(&k, hash, now + 3000 + IDEMPOTENCY_MS));
     }
-    keys_fini(&k);
+    idempotency_fini(&k);
 }
 
 static void
@@ -373,21 +404,21 @@ the_oldest_key_makes_way(void **state)
 {
     const struct answer a = {.form = ANSWER_PAIR};
     const uint64_t now = 1700000000000;
-    uint8_t hash[KEYS_HASH] = {0};
-    struct keys k;
+    uint8_t hash[IDEMPOTENCY_HASH] = {0};
+    struct idempotency k;
 
     (void)state;
-    assert_rc(keys_init(&k), 0);
-    for (uint32_t i = 0; i < KEYS_MAX + 3; i++) {
+    assert_rc(idempotency_init(&k), 0);
+    for (uint32_t i = 0; i < IDEMPOTENCY_MAX + 3; i++) {
         put_le32(hash, i * 2654435761u);
-        keys_add(&k, hash, i, &a, now);
+        idempotency_add(&k, hash, i, &a, now);
     }
-    assert_int_equal(keys_count(&k), KEYS_MAX);
-    for (uint32_t i = 0; i < KEYS_MAX + 3; i += i < 4 ? 1 : 9973) {
+    assert_int_equal(idempotency_count(&k), IDEMPOTENCY_MAX);
+    for (uint32_t i = 0; i < IDEMPOTENCY_MAX + 3; i += i < 4 ? 1 : 9973) {
         put_le32(hash, i * 2654435761u);
-        assert_int_equal(keys_find(&k, hash, now) != NULL, i > 2);
+        assert_int_equal(idempotency_find(&k, hash, now) != NULL, i > 2);
     }
-    keys_fini(&k);
+    idempotency_fini(&k);
 }
 
 #define TEST(f)                                                                \
@@ -402,7 +433,7 @@ static const struct CMUnitTest tests[] = {
     TEST(there_are_no_more_quotas_than_allowed_but_all_that_there_were),
     cmocka_unit_test(a_name_is_plain),
     TEST(any_of_a_million_numbers_is_cancelled_in_little_memory),
-    TEST(numbers_are_the_same_on_both_sides_of_a_chunk),
+    TEST(journal_numbers_are_the_same_on_both_sides_of_a_chunk),
     TEST(the_last_number_of_a_chunk_is_cancelled_by_the_first_of_the_next),
     TEST(a_number_that_has_no_room_changes_nothing),
     cmocka_unit_test(a_key_is_known_for_a_day_and_among_the_last_million),

@@ -19,7 +19,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/net/conn_inside.h"
+#include "common/net/conn_internal.h"
 #include "common/store/lmdb/engine.h"
 #include "reader/range.h"
 #include "tests/lib/client.h"
@@ -47,11 +47,11 @@ struct fixture {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
-    struct fresh fresh;
+    struct as_of fresh;
     struct answer answer;
     struct loop *loop;
     struct range range;
-    struct door_row row;
+    struct listener_config row;
     struct conns *conns;
     uint32_t stall_ms; /* 0: as it is */
     struct loop_source control;
@@ -69,7 +69,7 @@ struct state {
     size_t accepted;
     size_t listing; /* a listing is being made, or waited for */
     size_t memory;  /* in use */
-    struct door_figures figures;
+    struct listener_stats figures;
     bool snapshot_kept;
 };
 
@@ -117,7 +117,7 @@ stopped(void *ctx)
 static struct state
 look(struct fixture *f)
 {
-    struct door *d = conns_door(f->conns, 0);
+    struct listener *d = conns_door(f->conns, 0);
     struct state now = {.open = d->open,
                         .accepted = (size_t)d->figures.accepted,
                         .listing = f->range.listed != NULL,
@@ -234,18 +234,18 @@ start(struct fixture *f)
     struct net_address a;
     int pair[2], fd;
 
-    assert_rc(fresh_init(&f->fresh, f->store, &f->datadir, &f->layout, 1 << 20),
+    assert_rc(as_of_init(&f->fresh, f->store, &f->datadir, &f->layout, 1 << 20),
               0);
     f->loop = loop_new();
     assert_non_null(f->loop);
     assert_rc(answer_init(&f->answer, f->store, &f->fresh), 0);
     range_init(&f->range, f->loop, &f->answer);
-    f->row = (struct door_row){.name = "read",
-                               .max_key = "read.max_connections",
-                               .protocol = &range_protocol,
-                               .ctx = &f->range,
-                               .max = CONNECTIONS,
-                               .yield_s = 60};
+    f->row = (struct listener_config){.name = "read",
+                                      .max_key = "read.max_connections",
+                                      .protocol = &range_protocol,
+                                      .ctx = &f->range,
+                                      .max = CONNECTIONS,
+                                      .yield_s = 60};
     assert_rc(conns_init(&f->conns, f->loop, &options), 0);
     loop_after_turn(f->loop, after_turn, f);
     assert_rc(net_parse("127.0.0.1:0", &a), 0);
@@ -416,7 +416,7 @@ teardown(void **state)
     (void)close(f->ask);
     conns_fini(f->conns);
     answer_fini(&f->answer);
-    fresh_fini(&f->fresh);
+    as_of_fini(&f->fresh);
     loop_free(f->loop);
     store_close(f->store);
     datadir_close(&f->datadir);
@@ -1065,13 +1065,13 @@ use_up(struct fixture *f, int *greedy, size_t max, size_t waiting)
     size_t count = 0;
     struct state now = {.open = 0};
 
-    while (count < max && now.counts[CONN_HELD] < waiting) {
+    while (count < max && now.counts[CONN_PAUSED] < waiting) {
         greedy[count++] = connect_greedy(f, 8);
         do
             now = settle(f);
-        while (now.draining + now.counts[CONN_HELD] < count);
+        while (now.draining + now.counts[CONN_PAUSED] < count);
     }
-    assert_true(now.counts[CONN_HELD] >= waiting);
+    assert_true(now.counts[CONN_PAUSED] >= waiting);
     return count;
 }
 
@@ -1136,7 +1136,7 @@ requests_that_wait_for_memory_do_not_use_it_up(void **state)
                                        BIG_ROWS);
         client_send(waiters[i], bytes, sizeof bytes);
     }
-    while (ask(f).counts[CONN_HELD] <= WAITERS)
+    while (ask(f).counts[CONN_PAUSED] <= WAITERS)
         assert_true(clock_ms() < until);
 
     fd = client_connect(f->port);
@@ -1166,7 +1166,7 @@ a_peer_that_resets_while_it_waits_is_closed(void **state)
 
     client_reset(greedy[count - 1]);
 
-    await(f, CONN_HELD, 0);
+    await(f, CONN_PAUSED, 0);
     assert_int_equal(ask(f).open, count - 1);
     for (size_t i = 0; i + 1 < count; i++)
         client_close(greedy[i]);

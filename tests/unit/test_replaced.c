@@ -89,7 +89,7 @@ hold_open(const struct tmpdir *d, int in, int out)
 
     while (write(out, &count, sizeof count) > 0 && read(in, &what, 1) == 1) {
         if (what == 'l')
-            (void)store_tend(s, &(struct store_tending){.until_ns = 0});
+            (void)store_maintain(s, &(struct store_maintenance){.until_ns = 0});
         else
             count = get_one(s, "pages", "k");
     }

@@ -39,7 +39,7 @@ success_begins_with_the_first_wait_again(void **state)
     (void)state; /* pure */
     retry_failed(&r, 1000, 50, 500);
     retry_failed(&r, 1000, 50, 500);
-    retry_worked(&r);
+    retry_succeeded(&r);
 
     assert_true(retry_is_due(&r, 0));
     retry_failed(&r, 1000, 50, 500);

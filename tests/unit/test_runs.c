@@ -151,7 +151,7 @@ struct life {
     struct random random;
     struct history h;
     struct memkv kv;
-    struct history_care *care;
+    struct history_compact *care;
     struct tiers tiers;
     uint32_t now;
     struct entry *table;
@@ -177,7 +177,7 @@ life_begin(struct life *l, const char *tiers, uint64_t seed)
     assert_rc(tiers_parse(tiers, &l->tiers, &why), 0);
     memkv_init(&l->kv);
     history_begin(&l->h, &l->tiers, l->now, true, 0);
-    l->care = history_care_new();
+    l->care = history_compact_new();
     l->table = malloc(TABLE_MAX * sizeof *l->table);
     assert_non_null(l->care);
     assert_non_null(l->table);
@@ -186,7 +186,7 @@ life_begin(struct life *l, const char *tiers, uint64_t seed)
 static void
 life_end(struct life *l)
 {
-    history_care_free(l->care);
+    history_compact_free(l->care);
     free(l->table);
     memkv_fini(&l->kv);
 }
@@ -207,11 +207,11 @@ static void
 care(struct life *l, size_t blocks, uint64_t max, bool all)
 {
     const struct history_limits limits = {.now = l->now, .max = max};
-    struct history_cared cared;
+    struct history_compacted cared;
 
     do {
         assert_rc(
-            history_care(&l->h, &l->kv.kv, l->care, &limits, blocks, &cared),
+            history_compact(&l->h, &l->kv.kv, l->care, &limits, blocks, &cared),
             0);
         keep_state(l);
     } while (all && cared.more);
@@ -345,7 +345,7 @@ ask_key(struct life *l, struct span s, unsigned key)
     uint8_t bytes[HISTORY_KEY_MAX];
     const size_t size = key < KEYS ? key_of(key, bytes) : 0;
 
-    const struct history_asked asked = {bytes, size, s.from, s.to, s.step, got};
+    const struct history_range asked = {bytes, size, s.from, s.to, s.step, got};
     uint32_t done = 0;
     int rc;
 
@@ -637,7 +637,7 @@ read_all(struct life *l, struct span s,
     for (unsigned i = 0; rc == 0 && i <= KEYS; i++) {
         uint8_t key[HISTORY_KEY_MAX];
         const size_t size = i < KEYS ? key_of(i, key) : 0;
-        const struct history_asked asked = {key,  size,   s.from,
+        const struct history_range asked = {key,  size,   s.from,
                                             s.to, s.step, buckets[i]};
         uint32_t done = 0;
 

@@ -198,7 +198,7 @@ an_interrupted_batch_goes_on_where_it_was(void **state)
 }
 
 static bool
-is_spent(void *ctx, const struct store_mark *mark)
+is_dead_fill(void *ctx, const struct store_mark *mark)
 {
     return *(bool *)ctx && mark->epoch == 3;
 }
@@ -208,16 +208,17 @@ a_dropped_keyspace_keeps_its_marks_until_they_are_spent(void **state)
 {
     struct fixture *x = *state;
     bool spent = false;
-    const struct store_tending t = {.is_spent = is_spent, .ctx = &spent};
+    const struct store_maintenance t = {.is_dead_fill = is_dead_fill,
+                                        .ctx = &spent};
 
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
     assert_rc(store_drop(x->s, (const uint8_t *)"words", 5, NULL, 0), 0);
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
-    (void)store_tend(x->s, &t);
+    (void)store_maintain(x->s, &t);
     assert_true(memstore_has(x->s, "words"));
     spent = true;
-    (void)store_tend(x->s, &t);
+    (void)store_maintain(x->s, &t);
     assert_false(memstore_has(x->s, "words"));
 }
 

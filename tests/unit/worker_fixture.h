@@ -3,8 +3,8 @@
  *
  * Every full log of full_log() has the same records, so that after any number
  * of fills, merged in any way, each count is a multiple: assert_counts(). */
-#ifndef COUNTD_TEST_WORKER_FIXTURE_H
-#define COUNTD_TEST_WORKER_FIXTURE_H
+#ifndef COUNTD_TESTS_UNIT_WORKER_FIXTURE_H
+#define COUNTD_TESTS_UNIT_WORKER_FIXTURE_H
 
 #include "tests/lib/test.h"
 
@@ -235,11 +235,11 @@ held_count(const struct fixture *x)
     size_t size = 0;
     uint64_t n = 0;
 
-    assert_rc(held_look(x->held), 0);
+    assert_rc(held_snapshot_begin(x->held), 0);
     while (held_next_name(x->held, name, size, name, &size) == 0)
         for (r.id = 0; held_next(x->held, name, size, r.id, &r) != -ENOENT; n++)
             ;
-    held_look_end(x->held);
+    held_snapshot_end(x->held);
     return n;
 }
 

@@ -1,4 +1,4 @@
-/* writer/quota/journal.c - see journal.h.  The start is in replay.c. */
+/* writer/quota/journal.c - see journal.h.  The start is in journal_replay.c. */
 #include "writer/quota/journal.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/files.h"
-#include "writer/quota/journal_file.h"
+#include "writer/quota/journal_internal.h"
 
 #define ZEROS 65536u
 
@@ -30,7 +30,7 @@ size_t
 journal_free(const struct journal *j)
 {
     const struct journal_group *g = &j->groups[j->collecting];
-    const uint64_t room = (j->size - RECORDS_AT) / RECORD_SIZE;
+    const uint64_t room = (j->size - RECORDS_AT) / JOURNAL_RECORD_SIZE;
     const uint64_t used = g->first + (g->count == 0 ? 1 : g->count);
     const size_t left = JOURNAL_GROUP - g->count;
 
@@ -40,15 +40,15 @@ journal_free(const struct journal *j)
 }
 
 void
-journal_put(struct journal *j, const struct record *r)
+journal_put(struct journal *j, const struct journal_record *r)
 {
     struct journal_group *g = &j->groups[j->collecting];
 
     assert(journal_free(j) > 0);
     if (g->count == 0)
         g->count = 1; /* GROUP: when it is whole */
-    record_put(r, j->uuid, g->first + g->count,
-               g->bytes + g->count * RECORD_SIZE);
+    journal_record_put(r, j->uuid, g->first + g->count,
+                       g->bytes + g->count * JOURNAL_RECORD_SIZE);
     g->count++;
 }
 
@@ -67,13 +67,13 @@ void
 journal_begin(struct journal *j, uint64_t now_ms)
 {
     struct journal_group *g = &j->groups[j->collecting];
-    const struct record r = {.type = RECORD_GROUP,
-                             .value = (int64_t)now_ms,
-                             .after = (int64_t)g->count - 1};
+    const struct journal_record r = {.type = JOURNAL_RECORD_GROUP,
+                                     .value = (int64_t)now_ms,
+                                     .after = (int64_t)g->count - 1};
 
     assert(!j->in_flight);
     if (g->count > 0)
-        record_put(&r, j->uuid, g->first, g->bytes);
+        journal_record_put(&r, j->uuid, g->first, g->bytes);
     j->in_flight = true;
     j->collecting = 1 - j->collecting;
     j->groups[j->collecting].first = g->first + g->count;
@@ -85,7 +85,7 @@ journal_sync(struct journal *j)
 {
     const struct journal_group *g = &j->groups[1 - j->collecting];
     const uint64_t at = journal_byte(g->first);
-    const size_t size = g->count * RECORD_SIZE;
+    const size_t size = g->count * JOURNAL_RECORD_SIZE;
     int rc;
 
     j->erased = true;
@@ -156,7 +156,8 @@ zero(int dirfd, uint64_t at, uint64_t size)
 int
 journal_erase(int dirfd, uint64_t durable, size_t count)
 {
-    return zero(dirfd, journal_byte(durable), (uint64_t)count * RECORD_SIZE);
+    return zero(dirfd, journal_byte(durable),
+                (uint64_t)count * JOURNAL_RECORD_SIZE);
 }
 
 int
@@ -169,7 +170,7 @@ int
 journal_groups_init(struct journal *j)
 {
     for (unsigned i = 0; i < 2; i++) {
-        j->groups[i].bytes = malloc(JOURNAL_GROUP * RECORD_SIZE);
+        j->groups[i].bytes = malloc(JOURNAL_GROUP * JOURNAL_RECORD_SIZE);
         if (!j->groups[i].bytes)
             return -ENOMEM;
     }

@@ -1,5 +1,5 @@
 /* writer/quota/journal.h - the file that makes quotas durable; its bytes are in
- * record.h.
+ * journal_record.h.
  *
  * Records are put into the group that collects; begin, sync and end are those
  * of writer/commit.h: one write and one sync a group.
@@ -20,20 +20,21 @@
  * that sync runs beside all of those that put.
  * Errors: 0 or a negative errno; text goes to diag.
  */
-#ifndef COUNTD_QUOTA_JOURNAL_H
-#define COUNTD_QUOTA_JOURNAL_H
+#ifndef COUNTD_WRITER_QUOTA_JOURNAL_H
+#define COUNTD_WRITER_QUOTA_JOURNAL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "writer/quota/record.h"
+#include "writer/quota/journal_record.h"
 
-#define JOURNAL_NAME   "quota"
-#define JOURNAL_GROUP  ((size_t)16384)   /* records of a group, at most */
-#define JOURNAL_FIRST  ((size_t)1 << 18) /* bytes of a new file */
-#define JOURNAL_STEP   ((size_t)43690 * RECORD_SIZE) /* zeros made at once */
-#define JOURNAL_CHANGE 8u /* records of a change, at most */
+#define JOURNAL_NAME  "quota"
+#define JOURNAL_GROUP ((size_t)16384)   /* records of a group, at most */
+#define JOURNAL_FIRST ((size_t)1 << 18) /* bytes of a new file */
+#define JOURNAL_STEP                                                           \
+    ((size_t)43690 * JOURNAL_RECORD_SIZE) /* zeros made at once */
+#define JOURNAL_CHANGE 8u                 /* records of a change, at most */
 
 struct journal_group {
     uint8_t *bytes;
@@ -58,7 +59,8 @@ struct journal {
 
 /* Each record but GROUP, in order; ms is that of its group.  Below 0: it cannot
  * be: the file is damaged, or what else it is. */
-typedef int journal_take(void *ctx, const struct record *r, uint64_t ms);
+typedef int journal_take(void *ctx, const struct journal_record *r,
+                         uint64_t ms);
 
 /* Whether there is one. */
 int journal_exists(int dirfd, bool *exists);
@@ -77,7 +79,7 @@ void journal_close(struct journal *j);
 
 /* Records that may be put now. */
 size_t journal_free(const struct journal *j);
-void journal_put(struct journal *j, const struct record *r);
+void journal_put(struct journal *j, const struct journal_record *r);
 
 /* All that was put is durable. */
 static inline bool

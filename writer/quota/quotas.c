@@ -89,7 +89,7 @@ new_quota(int dirfd, uint16_t id, const char *name, size_t size, int64_t limit)
     if (size > 0)
         memcpy(quota->name, name, size);
     quota->limit = quota->remaining = limit;
-    numbers_init(&quota->numbers, dirfd);
+    journal_numbers_init(&quota->numbers, dirfd);
     return quota;
 }
 
@@ -98,7 +98,7 @@ free_quota(struct quota *quota)
 {
     if (!quota)
         return;
-    numbers_fini(&quota->numbers);
+    journal_numbers_fini(&quota->numbers);
     free(quota);
 }
 
@@ -109,7 +109,7 @@ quotas_init(struct quotas *q, int dirfd, int64_t limit)
     q->names = calloc(QUOTA_MAX, sizeof(struct quota *));
     /* One more stays free: what free_id() ends at. */
     q->ids = calloc(QUOTA_MAX + 2, sizeof(struct quota *));
-    if (!q->names || !q->ids || keys_init(&q->keys) < 0)
+    if (!q->names || !q->ids || idempotency_init(&q->keys) < 0)
         return -ENOMEM;
     q->ids[0] = new_quota(dirfd, 0, NULL, 0, limit);
     return q->ids[0] ? 0 : -ENOMEM;
@@ -124,7 +124,7 @@ quotas_fini(struct quotas *q)
         free_quota(q->ids[0]);
     free(q->names);
     free(q->ids);
-    keys_fini(&q->keys);
+    idempotency_fini(&q->keys);
     *q = (struct quotas){.dirfd = -1};
 }
 
@@ -155,7 +155,7 @@ decide_cancel(struct quota_change *c, struct answer *a)
     struct number n;
     int rc;
 
-    rc = numbers_get(&quota->numbers, (uint64_t)c->record.value, &n);
+    rc = journal_numbers_get(&quota->numbers, (uint64_t)c->record.value, &n);
     if (rc < 0 && rc != -ENOENT)
         return refuse(a, ANSWER_UNAVAILABLE);
     if (rc == -ENOENT || n.amount == NUMBER_IS_CANCEL || n.other != 0)
@@ -190,28 +190,29 @@ quotas_decide(struct quotas *q, const struct quota_request *r,
         .quota = r->quota,
         .name = r->name,
         .name_size = r->name_size};
-    if (r->type == RECORD_CREATE)
+    if (r->type == JOURNAL_RECORD_CREATE)
         return decide_create(q, c, a);
     if (!quota)
         return refuse(a, ANSWER_UNKNOWN);
     c->record.quota = quota->id;
     switch (r->type) {
-    case RECORD_APPLY:
+    case JOURNAL_RECORD_APPLY:
         return decide_apply(c, a);
-    case RECORD_CANCEL:
+    case JOURNAL_RECORD_CANCEL:
         return decide_cancel(c, a);
-    case RECORD_INCREASE:
+    case JOURNAL_RECORD_INCREASE:
         if (r->value > INT64_MAX - quota->remaining)
             return refuse(a, ANSWER_IMPOSSIBLE);
         c->record.after = quota->remaining + r->value;
         return true;
-    case RECORD_DECREASE:
+    case JOURNAL_RECORD_DECREASE:
         if (r->value > quota->remaining)
             c->record.value = quota->remaining;
         c->record.after = quota->remaining - c->record.value;
         return true;
     default:
-        assert(r->type == RECORD_EMPTY || r->type == RECORD_REMOVE);
+        assert(r->type == JOURNAL_RECORD_EMPTY ||
+               r->type == JOURNAL_RECORD_REMOVE);
         c->record.value = quota->remaining;
         return true;
     }
@@ -222,21 +223,21 @@ quotas_decide(struct quotas *q, const struct quota_request *r,
 static int
 make_number(struct quota_change *c)
 {
-    struct numbers *n = &c->quota->numbers;
+    struct journal_numbers *n = &c->quota->numbers;
     const int64_t value = c->record.value;
     int rc;
 
-    rc = numbers_reserve(n);
+    rc = journal_numbers_reserve(n);
     if (rc < 0)
         return rc;
-    if (c->record.type == RECORD_APPLY) {
-        numbers_add(n, (struct number){.amount = value});
+    if (c->record.type == JOURNAL_RECORD_APPLY) {
+        journal_numbers_add(n, (struct number){.amount = value});
         return 0;
     }
-    rc = numbers_cancel(n, (uint64_t)value, n->count + 1);
+    rc = journal_numbers_cancel(n, (uint64_t)value, n->count + 1);
     if (rc == 0)
-        numbers_add(n, (struct number){.amount = NUMBER_IS_CANCEL,
-                                       .other = (uint64_t)value});
+        journal_numbers_add(n, (struct number){.amount = NUMBER_IS_CANCEL,
+                                               .other = (uint64_t)value});
     return rc;
 }
 
@@ -280,9 +281,9 @@ tell(struct quota_change *c)
 {
     struct quota *quota = c->quota;
 
-    if (c->record.type == RECORD_APPLY)
+    if (c->record.type == JOURNAL_RECORD_APPLY)
         quota->told[TOLD_APPLIED] += (uint64_t)c->record.value;
-    if (c->record.type == RECORD_CANCEL)
+    if (c->record.type == JOURNAL_RECORD_CANCEL)
         quota->told[TOLD_CANCELLED] += (uint64_t)c->amount;
 }
 
@@ -294,21 +295,21 @@ quotas_make(struct quotas *q, struct quota_change *c, struct answer *a)
 
     *a =
         (struct answer){.form = ANSWER_REMAINING, .remaining = c->record.after};
-    if (type == RECORD_REMOVE) {
+    if (type == JOURNAL_RECORD_REMOVE) {
         a->remaining = c->record.value;
         make_remove(q, c->quota);
         return 0;
     }
-    if (type == RECORD_CREATE) {
+    if (type == JOURNAL_RECORD_CREATE) {
         *a = (struct answer){.form = ANSWER_CREATED,
                              .remaining = c->record.value};
         return make_create(q, c);
     }
-    if (type == RECORD_APPLY || type == RECORD_CANCEL)
+    if (type == JOURNAL_RECORD_APPLY || type == JOURNAL_RECORD_CANCEL)
         rc = make_number(c);
     if (rc < 0)
         return rc;
-    if (type == RECORD_APPLY || type == RECORD_CANCEL) {
+    if (type == JOURNAL_RECORD_APPLY || type == JOURNAL_RECORD_CANCEL) {
         a->form = ANSWER_PAIR;
         a->number = c->quota->numbers.count;
     }
@@ -320,22 +321,22 @@ quotas_make(struct quotas *q, struct quota_change *c, struct answer *a)
 /* ---- replaying --------------------------------------------------- */
 
 static int
-take_part(struct quotas *q, const struct record *r)
+take_part(struct quotas *q, const struct journal_record *r)
 {
     uint8_t bytes[16];
 
     put_le64s(bytes, r->value);
     put_le64s(bytes + 8, r->after);
     switch (r->type) {
-    case RECORD_KEY:
+    case JOURNAL_RECORD_KEY:
         memcpy(q->key, bytes, sizeof q->key);
         q->has_key = true;
         return 0;
-    case RECORD_REQUEST:
+    case JOURNAL_RECORD_REQUEST:
         q->request = (uint64_t)r->value;
         q->has_request = true;
         return 0;
-    case RECORD_NAME:
+    case JOURNAL_RECORD_NAME:
         if (q->part_size + sizeof bytes > sizeof q->part)
             return -EBADMSG;
         memcpy(q->part + q->part_size, bytes, sizeof bytes);
@@ -355,13 +356,14 @@ forget_parts(struct quotas *q)
 
 /* What was asked for when this was written. */
 static int
-request_of(struct quotas *q, const struct record *r, struct quota_request *out)
+request_of(struct quotas *q, const struct journal_record *r,
+           struct quota_request *out)
 {
-    *out = (struct quota_request){.type = (enum record_type)r->type,
+    *out = (struct quota_request){.type = (enum journal_record_type)r->type,
                                   .value = r->value};
     if (r->value < 0 || r->quota > QUOTA_MAX)
         return -EBADMSG;
-    if (r->type == RECORD_CREATE) {
+    if (r->type == JOURNAL_RECORD_CREATE) {
         out->name = q->part;
         out->name_size = (size_t)r->after;
         return r->after > 0 && (uint64_t)r->after <= q->part_size &&
@@ -370,23 +372,23 @@ request_of(struct quotas *q, const struct record *r, struct quota_request *out)
                    : -EBADMSG;
     }
     out->quota = q->ids[r->quota];
-    if (r->type == RECORD_REMOVE && r->quota == 0)
+    if (r->type == JOURNAL_RECORD_REMOVE && r->quota == 0)
         return -EBADMSG;
     return out->quota ? 0 : -EBADMSG;
 }
 
 static int
-take_change(struct quotas *q, const struct record *r, struct answer *a)
+take_change(struct quotas *q, const struct journal_record *r, struct answer *a)
 {
     struct quota_request request;
     struct quota_change c;
     int rc;
 
-    if (r->type == RECORD_REFUSED) {
+    if (r->type == JOURNAL_RECORD_REFUSED) {
         (void)refuse(a, r->after == 0 ? ANSWER_REFUSED : ANSWER_IMPOSSIBLE);
         return 0;
     }
-    if (r->type < RECORD_APPLY || r->type > RECORD_REMOVE)
+    if (r->type < JOURNAL_RECORD_APPLY || r->type > JOURNAL_RECORD_REMOVE)
         return -EBADMSG;
     rc = request_of(q, r, &request);
     if (rc < 0)
@@ -400,7 +402,7 @@ take_change(struct quotas *q, const struct record *r, struct answer *a)
 }
 
 int
-quotas_take(void *ctx, const struct record *r, uint64_t ms)
+quotas_take(void *ctx, const struct journal_record *r, uint64_t ms)
 {
     struct quotas *q = ctx;
     struct answer a;
@@ -410,8 +412,8 @@ quotas_take(void *ctx, const struct record *r, uint64_t ms)
         return take_part(q, r);
     rc = take_change(q, r, &a);
     if (rc == 0 && q->has_key && q->has_request &&
-        !keys_find(&q->keys, q->key, ms))
-        keys_add(&q->keys, q->key, q->request, &a, ms);
+        !idempotency_find(&q->keys, q->key, ms))
+        idempotency_add(&q->keys, q->key, q->request, &a, ms);
     forget_parts(q);
     return rc;
 }

@@ -21,19 +21,19 @@
  * A-Z a-z 0-9 . _ -, the first of which is a letter or a digit.
  *
  * Ownership: the caller's, between init and fini.  One thread at a time.
- * Memory: 4 KiB a quota, and that of keys.h.
+ * Memory: 4 KiB a quota, and that of idempotency.h.
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_QUOTA_QUOTAS_H
-#define COUNTD_QUOTA_QUOTAS_H
+#ifndef COUNTD_WRITER_QUOTA_QUOTAS_H
+#define COUNTD_WRITER_QUOTA_QUOTAS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "writer/quota/keys.h"
-#include "writer/quota/numbers.h"
-#include "writer/quota/record.h"
+#include "writer/quota/idempotency.h"
+#include "writer/quota/journal_numbers.h"
+#include "writer/quota/journal_record.h"
 
 #define QUOTA_NAME_MAX 64u
 #define QUOTA_MAX      8192u /* with a name */
@@ -49,11 +49,11 @@ struct quota {
     int64_t remaining;
     uint64_t
         told[TOLD_PARTS]; /* for the history: amounts since the last time */
-    struct numbers numbers;
+    struct journal_numbers numbers;
 };
 
 struct quota_request {
-    enum record_type type;
+    enum journal_record_type type;
     struct quota *quota; /* NULL: there is none of that name */
     const char *name;    /* CREATE */
     size_t name_size;
@@ -61,8 +61,8 @@ struct quota_request {
 };
 
 struct quota_change {
-    struct record record; /* the last of the change */
-    const char *name;     /* CREATE: those of the request */
+    struct journal_record record; /* the last of the change */
+    const char *name;             /* CREATE: those of the request */
     size_t name_size;
     struct quota *quota;
     int64_t amount; /* CANCEL: that comes back */
@@ -74,10 +74,10 @@ struct quotas {
     size_t count;
     struct quota **names; /* in order */
     struct quota **ids;
-    struct keys keys;
+    struct idempotency keys;
     bool has_key; /* replay: parts of the change that goes on */
     bool has_request;
-    uint8_t key[KEYS_HASH];
+    uint8_t key[IDEMPOTENCY_HASH];
     uint64_t request;
     size_t part_size;
     char part[QUOTA_NAME_MAX];
@@ -109,7 +109,7 @@ bool quotas_decide(struct quotas *q, const struct quota_request *r,
 int quotas_make(struct quotas *q, struct quota_change *c, struct answer *a);
 
 /* journal_take: ctx is a struct quotas. */
-int quotas_take(void *ctx, const struct record *r, uint64_t ms);
+int quotas_take(void *ctx, const struct journal_record *r, uint64_t ms);
 
 /* The replay is over: parts of a change that was cut are forgotten, and there
  * are at most `max` quotas from now on, or those that there are. */

@@ -7,8 +7,8 @@
  * Ownership: the list belongs to the caller, read to free.  Errors: 0 or a
  * negative errno; reports each through diag.
  */
-#ifndef COUNTD_ARCHIVED_H
-#define COUNTD_ARCHIVED_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_ARCHIVED_H
+#define COUNTD_COMMON_CLIENT_CMD_ARCHIVED_H
 
 #include <stdbool.h>
 #include <stddef.h>

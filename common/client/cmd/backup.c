@@ -17,10 +17,10 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/inside.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
-#include "common/client/cmd/wait.h"
+#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/wait_merged.h"
 #include "common/setup/privilege.h"
 
 #define COPY_SIZE ((size_t)64 << 10)
@@ -28,7 +28,7 @@
 struct backup {
     const struct cmd_line *line;
     const char *path; /* of the copy */
-    struct inside in;
+    struct store_session in;
     struct store *copy; /* the copied keyspaces, for the check */
     int fd;             /* the copy */
     int keyspace_fd;    /* its keyspace/ */
@@ -243,7 +243,7 @@ copy_held(struct backup *b)
 
     rc = held_copy(b->in.held, b->fd);
     if (rc == 0)
-        rc = inside_held(b->fd, false, &copy);
+        rc = store_session_held(b->fd, false, &copy);
     if (rc == 0) {
         rc = held_check(copy, held_fault, b, &result);
         held_close(copy);
@@ -313,7 +313,7 @@ copy_all(struct backup *b)
 
     rc = copy_held(b);
     if (rc == 0)
-        rc = inside_store(b->line, b->keyspace_fd, false, &b->copy);
+        rc = store_session_store(b->line, b->keyspace_fd, false, &b->copy);
     if (rc < 0)
         return rc;
     progress_init(&b->progress, "copying", 0);
@@ -373,7 +373,7 @@ refuse_dir(const struct backup *b, int rc)
 static int
 run(struct backup *b)
 {
-    struct kept kept;
+    struct unmerged kept;
     int rc, status;
 
     status = flush(b);
@@ -389,12 +389,12 @@ run(struct backup *b)
         diag_errno(DIAG_ERROR, rc, "copy to %s", b->path);
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = kept_read(&b->in.dir, b->in.held, &kept);
+    rc = unmerged_read(&b->in.dir, b->in.held, &kept);
     kept.held = 0; /* it is in the copy */
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc, "look for what is not in the copy");
     else
-        kept_warn(&kept, "not in the copy");
+        unmerged_warn(&kept, "not in the copy");
     if (printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64
                " faults=%" PRIu64 "\n",
                b->keyspaces, b->keys, b->faults) < 0 ||
@@ -425,10 +425,10 @@ cmd_backup(struct cmd_line *line)
 
     status = become_user(&b);
     if (status == 0)
-        status = inside_open(line, false, &b.in);
+        status = store_session_open(line, false, &b.in);
     if (status != 0)
         return status;
     status = run(&b);
-    inside_close(&b.in);
+    store_session_close(&b.in);
     return status;
 }

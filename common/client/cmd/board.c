@@ -13,7 +13,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/board_show.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/stop.h"
+#include "common/client/cmd/interrupt.h"
 
 #define NAMES_MAX  ((size_t)2 * COUNTD_BOARD_VALUES_MAX)
 #define NAMES_SIZE (NAMES_MAX * COUNTD_BOARD_NAME_SIZE)
@@ -185,7 +185,7 @@ run_create(struct cmd_line *line)
     char error[COUNTD_BOARD_ERROR_SIZE];
     struct countd_board_shape shape;
     struct countd_board *b;
-    struct stop stop;
+    struct interrupt stop;
     int64_t ready_fd;
     int rc, status;
 
@@ -197,19 +197,19 @@ run_create(struct cmd_line *line)
             cmd_option_number(line, "ready-fd", 0, INT32_MAX, -1, &ready_fd);
     if (status != 0)
         return status;
-    rc = stop_init(&stop);
+    rc = interrupt_init(&stop);
     if (rc < 0)
         return failed("signals", rc);
     rc = countd_board_create(&b, line->args[1], &shape, error, sizeof error);
     if (rc < 0) {
         diag(DIAG_ERROR, "%s", error);
-        stop_fini(&stop);
+        interrupt_fini(&stop);
         return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
     }
     config_ready((int)ready_fd, NULL, 0);
-    while (!stop_asked(&stop))
+    while (!interrupt_asked(&stop))
         (void)poll(&(struct pollfd){.fd = stop.fd, .events = POLLIN}, 1,
-                   -1); /* stop_asked() looks */
+                   -1); /* interrupt_asked() looks */
     countd_board_close(b);
     return CONFIG_EXIT_OK;
 }

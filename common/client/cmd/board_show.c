@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/diag.h"
-#include "common/board/inside.h"
+#include "common/board/board_internal.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/screen.h"
 

@@ -2,8 +2,8 @@
  *
  * All of these return an exit status.
  */
-#ifndef COUNTD_BOARD_SHOW_H
-#define COUNTD_BOARD_SHOW_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_BOARD_SHOW_H
+#define COUNTD_COMMON_CLIENT_CMD_BOARD_SHOW_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  * Sparklines are of the block characters of Unicode where the locale says
  * UTF-8, else of ASCII.  Pure but for the two functions that look at the
  * terminal and the locale. */
-#ifndef COUNTD_CHART_H
-#define COUNTD_CHART_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_CHART_H
+#define COUNTD_COMMON_CLIENT_CMD_CHART_H
 
 #include "common/client/cmd/output.h"
 #include "common/client/lib/countd.h"

@@ -15,11 +15,11 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/inside.h"
 #include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
-#include "common/client/cmd/wait.h"
+#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/wait_merged.h"
 #include "common/log/inspect.h"
 
 #define TEXT_SIZE  512
@@ -34,7 +34,7 @@ struct known {
 
 struct check {
     const struct cmd_line *line;
-    struct inside in;
+    struct store_session in;
     struct output out;
     struct progress progress;
 
@@ -412,10 +412,10 @@ check_held(struct check *c)
     struct store_check_result result = {0};
     int rc;
 
-    rc = kept_look(c->in.held);
+    rc = unmerged_look(c->in.held);
     if (rc == 0) {
         rc = held_each(c->in.held, note_held, c);
-        held_look_end(c->in.held);
+        held_snapshot_end(c->in.held);
     }
     look_at(c, "held", (const uint8_t *)HELD_FILE, strlen(HELD_FILE));
     if (rc == 0)
@@ -424,7 +424,8 @@ check_held(struct check *c)
         fault(c, "is damaged; a worker will set it aside");
         rc = 0;
     }
-    return rc < 0 ? rc : kept_each_damaged(&c->in.dir, check_damaged_file, c);
+    return rc < 0 ? rc
+                  : unmerged_each_damaged(&c->in.dir, check_damaged_file, c);
 }
 
 /* ---- the subcommand ---------------------------------------------------- */
@@ -488,11 +489,11 @@ cmd_check(struct cmd_line *line)
     for (int i = 0; status == 0 && i < line->arg_count; i++)
         status = cmd_name(line, line->args[i], "keyspace", &name);
     if (status == 0)
-        status = inside_open(line, false, &c.in);
+        status = store_session_open(line, false, &c.in);
     if (status != 0)
         return status;
     status = run(&c);
-    inside_close(&c.in);
+    store_session_close(&c.in);
     free(c.known);
     return status;
 }

@@ -6,8 +6,8 @@
  * Ownership: one struct children, init to fini; fini kills what still runs.
  * Threads: one; children die with the thread that started them.
  */
-#ifndef COUNTD_CHILDREN_H
-#define COUNTD_CHILDREN_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_CHILDREN_H
+#define COUNTD_COMMON_CLIENT_CMD_CHILDREN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,8 +10,8 @@
  *     0    done                100  misuse or bad settings
  *     1    a negative answer   111  the system failed
  */
-#ifndef COUNTD_CMD_H
-#define COUNTD_CMD_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_CMD_H
+#define COUNTD_COMMON_CLIENT_CMD_CMD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -47,17 +47,17 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/inside.h"
 #include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/wait.h"
+#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/wait_merged.h"
 #include "common/wire/query.h"
 
 #define NOTICED_MS (STORE_REPLACED_MS + 10) /* by clocks that count ms */
 
 struct drop {
     const struct cmd_line *line;
-    struct inside in;
+    struct store_session in;
     struct wait_turn turn;
     bool dry_run;
 };
@@ -98,10 +98,10 @@ sync_logs(int log_fd)
 static int
 not_merged(struct drop *d)
 {
-    struct kept kept;
+    struct unmerged kept;
 
-    if (kept_read(&d->in.dir, d->in.held, &kept) == 0)
-        kept_warn(&kept, "not merged");
+    if (unmerged_read(&d->in.dir, d->in.held, &kept) == 0)
+        unmerged_warn(&kept, "not merged");
     diag(DIAG_ERROR,
          "nothing is changed: logs are not merged in time, and what is in them "
          "would come back; is countd-worker running? countd log list shows "
@@ -175,10 +175,10 @@ look(struct drop *d, const struct cmd_name *name, struct found *f)
         f->total = (int64_t)get_le64(row);
     }
     store_read_end(d->in.store);
-    rc = kept_look(d->in.held);
+    rc = unmerged_look(d->in.held);
     if (rc == 0) {
         rc = held_each(d->in.held, add_held, f);
-        held_look_end(d->in.held);
+        held_snapshot_end(d->in.held);
     }
     return rc == -EBADMSG ? 0 : rc; /* who writes to it sets it aside */
 }
@@ -222,7 +222,7 @@ empty(struct drop *d, struct found *f)
     do
         rc = store_drop(d->in.store, n->bytes, n->size, NULL, 0);
     while (wait_turn(&d->turn, rc == -ESTALE ? -EAGAIN : rc,
-                     inside_holder(&d->in)));
+                     store_session_holder(&d->in)));
     /* A worker may just have removed the empty file. */
     return rc == -ENOENT && (f->held > 0 || f->error != -ENOENT) ? 0 : rc;
 }
@@ -252,10 +252,10 @@ drop_one(struct drop *d, const struct cmd_name *name)
 static void
 tell_kept(const struct drop *d)
 {
-    struct kept kept;
+    struct unmerged kept;
     int rc;
 
-    rc = kept_read(&d->in.dir, d->in.held, &kept);
+    rc = unmerged_read(&d->in.dir, d->in.held, &kept);
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc, "look for what is set aside");
     else if (kept.logs + kept.damaged > 0)
@@ -301,7 +301,7 @@ cmd_drop(struct cmd_line *line)
     d.dry_run = cmd_value(line, "n") || cmd_value(line, "dry-run");
     status = read_names(line, 0, "keyspace", &names);
     if (status == 0)
-        status = inside_open(line, !d.dry_run, &d.in);
+        status = store_session_open(line, !d.dry_run, &d.in);
     if (status != 0)
         goto free_names;
     status = settle_logs(&d);
@@ -315,7 +315,7 @@ cmd_drop(struct cmd_line *line)
             wait_ms(NOTICED_MS);
         tell_kept(&d);
     }
-    inside_close(&d.in);
+    store_session_close(&d.in);
     status = end_status(status);
 
 free_names:
@@ -374,7 +374,7 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
         do
             rc = store_del(d->in.store, keyspace->bytes, keyspace->size, keys,
                            count, &deleted);
-        while (wait_turn(&d->turn, rc, inside_holder(&d->in)));
+        while (wait_turn(&d->turn, rc, store_session_holder(&d->in)));
     if (rc == -ENOENT)
         return unknown(f.text);
     if (rc < 0) {
@@ -403,14 +403,14 @@ cmd_del(struct cmd_line *line)
         status = CONFIG_EXIT_SYSTEM;
     }
     if (status == 0)
-        status = inside_open(line, true, &d.in);
+        status = store_session_open(line, true, &d.in);
     if (status != 0)
         goto free_names;
     status = settle_logs(&d);
     if (status == 0)
         status =
             delete_keys(&d, &names[0], keys, sort_keys(names + 1, count, keys));
-    inside_close(&d.in);
+    store_session_close(&d.in);
     status = end_status(status);
 
 free_names:

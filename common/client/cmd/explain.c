@@ -20,11 +20,11 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/archived.h"
-#include "common/client/cmd/inside.h"
-#include "common/client/cmd/keypast.h"
+#include "common/client/cmd/key_history.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
-#include "common/client/cmd/when.h"
+#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/time_text.h"
 
 #define LOOKS_MAX 100
 
@@ -45,14 +45,14 @@ struct explain {
     const struct cmd_line *line;
     struct cmd_name keyspace, key;
     bool utc;
-    struct inside in;
+    struct store_session in;
 
     bool found; /* the key has a count */
     struct store_row row;
     struct mark *marks;
     size_t mark_count, mark_room;
     bool steady; /* marks, count and history are of one moment */
-    struct keypast past;
+    struct key_history past;
 
     struct archived_list list;
     struct progress progress;
@@ -155,8 +155,8 @@ read_count(struct explain *e)
         if (rc == 0)
             rc = read_row(e);
         if (rc == 0)
-            rc = keypast_read(&e->past, e->in.store, &e->keyspace, &e->key,
-                              clock_unix_ms());
+            rc = key_history_read(&e->past, e->in.store, &e->keyspace, &e->key,
+                                  clock_unix_ms());
         if (rc == 0)
             rc = look_again(e);
     }
@@ -214,8 +214,8 @@ read_share(struct explain *e, const struct archived *a, bool in,
             s->last_ms = records[i].received_ms;
             s->sum += records[i].m.increment;
             if (in)
-                rc = keypast_add(&e->past, records[i].received_ms,
-                                 records[i].m.increment);
+                rc = key_history_add(&e->past, records[i].received_ms,
+                                     records[i].m.increment);
         }
     }
     archived_close(from, fd);
@@ -245,11 +245,11 @@ static const struct output_column columns[] = {
 };
 
 static struct cell
-cell_time(const struct explain *e, uint64_t ms, char text[WHEN_SIZE])
+cell_time(const struct explain *e, uint64_t ms, char text[TIME_TEXT_SIZE])
 {
     if (e->out.format != OUTPUT_PEOPLE)
         return cell_number((int64_t)(ms / 1000));
-    when_format(ms, e->utc, text);
+    time_text_format(ms, e->utc, text);
     return cell_text(text);
 }
 
@@ -257,7 +257,7 @@ static void
 print_share(struct explain *e, const struct archived *a, const struct share *s,
             bool in)
 {
-    char first[WHEN_SIZE], last[WHEN_SIZE], sum[OUTPUT_SUM_SIZE];
+    char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE], sum[OUTPUT_SUM_SIZE];
 
     progress_clear(&e->progress);
     output_row(&e->out, (const struct cell[]){
@@ -343,7 +343,7 @@ facts(struct explain *e)
     struct output *o = &e->out;
     char sum[OUTPUT_SUM_SIZE], rest[OUTPUT_SUM_SIZE];
 
-    keypast_facts(&e->past, &e->out, count_of(e));
+    key_history_facts(&e->past, &e->out, count_of(e));
     output_fact(o, "increments", cell_number((int64_t)e->increments));
     output_fact(o, "sum", sum_cell(e->sum, sum));
     output_fact(o, "rest", sum_cell(rest_of(e), rest));
@@ -363,14 +363,14 @@ facts(struct explain *e)
 static void
 tell(const struct explain *e)
 {
-    char when[WHEN_SIZE], sum[OUTPUT_SUM_SIZE], rest[OUTPUT_SUM_SIZE];
+    char when[TIME_TEXT_SIZE], sum[OUTPUT_SUM_SIZE], rest[OUTPUT_SUM_SIZE];
 
     if (e->found)
         (void)printf("count now: %" PRId64 "%s\n", e->row.count,
                      e->row.saturated ? ", saturated" : "");
     else
         (void)printf("count now: none\n");
-    keypast_tell(&e->past, count_of(e), e->utc);
+    key_history_tell(&e->past, count_of(e), e->utc);
     (void)printf("from %" PRIu64 " increment%s in archived logs: %s\n",
                  e->increments, output_plural(e->increments),
                  sum_text(e->sum, sum));
@@ -379,7 +379,7 @@ tell(const struct explain *e)
                      sum_text(rest_of(e), rest));
         return;
     }
-    when_format(e->begins_ms, e->utc, when);
+    time_text_format(e->begins_ms, e->utc, when);
     (void)printf("the rest, from before the archive begins at %s: %s\n", when,
                  sum_text(rest_of(e), rest));
 }
@@ -388,7 +388,7 @@ tell(const struct explain *e)
 static void
 warn(struct explain *e)
 {
-    struct kept kept;
+    struct unmerged kept;
 
     if (e->missing > 0)
         diag(DIAG_WARNING,
@@ -420,8 +420,8 @@ warn(struct explain *e)
                            "one moment");
     diag(DIAG_INFO, "what is acknowledged and not merged yet is in none of it; "
                     "countd flush waits for that");
-    if (kept_read(&e->in.dir, e->in.held, &kept) == 0)
-        kept_warn(&kept, "not in the count");
+    if (unmerged_read(&e->in.dir, e->in.held, &kept) == 0)
+        unmerged_warn(&kept, "not in the count");
 }
 
 static int
@@ -442,8 +442,8 @@ explain(struct explain *e)
                 e->found ? cell_number(e->row.count) : cell_none());
     rc = read_archive(e);
     output_rows_end(&e->out);
-    keypast_sort(&e->past);
-    keypast_print(&e->past, &e->out, e->utc);
+    key_history_sort(&e->past);
+    key_history_print(&e->past, &e->out, e->utc);
     facts(e);
     if (e->out.format == OUTPUT_PEOPLE)
         tell(e);
@@ -491,7 +491,7 @@ cmd_explain(struct cmd_line *line)
     if (status == 0)
         status = cmd_name(line, line->args[1], "key", &e.key);
     if (status == 0)
-        status = inside_open(line, false, &e.in);
+        status = store_session_open(line, false, &e.in);
     if (status != 0)
         return status;
     status = list_archive(&e);
@@ -499,7 +499,7 @@ cmd_explain(struct cmd_line *line)
         status = explain(&e);
     archived_free(&e.list);
     free(e.marks);
-    keypast_free(&e.past);
-    inside_close(&e.in);
+    key_history_free(&e.past);
+    store_session_close(&e.in);
     return status;
 }

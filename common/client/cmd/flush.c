@@ -9,10 +9,10 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/inside.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/wait.h"
-#include "common/log/fills.h"
+#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/wait_merged.h"
+#include "common/log/pending_set.h"
 
 /* A worker tries again what it has come to hold after a twentieth of a second,
  * then less and less often; what goes in goes in at once. */
@@ -42,7 +42,7 @@ struct flush {
     struct held *held;
     struct countd *c;
     struct logdir logs;
-    struct fills fills; /* what is waited for; see fills.h */
+    struct pending_set fills; /* what is waited for; see pending_set.h */
     uint64_t timeout_ms;
     int64_t as_of_ms;
     uint64_t
@@ -60,9 +60,9 @@ look(struct flush *f)
     bool held = false;
     int rc;
 
-    rc = fills_drop_merged(&f->fills, &f->logs);
+    rc = pending_set_drop_merged(&f->fills, &f->logs);
     if (rc == 0)
-        rc = kept_any_held(f->held, &held);
+        rc = unmerged_any_held(f->held, &held);
     if (rc < 0)
         return rc;
     if (f->fills.count > 0)
@@ -127,9 +127,9 @@ not_ours(void)
 
 /* Returns an exit status. */
 static int
-read_kept(const struct flush *f, struct kept *out)
+read_kept(const struct flush *f, struct unmerged *out)
 {
-    const int rc = kept_read(&f->dir, f->held, out);
+    const int rc = unmerged_read(&f->dir, f->held, out);
 
     if (rc == 0)
         return 0;
@@ -141,15 +141,15 @@ read_kept(const struct flush *f, struct kept *out)
  * set aside before the call is no news: the status only tells of what was met
  * now, or is held. */
 static int
-tell_kept(const struct flush *f, const struct kept *before)
+tell_kept(const struct flush *f, const struct unmerged *before)
 {
-    struct kept kept;
+    struct unmerged kept;
     int status;
 
     status = read_kept(f, &kept);
     if (status != 0)
         return status;
-    kept_warn(&kept, "not readable");
+    unmerged_warn(&kept, "not readable");
     return kept.held > 0 || kept.logs > before->logs ||
                    kept.damaged > before->damaged
                ? CONFIG_EXIT_NEGATIVE
@@ -160,13 +160,13 @@ tell_kept(const struct flush *f, const struct kept *before)
 static int
 run(struct flush *f)
 {
-    struct kept before, now;
+    struct unmerged before, now;
     int rc, status;
 
     status = read_kept(f, &before);
     if (status != 0)
         return status;
-    rc = fills_note(&f->fills, &f->logs);
+    rc = pending_set_note(&f->fills, &f->logs);
     if (rc == 0)
         rc = await_reader(f);
     switch (rc) {
@@ -175,7 +175,7 @@ run(struct flush *f)
         return tell_kept(f, &before);
     case -EAGAIN:
         if (read_kept(f, &now) == 0)
-            kept_warn(&now, "not readable");
+            unmerged_warn(&now, "not readable");
         return too_late(f->as_of_ms);
     case -EPERM:
         return not_ours();
@@ -189,7 +189,7 @@ with_dir(struct flush *f)
 {
     int rc, status = CONFIG_EXIT_SYSTEM;
 
-    rc = inside_held(f->dir.fd, false, &f->held);
+    rc = store_session_held(f->dir.fd, false, &f->held);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "open " HELD_FILE);
         return status;
@@ -200,7 +200,7 @@ with_dir(struct flush *f)
         goto close_held;
     }
     status = run(f);
-    fills_fini(&f->fills);
+    pending_set_fini(&f->fills);
     logdir_close(&f->logs);
 
 close_held:

@@ -20,9 +20,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/inside.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/wait.h"
+#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/wait_merged.h"
 
 /* ---- list -------------------------------------------------------------- */
 
@@ -92,32 +92,32 @@ static int
 held_list(struct cmd_line *line)
 {
     struct list l = {.config = &line->config, .now_ms = clock_unix_ms()};
-    struct inside in;
-    struct kept kept;
+    struct store_session in;
+    struct unmerged kept;
     int rc, status;
 
-    status = inside_open(line, false, &in);
+    status = store_session_open(line, false, &in);
     if (status != 0)
         return status;
-    rc = kept_look(in.held);
+    rc = unmerged_look(in.held);
     if (rc == 0) {
         output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
         rc = held_each(in.held, list_row, &l);
-        held_look_end(in.held);
+        held_snapshot_end(in.held);
         output_rows_end(&l.out);
         status = output_fini(&l.out);
     }
     if (rc == 0)
-        rc = kept_read(&in.dir, in.held, &kept);
+        rc = unmerged_read(&in.dir, in.held, &kept);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "read " HELD_FILE);
         status = CONFIG_EXIT_SYSTEM;
     } else if (status == 0 && (l.any || kept.damaged > 0)) {
         kept.held = kept.logs = 0; /* the rows say it; countd log list */
-        kept_warn(&kept, "not merged");
+        unmerged_warn(&kept, "not merged");
         status = CONFIG_EXIT_NEGATIVE;
     }
-    inside_close(&in);
+    store_session_close(&in);
     return status;
 }
 
@@ -125,8 +125,8 @@ held_list(struct cmd_line *line)
 
 /* Returns an exit status. */
 static int
-drop_one(const struct cmd_line *line, struct inside *in, const char *text,
-         struct wait_turn *turn)
+drop_one(const struct cmd_line *line, struct store_session *in,
+         const char *text, struct wait_turn *turn)
 {
     struct cmd_name name;
     uint64_t records;
@@ -153,14 +153,14 @@ held_drop_named(struct cmd_line *line)
     struct wait_turn turn = {0};
     struct cmd_name name;
     uint64_t timeout_ms;
-    struct inside in;
+    struct store_session in;
     int status;
 
     status = cmd_option_ms(line, "timeout", 30000, &timeout_ms);
     for (int i = 1; status == 0 && i < line->arg_count; i++)
         status = cmd_name(line, line->args[i], "keyspace", &name);
     if (status == 0)
-        status = inside_open(line, true, &in);
+        status = store_session_open(line, true, &in);
     if (status != 0)
         return status;
     turn.deadline_ms = clock_ms() + timeout_ms;
@@ -169,7 +169,7 @@ held_drop_named(struct cmd_line *line)
 
         status = one > status ? one : status;
     }
-    inside_close(&in);
+    store_session_close(&in);
     return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
 }
 
@@ -177,7 +177,7 @@ held_drop_named(struct cmd_line *line)
 
 struct salvage {
     const struct config *config;
-    struct inside in;
+    struct store_session in;
     struct wait_turn turn;
     bool dry_run;
     struct store_mark_info *infos;
@@ -355,15 +355,15 @@ held_salvage_file(struct cmd_line *line)
     uint64_t timeout_ms;
     int fd, status;
 
-    if (strncmp(file, KEPT_BAD_HELD, strlen(KEPT_BAD_HELD)) != 0 ||
+    if (strncmp(file, UNMERGED_BAD_HELD, strlen(UNMERGED_BAD_HELD)) != 0 ||
         strchr(file, '/') != NULL || strlen(file) > NAME_MAX_SIZE / 2) {
         diag(DIAG_ERROR, "only %sN.mdb in the data directory is salvaged",
-             KEPT_BAD_HELD);
+             UNMERGED_BAD_HELD);
         return CONFIG_EXIT_USAGE;
     }
     status = cmd_option_ms(line, "timeout", 30000, &timeout_ms);
     if (status == 0)
-        status = inside_open(line, true, &s.in);
+        status = store_session_open(line, true, &s.in);
     if (status != 0)
         return status;
     s.turn.deadline_ms = clock_ms() + timeout_ms;
@@ -377,7 +377,7 @@ held_salvage_file(struct cmd_line *line)
              diag_text(errno));
         status = CONFIG_EXIT_NEGATIVE;
     }
-    inside_close(&s.in);
+    store_session_close(&s.in);
     free(s.infos);
     return status;
 }

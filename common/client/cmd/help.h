@@ -4,8 +4,8 @@
  * All of it goes to stdout unless told otherwise; the functions that return
  * an exit status have looked whether stdout took it.
  */
-#ifndef COUNTD_HELP_H
-#define COUNTD_HELP_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_HELP_H
+#define COUNTD_COMMON_CLIENT_CMD_HELP_H
 
 #include <stdio.h>
 

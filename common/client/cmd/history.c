@@ -7,8 +7,8 @@
 #include "common/client/cmd/chart.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/span.h"
-#include "common/client/cmd/when.h"
+#include "common/client/cmd/time_range.h"
+#include "common/client/cmd/time_text.h"
 
 #define STEP_MS  ((uint64_t)3600000)
 #define STEP_MAX ((uint64_t)366 * 86400000)
@@ -23,7 +23,7 @@ static const struct output_column columns[] = {
 struct history {
     const struct cmd_line *line;
     struct cmd_name keyspace, key;
-    struct span span;
+    struct time_range span;
     int64_t step;
     bool utc;
 };
@@ -47,12 +47,12 @@ print_rows(const struct history *h, struct output *out,
            const struct countd_buckets *b)
 {
     const double most = largest(b);
-    char from[WHEN_SIZE], sum[OUTPUT_SUM_SIZE], bar[CHART_BAR_MAX + 1];
+    char from[TIME_TEXT_SIZE], sum[OUTPUT_SUM_SIZE], bar[CHART_BAR_MAX + 1];
 
     for (size_t i = 0; i < b->count; i++) {
         const struct countd_sum *s = &b->buckets[i].sum;
         struct cell cells[] = {
-            span_cell(out, b->buckets[i].start, h->utc, from),
+            time_range_cell(out, b->buckets[i].start, h->utc, from),
             s->any ? cell_sum(s->high, s->low, sum) : cell_none(),
             cell_text(bar),
         };
@@ -92,7 +92,7 @@ print(const struct history *h, const struct countd_buckets *b)
     output_rows_end(&out);
     if (width > 0 && b->count > 1)
         print_spark(b, width);
-    span_tell_since(&out, b->since, h->span.from, h->utc);
+    time_range_tell_since(&out, b->since, h->span.from, h->utc);
     output_as_of(&out, b->as_of_ms);
     return output_fini(&out);
 }
@@ -109,7 +109,7 @@ read_options(struct history *h)
     if (status == 0 && line->arg_count > 1)
         status = cmd_name(line, line->args[1], "key", &h->key);
     if (status == 0)
-        status = span_read(line, &h->span);
+        status = time_range_read(line, &h->span);
     if (status == 0)
         status = cmd_option_ms(line, "step", STEP_MS, &step_ms);
     if (status != 0)
@@ -119,7 +119,7 @@ read_options(struct history *h)
             line, step, "a step is whole minutes, a year at most: 5m, 1h, 1d");
     h->utc = cmd_value(line, "utc") != NULL;
     h->step = (int64_t)(step_ms / 1000);
-    h->span = span_widen(&h->span, h->step, h->utc);
+    h->span = time_range_widen(&h->span, h->step, h->utc);
     return 0;
 }
 
@@ -140,7 +140,7 @@ cmd_history(struct cmd_line *line)
                         h.key.size, h.span.from, h.span.to, h.step, &buckets);
     (void)countd_close(c); /* nothing was sent to be counted */
     if (rc < 0)
-        return span_failed(line, rc);
+        return time_range_failed(line, rc);
     status = print(&h, buckets);
     countd_buckets_free(buckets);
     return status;

@@ -14,7 +14,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/wait.h"
+#include "common/client/cmd/wait_merged.h"
 
 #define FILE_SIZE (NAME_FILE_SIZE + sizeof ".mdb")
 

@@ -14,8 +14,8 @@
  * Errors: 0 or a negative errno; -EBADMSG for damaged gzip, -ENODATA for gzip
  * that ends too early, -EILSEQ for what is neither gzip nor text.
  */
-#ifndef COUNTD_LINES_H
-#define COUNTD_LINES_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_LINES_H
+#define COUNTD_COMMON_CLIENT_CMD_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>

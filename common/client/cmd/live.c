@@ -8,9 +8,9 @@
 
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/largest.h"
 #include "common/client/cmd/live_peer.h"
 #include "common/client/cmd/output.h"
+#include "common/client/cmd/top_n.h"
 
 #define TOP_DEFAULT 20
 #define TOP_MAX     4096
@@ -18,7 +18,7 @@
 /* What a server's own words are cut to. */
 #define WORD_MAX 128
 
-static const struct output_column record_columns[] = {
+static const struct output_column load_line_columns[] = {
     {"taken", "taken", true},
     {"maximum", "maximum", true},
     {"name", "name", false},
@@ -205,7 +205,7 @@ printing_init(struct printing *p, const struct cmd_line *line)
     p->text = malloc(LIVE_TEXT_SIZE);
     if (p->text == NULL)
         return live_failed(line, -ENOMEM);
-    output_init(&p->out, line, record_columns, 3);
+    output_init(&p->out, line, load_line_columns, 3);
     return 0;
 }
 
@@ -244,20 +244,20 @@ static int
 offer(void *ctx, const void *name, size_t size, uint32_t current,
       uint32_t maximum)
 {
-    return largest_offer(ctx, name, size, current, maximum);
+    return top_n_offer(ctx, name, size, current, maximum);
 }
 
 static int
-print_largest(const struct cmd_line *line, struct largest *largest)
+print_largest(const struct cmd_line *line, struct top_n *largest)
 {
     struct printing p;
     const int status = printing_init(&p, line);
 
     if (status != 0)
         return status;
-    largest_sort(largest);
+    top_n_sort(largest);
     for (size_t i = 0; i < largest->count; i++) {
-        const struct largest_entry *e = &largest->entries[i];
+        const struct top_n_entry *e = &largest->entries[i];
 
         /* What stdout does not take is noticed at the end. */
         (void)print_record(&p, e->name, e->size, e->current, e->maximum);
@@ -268,7 +268,7 @@ print_largest(const struct cmd_line *line, struct largest *largest)
 static int
 live_top(struct cmd_line *line)
 {
-    struct largest largest = {0};
+    struct top_n largest = {0};
     struct countd_live *l;
     int64_t max = TOP_DEFAULT;
     int rc, status;
@@ -282,12 +282,12 @@ live_top(struct cmd_line *line)
         status = live_connect(line, &l);
     if (status != 0)
         return status;
-    rc = largest_init(&largest, (size_t)max);
+    rc = top_n_init(&largest, (size_t)max);
     if (rc == 0)
         rc = countd_live_dump(l, offer, &largest);
     countd_live_close(l);
     status = rc < 0 ? live_failed(line, rc) : print_largest(line, &largest);
-    largest_fini(&largest);
+    top_n_fini(&largest);
     return status;
 }
 

@@ -3,8 +3,8 @@
  *
  * Everything here says on stderr what went wrong and returns an exit status.
  */
-#ifndef COUNTD_LIVE_PEER_H
-#define COUNTD_LIVE_PEER_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_LIVE_PEER_H
+#define COUNTD_COMMON_CLIENT_CMD_LIVE_PEER_H
 
 #include <stdbool.h>
 #include <stddef.h>

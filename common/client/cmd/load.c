@@ -1,9 +1,10 @@
 /* common/client/cmd/load.c - countd load: increments from lines of text.
  *
- * What a line is: record.h.  Bad lines are reported and passed over; whatever
- * the server does not acknowledge is reported as such, never sent twice.  Of
- * the latest increments it is remembered where they came from, to say up to
- * which line of which file they are acknowledged when a connection breaks.
+ * What a line is: load_line.h.  Bad lines are reported and passed over;
+ * whatever the server does not acknowledge is reported as such, never sent
+ * twice.  Of the latest increments it is remembered where they came from, to
+ * say up to which line of which file they are acknowledged when a connection
+ * breaks.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,11 +16,11 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
+#include "common/client/cmd/interrupt.h"
 #include "common/client/cmd/lines.h"
+#include "common/client/cmd/load_line.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
-#include "common/client/cmd/record.h"
-#include "common/client/cmd/stop.h"
 
 #define BAD_SHOWN_MAX 20
 #define BUFFER_SIZE   ((size_t)4 << 20) /* of the library */
@@ -38,7 +39,7 @@ struct load {
     const struct cmd_line *line;
     enum cmd_peer peer;
     bool strict;
-    struct record_form form;
+    struct load_line_form form;
     struct cmd_name keyspace; /* of -k */
     int64_t from;             /* the first line that is taken */
     struct place *places;     /* of increment i: i % PLACES */
@@ -50,7 +51,7 @@ struct load {
     uint64_t bad;     /* lines */
     int file_status;  /* the worst of the files' errors */
     bool stopped;     /* --strict met a bad line, or a signal came */
-    struct stop stop;
+    struct interrupt stop;
     uint64_t last_line; /* taken of this file */
     int64_t pending;    /* at the last look */
     uint64_t moved_ms;  /* when `pending` last changed */
@@ -85,7 +86,7 @@ give_time(struct load *l)
     const uint64_t now = clock_ms();
     int64_t pending;
 
-    l->stopped |= stop_asked(&l->stop);
+    l->stopped |= interrupt_asked(&l->stop);
     if (rc != -ETIMEDOUT)
         return rc;
     pending = countd_poll(l->c);
@@ -106,7 +107,7 @@ show(struct load *l, const struct lines *lines)
 /* -EINTR: a signal came before there was room for it. */
 static int
 send_record(struct load *l, const struct lines *lines,
-            const struct record *record)
+            const struct load_line *record)
 {
     int rc = 0;
 
@@ -135,13 +136,13 @@ static int
 take_line(struct load *l, const struct lines *lines, const char *text,
           size_t size)
 {
-    struct record record;
+    struct load_line record;
     const char *why;
 
     if (size == 0 || lines->number < (uint64_t)l->from)
         return 0;
     why = lines->cut ? "the line is too long"
-                     : record_read(&l->form, text, size, &record);
+                     : load_line_read(&l->form, text, size, &record);
     if (why != NULL) {
         bad_line(l, lines, why);
         return 0;
@@ -183,7 +184,7 @@ take_lines(struct load *l, struct lines *lines)
             l->last_line = lines->number;
         if (lines->number % LOOK_LINES == 0) {
             show(l, lines);
-            l->stopped |= stop_asked(&l->stop);
+            l->stopped |= interrupt_asked(&l->stop);
         }
     }
     return rc;
@@ -249,7 +250,7 @@ load_file(struct load *l, const char *path)
         /* Before waiting for a pipe, what came so far is made durable. */
         if (!lines_ready(&lines)) {
             rc = drain(l, &lines);
-            l->stopped |= rc == 0 && stop_wait(&l->stop, lines.fd);
+            l->stopped |= rc == 0 && interrupt_wait(&l->stop, lines.fd);
             if (rc < 0 || l->stopped)
                 break;
         }
@@ -380,7 +381,7 @@ take_options(struct load *l, struct cmd_line *line)
     const char *keyspace = cmd_value(line, "k");
     int status;
 
-    l->form = (struct record_form){
+    l->form = (struct load_line_form){
         .raw = line->raw,
         .cut = cmd_value(line, "cut-names") != NULL,
         .keyspace_max = (size_t)line->config.keyspace_size,
@@ -406,7 +407,7 @@ load(struct load *l)
     int rc, status;
 
     l->places = calloc(PLACES, sizeof *l->places);
-    rc = l->places != NULL ? stop_init(&l->stop) : -ENOMEM;
+    rc = l->places != NULL ? interrupt_init(&l->stop) : -ENOMEM;
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "wait for signals");
         free(l->places);
@@ -414,7 +415,7 @@ load(struct load *l)
     }
     progress_init(&l->progress, "loading", total_size(l->line));
     status = run(l);
-    stop_fini(&l->stop);
+    interrupt_fini(&l->stop);
     free(l->places);
     return status;
 }

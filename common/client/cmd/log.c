@@ -14,7 +14,7 @@
 #include "common/client/cmd/log_list.h"
 #include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/wait.h"
+#include "common/client/cmd/wait_merged.h"
 #include "common/log/archive.h"
 #include "common/log/inspect.h"
 #include "common/log/slot.h"

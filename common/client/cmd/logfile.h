@@ -4,8 +4,8 @@
  * Ownership: a list belongs to the caller, read to free.  Errors: 0 or a
  * negative errno.
  */
-#ifndef COUNTD_LOGFILE_H
-#define COUNTD_LOGFILE_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_LOGFILE_H
+#define COUNTD_COMMON_CLIENT_CMD_LOGFILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,8 +12,8 @@
  * Ownership: struct output is the caller's between init and fini.  Cells are
  * only looked at during the call.
  */
-#ifndef COUNTD_OUTPUT_H
-#define COUNTD_OUTPUT_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_OUTPUT_H
+#define COUNTD_COMMON_CLIENT_CMD_OUTPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

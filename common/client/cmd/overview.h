@@ -4,8 +4,8 @@
  * Only the board is read: nothing is asked of a daemon, and nothing written.
  * It can be read when the writer has died, and says so.
  */
-#ifndef COUNTD_OVERVIEW_H
-#define COUNTD_OVERVIEW_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_OVERVIEW_H
+#define COUNTD_COMMON_CLIENT_CMD_OVERVIEW_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/chart.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/span.h"
-#include "common/client/cmd/when.h"
+#include "common/client/cmd/time_range.h"
+#include "common/client/cmd/time_text.h"
 #include "common/wire/query.h"
 
 __extension__ typedef __int128 int128;
@@ -31,7 +31,7 @@ static const struct output_column rank_columns[] = {
 struct period {
     const struct cmd_line *line;
     struct cmd_name keyspace, key;
-    struct span span;
+    struct time_range span;
     int64_t length;
     bool utc;
 };
@@ -44,7 +44,7 @@ period_is_asked(const struct cmd_line *line)
 }
 
 static int
-ask(struct countd *c, const struct period *p, const struct span *s,
+ask(struct countd *c, const struct period *p, const struct time_range *s,
     int64_t length, struct countd_top **out)
 {
     return countd_period_top(c, p->keyspace.bytes, p->keyspace.size, s->from,
@@ -57,13 +57,13 @@ static int
 fit(struct countd *c, struct period *p)
 {
     static const int64_t steps[] = {60, 3600, 86400};
-    struct span best = p->span;
+    struct time_range best = p->span;
     int64_t best_since = INT64_MAX;
     int rc = 0;
 
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         /* Days of the coarsest tier are those of UTC. */
-        const struct span s = span_widen(&p->span, steps[i], true);
+        const struct time_range s = time_range_widen(&p->span, steps[i], true);
         struct countd_top *top;
 
         rc = ask(c, p, &s, 0, &top);
@@ -131,14 +131,14 @@ static int
 finish(struct output *out, const struct period *p, int64_t since,
        int64_t as_of_ms)
 {
-    char from[WHEN_SIZE], to[WHEN_SIZE];
+    char from[TIME_TEXT_SIZE], to[TIME_TEXT_SIZE];
 
     if (out->format == OUTPUT_PEOPLE) {
-        when_format((uint64_t)p->span.from * 1000, p->utc, from);
-        when_format((uint64_t)p->span.to * 1000, p->utc, to);
+        time_text_format((uint64_t)p->span.from * 1000, p->utc, from);
+        time_text_format((uint64_t)p->span.to * 1000, p->utc, to);
         (void)printf("from %s to %s\n", from, to); /* output_fini() tells */
     }
-    span_tell_since(out, since, p->span.from, p->utc);
+    time_range_tell_since(out, since, p->span.from, p->utc);
     output_as_of(out, as_of_ms);
     return output_fini(out);
 }
@@ -192,7 +192,7 @@ open_period(struct period *p, struct countd **c)
     p->utc = cmd_value(line, "utc") != NULL;
     status = cmd_name(line, line->args[0], "keyspace", &p->keyspace);
     if (status == 0)
-        status = span_read(line, &p->span);
+        status = time_range_read(line, &p->span);
     return status == 0 ? cmd_connect(line, CMD_READER, 0, c) : status;
 }
 
@@ -215,7 +215,7 @@ period_top(const struct cmd_line *line, int64_t length)
         rc = ask(c, &p, &p.span, p.length, &top);
     (void)countd_close(c); /* nothing was sent to be counted */
     if (rc < 0)
-        return span_failed(line, rc);
+        return time_range_failed(line, rc);
     status = print_top(&p, top);
     countd_top_free(top);
     return status;
@@ -241,7 +241,7 @@ period_rank(const struct cmd_line *line)
                                 &r);
     (void)countd_close(c); /* nothing was sent to be counted */
     if (rc < 0)
-        return span_failed(line, rc);
+        return time_range_failed(line, rc);
     status = print_rank(&p, &r);
     if (status != 0 || r.sum.any)
         return status;

@@ -1,6 +1,6 @@
 /* common/client/cmd/period.h - countd top and rank of a period. */
-#ifndef COUNTD_PERIOD_H
-#define COUNTD_PERIOD_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_PERIOD_H
+#define COUNTD_COMMON_CLIENT_CMD_PERIOD_H
 
 #include "common/client/cmd/cmd.h"
 

@@ -63,15 +63,15 @@ put_bar(const struct progress *p, uint64_t done, char bar[BAR_TEXT])
 
 /* ", 1m05s left" at the speed up to now, once that says something. */
 static void
-put_left(const struct progress *p, uint64_t done, uint64_t spent_ms,
+put_left(const struct progress *p, uint64_t done, uint64_t dead_fills_ms,
          char left[LEFT_TEXT])
 {
     uint64_t seconds;
 
     left[0] = '\0';
-    if (done == 0 || done >= p->total || spent_ms < LEFT_AFTER_MS)
+    if (done == 0 || done >= p->total || dead_fills_ms < LEFT_AFTER_MS)
         return;
-    seconds = share(p->total - done, done, spent_ms) / 1000 + 1;
+    seconds = share(p->total - done, done, dead_fills_ms) / 1000 + 1;
     if (seconds >= LEFT_MAX_S)
         return;
     /* Both fit: see LEFT_MAX_S. */

@@ -8,8 +8,8 @@
  *
  * A terminal too narrow for that gets no bar, then a part of the line.
  */
-#ifndef COUNTD_PROGRESS_H
-#define COUNTD_PROGRESS_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_PROGRESS_H
+#define COUNTD_COMMON_CLIENT_CMD_PROGRESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -20,11 +20,11 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/archived.h"
-#include "common/client/cmd/inside.h"
-#include "common/client/cmd/logsums.h"
+#include "common/client/cmd/log_apply.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
-#include "common/client/cmd/when.h"
+#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/time_text.h"
 
 #define LOGS_AT_ONCE    64
 #define RECORDS_AT_ONCE 400000
@@ -39,9 +39,9 @@ struct replay {
     uint64_t wait_ms;
 
     bool opened; /* there is a target */
-    struct inside in;
-    struct logsums sums;
-    struct logsums_result result;
+    struct store_session in;
+    struct log_apply sums;
+    struct log_apply_result result;
     struct progress progress;
     uint64_t done;    /* bytes of files */
     uint64_t records; /* of all logs that were read */
@@ -66,14 +66,14 @@ holder(void *ctx)
 {
     const struct replay *r = ctx;
 
-    return inside_holder(&r->in);
+    return store_session_holder(&r->in);
 }
 
 /* Puts in what was read so far. */
 static int
 flush(struct replay *r)
 {
-    const struct logsums_how how = {
+    const struct log_apply_how how = {
         .dry_run = r->dry_run,
         .pass = true,
         .wait_ms = r->wait_ms,
@@ -83,9 +83,9 @@ flush(struct replay *r)
     };
     int rc;
 
-    rc = logsums_apply(&r->sums, r->opened ? r->in.store : NULL, &how,
-                       &r->result);
-    logsums_clear(&r->sums);
+    rc = log_apply_apply(&r->sums, r->opened ? r->in.store : NULL, &how,
+                         &r->result);
+    log_apply_clear(&r->sums);
     return rc;
 }
 
@@ -115,7 +115,7 @@ add_block(struct replay *r, const struct packed_record *records, int count)
             (m->keyspace_size != r->keyspace.size ||
              memcmp(m->keyspace, r->keyspace.bytes, r->keyspace.size) != 0))
             continue;
-        rc = logsums_add(&r->sums, m, records[i].received_ms);
+        rc = log_apply_add(&r->sums, m, records[i].received_ms);
     }
     r->records += (uint64_t)count;
     progress_show(&r->progress, r->done, r->records, "increment");
@@ -131,7 +131,7 @@ add_records(struct replay *r, struct packed *from)
     int count, rc;
 
     memcpy(mark.uuid, h->uuid, sizeof mark.uuid);
-    rc = logsums_log(&r->sums, &mark);
+    rc = log_apply_log(&r->sums, &mark);
     while (rc == 0 && (count = packed_next(from, &records)) != 0)
         rc = count < 0 ? count : add_block(r, records, count);
     return rc;
@@ -253,7 +253,7 @@ take_all(struct replay *r)
 static int
 print_result(const struct replay *r)
 {
-    const struct logsums_result *s = &r->result;
+    const struct log_apply_result *s = &r->result;
     struct output out;
 
     output_init(&out, r->line, NULL, 0);
@@ -293,8 +293,8 @@ open_target(struct replay *r)
     if (r->dry_run && access(r->line->config.data_dir, F_OK) < 0 &&
         errno == ENOENT)
         return 0;
-    status = r->dry_run ? inside_open(r->line, false, &r->in)
-                        : inside_make(r->line, &r->in);
+    status = r->dry_run ? store_session_open(r->line, false, &r->in)
+                        : store_session_make(r->line, &r->in);
     r->opened = status == 0;
     return status;
 }
@@ -309,9 +309,9 @@ read_options(struct replay *r)
 
     r->dry_run = cmd_value(line, "dry-run") != NULL;
     r->skip = cmd_value(line, "skip-damaged") != NULL;
-    status = when_option(line, "from", now, 0, &r->from_ms);
+    status = time_text_option(line, "from", now, 0, &r->from_ms);
     if (status == 0)
-        status = when_option(line, "to", now, UINT64_MAX, &r->to_ms);
+        status = time_text_option(line, "to", now, UINT64_MAX, &r->to_ms);
     if (status == 0)
         status = cmd_option_ms(line, "timeout", WAIT_MS, &r->wait_ms);
     if (status == 0 && keyspace != NULL)
@@ -358,9 +358,9 @@ cmd_replay(struct cmd_line *line)
     }
     if (status == 0 && r.missing + r.damaged > 0)
         status = CONFIG_EXIT_NEGATIVE;
-    logsums_fini(&r.sums);
+    log_apply_fini(&r.sums);
     if (r.opened)
-        inside_close(&r.in);
+        store_session_close(&r.in);
     archived_free(&r.list);
     return status;
 }

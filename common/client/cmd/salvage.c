@@ -15,23 +15,23 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/client/cmd/inside.h"
+#include "common/client/cmd/log_apply.h"
 #include "common/client/cmd/logfile.h"
-#include "common/client/cmd/logsums.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/wait.h"
+#include "common/client/cmd/store_session.h"
+#include "common/client/cmd/wait_merged.h"
 #include "common/log/inspect.h"
 #include "common/log/slot.h"
 
 struct salvage {
     const struct cmd_line *line;
     const char *name;
-    struct inside in;
+    struct store_session in;
     struct inspect report;
     struct store_mark mark;
     bool dry_run;
-    struct logsums sums;
-    struct logsums_result result;
+    struct log_apply sums;
+    struct log_apply_result result;
 };
 
 /* ---- reading the log --------------------------------------------------- */
@@ -43,7 +43,7 @@ keep_slot(void *ctx, uint32_t number, const struct message *m,
     struct salvage *s = ctx;
 
     (void)number; /* records of one log have no order */
-    return logsums_add(&s->sums, m, stamp->received_ms);
+    return log_apply_add(&s->sums, m, stamp->received_ms);
 }
 
 static int
@@ -60,7 +60,7 @@ read_log(struct salvage *s)
         memcpy(s->mark.uuid, s->report.header.uuid, sizeof s->mark.uuid);
         s->mark.epoch = s->report.header.epoch;
         s->mark.first_ms = s->report.header.first_ms;
-        rc = logsums_log(&s->sums, &s->mark);
+        rc = log_apply_log(&s->sums, &s->mark);
     }
     if (rc == 0 && s->report.headers_rc == 0)
         rc = logfile_each(fd, &s->report.header, s->report.end, keep_slot, s,
@@ -92,10 +92,10 @@ refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
 static int
 apply_all(struct salvage *s)
 {
-    const struct logsums_how how = {
+    const struct log_apply_how how = {
         .dry_run = s->dry_run, .go_on = true, .refused = refused};
 
-    return logsums_apply(&s->sums, s->in.store, &how, &s->result);
+    return log_apply_apply(&s->sums, s->in.store, &how, &s->result);
 }
 
 /* What becomes of the file once all of it is in. */
@@ -205,11 +205,11 @@ cmd_salvage(struct cmd_line *line, const char *file)
         diag(DIAG_ERROR, "give --keep or --remove, not both");
         return CONFIG_EXIT_USAGE;
     }
-    status = inside_open(line, true, &s.in);
+    status = store_session_open(line, true, &s.in);
     if (status != 0)
         return status;
     status = run(&s);
-    inside_close(&s.in);
-    logsums_fini(&s.sums);
+    store_session_close(&s.in);
+    log_apply_fini(&s.sums);
     return status;
 }

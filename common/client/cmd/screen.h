@@ -7,8 +7,8 @@
  *
  * Ownership: the caller's, between open and close.  One at a time.
  */
-#ifndef COUNTD_SCREEN_H
-#define COUNTD_SCREEN_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_SCREEN_H
+#define COUNTD_COMMON_CLIENT_CMD_SCREEN_H
 
 #include <signal.h>
 #include <stdbool.h>

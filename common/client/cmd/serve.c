@@ -3,7 +3,7 @@
  * Start: the writer first, as it makes the data directory; then the others.
  * Stop, on a signal or because one of them died: the writer first, so that it
  * hands its log on; then, when the workers have merged it (or DRAIN_MS
- * later), the rest.  Whoever does not stop within STOP_MS more than
+ * later), the rest.  Whoever does not stop within INTERRUPT_MS more than
  * write.drain is killed, which by design costs nothing but the wait.
  */
 #include <errno.h>
@@ -21,14 +21,14 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/children.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/cmd/wait.h"
+#include "common/client/cmd/wait_merged.h"
 #include "common/log/pending.h"
 #include "common/net/net.h"
 #include "common/setup/privilege.h"
 
 #define DRAIN_MS      5000
 #define DRAIN_LOOK_MS 20
-#define STOP_MS       30000
+#define INTERRUPT_MS  30000
 #define BIND_WAIT_MS  3000 /* as the daemons */
 #define WORKERS_MAX   (CHILDREN_MAX - 2)
 #define READY_LINES   8
@@ -136,7 +136,7 @@ begin_stop(struct serve *s)
 {
     if (s->phase >= PHASE_SEALING)
         return;
-    enter(s, PHASE_SEALING, s->line->config.write_drain_ms + STOP_MS);
+    enter(s, PHASE_SEALING, s->line->config.write_drain_ms + INTERRUPT_MS);
     children_signal(&s->children, writer, SIGTERM);
 }
 
@@ -160,7 +160,7 @@ is_drained(const struct serve *s)
         (void)close(fd); /* only read */
         return true;
     }
-    if (logdir_oldest_ms(&logs, &oldest_ms) == 0)
+    if (pending_oldest_ms(&logs, &oldest_ms) == 0)
         drained = oldest_ms == UINT64_MAX;
     logdir_close(&logs);
     (void)close(fd); /* only read */
@@ -176,7 +176,7 @@ kill_late(struct serve *s)
                  s->children.child[i].program, (int)s->children.child[i].pid);
     s->status = CONFIG_EXIT_SYSTEM;
     children_signal(&s->children, NULL, SIGKILL);
-    s->deadline_ms = clock_ms() + STOP_MS;
+    s->deadline_ms = clock_ms() + INTERRUPT_MS;
 }
 
 /* Goes from phase to phase as far as it can now. */
@@ -194,7 +194,7 @@ advance_stop(struct serve *s)
     if (s->phase == PHASE_DRAINING &&
         (s->stops > 1 || clock_ms() >= s->deadline_ms ||
          !children_program_runs(&s->children, worker) || is_drained(s))) {
-        enter(s, PHASE_STOPPING, STOP_MS);
+        enter(s, PHASE_STOPPING, INTERRUPT_MS);
         children_signal(&s->children, NULL, SIGTERM);
     }
 }

@@ -8,8 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/client/lib/coalesce.h"
 #include "common/client/lib/handle.h"
-#include "common/client/lib/sums.h"
 
 #define BUFFER_SIZE        ((size_t)256 * 1024)
 #define CONNECT_TIMEOUT_MS 5000
@@ -84,13 +84,13 @@ writing_init(struct writing *w, const struct countd_options *o)
         rc = -errno;
         goto free_ring;
     }
-    rc = o->sum ? sums_init(&w->sums, w->capacity) : 0;
+    rc = o->sum ? coalesce_init(&w->sums, w->capacity) : 0;
     if (rc < 0)
         goto close_wake;
     rc = -pthread_mutex_init(&w->lock, NULL);
     if (rc == 0)
         return 0;
-    sums_fini(w->sums);
+    coalesce_fini(w->sums);
 
 close_wake:
     (void)close(w->wake_fd); /* unused */
@@ -104,7 +104,7 @@ writing_fini(struct writing *w)
 {
     link_drop(&w->link);
     free(w->ring);
-    sums_fini(w->sums);
+    coalesce_fini(w->sums);
     (void)close(w->wake_fd); /* neither holds anything */
     if (w->poll_fd >= 0)
         (void)close(w->poll_fd);

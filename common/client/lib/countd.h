@@ -26,8 +26,8 @@
  *
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_CLIENT_H
-#define COUNTD_CLIENT_H
+#ifndef COUNTD_COMMON_CLIENT_LIB_COUNTD_H
+#define COUNTD_COMMON_CLIENT_LIB_COUNTD_H
 
 #include <stddef.h>
 #include <stdint.h>

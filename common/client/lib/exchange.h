@@ -13,8 +13,8 @@
  *                          .count = n, .out = rows};
  *     rc = exchange_run(&x);
  */
-#ifndef COUNTD_CLIENT_EXCHANGE_H
-#define COUNTD_CLIENT_EXCHANGE_H
+#ifndef COUNTD_COMMON_CLIENT_LIB_EXCHANGE_H
+#define COUNTD_COMMON_CLIENT_LIB_EXCHANGE_H
 
 #include "common/client/lib/handle.h"
 #include "common/wire/query.h"

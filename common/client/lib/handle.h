@@ -1,11 +1,11 @@
 /* common/client/lib/handle.h - the inside of libcountd's handle.
  *
- * Two halves, each with its connection and lock: increments (counting.c) and
- * ranges (reading.c, exchange.c), so that a long range never makes an increment
+ * Two halves, each with its connection and lock: increments (increments.c) and
+ * ranges (queries.c, exchange.c), so that a long range never makes an increment
  * wait.
  */
-#ifndef COUNTD_CLIENT_HANDLE_H
-#define COUNTD_CLIENT_HANDLE_H
+#ifndef COUNTD_COMMON_CLIENT_LIB_HANDLE_H
+#define COUNTD_COMMON_CLIENT_LIB_HANDLE_H
 
 #include <pthread.h>
 
@@ -33,7 +33,7 @@ struct writing {
     int wake_fd;  /* eventfd that wakes it */
     int poll_fd;  /* epoll of the connection, for countd_fd(); -1 */
     bool silent;
-    struct sums *sums; /* NULL: equal keys are not summed */
+    struct coalesce *sums; /* NULL: equal keys are not summed */
     struct layout layout;
     uint8_t *ring;
     size_t capacity; /* messages */

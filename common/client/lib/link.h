@@ -10,8 +10,8 @@
  * shut down at once but closed, and with that reused, only when let go.
  * Errors: 0 or a negative errno.
  */
-#ifndef COUNTD_CLIENT_LINK_H
-#define COUNTD_CLIENT_LINK_H
+#ifndef COUNTD_COMMON_CLIENT_LIB_LINK_H
+#define COUNTD_COMMON_CLIENT_LIB_LINK_H
 
 #include <stdbool.h>
 #include <stddef.h>

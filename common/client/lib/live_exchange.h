@@ -11,8 +11,8 @@
  * which releases what it holds, and stays so.  Its descriptor is closed with
  * the handle only, for others poll it.
  */
-#ifndef COUNTD_LIVE_EXCHANGE_H
-#define COUNTD_LIVE_EXCHANGE_H
+#ifndef COUNTD_COMMON_CLIENT_LIB_LIVE_EXCHANGE_H
+#define COUNTD_COMMON_CLIENT_LIB_LIVE_EXCHANGE_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,7 +7,7 @@
 #include <sys/random.h>
 
 #include "common/client/lib/handle.h"
-#include "common/client/lib/http.h"
+#include "common/client/lib/http_client.h"
 
 #define NAME_MAX_SIZE 64
 #define KEY_MAX_SIZE  255

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/client/lib/handle.h"
-#include "common/client/lib/http.h"
+#include "common/client/lib/http_client.h"
 #include "common/wire/sequence.h"
 
 #define AT_ONCE 4096 /* numbers of a request */

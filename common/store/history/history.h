@@ -43,8 +43,8 @@
  * read from bytes and written back in the transaction that changes the kv.
  * Nothing here knows LMDB.  Errors: 0 or a negative errno; -EBADMSG damage,
  * -ENOMEM; those of the kv. */
-#ifndef COUNTD_HISTORY_H
-#define COUNTD_HISTORY_H
+#ifndef COUNTD_COMMON_STORE_HISTORY_HISTORY_H
+#define COUNTD_COMMON_STORE_HISTORY_HISTORY_H
 
 #include "common/setup/tiers.h"
 #include "common/store/history/rows.h"
@@ -155,14 +155,15 @@ struct history_edit {
 int history_edit(struct history *h, const struct kv *kv,
                  const struct history_edit *edits, size_t count, uint32_t now);
 
-/* ---- care (care.c) ----------------------------------------------------- */
+/* ---- care (compact.c) -----------------------------------------------------
+ */
 
 struct history_limits {
     uint32_t now; /* minute */
     uint64_t max; /* bytes of all runs; 0: no limit */
 };
 
-struct history_cared {
+struct history_compacted {
     size_t blocks;  /* read and written */
     bool more;      /* there is more to do now */
     bool shortened; /* a period was removed because of `max` */
@@ -170,13 +171,14 @@ struct history_cared {
 
 /* Does what is to be done, up to about so many blocks.  `c` is memory for its
  * work, for any number of calls. */
-struct history_care;
+struct history_compact;
 
-struct history_care *history_care_new(void);
-void history_care_free(struct history_care *c);
-int history_care(struct history *h, const struct kv *kv, struct history_care *c,
-                 const struct history_limits *limits, size_t blocks,
-                 struct history_cared *out);
+struct history_compact *history_compact_new(void);
+void history_compact_free(struct history_compact *c);
+int history_compact(struct history *h, const struct kv *kv,
+                    struct history_compact *c,
+                    const struct history_limits *limits, size_t blocks,
+                    struct history_compacted *out);
 
 /* Whether some period may have no room for more runs: care without bounds comes
  * before more is appended. */
@@ -198,7 +200,7 @@ uint32_t history_since(const struct history *h, unsigned tier);
 
 /* Sums of a key (of size 0: of all keys) by steps of a span, into buckets that
  * are all zero at first. */
-struct history_asked {
+struct history_range {
     const uint8_t *key;
     size_t key_size;
     uint32_t from, to, step;
@@ -209,7 +211,7 @@ struct history_asked {
  * parts that are each of a moment of its own.  -EAGAIN: clock_ns() is until_ns
  * (0: no end), and *done says how far it came. */
 int history_read(const struct history *h, const struct kv *kv,
-                 const struct history_asked *a, uint64_t until_ns,
+                 const struct history_range *a, uint64_t until_ns,
                  uint32_t *done);
 
 /* Goes over all keys with sums in a span, in order, from `*at` on: calls `row`
@@ -229,11 +231,12 @@ struct history_scan {
 int history_scan(const struct history *h, const struct kv *kv,
                  struct history_scan *asked);
 
-/* Answers a question; errors as of store_past().  (answer.c) */
+/* Answers a question; errors as of store_history().  (history_answer.c) */
 int history_answer(const struct history *h, const struct kv *kv,
-                   struct store_past *q, uint64_t until_ns);
+                   struct store_history_query *q, uint64_t until_ns);
 
-/* ---- check (check.c) --------------------------------------------------- */
+/* ---- check (history_check.c)
+ * --------------------------------------------------- */
 
 struct history_check {
     void (*fault)(void *ctx, const char *text);

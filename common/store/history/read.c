@@ -94,7 +94,7 @@ cells_between(const struct history_tier *t, uint32_t start, uint32_t from,
 struct reading {
     const struct history *h;
     const struct kv *kv;
-    const struct history_asked *asked;
+    const struct history_range *asked;
     uint32_t at, end; /* of its span */
 };
 
@@ -113,7 +113,7 @@ static int
 read_run(void *ctx, const struct period *p, const struct run_info *run)
 {
     const struct reading *r = ctx;
-    const struct history_asked *a = r->asked;
+    const struct history_range *a = r->asked;
     const struct history_tier *t = &r->h->tier[p->tier];
     const uint64_t mask =
         run->cells & cells_between(t, p->start, r->at, r->end);
@@ -141,7 +141,7 @@ read_run(void *ctx, const struct period *p, const struct run_info *run)
  * of is few runs, and the rest may be of a later moment. */
 int
 history_read(const struct history *h, const struct kv *kv,
-             const struct history_asked *a, uint64_t until_ns, uint32_t *done)
+             const struct history_range *a, uint64_t until_ns, uint32_t *done)
 {
     struct reading r = {.h = h, .kv = kv, .asked = a};
     unsigned tier;

@@ -24,8 +24,8 @@
  * block says where the next one does, so one that cannot be found is missed.
  *
  * Pure: bytes in, bytes out.  Any bytes may be given to the readers. */
-#ifndef COUNTD_HISTORY_ROWS_H
-#define COUNTD_HISTORY_ROWS_H
+#ifndef COUNTD_COMMON_STORE_HISTORY_ROWS_H
+#define COUNTD_COMMON_STORE_HISTORY_ROWS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* common/store/history/runs.h - inside history: the record of a period, and
  * runs as they are written and read. */
-#ifndef COUNTD_HISTORY_RUNS_H
-#define COUNTD_HISTORY_RUNS_H
+#ifndef COUNTD_COMMON_STORE_HISTORY_RUNS_H
+#define COUNTD_COMMON_STORE_HISTORY_RUNS_H
 
 #include <string.h>
 

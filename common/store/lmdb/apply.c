@@ -16,7 +16,7 @@
  *   anything else            drop it; slices committed before stay, and their
  *                            marks say how far they went
  */
-#include "common/store/lmdb/past.h"
+#include "common/store/lmdb/keyspace_history.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -37,7 +37,7 @@ struct batch {
     uint64_t nonce; /* of the last commit that was tried */
     struct store_applied slice;
     struct store_applied total;
-    struct past past;
+    struct keyspace_history past;
 };
 
 /* ---- where the batch stands -------------------------------------------- */
@@ -170,7 +170,7 @@ fill(struct batch *b, MDB_txn *txn, size_t *least)
         next_change(b->given, &b->end, &sl->changes[sl->count++]);
     return edits_room(b->keyspace,
                       edits_pages(groups, sl->count, key_size) +
-                          past_pages(b->end - b->at, key_size),
+                          keyspace_history_pages(b->end - b->at, key_size),
                       least);
 }
 
@@ -227,7 +227,7 @@ static int
 make_edits(struct batch *b, MDB_txn *txn, struct keyspace_state *state,
            size_t *least)
 {
-    struct past *past = &b->past;
+    struct keyspace_history *past = &b->past;
     struct edits e = {
         .store = b->store,
         .keyspace = b->keyspace,
@@ -239,7 +239,7 @@ make_edits(struct batch *b, MDB_txn *txn, struct keyspace_state *state,
     };
     int rc;
 
-    rc = past_begin(past, b->store, b->keyspace, txn, state);
+    rc = keyspace_history_begin(past, b->store, b->keyspace, txn, state);
     if (rc == 0)
         rc = fill(b, txn, least);
     e.limit = b->limit;
@@ -249,8 +249,8 @@ make_edits(struct batch *b, MDB_txn *txn, struct keyspace_state *state,
     past->delta_count = b->end - b->at;
     past->pages = e.pages;
     if (rc == 0)
-        rc = past_change(past, txn, state);
-    past_end(past);
+        rc = keyspace_history_change(past, txn, state);
+    keyspace_history_end(past);
     b->pages = past->pages;
     return rc;
 }

@@ -1,7 +1,7 @@
 /* common/store/lmdb/check.c - everything of a keyspace against its checksums
  * and itself. */
-#include "common/store/lmdb/past.h"
-#include "common/store/lmdb/peek.h"
+#include "common/store/lmdb/keyspace_history.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -122,7 +122,7 @@ check_history(struct check *c)
 {
     struct history_check hc = {.fault = tell, .ctx = c};
     struct keyspace *k = c->keyspace;
-    struct past_kv kv;
+    struct keyspace_history_kv kv;
     struct history h;
     MDB_stat st;
     int rc;
@@ -136,7 +136,7 @@ check_history(struct check *c)
         return 0;
     }
     memcpy(hc.hash, c->hash, sizeof hc.hash);
-    past_kv_read(&kv, k);
+    keyspace_history_kv_read(&kv, k);
     if (rc == 0)
         rc = history_check(&h, &kv.kv, &hc);
     if (rc < 0)

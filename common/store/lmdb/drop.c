@@ -4,8 +4,8 @@
  * counted again.  A file that cannot be opened cannot say which logs were in;
  * in its place comes a fresh one with the marks that the caller knows. */
 #include "common/store/lmdb/env.h"
-#include "common/store/lmdb/past.h"
-#include "common/store/lmdb/peek.h"
+#include "common/store/lmdb/keyspace_history.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,7 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     if (rc == 0)
         rc = check_values(txn, k->history, &map);
     if (rc == 0)
-        rc = past_clear(k, txn, state);
+        rc = keyspace_history_clear(k, txn, state);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
         rc = lmdb_error(mdb_drop(txn, k->trees[i].dbi, 0));
         state->roots[i].id = 0;
@@ -197,7 +197,7 @@ struct deletion {
     size_t limit; /* keys it may have; 0: to be found */
     struct store_applied applied;
     uint64_t pages;
-    struct past past;
+    struct keyspace_history past;
 };
 
 /* Edits both trees, and history. */
@@ -206,13 +206,14 @@ delete_slice(struct deletion *d, struct edits *e)
 {
     int rc;
 
-    rc = past_begin(&d->past, d->store, d->keyspace, e->txn, e->state);
+    rc = keyspace_history_begin(&d->past, d->store, d->keyspace, e->txn,
+                                e->state);
     if (rc == 0)
         rc = edits_make(e);
     d->past.pages = e->pages;
     if (rc == 0)
-        rc = past_change(&d->past, e->txn, e->state);
-    past_end(&d->past);
+        rc = keyspace_history_change(&d->past, e->txn, e->state);
+    keyspace_history_end(&d->past);
     d->pages = d->past.pages;
     return rc;
 }
@@ -251,7 +252,7 @@ make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
     }
     rc = edits_room(d->keyspace,
                     edits_pages(groups, sl->count, key_size) +
-                        past_pages(sl->count, key_size),
+                        keyspace_history_pages(sl->count, key_size),
                     least);
     e.limit = d->limit;
     d->pages = 0;

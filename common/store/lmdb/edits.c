@@ -5,7 +5,7 @@
  * what that means for the tree of ranks (a row leaves its place and comes to
  * another) is sorted and edited there. */
 #include "common/store/lmdb/env.h"
-#include "common/store/lmdb/peek.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -40,7 +40,7 @@ engine_close(struct store *store)
     free(s->slots);
     tree_work_free(s->work);
     slice_free(&s->slice);
-    history_care_free(s->care);
+    history_compact_free(s->care);
     free(s);
 }
 
@@ -107,7 +107,7 @@ make_handle(struct lmdb *s)
     if (!s->options.writable)
         return 0;
     s->work = tree_work_new();
-    s->care = history_care_new();
+    s->care = history_compact_new();
     if (s->work == NULL || s->care == NULL)
         return -ENOMEM;
     if (getrandom(&s->nonce, sizeof s->nonce, 0) < 0)

@@ -2,8 +2,8 @@
  * default: one LMDB file per keyspace in data/keyspace.
  *
  * Traits: STORE_SNAPSHOT, STORE_FILES.  Listing takes about 1.2 MB. */
-#ifndef COUNTD_LMDB_ENGINE_H
-#define COUNTD_LMDB_ENGINE_H
+#ifndef COUNTD_COMMON_STORE_LMDB_ENGINE_H
+#define COUNTD_COMMON_STORE_LMDB_ENGINE_H
 
 #include "common/setup/tiers.h"
 #include "common/store/store.h"

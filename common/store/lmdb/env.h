@@ -2,8 +2,8 @@
  * it a keyspace or held.mdb.  Internal to this room.
  *
  * Errors: 0 or a negative errno, as lmdb_error() (pager.h). */
-#ifndef COUNTD_LMDB_ENV_H
-#define COUNTD_LMDB_ENV_H
+#ifndef COUNTD_COMMON_STORE_LMDB_ENV_H
+#define COUNTD_COMMON_STORE_LMDB_ENV_H
 
 #include <lmdb.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* common/store/lmdb/held.c - see held.h: the handle, and looking. */
-#include "common/store/lmdb/held_inside.h"
+#include "common/store/lmdb/held_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -31,7 +31,7 @@ void
 held_close(struct held *h)
 {
     held_abort(h);
-    held_look_end(h);
+    held_snapshot_end(h);
     held_unlock(h);
     held_file_close(h);
     free(h->memory.marks);
@@ -42,7 +42,7 @@ held_close(struct held *h)
 /* ---- looking ----------------------------------------------------------- */
 
 void
-held_look_end(struct held *h)
+held_snapshot_end(struct held *h)
 {
     if (h->look != NULL)
         mdb_txn_abort(h->look);
@@ -73,17 +73,17 @@ try_look(struct held *h)
         rc = -ESTALE;
     }
     if (rc < 0)
-        held_look_end(h);
+        held_snapshot_end(h);
     return rc;
 }
 
 int
-held_look(struct held *h)
+held_snapshot_begin(struct held *h)
 {
     int rc = -ESTALE;
 
     assert(h->write == NULL);
-    held_look_end(h);
+    held_snapshot_end(h);
     h->looked = (struct held_sums){.records = 0};
     h->look_inode = 0;
     h->holder = 0;

@@ -8,13 +8,14 @@
  * applied later, one by one, strictly in the order of their ids.
  *
  * Why no record is lost or counted twice, whoever dies when:
- *   - A worker first claims its logs (flock), then begins held_look(), in the
- *     file that has the name then.  What a former owner of a log held was
- *     committed before that owner let go of the log, so the look shows it.
+ *   - A worker first claims its logs (flock), then begins
+ * held_snapshot_begin(), in the file that has the name then.  What a former
+ * owner of a log held was committed before that owner let go of the log, so the
+ * look shows it.
  *   - A keyspace of which nothing is held takes a log's records directly.  When
  *     something is held, a log whose very fill is held (HELD_SAME) is done once
- *     a commit of this file (held_fence) has made that durable, and any other
- *     log's records are held as well, behind what is there.  So what a mark
+ *     a commit of this file (held_make_durable) has made that durable, and any
+ * other log's records are held as well, behind what is there.  So what a mark
  *     says of a log never passes an earlier fill of it that is still held.
  *   - A record is deleted only after store_apply() of it was durable; applied
  *     again after a crash, its marks say that it is in.
@@ -32,8 +33,8 @@
  *   -EBADMSG  the file is damaged (see held_open)
  *   -ENOSPC   the disk is full
  */
-#ifndef COUNTD_HELD_H
-#define COUNTD_HELD_H
+#ifndef COUNTD_COMMON_STORE_LMDB_HELD_H
+#define COUNTD_COMMON_STORE_LMDB_HELD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,7 +57,7 @@ struct held_options {
  * bad-held-N.mdb, reports that, and goes on without; one that only reads says
  * -EBADMSG.  One handle per process: LMDB must not have a file open twice.
  * A handle that has a replaced file open holds up those who use the new one,
- * until it looks again: held_look() about once a second.  -ENOMEM. */
+ * until it looks again: held_snapshot_begin() about once a second.  -ENOMEM. */
 int held_open(struct held **out, const struct held_options *options);
 void held_close(struct held *h);
 
@@ -66,8 +67,8 @@ void held_close(struct held *h);
  * also when there is no file: then nothing is held.  Keep it short: pages that
  * it sees are not used again.  After an error nothing is known of what is held.
  *   -EAGAIN  the file was replaced, and some process has the old one open */
-int held_look(struct held *h);
-void held_look_end(struct held *h);
+int held_snapshot_begin(struct held *h);
+void held_snapshot_end(struct held *h);
 
 /* Whether anything at all is held. */
 bool held_any(const struct held *h);
@@ -123,7 +124,7 @@ void held_abort(struct held *h);
 
 /* Makes what others held durable: a commit that changes nothing.  Ends the
  * look.  -ESTALE: as held_begin(). */
-int held_fence(struct held *h);
+int held_make_durable(struct held *h);
 
 /* pid of who made the last call say -EAGAIN; 0: cannot tell. */
 long held_holder(const struct held *h);
@@ -147,7 +148,7 @@ int held_lock(struct held *h, const uint8_t *name, size_t name_size);
 void held_unlock(struct held *h);
 
 /* The keyspace after `name` (size 0: the first) of which something is held, in
- * the snapshot of held_look(): into `next` (STORE_NAME_MAX bytes) and
+ * the snapshot of held_snapshot_begin(): into `next` (STORE_NAME_MAX bytes) and
  * *next_size.  -ENOENT: none is after it. */
 int held_next_name(struct held *h, const uint8_t *name, size_t name_size,
                    uint8_t *next, size_t *next_size);

@@ -1,6 +1,6 @@
 /* common/store/lmdb/held_apply.c - what is done with held records: the lock of
  * a keyspace's, deleting them. */
-#include "common/store/lmdb/held_inside.h"
+#include "common/store/lmdb/held_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -51,7 +51,7 @@ held_lock(struct held *h, const uint8_t *name, size_t name_size)
     int rc, fd;
 
     assert(h->options.writable && h->lock_fd < 0);
-    rc = held_look(h);
+    rc = held_snapshot_begin(h);
     if (rc < 0)
         return rc;
     if (h->look == NULL)
@@ -67,7 +67,7 @@ held_lock(struct held *h, const uint8_t *name, size_t name_size)
     h->lock_fd = fd;
 
     /* What the last owner of the lock deleted must not be seen any more. */
-    rc = held_look(h);
+    rc = held_snapshot_begin(h);
     if (rc == 0 && h->look == NULL)
         rc = -ENOENT;
     if (rc < 0)
@@ -172,7 +172,7 @@ held_drop(struct held *h, const uint8_t *name, size_t name_size,
         if (rc == 0)
             *records += count;
         if (rc == 0)
-            rc = held_look(h);
+            rc = held_snapshot_begin(h);
     } while (rc == 0 && count == DROP_STEP);
     held_unlock(h);
     return rc;

@@ -1,6 +1,6 @@
 /* common/store/lmdb/held_index.c - keys, the state record, and the keys that
  * must agree with it. */
-#include "common/store/lmdb/held_inside.h"
+#include "common/store/lmdb/held_internal.h"
 
 #include <assert.h>
 #include <errno.h>

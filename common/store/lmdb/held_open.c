@@ -18,7 +18,7 @@
  * own; that is found to be no file of ours, and is set aside like a damaged
  * one.)
  */
-#include "common/store/lmdb/held_inside.h"
+#include "common/store/lmdb/held_internal.h"
 
 #include <assert.h>
 #include <errno.h>

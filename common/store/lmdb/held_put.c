@@ -4,7 +4,7 @@
  * for each 64 MiB or so of dirty pages; LMDB would keep more in memory. Records
  * are whole in every commit: of one that is cut, the head comes last.
  */
-#include "common/store/lmdb/held_inside.h"
+#include "common/store/lmdb/held_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ held_step_begin(struct held *h, bool make)
     int rc;
 
     assert(h->options.writable && h->write == NULL);
-    held_look_end(h);
+    held_snapshot_end(h);
     h->holder = 0;
     rc = held_file_get(h);
     if (rc == -ENOENT && h->look_inode != 0)
@@ -176,7 +176,7 @@ held_begin(struct held *h)
 }
 
 int
-held_fence(struct held *h)
+held_make_durable(struct held *h)
 {
     int rc;
 

@@ -21,8 +21,8 @@
  *        marks, each: uuid[16] | epoch u64 | first_ms u64
  *        deltas, each: minute u32 | key size u16 | sum i128 | key
  */
-#ifndef COUNTD_HELD_RECORD_H
-#define COUNTD_HELD_RECORD_H
+#ifndef COUNTD_COMMON_STORE_LMDB_HELD_RECORD_H
+#define COUNTD_COMMON_STORE_LMDB_HELD_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
  * there are also records of older commits, some that were deleted since, and
  * some whose commit never came.
  */
-#include "common/store/lmdb/held_inside.h"
+#include "common/store/lmdb/held_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

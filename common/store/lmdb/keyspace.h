@@ -39,8 +39,8 @@
  * data file where one has just gone, or pair a lock file with another data
  * file.
  */
-#ifndef COUNTD_KEYSPACE_H
-#define COUNTD_KEYSPACE_H
+#ifndef COUNTD_COMMON_STORE_LMDB_KEYSPACE_H
+#define COUNTD_COMMON_STORE_LMDB_KEYSPACE_H
 
 #include <dirent.h>
 #include <lmdb.h>
@@ -168,14 +168,15 @@ struct slice {
     struct rank_key *ranks2; /* 2 per change */
 };
 
-/* The walk through the directory for keyspaces that can be removed (tend.c). */
+/* The walk through the directory for keyspaces that can be removed
+ * (maintain.c). */
 struct tending {
     DIR *dir;                       /* while a pass is on its way */
     char again[KEYSPACE_FILE_SIZE]; /* there is more to do for this file */
     uint64_t next_ms;               /* when the next pass begins; monotonic */
 };
 
-/* A file that was found damaged, as it was then (peek.c). */
+/* A file that was found damaged, as it was then (keyspace_peek.c). */
 #define KEYSPACE_REFUSED 256
 
 struct keyspace_refused {
@@ -208,13 +209,13 @@ struct lmdb {
     struct diag_repeat trouble;
     struct lmdb_view view;
     struct lmdb_view *kept; /* between queries of a turn; or NULL */
-    unsigned kept_uses;
+    unsigned unmerged_uses;
     uint64_t snapshots;
     struct tree_cache cache;
     uint64_t forgot_ms; /* what the cache knew; monotonic */
     struct tree_work *work;
     struct slice slice;
-    struct history_care *care; /* where writable */
+    struct history_compact *care; /* where writable */
     struct tending tending;
     struct keyspace_refused refused[KEYSPACE_REFUSED]; /* by inode */
 };
@@ -234,8 +235,9 @@ int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
 size_t lmdb_read(struct store *store, struct store_reads *reads);
 void lmdb_read_end(struct store *store);
-int lmdb_past(struct store *store, struct store_past *q, uint64_t until_ns);
-bool lmdb_tend(struct store *store, const struct store_tending *t);
+int lmdb_past(struct store *store, struct store_history_query *q,
+              uint64_t until_ns);
+bool lmdb_tend(struct store *store, const struct store_maintenance *t);
 /* One pass over the directory gathers so many names; the next comes when they
  * are given. */
 #define LISTING_BATCH 4096
@@ -268,7 +270,7 @@ bool keyspace_name_ok(const uint8_t *name, size_t size);
 void keyspace_file_name(const uint8_t *name, size_t name_size,
                         char file[KEYSPACE_FILE_SIZE]);
 
-/* ---- the table of open keyspaces (table.c) ---- */
+/* ---- the table of open keyspaces (keyspace_cache.c) ---- */
 
 enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 
@@ -296,7 +298,7 @@ void keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages,
 int keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
                      const char *what, int rc);
 
-/* ---- views (view.c) ---- */
+/* ---- views (snapshot.c) ---- */
 
 /* Has s->kept be of this keyspace, until lmdb_read_end().  -ENOENT, ... */
 int view_keep(struct lmdb *s, const uint8_t *name, size_t name_size);
@@ -357,7 +359,7 @@ int keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w);
 
 /* Makes what a failed commit has left durable, whatever it is; `k` has just
  * been opened. */
-int keyspace_mend(struct lmdb *s, struct keyspace *k);
+int keyspace_resolve_commit(struct lmdb *s, struct keyspace *k);
 
 /* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
  * `size` bytes. */
@@ -477,7 +479,7 @@ int marks_read(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
 int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
                 struct marks *m, const struct row *last);
 
-/* ---- files (file.c) ---- */
+/* ---- files (keyspace_file.c) ---- */
 
 /* Makes room for LMDB's lock file before LMDB writes to it through a map: on a
  * full disk that would be the end of the process (SIGBUS).  Only while this

@@ -9,7 +9,7 @@
  *
  * About 1.2 MB; nothing is allocated but the directory stream once a listing is
  * open. */
-#include "common/store/lmdb/peek.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* common/store/lmdb/meta.c - the records of the meta database. */
-#include "common/store/lmdb/peek.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -12,7 +12,7 @@
  * file is then made anew by LMDB itself.  (Removing it instead would let two
  * processes write at once.) */
 #include "common/store/lmdb/env.h"
-#include "common/store/lmdb/peek.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>

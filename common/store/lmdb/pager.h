@@ -1,7 +1,7 @@
 /* common/store/lmdb/pager.h - one LMDB database as the values of a tree
  * (common/store/tree/pager.h), and LMDB's errors as ours. */
-#ifndef COUNTD_LMDB_PAGER_H
-#define COUNTD_LMDB_PAGER_H
+#ifndef COUNTD_COMMON_STORE_LMDB_PAGER_H
+#define COUNTD_COMMON_STORE_LMDB_PAGER_H
 
 #include <lmdb.h>
 #include <stdbool.h>

@@ -22,8 +22,8 @@
  *   -EBADMSG  damaged; *why says what, in words that live for ever
  *   -ENOMEM
  */
-#ifndef COUNTD_PAGES_H
-#define COUNTD_PAGES_H
+#ifndef COUNTD_COMMON_STORE_LMDB_PAGES_H
+#define COUNTD_COMMON_STORE_LMDB_PAGES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -20,8 +20,8 @@
  *               numbers, the largest first
  *     lock file two heads and the readers, each of one cache line
  */
-#ifndef COUNTD_PAGES_LAYOUT_H
-#define COUNTD_PAGES_LAYOUT_H
+#ifndef COUNTD_COMMON_STORE_LMDB_PAGES_LAYOUT_H
+#define COUNTD_COMMON_STORE_LMDB_PAGES_LAYOUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

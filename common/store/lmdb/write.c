@@ -5,7 +5,7 @@
  * so may be in the page cache only, and the kernel may think it is clean.  So
  * the environment is closed, and when this process opens the keyspace again it
  * commits a change of nothing, which writes the other meta page, before it
- * believes anything (keyspace_mend). */
+ * believes anything (keyspace_resolve_commit). */
 #include "common/store/lmdb/env.h"
 
 #include <assert.h>
@@ -152,7 +152,7 @@ keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w)
 }
 
 int
-keyspace_mend(struct lmdb *s, struct keyspace *k)
+keyspace_resolve_commit(struct lmdb *s, struct keyspace *k)
 {
     struct keyspace_state state;
     MDB_txn *txn;

@@ -30,8 +30,8 @@
  *
  * Errors: 0 or -EBADMSG.  Nothing is kept, nothing allocates.
  */
-#ifndef COUNTD_BLOCK_H
-#define COUNTD_BLOCK_H
+#ifndef COUNTD_COMMON_STORE_TREE_BLOCK_H
+#define COUNTD_COMMON_STORE_TREE_BLOCK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* common/store/tree/find.h - from the root to a group. */
-#ifndef COUNTD_FIND_H
-#define COUNTD_FIND_H
+#ifndef COUNTD_COMMON_STORE_TREE_FIND_H
+#define COUNTD_COMMON_STORE_TREE_FIND_H
 
 #include "common/store/tree/tree.h"
 

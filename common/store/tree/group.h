@@ -14,8 +14,8 @@
  * The buffer's entries are sorted edits: an insert (+1 row), a delete of a base
  * row (-1) or an update of a base row's count (keys order only).
  */
-#ifndef COUNTD_GROUP_H
-#define COUNTD_GROUP_H
+#ifndef COUNTD_COMMON_STORE_TREE_GROUP_H
+#define COUNTD_COMMON_STORE_TREE_GROUP_H
 
 #include "common/store/tree/block.h"
 

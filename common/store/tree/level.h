@@ -19,8 +19,8 @@
  * Where a node's rows begin its parent knows: when what lay before a node goes,
  * the parent's separator for it falls, but not the node's own first one.
  */
-#ifndef COUNTD_LEVEL_H
-#define COUNTD_LEVEL_H
+#ifndef COUNTD_COMMON_STORE_TREE_LEVEL_H
+#define COUNTD_COMMON_STORE_TREE_LEVEL_H
 
 #include "common/store/tree/node.h"
 #include "common/store/tree/tree.h"

@@ -11,8 +11,8 @@
  * child those from where the node itself begins: that its parent says, and the
  * first separator is only what the parent once said.
  */
-#ifndef COUNTD_NODE_H
-#define COUNTD_NODE_H
+#ifndef COUNTD_COMMON_STORE_TREE_NODE_H
+#define COUNTD_COMMON_STORE_TREE_NODE_H
 
 #include "common/store/tree/block.h"
 

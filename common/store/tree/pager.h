@@ -9,8 +9,8 @@
  *   -EBADMSG  there is no such value (to a tree that is damage), or damage
  *   -EXFULL   no room: make some and start again
  */
-#ifndef COUNTD_PAGER_H
-#define COUNTD_PAGER_H
+#ifndef COUNTD_COMMON_STORE_TREE_PAGER_H
+#define COUNTD_COMMON_STORE_TREE_PAGER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* common/store/tree/scan.h - the rows of one group, in order. */
-#ifndef COUNTD_SCAN_H
-#define COUNTD_SCAN_H
+#ifndef COUNTD_COMMON_STORE_TREE_SCAN_H
+#define COUNTD_COMMON_STORE_TREE_SCAN_H
 
 #include "common/store/tree/tree.h"
 

@@ -3,8 +3,8 @@
  *
  * The ids of old groups whose rows are here are used again or removed.
  */
-#ifndef COUNTD_STAGE_H
-#define COUNTD_STAGE_H
+#ifndef COUNTD_COMMON_STORE_TREE_STAGE_H
+#define COUNTD_COMMON_STORE_TREE_STAGE_H
 
 #include "common/store/tree/group.h"
 #include "common/store/tree/level.h"

@@ -26,8 +26,8 @@
  *   -EBADMSG  damage
  *   -E2BIG    more than pages_max: start again with less
  */
-#ifndef COUNTD_TREE_H
-#define COUNTD_TREE_H
+#ifndef COUNTD_COMMON_STORE_TREE_TREE_H
+#define COUNTD_COMMON_STORE_TREE_TREE_H
 
 #include "common/store/tree/block.h"
 #include "common/store/tree/group.h"
@@ -119,7 +119,7 @@ int tree_rank(struct tree *t, const struct row *r, uint64_t *rank);
 int64_t tree_range(struct tree *t, uint64_t offset, uint64_t length,
                    uint8_t *bytes, size_t size, uint64_t *rows);
 
-/* ---- changing (sweep.c) ---- */
+/* ---- changing (tree_apply.c) ---- */
 
 struct tree_work *tree_work_new(void);
 void tree_work_free(struct tree_work *w);
@@ -131,7 +131,7 @@ void tree_work_free(struct tree_work *w);
  * -EBADMSG (they may also be found out later, when a buffer is folded). */
 int tree_apply(struct tree *t, const struct row *edits, size_t count);
 
-/* ---- checking (check.c) ---- */
+/* ---- checking (tree_check.c) ---- */
 
 struct tree_check {
     void (*fault)(void *ctx, const char *text);

@@ -1,8 +1,8 @@
 /* common/store/tree/update.h - edits of one group: into its buffer, or folded
  * into the stage.
  */
-#ifndef COUNTD_UPDATE_H
-#define COUNTD_UPDATE_H
+#ifndef COUNTD_COMMON_STORE_TREE_UPDATE_H
+#define COUNTD_COMMON_STORE_TREE_UPDATE_H
 
 #include "common/store/tree/stage.h"
 

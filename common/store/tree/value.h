@@ -6,8 +6,8 @@
  * takes a copy, past the cache, and checks the copy, so that what it writes
  * again is what it has verified.
  */
-#ifndef COUNTD_VALUE_H
-#define COUNTD_VALUE_H
+#ifndef COUNTD_COMMON_STORE_TREE_VALUE_H
+#define COUNTD_COMMON_STORE_TREE_VALUE_H
 
 #include "common/store/tree/tree.h"
 

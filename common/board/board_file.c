@@ -1,0 +1,443 @@
+/* common/board/board_file.c - boards as files: made, attached to, retired; see
+ * board_internal.h.
+ *
+ * No file that somebody may have mapped is ever cut short: a new board is made
+ * beside the old one, which is marked retired, and takes its name.  Retired
+ * first: who has the old one must not miss that there is a new one.
+ */
+#include "common/board/board_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+#define OPEN_TRIES 100 /* of a file that is being replaced */
+
+struct told {
+    const char *path;
+    char *error;
+    size_t size;
+};
+
+static int say(const struct told *t, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int
+say(const struct told *t, int rc, const char *format, ...)
+{
+    char text[COUNTD_BOARD_ERROR_SIZE];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args); /* cut is good enough */
+    va_end(args);
+    if (t->error && t->size > 0)
+        (void)snprintf(t->error, t->size, "board (%s) %s", t->path, text);
+    return rc;
+}
+
+static int
+say_errno(const struct told *t, int rc, const char *what)
+{
+    return say(t, rc, "%s: %s", what, strerror(-rc));
+}
+
+/* ---- handles ----------------------------------------------------------- */
+
+static unsigned
+tries(void)
+{
+    const char *text = getenv("COUNTD_BOARD_ATTEMPTS");
+    char *end;
+    long n;
+
+    if (!text)
+        text = getenv("IPC_LEADERBOARD_MAX_SPINLOCK_ATTEMPTS");
+    if (!text)
+        return BOARD_TRIES;
+    n = strtol(text, &end, 10);
+    return *end == '\0' && n > 0 && n < INT_MAX ? (unsigned)n : BOARD_TRIES;
+}
+
+/* A handle of a file whose header has been checked, or is being made.  Takes
+ * the descriptor.  NULL with errno. */
+static struct countd_board *
+new_handle(int fd, const struct board_header *h, bool read_only)
+{
+    struct countd_board *b;
+    void *map;
+
+    if (board_forks_watch() < 0) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    map =
+        mmap(NULL, (size_t)h->file_size,
+             read_only ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        const int error = errno;
+
+        free(b);
+        errno = error;
+        return NULL;
+    }
+    b->header = map;
+    b->slots = (uint8_t *)map + h->header_size;
+    b->slot_count = h->slots;
+    b->shared_count = h->shared_count;
+    b->private_count = h->private_count;
+    b->cells = h->cells;
+    b->stride = h->stride;
+    b->cells_at =
+        (8 + 16 * h->shared_count + BOARD_LINE - 1) / BOARD_LINE * BOARD_LINE;
+    b->cell_stride = h->cells == 0 ? 0 : (h->stride - b->cells_at) / h->cells;
+    b->file_size = h->file_size;
+    b->fd = fd;
+    b->read_only = read_only;
+    b->forks = board_forks();
+    b->tries = tries();
+    return b;
+}
+
+void
+countd_board_close(struct countd_board *b)
+{
+    board_unregister(b);
+    /* A forked child's copy of the descriptor has the lock, too: so it is given
+     * up, not only closed. */
+    if (b->master && b->forks == board_forks())
+        board_lock_drop(b->fd, BOARD_LOCK_MASTER);
+    (void)munmap(b->header, (size_t)b->file_size); /* it is mapped */
+    (void)close(b->fd);                            /* nothing was written */
+    free(b);
+}
+
+/* ---- creating ---------------------------------------------------------- */
+
+static bool
+is_still_at(int fd, const char *path)
+{
+    struct stat a, b;
+
+    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_ino == b.st_ino &&
+           a.st_dev == b.st_dev;
+}
+
+/* Opens what has the name, which may be nothing, and locks it: who has that is
+ * master to be. */
+static int
+lock_old(const struct told *t, unsigned mode, int *out)
+{
+    struct stat st;
+    int fd, rc;
+
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        fd = open(t->path,
+                  O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
+        if (fd < 0)
+            return say_errno(t, -errno, "cannot be opened");
+        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+            (void)close(fd); /* not ours */
+            return say(t, -EINVAL, "is not a regular file");
+        }
+        rc = board_lock_try(fd, BOARD_LOCK_MASTER);
+        if (rc == 0 && is_still_at(fd, t->path)) {
+            *out = fd;
+            return 0;
+        }
+        (void)close(fd); /* and with it the lock */
+        if (rc < 0 && rc != -EBUSY)
+            return say_errno(t, rc, "cannot be locked");
+        if (rc < 0)
+            return say(t, rc,
+                       "is owned by some other process, cannot lock it "
+                       "exclusively");
+    }
+    return say(t, -EBUSY, "is owned by some other process: it keeps changing");
+}
+
+/* Says to all who have the old board that it is one. */
+static int
+retire(const struct told *t, int fd)
+{
+    const uint64_t one = 1;
+    struct board_header h;
+    const ssize_t n = pread(fd, &h, sizeof h, 0);
+
+    if (n < 0)
+        return say_errno(t, -errno, "cannot be read");
+    if (n == 0)
+        return 0;
+    if ((size_t)n < sizeof h.magic ||
+        memcmp(h.magic, BOARD_MAGIC, sizeof h.magic) != 0)
+        return say(t, -EBADMSG,
+                   "is no board: it is not overwritten; remove it if it may "
+                   "go");
+    if ((size_t)n < sizeof h)
+        return 0; /* nobody can have attached to that */
+    BOARD_STEP();
+    if (pwrite(fd, &one, sizeof one, offsetof(struct board_header, retired)) !=
+        sizeof one)
+        return say(t, -EIO, "cannot be retired");
+    return 0;
+}
+
+static void
+write_header(struct board_header *h, const struct countd_board_shape *shape,
+             uint8_t *to)
+{
+    uint8_t *names = to + BOARD_NAMES_AT;
+    struct board_id own;
+
+    board_id_own(&own);
+    h->pid = own.pid;
+    h->start = own.start;
+    h->space = own.space;
+    h->created_ms = clock_unix_ms();
+    if (getrandom(&h->epoch, sizeof h->epoch, 0) != sizeof h->epoch)
+        h->epoch = clock_ns() ^ own.pid; /* another than the last is enough */
+    for (uint32_t i = 0; shape->names && i < h->shared_count + h->private_count;
+         i++)
+        memcpy(names + (size_t)i * COUNTD_BOARD_NAME_SIZE, shape->names[i],
+               strlen(shape->names[i])); /* checked; the file is zero */
+    board_format_seal(h, names);
+    memcpy(to, h, sizeof *h);
+}
+
+/* Makes the new file beside the old one, with all its blocks: a full disk is an
+ * error now and not a signal later. */
+static int
+make_new(const struct told *t, const char *path,
+         const struct countd_board_shape *shape, struct board_header *h,
+         struct countd_board **out)
+{
+    int fd, rc;
+
+    if (unlink(path) < 0 && errno != ENOENT)
+        return say_errno(t, -errno, "cannot be made: remove an old one");
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return say_errno(t, -errno, "cannot be made");
+    rc = -posix_fallocate(fd, 0, (off_t)h->file_size);
+    if (rc == 0)
+        rc = board_lock_try(fd, BOARD_LOCK_MASTER);
+    if (rc == 0 && fchmod(fd, shape->mode != 0 ? shape->mode : 0600) < 0)
+        rc = -errno;
+    *out = rc == 0 ? new_handle(fd, h, false) : NULL;
+    if (!*out) {
+        rc = rc == 0 ? -errno : rc;
+        (void)close(fd);    /* nothing was written */
+        (void)unlink(path); /* the next one removes it, too */
+        return say_errno(t, rc, "cannot be made");
+    }
+    (*out)->master = true;
+    write_header(h, shape, (uint8_t *)(*out)->header);
+    return 0;
+}
+
+int
+countd_board_create(struct countd_board **out, const char *path,
+                    const struct countd_board_shape *shape, char *error,
+                    size_t error_size)
+{
+    const struct told t = {path, error, error_size};
+    char text[COUNTD_BOARD_ERROR_SIZE], temp[PATH_MAX];
+    struct countd_board *b = NULL;
+    struct board_header h;
+    int old = -1, rc;
+
+    if (shape->size != sizeof *shape)
+        return say(&t, -EINVAL, "cannot be made: size of the shape");
+    if (board_format(shape, &h, text, sizeof text) < 0)
+        return say(&t, -EINVAL, "cannot be made: %s", text);
+    if ((size_t)snprintf(temp, sizeof temp, "%s.new", path) >= sizeof temp)
+        return say(&t, -ENAMETOOLONG, "has too long a name");
+    rc = lock_old(&t, shape->mode != 0 ? shape->mode : 0600, &old);
+    if (rc < 0)
+        return rc;
+    rc = make_new(&t, temp, shape, &h, &b);
+    if (rc < 0)
+        goto close_old;
+    assert(b);
+    rc = retire(&t, old);
+    if (rc == 0 && rename(temp, path) < 0)
+        rc = say_errno(&t, -errno, "cannot take its name");
+    if (rc < 0) {
+        (void)unlink(temp); /* the next one removes it, too */
+        countd_board_close(b);
+        goto close_old;
+    }
+    *out = b;
+
+close_old:
+    (void)close(old); /* and with it its lock */
+    return rc;
+}
+
+/* ---- attaching --------------------------------------------------------- */
+
+static bool
+has_master(int fd, const struct board_header *h)
+{
+    const struct board_id id = {
+        .pid = h->pid, .start = h->start, .space = h->space};
+
+    /* The lock alone would do, but for children of a dead master that have its
+     * descriptor. */
+    return board_lock_is_held(fd, BOARD_LOCK_MASTER) && board_id_alive(&id);
+}
+
+static int
+abandoned(const struct told *t, const char *why)
+{
+    return say(t, -ESRCH, "is abandoned, cannot attach to it (%s)", why);
+}
+
+/* Whether a file with this header may be attached to. */
+static int
+check(const struct told *t, int fd, const struct board_header *h,
+      uint64_t file_size, const struct countd_board_shape *shape,
+      unsigned flags)
+{
+    char text[COUNTD_BOARD_ERROR_SIZE];
+    int rc;
+
+    rc = board_format_check(h, file_size, text, sizeof text);
+    if (rc == 0 && shape)
+        rc = board_format_compare(h, shape, text, sizeof text);
+    if (rc < 0)
+        return say(t, rc, "%s", text);
+    if (atomic_load_explicit(&h->retired, memory_order_relaxed) != 0)
+        return board_lock_is_held(fd, BOARD_LOCK_MASTER)
+                   ? say(t, -EAGAIN, "is being replaced: try again")
+                   : abandoned(t, "it is retired");
+    if ((flags & COUNTD_BOARD_ORPHAN) == 0 && !has_master(fd, h))
+        return abandoned(t, "it has no master");
+    return 0;
+}
+
+static int
+attach_to(const struct told *t, int fd, const struct countd_board_shape *shape,
+          unsigned flags, struct countd_board **out)
+{
+    const bool read_only = (flags & COUNTD_BOARD_READ_ONLY) != 0;
+    char text[COUNTD_BOARD_ERROR_SIZE];
+    struct board_header h;
+    struct stat st;
+    ssize_t n;
+    int rc;
+
+    if (fstat(fd, &st) < 0)
+        return say_errno(t, -errno, "cannot be looked at");
+    if (!S_ISREG(st.st_mode))
+        return say(t, -EBADMSG, "is not a regular file");
+    if (st.st_size == 0)
+        return board_lock_is_held(fd, BOARD_LOCK_MASTER)
+                   ? say(t, -EAGAIN, "is being made: try again")
+                   : abandoned(t, "it is empty");
+    memset(&h, 0, sizeof h);
+    n = pread(fd, &h, sizeof h, 0);
+    if (n < 0)
+        return say_errno(t, -errno, "cannot be read");
+    rc = check(t, fd, &h, (uint64_t)st.st_size, shape, flags);
+    if (rc < 0)
+        return rc;
+    *out = new_handle(fd, &h, read_only);
+    if (!*out)
+        return say_errno(t, -errno, "cannot be mapped");
+    rc = board_format_check_names(
+        &h, (uint8_t *)(*out)->header + BOARD_NAMES_AT, text, sizeof text);
+    if (rc == 0)
+        return 0;
+    (void)munmap((*out)->header, (size_t)h.file_size); /* it is mapped */
+    free(*out);
+    return say(t, rc, "%s", text);
+}
+
+int
+countd_board_attach(struct countd_board **out, const char *path,
+                    const struct countd_board_shape *shape, unsigned flags,
+                    char *error, size_t error_size)
+{
+    const struct told t = {path, error, error_size};
+    struct countd_board *b;
+    int fd, rc;
+
+    if (shape && shape->size != sizeof *shape)
+        return say(&t, -EINVAL, "cannot be attached to: size of the shape");
+    fd =
+        open(path, ((flags & COUNTD_BOARD_READ_ONLY) != 0 ? O_RDONLY : O_RDWR) |
+                       O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        (void)abandoned(&t, "file not exists"); /* for the text */
+        return -ENOENT;
+    }
+    if (fd < 0)
+        return say_errno(&t, -errno, "cannot be opened");
+    rc = attach_to(&t, fd, shape, flags, &b);
+    if (rc < 0)
+        (void)close(fd); /* nothing was written */
+    else
+        *out = b;
+    return rc;
+}
+
+/* ---- about it ---------------------------------------------------------- */
+
+int
+countd_board_master_alive(struct countd_board *b)
+{
+    const struct board_header *h = b->header;
+    const struct board_id id = {
+        .pid = h->pid, .start = h->start, .space = h->space};
+
+    if (board_is_retired(b))
+        return -ENOTCONN;
+    if (b->master) /* or a forked child of it, which has its descriptor */
+        return b->forks == board_forks() || board_id_alive(&id);
+    return has_master(b->fd, h);
+}
+
+void
+countd_board_info(struct countd_board *b, struct countd_board_info *out)
+{
+    const struct board_header *h = b->header;
+
+    *out = (struct countd_board_info){
+        .shape = {.size = sizeof out->shape,
+                  .slots = b->slot_count,
+                  .shared_count = b->shared_count,
+                  .private_count = b->private_count,
+                  .cells = b->cells},
+        .epoch = h->epoch,
+        .created_ms = h->created_ms,
+        .recovered = atomic_load(&h->recovered),
+        .master = (pid_t)h->pid,
+        .retired = board_is_retired(b),
+    };
+    out->master_alive = countd_board_master_alive(b) == 1;
+    for (uint32_t i = 1; i <= BOARD_PROCESSES; i++)
+        out->processes += board_process_alive(b, i);
+}
+
+const char *
+countd_board_name(const struct countd_board *b, uint32_t index)
+{
+    if (index >= b->shared_count + b->private_count)
+        return "";
+    return (const char *)b->header + BOARD_NAMES_AT +
+           (size_t)index * COUNTD_BOARD_NAME_SIZE;
+}

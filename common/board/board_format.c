@@ -1,0 +1,218 @@
+/* common/board/board_format.c - the header of a board: made, checked, compared;
+ * see board_internal.h. */
+#include "common/board/board_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CRC_SIZE offsetof(struct board_header, crc)
+
+/* As zlib's, bit by bit: a header is checked when a board is attached to, and
+ * users of the library need no zlib for that. */
+uint32_t
+board_crc(const void *bytes, size_t size)
+{
+    const uint8_t *p = bytes;
+    uint32_t crc = UINT32_MAX;
+
+    for (size_t i = 0; i < size; i++) {
+        crc ^= p[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ ((crc & 1) != 0 ? UINT32_C(0xedb88320) : 0);
+    }
+    return ~crc;
+}
+
+static uint32_t
+round_up(uint32_t size, uint32_t to)
+{
+    return (size + to - 1) / to * to;
+}
+
+static uint32_t
+block_size(uint32_t count)
+{
+    return round_up(8 + 16 * count, BOARD_LINE);
+}
+
+uint32_t
+board_names_size(const struct board_header *h)
+{
+    return (h->shared_count + h->private_count) * COUNTD_BOARD_NAME_SIZE;
+}
+
+/* All sizes follow from the counts; none overflows within their limits. */
+static void
+set_sizes(struct board_header *h)
+{
+    uint64_t stride = block_size(h->shared_count);
+
+    stride += (uint64_t)h->cells * block_size(h->private_count + 1);
+    h->stride = (uint32_t)stride;
+    h->header_size = round_up(BOARD_NAMES_AT + board_names_size(h), BOARD_PAGE);
+    h->file_size = h->header_size + (uint64_t)h->slots * h->stride;
+}
+
+static bool
+in_limits(const struct board_header *h)
+{
+    return h->slots >= 1 && h->slots <= COUNTD_BOARD_SLOTS_MAX &&
+           h->shared_count >= 1 && h->shared_count <= COUNTD_BOARD_VALUES_MAX &&
+           h->private_count <= COUNTD_BOARD_VALUES_MAX &&
+           h->cells <= COUNTD_BOARD_CELLS_MAX &&
+           (h->cells == 0) == (h->private_count == 0);
+}
+
+static bool
+is_name(const char *name)
+{
+    size_t size = 0;
+
+    for (; size < COUNTD_BOARD_NAME_SIZE && name[size] != '\0'; size++)
+        if (name[size] <= ' ' || name[size] > '~')
+            return false;
+    return size < COUNTD_BOARD_NAME_SIZE;
+}
+
+int
+board_format(const struct countd_board_shape *shape, struct board_header *out,
+             char *error, size_t error_size)
+{
+    struct board_header *h = out;
+
+    memset(h, 0, sizeof *h);
+    memcpy(h->magic, BOARD_MAGIC, sizeof h->magic);
+    h->order = BOARD_ORDER;
+    h->version = BOARD_VERSION;
+    h->slots = shape->slots;
+    h->shared_count = shape->shared_count;
+    h->private_count = shape->private_count;
+    h->cells = shape->cells;
+    h->processes = BOARD_PROCESSES;
+    if (!in_limits(h)) {
+        (void)snprintf(error, error_size,
+                       "a board has 1 to %d slots of 1 to %d shared integers, "
+                       "and up to %d cells of up to %d, both or neither",
+                       COUNTD_BOARD_SLOTS_MAX, COUNTD_BOARD_VALUES_MAX,
+                       COUNTD_BOARD_CELLS_MAX, COUNTD_BOARD_VALUES_MAX);
+        return -EINVAL;
+    }
+    set_sizes(h);
+    if (h->file_size > COUNTD_BOARD_FILE_MAX) {
+        (void)snprintf(error, error_size,
+                       "a board of %" PRIu64 " bytes is too large",
+                       h->file_size);
+        return -EINVAL;
+    }
+    for (uint32_t i = 0; shape->names && i < h->shared_count + h->private_count;
+         i++)
+        if (!is_name(shape->names[i])) {
+            (void)snprintf(error, error_size,
+                           "a name has at most %d printable characters and no "
+                           "space",
+                           COUNTD_BOARD_NAME_SIZE - 1);
+            return -EINVAL;
+        }
+    return 0;
+}
+
+void
+board_format_seal(struct board_header *h, const uint8_t *names)
+{
+    h->names_crc = board_crc(names, board_names_size(h));
+    h->crc = board_crc(h, CRC_SIZE);
+}
+
+/* What is wrong with the constant part, or NULL. */
+static const char *
+fault(const struct board_header *h)
+{
+    struct board_header sizes = {.slots = h->slots,
+                                 .shared_count = h->shared_count,
+                                 .private_count = h->private_count,
+                                 .cells = h->cells};
+
+    if (memcmp(h->magic, BOARD_MAGIC, sizeof h->magic) != 0)
+        return "is no board: invalid magic";
+    if (h->order != BOARD_ORDER)
+        return "is a board of a machine with another byte order";
+    if (h->version != BOARD_VERSION)
+        return "is a board of another version";
+    if (board_crc(h, CRC_SIZE) != h->crc)
+        return "is a damaged board: wrong checksum of its header";
+    if (!in_limits(h) || h->processes != BOARD_PROCESSES)
+        return "is a damaged board: impossible sizes";
+    set_sizes(&sizes);
+    if (sizes.stride != h->stride || sizes.header_size != h->header_size ||
+        sizes.file_size != h->file_size || h->file_size > COUNTD_BOARD_FILE_MAX)
+        return "is a damaged board: sizes that do not fit each other";
+    return NULL;
+}
+
+int
+board_format_check(const struct board_header *h, uint64_t file_size,
+                   char *error, size_t error_size)
+{
+    const char *text = fault(h);
+
+    if (text) {
+        (void)snprintf(error, error_size, "%s", text);
+        return -EBADMSG;
+    }
+    if (h->file_size != file_size) {
+        (void)snprintf(error, error_size,
+                       "has a wrong size: %" PRIu64
+                       " bytes instead of %" PRIu64,
+                       file_size, h->file_size);
+        return -EBADMSG;
+    }
+    return 0;
+}
+
+int
+board_format_check_names(const struct board_header *h, const uint8_t *names,
+                         char *error, size_t error_size)
+{
+    const char *name = (const char *)names;
+
+    if (board_crc(names, board_names_size(h)) == h->names_crc) {
+        for (uint32_t i = 0; i < h->shared_count + h->private_count; i++)
+            if (!is_name(name + (size_t)i * COUNTD_BOARD_NAME_SIZE))
+                goto bad;
+        return 0;
+    }
+bad:
+    (void)snprintf(error, error_size,
+                   "is a damaged board: the names of its "
+                   "columns");
+    return -EBADMSG;
+}
+
+int
+board_format_compare(const struct board_header *h,
+                     const struct countd_board_shape *shape, char *error,
+                     size_t error_size)
+{
+    const struct {
+        const char *what;
+        uint32_t has, expected;
+    } all[] = {
+        {"number of slots mismatch", h->slots, shape->slots},
+        {"slot size mismatch: shared integers", h->shared_count,
+         shape->shared_count},
+        {"slot size mismatch: private integers", h->private_count,
+         shape->private_count},
+        {"slot size mismatch: cells", h->cells, shape->cells},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].has != all[i].expected) {
+            (void)snprintf(error, error_size,
+                           "%s: it has %" PRIu32 ", %" PRIu32 " are expected",
+                           all[i].what, all[i].has, all[i].expected);
+            return -EPROTO;
+        }
+    return 0;
+}

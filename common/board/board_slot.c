@@ -1,0 +1,408 @@
+/* common/board/board_slot.c - reading and changing what is in slots; see
+ * board_internal.h. */
+#include "common/board/board_internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+#define READ_TRIES  1000000u
+#define YIELD_AFTER 64u  /* tries of a busy word */
+#define SLEEP_AFTER 256u /* then its writer is looked at, too */
+#define LOOK_EACH   1024u
+#define LOST_PAUSES 64u /* a quarter of a microsecond to three */
+
+static inline void
+relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* ---- blocks ------------------------------------------------------------ */
+
+/* A consistent copy, and its generation.  -EBUSY. */
+static inline int
+block_read(const _Atomic uint64_t *at, const _Atomic int64_t *copies,
+           size_t count, int64_t *values, uint64_t *generation)
+{
+    uint64_t word = atomic_load_explicit(at, memory_order_acquire);
+
+    for (unsigned i = 0; i < READ_TRIES; i++) {
+        const uint64_t g = board_generation(word);
+        const _Atomic int64_t *from = copies + (-(g & 1) & count);
+
+        for (size_t j = 0; j < count; j++)
+            values[j] = board_load(from + j);
+        BOARD_LOOK();
+        word = atomic_load_explicit(at, memory_order_acquire);
+        if (board_generation(word) == g) {
+            *generation = g;
+            return 0;
+        }
+    }
+    return -EBUSY;
+}
+
+/* Waits a little for a busy word. */
+static int
+wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    int rc;
+
+    if (tries >= b->tries)
+        return -EBUSY;
+    if (tries < YIELD_AFTER) {
+        relax();
+    } else if (tries < SLEEP_AFTER) {
+        (void)sched_yield(); /* cannot fail */
+    } else {
+        rc = tries % LOOK_EACH == SLEEP_AFTER ? board_recover(b, word) : 0;
+        if (rc < 0 && rc != -EBUSY)
+            return rc;
+        if (rc == -EBUSY || tries % LOOK_EACH != SLEEP_AFTER)
+            (void)nanosleep(&pause, NULL); /* cut short: the next try */
+    }
+    return 0;
+}
+
+/* Takes the word, of any generation (BOARD_ANY) or a certain one.  *generation
+ * is the present one then.  -ESTALE, -EBUSY. */
+static int
+block_take(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
+           uint64_t *generation)
+{
+    const uint64_t expected = *generation;
+    unsigned tries = 0;
+    uint64_t word, g;
+    int rc;
+
+    for (;;) {
+        word = atomic_load_explicit(at, memory_order_acquire);
+        g = board_generation(word);
+        if (expected != BOARD_ANY && g != expected)
+            return -ESTALE;
+        if (board_is_busy(word)) {
+            rc = wait_for(b, at, tries++);
+            if (rc < 0)
+                return rc;
+            continue;
+        }
+        BOARD_STEP();
+        if (atomic_compare_exchange_strong_explicit(
+                at, &word, board_word(g, me), memory_order_acq_rel,
+                memory_order_relaxed))
+            break;
+    }
+    *generation = g;
+    return 0;
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+int
+countd_board_read(struct countd_board *b, uint32_t slot, int64_t *shared,
+                  uint64_t *generation)
+{
+    struct board_block k;
+
+    if (slot >= b->slot_count)
+        return -EINVAL;
+    if (board_is_retired(b))
+        return -ENOTCONN;
+    k = board_shared(b, slot);
+    return block_read(k.word, k.values, k.count, shared, generation);
+}
+
+int
+countd_board_read_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
+                       int64_t *values, pid_t *owner)
+{
+    int64_t all[COUNTD_BOARD_VALUES_MAX + 1];
+    struct board_block k;
+    uint64_t generation;
+    uint32_t process;
+    int rc;
+
+    if (slot >= b->slot_count || cell >= b->cells)
+        return -EINVAL;
+    if (board_is_retired(b))
+        return -ENOTCONN;
+    k = board_cell(b, slot, cell);
+    rc = block_read(k.word, k.values, k.count, all, &generation);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < b->private_count; i++)
+        values[i] = all[i + 1];
+    if (!owner)
+        return 0;
+    process = all[0] > 0 && all[0] <= BOARD_PROCESSES ? (uint32_t)all[0] : 0;
+    *owner = board_process_pid(b, process);
+    if (process != 0 && !board_process_alive(b, process))
+        *owner = -*owner;
+    return 0;
+}
+
+/* ---- writing ----------------------------------------------------------- */
+
+static int
+may_write(struct countd_board *b, uint32_t *me)
+{
+    if (b->read_only)
+        return -EROFS;
+    if (board_is_retired(b))
+        return -ENOTCONN;
+    return board_me(b, me);
+}
+
+/* Who lost is about to read again, and would take the cache line away from who
+ * is writing: it waits a moment, in which the other one gets many updates done.
+ */
+static int
+lost(void)
+{
+    for (unsigned i = 0; i < LOST_PAUSES; i++)
+        relax();
+    return -ESTALE;
+}
+
+static int
+put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
+           uint64_t generation, const int64_t *shared)
+{
+    const struct board_block k = board_shared(b, slot);
+    uint64_t g = generation;
+    _Atomic int64_t *to;
+    int rc;
+
+    if (generation > BOARD_GENERATION_MAX)
+        return -ESTALE; /* one that cannot be is one that has passed */
+    rc = block_take(b, k.word, me, &g);
+    if (rc < 0)
+        return rc == -ESTALE ? lost() : rc;
+    to = board_copy(k, g + 1);
+    for (size_t i = 0; i < k.count; i++)
+        board_store(to + i, shared[i]);
+    board_block_publish(k, g);
+    return 0;
+}
+
+/* Takes a cell that is this process's to write, and copies it to where the
+ * changes go. */
+static int
+open_cell(struct countd_board *b, struct board_block k, uint32_t me,
+          uint64_t *generation)
+{
+    const _Atomic int64_t *from;
+    _Atomic int64_t *to;
+    int64_t owner;
+    int rc;
+
+    *generation = BOARD_ANY;
+    rc = block_take(b, k.word, me, generation);
+    if (rc < 0)
+        return rc;
+    from = board_copy(k, *generation);
+    to = board_copy(k, *generation + 1);
+    owner = board_load(from);
+    if (owner != 0 && owner != (int64_t)me) {
+        board_store_word(k.word, board_word(*generation, 0)); /* as it was */
+        return -EPERM;
+    }
+    for (size_t i = 0; i < k.count; i++)
+        board_store(to + i, board_load(from + i));
+    return 0;
+}
+
+static int
+put_cell(struct countd_board *b, uint32_t slot, uint32_t me, uint32_t cell,
+         const struct countd_board_value *values, size_t count)
+{
+    const struct board_block k = board_cell(b, slot, cell);
+    uint64_t g;
+    int rc;
+
+    rc = open_cell(b, k, me, &g);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count; i++)
+        board_store(board_copy(k, g + 1) + 1 + values[i].index,
+                    values[i].value);
+    board_block_publish(k, g);
+    return 0;
+}
+
+/* With private values; or when it is not as simple as below. */
+static __attribute__((noinline)) int
+update_both(struct countd_board *b, uint32_t slot, uint64_t generation,
+            const int64_t *shared, uint32_t cell,
+            const struct countd_board_value *values, size_t count,
+            int *private_rc)
+{
+    int rc = 0, cell_rc = 0;
+    uint32_t me;
+
+    if (slot >= b->slot_count || (count > 0 && cell >= b->cells))
+        rc = -EINVAL;
+    for (size_t i = 0; i < count && rc == 0; i++)
+        if (values[i].index >= b->private_count)
+            rc = -EINVAL;
+    if (rc == 0)
+        rc = may_write(b, &me);
+    if (rc < 0) {
+        if (private_rc)
+            *private_rc = rc;
+        return rc;
+    }
+    if (shared)
+        rc = put_shared(b, slot, me, generation, shared);
+    if (count > 0)
+        cell_rc = put_cell(b, slot, me, cell, values, count);
+    if (private_rc)
+        *private_rc = cell_rc;
+    return shared ? rc : cell_rc;
+}
+
+/* Whether nothing stands in the way of who has written here before. */
+static inline bool
+is_plain(const struct countd_board *b, uint32_t slot, uint64_t generation)
+{
+    const uint64_t known = atomic_load_explicit(&b->me, memory_order_relaxed);
+
+    return slot < b->slot_count && generation <= BOARD_GENERATION_MAX &&
+           !b->read_only && !board_is_retired(b) && (uint32_t)known != 0 &&
+           known >> 32 == board_forks();
+}
+
+int
+countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
+                    const int64_t *shared, uint32_t cell,
+                    const struct countd_board_value *values, size_t count,
+                    int *private_rc)
+{
+    const uint32_t me =
+        (uint32_t)atomic_load_explicit(&b->me, memory_order_relaxed);
+    uint64_t word = board_word(generation, 0);
+    struct board_block k;
+    _Atomic int64_t *to;
+
+    if (count > 0 || private_rc || !shared || !is_plain(b, slot, generation))
+        return update_both(b, slot, generation, shared, cell, values, count,
+                           private_rc);
+    /* As put_shared(), when the word is simply there. */
+    k = board_shared(b, slot);
+    BOARD_STEP();
+    if (!atomic_compare_exchange_strong_explicit(
+            k.word, &word, board_word(generation, me), memory_order_acq_rel,
+            memory_order_relaxed))
+        return update_both(b, slot, generation, shared, cell, values, count,
+                           private_rc);
+    to = board_copy(k, generation + 1);
+    for (size_t i = 0; i < k.count; i++)
+        board_store(to + i, shared[i]);
+    board_block_publish(k, generation);
+    return 0;
+}
+
+int
+countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
+                 uint32_t index, int64_t delta, int64_t *sum)
+{
+    struct board_block k;
+    uint32_t me;
+    uint64_t g;
+    int64_t n;
+    int rc;
+
+    if (slot >= b->slot_count || cell >= b->cells || index >= b->private_count)
+        return -EINVAL;
+    rc = may_write(b, &me);
+    if (rc < 0)
+        return rc;
+    k = board_cell(b, slot, cell);
+    rc = open_cell(b, k, me, &g);
+    if (rc < 0)
+        return rc;
+    if (__builtin_add_overflow(board_load(board_copy(k, g) + 1 + index), delta,
+                               &n)) {
+        board_store_word(k.word, board_word(g, 0)); /* as it was */
+        return -ERANGE;
+    }
+    board_store(board_copy(k, g + 1) + 1 + index, n);
+    board_block_publish(k, g);
+    if (sum)
+        *sum = n;
+    return 0;
+}
+
+/* ---- claims ------------------------------------------------------------ */
+
+/* 0: it is ours and zero.  -EPERM: somebody's. */
+static int
+claim(struct countd_board *b, struct board_block k, uint32_t me)
+{
+    uint64_t g = BOARD_ANY;
+    int64_t owner;
+    int rc;
+
+    rc = block_take(b, k.word, me, &g);
+    if (rc < 0)
+        return rc;
+    owner = board_load(board_copy(k, g));
+    if (owner > 0 && owner <= BOARD_PROCESSES &&
+        board_process_alive(b, (uint32_t)owner)) {
+        board_store_word(k.word, board_word(g, 0)); /* as it was */
+        return -EPERM;
+    }
+    board_store(board_copy(k, g + 1), me);
+    for (size_t i = 1; i < k.count; i++)
+        board_store(board_copy(k, g + 1) + i, 0);
+    board_block_publish(k, g);
+    return 0;
+}
+
+int
+countd_board_claim(struct countd_board *b, uint32_t slot, uint32_t *cell)
+{
+    uint32_t me;
+    int rc;
+
+    if (slot >= b->slot_count)
+        return -EINVAL;
+    rc = may_write(b, &me);
+    if (rc < 0)
+        return rc;
+    atomic_store(&b->claimed, true);
+    for (uint32_t i = 0; i < b->cells; i++) {
+        rc = claim(b, board_cell(b, slot, i), me);
+        if (rc == 0)
+            *cell = i;
+        if (rc == 0 || (rc != -EPERM && rc != -EBUSY))
+            return rc;
+    }
+    return -ENOSPC;
+}
+
+int
+countd_board_release(struct countd_board *b, uint32_t slot, uint32_t cell)
+{
+    struct board_block k;
+    uint32_t me;
+    uint64_t g;
+    int rc;
+
+    if (slot >= b->slot_count || cell >= b->cells)
+        return -EINVAL;
+    rc = may_write(b, &me);
+    if (rc < 0)
+        return rc;
+    k = board_cell(b, slot, cell);
+    rc = open_cell(b, k, me, &g);
+    if (rc < 0)
+        return rc;
+    board_store(board_copy(k, g + 1), 0);
+    board_block_publish(k, g);
+    return 0;
+}

@@ -1,0 +1,271 @@
+/* common/client/cmd/cmd_parse.c - see cmd.h: from argv to the command that
+ * runs. */
+#include "common/client/cmd/cmd.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/help.h"
+
+#define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
+
+/* ---- parsing ----------------------------------------------------------- */
+
+/* An option as it stands on the command line. */
+struct given {
+    const char *text; /* the whole argument */
+    char name[32];
+    const char *value; /* behind = or the letter; NULL: perhaps the next */
+    bool is_long;
+};
+
+/* False for arguments, negative numbers among them. */
+static bool
+is_option(const char *text)
+{
+    return text[0] == '-' && text[1] != '\0' &&
+           !(text[1] >= '0' && text[1] <= '9');
+}
+
+static void
+split_option(const char *text, struct given *g)
+{
+    const char *equals = strchr(text, '=');
+    size_t size;
+
+    *g = (struct given){.text = text, .is_long = text[1] == '-'};
+    if (!g->is_long) {
+        g->name[0] = text[1];
+        g->value = text[2] != '\0' ? text + 2 : NULL;
+        return;
+    }
+    size = equals ? (size_t)(equals - text - 2) : strlen(text + 2);
+    if (size >= sizeof g->name)
+        size = sizeof g->name - 1;
+    memcpy(g->name, text + 2, size);
+    g->value = equals ? equals + 1 : NULL;
+}
+
+/* Index of the option in a list, or -1. */
+static int
+find_option(const struct cmd_option *options, const struct given *g)
+{
+    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
+        const bool is_long = options[i].name[1] != '\0';
+
+        if (is_long == g->is_long && strcmp(options[i].name, g->name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+int
+cmd_misuse(const struct cmd_line *line, const char *text, const char *what)
+{
+    char shown[4 * SHOWN_SIZE + 1];
+
+    (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE),
+                      shown); /* its length is not needed */
+    diag(DIAG_ERROR, "%s: %s; see countd%s%s -h",
+         text[0] != '\0' ? shown : "\"\"", what, line->cmd ? " " : "",
+         line->cmd ? line->cmd->name : "");
+    return CONFIG_EXIT_USAGE;
+}
+
+static int
+unknown_option(const struct cmd_line *line, const struct given *g)
+{
+    return cmd_misuse(line, g->text,
+                      line->cmd ? "no such option"
+                                : "no such option before a subcommand; its own "
+                                  "options stand behind it");
+}
+
+/* -f, -o, -d, -H, and -h, the one without a value (-1 lets the caller print
+ * it). */
+static int
+take_common(struct cmd_line *line, char letter, const char *value)
+{
+    if (value == NULL)
+        return -1;
+    if (letter == 'H') {
+        line->host = value;
+        return 0;
+    }
+    if (config_source_add(&line->sources, letter, value) == 0)
+        return 0;
+    return cmd_misuse(line, value, "too many -o and -d, put them into a file");
+}
+
+/* Takes the option at argv[*at] and moves *at behind it.  Returns 0, an exit
+ * status, or -1 for help. */
+static int
+take_option(struct cmd_line *line, int argc, char **argv, int *at)
+{
+    const struct cmd_option *option = NULL;
+    struct given g;
+    int common, own;
+
+    split_option(argv[(*at)++], &g);
+    if (g.is_long && strcmp(g.name, "help") == 0)
+        return -1;
+    common = find_option(cmd_common_options, &g);
+    own = line->cmd ? find_option(line->cmd->options, &g) : -1;
+    if (common >= 0)
+        option = &cmd_common_options[common];
+    if (own >= 0)
+        option = &line->cmd->options[own];
+    if (option == NULL)
+        return unknown_option(line, &g);
+
+    if (option->value == NULL && g.value != NULL)
+        return cmd_misuse(line, g.text, "this option takes no value");
+    if (option->value != NULL && g.value == NULL) {
+        if (*at == argc)
+            return cmd_misuse(line, g.text, "this option needs a value");
+        g.value = argv[(*at)++];
+    }
+    if (own < 0)
+        return take_common(line, g.name[0], g.value);
+    line->values[own] = g.value ? g.value : "";
+    return 0;
+}
+
+static int
+find_command(struct cmd_line *line, const char *text)
+{
+    for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
+        if (strcmp(c->name, text) == 0) {
+            line->cmd = c;
+            return 0;
+        }
+    }
+    return cmd_misuse(line, text, "no such subcommand");
+}
+
+/* -h and "help" may stand before what they are about. */
+static int
+find_topic(struct cmd_line *line, int argc, char **argv, int at)
+{
+    int status;
+
+    if (line->cmd != NULL || at >= argc || is_option(argv[at]))
+        return -1;
+    status = find_command(line, argv[at]);
+    return status != 0 ? status : -1;
+}
+
+/* Reads argv into `line`; arguments are moved to the front of argv.  Returns
+ * 0, an exit status, or -1 for help. */
+static int
+parse(struct cmd_line *line, int argc, char **argv)
+{
+    bool options = true;
+    int at = 1;
+    int rc = 0;
+
+    line->args = argv;
+    while (at < argc && rc == 0) {
+        char *text = argv[at];
+
+        if (options && strcmp(text, "--") == 0) {
+            options = false;
+            at++;
+        } else if (options && is_option(text)) {
+            rc = take_option(line, argc, argv, &at);
+        } else if (line->cmd == NULL && strcmp(text, "help") == 0) {
+            rc = -1;
+            at++;
+        } else if (line->cmd == NULL) {
+            rc = find_command(line, text);
+            at++;
+        } else {
+            line->args[line->arg_count++] = text;
+            at++;
+        }
+    }
+    return rc < 0 ? find_topic(line, argc, argv, at) : rc;
+}
+
+/* One form of output at a time, and JSON has no bytes but text. */
+static int
+check_formats(struct cmd_line *line)
+{
+    const struct cmd_option *options = line->cmd->options;
+    bool json = false, tsv = false;
+
+    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
+        json |= line->values[i] && strcmp(options[i].name, "json") == 0;
+        tsv |= line->values[i] && strcmp(options[i].name, "tsv") == 0;
+        line->raw |= line->values[i] && strcmp(options[i].name, "raw") == 0;
+    }
+    if (json && line->raw)
+        return cmd_misuse(line, "--json --raw", "give one of them");
+    return json && tsv ? cmd_misuse(line, "--json --tsv", "give one of them")
+                       : 0;
+}
+
+static int
+check_count(const struct cmd_line *line)
+{
+    const struct cmd *c = line->cmd;
+
+    if (line->arg_count >= c->min && (c->max < 0 || line->arg_count <= c->max))
+        return 0;
+    diag(DIAG_ERROR, "usage: countd %s [options]%s%s; see countd %s -h",
+         c->name, c->arguments[0] ? " " : "", c->arguments, c->name);
+    return CONFIG_EXIT_USAGE;
+}
+
+int
+cmd_main(int argc, char **argv)
+{
+    struct cmd_line line = {0};
+    char why[512];
+    int rc;
+
+    diag_init("countd", DIAG_INFO);
+    if (argc == 2 &&
+        (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
+        (void)printf("countd %s\n", COUNTD_VERSION); /* help_printed() tells */
+        return help_printed();
+    }
+    rc = parse(&line, argc, argv);
+    if (rc < 0) {
+        if (line.cmd != NULL)
+            return help_print(line.cmd);
+        help_overview(stdout);
+        return help_printed();
+    }
+    if (rc > 0)
+        return rc;
+    if (line.cmd == NULL) {
+        help_overview(stderr);
+        return CONFIG_EXIT_USAGE;
+    }
+    rc = check_count(&line);
+    if (rc == 0)
+        rc = check_formats(&line);
+    if (rc != 0)
+        return rc;
+    if (config_load(&line.config, &line.sources, why, sizeof why) < 0) {
+        diag(DIAG_ERROR, "%s", why);
+        return CONFIG_EXIT_USAGE;
+    }
+    rc = line.host ? cmd_set_host(&line.config, line.host) : 0;
+    return rc != 0 ? rc : line.cmd->run(&line);
+}
+
+const char *
+cmd_value(const struct cmd_line *line, const char *option)
+{
+    const struct cmd_option *options = line->cmd->options;
+
+    for (int i = 0;; i++) {
+        assert(i < CMD_OPTIONS_MAX && options[i].name); /* it is one of them */
+        if (strcmp(options[i].name, option) == 0)
+            return line->values[i];
+    }
+}

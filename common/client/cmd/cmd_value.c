@@ -1,0 +1,115 @@
+/* common/client/cmd/cmd_value.c - see cmd.h: names, numbers and durations of a
+ * command line. */
+#include "common/client/cmd/cmd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+
+#define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
+#define DAY_MS     ((uint64_t)24 * 3600 * 1000)
+
+int
+cmd_name(const struct cmd_line *line, const char *text, const char *what,
+         struct cmd_name *out)
+{
+    const size_t length = strlen(text);
+    int size;
+
+    if (!line->raw) {
+        size = name_unescape(text, length, out->bytes, sizeof out->bytes);
+    } else if (length > sizeof out->bytes) {
+        size = -ENAMETOOLONG;
+    } else {
+        memcpy(out->bytes, text, length);
+        size = (int)length;
+    }
+
+    if (size > 0) {
+        out->size = (size_t)size;
+        return 0;
+    }
+    if (size == -ENAMETOOLONG)
+        diag(DIAG_ERROR, "the %s is too long; names have 1 to %d bytes", what,
+             NAME_MAX_SIZE);
+    else if (size == 0)
+        diag(DIAG_ERROR, "the %s is empty; names have 1 to %d bytes", what,
+             NAME_MAX_SIZE);
+    else
+        diag(DIAG_ERROR,
+             "the %s has a bad escape; write a backslash as \\\\, a byte as "
+             "\\xHH (not 00)",
+             what);
+    return CONFIG_EXIT_USAGE;
+}
+
+int
+cmd_parse_number(const char *text, size_t size, int64_t *out)
+{
+    const bool minus = size > 0 && text[0] == '-';
+    const uint64_t limit = minus ? (uint64_t)1 << 63 : INT64_MAX;
+    size_t i = size > 0 && (minus || text[0] == '+');
+    uint64_t value = 0;
+
+    if (i == size)
+        return -EINVAL;
+    for (; i < size; i++) {
+        const uint64_t digit = (uint64_t)text[i] - '0';
+
+        if (text[i] < '0' || text[i] > '9')
+            return -EINVAL;
+        if (value > (limit - digit) / 10)
+            return -ERANGE;
+        value = value * 10 + digit;
+    }
+    /* Negating the unsigned value is defined for INT64_MIN too. */
+    *out = (int64_t)(minus ? 0 - value : value);
+    return 0;
+}
+
+int
+cmd_number(const char *text, const char *what, int64_t min, int64_t max,
+           int64_t *out)
+{
+    char shown[4 * SHOWN_SIZE + 1];
+
+    if (cmd_parse_number(text, strlen(text), out) == 0 && *out >= min &&
+        *out <= max)
+        return 0;
+    (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE),
+                      shown); /* its length is not needed */
+    diag(DIAG_ERROR,
+         "%s: \"%s\" is wrong; give a number, %" PRId64 " to %" PRId64, what,
+         shown, min, max);
+    return CONFIG_EXIT_USAGE;
+}
+
+int
+cmd_option_number(const struct cmd_line *line, const char *option, int64_t min,
+                  int64_t max, int64_t def, int64_t *out)
+{
+    const char *text = cmd_value(line, option);
+    char what[32];
+
+    *out = def;
+    (void)snprintf(what, sizeof what, "%s%s", option[1] == '\0' ? "-" : "--",
+                   option); /* names are short */
+    return text ? cmd_number(text, what, min, max, out) : 0;
+}
+
+int
+cmd_option_ms(const struct cmd_line *line, const char *option, uint64_t def,
+              uint64_t *out)
+{
+    const char *text = cmd_value(line, option);
+
+    *out = def;
+    if (text == NULL || (config_duration(text, out) == 0 && *out <= DAY_MS))
+        return 0;
+    return cmd_misuse(line, text,
+                      "give a duration of at most 1d, such as 10 (seconds), "
+                      "500ms or 2m");
+}

@@ -1,0 +1,90 @@
+/* common/client/cmd/log_apply.h - the increments of some logs, summed by
+ * keyspace, key and minute, and put into a store once.
+ *
+ *     rc = log_apply_log(&s, &mark);             one or more
+ *     rc = log_apply_add(&s, &message, received_ms);
+ *     ...
+ *     rc = log_apply_apply(&s, store, &how);
+ *
+ * A worker does the same (worker/fold.h) at fifty times the speed, in memory it
+ * shares out; this is for commands, and has no limit of its own: whoever adds
+ * keeps count.
+ *
+ * Ownership: struct log_apply is the caller's; all zeros is an empty one.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_COMMON_CLIENT_CMD_LOG_APPLY_H
+#define COUNTD_COMMON_CLIENT_CMD_LOG_APPLY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/store/store.h"
+#include "common/wire/message.h"
+
+struct log_apply_record {
+    size_t keyspace_at; /* in bytes; the key follows the keyspace */
+    uint16_t keyspace_size;
+    uint16_t key_size;
+    uint32_t minute;
+    uint32_t log; /* that it is of */
+    int64_t increment;
+};
+
+struct log_apply {
+    struct store_mark *marks; /* of the logs */
+    size_t log_count, log_room;
+    struct log_apply_record *records;
+    size_t count, room;
+    uint8_t *bytes;
+    size_t bytes_size, bytes_room;
+
+    /* Of one keyspace. */
+    struct store_delta *deltas;
+    struct store_mark *touched;
+    struct store_mark_info *infos;
+    uint32_t *logs; /* which they are */
+    bool *taken;    /* of each log: is in this round */
+};
+
+void log_apply_fini(struct log_apply *s);
+void log_apply_clear(struct log_apply *s); /* keeps the memory */
+
+/* The next records are of this fill.  -ENOMEM */
+int log_apply_log(struct log_apply *s, const struct store_mark *mark);
+
+/* Increments of 0 are left out.  -ENOMEM */
+int log_apply_add(struct log_apply *s, const struct message *m,
+                  uint64_t received_ms);
+
+/* What becomes of the records. */
+struct log_apply_result {
+    uint64_t merged;  /* records that are in now */
+    uint64_t already; /* that were in: the very fill is */
+    uint64_t passed;  /* a later fill of their log is in */
+    uint64_t failed;  /* keyspaces that refused */
+};
+
+struct log_apply_how {
+    bool dry_run;     /* only ask the marks */
+    bool go_on;       /* behind a keyspace that refuses */
+    bool pass;        /* a later fill is no refusal: the records are passed */
+    uint64_t wait_ms; /* for another process that is writing */
+    long (*holder)(void *ctx); /* who that is; NULL: not known */
+    void *ctx;
+
+    /* Says that a keyspace refused, and why: -ERANGE it has a later fill of
+     * one of the logs, or another one of the same epoch. */
+    void (*refused)(void *ctx, const uint8_t *name, size_t name_size, int rc);
+};
+
+/* Sees to it that all records are in, under the marks of their logs: what is
+ * in already is not put in again, also where some of it is.  `store` NULL:
+ * a dry run against nothing.  Adds to *result.
+ *   what a keyspace said, unless it goes on behind it; -ENOMEM */
+int log_apply_apply(struct log_apply *s, struct store *store,
+                    const struct log_apply_how *how,
+                    struct log_apply_result *result);
+
+#endif

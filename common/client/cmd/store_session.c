@@ -1,0 +1,108 @@
+/* common/client/cmd/store_session.c - see store_session.h. */
+#include "common/client/cmd/store_session.h"
+
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/wait_merged.h"
+#include "common/setup/privilege.h"
+#include "common/store/lmdb/engine.h"
+
+#define TXN_MEMORY ((size_t)64 << 20)
+#define OPEN_MAX   16 /* keyspaces at once */
+
+int
+store_session_store(const struct cmd_line *line, int keyspace_fd, bool writable,
+                    struct store **out)
+{
+    const struct lmdb_options options = {
+        .keyspace_fd = keyspace_fd,
+        .keyspace_size = (uint16_t)line->config.keyspace_size,
+        .key_size = (uint16_t)line->config.key_size,
+        .writable = writable,
+        .open_max = OPEN_MAX,
+        .txn_memory = writable ? TXN_MEMORY : 0,
+        .keyspace_max = line->config.keyspace_max,
+        .keys_max = line->config.keyspace_max_keys,
+        .history = &line->config.history,
+        .history_of_new = true, /* these settings may not be the workers' */
+        .history_max = line->config.history_max,
+    };
+
+    return lmdb_store_open(out, &options);
+}
+
+long
+store_session_holder(const struct store_session *in)
+{
+    return lmdb_store_holder(in->store);
+}
+
+int
+store_session_held(int data_fd, bool writable, struct held **out)
+{
+    const struct held_options options = {.data_fd = data_fd,
+                                         .writable = writable};
+
+    return held_open(out, &options);
+}
+
+/* With the directory open. */
+static int
+open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
+{
+    int rc, status;
+
+    status = wait_sizes(line, &out->dir);
+    if (status != 0)
+        goto close_dir;
+    status = CONFIG_EXIT_SYSTEM;
+    rc = store_session_store(line, out->dir.keyspace_fd, writable, &out->store);
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open keyspaces");
+        goto close_dir;
+    }
+    rc = store_session_held(out->dir.fd, writable, &out->held);
+    if (rc == 0)
+        return 0;
+    diag_errno(DIAG_ERROR, rc, "open " HELD_FILE);
+    store_close(out->store);
+
+close_dir:
+    datadir_close(&out->dir);
+    return status;
+}
+
+int
+store_session_open(const struct cmd_line *line, bool writable,
+                   struct store_session *out)
+{
+    const int status = wait_datadir(line, &out->dir);
+
+    return status != 0 ? status : open_rest(line, writable, out);
+}
+
+int
+store_session_make(const struct cmd_line *line, struct store_session *out)
+{
+    int rc;
+
+    /* What root made would be in the daemons' way. */
+    if (geteuid() == 0 && line->config.user[0] != '\0') {
+        rc = privilege_become(&line->config, DATADIR_WRITE);
+        if (rc != 0)
+            return rc;
+    }
+    rc = datadir_open(&out->dir, line->config.data_dir, DATADIR_WRITE);
+    if (rc < 0)
+        return datadir_exit_status(rc, DATADIR_WRITE);
+    return open_rest(line, true, out);
+}
+
+void
+store_session_close(struct store_session *in)
+{
+    held_close(in->held);
+    store_close(in->store);
+    datadir_close(&in->dir);
+}

@@ -1,0 +1,46 @@
+/* common/client/cmd/store_session.h - a command inside the data directory: its
+ * folders, the store, and what is held for it.
+ *
+ * Daemons may run beside it.  Who writes must be their user, as must who
+ * reads.
+ *
+ * Ownership: struct store_session is the caller's between open and close.
+ */
+#ifndef COUNTD_COMMON_CLIENT_CMD_STORE_SESSION_H
+#define COUNTD_COMMON_CLIENT_CMD_STORE_SESSION_H
+
+#include <stdbool.h>
+
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/unmerged.h"
+#include "common/setup/datadir.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/store.h"
+
+struct store_session {
+    struct datadir dir;
+    struct store *store;
+    struct held *held;
+};
+
+/* Opens all of it by the settings, which must have the message sizes of the
+ * directory.  Says what is wrong and returns an exit status. */
+int store_session_open(const struct cmd_line *line, bool writable,
+                       struct store_session *out);
+
+/* The same, writable, of a directory that is made if it is not there. */
+int store_session_make(const struct cmd_line *line, struct store_session *out);
+void store_session_close(struct store_session *in);
+
+/* The store of one folder of keyspaces of this directory; a copy has the same
+ * names.  0 or -errno. */
+int store_session_store(const struct cmd_line *line, int keyspace_fd,
+                        bool writable, struct store **out);
+
+/* Who made the store's last drop or deletion say -EAGAIN; 0: cannot tell. */
+long store_session_holder(const struct store_session *in);
+
+/* What is held in a directory.  0 or -errno. */
+int store_session_held(int data_fd, bool writable, struct held **out);
+
+#endif

@@ -1,0 +1,163 @@
+/* common/client/cmd/unmerged.c - see unmerged.h. */
+#include "common/client/cmd/unmerged.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
+#include "common/client/cmd/logfile.h"
+#include "common/client/cmd/output.h"
+#include "common/client/cmd/wait_merged.h"
+
+/* Each process looks about once a second whether the file was replaced. */
+#define LOOK_MS 3000
+
+static void
+keep_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
+{
+    if (size > NAME_MAX_SIZE)
+        size = NAME_MAX_SIZE;
+    (void)name_escape(bytes, size, text); /* the NUL ends it */
+}
+
+static int
+read_logs(const struct datadir *d, struct unmerged *out)
+{
+    struct logfile_list list;
+    const int rc = logfile_list_read(&list, d->log_fd);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < list.count; i++) {
+        if (list.files[i].kind != LOGFILE_BAD)
+            continue;
+        if (out->logs++ == 0)
+            keep_text(list.files[i].name, strlen(list.files[i].name), out->log);
+    }
+    logfile_list_free(&list);
+    return 0;
+}
+
+static int
+note_held(void *ctx, const struct held_summary *s)
+{
+    struct unmerged *out = ctx;
+
+    if (out->held == 0)
+        keep_text(s->name, s->name_size, out->keyspace);
+    out->held += s->records;
+    return 0;
+}
+
+static int
+note_damaged(void *ctx, const char *file)
+{
+    struct unmerged *out = ctx;
+
+    if (out->damaged++ == 0)
+        keep_text(file, strlen(file), out->file);
+    return 0;
+}
+
+int
+unmerged_look(struct held *h)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + LOOK_MS};
+    int rc;
+
+    do
+        rc = held_snapshot_begin(h);
+    while (wait_turn(&turn, rc, 0));
+    return rc;
+}
+
+/* A held file that is damaged is set aside by the next worker that meets it. */
+static int
+read_held(struct held *h, struct unmerged *out)
+{
+    int rc;
+
+    rc = unmerged_look(h);
+    if (rc == 0) {
+        rc = held_each(h, note_held, out);
+        held_snapshot_end(h);
+    }
+    return rc == -EBADMSG ? note_damaged(out, HELD_FILE) : rc;
+}
+
+int
+unmerged_any_held(struct held *h, bool *any)
+{
+    const int rc = unmerged_look(h);
+
+    /* Of a damaged file nobody can tell: it is about to be set aside. */
+    *any = rc == 0 && held_any(h);
+    if (rc == 0)
+        held_snapshot_end(h);
+    return rc == -EBADMSG ? 0 : rc;
+}
+
+int
+unmerged_each_damaged(const struct datadir *d,
+                      int (*file)(void *ctx, const char *file), void *ctx)
+{
+    const char *name;
+    DIR *dir;
+    int rc;
+
+    rc = dirstream_open(d->fd, ".", &dir);
+    if (rc < 0)
+        return rc;
+    while ((rc = dirstream_next(dir, &name)) > 0) {
+        const size_t size = strlen(name);
+
+        rc = 0;
+        if (size > 4 && strcmp(name + size - 4, ".mdb") == 0 &&
+            strncmp(name, UNMERGED_BAD_HELD, strlen(UNMERGED_BAD_HELD)) == 0)
+            rc = file(ctx, name);
+        if (rc != 0)
+            break;
+    }
+    (void)closedir(dir); /* only read */
+    return rc;
+}
+
+int
+unmerged_read(const struct datadir *d, struct held *h, struct unmerged *out)
+{
+    int rc;
+
+    *out = (struct unmerged){0};
+    rc = read_logs(d, out);
+    if (rc == 0)
+        rc = read_held(h, out);
+    if (rc == 0)
+        rc = unmerged_each_damaged(d, note_damaged, out);
+    return rc;
+}
+
+void
+unmerged_warn(const struct unmerged *k, const char *what)
+{
+    if (k->logs > 0)
+        diag(DIAG_WARNING,
+             "%s: %zu damaged log%s set aside (log/%s%s); countd log salvage "
+             "merges what is valid",
+             what, k->logs, output_plural(k->logs), k->log,
+             k->logs == 1 ? "" : " ...");
+    if (k->held > 0)
+        diag(DIAG_WARNING,
+             "%s: %" PRIu64 " record%s that their keyspace cannot take now "
+             "(%s%s), held; countd held says more",
+             what, k->held, output_plural(k->held), k->keyspace,
+             k->held == 1 ? "" : " ...");
+    if (k->damaged > 0)
+        diag(DIAG_WARNING,
+             "%s: %zu damaged file%s of records set aside (%s%s); countd held "
+             "salvage merges what is valid",
+             what, k->damaged, output_plural(k->damaged), k->file,
+             k->damaged == 1 ? "" : " ...");
+}

@@ -1,0 +1,250 @@
+/* common/client/cmd/wait_merged.c - see wait_merged.h. */
+#include "common/client/cmd/wait_merged.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/client/cmd/logfile.h"
+#include "common/log/pending_set.h"
+#include "common/setup/privilege.h"
+#include "common/wire/message.h"
+
+#define PAUSE_MAX_MS 50
+#define TURN_MS      5    /* between two tries */
+#define TURN_SAY_MS  1000 /* until it is said who is writing */
+
+/* Whether the settings name a data directory.  Else it is what they begin
+ * with, and that there is one here does not tell who serves it. */
+static bool
+is_named(const struct cmd_line *line, const struct config *defaults)
+{
+    static const char key[] = "data_dir=";
+    const struct config_sources *s = &line->sources;
+
+    for (size_t i = 0; i < s->count; i++)
+        if (s->letters[i] == 'd' ||
+            (s->letters[i] == 'o' &&
+             strncmp(s->texts[i], key, strlen(key)) == 0))
+            return true;
+    return strcmp(line->config.data_dir, defaults->data_dir) != 0;
+}
+
+static void
+warn_of_guess(const struct cmd_line *line, const struct datadir *d)
+{
+    struct config defaults;
+
+    config_defaults(&defaults);
+    if (!is_named(line, &defaults) && datadir_writer_pid(d) == 0)
+        diag(DIAG_WARNING,
+             "no countd-write runs on ./%s, which is taken as nothing names a "
+             "data directory; -d does",
+             line->config.data_dir);
+}
+
+int
+wait_datadir(const struct cmd_line *line, struct datadir *d)
+{
+    int rc;
+
+    /* Files that root made here would be in the daemons' way. */
+    if (geteuid() == 0 && line->config.user[0] != '\0') {
+        rc = privilege_become(&line->config, DATADIR_READ);
+        if (rc != 0)
+            return rc;
+    }
+    rc = datadir_open(d, line->config.data_dir, DATADIR_READ);
+    if (rc < 0)
+        return datadir_exit_status(rc, DATADIR_READ);
+    warn_of_guess(line, d);
+    return 0;
+}
+
+static bool
+has_writer(const struct cmd_line *line)
+{
+    char path[CONFIG_TEXT_SIZE + sizeof "/log"];
+    struct datadir d = {.fd = -1};
+    bool has;
+
+    (void)snprintf(path, sizeof path, "%s/log",
+                   line->config.data_dir); /* has room */
+    d.log_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d.log_fd < 0)
+        return false;
+    has = datadir_writer_pid(&d) != 0;
+    (void)close(d.log_fd); /* only read */
+    return has;
+}
+
+bool
+wait_has_datadir(const struct cmd_line *line)
+{
+    char path[CONFIG_TEXT_SIZE + sizeof "/keyspace"];
+    struct config defaults;
+
+    (void)snprintf(path, sizeof path, "%s/keyspace",
+                   line->config.data_dir); /* has room */
+    if (line->host != NULL || access(path, R_OK | X_OK) < 0)
+        return false;
+    config_defaults(&defaults);
+    return is_named(line, &defaults) ||
+           (strcmp(line->config.read_listen, defaults.read_listen) == 0 &&
+            has_writer(line));
+}
+
+int
+wait_sizes(const struct cmd_line *line, const struct datadir *d)
+{
+    struct layout found;
+    const int rc = logfile_sizes(d->log_fd, &found);
+
+    if (rc == -ENOENT)
+        return 0;
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "read %s/log", line->config.data_dir);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    if (found.keyspace_size == line->config.keyspace_size &&
+        found.key_size == line->config.key_size)
+        return 0;
+    diag(DIAG_ERROR,
+         "data_dir=%s was written with message.keyspace_size=%u and "
+         "message.key_size=%u: set these, with -o or in the file that the "
+         "daemons are given",
+         line->config.data_dir, found.keyspace_size, found.key_size);
+    return CONFIG_EXIT_USAGE;
+}
+
+int
+wait_rotate(const struct datadir *d)
+{
+    const long pid = datadir_writer_pid(d);
+
+    if (pid <= 0 || kill((pid_t)pid, SIGUSR2) == 0)
+        return 0;
+    /* It stopped just now, and a clean stop hands the log on as well. */
+    return errno == ESRCH ? 0 : -errno;
+}
+
+int
+wait_rotate_again(const struct datadir *d, uint64_t *last_ms)
+{
+    const uint64_t now = clock_ms();
+
+    if (*last_ms != 0 && now - *last_ms < WAIT_AGAIN_MS)
+        return 0;
+    *last_ms = now;
+    return wait_rotate(d);
+}
+
+int
+wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
+{
+    struct layout layout;
+    int rc;
+
+    rc = layout_init(&layout, (unsigned)line->config.keyspace_size,
+                     (unsigned)line->config.key_size);
+    if (rc < 0)
+        return rc;
+    return logdir_open(out, log_fd, &layout, line->config.log_size);
+}
+
+/* Goes on until none of the noted fills is left. */
+static int
+wait_fills(const struct datadir *d, struct logdir *logs,
+           struct pending_set *fills, uint64_t timeout_ms)
+{
+    const uint64_t deadline = clock_ms() + timeout_ms;
+    uint64_t rotated_ms = 0;
+    unsigned pause_ms = 0;
+
+    for (;;) {
+        int rc = wait_rotate_again(d, &rotated_ms);
+
+        if (rc == 0)
+            rc = pending_set_drop_merged(fills, logs);
+        if (rc < 0 || fills->count == 0)
+            return rc;
+        if (clock_ms() >= deadline)
+            return -ETIMEDOUT;
+        wait_pause(&pause_ms);
+    }
+}
+
+int
+wait_logs(const struct datadir *d, struct logdir *logs, uint64_t timeout_ms)
+{
+    struct pending_set fills = {.count = 0};
+    int rc;
+
+    rc = pending_set_note(&fills, logs);
+    if (rc == 0)
+        rc = wait_fills(d, logs, &fills, timeout_ms);
+    pending_set_fini(&fills);
+    return rc;
+}
+
+int
+wait_merged(const struct cmd_line *line, const struct datadir *d,
+            uint64_t timeout_ms)
+{
+    struct logdir logs;
+    int rc;
+
+    rc = wait_logs_open(line, d->log_fd, &logs);
+    if (rc < 0)
+        return rc;
+    rc = wait_logs(d, &logs, timeout_ms);
+    logdir_close(&logs);
+    return rc;
+}
+
+void
+wait_ms(unsigned ms)
+{
+    const struct timespec t = {.tv_sec = ms / 1000,
+                               .tv_nsec = (long)(ms % 1000) * 1000000};
+
+    (void)nanosleep(&t, NULL); /* woken early, we only look sooner */
+}
+
+bool
+wait_turn(struct wait_turn *t, int rc, long holder)
+{
+    const uint64_t now = clock_ms();
+
+    if ((rc != -EAGAIN && rc != -EBUSY) || now >= t->deadline_ms) {
+        t->since_ms = 0;
+        return false;
+    }
+    if (t->since_ms == 0)
+        t->since_ms = now;
+    if (!t->said && now - t->since_ms >= TURN_SAY_MS) {
+        t->said = true;
+        if (holder > 0)
+            diag(DIAG_INFO, "waiting for process %ld, which is writing",
+                 holder);
+        else
+            diag(DIAG_INFO, "waiting for another process, which is writing");
+    }
+    wait_ms(TURN_MS);
+    return true;
+}
+
+void
+wait_pause(unsigned *pause_ms)
+{
+    *pause_ms = *pause_ms == 0 ? 1 : 2 * *pause_ms;
+    if (*pause_ms > PAUSE_MAX_MS)
+        *pause_ms = PAUSE_MAX_MS;
+    wait_ms(*pause_ms);
+}

@@ -1,0 +1,81 @@
+/* common/client/cmd/wait_merged.h - "everything until now is merged": rotate
+ * and wait; and waiting for another process that is writing.
+ *
+ * Opens the data directory by the settings, and waits for merges in one of
+ * two ways: with a reader that answers (flush) or by the logs alone (backup,
+ * drop, del).
+ * What is waited for are the logs with increments at the time of the call, by
+ * what they are and not by time: the clock may be set back (see pending_set.h).
+ */
+#ifndef COUNTD_COMMON_CLIENT_CMD_WAIT_MERGED_H
+#define COUNTD_COMMON_CLIENT_CMD_WAIT_MERGED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/client/cmd/cmd.h"
+#include "common/log/logdir.h"
+#include "common/setup/datadir.h"
+
+/* The data directory as readers open it; root first becomes the daemons' user,
+ * if the settings name one.  Warns when nothing names the directory and no
+ * writer runs on what is here.  Returns an exit status. */
+int wait_datadir(const struct cmd_line *line, struct datadir *d);
+
+/* For a command that asks the reader: whether there is a data directory for
+ * this user to look into as well, which that reader serves as far as the
+ * settings tell.  Not with -H.  One that is named (-d, -o, the file) goes with
+ * the ports; ./data, which nothing names, only with the default port and while
+ * a writer runs on it. */
+bool wait_has_datadir(const struct cmd_line *line);
+
+/* Refuses other message sizes than the logs were written with, and says which
+ * to set.  Returns an exit status. */
+int wait_sizes(const struct cmd_line *line, const struct datadir *d);
+
+/* Tells the writer of this directory, if there is one, to hand its log on.
+ * 0 or -errno. */
+int wait_rotate(const struct datadir *d);
+
+/* The same, but only when WAIT_AGAIN_MS have passed since *last_ms
+ * (monotonic; 0: never).  To be called while waiting: a writer that has just
+ * been started may not have heard of the first. */
+#define WAIT_AGAIN_MS 200
+int wait_rotate_again(const struct datadir *d, uint64_t *last_ms);
+
+/* An opened view of the logs, for wait_logs(). */
+int wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out);
+
+/* Has the logs handed on until all that was in one when it was called is
+ * merged.  -ETIMEDOUT, or an error. */
+int wait_logs(const struct datadir *d, struct logdir *logs,
+              uint64_t timeout_ms);
+
+/* The same with a view of its own. */
+int wait_merged(const struct cmd_line *line, const struct datadir *d,
+                uint64_t timeout_ms);
+
+/* Waiting until another process has written: {.deadline_ms = clock_ms() + ...}
+ *
+ *     do
+ *         rc = store_del(...);
+ *     while (wait_turn(&turn, rc, 0));
+ *
+ * wait_turn() returns true, after some ms, when `rc` says -EAGAIN or -EBUSY and
+ * there is time left.  After a second it says for whom it waits (pid; 0: not
+ * known). */
+struct wait_turn {
+    uint64_t deadline_ms; /* clock_ms() */
+    uint64_t since_ms;    /* 0: not waiting */
+    bool said;
+};
+bool wait_turn(struct wait_turn *t, int rc, long holder);
+
+/* Sleeps so long, or until a signal. */
+void wait_ms(unsigned ms);
+
+/* Sleeps a little: 1 ms at first, then longer, at most 50; *pause_ms starts
+ * at 0. */
+void wait_pause(unsigned *pause_ms);
+
+#endif

@@ -1,0 +1,42 @@
+/* common/client/lib/http_client.h - the inside of libcountd's HTTP handle: a
+ * request, its answer.
+ *
+ * A connection is kept from request to request, and made again when the server
+ * has closed it meanwhile.  A request that a server may have begun to do is not
+ * sent a second time, but where the caller says that this does no harm.
+ *
+ * Ownership: see countd.h.  Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_COMMON_CLIENT_LIB_HTTP_CLIENT_H
+#define COUNTD_COMMON_CLIENT_LIB_HTTP_CLIENT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/client/lib/countd.h"
+#include "common/client/lib/link.h"
+
+#define HTTP_ANSWER_MAX ((size_t)1 << 20) /* bytes of a head, and of a body */
+
+struct countd_http {
+    pthread_mutex_t lock;
+    struct link link;
+    int timeout_ms;
+    char *answer; /* HTTP_ANSWER_MAX and a NUL */
+};
+
+struct http_answer {
+    int status;       /* 200, ... */
+    const char *body; /* ends with NUL; valid until the next request */
+    size_t size;
+};
+
+/* The lock of the handle is the caller's, over the use of the answer, too.
+ * `request` is a head with its empty line.  `again`: it may be done twice.
+ *   -ENOTCONN, -ETIMEDOUT, -EPROTO (no HTTP, or none as countd's), what
+ *   connecting said */
+int http_ask(struct countd_http *h, const char *request, bool again,
+             struct http_answer *out);
+
+#endif

@@ -1,0 +1,446 @@
+/* common/client/lib/increments.c - libcountd: increments.
+ *
+ * What a broken connection means for an increment:
+ *
+ *   sent whole, no WIN    unknown: counted in `lost`, never sent again
+ *   sent in part          not counted (the server drops a fragment): kept
+ *   not sent              kept; it goes out on the next connection
+ *
+ * A silent server tells nothing, so there `lost` is what its kernel had not
+ * confirmed.  After a FAIL the server took nothing more: all that was sent
+ * without a WIN and all that waits is dropped and counted in `lost`, since a
+ * message that cannot be parsed means that the two sides disagree on sizes.
+ */
+#include "common/client/lib/countd.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/client/lib/coalesce.h"
+#include "common/client/lib/handle.h"
+
+#define ANSWER_SIZE  3 /* WIN */
+#define RECEIVE_SIZE ((size_t)4096 * ANSWER_SIZE)
+
+/* A normal mutex, locked and unlocked in pairs: neither call can fail. */
+static void
+lock(struct writing *w)
+{
+    (void)pthread_mutex_lock(&w->lock);
+}
+
+static void
+unlock(struct writing *w)
+{
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- the connection ---------------------------------------------------- */
+
+/* Silent: how many whole messages the peer's kernel had not confirmed. */
+static uint64_t
+unconfirmed(const struct writing *w)
+{
+    int bytes = 0;
+    uint64_t whole, messages;
+
+    if (ioctl(w->link.fd, SIOCOUTQ, &bytes) < 0 || bytes <= (int)w->part)
+        return 0;
+    whole = (uint64_t)bytes - w->part; /* what is not whole is kept */
+    messages = (whole + w->layout.message_size - 1) / w->layout.message_size;
+    return messages < w->fresh ? messages : w->fresh;
+}
+
+/* The connection is gone, `error` says how.  Returns 0 when that took no
+ * increment with it: then a new connection simply goes on. */
+static int
+broke(struct writing *w, int error)
+{
+    uint64_t lost = w->silent ? unconfirmed(w) : w->flight;
+
+    w->done += w->flight;
+    if (error == -EBADMSG) {
+        lost += w->buffered;
+        w->done += w->buffered;
+        w->buffered = 0;
+        w->head = 0;
+    }
+    w->flight = 0;
+    w->fresh = 0;
+    w->part = 0;
+    w->phase = 0;
+    w->failing = false;
+    link_drop(&w->link);
+    if (lost == 0 && error == -ENOTCONN)
+        return 0;
+    w->lost += lost;
+    w->error = error;
+    w->breaks++;
+    return error;
+}
+
+/* Takes answer bytes.  -EBADMSG after FAIL, -EPROTO for anything else that is
+ * not WIN, or for more of them than messages. */
+static int
+take_answers(struct writing *w, const uint8_t *bytes, size_t size)
+{
+    static const char win[] = "WIN", fail[] = "FAIL";
+
+    for (size_t i = 0; i < size; i++) {
+        if (w->phase == 0 && bytes[i] == (uint8_t)fail[0])
+            w->failing = true;
+        if (!w->failing && w->flight == 0)
+            return -EPROTO;
+        if (bytes[i] != (uint8_t)(w->failing ? fail : win)[w->phase])
+            return -EPROTO;
+        w->phase++;
+        if (w->failing && w->phase == sizeof fail - 1)
+            return -EBADMSG;
+        if (!w->failing && w->phase == ANSWER_SIZE) {
+            w->phase = 0;
+            w->flight--;
+            w->done++;
+        }
+    }
+    return 0;
+}
+
+/* Takes all that has arrived.  0, or what broke() said. */
+static int
+receive_some(struct writing *w)
+{
+    uint8_t bytes[RECEIVE_SIZE];
+    ssize_t n;
+    int rc;
+
+    for (;;) {
+        n = recv(w->link.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (n < 0) {
+            rc = -errno;
+            if (rc == -EINTR)
+                continue;
+            return rc == -EAGAIN ? 0 : broke(w, -ENOTCONN);
+        }
+        if (n == 0)
+            return broke(w, -ENOTCONN);
+        rc = take_answers(w, bytes, (size_t)n);
+        if (rc < 0)
+            return broke(w, rc);
+    }
+}
+
+/* The unsent bytes of the ring, in one or two pieces. */
+static size_t
+unsent(const struct writing *w, struct iovec piece[2])
+{
+    const size_t until_end = w->capacity - w->head;
+    const size_t first = w->buffered < until_end ? w->buffered : until_end;
+    const size_t rest = w->buffered - first;
+
+    piece[0].iov_base = w->ring + w->head * w->layout.message_size + w->part;
+    piece[0].iov_len = first * w->layout.message_size - w->part;
+    piece[1].iov_base = w->ring;
+    piece[1].iov_len = rest * w->layout.message_size;
+    return rest > 0 ? 2 : 1;
+}
+
+static void
+count_sent(struct writing *w, size_t bytes)
+{
+    const size_t whole = (w->part + bytes) / w->layout.message_size;
+
+    assert(whole <= w->buffered);
+    w->part = (w->part + bytes) % w->layout.message_size;
+    w->head = (w->head + whole) % w->capacity;
+    w->buffered -= whole;
+    if (w->silent) {
+        w->fresh += whole;
+        w->done += whole;
+    } else {
+        w->flight += whole;
+    }
+}
+
+/* Sends what the kernel takes.  0, or what broke() said. */
+static int
+send_some(struct writing *w)
+{
+    struct iovec piece[2];
+    struct msghdr m = {.msg_iov = piece};
+    ssize_t n;
+    int rc;
+
+    while (w->buffered > 0) {
+        m.msg_iovlen = unsent(w, piece);
+        n = sendmsg(w->link.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n >= 0) {
+            count_sent(w, (size_t)n);
+            continue;
+        }
+        rc = -errno;
+        if (rc == -EAGAIN)
+            return 0;
+        if (rc == -EINTR)
+            continue;
+        /* Answers that came before the break still count. */
+        rc = receive_some(w);
+        if (rc < 0 || w->link.fd < 0 || w->link.doomed)
+            return rc;
+        return broke(w, -ENOTCONN);
+    }
+    return 0;
+}
+
+/* Has countd_fd() tell what the connection is waited for. */
+static void
+watch(struct writing *w)
+{
+    struct epoll_event e = {.events = EPOLLIN};
+
+    if (w->poll_fd < 0 || w->link.fd < 0 || w->link.doomed)
+        return;
+    if (w->link.connecting || w->buffered > 0)
+        e.events |= EPOLLOUT;
+    /* A new connection is not known yet; one that was closed is forgotten. */
+    if (epoll_ctl(w->poll_fd, EPOLL_CTL_MOD, w->link.fd, &e) < 0)
+        (void)epoll_ctl(w->poll_fd, EPOLL_CTL_ADD, w->link.fd,
+                        &e); /* without memory the next call tries again */
+}
+
+/* One round without blocking: connect, take answers, send.  0 also while the
+ * connect is under way. */
+static int
+try_progress(struct writing *w)
+{
+    const uint64_t one = 1;
+    int rc;
+
+    if (w->buffered == 0 && w->link.fd < 0)
+        return 0;
+    /* What it waits for may be taken here, or there is more to wait for.  A
+     * full counter has woken it already. */
+    if (w->waiting)
+        (void)!write(w->wake_fd, &one, sizeof one);
+    rc = link_connect(&w->link);
+    if (rc < 0)
+        return rc == -EINPROGRESS ? 0 : rc;
+    rc = receive_some(w);
+    if (rc < 0 || w->link.fd < 0 || w->link.doomed)
+        return rc;
+    return send_some(w);
+}
+
+static int
+progress(struct writing *w)
+{
+    const int rc = try_progress(w);
+
+    watch(w);
+    return rc;
+}
+
+/* ---- what users call --------------------------------------------------- */
+
+PUBLIC int
+countd_fd(struct countd *c)
+{
+    struct writing *w = &c->writing;
+    int fd;
+
+    lock(w);
+    if (w->poll_fd < 0)
+        w->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    fd = w->poll_fd < 0 ? -errno : w->poll_fd;
+    watch(w);
+    unlock(w);
+    return fd;
+}
+
+/* The number of the first message that no byte has been sent of. */
+static uint64_t
+first_whole(const struct writing *w)
+{
+    return w->taken - w->buffered + (w->part > 0 ? 1 : 0);
+}
+
+/* Adds to a message with the same names that waits to be sent: true. */
+static bool
+add_to_equal(struct writing *w, const struct message *m)
+{
+    const size_t size = w->layout.message_size;
+    uint64_t number;
+    uint8_t *bytes;
+    struct message found;
+    size_t behind;
+
+    if (!coalesce_find(w->sums, m, &number) || number < first_whole(w))
+        return false;
+    behind = (size_t)(number - (w->taken - w->buffered));
+    bytes = w->ring + (w->head + behind) % w->capacity * size;
+    if (message_parse(&w->layout, bytes, &found) < 0 ||
+        found.keyspace_size != m->keyspace_size ||
+        found.key_size != m->key_size ||
+        memcmp(found.keyspace, m->keyspace, m->keyspace_size) != 0 ||
+        memcmp(found.key, m->key, m->key_size) != 0 ||
+        __builtin_add_overflow(found.increment, m->increment, &found.increment))
+        return false;
+    put_le64s(bytes, found.increment);
+    return true;
+}
+
+PUBLIC int
+countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
+            const void *key, size_t key_size, int64_t increment)
+{
+    struct writing *w = &c->writing;
+    const struct message m = {.increment = increment,
+                              .keyspace = keyspace,
+                              .key = key,
+                              .keyspace_size = (uint16_t)keyspace_size,
+                              .key_size = (uint16_t)key_size};
+    size_t slot;
+    int rc = 0;
+
+    if (keyspace_size > MESSAGE_NAME_MAX || key_size > MESSAGE_NAME_MAX)
+        return -ENAMETOOLONG;
+    lock(w);
+    if (w->sums && add_to_equal(w, &m)) {
+        unlock(w);
+        return 0;
+    }
+    if (w->buffered == w->capacity) {
+        rc = progress(w);
+        if (rc == 0 && w->buffered == w->capacity)
+            rc = -EAGAIN;
+    }
+    if (rc == 0) {
+        slot = (w->head + w->buffered) % w->capacity;
+        rc = message_put(&w->layout, &m,
+                         w->ring + slot * w->layout.message_size);
+    }
+    if (rc == 0) {
+        if (w->sums)
+            coalesce_put(w->sums, &m, w->taken);
+        w->buffered++;
+        w->taken++;
+    }
+    unlock(w);
+    return rc;
+}
+
+PUBLIC int64_t
+countd_poll(struct countd *c)
+{
+    struct writing *w = &c->writing;
+    int64_t rc;
+
+    lock(w);
+    rc = progress(w);
+    if (rc == 0)
+        rc = (int64_t)(w->buffered + w->flight);
+    unlock(w);
+    return rc;
+}
+
+PUBLIC void
+countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered)
+{
+    struct writing *w = &c->writing;
+
+    *unsent = 0;
+    *unanswered = 0;
+    lock(w);
+    *unsent = w->buffered;
+    *unanswered = w->flight;
+    unlock(w);
+}
+
+/* Waits until progress() may get further; others may use the handle meanwhile,
+ * and wake whoever waits here when they take the answers. */
+static int
+wait_unlocked(struct writing *w, uint64_t deadline_ms)
+{
+    const int fd = w->link.fd;
+    const bool write = w->link.connecting || w->buffered > 0;
+    uint64_t count;
+    int rc;
+
+    /* A connection ended and will be replaced: go round again. */
+    if (fd < 0)
+        return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
+    if (w->link.connecting && w->link.deadline_ms < deadline_ms)
+        deadline_ms = w->link.deadline_ms;
+    w->waiting = true;
+    link_hold(&w->link);
+    unlock(w);
+    rc = link_wait(fd, (short)(write ? POLLIN | POLLOUT : POLLIN), w->wake_fd,
+                   deadline_ms);
+    lock(w);
+    link_let(&w->link);
+    w->waiting = false;
+    (void)!read(w->wake_fd, &count, sizeof count); /* 0 when it is empty */
+    return rc;
+}
+
+/* Until all that has been taken is done, an error, or the deadline. */
+static int
+sync_locked(struct writing *w, uint64_t deadline_ms)
+{
+    const uint64_t target = w->taken, breaks = w->breaks;
+    int rc = 0;
+
+    /* An error another call met, and nobody asked countd_lost() about, is
+     * told here: 0 must mean that every increment is safe. */
+    while (w->error == 0 && w->breaks == breaks) {
+        rc = progress(w);
+        if (rc < 0 || w->done >= target)
+            break;
+        rc = wait_unlocked(w, deadline_ms);
+        if (rc == -ETIMEDOUT && link_passed(deadline_ms))
+            break;
+    }
+    if (w->error != 0 || w->breaks != breaks) {
+        rc = w->error != 0 ? w->error : -ENOTCONN;
+        w->error = 0;
+    }
+    return rc;
+}
+
+PUBLIC int
+countd_sync(struct countd *c, int timeout_ms)
+{
+    const uint64_t deadline_ms = link_deadline(timeout_ms);
+    struct writing *w = &c->writing;
+    int rc = -EBUSY;
+
+    lock(w);
+    if (!w->syncing) {
+        w->syncing = true;
+        rc = sync_locked(w, deadline_ms);
+        w->syncing = false;
+    }
+    unlock(w);
+    return rc;
+}
+
+PUBLIC uint64_t
+countd_lost(struct countd *c)
+{
+    struct writing *w = &c->writing;
+    uint64_t lost;
+
+    lock(w);
+    lost = w->lost;
+    w->lost = 0;
+    w->error = 0;
+    unlock(w);
+    return lost;
+}

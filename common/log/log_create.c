@@ -1,0 +1,153 @@
+/* common/log/log_create.c - see log_create.h. */
+#include "common/log/log_create.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/files.h"
+#include "common/log/inspect.h"
+#include "common/log/log_owner.h"
+
+#define CREATE_TRIES 8
+
+/* Makes lock-N and takes its flock, which somebody who takes it for a dead
+ * creator's may get first: he unlinks it, and we start again.
+ *   -EAGAIN  he has not yet, or somebody did so each time */
+static int
+create_lock(int dirfd, const char *lock)
+{
+    struct stat st;
+    int fd, i, rc;
+
+    for (i = 0; i < CREATE_TRIES; i++) {
+        fd = openat(dirfd, lock,
+                    O_RDWR | O_CREAT | O_EXCL | LOG_OWNER_OPEN_FLAGS,
+                    LOG_MODE_OWNED);
+        if (fd < 0 && errno == EEXIST && i > 0)
+            break;
+        if (fd < 0)
+            return -errno;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            rc = fstat(fd, &st) < 0 ? -errno
+                                    : log_owner_names_file(dirfd, lock, &st);
+            if (rc == 1)
+                return fd;
+        } else {
+            rc = errno == EWOULDBLOCK ? 0 : -errno;
+        }
+        (void)close(fd); /* it is empty, and no longer there or not ours */
+        if (rc < 0)
+            return rc;
+    }
+    return -EAGAIN;
+}
+
+static int
+fill_zeros(int fd, uint64_t size)
+{
+    uint8_t *chunk;
+    uint64_t at;
+    size_t n;
+    int rc = 0;
+
+    chunk = inspect_chunk_map();
+    if (!chunk)
+        return -ENOMEM;
+    for (at = 0; at < size && rc == 0; at += n) {
+        n = size - at < INSPECT_CHUNK ? (size_t)(size - at) : INSPECT_CHUNK;
+        rc = write_at(fd, chunk, n, at);
+    }
+    inspect_chunk_unmap(chunk);
+    return rc;
+}
+
+/* Writes a whole EMPTY log into `fd` and makes it durable.  Zeros and not only
+ * space: a sync of unwritten space costs a journal commit each time, and a
+ * full disk is met here instead of in the middle of a fill. */
+static int
+fill_new(int fd, uint64_t index, const struct layout *l, uint32_t slots)
+{
+    struct log log = {.fd = fd, .lock_fd = -1};
+    struct log_header h = {
+        .index = index,
+        .state = LOG_EMPTY,
+        .slot_size = l->slot_size,
+        .slots = slots,
+        .keyspace_size = l->keyspace_size,
+        .key_size = l->key_size,
+    };
+    int rc;
+
+    if (getrandom(h.uuid, sizeof h.uuid, 0) != (ssize_t)sizeof h.uuid)
+        return -EIO;
+    rc = fill_zeros(fd, LOG_SLOTS_AT + (uint64_t)slots * l->slot_size);
+    if (rc == 0)
+        rc = log_owner_write_header(&log, h);
+    if (rc == 0)
+        rc = log_owner_write_header(&log, h);
+    if (rc < 0)
+        return rc;
+    if (fchmod(fd, LOG_MODE_EMPTY) < 0)
+        return -errno;
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+/* Gives the finished file its name. */
+static int
+publish(int dirfd, uint64_t index, int fd)
+{
+    char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
+    int rc;
+
+    log_name(index, name);
+    log_lock_name(index, lock);
+    if (linkat(dirfd, lock, dirfd, name, 0) < 0)
+        return -errno;
+    rc = log_owner_unlink_lock(dirfd, index, fd);
+    if (rc < 0)
+        return rc; /* a finished log that shows an owner: recovery */
+    if (fsync(dirfd) < 0) {
+        rc = -errno;
+        /* A power cut might now take the name, and all that is in the log by
+         * then.  Nobody can have claimed it: we hold its flock.  Should this
+         * fail too, log_begin() syncs the directory before the first fill. */
+        (void)unlinkat(dirfd, name, 0); /* see above */
+        return rc;
+    }
+    return 0;
+}
+
+int
+log_create(int dirfd, uint64_t index, const struct layout *l, uint32_t slots)
+{
+    char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
+    struct stat st;
+    int fd, rc;
+
+    assert(dirfd >= 0 && index <= LOG_INDEX_MAX && slots > 0);
+
+    log_name(index, name);
+    log_lock_name(index, lock);
+    fd = create_lock(dirfd, lock);
+    if (fd < 0)
+        return fd;
+
+    /* link(2) would tell as well, but only after all the writing. */
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        rc = -EEXIST;
+    else
+        rc = errno == ENOENT ? 0 : -errno;
+    if (rc == 0)
+        rc = fill_new(fd, index, l, slots);
+    if (rc == 0)
+        rc = publish(dirfd, index, fd);
+    if (rc < 0)
+        (void)log_owner_unlink_lock(dirfd, index, fd); /* or recovery does */
+    (void)close(fd);                                   /* synced, or gone */
+    return rc;
+}

@@ -1,0 +1,154 @@
+/* common/log/log_header.c - see log_header.h. */
+#include "common/log/log_header.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "common/base/bytes.h"
+
+#define VERSION    1
+#define DIGITS     10
+#define HEADER_CRC 124 /* where it is, and how much it covers */
+
+static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'L', '1'};
+
+/* ---- names -------------------------------------------------------------- */
+
+void
+log_name(uint64_t index, char name[LOG_NAME_SIZE])
+{
+    int i;
+
+    assert(index <= LOG_INDEX_MAX);
+    for (i = DIGITS - 1; i >= 0; i--, index /= 10)
+        name[i] = (char)('0' + index % 10);
+    name[DIGITS] = '\0';
+}
+
+void
+log_lock_name(uint64_t index, char name[LOG_LOCK_SIZE])
+{
+    memcpy(name, "lock-", sizeof "lock-");
+    log_name(index, name + 5);
+}
+
+int
+log_parse_name(const char *file, uint64_t *index, bool *lock)
+{
+    const bool is_lock = strncmp(file, "lock-", 5) == 0;
+    uint64_t value = 0;
+    int i;
+
+    if (is_lock)
+        file += 5;
+    for (i = 0; i < DIGITS; i++) {
+        if (file[i] < '0' || file[i] > '9')
+            return -EINVAL;
+        value = value * 10 + (uint64_t)(file[i] - '0');
+    }
+    if (file[DIGITS] != '\0')
+        return -EINVAL;
+    *index = value;
+    *lock = is_lock;
+    return 0;
+}
+
+/* ---- header bytes ------------------------------------------------------- */
+
+void
+log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
+{
+    memset(bytes, 0, LOG_BLOCK_SIZE);
+    memcpy(bytes, magic, sizeof magic);
+    put_le32(bytes + 8, VERSION);
+    memcpy(bytes + 16, h->uuid, sizeof h->uuid);
+    put_le64(bytes + 32, h->index);
+    put_le64(bytes + 40, h->generation);
+    put_le64(bytes + 48, h->epoch);
+    put_le32(bytes + 56, (uint32_t)h->state);
+    put_le32(bytes + 60, h->slot_size);
+    put_le32(bytes + 64, h->slots);
+    put_le16(bytes + 68, h->keyspace_size);
+    put_le16(bytes + 70, h->key_size);
+    put_le64(bytes + 72, h->count);
+    put_le64(bytes + 80, h->first_ms);
+    put_le64(bytes + 88, h->last_ms);
+    memcpy(bytes + 96, h->boot_id, sizeof h->boot_id);
+    put_le64(bytes + 112, h->pid);
+    put_le32(bytes + HEADER_CRC, (uint32_t)crc32_z(0, bytes, HEADER_CRC));
+}
+
+/* A checksum says that the bytes are what was written; this, that it was
+ * written by something that kept the rules. */
+static bool
+is_sane(const struct log_header *h)
+{
+    struct layout l;
+
+    if (layout_init(&l, h->keyspace_size, h->key_size) < 0)
+        return false;
+    if (h->slot_size != l.slot_size || h->slots == 0)
+        return false;
+    if (h->index > LOG_INDEX_MAX || h->generation == 0)
+        return false;
+    if (h->generation >> 63 || h->epoch >> 63) /* nobody counts so far */
+        return false;
+    switch (h->state) {
+    case LOG_EMPTY:
+    case LOG_OPEN:
+        return true;
+    case LOG_SEALED:
+        return h->count > 0 && h->count <= h->slots;
+    }
+    return false;
+}
+
+int
+log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
+{
+    struct log_header h;
+
+    if (memcmp(bytes, magic, sizeof magic) != 0)
+        return -EBADMSG;
+    if (crc32_z(0, bytes, HEADER_CRC) != get_le32(bytes + HEADER_CRC))
+        return -EBADMSG;
+    if (get_le32(bytes + 8) != VERSION || get_le32(bytes + 12) != 0)
+        return -EPROTONOSUPPORT;
+    if (get_le32(bytes + 120) != 0)
+        return -EBADMSG;
+    if (!bytes_are_zero(bytes + LOG_HEADER_SIZE,
+                        LOG_BLOCK_SIZE - LOG_HEADER_SIZE))
+        return -EBADMSG;
+
+    memcpy(h.uuid, bytes + 16, sizeof h.uuid);
+    h.index = get_le64(bytes + 32);
+    h.generation = get_le64(bytes + 40);
+    h.epoch = get_le64(bytes + 48);
+    h.state = (enum log_state)get_le32(bytes + 56);
+    h.slot_size = get_le32(bytes + 60);
+    h.slots = get_le32(bytes + 64);
+    h.keyspace_size = get_le16(bytes + 68);
+    h.key_size = get_le16(bytes + 70);
+    h.count = get_le64(bytes + 72);
+    h.first_ms = get_le64(bytes + 80);
+    h.last_ms = get_le64(bytes + 88);
+    memcpy(h.boot_id, bytes + 96, sizeof h.boot_id);
+    h.pid = get_le64(bytes + 112);
+    if (!is_sane(&h))
+        return -EBADMSG;
+    *out = h;
+    return 0;
+}
+
+uint32_t
+log_slots(uint64_t log_size, const struct layout *l)
+{
+    uint64_t slots;
+
+    if (log_size < LOG_SLOTS_AT)
+        return 0;
+    slots = (log_size - LOG_SLOTS_AT) / l->slot_size;
+    return slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
+}

@@ -1,0 +1,205 @@
+/* common/net/conn_internal.h - what the files of conn.h share; nobody else
+ * includes it.
+ *
+ *     conn.c       a connection's states and its service
+ *     conn_in.c    what it receives, keeps, throws away and refuses
+ *     conn_out.c   what it sends, and the memory for what waits
+ *     gate.c       answers that wait for a commit
+ *     listener.c       places, turns, time
+ *     listener_stop.c  the end of all */
+#ifndef COUNTD_COMMON_NET_CONN_INTERNAL_H
+#define COUNTD_COMMON_NET_CONN_INTERNAL_H
+
+#include "common/net/conn.h"
+
+#include <sys/types.h>
+
+#define CONN_DISCARDS 16 /* receives thrown away in one service */
+
+/* Bytes behind a gate from which on a connection is not received from, so that
+ * it cannot owe without end while a disk hangs. */
+#define CONN_HELD_MOST (16u << 20)
+
+enum conn_flags {
+    F_READABLE = 1,  /* there may be more to receive */
+    F_EOF = 2,       /* its peer has ended its side, or is gone */
+    F_FULL = 4,      /* its socket takes no more for now */
+    F_LONG = 8,      /* an answer goes on: more(), not take() */
+    F_FRESH = 16,    /* its first bytes have not been looked at */
+    F_AGAIN = 32,    /* what it kept may hold whole requests */
+    F_CLOSING = 64,  /* no more input; closes when all has gone */
+    F_LINGER = 128,  /* shuts down and drains before that */
+    F_STARVED = 256, /* waits for memory for `skip` bytes of answers */
+    F_HOLD = 512,    /* waits for conn_wake() */
+    F_GATE_0 = 1024, /* named by its gate's group 0; the next bit: group 1 */
+    F_GATE_1 = 2048,
+    F_SKIPPING = 4096, /* what it needs is there, the surplus is not */
+    F_BLOCKED = 8192,  /* waits for room at its door */
+    F_DONE = 16384,    /* CLOSED, and ended() is through */
+    F_GONE = 32768     /* its peer takes nothing any more: a reset */
+};
+#define F_GATES (F_GATE_0 | F_GATE_1)
+
+struct conns {
+    struct loop *loop;
+    struct pool pool;
+    uint32_t reserve; /* chunks for input and small answers */
+    uint8_t *in;
+    uint8_t *out;
+    size_t out_size;
+    size_t count; /* of doors */
+    size_t shared;
+    struct listener *doors;
+    uint64_t with[CONN_STATES]; /* bit i: door i may have a connection in it */
+
+    /* Of the connection that is being served. */
+    uint64_t now_ms; /* clock of the turn */
+    struct conn *served;
+    size_t out_used;
+    size_t gated_at; /* bytes of `out` from here on are behind the gate */
+    size_t wanted;   /* bytes that conn_space() had no memory for */
+
+    uint32_t stall_ms;
+    size_t starved;        /* connections with F_STARVED */
+    uint32_t starved_free; /* chunks when they were last looked at */
+    uint64_t fed_ms;       /* clock: when one of them last got some */
+
+    struct loop_timer tick;
+    bool stopping;
+    bool ending;         /* stopping, and no more input is waited for */
+    uint64_t answer_ms;  /* clock: the deaf are cut where input has ended */
+    uint64_t stop_ms;    /* clock: input ends; ending: the deaf are cut */
+    uint64_t give_up_ms; /* however long doors are without room */
+    uint64_t blocked_ms; /* clock: stopping, and a door has no room since */
+    void (*done)(void *ctx);
+    void *ctx;
+};
+
+static inline struct listener *
+listener_at(struct conns *cs, size_t i)
+{
+    return &cs->doors[i];
+}
+
+static inline struct conn *
+listener_conn(const struct listener *d, size_t number)
+{
+    return (struct conn *)(void *)(d->array + number * d->stride);
+}
+
+static inline uint32_t
+conn_slice(const struct protocol *p)
+{
+    return p->slice > 0 ? p->slice : CONN_SLICE;
+}
+
+static inline uint32_t
+conns_now(const struct conns *cs)
+{
+    return (uint32_t)loop_now_ms(cs->loop);
+}
+
+static inline uint32_t
+conn_gated(const struct conn *c)
+{
+    return c->held[0] + c->held[1];
+}
+
+/* ---- conn.c ---- */
+
+/* Puts a connection into a state, at the end of its door's list. */
+void conn_enter(struct conn *c, enum conn_state state);
+
+/* One service.  The connection is queued before; after, it is filed by what it
+ * waits for, or closed. */
+void conn_serve(struct conn *c);
+
+/* It has work: it stands at the end of its door's queue. */
+void conn_queue(struct conn *c);
+
+/* Closes the socket, and calls ended() once; more of that follows in turns. */
+void conn_close(struct conn *c);
+
+/* CLOSED: ended() once; frees the number when that and the gates are through.
+ * False: it is still CLOSED. */
+bool conn_end_some(struct conn *c);
+
+/* Starts with a fresh socket.  0 or -errno. */
+int conn_begin(struct conn *c, struct listener *d, int fd);
+
+/* ---- conn_in.c ---- */
+
+/* Has the input of this service in the receive buffer, `room` bytes at most
+ * (above what is kept): its size, or -1 when there is nothing to give to the
+ * protocol now.  *failed: there is no memory, or the time of a request is over;
+ * the connection must end. */
+ssize_t conn_gather(struct conn *c, size_t room, bool *failed);
+
+/* Keeps what take() left, and notes what it needs.  False: no memory. */
+bool conn_keep_rest(struct conn *c, const struct input *in,
+                    enum conn_next next);
+
+/* Drops what is kept. */
+void conn_forget(struct conn *c);
+
+/* A look at the first bytes of a connection: true when they are of HTTP, which
+ * is said; *more: they may be, so that more are needed. */
+bool conn_is_http(struct conn *c, const uint8_t *bytes, size_t size,
+                  bool *more);
+
+/* Whether nothing at all can be received any more, without receiving. */
+bool conn_has_ended(const struct conn *c);
+
+/* ---- conn_out.c ---- */
+
+/* Whether the pool has memory for so many more bytes of answers. */
+bool conn_fits(const struct conn *c, size_t size);
+
+void conn_starve(struct conn *c, bool starved);
+
+/* Makes sure that there are so many chunks.  False: the connection that is
+ * served must end, as nobody else keeps any. */
+bool conns_make_room(struct conns *cs, uint32_t chunks);
+
+/* Ends whoever keeps most of the pool, if anyone keeps any; `stalled`: only of
+ * those that moved no byte for stall_ms and wait for their peers.  False:
+ * nobody. */
+bool conns_evict(struct conns *cs, bool stalled);
+
+/* Something is owed, or in `out`. */
+static inline bool
+conn_keeps_answers(const struct conn *c)
+{
+    return c->owed > 0 || c->out.size > 0;
+}
+
+/* Some of that may be sent. */
+bool conn_has_waiting(const struct conn *c);
+
+/* Sends all that waits and may go.  False: the connection has failed. */
+bool conn_send_kept(struct conn *c);
+
+static inline bool
+conn_send_waiting(struct conn *c)
+{
+    return !conn_keeps_answers(c) || conn_send_kept(c);
+}
+
+/* Sends what was put into the send buffer, as far as it may go, and keeps the
+ * rest, for which there is memory.  False: the connection has failed. */
+bool conn_flush(struct conn *c);
+
+/* ---- listener.c ---- */
+
+/* A connection has closed its socket, or given up its number. */
+void listener_closed(struct listener *d);
+
+/* ---- listener_stop.c ---- */
+
+/* While stopping: once per look. */
+void conns_stop_some(struct conns *cs);
+
+/* A door that had no room has some again. */
+void conns_stop_longer(struct conns *cs);
+
+#endif

@@ -1,0 +1,534 @@
+/* common/net/listener.c - the doors of a loop: places, turns, time; see conn.h.
+ */
+#include "common/net/conn_internal.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+#define OUT_LEAST    (4 * (size_t)CONN_SLICE)
+#define TICK_MS      250
+#define TICK_STOP_MS 10 /* while stopping */
+#define KEEP_PROBES  9
+#define PAGE         ((size_t)4096)
+
+struct listener *
+conns_door(struct conns *cs, size_t index)
+{
+    assert(index < cs->count);
+    return listener_at(cs, index);
+}
+
+uint32_t
+conn_number(const struct conn *c)
+{
+    const struct listener *d = c->door;
+
+    return (uint32_t)((size_t)((const uint8_t *)c - d->array) / d->stride);
+}
+
+/* ---- places ------------------------------------------------------------ */
+
+/* Connections that are open, or that no other door can have. */
+static size_t
+committed(const struct conns *cs)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < cs->count; i++) {
+        const struct listener *d = &cs->doors[i];
+
+        n += d->open > d->row->reserved ? d->open : d->row->reserved;
+    }
+    return n;
+}
+
+static bool
+has_place(const struct listener *d)
+{
+    if (d->used >= d->row->max)
+        return false;
+    return d->open < d->row->reserved || committed(d->conns) < d->conns->shared;
+}
+
+/* The connection that has been idle longest, when that is long enough for it to
+ * make way; else NULL. */
+static struct conn *
+yielding(const struct listener *d)
+{
+    const struct list_link *idle = &d->lists[CONN_IDLE];
+    struct conn *c;
+
+    if (d->row->yield_s == 0 || list_alone(idle) || d->used > d->open)
+        return NULL;
+    c = LOOP_OWNER(idle->next, struct conn, link);
+    return (c->flags & F_GATES) == 0 &&
+                   conns_now(d->conns) - c->moved_ms >= d->row->yield_s * 1000
+               ? c
+               : NULL;
+}
+
+/* Accepts as long as there is a place for one more, or one who makes way. */
+static void
+update_accepting(struct listener *d)
+{
+    struct acceptor *l = &d->listener;
+    const bool open = d->row->close_over || has_place(d) || yielding(d) != NULL;
+
+    if (!open && l->allowed)
+        diag_repeating(&d->said_full, DIAG_WARNING,
+                       "%s: full with connections=%zu, more wait: %s, or the "
+                       "limit of descriptors, allows no more",
+                       d->row->name, d->open, d->row->max_key);
+    acceptor_allow(l, open);
+}
+
+void
+listener_closed(struct listener *d)
+{
+    struct conns *cs = d->conns;
+
+    if (cs->stopping)
+        return;
+    for (size_t i = 0; i < cs->count; i++)
+        if (cs->doors[i].listener.source.fd >= 0)
+            update_accepting(&cs->doors[i]);
+}
+
+static struct conn *
+free_conn(struct listener *d)
+{
+    struct list_link *link = &d->lists[CONN_FREE];
+
+    if (!list_alone(link)) {
+        /* The one freed last: few connections touch little memory. */
+        link = link->prev;
+        list_remove(link);
+        return LOOP_OWNER(link, struct conn, link);
+    }
+    return d->touched < d->row->max ? listener_conn(d, d->touched++) : NULL;
+}
+
+static int
+begin(struct listener *d, int fd)
+{
+    struct conn *c = free_conn(d);
+    int rc;
+
+    if (!c)
+        return -EMFILE;
+    rc = conn_begin(c, d, fd);
+    if (rc < 0) {
+        c->state = CONN_FREE;
+        list_add(&d->lists[CONN_FREE], &c->link);
+        return rc;
+    }
+    d->open++;
+    d->used++;
+    d->figures.accepted++;
+    return 0;
+}
+
+int
+conns_take(struct conns *cs, size_t door, int fd)
+{
+    struct listener *d = conns_door(cs, door);
+
+    return has_place(d) ? begin(d, fd) : -EMFILE;
+}
+
+static void
+accepted(struct acceptor *l, int fd)
+{
+    struct listener *d = LOOP_OWNER(l, struct listener, listener);
+    struct conn *c;
+    int rc = -EMFILE;
+
+    if (!has_place(d)) {
+        c = yielding(d);
+        if (c) {
+            d->figures.yielded++;
+            conn_close(c);
+        }
+    }
+    if (has_place(d))
+        rc = begin(d, fd);
+    if (rc < 0) {
+        d->figures.turned_away++;
+        diag_repeating(&d->said_full, DIAG_WARNING,
+                       "%s: a connection is turned away, connections=%zu: %s, "
+                       "or the limit of descriptors, allows no more",
+                       d->row->name, d->open, d->row->max_key);
+        (void)close(fd); /* nothing was read from it */
+    }
+    update_accepting(d);
+}
+
+/* Accepted sockets inherit all of it: one call fewer for each. */
+static int
+keep_alive(const struct listener_config *row, int fd)
+{
+    const int one = 1, probes = KEEP_PROBES;
+    const int interval =
+        row->keep_alive_s < 120 ? 1 : (int)row->keep_alive_s / 60;
+    const int idle = (int)row->keep_alive_s - KEEP_PROBES * interval;
+    const unsigned timeout = row->keep_alive_s * 1000;
+
+    if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) < 0)
+        return -errno;
+    if (row->keep_alive_s == 0)
+        return 0;
+    if (setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval) <
+            0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
+                   sizeof timeout) < 0)
+        return -errno;
+    return 0;
+}
+
+int
+conns_listen(struct conns *cs, size_t door, int fd)
+{
+    struct listener *d = conns_door(cs, door);
+    int rc;
+
+    rc = keep_alive(d->row, fd);
+    if (rc < 0)
+        return rc;
+    d->listener.accepted = accepted;
+    rc = acceptor_start(&d->listener, cs->loop, fd);
+    if (rc == 0)
+        update_accepting(d);
+    return rc;
+}
+
+/* ---- turns ------------------------------------------------------------- */
+
+/* Serves a door for so long, and every connection that was queued at most
+ * once: who comes again has waited for the others.  The clock is looked at only
+ * when it can matter: not for one that is alone, nor behind the last. */
+static void
+serve_door(struct listener *d, uint64_t budget_ns)
+{
+    const struct protocol *p = d->row->protocol;
+    struct list_link *const queue = &d->lists[CONN_QUEUED];
+    const uint64_t until_ns =
+        queue->next == queue->prev ? UINT64_MAX : clock_ns() + budget_ns;
+    struct list_link mark;
+
+    if (p->turn)
+        p->turn(d, true);
+    list_add(queue, &mark);
+    while (queue->next != &mark) {
+        struct conn *c = LOOP_OWNER(queue->next, struct conn, link);
+
+        conn_serve(c);
+        if (queue->next != &mark && clock_ns() >= until_ns)
+            break;
+    }
+    list_remove(&mark);
+    if (p->turn)
+        p->turn(d, false);
+}
+
+/* Lets connections that wait for memory go on, first come first served; who
+ * needs little passes those that need much. */
+static void
+feed(struct conns *cs)
+{
+    uint32_t promised = 0;
+    bool large_waits = false;
+
+    if (cs->starved == 0 || cs->pool.free_count == cs->starved_free)
+        return;
+    cs->starved_free = cs->pool.free_count;
+    for (size_t i = 0; i < cs->count; i++) {
+        struct list_link *list = &cs->doors[i].lists[CONN_PAUSED];
+        struct list_link *link, *next;
+
+        for (link = list->next; link != list; link = next) {
+            struct conn *c = LOOP_OWNER(link, struct conn, link);
+            const bool large = c->skip > CONN_SMALL_ANSWER;
+
+            next = link->next;
+            if ((c->flags & F_STARVED) == 0 || (large && large_waits))
+                continue;
+            if (!conn_fits(c, c->skip + promised)) {
+                large_waits |= large;
+                continue;
+            }
+            promised += c->skip;
+            cs->fed_ms = loop_now_ms(cs->loop);
+            conn_starve(c, false);
+            conn_queue(c);
+        }
+    }
+}
+
+/* Connections wait for memory, and nobody gives any back. */
+static void
+end_hunger(struct conns *cs, uint64_t now)
+{
+    if (cs->starved > 0 && !conns_evict(cs, true) &&
+        now - cs->fed_ms >= cs->stall_ms)
+        (void)conns_evict(cs, false); /* nobody else need keep any */
+}
+
+/* One step for each connection that has left something behind.  True: there is
+ * more to do. */
+static bool
+end_some(struct listener *d)
+{
+    struct list_link *list = &d->lists[CONN_CLOSED], *link, *next;
+    bool more = false;
+
+    for (link = list->next; link != list; link = next) {
+        struct conn *c = LOOP_OWNER(link, struct conn, link);
+
+        next = link->next;
+        /* Those that are done are still named by a gate. */
+        more |= (c->flags & F_DONE) == 0 && !conn_end_some(c) &&
+                (c->flags & F_DONE) == 0;
+    }
+    return more;
+}
+
+static bool
+end_all(struct listener *d, uint64_t until_ns)
+{
+    while (end_some(d))
+        if (clock_ns() >= until_ns)
+            return true;
+    return false;
+}
+
+static bool
+serve_some(struct listener *d, uint64_t budget_ns)
+{
+    const uint64_t bit = UINT64_C(1) << d->index;
+    struct conns *cs = d->conns;
+    bool more = false;
+
+    if (!list_alone(&d->lists[CONN_QUEUED]))
+        serve_door(d, budget_ns);
+    if (!list_alone(&d->lists[CONN_CLOSED]))
+        more = end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
+    if (list_alone(&d->lists[CONN_QUEUED]))
+        cs->with[CONN_QUEUED] &= ~bit;
+    if (list_alone(&d->lists[CONN_CLOSED]))
+        cs->with[CONN_CLOSED] &= ~bit;
+    return more;
+}
+
+bool
+conn_turn(struct conns *cs)
+{
+    uint64_t budget_ns = CONN_TURN_US * UINT64_C(1000);
+    uint64_t after = UINT64_MAX, doors;
+    bool more = false;
+
+    cs->now_ms = loop_now_ms(cs->loop);
+    feed(cs);
+    doors = cs->with[CONN_QUEUED];
+    if ((doors & (doors - 1)) == 0)
+        budget_ns *= CONN_ALONE;
+    while ((doors = (cs->with[CONN_QUEUED] | cs->with[CONN_CLOSED]) & after)) {
+        struct listener *d = listener_at(cs, (size_t)__builtin_ctzll(doors));
+
+        more |= serve_some(d, budget_ns);
+        after = ~UINT64_C(1) << d->index;
+    }
+    return more || conns_have_work(cs);
+}
+
+bool
+conns_have_work(const struct conns *cs)
+{
+    return cs->with[CONN_QUEUED] != 0 ||
+           (cs->starved > 0 && cs->starved_free != cs->pool.free_count);
+}
+
+void
+listener_wake(struct listener *d)
+{
+    struct list_link *list = &d->lists[CONN_PAUSED], *link, *next;
+
+    if (!d->blocked)
+        return;
+    d->blocked = false;
+    d->moved_ms = loop_now_ms(d->conns->loop); /* it was not they who paused */
+    conns_stop_longer(d->conns);
+    for (link = list->next; link != list; link = next) {
+        struct conn *c = LOOP_OWNER(link, struct conn, link);
+
+        next = link->next;
+        if ((c->flags & F_BLOCKED) == 0)
+            continue;
+        c->flags &= (uint16_t)~F_BLOCKED;
+        conn_queue(c);
+    }
+}
+
+/* ---- time -------------------------------------------------------------- */
+
+static void
+end_idle(struct listener *d, uint32_t now)
+{
+    struct list_link *list = &d->lists[CONN_IDLE];
+
+    while (d->row->idle_s > 0 && !list_alone(list)) {
+        struct conn *c = LOOP_OWNER(list->next, struct conn, link);
+
+        if (now - c->moved_ms < d->row->idle_s * 1000)
+            return;
+        conn_close(c);
+    }
+}
+
+static void
+end_ending(struct listener *d, uint32_t now)
+{
+    struct list_link *list = &d->lists[CONN_ENDING];
+
+    while (!list_alone(list)) {
+        struct conn *c = LOOP_OWNER(list->next, struct conn, link);
+
+        if (now - c->moved_ms < CONN_ENDING_MS)
+            return;
+        conn_close(c);
+    }
+}
+
+static void
+tick_due(struct loop_timer *timer)
+{
+    struct conns *cs = LOOP_OWNER(timer, struct conns, tick);
+    const uint64_t now = loop_now_ms(cs->loop);
+
+    for (size_t i = 0; i < cs->count; i++) {
+        struct listener *d = listener_at(cs, i);
+
+        end_ending(d, (uint32_t)now);
+        end_idle(d, (uint32_t)now);
+        if (d->row->yield_s > 0 && d->listener.paused)
+            update_accepting(d);
+    }
+    end_hunger(cs, now);
+    if (cs->stopping)
+        conns_stop_some(cs);
+    /* The timer has just fired, so there is room for it. */
+    (void)loop_arm(cs->loop, timer,
+                   now + (cs->stopping ? TICK_STOP_MS : TICK_MS));
+}
+
+/* ---- open and close ---------------------------------------------------- */
+
+static int
+listener_init(struct listener *d, struct conns *cs,
+              const struct listener_config *row)
+{
+    assert(row->max > 0 && row->protocol->state_size % 8 == 0);
+    *d = (struct listener){.row = row,
+                           .conns = cs,
+                           .listener = {.source = {.fd = -1}},
+                           .stride =
+                               sizeof(struct conn) + row->protocol->state_size};
+    for (unsigned i = 0; i < CONN_STATES; i++)
+        list_init(&d->lists[i]);
+    d->array = calloc(row->max, d->stride);
+    return d->array ? 0 : -ENOMEM;
+}
+
+/* What the kernel copies to and from: faster where a page begins. */
+static void *
+take_pages(size_t size)
+{
+    return aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE);
+}
+
+/* The receive buffer: what is kept of a request, and the largest slice behind
+ * it. */
+static int
+take_input_memory(struct conns *cs, const struct conns_options *o)
+{
+    size_t size, slice = CONN_SLICE;
+
+    for (size_t i = 0; i < o->count; i++)
+        if (conn_slice(o->rows[i].protocol) > slice)
+            slice = conn_slice(o->rows[i].protocol);
+    size = CONN_NEED_MAX + slice + CONN_PAD;
+    cs->in = take_pages(size);
+    return cs->in ? 0 : -ENOMEM;
+}
+
+int
+conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
+{
+    struct conns *cs = calloc(1, sizeof *cs);
+    int rc = -ENOMEM;
+
+    if (!cs)
+        return -ENOMEM;
+    assert(o->count <= 64);
+    cs->loop = loop;
+    cs->shared = o->shared;
+    cs->stall_ms = o->stall_ms > 0 ? o->stall_ms : CONN_STALL_MS;
+    cs->out_size = o->answer_max > OUT_LEAST ? o->answer_max : OUT_LEAST;
+    cs->out_size += CONN_SLICE;
+    cs->tick = (struct loop_timer){.slot = -1, .due = tick_due};
+    cs->doors = calloc(o->count, sizeof *cs->doors);
+    cs->out = take_pages(cs->out_size + CONN_REFUSAL_MAX);
+    if (!cs->doors || !cs->out || take_input_memory(cs, o) < 0)
+        goto fail;
+    rc = pool_init(&cs->pool, o->pool_size);
+    if (rc < 0)
+        goto fail;
+    cs->reserve = cs->pool.count / 16;
+    assert(pool_chunks(o->answer_max) + cs->reserve <= cs->pool.count);
+    for (size_t i = 0; i < o->count; i++) {
+        rc = listener_init(&cs->doors[i], cs, &o->rows[i]);
+        if (rc < 0)
+            goto fail;
+        cs->doors[i].index = (uint8_t)i;
+        cs->count++;
+    }
+    rc = loop_arm(loop, &cs->tick, loop_now_ms(loop) + TICK_MS);
+    if (rc < 0)
+        goto fail;
+    *out = cs;
+    return 0;
+
+fail:
+    conns_fini(cs);
+    return rc;
+}
+
+void
+conns_fini(struct conns *cs)
+{
+    if (!cs)
+        return;
+    cs->stopping = true;
+    for (size_t i = 0; i < cs->count; i++) {
+        struct listener *d = listener_at(cs, i);
+
+        acceptor_stop(&d->listener);
+        for (size_t n = 0; n < d->touched; n++)
+            if (listener_conn(d, n)->source.fd >= 0)
+                conn_close(listener_conn(d, n));
+        free(d->array);
+    }
+    loop_disarm(cs->loop, &cs->tick);
+    pool_fini(&cs->pool);
+    free(cs->doors);
+    free(cs->in);
+    free(cs->out);
+    free(cs);
+}

@@ -1,0 +1,158 @@
+/* common/net/listener_stop.c - the end of all connections; see conn.h. */
+#include "common/net/conn_internal.h"
+
+#include <sys/epoll.h>
+
+#define QUIET_MS     250 /* TCP repeats after 200 ms what did not get through */
+#define STOP_LONGEST 4   /* times the time to drain, without room */
+#define ANSWER_MS                                                              \
+    1000               /* for answers, after the input of a door that drains   \
+                        */
+#define CLOSES_MAX 256 /* connections closed in one turn */
+
+/* Connections that the kernel has taken are ours to serve. */
+static void
+accept_rest(struct listener *d)
+{
+    uint64_t before;
+
+    do {
+        before = d->figures.accepted;
+        if (d->listener.paused)
+            break;
+        d->listener.source.ready(&d->listener.source, EPOLLIN);
+    } while (d->figures.accepted > before);
+}
+
+/* Every connection of the door answers what has arrived, and ends. */
+static void
+answer_rest(struct listener *d)
+{
+    d->stopping = true;
+    for (size_t n = 0; n < d->touched; n++) {
+        struct conn *c = listener_conn(d, n);
+
+        if (c->state == CONN_FREE || c->state == CONN_CLOSED ||
+            c->state == CONN_ENDING)
+            continue;
+        c->flags |= F_READABLE;
+        conn_queue(c);
+    }
+}
+
+/* Too late for those who do not read; a disk that is slow is waited for. */
+static void
+close_deaf(struct listener *d, bool all)
+{
+    size_t closed = 0;
+
+    for (size_t n = 0; n < d->touched && (!all || closed < CLOSES_MAX); n++) {
+        struct conn *c = listener_conn(d, n);
+
+        if (c->source.fd < 0 || (!all && conn_gated(c) > 0))
+            continue;
+        conn_close(c);
+        closed++;
+    }
+}
+
+/* Clock: when those who do not take their answers are closed. */
+static uint64_t
+deaf_ms(const struct conns *cs, const struct listener *d)
+{
+    if (d->row->protocol->stop == STOP_ANSWER)
+        return cs->answer_ms;
+    return cs->ending ? cs->stop_ms : UINT64_MAX;
+}
+
+/* Whether the doors that drain have heard nothing for a while. */
+static bool
+is_quiet(struct conns *cs, uint64_t now)
+{
+    for (size_t i = 0; i < cs->count; i++) {
+        const struct listener *d = &cs->doors[i];
+
+        if (d->row->protocol->stop != STOP_DRAIN || d->open == 0)
+            continue;
+        if (d->blocked || !list_alone(&d->lists[CONN_QUEUED]) ||
+            now < d->moved_ms + QUIET_MS)
+            return false;
+    }
+    return true;
+}
+
+void
+conns_stop_longer(struct conns *cs)
+{
+    const uint64_t now = loop_now_ms(cs->loop);
+
+    if (!cs->stopping || cs->ending)
+        return;
+    /* What its senders have is still to be read: the time that they waited is
+     * not of the time they have.  Where there is never room, it ends. */
+    cs->stop_ms += now - cs->blocked_ms;
+    if (cs->stop_ms > cs->give_up_ms)
+        cs->stop_ms = cs->give_up_ms;
+    cs->blocked_ms = now;
+}
+
+void
+conns_stop_some(struct conns *cs)
+{
+    const uint64_t now = loop_now_ms(cs->loop);
+    bool blocked = false;
+    size_t used = 0;
+
+    for (size_t i = 0; i < cs->count; i++) {
+        if (cs->doors[i].row->protocol->stop == STOP_CUT)
+            close_deaf(&cs->doors[i], true);
+        blocked |= cs->doors[i].blocked;
+        used += cs->doors[i].used;
+    }
+    if (blocked)
+        conns_stop_longer(cs);
+    cs->blocked_ms = now;
+    if (!cs->ending && (now >= cs->stop_ms || is_quiet(cs, now))) {
+        cs->ending = true;
+        cs->stop_ms = now + ANSWER_MS;
+        for (size_t i = 0; i < cs->count; i++)
+            if (cs->doors[i].row->protocol->stop == STOP_DRAIN)
+                answer_rest(&cs->doors[i]);
+    }
+    for (size_t i = 0; i < cs->count; i++)
+        if (now >= deaf_ms(cs, &cs->doors[i]))
+            close_deaf(&cs->doors[i], false);
+    if (used == 0 && cs->done) {
+        void (*done)(void *ctx) = cs->done;
+
+        cs->done = NULL;
+        done(cs->ctx);
+    }
+}
+
+void
+conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
+{
+    const uint64_t now = loop_now_ms(cs->loop);
+
+    if (cs->stopping)
+        return;
+    cs->done = done;
+    cs->ctx = ctx;
+    for (size_t i = 0; i < cs->count; i++) {
+        struct listener *d = listener_at(cs, i);
+
+        if (d->listener.source.fd >= 0 && d->row->protocol->stop != STOP_CUT)
+            accept_rest(d);
+        acceptor_stop(&d->listener);
+        d->moved_ms = now;
+        if (d->row->protocol->stop == STOP_ANSWER)
+            answer_rest(d);
+    }
+    cs->stopping = true;
+    cs->answer_ms = cs->stop_ms = now + ms;
+    cs->blocked_ms = now; /* what was waited before does not count */
+    cs->give_up_ms = now + STOP_LONGEST * ms;
+    /* It is armed already: this only moves it. */
+    (void)loop_arm(cs->loop, &cs->tick, now + 1);
+}

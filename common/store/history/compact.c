@@ -1,0 +1,442 @@
+/* common/store/history/compact.c - which jobs there are: what is crowded, what
+ * is over, what is no longer kept. */
+#include "common/store/history/compact.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- choosing runs ----------------------------------------------------- */
+
+static bool
+is_free(const struct run_info *r)
+{
+    return run_counts(r) && (r->flags & RUN_INPUTS) == 0;
+}
+
+/* Runs of a level (those below HISTORY_CLOSED, or any) that could become one.
+ */
+static unsigned
+count_free(const struct period *p, unsigned level, uint8_t rolled)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < p->count; i++)
+        n += is_free(&p->runs[i]) && p->runs[i].level == level &&
+             (p->runs[i].flags & RUN_ROLLED) == rolled;
+    return n;
+}
+
+/* Whether another job has to do with a period. */
+static bool
+is_busy(const struct history *h, const struct period *p)
+{
+    for (unsigned i = 0; i < HISTORY_JOBS; i++) {
+        const struct history_job *j = &h->jobs[i];
+
+        if (j->kind != HISTORY_REST &&
+            ((j->tier == p->tier && j->period == p->start) ||
+             (j->to_tier == p->tier && j->to_period == p->start)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- beginning jobs ---------------------------------------------------- */
+
+static void
+flag_inputs(struct period *p, unsigned slot, unsigned level, uint8_t rolled)
+{
+    for (unsigned i = 0; i < p->count; i++) {
+        struct run_info *r = &p->runs[i];
+
+        if (is_free(r) && (r->flags & RUN_ROLLED) == rolled &&
+            (level == HISTORY_CLOSED || r->level == level))
+            r->flags |= (uint8_t)(RUN_INPUT << slot);
+    }
+}
+
+/* Begins a job with the runs of `from` that are free, of a level (or any, at
+ * HISTORY_CLOSED) and rolled or not.  1; -EAGAIN: there is no room for its run.
+ */
+static int
+begin(struct compact_work *w, unsigned slot, enum history_job_kind kind,
+      struct period *from, unsigned level, uint8_t rolled)
+{
+    struct history *h = w->history;
+    struct run_info new = {.flags = RUN_NEW};
+    struct period other, *to = from;
+    int rc = 0;
+
+    if (kind == HISTORY_ROLL) {
+        const unsigned up = from->tier + 1u;
+
+        to = &other;
+        rc = period_get(h, w->kv, up, history_period(&h->tier[up], from->start),
+                        to);
+    }
+    if (rc == 0 && to->count == HISTORY_RUNS_MAX)
+        rc = -EAGAIN;
+    if (rc < 0)
+        return rc;
+    new.run = ++h->run;
+    flag_inputs(from, slot, level, rolled);
+    if (kind == HISTORY_COMPACT) {
+        new.level = (uint8_t)(level < HISTORY_CLOSED - 1 ? level + 1 : level);
+        new.flags |= rolled;
+    }
+    to->runs[to->count++] = new;
+    h->jobs[slot] = (struct history_job){.kind = kind,
+                                         .tier = from->tier,
+                                         .to_tier = to->tier,
+                                         .period = from->start,
+                                         .to_period = to->start,
+                                         .level = new.level,
+                                         .run = new.run};
+    rc = period_put(h, w->kv, from);
+    if (rc == 0 && to != from)
+        rc = period_put(h, w->kv, to);
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- crowds ------------------------------------------------------------ */
+
+/* Looks for eight runs of a level, in job 0 of level 0, in job 1 of others.  1:
+ * a job has begun. */
+static int
+choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
+{
+    struct history_tier *t = &w->history->tier[tier];
+    const unsigned first = slot, last = slot == 0 ? 0 : HISTORY_CLOSED - 1;
+    struct period p;
+    bool later = false;
+    int rc;
+
+    if (t->crowded == HISTORY_NEVER)
+        return 0;
+    rc = period_after(w->history, w->kv, tier, t->crowded, &p);
+    if (rc < 0)
+        return rc;
+    if (rc == 0 || p.start != t->crowded) {
+        t->crowded = HISTORY_NEVER;
+        return 0;
+    }
+    for (unsigned i = 0; i < p.count; i++)
+        later = later || (p.runs[i].flags & (RUN_INPUTS | RUN_NEW)) != 0;
+    for (unsigned level = 0; level < HISTORY_CLOSED; level++)
+        for (unsigned rolled = 0; rolled <= RUN_ROLLED; rolled++) {
+            if (count_free(&p, level, (uint8_t)rolled) < HISTORY_EIGHT)
+                continue;
+            if (level >= first && level <= last && p.count < HISTORY_RUNS_MAX)
+                return begin(w, slot, HISTORY_COMPACT, &p, level,
+                             (uint8_t)rolled);
+            later = true;
+        }
+    if (!later)
+        t->crowded = HISTORY_NEVER;
+    return 0;
+}
+
+/* ---- what is over ------------------------------------------------------ */
+
+static unsigned
+count_runs(const struct period *p, uint8_t rolled)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < p->count; i++)
+        n += run_counts(&p->runs[i]) &&
+             (p->runs[i].flags & RUN_ROLLED) == rolled;
+    return n;
+}
+
+/* Brings a period that is over one job further: its runs become one, which is
+ * rolled up; eight that are rolled become one.  1: a job has begun; 0: there
+ * is nothing to do. */
+static int
+finish_period(struct compact_work *w, struct period *p)
+{
+    const struct history *h = w->history;
+    const bool rolls = p->tier + 1u < h->count;
+    const unsigned apart = count_runs(p, 0);
+    const unsigned rolled = count_runs(p, RUN_ROLLED);
+
+    if (apart > 1)
+        return begin(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED, 0);
+    if (apart == 1 && rolls)
+        return begin(w, COMPACT_CLOSING, HISTORY_ROLL, p, HISTORY_CLOSED, 0);
+    if (rolled >= HISTORY_EIGHT)
+        return begin(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED,
+                     RUN_ROLLED);
+    return 0;
+}
+
+static int
+choose_over(struct compact_work *w, unsigned tier)
+{
+    struct history *h = w->history;
+    struct history_tier *t = &h->tier[tier];
+    struct period p;
+    int rc;
+
+    while (t->open != HISTORY_NEVER) {
+        rc = period_after(h, w->kv, tier, t->open, &p);
+        if (rc < 0)
+            return rc;
+        t->open = rc == 0 ? HISTORY_NEVER : p.start;
+        if (rc == 0 || p.start + t->period + HISTORY_OVER > w->limits->now)
+            return 0;
+        if (is_busy(h, &p))
+            return 0;
+        rc = finish_period(w, &p);
+        if (rc != 0) /* -EAGAIN: other jobs make room first */
+            return rc == -EAGAIN ? 0 : rc;
+        t->open = p.start + t->period;
+    }
+    return 0;
+}
+
+/* ---- what is no longer kept -------------------------------------------- */
+
+/* Whether a finer tier has something of this time yet. */
+static bool
+is_finer_left(const struct history *h, unsigned tier, uint32_t end)
+{
+    for (unsigned i = 0; i < tier && tier < h->count; i++)
+        if (h->tier[i].first < end)
+            return true;
+    return false;
+}
+
+/* All of a period goes, if it is in the next tier, or there is none, and has
+ * gone from those before.  1: it is to be swept. */
+static int
+drop_period(struct compact_work *w, struct period *p)
+{
+    struct history *h = w->history;
+    struct history_tier *t = &h->tier[p->tier];
+    const uint32_t end = p->start + t->period;
+    int rc;
+
+    if (is_busy(h, p) || is_finer_left(h, p->tier, end) ||
+        (p->tier + 1u < h->count && count_runs(p, 0) > 0))
+        return 0;
+
+    /* What comes later than this has no place in a finer tier, either. */
+    for (unsigned i = 0; i < p->tier && p->tier < h->count; i++)
+        if (h->tier[i].floor < end)
+            h->tier[i].floor = end;
+    for (unsigned i = 0; i < p->count; i++) {
+        if (run_counts(&p->runs[i]))
+            t->dropped += p->runs[i].sum;
+        p->runs[i].flags |= RUN_GONE;
+    }
+    t->floor = end;
+    rc = period_put(h, w->kv, p);
+    return rc < 0 ? rc : 1;
+}
+
+/* The oldest period of a tier that has not gone: 1, or 0. */
+static int
+oldest(const struct compact_work *w, unsigned tier, struct period *out)
+{
+    const struct history_tier *t = &w->history->tier[tier];
+
+    return period_after(w->history, w->kv, tier, t->floor, out);
+}
+
+static void
+sweep(struct compact_work *w, const struct period *p)
+{
+    w->history->jobs[COMPACT_CLOSING] =
+        (struct history_job){.kind = HISTORY_SWEEP,
+                             .tier = p->tier,
+                             .to_tier = p->tier,
+                             .period = p->start,
+                             .to_period = p->start};
+}
+
+/* Two periods at a time go, and a period later the next: a clock that jumps
+ * takes little with it. */
+static int
+choose_old(struct compact_work *w, unsigned tier)
+{
+    struct history_tier *t = &w->history->tier[tier];
+    const uint32_t now = w->limits->now;
+    struct period p;
+    int rc, first = 0;
+
+    if (t->dropped_at > now)
+        t->dropped_at = now;
+    if (t->dropped_at != 0 && now - t->dropped_at < t->period)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        rc = oldest(w, tier, &p);
+        if (rc <= 0 || (uint64_t)p.start + t->period + t->keep > now)
+            return rc < 0 ? rc : first;
+        rc = drop_period(w, &p);
+        if (rc <= 0)
+            return rc < 0 ? rc : first;
+        t->dropped_at = now;
+        if (first == 0)
+            sweep(w, &p);
+        first = 1;
+    }
+    return first;
+}
+
+/* Over the limit the oldest of the finest tier goes. */
+static int
+choose_limit(struct compact_work *w)
+{
+    const struct history *h = w->history;
+    uint64_t bytes = 0;
+    struct period p;
+
+    for (unsigned i = 0; i <= h->count; i++)
+        bytes += h->tier[i].bytes;
+    if (w->limits->max == 0 || bytes <= w->limits->max)
+        return 0;
+    for (unsigned i = 0; i < h->count; i++) {
+        int rc = oldest(w, i, &p);
+
+        if (rc > 0 &&
+            p.start + h->tier[i].period + HISTORY_OVER <= w->limits->now)
+            rc = drop_period(w, &p);
+        else if (rc > 0)
+            rc = 0;
+        if (rc == 0)
+            continue;
+        if (rc > 0) {
+            sweep(w, &p);
+            w->out->shortened = true;
+        }
+        return rc;
+    }
+    return 0;
+}
+
+/* ---- the next job ------------------------------------------------------ */
+
+/* 1: a job has begun. */
+static int
+choose(struct compact_work *w, unsigned slot)
+{
+    const unsigned count = w->history->count;
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i <= count; i++)
+        rc = slot != COMPACT_CLOSING ? choose_crowd(w, slot, i)
+                                     : choose_over(w, i);
+    if (rc != 0 || slot != COMPACT_CLOSING)
+        return rc;
+    for (unsigned i = 0; rc == 0 && i <= count; i++)
+        rc = choose_old(w, i);
+    return rc == 0 ? choose_limit(w) : rc;
+}
+
+/* Once more a round when a job in one slot may have made work for another. */
+int
+history_compact(struct history *h, const struct kv *kv,
+                struct history_compact *c, const struct history_limits *limits,
+                size_t blocks, struct history_compacted *out)
+{
+    struct compact_work w = {.history = h,
+                             .kv = kv,
+                             .care = c,
+                             .limits = limits,
+                             .blocks = blocks,
+                             .out = out};
+    bool worked = true;
+    int rc = 0;
+
+    *out = (struct history_compacted){.more = false};
+    while (worked && out->blocks < blocks) {
+        worked = false;
+        for (unsigned slot = 0; slot < HISTORY_JOBS; slot++) {
+            if (out->blocks >= blocks)
+                break;
+            rc = h->jobs[slot].kind == HISTORY_REST ? choose(&w, slot) : 1;
+            if (rc > 0) {
+                rc = compact_job(&w, slot);
+                worked = true;
+            }
+            if (rc < 0)
+                return rc;
+        }
+    }
+    out->more = worked;
+    return 0;
+}
+
+bool
+history_is_full(const struct history *h, const struct kv *kv)
+{
+    struct period p;
+
+    for (unsigned i = 0; i <= h->count; i++)
+        if (h->tier[i].crowded != HISTORY_NEVER &&
+            period_after(h, kv, i, h->tier[i].crowded, &p) > 0 &&
+            p.count > HISTORY_RUNS_MAX * 3 / 4)
+            return true;
+    return false;
+}
+
+/* ---- when -------------------------------------------------------------- */
+
+/* When a period of a tier is over, and worth the work. */
+static uint32_t
+due_over(const struct history *h, const struct kv *kv, unsigned tier)
+{
+    const struct history_tier *t = &h->tier[tier];
+    uint64_t blocks = 0, at;
+    struct period p;
+
+    if (t->open == HISTORY_NEVER)
+        return HISTORY_NEVER;
+    if (period_after(h, kv, tier, t->open, &p) <= 0)
+        return HISTORY_NEVER; /* what is wrong is said when it is used */
+    for (unsigned i = 0; i < p.count; i++)
+        blocks += p.runs[i].blocks;
+    at = (uint64_t)p.start + t->period + HISTORY_OVER;
+    if (blocks <= HISTORY_SMALL)
+        at += HISTORY_AHEAD_MAX;
+    return at < HISTORY_NEVER ? (uint32_t)at : HISTORY_NEVER;
+}
+
+/* When a period is no longer kept; where there is little, no haste. */
+static uint32_t
+due_old(const struct history *h, unsigned tier)
+{
+    const struct history_tier *t = &h->tier[tier];
+    const bool small = t->blocks <= (uint64_t)HISTORY_SMALL * HISTORY_CELLS;
+    const uint32_t wait = small ? HISTORY_AHEAD_MAX : t->period;
+    uint64_t at;
+
+    if (t->first == HISTORY_NEVER)
+        return HISTORY_NEVER;
+    at = (uint64_t)t->first + t->period + t->keep;
+    at += small ? HISTORY_AHEAD_MAX : 0;
+    if (at < (uint64_t)t->dropped_at + wait)
+        at = (uint64_t)t->dropped_at + wait;
+    return at < HISTORY_NEVER ? (uint32_t)at : HISTORY_NEVER;
+}
+
+uint32_t
+history_due(const struct history *h, const struct kv *kv)
+{
+    uint32_t due = HISTORY_NEVER;
+
+    for (unsigned i = 0; i < HISTORY_JOBS; i++)
+        if (h->jobs[i].kind != HISTORY_REST)
+            return 0;
+    for (unsigned i = 0; i <= h->count; i++) {
+        const uint32_t over = due_over(h, kv, i), old = due_old(h, i);
+
+        if (h->tier[i].crowded != HISTORY_NEVER)
+            return 0;
+        due = over < due ? over : due;
+        due = old < due ? old : due;
+    }
+    return due;
+}

@@ -1,0 +1,34 @@
+/* common/store/history/compact.h - inside history: jobs, as they are chosen
+ * (compact.c) and done (compact_job.c). */
+#ifndef COUNTD_COMMON_STORE_HISTORY_COMPACT_H
+#define COUNTD_COMMON_STORE_HISTORY_COMPACT_H
+
+#include "common/store/history/runs.h"
+
+#define COMPACT_CLOSING 2 /* the job of what is over; 0 and 1 are of crowds */
+
+/* Memory of a job. */
+struct history_compact {
+    struct source sources[HISTORY_RUNS_MAX];
+    uint64_t words[SOURCES_ROOM(HISTORY_RUNS_MAX)];
+    uint64_t least[SOURCES_ROOM(HISTORY_RUNS_MAX) / 8];
+    uint16_t lowest[SOURCES_ROOM(HISTORY_RUNS_MAX)];
+    struct run_writer writer;
+    struct history_row row;
+    int128 sums[HISTORY_CELLS];
+    uint8_t copies[HISTORY_RUNS_MAX][KV_VALUE_MAX];
+};
+
+struct compact_work {
+    struct history *history;
+    const struct kv *kv;
+    struct history_compact *care;
+    const struct history_limits *limits;
+    size_t blocks; /* to be read and written, about */
+    struct history_compacted *out;
+};
+
+/* Does a slice of the job `slot`. */
+int compact_job(struct compact_work *w, unsigned slot);
+
+#endif

@@ -1,0 +1,267 @@
+/* common/store/history/history_check.c - every block and record of history
+ * against each other and the state. */
+#include "common/store/history/runs.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/base/bytes.h"
+#include "common/wire/name.h"
+
+/* What a tier's runs add up to. */
+struct tally {
+    uint64_t blocks, bytes;
+    int128 sum, rolled;
+    uint128 up;   /* proof of what is rolled, by the next tier's steps */
+    uint128 down; /* of what the tier before has rolled into this one */
+};
+
+struct checking {
+    const struct history *h;
+    const struct kv *kv;
+    struct history_check *out;
+    struct tally tally[HISTORY_TIERS];
+    unsigned tier;
+};
+
+static void
+tell(struct checking *c, const char *what)
+{
+    char text[160];
+
+    (void)snprintf(text, sizeof text, "history: tier %u: %s", c->tier,
+                   what); /* cut: fine */
+    c->out->fault(c->out->ctx, text);
+}
+
+static uint64_t
+weight_of(const uint8_t hash[16], const uint8_t *key, size_t size)
+{
+    uint8_t out[16];
+
+    siphash128(hash, key, size, out);
+    return get_le64(out);
+}
+
+/* A key's weight in one step. */
+static uint64_t
+weight_in(uint64_t weight, uint32_t minute)
+{
+    uint64_t z = weight + (minute + (uint64_t)1) * 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+uint128
+history_proof(const uint8_t hash[16], const uint8_t *key, size_t size,
+              int128 sum)
+{
+    return weight_of(hash, key, size) * (uint128)sum;
+}
+
+/* ---- one run ----------------------------------------------------------- */
+
+/* The first step of the next tier of which this tier still has all. */
+static uint32_t
+whole_from(const struct history *h, unsigned tier)
+{
+    const uint32_t step = h->tier[tier + 1].step;
+    const uint32_t floor = h->tier[tier].floor;
+
+    return floor > UINT32_MAX - step ? floor : (floor + step - 1) / step * step;
+}
+
+/* A row's share of the proofs. */
+static void
+prove_row(struct checking *c, const struct period *p, const struct run_info *r,
+          const struct rows_reader *b, const int128 *sums)
+{
+    const struct history_tier *t = &c->h->tier[p->tier];
+    const uint64_t weight = weight_of(c->out->hash, b->key, b->key_size);
+    struct tally *y = &c->tally[p->tier];
+    const bool rolled = (r->flags & RUN_ROLLED) != 0;
+    int128 sum = 0;
+
+    for (uint64_t rest = b->cells; rest != 0; rest &= rest - 1) {
+        const int i = __builtin_ctzll(rest);
+        const uint32_t minute = p->start + (uint32_t)i * t->step;
+
+        sum += sums[i];
+        if (p->tier > 0 && p->tier < c->h->count &&
+            minute >= whole_from(c->h, p->tier - 1u))
+            y->down += weight_in(weight, minute) * (uint128)sums[i];
+    }
+    if (!rolled)
+        c->out->proof += weight * (uint128)sum;
+    else if (p->start >= whole_from(c->h, p->tier)) {
+        const uint32_t step = c->h->tier[p->tier + 1].step;
+
+        y->up += weight_in(weight, p->start / step * step) * (uint128)sum;
+    }
+}
+
+/* What a run adds up to. */
+struct run_tally {
+    uint64_t cells, rows;
+    int128 sum;
+    int128 all[HISTORY_CELLS], keys[HISTORY_CELLS];
+};
+
+static void
+check_row(struct checking *c, const struct period *p, const struct run_info *r,
+          const struct rows_reader *b, struct run_tally *y)
+{
+    const struct history_tier *t = &c->h->tier[p->tier];
+    int128 sums[HISTORY_CELLS], *to = y->rows++ == 0 ? y->all : y->keys;
+
+    if (b->cells >> 1 >> (t->period / t->step - 1) != 0)
+        tell(c, "a row has more steps than its period");
+    if (!rows_sums_fit(b))
+        tell(c, "a row's sums are not of its size");
+    rows_sums(b, sums);
+    y->cells |= b->cells;
+    for (uint64_t rest = b->cells; rest != 0; rest &= rest - 1) {
+        const int i = __builtin_ctzll(rest);
+
+        to[i] += sums[i];
+        y->sum += b->key_size > 0 ? sums[i] : 0;
+    }
+    if (b->key_size == 0 && y->rows > 1)
+        tell(c, "a run has two rows of all keys");
+    if (b->key_size > 0 && (r->flags & RUN_NEW) == 0)
+        prove_row(c, p, r, b, sums);
+}
+
+static int
+read_rows(struct checking *c, const struct period *p, const struct run_info *r,
+          struct run_tally *y)
+{
+    uint8_t last[HISTORY_KEY_MAX];
+    size_t last_size = 0, blocks = 0;
+    struct source s = {.loaded = &blocks};
+    int rc;
+
+    rc = source_open(&s, c->kv, p->tier, p->start, r, last, 0);
+    while (rc == 0 && !s.over) {
+        if (y->rows == 0 ? s.block.key_size != 0
+                         : history_compare(last, last_size, s.block.key,
+                                           s.block.key_size) >= 0)
+            tell(c, "rows are not in order");
+        check_row(c, p, r, &s.block, y);
+        last_size = s.block.key_size;
+        memcpy(last, s.block.key, last_size);
+        rc = source_next(&s);
+    }
+    if (rc == 0 && blocks != r->blocks)
+        rc = -EBADMSG;
+    c->out->blocks += blocks;
+    return rc;
+}
+
+static int
+check_run(struct checking *c, const struct period *p, const struct run_info *r)
+{
+    struct run_tally y = {.rows = 0};
+    struct tally *t = &c->tally[p->tier];
+    int rc;
+
+    t->blocks += r->blocks;
+    t->bytes += r->bytes;
+    if (!run_counts(r))
+        return 0; /* not whole */
+    rc = read_rows(c, p, r, &y);
+    if (rc == -EBADMSG) {
+        tell(c, "a block of a run is damaged or missing");
+        rc = 0;
+    } else if (rc == 0) {
+        if (y.sum != r->sum || y.cells != r->cells)
+            tell(c, "a run is not what its record says");
+        if (memcmp(y.all, y.keys, sizeof y.all) != 0)
+            tell(c, "the row of all keys is not the sum of the others");
+    }
+    t->sum += r->sum;
+    t->rolled += (r->flags & RUN_ROLLED) != 0 ? r->sum : 0;
+    return rc;
+}
+
+/* ---- tiers ------------------------------------------------------------- */
+
+static int
+check_tier(struct checking *c)
+{
+    const struct history_tier *t = &c->h->tier[c->tier];
+    const struct tally *y = &c->tally[c->tier];
+    uint32_t at = 0, last = HISTORY_NEVER;
+    struct period p;
+    int rc;
+
+    while ((rc = period_after(c->h, c->kv, c->tier, at, &p)) > 0) {
+        if (p.before != last)
+            tell(c, "periods are not linked");
+        for (unsigned i = 0; i < p.count; i++) {
+            rc = check_run(c, &p, &p.runs[i]);
+            if (rc < 0)
+                return rc;
+        }
+        last = p.start;
+        at = p.start + 1;
+        c->out->entries++;
+    }
+    if (rc == -EBADMSG) {
+        tell(c, "a period's record is damaged or missing");
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    c->out->entries += y->blocks;
+    if (last != t->last)
+        tell(c, "its last period is not the one that the state says");
+    if (y->blocks != t->blocks || y->bytes != t->bytes)
+        tell(c, "it has not the blocks that the state says");
+    if (y->sum != t->in - t->dropped)
+        tell(c, "its sum is not what the state says");
+    return 0;
+}
+
+/* Tiers against each other and the total. */
+static void
+check_tiers(struct checking *c)
+{
+    const struct history *h = c->h;
+    int128 added = 0;
+
+    for (c->tier = 0; c->tier < h->count; c->tier++) {
+        const struct history_tier *t = &h->tier[c->tier];
+        const struct tally *y = &c->tally[c->tier];
+
+        added += t->in;
+        if (c->tier + 1 == h->count)
+            break;
+        added -= t->rolled;
+        if (y->sum - y->rolled != t->in - t->rolled)
+            tell(c, "what is not rolled up is not what the state says");
+        if (y->up != c->tally[c->tier + 1].down)
+            tell(c, "the next tier does not agree with it");
+    }
+    if (added != h->added)
+        tell(c, "the tiers are not all that was added");
+    c->tier = h->count;
+    if (h->tier[h->count].in != -(h->clipped + h->removed))
+        tell(c, "the edits are not all that was taken");
+}
+
+int
+history_check(const struct history *h, const struct kv *kv,
+              struct history_check *out)
+{
+    struct checking c = {.h = h, .kv = kv, .out = out};
+    int rc = 0;
+
+    for (c.tier = 0; rc == 0 && c.tier <= h->count; c.tier++)
+        rc = check_tier(&c);
+    if (rc == 0)
+        check_tiers(&c);
+    return rc;
+}

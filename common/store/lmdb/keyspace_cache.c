@@ -1,0 +1,320 @@
+/* common/store/lmdb/keyspace_cache.c - the open keyspaces: a table by name,
+ * whose least recently used is closed for another.
+ *
+ * LMDB must not have a file open twice in a process: closing one drops the
+ * locks of both.  So whoever needs a keyspace gets it here. */
+#include "common/store/lmdb/keyspace_peek.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/dirstream.h"
+#include "common/base/hash.h"
+
+#define CLOSE_TRIES   2    /* one has what another needs, and a little more */
+#define FULL_MS       1000 /* a full directory is counted again after that */
+#define RECOUNT_EVERY 16
+#define RECOUNT_NEAR  1024u /* keyspaces below the limit */
+
+int
+keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
+                 const char *what, int rc)
+{
+    char text[NAME_TEXT_SIZE];
+
+    (void)name_escape(name, name_size, text); /* its length is not needed */
+    diag_repeating(&s->trouble, DIAG_ERROR, "keyspace=%s: %s: %s", text, what,
+                   diag_text(rc));
+    return rc;
+}
+
+/* ---- replaced files ---------------------------------------------------- */
+
+static void
+close_replaced(const struct lmdb *s, struct keyspace *k)
+{
+    const bool gone = faccessat(s->options.keyspace_fd, k->file, F_OK, 0) < 0;
+    char text[NAME_TEXT_SIZE];
+
+    (void)name_escape(k->name, k->name_size, text); /* its length: unused */
+    if (gone) /* as that of an empty keyspace is sooner or later */
+        diag(DIAG_INFO, "keyspace=%s: its file is no longer there", text);
+    else
+        diag(DIAG_WARNING,
+             "keyspace=%s: its file was replaced while it was in use; going on "
+             "with what has its name now",
+             text);
+    keyspace_close(k);
+}
+
+/* Closes it if it was replaced; now and then where it is only read. */
+static bool
+closed_replaced(struct lmdb *s, struct keyspace *k)
+{
+    const uint64_t now = clock_ms();
+
+    if (k->reading ||
+        (!s->options.writable && now - k->looked_ms < STORE_REPLACED_MS))
+        return false;
+    k->looked_ms = now;
+    if (!k->stale && !keyspace_replaced(s, k))
+        return false;
+    close_replaced(s, k);
+    return true;
+}
+
+void
+keyspace_look(struct lmdb *s)
+{
+    for (unsigned i = 0; i < s->touched; i++) {
+        struct keyspace *k = &s->slots[i];
+
+        if (k->hash != 0 && !k->reading &&
+            (k->stale || keyspace_replaced(s, k)))
+            close_replaced(s, k);
+    }
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+/* The least recently used of those that no view needs; NULL: there is none. */
+static struct keyspace *
+table_oldest(struct lmdb *s)
+{
+    struct keyspace *oldest = NULL;
+
+    for (unsigned i = 0; i < s->touched; i++) {
+        struct keyspace *k = &s->slots[i];
+
+        if (k->hash != 0 && !k->reading &&
+            (oldest == NULL || k->used < oldest->used))
+            oldest = k;
+    }
+    return oldest;
+}
+
+/* Where there are too few descriptors: closes a keyspace.  True: try again. */
+static bool
+closed_for_files(struct lmdb *s, int rc)
+{
+    struct keyspace *oldest;
+
+    if (rc != -EMFILE && rc != -ENFILE)
+        return false;
+    oldest = table_oldest(s);
+    if (oldest == NULL)
+        return false;
+    keyspace_close(oldest);
+    return true;
+}
+
+/* Opens what k->file names; says why not. */
+static int
+open_keyspace(struct lmdb *s, struct keyspace *k)
+{
+    const struct keyspace named = *k;
+    const char *why;
+    int rc;
+
+    rc = keyspace_open(s, k, &why);
+    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++) {
+        *k = named;
+        rc = keyspace_open(s, k, &why);
+    }
+    if (rc == 0 || rc == -ENOENT)
+        return rc;
+    return keyspace_trouble(s, named.name, named.name_size, why, rc);
+}
+
+static uint64_t
+name_hash(const uint8_t *name, size_t size)
+{
+    static const struct hash_key zeros;
+
+    return hash_name(&zeros, 0, name, size) | 1; /* 0 is a free slot */
+}
+
+static bool
+is_keyspace(const struct keyspace *k, uint64_t hash, const uint8_t *name,
+            size_t name_size)
+{
+    return k->hash == hash && k->name_size == name_size &&
+           memcmp(k->name, name, name_size) == 0;
+}
+
+static struct keyspace *
+table_find(struct lmdb *s, uint64_t hash, const uint8_t *name, size_t name_size)
+{
+    if (s->last != NULL && is_keyspace(s->last, hash, name, name_size))
+        return s->last;
+    for (unsigned i = 0; i < s->touched; i++)
+        if (is_keyspace(&s->slots[i], hash, name, name_size))
+            return &s->slots[i];
+    return NULL;
+}
+
+/* A free slot: the least recently used one that no view needs is closed. */
+static struct keyspace *
+table_slot(struct lmdb *s)
+{
+    struct keyspace *oldest;
+
+    for (unsigned i = 0; i < s->touched; i++)
+        if (s->slots[i].hash == 0)
+            return &s->slots[i];
+    if (s->touched < s->options.open_max)
+        return &s->slots[s->touched++];
+    oldest = table_oldest(s);
+    assert(oldest != NULL); /* one view at most, and open_max is above that */
+    keyspace_close(oldest);
+    return oldest;
+}
+
+/* The keyspaces in the directory. */
+static int
+count_files(struct lmdb *s, uint64_t *count)
+{
+    char stem[NAME_FILE_SIZE];
+    const char *name;
+    DIR *d;
+    int rc;
+
+    rc = dirstream_open(s->options.keyspace_fd, ".", &d);
+    if (rc < 0)
+        return rc;
+    *count = 0;
+    while ((rc = dirstream_next(d, &name)) > 0)
+        *count += keyspace_file_stem(name, stem);
+    (void)closedir(d); /* only read */
+    return rc;
+}
+
+/* Refuses one more keyspace above the limit.  The directory is counted only
+ * now and then while the limit is far, and when it is full: names come from
+ * the network, and each of them may be a new one. */
+static int
+check_limit(struct lmdb *s)
+{
+    const uint64_t max = s->options.keyspace_max;
+    int rc;
+
+    if (max == 0)
+        return 0;
+    if (clock_ms() < s->full_until_ms)
+        return -EDQUOT;
+    if (s->known == 0 || s->created_since >= RECOUNT_EVERY ||
+        s->known + RECOUNT_NEAR >= max) {
+        rc = count_files(s, &s->known);
+        if (rc < 0)
+            return rc;
+        s->created_since = 0;
+    }
+    if (s->known + s->created_since < max)
+        return 0;
+    s->full_until_ms = clock_ms() + FULL_MS;
+    return -EDQUOT;
+}
+
+static int
+create(struct lmdb *s, const struct keyspace *k)
+{
+    int rc;
+
+    rc = check_limit(s);
+    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++)
+        rc = check_limit(s);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_file_create(s, k->name, k->name_size, k->file);
+    for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++)
+        rc = keyspace_file_create(s, k->name, k->name_size, k->file);
+    if (rc == -EEXIST)
+        return 0; /* somebody was faster; theirs is as good */
+    if (rc < 0)
+        return keyspace_trouble(s, k->name, k->name_size, "create",
+                                keyspace_disk_error(s, rc, KEYSPACE_MAP_FIRST));
+    s->created_since++;
+    return 0;
+}
+
+int
+keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
+             enum keyspace_need need, struct keyspace **out)
+{
+    const uint64_t hash = name_hash(name, name_size);
+    struct keyspace named = {.env = NULL}, opened;
+    struct keyspace *k;
+    int rc;
+
+    assert(name_size >= 1 && name_size <= NAME_MAX_SIZE);
+    k = table_find(s, hash, name, name_size);
+    if (k != NULL && closed_replaced(s, k))
+        k = NULL;
+    if (k == NULL) {
+        keyspace_file_name(name, name_size, named.file);
+        named.hash = hash;
+        named.name_size = name_size;
+        memcpy(named.name, name, name_size);
+        opened = named;
+        rc = open_keyspace(s, &opened);
+        if (rc == -ENOENT && need == KEYSPACE_CREATE) {
+            rc = create(s, &named);
+            opened = named;
+            if (rc == 0)
+                rc = open_keyspace(s, &opened);
+        }
+        if (rc < 0)
+            return rc;
+        k = table_slot(s);
+        *k = opened;
+        if (hash == s->failed) {
+            rc = keyspace_resolve_commit(s, k);
+            if (rc < 0)
+                return rc;
+            s->failed = 0;
+        }
+    }
+    k->used = ++s->clock;
+    s->last = k;
+    *out = k;
+    return 0;
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+void
+keyspace_rest(struct lmdb *s)
+{
+    for (unsigned i = 0; i < s->touched; i++)
+        if (!s->slots[i].reading)
+            keyspace_close(&s->slots[i]);
+}
+
+void
+keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages, bool done)
+{
+    const uint64_t most = s->options.txn_memory / KEYSPACE_PAGE_COST;
+
+    if (pages > k->retained)
+        k->retained = pages;
+    for (;;) {
+        struct keyspace *largest = NULL;
+        uint64_t sum = 0;
+
+        for (unsigned i = 0; i < s->touched; i++) {
+            struct keyspace *other = &s->slots[i];
+
+            sum += other->retained;
+            if ((done || other != k) && !other->reading &&
+                other->retained > 0 &&
+                (largest == NULL || other->retained > largest->retained))
+                largest = other;
+        }
+        if (sum <= most || largest == NULL)
+            return;
+        keyspace_close(largest);
+    }
+}

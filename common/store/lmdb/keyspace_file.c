@@ -1,0 +1,311 @@
+/* common/store/lmdb/keyspace_file.c - keyspace files as files: create, replace,
+ * remove, clean.
+ *
+ * LMDB's own creation does not survive a crash (a file of zeros is invalid for
+ * ever), so a file is made under a %t name, committed, closed, synced, and
+ * then renamed without replacing: of two creators one wins and the other opens
+ * the winner's.  The creator holds a flock on the file; one that can be taken
+ * on an old %t file belongs to the dead.
+ */
+#include "common/store/lmdb/env.h"
+#include "common/store/lmdb/pages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/dirstream.h"
+
+#define TEMP_PREFIX "%t"
+#define TEMP_AGE_MS 60000
+#define LOCK_TRIES  5
+
+void
+keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE])
+{
+    (void)snprintf(path, KEYSPACE_PATH_SIZE, "/proc/self/fd/%d/%s", dir_fd,
+                   file); /* sized for the longest */
+}
+
+/* Gives the lock file the blocks it lacks; LMDB sets its size. */
+static int
+lock_room(int fd, const char **why)
+{
+    const off_t size = pages_lock_size(KEYSPACE_READERS);
+    struct stat st;
+    int rc;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    *why = "its lock file is not a regular file";
+    if (!S_ISREG(st.st_mode))
+        return -EBADMSG;
+    *why = "make its lock file";
+    if (st.st_size <= size && (off_t)st.st_blocks * 512 >= size)
+        return 0;
+    do
+        rc = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size) < 0 ? -errno : 0;
+    while (rc == -EINTR);
+    if (rc == -EDQUOT)
+        return -ENOSPC; /* of the user; here it is for too many keyspaces */
+
+    /* Not on this file system: LMDB must do without. */
+    return rc == -EOPNOTSUPP || rc == -ENOSYS ? 0 : rc;
+}
+
+int
+keyspace_file_lock(int dir_fd, const char *file, const char **why)
+{
+    char lock[KEYSPACE_FILE_SIZE + 8];
+    int fd, rc;
+
+    *why = "make its lock file";
+    (void)snprintf(lock, sizeof lock, "%s-lock", file); /* fits */
+    fd = openat(dir_fd, lock,
+                O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    rc = fd < 0 ? -errno : 0;
+    if (rc == -EDQUOT)
+        return -ENOSPC;
+    if (rc == -ELOOP) {
+        *why = "its lock file is a symbolic link";
+        return -EBADMSG;
+    }
+    /* LMDB reads without one where nothing can be written, or says it. */
+    if (rc == -EROFS || rc == -EACCES || rc == -EPERM)
+        return 0;
+    if (rc < 0)
+        return rc;
+    rc = lock_room(fd, why);
+    (void)close(fd); /* nothing was written through it */
+    return rc;
+}
+
+/* ---- making files ------------------------------------------------------ */
+
+/* A keyspace without rows. */
+struct empty {
+    struct lmdb *store;
+    const uint8_t *name;
+    size_t name_size;
+    struct marks marks;
+};
+
+static int
+fill_empty(void *ctx, MDB_txn *txn)
+{
+    static const char *const names[] = {"keys", "ranks", "history", "meta"};
+    struct keyspace_state state = {.change = 1, .history_due = HISTORY_NEVER};
+    struct empty *e = ctx;
+    MDB_dbi dbi = 0;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof names / sizeof *names; i++)
+        rc = lmdb_error(mdb_dbi_open(txn, names[i], MDB_CREATE, &dbi));
+    for (int i = 0; i < KEYSPACE_TREES; i++)
+        state.roots[i].next_id = 1;
+    if (rc == 0)
+        rc = keyspace_header_put(txn, dbi, &e->store->options, e->name,
+                                 e->name_size);
+    for (size_t i = 0; i < e->marks.count; i++)
+        e->marks.found[i].there = false;
+    if (rc == 0)
+        rc = marks_write(txn, dbi, &state, &e->marks, NULL);
+    return rc < 0 ? rc : keyspace_state_put(txn, dbi, &state);
+}
+
+/* Makes a durable %t file of a keyspace without rows; returns its
+ * descriptor. */
+static int
+make_file(struct lmdb *s, const uint8_t *name, size_t name_size,
+          const struct store_mark *marks, size_t count,
+          char temp[KEYSPACE_FILE_SIZE])
+{
+    struct empty e = {.store = s, .name = name, .name_size = name_size};
+    int fd, rc;
+
+    rc = marks_init(&e.marks, marks, count);
+    if (rc < 0)
+        return rc;
+    fd = env_make(s->options.keyspace_fd,
+                  KEYSPACE_MAP_FIRST + count * KEYSPACE_MARK_SIZE * 2,
+                  fill_empty, &e, temp);
+    marks_fini(&e.marks);
+    return fd;
+}
+
+int
+keyspace_file_rename(int dir_fd, const char *from, const char *to)
+{
+    if (renameat2(dir_fd, from, dir_fd, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+
+    /* Not on this file system: a link does not replace either. */
+    if (linkat(dir_fd, from, dir_fd, to, 0) < 0)
+        return -errno;
+    return unlinkat(dir_fd, from, 0) < 0 ? -errno : 0;
+}
+
+int
+keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
+{
+    uint64_t random;
+    int fd, rc;
+
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return -EIO;
+    (void)snprintf(temp, KEYSPACE_FILE_SIZE, "%s%016llx%s", TEMP_PREFIX,
+                   (unsigned long long)random, KEYSPACE_SUFFIX); /* fits */
+    fd = openat(dir_fd, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        rc = -errno;
+        (void)close(fd);                 /* nothing in it yet */
+        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+        return rc;
+    }
+    return fd;
+}
+
+int
+keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
+                     const char *file)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    char temp[KEYSPACE_FILE_SIZE];
+    int fd, rc;
+
+    fd = make_file(s, name, name_size, NULL, 0, temp);
+    if (fd < 0)
+        return fd;
+    rc = keyspace_file_rename(dir_fd, temp, file);
+    if (rc < 0)
+        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+    if (rc == 0 && fsync(dir_fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* synced above */
+    return rc;
+}
+
+/* ---- taking files away ------------------------------------------------- */
+
+int
+keyspace_dir_lock(const struct lmdb *s, int how)
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        const struct timespec pause = {.tv_nsec = 1000000L << i};
+
+        if (flock(s->lock_fd, how | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK)
+            return -errno;
+        (void)nanosleep(&pause, NULL); /* shorter is no harm */
+    }
+    return -EAGAIN;
+}
+
+void
+keyspace_dir_unlock(const struct lmdb *s)
+{
+    (void)flock(s->lock_fd, LOCK_UN); /* cannot fail: it is held */
+}
+
+/* The lock file goes with its data file, while nobody is between opening the
+ * one and the other.  Who has both open yet goes on in a world of his own, and
+ * soon notices. */
+static void
+remove_lock(int dir_fd, const char *file)
+{
+    char lock[KEYSPACE_LOCK_SIZE];
+
+    (void)snprintf(lock, sizeof lock, "%s-lock", file); /* fits */
+    (void)unlinkat(dir_fd, lock, 0); /* a left over one serves the next file */
+}
+
+int
+keyspace_file_remove(const struct lmdb *s, const char *file)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    int rc;
+
+    rc = keyspace_dir_lock(s, LOCK_EX);
+    if (rc < 0)
+        return rc;
+    if (unlinkat(dir_fd, file, 0) < 0)
+        rc = -errno;
+    else
+        remove_lock(dir_fd, file);
+    keyspace_dir_unlock(s);
+    if (rc == 0 && fsync(dir_fd) < 0)
+        rc = -errno;
+    return rc;
+}
+
+int
+keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
+                      const char *file, const struct store_mark *marks,
+                      size_t count)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    char temp[KEYSPACE_FILE_SIZE];
+    int fd, rc;
+
+    fd = make_file(s, name, name_size, marks, count, temp);
+    if (fd < 0)
+        return fd;
+    rc = keyspace_dir_lock(s, LOCK_EX);
+    if (rc == 0) {
+        if (renameat(dir_fd, temp, dir_fd, file) < 0)
+            rc = -errno;
+        else
+            remove_lock(dir_fd, file);
+        keyspace_dir_unlock(s);
+    }
+    if (rc < 0)
+        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+    if (rc == 0 && fsync(dir_fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* synced above */
+    return rc;
+}
+
+/* Removes one %t file when its maker is dead. */
+static void
+clean_one(int dir_fd, const char *file)
+{
+    struct stat st;
+    const int fd =
+        openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        (uint64_t)st.st_mtime * 1000 + TEMP_AGE_MS < clock_unix_ms() &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0)
+        (void)unlinkat(dir_fd, file, 0); /* or the next one to look will */
+    (void)close(fd);                     /* only looked at */
+}
+
+void
+keyspace_file_clean(int dir_fd)
+{
+    const char *name;
+    DIR *d;
+
+    /* What is left is for the next one to look. */
+    if (dirstream_open(dir_fd, ".", &d) < 0)
+        return;
+    while (dirstream_next(d, &name) > 0)
+        if (strncmp(name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0)
+            clean_one(dir_fd, name);
+    (void)closedir(d); /* only looked at */
+}

@@ -1,0 +1,446 @@
+/* common/store/lmdb/keyspace_history.c - see keyspace_history.h. */
+#include "common/store/lmdb/keyspace_history.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/store/lmdb/env.h"
+#include "common/store/lmdb/keyspace_peek.h"
+
+#define KEY_BLOCK 10 /* shorter keys are of records, which are replaced */
+
+uint32_t
+keyspace_history_now(const struct lmdb *s)
+{
+    const uint64_t ms =
+        s->options.now_ms != NULL ? s->options.now_ms() : clock_unix_ms();
+
+    return ms / 60000 < HISTORY_NEVER ? (uint32_t)(ms / 60000) : HISTORY_NEVER;
+}
+
+/* ---- the kv ------------------------------------------------------------ */
+
+static int
+renew(struct keyspace_history_kv *p)
+{
+    if (!p->renew)
+        return 0;
+    p->renew = false;
+    return lmdb_error(mdb_cursor_renew(p->txn, p->cursor));
+}
+
+static MDB_val
+val_of(const uint8_t *bytes, size_t size)
+{
+    MDB_val v = {.mv_size = size};
+
+    memcpy(&v.mv_data, &bytes, sizeof bytes); /* LMDB takes no const */
+    return v;
+}
+
+static int
+give(int code, const MDB_val *key, const MDB_val *value, struct kv_item *out)
+{
+    if (code != 0)
+        return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
+    *out = (struct kv_item){key->mv_data, value->mv_data, key->mv_size,
+                            value->mv_size};
+    return 1;
+}
+
+static int
+after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+{
+    struct keyspace_history_kv *p = ctx;
+    MDB_val k = val_of(key, size), v;
+    const int rc = renew(p);
+
+    if (rc < 0)
+        return rc;
+    return give(mdb_cursor_get(p->cursor, &k, &v, MDB_SET_RANGE), &k, &v, out);
+}
+
+static int
+before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+{
+    struct keyspace_history_kv *p = ctx;
+    MDB_val k = val_of(key, size), v;
+    int code, rc;
+
+    rc = renew(p);
+    if (rc < 0)
+        return rc;
+    code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET_RANGE);
+    if (code == MDB_NOTFOUND)
+        code = mdb_cursor_get(p->cursor, &k, &v, MDB_LAST);
+    else if (code == 0 &&
+             (k.mv_size != size || memcmp(k.mv_data, key, size) != 0))
+        code = mdb_cursor_get(p->cursor, &k, &v, MDB_PREV);
+    return give(code, &k, &v, out);
+}
+
+/* What LMDB gives free with a value are the pages that it says it has. */
+static int
+put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
+    size_t value_size)
+{
+    struct keyspace_history_kv *p = ctx;
+    MDB_val k = val_of(key, size), v;
+    int code;
+
+    if (size < KEY_BLOCK) {
+        code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET);
+        if (code == 0 && !pages_value_ok(&p->map, v.mv_data, v.mv_size))
+            return -EBADMSG;
+        if (code != 0 && code != MDB_NOTFOUND)
+            return lmdb_error(code);
+        k = val_of(key, size);
+    }
+    v = val_of(value, value_size);
+    code = mdb_cursor_put(p->cursor, &k, &v,
+                          size < KEY_BLOCK ? 0 : MDB_NOOVERWRITE);
+    return code == MDB_KEYEXIST ? -EBADMSG : lmdb_error(code);
+}
+
+static int
+del(void *ctx, const uint8_t *key, size_t size)
+{
+    struct keyspace_history_kv *p = ctx;
+    MDB_val k = val_of(key, size), v;
+    const int code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET);
+
+    if (code != 0)
+        return lmdb_error(code);
+    if (!pages_value_ok(&p->map, v.mv_data, v.mv_size))
+        return -EBADMSG;
+    return lmdb_error(mdb_cursor_del(p->cursor, 0));
+}
+
+void
+keyspace_history_kv_read(struct keyspace_history_kv *p, struct keyspace *k)
+{
+    *p = (struct keyspace_history_kv){
+        .kv = {.after = after, .before = before, .ctx = p},
+        .txn = k->reader,
+        .cursor = k->history_cursor,
+        .renew = true};
+}
+
+int
+keyspace_history_kv_write(struct keyspace_history_kv *p,
+                          const struct keyspace *k, MDB_txn *txn)
+{
+    int rc;
+
+    *p = (struct keyspace_history_kv){.kv = {after, before, put, del, p},
+                                      .txn = txn};
+    rc = env_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &p->map);
+    if (rc == 0)
+        rc = lmdb_error(mdb_cursor_open(txn, k->history, &p->cursor));
+    return rc;
+}
+
+void
+keyspace_history_kv_end(struct keyspace_history_kv *p)
+{
+    if (p->cursor != NULL)
+        mdb_cursor_close(p->cursor);
+    p->cursor = NULL;
+}
+
+/* ---- the record -------------------------------------------------------- */
+
+/* NULL: as it is. */
+static const struct tiers *
+tiers_for(const struct keyspace_history *p, const struct keyspace_state *state)
+{
+    const struct lmdb_options *o = &p->store->options;
+
+    if (o->history == NULL)
+        return NULL;
+    if (o->history_of_new &&
+        (state->has_history || p->before.roots[TREE_KEYS].count > 0))
+        return NULL;
+    return tiers_of(o->history, p->keyspace->name, p->keyspace->name_size);
+}
+
+/* Whether history explains the sum of a keyspace. */
+static bool
+explains(const struct history *h, const struct keyspace_state *state)
+{
+    return state->sum == h->base + h->added - h->clipped - h->removed;
+}
+
+int
+keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
+                       struct keyspace_state *state)
+{
+    int rc;
+
+    if (!state->has_history)
+        return 0;
+    rc = lmdb_error(mdb_drop(txn, k->history, 0));
+    if (rc == 0)
+        rc = keyspace_history_del(txn, k->meta);
+    state->has_history = false;
+    state->history_due = HISTORY_NEVER;
+    return rc;
+}
+
+/* Reads the record, or begins history.  1: there is one; 0: none is kept. */
+static int
+open_history(struct keyspace_history *p, MDB_txn *txn,
+             struct keyspace_state *state)
+{
+    static struct diag_repeat others;
+    const struct tiers *tiers = tiers_for(p, state);
+    char text[NAME_TEXT_SIZE];
+    int rc;
+
+    if (tiers == NULL && !state->has_history)
+        return 0;
+    if (tiers != NULL && tiers->count == 0)
+        return keyspace_history_clear(p->keyspace, txn, state);
+    if (!state->has_history) {
+        state->has_history = true;
+        history_begin(&p->h, tiers, keyspace_history_now(p->store),
+                      p->before.roots[TREE_KEYS].count == 0, p->before.sum);
+        return 1;
+    }
+    rc = keyspace_history_get(txn, p->keyspace->meta, &p->h);
+    if (rc < 0)
+        return rc;
+    if (!explains(&p->h, &p->before))
+        return -EBADMSG;
+    if (tiers != NULL && !history_set(&p->h, tiers)) {
+        (void)name_escape(p->keyspace->name, p->keyspace->name_size,
+                          text); /* its length: unused */
+        diag_repeating(&others, DIAG_WARNING,
+                       "keyspace=%s keeps the steps that its history began "
+                       "with; with history.%s = off for a while it begins anew",
+                       text, text);
+    }
+    return 1;
+}
+
+static int
+close_history(struct keyspace_history *p, MDB_txn *txn,
+              struct keyspace_state *state)
+{
+    if (!explains(&p->h, state))
+        return -EBADMSG;
+    state->history_due = history_due(&p->h, &p->kv.kv);
+    return keyspace_history_put(txn, p->keyspace->meta, &p->h);
+}
+
+/* ---- what a transaction adds ------------------------------------------- */
+
+uint64_t
+keyspace_history_pages(size_t changes, size_t key_size)
+{
+    return 8 + changes * (key_size + 8) / ROWS_SIZE_MAX;
+}
+
+int
+keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
+                       const struct keyspace *k, MDB_txn *txn,
+                       const struct keyspace_state *state)
+{
+    p->store = s;
+    p->keyspace = k;
+    p->before = *state;
+    p->delta_count = 0;
+    p->pages = 0;
+    p->kv.cursor = NULL;
+    return keyspace_history_kv_write(&p->kv, k, txn);
+}
+
+void
+keyspace_history_end(struct keyspace_history *p)
+{
+    keyspace_history_kv_end(&p->kv);
+}
+
+/* Keys that were removed, and sums that int64 could not hold. */
+static int
+add_edits(struct keyspace_history *p, uint32_t now)
+{
+    const struct slice *sl = &p->store->slice;
+    struct history_edit *edits = NULL;
+    size_t n = 0;
+    int rc;
+
+    for (size_t i = 0; i < sl->count; i++) {
+        const struct change *c = &sl->changes[i];
+        const int128 lost = c->gone ? c->exists ? (int128)c->old : 0
+                                    : (int128)c->old + c->sum - c->new;
+        struct history_edit *more;
+
+        if (lost == 0 && !(c->gone && c->exists))
+            continue;
+        if (n % 256 == 0) {
+            more = realloc(edits, (n + 256) * sizeof *more);
+            if (more == NULL) {
+                free(edits);
+                return -ENOMEM;
+            }
+            edits = more;
+        }
+        edits[n++] = (struct history_edit){c->key, c->key_size, -lost, c->gone};
+    }
+    rc = history_edit(&p->h, &p->kv.kv, edits, n, now);
+    free(edits);
+    return rc;
+}
+
+static void
+tell_ahead(const struct keyspace_history *p, uint64_t ahead)
+{
+    static struct diag_repeat repeat;
+    char text[NAME_TEXT_SIZE];
+
+    if (ahead == 0)
+        return;
+    (void)name_escape(p->keyspace->name, p->keyspace->name_size,
+                      text); /* its length: unused */
+    diag_repeating(&repeat, DIAG_WARNING,
+                   "keyspace=%s: sums=%llu are of more than a day ahead of "
+                   "this clock: their history is of now",
+                   text, (unsigned long long)ahead);
+}
+
+/* Care as much as what was added makes needed, in what the transaction leaves.
+ */
+static int
+add_care(struct keyspace_history *p, uint32_t now, size_t blocks)
+{
+    static struct diag_repeat repeat;
+    struct lmdb *s = p->store;
+    const struct history_limits limits = {.now = now,
+                                          .max = s->options.history_max};
+    struct history_compacted cared;
+    char text[NAME_TEXT_SIZE];
+    int rc;
+
+    rc = history_compact(&p->h, &p->kv.kv, s->care, &limits, blocks, &cared);
+    p->pages += cared.blocks;
+    if (rc < 0 || !cared.shortened)
+        return rc;
+    (void)name_escape(p->keyspace->name, p->keyspace->name_size,
+                      text); /* its length: unused */
+    diag_repeating(&repeat, DIAG_WARNING,
+                   "keyspace=%s: its history is over history.max: the oldest "
+                   "of it goes before its time",
+                   text);
+    return 0;
+}
+
+static uint64_t
+count_blocks(const struct history *h)
+{
+    uint64_t blocks = 0;
+
+    for (unsigned i = 0; i <= h->count; i++)
+        blocks += h->tier[i].blocks;
+    return blocks;
+}
+
+/* Blocks of care in a transaction that has added so many. */
+static size_t
+compact_share(const struct keyspace_history *p, uint64_t added)
+{
+    const uint64_t budget = edits_budget(p->store, p->store->slice.count);
+    const uint64_t left = p->pages < budget ? (budget - p->pages) / 2 : 0;
+    const uint64_t wanted = HISTORY_SLICE + 10 * added;
+
+    return left < HISTORY_SLICE ? HISTORY_SLICE
+                                : (size_t)(wanted < left ? wanted : left);
+}
+
+int
+keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
+                        struct keyspace_state *state)
+{
+    const uint32_t now = keyspace_history_now(p->store);
+    uint64_t ahead = 0, before_it;
+    int rc;
+
+    rc = open_history(p, txn, state);
+    if (rc <= 0)
+        return rc;
+    rc = 0;
+    if (history_is_full(&p->h, &p->kv.kv))
+        rc = add_care(p, now, SIZE_MAX);
+    before_it = count_blocks(&p->h);
+    if (rc == 0)
+        rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count, now,
+                            &ahead);
+    if (rc == 0)
+        rc = add_edits(p, now);
+    if (rc < 0)
+        return rc;
+    tell_ahead(p, ahead);
+    p->pages += count_blocks(&p->h) - before_it;
+    rc = add_care(p, now, compact_share(p, count_blocks(&p->h) - before_it));
+    return rc < 0 ? rc : close_history(p, txn, state);
+}
+
+/* ---- care alone -------------------------------------------------------- */
+
+struct tend_history {
+    struct keyspace_history past;
+    bool more;
+};
+
+static int
+make_care(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
+{
+    struct tend_history *t = ctx;
+    struct keyspace_history *p = &t->past;
+    struct history_compacted cared = {.more = false};
+    const uint32_t now = keyspace_history_now(p->store);
+    const struct history_limits limits = {.now = now,
+                                          .max = p->store->options.history_max};
+    int rc;
+
+    (void)least; /* a little: twice the map will do */
+    if (!state->has_history)
+        return 0;
+    rc = keyspace_history_begin(p, p->store, p->keyspace, txn, state);
+    if (rc == 0)
+        rc = open_history(p, txn, state);
+    if (rc > 0) {
+        rc = history_compact(&p->h, &p->kv.kv, p->store->care, &limits,
+                             HISTORY_SLICE, &cared);
+        if (rc == 0)
+            rc = close_history(p, txn, state);
+
+        /* What waits for its time is looked at again in an hour. */
+        if (state->history_due <= now)
+            state->history_due = cared.more ? 0 : now + 60;
+    }
+    t->more = cared.more;
+    keyspace_history_end(p);
+    return rc;
+}
+
+int
+keyspace_history_tend(struct lmdb *s, struct keyspace *k, bool *more)
+{
+    struct tend_history *t = malloc(sizeof *t);
+    struct work w = {.make = make_care, .ctx = t};
+    int rc;
+
+    *more = false;
+    if (t == NULL)
+        return -ENOMEM;
+    t->past.store = s;
+    t->past.keyspace = k;
+    t->more = false;
+    rc = keyspace_change(s, k, &w);
+    *more = t->more;
+    free(t);
+    return rc;
+}

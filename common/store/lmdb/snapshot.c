@@ -1,0 +1,256 @@
+/* common/store/lmdb/snapshot.c - reading: a view is one moment of one keyspace,
+ * and the queries of a turn that follow each other and name that keyspace share
+ * it. */
+#include "common/store/lmdb/keyspace.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "common/wire/query.h"
+
+/* A view serves so many queries of a turn, then a new one is taken: a turn with
+ * many connections is not short. */
+#define VIEW_USES_MAX 1024
+
+/* ---- views ------------------------------------------------------------- */
+
+static void
+view_tree(struct lmdb_view *v, int i)
+{
+    const struct keyspace *k = v->keyspace;
+
+    v->pagers[i] = (struct lmdb_pager){
+        .txn = k->reader,
+        .cursor = k->trees[i].cursor,
+        .renew = true, /* cursors follow the snapshot when they are used */
+    };
+    v->trees[i] = (struct tree){
+        .pager = lmdb_pager(&v->pagers[i]),
+        .kind = tree_kind(i),
+        .root = v->state.roots[i],
+        .cache = &v->store->cache,
+        .snapshot = k->snapshot,
+    };
+}
+
+/*   -ENOENT  no such keyspace */
+static int
+view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
+          struct lmdb_view **out)
+{
+    struct lmdb_view *v = &s->view;
+    struct keyspace *k;
+    int rc;
+
+    assert(v->keyspace == NULL); /* one view per handle */
+    if (name_size < 1 || name_size > NAME_MAX_SIZE)
+        return -ENOENT;
+    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_read(k);
+    if (rc < 0)
+        return keyspace_trouble(s, name, name_size, "begin", rc);
+    rc = keyspace_state_get(k->reader, k->meta, &v->state);
+    if (rc < 0) {
+        keyspace_read_end(k);
+        return keyspace_trouble(s, name, name_size, "state", rc);
+    }
+
+    /* The same commit in the same place as last time is the same snapshot. */
+    if (k->snapshot == 0 || k->change != v->state.change ||
+        k->nonce != v->state.nonce) {
+        k->snapshot = ++s->snapshots;
+        k->change = v->state.change;
+        k->nonce = v->state.nonce;
+    }
+    v->store = s;
+    v->keyspace = k;
+    for (int i = 0; i < KEYSPACE_TREES; i++)
+        view_tree(v, i);
+    *out = v;
+    return 0;
+}
+
+void
+lmdb_read_end(struct store *store)
+{
+    struct lmdb *s = lmdb_of(store);
+
+    if (s->kept != NULL) {
+        keyspace_read_end(s->kept->keyspace);
+        s->kept->keyspace = NULL;
+    }
+    s->kept = NULL;
+}
+
+/* Says what is wrong with the file, unless that is just an answer. */
+static int
+outcome(struct lmdb_view *v, const char *what, int rc)
+{
+    if (rc >= 0 || rc == -ENOENT)
+        return rc;
+    return keyspace_trouble(v->store, v->keyspace->name, v->keyspace->name_size,
+                            what, rc);
+}
+
+static void
+view_totals(const struct lmdb_view *v, struct store_totals *out)
+{
+    *out = (struct store_totals){
+        .keys = v->state.roots[TREE_KEYS].count,
+        .sum_high = (int64_t)(v->state.sum >> 64),
+        .sum_low = (uint64_t)v->state.sum,
+        .saturated = v->state.saturated,
+    };
+}
+
+static int
+view_get(struct lmdb_view *v, const struct store_query *q,
+         struct store_row *out)
+{
+    const struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
+    struct tree_finder finder = {.valid = false};
+    struct row found;
+    int rc;
+
+    if (q->key_size < 1 || q->key_size > BLOCK_KEY_MAX)
+        return -ENOENT;
+    rc = tree_find(&v->trees[TREE_KEYS], &r, &finder, &found);
+    if (rc < 0)
+        return outcome(v, "get", rc);
+    out->count = found.count;
+    out->saturated = (found.flags & BLOCK_SATURATED) != 0;
+    return 0;
+}
+
+static int
+view_rank(struct lmdb_view *v, struct store_query *q)
+{
+    struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
+    int rc;
+
+    rc = view_get(v, q, &q->row);
+    if (rc < 0)
+        return rc;
+    r.count = q->row.count;
+    rc = tree_rank(&v->trees[TREE_RANKS], &r, &q->rank);
+
+    /* The tree of keys has it, so the tree of ranks must. */
+    return outcome(v, "rank", rc == -ENOENT ? -EBADMSG : rc);
+}
+
+/* ---- queries ----------------------------------------------------------- */
+
+int
+view_keep(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    int rc;
+
+    if (s->kept != NULL && s->unmerged_uses < VIEW_USES_MAX &&
+        s->kept->keyspace->name_size == name_size &&
+        memcmp(s->kept->keyspace->name, name, name_size) == 0) {
+        s->unmerged_uses++;
+        return 0;
+    }
+    lmdb_read_end(&s->store);
+    s->unmerged_uses = 1;
+    rc = view_open(s, name, name_size, &s->kept);
+    if (rc < 0)
+        s->kept = NULL;
+    return rc;
+}
+
+static void
+put_row(struct store_query *q, int64_t count)
+{
+    const uint8_t *key = q->op == STORE_TOTAL ? NULL : q->key;
+    const size_t size = q->op == STORE_TOTAL ? 0 : q->key_size;
+
+    q->size = query_row_put(q->bytes, count, key, (uint16_t)size);
+    q->rows = 1;
+}
+
+static int
+read_range(struct lmdb_view *v, struct store_query *q, size_t room)
+{
+    uint64_t offset = (uint64_t)q->offset;
+    int64_t size;
+
+    if (q->offset < 0) {
+        view_totals(v, &q->totals);
+        offset = 0;
+        if (q->totals.keys > 0 - (uint64_t)q->offset)
+            offset = q->totals.keys + (uint64_t)q->offset;
+    }
+    if (q->length == 0)
+        return 0;
+    size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes, room,
+                      &q->rows);
+    if (size < 0)
+        return outcome(v, "range", (int)size);
+    q->size = (size_t)size;
+    return 0;
+}
+
+/* The rows about a key. */
+static int
+read_around(struct lmdb_view *v, struct store_query *q, size_t room)
+{
+    int rc;
+
+    rc = view_rank(v, q);
+    if (rc < 0)
+        return rc;
+    q->offset =
+        q->rank > q->length / 2 ? (int64_t)(q->rank - q->length / 2) : 0;
+    return read_range(v, q, room);
+}
+
+static int
+read_query(struct lmdb *s, struct store_query *q, size_t room)
+{
+    int rc;
+
+    rc = view_keep(s, q->name, q->name_size);
+    if (rc < 0)
+        return rc;
+    switch (q->op) {
+    case STORE_GET:
+        rc = view_get(s->kept, q, &q->row);
+        if (rc == 0)
+            put_row(q, q->row.count);
+        return rc;
+    case STORE_RANK:
+        rc = view_rank(s->kept, q);
+        if (rc == 0)
+            put_row(q, (int64_t)q->rank);
+        return rc;
+    case STORE_TOTAL:
+        view_totals(s->kept, &q->totals);
+        put_row(q, store_total(&q->totals));
+        return 0;
+    case STORE_AROUND:
+        return read_around(s->kept, q, room);
+    case STORE_RANGE:
+        break;
+    }
+    return read_range(s->kept, q, room);
+}
+
+static int
+read_one(void *ctx, struct store_query *q, size_t room)
+{
+    struct lmdb *s = ctx;
+    const int rc = read_query(s, q, room);
+
+    if (rc < 0 && rc != -ENOENT)
+        lmdb_read_end(&s->store);
+    return rc;
+}
+
+size_t
+lmdb_read(struct store *store, struct store_reads *reads)
+{
+    return store_read_each(reads, read_one, lmdb_of(store));
+}

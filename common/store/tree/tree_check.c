@@ -1,0 +1,259 @@
+/* common/store/tree/tree_check.c - every value of a tree against every rule.
+ *
+ * Goes through the directory from left to right with one node open per level,
+ * fetches each value past the cache, and compares what is said twice: counts
+ * in parents and in children, separators and rows, buffers and bases, and at
+ * the end the number of values met with the number there are.  What is
+ * damaged is reported and left out; the rest is still read.
+ */
+#include "common/store/tree/tree.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/store/tree/node.h"
+#include "common/store/tree/scan.h"
+
+#define FAULTS_TOLD 100 /* one bad node can be thousands of faults */
+
+struct place {
+    struct node node;
+    unsigned at;
+    bool has_upper;
+    struct row lower; /* of the node */
+    struct row upper;
+};
+
+struct checker {
+    struct tree tree; /* without a cache */
+    struct tree_check *check;
+    struct place places[TREE_LEVELS + 1];
+    struct row lower; /* of the group at hand */
+    struct row upper;
+    bool has_upper;
+    uint64_t group;
+    bool has_last;
+    struct row last;
+    uint8_t last_key[BLOCK_KEY_MAX];
+};
+
+static void fault(struct checker *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void
+fault(struct checker *c, const char *format, ...)
+{
+    char text[200];
+    size_t size;
+    va_list args;
+
+    size =
+        (size_t)snprintf(text, sizeof text,
+                         "%s: ", c->tree.kind == BLOCK_KEYS ? "keys" : "ranks");
+    va_start(args, format);
+    (void)vsnprintf(text + size, sizeof text - size, format,
+                    args); /* cut is fine */
+    va_end(args);
+    if (++c->check->faults <= FAULTS_TOLD)
+        c->check->fault(c->check->ctx, text);
+}
+
+static bool
+before(const struct checker *c, const struct row *a, const struct row *b)
+{
+    return row_compare(c->tree.kind, a, b) < 0;
+}
+
+/* Each row: above the last one, inside its group. */
+static int
+check_row(void *ctx, const struct row *r)
+{
+    struct checker *c = ctx;
+
+    if (c->has_last && !before(c, &c->last, r))
+        fault(c, "group %llu: rows out of order", (unsigned long long)c->group);
+    if (before(c, r, &c->lower) || (c->has_upper && !before(c, r, &c->upper)))
+        fault(c, "group %llu: row outside", (unsigned long long)c->group);
+    memcpy(c->last_key, r->key, r->key_size);
+    c->last = *r;
+    c->last.key = c->last_key;
+    c->has_last = true;
+    c->check->rows++;
+    c->check->row(c->check->ctx, r);
+    return 0;
+}
+
+/* The buffer: sorted, and each entry counted to the right base block. */
+static void
+check_buffer(struct checker *c, const struct group *g, const struct buffer *b)
+{
+    for (unsigned i = 0, block = 0; i < b->entries; i++) {
+        const struct row r = buffer_row(b, i);
+
+        while (block + 1 < g->blocks && group_first(g, block + 1) <= i)
+            block++;
+        if (group_block_of(g, c->tree.kind, &r) != block)
+            fault(c, "group %llu: buffer entry %u at the wrong block",
+                  (unsigned long long)g->id, i);
+        if (i > 0) {
+            const struct row last = buffer_row(b, i - 1);
+
+            if (!before(c, &last, &r))
+                fault(c, "group %llu: buffer out of order",
+                      (unsigned long long)g->id);
+        }
+    }
+}
+
+/* The base: each row in the block its separators say. */
+static int
+check_base(struct checker *c, const struct group *g)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; i < g->blocks && rc == 0; i++) {
+        struct block b;
+
+        rc = group_base(&c->tree, g, i, NULL, &b);
+        if (rc < 0)
+            break;
+        c->check->blocks++;
+        for (unsigned at = 0; at < b.count; at++) {
+            const struct row r = block_row(&b, at);
+
+            if (group_block_of(g, c->tree.kind, &r) != i)
+                fault(c, "group %llu: row %u of block %u belongs elsewhere",
+                      (unsigned long long)g->id, at, i);
+        }
+    }
+    return rc;
+}
+
+static void
+check_group(struct checker *c, uint64_t id, uint64_t rows)
+{
+    struct buffer b;
+    struct group g;
+    int rc;
+
+    c->group = id;
+    rc = group_get(&c->tree, id, rows, NULL, &g);
+    if (rc == 0) {
+        c->check->blocks += 1u + g.buffers;
+        for (unsigned i = 2; i < g.blocks; i++) {
+            const struct row low = group_separator(&g, i - 1);
+            const struct row high = group_separator(&g, i);
+
+            if (!before(c, &low, &high))
+                fault(c, "group %llu: separators out of order",
+                      (unsigned long long)id);
+        }
+        rc = group_buffer(&c->tree, &g, NULL, &b);
+    }
+    if (rc == 0) {
+        check_buffer(c, &g, &b);
+        rc = check_base(c, &g);
+    }
+    if (rc == 0)
+        rc = scan_group(&c->tree, &g, &b, check_row, c);
+    if (rc < 0)
+        fault(c, "group %llu: %s", (unsigned long long)id,
+              rc == -EBADMSG ? "damaged" : strerror(-rc));
+}
+
+/* Opens the node of a level. */
+static bool
+open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
+{
+    struct place *p = &c->places[level];
+    struct row first;
+    int rc;
+
+    rc = node_get(&c->tree, id, level, rows, NULL, &p->node);
+    p->at = 0;
+    if (rc < 0) {
+        fault(c, "node %llu: %s", (unsigned long long)id,
+              rc == -EBADMSG ? "damaged" : strerror(-rc));
+        return false;
+    }
+    c->check->blocks++;
+    first = node_separator(&p->node, 0);
+    if (before(c, &first, &p->lower))
+        fault(c, "node %llu: begins before its parent says",
+              (unsigned long long)id);
+    for (unsigned i = 1; i < p->node.count; i++) {
+        const struct row low = node_separator(&p->node, i - 1);
+        const struct row high = node_separator(&p->node, i);
+
+        if (!before(c, &low, &high))
+            fault(c, "node %llu: separators out of order",
+                  (unsigned long long)id);
+    }
+    return true;
+}
+
+/* Goes through everything below the root node. */
+static void
+check_nodes(struct checker *c, unsigned top)
+{
+    unsigned level = top;
+
+    while (level <= top) {
+        struct place *p = &c->places[level];
+        struct row lower, upper;
+        uint64_t id, rows;
+        bool has_upper;
+
+        if (p->at == p->node.count) {
+            level++;
+            continue;
+        }
+        id = node_child(&p->node, p->at);
+        rows = node_rows(&p->node, p->at);
+        lower = p->at == 0 ? p->lower : node_separator(&p->node, p->at);
+        p->at++;
+        has_upper = p->has_upper;
+        upper = p->upper;
+        if (p->at < p->node.count) {
+            upper = node_separator(&p->node, p->at);
+            has_upper = true;
+        }
+        if (level == 1) {
+            c->lower = lower;
+            c->upper = upper;
+            c->has_upper = has_upper;
+            check_group(c, id, rows);
+            continue;
+        }
+        c->places[level - 1].lower = lower;
+        c->places[level - 1].upper = upper;
+        c->places[level - 1].has_upper = has_upper;
+        if (open_node(c, level - 1, id, rows))
+            level--;
+    }
+}
+
+void
+tree_check(const struct tree *t, struct tree_check *check)
+{
+    const struct row lowest = row_lowest(t->kind);
+    struct checker c = {.tree = *t, .check = check};
+    const unsigned top = t->root.level;
+
+    c.tree.cache = NULL;
+    c.lower = lowest;
+    c.places[top].lower = lowest;
+    if (t->root.id != 0 && top == 0)
+        check_group(&c, t->root.id, t->root.count);
+    else if (t->root.id != 0 && open_node(&c, top, t->root.id, t->root.count))
+        check_nodes(&c, top);
+    if (check->rows != t->root.count && check->faults == 0)
+        fault(&c, "%llu rows, the state says %llu",
+              (unsigned long long)check->rows,
+              (unsigned long long)t->root.count);
+    if (check->blocks != check->values && check->faults == 0)
+        fault(&c, "%llu values in use, %llu are there",
+              (unsigned long long)check->blocks,
+              (unsigned long long)check->values);
+}

@@ -1,0 +1,81 @@
+/* reader/as_of.h - as_of_ms: how far answers are known to reach.
+ *
+ * Every increment that was in a commit log at as_of_ms is in any snapshot
+ * taken after it was asked for.  It is the millisecond before a look at the
+ * logs, or earlier when the look found increments not merged yet: just before
+ * the oldest of them.  Records held for one keyspace hold back that keyspace
+ * only.
+ *
+ * It never claims too much.  The clock is read first, then the logs are
+ * scanned, then what is held is looked at: records go from log to held.mdb to
+ * keyspace and are durable there before they leave, so what moves meanwhile is
+ * seen at least once.  The store's snapshot comes last: whoever looks at
+ * anything here first ends those there are.  An older as_of with a newer
+ * snapshot is true as well, so a look is good for some milliseconds.
+ *
+ * It never goes back, of one keyspace: what was true once is true of every
+ * later snapshot.  That the logs allow to claim less than before only means
+ * that a record was stamped before the look and written after it.  When a look
+ * fails, the one before it goes on counting.
+ *
+ * Only the clock can take a claim away: when it was set back, times come twice,
+ * and those not passed for good are 0, "nobody can tell", until all that was in
+ * the logs then is merged.
+ */
+#ifndef COUNTD_READER_AS_OF_H
+#define COUNTD_READER_AS_OF_H
+
+#include <stdbool.h>
+
+#include "common/log/logdir.h"
+#include "common/log/pending_set.h"
+#include "common/setup/datadir.h"
+#include "common/store/lmdb/held.h"
+#include "common/store/store.h"
+
+#define AS_OF_AGE_MS 5 /* how long a look is good for */
+#define AS_OF_TOLD                                                             \
+    512 /* keyspaces whose last claim is kept; a map of its own */
+
+/* What was claimed of a keyspace while something was held for some keyspace. */
+struct as_of_claim {
+    uint64_t look; /* in which look */
+    uint64_t as_of_ms;
+    uint16_t size;
+    uint8_t name[STORE_NAME_MAX];
+};
+
+struct as_of {
+    struct store *store; /* borrowed */
+    struct held *held;
+    struct logdir logs;
+    uint64_t look;     /* number of the last look that worked; 0: none did */
+    uint64_t until_ms; /* monotonic: the look is good until then */
+    uint64_t as_of_ms; /* by the logs */
+    uint64_t sure_ms;  /* true of every keyspace, whatever is held */
+    uint64_t seen_ms;  /* just after the look: what is later is of a clock
+                          that was set back */
+    int64_t ahead_ms;  /* of the monotonic clock, at least */
+    struct pending_set before; /* not merged yet, of before it was set back */
+    bool is_held;              /* something is, for somebody */
+    bool held_open;            /* its snapshot, until the end of the turn */
+    struct as_of_claim *told;  /* AS_OF_TOLD of them; untouched while nothing is
+                                 held */
+};
+
+/* `store` is whose snapshots the claims are about. */
+int as_of_init(struct as_of *f, struct store *store,
+               const struct datadir *datadir, const struct layout *l,
+               uint64_t log_size);
+void as_of_fini(struct as_of *f);
+
+/* Looks again if the last look is too old at `now_ms` (monotonic). */
+void as_of_refresh(struct as_of *f, uint64_t now_ms);
+
+/* The as_of of one keyspace, or of all (size 0), by the last look. */
+int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
+
+/* Ends the snapshot of what is held. */
+void as_of_end_turn(struct as_of *f);
+
+#endif

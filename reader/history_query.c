@@ -1,0 +1,208 @@
+/* reader/history_query.c - see history_query.h. */
+#include "reader/history_query.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/wire/name.h"
+
+#define MINUTE 60 /* seconds */
+
+int
+history_query_init(struct history_query *p, struct store *store)
+{
+    const size_t buckets = STORE_BUCKETS_MAX * sizeof *p->buckets;
+    const size_t top = STORE_TOP_MAX * sizeof *p->top;
+    void *memory = malloc(buckets > top ? buckets : top);
+
+    *p = (struct history_query){
+        .store = store, .buckets = memory, .top = memory};
+    return memory ? 0 : -ENOMEM;
+}
+
+void
+history_query_fini(struct history_query *p)
+{
+    free(p->top);
+}
+
+size_t
+history_query_bound(const struct query *q)
+{
+    const size_t head = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
+
+    switch (q->op) {
+    case QUERY_PERIOD_TOP:
+        return head + (size_t)q->length * HISTORY_QUERY_ROW_MAX;
+    case QUERY_PERIOD_RANK:
+        return head + QUERY_PAST_ROW_SIZE;
+    default:
+        return head + (size_t)STORE_BUCKETS_MAX * QUERY_PAST_ROW_SIZE;
+    }
+}
+
+/* ---- asking ------------------------------------------------------------ */
+
+/* Minutes of the store; -EINVAL: not whole ones, or not of its time. */
+static int
+minutes(int64_t seconds, uint32_t *out)
+{
+    if (seconds < 0 || seconds % MINUTE != 0 ||
+        seconds / MINUTE >= (int64_t)UINT32_MAX)
+        return -EINVAL;
+    *out = (uint32_t)(seconds / MINUTE);
+    return 0;
+}
+
+static int
+set_times(struct store_history_query *to, const struct query *q)
+{
+    if (minutes(q->from, &to->from) < 0 || minutes(q->to, &to->to) < 0 ||
+        to->to < to->from)
+        return -EINVAL;
+    if (q->op == QUERY_HISTORY &&
+        (minutes(q->step, &to->step) < 0 || to->step == 0))
+        return -EINVAL;
+    return 0;
+}
+
+static enum store_history_op
+op_of(const struct query *q)
+{
+    if (q->op == QUERY_PERIOD_TOP)
+        return STORE_HISTORY_TOP;
+    if (q->op == QUERY_PERIOD_RANK)
+        return STORE_HISTORY_RANK;
+    return q->key_size > 0 ? STORE_HISTORY_KEY : STORE_HISTORY_KEYSPACE;
+}
+
+void
+history_query_start(struct history_query *p, const struct query *q,
+                    int64_t as_of_ms)
+{
+    assert(query_is_past(q->op));
+    memcpy(p->name, q->keyspace, q->keyspace_size);
+    if (q->key_size > 0)
+        memcpy(p->key, q->key, q->key_size);
+    p->op = q->op;
+    p->as_of_ms = as_of_ms;
+    p->q = (struct store_history_query){.op = op_of(q),
+                                        .name = p->name,
+                                        .name_size = q->keyspace_size,
+                                        .key = p->key,
+                                        .key_size = q->key_size,
+                                        .buckets = p->buckets,
+                                        .top = p->top,
+                                        .length = (uint64_t)q->length};
+    p->error = set_times(&p->q, q);
+}
+
+static bool
+is_answer(int error)
+{
+    return error == 0 || error == -ENOENT || error == -ENODATA ||
+           error == -EINVAL || error == -E2BIG;
+}
+
+bool
+history_query_step(struct history_query *p, uint64_t until_ns)
+{
+    static struct diag_repeat failures;
+    char name[NAME_TEXT_SIZE];
+
+    if (p->error < 0)
+        return true;
+    p->error = store_history(p->store, &p->q, until_ns);
+    if (p->error == -EAGAIN && until_ns != 0) {
+        p->error = 0;
+        return false;
+    }
+    if (!is_answer(p->error)) {
+        (void)name_escape(p->name, p->q.name_size, name); /* unused length */
+        diag_repeating(&failures, DIAG_ERROR,
+                       "cannot read the history of keyspace=%s: %s%s", name,
+                       diag_text(p->error),
+                       p->error == -EBADMSG ? "; countd check says where" : "");
+    }
+    return true;
+}
+
+/* ---- answering --------------------------------------------------------- */
+
+static size_t
+count_rows(const struct history_query *p)
+{
+    if (p->error < 0)
+        return 0;
+    if (p->op == QUERY_HISTORY)
+        return (p->q.to - p->q.from) / p->q.step;
+    return p->op == QUERY_PERIOD_TOP ? (size_t)p->q.rows : 1;
+}
+
+size_t
+history_query_size(const struct history_query *p)
+{
+    const size_t rows = count_rows(p);
+    size_t size = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
+
+    if (!is_answer(p->error))
+        return QUERY_REPLY_SIZE;
+    for (size_t i = 0; p->op == QUERY_PERIOD_TOP && i < rows; i++)
+        size += p->q.top[i].key_size;
+    return size + rows * QUERY_PAST_ROW_SIZE;
+}
+
+static struct query_past_row
+row_of(const struct history_query *p, size_t i)
+{
+    static const struct store_bucket none = {.any = false};
+    const bool is_top = p->op == QUERY_PERIOD_TOP;
+    const struct store_top *top = is_top ? &p->q.top[i] : NULL;
+    const struct store_bucket *sum =
+        p->op == QUERY_PERIOD_RANK ? &p->q.sum : &p->q.buckets[i];
+    const struct store_bucket *before = is_top ? &top->before : &none;
+
+    if (is_top)
+        sum = &top->sum;
+    return (struct query_past_row){
+        .sum_high = sum->sum_high,
+        .sum_low = sum->sum_low,
+        .before_high = before->sum_high,
+        .before_low = before->sum_low,
+        .flags = (uint16_t)((sum->any ? QUERY_PAST_ANY : 0) |
+                            (before->any ? QUERY_PAST_ANY_BEFORE : 0)),
+        .key_size = is_top ? top->key_size : 0,
+        .key = is_top ? top->key : NULL};
+}
+
+size_t
+history_query_put(const struct history_query *p, uint8_t *out, bool *failed)
+{
+    const struct query_past facts = {.error = p->error,
+                                     .since = (int64_t)p->q.since * MINUTE,
+                                     .known = p->q.before_known,
+                                     .rank = (int64_t)p->q.rank,
+                                     .keys = (int64_t)p->q.keys};
+    struct query_reply reply = {.rows = -EIO};
+    size_t size = QUERY_REPLY_SIZE + QUERY_PAST_HEAD;
+
+    *failed = !is_answer(p->error);
+    if (*failed) {
+        query_reply_put(&reply, out);
+        return QUERY_REPLY_SIZE;
+    }
+    reply.rows = (int64_t)count_rows(p);
+    reply.as_of_ms = p->as_of_ms;
+    for (size_t i = 0; i < (size_t)reply.rows; i++) {
+        const struct query_past_row row = row_of(p, i);
+
+        size += query_past_row_put(out + size, &row);
+    }
+    reply.size = (int64_t)(size - QUERY_REPLY_SIZE);
+    query_reply_put(&reply, out);
+    query_past_put(&facts, out + QUERY_REPLY_SIZE);
+    return size;
+}

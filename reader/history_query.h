@@ -1,0 +1,60 @@
+/* reader/history_query.h - questions about history: from a request to the bytes
+ * of its answer.
+ *
+ * What came to a key or keyspace may be of ten years, the top of a period and
+ * the rank in it look at every key that it has: all go on in steps, each of a
+ * moment of its own.
+ *
+ * A question that cannot be answered as it is asked (times that no tier has, no
+ * such keyspace) has an answer that says so, and the connection goes on.
+ *
+ * Ownership: the caller's between history_query_init() and
+ * history_query_fini(); the store is borrowed.
+ */
+#ifndef COUNTD_READER_HISTORY_QUERY_H
+#define COUNTD_READER_HISTORY_QUERY_H
+
+#include <stdbool.h>
+
+#include "common/store/store.h"
+#include "common/wire/query.h"
+
+#define HISTORY_QUERY_ROW_MAX ((size_t)(QUERY_PAST_ROW_SIZE + QUERY_NAME_SIZE))
+#define HISTORY_QUERY_SIZE_MAX                                                 \
+    (QUERY_REPLY_SIZE + QUERY_PAST_HEAD +                                      \
+     QUERY_ROWS_MAX * HISTORY_QUERY_ROW_MAX)
+
+struct history_query {
+    struct store *store;
+    struct store_history_query q;
+    enum query_op op;
+    int64_t as_of_ms;
+    int error;                    /* of the answer; else -EIO ends the peer */
+    struct store_bucket *buckets; /* one memory: a question has either */
+    struct store_top *top;
+    uint8_t name[QUERY_NAME_SIZE];
+    uint8_t key[QUERY_NAME_SIZE];
+};
+
+/*   -ENOMEM */
+int history_query_init(struct history_query *p, struct store *store);
+void history_query_fini(struct history_query *p);
+
+/* The most bytes that the answer to `q` can take. */
+size_t history_query_bound(const struct query *q);
+
+/* Begins; what was begun before is forgotten.  Nothing of `q` is kept. */
+void history_query_start(struct history_query *p, const struct query *q,
+                         int64_t as_of_ms);
+
+/* Goes on until about until_ns (clock_ns(); 0: to the end); true when it is
+ * done.  What the store keeps goes with the next store_read_end(). */
+bool history_query_step(struct history_query *p, uint64_t until_ns);
+
+/* The size of the whole answer, then its bytes.  *failed: it says that the
+ * keyspace cannot be read. */
+size_t history_query_size(const struct history_query *p);
+size_t history_query_put(const struct history_query *p, uint8_t *out,
+                         bool *failed);
+
+#endif

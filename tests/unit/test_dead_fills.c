@@ -1,0 +1,199 @@
+/* tests/unit/test_dead_fills.c - which fills can never be merged again. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/tmpdir.h"
+#include "worker/dead_fills.h"
+
+struct fixture {
+    struct tmpdir tmp;
+    struct dead_fills spent;
+    struct store_mark mark; /* of log 0, which is full */
+};
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+    struct filler f;
+
+    tmpdir_make_in_memory(&x.tmp);
+    dead_fills_init(&x.spent, x.tmp.fd);
+    filler_open(&f, x.tmp.fd, 0, 10);
+    memcpy(x.mark.uuid, f.log.header.uuid, 16);
+    x.mark.epoch = f.log.header.epoch;
+    filler_add(&f, "a", "one", 1);
+    x.mark.first_ms = f.log.first_ms;
+    filler_seal(&f);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    fault_clear();
+    dead_fills_fini(&x->spent);
+    tmpdir_remove(&x->tmp);
+    return 0;
+}
+
+static bool
+ask(struct fixture *x)
+{
+    dead_fills_forget(&x->spent);
+    return dead_fills_contain(&x->spent, &x->mark);
+}
+
+static void
+a_full_log_is_not_spent_and_an_empty_one_is(void **state)
+{
+    struct fixture *x = *state;
+
+    assert_false(ask(x));
+
+    filler_empty(x->tmp.fd, 0);
+    assert_true(ask(x));
+    x->mark.epoch++;
+    assert_false(ask(x)); /* not filled yet, as far as the header says */
+}
+
+static void
+a_log_that_is_filled_again_is_not_spent(void **state)
+{
+    struct fixture *x = *state;
+    struct filler f;
+
+    filler_empty(x->tmp.fd, 0);
+    filler_open(&f, x->tmp.fd, 0, 10);
+    assert_false(ask(x));
+    filler_add(&f, "a", "one", 1);
+    filler_seal(&f);
+    assert_false(ask(x));
+}
+
+static void
+what_is_empty_is_on_the_disk_before_that_counts(void **state)
+{
+    struct fixture *x = *state;
+
+    filler_empty(x->tmp.fd, 0);
+    fault_inject("fdatasync", 1, EIO);
+    assert_false(ask(x));
+    assert_true(fault_hit());
+    fault_clear();
+
+    assert_true(ask(x));
+    assert_int_equal(fault_calls("fdatasync"), 1);
+    assert_true(dead_fills_contain(&x->spent, &x->mark)); /* known by now */
+    assert_int_equal(fault_calls("fdatasync"), 1);
+}
+
+static void
+a_log_that_is_gone_is_spent_when_every_log_can_be_read(void **state)
+{
+    struct fixture *x = *state;
+    struct filler f;
+
+    assert_int_equal(unlinkat(x->tmp.fd, "0000000000", 0), 0);
+    assert_true(ask(x));
+
+    filler_open(&f, x->tmp.fd, 1, 10);
+    filler_seal(&f);
+    assert_true(ask(x));
+    tmpdir_put(&x->tmp, "0000000002", "short", 5, 0400);
+    assert_false(ask(x));
+}
+
+static void
+a_log_with_one_good_header_is_not_spent(void **state)
+{
+    struct fixture *x = *state;
+    int fd, block;
+
+    filler_empty(x->tmp.fd, 0);
+    assert_true(ask(x));
+    for (block = 0; block < 2; block++) {
+        char byte;
+
+        fd = openat(x->tmp.fd, "0000000000", O_RDWR | O_CLOEXEC);
+        assert_true(fd >= 0);
+        assert_int_equal(pread(fd, &byte, 1, block * 4096 + 50), 1);
+        byte ^= 1;
+        assert_int_equal(pwrite(fd, &byte, 1, block * 4096 + 50), 1);
+        assert_false(ask(x));
+        byte ^= 1;
+        assert_int_equal(pwrite(fd, &byte, 1, block * 4096 + 50), 1);
+        assert_int_equal(close(fd), 0);
+    }
+    assert_true(ask(x));
+}
+
+static void
+of_a_log_and_its_copy_both_count(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t bytes[16384];
+    ssize_t n;
+    int fd;
+
+    fd = openat(x->tmp.fd, "0000000000", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    n = read(fd, bytes, sizeof bytes);
+    assert_true(n > 8192);
+    assert_int_equal(close(fd), 0);
+    filler_empty(x->tmp.fd, 0);
+    assert_true(ask(x));
+
+    tmpdir_put(&x->tmp, "0000000007", bytes, (size_t)n, 0400);
+    assert_false(ask(x));
+}
+
+static void
+any_failing_call_says_not_spent(void **state)
+{
+    struct fixture *x = *state;
+    bool hit = true;
+    unsigned n;
+
+    filler_empty(x->tmp.fd, 0);
+    for (n = 1; hit; n++) {
+        const unsigned fds = fault_open_fds();
+        bool spent;
+
+        assert_true(n < 100);
+        dead_fills_fini(&x->spent);
+        dead_fills_init(&x->spent, x->tmp.fd);
+        fault_inject(n % 2 ? "disk" : "memory", n / 2 + 1,
+                     n % 2 ? EIO : ENOMEM);
+        spent = ask(x);
+        hit = fault_hit() || n % 2 == 0;
+        if (n % 2)
+            assert_int_equal(spent, !fault_hit());
+        fault_clear();
+        assert_int_equal(fault_open_fds(), fds);
+    }
+    assert_true(n > 6);
+}
+
+#define OPEN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    OPEN(a_full_log_is_not_spent_and_an_empty_one_is),
+    OPEN(a_log_that_is_filled_again_is_not_spent),
+    OPEN(what_is_empty_is_on_the_disk_before_that_counts),
+    OPEN(a_log_that_is_gone_is_spent_when_every_log_can_be_read),
+    OPEN(a_log_with_one_good_header_is_not_spent),
+    OPEN(of_a_log_and_its_copy_both_count),
+    OPEN(any_failing_call_says_not_spent),
+};
+TEST_MAIN(tests)

@@ -1,0 +1,552 @@
+/* tests/unit/test_keyspace_history.c - history in keyspace files, compared with
+ * the plain table of the engine in memory; what check finds; off and on; del
+ * and drop. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/setup/tiers.h"
+#include "common/store/lmdb/keyspace_history.h"
+#include "tests/lib/memstore.h"
+#include "tests/lib/random.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+#define DAY  1440u
+#define KEYS 60
+
+static uint32_t now;
+
+static uint64_t
+now_ms(void)
+{
+    return (uint64_t)now * 60000;
+}
+
+struct fixture {
+    struct tmpdir dir;
+    struct tiers_rules rules;
+    struct store *lmdb, *memory;
+    struct random random;
+    uint64_t epoch;
+    size_t txn_memory;
+    uint64_t history_max;
+    unsigned faults;
+};
+
+static void
+rule(struct fixture *x, const char *name, const char *tiers)
+{
+    const char *why;
+
+    assert_rc(tiers_rules_set(&x->rules, name, tiers, &why), 0);
+}
+
+static void
+open_lmdb(struct fixture *x)
+{
+    const struct lmdb_options options = {.keyspace_fd = x->dir.fd,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = true,
+                                         .open_max = 8,
+                                         .txn_memory = x->txn_memory,
+                                         .history = &x->rules,
+                                         .history_max = x->history_max,
+                                         .now_ms = now_ms};
+
+    assert_rc(lmdb_store_open(&x->lmdb, &options), 0);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    x = (struct fixture){.txn_memory = 4 << 20};
+    now = 50 * 365 * DAY;
+    diag_init("test", DIAG_ERROR);
+    tmpdir_make_in_memory(&x.dir);
+    rule(&x, NULL, "1m:2d,1h:90d,1d:10y");
+    open_lmdb(&x);
+    assert_rc(memstore_open(&x.memory), 0);
+    memstore_now(x.memory, now_ms);
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    store_close(x->lmdb);
+    store_close(x->memory);
+    tmpdir_remove(&x->dir);
+    return 0;
+}
+
+/* ---- doing ------------------------------------------------------------- */
+
+static const char *
+key_text(unsigned i)
+{
+    static char text[KEYS][16];
+
+    (void)snprintf(text[i], sizeof text[i], "key%03u", i);
+    return text[i];
+}
+
+/* The same batch for both, as one fill of a log. */
+static void
+apply(struct fixture *x, const char *name, const struct store_delta *d,
+      size_t n)
+{
+    const struct store_mark mark = {
+        .uuid = {9}, .epoch = ++x->epoch, .first_ms = 1};
+
+    assert_rc(stored_apply(x->lmdb, name, &mark, d, n), 0);
+    assert_rc(stored_apply(x->memory, name, &mark, d, n), 0);
+}
+
+static void
+add(struct fixture *x, const char *name, const char *key, uint32_t minute,
+    int64_t sum)
+{
+    const struct store_delta d = {.key = (const uint8_t *)key,
+                                  .key_size = (uint16_t)strlen(key),
+                                  .minute = minute,
+                                  .sum_high = sum < 0 ? -1 : 0,
+                                  .sum_low = (uint64_t)sum};
+
+    apply(x, name, &d, 1);
+}
+
+static uint32_t
+random_minute(struct random *r)
+{
+    switch (random_below(r, 16)) {
+    case 0:
+        return now - (uint32_t)random_below(r, 5 * DAY);
+    case 1:
+        return now + (uint32_t)random_below(r, 3 * DAY);
+    default:
+        return now - (uint32_t)random_below(r, 3);
+    }
+}
+
+static void
+random_batch(struct fixture *x)
+{
+    struct store_delta d[KEYS];
+    struct random *r = &x->random;
+    const unsigned share = random_chance(r, 20) ? 100 : 10;
+    size_t n = 0;
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        const int64_t sum = (int64_t)random_below(r, 2000) - 500;
+
+        if (!random_chance(r, share))
+            continue;
+        d[n++] = (struct store_delta){.key = (const uint8_t *)key_text(i),
+                                      .key_size = 6,
+                                      .minute = random_minute(r),
+                                      .sum_high = sum < 0 ? -1 : 0,
+                                      .sum_low = (uint64_t)sum};
+    }
+    apply(x, "pages", d, n);
+}
+
+static void
+note(void *ctx, const char *text)
+{
+    struct fixture *x = ctx;
+
+    x->faults++;
+    print_message("fault: %s\n", text);
+}
+
+static unsigned
+check(struct fixture *x, const char *name)
+{
+    struct store_check_result r;
+
+    x->faults = 0;
+    assert_rc(
+        store_check(x->lmdb, (const uint8_t *)name, strlen(name), note, x, &r),
+        0);
+    assert_int_equal(r.faults, x->faults);
+    return x->faults;
+}
+
+static struct store_history_query
+question(enum store_history_op op, const char *name, const char *key,
+         uint32_t from, uint32_t to)
+{
+    return (struct store_history_query){.op = op,
+                                        .name = (const uint8_t *)name,
+                                        .name_size = strlen(name),
+                                        .key = (const uint8_t *)key,
+                                        .key_size = key ? strlen(key) : 0,
+                                        .from = from,
+                                        .to = to,
+                                        .step = to - from};
+}
+
+/* The sum of a key (NULL: of all) in a span. */
+static int64_t
+sum_of(struct fixture *x, const char *name, const char *key, uint32_t from,
+       uint32_t to)
+{
+    struct store_history_query q = question(
+        key ? STORE_HISTORY_KEY : STORE_HISTORY_KEYSPACE, name, key, from, to);
+    struct store_bucket b;
+
+    q.buckets = &b;
+    assert_rc(store_history(x->lmdb, &q, 0), 0);
+    store_read_end(x->lmdb);
+    return (int64_t)b.sum_low;
+}
+
+/* ---- comparing --------------------------------------------------------- */
+
+static void
+assert_bucket(const struct store_bucket *a, const struct store_bucket *b)
+{
+    assert_int_equal(a->any, b->any);
+    assert_true(a->sum_low == b->sum_low && a->sum_high == b->sum_high);
+}
+
+/* Asks in pieces as small as may be. */
+static void
+ask(struct store *s, struct store_history_query *q)
+{
+    int rc;
+
+    do
+        rc = store_history(s, q, 1);
+    while (rc == -EAGAIN);
+    store_read_end(s);
+    assert_rc(rc, 0);
+}
+
+static void
+compare(struct fixture *x, struct store_history_query q)
+{
+    static struct store_bucket got[64], want[64];
+    static struct store_top got_top[KEYS + 1], want_top[KEYS + 1];
+    struct store_history_query p = q;
+
+    q.buckets = got;
+    q.top = got_top;
+    p.buckets = want;
+    p.top = want_top;
+    ask(x->lmdb, &q);
+    if (q.since > q.from)
+        return; /* nothing is promised */
+    ask(x->memory, &p);
+    assert_int_equal(q.rows, p.rows);
+    assert_true(q.rank == p.rank && q.keys == p.keys);
+    assert_bucket(&q.sum, &p.sum);
+    for (uint64_t i = 0; i < q.rows; i++) {
+        assert_int_equal(got_top[i].key_size, want_top[i].key_size);
+        assert_memory_equal(got_top[i].key, want_top[i].key,
+                            got_top[i].key_size);
+        assert_bucket(&got_top[i].sum, &want_top[i].sum);
+        if (q.before_known)
+            assert_bucket(&got_top[i].before, &want_top[i].before);
+    }
+    if (q.op == STORE_HISTORY_KEY || q.op == STORE_HISTORY_KEYSPACE)
+        for (uint32_t i = 0; i < (q.to - q.from) / q.step; i++)
+            assert_bucket(&got[i], &want[i]);
+}
+
+static void
+compare_random(struct fixture *x)
+{
+    static const uint32_t units[] = {1, 60, DAY};
+    struct random *r = &x->random;
+    const uint32_t unit = units[random_below(r, 3)];
+    const uint32_t steps = 1 + (uint32_t)random_below(r, 8);
+    const uint32_t back = (uint32_t)random_below(r, 60);
+    const uint32_t from = (now / unit - back) * unit;
+    struct store_history_query q =
+        question((enum store_history_op)random_below(r, 4), "pages",
+                 key_text((unsigned)random_below(r, KEYS)), from,
+                 from + unit * steps * (1 + (uint32_t)random_below(r, 7)));
+
+    q.step = unit * steps;
+    q.length = random_below(r, KEYS + 1);
+    compare(x, q);
+}
+
+/* ---- tests ------------------------------------------------------------- */
+
+static void
+random_lives_are_as_the_table_says(void **state)
+{
+    struct fixture *x = *state;
+
+    x->random.state = random_seed("past");
+    for (unsigned step = 0; step < 1200; step++) {
+        random_batch(x);
+        for (unsigned i = 0; i < 3; i++)
+            compare_random(x);
+        if (step % 100 == 99)
+            assert_int_equal(check(x, "pages"), 0);
+        if (step % 200 == 199) { /* a kill, as it were */
+            store_close(x->lmdb);
+            x->txn_memory = step % 400 == 199 ? 1 : 4 << 20; /* cut merges */
+            open_lmdb(x);
+        }
+        now += random_chance(&x->random, 2)
+                   ? (uint32_t)random_below(&x->random, 3 * DAY)
+                   : (uint32_t)random_below(&x->random, 40);
+        if (random_chance(&x->random, 1))
+            now -= (uint32_t)random_below(&x->random, 2 * DAY);
+    }
+}
+
+static void
+neighbours_are_those_of_the_order(void **state)
+{
+    struct fixture *x = *state;
+    struct store *stores[] = {x->lmdb, x->memory};
+    uint8_t bytes[4096];
+
+    for (unsigned i = 0; i < 10; i++)
+        add(x, "pages", key_text(i), now, 100 - (int)i);
+    for (unsigned i = 0; i < 2; i++) {
+        struct store_query q = {.op = STORE_AROUND,
+                                .name = (const uint8_t *)"pages",
+                                .name_size = 5,
+                                .key = (const uint8_t *)"key004",
+                                .key_size = 6,
+                                .length = 3};
+        struct store_reads reads = {&q, 1, bytes, sizeof bytes, 0};
+
+        assert_int_equal(store_read(stores[i], &reads), 1);
+        store_read_end(stores[i]);
+        assert_rc(q.error, 0);
+        assert_int_equal(q.rows, 3);
+        assert_int_equal(q.rank, 4);
+        assert_int_equal(q.offset, 3);
+    }
+}
+
+static void
+removed_and_saturated_counts_are_explained(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_key key = {(const uint8_t *)"key001", 6};
+    uint64_t deleted;
+
+    add(x, "pages", "key000", now, INT64_MAX);
+    add(x, "pages", "key000", now, INT64_MAX);
+    add(x, "pages", "key000", now + 60, -5);
+    add(x, "pages", "key001", now, 7);
+    assert_rc(
+        store_del(x->lmdb, (const uint8_t *)"pages", 5, &key, 1, &deleted), 0);
+    assert_int_equal(deleted, 1);
+    add(x, "pages", "key001", now, 2);
+
+    assert_int_equal(check(x, "pages"), 0);
+    assert_int_equal(sum_of(x, "pages", "key001", now, now + 1), 9);
+    assert_true(sum_of(x, "pages", "key000", now, now + 1) == -2);
+    assert_rc(store_drop(x->lmdb, (const uint8_t *)"pages", 5, NULL, 0), 0);
+    assert_int_equal(check(x, "pages"), 0);
+    add(x, "pages", "key001", now, 3);
+    assert_int_equal(sum_of(x, "pages", NULL, now, now + 1), 3);
+    assert_int_equal(check(x, "pages"), 0);
+}
+
+static void
+history_can_be_off_and_on(void **state)
+{
+    struct fixture *x = *state;
+    struct store_history_query q =
+        question(STORE_HISTORY_KEYSPACE, "pages.a", NULL, now, now + 1);
+    struct store_bucket b;
+
+    q.buckets = &b;
+    rule(x, "pages.*", "off");
+    rule(x, "pages.b", "1m:1d");
+    add(x, "pages.a", "k", now, 1);
+    add(x, "pages.b", "k", now, 2);
+    assert_rc(store_history(x->lmdb, &q, 0), -ENODATA);
+    store_read_end(x->lmdb);
+    assert_int_equal(sum_of(x, "pages.b", "k", now, now + 1), 2);
+
+    rule(x, "pages.*", "1m:1d");
+    rule(x, "pages.b", "off");
+    add(x, "pages.a", "k", now, 3);
+    add(x, "pages.b", "k", now, 4);
+    assert_rc(store_history(x->lmdb, &q, 0), 0);
+    assert_int_equal(b.sum_low, 3);
+    assert_int_equal(q.since, now); /* what came before is not known */
+    q.name = (const uint8_t *)"pages.b";
+    assert_rc(store_history(x->lmdb, &q, 0), -ENODATA);
+    store_read_end(x->lmdb);
+    assert_int_equal(check(x, "pages.a"), 0);
+    assert_int_equal(check(x, "pages.b"), 0);
+}
+
+/* Changes what history says, checksum and all. */
+static void
+plant(struct fixture *x, void (*change)(struct history *h))
+{
+    struct lmdb *s = lmdb_of(x->lmdb);
+    struct keyspace *k;
+    struct history h;
+    MDB_txn *txn;
+
+    assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
+              0);
+    assert_rc(keyspace_write(s, k, &txn), 0);
+    assert_rc(keyspace_history_get(txn, k->meta, &h), 0);
+    change(&h);
+    assert_rc(keyspace_history_put(txn, k->meta, &h), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    keyspace_unlock(k);
+}
+
+static void
+add_more(struct history *h)
+{
+    h->added++;
+    h->tier[0].in++;
+}
+
+static void
+take_it_back(struct history *h)
+{
+    h->added--;
+    h->tier[0].in--;
+}
+
+static void
+check_finds_what_does_not_agree(void **state)
+{
+    struct fixture *x = *state;
+
+    add(x, "pages", "key000", now, 5);
+    plant(x, add_more);
+    assert_int_equal(check(x, "pages"), 3);
+    assert_rc(stored_add(x->lmdb, "pages", NULL, "key000", 1), -EBADMSG);
+    plant(x, take_it_back);
+    assert_int_equal(check(x, "pages"), 0);
+    assert_rc(stored_add(x->lmdb, "pages", NULL, "key000", 1), 0);
+}
+
+/* Says in the state whether there is history. */
+static void
+set_history(struct fixture *x, bool there)
+{
+    struct lmdb *s = lmdb_of(x->lmdb);
+    struct keyspace_state now_there;
+    struct keyspace *k;
+    MDB_txn *txn;
+
+    assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
+              0);
+    assert_rc(keyspace_write(s, k, &txn), 0);
+    assert_rc(keyspace_state_get(txn, k->meta, &now_there), 0);
+    now_there.has_history = there;
+    assert_rc(keyspace_state_put(txn, k->meta, &now_there), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    keyspace_unlock(k);
+}
+
+/* Behind the back of history one key gives 3 to another: every sum is right,
+ * and neither of the keys. */
+static void
+check_finds_counts_that_history_cannot_explain(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_delta d[2] = {
+        {.key = (const uint8_t *)"key000", .key_size = 6, .sum_low = 3},
+        {.key = (const uint8_t *)"key001",
+         .key_size = 6,
+         .sum_high = -1,
+         .sum_low = (uint64_t)-3}};
+
+    add(x, "pages", "key000", now, 5);
+    add(x, "pages", "key001", now, 8);
+    assert_int_equal(check(x, "pages"), 0);
+
+    set_history(x, false);
+    lmdb_of(x->lmdb)->options.history = NULL; /* as it is: none */
+    assert_rc(stored_apply(x->lmdb, "pages", NULL, d, 2), 0);
+    set_history(x, true);
+    assert_int_equal(check(x, "pages"), 1);
+}
+
+/* An idle keyspace is seen to by store_maintain(), if it is worth a commit. */
+static void
+idle_keyspaces_are_tended(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_maintenance t = {.until_ns = UINT64_MAX};
+    struct lmdb *s = lmdb_of(x->lmdb);
+    struct keyspace_state before, after;
+    struct keyspace *k;
+
+    add(x, "pages", "key000", now, 5);
+    assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
+              0);
+    assert_rc(keyspace_read(k), 0);
+    assert_rc(keyspace_state_get(k->reader, k->meta, &before), 0);
+    keyspace_read_end(k);
+
+    for (unsigned hour = 0; hour < 60; hour++) {
+        now += 60;
+        s->tending.next_ms = 0;
+        while (store_maintain(x->lmdb, &t))
+            ;
+    }
+    assert_rc(keyspace_read(k), 0);
+    assert_rc(keyspace_state_get(k->reader, k->meta, &after), 0);
+    keyspace_read_end(k);
+    assert_in_range(after.change - before.change, 1, 4);
+    assert_int_equal(check(x, "pages"), 0);
+    compare(x, question(STORE_HISTORY_TOP, "pages", NULL,
+                        now / DAY * DAY - 4 * DAY, now / DAY * DAY));
+}
+
+static void
+the_limit_bounds_the_file(void **state)
+{
+    struct fixture *x = *state;
+    struct store_check_result r;
+
+    store_close(x->lmdb);
+    x->history_max = 100000;
+    open_lmdb(x);
+    x->random.state = 5;
+    for (unsigned i = 0; i < 3000; i++) {
+        random_batch(x);
+        now += 2;
+    }
+    assert_rc(store_check(x->lmdb, (const uint8_t *)"pages", 5, note, x, &r),
+              0);
+    assert_int_equal(r.faults, 0);
+    assert_in_range(r.used_size, 0, 400000);
+}
+
+#define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    T(random_lives_are_as_the_table_says),
+    T(neighbours_are_those_of_the_order),
+    T(removed_and_saturated_counts_are_explained),
+    T(history_can_be_off_and_on),
+    T(check_finds_what_does_not_agree),
+    T(check_finds_counts_that_history_cannot_explain),
+    T(idle_keyspaces_are_tended),
+    T(the_limit_bounds_the_file),
+};
+
+TEST_MAIN(tests)

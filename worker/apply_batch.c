@@ -1,0 +1,323 @@
+/* worker/apply_batch.c - see apply_batch.h. */
+#include "worker/apply_batch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/wire/name.h"
+
+/* While another process writes to a keyspace it is looked at that often. */
+#define PATIENT_FIRST_MS 1
+#define PATIENT_MOST_MS  32
+#define PATIENT_SAY_MS   1000
+
+bool
+apply_batch_stopped(const struct merge *m)
+{
+    return m->stop && m->stop(m->stop_ctx);
+}
+
+static void
+keyspace_text(const struct fold_keyspace *k, char text[NAME_TEXT_SIZE])
+{
+    (void)name_escape(k->name, k->name_size, text); /* its length: unused */
+}
+
+/* ---- waiting for another process --------------------------------------- */
+
+/* Nobody is waited for any more. */
+static void
+be_served(struct merge *m)
+{
+    m->patient_ms = 0;
+}
+
+/* Waits a little for the process that is writing to `what`; longer each time,
+ * and says so once a second at most.  False: told to stop. */
+static bool
+wait_for(struct merge *m, const char *what, long holder, uint64_t *wait_ms)
+{
+    const uint64_t now = clock_ms();
+    struct timespec t = {.tv_nsec = (long)*wait_ms * 1000000};
+
+    if (m->patient_ms == 0)
+        m->patient_ms = m->told_ms = now;
+    if (now - m->told_ms >= PATIENT_SAY_MS) {
+        m->told_ms = now;
+        diag(
+            DIAG_WARNING,
+            "%s: waiting for pid=%ld, which is writing to it; seconds=%" PRIu64,
+            what, holder, (now - m->patient_ms) / 1000);
+    }
+    if (apply_batch_stopped(m))
+        return false;
+    (void)nanosleep(&t, NULL); /* a signal may end it early */
+    *wait_ms = *wait_ms < PATIENT_MOST_MS ? 2 * *wait_ms : PATIENT_MOST_MS;
+    return true;
+}
+
+/* ---- applying ---------------------------------------------------------- */
+
+/* True when the machine is the trouble, not the keyspace. */
+static bool
+machine_cannot(int rc)
+{
+    return rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ||
+           rc == -EROFS;
+}
+
+static enum keyspace_state
+state_after(int rc)
+{
+    if (rc == 0)
+        return KEYSPACE_IN;
+    if (rc == -EAGAIN)
+        return KEYSPACE_PUT_OFF;
+    if (rc == -ESTALE || rc == -EOVERFLOW || machine_cannot(rc))
+        return KEYSPACE_NOT;
+    return KEYSPACE_HOLD;
+}
+
+/* Says why a keyspace did not take its records.  A limit is called by the name
+ * of its setting. */
+static void
+tell_failure(const struct merge *m, const struct fold_keyspace *k, bool no_room)
+{
+    static struct diag_repeat holds, waits;
+    char text[NAME_TEXT_SIZE];
+
+    keyspace_text(k, text);
+    if (k->state == KEYSPACE_NOT)
+        diag_repeating(&waits, DIAG_ERROR,
+                       "keyspace=%s: %s; its logs stay full, trying again",
+                       text, diag_text(k->error));
+    else if (k->error == -EDQUOT)
+        diag_repeating(&holds, DIAG_ERROR,
+                       "keyspace=%s cannot take its records, they are held: "
+                       "%s=%" PRIu64 " would be passed",
+                       text, no_room ? "keyspace.max" : "keyspace.max_keys",
+                       no_room ? m->keyspace_max : m->keys_max);
+    else if (k->state == KEYSPACE_HOLD)
+        diag_repeating(&holds, DIAG_ERROR,
+                       "keyspace=%s cannot take its records, they are held: "
+                       "%s",
+                       text, diag_text(k->error));
+}
+
+/* The batch of a keyspace; its deltas live until the next call. */
+static struct store_batch
+batch_of(struct merge *m, const struct fold_keyspace *k)
+{
+    struct store_batch b = {.name = k->name, .name_size = k->name_size};
+    struct store_delta *deltas;
+
+    b.mark_count = log_select_touching(&m->agree, &m->batch, k);
+    b.marks = m->agree.marks;
+    fold_deltas(&m->batch.fold, k, &deltas, &b.delta_count);
+    b.deltas = deltas;
+    return b;
+}
+
+/* Has the store apply a keyspace's records; the pid of who is in the way. */
+static long
+apply(struct merge *m, struct fold_keyspace *k)
+{
+    const struct store_batch b = batch_of(m, k);
+    struct store_applied applied = {0};
+
+    k->error = store_apply(m->store, &b, &applied);
+    k->state = (int8_t)state_after(k->error);
+    m->stats.keys += applied.keys;
+    m->stats.created += applied.created;
+    m->stats.saturated += applied.saturated;
+    m->stats.keyspaces += k->state == KEYSPACE_IN;
+    m->waiting = m->waiting || machine_cannot(k->error);
+    tell_failure(m, k, applied.no_room);
+    return applied.holder;
+}
+
+/* Applies what was put off, when a wait is over; how many are still in the
+ * way, and one of them. */
+static size_t
+apply_put_off(struct merge *m, struct fold_keyspace **behind, long *holder)
+{
+    struct fold_keyspace *k;
+    size_t left = 0;
+    long pid;
+
+    for (k = m->batch.fold.first; k && !apply_batch_stopped(m); k = k->next) {
+        if (k->state != KEYSPACE_PUT_OFF)
+            continue;
+        pid = apply(m, k);
+        if (k->state != KEYSPACE_PUT_OFF)
+            continue;
+        left++;
+        *behind = k;
+        *holder = pid;
+    }
+    return left;
+}
+
+/* Applies to every keyspace that is to be applied to. */
+static void
+apply_all(struct merge *m)
+{
+    struct fold_keyspace *k, *behind = NULL;
+    uint64_t wait_ms = PATIENT_FIRST_MS;
+    char text[NAME_TEXT_SIZE + sizeof "keyspace="] = "keyspace=";
+    size_t left = 0;
+    long holder = 0;
+
+    for (k = m->batch.fold.first; k && !apply_batch_stopped(m); k = k->next) {
+        if (k->state != KEYSPACE_TODO)
+            continue;
+        holder = apply(m, k);
+        if (k->state == KEYSPACE_PUT_OFF) {
+            behind = k;
+            left++;
+        }
+    }
+    while (left > 0) {
+        keyspace_text(behind, text + sizeof "keyspace=" - 1);
+        if (!wait_for(m, text, holder, &wait_ms))
+            break;
+        left = apply_put_off(m, &behind, &holder);
+    }
+    be_served(m);
+    /* Told to stop: what was not come to stays where it is. */
+    for (k = m->batch.fold.first; k; k = k->next)
+        if (k->state == KEYSPACE_TODO || k->state == KEYSPACE_PUT_OFF)
+            k->state = KEYSPACE_NOT;
+}
+
+/* ---- holding ----------------------------------------------------------- */
+
+/* The logs with records for the keyspace stay full. */
+static void
+not_whole(struct merge *m, const struct fold_keyspace *k)
+{
+    unsigned i;
+
+    for (i = 0; i < m->batch.count; i++)
+        if (fold_bit(k->touched, i))
+            m->batch.logs[i].whole = false;
+}
+
+/* Whether a log with records for the keyspace can be emptied if these are
+ * safe.  If not, they will be met again: nothing is to be done for them. */
+static bool
+any_whole(const struct merge *m, const struct fold_keyspace *k)
+{
+    unsigned i;
+
+    for (i = 0; i < m->batch.count; i++)
+        if (fold_bit(k->touched, i) && m->batch.logs[i].whole)
+            return true;
+    return false;
+}
+
+/* How many keyspaces in this state matter. */
+static size_t
+count_in(const struct merge *m, enum keyspace_state state)
+{
+    const struct fold_keyspace *k;
+    size_t n = 0;
+
+    for (k = m->batch.fold.first; k; k = k->next)
+        n += k->state == (int8_t)state && any_whole(m, k);
+    return n;
+}
+
+static int
+put_all(struct merge *m)
+{
+    const struct fold_keyspace *k;
+    int rc = 0;
+
+    for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
+        struct store_batch b;
+
+        if (k->state != KEYSPACE_HOLD || !any_whole(m, k))
+            continue;
+        if (apply_batch_stopped(m))
+            return -ECANCELED;
+        b = batch_of(m, k);
+        rc = held_put(m->held, &b, k->error);
+    }
+    return rc;
+}
+
+static int
+hold_once(struct merge *m)
+{
+    int rc;
+
+    rc = held_begin(m->held);
+    if (rc < 0)
+        return rc;
+    rc = put_all(m);
+    if (rc == 0)
+        return held_commit(m->held);
+    held_abort(m->held);
+    return rc;
+}
+
+/* Holds what is to be held; has what is held already, perhaps by a process that
+ * died, be durable. */
+static int
+hold(struct merge *m)
+{
+    const size_t count = count_in(m, KEYSPACE_HOLD);
+    uint64_t wait_ms = PATIENT_FIRST_MS;
+    int rc = 0;
+
+    if (count == 0 && count_in(m, KEYSPACE_SAME) == 0)
+        return 0;
+    do
+        rc = count > 0 ? hold_once(m) : held_make_durable(m->held);
+    while (rc == -EAGAIN &&
+           wait_for(m, "data/" HELD_FILE, held_holder(m->held), &wait_ms));
+    be_served(m);
+    if (rc == 0)
+        m->stats.held += count;
+    return rc;
+}
+
+static void
+tell_cannot_hold(struct merge *m, int error)
+{
+    static struct diag_repeat repeat;
+
+    if (error == -EAGAIN || error == -ECANCELED)
+        return; /* told to stop */
+    m->waiting = m->waiting || error != -ESTALE;
+    diag_repeating(&repeat, DIAG_ERROR,
+                   "hold records: %s; their logs stay full, trying again",
+                   error == -EDQUOT ? "held.max would be passed"
+                                    : diag_text(error));
+}
+
+void
+apply_batch(struct merge *m)
+{
+    struct fold_keyspace *k;
+    unsigned i;
+    int rc;
+
+    for (i = 0; i < m->batch.count; i++)
+        m->batch.logs[i].whole = true;
+    apply_all(m);
+    for (k = m->batch.fold.first; k; k = k->next)
+        if (k->state == KEYSPACE_NOT)
+            not_whole(m, k);
+    rc = hold(m);
+    if (rc == 0)
+        return;
+    tell_cannot_hold(m, rc);
+    for (k = m->batch.fold.first; k; k = k->next)
+        if (k->state == KEYSPACE_HOLD || k->state == KEYSPACE_SAME)
+            not_whole(m, k);
+}

@@ -1,0 +1,108 @@
+/* worker/fold_memory.c - see fold_memory.h. */
+#include "worker/fold_memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+/* ---- tables ------------------------------------------------------------ */
+
+int
+fold_table_open(struct fold_table *t, uint32_t count, int dirfd)
+{
+    int rc;
+
+    assert((count & (count - 1)) == 0);
+    *t = (struct fold_table){.mask = count - 1, .limit = count / 4 * 3};
+    rc = region_open(&t->cells, count * sizeof(struct fold_cell), dirfd);
+    return rc;
+}
+
+static int
+table_grow(struct fold *f, struct fold_table *t)
+{
+    const size_t more = 2 * table_size(t);
+    struct fold_table bigger;
+    uint32_t at;
+    int rc;
+
+    if (f->wide || t->mask >= UINT32_MAX / 4)
+        return -ENOBUFS;
+    if (fold_memory(f) + more > f->memory)
+        return -ENOBUFS;
+    rc = fold_table_open(&bigger, 2 * (t->mask + 1), -1);
+    if (rc < 0)
+        return rc == -ENOMEM ? -ENOBUFS : rc;
+    for (at = 0; at <= t->mask; at++) {
+        const struct fold_cell *c = &cells(t)[at];
+
+        if (c->reference != 0)
+            table_put(&bigger, c->tag, c->reference);
+    }
+    region_close(&t->cells);
+    *t = bigger;
+    return 0;
+}
+
+int
+fold_table_clear(struct fold_table *t)
+{
+    const bool fits = t->mask + 1 == FOLD_CELLS_MIN || t->used > t->mask / 8;
+
+    if (fits) {
+        memset(t->cells.at, 0, table_size(t));
+        t->used = 0;
+        return 0;
+    }
+    region_close(&t->cells);
+    return fold_table_open(t, FOLD_CELLS_MIN, -1);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+size_t
+fold_memory(const struct fold *f)
+{
+    return f->arena_used + table_size(&f->names) + table_size(&f->entries) +
+           f->entries_most * FOLD_SCRATCH_SIZE;
+}
+
+int
+fold_reserve(struct fold *f)
+{
+    const size_t more = FOLD_GROUP * record_size_max(f);
+    int rc = 0;
+
+    if (f->names.used + FOLD_GROUP > f->names.limit)
+        rc = table_grow(f, &f->names);
+    if (rc == 0 && f->entries.used + FOLD_GROUP > f->entries.limit)
+        rc = table_grow(f, &f->entries);
+    if (rc < 0)
+        return rc;
+    if (f->arena_used + more > f->arena.size)
+        return -ENOBUFS;
+    if (!f->wide &&
+        fold_memory(f) + more + FOLD_GROUP * FOLD_SCRATCH_SIZE > f->memory)
+        return -ENOBUFS;
+    return 0;
+}
+
+/* What a table takes while it grows for so many more cells. */
+static size_t
+growth(const struct fold_table *t, uint32_t more)
+{
+    return t->used + more > t->limit ? 2 * table_size(t) : 0;
+}
+
+bool
+fold_expects_room(const struct fold *f)
+{
+    const uint32_t entries = f->entries_grown + f->entries_grown / 8;
+    const size_t more = f->grown + f->grown / 8 +
+                        FOLD_GROUP * (record_size_max(f) + FOLD_SCRATCH_SIZE) +
+                        entries * FOLD_SCRATCH_SIZE;
+
+    return !f->wide &&
+           fold_memory(f) + more + growth(&f->entries, entries + FOLD_GROUP) <=
+               f->memory;
+}

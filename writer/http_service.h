@@ -1,0 +1,38 @@
+/* writer/http_service.h - what countd-write serves at its HTTP door: the
+ * modules that the settings turn on, each with a table of routes.
+ *
+ * Ownership: the caller's, between open and close.  The loop's thread.
+ * Errors: 0 or a negative errno; text goes to diag.
+ */
+#ifndef COUNTD_WRITER_HTTP_SERVICE_H
+#define COUNTD_WRITER_HTTP_SERVICE_H
+
+#include "common/net/http.h"
+#include "common/net/loop.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "writer/sequence.h"
+
+#define HTTP_OUT_SIZE ((size_t)128 * 1024) /* the largest answer */
+
+struct http {
+    struct http_site site;
+    struct sequence sequence;
+    bool sequence_on;
+};
+
+/* Whether anything is served there. */
+bool http_is_on(const struct config *c);
+
+/* Opens what is turned on, and adds its routes to the site.  -EBUSY: another
+ * process has what is in the folder live. */
+int http_open(struct http *h, struct loop *loop, struct datadir *dir,
+              const struct config *config);
+
+/* All connections of the door have ended before. */
+void http_close(struct http *h);
+
+/* Prints the figures of what is turned on. */
+void http_print(const struct http *h);
+
+#endif

@@ -1,0 +1,163 @@
+/* writer/listeners.c - see listeners.h. */
+#include "writer/listeners.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/base/files.h"
+#include "writer/http_service.h"
+
+static size_t
+wanted(uint64_t setting)
+{
+    return setting > 0 && setting < LISTENERS_MOST ? (size_t)setting
+                                                   : LISTENERS_MOST;
+}
+
+/* Descriptors for connections. */
+static size_t
+connections_left(uint64_t want, const struct config *c)
+{
+    const uint64_t kept =
+        LISTENERS_FILES + (c->quota_enable ? c->quota_max : 0);
+    uint64_t limit;
+
+    /* What cannot be raised is told below, and accepting pauses all the same.
+     */
+    (void)files_raise(want + kept, 0);
+    limit = files_limit();
+    return (size_t)(limit > 2 * kept ? limit - kept : limit / 2);
+}
+
+static void
+fill_ingest(struct listener_config *row, const char *listen,
+            const struct config *c, struct ingest *ingest)
+{
+    row->listen = listen;
+    row->enable_key = row->listen_key;
+    row->max_key = "write.max_connections";
+    row->ctx = ingest;
+    row->max = wanted(c->write_max_connections);
+    row->yield_s = LISTENERS_YIELD_S;
+}
+
+static void
+fill_live(struct listeners *d, const struct config *c, enum live_kind kind,
+          struct live_server *server)
+{
+    struct listener_config *row =
+        &d->rows[kind == LIVE_COUNTER ? LISTENER_COUNTER : LISTENER_SEMAPHORE];
+    const struct live_service_settings s = live_service_settings(c, kind);
+
+    (void)snprintf(d->live_listen[kind], sizeof d->live_listen[kind], "%s:%u",
+                   c->live_address, (unsigned)s.port); /* fits */
+    *row = (struct listener_config){.name = s.name,
+                                    .listen =
+                                        s.enable ? d->live_listen[kind] : NULL,
+                                    .listen_key = s.port_key,
+                                    .enable_key = s.enable_key,
+                                    .max_key = s.max_key,
+                                    .protocol = &live_protocol,
+                                    .ctx = server,
+                                    .max = wanted(s.max_connections),
+                                    .keep_alive_s = LIVE_KEEP_ALIVE_S,
+                                    .close_over = s.max_connections > 0};
+}
+
+static void
+fill_http(struct listener_config *row, const struct config *c,
+          struct http_site *site)
+{
+    *row = (struct listener_config){
+        .name = "http",
+        .listen = http_is_on(c) ? c->http_listen : NULL,
+        .listen_key = "http.listen",
+        .enable_key = c->sequence_enable ? "sequence.enable" : "quota.enable",
+        .max_key = "http.max_connections",
+        .protocol = &http_protocol,
+        .ctx = site,
+        .max = wanted(c->http_max_connections),
+        .idle_s = HTTP_IDLE_S,
+        .yield_s = HTTP_YIELD_S};
+}
+
+/* The limit of open files allows less than a setting says. */
+static void
+say_too_few(const struct listeners *d)
+{
+    const char *said = "";
+
+    for (size_t i = 0; i < DOORS; i++) {
+        const struct listener_config *row = &d->rows[i];
+
+        if (row->max <= d->shared || row->max == LISTENERS_MOST ||
+            strcmp(said, row->max_key) == 0)
+            continue;
+        said = row->max_key; /* both doors of increments have the same */
+        diag(DIAG_WARNING,
+             "only %zu connections for %s=%zu: the limit of open files is "
+             "%llu; raise it (ulimit -n, LimitNOFILE=)",
+             d->shared, row->max_key, row->max,
+             (unsigned long long)files_limit());
+    }
+}
+
+/* No door has more than there are descriptors, and each is sure of a part. */
+static void
+share(struct listeners *d)
+{
+    for (size_t i = 0; i < DOORS; i++) {
+        struct listener_config *row = &d->rows[i];
+        size_t part = d->shared / 2 / DOORS;
+
+        if (row->max > d->shared)
+            row->max = d->shared;
+        if (part > LISTENERS_RESERVED)
+            part = LISTENERS_RESERVED;
+        row->reserved = row->listen && row->listen[0] != '\0'
+                            ? (part < row->max ? part : row->max)
+                            : 0;
+    }
+}
+
+void
+listeners_init(struct listeners *d, const struct config *c,
+               struct ingest *ingest, struct live_service *lives,
+               struct http_site *site)
+{
+    uint64_t want = 0;
+
+    *d = (struct listeners){
+        .rows = {[LISTENER_ACK] = {.name = "ack",
+                                   .listen_key = "write.ack_listen",
+                                   .protocol = &ingest_ack},
+                 [LISTENER_SILENT] = {.name = "silent",
+                                      .listen_key = "write.listen",
+                                      .protocol = &ingest_silent}}};
+    fill_ingest(&d->rows[LISTENER_ACK], c->write_ack_listen, c, ingest);
+    fill_ingest(&d->rows[LISTENER_SILENT], c->write_listen, c, ingest);
+    for (int kind = 0; kind < LIVE_SERVICE_KINDS; kind++)
+        fill_live(d, c, (enum live_kind)kind, &lives->servers[kind]);
+    fill_http(&d->rows[LISTENER_HTTP], c, site);
+    for (size_t i = 0; i < DOORS; i++)
+        if (d->rows[i].listen && d->rows[i].listen[0] != '\0')
+            want += d->rows[i].max;
+    d->shared = connections_left(want, c);
+    say_too_few(d);
+    share(d);
+}
+
+size_t
+listeners_live(struct conns *cs)
+{
+    return conns_door(cs, LISTENER_COUNTER)->open +
+           conns_door(cs, LISTENER_SEMAPHORE)->open;
+}
+
+bool
+listeners_only_http(struct conns *cs)
+{
+    return listeners_live(cs) == 0 && conns_door(cs, LISTENER_ACK)->open == 0 &&
+           conns_door(cs, LISTENER_SILENT)->open == 0;
+}

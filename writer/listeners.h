@@ -1,0 +1,53 @@
+/* writer/listeners.h - the ports of countd-write: one row for each.
+ *
+ * The rows drive what is bound, the ready lines, how many connections each may
+ * have, the figures and the warnings (common/net/conn.h).  Doors whose clients
+ * wait for an answer stand first. */
+#ifndef COUNTD_WRITER_LISTENERS_H
+#define COUNTD_WRITER_LISTENERS_H
+
+#include "common/net/bind.h"
+#include "common/net/http.h"
+#include "common/setup/config.h"
+#include "writer/ingest.h"
+#include "writer/live/live_service.h"
+
+enum {
+    LISTENER_COUNTER,
+    LISTENER_SEMAPHORE,
+    LISTENER_HTTP,
+    LISTENER_ACK,
+    LISTENER_SILENT,
+    DOORS
+};
+
+#define LISTENERS_FILES                                                        \
+    128                           /* descriptors for logs, threads, the rest   \
+                                   */
+#define LISTENERS_MOST     262144 /* connections of a door without a limit */
+#define LISTENERS_RESERVED 1024   /* what a door is sure of, at most */
+#define LISTENERS_YIELD_S  60 /* idle so long, a sender makes way for another  \
+                               */
+
+/* For what waits; memory never touched is free. */
+#define LISTENERS_POOL ((size_t)64 << 20)
+
+struct listeners {
+    struct listener_config rows[DOORS];
+    char live_listen[LIVE_SERVICE_KINDS][CONFIG_TEXT_SIZE + 8];
+    size_t shared; /* connections of all doors together */
+};
+
+/* Raises the limit of descriptors as far as it may be and is of use, and fills
+ * the rows by the settings. */
+void listeners_init(struct listeners *d, const struct config *c,
+                    struct ingest *ingest, struct live_service *lives,
+                    struct http_site *site);
+
+/* Connections of the live doors, which hold up what others could do alone. */
+size_t listeners_live(struct conns *cs);
+
+/* No connection but those of HTTP. */
+bool listeners_only_http(struct conns *cs);
+
+#endif

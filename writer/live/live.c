@@ -1,0 +1,543 @@
+/* writer/live/live.c - live objects: counters and semaphores in memory. */
+#include "writer/live/live.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "writer/live/live_object.h"
+
+#define HOLDINGS_SLOTS 64 /* of the index of holdings, at start */
+#define HOLDINGS_SHARE 32 /* this part of the budget is not for names */
+
+static size_t
+held_bytes(const struct live *l)
+{
+    const size_t bytes = l->options.holders * sizeof *l->held;
+
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* The lists by holder: address space, which is memory once it is touched. */
+static int
+map_held(struct live *l)
+{
+    void *at;
+
+    if (!budget_take(l->options.budget, held_bytes(l)))
+        return -ENOMEM;
+    at = mmap(NULL, held_bytes(l), PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        budget_give(l->options.budget, held_bytes(l));
+        return -ENOMEM;
+    }
+    l->held = at;
+    return 0;
+}
+
+static void
+unmap_held(struct live *l)
+{
+    (void)munmap(l->held, held_bytes(l)); /* as mapped: cannot fail */
+    budget_give(l->options.budget, held_bytes(l));
+}
+
+/* The index begins with what was asked for, but with no more than an eighth
+ * of the memory. */
+static size_t
+first_slots(const struct live_options *o)
+{
+    const uint64_t most =
+        (o->budget->max - o->budget->used) / 8 / sizeof(struct table_slot);
+
+    return o->slots < most ? o->slots : (size_t)most;
+}
+
+int
+live_init(struct live *l, const struct live_options *options)
+{
+    int rc;
+
+    assert(options->holders > 0 && options->holders < HOLDER_MANY);
+    assert(options->window_s > 0);
+    *l = (struct live){.options = *options};
+    l->before = options->history ? sizeof(struct live_counts) : 0;
+    if (getrandom(&l->key, sizeof l->key, 0) != sizeof l->key)
+        return -EIO;
+    rc = map_held(l);
+    if (rc < 0)
+        return rc;
+    rc = arena_init(&l->objects, options->budget);
+    if (rc < 0)
+        goto unmap;
+    rc = arena_init(&l->holdings, options->budget);
+    if (rc < 0)
+        goto fini_objects;
+    rc = table_init(&l->names, options->budget, first_slots(options));
+    if (rc < 0)
+        goto fini_holdings;
+    rc = table_init(&l->holders, options->budget, HOLDINGS_SLOTS);
+    if (rc < 0)
+        goto fini_names;
+    return 0;
+
+fini_names:
+    table_fini(&l->names);
+fini_holdings:
+    arena_fini(&l->holdings);
+fini_objects:
+    arena_fini(&l->objects);
+unmap:
+    unmap_held(l);
+    return rc;
+}
+
+void
+live_fini(struct live *l)
+{
+    table_fini(&l->holders);
+    table_fini(&l->names);
+    arena_fini(&l->holdings);
+    arena_fini(&l->objects);
+    unmap_held(l);
+    *l = (struct live){0};
+}
+
+bool
+live_clock(struct live *l, uint64_t unix_ms)
+{
+    const uint64_t window_ms = (uint64_t)l->options.window_s * 1000;
+    bool due = !l->swept || l->hungry;
+
+    l->now_ms = unix_ms;
+    /* A clock that was set back begins a sweep too many, not too few. */
+    if (l->options.kind == LIVE_COUNTER) {
+        l->window = (uint32_t)(unix_ms / window_ms);
+        due |= l->window != l->swept_window;
+    } else {
+        due |= unix_ms < l->swept_ms || unix_ms - l->swept_ms > window_ms;
+    }
+    return due || l->sweeping;
+}
+
+/* ---- history ------------------------------------------------------------- */
+
+static void
+add_history(struct live *l, uint32_t number, unsigned what, uint32_t amount)
+{
+    struct live_counts *h = live_tally_at(l, number);
+
+    h->sums[what] += amount;
+    if (h->waiting)
+        return;
+    h->waiting = true;
+    h->next = 0;
+    if (l->tell_last != 0)
+        live_tally_at(l, l->tell_last)->next = number;
+    else
+        l->tell_first = number;
+    l->tell_last = number;
+}
+
+static inline void
+tell(struct live *l, uint32_t number, unsigned what, uint32_t amount)
+{
+    if (l->before != 0)
+        add_history(l, number, what, amount);
+}
+
+bool
+live_activity_next(const struct live *l, struct live_activity *out)
+{
+    const struct live_counts *h;
+    const struct object *o;
+
+    if (l->tell_first == 0)
+        return false;
+    h = live_tally_at(l, l->tell_first);
+    o = object_at(l, l->tell_first);
+    *out = (struct live_activity){
+        .acquired = h->sums[TELL_ACQUIRED],
+        .released = h->sums[TELL_RELEASED],
+        .refused = h->sums[TELL_REFUSED],
+        .name_size = o->name_size,
+        .name = o->name,
+    };
+    return true;
+}
+
+/* ---- who holds what ------------------------------------------------------ */
+
+static void
+link_object(struct live *l, uint32_t number, uint32_t holder)
+{
+    struct object *o = object_at(l, number);
+    struct live_holder *head = &l->held[holder];
+
+    assert(o->holder == HOLDER_NONE);
+    o->holder = holder;
+    o->prev = 0;
+    o->next = head->objects;
+    if (head->objects != 0)
+        object_at(l, head->objects)->prev = number;
+    head->objects = number;
+}
+
+static void
+unlink_object(struct live *l, uint32_t number)
+{
+    struct object *o = object_at(l, number);
+
+    assert(o->holder < l->options.holders);
+    if (o->prev != 0)
+        object_at(l, o->prev)->next = o->next;
+    else
+        l->held[o->holder].objects = o->next;
+    if (o->next != 0)
+        object_at(l, o->next)->prev = o->prev;
+    o->holder = HOLDER_NONE;
+}
+
+static void
+link_holding(struct live *l, uint32_t number)
+{
+    struct holding *h = holding_at(l, number);
+    struct live_holder *head = &l->held[h->holder];
+
+    h->prev = 0;
+    h->next = head->holdings;
+    if (head->holdings != 0)
+        holding_at(l, head->holdings)->prev = number;
+    head->holdings = number;
+}
+
+static void
+unlink_holding(struct live *l, uint32_t number)
+{
+    const struct holding *h = holding_at(l, number);
+
+    if (h->prev != 0)
+        holding_at(l, h->prev)->next = h->next;
+    else
+        l->held[h->holder].holdings = h->next;
+    if (h->next != 0)
+        holding_at(l, h->next)->prev = h->prev;
+}
+
+/* 0: no memory. */
+static uint32_t
+new_holding(struct live *l, uint32_t object, uint32_t holder, uint32_t amount)
+{
+    const uint32_t number = arena_take(&l->holdings, sizeof(struct holding));
+
+    if (number == 0)
+        return 0;
+    if (table_insert(&l->holders, holding_hash(l, object, holder), number) <
+        0) {
+        arena_give(&l->holdings, number);
+        return 0;
+    }
+    *holding_at(l, number) =
+        (struct holding){.object = object, .holder = holder, .amount = amount};
+    link_holding(l, number);
+    return number;
+}
+
+static void
+end_holding(struct live *l, uint32_t number)
+{
+    const struct holding *h = holding_at(l, number);
+
+    unlink_holding(l, number);
+    table_remove(&l->holders, holding_hash(l, h->object, h->holder), number);
+    arena_give(&l->holdings, number);
+}
+
+/* A second holder comes: each gets a holding.  Returns that of the second, of
+ * nothing so far; 0: no memory, and nothing has changed. */
+static uint32_t
+spill(struct live *l, uint32_t number, uint32_t second)
+{
+    struct object *o = object_at(l, number);
+    const uint32_t mine = new_holding(l, number, o->holder, o->current);
+    uint32_t other;
+
+    if (mine == 0)
+        return 0;
+    other = new_holding(l, number, second, 0);
+    if (other == 0) {
+        end_holding(l, mine);
+        return 0;
+    }
+    unlink_object(l, number);
+    o->holder = HOLDER_MANY;
+    o->next = 2;
+    return other;
+}
+
+/* Makes `holder` one of the object's.  *holding is its holding, or 0 when it
+ * is the only holder.  False: no memory, and nothing has changed. */
+static bool
+join(struct live *l, uint32_t number, uint32_t holder, uint32_t *holding)
+{
+    struct object *o = object_at(l, number);
+
+    *holding = 0;
+    if (o->holder == holder)
+        return true;
+    if (o->holder == HOLDER_NONE) {
+        link_object(l, number, holder);
+        return true;
+    }
+    if (o->holder != HOLDER_MANY) {
+        *holding = spill(l, number, holder);
+        return *holding != 0;
+    }
+    *holding = find_holding(l, number, holder);
+    if (*holding == 0) {
+        *holding = new_holding(l, number, holder, 0);
+        o->next += *holding != 0;
+    }
+    return *holding != 0;
+}
+
+/* The holding has become 0. */
+static void
+leave(struct live *l, uint32_t number, uint32_t holding)
+{
+    struct object *o = object_at(l, number);
+
+    assert(holding_at(l, holding)->amount == 0);
+    assert(o->holder == HOLDER_MANY && o->next > 0);
+    end_holding(l, holding);
+    o->next--;
+    if (o->next == 0) {
+        assert(o->current == 0);
+        o->holder = HOLDER_NONE;
+    }
+}
+
+/* ---- the operations ------------------------------------------------------ */
+
+/* Before each change: a new window begins with what there is.  Semaphores
+ * have one window only, and their maximum is never exceeded. */
+static void
+begin_change(const struct live *l, struct object *o)
+{
+    if (o->window < l->window)
+        o->maximum = o->current;
+    o->window = l->window;
+}
+
+enum frame_status
+live_get(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
+         uint32_t *value)
+{
+    const uint32_t number = find_object(l, hash, name, size);
+    const struct object *o;
+
+    if (number == 0)
+        return FRAME_NOT_FOUND;
+    o = object_at(l, number);
+    *value =
+        l->options.kind == LIVE_COUNTER ? o->current : o->maximum - o->current;
+    return FRAME_OK;
+}
+
+int
+live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
+         uint32_t *from, uint32_t *looks, uint32_t *amount)
+{
+    const uint32_t number = find_object(l, hash, name, size);
+    const struct object *o;
+
+    if (number == 0)
+        return 0;
+    o = object_at(l, number);
+    if (o->holder != HOLDER_MANY) { /* who it is stands in the object */
+        if (o->holder == HOLDER_NONE || o->holder < *from)
+            return 0;
+        *from = o->holder;
+        *amount = o->current;
+        return 1;
+    }
+    for (; *from < l->options.holders; (*from)++) {
+        uint32_t holding;
+
+        if (*looks == 0)
+            return -1;
+        (*looks)--;
+        if (l->held[*from].holdings == 0)
+            continue;
+        holding = find_holding(l, number, *from);
+        if (holding == 0)
+            continue;
+        *amount = holding_at(l, holding)->amount;
+        return 1;
+    }
+    return 0;
+}
+
+static enum frame_status
+no_memory(struct live *l)
+{
+    l->figures.no_memory++;
+    l->hungry |= l->options.kind == LIVE_SEMAPHORE && l->idle > 0;
+    return FRAME_NO_MEMORY;
+}
+
+/* An object that can be found, but for the record with nothing in it.  0: no
+ * memory, and nothing has changed. */
+static uint32_t
+new_object(struct live *l, uint32_t hash, size_t name_size)
+{
+    struct budget *b = l->options.budget;
+    const uint64_t max = b->max, most = max - max / HOLDINGS_SHARE;
+    uint32_t number;
+
+    /* Meanwhile the budget is what names may have, or what is used already. */
+    b->max = most > b->used ? most : b->used;
+    number = arena_take(&l->objects, l->before + OBJECT_SIZE + name_size);
+    if (number != 0 && table_insert(&l->names, hash, number) < 0) {
+        arena_give(&l->objects, number);
+        number = 0;
+    }
+    b->max = max;
+    return number;
+}
+
+/* The first to acquire from a name. */
+static enum frame_status
+create(struct live *l, uint32_t holder, uint32_t hash,
+       const struct frame_ask *ask)
+{
+    const uint32_t number = new_object(l, hash, ask->name_size);
+    struct object *o;
+
+    if (number == 0)
+        return no_memory(l);
+    if (l->before != 0)
+        *live_tally_at(l, number) = (struct live_counts){0};
+    o = object_at(l, number);
+    o->current = ask->resources;
+    o->maximum = l->options.kind == LIVE_COUNTER ? ask->resources : ask->bound;
+    o->window = l->window;
+    o->holder = HOLDER_NONE;
+    o->name_size = ask->name_size;
+    memcpy(o->name, ask->name, ask->name_size);
+    link_object(l, number, holder);
+    tell(l, number, TELL_ACQUIRED, ask->resources);
+    l->count++;
+    l->figures.created++;
+    return FRAME_OK;
+}
+
+enum frame_status
+live_acquire(struct live *l, uint32_t holder, uint32_t hash,
+             const struct frame_ask *ask)
+{
+    const uint32_t number = find_object(l, hash, ask->name, ask->name_size);
+    struct object *o;
+    uint64_t bound;
+    uint32_t holding;
+
+    assert(holder < l->options.holders);
+    assert(ask->resources > 0 && ask->resources <= ask->bound);
+    if (number == 0)
+        return create(l, holder, hash, ask);
+    o = object_at(l, number);
+    bound = l->options.kind == LIVE_COUNTER ? ask->bound : o->maximum;
+    if ((uint64_t)o->current + ask->resources > bound) {
+        tell(l, number, TELL_REFUSED, ask->resources);
+        return FRAME_NOT_AVAILABLE;
+    }
+    if (!join(l, number, holder, &holding))
+        return no_memory(l);
+    begin_change(l, o);
+    l->idle -= o->current == 0;
+    o->current += ask->resources;
+    if (o->maximum < o->current)
+        o->maximum = o->current;
+    if (holding != 0)
+        holding_at(l, holding)->amount += ask->resources;
+    tell(l, number, TELL_ACQUIRED, ask->resources);
+    return FRAME_OK;
+}
+
+/* Takes `amount` from what a holder has: `holding`, or all there is. */
+static void
+reduce(struct live *l, uint32_t number, uint32_t holding, uint32_t amount)
+{
+    struct object *o = object_at(l, number);
+    struct holding *h;
+
+    assert(amount <= o->current);
+    begin_change(l, o);
+    o->current -= amount;
+    l->idle += o->current == 0;
+    tell(l, number, TELL_RELEASED, amount);
+    if (holding == 0) {
+        if (o->current == 0)
+            unlink_object(l, number);
+        return;
+    }
+    h = holding_at(l, holding);
+    assert(amount <= h->amount);
+    h->amount -= amount;
+    if (h->amount == 0)
+        leave(l, number, holding);
+}
+
+enum frame_status
+live_release(struct live *l, uint32_t holder, uint32_t hash,
+             const struct frame_ask *ask)
+{
+    const uint32_t number = find_object(l, hash, ask->name, ask->name_size);
+    struct object *o;
+    uint32_t holding = 0, held = 0;
+
+    assert(holder < l->options.holders);
+    if (number == 0)
+        return FRAME_NOT_FOUND;
+    o = object_at(l, number);
+    if (ask->resources == 0) {
+        begin_change(l, o);
+        return FRAME_OK;
+    }
+    if (o->holder == holder) {
+        held = o->current;
+    } else if (o->holder == HOLDER_MANY) {
+        holding = find_holding(l, number, holder);
+        held = holding == 0 ? 0 : holding_at(l, holding)->amount;
+    }
+    if (ask->resources > held)
+        return FRAME_NOT_ACQUIRED;
+    reduce(l, number, holding, ask->resources);
+    return FRAME_OK;
+}
+
+bool
+live_drop(struct live *l, uint32_t holder, uint32_t steps)
+{
+    const struct live_holder *head = &l->held[holder];
+
+    assert(holder < l->options.holders);
+    for (; steps > 0 && head->objects != 0; steps--)
+        reduce(l, head->objects, 0, object_at(l, head->objects)->current);
+    for (; steps > 0 && head->holdings != 0; steps--) {
+        const struct holding *h = holding_at(l, head->holdings);
+
+        reduce(l, h->object, head->holdings, h->amount);
+    }
+    return head->objects == 0 && head->holdings == 0;
+}
+
+uint64_t
+live_memory(const struct live *l)
+{
+    return l->objects.taken + l->holdings.taken + l->names.taken +
+           l->holders.taken + held_bytes(l);
+}

@@ -1,0 +1,188 @@
+/* writer/live/live.h - live objects: named counters or semaphores in memory,
+ * and what each connection holds of them.
+ *
+ * An object is a name, what is taken of it (`current`), and by kind
+ *
+ *   counter    the largest `current` of the window, and the window of its last
+ *              change; a window is stats_interval seconds, from multiples of it
+ *   semaphore  its initial value; available is initial - current
+ *
+ * A holder is a connection's side: how much of which object it has.  Always
+ * current = the sum of what holders have of it.  Most objects have one holder
+ * at a time, which is written into the object itself; when a second one
+ * comes, each gets a holding of its own, until nobody holds anything.
+ *
+ * An object that nobody holds is idle, and stays until a sweep removes it: a
+ * counter when its last change is in an earlier window, a semaphore at every
+ * sweep.
+ *
+ * History: when it is on, what was acquired, released and refused is added
+ * up per object until live_activity_next() takes it.
+ *
+ * All arithmetic is in 64 bits.  Names are hashed with a random key.  Memory
+ * is that of the budget; above it live_acquire() says FRAME_NO_MEMORY and
+ * nothing has changed.  Names get less than all of it, so that what there is
+ * can still get further holders.  Idle semaphores are swept early then; idle
+ * counters are not, as their values and maxima last until their window ends.
+ *
+ * Ownership: the caller's, between init and fini.  One thread.
+ */
+#ifndef COUNTD_WRITER_LIVE_LIVE_H
+#define COUNTD_WRITER_LIVE_LIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/arena.h"
+#include "common/base/hash.h"
+#include "common/base/table.h"
+#include "common/wire/frame.h"
+
+enum live_kind { LIVE_COUNTER, LIVE_SEMAPHORE };
+
+struct live_options {
+    enum live_kind kind;
+    struct budget *budget; /* borrowed; may be shared with others */
+    size_t slots;          /* of the index, at start */
+    uint32_t holders;      /* connections: numbers 0 to holders - 1 */
+    uint32_t window_s;     /* counter: stats_interval; semaphore: from sweep to
+                              sweep */
+    bool history;
+};
+
+struct live_figures {
+    uint64_t created;       /* objects, ever */
+    uint64_t swept;         /* sweeps done */
+    uint64_t no_memory;     /* requests that were refused for it */
+    uint64_t last_sweep_us; /* time the last one took, in all its steps */
+    uint64_t total_sweep_us;
+};
+
+struct live {
+    struct live_options options;
+    struct hash_key key;
+    struct arena objects;
+    struct arena holdings;
+    struct table names;   /* of objects */
+    struct table holders; /* of holdings, by object and holder */
+    uint32_t window;      /* the present one; semaphore: always 0 */
+    size_t count;         /* objects */
+    size_t idle;          /* of them */
+    struct live_figures figures;
+    struct live_holder *held; /* by holder: the lists of what it has */
+    uint64_t now_ms;
+    uint32_t before;                /* bytes of history before each object */
+    uint32_t tell_first, tell_last; /* objects with something to tell */
+    uint32_t sweep_from;            /* where the sweep goes on */
+    bool sweeping;                  /* one has begun and is not through */
+    bool swept;                     /* one has begun, ever */
+    bool hungry;                    /* one would make room */
+    uint32_t swept_window;          /* when the last one began */
+    uint64_t swept_ms;
+    uint64_t sweep_ns;   /* spent in this one so far */
+    bool untold;         /* a sweep passed over objects with something to
+                            tell, and no round of history began since */
+    uint64_t sampled_ms; /* when `displaced` was, see live_conflicts() */
+    uint32_t displaced;
+};
+
+/* -ENOMEM, or another errno of getrandom(). */
+int live_init(struct live *l, const struct live_options *options);
+void live_fini(struct live *l);
+
+/* The time for all that follows; once per turn.  True while a sweep is due or
+ * not yet through; the first one is due at once. */
+bool live_clock(struct live *l, uint64_t unix_ms);
+
+/* Hash of a name, for the calls below.  They are quicker if live_prefetch() is
+ * called for some names ahead, and then live_prefetch_object() for each. */
+static inline uint32_t
+live_hash(const struct live *l, const uint8_t *name, size_t size)
+{
+    return (uint32_t)hash_name(&l->key, 0, name, size);
+}
+
+static inline void
+live_prefetch(const struct live *l, uint32_t hash)
+{
+    table_prefetch(&l->names, hash);
+}
+
+static inline void
+live_prefetch_object(const struct live *l, uint32_t hash)
+{
+    struct table_at at;
+    const uint32_t number = table_find(&l->names, hash, &at);
+    const char *object = arena_at(&l->objects, number);
+
+    /* Twice: many records lie on two cache lines. */
+    __builtin_prefetch(object + l->before, 1);
+    __builtin_prefetch(object + l->before + 47, 1);
+}
+
+/* Consumption of a counter, what is available of a semaphore.
+ * FRAME_NOT_FOUND. */
+enum frame_status live_get(const struct live *l, uint32_t hash,
+                           const uint8_t *name, size_t size, uint32_t *value);
+
+/* Who holds of it: the first holder from *from on, into *from, and how much.
+ * At most `looks` holders are looked at, and taken off.
+ *   1 found, 0 there is none from *from on, -1 all looks are used up: the next
+ *   is *from */
+int live_who(const struct live *l, uint32_t hash, const uint8_t *name,
+             size_t size, uint32_t *from, uint32_t *looks, uint32_t *amount);
+
+/* Checked arguments (frame_get_ask).  FRAME_NOT_AVAILABLE, FRAME_NO_MEMORY:
+ * nothing has changed. */
+enum frame_status live_acquire(struct live *l, uint32_t holder, uint32_t hash,
+                               const struct frame_ask *ask);
+/* FRAME_NOT_FOUND, FRAME_NOT_ACQUIRED. */
+enum frame_status live_release(struct live *l, uint32_t holder, uint32_t hash,
+                               const struct frame_ask *ask);
+
+/* The holder has gone: releases up to `steps` of its holdings.  True when it
+ * holds nothing any more; its number may then be used again. */
+bool live_drop(struct live *l, uint32_t holder, uint32_t steps);
+
+/* Removes what may be removed; looks at `steps` places at most, as
+ * arena_next().  True when this sweep is through; the next call begins
+ * another. */
+bool live_sweep(struct live *l, uint32_t steps);
+
+/* One record of a dump. */
+struct live_record {
+    uint32_t current;
+    uint32_t maximum; /* of the window; a semaphore: its initial value */
+    uint16_t name_size;
+    const uint8_t *name; /* until the next call that changes anything */
+};
+
+/* The next object at or after *from (0 at first); looks at `steps` places at
+ * most, as arena_next().  Objects that live throughout a dump are met exactly
+ * once.  1: *out is one, 0: all done, -EAGAIN: steps used up, call again. */
+int live_next(const struct live *l, uint32_t *from, uint32_t *steps,
+              struct live_record *out);
+
+/* What happened to one object since its last tally. */
+struct live_activity {
+    uint64_t acquired;
+    uint64_t released;
+    uint64_t refused; /* resources asked for in refused requests */
+    uint16_t name_size;
+    const uint8_t *name;
+};
+
+/* The object that has waited longest with something to tell: looks without
+ * taking.  False: none.  live_activity_done() clears it. */
+bool live_activity_next(const struct live *l, struct live_activity *out);
+void live_activity_done(struct live *l);
+
+/* Objects that are not at their own place of the index; an estimate, made
+ * anew after a tenth of a second. */
+uint64_t live_conflicts(struct live *l);
+
+/* Bytes taken for all this. */
+uint64_t live_memory(const struct live *l);
+
+#endif

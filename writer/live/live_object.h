@@ -1,0 +1,140 @@
+/* writer/live/live_object.h - the records behind live.h; for live.c only
+ * (and tests/lib/checks.c).
+ *
+ * An object with one holder is in that holder's list of objects, and its
+ * `current` is what the holder has.  With several it is in no list; each of
+ * them has a holding, which is in the holder's list of holdings and found by
+ * object and holder.
+ */
+#ifndef COUNTD_WRITER_LIVE_LIVE_OBJECT_H
+#define COUNTD_WRITER_LIVE_LIVE_OBJECT_H
+
+#include <assert.h>
+
+#include "writer/live/live.h"
+
+#define HOLDER_NONE UINT32_MAX       /* nobody; current is 0 */
+#define HOLDER_MANY (UINT32_MAX - 1) /* see its holdings */
+
+struct object {
+    uint32_t current;
+    uint32_t maximum; /* of the window; a semaphore: its initial value */
+    uint32_t window;  /* of the last change */
+    uint32_t holder;
+    uint32_t next; /* of the holder's; HOLDER_MANY: the number of holdings */
+    uint32_t prev;
+    uint16_t name_size;
+    uint8_t name[];
+};
+
+#define OBJECT_SIZE offsetof(struct object, name)
+static_assert(OBJECT_SIZE == 26, "48 bytes with a name of 20");
+
+/* Before each object when history is on. */
+enum { TELL_ACQUIRED, TELL_RELEASED, TELL_REFUSED, TELL_COUNT };
+
+struct live_counts {
+    uint64_t sums[TELL_COUNT];
+    uint32_t next;    /* of those with something to tell */
+    uint32_t waiting; /* this is one of them */
+};
+
+static_assert(sizeof(struct live_counts) == 32, "objects stay aligned");
+
+struct holding {
+    uint32_t object;
+    uint32_t holder;
+    uint32_t amount;
+    uint32_t next, prev; /* of the holder's */
+};
+
+/* The newest of each kind that a holder has. */
+struct live_holder {
+    uint32_t objects;
+    uint32_t holdings;
+};
+
+static inline struct object *
+object_at(const struct live *l, uint32_t number)
+{
+    uint8_t *at = arena_at(&l->objects, number);
+
+    return (struct object *)(void *)(at + l->before);
+}
+
+static inline struct live_counts *
+live_tally_at(const struct live *l, uint32_t number)
+{
+    assert(l->before == sizeof(struct live_counts));
+    return arena_at(&l->objects, number);
+}
+
+static inline struct holding *
+holding_at(const struct live *l, uint32_t number)
+{
+    return arena_at(&l->holdings, number);
+}
+
+/* Where the holding of this object and holder is in the index.  Keyed: a
+ * client has some say in both numbers. */
+static inline uint32_t
+holding_hash(const struct live *l, uint32_t object, uint32_t holder)
+{
+    uint64_t x = ((uint64_t)object << 32 | holder) ^ l->key.k0;
+
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93) + l->key.k1;
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return (uint32_t)(x >> 32);
+}
+
+/* 0: it holds nothing of it. */
+static inline uint32_t
+find_holding(const struct live *l, uint32_t object, uint32_t holder)
+{
+    const uint32_t hash = holding_hash(l, object, holder);
+    struct table_at at;
+    uint32_t n;
+
+    for (n = table_find(&l->holders, hash, &at); n != 0;
+         n = table_more(&at, hash)) {
+        const struct holding *h = holding_at(l, n);
+
+        if (h->object == object && h->holder == holder)
+            break;
+    }
+    return n;
+}
+
+/* Names are short and mostly equal: inline, the last word twice over. */
+static inline bool
+same_bytes(const uint8_t *a, const uint8_t *b, size_t size)
+{
+    size_t at;
+
+    if (size < 8 || size > 64)
+        return memcmp(a, b, size) == 0;
+    for (at = 0; at + 8 < size; at += 8)
+        if (get_le64(a + at) != get_le64(b + at))
+            return false;
+    return get_le64(a + size - 8) == get_le64(b + size - 8);
+}
+
+/* 0: there is no such object. */
+static inline uint32_t
+find_object(const struct live *l, uint32_t hash, const uint8_t *name,
+            size_t size)
+{
+    struct table_at at;
+    uint32_t n;
+
+    for (n = table_find(&l->names, hash, &at); n != 0;
+         n = table_more(&at, hash)) {
+        const struct object *o = object_at(l, n);
+
+        if (o->name_size == size && same_bytes(o->name, name, size))
+            break;
+    }
+    return n;
+}
+
+#endif

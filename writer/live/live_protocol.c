@@ -1,0 +1,434 @@
+/* writer/live/live_protocol.c - see live_protocol.h. */
+#include "writer/live/live_protocol.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define RUN_MAX    16   /* requests read before the first of them is done */
+#define DUMP_LOOKS 8192 /* places of the arena looked at in one call */
+#define WHO_LOOKS  1024 /* connections looked at for one answer to Who */
+#define WHO_MAX    (10 + NET_ADDRESS_SIZE) /* of one holder in it */
+
+/* No answer but those of a Dump is longer; a run must fit behind a piece, and
+ * so must the longest record of a dump. */
+#define ANSWER_MAX 1024
+
+/* An answer with a text has at most 64 bytes: there is a client with room for
+ * no more. */
+#define TEXT_MAX (64 - FRAME_HEADER)
+
+static_assert(RUN_MAX * ANSWER_MAX <= LIVE_PROTOCOL_RUN_SIZE &&
+                  LIVE_PROTOCOL_PIECE + LIVE_PROTOCOL_RUN_SIZE <=
+                      LIVE_PROTOCOL_OUT_SIZE,
+              "a run fits");
+static_assert(LIVE_PROTOCOL_PIECE - 1 + 2 * FRAME_HEADER + 10 +
+                      FRAME_NAME_MAX <=
+                  LIVE_PROTOCOL_OUT_SIZE,
+              "a record and the end of a dump fit");
+
+/* A request that has been read. */
+struct request {
+    const uint8_t *header;
+    struct frame_ask ask;
+    uint32_t hash;
+    uint8_t opcode; /* copied: cheaper than a look at the header */
+    uint8_t status; /* FRAME_OK, or how it is refused */
+};
+
+/* ---- answers ----------------------------------------------------------- */
+
+static bool
+has_enough(const struct live_protocol *r)
+{
+    assert(r->piece <= LIVE_PROTOCOL_PIECE);
+    return r->out_size >= (r->piece > 0 ? r->piece : LIVE_PROTOCOL_PIECE);
+}
+
+/* A header; returns where the body goes. */
+static uint8_t *
+put_header(struct live_protocol *r, const uint8_t *header,
+           enum frame_status status, uint32_t body_size)
+{
+    uint8_t *at = r->out + r->out_size;
+
+    at[0] = FRAME_ANSWER;
+    at[1] = header[1];
+    at[2] = (uint8_t)status;
+    at[3] = 0;
+    put_be32(at + 4, body_size);
+    memcpy(at + 8, header + 8, 4);
+    r->out_size += FRAME_HEADER + body_size;
+    return at + FRAME_HEADER;
+}
+
+static void
+put_error(struct live_protocol *r, const uint8_t *header,
+          enum frame_status status)
+{
+    const char *text = frame_text(status);
+    uint8_t *at = r->out + r->out_size + FRAME_HEADER;
+    uint32_t size;
+
+    for (size = 0; text[size] != '\0'; size++)
+        at[size] = (uint8_t)text[size];
+    assert(size <= TEXT_MAX);
+    put_header(r, header, status, size);
+}
+
+static void
+put_value(struct live_protocol *r, const uint8_t *header, uint32_t value)
+{
+    put_be32(put_header(r, header, FRAME_OK, 4), value);
+}
+
+void
+live_protocol_refuse(const uint8_t header[FRAME_HEADER],
+                     enum frame_status status, struct live_protocol *r)
+{
+    assert(status != FRAME_OK);
+    put_error(r, header, status);
+}
+
+/* ---- Stats ------------------------------------------------------------- */
+
+struct pairs {
+    uint8_t *at;
+};
+
+static void
+put_pair(struct pairs *p, const char *name, uint64_t value)
+{
+    const size_t name_size = strlen(name);
+    char digits[20];
+    size_t at = sizeof digits;
+
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    put_be16(p->at, (uint16_t)name_size);
+    put_be16(p->at + 2, (uint16_t)(sizeof digits - at));
+    memcpy(p->at + 4, name, name_size);
+    memcpy(p->at + 4 + name_size, digits + at, sizeof digits - at);
+    p->at += 4 + name_size + sizeof digits - at;
+}
+
+static void
+put_stats(struct live_server *s, const uint8_t *header, struct live_protocol *r)
+{
+    const struct live_server_figures *f = &s->figures;
+    struct live *l = &s->live;
+    uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
+    struct pairs p = {start};
+
+    /* Names and order are those that clients know; all values are live. */
+    put_pair(&p, "objects", l->count);
+    put_pair(&p, "total_objects", l->figures.created);
+    put_pair(&p, "used_memory", live_memory(l));
+    put_pair(&p, "conflicts", live_conflicts(l));
+    put_pair(&p, "gc_count", l->figures.swept);
+    put_pair(&p, "last_gc_elapsed", l->figures.last_sweep_us);
+    put_pair(&p, "total_gc_elapsed", l->figures.total_sweep_us);
+    put_pair(&p, "curr_connections", s->door->open);
+    put_pair(&p, "total_connections", s->door->figures.accepted);
+    put_pair(&p, "command:noop", f->noop);
+    put_pair(&p, "command:get", f->get);
+    put_pair(&p, "command:acquire", f->acquire);
+    put_pair(&p, "command:release", f->release);
+    put_pair(&p, "command:stats", f->stats);
+    if (s->options.kind == LIVE_COUNTER)
+        put_pair(&p, "command:dump", f->dump);
+    assert(p.at - start <= ANSWER_MAX - FRAME_HEADER);
+    put_header(r, header, FRAME_OK, (uint32_t)(p.at - start));
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+/* True when the table of names is asked for. */
+static bool
+has_name(uint8_t opcode)
+{
+    return opcode == FRAME_GET || opcode == FRAME_ACQUIRE ||
+           opcode == FRAME_RELEASE || opcode == FRAME_WHO;
+}
+
+/* `bytes` begin with a header.  Who is known with its flags only. */
+static bool
+is_known(const struct live_server *s, const uint8_t *bytes)
+{
+    const uint8_t opcode = bytes[1];
+
+    return opcode <= FRAME_RELEASE || opcode == FRAME_STATS ||
+           (opcode == FRAME_WHO && bytes[2] == FRAME_WHO_FLAGS) ||
+           (opcode == FRAME_DUMP && s->options.kind == LIVE_COUNTER);
+}
+
+/* `body_size` bytes of the body are there, which are all that it needs. */
+static void
+read_request(const struct live_server *s, const uint8_t *bytes,
+             size_t body_size, struct request *q)
+{
+    q->header = bytes;
+    q->opcode = bytes[1];
+    q->status = FRAME_OK;
+    if (bytes[0] != FRAME_REQUEST)
+        q->status = FRAME_INVALID;
+    else if (!is_known(s, bytes))
+        q->status = FRAME_UNKNOWN;
+    else if (has_name(q->opcode)) {
+        if (!frame_get_ask((enum frame_opcode)q->opcode, bytes + FRAME_HEADER,
+                           body_size, &q->ask)) {
+            q->status = FRAME_INVALID;
+            return;
+        }
+        q->hash = live_hash(&s->live, q->ask.name, q->ask.name_size);
+        live_prefetch(&s->live, q->hash);
+    }
+}
+
+size_t
+live_protocol_need(const struct live_server *s, const uint8_t *bytes,
+                   size_t size)
+{
+    size_t body, fixed;
+
+    if (size < FRAME_HEADER)
+        return FRAME_HEADER;
+    if (bytes[0] != FRAME_REQUEST || !is_known(s, bytes) || !has_name(bytes[1]))
+        return FRAME_HEADER;
+    fixed = bytes[1] == FRAME_ACQUIRE ? 10 : bytes[1] == FRAME_GET ? 2 : 6;
+    body = get_be32(bytes + 4);
+    if (body < fixed)
+        return FRAME_HEADER; /* it is refused whatever comes */
+    if (size < FRAME_HEADER + fixed)
+        return FRAME_HEADER + fixed;
+    fixed += get_be16(bytes + FRAME_HEADER + fixed - 2);
+    if (body < fixed)
+        return FRAME_HEADER; /* likewise */
+    return FRAME_HEADER + fixed;
+}
+
+/* ---- doing ------------------------------------------------------------- */
+
+static void
+do_get(struct live_server *s, const struct request *q, struct live_protocol *r)
+{
+    enum frame_status status;
+    uint32_t value;
+
+    s->figures.get++;
+    status = live_get(&s->live, q->hash, q->ask.name, q->ask.name_size, &value);
+    if (status == FRAME_OK)
+        put_value(r, q->header, value);
+    else
+        put_error(r, q->header, status);
+}
+
+static void
+do_acquire(struct live_server *s, uint32_t holder, const struct request *q,
+           struct live_protocol *r)
+{
+    enum frame_status status;
+
+    s->figures.acquire++;
+    status = live_acquire(&s->live, holder, q->hash, &q->ask);
+    if (status == FRAME_OK)
+        put_value(r, q->header, q->ask.resources);
+    else
+        put_error(r, q->header, status);
+}
+
+static void
+do_release(struct live_server *s, uint32_t holder, const struct request *q,
+           struct live_protocol *r)
+{
+    enum frame_status status;
+
+    s->figures.release++;
+    status = live_release(&s->live, holder, q->hash, &q->ask);
+    if (status == FRAME_OK)
+        put_header(r, q->header, FRAME_OK, 0);
+    else
+        put_error(r, q->header, status);
+}
+
+/* As many holders as an answer has room for; the next request goes on. */
+static void
+do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
+{
+    uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
+    uint8_t *at = start + 4;
+    uint32_t from = q->ask.resources, looks = WHO_LOOKS, amount, age_s;
+    char address[NET_ADDRESS_SIZE];
+    int rc = -1;
+
+    if (live_get(&s->live, q->hash, q->ask.name, q->ask.name_size, &amount) !=
+        FRAME_OK) {
+        put_error(r, q->header, FRAME_NOT_FOUND);
+        return;
+    }
+    while ((size_t)(at - start) + WHO_MAX <= ANSWER_MAX - FRAME_HEADER) {
+        size_t size;
+
+        rc = live_who(&s->live, q->hash, q->ask.name, q->ask.name_size, &from,
+                      &looks, &amount);
+        if (rc != 1)
+            break;
+        if (live_server_peer(s, from++, address, &age_s)) {
+            size = strlen(address);
+            put_be32(at, amount);
+            put_be32(at + 4, age_s);
+            put_be16(at + 8, (uint16_t)size);
+            memcpy(at + 10, address, size);
+            at += 10 + size;
+        }
+    }
+    put_be32(start, rc == 0 ? 0 : from);
+    put_header(r, q->header, FRAME_OK, (uint32_t)(at - start));
+}
+
+static enum live_protocol_stop
+do_request(struct live_server *s, uint32_t holder, const struct request *q,
+           struct live_protocol *r)
+{
+    if (q->status != FRAME_OK) {
+        put_error(r, q->header, (enum frame_status)q->status);
+        return LIVE_PROTOCOL_MORE;
+    }
+    switch ((enum frame_opcode)q->opcode) {
+    case FRAME_NOOP:
+        s->figures.noop++;
+        put_header(r, q->header, FRAME_OK, 0);
+        break;
+    case FRAME_GET:
+        do_get(s, q, r);
+        break;
+    case FRAME_ACQUIRE:
+        do_acquire(s, holder, q, r);
+        break;
+    case FRAME_RELEASE:
+        do_release(s, holder, q, r);
+        break;
+    case FRAME_WHO:
+        do_who(s, q, r);
+        break;
+    case FRAME_STATS:
+        s->figures.stats++;
+        put_stats(s, q->header, r);
+        break;
+    case FRAME_DUMP:
+        s->figures.dump++;
+        memcpy(r->dump, q->header + 8, sizeof r->dump);
+        return LIVE_PROTOCOL_DUMP;
+    }
+    return LIVE_PROTOCOL_MORE;
+}
+
+/* Reads up to RUN_MAX complete requests, up to a Dump.  Their number; *stop
+ * is LIVE_PROTOCOL_LONG when what follows is refused, LIVE_PROTOCOL_FULL when
+ * more may follow. */
+static size_t
+read_run(const struct live_server *s, struct live_protocol *r,
+         struct request queue[RUN_MAX], enum live_protocol_stop *stop)
+{
+    size_t count = 0;
+
+    *stop = LIVE_PROTOCOL_FULL;
+    while (count < RUN_MAX) {
+        struct request *q = &queue[count];
+        uint32_t body_size;
+
+        if (r->in_size < FRAME_HEADER) {
+            *stop = LIVE_PROTOCOL_MORE;
+            break;
+        }
+        body_size = get_be32(r->in + 4);
+        if (body_size > r->in_size - FRAME_HEADER) {
+            *stop = body_size > FRAME_BODY_MAX ? LIVE_PROTOCOL_LONG
+                                               : LIVE_PROTOCOL_MORE;
+            break;
+        }
+        read_request(s, r->in, body_size, q);
+        r->in += FRAME_HEADER + body_size;
+        r->in_size -= FRAME_HEADER + body_size;
+        count++;
+        if (q->status == FRAME_OK && q->opcode == FRAME_DUMP)
+            break;
+    }
+    return count;
+}
+
+enum live_protocol_stop
+live_protocol_do(struct live_server *s, uint32_t holder,
+                 struct live_protocol *r)
+{
+    struct request queue[RUN_MAX];
+    enum live_protocol_stop stop;
+    size_t count, i;
+
+    for (;;) {
+        if (has_enough(r))
+            return LIVE_PROTOCOL_FULL;
+        count = read_run(s, r, queue, &stop);
+        for (i = 0; i < count; i++)
+            if (queue[i].status == FRAME_OK && has_name(queue[i].opcode))
+                live_prefetch_object(&s->live, queue[i].hash);
+        for (i = 0; i < count; i++)
+            if (do_request(s, holder, &queue[i], r) == LIVE_PROTOCOL_DUMP)
+                return LIVE_PROTOCOL_DUMP; /* the last of its run */
+        if (stop != LIVE_PROTOCOL_FULL)
+            return stop;
+    }
+}
+
+enum live_protocol_stop
+live_protocol_do_one(struct live_server *s, uint32_t holder,
+                     struct live_protocol *r)
+{
+    struct request q;
+
+    assert(r->in_size >= FRAME_HEADER);
+    assert(r->out_size < LIVE_PROTOCOL_PIECE);
+    read_request(s, r->in, r->in_size - FRAME_HEADER, &q);
+    r->in += r->in_size;
+    r->in_size = 0;
+    return do_request(s, holder, &q, r);
+}
+
+/* ---- Dump -------------------------------------------------------------- */
+
+static void
+put_record(struct live_protocol *r, const uint8_t *header,
+           const struct live_record *record)
+{
+    uint8_t *at;
+
+    at = put_header(r, header, FRAME_OK, 10 + (uint32_t)record->name_size);
+    put_be32(at, record->current);
+    put_be32(at + 4, record->maximum);
+    put_be16(at + 8, record->name_size);
+    memcpy(at + 10, record->name, record->name_size);
+}
+
+bool
+live_protocol_dump(const struct live_server *s, uint32_t *from,
+                   const uint8_t opaque[4], struct live_protocol *r)
+{
+    uint8_t header[FRAME_HEADER] = {FRAME_ANSWER, FRAME_DUMP};
+    struct live_record record;
+    uint32_t looks = DUMP_LOOKS;
+    int rc;
+
+    memcpy(header + 8, opaque, 4);
+    while (!has_enough(r)) {
+        rc = live_next(&s->live, from, &looks, &record);
+        if (rc == 0) {
+            put_header(r, header, FRAME_OK, 0);
+            return true;
+        }
+        if (rc < 0)
+            return false;
+        put_record(r, header, &record);
+    }
+    return false;
+}

@@ -1,0 +1,74 @@
+/* writer/live/live_protocol.h - requests of the counter and semaphore protocols
+ * to answers, memory to memory.
+ *
+ * Requests are done in order and answered in order.  A run of them is read
+ * first, so that what the names need from memory is on its way when they are
+ * done.
+ *
+ * The order of checks: the magic, the opcode, then the arguments; only a
+ * request that passes them counts in the figures.  A request that is
+ * longer than it need be is done all the same.
+ *
+ * Nothing here knows of sockets: the server is asked for its objects, its
+ * figures and the number of its connections.
+ */
+#ifndef COUNTD_WRITER_LIVE_LIVE_PROTOCOL_H
+#define COUNTD_WRITER_LIVE_LIVE_PROTOCOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/wire/frame.h"
+#include "writer/live/live_server.h"
+
+/* Answers stop when there are as many bytes, or `piece` of them; the last ones
+ * may go on to LIVE_PROTOCOL_OUT_SIZE, which is the room that `out` must have.
+ */
+#define LIVE_PROTOCOL_PIECE    (65536 - 128)
+#define LIVE_PROTOCOL_OUT_SIZE 131072
+#define LIVE_PROTOCOL_RUN_SIZE 16384 /* more than `piece` that there may be */
+
+enum live_protocol_stop {
+    LIVE_PROTOCOL_MORE, /* what is left, if anything, is no complete request */
+    LIVE_PROTOCOL_FULL, /* enough answers: send, and call again */
+    LIVE_PROTOCOL_DUMP, /* a Dump was taken: call live_protocol_dump() until it
+                           is done */
+    LIVE_PROTOCOL_LONG  /* the next body is above FRAME_BODY_MAX: close */
+};
+
+struct live_protocol {
+    const uint8_t *in; /* moves on, with in_size, over what is done */
+    size_t in_size;
+    uint8_t *out;
+    size_t out_size; /* bytes in it; grows */
+    size_t piece;    /* when to stop; 0: at LIVE_PROTOCOL_PIECE */
+    uint8_t dump[4]; /* the opaque of the Dump that was taken */
+};
+
+/* Does the complete requests of `in` on behalf of `holder`. */
+enum live_protocol_stop live_protocol_do(struct live_server *s, uint32_t holder,
+                                         struct live_protocol *r);
+
+/* Does one request whose whole body has come, but of which only what it needs
+ * (live_protocol_need) is in `in`.  MORE or DUMP. */
+enum live_protocol_stop live_protocol_do_one(struct live_server *s,
+                                             uint32_t holder,
+                                             struct live_protocol *r);
+
+/* Answers the request whose header this is with an error. */
+void live_protocol_refuse(const uint8_t header[FRAME_HEADER],
+                          enum frame_status status, struct live_protocol *r);
+
+/* How many bytes of a request must be there to do it, as far as the `size`
+ * bytes that have come tell: not above `size` means that it is known and that
+ * they are there, and the rest of the body may be thrown away. */
+size_t live_protocol_need(const struct live_server *s, const uint8_t *bytes,
+                          size_t size);
+
+/* Puts records of a dump from *from (0 at first) until there are enough, or a
+ * bounded number of objects was looked at.  True: the end is put. */
+bool live_protocol_dump(const struct live_server *s, uint32_t *from,
+                        const uint8_t opaque[4], struct live_protocol *r);
+
+#endif

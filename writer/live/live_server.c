@@ -1,0 +1,247 @@
+/* writer/live/live_server.c - see live_server.h. */
+#include "writer/live/live_server.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "writer/live/live_protocol.h"
+
+#define ASK_FIXED_MAX 10 /* bytes of a request's body before the name */
+#define DROPS_MAX     16 /* steps of LIVE_DROP_STEP in one call of ended() */
+
+/* Where memory for what waits is short, answers are made in pieces that may
+ * use its reserve. */
+#define SHORT_PIECE 2048
+#define SHORT_ROOM  (SHORT_PIECE + LIVE_PROTOCOL_RUN_SIZE)
+
+/* Looks at the clock at least so often: it may have been set. */
+#define SWEEP_WAIT_MAX_MS 60000
+
+/* A connection's Dump that goes on.  Where there was none yet, `from` is since
+ * when it stands and `opaque` is began_mark: for Who. */
+struct dump {
+    uint32_t from;
+    uint8_t opaque[4];
+};
+static_assert(sizeof(struct dump) == 8, "idle connections are cheap");
+
+static const uint8_t began_mark[4] = {'w', 'h', 'e', 'n'};
+
+static uint32_t
+now_s(const struct live_server *s)
+{
+    return (uint32_t)(loop_now_ms(s->loop) / 1000);
+}
+
+static void
+began(struct conn *c)
+{
+    struct dump *d = conn_state(c);
+
+    d->from = now_s(conn_ctx(c));
+    memcpy(d->opaque, began_mark, sizeof d->opaque);
+}
+
+bool
+live_server_peer(const struct live_server *s, uint32_t holder,
+                 char address[NET_ADDRESS_SIZE], uint32_t *age_s)
+{
+    struct conn *c =
+        s->door != NULL ? listener_open_conn(s->door, holder) : NULL;
+    const struct dump *d;
+
+    if (c == NULL)
+        return false;
+    d = conn_state(c);
+    conn_peer(c, address);
+    *age_s = memcmp(d->opaque, began_mark, sizeof d->opaque) == 0
+                 ? now_s(s) - d->from
+                 : UINT32_MAX;
+    return true;
+}
+
+/* Tells the objects the time, once per turn. */
+static void
+look_at_clock(struct live_server *s)
+{
+    const uint64_t unix_ms = loop_unix_ms(s->loop);
+
+    if (unix_ms == s->clock_ms)
+        return;
+    s->clock_ms = unix_ms;
+    s->sweeping = live_clock(&s->live, unix_ms);
+}
+
+/* ---- the protocol ------------------------------------------------------ */
+
+/* Room for answers; how much of it to fill. */
+static uint8_t *
+answer_space(struct conn *c, struct live_protocol *r)
+{
+    uint8_t *at = conn_space(c, LIVE_PROTOCOL_OUT_SIZE);
+
+    r->piece = 0;
+    if (at)
+        return at;
+    r->piece = SHORT_PIECE;
+    return conn_space(c, SHORT_ROOM);
+}
+
+static enum conn_next
+begin_dump(struct conn *c, const uint8_t opaque[4])
+{
+    struct dump *d = conn_state(c);
+
+    d->from = 0;
+    memcpy(d->opaque, opaque, sizeof d->opaque);
+    return CONN_LONG;
+}
+
+static enum conn_next
+take(struct conn *c, struct input *in)
+{
+    struct live_server *s = conn_ctx(c);
+    struct live_protocol r = {.in = in->at, .in_size = in->size};
+    enum live_protocol_stop stop;
+    size_t need;
+
+    look_at_clock(s);
+    r.out = answer_space(c, &r);
+    if (!r.out)
+        return CONN_FULL;
+    if (in->skipped)
+        stop = live_protocol_do_one(s, conn_number(c), &r);
+    else
+        stop = live_protocol_do(s, conn_number(c), &r);
+    conn_put(c, r.out_size);
+    in->at = r.in;
+    in->size = r.in_size;
+    switch (stop) {
+    case LIVE_PROTOCOL_FULL:
+        return CONN_FULL;
+    case LIVE_PROTOCOL_DUMP:
+        return begin_dump(c, r.dump);
+    case LIVE_PROTOCOL_LONG:
+        return CONN_END;
+    case LIVE_PROTOCOL_MORE:
+        break;
+    }
+    if (in->size == 0)
+        return CONN_MORE;
+    need = live_protocol_need(s, in->at, in->size);
+    in->need = (uint32_t)need;
+    /* Below that it is not known yet how long the name is. */
+    if (need <= in->size || need > FRAME_HEADER + ASK_FIXED_MAX)
+        in->skip = (uint32_t)(FRAME_HEADER + get_be32(in->at + 4) - need);
+    return CONN_MORE;
+}
+
+static enum conn_next
+more(struct conn *c)
+{
+    const struct live_server *s = conn_ctx(c);
+    struct dump *d = conn_state(c);
+    struct live_protocol r = {.out = conn_space(c, LIVE_PROTOCOL_OUT_SIZE)};
+    bool done;
+
+    if (!r.out)
+        return CONN_FULL;
+    done = live_protocol_dump(s, &d->from, d->opaque, &r);
+    conn_put(c, r.out_size);
+    return done ? CONN_MORE : CONN_LONG;
+}
+
+/* Releases what a closed connection holds; true when that was all. */
+static bool
+ended(struct conn *c)
+{
+    struct live_server *s = conn_ctx(c);
+
+    for (int i = 0; i < DROPS_MAX; i++)
+        if (live_drop(&s->live, conn_number(c), LIVE_DROP_STEP))
+            return true;
+    return false;
+}
+
+const struct protocol live_protocol = {.state_size = sizeof(struct dump),
+                                       .flags = CONN_REFUSES_HTTP,
+                                       .stop = STOP_CUT,
+                                       .take = take,
+                                       .more = more,
+                                       .began = began,
+                                       .ended = ended};
+
+/* ---- sweeps ------------------------------------------------------------ */
+
+/* Until the next window, or the next sweep of semaphores. */
+static uint64_t
+sweep_wait_ms(const struct live_server *s)
+{
+    const uint64_t interval_ms = (uint64_t)s->options.interval_s * 1000;
+    const uint64_t unix_ms = loop_unix_ms(s->loop);
+    const uint64_t next_ms = s->live.swept_ms + interval_ms + 1;
+    uint64_t wait_ms;
+
+    if (s->options.kind == LIVE_COUNTER)
+        wait_ms = interval_ms - unix_ms % interval_ms;
+    else
+        wait_ms = next_ms > unix_ms ? next_ms - unix_ms : 1;
+    return wait_ms < SWEEP_WAIT_MAX_MS ? wait_ms : SWEEP_WAIT_MAX_MS;
+}
+
+static void
+sweep_due(struct loop_timer *timer)
+{
+    struct live_server *s = LOOP_OWNER(timer, struct live_server, sweep_timer);
+
+    look_at_clock(s);
+    /* The timer has just fired, so there is room for it. */
+    (void)loop_arm(s->loop, timer, loop_now_ms(s->loop) + sweep_wait_ms(s));
+}
+
+bool
+live_server_turn(struct live_server *s)
+{
+    s->sweeping |= s->live.hungry;
+    if (s->sweeping) {
+        look_at_clock(s);
+        s->sweeping = !live_sweep(&s->live, LIVE_SWEEP_STEP);
+    }
+    return s->sweeping;
+}
+
+/* ---- open and close ---------------------------------------------------- */
+
+int
+live_server_init(struct live_server *s, struct loop *loop,
+                 const struct live_server_options *options)
+{
+    const struct live_options live = {.kind = options->kind,
+                                      .budget = options->budget,
+                                      .slots = options->slots,
+                                      .holders = (uint32_t)options->connections,
+                                      .window_s = options->interval_s,
+                                      .history = options->history};
+    int rc;
+
+    assert(options->connections > 0 && options->connections < UINT32_MAX);
+    assert(options->interval_s > 0);
+    *s = (struct live_server){.options = *options,
+                              .loop = loop,
+                              .sweep_timer = {.slot = -1, .due = sweep_due}};
+    rc = live_init(&s->live, &live);
+    if (rc < 0)
+        return rc;
+    look_at_clock(s);
+    rc = loop_arm(loop, &s->sweep_timer, loop_now_ms(loop) + sweep_wait_ms(s));
+    if (rc < 0)
+        live_fini(&s->live);
+    return rc;
+}
+
+void
+live_server_fini(struct live_server *s)
+{
+    loop_disarm(s->loop, &s->sweep_timer);
+    live_fini(&s->live);
+}

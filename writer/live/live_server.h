@@ -1,0 +1,73 @@
+/* writer/live/live_server.h - counters, or semaphores, as a protocol at a door.
+ *
+ * One struct live_server serves one of the two kinds: its objects (live.h),
+ * its figures, the clock of its windows.  live_protocol.h makes answers of
+ * requests, memory to memory; common/net/conn.h owns the connections.
+ *
+ * However a connection ends, what it holds is released: some hundred holdings
+ * in the same turn, more in steps in the following ones.  There is no idle
+ * close.
+ *
+ * Ownership: the caller's, between init and fini.  The loop's thread.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_WRITER_LIVE_LIVE_SERVER_H
+#define COUNTD_WRITER_LIVE_LIVE_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/net/conn.h"
+#include "common/net/loop.h"
+#include "writer/live/live.h"
+
+#define LIVE_DROP_STEP    64  /* holdings of a connection in one go */
+#define LIVE_SWEEP_STEP   512 /* objects looked at in one turn */
+#define LIVE_KEEP_ALIVE_S 345 /* a vanished peer is found after */
+
+struct live_server_options {
+    enum live_kind kind;
+    size_t connections;    /* that may hold something, at most */
+    size_t slots;          /* of the index at start */
+    uint32_t interval_s;   /* of the window, or between sweeps */
+    struct budget *budget; /* borrowed */
+    bool history;
+};
+
+/* Requests that passed the check of their arguments. */
+struct live_server_figures {
+    uint64_t noop, get, acquire, release, stats, dump;
+};
+
+struct live_server {
+    struct live_server_options options;
+    struct loop *loop;
+    struct live live;
+    struct live_server_figures figures;
+    const struct listener *door; /* whose connections Stats tells of */
+    uint64_t clock_ms;           /* of the last live_clock() */
+    bool sweeping;
+    struct loop_timer sweep_timer;
+};
+
+/* Whose connection a holder is, for people, and how many seconds ago it was
+ * accepted (UINT32_MAX: not known after a Dump on it).  False: it has gone. */
+bool live_server_peer(const struct live_server *s, uint32_t holder,
+                      char address[NET_ADDRESS_SIZE], uint32_t *age_s);
+
+/* The protocol of a door whose ctx is a struct live_server. */
+extern const struct protocol live_protocol;
+
+/* Takes the memory.  -ENOMEM, -ENOSPC (no timer). */
+int live_server_init(struct live_server *s, struct loop *loop,
+                     const struct live_server_options *options);
+
+/* All its connections have ended before. */
+void live_server_fini(struct live_server *s);
+
+/* At the end of each turn of the loop: a bounded piece of a sweep.  True: there
+ * is more, the next turn should not wait. */
+bool live_server_turn(struct live_server *s);
+
+#endif

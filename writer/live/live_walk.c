@@ -1,0 +1,145 @@
+/* writer/live/live_walk.c - all objects, a few at a time: see live.h. */
+#include "writer/live/live.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "common/base/clock.h"
+#include "writer/live/live_object.h"
+
+#define SWEEP_BATCH 16 /* objects removed together */
+#define SAMPLE_MS   100
+
+static bool
+removable(const struct live *l, uint32_t number)
+{
+    const struct object *o = object_at(l, number);
+
+    /* Any other window: the clock may have been set back. */
+    return o->current == 0 &&
+           (l->options.kind == LIVE_SEMAPHORE || o->window != l->window);
+}
+
+static void
+remove_object(struct live *l, uint32_t number, uint32_t hash)
+{
+    assert(object_at(l, number)->holder == HOLDER_NONE);
+    assert(l->count > 0 && l->idle > 0);
+    table_remove(&l->names, hash, number);
+    arena_give(&l->objects, number);
+    l->count--;
+    l->idle--;
+}
+
+void
+live_activity_done(struct live *l)
+{
+    const uint32_t number = l->tell_first;
+    struct live_counts *h;
+
+    assert(number != 0);
+    h = live_tally_at(l, number);
+    assert(h->waiting);
+    l->tell_first = h->next;
+    if (l->tell_first == 0)
+        l->tell_last = 0;
+    *h = (struct live_counts){0};
+    /* A sweep has passed it over and will not come again in this window. */
+    if (l->options.kind == LIVE_COUNTER && !l->sweeping &&
+        removable(l, number)) {
+        const struct object *o = object_at(l, number);
+
+        remove_object(l, number, live_hash(l, o->name, o->name_size));
+    }
+}
+
+/* Removes a few of those that may be removed, the next in address order.
+ * False: there are no more for now. */
+static bool
+sweep_batch(struct live *l, uint32_t *steps)
+{
+    uint32_t numbers[SWEEP_BATCH], hashes[SWEEP_BATCH], count = 0, i;
+    uint32_t number = 1;
+
+    /* They are next to each other, their places in the index are not: those
+     * are fetched all at once. */
+    while (count<SWEEP_BATCH && * steps> 0 && number != 0) {
+        const struct object *o;
+
+        number = arena_next(&l->objects, &l->sweep_from, steps);
+        if (number == 0 || !removable(l, number))
+            continue;
+        if (l->before != 0 && live_tally_at(l, number)->waiting) {
+            l->untold = true;
+            continue;
+        }
+        o = object_at(l, number);
+        numbers[count] = number;
+        hashes[count] = live_hash(l, o->name, o->name_size);
+        live_prefetch(l, hashes[count++]);
+    }
+    for (i = 0; i < count; i++)
+        remove_object(l, numbers[i], hashes[i]);
+    return number != 0;
+}
+
+static void
+begin_sweep(struct live *l)
+{
+    l->sweeping = true;
+    l->swept = true;
+    l->hungry = false;
+    l->swept_window = l->window;
+    l->swept_ms = l->now_ms;
+    l->sweep_from = 0;
+    l->sweep_ns = 0;
+    l->untold = false;
+}
+
+bool
+live_sweep(struct live *l, uint32_t steps)
+{
+    const uint64_t start_ns = clock_ns();
+
+    if (!l->sweeping)
+        begin_sweep(l);
+    while (steps > 0 && sweep_batch(l, &steps))
+        ;
+    l->sweep_ns += clock_ns() - start_ns;
+    if (steps == 0)
+        return false;
+    l->sweeping = false;
+    l->figures.swept++;
+    l->figures.last_sweep_us = l->sweep_ns / 1000;
+    l->figures.total_sweep_us += l->figures.last_sweep_us;
+    return true;
+}
+
+int
+live_next(const struct live *l, uint32_t *from, uint32_t *steps,
+          struct live_record *out)
+{
+    const uint32_t number = arena_next(&l->objects, from, steps);
+    const struct object *o;
+
+    if (number == 0)
+        return *steps == 0 ? -EAGAIN : 0;
+    o = object_at(l, number);
+    *out = (struct live_record){
+        .current = o->current,
+        .maximum = o->window < l->window ? o->current : o->maximum,
+        .name_size = o->name_size,
+        .name = o->name,
+    };
+    return 1;
+}
+
+uint64_t
+live_conflicts(struct live *l)
+{
+    if (l->now_ms - l->sampled_ms >= SAMPLE_MS) {
+        l->sampled_ms = l->now_ms;
+        l->displaced = table_displaced(&l->names);
+    }
+    return (uint64_t)l->displaced * l->count / 1000;
+}

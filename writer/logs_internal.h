@@ -1,0 +1,57 @@
+/* writer/logs_internal.h - what the files of logs.h share; nobody else includes
+ * it.
+ *
+ *     logs.c        the current log: rotation, sealing, start and end
+ *     logs_fill.c   messages into it
+ *     logs_sync.c   what was put becomes durable
+ *     logs_spare.c  the log that comes next, and logs of dead owners */
+#ifndef COUNTD_WRITER_LOGS_INTERNAL_H
+#define COUNTD_WRITER_LOGS_INTERNAL_H
+
+#include "writer/logs.h"
+
+#define LOGS_RECOVER_MS 10000 /* look for logs of dead owners */
+
+/* ---- logs.c ---- */
+
+/* An error of the disk on a log that holds messages, which ends the process. */
+void logs_fail(struct logs *l, int error, const char *what, uint64_t index);
+
+void logs_arm(struct logs *l, struct loop_timer *timer, uint64_t after_ms);
+
+/* A retired log that is durable is sealed and released. */
+void logs_seal(struct logs *l, struct retired *r);
+
+/* The first spare becomes the current log. */
+void logs_use_spare(struct logs *l);
+
+/* Retires the current log, if there is a place for it. */
+void logs_rotate_now(struct logs *l);
+
+/* While finishing: hands on what can be, and says when that is all. */
+void logs_finish_some(struct logs *l);
+
+/* Who was told that there is no room may ask again. */
+void logs_tell_ready(struct logs *l);
+
+/* ---- logs_fill.c ---- */
+
+/* Writes the stage into the current log. */
+void logs_flush(struct logs *l);
+
+/* ---- logs_sync.c ---- */
+
+void logs_set_up_sync(struct logs *l);
+
+/* ---- logs_spare.c ---- */
+
+void logs_set_up_spares(struct logs *l);
+
+/* The first log; the spare comes from the file thread.  0 too when there is no
+ * room for it yet; -errno from the disk. */
+int logs_begin_first(struct logs *l);
+
+/* Has the file thread make one, unless there are enough. */
+void logs_want_spare(struct logs *l);
+
+#endif

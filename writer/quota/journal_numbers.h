@@ -1,0 +1,61 @@
+/* writer/quota/journal_numbers.h - the journal numbers of one quota: what each
+ * is.
+ *
+ * Memory is the same whatever their number: the newest are here, the others in
+ * a file that has no name, is made anew from the journal at each start, and is
+ * never synced.  Its chunks carry a checksum all the same.
+ *
+ * Ownership: the caller's, between init and fini.  Any thread, one at a time,
+ * but for journal_numbers_read(), which may run beside the others.
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_WRITER_QUOTA_JOURNAL_NUMBERS_H
+#define COUNTD_WRITER_QUOTA_JOURNAL_NUMBERS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define JOURNAL_NUMBERS_CHUNK 255 /* in a chunk of 4 KiB, behind its checksum  \
+                                   */
+
+#define NUMBER_IS_CANCEL (-1) /* for amount */
+
+struct number {
+    int64_t amount; /* of an application, or NUMBER_IS_CANCEL */
+    uint64_t other; /* the number that cancelled it, 0: none has; or the number
+                       that this one cancelled */
+};
+
+struct journal_numbers {
+    int dirfd; /* borrowed */
+    int fd;    /* -1: all are in `tail` */
+    pthread_mutex_t mutex;
+    uint64_t count;
+    bool spilled; /* the whole tail is in the file, too */
+    struct number
+        tail[JOURNAL_NUMBERS_CHUNK]; /* those behind the last whole chunk */
+};
+
+void journal_numbers_init(struct journal_numbers *n, int dirfd);
+void journal_numbers_fini(struct journal_numbers *n);
+
+/* Makes room for one more number.  -ENOSPC ...: nothing has changed. */
+int journal_numbers_reserve(struct journal_numbers *n);
+
+/* Takes the next number, which is `count` afterwards.  Room was made. */
+void journal_numbers_add(struct journal_numbers *n, struct number what);
+
+/* -ENOENT: there is no such number.  -EBADMSG: the file is damaged. */
+int journal_numbers_get(struct journal_numbers *n, uint64_t number,
+                        struct number *what);
+
+/* The application `number` is cancelled by `by`. */
+int journal_numbers_cancel(struct journal_numbers *n, uint64_t number,
+                           uint64_t by);
+
+/* Those of one chunk (chunk 0 begins with number 1): how many, or an error. */
+int journal_numbers_read(struct journal_numbers *n, uint64_t chunk,
+                         struct number out[JOURNAL_NUMBERS_CHUNK]);
+
+#endif

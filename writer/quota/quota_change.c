@@ -1,0 +1,281 @@
+/* writer/quota/quota_change.c - what quota_routes.c answers, when it may, and
+ * changes with their keys; see quota_service.h. */
+#include "writer/quota/quota_service.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/wire/name.h"
+
+#define NAME_PARTS ((QUOTA_NAME_MAX + 15) / 16)
+
+static_assert(NAME_PARTS + 4 <= JOURNAL_CHANGE,
+              "GROUP, KEY, REQUEST, names, it");
+
+/* ---- answers ----------------------------------------------------- */
+
+size_t
+quota_put_number(uint8_t *to, int64_t n)
+{
+    uint8_t digits[20], *at = digits + sizeof digits;
+    size_t size;
+
+    assert(n >= 0);
+    do {
+        *--at = (uint8_t)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    size = (size_t)(digits + sizeof digits - at);
+    memcpy(to, at, size);
+    return size;
+}
+
+static enum conn_next
+say(struct http_call *x, enum http_status status, uint8_t *body,
+    const struct answer *a)
+{
+    size_t size = 0;
+
+    if (a->form == ANSWER_PAIR) {
+        size = quota_put_number(body, (int64_t)a->number);
+        body[size++] = ' ';
+    }
+    if (a->form == ANSWER_IMPOSSIBLE) {
+        body[size++] = '-';
+        body[size++] = '1';
+    } else {
+        size += quota_put_number(body + size, a->remaining);
+    }
+    body[size++] = '\n';
+    return http_end(x, status, size);
+}
+
+enum conn_next
+quota_send(struct http_call *x, uint8_t *body, const struct answer *a)
+{
+    struct quota_service *s = x->ctx;
+
+    switch (a->form) {
+    case ANSWER_PAIR:
+    case ANSWER_REMAINING:
+    case ANSWER_REFUSED:
+    case ANSWER_IMPOSSIBLE:
+        return say(x, HTTP_OK, body, a);
+    case ANSWER_CREATED:
+        return say(x, HTTP_CREATED, body, a);
+    case ANSWER_UNKNOWN:
+        return http_fail(x, HTTP_NOT_FOUND);
+    case ANSWER_EXISTS:
+        return http_fail(x, HTTP_CONFLICT);
+    case ANSWER_NO_MORE:
+        return http_fail(x, HTTP_NO_SPACE);
+    case ANSWER_OTHER:
+        return http_fail(x, HTTP_UNPROCESSABLE);
+    case ANSWER_UNAVAILABLE:
+        break;
+    }
+    s->figures.unavailable++;
+    return http_fail(x, HTTP_UNAVAILABLE);
+}
+
+/* An answer that tells of nothing but the request. */
+enum conn_next
+quota_send_form(struct http_call *x, enum answer_form form)
+{
+    const struct answer a = {.form = form};
+    uint8_t *body = http_body(x, QUOTA_BODY_MAX);
+
+    return body ? quota_send(x, body, &a) : CONN_FULL;
+}
+
+/* What is answered now may tell of what is not durable yet. */
+bool
+quota_may_tell(struct http_call *x, bool changes)
+{
+    struct quota_service *s = x->ctx;
+
+    return (!changes && journal_is_durable(&s->store->journal)) ||
+           conn_gate(x->conn, &s->commit.gate);
+}
+
+/* ---- keys -------------------------------------------------------- */
+
+struct keyed {
+    bool is;
+    uint8_t hash[IDEMPOTENCY_HASH];
+    uint64_t request;
+};
+
+/* The hash of what is asked, by which a key with other parameters is told. */
+static uint64_t
+hash_request(const struct journal *j, const struct quota_request *r,
+             const struct quota_name *name)
+{
+    const struct hash_key key = {get_le64(j->uuid), get_le64(j->uuid + 8)};
+    uint8_t bytes[1 + 8 + QUOTA_NAME_MAX];
+
+    bytes[0] = (uint8_t)r->type;
+    put_le64s(bytes + 1, r->value);
+    memcpy(bytes + 9, name->at, name->size);
+    return hash_name(&key, 0, bytes, 9 + name->size);
+}
+
+static struct keyed
+key_of(struct http_call *x, const struct quota_request *r,
+       const struct quota_name *name)
+{
+    const struct journal *j = &((struct quota_service *)x->ctx)->store->journal;
+    const struct http_text key = x->request->key;
+    struct keyed k = {.is = key.at != NULL};
+
+    if (k.is) {
+        siphash128(j->uuid, key.at, key.size, k.hash);
+        k.request = hash_request(j, r, name);
+    }
+    return k;
+}
+
+static void
+put_bytes(struct journal *j, enum journal_record_type type,
+          const uint8_t bytes[16])
+{
+    const struct journal_record r = {.type = (uint8_t)type,
+                                     .part = true,
+                                     .value = get_le64s(bytes),
+                                     .after = get_le64s(bytes + 8)};
+
+    journal_put(j, &r);
+}
+
+/* The records of one change, which the last one makes. */
+static void
+put_change(struct journal *j, const struct keyed *key,
+           const struct journal_record *record, const struct quota_request *r)
+{
+    if (key->is) {
+        uint8_t request[16] = {0};
+
+        put_le64(request, key->request);
+        put_bytes(j, JOURNAL_RECORD_KEY, key->hash);
+        put_bytes(j, JOURNAL_RECORD_REQUEST, request);
+    }
+    if (record->type == JOURNAL_RECORD_CREATE)
+        for (size_t at = 0; at < r->name_size; at += 16) {
+            uint8_t part[16] = {0};
+            const size_t left = r->name_size - at;
+
+            memcpy(part, r->name + at, left < 16 ? left : 16);
+            put_bytes(j, JOURNAL_RECORD_NAME, part);
+        }
+    journal_put(j, record);
+}
+
+/* ---- changes ----------------------------------------------------- */
+
+static void
+count(struct quota_service *s, const struct quota_request *r,
+      const struct answer *a)
+{
+    if (a->form == ANSWER_REFUSED)
+        s->figures.refused++;
+    else if (r->type == JOURNAL_RECORD_APPLY && a->form == ANSWER_PAIR)
+        s->figures.applied++;
+    else if (a->form == ANSWER_PAIR)
+        s->figures.cancelled++;
+    else
+        s->figures.other++;
+    if (a->form == ANSWER_REFUSED && r->type == JOURNAL_RECORD_APPLY)
+        r->quota->told[TOLD_REFUSED] += (uint64_t)r->value;
+}
+
+/* The quota without a name has run out: quota.export. */
+static bool
+runs_out(const struct journal_record *r)
+{
+    return r->quota == 0 && r->after == 0 &&
+           (r->type == JOURNAL_RECORD_APPLY ||
+            r->type == JOURNAL_RECORD_DECREASE ||
+            r->type == JOURNAL_RECORD_EMPTY);
+}
+
+/* Makes what was decided, or notes a refusal that a key must repeat. */
+static void
+make(struct quota_service *s, const struct quota_request *r, bool changes,
+     struct quota_change *c, const struct keyed *key, struct answer *a)
+{
+    struct journal_record refusal = {.type = JOURNAL_RECORD_REFUSED,
+                                     .quota = c->record.quota,
+                                     .after =
+                                         a->form == ANSWER_REFUSED ? 0 : -1};
+    int rc;
+
+    if (changes) {
+        rc = quotas_make(&s->store->quotas, c, a);
+        if (rc < 0) {
+            diag_repeating(&s->said_numbers, DIAG_WARNING,
+                           "a change of a quota is refused: %s", diag_text(rc));
+            *a = (struct answer){.form = ANSWER_UNAVAILABLE};
+            return;
+        }
+    }
+    put_change(&s->store->journal, key, changes ? &c->record : &refusal, r);
+    if (key->is)
+        idempotency_add(&s->store->quotas.keys, key->hash, key->request, a,
+                        clock_unix_ms());
+    if (changes && runs_out(&c->record))
+        s->wants_export[0] = true;
+}
+
+static enum conn_next
+repeat(struct http_call *x, uint8_t *body, const struct key_entry *e,
+       const struct keyed *key)
+{
+    struct quota_service *s = x->ctx;
+    struct answer a = {.form = (enum answer_form)e->form,
+                       .number = e->number,
+                       .remaining = e->remaining};
+
+    if (e->request != key->request)
+        a = (struct answer){.form = ANSWER_OTHER};
+    if (!quota_may_tell(x, false))
+        return CONN_FULL;
+    s->figures.repeated++;
+    return quota_send(x, body, &a);
+}
+
+enum conn_next
+quota_change_asked(struct http_call *x, const struct quota_request *r,
+                   const struct quota_name *name)
+{
+    struct quota_service *s = x->ctx;
+    struct quotas *q = &s->store->quotas;
+    const struct keyed key = key_of(x, r, name);
+    const struct key_entry *e;
+    struct quota_change c;
+    struct answer a;
+    uint8_t *body = http_body(x, QUOTA_BODY_MAX);
+    bool changes, writes;
+
+    if (!body)
+        return CONN_FULL;
+    if (key.is) {
+        e = idempotency_find(&q->keys, key.hash, clock_unix_ms());
+        if (e)
+            return repeat(x, body, e, &key);
+    }
+    changes = quotas_decide(q, r, &c, &a);
+    writes =
+        changes ||
+        (key.is && (a.form == ANSWER_REFUSED || a.form == ANSWER_IMPOSSIBLE));
+    if (writes && !quota_has_room(s))
+        return quota_wait(s, x);
+    if (!quota_may_tell(x, writes))
+        return CONN_FULL;
+    if (writes)
+        make(s, r, changes, &c, &key, &a);
+    count(s, r, &a);
+    return quota_send(x, body, &a);
+}

@@ -1,0 +1,234 @@
+/* writer/quota/quota_export.c - see quota_export.h. */
+#include "writer/quota/quota_export.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_MAX_SIZE 64u /* three numbers, blanks, the end */
+
+static char *
+put_number(char *to, uint64_t n, char behind)
+{
+    char digits[20], *at = digits + sizeof digits;
+    size_t size;
+
+    do {
+        *--at = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    size = (size_t)(digits + sizeof digits - at);
+    memcpy(to, at, size);
+    to[size] = behind;
+    return to + size + 1;
+}
+
+/* The text of one chunk; returns its size. */
+static size_t
+put_chunk(const struct quota_export *e, const struct number *n, int count,
+          char *to)
+{
+    const uint64_t first = e->chunk * JOURNAL_NUMBERS_CHUNK + 1;
+    char *at = to;
+
+    for (int i = 0; i < count && first + (uint64_t)i <= e->until; i++) {
+        const bool cancelled = n[i].other != 0 && n[i].other <= e->until;
+
+        if (n[i].amount == NUMBER_IS_CANCEL)
+            continue;
+        at = put_number(at, first + (uint64_t)i, ' ');
+        at = put_number(at, (uint64_t)n[i].amount, cancelled ? ' ' : '\n');
+        if (cancelled)
+            at = put_number(at, n[i].other, '\n');
+    }
+    return (size_t)(at - to);
+}
+
+static int
+write_all(int fd, const char *bytes, size_t size)
+{
+    while (size > 0) {
+        const ssize_t n = write(fd, bytes, size);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        bytes += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+static int
+write_chunk(struct quota_export *e)
+{
+    struct number n[JOURNAL_NUMBERS_CHUNK];
+    char text[JOURNAL_NUMBERS_CHUNK * LINE_MAX_SIZE];
+    int count;
+
+    count = journal_numbers_read(e->numbers, e->chunk, n);
+    if (count < 0)
+        return count;
+    return write_all(e->fd, text, put_chunk(e, n, count, text));
+}
+
+static int
+sync_folder(const char *path)
+{
+    char folder[CONFIG_TEXT_SIZE];
+    char *slash;
+    int fd, rc = 0;
+
+    (void)snprintf(folder, sizeof folder, "%s", path); /* it fits */
+    slash = strrchr(folder, '/');
+    if (!slash)
+        memcpy(folder, ".", 2);
+    else
+        slash[slash == folder] = '\0';
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (fsync(fd) < 0)
+        rc = -errno;
+    (void)close(fd); /* a directory */
+    return rc;
+}
+
+static int
+finish(struct quota_export *e)
+{
+    if (fsync(e->fd) < 0)
+        return -errno;
+    if (rename(e->temp, e->path) < 0)
+        return -errno;
+    return sync_folder(e->path);
+}
+
+static int
+begin(struct quota_export *e)
+{
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+
+    e->fd = open(e->temp, flags, 0644);
+    return e->fd < 0 ? -errno : 0;
+}
+
+static void
+run(struct io_job *job)
+{
+    struct quota_export *e = LOOP_OWNER(job, struct quota_export, job);
+
+    e->rc = e->fd < 0 ? begin(e) : 0;
+    for (int i = 0; e->rc == 0 && i < QUOTA_EXPORT_PIECE &&
+                    e->chunk * JOURNAL_NUMBERS_CHUNK < e->until;
+         i++) {
+        e->rc = write_chunk(e);
+        e->chunk++;
+    }
+    e->finished = e->chunk * JOURNAL_NUMBERS_CHUNK >= e->until;
+    if (e->rc == 0 && e->finished)
+        e->rc = finish(e);
+}
+
+static void
+end(struct quota_export *e)
+{
+    if (e->fd >= 0)
+        (void)close(e->fd); /* synced, or of no use */
+    e->fd = -1;
+    e->running = false;
+}
+
+static void
+look(struct quota_export *e)
+{
+    const uint64_t now_ms = loop_now_ms(e->loop);
+
+    if (!e->wanted || e->running || e->stopped || !e->next)
+        return;
+    if (e->began && now_ms < e->last_ms + QUOTA_EXPORT_PAUSE_MS) {
+        const int rc =
+            loop_arm(e->loop, &e->timer, e->last_ms + QUOTA_EXPORT_PAUSE_MS);
+
+        assert(rc == 0); /* there is room for a timer each */
+        return;
+    }
+    e->began = e->running = true;
+    e->wanted = false;
+    e->last_ms = now_ms;
+    e->numbers = e->next;
+    e->until = e->bound;
+    e->chunk = 0;
+    io_push(e->io, &e->job);
+}
+
+static void
+done(struct io_job *job)
+{
+    struct quota_export *e = LOOP_OWNER(job, struct quota_export, job);
+
+    if (e->rc == 0 && !e->finished && !e->stopped) {
+        io_push(e->io, &e->job);
+        return;
+    }
+    if (e->rc < 0)
+        diag_repeating(&e->said, DIAG_WARNING, "quota.export=%s: %s", e->path,
+                       diag_text(e->rc));
+    e->written += e->rc == 0 && e->finished;
+    end(e);
+    look(e);
+}
+
+static void
+due(struct loop_timer *timer)
+{
+    look(LOOP_OWNER(timer, struct quota_export, timer));
+}
+
+void
+quota_export_init(struct quota_export *e, struct loop *loop, struct io *io,
+                  const char *path)
+{
+    *e = (struct quota_export){.loop = loop,
+                               .io = io,
+                               .path = path,
+                               .job = {.run = run, .done = done},
+                               .fd = -1,
+                               .timer = {.slot = -1, .due = due}};
+    (void)snprintf(e->temp, sizeof e->temp, "%s.tmp", path); /* it fits */
+}
+
+void
+quota_export_fini(struct quota_export *e)
+{
+    if (e->loop)
+        loop_disarm(e->loop, &e->timer);
+    end(e);
+}
+
+void
+quota_export_want(struct quota_export *e)
+{
+    e->wanted = e->path[0] != '\0';
+}
+
+void
+quota_export_turn(struct quota_export *e, struct journal_numbers *n,
+                  uint64_t until)
+{
+    e->stopped = false;
+    e->next = n;
+    e->bound = until;
+    look(e);
+}
+
+void
+quota_export_stop(struct quota_export *e)
+{
+    e->stopped = true;
+    e->next = NULL;
+}

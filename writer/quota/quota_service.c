@@ -1,0 +1,455 @@
+/* writer/quota/quota_service.c - see quota_service.h. */
+#include "writer/quota/quota_service.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+
+#define SMALL 128 /* records that the loop may sync by itself */
+
+static const char unavailable[] = "HTTP/1.1 503 Service Unavailable\r\n"
+                                  "Content-length: 19\r\n\r\n"
+                                  "Service Unavailable";
+
+/* ---- time -------------------------------------------------------- */
+
+/* There is room for the timers: they were armed at the start. */
+static void
+arm(struct quota_service *s, struct loop_timer *timer, uint64_t ms)
+{
+    const int rc = loop_arm(s->loop, timer, loop_now_ms(s->loop) + ms);
+
+    assert(rc == 0);
+}
+
+static void
+retry_soon(struct quota_service *s)
+{
+    s->retrying = true;
+    arm(s, &s->retry, QUOTA_RETRY_MS);
+}
+
+static void
+retry_due(struct loop_timer *timer)
+{
+    struct quota_service *s = LOOP_OWNER(timer, struct quota_service, retry);
+
+    s->retrying = false;
+    if (s->state == QUOTA_LOADING)
+        io_push(&s->file_io, &s->reload.job);
+}
+
+/* The turn in which it is due begins a round. */
+static void
+minute_due(struct loop_timer *timer)
+{
+    struct quota_service *s = LOOP_OWNER(timer, struct quota_service, minute);
+
+    arm(s, &s->minute, QUOTA_TALLY_MS);
+}
+
+static void
+mark_due(struct loop_timer *timer)
+{
+    struct quota_service *s = LOOP_OWNER(timer, struct quota_service, mark);
+
+    s->mark_due = true;
+}
+
+/* ---- after a failure --------------------------------------------- */
+
+static void
+reload_run(struct io_job *job)
+{
+    struct quota_reload *r = LOOP_OWNER(job, struct quota_reload, job);
+
+    r->rc = 0;
+    if (r->erase) {
+        r->rc = journal_erase(r->dirfd, r->durable, r->count);
+        r->erase = r->rc < 0;
+    }
+    if (r->rc == 0)
+        r->rc = quota_store_open(r->dirfd, r->config, &r->store);
+}
+
+static void
+reload_done(struct io_job *job)
+{
+    struct quota_service *s = LOOP_OWNER(job, struct quota_service, reload.job);
+
+    if (s->reload.rc == -EBADMSG || s->reload.rc == -EPROTO ||
+        s->reload.rc == -EINVAL) {
+        s->state = QUOTA_DAMAGED;
+        return;
+    }
+    if (s->reload.rc < 0) {
+        diag_repeating(&s->said_full, DIAG_ERROR,
+                       "quotas are not available: data_dir/live/" JOURNAL_NAME
+                       ": %s; tried again each second",
+                       diag_text(s->reload.rc));
+        retry_soon(s);
+        return;
+    }
+    quota_store_free(s->store);
+    s->store = s->reload.store;
+    s->reload.store = NULL;
+    s->state = QUOTA_READY;
+    s->wants_export[0] = s->wants_export[1] = false;
+    diag(DIAG_INFO, "quotas are available again");
+}
+
+/* Nothing in memory counts any more: it is ahead of the disk. */
+static void
+begin_again(struct quota_service *s)
+{
+    const struct journal *j = &s->store->journal;
+
+    s->state = QUOTA_LOADING;
+    s->reload.erase = !j->erased;
+    s->reload.durable = j->durable;
+    s->reload.count = j->groups[1 - j->collecting].count;
+    quota_export_stop(&s->export);
+    http_wake(&s->line);
+    io_push(&s->file_io, &s->reload.job);
+}
+
+/* ---- the commit -------------------------------------------------- */
+
+static void
+flush(void *ctx)
+{
+    (void)ctx; /* all is written by the sync */
+}
+
+static bool
+is_due(const void *ctx)
+{
+    return ((const struct quota_service *)ctx)->mark_due;
+}
+
+static bool
+is_small(const void *ctx)
+{
+    const struct quota_service *s = ctx;
+    const struct journal *j = &s->store->journal;
+
+    return s->state == QUOTA_READY && j->groups[j->collecting].count <= SMALL;
+}
+
+static bool
+begin(void *ctx)
+{
+    struct quota_service *s = ctx;
+    struct journal *j;
+    bool marked = false;
+
+    if (s->state != QUOTA_READY) {
+        s->mark_due = false;
+        return false;
+    }
+    j = &s->store->journal;
+    if (s->mark_due)
+        marked = journal_mark(j);
+    s->mark_due = false;
+    if (!marked && journal_is_durable(j) && !gate_has_waiters(&s->commit.gate))
+        return false;
+    s->flight_count = quotas_unnamed(&s->store->quotas)->numbers.count;
+    s->wants_export[1] |= s->wants_export[0];
+    s->wants_export[0] = false;
+    journal_begin(j, clock_unix_ms());
+    return true;
+}
+
+static int
+sync_journal(void *ctx)
+{
+    return quota_store_sync(((struct quota_service *)ctx)->store);
+}
+
+static bool
+end(void *ctx, int rc)
+{
+    struct quota_service *s = ctx;
+    struct journal *j = &s->store->journal;
+
+    journal_end(j, rc);
+    if (rc < 0) {
+        s->figures.failures++;
+        diag_errno(DIAG_ERROR, rc,
+                   "write data_dir/live/" JOURNAL_NAME
+                   ": changes of quotas are refused, and it is read again");
+        begin_again(s);
+        return false;
+    }
+    if (!j->marked)
+        arm(s, &s->mark, QUOTA_MARK_MS);
+    if (s->wants_export[1]) {
+        s->wants_export[1] = false;
+        quota_export_want(&s->export);
+    }
+    quota_export_turn(&s->export, &quotas_unnamed(&s->store->quotas)->numbers,
+                      s->flight_count);
+    http_wake(&s->line);
+    return true;
+}
+
+static const char *
+words(void *ctx)
+{
+    return ((struct quota_service *)ctx)->store->journal.erased ? unavailable
+                                                                : "";
+}
+
+static const struct commit_file quota_file = {.flush = flush,
+                                              .is_due = is_due,
+                                              .is_small = is_small,
+                                              .begin = begin,
+                                              .sync = sync_journal,
+                                              .end = end,
+                                              .words = words};
+
+/* ---- room -------------------------------------------------------- */
+
+static void
+extend_run(struct io_job *job)
+{
+    struct quota_extend *e = LOOP_OWNER(job, struct quota_extend, job);
+
+    e->rc = journal_extend(e->dirfd, e->from);
+}
+
+static void
+extend_done(struct io_job *job)
+{
+    struct quota_service *s = LOOP_OWNER(job, struct quota_service, extend.job);
+
+    s->extending = false;
+    s->full = s->extend.rc < 0;
+    if (s->full) {
+        diag_repeating(
+            &s->said_full, DIAG_WARNING,
+            "the journal of quotas cannot grow: %s; when it is full, "
+            "changes are refused",
+            diag_text(s->extend.rc));
+        retry_soon(s);
+    } else if (s->state == QUOTA_READY &&
+               s->store->journal.size == s->extend.from) {
+        s->store->journal.size += JOURNAL_STEP;
+    }
+    http_wake(&s->line);
+}
+
+static void
+extend_some(struct quota_service *s)
+{
+    if (s->state != QUOTA_READY || s->extending || s->retrying ||
+        !journal_is_short(&s->store->journal))
+        return;
+    s->extending = true;
+    s->extend.from = s->store->journal.size;
+    io_push(&s->file_io, &s->extend.job);
+}
+
+bool
+quota_has_room(const struct quota_service *s)
+{
+    return journal_free(&s->store->journal) >= JOURNAL_CHANGE;
+}
+
+enum conn_next
+quota_wait(struct quota_service *s, struct http_call *x)
+{
+    const struct journal *j = &s->store->journal;
+    const struct journal_group *g = &j->groups[j->collecting];
+
+    /* A group that is full is soon on its way. */
+    if (g->count + JOURNAL_CHANGE <= JOURNAL_GROUP && s->full) {
+        s->figures.unavailable++;
+        return http_fail(x, HTTP_UNAVAILABLE);
+    }
+    return http_hold(x, &s->line);
+}
+
+bool
+quota_turn(struct quota_service *s, bool alone)
+{
+    bool more = false;
+
+    if (!quota_is_on(s))
+        return false;
+    extend_some(s);
+    if (s->state == QUOTA_READY)
+        more = quota_tally_turn(&s->tally, &s->store->quotas,
+                                loop_now_ms(s->loop));
+    commit_turn(&s->commit, alone);
+    return more;
+}
+
+void
+quota_finish(struct quota_service *s)
+{
+    if (quota_is_on(s) && s->state == QUOTA_READY &&
+        !quota_tally_finish(&s->tally, &s->store->quotas))
+        diag(DIAG_WARNING, "live.history: there is no log to write to: what "
+                           "happened to quotas is not counted");
+}
+
+/* ---- open and close ---------------------------------------------- */
+
+void
+quota_init(struct quota_service *s)
+{
+    *s = (struct quota_service){.dirfd = -1};
+}
+
+static void
+stop_timers(struct quota_service *s)
+{
+    loop_disarm(s->loop, &s->retry);
+    loop_disarm(s->loop, &s->mark);
+    loop_disarm(s->loop, &s->minute);
+}
+
+static int
+start_timers(struct quota_service *s)
+{
+    const uint64_t now_ms = loop_now_ms(s->loop);
+    int rc;
+
+    rc = loop_arm(s->loop, &s->retry, now_ms);
+    if (rc == 0)
+        rc = loop_arm(s->loop, &s->mark, now_ms + QUOTA_MARK_MS);
+    if (rc == 0)
+        rc = loop_arm(s->loop, &s->minute, now_ms + QUOTA_TALLY_MS);
+    return rc;
+}
+
+static int
+start(struct quota_service *s, size_t max)
+{
+    int rc;
+
+    rc = io_start(&s->sync_io, s->loop);
+    if (rc < 0)
+        return rc;
+    rc = io_start(&s->file_io, s->loop);
+    if (rc < 0)
+        goto stop_sync;
+    rc = commit_init(&s->commit, &quota_file, s, &s->sync_io, max, 1);
+    if (rc < 0)
+        goto stop_file;
+    rc = start_timers(s);
+    if (rc == 0)
+        return 0;
+    stop_timers(s);
+    commit_fini(&s->commit);
+
+stop_file:
+    io_stop(&s->file_io);
+stop_sync:
+    io_stop(&s->sync_io);
+    return rc;
+}
+
+/* What a start cannot mend now is tried again while serving. */
+static int
+open_first(struct quota_service *s)
+{
+    int rc = quota_store_open(s->dirfd, s->config, &s->store);
+
+    if (rc == -EINVAL)
+        return rc;
+    s->state = rc == 0 ? QUOTA_READY : QUOTA_LOADING;
+    if (rc == -EBADMSG || rc == -EPROTO)
+        s->state = QUOTA_DAMAGED;
+    if (s->state == QUOTA_DAMAGED)
+        diag(DIAG_ERROR,
+             "quotas are not served until data_dir/live/" JOURNAL_NAME
+             " is restored, or moved away");
+    else if (rc < 0)
+        diag_errno(DIAG_ERROR, rc,
+                   "quotas are not available: data_dir/live/" JOURNAL_NAME);
+    return 0;
+}
+
+int
+quota_open(struct quota_service *s, struct loop *loop, int live_fd,
+           const struct config *config, struct logs *logs, size_t max)
+{
+    int rc;
+
+    *s = (struct quota_service){
+        .loop = loop,
+        .config = config,
+        .dirfd = live_fd,
+        .retry = {.slot = -1, .due = retry_due},
+        .mark = {.slot = -1, .due = mark_due},
+        .minute = {.slot = -1, .due = minute_due},
+        .extend = {.job = {.run = extend_run, .done = extend_done},
+                   .dirfd = live_fd},
+        .reload = {.job = {.run = reload_run, .done = reload_done},
+                   .config = config,
+                   .dirfd = live_fd}};
+    http_line_init(&s->line);
+    quota_export_init(&s->export, loop, &s->file_io, config->quota_export);
+    quota_tally_init(&s->tally, config->live_history ? logs : NULL,
+                     loop_now_ms(loop));
+    rc = open_first(s);
+    if (rc == 0)
+        rc = start(s, max);
+    if (rc < 0) {
+        quota_store_free(s->store);
+        quota_init(s);
+    }
+    return rc;
+}
+
+/* All before it was durable: so a damaged end is told from a cut one. */
+static void
+mark_end(struct quota_service *s)
+{
+    struct journal *j = &s->store->journal;
+
+    if (!journal_is_durable(j) || !journal_mark(j))
+        return;
+    journal_begin(j, clock_unix_ms());
+    journal_end(j, quota_store_sync(s->store)); /* nobody waits for it */
+}
+
+void
+quota_close(struct quota_service *s)
+{
+    if (!quota_is_on(s))
+        return;
+    stop_timers(s);
+    quota_export_stop(&s->export);
+    io_stop(&s->file_io);
+    io_stop(&s->sync_io);
+    if (s->state == QUOTA_READY)
+        mark_end(s);
+    quota_export_fini(&s->export);
+    commit_fini(&s->commit);
+    quota_store_free(s->reload.store);
+    quota_store_free(s->store);
+    quota_init(s);
+}
+
+void
+quota_print(const struct quota_service *s)
+{
+    const struct quota_figures *f = &s->figures;
+
+    if (!quota_is_on(s))
+        return;
+    diag(DIAG_INFO,
+         "quota: applied=%" PRIu64 " cancelled=%" PRIu64 " refused=%" PRIu64
+         " other=%" PRIu64 " repeated=%" PRIu64 " unavailable=%" PRIu64
+         " failures=%" PRIu64 " syncs=%" PRIu64 " quotas=%zu keys=%zu",
+         f->applied, f->cancelled, f->refused, f->other, f->repeated,
+         f->unavailable, f->failures, s->commit.syncs,
+         s->store ? s->store->quotas.count : 0,
+         s->store ? idempotency_count(&s->store->quotas.keys) : 0);
+}

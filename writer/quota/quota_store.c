@@ -1,0 +1,84 @@
+/* writer/quota/quota_store.c - see quota_store.h. */
+#include "writer/quota/quota_store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/base/diag.h"
+#include "writer/quota/journal_length.h"
+
+static int
+begin_store(void *ctx, const struct journal *j)
+{
+    return quotas_init(ctx, j->dirfd, j->limit);
+}
+
+void
+quota_store_free(struct quota_store *store)
+{
+    if (!store)
+        return;
+    quotas_fini(&store->quotas);
+    journal_close(&store->journal);
+    free(store);
+}
+
+static int
+check_limit(const struct quota_store *store, const struct config *c)
+{
+    const int64_t limit = store->journal.limit;
+
+    if ((uint64_t)limit == c->quota_limit)
+        return 0;
+    diag(DIAG_ERROR,
+         "quota.limit=%" PRIu64 ", but the journal was made with %" PRId64
+         ": give quota.limit = %" PRId64 " and change what remains with "
+         "/increase and /decrease, or move data_dir/live/" JOURNAL_NAME
+         " away to begin a new one",
+         c->quota_limit, limit, limit);
+    return -EINVAL;
+}
+
+int
+quota_store_open(int dirfd, const struct config *c, struct quota_store **out)
+{
+    struct quota_store *store;
+    bool exists;
+    int rc;
+
+    rc = journal_exists(dirfd, &exists);
+    if (rc == 0 && !exists)
+        rc = journal_make(dirfd, (int64_t)c->quota_limit);
+    if (rc < 0)
+        return rc;
+    store = calloc(1, sizeof *store);
+    if (!store)
+        return -ENOMEM;
+    store->journal.fd = -1;
+    rc = journal_open(&store->journal, dirfd, begin_store, quotas_take,
+                      &store->quotas);
+    if (rc == 0)
+        rc = check_limit(store, c);
+    if (rc < 0) {
+        quota_store_free(store);
+        return rc;
+    }
+    quotas_taken(&store->quotas, c->quota_max);
+    journal_length_check(&store->journal);
+    journal_length_write(&store->journal, store->journal.durable);
+    *out = store;
+    return 0;
+}
+
+int
+quota_store_sync(struct quota_store *store)
+{
+    const struct journal *j = &store->journal;
+    const struct journal_group *g = &j->groups[1 - j->collecting];
+    const int rc = journal_sync(&store->journal);
+
+    if (rc == 0 && g->count == 1)
+        journal_length_write(j, g->first + 1);
+    return rc;
+}

@@ -1,0 +1,32 @@
+/* writer/quota/quota_store.h - a journal, and the quotas that were read from
+ * it.
+ *
+ * Ownership: the caller's, until quota_store_free().  Any thread, one at a
+ * time. Errors: 0 or a negative errno; text goes to diag.
+ */
+#ifndef COUNTD_WRITER_QUOTA_QUOTA_STORE_H
+#define COUNTD_WRITER_QUOTA_QUOTA_STORE_H
+
+#include "common/setup/config.h"
+#include "writer/quota/journal.h"
+#include "writer/quota/quotas.h"
+
+struct quota_store {
+    struct journal journal;
+    struct quotas quotas;
+};
+
+/* Reads the journal, or makes one when there is none.
+ *   -EINVAL   quota.limit is not what it was made with
+ *   -EBADMSG  it is damaged, -EPROTO  of a later version */
+int quota_store_open(int dirfd, const struct config *c,
+                     struct quota_store **out);
+
+/* The sync of what journal_begin() took; notes how long the journal is when
+ * that was an empty group. */
+int quota_store_sync(struct quota_store *store);
+
+/* NULL is no store. */
+void quota_store_free(struct quota_store *store);
+
+#endif
