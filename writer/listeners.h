@@ -26,8 +26,7 @@ enum {
                                    */
 #define LISTENERS_MOST     262144 /* connections of a door without a limit */
 #define LISTENERS_RESERVED 1024   /* what a door is sure of, at most */
-#define LISTENERS_YIELD_S  60 /* idle so long, a sender makes way for another  \
-                               */
+#define LISTENERS_YIELD_S  60     /* an idle sender may be closed after this */
 
 /* For what waits; memory never touched is free. */
 #define LISTENERS_POOL ((size_t)64 << 20)

@@ -16,8 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define JOURNAL_NUMBERS_CHUNK 255 /* in a chunk of 4 KiB, behind its checksum  \
-                                   */
+#define JOURNAL_NUMBERS_CHUNK 255 /* in 4 KiB, after the checksum */
 
 #define NUMBER_IS_CANCEL (-1) /* for amount */
 
