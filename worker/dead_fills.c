@@ -2,13 +2,13 @@
 #include "worker/dead_fills.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/dirstream.h"
 #include "common/log/inspect.h"
-#include "common/log/log.h"
 
 void
 dead_fills_init(struct dead_fills *s, int log_fd)
@@ -30,124 +30,164 @@ dead_fills_forget(struct dead_fills *s)
     s->known = false;
 }
 
-/* Reads the header of a log that rules.  Both must be good: beside a bad one
- * the log may be fuller than the good one says. */
+/* ---- headers ----------------------------------------------------------- */
+
+/* Reads what the headers of an open log say; false when neither is good. */
 static bool
-read_header(int fd, struct log_header *out)
+read_headers(int fd, struct dead_fills_log *log)
 {
     struct inspect look;
 
-    if (inspect_headers(fd, UINT64_MAX, &look) < 0 || look.headers_rc < 0 ||
-        !look.header_ok[0] || !look.header_ok[1])
+    if (inspect_headers(fd, UINT64_MAX, &look) < 0 || look.headers_rc < 0)
         return false;
-    *out = look.header;
+    memcpy(log->uuid, look.header.uuid, sizeof log->uuid);
+    log->epoch = look.header.epoch;
+    log->empty = look.header.state == LOG_EMPTY;
+    log->whole = look.header_ok[0] && look.header_ok[1];
     return true;
 }
 
 static int
-open_log(const struct dead_fills *s, uint64_t index)
+open_log(const struct dead_fills *s, const struct dead_fills_log *log)
 {
-    char name[LOG_NAME_SIZE];
-
-    log_name(index, name);
-    return openat(s->log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return openat(s->log_fd, log->name,
+                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* Notes what one log says; false when it cannot be read. */
 static bool
-note_log(struct dead_fills *s, uint64_t index)
+reserve_log(struct dead_fills *s)
 {
-    struct log_header header;
-    bool good;
-    int fd;
+    const size_t capacity = s->capacity ? 2 * s->capacity : 64;
+    struct dead_fills_log *logs;
 
-    if (s->count == s->room) {
-        const size_t room = s->room ? 2 * s->room : 64;
-        struct dead_fills_log *more = realloc(s->logs, room * sizeof *more);
-
-        if (!more)
-            return false;
-        s->logs = more;
-        s->room = room;
-    }
-    fd = open_log(s, index);
-    if (fd < 0)
+    if (s->count < s->capacity)
+        return true;
+    logs = realloc(s->logs, capacity * sizeof *logs);
+    if (!logs)
         return false;
-    good = read_header(fd, &header);
-    (void)close(fd); /* only read */
-    if (!good)
-        return false;
-    s->logs[s->count] =
-        (struct dead_fills_log){.index = index,
-                                .epoch = header.epoch,
-                                .empty = header.state == LOG_EMPTY};
-    memcpy(s->logs[s->count].uuid, header.uuid, sizeof header.uuid);
-    s->count++;
+    s->logs = logs;
+    s->capacity = capacity;
     return true;
 }
 
-/* Reads all of them. */
-static void
-read_logs(struct dead_fills *s)
+/* Adds a log; false when it cannot be read. */
+static bool
+add_log(struct dead_fills *s, const char *name, bool quarantined)
+{
+    struct dead_fills_log *log;
+    bool good;
+    int fd;
+
+    if (strlen(name) >= sizeof log->name || !reserve_log(s))
+        return false;
+    log = &s->logs[s->count];
+    *log = (struct dead_fills_log){.quarantined = quarantined};
+    (void)snprintf(log->name, sizeof log->name, "%s", name);
+    fd = open_log(s, log);
+    if (fd < 0)
+        return false;
+    good = read_headers(fd, log);
+    (void)close(fd);
+    s->count += good;
+    return good;
+}
+
+/* Adds the logs, or the quarantined ones; true when each could be read. */
+static bool
+add_logs(struct dead_fills *s, bool quarantined)
 {
     const char *name;
+    bool lock, all = true;
     uint64_t index;
-    bool lock;
     DIR *dir;
     int rc;
 
-    s->known = true;
-    s->all = false;
     if (dirstream_open(s->log_fd, ".", &dir) < 0)
-        return;
-    s->all = true;
+        return false;
     while ((rc = dirstream_next(dir, &name)) == 1)
-        if (log_parse_name(name, &index, &lock) == 0 && !lock &&
-            !note_log(s, index))
-            s->all = false;
-    if (rc < 0)
-        s->all = false;
-    (void)closedir(dir); /* only read */
+        if (quarantined ? strncmp(name, "bad-", 4) == 0
+                        : log_parse_name(name, &index, &lock) == 0 && !lock)
+            all &= add_log(s, name, quarantined);
+    (void)closedir(dir);
+    return all && rc == 0;
 }
 
-/* Has what was read of the log be what the disk shows after a power loss: it is
- * synced, then read again. */
-static bool
-make_durable(const struct dead_fills *s, struct dead_fills_log *l)
+/* The logs first: one that is quarantined meanwhile has its new name before
+ * these are listed, so it is in one of the two lists. */
+static void
+read_logs(struct dead_fills *s)
 {
-    struct log_header header;
+    s->known = true;
+    s->all_read = add_logs(s, false);
+    s->quarantine_read = add_logs(s, true);
+}
+
+/* Replaces what was read of a log by what a power loss would leave of it: after
+ * fdatasync the disk has the headers, or an earlier sync failed and the page
+ * cache has headers that the disk does not; so they are read from the disk.  A
+ * page cache folio is dropped only when the whole of it is named, hence all of
+ * the file.  False when that cannot be told. */
+static bool
+read_from_disk(const struct dead_fills *s, struct dead_fills_log *log)
+{
+    struct dead_fills_log found = *log;
     int fd;
 
-    if (l->durable)
+    if (log->synced)
         return true;
-    fd = open_log(s, l->index);
+    fd = open_log(s, log);
     if (fd < 0)
         return false;
-    l->durable = fdatasync(fd) == 0 && read_header(fd, &header) &&
-                 header.state == LOG_EMPTY && header.epoch == l->epoch &&
-                 memcmp(header.uuid, l->uuid, sizeof header.uuid) == 0;
-    (void)close(fd); /* only read */
-    return l->durable;
+    found.synced = fdatasync(fd) == 0 &&
+                   posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
+                   read_headers(fd, &found);
+    (void)close(fd);
+    if (found.synced)
+        *log = found;
+    return found.synced;
 }
 
-/* A log may be there twice, as a copy made by hand: all of them count. */
+/* ---- fills ------------------------------------------------------------- */
+
+/* True when the headers of the log show that this fill is over and emptied. */
+static bool
+is_past(const struct dead_fills_log *log, const struct store_mark *mark)
+{
+    return log->whole && (log->epoch > mark->epoch ||
+                          (log->epoch == mark->epoch && log->empty));
+}
+
+static bool
+has_uuid(const struct dead_fills_log *log, const struct store_mark *mark)
+{
+    return memcmp(log->uuid, mark->uuid, sizeof log->uuid) == 0;
+}
+
+/* Several logs may have one uuid, as copies made by hand: all of them count. */
 bool
 dead_fills_contain(void *ctx, const struct store_mark *mark)
 {
     struct dead_fills *s = ctx;
     bool found = false;
-    size_t i;
 
     if (!s->known)
         read_logs(s);
-    for (i = 0; i < s->count; i++) {
-        struct dead_fills_log *l = &s->logs[i];
+    if (!s->quarantine_read)
+        return false;
+    for (size_t i = 0; i < s->count; i++) {
+        struct dead_fills_log *log = &s->logs[i];
 
-        if (memcmp(l->uuid, mark->uuid, sizeof l->uuid) != 0)
+        if (!has_uuid(log, mark))
             continue;
+        if (log->quarantined) {
+            if (log->epoch <= mark->epoch)
+                return false;
+            continue;
+        }
         found = true;
-        if (!l->empty || l->epoch < mark->epoch || !make_durable(s, l))
+        if (!is_past(log, mark) || !read_from_disk(s, log) ||
+            !has_uuid(log, mark) || !is_past(log, mark))
             return false;
     }
-    return found || s->all;
+    return found || s->all_read;
 }

@@ -333,7 +333,8 @@ merge_maintain(struct merge *m, uint64_t until_ns)
     bool more;
 
     more = store_maintain(m->store, &t);
-    dead_fills_forget(&m->spent);
+    if (!more)
+        dead_fills_forget(&m->spent);
     tend_archive(m);
     return more;
 }

@@ -292,8 +292,8 @@ struct store_key {
 struct store_maintenance {
     uint64_t until_ns; /* clock_ns(): ends about then; each call does a step */
 
-    /* Whether no increment of this fill can come again: its log is empty, and
-     * that is durable, or it is gone.  NULL: nobody knows. */
+    /* Whether a fill that is in can never be merged again: its log is past it,
+     * durably, or is gone.  NULL: not known of any. */
     bool (*is_dead_fill)(void *ctx, const struct store_mark *mark);
 
     /* Whether records wait for this keyspace elsewhere: its marks say which of

@@ -708,14 +708,14 @@ mem_tend(struct store *s, const struct store_maintenance *t)
 
     for (size_t i = 0; t->is_dead_fill && i < m->count; i++) {
         struct mem_keyspace *k = &m->keyspaces[i];
-        bool spent =
-            k->exists && k->count == 0 &&
-            !(t->has_held_records &&
-              t->has_held_records(t->ctx, k->name.bytes, k->name.size));
+        bool spent = k->exists && k->count == 0;
 
         for (size_t j = 0; spent && j < k->mark_count; j++)
-            spent = t->is_dead_fill(t->ctx, &k->marks[j].mark);
-        if (!spent)
+            spent =
+                k->marks[j].done && t->is_dead_fill(t->ctx, &k->marks[j].mark);
+        if (!spent ||
+            (t->has_held_records &&
+             t->has_held_records(t->ctx, k->name.bytes, k->name.size)))
             continue;
         k->exists = false;
         k->mark_count = 0;

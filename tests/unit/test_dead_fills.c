@@ -68,17 +68,83 @@ a_full_log_is_not_spent_and_an_empty_one_is(void **state)
 }
 
 static void
-a_log_that_is_filled_again_is_not_spent(void **state)
+a_fill_is_spent_once_its_log_has_a_later_epoch_in_any_state(void **state)
 {
     struct fixture *x = *state;
     struct filler f;
 
     filler_empty(x->tmp.fd, 0);
     filler_open(&f, x->tmp.fd, 0, 10);
-    assert_false(ask(x));
+    assert_true(ask(x)); /* OPEN: a log that is idle stays so */
     filler_add(&f, "a", "one", 1);
     filler_seal(&f);
+    assert_true(ask(x));
+    x->mark.epoch++;
     assert_false(ask(x));
+}
+
+/* Changes a byte of a file, or changes it back. */
+static void
+flip(const struct fixture *x, const char *name, off_t at)
+{
+    const int fd = openat(x->tmp.fd, name, O_RDWR | O_CLOEXEC);
+    char byte;
+
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+a_quarantined_log_keeps_its_fill_and_later_ones_alive(void **state)
+{
+    struct fixture *x = *state;
+    struct log log;
+
+    assert_rc(log_claim(&log, x->tmp.fd, 0, LOG_MODE_FULL), 0);
+    assert_rc(log_quarantine(&log), 0);
+    assert_true(tmpdir_has(&x->tmp, "bad-0000000000-1"));
+    assert_false(ask(x));
+    x->mark.epoch++;
+    assert_false(ask(x));
+    x->mark.epoch = 0; /* an earlier fill is not what salvage would merge */
+    assert_true(ask(x));
+    x->mark.epoch = 1;
+    memset(x->mark.uuid, 0, sizeof x->mark.uuid); /* of another log */
+    assert_true(ask(x));
+
+    /* It cannot be read: it may be of any log. */
+    flip(x, "bad-0000000000-1", 50);
+    flip(x, "bad-0000000000-1", 4096 + 50);
+    assert_false(ask(x));
+}
+
+/* After a sync that failed the page cache shows a header that the disk does not
+ * have, and a later fdatasync says nothing about it. */
+static void
+headers_are_read_again_after_the_sync(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t sealed[8192];
+    int fd;
+
+    fd = openat(x->tmp.fd, "0000000000", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, sealed, sizeof sealed, 0), sizeof sealed);
+    assert_int_equal(close(fd), 0);
+    filler_empty(x->tmp.fd, 0);
+    fault_inject("fdatasync", 1, EIO);
+    assert_false(ask(x)); /* the header was read and is EMPTY */
+    fault_clear();
+
+    fd = openat(x->tmp.fd, "0000000000", O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, sealed, sizeof sealed, 0), sizeof sealed);
+    assert_int_equal(close(fd), 0);
+
+    assert_false(dead_fills_contain(&x->spent, &x->mark));
 }
 
 static void
@@ -118,22 +184,13 @@ static void
 a_log_with_one_good_header_is_not_spent(void **state)
 {
     struct fixture *x = *state;
-    int fd, block;
 
     filler_empty(x->tmp.fd, 0);
     assert_true(ask(x));
-    for (block = 0; block < 2; block++) {
-        char byte;
-
-        fd = openat(x->tmp.fd, "0000000000", O_RDWR | O_CLOEXEC);
-        assert_true(fd >= 0);
-        assert_int_equal(pread(fd, &byte, 1, block * 4096 + 50), 1);
-        byte ^= 1;
-        assert_int_equal(pwrite(fd, &byte, 1, block * 4096 + 50), 1);
+    for (int block = 0; block < 2; block++) {
+        flip(x, "0000000000", block * 4096 + 50);
         assert_false(ask(x));
-        byte ^= 1;
-        assert_int_equal(pwrite(fd, &byte, 1, block * 4096 + 50), 1);
-        assert_int_equal(close(fd), 0);
+        flip(x, "0000000000", block * 4096 + 50);
     }
     assert_true(ask(x));
 }
@@ -189,7 +246,9 @@ any_failing_call_says_not_spent(void **state)
 
 static const struct CMUnitTest tests[] = {
     OPEN(a_full_log_is_not_spent_and_an_empty_one_is),
-    OPEN(a_log_that_is_filled_again_is_not_spent),
+    OPEN(a_fill_is_spent_once_its_log_has_a_later_epoch_in_any_state),
+    OPEN(a_quarantined_log_keeps_its_fill_and_later_ones_alive),
+    OPEN(headers_are_read_again_after_the_sync),
     OPEN(what_is_empty_is_on_the_disk_before_that_counts),
     OPEN(a_log_that_is_gone_is_spent_when_every_log_can_be_read),
     OPEN(a_log_with_one_good_header_is_not_spent),

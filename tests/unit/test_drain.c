@@ -315,6 +315,80 @@ what_was_dropped_does_not_come_back_out_of_what_is_held(void **state)
     assert_int_equal(count_of(x, "a", "one"), INT64_MIN);
 }
 
+/* Fills and merges logs 0 and 1 with one record for each of `names` keyspaces
+ * and leaves the next fill of each log begun, as idle logs are. */
+static void
+merge_names(struct fixture *x, unsigned names)
+{
+    struct filler f[2];
+
+    for (unsigned log = 0; log < 2; log++)
+        filler_open(&f[log], x->dir.log_fd, log, names);
+    for (unsigned i = 0; i < names; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof name, "ks%u", i);
+        filler_add(&f[i % 2], name, "k", 1);
+    }
+    for (unsigned log = 0; log < 2; log++)
+        filler_seal(&f[log]);
+    while (merge_run(&x->merge) == MERGE_DONE)
+        ;
+    for (unsigned log = 0; log < 2; log++) {
+        filler_open(&f[log], x->dir.log_fd, log, names);
+        filler_die(&f[log]);
+    }
+}
+
+/* Takes the worker's next pass over the keyspaces. */
+static void
+maintain_all(struct fixture *x)
+{
+    fault_pass_ns(60000 * MS);
+    while (merge_maintain(&x->merge, UINT64_MAX))
+        ;
+}
+
+static void
+dropped_keyspaces_go_while_their_logs_are_idle(void **state)
+{
+    enum { NAMES = 300 };
+    struct fixture *x = *state;
+
+    merge_names(x, NAMES);
+    assert_int_equal(tmpdir_count(&x->tmp, "keyspace"), 2 * NAMES);
+    for (unsigned i = 1; i < NAMES; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof name, "ks%u", i);
+        assert_rc(
+            store_drop(x->store, (const uint8_t *)name, strlen(name), NULL, 0),
+            0);
+    }
+
+    maintain_all(x);
+
+    assert_int_equal(tmpdir_count(&x->tmp, "keyspace"), 2);
+    assert_int_equal(count_of(x, "ks0", "k"), 1);
+}
+
+static void
+a_keyspace_with_held_records_keeps_its_file(void **state)
+{
+    struct fixture *x = *state;
+    const struct store_mark later = {.uuid = {1}, .epoch = 1, .first_ms = 1};
+
+    merge_names(x, 2);
+    assert_rc(store_drop(x->store, (const uint8_t *)"ks1", 3, NULL, 0), 0);
+    held_by_another(x, "ks1", &later, 1);
+
+    maintain_all(x);
+    assert_true(tmpdir_has(&x->tmp, "keyspace/ks1.mdb"));
+
+    drain_dry(x);
+    assert_int_equal(count_of(x, "ks1", "one"), 100);
+}
+
 static void
 what_another_process_drains_is_left_to_it(void **state)
 {
@@ -510,6 +584,7 @@ any_failing_call_loses_and_doubles_nothing(void **state)
 
 #define BOTH(test)   ENGINE_CASES(test, setup, teardown)
 #define MEMORY(test) ENGINE_CASE(ENGINE_MEMORY, test, setup, teardown)
+#define LMDB(test)   ENGINE_CASE(ENGINE_LMDB, test, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     BOTH(without_anything_held_there_is_nothing_to_do),
@@ -523,6 +598,8 @@ static const struct CMUnitTest tests[] = {
     MEMORY(a_keyspace_that_came_to_be_held_does_not_wait_for_a_sick_one),
     BOTH(a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it),
     BOTH(what_was_dropped_does_not_come_back_out_of_what_is_held),
+    LMDB(dropped_keyspaces_go_while_their_logs_are_idle),
+    LMDB(a_keyspace_with_held_records_keeps_its_file),
     MEMORY(a_file_that_is_set_aside_meanwhile_is_no_fault_of_the_keyspace),
     MEMORY(what_another_process_drains_is_left_to_it),
     MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing),

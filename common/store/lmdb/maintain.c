@@ -23,19 +23,25 @@
  * given other bytes for the same page since. */
 #define TRUST_MS 60000
 
+/* Stops at a mark that is needed: the fill can come again, or was cut off in
+ * the middle. */
 static int
-stop_unless_spent(void *ctx, const uint8_t uuid[16],
-                  const struct keyspace_mark *mark, uint64_t hash)
+stop_at_needed(void *ctx, const uint8_t uuid[16],
+               const struct keyspace_mark *mark, uint64_t hash)
 {
     const struct store_maintenance *t = ctx;
     struct store_mark m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
 
-    (void)hash; /* marks_each() adds it up */
+    (void)hash;
     memcpy(m.uuid, uuid, sizeof m.uuid);
-    return t->is_dead_fill(t->ctx, &m) ? 0 : 1;
+    return mark->done && t->is_dead_fill(t->ctx, &m) ? 0 : 1;
 }
 
-/* Removes its file if it is still empty, and nothing more can come. */
+/* Removes the file of a keyspace that is still empty and needs no mark.  Marks
+ * go only together with their file: the state record proves that all are there.
+ * Held records are looked for after the marks: a worker holds the records of a
+ * fill before it empties the log, so where the log is past the fill they are
+ * seen. */
 static void
 remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
 {
@@ -43,17 +49,17 @@ remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
     MDB_txn *txn;
     int rc;
 
-    /* Somebody who writes to it just now has something to put in. */
+    /* A process that is writing to it has something to put in. */
     if (keyspace_write(s, k, &txn) < 0)
         return;
     rc = keyspace_state_get(txn, k->meta, &state);
     if (rc == 0 && state.roots[TREE_KEYS].count > 0)
         rc = -EEXIST;
+    if (rc == 0)
+        rc = marks_each(txn, k->meta, &state, stop_at_needed, t);
     if (rc == 0 && t->has_held_records != NULL &&
         t->has_held_records(t->ctx, k->name, k->name_size))
         rc = -EEXIST;
-    if (rc == 0)
-        rc = marks_each(txn, k->meta, &state, stop_unless_spent, t);
     if (rc == 0)
         rc = keyspace_file_remove(s, k->file);
     keyspace_abort(k, txn);

@@ -1,0 +1,261 @@
+/* tests/crash/test_drop_powerloss.c - the power goes while a worker removes the
+ * file of a dropped keyspace, and with it the mark that keeps a log from being
+ * merged again.
+ *
+ * This program runs itself under powerloss.so with DROP_CHILD set: the child
+ * empties the log and begins its next fill, without a sync of either, and lets
+ * the store remove the empty keyspace.  In no state that the disk may hold
+ * after a power loss is the file gone while the log is full again.
+ *
+ *     TEST_SEED  repeats the choice of cuts and states
+ */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log/inspect.h"
+#include "common/log/logdir.h"
+#include "tests/crash/powerloss.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/disk.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
+#include "tests/lib/random.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+#include "worker/dead_fills.h"
+
+#define NAME "dropped"
+
+static int
+open_dir(const char *path, const char *name)
+{
+    char full[700];
+    int fd;
+
+    (void)snprintf(full, sizeof full, "%s/%s", path, name);
+    fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* A full log whose increment is in a keyspace that was then dropped. */
+static void
+make_dropped(const char *path)
+{
+    const int log_fd = open_dir(path, "log");
+    const int keyspace_fd = open_dir(path, "keyspace");
+    struct store *s = engine_open(ENGINE_LMDB, keyspace_fd);
+    struct store_mark mark;
+    struct filler f;
+
+    filler_open(&f, log_fd, 0, 10);
+    memcpy(mark.uuid, f.log.header.uuid, sizeof mark.uuid);
+    mark.epoch = f.log.header.epoch;
+    filler_add(&f, NAME, "k", 7);
+    mark.first_ms = f.log.first_ms;
+    filler_seal(&f);
+    assert_rc(stored_add(s, NAME, &mark, "k", 7), 0);
+    assert_rc(store_drop(s, (const uint8_t *)NAME, strlen(NAME), NULL, 0), 0);
+    store_close(s);
+    assert_int_equal(close(keyspace_fd), 0);
+    assert_int_equal(close(log_fd), 0);
+}
+
+/* Writes the OPEN header of the next fill and does not get to the sync. */
+static void
+begin_next_fill(int log_fd)
+{
+    struct log log;
+
+    assert_rc(log_claim(&log, log_fd, 0, LOG_MODE_EMPTY), 0);
+    fault_inject("fdatasync", 1, EIO);
+    assert_rc(log_begin(&log), -EIO);
+    fault_clear();
+    log_abandon(&log);
+}
+
+static int
+run_child(const char *path)
+{
+    const int log_fd = open_dir(path, "log");
+    const int keyspace_fd = open_dir(path, "keyspace");
+    struct dead_fills dead;
+    const struct store_maintenance t = {.until_ns = UINT64_MAX,
+                                        .is_dead_fill = dead_fills_contain,
+                                        .ctx = &dead};
+    struct store *s = engine_open(ENGINE_LMDB, keyspace_fd);
+
+    filler_empty(log_fd, 0);
+    if (strcmp(getenv("DROP_CHILD"), "open") == 0)
+        begin_next_fill(log_fd);
+    dead_fills_init(&dead, log_fd);
+    (void)store_maintain(s, &t);
+    dead_fills_fini(&dead);
+    store_close(s);
+    assert_int_equal(close(keyspace_fd), 0);
+    assert_int_equal(close(log_fd), 0);
+    return 0;
+}
+
+static const char *
+path_in(const struct tmpdir *dir, const char *name)
+{
+    static char path[700];
+
+    (void)snprintf(path, sizeof path, "%s/%s", dir->path, name);
+    return path;
+}
+
+static void
+put_env(const char *name, const char *path, const char *file)
+{
+    char text[700];
+
+    (void)snprintf(text, sizeof text, "%s%s", path, file);
+    assert_int_equal(setenv(name, text, 1), 0);
+}
+
+static void
+record_child(const struct tmpdir *data, const struct tmpdir *side,
+             const char *how)
+{
+    char library[600];
+    int status;
+    pid_t pid;
+
+    tmpdir_put(side, "shared", NULL, 0, 0600);
+    assert_int_equal(
+        truncate(path_in(side, "shared"), sizeof(struct powerloss_shared)), 0);
+    daemon_path("tests/crash/powerloss.so", library, sizeof library);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        put_env("LD_PRELOAD", library, "");
+        put_env("POWERLOSS_DIR", data->path, "");
+        put_env("POWERLOSS_LOG", side->path, "/calls");
+        put_env("POWERLOSS_SHARED", side->path, "/shared");
+        put_env("DROP_CHILD", how, "");
+        (void)execl("/proc/self/exe", "test_drop_powerloss", data->path, NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* ---- judging ----------------------------------------------------------- */
+
+struct judged {
+    unsigned gone; /* states without the keyspace's file */
+    unsigned full; /* states whose log a worker would merge again */
+    unsigned lost; /* both: the dropped increment counts again */
+};
+
+static void
+judge_state(const char *path, struct judged *j)
+{
+    const int log_fd = open_dir(path, "log");
+    struct layout layout;
+    struct inspect look;
+    struct logdir dir;
+    char file[700];
+    bool gone;
+    int fd;
+
+    (void)snprintf(file, sizeof file, "%s/keyspace/" NAME ".mdb", path);
+    gone = access(file, F_OK) < 0;
+    assert_rc(layout_init(&layout, MESSAGE_NAME_MAX, MESSAGE_NAME_MAX), 0);
+    assert_rc(logdir_open(&dir, log_fd, &layout, 64 << 10), 0);
+    assert_true(logdir_recover(&dir) >= 0);
+    logdir_close(&dir);
+    assert_int_equal(fchmodat(log_fd, "0000000000", 0600, 0), 0);
+    fd = openat(log_fd, "0000000000", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_rc(log_inspect(fd, 0, &look), 0);
+    assert_rc(look.headers_rc, 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(close(log_fd), 0);
+    j->gone += gone;
+    j->full += look.header.state == LOG_SEALED;
+    j->lost += gone && look.header.state == LOG_SEALED;
+}
+
+static void
+try_states(const struct disk *disk, struct random *random, struct judged *j)
+{
+    for (uint64_t cut = 1; cut <= disk_last(disk) + 1; cut++)
+        for (unsigned i = 0; i < 10; i++) {
+            struct tmpdir state;
+
+            tmpdir_make_in_memory(&state);
+            disk_build(disk, cut, random_next(random), state.path);
+            judge_state(state.path, j);
+            tmpdir_remove(&state);
+        }
+}
+
+static void
+check_power_loss(const char *how)
+{
+    struct random random = {.state = random_seed(how)};
+    struct tmpdir data, side;
+    struct judged j = {0};
+    struct disk *disk;
+
+    tmpdir_make_in_memory(&data);
+    tmpdir_make_in_memory(&side);
+    assert_int_equal(mkdirat(data.fd, "log", 0700), 0);
+    assert_int_equal(mkdirat(data.fd, "keyspace", 0700), 0);
+    make_dropped(data.path);
+    disk = disk_snapshot(data.path);
+
+    record_child(&data, &side, how);
+
+    assert_false(tmpdir_has(&data, "keyspace/" NAME ".mdb"));
+    disk_load(disk, path_in(&side, "calls"));
+    try_states(disk, &random, &j);
+    print_message("%s: gone=%u full=%u lost=%u\n", how, j.gone, j.full, j.lost);
+    assert_true(j.gone > 0); /* else nothing was tried */
+    assert_true(j.full > 0);
+    assert_int_equal(j.lost, 0);
+    disk_free(disk);
+    tmpdir_remove(&side);
+    tmpdir_remove(&data);
+}
+
+static void
+a_log_that_was_emptied_stays_empty_once_the_file_is_gone(void **state)
+{
+    (void)state;
+    check_power_loss("empty");
+}
+
+static void
+an_open_header_that_is_not_synced_does_not_give_way_to_a_sealed_one(
+    void **state)
+{
+    (void)state;
+    check_power_loss("open");
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_log_that_was_emptied_stays_empty_once_the_file_is_gone),
+    cmocka_unit_test(
+        an_open_header_that_is_not_synced_does_not_give_way_to_a_sealed_one),
+};
+
+int
+main(int argc, char **argv)
+{
+    if (getenv("DROP_CHILD") != NULL && argc == 2)
+        return run_child(argv[1]);
+    return test_main(__FILE__, tests, sizeof tests / sizeof tests[0], argc,
+                     argv);
+}
