@@ -166,6 +166,27 @@ a_cpp_program_counts_and_reads(void **state)
 }
 
 static void
+the_example_of_the_readme_counts_a_million(void **state)
+{
+    static const char script[] =
+        "awk '/^#include <countd.h>/ { on = 1 } /^```/ { on = 0 } on' "
+        "README.md |\n"
+        "sed 's/i < 1000;/i < 1000000;/; s/, NULL) < 0/, OPTIONS) < 0/' \\\n"
+        "  > \"$3/app.c\"\n"
+        "grep -q 'i < 1000000;' \"$3/app.c\"\n"
+        "cc -Wall -Wextra -Werror -Icommon/client/lib -o \"$3/app\" \\\n"
+        "  -DOPTIONS=\"&(struct countd_options){sizeof(struct countd_options), "
+        "\\\"$1\\\", \\\"$2\\\"}\" \\\n"
+        "  -Wno-missing-field-initializers \"$3/app.c\" -L\"$BUILD\" "
+        "-lcountd\n"
+        "LD_LIBRARY_PATH=$BUILD \"$3/app\"\n";
+
+    if (SANITIZED)
+        test_skip("the library needs the sanitizer's run-time");
+    run_script(*state, script, "/index 666666\n/about 333334\n");
+}
+
+static void
 python_loads_the_library_and_counts(void **state)
 {
     static const char script[] =
@@ -212,6 +233,7 @@ static const struct CMUnitTest tests[] = {
     CASE(without_a_worker_waiting_ends_at_its_timeout),
     CASE(a_counter_that_left_the_range_is_told_to_be_saturated),
     CASE(a_cpp_program_counts_and_reads),
+    CASE(the_example_of_the_readme_counts_a_million),
     CASE(python_loads_the_library_and_counts),
 };
 TEST_MAIN(tests)

@@ -41,8 +41,9 @@ struct server {
     void (*serve)(struct server *s, int fd, unsigned number);
     uint64_t received; /* whole messages */
     int64_t sum;
-    int go[2];          /* the test lets the server go on */
-    atomic_bool enough; /* a thread of the test may end */
+    int go[2];           /* the test lets the server go on */
+    atomic_bool enough;  /* a thread of the test may end */
+    atomic_int finished; /* threads that have counted all of theirs */
     struct countd *c;
 };
 
@@ -184,16 +185,24 @@ take_all_silently(struct server *s, int fd, unsigned number)
 /* ---- fixture ----------------------------------------------------------- */
 
 static void
-open_client(struct server *s, int silent, size_t buffer_size)
+open_client_as(struct server *s, int silent, size_t buffer_size,
+               int nonblocking)
 {
     const struct countd_options o = {.size = sizeof o,
                                      .write = s->address,
                                      .read = s->address,
                                      .silent = silent,
                                      .buffer_size = buffer_size,
-                                     .connect_timeout_ms = 20000};
+                                     .connect_timeout_ms = 20000,
+                                     .nonblocking = nonblocking};
 
     assert_rc(countd_open(&s->c, &o), 0);
+}
+
+static void
+open_client(struct server *s, int silent, size_t buffer_size)
+{
+    open_client_as(s, silent, buffer_size, 0);
 }
 
 static int
@@ -274,8 +283,7 @@ flush_waits_for_every_win(void **state)
     start(s, 1, acknowledge_all);
     open_client(s, 0, 0);
     for (int i = 1; i <= 5000; i++)
-        while (incr(s, "k", i) == -EAGAIN)
-            assert_true(countd_poll(s->c) >= 0);
+        assert_rc(incr(s, "k", i), 0);
 
     assert_rc(countd_sync(s->c, FLUSH_MS), 0);
 
@@ -334,13 +342,13 @@ wait_then_acknowledge(struct server *s, int fd, unsigned number)
 }
 
 static void
-a_server_that_takes_nothing_never_blocks_an_increment(void **state)
+a_server_that_takes_nothing_never_blocks_a_nonblocking_increment(void **state)
 {
     struct server *s = *state;
     int64_t taken = 0;
 
     start(s, 1, wait_then_acknowledge);
-    open_client(s, 0, 10 * MESSAGE_SIZE);
+    open_client_as(s, 0, 10 * MESSAGE_SIZE, 1);
     while (incr(s, "k", 1) == 0 && taken < 1000000)
         taken++;
 
@@ -350,11 +358,78 @@ a_server_that_takes_nothing_never_blocks_an_increment(void **state)
 
     let_go(s);
     assert_rc(countd_sync(s->c, FLUSH_MS), 0);
-    countd_close(s->c);
+    assert_rc(countd_finish(s->c, FLUSH_MS), -EAGAIN);
     s->c = NULL;
     join(s);
     assert_int_equal(s->sum, taken);
     assert_int_equal(s->received, taken);
+}
+
+/* Sends more than all buffers hold; ctx when nothing was refused. */
+static void *
+increment_100000_times(void *ctx)
+{
+    struct server *s = ctx;
+
+    for (int i = 0; i < 100000; i++)
+        if (incr(s, "k", 1) < 0)
+            return NULL;
+    atomic_fetch_add(&s->finished, 1);
+    return ctx;
+}
+
+static void
+an_increment_waits_while_the_buffer_is_full(void **state)
+{
+    struct server *s = *state;
+    pthread_t threads[3];
+    void *rc;
+
+    start(s, 1, wait_then_acknowledge);
+    open_client(s, 0, 10 * MESSAGE_SIZE);
+    for (int i = 0; i < 3; i++)
+        assert_rc(pthread_create(&threads[i], NULL, increment_100000_times, s),
+                  0);
+    assert_rc(countd_sync(s->c, 50), -ETIMEDOUT);
+    assert_int_equal(atomic_load(&s->finished), 0);
+
+    let_go(s);
+
+    for (int i = 0; i < 3; i++) {
+        assert_rc(pthread_join(threads[i], &rc), 0);
+        assert_ptr_equal(rc, s);
+    }
+    assert_rc(countd_finish(s->c, FLUSH_MS), 0);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 300000);
+}
+
+static void
+finishing_reports_an_increment_that_was_refused(void **state)
+{
+    struct server *s = *state;
+    char name[257];
+
+    memset(name, 'n', sizeof name);
+    start(s, 2, acknowledge_all);
+    open_client(s, 0, 0);
+    assert_rc(incr(s, "k", 1), 0);
+    assert_rc(countd_incr(s->c, name, 257, "k", 1, 1), -ENAMETOOLONG);
+    assert_rc(incr(s, "", 1), -EINVAL);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
+    assert_rc(countd_finish(s->c, FLUSH_MS), -ENAMETOOLONG);
+
+    open_client(s, 0, 0);
+    assert_rc(incr(s, "", 1), -EINVAL);
+    assert_rc(incr(s, "", 1), -EINVAL);
+    assert_int_equal(countd_refused(s->c), 2);
+    assert_int_equal(countd_refused(s->c), 0);
+    assert_rc(incr(s, "k", 1), 0);
+    assert_rc(countd_finish(s->c, FLUSH_MS), 0);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 2);
 }
 
 static void
@@ -641,9 +716,8 @@ increment_often(void *ctx)
     struct server *s = ctx;
 
     for (int i = 0; i < 2000; i++)
-        while (incr(s, "k", 1) == -EAGAIN)
-            if (countd_poll(s->c) < 0)
-                return NULL;
+        if (incr(s, "k", 1) < 0)
+            return NULL;
     return ctx;
 }
 
@@ -788,7 +862,7 @@ a_descriptor_tells_when_to_go_on(void **state)
     int64_t left;
 
     start(s, 1, acknowledge_all);
-    open_client(s, 0, 8 * 520);
+    open_client_as(s, 0, 8 * 520, 1);
     p.fd = countd_fd(s->c);
     assert_true(p.fd >= 0);
     assert_int_equal(poll(&p, 1, 0), 0);
@@ -1516,7 +1590,9 @@ static const struct CMUnitTest tests[] = {
     CASE(flush_waits_for_every_win),
     CASE(nothing_is_connected_before_something_is_sent),
     CASE(answers_may_come_byte_by_byte),
-    CASE(a_server_that_takes_nothing_never_blocks_an_increment),
+    CASE(a_server_that_takes_nothing_never_blocks_a_nonblocking_increment),
+    CASE(an_increment_waits_while_the_buffer_is_full),
+    CASE(finishing_reports_an_increment_that_was_refused),
     CASE(a_server_that_never_answers_times_out),
     CASE(a_broken_connection_loses_what_was_not_acknowledged),
     CASE(flush_tells_of_a_loss_that_poll_met),

@@ -85,6 +85,7 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
         .buffer_size = buffer_size,
         .keyspace_size = (unsigned)line->config.keyspace_size,
         .key_size = (unsigned)line->config.key_size,
+        .nonblocking = 1, /* load sends again, and shows its progress */
     };
     const char *colon = strrchr(address, ':');
     int rc;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/client/lib/coalesce.h"
@@ -62,11 +63,33 @@ take_options(const struct countd_options *from, struct countd_options *o)
 }
 
 static int
+locks_init(struct writing *w)
+{
+    pthread_condattr_t attr;
+    int rc;
+
+    rc = -pthread_condattr_init(&attr);
+    if (rc < 0)
+        return rc;
+    rc = -pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (rc == 0)
+        rc = -pthread_cond_init(&w->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    if (rc < 0)
+        return rc;
+    rc = -pthread_mutex_init(&w->lock, NULL);
+    if (rc < 0)
+        (void)pthread_cond_destroy(&w->changed);
+    return rc;
+}
+
+static int
 writing_init(struct writing *w, const struct countd_options *o)
 {
     int rc;
 
     w->silent = o->silent != 0;
+    w->nonblocking = o->nonblocking != 0;
     w->poll_fd = -1;
     if (layout_init(&w->layout, o->keyspace_size, o->key_size) < 0)
         return -EINVAL;
@@ -87,7 +110,7 @@ writing_init(struct writing *w, const struct countd_options *o)
     rc = o->sum ? coalesce_init(&w->sums, w->capacity) : 0;
     if (rc < 0)
         goto close_wake;
-    rc = -pthread_mutex_init(&w->lock, NULL);
+    rc = locks_init(w);
     if (rc == 0)
         return 0;
     coalesce_fini(w->sums);
@@ -108,6 +131,7 @@ writing_fini(struct writing *w)
     (void)close(w->wake_fd); /* neither holds anything */
     if (w->poll_fd >= 0)
         (void)close(w->poll_fd);
+    (void)pthread_cond_destroy(&w->changed);
     (void)pthread_mutex_destroy(&w->lock); /* the caller's last use */
 }
 
@@ -151,7 +175,8 @@ countd_close(struct countd *c)
 
     if (!c)
         return 0;
-    dropped = c->writing.buffered + c->writing.flight + c->writing.lost;
+    dropped = c->writing.buffered + c->writing.flight + c->writing.lost +
+              c->writing.refused;
     writing_fini(&c->writing);
     reading_fini(&c->reading);
     free(c);
@@ -161,8 +186,10 @@ countd_close(struct countd *c)
 PUBLIC int
 countd_finish(struct countd *c, int timeout_ms)
 {
-    const int rc = c ? countd_sync(c, timeout_ms) : 0;
+    int rc = c ? countd_sync(c, timeout_ms) : 0;
 
+    if (c && rc == 0)
+        rc = c->writing.refusal;
     (void)countd_close(c); /* `rc` tells whether something was dropped */
     return rc;
 }

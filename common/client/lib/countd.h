@@ -5,10 +5,11 @@
  *     countd_incr(c, "pages", 5, "/index", 6, 1);
  *     if (countd_finish(c, 1000) < 0) ...      some may not be counted
  *
- * Increments are buffered and never block: they leave when the buffer fills,
- * with countd_poll(), and with countd_sync().  A handle is thread-safe (one
- * lock inside).  Names are 1 to 256 bytes (or the sizes the server was set
- * to), any but NUL.
+ * Increments are buffered: they leave when the buffer fills, with
+ * countd_poll(), and with countd_sync().  While the buffer is full
+ * countd_incr() waits for the server, unless the handle is `nonblocking`.  A
+ * handle is thread-safe (one lock inside).  Names are 1 to 256 bytes (or the
+ * sizes the server was set to), any but NUL.
  *
  * Two ways to send, chosen at open:
  *   silent        nothing comes back; counted at most once
@@ -53,6 +54,7 @@ struct countd_options {
     int sum;                     /* 1: increments of a key that are buffered at
                                     the same time may leave as their sum, as
                                     one increment of all the counts below */
+    int nonblocking; /* 1: countd_incr() returns -EAGAIN instead of waiting */
 };
 
 /* Looks host names up, but does not connect yet.  `options` may be NULL;
@@ -63,19 +65,31 @@ struct countd_options {
 int countd_open(struct countd **out, const struct countd_options *options);
 
 /* Frees the handle.  Sends nothing, and returns how many increments went with
- * it: not sent, not acknowledged, or lost and not asked about.  NULL is 0. */
+ * it: not sent, not acknowledged, or lost or refused and not asked about.  NULL
+ * is 0. */
 int64_t countd_close(struct countd *c);
 
-/* countd_sync(), whose errors it returns, then countd_close() in any case. */
+/* countd_sync(), whose errors it returns, then countd_close() in any case.
+ * Returns 0 only when every increment that countd_incr() was called with is on
+ * the server's disk (silent: sent): if countd_sync() succeeds, the error is the
+ * first of an increment that was refused and not asked about
+ * (countd_refused()). */
 int countd_finish(struct countd *c, int timeout_ms);
 
-/* Buffers one increment.
- *   -EAGAIN  buffer full and the server takes nothing now: nothing buffered
- *   -EINVAL, -ENAMETOOLONG  the name; nothing buffered
+/* Buffers one increment.  While the buffer is full it waits, for as long as the
+ * server takes to make room; connecting is bounded by connect_timeout_ms.  An
+ * increment that is answered by an error is refused: nothing was buffered.
+ *   -EAGAIN  nonblocking: the buffer is full and the server takes nothing now
+ *   -EINVAL, -ENAMETOOLONG  the name
  *   -ENOTCONN  the connection broke; see countd_lost()
  *   -ECONNREFUSED ...  what connecting said; nothing is lost */
 int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
                 const void *key, size_t key_size, int64_t increment);
+
+/* Returns how many increments countd_incr() has refused since the last call.
+ * countd_finish() and countd_close() do not report these again: for callers who
+ * send a refused increment again, or can do without it. */
+uint64_t countd_refused(struct countd *c);
 
 /* Sends what can be sent and takes what answers are there, without
  * blocking.  Returns the number of increments not yet sent or not yet

@@ -29,26 +29,32 @@ struct writing {
     pthread_mutex_t lock;
     struct link link;
     bool syncing; /* a call of countd_sync() is under way */
-    bool waiting; /* and waits for the connection */
-    int wake_fd;  /* eventfd that wakes it */
-    int poll_fd;  /* epoll of the connection, for countd_fd(); -1 */
+    bool nonblocking;
+    bool waiting;           /* a thread waits for the connection */
+    bool waited_writable;   /* it also waits to send */
+    uint64_t waited_steps;  /* count_steps() when it began to wait */
+    int wake_fd;            /* eventfd that wakes it */
+    pthread_cond_t changed; /* it has woken; clock_ms() */
+    int poll_fd;            /* epoll of the connection, for countd_fd(); -1 */
     bool silent;
     struct coalesce *sums; /* NULL: equal keys are not summed */
     struct layout layout;
     uint8_t *ring;
     size_t capacity; /* messages */
     size_t head;
-    size_t buffered; /* not sent whole */
-    size_t part;     /* bytes of `head` sent */
-    uint64_t flight; /* sent whole and not acknowledged; 0 when silent */
-    uint64_t fresh;  /* silent: sent whole on this connection */
-    uint64_t taken;  /* ever buffered */
-    uint64_t done;   /* of these: acknowledged, sent (silent), or lost */
-    unsigned phase;  /* bytes of an answer that have come: 0 to 2 */
-    bool failing;    /* the answer is FAIL */
-    uint64_t lost;   /* not fetched by countd_lost() */
-    uint64_t breaks; /* connections that took increments with them */
-    int error;       /* of the last such, until sync or lost says it */
+    size_t buffered;  /* not sent whole */
+    size_t part;      /* bytes of `head` sent */
+    uint64_t flight;  /* sent whole and not acknowledged; 0 when silent */
+    uint64_t fresh;   /* silent: sent whole on this connection */
+    uint64_t taken;   /* ever buffered */
+    uint64_t done;    /* of these: acknowledged, sent (silent), or lost */
+    unsigned phase;   /* bytes of an answer that have come: 0 to 2 */
+    bool failing;     /* the answer is FAIL */
+    uint64_t lost;    /* not fetched by countd_lost() */
+    uint64_t breaks;  /* connections that took increments with them */
+    int error;        /* of the last such, until sync or lost says it */
+    uint64_t refused; /* not fetched by countd_refused() */
+    int refusal;      /* the error of the first of these */
 };
 
 struct countd {

@@ -21,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -220,15 +221,10 @@ watch(struct writing *w)
 static int
 try_progress(struct writing *w)
 {
-    const uint64_t one = 1;
     int rc;
 
     if (w->buffered == 0 && w->link.fd < 0)
         return 0;
-    /* What it waits for may be taken here, or there is more to wait for.  A
-     * full counter has woken it already. */
-    if (w->waiting)
-        (void)!write(w->wake_fd, &one, sizeof one);
     rc = link_connect(&w->link);
     if (rc < 0)
         return rc == -EINPROGRESS ? 0 : rc;
@@ -238,13 +234,94 @@ try_progress(struct writing *w)
     return send_some(w);
 }
 
+/* Grows with each message that is sent, and each that is done. */
+static uint64_t
+count_steps(const struct writing *w)
+{
+    return w->taken - w->buffered + w->done;
+}
+
+static bool
+wants_writable(const struct writing *w)
+{
+    return w->link.connecting || w->buffered > 0;
+}
+
+/* Wakes the thread that waits for the connection if another thread took what it
+ * waits for, or if there is more to wait for.  It is not woken otherwise: two
+ * threads that wait would wake each other without end. */
+static void
+wake_waiting(const struct writing *w)
+{
+    const uint64_t one = 1;
+
+    if (w->waiting && (count_steps(w) != w->waited_steps ||
+                       wants_writable(w) != w->waited_writable))
+        (void)!write(w->wake_fd, &one, sizeof one); /* full: it is awake */
+}
+
 static int
 progress(struct writing *w)
 {
     const int rc = try_progress(w);
 
+    wake_waiting(w);
     watch(w);
     return rc;
+}
+
+/* Waits until the thread that waits for the connection has woken. */
+static void
+wait_for_other(struct writing *w, uint64_t deadline_ms)
+{
+    const struct timespec t = {.tv_sec = (time_t)(deadline_ms / 1000),
+                               .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
+
+    /* A timeout and a spurious wake-up are the caller's to notice. */
+    if (deadline_ms == UINT64_MAX)
+        (void)pthread_cond_wait(&w->changed, &w->lock);
+    else
+        (void)pthread_cond_timedwait(&w->changed, &w->lock, &t);
+}
+
+/* Waits until the connection can be used, or another thread has used it. */
+static int
+wait_for_connection(struct writing *w, uint64_t deadline_ms)
+{
+    const int fd = w->link.fd;
+    short events = POLLIN;
+    uint64_t count;
+    int rc;
+
+    if (w->link.connecting && w->link.deadline_ms < deadline_ms)
+        deadline_ms = w->link.deadline_ms;
+    w->waiting = true;
+    w->waited_steps = count_steps(w);
+    w->waited_writable = wants_writable(w);
+    link_hold(&w->link);
+    if (w->waited_writable)
+        events |= POLLOUT;
+    unlock(w);
+    rc = link_wait(fd, events, w->wake_fd, deadline_ms);
+    lock(w);
+    link_let(&w->link);
+    w->waiting = false;
+    (void)!read(w->wake_fd, &count, sizeof count); /* 0 when it is empty */
+    (void)pthread_cond_broadcast(&w->changed);
+    return rc;
+}
+
+/* Waits, unlocked, until progress() may get further.  One thread waits for the
+ * connection, and the others for that thread. */
+static int
+wait_unlocked(struct writing *w, uint64_t deadline_ms)
+{
+    if (w->waiting)
+        wait_for_other(w, deadline_ms);
+    else if (w->link.fd >= 0)
+        return wait_for_connection(w, deadline_ms);
+    /* After the end of a connection the next round makes another. */
+    return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
 }
 
 /* ---- what users call --------------------------------------------------- */
@@ -296,6 +373,47 @@ add_to_equal(struct writing *w, const struct message *m)
     return true;
 }
 
+/* Sends until the ring has room for a message. */
+static int
+make_room(struct writing *w)
+{
+    while (w->buffered == w->capacity) {
+        const int rc = progress(w);
+
+        if (rc < 0)
+            return rc;
+        if (w->buffered < w->capacity)
+            break;
+        if (w->nonblocking)
+            return -EAGAIN;
+        (void)wait_unlocked(w, UINT64_MAX); /* progress() meets the error */
+    }
+    return 0;
+}
+
+/* Puts a message into the ring. */
+static int
+buffer_message(struct writing *w, const struct message *m)
+{
+    size_t slot;
+    int rc;
+
+    if (w->sums && add_to_equal(w, m))
+        return 0;
+    rc = make_room(w);
+    if (rc < 0)
+        return rc;
+    slot = (w->head + w->buffered) % w->capacity;
+    rc = message_put(&w->layout, m, w->ring + slot * w->layout.message_size);
+    if (rc < 0)
+        return rc;
+    if (w->sums)
+        coalesce_put(w->sums, m, w->taken);
+    w->buffered++;
+    w->taken++;
+    return 0;
+}
+
 PUBLIC int
 countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
             const void *key, size_t key_size, int64_t increment)
@@ -306,34 +424,29 @@ countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
                               .key = key,
                               .keyspace_size = (uint16_t)keyspace_size,
                               .key_size = (uint16_t)key_size};
-    size_t slot;
-    int rc = 0;
+    int rc = -ENAMETOOLONG;
 
-    if (keyspace_size > MESSAGE_NAME_MAX || key_size > MESSAGE_NAME_MAX)
-        return -ENAMETOOLONG;
     lock(w);
-    if (w->sums && add_to_equal(w, &m)) {
-        unlock(w);
-        return 0;
-    }
-    if (w->buffered == w->capacity) {
-        rc = progress(w);
-        if (rc == 0 && w->buffered == w->capacity)
-            rc = -EAGAIN;
-    }
-    if (rc == 0) {
-        slot = (w->head + w->buffered) % w->capacity;
-        rc = message_put(&w->layout, &m,
-                         w->ring + slot * w->layout.message_size);
-    }
-    if (rc == 0) {
-        if (w->sums)
-            coalesce_put(w->sums, &m, w->taken);
-        w->buffered++;
-        w->taken++;
-    }
+    if (keyspace_size <= MESSAGE_NAME_MAX && key_size <= MESSAGE_NAME_MAX)
+        rc = buffer_message(w, &m);
+    if (rc < 0 && w->refused++ == 0)
+        w->refusal = rc;
     unlock(w);
     return rc;
+}
+
+PUBLIC uint64_t
+countd_refused(struct countd *c)
+{
+    struct writing *w = &c->writing;
+    uint64_t refused;
+
+    lock(w);
+    refused = w->refused;
+    w->refused = 0;
+    w->refusal = 0;
+    unlock(w);
+    return refused;
 }
 
 PUBLIC int64_t
@@ -361,33 +474,6 @@ countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered)
     *unsent = w->buffered;
     *unanswered = w->flight;
     unlock(w);
-}
-
-/* Waits until progress() may get further; others may use the handle meanwhile,
- * and wake whoever waits here when they take the answers. */
-static int
-wait_unlocked(struct writing *w, uint64_t deadline_ms)
-{
-    const int fd = w->link.fd;
-    const bool write = w->link.connecting || w->buffered > 0;
-    uint64_t count;
-    int rc;
-
-    /* A connection ended and will be replaced: go round again. */
-    if (fd < 0)
-        return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
-    if (w->link.connecting && w->link.deadline_ms < deadline_ms)
-        deadline_ms = w->link.deadline_ms;
-    w->waiting = true;
-    link_hold(&w->link);
-    unlock(w);
-    rc = link_wait(fd, (short)(write ? POLLIN | POLLOUT : POLLIN), w->wake_fd,
-                   deadline_ms);
-    lock(w);
-    link_let(&w->link);
-    w->waiting = false;
-    (void)!read(w->wake_fd, &count, sizeof count); /* 0 when it is empty */
-    return rc;
 }
 
 /* Until all that has been taken is done, an error, or the deadline. */
