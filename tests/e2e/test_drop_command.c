@@ -98,6 +98,21 @@ drop_empties_a_keyspace_and_what_comes_after_counts(void **state)
     fleet_check(f);
 }
 
+/* -H asks the daemons of another host; drop works in the directory here. */
+static void
+drop_for_another_host_leaves_the_keyspace_as_it_is(void **state)
+{
+    struct fleet *f = *state;
+
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    expect(FLEET_RUN(f, "drop", "words", "-H", "otherhost"), 100,
+           "-H: this command works in the data directory of this machine");
+    expect(FLEET_RUN(f, "-H", "otherhost", "del", "words", "the"), 100, "-H: ");
+    flush(f);
+    assert_int_equal(service_count(f, "words", "the"), 3);
+}
+
 static void
 drop_works_without_daemons_when_nothing_is_to_be_merged(void **state)
 {
@@ -539,6 +554,7 @@ del_refuses_while_records_are_held_that_may_bring_the_key_back(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST(drop_empties_a_keyspace_and_what_comes_after_counts),
+    TEST(drop_for_another_host_leaves_the_keyspace_as_it_is),
     TEST(drop_works_without_daemons_when_nothing_is_to_be_merged),
     TEST(drop_changes_nothing_when_no_worker_merges_the_logs),
     TEST(drop_of_what_is_not_there_is_a_negative_answer_and_the_others_go),

@@ -153,7 +153,8 @@ misuse_of_held_is_told(void **state)
     expect(FLEET_RUN(f, "held", "nope"), 100, "usage: countd held");
     expect(FLEET_RUN(f, "held", "drop"), 100, "usage: countd held");
     expect(FLEET_RUN(f, "held", "drop", "a\\q"), 100, "bad escape");
-    expect(FLEET_RUN(f, "held", "--dry-run"), 100, "--dry-run is for salvage");
+    expect(FLEET_RUN(f, "held", "--dry-run"), 100,
+           "dry-run: this option is for: salvage");
     expect(FLEET_RUN(f, "held", "salvage", "held.mdb"), 100,
            "only bad-held-N.mdb in the data directory is salvaged");
     expect(FLEET_RUN(f, "held", "salvage", "bad-held-1.mdb"), 1,

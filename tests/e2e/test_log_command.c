@@ -64,7 +64,8 @@ logs_are_listed_dumped_and_verified(void **state)
     expect(RUN(s, "log", "dump",
                "1700000000000-0000000000-00000000000000000001.packed"),
            1, ".packed in archive/");
-    expect(RUN(s, "log", "list", "--remove"), 100, "are for salvage");
+    expect(RUN(s, "log", "list", "--remove"), 100,
+           "remove: this option is for: salvage");
     expect(RUN(s, "log", "dump", "0"), 0, "0\t");
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
         expect(0, 0, slots[i]);

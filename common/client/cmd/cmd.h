@@ -28,13 +28,17 @@ struct cmd_line;
 struct cmd_option {
     const char *name;  /* one letter: -n; else --name */
     const char *value; /* what the help calls it; NULL: a flag */
-    const char *help;
+    const char *help;  /* "drop, salvage: ...": it is for these first arguments
+                          only, and refused with others */
 };
 
 struct cmd {
     const char *name;
     const char *arguments; /* as in the usage line */
     int min, max;          /* number of arguments; max -1: any */
+    const char *common;    /* letters of the common options that it follows;
+                              the others are refused, as one that is ignored
+                              has a command do its work somewhere else */
     const char *summary;
     const char *example;
     struct cmd_option options[CMD_OPTIONS_MAX]; /* beside the common ones */
@@ -52,8 +56,8 @@ struct cmd_line {
     int arg_count;
 };
 
-/* The subcommands, ended by one without a name; and the options that each of
- * them takes, before or behind its name. */
+/* The subcommands, ended by one without a name; and the options that stand
+ * before or behind the names of those that follow them. */
 extern const struct cmd cmd_table[];
 extern const struct cmd_option cmd_common_options[];
 

@@ -207,6 +207,70 @@ check_formats(struct cmd_line *line)
                        : 0;
 }
 
+/* Bytes of the words that begin the help of an option, and that it is for; 0:
+ * it is for all. */
+static size_t
+words_size(const struct cmd_option *o)
+{
+    const size_t size = strspn(o->help, "abcdefghijklmnopqrstuvwxyz, ");
+
+    return o->help[size] == ':' ? size : 0;
+}
+
+static bool
+is_for(const struct cmd_option *o, const char *word)
+{
+    const char *const end = o->help + words_size(o);
+
+    for (const char *at = o->help; at < end;) {
+        const size_t size = strcspn(at, ",:");
+
+        if (size == strlen(word) && memcmp(at, word, size) == 0)
+            return true;
+        at += size + 2;
+    }
+    return end == o->help;
+}
+
+static int
+refuse_common(const struct cmd_line *line, char letter)
+{
+    const char name[] = {'-', letter, '\0'};
+
+    if (strchr(line->cmd->common, letter) != NULL)
+        return 0;
+    return cmd_misuse(line, name,
+                      letter == 'H' && line->cmd->common[0] != '\0'
+                          ? "this command works in the data directory of this "
+                            "machine, and asks no other host"
+                          : "this command has no use for this option");
+}
+
+/* Refuses what the command cannot follow. */
+static int
+check_options(const struct cmd_line *line)
+{
+    const struct cmd_option *o = line->cmd->options;
+    const char *word = line->arg_count > 0 ? line->args[0] : "";
+    char what[160];
+    int rc = 0;
+
+    if (line->sources.file != NULL)
+        rc = refuse_common(line, 'f');
+    for (size_t i = 0; rc == 0 && i < line->sources.count; i++)
+        rc = refuse_common(line, line->sources.letters[i]);
+    if (rc == 0 && line->host != NULL)
+        rc = refuse_common(line, 'H');
+    for (int i = 0; rc == 0 && i < CMD_OPTIONS_MAX && o[i].name; i++) {
+        if (!line->values[i] || is_for(&o[i], word))
+            continue;
+        (void)snprintf(what, sizeof what, "this option is for: %.*s",
+                       (int)words_size(&o[i]), o[i].help); /* has room */
+        rc = cmd_misuse(line, o[i].name, what);
+    }
+    return rc;
+}
+
 static int
 check_count(const struct cmd_line *line)
 {
@@ -245,7 +309,9 @@ cmd_main(int argc, char **argv)
         help_overview(stderr);
         return CONFIG_EXIT_USAGE;
     }
-    rc = check_count(&line);
+    rc = check_options(&line);
+    if (rc == 0)
+        rc = check_count(&line);
     if (rc == 0)
         rc = check_formats(&line);
     if (rc != 0)

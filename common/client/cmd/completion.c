@@ -42,11 +42,20 @@ dashes(const struct cmd_option *o)
 
 /* ---- bash -------------------------------------------------------------- */
 
+/* Whether the command follows this one of the common options; NULL: any may. */
+static bool
+is_followed(const struct cmd_option *o, const char *letters)
+{
+    return letters == NULL || o->value == NULL ||
+           strchr(letters, o->name[0]) != NULL;
+}
+
 static void
-bash_options(const struct cmd_option *options)
+bash_options(const struct cmd_option *options, const char *letters)
 {
     for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++)
-        (void)printf(" %s%s", dashes(&options[i]), options[i].name);
+        if (is_followed(&options[i], letters))
+            (void)printf(" %s%s", dashes(&options[i]), options[i].name);
 }
 
 static void
@@ -66,14 +75,14 @@ print_bash(void)
                "    done\n"
                "    case $command in");
     (void)fputs("    '') words='", stdout);
-    bash_options(cmd_common_options);
+    bash_options(cmd_common_options, NULL);
     for (const struct cmd *c = cmd_table; c->name != NULL; c++)
         (void)printf(" %s", c->name);
     (void)puts("' ;;");
     for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
         (void)printf("    %s) words='", c->name);
-        bash_options(c->options);
-        bash_options(cmd_common_options);
+        bash_options(c->options, NULL);
+        bash_options(cmd_common_options, c->common);
         each_word(c, print_word);
         (void)puts("' ;;");
     }
@@ -99,10 +108,13 @@ zsh_text(const char *text)
 }
 
 static void
-zsh_options(const struct cmd_option *options)
+zsh_options(const struct cmd_option *options, const char *letters)
 {
     for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
         const struct cmd_option *o = &options[i];
+
+        if (!is_followed(o, letters))
+            continue;
 
         (void)printf(" '%s%s[", dashes(o), o->name);
         zsh_text(o->help);
@@ -133,7 +145,7 @@ print_zsh(void)
         (void)puts("'");
     }
     (void)fputs("    )\n    _arguments -C", stdout);
-    zsh_options(cmd_common_options);
+    zsh_options(cmd_common_options, NULL);
     (void)puts(" '1: :->command' '*:: :->rest'\n"
                "    if [[ $state == command ]]; then\n"
                "        _describe command commands\n"
@@ -142,8 +154,8 @@ print_zsh(void)
                "    case $words[1] in");
     for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
         (void)printf("    %s) _arguments", c->name);
-        zsh_options(c->options);
-        zsh_options(cmd_common_options);
+        zsh_options(c->options, NULL);
+        zsh_options(cmd_common_options, c->common);
         (void)fputs(" '*:argument:_alternative \"words:word:(", stdout);
         each_word(c, print_word);
         (void)puts(")\" \"files:file:_files\"' ;;");

@@ -389,10 +389,6 @@ cmd_held(struct cmd_line *line)
 {
     const char *what = line->arg_count > 0 ? line->args[0] : "";
 
-    if (cmd_value(line, "dry-run") != NULL && strcmp(what, "salvage") != 0) {
-        diag(DIAG_ERROR, "--dry-run is for salvage");
-        return CONFIG_EXIT_USAGE;
-    }
     if (line->arg_count == 0)
         return held_list(line);
     if (strcmp(what, "drop") == 0 && line->arg_count > 1)

@@ -28,12 +28,17 @@ help_overview(FILE *out)
                 out); /* as above */
 }
 
+/* The options that `letters` names; NULL: all. */
 static void
-print_options(const struct cmd_option *options, size_t count)
+print_options(const struct cmd_option *options, const char *letters)
 {
-    for (size_t i = 0; i < count && options[i].name != NULL; i++) {
+    for (size_t i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
         const struct cmd_option *o = &options[i];
         char text[64];
+
+        if (letters != NULL && o->value != NULL &&
+            strchr(letters, o->name[0]) == NULL)
+            continue;
 
         (void)snprintf(text, sizeof text, "%s%s%s%s",
                        o->name[1] == '\0' ? "-" : "--", o->name,
@@ -49,8 +54,8 @@ help_print(const struct cmd *c)
     (void)printf("countd %s - %s\n\nusage: countd %s [options]%s%s\n\n",
                  c->name, c->summary, c->name, c->arguments[0] ? " " : "",
                  c->arguments); /* help_printed() tells, here and below */
-    print_options(c->options, CMD_OPTIONS_MAX);
-    print_options(cmd_common_options, CMD_OPTIONS_MAX);
+    print_options(c->options, NULL);
+    print_options(cmd_common_options, c->common);
     (void)printf("\nexample:\n  %s\n", c->example);
     return help_printed();
 }

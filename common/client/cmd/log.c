@@ -295,12 +295,6 @@ cmd_log(struct cmd_line *line)
 
     if (!list && !dump && !verify && strcmp(what, "salvage") != 0)
         return misuse();
-    if ((list || dump || verify) &&
-        (cmd_value(line, "keep") || cmd_value(line, "remove") ||
-         cmd_value(line, "dry-run"))) {
-        diag(DIAG_ERROR, "--keep, --remove and --dry-run are for salvage");
-        return CONFIG_EXIT_USAGE;
-    }
     if (line->arg_count != (list && line->arg_count == 0 ? 0 : list ? 1 : 2))
         return misuse();
     status = list ? 0 : log_argument(line->args[1], name);

@@ -444,10 +444,6 @@ cmd_serve(struct cmd_line *line)
     int64_t workers;
     int status, rc;
 
-    if (line->host != NULL)
-        return cmd_misuse(line, line->host,
-                          "-H is for clients; where the daemons listen is "
-                          "said by settings");
     status = read_options(&s, &workers);
     if (status == 0)
         status = check_settings(line);
