@@ -183,7 +183,7 @@ the_exit_code_is_that_of_the_command(void **state)
 }
 
 static void
-the_command_gets_its_own_arguments_and_no_descriptor_of_ours(void **state)
+the_command_gets_its_own_arguments_and_the_connection(void **state)
 {
     struct site *s = *state;
 
@@ -191,6 +191,10 @@ the_command_gets_its_own_arguments_and_no_descriptor_of_ours(void **state)
                     "echo \"$1|$2|$#\"", "sh", "--wait", "b c"),
                 0, "--wait|b c|2\n");
     expect(RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c",
+               "ls -l /proc/$$/fd | grep -c socket:; ls -l /proc/$$/fd"),
+           0, "1\n");
+    assert_null(strstr(text, "signalfd"));
+    expect(RUN(s, "acquire", "--close", "a", "1", "1", "--", "sh", "-c",
                "ls -l /proc/$$/fd; echo end"),
            0, "end\n");
     assert_null(strstr(text, "socket:"));
@@ -275,7 +279,10 @@ what_was_held_is_free_at_once_when_the_command_has_ended(void **state)
     for (int i = 0; i < 20; i++)
         expect_text(RUN(s, "acquire", "a", "1", "1", "--", "true"), 0, "");
     expect_text(RUN(s, "live", "get", "a"), 0, "0\n");
-    /* Not by closing alone, which the server notices a moment later. */
+    expect(RUN(s, "live", "stats", "--tsv"), 0, "\ncommand:release\t0\n");
+    for (int i = 0; i < 20; i++)
+        expect_text(RUN(s, "acquire", "--close", "a", "1", "1", "--", "true"),
+                    0, "");
     expect(RUN(s, "live", "stats", "--tsv"), 0, "\ncommand:release\t20\n");
 }
 
@@ -321,13 +328,51 @@ of_many_processes_only_one_is_inside(void **state)
 }
 
 static void
-a_holder_that_is_killed_holds_nothing(void **state)
+a_command_whose_parent_is_killed_still_holds(void **state)
 {
     struct site *s = *state;
     struct daemon holder;
 
     START(s, &holder, "acquire", "a", "1", "1", "--", "sh", "-c", HOLD_COMMAND,
           s->dir.path);
+    await_held(s);
+
+    daemon_kill(&holder);
+
+    expect(RUN(s, "acquire", "-w", "200ms", "a", "1", "1", "--", "true"), 1,
+           "not available");
+    let_go(s); /* the command, which has no parent now, ends */
+    expect_text(
+        RUN(s, "acquire", "-w", "20s", "a", "1", "1", "--", "echo", "mine"), 0,
+        "mine\n");
+    daemon_fini(&holder);
+}
+
+static void
+a_daemon_that_the_command_leaves_holds_until_it_ends(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "acquire", "a", "1", "1", "--", "sh", "-c",
+                    "(" HOLD_COMMAND ") > /dev/null 2>&1 &", s->dir.path),
+                0, "");
+    await_held(s);
+    expect(RUN(s, "acquire", "a", "1", "1", "--", "true"), 1, "not available");
+
+    let_go(s);
+    expect_text(
+        RUN(s, "acquire", "-w", "20s", "a", "1", "1", "--", "echo", "mine"), 0,
+        "mine\n");
+}
+
+static void
+a_holder_that_closes_holds_nothing_when_it_is_killed(void **state)
+{
+    struct site *s = *state;
+    struct daemon holder;
+
+    START(s, &holder, "acquire", "--close", "a", "1", "1", "--", "sh", "-c",
+          HOLD_COMMAND, s->dir.path);
     await_held(s);
     expect(RUN(s, "acquire", "a", "1", "1", "--", "true"), 1, "not available");
 
@@ -336,7 +381,7 @@ a_holder_that_is_killed_holds_nothing(void **state)
     expect_text(
         RUN(s, "acquire", "-w", "20s", "a", "1", "1", "--", "echo", "mine"), 0,
         "mine\n");
-    let_go(s); /* its command has nobody left */
+    let_go(s); /* its command has no parent now */
     daemon_fini(&holder);
 }
 
@@ -669,13 +714,15 @@ the_examples_of_countd_5_work_as_they_are_written(void **state)
 
 static const struct CMUnitTest tests[] = {
     SITE_TEST(the_exit_code_is_that_of_the_command),
-    SITE_TEST(the_command_gets_its_own_arguments_and_no_descriptor_of_ours),
+    SITE_TEST(the_command_gets_its_own_arguments_and_the_connection),
     EMPTY_TEST(what_can_never_be_had_is_misuse),
     EMPTY_TEST(without_a_server_it_is_the_system_that_failed),
     SITE_TEST(whoever_is_refused_does_not_run),
     SITE_TEST(what_was_held_is_free_at_once_when_the_command_has_ended),
     SITE_TEST(of_many_processes_only_one_is_inside),
-    SITE_TEST(a_holder_that_is_killed_holds_nothing),
+    SITE_TEST(a_command_whose_parent_is_killed_still_holds),
+    SITE_TEST(a_daemon_that_the_command_leaves_holds_until_it_ends),
+    SITE_TEST(a_holder_that_closes_holds_nothing_when_it_is_killed),
     SITE_TEST(one_that_waits_gets_it_when_the_holder_ends),
     SITE_TEST(signals_are_passed_on_to_the_command),
     SITE_TEST(a_command_that_goes_on_after_a_signal_keeps_what_it_holds),

@@ -3,10 +3,16 @@
  *
  * The command is a child in our process group, so the terminal sends both of
  * us its signals, and Ctrl-Z stops both.  Signals that others send to us are
- * passed on.  We outlive the command: what is held is given back when it has
- * ended, and by the server whenever we end. */
+ * passed on.
+ *
+ * As with flock(1) the command inherits the connection.  The server releases
+ * what is held when the last process that has it open ends or closes it, so a
+ * command whose parent was killed still holds it.  This process therefore
+ * neither releases nor shuts the connection down: it closes its copy.  With
+ * --close the command gets no copy, and this process releases. */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -24,6 +30,7 @@
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/live_peer.h"
 #include "common/client/lib/link.h"
+#include "common/client/lib/live_exchange.h"
 
 /* Between two tries: half of this to all of it, doubled each time. */
 #define PAUSE_FIRST_MS 10
@@ -44,6 +51,7 @@ struct holding {
     uint64_t wait_ms; /* UINT64_MAX: for ever */
     int refused;      /* exit status */
     bool kill_on_loss;
+    bool inherited; /* the command has the connection, too */
     struct countd_live *l;
     bool lost;
     pid_t pid;
@@ -81,6 +89,7 @@ take_numbers(struct holding *h)
     h->bound = (uint32_t)max;
     h->refused = (int)refused;
     h->kill_on_loss = cmd_value(line, "kill-on-loss") != NULL;
+    h->inherited = cmd_value(line, "close") == NULL;
     return 0;
 }
 
@@ -145,14 +154,18 @@ become(struct holding *h, const sigset_t *mask, pid_t parent)
     char **argv = &h->line->args[3];
     int error;
 
-    /* Who wants it killed on loss wants that too when we are the ones that
-     * are lost.  Cannot fail with these arguments. */
+    /* --kill-on-loss covers our own death: the kernel sends the command SIGTERM
+     * when this process dies. */
     if (h->kill_on_loss)
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (h->kill_on_loss && getppid() != parent)
         _exit(EXIT_SIGNAL + SIGTERM);
-    (void)sigprocmask(SIG_SETMASK, mask, NULL); /* has no bad arguments */
-    (void)execvp(argv[0], argv);                /* returns to fail only */
+    (void)sigprocmask(SIG_SETMASK, mask, NULL);
+    if (h->inherited && fcntl(countd_live_fd(h->l), F_SETFD, 0) < 0) {
+        diag_errno(DIAG_ERROR, -errno, "pass the connection to %s", argv[0]);
+        _exit(EXIT_NOT_EXECUTABLE);
+    }
+    (void)execvp(argv[0], argv); /* returns to fail only */
     error = errno;
     diag_errno(DIAG_ERROR, error, "%s", argv[0]);
     _exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
@@ -273,9 +286,8 @@ run(struct holding *h)
     status = await(h);
     status = WIFEXITED(status) ? WEXITSTATUS(status)
                                : EXIT_SIGNAL + WTERMSIG(status);
-    /* Closing would do, but a moment after we ended.  An error means that it
-     * is given back already. */
-    if (!h->lost)
+    /* An error means that it is released already. */
+    if (!h->lost && !h->inherited)
         (void)countd_release(h->l, h->name.bytes, h->name.size, h->resources);
     if (!h->lost || !h->kill_on_loss)
         return status;
@@ -323,7 +335,8 @@ cmd_acquire(struct cmd_line *line)
         status = live_connect(line, &h.l);
     if (status == 0)
         status = acquire_and_run(&h);
-    countd_live_close(h.l);
+    if (h.l != NULL)
+        live_close(h.l);
     if (h.signal_fd >= 0)
         (void)close(h.signal_fd); /* holds nothing */
     free(h.name.bytes);

@@ -283,6 +283,7 @@ const struct cmd cmd_table[] = {
       {"E", "CODE", "exit status when it is refused; default 1"},
       {"kill-on-loss", NULL,
        "end the command when the connection to countd-write ends"},
+      {"close", NULL, "keep the connection from the command; see countd(1)"},
       {"semaphore", NULL, "a semaphore; MAX is its initial value"}},
      cmd_acquire},
     {"live",

@@ -114,6 +114,15 @@ free_handle:
     return rc;
 }
 
+void
+live_close(struct countd_live *l)
+{
+    link_drop(&l->link);
+    (void)pthread_mutex_destroy(&l->lock); /* the caller's last use */
+    free(l->send);
+    free(l);
+}
+
 PUBLIC void
 countd_live_close(struct countd_live *l)
 {
@@ -122,10 +131,7 @@ countd_live_close(struct countd_live *l)
     /* A forked child may have a copy of the descriptor: closing this one would
      * release nothing. */
     live_end(l);
-    link_drop(&l->link);
-    (void)pthread_mutex_destroy(&l->lock); /* the caller's last use */
-    free(l->send);
-    free(l);
+    live_close(l);
 }
 
 /* ---- what users call --------------------------------------------------- */

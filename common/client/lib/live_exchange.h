@@ -70,4 +70,8 @@ int live_exchange_one(struct live_exchange *x);
 /* The end: what is held is released, and whoever polls the descriptor wakes. */
 void live_end(struct countd_live *l);
 
+/* Closes this process's descriptor and frees the handle.  A process that has a
+ * copy of the descriptor goes on to hold what is held. */
+void live_close(struct countd_live *l);
+
 #endif
