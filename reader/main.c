@@ -71,6 +71,8 @@ describe_door(struct reader *r)
     r->door = (struct listener_config){.name = "read",
                                        .listen = r->config.read_listen,
                                        .listen_key = "read.listen",
+                                       .allow = r->config.read_allow,
+                                       .allow_key = "read.allow",
                                        .enable_key = "read.listen",
                                        .max_key = "read.max_connections",
                                        .protocol = &range_protocol,

@@ -36,6 +36,8 @@ fill_ingest(struct listener_config *row, const char *listen,
 {
     row->listen = listen;
     row->enable_key = row->listen_key;
+    row->allow = c->write_allow;
+    row->allow_key = "write.allow";
     row->max_key = "write.max_connections";
     row->ctx = ingest;
     row->max = wanted(c->write_max_connections);
@@ -56,6 +58,8 @@ fill_live(struct listeners *d, const struct config *c, enum live_kind kind,
                                     .listen =
                                         s.enable ? d->live_listen[kind] : NULL,
                                     .listen_key = s.port_key,
+                                    .allow = c->live_allow,
+                                    .allow_key = "live.allow",
                                     .enable_key = s.enable_key,
                                     .max_key = s.max_key,
                                     .protocol = &live_protocol,
@@ -73,6 +77,8 @@ fill_http(struct listener_config *row, const struct config *c,
         .name = "http",
         .listen = http_is_on(c) ? c->http_listen : NULL,
         .listen_key = "http.listen",
+        .allow = c->http_allow,
+        .allow_key = "http.allow",
         .enable_key = c->sequence_enable ? "sequence.enable" : "quota.enable",
         .max_key = "http.max_connections",
         .protocol = &http_protocol,

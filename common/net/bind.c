@@ -32,11 +32,15 @@ listen_at(const struct listener_config *row, struct net_address *bound)
     net_format(&address, where);
     if (strcmp(row->listen, where) != 0)
         diag(DIAG_INFO, "%s=%s is %s", row->listen_key, row->listen, where);
-    if (!net_is_loopback(&address))
-        diag(DIAG_WARNING,
-             "%s=%s can be reached from other machines, and there is no "
-             "authentication",
-             row->listen_key, row->listen);
+    if (!net_is_loopback(&address) &&
+        (row->allow == NULL || row->allow[0] == '\0')) {
+        diag(DIAG_ERROR,
+             "%s=%s can be reached from other machines: say which networks "
+             "may connect, with a line such as %s = 10.0.0.0/8, or listen at "
+             "127.0.0.1",
+             row->listen_key, row->listen, row->allow_key);
+        return -EINVAL;
+    }
     fd = net_listen(&address, BIND_WAIT_MS, bound);
     if (fd == -EADDRINUSE)
         diag(DIAG_ERROR,

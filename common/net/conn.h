@@ -50,6 +50,7 @@
 #include "common/base/list.h"
 #include "common/net/loop.h"
 #include "common/net/net.h"
+#include "common/net/networks.h"
 #include "common/net/pool.h"
 
 #define CONN_SLICE      65536u /* bytes received, or put, in one service, about */
@@ -183,6 +184,9 @@ struct listener_config {    /* all that knows a port goes by it */
     const char *name;       /* in the ready line, messages and figures */
     const char *listen;     /* host:port; NULL or empty: the door is off */
     const char *listen_key; /* the setting of that, for messages */
+    const char *allow;      /* networks that may connect; empty: all, where the
+                               address is of loopback */
+    const char *allow_key;  /* the setting of that */
     const char *enable_key; /* the setting that turns it off; the same as
                                listen_key where an empty one does */
     const char *max_key;    /* the setting of `max`, for messages */
@@ -204,6 +208,7 @@ struct listener_stats {
     uint64_t malformed; /* connections refused by conn_refuse() */
     uint64_t http;      /* connections refused for an HTTP method */
     uint64_t turned_away;
+    uint64_t not_allowed; /* connections from other networks */
     uint64_t yielded;
     uint64_t evicted; /* for memory */
     uint64_t cut_off; /* that ended within a request */
@@ -222,9 +227,11 @@ struct listener {
     uint8_t index;
     bool blocked; /* room() was 0 */
     bool stopping;
-    uint64_t moved_ms; /* clock of its last byte in */
+    uint64_t moved_ms;     /* clock of its last byte in */
+    struct networks allow; /* none: whoever can reach it */
     struct listener_stats figures;
-    struct diag_repeat said_full, said_http, said_malformed, said_memory;
+    struct diag_repeat said_allow, said_full, said_http, said_malformed,
+        said_memory;
 };
 
 static inline void *

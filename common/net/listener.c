@@ -142,12 +142,39 @@ conns_take(struct conns *cs, size_t door, int fd)
     return has_place(d) ? begin(d, fd) : -EMFILE;
 }
 
+/* Whether the peer is of a network that may connect; says when not. */
+static bool
+is_allowed(struct listener *d, int fd)
+{
+    struct net_address peer = {.size = sizeof peer.sa};
+    char where[NET_ADDRESS_SIZE] = "-";
+
+    if (d->allow.count == 0)
+        return true;
+    if (getpeername(fd, (struct sockaddr *)&peer.sa, &peer.size) == 0) {
+        if (networks_contain(&d->allow, &peer))
+            return true;
+        net_format(&peer, where);
+    }
+    d->figures.not_allowed++;
+    diag_repeating(&d->said_allow, DIAG_WARNING,
+                   "%s: a connection from %s is closed: %s does not have its "
+                   "network",
+                   d->row->name, where, d->row->allow_key);
+    return false;
+}
+
 static void
 accepted(struct acceptor *l, int fd)
 {
     struct listener *d = LOOP_OWNER(l, struct listener, listener);
     struct conn *c;
     int rc = -EMFILE;
+
+    if (!is_allowed(d, fd)) {
+        (void)close(fd); /* nothing was read from it */
+        return;
+    }
 
     if (!has_place(d)) {
         c = yielding(d);
@@ -434,6 +461,10 @@ static int
 listener_init(struct listener *d, struct conns *cs,
               const struct listener_config *row)
 {
+    const char *wrong;
+    size_t size;
+    int rc;
+
     assert(row->max > 0 && row->protocol->state_size % 8 == 0);
     *d = (struct listener){.row = row,
                            .conns = cs,
@@ -442,6 +473,8 @@ listener_init(struct listener *d, struct conns *cs,
                                sizeof(struct conn) + row->protocol->state_size};
     for (unsigned i = 0; i < CONN_STATES; i++)
         list_init(&d->lists[i]);
+    rc = row->allow ? networks_parse(row->allow, &d->allow, &wrong, &size) : 0;
+    assert(rc == 0); /* the settings have checked it */
     d->array = calloc(row->max, d->stride);
     return d->array ? 0 : -ENOMEM;
 }

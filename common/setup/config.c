@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/net/net.h"
+#include "common/net/networks.h"
 #include "common/wire/message.h"
 #include "common/wire/name.h"
 
@@ -34,6 +35,7 @@ enum kind {
     KIND_HOST,
     KIND_USER,
     KIND_NAMES,
+    KIND_NETWORKS,
     KIND_BOOL,
     KIND_TIERS,
     KIND_COUNT, /* this and those behind it have limits */
@@ -78,12 +80,16 @@ static const struct option_row options[] = {
     {"write.ack_listen", KIND_ADDRESS, AT(write_ack_listen), 0,
      CONFIG_TEXT_SIZE - 1, "127.0.0.1:48881",
      "address of the acknowledging port; empty: off"},
+    {"write.allow", KIND_NETWORKS, AT(write_allow), 0, CONFIG_ALLOW_SIZE - 1,
+     "", "networks that may connect to both ports, needed beyond loopback"},
     {"write.max_connections", KIND_COUNT, AT(write_max_connections), 1, 1000000,
      "16384", "connections to both ports; more wait"},
     {"write.drain", KIND_TIME, AT(write_drain_ms), 0, HOUR, "2s",
      "longest time a clean stop waits for what is on its way"},
     {"read.listen", KIND_ADDRESS, AT(read_listen), 0, CONFIG_TEXT_SIZE - 1,
      "127.0.0.1:48880", "address of the range port; empty: off"},
+    {"read.allow", KIND_NETWORKS, AT(read_allow), 0, CONFIG_ALLOW_SIZE - 1, "",
+     "networks that may connect to the range port, needed beyond loopback"},
     {"read.max_connections", KIND_COUNT, AT(read_max_connections), 1, 1000000,
      "16384", "connections to the range port; more wait"},
     {"worker.batch", KIND_COUNT, AT(worker_batch), 1, 1024, "64",
@@ -104,6 +110,8 @@ static const struct option_row options[] = {
      "how long merged logs are kept, compressed; 0: not at all"},
     {"live.address", KIND_HOST, AT(live_address), 1, NET_HOST_SIZE - 1,
      "127.0.0.1", "address of the two live ports"},
+    {"live.allow", KIND_NETWORKS, AT(live_allow), 0, CONFIG_ALLOW_SIZE - 1, "",
+     "networks that may connect to the live ports, needed beyond loopback"},
     {"live.history", KIND_BOOL, AT(live_history), 0, 1, "off",
      "what is acquired, released and refused is counted in live.*"},
     {"counter.enable", KIND_BOOL, AT(counter_enable), 0, 1, "true",
@@ -132,6 +140,8 @@ static const struct option_row options[] = {
      "how often semaphores that nobody holds are removed"},
     {"http.listen", KIND_ADDRESS, AT(http_listen), 0, CONFIG_TEXT_SIZE - 1,
      "127.0.0.1:9527", "address of the HTTP port; empty: off"},
+    {"http.allow", KIND_NETWORKS, AT(http_allow), 0, CONFIG_ALLOW_SIZE - 1, "",
+     "networks that may connect to the HTTP port, needed beyond loopback"},
     {"http.hosts", KIND_NAMES, AT(http_hosts), 0, CONFIG_HOSTS_SIZE - 1, "",
      "names with a dot that this machine is called by in URLs"},
     {"http.max_connections", KIND_COUNT, AT(http_max_connections), 1, 1000000,
@@ -242,6 +252,9 @@ static const struct {
                    "a user's name or number"},
     [KIND_NAMES] = {"names with blanks between, or empty",
                     "names with blanks between"},
+    [KIND_NETWORKS] = {"networks with blanks between, or empty",
+                       "networks with blanks between, such as 10.0.0.0/8 or "
+                       "fd00::/8"},
     [KIND_BOOL] = {"true or false", "true or false, or on or off"},
     [KIND_TIERS] = {"step:keep, at most four, or off",
                     "steps and how long each is kept, such as 1m:2d,1h:90d, or "
@@ -369,6 +382,32 @@ is_host(const char *text)
     return net_check(where) == 0;
 }
 
+/* Says which of the networks is wrong. */
+static int
+check_networks(const struct option_row *row, const char *value, char *why,
+               size_t why_size)
+{
+    char shown[CONFIG_SHOWN_TEXT];
+    struct networks parsed;
+    const char *wrong;
+    size_t size;
+    const int rc = networks_parse(value, &parsed, &wrong, &size);
+
+    if (rc == -E2BIG)
+        return config_fail(why, why_size, rc, "%s: more than %d networks",
+                           row->key, NETWORKS_MAX);
+    if (rc == -ERANGE)
+        return config_fail(why, why_size, rc,
+                           "%s: %s has bits set behind its prefix; give the "
+                           "network's own address, such as 10.0.0.0/8",
+                           row->key, config_show(wrong, size, shown));
+    if (rc < 0)
+        return config_fail(why, why_size, rc, "%s: \"%s\" is wrong; give %s",
+                           row->key, config_show(wrong, size, shown),
+                           kinds[row->kind].example);
+    return 0;
+}
+
 static int
 set_text(struct config *c, const struct option_row *row, const char *value,
          char *why, size_t why_size)
@@ -389,6 +428,12 @@ set_text(struct config *c, const struct option_row *row, const char *value,
         return config_fail(
             why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s", row->key,
             config_show(value, size, shown), kinds[row->kind].example);
+    if (row->kind == KIND_NETWORKS) {
+        const int rc = check_networks(row, value, why, why_size);
+
+        if (rc < 0)
+            return rc;
+    }
     memcpy(to, value, size + 1);
     return 0;
 }
@@ -488,7 +533,7 @@ config_set(struct config *c, const char *key, const char *value, char *why,
             continue;
         if (row->kind == KIND_PATH || row->kind == KIND_ADDRESS ||
             row->kind == KIND_HOST || row->kind == KIND_USER ||
-            row->kind == KIND_NAMES)
+            row->kind == KIND_NAMES || row->kind == KIND_NETWORKS)
             return set_text(c, row, value, why, why_size);
         if (row->kind == KIND_BOOL)
             return set_bool(c, row, value, why, why_size);

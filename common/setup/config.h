@@ -21,6 +21,7 @@
 #define CONFIG_TEXT_SIZE  4096 /* longest path or address, with NUL */
 #define CONFIG_USER_SIZE  256  /* longest user name, with NUL */
 #define CONFIG_HOSTS_SIZE 1024 /* names of http.hosts, with NUL */
+#define CONFIG_ALLOW_SIZE 1024 /* networks of X.allow, with NUL */
 
 #define CONFIG_SYNC_ALWAYS 0
 #define CONFIG_SYNC_NEVER  UINT64_MAX
@@ -47,9 +48,11 @@ struct config {
     uint64_t key_size;                       /* message.key_size = 256 */
     char write_listen[CONFIG_TEXT_SIZE];     /* write.listen */
     char write_ack_listen[CONFIG_TEXT_SIZE]; /* write.ack_listen */
+    char write_allow[CONFIG_ALLOW_SIZE];     /* write.allow = */
     uint64_t write_max_connections;          /* write.max_connections = 16384 */
     uint64_t write_drain_ms;                 /* write.drain = 2s */
     char read_listen[CONFIG_TEXT_SIZE];      /* read.listen */
+    char read_allow[CONFIG_ALLOW_SIZE];      /* read.allow = */
     uint64_t read_max_connections;           /* read.max_connections = 16384 */
     uint64_t worker_batch;                   /* worker.batch = 64, logs */
     uint64_t worker_memory;                  /* worker.memory = 256M, bytes */
@@ -60,6 +63,7 @@ struct config {
     uint64_t held_max;                   /* held.max = 1G, bytes; 0: no limit */
     uint64_t archive_keep_ms;            /* archive.keep = 0, none */
     char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */
+    char live_allow[CONFIG_ALLOW_SIZE];  /* live.allow = */
     bool live_history;                   /* live.history = off */
     bool counter_enable;                 /* counter.enable = true */
     bool semaphore_enable;               /* semaphore.enable = false */
@@ -73,6 +77,7 @@ struct config {
     uint64_t semaphore_buckets;          /* semaphore.buckets = 1000000 */
     uint64_t semaphore_gc_interval_s;    /* semaphore.gc_interval = 10 */
     char http_listen[CONFIG_TEXT_SIZE];  /* http.listen = 127.0.0.1:9527 */
+    char http_allow[CONFIG_ALLOW_SIZE];  /* http.allow = */
     char http_hosts[CONFIG_HOSTS_SIZE];  /* http.hosts = */
     uint64_t http_max_connections;       /* http.max_connections = 16384 */
     bool sequence_enable;                /* sequence.enable = false */

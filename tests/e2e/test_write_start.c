@@ -185,14 +185,61 @@ live_ports_alone_are_something_to_do(void **state)
 }
 
 static void
-an_address_others_can_reach_is_warned_about(void **state)
+an_address_others_can_reach_needs_the_networks_that_may(void **state)
 {
     struct rig *r = *state;
 
-    start(r, "64K", "live.address=0.0.0.0", "counter.port=0");
-    await_output(r, "counter.port=0.0.0.0:0 can be reached from other "
-                    "machines");
+    expect_refusal(r, 100, "write.listen=0.0.0.0:0", "log.size=64K",
+                   "write.listen=0.0.0.0:0 can be reached from other machines: "
+                   "say which networks may connect, with a line such as "
+                   "write.allow = 10.0.0.0/8");
+    expect_refusal(r, 100, "write.listen=[::]:0", "log.size=64K",
+                   "write.allow = 10.0.0.0/8");
+    expect_refusal(r, 100, "write.listen=127.0.0.1:0", "live.address=0.0.0.0",
+                   "live.allow = 10.0.0.0/8");
+    expect_refusal(r, 100, "write.listen=127.0.0.1:0",
+                   "write.allow=127.0.0.1/8",
+                   "write.allow: 127.0.0.1/8 has bits set behind its prefix");
+}
+
+/* The silent port for both families shows an IPv4 peer as a mapped one. */
+static void
+a_peer_of_a_network_that_is_listed_is_served(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
+                 "log.size=64K", "-o", "write.listen=[::]:0", "-o",
+                 "write.ack_listen=0.0.0.0:0", "-o", "counter.enable=false",
+                 "-o", "write.allow=10.0.0.0/8 127.0.0.0/8", NULL);
+    fd = silent(r);
+    client_increment(fd, "silent", "k", 1);
+    client_close(fd);
+    fd = ack(r);
+    client_increment(fd, "ack", "k", 1);
+    client_wins(fd, 1);
+    client_close(fd);
     stop(r);
+    assert_int_equal(r->records.count, 2);
+}
+
+static void
+a_peer_of_another_network_is_closed_and_counted(void **state)
+{
+    struct rig *r = *state;
+
+    start(r, "64K", "counter.port=0", "write.allow=10.0.0.0/8 fd00::/8");
+    for (int i = 0; i < 3; i++)
+        client_expect_end(i < 2 ? ack(r) : silent(r));
+    await_output(r, "ack: a connection from 127.0.0.1:");
+    await_output(r, "is closed: write.allow does not have its network");
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "door=ack open=0 connections=0");
+    await_output(r, " not_allowed=2 ");
+    await_output(r, " not_allowed=1 ");
+    stop(r);
+    assert_int_equal(r->records.count, 0);
 }
 
 static void
@@ -243,7 +290,9 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(a_port_in_use_is_refused_with_what_to_do),
     ON_RIG(a_live_port_in_use_is_refused_with_what_to_do),
     ON_RIG(live_ports_alone_are_something_to_do),
-    ON_RIG(an_address_others_can_reach_is_warned_about),
+    ON_RIG(an_address_others_can_reach_needs_the_networks_that_may),
+    ON_RIG(a_peer_of_a_network_that_is_listed_is_served),
+    ON_RIG(a_peer_of_another_network_is_closed_and_counted),
     ON_RIG(other_message_sizes_are_refused_with_what_to_do),
     ON_RIG(with_all_ports_off_there_is_nothing_to_do),
     ON_RIG(a_port_can_be_turned_off),

@@ -288,6 +288,14 @@ an_error_names_file_line_key_and_what_would_be_right(void **state)
                "t.conf:1: something follows the closing quote; give key = "
                "\"value\" only");
     assert_bad("data_dir =", -ERANGE, "t.conf:1: data_dir: empty; give a path");
+    assert_bad(
+        "write.allow = 10.0.0.0/8 db1", -EINVAL,
+        "t.conf:1: write.allow: \"db1\" is wrong; give networks with blanks "
+        "between, such as 10.0.0.0/8 or fd00::/8");
+    assert_bad(
+        "http.allow = 10.0.0.1/8", -ERANGE,
+        "t.conf:1: http.allow: 10.0.0.1/8 has bits set behind its prefix; give "
+        "the network's own address, such as 10.0.0.0/8");
     assert_bad("write.listen = 48879", -EINVAL,
                "t.conf:1: write.listen: \"48879\" is wrong; give an address "
                "or host name and a port, such as 127.0.0.1:48879 or [::1]:0");
@@ -511,7 +519,8 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
     assert_true(strlen(help) > 8);
     if (strncmp(type, "an address", 10) == 0 ||
         strncmp(type, "a path", 6) == 0 || strncmp(type, "a user", 6) == 0 ||
-        strncmp(type, "names", 5) == 0 || strcmp(type, "true or false") == 0 ||
+        strncmp(type, "names", 5) == 0 || strncmp(type, "networks", 8) == 0 ||
+        strcmp(type, "true or false") == 0 ||
         strncmp(type, "step:keep", 9) == 0)
         return;
     assert_non_null(comma);
@@ -530,7 +539,7 @@ each_limit_in_the_table_holds(void **state)
 
     (void)state; /* needs none */
     config_each(check_limits, &limits);
-    assert_int_equal(limits.seen, 46);
+    assert_int_equal(limits.seen, 50);
 }
 
 /* ---- files and command lines ------------------------------------------- */

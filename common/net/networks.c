@@ -1,0 +1,124 @@
+/* common/net/networks.c - see networks.h. */
+#include "common/net/networks.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#define BLANKS    " \t"
+#define MAPPED_AT 12 /* bytes of ::ffff:0:0 in front of an IPv4 address */
+
+static void
+map_v4(const struct in_addr *v4, uint8_t bytes[16])
+{
+    memset(bytes, 0, 16);
+    memset(bytes + MAPPED_AT - 2, 0xff, 2);
+    memcpy(bytes + MAPPED_AT, v4, sizeof *v4);
+}
+
+/* The digits behind the slash; below 0: there are none, or too large. */
+static int
+parse_bits(const char *text, int max)
+{
+    int bits = 0;
+
+    if (*text == '\0' || strlen(text) > 3)
+        return -EINVAL;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9')
+            return -EINVAL;
+        bits = bits * 10 + (*text - '0');
+    }
+    return bits <= max ? bits : -EINVAL;
+}
+
+/* Whether the first `bits` bits are equal. */
+static bool
+is_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
+{
+    const unsigned whole = bits / 8, rest = bits % 8;
+
+    return memcmp(a, b, whole) == 0 &&
+           (rest == 0 || ((a[whole] ^ b[whole]) >> (8 - rest)) == 0);
+}
+
+static int
+parse_network(char *text, struct network *out)
+{
+    char *slash = strchr(text, '/');
+    uint8_t cut[16] = {0};
+    struct in_addr v4;
+    bool is_v4;
+    int bits;
+
+    if (slash)
+        *slash = '\0';
+    is_v4 = inet_pton(AF_INET, text, &v4) == 1;
+    if (is_v4)
+        map_v4(&v4, out->bytes);
+    else if (inet_pton(AF_INET6, text, out->bytes) != 1)
+        return -EINVAL;
+    bits = slash ? parse_bits(slash + 1, is_v4 ? 32 : 128) : is_v4 ? 32 : 128;
+    if (bits < 0)
+        return bits;
+    out->bits = (uint8_t)(bits + (is_v4 ? 8 * MAPPED_AT : 0));
+    /* The address of a machine in place of its network is a slip: refuse it
+     * rather than guess how wide it was meant. */
+    memcpy(cut, out->bytes, out->bits / 8);
+    if (out->bits % 8 != 0)
+        cut[out->bits / 8] =
+            (uint8_t)(out->bytes[out->bits / 8] & 0xff00 >> out->bits % 8);
+    return memcmp(cut, out->bytes, sizeof cut) == 0 ? 0 : -ERANGE;
+}
+
+int
+networks_parse(const char *text, struct networks *out, const char **wrong,
+               size_t *size)
+{
+    char one[INET6_ADDRSTRLEN + 8];
+    struct networks n = {.count = 0};
+    int rc;
+
+    for (;;) {
+        text += strspn(text, BLANKS);
+        *wrong = text;
+        *size = strcspn(text, BLANKS);
+        if (*size == 0)
+            break;
+        if (n.count == NETWORKS_MAX)
+            return -E2BIG;
+        if (*size >= sizeof one)
+            return -EINVAL;
+        memcpy(one, text, *size);
+        one[*size] = '\0';
+        rc = parse_network(one, &n.list[n.count++]);
+        if (rc < 0)
+            return rc;
+        text += *size;
+    }
+    *out = n;
+    return 0;
+}
+
+bool
+networks_contain(const struct networks *n, const struct net_address *a)
+{
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
+    uint8_t bytes[16];
+
+    if (a->sa.ss_family == AF_INET6) {
+        memcpy(&v6, &a->sa, sizeof v6);
+        memcpy(bytes, &v6.sin6_addr, sizeof bytes);
+    } else if (a->sa.ss_family == AF_INET) {
+        memcpy(&v4, &a->sa, sizeof v4);
+        map_v4(&v4.sin_addr, bytes);
+    } else {
+        return false;
+    }
+    for (size_t i = 0; i < n->count; i++)
+        if (is_prefix(n->list[i].bytes, bytes, n->list[i].bits))
+            return true;
+    return false;
+}

@@ -1,0 +1,40 @@
+/* common/net/networks.h - a list of networks, and whether an address is in one.
+ *
+ *     10.0.0.0/8 192.0.2.7 fd00::/8
+ *
+ * An IPv4 address and the same one mapped into IPv6, as a socket that listens
+ * for both shows it, are one address.
+ *
+ * Ownership: struct networks is plain data. */
+#ifndef COUNTD_COMMON_NET_NETWORKS_H
+#define COUNTD_COMMON_NET_NETWORKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/net/net.h"
+
+#define NETWORKS_MAX 32
+
+struct network {
+    uint8_t bytes[16]; /* IPv4 as ::ffff:a.b.c.d */
+    uint8_t bits;      /* of the prefix, 0 to 128 */
+};
+
+struct networks {
+    size_t count;
+    struct network list[NETWORKS_MAX];
+};
+
+/* Reads networks with blanks between; an address alone is a network of one.
+ * On failure *wrong is the first that cannot be read, *size its bytes.
+ *   -EINVAL  it is no network
+ *   -ERANGE  it has bits set behind its prefix
+ *   -E2BIG   it is one too many */
+int networks_parse(const char *text, struct networks *out, const char **wrong,
+                   size_t *size);
+
+bool networks_contain(const struct networks *n, const struct net_address *a);
+
+#endif
