@@ -35,6 +35,7 @@ http_open(struct http *h, struct loop *loop, struct datadir *dir,
     int rc;
 
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
+    h->site.get_changes = config->http_get_changes;
     if (!http_is_on(config))
         return 0;
     rc = datadir_live(dir);

@@ -148,6 +148,8 @@ give(struct http_call *x, uint32_t count)
     enum conn_next next;
     uint8_t *body;
 
+    if (!http_may_change(x, &next))
+        return next;
     if (now > s->second)
         set_second(s, now);
     if (!may_give(x, s->second + ends, &next))
@@ -201,7 +203,7 @@ explain(struct http_call *x)
 const struct http_route sequence_routes[] = {
     {"/fetch", NULL, HTTP_GET | HTTP_POST, fetch},
     {"/fetch", "n", HTTP_GET | HTTP_POST, fetch_many},
-    {"/explain", "sequence", HTTP_GET | HTTP_POST, explain},
+    {"/explain", "sequence", HTTP_GET | HTTP_HEAD | HTTP_POST, explain},
 };
 const size_t sequence_route_count =
     sizeof sequence_routes / sizeof sequence_routes[0];

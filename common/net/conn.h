@@ -63,8 +63,8 @@
 #define CONN_STALL_MS   5000
 #define CONN_GATES      2 /* groups of a gate: the one in flight, the next */
 
-#define CONN_NEED_MAX    (CONN_SLICE + 4096) /* bytes one request needs */
-#define CONN_REFUSAL_MAX 16                  /* bytes of a refusal */
+#define CONN_NEED_MAX    (3 * CONN_SLICE + 4096) /* bytes one request needs */
+#define CONN_REFUSAL_MAX 16                      /* bytes of a refusal */
 
 /* Bytes of answers that may use what the pool reserves: those that most ask
  * for, which 100 rows of the longest names are. */

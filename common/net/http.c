@@ -1,20 +1,13 @@
 /* common/net/http.c - see http.h. */
-#include "common/net/http.h"
+#include "common/net/http_internal.h"
 
 #include <assert.h>
 #include <string.h>
 
-struct http_state {
-    struct list_link waits; /* in a struct http_line, or in none; NULL: never
-                               was */
-    uint32_t line;          /* of a head that is not whole: its last line */
-    bool is_cut;            /* such a head is kept */
-    bool has_body;          /* the body of what is kept has passed */
-};
-
 static_assert(sizeof(struct http_state) % 8 == 0, "as protocols want it");
 static_assert(HTTP_PAD <= CONN_PAD, "may be read behind the input");
-static_assert(HTTP_HEAD_MAX < CONN_NEED_MAX, "a head can be kept");
+static_assert(HTTP_HEAD_MAX + HTTP_CHUNKS_MAX < CONN_NEED_MAX,
+              "a request can be kept");
 
 static struct list_link *
 waits_of(struct conn *c)
@@ -105,9 +98,12 @@ is_query(const struct http_route *route, struct http_asked *a)
     return query.at && begins_with(query, route->query, &a->value);
 }
 
+/* `OPTIONS *` is about all routes, and every other method has none there. */
 static void
 find_route(const struct http_site *s, struct http_asked *a)
 {
+    const bool of_all = http_text_is(a->request.target, "*");
+
     a->route = NULL;
     a->allow = 0;
     for (size_t t = 0; t < s->count; t++) {
@@ -116,11 +112,11 @@ find_route(const struct http_site *s, struct http_asked *a)
         for (size_t i = 0; i < table->count; i++) {
             const struct http_route *route = &table->routes[i];
 
-            if (!is_path(route, a) || !is_query(route, a))
+            if (!of_all && (!is_path(route, a) || !is_query(route, a)))
                 continue;
             a->ctx = table->ctx;
             a->allow |= route->methods;
-            if ((route->methods & a->request.method) != 0) {
+            if (!of_all && (route->methods & a->request.method) != 0) {
                 a->route = route;
                 return;
             }
@@ -141,84 +137,26 @@ answer(struct conn *c, const struct http_asked *a)
 
     if (a->route)
         return a->route->answer(&x);
+    if (a->allow != 0 && a->request.method == HTTP_OPTIONS)
+        return http_answer_options(&x, a->allow);
     next = a->allow != 0 ? http_not_allowed(&x, a->allow)
                          : http_fail(&x, HTTP_NOT_FOUND);
     s->figures.refused += next == CONN_MORE;
     return next;
 }
 
-/* ---- whose requests ----------------------------------------------------- */
-
-/* A number, an address in brackets, a name without a dot: nobody's DNS gives a
- * web page such a name, so that it cannot pretend to be of this site. */
-static bool
-is_nobodys(struct http_text host)
-{
-    bool digits = true, dot = false;
-
-    if (host.at[0] == '[')
-        return host.at[host.size - 1] == ']';
-    for (size_t i = 0; i < host.size; i++) {
-        dot |= host.at[i] == '.';
-        digits &= host.at[i] == '.' || (host.at[i] >= '0' && host.at[i] <= '9');
-    }
-    return digits || !dot;
-}
-
-/* The name without its port. */
-static struct http_text
-host_name(struct http_text host)
-{
-    size_t i = host.size;
-
-    while (i > 0 && host.at[i - 1] >= '0' && host.at[i - 1] <= '9')
-        i--;
-    if (i > 0 && host.at[i - 1] == ':')
-        host.size = i - 1;
-    return host;
-}
-
-static bool
-is_listed(const char *names, struct http_text host)
-{
-    char name[HTTP_HOSTS_SIZE];
-    size_t size;
-
-    for (names += strspn(names, " "); *names != '\0';
-         names += size + strspn(names + size, " ")) {
-        size = strcspn(names, " ");
-        if (size >= sizeof name)
-            return false;
-        memcpy(name, names, size);
-        name[size] = '\0';
-        if (http_text_is_like(host, name))
-            return true;
-    }
-    return false;
-}
-
-static bool
-is_ours(const struct http_site *s, const struct http_request *r)
-{
-    const struct http_text host = host_name(r->host);
-
-    if (r->foreign)
-        return false;
-    return host.size == 0 || is_nobodys(host) || is_listed(s->hosts, host);
-}
-
 /* ---- requests ----------------------------------------------------------- */
 
 static const char *
-why(int status)
+describe_refusal(int status)
 {
     switch (status) {
     case HTTP_FORBIDDEN:
-        return "a web page of another site, or a name that http.hosts has not";
+        return "a web page of another site asked for this";
     case HTTP_TOO_LARGE:
         return "a body that is too large";
     case HTTP_EXPECTATION_FAILED:
-        return "it expects to be told to go on";
+        return "an expectation other than 100-continue";
     case HTTP_HEAD_TOO_LARGE:
         return "headers that are too large";
     case HTTP_NOT_IMPLEMENTED:
@@ -230,16 +168,26 @@ why(int status)
     }
 }
 
-/* The last answer on this connection. */
+/* The last answer on this connection.  A Host that is not known is named, since
+ * it may well be this server's, whose operator then has a setting to change. */
 static enum conn_next
-refuse(struct conn *c, struct http_request *r, int status)
+refuse(struct conn *c, const struct http_request *request, int status)
 {
-    struct http_call x = {.conn = c, .request = r};
+    struct http_request r = *request;
+    struct http_call x = {.conn = c, .request = &r};
+    const char *why = describe_refusal(status);
+    char detail[HTTP_DETAIL_SIZE];
+    enum conn_next next;
 
-    r->keep = false;
-    if (http_fail(&x, (enum http_status)status) != CONN_MORE)
+    r.keep = false;
+    if (status == HTTP_FORBIDDEN && !r.foreign) {
+        http_describe_host(&r, detail);
+        next = http_fail_with(&x, HTTP_FORBIDDEN, why = detail);
+    } else
+        next = http_fail(&x, (enum http_status)status);
+    if (next != CONN_MORE)
         return CONN_FULL;
-    (void)conn_refuse(c, why(status)); /* it has said its last word just now */
+    (void)conn_refuse(c, why); /* it has said its last word just now */
     return conn_last(c);
 }
 
@@ -281,6 +229,8 @@ remember(struct http_site *s, const uint8_t *at, const struct http_asked *a)
     r->query = moved(r->query, at, to);
     r->host = moved(r->host, at, to);
     r->key = moved(r->key, at, to);
+    r->type = moved(r->type, at, to);
+    r->encoding = moved(r->encoding, at, to);
 }
 
 /* ---- one by one --------------------------------------------------------- */
@@ -312,7 +262,7 @@ ask(struct conn *c, const struct input *in, struct http_asked *a)
 
     if (size <= 0)
         return size;
-    if (!is_ours(site, &a->request))
+    if (!http_is_ours(site, &a->request))
         return -HTTP_FORBIDDEN;
     a->size = (size_t)size;
     a->ctx = NULL;
@@ -322,14 +272,25 @@ ask(struct conn *c, const struct input *in, struct http_asked *a)
     return size;
 }
 
-/* Whether the body of a request has come, too; else `in` says what is to come.
- */
+/* Whether the body of a request has come, too; else `in` says what is to come,
+ * or *status why it is refused. */
 static bool
-has_body(struct http_state *s, struct input *in, const struct http_asked *a)
+has_body(struct http_state *s, struct input *in, const struct http_asked *a,
+         int *status)
 {
+    *status = 0;
     s->has_body |= in->skipped;
     in->skipped = false;
-    if (s->has_body || a->size + a->request.body <= in->size)
+    if (s->has_body)
+        return true;
+    if (a->request.is_chunked) {
+        if (http_chunks_read(&s->chunks, in->at + a->size, in->size - a->size,
+                             HTTP_BODY_MAX, &in->need, status))
+            return true;
+        in->need += (uint32_t)a->size;
+        return false;
+    }
+    if (a->size + a->request.body <= in->size)
         return true;
     in->need = (uint32_t)a->size;
     in->skip = a->request.body;
@@ -339,24 +300,82 @@ has_body(struct http_state *s, struct input *in, const struct http_asked *a)
 static void
 advance(struct http_state *s, struct input *in, const struct http_asked *a)
 {
-    const size_t size = s->has_body ? a->size : a->size + a->request.body;
+    size_t size = a->size;
 
-    s->has_body = s->is_cut = false;
+    if (!s->has_body)
+        size += a->request.is_chunked ? s->chunks.at : a->request.body;
+    s->has_body = s->is_cut = s->has_continued = false;
+    s->chunks = (struct http_chunks){0};
     in->at += size;
     in->size -= size;
+}
+
+/* A client that waits before it sends its body: it is told to go on where there
+ * is something to send it to.  Else it gets its answer and the end, as nobody
+ * knows whether a body follows.  MORE: go on. */
+static enum conn_next
+answer_expectation(struct conn *c, const struct http_asked *a)
+{
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct http_state *s = conn_state(c);
+    struct http_asked last = *a;
+    enum conn_next next;
+    uint8_t *to;
+
+    if (!a->request.has_expected || s->has_continued ||
+        (a->request.body == 0 && !a->request.is_chunked))
+        return CONN_MORE;
+    if (!a->route) {
+        last.request.keep = false;
+        next = answer(c, &last);
+        return next == CONN_MORE ? conn_last(c) : next;
+    }
+    to = conn_space(c, sizeof text - 1);
+    if (!to)
+        return CONN_FULL;
+    memcpy(to, text, sizeof text - 1);
+    conn_put(c, sizeof text - 1);
+    s->has_continued = true;
+    return CONN_MORE;
+}
+
+/* Serves the request that is next.  MORE: *answered, or more must come. */
+static enum conn_next
+serve_request(struct conn *c, struct input *in, const struct http_asked *a,
+              bool *answered)
+{
+    struct http_state *s = conn_state(c);
+    struct http_site *site = conn_ctx(c);
+    enum conn_next next = answer_expectation(c, a);
+    int status;
+
+    if (next != CONN_MORE)
+        return next;
+    if (!has_body(s, in, a, &status))
+        return status != 0 ? refuse(c, &a->request, status) : CONN_MORE;
+    next = answer(c, a);
+    if (next != CONN_MORE)
+        return next;
+    site->figures.requests++;
+    advance(s, in, a);
+    *answered = true;
+    /* What comes behind the last request must not reset its answer. */
+    if (!a->request.keep)
+        return in->size > 0 ? conn_last(c) : CONN_END;
+    return CONN_MORE;
 }
 
 static enum conn_next
 take(struct conn *c, struct input *in)
 {
-    struct http_state *s = conn_state(c);
     struct http_site *site = conn_ctx(c);
-    const struct http_asked *a;
-    struct http_asked fresh;
-    enum conn_next next;
+    bool answered = true;
 
-    while (in->size > 0) {
-        a = recall(site, in);
+    while (in->size > 0 && answered) {
+        const struct http_asked *a = recall(site, in);
+        struct http_asked fresh;
+        enum conn_next next;
+
         if (!a) {
             const int size = ask(c, in, &fresh);
 
@@ -366,16 +385,10 @@ take(struct conn *c, struct input *in)
                 return CONN_MORE;
             a = &fresh;
         }
-        if (!has_body(s, in, a))
-            return CONN_MORE;
-        next = answer(c, a);
+        answered = false;
+        next = serve_request(c, in, a, &answered);
         if (next != CONN_MORE)
             return next;
-        site->figures.requests++;
-        advance(s, in, a);
-        /* What comes behind the last request must not reset its answer. */
-        if (!a->request.keep)
-            return in->size > 0 ? conn_last(c) : CONN_END;
     }
     return CONN_MORE;
 }

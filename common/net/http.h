@@ -2,23 +2,26 @@
  * where they were received, routed by a table, answered in place.
  *
  * A site is what a door serves: tables of routes, each with the context of the
- * module that answers.  Of a request come to a route only those that are whole
- * (a body with Content-Length is read and thrown away first), well formed, of
- * a method that is known, and not sent by a web page of another site:
+ * module that answers.  A route gets only requests that are whole (a body, also
+ * one in chunks, is read and thrown away first), well formed, of a method that
+ * is known, and not sent by a web page of another site:
  *
  *   400  malformed; two Hosts, lengths or Idempotency-Keys
- *   403  Origin or Referer is there, Sec-Fetch-Site tells of another site, or
- *        Host is a name that somebody else's DNS may give (http_site.hosts)
+ *   403  Origin or Referer is there, Sec-Fetch-Site names another site, or
+ *        Host is a name that somebody else's DNS may give (http_site.hosts);
+ *        the answer and the log name it
  *   404  no route; a path that is there with another query
- *   405  a route, but not for this method; Allow tells which
+ *   405  a route, but not for this method, and not OPTIONS; Allow lists which
  *   413  a body of more than HTTP_BODY_MAX
- *   417  Expect: nothing here looks at a body
+ *   417  Expect with anything but 100-continue
  *   431  a head of more than HTTP_HEAD_MAX
- *   501  a method that nobody knows; Transfer-Encoding, chunked included
+ *   501  a method that is not known; Transfer-Encoding other than chunked
  *   505  another version than 1.0 or 1.1
  *
- * The connection is kept after 404 and 405, and ends after the others.  Answers
- * are as follows, byte for byte, `Connection` only when the connection is kept:
+ * A client that expects it gets 100 Continue before it sends a body.  The
+ * connection is kept after 404 and 405, unless such a client waits, and ends
+ * after the others.  Answers are as follows, byte for byte, `Connection` only
+ * when the connection is kept:
  *
  *   HTTP/1.1 200 OK CRLF
  *   Connection: keep-alive CRLF
@@ -127,6 +130,7 @@ struct http_site {
     size_t count;
     char hosts[HTTP_HOSTS_SIZE]; /* names, beside addresses and names without a
                                     dot, that are ours, separated by blanks */
+    bool get_changes;            /* http_may_change() allows GET everywhere */
     struct http_figures figures;
     /* The last one with a route: clients say the same again and again, and the
      * same bytes are the same request. */
@@ -157,8 +161,21 @@ enum conn_next http_end(struct http_call *x, enum http_status status,
 /* An answer whose body is the text of the status ("Not Found"). */
 enum conn_next http_fail(struct http_call *x, enum http_status status);
 
+/* The same with a detail behind it: "Forbidden: the Host ...". */
+enum conn_next http_fail_with(struct http_call *x, enum http_status status,
+                              const char *detail);
+
 /* 405 for a route that looks at the rest of a path itself. */
 enum conn_next http_not_allowed(struct http_call *x, unsigned methods);
+enum conn_next http_not_allowed_with(struct http_call *x, unsigned methods,
+                                     const char *detail);
+
+/* For a route that changes something: whether a request with this method may.
+ * A browser sends no header with which a GET that a page of another site makes
+ * could be told from others, but to loopback addresses; so at any other address
+ * only a POST changes something, unless get_changes.  False: *next is the
+ * answer, 405. */
+bool http_may_change(struct http_call *x, enum conn_next *next);
 
 /* Connections whose request waits for something, in the order they came. */
 struct http_line {

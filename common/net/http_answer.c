@@ -1,6 +1,6 @@
 /* common/net/http_answer.c - answers of HTTP, put where they are sent from; see
  * http.h. */
-#include "common/net/http.h"
+#include "common/net/http_internal.h"
 
 #include <assert.h>
 #include <string.h>
@@ -82,19 +82,23 @@ put_number(uint8_t *to, size_t n)
 static uint8_t *
 put_allow(uint8_t *to, unsigned methods)
 {
+    static const struct {
+        enum http_method method;
+        const char *name;
+    } names[] = {{HTTP_GET, "GET"},
+                 {HTTP_HEAD, "HEAD"},
+                 {HTTP_POST, "POST"},
+                 {HTTP_DELETE, "DELETE"},
+                 {HTTP_OPTIONS, "OPTIONS"}};
     const char *between = "";
 
     to = put(to, "Allow: ");
-    if ((methods & HTTP_GET) != 0) {
-        to = put(to, "GET");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if ((methods & names[i].method) == 0)
+            continue;
+        to = put(put(to, between), names[i].name);
         between = ", ";
     }
-    if ((methods & HTTP_POST) != 0) {
-        to = put(put(to, between), "POST");
-        between = ", ";
-    }
-    if ((methods & HTTP_DELETE) != 0)
-        to = put(put(to, between), "DELETE");
     return put(to, "\r\n");
 }
 
@@ -168,27 +172,52 @@ http_end(struct http_call *x, enum http_status status, size_t size)
     return end(x, status, 0, size);
 }
 
+/* The text of the status, and behind a colon the detail, if there is one. */
 static enum conn_next
-fail(struct http_call *x, enum http_status status, unsigned allow)
+fail(struct http_call *x, enum http_status status, unsigned allow,
+     const char *detail)
 {
-    const char *text = text_of(status);
-    const size_t size = strlen(text);
+    const char *text = text_of(status), *between = detail ? ": " : "";
+    const size_t size =
+        strlen(text) + strlen(between) + (detail ? strlen(detail) : 0);
     uint8_t *body = http_body(x, size);
 
     if (!body)
         return CONN_FULL;
-    (void)put(body, text); /* nothing comes behind it */
+    body = put(put(body, text), between);
+    if (detail)
+        (void)put(body, detail); /* nothing comes behind it */
     return end(x, status, allow, size);
 }
 
 enum conn_next
 http_fail(struct http_call *x, enum http_status status)
 {
-    return fail(x, status, 0);
+    return fail(x, status, 0, NULL);
+}
+
+enum conn_next
+http_fail_with(struct http_call *x, enum http_status status, const char *detail)
+{
+    return fail(x, status, 0, detail);
 }
 
 enum conn_next
 http_not_allowed(struct http_call *x, unsigned methods)
 {
-    return fail(x, HTTP_METHOD_NOT_ALLOWED, methods);
+    return fail(x, HTTP_METHOD_NOT_ALLOWED, methods, NULL);
+}
+
+enum conn_next
+http_not_allowed_with(struct http_call *x, unsigned methods, const char *detail)
+{
+    return fail(x, HTTP_METHOD_NOT_ALLOWED, methods, detail);
+}
+
+enum conn_next
+http_answer_options(struct http_call *x, unsigned methods)
+{
+    if (!http_body(x, 0))
+        return CONN_FULL;
+    return end(x, HTTP_OK, methods | HTTP_OPTIONS, 0);
 }

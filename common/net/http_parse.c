@@ -14,7 +14,6 @@ struct parser {
     size_t next; /* where the next line begins */
     struct http_text line;
     struct http_request *r;
-    bool has_length;
 };
 
 /* ---- bytes -------------------------------------------------------------- */
@@ -209,9 +208,10 @@ parse_connection(struct http_request *r, struct http_text list)
 static int
 parse_length(struct parser *p, struct http_text value)
 {
+    struct http_request *r = p->r;
     uint64_t n = 0;
 
-    if (p->has_length || value.size == 0)
+    if (r->has_length || r->is_chunked || value.size == 0)
         return 400;
     for (size_t i = 0; i < value.size; i++) {
         if (value.at[i] < '0' || value.at[i] > '9')
@@ -221,8 +221,30 @@ parse_length(struct parser *p, struct http_text value)
     }
     if (n > HTTP_BODY_MAX)
         return 413;
-    p->has_length = true;
-    p->r->body = (uint32_t)n;
+    r->has_length = true;
+    r->body = (uint32_t)n;
+    return 0;
+}
+
+/* A body has one length.  Of a message with both headers, or with chunks in
+ * HTTP/1.0, another server may see another end. */
+static int
+parse_transfer_encoding(struct http_request *r, struct http_text value)
+{
+    if (!http_text_is_like(value, "chunked"))
+        return 501;
+    if (r->has_length || r->is_chunked || r->minor == 0)
+        return 400;
+    r->is_chunked = true;
+    return 0;
+}
+
+static int
+parse_expect(struct http_request *r, struct http_text value)
+{
+    if (!http_text_is_like(value, "100-continue"))
+        return 417;
+    r->has_expected = r->minor == 1; /* HTTP/1.0 does not know the answer */
     return 0;
 }
 
@@ -249,7 +271,7 @@ parse_value(struct parser *p, struct http_text name, struct http_text value)
     case 6:
         if (http_text_is_like(name, "origin"))
             r->foreign = true;
-        return http_text_is_like(name, "expect") ? 417 : 0;
+        return http_text_is_like(name, "expect") ? parse_expect(r, value) : 0;
     case 7:
         if (http_text_is_like(name, "referer"))
             r->foreign = true;
@@ -257,6 +279,10 @@ parse_value(struct parser *p, struct http_text name, struct http_text value)
     case 10:
         if (http_text_is_like(name, "connection"))
             parse_connection(r, value);
+        return 0;
+    case 12:
+        if (http_text_is_like(name, "content-type") && !r->type.at)
+            r->type = value;
         return 0;
     case 14:
         if (http_text_is_like(name, "sec-fetch-site") &&
@@ -270,8 +296,14 @@ parse_value(struct parser *p, struct http_text name, struct http_text value)
         return http_text_is_like(name, "idempotency-key")
                    ? parse_once(&r->key, value)
                    : 0;
+    case 16:
+        if (http_text_is_like(name, "content-encoding") && !r->encoding.at)
+            r->encoding = value;
+        return 0;
     case 17:
-        return http_text_is_like(name, "transfer-encoding") ? 501 : 0;
+        return http_text_is_like(name, "transfer-encoding")
+                   ? parse_transfer_encoding(r, value)
+                   : 0;
     default:
         return 0;
     }

@@ -34,16 +34,22 @@ struct http_text {
 
 struct http_request {
     enum http_method method;
-    uint8_t minor;           /* HTTP/1.minor: 0 or 1 */
-    bool keep;               /* the connection is to be kept */
-    bool foreign;            /* a web page made it: Origin, Referer, or
-                                Sec-Fetch-Site of another site */
-    struct http_text target; /* as it was sent: path, "?", query */
-    struct http_text path;   /* up to "?" */
-    struct http_text query;  /* behind it; NULL: there is no "?" */
-    struct http_text host;   /* as it was sent, with its port */
-    struct http_text key;    /* Idempotency-Key, without blanks around it */
-    uint32_t body;           /* bytes that follow the head */
+    uint8_t minor;     /* HTTP/1.minor: 0 or 1 */
+    bool keep;         /* the connection is to be kept */
+    bool foreign;      /* a web page made it: Origin, Referer, or
+                          Sec-Fetch-Site of another site */
+    bool has_length;   /* Content-Length is there */
+    bool is_chunked;   /* Transfer-Encoding: chunked; its length is not known */
+    bool has_expected; /* Expect: 100-continue, of an HTTP/1.1 client */
+    uint32_t body;     /* bytes that follow the head, unless it is chunked */
+    /* Values of headers are without the blanks around them. */
+    struct http_text target;   /* as it was sent: path, "?", query */
+    struct http_text path;     /* up to "?" */
+    struct http_text query;    /* behind it; NULL: there is no "?" */
+    struct http_text host;     /* as it was sent, with its port */
+    struct http_text key;      /* Idempotency-Key */
+    struct http_text type;     /* Content-Type; the first, if there are more */
+    struct http_text encoding; /* Content-Encoding, likewise */
 };
 
 /* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are

@@ -146,6 +146,8 @@ static const struct option_row options[] = {
      "names with a dot that this machine is called by in URLs"},
     {"http.max_connections", KIND_COUNT, AT(http_max_connections), 1, 1000000,
      "16384", "connections to the HTTP port; more wait"},
+    {"http.get_changes", KIND_BOOL, AT(http_get_changes), 0, 1, "off",
+     "a GET may change something at an address that is not loopback, too"},
     {"sequence.enable", KIND_BOOL, AT(sequence_enable), 0, 1, "false",
      "sequence numbers over HTTP"},
     {"sequence.reserve", KIND_COUNT, AT(sequence_reserve), 0, 63, "0",

@@ -80,6 +80,7 @@ struct config {
     char http_allow[CONFIG_ALLOW_SIZE];  /* http.allow = */
     char http_hosts[CONFIG_HOSTS_SIZE];  /* http.hosts = */
     uint64_t http_max_connections;       /* http.max_connections = 16384 */
+    bool http_get_changes;               /* http.get_changes = off */
     bool sequence_enable;                /* sequence.enable = false */
     uint64_t sequence_reserve;           /* sequence.reserve = 0 */
     uint64_t sequence_server_no;         /* sequence.server_no = 0 */

@@ -2,8 +2,12 @@
  * requests as its ancestor did, byte for byte. */
 #include "tests/lib/test.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/lib/client.h"
@@ -133,10 +137,21 @@ a_web_page_takes_no_number(void **state)
 {
     struct http_rig *r = *state;
     struct sequence_parts n;
-    char line[HTTP_RIG_LINE];
+    char line[HTTP_RIG_LINE], text[4096];
     int fd;
 
     http_rig_start(r, NULL, "http.hosts=seq.example.org", NULL);
+    fd = client_connect(r->port);
+    http_say(fd, "GET /fetch HTTP/1.1\r\nHost: example.com:9527\r\n\r\n");
+    http_hear_end(fd,
+                  "HTTP/1.1 403 Forbidden\r\nContent-length: 95\r\n\r\n"
+                  "Forbidden: the Host example.com is not known here; if it "
+                  "is this server's, add it to http.hosts");
+    client_close(fd);
+    (void)daemon_output(&r->writer, text, sizeof text);
+    assert_non_null(strstr(text,
+                           "the Host example.com is not known here; if it "
+                           "is this server's, add it to http.hosts"));
     fd = client_connect(r->port);
     http_say(fd, "POST /fetch HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                  "Origin: http://example.com\r\n\r\n");
@@ -144,12 +159,107 @@ a_web_page_takes_no_number(void **state)
                       "Forbidden");
     client_close(fd);
     fd = client_connect(r->port);
-    http_say(fd, "GET /fetch HTTP/1.1\r\nHost: example.com\r\n\r\n");
-    http_hear_end(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\n"
-                      "Forbidden");
+    http_say(fd, "GET /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
+    assert_true(http_take_number(fd, line, &n));
+    assert_int_equal(n.serial, 1);
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+/* ---- methods ------------------------------------------------------------ */
+
+/* An address of this machine that is not loopback.  False: it has none. */
+static bool
+find_own_address(struct sockaddr_in *found)
+{
+    struct ifaddrs *all;
+    bool is_found = false;
+
+    assert_int_equal(getifaddrs(&all), 0);
+    for (struct ifaddrs *i = all; i && !is_found; i = i->ifa_next) {
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET ||
+            (i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0)
+            continue;
+        memcpy(found, i->ifa_addr, sizeof *found);
+        is_found = true;
+    }
+    freeifaddrs(all);
+    return is_found;
+}
+
+static int
+connect_to(const struct sockaddr_in *address, uint16_t port)
+{
+    struct sockaddr_in a = *address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    a.sin_port = htons(port);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+/* A browser says to loopback addresses alone that a page made a GET. */
+static void
+at_other_addresses_than_loopback_only_a_post_takes_a_number(void **state)
+{
+    struct http_rig *r = *state;
+    struct sockaddr_in address;
+    struct sequence_parts n;
+    char line[HTTP_RIG_LINE];
+    int fd;
+
+    if (!find_own_address(&address))
+        test_skip("no address but loopback");
+    http_rig_start(r, env, "http.listen=0.0.0.0:0", "http.allow=0.0.0.0/0",
+                   NULL);
+    fd = connect_to(&address, r->port);
+    http_ask_number(fd);
+    http_hear(fd, "HTTP/1.1 405 Method Not Allowed\r\n" KEPT
+                  "Allow: POST\r\nContent-length: 116\r\n\r\n"
+                  "Method Not Allowed: at an address that is not loopback a "
+                  "GET changes nothing; use POST, or set http.get_changes = "
+                  "on");
+    http_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
+    http_hear(fd, EXAMPLE);
+    http_say(fd, "POST /fetch HTTP/1.1\r\n\r\n");
+    assert_true(http_take_number(fd, line, &n));
+    assert_int_equal(n.serial, 1);
     client_close(fd);
     fd = client_connect(r->port);
-    http_say(fd, "GET /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
+    http_ask_number(fd);
+    assert_true(http_take_number(fd, line, &n));
+    client_close(fd);
+    http_rig_stop(r);
+
+    http_rig_start(r, env, "http.listen=0.0.0.0:0", "http.allow=0.0.0.0/0",
+                   "http.get_changes=on", NULL);
+    fd = connect_to(&address, r->port);
+    http_ask_number(fd);
+    assert_true(http_take_number(fd, line, &n));
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+static void
+head_and_options_take_no_number(void **state)
+{
+    struct http_rig *r = *state;
+    struct sequence_parts n;
+    char line[HTTP_RIG_LINE];
+    int fd;
+
+    http_rig_start(r, env, NULL);
+    fd = client_connect(r->port);
+    http_say(fd, "HEAD /fetch HTTP/1.1\r\n\r\n");
+    http_hear(fd, "HTTP/1.1 405 Method Not Allowed\r\n" KEPT
+                  "Allow: GET, POST\r\nContent-length: 18\r\n\r\n");
+    http_say(fd, "OPTIONS /fetch HTTP/1.1\r\n\r\n");
+    http_hear(fd, "HTTP/1.1 200 OK\r\n" KEPT
+                  "Allow: GET, POST, OPTIONS\r\nContent-length: 0\r\n\r\n");
+    http_say(fd, "HEAD /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
+    http_hear(fd, "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 86\r\n\r\n");
+    http_ask_number(fd);
     assert_true(http_take_number(fd, line, &n));
     assert_int_equal(n.serial, 1);
     client_close(fd);
@@ -254,11 +364,14 @@ curl_is_content(void **state)
         test_skip("no curl");
     http_rig_start(r, NULL, NULL);
     (void)snprintf(url, sizeof url, "http://127.0.0.1:%u/fetch", r->port);
-    assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/curl", "-sSf",
-                                "--no-buffer", url, "--next", "-sSf", "-d",
-                                "a=b", url, NULL),
-                     0);
-    assert_int_equal(strlen(text), 2 * HTTP_RIG_LINE);
+    assert_int_equal(
+        daemon_run(text, sizeof text, "/usr/bin/curl", "-sSf", "--no-buffer",
+                   url, "--next", "-sSf", "-d", "a=b", url, "--next", "-sSf",
+                   "-H", "Expect: 100-continue", "-d", "a=b", url, "--next",
+                   "-sSf", "-H", "Transfer-Encoding: chunked", "-d", "a=b", url,
+                   NULL),
+        0);
+    assert_int_equal(strlen(text), 4 * HTTP_RIG_LINE);
     assert_true(sequence_parse(text, SEQUENCE_SIZE, &a));
     assert_true(sequence_parse(text + HTTP_RIG_LINE, SEQUENCE_SIZE, &b));
     assert_true(http_order(&a, &b) < 0);
@@ -273,6 +386,8 @@ static const struct CMUnitTest tests[] = {
     T(the_first_number_has_serial_1_and_the_next_goes_on),
     T(an_old_client_gets_its_number_and_the_end),
     T(a_web_page_takes_no_number),
+    T(at_other_addresses_than_loopback_only_a_post_takes_a_number),
+    T(head_and_options_take_no_number),
     T(numbers_that_do_not_fit_are_refused_at_the_start),
     T(without_a_setting_there_is_no_http_port),
     T(it_serves_with_all_other_ports_off),

@@ -9,6 +9,7 @@
 
 #include "common/base/diag.h"
 #include "common/net/http.h"
+#include "common/net/http_chunks.h"
 #include "tests/lib/echo.h"
 #include "tests/lib/fault.h"
 
@@ -20,6 +21,16 @@
     "HTTP/1.1 404 Not Found\r\n" KEPT "Content-length: 9\r\n\r\nNot Found"
 #define BAD    "HTTP/1.1 400 Bad Request\r\nContent-length: 11\r\n\r\nBad Request"
 #define NOT_US "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\nForbidden"
+#define NO_HOST(length, host)                                                  \
+    "HTTP/1.1 403 Forbidden\r\nContent-length: " length                        \
+    "\r\n\r\nForbidden: the Host " host                                        \
+    " is not known here; if it is this server's, add it to http.hosts"
+#define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
+#define OPTIONS(length, methods)                                               \
+    "HTTP/1.1 200 OK\r\n" KEPT "Allow: " methods "\r\nContent-length: " length \
+    "\r\n\r\n"
+#define NONE_LAST "HTTP/1.1 404 Not Found\r\nContent-length: 9\r\n\r\nNot Found"
+#define CHUNKED   "POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 #define ONLY                                                                   \
     "HTTP/1.1 405 Method Not Allowed\r\n" KEPT                                 \
     "Allow: GET, POST\r\nContent-length: 18\r\n\r\n"
@@ -133,6 +144,7 @@ answer_delete(struct http_call *x)
 
 static const struct http_route routes[] = {
     {"/ok", NULL, HTTP_GET | HTTP_POST, answer_ok},
+    {"/seen", NULL, HTTP_GET | HTTP_HEAD, answer_ok},
     {"/large", "n", HTTP_GET | HTTP_POST, answer_large},
     {"/any/", "*", HTTP_GET | HTTP_POST, answer_rest},
     {"/gated", NULL, HTTP_GET, answer_gated},
@@ -175,8 +187,8 @@ teardown(void **state)
 
 struct dialogue {
     const char *say;
-    const char *hear;
-    bool ends; /* and then the connection */
+    const char *hear; /* NULL: nothing yet */
+    bool ends;        /* and then the connection */
 };
 
 static const struct dialogue dialogues[] = {
@@ -216,8 +228,48 @@ static const struct dialogue dialogues[] = {
     {"POST /ok HTTP/1.1\r\nContent-Length: 65537\r\n\r\n", LARGE, true},
     {"POST /ok HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", LARGE,
      true},
-    {"POST /ok HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+
+    /* A client that waits before it sends its body. */
+    {"POST /ok HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+     "12345" GET(""),
+     CONTINUE OK OK, false},
+    {"POST /ok HTTP/1.1\r\nexpect: 100-Continue\r\n"
+     "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n" GET(""),
+     CONTINUE OK OK, false},
+    {"POST /ok HTTP/1.1\r\nExpect: 100-continue\r\n\r\n" GET(""), OK OK, false},
+    {"POST /ok HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n12",
+     OK_10, true},
+    {"POST /no HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+     NONE_LAST, true},
+    {"POST /ok HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 65537\r\n"
+     "\r\n",
+     LARGE, true},
+    {"POST /ok HTTP/1.1\r\nExpect: 200-ok\r\nContent-Length: 5\r\n\r\n",
      EXPECTS, true},
+
+    /* Bodies in chunks. */
+    {CHUNKED "0\r\n\r\n" GET(""), OK OK, false},
+    {CHUNKED "5\r\nhello\r\n0\r\n\r\n" GET(""), OK OK, false},
+    {CHUNKED "00005\r\nhello\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n"
+             "Checksum: 1\r\nOther: 2\r\n\r\n" GET(""),
+     OK OK, false},
+    {CHUNKED "14\r\nGET /ok HTTP/1.1\r\n\r\n\r\n0\r\n\r\n" GET(""), OK OK,
+     false},
+    {CHUNKED "10000\r\n", NULL, false}, /* 65536 bytes are to come */
+    {CHUNKED "10001\r\n", LARGE, true},
+    {CHUNKED "5\r\nhello\r\nfffc\r\n", LARGE, true},
+    {CHUNKED "100000005\r\nhello\r\n", BAD, true},
+    {CHUNKED "5\nhello\r\n0\r\n\r\n", BAD, true},
+    {CHUNKED "5\r\nhello\n0\r\n\r\n", BAD, true},
+    {CHUNKED "5\r\nhello0\r\n\r\n", BAD, true},
+    {CHUNKED "5\r\nhello\r\n0\r\n\n", BAD, true},
+    {CHUNKED "5 \r\nhello\r\n0\r\n\r\n", BAD, true},
+    {CHUNKED "-5\r\nhello\r\n0\r\n\r\n", BAD, true},
+    {CHUNKED "0x5\r\nhello\r\n0\r\n\r\n", BAD, true},
+    {CHUNKED ";x\r\nhello\r\n0\r\n\r\n", BAD, true},
+    {CHUNKED "5;a\x01\r\nhello\r\n0\r\n\r\n", BAD, true},
+    {CHUNKED "5;a\rb\r\nhello\r\n0\r\n\r\n", BAD, true},
+    {CHUNKED "\r\nhello\r\n0\r\n\r\n", BAD, true},
 
     /* Where another server could see another end of a request. */
     {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n12345",
@@ -230,8 +282,19 @@ static const struct dialogue dialogues[] = {
     {"POST /ok HTTP/1.1\r\nContent-Length:\r\n\r\n12345", BAD, true},
     {"POST /ok HTTP/1.1\r\nContent-Length : 5\r\n\r\n12345", BAD, true},
     {"POST /ok HTTP/1.1\r\n Content-Length: 5\r\n\r\n12345", BAD, true},
-    {"POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: "
+     "chunked\r\n\r\n0\r\n\r\n",
+     BAD, true},
+    {"POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+     "5\r\n\r\n0\r\n\r\n",
+     BAD, true},
+    {"POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: "
+     "chunked\r\n\r\n0\r\n\r\n",
+     BAD, true},
+    {"POST /ok HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
      UNKNOWN, true},
+    {"POST /ok HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+     "HTTP/1.0 400 Bad Request\r\nContent-length: 11\r\n\r\nBad Request", true},
     {"POST /ok HTTP/1.1\r\nContent-Length: 5\r\ntransfer-encoding: "
      "identity\r\n\r\n12345",
      UNKNOWN, true},
@@ -271,7 +334,18 @@ static const struct dialogue dialogues[] = {
     {"GET /ok?x=1 HTTP/1.1\r\n\r\n", NONE, false},
     {"GET /ok#x HTTP/1.1\r\n\r\n", NONE, false},
     {"GET http://127.0.0.1/ok HTTP/1.1\r\n\r\n", NONE, false},
-    {"OPTIONS * HTTP/1.1\r\n\r\n", NONE, false},
+    {"GET * HTTP/1.1\r\n\r\n",
+     "HTTP/1.1 405 Method Not Allowed\r\n" KEPT
+     "Allow: GET, HEAD, POST, DELETE\r\nContent-length: 18\r\n\r\n"
+     "Method Not Allowed",
+     false},
+    {"OPTIONS * HTTP/1.1\r\n\r\n",
+     OPTIONS("0", "GET, HEAD, POST, DELETE, OPTIONS"), false},
+    {"OPTIONS /ok HTTP/1.1\r\n\r\n", OPTIONS("0", "GET, POST, OPTIONS"), false},
+    {"OPTIONS /no HTTP/1.1\r\n\r\n", NONE, false},
+    {"OPTIONS /ok HTTP/1.1\r\nOrigin: http://a.b\r\n\r\n", NOT_US, true},
+    {"HEAD /seen HTTP/1.1\r\n\r\n" GET(""),
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 3\r\n\r\n" OK, false},
     {"GET /large HTTP/1.1\r\n\r\n", NONE, false},
     {"GET /large?n HTTP/1.1\r\n\r\n", NONE, false},
     {"GET /large?N=1 HTTP/1.1\r\n\r\n", NONE, false},
@@ -295,7 +369,6 @@ static const struct dialogue dialogues[] = {
     {"PUT /ok HTTP/1.1\r\n\r\n", NOT_ALLOWED, false},
     {"DELETE /ok HTTP/1.1\r\n\r\n", NOT_ALLOWED, false},
     {"TRACE /ok HTTP/1.1\r\n\r\n", NOT_ALLOWED, false},
-    {"OPTIONS /ok HTTP/1.1\r\n\r\n", NOT_ALLOWED, false},
     {"HEAD /ok HTTP/1.1\r\n\r\n" GET(""), ONLY OK, false}, /* no body */
 
     /* Web pages. */
@@ -306,10 +379,14 @@ static const struct dialogue dialogues[] = {
     {GET("Sec-Fetch-Site: same-site\r\n"), NOT_US, true},
     {GET("Sec-Fetch-Site: none\r\n"), OK, false},
     {GET("sec-fetch-site: same-origin\r\n"), OK, false},
-    {GET("Host: evil.example.com\r\n"), NOT_US, true},
-    {GET("Host: evil.example.com:9527\r\n"), NOT_US, true},
-    {GET("Host: 1.2.3.4.example.com\r\n"), NOT_US, true},
-    {GET("Host: org.\r\n"), NOT_US, true},
+    {GET("Host: evil.example.com\r\n"), NO_HOST("100", "evil.example.com"),
+     true},
+    {GET("Host: evil.example.com:9527\r\n"), NO_HOST("100", "evil.example.com"),
+     true},
+    {GET("Host: 1.2.3.4.example.com\r\n"),
+     NO_HOST("103", "1.2.3.4.example.com"), true},
+    {GET("Host: org.\r\n"), NO_HOST("88", "org."), true},
+    {GET("Host: a.\\b\r\n"), NO_HOST("89", "a.\\\\b"), true},
     {GET("Host: 127.0.0.1:9527\r\n"), OK, false},
     {GET("Host: [::1]:9527\r\n"), OK, false},
     {GET("Host: localhost\r\n"), OK, false},
@@ -320,7 +397,9 @@ static const struct dialogue dialogues[] = {
 static void
 hear(struct echo *f, int fd, const struct dialogue *d)
 {
-    if (d->ends)
+    if (!d->hear)
+        echo_hear_nothing(f, fd);
+    else if (d->ends)
         echo_hear_end(f, fd, d->hear);
     else
         echo_hear(f, fd, d->hear);
@@ -488,6 +567,43 @@ a_body_of_64_kib_is_thrown_away_before_the_answer(void **state)
     assert_int_equal(w->calls, 1);
 }
 
+/* With the largest head before it, and in the most chunks. */
+static void
+a_body_of_64_kib_may_come_in_chunks(void **state)
+{
+    static const struct {
+        size_t chunk;
+        const char *answer;
+    } bodies[] = {{65536, OK}, {9, OK}, {8, LARGE}};
+    static char text[HTTP_HEAD_MAX + 2 * HTTP_CHUNKS_MAX];
+    const char *head = "POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\nx:";
+    struct web *w = *state;
+
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        const int fd = join(w->f);
+        size_t at = strlen(head), piece;
+
+        memset(text, 'x', HTTP_HEAD_MAX);
+        memcpy(text, head, at);
+        memcpy(text + HTTP_HEAD_MAX - 4, "\r\n\r\n", 4);
+        at = HTTP_HEAD_MAX;
+        for (size_t left = HTTP_BODY_MAX; left > 0; left -= piece) {
+            piece = left < bodies[i].chunk ? left : bodies[i].chunk;
+            at += (size_t)sprintf(text + at, "%04zx\r\n", piece);
+            memset(text + at, 'y', piece);
+            at += piece;
+            at += (size_t)sprintf(text + at, "\r\n");
+        }
+        at += (size_t)sprintf(text + at, "0\r\n\r\n");
+        for (size_t from = 0; from < at; from += piece) {
+            piece = at - from < 50000 ? at - from : 50000;
+            echo_say(fd, text + from, piece);
+            echo_turns(w->f, 3);
+        }
+        echo_hear(w->f, fd, bodies[i].answer);
+    }
+}
+
 static void
 large_answers_are_whole(void **state)
 {
@@ -582,12 +698,22 @@ static void
 a_request_that_is_held_is_asked_again_with_all_behind_it(void **state)
 {
     struct web *w = *state;
-    const char *ask =
-        GET("") "GET /held HTTP/1.1\r\nContent-Length: 2\r\n\r\nab" GET("");
-    const size_t size = strlen(ask);
+    const char *ask = GET("") "GET /held HTTP/1.1\r\nContent-Length: "
+                              "2\r\n\r\nab" GET("");
+    const char *ask_in_chunks =
+        GET("") "GET /held HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                "2\r\nab\r\n0\r\n\r\n" GET("");
+    const size_t first = strlen(ask), all = first + strlen(ask_in_chunks);
+    size_t size = first;
 
-    for (size_t split = 0; split < size; split++) {
+    for (size_t i = 0; i < all; i++) {
+        const size_t split = i < first ? i : i - first;
         const int fd = join(w->f);
+
+        if (i == first) {
+            ask = ask_in_chunks;
+            size = strlen(ask);
+        }
 
         w->open = false;
         if (split > 0)
@@ -706,6 +832,8 @@ static const struct CMUnitTest tests[] = {
                                     setup, teardown),
     cmocka_unit_test_setup_teardown(
         a_body_of_64_kib_is_thrown_away_before_the_answer, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_body_of_64_kib_may_come_in_chunks, setup,
+                                    teardown),
     cmocka_unit_test_setup_teardown(large_answers_are_whole, setup, teardown),
     cmocka_unit_test_setup_teardown(thousands_may_be_sent_ahead, setup,
                                     teardown),

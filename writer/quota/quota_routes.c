@@ -78,7 +78,10 @@ act(struct http_call *x, const struct quota_verb *verb, struct quota *quota,
     const struct quota_name *name)
 {
     struct quota_request r = {.type = verb->type, .quota = quota};
+    enum conn_next next;
 
+    if (!http_may_change(x, &next))
+        return next;
     if (verb->parameter &&
         (!http_number(x->value, &r.value) ||
          (verb->type == JOURNAL_RECORD_CANCEL && r.value == 0)))
@@ -214,6 +217,8 @@ act_named(struct http_call *x, const struct quota_name *name,
         return http_not_allowed(x, HTTP_GET | HTTP_POST);
     if (http_text_is(word, "query") && !asked.at)
         return query(x, quota);
+    if (x->request->method == HTTP_HEAD)
+        return http_not_allowed(x, HTTP_GET | HTTP_POST);
     for (size_t i = 0; i < VERBS; i++) {
         const char *parameter = verbs[i].parameter;
 
@@ -250,16 +255,17 @@ answer_named(struct http_call *x)
 }
 
 #define METHODS (HTTP_GET | HTTP_POST)
+#define ASKS    (METHODS | HTTP_HEAD) /* changes nothing */
 
 const struct http_route quota_routes[] = {
     {"/apply", "amt", METHODS, answer_apply},
-    {"/query", NULL, METHODS, answer_query},
+    {"/query", NULL, ASKS, answer_query},
     {"/cancel", "jnlsno", METHODS, answer_cancel},
     {"/increase", "amt", METHODS, answer_increase},
     {"/decrease", "amt", METHODS, answer_decrease},
     {"/empty", NULL, METHODS, answer_empty},
-    {"/quota", NULL, HTTP_GET, answer_list},
-    {"/quota/", "*", METHODS | HTTP_DELETE, answer_named},
+    {"/quota", NULL, HTTP_GET | HTTP_HEAD, answer_list},
+    {"/quota/", "*", ASKS | HTTP_DELETE, answer_named},
 };
 
 const size_t quota_route_count = sizeof quota_routes / sizeof quota_routes[0];

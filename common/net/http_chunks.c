@@ -1,0 +1,143 @@
+/* common/net/http_chunks.c - see http_chunks.h. */
+#include "common/net/http_chunks.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define SIZE_DIGITS_MAX 8
+
+static int
+hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The size at the beginning of a chunk line of `size` bytes; *digits are its
+ * own.  False: there is none, or it has too many digits. */
+static bool
+read_size(const uint8_t *line, size_t size, uint32_t *value, size_t *digits)
+{
+    *value = 0;
+    for (*digits = 0; *digits < size; (*digits)++) {
+        const int digit = hex_digit(line[*digits]);
+
+        if (digit < 0)
+            break;
+        if (*digits == SIZE_DIGITS_MAX)
+            return false;
+        *value = *value << 4 | (uint32_t)digit;
+    }
+    return *digits > 0;
+}
+
+/* Whether a line has no byte that a line must not have: of the control
+ * characters only TAB. */
+static bool
+is_plain(const uint8_t *line, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if ((line[i] < 0x20 && line[i] != '\t') || line[i] == 0x7f)
+            return false;
+    return true;
+}
+
+/* The size of the next line without CR LF.  False: it is not whole, or, with
+ * *status, malformed. */
+static bool
+find_line(const uint8_t *at, size_t size, size_t *length, int *status)
+{
+    const uint8_t *lf = memchr(at, '\n', size);
+    const size_t before = lf ? (size_t)(lf - at) : size;
+    const uint8_t *cr = memchr(at, '\r', before);
+
+    if (cr && cr + 1 < at + before)
+        *status = 400; /* a CR that ends no line */
+    else if (lf && !cr)
+        *status = 400;
+    if (!lf || *status != 0)
+        return false;
+    *length = before - 1;
+    if (!is_plain(at, *length))
+        *status = 400;
+    return *status == 0;
+}
+
+/* Passes over one chunk, or one line behind the last.  False: over nothing. */
+static bool
+pass_chunk(struct http_chunks *k, const uint8_t *at, size_t size, size_t max,
+           uint32_t *need, int *status)
+{
+    size_t length, digits, end;
+    uint32_t chunk;
+
+    if (!find_line(at + k->at, size - k->at, &length, status))
+        return false;
+    if (k->is_last) {
+        k->at += (uint32_t)length + 2;
+        k->is_whole = length == 0;
+        return true;
+    }
+    if (!read_size(at + k->at, length, &chunk, &digits) ||
+        (digits < length && at[k->at + digits] != ';')) {
+        *status = 400;
+        return false;
+    }
+    if (chunk > max - k->size) {
+        *status = 413;
+        return false;
+    }
+    end = k->at + length + 2 + chunk;
+    if (chunk > 0 && size < end + 2) {
+        *need = (uint32_t)end + 2;
+        return false;
+    }
+    if (chunk > 0 && (at[end] != '\r' || at[end + 1] != '\n')) {
+        *status = 400;
+        return false;
+    }
+    k->is_last = chunk == 0;
+    k->size += chunk;
+    k->at = (uint32_t)(chunk > 0 ? end + 2 : end);
+    return true;
+}
+
+bool
+http_chunks_read(struct http_chunks *k, const uint8_t *at, size_t size,
+                 size_t max, uint32_t *need, int *status)
+{
+    assert(k->at <= size);
+    *status = 0;
+    *need = 0;
+    if (size > HTTP_CHUNKS_MAX)
+        size = HTTP_CHUNKS_MAX;
+    while (!k->is_whole && pass_chunk(k, at, size, max, need, status))
+        continue;
+    if (k->is_whole || *status != 0)
+        return k->is_whole;
+    if (size == HTTP_CHUNKS_MAX || *need > HTTP_CHUNKS_MAX)
+        *status = 413;
+    else if (*need == 0)
+        *need = (uint32_t)size + 1;
+    return false;
+}
+
+void
+http_chunks_join(const struct http_chunks *k, const uint8_t *at, uint8_t *to)
+{
+    const uint8_t *end = at + k->at;
+    size_t done = 0, digits;
+    uint32_t chunk;
+
+    while (done < k->size) {
+        const uint8_t *lf = memchr(at, '\n', (size_t)(end - at));
+
+        if (!lf || !read_size(at, (size_t)(lf - at), &chunk, &digits))
+            break; /* http_chunks_read() has seen that there is one */
+        memcpy(to + done, lf + 1, chunk);
+        done += chunk;
+        at = lf + 1 + chunk + 2;
+    }
+}

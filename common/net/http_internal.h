@@ -1,0 +1,41 @@
+/* common/net/http_internal.h - what the files of http.h share; nobody else
+ * includes it.
+ *
+ *     http.c         requests: received, routed, answered
+ *     http_origin.c  whose requests, and where a GET may change something
+ *     http_answer.c  answers, put where they are sent from
+ */
+#ifndef COUNTD_COMMON_NET_HTTP_INTERNAL_H
+#define COUNTD_COMMON_NET_HTTP_INTERNAL_H
+
+#include "common/net/http.h"
+#include "common/net/http_chunks.h"
+
+#define HTTP_DETAIL_SIZE 512 /* text of why a request is refused */
+
+/* Where a connection ends on this side; a connection remembers it. */
+enum http_end_kind { HTTP_END_UNKNOWN, HTTP_END_LOCAL, HTTP_END_REMOTE };
+
+struct http_state {
+    struct list_link waits;    /* in a struct http_line, or in none; NULL: never
+                                  was */
+    struct http_chunks chunks; /* of the body that comes */
+    uint32_t line;             /* of a head that is not whole: its last line */
+    bool is_cut;               /* such a head is kept */
+    bool has_body;             /* the body of what is kept has passed */
+    bool has_continued;        /* 100 Continue was answered */
+    uint8_t end;               /* enum http_end_kind */
+};
+
+/* Whether a request is one that this site serves: no web page of another site
+ * made it, and its Host is ours. */
+bool http_is_ours(const struct http_site *s, const struct http_request *r);
+
+/* Why a request with that Host is refused, and what to do about it. */
+void http_describe_host(const struct http_request *r,
+                        char text[HTTP_DETAIL_SIZE]);
+
+/* 200 with `Allow`. */
+enum conn_next http_answer_options(struct http_call *x, unsigned methods);
+
+#endif

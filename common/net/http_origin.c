@@ -1,0 +1,113 @@
+/* common/net/http_origin.c - whose requests are served, and where a GET may
+ * change something; see http.h. */
+#include "common/net/http_internal.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "common/wire/name.h"
+
+#define HOST_SHOWN_MAX 64 /* bytes of a Host that are shown */
+
+/* A number, an address in brackets, a name without a dot: nobody's DNS gives a
+ * web page such a name, so that it cannot pretend to be of this site. */
+static bool
+is_nobodys(struct http_text host)
+{
+    bool digits = true, dot = false;
+
+    if (host.at[0] == '[')
+        return host.at[host.size - 1] == ']';
+    for (size_t i = 0; i < host.size; i++) {
+        dot |= host.at[i] == '.';
+        digits &= host.at[i] == '.' || (host.at[i] >= '0' && host.at[i] <= '9');
+    }
+    return digits || !dot;
+}
+
+/* The name without its port. */
+static struct http_text
+host_name(struct http_text host)
+{
+    size_t i = host.size;
+
+    while (i > 0 && host.at[i - 1] >= '0' && host.at[i - 1] <= '9')
+        i--;
+    if (i > 0 && host.at[i - 1] == ':')
+        host.size = i - 1;
+    return host;
+}
+
+static bool
+is_listed(const char *names, struct http_text host)
+{
+    char name[HTTP_HOSTS_SIZE];
+    size_t size;
+
+    for (names += strspn(names, " "); *names != '\0';
+         names += size + strspn(names + size, " ")) {
+        size = strcspn(names, " ");
+        if (size >= sizeof name)
+            return false;
+        memcpy(name, names, size);
+        name[size] = '\0';
+        if (http_text_is_like(host, name))
+            return true;
+    }
+    return false;
+}
+
+bool
+http_is_ours(const struct http_site *s, const struct http_request *r)
+{
+    const struct http_text host = host_name(r->host);
+
+    if (r->foreign)
+        return false;
+    return host.size == 0 || is_nobodys(host) || is_listed(s->hosts, host);
+}
+
+void
+http_describe_host(const struct http_request *r, char text[HTTP_DETAIL_SIZE])
+{
+    const struct http_text host = host_name(r->host);
+    const size_t shown =
+        host.size < HOST_SHOWN_MAX ? host.size : HOST_SHOWN_MAX;
+    char name[4 * HOST_SHOWN_MAX + 1];
+
+    (void)name_escape(host.at, shown, name); /* its length is not needed */
+    (void)snprintf(text, HTTP_DETAIL_SIZE,
+                   "the Host %s%s is not known here; if it is this server's, "
+                   "add it to http.hosts",
+                   name, shown < host.size ? "..." : ""); /* fits */
+}
+
+/* Whether the connection was made to a loopback address or to a unix socket. */
+static bool
+is_local(struct conn *c)
+{
+    struct net_address a = {.size = sizeof a.sa};
+
+    if (getsockname(c->source.fd, (struct sockaddr *)&a.sa, &a.size) < 0)
+        return false;
+    return a.sa.ss_family == AF_UNIX || net_is_loopback(&a);
+}
+
+bool
+http_may_change(struct http_call *x, enum conn_next *next)
+{
+    const struct http_site *site = conn_ctx(x->conn);
+    struct http_state *s = conn_state(x->conn);
+
+    if (x->request->method != HTTP_GET || site->get_changes)
+        return true;
+    if (s->end == HTTP_END_UNKNOWN)
+        s->end = is_local(x->conn) ? HTTP_END_LOCAL : HTTP_END_REMOTE;
+    if (s->end == HTTP_END_LOCAL)
+        return true;
+    *next = http_not_allowed_with(
+        x, HTTP_POST,
+        "at an address that is not loopback a GET changes nothing; use POST, "
+        "or set http.get_changes = on");
+    return false;
+}
