@@ -1,6 +1,7 @@
 /* writer/sequence.c - see sequence.h. */
 #include "writer/sequence.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -23,15 +24,46 @@ clock_second(const struct sequence *s)
 /* ---- the mark ----------------------------------------------------------- */
 
 static void
-say_behind(struct sequence *s)
+arm_next_second(struct sequence *s)
+{
+    const uint64_t left_ms = 1000 - loop_unix_ms(s->loop) % 1000;
+    const int rc = loop_arm(s->loop, &s->timer, loop_now_ms(s->loop) + left_ms);
+
+    assert(rc == 0); /* the loop has room for a timer each */
+}
+
+/* Whether numbers of this second may be given now, as far as the clock has a
+ * say in it. */
+static bool
+is_reached(const struct sequence *s, uint64_t second)
 {
     const uint64_t now = clock_second(s);
 
-    if (s->second > now + SEQUENCE_BEHIND_S)
-        diag_repeating(&s->said_behind, DIAG_ERROR,
+    return second <= now || second == s->given ||
+           second > now + SEQUENCE_WAIT_S;
+}
+
+/* Whether the mark has to move for the second that comes next. */
+static bool
+needs_move(const struct sequence *s)
+{
+    const uint64_t soon = clock_second(s) + 1;
+
+    if (s->second > soon)
+        return s->until <= s->second && is_reached(s, s->second);
+    return s->until <= soon;
+}
+
+static void
+report_behind(struct sequence *s, uint64_t second)
+{
+    const uint64_t now = clock_second(s);
+
+    if (second > now + SEQUENCE_WAIT_S)
+        diag_repeating(&s->behind_warning, DIAG_ERROR,
                        "the clock is %llu seconds behind the sequence numbers "
                        "that were given; they go on from there",
-                       (unsigned long long)(s->second - now));
+                       (unsigned long long)(second - now));
 }
 
 /* In the I/O thread. */
@@ -52,7 +84,7 @@ mark_moved(struct io_job *job)
     s->failing = s->rc < 0;
     s->took_s = (clock_ms() - s->began_ms + 999) / 1000;
     if (s->failing)
-        diag_repeating(&s->said_failing, DIAG_ERROR,
+        diag_repeating(&s->failing_warning, DIAG_ERROR,
                        "write live/%s: %s; sequence numbers are refused until "
                        "it works",
                        s->mark.name, diag_text(s->rc));
@@ -60,58 +92,55 @@ mark_moved(struct io_job *job)
         s->until = s->want;
     s->figures.moves += !s->failing;
     http_wake(&s->line);
-    /* There is room for it: it has fired, or was armed once. */
-    (void)loop_arm(s->loop, &s->timer,
-                   loop_now_ms(s->loop) + SEQUENCE_RENEW_MS);
+    arm_next_second(s);
 }
 
-/* Moves the mark above `second`, and as far ahead of the clock as it is to be;
- * further where the disk takes long.  Not further ahead of a second which is
- * ahead itself: crash after crash would add up. */
+/* Moves the mark above `second` and ahead of the clock, further ahead where the
+ * disk is slow. The mark stays below what SEQUENCE_WAIT_S allows: a start must
+ * not take its own mark for that of a clock that was set back. */
 static void
 begin_move(struct sequence *s, uint64_t second)
 {
-    const uint64_t now = clock_second(s);
-    uint64_t want = now + SEQUENCE_AHEAD_S;
+    const uint64_t slow =
+        s->took_s < SEQUENCE_SLOW_S ? s->took_s : SEQUENCE_SLOW_S;
+    uint64_t want = clock_second(s) + SEQUENCE_AHEAD_S;
 
     if (s->took_s > 1)
-        want += s->took_s;
+        want += slow;
     if (want <= second)
         want = second + 1;
     s->want = want > s->until ? want : s->until;
     s->moving = true;
     s->began_ms = clock_ms();
-    say_behind(s);
+    report_behind(s, second);
     io_push(&s->io, &s->job);
 }
 
-/* Half of what it was ahead is over. */
 static void
-renew_due(struct loop_timer *timer)
+second_due(struct loop_timer *timer)
 {
     struct sequence *s = LOOP_OWNER(timer, struct sequence, timer);
-    const uint64_t now = loop_now_ms(s->loop);
-    const uint64_t half = clock_second(s) + SEQUENCE_AHEAD_S / 2 + 1;
 
-    if (s->moving || s->failing || now - s->used_ms > SEQUENCE_IDLE_MS)
+    http_wake(&s->line);
+    if (s->refuses || loop_now_ms(s->loop) - s->used_ms > SEQUENCE_IDLE_MS)
         return;
-    if (s->until <= half || s->until <= s->second)
+    if (!s->moving && !s->failing && needs_move(s))
         begin_move(s, s->second);
-    else
-        (void)loop_arm(s->loop, timer, now + SEQUENCE_RENEW_MS); /* it fired */
+    arm_next_second(s);
 }
 
 /* ---- numbers ------------------------------------------------------------ */
 
-/* Whether numbers may be given up to this second; else the request waits for
- * it, or is refused, and *next says which. */
+/* Whether numbers of this second may be given now. Otherwise *next says whether
+ * the request waits or is refused. */
 static bool
 may_give(struct http_call *x, uint64_t second, enum conn_next *next)
 {
     struct sequence *s = x->ctx;
+    const bool reached = is_reached(s, second);
 
     s->used_ms = loop_now_ms(s->loop);
-    if (second < s->until)
+    if (reached && second < s->until)
         return true;
     if (s->refuses || second > SEQUENCE_SECOND_MAX ||
         (s->failing && !s->moving &&
@@ -119,7 +148,9 @@ may_give(struct http_call *x, uint64_t second, enum conn_next *next)
         *next = http_fail(x, HTTP_UNAVAILABLE);
         return false;
     }
-    if (!s->moving)
+    if (!reached)
+        arm_next_second(s);
+    else if (!s->moving)
         begin_move(s, second);
     s->figures.waited++;
     *next = http_hold(x, &s->line);
@@ -129,10 +160,6 @@ may_give(struct http_call *x, uint64_t second, enum conn_next *next)
 static uint8_t *
 put_number(struct sequence *s, uint8_t *to)
 {
-    if (s->serial == SEQUENCE_SERIAL_MAX) {
-        s->serial = 0;
-        set_second(s, s->second + 1);
-    }
     s->serial++;
     sequence_digits(s->text + SEQUENCE_SERIAL_AT, s->serial, 5);
     memcpy(to, s->text, SEQUENCE_LINE_SIZE);
@@ -140,23 +167,30 @@ put_number(struct sequence *s, uint8_t *to)
 }
 
 static enum conn_next
-give(struct http_call *x, uint32_t count)
+give_numbers(struct http_call *x, uint32_t count)
 {
     struct sequence *s = x->ctx;
     const uint64_t now = clock_second(s);
     const bool ends = s->serial + count > SEQUENCE_SERIAL_MAX;
+    uint64_t second = now > s->second ? now : s->second;
     enum conn_next next;
     uint8_t *body;
 
     if (!http_may_change(x, &next))
         return next;
-    if (now > s->second)
-        set_second(s, now);
-    if (!may_give(x, s->second + ends, &next))
+    /* Serials begin again only in a second without numbers. */
+    if (ends && second == s->given)
+        second++;
+    if (!may_give(x, second, &next))
         return next;
     body = http_body(x, (size_t)count * SEQUENCE_LINE_SIZE);
     if (!body)
         return CONN_FULL;
+    if (ends)
+        s->serial = 0;
+    if (second > s->second)
+        set_second(s, second);
+    s->given = second;
     for (uint32_t i = 0; i < count; i++)
         body = put_number(s, body);
     s->figures.given += count;
@@ -164,24 +198,24 @@ give(struct http_call *x, uint32_t count)
 }
 
 static enum conn_next
-fetch(struct http_call *x)
+answer_fetch(struct http_call *x)
 {
-    return give(x, 1);
+    return give_numbers(x, 1);
 }
 
 static enum conn_next
-fetch_many(struct http_call *x)
+answer_fetch_many(struct http_call *x)
 {
     int64_t count;
 
     if (!http_number(x->value, &count) || count < 1 ||
         count > SEQUENCE_COUNT_MAX)
         return http_fail(x, HTTP_BAD_REQUEST);
-    return give(x, (uint32_t)count);
+    return give_numbers(x, (uint32_t)count);
 }
 
 static enum conn_next
-explain(struct http_call *x)
+answer_explain(struct http_call *x)
 {
     const char *text = (const char *)x->value.at;
     struct sequence_parts parts;
@@ -201,26 +235,41 @@ explain(struct http_call *x)
 }
 
 const struct http_route sequence_routes[] = {
-    {"/fetch", NULL, HTTP_GET | HTTP_POST, fetch},
-    {"/fetch", "n", HTTP_GET | HTTP_POST, fetch_many},
-    {"/explain", "sequence", HTTP_GET | HTTP_HEAD | HTTP_POST, explain},
+    {"/fetch", NULL, HTTP_GET | HTTP_POST, answer_fetch},
+    {"/fetch", "n", HTTP_GET | HTTP_POST, answer_fetch_many},
+    {"/explain", "sequence", HTTP_GET | HTTP_HEAD | HTTP_POST, answer_explain},
 };
 const size_t sequence_route_count =
     sizeof sequence_routes / sizeof sequence_routes[0];
 
 /* ---- open and close ----------------------------------------------------- */
 
-/* Where numbers begin. */
+/* The second after the current one is above all numbers of earlier runs, and
+ * the mark is where the clock was set back. */
 static void
-begin_at(struct sequence *s)
+begin_numbers(struct sequence *s)
 {
-    uint64_t now = clock_second(s);
+    const uint64_t soon = clock_second(s) + 1;
 
-    /* Who was replaced may have promised as much. */
-    if (s->mark.replaced)
-        now += SEQUENCE_AHEAD_S;
-    set_second(s, now > s->mark.until ? now : s->mark.until);
     s->until = s->mark.until;
+    set_second(s, soon > s->until ? soon : s->until);
+    if (s->mark.is_copy && s->until > soon + SEQUENCE_WAIT_S) {
+        s->refuses = true;
+        diag(DIAG_ERROR,
+             "live/%s was put in place of another, and the clock is behind it: "
+             "numbers could be given twice, so none is; set the clock and "
+             "start again",
+             s->mark.name);
+        return;
+    }
+    if (s->second > soon + SEQUENCE_AHEAD_S && !is_reached(s, s->second))
+        diag(DIAG_WARNING,
+             "sequence numbers wait %llu seconds: the clock is behind those "
+             "that may have been given",
+             (unsigned long long)(s->second - soon + 1));
+    if (needs_move(s))
+        begin_move(s, s->second);
+    arm_next_second(s);
 }
 
 int
@@ -230,9 +279,8 @@ sequence_open(struct sequence *s, struct loop *loop, int live_fd,
     int rc;
 
     *s = (struct sequence){.loop = loop,
-                           .mark = {.fd = -1},
                            .job = {.run = move_mark, .done = mark_moved},
-                           .timer = {.slot = -1, .due = renew_due},
+                           .timer = {.slot = -1, .due = second_due},
                            .used_ms = loop_now_ms(loop)};
     tzset();
     http_line_init(&s->line);
@@ -241,17 +289,16 @@ sequence_open(struct sequence *s, struct loop *loop, int live_fd,
     rc = io_start(&s->io, loop);
     if (rc < 0)
         return rc;
-    rc = sequence_mark_open(&s->mark, live_fd, reserve, server_no);
-    if (rc == -EBADMSG || rc == -ESTALE) {
-        s->refuses = true; /* it was said; all else goes on */
+    rc = sequence_mark_read(&s->mark, live_fd, reserve, server_no);
+    if (rc == -EBADMSG) {
+        s->refuses = true; /* all else is served */
         return 0;
     }
     if (rc < 0) {
         io_stop(&s->io);
         return rc;
     }
-    begin_at(s);
-    begin_move(s, s->second);
+    begin_numbers(s);
     return 0;
 }
 
@@ -260,5 +307,4 @@ sequence_close(struct sequence *s)
 {
     loop_disarm(s->loop, &s->timer);
     io_stop(&s->io);
-    sequence_mark_close(&s->mark);
 }

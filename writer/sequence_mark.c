@@ -4,95 +4,92 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/base/clock.h"
 #include "common/base/crc.h"
 #include "common/base/diag.h"
+#include "common/base/dirstream.h"
 #include "common/base/files.h"
 
-#define COPIES     2
-#define COPY_AT    4096
-#define FILE_SIZE  (COPIES * COPY_AT)
-#define FILE_FLAGS (O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
-#define FILE_MODE  0600
-#define TOUCHED_MS                                                             \
-    2000 /* a change so long after the last write is another's                 \
-          */
+#define MARK_SIZE  44
+#define ID_AT      24
+#define ID_SIZE    16
+#define CRC_AT     40
+#define MAGIC_SIZE 8
 
-struct mark_copy {
-    uint8_t magic[8];
-    uint8_t reserve[4];
-    uint8_t server_no[4];
-    uint8_t generation[8];
-    uint8_t until[8];
-    uint8_t written[8];
-    uint8_t inode[8];
-    uint8_t zero[12];
-    uint8_t crc[4];
-};
+static const char magic[] = "COUNTDS2";
 
-static_assert(sizeof(struct mark_copy) == 64, "as in the header");
-static_assert(offsetof(struct mark_copy, crc) == 60, "as in the header");
+/* ---- moving ------------------------------------------------------------- */
 
-static const char magic[] = "COUNTDS1";
-
-/* ---- copies ------------------------------------------------------------- */
-
-static void
-make_copy(const struct sequence_mark *m, uint64_t until, struct mark_copy *c)
+/* Inode and creation time of a file, which no copy of it has. */
+static int
+read_identity(int fd, uint8_t id[ID_SIZE])
 {
-    memset(c, 0, sizeof *c);
-    memcpy(c->magic, magic, sizeof c->magic);
-    put_le32(c->reserve, m->reserve);
-    put_le32(c->server_no, m->server_no);
-    put_le64(c->generation, m->generation);
-    put_le64(c->until, until);
-    put_le64(c->written, clock_unix_ms());
-    put_le64(c->inode, m->inode);
-    put_le32(c->crc,
-             crc_of((const uint8_t *)c, offsetof(struct mark_copy, crc)));
+    struct statx st;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) < 0)
+        return -errno;
+    put_le64(id, st.stx_ino);
+    put_le64(id + 8, (st.stx_mask & STATX_BTIME) == 0
+                         ? 0
+                         : (uint64_t)st.stx_btime.tv_sec * 1000000000u +
+                               st.stx_btime.tv_nsec);
+    return 0;
 }
 
-static bool
-is_whole(const struct sequence_mark *m, const struct mark_copy *c)
+/* The identity is there already. */
+static void
+format_mark(const struct sequence_mark *m, uint64_t until,
+            uint8_t bytes[MARK_SIZE])
 {
-    return memcmp(c->magic, magic, sizeof c->magic) == 0 &&
-           get_le32(c->crc) ==
-               crc_of((const uint8_t *)c, offsetof(struct mark_copy, crc)) &&
-           get_le32(c->reserve) == m->reserve &&
-           get_le32(c->server_no) == m->server_no;
+    memcpy(bytes, magic, MAGIC_SIZE);
+    put_le32(bytes + 8, m->reserve);
+    put_le32(bytes + 12, m->server_no);
+    put_le64(bytes + 16, until);
+    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
 }
 
 static int
-write_copy(const struct sequence_mark *m, int i, uint64_t until)
+write_file(const struct sequence_mark *m, const char *name, uint64_t until)
 {
-    struct mark_copy c;
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = openat(m->dirfd, name, flags, 0600);
+    uint8_t bytes[MARK_SIZE];
     int rc;
 
-    make_copy(m, until, &c);
-    rc = write_at(m->fd, &c, sizeof c, (uint64_t)i * COPY_AT);
-    if (rc < 0)
-        return rc;
-    return fdatasync(m->fd) < 0 ? -errno : 0;
+    if (fd < 0)
+        return -errno;
+    rc = read_identity(fd, bytes + ID_AT);
+    if (rc == 0) {
+        format_mark(m, until, bytes);
+        rc = write_at(fd, bytes, MARK_SIZE, 0);
+    }
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    (void)close(fd);
+    return rc;
 }
 
 int
 sequence_mark_move(struct sequence_mark *m, uint64_t until)
 {
-    int rc = 0;
+    char temp[SEQUENCE_MARK_NAME_SIZE + 4];
+    int rc;
 
     assert(until >= m->until);
-    m->generation++;
-    /* One after the other: a power cut tears one at most. */
-    for (int i = 0; rc == 0 && i < COPIES; i++)
-        rc = write_copy(m, i, until);
+    (void)snprintf(temp, sizeof temp, "%s.new", m->name);
+    /* Sync the file before the rename: the name must never lead to a mark that
+     * a power loss can take back. */
+    rc = write_file(m, temp, until);
+    if (rc == 0 && renameat(m->dirfd, temp, m->dirfd, m->name) < 0)
+        rc = -errno;
+    if (rc == 0 && fsync(m->dirfd) < 0)
+        rc = -errno;
     if (rc == 0)
         m->until = until;
     return rc;
@@ -100,176 +97,88 @@ sequence_mark_move(struct sequence_mark *m, uint64_t until)
 
 /* ---- reading ------------------------------------------------------------ */
 
-/* Bytes read; those behind the end of the file are zero. */
-static int
-read_copy(const struct sequence_mark *m, int i, struct mark_copy *c)
-{
-    ssize_t n;
-
-    memset(c, 0, sizeof *c);
-    n = read_at(m->fd, c, sizeof *c, (uint64_t)i * COPY_AT);
-    return n < 0 ? (int)n : 0;
-}
-
+/* Whether a folder has anything in it. One that cannot be read counts as
+ * empty: the result only decides about a warning. */
 static bool
-was_replaced(const struct sequence_mark *m, const struct stat *st,
-             uint64_t written_ms, uint64_t inode)
+has_entries(int dirfd, const char *folder)
 {
-    const uint64_t changed_ms =
-        (uint64_t)st->st_ctim.tv_sec * 1000 +
-        (uint64_t)st->st_ctim.tv_nsec / UINT64_C(1000000);
+    const char *name;
+    DIR *dir;
+    int rc;
 
-    return inode != m->inode || changed_ms > written_ms + TOUCHED_MS;
-}
-
-static int
-judge_replaced(const struct sequence_mark *m, uint64_t written_ms)
-{
-    if (clock_unix_ms() < written_ms) {
-        diag(DIAG_ERROR,
-             "live/%s was put in place of another, and the clock is behind the "
-             "time when it was written: numbers could be given twice, so none "
-             "is; set the clock and start again",
-             m->name);
-        return -ESTALE;
-    }
-    diag(DIAG_WARNING,
-         "live/%s was put in place of another, or touched; no number is given "
-         "twice unless the clock was set back after it was written",
-         m->name);
-    return 0;
-}
-
-static int
-read_mark(struct sequence_mark *m, const struct stat *st)
-{
-    struct mark_copy copies[COPIES];
-    uint64_t written_ms = 0, inode = 0;
-    int whole = 0, rc = 0;
-
-    for (int i = 0; rc == 0 && i < COPIES; i++) {
-        const struct mark_copy *c = &copies[i];
-
-        rc = read_copy(m, i, &copies[i]);
-        if (rc < 0 || !is_whole(m, c))
-            continue;
-        whole++;
-        /* The higher of each: one may be of a move that was cut short. */
-        if (get_le64(c->generation) >= m->generation)
-            inode = get_le64(c->inode);
-        if (get_le64(c->generation) > m->generation)
-            m->generation = get_le64(c->generation);
-        if (get_le64(c->until) > m->until)
-            m->until = get_le64(c->until);
-        if (get_le64(c->written) > written_ms)
-            written_ms = get_le64(c->written);
-    }
+    rc = dirstream_open(dirfd, folder, &dir);
     if (rc < 0)
-        return rc;
-    if (whole == 0) {
-        diag(DIAG_ERROR,
-             "live/%s is damaged, both copies of it: no sequence number is "
-             "given; when the clock is right and past the second of the last "
-             "number that was given (countd seq explain), remove it",
-             m->name);
-        return -EBADMSG;
-    }
-    if (whole < COPIES)
+        return false;
+    rc = dirstream_next(dir, &name);
+    (void)closedir(dir);
+    return rc > 0;
+}
+
+static void
+report_missing(const struct sequence_mark *m)
+{
+    if (has_entries(m->dirfd, ".") || has_entries(m->dirfd, "../keyspace"))
         diag(DIAG_WARNING,
-             "live/%s: one of two copies is damaged; the other is enough, and "
-             "is written twice again",
+             "live/%s does not exist, and the data directory is in use: "
+             "numbers begin at the clock; if this server has given numbers and "
+             "the clock was set back since, some may be given twice",
              m->name);
-    m->replaced = was_replaced(m, st, written_ms, inode);
-    return m->replaced ? judge_replaced(m, written_ms) : 0;
-}
-
-/* ---- making ------------------------------------------------------------- */
-
-/* A file with both copies, under another name first: one that is begun and not
- * whole would look damaged. */
-static int
-make_file(const struct sequence_mark *m, int dirfd)
-{
-    static const uint8_t zeros[FILE_SIZE];
-    struct sequence_mark made = *m;
-    char temp[SEQUENCE_MARK_NAME_SIZE + 4];
-    struct stat st;
-    int rc;
-
-    (void)snprintf(temp, sizeof temp, "%s.new", m->name); /* fits */
-    made.fd = openat(dirfd, temp, FILE_FLAGS | O_CREAT | O_TRUNC, FILE_MODE);
-    if (made.fd < 0)
-        return -errno;
-    rc = fstat(made.fd, &st) < 0 ? -errno : 0;
-    made.inode = (uint64_t)st.st_ino;
-    if (rc == 0)
-        rc = write_at(made.fd, zeros, sizeof zeros, 0);
-    if (rc == 0)
-        rc = sequence_mark_move(&made, 0);
-    if (rc == 0 && fsync(made.fd) < 0)
-        rc = -errno;
-    (void)close(made.fd); /* synced, or given up */
-    if (rc == 0 && renameat(dirfd, temp, dirfd, m->name) < 0)
-        rc = -errno;
-    return rc;
 }
 
 static int
-open_file(struct sequence_mark *m, int dirfd)
+parse_mark(struct sequence_mark *m, const uint8_t *bytes, ssize_t size)
 {
-    int rc;
-
-    m->fd = openat(dirfd, m->name, FILE_FLAGS);
-    if (m->fd < 0 && errno == ENOENT) {
-        rc = make_file(m, dirfd);
-        if (rc < 0)
-            return rc;
-        m->fd = openat(dirfd, m->name, FILE_FLAGS);
+    if (size == MARK_SIZE && memcmp(bytes, magic, MAGIC_SIZE) == 0 &&
+        get_le32(bytes + CRC_AT) == crc_of(bytes, CRC_AT) &&
+        get_le32(bytes + 8) == m->reserve &&
+        get_le32(bytes + 12) == m->server_no) {
+        m->until = get_le64(bytes + 16);
+        return 0;
     }
-    if (m->fd < 0)
-        return -errno;
-    if (flock(m->fd, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? -EBUSY : -errno;
-    /* Also when it was there: who made it may have died before this. */
-    return fsync(dirfd) < 0 ? -errno : 0;
+    diag(DIAG_ERROR,
+         "live/%s is damaged: no sequence number is given; when the clock is "
+         "right and past the second of the last number that was given (countd "
+         "seq explain), remove the file and start again",
+         m->name);
+    return -EBADMSG;
+}
+
+static int
+read_file(struct sequence_mark *m, int fd)
+{
+    uint8_t bytes[MARK_SIZE + 1], id[ID_SIZE];
+    const ssize_t size = read_at(fd, bytes, sizeof bytes, 0);
+    int rc;
+
+    if (size < 0)
+        return (int)size;
+    rc = read_identity(fd, id);
+    if (rc == 0)
+        rc = parse_mark(m, bytes, size);
+    if (rc == 0)
+        m->is_copy = memcmp(bytes + ID_AT, id, ID_SIZE) != 0;
+    return rc;
 }
 
 int
-sequence_mark_open(struct sequence_mark *m, int dirfd, uint32_t reserve,
+sequence_mark_read(struct sequence_mark *m, int dirfd, uint32_t reserve,
                    uint32_t server_no)
 {
-    struct stat st;
-    int rc;
+    int fd, rc;
 
     *m = (struct sequence_mark){
-        .fd = -1, .reserve = reserve, .server_no = server_no};
+        .dirfd = dirfd, .reserve = reserve, .server_no = server_no};
     (void)snprintf(m->name, sizeof m->name, "sequence-%u-%u", reserve,
-                   server_no); /* fits */
-    rc = open_file(m, dirfd);
-    if (rc == 0 && fstat(m->fd, &st) < 0)
-        rc = -errno;
-    if (rc == 0 && !S_ISREG(st.st_mode))
-        rc = -ELOOP;
-    if (rc == 0) {
-        m->inode = (uint64_t)st.st_ino;
-        rc = read_mark(m, &st);
+                   server_no);
+    fd = openat(dirfd, m->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT) {
+        report_missing(m);
+        return 0;
     }
-    if (rc == -EBUSY)
-        diag(DIAG_ERROR,
-             "another process has live/%s: give it another "
-             "sequence.server_no, or stop it",
-             m->name);
-    else if (rc < 0 && rc != -EBADMSG && rc != -ESTALE)
-        diag_errno(DIAG_ERROR, rc, "open live/%s", m->name);
-    if (rc < 0)
-        sequence_mark_close(m);
+    rc = fd < 0 ? -errno : read_file(m, fd);
+    if (fd >= 0)
+        (void)close(fd);
+    if (rc < 0 && rc != -EBADMSG)
+        diag_errno(DIAG_ERROR, rc, "read live/%s", m->name);
     return rc;
-}
-
-void
-sequence_mark_close(struct sequence_mark *m)
-{
-    if (m->fd >= 0)
-        (void)close(m->fd); /* all that counts is synced */
-    m->fd = -1;
 }

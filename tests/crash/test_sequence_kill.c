@@ -1,15 +1,20 @@
 /* tests/crash/test_sequence_kill.c - countd-write is killed at random moments
  * while clients fetch sequence numbers: none comes twice, and each run's are
- * above all of the runs before, also when the clock jumps between them.
+ * above all of the runs before, also when an older copy of the mark was put
+ * back or the mark was deleted, and when the clock jumps between the runs.
+ *
+ * A start waits for the next second, so several servers run side by side.
  *
  *     TEST_SEED   repeats the choice of moments and clocks
  *     TEST_KILLS  how many (200)
  */
 #include "tests/lib/test.h"
 
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/client.h"
 #include "tests/lib/http_rig.h"
@@ -17,6 +22,7 @@
 
 #define KILLS       200
 #define SHIFTS      60
+#define SERVERS     20
 #define CLIENTS     4
 #define AHEAD       8   /* requests of a client without their answers */
 #define ANSWERS_MAX 400 /* before a kill */
@@ -28,6 +34,8 @@ struct storm {
     struct sequence_parts last[CLIENTS], most;
     int fds[CLIENTS];
     uint64_t numbers;
+    uint8_t mark[256]; /* of an earlier moment */
+    ssize_t mark_size; /* 0: none */
 };
 
 /* A number of one client: above its last and all of the runs before.  Within a
@@ -90,21 +98,85 @@ fetch_until_killed(struct storm *s)
     s->highest = s->most;
 }
 
+#define MARK "live/sequence-2-1"
+
+/* A copy of the mark is made, put back over it or in its place, or the mark is
+ * deleted. */
+static void
+touch_mark(struct storm *s)
+{
+    const struct tmpdir *d = &s->rig->dir;
+    const uint64_t dice = random_below(&s->random, 10);
+    int fd;
+
+    if (dice < 2 || s->mark_size == 0) {
+        fd = openat(d->fd, MARK, O_RDONLY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        s->mark_size = read(fd, s->mark, sizeof s->mark);
+        assert_true(s->mark_size > 0);
+        assert_int_equal(close(fd), 0);
+    } else if (dice < 5) {
+        if (dice == 2)
+            assert_int_equal(unlinkat(d->fd, MARK, 0), 0);
+        fd = openat(d->fd, MARK, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, s->mark, (size_t)s->mark_size),
+                         s->mark_size);
+        assert_int_equal(close(fd), 0);
+    } else if (dice == 5) {
+        assert_int_equal(unlinkat(d->fd, MARK, 0), 0);
+    }
+}
+
+static void
+init_storms(struct storm *storms, uint64_t seed)
+{
+    memset(storms, 0, SERVERS * sizeof *storms);
+    for (uint64_t i = 0; i < SERVERS; i++) {
+        void *rig;
+
+        assert_int_equal(http_rig_setup(&rig), 0);
+        storms[i].rig = rig;
+        storms[i].random.state = seed + i;
+    }
+}
+
+static uint64_t
+fini_storms(struct storm *storms)
+{
+    uint64_t numbers = 0;
+
+    for (size_t i = 0; i < SERVERS; i++) {
+        void *rig = storms[i].rig;
+
+        numbers += storms[i].numbers;
+        assert_int_equal(http_rig_teardown(&rig), 0);
+    }
+    return numbers;
+}
+
 static void
 kills_repeat_no_number_and_never_step_back(void **state)
 {
-    struct storm s = {.rig = *state};
+    static struct storm storms[SERVERS];
     const uint64_t kills = kills_wanted();
+    uint64_t numbers;
 
-    s.random.state = random_seed(__func__);
-    for (uint64_t i = 0; i < kills; i++) {
-        http_rig_start(s.rig, NULL, NULL);
-        fetch_until_killed(&s);
-        daemon_fini(&s.rig->writer);
+    (void)state;
+    init_storms(storms, random_seed(__func__));
+    for (uint64_t done = 0; done < kills; done += SERVERS) {
+        for (size_t i = 0; i < SERVERS; i++)
+            http_rig_start(storms[i].rig, NULL, NULL);
+        for (size_t i = 0; i < SERVERS; i++) {
+            fetch_until_killed(&storms[i]);
+            daemon_fini(&storms[i].rig->writer);
+            touch_mark(&storms[i]);
+        }
     }
+    numbers = fini_storms(storms);
     printf("%llu kills, %llu numbers\n", (unsigned long long)kills,
-           (unsigned long long)s.numbers);
-    assert_true(s.numbers > kills * CLIENTS);
+           (unsigned long long)numbers);
+    assert_true(numbers > kills * CLIENTS);
 }
 
 /* The library that shifts a clock, or NULL. */
@@ -126,33 +198,36 @@ find_faketime(char *text, size_t size)
 static void
 a_clock_that_jumps_between_kills_steps_nothing_back(void **state)
 {
-    struct storm s = {.rig = *state};
+    static struct storm storms[SERVERS];
     char preload[512], shift[64];
     const char *env[] = {find_faketime(preload, sizeof preload), shift,
                          "DONT_FAKE_MONOTONIC=1", NULL};
 
+    (void)state;
     if (!env[0])
         test_skip("no libfaketime (Debian: faketime), or a sanitizer");
-    s.random.state = random_seed(__func__);
-    for (int i = 0; i < SHIFTS; i++) {
-        /* A day to and fro, and often by a second or two only. */
-        const int64_t most = random_chance(&s.random, 50) ? 3 : 86400;
+    init_storms(storms, random_seed(__func__));
+    for (int done = 0; done < SHIFTS; done += SERVERS) {
+        for (size_t i = 0; i < SERVERS; i++) {
+            struct storm *s = &storms[i];
+            /* A day to and fro, and often by a second or two only. */
+            const int64_t most = random_chance(&s->random, 50) ? 3 : 86400;
 
-        (void)snprintf(shift, sizeof shift, "FAKETIME=%+lld",
-                       (long long)random_below(&s.random, 2 * (uint64_t)most) -
-                           most); /* fits */
-        http_rig_start(s.rig, env, NULL);
-        fetch_until_killed(&s);
-        daemon_fini(&s.rig->writer);
+            (void)snprintf(
+                shift, sizeof shift, "FAKETIME=%+lld",
+                (long long)random_below(&s->random, 2 * (uint64_t)most) - most);
+            http_rig_start(s->rig, env, NULL);
+        }
+        for (size_t i = 0; i < SERVERS; i++) {
+            fetch_until_killed(&storms[i]);
+            daemon_fini(&storms[i].rig->writer);
+        }
     }
-    assert_true(s.numbers > SHIFTS * CLIENTS);
+    assert_true(fini_storms(storms) > SHIFTS * CLIENTS);
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(kills_repeat_no_number_and_never_step_back,
-                                    http_rig_setup, http_rig_teardown),
-    cmocka_unit_test_setup_teardown(
-        a_clock_that_jumps_between_kills_steps_nothing_back, http_rig_setup,
-        http_rig_teardown),
+    cmocka_unit_test(kills_repeat_no_number_and_never_step_back),
+    cmocka_unit_test(a_clock_that_jumps_between_kills_steps_nothing_back),
 };
 TEST_MAIN(tests)

@@ -24,7 +24,7 @@
 #define BUSY                                                                   \
     "HTTP/1.1 503 Service Unavailable\r\nConnection: keep-alive\r\n"           \
     "Content-length: 19\r\n\r\nService Unavailable"
-#define COPY_SIZE 64
+#define MARK_SIZE 44
 #define DAY_MS    INT64_C(86400000)
 
 struct rig {
@@ -34,7 +34,25 @@ struct rig {
     struct sequence s;
     int fd;
     struct sequence_parts last;
+    int64_t step_ms;   /* of the clock, by the test */
+    int64_t passed_ms; /* on the clock, in place of waiting */
 };
+
+static uint64_t
+now_s(void)
+{
+    return clock_unix_ms() / 1000;
+}
+
+/* Sets the clock this far from the true time, and what has passed since. */
+static void
+set_clock(struct rig *r, int64_t step_ms)
+{
+    r->step_ms = step_ms;
+    fault_clock(r->step_ms + r->passed_ms);
+    if (r->f)
+        echo_turns(r->f, 1);
+}
 
 static int
 try_start(struct rig *r)
@@ -57,10 +75,18 @@ try_start(struct rig *r)
     return 0;
 }
 
+/* Starts, and lets the clock reach the second that the first number waits for,
+ * and not one more. */
 static void
 start(struct rig *r)
 {
+    const uint64_t now = now_s();
+
     assert_rc(try_start(r), 0);
+    if (r->s.second > now && r->s.second <= now + SEQUENCE_WAIT_S) {
+        r->passed_ms += 1000 * (int64_t)(r->s.second - now);
+        set_clock(r, r->step_ms);
+    }
 }
 
 /* Nothing is written at the end: this is a crash, too. */
@@ -144,12 +170,6 @@ fetch(struct rig *r)
     check(r, r->f->heard + head);
 }
 
-static uint64_t
-now_s(void)
-{
-    return clock_unix_ms() / 1000;
-}
-
 static void
 numbers_are_of_the_second_and_the_serial_goes_on(void **state)
 {
@@ -162,7 +182,7 @@ numbers_are_of_the_second_and_the_serial_goes_on(void **state)
         assert_int_equal(r->last.serial, serial);
         assert_in_range(r->last.second, before, now_s());
     }
-    fault_clock(2000);
+    set_clock(r, 2000);
     fetch(r);
     assert_int_equal(r->last.serial, 10);
     assert_true(r->last.second >= before + 2);
@@ -207,21 +227,14 @@ static void
 restarts_within_a_second_never_step_back(void **state)
 {
     struct rig *r = *state;
-    const uint64_t before = now_s();
-    const unsigned restarts = 100;
 
-    for (unsigned i = 0; i < restarts; i++) {
+    for (unsigned i = 0; i < 100; i++) {
         start(r);
         fetch(r);
         fetch(r);
+        assert_true(r->last.second <= now_s()); /* never ahead of the clock */
         stop(r);
     }
-    /* The first may be 5 seconds ahead, each more within a second one. */
-    assert_true(r->last.second <= before + SEQUENCE_AHEAD_S + restarts);
-    fault_clock(1000 * 1000);
-    start(r);
-    fetch(r);
-    assert_in_range(r->last.second, before + 1000, now_s());
 }
 
 static void
@@ -240,6 +253,23 @@ a_crash_before_any_number_leaves_what_was_promised(void **state)
     fetch(r);
 }
 
+/* Else they would add up, and a start would wait for them. */
+static void
+restarts_without_a_number_leave_the_mark_where_it_is(void **state)
+{
+    struct rig *r = *state;
+    const uint64_t before = now_s();
+
+    for (unsigned i = 0; i < 50; i++) {
+        assert_rc(try_start(r), 0);
+        stop(r);
+    }
+    start(r);
+    assert_true(r->s.second <= now_s());
+    assert_true(now_s() <= before + SEQUENCE_AHEAD_S + 3);
+    fetch(r);
+}
+
 static void
 a_clock_that_steps_goes_unnoticed(void **state)
 {
@@ -251,7 +281,7 @@ a_clock_that_steps_goes_unnoticed(void **state)
     for (int restarted = 0; restarted < 2; restarted++) {
         start(r);
         for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-            fault_clock(steps[i] + restarted * 7 * DAY_MS);
+            set_clock(r, steps[i] + restarted * 7 * DAY_MS);
             fetch(r);
             if (restarted) {
                 stop(r);
@@ -272,7 +302,7 @@ a_clock_far_behind_is_an_error_that_is_said(void **state)
     start(r);
     fetch(r);
     stop(r);
-    fault_clock(-2 * 3600 * 1000);
+    set_clock(r, -2 * 3600 * 1000);
     capture_start(&said);
     start(r);
     assert_non_null(strstr(capture_stop(&said), "seconds behind the sequence"));
@@ -280,7 +310,7 @@ a_clock_far_behind_is_an_error_that_is_said(void **state)
 }
 
 static void
-when_serials_end_the_second_goes_on(void **state)
+when_serials_end_they_begin_again_in_a_new_second(void **state)
 {
     struct rig *r = *state;
     const size_t head = strlen(HEAD "170\r\n\r\n");
@@ -293,40 +323,49 @@ when_serials_end_the_second_goes_on(void **state)
         r->last.serial = r->s.serial;
         second = r->last.second;
         ask(r, "/fetch?n=10");
+        /* Time goes on only as far as it must. */
+        echo_turns(r->f, 1);
+        if (i % 12 < 10) {
+            assert_true(second <= now_s());
+            if (second == now_s())
+                r->passed_ms += 1000;
+            fault_pass_ns((i + 1) * UINT64_C(1000000000));
+            set_clock(r, 0);
+        }
         echo_hear_size(r->f, r->fd, head + 10 * SEQUENCE_LINE_SIZE);
         for (size_t n = 0; n < 10; n++)
             check(r, r->f->heard + head + n * SEQUENCE_LINE_SIZE);
         if (i % 12 < 10) {
-            assert_int_equal(r->last.serial, 10 - i % 12);
+            assert_int_equal(r->last.serial, 10);
             assert_true(r->last.second > second);
         }
         /* No number of a second that is not promised. */
         assert_true(r->last.second < r->s.mark.until);
+        assert_true(r->last.second <= now_s());
     }
 }
 
 /* ---- the disk ----------------------------------------------------------- */
 
 static void
-no_number_leaves_before_both_copies_are_durable(void **state)
+no_number_leaves_before_the_mark_is_durable(void **state)
 {
-    static const char *const calls[] = {"pwrite", "fdatasync"};
+    static const char *const calls[] = {"pwrite", "fsync", "renameat", "fsync"};
     struct rig *r = *state;
 
     start(r);
     fetch(r);
     for (unsigned i = 0; i < 4; i++) {
         /* The clock is past the mark, and the mark cannot be moved. */
-        fault_inject_from(calls[i % 2], 1 + i / 2, EIO);
-        fault_clock((i + 1) * DAY_MS);
-        echo_turns(r->f, 1);
+        fault_inject_from(calls[i], i == 3 ? 2 : 1, EIO);
+        set_clock(r, (i + 1) * DAY_MS);
         ask(r, "/fetch");
         echo_hear(r->f, r->fd, BUSY);
         ask(r, "/fetch");
         echo_hear(r->f, r->fd, BUSY);
         assert_true(fault_hit());
         fault_clear();
-        fault_clock((i + 1) * DAY_MS);
+        set_clock(r, (i + 1) * DAY_MS);
         fault_pass_ns((i + 1) * UINT64_C(2000000000));
         echo_turns(r->f, 1);
         fetch(r);
@@ -344,26 +383,26 @@ static void
 the_mark_moves_on_while_it_is_of_use_and_only_then(void **state)
 {
     struct rig *r = *state;
-    const uint64_t steps = SEQUENCE_IDLE_MS / SEQUENCE_RENEW_MS + 4;
+    const uint64_t idle_s = SEQUENCE_IDLE_MS / 1000;
     uint64_t moves = 0, waited;
 
     start(r);
     fetch(r);
     waited = r->s.figures.waited;
-    for (unsigned i = 1; i <= 2 * steps; i++) {
-        fault_clock(i * SEQUENCE_RENEW_MS);
-        fault_pass_ns(SEQUENCE_RENEW_MS * UINT64_C(1000000));
+    for (uint64_t i = 1; i <= 2 * idle_s; i++) {
+        set_clock(r, (int64_t)i * 1000);
+        fault_pass_ns(UINT64_C(1001000000));
         echo_turns(r->f, 2);
         wait_for_move(r);
         if (i == 3) {
             fetch(r); /* which needed not wait */
             assert_int_equal(r->s.figures.waited, waited);
         }
-        if (i == steps)
+        if (i == idle_s + 6)
             moves = r->s.figures.moves;
     }
-    assert_true(moves > SEQUENCE_IDLE_MS / SEQUENCE_RENEW_MS / 2);
-    assert_true(r->s.figures.moves <= moves + 2);
+    assert_true(moves > idle_s / 2);
+    assert_int_equal(r->s.figures.moves, moves);
     fetch(r);
     assert_true(r->s.figures.waited > waited);
 }
@@ -373,138 +412,106 @@ a_disk_that_fails_at_the_start_is_an_error_that_leaves_nothing_open(
     void **state)
 {
     struct rig *r = *state;
+    struct sequence_mark m;
     bool hit = true;
 
+    assert_rc(sequence_mark_read(&m, r->dir.fd, 2, 1), 0);
+    assert_rc(sequence_mark_move(&m, 7), 0);
     for (unsigned n = 1; hit; n++) {
-        struct sequence_mark m;
         const unsigned before = fault_open_fds();
         struct capture said;
         int rc;
 
         capture_start(&said);
         fault_inject("disk", n, EIO);
-        rc = sequence_mark_open(&m, r->dir.fd, 2, 1);
+        rc = sequence_mark_read(&m, r->dir.fd, 2, 1);
         hit = fault_hit();
         fault_clear();
-        assert_int_equal(strlen(capture_stop(&said)) > 0, hit);
-        assert_rc(rc, hit ? -EIO : 0);
+        assert_int_equal(strlen(capture_stop(&said)) > 0, hit && rc < 0);
         if (rc == 0)
-            sequence_mark_close(&m);
+            assert_int_equal(m.until, 7);
+        else
+            assert_rc(rc, -EIO);
         assert_int_equal(fault_open_fds(), before);
-        if (n % 2 == 0) /* made afresh, or found */
-            (void)unlinkat(r->dir.fd, NAME, 0);
     }
 }
 
+/* Whatever call of a move fails, the file has the old mark or the new one. */
 static void
-two_processes_never_have_one_mark(void **state)
+a_move_that_fails_leaves_one_mark_or_the_other(void **state)
 {
     struct rig *r = *state;
-    struct sequence_mark other;
+    struct sequence_mark m, found;
+    bool hit = true;
 
-    start(r);
-    assert_rc(sequence_mark_open(&other, r->dir.fd, 2, 1), -EBUSY);
-    assert_rc(sequence_mark_open(&other, r->dir.fd, 2, 2), 0);
-    sequence_mark_close(&other);
-    stop(r);
-    assert_rc(sequence_mark_open(&other, r->dir.fd, 2, 1), 0);
-    assert_rc(try_start(r), -EBUSY);
-    sequence_mark_close(&other);
+    assert_rc(sequence_mark_read(&m, r->dir.fd, 2, 1), 0);
+    assert_rc(sequence_mark_move(&m, 1), 0);
+    for (unsigned n = 1; hit; n++) {
+        const unsigned before = fault_open_fds();
+        const uint64_t until = m.until;
+        int rc;
+
+        fault_inject("disk", n, EIO);
+        rc = sequence_mark_move(&m, until + 1);
+        hit = fault_hit();
+        fault_clear();
+        assert_int_equal(fault_open_fds(), before);
+        assert_rc(sequence_mark_read(&found, r->dir.fd, 2, 1), 0);
+        assert_int_equal(m.until, rc == 0 ? until + 1 : until);
+        assert_in_range(found.until, m.until, until + 1);
+        assert_false(found.is_copy);
+    }
 }
 
 /* ---- damage ------------------------------------------------------------- */
 
 static void
-load(const struct rig *r, uint8_t copies[2][COPY_SIZE])
+load(const struct rig *r, uint8_t mark[MARK_SIZE])
 {
     const int fd = openat(r->dir.fd, NAME, O_RDONLY);
 
     assert_true(fd >= 0);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(pread(fd, copies[i], COPY_SIZE, i * 4096), COPY_SIZE);
+    assert_int_equal(pread(fd, mark, MARK_SIZE, 0), MARK_SIZE);
     assert_int_equal(close(fd), 0);
 }
 
+/* Over the same file. */
 static void
-store(const struct rig *r, uint8_t copies[2][COPY_SIZE])
+store(const struct rig *r, const uint8_t mark[MARK_SIZE])
 {
     const int fd = openat(r->dir.fd, NAME, O_WRONLY);
 
     assert_true(fd >= 0);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(pwrite(fd, copies[i], COPY_SIZE, i * 4096), COPY_SIZE);
+    assert_int_equal(pwrite(fd, mark, MARK_SIZE, 0), MARK_SIZE);
     assert_int_equal(close(fd), 0);
 }
 
-/* What the mark of the file promises, or an error. */
-static int64_t
-promised(const struct rig *r, bool *told)
+/* In place of it. */
+static void
+replace(const struct rig *r, const uint8_t mark[MARK_SIZE])
 {
-    struct sequence_mark m;
-    struct capture said;
-    int rc;
+    tmpdir_put(&r->dir, "copy", mark, MARK_SIZE, 0600);
+    assert_int_equal(renameat(r->dir.fd, "copy", r->dir.fd, NAME), 0);
+}
 
-    diag_init("test", DIAG_WARNING);
+/* What a start says at this level. */
+static const char *
+start_and_hear(struct rig *r, enum diag_level level)
+{
+    static struct capture said;
+    const char *text;
+
+    diag_init("test", level);
     capture_start(&said);
-    rc = sequence_mark_open(&m, r->dir.fd, 2, 1);
-    *told = strstr(capture_stop(&said), "damaged") != NULL;
+    start(r);
+    text = capture_stop(&said);
     diag_init("test", DIAG_ERROR);
-    if (rc < 0)
-        return rc;
-    sequence_mark_close(&m);
-    return (int64_t)m.until;
+    return text;
 }
 
 static void
-one_flipped_bit_is_told_and_steps_nothing_back(void **state)
+expect_refused(struct rig *r)
 {
-    struct rig *r = *state;
-    uint8_t good[2][COPY_SIZE], bad[2][COPY_SIZE];
-    int64_t until;
-    bool told;
-
-    start(r);
-    fetch(r);
-    stop(r);
-    until = promised(r, &told);
-    assert_false(told);
-    assert_true(until > (int64_t)r->last.second);
-    load(r, good);
-    for (size_t bit = 0; bit < (size_t)2 * COPY_SIZE * 8; bit++) {
-        memcpy(bad, good, sizeof bad);
-        bad[bit / 8 / COPY_SIZE][bit / 8 % COPY_SIZE] ^=
-            (uint8_t)(1 << bit % 8);
-        store(r, bad);
-        assert_int_equal(promised(r, &told), until);
-        assert_true(told);
-    }
-    start(r);
-    fetch(r); /* and it is whole again */
-    stop(r);
-    assert_true(promised(r, &told) > until);
-    assert_false(told);
-}
-
-static void
-with_both_copies_damaged_no_number_is_given(void **state)
-{
-    struct rig *r = *state;
-    uint8_t copies[2][COPY_SIZE];
-    struct capture said;
-    bool told;
-
-    start(r);
-    fetch(r);
-    stop(r);
-    load(r, copies);
-    copies[0][24] ^= 1;
-    copies[1][60] ^= 1;
-    store(r, copies);
-    assert_rc(promised(r, &told), -EBADMSG);
-    assert_true(told);
-    capture_start(&said);
-    start(r);
-    (void)capture_stop(&said); /* other tests look at that */
     ask(r, "/fetch");
     echo_hear(r->f, r->fd, BUSY);
     ask(r, "/explain?sequence=00");
@@ -513,123 +520,130 @@ with_both_copies_damaged_no_number_is_given(void **state)
 }
 
 static void
-a_move_that_was_cut_short_is_whole_enough(void **state)
+one_flipped_bit_is_damage_that_is_reported(void **state)
 {
     struct rig *r = *state;
-    uint8_t before[2][COPY_SIZE], after[2][COPY_SIZE], torn[2][COPY_SIZE];
-    int64_t until;
-    bool told;
+    uint8_t good[MARK_SIZE], bad[MARK_SIZE];
+    struct sequence_mark m;
 
     start(r);
     fetch(r);
-    load(r, before);
-    fault_clock(DAY_MS);
-    echo_turns(r->f, 1);
+    stop(r);
+    load(r, good);
+    for (size_t bit = 0; bit < (size_t)MARK_SIZE * 8; bit++) {
+        struct capture said;
+        int rc;
+
+        memcpy(bad, good, sizeof bad);
+        bad[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        store(r, bad);
+        capture_start(&said);
+        rc = sequence_mark_read(&m, r->dir.fd, 2, 1);
+        assert_non_null(strstr(capture_stop(&said), "damaged"));
+        assert_rc(rc, -EBADMSG);
+    }
+    assert_non_null(strstr(start_and_hear(r, DIAG_ERROR), "damaged"));
+    expect_refused(r);
+    stop(r);
+    store(r, good);
+    start(r);
+    fetch(r);
+}
+
+static void
+a_mark_that_ends_anywhere_is_damage(void **state)
+{
+    struct rig *r = *state;
+    uint8_t good[MARK_SIZE];
+    struct sequence_mark m;
+
+    start(r);
     fetch(r);
     stop(r);
-    load(r, after);
-    for (size_t cut = 0; cut <= COPY_SIZE; cut++) {
-        /* The first is being written, the second is not yet. */
-        memcpy(torn, before, sizeof torn);
-        memcpy(torn[0], after[0], cut);
-        store(r, torn);
-        until = promised(r, &told);
-        assert_true(until == (int64_t)get_le64(before[0] + 24) ||
-                    until == (int64_t)get_le64(after[0] + 24));
-        /* The first is durable: its promise may have been kept. */
-        memcpy(torn[0], after[0], COPY_SIZE);
-        memcpy(torn[1], after[1], cut);
-        memcpy(torn[1] + cut, before[1] + cut, COPY_SIZE - cut);
-        store(r, torn);
-        assert_int_equal(promised(r, &told), get_le64(after[0] + 24));
+    load(r, good);
+    for (size_t size = 0; size <= MARK_SIZE; size++) {
+        struct capture said;
+
+        (void)unlinkat(r->dir.fd, NAME, 0);
+        tmpdir_put(&r->dir, NAME, good, size, 0600);
+        capture_start(&said);
+        assert_rc(sequence_mark_read(&m, r->dir.fd, 2, 1),
+                  size < MARK_SIZE ? -EBADMSG : 0);
+        (void)capture_stop(&said);
     }
 }
 
 /* ---- an older state ----------------------------------------------------- */
 
 static void
-expect_replaced(struct rig *r, bool expected)
-{
-    struct capture said;
-    const char *text;
-
-    diag_init("test", DIAG_WARNING);
-    capture_start(&said);
-    start(r);
-    text = capture_stop(&said);
-    diag_init("test", DIAG_ERROR);
-    assert_int_equal(strstr(text, "put in place of another") != NULL, expected);
-}
-
-static void
-an_older_state_in_a_file_of_its_own_is_told(void **state)
+an_older_copy_after_many_restarts_repeats_no_number(void **state)
 {
     struct rig *r = *state;
-    uint8_t old[2][COPY_SIZE];
-    static uint8_t file[8192];
-
-    start(r);
-    fetch(r);
-    load(r, old);
-    fault_clock(3000);
-    echo_turns(r->f, 1);
-    fetch(r);
-    stop(r);
-    expect_replaced(r, false);
-    fetch(r);
-    stop(r);
-    memcpy(file, old[0], COPY_SIZE);
-    memcpy(file + 4096, old[1], COPY_SIZE);
-    tmpdir_put(&r->dir, "copy", file, sizeof file, 0600);
-    assert_int_equal(renameat(r->dir.fd, "copy", r->dir.fd, NAME), 0);
-    expect_replaced(r, true);
-    fetch(r); /* above all that were given */
-    assert_true(r->last.second >= now_s() + SEQUENCE_AHEAD_S - 1);
-    stop(r);
-}
-
-static void
-an_older_state_over_the_same_file_is_told(void **state)
-{
-    struct rig *r = *state;
-    uint8_t old[2][COPY_SIZE];
-
-    fault_clock(-3600 * 1000);
-    start(r);
-    fetch(r);
-    load(r, old);
-    fault_clock(-4000);
-    echo_turns(r->f, 1);
-    fetch(r);
-    stop(r);
-    fault_clock(0);
-    store(r, old);
-    expect_replaced(r, true);
-    fetch(r);
-}
-
-static void
-with_an_older_state_and_a_clock_behind_it_no_number_is_given(void **state)
-{
-    struct rig *r = *state;
-    uint8_t old[2][COPY_SIZE];
-    static uint8_t file[8192];
-    struct capture said;
+    uint8_t old[MARK_SIZE];
 
     start(r);
     fetch(r);
     load(r, old);
     stop(r);
-    memcpy(file, old[0], COPY_SIZE);
-    memcpy(file + 4096, old[1], COPY_SIZE);
-    tmpdir_put(&r->dir, "copy", file, sizeof file, 0600);
-    assert_int_equal(renameat(r->dir.fd, "copy", r->dir.fd, NAME), 0);
-    fault_clock(-DAY_MS);
-    capture_start(&said);
-    start(r);
-    (void)capture_stop(&said); /* other tests look at that */
-    ask(r, "/fetch");
-    echo_hear(r->f, r->fd, BUSY);
+    for (unsigned i = 0; i < 60; i++) {
+        start(r);
+        fetch(r);
+        stop(r);
+        if (i % 3 == 1)
+            replace(r, old);
+        if (i % 3 == 2)
+            store(r, old);
+    }
+}
+
+static void
+a_mark_that_was_deleted_is_reported_and_repeats_no_number(void **state)
+{
+    struct rig *r = *state;
+
+    assert_string_equal(start_and_hear(r, DIAG_WARNING), ""); /* the first */
+    fetch(r);
+    stop(r);
+    tmpdir_put(&r->dir, "quota", "", 0, 0600);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_int_equal(unlinkat(r->dir.fd, NAME, 0), 0);
+        assert_non_null(
+            strstr(start_and_hear(r, DIAG_WARNING), NAME " does not exist"));
+        fetch(r);
+        stop(r);
+    }
+    assert_string_equal(start_and_hear(r, DIAG_WARNING), "");
+}
+
+static void
+with_an_older_copy_and_a_clock_behind_it_no_number_is_given(void **state)
+{
+    struct rig *r = *state;
+    uint8_t old[MARK_SIZE];
+
+    for (int in_place = 0; in_place < 2; in_place++) {
+        set_clock(r, (in_place + 1) * DAY_MS);
+        start(r);
+        fetch(r);
+        load(r, old);
+        stop(r);
+        start(r);
+        fetch(r);
+        stop(r);
+        if (in_place)
+            store(r, old);
+        else
+            replace(r, old);
+        set_clock(r, 0);
+        assert_non_null(strstr(start_and_hear(r, DIAG_ERROR),
+                               "was put in place of another"));
+        expect_refused(r);
+        stop(r);
+        set_clock(r, (in_place + 1) * DAY_MS);
+        start(r);
+        fetch(r); /* the clock was set right */
+        stop(r);
+    }
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -640,18 +654,18 @@ static const struct CMUnitTest tests[] = {
     T(another_number_of_them_is_refused),
     T(restarts_within_a_second_never_step_back),
     T(a_crash_before_any_number_leaves_what_was_promised),
+    T(restarts_without_a_number_leave_the_mark_where_it_is),
     T(a_clock_that_steps_goes_unnoticed),
     T(a_clock_far_behind_is_an_error_that_is_said),
-    T(when_serials_end_the_second_goes_on),
-    T(no_number_leaves_before_both_copies_are_durable),
+    T(when_serials_end_they_begin_again_in_a_new_second),
+    T(no_number_leaves_before_the_mark_is_durable),
     T(the_mark_moves_on_while_it_is_of_use_and_only_then),
     T(a_disk_that_fails_at_the_start_is_an_error_that_leaves_nothing_open),
-    T(two_processes_never_have_one_mark),
-    T(one_flipped_bit_is_told_and_steps_nothing_back),
-    T(with_both_copies_damaged_no_number_is_given),
-    T(a_move_that_was_cut_short_is_whole_enough),
-    T(an_older_state_in_a_file_of_its_own_is_told),
-    T(an_older_state_over_the_same_file_is_told),
-    T(with_an_older_state_and_a_clock_behind_it_no_number_is_given),
+    T(a_move_that_fails_leaves_one_mark_or_the_other),
+    T(one_flipped_bit_is_damage_that_is_reported),
+    T(a_mark_that_ends_anywhere_is_damage),
+    T(an_older_copy_after_many_restarts_repeats_no_number),
+    T(a_mark_that_was_deleted_is_reported_and_repeats_no_number),
+    T(with_an_older_copy_and_a_clock_behind_it_no_number_is_given),
 };
 TEST_MAIN(tests)
