@@ -246,7 +246,7 @@ make_durable(struct batch *b, struct batch_log *l)
 
 /* Adds log `number`; one that does not even fit alone is folded in a file. */
 static int
-add(struct batch *b, unsigned number)
+add_log(struct batch *b, unsigned number)
 {
     const struct log *log = &b->logs[number].log;
     int rc;
@@ -260,6 +260,23 @@ add(struct batch *b, unsigned number)
     if (rc == 0)
         rc = fold_add(&b->fold, log, 0);
     assert(rc != -ENOBUFS);
+    return rc;
+}
+
+/* Adds a log and notes how many increments it has; the fold holds the logs
+ * before it. */
+static int
+add(struct batch *b, unsigned number)
+{
+    const uint64_t records = number > 0 ? b->fold.records : 0;
+    const uint64_t zeros = number > 0 ? b->fold.zeros : 0;
+    struct batch_log *l = &b->logs[number];
+    const int rc = add_log(b, number);
+
+    if (rc == 0) {
+        l->records = b->fold.records - records;
+        l->zeros = b->fold.zeros - zeros;
+    }
     return rc;
 }
 
@@ -472,8 +489,11 @@ batch_end(struct batch *b, bool stopped)
     for (i = 0; i < b->count; i++) {
         struct batch_log *l = &b->logs[i];
 
-        if (l->claimed && l->whole)
-            emptied += empty(b, l);
+        if (!l->claimed || !l->whole || !empty(b, l))
+            continue;
+        emptied++;
+        b->stats.records += l->records;
+        b->stats.zeros += l->zeros;
     }
     batch_give_back(b, !stopped);
     return emptied;

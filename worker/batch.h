@@ -35,8 +35,10 @@ struct batch_log {
     struct log log;
     struct store_mark mark;
     uint64_t inode;
-    bool claimed; /* false: on its way out of the batch */
-    bool whole;   /* every keyspace has its records, or they are held */
+    bool claimed;     /* false: on its way out of the batch */
+    bool whole;       /* every keyspace has its records, or they are held */
+    uint64_t records; /* increments in it, but those of 0 */
+    uint64_t zeros;
 };
 
 /* A log that failed, known by index and inode: a new one under an old name
@@ -50,6 +52,8 @@ struct batch_retry {
 struct batch_stats {
     uint64_t recovered;   /* logs of dead writers and workers, made usable */
     uint64_t quarantined; /* logs */
+    uint64_t records;     /* increments in emptied logs, but those of 0 */
+    uint64_t zeros;       /* increments of 0 in them */
 };
 
 struct batch {

@@ -241,8 +241,6 @@ merge_batch(struct merge *m, bool others)
     if (archive_is_on(&m->archive))
         archive(m);
     halted = apply_batch_stopped(m);
-    m->stats.records += m->batch.fold.records;
-    m->stats.zeros += m->batch.fold.zeros;
     report_batch(m, since_ms);
     report_saturation(m, saturated);
     emptied = batch_end(&m->batch, halted);

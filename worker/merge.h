@@ -47,9 +47,6 @@ enum merge_outcome {
 /* Since the start. */
 struct merge_stats {
     uint64_t logs;      /* emptied */
-    uint64_t records;   /* increments in the logs taken, but those of 0; once
-                           more each time a log is taken again */
-    uint64_t zeros;     /* increments of 0 in them */
     uint64_t keyspaces; /* applied to, once per batch */
     uint64_t keys;      /* whose counts were changed, once per batch */
     uint64_t created;   /* keys that are new */

@@ -13,8 +13,8 @@ fill(struct worker_status *s)
     int64_t *v = s->row.values;
 
     v[STATUS_M_LOGS] = (int64_t)m->logs;
-    v[STATUS_M_RECORDS] = (int64_t)m->records;
-    v[STATUS_M_ZEROS] = (int64_t)m->zeros;
+    v[STATUS_M_RECORDS] = (int64_t)s->merge->batch.stats.records;
+    v[STATUS_M_ZEROS] = (int64_t)s->merge->batch.stats.zeros;
     v[STATUS_M_KEYSPACES] = (int64_t)m->keyspaces;
     v[STATUS_M_KEYS] = (int64_t)m->keys;
     v[STATUS_M_CREATED] = (int64_t)m->created;

@@ -134,26 +134,33 @@ writer_status_handed(struct writer_status *s, const struct log *log)
     status_put_log(&s->status, log->header.index, values);
 }
 
-/* What is there is known better by who filled it or merges it; the directory
- * knows which state that is of. */
+static bool
+is_filled(int64_t state)
+{
+    return state == STATUS_LOG_FULL || state == STATUS_LOG_MERGING;
+}
+
+/* The directory knows the state of a log, and the process that filled or merges
+ * it how many messages are in it.  A log that a worker gave back, because it
+ * could not write, is full again and the fill is the same. */
 static void
 put_found(struct writer_status *s, uint64_t index, const int64_t *found)
 {
     const int64_t state = found[STATUS_LOG_STATE];
     int64_t values[STATUS_LOG_VALUES];
+    bool same_fill;
 
     status_get_log(&s->status, index, values);
-    if (state == values[STATUS_LOG_STATE] &&
-        (state != STATUS_LOG_FULL ||
-         found[STATUS_LOG_SINCE_MS] == values[STATUS_LOG_SINCE_MS]))
-        return;
-    if (state == STATUS_LOG_MERGING &&
-        values[STATUS_LOG_STATE] == STATUS_LOG_FULL) {
+    same_fill = is_filled(state) && is_filled(values[STATUS_LOG_STATE]) &&
+                (state == STATUS_LOG_MERGING ||
+                 found[STATUS_LOG_SINCE_MS] == values[STATUS_LOG_SINCE_MS]);
+    if (!same_fill && (is_filled(state) || state != values[STATUS_LOG_STATE])) {
+        status_put_log(&s->status, index, found);
+    } else if (state != values[STATUS_LOG_STATE]) {
         values[STATUS_LOG_STATE] = state;
+        values[STATUS_LOG_OWNER] = 0;
         status_put_log(&s->status, index, values);
-        return;
     }
-    status_put_log(&s->status, index, found);
 }
 
 /* ---- the look ---------------------------------------------------------- */

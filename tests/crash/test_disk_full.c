@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/store/lmdb/engine.h"
 #include "tests/lib/client.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/traffic.h"
@@ -123,13 +125,13 @@ start_writer(struct full *f)
 }
 
 static bool
-says(struct full *f, enum fleet_role role, const char *text)
+says(struct full *f, enum fleet_role role, const char *words)
 {
     static char said[65536];
 
     (void)daemon_output(fleet_daemon(&f->fleet, role), said,
                         sizeof said); /* what is cut off came later */
-    return strstr(said, text) != NULL;
+    return strstr(said, words) != NULL;
 }
 
 /* Sends until the writer says why, and no answer comes any more. */
@@ -212,6 +214,48 @@ logs_that_cannot_be_made_push_back_and_go_on(void **state)
     finish(&f);
 }
 
+/* A fact of `countd status --json`. */
+static int64_t
+status_figure(struct full *f, const char *name)
+{
+    char line[64];
+    const char *at;
+
+    (void)FLEET_RUN(&f->fleet, "status", "--json");
+    (void)snprintf(line, sizeof line, "\"%s\": ", name);
+    at = strstr(text, line);
+    if (at == NULL)
+        fail_msg("no %s in: %s", name, text);
+    return strtoll(at + strlen(line), NULL, 10);
+}
+
+/* Commands that wait for a merge say why there is none; status says how many
+ * increments wait, however often a worker tries and gives its logs back. */
+static void
+expect_full_disk_is_named(struct full *f)
+{
+    char lines[600];
+    int fd;
+
+    (void)snprintf(lines, sizeof lines, "%s/lines", f->dir.path);
+    fd = open(lines, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "w\tk\t0\n", 6), 6);
+    assert_int_equal(close(fd), 0);
+    fleet_start(&f->fleet, FLEET_READ);
+    expect(FLEET_RUN(&f->fleet, "flush", "--timeout", "300ms"), 1,
+           "the disk is full");
+    expect(FLEET_RUN(&f->fleet, "del", "--timeout", "300ms", "ks0", "k"), 1,
+           "the disk is full");
+    expect(FLEET_RUN(&f->fleet, "load", "--timeout", "300ms", lines), 111,
+           "the disk is full");
+    for (int i = 0; i < 50; i++) {
+        assert_true(status_figure(f, "unmerged") > 1000);
+        (void)poll(NULL, 0, 50); /* paces the looking */
+    }
+    fleet_stop(&f->fleet, FLEET_READ);
+}
+
 static void
 merges_that_cannot_be_written_are_made_later(void **state)
 {
@@ -230,6 +274,7 @@ merges_that_cannot_be_written_are_made_later(void **state)
     send_until_pushed_back(&f);
     expect_alive(&f, FLEET_WRITE);
     expect_alive(&f, FLEET_WORKER);
+    expect_full_disk_is_named(&f);
 
     assert_int_equal(unlink(f.ballast), 0);
     send_some(&f, 2000);
@@ -407,14 +452,14 @@ remove_lock_files(const struct full *f)
 }
 
 static void
-await_complaint(struct full *f, enum fleet_role role, const char *text)
+await_complaint(struct full *f, enum fleet_role role, const char *words)
 {
     const uint64_t end_ms = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
 
-    while (!says(f, role, text)) {
+    while (!says(f, role, words)) {
         expect_alive(f, role);
         if (clock_ms() > end_ms)
-            fail_msg("it never says: %s", text);
+            fail_msg("it never says: %s", words);
         (void)poll(NULL, 0, 1); /* paces the looking */
     }
 }

@@ -93,6 +93,51 @@ figures_of_all_daemons_are_there(void **state)
     client_close(fd);
 }
 
+/* The first log in this state, waiting for one; its values. */
+static uint64_t
+await_log(struct status *board, enum status_log state, int64_t *values)
+{
+    const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
+
+    do
+        for (uint64_t i = 0; i < 16; i++) {
+            status_get_log(board, i, values);
+            if (values[STATUS_LOG_STATE] == (int64_t)state)
+                return i;
+        }
+    while (clock_ms() < until);
+    fail_msg("no log is in state %d", (int)state);
+    return 0;
+}
+
+/* As a worker does that cannot write. */
+static void
+a_log_that_a_worker_gives_back_still_counts_as_not_merged(void **state)
+{
+    struct rig *r = *state;
+    const int fd = client_connect(fleet_ack_port(&r->f));
+    int64_t values[STATUS_LOG_VALUES];
+    struct status board;
+    uint64_t index;
+
+    fleet_stop(&r->f, FLEET_WORKER);
+    for (int i = 0; i < 5; i++)
+        client_increment(fd, "pages", "index", 1);
+    client_wins(fd, 5);
+    status_init(&board, r->f.path);
+    index = await_log(&board, STATUS_LOG_FULL, values);
+    assert_int_equal(values[STATUS_LOG_MESSAGES], 5);
+
+    values[STATUS_LOG_STATE] = STATUS_LOG_MERGING;
+    status_put_log(&board, index, values);
+
+    assert_int_equal(await_log(&board, STATUS_LOG_FULL, values), index);
+    assert_int_equal(values[STATUS_LOG_MESSAGES], 5);
+    await_json(r, "\"unmerged\": 5, \"logs_uncounted\": 0");
+    status_close(&board);
+    client_close(fd);
+}
+
 /* The lines of SIGUSR1 are the rows of the board. */
 static void
 a_signal_prints_what_the_board_shows(void **state)
@@ -324,6 +369,7 @@ watch_shows_it_all_in_a_terminal_of_80_columns(void **state)
 static const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     T(figures_of_all_daemons_are_there),
+    T(a_log_that_a_worker_gives_back_still_counts_as_not_merged),
     T(a_signal_prints_what_the_board_shows),
     T(what_needs_an_operator_is_said_and_exits_with_1),
     T(a_dead_writer_is_said_with_what_it_told_last),

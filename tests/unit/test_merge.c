@@ -94,7 +94,7 @@ a_log_with_nothing_but_zeros_is_emptied_and_makes_no_keyspace(void **state)
 
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
     assert_int_equal(count_of(x, "z", "one"), INT64_MIN);
-    assert_int_equal(x->merge.stats.zeros, 1);
+    assert_int_equal(x->merge.batch.stats.zeros, 1);
 }
 
 static void
@@ -538,12 +538,14 @@ on_a_full_disk_the_log_stays_full_and_is_counted_once_later(void **state)
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
     assert_int_equal(count_of(x, "a", "one"), 1);
     assert_int_equal(held_count(x), 0);
+    assert_int_equal(x->merge.batch.stats.records, 0);
 
     refuse(x, "b", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
     assert_counts(x, 1);
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
+    assert_int_equal(x->merge.batch.stats.records, 4);
 }
 
 static void

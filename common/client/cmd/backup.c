@@ -346,6 +346,8 @@ flush(struct backup *b)
     rc = wait_merged(b->line, &b->in.dir, timeout_ms);
     if (rc == 0)
         return 0;
+    if (rc == -ETIMEDOUT && wait_report_full_disk(b->line))
+        return CONFIG_EXIT_SYSTEM;
     if (rc == -ETIMEDOUT)
         diag(DIAG_ERROR, "logs are not merged in time; is countd-worker "
                          "running? --no-flush copies what is merged");

@@ -1,6 +1,7 @@
 /* common/client/cmd/cmd_connect.c - see cmd.h: the daemons that a command asks.
  */
 #include "common/client/cmd/cmd.h"
+#include "common/client/cmd/wait_merged.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -129,6 +130,9 @@ cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
 
     if (is_misuse(line, setting, address, rc))
         return CONFIG_EXIT_USAGE;
+    if (rc == -ETIMEDOUT && peer != CMD_READER && wait_has_datadir(line) &&
+        wait_report_full_disk(line))
+        return CONFIG_EXIT_SYSTEM;
     if (rc == -ECONNREFUSED)
         diag(DIAG_ERROR,
              "%s at %s does not answer; is it running? countd serve starts "

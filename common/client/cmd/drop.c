@@ -102,6 +102,8 @@ not_merged(struct drop *d)
 
     if (unmerged_read(&d->in.dir, d->in.held, &kept) == 0)
         unmerged_warn(&kept, "not merged");
+    if (wait_report_full_disk(d->line))
+        return CONFIG_EXIT_NEGATIVE;
     diag(DIAG_ERROR,
          "nothing is changed: logs are not merged in time, and what is in them "
          "would come back; is countd-worker running? countd log list shows "

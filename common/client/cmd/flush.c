@@ -105,10 +105,12 @@ await_reader(struct flush *f)
 }
 
 static int
-too_late(int64_t as_of_ms)
+too_late(const struct cmd_line *line, int64_t as_of_ms)
 {
     char age[32];
 
+    if (wait_report_full_disk(line))
+        return CONFIG_EXIT_NEGATIVE;
     output_age((int64_t)clock_unix_ms() - as_of_ms, age);
     diag(DIAG_ERROR,
          "not merged in time: readable as of %s ago; is "
@@ -176,7 +178,7 @@ run(struct flush *f)
     case -EAGAIN:
         if (read_kept(f, &now) == 0)
             unmerged_warn(&now, "not readable");
-        return too_late(f->as_of_ms);
+        return too_late(f->line, f->as_of_ms);
     case -EPERM:
         return not_ours();
     default:

@@ -92,6 +92,8 @@ count_log(struct overview *o, size_t index)
         return;
     if (v[STATUS_LOG_MESSAGES] > 0)
         o->messages += v[STATUS_LOG_MESSAGES];
+    else if (v[STATUS_LOG_MESSAGES] < 0)
+        o->uncounted++;
     lag = (int64_t)o->now_ms - v[STATUS_LOG_SINCE_MS];
     if (v[STATUS_LOG_SINCE_MS] > 0 && lag > o->lag_ms)
         o->lag_ms = lag;
@@ -109,7 +111,7 @@ read_all(struct overview *o)
     o->writer = info.master;
     o->created_ms = info.created_ms;
     o->now_ms = clock_unix_ms();
-    o->log_end = 0;
+    o->log_end = o->uncounted = 0;
     o->messages = o->lag_ms = 0;
     memset(o->by_state, 0, sizeof o->by_state);
     rc = read_rows(o);

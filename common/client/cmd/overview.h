@@ -40,6 +40,7 @@ struct overview {
     size_t log_end; /* behind the last one there is */
     size_t by_state[STATUS_LOG_STATES];
     int64_t messages; /* known to be in logs, not merged */
+    size_t uncounted; /* logs with increments whose number is not known */
     int64_t lag_ms;   /* of the oldest of them; 0: none waits */
 };
 

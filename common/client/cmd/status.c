@@ -57,6 +57,7 @@ print_machine(struct output *out, const struct overview *o)
     output_fact(out, "troubles", cell_number(troubles));
     output_fact(out, "lag_ms", cell_number(o->lag_ms));
     output_fact(out, "unmerged", cell_number(o->messages));
+    output_fact(out, "logs_uncounted", cell_number((int64_t)o->uncounted));
     for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++) {
         char name[32];
 
@@ -104,11 +105,12 @@ print_people(const struct overview *o)
         if (o->rows[i].kind != STATUS_DOOR)
             print_daemon(o, &o->rows[i]);
     output_age(o->lag_ms, lag);
-    (void)printf("logs    %zu empty, %zu open, %zu full, %zu merging; %" PRId64
-                 " increments not merged, the oldest is %s old\n",
-                 o->by_state[STATUS_LOG_EMPTY], o->by_state[STATUS_LOG_OPEN],
-                 o->by_state[STATUS_LOG_FULL], o->by_state[STATUS_LOG_MERGING],
-                 o->messages, lag);
+    (void)printf(
+        "logs    %zu empty, %zu open, %zu full, %zu merging; %s%" PRId64
+        " increments not merged, the oldest is %s old\n",
+        o->by_state[STATUS_LOG_EMPTY], o->by_state[STATUS_LOG_OPEN],
+        o->by_state[STATUS_LOG_FULL], o->by_state[STATUS_LOG_MERGING],
+        o->uncounted > 0 ? "at least " : "", o->messages, lag);
     troubles = overview_troubles(o, say_trouble, NULL);
     if (troubles == 0)
         (void)printf("nothing needs an operator\n");

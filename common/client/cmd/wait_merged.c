@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +21,10 @@
 #define PAUSE_MAX_MS 50
 #define TURN_MS      5    /* between two tries */
 #define TURN_SAY_MS  1000 /* until it is said who is writing */
+
+/* A commit that does not fit has taken all there was; what is left is less than
+ * a keyspace's file needs to grow. */
+#define FULL_DISK_BYTES (UINT64_C(16) << 20)
 
 /* Whether the settings name a data directory.  Else it is what they begin
  * with, and that there is one here does not tell who serves it. */
@@ -206,6 +212,26 @@ wait_merged(const struct cmd_line *line, const struct datadir *d,
     rc = wait_logs(d, &logs, timeout_ms);
     logdir_close(&logs);
     return rc;
+}
+
+bool
+wait_report_full_disk(const struct cmd_line *line)
+{
+    struct statvfs fs;
+    uint64_t free_bytes;
+
+    if (statvfs(line->config.data_dir, &fs) < 0)
+        return false;
+    free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    /* A file system without a fixed number of inodes counts none. */
+    if (free_bytes >= FULL_DISK_BYTES && (fs.f_files == 0 || fs.f_favail > 0))
+        return false;
+    diag(DIAG_ERROR,
+         "data_dir=%s: the disk is full (%" PRIu64 " MB, %" PRIu64
+         " inodes free), and increments are not merged until there is room; "
+         "no data is lost; delete other files, or countd drop a keyspace",
+         line->config.data_dir, free_bytes / 1000000, (uint64_t)fs.f_favail);
+    return true;
 }
 
 void

@@ -55,6 +55,10 @@ int wait_logs(const struct datadir *d, struct logdir *logs,
 int wait_merged(const struct cmd_line *line, const struct datadir *d,
                 uint64_t timeout_ms);
 
+/* Whether the disk of the data directory that the settings name is full, so
+ * that no worker can merge.  Says so, and what to do, in an error. */
+bool wait_report_full_disk(const struct cmd_line *line);
+
 /* Waiting until another process has written: {.deadline_ms = clock_ms() + ...}
  *
  *     do
