@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/wire/message.h"
 #include "common/wire/name.h"
 
 void
@@ -36,14 +37,17 @@ note_due(struct drain *d, uint64_t due_ms)
 
 /* ---- one record -------------------------------------------------------- */
 
-/* Whether all logs of a record are in, in the keyspace or before it.
- *   -EAGAIN  marks that agree: they have changed meanwhile
- *   -ESTALE  some are in, and others are not */
+/* Determines whether a record is in: the keyspace must have exactly the fills
+ * that the record names.  A later fill proves nothing, because whoever applied
+ * it may have passed this record.
+ *   -EAGAIN  the marks agree by now: they changed meanwhile
+ *   -ERANGE  the keyspace has a later fill of one of the logs
+ *   -ESTALE  some of the logs are in, and others are not */
 static int
 judge(struct drain *d, const struct store_batch *b)
 {
     struct store_mark_info *infos = calloc(b->mark_count + 1, sizeof *infos);
-    bool alike = true;
+    bool alike = true, ahead = false;
     size_t i, in = 0;
     int rc;
 
@@ -52,13 +56,15 @@ judge(struct drain *d, const struct store_batch *b)
     rc = store_marks(d->store, b->name, b->name_size, b->marks, b->mark_count,
                      infos);
     for (i = 0; rc == 0 && i < b->mark_count; i++) {
-        in += infos[i].state == STORE_MARK_DONE ||
-              infos[i].state == STORE_MARK_AHEAD;
+        in += infos[i].state == STORE_MARK_DONE;
+        ahead = ahead || infos[i].state == STORE_MARK_AHEAD;
         alike = alike && store_marks_agree(&infos[0], &infos[i]);
     }
     free(infos);
     if (rc < 0 || in == b->mark_count)
         return rc;
+    if (ahead)
+        return -ERANGE;
     return alike && in == 0 ? -EAGAIN : -ESTALE;
 }
 
@@ -87,7 +93,15 @@ tell(struct drain *d, const uint8_t *name, size_t size, int error)
     char text[NAME_TEXT_SIZE];
 
     (void)name_escape(name, size, text); /* its length: unused */
-    if (error == -ESTALE)
+    if (error == -ERANGE)
+        diag_repeating(&d->ahead, DIAG_ERROR,
+                       "held records stay: keyspace=%s has a later fill of the "
+                       "logs of a record, so it is unknown whether the record "
+                       "is in: it is of another time than data/" HELD_FILE
+                       "; see countd held; countd held drop gives up what is "
+                       "held for it",
+                       text);
+    else if (error == -ESTALE)
         diag_repeating(&d->mixed, DIAG_ERROR,
                        "held records stay: keyspace=%s has some of the logs "
                        "of a record and not others: it is of another time "
@@ -104,7 +118,8 @@ tell(struct drain *d, const uint8_t *name, size_t size, int error)
         diag_repeating(&d->stays, DIAG_WARNING,
                        "held records stay: keyspace=%s: %s", text,
                        diag_text(error));
-    d->stats.damaged += error == -ESTALE || error == -ENODATA;
+    d->stats.damaged +=
+        error == -ERANGE || error == -ESTALE || error == -ENODATA;
 }
 
 /* ---- one keyspace ------------------------------------------------------ */
@@ -116,11 +131,40 @@ is_over(const struct drain *d)
     return d->now_ns() >= d->until_ns || (d->stop && d->stop(d->stop_ctx));
 }
 
-/* The names whose ids are to be deleted. */
+/* Records that are applied and not deleted yet, and the logs they name. */
 struct taken {
     uint64_t ids[DRAIN_IDS];
     size_t count;
+    uint8_t logs[DRAIN_LOGS][MESSAGE_UUID_SIZE];
+    size_t log_count;
 };
+
+/* Whether a record names a log that an applied one names as well. */
+static bool
+shares_log(const struct taken *t, const struct store_batch *b)
+{
+    for (size_t i = 0; i < b->mark_count; i++)
+        for (size_t k = 0; k < t->log_count; k++)
+            if (memcmp(b->marks[i].uuid, t->logs[k], MESSAGE_UUID_SIZE) == 0)
+                return true;
+    return false;
+}
+
+static bool
+is_full(const struct taken *t, const struct store_batch *b)
+{
+    return t->count == DRAIN_IDS || t->log_count + b->mark_count > DRAIN_LOGS;
+}
+
+static void
+add_taken(struct taken *t, const struct held_record *r)
+{
+    t->ids[t->count++] = r->id;
+    for (size_t i = 0; i < r->batch.mark_count && t->log_count < DRAIN_LOGS;
+         i++)
+        memcpy(t->logs[t->log_count++], r->batch.marks[i].uuid,
+               MESSAGE_UUID_SIZE);
+}
 
 static int
 forget(struct drain *d, const uint8_t *name, size_t size, struct taken *t)
@@ -130,11 +174,53 @@ forget(struct drain *d, const uint8_t *name, size_t size, struct taken *t)
 
     if (count == 0)
         return 0;
-    t->count = 0;
+    t->count = t->log_count = 0;
     rc = held_delete(d->held, name, size, t->ids, count);
     if (rc == 0)
         d->stats.records += count;
     return rc;
+}
+
+/* Deletes what was applied when the next record shares a log with it: applied
+ * first, that record would bring the log's mark past one that is still held,
+ * and after a crash it would be unknown whether that one is in.  1: deleted, so
+ * the record has to be read again. */
+static int
+forget_before(struct drain *d, const uint8_t *name, size_t size,
+              struct taken *t, const struct store_batch *b)
+{
+    int rc;
+
+    if (t->count == 0 || (!shares_log(t, b) && !is_full(t, b)))
+        return 0;
+    rc = forget(d, name, size, t);
+    if (rc == 0)
+        rc = held_snapshot_begin(d->held);
+    return rc == 0 ? 1 : rc == -ESTALE ? -EAGAIN : rc;
+}
+
+/* Applies the record after *after.  1: it has to be read again. */
+static int
+apply_next(struct drain *d, const uint8_t *name, size_t size, struct taken *t,
+           uint64_t *after)
+{
+    struct held_record r;
+    int rc;
+
+    rc = held_next(d->held, name, size, *after, &r);
+    if (rc == -EBADMSG)
+        rc = -ENODATA;
+    if (rc == 0)
+        rc = forget_before(d, name, size, t, &r.batch);
+    if (rc != 0)
+        return rc;
+    rc = apply(d, &r.batch);
+    if (rc < 0)
+        return rc;
+    d->applied = true;
+    *after = r.id;
+    add_taken(t, &r);
+    return 0;
 }
 
 /* Applies records until there is none (0), the time is over (1), or one cannot
@@ -145,29 +231,13 @@ static int
 apply_records(struct drain *d, const uint8_t *name, size_t size)
 {
     struct taken taken = {.count = 0};
-    struct held_record r;
     uint64_t after = 0;
-    int rc = 0, deleted = 0;
+    int rc, deleted;
 
-    do {
-        rc = held_next(d->held, name, size, after, &r);
-        if (rc == -EBADMSG)
-            rc = -ENODATA;
-        if (rc == 0)
-            rc = apply(d, &r.batch);
-        if (rc < 0)
-            break;
-        d->applied = true;
-        after = r.id;
-        taken.ids[taken.count++] = r.id;
-        if (taken.count == DRAIN_IDS) {
-            deleted = forget(d, name, size, &taken);
-            if (deleted == 0)
-                deleted = held_snapshot_begin(d->held);
-        }
-    } while (deleted == 0 && !is_over(d));
-    if (deleted == 0)
-        deleted = forget(d, name, size, &taken);
+    do
+        rc = apply_next(d, name, size, &taken, &after);
+    while (rc >= 0 && (rc > 0 || !is_over(d)));
+    deleted = forget(d, name, size, &taken);
     if (rc < 0 && rc != -ENOENT)
         return rc;
     /* -ESTALE: the file is another by now, and the keyspace not to blame. */

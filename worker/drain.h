@@ -6,12 +6,14 @@
  * keyspace is tried again later, after longer and longer (struct retry).  A
  * record is deleted when it is in durably.
  *
- * A record of which some logs are in and others are not belongs to a directory
- * that was put together from copies of different times; it is reported, and an
- * operator decides.  One whose logs are all in is in, also when a keyspace has
- * later epochs of them: what a keyspace says of a log never passes a fill that
- * is still held, so this one had been applied (a backup copies what is held
- * before the keyspaces).
+ * A record is in only when the keyspace has exactly the fills that the record
+ * names.  One of which the keyspace has a later fill, or some logs and not
+ * others, belongs to a directory that was put together from copies of different
+ * times: nobody can tell whether it is in, so it stays and is reported, and an
+ * operator decides.  A record is deleted before a later fill of one of its logs
+ * is applied, so a crash in between leaves no such record.  Workers and
+ * commands hold a log's records behind what is held of its keyspace, so they
+ * never bring a mark past a held fill.
  *
  * While logs wait it takes a fifth of the worker's time, and never nothing:
  * every pass that may begin applies at least one record.  A pass that could
@@ -45,6 +47,7 @@
 #define DRAIN_SLICE_NS       20000000  /* a call that no log waits for */
 #define DRAIN_CREDIT_NS      250000000 /* a call that logs wait for, at most */
 #define DRAIN_IDS            64        /* records deleted at once */
+#define DRAIN_LOGS           256       /* that those name, at most */
 
 /* Of all keyspaces with this hash. */
 struct drain_place {
@@ -65,7 +68,7 @@ struct drain {
     void *stop_ctx;
     uint64_t (*now_ns)(void); /* clock_ns; tests have their own */
     struct drain_stats stats;
-    struct diag_repeat stays, mixed, damaged;
+    struct diag_repeat stays, ahead, mixed, damaged;
 
     struct hash_key key;
     struct drain_place places[DRAIN_RETRIES];

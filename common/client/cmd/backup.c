@@ -1,19 +1,22 @@
 /* common/client/cmd/backup.c - countd backup: a copy that is a data directory.
  *
  * First everything received so far is merged or held, so the copy needs no
- * logs.  What is held is copied before the keyspaces: a record that is applied
- * in between is in both copies, and its marks say so to the worker that meets
- * it again.  Then each keyspace is copied as one snapshot.  Every copy is
- * checked before the command says that it is done.
+ * logs.  What is held is copied first, then the keyspaces it is held for, under
+ * a lock that keeps workers from applying it: applied in between, and followed
+ * by later fills of its logs, it would be a record in the copy of which nobody
+ * can tell whether it is in.  Each keyspace is copied as one snapshot.  Every
+ * copy is checked before the command says that it is done.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/client/cmd/cmd.h"
@@ -23,7 +26,8 @@
 #include "common/client/cmd/wait_merged.h"
 #include "common/setup/privilege.h"
 
-#define COPY_SIZE ((size_t)64 << 10)
+#define COPY_SIZE    ((size_t)64 << 10)
+#define HELD_WAIT_MS 30000 /* for workers that apply what is held */
 
 struct backup {
     const struct cmd_line *line;
@@ -35,6 +39,10 @@ struct backup {
     struct progress progress;
     uint64_t keyspaces, keys, faults;
     char name[NAME_TEXT_SIZE]; /* being copied or checked */
+
+    /* Keyspaces that are copied with what is held for them, by name. */
+    struct cmd_name *first;
+    size_t first_count, first_capacity;
 };
 
 /* ---- the new directory ------------------------------------------------- */
@@ -257,15 +265,16 @@ copy_held(struct backup *b)
 
 /* Copies one keyspace and reads the whole copy back. */
 static int
-copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+copy_keyspace(struct backup *b, const uint8_t *name, size_t size,
+              bool may_be_missing)
 {
-    struct backup *b = ctx;
     struct store_check_result result = {0};
     int rc;
 
-    (void)keys;                             /* the check counts them */
     (void)name_escape(name, size, b->name); /* the NUL ends it */
     rc = store_copy(b->in.store, name, size, b->keyspace_fd);
+    if (rc == -ENOENT && may_be_missing)
+        return 0;
     if (rc == 0)
         rc = store_check(b->copy, name, size, copy_fault, b, &result);
     if (rc < 0) {
@@ -279,6 +288,93 @@ copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     b->keys += result.keys;
     progress_show(&b->progress, 0, b->keyspaces, "keyspace");
     return 0;
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+    const struct cmd_name *x = a, *y = b;
+    const int c =
+        memcmp(x->bytes, y->bytes, x->size < y->size ? x->size : y->size);
+
+    return c != 0 ? c : (x->size > y->size) - (x->size < y->size);
+}
+
+/* Copies a keyspace of the list, unless it was copied with what is held. */
+static int
+copy_listed(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    struct backup *b = ctx;
+    struct cmd_name key = {.size = size};
+
+    (void)keys; /* the check counts them */
+    memcpy(key.bytes, name, size);
+    if (b->first_count > 0 && bsearch(&key, b->first, b->first_count,
+                                      sizeof *b->first, compare_names) != NULL)
+        return 0;
+    return copy_keyspace(b, name, size, false);
+}
+
+static int
+add_first(void *ctx, const struct held_summary *s)
+{
+    struct backup *b = ctx;
+
+    if (b->first_count == b->first_capacity) {
+        const size_t more = 2 * b->first_capacity + 16;
+        void *moved = realloc(b->first, more * sizeof *b->first);
+
+        if (moved == NULL)
+            return -ENOMEM;
+        b->first = moved;
+        b->first_capacity = more;
+    }
+    b->first[b->first_count].size = s->name_size;
+    memcpy(b->first[b->first_count++].bytes, s->name, s->name_size);
+    return 0;
+}
+
+/* Copies the keyspaces for which something is held.  One that does not exist
+ * yet, since all that came for it is held, is no fault. */
+static int
+copy_first(struct backup *b)
+{
+    int rc;
+
+    rc = unmerged_look(b->in.held);
+    if (rc == 0)
+        rc = held_each(b->in.held, add_first, b);
+    held_snapshot_end(b->in.held);
+    if (b->first_count > 1)
+        qsort(b->first, b->first_count, sizeof *b->first, compare_names);
+    for (size_t i = 0; rc == 0 && i < b->first_count; i++)
+        rc = copy_keyspace(b, b->first[i].bytes, b->first[i].size, true);
+    return rc;
+}
+
+/* Copies what is held, and the keyspaces that it is held for. */
+static int
+copy_waiting(struct backup *b)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + HELD_WAIT_MS};
+    int rc;
+
+    do
+        rc = held_lock_all(b->in.held);
+    while (wait_turn(&turn, rc, 0));
+    if (rc == -ENOENT)
+        return 0; /* nothing is held */
+    if (rc == -EBADMSG) {
+        held_fault(b, "is damaged and not in the copy");
+        return 0; /* the keyspaces are worth having */
+    }
+    if (rc < 0)
+        return rc;
+    rc = copy_held(b);
+    if (rc == 0)
+        rc = copy_first(b);
+    held_unlock(b->in.held);
+    return rc;
 }
 
 /* The check of the copies left lock files, which are of this moment only. */
@@ -311,13 +407,14 @@ copy_all(struct backup *b)
     static const uint8_t first[1];
     int rc;
 
-    rc = copy_held(b);
-    if (rc == 0)
-        rc = store_session_store(b->line, b->keyspace_fd, false, &b->copy);
+    rc = store_session_store(b->line, b->keyspace_fd, false, &b->copy);
     if (rc < 0)
         return rc;
     progress_init(&b->progress, "copying", 0);
-    rc = store_list(b->in.store, first, 0, copy_keyspace, b);
+    rc = copy_waiting(b);
+    if (rc == 0)
+        rc = store_list(b->in.store, first, 0, copy_listed, b);
+    free(b->first);
     progress_clear(&b->progress);
     store_close(b->copy);
     if (rc == 0)

@@ -56,6 +56,8 @@ time_cell(const struct list *l, uint64_t unix_ms, char age[32])
 static const char *
 why_text(const struct config *c, int error, char text[WHY_SIZE])
 {
+    if (error == 0)
+        return "waits behind records that were held before it";
     if (abs(error) != EDQUOT)
         return diag_text(error);
     if (c->keyspace_max_keys == 0)

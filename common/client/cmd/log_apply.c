@@ -1,4 +1,4 @@
-/* common/client/cmd/log_apply.c - see coalesce.h.
+/* common/client/cmd/log_apply.c - see log_apply.h.
  *
  * Of each keyspace's logs the marks tell what is in.  Those that agree go in
  * together, one group after the other; each group is asked for again when
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/client/cmd/unmerged.h"
 #include "common/client/cmd/wait_merged.h"
 
 #define TRIES 3 /* another process may merge in between */
@@ -349,6 +350,121 @@ apply_round(struct round *r)
     return 0;
 }
 
+/* ---- behind what is held ------------------------------------------------ */
+
+/* Asks what is held for the keyspace of each of its logs.  *any: something is,
+ * of these logs or of others. */
+static int
+ask_held(struct round *r, bool *any)
+{
+    struct log_apply *s = r->s;
+    int rc;
+
+    *any = false;
+    if (r->how->held == NULL)
+        return 0;
+    for (size_t i = 0; i < r->touched; i++)
+        s->touched[i] = s->marks[s->logs[i]];
+    rc = unmerged_look(r->how->held);
+    if (rc == 0)
+        rc = held_states(r->how->held, r->name, r->name_size, s->touched,
+                         r->touched, s->held_states);
+    held_snapshot_end(r->how->held);
+    for (size_t i = 0; rc == 0 && i < r->touched; i++)
+        *any = *any || s->held_states[i] != HELD_NONE;
+    return rc;
+}
+
+/* Counts the logs of which this very fill is held already, and leaves the
+ * others in the list. */
+static void
+pass_held(struct round *r)
+{
+    struct log_apply *s = r->s;
+    size_t left = 0;
+
+    memset(s->taken, 0, s->log_count * sizeof *s->taken);
+    for (size_t i = 0; i < r->touched; i++)
+        if (s->held_states[i] == HELD_SAME)
+            s->taken[s->logs[i]] = true;
+        else
+            s->logs[left++] = s->logs[i];
+    r->result->held += count_taken(r);
+    r->touched = left;
+}
+
+/* Holds the group as one record, within a step. */
+static int
+put_group(struct round *r)
+{
+    struct log_apply *s = r->s;
+    const struct store_batch batch = {
+        .name = r->name,
+        .name_size = r->name_size,
+        .marks = s->touched,
+        .mark_count = r->taken,
+        .deltas = s->deltas,
+        .delta_count = sum_records(s, r->from, r->to),
+    };
+
+    r->result->held += count_taken(r);
+    return r->how->dry_run ? 0 : held_put(r->how->held, &batch, 0);
+}
+
+/* Holds what is not in yet.  Where the marks cannot be read, each log becomes
+ * a record of its own, since one that is in must not hide one that is not. */
+static int
+hold_groups(struct round *r)
+{
+    struct log_apply *s = r->s;
+    bool unknown;
+    int rc = 0;
+
+    while (rc == 0 && r->touched > 0) {
+        unknown = ask_marks(r) < 0;
+        for (size_t i = 0; unknown && i < r->touched; i++)
+            s->infos[i] = (struct store_mark_info){
+                .state = i == 0 ? STORE_MARK_NONE : STORE_MARK_AHEAD};
+        for (size_t i = 0; rc == 0 && !unknown && i < r->touched; i++)
+            if (s->infos[i].state == STORE_MARK_OTHER)
+                rc = settle_other(r, i);
+        if (rc < 0)
+            return rc;
+        take_group(r);
+        if (s->infos[0].state == STORE_MARK_DONE ||
+            s->infos[0].state == STORE_MARK_AHEAD)
+            rc = settle_group(r, s->infos[0].state);
+        else
+            rc = put_group(r);
+    }
+    return rc;
+}
+
+/* The records of a keyspace for which something is held. */
+static int
+hold_keyspace(struct round *r)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + r->how->wait_ms};
+    struct held *h = r->how->held;
+    int rc;
+
+    pass_held(r);
+    if (r->how->dry_run)
+        return hold_groups(r);
+    do
+        rc = held_begin(h);
+    while (wait_turn(&turn, rc, held_holder(h)));
+    if (rc < 0)
+        return rc;
+    rc = hold_groups(r);
+    if (rc == 0)
+        return held_commit(h);
+    held_abort(h);
+    return rc;
+}
+
+/* ---- a keyspace, held or not -------------------------------------------- */
+
 /* All of a keyspace's records; begins again when another process merged
  * meanwhile, as the marks say then what is in. */
 static int
@@ -356,11 +472,14 @@ apply_keyspace(struct round *r)
 {
     const struct log_apply_result before = *r->result;
     int rc, tries = TRIES;
+    bool held;
 
     do {
         *r->result = before;
         list_logs(r);
-        rc = apply_round(r);
+        rc = ask_held(r, &held);
+        if (rc == 0)
+            rc = held ? hold_keyspace(r) : apply_round(r);
     } while (rc == -ESTALE && --tries > 0);
     return rc;
 }
@@ -373,10 +492,13 @@ make_room(struct log_apply *s)
     s->deltas = malloc(s->count * sizeof *s->deltas);
     s->touched = malloc(s->log_count * sizeof *s->touched);
     s->infos = malloc(s->log_count * sizeof *s->infos);
+    s->held_states = malloc(s->log_count * sizeof *s->held_states);
     s->logs = malloc(s->log_count * sizeof *s->logs);
     s->taken = malloc(s->log_count * sizeof *s->taken);
-    return s->deltas && s->touched && s->infos && s->logs && s->taken ? 0
-                                                                      : -ENOMEM;
+    return s->deltas && s->touched && s->infos && s->held_states && s->logs &&
+                   s->taken
+               ? 0
+               : -ENOMEM;
 }
 
 static void
@@ -385,11 +507,13 @@ free_room(struct log_apply *s)
     free(s->deltas);
     free(s->touched);
     free(s->infos);
+    free(s->held_states);
     free(s->logs);
     free(s->taken);
     s->deltas = NULL;
     s->touched = NULL;
     s->infos = NULL;
+    s->held_states = NULL;
     s->logs = NULL;
     s->taken = NULL;
 }

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/store/lmdb/held.h"
 #include "common/store/store.h"
 #include "common/wire/message.h"
 
@@ -44,6 +45,7 @@ struct log_apply {
     struct store_delta *deltas;
     struct store_mark *touched;
     struct store_mark_info *infos;
+    enum held_state *held_states;
     uint32_t *logs; /* which they are */
     bool *taken;    /* of each log: is in this round */
 };
@@ -62,15 +64,17 @@ int log_apply_add(struct log_apply *s, const struct message *m,
 struct log_apply_result {
     uint64_t merged;  /* records that are in now */
     uint64_t already; /* that were in: the very fill is */
+    uint64_t held;    /* that wait behind what was held for their keyspace */
     uint64_t passed;  /* a later fill of their log is in */
     uint64_t failed;  /* keyspaces that refused */
 };
 
 struct log_apply_how {
-    bool dry_run;     /* only ask the marks */
-    bool go_on;       /* behind a keyspace that refuses */
-    bool pass;        /* a later fill is no refusal: the records are passed */
-    uint64_t wait_ms; /* for another process that is writing */
+    struct held *held; /* NULL: nothing is held (a dry run against nothing) */
+    bool dry_run;      /* only ask the marks */
+    bool go_on;        /* behind a keyspace that refuses */
+    bool pass;         /* a later fill is no refusal: the records are passed */
+    uint64_t wait_ms;  /* for another process that is writing */
     long (*holder)(void *ctx); /* who that is; NULL: not known */
     void *ctx;
 
@@ -80,8 +84,11 @@ struct log_apply_how {
 };
 
 /* Sees to it that all records are in, under the marks of their logs: what is
- * in already is not put in again, also where some of it is.  `store` NULL:
- * a dry run against nothing.  Adds to *result.
+ * in already is not put in again, also where some of it is.  Where something is
+ * held for a keyspace, its records are held behind that, as a worker does it:
+ * applied at once they would bring the marks of their logs past those of what
+ * is held.  So the caller lists its logs first and calls this then.  `store`
+ * NULL: a dry run against nothing.  Adds to *result.
  *   what a keyspace said, unless it goes on behind it; -ENOMEM */
 int log_apply_apply(struct log_apply *s, struct store *store,
                     const struct log_apply_how *how,

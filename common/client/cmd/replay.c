@@ -74,6 +74,7 @@ static int
 flush(struct replay *r)
 {
     const struct log_apply_how how = {
+        .held = r->opened ? r->in.held : NULL,
         .dry_run = r->dry_run,
         .pass = true,
         .wait_ms = r->wait_ms,
@@ -260,6 +261,7 @@ print_result(const struct replay *r)
     output_fact(&out, "logs", cell_number((int64_t)r->logs));
     output_fact(&out, "merged", cell_number((int64_t)s->merged));
     output_fact(&out, "already_merged", cell_number((int64_t)s->already));
+    output_fact(&out, "held", cell_number((int64_t)s->held));
     output_fact(&out, "passed", cell_number((int64_t)s->passed));
     output_fact(&out, "logs_left_out", cell_number((int64_t)r->left_out));
     output_fact(&out, "logs_missing", cell_number((int64_t)r->missing));
@@ -277,6 +279,10 @@ print_result(const struct replay *r)
                          " of logs with a later fill in: merged or left out "
                          "before it)",
                          s->passed);
+        if (s->held > 0)
+            (void)printf(", %" PRIu64
+                         " held behind what is held for their keyspace",
+                         s->held);
         (void)printf("; logs left out %" PRIu64 ", missing %" PRIu64
                      ", damaged %" PRIu64 "\n",
                      r->left_out, r->missing, r->damaged);

@@ -23,6 +23,8 @@
 #include "common/log/inspect.h"
 #include "common/log/slot.h"
 
+#define WAIT_MS 30000 /* for another process that is writing */
+
 struct salvage {
     const struct cmd_line *line;
     const char *name;
@@ -92,8 +94,11 @@ refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
 static int
 apply_all(struct salvage *s)
 {
-    const struct log_apply_how how = {
-        .dry_run = s->dry_run, .go_on = true, .refused = refused};
+    const struct log_apply_how how = {.held = s->in.held,
+                                      .dry_run = s->dry_run,
+                                      .wait_ms = WAIT_MS,
+                                      .go_on = true,
+                                      .refused = refused};
 
     return log_apply_apply(&s->sums, s->in.store, &how, &s->result);
 }
@@ -136,16 +141,23 @@ print_result(struct salvage *s)
     output_fact(&out, "merged", cell_number((int64_t)s->result.merged));
     output_fact(&out, "already_merged",
                 cell_number((int64_t)s->result.already));
+    output_fact(&out, "held", cell_number((int64_t)s->result.held));
     output_fact(&out, "damaged", cell_number(s->report.damaged));
     output_fact(&out, "keyspaces_failed",
                 cell_number((int64_t)s->result.failed));
     output_fact(&out, "dry_run", cell_bool(s->dry_run));
     if (out.format != OUTPUT_JSON) /* output_fini() tells */
         (void)printf("%s: %" PRIu64 " increment%s %s, %" PRIu64
-                     " merged already, %" PRIu32 " damaged and lost\n",
+                     " merged already, %" PRIu32 " damaged and lost",
                      s->name, s->result.merged, output_plural(s->result.merged),
                      s->dry_run ? "would be merged" : "merged",
                      s->result.already, s->report.damaged);
+    if (out.format != OUTPUT_JSON && s->result.held > 0)
+        (void)printf(", %" PRIu64
+                     " held behind what is held for their keyspace",
+                     s->result.held);
+    if (out.format != OUTPUT_JSON)
+        (void)printf("\n");
     return output_fini(&out);
 }
 

@@ -145,6 +145,10 @@ struct held_record {
  *   -EAGAIN  another process has it
  *   -ENOENT  there is no file, so nothing is held */
 int held_lock(struct held *h, const uint8_t *name, size_t name_size);
+
+/* The same of the records of all keyspaces, for a backup: what it copies is
+ * then neither applied nor dropped before the keyspaces are copied, too. */
+int held_lock_all(struct held *h);
 void held_unlock(struct held *h);
 
 /* The keyspace after `name` (size 0: the first) of which something is held, in

@@ -71,7 +71,7 @@ add_record(void *ctx, const MDB_val *key, const MDB_val *value)
     s->fills += head.marks;
     if (head.held_ms < s->since_ms)
         s->since_ms = head.held_ms;
-    if (s->error != EBADMSG)
+    if (s->error == 0) /* later ones wait behind it, whatever they say */
         s->error = head.error;
     return 0;
 }

@@ -39,18 +39,17 @@ open_for_lock(const struct held *h, int *fd)
     return -EAGAIN;
 }
 
-int
-held_lock(struct held *h, const uint8_t *name, size_t name_size)
+/* Locks bytes of the file of a new look, and begins another look. */
+static int
+lock_bytes(struct held *h, off_t start, off_t count)
 {
-    static const struct hash_key zeros;
-    struct flock lock = {
-        .l_type = F_WRLCK,
-        .l_whence = SEEK_SET,
-        .l_start = (off_t)(hash_name(&zeros, 0, name, name_size) & LOCK_BYTES),
-        .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK,
+                         .l_whence = SEEK_SET,
+                         .l_start = start,
+                         .l_len = count};
     int rc, fd;
 
-    assert(h->options.writable && h->lock_fd < 0);
+    assert(h->lock_fd < 0);
     rc = held_snapshot_begin(h);
     if (rc < 0)
         return rc;
@@ -73,6 +72,21 @@ held_lock(struct held *h, const uint8_t *name, size_t name_size)
     if (rc < 0)
         held_unlock(h);
     return rc;
+}
+
+int
+held_lock(struct held *h, const uint8_t *name, size_t name_size)
+{
+    static const struct hash_key zeros;
+
+    return lock_bytes(
+        h, (off_t)(hash_name(&zeros, 0, name, name_size) & LOCK_BYTES), 1);
+}
+
+int
+held_lock_all(struct held *h)
+{
+    return lock_bytes(h, 0, (off_t)LOCK_BYTES + 1);
 }
 
 void
