@@ -364,6 +364,20 @@ open_folders(struct datadir *d, bool make)
     return d->archive_fd < 0 ? d->archive_fd : 0;
 }
 
+static int
+refuse_partial(int fd, const char *path)
+{
+    struct stat st;
+
+    if (fstatat(fd, DATADIR_PARTIAL, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : refuse(-errno, "look at", path);
+    diag(DIAG_ERROR,
+         "%s is a backup that was not finished; remove it, and run countd "
+         "backup again",
+         path);
+    return -EPERM;
+}
+
 int
 datadir_open(struct datadir *d, const char *path, enum datadir_need need)
 {
@@ -378,7 +392,9 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
     new.fd = open_top(path, make);
     if (new.fd < 0)
         return new.fd;
-    rc = open_folders(&new, make);
+    rc = refuse_partial(new.fd, path);
+    if (rc == 0)
+        rc = open_folders(&new, make);
     if (rc == 0 && make)
         rc = check_probe(new.log_fd, path);
     if (rc < 0) {

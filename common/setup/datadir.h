@@ -5,7 +5,8 @@
  * links, no flock between two opens.  A file system whose syncs mean nothing
  * (tmpfs) is warned about.  Each refusal is a message that says what to do.
  * A full disk is no reason to refuse a directory that is there: what can be
- * tried only with room is not tried then.
+ * tried only with room is not tried then.  A backup that was not finished is
+ * refused.
  *
  * Ownership: struct datadir is the caller's between open and close.
  */
@@ -14,6 +15,10 @@
 
 #include <stdbool.h>
 #include <sys/types.h>
+
+/* A folder of this name is in the directory while countd backup fills it, and
+ * stays when that is killed: such a directory is refused. */
+#define DATADIR_PARTIAL "backup.partial"
 
 struct datadir {
     int fd;          /* the directory itself */

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -433,6 +434,65 @@ a_backup_waits_for_the_merge_or_says_that_it_does_not(void **state)
     assert_int_equal(kill(s->children[1], SIGCONT), 0);
 }
 
+static bool
+strace_works(void)
+{
+    return daemon_run(text, sizeof text, "/usr/bin/env", "strace", "-qq", "-o",
+                      "/dev/null", "true", NULL) == 0;
+}
+
+/* Kills a backup at its call number `n` of `name`.  True when there are fewer
+ * calls: it has ended. */
+static bool
+kill_backup_at(struct site *s, const char *path, const char *copy,
+               const char *name, unsigned n)
+{
+    char inject[64];
+
+    snprintf(inject, sizeof inject, "inject=%s:signal=KILL:when=%u", name, n);
+    return daemon_run(text, sizeof text, "/usr/bin/env", "strace", "-qq", "-o",
+                      "/dev/null", "-e", inject, path, "-d", s->data, "backup",
+                      "--no-flush", copy, NULL) == 0;
+}
+
+static void
+a_backup_that_is_killed_is_never_called_whole(void **state)
+{
+    static const char *const calls[] = {"mkdirat", "renameat", "unlinkat",
+                                        "fsync"};
+    struct site *s = *state;
+    char copy[640], path[600];
+    unsigned refused = 0;
+    bool ended;
+
+    if (!strace_works())
+        test_skip("strace cannot trace here");
+    daemon_path("countd", path, sizeof path);
+    expect_text(RUN(s, "incr", "a", "b", "7"), 0, "");
+    expect_text(RUN(s, "incr", "c", "d", "7"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        ended = false;
+        for (unsigned n = 1; !ended; n++) {
+            struct site at = *s;
+
+            assert_true(n < 100);
+            snprintf(copy, sizeof copy, "%s/%s-%u", s->dir.path, calls[i], n);
+            ended = kill_backup_at(s, path, copy, calls[i], n);
+            snprintf(at.data, sizeof at.data, "%.*s", (int)sizeof at.data - 1,
+                     copy);
+            if (RUN(&at, "check") == 0)
+                expect(0, 0, "keyspaces=2 keys=2 ");
+            else if (tmpdir_has(&s->dir, strrchr(copy, '/') + 1))
+                refused++;
+            assert_true(!ended || strstr(text, "keyspaces=2") != NULL);
+        }
+    }
+    assert_true(refused > 8);
+    snprintf(copy, sizeof copy, "%s/fsync-1", s->dir.path);
+    expect(RUN(s, "backup", "--no-flush", copy), 100, "was not finished");
+}
+
 static const struct CMUnitTest tests[] = {
     WITH_EMPTY(flush_says_when_no_reader_answers),
     WITH_EMPTY(flush_says_what_was_set_aside_as_damaged),
@@ -445,6 +505,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(other_message_sizes_are_no_faults_but_misuse),
     WITH_SITE(check_finds_logs_that_are_older_than_the_keyspaces),
     WITH_SITE(a_backup_of_a_running_store_is_complete_and_serves),
+    WITH_SITE(a_backup_that_is_killed_is_never_called_whole),
     WITH_SITE(a_backup_waits_for_the_merge_or_says_that_it_does_not),
     WITH_SITE(check_finds_a_file_of_a_long_name_under_another_name),
 };

@@ -6,6 +6,10 @@
  * by later fills of its logs, it would be a record in the copy of which nobody
  * can tell whether it is in.  Each keyspace is copied as one snapshot.  Every
  * copy is checked before the command says that it is done.
+ *
+ * The copy is made in a folder DATADIR_PARTIAL of the new directory, and its
+ * parts are renamed to their places when it is whole: a command that is killed
+ * leaves a directory that every program refuses.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,15 +31,16 @@
 #include "common/client/cmd/wait_merged.h"
 #include "common/setup/privilege.h"
 
-#define COPY_SIZE    ((size_t)64 << 10)
-#define HELD_WAIT_MS 30000 /* for workers that apply what is held */
+#define COPY_SIZE    ((size_t)1 << 30) /* at a time */
+#define HELD_WAIT_MS 30000             /* for workers that apply what is held */
 
 struct backup {
     const struct cmd_line *line;
     const char *path; /* of the copy */
     struct store_session in;
     struct store *copy; /* the copied keyspaces, for the check */
-    int fd;             /* the copy */
+    int top_fd;         /* of `path` */
+    int fd;             /* the copy: DATADIR_PARTIAL in it until it is whole */
     int keyspace_fd;    /* its keyspace/ */
     struct progress progress;
     uint64_t keyspaces, keys, faults;
@@ -87,68 +93,94 @@ make_log_folder(int dirfd)
 }
 
 static int
+make_folders(struct backup *b)
+{
+    int rc;
+
+    b->fd = make_folder(b->top_fd, DATADIR_PARTIAL);
+    if (b->fd < 0)
+        return b->fd;
+    rc = make_log_folder(b->fd);
+    if (rc == 0) {
+        b->keyspace_fd = make_folder(b->fd, "keyspace");
+        rc = b->keyspace_fd < 0 ? b->keyspace_fd : 0;
+    }
+    if (rc < 0)
+        (void)close(b->fd);
+    return rc;
+}
+
+static int
 make_copy_dir(struct backup *b)
 {
     int rc;
 
-    b->fd = make_folder(AT_FDCWD, b->path);
-    if (b->fd < 0)
-        return b->fd;
-    rc = is_empty(b->fd);
+    b->top_fd = make_folder(AT_FDCWD, b->path);
+    if (b->top_fd < 0)
+        return b->top_fd;
+    rc = is_empty(b->top_fd);
     if (rc == 0)
         rc = -ENOTEMPTY;
     if (rc > 0)
-        rc = make_log_folder(b->fd);
+        rc = make_folders(b);
     if (rc < 0)
-        goto close_fd;
-    b->keyspace_fd = make_folder(b->fd, "keyspace");
-    if (b->keyspace_fd >= 0)
-        return 0;
-    rc = b->keyspace_fd;
-
-close_fd:
-    (void)close(b->fd); /* nothing was written through it */
+        (void)close(b->top_fd);
     return rc;
+}
+
+static int
+sync_parent(int fd)
+{
+    const int parent = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc;
+
+    if (parent < 0)
+        return -errno;
+    rc = fsync(parent) < 0 ? -errno : 0;
+    (void)close(parent);
+    return rc;
+}
+
+/* Moves the copy, which is whole and synced, to its place.  No program uses the
+ * directory while DATADIR_PARTIAL is in it: a crash in between leaves a backup
+ * that is refused, never half of one. */
+static int
+publish(struct backup *b)
+{
+    const char *name;
+    DIR *dir;
+    int rc;
+
+    rc = dirstream_open(b->top_fd, DATADIR_PARTIAL, &dir);
+    if (rc < 0)
+        return rc;
+    while ((rc = dirstream_next(dir, &name)) > 0)
+        if (renameat(b->fd, name, b->top_fd, name) < 0) {
+            rc = -errno;
+            break;
+        }
+    (void)closedir(dir);
+    if (rc == 0 && fsync(b->top_fd) < 0)
+        rc = -errno;
+    if (rc == 0 && unlinkat(b->top_fd, DATADIR_PARTIAL, AT_REMOVEDIR) < 0)
+        rc = -errno;
+    if (rc == 0 && fsync(b->top_fd) < 0)
+        rc = -errno;
+    return rc < 0 ? rc : sync_parent(b->top_fd);
 }
 
 /* ---- plain files ------------------------------------------------------- */
 
 static int
-write_all(int fd, const uint8_t *bytes, size_t size)
-{
-    size_t done = 0;
-
-    while (done < size) {
-        const ssize_t n = write(fd, bytes + done, size - done);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        done += (size_t)n;
-    }
-    return 0;
-}
-
-static int
 copy_bytes(int from, int to)
 {
-    static uint8_t bytes[COPY_SIZE];
+    ssize_t n;
 
-    for (;;) {
-        const ssize_t n = read(from, bytes, sizeof bytes);
-        int rc;
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            return fsync(to) < 0 ? -errno : 0;
-        rc = write_all(to, bytes, (size_t)n);
-        if (rc < 0)
-            return rc;
-    }
+    /* Unlike copy_file_range(2), sendfile(2) copies to any file system. */
+    do
+        n = sendfile(to, from, NULL, COPY_SIZE);
+    while (n > 0 || (n < 0 && errno == EINTR));
+    return n < 0 || fsync(to) < 0 ? -errno : 0;
 }
 
 static int
@@ -425,7 +457,7 @@ copy_all(struct backup *b)
         rc = copy_live(b);
     if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
         rc = -errno;
-    return rc;
+    return rc < 0 ? rc : publish(b);
 }
 
 /* ---- what is not merged yet -------------------------------------------- */
@@ -458,7 +490,16 @@ flush(struct backup *b)
 static int
 refuse_dir(const struct backup *b, int rc)
 {
-    if (rc == -ENOTEMPTY)
+    struct stat st;
+    char partial[CONFIG_TEXT_SIZE];
+
+    (void)snprintf(partial, sizeof partial, "%s/" DATADIR_PARTIAL, b->path);
+    if (rc == -ENOTEMPTY && stat(partial, &st) == 0)
+        diag(DIAG_ERROR,
+             "%s has a backup that was not finished; remove %s, or give a new "
+             "directory",
+             b->path, partial);
+    else if (rc == -ENOTEMPTY)
         diag(DIAG_ERROR, "%s is not empty; give a new directory", b->path);
     else if (rc == -ENOENT)
         diag(DIAG_ERROR, "make %s: its parent folder does not exist", b->path);
@@ -483,9 +524,12 @@ run(struct backup *b)
         return refuse_dir(b, rc);
     rc = copy_all(b);
     (void)close(b->keyspace_fd); /* synced, or failed already */
-    (void)close(b->fd);          /* likewise */
+    (void)close(b->fd);
+    (void)close(b->top_fd);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "copy to %s", b->path);
+        diag_errno(DIAG_ERROR, rc,
+                   "copy to %s (what is in it is not a backup; remove it)",
+                   b->path);
         return CONFIG_EXIT_SYSTEM;
     }
     rc = unmerged_read(&b->in.dir, b->in.held, &kept);
