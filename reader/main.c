@@ -37,6 +37,7 @@ struct reader {
     struct loop_timer tend;
     struct range range;
     struct listener_config door;
+    struct local_folder sockets;
     struct binding binding;
     struct conns *conns;
     struct reader_status status;
@@ -69,6 +70,7 @@ describe_door(struct reader *r)
 
     rc = limit_files(r, &connections);
     r->door = (struct listener_config){.name = "read",
+                                       .socket = LOCAL_READ,
                                        .listen = r->config.read_listen,
                                        .listen_key = "read.listen",
                                        .allow = r->config.read_allow,
@@ -265,7 +267,10 @@ run(struct reader *r)
 
     /* One that serves no port only looks after what it has open. */
     if (r->door.listen[0] != '\0')
-        rc = bind_doors(&r->binding, &r->door, 1);
+        rc = datadir_sockets(&r->datadir, r->config.data_dir,
+                             r->config.socket_group, &r->sockets);
+    if (rc == 0 && r->door.listen[0] != '\0')
+        rc = bind_doors(&r->binding, &r->door, 1, &r->sockets);
     if (rc == 0)
         rc = privilege_drop();
     if (rc == 0)

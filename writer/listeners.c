@@ -52,21 +52,26 @@ fill_live(struct listeners *d, const struct config *c, enum live_kind kind,
         &d->rows[kind == LIVE_COUNTER ? LISTENER_COUNTER : LISTENER_SEMAPHORE];
     const struct live_service_settings s = live_service_settings(c, kind);
 
-    (void)snprintf(d->live_listen[kind], sizeof d->live_listen[kind], "%s:%u",
-                   c->live_address, (unsigned)s.port); /* fits */
-    *row = (struct listener_config){.name = s.name,
-                                    .listen =
-                                        s.enable ? d->live_listen[kind] : NULL,
-                                    .listen_key = s.port_key,
-                                    .allow = c->live_allow,
-                                    .allow_key = "live.allow",
-                                    .enable_key = s.enable_key,
-                                    .max_key = s.max_key,
-                                    .protocol = &live_protocol,
-                                    .ctx = server,
-                                    .max = wanted(s.max_connections),
-                                    .keep_alive_s = LIVE_KEEP_ALIVE_S,
-                                    .close_over = s.max_connections > 0};
+    if (s.port == CONFIG_PORT_SOCKET)
+        (void)snprintf(d->live_listen[kind], sizeof d->live_listen[kind],
+                       LISTENER_NO_PORT); /* fits */
+    else
+        (void)snprintf(d->live_listen[kind], sizeof d->live_listen[kind],
+                       "%s:%u", c->live_address, (unsigned)s.port); /* fits */
+    *row = (struct listener_config){
+        .name = s.name,
+        .socket = kind == LIVE_COUNTER ? LOCAL_COUNTER : LOCAL_SEMAPHORE,
+        .listen = s.enable ? d->live_listen[kind] : NULL,
+        .listen_key = s.port_key,
+        .allow = c->live_allow,
+        .allow_key = "live.allow",
+        .enable_key = s.enable_key,
+        .max_key = s.max_key,
+        .protocol = &live_protocol,
+        .ctx = server,
+        .max = wanted(s.max_connections),
+        .keep_alive_s = LIVE_KEEP_ALIVE_S,
+        .close_over = s.max_connections > 0};
 }
 
 static void
@@ -75,6 +80,7 @@ fill_http(struct listener_config *row, const struct config *c,
 {
     *row = (struct listener_config){
         .name = "http",
+        .socket = LOCAL_HTTP,
         .listen = http_is_on(c) ? c->http_listen : NULL,
         .listen_key = "http.listen",
         .allow = c->http_allow,
@@ -136,9 +142,11 @@ listeners_init(struct listeners *d, const struct config *c,
 
     *d = (struct listeners){
         .rows = {[LISTENER_ACK] = {.name = "ack",
+                                   .socket = LOCAL_ACK,
                                    .listen_key = "write.ack_listen",
                                    .protocol = &ingest_ack},
                  [LISTENER_SILENT] = {.name = "silent",
+                                      .socket = LOCAL_COUNT,
                                       .listen_key = "write.listen",
                                       .protocol = &ingest_silent}}};
     fill_ingest(&d->rows[LISTENER_ACK], c->write_ack_listen, c, ingest);

@@ -34,6 +34,7 @@ struct writer {
     struct config_command command;
     struct datadir dir;
     int lock_fd;
+    struct local_folder sockets;
     struct binding binding;
     struct loop *loop;
     struct logs logs;
@@ -197,7 +198,10 @@ bind_ports(struct writer *w)
     int rc;
 
     listeners_init(&w->doors, &w->config, &w->ingest, &w->lives, &w->http.site);
-    rc = bind_doors(&w->binding, w->doors.rows, DOORS);
+    rc = datadir_sockets(&w->dir, w->config.data_dir, w->config.socket_group,
+                         &w->sockets);
+    if (rc == 0)
+        rc = bind_doors(&w->binding, w->doors.rows, DOORS, &w->sockets);
     return rc < 0 ? rc : privilege_drop();
 }
 

@@ -56,6 +56,31 @@ listen_at(const struct listener_config *row, struct net_address *bound)
     return fd;
 }
 
+/* The socket in the data directory.  Only a listener that has no port cannot do
+ * without. */
+static int
+bind_socket(struct binding *b, size_t i, const struct listener_config *row)
+{
+    const bool alone = strcmp(row->listen, LISTENER_NO_PORT) == 0;
+    const struct local_folder *f = &b->folder;
+    int rc = -ENOENT;
+
+    if (f->fd >= 0 && row->socket)
+        rc = local_listen(f, row->socket, &b->sockets[i]);
+    if (rc == 0 || (!alone && (f->fd < 0 || !row->socket)))
+        return 0;
+    if (rc == -EBUSY)
+        diag(alone ? DIAG_ERROR : DIAG_INFO,
+             "%s/" LOCAL_FOLDER "/%s is served by another process%s", f->path,
+             row->socket,
+             alone ? ": stop that one" : "; this one serves its port alone");
+    else
+        diag_errno(alone ? DIAG_ERROR : DIAG_WARNING, rc,
+                   "listen at %s/" LOCAL_FOLDER "/%s%s", f->path, row->socket,
+                   alone ? "" : "; its port serves alone");
+    return alone ? rc : 0;
+}
+
 static int
 bind_door(struct binding *b, size_t i, const struct listener_config *row)
 {
@@ -63,6 +88,12 @@ bind_door(struct binding *b, size_t i, const struct listener_config *row)
     char where[NET_ADDRESS_SIZE];
     int fd;
 
+    fd = bind_socket(b, i, row);
+    if (fd < 0)
+        return fd;
+    b->on++;
+    if (strcmp(row->listen, LISTENER_NO_PORT) == 0)
+        return 0;
     fd = listen_at(row, &bound);
     if (fd < 0)
         return fd;
@@ -89,40 +120,48 @@ nothing_to_do(const struct listener_config *rows, size_t count)
 }
 
 int
-bind_doors(struct binding *b, const struct listener_config *rows, size_t count)
+bind_doors(struct binding *b, const struct listener_config *rows, size_t count,
+           const struct local_folder *folder)
 {
     int rc = 0;
 
     assert(count <= BIND_DOORS_MAX);
-    *b = (struct binding){.count = count};
+    *b = (struct binding){.count = count, .folder = *folder};
     for (size_t i = 0; i < count; i++)
-        b->fds[i] = -1;
+        b->fds[i] = b->sockets[i].fd = b->sockets[i].lock_fd = -1;
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (!is_off(&rows[i]))
             rc = bind_door(b, i, &rows[i]);
-    if (rc < 0 || b->line_count > 0)
+    if (rc < 0 || b->on > 0)
         return rc;
     nothing_to_do(rows, count);
     return -EINVAL;
 }
 
+static int
+serve_one(struct conns *cs, size_t i, int *fd)
+{
+    const int rc = *fd < 0 ? 0 : conns_listen(cs, i, *fd);
+
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "listen %s",
+                   conns_door(cs, i)->row->listen_key);
+    else
+        *fd = -1;
+    return rc;
+}
+
 int
 bind_serve(struct binding *b, struct conns *cs)
 {
-    for (size_t i = 0; i < b->count; i++) {
-        int rc;
+    int rc = 0;
 
-        if (b->fds[i] < 0)
-            continue;
-        rc = conns_listen(cs, i, b->fds[i]);
-        if (rc < 0) {
-            diag_errno(DIAG_ERROR, rc, "listen %s",
-                       conns_door(cs, i)->row->listen_key);
-            return rc;
-        }
-        b->fds[i] = -1;
+    for (size_t i = 0; rc == 0 && i < b->count; i++) {
+        rc = serve_one(cs, i, &b->fds[i]);
+        if (rc == 0)
+            rc = serve_one(cs, i, &b->sockets[i].fd);
     }
-    return 0;
+    return rc;
 }
 
 void
@@ -132,5 +171,9 @@ bind_close(struct binding *b)
         if (b->fds[i] >= 0)
             (void)close(b->fds[i]); /* nobody was accepted */
         b->fds[i] = -1;
+        local_close(&b->folder, &b->sockets[i]);
     }
+    if (b->count > 0 && b->folder.fd >= 0)
+        (void)close(b->folder.fd); /* only led to the sockets */
+    b->count = 0;
 }

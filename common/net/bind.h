@@ -1,4 +1,5 @@
-/* common/net/bind.h - the listening sockets of a table of doors.
+/* common/net/bind.h - the listening sockets of a table of listeners: of each
+ * its port, and its socket in the data directory.
  *
  * Sockets are bound before a daemon has threads and while it may still bind low
  * ports; who connects meanwhile is accepted when the doors are open.
@@ -8,26 +9,32 @@
 #define COUNTD_COMMON_NET_BIND_H
 
 #include "common/net/conn.h"
+#include "common/net/local.h"
 
 #define BIND_DOORS_MAX 16
 #define BIND_LINE_SIZE (NET_ADDRESS_SIZE + 32)
 
 struct binding {
     size_t count;
-    int fds[BIND_DOORS_MAX];                    /* -1: off, or handed over */
+    int fds[BIND_DOORS_MAX];    /* -1: off, or handed over */
+    struct local_folder folder; /* of the sockets */
+    struct local sockets[BIND_DOORS_MAX];
     char lines[BIND_DOORS_MAX][BIND_LINE_SIZE]; /* "name=address:port" */
     size_t line_count;
+    size_t on; /* listeners */
 };
 
-/* Binds all doors that are on.  -EINVAL: none is, or an address is wrong;
+/* Binds all listeners that are on, sockets in `folder`, whose descriptor
+ * is the binding's from now on.  A socket that cannot be had is reported, and
+ * its port serves alone.  -EINVAL: no listener is on, or an address is wrong;
  * -EADDRINUSE, -EACCES, ... */
 int bind_doors(struct binding *b, const struct listener_config *rows,
-               size_t count);
+               size_t count, const struct local_folder *folder);
 
 /* Gives the sockets to the doors. */
 int bind_serve(struct binding *b, struct conns *cs);
 
-/* Closes what was not handed over. */
+/* Closes what was not handed over, and removes the sockets. */
 void bind_close(struct binding *b);
 
 #endif

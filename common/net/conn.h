@@ -180,9 +180,14 @@ struct protocol {
     void (*turn)(struct listener *d, bool begins);
 };
 
+#define LISTENER_NO_PORT "socket" /* the socket alone */
+
 struct listener_config {    /* all that knows a port goes by it */
     const char *name;       /* in the ready line, messages and figures */
-    const char *listen;     /* host:port; NULL or empty: the door is off */
+    const char *socket;     /* its name in the data directory (local.h); NULL:
+                               it has none */
+    const char *listen;     /* host:port, or LISTENER_NO_PORT; NULL or empty:
+                               the listener is off, its socket too */
     const char *listen_key; /* the setting of that, for messages */
     const char *allow;      /* networks that may connect; empty: all, where the
                                address is of loopback */
@@ -214,10 +219,13 @@ struct listener_stats {
     uint64_t cut_off; /* that ended within a request */
 };
 
+/* A listener has a port, a socket in the data directory, or both. */
+enum { LISTENER_PORT, LISTENER_SOCKET, LISTENER_ACCEPTORS };
+
 struct listener {
     const struct listener_config *row;
     struct conns *conns;
-    struct acceptor listener;
+    struct acceptor acceptors[LISTENER_ACCEPTORS];
     struct list_link lists[CONN_STATES];
     uint8_t *array; /* conns, `stride` bytes each */
     size_t stride;
@@ -333,7 +341,8 @@ void conns_fini(struct conns *cs);
 
 struct listener *conns_door(struct conns *cs, size_t index);
 
-/* Serves a listening socket at a door, and owns it from now on. */
+/* Serves a listening socket, of a port or of the data directory, at a door, and
+ * owns it from now on. */
 int conns_listen(struct conns *cs, size_t door, int fd);
 
 /* Takes a connected non-blocking socket, as if it had been accepted.  -EMFILE:

@@ -216,6 +216,19 @@ begins_http(const uint8_t *bytes, size_t size, bool *more)
     return false;
 }
 
+/* A process of this machine, as it was when it connected. */
+static void
+format_process(int fd, char text[NET_ADDRESS_SIZE])
+{
+    struct ucred who = {.pid = 0};
+    socklen_t size = sizeof who;
+
+    /* Cannot fail: it is a socket of this machine. */
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size);
+    (void)snprintf(text, NET_ADDRESS_SIZE, "pid=%ld,uid=%ld", (long)who.pid,
+                   (long)who.uid); /* fits */
+}
+
 void
 conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE])
 {
@@ -223,6 +236,8 @@ conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE])
 
     if (getpeername(c->source.fd, (struct sockaddr *)&a.sa, &a.size) < 0)
         (void)snprintf(text, NET_ADDRESS_SIZE, "-"); /* it has gone */
+    else if (a.sa.ss_family == AF_UNIX)
+        format_process(c->source.fd, text);
     else
         net_format(&a, text);
 }

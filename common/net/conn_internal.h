@@ -81,6 +81,20 @@ listener_at(struct conns *cs, size_t i)
     return &cs->doors[i];
 }
 
+static inline bool
+listener_accepts(const struct listener *d)
+{
+    return d->acceptors[LISTENER_PORT].source.fd >= 0 ||
+           d->acceptors[LISTENER_SOCKET].source.fd >= 0;
+}
+
+static inline bool
+listener_is_paused(const struct listener *d)
+{
+    return d->acceptors[LISTENER_PORT].paused ||
+           d->acceptors[LISTENER_SOCKET].paused;
+}
+
 static inline struct conn *
 listener_conn(const struct listener *d, size_t number)
 {

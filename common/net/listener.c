@@ -77,15 +77,18 @@ yielding(const struct listener *d)
 static void
 update_accepting(struct listener *d)
 {
-    struct acceptor *l = &d->listener;
     const bool open = d->row->close_over || has_place(d) || yielding(d) != NULL;
+    bool was_open = false;
 
-    if (!open && l->allowed)
+    for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
+        was_open |= d->acceptors[i].allowed;
+    if (!open && was_open)
         diag_repeating(&d->said_full, DIAG_WARNING,
                        "%s: full with connections=%zu, more wait: %s, or the "
                        "limit of descriptors, allows no more",
                        d->row->name, d->open, d->row->max_key);
-    acceptor_allow(l, open);
+    for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
+        acceptor_allow(&d->acceptors[i], open);
 }
 
 void
@@ -96,7 +99,7 @@ listener_closed(struct listener *d)
     if (cs->stopping)
         return;
     for (size_t i = 0; i < cs->count; i++)
-        if (cs->doors[i].listener.source.fd >= 0)
+        if (listener_accepts(&cs->doors[i]))
             update_accepting(&cs->doors[i]);
 }
 
@@ -142,14 +145,15 @@ conns_take(struct conns *cs, size_t door, int fd)
     return has_place(d) ? begin(d, fd) : -EMFILE;
 }
 
-/* Whether the peer is of a network that may connect; says when not. */
+/* Whether the peer is of a network that may connect; says when not.  Who may
+ * use a socket of the data directory its mode says. */
 static bool
-is_allowed(struct listener *d, int fd)
+is_allowed(struct listener *d, const struct acceptor *l, int fd)
 {
     struct net_address peer = {.size = sizeof peer.sa};
     char where[NET_ADDRESS_SIZE] = "-";
 
-    if (d->allow.count == 0)
+    if (d->allow.count == 0 || l == &d->acceptors[LISTENER_SOCKET])
         return true;
     if (getpeername(fd, (struct sockaddr *)&peer.sa, &peer.size) == 0) {
         if (networks_contain(&d->allow, &peer))
@@ -167,11 +171,11 @@ is_allowed(struct listener *d, int fd)
 static void
 accepted(struct acceptor *l, int fd)
 {
-    struct listener *d = LOOP_OWNER(l, struct listener, listener);
+    struct listener *d = l->ctx;
     struct conn *c;
     int rc = -EMFILE;
 
-    if (!is_allowed(d, fd)) {
+    if (!is_allowed(d, l, fd)) {
         (void)close(fd); /* nothing was read from it */
         return;
     }
@@ -224,13 +228,19 @@ int
 conns_listen(struct conns *cs, size_t door, int fd)
 {
     struct listener *d = conns_door(cs, door);
-    int rc;
+    struct acceptor *l;
+    int domain, rc;
 
-    rc = keep_alive(d->row, fd);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain,
+                   &(socklen_t){sizeof domain}) < 0)
+        return -errno;
+    l = &d->acceptors[domain == AF_UNIX ? LISTENER_SOCKET : LISTENER_PORT];
+    rc = domain == AF_UNIX ? 0 : keep_alive(d->row, fd);
     if (rc < 0)
         return rc;
-    d->listener.accepted = accepted;
-    rc = acceptor_start(&d->listener, cs->loop, fd);
+    l->accepted = accepted;
+    l->ctx = d;
+    rc = acceptor_start(l, cs->loop, fd);
     if (rc == 0)
         update_accepting(d);
     return rc;
@@ -444,7 +454,7 @@ tick_due(struct loop_timer *timer)
 
         end_ending(d, (uint32_t)now);
         end_idle(d, (uint32_t)now);
-        if (d->row->yield_s > 0 && d->listener.paused)
+        if (d->row->yield_s > 0 && listener_is_paused(d))
             update_accepting(d);
     }
     end_hunger(cs, now);
@@ -466,11 +476,11 @@ listener_init(struct listener *d, struct conns *cs,
     int rc;
 
     assert(row->max > 0 && row->protocol->state_size % 8 == 0);
-    *d = (struct listener){.row = row,
-                           .conns = cs,
-                           .listener = {.source = {.fd = -1}},
-                           .stride =
-                               sizeof(struct conn) + row->protocol->state_size};
+    *d = (struct listener){
+        .row = row,
+        .conns = cs,
+        .acceptors = {{.source = {.fd = -1}}, {.source = {.fd = -1}}},
+        .stride = sizeof(struct conn) + row->protocol->state_size};
     for (unsigned i = 0; i < CONN_STATES; i++)
         list_init(&d->lists[i]);
     rc = row->allow ? networks_parse(row->allow, &d->allow, &wrong, &size) : 0;
@@ -552,7 +562,8 @@ conns_fini(struct conns *cs)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = listener_at(cs, i);
 
-        acceptor_stop(&d->listener);
+        for (size_t k = 0; k < LISTENER_ACCEPTORS; k++)
+            acceptor_stop(&d->acceptors[k]);
         for (size_t n = 0; n < d->touched; n++)
             if (listener_conn(d, n)->source.fd >= 0)
                 conn_close(listener_conn(d, n));

@@ -12,15 +12,15 @@
 
 /* Connections that the kernel has taken are ours to serve. */
 static void
-accept_rest(struct listener *d)
+accept_rest(struct listener *d, struct acceptor *l)
 {
     uint64_t before;
 
     do {
         before = d->figures.accepted;
-        if (d->listener.paused)
+        if (l->paused)
             break;
-        d->listener.source.ready(&d->listener.source, EPOLLIN);
+        l->source.ready(&l->source, EPOLLIN);
     } while (d->figures.accepted > before);
 }
 
@@ -142,9 +142,13 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = listener_at(cs, i);
 
-        if (d->listener.source.fd >= 0 && d->row->protocol->stop != STOP_CUT)
-            accept_rest(d);
-        acceptor_stop(&d->listener);
+        for (size_t k = 0; k < LISTENER_ACCEPTORS; k++) {
+            struct acceptor *l = &d->acceptors[k];
+
+            if (l->source.fd >= 0 && d->row->protocol->stop != STOP_CUT)
+                accept_rest(d, l);
+            acceptor_stop(l);
+        }
         d->moved_ms = now;
         if (d->row->protocol->stop == STOP_ANSWER)
             answer_rest(d);

@@ -13,10 +13,9 @@
 
 #include "common/base/clock.h"
 
-#define BACKLOG      4096 /* the kernel cuts it to net.core.somaxconn */
-#define ACCEPT_BATCH 64   /* connections taken per event */
-#define RETRY_MS     100  /* look again when descriptors ran out */
-#define BACK_OFF_MS  10   /* first wait for a port in use; doubles */
+#define ACCEPT_BATCH 64  /* connections taken per event */
+#define RETRY_MS     100 /* look again when descriptors ran out */
+#define BACK_OFF_MS  10  /* first wait for a port in use; doubles */
 #define BACK_OFF_MAX 320
 
 /* One try: socket, bind, and the address it got; listens when `bound` is
@@ -39,7 +38,7 @@ bind_once(const struct net_address *a, struct net_address *bound)
     }
     if (bound == NULL)
         return fd;
-    if (listen(fd, BACKLOG) < 0) {
+    if (listen(fd, NET_BACKLOG) < 0) {
         rc = -errno;
         goto close_fd;
     }

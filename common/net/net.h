@@ -13,8 +13,9 @@
 
 #include "common/net/loop.h"
 
-#define NET_ADDRESS_SIZE 64  /* "[v6]:port" and NUL */
-#define NET_HOST_SIZE    256 /* longest host name and NUL */
+#define NET_ADDRESS_SIZE 64   /* "[v6]:port" and NUL */
+#define NET_HOST_SIZE    256  /* longest host name and NUL */
+#define NET_BACKLOG      4096 /* the kernel cuts it to net.core.somaxconn */
 
 struct net_address {
     struct sockaddr_storage sa;
@@ -67,6 +68,7 @@ struct acceptor {
     bool paused;
     /* Takes the descriptor (non-blocking, TCP_NODELAY). */
     void (*accepted)(struct acceptor *l, int fd);
+    void *ctx; /* of accepted() */
 };
 
 int acceptor_start(struct acceptor *l, struct loop *loop, int fd);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/net/net.h"
+#include "common/net/conn.h"
 #include "common/net/networks.h"
 #include "common/wire/message.h"
 #include "common/wire/name.h"
@@ -34,11 +34,13 @@ enum kind {
     KIND_ADDRESS,
     KIND_HOST,
     KIND_USER,
+    KIND_GROUP,
     KIND_NAMES,
     KIND_NETWORKS,
     KIND_BOOL,
     KIND_TIERS,
-    KIND_COUNT, /* this and those behind it have limits */
+    KIND_PORT, /* this and those behind it have limits */
+    KIND_COUNT,
     KIND_SIZE,
     KIND_TIME,
     KIND_SECONDS, /* whole ones; a number without a unit is seconds too */
@@ -61,6 +63,8 @@ static const struct option_row options[] = {
      "directory of all that is kept"},
     {"user", KIND_USER, AT(user), 0, CONFIG_USER_SIZE - 1, "",
      "whom to become when started as root; empty: nobody else"},
+    {"socket.group", KIND_GROUP, AT(socket_group), 0, CONFIG_USER_SIZE - 1, "",
+     "group that may use the sockets in the data directory; empty: none"},
     {"log.size", KIND_SIZE, AT(log_size), 16 * KILO, 1 * GIGA, "32M",
      "bytes of each commit log"},
     {"log.count", KIND_COUNT, AT(log_count), 1, 1024, "4",
@@ -116,7 +120,7 @@ static const struct option_row options[] = {
      "what is acquired, released and refused is counted in live.*"},
     {"counter.enable", KIND_BOOL, AT(counter_enable), 0, 1, "true",
      "counters: acquire and release up to a maximum"},
-    {"counter.port", KIND_COUNT, AT(counter_port), 0, 65535, "11215",
+    {"counter.port", KIND_PORT, AT(counter_port), 0, 65535, "11215",
      "port of the counters"},
     {"counter.max_connections", KIND_COUNT, AT(counter_max_connections), 0,
      1000000, "0", "connections to it; more are closed; 0: no limit"},
@@ -129,7 +133,7 @@ static const struct option_row options[] = {
      "window of the maximum; an idle counter goes when it ends"},
     {"semaphore.enable", KIND_BOOL, AT(semaphore_enable), 0, 1, "false",
      "semaphores: the same with an initial value"},
-    {"semaphore.port", KIND_COUNT, AT(semaphore_port), 0, 65535, "11216",
+    {"semaphore.port", KIND_PORT, AT(semaphore_port), 0, 65535, "11216",
      "port of the semaphores"},
     {"semaphore.max_connections", KIND_COUNT, AT(semaphore_max_connections), 0,
      1000000, "0", "connections to it; more are closed; 0: no limit"},
@@ -244,14 +248,16 @@ static const struct {
     const char *type, *example;
 } kinds[] = {
     [KIND_PATH] = {"a path", "a path"},
-    [KIND_ADDRESS] = {"an address and port, or empty",
+    [KIND_ADDRESS] = {"an address and port, socket, or empty",
                       "an address or host name and a port, such as "
-                      "127.0.0.1:48879 or [::1]:0"},
+                      "127.0.0.1:48879 or [::1]:0, or socket"},
     [KIND_HOST] = {"an address without a port",
                    "an address or host name without a port, such as 127.0.0.1 "
                    "or [::1]"},
     [KIND_USER] = {"a user's name or number, or empty",
                    "a user's name or number"},
+    [KIND_GROUP] = {"a group's name or number, or empty",
+                    "a group's name or number"},
     [KIND_NAMES] = {"names with blanks between, or empty",
                     "names with blanks between"},
     [KIND_NETWORKS] = {"networks with blanks between, or empty",
@@ -261,6 +267,7 @@ static const struct {
     [KIND_TIERS] = {"step:keep, at most four, or off",
                     "steps and how long each is kept, such as 1m:2d,1h:90d, or "
                     "off"},
+    [KIND_PORT] = {"socket or a number", "socket, or a number"},
     [KIND_COUNT] = {"a number", "a number"},
     [KIND_SIZE] = {"a size",
                    "a size: a number, or one with K, M or G, such as 32M"},
@@ -288,7 +295,7 @@ describe_row(const struct option_row *row, char *text, size_t size)
                        row->min > 0 ? "a path of 1 to %s bytes"
                                     : "a path of at most %s bytes, or empty",
                        max);
-    else if (row->kind < KIND_COUNT)
+    else if (row->kind < KIND_PORT)
         (void)snprintf(text, size, "%s", kinds[row->kind].type);
     else
         (void)snprintf(text, size, "%s, %s to %s", kinds[row->kind].type, min,
@@ -330,7 +337,7 @@ read_number(enum kind kind, const char *text, uint64_t *out)
     uint64_t value = 0;
     const char *at = text;
 
-    if (kind != KIND_COUNT)
+    if (kind != KIND_COUNT && kind != KIND_PORT)
         units = units_of(kind, &count);
     for (; *at >= '0' && *at <= '9'; at++) {
         const uint64_t digit = (uint64_t)(*at - '0');
@@ -368,7 +375,8 @@ config_count(const char *text, uint64_t *count)
 static bool
 is_address(const char *text)
 {
-    return text[0] == '\0' || net_check(text) == 0;
+    return text[0] == '\0' || strcmp(text, LISTENER_NO_PORT) == 0 ||
+           net_check(text) == 0;
 }
 
 /* As it stands in front of a port: a name, an IPv4 address, or an IPv6 one in
@@ -440,11 +448,16 @@ set_text(struct config *c, const struct option_row *row, const char *value,
     return 0;
 }
 
-/* As read_number(), with the words that log.sync takes; *word when it was
- * one, which no limit applies to. */
+/* As read_number(), with the words that log.sync and ports take; *word when it
+ * was one, which no limit applies to. */
 static int
 read_value(enum kind kind, const char *text, uint64_t *out, bool *word)
 {
+    if (kind == KIND_PORT && strcmp(text, LISTENER_NO_PORT) == 0) {
+        *word = true;
+        *out = CONFIG_PORT_SOCKET;
+        return 0;
+    }
     *word = kind == KIND_SYNC &&
             (strcmp(text, "always") == 0 || strcmp(text, "never") == 0);
     if (!*word)
@@ -535,7 +548,8 @@ config_set(struct config *c, const char *key, const char *value, char *why,
             continue;
         if (row->kind == KIND_PATH || row->kind == KIND_ADDRESS ||
             row->kind == KIND_HOST || row->kind == KIND_USER ||
-            row->kind == KIND_NAMES || row->kind == KIND_NETWORKS)
+            row->kind == KIND_GROUP || row->kind == KIND_NAMES ||
+            row->kind == KIND_NETWORKS)
             return set_text(c, row, value, why, why_size);
         if (row->kind == KIND_BOOL)
             return set_bool(c, row, value, why, why_size);

@@ -23,6 +23,9 @@
 #define CONFIG_HOSTS_SIZE 1024 /* names of http.hosts, with NUL */
 #define CONFIG_ALLOW_SIZE 1024 /* networks of X.allow, with NUL */
 
+/* counter.port and semaphore.port: the socket in the data directory alone. */
+#define CONFIG_PORT_SOCKET UINT64_MAX
+
 #define CONFIG_SYNC_ALWAYS 0
 #define CONFIG_SYNC_NEVER  UINT64_MAX
 
@@ -39,6 +42,7 @@
 struct config {
     char data_dir[CONFIG_TEXT_SIZE];         /* data_dir = data */
     char user[CONFIG_USER_SIZE];             /* user = */
+    char socket_group[CONFIG_USER_SIZE];     /* socket.group = */
     uint64_t log_size;                       /* log.size = 32M, bytes */
     uint64_t log_count;                      /* log.count = 4 */
     uint64_t log_max;                        /* log.max = 1024 */

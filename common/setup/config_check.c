@@ -8,7 +8,7 @@
 
 #include "common/wire/message.h"
 
-#define WHERE_SIZE (CONFIG_TEXT_SIZE + 8) /* an address and a port */
+#define WHERE_SIZE (CONFIG_TEXT_SIZE + 24) /* an address and a port */
 
 struct place {
     const char *key;
@@ -40,10 +40,10 @@ check_addresses(const struct config *c, char *why, size_t why_size)
     const size_t count = sizeof places / sizeof places[0];
 
     /* Both have room for any address and port. */
-    if (c->counter_enable)
+    if (c->counter_enable && c->counter_port != CONFIG_PORT_SOCKET)
         (void)snprintf(counter, sizeof counter, "%s:%" PRIu64, c->live_address,
                        c->counter_port);
-    if (c->semaphore_enable)
+    if (c->semaphore_enable && c->semaphore_port != CONFIG_PORT_SOCKET)
         (void)snprintf(semaphore, sizeof semaphore, "%s:%" PRIu64,
                        c->live_address, c->semaphore_port);
     for (size_t i = 0; i < count; i++) {

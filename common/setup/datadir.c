@@ -16,6 +16,7 @@
 #include "common/base/diag.h"
 #include "common/setup/config.h"
 #include "common/setup/disk.h"
+#include "common/setup/privilege.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 #define FILE_FLAGS   (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
@@ -338,6 +339,62 @@ datadir_live(struct datadir *d)
         return fd;
     d->live_fd = fd;
     return 0;
+}
+
+/* ---- sockets ------------------------------------------------------------ */
+
+/* Gives a folder to the group, with this mode.  What it has already is not set
+ * again: a service manager may forbid the call. */
+static int
+share_folder(int fd, const char *name, gid_t gid, mode_t mode)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return refuse(-errno, "look at", name);
+    if (gid != LOCAL_ANY_GROUP && st.st_gid != gid &&
+        fchown(fd, (uid_t)-1, gid) < 0) {
+        diag_errno(DIAG_ERROR, -errno,
+                   "socket.group: give %s to group id %ld: user id %ld must be "
+                   "a member of it, or the daemons be started as root",
+                   name, (long)gid, (long)geteuid());
+        return -EPERM;
+    }
+    if ((st.st_mode & 07777) != mode && fchmod(fd, mode) < 0)
+        return refuse(-errno, "set the mode of", name);
+    return 0;
+}
+
+int
+datadir_sockets(const struct datadir *d, const char *path, const char *group,
+                struct local_folder *out)
+{
+    struct local_folder f = {
+        .path = path, .mode = 0600, .gid = LOCAL_ANY_GROUP};
+    int rc = 0;
+
+    if (group[0] != '\0' && privilege_find_group(group, &f.gid) < 0)
+        return -EPERM;
+    f.fd = open_folder(d, LOCAL_FOLDER, true);
+    if (f.fd == -ENOSPC || f.fd == -EDQUOT || f.fd == -EROFS) {
+        f.fd = -1;
+        *out = f;
+        return 0;
+    }
+    if (f.fd < 0)
+        return f.fd;
+    if (group[0] != '\0') {
+        f.mode = 0660;
+        rc = share_folder(d->fd, path, f.gid, 0710);
+    }
+    if (rc == 0)
+        rc = share_folder(f.fd, LOCAL_FOLDER, f.gid,
+                          group[0] != '\0' ? 0750 : FOLDER_MODE);
+    if (rc == 0)
+        *out = f;
+    else
+        (void)close(f.fd); /* only looked at */
+    return rc;
 }
 
 static int

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "common/net/local.h"
+
 /* A folder of this name is in the directory while countd backup fills it, and
  * stays when that is killed: such a directory is refused. */
 #define DATADIR_PARTIAL "backup.partial"
@@ -58,6 +60,13 @@ int datadir_archive(struct datadir *d);
 
 /* Makes live/ if need be and sets live_fd. */
 int datadir_live(struct datadir *d);
+
+/* Makes socket/ if need be, for sockets that the group of `socket.group` may
+ * use, or the owner alone when `group` is empty, and opens it: *out is the
+ * caller's to close.  On a full disk there are none: out->fd is -1.  `path` is
+ * the data directory's, and is borrowed.  Reports why not. */
+int datadir_sockets(const struct datadir *d, const char *path,
+                    const char *group, struct local_folder *out);
 
 /* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
  * -EBUSY when another countd-write has it (its pid in *pid). */

@@ -21,6 +21,8 @@
 struct account {
     uid_t uid;
     gid_t gid;
+    gid_t groups[1]; /* further ones */
+    int group_count;
 };
 
 /* ---- capabilities -------------------------------------------------------- */
@@ -66,7 +68,7 @@ parse_number(const char *text, struct account *a)
     number = strtoul(text, &end, 10);
     if (errno != 0 || *end != '\0' || number >= ID_NONE)
         return -ENOENT;
-    *a = (struct account){(uid_t)number, (gid_t)number};
+    *a = (struct account){.uid = (uid_t)number, .gid = (gid_t)number};
     return 0;
 }
 
@@ -84,8 +86,29 @@ find_account(const char *user, struct account *a)
         entry = getpwuid(a->uid);
     }
     if (entry != NULL)
-        *a = (struct account){entry->pw_uid, entry->pw_gid};
+        *a = (struct account){.uid = entry->pw_uid, .gid = entry->pw_gid};
     return rc;
+}
+
+int
+privilege_find_group(const char *group, gid_t *gid)
+{
+    const struct group *entry = getgrnam(group);
+    struct account a;
+
+    if (entry != NULL) {
+        *gid = entry->gr_gid;
+        return 0;
+    }
+    if (parse_number(group, &a) < 0) {
+        diag(DIAG_ERROR,
+             "socket.group=%s: there is no such group; make one (groupadd "
+             "--system %s), or set socket.group to one that exists",
+             group, group);
+        return -ENOENT;
+    }
+    *gid = a.gid;
+    return 0;
 }
 
 /* ---- becoming another ---------------------------------------------------- */
@@ -100,7 +123,8 @@ set_ids(const struct account *a)
 
     if (prctl(PR_GET_PDEATHSIG, &death_signal) < 0)
         return -errno;
-    if (setgroups(0, NULL) < 0 || setresgid(a->gid, a->gid, a->gid) < 0)
+    if (setgroups((size_t)a->group_count, a->groups) < 0 ||
+        setresgid(a->gid, a->gid, a->gid) < 0)
         return -errno;
     if (prctl(PR_SET_KEEPCAPS, 1UL, 0UL, 0UL, 0UL) < 0 ||
         setresuid(a->uid, a->uid, a->uid) < 0 ||
@@ -126,7 +150,7 @@ is_become(const struct account *a)
            getresgid(&gid, &group, &saved_group) == 0 && uid == a->uid &&
            effective == a->uid && saved == a->uid && gid == a->gid &&
            group == a->gid && saved_group == a->gid &&
-           getgroups(0, NULL) == 0 && setresuid(-1U, 0, -1U) < 0;
+           getgroups(0, NULL) == a->group_count && setresuid(-1U, 0, -1U) < 0;
 }
 
 static int
@@ -178,6 +202,11 @@ become(const struct config *c, enum datadir_need need)
              c->user, (long)geteuid(), a.uid == 0 ? "" : "root or as ",
              c->user);
         return CONFIG_EXIT_USAGE;
+    }
+    if (c->socket_group[0] != '\0') {
+        if (privilege_find_group(c->socket_group, &a.groups[0]) < 0)
+            return CONFIG_EXIT_USAGE;
+        a.group_count = 1;
     }
     if (need == DATADIR_WRITE) {
         rc = datadir_make_for(c->data_dir, a.uid, a.gid);

@@ -13,6 +13,9 @@
  * might execute gains rights (no_new_privs), and capabilities that came with
  * an ordinary user go, too.  Only who is root and has no `user` keeps them.
  *
+ * The group of `socket.group` is the one that the user keeps, so that the
+ * sockets in the data directory can be given to it.
+ *
  * Threads: both are called while there is one; later ones inherit the result.
  */
 #ifndef COUNTD_COMMON_SETUP_PRIVILEGE_H
@@ -25,6 +28,9 @@
 #define PRIVILEGE_ROOT_WARNING                                                 \
     "runs as root, which it does not need: set user to an ordinary one (or "   \
     "to root, to hear no more of it)"
+
+/* The group with this name or number.  Reports when there is none: -ENOENT. */
+int privilege_find_group(const char *group, gid_t *gid);
 
 /* The first step.  As root with DATADIR_WRITE, first makes the data directory
  * for the user if it is not there.  Says what is wrong and returns the status

@@ -296,15 +296,21 @@ an_error_names_file_line_key_and_what_would_be_right(void **state)
         "http.allow = 10.0.0.1/8", -ERANGE,
         "t.conf:1: http.allow: 10.0.0.1/8 has bits set behind its prefix; give "
         "the network's own address, such as 10.0.0.0/8");
-    assert_bad("write.listen = 48879", -EINVAL,
-               "t.conf:1: write.listen: \"48879\" is wrong; give an address "
-               "or host name and a port, such as 127.0.0.1:48879 or [::1]:0");
-    assert_bad("write.listen = a:65536", -EINVAL,
-               "t.conf:1: write.listen: \"a:65536\" is wrong; give an address "
-               "or host name and a port, such as 127.0.0.1:48879 or [::1]:0");
-    assert_bad("read.listen = ::1:48880", -EINVAL,
-               "t.conf:1: read.listen: \"::1:48880\" is wrong; give an address "
-               "or host name and a port, such as 127.0.0.1:48879 or [::1]:0");
+    assert_bad(
+        "write.listen = 48879", -EINVAL,
+        "t.conf:1: write.listen: \"48879\" is wrong; give an address "
+        "or host name and a port, such as 127.0.0.1:48879 or [::1]:0, or "
+        "socket");
+    assert_bad(
+        "write.listen = a:65536", -EINVAL,
+        "t.conf:1: write.listen: \"a:65536\" is wrong; give an address "
+        "or host name and a port, such as 127.0.0.1:48879 or [::1]:0, or "
+        "socket");
+    assert_bad(
+        "read.listen = ::1:48880", -EINVAL,
+        "t.conf:1: read.listen: \"::1:48880\" is wrong; give an address "
+        "or host name and a port, such as 127.0.0.1:48879 or [::1]:0, or "
+        "socket");
 }
 
 static void
@@ -452,6 +458,28 @@ live_ports_that_meet_another_are_refused(void **state)
 }
 
 static void
+a_socket_alone_stands_for_any_address_or_port(void **state)
+{
+    struct config c;
+    char why[512];
+
+    (void)state; /* needs none */
+    assert_rc(text(&c,
+                   "write.listen=socket\nwrite.ack_listen=socket\n"
+                   "read.listen=socket\nhttp.listen=socket\n"
+                   "counter.port=socket\nsemaphore.port=socket\n"
+                   "semaphore.enable=on\nquota.enable=on",
+                   why),
+              0);
+    assert_string_equal(c.read_listen, "socket");
+    assert_true(c.counter_port == CONFIG_PORT_SOCKET);
+    assert_true(c.semaphore_port == CONFIG_PORT_SOCKET);
+    assert_rc(config_check(&c, why, sizeof why), 0);
+    assert_rc(config_set(&c, "counter.port", "sockets", why, sizeof why),
+              -EINVAL);
+}
+
+static void
 live_history_needs_room_for_its_names(void **state)
 {
     struct config c;
@@ -519,7 +547,8 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
     assert_true(strlen(help) > 8);
     if (strncmp(type, "an address", 10) == 0 ||
         strncmp(type, "a path", 6) == 0 || strncmp(type, "a user", 6) == 0 ||
-        strncmp(type, "names", 5) == 0 || strncmp(type, "networks", 8) == 0 ||
+        strncmp(type, "a group", 7) == 0 || strncmp(type, "names", 5) == 0 ||
+        strncmp(type, "networks", 8) == 0 ||
         strcmp(type, "true or false") == 0 ||
         strncmp(type, "step:keep", 9) == 0)
         return;
@@ -767,6 +796,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_failed_value_changes_nothing),
     cmocka_unit_test(settings_that_contradict_each_other_are_refused),
     cmocka_unit_test(live_ports_that_meet_another_are_refused),
+    cmocka_unit_test(a_socket_alone_stands_for_any_address_or_port),
     cmocka_unit_test(live_history_needs_room_for_its_names),
     cmocka_unit_test(ports_that_are_off_or_free_may_be_the_same),
     cmocka_unit_test(each_limit_in_the_table_holds),

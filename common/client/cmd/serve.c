@@ -336,7 +336,7 @@ static int
 check_ports(const struct cmd_line *line)
 {
     const struct config *c = &line->config;
-    char counter[CONFIG_TEXT_SIZE + 8] = "", semaphore[sizeof counter] = "";
+    char counter[CONFIG_TEXT_SIZE + 24] = "", semaphore[sizeof counter] = "";
     const struct {
         const char *key, *address;
     } ports[] = {
@@ -350,10 +350,10 @@ check_ports(const struct cmd_line *line)
     struct net_address address;
 
     /* Both have room. */
-    if (c->counter_enable)
+    if (c->counter_enable && c->counter_port != CONFIG_PORT_SOCKET)
         (void)snprintf(counter, sizeof counter, "%s:%" PRIu64, c->live_address,
                        c->counter_port);
-    if (c->semaphore_enable)
+    if (c->semaphore_enable && c->semaphore_port != CONFIG_PORT_SOCKET)
         (void)snprintf(semaphore, sizeof semaphore, "%s:%" PRIu64,
                        c->live_address, c->semaphore_port);
     (void)snprintf(path, sizeof path, "%s/log", c->data_dir); /* has room */

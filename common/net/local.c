@@ -1,0 +1,158 @@
+/* common/net/local.c - see local.h. */
+#include "common/net/local.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define FOLDER_PATH_SIZE (PATH_MAX + sizeof "/" LOCAL_FOLDER)
+
+void
+local_address(int fd, const char *path, const char *name,
+              struct net_address *out)
+{
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    int size;
+
+    static_assert(sizeof sa <= sizeof out->sa, "fits into any address");
+    size = snprintf(sa.sun_path, sizeof sa.sun_path, "%s/%s", path, name);
+    if (size < 0 || (size_t)size >= sizeof sa.sun_path)
+        (void)snprintf(sa.sun_path, sizeof sa.sun_path, "/proc/self/fd/%d/%s",
+                       fd, name); /* fits: names are short */
+    memset(out, 0, sizeof *out);
+    memcpy(&out->sa, &sa, sizeof sa);
+    out->size = sizeof sa;
+}
+
+/* ---- serving ------------------------------------------------------------ */
+
+/* The flock that makes this process the one that serves the socket. */
+static int
+take_lock(const struct local_folder *f, const char *name)
+{
+    char lock[LOCAL_NAME_SIZE];
+    int fd, rc;
+
+    (void)snprintf(lock, sizeof lock, "%s.lock", name); /* names are short */
+    fd = openat(f->fd, lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+    (void)close(fd); /* not locked, nothing written */
+    return rc;
+}
+
+/* Gives the socket its group and mode.  A group that it has is not set again:
+ * a service manager may forbid the call. */
+static int
+set_access(const struct local_folder *f, const char *name)
+{
+    struct stat st;
+
+    if (fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!S_ISSOCK(st.st_mode))
+        return -ESTALE;
+    if (f->gid != LOCAL_ANY_GROUP && st.st_gid != f->gid &&
+        fchownat(f->fd, name, (uid_t)-1, f->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    return fchmodat(f->fd, name, f->mode, 0) < 0 ? -errno : 0;
+}
+
+/* Listens under the new name, and then has the name. */
+static int
+make_socket(const struct local_folder *f, const char *name, int fd)
+{
+    char path[FOLDER_PATH_SIZE], new[LOCAL_NAME_SIZE];
+    struct net_address a;
+    int rc;
+
+    (void)snprintf(new, sizeof new, "%s.new", name); /* names are short */
+    if (snprintf(path, sizeof path, "%s/" LOCAL_FOLDER, f->path) >=
+        (int)sizeof path)
+        return -ENAMETOOLONG;
+    local_address(f->fd, path, new, &a);
+    if (unlinkat(f->fd, new, 0) < 0 && errno != ENOENT)
+        return -errno;
+    if (bind(fd, (const struct sockaddr *)&a.sa, a.size) < 0)
+        return -errno;
+    rc = set_access(f, new);
+    if (rc == 0 && listen(fd, NET_BACKLOG) < 0)
+        rc = -errno;
+    if (rc == 0 && renameat(f->fd, new, f->fd, name) < 0)
+        rc = -errno;
+    if (rc < 0)
+        (void)unlinkat(f->fd, new, 0); /* else the next start removes it */
+    return rc;
+}
+
+int
+local_listen(const struct local_folder *f, const char *name, struct local *out)
+{
+    struct local l = {.fd = -1, .lock_fd = take_lock(f, name)};
+    int rc;
+
+    assert(strlen(name) + sizeof ".lock" <= sizeof l.name);
+    if (l.lock_fd < 0)
+        return l.lock_fd;
+    (void)snprintf(l.name, sizeof l.name, "%s", name); /* fits */
+    l.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    rc = l.fd < 0 ? -errno : make_socket(f, name, l.fd);
+    if (rc == 0) {
+        *out = l;
+        return 0;
+    }
+    if (l.fd >= 0)
+        (void)close(l.fd);  /* no client has connected */
+    (void)close(l.lock_fd); /* the lock goes with it */
+    return rc;
+}
+
+void
+local_close(const struct local_folder *f, struct local *l)
+{
+    if (l->lock_fd < 0)
+        return;
+    /* A socket that stays refuses connections and is replaced later. */
+    (void)unlinkat(f->fd, l->name, 0);
+    if (l->fd >= 0)
+        (void)close(l->fd);  /* no client was accepted */
+    (void)close(l->lock_fd); /* the lock goes with it */
+    l->fd = l->lock_fd = -1;
+}
+
+/* ---- asking ------------------------------------------------------------- */
+
+int
+local_connect(const char *dir, const char *name)
+{
+    char path[FOLDER_PATH_SIZE];
+    struct net_address a;
+    int folder, fd, rc = 0;
+
+    if (snprintf(path, sizeof path, "%s/" LOCAL_FOLDER, dir) >=
+        (int)sizeof path)
+        return -ENAMETOOLONG;
+    folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return -errno;
+    local_address(folder, path, name, &a);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&a.sa, a.size) < 0)
+        rc = -errno;
+    (void)close(folder); /* only led to the socket */
+    if (rc == 0)
+        return fd;
+    if (fd >= 0)
+        (void)close(fd); /* not connected */
+    return rc;
+}

@@ -1,0 +1,64 @@
+/* common/net/local.h - listening sockets in a directory, and their addresses.
+ *
+ *     DIR/socket/ack        what clients connect to
+ *     DIR/socket/ack.lock   the flock of the process that serves it
+ *
+ * A socket gets its mode and listens under another name, ack.new, and is then
+ * renamed: so a client never meets one that is not ready, and what a process
+ * that died has left is replaced by the next one that gets the flock.
+ *
+ * Whoever may reach the directory and write the socket may connect.  A path
+ * that is longer than an address of a socket can be goes through a descriptor
+ * of its directory.
+ *
+ * Errors: 0 or a negative errno. */
+#ifndef COUNTD_COMMON_NET_LOCAL_H
+#define COUNTD_COMMON_NET_LOCAL_H
+
+#include <sys/types.h>
+
+#include "common/net/net.h"
+
+#define LOCAL_FOLDER    "socket" /* in the data directory */
+#define LOCAL_COUNT     "count"  /* the silent port */
+#define LOCAL_ACK       "ack"
+#define LOCAL_READ      "read"
+#define LOCAL_COUNTER   "counter"
+#define LOCAL_SEMAPHORE "semaphore"
+#define LOCAL_HTTP      "http"
+#define LOCAL_NAME_SIZE 24 /* of the longest, with .lock and NUL */
+
+/* Where a daemon's sockets are, and who may connect. */
+struct local_folder {
+    int fd;           /* of DIR/socket; -1: there are none */
+    const char *path; /* of DIR, for messages and addresses */
+    mode_t mode;      /* of the sockets */
+    gid_t gid;        /* of the sockets; LOCAL_ANY_GROUP: as they come */
+};
+
+#define LOCAL_ANY_GROUP ((gid_t)-1)
+
+struct local {
+    int fd;      /* listens; -1: none, or handed over */
+    int lock_fd; /* -1: none */
+    char name[LOCAL_NAME_SIZE];
+};
+
+/* The address of `name` in the folder `fd`, whose path is `path`. */
+void local_address(int fd, const char *path, const char *name,
+                   struct net_address *out);
+
+/* Listens.  -EBUSY: another process serves this socket. */
+int local_listen(const struct local_folder *f, const char *name,
+                 struct local *out);
+
+/* Removes the socket, so that clients know that no process serves it, and gives
+ * up its flock; closes what was not handed over. */
+void local_close(const struct local_folder *f, struct local *l);
+
+/* Connects without waiting to DIR/socket/NAME; the descriptor does not block.
+ *   -ENOENT, -ECONNREFUSED  no process serves it, -EACCES
+ *   -EAGAIN  as many clients as the kernel allows wait to be accepted */
+int local_connect(const char *dir, const char *name);
+
+#endif

@@ -1,0 +1,223 @@
+/* tests/unit/test_local.c - sockets in a directory: made, taken over, reached
+ * by paths of any length. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/net/local.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/tmpdir.h"
+
+struct fixture {
+    struct tmpdir dir;
+    char path[1200];
+    struct local_folder folder;
+};
+
+/* Makes DIR/socket below folders whose names have `depth` times 100 bytes. */
+static void
+make_folder(struct fixture *f, int depth)
+{
+    char part[110], socket[1300];
+
+    snprintf(f->path, sizeof f->path, "%s", f->dir.path);
+    for (int i = 0; i < depth; i++) {
+        snprintf(part, sizeof part, "/%0100d", i);
+        strcat(f->path, part);
+        assert_int_equal(mkdir(f->path, 0700), 0);
+    }
+    snprintf(socket, sizeof socket, "%s/" LOCAL_FOLDER, f->path);
+    assert_int_equal(mkdir(socket, 0700), 0);
+    f->folder = (struct local_folder){
+        .path = f->path, .mode = 0600, .gid = LOCAL_ANY_GROUP};
+    f->folder.fd = open(socket, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(f->folder.fd >= 0);
+}
+
+static int
+setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+
+    assert_non_null(f);
+    tmpdir_make(&f->dir);
+    make_folder(f, 0);
+    *state = f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    close(f->folder.fd);
+    tmpdir_remove(&f->dir);
+    free(f);
+    return 0;
+}
+
+static bool
+is_there(const struct fixture *f, const char *name)
+{
+    struct stat st;
+
+    return fstatat(f->folder.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Says one byte through a new connection. */
+static void
+expect_connection(const struct fixture *f, const struct local *l)
+{
+    const int fd = local_connect(f->path, l->name);
+    char byte = 0;
+    int peer;
+
+    assert_true(fd >= 0);
+    peer = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(peer >= 0);
+    assert_int_equal(write(fd, "x", 1), 1);
+    assert_int_equal(read(peer, &byte, 1), 1);
+    assert_int_equal(byte, 'x');
+    close(peer);
+    close(fd);
+}
+
+static void
+a_socket_is_there_while_it_is_served(void **state)
+{
+    struct fixture *f = *state;
+    struct local l;
+    struct stat st;
+
+    assert_rc(local_connect(f->path, "ack"), -ENOENT);
+    f->folder.mode = 0660;
+    assert_rc(local_listen(&f->folder, "ack", &l), 0);
+    expect_connection(f, &l);
+    assert_int_equal(fstatat(f->folder.fd, "ack", &st, 0), 0);
+    assert_true(S_ISSOCK(st.st_mode));
+    assert_int_equal(st.st_mode & 0777, 0660);
+    assert_false(is_there(f, "ack.new"));
+
+    local_close(&f->folder, &l);
+    assert_rc(local_connect(f->path, "ack"), -ENOENT);
+    local_close(&f->folder, &l);
+}
+
+static void
+a_socket_has_one_server(void **state)
+{
+    struct fixture *f = *state;
+    struct local first, second, other;
+
+    assert_rc(local_listen(&f->folder, "read", &first), 0);
+    assert_rc(local_listen(&f->folder, "read", &second), -EBUSY);
+    expect_connection(f, &first);
+    assert_rc(local_listen(&f->folder, "ack", &other), 0);
+    local_close(&f->folder, &first);
+    assert_rc(local_listen(&f->folder, "read", &second), 0);
+    expect_connection(f, &second);
+    local_close(&f->folder, &second);
+    local_close(&f->folder, &other);
+}
+
+/* What SIGKILL leaves: the names, and no flock. */
+static void
+what_a_server_that_died_has_left_is_replaced(void **state)
+{
+    struct fixture *f = *state;
+    struct local dead, next;
+    int fd;
+
+    assert_rc(local_listen(&f->folder, "count", &dead), 0);
+    close(dead.fd);
+    close(dead.lock_fd);
+    assert_rc(local_connect(f->path, "count"), -ECONNREFUSED);
+    fd =
+        openat(f->folder.fd, "count.new", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+
+    assert_rc(local_listen(&f->folder, "count", &next), 0);
+    expect_connection(f, &next);
+    local_close(&f->folder, &next);
+}
+
+static void
+a_path_of_any_length_is_reached(void **state)
+{
+    struct fixture *f = *state;
+    struct sockaddr_un sa;
+    struct net_address a;
+    struct local l;
+
+    close(f->folder.fd);
+    make_folder(f, 10);
+    assert_true(strlen(f->path) > 5 * sizeof sa.sun_path);
+    local_address(f->folder.fd, f->path, "ack", &a);
+    memcpy(&sa, &a.sa, sizeof sa);
+    assert_memory_equal(sa.sun_path, "/proc/self/fd/", 14);
+    assert_rc(local_listen(&f->folder, "ack", &l), 0);
+    expect_connection(f, &l);
+    local_close(&f->folder, &l);
+}
+
+/* The longest path that fits, and one byte more. */
+static void
+the_limit_of_an_address_is_exact(void **state)
+{
+    struct sockaddr_un sa;
+    struct net_address a;
+    char path[sizeof sa.sun_path];
+
+    (void)state; /* needs none */
+    memset(path, 'p', sizeof path);
+    path[sizeof path - sizeof "/ack"] = '\0';
+    local_address(7, path, "ack", &a);
+    memcpy(&sa, &a.sa, sizeof sa);
+    assert_int_equal(sa.sun_path[0], 'p');
+    assert_int_equal(strlen(sa.sun_path), sizeof sa.sun_path - 1);
+    local_address(7, path, "read", &a);
+    memcpy(&sa, &a.sa, sizeof sa);
+    assert_string_equal(sa.sun_path, "/proc/self/fd/7/read");
+}
+
+static void
+a_call_that_fails_leaves_no_lock_and_no_name(void **state)
+{
+    static const char *const calls[] = {"openat", "flock",   "socket",
+                                        "bind",   "fstatat", "fchmodat",
+                                        "listen", "renameat"};
+    struct fixture *f = *state;
+    struct local l;
+
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        fault_inject(calls[i], 1, EIO);
+        assert_rc(local_listen(&f->folder, "ack", &l), -EIO);
+        assert_false(is_there(f, "ack"));
+        assert_false(is_there(f, "ack.new"));
+    }
+    assert_rc(local_listen(&f->folder, "ack", &l), 0);
+    expect_connection(f, &l);
+    local_close(&f->folder, &l);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(a_socket_is_there_while_it_is_served),
+    TEST(a_socket_has_one_server),
+    TEST(what_a_server_that_died_has_left_is_replaced),
+    TEST(a_path_of_any_length_is_reached),
+    cmocka_unit_test(the_limit_of_an_address_is_exact),
+    TEST(a_call_that_fails_leaves_no_lock_and_no_name),
+};
+
+TEST_MAIN(tests)
