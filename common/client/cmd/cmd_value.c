@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/diag.h"
+#include "common/wire/increment_line.h"
 
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 #define DAY_MS     ((uint64_t)24 * 3600 * 1000)
@@ -49,25 +50,7 @@ cmd_name(const struct cmd_line *line, const char *text, const char *what,
 int
 cmd_parse_number(const char *text, size_t size, int64_t *out)
 {
-    const bool minus = size > 0 && text[0] == '-';
-    const uint64_t limit = minus ? (uint64_t)1 << 63 : INT64_MAX;
-    size_t i = size > 0 && (minus || text[0] == '+');
-    uint64_t value = 0;
-
-    if (i == size)
-        return -EINVAL;
-    for (; i < size; i++) {
-        const uint64_t digit = (uint64_t)text[i] - '0';
-
-        if (text[i] < '0' || text[i] > '9')
-            return -EINVAL;
-        if (value > (limit - digit) / 10)
-            return -ERANGE;
-        value = value * 10 + digit;
-    }
-    /* Negating the unsigned value is defined for INT64_MIN too. */
-    *out = (int64_t)(minus ? 0 - value : value);
-    return 0;
+    return increment_number_parse(text, size, out);
 }
 
 int

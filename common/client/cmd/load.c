@@ -107,15 +107,14 @@ show(struct load *l, const struct lines *lines)
 /* -EINTR: a signal came before there was room for it. */
 static int
 send_record(struct load *l, const struct lines *lines,
-            const struct load_line *record)
+            const struct increment *record)
 {
     int rc = 0;
 
     l->moved_ms = 0;
     while (l->c != NULL) {
-        rc =
-            countd_incr(l->c, record->keyspace.bytes, record->keyspace.size,
-                        record->key.bytes, record->key.size, record->increment);
+        rc = countd_incr(l->c, record->keyspace.bytes, record->keyspace.size,
+                         record->key.bytes, record->key.size, record->count);
         if (rc != -EAGAIN)
             break;
         show(l, lines);
@@ -136,7 +135,7 @@ static int
 take_line(struct load *l, const struct lines *lines, const char *text,
           size_t size)
 {
-    struct load_line record;
+    struct increment record;
     const char *why;
 
     if (size == 0 || lines->number < (uint64_t)l->from)
@@ -382,10 +381,10 @@ take_options(struct load *l, struct cmd_line *line)
     int status;
 
     l->form = (struct load_line_form){
-        .raw = line->raw,
-        .cut = cmd_value(line, "cut-names") != NULL,
-        .keyspace_max = (size_t)line->config.keyspace_size,
-        .key_max = (size_t)line->config.key_size,
+        .form = {.raw = line->raw,
+                 .cut = cmd_value(line, "cut-names") != NULL,
+                 .keyspace_max = (size_t)line->config.keyspace_size,
+                 .key_max = (size_t)line->config.key_size},
     };
     if (keyspace != NULL) {
         l->form.keyspace = &l->keyspace;

@@ -1,0 +1,159 @@
+/* common/wire/increment_line.c - see increment_line.h. */
+#include "common/wire/increment_line.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct increment_fault
+    control = {"bad-name", "a control character in a name; write it as \\xHH"},
+    empty_name = {"bad-name", "an empty name"},
+    zero_byte = {"bad-name", "a zero byte in a name"},
+    bad_escape = {"bad-escape", "a bad escape; use \\t \\n \\r \\\\ and \\xHH"},
+    too_long = {"bad-name", "a name of more than 256 bytes"},
+    too_long_here = {"bad-name", "a name longer than the server's message "
+                                 "has room for"},
+    too_large = {"bad-number", "the increment does not fit 64 bits"},
+    no_number = {"bad-number", "the increment is not a whole number"},
+    empty_line = {"bad-line", "an empty line"},
+    no_tab = {"bad-line", "no tab; give KEYSPACE TAB KEY TAB INCREMENT"},
+    too_many = {"bad-line", "more than three columns"};
+
+bool
+increment_field_cut(const char **text, size_t *left, const char **field,
+                    size_t *size)
+{
+    const char *tab;
+
+    if (*text == NULL)
+        return false;
+    tab = memchr(*text, '\t', *left);
+    *field = *text;
+    *size = tab ? (size_t)(tab - *text) : *left;
+    *left -= tab ? *size + 1 : *size;
+    *text = tab ? tab + 1 : NULL;
+    return true;
+}
+
+/* Programs' output and compressed files are no text. */
+static bool
+has_control(const char *field, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)field[i] < 0x20 || field[i] == 0x7f)
+            return true;
+    return false;
+}
+
+/* The largest size up to `max` that cuts no character of UTF-8 in two. */
+static size_t
+cut_size(const uint8_t *bytes, size_t max)
+{
+    size_t size = max;
+
+    while (size > 0 && max - size < 3 && (bytes[size] & 0xc0) == 0x80)
+        size--;
+    return (bytes[size] & 0xc0) == 0x80 ? max : size;
+}
+
+/* Into at most INCREMENT_FIELD_MAX bytes; as name_unescape(). */
+static int
+take_bytes(const struct increment_form *form, const char *field, size_t size,
+           uint8_t *bytes)
+{
+    if (!form->raw)
+        return name_unescape(field, size, bytes, INCREMENT_FIELD_MAX);
+    if (size > INCREMENT_FIELD_MAX)
+        return -ENAMETOOLONG;
+    memcpy(bytes, field, size);
+    return memchr(field, '\0', size) ? -EINVAL : (int)size;
+}
+
+const struct increment_fault *
+increment_name_read(const struct increment_form *form, const char *field,
+                    size_t size, size_t max, struct increment_name *out)
+{
+    uint8_t bytes[INCREMENT_FIELD_MAX];
+    int rc;
+
+    if (!form->raw && has_control(field, size))
+        return &control;
+    rc = take_bytes(form, field, size, bytes);
+    if (rc == 0)
+        return &empty_name;
+    if (rc == -ENAMETOOLONG)
+        return &too_long;
+    if (rc < 0)
+        return form->raw ? &zero_byte : &bad_escape;
+    out->size = (size_t)rc;
+    if (out->size > max && !form->cut)
+        return max < NAME_MAX_SIZE ? &too_long_here : &too_long;
+    if (out->size > max)
+        out->size = cut_size(bytes, max);
+    memcpy(out->bytes, bytes, out->size);
+    return NULL;
+}
+
+int
+increment_number_parse(const char *text, size_t size, int64_t *out)
+{
+    const bool minus = size > 0 && text[0] == '-';
+    const uint64_t limit = minus ? (uint64_t)1 << 63 : INT64_MAX;
+    size_t i = size > 0 && (minus || text[0] == '+');
+    uint64_t value = 0;
+
+    if (i == size)
+        return -EINVAL;
+    for (; i < size; i++) {
+        const uint64_t digit = (uint64_t)text[i] - '0';
+
+        if (text[i] < '0' || text[i] > '9')
+            return -EINVAL;
+        if (value > (limit - digit) / 10)
+            return -ERANGE;
+        value = value * 10 + digit;
+    }
+    /* Negating the unsigned value is defined for INT64_MIN too. */
+    *out = (int64_t)(minus ? 0 - value : value);
+    return 0;
+}
+
+const struct increment_fault *
+increment_count_read(const char *field, size_t size, int64_t *out)
+{
+    switch (increment_number_parse(field, size, out)) {
+    case 0:
+        return NULL;
+    case -ERANGE:
+        return &too_large;
+    default:
+        return &no_number;
+    }
+}
+
+const struct increment_fault *
+increment_line_read(const struct increment_form *form, const char *text,
+                    size_t size, struct increment *out)
+{
+    const struct increment_fault *fault;
+    const char *field;
+    size_t left = size;
+
+    if (size == 0 || !increment_field_cut(&text, &left, &field, &size))
+        return &empty_line;
+    fault = increment_name_read(form, field, size, form->keyspace_max,
+                                &out->keyspace);
+    if (fault)
+        return fault;
+    if (!increment_field_cut(&text, &left, &field, &size))
+        return &no_tab;
+    fault = increment_name_read(form, field, size, form->key_max, &out->key);
+    if (fault)
+        return fault;
+    out->count = 1;
+    if (!increment_field_cut(&text, &left, &field, &size))
+        return NULL;
+    fault = increment_count_read(field, size, &out->count);
+    if (fault)
+        return fault;
+    return text == NULL ? NULL : &too_many;
+}

@@ -1,0 +1,392 @@
+/* common/wire/json_read.c - see json_read.h. */
+#include "common/wire/json_read.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define IS_MAX 32 /* bytes that json_is() compares */
+
+void
+json_read_init(struct json_reader *r, const void *bytes, size_t size)
+{
+    *r = (struct json_reader){.at = bytes,
+                              .end = (const uint8_t *)bytes + size,
+                              .wanted = JSON_WANTS_VALUE};
+}
+
+static enum json_token
+refuse(struct json_reader *r, const char *why)
+{
+    r->why = why;
+    r->wanted = JSON_WANTS_NOTHING;
+    return JSON_BAD;
+}
+
+static void
+skip_blanks(struct json_reader *r)
+{
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' ||
+                              *r->at == '\n' || *r->at == '\r'))
+        r->at++;
+}
+
+/* ---- characters --------------------------------------------------------- */
+
+static bool
+is_digit(uint8_t c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Four hexadecimal digits; -1: they are not there. */
+static int
+read_hex(const uint8_t *at, const uint8_t *end)
+{
+    int value = 0;
+
+    if (end - at < 4)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        const uint8_t c = at[i] | 0x20;
+
+        if (is_digit(at[i]))
+            value = value << 4 | (at[i] - '0');
+        else if (c >= 'a' && c <= 'f')
+            value = value << 4 | (c - 'a' + 10);
+        else
+            return -1;
+    }
+    return value;
+}
+
+/* A character behind \u; *used are its digits and what belongs to it.  -1: it
+ * is none, or half of a pair. */
+static int
+read_escaped(const uint8_t *at, const uint8_t *end, size_t *used)
+{
+    const int first = read_hex(at, end);
+    int second;
+
+    *used = 4;
+    if (first < 0 || (first >= 0xdc00 && first <= 0xdfff))
+        return -1;
+    if (first < 0xd800 || first > 0xdbff)
+        return first;
+    if (end - at < 10 || at[4] != '\\' || at[5] != 'u')
+        return -1;
+    second = read_hex(at + 6, end);
+    if (second < 0xdc00 || second > 0xdfff)
+        return -1;
+    *used = 10;
+    return 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+}
+
+/* Bytes of the valid character of UTF-8 that begins here, 0x80 and above; 0:
+ * there is none.  Neither longer than needed, nor a surrogate, nor above
+ * U+10FFFF. */
+static size_t
+utf8_size(const uint8_t *at, const uint8_t *end)
+{
+    const uint8_t c = at[0];
+    const size_t size = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    uint8_t least = 0x80, most = 0xbf;
+
+    if (c < 0xc2 || c > 0xf4 || (size_t)(end - at) < size)
+        return 0;
+    if (c == 0xe0)
+        least = 0xa0;
+    else if (c == 0xed)
+        most = 0x9f;
+    else if (c == 0xf0)
+        least = 0x90;
+    else if (c == 0xf4)
+        most = 0x8f;
+    if (at[1] < least || at[1] > most)
+        return 0;
+    for (size_t i = 2; i < size; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    return size;
+}
+
+/* ---- tokens ------------------------------------------------------------- */
+
+/* Passes over what stands at a backslash.  NULL, or what is wrong. */
+static const char *
+pass_escape(struct json_reader *r)
+{
+    size_t used;
+
+    if (r->end - r->at < 2)
+        return "a string that does not end";
+    if (r->at[1] != 'u') {
+        if (!memchr("\"\\/bfnrt", r->at[1], 8))
+            return "an unknown escape in a string";
+        r->at += 2;
+        return NULL;
+    }
+    if (read_escaped(r->at + 2, r->end, &used) < 0)
+        return "\\u without four digits, or half of a surrogate pair";
+    r->at += 2 + used;
+    return NULL;
+}
+
+/* Reads from behind the first quote to behind the last. */
+static enum json_token
+read_string(struct json_reader *r, enum json_token token)
+{
+    const char *why;
+    size_t size;
+
+    r->text = ++r->at;
+    while (r->at < r->end && *r->at != '"') {
+        if (*r->at < 0x20)
+            return refuse(r, "a control character in a string");
+        if (*r->at == '\\') {
+            why = pass_escape(r);
+            if (why)
+                return refuse(r, why);
+            continue;
+        }
+        size = *r->at < 0x80 ? 1 : utf8_size(r->at, r->end);
+        if (size == 0)
+            return refuse(r, "a string that is not UTF-8");
+        r->at += size;
+    }
+    if (r->at == r->end)
+        return refuse(r, "a string that does not end");
+    r->size = (size_t)(r->at++ - r->text);
+    return token;
+}
+
+/* One digit or more. */
+static bool
+pass_digits(struct json_reader *r)
+{
+    const uint8_t *from = r->at;
+
+    while (r->at < r->end && is_digit(*r->at))
+        r->at++;
+    return r->at > from;
+}
+
+static enum json_token
+read_number(struct json_reader *r)
+{
+    static const char why[] = "neither a value nor a number";
+
+    r->text = r->at;
+    if (*r->at == '-')
+        r->at++;
+    if (r->at < r->end && *r->at == '0')
+        r->at++;
+    else if (!pass_digits(r))
+        return refuse(r, why);
+    if (r->at < r->end && *r->at == '.') {
+        r->at++;
+        if (!pass_digits(r))
+            return refuse(r, why);
+    }
+    if (r->at < r->end && (*r->at | 0x20) == 'e') {
+        r->at++;
+        if (r->at < r->end && (*r->at == '+' || *r->at == '-'))
+            r->at++;
+        if (!pass_digits(r))
+            return refuse(r, why);
+    }
+    r->size = (size_t)(r->at - r->text);
+    return JSON_NUMBER;
+}
+
+static enum json_token
+read_word(struct json_reader *r)
+{
+    static const struct {
+        const char *text;
+        enum json_token token;
+    } words[] = {
+        {"true", JSON_TRUE}, {"false", JSON_FALSE}, {"null", JSON_NULL}};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        const size_t size = strlen(words[i].text);
+
+        if ((size_t)(r->end - r->at) < size ||
+            memcmp(r->at, words[i].text, size) != 0)
+            continue;
+        r->at += size;
+        return words[i].token;
+    }
+    return read_number(r);
+}
+
+static enum json_token
+open_bracket(struct json_reader *r, bool is_object)
+{
+    if (r->depth == JSON_DEPTH_MAX)
+        return refuse(r, "too many brackets within one another");
+    r->depth++;
+    r->objects &= ~(UINT32_C(1) << r->depth);
+    r->objects |= (uint32_t)is_object << r->depth;
+    r->at++;
+    r->wanted = is_object ? JSON_WANTS_FIRST_MEMBER : JSON_WANTS_FIRST_VALUE;
+    return is_object ? JSON_OBJECT : JSON_ARRAY;
+}
+
+static enum json_token
+close_bracket(struct json_reader *r, bool is_object)
+{
+    r->depth--;
+    r->at++;
+    r->wanted = JSON_WANTS_COMMA;
+    return is_object ? JSON_OBJECT_END : JSON_ARRAY_END;
+}
+
+static enum json_token
+read_value(struct json_reader *r)
+{
+    enum json_token token;
+
+    if (r->at == r->end)
+        return refuse(r, "a value that is not there");
+    if (*r->at == '{' || *r->at == '[')
+        return open_bracket(r, *r->at == '{');
+    token = *r->at == '"' ? read_string(r, JSON_STRING) : read_word(r);
+    if (token != JSON_BAD)
+        r->wanted = JSON_WANTS_COMMA;
+    return token;
+}
+
+static enum json_token
+read_member(struct json_reader *r)
+{
+    if (r->at == r->end || *r->at != '"')
+        return refuse(r, "an object whose member has no name in quotes");
+    if (read_string(r, JSON_MEMBER) == JSON_BAD)
+        return JSON_BAD;
+    skip_blanks(r);
+    if (r->at == r->end || *r->at != ':')
+        return refuse(r, "a member without a colon");
+    r->at++;
+    r->wanted = JSON_WANTS_VALUE;
+    return JSON_MEMBER;
+}
+
+/* Behind a value: a comma and the next, or the bracket's end. */
+static enum json_token
+go_on(struct json_reader *r)
+{
+    const bool is_object = (r->objects >> r->depth & 1) != 0;
+
+    if (r->depth == 0)
+        return r->at == r->end ? JSON_END
+                               : refuse(r, "something behind the value");
+    if (r->at < r->end && *r->at == (is_object ? '}' : ']'))
+        return close_bracket(r, is_object);
+    if (r->at == r->end || *r->at != ',')
+        return refuse(r, "a bracket that does not end");
+    r->at++;
+    skip_blanks(r);
+    return is_object ? read_member(r) : read_value(r);
+}
+
+enum json_token
+json_next(struct json_reader *r)
+{
+    skip_blanks(r);
+    switch (r->wanted) {
+    case JSON_WANTS_VALUE:
+        return read_value(r);
+    case JSON_WANTS_FIRST_VALUE:
+        if (r->at < r->end && *r->at == ']')
+            return close_bracket(r, false);
+        return read_value(r);
+    case JSON_WANTS_FIRST_MEMBER:
+        if (r->at < r->end && *r->at == '}')
+            return close_bracket(r, true);
+        return read_member(r);
+    case JSON_WANTS_COMMA:
+        return go_on(r);
+    case JSON_WANTS_NOTHING:
+        break;
+    }
+    return JSON_BAD;
+}
+
+/* ---- strings ------------------------------------------------------------ */
+
+static size_t
+put_utf8(uint32_t c, uint8_t to[4])
+{
+    if (c < 0x80) {
+        to[0] = (uint8_t)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        to[0] = (uint8_t)(0xc0 | c >> 6);
+        to[1] = (uint8_t)(0x80 | (c & 0x3f));
+        return 2;
+    }
+    if (c < 0x10000) {
+        to[0] = (uint8_t)(0xe0 | c >> 12);
+        to[1] = (uint8_t)(0x80 | (c >> 6 & 0x3f));
+        to[2] = (uint8_t)(0x80 | (c & 0x3f));
+        return 3;
+    }
+    to[0] = (uint8_t)(0xf0 | c >> 18);
+    to[1] = (uint8_t)(0x80 | (c >> 12 & 0x3f));
+    to[2] = (uint8_t)(0x80 | (c >> 6 & 0x3f));
+    to[3] = (uint8_t)(0x80 | (c & 0x3f));
+    return 4;
+}
+
+/* The character behind the backslash at `at`, in UTF-8; *used with it. */
+static size_t
+unescape_one(const uint8_t *at, const uint8_t *end, uint8_t to[4], size_t *used)
+{
+    static const char letters[] = "bfnrt", bytes[] = "\b\f\n\r\t";
+    const char *letter = memchr(letters, at[1], sizeof letters - 1);
+
+    if (at[1] == 'u') {
+        const int c = read_escaped(at + 2, end, used);
+
+        *used += 2;
+        return put_utf8((uint32_t)c, to);
+    }
+    *used = 2;
+    to[0] = letter ? (uint8_t)bytes[letter - letters] : at[1];
+    return 1;
+}
+
+int
+json_unescape(const uint8_t *text, size_t size, uint8_t *to, size_t max)
+{
+    const uint8_t *end = text + size;
+    size_t done = 0;
+
+    while (text < end) {
+        uint8_t one[4] = {text[0]};
+        size_t used = 1, count = 1;
+
+        if (text[0] == '\\')
+            count = unescape_one(text, end, one, &used);
+        if (count > max - done)
+            return -ENAMETOOLONG;
+        memcpy(to + done, one, count);
+        done += count;
+        text += used;
+    }
+    return (int)done;
+}
+
+bool
+json_is(const struct json_reader *r, const char *text)
+{
+    const size_t want = strlen(text);
+    uint8_t bytes[IS_MAX];
+    int size;
+
+    if (!memchr(r->text, '\\', r->size))
+        return r->size == want && memcmp(r->text, text, want) == 0;
+    size = json_unescape(r->text, r->size, bytes, sizeof bytes);
+    return size >= 0 && (size_t)size == want && memcmp(bytes, text, want) == 0;
+}

@@ -1,0 +1,181 @@
+/* common/wire/json_write.c - see json_write.h. */
+#include "common/wire/json_write.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/wire/name.h"
+
+void
+json_write_init(struct json_writer *w, void *buffer, size_t size)
+{
+    *w = (struct json_writer){.begin = buffer,
+                              .at = buffer,
+                              .end = (uint8_t *)buffer + size,
+                              .is_first = true};
+}
+
+size_t
+json_write_size(const struct json_writer *w)
+{
+    return w->is_full ? 0 : (size_t)(w->at - w->begin);
+}
+
+void
+json_bytes(struct json_writer *w, const void *bytes, size_t size)
+{
+    if ((size_t)(w->end - w->at) < size)
+        w->is_full = true;
+    if (w->is_full)
+        return;
+    memcpy(w->at, bytes, size);
+    w->at += size;
+}
+
+static void
+put_text(struct json_writer *w, const char *text)
+{
+    json_bytes(w, text, strlen(text));
+}
+
+/* What stands before a value or a member's name. */
+static void
+separate(struct json_writer *w, const char *comma)
+{
+    if (!w->is_first && !w->is_value)
+        put_text(w, comma);
+    w->is_first = w->is_value = false;
+}
+
+static void
+open_bracket(struct json_writer *w, const char *bracket)
+{
+    separate(w, ", ");
+    put_text(w, bracket);
+    w->is_first = true;
+}
+
+static void
+close_bracket(struct json_writer *w, const char *bracket)
+{
+    put_text(w, bracket);
+    w->is_first = false;
+}
+
+void
+json_object_begin(struct json_writer *w)
+{
+    open_bracket(w, "{");
+}
+
+void
+json_object_end(struct json_writer *w)
+{
+    close_bracket(w, "}");
+}
+
+void
+json_array_begin(struct json_writer *w)
+{
+    open_bracket(w, "[");
+}
+
+void
+json_array_end(struct json_writer *w)
+{
+    close_bracket(w, "]");
+}
+
+void
+json_row(struct json_writer *w)
+{
+    separate(w, ",");
+    put_text(w, "\n {");
+    w->is_first = true;
+}
+
+void
+json_member(struct json_writer *w, const char *name)
+{
+    json_text(w, name);
+    put_text(w, ": ");
+    w->is_value = true;
+}
+
+void
+json_integer(struct json_writer *w, int64_t number)
+{
+    char digits[20], *at = digits + sizeof digits;
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+
+    do
+        *--at = (char)('0' + rest % 10);
+    while ((rest /= 10) > 0);
+    if (number < 0)
+        *--at = '-'; /* 19 digits at most stand behind it */
+    separate(w, ", ");
+    json_bytes(w, at, (size_t)(digits + sizeof digits - at));
+}
+
+void
+json_bool(struct json_writer *w, bool value)
+{
+    separate(w, ", ");
+    put_text(w, value ? "true" : "false");
+}
+
+void
+json_null(struct json_writer *w)
+{
+    separate(w, ", ");
+    put_text(w, "null");
+}
+
+static void
+put_escaped(struct json_writer *w, uint8_t c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char escape[6] = {'\\',           'u',           '0', '0',
+                            digits[c >> 4], digits[c & 15]};
+
+    if (c == '"')
+        put_text(w, "\\\"");
+    else if (c == '\\')
+        put_text(w, "\\\\");
+    else
+        json_bytes(w, escape, sizeof escape);
+}
+
+void
+json_string(struct json_writer *w, const void *text, size_t size)
+{
+    const uint8_t *bytes = text;
+    size_t from = 0;
+
+    separate(w, ", ");
+    put_text(w, "\"");
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] >= 0x20 && bytes[i] != '"' && bytes[i] != '\\')
+            continue;
+        json_bytes(w, bytes + from, i - from);
+        put_escaped(w, bytes[i]);
+        from = i + 1;
+    }
+    json_bytes(w, bytes + from, size - from);
+    put_text(w, "\"");
+}
+
+void
+json_text(struct json_writer *w, const char *text)
+{
+    json_string(w, text, strlen(text));
+}
+
+void
+json_name(struct json_writer *w, const uint8_t *name, size_t size)
+{
+    char text[NAME_TEXT_SIZE];
+
+    assert(size <= NAME_MAX_SIZE);
+    json_string(w, text, name_escape(name, size, text));
+}
