@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
@@ -1479,6 +1480,139 @@ answers_that_cannot_be_are_refused(void **state)
         assert_rc(countd_range(s->c, "k", 1, 0, 1, &rows), -EPROTO);
 }
 
+/* A byte too many comes with each answer. */
+static void
+answer_with_a_byte_more(struct server *s, int fd, unsigned number)
+{
+    static uint8_t bytes[QUERY_EXTENDED_SIZE], reply[(1 << 20) + 1];
+    int64_t offset;
+    size_t size;
+
+    (void)s;
+    (void)number;
+    offset = take_query(fd, bytes, &size);
+    if (size > 0)
+        put(fd, reply, make_reply(reply, 4096, offset) + 1);
+    while (get(fd, bytes, 1) > 0)
+        continue;
+}
+
+static size_t
+count_memory(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
+static void
+an_answer_that_is_followed_by_a_byte_leaks_nothing(void **state)
+{
+    struct server *s = *state;
+    struct countd_rows *rows;
+    size_t before = 0;
+    int rc;
+
+    start(s, 51, answer_with_a_byte_more);
+    open_client(s, 0, 0);
+
+    for (int i = 0; i < 51; i++) {
+        if (i == 1)
+            before = count_memory();
+        rc = countd_range(s->c, "k", 1, 0, 4096, &rows);
+        if (rc == 0) /* the byte came later */
+            countd_rows_free(rows);
+        else
+            assert_rc(rc, -EPROTO);
+    }
+
+    assert_true(count_memory() < before + (128 << 10));
+}
+
+/* The top of a period, with rows whose sums are 1 and 2. */
+static void
+lie_about_the_top(struct server *s, int fd, unsigned number)
+{
+    struct query_past facts = {.known = 1};
+    struct query_past_row row = {.key = (const uint8_t *)"k", .key_size = 1};
+    struct query_reply reply = {.rows = 2};
+    uint8_t bytes[1024], *at = bytes + QUERY_REPLY_SIZE;
+
+    (void)s;
+    if (recv(fd, bytes, sizeof bytes, 0) <= 0)
+        return;
+    query_past_put(&facts, at);
+    at += QUERY_PAST_HEAD;
+    for (unsigned i = 1; i <= 2; i++) {
+        row.sum_low = number == 0 ? i : 1; /* else the same key twice */
+        at += query_past_row_put(at, &row);
+    }
+    reply.size = at - bytes - QUERY_REPLY_SIZE;
+    query_reply_put(&reply, bytes);
+    put(fd, bytes, (size_t)(at - bytes));
+    while (get(fd, bytes, 1) > 0)
+        continue;
+}
+
+static void
+a_top_that_is_out_of_order_is_refused(void **state)
+{
+    struct server *s = *state;
+    struct countd_top *top;
+
+    start(s, 3, lie_about_the_top);
+    open_client(s, 0, 0);
+
+    assert_rc(countd_period_top(s->c, "k", 1, 0, 60, 10, &top), -EPROTO);
+    countd_close(s->c);
+    open_client(s, 0, 0);
+    assert_rc(countd_period_top(s->c, "k", 1, 0, 60, 10, &top), -EPROTO);
+    countd_close(s->c);
+    open_client(s, 0, 0);
+    assert_rc(countd_period_top(s->c, "k", 1, 0, 60, 1, &top), -EPROTO);
+}
+
+static void
+list_a_name_with_control_bytes(struct server *s, int fd, unsigned number)
+{
+    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n"
+                                 "\r\na\033[2Jb\t9\t5\n";
+    char bytes[1024];
+
+    (void)s;
+    (void)number;
+    if (recv(fd, bytes, sizeof bytes, 0) > 0)
+        put(fd, answer, sizeof answer - 1);
+}
+
+static int
+fail_on_quota(void *ctx, const char *name, int64_t limit, int64_t remaining)
+{
+    (void)name;
+    (void)limit;
+    (void)remaining;
+    *(bool *)ctx = true;
+    return 0;
+}
+
+static void
+a_list_of_quotas_with_control_bytes_is_refused(void **state)
+{
+    struct server *s = *state;
+    const struct countd_http_options o = {.size = sizeof o,
+                                          .address = s->address};
+    struct countd_http *h;
+    bool called = false;
+
+    start(s, 1, list_a_name_with_control_bytes);
+    assert_rc(countd_http_open(&h, &o), 0);
+
+    assert_rc(countd_quota_list(h, fail_on_quota, &called), -EPROTO);
+
+    countd_http_close(h);
+    assert_false(called);
+}
+
 /* The server is a process: faults must not meet its calls. */
 static void
 reading_without_memory_leaks_nothing(void **state)
@@ -1627,6 +1761,9 @@ static const struct CMUnitTest tests[] = {
     CASE(a_connection_that_breaks_in_an_answer_is_enotconn),
     CASE(a_reader_that_never_answers_times_out),
     CASE(answers_that_cannot_be_are_refused),
+    CASE(an_answer_that_is_followed_by_a_byte_leaks_nothing),
+    CASE(a_top_that_is_out_of_order_is_refused),
+    CASE(a_list_of_quotas_with_control_bytes_is_refused),
     CASE(reading_without_memory_leaks_nothing),
     CASE(a_connection_to_oneself_counts_as_refused),
 };

@@ -321,6 +321,38 @@ exchange_run(struct exchange *x)
     return x->error;
 }
 
+static int
+get_query(const struct exchange *x, size_t index, struct query *q)
+{
+    *q = ((const struct query *)x->asks)[index];
+    return 0;
+}
+
+int
+exchange_one(struct reading *r, struct query *q, size_t keyspace_size,
+             size_t key_size, bool past, struct countd_rows **out)
+{
+    struct countd_rows *rows = NULL;
+    struct exchange x = {.r = r,
+                         .ask = get_query,
+                         .asks = q,
+                         .count = 1,
+                         .out = &rows,
+                         .past = past};
+    int rc;
+
+    if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
+        return -ENAMETOOLONG;
+    q->keyspace_size = (uint16_t)keyspace_size;
+    q->key_size = (uint16_t)key_size;
+    rc = exchange_run(&x);
+    if (rc < 0)
+        free(rows);
+    else
+        *out = rows;
+    return rc;
+}
+
 void
 reading_fini(struct reading *r)
 {

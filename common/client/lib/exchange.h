@@ -48,4 +48,9 @@ struct exchange {
  * first error of a single ask, or what ended it all. */
 int exchange_run(struct exchange *x);
 
+/* One request, whose names are of these sizes.  *out is set only on success:
+ * an answer that is followed by bytes that were not asked for is freed. */
+int exchange_one(struct reading *r, struct query *q, size_t keyspace_size,
+                 size_t key_size, bool past, struct countd_rows **out);
+
 #endif

@@ -3,18 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/client/lib/exchange.h"
 #include "common/client/lib/handle.h"
 #include "common/wire/query.h"
-
-static int
-ask_one(const struct exchange *x, size_t index, struct query *q)
-{
-    (void)index; /* there is one */
-    *q = *(const struct query *)x->asks;
-    return 0;
-}
 
 /* An answer, and where its next row is. */
 struct answer {
@@ -54,19 +47,9 @@ run_past(struct countd *c, struct query *q, size_t keyspace_size,
          size_t key_size, struct answer *out)
 {
     struct countd_rows *rows = NULL;
-    struct exchange x = {.r = &c->reading,
-                         .ask = ask_one,
-                         .asks = q,
-                         .count = 1,
-                         .out = &rows,
-                         .past = true};
     int rc;
 
-    if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
-        return -ENAMETOOLONG;
-    q->keyspace_size = (uint16_t)keyspace_size;
-    q->key_size = (uint16_t)key_size;
-    rc = exchange_run(&x);
+    rc = exchange_one(&c->reading, q, keyspace_size, key_size, true, &rows);
     if (rc < 0)
         return rc;
     rc = open_answer(out, rows);
@@ -177,6 +160,25 @@ struct top {
     struct countd_rows *memory;
 };
 
+/* Whether a row comes after `before`: a smaller sum, or a key that is greater.
+ */
+static bool
+is_in_order(const struct countd_top_row *before,
+            const struct countd_top_row *row)
+{
+    const struct countd_sum *a = &before->sum, *b = &row->sum;
+    const size_t size =
+        before->key_size < row->key_size ? before->key_size : row->key_size;
+    int order;
+
+    if (a->high != b->high)
+        return a->high > b->high;
+    if (a->low != b->low)
+        return a->low > b->low;
+    order = memcmp(before->key, row->key, size);
+    return order < 0 || (order == 0 && before->key_size < row->key_size);
+}
+
 static int
 take_top(struct answer *a, struct countd_top **out)
 {
@@ -201,6 +203,9 @@ take_top(struct answer *a, struct countd_top **out)
                                  (row.flags & QUERY_PAST_ANY_BEFORE) != 0),
                 .key = (const char *)row.key,
                 .key_size = row.key_size};
+        if (rc == 0 && i > 0 &&
+            !is_in_order(&t->top.rows[i - 1], &t->top.rows[i]))
+            rc = -EPROTO;
     }
     if (rc < 0)
         free(t);
@@ -225,7 +230,7 @@ countd_period_top(struct countd *c, const void *keyspace, size_t keyspace_size,
     rc = run_past(c, &q, keyspace_size, 0, &a);
     if (rc < 0)
         return rc;
-    rc = take_top(&a, out);
+    rc = a.count <= (uint64_t)length ? take_top(&a, out) : -EPROTO;
     if (rc < 0)
         free(a.memory);
     return rc;

@@ -44,41 +44,12 @@ PUBLIC int
 countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
              int64_t offset, int64_t length, struct countd_rows **out)
 {
-    const struct countd_ask ask = {keyspace, keyspace_size, offset, length};
-    struct countd_rows *rows;
-    int rc;
+    struct query q = {.op = QUERY_RANGE,
+                      .keyspace = keyspace,
+                      .offset = offset,
+                      .length = length};
 
-    rc = countd_ranges(c, &ask, 1, &rows);
-    if (rc == 0)
-        *out = rows;
-    return rc;
-}
-
-static int
-ask_one(const struct exchange *x, size_t index, struct query *q)
-{
-    (void)index; /* there is one */
-    *q = *(const struct query *)x->asks;
-    return 0;
-}
-
-static int
-run_query(struct countd *c, struct query *q, size_t keyspace_size,
-          size_t key_size, struct countd_rows **out)
-{
-    struct countd_rows *rows = NULL;
-    struct exchange x = {
-        .r = &c->reading, .ask = ask_one, .asks = q, .count = 1, .out = &rows};
-    int rc;
-
-    if (keyspace_size > QUERY_NAME_SIZE || key_size > QUERY_NAME_SIZE)
-        return -ENAMETOOLONG;
-    q->keyspace_size = (uint16_t)keyspace_size;
-    q->key_size = (uint16_t)key_size;
-    rc = exchange_run(&x);
-    if (rc == 0)
-        *out = rows;
-    return rc;
+    return exchange_one(&c->reading, &q, keyspace_size, 0, false, out);
 }
 
 static int
@@ -88,7 +59,7 @@ run_one(struct countd *c, enum query_op op, const void *keyspace,
 {
     struct query q = {.op = op, .keyspace = keyspace, .key = key};
 
-    return run_query(c, &q, keyspace_size, key_size, out);
+    return exchange_one(&c->reading, &q, keyspace_size, key_size, false, out);
 }
 
 /* The number in the one row of the answer. */
@@ -167,7 +138,7 @@ countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
     struct countd_rows *rows = NULL;
     int rc;
 
-    rc = run_query(c, &q, keyspace_size, key_size, &rows);
+    rc = exchange_one(&c->reading, &q, keyspace_size, key_size, false, &rows);
     if (rc < 0)
         return rc;
     assert(rows);

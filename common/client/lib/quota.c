@@ -206,6 +206,8 @@ take_list(const struct http_answer *a,
             return -EPROTO;
         memcpy(name, at, size);
         name[size] = '\0';
+        if (!is_name(name))
+            return -EPROTO;
         at += size + 1;
         if (!take_number(&at, '\t', &limit) ||
             !take_number(&at, '\n', &remaining))
