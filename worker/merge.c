@@ -6,7 +6,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/setup/reserve.h"
 #include "worker/apply_batch.h"
+
+#define RESERVE_EVERY_MS 10000 /* tries to make it, while there is none */
 
 /* ---- opening, memory --------------------------------------------------- */
 
@@ -321,6 +324,23 @@ tend_archive(struct merge *m)
                        diag_text(rc));
 }
 
+/* Without a reserve `countd drop` cannot free space once the disk is full. */
+static void
+maintain_reserve(struct merge *m)
+{
+    static struct diag_repeat repeat;
+    const uint64_t now = clock_ms();
+    int rc;
+
+    if (now < m->reserve_ms)
+        return;
+    m->reserve_ms = now + RESERVE_EVERY_MS;
+    rc = reserve_make(m->dir->fd);
+    if (rc < 0 && rc != -EBUSY && rc != -ENOSPC)
+        diag_repeating(&repeat, DIAG_WARNING, "make %s: %s", RESERVE_FILE,
+                       diag_text(rc));
+}
+
 bool
 merge_maintain(struct merge *m, uint64_t until_ns)
 {
@@ -334,5 +354,6 @@ merge_maintain(struct merge *m, uint64_t until_ns)
     if (!more)
         dead_fills_forget(&m->spent);
     tend_archive(m);
+    maintain_reserve(m);
     return more;
 }

@@ -61,6 +61,7 @@ struct merge {
     struct store *store; /* borrowed */
     struct held *held;   /* borrowed */
     struct dead_fills spent;
+    uint64_t reserve_ms; /* when the reserve is looked at next */
     struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */
     size_t commit_least; /* what a commit may always take of it */

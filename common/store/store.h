@@ -336,6 +336,8 @@ struct store_engine {
                 int to_fd);
     int (*drop)(struct store *s, const uint8_t *name, size_t name_size,
                 const struct store_mark *marks, size_t count);
+    int (*vacate)(struct store *s, const uint8_t *name, size_t name_size,
+                  int data_fd);
     int (*del)(struct store *s, const uint8_t *name, size_t name_size,
                const struct store_key *keys, size_t count, uint64_t *deleted);
 };
@@ -510,6 +512,20 @@ store_drop(struct store *s, const uint8_t *name, size_t name_size,
            const struct store_mark *marks, size_t count)
 {
     return s->engine->drop(s, name, name_size, marks, count);
+}
+
+/* Empties a keyspace without needing disk space: what takes its place is
+ * written into the reserve of the data directory (common/setup/reserve.h).  All
+ * marks stay, also those of fills that are partly in, so logs are merged as
+ * before. -ENOENT   there is no such keyspace -ENOSPC   there is no reserve
+ *   -EBADMSG  the keyspace cannot be read, so its marks are not known: nothing
+ *             was changed
+ *   -EAGAIN   another process is writing to it */
+static inline int
+store_vacate(struct store *s, const uint8_t *name, size_t name_size,
+             int data_fd)
+{
+    return s->engine->vacate(s, name, name_size, data_fd);
 }
 
 /* Removes these keys, sorted and each once, durably; those that are not there

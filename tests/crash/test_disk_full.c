@@ -20,10 +20,12 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/setup/reserve.h"
 #include "common/store/lmdb/engine.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/service.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/traffic.h"
 
@@ -512,6 +514,92 @@ a_restored_directory_on_a_full_disk_is_waited_for(void **state)
     unmount(&f);
 }
 
+/* Until the worker has made the space that drop needs. */
+static void
+await_reserve(const struct full *f)
+{
+    const uint64_t end_ms = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
+    char path[640];
+    struct stat st;
+
+    (void)snprintf(path, sizeof path, "%s/" RESERVE_FILE, f->data);
+    while (stat(path, &st) < 0 || st.st_size != RESERVE_BYTES) {
+        if (clock_ms() > end_ms)
+            fail_msg("there is no %s", path);
+        (void)poll(NULL, 0, 1); /* paces the looking */
+    }
+}
+
+/* ---- drop -------------------------------------------------------------- */
+
+/* Writes lines of `count` keys of "big", 1 each. */
+static void
+put_lines(const char *path, unsigned count)
+{
+    FILE *lines = fopen(path, "w");
+
+    assert_non_null(lines);
+    for (unsigned i = 0; i < count; i++)
+        (void)fprintf(lines, "big\tkey-of-some-length-%u\t1\n", i);
+    assert_int_equal(fclose(lines), 0);
+}
+
+/* Loads them until the disk is full; how many are acknowledged. */
+static unsigned
+load_until_full(struct full *f, const char *lines)
+{
+    static const char first[] = "the first ";
+    const char *at;
+
+    expect(FLEET_RUN(&f->fleet, "load", "--timeout", "2s", lines), 111,
+           "the disk is full");
+    at = strstr(text, first);
+    assert_non_null(at);
+    return (unsigned)strtoul(at + strlen(first), NULL, 10);
+}
+
+static void
+drop_frees_a_full_disk_and_ends_when_the_logs_are_merged(void **state)
+{
+    struct full f = {0};
+    char lines[600], key[64];
+    unsigned acked;
+
+    (void)state;
+    if (!mount_small(&f, "size=20m,mode=700"))
+        test_skip("needs root and a tmpfs of its own");
+    fleet_init_at(&f.fleet, f.data);
+    fleet_option(&f.fleet, "log.size=256K");
+    fleet_option(&f.fleet, "log.max=8");
+    service_start(&f.fleet);
+    service_add(&f.fleet, "kept", "key", 5);
+    expect(FLEET_RUN(&f.fleet, "flush"), 0, "");
+    await_reserve(&f);
+    (void)snprintf(lines, sizeof lines, "%s/lines", f.dir.path);
+    put_lines(lines, 400000);
+    acked = load_until_full(&f, lines);
+    assert_true(acked > 50000);
+    expect(FLEET_RUN(&f.fleet, "status"), 1, "a worker cannot write now");
+
+    fleet_stop(&f.fleet, FLEET_WORKER);
+    expect(FLEET_RUN(&f.fleet, "drop", "--timeout", "300ms", "big"), 1,
+           "space freed, not finished: what is in the logs is not merged");
+    fleet_start(&f.fleet, FLEET_WORKER);
+    expect(FLEET_RUN(&f.fleet, "drop", "big"), 0, "dropped keyspace=big");
+
+    expect(FLEET_RUN(&f.fleet, "flush"), 0, "");
+    assert_int_equal(service_count(&f.fleet, "kept", "key"), 5);
+    for (unsigned i = 0; i < acked; i += acked / 100) {
+        (void)snprintf(key, sizeof key, "key-of-some-length-%u", i);
+        assert_int_equal(service_count(&f.fleet, "big", key), INT64_MIN);
+    }
+    expect_alive(&f, FLEET_WRITE);
+    fleet_stop_all(&f.fleet);
+    fleet_check(&f.fleet);
+    fleet_fini(&f.fleet);
+    unmount(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(logs_that_cannot_be_made_push_back_and_go_on),
     cmocka_unit_test(merges_that_cannot_be_written_are_made_later),
@@ -520,6 +608,7 @@ static const struct CMUnitTest tests[] = {
         daemons_start_without_a_free_inode_and_go_on_when_there_is_one),
     cmocka_unit_test(a_keyspace_that_fits_by_half_is_refused_not_died_of),
     cmocka_unit_test(a_restored_directory_on_a_full_disk_is_waited_for),
+    cmocka_unit_test(drop_frees_a_full_disk_and_ends_when_the_logs_are_merged),
 };
 
 TEST_MAIN(tests)

@@ -676,6 +676,13 @@ mem_drop(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 static int
+mem_vacate(struct store *s, const uint8_t *name, size_t name_size, int data_fd)
+{
+    (void)data_fd;
+    return mem_drop(s, name, name_size, NULL, 0);
+}
+
+static int
 mem_del(struct store *s, const uint8_t *name, size_t name_size,
         const struct store_key *keys, size_t count, uint64_t *deleted)
 {
@@ -749,6 +756,7 @@ static const struct store_engine engine = {
     .each_mark = mem_each_mark,
     .copy = mem_copy,
     .drop = mem_drop,
+    .vacate = mem_vacate,
     .del = mem_del,
 };
 

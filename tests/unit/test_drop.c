@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/setup/reserve.h"
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/fault.h"
@@ -278,6 +279,64 @@ nothing_is_taken_away_while_another_process_writes(void **state)
     assert_int_equal(close(held), 0);
     assert_rc(store_drop(s, (const uint8_t *)"bad", 3, NULL, 0), 1);
     assert_rc(store_drop(s, KS, NULL, 0), 0);
+    store_close(s);
+}
+
+/* ---- vacate ------------------------------------------------------------ */
+
+static void
+a_vacated_keyspace_is_a_small_empty_file_that_knows_the_logs(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    struct stat before, after;
+    char key[16];
+
+    for (unsigned i = 0; i < 2000; i++) {
+        (void)snprintf(key, sizeof key, "key%u", i);
+        assert_rc(add(s, i == 0 ? &log_a : NULL, key, 1), 0);
+    }
+    assert_rc(add(s, &log_b, "k", 1), 0);
+    assert_int_equal(fstatat(d->fd, "pages.mdb", &before, 0), 0);
+    assert_rc(store_vacate(s, KS, d->fd), -ENOSPC); /* no reserve */
+    expect_totals(s, 2001, 2001);
+    assert_rc(reserve_make(d->fd), 0);
+
+    assert_rc(store_vacate(s, KS, d->fd), 0);
+
+    assert_false(tmpdir_has(d, RESERVE_FILE));
+    assert_int_equal(fstatat(d->fd, "pages.mdb", &after, 0), 0);
+    assert_true(after.st_size < before.st_size);
+    assert_true(after.st_blocks * 512 <= after.st_size + 4096);
+    assert_int_equal(mark_state(s, &log_a), STORE_MARK_DONE);
+    assert_int_equal(mark_state(s, &log_b), STORE_MARK_DONE);
+    assert_rc(add(s, &log_a, "k", 5), 0); /* is in */
+    expect_totals(s, 0, 0);
+    assert_rc(add(s, NULL, "k", 5), 0);
+    expect_totals(s, 1, 5);
+    check_clean(s);
+    store_close(s);
+}
+
+static void
+a_keyspace_whose_marks_cannot_be_read_is_not_vacated(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store *s = open_store(d, 1 << 20, true);
+    struct stat before, after;
+
+    assert_rc(add(s, &log_a, "k", 1), 0);
+    store_close(s);
+    damage(d, 2);
+    assert_int_equal(fstatat(d->fd, "pages.mdb", &before, 0), 0);
+    assert_rc(reserve_make(d->fd), 0);
+    s = open_store(d, 1 << 20, true);
+
+    assert_rc(store_vacate(s, KS, d->fd), -EBADMSG);
+
+    assert_true(tmpdir_has(d, RESERVE_FILE));
+    assert_int_equal(fstatat(d->fd, "pages.mdb", &after, 0), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
     store_close(s);
 }
 
@@ -636,6 +695,16 @@ take_drop(struct store *s)
     return rc > 0 ? 0 : rc;
 }
 
+/* The data directory is the keyspaces' here. */
+static int
+take_vacate(struct store *s)
+{
+    const int fd = lmdb_of(s)->options.keyspace_fd;
+    const int rc = reserve_make(fd);
+
+    return rc < 0 ? rc : store_vacate(s, KS, fd);
+}
+
 static int
 take_key(struct store *s)
 {
@@ -661,9 +730,8 @@ static const struct taking {
     int (*take)(struct store *s);
     uint64_t keys; /* -1: no keyspace */
 } takings[] = {
-    {make_rows, take_drop, 0},
-    {make_damage, take_drop, 0},
-    {make_rows, take_key, 1},
+    {make_rows, take_drop, 0},           {make_damage, take_drop, 0},
+    {make_rows, take_vacate, 0},         {make_rows, take_key, 1},
     {make_empty, take_file, UINT64_MAX},
 };
 
@@ -767,6 +835,8 @@ static const struct CMUnitTest tests[] = {
     T(a_damaged_keyspace_is_dropped_for_a_fresh_one_that_knows_the_logs),
     T(a_file_of_another_keyspace_is_not_dropped),
     T(nothing_is_taken_away_while_another_process_writes),
+    T(a_vacated_keyspace_is_a_small_empty_file_that_knows_the_logs),
+    T(a_keyspace_whose_marks_cannot_be_read_is_not_vacated),
     T(deleted_keys_are_gone_and_all_else_is_as_it_was),
     T(marks_stay_when_keys_are_deleted),
     T(an_empty_keyspace_goes_once_its_logs_are_spent),

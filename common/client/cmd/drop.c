@@ -26,6 +26,13 @@
  *      have replaced it, which nothing tells; so each waits a tenth of a
  *      second before it returns.
  *
+ * A full disk keeps logs from being merged.  Then the keyspace is replaced
+ * before step 1 by an empty file with all its marks, written into space that is
+ * kept for it (common/setup/reserve.h): no fill is merged twice, and with the
+ * space that is free now the logs are merged.  Until step 4 is done the command
+ * says "space freed, not finished".  A file that cannot be read is left as it
+ * is until 4: its marks are not known.
+ *
  * Each step is durable when the next begins, and none asks whether it was done
  * before: killed anywhere, the command is run again.  What is held or merged
  * meanwhile comes from fills of after 1.
@@ -51,6 +58,7 @@
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/store_session.h"
 #include "common/client/cmd/wait_merged.h"
+#include "common/setup/reserve.h"
 #include "common/wire/query.h"
 
 #define NOTICED_MS (STORE_REPLACED_MS + 10) /* by clocks that count ms */
@@ -59,7 +67,9 @@ struct drop {
     const struct cmd_line *line;
     struct store_session in;
     struct wait_turn turn;
+    uint64_t timeout_ms;
     bool dry_run;
+    bool vacated; /* some keyspace was, and is not dropped yet */
 };
 
 /* ---- before: logs ------------------------------------------------------ */
@@ -102,7 +112,12 @@ not_merged(struct drop *d)
 
     if (unmerged_read(&d->in.dir, d->in.held, &kept) == 0)
         unmerged_warn(&kept, "not merged");
-    if (wait_report_full_disk(d->line))
+    if (d->vacated)
+        diag(DIAG_ERROR,
+             "space freed, not finished: what is in the logs is not merged in "
+             "time and would come back; repeat the command; is countd-worker "
+             "running?");
+    if (wait_report_full_disk(d->line) || d->vacated)
         return CONFIG_EXIT_NEGATIVE;
     diag(DIAG_ERROR,
          "nothing is changed: logs are not merged in time, and what is in them "
@@ -111,21 +126,24 @@ not_merged(struct drop *d)
     return CONFIG_EXIT_NEGATIVE;
 }
 
-/* Steps 1 and 2; the turns get the time that is left.  Returns an exit
- * status. */
+static int
+read_timeout(struct drop *d)
+{
+    const int status = cmd_option_ms(d->line, "timeout", 30000, &d->timeout_ms);
+
+    d->turn.deadline_ms = clock_ms() + d->timeout_ms;
+    return status;
+}
+
+/* Steps 1 and 2.  Returns an exit status. */
 static int
 settle_logs(struct drop *d)
 {
-    uint64_t timeout_ms;
-    int rc, status;
+    int rc;
 
-    status = cmd_option_ms(d->line, "timeout", 30000, &timeout_ms);
-    if (status != 0)
-        return status;
-    d->turn.deadline_ms = clock_ms() + timeout_ms;
     if (d->dry_run)
         return 0;
-    rc = wait_merged(d->line, &d->in.dir, timeout_ms);
+    rc = wait_merged(d->line, &d->in.dir, d->timeout_ms);
     if (rc == 0)
         rc = sync_logs(d->in.dir.log_fd);
     if (rc == 0)
@@ -141,6 +159,7 @@ settle_logs(struct drop *d)
 struct found {
     char text[NAME_TEXT_SIZE];
     const struct cmd_name *name;
+    bool vacated;  /* keys and total are of before that */
     int error;     /* -ENOENT: no such keyspace; or it cannot be read */
     uint64_t keys; /* else */
     int64_t total;
@@ -168,11 +187,12 @@ look(struct drop *d, const struct cmd_name *name, struct found *f)
         .queries = &q, .count = 1, .at = row, .room = sizeof row};
     int rc;
 
-    *f = (struct found){.name = name};
+    f->name = name;
+    f->held = 0;
     (void)name_escape(name->bytes, name->size, f->text); /* the NUL ends it */
     (void)store_read(d->in.store, &reads);               /* one: answered */
     f->error = q.error;
-    if (q.error == 0) {
+    if (q.error == 0 && !f->vacated) {
         f->keys = q.totals.keys;
         f->total = (int64_t)get_le64(row);
     }
@@ -230,24 +250,48 @@ empty(struct drop *d, struct found *f)
 }
 
 static int
-drop_one(struct drop *d, const struct cmd_name *name)
+drop_one(struct drop *d, const struct cmd_name *name, struct found *f)
 {
-    struct found f;
     int rc;
 
-    rc = look(d, name, &f);
+    rc = look(d, name, f);
     if (rc == 0 && !d->dry_run)
-        rc = empty(d, &f);
-    else if (rc == 0 && f.error == -ENOENT && f.held == 0)
+        rc = empty(d, f);
+    else if (rc == 0 && f->error == -ENOENT && f->held == 0)
         rc = -ENOENT;
     if (rc == -ENOENT)
-        return unknown(f.text);
+        return unknown(f->text);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "drop keyspace %s", f.text);
+        diag_errno(DIAG_ERROR, rc, "drop keyspace %s", f->text);
         return CONFIG_EXIT_SYSTEM;
     }
-    print_found(d, &f);
+    print_found(d, f);
     return CONFIG_EXIT_OK;
+}
+
+/* Frees the space of a keyspace before its logs are merged.  What cannot be
+ * freed now is dropped after the merge like any other. */
+static void
+vacate_one(struct drop *d, const struct cmd_name *name, struct found *f)
+{
+    int rc;
+
+    if (look(d, name, f) < 0 || f->error < 0 || f->keys == 0)
+        return;
+    (void)reserve_make(d->in.dir.fd); /* store_vacate() says when there is none
+                                       */
+    do
+        rc = store_vacate(d->in.store, name->bytes, name->size, d->in.dir.fd);
+    while (wait_turn(&d->turn, rc, store_session_holder(&d->in)));
+    if (rc < 0) {
+        diag_errno(DIAG_WARNING, rc, "free the space of keyspace %s", f->text);
+        return;
+    }
+    f->vacated = d->vacated = true;
+    diag(DIAG_INFO,
+         "keyspace %s: space freed, not finished: waiting until the logs are "
+         "merged",
+         f->text);
 }
 
 /* What was set aside may have more of any keyspace. */
@@ -266,6 +310,30 @@ tell_kept(const struct drop *d)
              "brings back what is in there",
              kept.logs + kept.damaged, output_plural(kept.logs + kept.damaged),
              kept.logs > 0 ? "log/" : "", kept.logs > 0 ? kept.log : kept.file);
+}
+
+/* Drops `count` keyspaces, with the directory open.  Returns an exit status. */
+static int
+drop_all(struct drop *d, const struct cmd_name *names, struct found *found,
+         int count)
+{
+    int status;
+
+    if (!d->dry_run && wait_is_disk_full(d->line))
+        for (int i = 0; i < count; i++)
+            vacate_one(d, &names[i], &found[i]);
+    status = settle_logs(d);
+    if (status != 0)
+        return status;
+    for (int i = 0; i < count; i++) {
+        const int one = drop_one(d, &names[i], &found[i]);
+
+        status = one > status ? one : status;
+    }
+    if (!d->dry_run)
+        wait_ms(NOTICED_MS);
+    tell_kept(d);
+    return status;
 }
 
 /* Reads arguments from `first` on into *names.  Returns an exit status. */
@@ -298,29 +366,28 @@ cmd_drop(struct cmd_line *line)
 {
     struct drop d = {.line = line};
     struct cmd_name *names;
+    struct found *found;
     int status;
 
     d.dry_run = cmd_value(line, "n") || cmd_value(line, "dry-run");
     status = read_names(line, 0, "keyspace", &names);
+    found = calloc((size_t)line->arg_count, sizeof *found);
+    if (status == 0 && found == NULL) {
+        diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
+        status = CONFIG_EXIT_SYSTEM;
+    }
+    if (status == 0)
+        status = read_timeout(&d);
     if (status == 0)
         status = store_session_open(line, !d.dry_run, &d.in);
     if (status != 0)
         goto free_names;
-    status = settle_logs(&d);
-    if (status == 0) {
-        for (int i = 0; i < line->arg_count; i++) {
-            const int one = drop_one(&d, &names[i]);
-
-            status = one > status ? one : status;
-        }
-        if (!d.dry_run)
-            wait_ms(NOTICED_MS);
-        tell_kept(&d);
-    }
+    status = drop_all(&d, names, found, line->arg_count);
     store_session_close(&d.in);
     status = end_status(status);
 
 free_names:
+    free(found);
     free(names);
     return status;
 }
@@ -361,7 +428,7 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
             const struct store_key *keys, size_t count)
 {
     uint64_t deleted = 0;
-    struct found f;
+    struct found f = {.keys = 0};
     int rc;
 
     rc = look(d, keyspace, &f);
@@ -404,6 +471,8 @@ cmd_del(struct cmd_line *line)
         diag_errno(DIAG_ERROR, ENOMEM, "read the arguments");
         status = CONFIG_EXIT_SYSTEM;
     }
+    if (status == 0)
+        status = read_timeout(&d);
     if (status == 0)
         status = store_session_open(line, true, &d.in);
     if (status != 0)

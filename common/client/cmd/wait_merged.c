@@ -214,23 +214,37 @@ wait_merged(const struct cmd_line *line, const struct datadir *d,
     return rc;
 }
 
+static bool
+read_full_disk(const struct cmd_line *line, struct statvfs *fs)
+{
+    if (statvfs(line->config.data_dir, fs) < 0)
+        return false;
+    /* A file system without a fixed number of inodes counts none. */
+    return (uint64_t)fs->f_bavail * fs->f_frsize < FULL_DISK_BYTES ||
+           (fs->f_files > 0 && fs->f_favail == 0);
+}
+
+bool
+wait_is_disk_full(const struct cmd_line *line)
+{
+    struct statvfs fs;
+
+    return read_full_disk(line, &fs);
+}
+
 bool
 wait_report_full_disk(const struct cmd_line *line)
 {
     struct statvfs fs;
-    uint64_t free_bytes;
 
-    if (statvfs(line->config.data_dir, &fs) < 0)
-        return false;
-    free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    /* A file system without a fixed number of inodes counts none. */
-    if (free_bytes >= FULL_DISK_BYTES && (fs.f_files == 0 || fs.f_favail > 0))
+    if (!read_full_disk(line, &fs))
         return false;
     diag(DIAG_ERROR,
          "data_dir=%s: the disk is full (%" PRIu64 " MB, %" PRIu64
          " inodes free), and increments are not merged until there is room; "
          "no data is lost; delete other files, or countd drop a keyspace",
-         line->config.data_dir, free_bytes / 1000000, (uint64_t)fs.f_favail);
+         line->config.data_dir, (uint64_t)fs.f_bavail * fs.f_frsize / 1000000,
+         (uint64_t)fs.f_favail);
     return true;
 }
 

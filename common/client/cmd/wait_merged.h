@@ -56,7 +56,9 @@ int wait_merged(const struct cmd_line *line, const struct datadir *d,
                 uint64_t timeout_ms);
 
 /* Whether the disk of the data directory that the settings name is full, so
- * that no worker can merge.  Says so, and what to do, in an error. */
+ * that no worker can merge; the second one says so, and what to do, in an
+ * error. */
+bool wait_is_disk_full(const struct cmd_line *line);
 bool wait_report_full_disk(const struct cmd_line *line);
 
 /* Waiting until another process has written: {.deadline_ms = clock_ms() + ...}

@@ -186,6 +186,45 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
     return outcome(s, name, name_size, "drop", rc);
 }
 
+/* Replaces the file under its flock, so no process commits to it meanwhile. */
+static int
+vacate(struct lmdb *s, const uint8_t *name, size_t name_size, int data_fd)
+{
+    struct keyspace_state state;
+    struct keyspace *k;
+    MDB_txn *txn;
+    int rc;
+
+    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+    if (rc == 0)
+        rc = keyspace_write(s, k, &txn);
+    if (rc < 0)
+        return rc;
+    rc = keyspace_state_get(txn, k->meta, &state);
+    if (rc == 0)
+        rc = keyspace_file_vacate(s, k, txn, &state, data_fd);
+    keyspace_abort(k, txn);
+    keyspace_close(k); /* or the blocks of the old file stay in use */
+    return rc;
+}
+
+int
+lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
+            int data_fd)
+{
+    struct lmdb *s = lmdb_of(store);
+    int rc = -ESTALE;
+
+    if (!keyspace_name_ok(name, name_size))
+        return -EINVAL;
+    lmdb_read_end(store);
+    for (int i = 0; i < 2 && rc == -ESTALE; i++)
+        rc = vacate(s, name, name_size, data_fd);
+    return rc == -ENOSPC || rc == -EBUSY
+               ? rc
+               : outcome(s, name, name_size, "vacate", rc);
+}
+
 /* ---- del --------------------------------------------------------------- */
 
 struct deletion {

@@ -62,6 +62,7 @@ static const struct store_engine engine = {
     .each_mark = lmdb_each_mark,
     .copy = lmdb_copy,
     .drop = lmdb_drop,
+    .vacate = lmdb_vacate,
     .del = lmdb_del,
 };
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -65,6 +66,23 @@ env_make(int dir_fd, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
         return fd;
     (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
     (void)close(fd);                 /* it is no longer anybody's */
+    return rc;
+}
+
+int
+env_make_in_memory(size_t map, int (*fill)(void *ctx, MDB_txn *txn), void *ctx)
+{
+    char path[KEYSPACE_PATH_SIZE];
+    int fd, rc;
+
+    fd = memfd_create("countd", MFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    rc = fill_file(path, map, fill, ctx);
+    if (rc == 0)
+        return fd;
+    (void)close(fd);
     return rc;
 }
 

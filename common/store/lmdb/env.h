@@ -17,6 +17,10 @@
 int env_make(int dir_fd, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
              void *ctx, char temp[KEYSPACE_FILE_SIZE]);
 
+/* Makes the same file in memory; returns its descriptor. */
+int env_make_in_memory(size_t map, int (*fill)(void *ctx, MDB_txn *txn),
+                       void *ctx);
+
 /* Opens a file that was checked before.  Others opening or closing it at the
  * same moment can make that fail for a moment, so it is tried several times.
  *   -EBADMSG, -EPROTONOSUPPORT  its lock file is damaged */

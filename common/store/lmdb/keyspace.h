@@ -258,6 +258,8 @@ int lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
                    void *ctx);
 int lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
               int to_fd);
+int lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
+                int data_fd);
 int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
               const struct store_mark *marks, size_t count);
 int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
@@ -502,6 +504,13 @@ int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
 int keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
                           const char *file, const struct store_mark *marks,
                           size_t count);
+
+/* Makes the file of a keyspace without rows, with the marks that `txn` of the
+ * keyspace has, out of the reserve of the data directory, in place of the
+ * keyspace's file.  Needs no free block.  -ENOSPC: there is no reserve, or the
+ * marks do not fit into it. */
+int keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
+                         const struct keyspace_state *state, int data_fd);
 
 /* Removes a keyspace's files, durably.  The caller holds the flock of the data
  * file, and a transaction of it.  -EAGAIN: an environment is being opened. */

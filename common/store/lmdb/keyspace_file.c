@@ -22,6 +22,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
+#include "common/base/files.h"
+#include "common/setup/reserve.h"
 
 #define TEMP_PREFIX "%t"
 #define TEMP_AGE_MS 60000
@@ -89,13 +91,48 @@ keyspace_file_lock(int dir_fd, const char *file, const char **why)
 
 /* ---- making files ------------------------------------------------------ */
 
-/* A keyspace without rows. */
+/* A keyspace without rows: with new marks, or with those of another file. */
 struct empty {
     struct lmdb *store;
     const uint8_t *name;
     size_t name_size;
     struct marks marks;
+    MDB_txn *from; /* NULL: none */
+    MDB_dbi from_meta;
+    const struct keyspace_state *from_state;
 };
+
+struct mark_copy {
+    MDB_txn *txn;
+    MDB_dbi meta;
+};
+
+static int
+copy_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
+          uint64_t hash)
+{
+    const struct mark_copy *c = ctx;
+    uint64_t same;
+
+    (void)hash;
+    return keyspace_mark_put(c->txn, c->meta, uuid, mark, &same);
+}
+
+static int
+put_marks(struct empty *e, MDB_txn *txn, MDB_dbi meta,
+          struct keyspace_state *state)
+{
+    struct mark_copy c = {.txn = txn, .meta = meta};
+
+    if (e->from != NULL) {
+        state->marks = e->from_state->marks;
+        state->marks_hash = e->from_state->marks_hash;
+        return marks_each(e->from, e->from_meta, e->from_state, copy_mark, &c);
+    }
+    for (size_t i = 0; i < e->marks.count; i++)
+        e->marks.found[i].there = false;
+    return marks_write(txn, meta, state, &e->marks, NULL);
+}
 
 static int
 fill_empty(void *ctx, MDB_txn *txn)
@@ -113,10 +150,8 @@ fill_empty(void *ctx, MDB_txn *txn)
     if (rc == 0)
         rc = keyspace_header_put(txn, dbi, &e->store->options, e->name,
                                  e->name_size);
-    for (size_t i = 0; i < e->marks.count; i++)
-        e->marks.found[i].there = false;
     if (rc == 0)
-        rc = marks_write(txn, dbi, &state, &e->marks, NULL);
+        rc = put_marks(e, txn, dbi, &state);
     return rc < 0 ? rc : keyspace_state_put(txn, dbi, &state);
 }
 
@@ -275,6 +310,83 @@ keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
     (void)close(fd); /* synced above */
+    return rc;
+}
+
+/* Writes the file in memory into the reserve, whose blocks are allocated, and
+ * cuts it to size. */
+static int
+fill_reserve(int reserve, int memory)
+{
+    uint8_t block[65536];
+    struct stat st;
+    ssize_t n = 0;
+    int rc;
+
+    if (fstat(memory, &st) < 0)
+        return -errno;
+    if (st.st_size > RESERVE_BYTES)
+        return -ENOSPC;
+    for (off_t at = 0; at < st.st_size; at += n) {
+        n = read_at(memory, block, sizeof block, (uint64_t)at);
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        rc = write_at(reserve, block, (size_t)n, (uint64_t)at);
+        if (rc < 0)
+            return rc;
+    }
+    if (ftruncate(reserve, st.st_size) < 0 || fsync(reserve) < 0)
+        return -errno;
+    return 0;
+}
+
+/* Rename replaces the file in one step, after the new one is on the disk: a
+ * crash leaves the one or the other. */
+static int
+rename_reserve(struct lmdb *s, const char *file, int data_fd)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    int rc;
+
+    rc = keyspace_dir_lock(s, LOCK_EX);
+    if (rc < 0)
+        return rc;
+    if (renameat(data_fd, RESERVE_FILE, dir_fd, file) < 0)
+        rc = -errno;
+    else
+        remove_lock(dir_fd, file);
+    keyspace_dir_unlock(s);
+    if (rc == 0 && (fsync(dir_fd) < 0 || fsync(data_fd) < 0))
+        rc = -errno;
+    return rc;
+}
+
+int
+keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
+                     const struct keyspace_state *state, int data_fd)
+{
+    struct empty e = {.store = s,
+                      .name = k->name,
+                      .name_size = k->name_size,
+                      .from = txn,
+                      .from_meta = k->meta,
+                      .from_state = state};
+    int memory, reserve, rc;
+
+    reserve = reserve_take(data_fd);
+    if (reserve < 0)
+        return reserve == -ENOENT ? -ENOSPC : reserve;
+    memory = env_make_in_memory(KEYSPACE_MAP_FIRST +
+                                    state->marks * KEYSPACE_MARK_SIZE * 2,
+                                fill_empty, &e);
+    rc = memory;
+    if (memory >= 0) {
+        rc = fill_reserve(reserve, memory);
+        (void)close(memory);
+    }
+    if (rc == 0)
+        rc = rename_reserve(s, k->file, data_fd);
+    (void)close(reserve);
     return rc;
 }
 

@@ -1,0 +1,26 @@
+/* common/setup/reserve.h - disk space that is kept for `countd drop` on a full
+ * disk.
+ *
+ * data/reserve is a file of RESERVE_BYTES whose blocks are allocated.  A
+ * command that must free space writes what it needs into it and renames it, so
+ * it needs no free block; a worker makes another when there is room again. What
+ * is in the file does not matter.
+ *
+ * A process that allocates or uses the reserve holds a flock on it, and knows
+ * under the flock that it still has its name.
+ */
+#ifndef COUNTD_COMMON_SETUP_RESERVE_H
+#define COUNTD_COMMON_SETUP_RESERVE_H
+
+#define RESERVE_FILE  "reserve"
+#define RESERVE_BYTES (4L << 20)
+
+/* Sees to it that there is a reserve.  -EBUSY another process has it; -ENOSPC
+ * the disk is nearly full, and what is left is not taken from others. */
+int reserve_make(int data_fd);
+
+/* Takes the reserve: returns its descriptor, with the flock.  Closing it gives
+ * the reserve back.  -ENOENT there is none, or it is not whole; -EBUSY. */
+int reserve_take(int data_fd);
+
+#endif
