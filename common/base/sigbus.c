@@ -4,58 +4,84 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LINE_SIZE 1024
+#define NAME_SIZE 256
 
 static char prefix[64];
-static char line[LINE_SIZE]; /* the signal comes once */
+static char line[LINE_SIZE]; /* of /proc/self/maps */
+static struct {
+    char name[NAME_SIZE];
+    size_t size;
+} noted;
 
-/* Only what is safe in a signal handler from here on. */
+void
+sigbus_note(const uint8_t *keyspace, size_t size)
+{
+    noted.size = size < NAME_SIZE ? size : NAME_SIZE;
+    memcpy(noted.name, keyspace, noted.size);
+}
 
-static uintptr_t
-hex(const char **at)
+/* From here on only calls that are safe in a signal handler. */
+
+/* A mapping of a file that has the address. */
+struct mapping {
+    char *file;      /* NULL: no file is mapped there */
+    uint64_t offset; /* of the address in the file */
+};
+
+static uint64_t
+parse_hex(const char **at)
 {
     static const char digits[] = "0123456789abcdef";
-    uintptr_t n = 0;
+    uint64_t n = 0;
 
     for (; **at != '\0'; ++*at) {
         const char *digit = strchr(digits, **at);
 
         if (digit == NULL)
             break;
-        n = n * 16 + (uintptr_t)(digit - digits);
+        n = n * 16 + (uint64_t)(digit - digits);
     }
     return n;
 }
 
-/* Whether a line of /proc/self/maps, "START-END ...", is of this address. */
+/* Parses `line`, "START-END MODE OFFSET DEVICE INODE PATH"; true when the
+ * address lies in it. */
 static bool
-holds(const char *map, uintptr_t address)
+parse_mapping(uint64_t address, struct mapping *m)
 {
-    const uintptr_t start = hex(&map);
+    const char *at = line;
+    const uint64_t start = parse_hex(&at);
+    uint64_t end;
 
-    if (*map++ != '-')
+    if (*at++ != '-')
         return false;
-    return start <= address && address < hex(&map);
+    end = parse_hex(&at);
+    if (address < start || address >= end || *at++ != ' ')
+        return false;
+    at = strchr(at, ' ');
+    if (at == NULL)
+        return false;
+    at++;
+    m->offset = parse_hex(&at) + (address - start);
+    m->file = strchr(line, '/');
+    return true;
 }
 
-/* Finds the file that is mapped there; NULL: none. */
-static const char *
-mapped_file(uintptr_t address)
+static void
+find_mapping(uint64_t address, struct mapping *m)
 {
     const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     char bytes[512];
     size_t size = 0;
     ssize_t got;
 
-    if (fd < 0)
-        return NULL;
-    while ((got = read(fd, bytes, sizeof bytes)) > 0) {
+    while (fd >= 0 && (got = read(fd, bytes, sizeof bytes)) > 0) {
         for (ssize_t i = 0; i < got; i++) {
             if (bytes[i] != '\n') {
                 if (size < sizeof line - 1)
@@ -64,50 +90,106 @@ mapped_file(uintptr_t address)
             }
             line[size] = '\0';
             size = 0;
-            if (holds(line, address)) {
-                (void)close(fd); /* only read */
-                return strchr(line, '/');
+            if (parse_mapping(address, m)) {
+                (void)close(fd);
+                return;
             }
         }
     }
-    (void)close(fd); /* only read */
-    return NULL;
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+/* Appends to `line`, which is written out at once by write_line(). */
+static size_t line_used;
+
+static void
+append_bytes(const char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size && line_used < sizeof line - 1; i++)
+        line[line_used++] =
+            bytes[i] >= ' ' && bytes[i] != 0x7f ? bytes[i] : '?';
 }
 
 static void
-say(const char *text)
+append_text(const char *text)
 {
-    /* There is nobody left to tell that it failed. */
-    if (write(STDERR_FILENO, text, strlen(text)) < 0)
-        return;
+    append_bytes(text, strlen(text));
 }
 
-/* The access is made again after this, and ends the process. */
 static void
-on_bus(int signo, siginfo_t *info, void *context)
+append_signal(int signo)
 {
-    const char *file;
+    append_text(signo == SIGBUS    ? "SIGBUS"
+                : signo == SIGSEGV ? "SIGSEGV"
+                                   : "SIGABRT");
+}
 
-    (void)context; /* of no use here */
-    if (info->si_code <= 0) {
-        (void)raise(signo); /* somebody sent it: it comes after this */
-        return;
+/* The reason that the size of the file tells. */
+static const char *
+find_reason(const struct mapping *m)
+{
+    struct stat st;
+
+    if (stat(m->file, &st) < 0)
+        return ": the file was removed or cut short while it was in use";
+    if ((uint64_t)st.st_size <= m->offset)
+        return ": the page that was read lies behind the end of the file: a "
+               "page number in it is damaged, or the file was cut short while "
+               "it was in use; run countd check";
+    return ": the disk cannot read a page of the file, or is full";
+}
+
+/* The report: signal, file, reason, keyspace. */
+static void
+on_fault(int signo, siginfo_t *info, void *context)
+{
+    static char file[LINE_SIZE];
+    struct mapping m = {.file = NULL};
+
+    (void)context;
+    if (signo == SIGBUS && info->si_code > 0)
+        find_mapping((uint64_t)(uintptr_t)info->si_addr, &m);
+    if (m.file != NULL) {
+        (void)stpncpy(file, m.file, sizeof file - 1);
+        m.file = file;
     }
-    file = mapped_file((uintptr_t)info->si_addr);
-    say(prefix);
-    say(file != NULL ? file : "memory");
-    say(": a page of it is not there: it was cut short while it was in use, or "
-        "the disk is damaged or full\n");
+    append_text(prefix);
+    append_signal(signo);
+    if (m.file != NULL) {
+        append_text(" at ");
+        append_text(m.file);
+        append_text(find_reason(&m));
+    } else if (noted.size > 0) {
+        append_text(": what was read may be damaged; run countd check");
+    }
+    if (noted.size > 0) {
+        append_text(" keyspace=");
+        append_bytes(noted.name, noted.size);
+    }
+    line[line_used++] = '\n';
+    if (write(STDERR_FILENO, line, line_used) < 0)
+        line_used = 0;
+    /* Its default action follows when this returns. */
+    (void)raise(signo);
 }
 
 void
 sigbus_init(const char *program)
 {
-    struct sigaction action = {.sa_sigaction = on_bus,
-                               .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
+    static const int signals[] = {SIGBUS, SIGSEGV, SIGABRT};
 
-    (void)snprintf(prefix, sizeof prefix, "%s: error: ", program); /* fits */
-    /* Both fail for bad signal numbers only. */
-    (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGBUS, &action, NULL);
+    (void)snprintf(prefix, sizeof prefix, "%s: error: ", program);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction old,
+            action = {.sa_sigaction = on_fault,
+                      .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
+
+        /* A sanitizer's own report of a wrong address says more. */
+        (void)sigaction(signals[i], NULL, &old);
+        if (signals[i] == SIGSEGV && old.sa_handler != SIG_DFL)
+            continue;
+        (void)sigemptyset(&action.sa_mask);
+        (void)sigaction(signals[i], &action, NULL);
+    }
 }

@@ -1,13 +1,23 @@
-/* common/base/sigbus.h - last words when a page of a mapped file is not there.
+/* common/base/sigbus.h - reports why a fault ends the process.
  *
- * LMDB reads keyspaces through maps.  A file that is cut short while it is
- * open, a disk that cannot read a block or has none left: the access ends the
- * process with SIGBUS, and nobody would know of which file.
+ * LMDB reads keyspaces through maps and trusts what is in them.  A file that is
+ * cut short while it is open, a disk that cannot read a block or has none left,
+ * a page number that a flipped bit made wrong: the access ends the process by
+ * SIGBUS or SIGSEGV, or an assertion of LMDB ends it by SIGABRT.  The report
+ * names the file, where the address tells it, and the keyspace in use.
+ *
+ * Threads: sigbus_note() belongs to the one thread that uses the store.
  */
 #ifndef COUNTD_COMMON_BASE_SIGBUS_H
 #define COUNTD_COMMON_BASE_SIGBUS_H
 
-/* From now on SIGBUS says which file before it ends the process as ever. */
+#include <stddef.h>
+#include <stdint.h>
+
+/* From now on these signals are reported before they end the process. */
 void sigbus_init(const char *program);
+
+/* Notes the keyspace in use, for the report; size 0: none. */
+void sigbus_note(const uint8_t *keyspace, size_t size);
 
 #endif

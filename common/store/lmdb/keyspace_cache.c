@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
 #include "common/base/hash.h"
+#include "common/base/sigbus.h"
 
 #define CLOSE_TRIES   2    /* one has what another needs, and a little more */
 #define FULL_MS       1000 /* a full directory is counted again after that */
@@ -250,6 +251,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     int rc;
 
     assert(name_size >= 1 && name_size <= NAME_MAX_SIZE);
+    sigbus_note(name, name_size);
     k = table_find(s, hash, name, name_size);
     if (k != NULL && closed_replaced(s, k))
         k = NULL;
