@@ -1,5 +1,6 @@
 /* worker/main.c - countd-worker: wiring only. */
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +90,8 @@ serve(struct worker *w)
         diag_errno(DIAG_ERROR, rc, "run the loop");
     watch_stop(&w->watch);
     loop_free(w->loop);
-    watch_report(&w->watch);
+    if (w->watch.stop_signal != SIGINT) /* ^C, and how countd serve stops it */
+        watch_report(&w->watch);
     worker_status_close(&w->watch.status);
     if (w->watch.refused)
         return CONFIG_EXIT_USAGE;

@@ -324,7 +324,8 @@ serve(struct writer *w)
         diag_errno(DIAG_ERROR, rc, "event loop");
     if (w->failed)
         rc = -EIO;
-    print_figures(w);
+    if (w->stop_signal != SIGINT) /* ^C, and how countd serve stops it */
+        print_figures(w);
 
 close_http:
     writer_status_end(&w->status);

@@ -18,10 +18,9 @@
 #define BACK_OFF_MS  10  /* first wait for a port in use; doubles */
 #define BACK_OFF_MAX 320
 
-/* One try: socket, bind, and the address it got; listens when `bound` is
- * given. */
+/* Listens; *bound is the address with its port. */
 static int
-bind_once(const struct net_address *a, struct net_address *bound)
+listen_once(const struct net_address *a, struct net_address *bound)
 {
     const int one = 1;
     int fd, rc;
@@ -36,8 +35,6 @@ bind_once(const struct net_address *a, struct net_address *bound)
         rc = -errno;
         goto close_fd;
     }
-    if (bound == NULL)
-        return fd;
     if (listen(fd, NET_BACKLOG) < 0) {
         rc = -errno;
         goto close_fd;
@@ -54,17 +51,16 @@ close_fd:
     return rc;
 }
 
-/* bind_once() until the address is free. */
-static int
-bind_patiently(const struct net_address *a, uint64_t wait_ms,
-               struct net_address *bound)
+int
+net_listen(const struct net_address *a, uint64_t wait_ms,
+           struct net_address *bound)
 {
     const uint64_t end_ms = clock_ms() + wait_ms;
     uint64_t now_ms, pause_ms = BACK_OFF_MS;
     int rc;
 
     for (;;) {
-        rc = bind_once(a, bound);
+        rc = listen_once(a, bound);
         if (rc != -EADDRINUSE)
             return rc;
         now_ms = clock_ms();
@@ -76,24 +72,6 @@ bind_patiently(const struct net_address *a, uint64_t wait_ms,
         if (pause_ms < BACK_OFF_MAX)
             pause_ms *= 2;
     }
-}
-
-int
-net_listen(const struct net_address *a, uint64_t wait_ms,
-           struct net_address *bound)
-{
-    return bind_patiently(a, wait_ms, bound);
-}
-
-int
-net_probe(const struct net_address *a, uint64_t wait_ms)
-{
-    const int fd = bind_patiently(a, wait_ms, NULL);
-
-    if (fd < 0)
-        return fd;
-    (void)close(fd); /* nobody could connect */
-    return 0;
 }
 
 /* ---- connections ------------------------------------------------------- */

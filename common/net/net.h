@@ -48,10 +48,6 @@ bool net_is_loopback(const struct net_address *a);
 int net_listen(const struct net_address *a, uint64_t wait_ms,
                struct net_address *bound);
 
-/* What net_listen() would meet: binds in the same way, with the same patience,
- * and closes; it does not listen, so nobody can connect meanwhile. */
-int net_probe(const struct net_address *a, uint64_t wait_ms);
-
 /* Whether both ends of a connection are this socket.  A client that tries a
  * port of the ephemeral range again and again can meet itself, and would be
  * answered what it sends. */

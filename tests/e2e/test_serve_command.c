@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -16,20 +17,115 @@
 
 /* ---- serve ------------------------------------------------------------- */
 
+/* Waits until serve has printed the words, and leaves all its output in `text`;
+ * returns what follows them. */
+static const char *
+await_words(struct site *s, const char *words)
+{
+    const uint64_t until = clock_ms() + 20000 * test_slow();
+    const char *found;
+
+    do {
+        (void)daemon_output(&s->serve, text, sizeof text);
+        found = strstr(text, words);
+    } while (found == NULL && clock_ms() < until && daemon_alive(&s->serve));
+    expect(0, 0, words);
+    return found + strlen(words);
+}
+
+/* The setting for a port that a daemon which was started again has reported. */
 static void
-serve_says_which_daemon_died_and_stops_the_others(void **state)
+read_address(char *setting, size_t size, const char *key, const char *report,
+             const char *name)
+{
+    const char *line_end = strchr(report, '\n');
+    const char *at = strstr(report, name);
+
+    assert_true(at != NULL && line_end != NULL && at < line_end);
+    at += strlen(name);
+    (void)snprintf(setting, size, "%s=%.*s", key, (int)strcspn(at, " \n"), at);
+}
+
+static void
+a_daemon_that_a_signal_ended_is_started_again(void **state)
+{
+    struct site *s = *state;
+    const char *report;
+
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+
+    assert_int_equal(kill(s->children[0], SIGKILL), 0);
+    await_words(s, "countd-write was killed by signal 9 (Killed); it is "
+                   "started again in 100 ms");
+    report = await_words(s, "countd-write serves again pid=");
+    read_address(s->ack, sizeof s->ack, "write.ack_listen", report, " ack=");
+    assert_int_equal(kill(s->children[1], SIGABRT), 0);
+    await_words(s, "countd-worker was killed by signal 6 (Aborted); it is "
+                   "started again in 100 ms");
+    await_words(s, "countd-worker serves again pid=");
+    assert_int_equal(kill(s->children[2], SIGBUS), 0);
+    await_words(s, "countd-read was killed by signal 7 (Bus error); it is "
+                   "started again in 100 ms");
+    report = await_words(s, "countd-read serves again pid=");
+    read_address(s->read, sizeof s->read, "read.listen", report, " read=");
+
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "b"), 0, "2\n");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+}
+
+/* The pid in the `number`th report that the worker serves again; 0: there is
+ * none yet. */
+static pid_t
+find_pid(struct site *s, size_t number)
+{
+    static const char words[] = "countd-worker serves again pid=";
+    const char *at = text;
+
+    (void)daemon_output(&s->serve, text, sizeof text);
+    for (size_t i = 0; at != NULL && i < number; i++) {
+        at = strstr(at, words);
+        if (at != NULL)
+            at += strlen(words);
+    }
+    return at == NULL ? 0 : (pid_t)strtol(at, NULL, 10);
+}
+
+static void
+ten_deaths_within_a_minute_end_serve(void **state)
+{
+    struct site *s = *state;
+    pid_t pid = s->children[1];
+
+    for (size_t deaths = 1; deaths <= 10; deaths++) {
+        const uint64_t until = clock_ms() + 20000 * test_slow();
+
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        while (deaths < 10 && (pid = find_pid(s, deaths)) == 0)
+            assert_true(clock_ms() < until);
+    }
+    assert_int_equal(daemon_wait(&s->serve), 111);
+    (void)daemon_output(&s->serve, text, sizeof text);
+    expect(0, 0, "the 10th time within a minute; stopping the others");
+    for (int i = 0; i < SITE_DAEMONS; i++)
+        assert_int_equal(kill(s->children[i], 0), -1);
+}
+
+static void
+a_daemon_that_exits_ends_serve(void **state)
 {
     struct site *s = *state;
 
     for (int victim = 0; victim < SITE_DAEMONS; victim++) {
         static const char *const words[] = {
-            "countd-write was killed by signal 9 (Killed); stopping",
-            "countd-worker was killed by signal 9 (Killed); stopping",
-            "countd-read was killed by signal 9 (Killed); stopping",
+            "countd-write exited with status 111; stopping",
+            "countd-worker exited with status 111; stopping",
+            "countd-read exited with status 111; stopping",
         };
 
         expect_text(RUN(s, "incr", "a", "b"), 0, "");
-        assert_int_equal(kill(s->children[victim], SIGKILL), 0);
+        assert_int_equal(kill(s->children[victim], SIGHUP), 0);
         assert_int_equal(daemon_wait(&s->serve), 111);
         (void)daemon_output(&s->serve, text, sizeof text);
         expect(0, 0, words[victim]);
@@ -40,6 +136,50 @@ serve_says_which_daemon_died_and_stops_the_others(void **state)
     }
     expect_text(RUN(s, "flush"), 0, "");
     expect_text(RUN(s, "get", "a", "b"), 0, "3\n");
+}
+
+static void
+a_sighup_stops_serve_with_111(void **state)
+{
+    struct site *s = *state;
+
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    daemon_signal(&s->serve, SIGHUP);
+    assert_int_equal(daemon_wait(&s->serve), 111);
+    expect(RUN(s, "check"), 0, " waiting=0 held=0: 0 faults\n");
+}
+
+static void
+a_sighup_that_nohup_ignores_stops_nothing(void **state)
+{
+    struct site *s = *state;
+    void (*before)(int) = signal(SIGHUP, SIG_IGN);
+
+    site_serve(s);
+    (void)signal(SIGHUP, before);
+    daemon_signal(&s->serve, SIGHUP);
+    for (int i = 0; i < SITE_DAEMONS; i++)
+        assert_int_equal(kill(s->children[i], SIGHUP), 0);
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    expect_text(RUN(s, "flush"), 0, "");
+    expect_text(RUN(s, "get", "a", "b"), 0, "1\n");
+    assert_int_equal(daemon_stop(&s->serve), 0);
+}
+
+static void
+a_stop_by_a_signal_prints_one_line(void **state)
+{
+    struct site *s = *state;
+    size_t before;
+    char *line;
+
+    expect_text(RUN(s, "incr", "a", "b"), 0, "");
+    before = daemon_output(&s->serve, text, sizeof text);
+    daemon_signal(&s->serve, SIGINT);
+    assert_int_equal(daemon_wait(&s->serve), 0);
+    (void)daemon_output(&s->serve, text, sizeof text);
+    line = text + before;
+    assert_string_equal(line, "countd: info: stopping (Interrupt)\n");
 }
 
 static void
@@ -212,7 +352,7 @@ a_data_directory_that_is_not_there_yet_may_come(void **state)
 }
 
 static void
-a_port_in_use_is_told_before_anything_is_made(void **state)
+a_port_in_use_is_reported_with_its_setting(void **state)
 {
     struct site *s = *state;
     struct net_address address, bound;
@@ -227,7 +367,6 @@ a_port_in_use_is_told_before_anything_is_made(void **state)
     expect(RUN(s, "serve", "-o", "write.listen=127.0.0.1:0", "-o",
                "write.ack_listen=127.0.0.1:0", "-o", setting),
            111, "is in use by another process: stop it, or set read.listen");
-    assert_false(tmpdir_has(&s->dir, "data"));
     assert_int_equal(close(fd), 0);
 }
 
@@ -350,7 +489,12 @@ a_port_that_this_user_may_not_have_is_refused_with_100(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    WITH_SITE(serve_says_which_daemon_died_and_stops_the_others),
+    WITH_SITE(a_daemon_that_a_signal_ended_is_started_again),
+    WITH_SITE(ten_deaths_within_a_minute_end_serve),
+    WITH_SITE(a_daemon_that_exits_ends_serve),
+    WITH_SITE(a_sighup_stops_serve_with_111),
+    WITH_EMPTY(a_sighup_that_nohup_ignores_stops_nothing),
+    WITH_SITE(a_stop_by_a_signal_prints_one_line),
     WITH_SITE(no_daemon_outlives_a_killed_serve),
     WITH_SITE(a_clean_stop_merges_what_was_received),
     WITH_SITE(sigusr2_to_serve_hands_the_log_on),
@@ -359,7 +503,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(other_message_sizes_are_refused_with_100),
     WITH_EMPTY(a_data_directory_that_cannot_be_is_refused_with_100),
     WITH_EMPTY(a_data_directory_that_is_not_there_yet_may_come),
-    WITH_EMPTY(a_port_in_use_is_told_before_anything_is_made),
+    WITH_EMPTY(a_port_in_use_is_reported_with_its_setting),
     WITH_SITE(a_client_minds_only_the_ports_it_uses),
     WITH_EMPTY(a_host_that_is_none_is_refused_with_100),
     WITH_EMPTY(a_host_name_is_one_of_an_address_for_daemons_and_clients),

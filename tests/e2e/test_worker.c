@@ -641,6 +641,23 @@ told_to_stop_with_work_left_it_gives_the_logs_back(void **state)
     assert_int_equal(count_of(x, "words", "the"), 60);
 }
 
+/* As LMDB's assertions end it, when they meet a damaged page. */
+static void
+an_abort_names_the_keyspace_in_use(void **state)
+{
+    struct service_site *x = *state;
+    struct daemon *worker = fleet_daemon(&x->fleet, FLEET_WORKER);
+
+    fleet_start(&x->fleet, FLEET_WORKER);
+    full_log(x, 0);
+    drain(x);
+    daemon_signal(worker, SIGABRT);
+
+    assert_int_equal(daemon_wait(worker), 128 + SIGABRT);
+    assert_true(said(x, "countd-worker: error: SIGABRT: what was read may be "
+                        "damaged; run countd check keyspace="));
+}
+
 static void
 it_prints_figures_when_asked_and_goes_on(void **state)
 {
@@ -752,6 +769,7 @@ static const struct CMUnitTest tests[] = {
     OPEN(what_another_worker_has_of_the_held_is_tried_again_soon),
     OPEN(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop),
     OPEN(told_to_stop_with_work_left_it_gives_the_logs_back),
+    OPEN(an_abort_names_the_keyspace_in_use),
     OPEN(it_prints_figures_when_asked_and_goes_on),
     OPEN(a_directory_of_other_message_sizes_is_refused),
     OPEN(bad_settings_are_misuse_and_good_ones_pass_the_test),

@@ -558,7 +558,7 @@ limits_of_the_command_are_in_countd_1(void **state)
 
     (void)state; /* needs none */
     read_page("common/client/cmd/countd.1");
-    snprintf(text, sizeof text, "1 to %d; default 1.", CHILDREN_MAX - 2);
+    snprintf(text, sizeof text, "1 to %d; default 1.", WORKERS_MAX);
     assert_has(page, text);
     snprintf(text, sizeof text, "A line has at most %d bytes.", LINES_SIZE_MAX);
     assert_has(page, text);

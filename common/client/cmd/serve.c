@@ -1,10 +1,14 @@
 /* common/client/cmd/serve.c - countd serve: the three daemons as one.
  *
- * Start: the writer first, as it makes the data directory; then the others.
- * Stop, on a signal or because one of them died: the writer first, so that it
- * hands its log on; then, when the workers have merged it (or DRAIN_MS
- * later), the rest.  Whoever does not stop within INTERRUPT_MS more than
- * write.drain is killed, which by design costs nothing but the wait.
+ * Start: the writer first, because it makes the data directory; then the
+ * others.  A daemon that a signal has ended (a page of a keyspace file that is
+ * damaged while it is mapped ends a process so) is started again, later each
+ * time; DEATHS_MAX of them in DEATHS_MS end serve.
+ * Stop, on a signal or because a daemon exited by itself: the writer first,
+ * because it seals its log; then, when the workers have merged that log (or
+ * DRAIN_MS later), the others; all by SIGINT, at which daemons print no
+ * statistics.  A daemon that does not stop within INTERRUPT_MS more than
+ * write.drain is killed; that loses nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,14 +27,17 @@
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/wait_merged.h"
 #include "common/log/pending.h"
-#include "common/net/net.h"
 #include "common/setup/privilege.h"
+#include "common/setup/signals.h"
 
 #define DRAIN_MS      5000
-#define DRAIN_LOOK_MS 20
+#define DRAIN_POLL_MS 20
 #define INTERRUPT_MS  30000
-#define BIND_WAIT_MS  3000 /* as the daemons */
-#define WORKERS_MAX   (CHILDREN_MAX - 2)
+#define DEATHS_MAX    10
+#define DEATHS_MS     60000
+#define BACK_OFF_MS   100
+#define BACK_OFF_MAX  2000
+#define CHILDREN_MAX  (WORKERS_MAX + 2)
 #define READY_LINES   8
 
 static const char writer[] = "countd-write";
@@ -38,94 +45,67 @@ static const char worker[] = "countd-worker";
 static const char reader[] = "countd-read";
 
 enum phase {
-    PHASE_WRITER, /* starts */
-    PHASE_OTHERS, /* start */
-    PHASE_SERVING,
-    PHASE_SEALING, /* the writer stops */
-    PHASE_DRAINING,
+    PHASE_SERVING,  /* or starting, while `announced` is false */
+    PHASE_SEALING,  /* the writer stops */
+    PHASE_DRAINING, /* the workers merge what is left */
     PHASE_STOPPING, /* the others stop */
 };
 
 struct serve {
     const struct cmd_line *line;
-    struct children children;
+    struct child children[CHILDREN_MAX]; /* the first is the writer */
+    size_t count;
     enum phase phase;
-    uint64_t deadline_ms; /* of this phase, monotonic; 0: none */
+    uint64_t deadline_ms; /* of the phase, monotonic; behind PHASE_SERVING */
     int signal_fd;
-    int ready_fd;   /* ours; -1 */
-    unsigned stops; /* signals that asked for it */
-    int status;     /* to exit with */
+    int ready_fd; /* ours; -1 */
+    bool announced;
+    int stop_signal; /* the first that asked for a stop; 0 */
+    unsigned stops;  /* signals that asked for it */
+    int status;      /* to exit with */
 };
 
-/* ---- starting ---------------------------------------------------------- */
+/* ---- the table of children --------------------------------------------- */
 
-static int
-start_child(struct serve *s, size_t index)
-{
-    const int rc = children_start(&s->children, index);
-
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "start %s",
-                   s->children.child[index].program);
-    return rc;
-}
-
-static bool
-all_ready(const struct serve *s)
-{
-    for (size_t i = 0; i < s->children.count; i++)
-        if (!s->children.child[i].ready)
-            return false;
-    return true;
-}
-
-/* Says on stderr and to our own ready descriptor what the daemons said. */
 static void
-announce(struct serve *s)
+add_child(struct serve *s, const char *program)
 {
-    const char *lines[READY_LINES];
-    char text[1024] = "";
-    size_t count = 0;
-
-    for (size_t i = 0; i < s->children.count; i++) {
-        char *at = s->children.child[i].lines;
-        char *save, *line;
-
-        for (line = strtok_r(at, "\n", &save);
-             line != NULL && count < READY_LINES;
-             line = strtok_r(NULL, "\n", &save)) {
-            const size_t size = strlen(text);
-
-            lines[count++] = line;
-            (void)snprintf(text + size, sizeof text - size, " %s",
-                           line); /* a cut text still helps */
-        }
-    }
-    diag(DIAG_INFO, "serving data_dir=%s%s", s->line->config.data_dir, text);
-    config_ready(s->ready_fd, lines, count);
-    s->ready_fd = -1;
+    s->children[s->count++] =
+        (struct child){.program = program, .ready_fd = -1};
 }
 
-static int
-child_ready(struct serve *s)
+/* True while a child with this program runs; NULL: any child. */
+static bool
+has_running(const struct serve *s, const char *program)
 {
-    int rc = 0;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].pid > 0 &&
+            (program == NULL || s->children[i].program == program))
+            return true;
+    return false;
+}
 
-    if (s->phase == PHASE_WRITER) {
-        s->phase = PHASE_OTHERS;
-        for (size_t i = 1; rc == 0 && i < s->children.count; i++)
-            rc = start_child(s, i);
-    } else if (s->phase == PHASE_OTHERS && all_ready(s)) {
-        s->phase = PHASE_SERVING;
-        announce(s);
+/* Signals the children that run; `program` NULL: all of them.  A pid stays
+ * the child's until it is waited for. */
+static void
+signal_children(const struct serve *s, const char *program, int signo)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct child *c = &s->children[i];
+        /* Before a child is ready these two would end it. */
+        const bool can_take =
+            c->is_ready || (signo != SIGUSR1 && signo != SIGUSR2);
+
+        if (c->pid > 0 && can_take &&
+            (program == NULL || c->program == program))
+            (void)kill(c->pid, signo);
     }
-    return rc;
 }
 
 /* ---- stopping ---------------------------------------------------------- */
 
 static void
-enter(struct serve *s, enum phase phase, uint64_t limit_ms)
+enter_phase(struct serve *s, enum phase phase, uint64_t limit_ms)
 {
     s->phase = phase;
     s->deadline_ms = clock_ms() + limit_ms;
@@ -134,10 +114,20 @@ enter(struct serve *s, enum phase phase, uint64_t limit_ms)
 static void
 begin_stop(struct serve *s)
 {
-    if (s->phase >= PHASE_SEALING)
+    if (s->phase != PHASE_SERVING)
         return;
-    enter(s, PHASE_SEALING, s->line->config.write_drain_ms + INTERRUPT_MS);
-    children_signal(&s->children, writer, SIGTERM);
+    enter_phase(s, PHASE_SEALING,
+                s->line->config.write_drain_ms + INTERRUPT_MS);
+    signal_children(s, writer, SIGINT);
+}
+
+/* The first failure decides the status to exit with. */
+static void
+fail(struct serve *s, int status)
+{
+    if (s->status == 0)
+        s->status = status;
+    begin_stop(s);
 }
 
 /* True when no log is left that a worker could merge. */
@@ -170,143 +160,250 @@ is_drained(const struct serve *s)
 static void
 kill_late(struct serve *s)
 {
-    for (size_t i = 0; i < s->children.count; i++)
-        if (s->children.child[i].pid > 0)
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].pid > 0)
             diag(DIAG_ERROR, "%s pid=%d does not stop and is killed",
-                 s->children.child[i].program, (int)s->children.child[i].pid);
+                 s->children[i].program, (int)s->children[i].pid);
     s->status = CONFIG_EXIT_SYSTEM;
-    children_signal(&s->children, NULL, SIGKILL);
+    signal_children(s, NULL, SIGKILL);
     s->deadline_ms = clock_ms() + INTERRUPT_MS;
 }
 
-/* Goes from phase to phase as far as it can now. */
+/* Enters each phase whose time has come. */
 static void
-advance_stop(struct serve *s)
+advance_phase(struct serve *s)
 {
-    const bool late = clock_ms() >= s->deadline_ms;
+    const bool is_late = clock_ms() >= s->deadline_ms;
 
-    if (s->phase == PHASE_SEALING &&
-        !children_program_runs(&s->children, writer))
-        enter(s, PHASE_DRAINING, DRAIN_MS);
-    else if (s->phase >= PHASE_SEALING && s->phase != PHASE_DRAINING && late)
+    if (s->phase == PHASE_SEALING && !has_running(s, writer))
+        enter_phase(s, PHASE_DRAINING, DRAIN_MS);
+    else if (s->phase != PHASE_SERVING && s->phase != PHASE_DRAINING && is_late)
         kill_late(s);
 
     if (s->phase == PHASE_DRAINING &&
         (s->stops > 1 || clock_ms() >= s->deadline_ms ||
-         !children_program_runs(&s->children, worker) || is_drained(s))) {
-        enter(s, PHASE_STOPPING, INTERRUPT_MS);
-        children_signal(&s->children, NULL, SIGTERM);
+         !has_running(s, worker) || is_drained(s))) {
+        enter_phase(s, PHASE_STOPPING, INTERRUPT_MS);
+        signal_children(s, NULL, SIGINT);
     }
+}
+
+/* ---- starting ---------------------------------------------------------- */
+
+/* Starts the children that are due. */
+static void
+start_due(struct serve *s)
+{
+    const uint64_t now_ms = clock_ms();
+
+    for (size_t i = 0; i < s->count && s->phase == PHASE_SERVING; i++) {
+        struct child *c = &s->children[i];
+        int rc;
+
+        if (c->start_ms == 0 || c->start_ms > now_ms)
+            continue;
+        c->start_ms = 0;
+        rc = child_start(c, &s->line->sources);
+        if (rc < 0) {
+            diag_errno(DIAG_ERROR, rc, "start %s", c->program);
+            fail(s, CONFIG_EXIT_SYSTEM);
+        }
+    }
+}
+
+/* Splits the ready lines of a child, appends them to `text` and, from
+ * lines[*count] on, to `lines`. */
+static void
+split_lines(struct child *c, char *text, size_t text_size, const char **lines,
+            size_t *count)
+{
+    char *save, *line;
+
+    for (line = strtok_r(c->lines, "\n", &save);
+         line != NULL && *count < READY_LINES;
+         line = strtok_r(NULL, "\n", &save)) {
+        const size_t size = strlen(text);
+
+        lines[(*count)++] = line;
+        (void)snprintf(text + size, text_size - size, " %s", line);
+    }
+}
+
+/* Reports on stderr and on our own ready descriptor that all serve. */
+static void
+announce_all(struct serve *s)
+{
+    const char *lines[READY_LINES];
+    char text[1024] = "";
+    size_t count = 0;
+
+    for (size_t i = 0; i < s->count; i++)
+        split_lines(&s->children[i], text, sizeof text, lines, &count);
+    diag(DIAG_INFO, "serving data_dir=%s%s", s->line->config.data_dir, text);
+    config_ready(s->ready_fd, lines, count);
+    s->ready_fd = -1;
+    s->announced = true;
+}
+
+static void
+take_ready_child(struct serve *s, struct child *c)
+{
+    const char *lines[READY_LINES];
+    char text[1024] = "";
+    size_t count = 0;
+
+    if (s->announced) {
+        split_lines(c, text, sizeof text, lines, &count);
+        diag(DIAG_INFO, "%s serves again pid=%d%s", c->program, (int)c->pid,
+             text);
+        return;
+    }
+    for (size_t i = 1; c == &s->children[0] && i < s->count; i++)
+        if (s->children[i].pid == 0 && s->children[i].start_ms == 0)
+            s->children[i].start_ms = clock_ms();
+    for (size_t i = 0; i < s->count; i++)
+        if (!s->children[i].is_ready)
+            return;
+    announce_all(s);
 }
 
 /* ---- events ------------------------------------------------------------ */
 
 static void
-child_ended(struct serve *s, const struct child *child)
+read_ready_line(struct serve *s, struct child *c)
 {
-    const bool clean = WIFEXITED(child->status) && !WEXITSTATUS(child->status);
-    const bool asked = s->phase >= PHASE_SEALING &&
-                       WIFSIGNALED(child->status) &&
-                       WTERMSIG(child->status) == SIGTERM;
-    char text[128];
+    const int rc = child_read_lines(c);
 
-    if (s->phase >= PHASE_SEALING && (clean || asked))
+    if (rc == 0 || s->phase != PHASE_SERVING)
+        return; /* not yet; or it ended, which SIGCHLD reports */
+    if (rc > 0) {
+        take_ready_child(s, c);
         return;
-    children_describe(child, text, sizeof text);
-    diag(DIAG_ERROR, "%s %s%s", child->program, text,
-         s->phase < PHASE_SEALING ? "; stopping the others" : "");
+    }
+    diag_errno(DIAG_ERROR, rc, "%s: its ready line cannot be read", c->program);
+    fail(s, CONFIG_EXIT_SYSTEM);
+}
 
-    /* Before it was ready, bad settings are bad settings; the first reason
-     * is the one that counts. */
-    if (s->status == 0)
-        s->status = !child->ready && WIFEXITED(child->status) &&
-                            WEXITSTATUS(child->status) == CONFIG_EXIT_USAGE
-                        ? CONFIG_EXIT_USAGE
-                        : CONFIG_EXIT_SYSTEM;
-    begin_stop(s);
+/* Starts a child again that a signal has ended, after a pause that doubles.
+ * One that ends so again and again meets the same damage each time. */
+static void
+restart_child(struct serve *s, struct child *c, const char *how)
+{
+    const uint64_t now_ms = clock_ms();
+    uint64_t pause_ms;
+
+    if (c->deaths == 0 || now_ms - c->deaths_since_ms >= DEATHS_MS) {
+        c->deaths_since_ms = now_ms;
+        c->deaths = 0;
+    }
+    if (++c->deaths == DEATHS_MAX) {
+        diag(DIAG_ERROR,
+             "%s %s, the %dth time within a minute; stopping the others: what "
+             "it reported before says why, and countd check finds damage",
+             c->program, how, DEATHS_MAX);
+        fail(s, CONFIG_EXIT_SYSTEM);
+        return;
+    }
+    pause_ms = (uint64_t)BACK_OFF_MS << (c->deaths - 1);
+    if (pause_ms > BACK_OFF_MAX)
+        pause_ms = BACK_OFF_MAX;
+    diag(DIAG_ERROR, "%s %s; it is started again in %u ms", c->program, how,
+         (unsigned)pause_ms);
+    c->start_ms = now_ms + pause_ms;
+}
+
+static void
+take_end(struct serve *s, struct child *c)
+{
+    const bool was_signalled = WIFSIGNALED(c->status);
+    const bool was_ready = c->is_ready;
+    char how[128];
+
+    c->is_ready = false;
+    child_describe(c, how, sizeof how);
+    if (s->phase == PHASE_SERVING && was_signalled) {
+        restart_child(s, c, how);
+        return;
+    }
+    if (s->phase != PHASE_SERVING &&
+        (was_signalled ? WTERMSIG(c->status) == SIGINT
+                       : WEXITSTATUS(c->status) == 0))
+        return;
+    diag(DIAG_ERROR, "%s %s%s", c->program, how,
+         s->phase == PHASE_SERVING ? "; stopping the others" : "");
+
+    /* Settings that are refused before it serves will be refused again. */
+    fail(s, !was_ready && !was_signalled &&
+                    WEXITSTATUS(c->status) == CONFIG_EXIT_USAGE
+                ? CONFIG_EXIT_USAGE
+                : CONFIG_EXIT_SYSTEM);
 }
 
 static void
 take_signal(struct serve *s)
 {
     struct signalfd_siginfo info;
-    int index;
+    int signo;
 
     if (read(s->signal_fd, &info, sizeof info) != sizeof info)
-        return; /* poll() will tell again */
-    switch (info.ssi_signo) {
-    case SIGCHLD:
-        while ((index = children_reap(&s->children)) >= 0)
-            child_ended(s, &s->children.child[index]);
-        break;
-    case SIGUSR1:
-        for (size_t i = 0; i < s->children.count; i++)
-            /* Before it is ready the signal would end it.  One that has just
-             * ended does not mind. */
-            if (s->children.child[i].ready && s->children.child[i].pid > 0)
-                (void)kill(s->children.child[i].pid, SIGUSR1);
-        break;
-    case SIGUSR2:
-        /* Before it is ready the signal would end it. */
-        if (s->children.child[0].ready)
-            children_signal(&s->children, writer, SIGUSR2);
-        break;
-    default:
+        return; /* poll() will report it again */
+    signo = (int)info.ssi_signo;
+    if (signo == SIGCHLD) {
+        for (size_t i = 0; i < s->count; i++)
+            if (child_has_ended(&s->children[i]))
+                take_end(s, &s->children[i]);
+    } else if (signo == SIGUSR1) {
+        signal_children(s, NULL, signo);
+    } else if (signo == SIGUSR2) {
+        signal_children(s, writer, signo);
+    } else {
         s->stops++;
+        if (s->stop_signal == 0) {
+            s->stop_signal = signo;
+            diag(DIAG_INFO, "stopping (%s)", strsignal(signo));
+        }
         begin_stop(s);
-        break;
     }
-}
-
-static void
-take_ready(struct serve *s, size_t index)
-{
-    const char *program = s->children.child[index].program;
-    const int rc = children_read(&s->children, index);
-
-    if (rc == 0 || s->phase >= PHASE_SEALING)
-        return; /* not yet; or it ended, which SIGCHLD tells */
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "%s: what it says is no ready line",
-                   program);
-    if (rc > 0 && child_ready(s) == 0)
-        return;
-    s->status = CONFIG_EXIT_SYSTEM;
-    begin_stop(s);
 }
 
 static int
 poll_timeout(const struct serve *s)
 {
-    const uint64_t now = clock_ms();
+    const uint64_t now_ms = clock_ms();
+    uint64_t next_ms = UINT64_MAX;
 
-    if (s->phase < PHASE_SEALING)
-        return -1;
     if (s->phase == PHASE_DRAINING)
-        return DRAIN_LOOK_MS;
-    return now >= s->deadline_ms ? 0 : (int)(s->deadline_ms - now);
+        return DRAIN_POLL_MS;
+    if (s->phase != PHASE_SERVING)
+        next_ms = s->deadline_ms;
+    for (size_t i = 0; i < s->count && s->phase == PHASE_SERVING; i++)
+        if (s->children[i].start_ms != 0 && s->children[i].start_ms < next_ms)
+            next_ms = s->children[i].start_ms;
+    if (next_ms == UINT64_MAX)
+        return -1;
+    return next_ms <= now_ms ? 0 : (int)(next_ms - now_ms);
 }
 
 static void
-run(struct serve *s)
+run_loop(struct serve *s)
 {
     struct pollfd fds[1 + CHILDREN_MAX];
-    const size_t count = s->children.count;
 
-    while (s->phase < PHASE_SEALING || children_run(&s->children)) {
+    s->children[0].start_ms = clock_ms();
+    while (s->phase == PHASE_SERVING || has_running(s, NULL)) {
+        start_due(s);
         fds[0] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
-        for (size_t i = 0; i < count; i++)
-            fds[1 + i] = (struct pollfd){.fd = s->children.child[i].ready_fd,
+        for (size_t i = 0; i < s->count; i++)
+            fds[1 + i] = (struct pollfd){.fd = s->children[i].ready_fd,
                                          .events = POLLIN};
-        if (poll(fds, 1 + count, poll_timeout(s)) < 0)
+        if (poll(fds, 1 + s->count, poll_timeout(s)) < 0)
             continue; /* a signal that is not ours, such as SIGCONT */
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < s->count; i++)
             if (fds[1 + i].revents != 0)
-                take_ready(s, i);
+                read_ready_line(s, &s->children[i]);
         if (fds[0].revents != 0)
             take_signal(s);
-        if (s->phase >= PHASE_SEALING)
-            advance_stop(s);
+        advance_phase(s);
     }
 }
 
@@ -315,62 +412,12 @@ open_signals(struct serve *s)
 {
     sigset_t mask;
 
-    /* sigset calls fail for bad signal numbers only. */
-    (void)sigemptyset(&mask);
-    (void)sigaddset(&mask, SIGTERM);
-    (void)sigaddset(&mask, SIGINT);
-    (void)sigaddset(&mask, SIGHUP);
-    (void)sigaddset(&mask, SIGUSR1);
-    (void)sigaddset(&mask, SIGUSR2);
+    signals_take(&mask);
     (void)sigaddset(&mask, SIGCHLD);
     if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
         return -errno;
     s->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     return s->signal_fd < 0 ? -errno : 0;
-}
-
-/* A port that is taken is found out before a data directory is made for
- * nothing.  One that is there has what it needs; its writer's lock then comes
- * first, which tells more.  All else the daemons say. */
-static int
-check_ports(const struct cmd_line *line)
-{
-    const struct config *c = &line->config;
-    char counter[CONFIG_TEXT_SIZE + 24] = "", semaphore[sizeof counter] = "";
-    const struct {
-        const char *key, *address;
-    } ports[] = {
-        {"write.listen", c->write_listen},
-        {"write.ack_listen", c->write_ack_listen},
-        {"read.listen", c->read_listen},
-        {"counter.port", counter},
-        {"semaphore.port", semaphore},
-    };
-    char path[CONFIG_TEXT_SIZE + 8];
-    struct net_address address;
-
-    /* Both have room. */
-    if (c->counter_enable && c->counter_port != CONFIG_PORT_SOCKET)
-        (void)snprintf(counter, sizeof counter, "%s:%" PRIu64, c->live_address,
-                       c->counter_port);
-    if (c->semaphore_enable && c->semaphore_port != CONFIG_PORT_SOCKET)
-        (void)snprintf(semaphore, sizeof semaphore, "%s:%" PRIu64,
-                       c->live_address, c->semaphore_port);
-    (void)snprintf(path, sizeof path, "%s/log", c->data_dir); /* has room */
-    if (access(path, F_OK) == 0)
-        return 0;
-    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
-        if (ports[i].address[0] == '\0' ||
-            net_resolve(ports[i].address, &address, 1) < 0 ||
-            net_probe(&address, BIND_WAIT_MS) != -EADDRINUSE)
-            continue;
-        diag(DIAG_ERROR,
-             "%s=%s is in use by another process: stop it, or set %s to a "
-             "free port",
-             ports[i].key, ports[i].address, ports[i].key);
-        return CONFIG_EXIT_SYSTEM;
-    }
-    return 0;
 }
 
 /* ---- the subcommand ---------------------------------------------------- */
@@ -455,26 +502,17 @@ cmd_serve(struct cmd_line *line)
         return puts("settings are good") < 0 || fflush(stdout) != 0
                    ? CONFIG_EXIT_SYSTEM
                    : CONFIG_EXIT_OK;
-    status = check_ports(line);
-    if (status != 0)
-        return status;
     rc = open_signals(&s);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "block signals");
         return CONFIG_EXIT_SYSTEM;
     }
 
-    children_init(&s.children, &line->sources);
-    (void)children_add(&s.children, writer); /* the first is the writer */
+    add_child(&s, writer);
     for (int64_t i = 0; i < workers; i++)
-        (void)children_add(&s.children, worker); /* any order */
-    (void)children_add(&s.children, reader);     /* likewise */
-    if (start_child(&s, 0) < 0) {
-        s.status = CONFIG_EXIT_SYSTEM;
-        s.phase = PHASE_SEALING;
-    }
-    run(&s);
-    children_fini(&s.children);
-    (void)close(s.signal_fd); /* nothing is written to it */
-    return s.status;
+        add_child(&s, worker);
+    add_child(&s, reader);
+    run_loop(&s);
+    (void)close(s.signal_fd);
+    return s.status != 0 ? s.status : signals_exit_status(s.stop_signal);
 }
