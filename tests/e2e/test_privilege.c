@@ -478,10 +478,15 @@ commands_of_root_on_the_directory_become_its_user(void **state)
              daemon_port(&d, "ack"));
     snprintf(copy, sizeof copy, "%s/copy", s->dir.path);
 #define ROOT(...)                                                              \
-    assert_int_equal(daemon_run(text, sizeof text, "countd", "-d", s->data,    \
-                                "-o", read, "-o", ack, "-o",                   \
-                                "user=" NOBODY_TEXT, __VA_ARGS__, NULL),       \
-                     0)
+    do {                                                                       \
+        const int status = daemon_run(text, sizeof text, "countd", "-d",       \
+                                      s->data, "-o", read, "-o", ack, "-o",    \
+                                      "user=" NOBODY_TEXT, __VA_ARGS__, NULL); \
+                                                                               \
+        if (status != 0)                                                       \
+            print_error("%s\n", text);                                         \
+        assert_int_equal(status, 0);                                           \
+    } while (0)
     ROOT("incr", "a", "b");
     ROOT("flush");
     ROOT("check");

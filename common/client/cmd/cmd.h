@@ -102,7 +102,38 @@ int cmd_parse_number(const char *text, size_t size, int64_t *out);
 /* Has all ports asked on `host`: -H.  Says what is wrong; an exit status. */
 int cmd_set_host(struct config *c, const char *host);
 
-enum cmd_peer { CMD_READER, CMD_WRITER, CMD_WRITER_SILENT };
+enum cmd_peer {
+    CMD_READER,
+    CMD_WRITER,
+    CMD_WRITER_SILENT,
+    CMD_COUNTER,
+    CMD_SEMAPHORE,
+    CMD_HTTP
+};
+
+/* Where one of the daemons is asked: its socket in the data directory, but
+ * where -H, or -o with the setting of the port, names another place, or where
+ * no data directory is named and there is none here with sockets of this user
+ * or of root. */
+struct cmd_place {
+    const char *directory; /* NULL: the address */
+    const char *setting;   /* that says so, for messages */
+    char address[CONFIG_TEXT_SIZE + 24];
+    char text[CONFIG_TEXT_SIZE + 32]; /* the address, or DIR/socket/NAME */
+};
+
+void cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
+                    struct cmd_place *out);
+
+/* Whether -d, -o or a file names the data directory.  Else it is what the
+ * settings begin with, and that there is one here does not tell who serves it.
+ */
+bool cmd_names_directory(const struct cmd_line *line);
+
+/* Reports what an error of connecting to the socket in a directory means.
+ * False: it is another error, or no directory was asked. */
+bool cmd_socket_failed(const struct cmd_place *place, const char *daemon,
+                       int rc);
 
 /* A handle for one of the daemons, by the settings; connects at first use.
  * `buffer_size` 0: the library's.  Returns an exit status. */

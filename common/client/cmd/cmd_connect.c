@@ -7,8 +7,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/diag.h"
+#include "common/net/conn.h"
+#include "common/net/local.h"
 #include "common/net/net.h"
 
 /* "[::1]" for ::1, else as it is; false when it is too long. */
@@ -54,48 +58,180 @@ cmd_set_host(struct config *c, const char *host)
     return 0;
 }
 
-static const char *
-peer_address(const struct cmd_line *line, enum cmd_peer peer,
-             const char **setting)
+/* ---- where ------------------------------------------------------------- */
+
+static const struct {
+    const char *socket;
+    const char *keys[2]; /* settings of its port */
+} peers[] = {
+    [CMD_READER] = {LOCAL_READ, {"read.listen"}},
+    [CMD_WRITER] = {LOCAL_ACK, {"write.ack_listen"}},
+    [CMD_WRITER_SILENT] = {LOCAL_COUNT, {"write.listen"}},
+    [CMD_COUNTER] = {LOCAL_COUNTER, {"counter.port", "live.address"}},
+    [CMD_SEMAPHORE] = {LOCAL_SEMAPHORE, {"semaphore.port", "live.address"}},
+    [CMD_HTTP] = {LOCAL_HTTP, {"http.listen"}},
+};
+
+static void
+format_address(const struct config *c, enum cmd_peer peer, char *text,
+               size_t size)
 {
+    const char *address = NULL;
+    uint64_t port = c->semaphore_port;
+
     switch (peer) {
     case CMD_READER:
-        *setting = "read.listen";
-        return line->config.read_listen;
+        address = c->read_listen;
+        break;
     case CMD_WRITER:
-        *setting = "write.ack_listen";
-        return line->config.write_ack_listen;
+        address = c->write_ack_listen;
+        break;
     case CMD_WRITER_SILENT:
+        address = c->write_listen;
+        break;
+    case CMD_HTTP:
+        address = c->http_listen;
+        break;
+    case CMD_COUNTER:
+        port = c->counter_port;
+        break;
+    case CMD_SEMAPHORE:
         break;
     }
-    *setting = "write.listen";
-    return line->config.write_listen;
+    if (address)
+        (void)snprintf(text, size, "%s", address); /* fits, as below */
+    else if (port == CONFIG_PORT_SOCKET)
+        (void)snprintf(text, size, LISTENER_NO_PORT);
+    else
+        (void)snprintf(text, size, "%s:%" PRIu64, c->live_address, port);
 }
+
+/* Whether the command line has -o with this setting. */
+static bool
+is_given(const struct cmd_line *line, const char *key)
+{
+    const struct config_sources *s = &line->sources;
+    const size_t size = key ? strlen(key) : 0;
+
+    for (size_t i = 0; size > 0 && i < s->count; i++)
+        if (s->letters[i] == 'o' && strncmp(s->texts[i], key, size) == 0 &&
+            s->texts[i][size] == '=')
+            return true;
+    return false;
+}
+
+bool
+cmd_names_directory(const struct cmd_line *line)
+{
+    struct config defaults;
+
+    for (size_t i = 0; i < line->sources.count; i++)
+        if (line->sources.letters[i] == 'd')
+            return true;
+    config_defaults(&defaults);
+    return is_given(line, "data_dir") ||
+           strcmp(line->config.data_dir, defaults.data_dir) != 0;
+}
+
+/* Whether the data directory has sockets that this user may reach.  Those of
+ * another user are not taken for the store of this one only because they are
+ * where the process happens to be. */
+static bool
+has_sockets(const struct cmd_line *line)
+{
+    char path[CONFIG_TEXT_SIZE + sizeof "/" LOCAL_FOLDER];
+    struct stat st;
+
+    (void)snprintf(path, sizeof path, "%s/" LOCAL_FOLDER,
+                   line->config.data_dir); /* has room */
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+           access(path, X_OK) == 0 &&
+           (cmd_names_directory(line) || st.st_uid == geteuid() ||
+            st.st_uid == 0);
+}
+
+static bool
+uses_socket(const struct cmd_line *line, enum cmd_peer peer,
+            const char *address)
+{
+    if (strcmp(address, LISTENER_NO_PORT) == 0)
+        return line->host == NULL;
+    if (line->host || is_given(line, peers[peer].keys[0]) ||
+        is_given(line, peers[peer].keys[1]))
+        return false;
+    for (size_t i = 0; i < line->sources.count; i++)
+        if (line->sources.letters[i] == 'd')
+            return true;
+    return is_given(line, "data_dir") || has_sockets(line);
+}
+
+void
+cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
+               struct cmd_place *out)
+{
+    out->setting = peers[peer].keys[0];
+    out->directory = NULL;
+    format_address(&line->config, peer, out->address, sizeof out->address);
+    if (uses_socket(line, peer, out->address)) {
+        out->directory = line->config.data_dir;
+        (void)snprintf(out->text, sizeof out->text, "%s/" LOCAL_FOLDER "/%s",
+                       out->directory, peers[peer].socket); /* has room */
+    } else {
+        (void)snprintf(out->text, sizeof out->text, "%s",
+                       out->address); /* has room */
+    }
+}
+
+bool
+cmd_socket_failed(const struct cmd_place *place, const char *daemon, int rc)
+{
+    if (!place->directory || (rc != -ECONNREFUSED && rc != -EPERM))
+        return false;
+    if (rc == -EPERM)
+        diag(DIAG_ERROR,
+             "user id %ld may not use %s: run countd as the owner of the "
+             "directory, or set socket.group to a group of this user",
+             (long)geteuid(), place->text);
+    else
+        diag(DIAG_ERROR,
+             "%s does not serve %s; does it run on this directory, and is its "
+             "port on? countd serve starts it, and -H or -o %s=... names "
+             "another place",
+             daemon, place->text, place->setting);
+    return true;
+}
+
+/* ---- increments and ranges ---------------------------------------------- */
 
 int
 cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
             struct countd **out)
 {
-    const char *setting;
-    const char *address = peer_address(line, peer, &setting);
-    const struct countd_options options = {
+    struct cmd_place place;
+    struct countd_options options = {
         .size = sizeof options,
-        .write = peer == CMD_READER ? NULL : address,
-        .read = peer == CMD_READER ? address : NULL,
         .silent = peer == CMD_WRITER_SILENT,
         .buffer_size = buffer_size,
         .keyspace_size = (unsigned)line->config.keyspace_size,
         .key_size = (unsigned)line->config.key_size,
         .nonblocking = 1, /* load sends again, and shows its progress */
     };
-    const char *colon = strrchr(address, ':');
+    const char *colon;
     int rc;
 
-    if (colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1)) {
+    cmd_find_place(line, peer, &place);
+    options.directory = place.directory;
+    if (!place.directory && peer == CMD_READER)
+        options.read = place.address;
+    else if (!place.directory)
+        options.write = place.address;
+    colon = strrchr(place.address, ':');
+    if (!place.directory &&
+        (colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1))) {
         diag(DIAG_ERROR,
              "%s is \"%s\": no port to connect to; give -o "
              "%s=ADDRESS:PORT",
-             setting, address, setting);
+             place.setting, place.address, place.setting);
         return CONFIG_EXIT_USAGE;
     }
     rc = countd_open(out, &options);
@@ -125,9 +261,13 @@ int
 cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc)
 {
     const char *daemon = peer == CMD_READER ? "countd-read" : "countd-write";
-    const char *setting;
-    const char *address = peer_address(line, peer, &setting);
+    struct cmd_place place;
+    const char *setting, *address = place.text;
 
+    cmd_find_place(line, peer, &place);
+    setting = place.setting;
+    if (cmd_socket_failed(&place, daemon, rc))
+        return CONFIG_EXIT_SYSTEM;
     if (is_misuse(line, setting, address, rc))
         return CONFIG_EXIT_USAGE;
     if (rc == -ETIMEDOUT && peer != CMD_READER && wait_has_datadir(line) &&

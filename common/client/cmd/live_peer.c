@@ -2,15 +2,12 @@
 #include "common/client/cmd/live_peer.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/diag.h"
 #include "common/net/net.h"
-
-#define ADDRESS_SIZE 320
 
 bool
 live_is_semaphore(const struct cmd_line *line)
@@ -50,34 +47,31 @@ live_name(const char *text, struct live_name *out)
     return CONFIG_EXIT_USAGE;
 }
 
-void
-live_address(const struct cmd_line *line, char *text, size_t size)
+static void
+find_place(const struct cmd_line *line, struct cmd_place *out)
 {
-    const struct config *c = &line->config;
-
-    if (snprintf(text, size, "%s:%" PRIu64, c->live_address,
-                 live_is_semaphore(line) ? c->semaphore_port
-                                         : c->counter_port) >= (int)size)
-        text[0] = '\0'; /* no address, and connecting says so */
+    cmd_find_place(line, live_is_semaphore(line) ? CMD_SEMAPHORE : CMD_COUNTER,
+                   out);
 }
 
 int
 live_connect(const struct cmd_line *line, struct countd_live **out)
 {
-    const struct config *c = &line->config;
-    const bool semaphore = live_is_semaphore(line);
-    char address[ADDRESS_SIZE];
-    const struct countd_live_options options = {
-        .size = sizeof options, .address = address, .semaphore = semaphore};
+    struct countd_live_options options = {.size = sizeof options,
+                                          .semaphore = live_is_semaphore(line)};
+    struct cmd_place place;
     int rc;
 
-    if ((semaphore ? c->semaphore_port : c->counter_port) == 0) {
+    find_place(line, &place);
+    options.directory = place.directory;
+    if (!place.directory)
+        options.address = place.address;
+    if (!place.directory && strcmp(strrchr(place.address, ':'), ":0") == 0) {
         diag(DIAG_ERROR,
              "%s.port is 0: no port to connect to; give -o %s.port=PORT",
              live_word(line), live_word(line));
         return CONFIG_EXIT_USAGE;
     }
-    live_address(line, address, sizeof address);
     rc = countd_live_open(out, &options);
     return rc < 0 ? live_failed(line, rc) : 0;
 }
@@ -86,9 +80,12 @@ int
 live_failed(const struct cmd_line *line, int rc)
 {
     const char *word = live_word(line);
-    char address[ADDRESS_SIZE];
+    struct cmd_place place;
+    const char *address = place.text;
 
-    live_address(line, address, sizeof address);
+    find_place(line, &place);
+    if (cmd_socket_failed(&place, "countd-write", rc))
+        return CONFIG_EXIT_SYSTEM;
     switch (rc) {
     case -ECONNREFUSED:
         diag(DIAG_ERROR,

@@ -34,7 +34,4 @@ int live_connect(const struct cmd_line *line, struct countd_live **out);
 /* What an error of libcountd means here. */
 int live_failed(const struct cmd_line *line, int rc);
 
-/* As the settings have it: "127.0.0.1:11215", "[::1]:11215". */
-void live_address(const struct cmd_line *line, char *text, size_t size);
-
 #endif

@@ -54,13 +54,17 @@ refusal(int rc)
 static int
 failed(const struct cmd_line *line, int rc)
 {
-    const char *where = line->config.http_listen;
+    struct cmd_place place;
+    const char *where = place.text;
     const char *no = refusal(rc);
 
     if (no) {
         diag(DIAG_ERROR, "%s", no);
         return CONFIG_EXIT_NEGATIVE;
     }
+    cmd_find_place(line, CMD_HTTP, &place);
+    if (cmd_socket_failed(&place, "countd-write", rc))
+        return CONFIG_EXIT_SYSTEM;
     switch (rc) {
     case -ECONNREFUSED:
         diag(DIAG_ERROR,
@@ -141,12 +145,15 @@ list(const struct cmd_line *line, struct countd_http *h)
 static int
 act(const struct cmd_line *line, const struct verb *verb, int64_t value)
 {
-    const struct countd_http_options options = {
-        .size = sizeof options, .address = line->config.http_listen};
+    struct countd_http_options options = {.size = sizeof options};
+    struct cmd_place place;
     struct countd_quota_answer a;
     struct countd_http *h;
     int rc, status;
 
+    cmd_find_place(line, CMD_HTTP, &place);
+    options.directory = place.directory;
+    options.address = place.directory ? NULL : place.address;
     rc = countd_http_open(&h, &options);
     if (rc < 0)
         return failed(line, rc);

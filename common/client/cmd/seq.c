@@ -44,8 +44,12 @@ explain(const struct cmd_line *line, const char *text)
 static int
 failed(const struct cmd_line *line, int rc)
 {
-    const char *where = line->config.http_listen;
+    struct cmd_place place;
+    const char *where = place.text;
 
+    cmd_find_place(line, CMD_HTTP, &place);
+    if (cmd_socket_failed(&place, "countd-write", rc))
+        return CONFIG_EXIT_SYSTEM;
     switch (rc) {
     case -ECONNREFUSED:
         diag(DIAG_ERROR,
@@ -114,11 +118,14 @@ print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
 static int
 fetch(const struct cmd_line *line, int64_t count)
 {
-    const struct countd_http_options options = {
-        .size = sizeof options, .address = line->config.http_listen};
+    struct countd_http_options options = {.size = sizeof options};
+    struct cmd_place place;
     struct countd_http *h;
     int rc, status;
 
+    cmd_find_place(line, CMD_HTTP, &place);
+    options.directory = place.directory;
+    options.address = place.directory ? NULL : place.address;
     rc = countd_http_open(&h, &options);
     if (rc < 0)
         return failed(line, rc);

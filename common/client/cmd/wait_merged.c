@@ -26,29 +26,10 @@
  * a keyspace's file needs to grow. */
 #define FULL_DISK_BYTES (UINT64_C(16) << 20)
 
-/* Whether the settings name a data directory.  Else it is what they begin
- * with, and that there is one here does not tell who serves it. */
-static bool
-is_named(const struct cmd_line *line, const struct config *defaults)
-{
-    static const char key[] = "data_dir=";
-    const struct config_sources *s = &line->sources;
-
-    for (size_t i = 0; i < s->count; i++)
-        if (s->letters[i] == 'd' ||
-            (s->letters[i] == 'o' &&
-             strncmp(s->texts[i], key, strlen(key)) == 0))
-            return true;
-    return strcmp(line->config.data_dir, defaults->data_dir) != 0;
-}
-
 static void
 warn_of_guess(const struct cmd_line *line, const struct datadir *d)
 {
-    struct config defaults;
-
-    config_defaults(&defaults);
-    if (!is_named(line, &defaults) && datadir_writer_pid(d) == 0)
+    if (!cmd_names_directory(line) && datadir_writer_pid(d) == 0)
         diag(DIAG_WARNING,
              "no countd-write runs on ./%s, which is taken as nothing names a "
              "data directory; -d does",
@@ -101,7 +82,7 @@ wait_has_datadir(const struct cmd_line *line)
     if (line->host != NULL || access(path, R_OK | X_OK) < 0)
         return false;
     config_defaults(&defaults);
-    return is_named(line, &defaults) ||
+    return cmd_names_directory(line) ||
            (strcmp(line->config.read_listen, defaults.read_listen) == 0 &&
             has_writer(line));
 }

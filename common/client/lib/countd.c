@@ -47,9 +47,9 @@ take_options(const struct countd_options *from, struct countd_options *o)
 
     if (rc < 0)
         return rc;
-    if (!o->write)
+    if (!o->write && !o->directory)
         o->write = o->silent ? SILENT_ADDRESS : WRITE_ADDRESS;
-    if (!o->read)
+    if (!o->read && !o->directory)
         o->read = READ_ADDRESS;
     if (o->buffer_size == 0)
         o->buffer_size = BUFFER_SIZE;
@@ -96,7 +96,10 @@ writing_init(struct writing *w, const struct countd_options *o)
     w->capacity = o->buffer_size / w->layout.message_size;
     if (w->capacity == 0)
         w->capacity = 1;
-    rc = link_init(&w->link, o->write, o->connect_timeout_ms);
+    rc = o->write ? link_init(&w->link, o->write, o->connect_timeout_ms)
+                  : link_init_socket(&w->link, o->directory,
+                                     w->silent ? LOCAL_COUNT : LOCAL_ACK,
+                                     o->connect_timeout_ms);
     if (rc < 0)
         return rc;
     w->ring = calloc(w->capacity, w->layout.message_size);
@@ -151,7 +154,9 @@ countd_open(struct countd **out, const struct countd_options *options)
     rc = writing_init(&c->writing, &o);
     if (rc < 0)
         goto free_handle;
-    rc = link_init(&c->reading.link, o.read, o.connect_timeout_ms);
+    rc = o.read ? link_init(&c->reading.link, o.read, o.connect_timeout_ms)
+                : link_init_socket(&c->reading.link, o.directory, LOCAL_READ,
+                                   o.connect_timeout_ms);
     if (rc < 0)
         goto fini_writing;
     c->reading.timeout_ms = READ_TIMEOUT_MS;

@@ -37,6 +37,14 @@
 extern "C" {
 #endif
 
+/* Where a server is: the options of each kind of handle have an address, and
+ * `directory`, the data directory of a server of this machine.  The directory
+ * without the address stands for the socket in it, which no other user of the
+ * machine can take.  Connecting then says
+ *   -ECONNREFUSED  no server runs on the directory
+ *   -EPERM  this user may not use its sockets; see socket.group in countd(5)
+ * and opening -EINVAL or -ENAMETOOLONG for the path. */
+
 #define COUNTD_VERSION "0.1.0"
 
 struct countd;
@@ -44,8 +52,9 @@ struct countd;
 struct countd_options {
     size_t size;            /* sizeof(struct countd_options) */
     const char *write;      /* address of the silent or acknowledging port;
-                               NULL: 127.0.0.1:48881, or :48879 when silent */
-    const char *read;       /* NULL: 127.0.0.1:48880 */
+                               NULL: 127.0.0.1:48881, or :48879 when silent,
+                               if there is no directory */
+    const char *read;       /* NULL: 127.0.0.1:48880, likewise */
     int silent;             /* 1: fire and forget */
     size_t buffer_size;     /* bytes; 0: 256 KiB */
     unsigned keyspace_size; /* message sizes of the server; 0: 256 */
@@ -55,6 +64,7 @@ struct countd_options {
                                     the same time may leave as their sum, as
                                     one increment of all the counts below */
     int nonblocking; /* 1: countd_incr() returns -EAGAIN instead of waiting */
+    const char *directory; /* data directory of the server */
 };
 
 /* Looks host names up, but does not connect yet.  `options` may be NULL;
@@ -326,10 +336,12 @@ struct countd_live;
 
 struct countd_live_options {
     size_t size;                 /* sizeof(struct countd_live_options) */
-    const char *address;         /* NULL: 127.0.0.1:11215, or :11216 */
+    const char *address;         /* NULL: 127.0.0.1:11215, or :11216, if there
+                                    is no directory */
     int semaphore;               /* 1: the default is that of semaphores */
     unsigned connect_timeout_ms; /* 0: 5000 */
     unsigned timeout_ms;         /* for answers; 0: 5000 */
+    const char *directory;       /* data directory of the server */
 };
 
 /* Connects.  `options` may be NULL; nothing of it is kept.  Errors of host
@@ -411,9 +423,10 @@ int countd_live_stats(struct countd_live *l,
 struct countd_http;
 
 struct countd_http_options {
-    size_t size;         /* sizeof(struct countd_http_options) */
-    const char *address; /* NULL: 127.0.0.1:9527 */
-    unsigned timeout_ms; /* for each answer; 0: 5000 */
+    size_t size;           /* sizeof(struct countd_http_options) */
+    const char *address;   /* NULL: 127.0.0.1:9527, if there is no directory */
+    unsigned timeout_ms;   /* for each answer; 0: 5000 */
+    const char *directory; /* data directory of the server */
 };
 
 /* Does not connect yet.  `options` may be NULL; nothing of it is kept.  Errors

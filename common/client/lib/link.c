@@ -12,6 +12,8 @@
 
 #include "common/base/clock.h"
 
+#define SOCKET_WAIT_MS 100 /* for a place among those that wait */
+
 int
 link_init(struct link *l, const char *address, unsigned timeout_ms)
 {
@@ -22,6 +24,30 @@ link_init(struct link *l, const char *address, unsigned timeout_ms)
     if (rc < 0)
         return rc;
     l->count = (size_t)rc;
+    return 0;
+}
+
+int
+link_init_socket(struct link *l, const char *directory, const char *socket,
+                 unsigned timeout_ms)
+{
+    const size_t size = strlen(directory);
+    size_t used = 0;
+
+    *l = (struct link){
+        .fd = -1, .count = 1, .socket = socket, .timeout_ms = timeout_ms};
+    if (size == 0)
+        return -EINVAL;
+    if (directory[0] != '/') {
+        if (!getcwd(l->directory, sizeof l->directory))
+            return errno == ERANGE ? -ENAMETOOLONG : -errno;
+        used = strlen(l->directory);
+        if (used + 1 < sizeof l->directory)
+            l->directory[used++] = '/';
+    }
+    if (used + size >= sizeof l->directory)
+        return -ENAMETOOLONG;
+    memcpy(l->directory + used, directory, size + 1);
     return 0;
 }
 
@@ -57,14 +83,47 @@ link_let(struct link *l)
         link_drop(l);
 }
 
+/* Connects to the socket in the directory, at once or not.  Its errors are
+ * those of a port: others mean something else to the callers. */
+static int
+start_socket(struct link *l)
+{
+    const uint64_t until_ms = clock_ms() + SOCKET_WAIT_MS;
+    int rc;
+
+    l->tried++;
+    /* A full backlog is no event to wait for. */
+    while ((rc = local_connect(l->directory, l->socket)) == -EAGAIN &&
+           clock_ms() < until_ms)
+        (void)poll(NULL, 0, 1); /* cut short, it only looks sooner */
+    switch (rc) {
+    case -ENOENT:
+    case -ENOTDIR:
+        return -ECONNREFUSED;
+    case -EACCES:
+        return -EPERM;
+    case -EAGAIN:
+        return -ETIMEDOUT;
+    default:
+        break;
+    }
+    if (rc < 0)
+        return rc;
+    l->fd = rc;
+    return 0;
+}
+
 /* Opens a socket to the next address.  0, -EINPROGRESS or why not. */
 static int
 start(struct link *l)
 {
-    const struct net_address *a = &l->addresses[l->tried++];
+    const struct net_address *a;
     const int one = 1;
     int rc;
 
+    if (l->socket)
+        return start_socket(l);
+    a = &l->addresses[l->tried++];
     l->fd =
         socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (l->fd < 0)

@@ -17,13 +17,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/net/local.h"
 #include "common/net/net.h"
 
-#define LINK_ADDRESSES_MAX 4
+#define LINK_ADDRESSES_MAX  4
+#define LINK_DIRECTORY_SIZE 4096 /* of the longest path, with NUL */
 
 struct link {
     struct net_address addresses[LINK_ADDRESSES_MAX];
     size_t count;
+    char directory[LINK_DIRECTORY_SIZE]; /* absolute; "": addresses */
+    const char *socket; /* its name in the directory, or NULL */
     size_t tried; /* addresses tried by this connect, the current one too */
     int fd;       /* -1: not connected */
     bool connecting;
@@ -37,8 +41,15 @@ struct link {
  * does and with its errors. */
 int link_init(struct link *l, const char *address, unsigned timeout_ms);
 
+/* For the socket of this name (local.h, it stays the caller's) in a data
+ * directory, which is found from now on wherever the process goes.
+ *   -EINVAL  no path, -ENAMETOOLONG */
+int link_init_socket(struct link *l, const char *directory, const char *socket,
+                     unsigned timeout_ms);
+
 /* Goes on connecting.  0 when connected; -EINPROGRESS; or why it failed:
- * the next call starts afresh. */
+ * the next call starts afresh.  Of a socket: -ECONNREFUSED also when it is not
+ * there, -EPERM when this user may not use it. */
 int link_connect(struct link *l);
 
 /* Closes, or dooms a held link.  Nothing when not connected. */

@@ -33,7 +33,7 @@ take_options(const struct countd_live_options *from,
 
     if (rc < 0)
         return rc;
-    if (!o->address)
+    if (!o->address && !o->directory)
         o->address = o->semaphore ? SEMAPHORE_ADDRESS : COUNTER_ADDRESS;
     if (o->connect_timeout_ms == 0)
         o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
@@ -93,7 +93,11 @@ countd_live_open(struct countd_live **out,
         goto free_handle;
     }
     l->receive = l->send + LIVE_BUFFER_SIZE;
-    rc = link_init(&l->link, o.address, o.connect_timeout_ms);
+    rc = o.address
+             ? link_init(&l->link, o.address, o.connect_timeout_ms)
+             : link_init_socket(&l->link, o.directory,
+                                o.semaphore ? LOCAL_SEMAPHORE : LOCAL_COUNTER,
+                                o.connect_timeout_ms);
     if (rc == 0)
         rc = connect_now(&l->link);
     if (rc < 0)
