@@ -16,6 +16,7 @@ BASHDIR    ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR     ?= $(PREFIX)/share/zsh/site-functions
 DOCDIR     ?= $(PREFIX)/share/doc/countd
 INSTALL    ?= install
+LDCONFIG   ?= ldconfig
 PKG_CONFIG ?= pkg-config
 OBJCOPY    ?= objcopy
 CLANG      ?= clang
@@ -269,10 +270,14 @@ install: all
 	ln -sf countd.5 $(DESTDIR)$(MANDIR)/man5/countd.conf.5
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
+	$(INSTALL) -d $(DESTDIR)$(DOCDIR)/data
+	$(INSTALL) -m 644 README.md $(DESTDIR)$(DOCDIR)
+	$(INSTALL) -m 644 data/FORMAT.md $(DESTDIR)$(DOCDIR)/data
+	$(if $(DESTDIR),,$(LDCONFIG) || true) # only root may; LD_LIBRARY_PATH does without
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
-	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(DOCDIR)/countd.conf $(BASHDIR)/countd $(ZSHDIR)/_countd) \
+	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(addprefix $(DOCDIR)/,countd.conf README.md data/FORMAT.md) $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 7 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 # Debian packages of this build: .packaging/deb says which.

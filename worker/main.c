@@ -149,7 +149,9 @@ run(struct worker *w)
     }
     rc = merge_open(&w->merge, &w->config, &w->dir, w->store, w->held);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "make room for a merge");
+        diag_errno(DIAG_ERROR, rc,
+                   "memory for a merge (lower worker.memory, or raise ulimit "
+                   "-v)");
         goto close_held;
     }
     drain_init(&w->drain, w->store, w->held);

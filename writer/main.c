@@ -229,7 +229,9 @@ open_conns(struct writer *w)
     if (rc == 0)
         rc = conns_init(&w->conns, w->loop, &o);
     if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "memory for %zu connections",
+        diag_errno(DIAG_ERROR, rc,
+                   "memory for %zu connections (lower counter.max_connections "
+                   "and write.max_connections, or raise ulimit -v)",
                    w->doors.shared);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,8 @@
 #define FOLDER_MODE  0700
 #define FILE_MODE    0600
 #define PID_SIZE     22 /* "%-20ld\n" and NUL */
+#define USER_SIZE    64
+#define PATH_SIZE    (CONFIG_TEXT_SIZE + 32)
 
 /* Refusing, a function says why with this and returns the code. */
 static int
@@ -56,16 +59,32 @@ check_fs(int fd, const char *path)
 
 /* ---- folders ------------------------------------------------------------ */
 
+/* The name of a user as sudo -u takes it. */
+static const char *
+format_user(uid_t uid, char text[USER_SIZE])
+{
+    const struct passwd *entry = getpwuid(uid);
+
+    if (entry != NULL)
+        snprintf(text, USER_SIZE, "%s", entry->pw_name);
+    else
+        snprintf(text, USER_SIZE, "#%lu", (unsigned long)uid);
+    return text;
+}
+
+/* Another owner of a directory in use would end its daemons: chown is no remedy
+ * to suggest. */
 static int
 refuse_owner(uid_t owner, const char *path)
 {
-    const long us = (long)geteuid();
+    char user[USER_SIZE], us[USER_SIZE];
 
+    format_user(owner, user);
     diag(DIAG_ERROR,
-         "%s belongs to user id %ld and this is %ld; run it as that user%s, "
-         "or: chown -R %ld %s",
-         path, (long)owner, us, us == 0 ? " (daemons: set user)" : "", us,
-         path);
+         "%s belongs to user %s and this process runs as %s; run it as that "
+         "user: sudo -u '%s' %s ... (daemons: set user)",
+         path, user, format_user(geteuid(), us), user,
+         program_invocation_short_name);
     return -EPERM;
 }
 
@@ -87,38 +106,59 @@ check_owner(int fd, const char *path)
     return 0;
 }
 
+/* The path of `name` in a directory, for messages. */
+static void
+format_path(int dirfd, const char *name, char path[PATH_SIZE])
+{
+    char link[32];
+    ssize_t size;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd);
+    size = readlink(link, path, CONFIG_TEXT_SIZE);
+    if (size < 0)
+        size = 0;
+    snprintf(path + size, PATH_SIZE - (size_t)size, "%s%s", size > 0 ? "/" : "",
+             name);
+}
+
+/* Why it cannot be opened. */
+static int
+refuse_folder(int rc, const char *path)
+{
+    if (rc == -ENOENT)
+        diag(DIAG_ERROR,
+             "%s does not exist yet; start countd-write or countd-worker on "
+             "this data directory first",
+             path);
+    else if (rc == -ELOOP || rc == -ENOTDIR)
+        diag(DIAG_ERROR,
+             "%s is not a folder; move it away (links are not followed)", path);
+    else
+        (void)refuse(rc, "open folder", path); /* rc is returned below */
+    return rc;
+}
+
 /* Opens a folder inside the data directory, which is made when it is missing
  * and `make` says so.  Returns the descriptor. */
 static int
 open_folder(const struct datadir *d, const char *name, bool make)
 {
+    char path[PATH_SIZE];
     int fd, rc;
 
+    format_path(d->fd, name, path);
     if (make) {
         if (mkdirat(d->fd, name, FOLDER_MODE) < 0 && errno != EEXIST)
-            return refuse(-errno, "make folder", name);
-        /* Also when it was there: who made it may have died before this. */
+            return refuse(-errno, "make folder", path);
+        /* Sync even if the folder existed: the process that created it may have
+         * died before its own fsync. */
         if (fsync(d->fd) < 0)
-            return refuse(-errno, "sync the data directory after making", name);
+            return refuse(-errno, "sync the data directory after making", path);
     }
     fd = openat(d->fd, name, FOLDER_FLAGS | O_NOFOLLOW);
-    if (fd < 0) {
-        rc = -errno;
-        if (rc == -ENOENT)
-            diag(DIAG_ERROR,
-                 "the data directory has no folder %s yet; start countd-write "
-                 "or countd-worker on it first",
-                 name);
-        else if (rc == -ELOOP || rc == -ENOTDIR)
-            diag(DIAG_ERROR,
-                 "%s in the data directory is no folder; move it away (links "
-                 "are not followed)",
-                 name);
-        else
-            (void)refuse(rc, "open folder", name); /* rc is returned below */
-        return rc;
-    }
-    rc = check_owner(fd, name);
+    if (fd < 0)
+        return refuse_folder(-errno, path);
+    rc = check_owner(fd, path);
     if (rc < 0) {
         (void)close(fd); /* only looked at */
         return rc;

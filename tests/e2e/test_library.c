@@ -187,6 +187,19 @@ the_example_of_the_readme_counts_a_million(void **state)
 }
 
 static void
+the_python_example_of_the_readme_prints_what_it_counted(void **state)
+{
+    static const char script[] =
+        "awk '/^import socket/ { on = 1 } /^```/ { on = 0 } on' README.md |\n"
+        "sed \"s/48881/${1##*:}/; s/48880/${2##*:}/\" > \"$3/app.py\"\n"
+        "python3 \"$3/app.py\"\n";
+
+    if (!has("python3"))
+        test_skip("there is no python3");
+    run_script(*state, script, "/index 1\n");
+}
+
+static void
 python_loads_the_library_and_counts(void **state)
 {
     static const char script[] =
@@ -234,6 +247,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_counter_that_left_the_range_is_told_to_be_saturated),
     CASE(a_cpp_program_counts_and_reads),
     CASE(the_example_of_the_readme_counts_a_million),
+    CASE(the_python_example_of_the_readme_prints_what_it_counted),
     CASE(python_loads_the_library_and_counts),
 };
 TEST_MAIN(tests)

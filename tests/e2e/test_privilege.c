@@ -318,17 +318,21 @@ a_directory_of_another_owner_is_refused_with_what_to_do(void **state)
     static const char *const programs[] = {"countd-write", "countd-worker",
                                            "countd-read"};
     const struct site *s = *state;
-    char words[700];
+    char words[1000];
 
     NEEDS_ROOT();
     assert_int_equal(mkdir(s->data, 0700), 0);
-    snprintf(words, sizeof words, "or: chown -R %d %s\n", NOBODY, s->data);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(words, sizeof words,
+                 "%s belongs to user root and this process runs as nobody; run "
+                 "it as that user: sudo -u 'root' %s ... (daemons: set user)\n",
+                 s->data, programs[i]);
         expect_refusal(s, programs[i], 0, NOBODY_TEXT, words);
+    }
     assert_int_equal(chown(s->data, NOBODY, NOBODY), 0);
     for (size_t i = 0; i < 3; i++)
         expect_refusal(s, programs[i], 0, "root",
-                       "run it as that user (daemons: set user), or: chown");
+                       "run it as that user: sudo -u 'nobody' ");
 }
 
 static void

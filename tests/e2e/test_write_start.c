@@ -13,6 +13,12 @@
 
 #include "tests/lib/taker.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
 /* ---- what it refuses --------------------------------------------------- */
 
 static const char *
@@ -37,6 +43,24 @@ expect_refusal(const struct rig *r, int status, const char *listen,
                      status);
     if (!strstr(output, text))
         fail_msg("nothing about \"%s\" in:\n%s", text, output);
+}
+
+static void
+too_little_address_space_names_the_setting_to_lower(void **state)
+{
+    const struct rig *r = *state;
+    static const char script[] =
+        "ulimit -v 2000000; COUNTD_CONF= exec \"$1\" -d \"$2\" "
+        "-o write.listen= -o counter.port=0";
+    char output[4096];
+
+    if (SANITIZED)
+        test_skip("a sanitizer needs the address space");
+    assert_int_equal(daemon_run(output, sizeof output, "/bin/sh", "-c", script,
+                                "sh", writer_path(), r->data, NULL),
+                     111);
+    if (!strstr(output, "lower counter.max_memory, or raise ulimit -v"))
+        fail_msg("no setting is named in:\n%s", output);
 }
 
 static void
@@ -284,6 +308,7 @@ a_port_can_be_turned_off(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    ON_RIG(too_little_address_space_names_the_setting_to_lower),
     ON_RIG(a_second_writer_is_refused),
     ON_RIG(a_call_that_fails_at_the_start_is_named),
     ON_RIG(signals_at_the_start_wait_until_it_serves),

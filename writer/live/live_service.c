@@ -49,8 +49,10 @@ open_kind(struct live_service *l, struct loop *loop,
         return 0;
     rc = live_server_init(&l->servers[kind], loop, &options);
     if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "%s: memory for %zu connections", s.name,
-                   connections);
+        diag_errno(DIAG_ERROR, rc,
+                   "%s: memory for %zu connections (lower counter.max_memory, "
+                   "or raise ulimit -v)",
+                   s.name, connections);
     l->on[kind] = rc == 0;
     return rc;
 }

@@ -134,8 +134,8 @@ sync_parent(int fd)
     const int parent = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc;
 
-    if (parent < 0)
-        return -errno;
+    if (parent < 0) /* root, which made the directory for its user, synced it */
+        return errno == EACCES ? 0 : -errno;
     rc = fsync(parent) < 0 ? -errno : 0;
     (void)close(parent);
     return rc;

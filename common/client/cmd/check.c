@@ -473,7 +473,7 @@ run(struct check *c)
     progress_clear(&c->progress);
     status = print_summary(c);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "check");
+        diag_errno(DIAG_ERROR, rc, "check %s", c->line->config.data_dir);
         return CONFIG_EXIT_SYSTEM;
     }
     return status == 0 && c->faults > 0 ? CONFIG_EXIT_NEGATIVE : status;

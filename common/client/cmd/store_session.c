@@ -59,13 +59,13 @@ open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
     status = CONFIG_EXIT_SYSTEM;
     rc = store_session_store(line, out->dir.keyspace_fd, writable, &out->store);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open keyspaces");
+        diag_errno(DIAG_ERROR, rc, "open %s/keyspace", line->config.data_dir);
         goto close_dir;
     }
     rc = store_session_held(out->dir.fd, writable, &out->held);
     if (rc == 0)
         return 0;
-    diag_errno(DIAG_ERROR, rc, "open " HELD_FILE);
+    diag_errno(DIAG_ERROR, rc, "open %s/" HELD_FILE, line->config.data_dir);
     store_close(out->store);
 
 close_dir:
