@@ -198,13 +198,13 @@ has_parent(const char *path)
     return faccessat(AT_FDCWD, parent, F_OK, AT_EACCESS) == 0;
 }
 
-/* Makes it if nothing is there: 1 made, 0 it was there. */
+/* Makes the data directory under the name `as`: 1 made, 0 it was there. */
 static int
-make_top(const char *path)
+make_top(const char *path, const char *as)
 {
     int rc;
 
-    if (mkdirat(AT_FDCWD, path, FOLDER_MODE) == 0)
+    if (mkdirat(AT_FDCWD, as, FOLDER_MODE) == 0)
         return 1;
     rc = -errno;
     if (rc == -EEXIST)
@@ -271,7 +271,7 @@ open_top(const char *path, bool make)
     int made = 0, fd, rc;
 
     if (make)
-        made = make_top(path);
+        made = make_top(path, path);
     if (made < 0)
         return made;
     fd = openat(AT_FDCWD, path, FOLDER_FLAGS);
@@ -290,27 +290,56 @@ open_top(const char *path, bool make)
     return rc;
 }
 
-int
-datadir_make_for(const char *path, uid_t uid, gid_t gid)
+/* Gives the directory that was made as `temp` its owner and its name.  Another
+ * daemon may have been faster: then that one's stays. */
+static int
+publish_top(const char *temp, const char *path, uid_t uid, gid_t gid)
 {
     struct stat st;
-    int fd, rc;
+    int fd, rc = 0;
 
-    rc = make_top(path);
-    if (rc <= 0)
-        return rc;
-    fd = openat(AT_FDCWD, path, FOLDER_FLAGS | O_NOFOLLOW);
+    fd = openat(AT_FDCWD, temp, FOLDER_FLAGS | O_NOFOLLOW);
     if (fd < 0)
-        return refuse(-errno, "open data directory", path);
+        return -errno;
     /* Whoever may write beside it could have put something else there. */
-    if (fstat(fd, &st) < 0 ||
-        (st.st_uid == geteuid() && fchown(fd, uid, gid) < 0))
+    if (fstat(fd, &st) < 0)
         rc = -errno;
     else if (st.st_uid != geteuid())
         rc = -EPERM;
-    else
+    else if (fchown(fd, uid, gid) < 0)
+        rc = -errno;
+    else if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
+        rc = -errno;
+    if (rc == 0)
         rc = sync_parent(fd);
-    (void)close(fd); /* only looked at */
+    (void)close(fd);
+    return rc;
+}
+
+int
+datadir_make_for(const char *path, uid_t uid, gid_t gid)
+{
+    char temp[CONFIG_TEXT_SIZE + 32];
+    size_t size = strlen(path);
+    struct stat st;
+    int rc;
+
+    if (fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    /* Under its own name it would be root's for a moment, which a second
+     * daemon that starts just then would refuse. */
+    while (size > 1 && path[size - 1] == '/')
+        size--;
+    (void)snprintf(temp, sizeof temp, "%.*s.new-%ld", (int)size, path,
+                   (long)getpid());
+    rc = make_top(path, temp);
+    if (rc < 0)
+        return rc;
+    rc = publish_top(temp, path, uid, gid);
+    if (rc < 0)
+        (void)unlinkat(AT_FDCWD, temp, AT_REMOVEDIR);
+    if (rc == -EEXIST)
+        return 0;
     return rc < 0 ? refuse(rc, "make data directory", path) : 0;
 }
 

@@ -71,8 +71,8 @@ a_new_directory_is_made_for_its_user_alone(void **state)
     make_data(d);
 }
 
-/* The error of every call that can fail, leaving nothing open; and what was
- * made by one that failed is theirs or is refused later. */
+/* The error of every call that can fail, leaving nothing open and nothing
+ * behind but, after the last, the directory itself, theirs. */
 static void
 a_directory_is_made_for_a_user_once(void **state)
 {
@@ -89,7 +89,8 @@ a_directory_is_made_for_a_user_once(void **state)
         assert_rc(datadir_make_for(data_path(d), uid, gid), -EIO);
         fault_clear();
         assert_int_equal(fault_open_fds(), fds);
-        assert_int_equal(rmdir(data_path(d)), i == 0 ? -1 : 0);
+        assert_int_equal(rmdir(data_path(d)), i == LENGTH(calls) - 1 ? 0 : -1);
+        assert_int_equal(tmpdir_count(d, "."), 0);
     }
     assert_rc(datadir_make_for(data_path(d), uid, gid), 0);
     assert_int_equal(lstat(data_path(d), &st), 0);
@@ -102,6 +103,45 @@ a_directory_is_made_for_a_user_once(void **state)
     assert_int_equal(lstat(data_path(d), &st), 0);
     assert_true(st.st_uid == geteuid());
     assert_rc(datadir_make_for("/does/not/exist", uid, gid), -ENOENT);
+}
+
+/* Daemons that start at the same time all find it theirs. */
+static void
+a_directory_that_several_make_is_never_seen_as_roots(void **state)
+{
+    enum { ROUNDS = 60, DAEMONS = 4 };
+    struct tmpdir *d = *state;
+
+    if (geteuid() != 0)
+        test_skip("needs root to make a directory for another user");
+    for (int round = 0; round < ROUNDS; round++) {
+        pid_t pids[DAEMONS];
+        int status, begin[2];
+        struct stat st;
+        char byte;
+
+        assert_int_equal(pipe(begin), 0);
+        for (int i = 0; i < DAEMONS; i++) {
+            pids[i] = fork();
+            assert_true(pids[i] >= 0);
+            if (pids[i] > 0)
+                continue;
+            (void)close(begin[1]);
+            (void)read(begin[0], &byte, 1); /* its end starts all */
+            if (datadir_make_for(data_path(d), 65534, 65534) < 0)
+                _exit(1);
+            _exit(lstat(data_path(d), &st) == 0 && st.st_uid == 65534 ? 0 : 2);
+        }
+        assert_int_equal(close(begin[0]), 0);
+        assert_int_equal(close(begin[1]), 0);
+        for (int i = 0; i < DAEMONS; i++) {
+            assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+            assert_true(WIFEXITED(status));
+            assert_int_equal(WEXITSTATUS(status), 0);
+        }
+        assert_int_equal(tmpdir_count(d, "."), 1);
+        assert_int_equal(rmdir(data_path(d)), 0);
+    }
 }
 
 static void
@@ -456,6 +496,7 @@ any_failing_call_leaves_no_writer_behind(void **state)
 static const struct CMUnitTest tests[] = {
     in_tmpdir(a_new_directory_is_made_for_its_user_alone),
     in_tmpdir(a_directory_is_made_for_a_user_once),
+    in_tmpdir(a_directory_that_several_make_is_never_seen_as_roots),
     in_tmpdir(a_reader_makes_nothing),
     in_tmpdir(other_things_in_it_are_left_alone),
     in_tmpdir(a_missing_parent_is_not_made),
