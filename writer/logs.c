@@ -314,24 +314,6 @@ open_directory(struct logs *l, const struct datadir *d)
     return 0;
 }
 
-/* Creates what is missing up to log.count. */
-static void
-create_logs(struct logs *l)
-{
-    uint64_t index;
-    int rc = 0;
-
-    while (rc == 0 && l->dir.count < l->config->log_count) {
-        rc = logdir_create(&l->dir, l->config->log_max, &index);
-        if (rc == 0)
-            rc = logdir_scan(&l->dir);
-    }
-    if (rc < 0 && rc != -EMFILE)
-        diag_errno(DIAG_WARNING, rc,
-                   "cannot create log.count=%llu logs; serving with %zu",
-                   (unsigned long long)l->config->log_count, l->dir.count);
-}
-
 /* An unused log is made EMPTY again; one with messages is left to recovery,
  * as if we had died. */
 static void
@@ -379,7 +361,6 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     rc = check_sizes(l);
     if (rc < 0)
         goto close_dir;
-    create_logs(l);
     rc = logs_begin_first(l);
     if (rc < 0)
         goto close_dir;
@@ -387,6 +368,7 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     if (rc < 0)
         goto abandon;
     logs_want_spare(l);
+    logs_create_next(l);
     logs_arm(l, &l->recover_timer, LOGS_RECOVER_MS);
     return 0;
 

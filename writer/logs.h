@@ -93,6 +93,15 @@ struct spare_job {
     bool began; /* the failure was log_begin's */
 };
 
+/* Creates one of the logs that are missing up to log.count. */
+struct create_job {
+    struct io_job job;
+    struct logdir *dir; /* lent to the job */
+    size_t log_count;
+    size_t log_max;
+    int rc; /* 1: one was created, 0: none is missing, or -errno */
+};
+
 struct recover_job {
     struct io_job job;
     struct logdir *dir; /* lent to the job */
@@ -139,6 +148,7 @@ struct logs {
     bool retired_dirty; /* one of them is RETIRED_DIRTY */
     struct log_sync sync;
     struct spare_job make;
+    struct create_job create;
     struct recover_job recover;
     bool syncing;
     bool making;

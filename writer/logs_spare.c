@@ -167,6 +167,43 @@ make_done(struct io_job *job)
     logs_tell_ready(l);
 }
 
+/* ---- the logs of a new directory --------------------------------------- */
+
+static void
+run_create(struct io_job *job)
+{
+    struct create_job *c = LOOP_OWNER(job, struct create_job, job);
+    uint64_t index;
+
+    c->rc = logdir_scan(c->dir);
+    if (c->rc < 0 || c->dir->count >= c->log_count)
+        return;
+    c->rc = logdir_create(c->dir, c->log_max, &index);
+    if (c->rc == 0)
+        c->rc = 1;
+}
+
+static void
+create_done(struct io_job *job)
+{
+    struct logs *l = LOOP_OWNER(job, struct logs, create.job);
+
+    if (l->create.rc > 0 && !l->finishing && !l->failed) {
+        logs_want_spare(l);
+        logs_create_next(l);
+    } else if (l->create.rc < 0 && l->create.rc != -EMFILE) {
+        diag_errno(DIAG_WARNING, l->create.rc,
+                   "cannot create log.count=%zu logs; serving with fewer",
+                   l->create.log_count);
+    }
+}
+
+void
+logs_create_next(struct logs *l)
+{
+    io_push(&l->file_io, &l->create.job);
+}
+
 static void
 retry_due(struct loop_timer *timer)
 {
@@ -230,6 +267,10 @@ logs_set_up_spares(struct logs *l)
     l->make.dir = &l->dir;
     l->make.log_count = l->config->log_count;
     l->make.log_max = l->config->log_max;
+    l->create.job = (struct io_job){run_create, create_done, NULL};
+    l->create.dir = &l->dir;
+    l->create.log_count = l->config->log_count;
+    l->create.log_max = l->config->log_max;
     l->recover.job = (struct io_job){recover_run, recover_done, NULL};
     l->recover.dir = &l->dir;
     l->retry_timer = (struct loop_timer){.slot = -1, .due = retry_due};

@@ -583,6 +583,30 @@ without_a_spare_an_old_log_is_handed_on_all_the_same(void **state)
     assert_int_equal(r->records.count, 1);
 }
 
+static bool
+has_eighth_log(struct rig *r)
+{
+    return tmpdir_has(&r->dir, "log/0000000007");
+}
+
+/* The others are filled with zeros while it serves: one, and a spare, may be
+ * under way before the loop runs. */
+static void
+a_new_directory_serves_with_its_first_log(void **state)
+{
+    struct rig *r = *state;
+
+    r->config.log_count = 8;
+    assert_rc(open_logs(r), 0);
+    assert_false(has_eighth_log(r));
+    put(r, 1);
+    run(r, has_eighth_log, 0);
+    put(r, SLOTS + 1);
+    finish(r);
+    assert_int_equal(r->records.count, SLOTS + 2);
+    assert_false(tmpdir_has(&r->dir, "log/0000000008"));
+}
+
 static void
 creating_that_fails_is_tried_again(void **state)
 {
@@ -670,6 +694,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(an_old_log_is_handed_on_however_steady_the_trickle),
     ON_RIG(an_empty_log_is_not_handed_on),
     ON_RIG(without_a_spare_an_old_log_is_handed_on_all_the_same),
+    ON_RIG(a_new_directory_serves_with_its_first_log),
     ON_RIG(creating_that_fails_is_tried_again),
     ON_RIG(every_failing_call_of_the_start_is_an_error_or_harmless),
     ON_RIG(a_hundred_rotations_keep_every_message),
