@@ -394,12 +394,12 @@ bad_command_lines_exit_100_and_say_why(void **state)
 
 /* What a shell is given works in that shell. */
 static void
-shells_complete_commands_options_and_words(void **state)
+bash_completes_commands_options_and_words(void **state)
 {
     static const char bash[] =
         "eval \"$(countd completion bash)\"\n"
         "try() { COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)); COMPREPLY=()\n"
-        " _countd; echo ${COMPREPLY[*]}; }\n"
+        " _countd_words; echo ${COMPREPLY[*]}; }\n"
         "try countd fl\n"
         "try countd -o a=b ra\n"
         "try countd load --str\n"
@@ -416,12 +416,26 @@ shells_complete_commands_options_and_words(void **state)
     assert_int_equal(
         daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
     assert_string_equal(text, "flush\nrange rank\n--strict\nverify\n\n");
+}
+
+static void
+zsh_completes_with_the_words_of_bash(void **state)
+{
+    static const char script[] =
+        "PATH=$BUILD:$PATH; exec zsh -fc '"
+        "autoload -U compinit; compinit -D -u; "
+        "eval \"$(countd completion zsh)\"; "
+        "setopt ksharrays; COMP_WORDS=(countd load --str) COMP_CWORD=2; "
+        "_countd_words; print -- ${COMPREPLY[*]} ${_comps[countd]}'";
+
+    (void)state;
     if (daemon_run(text, sizeof text, "/bin/sh", "-c", "command -v zsh",
-                   NULL) == 0)
-        assert_int_equal(daemon_run(text, sizeof text, "/bin/sh", "-c",
-                                    "$BUILD/countd completion zsh | zsh -n",
-                                    NULL),
-                         0);
+                   NULL) != 0)
+        test_skip("there is no zsh");
+    /* zsh itself drops the words that do not begin as what was typed. */
+    expect(daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0,
+           " --strict ");
+    expect(0, 0, "_bash_complete -o default -F _countd_words\n");
 }
 
 static void
@@ -457,6 +471,7 @@ static const struct CMUnitTest tests[] = {
     WITH_SITE(keyspaces_are_sorted_by_what_they_take),
     WITH_SITE(a_found_file_says_where_the_daemons_are_to_anyone),
     WITH_SITE(one_option_says_the_host_of_all_ports),
-    cmocka_unit_test(shells_complete_commands_options_and_words),
+    cmocka_unit_test(zsh_completes_with_the_words_of_bash),
+    cmocka_unit_test(bash_completes_commands_options_and_words),
 };
 TEST_MAIN(tests)
