@@ -18,9 +18,10 @@ static const struct increment_fault
     no_tab = {"bad-line", "no tab; give KEYSPACE TAB KEY TAB INCREMENT"},
     too_many = {"bad-line", "more than three columns"};
 
-bool
-increment_field_cut(const char **text, size_t *left, const char **field,
-                    size_t *size)
+/* Cuts the field up to the next tab off; false when there is none left, and
+ * *text is NULL then. */
+static bool
+cut_field(const char **text, size_t *left, const char **field, size_t *size)
 {
     const char *tab;
 
@@ -44,40 +45,28 @@ has_control(const char *field, size_t size)
     return false;
 }
 
-/* The largest size up to `max` that cuts no character of UTF-8 in two. */
-static size_t
-cut_size(const uint8_t *bytes, size_t max)
-{
-    size_t size = max;
-
-    while (size > 0 && max - size < 3 && (bytes[size] & 0xc0) == 0x80)
-        size--;
-    return (bytes[size] & 0xc0) == 0x80 ? max : size;
-}
-
-/* Into at most INCREMENT_FIELD_MAX bytes; as name_unescape(). */
+/* As name_unescape(). */
 static int
-take_bytes(const struct increment_form *form, const char *field, size_t size,
-           uint8_t *bytes)
+read_bytes(const struct increment_form *form, const char *field, size_t size,
+           uint8_t bytes[NAME_MAX_SIZE])
 {
     if (!form->raw)
-        return name_unescape(field, size, bytes, INCREMENT_FIELD_MAX);
-    if (size > INCREMENT_FIELD_MAX)
+        return name_unescape(field, size, bytes, NAME_MAX_SIZE);
+    if (size > NAME_MAX_SIZE)
         return -ENAMETOOLONG;
     memcpy(bytes, field, size);
     return memchr(field, '\0', size) ? -EINVAL : (int)size;
 }
 
-const struct increment_fault *
-increment_name_read(const struct increment_form *form, const char *field,
-                    size_t size, size_t max, struct increment_name *out)
+static const struct increment_fault *
+read_name(const struct increment_form *form, const char *field, size_t size,
+          size_t max, struct increment_name *out)
 {
-    uint8_t bytes[INCREMENT_FIELD_MAX];
     int rc;
 
     if (!form->raw && has_control(field, size))
         return &control;
-    rc = take_bytes(form, field, size, bytes);
+    rc = read_bytes(form, field, size, out->bytes);
     if (rc == 0)
         return &empty_name;
     if (rc == -ENAMETOOLONG)
@@ -85,12 +74,7 @@ increment_name_read(const struct increment_form *form, const char *field,
     if (rc < 0)
         return form->raw ? &zero_byte : &bad_escape;
     out->size = (size_t)rc;
-    if (out->size > max && !form->cut)
-        return max < NAME_MAX_SIZE ? &too_long_here : &too_long;
-    if (out->size > max)
-        out->size = cut_size(bytes, max);
-    memcpy(out->bytes, bytes, out->size);
-    return NULL;
+    return out->size > max ? &too_long_here : NULL;
 }
 
 int
@@ -117,8 +101,8 @@ increment_number_parse(const char *text, size_t size, int64_t *out)
     return 0;
 }
 
-const struct increment_fault *
-increment_count_read(const char *field, size_t size, int64_t *out)
+static const struct increment_fault *
+read_count(const char *field, size_t size, int64_t *out)
 {
     switch (increment_number_parse(field, size, out)) {
     case 0:
@@ -138,21 +122,20 @@ increment_line_read(const struct increment_form *form, const char *text,
     const char *field;
     size_t left = size;
 
-    if (size == 0 || !increment_field_cut(&text, &left, &field, &size))
+    if (size == 0 || !cut_field(&text, &left, &field, &size))
         return &empty_line;
-    fault = increment_name_read(form, field, size, form->keyspace_max,
-                                &out->keyspace);
+    fault = read_name(form, field, size, form->keyspace_max, &out->keyspace);
     if (fault)
         return fault;
-    if (!increment_field_cut(&text, &left, &field, &size))
+    if (!cut_field(&text, &left, &field, &size))
         return &no_tab;
-    fault = increment_name_read(form, field, size, form->key_max, &out->key);
+    fault = read_name(form, field, size, form->key_max, &out->key);
     if (fault)
         return fault;
     out->count = 1;
-    if (!increment_field_cut(&text, &left, &field, &size))
+    if (!cut_field(&text, &left, &field, &size))
         return NULL;
-    fault = increment_count_read(field, size, &out->count);
+    fault = read_count(field, size, &out->count);
     if (fault)
         return fault;
     return text == NULL ? NULL : &too_many;

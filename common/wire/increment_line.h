@@ -15,13 +15,8 @@
 
 #include "common/wire/name.h"
 
-/* Bytes that a name may have in a line, so that one that is too long can be
- * shown to be, and cut. */
-#define INCREMENT_FIELD_MAX 4096
-
 struct increment_form {
     bool raw;            /* names as they are, not in text form */
-    bool cut;            /* names that are too long lose what is too much */
     size_t keyspace_max; /* bytes that names may have */
     size_t key_max;
 };
@@ -41,24 +36,12 @@ struct increment_fault {
     const char *code, *text;
 };
 
-/* The faults below return NULL, or what is wrong; *out is then undefined. */
+/* NULL, or what is wrong; *out is then undefined. */
 const struct increment_fault *
 increment_line_read(const struct increment_form *form, const char *text,
                     size_t size, struct increment *out);
 
-const struct increment_fault *
-increment_name_read(const struct increment_form *form, const char *field,
-                    size_t size, size_t max, struct increment_name *out);
-
-const struct increment_fault *increment_count_read(const char *field,
-                                                   size_t size, int64_t *out);
-
 /* Digits with a sign or none.  0, -EINVAL, or -ERANGE beyond 64 bits. */
 int increment_number_parse(const char *text, size_t size, int64_t *out);
-
-/* Cuts the field up to the next tab off; false when there is none left, and
- * *text is NULL then. */
-bool increment_field_cut(const char **text, size_t *left, const char **field,
-                         size_t *size);
 
 #endif

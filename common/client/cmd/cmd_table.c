@@ -64,9 +64,6 @@ const struct cmd cmd_table[] = {
       {"timeout", "DURATION",
        "give up after so long without progress; "
        "default 60s"},
-      {"k", "KEYSPACE", "lines are of countd range --tsv, for KEYSPACE"},
-      {"from", "LINE", "begin at this line of the one file"},
-      {"cut-names", NULL, "cut names that are too long instead of refusing"},
       {"dry-run", NULL, "read and check, but send nothing"},
       RAW_OPTION,
       {"json", NULL, "print the totals as JSON"}},

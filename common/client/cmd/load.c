@@ -1,6 +1,6 @@
 /* common/client/cmd/load.c - countd load: increments from lines of text.
  *
- * What a line is: load_line.h.  Bad lines are reported and passed over;
+ * What a line is: increment_line.h.  Bad lines are reported and passed over;
  * whatever the server does not acknowledge is reported as such, never sent
  * twice.  Of the latest increments it is remembered where they came from, to
  * say up to which line of which file they are acknowledged when a connection
@@ -18,9 +18,9 @@
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/interrupt.h"
 #include "common/client/cmd/lines.h"
-#include "common/client/cmd/load_line.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/progress.h"
+#include "common/wire/increment_line.h"
 
 #define BAD_SHOWN_MAX 20
 #define BUFFER_SIZE   ((size_t)4 << 20) /* of the library */
@@ -39,10 +39,8 @@ struct load {
     const struct cmd_line *line;
     enum cmd_peer peer;
     bool strict;
-    struct load_line_form form;
-    struct cmd_name keyspace; /* of -k */
-    int64_t from;             /* the first line that is taken */
-    struct place *places;     /* of increment i: i % PLACES */
+    struct increment_form form;
+    struct place *places; /* of increment i: i % PLACES */
     uint64_t timeout_ms;
     struct progress progress;
     const char *path; /* of the file being read, as given */
@@ -135,15 +133,18 @@ static int
 take_line(struct load *l, const struct lines *lines, const char *text,
           size_t size)
 {
+    const struct increment_fault *fault;
     struct increment record;
-    const char *why;
 
-    if (size == 0 || lines->number < (uint64_t)l->from)
+    if (size == 0)
         return 0;
-    why = lines->cut ? "the line is too long"
-                     : load_line_read(&l->form, text, size, &record);
-    if (why != NULL) {
-        bad_line(l, lines, why);
+    if (lines->cut) {
+        bad_line(l, lines, "the line is too long");
+        return 0;
+    }
+    fault = increment_line_read(&l->form, text, size, &record);
+    if (fault != NULL) {
+        bad_line(l, lines, fault->text);
         return 0;
     }
     return send_record(l, lines, &record);
@@ -373,33 +374,6 @@ run(struct load *l)
     return print_totals(l);
 }
 
-/* What the line says; an exit status. */
-static int
-take_options(struct load *l, struct cmd_line *line)
-{
-    const char *keyspace = cmd_value(line, "k");
-    int status;
-
-    l->form = (struct load_line_form){
-        .form = {.raw = line->raw,
-                 .cut = cmd_value(line, "cut-names") != NULL,
-                 .keyspace_max = (size_t)line->config.keyspace_size,
-                 .key_max = (size_t)line->config.key_size},
-    };
-    if (keyspace != NULL) {
-        l->form.keyspace = &l->keyspace;
-        status = cmd_name(line, keyspace, "keyspace", &l->keyspace);
-        if (status != 0)
-            return status;
-    }
-    status = cmd_option_number(line, "from", 1, INT64_MAX, 1, &l->from);
-    if (status == 0 && l->from > 1 && line->arg_count > 1)
-        return cmd_misuse(line, "--from", "give one file with it");
-    if (status == 0)
-        status = cmd_option_ms(line, "timeout", 60000, &l->timeout_ms);
-    return status;
-}
-
 static int
 load(struct load *l)
 {
@@ -427,10 +401,13 @@ cmd_load(struct cmd_line *line)
         .line = line,
         .peer = silent ? CMD_WRITER_SILENT : CMD_WRITER,
         .strict = cmd_value(line, "strict") != NULL,
+        .form = {.raw = line->raw,
+                 .keyspace_max = (size_t)line->config.keyspace_size,
+                 .key_max = (size_t)line->config.key_size},
     };
     int status;
 
-    status = take_options(&l, line);
+    status = cmd_option_ms(line, "timeout", 60000, &l.timeout_ms);
     if (status == 0 && cmd_value(line, "dry-run") == NULL)
         status = cmd_connect(line, l.peer, BUFFER_SIZE, &l.c);
     if (status != 0)
