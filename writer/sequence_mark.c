@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -18,29 +17,12 @@
 
 #define MARK_SIZE  44
 #define ID_AT      24
-#define ID_SIZE    16
 #define CRC_AT     40
 #define MAGIC_SIZE 8
 
 static const char magic[] = "COUNTDS2";
 
 /* ---- moving ------------------------------------------------------------- */
-
-/* Inode and creation time of a file, which no copy of it has. */
-static int
-read_identity(int fd, uint8_t id[ID_SIZE])
-{
-    struct statx st;
-
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) < 0)
-        return -errno;
-    put_le64(id, st.stx_ino);
-    put_le64(id + 8, (st.stx_mask & STATX_BTIME) == 0
-                         ? 0
-                         : (uint64_t)st.stx_btime.tv_sec * 1000000000u +
-                               st.stx_btime.tv_nsec);
-    return 0;
-}
 
 /* The identity is there already. */
 static void
@@ -64,7 +46,7 @@ write_file(const struct sequence_mark *m, const char *name, uint64_t until)
 
     if (fd < 0)
         return -errno;
-    rc = read_identity(fd, bytes + ID_AT);
+    rc = file_identity(fd, bytes + ID_AT);
     if (rc == 0) {
         format_mark(m, until, bytes);
         rc = write_at(fd, bytes, MARK_SIZE, 0);
@@ -146,17 +128,17 @@ parse_mark(struct sequence_mark *m, const uint8_t *bytes, ssize_t size)
 static int
 read_file(struct sequence_mark *m, int fd)
 {
-    uint8_t bytes[MARK_SIZE + 1], id[ID_SIZE];
+    uint8_t bytes[MARK_SIZE + 1], id[FILE_IDENTITY_SIZE];
     const ssize_t size = read_at(fd, bytes, sizeof bytes, 0);
     int rc;
 
     if (size < 0)
         return (int)size;
-    rc = read_identity(fd, id);
+    rc = file_identity(fd, id);
     if (rc == 0)
         rc = parse_mark(m, bytes, size);
     if (rc == 0)
-        m->is_copy = memcmp(bytes + ID_AT, id, ID_SIZE) != 0;
+        m->is_copy = memcmp(bytes + ID_AT, id, FILE_IDENTITY_SIZE) != 0;
     return rc;
 }
 

@@ -2,6 +2,7 @@
 #include "common/base/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/diag.h"
 
 int
@@ -171,5 +173,20 @@ write_at(int fd, const void *bytes, size_t size, uint64_t at)
         at += (uint64_t)n;
         size -= (size_t)n;
     }
+    return 0;
+}
+
+int
+file_identity(int fd, uint8_t id[FILE_IDENTITY_SIZE])
+{
+    struct statx st;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) < 0)
+        return -errno;
+    put_le64(id, st.stx_ino);
+    put_le64(id + 8, (st.stx_mask & STATX_BTIME) == 0
+                         ? 0
+                         : (uint64_t)st.stx_btime.tv_sec * 1000000000u +
+                               st.stx_btime.tv_nsec);
     return 0;
 }

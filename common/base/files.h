@@ -42,6 +42,12 @@ ssize_t read_at(int fd, void *bytes, size_t size, uint64_t at);
 /* Writes all of `size` bytes from byte `at` on.  0 or -errno; says nothing. */
 int write_at(int fd, const void *bytes, size_t size, uint64_t at);
 
+#define FILE_IDENTITY_SIZE 16
+
+/* Inode and creation time (0 where the file system has none) of the file behind
+ * `fd`: a copy of the file has others.  0 or -errno. */
+int file_identity(int fd, uint8_t id[FILE_IDENTITY_SIZE]);
+
 /* The pid of who holds a flock on the file behind `fd`, as /proc/locks tells;
  * 0 when that cannot be told: nobody does, a process of another pid namespace,
  * a file system that shows another device there.  Says nothing. */

@@ -4,11 +4,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/files.h"
 
 /* ---- files -------------------------------------------------------------- */
@@ -112,50 +112,10 @@ log_owner_sync(int fd)
 
 /* ---- headers ------------------------------------------------------------ */
 
-static pthread_once_t boot_id_once = PTHREAD_ONCE_INIT;
-static uint8_t boot_id[16]; /* stays zero where /proc is out of reach */
-
-static int
-hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static void
-read_boot_id(void)
-{
-    char text[64];
-    ssize_t size, i;
-    int fd, digit, n = 0;
-
-    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    size = read(fd, text, sizeof text);
-    (void)close(fd); /* it was only read */
-    for (i = 0; i < size && n < 32; i++) {
-        digit = hex_digit(text[i]);
-        if (digit < 0)
-            continue;
-        boot_id[n / 2] = (uint8_t)(boot_id[n / 2] << 4 | digit);
-        n++;
-    }
-}
-
-static const uint8_t *
-this_boot(void)
-{
-    (void)pthread_once(&boot_id_once, read_boot_id); /* cannot fail */
-    return boot_id;
-}
-
 bool
 log_owner_is_of_this_boot(const struct log_header *h)
 {
-    return !bytes_are_zero(h->boot_id, sizeof h->boot_id) &&
-           memcmp(h->boot_id, this_boot(), sizeof h->boot_id) == 0;
+    return boot_id_is_this(h->boot_id);
 }
 
 int
@@ -165,7 +125,7 @@ log_owner_write_header(struct log *log, struct log_header h)
     int rc;
 
     assert(log->turn == 0 || log->turn == 1);
-    memcpy(h.boot_id, this_boot(), sizeof h.boot_id);
+    memcpy(h.boot_id, boot_id_get(), sizeof h.boot_id);
     h.pid = (uint64_t)getpid();
     h.generation = log->header.generation + 1;
     log_header_put(&h, block);

@@ -146,6 +146,9 @@ note(struct powerloss_record *r, const char *name, const char *name2,
     size_t total = sizeof *r;
     int n = 0, i, saved = errno;
 
+    /* A socket: a daemon makes it anew, whatever a loss of power left. */
+    if (r->kind != POWERLOSS_SYNC_ALL && r->inode == 0)
+        return;
     r->magic = POWERLOSS_MAGIC;
     r->name_size = (uint16_t)(name ? strlen(name) : 0);
     r->name2_size = (uint16_t)(name2 ? strlen(name2) : 0);
@@ -247,7 +250,10 @@ inode_at(int dirfd, const char *path)
     int saved = errno;
     uint64_t inode;
 
-    inode = fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_ino : 0;
+    inode = fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    !S_ISSOCK(st.st_mode)
+                ? st.st_ino
+                : 0;
     errno = saved;
     return inode;
 }

@@ -22,12 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "tests/crash/powerloss.h"
 #include "tests/lib/client.h"
 #include "tests/lib/disk.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/till.h"
+#include "writer/quota/journal.h"
 
 #define KILLS  60
 #define STATES 300
@@ -59,21 +61,30 @@ start(struct till *t, struct fleet *f)
     t->port = daemon_port(fleet_daemon(f, FLEET_WRITE), "http");
 }
 
+/* The body of an answer; -503: that was the answer. */
 static int64_t
-query(const struct till *t)
+ask_once(const struct till *t, const char *target)
 {
-    static const char ask[] =
-        "GET /query HTTP/1.1\r\nConnection: close\r\n\r\n";
     const int fd = client_connect(t->port);
     char text[512];
     size_t size;
 
-    client_send(fd, ask, sizeof ask - 1);
+    (void)snprintf(text, sizeof text,
+                   "POST %s HTTP/1.1\r\nConnection: close\r\n\r\n", target);
+    client_send(fd, text, strlen(text));
     size = client_read(fd, text, sizeof text - 1);
     text[size] = '\0';
     client_close(fd);
     assert_non_null(strstr(text, "\r\n\r\n"));
+    if (strncmp(text, "HTTP/1.1 503", 12) == 0)
+        return -503;
     return strtoll(strstr(text, "\r\n\r\n") + 4, NULL, 10);
+}
+
+static int64_t
+query(const struct till *t)
+{
+    return ask_once(t, "/query");
 }
 
 /* What remains is at least the limit less all that may have been applied. */
@@ -134,6 +145,77 @@ every_answer_holds_under_kills(void **state)
     printf("%u kills, %u asked, %" PRIu64 " answered, %" PRIu64 " refused\n",
            kills, t.count, t.answered, t.refused);
     assert_true(t.answered > 10 * (uint64_t)kills);
+    fleet_fini(&f);
+    free(t.asks);
+}
+
+/* ---- a bit that flips -------------------------------------------- */
+
+#define FLIPS 40
+
+static void
+flip_bit(const struct fleet *f, uint64_t bit)
+{
+    char path[600];
+    uint8_t byte;
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/live/quota", f->path);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, (off_t)(bit / 8)), 1);
+    byte ^= (uint8_t)(1u << bit % 8);
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)(bit / 8)), 1);
+    client_close(fd);
+}
+
+/* The byte after the last record that was answered. */
+static uint64_t
+read_end(const struct fleet *f)
+{
+    uint8_t note[JOURNAL_NOTE_SIZE];
+    char path[600];
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/live/" JOURNAL_NOTE_NAME, f->path);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, note, sizeof note), sizeof note);
+    client_close(fd);
+    return RECORDS_AT + get_le64(note + 40) * JOURNAL_RECORD_SIZE;
+}
+
+static void
+a_bit_of_the_last_group_after_a_kill_forgets_no_answer(void **state)
+{
+    struct random random = {.state = random_seed("quota flips")};
+    _Atomic uint64_t moments = 0;
+    struct fleet f;
+    struct till t;
+
+    (void)state;
+    till_init(&t, 1, &moments);
+    fleet_init(&f);
+    configure(&f);
+    start(&t, &f);
+    for (int i = 0; i < FLIPS; i++) {
+        int64_t left = 0;
+        uint64_t bit;
+
+        for (uint64_t n = 0; n < 1 + random_below(&random, 4); n++)
+            assert_true(ask_once(&t, "/apply?amt=3") > 0);
+        left = query(&t);
+        daemon_kill(fleet_daemon(&f, FLEET_WRITE));
+        bit = 8 * read_end(&f) - 1 - random_below(&random, 8 * 48);
+        flip_bit(&f, bit);
+        start(&t, &f);
+        assert_int_equal(query(&t), -503);
+        daemon_kill(fleet_daemon(&f, FLEET_WRITE));
+        flip_bit(&f, bit);
+        start(&t, &f);
+        assert_int_equal(query(&t), left);
+    }
+    fleet_stop(&f, FLEET_WRITE);
     fleet_fini(&f);
     free(t.asks);
 }
@@ -316,6 +398,8 @@ run_full(const char *disk)
     till_settle(&t);
     assert_true(query(&t) > 0); /* is answered all the same */
     assert_int_equal(unlink(ballast), 0);
+    while (ask_once(&t, "/increase?amt=0") == -503)
+        continue; /* it is tried again each second */
     answered = t.answered;
     while (t.answered < answered + 200 && t.count < TILL_ASKS - 100)
         till_ask_for(&t, 20);
@@ -358,6 +442,7 @@ a_full_disk_refuses_and_is_recovered_from(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_answer_holds_under_kills),
+    cmocka_unit_test(a_bit_of_the_last_group_after_a_kill_forgets_no_answer),
     cmocka_unit_test(every_answer_holds_when_the_power_goes),
     cmocka_unit_test(a_full_disk_refuses_and_is_recovered_from),
 };

@@ -24,6 +24,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
+#define MASK     UINT64_C(0xa5a5a5a5a5a5a5a5)
 #define FILE_MAX (RECORDS_AT + 2048u * JOURNAL_RECORD_SIZE)
 
 static char folder[] = "/dev/shm/fuzz-journal-XXXXXX";
@@ -34,7 +35,8 @@ static void
 clean_up(void)
 {
     (void)unlinkat(dirfd, JOURNAL_NAME, 0); /* there may be none */
-    (void)rmdir(folder);                    /* of this program */
+    (void)unlinkat(dirfd, JOURNAL_NOTE_NAME, 0);
+    (void)rmdir(folder); /* of this program */
 }
 
 int
@@ -64,6 +66,7 @@ put_file(const struct file *f)
     const int fd = openat(dirfd, JOURNAL_NAME,
                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
+    (void)unlinkat(dirfd, JOURNAL_NOTE_NAME, 0); /* of the last input */
     assert(fd >= 0);
     assert(write(fd, f->bytes, f->size) == (ssize_t)f->size);
     assert(close(fd) == 0);
@@ -120,8 +123,9 @@ good_header(const struct file *f)
     for (size_t at = 0;
          at < HEADER_COPIES * HEADER_AT(1) && f->size >= RECORDS_AT;
          at += HEADER_AT(1))
-        if (memcmp(f->bytes + at, "COUNTDQ1", 8) == 0 &&
-            get_le32(f->bytes + at + 44) == crc_of(f->bytes + at, 44))
+        if (memcmp(f->bytes + at, "COUNTDQ2", 8) == 0 &&
+            get_le32(f->bytes + at + HEADER_SIZE - 4) ==
+                crc_of(f->bytes + at, HEADER_SIZE - 4))
             return f->bytes + at;
     return NULL;
 }
@@ -188,8 +192,9 @@ take(void *ctx, const struct journal_record *r, uint64_t ms)
         at = b->file->bytes + RECORDS_AT + b->at++ * JOURNAL_RECORD_SIZE;
     } while (at[4] == JOURNAL_RECORD_GROUP);
     assert(r->type == at[4] && r->part == (at[5] != 0) &&
-           r->quota == get_le16(at + 6) && r->value == get_le64s(at + 8) &&
-           r->after == get_le64s(at + 16));
+           r->quota == get_le16(at + 6) &&
+           (uint64_t)r->value == (get_le64(at + 8) ^ MASK) &&
+           (uint64_t)r->after == (get_le64(at + 16) ^ MASK));
     return quotas_take(&b->quotas, r, ms);
 }
 

@@ -18,7 +18,7 @@
 #define TILL_LIMIT  INT64_C(1000000000000)
 #define TILL_PEERS  4
 #define TILL_WINDOW 8
-#define TILL_ASKS   60000u
+#define TILL_ASKS   100000u
 
 /* A request.  Each application has an amount of its own, by which it is known
  * again. */

@@ -46,7 +46,7 @@ book_try_open(struct book *b, int dirfd)
     bool exists;
     int rc;
 
-    *b = (struct book){.journal.fd = -1};
+    *b = (struct book){.journal.fd = -1, .journal.note.fd = -1};
     rc = journal_exists(dirfd, &exists);
     if (rc == 0 && !exists)
         rc = journal_make(dirfd, LIMIT);

@@ -12,7 +12,6 @@
 #include "tests/lib/capture.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/quota_rig.h"
-#include "writer/quota/journal_length.h"
 
 /* ---- a failing disk ---------------------------------------------- */
 
@@ -184,24 +183,21 @@ static void
 a_full_disk_refuses_changes_only(void **state)
 {
     struct quota_rig *r = *state;
-    struct journal *j;
     long left = RIG_LIMIT;
-    char body[64];
+    char body[64], key[24];
     int status = 200;
 
     rig_start(r);
     /* fsync is of the zeros ahead, fdatasync of the groups. */
     fault_inject_from("fsync", 1, ENOSPC);
     while (status == 200) {
-        status = rig_once(r, "/apply?amt=1", body);
+        /* With a key: three records. */
+        (void)snprintf(key, sizeof key, "%ld", left);
+        status = rig_once_keyed(r, "POST", "/apply?amt=1", key, body);
         left -= status == 200;
-        j = &r->service.store->journal;
-        /* Near the end at once: the room is what the file has. */
-        if (left == RIG_LIMIT - 10)
-            j->size = RECORDS_AT + (j->durable + 200) * JOURNAL_RECORD_SIZE;
     }
     assert_int_equal(status, 503);
-    assert_true(left > RIG_LIMIT - 200);
+    assert_true(left < RIG_LIMIT - 1000);
     rig_expect(r, "/query", 200,
                (snprintf(body, sizeof body, "%ld\n", left), body));
     rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
@@ -278,7 +274,7 @@ start_and_hear(struct quota_rig *r)
 }
 
 static void
-an_older_copy_of_the_journal_is_told_once_and_served(void **state)
+an_older_copy_of_the_journal_is_reported(void **state)
 {
     static uint8_t bytes[COPY_MOST];
     struct quota_rig *r = *state;
@@ -293,7 +289,11 @@ an_older_copy_of_the_journal_is_told_once_and_served(void **state)
     rig_stop(r);
 
     put_file(r, JOURNAL_NAME, bytes, size); /* the same inode */
-    assert_non_null(strstr(start_and_hear(r), "live/quota is an older copy"));
+    assert_non_null(strstr(start_and_hear(r), "or is an older copy"));
+    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    rig_stop(r);
+    assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NOTE_NAME, 0), 0);
+    assert_string_equal(start_and_hear(r), "");
     rig_expect(r, "/apply?amt=1", 200, "2 999998\n");
     rig_stop(r);
     assert_string_equal(start_and_hear(r), "");
@@ -305,9 +305,27 @@ an_older_copy_of_the_journal_is_told_once_and_served(void **state)
     rig_stop(r);
 }
 
-/* What tells of older copies is no reason not to serve. */
 static void
-a_damaged_length_is_told_and_made_anew(void **state)
+a_journal_that_is_gone_is_not_begun_anew(void **state)
+{
+    struct quota_rig *r = *state;
+
+    rig_start(r);
+    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    rig_stop(r);
+    assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NAME, 0), 0);
+    assert_non_null(strstr(start_and_hear(r), "does not exist"));
+    rig_expect(r, "/apply?amt=1", 503, "Service Unavailable");
+    rig_stop(r);
+    assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NOTE_NAME, 0), 0);
+    assert_string_equal(start_and_hear(r), "");
+    rig_expect(r, "/apply?amt=1", 200, "1 999999\n");
+    rig_stop(r);
+}
+
+/* Quotas are served without an intact note. */
+static void
+a_damaged_note_is_reported_and_made_anew(void **state)
 {
     static uint8_t bytes[COPY_MOST];
     struct quota_rig *r = *state;
@@ -315,12 +333,12 @@ a_damaged_length_is_told_and_made_anew(void **state)
 
     rig_start(r);
     rig_stop(r);
-    size = get_file(r, JOURNAL_LENGTH_NAME, bytes);
+    size = get_file(r, JOURNAL_NOTE_NAME, bytes);
     for (size_t at = 0; at < size; at++) {
         bytes[at] ^= (uint8_t)(1u << at % 8);
-        put_file(r, JOURNAL_LENGTH_NAME, bytes, size);
+        put_file(r, JOURNAL_NOTE_NAME, bytes, size);
         assert_non_null(
-            strstr(start_and_hear(r), JOURNAL_LENGTH_NAME " is damaged"));
+            strstr(start_and_hear(r), JOURNAL_NOTE_NAME " is damaged"));
         assert_int_equal(r->service.state, QUOTA_READY);
         rig_stop(r);
         bytes[at] ^= (uint8_t)(1u << at % 8);
@@ -355,8 +373,9 @@ static const struct CMUnitTest tests[] = {
     TEST(a_full_disk_refuses_changes_only),
     TEST(a_damaged_journal_is_not_served),
     TEST(a_start_without_a_disk_is_made_up_for),
-    TEST(an_older_copy_of_the_journal_is_told_once_and_served),
-    TEST(a_damaged_length_is_told_and_made_anew),
+    TEST(an_older_copy_of_the_journal_is_reported),
+    TEST(a_journal_that_is_gone_is_not_begun_anew),
+    TEST(a_damaged_note_is_reported_and_made_anew),
 };
 
 TEST_MAIN(tests)

@@ -1,6 +1,6 @@
 /* tests/unit/test_quota_journal.c - the journal of quotas after a crash, a
  * failed disk, and with a bit that has flipped: what is read is what was
- * promised, or it is told that it is not. */
+ * promised, or it is reported that it is not. */
 #include "tests/unit/quota_fixture.h"
 
 #include "common/base/crc.h"
@@ -68,15 +68,6 @@ write_groups(struct book *b, struct history *h)
     h->first[GROUPS] = b->journal.durable;
 }
 
-/* As a clean stop does, or some quiet. */
-static void
-mark(struct book *b)
-{
-    assert_true(journal_mark(&b->journal));
-    assert_rc(book_sync(b), 0);
-    assert_false(journal_mark(&b->journal)); /* once is enough */
-}
-
 static size_t
 load(const struct tmpdir *d, uint8_t *bytes, size_t size)
 {
@@ -88,6 +79,33 @@ load(const struct tmpdir *d, uint8_t *bytes, size_t size)
     assert_true(n >= 0);
     assert_int_equal(close(fd), 0);
     return (size_t)n;
+}
+
+/* How the process before ended. */
+enum loss {
+    KILLED,     /* in this boot: the note is exact */
+    POWER_LOST, /* and with it the note, or what it said last */
+    POWER_LOST_NOTED
+};
+
+static uint8_t note[JOURNAL_NOTE_SIZE]; /* of the journal as it was made */
+
+static void
+put_note(const struct tmpdir *d, enum loss loss, uint64_t end)
+{
+    uint8_t bytes[JOURNAL_NOTE_SIZE];
+
+    (void)unlinkat(d->fd, JOURNAL_NOTE_NAME, 0);
+    if (loss == POWER_LOST)
+        return;
+    memcpy(bytes, note, sizeof bytes);
+    if (loss == POWER_LOST_NOTED) {
+        bytes[24] ^= 1; /* another boot */
+        put_le64(bytes + 40, end);
+        put_le32(bytes + JOURNAL_NOTE_SIZE - 4,
+                 crc_of(bytes, JOURNAL_NOTE_SIZE - 4));
+    }
+    tmpdir_put(d, JOURNAL_NOTE_NAME, bytes, sizeof bytes, 0600);
 }
 
 static void
@@ -125,17 +143,19 @@ try_open(const struct tmpdir *d, struct state *out, bool *cut)
 }
 
 static struct history
-make(const struct tmpdir *d, bool marked, uint8_t *bytes)
+make(const struct tmpdir *d, uint8_t *bytes)
 {
     struct history h;
     struct book b;
+    int fd;
 
     book_open(&b, d->fd);
     write_groups(&b, &h);
-    if (marked)
-        mark(&b);
     book_close(&b);
     (void)load(d, bytes, FILE_MOST);
+    fd = openat(d->fd, JOURNAL_NOTE_NAME, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(fd, note, sizeof note), sizeof note);
+    assert_int_equal(close(fd), 0);
     return h;
 }
 
@@ -150,29 +170,57 @@ what_was_answered_is_there_however_the_last_group_is_torn(void **state)
 {
     const struct tmpdir *d = *state;
     static uint8_t whole[FILE_MOST], torn[FILE_MOST];
-    const struct history h = make(d, false, whole);
+    const struct history h = make(d, whole);
     const uint64_t from = byte_of(h.first[GROUPS - 1]);
     const uint64_t to = byte_of(h.first[GROUPS]);
     struct state s;
     bool cut;
 
     /* Its end is missing, its beginning, or a piece of it. */
-    for (uint64_t at = from; at <= to; at++)
-        for (int how = 0; how < 3; how++) {
-            const uint64_t begin = how == 1 ? from : at;
-            const uint64_t end = how == 0 ? to : how == 1 ? at : at + 7;
+    for (uint64_t at = from; at <= to; at += 8)
+        for (int how = 0; how < 6; how++) {
+            const uint64_t begin = how % 3 == 1 ? from : at;
+            const uint64_t end = how % 3 == 0 ? to : how % 3 == 1 ? at : at + 8;
 
             memcpy(torn, whole, sizeof torn);
             memset(torn + begin, 0, (end < to ? end : to) - begin);
             save(d, torn, sizeof torn);
+            put_note(d, how < 3 ? POWER_LOST : POWER_LOST_NOTED,
+                     h.first[GROUPS - 1]);
             assert_rc(try_open(d, &s, &cut), 0);
             /* Every one of its changes takes a number or changes tea. */
             assert_true(s.numbers >= h.before[GROUPS - 1].numbers);
             assert_true(s.numbers <= h.before[GROUPS].numbers);
-            assert_true(cut || at >= to || begin == from || how == 0 ||
+            assert_true(cut || at >= to || begin == from || how % 3 == 0 ||
                         is_same(s, h.before[GROUPS]));
             if (begin == from && end > from)
                 assert_true(is_same(s, h.before[GROUPS - 1]));
+        }
+}
+
+/* A group is missing that the note calls durable, or that a process of this
+ * boot has noted: no loss of power did that. */
+static void
+what_the_note_calls_durable_is_not_cut(void **state)
+{
+    const struct tmpdir *d = *state;
+    static uint8_t whole[FILE_MOST], torn[FILE_MOST];
+    const struct history h = make(d, whole);
+    struct state s;
+    bool cut;
+
+    for (int group = 0; group < GROUPS; group++)
+        for (int how = 0; how < 3; how++) {
+            const uint64_t from = byte_of(h.first[group]);
+
+            memcpy(torn, whole, sizeof torn);
+            memset(torn + from, 0, sizeof torn - from);
+            save(d, torn, sizeof torn);
+            put_note(d, how == 0 ? KILLED : POWER_LOST_NOTED,
+                     h.first[how == 1 ? GROUPS : group]);
+            assert_rc(try_open(d, &s, &cut), how == 2 ? 0 : -EBADMSG);
+            if (how == 2)
+                assert_true(is_same(s, h.before[group]));
         }
 }
 
@@ -181,7 +229,7 @@ a_file_that_ends_anywhere_is_a_beginning_of_it(void **state)
 {
     const struct tmpdir *d = *state;
     static uint8_t whole[FILE_MOST];
-    const struct history h = make(d, true, whole);
+    const struct history h = make(d, whole);
     struct state s;
     bool cut;
 
@@ -189,6 +237,9 @@ a_file_that_ends_anywhere_is_a_beginning_of_it(void **state)
         int group = 0;
 
         save(d, whole, size);
+        put_note(d, KILLED, 0);
+        assert_rc(try_open(d, &s, &cut), -EBADMSG);
+        put_note(d, POWER_LOST, 0);
         if (size < RECORDS_AT) {
             assert_rc(try_open(d, &s, &cut), -EBADMSG);
             continue;
@@ -201,15 +252,14 @@ a_file_that_ends_anywhere_is_a_beginning_of_it(void **state)
     }
 }
 
-/* Flips each bit that is used; sees that it is told, or makes no difference. */
+/* Flips each bit that is used: it is reported, or makes no difference. */
 static void
-flip_all(const struct tmpdir *d, bool marked)
+flip_all(const struct tmpdir *d, enum loss loss)
 {
     static uint8_t whole[FILE_MOST], bad[FILE_MOST];
-    const struct history h = make(d, marked, whole);
+    const struct history h = make(d, whole);
     const uint64_t end = byte_of(h.first[GROUPS]);
-    const uint64_t last = byte_of(h.first[GROUPS - 1]);
-    unsigned told = 0, cuts = 0, same = 0;
+    size_t reported = 0;
 
     for (size_t bit = 0; bit < 8 * (end + (size_t)3 * JOURNAL_RECORD_SIZE);
          bit++) {
@@ -223,36 +273,53 @@ flip_all(const struct tmpdir *d, bool marked)
         memcpy(bad, whole, sizeof bad);
         bad[at] ^= (uint8_t)(1 << bit % 8);
         save(d, bad, sizeof bad);
+        put_note(d, loss, h.first[GROUPS - 1]);
         rc = try_open(d, &s, &cut);
-        told += rc < 0;
-        if (rc < 0) {
+        reported += rc < 0;
+        if (rc < 0)
             assert_rc(rc, -EBADMSG);
-            continue;
-        }
-        same += is_same(s, h.before[GROUPS]);
-        if (is_same(s, h.before[GROUPS]))
-            continue;
-        /* Only what cannot be told from a crash in that sync; and said. */
-        assert_false(marked);
-        assert_true(at >= last && at < end && cut);
-        assert_true(s.numbers >= h.before[GROUPS - 1].numbers);
-        cuts++;
+        else
+            assert_true(is_same(s, h.before[GROUPS]));
+        /* Every bit of every record. */
+        assert_int_equal(rc < 0, at >= RECORDS_AT && at < end);
     }
-    assert_true(told > 8 * (last - RECORDS_AT) / 2);
-    assert_true(same > 8 * 96);
-    assert_int_equal(cuts > 0, !marked);
+    assert_int_equal(reported, 8 * (end - RECORDS_AT));
 }
 
 static void
-any_bit_of_a_journal_at_rest_is_told_or_harmless(void **state)
+any_bit_after_a_kill_is_reported_or_harmless(void **state)
 {
-    flip_all(*state, true);
+    flip_all(*state, KILLED);
 }
 
 static void
-any_bit_of_one_cut_off_is_told_or_harmless(void **state)
+any_bit_after_a_power_loss_is_reported_or_harmless(void **state)
 {
-    flip_all(*state, false);
+    const struct tmpdir *d = *state;
+
+    flip_all(d, POWER_LOST);
+    assert_int_equal(unlinkat(d->fd, JOURNAL_NAME, 0), 0);
+    assert_int_equal(unlinkat(d->fd, JOURNAL_NOTE_NAME, 0), 0);
+    flip_all(d, POWER_LOST_NOTED);
+}
+
+static void
+any_bit_of_the_note_is_reported_and_harmless(void **state)
+{
+    const struct tmpdir *d = *state;
+    static uint8_t whole[FILE_MOST];
+    const struct history h = make(d, whole);
+    struct state s;
+    bool cut;
+
+    for (size_t bit = 0; bit < (size_t)8 * JOURNAL_NOTE_SIZE; bit++) {
+        save(d, whole, sizeof whole);
+        note[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        put_note(d, KILLED, 0);
+        note[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_rc(try_open(d, &s, &cut), 0);
+        assert_true(is_same(s, h.before[GROUPS]));
+    }
 }
 
 /* ---- faults ------------------------------------------------------ */
@@ -283,31 +350,30 @@ a_failed_write_or_sync_leaves_nothing_of_its_group(void **state)
     book_close(&b);
 }
 
+/* It was written, and nobody can know whether it is durable: the note does not
+ * cover it. */
 static void
-what_cannot_be_erased_at_once_is_later(void **state)
+a_group_that_is_not_noted_is_cut(void **state)
 {
     const struct tmpdir *d = *state;
-    uint64_t durable;
-    size_t count;
     struct book b;
 
-    book_open(&b, d->fd);
-    (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 2);
-    fault_inject_from("fdatasync", 1, EIO);
-    assert_rc(book_sync(&b), -EIO);
-    fault_clear();
-    assert_false(b.journal.erased);
-    durable = b.journal.durable;
-    count = b.journal.groups[1 - b.journal.collecting].count;
-    assert_int_equal(count, 2);
-    book_close(&b);
-    fault_inject("fsync", 1, EIO);
-    assert_rc(journal_erase(d->fd, durable, count), -EIO);
-    fault_clear();
-    assert_rc(journal_erase(d->fd, durable, count), 0);
-    book_open(&b, d->fd);
-    assert_int_equal(book_quota(&b, NULL)->remaining, LIMIT);
-    book_close(&b);
+    for (int how = 0; how < 2; how++) {
+        book_open(&b, d->fd);
+        (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 2);
+        if (how == 0)
+            fault_inject_from("pwrite", 2, EIO); /* the note */
+        else
+            fault_inject_from("fdatasync", 1, EIO);
+        assert_rc(book_sync(&b), -EIO);
+        fault_clear();
+        assert_false(b.journal.erased);
+        book_close(&b);
+        book_open(&b, d->fd);
+        assert_int_equal(b.journal.cut, how == 0);
+        assert_int_equal(book_quota(&b, NULL)->remaining, LIMIT);
+        book_close(&b);
+    }
 }
 
 /* Makes, fills or opens a journal with the nth call failing. */
@@ -368,6 +434,7 @@ opening_fails_clean_at_every_call(void **state)
     for (size_t i = 0; i < 2; i++) {
         fail_each(d, calls[i], i == 0 ? errors[0] : ENOMEM);
         assert_int_equal(unlinkat(d->fd, JOURNAL_NAME, 0), 0);
+        assert_int_equal(unlinkat(d->fd, JOURNAL_NOTE_NAME, 0), 0);
     }
     fail_each(d, "disk", errors[1]);
 }
@@ -430,12 +497,12 @@ a_journal_of_a_later_version_is_refused(void **state)
     struct state s;
     bool cut;
 
-    (void)make(d, true, bytes);
+    (void)make(d, bytes);
     for (size_t i = 0; i < HEADER_COPIES; i++) {
         uint8_t *at = bytes + HEADER_AT(i);
 
         at[40] = 1;
-        put_le32(at + 44, crc_of(at, HEADER_SIZE - 4));
+        put_le32(at + HEADER_SIZE - 4, crc_of(at, HEADER_SIZE - 4));
     }
     save(d, bytes, sizeof bytes);
     assert_rc(try_open(d, &s, &cut), -EPROTO);
@@ -465,10 +532,12 @@ teardown(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(what_was_answered_is_there_however_the_last_group_is_torn),
     TEST(a_file_that_ends_anywhere_is_a_beginning_of_it),
-    TEST(any_bit_of_a_journal_at_rest_is_told_or_harmless),
-    TEST(any_bit_of_one_cut_off_is_told_or_harmless),
+    TEST(what_the_note_calls_durable_is_not_cut),
+    TEST(any_bit_after_a_kill_is_reported_or_harmless),
+    TEST(any_bit_after_a_power_loss_is_reported_or_harmless),
+    TEST(any_bit_of_the_note_is_reported_and_harmless),
     TEST(a_failed_write_or_sync_leaves_nothing_of_its_group),
-    TEST(what_cannot_be_erased_at_once_is_later),
+    TEST(a_group_that_is_not_noted_is_cut),
     TEST(opening_fails_clean_at_every_call),
     TEST(a_short_write_is_gone_on_with),
     TEST(room_ends_before_the_file_does_and_grows),

@@ -30,13 +30,14 @@ size_t
 journal_free(const struct journal *j)
 {
     const struct journal_group *g = &j->groups[j->collecting];
-    const uint64_t room = (j->size - RECORDS_AT) / JOURNAL_RECORD_SIZE;
+    const uint64_t end =
+        j->first + (j->size - j->records_at) / JOURNAL_RECORD_SIZE;
     const uint64_t used = g->first + (g->count == 0 ? 1 : g->count);
     const size_t left = JOURNAL_GROUP - g->count;
 
-    if (used >= room)
+    if (used >= end)
         return 0;
-    return room - used < left ? (size_t)(room - used) : left;
+    return end - used < left ? (size_t)(end - used) : left;
 }
 
 void
@@ -50,17 +51,6 @@ journal_put(struct journal *j, const struct journal_record *r)
     journal_record_put(r, j->uuid, g->first + g->count,
                        g->bytes + g->count * JOURNAL_RECORD_SIZE);
     g->count++;
-}
-
-bool
-journal_mark(struct journal *j)
-{
-    struct journal_group *g = &j->groups[j->collecting];
-
-    if (j->marked || !journal_is_durable(j) || journal_free(j) == 0)
-        return false;
-    g->count = 1;
-    return true;
 }
 
 void
@@ -84,20 +74,26 @@ int
 journal_sync(struct journal *j)
 {
     const struct journal_group *g = &j->groups[1 - j->collecting];
-    const uint64_t at = journal_byte(g->first);
+    const uint64_t at = journal_byte(j, g->first);
     const size_t size = g->count * JOURNAL_RECORD_SIZE;
     int rc;
 
     j->erased = true;
-    if (g->count == 0)
+    if (g->count == 0) {
+        journal_note_sync(&j->note);
         return 0;
+    }
     rc = write_at(j->fd, g->bytes, size, at);
     if (rc == 0 && fdatasync(j->fd) < 0)
         rc = -errno;
+    /* A note that cannot be written fails the group: the next start would cut
+     * off what it does not cover. */
+    if (rc == 0)
+        rc = journal_note_write(&j->note, g->first + g->count);
     if (rc == 0)
         return 0;
-    /* The pages are written anew, so this sync tells of them, and not of those
-     * that the failed one may have marked clean. */
+    /* Overwrite the failed group before syncing: the failed fdatasync may have
+     * marked its pages clean, and a second sync would skip them. */
     j->erased =
         journal_write_zeros(j->fd, at, size) == 0 && fdatasync(j->fd) == 0;
     return rc;
@@ -111,10 +107,7 @@ journal_end(struct journal *j, int rc)
     j->in_flight = false;
     if (rc < 0)
         return; /* the caller reads the file again */
-    if (g->count > 0) {
-        j->marked = g->count == 1;
-        j->groups_written++;
-    }
+    j->groups_written += g->count > 0;
     j->durable = g->first + g->count;
     g->count = 0;
 }
@@ -124,46 +117,25 @@ journal_is_short(const struct journal *j)
 {
     const struct journal_group *g = &j->groups[j->collecting];
 
-    return journal_byte(g->first + g->count) + JOURNAL_STEP > j->size;
+    return journal_byte(j, g->first + g->count) + JOURNAL_STEP > j->size;
 }
 
-static int
-open_again(int dirfd)
-{
-    const int fd =
-        openat(dirfd, JOURNAL_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-
-    return fd < 0 ? -errno : fd;
-}
-
-/* In a descriptor of its own, whose syncs tell of errors that no other has
- * heard of, and take none away from another. */
-static int
-zero(int dirfd, uint64_t at, uint64_t size)
-{
-    const int fd = open_again(dirfd);
-    int rc;
-
-    if (fd < 0)
-        return fd;
-    rc = journal_write_zeros(fd, at, size);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    (void)close(fd); /* synced, or of no use */
-    return rc;
-}
-
-int
-journal_erase(int dirfd, uint64_t durable, size_t count)
-{
-    return zero(dirfd, journal_byte(durable),
-                (uint64_t)count * JOURNAL_RECORD_SIZE);
-}
-
+/* A descriptor of its own: its fsync reports errors that no other has heard of,
+ * and takes none away from another. */
 int
 journal_extend(int dirfd, uint64_t from)
 {
-    return zero(dirfd, from, JOURNAL_STEP);
+    const int fd =
+        openat(dirfd, JOURNAL_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    int rc;
+
+    if (fd < 0)
+        return -errno;
+    rc = journal_write_zeros(fd, from, JOURNAL_STEP);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    (void)close(fd);
+    return rc;
 }
 
 int
@@ -181,8 +153,10 @@ void
 journal_close(struct journal *j)
 {
     if (j->fd >= 0)
-        (void)close(j->fd); /* what was promised is synced */
+        (void)close(j->fd);
+    if (j->fd >= 0)
+        journal_note_close(&j->note);
     for (unsigned i = 0; i < 2; i++)
         free(j->groups[i].bytes);
-    *j = (struct journal){.fd = -1};
+    *j = (struct journal){.fd = -1, .note.fd = -1};
 }

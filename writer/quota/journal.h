@@ -9,12 +9,14 @@
  * The file is zero ahead of what is written (journal_extend), so that a full
  * disk is met before anything is promised, and a sync writes no metadata.
  *
- * When a write or sync fails nobody knows what is on disk.  The group is then
- * overwritten with zeros and synced: when that works it is certain that none of
- * it counts (`erased`), and its requests may be refused; else nobody may be
- * told anything until journal_erase() has worked.  Either way the memory is
- * ahead of the file: the caller opens a new journal, which reads the file
- * again.
+ * After each sync the note of the end (journal_note.h) is written: it is what
+ * tells a record that was durable from one that no answer depends on.
+ *
+ * When a write or sync fails, what is on disk is unknown. The group is then
+ * overwritten with zeros and synced: if that works, it is certain that none of
+ * it counts (`erased`), and its requests may be refused; otherwise they get no
+ * answer. Either way the memory is ahead of the file: the caller opens a new
+ * journal, which reads the file again and cuts off what is after the note.
  *
  * Ownership: the caller's, between open and close.  One thread at a time, but
  * that sync runs beside all of those that put.
@@ -27,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "writer/quota/journal_note.h"
 #include "writer/quota/journal_record.h"
 
 #define JOURNAL_NAME  "quota"
@@ -47,14 +50,16 @@ struct journal {
     int fd;
     uint8_t uuid[16];
     int64_t limit;
+    uint64_t first;      /* number of the first record in the file */
+    uint64_t records_at; /* its byte */
+    struct journal_note note;
     struct journal_group groups[2];
     unsigned collecting;
     bool in_flight;
-    bool marked; /* the last durable group is empty: all before it is certain */
     bool erased;
     uint64_t durable;             /* records */
     uint64_t size;                /* bytes that are there */
-    uint64_t groups_written, cut; /* figures; records cut at the start */
+    uint64_t groups_written, cut; /* statistics; 1: cut at the start */
 };
 
 /* Each record but GROUP, in order; ms is that of its group.  Below 0: it cannot
@@ -68,10 +73,10 @@ int journal_exists(int dirfd, bool *exists);
 /* Makes one with this limit. */
 int journal_make(int dirfd, int64_t limit);
 
-/* Opens and replays.  What a crash left behind the last whole change is cut
- * off, which is said; what was read is durable when this returns.  `begin` is
- * called once, before the records, with uuid and limit. -EBADMSG  damaged: the
- * message tells where */
+/* Opens and replays the journal. What is after the last change that an answer
+ * may depend on is cut off and reported; what was read is durable when this
+ * returns. `begin` is called once, before the records, with uuid and limit.
+ *   -EBADMSG  the journal is damaged; the message says where */
 int journal_open(struct journal *j, int dirfd,
                  int (*begin)(void *ctx, const struct journal *j),
                  journal_take *take, void *ctx);
@@ -88,16 +93,12 @@ journal_is_durable(const struct journal *j)
     return !j->in_flight && j->groups[j->collecting].count == 0;
 }
 
-/* Puts an empty group when the last one is not: it tells that all before it was
- * durable.  False: no need, or no room. */
-bool journal_mark(struct journal *j);
-
+/* Begins the group that collects, which may be empty: its sync then syncs the
+ * note, so that an older copy of the journal is detected after a loss of power,
+ * too. */
 void journal_begin(struct journal *j, uint64_t now_ms);
 int journal_sync(struct journal *j);
 void journal_end(struct journal *j, int rc);
-
-/* The records that a failed group may have left, from `durable` on. */
-int journal_erase(int dirfd, uint64_t durable, size_t count);
 
 /* Whether journal_extend() should be called. */
 bool journal_is_short(const struct journal *j);

@@ -8,12 +8,14 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 
-static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'Q', '1'};
+static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'Q', '2'};
 
 #define FLAG_PART 1
+#define CRC_AT    (HEADER_SIZE - 4)
+#define MASK      UINT64_C(0xa5a5a5a5a5a5a5a5) /* see journal_record.h */
 
 static uint32_t
-sum(const uint8_t *bytes, const uint8_t uuid[16], uint64_t number)
+record_crc(const uint8_t *bytes, const uint8_t uuid[16], uint64_t number)
 {
     uint8_t all[16 + 8 + JOURNAL_RECORD_SIZE - 4];
 
@@ -31,9 +33,9 @@ journal_record_put(const struct journal_record *r, const uint8_t uuid[16],
     out[4] = r->type;
     out[5] = r->part ? FLAG_PART : 0;
     put_le16(out + 6, r->quota);
-    put_le64s(out + 8, r->value);
-    put_le64s(out + 16, r->after);
-    put_le32(out, sum(out, uuid, number));
+    put_le64(out + 8, (uint64_t)r->value ^ MASK);
+    put_le64(out + 16, (uint64_t)r->after ^ MASK);
+    put_le32(out, record_crc(out, uuid, number));
 }
 
 int
@@ -42,13 +44,15 @@ journal_record_get(const uint8_t bytes[JOURNAL_RECORD_SIZE],
                    struct journal_record *r)
 {
     if (bytes[4] == 0 || bytes[4] >= JOURNAL_RECORD_TYPES ||
-        bytes[5] > FLAG_PART || get_le32(bytes) != sum(bytes, uuid, number))
+        bytes[5] > FLAG_PART ||
+        get_le32(bytes) != record_crc(bytes, uuid, number))
         return -EBADMSG;
     *r = (struct journal_record){.type = bytes[4],
                                  .part = (bytes[5] & FLAG_PART) != 0,
                                  .quota = get_le16(bytes + 6),
-                                 .value = get_le64s(bytes + 8),
-                                 .after = get_le64s(bytes + 16)};
+                                 .value = (int64_t)(get_le64(bytes + 8) ^ MASK),
+                                 .after =
+                                     (int64_t)(get_le64(bytes + 16) ^ MASK)};
     return 0;
 }
 
@@ -69,7 +73,11 @@ journal_header_put(const struct journal_header *h, uint8_t out[RECORDS_AT])
         memcpy(at + 8, h->uuid, sizeof h->uuid);
         put_le64s(at + 24, h->limit);
         put_le64(at + 32, h->made_ms);
-        put_le32(at + 44, crc_of(at, HEADER_SIZE - 4));
+        put_le32(at + 44, h->generation);
+        put_le64(at + 48, h->first);
+        put_le64(at + 56, h->checkpoint_size);
+        put_le32(at + 64, h->checkpoint_crc);
+        put_le32(at + CRC_AT, crc_of(at, CRC_AT));
     }
 }
 
@@ -84,7 +92,7 @@ journal_header_get(const uint8_t bytes[RECORDS_AT], struct journal_header *h,
         const uint8_t *at = bytes + HEADER_AT(i);
 
         if (memcmp(at, magic, sizeof magic) != 0 ||
-            get_le32(at + 44) != crc_of(at, HEADER_SIZE - 4)) {
+            get_le32(at + CRC_AT) != crc_of(at, CRC_AT)) {
             *damaged = true;
             continue;
         }
@@ -95,6 +103,10 @@ journal_header_get(const uint8_t bytes[RECORDS_AT], struct journal_header *h,
         memcpy(h->uuid, at + 8, sizeof h->uuid);
         h->limit = get_le64s(at + 24);
         h->made_ms = get_le64(at + 32);
+        h->generation = get_le32(at + 44);
+        h->first = get_le64(at + 48);
+        h->checkpoint_size = get_le64(at + 56);
+        h->checkpoint_crc = get_le32(at + 64);
         good = true;
     }
     return good ? 0 : -EBADMSG;

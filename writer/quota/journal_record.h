@@ -4,7 +4,7 @@
  * file is zero, as far as it was made ahead:
  *
  *   at    size  field of the header, which is there twice, at 0 and at 512
- *      0     8  magic    "COUNTDQ1"
+ *      0     8  magic    "COUNTDQ2"
  *      8    16  uuid     random, of this journal
  *     24     8  limit    int64: of the quota without a name, when it was made
  *     32     8  made_ms  Unix time
@@ -17,9 +17,12 @@
  *      4     1  type     enum journal_record_type
  *      5     1  flags    1: a part; the change ends with a record without it
  *      6     2  quota    its id; 0: the one without a name
- *      8     8  value
- *     16     8  after
+ *      8     8  value, xor a5a5a5a5a5a5a5a5
+ *     16     8  after, xor the same
  *     24        end
+ *
+ * None of the three words of a record is zero, so a piece that a loss of power
+ * left unwritten is distinguished from a bit that flipped.
  *
  *   type      value               after
  *   GROUP     Unix time in ms     records of the group behind this one
@@ -37,8 +40,7 @@
  *
  * APPLY and CANCEL take the next journal number of their quota.  A GROUP begins
  * what was written and synced at once, and is written when all before it is
- * durable: so a bad record before a good GROUP is damage, and one behind the
- * last GROUP is what a crash left of a group that nobody was answered for.
+ * durable.
  *
  * Pure.
  */
@@ -53,7 +55,7 @@
 #define RECORDS_AT          4096u /* byte of the first record */
 #define HEADER_COPIES       2
 #define HEADER_AT(i)        ((i)*512u)
-#define HEADER_SIZE         48u
+#define HEADER_SIZE         72u
 
 enum journal_record_type {
     JOURNAL_RECORD_GROUP = 1,
@@ -83,6 +85,10 @@ struct journal_header {
     uint8_t uuid[16];
     int64_t limit;
     uint64_t made_ms;
+    uint32_t generation;
+    uint64_t first;
+    uint64_t checkpoint_size;
+    uint32_t checkpoint_crc;
 };
 
 void journal_record_put(const struct journal_record *r, const uint8_t uuid[16],

@@ -1,11 +1,18 @@
-/* writer/quota/journal_replay.c - the start of a journal: made, read, mended;
- * see journal.h.
+/* writer/quota/journal_replay.c - the start of a journal: it is made, read and
+ * repaired; see journal.h.
  *
- * Reading goes on to the first record that is not good.  If a good GROUP stands
- * behind it, it was durable once, and the file is damaged.  Else it and all
- * that follows is of the last group, which nobody was answered for: it is cut.
- * The last group is written and synced once more, for it may be in memory only:
- * the process before may have ended, or been told of a failure, in its sync.
+ * Entry points: journal_exists(), journal_make(), journal_open().
+ *
+ * The note of the end (journal_note.h) decides where the journal ends.
+ * In the boot in which it was written it is exact: the records before it must
+ * be whole, and what is after it is cut off, because no answer depends on it.
+ * After a loss of power the journal ends at the first record that is not good,
+ * if that is not before the note, belongs to the last group, and a piece of
+ * that group is missing: a loss of power leaves zeros, never other bytes.
+ * Anything else is damage.
+ *
+ * The last group is written and synced once more, because it may be in memory
+ * only: the process before may have ended, or a sync may have failed.
  */
 #include "writer/quota/journal_internal.h"
 
@@ -20,6 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
@@ -41,7 +49,7 @@ journal_exists(int dirfd, bool *exists)
 /* ---- making ------------------------------------------------------ */
 
 static int
-fill(int fd, const struct journal_header *h)
+write_new(int fd, const struct journal_header *h)
 {
     uint8_t head[RECORDS_AT];
     int rc;
@@ -70,7 +78,7 @@ journal_make(int dirfd, int64_t limit)
     fd = openat(dirfd, TEMP_NAME, flags, 0600);
     if (fd < 0)
         return -errno;
-    rc = fill(fd, &h);
+    rc = write_new(fd, &h);
     if (rc == 0 && renameat(dirfd, TEMP_NAME, dirfd, JOURNAL_NAME) < 0)
         rc = -errno;
     if (rc == 0 && fsync(dirfd) < 0)
@@ -87,28 +95,28 @@ struct replay {
     void *ctx;
     uint8_t *block;
     uint64_t at;     /* number of the next record */
-    uint64_t change; /* where the change began that it is a part of */
+    uint64_t change; /* first record of the current change */
     uint64_t group;  /* the last GROUP */
+    uint64_t next;   /* where the next GROUP belongs */
     uint64_t ms;
+    uint64_t dirty; /* after the last record with bytes after the end; or 0 */
     bool ended;
-    bool dirty; /* something stands behind the end */
-    bool odd;   /* the file ends within a record */
+    bool odd; /* the file ends within a record */
 };
 
 static int
-damaged(const struct replay *p, uint64_t record, const char *what)
+report_damage(const struct replay *p, uint64_t record, const char *what)
 {
     diag(DIAG_ERROR,
-         "the journal of quotas is damaged: %s: data_dir/live/" JOURNAL_NAME
+         "the quota journal is damaged: %s: data_dir/live/" JOURNAL_NAME
          " record=%" PRIu64 " byte=%" PRIu64,
-         what, record, journal_byte(record));
-    (void)p;
+         what, record, journal_byte(p->j, record));
     return -EBADMSG;
 }
 
-/* Keeps the bytes of the last group. */
+/* Stores the bytes of the last group. */
 static bool
-keep(struct replay *p, const uint8_t *bytes)
+store_bytes(struct replay *p, const uint8_t *bytes)
 {
     struct journal_group *g = &p->j->groups[0];
 
@@ -120,7 +128,6 @@ keep(struct replay *p, const uint8_t *bytes)
     return true;
 }
 
-/* A good record. */
 static int
 take_record(struct replay *p, const struct journal_record *r,
             const uint8_t *bytes)
@@ -129,38 +136,48 @@ take_record(struct replay *p, const struct journal_record *r,
 
     if (r->type == JOURNAL_RECORD_GROUP) {
         if (p->change != p->at)
-            return damaged(p, p->at, "a change is cut short");
+            return report_damage(p, p->at, "a change is cut short");
         p->group = p->at;
+        p->next = p->at + 1 + (uint64_t)r->after;
         p->ms = (uint64_t)r->value;
         p->j->groups[0].first = p->at;
         p->j->groups[0].count = 0;
-    } else if (p->at == 0) {
-        return damaged(p, p->at, "no group begins it");
+    } else if (p->at == p->j->first) {
+        return report_damage(p, p->at, "no group begins it");
     }
-    if (!keep(p, bytes))
-        return damaged(p, p->at, "a group is too large");
+    if (!store_bytes(p, bytes))
+        return report_damage(p, p->at, "a group is too large");
     if (r->type != JOURNAL_RECORD_GROUP)
         rc = p->take(p->ctx, r, p->ms);
     if (rc == -EBADMSG)
-        return damaged(p, p->at, "it contradicts what is before it");
+        return report_damage(p, p->at, "it contradicts what is before it");
     p->at++;
     if (!r->part)
         p->change = p->at;
     return rc;
 }
 
-/* A record behind the end. */
+/* Whether the end is known to be here. */
+static bool
+is_noted_end(const struct replay *p, uint64_t record)
+{
+    return p->j->note.is_this_boot && record >= p->j->note.end;
+}
+
+/* A record at or after the end. */
 static int
-look_behind(struct replay *p, uint64_t number, const uint8_t *bytes)
+check_rest(struct replay *p, uint64_t number, const uint8_t *bytes)
 {
     struct journal_record r;
 
     if (journal_record_is_blank(bytes))
         return 0;
-    p->dirty = true;
-    if (journal_record_get(bytes, p->j->uuid, number, &r) == 0 &&
+    p->dirty = number + 1;
+    if (!is_noted_end(p, p->at) &&
+        journal_record_get(bytes, p->j->uuid, number, &r) == 0 &&
         r.type == JOURNAL_RECORD_GROUP)
-        return damaged(p, p->at, "records that were durable are not good");
+        return report_damage(p, p->at,
+                             "records that were durable are not good");
     return 0;
 }
 
@@ -173,13 +190,13 @@ take_block(struct replay *p, uint64_t first, size_t count)
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const uint8_t *bytes = p->block + i * JOURNAL_RECORD_SIZE;
 
-        if (!p->ended &&
+        if (!p->ended && !is_noted_end(p, first + i) &&
             journal_record_get(bytes, p->j->uuid, first + i, &r) == 0) {
             rc = take_record(p, &r, bytes);
             continue;
         }
         p->ended = true;
-        rc = look_behind(p, first + i, bytes);
+        rc = check_rest(p, first + i, bytes);
     }
     return rc;
 }
@@ -187,21 +204,87 @@ take_block(struct replay *p, uint64_t first, size_t count)
 static int
 read_records(struct replay *p)
 {
-    uint64_t first = 0;
+    uint64_t first = p->j->first;
     ssize_t got;
     int rc;
 
     do {
         got = read_at(p->j->fd, p->block, BLOCK * JOURNAL_RECORD_SIZE,
-                      journal_byte(first));
+                      journal_byte(p->j, first));
         if (got < 0)
             return (int)got;
         rc = take_block(p, first, (size_t)got / JOURNAL_RECORD_SIZE);
         first += (size_t)got / JOURNAL_RECORD_SIZE;
     } while (rc == 0 && got == (ssize_t)(BLOCK * JOURNAL_RECORD_SIZE));
     p->odd = (size_t)got % JOURNAL_RECORD_SIZE > 0;
-    p->j->size = journal_byte(first);
+    p->j->size = journal_byte(p->j, first);
     return rc;
+}
+
+/* ---- the end ----------------------------------------------------- */
+
+/* Whether a piece of the records from `from` to `to` is missing: the file ends
+ * in them, or one of their words is zero, which none was when it was written.
+ */
+static int
+has_gap(const struct replay *p, uint64_t from, uint64_t to, bool *gap)
+{
+    const size_t size = (size_t)(to - from) * JOURNAL_RECORD_SIZE;
+    uint8_t *bytes = p->j->groups[1].bytes;
+    ssize_t got;
+
+    got = read_at(p->j->fd, bytes, size, journal_byte(p->j, from));
+    if (got < 0)
+        return (int)got;
+    *gap = (size_t)got < size;
+    for (size_t at = 0; !*gap && at < size; at += 8)
+        *gap = get_le64(bytes + at) == 0;
+    return 0;
+}
+
+/* Without an exact note: what is after the end must be the rest of a group that
+ * a loss of power tore. */
+static int
+check_torn(const struct replay *p)
+{
+    const bool within = p->at < p->next;
+    const uint64_t from = within ? p->group : p->at;
+    const uint64_t to = within ? p->next : p->dirty;
+    bool gap = false;
+    int rc = 0;
+
+    if (!within && p->dirty == 0)
+        return 0;
+    if (to - from <= JOURNAL_GROUP)
+        rc = has_gap(p, from, to, &gap);
+    if (rc == 0 && !gap)
+        rc = report_damage(p, p->at, "a record of the last group is not good");
+    return rc;
+}
+
+static int
+check_end(const struct replay *p)
+{
+    const struct journal_note *note = &p->j->note;
+
+    if (p->at < note->end) {
+        diag(DIAG_ERROR,
+             "the quota journal is damaged, or is an older copy: "
+             "data_dir/live/" JOURNAL_NAME " has %" PRIu64
+             " records that are good and had %" PRIu64
+             ": restore the newer one; to serve this one all the same, which "
+             "forgets what was answered since, remove "
+             "data_dir/live/" JOURNAL_NOTE_NAME,
+             p->at, note->end);
+        return -EBADMSG;
+    }
+    if (note->is_copy)
+        diag(DIAG_WARNING,
+             "data_dir/live/" JOURNAL_NAME
+             " was put in place of another: if that was newer, what was "
+             "answered since is forgotten, and journal numbers are given "
+             "again");
+    return note->is_this_boot ? 0 : check_torn(p);
 }
 
 static int
@@ -220,11 +303,11 @@ read_header(struct journal *j)
                                     : journal_header_get(head, &h, &one_bad);
     if (rc == -EPROTO) {
         diag(DIAG_ERROR, "data_dir/live/" JOURNAL_NAME
-                         " was made by a later version of countd");
+                         " was written by a newer version of countd");
         return rc;
     }
     if (rc < 0) {
-        diag(DIAG_ERROR, "the journal of quotas is damaged: both copies of its "
+        diag(DIAG_ERROR, "the quota journal is damaged: both copies of its "
                          "header: data_dir/live/" JOURNAL_NAME);
         return rc;
     }
@@ -234,40 +317,50 @@ read_header(struct journal *j)
              " is damaged; the other is good");
     memcpy(j->uuid, h.uuid, sizeof j->uuid);
     j->limit = h.limit;
-    return 0;
+    j->first = h.first;
+    j->records_at = RECORDS_AT;
+    return journal_note_open(&j->note, j->dirfd, j->fd, j->uuid, h.generation);
 }
 
-/* ---- mending ----------------------------------------------------- */
+/* ---- repairing --------------------------------------------------- */
 
-/* The last group is written again up to its last whole change, and zeros behind
+static int
+cut_rest(struct replay *p)
+{
+    struct journal *j = p->j;
+
+    j->cut = 1;
+    diag(DIAG_WARNING,
+         "quota journal: removed an incomplete group at record=%" PRIu64
+         " byte=%" PRIu64 "; none of its requests was answered",
+         p->change, journal_byte(j, p->change));
+    return journal_write_zeros(j->fd, journal_byte(j, p->change),
+                               j->size - journal_byte(j, p->change));
+}
+
+/* Writes the last group again, up to its last whole change, and zeros after
  * it. */
 static int
-mend(struct replay *p)
+repair_end(struct replay *p)
 {
     struct journal *j = p->j;
     struct journal_group *g = &j->groups[0];
     int rc = 0;
 
-    if (p->change < p->at)
-        p->dirty = true;
     g->count = (size_t)(p->change - g->first);
-    if (p->dirty) {
-        j->cut = 1;
-        diag(DIAG_WARNING,
-             "the journal of quotas ends within a group that nobody was "
-             "answered for: cut off from record=%" PRIu64 " byte=%" PRIu64,
-             p->change, journal_byte(p->change));
-        rc = journal_write_zeros(j->fd, journal_byte(p->change),
-                                 j->size - journal_byte(p->change));
-    }
+    if (p->dirty > 0 || p->change < p->at)
+        rc = cut_rest(p);
     if (rc == 0 && g->count > 0)
         rc = write_at(j->fd, g->bytes, g->count * JOURNAL_RECORD_SIZE,
-                      journal_byte(g->first));
+                      journal_byte(j, g->first));
     if (rc == 0 && p->odd && ftruncate(j->fd, (off_t)j->size) < 0)
         rc = -errno;
     if (rc == 0 && fsync(j->fd) < 0)
         rc = -errno;
-    j->marked = g->count == 1 || p->change == 0;
+    if (rc == 0)
+        rc = journal_note_write(&j->note, p->change);
+    if (rc == 0)
+        journal_note_sync(&j->note);
     j->durable = p->change;
     j->groups[0] =
         (struct journal_group){.bytes = g->bytes, .first = p->change};
@@ -276,8 +369,9 @@ mend(struct replay *p)
 }
 
 static int
-replay(struct journal *j, int (*begin)(void *ctx, const struct journal *j),
-       journal_take *take, void *ctx)
+replay_journal(struct journal *j,
+               int (*begin)(void *ctx, const struct journal *j),
+               journal_take *take, void *ctx)
 {
     struct replay p = {.j = j, .take = take, .ctx = ctx};
     int rc;
@@ -290,10 +384,14 @@ replay(struct journal *j, int (*begin)(void *ctx, const struct journal *j),
         rc = read_header(j);
     if (rc == 0)
         rc = begin(ctx, j);
+    p.at = p.change = p.group = p.next = j->first;
+    j->groups[0].first = j->first;
     if (rc == 0)
         rc = read_records(&p);
     if (rc == 0)
-        rc = mend(&p);
+        rc = check_end(&p);
+    if (rc == 0)
+        rc = repair_end(&p);
     free(p.block);
     return rc;
 }
@@ -305,11 +403,11 @@ journal_open(struct journal *j, int dirfd,
 {
     int rc;
 
-    *j = (struct journal){.dirfd = dirfd, .fd = -1};
+    *j = (struct journal){.dirfd = dirfd, .fd = -1, .note.fd = -1};
     j->fd = openat(dirfd, JOURNAL_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (j->fd < 0)
         return -errno;
-    rc = replay(j, begin, take, ctx);
+    rc = replay_journal(j, begin, take, ctx);
     if (rc < 0)
         journal_close(j);
     return rc;

@@ -66,13 +66,7 @@ reload_run(struct io_job *job)
 {
     struct quota_reload *r = LOOP_OWNER(job, struct quota_reload, job);
 
-    r->rc = 0;
-    if (r->erase) {
-        r->rc = journal_erase(r->dirfd, r->durable, r->count);
-        r->erase = r->rc < 0;
-    }
-    if (r->rc == 0)
-        r->rc = quota_store_open(r->dirfd, r->config, &r->store);
+    r->rc = quota_store_open(r->dirfd, r->config, &r->store);
 }
 
 static void
@@ -105,12 +99,7 @@ reload_done(struct io_job *job)
 static void
 begin_again(struct quota_service *s)
 {
-    const struct journal *j = &s->store->journal;
-
     s->state = QUOTA_LOADING;
-    s->reload.erase = !j->erased;
-    s->reload.durable = j->durable;
-    s->reload.count = j->groups[1 - j->collecting].count;
     quota_export_stop(&s->export);
     http_wake(&s->line);
     io_push(&s->file_io, &s->reload.job);
@@ -143,18 +132,15 @@ static bool
 begin(void *ctx)
 {
     struct quota_service *s = ctx;
+    const bool sync_note = s->mark_due;
     struct journal *j;
-    bool marked = false;
 
-    if (s->state != QUOTA_READY) {
-        s->mark_due = false;
-        return false;
-    }
-    j = &s->store->journal;
-    if (s->mark_due)
-        marked = journal_mark(j);
     s->mark_due = false;
-    if (!marked && journal_is_durable(j) && !gate_has_waiters(&s->commit.gate))
+    if (s->state != QUOTA_READY)
+        return false;
+    j = &s->store->journal;
+    if (journal_is_durable(j) && !gate_has_waiters(&s->commit.gate) &&
+        (!sync_note || j->note.is_synced))
         return false;
     s->flight_count = quotas_unnamed(&s->store->quotas)->numbers.count;
     s->wants_export[1] |= s->wants_export[0];
@@ -166,7 +152,7 @@ begin(void *ctx)
 static int
 sync_journal(void *ctx)
 {
-    return quota_store_sync(((struct quota_service *)ctx)->store);
+    return journal_sync(&((struct quota_service *)ctx)->store->journal);
 }
 
 static bool
@@ -184,7 +170,7 @@ end(void *ctx, int rc)
         begin_again(s);
         return false;
     }
-    if (!j->marked)
+    if (!j->note.is_synced)
         arm(s, &s->mark, QUOTA_MARK_MS);
     if (s->wants_export[1]) {
         s->wants_export[1] = false;
@@ -368,7 +354,7 @@ open_first(struct quota_service *s)
     if (s->state == QUOTA_DAMAGED)
         diag(DIAG_ERROR,
              "quotas are not served until data_dir/live/" JOURNAL_NAME
-             " is restored, or moved away");
+             " is restored");
     else if (rc < 0)
         diag_errno(DIAG_ERROR, rc,
                    "quotas are not available: data_dir/live/" JOURNAL_NAME);
@@ -407,18 +393,6 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
     return rc;
 }
 
-/* All before it was durable: so a damaged end is told from a cut one. */
-static void
-mark_end(struct quota_service *s)
-{
-    struct journal *j = &s->store->journal;
-
-    if (!journal_is_durable(j) || !journal_mark(j))
-        return;
-    journal_begin(j, clock_unix_ms());
-    journal_end(j, quota_store_sync(s->store)); /* nobody waits for it */
-}
-
 void
 quota_close(struct quota_service *s)
 {
@@ -429,7 +403,7 @@ quota_close(struct quota_service *s)
     io_stop(&s->file_io);
     io_stop(&s->sync_io);
     if (s->state == QUOTA_READY)
-        mark_end(s);
+        journal_note_sync(&s->store->journal.note);
     quota_export_fini(&s->export);
     commit_fini(&s->commit);
     quota_store_free(s->reload.store);

@@ -37,7 +37,7 @@
 #include "writer/quota/quota_tally.h"
 
 #define QUOTA_RETRY_MS 1000
-#define QUOTA_MARK_MS  200 /* quiet so long, an empty group ends the journal */
+#define QUOTA_MARK_MS  200 /* of quiet: the note of the end is synced */
 #define QUOTA_KEY_SIZE 255 /* bytes of an Idempotency-Key */
 
 enum quota_state { QUOTA_READY, QUOTA_LOADING, QUOTA_DAMAGED };
@@ -53,9 +53,6 @@ struct quota_reload {
     struct io_job job;
     const struct config *config;
     int dirfd;
-    bool erase; /* what the failed group left is not gone yet */
-    uint64_t durable;
-    size_t count;
     struct quota_store *store; /* new */
     int rc;
 };

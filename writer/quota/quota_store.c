@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "common/base/diag.h"
-#include "writer/quota/journal_length.h"
 
 static int
 begin_store(void *ctx, const struct journal *j)
@@ -35,9 +34,28 @@ check_limit(const struct quota_store *store, const struct config *c)
          "quota.limit=%" PRIu64 ", but the journal was made with %" PRId64
          ": give quota.limit = %" PRId64 " and change what remains with "
          "/increase and /decrease, or move data_dir/live/" JOURNAL_NAME
-         " away to begin a new one",
+         " and " JOURNAL_NOTE_NAME " away to begin a new one",
          c->quota_limit, limit, limit);
     return -EINVAL;
+}
+
+/* A journal that is gone is not begun anew silently. */
+static int
+make_journal(int dirfd, const struct config *c)
+{
+    bool noted;
+    int rc;
+
+    rc = journal_note_exists(dirfd, &noted);
+    if (rc < 0)
+        return rc;
+    if (!noted)
+        return journal_make(dirfd, (int64_t)c->quota_limit);
+    diag(DIAG_ERROR,
+         "data_dir/live/" JOURNAL_NAME " does not exist, but " JOURNAL_NOTE_NAME
+         " does: restore it, or remove " JOURNAL_NOTE_NAME
+         ", too, to begin a new journal");
+    return -EBADMSG;
 }
 
 int
@@ -49,7 +67,7 @@ quota_store_open(int dirfd, const struct config *c, struct quota_store **out)
 
     rc = journal_exists(dirfd, &exists);
     if (rc == 0 && !exists)
-        rc = journal_make(dirfd, (int64_t)c->quota_limit);
+        rc = make_journal(dirfd, c);
     if (rc < 0)
         return rc;
     store = calloc(1, sizeof *store);
@@ -65,20 +83,6 @@ quota_store_open(int dirfd, const struct config *c, struct quota_store **out)
         return rc;
     }
     quotas_taken(&store->quotas, c->quota_max);
-    journal_length_check(&store->journal);
-    journal_length_write(&store->journal, store->journal.durable);
     *out = store;
     return 0;
-}
-
-int
-quota_store_sync(struct quota_store *store)
-{
-    const struct journal *j = &store->journal;
-    const struct journal_group *g = &j->groups[1 - j->collecting];
-    const int rc = journal_sync(&store->journal);
-
-    if (rc == 0 && g->count == 1)
-        journal_length_write(j, g->first + 1);
-    return rc;
 }

@@ -22,10 +22,6 @@ struct quota_store {
 int quota_store_open(int dirfd, const struct config *c,
                      struct quota_store **out);
 
-/* The sync of what journal_begin() took; notes how long the journal is when
- * that was an empty group. */
-int quota_store_sync(struct quota_store *store);
-
 /* NULL is no store. */
 void quota_store_free(struct quota_store *store);
 
