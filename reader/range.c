@@ -228,7 +228,7 @@ take(struct conn *c, struct input *in)
 
 const struct protocol range_protocol = {
     .state_size = sizeof(struct range_state),
-    .flags = CONN_ANSWERS_EOF | CONN_REFUSES_HTTP,
+    .flags = CONN_ANSWERS_EOF | CONN_REFUSES_BROWSERS,
     .stop = STOP_ANSWER,
     .slice = IN_SIZE,
     .take = take,

@@ -71,15 +71,15 @@ take_ack(struct conn *c, struct input *input)
     return bad ? conn_refuse(c, malformed) : CONN_MORE;
 }
 
-const struct protocol ingest_silent = {.flags =
-                                           CONN_REFUSES_HTTP | CONN_ANSWERS_EOF,
+const struct protocol ingest_silent = {.flags = CONN_REFUSES_BROWSERS |
+                                                CONN_ANSWERS_EOF,
                                        .stop = STOP_DRAIN,
                                        .slice = SILENT_SLICE,
                                        .room = room,
                                        .take = take_silent};
 
-const struct protocol ingest_ack = {.flags =
-                                        CONN_REFUSES_HTTP | CONN_ANSWERS_EOF,
+const struct protocol ingest_ack = {.flags = CONN_REFUSES_BROWSERS |
+                                             CONN_ANSWERS_EOF,
                                     .stop = STOP_DRAIN,
                                     .pattern = "WIN",
                                     .refusal = "FAIL",

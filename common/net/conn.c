@@ -114,16 +114,16 @@ take(struct conn *c, size_t size)
     struct input in = {
         .at = cs->in, .size = size, .skipped = (c->flags & F_SKIPPING) != 0};
     enum conn_next next;
-    bool more = false;
 
-    if ((c->flags & F_FRESH) != 0) {
-        if ((p->flags & CONN_REFUSES_HTTP) != 0 &&
-            conn_is_http(c, cs->in, size, &more))
-            return false;
-        if (more)
+    if ((c->flags & F_FRESH) != 0 && (p->flags & CONN_REFUSES_BROWSERS) != 0) {
+        if (size < FIRST_BYTES_SIZE) {
+            in.need = FIRST_BYTES_SIZE;
             return conn_keep_rest(c, &in, CONN_MORE);
-        c->flags &= (uint16_t)~F_FRESH;
+        }
+        if (conn_is_browser(c, cs->in))
+            return false;
     }
+    c->flags &= (uint16_t)~F_FRESH;
     next = p->take(c, &in);
     if (next != CONN_END && next != CONN_CUT && !conn_keep_rest(c, &in, next))
         return false;

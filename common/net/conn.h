@@ -145,9 +145,10 @@ struct input {
 };
 
 enum protocol_flags {
-    CONN_ANSWERS_EOF = 1,   /* a half-closed peer still gets its answers */
-    CONN_REFUSES_HTTP = 2,  /* a connection that begins with an HTTP method is
-                               refused: a web page must not be able to speak */
+    CONN_ANSWERS_EOF = 1, /* a half-closed peer still gets its answers */
+    /* A connection ends before take() gets its first bytes if a browser sent
+     * them (common/wire/first_bytes.h). */
+    CONN_REFUSES_BROWSERS = 2,
     CONN_TIMES_REQUESTS = 4 /* idle_s counts from the first byte of a request:
                                a byte now and then does not keep it going */
 };
@@ -211,7 +212,7 @@ struct listener_stats {
     uint64_t received;  /* bytes */
     uint64_t sent;      /* bytes */
     uint64_t malformed; /* connections refused by conn_refuse() */
-    uint64_t http;      /* connections refused for an HTTP method */
+    uint64_t browsers;  /* connections refused for their first bytes */
     uint64_t turned_away;
     uint64_t not_allowed; /* connections from other networks */
     uint64_t yielded;
@@ -238,7 +239,7 @@ struct listener {
     uint64_t moved_ms;     /* clock of its last byte in */
     struct networks allow; /* none: whoever can reach it */
     struct listener_stats figures;
-    struct diag_repeat said_allow, said_full, said_http, said_malformed,
+    struct diag_repeat said_allow, said_full, said_browser, said_malformed,
         said_memory;
 };
 

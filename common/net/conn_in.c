@@ -194,28 +194,6 @@ conn_has_ended(const struct conn *c)
 
 /* ---- refusing ----------------------------------------------------------- */
 
-/* Whether bytes begin as an HTTP request does; *more: they may yet.  The path
- * belongs to it: "GET " alone is a number that somebody may count. */
-static bool
-begins_http(const uint8_t *bytes, size_t size, bool *more)
-{
-    static const char *const starts[] = {"GET /",     "POST /",   "PUT /",
-                                         "HEAD /",    "DELETE /", "PATCH /",
-                                         "OPTIONS /", "OPTIONS *"};
-
-    *more = false;
-    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
-        const size_t want = strlen(starts[i]);
-
-        if (memcmp(bytes, starts[i], size < want ? size : want) != 0)
-            continue;
-        if (size >= want)
-            return true;
-        *more = true;
-    }
-    return false;
-}
-
 /* A process of this machine, as it was when it connected. */
 static void
 format_process(int fd, char text[NET_ADDRESS_SIZE])
@@ -243,19 +221,20 @@ conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE])
 }
 
 bool
-conn_is_http(struct conn *c, const uint8_t *bytes, size_t size, bool *more)
+conn_is_browser(struct conn *c, const uint8_t first[FIRST_BYTES_SIZE])
 {
     struct listener *d = c->door;
+    const char *protocol = first_bytes_browser(first);
     char peer[NET_ADDRESS_SIZE];
 
-    if (!begins_http(bytes, size, more))
+    if (!protocol)
         return false;
-    d->figures.http++;
+    d->figures.browsers++;
     conn_peer(c, peer);
-    diag_repeating(&d->said_http, DIAG_WARNING,
-                   "%s: a connection from %s speaks HTTP, which this port does "
-                   "not; it is closed",
-                   d->row->name, peer);
+    diag_repeating(&d->said_browser, DIAG_WARNING,
+                   "%s: a connection from %s speaks %s, which this port does "
+                   "not; it is closed, and nothing is counted",
+                   d->row->name, peer, protocol);
     return true;
 }
 

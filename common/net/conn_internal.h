@@ -14,6 +14,8 @@
 
 #include <sys/types.h>
 
+#include "common/wire/first_bytes.h"
+
 #define CONN_DISCARDS 16 /* receives thrown away in one service */
 
 /* Bytes behind a gate from which on a connection is not received from, so that
@@ -156,10 +158,9 @@ bool conn_keep_rest(struct conn *c, const struct input *in,
 /* Drops what is kept. */
 void conn_forget(struct conn *c);
 
-/* A look at the first bytes of a connection: true when they are of HTTP, which
- * is said; *more: they may be, so that more are needed. */
-bool conn_is_http(struct conn *c, const uint8_t *bytes, size_t size,
-                  bool *more);
+/* Returns true, counts and reports it if a browser sent the first bytes of the
+ * connection. */
+bool conn_is_browser(struct conn *c, const uint8_t first[FIRST_BYTES_SIZE]);
 
 /* Whether nothing at all can be received any more, without receiving. */
 bool conn_has_ended(const struct conn *c);

@@ -48,9 +48,9 @@ static const char *const reader_names[STATUS_R_END + 1] = {
     FIRST, "requests", "listings", "unreadable", "as_of_ms", NULL};
 
 static const char *const listener_names[STATUS_D_END + 1] = {
-    FIRST,         "name",    "name_rest", "open",    "connections",
-    "received",    "sent",    "malformed", "http",    "turned_away",
-    "not_allowed", "yielded", "evicted",   "cut_off", NULL};
+    FIRST,         "name",    "name_rest", "open",     "connections",
+    "received",    "sent",    "malformed", "browsers", "turned_away",
+    "not_allowed", "yielded", "evicted",   "cut_off",  NULL};
 
 static const struct {
     const char *name;
@@ -295,7 +295,7 @@ status_fill_door(struct status_row *row, const struct listener *d)
     v[STATUS_D_RECEIVED] = (int64_t)f->received;
     v[STATUS_D_SENT] = (int64_t)f->sent;
     v[STATUS_D_MALFORMED] = (int64_t)f->malformed;
-    v[STATUS_D_HTTP] = (int64_t)f->http;
+    v[STATUS_D_BROWSERS] = (int64_t)f->browsers;
     v[STATUS_D_TURNED_AWAY] = (int64_t)f->turned_away;
     v[STATUS_D_NOT_ALLOWED] = (int64_t)f->not_allowed;
     v[STATUS_D_YIELDED] = (int64_t)f->yielded;

@@ -404,7 +404,8 @@ figures_are_told_and_who_is_malformed_or_speaks_http(void **state)
     expect_answer(fd);
     daemon_signal(&d, SIGUSR1);
     await_words(&d, "requests=1 listings=0 unreadable=0");
-    await_words(&d, "connections=3 received=1144 sent=48 malformed=1 http=1");
+    await_words(&d,
+                "connections=3 received=1144 sent=48 malformed=1 browsers=1");
     client_close(fd);
     assert_int_equal(daemon_stop(&d), 0);
     daemon_fini(&d);

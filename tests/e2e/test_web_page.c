@@ -73,10 +73,12 @@ listen_somewhere(uint16_t *port)
     return fd;
 }
 
-/* Two posts to each port; the page says so when all have ended, however. */
+/* Requests to each port: by fetch() with any method, and the others that a page
+ * has.  The page says so when all have ended, however. */
 static const char script[] =
-    "<!doctype html><script>\n"
+    "<!doctype html><body><script>\n"
     "const ports = [%u, %u, %u, %u, %u], silent = 0, ack = 1, read = 4;\n"
+    "const methods = ['POST', 'COUNT', 'A', '#$', 'PUT', 'longer-token'];\n"
     "const bytes = s => new TextEncoder().encode(s);\n"
     "function fill(body, at, one) {\n"
     "  for (; at + one.length <= body.length; at += one.length)\n"
@@ -94,19 +96,54 @@ static const char script[] =
     "}\n"
     "const acquire = Uint8Array.from([0x90, 2, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1,\n"
     "  0, 0, 0, 1, 0, 0, 0, 9, 0, 6, ...bytes('forged')]);\n"
-    "const post = (port, body) => fetch('http://127.0.0.1:' + port + '/',\n"
-    "  {method: 'POST', mode: 'no-cors', body,\n"
-    "   signal: AbortSignal.timeout(5000)}).catch(() => null);\n"
+    "const ask = (port, method, body, mode) =>\n"
+    "  fetch('http://127.0.0.1:' + port + '/', {method, mode, body,\n"
+    "    signal: AbortSignal.timeout(5000)}).catch(() => null);\n"
+    "const sleep = ms => new Promise(done => setTimeout(done, ms));\n"
+    "function form(url, body) {\n"
+    "  const frame = document.createElement('iframe');\n"
+    "  frame.name = 'f' + Math.random();\n"
+    "  document.body.append(frame);\n"
+    "  const f = document.createElement('form'), i =\n"
+    "    document.createElement('textarea');\n"
+    "  Object.assign(f, {action: url, method: 'POST', target: frame.name,\n"
+    "    enctype: 'text/plain'});\n"
+    "  i.name = String.fromCharCode(...body.slice(0, 1600));\n"
+    "  f.append(i); document.body.append(f); f.submit();\n"
+    "}\n"
+    "function others(port, body) {\n"
+    "  const url = 'http://127.0.0.1:' + port + '/';\n"
+    "  navigator.sendBeacon(url, body);\n"
+    "  form(url, body);\n"
+    "  new Image().src = url + 'x'.repeat(4000);\n"
+    "  for (const scheme of ['ws:', 'wss:'])\n"
+    "    try { new WebSocket(scheme + url.slice(5)); } catch (e) { }\n"
+    "  fetch('https:' + url.slice(5), {mode: 'no-cors'}).catch(() => 0);\n"
+    "}\n"
+    "function call(port) {\n"
+    "  try {\n"
+    "    const p = new RTCPeerConnection({iceTransportPolicy: 'relay',\n"
+    "      iceServers: [{urls: 'turn:127.0.0.1:' + port + '?transport=tcp',\n"
+    "        username: 'forged', credential: 'c'}]});\n"
+    "    p.createDataChannel('d');\n"
+    "    p.createOffer().then(o => p.setLocalDescription(o), () => 0);\n"
+    "  } catch (e) { }\n"
+    "}\n"
     "async function run() {\n"
-    "  await post(%u, new Uint8Array(%u));\n"
+    "  await ask(%u, 'POST', new Uint8Array(%u), 'no-cors');\n"
     "  const head = Number(await (await fetch('/head')).text());\n"
     "  for (let i = 0; i < ports.length; i++) {\n"
     "    const one = i == read ? query() : i == silent || i == ack ?\n"
     "      increment() : acquire;\n"
     "    const body = new Uint8Array(%u).fill(120);\n"
     "    fill(body, (one.length - head %% one.length) %% one.length, one);\n"
-    "    await post(ports[i], body);\n"
-    "    await post(ports[i], body);\n"
+    "    for (const method of methods) {\n"
+    "      await ask(ports[i], method, body, 'no-cors');\n"
+    "      await ask(ports[i], method, body, 'cors');\n"
+    "    }\n"
+    "    others(ports[i], body);\n"
+    "    call(ports[i]);\n"
+    "    await sleep(500);\n"
     "  }\n"
     "  await fetch('/done');\n"
     "}\n"
@@ -117,7 +154,7 @@ static void
 answer(const struct peer *p, const char *status, const char *type,
        const char *body)
 {
-    char reply[8192];
+    char reply[16384];
     const int size = snprintf(reply, sizeof reply,
                               "HTTP/1.1 %s\r\nContent-Type: %s\r\n"
                               "Content-Length: %zu\r\n"
@@ -132,7 +169,7 @@ answer(const struct peer *p, const char *status, const char *type,
 static void
 answer_page(struct site *s, const struct peer *p)
 {
-    char body[4096];
+    char body[8192];
 
     if (strncmp(p->input, "GET / ", 6) == 0) {
         const int size = snprintf(
@@ -278,18 +315,13 @@ static void
 browse(struct site *s)
 {
     char url[64], profile[600], home[600];
-    const char *const argv[] = {"--headless",
-                                "--no-sandbox",
-                                "--disable-gpu",
-                                "--disable-dev-shm-usage",
-                                "--disable-background-networking",
-                                "--disable-component-update",
-                                "--disable-breakpad",
-                                "--no-first-run",
-                                "--no-proxy-server",
-                                profile,
-                                url,
-                                NULL};
+    const char *const argv[] = {
+        "--headless", "--no-sandbox", "--disable-gpu",
+        "--disable-dev-shm-usage",
+        /* A rebound name makes a page same-origin. */
+        "--disable-web-security", "--disable-background-networking",
+        "--disable-component-update", "--disable-breakpad", "--no-first-run",
+        "--no-proxy-server", profile, url, NULL};
     const char *const env[] = {home, NULL};
     const struct daemon_how how = {.argv = argv, .env = env, .not_ready = true};
 

@@ -3,6 +3,8 @@
 #include "tests/e2e/write_fixture.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -422,23 +424,37 @@ without_a_log_live_requests_go_on(void **state)
 
 /* ---- web pages ----------------------------------------------------------- */
 
-/* As a form of a page of another site sends it: the body is whatever the page
- * likes. */
+/* A request of any method with a head of `head` bytes; its body is whatever the
+ * page likes: it makes the head a whole number of messages. */
 static size_t
-put_forged_post(uint8_t *bytes, uint16_t port)
+put_forged_request(uint8_t *bytes, const char *method, size_t head)
 {
-    const int size = snprintf((char *)bytes, 1040,
-                              "POST / HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n"
-                              "Content-Type: text/plain\r\n"
-                              "Content-Length: 2080\r\n\r\n",
-                              (unsigned)port);
+    size_t size = (head + CLIENT_MESSAGE_SIZE - 1) / CLIENT_MESSAGE_SIZE *
+                  CLIENT_MESSAGE_SIZE;
+    const int line = snprintf((char *)bytes, size, "%s / HTTP/1.1", method);
 
-    assert_in_range(size, 1, 1039);
-    /* The body's first bytes make the head a whole number of messages. */
-    memset(bytes + size, 'x', 1040 - (size_t)size);
-    client_message(bytes + 1040, "forged", "by a page", 1);
-    client_message(bytes + 1560, "forged", "by a page", 1);
-    return 2080;
+    assert_in_range(line, 10, size);
+    memset(bytes + line, 'x', size - (size_t)line);
+    client_message(bytes + size, "forged", "by a page", 1);
+    client_message(bytes + size + CLIENT_MESSAGE_SIZE, "forged", "again", 1);
+    return size + 2 * CLIENT_MESSAGE_SIZE;
+}
+
+/* The first bytes one by one, then the rest; the server may have closed. */
+static void
+send_forged(uint16_t port, const uint8_t *bytes, size_t size, size_t first)
+{
+    const int on = 1, fd = client_connect(port);
+    size_t at = 0;
+    uint8_t byte;
+
+    assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on),
+                     0);
+    while (at < first && client_try_send(fd, bytes + at, 1) == 0)
+        at++;
+    (void)client_try_send(fd, bytes + at, size - at);
+    assert_true(client_try_read(fd, &byte, 1, 20000) <= 0);
+    client_close(fd);
 }
 
 static void
@@ -446,26 +462,59 @@ a_web_page_can_forge_nothing_on_any_port(void **state)
 {
     static const char *const doors[] = {"counter", "semaphore", "ack",
                                         "silent"};
+    static const char *const methods[] = {"POST", "COUNT", "A", "#",
+                                          "ANY-TOKEN-AT-ALL"};
+    static const size_t heads[] = {10, 520, 1000, 16384, 65536};
+    static const size_t firsts[] = {0, 7, 20};
+    static uint8_t bytes[65536 + 3 * CLIENT_MESSAGE_SIZE];
     struct rig *r = *state;
-    uint8_t bytes[2080];
     char said[128];
-    size_t i;
 
     start(r, "64K", "semaphore.enable=on", NULL);
-    for (i = 0; i < 4; i++) {
-        const uint16_t port = daemon_port(&r->writer, doors[i]);
-        const int fd = client_connect(port);
-
-        client_send(fd, bytes, put_forged_post(bytes, port));
-        assert_int_equal(client_read(fd, bytes, sizeof bytes), 0);
-        client_close(fd);
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t m = 0; m < 5; m++)
+            for (size_t h = 0; h < 5; h++)
+                for (size_t f = 0; f < 3; f++)
+                    send_forged(daemon_port(&r->writer, doors[i]), bytes,
+                                put_forged_request(bytes, methods[m], heads[h]),
+                                firsts[f]);
         (void)snprintf(said, sizeof said,
                        "%s: a connection from 127.0.0.1:", doors[i]);
         await_output(r, said);
     }
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "malformed=0 browsers=75");
     stop(r);
 
     assert_int_equal(r->records.count, 0);
+}
+
+/* With the smallest names a message is ten bytes, and any ten are one. */
+static void
+the_smallest_messages_cannot_be_forged(void **state)
+{
+    static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+                                "0123456789012345678901234567890123456789";
+    static const char turn[] = "\x00\x03\x00\x08\x21\x12\xa4\x42random number"
+                               "\x00\x19\x00\x04\x11\x00\x00\x00";
+    static const char line[] = "COUNT /abc HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    struct rig *r = *state;
+
+    start(r, "64K", "message.keyspace_size=1", "message.key_size=1");
+    for (size_t i = 0; i < 2; i++) {
+        const uint16_t port =
+            daemon_port(&r->writer, i == 0 ? "ack" : "silent");
+
+        for (size_t first = 0; first < 12; first++) {
+            send_forged(port, (const uint8_t *)hello, sizeof hello - 1, first);
+            send_forged(port, (const uint8_t *)turn, sizeof turn - 1, first);
+            send_forged(port, (const uint8_t *)line, sizeof line - 1, first);
+        }
+    }
+    daemon_signal(&r->writer, SIGUSR1);
+    await_output(r, "messages=0 ");
+    await_output(r, "malformed=0 browsers=36 ");
+    assert_int_equal(daemon_stop(&r->writer), 0);
 }
 
 static void
@@ -483,7 +532,7 @@ who_sends_what_is_malformed_is_named(void **state)
     await_output(r, "silent: malformed input from 127.0.0.1:");
     daemon_signal(&r->writer, SIGUSR1);
     await_output(r, "door=silent open=0 connections=1 received=520 sent=0 "
-                    "malformed=1 http=0");
+                    "malformed=1 browsers=0");
     stop(r);
 }
 
@@ -504,6 +553,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(without_a_log_live_requests_go_on),
     ON_RIG(live_history_is_in_the_logs_after_a_stop),
     ON_RIG(a_web_page_can_forge_nothing_on_any_port),
+    ON_RIG(the_smallest_messages_cannot_be_forged),
     ON_RIG(who_sends_what_is_malformed_is_named),
 };
 

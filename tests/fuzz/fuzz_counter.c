@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/wire/first_bytes.h"
 #include "common/wire/frame.h"
 #include "tests/lib/checks.h"
 #include "writer/live/live_protocol.h"
@@ -203,14 +204,8 @@ finish(void)
 static bool
 is_web(const struct peer *p)
 {
-    static const char *const starts[] = {"GET /",     "POST /",   "PUT /",
-                                         "HEAD /",    "DELETE /", "PATCH /",
-                                         "OPTIONS /", "OPTIONS *"};
-
-    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
-        if (strncmp(p->start, starts[i], strlen(starts[i])) == 0)
-            return true;
-    return false;
+    return p->sent >= FIRST_BYTES_SIZE &&
+           first_bytes_browser((const uint8_t *)p->start) != NULL;
 }
 
 /* These bytes have gone out: which requests are complete? */

@@ -198,14 +198,20 @@ echo_ended(struct conn *c)
 }
 
 static const struct protocol echo = {.state_size = sizeof(struct echo_state),
-                                     .flags =
-                                         CONN_ANSWERS_EOF | CONN_REFUSES_HTTP,
+                                     .flags = CONN_ANSWERS_EOF,
                                      .stop = STOP_ANSWER,
                                      .refusal = "NO",
                                      .room = echo_room,
                                      .take = echo_take,
                                      .more = echo_more,
                                      .ended = echo_ended};
+
+static const struct protocol raw = {.state_size = sizeof(struct echo_state),
+                                    .flags = CONN_REFUSES_BROWSERS,
+                                    .stop = STOP_CUT,
+                                    .room = echo_room,
+                                    .take = echo_take,
+                                    .ended = echo_ended};
 
 static const struct protocol cut = {.state_size = sizeof(struct echo_state),
                                     .stop = STOP_CUT,
@@ -262,8 +268,9 @@ echo_turns(struct echo *f, size_t count)
 struct echo *
 echo_new(void)
 {
-    static const char *const names[] = {"echo", "cut", "wins"};
-    static const struct protocol *const protocols[] = {&echo, &cut, &wins};
+    static const char *const names[] = {"echo", "cut", "wins", "raw"};
+    static const struct protocol *const protocols[] = {&echo, &cut, &wins,
+                                                       &raw};
     struct echo *f = calloc(1, sizeof *f);
 
     assert_non_null(f);

@@ -16,8 +16,8 @@
  *     x  is malformed
  *     c  cuts the connection
  *
- * The doors: ECHO answers half-closed peers and what has arrived before a stop,
- * and refuses HTTP; CUT does none of that; WINS has a pattern.
+ * The listeners: ECHO answers half-closed peers and what has arrived before a
+ * stop; CUT does none of that; WINS has a pattern; RAW refuses browsers.
  */
 #ifndef COUNTD_TESTS_LIB_ECHO_H
 #define COUNTD_TESTS_LIB_ECHO_H
@@ -28,7 +28,7 @@
 
 #include "common/net/conn.h"
 
-enum { ECHO, CUT, WINS, ECHO_DOORS };
+enum { ECHO, CUT, WINS, RAW, ECHO_DOORS };
 
 #define ECHO_HEAD   3
 #define ECHO_PEERS  64

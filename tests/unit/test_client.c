@@ -26,6 +26,7 @@
 #include "common/base/version.h"
 #include "common/client/lib/countd.h"
 #include "common/client/lib/link.h"
+#include "common/wire/first_bytes.h"
 #include "common/wire/message.h"
 #include "common/wire/query.h"
 #include "tests/lib/fault.h"
@@ -320,6 +321,39 @@ answer_byte_by_byte(struct server *s, int fd, unsigned number)
             put(fd, &"WIN"[i], 1);
             (void)sched_yield(); /* a chance to see it split */
         }
+}
+
+static void
+refuse_browsers(struct server *s, int fd, unsigned number)
+{
+    uint8_t bytes[MESSAGE_SIZE];
+
+    (void)number; /* all alike */
+    while (get(fd, bytes, sizeof bytes) == sizeof bytes) {
+        if (first_bytes_browser(bytes) != NULL)
+            abort();
+        s->received++;
+        s->sum += get_le64s(bytes);
+        put(fd, "WIN", 3);
+    }
+}
+
+/* "GET / HT" is a number that a server refuses at the beginning. */
+static void
+an_increment_like_a_request_line_goes_out_in_two_parts(void **state)
+{
+    const int64_t number = get_le64s((const uint8_t *)"GET / HT");
+    struct server *s = *state;
+
+    start(s, 1, refuse_browsers);
+    open_client(s, 0, 0);
+    assert_rc(incr(s, "key", number), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
+    countd_close(s->c);
+    s->c = NULL;
+    join(s);
+    assert_int_equal(s->received, 2);
+    assert_true(s->sum == number);
 }
 
 static void
@@ -1723,6 +1757,7 @@ static const struct CMUnitTest tests[] = {
     CASE(an_increment_goes_out_as_520_bytes),
     CASE(flush_waits_for_every_win),
     CASE(nothing_is_connected_before_something_is_sent),
+    CASE(an_increment_like_a_request_line_goes_out_in_two_parts),
     CASE(answers_may_come_byte_by_byte),
     CASE(a_server_that_takes_nothing_never_blocks_a_nonblocking_increment),
     CASE(an_increment_waits_while_the_buffer_is_full),

@@ -177,24 +177,25 @@ malformed_input_gets_the_last_word_though_more_is_sent(void **state)
 }
 
 static void
-http_is_refused_however_it_comes(void **state)
+a_browser_is_refused_however_its_bytes_come(void **state)
 {
-    static const char *const lines[] = {"GET / HTTP/1.1\r\n", "POST /x HTTP/1",
-                                        "OPTIONS * HTTP/1.1", "DELETE /x HTT"};
+    static const char *const starts[] = {
+        "GET / HTTP/1.1\r\n", "COUNT /x HTTP/1.1", "A * HTTP/1.1",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        "\x00\x03\x00\x08\x21\x12\xa4\x42\x00\x00\x00"};
     struct echo *f = *state;
-    size_t i, at;
     int a;
 
     echo_start(f);
-    for (i = 0; i < 4; i++) {
-        a = echo_join(f, ECHO);
-        for (at = 0; at < 9; at++) {
-            (void)send(a, lines[i] + at, 1, MSG_NOSIGNAL); /* may be closed */
-            echo_turns(f, 1);
+    for (size_t i = 0; i < 5; i++)
+        for (size_t first = 0; first <= 8; first++) {
+            a = echo_join(f, RAW);
+            echo_say(a, starts[i], first);
+            echo_turns(f, 2);
+            (void)send(a, starts[i] + first, 11 - first, MSG_NOSIGNAL);
+            echo_hear_end(f, a, "");
         }
-        echo_hear_end(f, a, "");
-    }
-    assert_int_equal(conns_door(f->conns, ECHO)->figures.http, 4);
+    assert_int_equal(conns_door(f->conns, RAW)->figures.browsers, 45);
 }
 
 static void
@@ -328,7 +329,7 @@ places_are_kept_for_each_door(void **state)
     int fds[2];
 
     echo_start(f);
-    for (i = 0; i < ECHO_PEERS - 8; i++)
+    for (i = 0; i < ECHO_PEERS - 4 * (ECHO_DOORS - 1); i++)
         (void)echo_join(f, ECHO);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
                      0);
@@ -937,7 +938,7 @@ static const struct CMUnitTest tests[] = {
     TEST(surplus_is_thrown_away_without_memory),
     TEST(a_half_closed_peer_gets_its_answers),
     TEST(malformed_input_gets_the_last_word_though_more_is_sent),
-    TEST(http_is_refused_however_it_comes),
+    TEST(a_browser_is_refused_however_its_bytes_come),
     TEST(large_and_long_answers_arrive_whole),
     TEST(a_peer_that_does_not_read_is_not_read_from_and_others_are_served),
     TEST(who_keeps_most_ends_when_memory_is_used_up),

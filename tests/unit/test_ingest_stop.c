@@ -1,5 +1,6 @@
 /* tests/unit/test_ingest_stop.c - increments at the limits (connections, empty
  * logs), and a stop that loses none. */
+#include "common/base/bytes.h"
 #include "tests/unit/ingest_fixture.h"
 
 #include <errno.h>
@@ -119,37 +120,118 @@ a_stop_that_never_gets_a_log_ends(void **state)
     assert_int_equal(r->records.count, 20);
 }
 
-static void
-a_web_page_counts_nothing(void **state)
+/* A request with a head of `head` bytes.  The page lets its body begin so that
+ * the whole is made of messages: those of the head are well formed, too, as
+ * their names are full.  Returns its size. */
+static size_t
+put_forged_request(uint8_t *bytes, const char *method, size_t head)
 {
-    static const char *const starts[] = {"GET /a?", "POST /", "PUT /",
-                                         "OPTIONS /", "HEAD /"};
+    size_t size = (head + SIZE - 1) / SIZE * SIZE;
+
+    memset(bytes, 'x', size);
+    (void)snprintf((char *)bytes, size, "%s / HTTP/1.1", method);
+    bytes[strlen((char *)bytes)] = ' ';
+    for (size_t n = 0; n < 3; n++, size += SIZE)
+        put(bytes + size, n);
+    return size;
+}
+
+/* The pieces that the request comes in: `first` bytes one by one, each in a
+ * turn of the loop, then the rest. */
+static void
+send_in_pieces(struct rig *r, int fd, const uint8_t *bytes, size_t size,
+               size_t first)
+{
+    size_t at = 0;
+
+    for (; at < first && at < size; at++) {
+        (void)send(fd, bytes + at, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        run(r, always, 0);
+    }
+    /* The server may have closed. */
+    (void)send(fd, bytes + at, size - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void
+no_byte_of_a_web_page_is_counted(void **state)
+{
+    static const char *const methods[] = {
+        "GET", "POST",     "OPTIONS",  "COUNT",   "A",
+        "get", "M-SEARCH", "PROPFIND", "!#$%&'*", "longer-than-eight-bytes"};
+    static const size_t heads[] = {10,   519,  520,   521,   1040,
+                                   1041, 4096, 16384, 65000, 65536};
+    static const size_t firsts[] = {0, 1, 7, 8, 9, 600};
+    static uint8_t bytes[65536 + 4 * SIZE];
     struct rig *r = *state;
-    uint8_t bytes[8 * SIZE], got[8];
-    size_t i, at, n;
+    uint64_t count = 0;
+    uint8_t got[8];
     int fd;
 
-    start(r, 100, 4);
-    for (i = 0; i < sizeof starts / sizeof starts[0]; i++)
-        for (at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
-            /* A header of whole messages' length, then messages. */
-            memset(bytes, 'x', sizeof bytes);
-            memcpy(bytes, starts[i], strlen(starts[i]));
-            memset(bytes + 264 - 20, 0, 20);
-            memset(bytes + SIZE - 20, 0, 20);
-            for (n = 1; n < 8; n++)
-                put(bytes + n * SIZE, n);
-            fd = connect_pair(r, at);
-            client_send(fd, bytes, sizeof bytes);
-            run(r, has_ended, 0);
-            assert_true(client_try_read(fd, got, sizeof got, 0) <= 0);
-            client_close(fd);
-        }
-    assert_int_equal(door(r, LISTENER_ACK)->figures.http, 5);
-    assert_int_equal(door(r, LISTENER_SILENT)->figures.http, 5);
+    start(r, 4000, 4);
+    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++)
+        for (size_t h = 0; h < sizeof heads / sizeof heads[0]; h++)
+            for (size_t f = 0; f < sizeof firsts / sizeof firsts[0]; f++)
+                for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
+                    const size_t size =
+                        put_forged_request(bytes, methods[m], heads[h]);
+
+                    fd = connect_pair(r, at);
+                    send_in_pieces(r, fd, bytes, size, firsts[f]);
+                    run(r, has_ended, 0);
+                    assert_true(client_try_read(fd, got, sizeof got, 0) <= 0);
+                    client_close(fd);
+                    count++;
+                }
+    assert_int_equal(door(r, LISTENER_ACK)->figures.browsers +
+                         door(r, LISTENER_SILENT)->figures.browsers,
+                     count);
     finish(r);
 
     assert_int_equal(r->records.count, 0);
+    assert_int_equal(r->malformed, 0);
+}
+
+static void
+less_than_a_decision_leaves_no_trace(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    start(r, 100, 4);
+    fd = connect_pair(r, LISTENER_ACK);
+    client_send(fd, "GET / H", 7);
+    run(r, took_bytes, 7);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    run(r, has_ended, 0);
+    client_expect_end(fd);
+    client_close(fd);
+    assert_int_equal(door(r, LISTENER_ACK)->figures.browsers, 0);
+    finish(r);
+
+    assert_int_equal(r->records.count, 0);
+}
+
+/* Only the beginning of a connection is refused. */
+static void
+a_later_number_of_printable_bytes_is_counted(void **state)
+{
+    static const char bytes[] = "GET / HT";
+    const int64_t number = get_le64s((const uint8_t *)bytes);
+    struct rig *r = *state;
+    uint8_t messages[2 * SIZE];
+    int fd;
+
+    start(r, 100, 4);
+    fd = connect_pair(r, LISTENER_ACK);
+    client_message(messages, "space", "first", 1);
+    client_message(messages + SIZE, "space", "second", number);
+    client_send(fd, messages, sizeof messages);
+    run(r, replied, 2);
+    client_wins(fd, 2);
+    client_close(fd);
+    finish(r);
+
+    assert_int_equal(records_sum(&r->records, "space", "second", NULL), number);
 }
 
 static void
@@ -202,7 +284,9 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(a_stop_takes_in_what_has_arrived_and_replies),
     ON_RIG(the_time_that_a_stop_waits_for_a_log_is_not_of_its_drain_time),
     ON_RIG(a_stop_that_never_gets_a_log_ends),
-    ON_RIG(a_web_page_counts_nothing),
+    ON_RIG(no_byte_of_a_web_page_is_counted),
+    ON_RIG(less_than_a_decision_leaves_no_trace),
+    ON_RIG(a_later_number_of_printable_bytes_is_counted),
     ON_RIG(a_number_that_begins_like_http_is_counted),
 };
 

@@ -984,10 +984,10 @@ a_keyspace_that_cannot_be_read_ends_the_connection(void **state)
 }
 
 static void
-http_is_refused(void **state)
+a_browser_is_refused(void **state)
 {
     static const char *const heads[] = {"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-                                        "POST /x HTTP/1.1\r\n"};
+                                        "ANY-TOKEN /x HTTP/1.1\r\n"};
     uint8_t bytes[2 * QUERY_SIZE], byte;
     struct fixture *f = *state;
     int fd;
@@ -1002,7 +1002,7 @@ http_is_refused(void **state)
         client_close(fd);
     }
     await_none(f);
-    assert_int_equal(ask(f).figures.http, 2);
+    assert_int_equal(ask(f).figures.browsers, 2);
 }
 
 static void
@@ -1303,7 +1303,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_malformed_request_ends_the_connection_after_what_was_owed),
     CASE(each_way_to_be_malformed_is_refused),
     CASE_LMDB(a_keyspace_that_cannot_be_read_ends_the_connection),
-    CASE(http_is_refused),
+    CASE(a_browser_is_refused),
     CASE(a_reset_closes_the_connection),
     CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody),
     CASE_PATIENT(when_memory_is_used_up_small_answers_go_on),

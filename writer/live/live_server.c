@@ -164,7 +164,7 @@ ended(struct conn *c)
 }
 
 const struct protocol live_protocol = {.state_size = sizeof(struct dump),
-                                       .flags = CONN_REFUSES_HTTP,
+                                       .flags = CONN_REFUSES_BROWSERS,
                                        .stop = STOP_CUT,
                                        .take = take,
                                        .more = more,

@@ -94,8 +94,8 @@ writing_init(struct writing *w, const struct countd_options *o)
     if (layout_init(&w->layout, o->keyspace_size, o->key_size) < 0)
         return -EINVAL;
     w->capacity = o->buffer_size / w->layout.message_size;
-    if (w->capacity == 0)
-        w->capacity = 1;
+    if (w->capacity < 2)
+        w->capacity = 2; /* buffer_increment() may need two */
     rc = o->write ? link_init(&w->link, o->write, o->connect_timeout_ms)
                   : link_init_socket(&w->link, o->directory,
                                      w->silent ? LOCAL_COUNT : LOCAL_ACK,

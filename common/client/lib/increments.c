@@ -27,6 +27,7 @@
 #include "common/base/bytes.h"
 #include "common/client/lib/coalesce.h"
 #include "common/client/lib/handle.h"
+#include "common/wire/first_bytes.h"
 
 #define ANSWER_SIZE  3 /* WIN */
 #define RECEIVE_SIZE ((size_t)4096 * ANSWER_SIZE)
@@ -348,6 +349,17 @@ first_whole(const struct writing *w)
     return w->taken - w->buffered + (w->part > 0 ? 1 : 0);
 }
 
+/* A server refuses a connection that begins with such an increment, and any
+ * message may become the first one of a new connection. */
+static bool
+needs_two_messages(int64_t increment)
+{
+    uint8_t bytes[FIRST_BYTES_SIZE];
+
+    put_le64s(bytes, increment);
+    return first_bytes_browser(bytes) != NULL;
+}
+
 /* Adds to a message with the same names that waits to be sent: true. */
 static bool
 add_to_equal(struct writing *w, const struct message *m)
@@ -367,22 +379,25 @@ add_to_equal(struct writing *w, const struct message *m)
         found.key_size != m->key_size ||
         memcmp(found.keyspace, m->keyspace, m->keyspace_size) != 0 ||
         memcmp(found.key, m->key, m->key_size) != 0 ||
-        __builtin_add_overflow(found.increment, m->increment, &found.increment))
+        __builtin_add_overflow(found.increment, m->increment,
+                               &found.increment) ||
+        needs_two_messages(found.increment))
         return false;
     put_le64s(bytes, found.increment);
     return true;
 }
 
-/* Sends until the ring has room for a message. */
+/* Sends until the ring has room for `count` messages. */
 static int
-make_room(struct writing *w)
+make_room(struct writing *w, size_t count)
 {
-    while (w->buffered == w->capacity) {
+    assert(count <= w->capacity);
+    while (w->capacity - w->buffered < count) {
         const int rc = progress(w);
 
         if (rc < 0)
             return rc;
-        if (w->buffered < w->capacity)
+        if (w->capacity - w->buffered >= count)
             break;
         if (w->nonblocking)
             return -EAGAIN;
@@ -400,7 +415,7 @@ buffer_message(struct writing *w, const struct message *m)
 
     if (w->sums && add_to_equal(w, m))
         return 0;
-    rc = make_room(w);
+    rc = make_room(w, 1);
     if (rc < 0)
         return rc;
     slot = (w->head + w->buffered) % w->capacity;
@@ -412,6 +427,27 @@ buffer_message(struct writing *w, const struct message *m)
     w->buffered++;
     w->taken++;
     return 0;
+}
+
+/* Puts an increment into the ring, as two messages if one could be refused:
+ * both, or none. */
+static int
+buffer_increment(struct writing *w, const struct message *m)
+{
+    struct message part = *m;
+    int rc;
+
+    if (!needs_two_messages(m->increment))
+        return buffer_message(w, m);
+    rc = make_room(w, 2);
+    if (rc < 0)
+        return rc;
+    part.increment = m->increment & FIRST_BYTES_HIGH_PART;
+    rc = buffer_message(w, &part);
+    if (rc < 0)
+        return rc;
+    part.increment = m->increment & ~FIRST_BYTES_HIGH_PART;
+    return buffer_message(w, &part);
 }
 
 PUBLIC int
@@ -428,7 +464,7 @@ countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
 
     lock(w);
     if (keyspace_size <= MESSAGE_NAME_MAX && key_size <= MESSAGE_NAME_MAX)
-        rc = buffer_message(w, &m);
+        rc = buffer_increment(w, &m);
     if (rc < 0 && w->refused++ == 0)
         w->refusal = rc;
     unlock(w);
