@@ -530,6 +530,38 @@ del_deletes_keys_and_they_count_anew(void **state)
 }
 
 static void
+a_deleted_key_is_in_no_answer(void **state)
+{
+    struct fleet *f = *state;
+
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    service_add(f, "words", "cat", 4);
+    service_add(f, "words", "the", 5);
+    flush(f);
+    expect(FLEET_RUN(f, "top", "words", "--from", "-1d", "--tsv"), 0,
+           "0\t8\t0\t8\tthe\n");
+    expect_text(FLEET_RUN(f, "del", "words", "the"), 0,
+                "deleted keyspace=words keys=1 of 1\n");
+
+    expect(FLEET_RUN(f, "top", "words", "--from", "-1d", "--tsv"), 0,
+           "0\t4\t0\t4\tcat\n");
+    assert_null(strstr(text, "the"));
+    expect(FLEET_RUN(f, "range", "words", "0", "9"), 0, "cat");
+    assert_null(strstr(text, "the"));
+    expect(FLEET_RUN(f, "history", "words", "the", "--tsv"), 0, "\t-\n");
+    assert_null(strstr(text, "\t8"));
+    expect(FLEET_RUN(f, "explain", "words", "the"), 1,
+           "count now: none\nin history: 0\n");
+    service_add(f, "words", "the", 1);
+    flush(f);
+    expect(FLEET_RUN(f, "top", "words", "--from", "-1d", "--tsv"), 0,
+           "1\t1\t0\t1\tthe\n");
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+static void
 del_refuses_while_records_are_held_that_may_bring_the_key_back(void **state)
 {
     struct fleet *f = *state;
@@ -567,6 +599,7 @@ static const struct CMUnitTest tests[] = {
     TEST(drop_killed_at_any_system_call_is_repeated),
     TEST(who_waits_for_another_process_says_for_whom),
     TEST(del_deletes_keys_and_they_count_anew),
+    TEST(a_deleted_key_is_in_no_answer),
     TEST(del_refuses_while_records_are_held_that_may_bring_the_key_back),
 };
 

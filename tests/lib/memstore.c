@@ -682,6 +682,18 @@ mem_vacate(struct store *s, const uint8_t *name, size_t name_size, int data_fd)
     return mem_drop(s, name, name_size, NULL, 0);
 }
 
+/* What came for a key is no longer known. */
+static void
+forget_past(struct mem_keyspace *k, const struct store_key *key)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < k->past_count; i++)
+        if (compare(&k->past[i].key, key->key, key->key_size) != 0)
+            k->past[kept++] = k->past[i];
+    k->past_count = kept;
+}
+
 static int
 mem_del(struct store *s, const uint8_t *name, size_t name_size,
         const struct store_key *keys, size_t count, uint64_t *deleted)
@@ -698,6 +710,7 @@ mem_del(struct store *s, const uint8_t *name, size_t name_size,
 
         if (!row)
             continue;
+        forget_past(k, &keys[i]);
         memmove(row, row + 1,
                 (size_t)(k->rows + k->count - row - 1) * sizeof *row);
         k->count--;

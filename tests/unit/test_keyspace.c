@@ -501,7 +501,7 @@ any_call_may_fail_and_nothing_is_left_open(void **state)
 
 /* ---- the format, for ever ---- */
 
-#define GOLDEN      "tests/golden/keyspace-v3.mdb"
+#define GOLDEN      "tests/golden/keyspace-v4.mdb"
 #define GOLDEN_KEYS 5200
 #define GOLDEN_MIN  29000000 /* minute of its first log */
 

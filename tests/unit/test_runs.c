@@ -143,6 +143,7 @@ every_flipped_bit_of_a_block_is_found(void **state)
 
 struct entry {
     uint16_t key;
+    bool erased; /* with its key */
     uint32_t minute;
     int64_t sum;
 };
@@ -156,7 +157,8 @@ struct life {
     uint32_t now;
     struct entry *table;
     size_t count;
-    int128 totals[KEYS]; /* with edits */
+    int128 totals[KEYS];
+    bool erased[KEYS]; /* nothing came since */
     unsigned faults;
 };
 
@@ -261,6 +263,7 @@ merge(struct life *l, unsigned keys_most)
                 .sum_low = (uint64_t)sum,
             };
             e->key = (uint16_t)i;
+            e->erased = l->erased[i] = false;
             e->minute = minute > l->now + DAY ? l->now : minute;
             e->sum = sum;
             l->totals[i] += sum;
@@ -270,16 +273,70 @@ merge(struct life *l, unsigned keys_most)
     assert_rc(history_append(&l->h, &l->kv.kv, deltas, n, l->now, &ahead), 0);
 }
 
-/* A key is removed. */
+/* No block that is kept has an erased key, nor begins at it. */
 static void
-remove_key(struct life *l, unsigned i)
+check_erased(const struct life *l)
 {
-    uint8_t key[HISTORY_KEY_MAX];
-    const struct history_edit e = {key, (uint16_t)key_of(i, key), -l->totals[i],
-                                   true};
+    for (size_t i = 0; i < l->kv.count; i++) {
+        const struct memkv_entry *e = &l->kv.entries[i];
+        const struct kv_item item = {e->key, e->value, e->key_size, e->size};
+        uint8_t key[HISTORY_KEY_MAX];
+        struct rows_reader r;
 
-    assert_rc(history_edit(&l->h, &l->kv.kv, &e, 1, l->now), 0);
-    l->totals[i] = 0;
+        if (e->key_size < RUN_KEY_HEAD)
+            continue;
+        assert_rc(rows_open(&r, &item), 0);
+        for (unsigned k = 0; k < KEYS; k++) {
+            const size_t size = l->erased[k] ? key_of(k, key) : 0;
+
+            assert_false(size > 0 && e->key_size >= RUN_KEY_HEAD + 6 &&
+                         memcmp(e->key + RUN_KEY_HEAD, key, 6) == 0);
+        }
+        while (rows_next(&r) > 0)
+            if (r.key_size > 0)
+                assert_false(l->erased[(r.key[3] - '0') * 100 +
+                                       (r.key[4] - '0') * 10 + r.key[5] - '0']);
+    }
+}
+
+static void
+sweep(struct life *l)
+{
+    struct history_compacted swept;
+
+    do {
+        assert_rc(history_sweep(&l->h, &l->kv.kv, l->care,
+                                1 + random_below(&l->random, 50), &swept),
+                  0);
+        keep_state(l);
+    } while (swept.more);
+    check_erased(l);
+}
+
+/* Some keys are deleted. */
+static void
+remove_keys(struct life *l, unsigned most)
+{
+    uint8_t keys[KEYS][HISTORY_KEY_MAX];
+    struct history_erasure e[KEYS];
+    size_t n = 0, blocks = SIZE_MAX;
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        if (random_below(&l->random, KEYS) >= most)
+            continue;
+        e[n++] =
+            (struct history_erasure){.key = keys[i],
+                                     .key_size = (uint16_t)key_of(i, keys[i]),
+                                     .count = l->totals[i]};
+        l->totals[i] = 0;
+        l->erased[i] = true;
+    }
+    for (size_t i = 0; i < l->count; i++)
+        l->table[i].erased |= l->erased[l->table[i].key];
+    assert_rc(history_erase(&l->h, &l->kv.kv, e, n, &blocks), 0);
+    keep_state(l);
+    if (random_chance(&l->random, 50))
+        sweep(l);
 }
 
 static void
@@ -296,9 +353,14 @@ check(struct life *l)
 {
     struct history_check c = {.fault = note_fault, .ctx = l, .hash = {7}};
     uint128 proof = 0;
+    int128 sum = 0;
 
     assert_rc(history_check(&l->h, &l->kv.kv, &c), 0);
     assert_int_equal(l->faults, 0);
+    assert_int_equal(c.entries, l->kv.count);
+    for (unsigned i = 0; i < KEYS; i++)
+        sum += l->totals[i];
+    assert_true(sum == l->h.base + l->h.added - l->h.clipped);
     if (!history_is_whole(&l->h))
         return;
     for (unsigned i = 0; i < KEYS; i++) {
@@ -341,6 +403,7 @@ static void
 ask_key(struct life *l, struct span s, unsigned key)
 {
     static struct store_bucket got[64], want[64];
+    bool erased[64] = {false}; /* all keys: the steps of what went stay */
     const size_t n = (s.to - s.from) / s.step;
     uint8_t bytes[HISTORY_KEY_MAX];
     const size_t size = key < KEYS ? key_of(key, bytes) : 0;
@@ -362,13 +425,18 @@ ask_key(struct life *l, struct span s, unsigned key)
         if ((key < KEYS && e->key != key) || e->minute < s.from ||
             e->minute >= s.to)
             continue;
+        if (e->erased) {
+            erased[b - want] = key == KEYS;
+            continue;
+        }
         b->any = true;
         b->sum_high +=
             (e->sum < 0 ? -1 : 0) +
             __builtin_add_overflow(b->sum_low, (uint64_t)e->sum, &b->sum_low);
     }
     for (size_t i = 0; i < n; i++)
-        if (got[i].any != want[i].any || got[i].sum_low != want[i].sum_low ||
+        if ((got[i].any != want[i].any && !erased[i % 64]) ||
+            got[i].sum_low != want[i].sum_low ||
             got[i].sum_high != want[i].sum_high)
             fail_msg("key %u from %u step %u bucket %zu: %lld, not %lld", key,
                      s.from, s.step, i, (long long)got[i].sum_low,
@@ -414,7 +482,7 @@ ask_all(struct life *l, struct span s)
     for (size_t i = 0; i < l->count; i++) {
         const struct entry *e = &l->table[i];
 
-        if (e->minute < s.from || e->minute >= s.to)
+        if (e->erased || e->minute < s.from || e->minute >= s.to)
             continue;
         want.sum[e->key] += e->sum;
         want.any[e->key] = true;
@@ -465,7 +533,10 @@ a_random_life_is_as_the_table_says(void **state)
                           ? KEYS
                           : 1 + (unsigned)random_below(&l.random, 10));
             if (random_chance(&l.random, 5))
-                remove_key(&l, (unsigned)random_below(&l.random, KEYS));
+                remove_keys(&l,
+                            random_chance(&l.random, 20)
+                                ? KEYS
+                                : 1 + (unsigned)random_below(&l.random, 40));
             care(&l, 1 + random_below(&l.random, 12), 0,
                  random_chance(&l.random, 30));
             ask(&l, 2);
@@ -480,6 +551,10 @@ a_random_life_is_as_the_table_says(void **state)
         care(&l, 100, 0, true);
         check(&l);
         ask(&l, 50);
+        remove_keys(&l, KEYS);
+        sweep(&l);
+        check(&l);
+        assert_int_equal(l.kv.count, 0);
         life_end(&l);
     }
 }

@@ -225,55 +225,6 @@ add_run(struct append *a, const struct target *to)
     return period_put(h, a->kv, &p);
 }
 
-/* ---- edits ------------------------------------------------------------- */
-
-int
-history_edit(struct history *h, const struct kv *kv,
-             const struct history_edit *edits, size_t count, uint32_t now)
-{
-    struct history_tier *t = &h->tier[h->count];
-    struct store_delta *deltas;
-    struct append *a;
-    struct target to;
-    int rc = -ENOMEM;
-
-    if (count == 0)
-        return 0;
-    if (now < t->floor)
-        now = t->floor;
-    to.tier = h->count;
-    to.period = history_period(t, now);
-    to.from = now;
-    to.to = now + 1;
-    to.all = (struct history_row){.key = run_begins};
-    a = malloc(sizeof *a);
-    deltas = calloc(count, sizeof *deltas);
-    for (size_t i = 0; deltas != NULL && i < count; i++) {
-        const struct history_edit *e = &edits[i];
-
-        deltas[i] = (struct store_delta){
-            .key = e->key,
-            .key_size = e->key_size,
-            .minute = now,
-            .sum_high = (int64_t)(e->sum >> 64),
-            .sum_low = (uint64_t)e->sum,
-        };
-        *(e->removed ? &h->removed : &h->clipped) -= e->sum;
-        add_cell(&to.all, (now - to.period) / t->step, e->sum);
-    }
-    if (a != NULL && deltas != NULL) {
-        a->history = h;
-        a->kv = kv;
-        a->deltas = deltas;
-        a->count = count;
-        a->now = now;
-        rc = add_run(a, &to);
-    }
-    free(deltas);
-    free(a);
-    return rc;
-}
-
 /* ---- deltas ------------------------------------------------------------ */
 
 int

@@ -202,7 +202,7 @@ choose_over(struct compact_work *w, unsigned tier)
 static bool
 is_finer_left(const struct history *h, unsigned tier, uint32_t end)
 {
-    for (unsigned i = 0; i < tier && tier < h->count; i++)
+    for (unsigned i = 0; i < tier; i++)
         if (h->tier[i].first < end)
             return true;
     return false;
@@ -223,7 +223,7 @@ drop_period(struct compact_work *w, struct period *p)
         return 0;
 
     /* What comes later than this has no place in a finer tier, either. */
-    for (unsigned i = 0; i < p->tier && p->tier < h->count; i++)
+    for (unsigned i = 0; i < p->tier; i++)
         if (h->tier[i].floor < end)
             h->tier[i].floor = end;
     for (unsigned i = 0; i < p->count; i++) {
@@ -293,7 +293,7 @@ choose_limit(struct compact_work *w)
     uint64_t bytes = 0;
     struct period p;
 
-    for (unsigned i = 0; i <= h->count; i++)
+    for (unsigned i = 0; i < h->count; i++)
         bytes += h->tier[i].bytes;
     if (w->limits->max == 0 || bytes <= w->limits->max)
         return 0;
@@ -325,12 +325,12 @@ choose(struct compact_work *w, unsigned slot)
     const unsigned count = w->history->count;
     int rc = 0;
 
-    for (unsigned i = 0; rc == 0 && i <= count; i++)
+    for (unsigned i = 0; rc == 0 && i < count; i++)
         rc = slot != COMPACT_CLOSING ? choose_crowd(w, slot, i)
                                      : choose_over(w, i);
     if (rc != 0 || slot != COMPACT_CLOSING)
         return rc;
-    for (unsigned i = 0; rc == 0 && i <= count; i++)
+    for (unsigned i = 0; rc == 0 && i < count; i++)
         rc = choose_old(w, i);
     return rc == 0 ? choose_limit(w) : rc;
 }
@@ -369,12 +369,30 @@ history_compact(struct history *h, const struct kv *kv,
     return 0;
 }
 
+int
+history_sweep(struct history *h, const struct kv *kv, struct history_compact *c,
+              size_t blocks, struct history_compacted *out)
+{
+    struct compact_work w = {
+        .history = h, .kv = kv, .care = c, .blocks = blocks, .out = out};
+    int rc = 0;
+
+    *out = (struct history_compacted){.more = false};
+    for (unsigned slot = 0; rc == 0 && slot < HISTORY_JOBS; slot++) {
+        while (rc == 0 && h->jobs[slot].kind == HISTORY_SWEEP &&
+               out->blocks < blocks)
+            rc = compact_job(&w, slot);
+        out->more |= h->jobs[slot].kind == HISTORY_SWEEP;
+    }
+    return rc;
+}
+
 bool
 history_is_full(const struct history *h, const struct kv *kv)
 {
     struct period p;
 
-    for (unsigned i = 0; i <= h->count; i++)
+    for (unsigned i = 0; i < h->count; i++)
         if (h->tier[i].crowded != HISTORY_NEVER &&
             period_after(h, kv, i, h->tier[i].crowded, &p) > 0 &&
             p.count > HISTORY_RUNS_MAX * 3 / 4)
@@ -430,7 +448,7 @@ history_due(const struct history *h, const struct kv *kv)
     for (unsigned i = 0; i < HISTORY_JOBS; i++)
         if (h->jobs[i].kind != HISTORY_REST)
             return 0;
-    for (unsigned i = 0; i <= h->count; i++) {
+    for (unsigned i = 0; i < h->count; i++) {
         const uint32_t over = due_over(h, kv, i), old = due_old(h, i);
 
         if (h->tier[i].crowded != HISTORY_NEVER)

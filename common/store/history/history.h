@@ -25,14 +25,12 @@
  * last slice the new run comes to count and those it stands for go, or are
  * rolled, in one step.  What has gone is swept up in slices, too.
  *
- * The last tier is `edits`: with the step of the tier before it, what is taken
- * from totals without being an increment: a key's removal (minus its count),
- * what was lost to the bounds of int64.
- *
- *     sum of the counts = base + added - clipped - removed
+ *     sum of the counts = base + added - clipped
  *     added             = sum of the runs that are not rolled + dropped
  *
- * and so for each key, where nothing was there before and nothing was dropped.
+ * and so for each key, where nothing was there before and nothing was dropped;
+ * `clipped` is what int64 could not hold.  A key that is deleted goes from all
+ * runs, and the totals of past times fall by it (erase.c).
  *
  * Keys of the kv, integers big-endian:
  *
@@ -50,15 +48,15 @@
 #include "common/store/history/rows.h"
 #include "common/store/store.h"
 
-#define HISTORY_TIERS     (TIERS_MAX + 1) /* with the edits */
-#define HISTORY_NEVER     UINT32_MAX      /* no period, no minute */
-#define HISTORY_CLOSED    15              /* level of a period's only run */
-#define HISTORY_EIGHT     8               /* runs of a level become one */
-#define HISTORY_RUNS_MAX  80              /* in a period */
-#define HISTORY_OVER      2               /* minutes after its end */
-#define HISTORY_SMALL     16              /* blocks: not worth a commit */
-#define HISTORY_SLICE     400             /* blocks a job writes at a time */
-#define HISTORY_AHEAD_MAX 1440            /* minutes a clock may be ahead */
+#define HISTORY_TIERS     TIERS_MAX
+#define HISTORY_NEVER     UINT32_MAX /* no period, no minute */
+#define HISTORY_CLOSED    15         /* level of a period's only run */
+#define HISTORY_EIGHT     8          /* runs of a level become one */
+#define HISTORY_RUNS_MAX  80         /* in a period */
+#define HISTORY_OVER      2          /* minutes after its end */
+#define HISTORY_SMALL     16         /* blocks: not worth a commit */
+#define HISTORY_SLICE     400        /* blocks a job writes at a time */
+#define HISTORY_AHEAD_MAX 1440       /* minutes a clock may be ahead */
 
 /* ---- state ------------------------------------------------------------- */
 
@@ -99,11 +97,11 @@ struct history_job {
 };
 
 struct history {
-    unsigned count; /* tiers; tier[count] are the edits */
+    unsigned count; /* tiers */
     uint32_t start; /* the minute it began; 0: with the keyspace */
     uint32_t run;   /* the last one's number */
-    int128 base;    /* sum of all counts when it began */
-    int128 added, clipped, removed;
+    int128 base;    /* sum of all counts when it began, without deleted keys */
+    int128 added, clipped;
     struct history_job jobs[HISTORY_JOBS];
     struct history_tier tier[HISTORY_TIERS];
 };
@@ -131,8 +129,7 @@ history_period(const struct history_tier *t, uint32_t minute)
 static inline bool
 history_is_whole(const struct history *h)
 {
-    return h->start == 0 && h->tier[h->count - 1].floor == 0 &&
-           h->tier[h->count].floor == 0;
+    return h->start == 0 && h->tier[h->count - 1].floor == 0;
 }
 
 /* ---- writing (append.c) ------------------------------------------------ */
@@ -143,17 +140,20 @@ int history_append(struct history *h, const struct kv *kv,
                    const struct store_delta *deltas, size_t count, uint32_t now,
                    uint64_t *ahead);
 
-/* What was taken from a key's total: its removal, or what it could not hold. */
-struct history_edit {
+/* A key that is deleted. */
+struct history_erasure {
     const uint8_t *key;
     uint16_t key_size;
-    int128 sum; /* what is added to the total: minus its count */
-    bool removed;
+    int128 count; /* that it had */
+    int128 found; /* a result: the sum of its runs that are not rolled */
 };
 
-/* Appends edits, sorted by key, at most one for each. */
-int history_edit(struct history *h, const struct kv *kv,
-                 const struct history_edit *edits, size_t count, uint32_t now);
+/* Erases keys, sorted and each once, from all runs.  Jobs under way begin anew,
+ * and what they wrote is swept (history_sweep).  Reads at most *blocks blocks,
+ * and says how many.  -E2BIG: they were not enough; the kv and the state are
+ * then no longer of use. */
+int history_erase(struct history *h, const struct kv *kv,
+                  struct history_erasure *keys, size_t count, size_t *blocks);
 
 /* ---- care (compact.c) -----------------------------------------------------
  */
@@ -179,6 +179,11 @@ int history_compact(struct history *h, const struct kv *kv,
                     struct history_compact *c,
                     const struct history_limits *limits, size_t blocks,
                     struct history_compacted *out);
+
+/* Does as history_compact(), but only the sweeping that was begun. */
+int history_sweep(struct history *h, const struct kv *kv,
+                  struct history_compact *c, size_t blocks,
+                  struct history_compacted *out);
 
 /* Whether some period may have no room for more runs: care without bounds comes
  * before more is appended. */

@@ -8,7 +8,7 @@
 #include "common/base/bytes.h"
 
 /* Offsets are in data/FORMAT.md. */
-#define HEAD_SIZE 80
+#define HEAD_SIZE 64
 #define TIER_SIZE 100
 #define JOB_SIZE  18
 
@@ -19,8 +19,8 @@ history_begin(struct history *h, const struct tiers *tiers, uint32_t now,
     assert(tiers->count > 0);
     *h = (struct history){
         .count = tiers->count, .start = whole ? 0 : now, .base = base};
-    for (unsigned i = 0; i <= h->count; i++) {
-        const struct tier *t = &tiers->tier[i < h->count ? i : i - 1];
+    for (unsigned i = 0; i < h->count; i++) {
+        const struct tier *t = &tiers->tier[i];
 
         h->tier[i] = (struct history_tier){
             .step = t->step,
@@ -41,8 +41,8 @@ history_set(struct history *h, const struct tiers *tiers)
 
     for (unsigned i = 0; same && i < h->count; i++)
         same = tiers->tier[i].step == h->tier[i].step;
-    for (unsigned i = 0; same && i <= h->count; i++)
-        h->tier[i].keep = tiers->tier[i < h->count ? i : i - 1].keep;
+    for (unsigned i = 0; same && i < h->count; i++)
+        h->tier[i].keep = tiers->tier[i].keep;
     return same;
 }
 
@@ -105,8 +105,7 @@ history_put(const struct history *h, uint8_t bytes[HISTORY_STATE_MAX])
     put_128(bytes + 16, h->base);
     put_128(bytes + 32, h->added);
     put_128(bytes + 48, h->clipped);
-    put_128(bytes + 64, h->removed);
-    for (unsigned i = 0; i <= h->count; i++)
+    for (unsigned i = 0; i < h->count; i++)
         at = put_tier(at, &h->tier[i]);
     for (unsigned i = 0; i < HISTORY_JOBS; i++)
         at = put_job(at, &h->jobs[i]);
@@ -135,7 +134,7 @@ get_tier(struct history_tier *t, const uint8_t *at)
 static bool
 tiers_ok(const struct history *h)
 {
-    for (unsigned i = 0; i <= h->count; i++) {
+    for (unsigned i = 0; i < h->count; i++) {
         const struct history_tier *t = &h->tier[i];
 
         if (t->step == 0 || t->period == 0 || t->period % t->step != 0 ||
@@ -154,7 +153,7 @@ get_job(struct history_job *j, unsigned tiers, const uint8_t *at,
     if (end - at < JOB_SIZE)
         return NULL;
     j->at_size = get_le16(at + 16);
-    if (at[0] > HISTORY_SWEEP || at[1] > tiers || at[2] > tiers ||
+    if (at[0] > HISTORY_SWEEP || at[1] >= tiers || at[2] >= tiers ||
         j->at_size > HISTORY_KEY_MAX || end - at < JOB_SIZE + j->at_size)
         return NULL;
     j->kind = (enum history_job_kind)at[0];
@@ -175,7 +174,7 @@ history_get(struct history *h, const uint8_t *bytes, size_t size)
 
     *h = (struct history){.count = 0};
     if (size < HEAD_SIZE || bytes[0] < 1 || bytes[0] > TIERS_MAX ||
-        size < HEAD_SIZE + (bytes[0] + 1u) * TIER_SIZE)
+        size < (size_t)HEAD_SIZE + bytes[0] * (size_t)TIER_SIZE)
         return -EBADMSG;
     h->count = bytes[0];
     h->start = get_le32(bytes + 4);
@@ -183,8 +182,7 @@ history_get(struct history *h, const uint8_t *bytes, size_t size)
     h->base = get_128(bytes + 16);
     h->added = get_128(bytes + 32);
     h->clipped = get_128(bytes + 48);
-    h->removed = get_128(bytes + 64);
-    for (unsigned i = 0; i <= h->count; i++)
+    for (unsigned i = 0; i < h->count; i++)
         at = get_tier(&h->tier[i], at);
     for (unsigned i = 0; at != NULL && i < HISTORY_JOBS; i++)
         at = get_job(&h->jobs[i], h->count, at, bytes + size);

@@ -320,6 +320,23 @@ delete_all(struct deletion *d, uint64_t *deleted)
     return 0;
 }
 
+/* Removes what jobs had written that the deletion cancelled: it may have the
+ * keys, though nothing reads it. */
+static int
+sweep(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    struct keyspace *k;
+    bool more = true;
+    int rc = 0;
+
+    while (rc == 0 && more) {
+        rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+        if (rc == 0)
+            rc = keyspace_history_sweep(s, k, &more);
+    }
+    return rc;
+}
+
 int
 lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
          const struct store_key *keys, size_t count, uint64_t *deleted)
@@ -339,6 +356,8 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
         rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
         if (rc == 0)
             rc = delete_all(&d, deleted);
+        if (rc == 0 && *deleted > 0)
+            rc = sweep(s, name, name_size);
     }
     return outcome(s, name, name_size, "del", rc);
 }

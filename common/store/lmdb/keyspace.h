@@ -12,7 +12,7 @@
  * Every meta value starts with a crc32 of its LMDB key and of what follows.
  * Little-endian, offsets in bytes:
  *
- *     name     0 crc32   4 version u32 = 3   8 features u32 (unknown: refuse)
+ *     name     0 crc32   4 version u32 = 4   8 features u32 (unknown: refuse)
  *             12 keyspace_size u16   14 key_size u16   16 name size u16
  *             18 zero u16   20 name
  *     state    0 crc32   4 zero u32   8 change u64, +1 per commit
@@ -59,7 +59,7 @@
 #define KEYSPACE_FILE_SIZE  (NAME_FILE_SIZE + 8)
 #define KEYSPACE_LOCK_SIZE  (KEYSPACE_FILE_SIZE + 8)
 #define KEYSPACE_PATH_SIZE  (KEYSPACE_FILE_SIZE + 40)
-#define KEYSPACE_VERSION    3
+#define KEYSPACE_VERSION    4
 #define KEYSPACE_MAP_FIRST  ((size_t)1 << 20)
 #define KEYSPACE_MAP_MAX    ((size_t)1 << 45)
 #define KEYSPACE_READERS    510

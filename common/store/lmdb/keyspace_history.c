@@ -170,7 +170,7 @@ tiers_for(const struct keyspace_history *p, const struct keyspace_state *state)
 static bool
 explains(const struct history *h, const struct keyspace_state *state)
 {
-    return state->sum == h->base + h->added - h->clipped - h->removed;
+    return state->sum == h->base + h->added - h->clipped;
 }
 
 int
@@ -263,35 +263,49 @@ keyspace_history_end(struct keyspace_history *p)
     keyspace_history_kv_end(&p->kv);
 }
 
-/* Keys that were removed, and sums that int64 could not hold. */
-static int
-add_edits(struct keyspace_history *p, uint32_t now)
+/* Counts what int64 could not hold; returns how many keys are deleted. */
+static size_t
+count_clipped(struct keyspace_history *p)
 {
     const struct slice *sl = &p->store->slice;
-    struct history_edit *edits = NULL;
-    size_t n = 0;
-    int rc;
+    size_t deleted = 0;
 
     for (size_t i = 0; i < sl->count; i++) {
         const struct change *c = &sl->changes[i];
-        const int128 lost = c->gone ? c->exists ? (int128)c->old : 0
-                                    : (int128)c->old + c->sum - c->new;
-        struct history_edit *more;
 
-        if (lost == 0 && !(c->gone && c->exists))
-            continue;
-        if (n % 256 == 0) {
-            more = realloc(edits, (n + 256) * sizeof *more);
-            if (more == NULL) {
-                free(edits);
-                return -ENOMEM;
-            }
-            edits = more;
-        }
-        edits[n++] = (struct history_edit){c->key, c->key_size, -lost, c->gone};
+        if (!c->gone)
+            p->h.clipped += (int128)c->old + c->sum - c->new;
+        deleted += c->gone && c->exists;
     }
-    rc = history_edit(&p->h, &p->kv.kv, edits, n, now);
-    free(edits);
+    return deleted;
+}
+
+/* Erases the keys that are deleted.  More than one are too many (-E2BIG) when
+ * their blocks do not fit into a transaction. */
+static int
+erase_deleted(struct keyspace_history *p, size_t deleted)
+{
+    const struct slice *sl = &p->store->slice;
+    size_t blocks = deleted > 1 ? edits_budget(p->store, 1) : SIZE_MAX;
+    struct history_erasure *keys;
+    size_t n = 0;
+    int rc;
+
+    if (deleted == 0)
+        return 0;
+    keys = calloc(deleted, sizeof *keys);
+    if (keys == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < sl->count; i++) {
+        const struct change *c = &sl->changes[i];
+
+        if (c->gone && c->exists)
+            keys[n++] = (struct history_erasure){
+                .key = c->key, .key_size = c->key_size, .count = c->old};
+    }
+    rc = history_erase(&p->h, &p->kv.kv, keys, n, &blocks);
+    p->pages += rc == 0 ? blocks : 0;
+    free(keys);
     return rc;
 }
 
@@ -342,7 +356,7 @@ count_blocks(const struct history *h)
 {
     uint64_t blocks = 0;
 
-    for (unsigned i = 0; i <= h->count; i++)
+    for (unsigned i = 0; i < h->count; i++)
         blocks += h->tier[i].blocks;
     return blocks;
 }
@@ -378,7 +392,7 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
         rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count, now,
                             &ahead);
     if (rc == 0)
-        rc = add_edits(p, now);
+        rc = erase_deleted(p, count_clipped(p));
     if (rc < 0)
         return rc;
     tell_ahead(p, ahead);
@@ -391,6 +405,7 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
 
 struct tend_history {
     struct keyspace_history past;
+    bool sweep; /* and nothing else */
     bool more;
 };
 
@@ -412,8 +427,10 @@ make_care(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     if (rc == 0)
         rc = open_history(p, txn, state);
     if (rc > 0) {
-        rc = history_compact(&p->h, &p->kv.kv, p->store->care, &limits,
-                             HISTORY_SLICE, &cared);
+        rc = t->sweep ? history_sweep(&p->h, &p->kv.kv, p->store->care,
+                                      HISTORY_SLICE, &cared)
+                      : history_compact(&p->h, &p->kv.kv, p->store->care,
+                                        &limits, HISTORY_SLICE, &cared);
         if (rc == 0)
             rc = close_history(p, txn, state);
 
@@ -426,8 +443,8 @@ make_care(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     return rc;
 }
 
-int
-keyspace_history_tend(struct lmdb *s, struct keyspace *k, bool *more)
+static int
+tend_history(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
 {
     struct tend_history *t = malloc(sizeof *t);
     struct work w = {.make = make_care, .ctx = t};
@@ -438,9 +455,22 @@ keyspace_history_tend(struct lmdb *s, struct keyspace *k, bool *more)
         return -ENOMEM;
     t->past.store = s;
     t->past.keyspace = k;
+    t->sweep = sweep;
     t->more = false;
     rc = keyspace_change(s, k, &w);
     *more = t->more;
     free(t);
     return rc;
+}
+
+int
+keyspace_history_tend(struct lmdb *s, struct keyspace *k, bool *more)
+{
+    return tend_history(s, k, false, more);
+}
+
+int
+keyspace_history_sweep(struct lmdb *s, struct keyspace *k, bool *more)
+{
+    return tend_history(s, k, true, more);
 }

@@ -58,6 +58,9 @@ int keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
 /* A slice of care in a transaction of its own; *more: there is more to do. */
 int keyspace_history_tend(struct lmdb *s, struct keyspace *k, bool *more);
 
+/* The same, but only removes blocks of runs that have gone. */
+int keyspace_history_sweep(struct lmdb *s, struct keyspace *k, bool *more);
+
 /* The minute it is. */
 uint32_t keyspace_history_now(const struct lmdb *s);
 
