@@ -244,7 +244,10 @@ start(struct reader *r)
     if (rc == 0)
         rc = start_serving(r);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "start");
+        diag_errno(DIAG_ERROR, rc, "start%s",
+                   rc == -ENOMEM ? " (lower read.max_connections, or raise "
+                                   "ulimit -v)"
+                                 : "");
         loop_free(r->loop);
     }
     return rc;
@@ -257,7 +260,7 @@ tell_ready(const struct reader *r)
 
     config_ready(r->command.ready_fd, lines, r->binding.line_count);
     if (r->binding.line_count > 0)
-        diag(DIAG_INFO, "serving %s", lines[0]);
+        config_report_serving(lines, r->binding.line_count);
 }
 
 static int

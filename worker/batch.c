@@ -432,6 +432,8 @@ batch_take(struct batch *b)
     rc = logdir_recover(&b->dir);
     if (rc < 0)
         return rc;
+    if (rc > 0)
+        diag(DIAG_INFO, "recovered logs=%d of processes that have died", rc);
     b->stats.recovered += (uint64_t)rc;
     ready = find_ready(b);
     if (ready < 0)

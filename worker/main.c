@@ -84,6 +84,7 @@ serve(struct worker *w)
                      w->dir.log_fd, w->config.data_dir);
     if (rc == 0) {
         config_ready(w->command.ready_fd, NULL, 0);
+        config_report_serving(NULL, 0);
         rc = loop_run(w->loop);
     }
     if (rc < 0)
@@ -206,6 +207,7 @@ main(int argc, char **argv)
     rc = datadir_open(&w.dir, w.config.data_dir, DATADIR_WRITE);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_WRITE);
+    diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
     status = run(&w);
     datadir_close(&w.dir);
     return status;

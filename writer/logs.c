@@ -311,6 +311,8 @@ open_directory(struct logs *l, const struct datadir *d)
         logdir_close(&l->dir);
         return rc;
     }
+    if (rc > 0)
+        diag(DIAG_INFO, "recovered logs=%d of processes that have died", rc);
     return 0;
 }
 

@@ -188,6 +188,7 @@ tell_ready(const struct writer *w)
     for (i = 0; i < w->binding.line_count; i++)
         lines[i] = w->binding.lines[i];
     config_ready(w->command.ready_fd, lines, w->binding.line_count);
+    config_report_serving(lines, w->binding.line_count);
 }
 
 /* Sockets are bound before there are threads, each of which would keep the
@@ -385,6 +386,7 @@ main(int argc, char **argv)
     rc = lock_directory(&w);
     if (rc < 0)
         goto free_loop;
+    diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
     rc = bind_ports(&w);
     if (rc == 0)
         rc = serve(&w);

@@ -137,7 +137,8 @@ const char *config_find(const char *fallback);
 #define CONFIG_SOURCES_MAX 64
 
 struct config_sources {
-    const char *file; /* the last -f */
+    const char *file;      /* the last -f */
+    const char *state_dir; /* data_dir where nothing else names one; or NULL */
     size_t count;
     char letters[CONFIG_SOURCES_MAX]; /* 'o', 'd' or 'u' */
     const char *texts[CONFIG_SOURCES_MAX];
@@ -165,5 +166,8 @@ void config_each(void (*option)(void *ctx, const char *key, const char *type,
  * closes it; nothing when it is -1.  Tells the service manager, too, if one
  * wants to know (notify.h). */
 void config_ready(int ready_fd, const char *const *lines, size_t count);
+
+/* Reports the same on stderr, in one line. */
+void config_report_serving(const char *const *lines, size_t count);
 
 #endif

@@ -69,7 +69,9 @@ config_load(struct config *c, const struct config_sources *s, char *why,
     int rc = 0;
 
     config_defaults(c);
-    if (file != NULL)
+    if (s->state_dir != NULL)
+        rc = config_set(c, "data_dir", s->state_dir, why, why_size);
+    if (rc == 0 && file != NULL)
         rc = config_file(c, file, why, why_size);
     for (size_t i = 0; rc == 0 && i < s->count; i++) {
         if (s->letters[i] == 'd')
@@ -193,7 +195,8 @@ config_daemon(struct config *c, struct config_command *command, int argc,
         {"ready-fd", required_argument, NULL, 'r'},
         {NULL, 0, NULL, 0},
     };
-    struct config_sources sources = {0};
+    /* systemd sets it for the units, which have StateDirectory=. */
+    struct config_sources sources = {.state_dir = getenv("STATE_DIRECTORY")};
     char why[512];
     int option;
 
@@ -254,4 +257,17 @@ config_ready(int ready_fd, const char *const *lines, size_t count)
         sent += (size_t)n;
     }
     (void)close(ready_fd); /* a pipe: nothing is lost */
+}
+
+void
+config_report_serving(const char *const *lines, size_t count)
+{
+    char text[1024] = "";
+
+    for (size_t i = 0; i < count; i++) {
+        const size_t size = strlen(text);
+
+        (void)snprintf(text + size, sizeof text - size, " %s", lines[i]);
+    }
+    diag(DIAG_INFO, "serving%s", text);
 }

@@ -131,7 +131,7 @@ the_units_agree_on_user_directory_and_options(void **state)
         "\nGroup=countd\n",
         "\nStateDirectory=countd\n",
         "\nEnvironmentFile=-/etc/default/countd\n",
-        " -d /var/lib/countd $COUNTD_OPTIONS\n",
+        " $COUNTD_OPTIONS\n",
         "\nRestartPreventExitStatus=100\n",
         "\nNoNewPrivileges=yes\n",
         "\nPartOf=countd.target\n"};
@@ -146,6 +146,7 @@ the_units_agree_on_user_directory_and_options(void **state)
         size = fread(unit, 1, sizeof unit - 1, f);
         assert_int_equal(fclose(f), 0);
         unit[size] = '\0';
+        assert_null(strstr(unit, " -d ")); /* the settings name it */
         for (size_t k = 0; k < sizeof lines / sizeof lines[0]; k++) {
             if (strstr(unit, lines[k]) == NULL)
                 print_error("%s lacks:%s", services[i], lines[k]);

@@ -628,6 +628,33 @@ run(struct config *c, struct config_command *command, const char *const *words)
     return config_daemon(c, command, argc, argv, "countd-test", "a test");
 }
 
+/* As systemd sets it for a unit with StateDirectory=. */
+static void
+the_state_directory_is_the_default_of_a_daemon(void **state)
+{
+    struct tmpdir *dir = *state;
+    struct config_command command;
+    struct config c;
+    char file[600];
+
+    tmpdir_put(dir, "empty", "", 0, 0600);
+    tmpdir_put(dir, "sets", "data_dir = /set\n", 16, 0600);
+    assert_int_equal(setenv("STATE_DIRECTORY", "/var/lib/here", 1), 0);
+    snprintf(file, sizeof file, "%s/empty", dir->path);
+    assert_int_equal(run(&c, &command, (const char *[]){"x", "-f", file, NULL}),
+                     -1);
+    assert_string_equal(c.data_dir, "/var/lib/here");
+    snprintf(file, sizeof file, "%s/sets", dir->path);
+    assert_int_equal(run(&c, &command, (const char *[]){"x", "-f", file, NULL}),
+                     -1);
+    assert_string_equal(c.data_dir, "/set");
+    assert_int_equal(unsetenv("STATE_DIRECTORY"), 0);
+    snprintf(file, sizeof file, "%s/empty", dir->path);
+    assert_int_equal(run(&c, &command, (const char *[]){"x", "-f", file, NULL}),
+                     -1);
+    assert_string_equal(c.data_dir, "data");
+}
+
 static void
 the_command_line_overrides_the_file_wherever_it_stands(void **state)
 {
@@ -804,6 +831,9 @@ static const struct CMUnitTest tests[] = {
                                     tmpdir_setup, tmpdir_teardown),
     cmocka_unit_test_setup_teardown(a_file_of_more_than_a_mebibyte_is_refused,
                                     tmpdir_setup, tmpdir_teardown),
+    cmocka_unit_test_setup_teardown(
+        the_state_directory_is_the_default_of_a_daemon, tmpdir_setup,
+        tmpdir_teardown),
     cmocka_unit_test_setup_teardown(
         the_command_line_overrides_the_file_wherever_it_stands, tmpdir_setup,
         tmpdir_teardown),

@@ -76,6 +76,7 @@ exec_program(const char *path, const char *const *args, int ready_fd,
     /* serve itself notifies the service manager, once all are ready.
      * unsetenv() only moves pointers. */
     (void)unsetenv("NOTIFY_SOCKET");
+    (void)unsetenv("STATE_DIRECTORY"); /* serve itself does not go by it */
     (void)fcntl(ready_fd, F_SETFD, 0);
 
     /* The parent may have died before prctl(). */
