@@ -353,7 +353,7 @@ members_of_the_group_may_use_the_sockets(void **state)
     expect_text(AS(MEMBER, GROUP, "-d", f->a, "flush"), 0, "");
     expect_text(AS(MEMBER, GROUP, "-d", f->a, "get", "k", "x"), 0, "9\n");
     expect(AS(MEMBER, GROUP, "-d", f->a, "drop", "k"), 100,
-           " belongs to user id " USER);
+           " belongs to user ");
     expect(AS(MEMBER, STRANGER, "-d", f->a, "incr", "k", "x"), 111,
            "user id " MEMBER " may not use ");
     expect(AS(MEMBER, STRANGER, "-d", f->a, "get", "k", "x"), 111,

@@ -113,10 +113,13 @@ site_run(const struct site *s, uid_t uid, const char *const *words)
 {
     const char *argv[WORDS_MAX + 12];
     const struct daemon_how how = {.argv = argv, .uid = uid};
+    char data[sizeof s->data + 16];
     size_t n = 0;
 
-    argv[n++] = "-d";
-    argv[n++] = s->data;
+    /* Not -d, which does not go with -H. */
+    snprintf(data, sizeof data, "data_dir=%s", s->data);
+    argv[n++] = "-o";
+    argv[n++] = data;
     argv[n++] = "-o";
     argv[n++] = s->silent;
     argv[n++] = "-o";

@@ -175,7 +175,24 @@ completion_is_for_bash_and_zsh(void **state)
     assert_non_null(strstr(capture_stop(&said), "give bash or zsh"));
 }
 
+static void
+a_directory_and_a_host_are_two_places(void **state)
+{
+    static const char *const both[] = {"-d", "/nowhere", "-H", "otherhost",
+                                       NULL};
+    struct capture said;
+
+    (void)state; /* needs none */
+    for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
+        if (!CONTAINS(asking, c->name))
+            continue;
+        assert_int_equal(run(c, both, "", &said), CONFIG_EXIT_USAGE);
+        assert_non_null(strstr(said.text, "-d -H: each names a place to ask"));
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_directory_and_a_host_are_two_places),
     cmocka_unit_test(completion_is_for_bash_and_zsh),
     cmocka_unit_test(
         a_common_option_is_refused_by_commands_that_cannot_follow_it),

@@ -261,6 +261,10 @@ check_options(const struct cmd_line *line)
         rc = refuse_common(line, line->sources.letters[i]);
     if (rc == 0 && line->host != NULL)
         rc = refuse_common(line, 'H');
+    for (size_t i = 0; rc == 0 && line->host && i < line->sources.count; i++)
+        if (line->sources.letters[i] == 'd')
+            rc = cmd_misuse(line, "-d -H",
+                            "each names a place to ask, give one of them");
     for (int i = 0; rc == 0 && i < CMD_OPTIONS_MAX && o[i].name; i++) {
         if (!line->values[i] || is_for(&o[i], word))
             continue;

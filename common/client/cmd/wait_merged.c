@@ -54,37 +54,18 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
     return 0;
 }
 
-static bool
-has_writer(const struct cmd_line *line)
-{
-    char path[CONFIG_TEXT_SIZE + sizeof "/log"];
-    struct datadir d = {.fd = -1};
-    bool has;
-
-    (void)snprintf(path, sizeof path, "%s/log",
-                   line->config.data_dir); /* has room */
-    d.log_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d.log_fd < 0)
-        return false;
-    has = datadir_writer_pid(&d) != 0;
-    (void)close(d.log_fd); /* only read */
-    return has;
-}
-
 bool
 wait_has_datadir(const struct cmd_line *line)
 {
     char path[CONFIG_TEXT_SIZE + sizeof "/keyspace"];
-    struct config defaults;
+    struct cmd_place place;
 
     (void)snprintf(path, sizeof path, "%s/keyspace",
                    line->config.data_dir); /* has room */
     if (line->host != NULL || access(path, R_OK | X_OK) < 0)
         return false;
-    config_defaults(&defaults);
-    return cmd_names_directory(line) ||
-           (strcmp(line->config.read_listen, defaults.read_listen) == 0 &&
-            has_writer(line));
+    cmd_find_place(line, CMD_READER, &place);
+    return place.directory != NULL || cmd_names_directory(line);
 }
 
 int

@@ -24,9 +24,7 @@ int wait_datadir(const struct cmd_line *line, struct datadir *d);
 
 /* For a command that asks the reader: whether there is a data directory for
  * this user to look into as well, which that reader serves as far as the
- * settings tell.  Not with -H.  One that is named (-d, -o, the file) goes with
- * the ports; ./data, which nothing names, only with the default port and while
- * a writer runs on it. */
+ * settings tell.  Not with -H; with a port only a directory that is named. */
 bool wait_has_datadir(const struct cmd_line *line);
 
 /* Refuses other message sizes than the logs were written with, and says which

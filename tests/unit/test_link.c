@@ -1,0 +1,133 @@
+/* tests/unit/test_link.c - a connection of libcountd to the socket in a
+ * directory. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/client/lib/link.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/tmpdir.h"
+
+struct fixture {
+    struct tmpdir dir;
+    struct local_folder folder;
+    struct local socket;
+    int here; /* the folder that the test began in */
+};
+
+static int
+setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+
+    assert_non_null(f);
+    tmpdir_make(&f->dir);
+    f->here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(f->here >= 0);
+    assert_int_equal(mkdirat(f->dir.fd, LOCAL_FOLDER, 0700), 0);
+    f->folder = (struct local_folder){
+        .path = f->dir.path, .mode = 0600, .gid = LOCAL_ANY_GROUP};
+    f->folder.fd =
+        openat(f->dir.fd, LOCAL_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(f->folder.fd >= 0);
+    assert_rc(local_listen(&f->folder, LOCAL_ACK, &f->socket), 0);
+    *state = f;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(fchdir(f->here), 0);
+    close(f->here);
+    local_close(&f->folder, &f->socket);
+    close(f->folder.fd);
+    tmpdir_remove(&f->dir);
+    free(f);
+    return 0;
+}
+
+static void
+a_relative_directory_is_found_after_the_process_has_moved(void **state)
+{
+    struct fixture *f = *state;
+    struct link l;
+
+    assert_int_equal(fchdir(f->dir.fd), 0);
+    assert_rc(link_init_socket(&l, ".", LOCAL_ACK, 1000), 0);
+    assert_int_equal(chdir("/"), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_rc(link_connect(&l), 0);
+        assert_rc(link_connect(&l), 0);
+        link_drop(&l);
+    }
+}
+
+static void
+a_directory_that_cannot_be_is_refused(void **state)
+{
+    static char path[LINK_DIRECTORY_SIZE + 1];
+    struct link l;
+
+    (void)state; /* none is used */
+    assert_rc(link_init_socket(&l, "", LOCAL_ACK, 1000), -EINVAL);
+    memset(path, '/', LINK_DIRECTORY_SIZE);
+    assert_rc(link_init_socket(&l, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
+    path[0] = 'x';
+    path[LINK_DIRECTORY_SIZE - 2] = '\0';
+    assert_rc(link_init_socket(&l, path, LOCAL_ACK, 1000), -ENAMETOOLONG);
+}
+
+/* Codes that mean something else to those who ask for a key or a quota. */
+static void
+a_socket_that_cannot_be_had_has_errors_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    struct link l;
+
+    assert_rc(link_init_socket(&l, f->dir.path, LOCAL_READ, 1000), 0);
+    assert_rc(link_connect(&l), -ECONNREFUSED);
+    assert_rc(link_init_socket(&l, "/dev/null", LOCAL_READ, 1000), 0);
+    assert_rc(link_connect(&l), -ECONNREFUSED);
+    assert_rc(link_init_socket(&l, f->dir.path, LOCAL_ACK, 1000), 0);
+    fault_inject("connect", 1, EACCES);
+    assert_rc(link_connect(&l), -EPERM);
+    fault_inject("connect", 1, EMFILE);
+    assert_rc(link_connect(&l), -EMFILE);
+    assert_rc(link_connect(&l), 0);
+    link_drop(&l);
+}
+
+static void
+a_full_backlog_is_tried_again_for_a_while(void **state)
+{
+    struct fixture *f = *state;
+    struct link l;
+
+    assert_rc(link_init_socket(&l, f->dir.path, LOCAL_ACK, 1000), 0);
+    fault_inject("connect", 1, EAGAIN);
+    assert_rc(link_connect(&l), 0);
+    link_drop(&l);
+    fault_inject_from("connect", 1, EAGAIN);
+    assert_rc(link_connect(&l), -ETIMEDOUT);
+    fault_clear();
+    assert_rc(link_connect(&l), 0);
+    link_drop(&l);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(a_relative_directory_is_found_after_the_process_has_moved),
+    TEST(a_directory_that_cannot_be_is_refused),
+    TEST(a_socket_that_cannot_be_had_has_errors_of_its_own),
+    TEST(a_full_backlog_is_tried_again_for_a_while),
+};
+
+TEST_MAIN(tests)
