@@ -464,6 +464,7 @@ usage_words(const char *usage, char *text, size_t size)
     for (word = strtok_r(copy, " []|.", &save); word != NULL;
          word = strtok_r(NULL, " []|.", &save)) {
         if (strcmp(word, "Ar") == 0 || strcmp(word, "Op") == 0 ||
+            strcmp(word, "Oo") == 0 || strcmp(word, "Oc") == 0 ||
             strcmp(word, "Cm") == 0)
             continue;
         length += (size_t)snprintf(text + length, size - length, "%s ", word);
