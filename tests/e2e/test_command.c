@@ -245,7 +245,7 @@ any_name_goes_in_and_comes_out_the_same(void **state)
 }
 
 static void
-keyspaces_are_sorted_by_what_they_take(void **state)
+keyspaces_are_listed_by_name(void **state)
 {
     struct site *s = *state;
 
@@ -255,14 +255,7 @@ keyspaces_are_sorted_by_what_they_take(void **state)
     expect_text(RUN(s, "flush"), 0, "");
     expect_text(RUN(s, "keyspaces", "--tsv", "-H", "127.0.0.1"), 0,
                 "1\t5\t-\ta\t-\n2\t2\t-\tb\t-\n");
-    expect_text(
-        RUN(s, "keyspaces", "--tsv", "-H", "127.0.0.1", "--sort", "keys"), 0,
-        "2\t2\t-\tb\t-\n1\t5\t-\ta\t-\n");
-    expect_text(
-        RUN(s, "keyspaces", "--tsv", "-H", "127.0.0.1", "--sort", "total"), 0,
-        "1\t5\t-\ta\t-\n2\t2\t-\tb\t-\n");
     expect(RUN(s, "keyspaces", "--json"), 0, "\"file\": \"a.mdb\"}");
-    expect(RUN(s, "keyspaces", "--sort", "age"), 100, "sort by size, keys");
 }
 
 /* ---- flush ------------------------------------------------------------- */
@@ -468,7 +461,7 @@ static const struct CMUnitTest tests[] = {
     WITH_EMPTY(flush_and_backup_say_what_is_held),
     WITH_EMPTY(bad_command_lines_exit_100_and_say_why),
     WITH_EMPTY(help_and_version_and_test_exit_0),
-    WITH_SITE(keyspaces_are_sorted_by_what_they_take),
+    WITH_SITE(keyspaces_are_listed_by_name),
     WITH_SITE(a_found_file_says_where_the_daemons_are_to_anyone),
     WITH_SITE(one_option_says_the_host_of_all_ports),
     cmocka_unit_test(zsh_completes_with_the_words_of_bash),

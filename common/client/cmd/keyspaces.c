@@ -2,8 +2,7 @@
  * keys, their total, and where on disk.
  *
  * Names and keys come page by page; totals are asked for a page at a time.
- * Size and file are known with access to the data directory only.  To sort
- * all rows are kept. */
+ * Size and file are known with access to the data directory only. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,8 +36,7 @@ struct list {
     struct countd *c;
     struct datadir dir;
     bool has_dir;
-    bool sorted; /* by something: kept until all have come */
-    struct entry *entries;
+    struct entry *entries; /* of one page */
     size_t count, capacity;
     int64_t as_of_ms;
     bool answered; /* nothing is printed before that */
@@ -97,25 +95,25 @@ grow(struct list *l, size_t count)
     return 0;
 }
 
-/* The totals of the entries from `first` on.  One that cannot be read, or that
- * has gone, has none. */
+/* The totals of the entries.  One that cannot be read, or that has gone, has
+ * none. */
 static int
-ask_totals(struct list *l, size_t first)
+request_totals(struct list *l)
 {
-    const size_t count = l->count - first;
+    const size_t count = l->count;
     struct countd_key *keys = calloc(count, sizeof *keys);
     int rc;
 
     if (keys == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++) {
-        keys[i].keyspace = l->entries[first + i].name.bytes;
-        keys[i].keyspace_size = l->entries[first + i].name.size;
+        keys[i].keyspace = l->entries[i].name.bytes;
+        keys[i].keyspace_size = l->entries[i].name.size;
     }
     rc = countd_gets(l->c, keys, count);
     for (size_t i = 0; i < count; i++) {
-        l->entries[first + i].has_total = keys[i].result == 0;
-        l->entries[first + i].total = keys[i].count;
+        l->entries[i].has_total = keys[i].result == 0;
+        l->entries[i].total = keys[i].count;
     }
     free(keys);
     return rc == -EIO ? 0 : rc;
@@ -124,7 +122,6 @@ ask_totals(struct list *l, size_t first)
 static int
 take_page(struct list *l, const struct countd_rows *rows)
 {
-    const size_t first = l->count;
     int rc;
 
     rc = rows->count > 0 ? grow(l, rows->count) : 0;
@@ -138,8 +135,8 @@ take_page(struct list *l, const struct countd_rows *rows)
         memcpy(e->name.bytes, rows->rows[i].key, e->name.size);
         find_file(l, e);
     }
-    rc = ask_totals(l, first);
-    if (rc < 0 || l->sorted)
+    rc = request_totals(l);
+    if (rc < 0)
         return rc;
     for (size_t i = 0; i < l->count; i++)
         print_entry(l, &l->entries[i]);
@@ -176,56 +173,6 @@ take_pages(struct list *l)
     return 0;
 }
 
-/* ---- sorting: the largest first ---------------------------------------- */
-
-static int
-descending(int64_t a, int64_t b)
-{
-    return (a < b) - (a > b);
-}
-
-static int
-by_size(const void *a, const void *b)
-{
-    return descending(((const struct entry *)a)->size,
-                      ((const struct entry *)b)->size);
-}
-
-static int
-by_keys(const void *a, const void *b)
-{
-    return descending(((const struct entry *)a)->keys,
-                      ((const struct entry *)b)->keys);
-}
-
-static int
-by_total(const void *a, const void *b)
-{
-    return descending(((const struct entry *)a)->total,
-                      ((const struct entry *)b)->total);
-}
-
-/* The order for a word; false when it is none.  Names come sorted. */
-static bool
-find_order(const char *word, int (**order)(const void *, const void *))
-{
-    static const struct {
-        const char *word;
-        int (*order)(const void *, const void *);
-    } orders[] = {{"name", NULL},
-                  {"size", by_size},
-                  {"keys", by_keys},
-                  {"total", by_total}};
-
-    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        if (strcmp(orders[i].word, word) != 0)
-            continue;
-        *order = orders[i].order;
-        return true;
-    }
-    return false;
-}
-
 /* ---- the subcommand ---------------------------------------------------- */
 
 /* Says nothing of a directory that is not there or not for this user. */
@@ -242,17 +189,11 @@ open_dir(const struct cmd_line *line, struct list *l)
 }
 
 static int
-run(struct list *l, int (*order)(const void *, const void *))
+run(struct list *l)
 {
     const int rc = take_pages(l);
-    struct entry *entries = l->entries;
-    const size_t count = l->count;
 
-    if (rc == 0 && order != NULL && count > 0)
-        qsort(entries, count, sizeof *entries, order);
-    for (size_t i = 0; rc == 0 && i < count; i++)
-        print_entry(l, &entries[i]);
-    free(entries);
+    free(l->entries);
     if (l->answered)
         output_rows_end(&l->out);
     if (rc == 0)
@@ -263,14 +204,9 @@ run(struct list *l, int (*order)(const void *, const void *))
 int
 cmd_keyspaces(struct cmd_line *line)
 {
-    const char *word = cmd_value(line, "sort");
-    int (*order)(const void *, const void *) = NULL;
     struct list l = {0};
     int rc, status;
 
-    if (word != NULL && !find_order(word, &order))
-        return cmd_misuse(line, word, "sort by size, keys, total or name");
-    l.sorted = order != NULL;
     status = cmd_connect(line, CMD_READER, 0, &l.c);
     if (status != 0)
         return status;
@@ -280,7 +216,7 @@ cmd_keyspaces(struct cmd_line *line)
         return status;
     }
     output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
-    rc = run(&l, order);
+    rc = run(&l);
     if (l.answered)
         status = output_fini(&l.out);
     (void)countd_close(l.c); /* nothing was sent to be counted */
