@@ -1,4 +1,4 @@
-/* common/client/cmd/live.c - countd live get, stats, dump, top, who: look at
+/* common/client/cmd/live.c - countd live get, stats, dump, who: look at
  * live counters and semaphores. */
 #include <errno.h>
 #include <inttypes.h>
@@ -10,15 +10,11 @@
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/live_peer.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/top_n.h"
-
-#define TOP_DEFAULT 20
-#define TOP_MAX     4096
 
 /* What a server's own words are cut to. */
 #define WORD_MAX 128
 
-static const struct output_column load_line_columns[] = {
+static const struct output_column dump_columns[] = {
     {"taken", "taken", true},
     {"maximum", "maximum", true},
     {"name", "name", false},
@@ -169,7 +165,7 @@ live_stats(struct cmd_line *line)
     return rc < 0 ? live_failed(line, rc) : status;
 }
 
-/* ---- dump and top ------------------------------------------------------ */
+/* ---- dump --------------------------------------------------------------- */
 
 struct printing {
     struct output out;
@@ -190,104 +186,32 @@ print_record(void *ctx, const void *name, size_t size, uint32_t current,
 }
 
 static int
-no_dump(const struct cmd_line *line)
-{
-    diag(DIAG_ERROR,
-         "the semaphore protocol has no Dump, so %s cannot list them; countd "
-         "live get --semaphore NAME shows one",
-         line->args[0]);
-    return CONFIG_EXIT_USAGE;
-}
-
-static int
-printing_init(struct printing *p, const struct cmd_line *line)
-{
-    p->text = malloc(LIVE_TEXT_SIZE);
-    if (p->text == NULL)
-        return live_failed(line, -ENOMEM);
-    output_init(&p->out, line, load_line_columns, 3);
-    return 0;
-}
-
-static int
-printing_fini(struct printing *p)
-{
-    free(p->text);
-    output_rows_end(&p->out);
-    return output_fini(&p->out);
-}
-
-static int
 live_dump(struct cmd_line *line)
 {
     struct printing p;
     struct countd_live *l;
     int rc, status;
 
-    if (live_is_semaphore(line))
-        return no_dump(line);
+    if (live_is_semaphore(line)) {
+        diag(DIAG_ERROR,
+             "the semaphore protocol has no Dump; countd live get --semaphore "
+             "NAME shows one");
+        return CONFIG_EXIT_USAGE;
+    }
+    p.text = malloc(LIVE_TEXT_SIZE);
+    if (p.text == NULL)
+        return live_failed(line, -ENOMEM);
     status = live_connect(line, &l);
-    if (status != 0)
-        return status;
-    status = printing_init(&p, line);
     if (status == 0) {
+        output_init(&p.out, line, dump_columns, 3);
         rc = countd_live_dump(l, print_record, &p);
-        status = printing_fini(&p);
+        countd_live_close(l);
+        output_rows_end(&p.out);
+        status = output_fini(&p.out);
         if (rc < 0)
             status = live_failed(line, rc);
     }
-    countd_live_close(l);
-    return status;
-}
-
-static int
-offer(void *ctx, const void *name, size_t size, uint32_t current,
-      uint32_t maximum)
-{
-    return top_n_offer(ctx, name, size, current, maximum);
-}
-
-static int
-print_largest(const struct cmd_line *line, struct top_n *largest)
-{
-    struct printing p;
-    const int status = printing_init(&p, line);
-
-    if (status != 0)
-        return status;
-    top_n_sort(largest);
-    for (size_t i = 0; i < largest->count; i++) {
-        const struct top_n_entry *e = &largest->entries[i];
-
-        /* What stdout does not take is noticed at the end. */
-        (void)print_record(&p, e->name, e->size, e->current, e->maximum);
-    }
-    return printing_fini(&p);
-}
-
-static int
-live_top(struct cmd_line *line)
-{
-    struct top_n largest = {0};
-    struct countd_live *l;
-    int64_t max = TOP_DEFAULT;
-    int rc, status;
-
-    if (live_is_semaphore(line))
-        return no_dump(line);
-    status = line->arg_count > 1
-                 ? cmd_number(line->args[1], "N", 1, TOP_MAX, &max)
-                 : 0;
-    if (status == 0)
-        status = live_connect(line, &l);
-    if (status != 0)
-        return status;
-    rc = top_n_init(&largest, (size_t)max);
-    if (rc == 0)
-        rc = countd_live_dump(l, offer, &largest);
-    countd_live_close(l);
-    status = rc < 0 ? live_failed(line, rc) : print_largest(line, &largest);
-    top_n_fini(&largest);
+    free(p.text);
     return status;
 }
 
@@ -353,8 +277,9 @@ cmd_live(struct cmd_line *line)
         int min, max; /* arguments, the word too; -1: any */
         int (*run)(struct cmd_line *line);
     } table[] = {
-        {"get", 2, -1, live_get},  {"stats", 1, 1, live_stats},
-        {"dump", 1, 1, live_dump}, {"top", 1, 2, live_top},
+        {"get", 2, -1, live_get},
+        {"stats", 1, 1, live_stats},
+        {"dump", 1, 1, live_dump},
         {"who", 2, 2, live_who},
     };
 
