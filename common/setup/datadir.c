@@ -427,7 +427,7 @@ share_folder(int fd, const char *name, gid_t gid, mode_t mode)
                    "socket.group: give %s to group id %ld: user id %ld must be "
                    "a member of it, or the daemons be started as root",
                    name, (long)gid, (long)geteuid());
-        return -EPERM;
+        return -EINVAL;
     }
     if ((st.st_mode & 07777) != mode && fchmod(fd, mode) < 0)
         return refuse(-errno, "set the mode of", name);
@@ -443,7 +443,7 @@ datadir_sockets(const struct datadir *d, const char *path, const char *group,
     int rc = 0;
 
     if (group[0] != '\0' && privilege_find_group(group, &f.gid) < 0)
-        return -EPERM;
+        return -EINVAL;
     f.fd = open_folder(d, LOCAL_FOLDER, true);
     if (f.fd == -ENOSPC || f.fd == -EDQUOT || f.fd == -EROFS) {
         f.fd = -1;
