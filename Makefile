@@ -52,7 +52,7 @@ say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 
 # ---- what there is -------------------------------------------------------
 # The rooms of common/ from the ground up (tests/lib/rooms).
-ROOMS := $(addprefix common/,base board wire net setup log store store/tree store/history store/lmdb)
+ROOMS := $(addprefix common/,base board wire net setup log journal store store/tree store/history store/lmdb)
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 part = $(call objs,$(1:%=%/*.c))

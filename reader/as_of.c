@@ -145,7 +145,7 @@ look_held(struct as_of *f)
     f->held_open = false;
     rc = held_snapshot_begin(f->held);
     if (rc < 0)
-        return complain(rc, HELD_FILE);
+        return complain(rc, HELD_FOLDER);
     f->held_open = true;
     return 0;
 }
@@ -232,7 +232,7 @@ claim_held(struct as_of *f, const uint8_t *name, size_t size, uint64_t *as_of)
     if (rc == 0)
         rc = held_span(f->held, name, size, &oldest, &newest);
     if (rc < 0)
-        return complain(rc, HELD_FILE);
+        return complain(rc, HELD_FOLDER);
     *as_of = f->as_of_ms;
     if (newest > f->seen_ms)
         *as_of = 0; /* of before the clock was set back: nobody can tell */

@@ -7,7 +7,7 @@
  * only.
  *
  * It never claims too much.  The clock is read first, then the logs are
- * scanned, then what is held is looked at: records go from log to held.mdb to
+ * scanned, then what is held is looked at: records go from log to data/held to
  * keyspace and are durable there before they leave, so what moves meanwhile is
  * seen at least once.  The store's snapshot comes last: whoever looks at
  * anything here first ends those there are.  An older as_of with a newer
@@ -30,7 +30,7 @@
 #include "common/log/logdir.h"
 #include "common/log/pending_set.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "common/store/store.h"
 
 #define AS_OF_AGE_MS 5 /* how long a look is good for */

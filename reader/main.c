@@ -188,7 +188,7 @@ on_tend(struct loop_timer *timer)
 
     (void)store_maintain(r->store,
                          &once); /* what there is more is soon enough */
-    /* Who has a replaced held.mdb open keeps others from the new one. */
+    /* What came to be held is read in small steps. */
     as_of_refresh(&r->fresh, loop_now_ms(r->loop));
     as_of_end_turn(&r->fresh);
     reader_status_put(&r->status);

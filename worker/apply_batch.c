@@ -265,8 +265,7 @@ hold_once(struct merge *m)
     return rc;
 }
 
-/* Holds what is to be held; has what is held already, perhaps by a process that
- * died, be durable. */
+/* Holds what is to be held.  What is held already is durable. */
 static int
 hold(struct merge *m)
 {
@@ -274,12 +273,12 @@ hold(struct merge *m)
     uint64_t wait_ms = PATIENT_FIRST_MS;
     int rc = 0;
 
-    if (count == 0 && count_in(m, KEYSPACE_SAME) == 0)
+    if (count == 0)
         return 0;
     do
-        rc = count > 0 ? hold_once(m) : held_make_durable(m->held);
+        rc = hold_once(m);
     while (rc == -EAGAIN &&
-           wait_for(m, "data/" HELD_FILE, held_holder(m->held), &wait_ms));
+           wait_for(m, "data/" HELD_FOLDER, held_holder(m->held), &wait_ms));
     be_served(m);
     if (rc == 0)
         m->stats.held += count;

@@ -97,7 +97,7 @@ tell(struct drain *d, const uint8_t *name, size_t size, int error)
         diag_repeating(&d->ahead, DIAG_ERROR,
                        "held records stay: keyspace=%s has a later fill of the "
                        "logs of a record, so it is unknown whether the record "
-                       "is in: it is of another time than data/" HELD_FILE
+                       "is in: it is of another time than data/" HELD_FOLDER
                        "; see countd held; countd held drop gives up what is "
                        "held for it",
                        text);
@@ -105,7 +105,8 @@ tell(struct drain *d, const uint8_t *name, size_t size, int error)
         diag_repeating(&d->mixed, DIAG_ERROR,
                        "held records stay: keyspace=%s has some of the logs "
                        "of a record and not others: it is of another time "
-                       "than data/" HELD_FILE "; see countd held; countd held "
+                       "than data/" HELD_FOLDER
+                       "; see countd held; countd held "
                        "drop gives up what is held for it",
                        text);
     else if (error == -ENODATA)
@@ -167,7 +168,7 @@ add_taken(struct taken *t, const struct held_record *r)
 }
 
 static int
-forget(struct drain *d, const uint8_t *name, size_t size, struct taken *t)
+forget(struct drain *d, struct taken *t)
 {
     const size_t count = t->count;
     int rc;
@@ -175,7 +176,7 @@ forget(struct drain *d, const uint8_t *name, size_t size, struct taken *t)
     if (count == 0)
         return 0;
     t->count = t->log_count = 0;
-    rc = held_delete(d->held, name, size, t->ids, count);
+    rc = held_delete(d->held, t->ids, count);
     if (rc == 0)
         d->stats.records += count;
     return rc;
@@ -186,17 +187,14 @@ forget(struct drain *d, const uint8_t *name, size_t size, struct taken *t)
  * and after a crash it would be unknown whether that one is in.  1: deleted, so
  * the record has to be read again. */
 static int
-forget_before(struct drain *d, const uint8_t *name, size_t size,
-              struct taken *t, const struct store_batch *b)
+forget_before(struct drain *d, struct taken *t, const struct store_batch *b)
 {
     int rc;
 
     if (t->count == 0 || (!shares_log(t, b) && !is_full(t, b)))
         return 0;
-    rc = forget(d, name, size, t);
-    if (rc == 0)
-        rc = held_snapshot_begin(d->held);
-    return rc == 0 ? 1 : rc == -ESTALE ? -EAGAIN : rc;
+    rc = forget(d, t);
+    return rc == 0 ? 1 : rc;
 }
 
 /* Applies the record after *after.  1: it has to be read again. */
@@ -211,7 +209,7 @@ apply_next(struct drain *d, const uint8_t *name, size_t size, struct taken *t,
     if (rc == -EBADMSG)
         rc = -ENODATA;
     if (rc == 0)
-        rc = forget_before(d, name, size, t, &r.batch);
+        rc = forget_before(d, t, &r.batch);
     if (rc != 0)
         return rc;
     rc = apply(d, &r.batch);
@@ -237,13 +235,10 @@ apply_records(struct drain *d, const uint8_t *name, size_t size)
     do
         rc = apply_next(d, name, size, &taken, &after);
     while (rc >= 0 && (rc > 0 || !is_over(d)));
-    deleted = forget(d, name, size, &taken);
+    deleted = forget(d, &taken);
     if (rc < 0 && rc != -ENOENT)
         return rc;
-    /* -ESTALE: the file is another by now, and the keyspace not to blame. */
-    if (deleted < 0)
-        return deleted == -ESTALE ? -EAGAIN : deleted;
-    return rc == 0;
+    return deleted < 0 ? deleted : rc == 0;
 }
 
 static int
@@ -358,7 +353,7 @@ tell_unreadable(int rc)
 {
     static struct diag_repeat repeat;
 
-    diag_repeating(&repeat, DIAG_ERROR, "read data/" HELD_FILE ": %s",
+    diag_repeating(&repeat, DIAG_ERROR, "read data/" HELD_FOLDER ": %s",
                    diag_text(rc));
 }
 

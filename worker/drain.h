@@ -35,7 +35,7 @@
 
 #include "common/base/diag.h"
 #include "common/base/hash.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "common/store/store.h"
 #include "worker/retry.h"
 

@@ -2,7 +2,7 @@
  *
  * Of each log a keyspace says one of these, and nearly always the same of all:
  * nothing of it is in; all of it is; equally much is (common/store/store.h);
- * its very records are held for this keyspace (common/store/lmdb/held.h).  One
+ * its very records are held for this keyspace (common/store/held.h).  One
  * batch of a keyspace may only hold logs of which the same is said.  So where
  * logs are told apart, the oldest log stays and with it each log that agrees
  * with it in every keyspace that they share; the others are given back and come
@@ -13,7 +13,7 @@
  * the log, and a record of one that is in and one that is not could never be
  * applied.  So no two of its logs agree, and the next batch gets one log only.
  * That costs syncs: while a keyspace is unreadable, each log that names it is
- * merged alone, with a commit of held.mdb, and of each other keyspace it names.
+ * merged alone, with a commit of data/held, and of each other keyspace it names.
  * (A record for each log of a larger batch would take a fold for each log: more
  * to go wrong in what is rare.)
  *
@@ -25,7 +25,7 @@
 #ifndef COUNTD_WORKER_LOG_SELECT_H
 #define COUNTD_WORKER_LOG_SELECT_H
 
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "common/store/store.h"
 #include "worker/batch.h"
 

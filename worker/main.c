@@ -15,8 +15,8 @@
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
+#include "common/store/held.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held.h"
 #include "worker/drain.h"
 #include "worker/merge.h"
 #include "worker/watch.h"
@@ -145,7 +145,7 @@ run(struct worker *w)
     }
     rc = open_held(w);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open data/" HELD_FILE);
+        diag_errno(DIAG_ERROR, rc, "open data/" HELD_FOLDER);
         goto close_store;
     }
     rc = merge_open(&w->merge, &w->config, &w->dir, w->store, w->held);

@@ -28,7 +28,7 @@
 #include "common/log/archive.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "common/store/store.h"
 #include "worker/batch.h"
 #include "worker/dead_fills.h"

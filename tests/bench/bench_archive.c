@@ -25,7 +25,7 @@
 #include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "worker/merge.h"
 
 #define LOG_SIZE ((uint64_t)32 << 20)
@@ -119,7 +119,7 @@ open_all(struct bench *b, const char *top)
     options.keyspace_fd = b->dir.keyspace_fd;
     check(lmdb_store_open(&b->store, &options), "open the store");
     held.data_fd = b->dir.fd;
-    check(held_open(&b->held, &held), "open held.mdb");
+    check(held_open(&b->held, &held), "open data/held");
     check(merge_open(&b->merge, &b->config, &b->dir, b->store, b->held),
           "merge_open");
 }

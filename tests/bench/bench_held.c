@@ -182,7 +182,7 @@ open_worker(struct side *s)
     const struct held_options held = {.data_fd = s->dir.fd, .writable = true};
 
     s->store = open_store(s, true);
-    check(held_open(&s->held, &held), "open held.mdb");
+    check(held_open(&s->held, &held), "open data/held");
     check(merge_open(&s->merge, &s->config, &s->dir, s->store, s->held),
           "make room");
     drain_init(&s->drain, s->store, s->held);

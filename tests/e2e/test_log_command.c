@@ -275,10 +275,11 @@ check_finds_a_damaged_keyspace_and_still_looks_at_the_others(void **state)
     expect(RUN(s, "load", path), 0, "10000 increments");
     assert_int_equal(daemon_stop(&s->serve), 0);
     expect(RUN(s, "check", "--json"), 0, "\"faults\": 0}\n");
-    (void)site_put(s, "data/bad-held-1.mdb", "junk"); /* not its path */
+    assert_int_equal(mkdirat(s->dir.fd, "data/held", 0700), 0);
+    (void)site_put(s, "data/held/bad-1", "junk"); /* not its path */
     expect(RUN(s, "check"), 1,
-           "held bad-held-1.mdb  FAULT: a damaged file of records");
-    assert_int_equal(unlinkat(s->dir.fd, "data/bad-held-1.mdb", 0), 0);
+           "held bad-1  FAULT: a damaged segment of held records");
+    assert_int_equal(unlinkat(s->dir.fd, "data/held/bad-1", 0), 0);
     expect(RUN(s, "check", "words", "nope"), 1, "there is no such keyspace");
 
     /* The middle of every page: blocks fill theirs, other pages are nearly

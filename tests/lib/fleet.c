@@ -15,8 +15,8 @@
 #include "common/log/inspect.h"
 #include "common/log/log.h"
 #include "common/setup/datadir.h"
+#include "common/store/held.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
@@ -297,7 +297,7 @@ is_held(const struct fleet *f, char *what, size_t size)
     held_close(h);
     (void)close(options.data_fd); /* only read */
     if (any)
-        (void)snprintf(what, size, HELD_FILE); /* for people */
+        (void)snprintf(what, size, HELD_FOLDER); /* for people */
     return any;
 }
 

@@ -5,7 +5,6 @@
 
 #include "common/base/bytes.h"
 #include "common/store/history/runs.h"
-#include "common/store/lmdb/held_record.h"
 #include "common/store/lmdb/keyspace.h"
 #include "common/store/lmdb/pages_layout.h"
 
@@ -26,6 +25,7 @@ leaf_kind(const uint8_t *page)
     return native64(first.key) < 4096 ? KIND_FREE : KIND_VALUES;
 }
 
+#define VALUE_HEAD 48 /* bytes: smaller values are of no block */
 /* Whether a page of its own is a block of a tree. */
 static bool
 is_block(const uint8_t *value)
@@ -49,8 +49,6 @@ page_kind(const uint8_t *page)
     case PAGE_LEAF:
         return leaf_kind(page);
     case PAGE_OVER:
-        if (memcmp(page + PAGE_HEAD + 4, "HLD2", 4) == 0)
-            return KIND_RECORD;
         if (!is_block(page + PAGE_HEAD))
             return KIND_NONE; /* one of history */
         return type == 1 ? KIND_BASE : type == 2 ? KIND_BUFFER : KIND_NONE;
@@ -65,20 +63,16 @@ page_used(const uint8_t *page, size_t *start, size_t *end)
     *start = native16(page + PAGE_LOWER_AT);
     *end = native16(page + PAGE_UPPER_AT);
     if (native16(page + PAGE_FLAGS_AT) == PAGE_OVER) {
-        *start = PAGE_HEAD + (page_kind(page) == KIND_RECORD
-                                  ? (size_t)get_le32(page + PAGE_HEAD + 8)
-                                  : (size_t)get_le16(page + PAGE_HEAD + 20));
+        *start = PAGE_HEAD + (size_t)get_le16(page + PAGE_HEAD + 20);
         *end = 4096;
     }
 }
 
-/* Whether a value of the tree, or a head of what is held, is not whole. */
+/* Whether a value of the tree is not whole. */
 static bool
 is_damaged(const uint8_t *value, size_t size, const struct block_id *id)
 {
-    return memcmp(value + 4, "HLD2", 4) == 0
-               ? held_value_size(value, size) != size
-               : block_verify(value, size, id) < 0;
+    return block_verify(value, size, id) < 0;
 }
 
 static bool
@@ -121,8 +115,8 @@ leaf_sees(uint8_t page[4096], size_t at, uint8_t mask)
         page[at] ^= mask;
         return !is_run_block(&key, &value);
     }
-    if (n.size < HELD_HEAD_SIZE || page + at < n.data ||
-        (memcmp(data + 4, "HLD2", 4) != 0 && page_kind(page) != KIND_VALUES))
+    if (n.size < VALUE_HEAD || page + at < n.data ||
+        page_kind(page) != KIND_VALUES)
         return false;
     id = (struct block_id){
         .type = data[4], .order = data[5], .key = get_le64(data + 8)};
@@ -143,10 +137,6 @@ value_sees(uint8_t page[4096], size_t at, uint8_t mask)
 
     if (at < PAGE_HEAD)
         return false;
-    if (page_kind(page) == KIND_RECORD) {
-        page[at] ^= mask;
-        return held_value_size(value, PAGEKIND_SIZE - PAGE_HEAD) == 0;
-    }
     page[at] ^= mask;
     return block_verify(value, size, &id) < 0;
 }

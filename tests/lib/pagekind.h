@@ -19,7 +19,6 @@ enum page_kind {
     KIND_OTHER,  /* any other leaf */
     KIND_BASE,   /* a page of its own for a value: in the order of BLOCK_... */
     KIND_BUFFER,
-    KIND_RECORD, /* that is held */
     KINDS
 };
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/store/held.h"
 #include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/held.h"
 #include "common/wire/query.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
@@ -215,8 +215,7 @@ fill_keyspaces(struct specimen *s, struct store *store)
     }
 }
 
-/* Three records held for the keyspace that was sick: one has a page of its
- * own. */
+/* Three records held for the keyspace that was sick. */
 static void
 hold(struct specimen *s)
 {
@@ -335,11 +334,13 @@ each_file(const struct specimen *s, const char *folder,
 {
     char paths[64][200];
     const int fd = openat(s->dir.fd, folder, O_RDONLY | O_DIRECTORY);
-    DIR *dir = fdopendir(fd);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     struct dirent *e;
     size_t count = 0;
     struct stat st;
 
+    if (dir == NULL && errno == ENOENT)
+        return;
     assert_non_null(dir);
     while ((e = readdir(dir)) != NULL) {
         if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
@@ -408,6 +409,7 @@ specimen_make(struct specimen *s, unsigned parts)
         hold(s);
     each_file(s, ".", keep_others, s);
     each_file(s, "keyspace", keep_others, s);
+    each_file(s, "held", keep_others, s);
     each_file(s, "log", keep_logs, s);
     each_file(s, "log", keep_links, s);
 }
@@ -446,6 +448,7 @@ specimen_restore(const struct specimen *s)
 
     each_file(s, ".", remove_file, ctx.to);
     each_file(s, "keyspace", remove_file, ctx.to);
+    each_file(s, "held", remove_file, ctx.to);
     each_file(s, "log", remove_file, ctx.to);
     for (int i = 0; i < s->file_count; i++) {
         const struct specimen_file *f = &s->files[i];

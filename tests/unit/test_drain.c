@@ -76,7 +76,7 @@ without_anything_held_there_is_nothing_to_do(void **state)
 
     assert_true(drain_run(&x->drain, false) == UINT64_MAX);
     assert_true(drain_run(&x->drain, true) == UINT64_MAX);
-    assert_false(tmpdir_has(&x->tmp, HELD_FILE));
+    assert_false(tmpdir_has(&x->tmp, HELD_FOLDER));
 }
 
 static void
@@ -262,31 +262,6 @@ a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it(void **state)
     assert_int_equal(count_of(x, "b", "one"), 5);
     assert_int_equal(held_count(x), 2);
     assert_true(x->drain.stats.damaged > 0);
-}
-
-static void
-move_away(void *ctx)
-{
-    const struct fixture *x = ctx;
-
-    (void)renameat(x->tmp.fd, HELD_FILE, x->tmp.fd, "away"); /* once */
-}
-
-static void
-a_file_that_is_set_aside_meanwhile_is_no_fault_of_the_keyspace(void **state)
-{
-    struct fixture *x = *state;
-    const struct store_mark mark = {.uuid = {1}, .epoch = 1, .first_ms = 1};
-
-    held_by_another(x, "a", &mark, 1);
-    memstore_hook(x->store, move_away, x);
-
-    (void)drain_run(&x->drain, false); /* whenever the next is due */
-
-    memstore_hook(x->store, NULL, NULL);
-    assert_false(tmpdir_has(&x->tmp, HELD_FILE));
-    assert_int_equal(count_of(x, "a", "two"), 2);
-    assert_int_equal(x->drain.stats.damaged, 0);
 }
 
 /* As a backup has it that was made while a keyspace was dropped. */
@@ -598,7 +573,6 @@ static const struct CMUnitTest tests[] = {
     BOTH(what_was_dropped_does_not_come_back_out_of_what_is_held),
     LMDB(dropped_keyspaces_go_while_their_logs_are_idle),
     LMDB(a_keyspace_with_held_records_keeps_its_file),
-    MEMORY(a_file_that_is_set_aside_meanwhile_is_no_fault_of_the_keyspace),
     MEMORY(what_another_process_drains_is_left_to_it),
     MEMORY(while_logs_wait_it_takes_a_fifth_of_the_time_and_never_nothing),
     MEMORY(

@@ -1,12 +1,12 @@
 /* tests/unit/test_held_model.c - three workers, three logs, keyspaces that fall
  * sick and recover, and kills: every increment counts exactly once.
  *
- * Each worker is a process of its own, since held.mdb may be open once in each;
- * the store is in memory that they share.  Only one of them runs at a time:
- * wherever another may come in between (any call of the store, each step on
- * held.mdb, before claiming and before emptying) it gives its turn back, and
- * the test chooses who goes on, who is killed there, which log is filled and
- * what falls sick.  So a seed repeats a run.
+ * Each worker is a process of its own; the store is in memory that they share.
+ * Only one of them runs at a time: wherever another may come in between (any
+ * call of the store, each step on data/held, before claiming and before
+ * emptying) it gives its turn back, and the test chooses who goes on, who is
+ * killed there, which log is filled and what falls sick.  So a seed repeats a
+ * run.
  */
 #include "tests/unit/worker_fixture.h"
 
@@ -57,13 +57,10 @@ nanosleep(const struct timespec *t, struct timespec *left)
 STEP(int, held_snapshot_begin, (struct held * h), h)
 STEP(int, held_begin, (struct held * h), h)
 STEP(int, held_commit, (struct held * h), h)
-STEP(int, held_make_durable, (struct held * h), h)
 STEP(int, held_lock, (struct held * h, const uint8_t *name, size_t size), h,
      name, size)
-STEP(int, held_delete,
-     (struct held * h, const uint8_t *name, size_t size, const uint64_t *ids,
-      size_t count),
-     h, name, size, ids, count)
+STEP(int, held_delete, (struct held * h, const uint64_t *ids, size_t count), h,
+     ids, count)
 STEP(int, batch_take, (struct batch * b), b)
 STEP(unsigned, batch_end, (struct batch * b, bool stopped), b, stopped)
 
@@ -71,7 +68,6 @@ STEP(unsigned, batch_end, (struct batch * b, bool stopped), b, stopped)
 #define held_snapshot_begin step_held_snapshot_begin
 #define held_begin          step_held_begin
 #define held_commit         step_held_commit
-#define held_make_durable   step_held_make_durable
 #define held_lock           step_held_lock
 #define held_delete         step_held_delete
 #define batch_take          step_batch_take

@@ -1,5 +1,5 @@
 /* tests/unit/test_merge.c - real logs merged into a store of either engine,
- * with held.mdb beside it. */
+ * with data/held beside it. */
 #include "tests/unit/worker_fixture.h"
 
 #include "common/base/clock.h"
@@ -48,7 +48,7 @@ full_logs_are_summed_applied_once_and_emptied(void **state)
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
     assert_int_equal(x->merge.stats.logs, 5);
     assert_int_equal(x->merge.stats.keyspaces, 3);
-    assert_false(tmpdir_has(&x->tmp, HELD_FILE));
+    assert_false(tmpdir_has(&x->tmp, HELD_FOLDER));
 }
 
 static void

@@ -1,5 +1,5 @@
 /* tests/unit/worker_fixture.h - a data directory with logs to merge, a store of
- * either engine, held.mdb, and the parts of a worker over them.
+ * either engine, data/held, and the parts of a worker over them.
  *
  * Every full log of full_log() has the same records, so that after any number
  * of fills, merged in any way, each count is a multiple: assert_counts(). */
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/memstore.h"

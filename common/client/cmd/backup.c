@@ -270,7 +270,7 @@ held_fault(void *ctx, const char *text)
     struct backup *b = ctx;
 
     b->faults++;
-    diag(DIAG_ERROR, HELD_FILE ": %s", text);
+    diag(DIAG_ERROR, HELD_FOLDER ": %s", text);
 }
 
 /* Copies what is held and reads the whole copy back. */
@@ -396,10 +396,6 @@ copy_waiting(struct backup *b)
     while (wait_turn(&turn, rc, 0));
     if (rc == -ENOENT)
         return 0; /* nothing is held */
-    if (rc == -EBADMSG) {
-        held_fault(b, "is damaged and not in the copy");
-        return 0; /* the keyspaces are worth having */
-    }
     if (rc < 0)
         return rc;
     rc = copy_held(b);

@@ -400,8 +400,8 @@ check_damaged_file(void *ctx, const char *file)
 
     look_at(c, "held", (const uint8_t *)file, strlen(file));
     fault(c,
-          "a damaged file of records that was set aside; countd held salvage "
-          "%s merges what is valid in it",
+          "a damaged segment of held records: what was damaged in it is lost; "
+          "remove held/%s when you have no use for it",
           file);
     return 0;
 }
@@ -417,13 +417,9 @@ check_held(struct check *c)
         rc = held_each(c->in.held, note_held, c);
         held_snapshot_end(c->in.held);
     }
-    look_at(c, "held", (const uint8_t *)HELD_FILE, strlen(HELD_FILE));
+    look_at(c, "held", (const uint8_t *)HELD_FOLDER, strlen(HELD_FOLDER));
     if (rc == 0)
         rc = held_check(c->in.held, keyspace_fault, c, &result);
-    if (rc == -EBADMSG) {
-        fault(c, "is damaged; a worker will set it aside");
-        rc = 0;
-    }
     return rc < 0 ? rc
                   : unmerged_each_damaged(&c->in.dir, check_damaged_file, c);
 }

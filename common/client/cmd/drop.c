@@ -37,7 +37,7 @@
  * before: killed anywhere, the command is run again.  What is held or merged
  * meanwhile comes from fills of after 1.
  *
- * Files that were set aside (log/bad-*, bad-held-*) and archive/ are no part of
+ * Files that were set aside (log/bad-*, held/bad-*) and archive/ are no part of
  * it: salvage and a replay bring back what is in them, which is said.
  *
  * A key that is deleted could come back out of 3, where a record cannot be cut:
@@ -202,7 +202,7 @@ look(struct drop *d, const struct cmd_name *name, struct found *f)
         rc = held_each(d->in.held, add_held, f);
         held_snapshot_end(d->in.held);
     }
-    return rc == -EBADMSG ? 0 : rc; /* who writes to it sets it aside */
+    return rc;
 }
 
 static int

@@ -193,7 +193,7 @@ with_dir(struct flush *f)
 
     rc = store_session_held(f->dir.fd, false, &f->held);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "open %s/" HELD_FILE,
+        diag_errno(DIAG_ERROR, rc, "open %s/" HELD_FOLDER,
                    f->line->config.data_dir);
         return status;
     }

@@ -361,15 +361,10 @@ ask_held(struct round *r, bool *any)
     int rc;
 
     *any = false;
-    if (r->how->held == NULL)
-        return 0;
     for (size_t i = 0; i < r->touched; i++)
         s->touched[i] = s->marks[s->logs[i]];
-    rc = unmerged_look(r->how->held);
-    if (rc == 0)
-        rc = held_states(r->how->held, r->name, r->name_size, s->touched,
-                         r->touched, s->held_states);
-    held_snapshot_end(r->how->held);
+    rc = held_states(r->how->held, r->name, r->name_size, s->touched,
+                     r->touched, s->held_states);
     for (size_t i = 0; rc == 0 && i < r->touched; i++)
         *any = *any || s->held_states[i] != HELD_NONE;
     return rc;
@@ -440,23 +435,34 @@ hold_groups(struct round *r)
     return rc;
 }
 
-/* The records of a keyspace for which something is held. */
+/* The records of a keyspace for which something was held.  What is held, and
+ * then the marks, are asked again under the lock of those who hold and delete
+ * records: a fill that another process holds, or has applied, is not held once
+ * more behind later ones. */
 static int
 hold_keyspace(struct round *r)
 {
     struct wait_turn turn = {.deadline_ms = clock_ms() + r->how->wait_ms};
     struct held *h = r->how->held;
+    bool any;
     int rc;
 
-    pass_held(r);
-    if (r->how->dry_run)
+    if (r->how->dry_run) {
+        pass_held(r);
         return hold_groups(r);
+    }
     do
         rc = held_begin(h);
     while (wait_turn(&turn, rc, held_holder(h)));
     if (rc < 0)
         return rc;
-    rc = hold_groups(r);
+    rc = ask_held(r, &any);
+    if (rc == 0 && !any)
+        rc = -ESTALE; /* all of it was applied meanwhile: begin again */
+    if (rc == 0) {
+        pass_held(r);
+        rc = hold_groups(r);
+    }
     if (rc == 0)
         return held_commit(h);
     held_abort(h);
@@ -472,12 +478,14 @@ apply_keyspace(struct round *r)
 {
     const struct log_apply_result before = *r->result;
     int rc, tries = TRIES;
-    bool held;
+    bool held = false;
 
     do {
         *r->result = before;
         list_logs(r);
-        rc = ask_held(r, &held);
+        rc = r->how->held != NULL ? unmerged_look(r->how->held) : 0;
+        if (rc == 0 && r->how->held != NULL)
+            rc = ask_held(r, &held);
         if (rc == 0)
             rc = held ? hold_keyspace(r) : apply_round(r);
     } while (rc == -ESTALE && --tries > 0);

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "common/store/store.h"
 #include "common/wire/message.h"
 

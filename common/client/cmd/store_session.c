@@ -65,7 +65,7 @@ open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
     rc = store_session_held(out->dir.fd, writable, &out->held);
     if (rc == 0)
         return 0;
-    diag_errno(DIAG_ERROR, rc, "open %s/" HELD_FILE, line->config.data_dir);
+    diag_errno(DIAG_ERROR, rc, "open %s/" HELD_FOLDER, line->config.data_dir);
     store_close(out->store);
 
 close_dir:

@@ -14,7 +14,7 @@
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/unmerged.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "common/store/store.h"
 
 struct store_session {

@@ -12,7 +12,6 @@
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/wait_merged.h"
 
-/* Each process looks about once a second whether the file was replaced. */
 #define LOOK_MS 3000
 
 static void
@@ -74,7 +73,6 @@ unmerged_look(struct held *h)
     return rc;
 }
 
-/* A held file that is damaged is set aside by the next worker that meets it. */
 static int
 read_held(struct held *h, struct unmerged *out)
 {
@@ -85,7 +83,7 @@ read_held(struct held *h, struct unmerged *out)
         rc = held_each(h, note_held, out);
         held_snapshot_end(h);
     }
-    return rc == -EBADMSG ? note_damaged(out, HELD_FILE) : rc;
+    return rc;
 }
 
 int
@@ -93,11 +91,10 @@ unmerged_any_held(struct held *h, bool *any)
 {
     const int rc = unmerged_look(h);
 
-    /* Of a damaged file nobody can tell: it is about to be set aside. */
     *any = rc == 0 && held_any(h);
     if (rc == 0)
         held_snapshot_end(h);
-    return rc == -EBADMSG ? 0 : rc;
+    return rc;
 }
 
 int
@@ -108,15 +105,12 @@ unmerged_each_damaged(const struct datadir *d,
     DIR *dir;
     int rc;
 
-    rc = dirstream_open(d->fd, ".", &dir);
+    rc = dirstream_open(d->fd, HELD_FOLDER, &dir);
     if (rc < 0)
-        return rc;
+        return rc == -ENOENT ? 0 : rc;
     while ((rc = dirstream_next(dir, &name)) > 0) {
-        const size_t size = strlen(name);
-
         rc = 0;
-        if (size > 4 && strcmp(name + size - 4, ".mdb") == 0 &&
-            strncmp(name, UNMERGED_BAD_HELD, strlen(UNMERGED_BAD_HELD)) == 0)
+        if (strncmp(name, UNMERGED_BAD_HELD, strlen(UNMERGED_BAD_HELD)) == 0)
             rc = file(ctx, name);
         if (rc != 0)
             break;
@@ -156,8 +150,8 @@ unmerged_warn(const struct unmerged *k, const char *what)
              k->held == 1 ? "" : " ...");
     if (k->damaged > 0)
         diag(DIAG_WARNING,
-             "%s: %zu damaged file%s of records set aside (%s%s); countd held "
-             "salvage merges what is valid",
+             "%s: what was damaged in %zu file%s of held records (held/%s%s), "
+             "kept until you remove them",
              what, k->damaged, output_plural(k->damaged), k->file,
              k->damaged == 1 ? "" : " ...");
 }

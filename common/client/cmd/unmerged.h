@@ -7,15 +7,15 @@
 #define COUNTD_COMMON_CLIENT_CMD_UNMERGED_H
 
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/held.h"
+#include "common/store/held.h"
 #include "common/wire/name.h"
 
-#define UNMERGED_BAD_HELD "bad-held-" /* N.mdb: what held.mdb is renamed to */
+#define UNMERGED_BAD_HELD "bad-" /* N: a damaged segment of held/ */
 
 struct unmerged {
     size_t logs;              /* log/bad-N-EPOCH */
     uint64_t held;            /* records, to be applied when they can be */
-    size_t damaged;           /* bad-held-N.mdb */
+    size_t damaged;           /* held/bad-N */
     char log[NAME_TEXT_SIZE]; /* one of each, in text form */
     char keyspace[NAME_TEXT_SIZE];
     char file[NAME_TEXT_SIZE]; /* the damaged one */
@@ -24,14 +24,13 @@ struct unmerged {
 int unmerged_read(const struct datadir *d, struct held *h,
                   struct unmerged *out);
 
-/* held_snapshot_begin(), which waits a little for who has a replaced file open.
- */
+/* held_snapshot_begin(), which waits a little for a process that is writing. */
 int unmerged_look(struct held *h);
 
 /* Whether anything is held, in a snapshot of its own. */
 int unmerged_any_held(struct held *h, bool *any);
 
-/* Calls `file` for each bad-held-N.mdb; stops on non-zero and returns that. */
+/* Calls `file` for each held/bad-N; stops on non-zero and returns that. */
 int unmerged_each_damaged(const struct datadir *d,
                           int (*file)(void *ctx, const char *file), void *ctx);
 

@@ -1,5 +1,5 @@
 /* common/store/lmdb/env.h - what LMDB needs to make, open and read a file, be
- * it a keyspace or held.mdb.  Internal to this room.
+ * it a keyspace or a copy.  Internal to this layer.
  *
  * Errors: 0 or a negative errno, as lmdb_error() (pager.h). */
 #ifndef COUNTD_COMMON_STORE_LMDB_ENV_H

@@ -1,22 +1,15 @@
-/* common/store/lmdb/held_record.c - see held_record.h. */
-#include "common/store/lmdb/held_record.h"
+/* common/store/held_record.c - see held_record.h. */
+#include "common/store/held_record.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "common/base/crc.h"
 
 #define MARK_SIZE  32
 #define DELTA_SIZE 22 /* without the key */
 
-static const uint8_t magic[4] = "HLD2";
-
 struct head_wire {
-    uint8_t crc[4];
-    uint8_t magic[4];
-    uint8_t size[8];
-    uint8_t id[8];
     uint8_t held_ms[8];
     uint8_t marks[4];
     uint8_t deltas[4];
@@ -102,15 +95,13 @@ put_delta(uint8_t *at, const struct store_delta *d)
 }
 
 void
-held_encode(const struct store_batch *batch, uint64_t id, uint64_t held_ms,
-            int error, uint8_t *value)
+held_encode(const struct store_batch *batch, uint64_t held_ms, int error,
+            uint8_t *value)
 {
     struct head_wire *w = (struct head_wire *)value;
     uint8_t *at = value + sizeof *w;
 
     *w = (struct head_wire){.zero = {0}};
-    memcpy(w->magic, magic, sizeof magic);
-    put_le64(w->id, id);
     put_le64(w->held_ms, held_ms);
     put_le32(w->marks, (uint32_t)batch->mark_count);
     put_le32(w->deltas, (uint32_t)batch->delta_count);
@@ -122,44 +113,9 @@ held_encode(const struct store_batch *batch, uint64_t id, uint64_t held_ms,
         at = put_mark(at, &batch->marks[i]);
     for (size_t i = 0; i < batch->delta_count; i++)
         at = put_delta(at, &batch->deltas[i]);
-    put_le64(w->size, (uint64_t)(at - value));
-    put_le32(w->crc, crc_of(value + 4, (size_t)(at - value) - 4));
 }
 
 /* ---- reading ----------------------------------------------------------- */
-
-size_t
-held_value_size(const uint8_t *value, size_t room)
-{
-    const struct head_wire *w = (const struct head_wire *)value;
-    uint64_t size;
-
-    if (room < sizeof *w || memcmp(w->magic, magic, sizeof magic) != 0)
-        return 0;
-    size = get_le64(w->size);
-    if (size < sizeof *w || size > room ||
-        get_le32(w->crc) != crc_of(value + 4, (size_t)size - 4))
-        return 0;
-    return (size_t)size;
-}
-
-size_t
-held_value_scan(const uint8_t *bytes, size_t size)
-{
-    const size_t before = offsetof(struct head_wire, magic);
-    const uint8_t *at;
-
-    if (size < before + sizeof magic)
-        return size;
-    at = memmem(bytes + before, size - before, magic, sizeof magic);
-    return at != NULL ? (size_t)(at - bytes) - before : size;
-}
-
-uint64_t
-held_value_id(const uint8_t *value)
-{
-    return get_le64(((const struct head_wire *)value)->id);
-}
 
 /* Whether the numbers of a head fit one another. */
 static bool
@@ -182,12 +138,10 @@ held_head_parse(const uint8_t *value, size_t size, struct held_head *out)
     const struct head_wire *w = (const struct head_wire *)value;
     struct held_head h;
 
-    if (held_value_size(value, size) != size || size < sizeof *w ||
-        get_le16(w->zero) != 0)
+    if (size < sizeof *w || get_le16(w->zero) != 0)
         return false;
     h = (struct held_head){
         .size = size,
-        .id = held_value_id(value),
         .held_ms = get_le64(w->held_ms),
         .marks = get_le32(w->marks),
         .deltas = get_le32(w->deltas),

@@ -1,0 +1,195 @@
+/* common/journal/queue_note.c - what is durable, as "lock" says, and reading
+ * all segments by it or what was added since. */
+#include "common/journal/queue_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/crc.h"
+#include "common/base/files.h"
+
+#define TRIES 8
+
+void
+queue_read_boot(uint8_t boot[16])
+{
+    char text[40] = "", hex[40] = "";
+    const int fd =
+        open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    size_t n = 0;
+
+    memset(boot, 0, 16);
+    if (fd < 0)
+        return; /* never this boot */
+    (void)read_at(fd, text, sizeof text - 1, 0);
+    (void)close(fd);
+    for (size_t i = 0; text[i] != '\0'; i++)
+        if (text[i] != '-' && text[i] != '\n')
+            hex[n++] = text[i];
+    for (n = 0; n < 16; n++)
+        if (sscanf(hex + 2 * n, "%2hhx", &boot[n]) != 1)
+            return;
+}
+
+static bool
+is_this_boot(const struct queue *q, const uint8_t boot[16])
+{
+    return !queue_is_zero(boot, 16) && memcmp(boot, q->boot, 16) == 0;
+}
+
+bool
+queue_note_read(const struct queue *q, uint8_t note[QUEUE_NOTE])
+{
+    uint8_t copy[QUEUE_NOTE];
+
+    for (int i = 0; i < TRIES; i++) { /* it may be written at this moment */
+        memset(note, 0, QUEUE_NOTE);
+        if (read_at(q->lock_fd, note, QUEUE_NOTE, 0) != (ssize_t)QUEUE_NOTE ||
+            memcmp(note, "COUNTDJL", 8) != 0)
+            continue;
+        memcpy(copy, note, QUEUE_NOTE);
+        memset(copy + 44, 0, 4);
+        if (get_le32(note + 44) == crc_of(copy, QUEUE_NOTE))
+            return true;
+    }
+    return false;
+}
+
+int
+queue_note_write(struct queue *q, const struct queue_group *g, uint64_t size)
+{
+    uint8_t b[QUEUE_NOTE] = "COUNTDJL";
+
+    memcpy(b + 8, q->uuid, 16);
+    memcpy(b + 24, q->boot, 16);
+    put_le32(b + 40, g->segment);
+    put_le64(b + 48, g->at + size);
+    put_le64(b + 56, g->number);
+    put_le32(b + 44, crc_of(b, QUEUE_NOTE));
+    memcpy(q->note, b, QUEUE_NOTE);
+    return write_at(q->lock_fd, b, QUEUE_NOTE, 0);
+}
+
+/* ---- reading by the note
+ * ------------------------------------------------------ */
+
+static void
+clear(struct queue *q)
+{
+    q->loaded = false;
+    memset(q->uuid, 0, sizeof q->uuid);
+    q->tail = q->oldest = 0;
+    q->number = q->end = 0;
+    q->items.count = q->items.gone = q->done.count = 0;
+    q->stats.records = q->stats.bytes = 0;
+    if (q->options.removed != NULL)
+        q->options.removed(q->options.ctx, 0);
+}
+
+/* Reads these segments; *missing becomes the last one that is not there,
+ * between them. */
+static int
+read_segments(struct queue *q, const uint32_t *numbers, size_t count,
+              const uint8_t *note, uint32_t *missing)
+{
+    const bool exact = note != NULL && is_this_boot(q, note + 24);
+    const uint32_t at = note != NULL ? get_le32(note + 40) : 0;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const bool last = i + 1 == count, noted = numbers[i] == at;
+        const struct queue_bounds bounds = {
+            .durable = noted ? get_le64(note + 48) : 0,
+            .limit = exact && last && noted ? get_le64(note + 48) : UINT64_MAX,
+            .last = last,
+            .closed = !last && !noted};
+
+        if (i > 0 && numbers[i] != numbers[i - 1] + 1) {
+            *missing = numbers[i] - 1;
+            q->number = 0; /* what is missing may have been removed */
+        }
+        rc = queue_segment_read(q, numbers[i], 0, &bounds);
+    }
+    return rc;
+}
+
+/* Reads all segments.  `note` is a good one, or NULL. */
+static int
+load(struct queue *q, const uint8_t *note)
+{
+    const bool exact = note != NULL && is_this_boot(q, note + 24);
+    const uint32_t at = note != NULL ? get_le32(note + 40) : 0;
+    uint32_t *numbers, missing = 0;
+    size_t count;
+    int rc;
+
+    rc = queue_segments_list(q, &numbers, &count);
+    while (rc == 0 && exact && count > 0 && numbers[count - 1] > at)
+        count--; /* nothing in them was durable */
+    clear(q);
+    if (rc == 0)
+        rc = read_segments(q, numbers, count, note, &missing);
+    if (rc == 0 && missing > 0 && missing >= q->oldest)
+        queue_tell(q, missing, 0, "it is missing");
+    if (rc == 0 && note != NULL && (q->tail < at || count == 0))
+        queue_tell(q, at, get_le64(note + 48), "it was there, and is missing");
+    if (rc == 0 && count > 0 && q->oldest > 0 && numbers[0] > q->oldest)
+        queue_tell(q, numbers[0] - 1, 0, "it is missing");
+    free(numbers);
+    if (rc == 0)
+        queue_rebuild(q);
+    q->loaded = rc == 0;
+    q->must_roll = !exact || q->tail == 0;
+    return rc;
+}
+
+/* Reads what others have added, as `note` says.  -ENOENT: load instead. */
+static int
+follow(struct queue *q, const uint8_t *note)
+{
+    const uint32_t to = get_le32(note + 40);
+    int rc = 0;
+
+    if (!q->loaded || q->tail == 0 || to < q->tail ||
+        !is_this_boot(q, note + 24) || !is_this_boot(q, q->note + 24) ||
+        memcmp(note + 8, q->uuid, 16) != 0)
+        return -ENOENT;
+    for (uint32_t n = q->tail; rc == 0 && n <= to; n++) {
+        const struct queue_bounds bounds = {
+            .durable = n == to ? get_le64(note + 48) : 0,
+            .limit = n == to ? get_le64(note + 48) : UINT64_MAX,
+            .closed = n < to};
+
+        rc = queue_segment_read(q, n, n == q->tail ? q->end : 0, &bounds);
+    }
+    return rc;
+}
+
+int
+queue_refresh(struct queue *q)
+{
+    uint8_t note[QUEUE_NOTE];
+    bool good;
+    int rc = -ENOENT;
+
+    for (int i = 0; rc == -ENOENT && i < TRIES; i++) {
+        good = queue_note_read(q, note);
+        if (q->loaded && memcmp(note, q->note, QUEUE_NOTE) == 0)
+            return 0;
+        if (!good && !queue_is_zero(note, QUEUE_NOTE))
+            queue_tell(q, 0, 0, "\"lock\" is damaged");
+        rc = good && q->loaded ? follow(q, note) : -ENOENT;
+        if (rc == -ENOENT)
+            rc = load(q, good ? note : NULL);
+        q->loaded = rc == 0; /* else only some of it may be in the index */
+        memcpy(q->note, note, QUEUE_NOTE);
+        if (q->tail_fd >= 0)
+            (void)close(q->tail_fd); /* the tail may be another one */
+        q->tail_fd = -1;
+    }
+    return rc;
+}

@@ -1,0 +1,351 @@
+/* common/journal/queue_write.c - collecting groups and making them durable. */
+#include "common/journal/queue_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/files.h"
+
+/* ---- collecting
+ * --------------------------------------------------------------- */
+
+int
+queue_put(struct queue *q, uint64_t stream, const void *bytes, size_t size)
+{
+    const struct queue_group *g = &q->groups[q->collecting];
+
+    if (size > UINT32_MAX / 2)
+        return -EFBIG;
+    if (q->options.max > 0 && q->stats.bytes + g->size + size > q->options.max)
+        return -EDQUOT;
+    return queue_append(q, QUEUE_PUT, 0, stream, bytes, size);
+}
+
+int
+queue_remove(struct queue *q, uint64_t id)
+{
+    uint8_t bytes[8];
+
+    put_le64(bytes, id);
+    return queue_append(q, QUEUE_DONE, 0, 0, bytes, sizeof bytes);
+}
+
+void
+queue_discard(struct queue *q)
+{
+    struct queue_group *g = &q->groups[q->collecting];
+
+    g->size = g->entries = 0;
+}
+
+size_t
+queue_collected(const struct queue *q)
+{
+    return q->groups[q->collecting].size;
+}
+
+/* ---- the writer's lock
+ * ---------------------------------------------------------- */
+
+void
+queue_release(struct queue *q)
+{
+    if (q->locked)
+        (void)flock(q->lock_fd, LOCK_UN); /* cannot fail: it is ours */
+    q->locked = false;
+}
+
+int
+queue_acquire(struct queue *q)
+{
+    int rc;
+
+    assert(q->options.writable);
+    if (!q->locked && flock(q->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        q->holder = rc == -EAGAIN ? lock_holder(q->lock_fd) : 0;
+        return rc;
+    }
+    q->locked = true;
+    rc = queue_refresh(q);
+    if (rc < 0)
+        queue_release(q);
+    return rc;
+}
+
+/* ---- a group
+ * -------------------------------------------------------------------- */
+
+/* With the lock: opens the tail, and finds out whether anything follows its
+ * end.  *size: bytes of its file. */
+static int
+open_tail(struct queue *q, uint64_t *size)
+{
+    uint8_t line[QUEUE_LINE] = {0};
+    struct stat st;
+    ssize_t got;
+
+    *size = 0;
+    if (q->tail == 0)
+        return 0;
+    if (q->tail_fd < 0)
+        q->tail_fd = queue_segment_open(q, q->tail, O_RDWR);
+    if (q->tail_fd < 0)
+        return q->tail_fd;
+    got = read_at(q->tail_fd, line, QUEUE_LINE, q->end);
+    q->must_roll = q->must_roll || got < 0 || !queue_is_zero(line, QUEUE_LINE);
+    if (fstat(q->tail_fd, &st) < 0)
+        return -errno;
+    *size = (uint64_t)st.st_size;
+    return 0;
+}
+
+/* The first segment of which something waits. */
+static uint32_t
+find_oldest(struct queue *q)
+{
+    uint32_t n = q->lowest;
+
+    while (n < q->tail && queue_segment_of(q, n)->live == 0)
+        n++;
+    return n > q->oldest ? n : q->oldest;
+}
+
+int
+queue_begin(struct queue *q, uint64_t *first)
+{
+    struct queue_group *g = &q->groups[q->collecting];
+    uint64_t size;
+    int rc;
+
+    assert(!q->in_flight);
+    rc = queue_acquire(q);
+    if (rc < 0)
+        return rc;
+    rc = open_tail(q, &size);
+    if (rc == 0 && g->size == 0)
+        rc = queue_grow(&g->bytes, &g->capacity, QUEUE_LINE, 1);
+    if (rc < 0) {
+        queue_release(q);
+        return rc;
+    }
+    g->size = g->size == 0
+                  ? QUEUE_LINE
+                  : (g->size + QUEUE_LINE - 1) / QUEUE_LINE * QUEUE_LINE;
+    g->rolls = q->must_roll || q->end + g->size > size;
+    g->segment = q->tail + g->rolls;
+    g->at = g->rolls ? QUEUE_FIRST : q->end;
+    g->first = g->rolls ? 1 : q->next;
+    g->oldest = q->tail == 0 ? 1 : find_oldest(q);
+    g->number = q->number > 0 ? q->number : 1;
+    if (first != NULL)
+        *first = (uint64_t)g->segment << 32 | g->first;
+    q->in_flight = true;
+    q->collecting = 1 - q->collecting;
+    queue_discard(q);
+    return 0;
+}
+
+/* Whether the note on disk is the one this handle wrote last: then others have
+ * seen the group, and it is in. */
+static bool
+is_noted(const struct queue *q)
+{
+    uint8_t note[QUEUE_NOTE];
+
+    return queue_note_read(q, note) && memcmp(note, q->note, QUEUE_NOTE) == 0;
+}
+
+int
+queue_sync(struct queue *q)
+{
+    struct queue_group *g = &q->groups[1 - q->collecting];
+    bool synced;
+    int rc = 0;
+
+    q->erased = true;
+    if (g->rolls)
+        rc = queue_roll(q, g->segment);
+    if (rc == 0 && g->rolls) /* from here on the end is exact */
+        rc = queue_note_write(q, g, 0);
+    if (rc < 0)
+        return rc;
+    queue_encode(q, g);
+    rc = write_at(q->tail_fd, g->bytes, g->size, g->at);
+    if (rc == 0 && fdatasync(q->tail_fd) < 0)
+        rc = -errno;
+    synced = rc == 0;
+    if (rc == 0)
+        rc = queue_note_write(q, g, g->size);
+    if (rc < 0 && synced && is_noted(q))
+        rc = 0;
+    if (rc < 0) /* it is unknown what reached the disk: cut it off */
+        q->erased =
+            ftruncate(q->tail_fd, (off_t)g->at) == 0 && fsync(q->tail_fd) == 0;
+    return rc;
+}
+
+void
+queue_end(struct queue *q, int rc, bool *erased)
+{
+    struct queue_group *g = &q->groups[1 - q->collecting];
+
+    assert(q->in_flight);
+    q->in_flight = false;
+    if (erased != NULL)
+        *erased = q->erased;
+    if (rc == 0 && queue_segments_reach(q, g->segment) == 0) {
+        q->tail = g->segment;
+        q->must_roll = false;
+        q->end = queue_segment_of(q, q->tail)->end = g->at + g->size;
+        q->loaded = queue_take_group(q, g->bytes, g->at) == 0;
+        queue_segments_remove(q, g->oldest);
+        if (q->items.gone > q->items.count / 2 + 64)
+            queue_rebuild(q);
+    } else { /* the file is read again, and a new segment begun */
+        q->loaded = q->loaded && rc < 0;
+        if (q->tail_fd >= 0)
+            (void)close(q->tail_fd);
+        q->tail_fd = -1;
+        q->must_roll = true;
+    }
+    g->size = g->entries = 0;
+    queue_release(q);
+}
+
+int
+queue_commit(struct queue *q, uint64_t *first)
+{
+    int rc;
+
+    rc = queue_begin(q, first);
+    if (rc < 0) {
+        queue_discard(q);
+        return rc;
+    }
+    rc = queue_sync(q);
+    queue_end(q, rc, NULL);
+    return rc;
+}
+
+/* Whether bytes that were promised to no caller follow the end. */
+static int
+has_dirt(struct queue *q, bool *dirt)
+{
+    const bool must_roll = q->must_roll;
+    uint64_t size;
+    int rc;
+
+    rc = open_tail(q, &size);
+    *dirt = q->must_roll;
+    q->must_roll = must_roll;
+    return rc;
+}
+
+int
+queue_settle(struct queue *q)
+{
+    bool dirt = false;
+    int rc;
+
+    assert(queue_collected(q) == 0);
+    rc = queue_refresh(q);
+    if (rc == 0 && q->tail > 0)
+        rc = has_dirt(q, &dirt);
+    if (rc < 0 || !dirt)
+        return rc;
+    /* With the lock again: they may be the group of a writer that lives. */
+    rc = queue_acquire(q);
+    if (rc == 0)
+        rc = has_dirt(q, &dirt);
+    if (rc == 0 && dirt)
+        return queue_commit(q, NULL);
+    queue_release(q);
+    return rc;
+}
+
+int
+queue_rest(struct queue *q)
+{
+    return fdatasync(q->lock_fd) < 0 ? -errno : 0;
+}
+
+/* ---- giving space back
+ * ------------------------------------------------------------ */
+
+static uint64_t
+file_bytes(const struct queue *q)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t n = 0; q->tail > 0 && n <= q->tail - q->lowest; n++)
+        sum += q->segments[n].end;
+    return sum;
+}
+
+void
+queue_stats(const struct queue *q, struct queue_stats *out)
+{
+    *out = q->stats;
+    out->file_bytes = file_bytes(q);
+}
+
+/* Adds what waits in the oldest segment to the group.  What is damaged stays in
+ * bad-N. */
+static int
+copy_oldest(struct queue *q, uint64_t *copied)
+{
+    const uint8_t *bytes;
+    size_t size;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < q->items.count; i++) {
+        const struct queue_item *item = &q->items.at[i];
+
+        if (item->segment != q->lowest)
+            continue;
+        rc = queue_read(q, item->id, &bytes, &size);
+        if (rc == -EBADMSG) {
+            queue_tell(q, item->segment, item->at * UINT64_C(8),
+                       "a record is lost");
+            queue_segment_of(q, item->segment)->bad = true;
+            rc = queue_remove(q, item->id);
+            continue;
+        }
+        if (rc == 0)
+            rc = queue_append(q, QUEUE_COPY, item->id,
+                              q->streams[item->stream - 1].name, bytes, size);
+        *copied += rc == 0 ? size + QUEUE_ENTRY : 0;
+    }
+    return rc;
+}
+
+int
+queue_compact(struct queue *q, uint64_t bytes)
+{
+    uint64_t copied = 0;
+    int rc = 0;
+
+    assert(queue_collected(q) == 0);
+    while (rc == 0 && copied <= bytes && q->lowest < q->tail &&
+           file_bytes(q) >
+               2 * q->stats.bytes + 2 * (uint64_t)q->options.segment_size) {
+        rc = copy_oldest(q, &copied);
+        if (rc == 0)
+            rc = queue_commit(q, NULL);
+        else
+            queue_discard(q);
+        /* The copies are durable: the next group says that the segment is not
+         * needed. */
+        if (rc == 0 && q->lowest < q->tail &&
+            queue_segment_of(q, q->lowest)->live == 0)
+            rc = queue_commit(q, NULL);
+    }
+    q->stats.copied += copied;
+    return rc == 0 && copied > bytes ? 1 : rc;
+}

@@ -1,0 +1,483 @@
+/* common/store/held.c - see held.h: the handle, snapshots, steps and locks. */
+#include "common/store/held_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+
+#define READ_TRIES    5
+#define COMPACT_BYTES ((uint64_t)8 << 20)
+#define DROP_STEP     1024 /* records of one group */
+
+/* ---- the handle
+ * ------------------------------------------------------------------ */
+
+int
+held_open(struct held **out, const struct held_options *options)
+{
+    struct held *h;
+
+    if (faccessat(options->data_fd, "held.mdb", F_OK, 0) == 0) {
+        diag(DIAG_ERROR,
+             "held.mdb is of an earlier version of countd and may hold "
+             "records: let that version merge them (its countd held lists "
+             "none then), or give them up; then remove held.mdb and "
+             "held.mdb-lock");
+        return -ENOTSUP;
+    }
+    h = calloc(1, sizeof *h);
+    if (h == NULL)
+        return -ENOMEM;
+    h->options = *options;
+    h->dir_fd = -1;
+    *out = h;
+    return 0;
+}
+
+void
+held_close(struct held *h)
+{
+    if (h->queue != NULL)
+        queue_close(h->queue);
+    if (h->dir_fd >= 0)
+        (void)close(h->dir_fd);
+    held_index_fini(&h->index);
+    free(h->record);
+    free(h->marks);
+    free(h->deltas);
+    free(h);
+}
+
+static void
+report_damage(void *ctx, const char *text)
+{
+    (void)ctx;
+    diag(DIAG_ERROR, "data/" HELD_FOLDER ": damage: %s", text);
+}
+
+static int
+open_folder(struct held *h, bool make)
+{
+    const int data_fd = h->options.data_fd;
+
+    h->dir_fd =
+        openat(data_fd, HELD_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (h->dir_fd < 0 && errno == ENOENT && make) {
+        if (mkdirat(data_fd, HELD_FOLDER, 0700) < 0 && errno != EEXIST)
+            return -errno;
+        if (fsync(data_fd) < 0)
+            return -errno;
+        h->dir_fd =
+            openat(data_fd, HELD_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    return h->dir_fd < 0 ? -errno : 0;
+}
+
+/* Opens the queue, unless it is open.  -ENOENT: there is none. */
+static int
+open_queue(struct held *h, bool make)
+{
+    struct queue_options options = {.writable = h->options.writable,
+                                    .segment_size = HELD_SEGMENT_SIZE,
+                                    .max = h->options.max,
+                                    .added = held_index_added,
+                                    .removed = held_index_removed,
+                                    .report = report_damage,
+                                    .ctx = h};
+    int rc = 0;
+
+    if (h->queue != NULL)
+        return 0;
+    if (h->dir_fd < 0)
+        rc = open_folder(h, make);
+    options.dir_fd = h->dir_fd;
+    if (rc == 0)
+        rc = queue_open(&h->queue, &options);
+    return rc;
+}
+
+/* ---- snapshots
+ * ------------------------------------------------------------------- */
+
+int
+held_snapshot_begin(struct held *h)
+{
+    int rc;
+
+    rc = open_queue(h, false);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    if (!h->options.writable)
+        return queue_refresh(h->queue);
+    /* Who is about to apply relies on what is not held: no group of a process
+     * that was killed may come back.  One that writes now holds records of
+     * logs that it has claimed, or listed. */
+    rc = queue_settle(h->queue);
+    return rc == -EAGAIN ? queue_refresh(h->queue) : rc;
+}
+
+void
+held_snapshot_end(struct held *h)
+{
+    (void)h; /* it is the index, until something refreshes it */
+}
+
+bool
+held_any(const struct held *h)
+{
+    return h->index.count > h->index.gone;
+}
+
+struct held_entry *
+held_next_entry(struct held *h, const struct held_keyspace *k, uint64_t after)
+{
+    const size_t keyspace = (size_t)(k - h->index.keyspaces);
+    uint64_t id = after;
+
+    /* Another keyspace may have the same hash. */
+    while ((id = queue_next(h->queue, k->stream, id)) != 0) {
+        struct held_entry *e = held_index_find(&h->index, id);
+
+        if (e != NULL && e->keyspace == keyspace)
+            return e;
+    }
+    return NULL;
+}
+
+int
+held_read(struct held *h, uint64_t id, struct held_head *head)
+{
+    const uint8_t *bytes;
+    size_t size;
+    int rc = -ENOENT;
+
+    for (int i = 0; i < READ_TRIES && rc == -ENOENT; i++) {
+        rc = queue_read(h->queue, id, &bytes, &size);
+        /* Compacted by another process, unless it was deleted. */
+        if (rc == -ENOENT && queue_refresh(h->queue) < 0)
+            return -EIO;
+        if (rc == -ENOENT && held_index_find(&h->index, id) == NULL)
+            return -ENOENT;
+    }
+    if (rc == 0 && !held_head_parse(bytes, size, head))
+        rc = -EBADMSG;
+    return rc;
+}
+
+/* Has room for the marks and deltas of a record; what was there is lost. */
+static int
+reserve(struct held *h, size_t marks, size_t deltas)
+{
+    if (marks > h->mark_capacity) {
+        free(h->marks);
+        h->marks = calloc(marks, sizeof *h->marks);
+        h->mark_capacity = h->marks != NULL ? marks : 0;
+    }
+    if (deltas > h->delta_capacity) {
+        free(h->deltas);
+        h->deltas = calloc(deltas, sizeof *h->deltas);
+        h->delta_capacity = h->deltas != NULL ? deltas : 0;
+    }
+    return marks > h->mark_capacity || deltas > h->delta_capacity ? -ENOMEM : 0;
+}
+
+/* Whether the record of an entry names exactly this fill; a record that cannot
+ * be read names none, so its log is not given up for it. */
+static int
+names_fill(struct held *h, uint64_t id, const struct store_mark *mark,
+           bool *same)
+{
+    struct held_head head;
+    int rc;
+
+    *same = false;
+    rc = held_read(h, id, &head);
+    if (rc == 0)
+        rc = reserve(h, head.marks, 0);
+    if (rc < 0)
+        return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
+    held_marks_parse(&head, h->marks);
+    for (uint32_t i = 0; i < head.marks; i++)
+        *same = *same ||
+                (memcmp(h->marks[i].uuid, mark->uuid, sizeof mark->uuid) == 0 &&
+                 h->marks[i].epoch == mark->epoch &&
+                 h->marks[i].first_ms == mark->first_ms);
+    return 0;
+}
+
+static int
+find_fill(struct held *h, const struct held_keyspace *k,
+          const struct store_mark *mark, enum held_state *state)
+{
+    const uint64_t hash = held_fill_hash(mark);
+    struct held_entry *e;
+    uint64_t after = 0;
+    int rc = 0;
+
+    *state = HELD_OTHER;
+    while (rc == 0 && *state == HELD_OTHER &&
+           (e = held_next_entry(h, k, after)) != NULL) {
+        bool same = false;
+
+        after = e->id;
+        for (uint32_t i = 0; i < e->fills && !same; i++)
+            same = h->index.fills[e->fill_at + i] == hash;
+        if (same)
+            rc = names_fill(h, after, mark, &same);
+        if (rc == 0 && same)
+            *state = HELD_SAME;
+    }
+    return rc;
+}
+
+int
+held_states(struct held *h, const uint8_t *name, size_t name_size,
+            const struct store_mark *marks, size_t count,
+            enum held_state *states)
+{
+    const struct held_keyspace *k =
+        held_index_keyspace(&h->index, name, name_size);
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        states[i] = HELD_NONE;
+        if (k != NULL)
+            rc = find_fill(h, k, &marks[i], &states[i]);
+    }
+    return rc;
+}
+
+int
+held_span(struct held *h, const uint8_t *name, size_t name_size,
+          uint64_t *oldest_ms, uint64_t *newest_ms)
+{
+    const struct held_keyspace *k =
+        name_size > 0 ? held_index_keyspace(&h->index, name, name_size) : NULL;
+    struct held_index *x = &h->index;
+
+    *oldest_ms = UINT64_MAX;
+    *newest_ms = 0;
+    if (name_size > 0 && k == NULL)
+        return 0;
+    (void)held_index_find(x, 0); /* one entry for each id */
+    for (size_t i = 0; i < x->count; i++) {
+        const struct held_entry *e = &x->entries[i];
+
+        if (e->fills == 0 || (k != NULL && &x->keyspaces[e->keyspace] != k))
+            continue;
+        *oldest_ms = e->oldest_ms < *oldest_ms ? e->oldest_ms : *oldest_ms;
+        *newest_ms = e->newest_ms > *newest_ms ? e->newest_ms : *newest_ms;
+    }
+    return 0;
+}
+
+int
+held_next_name(struct held *h, const uint8_t *name, size_t name_size,
+               uint8_t *next, size_t *next_size)
+{
+    const struct held_keyspace *k =
+        h->queue != NULL ? held_index_next(&h->index, name, name_size) : NULL;
+
+    if (k == NULL)
+        return -ENOENT;
+    memcpy(next, k->name, k->name_size);
+    *next_size = k->name_size;
+    return 0;
+}
+
+int
+held_next(struct held *h, const uint8_t *name, size_t name_size, uint64_t after,
+          struct held_record *out)
+{
+    const struct held_keyspace *k =
+        h->queue != NULL ? held_index_keyspace(&h->index, name, name_size)
+                         : NULL;
+    const struct held_entry *e =
+        k != NULL ? held_next_entry(h, k, after) : NULL;
+    struct held_head head;
+    int rc;
+
+    if (e == NULL)
+        return -ENOENT;
+    *out = (struct held_record){.id = e->id};
+    rc = held_read(h, out->id, &head);
+    if (rc == 0)
+        rc = reserve(h, head.marks, head.deltas);
+    if (rc < 0)
+        return rc;
+    held_marks_parse(&head, h->marks);
+    if (!held_deltas_parse(&head, h->deltas))
+        return -EBADMSG;
+    out->batch = (struct store_batch){.name = head.name,
+                                      .name_size = head.name_size,
+                                      .marks = h->marks,
+                                      .mark_count = head.marks,
+                                      .deltas = h->deltas,
+                                      .delta_count = head.deltas};
+    return 0;
+}
+
+/* ---- steps
+ * ----------------------------------------------------------------------- */
+
+int
+held_begin(struct held *h)
+{
+    int rc;
+
+    assert(h->options.writable);
+    rc = open_queue(h, true);
+    if (rc == 0)
+        rc = queue_acquire(h->queue);
+    if (rc < 0 && rc != -EAGAIN)
+        diag_errno(DIAG_ERROR, rc, "hold records in data/" HELD_FOLDER);
+    return rc;
+}
+
+void
+held_abort(struct held *h)
+{
+    if (h->queue == NULL)
+        return;
+    queue_discard(h->queue);
+    queue_release(h->queue);
+}
+
+int
+held_commit(struct held *h)
+{
+    static struct diag_repeat repeat;
+    int rc;
+
+    rc = queue_commit(h->queue, NULL);
+    if (rc < 0)
+        diag_repeating(&repeat, DIAG_ERROR, "hold records: commit: %s",
+                       diag_text(rc));
+    held_abort(h);
+    return rc;
+}
+
+/* Commits what a step has collected, so that no group becomes too large. */
+static int
+cut_step(struct held *h)
+{
+    int rc;
+
+    if (queue_collected(h->queue) < HELD_GROUP_SIZE)
+        return 0;
+    rc = queue_commit(h->queue, NULL);
+    return rc < 0 ? rc : queue_acquire(h->queue);
+}
+
+int
+held_put(struct held *h, const struct store_batch *batch, int error)
+{
+    uint64_t size;
+    int rc;
+
+    if (!held_batch_ok(batch))
+        return -EINVAL;
+    size = held_batch_size(batch);
+    rc = size > UINT32_MAX ? -EFBIG : cut_step(h);
+    if (rc < 0)
+        return rc;
+    if (size > h->record_capacity) {
+        free(h->record);
+        h->record = malloc((size_t)size);
+        h->record_capacity = h->record != NULL ? (size_t)size : 0;
+        if (h->record == NULL)
+            return -ENOMEM;
+    }
+    held_encode(batch, clock_unix_ms(), error, h->record);
+    return queue_put(h->queue, held_stream(batch->name, batch->name_size),
+                     h->record, (size_t)size);
+}
+
+long
+held_holder(const struct held *h)
+{
+    return h->queue != NULL ? queue_holder(h->queue) : 0;
+}
+
+/* ---- deleting
+ * -------------------------------------------------------------------- */
+
+int
+held_lock(struct held *h, const uint8_t *name, size_t name_size)
+{
+    int rc;
+
+    rc = open_queue(h, false);
+    return rc < 0 ? rc : queue_lock(h->queue, held_stream(name, name_size));
+}
+
+int
+held_lock_all(struct held *h)
+{
+    int rc;
+
+    rc = open_queue(h, false);
+    return rc < 0 ? rc : queue_lock_all(h->queue);
+}
+
+void
+held_unlock(struct held *h)
+{
+    if (h->queue != NULL)
+        queue_unlock(h->queue);
+}
+
+int
+held_delete(struct held *h, const uint64_t *ids, size_t count)
+{
+    int rc;
+
+    rc = queue_acquire(h->queue);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = queue_remove(h->queue, ids[i]);
+    if (rc == 0)
+        rc = queue_commit(h->queue, NULL);
+    held_abort(h);
+    /* What is not given back now is by the next deletion. */
+    if (rc == 0)
+        (void)queue_compact(h->queue, COMPACT_BYTES);
+    return rc;
+}
+
+int
+held_drop(struct held *h, const uint8_t *name, size_t name_size,
+          uint64_t *records)
+{
+    uint64_t ids[DROP_STEP];
+    size_t count;
+    int rc;
+
+    *records = 0;
+    rc = held_lock(h, name, name_size);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    do {
+        const struct held_keyspace *k =
+            held_index_keyspace(&h->index, name, name_size);
+        const struct held_entry *e;
+
+        count = 0;
+        while (k != NULL && count < DROP_STEP &&
+               (e = held_next_entry(h, k, count > 0 ? ids[count - 1] : 0)) !=
+                   NULL)
+            ids[count++] = e->id;
+        if (count > 0)
+            rc = held_delete(h, ids, count);
+        if (rc == 0)
+            *records += count;
+    } while (rc == 0 && count == DROP_STEP);
+    held_unlock(h);
+    return rc;
+}
