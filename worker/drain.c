@@ -57,6 +57,9 @@ judge(struct drain *d, const struct store_batch *b)
                      infos);
     for (i = 0; rc == 0 && i < b->mark_count; i++) {
         in += infos[i].state == STORE_MARK_DONE;
+#ifdef COUNTD_MUTANT_AHEAD_IS_IN
+        in += infos[i].state == STORE_MARK_AHEAD;
+#endif
         ahead = ahead || infos[i].state == STORE_MARK_AHEAD;
         alike = alike && store_marks_agree(&infos[0], &infos[i]);
     }

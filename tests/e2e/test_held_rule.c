@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,12 +20,16 @@
 #include "common/store/lmdb/engine.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/filler.h"
+#include "tests/lib/random.h"
 #include "tests/lib/service.h"
 #include "tests/lib/stored.h"
 
-#define WAIT_MS 60000
-#define FIRST   UINT64_C(1700000000000)
-#define SLOTS   8
+#define WAIT_MS  60000
+#define DRAIN_MS 10000
+#define FIRST    UINT64_C(1700000000000)
+#define SLOTS    8
+#define STEPS    60 /* of a world */
+#define SECONDS  10 /* for worlds, but two in any case */
 
 static unsigned fills; /* made so far */
 
@@ -84,7 +89,7 @@ static void
 drain(struct fleet *f)
 {
     fleet_start(f, FLEET_WORKER);
-    fleet_await_drained(f, WAIT_MS);
+    fleet_await_drained(f, DRAIN_MS);
     fleet_stop(f, FLEET_WORKER);
 }
 
@@ -244,12 +249,448 @@ a_replay_that_was_killed_leaves_no_record_in_parts(void **state)
     fleet_fini(&to);
 }
 
+/* ---- anything, in any order ------------------------------------------------
+ */
+
+/* A directory under test: the one that lives, and a backup of it. */
+struct place {
+    struct fleet *fleet;
+    bool is_sick;
+};
+
+enum state { FULL, MERGED, BAD, SALVAGED };
+
+struct fill {
+    enum state state;
+    uint64_t index, epoch;
+    bool is_damaged;
+    bool in_backup;
+    bool was_held; /* in the backup */
+};
+
+static struct {
+    struct service_site *site;
+    struct fleet copy;
+    struct place live, backup;
+    char copy_path[600], parts_path[600], archive[600];
+    bool has_backup, has_parts;
+    struct fill fills[256];
+    struct random random;
+    unsigned kills, holds, backups, mixtures;
+} world;
+
+static bool
+chance(unsigned percent)
+{
+    return random_chance(&world.random, percent);
+}
+
+static bool
+has_log_file(const char *name)
+{
+    struct stat st;
+
+    return fstatat(world.site->dir.log_fd, name, &st, 0) == 0;
+}
+
+static bool
+is_locked(uint64_t index)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "lock-%010u", (unsigned)index);
+    return has_log_file(name);
+}
+
+/* The name that a damaged log gets. */
+static void
+name_bad(uint64_t index, uint64_t epoch, char name[64])
+{
+    snprintf(name, 64, "bad-%010u-%u", (unsigned)index, (unsigned)epoch);
+}
+
+static bool
+is_bad(const struct fill *f)
+{
+    char name[64];
+
+    name_bad(f->index, f->epoch, name);
+    return has_log_file(name);
+}
+
+/* The fill that log `index` has now, or NULL. */
+static struct fill *
+find_full(uint64_t index)
+{
+    for (unsigned i = 0; i < fills; i++)
+        if (world.fills[i].state == FULL && world.fills[i].index == index)
+            return &world.fills[i];
+    return NULL;
+}
+
+/* Notes what has become of the logs. */
+static void
+note_logs(void)
+{
+    for (uint64_t i = 0; i < 3; i++) {
+        struct fill *f = find_full(i);
+
+        if (f == NULL)
+            continue;
+        if (f->is_damaged && is_bad(f))
+            f->state = BAD;
+        else if (mode_of(world.site, i) == LOG_MODE_EMPTY)
+            f->state = MERGED;
+    }
+}
+
+/* Fills a log that is free; one in eight is damaged then. */
+static void
+fill_any_log(void)
+{
+    const uint64_t index = random_below(&world.random, 3);
+    struct fill *f = &world.fills[fills];
+    char name[16], key[16];
+    struct filler filler;
+
+    if (find_full(index) != NULL || is_locked(index) ||
+        (mode_of(world.site, index) != LOG_MODE_EMPTY &&
+         mode_of(world.site, index) != 0))
+        return;
+    filler_open(&filler, world.site->dir.log_fd, index, SLOTS);
+    filler.received_ms = FIRST + fills * UINT64_C(60000);
+    *f = (struct fill){.index = index, .epoch = filler.log.header.epoch};
+    snprintf(key, sizeof key, "f%u", ++fills);
+    filler_add(&filler, "words", key, 1);
+    filler_add(&filler, "words", "all", 1);
+    filler_add(&filler, "words", "lost", 0);
+    filler_seal(&filler);
+    if (chance(12) && !is_bad(f)) {
+        f->is_damaged = true;
+        snprintf(name, sizeof name, "%010u", (unsigned)index);
+        damage_log(world.site, name);
+    }
+}
+
+static void
+make_sick(struct place *p, bool sick)
+{
+    char line[1600];
+    const char *path = p->fleet->path;
+
+    if (p->is_sick == sick)
+        return;
+    if (sick)
+        snprintf(line, sizeof line,
+                 "cd '%s' && test -f keyspace/words.mdb && "
+                 "mv keyspace/words.mdb good && "
+                 "yes junk | head -c 8192 > keyspace/words.mdb",
+                 path);
+    else
+        snprintf(line, sizeof line, "cd '%s' && mv good keyspace/words.mdb",
+                 path);
+    if (daemon_run(NULL, 0, "/bin/sh", "-c", line, NULL) == 0)
+        p->is_sick = sick;
+}
+
+/* A worker for a moment, then SIGKILL or SIGTERM. */
+static void
+run_worker(struct place *p)
+{
+    fleet_start(p->fleet, FLEET_WORKER);
+    (void)poll(NULL, 0, (int)random_below(&world.random, 40)); /* when to end */
+    if (chance(60)) {
+        daemon_kill(fleet_daemon(p->fleet, FLEET_WORKER));
+        world.kills++;
+    } else {
+        fleet_stop(p->fleet, FLEET_WORKER);
+    }
+    note_logs();
+}
+
+/* A command to its end, or killed: its status, or -1. */
+static int
+run_command(struct place *p, const char *const *words)
+{
+    struct daemon d;
+
+    if (chance(50))
+        return fleet_run(p->fleet, words);
+    fleet_begin(p->fleet, &d, words);
+    (void)poll(NULL, 0, (int)random_below(&world.random, 12)); /* when to end */
+    daemon_kill(&d);
+    daemon_fini(&d);
+    world.kills++;
+    return -1;
+}
+
+/* Salvages one bad log, or (all) every one to its end. */
+static void
+salvage(bool all)
+{
+    for (unsigned i = 0; i < fills; i++) {
+        struct fill *f = &world.fills[i];
+        char name[64];
+        int status;
+
+        if (f->state != BAD)
+            continue;
+        name_bad(f->index, f->epoch, name);
+        status =
+            all ? FLEET_RUN(world.live.fleet, "log", "salvage", "--remove",
+                            name)
+                : run_command(&world.live,
+                              (const char *const[]){"log", "salvage",
+                                                    "--remove", name, NULL});
+        if (!is_bad(f))
+            f->state = SALVAGED;
+        else if (all)
+            fail_msg("salvage %s: %d %s", name, status, text);
+        if (!all)
+            return;
+    }
+}
+
+/* Whole, or from the first fill on that the backup may lack. */
+static int
+replay(struct place *p, bool whole)
+{
+    unsigned first = 0;
+    char from[32];
+
+    while (first < fills && world.fills[first].in_backup)
+        first++;
+    snprintf(from, sizeof from, "%llu",
+             (unsigned long long)(FIRST / 1000 + first * UINT64_C(60)));
+    if (whole)
+        return FLEET_RUN(p->fleet, "replay", world.archive);
+    if (chance(50))
+        return run_command(
+            p, (const char *const[]){"replay", world.archive, NULL});
+    return run_command(p, (const char *const[]){"replay", "--from", from,
+                                                world.archive, NULL});
+}
+
+/* ---- counts ---------------------------------------------------------------
+ */
+
+/* What a directory counts of fill `i`, -1: of all. */
+static int64_t
+count_fill(const char *path, int i)
+{
+    struct lmdb_options options = {
+        .keyspace_size = 256, .key_size = 256, .open_max = 4};
+    struct store_row row = {.count = 0};
+    struct datadir dir;
+    struct store *s;
+    char key[16] = "all";
+
+    if (i >= 0)
+        snprintf(key, sizeof key, "f%d", i + 1);
+    assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
+    options.keyspace_fd = dir.keyspace_fd;
+    assert_rc(lmdb_store_open(&s, &options), 0);
+    if (stored_get(s, "words", key, &row) < 0)
+        row.count = 0;
+    store_close(s);
+    datadir_close(&dir);
+    return row.count;
+}
+
+static void
+compare_place(const struct place *p, const char *what)
+{
+    int64_t sum = 0;
+
+    for (unsigned i = 0; i < fills; i++) {
+        const struct fill *f = &world.fills[i];
+        const int64_t want =
+            p == &world.live || f->in_backup || f->state == MERGED;
+        const int64_t got = count_fill(p->fleet->path, (int)i);
+
+        if (got != want)
+            fail_msg("%s: fill %u of log %u counts %lld, not %lld", what, i + 1,
+                     (unsigned)f->index, (long long)got, (long long)want);
+        sum += want;
+    }
+    assert_int_equal(count_fill(p->fleet->path, -1), sum);
+}
+
+/* ---- backup ----------------------------------------------------------------
+ */
+
+static void
+back_up(void)
+{
+    char line[2000];
+
+    if (world.has_backup || world.live.is_sick || fills < 4)
+        return;
+    salvage(true);
+    if (FLEET_RUN(world.live.fleet, "backup", "--no-flush", world.copy_path) !=
+        0)
+        fail_msg("backup: %s", text);
+    world.has_backup = true;
+    world.backups++;
+    fleet_init_at(&world.copy, world.copy_path);
+    world.backup = (struct place){.fleet = &world.copy};
+    for (unsigned i = 0; i < fills; i++) {
+        struct fill *f = &world.fills[i];
+
+        f->in_backup = f->state == MERGED || f->state == SALVAGED;
+        f->was_held = f->in_backup && count_fill(world.copy_path, (int)i) == 0;
+        world.has_parts = world.has_parts || f->was_held;
+    }
+    world.holds += world.has_parts;
+    if (world.has_parts) {
+        snprintf(line, sizeof line, "mkdir '%s' && cp -r '%s/held' '%s/held'",
+                 world.parts_path, world.copy_path, world.parts_path);
+        assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", line, NULL), 0);
+    }
+}
+
+/* A directory put together from copies of different times: what was held in
+ * the backup, and keyspaces that have later fills only.  What is held and not
+ * in stays. */
+static void
+check_mixture(void)
+{
+    unsigned last = 0, missing = 0, held = 0;
+    struct fleet parts;
+    char from[32], line[2000];
+
+    for (unsigned i = 0; i < fills; i++)
+        if (world.fills[i].was_held)
+            last = i;
+    snprintf(from, sizeof from, "%llu",
+             (unsigned long long)(FIRST / 1000 + (last + 1) * UINT64_C(60)));
+    snprintf(line, sizeof line, "mv '%s/held' '%s-held'", world.parts_path,
+             world.parts_path);
+    assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", line, NULL), 0);
+    fleet_init_at(&parts, world.parts_path);
+    if (FLEET_RUN(&parts, "replay", "--from", from, world.archive) != 0)
+        fail_msg("replay --from %s: %s", from, text);
+    snprintf(line, sizeof line, "mv '%s-held' '%s/held'", world.parts_path,
+             world.parts_path);
+    assert_int_equal(daemon_run(NULL, 0, "/bin/sh", "-c", line, NULL), 0);
+    fleet_start(&parts, FLEET_WORKER);
+    (void)poll(NULL, 0, 100); /* what it applies is not needed */
+    fleet_stop(&parts, FLEET_WORKER);
+    for (unsigned i = 0; i < fills; i++)
+        missing += world.fills[i].was_held &&
+                   count_fill(world.parts_path, (int)i) == 0;
+    (void)FLEET_RUN(&parts, "held", "--tsv"); /* records, fills, ... */
+    (void)sscanf(strstr(text, "\t") != NULL ? strstr(text, "\t") : "", "%u",
+                 &held);
+    if (missing > held)
+        fail_msg("%u held fills are lost, %u are held", missing - held, held);
+    world.mixtures += missing > 0;
+    fleet_fini(&parts);
+}
+
+/* ---- a world ----------------------------------------------------------------
+ */
+
+static void
+do_something(void)
+{
+    struct place *p =
+        world.has_backup && chance(40) ? &world.backup : &world.live;
+    const uint64_t what = random_below(&world.random, 100);
+
+    if (what < 40)
+        fill_any_log();
+    else if (what < 70)
+        run_worker(p);
+    else if (what < 80)
+        make_sick(p, !p->is_sick);
+    else if (what < 86)
+        salvage(false);
+    else if (what < 92)
+        (void)replay(p, false);
+    else
+        back_up();
+}
+
+static void
+finish_place(struct place *p, const char *what)
+{
+    make_sick(p, false);
+    if (p == &world.live)
+        salvage(true);
+    drain(p->fleet);
+    note_logs();
+    if (p == &world.live)
+        salvage(true);
+    if (replay(p, true) != 0)
+        fail_msg("%s: replay: %s", what, text);
+    drain(p->fleet);
+    expect_text(FLEET_RUN(p->fleet, "held", "--tsv"), 0, "");
+    compare_place(p, what);
+}
+
+static void
+run_world(uint64_t seed)
+{
+    void *state;
+
+    assert_int_equal(setup(&state), 0);
+    world.site = state;
+    world.random.state = seed;
+    world.live = (struct place){.fleet = &world.site->fleet};
+    world.has_backup = world.has_parts = false;
+    memset(world.fills, 0, sizeof world.fills);
+    snprintf(world.copy_path, sizeof world.copy_path, "%s/copy",
+             world.site->fleet.path);
+    snprintf(world.parts_path, sizeof world.parts_path, "%s/parts",
+             world.site->fleet.path);
+    snprintf(world.archive, sizeof world.archive, "%s/archive",
+             world.site->fleet.path);
+    fill_any_log();
+    run_worker(&world.live);
+    for (int i = 0; i < STEPS; i++)
+        do_something();
+    fill_any_log();
+    finish_place(&world.live, "the directory");
+    if (world.has_backup) {
+        finish_place(&world.backup, "the backup");
+        fleet_fini(&world.copy);
+    }
+    if (world.has_parts)
+        check_mixture();
+    assert_int_equal(service_site_teardown(&state), 0);
+}
+
+static void
+whatever_comes_between_each_fill_counts_once(void **state)
+{
+    const char *runs = getenv("TEST_RUNS");
+    const unsigned long count = runs != NULL ? strtoul(runs, NULL, 10) : 0;
+    const uint64_t end_ms = clock_ms() + SECONDS * 1000;
+    struct random seeds = {random_seed(__func__)};
+    unsigned long i;
+
+    (void)state; /* a world of its own each */
+    for (i = 0; count > 0 ? i < count : i < 2 || clock_ms() < end_ms; i++) {
+        const uint64_t seed = i == 0 ? seeds.state : random_next(&seeds);
+
+        if (runs != NULL)
+            (void)fprintf(stderr, "%lu: TEST_SEED=%llu\n", i,
+                          (unsigned long long)seed);
+        run_world(seed);
+    }
+    print_message("%lu worlds, %u kills, %u backups, %u of them with held "
+                  "records, %u mixtures that keep some\n",
+                  i, world.kills, world.backups, world.holds, world.mixtures);
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, service_site_teardown)
 
 static const struct CMUnitTest tests[] = {
     TEST(salvage_holds_a_log_behind_what_is_held_of_earlier_fills),
     TEST(a_replay_into_a_backup_goes_behind_what_the_backup_holds),
     TEST(a_replay_that_was_killed_leaves_no_record_in_parts),
+    cmocka_unit_test(whatever_comes_between_each_fill_counts_once),
 };
 
 TEST_MAIN(tests)

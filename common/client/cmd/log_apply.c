@@ -406,21 +406,18 @@ put_group(struct round *r)
     return r->how->dry_run ? 0 : held_put(r->how->held, &batch, 0);
 }
 
-/* Holds what is not in yet.  Where the marks cannot be read, each log becomes
- * a record of its own, since one that is in must not hide one that is not. */
+/* Holds what is not in yet.  A keyspace whose marks cannot be read refuses: a
+ * fill that is in may not be held behind later ones, which would make it one of
+ * which nobody can tell. */
 static int
 hold_groups(struct round *r)
 {
     struct log_apply *s = r->s;
-    bool unknown;
     int rc = 0;
 
     while (rc == 0 && r->touched > 0) {
-        unknown = ask_marks(r) < 0;
-        for (size_t i = 0; unknown && i < r->touched; i++)
-            s->infos[i] = (struct store_mark_info){
-                .state = i == 0 ? STORE_MARK_NONE : STORE_MARK_AHEAD};
-        for (size_t i = 0; rc == 0 && !unknown && i < r->touched; i++)
+        rc = ask_marks(r);
+        for (size_t i = 0; rc == 0 && i < r->touched; i++)
             if (s->infos[i].state == STORE_MARK_OTHER)
                 rc = settle_other(r, i);
         if (rc < 0)
@@ -486,6 +483,9 @@ apply_keyspace(struct round *r)
         rc = r->how->held != NULL ? unmerged_look(r->how->held) : 0;
         if (rc == 0 && r->how->held != NULL)
             rc = ask_held(r, &held);
+#ifdef COUNTD_MUTANT_COMMANDS_PASS_HELD
+        held = false;
+#endif
         if (rc == 0)
             rc = held ? hold_keyspace(r) : apply_round(r);
     } while (rc == -ESTALE && --tries > 0);
