@@ -13,9 +13,9 @@
  * the log, and a record of one that is in and one that is not could never be
  * applied.  So no two of its logs agree, and the next batch gets one log only.
  * That costs syncs: while a keyspace is unreadable, each log that names it is
- * merged alone, with a commit of data/held, and of each other keyspace it names.
- * (A record for each log of a larger batch would take a fold for each log: more
- * to go wrong in what is rare.)
+ * merged alone, with a commit of data/held, and of each other keyspace it
+ * names. (A record for each log of a larger batch would take a fold for each
+ * log: more to go wrong in what is rare.)
  *
  * A log of which a keyspace has a later epoch is quarantined: the directory was
  * restored from a backup.
