@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
+#include "writer/quota/checkpoint.h"
 #include "writer/quota/journal.h"
 #include "writer/quota/quotas.h"
 
@@ -241,19 +242,37 @@ struct ledger {
 static int
 begin_ledger(void *ctx, const struct journal *j)
 {
-    return quotas_init(&((struct ledger *)ctx)->quotas, j->dirfd, j->limit);
+    struct quotas *q = ctx;
+    const int rc = quotas_init(q, j->dirfd, j->limit);
+
+    return rc < 0 || j->checkpoint_size == 0
+               ? rc
+               : checkpoint_read(q, j->fd, RECORDS_AT, j->checkpoint_size,
+                                 j->checkpoint_crc);
 }
 
-static int
-take_line(void *ctx, const struct journal_record *r, uint64_t ms)
+/* What remained after a number follows from those before it. */
+static void
+read_lines(struct ledger *l)
 {
-    struct ledger *l = ctx;
+    struct journal_numbers *numbers = &quotas_unnamed(&l->quotas)->numbers;
+    int64_t left = TILL_LIMIT;
+    struct number n;
 
-    if (r->type == JOURNAL_RECORD_APPLY || r->type == JOURNAL_RECORD_CANCEL) {
-        assert_true(l->count < TILL_ASKS);
-        l->lines[++l->count] = (struct line){r->type, r->value, r->after};
+    assert_true(numbers->count <= TILL_ASKS);
+    for (l->count = 0; l->count < numbers->count;) {
+        struct line *line = &l->lines[++l->count];
+
+        assert_rc(journal_numbers_get(numbers, l->count, &n), 0);
+        *line = (struct line){.type = JOURNAL_RECORD_APPLY, .value = n.amount};
+        left -= n.amount;
+        if (n.amount == NUMBER_IS_CANCEL) {
+            *line = (struct line){.type = JOURNAL_RECORD_CANCEL,
+                                  .value = (int64_t)n.other};
+            left += l->lines[n.other].value - 1;
+        }
+        line->after = left;
     }
-    return quotas_take(&l->quotas, r, ms);
 }
 
 /* False, with why: an answer from before the moment `cut` is not kept. */
@@ -318,8 +337,10 @@ till_is_kept(const struct till *t, const char *data, uint64_t cut, char *why,
     rc = fd < 0 ? 0 : journal_exists(fd, &exists);
     assert_rc(rc, 0);
     if (fd >= 0 && exists) {
-        rc = journal_open(&j, fd, begin_ledger, take_line, &l);
+        rc = journal_open(&j, fd, begin_ledger, quotas_take, &l.quotas);
         good = rc == 0;
+        if (good)
+            read_lines(&l);
         (void)snprintf(why, size, "open: %s", strerror(-rc)); /* fits */
         if (good)
             good = keeps(t, &l, cut, why, size);

@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
+#include "writer/quota/checkpoint.h"
 #include "writer/quota/journal.h"
 #include "writer/quota/quotas.h"
 
@@ -29,7 +30,25 @@ struct book {
 static inline int
 book_begin(void *ctx, const struct journal *j)
 {
-    return quotas_init(ctx, j->dirfd, j->limit);
+    const int rc = quotas_init(ctx, j->dirfd, j->limit);
+
+    return rc < 0 || j->checkpoint_size == 0
+               ? rc
+               : checkpoint_read(ctx, j->fd, RECORDS_AT, j->checkpoint_size,
+                                 j->checkpoint_crc);
+}
+
+static inline int
+book_save(void *ctx, int fd, uint64_t at, uint64_t *size, uint32_t *crc)
+{
+    return checkpoint_write(ctx, fd, at, size, crc);
+}
+
+static inline int
+book_checkpoint(struct book *b)
+{
+    return journal_checkpoint(&b->journal, b->journal.durable, book_save,
+                              &b->quotas);
 }
 
 static inline void

@@ -489,6 +489,134 @@ room_ends_before_the_file_does_and_grows(void **state)
     book_close(&b);
 }
 
+/* ---- checkpoints ------------------------------------------------- */
+
+/* Every number, as it is cancelled now. */
+static void
+compare_numbers(struct quota *a, struct quota *b)
+{
+    struct number x, y;
+
+    assert_int_equal(a->numbers.count, b->numbers.count);
+    assert_int_equal(a->limit, b->limit);
+    assert_int_equal(a->remaining, b->remaining);
+    for (uint64_t n = 1; n <= a->numbers.count; n++) {
+        assert_rc(journal_numbers_get(&a->numbers, n, &x), 0);
+        assert_rc(journal_numbers_get(&b->numbers, n, &y), 0);
+        assert_int_equal(x.amount, y.amount);
+        assert_int_equal(x.other, y.other);
+    }
+}
+
+static void
+a_checkpoint_has_all_that_the_records_had(void **state)
+{
+    const struct tmpdir *d = *state;
+    struct answer a = {.form = ANSWER_PAIR, .number = 7, .remaining = 9};
+    uint8_t hash[IDEMPOTENCY_HASH] = "a key";
+    const struct key_entry *e;
+    struct book b, c;
+
+    book_open(&b, d->fd);
+    (void)book_put(&b, NULL, JOURNAL_RECORD_INCREASE, INT64_MAX - LIMIT);
+    (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, INT64_MAX);
+    (void)book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1);
+    for (int i = 1; i < 1000; i++) {
+        (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, i * 37 % 300);
+        if (i % 7 == 0)
+            (void)book_put(&b, NULL, JOURNAL_RECORD_CANCEL, i / 2);
+    }
+    (void)book_put(&b, "tea", JOURNAL_RECORD_CREATE, 40);
+    (void)book_put(&b, "a.longer-name_of-more-than_16", JOURNAL_RECORD_CREATE,
+                   0);
+    (void)book_put(&b, "tea", JOURNAL_RECORD_APPLY, 5);
+    idempotency_add(&b.quotas.keys, hash, 5, &a, clock_unix_ms());
+    assert_rc(book_sync(&b), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_rc(book_checkpoint(&b), 0);
+        assert_int_equal(b.journal.first, b.journal.durable);
+        assert_true(b.journal.checkpoint_size < 5000);
+        /* Records go on, and the next one begins with both. */
+        assert_pair(book_do(&b, "tea", JOURNAL_RECORD_APPLY, 1), i + 2, 34 - i);
+        book_open(&c, d->fd);
+        assert_int_equal(c.journal.cut, 0);
+        assert_int_equal(c.quotas.count, 2);
+        compare_numbers(quotas_unnamed(&b.quotas), quotas_unnamed(&c.quotas));
+        compare_numbers(book_quota(&b, "tea"), book_quota(&c, "tea"));
+        e = idempotency_find(&c.quotas.keys, hash, clock_unix_ms());
+        assert_true(e && e->request == 5 && e->number == 7 &&
+                    e->remaining == 9 && e->form == ANSWER_PAIR);
+        book_close(&c);
+    }
+    book_close(&b);
+}
+
+static void
+any_bit_of_a_checkpoint_is_reported(void **state)
+{
+    const struct tmpdir *d = *state;
+    static uint8_t whole[FILE_MOST], bad[FILE_MOST];
+    struct history h;
+    struct state s;
+    struct book b;
+    bool cut;
+    size_t end;
+
+    book_open(&b, d->fd);
+    write_groups(&b, &h);
+    assert_rc(book_checkpoint(&b), 0);
+    end = RECORDS_AT + b.journal.checkpoint_size;
+    book_close(&b);
+    (void)load(d, whole, FILE_MOST);
+    for (size_t bit = 0; bit < 8 * end; bit++) {
+        const size_t at = bit / 8;
+
+        if (at >= HEADER_AT(1) + HEADER_SIZE && at < RECORDS_AT)
+            continue;
+        memcpy(bad, whole, sizeof bad);
+        bad[at] ^= (uint8_t)(1 << bit % 8);
+        save(d, bad, sizeof bad);
+        put_note(d, POWER_LOST, 0);
+        if (at >= RECORDS_AT) {
+            assert_rc(try_open(d, &s, &cut), -EBADMSG);
+            continue;
+        }
+        assert_rc(try_open(d, &s, &cut), 0);
+        assert_true(is_same(s, h.before[GROUPS]));
+    }
+}
+
+/* The nth call fails: the old file or the new one, and the same state. */
+static void
+a_checkpoint_that_fails_leaves_one_file_or_the_other(void **state)
+{
+    static const int errors[] = {EIO, ENOSPC};
+    const struct tmpdir *d = *state;
+    bool hit = true;
+
+    for (unsigned n = 1; hit; n++) {
+        const unsigned fds = fault_open_fds();
+        struct state before;
+        struct book b;
+
+        book_open(&b, d->fd);
+        (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1);
+        assert_rc(book_sync(&b), 0);
+        before = state_of(&b);
+        fault_inject("disk", n, errors[n % 2]);
+        (void)book_checkpoint(&b);
+        hit = fault_hit();
+        fault_clear();
+        book_close(&b);
+        assert_int_equal(fault_open_fds(), fds);
+        book_open(&b, d->fd);
+        assert_true(is_same(before, state_of(&b)));
+        assert_int_equal(b.journal.cut, 0);
+        assert_true(hit || b.journal.first == b.journal.durable);
+        book_close(&b);
+    }
+}
+
 static void
 a_journal_of_a_later_version_is_refused(void **state)
 {
@@ -541,6 +669,9 @@ static const struct CMUnitTest tests[] = {
     TEST(opening_fails_clean_at_every_call),
     TEST(a_short_write_is_gone_on_with),
     TEST(room_ends_before_the_file_does_and_grows),
+    TEST(a_checkpoint_has_all_that_the_records_had),
+    TEST(any_bit_of_a_checkpoint_is_reported),
+    TEST(a_checkpoint_that_fails_leaves_one_file_or_the_other),
     TEST(a_journal_of_a_later_version_is_refused),
 };
 

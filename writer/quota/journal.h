@@ -36,8 +36,9 @@
 #define JOURNAL_GROUP ((size_t)16384)   /* records of a group, at most */
 #define JOURNAL_FIRST ((size_t)1 << 18) /* bytes of a new file */
 #define JOURNAL_STEP                                                           \
-    ((size_t)43690 * JOURNAL_RECORD_SIZE) /* zeros made at once */
-#define JOURNAL_CHANGE 8u                 /* records of a change, at most */
+    ((size_t)43690 * JOURNAL_RECORD_SIZE)  /* zeros made at once */
+#define JOURNAL_GROWTH ((uint64_t)1 << 20) /* records before a checkpoint */
+#define JOURNAL_CHANGE 8u                  /* records of a change, at most */
 
 struct journal_group {
     uint8_t *bytes;
@@ -52,6 +53,8 @@ struct journal {
     int64_t limit;
     uint64_t first;      /* number of the first record in the file */
     uint64_t records_at; /* its byte */
+    uint64_t made_ms, checkpoint_size;
+    uint32_t generation, checkpoint_crc;
     struct journal_note note;
     struct journal_group groups[2];
     unsigned collecting;
@@ -99,6 +102,20 @@ journal_is_durable(const struct journal *j)
 void journal_begin(struct journal *j, uint64_t now_ms);
 int journal_sync(struct journal *j);
 void journal_end(struct journal *j, int rc);
+
+/* Writes the state into a file from byte `at` on. */
+typedef int journal_save(void *ctx, int fd, uint64_t at, uint64_t *size,
+                         uint32_t *crc);
+
+/* Whether the records have outgrown the checkpoint. */
+bool journal_needs_checkpoint(const struct journal *j);
+
+/* Replaces the file by one that begins with the state after all records up to
+ * `end`, which are durable, and has no records. An error that leaves the old
+ * file in place is reported and is 0; after another one the journal has to be
+ * opened again. */
+int journal_checkpoint(struct journal *j, uint64_t end, journal_save *save,
+                       void *ctx);
 
 /* Whether journal_extend() should be called. */
 bool journal_is_short(const struct journal *j);

@@ -13,6 +13,13 @@ journal_byte(const struct journal *j, uint64_t record)
 
 int journal_write_zeros(int fd, uint64_t at, uint64_t size);
 
+/* The byte where records begin after a checkpoint of this size. */
+static inline uint64_t
+journal_records_at(uint64_t checkpoint_size)
+{
+    return RECORDS_AT + (checkpoint_size + 4095) / 4096 * 4096;
+}
+
 /* -ENOMEM; journal_close() frees what was allocated. */
 int journal_groups_init(struct journal *j);
 

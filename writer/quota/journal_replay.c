@@ -318,7 +318,14 @@ read_header(struct journal *j)
     memcpy(j->uuid, h.uuid, sizeof j->uuid);
     j->limit = h.limit;
     j->first = h.first;
-    j->records_at = RECORDS_AT;
+    j->made_ms = h.made_ms;
+    j->generation = h.generation;
+    j->checkpoint_size = h.checkpoint_size;
+    j->checkpoint_crc = h.checkpoint_crc;
+    /* A size that a file cannot have, which no checksum vouches for. */
+    if (h.checkpoint_size > INT64_MAX / 2)
+        return report_damage(&(struct replay){.j = j}, h.first, "its header");
+    j->records_at = journal_records_at(h.checkpoint_size);
     return journal_note_open(&j->note, j->dirfd, j->fd, j->uuid, h.generation);
 }
 
@@ -357,6 +364,9 @@ repair_end(struct replay *p)
         rc = -errno;
     if (rc == 0 && fsync(j->fd) < 0)
         rc = -errno;
+    /* A checkpoint may have been renamed and not have been synced. */
+    if (rc == 0 && fsync(j->dirfd) < 0)
+        rc = -errno;
     if (rc == 0)
         rc = journal_note_write(&j->note, p->change);
     if (rc == 0)
@@ -384,6 +394,9 @@ replay_journal(struct journal *j,
         rc = read_header(j);
     if (rc == 0)
         rc = begin(ctx, j);
+    if (rc == -EBADMSG)
+        diag(DIAG_ERROR, "the quota journal is damaged: its checkpoint: "
+                         "data_dir/live/" JOURNAL_NAME);
     p.at = p.change = p.group = p.next = j->first;
     j->groups[0].first = j->first;
     if (rc == 0)

@@ -255,7 +255,7 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
     const struct keyed key = key_of(x, r, name);
     const struct key_entry *e;
     struct quota_change c;
-    struct answer a;
+    struct answer a = {0};
     uint8_t *body = http_body(x, QUOTA_BODY_MAX);
     bool changes, writes;
 
@@ -267,6 +267,11 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
             return repeat(x, body, e, &key);
     }
     changes = quotas_decide(q, r, &c, &a);
+    if (a.form == ANSWER_NO_MORE)
+        diag_repeating(&s->max_warning, DIAG_WARNING,
+                       "quota.max=%zu quotas with a name exist: no more are "
+                       "created; raise quota.max or remove one",
+                       q->max);
     writes =
         changes ||
         (key.is && (a.form == ANSWER_REFUSED || a.form == ANSWER_IMPOSSIBLE));

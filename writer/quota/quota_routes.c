@@ -35,7 +35,9 @@ may_serve(struct http_call *x, enum conn_next *next)
     const struct quota_service *s = x->ctx;
     const struct http_text key = x->request->key;
 
-    if (s->state != QUOTA_READY)
+    if (s->paused)
+        *next = http_hold(x, &((struct quota_service *)x->ctx)->line);
+    else if (s->state != QUOTA_READY)
         *next = quota_send_form(x, ANSWER_UNAVAILABLE);
     else if (key.at && (key.size == 0 || key.size > QUOTA_KEY_SIZE))
         *next = http_fail(x, HTTP_BAD_REQUEST);

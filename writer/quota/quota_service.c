@@ -125,7 +125,8 @@ is_small(const void *ctx)
     const struct quota_service *s = ctx;
     const struct journal *j = &s->store->journal;
 
-    return s->state == QUOTA_READY && j->groups[j->collecting].count <= SMALL;
+    return s->state == QUOTA_READY && j->groups[j->collecting].count <= SMALL &&
+           !journal_needs_checkpoint(j);
 }
 
 static bool
@@ -145,6 +146,8 @@ begin(void *ctx)
     s->flight_count = quotas_unnamed(&s->store->quotas)->numbers.count;
     s->wants_export[1] |= s->wants_export[0];
     s->wants_export[0] = false;
+    /* The memory is as after this group, and stays so until its end. */
+    s->paused = !s->extending && journal_needs_checkpoint(j);
     journal_begin(j, clock_unix_ms());
     return true;
 }
@@ -152,7 +155,17 @@ begin(void *ctx)
 static int
 sync_journal(void *ctx)
 {
-    return journal_sync(&((struct quota_service *)ctx)->store->journal);
+    struct quota_service *s = ctx;
+    struct journal *j = &s->store->journal;
+    const struct journal_group *g = &j->groups[1 - j->collecting];
+    int rc = journal_sync(j);
+
+    if (rc == 0 && s->paused) {
+        rc = quota_store_checkpoint(s->store, g->first + g->count);
+        /* The group may be durable or not: who waits gets no answer. */
+        j->erased = rc == 0;
+    }
+    return rc;
 }
 
 static bool
@@ -162,6 +175,7 @@ end(void *ctx, int rc)
     struct journal *j = &s->store->journal;
 
     journal_end(j, rc);
+    s->paused = false;
     if (rc < 0) {
         s->figures.failures++;
         diag_errno(DIAG_ERROR, rc,
@@ -231,7 +245,7 @@ extend_done(struct io_job *job)
 static void
 extend_some(struct quota_service *s)
 {
-    if (s->state != QUOTA_READY || s->extending || s->retrying ||
+    if (s->state != QUOTA_READY || s->extending || s->retrying || s->paused ||
         !journal_is_short(&s->store->journal))
         return;
     s->extending = true;

@@ -79,9 +79,10 @@ struct quota_service {
     bool extending, full, retrying, mark_due;
     struct quota_export export;
     struct quota_tally tally;
+    bool paused;           /* a checkpoint is being written: requests wait */
     bool wants_export[2];  /* by group of the journal: something ran out */
     uint64_t flight_count; /* numbers of the unnamed quota behind the sync */
-    struct diag_repeat said_full, said_numbers;
+    struct diag_repeat said_full, said_numbers, max_warning;
     struct quota_figures figures;
 };
 

@@ -6,11 +6,29 @@
 #include <stdlib.h>
 
 #include "common/base/diag.h"
+#include "writer/quota/checkpoint.h"
 
 static int
 begin_store(void *ctx, const struct journal *j)
 {
-    return quotas_init(ctx, j->dirfd, j->limit);
+    const int rc = quotas_init(ctx, j->dirfd, j->limit);
+
+    return rc < 0 || j->checkpoint_size == 0
+               ? rc
+               : checkpoint_read(ctx, j->fd, RECORDS_AT, j->checkpoint_size,
+                                 j->checkpoint_crc);
+}
+
+static int
+save_store(void *ctx, int fd, uint64_t at, uint64_t *size, uint32_t *crc)
+{
+    return checkpoint_write(ctx, fd, at, size, crc);
+}
+
+int
+quota_store_checkpoint(struct quota_store *store, uint64_t end)
+{
+    return journal_checkpoint(&store->journal, end, save_store, &store->quotas);
 }
 
 void
@@ -83,6 +101,12 @@ quota_store_open(int dirfd, const struct config *c, struct quota_store **out)
         return rc;
     }
     quotas_taken(&store->quotas, c->quota_max);
+    if (journal_needs_checkpoint(&store->journal))
+        rc = quota_store_checkpoint(store, store->journal.durable);
+    if (rc < 0) {
+        quota_store_free(store);
+        return rc;
+    }
     *out = store;
     return 0;
 }

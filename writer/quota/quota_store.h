@@ -22,6 +22,10 @@ struct quota_store {
 int quota_store_open(int dirfd, const struct config *c,
                      struct quota_store **out);
 
+/* Writes a checkpoint of the quotas as they are after the first `end` records:
+ * see journal_checkpoint(). */
+int quota_store_checkpoint(struct quota_store *store, uint64_t end);
+
 /* NULL is no store. */
 void quota_store_free(struct quota_store *store);
 

@@ -241,24 +241,26 @@ make_number(struct quota_change *c)
     return rc;
 }
 
-static int
-make_create(struct quotas *q, struct quota_change *c)
+int
+quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
+           int64_t limit, struct quota **out)
 {
-    struct quota *quota = new_quota(q->dirfd, c->record.quota, c->name,
-                                    c->name_size, c->record.value);
     bool found;
-    size_t place;
+    const size_t place = place_of(q, name, size, &found);
+    struct quota *quota;
 
+    if (found || !quota_name_is_good(name, size) || q->ids[id] ||
+        q->count >= QUOTA_MAX)
+        return -EBADMSG;
+    quota = new_quota(q->dirfd, id, name, size, limit);
     if (!quota)
         return -ENOMEM;
-    place = place_of(q, c->name, c->name_size, &found);
-    assert(!found && q->count < QUOTA_MAX);
     memmove(q->names + place + 1, q->names + place,
             (q->count - place) * sizeof(struct quota *));
     q->names[place] = quota;
     q->count++;
-    q->ids[quota->id] = quota;
-    c->quota = quota;
+    q->ids[id] = quota;
+    *out = quota;
     return 0;
 }
 
@@ -303,7 +305,8 @@ quotas_make(struct quotas *q, struct quota_change *c, struct answer *a)
     if (type == JOURNAL_RECORD_CREATE) {
         *a = (struct answer){.form = ANSWER_CREATED,
                              .remaining = c->record.value};
-        return make_create(q, c);
+        return quotas_add(q, c->record.quota, c->name, c->name_size,
+                          c->record.value, &c->quota);
     }
     if (type == JOURNAL_RECORD_APPLY || type == JOURNAL_RECORD_CANCEL)
         rc = make_number(c);

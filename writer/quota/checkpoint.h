@@ -1,0 +1,33 @@
+/* writer/quota/checkpoint.h - the state of all quotas in one piece, with which
+ * a journal begins so that it does not grow for ever.
+ *
+ * Integers are LEB128 varints, but for those of a key.
+ *
+ *   quotas   their count, then of each, the one without a name first:
+ *            id, bytes of the name, name, limit, remaining, numbers, then of
+ *            each journal number from 1 on:
+ *              0, d         cancels the application d numbers before
+ *              1, a, d      an application of a, cancelled d numbers after
+ *              a + 2        an application of a
+ *   keys     their count, then of each, the oldest first: hash (16), request
+ *            (8), number (8), remaining (8), Unix time in s (4), form (4),
+ *            little-endian
+ *
+ * Errors: 0 or a negative errno.
+ */
+#ifndef COUNTD_WRITER_QUOTA_CHECKPOINT_H
+#define COUNTD_WRITER_QUOTA_CHECKPOINT_H
+
+#include <stdint.h>
+
+#include "writer/quota/quotas.h"
+
+/* Writes the quotas from byte `at` of a file on. */
+int checkpoint_write(struct quotas *q, int fd, uint64_t at, uint64_t *size,
+                     uint32_t *crc);
+
+/* Reads them into quotas that were just made. -EBADMSG: damaged */
+int checkpoint_read(struct quotas *q, int fd, uint64_t at, uint64_t size,
+                    uint32_t crc);
+
+#endif

@@ -1,0 +1,93 @@
+/* writer/quota/journal_checkpoint.c - a journal begins anew with a checkpoint;
+ * see journal.h. */
+#include "writer/quota/journal_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/diag.h"
+#include "common/base/files.h"
+
+#define TEMP_NAME JOURNAL_NAME ".new"
+
+bool
+journal_needs_checkpoint(const struct journal *j)
+{
+    return (j->durable - j->first) * JOURNAL_RECORD_SIZE >
+           JOURNAL_GROWTH + j->checkpoint_size;
+}
+
+/* The header is written last, and the file is synced as a whole. */
+static int
+write_file(const struct journal *j, int fd, struct journal_header *h,
+           journal_save *save, void *ctx)
+{
+    uint8_t head[RECORDS_AT];
+    uint64_t end;
+    int rc;
+
+    memcpy(h->uuid, j->uuid, sizeof h->uuid);
+    rc = save(ctx, fd, RECORDS_AT, &h->checkpoint_size, &h->checkpoint_crc);
+    if (rc < 0)
+        return rc;
+    end = RECORDS_AT + h->checkpoint_size;
+    rc = journal_write_zeros(
+        fd, end, journal_records_at(h->checkpoint_size) + JOURNAL_STEP - end);
+    journal_header_put(h, head);
+    if (rc == 0)
+        rc = write_at(fd, head, sizeof head, 0);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    return rc;
+}
+
+static int
+report_failure(struct journal *j, int rc)
+{
+    static struct diag_repeat warning;
+
+    diag_repeating(&warning, DIAG_WARNING,
+                   "write data_dir/live/" TEMP_NAME
+                   ": %s; the quota journal grows on until this works",
+                   diag_text(rc));
+    (void)unlinkat(j->dirfd, TEMP_NAME, 0); /* the next one overwrites it */
+    return 0;
+}
+
+int
+journal_checkpoint(struct journal *j, uint64_t end, journal_save *save,
+                   void *ctx)
+{
+    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    struct journal_header h = {.limit = j->limit,
+                               .made_ms = j->made_ms,
+                               .generation = j->generation + 1,
+                               .first = end};
+    const int fd = openat(j->dirfd, TEMP_NAME, flags, 0600);
+    int rc;
+
+    if (fd < 0)
+        return report_failure(j, -errno);
+    rc = write_file(j, fd, &h, save, ctx);
+    if (rc == 0 && renameat(j->dirfd, TEMP_NAME, j->dirfd, JOURNAL_NAME) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        (void)close(fd);
+        return report_failure(j, rc);
+    }
+    (void)close(j->fd);
+    j->fd = fd;
+    j->first = end;
+    j->generation = h.generation;
+    j->checkpoint_size = h.checkpoint_size;
+    j->checkpoint_crc = h.checkpoint_crc;
+    j->records_at = journal_records_at(h.checkpoint_size);
+    j->size = j->records_at + JOURNAL_STEP;
+    if (fsync(j->dirfd) < 0)
+        return -errno;
+    rc = journal_note_follow(&j->note, fd, h.generation);
+    return rc < 0 ? rc : journal_note_write(&j->note, end);
+}
