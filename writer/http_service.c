@@ -5,12 +5,73 @@
 
 #include "common/base/diag.h"
 
+#define STUCK_MS 1000 /* without a log so long it is not ready */
+
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 
 bool
 http_is_on(const struct config *c)
 {
-    return c->sequence_enable || c->quota_enable;
+    return c->count_http || c->sequence_enable || c->quota_enable;
+}
+
+/* ---- health ------------------------------------------------------------- */
+
+static enum conn_next
+answer_text(struct http_call *x, enum http_status status, const char *text)
+{
+    const size_t size = strlen(text);
+    uint8_t *body;
+
+    x->type = "text/plain; charset=utf-8";
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, text, size);
+    return http_end(x, status, size);
+}
+
+/* While the loop turns. */
+static enum conn_next
+answer_health(struct http_call *x)
+{
+    return answer_text(x, HTTP_OK, "ok\n");
+}
+
+/* Not when another process, or a full disk that still has room in its logs, is
+ * what an operator has to look at: to send clients elsewhere would mend none of
+ * that. */
+static enum conn_next
+answer_ready(struct http_call *x)
+{
+    struct http *h = x->ctx;
+
+    if (h->stopping)
+        return answer_text(x, HTTP_UNAVAILABLE, "stopping\n");
+    if (h->count_on && count_is_stuck(&h->count, STUCK_MS))
+        return answer_text(x, HTTP_UNAVAILABLE,
+                           "no log to write to: the disk is full, or the "
+                           "worker is behind and log.max is reached\n");
+    return answer_text(x, HTTP_OK, "ok\n");
+}
+
+static const struct http_route health_routes[] = {
+    {"/healthz", NULL, HTTP_GET | HTTP_HEAD, answer_health, HTTP_IS_OPEN, NULL},
+    {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},
+};
+
+/* ---- open and close ----------------------------------------------------- */
+
+static int
+open_count(struct http *h, struct loop *loop, struct ingest *ingest,
+           const struct config *config)
+{
+    const int rc = count_open(&h->count, loop, ingest, config->count_wait_ms);
+
+    h->count_on = rc == 0;
+    if (rc == 0)
+        http_site_add(&h->site, count_routes, count_route_count, &h->count);
+    return rc;
 }
 
 static int
@@ -30,15 +91,19 @@ open_sequence(struct http *h, struct loop *loop, const struct datadir *dir,
 
 int
 http_open(struct http *h, struct loop *loop, struct datadir *dir,
-          const struct config *config)
+          const struct config *config, struct ingest *ingest)
 {
-    int rc;
+    int rc = 0;
 
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.get_changes = config->http_get_changes;
-    if (!http_is_on(config))
-        return 0;
-    rc = datadir_live(dir);
+    h->site.elsewhere = "countd-read answers questions, at read.http";
+    http_site_add(&h->site, health_routes,
+                  sizeof health_routes / sizeof health_routes[0], h);
+    if (config->count_http)
+        rc = open_count(h, loop, ingest, config);
+    if (rc == 0 && config->sequence_enable)
+        rc = datadir_live(dir);
     if (rc == 0 && config->sequence_enable)
         rc = open_sequence(h, loop, dir, config);
     if (rc < 0)
@@ -51,13 +116,29 @@ http_close(struct http *h)
 {
     if (h->sequence_on)
         sequence_close(&h->sequence);
-    h->sequence_on = false;
+    if (h->count_on)
+        count_close(&h->count);
+    h->sequence_on = h->count_on = false;
+}
+
+void
+http_logs_are_ready(struct http *h)
+{
+    if (h->count_on)
+        count_ready(&h->count);
 }
 
 void
 http_print(const struct http *h)
 {
     const struct sequence_figures *f = &h->sequence.figures;
+    const struct count_stats *c = &h->count.stats;
+
+    if (h->count_on)
+        diag(DIAG_INFO,
+             "count: increments=%llu requests=%llu refused=%llu busy=%llu",
+             (unsigned long long)c->increments, (unsigned long long)c->requests,
+             (unsigned long long)c->refused, (unsigned long long)c->busy);
 
     if (h->sequence_on)
         diag(DIAG_INFO,

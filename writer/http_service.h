@@ -11,14 +11,17 @@
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
+#include "writer/count.h"
 #include "writer/sequence.h"
 
 #define HTTP_OUT_SIZE ((size_t)128 * 1024) /* the largest answer */
 
 struct http {
     struct http_site site;
+    struct count count;
     struct sequence sequence;
-    bool sequence_on;
+    bool count_on, sequence_on;
+    bool stopping; /* the caller's to set: it is not ready any more */
 };
 
 /* Whether anything is served there. */
@@ -27,10 +30,13 @@ bool http_is_on(const struct config *c);
 /* Opens what is turned on, and adds its routes to the site.  -EBUSY: another
  * process has what is in the folder live. */
 int http_open(struct http *h, struct loop *loop, struct datadir *dir,
-              const struct config *config);
+              const struct config *config, struct ingest *ingest);
 
 /* All connections of the door have ended before. */
 void http_close(struct http *h);
+
+/* The logs have room again. */
+void http_logs_are_ready(struct http *h);
 
 /* Prints the figures of what is turned on. */
 void http_print(const struct http *h);

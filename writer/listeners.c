@@ -78,20 +78,20 @@ static void
 fill_http(struct listener_config *row, const struct config *c,
           struct http_site *site)
 {
-    *row = (struct listener_config){
-        .name = "http",
-        .socket = LOCAL_HTTP,
-        .listen = http_is_on(c) ? c->http_listen : NULL,
-        .listen_key = "http.listen",
-        .allow = c->http_allow,
-        .allow_key = "http.allow",
-        .enable_key = c->sequence_enable ? "sequence.enable" : "quota.enable",
-        .max_key = "http.max_connections",
-        .protocol = &http_protocol,
-        .ctx = site,
-        .max = wanted(c->http_max_connections),
-        .idle_s = HTTP_IDLE_S,
-        .yield_s = HTTP_YIELD_S};
+    *row = (struct listener_config){.name = "http",
+                                    .socket = LOCAL_HTTP,
+                                    .listen =
+                                        http_is_on(c) ? c->http_listen : NULL,
+                                    .listen_key = "http.listen",
+                                    .allow = c->http_allow,
+                                    .allow_key = "http.allow",
+                                    .enable_key = "http.listen",
+                                    .max_key = "http.max_connections",
+                                    .protocol = &http_protocol,
+                                    .ctx = site,
+                                    .max = wanted(c->http_max_connections),
+                                    .idle_s = HTTP_IDLE_S,
+                                    .yield_s = HTTP_YIELD_S};
 }
 
 /* The limit of open files allows less than a setting says. */

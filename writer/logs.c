@@ -63,6 +63,12 @@ free_place(struct logs *l)
     return NULL;
 }
 
+bool
+logs_can_retire(struct logs *l)
+{
+    return free_place(l) != NULL;
+}
+
 static void
 seal_run(struct io_job *job)
 {

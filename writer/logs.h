@@ -186,6 +186,14 @@ void logs_close(struct logs *l);
  * failed; `ready` comes. */
 uint32_t logs_free_slots(struct logs *l);
 
+/* Whether `count` messages, at most logs_slots(), may be put now: with
+ * logs_free_slots() again whenever that many have been put, which goes on to
+ * the next log.  False: `ready` comes. */
+bool logs_have_room(struct logs *l, uint32_t count);
+
+/* Messages that a log of the size that is set has slots for. */
+uint32_t logs_slots(const struct logs *l);
+
 /* Takes the next slot for message `m`, which was parsed from `bytes`.
  * LOGS_WORD bytes behind the message are read, whatever they are. */
 void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);

@@ -34,18 +34,45 @@ make_room(struct logs *l)
     return l->current.count + l->staged < l->current.header.slots;
 }
 
+/* Somebody was told that there is no room. */
+static void
+note_no_room(struct logs *l)
+{
+    if (!l->blocked)
+        l->figures.pushed_back++;
+    l->blocked = true;
+    if (!l->retry_timer.deadline_ms)
+        logs_want_spare(l);
+}
+
 uint32_t
 logs_free_slots(struct logs *l)
 {
-    if (!make_room(l)) {
-        if (!l->blocked)
-            l->figures.pushed_back++;
-        l->blocked = true;
-        if (!l->retry_timer.deadline_ms)
-            logs_want_spare(l);
-        return 0;
-    }
-    return l->current.header.slots - l->current.count - l->staged;
+    if (make_room(l))
+        return l->current.header.slots - l->current.count - l->staged;
+    note_no_room(l);
+    return 0;
+}
+
+bool
+logs_have_room(struct logs *l, uint32_t count)
+{
+    const uint32_t free = logs_free_slots(l);
+
+    if (count <= free)
+        return true;
+    if (free > 0 && l->spare_count > 0 && logs_can_retire(l) &&
+        count - free <= l->spares[0].header.slots)
+        return true;
+    if (free > 0)
+        note_no_room(l);
+    return false;
+}
+
+uint32_t
+logs_slots(const struct logs *l)
+{
+    return log_slots(l->config->log_size, &l->layout);
 }
 
 /* What happens once per log and once per flush. */

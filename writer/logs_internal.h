@@ -36,6 +36,9 @@ void logs_tell_ready(struct logs *l);
 
 /* ---- logs_fill.c ---- */
 
+/* Whether a log can be retired: there are few that wait to be sealed. */
+bool logs_can_retire(struct logs *l);
+
 /* Writes the stage into the current log. */
 void logs_flush(struct logs *l);
 

@@ -69,6 +69,7 @@ logs_are_ready(void *ctx)
     listener_wake(conns_door(w->conns, LISTENER_ACK));
     listener_wake(conns_door(w->conns, LISTENER_SILENT));
     live_service_ready(&w->lives);
+    http_logs_are_ready(&w->http);
 }
 
 static void
@@ -125,7 +126,7 @@ after_turn(void *ctx)
 
     /* Not before the requests of this turn are answered. */
     if (w->stop_signal != 0 && !w->stopping) {
-        w->stopping = true;
+        w->stopping = w->http.stopping = true;
         conns_stop(w->conns, w->config.write_drain_ms, conns_have_stopped, w);
     }
     more = conn_turn(w->conns);
@@ -225,8 +226,9 @@ open_conns(struct writer *w)
     int rc;
 
     w->ingest = (struct ingest){.logs = &w->logs, .commit = &w->commit};
-    rc = commit_init(&w->commit, &logs_file, &w->logs, &w->logs.sync_io,
-                     w->doors.rows[LISTENER_ACK].max, 0);
+    rc = commit_init(
+        &w->commit, &logs_file, &w->logs, &w->logs.sync_io,
+        w->doors.rows[LISTENER_ACK].max + w->doors.rows[LISTENER_HTTP].max, 0);
     if (rc == 0)
         rc = conns_init(&w->conns, w->loop, &o);
     if (rc < 0)
@@ -281,7 +283,7 @@ open_status(struct writer *w)
 static int
 open_http(struct writer *w)
 {
-    int rc = http_open(&w->http, w->loop, &w->dir, &w->config);
+    int rc = http_open(&w->http, w->loop, &w->dir, &w->config, &w->ingest);
 
     quota_init(&w->quota);
     if (rc < 0 || !w->config.quota_enable)

@@ -235,9 +235,10 @@ answer_explain(struct http_call *x)
 }
 
 const struct http_route sequence_routes[] = {
-    {"/fetch", NULL, HTTP_GET | HTTP_POST, answer_fetch},
-    {"/fetch", "n", HTTP_GET | HTTP_POST, answer_fetch_many},
-    {"/explain", "sequence", HTTP_GET | HTTP_HEAD | HTTP_POST, answer_explain},
+    {"/fetch", NULL, HTTP_GET | HTTP_POST, answer_fetch, 0, NULL},
+    {"/fetch", "n", HTTP_GET | HTTP_POST, answer_fetch_many, 0, NULL},
+    {"/explain", "sequence", HTTP_GET | HTTP_HEAD | HTTP_POST, answer_explain,
+     0, NULL},
 };
 const size_t sequence_route_count =
     sizeof sequence_routes / sizeof sequence_routes[0];

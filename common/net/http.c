@@ -2,7 +2,10 @@
 #include "common/net/http_internal.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "common/base/clock.h"
 
 static_assert(sizeof(struct http_state) % 8 == 0, "as protocols want it");
 static_assert(HTTP_PAD <= CONN_PAD, "may be read behind the input");
@@ -32,9 +35,30 @@ http_hold(struct http_call *x, struct http_line *line)
 {
     struct list_link *own = waits_of(x->conn);
 
+    struct http_state *s = conn_state(x->conn);
+
     assert(list_alone(own));
+    if (s->held_ms == 0)
+        s->held_ms = (uint32_t)clock_ms() | 1; /* 0 is "it has not" */
     list_add(&line->link, own);
     return CONN_PAUSE;
+}
+
+/* Since a time that is kept in 32 bits; a wait is shorter than 49 days. */
+static uint64_t
+elapsed_ms(uint32_t since_ms)
+{
+    const uint32_t now = (uint32_t)clock_ms() | 1;
+
+    return now - since_ms;
+}
+
+uint64_t
+http_waited_ms(struct http_call *x)
+{
+    const struct http_state *s = conn_state(x->conn);
+
+    return s->held_ms == 0 ? 0 : elapsed_ms(s->held_ms);
 }
 
 void
@@ -46,6 +70,22 @@ http_wake(struct http_line *line)
         list_remove(link);
         conn_wake(conn_of_state(LOOP_OWNER(link, struct http_state, waits)));
     }
+}
+
+uint64_t
+http_wake_late(struct http_line *line, uint64_t waited_ms)
+{
+    while (!list_alone(&line->link)) {
+        struct list_link *link = line->link.next;
+        struct http_state *s = LOOP_OWNER(link, struct http_state, waits);
+        const uint64_t waited = elapsed_ms(s->held_ms);
+
+        if (waited < waited_ms)
+            return waited_ms - waited;
+        list_remove(link);
+        conn_wake(conn_of_state(s));
+    }
+    return 0;
 }
 
 /* ---- routes ------------------------------------------------------------- */
@@ -124,25 +164,53 @@ find_route(const struct http_site *s, struct http_asked *a)
     }
 }
 
-static enum conn_next
-answer(struct conn *c, const struct http_asked *a)
+static struct http_call
+make_call(struct conn *c, const struct http_asked *a)
 {
-    struct http_site *s = conn_ctx(c);
-    struct http_call x = {.conn = c,
-                          .ctx = a->ctx,
-                          .request = &a->request,
-                          .rest = a->rest,
-                          .value = a->value};
+    return (struct http_call){.conn = c,
+                              .ctx = a->ctx,
+                              .request = &a->request,
+                              .rest = a->rest,
+                              .value = a->value};
+}
+
+/* The answer to a request without a route. */
+static enum conn_next
+answer_no_route(struct http_call *x, unsigned allow)
+{
+    struct http_site *s = conn_ctx(x->conn);
+    const bool versioned = http_is_versioned(x->request);
+    char detail[HTTP_DETAIL_SIZE];
     enum conn_next next;
 
-    if (a->route)
-        return a->route->answer(&x);
-    if (a->allow != 0 && a->request.method == HTTP_OPTIONS)
-        return http_answer_options(&x, a->allow);
-    next = a->allow != 0 ? http_not_allowed(&x, a->allow)
-                         : http_fail(&x, HTTP_NOT_FOUND);
+    if (allow != 0 && x->request->method == HTTP_OPTIONS && !versioned)
+        return http_answer_options(x, allow);
+    if (allow != 0) {
+        next = http_not_allowed(x, allow, NULL);
+    } else if (versioned && s->elsewhere) {
+        const struct http_problem p = {.detail = detail};
+
+        (void)snprintf(detail, sizeof detail, "no such path here; %s",
+                       s->elsewhere); /* a short sentence */
+        next = http_refuse(x, HTTP_NOT_FOUND, &p);
+    } else
+        next = http_fail(x, HTTP_NOT_FOUND);
     s->figures.refused += next == CONN_MORE;
     return next;
+}
+
+static enum conn_next
+answer(struct conn *c, const struct http_asked *a, struct http_text body)
+{
+    struct http_call x = make_call(c, a);
+    enum conn_next next;
+
+    x.body = body;
+    if (!a->route)
+        return answer_no_route(&x, a->allow);
+    if (a->route->check && !a->route->check(&x, &next))
+        return next;
+    return a->route->answer(&x);
 }
 
 /* ---- requests ----------------------------------------------------------- */
@@ -181,8 +249,11 @@ refuse(struct conn *c, const struct http_request *request, int status)
 
     r.keep = false;
     if (status == HTTP_FORBIDDEN && !r.foreign) {
+        const struct http_problem p = {"foreign-host", detail, 0};
+
         http_describe_host(&r, detail);
-        next = http_fail_with(&x, HTTP_FORBIDDEN, why = detail);
+        why = detail;
+        next = http_refuse(&x, HTTP_FORBIDDEN, &p);
     } else
         next = http_fail(&x, (enum http_status)status);
     if (next != CONN_MORE)
@@ -262,14 +333,24 @@ ask(struct conn *c, const struct input *in, struct http_asked *a)
 
     if (size <= 0)
         return size;
-    if (!http_is_ours(site, &a->request))
-        return -HTTP_FORBIDDEN;
     a->size = (size_t)size;
     a->ctx = NULL;
     a->rest = a->value = (struct http_text){NULL, 0};
     find_route(site, a);
+    if (!(a->route && (a->route->flags & HTTP_IS_OPEN) != 0) &&
+        !http_is_ours(site, &a->request))
+        return -HTTP_FORBIDDEN;
+    if (http_is_versioned(&a->request) && a->request.minor == 1 &&
+        !a->request.host.at)
+        return -HTTP_BAD_REQUEST;
     remember(site, in->at, a);
     return size;
+}
+
+static bool
+reads_body(const struct http_asked *a)
+{
+    return a->route && (a->route->flags & HTTP_READS_BODY) != 0;
 }
 
 /* Whether the body of a request has come, too; else `in` says what is to come,
@@ -293,8 +374,26 @@ has_body(struct http_state *s, struct input *in, const struct http_asked *a,
     if (a->size + a->request.body <= in->size)
         return true;
     in->need = (uint32_t)a->size;
-    in->skip = a->request.body;
+    if (reads_body(a))
+        in->need += a->request.body;
+    else
+        in->skip = a->request.body;
     return false;
+}
+
+/* The body of a request that is whole, for a route that reads it. */
+static struct http_text
+body_of(struct conn *c, const struct input *in, const struct http_asked *a)
+{
+    const struct http_state *s = conn_state(c);
+    struct http_site *site = conn_ctx(c);
+
+    if (!reads_body(a))
+        return (struct http_text){NULL, 0};
+    if (!a->request.is_chunked)
+        return (struct http_text){in->at + a->size, a->request.body};
+    http_chunks_join(&s->chunks, in->at + a->size, site->joined);
+    return (struct http_text){site->joined, s->chunks.size};
 }
 
 static void
@@ -306,30 +405,45 @@ advance(struct http_state *s, struct input *in, const struct http_asked *a)
         size += a->request.is_chunked ? s->chunks.at : a->request.body;
     s->has_body = s->is_cut = s->has_continued = false;
     s->chunks = (struct http_chunks){0};
+    s->held_ms = 0;
     in->at += size;
     in->size -= size;
 }
 
+/* Whether a request will be refused by what is in its head; *next is then the
+ * answer, the last on its connection. */
+static bool
+is_refused(struct conn *c, const struct http_asked *a, enum conn_next *next)
+{
+    struct http_asked last = *a;
+    struct http_call x = make_call(c, &last);
+
+    last.request.keep = false;
+    if (!a->route)
+        *next = answer_no_route(&x, a->allow);
+    else if (!a->route->check || a->route->check(&x, next))
+        return false;
+    if (*next == CONN_MORE)
+        *next = conn_last(c);
+    return true;
+}
+
 /* A client that waits before it sends its body: it is told to go on where there
- * is something to send it to.  Else it gets its answer and the end, as nobody
- * knows whether a body follows.  MORE: go on. */
+ * is something to send it to.  Else it gets its answer and the end, as it may
+ * or may not send the body then.  MORE: go on. */
 static enum conn_next
 answer_expectation(struct conn *c, const struct http_asked *a)
 {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct http_state *s = conn_state(c);
-    struct http_asked last = *a;
     enum conn_next next;
     uint8_t *to;
 
     if (!a->request.has_expected || s->has_continued ||
         (a->request.body == 0 && !a->request.is_chunked))
         return CONN_MORE;
-    if (!a->route) {
-        last.request.keep = false;
-        next = answer(c, &last);
-        return next == CONN_MORE ? conn_last(c) : next;
-    }
+    if (is_refused(c, a, &next))
+        return next;
     to = conn_space(c, sizeof text - 1);
     if (!to)
         return CONN_FULL;
@@ -353,7 +467,7 @@ serve_request(struct conn *c, struct input *in, const struct http_asked *a,
         return next;
     if (!has_body(s, in, a, &status))
         return status != 0 ? refuse(c, &a->request, status) : CONN_MORE;
-    next = answer(c, a);
+    next = answer(c, a, body_of(c, in, a));
     if (next != CONN_MORE)
         return next;
     site->figures.requests++;

@@ -56,7 +56,9 @@
 #include "common/net/conn.h"
 #include "common/net/http_parse.h"
 
-#define HTTP_ANSWER_HEAD 128 /* bytes of an answer before its body, at most */
+#define HTTP_ANSWER_HEAD 768 /* bytes of an answer before its body, at most */
+#define HTTP_MORE_MAX    256 /* bytes of http_call.more */
+#define HTTP_DETAIL_SIZE 512 /* text of why a request is refused, with NUL */
 #define HTTP_IDLE_S      60  /* idle_s of a door, from the last request */
 #define HTTP_YIELD_S     10  /* yield_s of a door */
 #define HTTP_TABLES_MAX  4
@@ -71,7 +73,9 @@ enum http_status {
     HTTP_NOT_FOUND = 404,
     HTTP_METHOD_NOT_ALLOWED = 405,
     HTTP_CONFLICT = 409,
+    HTTP_LENGTH_REQUIRED = 411,
     HTTP_TOO_LARGE = 413,
+    HTTP_MEDIA_TYPE = 415,
     HTTP_EXPECTATION_FAILED = 417,
     HTTP_UNPROCESSABLE = 422,
     HTTP_HEAD_TOO_LARGE = 431,
@@ -89,8 +93,18 @@ struct http_call {
     const struct http_request *request;
     struct http_text rest;  /* of the path, behind that of the route */
     struct http_text value; /* of the parameter that the route names */
-    uint8_t *out;           /* http.c's: where the answer begins */
-    size_t room;            /* http.c's: bytes left for its head */
+    struct http_text body;  /* with HTTP_READS_BODY */
+    /* Of the answer, before http_body(): its Content-Type, and with that Date,
+     * nosniff and Cache-Control, which is no-store if `cache` is NULL; further
+     * header lines, each with CR LF.  NULL: none of them. */
+    const char *type, *cache, *more;
+    uint8_t *out; /* http.c's: where the answer begins */
+    size_t room;  /* http.c's: bytes left for its head */
+};
+
+enum http_route_flags {
+    HTTP_READS_BODY = 1, /* http_call.body; other routes' are thrown away */
+    HTTP_IS_OPEN = 2     /* whoever asks, by whatever Host: says nothing */
 };
 
 struct http_route {
@@ -102,6 +116,11 @@ struct http_route {
     unsigned methods;  /* enum http_method, or-ed */
     /* CONN_MORE when it is answered, CONN_FULL, CONN_PAUSE (http_hold()). */
     enum conn_next (*answer)(struct http_call *x);
+    unsigned flags; /* enum http_route_flags, or-ed */
+    /* Looks at the head, before a client is asked to go on with its body and
+     * again before `answer`.  False: *next is the answer.  NULL: all is well.
+     */
+    bool (*check)(struct http_call *x, enum conn_next *next);
 };
 
 struct http_table {
@@ -131,11 +150,16 @@ struct http_site {
     char hosts[HTTP_HOSTS_SIZE]; /* names, beside addresses and names without a
                                     dot, that are ours, separated by blanks */
     bool get_changes;            /* http_may_change() allows GET everywhere */
+    const char *elsewhere; /* behind "no such path here" for paths of /v1/ that
+                              there are at another port; NULL: nothing */
     struct http_figures figures;
     /* The last one with a route: clients say the same again and again, and the
      * same bytes are the same request. */
     struct http_asked last;
     uint8_t last_head[HTTP_LAST_MAX];
+    uint8_t joined[HTTP_BODY_MAX]; /* a body that came in chunks */
+    uint64_t date_s;               /* of `date`; 0: there is none yet */
+    char date[40];
 };
 
 /* The protocol of a door whose ctx is a struct http_site.  Its row has
@@ -158,17 +182,26 @@ uint8_t *http_body(struct http_call *x, size_t max);
 enum conn_next http_end(struct http_call *x, enum http_status status,
                         size_t size);
 
-/* An answer whose body is the text of the status ("Not Found"). */
+/* ---- errors
+ *
+ * Below /v1/ an error is application/problem+json (RFC 9457): title, status,
+ * code (a word for programs, which stays as it is), detail (a line for people)
+ * and, if it is not 0, the line of the body where it is.  Elsewhere it is the
+ * text of the status ("Not Found"), behind a colon the detail. */
+struct http_problem {
+    const char *code;   /* NULL: the usual one of the status */
+    const char *detail; /* NULL: none */
+    uint32_t line;      /* 0: none */
+};
+
+enum conn_next http_refuse(struct http_call *x, enum http_status status,
+                           const struct http_problem *problem);
 enum conn_next http_fail(struct http_call *x, enum http_status status);
 
-/* The same with a detail behind it: "Forbidden: the Host ...". */
-enum conn_next http_fail_with(struct http_call *x, enum http_status status,
-                              const char *detail);
-
-/* 405 for a route that looks at the rest of a path itself. */
-enum conn_next http_not_allowed(struct http_call *x, unsigned methods);
-enum conn_next http_not_allowed_with(struct http_call *x, unsigned methods,
-                                     const char *detail);
+/* 405 for a route that looks at the rest of a path itself; `detail` may be
+ * NULL. */
+enum conn_next http_not_allowed(struct http_call *x, unsigned methods,
+                                const char *detail);
 
 /* For a route that changes something: whether a request with this method may.
  * A browser sends no header with which a GET that a page of another site makes
@@ -187,7 +220,13 @@ void http_line_init(struct http_line *line);
 /* The request waits in the line.  Returns CONN_PAUSE. */
 enum conn_next http_hold(struct http_call *x, struct http_line *line);
 
-/* All that wait in the line are called again. */
+/* Milliseconds since it first did; 0: it has not. */
+uint64_t http_waited_ms(struct http_call *x);
+
+/* All that wait in the line are called again; those that have waited for so
+ * long.  The latter returns when it is to be called again, 0 for an empty line,
+ * else milliseconds, at least 1. */
 void http_wake(struct http_line *line);
+uint64_t http_wake_late(struct http_line *line, uint64_t waited_ms);
 
 #endif

@@ -4,6 +4,13 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/wire/json_write.h"
+
+/* Bytes of a problem: of its detail each may become six. */
+#define PROBLEM_MAX (6 * HTTP_DETAIL_SIZE + 256)
 
 #define VERSION_AT 7 /* of the digit that tells 1.0 from 1.1 */
 
@@ -27,8 +34,12 @@ text_of(enum http_status status)
         return "Method Not Allowed";
     case HTTP_CONFLICT:
         return "Conflict";
+    case HTTP_LENGTH_REQUIRED:
+        return "Length Required";
     case HTTP_TOO_LARGE:
         return "Content Too Large";
+    case HTTP_MEDIA_TYPE:
+        return "Unsupported Media Type";
     case HTTP_EXPECTATION_FAILED:
         return "Expectation Failed";
     case HTTP_UNPROCESSABLE:
@@ -102,9 +113,38 @@ put_allow(uint8_t *to, unsigned methods)
     return put(to, "\r\n");
 }
 
+/* `Date: Sun, 22 Nov 2026 15:34:03 GMT`, written once a second. */
+static uint8_t *
+put_date(uint8_t *to, struct http_site *site)
+{
+    const uint64_t now_s = clock_unix_ms() / 1000;
+    struct tm tm;
+    time_t t;
+
+    if (now_s != site->date_s) {
+        t = (time_t)now_s;
+        (void)gmtime_r(&t, &tm); /* fails for years beyond an int */
+        (void)strftime(site->date, sizeof site->date,
+                       "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm); /* fits */
+        site->date_s = now_s;
+    }
+    return put(to, site->date);
+}
+
+/* What an answer with a Content-Type has beside it. */
+static uint8_t *
+put_type(uint8_t *to, const struct http_call *x)
+{
+    to = put_date(to, conn_ctx(x->conn));
+    to = put(put(put(to, "Content-Type: "), x->type), "\r\n");
+    to = put(to, "Cache-Control: ");
+    to = put(to, x->cache ? x->cache : "no-store");
+    return put(to, "\r\nX-Content-Type-Options: nosniff\r\n");
+}
+
 /* The head of an answer; returns its size.  `allow`: methods, or 0. */
 static size_t
-put_head(uint8_t *to, const struct http_request *r, enum http_status status,
+put_head(uint8_t *to, const struct http_call *x, enum http_status status,
          unsigned allow, size_t size)
 {
     uint8_t *at = to;
@@ -115,37 +155,45 @@ put_head(uint8_t *to, const struct http_request *r, enum http_status status,
         at = put_number(put(at, "HTTP/1.1 "), (size_t)status);
         at = put(put(put(at, " "), text_of(status)), "\r\n");
     }
-    to[VERSION_AT] = (uint8_t)('0' + r->minor);
-    if (r->keep)
+    to[VERSION_AT] = (uint8_t)('0' + x->request->minor);
+    if (x->request->keep)
         at = put(at, "Connection: keep-alive\r\n");
+    if (x->type)
+        at = put_type(at, x);
     if (allow != 0)
         at = put_allow(at, allow);
+    if (x->more)
+        at = put(at, x->more);
     at = put_number(put(at, "Content-length: "), size);
     return (size_t)(put(at, "\r\n\r\n") - to);
 }
 
 /* Bytes of the head of a usual answer. */
 static size_t
-usual_head(const struct http_request *r, size_t size)
+usual_head(const struct http_call *x, size_t size)
 {
+    uint8_t head[HTTP_ANSWER_HEAD];
     const size_t fixed = sizeof "HTTP/1.1 200 OK\r\nContent-length: \r\n\r\n";
     size_t digits = 1;
 
+    if (x->type)
+        return put_head(head, x, HTTP_OK, 0, size);
     while (size >= 10) {
         size /= 10;
         digits++;
     }
     return fixed - 1 + digits +
-           (r->keep ? sizeof "Connection: keep-alive\r\n" - 1 : 0);
+           (x->request->keep ? sizeof "Connection: keep-alive\r\n" - 1 : 0);
 }
 
 uint8_t *
 http_body(struct http_call *x, size_t max)
 {
+    assert(!x->more || strlen(x->more) < HTTP_MORE_MAX);
     x->out = conn_space(x->conn, HTTP_ANSWER_HEAD + max);
     if (!x->out)
         return NULL;
-    x->room = usual_head(x->request, max);
+    x->room = usual_head(x, max);
     return x->out + x->room;
 }
 
@@ -153,7 +201,7 @@ static enum conn_next
 end(struct http_call *x, enum http_status status, unsigned allow, size_t size)
 {
     uint8_t head[HTTP_ANSWER_HEAD];
-    const size_t head_size = put_head(head, x->request, status, allow, size);
+    const size_t head_size = put_head(head, x, status, allow, size);
 
     assert(x->out && head_size <= sizeof head);
     if (x->request->method == HTTP_HEAD)
@@ -172,10 +220,46 @@ http_end(struct http_call *x, enum http_status status, size_t size)
     return end(x, status, 0, size);
 }
 
+/* ---- errors ------------------------------------------------------------- */
+
+/* Words for programs, and what there is to say where nobody said more. */
+static struct http_problem
+usual_problem(enum http_status status)
+{
+    switch (status) {
+    case HTTP_FORBIDDEN:
+        return (struct http_problem){
+            "foreign-page", "a web page of another site asked for this", 0};
+    case HTTP_NOT_FOUND:
+        return (struct http_problem){"no-such-path", "no such path", 0};
+    case HTTP_METHOD_NOT_ALLOWED:
+        return (struct http_problem){"method",
+                                     "Allow has the methods that there are", 0};
+    case HTTP_TOO_LARGE:
+        return (struct http_problem){"too-large",
+                                     "a body of more than 65536 bytes", 0};
+    case HTTP_EXPECTATION_FAILED:
+        return (struct http_problem){"expectation",
+                                     "only 100-continue can be expected", 0};
+    case HTTP_HEAD_TOO_LARGE:
+        return (struct http_problem){"head-too-large",
+                                     "more than 65536 bytes or 128 lines", 0};
+    case HTTP_NOT_IMPLEMENTED:
+        return (struct http_problem){
+            "not-implemented",
+            "an unknown method, or a transfer encoding other than chunked", 0};
+    case HTTP_VERSION:
+        return (struct http_problem){"version", "HTTP is 1.0 or 1.1 here", 0};
+    default:
+        return (struct http_problem){"bad-request",
+                                     "malformed HTTP, or no Host", 0};
+    }
+}
+
 /* The text of the status, and behind a colon the detail, if there is one. */
 static enum conn_next
-fail(struct http_call *x, enum http_status status, unsigned allow,
-     const char *detail)
+refuse_in_text(struct http_call *x, enum http_status status, unsigned allow,
+               const char *detail)
 {
     const char *text = text_of(status), *between = detail ? ": " : "";
     const size_t size =
@@ -190,28 +274,69 @@ fail(struct http_call *x, enum http_status status, unsigned allow,
     return end(x, status, allow, size);
 }
 
+static enum conn_next
+refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
+               const struct http_problem *problem)
+{
+    const struct http_problem usual = usual_problem(status);
+    struct json_writer w;
+    uint8_t *body;
+
+    x->type = "application/problem+json";
+    x->cache = NULL;
+    body = http_body(x, PROBLEM_MAX);
+    if (!body)
+        return CONN_FULL;
+    json_write_init(&w, body, PROBLEM_MAX);
+    json_object_begin(&w);
+    json_member(&w, "title");
+    json_text(&w, text_of(status));
+    json_member(&w, "status");
+    json_integer(&w, status);
+    json_member(&w, "code");
+    json_text(&w, problem->code ? problem->code : usual.code);
+    json_member(&w, "detail");
+    json_text(&w, problem->detail ? problem->detail : usual.detail);
+    if (problem->line > 0) {
+        json_member(&w, "line");
+        json_integer(&w, problem->line);
+    }
+    json_object_end(&w);
+    json_bytes(&w, "\n", 1);
+    assert(json_write_size(&w) > 0);
+    return end(x, status, allow, json_write_size(&w));
+}
+
+static enum conn_next
+refuse(struct http_call *x, enum http_status status, unsigned allow,
+       const struct http_problem *problem)
+{
+    return http_is_versioned(x->request)
+               ? refuse_in_json(x, status, allow, problem)
+               : refuse_in_text(x, status, allow, problem->detail);
+}
+
+enum conn_next
+http_refuse(struct http_call *x, enum http_status status,
+            const struct http_problem *problem)
+{
+    return refuse(x, status, 0, problem);
+}
+
 enum conn_next
 http_fail(struct http_call *x, enum http_status status)
 {
-    return fail(x, status, 0, NULL);
+    const struct http_problem none = {0};
+
+    return refuse(x, status, 0, &none);
 }
 
 enum conn_next
-http_fail_with(struct http_call *x, enum http_status status, const char *detail)
+http_not_allowed(struct http_call *x, unsigned methods, const char *detail)
 {
-    return fail(x, status, 0, detail);
-}
+    const struct http_problem problem = {.detail = detail};
 
-enum conn_next
-http_not_allowed(struct http_call *x, unsigned methods)
-{
-    return fail(x, HTTP_METHOD_NOT_ALLOWED, methods, NULL);
-}
-
-enum conn_next
-http_not_allowed_with(struct http_call *x, unsigned methods, const char *detail)
-{
-    return fail(x, HTTP_METHOD_NOT_ALLOWED, methods, detail);
+    return refuse(x, HTTP_METHOD_NOT_ALLOWED, methods, &problem);
 }
 
 enum conn_next

@@ -11,8 +11,6 @@
 #include "common/net/http.h"
 #include "common/net/http_chunks.h"
 
-#define HTTP_DETAIL_SIZE 512 /* text of why a request is refused */
-
 /* Where a connection ends on this side; a connection remembers it. */
 enum http_end_kind { HTTP_END_UNKNOWN, HTTP_END_LOCAL, HTTP_END_REMOTE };
 
@@ -25,6 +23,8 @@ struct http_state {
     bool has_body;             /* the body of what is kept has passed */
     bool has_continued;        /* 100 Continue was answered */
     uint8_t end;               /* enum http_end_kind */
+    uint32_t held_ms;          /* clock, cut: when the request first waited; 0:
+                                  it has not */
 };
 
 /* Whether a request is one that this site serves: no web page of another site
@@ -34,6 +34,13 @@ bool http_is_ours(const struct http_site *s, const struct http_request *r);
 /* Why a request with that Host is refused, and what to do about it. */
 void http_describe_host(const struct http_request *r,
                         char text[HTTP_DETAIL_SIZE]);
+
+/* Whether errors of this request are application/problem+json. */
+static inline bool
+http_is_versioned(const struct http_request *r)
+{
+    return r->target.size >= 4 && memcmp(r->target.at, "/v1/", 4) == 0;
+}
 
 /* 200 with `Allow`. */
 enum conn_next http_answer_options(struct http_call *x, unsigned methods);

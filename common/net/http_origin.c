@@ -105,7 +105,7 @@ http_may_change(struct http_call *x, enum conn_next *next)
         s->end = is_local(x->conn) ? HTTP_END_LOCAL : HTTP_END_REMOTE;
     if (s->end == HTTP_END_LOCAL)
         return true;
-    *next = http_not_allowed_with(
+    *next = http_not_allowed(
         x, HTTP_POST,
         "at an address that is not loopback a GET changes nothing; use POST, "
         "or set http.get_changes = on");

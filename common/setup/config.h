@@ -85,6 +85,8 @@ struct config {
     char http_hosts[CONFIG_HOSTS_SIZE];  /* http.hosts = */
     uint64_t http_max_connections;       /* http.max_connections = 16384 */
     bool http_get_changes;               /* http.get_changes = off */
+    bool count_http;                     /* count.http = true */
+    uint64_t count_wait_ms;              /* count.wait = 1s */
     bool sequence_enable;                /* sequence.enable = false */
     uint64_t sequence_reserve;           /* sequence.reserve = 0 */
     uint64_t sequence_server_no;         /* sequence.server_no = 0 */

@@ -34,8 +34,9 @@ check_addresses(const struct config *c, char *why, size_t why_size)
         {"read.listen", c->read_listen},
         {"counter.port", counter},
         {"semaphore.port", semaphore},
-        {"http.listen",
-         c->sequence_enable || c->quota_enable ? c->http_listen : ""},
+        {"http.listen", c->count_http || c->sequence_enable || c->quota_enable
+                            ? c->http_listen
+                            : ""},
     };
     const size_t count = sizeof places / sizeof places[0];
 

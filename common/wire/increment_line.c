@@ -58,13 +58,13 @@ read_bytes(const struct increment_form *form, const char *field, size_t size,
     return memchr(field, '\0', size) ? -EINVAL : (int)size;
 }
 
-static const struct increment_fault *
-read_name(const struct increment_form *form, const char *field, size_t size,
-          size_t max, struct increment_name *out)
+const struct increment_fault *
+increment_name_read(const struct increment_form *form, const char *field,
+                    size_t size, size_t max, struct increment_name *out)
 {
     int rc;
 
-    if (!form->raw && has_control(field, size))
+    if (!form->raw && !form->control && has_control(field, size))
         return &control;
     rc = read_bytes(form, field, size, out->bytes);
     if (rc == 0)
@@ -72,7 +72,7 @@ read_name(const struct increment_form *form, const char *field, size_t size,
     if (rc == -ENAMETOOLONG)
         return &too_long;
     if (rc < 0)
-        return form->raw ? &zero_byte : &bad_escape;
+        return memchr(field, '\0', size) ? &zero_byte : &bad_escape;
     out->size = (size_t)rc;
     return out->size > max ? &too_long_here : NULL;
 }
@@ -124,12 +124,13 @@ increment_line_read(const struct increment_form *form, const char *text,
 
     if (size == 0 || !cut_field(&text, &left, &field, &size))
         return &empty_line;
-    fault = read_name(form, field, size, form->keyspace_max, &out->keyspace);
+    fault = increment_name_read(form, field, size, form->keyspace_max,
+                                &out->keyspace);
     if (fault)
         return fault;
     if (!cut_field(&text, &left, &field, &size))
         return &no_tab;
-    fault = read_name(form, field, size, form->key_max, &out->key);
+    fault = increment_name_read(form, field, size, form->key_max, &out->key);
     if (fault)
         return fault;
     out->count = 1;

@@ -17,6 +17,7 @@
 
 struct increment_form {
     bool raw;            /* names as they are, not in text form */
+    bool control;        /* control characters may stand as they are */
     size_t keyspace_max; /* bytes that names may have */
     size_t key_max;
 };
@@ -40,6 +41,11 @@ struct increment_fault {
 const struct increment_fault *
 increment_line_read(const struct increment_form *form, const char *text,
                     size_t size, struct increment *out);
+
+/* The same of one name. */
+const struct increment_fault *
+increment_name_read(const struct increment_form *form, const char *field,
+                    size_t size, size_t max, struct increment_name *out);
 
 /* Digits with a sign or none.  0, -EINVAL, or -ERANGE beyond 64 bits. */
 int increment_number_parse(const char *text, size_t size, int64_t *out);

@@ -58,10 +58,10 @@ fail(struct http_call *x)
 }
 
 static const struct http_route routes[] = {
-    {"/a", NULL, HTTP_GET, echo},
-    {"/a", "n", HTTP_GET | HTTP_POST, echo},
-    {"/b/", "*", HTTP_POST | HTTP_DELETE, echo},
-    {"/c", "*", HTTP_GET, fail},
+    {"/a", NULL, HTTP_GET, echo, 0, NULL},
+    {"/a", "n", HTTP_GET | HTTP_POST, echo, 0, NULL},
+    {"/b/", "*", HTTP_POST | HTTP_DELETE, echo, 0, NULL},
+    {"/c", "*", HTTP_GET, fail, 0, NULL},
 };
 
 static bool

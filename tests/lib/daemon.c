@@ -200,8 +200,9 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
 {
     static char option[] = "--ready-fd", number[] = "3";
     static char set[] = "-o", counter_port[] = "counter.port=0",
-                semaphore_port[] = "semaphore.port=0";
-    char path[4096], *argv[DAEMON_ARGS_MAX + 8], **env;
+                semaphore_port[] = "semaphore.port=0",
+                count_off[] = "count.http=off";
+    char path[4096], *argv[DAEMON_ARGS_MAX + 10], **env;
     pid_t parent = getpid();
     size_t n = 0, i;
 
@@ -217,6 +218,10 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
         if (!says_something_about(how->argv, "counter.")) {
             argv[n++] = set;
             argv[n++] = counter_port;
+        }
+        if (!says_something_about(how->argv, "http.listen")) {
+            argv[n++] = set;
+            argv[n++] = count_off;
         }
         if (!says_something_about(how->argv, "semaphore.port")) {
             argv[n++] = set;

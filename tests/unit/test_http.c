@@ -143,14 +143,14 @@ answer_delete(struct http_call *x)
 }
 
 static const struct http_route routes[] = {
-    {"/ok", NULL, HTTP_GET | HTTP_POST, answer_ok},
-    {"/seen", NULL, HTTP_GET | HTTP_HEAD, answer_ok},
-    {"/large", "n", HTTP_GET | HTTP_POST, answer_large},
-    {"/any/", "*", HTTP_GET | HTTP_POST, answer_rest},
-    {"/gated", NULL, HTTP_GET, answer_gated},
-    {"/held", NULL, HTTP_GET, answer_held},
-    {"/one", "*", HTTP_DELETE, answer_delete},
-    {"/one", "*", HTTP_POST, answer_ok},
+    {"/ok", NULL, HTTP_GET | HTTP_POST, answer_ok, 0, NULL},
+    {"/seen", NULL, HTTP_GET | HTTP_HEAD, answer_ok, 0, NULL},
+    {"/large", "n", HTTP_GET | HTTP_POST, answer_large, 0, NULL},
+    {"/any/", "*", HTTP_GET | HTTP_POST, answer_rest, 0, NULL},
+    {"/gated", NULL, HTTP_GET, answer_gated, 0, NULL},
+    {"/held", NULL, HTTP_GET, answer_held, 0, NULL},
+    {"/one", "*", HTTP_DELETE, answer_delete, 0, NULL},
+    {"/one", "*", HTTP_POST, answer_ok, 0, NULL},
 };
 
 static int

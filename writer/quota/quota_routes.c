@@ -195,7 +195,7 @@ manage(struct http_call *x, const struct quota_name *name)
         return quota_change_asked(x, &r, name);
     }
     if (x->request->method != HTTP_POST)
-        return http_not_allowed(x, HTTP_POST | HTTP_DELETE);
+        return http_not_allowed(x, HTTP_POST | HTTP_DELETE, NULL);
     r = (struct quota_request){.type = JOURNAL_RECORD_CREATE,
                                .name = name->at,
                                .name_size = name->size};
@@ -216,11 +216,11 @@ act_named(struct http_call *x, const struct quota_name *name,
     const struct http_text asked = x->request->query;
 
     if (x->request->method == HTTP_DELETE)
-        return http_not_allowed(x, HTTP_GET | HTTP_POST);
+        return http_not_allowed(x, HTTP_GET | HTTP_POST, NULL);
     if (http_text_is(word, "query") && !asked.at)
         return query(x, quota);
     if (x->request->method == HTTP_HEAD)
-        return http_not_allowed(x, HTTP_GET | HTTP_POST);
+        return http_not_allowed(x, HTTP_GET | HTTP_POST, NULL);
     for (size_t i = 0; i < VERBS; i++) {
         const char *parameter = verbs[i].parameter;
 
@@ -260,14 +260,14 @@ answer_named(struct http_call *x)
 #define ASKS    (METHODS | HTTP_HEAD) /* changes nothing */
 
 const struct http_route quota_routes[] = {
-    {"/apply", "amt", METHODS, answer_apply},
-    {"/query", NULL, ASKS, answer_query},
-    {"/cancel", "jnlsno", METHODS, answer_cancel},
-    {"/increase", "amt", METHODS, answer_increase},
-    {"/decrease", "amt", METHODS, answer_decrease},
-    {"/empty", NULL, METHODS, answer_empty},
-    {"/quota", NULL, HTTP_GET | HTTP_HEAD, answer_list},
-    {"/quota/", "*", ASKS | HTTP_DELETE, answer_named},
+    {"/apply", "amt", METHODS, answer_apply, 0, NULL},
+    {"/query", NULL, ASKS, answer_query, 0, NULL},
+    {"/cancel", "jnlsno", METHODS, answer_cancel, 0, NULL},
+    {"/increase", "amt", METHODS, answer_increase, 0, NULL},
+    {"/decrease", "amt", METHODS, answer_decrease, 0, NULL},
+    {"/empty", NULL, METHODS, answer_empty, 0, NULL},
+    {"/quota", NULL, HTTP_GET | HTTP_HEAD, answer_list, 0, NULL},
+    {"/quota/", "*", ASKS | HTTP_DELETE, answer_named, 0, NULL},
 };
 
 const size_t quota_route_count = sizeof quota_routes / sizeof quota_routes[0];

@@ -1,0 +1,24 @@
+/* common/wire/gunzip.h - one gzip member in memory, inflated into a buffer.
+ *
+ * Ownership: between open and close it keeps zlib's window, so that a call
+ * allocates nothing.
+ */
+#ifndef COUNTD_COMMON_WIRE_GUNZIP_H
+#define COUNTD_COMMON_WIRE_GUNZIP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gunzip;
+
+int gunzip_open(struct gunzip **out); /* 0 or -ENOMEM */
+void gunzip_close(struct gunzip *g);  /* NULL: nothing */
+
+/* Returns the size of what was inflated, at most `max`.
+ *   -EBADMSG  no gzip, a wrong check sum, or something behind the member
+ *   -ENODATA  it is cut short
+ *   -EFBIG    more than `max` bytes */
+int gunzip_run(struct gunzip *g, const uint8_t *at, size_t size, uint8_t *to,
+               size_t max);
+
+#endif

@@ -1,0 +1,568 @@
+/* tests/e2e/test_count_http.c - POST /v1/count of the built daemons: what is
+ * answered with 200 is counted, all of it and once, through kills; what is not
+ * is not counted at all. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/service.h"
+
+#define MERGE_MS 20000
+#define TSV      "text/tab-separated-values"
+#define JSON     "application/json"
+#define NDJSON   "application/x-ndjson"
+#define NAMED    "Host: localhost\r\n"
+
+static int
+set_up(void **state)
+{
+    struct fleet *f;
+
+    assert_int_equal(service_setup(state), 0);
+    f = *state;
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "http.listen=127.0.0.1:0");
+    return 0;
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+struct answer {
+    int status;
+    char head[1024], body[1024];
+};
+
+static int
+join(struct fleet *f)
+{
+    return client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+}
+
+/* Reads one answer, byte by byte up to its body. */
+static void
+hear(int fd, struct answer *a)
+{
+    const char *length;
+    size_t size = 0, want;
+
+    do {
+        assert_true(size + 1 < sizeof a->head);
+        assert_int_equal(client_read(fd, a->head + size, 1), 1);
+        a->head[++size] = '\0';
+    } while (size < 4 || strcmp(a->head + size - 4, "\r\n\r\n") != 0);
+    assert_int_equal(sscanf(a->head, "HTTP/1.1 %d", &a->status), 1);
+    length = strstr(a->head, "Content-length: ");
+    assert_non_null(length);
+    want = strtoul(length + 16, NULL, 10);
+    assert_true(want < sizeof a->body);
+    assert_int_equal(client_read(fd, a->body, want), want);
+    a->body[want] = '\0';
+}
+
+static void
+say(int fd, const char *type, const void *body, size_t size)
+{
+    char head[256];
+    const int n = snprintf(head, sizeof head,
+                           "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
+                           "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+                           type, size);
+
+    client_send(fd, head, (size_t)n);
+    client_send(fd, body, size);
+}
+
+/* Counts; the answer's readable_ms. */
+static int64_t
+count(int fd, const char *type, const char *body, int counted)
+{
+    struct answer a;
+    long long readable;
+    int n;
+
+    say(fd, type, body, strlen(body));
+    hear(fd, &a);
+    if (a.status != 200)
+        fail_msg("%d: %s", a.status, a.body);
+    assert_int_equal(sscanf(a.body,
+                            "{\"counted\": %d, \"readable_ms\": %lld}\n", &n,
+                            &readable),
+                     2);
+    assert_int_equal(n, counted);
+    return readable;
+}
+
+/* Waits until the reader's answers have what was readable at that time. */
+static void
+expect_count(struct fleet *f, int64_t readable_ms, const char *keyspace,
+             const char *key, int64_t want)
+{
+    const int fd = client_connect(fleet_read_port(f));
+    int64_t got = 0;
+
+    client_await_merge(fd, keyspace, readable_ms - 1, MERGE_MS);
+    if (!client_get(fd, keyspace, key, &got))
+        got = 0;
+    if (got != want)
+        fail_msg("%s %s: %lld, not %lld", keyspace, key, (long long)got,
+                 (long long)want);
+    client_close(fd);
+}
+
+static void
+start_all(struct fleet *f)
+{
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_start(f, FLEET_READ);
+}
+
+/* ---- what counts -------------------------------------------------------- */
+
+static void
+each_format_counts_and_is_readable_when_it_says(void **state)
+{
+    struct fleet *f = *state;
+    int64_t ms;
+    int fd;
+
+    start_all(f);
+    fd = join(f);
+    ms = count(fd, JSON, "{\"keyspace\":\"p\",\"key\":\"/a\",\"n\":5}", 1);
+    expect_count(f, ms, "p", "/a", 5);
+    ms = count(fd, JSON "; charset=utf-8",
+               "[{\"keyspace\":\"p\",\"key\":\"/a\"},"
+               "{\"keyspace\":\"p\",\"key\":\"/b\",\"n\":\"-2\"}]",
+               2);
+    expect_count(f, ms, "p", "/a", 6);
+    expect_count(f, ms, "p", "/b", -2);
+    ms = count(fd, NDJSON,
+               "{\"keyspace\":\"q\",\"key\":\"\\\\xff\\\\t\"}\n"
+               "{\"keyspace\":\"q\",\"key\":\"\\u00e9\"}\n",
+               2);
+    expect_count(f, ms, "q", "\xff\t", 1);
+    expect_count(f, ms, "q", "\xc3\xa9", 1);
+    ms = count(fd, TSV, "p\t/a\r\n\np\t/b\t2\nq\t\\xff\\t\t9", 3);
+    expect_count(f, ms, "p", "/a", 7);
+    expect_count(f, ms, "p", "/b", 0);
+    expect_count(f, ms, "q", "\xff\t", 10);
+    (void)count(fd, TSV, "", 0);
+    (void)count(fd, JSON, "[]", 0);
+    client_close(fd);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+/* A request of 4096 lines over the end of a log, and what was answered just
+ * before a kill. */
+static void
+what_is_answered_is_on_disk_all_of_it_and_once(void **state)
+{
+    struct fleet *f = *state;
+    static char body[65536];
+    int64_t ms;
+    int fd;
+
+    fleet_option(f, "log.size=3M"); /* 5782 slots */
+    fleet_start(f, FLEET_WRITE);
+    for (size_t i = 0; i < 4096; i++)
+        memcpy(body + 4 * i, i % 2 == 0 ? "k\ta\n" : "k\tb\n", 4);
+    body[4 * 4096] = '\0';
+    fd = join(f);
+    for (int i = 0; i < 3; i++) {
+        (void)count(fd, TSV, body, 4096);
+        daemon_kill(fleet_daemon(f, FLEET_WRITE));
+        client_close(fd);
+        fleet_start(f, FLEET_WRITE);
+        fd = join(f);
+    }
+    fleet_start(f, FLEET_WORKER);
+    fleet_start(f, FLEET_READ);
+    ms = count(fd, TSV, "k\tc\n", 1);
+    expect_count(f, ms, "k", "a", 3 * 2048);
+    expect_count(f, ms, "k", "b", 3 * 2048);
+    client_close(fd);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+/* ---- what does not ------------------------------------------------------ */
+
+/* Requests with what their head has behind the first line, their body, and the
+ * answer: its status, code, line, and whether the connection ends. */
+static const struct {
+    const char *line, *head, *body;
+    int status;
+    const char *has; /* of the answer */
+    bool ends;
+} rules[] = {
+    {"POST /v1/count", NAMED "Content-Type: " TSV, "p\ta\np\tb\tmany\n", 400,
+     "\"code\": \"bad-number\", \"detail\": \"the increment is not a whole "
+     "number\", \"line\": 2}\n",
+     false},
+    {"POST /v1/count", NAMED "Content-Type: " NDJSON,
+     "{\"keyspace\":\"p\",\"key\":\"a\"}\n"
+     "{\"keyspace\":\"p\",\"key\":\"a\",\"count\":3}\n",
+     400,
+     "{\"title\": \"Bad Request\", \"status\": 400, \"code\": "
+     "\"unknown-member\", \"detail\": \"unknown member \\\"count\\\"; there "
+     "are "
+     "keyspace, key and n\", \"line\": 2}\n",
+     false},
+    {"POST /v1/count", NAMED "Content-Type: " JSON,
+     "{\"keyspace\":\"p\",\"key\":\"a\",\"n\":1.0}", 400,
+     "{\"title\": \"Bad Request\", \"status\": 400, \"code\": \"bad-number\", "
+     "\"detail\": \"n must be a whole number\", \"line\": 1}\n",
+     false},
+    {"POST /v1/count", NAMED "Content-Type: " JSON,
+     "{\"keyspace\":\"p\",\"key\":\"a\",\"n\":9223372036854775808}", 400,
+     "\"detail\": \"n: no whole number of 64 bits: 9223372036854775808\", "
+     "\"line\": 1}\n",
+     false},
+    {"POST /v1/count", NAMED "Content-Type: " JSON,
+     "[{\"keyspace\":\"p\",\"key\":\"a\"},{\"keyspace\":\"p\"}]", 400,
+     "\"code\": \"bad-member\", \"detail\": \"key must be a string\", "
+     "\"line\": 2}\n",
+     false},
+    {"POST /v1/count", NAMED "Content-Type: " JSON "\r\nIdempotency-Key: 7",
+     "{\"keyspace\":\"p\",\"key\":\"a\"}", 400, "\"code\": \"no-keys\"", false},
+    {"POST /v1/count?names=raw", NAMED "Content-Type: " TSV, "p\ta\n", 400,
+     "\"code\": \"unknown-parameter\"", false},
+    {"POST /v1/count", NAMED "Content-Type: application/x-www-form-urlencoded",
+     "a=b", 415, "\"code\": \"media-type\"", false},
+    {"POST /v1/count", NAMED "Content-Type: text/plain", "p\ta\n", 415,
+     "\"code\": \"media-type\"", false},
+    {"POST /v1/count", NAMED "X: y", "p\ta\n", 415, "\"code\": \"media-type\"",
+     false},
+    {"POST /v1/count", NAMED "Content-Type: " TSV "\r\nContent-Encoding: br",
+     "p\ta\n", 415, "\"code\": \"encoding\"", false},
+    {"POST /v1/count", NAMED "Content-Type: " TSV "\r\nContent-Encoding: gzip",
+     "p\ta\n", 400, "\"code\": \"bad-gzip\"", false},
+    {"POST /v1/count", NAMED "Content-Type: " TSV, NULL, 411,
+     "\"code\": \"length\"", false},
+    {"POST /v1/count", "Content-Type: " TSV, "p\ta\n", 400,
+     "\"code\": \"bad-request\"", true},
+    {"GET /v1/count", NAMED "X: y", NULL, 405, "\"code\": \"method\"", false},
+    {"HEAD /v1/count", NAMED "X: y", NULL, 405, "", false},
+    {"OPTIONS /v1/count", NAMED "X: y", NULL, 405, "\"code\": \"method\"",
+     false},
+    {"PUT /v1/count", NAMED "Content-Type: " TSV, "p\ta\n", 405,
+     "\"code\": \"method\"", false},
+    {"GET /v1/top", NAMED "X: y", NULL, 404,
+     "no such path here; countd-read answers questions, at read.http", false},
+    {"POST /v1/count/", NAMED "Content-Type: " TSV, "p\ta\n", 404,
+     "\"code\": \"no-such-path\"", false},
+    /* Web pages. */
+    {"POST /v1/count",
+     NAMED "Origin: http://evil.example\r\nContent-Type: " TSV, "p\ta\n", 403,
+     "\"code\": \"foreign-page\"", true},
+    {"POST /v1/count", NAMED "Origin: null\r\nContent-Type: " JSON,
+     "{\"keyspace\":\"p\",\"key\":\"a\"}", 403, "\"code\": \"foreign-page\"",
+     true},
+    {"POST /v1/count", NAMED "Referer: http://localhost/\r\nContent-Type: " TSV,
+     "p\ta\n", 403, "\"code\": \"foreign-page\"", true},
+    {"POST /v1/count", NAMED "Sec-Fetch-Site: cross-site\r\nContent-Type: " TSV,
+     "p\ta\n", 403, "\"code\": \"foreign-page\"", true},
+    {"POST /v1/count", "Host: rebound.example:9527\r\nContent-Type: " TSV,
+     "p\ta\n", 403, "the Host rebound.example is not known here", true},
+    {"OPTIONS /v1/count",
+     NAMED "Origin: http://a.b\r\nAccess-Control-Request-Method: POST", NULL,
+     403, "\"code\": \"foreign-page\"", true},
+};
+
+static void
+a_request_that_is_refused_counts_nothing(void **state)
+{
+    struct fleet *f = *state;
+    struct answer a;
+    char head[512];
+    int64_t ms;
+    int fd, n;
+
+    start_all(f);
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        const bool is_head = strncmp(rules[i].line, "HEAD", 4) == 0;
+
+        fd = join(f);
+        n = snprintf(head, sizeof head, "%s HTTP/1.1\r\n%s\r\n", rules[i].line,
+                     rules[i].head);
+        if (rules[i].body)
+            n += snprintf(head + n, sizeof head - (size_t)n,
+                          "Content-Length: %zu\r\n\r\n%s",
+                          strlen(rules[i].body), rules[i].body);
+        else
+            n += snprintf(head + n, sizeof head - (size_t)n, "\r\n");
+        client_send(fd, head, (size_t)n);
+        if (is_head) {
+            client_close(fd);
+            continue;
+        }
+        hear(fd, &a);
+        if (a.status != rules[i].status || !strstr(a.body, rules[i].has))
+            fail_msg("%s\n%s: %d, %s", head, rules[i].has, a.status, a.body);
+        assert_non_null(
+            strstr(a.head, "Content-Type: application/problem+json\r\n"));
+        assert_non_null(strstr(a.head, "X-Content-Type-Options: nosniff\r\n"));
+        assert_non_null(strstr(a.head, "\r\nDate: "));
+        assert_int_equal(strstr(a.head, "Allow: POST\r\n") != NULL,
+                         a.status == 405);
+        if (rules[i].ends)
+            client_expect_end(fd);
+        else
+            (void)count(fd, TSV, "good\tafter\n", 1);
+        client_close(fd);
+    }
+    fd = join(f);
+    ms = count(fd, TSV, "p\tthe only one\n", 1);
+    expect_count(f, ms, "p", "a", 0);
+    expect_count(f, ms, "p", "the only one", 1);
+    client_close(fd);
+    fleet_stop_all(f);
+}
+
+static void
+a_body_has_64_kib_and_4096_increments(void **state)
+{
+    static char body[70000];
+    struct fleet *f = *state;
+    struct answer a;
+    int fd;
+
+    fleet_option(f, "log.size=3M");
+    fleet_start(f, FLEET_WRITE);
+    memset(body, '\n', sizeof body);
+    fd = join(f);
+    say(fd, TSV, body, 65536);
+    hear(fd, &a);
+    assert_int_equal(a.status, 200);
+    for (size_t i = 0; i < 4097; i++)
+        memcpy(body + 4 * i, "k\ta\n", 4);
+    say(fd, TSV, body, 4 * 4097);
+    hear(fd, &a);
+    assert_int_equal(a.status, 413);
+    assert_non_null(strstr(a.body, "\"code\": \"too-many\""));
+    say(fd, TSV, body, 65537);
+    hear(fd, &a);
+    assert_int_equal(a.status, 413);
+    assert_non_null(strstr(a.body, "\"code\": \"too-large\""));
+    client_close(fd);
+    fleet_stop(f, FLEET_WRITE);
+}
+
+/* ---- back-pressure ------------------------------------------------------ */
+
+/* Fills the two logs there may be, of 64 KiB and 105 to 119 slots each, so that
+ * there is room for some, and not for a hundred. */
+static void
+fill_logs(int fd)
+{
+    char body[1024];
+    size_t size = 0;
+
+    for (int i = 0; i < 100; i++)
+        size += (size_t)sprintf(body + size, "fill\ta\n");
+    (void)count(fd, TSV, body, 100);
+    (void)count(fd, TSV, body, 100);
+}
+
+static void
+without_a_log_it_is_asked_to_come_again_and_nothing_counts(void **state)
+{
+    struct fleet *f = *state;
+    struct answer a;
+    char body[1024];
+    uint64_t began;
+    size_t size = 0;
+    int fd, other;
+    int64_t ms;
+
+    fleet_option(f, "log.count=2");
+    fleet_option(f, "log.max=2");
+    fleet_option(f, "log.rotate_after=1h");
+    fleet_option(f, "count.wait=3s");
+    fleet_start(f, FLEET_WRITE);
+    fd = join(f);
+    fill_logs(fd);
+    for (int i = 0; i < 100; i++)
+        size += (size_t)sprintf(body + size, "late\ta\n");
+    began = clock_ms();
+    say(fd, TSV, body, size);
+    hear(fd, &a);
+    assert_true(clock_ms() - began >= 2999);
+    assert_int_equal(a.status, 503);
+    assert_non_null(strstr(a.head, "Retry-After: 1\r\n"));
+    assert_non_null(strstr(a.body, "\"code\": \"no-log\""));
+    /* The connection goes on, and small ones still fit. */
+    ms = count(fd, TSV, "late\tb\n", 1);
+    /* Two that wait get their turn when there is a log again. */
+    fleet_stop(f, FLEET_WRITE);
+    client_close(fd);
+    fleet_option(f, "count.wait=60s");
+    fleet_option(f, "log.rotate_after=100ms");
+    fleet_start(f, FLEET_WORKER);
+    fleet_start(f, FLEET_READ);
+    fleet_start(f, FLEET_WRITE);
+    fd = join(f);
+    other = join(f);
+    for (int i = 0; i < 3; i++) {
+        say(fd, TSV, body, size);
+        say(other, TSV, body, size);
+    }
+    for (int i = 0; i < 3; i++) {
+        hear(fd, &a);
+        assert_int_equal(a.status, 200);
+        hear(other, &a);
+        assert_int_equal(a.status, 200);
+    }
+    ms = count(fd, TSV, "late\tc\n", 1);
+    expect_count(f, ms, "late", "a", 600);
+    expect_count(f, ms, "late", "b", 1);
+    client_close(fd);
+    client_close(other);
+    fleet_stop_all(f);
+}
+
+static void
+health_is_told_to_everyone(void **state)
+{
+    static const char *const asks[] = {
+        "GET /healthz HTTP/1.1\r\n\r\n",
+        "GET /readyz HTTP/1.1\r\nHost: probe.example.com\r\n"
+        "Origin: http://a.b\r\n\r\n"};
+    struct fleet *f = *state;
+    const char *ask = "GET /readyz HTTP/1.1\r\n\r\n";
+    struct answer a;
+    int fd;
+
+    fleet_option(f, "log.count=2");
+    fleet_option(f, "log.max=2");
+    fleet_option(f, "log.rotate_after=1h");
+    fleet_option(f, "count.wait=3s");
+    fleet_start(f, FLEET_WRITE);
+    fd = join(f);
+    for (size_t i = 0; i < 2; i++) {
+        client_send(fd, asks[i], strlen(asks[i]));
+        hear(fd, &a);
+        assert_int_equal(a.status, 200);
+        assert_string_equal(a.body, "ok\n");
+    }
+    fill_logs(fd);
+    do {
+        say(fd, TSV, "fill\ta\n", 7);
+        hear(fd, &a);
+    } while (a.status == 200);
+    assert_int_equal(a.status, 503);
+    do {
+        client_send(fd, ask, strlen(ask));
+        hear(fd, &a);
+    } while (a.status == 200);
+    assert_int_equal(a.status, 503);
+    assert_non_null(strstr(a.body, "no log to write to"));
+    client_send(fd, asks[0], strlen(asks[0]));
+    hear(fd, &a);
+    assert_int_equal(a.status, 200);
+    client_close(fd);
+    fleet_stop(f, FLEET_WRITE);
+}
+
+/* ---- clients as they are ------------------------------------------------ */
+
+static void
+curl_counts(void **state)
+{
+    struct fleet *f = *state;
+    char script[2048], output[4096];
+    int64_t ms;
+    int fd;
+
+    if (access("/usr/bin/curl", X_OK) < 0)
+        test_skip("no curl");
+    start_all(f);
+    (void)snprintf(
+        script, sizeof script,
+        "set -e; u=http://127.0.0.1:%u/v1/count; t='Content-Type: " TSV "'\n"
+        "j='Content-Type: " JSON "'\n"
+        "curl -sSf -H \"$j\" -d '{\"keyspace\":\"c\",\"key\":\"a\"}' $u\n"
+        "printf 'c\\ta\\t10\\n' | curl -sSf -H \"$t\" --data-binary @- $u\n"
+        "printf 'c\\ta\\t100\\n' | gzip | curl -sSf -H \"$t\" -H "
+        "'Content-Encoding: gzip' --data-binary @- $u\n"
+        "printf 'c\\ta\\t1000\\n' | curl -sSf -X POST -H \"$t\" -T - $u\n"
+        "printf 'c\\ta\\t10000\\n' | curl -sSf -H \"$t\" -H "
+        "'Expect: 100-continue' --data-binary @- $u\n"
+        "curl -sSf --unix-socket %s/socket/http -H \"$j\" -d "
+        "'{\"keyspace\":\"c\",\"key\":\"a\",\"n\":100000}' "
+        "http://localhost/v1/count\n"
+        "! curl -sSf -d a=b $u 2>&1\n",
+        daemon_port(fleet_daemon(f, FLEET_WRITE), "http"), f->path);
+    expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script, NULL), 0,
+           "");
+    assert_non_null(strstr(output, "415"));
+    fd = join(f);
+    ms = count(fd, TSV, "c\tb\n", 1);
+    expect_count(f, ms, "c", "a", 111111);
+    client_close(fd);
+    fleet_stop_all(f);
+}
+
+/* An iterator is sent in chunks, and the connection is used again. */
+static void
+python_counts(void **state)
+{
+    static const char program[] =
+        "import gzip, http.client, json, sys\n"
+        "c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]))\n"
+        "def post(body, type, **more):\n"
+        "    c.request('POST', '/v1/count', body, {'Content-Type': type, "
+        "**more})\n"
+        "    r = c.getresponse(); b = r.read(); assert r.status == 200, b\n"
+        "    return json.loads(b)['counted']\n"
+        "lines = [b'py\\ta\\t%d\\n' % (i % 3) for i in range(99)]\n"
+        "assert post(iter(lines), '" TSV "') == 99\n"
+        "assert post(gzip.compress(b''.join(lines)), '" TSV "', "
+        "**{'Content-Encoding': 'gzip'}) == 99\n"
+        "assert post(json.dumps([{'keyspace': 'py', 'key': "
+        "'\\u00e9\\U0001f600', "
+        "'n': -5}]), '" JSON "') == 1\n"
+        "assert post(iter(json.dumps({'keyspace': 'py', 'key': 'a'}).encode() "
+        "+ "
+        "b'\\n' for i in range(5)), '" NDJSON "') == 5\n";
+    struct fleet *f = *state;
+    char port[8], output[4096];
+    int64_t ms;
+    int fd;
+
+    if (access("/usr/bin/python3", X_OK) < 0)
+        test_skip("no python3");
+    start_all(f);
+    (void)snprintf(port, sizeof port, "%u",
+                   daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    if (daemon_run(output, sizeof output, "/usr/bin/python3", "-c", program,
+                   port, NULL) != 0)
+        fail_msg("%s", output);
+    fd = join(f);
+    ms = count(fd, TSV, "py\tb\n", 1);
+    expect_count(f, ms, "py", "a", 203);
+    expect_count(f, ms, "py", "\xc3\xa9\xf0\x9f\x98\x80", -5);
+    client_close(fd);
+    fleet_stop_all(f);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, service_teardown)
+
+static const struct CMUnitTest tests[] = {
+    T(each_format_counts_and_is_readable_when_it_says),
+    T(what_is_answered_is_on_disk_all_of_it_and_once),
+    T(a_request_that_is_refused_counts_nothing),
+    T(a_body_has_64_kib_and_4096_increments),
+    T(without_a_log_it_is_asked_to_come_again_and_nothing_counts),
+    T(health_is_told_to_everyone),
+    T(curl_counts),
+    T(python_counts),
+};
+TEST_MAIN(tests)

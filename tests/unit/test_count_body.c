@@ -1,0 +1,226 @@
+/* tests/unit/test_count_body.c - bodies of POST /v1/count, and their gzip. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#define ZLIB_CONST
+#include <zlib.h>
+
+#include "common/wire/gunzip.h"
+#include "writer/count_body.h"
+
+#define TEXT_MAX 4096
+
+/* What a body has, increment by increment in text form; behind it the fault. */
+static void
+spell(enum count_format format, const char *bytes, size_t size, char *to)
+{
+    uint8_t *copy = malloc(size > 0 ? size : 1);
+    char keyspace[NAME_TEXT_SIZE], key[NAME_TEXT_SIZE];
+    struct count_fault fault;
+    struct count_body b;
+    struct increment i;
+    size_t at = 0;
+    int rc;
+
+    assert_non_null(copy);
+    memcpy(copy, bytes, size); /* nothing behind it may be read */
+    count_body_init(&b, format, copy, size, NAME_MAX_SIZE, NAME_MAX_SIZE);
+    to[0] = '\0';
+    while ((rc = count_body_next(&b, &i, &fault)) > 0) {
+        (void)name_escape(i.keyspace.bytes, i.keyspace.size, keyspace);
+        (void)name_escape(i.key.bytes, i.key.size, key);
+        at += (size_t)snprintf(to + at, TEXT_MAX - at, "%s.%s=%lld ", keyspace,
+                               key, (long long)i.count);
+        assert_true(at < TEXT_MAX);
+    }
+    if (rc < 0)
+        (void)snprintf(to + at, TEXT_MAX - at, "%s %u", fault.code, fault.line);
+    free(copy);
+}
+
+static const struct {
+    enum count_format format;
+    const char *body, *has;
+} bodies[] = {
+    {COUNT_TSV, "", ""},
+    {COUNT_TSV, "a\tb", "a.b=1 "},
+    {COUNT_TSV, "a\tb\n", "a.b=1 "},
+    {COUNT_TSV, "a\tb\t-5\r\n\n\r\nc\td\t+7", "a.b=-5 c.d=7 "},
+    {COUNT_TSV, "a\tb\t9223372036854775807\na\tb\t-9223372036854775808",
+     "a.b=9223372036854775807 a.b=-9223372036854775808 "},
+    {COUNT_TSV, "a\t\\xff\\t\\\\\n", "a.\\xff\\t\\\\=1 "},
+    {COUNT_TSV, "a\tb\t0\n", "a.b=0 "},
+    {COUNT_TSV, "a\tb\nab\n", "a.b=1 bad-line 2"},
+    {COUNT_TSV, "\n\na\tb\t1\tc\n", "bad-line 3"},
+    {COUNT_TSV, "a\tb\tmany", "bad-number 1"},
+    {COUNT_TSV, "a\tb\t", "bad-number 1"},
+    {COUNT_TSV, "a\tb\t1.0", "bad-number 1"},
+    {COUNT_TSV, "a\tb\t9223372036854775808", "bad-number 1"},
+    {COUNT_TSV, "a\t", "bad-name 1"},
+    {COUNT_TSV, "\tb", "bad-name 1"},
+    {COUNT_TSV, "a\tb\x01", "bad-name 1"},
+    {COUNT_TSV, "a\tb\rc\td", "bad-name 1"},
+    {COUNT_TSV, "a\tb\\y", "bad-escape 1"},
+    {COUNT_TSV, "a\t\\x00", "bad-escape 1"},
+
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\"}", "a.b=1 "},
+    {COUNT_JSON, " [ ] ", ""},
+    {COUNT_JSON,
+     "[{\"key\":\"b\",\"n\":-5,\"keyspace\":\"a\"},\n"
+     "{\"keyspace\":\"c\",\"key\":\"d\",\"n\":\"7\"}]",
+     "a.b=-5 c.d=7 "},
+    {COUNT_JSON,
+     "{\"keyspace\":\"\\u0061\",\"k\\u0065y\":\"\\u00e9\\n\\\\xff\"}",
+     "a.\xc3\xa9\\n\\xff=1 "},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":9223372036854775807}",
+     "a.b=9223372036854775807 "},
+    {COUNT_JSON, "", "bad-json 1"},
+    {COUNT_JSON, "1", "bad-json 1"},
+    {COUNT_JSON, "[1]", "bad-json 1"},
+    {COUNT_JSON, "[[]]", "bad-json 1"},
+    {COUNT_JSON, "{}", "bad-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\"}", "bad-member 1"},
+    {COUNT_JSON, "{\"key\":\"a\"}", "bad-member 1"},
+    {COUNT_JSON, "{\"keyspace\":1,\"key\":\"a\"}", "bad-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":null}", "bad-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":[\"b\"]}", "bad-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"\",\"key\":\"b\"}", "bad-name 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"\\u0000\"}", "bad-name 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"\\\\x00\"}", "bad-escape 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"C:\\\\dir\"}", "bad-escape 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"count\":5}",
+     "unknown-member 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"key\":\"c\"}",
+     "bad-json 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":1.0}",
+     "bad-number 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":1e3}",
+     "bad-number 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":true}",
+     "bad-number 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":\"\"}",
+     "bad-number 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":\"1 \"}",
+     "bad-number 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":9223372036854775808}",
+     "bad-number 1"},
+    {COUNT_JSON, "[{\"keyspace\":\"a\",\"key\":\"b\"},{\"keyspace\":\"a\"}]",
+     "a.b=1 bad-member 2"},
+    {COUNT_JSON, "[{\"keyspace\":\"a\",\"key\":\"b\"},]", "a.b=1 bad-json 2"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\"} {}", "a.b=1 bad-json 1"},
+    {COUNT_JSON, "[{\"keyspace\":\"a\",\"key\":\"b\"}] x", "a.b=1 bad-json 2"},
+
+    {COUNT_NDJSON, "", ""},
+    {COUNT_NDJSON,
+     "{\"keyspace\":\"a\",\"key\":\"b\"}\r\n\n"
+     " {\"keyspace\":\"c\",\"key\":\"d\",\"n\":2}",
+     "a.b=1 c.d=2 "},
+    {COUNT_NDJSON,
+     "{\"keyspace\":\"a\",\"key\":\"b\"}\n{\"keyspace\":\"a\",\n"
+     "\"key\":\"b\"}",
+     "a.b=1 bad-json 2"},
+    {COUNT_NDJSON, "\n[{\"keyspace\":\"a\",\"key\":\"b\"}]", "bad-json 2"},
+    {COUNT_NDJSON, "{\"keyspace\":\"a\",\"key\":\"b\"}{}", "bad-json 1"},
+};
+
+static void
+a_body_has_its_increments_up_to_the_first_fault(void **state)
+{
+    char text[TEXT_MAX];
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        spell(bodies[i].format, bodies[i].body, strlen(bodies[i].body), text);
+        if (strcmp(text, bodies[i].has) != 0)
+            fail_msg("%s: %s, not %s", bodies[i].body, text, bodies[i].has);
+    }
+    spell(COUNT_TSV, "a\tb\0c", 5, text);
+    assert_string_equal(text, "bad-name 1");
+}
+
+static void
+names_have_as_many_bytes_as_a_message_has_room_for(void **state)
+{
+    char body[8192], text[TEXT_MAX];
+    struct count_fault fault;
+    struct count_body b;
+    struct increment i;
+
+    (void)state; /* needs none */
+    for (size_t size = 255; size <= 257; size++) {
+        (void)snprintf(body, sizeof body, "a\t%0*d", (int)size, 0);
+        spell(COUNT_TSV, body, strlen(body), text);
+        assert_int_equal(strcmp(text, "bad-name 1") == 0, size > 256);
+        (void)snprintf(body, sizeof body,
+                       "{\"keyspace\":\"a\",\"key\":\"%0*d\"}", (int)size, 0);
+        spell(COUNT_JSON, body, strlen(body), text);
+        assert_int_equal(strcmp(text, "bad-name 1") == 0, size > 256);
+    }
+    (void)snprintf(body, sizeof body, "a\t%0*d", 8000, 0);
+    spell(COUNT_TSV, body, strlen(body), text);
+    assert_string_equal(text, "bad-name 1");
+    count_body_init(&b, COUNT_TSV, (const uint8_t *)"abc\tabc", 7, 3, 2);
+    assert_int_equal(count_body_next(&b, &i, &fault), -1);
+    assert_string_equal(fault.code, "bad-name");
+}
+
+/* ---- gzip --------------------------------------------------------------- */
+
+static size_t
+deflate_all(const uint8_t *bytes, size_t size, uint8_t *to, size_t max)
+{
+    z_stream s = {0};
+    size_t n;
+
+    assert_int_equal(
+        deflateInit2(&s, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    s.next_in = bytes;
+    s.avail_in = (uInt)size;
+    s.next_out = to;
+    s.avail_out = (uInt)max;
+    assert_int_equal(deflate(&s, Z_FINISH), Z_STREAM_END);
+    n = max - s.avail_out;
+    assert_int_equal(deflateEnd(&s), Z_OK);
+    return n;
+}
+
+static void
+gzip_is_inflated_up_to_the_limit(void **state)
+{
+    static uint8_t plain[5000], packed[8192], to[5000];
+    struct gunzip *g;
+    size_t size;
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < sizeof plain; i++)
+        plain[i] = (uint8_t)(i * i >> 3);
+    size = deflate_all(plain, sizeof plain, packed, sizeof packed);
+    assert_rc(gunzip_open(&g), 0);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(gunzip_run(g, packed, size, to, sizeof to),
+                         sizeof plain);
+        assert_memory_equal(to, plain, sizeof plain);
+        assert_rc(gunzip_run(g, packed, size, to, sizeof to - 1), -EFBIG);
+        for (size_t cut = 0; cut < size; cut++)
+            assert_rc(gunzip_run(g, packed, cut, to, sizeof to), -ENODATA);
+        assert_rc(gunzip_run(g, packed, size + 1, to, sizeof to), -EBADMSG);
+        packed[size - 5] ^= 1; /* the check sum */
+        assert_rc(gunzip_run(g, packed, size, to, sizeof to), -EBADMSG);
+        packed[size - 5] ^= 1;
+        packed[0] ^= 1;
+        assert_rc(gunzip_run(g, packed, size, to, sizeof to), -EBADMSG);
+        packed[0] ^= 1;
+    }
+    size = deflate_all(plain, 0, packed, sizeof packed);
+    assert_int_equal(gunzip_run(g, packed, size, to, sizeof to), 0);
+    gunzip_close(g);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_body_has_its_increments_up_to_the_first_fault),
+    cmocka_unit_test(names_have_as_many_bytes_as_a_message_has_room_for),
+    cmocka_unit_test(gzip_is_inflated_up_to_the_limit),
+};
+TEST_MAIN(tests)

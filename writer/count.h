@@ -1,0 +1,68 @@
+/* writer/count.h - POST /v1/count: increments over HTTP.
+ *
+ * A request is parsed to its end before anything is appended: one bad line, and
+ * nothing of it counts.  Its increments are appended in one go, to one log or
+ * to the end of one and the beginning of the next, and its answer waits behind
+ * the gate of the logs' commit, as the acknowledging port's do.
+ *
+ * While the logs have no room for all of a request it waits, for count.wait at
+ * most; then it is answered 503 with Retry-After, and nothing of it counts.
+ *
+ * readable_ms of an answer is read from the clock after the increments are in
+ * the log's file: an answer of a reader whose as_of_ms is at least that has
+ * them (reader/as_of.h).
+ *
+ * Ownership: the caller's, between open and close.  The loop's thread; nothing
+ * allocates after count_open().
+ */
+#ifndef COUNTD_WRITER_COUNT_H
+#define COUNTD_WRITER_COUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/net/http.h"
+#include "common/net/loop.h"
+#include "common/wire/gunzip.h"
+#include "writer/ingest.h"
+
+#define COUNT_INCREMENTS_MAX 4096
+#define COUNT_INFLATED_MAX   262144u
+#define COUNT_BODY_MAX       65536u
+
+static_assert(COUNT_BODY_MAX == HTTP_BODY_MAX, "as countd(5) has it");
+
+struct count_stats {
+    uint64_t requests;   /* answered with 200 */
+    uint64_t increments; /* of these */
+    uint64_t refused;    /* malformed, with a status of 4.. */
+    uint64_t busy;       /* 503: no log to write to */
+};
+
+struct count {
+    struct loop *loop;
+    struct ingest *ingest; /* borrowed: logs, commit, the figure of all */
+    uint64_t wait_ms;
+    struct http_line line;
+    struct loop_timer timer;
+    uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
+    struct gunzip *gunzip;
+    uint8_t inflated[COUNT_INFLATED_MAX];
+    struct count_stats stats;
+};
+
+extern const struct http_route count_routes[];
+extern const size_t count_route_count;
+
+/* 0 or -ENOMEM. */
+int count_open(struct count *s, struct loop *loop, struct ingest *ingest,
+               uint64_t wait_ms);
+void count_close(struct count *s);
+
+/* The logs have room again. */
+void count_ready(struct count *s);
+
+/* Whether there has been no log to write to for so long. */
+bool count_is_stuck(struct count *s, uint64_t for_ms);
+
+#endif

@@ -1,0 +1,54 @@
+/* writer/count_body.h - the body of POST /v1/count, increment by increment.
+ *
+ *   text/tab-separated-values              increment_line.h: LF or CR LF, empty
+ *                                          lines are passed over
+ *   application/json                       an object, or an array of them
+ *   application/x-ndjson, .../jsonl        an object a line
+ *
+ * An object has keyspace, key and, optional, n: an integer, or a string of one,
+ * 1 without it.  Nothing else, and nothing twice: `count` for `n` would count 1
+ * in silence.  Names are in text form, behind JSON's own escapes.
+ *
+ * Pure; allocates nothing: a body is read twice, once to see that all of it is
+ * well formed, and once to append it.
+ */
+#ifndef COUNTD_WRITER_COUNT_BODY_H
+#define COUNTD_WRITER_COUNT_BODY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/wire/increment_line.h"
+#include "common/wire/json_read.h"
+
+#define COUNT_DETAIL_SIZE 256
+
+enum count_format { COUNT_TSV, COUNT_JSON, COUNT_NDJSON };
+
+/* What is wrong with the first bad increment. */
+struct count_fault {
+    const char *code;
+    uint32_t line; /* of the body, or element of its array, from 1 */
+    char detail[COUNT_DETAIL_SIZE];
+};
+
+struct count_body {
+    enum count_format format;
+    struct increment_form form; /* of names */
+    const uint8_t *at, *end;    /* by lines */
+    struct json_reader json;    /* of the body, or of the line */
+    bool has_begun, is_array;
+    uint32_t line;
+};
+
+/* `bytes` stay the caller's.  Names may have as many bytes as told. */
+void count_body_init(struct count_body *b, enum count_format format,
+                     const uint8_t *bytes, size_t size, size_t keyspace_max,
+                     size_t key_max);
+
+/* The next increment: 1; 0 at the end; -1: *fault says what is wrong. */
+int count_body_next(struct count_body *b, struct increment *out,
+                    struct count_fault *fault);
+
+#endif
