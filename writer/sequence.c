@@ -1,4 +1,8 @@
-/* writer/sequence.c - see sequence.h. */
+/* writer/sequence.c - see sequence.h.
+ *
+ * Entry points: sequence_open(), the answer_*() of the routes, second_due(),
+ * mark_moved(), sequence_close().
+ */
 #include "writer/sequence.h"
 
 #include <assert.h>

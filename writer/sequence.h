@@ -85,8 +85,8 @@ struct sequence {
 extern const struct http_route sequence_routes[];
 extern const size_t sequence_route_count;
 
-/* Reads the mark in folder `live_fd`. A damaged mark is no error: the routes
- * answer 503. */
+/* Reads the mark in folder `live_fd`. With a damaged mark this is 0 and the
+ * routes answer 503. */
 int sequence_open(struct sequence *s, struct loop *loop, int live_fd,
                   uint32_t reserve, uint32_t server_no);
 void sequence_close(struct sequence *s);

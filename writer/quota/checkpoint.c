@@ -1,4 +1,9 @@
-/* writer/quota/checkpoint.c - see checkpoint.h. */
+/* writer/quota/checkpoint.c - see checkpoint.h.
+ *
+ * Entry points: checkpoint_write(), checkpoint_read(). An error is stored in
+ * the stream, and each step after it does nothing: it is checked once at the
+ * end.
+ */
 #include "writer/quota/checkpoint.h"
 
 #include <assert.h>

@@ -16,7 +16,7 @@
  * depends on it, so in the boot that it names it is exact: all records before
  * the end were durable, and no answer depends on a record after it. The note
  * itself is synced only when changes pause and at a stop: after a loss of power
- * it may be an older one, which is true all the same, or be missing.
+ * it may be an older one, which is still true, or be missing.
  *
  * Ownership: the caller's, between open and close. Any thread, one at a time.
  * Errors: 0 or a negative errno; text goes to diag.

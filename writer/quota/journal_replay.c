@@ -272,7 +272,7 @@ check_end(const struct replay *p)
              "the quota journal is damaged, or is an older copy: "
              "data_dir/live/" JOURNAL_NAME " has %" PRIu64
              " records that are good and had %" PRIu64
-             ": restore the newer one; to serve this one all the same, which "
+             ": restore the newer one; to serve this one nevertheless, which "
              "forgets what was answered since, remove "
              "data_dir/live/" JOURNAL_NOTE_NAME,
              p->at, note->end);
