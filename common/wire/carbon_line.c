@@ -1,0 +1,114 @@
+/* common/wire/carbon_line.c - see carbon_line.h. */
+#include "common/wire/carbon_line.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct word {
+    const uint8_t *at;
+    size_t size;
+};
+
+static bool
+is_blank(uint8_t byte)
+{
+    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+}
+
+/* Takes the next word.  False: there is none. */
+static bool
+take_word(const uint8_t **at, size_t *size, struct word *word)
+{
+    while (*size > 0 && is_blank(**at)) {
+        ++*at;
+        --*size;
+    }
+    word->at = *at;
+    while (*size > 0 && !is_blank(**at)) {
+        ++*at;
+        --*size;
+    }
+    word->size = (size_t)(*at - word->at);
+    return word->size > 0;
+}
+
+/* Matches one pattern; *name is the part that its * stands for. */
+static bool
+is_match(const char *pattern, size_t size, struct word path, struct word *name)
+{
+    const char *star = memchr(pattern, '*', size);
+    const size_t before = (size_t)(star - pattern), after = size - before - 1;
+
+    if (path.size < before + after + 1 ||
+        memcmp(path.at, pattern, before) != 0 ||
+        memcmp(path.at + path.size - after, star + 1, after) != 0)
+        return false;
+    *name = (struct word){path.at + before, path.size - before - after};
+    return true;
+}
+
+/* The patterns were checked when the settings were read. */
+static bool
+find_match(const char *patterns, struct word path, struct word *name)
+{
+    for (;;) {
+        const size_t blanks = strspn(patterns, " \t");
+        const size_t size = strcspn(patterns + blanks, " \t");
+
+        if (size == 0)
+            return false;
+        if (is_match(patterns + blanks, size, path, name))
+            return true;
+        patterns += blanks + size;
+    }
+}
+
+int
+carbon_line(const char *patterns, const uint8_t *line, size_t size,
+            const uint8_t **name, size_t *name_size, int128 *millionths,
+            const char **why)
+{
+    static const struct decimal one = {.digits = 1};
+    struct word path, value, time, rest, found;
+    struct decimal v, t;
+
+    *why = "not the three words PATH VALUE TIME";
+    if (!take_word(&line, &size, &path) || !take_word(&line, &size, &value) ||
+        !take_word(&line, &size, &time) || take_word(&line, &size, &rest))
+        return -EBADMSG;
+    *why = "a path with a NUL byte";
+    if (memchr(path.at, '\0', path.size))
+        return -EBADMSG;
+    if (!find_match(patterns, path, &found))
+        return CARBON_IGNORED;
+    *why = "a value or a time is not a number";
+    if (decimal_parse(value.at, value.size, &v) < 0 ||
+        decimal_parse(time.at, time.size, &t) < 0)
+        return -EBADMSG;
+    *why = "a value does not fit into 64 bits";
+    if (decimal_millionths(&v, &one, millionths) < 0)
+        return -EBADMSG;
+    *name = found.at;
+    *name_size = found.size;
+    return CARBON_COUNTED;
+}
+
+int
+carbon_check_patterns(const char *patterns, const char **wrong, size_t *size)
+{
+    for (;;) {
+        const size_t blanks = strspn(patterns, " \t");
+        const char *star;
+
+        patterns += blanks;
+        *size = strcspn(patterns, " \t");
+        if (*size == 0)
+            return 0;
+        star = memchr(patterns, '*', *size);
+        *wrong = patterns;
+        if (!star ||
+            memchr(star + 1, '*', *size - (size_t)(star + 1 - patterns)))
+            return -EINVAL;
+        patterns += *size;
+    }
+}

@@ -1,0 +1,37 @@
+/* common/wire/carbon_line.h - one line of Graphite's plaintext protocol.
+ *
+ *     PATH VALUE TIME
+ *
+ * with white space between and around.  Such a line is a sample of a value, not
+ * an increment, so only paths that are said to be counts are counted: a pattern
+ * of `graphite.count` has exactly one *, which stands for one byte or more,
+ * dots included, and the part it stands for is the name that is counted.  The
+ * first pattern that matches decides.
+ *
+ * The time is checked and not used: an increment counts when it arrives.
+ *
+ * Everything here is pure. */
+#ifndef COUNTD_COMMON_WIRE_CARBON_LINE_H
+#define COUNTD_COMMON_WIRE_CARBON_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/wire/decimal.h"
+
+enum carbon_result { CARBON_IGNORED, CARBON_COUNTED };
+
+/* Takes a line without its LF.  Returns CARBON_COUNTED, with the name (a part
+ * of the line) and the increment in millionths, or CARBON_IGNORED if no pattern
+ * matches.  -EBADMSG: malformed; *why says what is wrong. */
+int carbon_line(const char *patterns, const uint8_t *line, size_t size,
+                const uint8_t **name, size_t *name_size, int128 *millionths,
+                const char **why);
+
+/* Checks patterns with blanks between: each must have exactly one *.  On
+ * failure *wrong is the first that has not, *size its bytes.  0 or -EINVAL. */
+int carbon_check_patterns(const char *patterns, const char **wrong,
+                          size_t *size);
+
+#endif

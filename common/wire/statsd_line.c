@@ -1,0 +1,373 @@
+/* common/wire/statsd_line.c - see statsd_line.h.  Read from the end:
+ * statsd_line() walks the groups twice, first to check, then to add. */
+#include "common/wire/statsd_line.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/message.h"
+
+#define TAGS_MAX (MESSAGE_NAME_MAX / 2) /* ";=" is the shortest in a key */
+
+struct span {
+    const uint8_t *at;
+    size_t size;
+};
+
+struct statsd_group {
+    struct span values; /* with the colons between them */
+    struct span tags;   /* without "#"; size 0: none */
+    struct decimal rate;
+    int kind; /* enum statsd_kind */
+};
+
+struct parser {
+    const struct statsd_rules *rules;
+    const struct statsd_sink *sink; /* NULL while the line is checked */
+    struct span name;
+    const char *why;
+    int kinds;
+    uint8_t key[MESSAGE_NAME_MAX]; /* of the group, with tags */
+    size_t key_size;
+};
+
+static int
+refuse_line(struct parser *p, const char *why)
+{
+    p->why = why;
+    return -EBADMSG;
+}
+
+static bool
+is_one_of(const char *bytes, uint8_t byte)
+{
+    return byte != '\0' && strchr(bytes, byte) != NULL;
+}
+
+/* Takes the bytes before the first one of `stops`, or all. */
+static struct span
+take_until(struct span *rest, const char *stops)
+{
+    struct span taken = {rest->at, 0};
+
+    while (taken.size < rest->size && !is_one_of(stops, rest->at[taken.size]))
+        taken.size++;
+    rest->at += taken.size;
+    rest->size -= taken.size;
+    return taken;
+}
+
+/* Skips the byte that take_until() stopped at.  False: there was none. */
+static bool
+skip_stop(struct span *rest)
+{
+    if (rest->size == 0)
+        return false;
+    rest->at++;
+    rest->size--;
+    return true;
+}
+
+static bool
+is_text(struct span s, const char *text)
+{
+    return s.size == strlen(text) && memcmp(s.at, text, s.size) == 0;
+}
+
+static bool
+begins_with(struct span s, const char *text)
+{
+    const size_t size = strlen(text);
+
+    return s.size >= size && memcmp(s.at, text, size) == 0;
+}
+
+/* ---- tags --------------------------------------------------------------- */
+
+struct tag {
+    uint8_t text[MESSAGE_NAME_MAX];
+    size_t size;
+};
+
+static int
+compare_tags(const void *a, const void *b)
+{
+    const struct tag *x = a, *y = b;
+    const size_t size = x->size < y->size ? x->size : y->size;
+    const int order = memcmp(x->text, y->text, size);
+
+    if (order != 0)
+        return order;
+    return x->size < y->size ? -1 : x->size > y->size;
+}
+
+/* "k:v" becomes "k=v", "k" becomes "k="; a semicolon, which separates tags in
+ * the key, becomes "_". */
+static int
+format_tag(struct span from, struct tag *tag)
+{
+    const uint8_t *colon = memchr(from.at, ':', from.size);
+
+    tag->size = from.size + (colon ? 0 : 1);
+    if (tag->size > sizeof tag->text || memchr(from.at, '\0', from.size))
+        return -EBADMSG;
+    for (size_t i = 0; i < from.size; i++)
+        tag->text[i] = from.at[i] == ';' ? (uint8_t)'_' : from.at[i];
+    tag->text[colon ? (size_t)(colon - from.at) : from.size] = '=';
+    return 0;
+}
+
+static int
+collect_tags(struct span from, struct tag *tags, size_t *count)
+{
+    bool more = true;
+
+    for (*count = 0; more;) {
+        const struct span one = take_until(&from, ",");
+
+        more = skip_stop(&from);
+        if (one.size == 0)
+            continue;
+        if (*count == TAGS_MAX || format_tag(one, &tags[*count]) < 0)
+            return -EBADMSG;
+        ++*count;
+    }
+    return 0;
+}
+
+/* The key of a group: the name and, if asked for, its tags. */
+static int
+format_key(struct parser *p, const struct statsd_group *g)
+{
+    struct tag tags[TAGS_MAX];
+    size_t count;
+
+    memcpy(p->key, p->name.at, p->name.size);
+    p->key_size = p->name.size;
+    if (!p->rules->append_tags || g->tags.size == 0)
+        return 0;
+    if (collect_tags(g->tags, tags, &count) < 0)
+        return refuse_line(p, "tags do not fit into a key");
+    qsort(tags, count, sizeof tags[0], compare_tags);
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && compare_tags(&tags[i - 1], &tags[i]) == 0)
+            continue;
+        if (p->key_size + 1 + tags[i].size > p->rules->key_size)
+            return refuse_line(p,
+                               "the name and its tags are longer than a key");
+        p->key[p->key_size++] = ';';
+        memcpy(p->key + p->key_size, tags[i].text, tags[i].size);
+        p->key_size += tags[i].size;
+    }
+    return 0;
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+static int
+parse_type(struct span type)
+{
+    if (is_text(type, "c") || is_text(type, "m"))
+        return STATSD_COUNTER;
+    if (is_text(type, "ms") || is_text(type, "h") || is_text(type, "d"))
+        return STATSD_TIMER;
+    if (is_text(type, "g"))
+        return STATSD_GAUGE;
+    return is_text(type, "s") ? STATSD_SET : 0;
+}
+
+static int
+parse_rate(struct parser *p, struct span text, struct decimal *rate)
+{
+    if (decimal_parse(text.at, text.size, rate) < 0)
+        return refuse_line(p, "a rate is not a number");
+    if (!decimal_is_share(rate))
+        return refuse_line(p, "a rate is not above 0 and at most 1");
+    return 0;
+}
+
+static int
+parse_field(struct parser *p, struct span *rest, struct statsd_group *g,
+            bool *has_rate)
+{
+    struct span field;
+
+    if (rest->size > 0 && rest->at[0] == '@') {
+        (void)skip_stop(rest);
+        if (*has_rate)
+            return refuse_line(p, "a second rate");
+        *has_rate = true;
+        return parse_rate(p, take_until(rest, "|:"), &g->rate);
+    }
+    field = take_until(rest, "|");
+    if (begins_with(field, "#")) {
+        g->tags = (struct span){field.at + 1, field.size - 1};
+        return 0;
+    }
+    if (begins_with(field, "c:") || begins_with(field, "T") ||
+        begins_with(field, "e:") || begins_with(field, "card:"))
+        return 0;
+    return refuse_line(p,
+                       "a field that is not @rate, #tags, c:, T, e: or card:");
+}
+
+/* Reads a group up to its end: the end of the line, or the colon before the
+ * next group. */
+static int
+parse_group(struct parser *p, struct span *rest, struct statsd_group *g)
+{
+    bool has_rate = false;
+    int rc = 0;
+
+    *g = (struct statsd_group){.rate = {.digits = 1}};
+    g->values = take_until(rest, "|");
+    if (!skip_stop(rest))
+        return refuse_line(p, "no | and type after the value");
+    g->kind = parse_type(take_until(rest, "|:"));
+    if (g->kind == 0)
+        return refuse_line(p, "a type that is not c, m, ms, h, d, g or s");
+    while (rc == 0 && rest->size > 0 && rest->at[0] == '|') {
+        (void)skip_stop(rest);
+        rc = parse_field(p, rest, g, &has_rate);
+    }
+    return rc;
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+static void
+add_increment(const struct parser *p, enum statsd_part part, int128 millionths)
+{
+    if (p->sink)
+        p->sink->add(p->sink->ctx, part, p->key, p->key_size, millionths);
+}
+
+static int
+take_value(struct parser *p, const struct statsd_group *g, struct span text)
+{
+    static const struct decimal one = {.digits = 1};
+    struct decimal value;
+    int128 sum, count;
+
+    if (text.size == 0)
+        return refuse_line(p, "an empty value");
+    if (g->kind == STATSD_SET)
+        return 0;
+    if (decimal_parse(text.at, text.size, &value) < 0)
+        return refuse_line(p, "a value is not a number");
+    if (g->kind == STATSD_GAUGE)
+        return 0;
+    if (g->kind == STATSD_TIMER && value.negative)
+        return refuse_line(p, "a timer is below 0");
+    if (decimal_millionths(&value, &g->rate, &sum) < 0)
+        return refuse_line(p, "a value does not fit into 64 bits");
+    if (g->kind == STATSD_COUNTER) {
+        add_increment(p, STATSD_COUNT, sum);
+        return 0;
+    }
+    if (decimal_millionths(&one, &g->rate, &count) < 0)
+        return refuse_line(p, "a rate is too small");
+    if (p->rules->timers) {
+        add_increment(p, STATSD_TIMER_COUNT, count);
+        add_increment(p, STATSD_TIMER_SUM, sum);
+    }
+    return 0;
+}
+
+static int
+take_group(struct parser *p, const struct statsd_group *g)
+{
+    struct span rest = g->values;
+    bool more = true;
+    int rc = format_key(p, g);
+
+    p->kinds |= g->kind;
+    while (rc == 0 && more) {
+        const struct span value = take_until(&rest, ":");
+
+        more = skip_stop(&rest);
+        rc = take_value(p, g, value);
+    }
+    return rc;
+}
+
+static int
+take_groups(struct parser *p, struct span rest)
+{
+    struct statsd_group g;
+    int rc;
+
+    do {
+        rc = parse_group(p, &rest, &g);
+        if (rc == 0)
+            rc = take_group(p, &g);
+    } while (rc == 0 && skip_stop(&rest));
+    return rc;
+}
+
+/* ---- lines -------------------------------------------------------------- */
+
+int
+statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
+            const struct statsd_sink *sink, const char **why)
+{
+    struct span rest = {line, size};
+    struct parser p = {.rules = rules};
+    bool has_colon;
+    int rc;
+
+    if (begins_with(rest, "_e{"))
+        return STATSD_EVENT;
+    if (begins_with(rest, "_sc|"))
+        return STATSD_CHECK;
+    p.name = take_until(&rest, ":");
+    has_colon = skip_stop(&rest);
+    if (size > STATSD_LINE_MAX)
+        rc = refuse_line(&p, "a line above 8192 bytes");
+    else if (!has_colon)
+        rc = refuse_line(&p, "no colon after the name");
+    else if (p.name.size == 0)
+        rc = refuse_line(&p, "an empty name");
+    else if (p.name.size > rules->key_size)
+        rc = refuse_line(&p, "a name longer than a key");
+    else if (memchr(p.name.at, '\0', p.name.size))
+        rc = refuse_line(&p, "a name with a NUL byte");
+    else
+        rc = take_groups(&p, rest);
+    if (rc < 0) {
+        *why = p.why;
+        return rc;
+    }
+    p.sink = sink;
+    rc = take_groups(&p, rest); /* as before: it cannot fail now */
+    return rc < 0 ? rc : p.kinds;
+}
+
+bool
+statsd_datagram_number(const uint8_t *line, size_t size, const uint8_t **sender,
+                       size_t *sender_size, uint64_t *number)
+{
+    static const char prefix[] = "countd.datagram.";
+    struct span rest = {line, size}, name, value;
+    uint64_t n = 0;
+
+    if (!begins_with(rest, prefix))
+        return false;
+    name = take_until(&rest, ":");
+    if (name.size == sizeof prefix - 1 || rest.size < 4 ||
+        memcmp(rest.at + rest.size - 2, "|g", 2) != 0)
+        return false;
+    value = (struct span){rest.at + 1, rest.size - 3};
+    if (value.size > 19)
+        return false;
+    for (size_t i = 0; i < value.size; i++) {
+        if (value.at[i] < '0' || value.at[i] > '9')
+            return false;
+        n = n * 10 + (uint64_t)(value.at[i] - '0');
+    }
+    *sender = name.at + sizeof prefix - 1;
+    *sender_size = name.size - (sizeof prefix - 1);
+    *number = n;
+    return true;
+}

@@ -1,0 +1,66 @@
+/* common/wire/statsd_line.h - one StatsD line: what it counts.
+ *
+ *     line  = name ":" group *( ":" group )
+ *     group = value *( ":" value ) "|" type *( "|" field )
+ *     field = "@" rate / "#" tags / "c:" any / "T" any / "e:" any / "card:" any
+ *
+ * The values of a group share its type and fields.  Types c and m are
+ * counters; ms, h and d timers; g gauges; s sets.  A colon within a type or a
+ * rate begins the next group; within tags and the other fields it belongs to
+ * the field.
+ *
+ * A line counts as a whole or not at all: the whole line is checked before the
+ * first increment is delivered.  Increments are in millionths, see
+ * common/wire/decimal.h.
+ *
+ * Everything here is pure, but for the sink that is called. */
+#ifndef COUNTD_COMMON_WIRE_STATSD_LINE_H
+#define COUNTD_COMMON_WIRE_STATSD_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/wire/decimal.h"
+
+#define STATSD_LINE_MAX 8192 /* bytes of a line without its LF */
+
+/* What a line consists of, as bits: which of these it has. */
+enum statsd_kind {
+    STATSD_COUNTER = 1,
+    STATSD_TIMER = 2,
+    STATSD_GAUGE = 4,
+    STATSD_SET = 8,
+    STATSD_EVENT = 16, /* "_e{": an event of DogStatsD */
+    STATSD_CHECK = 32, /* "_sc|": a service check of DogStatsD */
+    STATSD_KINDS = 6
+};
+
+enum statsd_part { STATSD_COUNT, STATSD_TIMER_COUNT, STATSD_TIMER_SUM };
+
+struct statsd_rules {
+    bool timers;      /* timers are counted, else ignored */
+    bool append_tags; /* the key is NAME;TAG=VALUE..., sorted by tag */
+    size_t key_size;  /* longest key */
+};
+
+struct statsd_sink {
+    /* One increment for `key`, which is valid during the call only. */
+    void (*add)(void *ctx, enum statsd_part part, const uint8_t *key,
+                size_t key_size, int128 millionths);
+    void *ctx;
+};
+
+/* Takes a line without its LF; a CR at its end is dropped by the caller.
+ * Returns its kinds (enum statsd_kind), or -EBADMSG if the line is malformed:
+ * then *why says what is wrong, and nothing was added. */
+int statsd_line(const struct statsd_rules *rules, const uint8_t *line,
+                size_t size, const struct statsd_sink *sink, const char **why);
+
+/* A line that says "datagram NUMBER of SENDER": countd.datagram.SENDER:N|g.
+ * True: *sender points into the line. */
+bool statsd_datagram_number(const uint8_t *line, size_t size,
+                            const uint8_t **sender, size_t *sender_size,
+                            uint64_t *number);
+
+#endif

@@ -1,0 +1,250 @@
+/* tests/unit/test_statsd_line.c - what a StatsD or a Graphite line counts. */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/wire/carbon_line.h"
+#include "common/wire/statsd_line.h"
+
+#define SHOWN 1024
+
+/* Increments as text: "name=millionths" for counters, "name#" and "name+" for
+ * the number and the sum of timers, with blanks between. */
+struct shown {
+    char text[SHOWN];
+    size_t size;
+};
+
+static void
+show(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
+     int128 millionths)
+{
+    static const char marks[] = "=#+";
+    struct shown *s = ctx;
+
+    s->size +=
+        (size_t)snprintf(s->text + s->size, SHOWN - s->size, "%s%.*s%c%lld",
+                         s->size > 0 ? " " : "", (int)key_size,
+                         (const char *)key, marks[part], (long long)millionths);
+    assert_true(s->size < SHOWN);
+}
+
+static const struct statsd_rules drop_tags = {.timers = true, .key_size = 256};
+static const struct statsd_rules append_tags = {
+    .timers = true, .append_tags = true, .key_size = 24};
+
+static int
+take(const struct statsd_rules *rules, const char *line, struct shown *s)
+{
+    const struct statsd_sink sink = {show, s};
+    const char *why = NULL;
+    int rc;
+
+    *s = (struct shown){.size = 0};
+    rc = statsd_line(rules, (const uint8_t *)line, strlen(line), &sink, &why);
+    if (rc < 0) {
+        assert_non_null(why);
+        assert_int_equal(s->size, 0); /* a whole line or nothing */
+    }
+    return rc;
+}
+
+struct line_case {
+    const char *line;
+    int rc; /* kinds, or -EBADMSG */
+    const char *counts;
+};
+
+static void
+check_cases(const struct statsd_rules *rules, const struct line_case *cases,
+            size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct shown s;
+        const int rc = take(rules, cases[i].line, &s);
+
+        if (rc != cases[i].rc || strcmp(s.text, cases[i].counts) != 0)
+            fail_msg("%s: %d, %s", cases[i].line, rc, s.text);
+    }
+}
+
+#define CHECK(rules, cases)                                                    \
+    check_cases(rules, cases, sizeof(cases) / sizeof(cases)[0])
+
+static void
+lines_count_as_their_grammar_says(void **state)
+{
+    static const struct line_case cases[] = {
+        {"a:1|c", STATSD_COUNTER, "a=1000000"},
+        {"a:-2.5|m", STATSD_COUNTER, "a=-2500000"},
+        {"a:1|c|@0.1", STATSD_COUNTER, "a=10000000"},
+        {"a:1:2|c", STATSD_COUNTER, "a=1000000 a=2000000"},
+        {"a:1|c:2|c", STATSD_COUNTER, "a=1000000 a=2000000"},
+        {"a:1|c|@0.1:2|c", STATSD_COUNTER, "a=10000000 a=2000000"},
+        {"t:3|ms", STATSD_TIMER, "t#1000000 t+3000000"},
+        {"t:3|h|@0.5", STATSD_TIMER, "t#2000000 t+6000000"},
+        {"t:3|d", STATSD_TIMER, "t#1000000 t+3000000"},
+        {"g:+2|g", STATSD_GAUGE, ""},
+        {"s:any thing|s", STATSD_SET, ""},
+        {"a:1|c:2|g", STATSD_COUNTER | STATSD_GAUGE, "a=1000000"},
+        {"_e{5,4}:title|text", STATSD_EVENT, ""},
+        {"_sc|name|0", STATSD_CHECK, ""},
+        {"a b/c\xff:1|c", STATSD_COUNTER, "a b/c\xff=1000000"},
+        {"a:1|c|#x:y:z,w|@0.5|T16|c:abc|e:1|card:low", STATSD_COUNTER,
+         "a=2000000"},
+    };
+
+    (void)state;
+    CHECK(&drop_tags, cases);
+}
+
+static void
+a_malformed_line_counts_nothing(void **state)
+{
+    static const char *const lines[] = {
+        "a",          "a:",           "a:1",           "a:|c",
+        ":1|c",       "a|c",          "a:1|",          "a:1|C",
+        "a:1|x",      "a:1|cc",       "a:1|c|",        "a:1|c||",
+        "a:1|c|junk", "a:1|c |@1",    "a: 1|c",        "a:0x1|c",
+        "a:nan|c",    "a:1|c|@0",     "a:1|c|@2",      "a:1|c|@",
+        "a:1|c|0.1",  "a:1|c|@-1",    "a:1|c|@.5|@.5", "a:1:|c",
+        "a::1|c",     "a:1|c:",       "a:1|c:2",       "a:1|c:x|c",
+        "t:-1|ms",    "s:|s",         "g:x|g",         "a:1|c|@0.5:x|c",
+        "a:1e30|c",   "a:1|c|@1e-30", "t:1|ms|@1e-30"};
+    struct shown s;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (take(&drop_tags, lines[i], &s) != -EBADMSG)
+            fail_msg("%s is malformed", lines[i]);
+}
+
+static void
+names_have_bounds(void **state)
+{
+    char line[300];
+    struct shown s;
+    const char *why;
+
+    (void)state;
+    memset(line, 'n', sizeof line);
+    memcpy(line + 256, ":1|c", 5);
+    assert_int_equal(take(&drop_tags, line, &s), STATSD_COUNTER);
+    memset(line, 'n', sizeof line);
+    memcpy(line + 257, ":1|c", 5);
+    assert_rc(take(&drop_tags, line, &s), -EBADMSG);
+    assert_rc(
+        statsd_line(&drop_tags, (const uint8_t *)"a\0b:1|c", 7, NULL, &why),
+        -EBADMSG);
+}
+
+static void
+tags_are_sorted_into_the_key_when_asked_for(void **state)
+{
+    static const struct line_case cases[] = {
+        {"a:1|c|#x:1,b:2", STATSD_COUNTER, "a;b=2;x=1=1000000"},
+        {"a:1|c|#b:2,x:1,b:2", STATSD_COUNTER, "a;b=2;x=1=1000000"},
+        {"a:1|c|#x", STATSD_COUNTER, "a;x==1000000"},
+        {"a:1|c|#k:v:w,p;q:r", STATSD_COUNTER, "a;k=v:w;p_q=r=1000000"},
+        {"a:1|c|#", STATSD_COUNTER, "a=1000000"},
+        {"a:1|c|#,,", STATSD_COUNTER, "a=1000000"},
+        {"a:1|c|@0.5|#k:v", STATSD_COUNTER, "a;k=v=2000000"},
+        {"a:1|c|#k:v|@0.5", STATSD_COUNTER, "a;k=v=2000000"},
+        {"a:1|c|#toolong:0123456789abcdef", -EBADMSG, ""},
+    };
+
+    (void)state;
+    CHECK(&append_tags, cases);
+}
+
+static void
+a_datagram_may_be_numbered(void **state)
+{
+    static const char good[] = "countd.datagram.web-1:42|g";
+    static const char *const others[] = {
+        "countd.datagram.:1|g",   "countd.datagram.a:1|c",
+        "countd.datagram.a:-1|g", "countd.datagram.a:|g",
+        "countd.datagra.a:1|g",   "countd.datagram.a:18446744073709551616|g"};
+    const uint8_t *sender;
+    size_t size;
+    uint64_t number;
+
+    (void)state;
+    assert_true(statsd_datagram_number((const uint8_t *)good, strlen(good),
+                                       &sender, &size, &number));
+    assert_int_equal(size, 5);
+    assert_memory_equal(sender, "web-1", 5);
+    assert_int_equal(number, 42);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(statsd_datagram_number((const uint8_t *)others[i],
+                                            strlen(others[i]), &sender, &size,
+                                            &number));
+}
+
+static void
+graphite_lines_count_where_a_pattern_says_so(void **state)
+{
+    static const char patterns[] = "stats_counts.* stats.counters.*.count";
+    static const struct {
+        const char *line, *name;
+        int rc;
+        int64_t millionths;
+    } cases[] = {
+        {"stats_counts.a 1 -1", "a", CARBON_COUNTED, 1000000},
+        {" stats_counts.b.c \t 7 1795301760  \r", "b.c", CARBON_COUNTED,
+         7000000},
+        {"stats.counters.web.hits.count 3.3333333333333335 1", "web.hits",
+         CARBON_COUNTED, 3333333},
+        {"stats.counters.a.rate 1 1", "", CARBON_IGNORED, 0},
+        {"stats.counters.count 1 1", "", CARBON_IGNORED, 0},
+        {"stats_counts. 1 1", "", CARBON_IGNORED, 0},
+        {"stats.gauges.a nan 1", "", CARBON_IGNORED, 0},
+        {"stats_counts.a nan 1", "", -EBADMSG, 0},
+        {"stats_counts.a 1", "", -EBADMSG, 0},
+        {"stats_counts.a 1 2 3", "", -EBADMSG, 0},
+        {"stats_counts.a 1 now", "", -EBADMSG, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const uint8_t *name = (const uint8_t *)"";
+        size_t size = 0;
+        int128 millionths = 0;
+        const char *why;
+        const int rc =
+            carbon_line(patterns, (const uint8_t *)cases[i].line,
+                        strlen(cases[i].line), &name, &size, &millionths, &why);
+
+        if (rc != cases[i].rc || (int64_t)millionths != cases[i].millionths ||
+            size != strlen(cases[i].name) ||
+            memcmp(name, cases[i].name, size) != 0)
+            fail_msg("%s", cases[i].line);
+    }
+}
+
+static void
+a_pattern_has_one_star(void **state)
+{
+    const char *wrong;
+    size_t size;
+
+    (void)state;
+    assert_rc(carbon_check_patterns("", &wrong, &size), 0);
+    assert_rc(carbon_check_patterns(" a.* *.b  c*d ", &wrong, &size), 0);
+    assert_rc(carbon_check_patterns("a.* b.c", &wrong, &size), -EINVAL);
+    assert_int_equal(size, 3);
+    assert_rc(carbon_check_patterns("a.*.*", &wrong, &size), -EINVAL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(lines_count_as_their_grammar_says),
+    cmocka_unit_test(a_malformed_line_counts_nothing),
+    cmocka_unit_test(names_have_bounds),
+    cmocka_unit_test(tags_are_sorted_into_the_key_when_asked_for),
+    cmocka_unit_test(a_datagram_may_be_numbered),
+    cmocka_unit_test(graphite_lines_count_where_a_pattern_says_so),
+    cmocka_unit_test(a_pattern_has_one_star),
+};
+TEST_MAIN(tests)
