@@ -15,32 +15,42 @@ is_off(const struct listener_config *row)
     return !row->listen || row->listen[0] == '\0';
 }
 
+int
+bind_resolve(const char *listen, const char *listen_key, const char *allow,
+             const char *allow_key, struct net_address *out)
+{
+    char where[NET_ADDRESS_SIZE];
+    int rc;
+
+    rc = net_resolve(listen, out, 1);
+    if (rc < 0) {
+        diag(DIAG_ERROR, "%s=%s %s", listen_key, listen, net_resolve_error(rc));
+        return rc == -EADDRNOTAVAIL ? -EINVAL : rc; /* of the setting */
+    }
+    net_format(out, where);
+    if (strcmp(listen, where) != 0)
+        diag(DIAG_INFO, "%s=%s is %s", listen_key, listen, where);
+    if (net_is_loopback(out) || (allow && allow[0] != '\0'))
+        return 0;
+    diag(DIAG_ERROR,
+         "%s=%s can be reached from other machines: say which networks "
+         "may connect, with a line such as %s = 10.0.0.0/8, or listen at "
+         "127.0.0.1",
+         listen_key, listen, allow_key);
+    return -EINVAL;
+}
+
 /* Listens: the descriptor, and in *bound the address it got. */
 static int
 listen_at(const struct listener_config *row, struct net_address *bound)
 {
     struct net_address address;
-    char where[NET_ADDRESS_SIZE];
     int fd, rc;
 
-    rc = net_resolve(row->listen, &address, 1);
-    if (rc < 0) {
-        diag(DIAG_ERROR, "%s=%s %s", row->listen_key, row->listen,
-             net_resolve_error(rc));
-        return rc == -EADDRNOTAVAIL ? -EINVAL : rc; /* of the setting */
-    }
-    net_format(&address, where);
-    if (strcmp(row->listen, where) != 0)
-        diag(DIAG_INFO, "%s=%s is %s", row->listen_key, row->listen, where);
-    if (!net_is_loopback(&address) &&
-        (row->allow == NULL || row->allow[0] == '\0')) {
-        diag(DIAG_ERROR,
-             "%s=%s can be reached from other machines: say which networks "
-             "may connect, with a line such as %s = 10.0.0.0/8, or listen at "
-             "127.0.0.1",
-             row->listen_key, row->listen, row->allow_key);
-        return -EINVAL;
-    }
+    rc = bind_resolve(row->listen, row->listen_key, row->allow, row->allow_key,
+                      &address);
+    if (rc < 0)
+        return rc;
     fd = net_listen(&address, BIND_WAIT_MS, bound);
     if (fd == -EADDRINUSE)
         diag(DIAG_ERROR,
@@ -121,7 +131,7 @@ nothing_to_do(const struct listener_config *rows, size_t count)
 
 int
 bind_doors(struct binding *b, const struct listener_config *rows, size_t count,
-           const struct local_folder *folder)
+           const struct local_folder *folder, bool other)
 {
     int rc = 0;
 
@@ -132,7 +142,7 @@ bind_doors(struct binding *b, const struct listener_config *rows, size_t count,
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (!is_off(&rows[i]))
             rc = bind_door(b, i, &rows[i]);
-    if (rc < 0 || b->on > 0)
+    if (rc < 0 || b->on > 0 || other)
         return rc;
     nothing_to_do(rows, count);
     return -EINVAL;

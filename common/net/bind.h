@@ -26,10 +26,16 @@ struct binding {
 
 /* Binds all listeners that are on, sockets in `folder`, whose descriptor
  * is the binding's from now on.  A socket that cannot be had is reported, and
- * its port serves alone.  -EINVAL: no listener is on, or an address is wrong;
+ * its port serves alone.  -EINVAL: no listener is on, and no `other` port of
+ * the daemon either, or an address is wrong;
  * -EADDRINUSE, -EACCES, ... */
 int bind_doors(struct binding *b, const struct listener_config *rows,
-               size_t count, const struct local_folder *folder);
+               size_t count, const struct local_folder *folder, bool other);
+
+/* The address of a setting, which must be of loopback or have networks that may
+ * use it. */
+int bind_resolve(const char *listen, const char *listen_key, const char *allow,
+                 const char *allow_key, struct net_address *out);
 
 /* Gives the sockets to the doors. */
 int bind_serve(struct binding *b, struct conns *cs);

@@ -184,6 +184,8 @@ work(struct conn *c)
     if (size >= 0)
         return take(c, (size_t)size);
     if ((c->flags & (F_EOF | F_READABLE)) == F_EOF) {
+        if (!failed)
+            conn_give_rest(c);
         c->flags |= F_CLOSING;
         return !failed && (p->flags & CONN_ANSWERS_EOF) != 0;
     }

@@ -171,6 +171,9 @@ struct protocol {
      * no limit. */
     size_t (*room)(struct listener *d);
     enum conn_next (*take)(struct conn *c, struct input *in);
+    /* The peer has closed its side within a request; `in` is what came of it.
+     * Not after a reset.  NULL: such a rest is dropped. */
+    void (*rest)(struct conn *c, struct input *in);
     enum conn_next (*more)(struct conn *c); /* MORE: it is done; FULL, ... */
     /* A connection has been accepted.  NULL: nothing to do. */
     void (*began)(struct conn *c);

@@ -116,7 +116,7 @@ received(struct conn *c, ssize_t n, size_t asked)
         return 0;
     }
     if (n <= 0) {
-        c->flags |= F_EOF;
+        c->flags |= n < 0 ? F_EOF | F_GONE : F_EOF;
         c->flags &= (uint16_t)~F_READABLE;
         return -1;
     }
@@ -181,6 +181,19 @@ conn_gather(struct conn *c, size_t room, bool *failed)
         return -1;
     c->flags |= F_SKIPPING;
     return skip_some(c) ? (ssize_t)load(c) : -1;
+}
+
+void
+conn_give_rest(struct conn *c)
+{
+    const struct protocol *p = c->door->row->protocol;
+    struct input in = {.at = c->door->conns->in};
+
+    if (!p->rest || (c->flags & (F_GONE | F_SKIPPING)) != 0)
+        return;
+    in.size = load(c);
+    if (in.size > 0)
+        p->rest(c, &in);
 }
 
 bool

@@ -151,6 +151,9 @@ int conn_begin(struct conn *c, struct listener *d, int fd);
  * the connection must end. */
 ssize_t conn_gather(struct conn *c, size_t room, bool *failed);
 
+/* Gives the protocol what it has of a request that will not be completed. */
+void conn_give_rest(struct conn *c);
+
 /* Keeps what take() left, and notes what it needs.  False: no memory. */
 bool conn_keep_rest(struct conn *c, const struct input *in,
                     enum conn_next next);

@@ -70,7 +70,7 @@ set_access(const struct local_folder *f, const char *name)
 
 /* Listens under the new name, and then has the name. */
 static int
-make_socket(const struct local_folder *f, const char *name, int fd)
+make_socket(const struct local_folder *f, const char *name, int type, int fd)
 {
     char path[FOLDER_PATH_SIZE], new[LOCAL_NAME_SIZE];
     struct net_address a;
@@ -86,7 +86,7 @@ make_socket(const struct local_folder *f, const char *name, int fd)
     if (bind(fd, (const struct sockaddr *)&a.sa, a.size) < 0)
         return -errno;
     rc = set_access(f, new);
-    if (rc == 0 && listen(fd, NET_BACKLOG) < 0)
+    if (rc == 0 && type == SOCK_STREAM && listen(fd, NET_BACKLOG) < 0)
         rc = -errno;
     if (rc == 0 && renameat(f->fd, new, f->fd, name) < 0)
         rc = -errno;
@@ -95,8 +95,9 @@ make_socket(const struct local_folder *f, const char *name, int fd)
     return rc;
 }
 
-int
-local_listen(const struct local_folder *f, const char *name, struct local *out)
+static int
+open_socket(const struct local_folder *f, const char *name, int type,
+            struct local *out)
 {
     struct local l = {.fd = -1, .lock_fd = take_lock(f, name)};
     int rc;
@@ -105,8 +106,8 @@ local_listen(const struct local_folder *f, const char *name, struct local *out)
     if (l.lock_fd < 0)
         return l.lock_fd;
     (void)snprintf(l.name, sizeof l.name, "%s", name); /* fits */
-    l.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    rc = l.fd < 0 ? -errno : make_socket(f, name, l.fd);
+    l.fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    rc = l.fd < 0 ? -errno : make_socket(f, name, type, l.fd);
     if (rc == 0) {
         *out = l;
         return 0;
@@ -115,6 +116,19 @@ local_listen(const struct local_folder *f, const char *name, struct local *out)
         (void)close(l.fd);  /* no client has connected */
     (void)close(l.lock_fd); /* the lock goes with it */
     return rc;
+}
+
+int
+local_listen(const struct local_folder *f, const char *name, struct local *out)
+{
+    return open_socket(f, name, SOCK_STREAM, out);
+}
+
+int
+local_bind_datagrams(const struct local_folder *f, const char *name,
+                     struct local *out)
+{
+    return open_socket(f, name, SOCK_DGRAM, out);
 }
 
 void

@@ -26,6 +26,8 @@
 #define LOCAL_COUNTER   "counter"
 #define LOCAL_SEMAPHORE "semaphore"
 #define LOCAL_HTTP      "http"
+#define LOCAL_STATSD    "statsd" /* datagrams */
+#define LOCAL_GRAPHITE  "graphite"
 #define LOCAL_NAME_SIZE 24 /* of the longest, with .lock and NUL */
 
 /* Where a daemon's sockets are, and who may connect. */
@@ -51,6 +53,10 @@ void local_address(int fd, const char *path, const char *name,
 /* Listens.  -EBUSY: another process serves this socket. */
 int local_listen(const struct local_folder *f, const char *name,
                  struct local *out);
+
+/* Makes a socket that takes datagrams.  -EBUSY: another process serves it. */
+int local_bind_datagrams(const struct local_folder *f, const char *name,
+                         struct local *out);
 
 /* Removes the socket, so that clients know that no process serves it, and gives
  * up its flock; closes what was not handed over. */

@@ -1,0 +1,332 @@
+/* common/net/datagram.c - see datagram.h.
+ *
+ *     datagram_bind()     sockets, while low ports may be bound
+ *     datagram_receive()  a batch; datagram_next() takes one of it
+ *     find_next()         skips empty datagrams and those of other networks */
+#include "common/net/datagram.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define BUFFERS_SIZE ((size_t)DATAGRAM_BATCH * DATAGRAM_MAX)
+
+struct datagram_slots {
+    struct mmsghdr headers[DATAGRAM_BATCH];
+    struct iovec vectors[DATAGRAM_BATCH];
+    struct sockaddr_storage peers[DATAGRAM_BATCH];
+};
+
+/* ---- binding ------------------------------------------------------------ */
+
+static void
+set_buffer(const struct datagrams *d, int fd)
+{
+    const int wanted = (int)d->config->buffer;
+    int got = 0;
+    socklen_t size = sizeof got;
+
+    /* The kernel doubles what is asked for, and reports the double. */
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &size) == 0 &&
+        got / 2 >= wanted)
+        return;
+    diag(DIAG_WARNING,
+         "%s: the kernel queues at most %d of %s=%d bytes; raise "
+         "net.core.rmem_max (sysctl) to queue longer bursts",
+         d->config->name, got / 2, d->config->buffer_key, wanted);
+}
+
+static int
+bind_port(struct datagrams *d)
+{
+    const struct datagram_config *c = d->config;
+    struct net_address address, bound = {.size = sizeof bound.sa};
+    char where[NET_ADDRESS_SIZE];
+    int fd, rc;
+
+    rc = bind_resolve(c->listen, c->listen_key, c->allow, c->allow_key,
+                      &address);
+    if (rc < 0)
+        return rc;
+    fd = socket(address.sa.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                0);
+    if (fd < 0 ||
+        bind(fd, (const struct sockaddr *)&address.sa, address.size) < 0 ||
+        getsockname(fd, (struct sockaddr *)&bound.sa, &bound.size) < 0) {
+        rc = -errno;
+        diag_errno(DIAG_ERROR, rc, "listen %s=%s", c->listen_key, c->listen);
+        if (fd >= 0)
+            (void)close(fd); /* not bound */
+        return rc;
+    }
+    d->sources[LISTENER_PORT].fd = fd;
+    set_buffer(d, fd);
+    net_format(&bound, where);
+    (void)snprintf(d->line, sizeof d->line, "%s=%s", c->name, where);
+    return 0;
+}
+
+/* The socket in the data directory.  Only a port that is off cannot do without
+ * it. */
+static int
+bind_socket(struct datagrams *d, const struct local_folder *folder)
+{
+    const bool alone = strcmp(d->config->listen, LISTENER_NO_PORT) == 0;
+    int rc = -ENOENT;
+
+    if (folder->fd >= 0) {
+        d->folder = *folder;
+        d->folder.fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
+        rc = d->folder.fd < 0 ? -errno
+                              : local_bind_datagrams(
+                                    &d->folder, d->config->socket, &d->local);
+    }
+    if (rc == 0) {
+        d->sources[LISTENER_SOCKET].fd = d->local.fd;
+        set_buffer(d, d->local.fd);
+        return 0;
+    }
+    if (folder->fd >= 0 || alone)
+        diag_errno(alone ? DIAG_ERROR : DIAG_WARNING, rc,
+                   "listen at %s/" LOCAL_FOLDER "/%s%s", folder->path,
+                   d->config->socket, alone ? "" : "; its port serves alone");
+    return alone ? rc : 0;
+}
+
+void
+datagram_init(struct datagrams *d)
+{
+    *d = (struct datagrams){.folder = {.fd = -1}};
+    d->local = (struct local){.fd = -1, .lock_fd = -1};
+    for (int i = 0; i < LISTENER_ACCEPTORS; i++) {
+        d->sources[i].owner = d;
+        d->sources[i].fd = d->sources[i].source.fd = -1;
+    }
+}
+
+int
+datagram_bind(struct datagrams *d, const struct datagram_config *config,
+              const struct local_folder *folder)
+{
+    const char *wrong;
+    size_t size;
+    int rc = 0;
+
+    datagram_init(d);
+    d->config = config;
+    if (!config->listen || config->listen[0] == '\0')
+        return 0;
+    if (config->allow)
+        rc = networks_parse(config->allow, &d->allow, &wrong, &size);
+    if (rc == 0)
+        rc = bind_socket(d, folder);
+    if (rc == 0 && strcmp(config->listen, LISTENER_NO_PORT) != 0)
+        rc = bind_port(d);
+    if (rc < 0)
+        datagram_close(d);
+    return rc;
+}
+
+bool
+datagram_is_on(const struct datagrams *d)
+{
+    return d->sources[LISTENER_PORT].fd >= 0 ||
+           d->sources[LISTENER_SOCKET].fd >= 0;
+}
+
+/* ---- receiving ---------------------------------------------------------- */
+
+static void
+note_readable(struct loop_source *source, uint32_t events)
+{
+    (void)events;
+    LOOP_OWNER(source, struct datagram_source, source)->owner->readable = true;
+}
+
+int
+datagram_serve(struct datagrams *d, struct loop *loop)
+{
+    d->loop = loop;
+    if (!datagram_is_on(d))
+        return 0;
+    d->slots = calloc(1, sizeof *d->slots);
+    d->buffers = mmap(NULL, BUFFERS_SIZE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (d->buffers == MAP_FAILED)
+        d->buffers = NULL;
+    if (!d->slots || !d->buffers)
+        return -ENOMEM;
+    for (int i = 0; i < LISTENER_ACCEPTORS; i++) {
+        struct datagram_source *s = &d->sources[i];
+        int rc;
+
+        if (s->fd < 0)
+            continue;
+        s->source.ready = note_readable;
+        rc = loop_add(loop, &s->source, s->fd, EPOLLIN);
+        if (rc < 0)
+            return rc;
+    }
+    d->readable = true;
+    return 0;
+}
+
+/* Receives from one socket.  Returns the number of datagrams. */
+static int
+receive_batch(struct datagrams *d, int fd)
+{
+    struct datagram_slots *s = d->slots;
+
+    for (size_t i = 0; i < DATAGRAM_BATCH; i++) {
+        s->vectors[i] =
+            (struct iovec){d->buffers + i * DATAGRAM_MAX, DATAGRAM_MAX};
+        s->headers[i].msg_hdr =
+            (struct msghdr){.msg_name = &s->peers[i],
+                            .msg_namelen = sizeof s->peers[i],
+                            .msg_iov = &s->vectors[i],
+                            .msg_iovlen = 1};
+    }
+    return recvmmsg(fd, s->headers, DATAGRAM_BATCH, MSG_DONTWAIT, NULL);
+}
+
+static bool
+is_allowed(struct datagrams *d, size_t i)
+{
+    const struct msghdr *h = &d->slots->headers[i].msg_hdr;
+    struct net_address peer = {.size = h->msg_namelen};
+    char where[NET_ADDRESS_SIZE];
+
+    /* A sender to the socket in the directory has no address, or a path. */
+    if (d->allow.count == 0 || h->msg_namelen < sizeof(struct sockaddr_in) ||
+        d->slots->peers[i].ss_family == AF_UNIX)
+        return true;
+    peer.sa = d->slots->peers[i];
+    if (networks_contain(&d->allow, &peer))
+        return true;
+    d->stats.not_allowed++;
+    net_format(&peer, where);
+    diag_repeating(&d->allow_warning, DIAG_WARNING,
+                   "%s: ignored datagrams from %s, which is not in %s",
+                   d->config->name, where, d->config->allow_key);
+    return false;
+}
+
+/* Skips what is not taken: empty datagrams and those of other networks. */
+static bool
+find_next(struct datagrams *d)
+{
+    for (; d->next < d->count; d->next++) {
+        if (!is_allowed(d, d->next))
+            continue;
+        d->stats.received++;
+        d->stats.bytes += d->slots->headers[d->next].msg_len;
+        if (d->slots->headers[d->next].msg_len > 0)
+            return true;
+    }
+    return false;
+}
+
+bool
+datagram_receive(struct datagrams *d)
+{
+    if (d->next < d->count)
+        return true;
+    if (d->paused || !d->readable)
+        return false;
+    for (int i = 0; i < LISTENER_ACCEPTORS; i++) {
+        int n;
+
+        /* In turns, so that neither socket starves the other. */
+        d->last = (d->last + 1) % LISTENER_ACCEPTORS;
+        if (d->sources[d->last].fd < 0)
+            continue;
+        n = receive_batch(d, d->sources[d->last].fd);
+        if (n <= 0)
+            continue;
+        d->next = 0;
+        d->count = (size_t)n;
+        /* An event comes again while the kernel queues more. */
+        return find_next(d);
+    }
+    d->readable = false;
+    return false;
+}
+
+size_t
+datagram_next_size(const struct datagrams *d)
+{
+    return d->next < d->count ? d->slots->headers[d->next].msg_len : 0;
+}
+
+const uint8_t *
+datagram_next(struct datagrams *d, size_t *size)
+{
+    const uint8_t *bytes = d->buffers + d->next * DATAGRAM_MAX;
+
+    assert(d->next < d->count);
+    *size = d->slots->headers[d->next++].msg_len;
+    (void)find_next(d); /* datagram_next_size() says whether there is one */
+    return bytes;
+}
+
+void
+datagram_pause(struct datagrams *d, bool paused)
+{
+    if (d->paused == paused)
+        return;
+    d->paused = paused;
+    for (int i = 0; i < LISTENER_ACCEPTORS; i++)
+        if (d->sources[i].source.fd >= 0)
+            /* Registered already, so no memory is needed. */
+            (void)loop_change(d->loop, &d->sources[i].source,
+                              paused ? 0 : EPOLLIN);
+    d->readable = !paused;
+}
+
+void
+datagram_count_dropped(struct datagrams *d)
+{
+    for (int i = 0; i < LISTENER_ACCEPTORS; i++) {
+        uint32_t info[SK_MEMINFO_VARS];
+        socklen_t size = sizeof info;
+
+        if (d->sources[i].fd < 0 ||
+            getsockopt(d->sources[i].fd, SOL_SOCKET, SO_MEMINFO, info, &size) <
+                0 ||
+            size <= SK_MEMINFO_DROPS * sizeof info[0])
+            continue;
+        d->stats.dropped += info[SK_MEMINFO_DROPS] - d->sources[i].drops;
+        d->sources[i].drops = info[SK_MEMINFO_DROPS];
+    }
+}
+
+void
+datagram_close(struct datagrams *d)
+{
+    for (int i = 0; i < LISTENER_ACCEPTORS; i++) {
+        if (d->sources[i].source.fd >= 0)
+            loop_remove(d->loop, &d->sources[i].source);
+        if (i == LISTENER_PORT && d->sources[i].fd >= 0)
+            (void)close(d->sources[i].fd); /* what is queued is dropped */
+        d->sources[i].fd = -1;
+    }
+    local_close(&d->folder, &d->local);
+    if (d->folder.fd >= 0)
+        (void)close(d->folder.fd); /* a duplicate */
+    d->folder.fd = -1;
+    free(d->slots);
+    d->slots = NULL;
+    if (d->buffers)
+        (void)munmap(d->buffers, BUFFERS_SIZE);
+    d->buffers = NULL;
+    d->next = d->count = 0;
+}

@@ -1,0 +1,106 @@
+/* common/net/datagram.h - a port that takes datagrams: UDP, and a socket in the
+ * data directory.
+ *
+ * Datagrams are received in batches (recvmmsg) into buffers that hold the
+ * largest one whole.  The caller works through a batch at its own pace: while
+ * it does not, the kernel queues what arrives, and drops what its buffer has no
+ * space for.  datagram_dropped() reads that number from the kernel itself, so a
+ * burst before silence is seen at once; the count attached to datagrams
+ * (SO_RXQ_OVFL) comes with the next one only.
+ *
+ * Networks: as for connections, an address that is not of loopback needs the
+ * networks that may send; datagrams from others are counted and ignored.
+ *
+ * Ownership: struct datagrams is the caller's, from datagram_bind() until
+ * datagram_close().  Errors: 0 or a negative errno, reported through diag. */
+#ifndef COUNTD_COMMON_NET_DATAGRAM_H
+#define COUNTD_COMMON_NET_DATAGRAM_H
+
+#include <sys/uio.h>
+
+#include "common/base/diag.h"
+#include "common/net/bind.h"
+#include "common/net/local.h"
+#include "common/net/loop.h"
+#include "common/net/networks.h"
+
+#define DATAGRAM_MAX   65536 /* bytes; UDP has at most 65,507 */
+#define DATAGRAM_BATCH 64
+
+struct datagram_config {
+    const char *name;       /* in the ready line and in messages */
+    const char *socket;     /* its name in the data directory */
+    const char *listen;     /* host:port, or LISTENER_NO_PORT; empty: off */
+    const char *listen_key; /* the setting of that, for messages */
+    const char *allow;      /* networks that may send */
+    const char *allow_key;
+    size_t buffer; /* bytes that the kernel may queue */
+    const char *buffer_key;
+};
+
+struct datagram_stats {
+    uint64_t received; /* datagrams */
+    uint64_t bytes;
+    uint64_t dropped;     /* by the kernel */
+    uint64_t not_allowed; /* from other networks */
+};
+
+struct datagrams;
+
+struct datagram_source {
+    struct loop_source source; /* watched once it serves */
+    struct datagrams *owner;
+    int fd;         /* -1: none */
+    uint32_t drops; /* the kernel's count when last read; wraps at 2^32 */
+};
+
+struct datagrams {
+    const struct datagram_config *config;
+    struct loop *loop;
+    struct datagram_source sources[LISTENER_ACCEPTORS];
+    struct local_folder folder; /* its descriptor is ours */
+    struct local local;
+    struct networks allow;
+    uint8_t *buffers;             /* DATAGRAM_BATCH of DATAGRAM_MAX */
+    struct datagram_slots *slots; /* headers of a batch */
+    size_t next, count;           /* of the batch */
+    int last;                     /* the source received from last */
+    bool readable, paused;
+    struct datagram_stats stats;
+    struct diag_repeat allow_warning;
+    char line[BIND_LINE_SIZE]; /* "name=address:port"; empty: no port */
+};
+
+/* Off, and may be closed. */
+void datagram_init(struct datagrams *d);
+
+/* Binds, while low ports may be bound.  Nothing is received yet.  The folder's
+ * descriptor stays the caller's.  -EINVAL for an address that cannot be. */
+int datagram_bind(struct datagrams *d, const struct datagram_config *config,
+                  const struct local_folder *folder);
+bool datagram_is_on(const struct datagrams *d);
+
+/* Begins to watch the sockets.  -ENOMEM. */
+int datagram_serve(struct datagrams *d, struct loop *loop);
+
+/* Receives a batch if there is none under way.  True: datagram_next() has one.
+ */
+bool datagram_receive(struct datagrams *d);
+
+/* Bytes of the next datagram of the batch; 0: none. */
+size_t datagram_next_size(const struct datagrams *d);
+
+/* The next datagram of the batch; valid until the next datagram_receive().
+ * Only after datagram_next_size() was not 0. */
+const uint8_t *datagram_next(struct datagrams *d, size_t *size);
+
+/* While paused the kernel queues; datagram_receive() returns false unless a
+ * batch is under way. */
+void datagram_pause(struct datagrams *d, bool paused);
+
+/* Reads the kernel's count of drops into stats.dropped. */
+void datagram_count_dropped(struct datagrams *d);
+
+void datagram_close(struct datagrams *d);
+
+#endif
