@@ -67,7 +67,7 @@ LIBS  := $(if $(wildcard common/client/lib/countd.c),$(addprefix $(BUILD)/,libco
 LIBOBJS := $(call part,common/client/lib common/board)
 
 # Everything but the mains: tests take from it what they call.
-PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live writer/quota worker reader))
+PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -87,7 +87,7 @@ UNITS := $(wildcard */*.service common/*/*.target)
 all: $(PROGS) $(LIBS) $(SAID)
 
 # ---- programs ------------------------------------------------------------
-$(BUILD)/countd-write:  $(call part,writer writer/live writer/quota $(ROOMS))
+$(BUILD)/countd-write:  $(call part,writer writer/live writer/quota writer/statsd $(ROOMS))
 $(BUILD)/countd-worker: $(call part,worker $(ROOMS))
 $(BUILD)/countd-read:   $(call part,reader $(ROOMS))
 $(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS))

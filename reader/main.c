@@ -273,7 +273,7 @@ run(struct reader *r)
         rc = datadir_sockets(&r->datadir, r->config.data_dir,
                              r->config.socket_group, &r->sockets);
     if (rc == 0 && r->door.listen[0] != '\0')
-        rc = bind_doors(&r->binding, &r->door, 1, &r->sockets);
+        rc = bind_doors(&r->binding, &r->door, 1, &r->sockets, false);
     if (rc == 0)
         rc = privilege_drop();
     if (rc == 0)

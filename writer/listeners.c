@@ -94,6 +94,33 @@ fill_http(struct listener_config *row, const struct config *c,
                                     .yield_s = HTTP_YIELD_S};
 }
 
+static void
+fill_lines(struct listeners *d, const struct config *c, struct statsd *statsd)
+{
+    d->rows[LISTENER_STATSD] =
+        (struct listener_config){.name = "statsd-tcp",
+                                 .listen = c->statsd_tcp_listen,
+                                 .listen_key = "statsd.tcp_listen",
+                                 .allow = c->statsd_allow,
+                                 .allow_key = "statsd.allow",
+                                 .ctx = &statsd->ports[STATSD_LINE_PROTOCOL]};
+    d->rows[LISTENER_GRAPHITE] =
+        (struct listener_config){.name = "graphite",
+                                 .socket = LOCAL_GRAPHITE,
+                                 .listen = c->graphite_listen,
+                                 .listen_key = "graphite.listen",
+                                 .allow = c->graphite_allow,
+                                 .allow_key = "graphite.allow",
+                                 .ctx = &statsd->ports[GRAPHITE_LINE_PROTOCOL]};
+    for (size_t i = LISTENER_STATSD; i <= LISTENER_GRAPHITE; i++) {
+        d->rows[i].enable_key = d->rows[i].listen_key;
+        d->rows[i].max_key = "write.max_connections";
+        d->rows[i].protocol = &statsd_lines;
+        d->rows[i].max = wanted(c->write_max_connections);
+        d->rows[i].yield_s = LISTENERS_YIELD_S;
+    }
+}
+
 /* The limit of open files allows less than a setting says. */
 static void
 say_too_few(const struct listeners *d)
@@ -136,7 +163,7 @@ share(struct listeners *d)
 void
 listeners_init(struct listeners *d, const struct config *c,
                struct ingest *ingest, struct live_service *lives,
-               struct http_site *site)
+               struct http_site *site, struct statsd *statsd)
 {
     uint64_t want = 0;
 
@@ -154,6 +181,7 @@ listeners_init(struct listeners *d, const struct config *c,
     for (int kind = 0; kind < LIVE_SERVICE_KINDS; kind++)
         fill_live(d, c, (enum live_kind)kind, &lives->servers[kind]);
     fill_http(&d->rows[LISTENER_HTTP], c, site);
+    fill_lines(d, c, statsd);
     for (size_t i = 0; i < DOORS; i++)
         if (d->rows[i].listen && d->rows[i].listen[0] != '\0')
             want += d->rows[i].max;

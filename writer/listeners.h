@@ -11,6 +11,7 @@
 #include "common/setup/config.h"
 #include "writer/ingest.h"
 #include "writer/live/live_service.h"
+#include "writer/statsd/statsd.h"
 
 enum {
     LISTENER_COUNTER,
@@ -18,6 +19,8 @@ enum {
     LISTENER_HTTP,
     LISTENER_ACK,
     LISTENER_SILENT,
+    LISTENER_STATSD, /* lines over TCP; datagrams have no connections */
+    LISTENER_GRAPHITE,
     DOORS
 };
 
@@ -41,7 +44,7 @@ struct listeners {
  * the rows by the settings. */
 void listeners_init(struct listeners *d, const struct config *c,
                     struct ingest *ingest, struct live_service *lives,
-                    struct http_site *site);
+                    struct http_site *site, struct statsd *statsd);
 
 /* Connections of the live doors, which hold up what others could do alone. */
 size_t listeners_live(struct conns *cs);

@@ -43,6 +43,7 @@ struct writer {
     struct live_service lives;
     struct http http;
     struct quota_service quota;
+    struct statsd statsd;
     struct listeners doors;
     struct conns *conns;
     struct writer_status status;
@@ -59,6 +60,7 @@ print_figures(struct writer *w)
     writer_status_print(&w->status);
     http_print(&w->http);
     quota_print(&w->quota);
+    statsd_print(&w->statsd);
 }
 
 static void
@@ -70,6 +72,7 @@ logs_are_ready(void *ctx)
     listener_wake(conns_door(w->conns, LISTENER_SILENT));
     live_service_ready(&w->lives);
     http_logs_are_ready(&w->http);
+    statsd_logs_ready(&w->statsd);
 }
 
 static void
@@ -93,6 +96,15 @@ live_service_have_finished(void *ctx)
     logs_finish(&((struct writer *)ctx)->logs);
 }
 
+static void
+lines_have_stopped(void *ctx)
+{
+    struct writer *w = ctx;
+
+    live_service_finish(&w->lives, w->config.write_drain_ms + PATIENCE_MS,
+                        live_service_have_finished, w);
+}
+
 /* All connections have ended, and what the live ones held is released: that is
  * the last thing that history has to tell. */
 static void
@@ -101,8 +113,8 @@ conns_have_stopped(void *ctx)
     struct writer *w = ctx;
 
     quota_finish(&w->quota);
-    live_service_finish(&w->lives, w->config.write_drain_ms + PATIENCE_MS,
-                        live_service_have_finished, w);
+    statsd_stop(&w->statsd, w->config.write_drain_ms,
+                w->config.write_drain_ms + PATIENCE_MS, lines_have_stopped, w);
 }
 
 static void
@@ -110,12 +122,14 @@ take_signal(void *ctx, int signo)
 {
     struct writer *w = ctx;
 
-    if (signo == SIGUSR2)
+    if (signo == SIGUSR2) {
+        statsd_flush(&w->statsd);
         logs_rotate(&w->logs);
-    else if (signo == SIGUSR1)
+    } else if (signo == SIGUSR1) {
         print_figures(w);
-    else if (w->stop_signal == 0)
+    } else if (w->stop_signal == 0) {
         w->stop_signal = signo;
+    }
 }
 
 static bool
@@ -131,6 +145,7 @@ after_turn(void *ctx)
     }
     more = conn_turn(w->conns);
     more |= live_service_turn(&w->lives);
+    more |= statsd_turn(&w->statsd);
     more |= quota_turn(&w->quota, listeners_only_http(w->conns));
     /* The last: it writes what all others have put. */
     commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
@@ -183,13 +198,15 @@ lock_directory(struct writer *w)
 static void
 tell_ready(const struct writer *w)
 {
-    const char *lines[DOORS];
-    size_t i;
+    const char *lines[DOORS + 1];
+    size_t count;
 
-    for (i = 0; i < w->binding.line_count; i++)
-        lines[i] = w->binding.lines[i];
-    config_ready(w->command.ready_fd, lines, w->binding.line_count);
-    config_report_serving(lines, w->binding.line_count);
+    for (count = 0; count < w->binding.line_count; count++)
+        lines[count] = w->binding.lines[count];
+    if (w->statsd.datagrams.line[0] != '\0')
+        lines[count++] = w->statsd.datagrams.line;
+    config_ready(w->command.ready_fd, lines, count);
+    config_report_serving(lines, count);
 }
 
 /* Sockets are bound before there are threads, each of which would keep the
@@ -199,11 +216,16 @@ bind_ports(struct writer *w)
 {
     int rc;
 
-    listeners_init(&w->doors, &w->config, &w->ingest, &w->lives, &w->http.site);
+    datagram_init(&w->statsd.datagrams);
+    listeners_init(&w->doors, &w->config, &w->ingest, &w->lives, &w->http.site,
+                   &w->statsd);
     rc = datadir_sockets(&w->dir, w->config.data_dir, w->config.socket_group,
                          &w->sockets);
     if (rc == 0)
-        rc = bind_doors(&w->binding, w->doors.rows, DOORS, &w->sockets);
+        rc = statsd_bind(&w->statsd, &w->config, &w->sockets);
+    if (rc == 0)
+        rc = bind_doors(&w->binding, w->doors.rows, DOORS, &w->sockets,
+                        datagram_is_on(&w->statsd.datagrams));
     return rc < 0 ? rc : privilege_drop();
 }
 
@@ -319,6 +341,11 @@ serve(struct writer *w)
     rc = open_http(w);
     if (rc < 0)
         goto close_lives;
+    rc = statsd_open(&w->statsd, w->loop, &w->logs,
+                     conns_door(w->conns, LISTENER_STATSD),
+                     conns_door(w->conns, LISTENER_GRAPHITE));
+    if (rc < 0)
+        goto close_http;
     open_status(w);
     rc = bind_serve(&w->binding, w->conns);
     if (rc < 0)
@@ -336,6 +363,7 @@ close_http:
     writer_status_end(&w->status);
     conns_fini(w->conns);
     w->conns = NULL;
+    statsd_close(&w->statsd);
     quota_close(&w->quota);
     http_close(&w->http);
 close_lives:
@@ -392,6 +420,7 @@ main(int argc, char **argv)
     rc = bind_ports(&w);
     if (rc == 0)
         rc = serve(&w);
+    statsd_close(&w.statsd);
     bind_close(&w.binding);
     (void)close(w.lock_fd); /* gives up the lock; nothing was written */
 

@@ -14,6 +14,7 @@
 
 #include "common/net/conn.h"
 #include "common/net/networks.h"
+#include "common/wire/carbon_line.h"
 #include "common/wire/message.h"
 #include "common/wire/name.h"
 
@@ -37,7 +38,10 @@ enum kind {
     KIND_GROUP,
     KIND_NAMES,
     KIND_NETWORKS,
+    KIND_KEYSPACE,
+    KIND_PATTERNS, /* of Graphite paths, with one * each */
     KIND_BOOL,
+    KIND_TAGS, /* drop or append; true is append */
     KIND_TIERS,
     KIND_PORT, /* this and those behind it have limits */
     KIND_COUNT,
@@ -170,6 +174,39 @@ static const struct option_row options[] = {
      "quotas with a name"},
     {"quota.export", KIND_PATH, AT(quota_export), 0, CONFIG_TEXT_SIZE - 1, "",
      "file of what was applied, written when the quota runs out; empty: none"},
+    {"statsd.listen", KIND_ADDRESS, AT(statsd_listen), 0, CONFIG_TEXT_SIZE - 1,
+     "", "address for StatsD datagrams, such as 127.0.0.1:8125; empty: off"},
+    {"statsd.tcp_listen", KIND_ADDRESS, AT(statsd_tcp_listen), 0,
+     CONFIG_TEXT_SIZE - 1, "", "address for StatsD lines over TCP; empty: off"},
+    {"statsd.allow", KIND_NETWORKS, AT(statsd_allow), 0, CONFIG_ALLOW_SIZE - 1,
+     "", "networks that may send to both, needed beyond loopback"},
+    {"statsd.keyspace", KIND_KEYSPACE, AT(statsd_keyspace), 1,
+     CONFIG_KEYSPACE_MAX, "statsd", "keyspace of what StatsD clients count"},
+    {"statsd.split", KIND_COUNT, AT(statsd_split), 0, 16, "0",
+     "parts of a name that are its keyspace; 0: names stay whole"},
+    {"statsd.timers", KIND_BOOL, AT(statsd_timers), 0, 1, "on",
+     "timers are counted, by number and sum; off: ignored"},
+    {"statsd.tags", KIND_TAGS, AT(statsd_tags), 0, 1, "drop",
+     "tags of a name: append them to the key, or drop them"},
+    {"statsd.self", KIND_BOOL, AT(statsd_self), 0, 1, "on",
+     "what was received is counted in countd.statsd and countd.graphite"},
+    {"statsd.flush", KIND_TIME, AT(statsd_flush_ms), 20, 60 * SECOND, "200ms",
+     "how often sums are written to the log"},
+    {"statsd.idle", KIND_TIME, AT(statsd_idle_ms), 1 * SECOND, DAY, "60s",
+     "a name leaves memory after one to two of these without an increment"},
+    {"statsd.memory", KIND_SIZE, AT(statsd_memory), 16 * MEGA, 64 * GIGA, "64M",
+     "memory for sums; when it is used up, sockets are not read"},
+    {"statsd.rcvbuf", KIND_SIZE, AT(statsd_rcvbuf), 64 * KILO, 1 * GIGA, "4M",
+     "bytes of datagrams that the kernel may queue"},
+    {"graphite.listen", KIND_ADDRESS, AT(graphite_listen), 0,
+     CONFIG_TEXT_SIZE - 1, "",
+     "address for Graphite's lines, such as 127.0.0.1:2003; empty: off"},
+    {"graphite.allow", KIND_NETWORKS, AT(graphite_allow), 0,
+     CONFIG_ALLOW_SIZE - 1, "",
+     "networks that may connect for Graphite's lines"},
+    {"graphite.count", KIND_PATTERNS, AT(graphite_count), 0,
+     CONFIG_PATTERNS_SIZE - 1, "stats_counts.* stats.counters.*.count",
+     "paths that are counts; the part for * is the name"},
 };
 
 #define OPTION_COUNT (sizeof options / sizeof options[0])
@@ -262,6 +299,10 @@ static const struct {
                    "a user's name or number"},
     [KIND_GROUP] = {"a group's name or number, or empty",
                     "a group's name or number"},
+    [KIND_KEYSPACE] = {"a keyspace", "a keyspace"},
+    [KIND_PATTERNS] = {"paths with one * each and blanks between, or empty",
+                       "paths with exactly one * each, such as stats_counts.*"},
+    [KIND_TAGS] = {"drop or append", "drop or append"},
     [KIND_NAMES] = {"names with blanks between, or empty",
                     "names with blanks between"},
     [KIND_NETWORKS] = {"networks with blanks between, or empty",
@@ -422,6 +463,22 @@ check_networks(const struct option_row *row, const char *value, char *why,
     return 0;
 }
 
+/* Says which of the patterns is wrong. */
+static int
+check_patterns(const struct option_row *row, const char *value, char *why,
+               size_t why_size)
+{
+    char shown[CONFIG_SHOWN_TEXT];
+    const char *wrong;
+    size_t size;
+
+    if (carbon_check_patterns(value, &wrong, &size) == 0)
+        return 0;
+    return config_fail(why, why_size, -EINVAL, "%s: \"%s\" is wrong; give %s",
+                       row->key, config_show(wrong, size, shown),
+                       kinds[row->kind].example);
+}
+
 static int
 set_text(struct config *c, const struct option_row *row, const char *value,
          char *why, size_t why_size)
@@ -444,6 +501,12 @@ set_text(struct config *c, const struct option_row *row, const char *value,
             config_show(value, size, shown), kinds[row->kind].example);
     if (row->kind == KIND_NETWORKS) {
         const int rc = check_networks(row, value, why, why_size);
+
+        if (rc < 0)
+            return rc;
+    }
+    if (row->kind == KIND_PATTERNS) {
+        const int rc = check_patterns(row, value, why, why_size);
 
         if (rc < 0)
             return rc;
@@ -507,10 +570,12 @@ static int
 set_bool(struct config *c, const struct option_row *row, const char *value,
          char *why, size_t why_size)
 {
-    static const char *const words[] = {"false", "true", "off", "on"};
+    static const char *const bools[] = {"false", "true", "off", "on", NULL};
+    static const char *const tags[] = {"drop", "append", NULL};
+    const char *const *words = row->kind == KIND_TAGS ? tags : bools;
     char shown[CONFIG_SHOWN_TEXT];
 
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    for (size_t i = 0; words[i] != NULL; i++) {
         if (strcmp(value, words[i]) != 0)
             continue;
         *((bool *)((char *)c + row->at)) = i % 2 == 1;
@@ -553,9 +618,10 @@ config_set(struct config *c, const char *key, const char *value, char *why,
         if (row->kind == KIND_PATH || row->kind == KIND_ADDRESS ||
             row->kind == KIND_HOST || row->kind == KIND_USER ||
             row->kind == KIND_GROUP || row->kind == KIND_NAMES ||
-            row->kind == KIND_NETWORKS)
+            row->kind == KIND_NETWORKS || row->kind == KIND_KEYSPACE ||
+            row->kind == KIND_PATTERNS)
             return set_text(c, row, value, why, why_size);
-        if (row->kind == KIND_BOOL)
+        if (row->kind == KIND_BOOL || row->kind == KIND_TAGS)
             return set_bool(c, row, value, why, why_size);
         if (row->kind == KIND_TIERS)
             return set_tiers(c, key, value, why, why_size);

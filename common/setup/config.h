@@ -18,10 +18,12 @@
 
 #include "common/setup/tiers.h"
 
-#define CONFIG_TEXT_SIZE  4096 /* longest path or address, with NUL */
-#define CONFIG_USER_SIZE  256  /* longest user name, with NUL */
-#define CONFIG_HOSTS_SIZE 1024 /* names of http.hosts, with NUL */
-#define CONFIG_ALLOW_SIZE 1024 /* networks of X.allow, with NUL */
+#define CONFIG_TEXT_SIZE     4096 /* longest path or address, with NUL */
+#define CONFIG_USER_SIZE     256  /* longest user name, with NUL */
+#define CONFIG_HOSTS_SIZE    1024 /* names of http.hosts, with NUL */
+#define CONFIG_KEYSPACE_MAX  240  /* bytes of statsd.keyspace */
+#define CONFIG_PATTERNS_SIZE 1024 /* paths of graphite.count, with NUL */
+#define CONFIG_ALLOW_SIZE    1024 /* networks of X.allow, with NUL */
 
 /* counter.port and semaphore.port: the socket in the data directory alone. */
 #define CONFIG_PORT_SOCKET UINT64_MAX
@@ -94,6 +96,21 @@ struct config {
     uint64_t quota_limit;                /* quota.limit = 0 */
     uint64_t quota_max;                  /* quota.max = 256 */
     char quota_export[CONFIG_TEXT_SIZE]; /* quota.export = */
+    char statsd_listen[CONFIG_TEXT_SIZE];          /* statsd.listen = */
+    char statsd_tcp_listen[CONFIG_TEXT_SIZE];      /* statsd.tcp_listen = */
+    char statsd_allow[CONFIG_ALLOW_SIZE];          /* statsd.allow = */
+    char statsd_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* statsd.keyspace */
+    uint64_t statsd_split;                         /* statsd.split = 0 */
+    bool statsd_timers;                            /* statsd.timers = on */
+    bool statsd_tags;         /* statsd.tags = drop; true: append */
+    bool statsd_self;         /* statsd.self = on */
+    uint64_t statsd_flush_ms; /* statsd.flush = 200ms */
+    uint64_t statsd_idle_ms;  /* statsd.idle = 60s */
+    uint64_t statsd_memory;   /* statsd.memory = 64M, bytes */
+    uint64_t statsd_rcvbuf;   /* statsd.rcvbuf = 4M, bytes */
+    char graphite_listen[CONFIG_TEXT_SIZE];    /* graphite.listen = */
+    char graphite_allow[CONFIG_ALLOW_SIZE];    /* graphite.allow = */
+    char graphite_count[CONFIG_PATTERNS_SIZE]; /* graphite.count */
 };
 
 /* What a daemon's command line says beside the settings. */

@@ -37,6 +37,8 @@ check_addresses(const struct config *c, char *why, size_t why_size)
         {"http.listen", c->count_http || c->sequence_enable || c->quota_enable
                             ? c->http_listen
                             : ""},
+        {"statsd.tcp_listen", c->statsd_tcp_listen},
+        {"graphite.listen", c->graphite_listen},
     };
     const size_t count = sizeof places / sizeof places[0];
 
@@ -85,6 +87,36 @@ check_history(const struct config *c, char *why, size_t why_size)
     return 0;
 }
 
+/* What StatsD and Graphite clients count must fit into messages: the keyspaces,
+ * and the keys that tell what was received. */
+static int
+check_lines(const struct config *c, char *why, size_t why_size)
+{
+    const size_t keyspace =
+        strlen(c->statsd_keyspace) + sizeof ".timer.count" - 1;
+    const size_t self = sizeof "countd.graphite" - 1;
+    const size_t least = keyspace > self ? keyspace : self;
+    const size_t key = sizeof "ignored.gauge" - 1;
+
+    if (c->statsd_listen[0] == '\0' && c->statsd_tcp_listen[0] == '\0' &&
+        c->graphite_listen[0] == '\0')
+        return 0;
+    if (c->keyspace_size < least)
+        return config_fail(why, why_size, -EINVAL,
+                           "message.keyspace_size: %" PRIu64
+                           " bytes do not hold %s.timer.count and "
+                           "countd.graphite; give at least %zu, or a shorter "
+                           "statsd.keyspace",
+                           c->keyspace_size, c->statsd_keyspace, least);
+    if (c->key_size < key)
+        return config_fail(why, why_size, -EINVAL,
+                           "message.key_size: %" PRIu64
+                           " bytes do not hold ignored.gauge; give at least "
+                           "%zu, or no statsd.listen and graphite.listen",
+                           c->key_size, key);
+    return 0;
+}
+
 int
 config_check(const struct config *c, char *why, size_t why_size)
 {
@@ -102,7 +134,8 @@ config_check(const struct config *c, char *why, size_t why_size)
                            "log.count is %" PRIu64 " and log.max %" PRIu64
                            "; give log.max at least log.count",
                            c->log_count, c->log_max);
-    if (check_history(c, why, why_size) < 0)
+    if (check_history(c, why, why_size) < 0 ||
+        check_lines(c, why, why_size) < 0)
         return -EINVAL;
     return check_addresses(c, why, why_size);
 }

@@ -1,0 +1,329 @@
+/* writer/statsd/statsd.c - see statsd.h.
+ *
+ *     statsd_turn()  receive for a while, or go on with a flush
+ *     flush_some()   names, then counts about them, then end_flush()
+ *     statsd_stop()  drain, a last flush, done */
+#include "writer/statsd/statsd.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/base/clock.h"
+
+#define FLUSH_SLICE 1024 /* slots of a flush in one turn */
+
+/* ---- settings ------------------------------------------------------------ */
+
+static bool
+is_set(const char *listen)
+{
+    return listen[0] != '\0';
+}
+
+bool
+statsd_is_on(const struct config *c)
+{
+    return is_set(c->statsd_listen) || is_set(c->statsd_tcp_listen) ||
+           is_set(c->graphite_listen);
+}
+
+int
+statsd_bind(struct statsd *s, const struct config *config,
+            const struct local_folder *folder)
+{
+    *s = (struct statsd){.config = config, .on = statsd_is_on(config)};
+    s->datagram_config =
+        (struct datagram_config){.name = "statsd",
+                                 .socket = LOCAL_STATSD,
+                                 .listen = config->statsd_listen,
+                                 .listen_key = "statsd.listen",
+                                 .allow = config->statsd_allow,
+                                 .allow_key = "statsd.allow",
+                                 .buffer = config->statsd_rcvbuf,
+                                 .buffer_key = "statsd.rcvbuf"};
+    for (int i = 0; i < STATSD_PROTOCOLS; i++)
+        s->ports[i] = (struct statsd_port){s, (enum statsd_protocol)i};
+    return datagram_bind(&s->datagrams, &s->datagram_config, folder);
+}
+
+/* ---- flushing ------------------------------------------------------------ */
+
+static uint64_t
+count_waiting(const struct statsd *s)
+{
+    return s->sums.halves[0].waiting + s->sums.halves[1].waiting;
+}
+
+/* Lets the sockets be read again. */
+static void
+release_pressure(struct statsd *s)
+{
+    s->pressed = false;
+    if (!s->drained)
+        datagram_pause(&s->datagrams, false);
+    for (int i = 0; i < STATSD_PROTOCOLS; i++)
+        if (s->listeners[i])
+            listener_wake(s->listeners[i]);
+}
+
+static void
+end_flush(struct statsd *s)
+{
+    const uint64_t now = loop_now_ms(s->loop);
+
+    s->flushing = false;
+    /* No name of the old half waits: those that did were in this flush, and
+     * others move to the young half when something arrives for them. */
+    if ((s->pressed || now >= s->age_ms) && sums_age(&s->sums) == 0)
+        s->age_ms = now + s->config->statsd_idle_ms;
+    if (s->pressed)
+        release_pressure(s);
+}
+
+static void
+begin_flush(struct statsd *s)
+{
+    if (s->flushing)
+        return;
+    s->flushing = true;
+    s->flush_left = count_waiting(s);
+}
+
+/* Puts names until the slice is used up or no slot is free.  Returns the slots
+ * that are left of it. */
+static uint32_t
+put_names(struct statsd *s, uint32_t slice)
+{
+    uint32_t slots = 0;
+
+    while (slice > 0 && s->flush_left > 0) {
+        struct sums_name name;
+        struct message m;
+
+        if (slots == 0)
+            slots = logs_free_slots(s->logs);
+        if (slots == 0)
+            break;
+        if (!sums_take(&s->sums, &name, &m.increment))
+            break; /* not reached: flush_left of them wait */
+        s->flush_left--;
+        if (m.increment == 0)
+            continue;
+        m.keyspace = name.keyspace;
+        m.key = name.key;
+        m.keyspace_size = (uint16_t)name.keyspace_size;
+        m.key_size = (uint16_t)name.key_size;
+        statsd_put(s, &m);
+        slots--;
+        slice--;
+    }
+    return slice;
+}
+
+/* A piece of a flush.  True: there is more that can be done now. */
+static bool
+flush_some(struct statsd *s)
+{
+    if (!s->flushing || s->stuck)
+        return false;
+    if (put_names(s, FLUSH_SLICE) == 0)
+        return true;
+    if (s->flush_left > 0 || !statsd_put_counts(s)) {
+        s->stuck = true;
+        return false;
+    }
+    end_flush(s);
+    return false;
+}
+
+void
+statsd_flush(struct statsd *s)
+{
+    if (!s->on)
+        return;
+    begin_flush(s);
+    while (flush_some(s))
+        continue;
+}
+
+void
+statsd_logs_ready(struct statsd *s)
+{
+    s->stuck = false;
+}
+
+static void
+flush_is_due(struct loop_timer *timer)
+{
+    struct statsd *s = LOOP_OWNER(timer, struct statsd, flush_timer);
+
+    begin_flush(s);
+    /* Its place among the timers is its own. */
+    (void)loop_arm(s->loop, timer,
+                   loop_now_ms(s->loop) + s->config->statsd_flush_ms);
+}
+
+/* ---- turns --------------------------------------------------------------- */
+
+/* Takes datagrams for a turn's share of time.  True: there are more. */
+static bool
+receive_datagrams(struct statsd *s)
+{
+    const uint64_t until_ns = clock_ns() + CONN_TURN_US * 1000ULL;
+
+    while (datagram_receive(&s->datagrams)) {
+        const uint8_t *bytes;
+        size_t size = datagram_next_size(&s->datagrams);
+
+        if (!statsd_has_memory(s, size))
+            return false;
+        bytes = datagram_next(&s->datagrams, &size);
+        statsd_take_datagram(s, bytes, size);
+        if (clock_ns() >= until_ns)
+            return true;
+    }
+    return false;
+}
+
+static void
+end_stop(struct statsd *s)
+{
+    s->on = false;
+    loop_disarm(s->loop, &s->flush_timer);
+    s->stopped(s->stopped_ctx);
+}
+
+/* The sockets have been read until they were empty, or for long enough; what
+ * was received is flushed. */
+static bool
+stop_some(struct statsd *s, bool more)
+{
+    const uint64_t now = loop_now_ms(s->loop);
+
+    if (!s->drained && !s->pressed && (!more || now >= s->stop_ms)) {
+        s->drained = true;
+        datagram_pause(&s->datagrams, true);
+        begin_flush(s);
+        return true;
+    }
+    if (s->drained && !s->flushing) {
+        if (count_waiting(s) == 0) {
+            end_stop(s);
+            return false;
+        }
+        begin_flush(s);
+        return true;
+    }
+    if (now >= s->give_up_ms) {
+        diag(DIAG_WARNING,
+             "statsd: no log has a free slot; names=%llu are not counted",
+             (unsigned long long)count_waiting(s));
+        end_stop(s);
+    }
+    return false;
+}
+
+bool
+statsd_turn(struct statsd *s)
+{
+    bool more;
+
+    if (!s->on)
+        return false;
+    if (s->pressed)
+        begin_flush(s);
+    more = flush_some(s);
+    if (!s->pressed && !s->drained)
+        more |= receive_datagrams(s);
+    return s->stopping ? stop_some(s, more) || more : more;
+}
+
+/* ---- lifecycle ----------------------------------------------------------- */
+
+int
+statsd_open(struct statsd *s, struct loop *loop, struct logs *logs,
+            struct listener *lines, struct listener *graphite)
+{
+    const struct config *c = s->config;
+    int rc;
+
+    if (!s->on)
+        return 0;
+    s->loop = loop;
+    s->logs = logs;
+    s->listeners[STATSD_LINE_PROTOCOL] = lines;
+    s->listeners[GRAPHITE_LINE_PROTOCOL] = graphite;
+    s->rules = (struct statsd_rules){.timers = c->statsd_timers,
+                                     .append_tags = c->statsd_tags,
+                                     .key_size = c->key_size};
+    s->age_ms = loop_now_ms(loop) + c->statsd_idle_ms;
+    s->flush_timer = (struct loop_timer){.slot = -1, .due = flush_is_due};
+    rc = sums_init(&s->sums, c->statsd_memory);
+    if (rc == 0 && getrandom(&s->senders.hash_key, sizeof s->senders.hash_key,
+                             0) != (ssize_t)sizeof s->senders.hash_key)
+        rc = -EIO;
+    if (rc == 0)
+        rc = datagram_serve(&s->datagrams, loop);
+    if (rc == 0)
+        rc = loop_arm(loop, &s->flush_timer,
+                      loop_now_ms(loop) + c->statsd_flush_ms);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc,
+                   "memory of statsd.memory=%llu; lower it if it is too much",
+                   (unsigned long long)c->statsd_memory);
+    return rc;
+}
+
+void
+statsd_close(struct statsd *s)
+{
+    if (s->loop)
+        loop_disarm(s->loop, &s->flush_timer);
+    datagram_close(&s->datagrams);
+    sums_fini(&s->sums);
+    s->on = false;
+}
+
+void
+statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
+            void (*stopped)(void *ctx), void *ctx)
+{
+    s->stopped = stopped;
+    s->stopped_ctx = ctx;
+    if (!s->on) {
+        stopped(ctx);
+        return;
+    }
+    s->stop_ms = loop_now_ms(s->loop) + drain_ms;
+    s->give_up_ms = s->stop_ms + give_up_ms;
+    /* The flush timer wakes the loop while nothing arrives. */
+    s->stopping = true;
+}
+
+void
+statsd_print(struct statsd *s)
+{
+    static const char *const names[STATSD_PROTOCOLS] = {"statsd", "graphite"};
+
+    if (!s->config || !statsd_is_on(s->config))
+        return;
+    for (int p = 0; p < STATSD_PROTOCOLS; p++) {
+        const uint64_t *n = s->counts[p];
+
+        diag(DIAG_INFO,
+             "statistics: %s: datagrams=%llu connections=%llu lines=%llu "
+             "bad=%llu dropped=%llu rounded=%llu ignored=%llu",
+             names[p], (unsigned long long)n[STATSD_DATAGRAMS],
+             (unsigned long long)n[STATSD_CONNECTIONS],
+             (unsigned long long)n[STATSD_LINES],
+             (unsigned long long)n[STATSD_BAD],
+             (unsigned long long)n[STATSD_DROPPED],
+             (unsigned long long)n[STATSD_ROUNDED],
+             (unsigned long long)(n[STATSD_IGNORED] + n[STATSD_IGNORED_GAUGE] +
+                                  n[STATSD_IGNORED_SET] +
+                                  n[STATSD_IGNORED_EVENT] +
+                                  n[STATSD_IGNORED_CHECK] +
+                                  n[STATSD_IGNORED_TIMER]));
+    }
+}

@@ -1,0 +1,153 @@
+/* writer/statsd/statsd.h - StatsD and Graphite lines into the logs.
+ *
+ * Datagrams (statsd.listen), StatsD lines over TCP (statsd.tcp_listen) and
+ * Graphite's plaintext lines (graphite.listen) are summed by name in memory and
+ * flushed to the log as ordinary increments every `statsd.flush`:
+ *
+ *     lines -> sums (sums.h) -> flush: one slot for each name -> commit logs
+ *
+ * Nothing is acknowledged.  SIGKILL loses at most one flush interval; a clean
+ * stop reads what the sockets have queued and flushes all of it.
+ *
+ * Back-pressure: while no log has a free slot, sums go on.  When their memory
+ * is used up, too, no socket is read: the kernel then drops datagrams, which
+ * are counted, and TCP senders wait.
+ *
+ * Each flush also writes how many lines were received, ignored, malformed and
+ * dropped, to the keyspaces countd.statsd and countd.graphite.
+ *
+ * Ownership: the caller's, from statsd_init() until statsd_close().  The
+ * loop's thread.  Errors: 0 or a negative errno, reported through diag. */
+#ifndef COUNTD_WRITER_STATSD_H
+#define COUNTD_WRITER_STATSD_H
+
+#include "common/net/conn.h"
+#include "common/net/datagram.h"
+#include "common/setup/config.h"
+#include "common/wire/message.h"
+#include "common/wire/statsd_line.h"
+#include "writer/logs.h"
+#include "writer/statsd/senders.h"
+#include "writer/statsd/sums.h"
+
+#define STATSD_KEYSPACE   "countd.statsd"
+#define GRAPHITE_KEYSPACE "countd.graphite"
+
+/* Counts about the lines of one protocol, in a keyspace of its own. */
+enum statsd_count {
+    STATSD_DATAGRAMS,
+    STATSD_CONNECTIONS,
+    STATSD_LINES, /* without empty ones */
+    STATSD_BAD,
+    STATSD_DROPPED, /* datagrams, by the kernel */
+    STATSD_NOT_ALLOWED,
+    STATSD_ROUNDED, /* names that left with a rest */
+    STATSD_IGNORED, /* of Graphite: no pattern matches */
+    STATSD_IGNORED_GAUGE,
+    STATSD_IGNORED_SET,
+    STATSD_IGNORED_EVENT,
+    STATSD_IGNORED_CHECK,
+    STATSD_IGNORED_TIMER,
+    STATSD_COUNTS
+};
+
+enum statsd_protocol {
+    STATSD_LINE_PROTOCOL,
+    GRAPHITE_LINE_PROTOCOL,
+    STATSD_PROTOCOLS
+};
+
+/* Context of a listener for lines. */
+struct statsd_port {
+    struct statsd *statsd;
+    enum statsd_protocol protocol;
+};
+
+struct statsd {
+    struct loop *loop;
+    struct logs *logs;
+    const struct config *config;
+    struct statsd_rules rules;
+    struct datagram_config datagram_config;
+    struct datagrams datagrams;
+    struct statsd_port ports[STATSD_PROTOCOLS];
+    struct listener *listeners[STATSD_PROTOCOLS];
+    struct sums sums;
+    struct senders senders;
+    bool on;
+
+    uint64_t counts[STATSD_PROTOCOLS][STATSD_COUNTS];
+    uint64_t told[STATSD_PROTOCOLS][STATSD_COUNTS]; /* of these, in the log */
+    uint64_t increments;                            /* slots put */
+    struct diag_repeat bad_warning, drop_warning;
+    uint64_t warned_drops;
+
+    struct loop_timer flush_timer;
+    uint64_t flush_left; /* names of this flush that are not in the log yet */
+    bool flushing;       /* names, then counts about them */
+    bool stuck;          /* a flush waits for a free slot */
+    bool pressed;        /* memory is short: sockets are not read */
+    uint64_t age_ms;     /* clock: names idle since the last age leave */
+
+    bool stopping;
+    bool drained; /* stopping, and the sockets are empty */
+    uint64_t stop_ms, give_up_ms;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+
+    uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD];
+};
+
+extern const struct protocol statsd_lines;
+
+/* Whether any of its ports is on. */
+bool statsd_is_on(const struct config *c);
+
+/* Binds the datagram port.  `config` must outlive it. */
+int statsd_bind(struct statsd *s, const struct config *config,
+                const struct local_folder *folder);
+
+/* Begins to serve; the listeners for lines are those of the table. */
+int statsd_open(struct statsd *s, struct loop *loop, struct logs *logs,
+                struct listener *lines, struct listener *graphite);
+void statsd_close(struct statsd *s);
+
+/* At the end of each turn of the loop, before the commit.  True: do not wait
+ * before the next one. */
+bool statsd_turn(struct statsd *s);
+
+/* A log has a free slot again. */
+void statsd_logs_ready(struct statsd *s);
+
+/* Puts what has arrived into the log, as far as there are free slots. */
+void statsd_flush(struct statsd *s);
+
+/* Reads what the sockets have queued, for drain_ms at most, flushes it, waiting
+ * at most until give_up_ms for free slots, and calls `stopped`. */
+void statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
+                 void (*stopped)(void *ctx), void *ctx);
+
+/* Prints statistics, as SIGUSR1 asks for. */
+void statsd_print(struct statsd *s);
+
+/* ---- statsd_take.c ------------------------------------------------------ */
+
+/* Takes one line, without its LF. */
+void statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
+                      const uint8_t *line, size_t size);
+void statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size);
+
+/* Whether sums have memory for any lines in `bytes` bytes; if not, a flush
+ * begins and the sockets wait. */
+bool statsd_has_memory(struct statsd *s, size_t bytes);
+
+/* ---- statsd_self.c ------------------------------------------------------ */
+
+/* Puts the counts that have changed into the log.  False: no slot is free. */
+bool statsd_put_counts(struct statsd *s);
+const char *statsd_count_name(enum statsd_count count);
+
+/* Puts an increment.  A slot must be free. */
+void statsd_put(struct statsd *s, const struct message *m);
+
+#endif

@@ -1,0 +1,279 @@
+/* writer/statsd/statsd_take.c - what lines and datagrams do; see statsd.h.
+ *
+ *     take_lines()            a TCP connection's bytes
+ *     statsd_take_datagram()  a datagram's lines
+ *     statsd_take_line()      one line: parse, name, add to the sums */
+#include "writer/statsd/statsd.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/wire/carbon_line.h"
+#include "common/wire/name.h"
+
+#define TIMER_COUNT   ".timer.count"
+#define TIMER_SUM     ".timer.sum"
+#define SHOWN_SIZE    64 /* bytes of a malformed line in a message */
+#define SHORTEST_LINE 6  /* "a:1|c" and LF */
+
+/* ---- names --------------------------------------------------------------- */
+
+/* Where the first `parts` dot-separated parts of a name end; 0: the name is not
+ * split, because it has no more parts, an empty one, or nothing after them. */
+static size_t
+find_split(const uint8_t *name, size_t size, uint64_t parts)
+{
+    size_t start = 0;
+
+    for (size_t i = 0; parts > 0 && i < size; i++) {
+        if (name[i] != '.')
+            continue;
+        if (i == start)
+            return 0;
+        start = i + 1;
+        if (--parts == 0)
+            return start < size ? i : 0;
+    }
+    return 0;
+}
+
+static const char *
+suffix_of(enum statsd_part part)
+{
+    if (part == STATSD_COUNT)
+        return "";
+    return part == STATSD_TIMER_COUNT ? TIMER_COUNT : TIMER_SUM;
+}
+
+/* Adds to (keyspace, key) as statsd.keyspace and statsd.split say. */
+static void
+add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
+              size_t key_size, int128 millionths)
+{
+    struct statsd *s = ctx;
+    const struct config *c = s->config;
+    const char *suffix = suffix_of(part);
+    uint8_t keyspace[2 * MESSAGE_NAME_MAX];
+    size_t size = strlen(c->statsd_keyspace), split;
+    struct sums_name name;
+    int rc;
+
+    split = find_split(key, key_size, c->statsd_split);
+    if (split > 0 && split + strlen(suffix) <= c->keyspace_size) {
+        memcpy(keyspace, key, split);
+        size = split;
+        key += split + 1;
+        key_size -= split + 1;
+    } else {
+        memcpy(keyspace, c->statsd_keyspace, size);
+    }
+    memcpy(keyspace + size, suffix, strlen(suffix));
+    name = (struct sums_name){.keyspace = keyspace,
+                              .key = key,
+                              .keyspace_size = size + strlen(suffix),
+                              .key_size = key_size};
+    rc = sums_add(&s->sums, &name, millionths);
+    assert(rc == 0); /* statsd_has_memory() was true for these bytes */
+}
+
+bool
+statsd_has_memory(struct statsd *s, size_t bytes)
+{
+    /* The costliest lines are the shortest timers: each has a name in two
+     * keyspaces.  What a line has beyond that adds its own bytes to both. */
+    const size_t keyspace =
+        strlen(s->config->statsd_keyspace) + sizeof TIMER_COUNT;
+    const size_t needed =
+        (bytes / SHORTEST_LINE + 1) * 2 * sums_name_size(keyspace, 1) +
+        2 * bytes;
+
+    if (sums_free(&s->sums) >= needed)
+        return true;
+    s->pressed = true;
+    datagram_pause(&s->datagrams, true);
+    return false;
+}
+
+/* ---- lines --------------------------------------------------------------- */
+
+static void
+refuse_line(struct statsd *s, enum statsd_protocol protocol,
+            const uint8_t *line, size_t size, const char *why)
+{
+    char shown[4 * SHOWN_SIZE + 1];
+
+    s->counts[protocol][STATSD_BAD]++;
+    (void)name_escape(line, size < SHOWN_SIZE ? size : SHOWN_SIZE, shown);
+    diag_repeating(&s->bad_warning, DIAG_WARNING,
+                   "%s: a malformed line was not counted: %s: %s%s",
+                   protocol == STATSD_LINE_PROTOCOL ? "statsd" : "graphite",
+                   why, shown, size > SHOWN_SIZE ? "..." : "");
+}
+
+static void
+take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
+{
+    static const struct {
+        enum statsd_kind kind;
+        enum statsd_count count;
+    } ignored[] = {{STATSD_GAUGE, STATSD_IGNORED_GAUGE},
+                   {STATSD_SET, STATSD_IGNORED_SET},
+                   {STATSD_EVENT, STATSD_IGNORED_EVENT},
+                   {STATSD_CHECK, STATSD_IGNORED_CHECK}};
+    const struct statsd_sink sink = {add_increment, s};
+    uint64_t *counts = s->counts[STATSD_LINE_PROTOCOL];
+    const char *why;
+    const int kinds = statsd_line(&s->rules, line, size, &sink, &why);
+
+    if (kinds < 0) {
+        refuse_line(s, STATSD_LINE_PROTOCOL, line, size, why);
+        return;
+    }
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        if ((kinds & (int)ignored[i].kind) != 0)
+            counts[ignored[i].count]++;
+    if ((kinds & STATSD_TIMER) != 0 && !s->rules.timers)
+        counts[STATSD_IGNORED_TIMER]++;
+}
+
+static void
+take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
+{
+    const uint8_t *name;
+    size_t name_size;
+    int128 millionths;
+    const char *why;
+    int rc;
+
+    rc = carbon_line(s->config->graphite_count, line, size, &name, &name_size,
+                     &millionths, &why);
+    if (rc == CARBON_COUNTED && name_size > s->rules.key_size) {
+        rc = -EBADMSG;
+        why = "a name longer than a key";
+    }
+    if (rc < 0)
+        refuse_line(s, GRAPHITE_LINE_PROTOCOL, line, size, why);
+    else if (rc == CARBON_IGNORED)
+        s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_IGNORED]++;
+    else
+        add_increment(s, STATSD_COUNT, name, name_size, millionths);
+}
+
+void
+statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
+                 const uint8_t *line, size_t size)
+{
+    if (size > 0 && line[size - 1] == '\r')
+        size--;
+    if (size == 0)
+        return;
+    s->counts[protocol][STATSD_LINES]++;
+    if (protocol == STATSD_LINE_PROTOCOL)
+        take_statsd_line(s, line, size);
+    else
+        take_graphite_line(s, line, size);
+}
+
+void
+statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size)
+{
+    bool first = true;
+
+    while (size > 0) {
+        const uint8_t *lf = memchr(bytes, '\n', size);
+        const size_t line = lf ? (size_t)(lf - bytes) : size;
+        const uint8_t *sender;
+        size_t sender_size;
+        uint64_t number;
+
+        if (first &&
+            statsd_datagram_number(bytes, line, &sender, &sender_size, &number))
+            senders_note(&s->senders, sender, sender_size, number);
+        first = false;
+        statsd_take_line(s, STATSD_LINE_PROTOCOL, bytes, line);
+        bytes += lf ? line + 1 : line;
+        size -= lf ? line + 1 : line;
+    }
+}
+
+/* ---- connections --------------------------------------------------------- */
+
+struct lines_state {
+    uint64_t begun; /* the first line has been taken */
+};
+
+/* Whether a line is the first of an HTTP request: a web page can send any bytes
+ * after it, but none before it, and cannot keep it from ending so. */
+static bool
+is_http(const uint8_t *line, size_t size)
+{
+    static const char version[] = " HTTP/";
+    const size_t tail = sizeof version - 1 + 3; /* "1.1" */
+
+    if (size > 0 && line[size - 1] == '\r')
+        size--;
+    return size >= tail &&
+           memcmp(line + size - tail, version, sizeof version - 1) == 0;
+}
+
+static size_t
+lines_limit(struct listener *d)
+{
+    struct statsd *s = ((struct statsd_port *)listener_ctx(d))->statsd;
+
+    return statsd_has_memory(s, CONN_SLICE + STATSD_LINE_MAX) ? SIZE_MAX : 0;
+}
+
+static enum conn_next
+take_lines(struct conn *c, struct input *input)
+{
+    const struct statsd_port *port = conn_ctx(c);
+    struct lines_state *state = conn_state(c);
+
+    while (input->size > 0) {
+        const uint8_t *lf = memchr(input->at, '\n', input->size);
+        const size_t size = lf ? (size_t)(lf - input->at) : input->size;
+
+        if (size > STATSD_LINE_MAX)
+            return conn_refuse(c, "a line above 8192 bytes");
+        if (!lf)
+            break;
+        if (!state->begun && is_http(input->at, size))
+            return conn_refuse(c, "an HTTP request");
+        state->begun = 1;
+        statsd_take_line(port->statsd, port->protocol, input->at, size);
+        input->at += size + 1;
+        input->size -= size + 1;
+    }
+    input->need = 0;
+    return CONN_MORE;
+}
+
+/* The peer has closed its side: its last line needs no LF. */
+static void
+take_last_line(struct conn *c, struct input *input)
+{
+    const struct statsd_port *port = conn_ctx(c);
+    const struct lines_state *state = conn_state(c);
+
+    if (input->size <= STATSD_LINE_MAX &&
+        (state->begun || !is_http(input->at, input->size)))
+        statsd_take_line(port->statsd, port->protocol, input->at, input->size);
+}
+
+static void
+count_connection(struct conn *c)
+{
+    const struct statsd_port *port = conn_ctx(c);
+
+    port->statsd->counts[port->protocol][STATSD_CONNECTIONS]++;
+}
+
+const struct protocol statsd_lines = {.state_size = sizeof(struct lines_state),
+                                      .flags = CONN_ANSWERS_EOF,
+                                      .stop = STOP_DRAIN,
+                                      .room = lines_limit,
+                                      .take = take_lines,
+                                      .rest = take_last_line,
+                                      .began = count_connection};

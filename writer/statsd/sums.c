@@ -1,0 +1,284 @@
+/* writer/statsd/sums.c - see sums.h. */
+#include "writer/statsd/sums.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#define SUMS_UNIT   16 /* entries begin at multiples of this */
+#define SUMS_SPREAD 64 /* bytes of entries for one place of the index */
+
+struct sums_entry {
+    int128 millionths;
+    struct sums_entry *next; /* while it waits */
+    uint32_t hash;
+    uint16_t keyspace_size;
+    uint16_t key_size;
+    bool waits;
+    uint8_t half;
+    uint8_t names[]; /* keyspace, then key */
+};
+
+/* ---- memory ------------------------------------------------------------- */
+
+static void *
+map_bytes(size_t size)
+{
+    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return bytes == MAP_FAILED ? NULL : bytes;
+}
+
+int
+sums_init(struct sums *s, size_t size)
+{
+    *s = (struct sums){.half_size = size / 2 / SUMS_UNIT * SUMS_UNIT};
+    s->last = &s->first;
+    for (s->index_count = 1; s->index_count * SUMS_SPREAD < s->half_size;)
+        s->index_count *= 2;
+    if (getrandom(&s->hash_key, sizeof s->hash_key, 0) !=
+        (ssize_t)sizeof s->hash_key)
+        return -EIO;
+    for (int i = 0; i < 2; i++) {
+        s->halves[i].bytes = map_bytes(s->half_size);
+        s->halves[i].index = map_bytes(s->index_count * sizeof(uint32_t));
+        if (!s->halves[i].bytes || !s->halves[i].index) {
+            sums_fini(s);
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+void
+sums_fini(struct sums *s)
+{
+    for (int i = 0; i < 2; i++) {
+        if (s->halves[i].bytes)
+            (void)munmap(s->halves[i].bytes, s->half_size);
+        if (s->halves[i].index)
+            (void)munmap(s->halves[i].index, s->index_count * sizeof(uint32_t));
+        s->halves[i] = (struct sums_half){0};
+    }
+}
+
+size_t
+sums_name_size(size_t keyspace_size, size_t key_size)
+{
+    const size_t size = offsetof(struct sums_entry, names) + keyspace_size +
+                        key_size + SUMS_UNIT - 1;
+
+    return size / SUMS_UNIT * SUMS_UNIT;
+}
+
+/* Names that the young half has places for.  A quarter of the index stays
+ * free, so that a search is short. */
+static size_t
+free_places(const struct sums *s)
+{
+    return s->index_count - s->index_count / 4 - s->halves[s->young].names;
+}
+
+size_t
+sums_free(const struct sums *s)
+{
+    const size_t bytes = s->half_size - s->halves[s->young].used;
+    const size_t smallest = sums_name_size(1, 1);
+    const size_t places = free_places(s);
+
+    return places < bytes / smallest ? places * smallest : bytes;
+}
+
+/* ---- names -------------------------------------------------------------- */
+
+static struct sums_entry *
+entry_at(const struct sums_half *h, uint32_t place)
+{
+    return (struct sums_entry *)(void *)(h->bytes +
+                                         (size_t)(place - 1) * SUMS_UNIT);
+}
+
+static bool
+is_named(const struct sums_entry *e, const struct sums_name *name)
+{
+    return e->keyspace_size == name->keyspace_size &&
+           e->key_size == name->key_size &&
+           memcmp(e->names, name->keyspace, name->keyspace_size) == 0 &&
+           memcmp(e->names + name->keyspace_size, name->key, name->key_size) ==
+               0;
+}
+
+static struct sums_entry *
+find_entry(const struct sums *s, const struct sums_half *h,
+           const struct sums_name *name, uint32_t hash)
+{
+    size_t i = hash & (s->index_count - 1);
+
+    for (; h->index[i] != 0; i = (i + 1) & (s->index_count - 1)) {
+        struct sums_entry *e = entry_at(h, h->index[i]);
+
+        if (e->hash == hash && is_named(e, name))
+            return e;
+    }
+    return NULL;
+}
+
+/* Makes an entry in the young half; NULL: it is full. */
+static struct sums_entry *
+make_entry(struct sums *s, const struct sums_name *name, uint32_t hash)
+{
+    struct sums_half *h = &s->halves[s->young];
+    const size_t size = sums_name_size(name->keyspace_size, name->key_size);
+    size_t i = hash & (s->index_count - 1);
+    struct sums_entry *e;
+
+    if (s->half_size - h->used < size || free_places(s) == 0)
+        return NULL;
+    while (h->index[i] != 0)
+        i = (i + 1) & (s->index_count - 1);
+    h->index[i] = (uint32_t)(h->used / SUMS_UNIT) + 1;
+    h->names++;
+    e = (struct sums_entry *)(void *)(h->bytes + h->used);
+    h->used += size;
+    e->millionths = 0;
+    e->hash = hash;
+    e->keyspace_size = (uint16_t)name->keyspace_size;
+    e->key_size = (uint16_t)name->key_size;
+    e->waits = false;
+    e->half = (uint8_t)s->young;
+    memcpy(e->names, name->keyspace, name->keyspace_size);
+    memcpy(e->names + name->keyspace_size, name->key, name->key_size);
+    return e;
+}
+
+static uint32_t
+hash_of(const struct sums *s, const struct sums_name *name)
+{
+    const uint64_t first = hash_name(&s->hash_key, name->keyspace_size,
+                                     name->keyspace, name->keyspace_size);
+    const uint64_t hash =
+        hash_name(&s->hash_key, first, name->key, name->key_size);
+
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+/* The entry of a name, made where there is none.  One of the old half that
+ * waits stays there until the flush; else its rest moves to the young half. */
+static struct sums_entry *
+take_entry(struct sums *s, const struct sums_name *name)
+{
+    const uint32_t hash = hash_of(s, name);
+    struct sums_half *old = &s->halves[1 - s->young];
+    struct sums_entry *e, *before;
+
+    e = find_entry(s, &s->halves[s->young], name, hash);
+    if (e)
+        return e;
+    before = find_entry(s, old, name, hash);
+    if (before && before->waits)
+        return before;
+    e = make_entry(s, name, hash);
+    if (e && before && before->millionths != 0) {
+        e->millionths = before->millionths;
+        s->halves[e->half].fractions++;
+        before->millionths = 0;
+        old->fractions--;
+    }
+    return e;
+}
+
+/* ---- sums --------------------------------------------------------------- */
+
+/* One addition stays below 2^84 millionths, so sums that are cut at 2^100 never
+ * overflow 128 bits; a cut sum still rounds to the bound of int64. */
+static int128
+add_bounded(int128 a, int128 b)
+{
+    const int128 bound = (int128)1 << 100;
+    const int128 sum = a + b;
+
+    if (sum > bound)
+        return bound;
+    return sum < -bound ? -bound : sum;
+}
+
+int
+sums_add(struct sums *s, const struct sums_name *name, int128 millionths)
+{
+    struct sums_entry *e = take_entry(s, name);
+    struct sums_half *h;
+
+    if (!e)
+        return -ENOMEM;
+    h = &s->halves[e->half];
+    if (!e->waits) {
+        h->fractions -= e->millionths != 0 ? 1 : 0;
+        h->waiting++;
+        e->waits = true;
+        e->next = NULL;
+        *s->last = e;
+        s->last = &e->next;
+    }
+    e->millionths = add_bounded(e->millionths, millionths);
+    return 0;
+}
+
+bool
+sums_wait(const struct sums *s)
+{
+    return s->first != NULL;
+}
+
+bool
+sums_take(struct sums *s, struct sums_name *name, int64_t *increment)
+{
+    struct sums_entry *e = s->first;
+    struct sums_half *h;
+    int32_t rest;
+
+    if (!e)
+        return false;
+    s->first = e->next;
+    if (!s->first)
+        s->last = &s->first;
+    *increment = decimal_round(e->millionths, &rest);
+    e->millionths = rest;
+    e->waits = false;
+    h = &s->halves[e->half];
+    h->waiting--;
+    h->fractions += rest != 0 ? 1 : 0;
+    *name = (struct sums_name){.keyspace = e->names,
+                               .key = e->names + e->keyspace_size,
+                               .keyspace_size = e->keyspace_size,
+                               .key_size = e->key_size};
+    return true;
+}
+
+int
+sums_age(struct sums *s)
+{
+    struct sums_half *old = &s->halves[1 - s->young];
+
+    if (old->waiting > 0)
+        return -EBUSY;
+    s->forgotten += old->fractions;
+    /* The pages go back to the kernel and read as zeros again. */
+    (void)madvise(old->bytes, s->half_size, MADV_DONTNEED);
+    if (madvise(old->index, s->index_count * sizeof(uint32_t), MADV_DONTNEED) <
+        0)
+        memset(old->index, 0, s->index_count * sizeof(uint32_t));
+    old->used = old->names = 0;
+    old->fractions = 0;
+    s->young = 1 - s->young;
+    return 0;
+}
+
+uint64_t
+sums_forgotten(const struct sums *s)
+{
+    return s->forgotten;
+}
