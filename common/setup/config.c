@@ -300,7 +300,7 @@ static const struct {
     [KIND_GROUP] = {"a group's name or number, or empty",
                     "a group's name or number"},
     [KIND_KEYSPACE] = {"a keyspace", "a keyspace"},
-    [KIND_PATTERNS] = {"paths with one * each and blanks between, or empty",
+    [KIND_PATTERNS] = {"paths with one * each, or empty",
                        "paths with exactly one * each, such as stats_counts.*"},
     [KIND_TAGS] = {"drop or append", "drop or append"},
     [KIND_NAMES] = {"names with blanks between, or empty",

@@ -546,10 +546,12 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
     assert_rc(config_set(&c, key, def, why, sizeof why), 0);
     assert_true(strlen(help) > 8);
     if (strncmp(type, "an address", 10) == 0 ||
-        strncmp(type, "a path", 6) == 0 || strncmp(type, "a user", 6) == 0 ||
-        strncmp(type, "a group", 7) == 0 || strncmp(type, "names", 5) == 0 ||
-        strncmp(type, "networks", 8) == 0 ||
+        strncmp(type, "a path", 6) == 0 || strncmp(type, "paths", 5) == 0 ||
+        strncmp(type, "a user", 6) == 0 || strncmp(type, "a group", 7) == 0 ||
+        strncmp(type, "names", 5) == 0 || strncmp(type, "networks", 8) == 0 ||
         strcmp(type, "true or false") == 0 ||
+        strcmp(type, "drop or append") == 0 ||
+        strncmp(type, "a keyspace", 10) == 0 ||
         strncmp(type, "step:keep", 9) == 0)
         return;
     assert_non_null(comma);
