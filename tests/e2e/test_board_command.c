@@ -110,7 +110,7 @@ misuse_is_told_from_failure_and_changes_nothing(void **state)
 
     expect(BOARD("read", path, "0", "--tsv"), 0,
            "0\t0\tshared\t-\t0\ta\t0\n0\t0\tshared\t-\t1\tb\t0\n");
-    expect(BOARD("check", path), 0, " 0 damaged");
+    expect(BOARD("info", path), 0, "busy\t0\nabandoned\t0\ndamaged\t0\n");
 }
 
 static void

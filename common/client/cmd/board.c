@@ -359,13 +359,6 @@ run_watch(struct cmd_line *line, struct countd_board *b,
     return board_show_live(b, shape);
 }
 
-static int
-run_check(struct cmd_line *line, struct countd_board *b,
-          const struct countd_board_shape *shape)
-{
-    return board_show_check(line, b, shape);
-}
-
 static const struct verb {
     const char *name;
     int arguments; /* behind it */
@@ -379,7 +372,6 @@ static const struct verb {
     {"add", 4, 0, run_add},
     {"watch", 1, COUNTD_BOARD_READ_ONLY, run_watch},
     {"dump", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_dump},
-    {"check", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_check},
 };
 
 int
@@ -405,5 +397,5 @@ cmd_board(struct cmd_line *line)
     }
     return misuse("usage: countd board create FILE -n SLOTS -s SHARED | info "
                   "FILE | read FILE SLOT | update FILE SLOT | add FILE SLOT "
-                  "INDEX N | watch FILE | dump FILE | check FILE");
+                  "INDEX N | watch FILE | dump FILE");
 }

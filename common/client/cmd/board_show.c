@@ -116,47 +116,6 @@ board_show_sum(const struct cmd_line *line, int64_t sum)
 
 /* ---- info -------------------------------------------------------------- */
 
-int
-board_show_info(const struct cmd_line *line, struct countd_board *b)
-{
-    struct countd_board_info i;
-    struct output out;
-
-    countd_board_info(b, &i);
-    output_init(&out, line, NULL, 0);
-    {
-        const struct {
-            const char *name;
-            struct cell value;
-        } facts[] = {
-            {"slots", cell_number(i.shape.slots)},
-            {"shared", cell_number(i.shape.shared_count)},
-            {"private", cell_number(i.shape.private_count)},
-            {"cells", cell_number(i.shape.cells)},
-            {"created_ms", cell_number((int64_t)i.created_ms)},
-            {"master", cell_number(i.master)},
-            {"master_alive", cell_bool(i.master_alive != 0)},
-            {"processes", cell_number(i.processes)},
-            {"recovered", cell_number((int64_t)i.recovered)},
-        };
-
-        for (size_t k = 0; k < sizeof facts / sizeof facts[0]; k++) {
-            output_fact(&out, facts[k].name, facts[k].value);
-            if (out.format == OUTPUT_JSON)
-                continue;
-            if (facts[k].value.kind == CELL_BOOL)
-                (void)printf("%s\t%s\n", facts[k].name,
-                             facts[k].value.number ? "yes" : "no");
-            else
-                (void)printf("%s\t%" PRId64 "\n", facts[k].name,
-                             facts[k].value.number); /* output_fini() tells */
-        }
-    }
-    return output_fini(&out);
-}
-
-/* ---- check ------------------------------------------------------------- */
-
 struct checked {
     uint64_t busy, abandoned, damaged;
 };
@@ -179,29 +138,56 @@ check_block(struct countd_board *b, struct board_block k, bool is_cell,
         c->busy++;
 }
 
-int
-board_show_check(const struct cmd_line *line, struct countd_board *b,
-                 const struct countd_board_shape *shape)
+static struct checked
+check_blocks(struct countd_board *b, const struct countd_board_shape *shape)
 {
     struct checked c = {0};
-    struct output out;
-    int status;
 
     for (uint32_t s = 0; s < shape->slots; s++) {
         check_block(b, board_shared(b, s), false, &c);
         for (uint32_t i = 0; i < shape->cells; i++)
             check_block(b, board_cell(b, s, i), true, &c);
     }
+    return c;
+}
+
+/* A fact is a line with a tab. */
+static void
+print_fact(struct output *out, const char *name, struct cell value)
+{
+    output_fact(out, name, value);
+    if (out->format == OUTPUT_JSON)
+        return;
+    /* output_fini() reports what stdout does not take. */
+    if (value.kind == CELL_BOOL)
+        (void)printf("%s\t%s\n", name, value.number ? "yes" : "no");
+    else
+        (void)printf("%s\t%" PRId64 "\n", name, value.number);
+}
+
+int
+board_show_info(const struct cmd_line *line, struct countd_board *b)
+{
+    struct countd_board_info i;
+    struct checked c;
+    struct output out;
+    int status;
+
+    countd_board_info(b, &i);
+    c = check_blocks(b, &i.shape);
     output_init(&out, line, NULL, 0);
-    output_fact(&out, "busy", cell_number((int64_t)c.busy));
-    output_fact(&out, "abandoned", cell_number((int64_t)c.abandoned));
-    output_fact(&out, "damaged", cell_number((int64_t)c.damaged));
-    if (out.format != OUTPUT_JSON)
-        (void)printf("%" PRIu32 " slots: %" PRIu64 " in an update, %" PRIu64
-                     " left by the dead for the next update to take over, "
-                     "%" PRIu64 " damaged\n",
-                     shape->slots, c.busy, c.abandoned,
-                     c.damaged); /* output_fini() tells */
+    print_fact(&out, "slots", cell_number(i.shape.slots));
+    print_fact(&out, "shared", cell_number(i.shape.shared_count));
+    print_fact(&out, "private", cell_number(i.shape.private_count));
+    print_fact(&out, "cells", cell_number(i.shape.cells));
+    print_fact(&out, "created_ms", cell_number((int64_t)i.created_ms));
+    print_fact(&out, "master", cell_number(i.master));
+    print_fact(&out, "master_alive", cell_bool(i.master_alive != 0));
+    print_fact(&out, "processes", cell_number(i.processes));
+    print_fact(&out, "recovered", cell_number((int64_t)i.recovered));
+    print_fact(&out, "busy", cell_number((int64_t)c.busy));
+    print_fact(&out, "abandoned", cell_number((int64_t)c.abandoned));
+    print_fact(&out, "damaged", cell_number((int64_t)c.damaged));
     status = output_fini(&out);
     return c.damaged > 0 ? CONFIG_EXIT_SYSTEM : status;
 }

@@ -13,16 +13,14 @@
 /* Attaches, or says why not. */
 int board_attach(const char *path, unsigned flags, struct countd_board **out);
 
+/* Its shape and master, and of all words how many are in an update, left by a
+ * process that died, or damaged. */
 int board_show_info(const struct cmd_line *line, struct countd_board *b);
 int board_show_sum(const struct cmd_line *line, int64_t sum);
 
 /* A row for each integer of the slots from `first` up to `end`. */
 int board_show_slots(const struct cmd_line *line, struct countd_board *b,
                      uint32_t first, uint32_t end);
-
-/* Looks at every word: what the dead have left, what cannot be. */
-int board_show_check(const struct cmd_line *line, struct countd_board *b,
-                     const struct countd_board_shape *shape);
 
 /* The slots that are not zero, again and again, until a key or a signal. */
 int board_show_live(struct countd_board *b,

@@ -332,7 +332,7 @@ const struct cmd cmd_table[] = {
      cmd_watch},
     {"board",
      "create FILE | info FILE | read FILE SLOT | update FILE SLOT | add FILE "
-     "SLOT INDEX N | watch FILE | dump FILE | check FILE",
+     "SLOT INDEX N | watch FILE | dump FILE",
      2,
      5,
      "",
