@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/crc.h"
+#include "common/setup/reserve.h"
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/fault.h"
@@ -119,6 +120,63 @@ apply_until_the_file_is_full(const struct tmpdir *d,
     assert_rc(setrlimit(RLIMIT_FSIZE, &limit), 0);
     s = open_store(d, 1, true);
     _exit(apply_logs(s, logs, n) == 0 ? 0 : 1);
+}
+
+/* Applies a log until the file may not grow any more, which is in the middle of
+ * it; returns the handle of the next process. */
+static struct store *
+apply_in_part(const struct tmpdir *d, const struct log_batch *log,
+              struct store_mark_info *info)
+{
+    for (rlim_t size = 100000; size < 900000; size += 50000) {
+        struct store *s;
+        pid_t child;
+
+        (void)unlinkat(d->fd, "pages.mdb", 0); /* of the last round */
+        (void)unlinkat(d->fd, "pages.mdb-lock", 0);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            apply_until_the_file_is_full(d, log, 1, size);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        s = open_store(d, 1 << 24, true);
+        assert_rc(store_marks(s, KS, &log->mark, 1, info), 0);
+        if (info->state == STORE_MARK_PARTIAL)
+            return s;
+        store_close(s);
+    }
+    fail_msg("no commit failed in the middle of the log");
+    return NULL;
+}
+
+static void
+a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated(
+    void **state)
+{
+    const struct tmpdir *d = *state;
+    struct store_mark_info before, after;
+    struct log_batch log;
+    struct store_totals t;
+    struct store *s;
+
+    rng = 17;
+    log_make(&log, 1, 17, 3000, 20000);
+    s = apply_in_part(d, &log, &before);
+    assert_rc(reserve_make(d->fd), 0);
+
+    assert_rc(store_vacate(s, KS, d->fd), 0);
+
+    assert_rc(store_marks(s, KS, &log.mark, 1, &after), 0);
+    assert_int_equal(after.state, STORE_MARK_PARTIAL);
+    assert_true(after.progress == before.progress);
+    assert_rc(apply_logs(s, &log, 1), 0);
+    assert_rc(stored_totals(s, KS_NAME, &t), 0);
+    assert_true(t.keys > 0 && t.keys < log.keys.count); /* the rest of it */
+    assert_rc(store_marks(s, KS, &log.mark, 1, &after), 0);
+    assert_int_equal(after.state, STORE_MARK_DONE);
+    check_clean(s);
+    store_close(s);
+    batch_free(&log.keys);
 }
 
 static void
@@ -516,6 +574,7 @@ static const struct CMUnitTest tests[] = {
     T(marks_without_records_are_kept),
     T(another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in),
     T(a_failed_commit_leaves_a_state_to_go_on_from),
+    T(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated),
     T(a_killed_worker_is_taken_up_where_it_was),
     T(workers_that_race_count_each_log_once),
     T(a_view_stays_as_it_was_while_others_merge),
