@@ -7,8 +7,8 @@
  *
  * A queue is a folder of its own: segments "1", "2", ... and the note "lock".
  * Only the last segment is written to; only the oldest one is ever removed.
- * What was put and removed between two calls of queue_begin() is one group:
- * one write, one sync, in as a whole or not at all.
+ * A group is one write and one sync of the records that were put and removed
+ * between two calls of queue_begin(): it is in as a whole or not at all.
  *
  * A record has an id, which is never given twice and always above the ids
  * before it, and a stream (any 64 bits: the hash of a keyspace, a part of an
@@ -93,8 +93,8 @@ int queue_refresh(struct queue *q);
  *   -EDQUOT  `max` would be passed   -EFBIG, -ENOMEM */
 int queue_put(struct queue *q, uint64_t stream, const void *bytes, size_t size);
 
-/* Removes a record with the group that collects; one that has gone already is
- * no error. */
+/* Removes a record with the group that collects; an id that waits no more is
+ * ignored. */
 int queue_remove(struct queue *q, uint64_t id);
 
 /* Forgets what the group has collected. */

@@ -1,4 +1,5 @@
-/* common/journal/queue_index.c - the records that wait, by id and by stream. */
+/* common/journal/queue_index.c - the records that wait, by id and by stream:
+ * queue_item_add(), queue_item_done(), queue_rebuild(), queue_next(). */
 #include "common/journal/queue_internal.h"
 
 #include <errno.h>

@@ -78,7 +78,7 @@ queue_note_write(struct queue *q, const struct queue_group *g, uint64_t size)
  * ------------------------------------------------------ */
 
 static void
-clear(struct queue *q)
+reset_queue(struct queue *q)
 {
     q->loaded = false;
     memset(q->uuid, 0, sizeof q->uuid);
@@ -119,7 +119,7 @@ read_segments(struct queue *q, const uint32_t *numbers, size_t count,
 
 /* Reads all segments.  `note` is a good one, or NULL. */
 static int
-load(struct queue *q, const uint8_t *note)
+load_segments(struct queue *q, const uint8_t *note)
 {
     const bool exact = note != NULL && is_this_boot(q, note + 24);
     const uint32_t at = note != NULL ? get_le32(note + 40) : 0;
@@ -130,7 +130,7 @@ load(struct queue *q, const uint8_t *note)
     rc = queue_segments_list(q, &numbers, &count);
     while (rc == 0 && exact && count > 0 && numbers[count - 1] > at)
         count--; /* nothing in them was durable */
-    clear(q);
+    reset_queue(q);
     if (rc == 0)
         rc = read_segments(q, numbers, count, note, &missing);
     if (rc == 0 && missing > 0 && missing >= q->oldest)
@@ -149,7 +149,7 @@ load(struct queue *q, const uint8_t *note)
 
 /* Reads what others have added, as `note` says.  -ENOENT: load instead. */
 static int
-follow(struct queue *q, const uint8_t *note)
+follow_note(struct queue *q, const uint8_t *note)
 {
     const uint32_t to = get_le32(note + 40);
     int rc = 0;
@@ -182,9 +182,9 @@ queue_refresh(struct queue *q)
             return 0;
         if (!good && !queue_is_zero(note, QUEUE_NOTE))
             queue_tell(q, 0, 0, "\"lock\" is damaged");
-        rc = good && q->loaded ? follow(q, note) : -ENOENT;
+        rc = good && q->loaded ? follow_note(q, note) : -ENOENT;
         if (rc == -ENOENT)
-            rc = load(q, good ? note : NULL);
+            rc = load_segments(q, good ? note : NULL);
         q->loaded = rc == 0; /* else only some of it may be in the index */
         memcpy(q->note, note, QUEUE_NOTE);
         if (q->tail_fd >= 0)

@@ -1,5 +1,5 @@
-/* common/journal/queue_segment.c - segment files: reading, beginning and
- * removing them. */
+/* common/journal/queue_segment.c - segment files: queue_segment_read() takes
+ * their groups, queue_roll() begins one, queue_segments_remove() ends them. */
 #include "common/journal/queue_internal.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ struct view {
     struct queue_bounds bounds;
 };
 
-/* What is found at one place of a segment. */
+/* The group, damaged or not, that one place of a segment shows. */
 struct place {
     const uint8_t *bytes;
     bool is_line; /* a line of it is there */
@@ -368,11 +368,10 @@ queue_segments_remove(struct queue *q, uint32_t oldest)
 
         (void)snprintf(name, sizeof name, "%u", q->lowest);
         (void)snprintf(bad, sizeof bad, "bad-%u", q->lowest);
-        /* A file that stays is removed after the next load. */
         if (q->segments[0].bad)
             (void)renameat(dir_fd, name, dir_fd, bad);
         else
-            (void)unlinkat(dir_fd, name, 0);
+            (void)unlinkat(dir_fd, name, 0); /* or after the next load */
         memmove(q->segments, q->segments + 1,
                 (q->tail - q->lowest) * sizeof *q->segments);
     }

@@ -1,4 +1,5 @@
-/* common/journal/queue_write.c - collecting groups and making them durable. */
+/* common/journal/queue_write.c - collecting groups and making them durable:
+ * queue_put(), queue_begin(), queue_sync(), queue_end(), queue_compact(). */
 #include "common/journal/queue_internal.h"
 
 #include <assert.h>
@@ -56,7 +57,7 @@ void
 queue_release(struct queue *q)
 {
     if (q->locked)
-        (void)flock(q->lock_fd, LOCK_UN); /* cannot fail: it is ours */
+        (void)flock(q->lock_fd, LOCK_UN); /* the end of the process does it */
     q->locked = false;
 }
 
@@ -295,8 +296,8 @@ queue_stats(const struct queue *q, struct queue_stats *out)
     out->file_bytes = file_bytes(q);
 }
 
-/* Adds what waits in the oldest segment to the group.  What is damaged stays in
- * bad-N. */
+/* Adds the records that wait in the oldest segment to the group.  Damaged ones
+ * stay in bad-N. */
 static int
 copy_oldest(struct queue *q, uint64_t *copied)
 {

@@ -1,4 +1,5 @@
-/* common/store/held.c - see held.h: the handle, snapshots, steps and locks. */
+/* common/store/held.c - see held.h: the handle, snapshots (held_states(),
+ * held_next()), steps (held_put()) and locks. */
 #include "common/store/held_internal.h"
 
 #include <assert.h>
@@ -116,9 +117,9 @@ held_snapshot_begin(struct held *h)
         return rc == -ENOENT ? 0 : rc;
     if (!h->options.writable)
         return queue_refresh(h->queue);
-    /* Who is about to apply relies on what is not held: no group of a process
-     * that was killed may come back.  One that writes now holds records of
-     * logs that it has claimed, or listed. */
+    /* The caller is about to rely on what is not held, so no group of a process
+     * that was killed may come back.  A process that writes at this moment
+     * holds records of logs that it has claimed, or listed. */
     rc = queue_settle(h->queue);
     return rc == -EAGAIN ? queue_refresh(h->queue) : rc;
 }
@@ -173,7 +174,7 @@ held_read(struct held *h, uint64_t id, struct held_head *head)
 
 /* Has room for the marks and deltas of a record; what was there is lost. */
 static int
-reserve(struct held *h, size_t marks, size_t deltas)
+reserve_batch(struct held *h, size_t marks, size_t deltas)
 {
     if (marks > h->mark_capacity) {
         free(h->marks);
@@ -200,7 +201,7 @@ names_fill(struct held *h, uint64_t id, const struct store_mark *mark,
     *same = false;
     rc = held_read(h, id, &head);
     if (rc == 0)
-        rc = reserve(h, head.marks, 0);
+        rc = reserve_batch(h, head.marks, 0);
     if (rc < 0)
         return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
     held_marks_parse(&head, h->marks);
@@ -309,7 +310,7 @@ held_next(struct held *h, const uint8_t *name, size_t name_size, uint64_t after,
     *out = (struct held_record){.id = e->id};
     rc = held_read(h, out->id, &head);
     if (rc == 0)
-        rc = reserve(h, head.marks, head.deltas);
+        rc = reserve_batch(h, head.marks, head.deltas);
     if (rc < 0)
         return rc;
     held_marks_parse(&head, h->marks);
@@ -445,7 +446,7 @@ held_delete(struct held *h, const uint64_t *ids, size_t count)
     if (rc == 0)
         rc = queue_commit(h->queue, NULL);
     held_abort(h);
-    /* What is not given back now is by the next deletion. */
+    /* The next deletion gives back the space that this one does not. */
     if (rc == 0)
         (void)queue_compact(h->queue, COMPACT_BYTES);
     return rc;

@@ -3,9 +3,9 @@
  * First everything received so far is merged or held, so the copy needs no
  * logs.  What is held is copied first, then the keyspaces it is held for, under
  * a lock that keeps workers from applying it: applied in between, and followed
- * by later fills of its logs, it would be a record in the copy of which nobody
- * can tell whether it is in.  Each keyspace is copied as one snapshot.  Every
- * copy is checked before the command says that it is done.
+ * by later fills of its logs, it would be a record in the copy that can be
+ * neither applied nor taken for applied.  Each keyspace is copied as one
+ * snapshot.  Every copy is checked before the command says that it is done.
  *
  * The copy is made in a folder DATADIR_PARTIAL of the new directory, and its
  * parts are renamed to their places when it is whole: a command that is killed
@@ -367,7 +367,7 @@ add_first(void *ctx, const struct held_summary *s)
 }
 
 /* Copies the keyspaces for which something is held.  One that does not exist
- * yet, since all that came for it is held, is no fault. */
+ * yet, since all that came for it is held, is skipped. */
 static int
 copy_first(struct backup *b)
 {

@@ -407,8 +407,8 @@ put_group(struct round *r)
 }
 
 /* Holds what is not in yet.  A keyspace whose marks cannot be read refuses: a
- * fill that is in may not be held behind later ones, which would make it one of
- * which nobody can tell. */
+ * fill that is in must not be held behind later ones, because it could then be
+ * neither applied nor taken for applied. */
 static int
 hold_groups(struct round *r)
 {
@@ -432,10 +432,10 @@ hold_groups(struct round *r)
     return rc;
 }
 
-/* The records of a keyspace for which something was held.  What is held, and
- * then the marks, are asked again under the lock of those who hold and delete
- * records: a fill that another process holds, or has applied, is not held once
- * more behind later ones. */
+/* Holds the records of a keyspace behind those that are held for it.  Under the
+ * lock that holding and deleting take, the command asks again what is held, and
+ * then the marks, so that a fill that another process has held or applied
+ * meanwhile is not held once more behind later ones. */
 static int
 hold_keyspace(struct round *r)
 {
