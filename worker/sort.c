@@ -7,6 +7,8 @@
  */
 #include "worker/sort.h"
 
+#include "common/base/bytes.h"
+
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
@@ -69,14 +71,9 @@ prefix_of(const struct fold_entry *e, size_t from)
 static bool
 entry_before(const struct fold_entry *a, const struct fold_entry *b)
 {
-    const size_t least = a->key_size < b->key_size ? a->key_size : b->key_size;
-    const int order = memcmp(a->key, b->key, least);
+    const int order = bytes_compare(a->key, a->key_size, b->key, b->key_size);
 
-    if (order != 0)
-        return order < 0;
-    if (a->key_size != b->key_size)
-        return a->key_size < b->key_size;
-    return a->minute < b->minute;
+    return order != 0 ? order < 0 : a->minute < b->minute;
 }
 
 static inline bool

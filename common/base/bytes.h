@@ -1,4 +1,5 @@
-/* common/base/bytes.h - the only byte-order code: integers to and from bytes.
+/* common/base/bytes.h - the only byte-order code: integers to and from bytes;
+ * the order of byte strings; integers of 128 bits.
  *
  * get_X reads and put_X writes an integer at any address, aligned or not.
  * `le` is little-endian (increment messages, logs, keyspace files, ranges),
@@ -8,8 +9,22 @@
 #define COUNTD_COMMON_BASE_BYTES_H
 
 #include <endian.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+__extension__ typedef __int128 int128;
+__extension__ typedef unsigned __int128 uint128;
+
+/* Below, equal to or above 0: `a` stands before, is, or stands after `b`.  Of
+ * two that begin alike the shorter stands first. */
+static inline int
+bytes_compare(const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
+
+    return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
+}
 
 static inline uint16_t
 get_le16(const void *at)
@@ -117,6 +132,25 @@ put_be64(void *at, uint64_t v)
 {
     v = htobe64(v);
     memcpy(at, &v, sizeof v);
+}
+
+/* How many bytes both begin with. */
+static inline size_t
+bytes_common_size(const uint8_t *a, size_t a_size, const uint8_t *b,
+                  size_t b_size)
+{
+    const size_t most = a_size < b_size ? a_size : b_size;
+    size_t n = 0;
+
+    for (; n + 8 <= most; n += 8) {
+        const uint64_t differ = get_le64(a + n) ^ get_le64(b + n);
+
+        if (differ != 0)
+            return n + (size_t)__builtin_ctzll(differ) / 8;
+    }
+    while (n < most && a[n] == b[n])
+        n++;
+    return n;
 }
 
 #endif

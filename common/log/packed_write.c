@@ -217,23 +217,6 @@ add_keyspace(struct packer *p, const struct message *m)
     return number;
 }
 
-/* How many of the first `most` bytes are the same. */
-static uint16_t
-shared_size(const uint8_t *a, const uint8_t *b, uint16_t most)
-{
-    uint16_t at = 0;
-
-    for (; at + 8 <= most; at = (uint16_t)(at + 8)) {
-        const uint64_t differ = get_le64(a + at) ^ get_le64(b + at);
-
-        if (differ != 0)
-            return (uint16_t)(at + __builtin_ctzll(differ) / 8);
-    }
-    while (at < most && a[at] == b[at])
-        at++;
-    return at;
-}
-
 /* Lists a key that has just been put into the arena. */
 static void
 list_key(struct packer *p, struct keyspace *k, const uint8_t *key,
@@ -241,7 +224,7 @@ list_key(struct packer *p, struct keyspace *k, const uint8_t *key,
 {
     const uint8_t *last = p->arena + k->key_at;
     const uint16_t most = k->key_size < size ? k->key_size : size;
-    const uint16_t shared = shared_size(last, key, most);
+    const uint16_t shared = (uint16_t)bytes_common_size(last, most, key, most);
 
     put_varint(&p->new_names, shared);
     put_varint(&p->new_names, size - shared);

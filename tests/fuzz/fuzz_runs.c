@@ -65,8 +65,8 @@ try_block(uint8_t *block, size_t size)
         return;
     rows_begin(&w);
     while ((rc = rows_next(&r)) == 1) {
-        good = good && (w.rows == 0 || history_compare(w.last, w.last_size,
-                                                       r.key, r.key_size) < 0);
+        good = good && (w.rows == 0 || bytes_compare(w.last, w.last_size, r.key,
+                                                     r.key_size) < 0);
         memcpy(key, r.key, r.key_size);
         row.key = key;
         row.key_size = r.key_size;

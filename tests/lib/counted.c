@@ -19,7 +19,7 @@ uint64_t rng;
 /* ---- the model ---- */
 
 static int
-bytes_compare(const uint8_t *a, size_t an, const uint8_t *b, size_t bn)
+compare_bytes(const uint8_t *a, size_t an, const uint8_t *b, size_t bn)
 {
     const int d = memcmp(a, b, an < bn ? an : bn);
 
@@ -31,7 +31,7 @@ by_key(const void *a, const void *b)
 {
     const struct counter *x = a, *y = b;
 
-    return bytes_compare(x->key, x->size, y->key, y->size);
+    return compare_bytes(x->key, x->size, y->key, y->size);
 }
 
 static int
@@ -51,7 +51,7 @@ model_find(struct model *m, const uint8_t *key, uint16_t size)
 
     while (low < high) {
         const size_t mid = (low + high) / 2;
-        const int d = bytes_compare(m->counters[mid].key, m->counters[mid].size,
+        const int d = compare_bytes(m->counters[mid].key, m->counters[mid].size,
                                     key, size);
 
         if (d == 0)
@@ -117,7 +117,7 @@ static int
 delta_compare(const void *a, const void *b)
 {
     const struct store_delta *x = a, *y = b;
-    const int d = bytes_compare(x->key, x->key_size, y->key, y->key_size);
+    const int d = compare_bytes(x->key, x->key_size, y->key, y->key_size);
 
     return d != 0 ? d : (x->minute > y->minute) - (x->minute < y->minute);
 }

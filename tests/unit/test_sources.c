@@ -1,6 +1,7 @@
 /* tests/unit/test_sources.c - several runs read as one, against a table: keys
  * that begin alike, that differ behind much that they share, and of the bytes
  * that are least and greatest. */
+#include "common/base/bytes.h"
 #include "tests/lib/test.h"
 
 #include <stdlib.h>
@@ -36,7 +37,7 @@ compare(const void *a, const void *b)
 {
     const struct name *x = a, *y = b;
 
-    return history_compare(x->bytes, x->size, y->bytes, y->size);
+    return bytes_compare(x->bytes, x->size, y->bytes, y->size);
 }
 
 /* Keys of few different bytes, some behind a long beginning that others have,

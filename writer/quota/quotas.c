@@ -29,10 +29,7 @@ quota_name_is_good(const char *name, size_t size)
 static int
 compare(const struct quota *quota, const char *name, size_t size)
 {
-    const size_t less = quota->name_size < size ? quota->name_size : size;
-    const int c = memcmp(quota->name, name, less);
-
-    return c != 0 ? c : (int)quota->name_size - (int)size;
+    return bytes_compare(quota->name, quota->name_size, name, size);
 }
 
 /* The place of a name in the order; *found: it is there. */

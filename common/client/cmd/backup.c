@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
@@ -326,10 +327,8 @@ static int
 compare_names(const void *a, const void *b)
 {
     const struct cmd_name *x = a, *y = b;
-    const int c =
-        memcmp(x->bytes, y->bytes, x->size < y->size ? x->size : y->size);
 
-    return c != 0 ? c : (x->size > y->size) - (x->size < y->size);
+    return bytes_compare(x->bytes, x->size, y->bytes, y->size);
 }
 
 /* Copies a keyspace of the list, unless it was copied with what is held. */

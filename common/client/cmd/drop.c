@@ -399,12 +399,8 @@ compare_keys(const void *a, const void *b)
 {
     const struct store_key *x = a;
     const struct store_key *y = b;
-    const size_t size = x->key_size < y->key_size ? x->key_size : y->key_size;
-    const int c = memcmp(x->key, y->key, size);
 
-    if (c != 0)
-        return c;
-    return x->key_size < y->key_size ? -1 : x->key_size > y->key_size;
+    return bytes_compare(x->key, x->key_size, y->key, y->key_size);
 }
 
 /* Sorted and each once; returns their number. */

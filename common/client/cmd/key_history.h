@@ -14,11 +14,10 @@
 #ifndef COUNTD_COMMON_CLIENT_CMD_KEY_HISTORY_H
 #define COUNTD_COMMON_CLIENT_CMD_KEY_HISTORY_H
 
+#include "common/base/bytes.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
 #include "common/store/store.h"
-
-__extension__ typedef __int128 int128;
 
 struct key_history_row {
     int64_t start; /* Unix seconds */

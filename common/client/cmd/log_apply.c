@@ -9,13 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/client/cmd/unmerged.h"
 #include "common/client/cmd/wait_merged.h"
 
 #define TRIES 3 /* another process may merge in between */
-
-__extension__ typedef __int128 int128;
 
 /* ---- adding ------------------------------------------------------------ */
 
@@ -100,20 +99,10 @@ log_apply_add(struct log_apply *s, const struct message *m,
 /* ---- order ------------------------------------------------------------- */
 
 static int
-compare_names(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
-{
-    const int c = memcmp(a, b, a_size < b_size ? a_size : b_size);
-
-    if (c != 0)
-        return c;
-    return a_size < b_size ? -1 : a_size > b_size;
-}
-
-static int
 compare_keyspaces(const struct log_apply *s, const struct log_apply_record *x,
                   const struct log_apply_record *y)
 {
-    return compare_names(s->bytes + x->keyspace_at, x->keyspace_size,
+    return bytes_compare(s->bytes + x->keyspace_at, x->keyspace_size,
                          s->bytes + y->keyspace_at, y->keyspace_size);
 }
 
@@ -121,7 +110,7 @@ static int
 compare_keys(const struct log_apply *s, const struct log_apply_record *x,
              const struct log_apply_record *y)
 {
-    return compare_names(
+    return bytes_compare(
         s->bytes + x->keyspace_at + x->keyspace_size, x->key_size,
         s->bytes + y->keyspace_at + y->keyspace_size, y->key_size);
 }

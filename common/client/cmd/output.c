@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
@@ -54,8 +55,6 @@ cell_bool(bool value)
 {
     return (struct cell){.kind = CELL_BOOL, .number = value};
 }
-
-__extension__ typedef unsigned __int128 uint128;
 
 const char *
 output_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE])

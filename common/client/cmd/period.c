@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/chart.h"
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/time_range.h"
 #include "common/client/cmd/time_text.h"
 #include "common/wire/query.h"
-
-__extension__ typedef __int128 int128;
 
 #define BAR_WIDTH 20
 

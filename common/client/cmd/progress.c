@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 
 #define BAR_SIZE      28
@@ -16,8 +17,6 @@
 #define INTERVAL_MS   100
 #define LEFT_AFTER_MS 1000
 #define LEFT_MAX_S    360000 /* 6000m00s: who waits for that? */
-
-__extension__ typedef unsigned __int128 uint128;
 
 /* a / b of `whole`, through 128 bits, where the product fits. */
 static uint64_t

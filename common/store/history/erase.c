@@ -10,6 +10,7 @@
  * without keys goes.
  *
  * erase_run() is the way of a run, rewrite_block() that of a block. */
+#include "common/base/bytes.h"
 #include "common/store/history/compact.h"
 
 #include <errno.h>
@@ -148,8 +149,8 @@ is_erased(struct erase *e)
     int d = -1;
 
     while (e->at < e->count &&
-           (d = history_compare(e->keys[e->at].key, e->keys[e->at].key_size,
-                                r->key, r->key_size)) < 0)
+           (d = bytes_compare(e->keys[e->at].key, e->keys[e->at].key_size,
+                              r->key, r->key_size)) < 0)
         e->at++;
     return e->at < e->count && d == 0;
 }
@@ -331,8 +332,8 @@ pass_keys(struct erase *e)
 
     while (e->at < e->count &&
            (r->next == NULL ||
-            history_compare(e->keys[e->at].key, e->keys[e->at].key_size,
-                            r->next, r->next_size) < 0))
+            bytes_compare(e->keys[e->at].key, e->keys[e->at].key_size, r->next,
+                          r->next_size) < 0))
         e->at++;
 }
 

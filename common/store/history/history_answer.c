@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/store/history/history.h"
 
@@ -31,7 +32,7 @@ is_before(const struct store_top *a, const struct store_top *b)
 
     if (x != y)
         return x > y;
-    return history_compare(a->key, a->key_size, b->key, b->key_size) < 0;
+    return bytes_compare(a->key, a->key_size, b->key, b->key_size) < 0;
 }
 
 static void
@@ -103,8 +104,8 @@ count_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
     const int128 own = sum_of(&q->sum);
 
     q->keys++;
-    q->rank += sum > own || (sum == own && history_compare(key, size, q->key,
-                                                           q->key_size) < 0);
+    q->rank += sum > own || (sum == own &&
+                             bytes_compare(key, size, q->key, q->key_size) < 0);
     return INT128_LEAST;
 }
 

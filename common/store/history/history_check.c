@@ -145,8 +145,8 @@ read_rows(struct checking *c, const struct period *p, const struct run_info *r,
     rc = source_open(&s, c->kv, p->tier, p->start, r, last, 0);
     while (rc == 0 && !s.over) {
         if (y->rows == 0 ? s.block.key_size != 0
-                         : history_compare(last, last_size, s.block.key,
-                                           s.block.key_size) >= 0)
+                         : bytes_compare(last, last_size, s.block.key,
+                                         s.block.key_size) >= 0)
             tell(c, "rows are not in order");
         check_row(c, p, r, &s.block, y);
         last_size = s.block.key_size;

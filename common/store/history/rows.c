@@ -12,36 +12,10 @@
 #define MORE_255     0xff /* so many more bytes, and as the next byte says */
 #define BITMAP       0x80
 
-int
-history_compare(const uint8_t *a, size_t a_size, const uint8_t *b,
-                size_t b_size)
-{
-    const int d = memcmp(a, b, a_size < b_size ? a_size : b_size);
-
-    return d != 0 ? d : (a_size > b_size) - (a_size < b_size);
-}
-
-size_t
-history_shared(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
-{
-    const size_t most = a_size < b_size ? a_size : b_size;
-    size_t n = 0;
-
-    for (; n + 8 <= most; n += 8) {
-        const uint64_t apart = get_le64(a + n) ^ get_le64(b + n);
-
-        if (apart != 0)
-            return n + (size_t)__builtin_ctzll(apart) / 8;
-    }
-    while (n < most && a[n] == b[n])
-        n++;
-    return n;
-}
-
 size_t
 history_apart(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 {
-    return history_shared(a, a_size, b, b_size) + 1;
+    return bytes_common_size(a, a_size, b, b_size) + 1;
 }
 
 /* The checksum of a block's head, with the key it is kept under. */
@@ -113,7 +87,7 @@ bool
 rows_add(struct rows_writer *w, const struct history_row *r)
 {
     uint8_t row[6 + HISTORY_KEY_MAX + 8 + HISTORY_CELLS * SUM_SIZE_MAX];
-    size_t same = history_shared(w->last, w->last_size, r->key, r->key_size);
+    size_t same = bytes_common_size(w->last, w->last_size, r->key, r->key_size);
     size_t more, size;
     uint8_t *at = row;
     int128 total;
@@ -299,7 +273,7 @@ rows_seek(struct rows_reader *r, const uint8_t *key, size_t size)
 
     do
         rc = rows_next(r);
-    while (rc > 0 && history_compare(r->key, r->key_size, key, size) < 0);
+    while (rc > 0 && bytes_compare(r->key, r->key_size, key, size) < 0);
     return rc;
 }
 

@@ -31,10 +31,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/bytes.h"
 #include "common/store/history/kv.h"
-
-__extension__ typedef __int128 int128;
-__extension__ typedef unsigned __int128 uint128;
 
 #define ROWS_SIZE_MAX   KV_VALUE_MAX
 #define ROWS_HEAD_SIZE  32
@@ -112,14 +110,6 @@ bool rows_sums_fit(const struct rows_reader *r);
 
 /* The sum over those of its cells that are in `mask`. */
 int128 rows_sum(const struct rows_reader *r, uint64_t mask);
-
-/* memcmp, the shorter first. */
-int history_compare(const uint8_t *a, size_t a_size, const uint8_t *b,
-                    size_t b_size);
-
-/* Bytes that both begin with. */
-size_t history_shared(const uint8_t *a, size_t a_size, const uint8_t *b,
-                      size_t b_size);
 
 /* Bytes of the shortest key that is above `a` and not above `b`, and begins
  * as `b` does. */

@@ -1,4 +1,5 @@
 /* common/store/history/scan.c - all keys of a span, each with its sum. */
+#include "common/base/bytes.h"
 #include "common/store/history/runs.h"
 
 #include <errno.h>
@@ -72,7 +73,7 @@ most_ahead(const struct sources *l, int128 *most, const uint8_t **end,
             *most += b->most;
         if (b->next != NULL &&
             (*end == NULL ||
-             history_compare(b->next, b->next_size, *end, *end_size) < 0)) {
+             bytes_compare(b->next, b->next_size, *end, *end_size) < 0)) {
             *end = b->next;
             *end_size = b->next_size;
         }

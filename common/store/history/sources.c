@@ -108,10 +108,10 @@ source_skip(struct source *s, const uint8_t *key, size_t size)
     int rc;
 
     if (s->over ||
-        history_compare(s->block.key, s->block.key_size, key, size) >= 0)
+        bytes_compare(s->block.key, s->block.key_size, key, size) >= 0)
         return 0;
     if (s->block.next != NULL &&
-        history_compare(s->block.next, s->block.next_size, key, size) <= 0)
+        bytes_compare(s->block.next, s->block.next_size, key, size) <= 0)
         return seek_in_run(s, key, size);
     rc = rows_seek(&s->block, key, size);
     return rc == 0 ? source_next(s) : rc < 0 ? rc : 0;
@@ -194,8 +194,8 @@ is_inside(const struct sources *l, const struct source *s)
 static int
 compare(const struct source *a, const struct source *b)
 {
-    return history_compare(a->block.key, a->block.key_size, b->block.key,
-                           b->block.key_size);
+    return bytes_compare(a->block.key, a->block.key_size, b->block.key,
+                         b->block.key_size);
 }
 
 /* As much of the lowest key as its neighbour begins with, and a little less, so
@@ -218,8 +218,8 @@ choose_base(struct sources *l)
 
         if (l->all[i].over)
             continue;
-        same = history_shared(r->key, r->key_size, low->block.key,
-                              low->block.key_size);
+        same = bytes_common_size(r->key, r->key_size, low->block.key,
+                                 low->block.key_size);
         if (same > most && (same < r->key_size || same < low->block.key_size))
             most = same;
     }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/store/lmdb/pages_layout.h"
 
 #define MAP_SIZE_MAX ((uint64_t)1 << 45)
@@ -141,10 +142,7 @@ read_page(const struct finder *f, uint64_t number, bool leaf)
 static int
 compare(const struct page_node *node, const char *key)
 {
-    const size_t size = node->key_size, want = strlen(key);
-    const int order = memcmp(node->key, key, size < want ? size : want);
-
-    return order != 0 ? order : (size > want) - (size < want);
+    return bytes_compare(node->key, node->key_size, key, strlen(key));
 }
 
 /* The page below a branch where the key is, if anywhere. */

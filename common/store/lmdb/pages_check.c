@@ -5,6 +5,7 @@
  * page down, with a buffer for each level.  A bit for each page says that it is
  * in use or free, so no page is looked at twice, and a walk ends.
  */
+#include "common/base/bytes.h"
 #include "common/store/lmdb/pages.h"
 
 #include <errno.h>
@@ -249,16 +250,10 @@ static int
 compare(const struct walker *w, const struct page_node *a,
         const struct page_node *b)
 {
-    const size_t least = a->key_size < b->key_size ? a->key_size : b->key_size;
-    int order;
-
     if (w->free_list) /* keys are numbers of 8 bytes */
         return (native64(a->key) > native64(b->key)) -
                (native64(a->key) < native64(b->key));
-    order = memcmp(a->key, b->key, least);
-    return order != 0
-               ? order
-               : (a->key_size > b->key_size) - (a->key_size < b->key_size);
+    return bytes_compare(a->key, a->key_size, b->key, b->key_size);
 }
 
 /* Whether LMDB makes nodes of this size, with such a key. */

@@ -128,12 +128,7 @@ row_put(uint8_t *at, const struct row *r)
 static inline int
 row_compare_keys(const struct row *a, const struct row *b)
 {
-    const size_t size = a->key_size < b->key_size ? a->key_size : b->key_size;
-    const int d = memcmp(a->key, b->key, size);
-
-    if (d != 0)
-        return d;
-    return (int)a->key_size - (int)b->key_size;
+    return bytes_compare(a->key, a->key_size, b->key, b->key_size);
 }
 
 static inline int
