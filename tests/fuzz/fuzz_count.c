@@ -1,0 +1,118 @@
+/* tests/fuzz/fuzz_count.c - any bytes as the body of POST /v1/count, in each of
+ * its formats, and as its gzip.
+ *
+ * Whatever the bytes: nothing outside them is read; a body read twice has the
+ * same increments, of which each can be put into a message; what a line or an
+ * element was read from is written as JSON again and read as the same; and what
+ * gzip inflates to is within its limit, and a body, too.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/gunzip.h"
+#include "common/wire/json_write.h"
+#include "common/wire/message.h"
+#include "writer/count_body.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+#define INPUT_MAX    65536
+#define INFLATED_MAX 262144
+
+static struct layout layout;
+
+/* An increment in JSON is the same increment. */
+static void
+check_again(const struct increment *i)
+{
+    char text[4 * NAME_TEXT_SIZE];
+    struct count_fault fault;
+    struct json_writer w;
+    struct count_body b;
+    struct increment same;
+
+    json_write_init(&w, text, sizeof text);
+    json_object_begin(&w);
+    json_member(&w, "keyspace");
+    json_name(&w, i->keyspace.bytes, i->keyspace.size);
+    json_member(&w, "key");
+    json_name(&w, i->key.bytes, i->key.size);
+    json_member(&w, "n");
+    json_integer(&w, i->count);
+    json_object_end(&w);
+    assert(json_write_size(&w) > 0);
+    count_body_init(&b, COUNT_JSON, (const uint8_t *)text, json_write_size(&w),
+                    NAME_MAX_SIZE, NAME_MAX_SIZE);
+    assert(count_body_next(&b, &same, &fault) == 1);
+    assert(same.count == i->count && same.key.size == i->key.size &&
+           same.keyspace.size == i->keyspace.size &&
+           memcmp(same.key.bytes, i->key.bytes, i->key.size) == 0 &&
+           memcmp(same.keyspace.bytes, i->keyspace.bytes, i->keyspace.size) ==
+               0);
+    assert(count_body_next(&b, &same, &fault) == 0);
+}
+
+static void
+check_increment(const struct increment *i)
+{
+    uint8_t bytes[MESSAGE_SIZE_MAX];
+    const struct message m = {.increment = i->count,
+                              .keyspace = i->keyspace.bytes,
+                              .key = i->key.bytes,
+                              .keyspace_size = (uint16_t)i->keyspace.size,
+                              .key_size = (uint16_t)i->key.size};
+
+    assert(message_put(&layout, &m, bytes) == 0);
+    check_again(i);
+}
+
+static void
+check_body(enum count_format format, const uint8_t *bytes, size_t size)
+{
+    struct count_fault fault, other;
+    struct count_body b, again;
+    struct increment i, same;
+    int rc, rc_again;
+
+    count_body_init(&b, format, bytes, size, NAME_MAX_SIZE, NAME_MAX_SIZE);
+    count_body_init(&again, format, bytes, size, NAME_MAX_SIZE, NAME_MAX_SIZE);
+    do {
+        rc = count_body_next(&b, &i, &fault);
+        rc_again = count_body_next(&again, &same, &other);
+        assert(rc == rc_again);
+        if (rc > 0)
+            check_increment(&i);
+    } while (rc > 0);
+    if (rc < 0) {
+        assert(fault.line == other.line && fault.line > 0);
+        assert(strcmp(fault.code, other.code) == 0);
+        assert(memchr(fault.detail, '\0', sizeof fault.detail));
+    }
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static struct gunzip *gunzip;
+    static uint8_t inflated[INFLATED_MAX];
+    uint8_t *copy;
+    int n;
+
+    if (!gunzip) {
+        assert(gunzip_open(&gunzip) == 0);
+        assert(layout_init(&layout, NAME_MAX_SIZE, NAME_MAX_SIZE) == 0);
+    }
+    if (size < 1 || size > INPUT_MAX)
+        return 0;
+    copy = malloc(size); /* of which nothing behind belongs to it */
+    assert(copy);
+    memcpy(copy, bytes + 1, size - 1);
+    check_body((enum count_format)(bytes[0] % 3), copy, size - 1);
+    n = gunzip_run(gunzip, copy, size - 1, inflated, sizeof inflated);
+    assert(n <= INFLATED_MAX);
+    if (n > 0)
+        check_body((enum count_format)(bytes[0] % 3), inflated, (size_t)n);
+    free(copy);
+    return 0;
+}
