@@ -3,11 +3,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/net/http_query.h"
 #include "common/wire/json_write.h"
+#include "common/wire/name.h"
 #include "writer/count_body.h"
 
 #define ANSWER_MAX 96 /* bytes of an answer's body */
@@ -75,12 +78,30 @@ is_plain(const struct http_request *r)
     return r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
 }
 
+/* Whether there is a parameter, of which none is known here. */
+static bool
+find_parameter(const struct http_request *r, char detail[HTTP_DETAIL_SIZE])
+{
+    struct http_text query = r->query;
+    char name[HTTP_QUERY_NAME_SIZE], shown[4 * HTTP_QUERY_NAME_SIZE];
+    uint8_t none;
+    size_t size;
+
+    if (http_query_next(&query, name, &none, 0, &size) == 0)
+        return false;
+    (void)name_escape((const uint8_t *)name, strlen(name), shown);
+    (void)snprintf(detail, HTTP_DETAIL_SIZE, "unknown parameter: %s",
+                   shown); /* fits */
+    return true;
+}
+
 /* What a browser sends for a page without asking first has none of these types
  * (Fetch, "CORS-safelisted request-header"). */
 static bool
 check_head(struct http_call *x, enum conn_next *next)
 {
     const struct http_request *r = x->request;
+    char detail[HTTP_DETAIL_SIZE];
     enum count_format format;
 
     if (!find_format(r, &format))
@@ -94,9 +115,8 @@ check_head(struct http_call *x, enum conn_next *next)
     else if (!r->has_length && !r->is_chunked)
         *next = refuse(x, HTTP_LENGTH_REQUIRED, "length",
                        "Content-Length, or a body in chunks, is needed");
-    else if (r->query.size > 0)
-        *next = refuse(x, HTTP_BAD_REQUEST, "unknown-parameter",
-                       "there are no parameters here");
+    else if (find_parameter(r, detail))
+        *next = refuse(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
     else if (r->key.at)
         *next = refuse(x, HTTP_BAD_REQUEST, "no-keys",
                        "this server keeps no Idempotency-Key; send the request "

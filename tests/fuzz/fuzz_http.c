@@ -18,6 +18,7 @@
 
 #include "common/base/diag.h"
 #include "common/net/http.h"
+#include "common/net/http_query.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -299,6 +300,26 @@ check_answers(const struct heard *h, bool knows_lengths)
     }
 }
 
+/* As a query: each parameter lies in what it may have. */
+static void
+check_query(const uint8_t *bytes, size_t size)
+{
+    char name[HTTP_QUERY_NAME_SIZE];
+    struct http_text query = {bytes, size};
+    uint8_t value[16];
+    size_t n;
+
+    while (query.size > 0) {
+        const size_t before = query.size;
+        const int rc = http_query_next(&query, name, value, sizeof value, &n);
+
+        if (rc == 0)
+            break;
+        assert(query.size < before);
+        assert(rc < 0 || (n <= sizeof value && memchr(name, 0, sizeof name)));
+    }
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
@@ -313,6 +334,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (size < 1 || size > INPUT_MAX)
         return 0;
     check_parser(bytes + 1, size - 1);
+    check_query(bytes + 1, size - 1);
     talk(bytes + 1, size - 1, size, &one);
     check_answers(&one, !memmem(bytes, size, "HEAD", 4));
     talk(bytes + 1, size - 1, 1, &other);

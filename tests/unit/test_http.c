@@ -10,6 +10,7 @@
 #include "common/base/diag.h"
 #include "common/net/http.h"
 #include "common/net/http_chunks.h"
+#include "common/net/http_query.h"
 #include "tests/lib/echo.h"
 #include "tests/lib/fault.h"
 
@@ -29,8 +30,9 @@
 #define OPTIONS(length, methods)                                               \
     "HTTP/1.1 200 OK\r\n" KEPT "Allow: " methods "\r\nContent-length: " length \
     "\r\n\r\n"
-#define NONE_LAST "HTTP/1.1 404 Not Found\r\nContent-length: 9\r\n\r\nNot Found"
-#define CHUNKED   "POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+#define NONE_LAST  "HTTP/1.1 404 Not Found\r\nContent-length: 9\r\n\r\nNot Found"
+#define BODY(type) "POST /body HTTP/1.1\r\nContent-Type: " type "\r\n"
+#define CHUNKED    "POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 #define ONLY                                                                   \
     "HTTP/1.1 405 Method Not Allowed\r\n" KEPT                                 \
     "Allow: GET, POST\r\nContent-length: 18\r\n\r\n"
@@ -142,7 +144,28 @@ answer_delete(struct http_call *x)
     return say(x, HTTP_OK, "ok\n", 3);
 }
 
+/* The body comes back; refused unless it is of the type a/b. */
+static enum conn_next
+answer_body(struct http_call *x)
+{
+    return say(x, HTTP_OK, x->body.at, x->body.size);
+}
+
+static bool
+check_type(struct http_call *x, enum conn_next *next)
+{
+    const struct http_problem problem = {"media-type", "only \"a/b\"", 7};
+
+    if (http_text_is_like(x->request->type, "a/b"))
+        return true;
+    *next = http_refuse(x, HTTP_MEDIA_TYPE, &problem);
+    return false;
+}
+
 static const struct http_route routes[] = {
+    {"/body", NULL, HTTP_POST, answer_body, HTTP_READS_BODY, check_type},
+    {"/v1/body", NULL, HTTP_POST, answer_body, HTTP_READS_BODY, check_type},
+    {"/open", NULL, HTTP_GET, answer_ok, HTTP_IS_OPEN, NULL},
     {"/ok", NULL, HTTP_GET | HTTP_POST, answer_ok, 0, NULL},
     {"/seen", NULL, HTTP_GET | HTTP_HEAD, answer_ok, 0, NULL},
     {"/large", "n", HTTP_GET | HTTP_POST, answer_large, 0, NULL},
@@ -246,6 +269,31 @@ static const struct dialogue dialogues[] = {
      LARGE, true},
     {"POST /ok HTTP/1.1\r\nExpect: 200-ok\r\nContent-Length: 5\r\n\r\n",
      EXPECTS, true},
+
+    /* A route that reads bodies, and one that all may ask. */
+    {BODY("a/b") "Content-Length: 5\r\n\r\nhello" GET(""),
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 5\r\n\r\nhello" OK, false},
+    {BODY("A/B") "Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n"
+                 "0\r\n\r\n" GET(""),
+     "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 5\r\n\r\nhello" OK, false},
+    {BODY("a/b") "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello" GET(
+         ""),
+     CONTINUE "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 5\r\n\r\nhello" OK,
+     false},
+    {BODY("c/d") "Content-Length: 5\r\n\r\nhello" GET(""),
+     "HTTP/1.1 415 Unsupported Media Type\r\n" KEPT
+     "Content-length: 34\r\n\r\nUnsupported Media Type: only \"a/b\"" OK,
+     false},
+    {BODY("c/d") "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+     "HTTP/1.1 415 Unsupported Media Type\r\n"
+     "Content-length: 34\r\n\r\nUnsupported Media Type: only \"a/b\"",
+     true},
+    {"POST /body HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+     "HTTP/1.1 415 Unsupported Media Type\r\n" KEPT
+     "Content-length: 34\r\n\r\nUnsupported Media Type: only \"a/b\"",
+     false},
+    {"GET /open HTTP/1.1\r\nHost: evil.example.com\r\nOrigin: x\r\n\r\n", OK,
+     false},
 
     /* Bodies in chunks. */
     {CHUNKED "0\r\n\r\n" GET(""), OK OK, false},
@@ -503,6 +551,77 @@ what_was_asked_before_answers_only_the_same(void **state)
     }
 }
 
+/* Below /v1/ the answers have a type, a date, and problems in JSON. */
+static void
+newer_paths_answer_problems_in_json(void **state)
+{
+    static const struct {
+        const char *say, *head, *body;
+        bool ends;
+    } talks[] = {
+        {"POST /v1/body HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+         "HTTP/1.1 415 Unsupported Media Type\r\n" KEPT,
+         "{\"title\": \"Unsupported Media Type\", \"status\": 415, \"code\": "
+         "\"media-type\", \"detail\": \"only \\\"a/b\\\"\", \"line\": 7}\n",
+         false},
+        {"GET /v1/no HTTP/1.1\r\nHost: x\r\n\r\n",
+         "HTTP/1.1 404 Not Found\r\n" KEPT,
+         "{\"title\": \"Not Found\", \"status\": 404, \"code\": "
+         "\"no-such-path\", \"detail\": \"no such path here; ask "
+         "elsewhere\"}\n",
+         false},
+        {"OPTIONS /v1/body HTTP/1.1\r\nHost: x\r\n\r\n",
+         "HTTP/1.1 405 Method Not Allowed\r\n" KEPT,
+         "{\"title\": \"Method Not Allowed\", \"status\": 405, \"code\": "
+         "\"method\", \"detail\": \"Allow has the methods that there are\"}\n",
+         false},
+        {"POST /v1/body HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+         "HTTP/1.1 400 Bad Request\r\n",
+         "{\"title\": \"Bad Request\", \"status\": 400, \"code\": "
+         "\"bad-request\", \"detail\": \"malformed HTTP, or no Host\"}\n",
+         true},
+        {"POST /v1/body HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n",
+         "HTTP/1.1 413 Content Too Large\r\n",
+         "{\"title\": \"Content Too Large\", \"status\": 413, \"code\": "
+         "\"too-large\", \"detail\": \"a body of more than 65536 bytes\"}\n",
+         true},
+        {"POST /v1/body HTTP/1.1\r\nHost: a.b\r\nContent-Length: 0\r\n\r\n",
+         "HTTP/1.1 403 Forbidden\r\n",
+         "{\"title\": \"Forbidden\", \"status\": 403, \"code\": "
+         "\"foreign-host\", \"detail\": \"the Host a.b is not known here; if "
+         "it "
+         "is this server's, add it to http.hosts\"}\n",
+         true},
+    };
+    const char *date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    struct web *w = *state;
+    char text[2048], length[64];
+    size_t size;
+
+    w->site.elsewhere = "ask elsewhere";
+    for (size_t i = 0; i < sizeof talks / sizeof talks[0]; i++) {
+        const int fd = join(w->f);
+
+        echo_say(fd, talks[i].say, strlen(talks[i].say));
+        (void)snprintf(length, sizeof length, "Content-length: %zu\r\n\r\n",
+                       strlen(talks[i].body));
+        size = (size_t)snprintf(
+            text, sizeof text,
+            "%s%sContent-Type: application/problem+json\r\nCache-Control: "
+            "no-store\r\nX-Content-Type-Options: nosniff\r\n%s%s%s",
+            talks[i].head, date,
+            strstr(talks[i].head, " 405 ") ? "Allow: POST\r\n" : "", length,
+            talks[i].body);
+        echo_hear_size(w->f, fd, size);
+        /* Whatever the time is. */
+        memcpy(w->f->heard + strlen(talks[i].head), date, strlen(date));
+        if (memcmp(w->f->heard, text, size) != 0)
+            fail_msg("%.*s", (int)size, (const char *)w->f->heard);
+        if (talks[i].ends)
+            echo_hear_end(w->f, fd, "");
+    }
+}
+
 /* ---- limits ------------------------------------------------------------- */
 
 static void
@@ -676,6 +795,51 @@ a_parameter_is_found_where_it_stands(void **state)
     }
 }
 
+/* Each as NAME<VALUE>; behind them how it ended. */
+static void
+a_query_is_decoded_as_forms_are(void **state)
+{
+    static const struct {
+        const char *query, *has;
+    } queries[] = {
+        {"", "0"},
+        {"&&", "0"},
+        {"a=b", "a<b>0"},
+        {"a=b&&c=d&", "a<b>c<d>0"},
+        {"a&b=", "a<>b<>0"},
+        {"a=b=c", "a<b=c>0"},
+        {"=a", "<a>0"},
+        {"key=%2Findex+1%2b&k%65y=%C3%a9", "key</index 1+>key<\xc3\xa9>0"},
+        {"a=1#b=2", "a<1>0"},
+        {"a=%", "22"},
+        {"a=%4", "22"},
+        {"a=%4g", "22"},
+        {"%zz=1", "22"},
+        {"a%00b=1", "22"},
+        {"a=12345678", "a<12345678>0"},
+        {"a=1234567890", "36"},
+        {"a23456789b123456789c123456789d1=1",
+         "a23456789b123456789c123456789d1<1>0"},
+        {"a23456789b123456789c123456789d12=1", "36"},
+    };
+    char name[HTTP_QUERY_NAME_SIZE], text[256];
+
+    (void)state; /* needs none */
+    for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
+        struct http_text q = {(const uint8_t *)queries[i].query,
+                              strlen(queries[i].query)};
+        uint8_t value[9];
+        size_t size, at = 0;
+        int rc;
+
+        while ((rc = http_query_next(&q, name, value, sizeof value, &size)) > 0)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s<%.*s>",
+                                   name, (int)size, value);
+        (void)snprintf(text + at, sizeof text - at, "%d", -rc);
+        assert_string_equal(text, queries[i].has);
+    }
+}
+
 /* ---- waiting ------------------------------------------------------------ */
 
 static void
@@ -828,6 +992,8 @@ static const struct CMUnitTest tests[] = {
                                     teardown),
     cmocka_unit_test_setup_teardown(what_was_asked_before_answers_only_the_same,
                                     setup, teardown),
+    cmocka_unit_test_setup_teardown(newer_paths_answer_problems_in_json, setup,
+                                    teardown),
     cmocka_unit_test_setup_teardown(a_head_may_have_64_kib_and_127_headers,
                                     setup, teardown),
     cmocka_unit_test_setup_teardown(
@@ -838,6 +1004,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(thousands_may_be_sent_ahead, setup,
                                     teardown),
     cmocka_unit_test(a_parameter_is_found_where_it_stands),
+    cmocka_unit_test(a_query_is_decoded_as_forms_are),
     cmocka_unit_test_setup_teardown(
         an_answer_waits_for_its_commit_and_those_behind_it_too, setup,
         teardown),

@@ -1,0 +1,85 @@
+/* common/net/http_query.c - see http_query.h. */
+#include "common/net/http_query.h"
+
+#include <errno.h>
+
+static int
+hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Up to `max` bytes.  0, -EINVAL, or -ENAMETOOLONG with *size being `max`. */
+static int
+decode(struct http_text text, uint8_t *to, size_t max, size_t *size)
+{
+    size_t i = 0;
+
+    for (*size = 0; i < text.size; (*size)++) {
+        uint8_t c = text.at[i++];
+
+        if (c == '%') {
+            const int high = i < text.size ? hex_digit(text.at[i]) : -1;
+            const int low = i + 1 < text.size ? hex_digit(text.at[i + 1]) : -1;
+
+            if (high < 0 || low < 0)
+                return -EINVAL;
+            c = (uint8_t)(high << 4 | low);
+            i += 2;
+        } else if (c == '+')
+            c = ' ';
+        if (*size == max)
+            return -ENAMETOOLONG;
+        to[*size] = c;
+    }
+    return 0;
+}
+
+/* The next part that is not empty.  False: there is none. */
+static bool
+cut_part(struct http_text *query, struct http_text *part)
+{
+    while (query->size > 0 && query->at[0] != '#') {
+        size_t n = 0;
+
+        while (n < query->size && query->at[n] != '&' && query->at[n] != '#')
+            n++;
+        *part = (struct http_text){query->at, n};
+        if (n < query->size && query->at[n] == '&')
+            n++;
+        query->at += n;
+        query->size -= n;
+        if (part->size > 0)
+            return true;
+    }
+    return false;
+}
+
+int
+http_query_next(struct http_text *query, char name[HTTP_QUERY_NAME_SIZE],
+                uint8_t *value, size_t max, size_t *size)
+{
+    struct http_text left, right = {NULL, 0};
+    const uint8_t *equals;
+    size_t name_size;
+    int rc;
+
+    if (!cut_part(query, &left))
+        return 0;
+    equals = memchr(left.at, '=', left.size);
+    if (equals) {
+        right.at = equals + 1;
+        right.size = left.size - (size_t)(equals + 1 - left.at);
+        left.size = (size_t)(equals - left.at);
+    }
+    rc = decode(left, (uint8_t *)name, HTTP_QUERY_NAME_SIZE - 1, &name_size);
+    name[name_size] = '\0';
+    if (rc == 0 && strlen(name) < name_size)
+        rc = -EINVAL;
+    if (rc == 0)
+        rc = decode(right, value, max, size);
+    return rc < 0 ? rc : 1;
+}
