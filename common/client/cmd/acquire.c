@@ -206,7 +206,7 @@ say_lost(struct holding *h)
 
     h->lost = true;
     (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,
-                      text); /* its length is not needed */
+                      text);
     diag(DIAG_WARNING,
          "the connection to countd-write is lost: %s is not held any more, "
          "%s",
@@ -314,7 +314,7 @@ acquire_and_run(struct holding *h)
     if (cmd_value(h->line, "q") != NULL)
         return h->refused;
     (void)name_escape(h->name.bytes, h->name.size < 64 ? h->name.size : 64,
-                      text); /* its length is not needed */
+                      text);
     diag(DIAG_INFO, "%s: %" PRIu32 " of %" PRIu32 " not available%s", text,
          h->resources, h->bound, h->wait_ms > 0 ? " in time" : "");
     return h->refused;
@@ -338,7 +338,7 @@ cmd_acquire(struct cmd_line *line)
     if (h.l != NULL)
         live_close(h.l);
     if (h.signal_fd >= 0)
-        (void)close(h.signal_fd); /* holds nothing */
+        (void)close(h.signal_fd);
     free(h.name.bytes);
     return status;
 }

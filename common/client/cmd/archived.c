@@ -24,7 +24,7 @@ archived_open(const struct archived *a, struct packed **out, int *fd)
         return -errno;
     rc = packed_open(out, *fd);
     if (rc < 0)
-        (void)close(*fd); /* only read */
+        (void)close(*fd);
     return rc;
 }
 
@@ -32,7 +32,7 @@ void
 archived_close(struct packed *p, int fd)
 {
     packed_close(p);
-    (void)close(fd); /* only read */
+    (void)close(fd);
 }
 
 static int
@@ -47,7 +47,7 @@ read_header(const char *path, struct packed_header *out)
         return -errno;
     got = pread(fd, bytes, sizeof bytes, 0);
     rc = got < 0 ? -errno : got < (ssize_t)sizeof bytes ? -EBADMSG : 0;
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc < 0 ? rc : packed_header_get(bytes, out);
 }
 
@@ -139,7 +139,7 @@ add_path(struct archived_list *list, const char *path)
     }
     if (rc < 0)
         return rc;
-    (void)closedir(dir); /* only opened */
+    (void)closedir(dir);
     if (asprintf(&inner, "%s/%s", path, ARCHIVE_FOLDER) < 0)
         return -ENOMEM;
     rc = dirstream_open(AT_FDCWD, inner, &dir);
@@ -150,7 +150,7 @@ add_path(struct archived_list *list, const char *path)
     }
     if (rc == 0) {
         rc = add_folder(list, path, dir);
-        (void)closedir(dir); /* only read */
+        (void)closedir(dir);
     }
     free(inner);
     return rc;

@@ -66,7 +66,7 @@ is_empty(int dirfd)
     if (rc < 0)
         return rc;
     rc = dirstream_next(dir, &name);
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir);
     return rc < 0 ? rc : rc == 0;
 }
 
@@ -89,7 +89,7 @@ make_log_folder(int dirfd)
 
     if (fd < 0)
         return fd;
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     return 0;
 }
 
@@ -203,7 +203,7 @@ copy_file(int from_fd, int to_fd, const char *name)
         rc = -errno;
 
 close_from:
-    (void)close(from); /* only read */
+    (void)close(from);
     return rc;
 }
 
@@ -249,7 +249,7 @@ copy_live(struct backup *b)
     (void)close(to); /* synced, or failed already */
 
 close_dir:
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir);
     return rc;
 }
 
@@ -304,7 +304,7 @@ copy_keyspace(struct backup *b, const uint8_t *name, size_t size,
     struct store_check_result result = {0};
     int rc;
 
-    (void)name_escape(name, size, b->name); /* the NUL ends it */
+    (void)name_escape(name, size, b->name);
     rc = store_copy(b->in.store, name, size, b->keyspace_fd);
     if (rc == -ENOENT && may_be_missing)
         return 0;
@@ -424,7 +424,7 @@ remove_locks(int dirfd)
             strcmp(name + size - (sizeof suffix - 1), suffix) == 0)
             (void)unlinkat(dirfd, name, 0);
     }
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir);
     return rc;
 }
 

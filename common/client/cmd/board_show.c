@@ -45,7 +45,7 @@ cell_rows(struct output *out, const struct countd_board *b,
 {
     char part[32];
 
-    (void)snprintf(part, sizeof part, "cell %" PRIu32, cell); /* fits */
+    (void)snprintf(part, sizeof part, "cell %" PRIu32, cell);
     for (uint32_t i = 0; i < shape->private_count; i++)
         output_row(out,
                    (const struct cell[]){
@@ -110,7 +110,7 @@ board_show_sum(const struct cmd_line *line, int64_t sum)
     output_init(&out, line, NULL, 0);
     output_fact(&out, "sum", cell_number(sum));
     if (out.format != OUTPUT_JSON)
-        (void)printf("%" PRId64 "\n", sum); /* output_fini() tells */
+        (void)printf("%" PRId64 "\n", sum);
     return output_fini(&out);
 }
 
@@ -220,12 +220,11 @@ live_slot(struct screen *s, struct countd_board *b,
     char what[64];
     pid_t owner;
 
-    (void)snprintf(what, sizeof what, "%" PRIu32, slot); /* fits */
+    (void)snprintf(what, sizeof what, "%" PRIu32, slot);
     if (countd_board_read(b, slot, values, &generation) == 0)
         live_values(s, what, values, shape->shared_count);
     for (uint32_t c = 0; c < shape->cells; c++) {
-        (void)snprintf(what, sizeof what, "%" PRIu32 " cell %" PRIu32, slot,
-                       c); /* fits */
+        (void)snprintf(what, sizeof what, "%" PRIu32 " cell %" PRIu32, slot, c);
         if (countd_board_read_cell(b, slot, c, values, &owner) == 0)
             live_values(s, what, values, shape->private_count);
     }

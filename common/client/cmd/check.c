@@ -117,7 +117,7 @@ look_at(struct check *c, const char *kind, const uint8_t *name, size_t size)
 
     if (size > NAME_MAX_SIZE)
         size = NAME_MAX_SIZE;
-    (void)name_escape(name, size, text); /* the NUL ends it */
+    (void)name_escape(name, size, text);
     (void)snprintf(c->where, sizeof c->where, "%s %s", kind,
                    text); /* a cut name still helps */
 }
@@ -266,8 +266,7 @@ check_mark(struct check *c, const struct log_header *h)
                  "merge this one too");
         return;
     }
-    (void)name_escape(k->keyspace.bytes, k->keyspace.size,
-                      keyspace); /* the NUL ends it */
+    (void)name_escape(k->keyspace.bytes, k->keyspace.size, keyspace);
     fault(c,
           "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
           " of it merged: was the directory put together from copies of "
@@ -329,7 +328,7 @@ check_log(struct check *c, const struct logfile *f)
         return;
     }
     rc = log_inspect(fd, f->index, &r);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     if (rc < 0)
         fault(c, "cannot be read: %s", diag_text(rc));
     else
@@ -438,7 +437,7 @@ print_summary(struct check *c)
     output_fact(&c->out, "logs_waiting", cell_number((int64_t)c->waiting));
     output_fact(&c->out, "held", cell_number((int64_t)c->held));
     output_fact(&c->out, "faults", cell_number((int64_t)c->faults));
-    if (c->out.format == OUTPUT_PEOPLE) /* output_fini() tells */
+    if (c->out.format == OUTPUT_PEOPLE)
         (void)printf("keyspaces=%" PRIu64 " keys=%" PRIu64 " blocks=%" PRIu64
                      " logs=%" PRIu64 " waiting=%" PRIu64 " held=%" PRIu64
                      ": %" PRIu64 " fault%s\n",

@@ -143,7 +143,7 @@ has_sockets(const struct cmd_line *line)
     struct stat st;
 
     (void)snprintf(path, sizeof path, "%s/" LOCAL_FOLDER,
-                   line->config.data_dir); /* has room */
+                   line->config.data_dir);
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
            access(path, X_OK) == 0 &&
            (cmd_names_directory(line) || st.st_uid == geteuid() ||
@@ -175,10 +175,9 @@ cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
     if (uses_socket(line, peer, out->address)) {
         out->directory = line->config.data_dir;
         (void)snprintf(out->text, sizeof out->text, "%s/" LOCAL_FOLDER "/%s",
-                       out->directory, peers[peer].socket); /* has room */
+                       out->directory, peers[peer].socket);
     } else {
-        (void)snprintf(out->text, sizeof out->text, "%s",
-                       out->address); /* has room */
+        (void)snprintf(out->text, sizeof out->text, "%s", out->address);
     }
 }
 

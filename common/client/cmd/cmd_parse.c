@@ -66,8 +66,7 @@ cmd_misuse(const struct cmd_line *line, const char *text, const char *what)
 {
     char shown[4 * SHOWN_SIZE + 1];
 
-    (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE),
-                      shown); /* its length is not needed */
+    (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE), shown);
     diag(DIAG_ERROR, "%s: %s; see countd%s%s -h",
          text[0] != '\0' ? shown : "\"\"", what, line->cmd ? " " : "",
          line->cmd ? line->cmd->name : "");
@@ -269,7 +268,7 @@ check_options(const struct cmd_line *line)
         if (!line->values[i] || is_for(&o[i], word))
             continue;
         (void)snprintf(what, sizeof what, "this option is for: %.*s",
-                       (int)words_size(&o[i]), o[i].help); /* has room */
+                       (int)words_size(&o[i]), o[i].help);
         rc = cmd_misuse(line, o[i].name, what);
     }
     return rc;
@@ -297,7 +296,7 @@ cmd_main(int argc, char **argv)
     diag_init("countd", DIAG_INFO);
     if (argc == 2 &&
         (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
-        (void)printf("countd %s\n", COUNTD_VERSION); /* help_printed() tells */
+        (void)printf("countd %s\n", COUNTD_VERSION);
         return help_printed();
     }
     rc = parse(&line, argc, argv);

@@ -62,8 +62,7 @@ cmd_number(const char *text, const char *what, int64_t min, int64_t max,
     if (cmd_parse_number(text, strlen(text), out) == 0 && *out >= min &&
         *out <= max)
         return 0;
-    (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE),
-                      shown); /* its length is not needed */
+    (void)name_escape((const uint8_t *)text, strnlen(text, SHOWN_SIZE), shown);
     diag(DIAG_ERROR,
          "%s: \"%s\" is wrong; give a number, %" PRId64 " to %" PRId64, what,
          shown, min, max);
@@ -79,7 +78,7 @@ cmd_option_number(const struct cmd_line *line, const char *option, int64_t min,
 
     *out = def;
     (void)snprintf(what, sizeof what, "%s%s", option[1] == '\0' ? "-" : "--",
-                   option); /* names are short */
+                   option);
     return text ? cmd_number(text, what, min, max, out) : 0;
 }
 

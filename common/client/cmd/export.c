@@ -48,7 +48,7 @@ warn_torn(const struct cmd_name *keyspace)
 {
     char text[NAME_TEXT_SIZE];
 
-    (void)name_escape(keyspace->bytes, keyspace->size, text); /* NUL ends it */
+    (void)name_escape(keyspace->bytes, keyspace->size, text);
     diag(DIAG_WARNING,
          "keyspace=%s: counts changed meanwhile, so rows may be missing or "
          "there twice; countd backup copies one moment",

@@ -58,7 +58,7 @@ print(const struct cmd_line *line, enum what what,
     output_fact(&out, words[what], found ? cell_number(answer) : cell_none());
     print_facts(&out, what, facts, found);
     if (found && out.format != OUTPUT_JSON)
-        (void)printf("%" PRId64 "\n", answer); /* output_fini() tells */
+        (void)printf("%" PRId64 "\n", answer);
     if (found && what == WHAT_COUNT && facts->saturated &&
         out.format == OUTPUT_PEOPLE)
         diag(DIAG_INFO, "saturated: a sum once left the range of 64 bits, so "

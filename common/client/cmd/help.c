@@ -21,11 +21,10 @@ help_overview(FILE *out)
                   "countd %s - a log-structured store of counters\n\n"
                   "usage: countd [-f FILE] [-o KEY=VALUE]... [-d DIR] "
                   "[-H HOST] SUBCOMMAND ...\n\n",
-                  COUNTD_VERSION); /* help_printed() tells */
+                  COUNTD_VERSION);
     for (const struct cmd *c = cmd_table; c->name != NULL; c++)
-        (void)fprintf(out, "  %-10s %s\n", c->name, c->summary); /* as above */
-    (void)fputs("\ncountd SUBCOMMAND -h says more; countd(1) says all.\n",
-                out); /* as above */
+        (void)fprintf(out, "  %-10s %s\n", c->name, c->summary);
+    (void)fputs("\ncountd SUBCOMMAND -h says more; countd(1) says all.\n", out);
 }
 
 /* The options that `letters` names; NULL: all. */
@@ -42,9 +41,8 @@ print_options(const struct cmd_option *options, const char *letters)
 
         (void)snprintf(text, sizeof text, "%s%s%s%s",
                        o->name[1] == '\0' ? "-" : "--", o->name,
-                       o->value ? " " : "",
-                       o->value ? o->value : "");    /* names are short */
-        (void)printf("  %-19s %s\n", text, o->help); /* help_printed() tells */
+                       o->value ? " " : "", o->value ? o->value : "");
+        (void)printf("  %-19s %s\n", text, o->help);
     }
 }
 
@@ -53,7 +51,7 @@ help_print(const struct cmd *c)
 {
     (void)printf("countd %s - %s\n\nusage: countd %s [options]%s%s\n\n",
                  c->name, c->summary, c->name, c->arguments[0] ? " " : "",
-                 c->arguments); /* help_printed() tells, here and below */
+                 c->arguments);
     print_options(c->options, NULL);
     print_options(cmd_common_options, c->common);
     (void)printf("\nexample:\n  %s\n", c->example);

@@ -28,7 +28,7 @@ interrupt_init(struct interrupt *s)
     if (s->fd >= 0)
         return 0;
     rc = -errno;
-    (void)sigprocmask(SIG_UNBLOCK, &s->mask, NULL); /* as it was */
+    (void)sigprocmask(SIG_UNBLOCK, &s->mask, NULL);
     return rc;
 }
 
@@ -66,7 +66,7 @@ interrupt_fini(struct interrupt *s)
 {
     const int signo = s->signo;
 
-    (void)close(s->fd); /* nothing was written to it */
+    (void)close(s->fd);
     /* One that came just now ends us here. */
     (void)sigprocmask(SIG_UNBLOCK, &s->mask, NULL);
     if (signo != 0)

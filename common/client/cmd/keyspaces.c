@@ -56,7 +56,7 @@ find_file(const struct list *l, struct entry *e)
     if (!l->has_dir)
         return;
     name_to_file(e->name.bytes, e->name.size, base);
-    (void)snprintf(e->file, sizeof e->file, "%s.mdb", base); /* has room */
+    (void)snprintf(e->file, sizeof e->file, "%s.mdb", base);
     if (fstatat(l->dir.keyspace_fd, e->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
         e->file[0] = '\0';
     else

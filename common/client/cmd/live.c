@@ -63,7 +63,7 @@ print_values(const struct cmd_line *line, const struct countd_live_op *ops,
         const bool found = ops[i].result == 0;
         struct cell cells[2];
 
-        (void)name_escape(ops[i].name, ops[i].size, text); /* NUL ends it */
+        (void)name_escape(ops[i].name, ops[i].size, text);
         cells[0] = found ? cell_number(ops[i].value) : cell_none();
         cells[1] = cell_text(text);
         if (!found) {
@@ -225,7 +225,7 @@ print_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
     struct cell cells[3] = {cell_number(amount), cell_none(), cell_none()};
 
     (void)name_escape((const uint8_t *)address, strnlen(address, WORD_MAX),
-                      text); /* the NUL ends it */
+                      text);
     if (age_s != UINT32_MAX)
         cells[1] = cell_number(age_s);
     cells[2] = cell_text(text);

@@ -66,7 +66,7 @@ bad_line(struct load *l, const struct lines *lines, const char *why)
     if (++l->bad > BAD_SHOWN_MAX)
         return;
     (void)name_escape((const uint8_t *)l->path, strnlen(l->path, NAME_MAX_SIZE),
-                      path); /* its length is not needed */
+                      path);
     progress_clear(&l->progress);
     diag(DIAG_WARNING, "%s:%" PRIu64 ": %s", path, lines->number, why);
     if (l->bad == BAD_SHOWN_MAX && !l->strict)
@@ -213,7 +213,7 @@ file_failed(struct load *l, const struct lines *lines, int rc)
 
     l->file_status = CONFIG_EXIT_SYSTEM;
     (void)name_escape((const uint8_t *)l->path, strnlen(l->path, NAME_MAX_SIZE),
-                      path); /* its length is not needed */
+                      path);
     progress_clear(&l->progress);
     if (rc == -EILSEQ)
         diag(DIAG_ERROR,
@@ -302,7 +302,7 @@ print_totals(struct load *l)
     output_fact(&out, "ms", cell_number((int64_t)ms));
     output_fact(&out, "acknowledged",
                 cell_bool(l->c != NULL && l->peer == CMD_WRITER));
-    if (!json) /* output_fini() tells, here and below */
+    if (!json)
         (void)printf("%" PRIu64 " increment%s %s in %.2f s (%" PRIu64 "/s)",
                      l->sent, output_plural(l->sent),
                      l->c == NULL            ? "read, none sent,"

@@ -70,7 +70,7 @@ open_archived(const struct datadir *d, const char *name)
     if (dirfd < 0)
         return -errno;
     fd = logfile_unpack(dirfd, name);
-    (void)close(dirfd); /* only read */
+    (void)close(dirfd);
     return fd;
 }
 
@@ -173,7 +173,7 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
         diag(DIAG_ERROR, "log %s: %s; nothing can be read", name,
              rc == -EPROTONOSUPPORT ? "of a newer version"
                                     : "its headers are damaged");
-        (void)close(fd); /* only read */
+        (void)close(fd);
         return CONFIG_EXIT_NEGATIVE;
     }
     output_init(&dump.out, line, dump_columns,
@@ -184,7 +184,7 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
     rc = logfile_each(fd, &header, end, dump_slot, &dump, &skipped);
     output_rows_end(&dump.out);
     status = output_fini(&dump.out);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "read log %s", name);
     if (skipped > 0)
@@ -260,7 +260,7 @@ run_verify(struct cmd_line *line, const struct datadir *d, const char *name)
     if (logfile_parse(name, &index) != LOGFILE_LOG)
         index = UINT64_MAX;
     rc = log_inspect(fd, index, &report);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "read log %s", name);
         return CONFIG_EXIT_SYSTEM;

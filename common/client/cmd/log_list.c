@@ -50,7 +50,7 @@ keep_first(void *ctx, uint32_t number, const struct message *m,
     uint64_t *first_ms = ctx;
 
     (void)number; /* only the stamp of the first one is wanted */
-    (void)m;      /* likewise */
+    (void)m;
     *first_ms = stamp->received_ms;
     return 1;
 }
@@ -126,7 +126,7 @@ look_at(int log_fd, const struct logfile *f, struct looked *out)
         look_at_slots(fd, f, out);
         out->state = f->kind == LOGFILE_BAD ? "quarantined" : "salvaged";
     }
-    (void)close(fd); /* only read */
+    (void)close(fd);
 }
 
 static struct cell

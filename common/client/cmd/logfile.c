@@ -145,7 +145,7 @@ logfile_list_read(struct logfile_list *list, int log_fd)
         if (rc < 0)
             break;
     }
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir);
     if (rc < 0) {
         logfile_list_free(list);
         return rc;
@@ -185,7 +185,7 @@ open_with_flock(int log_fd, const char *name, int lock_fd)
     rc = fd < 0 ? -errno : fd;
     if (fchmod(lock_fd, LOG_MODE_FULL) < 0 && fd >= 0) {
         rc = -errno;
-        (void)close(fd); /* only opened */
+        (void)close(fd);
     }
     return rc;
 }
@@ -311,7 +311,7 @@ logfile_unpack(int archive_fd, const char *name)
 close_from:
     packed_close(from);
 close_fd:
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc;
 }
 
@@ -352,7 +352,7 @@ logfile_sizes(int log_fd, struct layout *out)
             continue; /* a full one, or gone */
         if (logfile_header(fd, &h) == 0)
             rc = layout_init(out, h.keyspace_size, h.key_size);
-        (void)close(fd); /* only read */
+        (void)close(fd);
     }
     logfile_list_free(&list);
     return rc;

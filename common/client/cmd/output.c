@@ -149,7 +149,7 @@ cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
             text[c->size] = '\0';
             return text;
         }
-        (void)name_escape(c->bytes, c->size, text); /* the NUL ends it */
+        (void)name_escape(c->bytes, c->size, text);
         return text;
     case CELL_NUMBER:
         (void)snprintf(text, NAME_TEXT_SIZE, "%" PRId64, c->number);

@@ -135,7 +135,7 @@ finish(struct output *out, const struct period *p, int64_t since,
     if (out->format == OUTPUT_PEOPLE) {
         time_text_format((uint64_t)p->span.from * 1000, p->utc, from);
         time_text_format((uint64_t)p->span.to * 1000, p->utc, to);
-        (void)printf("from %s to %s\n", from, to); /* output_fini() tells */
+        (void)printf("from %s to %s\n", from, to);
     }
     time_range_tell_since(out, since, p->span.from, p->utc);
     output_as_of(out, as_of_ms);

@@ -123,7 +123,7 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
         width = sizeof line;
     /* A bar that cannot be drawn is no reason to stop. */
     (void)fprintf(stderr, "\r\033[K%.*s", (int)width - 1, line);
-    (void)fflush(stderr); /* likewise */
+    (void)fflush(stderr);
 }
 
 void
@@ -139,5 +139,5 @@ progress_clear(struct progress *p)
         return;
     p->drawn_ms = 0;
     (void)fputs("\r\033[K", stderr); /* as in progress_show() */
-    (void)fflush(stderr);            /* likewise */
+    (void)fflush(stderr);
 }

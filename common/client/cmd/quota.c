@@ -12,7 +12,7 @@ static const struct verb {
     const char *word;
     enum countd_quota_op op;
     bool value; /* is needed */
-    bool name;  /* likewise */
+    bool name;
 } verbs[] = {
     {"query", COUNTD_QUOTA_QUERY, false, false},
     {"apply", COUNTD_QUOTA_APPLY, true, false},
@@ -111,7 +111,7 @@ print_answer(const struct cmd_line *line, const struct countd_quota_answer *a)
         (void)printf("%" PRIu64 "%c", a->number,
                      out.format == OUTPUT_TSV ? '\t' : ' '); /* fini tells */
     if (out.format != OUTPUT_JSON)
-        (void)printf("%" PRId64 "\n", a->remaining); /* likewise */
+        (void)printf("%" PRId64 "\n", a->remaining);
     return output_fini(&out);
 }
 

@@ -87,9 +87,9 @@ screen_close(struct screen *s)
 {
     put(CLOSE_PAGE, strlen(CLOSE_PAGE));
     if (s->keys)
-        (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before); /* as it was */
-    (void)close(s->signals);                                /* holds nothing */
-    (void)sigprocmask(SIG_SETMASK, &s->mask, NULL);         /* cannot fail */
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
+    (void)close(s->signals);
+    (void)sigprocmask(SIG_SETMASK, &s->mask, NULL);
     free(s->text);
 }
 

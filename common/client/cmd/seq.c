@@ -35,7 +35,7 @@ explain(const struct cmd_line *line, const char *text)
     output_fact(&out, "second", cell_number((int64_t)p.second));
     output_fact(&out, "serial", cell_number((int64_t)p.serial));
     if (out.format != OUTPUT_JSON)
-        (void)fwrite(words, 1, size, stdout); /* output_fini() tells */
+        (void)fwrite(words, 1, size, stdout);
     return output_fini(&out);
 }
 
@@ -106,7 +106,7 @@ print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
             if (out.format == OUTPUT_JSON)
                 output_row(&out, &cell);
             else
-                (void)puts(numbers[i].text); /* output_fini() tells */
+                (void)puts(numbers[i].text);
         }
         count -= (int64_t)some;
     }

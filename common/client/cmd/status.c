@@ -17,8 +17,8 @@ static const struct output_column columns[] = {
 static void
 say_trouble(void *ctx, const char *text)
 {
-    (void)ctx;                    /* needs none */
-    (void)printf("! %s\n", text); /* output_fini() tells */
+    (void)ctx; /* needs none */
+    (void)printf("! %s\n", text);
 }
 
 static void
@@ -61,8 +61,7 @@ print_machine(struct output *out, const struct overview *o)
     for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++) {
         char name[32];
 
-        (void)snprintf(name, sizeof name, "logs_%s",
-                       status_log_name(i)); /* fits */
+        (void)snprintf(name, sizeof name, "logs_%s", status_log_name(i));
         output_fact(out, name, cell_number((int64_t)o->by_state[i]));
     }
     for (size_t i = 0; i < o->count; i++)
@@ -90,7 +89,7 @@ print_daemon(const struct overview *o, const struct overview_row *r)
                      r->values[STATUS_M_RECORDS], r->values[STATUS_M_LOGS]);
     else
         (void)printf(", %" PRId64 " requests", r->values[STATUS_R_REQUESTS]);
-    (void)putchar('\n'); /* output_fini() tells, of all of these */
+    (void)putchar('\n');
 }
 
 static int

@@ -82,8 +82,7 @@ time_text_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE])
 
     if ((utc ? gmtime_r(&t, &day) : localtime_r(&t, &day)) == NULL ||
         day.tm_year + 1900 > YEAR_MOST) {
-        (void)snprintf(text, TIME_TEXT_SIZE, "%llu ms",
-                       (unsigned long long)ms); /* fits */
+        (void)snprintf(text, TIME_TEXT_SIZE, "%llu ms", (unsigned long long)ms);
         return;
     }
     /* Fits: the year has four digits. */

@@ -19,7 +19,7 @@ keep_text(const void *bytes, size_t size, char text[NAME_TEXT_SIZE])
 {
     if (size > NAME_MAX_SIZE)
         size = NAME_MAX_SIZE;
-    (void)name_escape(bytes, size, text); /* the NUL ends it */
+    (void)name_escape(bytes, size, text);
 }
 
 static int
@@ -115,7 +115,7 @@ unmerged_each_damaged(const struct datadir *d,
         if (rc != 0)
             break;
     }
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir);
     return rc;
 }
 

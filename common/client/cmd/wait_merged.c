@@ -60,8 +60,7 @@ wait_has_datadir(const struct cmd_line *line)
     char path[CONFIG_TEXT_SIZE + sizeof "/keyspace"];
     struct cmd_place place;
 
-    (void)snprintf(path, sizeof path, "%s/keyspace",
-                   line->config.data_dir); /* has room */
+    (void)snprintf(path, sizeof path, "%s/keyspace", line->config.data_dir);
     if (line->host != NULL || access(path, R_OK | X_OK) < 0)
         return false;
     cmd_find_place(line, CMD_READER, &place);

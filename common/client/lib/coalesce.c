@@ -11,7 +11,7 @@ struct coalesce {
 
 /* FNV-1a: who floods a place only wastes the sender's own messages. */
 static uint64_t
-hash(uint64_t h, const uint8_t *bytes, size_t size)
+hash_names(uint64_t h, const uint8_t *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
@@ -19,12 +19,12 @@ hash(uint64_t h, const uint8_t *bytes, size_t size)
 }
 
 static size_t
-place(const struct coalesce *s, const struct message *m)
+find_place(const struct coalesce *s, const struct message *m)
 {
     uint64_t h =
-        hash(UINT64_C(0xcbf29ce484222325), m->keyspace, m->keyspace_size);
+        hash_names(UINT64_C(0xcbf29ce484222325), m->keyspace, m->keyspace_size);
 
-    h = hash(h * 31, m->key, m->key_size);
+    h = hash_names(h * 31, m->key, m->key_size);
     return (size_t)(h ^ h >> 32) & s->mask;
 }
 
@@ -52,7 +52,7 @@ bool
 coalesce_find(const struct coalesce *s, const struct message *m,
               uint64_t *number)
 {
-    const uint64_t found = s->places[place(s, m)];
+    const uint64_t found = s->places[find_place(s, m)];
 
     *number = found - 1;
     return found > 0;
@@ -61,5 +61,5 @@ coalesce_find(const struct coalesce *s, const struct message *m,
 void
 coalesce_put(struct coalesce *s, const struct message *m, uint64_t number)
 {
-    s->places[place(s, m)] = number + 1;
+    s->places[find_place(s, m)] = number + 1;
 }

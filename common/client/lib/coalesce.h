@@ -20,7 +20,7 @@
 
 struct coalesce;
 
-/* For a buffer of so many messages.  -ENOMEM. */
+/* For a buffer of `count` messages.  -ENOMEM. */
 int coalesce_init(struct coalesce **out, size_t capacity);
 void coalesce_fini(struct coalesce *s);
 

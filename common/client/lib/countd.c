@@ -1,4 +1,5 @@
-/* common/client/lib/countd.c - libcountd: the handle, from opening to closing.
+/* common/client/lib/countd.c - libcountd: the handle, from
+ * countd_open() to countd_close() and countd_finish().
  */
 #include "common/client/lib/countd.h"
 
@@ -21,7 +22,7 @@
 #define READ_ADDRESS   "127.0.0.1:48880"
 
 int
-options_take(void *to, size_t size, const void *from)
+handle_take_options(void *to, size_t size, const void *from)
 {
     const uint8_t *bytes = from;
     size_t given;
@@ -43,7 +44,7 @@ options_take(void *to, size_t size, const void *from)
 static int
 take_options(const struct countd_options *from, struct countd_options *o)
 {
-    const int rc = options_take(o, sizeof *o, from);
+    const int rc = handle_take_options(o, sizeof *o, from);
 
     if (rc < 0)
         return rc;
@@ -63,7 +64,7 @@ take_options(const struct countd_options *from, struct countd_options *o)
 }
 
 static int
-locks_init(struct writing *w)
+locks_init(struct handle_writing *w)
 {
     pthread_condattr_t attr;
     int rc;
@@ -84,7 +85,7 @@ locks_init(struct writing *w)
 }
 
 static int
-writing_init(struct writing *w, const struct countd_options *o)
+writing_init(struct handle_writing *w, const struct countd_options *o)
 {
     int rc;
 
@@ -119,14 +120,14 @@ writing_init(struct writing *w, const struct countd_options *o)
     coalesce_fini(w->sums);
 
 close_wake:
-    (void)close(w->wake_fd); /* unused */
+    (void)close(w->wake_fd);
 free_ring:
     free(w->ring);
     return rc;
 }
 
 static void
-writing_fini(struct writing *w)
+writing_fini(struct handle_writing *w)
 {
     link_drop(&w->link);
     free(w->ring);
@@ -183,7 +184,7 @@ countd_close(struct countd *c)
     dropped = c->writing.buffered + c->writing.flight + c->writing.lost +
               c->writing.refused;
     writing_fini(&c->writing);
-    reading_fini(&c->reading);
+    handle_reading_fini(&c->reading);
     free(c);
     return (int64_t)dropped;
 }

@@ -54,7 +54,7 @@ struct countd_options {
     const char *write;      /* address of the silent or acknowledging port;
                                NULL: 127.0.0.1:48881, or :48879 when silent,
                                if there is no directory */
-    const char *read;       /* NULL: 127.0.0.1:48880, likewise */
+    const char *read;       /* NULL: 127.0.0.1:48880 */
     int silent;             /* 1: fire and forget */
     size_t buffer_size;     /* bytes; 0: 256 KiB */
     unsigned keyspace_size; /* message sizes of the server; 0: 256 */
@@ -114,7 +114,7 @@ int countd_fd(struct countd *c);
 
 /* Where the increments are that are neither acknowledged (silent: sent) nor
  * lost: still here, or sent and not answered yet.  Touches no connection, so
- * it tells the same after an error. */
+ * it reports the same after an error. */
 void countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered);
 
 /* Blocks until everything is sent (silent) or acknowledged: on the server's
@@ -126,14 +126,14 @@ void countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered);
  *               are dropped
  *   -ECONNREFUSED ...  what connecting said; nothing is lost
  *   -EBUSY      another thread is in this call; one at a time
- * An error that another call met is told here once more, unless countd_lost()
- * was asked since. */
+ * An error that another call met is reported here once more, unless
+ * countd_lost() was asked since. */
 int countd_sync(struct countd *c, int timeout_ms);
 
 /* countd_sync(), and then blocks until all of it is readable, in this keyspace
  * or, with size 0, in all: about a second, as the writer hands its log on that
- * often (countd flush has it done at once).  Of a silent handle it can only
- * wait for what the server had taken by then.
+ * often (countd flush has it done at once).  If the handle is silent, it waits
+ * for the increments that the server had received by then.
  *   -ETIMEDOUT  call again
  *   else as countd_sync() and countd_range() */
 int countd_wait_readable(struct countd *c, const void *keyspace,
@@ -201,8 +201,8 @@ struct countd_key {
 };
 int countd_gets(struct countd *c, struct countd_key *keys, size_t count);
 
-/* What is known of a key or, with key_size 0, of a keyspace; -ENOENT (as_of_ms
- * is set then, too). */
+/* Reads the facts of a key or, with key_size 0, of a keyspace; -ENOENT
+ * (as_of_ms is set then, too). */
 struct countd_facts {
     int64_t count;     /* the keyspace's: its total */
     int64_t rank;      /* of a key, from 0 */
@@ -214,9 +214,9 @@ struct countd_facts {
 int countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
                  const void *key, size_t key_size, struct countd_facts *out);
 
-/* Up to `length` (at most 4095) rows in the order of counts, of which the key's
- * is in the middle where there are so many on both sides; *first: the rank of
- * the first of them.  -ENOENT; else as countd_range(). */
+/* Reads up to `length` (at most 4095) rows in the order of counts, with the
+ * key's in the middle if enough rows are on both sides; *first: the rank of the
+ * first row.  -ENOENT; else as countd_range(). */
 int countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
                   const void *key, size_t key_size, int64_t length,
                   int64_t *first, struct countd_rows **out);
@@ -227,11 +227,11 @@ int countd_keyspaces(struct countd *c, const void *after, size_t after_size,
                      struct countd_rows **out);
 void countd_rows_free(struct countd_rows *rows);
 
-/* ---- the past ---------------------------------------------------------- */
+/* ---- history ----------------------------------------------------------- */
 
-/* What came when, by the server's setting `history`.  Times are Unix seconds,
- * of whole minutes; what came at `to` itself is not asked about.  Answers tell
- * since when: what came before that may be missing; 0: nothing is.
+/* The increments of each time, by the server's setting `history`.  Times are
+ * Unix seconds, of whole minutes; `to` itself is not part of the time.  `since`
+ * of an answer: increments from before it may be missing; 0: none are.
  *
  *   -EINVAL   times that the keyspace has no tier for: `from` and the step (for
  *             a period, its length) must be multiples of the step of one tier;
@@ -260,8 +260,9 @@ struct countd_buckets {
     struct countd_bucket *buckets;
 };
 
-/* What came to a key or, with key_size 0, to the keyspace: a bucket for each
- * step, also where nothing came; a key that nobody knows has only such.
+/* Reads the increments of a key or, with key_size 0, of the keyspace: a bucket
+ * for each step, also for a step without increments, as all are of an unknown
+ * key.
  * countd_buckets_free() after success. */
 int countd_history(struct countd *c, const void *keyspace, size_t keyspace_size,
                    const void *key, size_t key_size, int64_t from, int64_t to,
@@ -365,7 +366,7 @@ int countd_acquire(struct countd_live *l, const void *name, size_t size,
                    uint32_t resources, uint32_t bound);
 int countd_release(struct countd_live *l, const void *name, size_t size,
                    uint32_t resources);
-/* What is taken of a counter, or available of a semaphore. */
+/* Reads how much is taken of a counter, or available of a semaphore. */
 int countd_live_get(struct countd_live *l, const void *name, size_t size,
                     uint32_t *value);
 
@@ -443,7 +444,7 @@ struct countd_number {
  * second and serial of countd_seq_explain().
  *   -EAGAIN      the server gives none now: its disk fails, or its mark is
  *                damaged (its messages say which)
- *   -EOPNOTSUPP  it serves no sequences, or is no countd
+ *   -EOPNOTSUPP  it serves no sequences, or is not countd
  *   -EACCES      it does not know the name that it was asked by (http.hosts)
  *   -ETIMEDOUT, -ENOTCONN, -EPROTO, what connecting said */
 int countd_seq(struct countd_http *h, struct countd_number *out, size_t count);
@@ -455,7 +456,7 @@ struct countd_seq_parts {
     uint64_t serial;
 };
 
-/* What is in a number; asks nobody.  -EINVAL: it is none. */
+/* Splits a number into its parts; needs no server.  -EINVAL: it is not one. */
 int countd_seq_explain(const char *text, struct countd_seq_parts *out);
 
 /* ---- quotas ------------------------------------------------------------- */
@@ -495,7 +496,7 @@ struct countd_quota_answer {
  *   -EINVAL      a name or value that cannot be
  *   -EKEYREJECTED  the key was used for something else
  *   -EAGAIN      the server cannot make it durable now; it has not happened
- *   -EOPNOTSUPP  it serves no quotas, or is no countd
+ *   -EOPNOTSUPP  it serves no quotas, or is not countd
  *   others as of countd_seq(); after -ETIMEDOUT and -ENOTCONN it may have
  *   happened: only with a key it is safe to ask again */
 int countd_quota(struct countd_http *h, const char *name,

@@ -1,4 +1,5 @@
-/* common/client/lib/exchange.c - see exchange.h. */
+/* common/client/lib/exchange.c - see exchange.h: exchange_run() and
+ * exchange_one() are at the end; run_turn() is one step of them. */
 #include "common/client/lib/exchange.h"
 
 #include <errno.h>
@@ -79,7 +80,7 @@ start_again(struct exchange *x)
     x->kept = false;
 }
 
-/* Whether so many rows have so many bytes. */
+/* Whether the number of bytes is possible for the number of rows. */
 static bool
 is_possible(const struct exchange *x, const struct query_reply *reply)
 {
@@ -142,7 +143,8 @@ cut_rows(struct exchange *x)
 
 /* Copies up to `want - *have` bytes to `to + *have`; true when it is whole. */
 static bool
-gather(uint8_t *to, size_t want, size_t *have, const uint8_t **at, size_t *left)
+copy_piece(uint8_t *to, size_t want, size_t *have, const uint8_t **at,
+           size_t *left)
 {
     const size_t lack = want - *have;
     const size_t n = lack < *left ? lack : *left;
@@ -179,7 +181,7 @@ take_bytes(struct exchange *x, const uint8_t *at, size_t left)
         if (x->answered == x->put)
             return -EPROTO; /* nothing was asked */
         if (!x->rows) {
-            if (!gather(x->head, sizeof x->head, &x->head_size, &at, &left))
+            if (!copy_piece(x->head, sizeof x->head, &x->head_size, &at, &left))
                 return 0;
             query_reply_get(x->head, &reply);
             if (reply.rows < 0)
@@ -188,7 +190,7 @@ take_bytes(struct exchange *x, const uint8_t *at, size_t left)
             if (rc < 0)
                 return rc;
         }
-        if (!gather(x->bytes, x->size, &x->have, &at, &left))
+        if (!copy_piece(x->bytes, x->size, &x->have, &at, &left))
             return 0;
         rc = x->past ? 0 : cut_rows(x);
         if (rc < 0)
@@ -202,7 +204,7 @@ take_bytes(struct exchange *x, const uint8_t *at, size_t left)
 
 /* The connection ended.  0 when another may be tried. */
 static int
-ended(struct exchange *x)
+handle_end(struct exchange *x)
 {
     if (!x->kept)
         return -ENOTCONN;
@@ -243,17 +245,17 @@ receive_some(struct exchange *x)
     n = recv(x->r->link.fd, x->r->receive, RECEIVE_SIZE, MSG_DONTWAIT);
     if (n < 0) {
         rc = -errno;
-        return rc == -EAGAIN || rc == -EINTR ? 0 : ended(x);
+        return rc == -EAGAIN || rc == -EINTR ? 0 : handle_end(x);
     }
     if (n == 0)
-        return ended(x);
+        return handle_end(x);
     x->kept = false;
     return take_bytes(x, x->r->receive, (size_t)n);
 }
 
 /* One turn: connect, send, wait, take. */
 static int
-turn(struct exchange *x)
+run_turn(struct exchange *x)
 {
     struct link *l = &x->r->link;
     uint64_t deadline_ms = x->deadline_ms;
@@ -281,7 +283,7 @@ turn(struct exchange *x)
 }
 
 static int
-buffers_init(struct reading *r)
+buffers_init(struct handle_reading *r)
 {
     if (r->send)
         return 0;
@@ -295,7 +297,7 @@ buffers_init(struct reading *r)
 int
 exchange_run(struct exchange *x)
 {
-    struct reading *r = x->r;
+    struct handle_reading *r = x->r;
     int rc;
 
     /* A normal mutex, locked and unlocked in pairs: neither can fail. */
@@ -309,10 +311,10 @@ exchange_run(struct exchange *x)
             break;
         if (x->put < x->answered)
             x->put = x->answered;
-        rc = turn(x);
+        rc = run_turn(x);
     }
     if (rc < 0) {
-        start_again(x); /* answers nobody waits for may be on their way */
+        start_again(x); /* answers that are not awaited may arrive */
         x->error = rc;
         for (size_t i = x->answered; x->errors && i < x->count; i++)
             x->errors[i] = rc;
@@ -329,7 +331,7 @@ get_query(const struct exchange *x, size_t index, struct query *q)
 }
 
 int
-exchange_one(struct reading *r, struct query *q, size_t keyspace_size,
+exchange_one(struct handle_reading *r, struct query *q, size_t keyspace_size,
              size_t key_size, bool past, struct countd_rows **out)
 {
     struct countd_rows *rows = NULL;
@@ -354,7 +356,7 @@ exchange_one(struct reading *r, struct query *q, size_t keyspace_size,
 }
 
 void
-reading_fini(struct reading *r)
+handle_reading_fini(struct handle_reading *r)
 {
     link_drop(&r->link);
     free(r->send);

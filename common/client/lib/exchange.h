@@ -20,7 +20,7 @@
 #include "common/wire/query.h"
 
 struct exchange {
-    struct reading *r;
+    struct handle_reading *r;
     /* Request `index` of what is asked: 0, or why it is none. */
     int (*ask)(const struct exchange *x, size_t index, struct query *q);
     const void *asks;
@@ -50,7 +50,8 @@ int exchange_run(struct exchange *x);
 
 /* One request, whose names are of these sizes.  *out is set only on success:
  * an answer that is followed by bytes that were not asked for is freed. */
-int exchange_one(struct reading *r, struct query *q, size_t keyspace_size,
-                 size_t key_size, bool past, struct countd_rows **out);
+int exchange_one(struct handle_reading *r, struct query *q,
+                 size_t keyspace_size, size_t key_size, bool past,
+                 struct countd_rows **out);
 
 #endif

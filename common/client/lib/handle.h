@@ -16,7 +16,7 @@
 /* The only symbols a user of the library sees. */
 #define PUBLIC __attribute__((visibility("default")))
 
-struct reading {
+struct handle_reading {
     pthread_mutex_t lock;
     struct link link;
     int timeout_ms;
@@ -25,7 +25,7 @@ struct reading {
 };
 
 /* Increments wait in a ring of whole messages, from `head` on. */
-struct writing {
+struct handle_writing {
     pthread_mutex_t lock;
     struct link link;
     bool syncing; /* a call of countd_sync() is under way */
@@ -58,15 +58,15 @@ struct writing {
 };
 
 struct countd {
-    struct writing writing;
-    struct reading reading;
+    struct handle_writing writing;
+    struct handle_reading reading;
 };
 
-void reading_fini(struct reading *r);
+void handle_reading_fini(struct handle_reading *r);
 
 /* Takes the options of an older or newer caller: structs whose first member is
  * their size.  `to` is `size` bytes; what `from` (may be NULL) does not have
  * is zero.  -EINVAL: it asks for what this version does not have. */
-int options_take(void *to, size_t size, const void *from);
+int handle_take_options(void *to, size_t size, const void *from);
 
 #endif

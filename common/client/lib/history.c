@@ -1,4 +1,5 @@
-/* common/client/lib/history.c - libcountd: what came when. */
+/* common/client/lib/history.c - libcountd: history: countd_history(),
+ * countd_period_top(), countd_period_rank(). */
 #include "common/client/lib/countd.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include "common/wire/query.h"
 
 /* An answer, and where its next row is. */
-struct answer {
+struct history_rows {
     struct countd_rows *memory; /* the caller's to free */
     struct query_past facts;
     size_t count;
@@ -19,14 +20,15 @@ struct answer {
 };
 
 static int
-open_answer(struct answer *a, struct countd_rows *memory)
+open_answer(struct history_rows *a, struct countd_rows *memory)
 {
     const struct countd_row *all = &memory->rows[0];
 
-    *a = (struct answer){.memory = memory,
-                         .count = (size_t)all->count,
-                         .at = (const uint8_t *)all->key + QUERY_PAST_HEAD,
-                         .left = all->key_size - QUERY_PAST_HEAD};
+    *a =
+        (struct history_rows){.memory = memory,
+                              .count = (size_t)all->count,
+                              .at = (const uint8_t *)all->key + QUERY_PAST_HEAD,
+                              .left = all->key_size - QUERY_PAST_HEAD};
     query_past_get((const uint8_t *)all->key, &a->facts);
     switch (a->facts.error) {
     case 0:
@@ -44,7 +46,7 @@ open_answer(struct answer *a, struct countd_rows *memory)
 /* After success the answer's memory is there to be freed. */
 static int
 run_past(struct countd *c, struct query *q, size_t keyspace_size,
-         size_t key_size, struct answer *out)
+         size_t key_size, struct history_rows *out)
 {
     struct countd_rows *rows = NULL;
     int rc;
@@ -71,7 +73,7 @@ sum_of(int64_t high, uint64_t low, bool any)
 }
 
 static int
-next_row(struct answer *a, struct query_past_row *row)
+next_row(struct history_rows *a, struct query_past_row *row)
 {
     const int size = query_past_row_get(a->at, a->left, row);
 
@@ -92,7 +94,7 @@ row_sum(const struct query_past_row *row)
 /* ---- history ----------------------------------------------------------- */
 
 static int
-take_buckets(struct answer *a, const struct query *q,
+take_buckets(struct history_rows *a, const struct query *q,
              struct countd_buckets **out)
 {
     struct countd_buckets *b =
@@ -130,7 +132,7 @@ countd_history(struct countd *c, const void *keyspace, size_t keyspace_size,
                       .from = from,
                       .to = to,
                       .step = step};
-    struct answer a;
+    struct history_rows a;
     int rc;
 
     rc = run_past(c, &q, keyspace_size, key_size, &a);
@@ -180,7 +182,7 @@ is_in_order(const struct countd_top_row *before,
 }
 
 static int
-take_top(struct answer *a, struct countd_top **out)
+take_top(struct history_rows *a, struct countd_top **out)
 {
     struct top *t = malloc(sizeof *t + a->count * sizeof *t->top.rows);
     struct query_past_row row;
@@ -224,7 +226,7 @@ countd_period_top(struct countd *c, const void *keyspace, size_t keyspace_size,
                       .from = from,
                       .to = to,
                       .length = length};
-    struct answer a;
+    struct history_rows a;
     int rc;
 
     rc = run_past(c, &q, keyspace_size, 0, &a);
@@ -257,7 +259,7 @@ countd_period_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
                       .from = from,
                       .to = to};
     struct query_past_row row;
-    struct answer a;
+    struct history_rows a;
     int rc;
 
     rc = run_past(c, &q, keyspace_size, key_size, &a);

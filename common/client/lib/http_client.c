@@ -1,4 +1,5 @@
-/* common/client/lib/http_client.c - libcountd: HTTP; see http_client.h. */
+/* common/client/lib/http_client.c - libcountd: HTTP; see http_client.h:
+ * http_ask(), countd_http_open(), countd_http_close(). */
 #include "common/client/lib/http_client.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ send_all(struct countd_http *h, const char *bytes, size_t size,
 
 /* One more piece of the answer.  0 at the end of the connection. */
 static ssize_t
-receive(struct countd_http *h, size_t have, uint64_t deadline_ms)
+receive_some(struct countd_http *h, size_t have, uint64_t deadline_ms)
 {
     for (;;) {
         const ssize_t n = recv(h->link.fd, h->answer + have,
@@ -76,7 +77,7 @@ receive(struct countd_http *h, size_t have, uint64_t deadline_ms)
 
 /* The value of a header of a head that ends with NUL; NULL: it is not there. */
 static const char *
-header(const char *head, const char *name)
+find_header(const char *head, const char *name)
 {
     const char *line = head;
 
@@ -104,10 +105,10 @@ parse_answer(struct countd_http *h, size_t have, struct http_answer *out,
     if (!end)
         return have < HTTP_ANSWER_MAX ? 0 : -EPROTO;
     *end = '\0';
-    length = header(h->answer, LENGTH);
+    length = find_header(h->answer, LENGTH);
     size = length ? strtoul(length, NULL, 10) : 0;
     out->status = (int)strtoul(h->answer + strcspn(h->answer, " "), NULL, 10);
-    *kept = header(h->answer, "Connection: keep-alive") != NULL;
+    *kept = find_header(h->answer, "Connection: keep-alive") != NULL;
     *end = '\r';
     out->body = end + 4;
     out->size = size;
@@ -134,7 +135,7 @@ ask_once(struct countd_http *h, const char *request, struct http_answer *out,
     if (rc == 0)
         rc = send_all(h, request, strlen(request), deadline_ms);
     while (rc == 0) {
-        n = receive(h, have, deadline_ms);
+        n = receive_some(h, have, deadline_ms);
         if (n <= 0) {
             rc = n < 0 ? (int)n : -ENOTCONN;
             break;
@@ -184,7 +185,7 @@ countd_http_open(struct countd_http **out,
     struct countd_http *h;
     int rc;
 
-    rc = options_take(&o, sizeof o, options);
+    rc = handle_take_options(&o, sizeof o, options);
     if (rc < 0)
         return rc;
     h = calloc(1, sizeof *h);

@@ -1,12 +1,13 @@
 /* common/client/lib/increments.c - libcountd: increments.
  *
- * What a broken connection means for an increment:
+ * Entry points: countd_incr(), countd_poll(), countd_sync().  A broken
+ * connection means for an increment:
  *
  *   sent whole, no WIN    unknown: counted in `lost`, never sent again
  *   sent in part          not counted (the server drops a fragment): kept
  *   not sent              kept; it goes out on the next connection
  *
- * A silent server tells nothing, so there `lost` is what its kernel had not
+ * A silent server answers nothing, so there `lost` is what its kernel had not
  * confirmed.  After a FAIL the server took nothing more: all that was sent
  * without a WIN and all that waits is dropped and counted in `lost`, since a
  * message that cannot be parsed means that the two sides disagree on sizes.
@@ -34,13 +35,13 @@
 
 /* A normal mutex, locked and unlocked in pairs: neither call can fail. */
 static void
-lock(struct writing *w)
+lock_writing(struct handle_writing *w)
 {
     (void)pthread_mutex_lock(&w->lock);
 }
 
 static void
-unlock(struct writing *w)
+unlock_writing(struct handle_writing *w)
 {
     (void)pthread_mutex_unlock(&w->lock);
 }
@@ -49,7 +50,7 @@ unlock(struct writing *w)
 
 /* Silent: how many whole messages the peer's kernel had not confirmed. */
 static uint64_t
-unconfirmed(const struct writing *w)
+count_unconfirmed(const struct handle_writing *w)
 {
     int bytes = 0;
     uint64_t whole, messages;
@@ -64,9 +65,9 @@ unconfirmed(const struct writing *w)
 /* The connection is gone, `error` says how.  Returns 0 when that took no
  * increment with it: then a new connection simply goes on. */
 static int
-broke(struct writing *w, int error)
+end_connection(struct handle_writing *w, int error)
 {
-    uint64_t lost = w->silent ? unconfirmed(w) : w->flight;
+    uint64_t lost = w->silent ? count_unconfirmed(w) : w->flight;
 
     w->done += w->flight;
     if (error == -EBADMSG) {
@@ -92,7 +93,7 @@ broke(struct writing *w, int error)
 /* Takes answer bytes.  -EBADMSG after FAIL, -EPROTO for anything else that is
  * not WIN, or for more of them than messages. */
 static int
-take_answers(struct writing *w, const uint8_t *bytes, size_t size)
+take_answers(struct handle_writing *w, const uint8_t *bytes, size_t size)
 {
     static const char win[] = "WIN", fail[] = "FAIL";
 
@@ -115,9 +116,9 @@ take_answers(struct writing *w, const uint8_t *bytes, size_t size)
     return 0;
 }
 
-/* Takes all that has arrived.  0, or what broke() said. */
+/* Takes all that has arrived.  0, or what end_connection() said. */
 static int
-receive_some(struct writing *w)
+receive_some(struct handle_writing *w)
 {
     uint8_t bytes[RECEIVE_SIZE];
     ssize_t n;
@@ -129,19 +130,19 @@ receive_some(struct writing *w)
             rc = -errno;
             if (rc == -EINTR)
                 continue;
-            return rc == -EAGAIN ? 0 : broke(w, -ENOTCONN);
+            return rc == -EAGAIN ? 0 : end_connection(w, -ENOTCONN);
         }
         if (n == 0)
-            return broke(w, -ENOTCONN);
+            return end_connection(w, -ENOTCONN);
         rc = take_answers(w, bytes, (size_t)n);
         if (rc < 0)
-            return broke(w, rc);
+            return end_connection(w, rc);
     }
 }
 
 /* The unsent bytes of the ring, in one or two pieces. */
 static size_t
-unsent(const struct writing *w, struct iovec piece[2])
+gather_unsent(const struct handle_writing *w, struct iovec piece[2])
 {
     const size_t until_end = w->capacity - w->head;
     const size_t first = w->buffered < until_end ? w->buffered : until_end;
@@ -155,7 +156,7 @@ unsent(const struct writing *w, struct iovec piece[2])
 }
 
 static void
-count_sent(struct writing *w, size_t bytes)
+count_sent(struct handle_writing *w, size_t bytes)
 {
     const size_t whole = (w->part + bytes) / w->layout.message_size;
 
@@ -171,9 +172,9 @@ count_sent(struct writing *w, size_t bytes)
     }
 }
 
-/* Sends what the kernel takes.  0, or what broke() said. */
+/* Sends what the kernel takes.  0, or what end_connection() said. */
 static int
-send_some(struct writing *w)
+send_some(struct handle_writing *w)
 {
     struct iovec piece[2];
     struct msghdr m = {.msg_iov = piece};
@@ -181,7 +182,7 @@ send_some(struct writing *w)
     int rc;
 
     while (w->buffered > 0) {
-        m.msg_iovlen = unsent(w, piece);
+        m.msg_iovlen = gather_unsent(w, piece);
         n = sendmsg(w->link.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n >= 0) {
             count_sent(w, (size_t)n);
@@ -196,14 +197,14 @@ send_some(struct writing *w)
         rc = receive_some(w);
         if (rc < 0 || w->link.fd < 0 || w->link.doomed)
             return rc;
-        return broke(w, -ENOTCONN);
+        return end_connection(w, -ENOTCONN);
     }
     return 0;
 }
 
-/* Has countd_fd() tell what the connection is waited for. */
+/* Sets the events for which countd_fd() becomes readable. */
 static void
-watch(struct writing *w)
+update_poll_events(struct handle_writing *w)
 {
     struct epoll_event e = {.events = EPOLLIN};
 
@@ -220,7 +221,7 @@ watch(struct writing *w)
 /* One round without blocking: connect, take answers, send.  0 also while the
  * connect is under way. */
 static int
-try_progress(struct writing *w)
+try_progress(struct handle_writing *w)
 {
     int rc;
 
@@ -237,13 +238,13 @@ try_progress(struct writing *w)
 
 /* Grows with each message that is sent, and each that is done. */
 static uint64_t
-count_steps(const struct writing *w)
+count_steps(const struct handle_writing *w)
 {
     return w->taken - w->buffered + w->done;
 }
 
 static bool
-wants_writable(const struct writing *w)
+wants_writable(const struct handle_writing *w)
 {
     return w->link.connecting || w->buffered > 0;
 }
@@ -252,7 +253,7 @@ wants_writable(const struct writing *w)
  * waits for, or if there is more to wait for.  It is not woken otherwise: two
  * threads that wait would wake each other without end. */
 static void
-wake_waiting(const struct writing *w)
+wake_waiting(const struct handle_writing *w)
 {
     const uint64_t one = 1;
 
@@ -262,18 +263,18 @@ wake_waiting(const struct writing *w)
 }
 
 static int
-progress(struct writing *w)
+make_progress(struct handle_writing *w)
 {
     const int rc = try_progress(w);
 
     wake_waiting(w);
-    watch(w);
+    update_poll_events(w);
     return rc;
 }
 
 /* Waits until the thread that waits for the connection has woken. */
 static void
-wait_for_other(struct writing *w, uint64_t deadline_ms)
+wait_for_other(struct handle_writing *w, uint64_t deadline_ms)
 {
     const struct timespec t = {.tv_sec = (time_t)(deadline_ms / 1000),
                                .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
@@ -287,7 +288,7 @@ wait_for_other(struct writing *w, uint64_t deadline_ms)
 
 /* Waits until the connection can be used, or another thread has used it. */
 static int
-wait_for_connection(struct writing *w, uint64_t deadline_ms)
+wait_for_connection(struct handle_writing *w, uint64_t deadline_ms)
 {
     const int fd = w->link.fd;
     short events = POLLIN;
@@ -302,9 +303,9 @@ wait_for_connection(struct writing *w, uint64_t deadline_ms)
     link_hold(&w->link);
     if (w->waited_writable)
         events |= POLLOUT;
-    unlock(w);
+    unlock_writing(w);
     rc = link_wait(fd, events, w->wake_fd, deadline_ms);
-    lock(w);
+    lock_writing(w);
     link_let(&w->link);
     w->waiting = false;
     (void)!read(w->wake_fd, &count, sizeof count); /* 0 when it is empty */
@@ -312,10 +313,10 @@ wait_for_connection(struct writing *w, uint64_t deadline_ms)
     return rc;
 }
 
-/* Waits, unlocked, until progress() may get further.  One thread waits for the
- * connection, and the others for that thread. */
+/* Waits, unlocked, until make_progress() may get further.  One thread waits for
+ * the connection, and the others for that thread. */
 static int
-wait_unlocked(struct writing *w, uint64_t deadline_ms)
+wait_unlocked(struct handle_writing *w, uint64_t deadline_ms)
 {
     if (w->waiting)
         wait_for_other(w, deadline_ms);
@@ -330,21 +331,21 @@ wait_unlocked(struct writing *w, uint64_t deadline_ms)
 PUBLIC int
 countd_fd(struct countd *c)
 {
-    struct writing *w = &c->writing;
+    struct handle_writing *w = &c->writing;
     int fd;
 
-    lock(w);
+    lock_writing(w);
     if (w->poll_fd < 0)
         w->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     fd = w->poll_fd < 0 ? -errno : w->poll_fd;
-    watch(w);
-    unlock(w);
+    update_poll_events(w);
+    unlock_writing(w);
     return fd;
 }
 
 /* The number of the first message that no byte has been sent of. */
 static uint64_t
-first_whole(const struct writing *w)
+first_whole(const struct handle_writing *w)
 {
     return w->taken - w->buffered + (w->part > 0 ? 1 : 0);
 }
@@ -362,7 +363,7 @@ needs_two_messages(int64_t increment)
 
 /* Adds to a message with the same names that waits to be sent: true. */
 static bool
-add_to_equal(struct writing *w, const struct message *m)
+add_to_equal(struct handle_writing *w, const struct message *m)
 {
     const size_t size = w->layout.message_size;
     uint64_t number;
@@ -389,11 +390,11 @@ add_to_equal(struct writing *w, const struct message *m)
 
 /* Sends until the ring has room for `count` messages. */
 static int
-make_room(struct writing *w, size_t count)
+make_room(struct handle_writing *w, size_t count)
 {
     assert(count <= w->capacity);
     while (w->capacity - w->buffered < count) {
-        const int rc = progress(w);
+        const int rc = make_progress(w);
 
         if (rc < 0)
             return rc;
@@ -401,14 +402,15 @@ make_room(struct writing *w, size_t count)
             break;
         if (w->nonblocking)
             return -EAGAIN;
-        (void)wait_unlocked(w, UINT64_MAX); /* progress() meets the error */
+        (void)wait_unlocked(w,
+                            UINT64_MAX); /* make_progress() meets the error */
     }
     return 0;
 }
 
 /* Puts a message into the ring. */
 static int
-buffer_message(struct writing *w, const struct message *m)
+buffer_message(struct handle_writing *w, const struct message *m)
 {
     size_t slot;
     int rc;
@@ -432,7 +434,7 @@ buffer_message(struct writing *w, const struct message *m)
 /* Puts an increment into the ring, as two messages if one could be refused:
  * both, or none. */
 static int
-buffer_increment(struct writing *w, const struct message *m)
+buffer_increment(struct handle_writing *w, const struct message *m)
 {
     struct message part = *m;
     int rc;
@@ -454,7 +456,7 @@ PUBLIC int
 countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
             const void *key, size_t key_size, int64_t increment)
 {
-    struct writing *w = &c->writing;
+    struct handle_writing *w = &c->writing;
     const struct message m = {.increment = increment,
                               .keyspace = keyspace,
                               .key = key,
@@ -462,67 +464,67 @@ countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
                               .key_size = (uint16_t)key_size};
     int rc = -ENAMETOOLONG;
 
-    lock(w);
+    lock_writing(w);
     if (keyspace_size <= MESSAGE_NAME_MAX && key_size <= MESSAGE_NAME_MAX)
         rc = buffer_increment(w, &m);
     if (rc < 0 && w->refused++ == 0)
         w->refusal = rc;
-    unlock(w);
+    unlock_writing(w);
     return rc;
 }
 
 PUBLIC uint64_t
 countd_refused(struct countd *c)
 {
-    struct writing *w = &c->writing;
+    struct handle_writing *w = &c->writing;
     uint64_t refused;
 
-    lock(w);
+    lock_writing(w);
     refused = w->refused;
     w->refused = 0;
     w->refusal = 0;
-    unlock(w);
+    unlock_writing(w);
     return refused;
 }
 
 PUBLIC int64_t
 countd_poll(struct countd *c)
 {
-    struct writing *w = &c->writing;
+    struct handle_writing *w = &c->writing;
     int64_t rc;
 
-    lock(w);
-    rc = progress(w);
+    lock_writing(w);
+    rc = make_progress(w);
     if (rc == 0)
         rc = (int64_t)(w->buffered + w->flight);
-    unlock(w);
+    unlock_writing(w);
     return rc;
 }
 
 PUBLIC void
 countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered)
 {
-    struct writing *w = &c->writing;
+    struct handle_writing *w = &c->writing;
 
     *unsent = 0;
     *unanswered = 0;
-    lock(w);
+    lock_writing(w);
     *unsent = w->buffered;
     *unanswered = w->flight;
-    unlock(w);
+    unlock_writing(w);
 }
 
 /* Until all that has been taken is done, an error, or the deadline. */
 static int
-sync_locked(struct writing *w, uint64_t deadline_ms)
+sync_locked(struct handle_writing *w, uint64_t deadline_ms)
 {
     const uint64_t target = w->taken, breaks = w->breaks;
     int rc = 0;
 
-    /* An error another call met, and nobody asked countd_lost() about, is
-     * told here: 0 must mean that every increment is safe. */
+    /* Reports also an error of another call, unless countd_lost() was called
+     * since: 0 must mean that every increment is safe. */
     while (w->error == 0 && w->breaks == breaks) {
-        rc = progress(w);
+        rc = make_progress(w);
         if (rc < 0 || w->done >= target)
             break;
         rc = wait_unlocked(w, deadline_ms);
@@ -540,29 +542,29 @@ PUBLIC int
 countd_sync(struct countd *c, int timeout_ms)
 {
     const uint64_t deadline_ms = link_deadline(timeout_ms);
-    struct writing *w = &c->writing;
+    struct handle_writing *w = &c->writing;
     int rc = -EBUSY;
 
-    lock(w);
+    lock_writing(w);
     if (!w->syncing) {
         w->syncing = true;
         rc = sync_locked(w, deadline_ms);
         w->syncing = false;
     }
-    unlock(w);
+    unlock_writing(w);
     return rc;
 }
 
 PUBLIC uint64_t
 countd_lost(struct countd *c)
 {
-    struct writing *w = &c->writing;
+    struct handle_writing *w = &c->writing;
     uint64_t lost;
 
-    lock(w);
+    lock_writing(w);
     lost = w->lost;
     w->lost = 0;
     w->error = 0;
-    unlock(w);
+    unlock_writing(w);
     return lost;
 }

@@ -1,4 +1,4 @@
-/* common/client/lib/link.c - see link.h. */
+/* common/client/lib/link.c - see link.h: link_connect() is the main part. */
 #include "common/client/lib/link.h"
 
 #include <assert.h>
@@ -58,7 +58,8 @@ link_drop(struct link *l)
         return;
     l->connecting = false;
     if (l->held > 0) {
-        /* Wakes whoever waits; an unconnected socket has nothing to shut. */
+        /* Wakes a thread that waits; an unconnected socket has nothing to shut.
+         */
         (void)shutdown(l->fd, SHUT_RDWR);
         l->doomed = true;
         return;
@@ -92,7 +93,7 @@ start_socket(struct link *l)
     int rc;
 
     l->tried++;
-    /* A full backlog is no event to wait for. */
+    /* A full backlog cannot be waited for. */
     while ((rc = local_connect(l->directory, l->socket)) == -EAGAIN &&
            clock_ms() < until_ms)
         (void)poll(NULL, 0, 1); /* cut short, it only looks sooner */
@@ -115,7 +116,7 @@ start_socket(struct link *l)
 
 /* Opens a socket to the next address.  0, -EINPROGRESS or why not. */
 static int
-start(struct link *l)
+start_connect(struct link *l)
 {
     const struct net_address *a;
     const int one = 1;
@@ -139,7 +140,7 @@ start(struct link *l)
 
 /* What became of the connect that is under way. */
 static int
-look(const struct link *l)
+check_connect(const struct link *l)
 {
     struct pollfd p = {.fd = l->fd, .events = POLLOUT};
     socklen_t size = sizeof(int);
@@ -168,14 +169,14 @@ link_connect(struct link *l)
     if (l->fd < 0) {
         l->tried = 0;
         l->deadline_ms = clock_ms() + l->timeout_ms;
-        rc = start(l);
+        rc = start_connect(l);
     } else {
         rc = -EINPROGRESS;
     }
     for (;;) {
         /* On one machine it stands at once, though connect() does not say. */
         if (rc == -EINPROGRESS)
-            rc = look(l);
+            rc = check_connect(l);
         if (rc == 0 && net_is_self(l->fd))
             rc = -ECONNREFUSED;
         l->connecting = rc == -EINPROGRESS;
@@ -184,7 +185,7 @@ link_connect(struct link *l)
         link_drop(l);
         if (l->doomed || l->tried == l->count || rc == -ETIMEDOUT)
             return rc;
-        rc = start(l);
+        rc = start_connect(l);
     }
 }
 

@@ -48,7 +48,7 @@ int link_init_socket(struct link *l, const char *directory, const char *socket,
                      unsigned timeout_ms);
 
 /* Goes on connecting.  0 when connected; -EINPROGRESS; or why it failed:
- * the next call starts afresh.  Of a socket: -ECONNREFUSED also when it is not
+ * the next call starts afresh.  A socket: -ECONNREFUSED also when it is not
  * there, -EPERM when this user may not use it. */
 int link_connect(struct link *l);
 

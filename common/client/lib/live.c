@@ -1,4 +1,5 @@
-/* common/client/lib/live.c - libcountd: live resources. */
+/* common/client/lib/live.c - libcountd: live resources, from countd_live_open()
+ * to countd_live_close(). */
 #include "common/client/lib/countd.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ static int
 take_options(const struct countd_live_options *from,
              struct countd_live_options *o)
 {
-    const int rc = options_take(o, sizeof *o, from);
+    const int rc = handle_take_options(o, sizeof *o, from);
 
     if (rc < 0)
         return rc;
@@ -56,8 +57,8 @@ connect_now(struct link *l)
     }
 }
 
-/* Whoever holds something and is silent for hours wants to know when the
- * server has vanished. */
+/* A holder that is silent for hours must notice that the server has vanished.
+ */
 static void
 keep_alive(int fd)
 {
@@ -157,7 +158,7 @@ countd_live_alive(struct countd_live *l)
     if (pthread_mutex_trylock(&l->lock) == 0) {
         n = recv(l->link.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         error = errno;
-        /* Nobody asked, so a byte is as wrong as the end. */
+        /* No request is open, so a byte is as wrong as the end. */
         if (n >= 0 || (error != EAGAIN && error != EINTR))
             live_end(l);
         (void)pthread_mutex_unlock(&l->lock); /* as in live_exchange() */

@@ -1,4 +1,5 @@
-/* common/client/lib/live_exchange.c - see live_exchange.h. */
+/* common/client/lib/live_exchange.c - see live_exchange.h: live_exchange() is
+ * at the end. */
 #include "common/client/lib/live_exchange.h"
 
 #include <assert.h>
@@ -345,7 +346,7 @@ live_end(struct countd_live *l)
 
 /* One turn: send, wait, take. */
 static int
-turn(struct live_exchange *x)
+run_turn(struct live_exchange *x)
 {
     short events = POLLIN;
     int rc;
@@ -371,7 +372,7 @@ live_exchange(struct live_exchange *x)
     x->deadline_ms = link_deadline(l->timeout_ms);
     skip_refused(x);
     while (rc == 0 && x->done < x->count) {
-        rc = turn(x);
+        rc = run_turn(x);
         skip_refused(x);
     }
     if (rc == 0 && x->received > 0)

@@ -39,7 +39,7 @@ struct live_exchange {
     enum frame_opcode opcode;   /* without a body, but Who: */
     const void *name;
     size_t name_size;
-    uint32_t from; /* in and out; 0: all has been told */
+    uint32_t from; /* in and out; 0: every answer has been passed on */
     int (*who)(void *ctx, const char *address, uint32_t amount, uint32_t age_s);
     int result;
     int (*dump)(void *ctx, const void *name, size_t size, uint32_t current,
@@ -67,7 +67,7 @@ int live_exchange(struct live_exchange *x);
  * it, or what the function that took the answers returned. */
 int live_exchange_one(struct live_exchange *x);
 
-/* The end: what is held is released, and whoever polls the descriptor wakes. */
+/* The end: what is held is released, and a poll of the descriptor returns. */
 void live_end(struct countd_live *l);
 
 /* Closes this process's descriptor and frees the handle.  A process that has a

@@ -1,4 +1,5 @@
-/* common/client/lib/queries.c - libcountd: reading. */
+/* common/client/lib/queries.c - libcountd: reading, from countd_ranges() to
+ * countd_wait_readable(). */
 #include "common/client/lib/countd.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* common/client/lib/quota.c - libcountd: quotas. */
+/* common/client/lib/quota.c - libcountd: countd_quota() and
+ * countd_quota_list(). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ new_key(char key[33])
 
     if (getrandom(n, sizeof n, 0) != (ssize_t)sizeof n)
         return -EIO;
-    (void)snprintf(key, 33, "%016" PRIx64 "%016" PRIx64, n[0], n[1]); /* fits */
+    (void)snprintf(key, 33, "%016" PRIx64 "%016" PRIx64, n[0], n[1]);
     return 0;
 }
 
@@ -74,15 +75,14 @@ put_request(const char *name, enum countd_quota_op op, int64_t value,
 
     if (name)
         (void)snprintf(path, sizeof path, "/quota/%s%s%s", name,
-                       v->word[0] != '\0' ? "/" : "", v->word); /* fits */
+                       v->word[0] != '\0' ? "/" : "", v->word);
     else
-        (void)snprintf(path, sizeof path, "/%s", v->word); /* fits */
+        (void)snprintf(path, sizeof path, "/%s", v->word);
     if (v->parameter)
         (void)snprintf(query, sizeof query, "?%s=%" PRId64, v->parameter,
-                       value); /* fits */
+                       value);
     if (op == COUNTD_QUOTA_QUERY) {
-        (void)snprintf(text, REQUEST_SIZE, "GET %s HTTP/1.1\r\n\r\n",
-                       path); /* fits */
+        (void)snprintf(text, REQUEST_SIZE, "GET %s HTTP/1.1\r\n\r\n", path);
         return 0;
     }
     if (!key) {
@@ -91,10 +91,9 @@ put_request(const char *name, enum countd_quota_op op, int64_t value,
             return rc;
         key = own;
     }
-    (void)snprintf(text, REQUEST_SIZE,
-                   "%s %s%s HTTP/1.1\r\nIdempotency-Key: %s\r\n\r\n",
-                   op == COUNTD_QUOTA_REMOVE ? "DELETE" : "POST", path, query,
-                   key); /* fits */
+    (void)snprintf(
+        text, REQUEST_SIZE, "%s %s%s HTTP/1.1\r\nIdempotency-Key: %s\r\n\r\n",
+        op == COUNTD_QUOTA_REMOVE ? "DELETE" : "POST", path, query, key);
     return 0;
 }
 
@@ -179,13 +178,13 @@ countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
     rc = put_request(name, op, value, key, request);
     if (rc < 0)
         return rc;
-    (void)pthread_mutex_lock(&h->lock);  /* cannot fail: it was made */
+    (void)pthread_mutex_lock(&h->lock);
     rc = http_ask(h, request, true, &a); /* it has a key, or changes nothing */
     if (rc == 0)
         rc = status_error(a.status, name != NULL);
     if (rc == 0)
         rc = take_answer(op, &a, out);
-    (void)pthread_mutex_unlock(&h->lock); /* it is ours */
+    (void)pthread_mutex_unlock(&h->lock);
     return rc;
 }
 
@@ -226,12 +225,12 @@ countd_quota_list(struct countd_http *h,
     struct http_answer a;
     int rc;
 
-    (void)pthread_mutex_lock(&h->lock); /* cannot fail: it was made */
+    (void)pthread_mutex_lock(&h->lock);
     rc = http_ask(h, "GET /quota HTTP/1.1\r\n\r\n", true, &a);
     if (rc == 0)
         rc = status_error(a.status, false);
     if (rc == 0)
         rc = take_list(&a, each, ctx);
-    (void)pthread_mutex_unlock(&h->lock); /* it is ours */
+    (void)pthread_mutex_unlock(&h->lock);
     return rc;
 }

@@ -49,14 +49,14 @@ take_numbers(const struct http_answer *a, struct countd_number *out,
 }
 
 static int
-fetch(struct countd_http *h, struct countd_number *out, size_t count)
+fetch_number(struct countd_http *h, struct countd_number *out, size_t count)
 {
     char request[64];
     struct http_answer a;
     int rc;
 
     (void)snprintf(request, sizeof request, "GET /fetch?n=%zu HTTP/1.1\r\n\r\n",
-                   count);               /* fits */
+                   count);
     rc = http_ask(h, request, true, &a); /* numbers that are lost do no harm */
     if (rc == 0)
         rc = status_error(a.status);
@@ -68,15 +68,15 @@ countd_seq(struct countd_http *h, struct countd_number *out, size_t count)
 {
     int rc = 0;
 
-    (void)pthread_mutex_lock(&h->lock); /* cannot fail: it was made */
+    (void)pthread_mutex_lock(&h->lock);
     while (rc == 0 && count > 0) {
         const size_t some = count < AT_ONCE ? count : AT_ONCE;
 
-        rc = fetch(h, out, some);
+        rc = fetch_number(h, out, some);
         out += some;
         count -= some;
     }
-    (void)pthread_mutex_unlock(&h->lock); /* it is ours */
+    (void)pthread_mutex_unlock(&h->lock);
     return rc;
 }
 
