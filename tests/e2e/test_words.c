@@ -52,6 +52,7 @@ static const struct {
     {"sysctl ", "changes a setting of the whole machine", false},
     {"countd watch", "draws until a key in a terminal: test_board_command",
      false},
+    {"line  = name", "a grammar, not a command", true},
     {"read.listen = 0.0.0.0", "settings, not a command", true},
     {"  at   size  field", "bytes, not a command", true},
     {" 528      8  from", "bytes, not a command", true},
