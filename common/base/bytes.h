@@ -16,8 +16,8 @@
 __extension__ typedef __int128 int128;
 __extension__ typedef unsigned __int128 uint128;
 
-/* Below, equal to or above 0: `a` stands before, is, or stands after `b`.  Of
- * two that begin alike the shorter stands first. */
+/* Below, equal to or above 0: `a` stands before, is, or stands after `b`.  A
+ * string stands before every longer one that begins with it. */
 static inline int
 bytes_compare(const void *a, size_t a_size, const void *b, size_t b_size)
 {

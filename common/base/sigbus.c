@@ -125,7 +125,7 @@ append_signal(int signo)
                                    : "SIGABRT");
 }
 
-/* The reason that the size of the file tells. */
+/* Determines the reason from the size of the file. */
 static const char *
 find_reason(const struct mapping *m)
 {

@@ -4,7 +4,7 @@
  * cut short while it is open, a disk that cannot read a block or has none left,
  * a page number that a flipped bit made wrong: the access ends the process by
  * SIGBUS or SIGSEGV, or an assertion of LMDB ends it by SIGABRT.  The report
- * names the file, where the address tells it, and the keyspace in use.
+ * names the file, where the address lies in one, and the keyspace in use.
  *
  * Threads: sigbus_note() belongs to the one thread that uses the store.
  */

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/client/cmd/children.h"
+#include "common/client/cmd/child.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/lines.h"
 #include "common/setup/config.h"

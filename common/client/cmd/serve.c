@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/children.h"
+#include "common/client/cmd/child.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/wait_merged.h"
 #include "common/log/pending.h"
@@ -123,7 +123,7 @@ begin_stop(struct serve *s)
 
 /* The first failure decides the status to exit with. */
 static void
-fail(struct serve *s, int status)
+fail_with(struct serve *s, int status)
 {
     if (s->status == 0)
         s->status = status;
@@ -140,20 +140,19 @@ is_drained(const struct serve *s)
     bool drained = true;
     int fd;
 
-    /* What cannot be looked at is not waited for. */
-    (void)snprintf(path, sizeof path, "%s/log",
-                   s->line->config.data_dir); /* has room */
+    /* Logs that cannot be read are not waited for. */
+    (void)snprintf(path, sizeof path, "%s/log", s->line->config.data_dir);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return true;
     if (wait_logs_open(s->line, fd, &logs) < 0) {
-        (void)close(fd); /* only read */
+        (void)close(fd);
         return true;
     }
     if (pending_oldest_ms(&logs, &oldest_ms) == 0)
         drained = oldest_ms == UINT64_MAX;
     logdir_close(&logs);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return drained;
 }
 
@@ -206,7 +205,7 @@ start_due(struct serve *s)
         rc = child_start(c, &s->line->sources);
         if (rc < 0) {
             diag_errno(DIAG_ERROR, rc, "start %s", c->program);
-            fail(s, CONFIG_EXIT_SYSTEM);
+            fail_with(s, CONFIG_EXIT_SYSTEM);
         }
     }
 }
@@ -281,7 +280,7 @@ read_ready_line(struct serve *s, struct child *c)
         return;
     }
     diag_errno(DIAG_ERROR, rc, "%s: its ready line cannot be read", c->program);
-    fail(s, CONFIG_EXIT_SYSTEM);
+    fail_with(s, CONFIG_EXIT_SYSTEM);
 }
 
 /* Starts a child again that a signal has ended, after a pause that doubles.
@@ -301,7 +300,7 @@ restart_child(struct serve *s, struct child *c, const char *how)
              "%s %s, the %dth time within a minute; stopping the others: what "
              "it reported before says why, and countd check finds damage",
              c->program, how, DEATHS_MAX);
-        fail(s, CONFIG_EXIT_SYSTEM);
+        fail_with(s, CONFIG_EXIT_SYSTEM);
         return;
     }
     pause_ms = (uint64_t)BACK_OFF_MS << (c->deaths - 1);
@@ -333,10 +332,10 @@ take_end(struct serve *s, struct child *c)
          s->phase == PHASE_SERVING ? "; stopping the others" : "");
 
     /* Settings that are refused before it serves will be refused again. */
-    fail(s, !was_ready && !was_signalled &&
-                    WEXITSTATUS(c->status) == CONFIG_EXIT_USAGE
-                ? CONFIG_EXIT_USAGE
-                : CONFIG_EXIT_SYSTEM);
+    fail_with(s, !was_ready && !was_signalled &&
+                         WEXITSTATUS(c->status) == CONFIG_EXIT_USAGE
+                     ? CONFIG_EXIT_USAGE
+                     : CONFIG_EXIT_SYSTEM);
 }
 
 static void

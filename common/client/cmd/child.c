@@ -1,5 +1,5 @@
-/* common/client/cmd/children.c - see children.h. */
-#include "common/client/cmd/children.h"
+/* common/client/cmd/child.c - see child.h. */
+#include "common/client/cmd/child.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,8 +16,8 @@
 /* Program, -f FILE, -o, -d or -u with its value, --ready-fd N, NULL. */
 #define ARGS_MAX (1 + 2 + 2 * CONFIG_SOURCES_MAX + 2 + 1)
 
-/* What is built, or installed, together runs together.  Falls back to the
- * bare name, which execvp() looks for in $PATH. */
+/* Programs that were built or installed together run together.  Falls back to
+ * the bare name, which execvp() looks for in $PATH. */
 static void
 find_program(const char *program, char path[PATH_MAX])
 {
@@ -34,7 +34,7 @@ find_program(const char *program, char path[PATH_MAX])
                 return;
         }
     }
-    (void)snprintf(path, PATH_MAX, "%s", program); /* names are short */
+    (void)snprintf(path, PATH_MAX, "%s", program);
 }
 
 /* The command line of a daemon has the sources of our own. */

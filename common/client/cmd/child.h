@@ -1,12 +1,12 @@
-/* common/client/cmd/children.h - a daemon that `countd serve` runs.
+/* common/client/cmd/child.h - a daemon that `countd serve` runs.
  *
  * Each child is a process group of its own: a Ctrl-C reaches only serve, which
  * decides the order.  A child gets SIGTERM when serve ends, however it ends.
  *
  * Threads: one; children die with the thread that started them.
  */
-#ifndef COUNTD_COMMON_CLIENT_CMD_CHILDREN_H
-#define COUNTD_COMMON_CLIENT_CMD_CHILDREN_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_CHILD_H
+#define COUNTD_COMMON_CLIENT_CMD_CHILD_H
 
 #include <stdbool.h>
 #include <stddef.h>
