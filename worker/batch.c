@@ -432,8 +432,10 @@ batch_take(struct batch *b)
     rc = logdir_recover(&b->dir);
     if (rc < 0)
         return rc;
-    if (rc > 0)
-        diag(DIAG_INFO, "recovered logs=%d of processes that have died", rc);
+    /* Later ones may be what a clean stop of the writer leaves to recovery. */
+    if (rc > 0 && !b->has_recovered)
+        diag(DIAG_INFO, "recovered logs=%d", rc);
+    b->has_recovered = true;
     b->stats.recovered += (uint64_t)rc;
     ready = find_ready(b);
     if (ready < 0)

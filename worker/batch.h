@@ -69,6 +69,7 @@ struct batch {
     uint64_t retry_most_ms; /* BATCH_RETRY_MOST_MS; tests: 0, nothing waits */
     uint64_t retry_ms;      /* when the next log that failed may be tried again
                                (clock_ms); UINT64_MAX: none has */
+    bool has_recovered;     /* once, at the start */
     bool other_sizes;       /* a log was written with other message sizes */
     struct batch_stats stats;
     struct logdir_entry *ready; /* full logs of the last scan, sorted */

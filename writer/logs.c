@@ -318,7 +318,7 @@ open_directory(struct logs *l, const struct datadir *d)
         return rc;
     }
     if (rc > 0)
-        diag(DIAG_INFO, "recovered logs=%d of processes that have died", rc);
+        diag(DIAG_INFO, "recovered logs=%d", rc);
     return 0;
 }
 
