@@ -69,18 +69,21 @@ describe_door(struct reader *r)
     int rc;
 
     rc = limit_files(r, &connections);
-    r->door = (struct listener_config){.name = "read",
-                                       .socket = LOCAL_READ,
-                                       .listen = r->config.read_listen,
-                                       .listen_key = "read.listen",
-                                       .allow = r->config.read_allow,
-                                       .allow_key = "read.allow",
-                                       .enable_key = "read.listen",
-                                       .max_key = "read.max_connections",
-                                       .protocol = &range_protocol,
-                                       .ctx = &r->range,
-                                       .max = connections,
-                                       .yield_s = YIELD_S};
+    r->door = (struct listener_config){
+        .name = "read",
+        .socket = LOCAL_READ,
+        .listen = r->config.read_listen,
+        .listen_key = "read.listen",
+        .allow = r->config.read_allow,
+        .allow_key = "read.allow",
+        .enable_key = "read.listen",
+        .max_key = "read.max_connections",
+        .protocol = &range_protocol,
+        .ctx = &r->range,
+        .max = connections,
+        .request_s = (uint32_t)r->config.request_timeout_s,
+        .request_key = "request_timeout",
+        .yield_s = YIELD_S};
     return rc;
 }
 

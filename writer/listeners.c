@@ -42,6 +42,8 @@ fill_ingest(struct listener_config *row, const char *listen,
     row->ctx = ingest;
     row->max = wanted(c->write_max_connections);
     row->yield_s = LISTENERS_YIELD_S;
+    row->request_s = (uint32_t)c->request_timeout_s;
+    row->request_key = "request_timeout";
 }
 
 static void
@@ -71,6 +73,8 @@ fill_live(struct listeners *d, const struct config *c, enum live_kind kind,
         .ctx = server,
         .max = wanted(s.max_connections),
         .keep_alive_s = LIVE_KEEP_ALIVE_S,
+        .request_s = (uint32_t)c->request_timeout_s,
+        .request_key = "request_timeout",
         .close_over = s.max_connections > 0};
 }
 
@@ -91,6 +95,7 @@ fill_http(struct listener_config *row, const struct config *c,
                                     .ctx = site,
                                     .max = wanted(c->http_max_connections),
                                     .idle_s = HTTP_IDLE_S,
+                                    .request_s = HTTP_IDLE_S,
                                     .yield_s = HTTP_YIELD_S};
 }
 
@@ -118,6 +123,8 @@ fill_lines(struct listeners *d, const struct config *c, struct statsd *statsd)
         d->rows[i].protocol = &statsd_lines;
         d->rows[i].max = wanted(c->write_max_connections);
         d->rows[i].yield_s = LISTENERS_YIELD_S;
+        d->rows[i].request_s = (uint32_t)c->request_timeout_s;
+        d->rows[i].request_key = "request_timeout";
     }
 }
 

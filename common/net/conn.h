@@ -97,6 +97,7 @@ struct conn {
     uint32_t need;             /* bytes of input that take() waits for */
     uint32_t skip;             /* bytes behind these to throw away */
     uint32_t moved_ms;         /* clock, cut: the last byte either way */
+    uint32_t began_ms;         /* clock, cut: the first byte of what is kept */
     uint16_t flags;            /* conn.c's */
     uint8_t state;
     uint8_t small_size;
@@ -148,9 +149,7 @@ enum protocol_flags {
     CONN_ANSWERS_EOF = 1, /* a half-closed peer still gets its answers */
     /* A connection ends before take() gets its first bytes if a browser sent
      * them (common/wire/first_bytes.h). */
-    CONN_REFUSES_BROWSERS = 2,
-    CONN_TIMES_REQUESTS = 4 /* idle_s counts from the first byte of a request:
-                               a byte now and then does not keep it going */
+    CONN_REFUSES_BROWSERS = 2
 };
 
 /* What a stop means for a connection: CUT ends it as it stands, ANSWER answers
@@ -200,10 +199,13 @@ struct listener_config {    /* all that knows a port goes by it */
                                listen_key where an empty one does */
     const char *max_key;    /* the setting of `max`, for messages */
     const struct protocol *protocol;
-    void *ctx;             /* listener_ctx() */
-    size_t max;            /* connections */
-    size_t reserved;       /* of these no other door can have */
-    uint32_t idle_s;       /* closed after; 0: never */
+    void *ctx;          /* listener_ctx() */
+    size_t max;         /* connections */
+    size_t reserved;    /* of these no other door can have */
+    uint32_t idle_s;    /* closed after; 0: never */
+    uint32_t request_s; /* the longest time from the first byte of a request
+                           to its last; 0: no limit */
+    const char *request_key; /* the setting of that, for messages; NULL: none */
     uint32_t yield_s;      /* idle so long it may end for a new one; 0: never */
     uint32_t keep_alive_s; /* a vanished peer is found after; 0: 2 h */
     bool close_over;       /* over max: closed at once; else waits in the
@@ -220,6 +222,7 @@ struct listener_stats {
     uint64_t not_allowed; /* connections from other networks */
     uint64_t yielded;
     uint64_t evicted; /* for memory */
+    uint64_t late;    /* whose request was not whole within request_s */
     uint64_t cut_off; /* that ended within a request */
 };
 
@@ -236,14 +239,15 @@ struct listener {
     size_t touched; /* from here on never used */
     size_t used;    /* not FREE */
     size_t open;    /* with a socket */
+    size_t late_at; /* number of the connection that end_late() looks at next */
     uint8_t index;
     bool blocked; /* room() was 0 */
     bool stopping;
     uint64_t moved_ms;     /* clock of its last byte in */
     struct networks allow; /* none: whoever can reach it */
     struct listener_stats figures;
-    struct diag_repeat said_allow, said_full, said_browser, said_malformed,
-        said_memory;
+    struct diag_repeat said_allow, said_late, said_full, said_browser,
+        said_malformed, said_memory;
 };
 
 static inline void *

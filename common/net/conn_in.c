@@ -60,6 +60,40 @@ keep(struct conn *c, const uint8_t *bytes, size_t size)
     return true;
 }
 
+/* ---- time --------------------------------------------------------------- */
+
+bool
+conn_is_late(const struct conn *c)
+{
+    const uint32_t request_s = c->door->row->request_s;
+
+    return request_s > 0 && (c->flags & F_AGAIN) == 0 && kept(c) > 0 &&
+           conns_now(c->door->conns) - c->began_ms >= request_s * 1000;
+}
+
+/* Ends a connection whose request is late, after the answers to the requests
+ * before it.  A request is late only once all that its peer has sent is
+ * received: time in which this process does not receive is not the peer's. */
+static void
+end_late_request(struct conn *c)
+{
+    struct listener *d = c->door;
+    const char *key = d->row->request_key;
+    char peer[NET_ADDRESS_SIZE];
+
+    if ((c->flags & F_READABLE) != 0 || !conn_is_late(c))
+        return;
+    d->figures.late++;
+    conn_peer(c, peer);
+    diag_repeating(&d->said_late, DIAG_WARNING,
+                   "%s: a message or request from %s is not whole seconds=%u "
+                   "after its first byte; the connection is closed%s%s",
+                   d->row->name, peer, d->row->request_s,
+                   key ? ": send it at once, or raise " : "", key ? key : "");
+    conn_forget(c);
+    c->flags |= F_CLOSING;
+}
+
 bool
 conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
 {
@@ -67,6 +101,8 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
 
     c->flags &= (uint16_t) ~(F_AGAIN | F_SKIPPING);
     c->need = c->skip = 0;
+    if (in->at != c->door->conns->in)
+        c->began_ms = conns_now(c->door->conns); /* what follows is new */
     if (next != CONN_MORE) {
         c->flags |= F_AGAIN;
         return keep(c, in->at, size);
@@ -81,27 +117,13 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
         size = c->need;
         c->flags |= F_SKIPPING;
     }
-    return keep(c, in->at, size);
+    if (!keep(c, in->at, size))
+        return false;
+    end_late_request(c);
+    return true;
 }
 
 /* ---- receiving ---------------------------------------------------------- */
-
-/* The rest of a request comes, whose time runs. */
-static bool
-is_timed(const struct conn *c)
-{
-    return (c->door->row->protocol->flags & CONN_TIMES_REQUESTS) != 0 &&
-           (c->flags & F_AGAIN) == 0 && kept(c) > 0;
-}
-
-static bool
-is_late(const struct conn *c)
-{
-    const uint32_t idle_s = c->door->row->idle_s;
-
-    return idle_s > 0 && is_timed(c) &&
-           conns_now(c->door->conns) - c->moved_ms >= idle_s * 1000;
-}
 
 /* What a call of recv said: bytes, 0 when there is nothing, -1 at the end of
  * input or when the peer is gone. */
@@ -125,8 +147,7 @@ received(struct conn *c, ssize_t n, size_t asked)
     if ((size_t)n < asked && (c->flags & F_EOF) == 0 && !d->stopping)
         c->flags &= (uint16_t)~F_READABLE;
     d->moved_ms = d->conns->now_ms;
-    if (!is_timed(c))
-        c->moved_ms = (uint32_t)d->moved_ms;
+    c->moved_ms = (uint32_t)d->moved_ms;
     d->figures.received += (uint64_t)n;
     return n;
 }
@@ -158,11 +179,13 @@ conn_gather(struct conn *c, size_t room, bool *failed)
     size_t size = kept(c), asked;
     ssize_t n;
 
-    *failed = is_late(c);
-    if (*failed)
+    *failed = false;
+    if ((c->flags & F_SKIPPING) != 0) {
+        if (skip_some(c))
+            return (ssize_t)load(c);
+        end_late_request(c);
         return -1;
-    if ((c->flags & F_SKIPPING) != 0)
-        return skip_some(c) ? (ssize_t)load(c) : -1;
+    }
     if ((c->flags & F_AGAIN) != 0)
         return (ssize_t)load(c);
     asked = c->skip > 0 ? c->need - size : conn_slice(c->door->row->protocol);
@@ -171,16 +194,25 @@ conn_gather(struct conn *c, size_t room, bool *failed)
     assert(asked > 0);
     n = received(c, recv(c->source.fd, cs->in + size, asked, MSG_DONTWAIT),
                  asked);
-    if (n <= 0)
+    if (n <= 0) {
+        end_late_request(c);
         return -1;
+    }
+    if (size == 0)
+        c->began_ms = conns_now(cs);
     if (size + (size_t)n >= c->need && c->skip == 0)
         return n + (ssize_t)load(c);
     /* Those who send a long name byte by byte cost no more than their bytes. */
     *failed = !keep(c, cs->in + size, (size_t)n);
-    if (*failed || size + (size_t)n < c->need)
+    if (*failed)
         return -1;
-    c->flags |= F_SKIPPING;
-    return skip_some(c) ? (ssize_t)load(c) : -1;
+    if (size + (size_t)n >= c->need) {
+        c->flags |= F_SKIPPING;
+        if (skip_some(c))
+            return (ssize_t)load(c);
+    }
+    end_late_request(c);
+    return -1;
 }
 
 void

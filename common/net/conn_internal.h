@@ -158,6 +158,9 @@ void conn_give_rest(struct conn *c);
 bool conn_keep_rest(struct conn *c, const struct input *in,
                     enum conn_next next);
 
+/* Whether the rest of a request that is kept in part has not come in time. */
+bool conn_is_late(const struct conn *c);
+
 /* Drops what is kept. */
 void conn_forget(struct conn *c);
 

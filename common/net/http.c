@@ -515,8 +515,7 @@ ended(struct conn *c)
 }
 
 const struct protocol http_protocol = {.state_size = sizeof(struct http_state),
-                                       .flags = CONN_ANSWERS_EOF |
-                                                CONN_TIMES_REQUESTS,
+                                       .flags = CONN_ANSWERS_EOF,
                                        .stop = STOP_ANSWER,
                                        .take = take,
                                        .ended = ended};

@@ -59,7 +59,7 @@
 #define HTTP_ANSWER_HEAD 768 /* bytes of an answer before its body, at most */
 #define HTTP_MORE_MAX    256 /* bytes of http_call.more */
 #define HTTP_DETAIL_SIZE 512 /* text of why a request is refused, with NUL */
-#define HTTP_IDLE_S      60  /* idle_s of a door, from the last request */
+#define HTTP_IDLE_S      60  /* idle_s and request_s of its listener */
 #define HTTP_YIELD_S     10  /* yield_s of a door */
 #define HTTP_TABLES_MAX  4
 #define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
@@ -163,7 +163,7 @@ struct http_site {
 };
 
 /* The protocol of a door whose ctx is a struct http_site.  Its row has
- * HTTP_IDLE_S as idle_s and HTTP_YIELD_S as yield_s. */
+ * HTTP_IDLE_S as idle_s and request_s, and HTTP_YIELD_S as yield_s. */
 extern const struct protocol http_protocol;
 
 /* Adds a table; routes of the same path and query may stand in it for different

@@ -16,6 +16,7 @@
 #define TICK_STOP_MS 10 /* while stopping */
 #define KEEP_PROBES  9
 #define PAGE         ((size_t)4096)
+#define LATE_PARTS   8 /* of the connections are looked at in a tick */
 
 struct listener *
 conns_door(struct conns *cs, size_t index)
@@ -429,6 +430,32 @@ end_idle(struct listener *d, uint32_t now)
     }
 }
 
+/* Serves connections whose request is late: that receives what is there, and
+ * ends those whose request is not whole then.  Each call looks at a part of the
+ * connections, because a peer that sends byte by byte is at no known place in
+ * the list of those that wait. */
+static void
+serve_late(struct listener *d)
+{
+    size_t count = d->touched / LATE_PARTS + 1;
+
+    if (d->row->request_s == 0)
+        return;
+    for (; count > 0; count--) {
+        struct conn *c;
+
+        if (d->late_at >= d->touched) {
+            d->late_at = 0;
+            return;
+        }
+        c = listener_conn(d, d->late_at++);
+        if (c->state != CONN_IDLE || !conn_is_late(c))
+            continue;
+        c->flags |= F_READABLE;
+        conn_queue(c);
+    }
+}
+
 static void
 end_ending(struct listener *d, uint32_t now)
 {
@@ -454,6 +481,7 @@ tick_due(struct loop_timer *timer)
 
         end_ending(d, (uint32_t)now);
         end_idle(d, (uint32_t)now);
+        serve_late(d);
         if (d->row->yield_s > 0 && listener_is_paused(d))
             update_accepting(d);
     }

@@ -69,6 +69,8 @@ static const struct option_row options[] = {
      "whom to become when started as root; empty: nobody else"},
     {"socket.group", KIND_GROUP, AT(socket_group), 0, CONFIG_USER_SIZE - 1, "",
      "group that may use the sockets in the data directory; empty: none"},
+    {"request_timeout", KIND_SECONDS, AT(request_timeout_s), 1, HOUR / SECOND,
+     "300", "longest time from a message's first byte to its last"},
     {"log.size", KIND_SIZE, AT(log_size), 16 * KILO, 1 * GIGA, "32M",
      "bytes of each commit log"},
     {"log.count", KIND_COUNT, AT(log_count), 1, 1024, "4",

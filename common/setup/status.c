@@ -48,9 +48,10 @@ static const char *const reader_names[STATUS_R_END + 1] = {
     FIRST, "requests", "listings", "unreadable", "as_of_ms", NULL};
 
 static const char *const listener_names[STATUS_D_END + 1] = {
-    FIRST,         "name",    "name_rest", "open",     "connections",
-    "received",    "sent",    "malformed", "browsers", "turned_away",
-    "not_allowed", "yielded", "evicted",   "cut_off",  NULL};
+    FIRST,         "name",        "name_rest",   "open",
+    "connections", "received",    "sent",        "malformed",
+    "browsers",    "turned_away", "not_allowed", "yielded",
+    "evicted",     "late",        "cut_off",     NULL};
 
 static const struct {
     const char *name;
@@ -299,6 +300,7 @@ status_fill_door(struct status_row *row, const struct listener *d)
     v[STATUS_D_TURNED_AWAY] = (int64_t)f->turned_away;
     v[STATUS_D_NOT_ALLOWED] = (int64_t)f->not_allowed;
     v[STATUS_D_YIELDED] = (int64_t)f->yielded;
+    v[STATUS_D_LATE] = (int64_t)f->late;
     v[STATUS_D_EVICTED] = (int64_t)f->evicted;
     v[STATUS_D_CUT_OFF] = (int64_t)f->cut_off;
 }

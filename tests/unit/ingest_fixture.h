@@ -22,8 +22,9 @@
 #include "tests/lib/turns.h"
 #include "writer/listeners.h"
 
-#define LIMIT_MS 20000
-#define SIZE     CLIENT_MESSAGE_SIZE
+#define LIMIT_MS  20000
+#define REQUEST_S 300
+#define SIZE      CLIENT_MESSAGE_SIZE
 
 struct rig {
     struct tmpdir dir;
@@ -195,6 +196,8 @@ start_conns(struct rig *r)
             .max_key = "write.max_connections",
             .protocol = i == LISTENER_ACK ? &ingest_ack : &ingest_silent,
             .ctx = &r->ingest,
+            .request_s = REQUEST_S,
+            .request_key = "request_timeout",
             .max = 64};
     assert_rc(conns_init(&r->conns, r->loop, &o), 0);
     assert_rc(

@@ -279,6 +279,62 @@ a_fragment_at_the_end_leaves_no_trace(void **state)
     assert_int_equal(r->records.count, 2);
 }
 
+static bool
+two_have_ended(struct rig *r)
+{
+    return door(r, LISTENER_ACK)->open + door(r, LISTENER_SILENT)->open == 1;
+}
+
+/* A byte now and then does not keep a connection; whole messages do. */
+static void
+a_message_must_be_whole_in_time(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[2 * SIZE];
+    int fds[DOORS], idle;
+
+    start(r, 100, 4);
+    put(bytes, 0);
+    put(bytes + SIZE, 1);
+    idle = connect_pair(r, LISTENER_ACK);
+    for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
+        fds[at] = connect_pair(r, at);
+        client_send(fds[at], bytes, SIZE + 1);
+    }
+    run(r, took, 2);
+    run(r, replied, 1);
+    for (size_t n = 1; n < 5; n++) {
+        fault_pass_ns(REQUEST_S / 5 * UINT64_C(1000000000));
+        for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++)
+            client_send(fds[at], bytes + SIZE + n, 1);
+        run(r, took_bytes, 2 * (SIZE + 1 + n));
+        assert_int_equal(door(r, LISTENER_ACK)->open, 2);
+        assert_int_equal(door(r, LISTENER_SILENT)->open, 1);
+    }
+    fault_pass_ns(REQUEST_S / 5 * UINT64_C(1000000000));
+    run(r, two_have_ended, 0);
+    client_wins(fds[LISTENER_ACK], 1);
+    for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
+        assert_int_equal(door(r, at)->figures.late, 1);
+        client_expect_end(fds[at]);
+        client_close(fds[at]);
+    }
+    /* One that has begun nothing stays, and one that was late in this process
+     * only: its bytes were there. */
+    client_send(idle, bytes, SIZE / 2);
+    run(r, took_bytes, 2 * (SIZE + 5) + SIZE / 2);
+    client_send(idle, bytes + SIZE / 2, SIZE - SIZE / 2);
+    fault_pass_ns(2 * REQUEST_S * UINT64_C(1000000000));
+    run(r, took, 3);
+    run(r, replied, 2);
+    client_wins(idle, 1);
+    client_close(idle);
+    finish(r);
+
+    assert_int_equal(r->records.count, 3);
+    assert_int_equal(r->cut_off, 0);
+}
+
 static const struct CMUnitTest tests[] = {
     ON_RIG(a_message_may_be_cut_anywhere),
     ON_RIG(glued_messages_are_taken_apart),
@@ -287,6 +343,7 @@ static const struct CMUnitTest tests[] = {
     ON_RIG(a_malformed_message_gets_fail_after_the_wins_owed),
     ON_RIG(a_malformed_message_ends_a_silent_connection_without_a_byte),
     ON_RIG(one_bad_client_does_not_disturb_another),
+    ON_RIG(a_message_must_be_whole_in_time),
     ON_RIG(a_fragment_at_the_end_leaves_no_trace),
 };
 

@@ -223,6 +223,7 @@ a_body_above_30_mib_ends_the_connection_at_once(void **state)
     expect_end(r, p);
 
     expect_get(r, join(r), "held", 0);
+    assert_int_equal(r->door->figures.malformed, 1);
 }
 
 static void
@@ -245,6 +246,32 @@ a_web_page_does_nothing(void **state)
     assert_int_equal(r->server.live.count, 0);
 }
 
+static void
+a_request_must_be_whole_in_time(void **state)
+{
+    struct rig *r = *state;
+    uint8_t bytes[64];
+    struct peer *p, *idle;
+    size_t size;
+
+    r->row.request_s = 60;
+    start_counter(r);
+    idle = join(r);
+    p = join(r);
+    acquire(r, p, "held", 1, 1);
+    size = taker_put(bytes, TAKER_GET, 2, "held", 4);
+    assert_true(size > 10);
+    for (size_t i = 0; i < 6; i++) {
+        say(r, p, bytes + i, 1);
+        expect_nothing(r, p);
+        fault_pass_ns(UINT64_C(10500) * 1000000);
+    }
+    expect_end(r, p);
+
+    assert_int_equal(r->door->figures.late, 1);
+    expect_get(r, idle, "held", 0); /* it has begun no request */
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
@@ -256,6 +283,7 @@ static const struct CMUnitTest tests[] = {
     T(surplus_is_thrown_away_as_it_comes),
     T(a_body_above_30_mib_ends_the_connection_at_once),
     T(a_web_page_does_nothing),
+    T(a_request_must_be_whole_in_time),
 };
 
 /* ---- dialogues --------------------------------------------------------- */

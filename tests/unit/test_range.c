@@ -245,6 +245,7 @@ start(struct fixture *f)
                                       .protocol = &range_protocol,
                                       .ctx = &f->range,
                                       .max = CONNECTIONS,
+                                      .request_s = 300,
                                       .yield_s = 60};
     assert_rc(conns_init(&f->conns, f->loop, &options), 0);
     loop_after_turn(f->loop, after_turn, f);
@@ -984,6 +985,36 @@ a_keyspace_that_cannot_be_read_ends_the_connection(void **state)
 }
 
 static void
+a_request_must_be_whole_in_time(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t bytes[QUERY_SIZE];
+    int fd, idle;
+
+    (void)client_range_request(bytes, "small", 0, 3);
+    idle = client_connect(f->port);
+    fd = client_connect(f->port);
+    client_send(fd, bytes, sizeof bytes);
+    expect_rows(fd, 10, 0, 3);
+    for (size_t n = 0; n < 4; n++) {
+        const uint64_t received = ask(f).figures.received;
+
+        client_send(fd, bytes + n, 1);
+        while (ask(f).figures.received == received)
+            continue;
+        fault_pass_ns(UINT64_C(75) * 1000000000);
+    }
+    client_expect_end(fd);
+    client_close(fd);
+    assert_int_equal(ask(f).figures.late, 1);
+    client_send(idle, bytes, sizeof bytes);
+    expect_rows(idle, 10, 0, 3);
+    client_close(idle);
+    await_none(f);
+    fault_clear();
+}
+
+static void
 a_browser_is_refused(void **state)
 {
     static const char *const heads[] = {"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -1304,6 +1335,7 @@ static const struct CMUnitTest tests[] = {
     CASE(each_way_to_be_malformed_is_refused),
     CASE_LMDB(a_keyspace_that_cannot_be_read_ends_the_connection),
     CASE(a_browser_is_refused),
+    CASE(a_request_must_be_whole_in_time),
     CASE(a_reset_closes_the_connection),
     CASE(a_peer_that_takes_nothing_holds_little_and_harms_nobody),
     CASE_PATIENT(when_memory_is_used_up_small_answers_go_on),

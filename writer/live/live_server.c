@@ -122,6 +122,9 @@ take(struct conn *c, struct input *in)
     case LIVE_PROTOCOL_DUMP:
         return begin_dump(c, r.dump);
     case LIVE_PROTOCOL_LONG:
+        /* What the connection holds is released at once, so it does not linger
+         * for its peer to read the answers. */
+        (void)conn_refuse(c, "a body above 31457280 bytes");
         return CONN_END;
     case LIVE_PROTOCOL_MORE:
         break;

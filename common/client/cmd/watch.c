@@ -162,10 +162,12 @@ draw_doors(struct screen *s, const struct watched *w)
             brief(rate(w, r, STATUS_D_RECEIVED), c),
             brief(rate(w, r, STATUS_D_SENT), d),
             brief((double)(v[STATUS_D_MALFORMED] + v[STATUS_D_BROWSERS] +
-                           v[STATUS_D_CUT_OFF] + v[STATUS_D_TURNED_AWAY] +
-                           v[STATUS_D_NOT_ALLOWED] + v[STATUS_D_EVICTED]),
+                           v[STATUS_D_CUT_OFF] + v[STATUS_D_LATE] +
+                           v[STATUS_D_TURNED_AWAY] + v[STATUS_D_NOT_ALLOWED] +
+                           v[STATUS_D_EVICTED]),
                   e),
-            v[STATUS_D_MALFORMED] + v[STATUS_D_BROWSERS], v[STATUS_D_CUT_OFF],
+            v[STATUS_D_MALFORMED] + v[STATUS_D_BROWSERS],
+            v[STATUS_D_CUT_OFF] + v[STATUS_D_LATE],
             v[STATUS_D_TURNED_AWAY] + v[STATUS_D_NOT_ALLOWED] +
                 v[STATUS_D_EVICTED]);
     }
