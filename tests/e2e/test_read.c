@@ -823,7 +823,7 @@ held_records_hold_back_their_keyspace_only(void **state)
 /* ---- the process ------------------------------------------------------- */
 
 static void
-it_writes_nothing_but_lmdbs_locks(void **state)
+it_writes_nothing_but_lmdbs_locks_and_its_socket(void **state)
 {
     struct service_site *x = *state;
     struct client_rows r;
@@ -846,7 +846,8 @@ it_writes_nothing_but_lmdbs_locks(void **state)
     stop(x, fd);
 
     assert_int_equal(tmpdir_count(&x->fleet.dir, "log"), logs);
-    assert_int_equal(tmpdir_count(&x->fleet.dir, "."), files);
+    assert_true(tmpdir_has(&x->fleet.dir, "socket"));
+    assert_int_equal(tmpdir_count(&x->fleet.dir, "."), files + 1);
     assert_true(tmpdir_has(&x->fleet.dir, "log/lock-0000000000"));
     assert_false(tmpdir_has(&x->fleet.dir, "keyspace/none.mdb"));
 }
@@ -905,7 +906,7 @@ static const struct CMUnitTest tests[] = {
     CASE(an_acknowledged_increment_holds_as_of_until_it_is_merged),
     CASE(what_as_of_claims_is_always_there),
     CASE(held_records_hold_back_their_keyspace_only),
-    CASE(it_writes_nothing_but_lmdbs_locks),
+    CASE(it_writes_nothing_but_lmdbs_locks_and_its_socket),
     CASE(a_clean_stop_answers_what_has_arrived),
 };
 

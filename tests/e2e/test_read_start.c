@@ -142,11 +142,10 @@ folders_that_are_missing_or_none_are_named(void **state)
     snprintf(log, sizeof log, "%s/log", data);
     assert_int_equal(rmdir(log), 0);
     expect(READ("-d", data, ANY_PORT), 111,
-           "the data directory has no folder log yet");
+           "/log does not exist yet; start countd-write");
 
     assert_int_equal(symlink("/tmp", log), 0);
-    expect(READ("-d", data, ANY_PORT), 100,
-           "log in the data directory is no folder");
+    expect(READ("-d", data, ANY_PORT), 100, "/log is not a folder");
 }
 
 /* ---- waiting for the directory ------------------------------------------ */

@@ -207,7 +207,7 @@ a_run_names_what_failed_first_and_last(void **state)
                      1);
     at = strchr(text, '\n');
     assert_non_null(at);
-    assert_memory_equal(text, "FAILED prog ", 12);
+    assert_memory_equal(text, "1 of 1 FAILED prog ", 19);
     assert_memory_equal(at + 1, "    FAILED prog: bad: not what it was", 37);
     assert_null(strstr(text, "good"));
     assert_non_null(strstr(text, "\n    daemon says 1\n"));
