@@ -1,4 +1,7 @@
-/* writer/count.c - see count.h. */
+/* writer/count.c - see count.h.
+ *
+ * answer_count() is the route, check_head() looks at its head before the body
+ * is awaited, wait_for_log() answers or holds it while there is no log. */
 #include "writer/count.h"
 
 #include <assert.h>
@@ -23,8 +26,8 @@ struct content {
 };
 
 static enum conn_next
-refuse(struct http_call *x, enum http_status status, const char *code,
-       const char *detail)
+refuse_request(struct http_call *x, enum http_status status, const char *code,
+               const char *detail)
 {
     struct count *s = x->ctx;
     const struct http_problem problem = {code, detail, 0};
@@ -105,22 +108,26 @@ check_head(struct http_call *x, enum conn_next *next)
     enum count_format format;
 
     if (!find_format(r, &format))
-        *next = refuse(x, HTTP_MEDIA_TYPE, "media-type",
-                       "Content-Type must be application/json, "
-                       "application/x-ndjson or text/tab-separated-values; "
-                       "with curl: --json, or -H 'Content-Type: ...'");
+        *next =
+            refuse_request(x, HTTP_MEDIA_TYPE, "media-type",
+                           "Content-Type must be application/json, "
+                           "application/x-ndjson or text/tab-separated-values; "
+                           "with curl: --json, or -H 'Content-Type: ...'");
     else if (!is_plain(r) && !http_text_is_like(r->encoding, "gzip"))
-        *next = refuse(x, HTTP_MEDIA_TYPE, "encoding",
-                       "Content-Encoding must be gzip, or none");
+        *next = refuse_request(x, HTTP_MEDIA_TYPE, "encoding",
+                               "Content-Encoding must be gzip, or none");
     else if (!r->has_length && !r->is_chunked)
-        *next = refuse(x, HTTP_LENGTH_REQUIRED, "length",
-                       "Content-Length, or a body in chunks, is needed");
+        *next =
+            refuse_request(x, HTTP_LENGTH_REQUIRED, "length",
+                           "Content-Length, or a body in chunks, is needed");
     else if (find_parameter(r, detail))
-        *next = refuse(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
+        *next =
+            refuse_request(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
     else if (r->key.at)
-        *next = refuse(x, HTTP_BAD_REQUEST, "no-keys",
-                       "this server keeps no Idempotency-Key; send the request "
-                       "without one");
+        *next = refuse_request(
+            x, HTTP_BAD_REQUEST, "no-keys",
+            "this server keeps no Idempotency-Key; send the request "
+            "without one");
     else
         return true;
     return false;
@@ -147,13 +154,14 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     content->size = size > 0 ? (size_t)size : 0;
     if (size >= 0)
         return true;
-    *next = size == -EFBIG
-                ? refuse(x, HTTP_TOO_LARGE, "too-large",
-                         "a body of more than 262144 bytes when inflated")
-            : size == -ENODATA ? refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
-                                        "the gzip of the body is cut short")
-                               : refuse(x, HTTP_BAD_REQUEST, "bad-gzip",
-                                        "the body is no gzip");
+    *next =
+        size == -EFBIG
+            ? refuse_request(x, HTTP_TOO_LARGE, "too-large",
+                             "a body of more than 262144 bytes when inflated")
+        : size == -ENODATA ? refuse_request(x, HTTP_BAD_REQUEST, "bad-gzip",
+                                            "the gzip of the body is cut short")
+                           : refuse_request(x, HTTP_BAD_REQUEST, "bad-gzip",
+                                            "the body is no gzip");
     return false;
 }
 
@@ -192,12 +200,13 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
     begin_body(s, content, &body);
     for (*count = 0; (rc = count_body_next(&body, &i, &fault)) > 0; ++*count)
         if (*count == most) {
-            *next = refuse(x, HTTP_TOO_LARGE, "too-many",
-                           most < COUNT_INCREMENTS_MAX
-                               ? "more increments than a log has slots "
-                                 "(log.size): send several requests"
-                               : "more than 4096 increments: send several "
-                                 "requests");
+            *next =
+                refuse_request(x, HTTP_TOO_LARGE, "too-many",
+                               most < COUNT_INCREMENTS_MAX
+                                   ? "more increments than a log has slots "
+                                     "(log.size): send several requests"
+                                   : "more than 4096 increments: send several "
+                                     "requests");
             return false;
         }
     if (rc == 0)
@@ -212,7 +221,7 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
 /* ---- appending ---------------------------------------------------------- */
 
 static void
-append(struct logs *logs, const struct increment *i)
+append_one(struct logs *logs, const struct increment *i)
 {
     uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
     const struct message m = {.increment = i->count,
@@ -245,7 +254,7 @@ append_all(struct count *s, const struct content *content)
          * no answer will leave. */
         if (left == 0 && (left = logs_free_slots(logs)) == 0)
             return;
-        append(logs, &i);
+        append_one(logs, &i);
         left--;
     }
     logs_file.flush(logs);

@@ -62,7 +62,7 @@ void count_close(struct count *s);
 /* The logs have room again. */
 void count_ready(struct count *s);
 
-/* Whether there has been no log to write to for so long. */
+/* Whether there has been no log to write to for `for_ms`. */
 bool count_is_stuck(struct count *s, uint64_t for_ms);
 
 #endif

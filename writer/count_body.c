@@ -1,4 +1,7 @@
-/* writer/count_body.c - see count_body.h. */
+/* writer/count_body.c - see count_body.h.
+ *
+ * count_body_next() is the entry: next_of_tsv(), next_of_json() and
+ * next_of_ndjson() read one increment each. */
 #include "writer/count_body.h"
 
 #include <errno.h>
@@ -25,8 +28,8 @@ count_body_init(struct count_body *b, enum count_format format,
 }
 
 static int
-fail(const struct count_body *b, struct count_fault *fault, const char *code,
-     const char *detail)
+fail_detail(const struct count_body *b, struct count_fault *fault,
+            const char *code, const char *detail)
 {
     fault->code = code;
     fault->line = b->line > 0 ? b->line : 1;
@@ -39,7 +42,7 @@ static int
 fail_line(const struct count_body *b, struct count_fault *fault,
           const struct increment_fault *why)
 {
-    return fail(b, fault, why->code, why->text);
+    return fail_detail(b, fault, why->code, why->text);
 }
 
 /* A detail that shows JSON's last token, in text form. */
@@ -54,7 +57,7 @@ fail_with(const struct count_body *b, struct count_fault *fault,
     (void)name_escape(b->json.text, size, shown); /* its length is not needed */
     (void)snprintf(detail, sizeof detail, "%s%s%s", text, shown,
                    behind); /* fits */
-    return fail(b, fault, code, detail);
+    return fail_detail(b, fault, code, detail);
 }
 
 /* ---- lines -------------------------------------------------------------- */
@@ -108,12 +111,13 @@ take_name(struct count_body *b, const char *member, size_t max,
 
     (void)snprintf(detail, sizeof detail, "%s must be a string", member);
     if (token == JSON_BAD)
-        return fail(b, fault, "bad-json", b->json.why);
+        return fail_detail(b, fault, "bad-json", b->json.why);
     if (token != JSON_STRING)
-        return fail(b, fault, "bad-member", detail);
+        return fail_detail(b, fault, "bad-member", detail);
     size = json_unescape(b->json.text, b->json.size, text, sizeof text);
     if (size < 0)
-        return fail(b, fault, "bad-name", "a name of more than 256 bytes");
+        return fail_detail(b, fault, "bad-name",
+                           "a name of more than 256 bytes");
     why = increment_name_read(&b->form, (const char *)text, (size_t)size, max,
                               out);
     return why ? fail_line(b, fault, why) : 0;
@@ -128,9 +132,9 @@ take_count(struct count_body *b, int64_t *out, struct count_fault *fault)
     const size_t size = b->json.size;
 
     if (token == JSON_BAD)
-        return fail(b, fault, "bad-json", b->json.why);
+        return fail_detail(b, fault, "bad-json", b->json.why);
     if (token != JSON_NUMBER && token != JSON_STRING)
-        return fail(b, fault, "bad-number", "n must be a whole number");
+        return fail_detail(b, fault, "bad-number", "n must be a whole number");
     switch (increment_number_parse(text, size, out)) {
     case 0:
         return 0;
@@ -138,7 +142,7 @@ take_count(struct count_body *b, int64_t *out, struct count_fault *fault)
         return fail_with(b, fault, "bad-number",
                          "n: no whole number of 64 bits: ", "");
     default:
-        return fail(b, fault, "bad-number", "n must be a whole number");
+        return fail_detail(b, fault, "bad-number", "n must be a whole number");
     }
 }
 
@@ -155,7 +159,7 @@ take_member(struct count_body *b, struct increment *out, unsigned *has,
         return fail_with(b, fault, "unknown-member", "unknown member \"",
                          "\"; there are keyspace, key and n");
     if ((*has & member) != 0)
-        return fail(b, fault, "bad-json", "a member is there twice");
+        return fail_detail(b, fault, "bad-json", "a member is there twice");
     *has |= member;
     if (member == HAS_KEYSPACE)
         return take_name(b, "keyspace", b->form.keyspace_max, &out->keyspace,
@@ -178,11 +182,11 @@ take_object(struct count_body *b, struct increment *out,
         if (take_member(b, out, &has, fault) < 0)
             return -1;
     if (token == JSON_BAD)
-        return fail(b, fault, "bad-json", b->json.why);
+        return fail_detail(b, fault, "bad-json", b->json.why);
     if ((has & HAS_KEYSPACE) == 0)
-        return fail(b, fault, "bad-member", "keyspace must be a string");
+        return fail_detail(b, fault, "bad-member", "keyspace must be a string");
     if ((has & HAS_KEY) == 0)
-        return fail(b, fault, "bad-member", "key must be a string");
+        return fail_detail(b, fault, "bad-member", "key must be a string");
     return 0;
 }
 
@@ -192,9 +196,9 @@ take_one(struct count_body *b, enum json_token token, struct increment *out,
          struct count_fault *fault)
 {
     if (token == JSON_BAD)
-        return fail(b, fault, "bad-json", b->json.why);
+        return fail_detail(b, fault, "bad-json", b->json.why);
     if (token != JSON_OBJECT)
-        return fail(b, fault, "bad-json", "an object was expected");
+        return fail_detail(b, fault, "bad-json", "an object was expected");
     return take_object(b, out, fault);
 }
 
@@ -212,7 +216,7 @@ next_of_ndjson(struct count_body *b, struct increment *out,
         return -1;
     return json_next(&b->json) == JSON_END
                ? 1
-               : fail(b, fault, "bad-json", b->json.why);
+               : fail_detail(b, fault, "bad-json", b->json.why);
 }
 
 static int
@@ -225,14 +229,16 @@ next_of_json(struct count_body *b, struct increment *out,
         b->is_array = true;
         token = json_next(&b->json);
     } else if (b->has_begun && !b->is_array)
-        return token == JSON_END ? 0 : fail(b, fault, "bad-json", b->json.why);
+        return token == JSON_END
+                   ? 0
+                   : fail_detail(b, fault, "bad-json", b->json.why);
     b->has_begun = true;
     b->line++;
     if (!b->is_array || token != JSON_ARRAY_END)
         return take_one(b, token, out, fault) < 0 ? -1 : 1;
     return json_next(&b->json) == JSON_END
                ? 0
-               : fail(b, fault, "bad-json", b->json.why);
+               : fail_detail(b, fault, "bad-json", b->json.why);
 }
 
 int

@@ -26,7 +26,7 @@
 
 enum count_format { COUNT_TSV, COUNT_JSON, COUNT_NDJSON };
 
-/* What is wrong with the first bad increment. */
+/* The fault of the first bad increment. */
 struct count_fault {
     const char *code;
     uint32_t line; /* of the body, or element of its array, from 1 */

@@ -1,4 +1,9 @@
-/* common/net/http.c - see http.h. */
+/* common/net/http.c - see http.h.
+ *
+ * http_protocol's take() is the entry: it parses a head (next_request), or
+ * knows it again by its bytes (recall_request), and serve_request() waits for
+ * the body and calls the route.  http_hold() and http_wake() are for routes
+ * that wait. */
 #include "common/net/http_internal.h"
 
 #include <assert.h>
@@ -200,7 +205,8 @@ answer_no_route(struct http_call *x, unsigned allow)
 }
 
 static enum conn_next
-answer(struct conn *c, const struct http_asked *a, struct http_text body)
+answer_request(struct conn *c, const struct http_asked *a,
+               struct http_text body)
 {
     struct http_call x = make_call(c, a);
     enum conn_next next;
@@ -239,7 +245,7 @@ describe_refusal(int status)
 /* The last answer on this connection.  A Host that is not known is named, since
  * it may well be this server's, whose operator then has a setting to change. */
 static enum conn_next
-refuse(struct conn *c, const struct http_request *request, int status)
+refuse_request(struct conn *c, const struct http_request *request, int status)
 {
     struct http_request r = *request;
     struct http_call x = {.conn = c, .request = &r};
@@ -265,7 +271,7 @@ refuse(struct conn *c, const struct http_request *request, int status)
 /* ---- what was asked a moment ago ---------------------------------------- */
 
 static const struct http_asked *
-recall(const struct http_site *s, const struct input *in)
+recall_request(const struct http_site *s, const struct input *in)
 {
     const struct http_asked *a = &s->last;
 
@@ -276,7 +282,7 @@ recall(const struct http_site *s, const struct input *in)
 }
 
 static struct http_text
-moved(struct http_text t, const uint8_t *from, const uint8_t *to)
+move_text(struct http_text t, const uint8_t *from, const uint8_t *to)
 {
     if (t.at)
         t.at = to + (t.at - from);
@@ -284,7 +290,8 @@ moved(struct http_text t, const uint8_t *from, const uint8_t *to)
 }
 
 static void
-remember(struct http_site *s, const uint8_t *at, const struct http_asked *a)
+remember_request(struct http_site *s, const uint8_t *at,
+                 const struct http_asked *a)
 {
     const uint8_t *to = s->last_head;
     struct http_request *r = &s->last.request;
@@ -293,15 +300,15 @@ remember(struct http_site *s, const uint8_t *at, const struct http_asked *a)
         return;
     memcpy(s->last_head, at, a->size);
     s->last = *a;
-    s->last.rest = moved(a->rest, at, to);
-    s->last.value = moved(a->value, at, to);
-    r->target = moved(r->target, at, to);
-    r->path = moved(r->path, at, to);
-    r->query = moved(r->query, at, to);
-    r->host = moved(r->host, at, to);
-    r->key = moved(r->key, at, to);
-    r->type = moved(r->type, at, to);
-    r->encoding = moved(r->encoding, at, to);
+    s->last.rest = move_text(a->rest, at, to);
+    s->last.value = move_text(a->value, at, to);
+    r->target = move_text(r->target, at, to);
+    r->path = move_text(r->path, at, to);
+    r->query = move_text(r->query, at, to);
+    r->host = move_text(r->host, at, to);
+    r->key = move_text(r->key, at, to);
+    r->type = move_text(r->type, at, to);
+    r->encoding = move_text(r->encoding, at, to);
 }
 
 /* ---- one by one --------------------------------------------------------- */
@@ -309,7 +316,7 @@ remember(struct http_site *s, const uint8_t *at, const struct http_asked *a)
 /* Parses the head that comes next.  As http_parse(), which is spared where
  * nothing has come but a piece of a line. */
 static int
-parse(struct http_state *s, const struct input *in, struct http_request *r)
+parse_head(struct http_state *s, const struct input *in, struct http_request *r)
 {
     size_t line = s->line;
     int rc;
@@ -326,10 +333,10 @@ parse(struct http_state *s, const struct input *in, struct http_request *r)
 
 /* The next request, as http_parse(): its size, 0, or a status below 0. */
 static int
-ask(struct conn *c, const struct input *in, struct http_asked *a)
+next_request(struct conn *c, const struct input *in, struct http_asked *a)
 {
     struct http_site *site = conn_ctx(c);
-    const int size = parse(conn_state(c), in, &a->request);
+    const int size = parse_head(conn_state(c), in, &a->request);
 
     if (size <= 0)
         return size;
@@ -343,7 +350,7 @@ ask(struct conn *c, const struct input *in, struct http_asked *a)
     if (http_is_versioned(&a->request) && a->request.minor == 1 &&
         !a->request.host.at)
         return -HTTP_BAD_REQUEST;
-    remember(site, in->at, a);
+    remember_request(site, in->at, a);
     return size;
 }
 
@@ -397,7 +404,7 @@ body_of(struct conn *c, const struct input *in, const struct http_asked *a)
 }
 
 static void
-advance(struct http_state *s, struct input *in, const struct http_asked *a)
+pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
 {
     size_t size = a->size;
 
@@ -428,8 +435,8 @@ is_refused(struct conn *c, const struct http_asked *a, enum conn_next *next)
     return true;
 }
 
-/* A client that waits before it sends its body: it is told to go on where there
- * is something to send it to.  Else it gets its answer and the end, as it may
+/* A client that waits before it sends its body: 100 Continue where a
+ * route takes it.  Else it gets its answer and the end, as it may
  * or may not send the body then.  MORE: go on. */
 static enum conn_next
 answer_expectation(struct conn *c, const struct http_asked *a)
@@ -466,14 +473,14 @@ serve_request(struct conn *c, struct input *in, const struct http_asked *a,
     if (next != CONN_MORE)
         return next;
     if (!has_body(s, in, a, &status))
-        return status != 0 ? refuse(c, &a->request, status) : CONN_MORE;
-    next = answer(c, a, body_of(c, in, a));
+        return status != 0 ? refuse_request(c, &a->request, status) : CONN_MORE;
+    next = answer_request(c, a, body_of(c, in, a));
     if (next != CONN_MORE)
         return next;
     site->figures.requests++;
-    advance(s, in, a);
+    pass_request(s, in, a);
     *answered = true;
-    /* What comes behind the last request must not reset its answer. */
+    /* Bytes behind the last request must not reset its answer. */
     if (!a->request.keep)
         return in->size > 0 ? conn_last(c) : CONN_END;
     return CONN_MORE;
@@ -486,15 +493,15 @@ take(struct conn *c, struct input *in)
     bool answered = true;
 
     while (in->size > 0 && answered) {
-        const struct http_asked *a = recall(site, in);
+        const struct http_asked *a = recall_request(site, in);
         struct http_asked fresh;
         enum conn_next next;
 
         if (!a) {
-            const int size = ask(c, in, &fresh);
+            const int size = next_request(c, in, &fresh);
 
             if (size < 0)
-                return refuse(c, &fresh.request, -size);
+                return refuse_request(c, &fresh.request, -size);
             if (size == 0)
                 return CONN_MORE;
             a = &fresh;

@@ -2,13 +2,15 @@
  * where they were received, routed by a table, answered in place.
  *
  * A site is what a door serves: tables of routes, each with the context of the
- * module that answers.  A route gets only requests that are whole (a body, also
- * one in chunks, is read and thrown away first), well formed, of a method that
- * is known, and not sent by a web page of another site:
+ * module that answers.  A route gets only requests that are whole, well formed,
+ * of a method that is known, and not sent by a web page of another site.  A
+ * body, also one in chunks, is given to a route with HTTP_READS_BODY, and read
+ * and thrown away for others.  Refused are, with these statuses:
  *
- *   400  malformed; two Hosts, lengths or Idempotency-Keys
+ *   400  malformed; two Hosts, lengths or Idempotency-Keys; below /v1/ without
+ *        Host in HTTP/1.1
  *   403  Origin or Referer is there, Sec-Fetch-Site names another site, or
- *        Host is a name that somebody else's DNS may give (http_site.hosts);
+ *        Host is a name that another site's DNS may give (http_site.hosts);
  *        the answer and the log name it
  *   404  no route; a path that is there with another query
  *   405  a route, but not for this method, and not OPTIONS; Allow lists which
@@ -104,7 +106,7 @@ struct http_call {
 
 enum http_route_flags {
     HTTP_READS_BODY = 1, /* http_call.body; other routes' are thrown away */
-    HTTP_IS_OPEN = 2     /* whoever asks, by whatever Host: says nothing */
+    HTTP_IS_OPEN = 2     /* for all clients, by any Host: health */
 };
 
 struct http_route {
@@ -205,7 +207,7 @@ enum conn_next http_not_allowed(struct http_call *x, unsigned methods,
 
 /* For a route that changes something: whether a request with this method may.
  * A browser sends no header with which a GET that a page of another site makes
- * could be told from others, but to loopback addresses; so at any other address
+ * could be recognised, but to loopback addresses; so at any other address
  * only a POST changes something, unless get_changes.  False: *next is the
  * answer, 405. */
 bool http_may_change(struct http_call *x, enum conn_next *next);
@@ -223,9 +225,9 @@ enum conn_next http_hold(struct http_call *x, struct http_line *line);
 /* Milliseconds since it first did; 0: it has not. */
 uint64_t http_waited_ms(struct http_call *x);
 
-/* All that wait in the line are called again; those that have waited for so
- * long.  The latter returns when it is to be called again, 0 for an empty line,
- * else milliseconds, at least 1. */
+/* All that wait in the line are called again; those that have waited for
+ * waited_ms.  The latter returns when it is to be called again, 0 for an empty
+ * line, else milliseconds, at least 1. */
 void http_wake(struct http_line *line);
 uint64_t http_wake_late(struct http_line *line, uint64_t waited_ms);
 

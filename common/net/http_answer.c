@@ -1,5 +1,8 @@
 /* common/net/http_answer.c - answers of HTTP, put where they are sent from; see
- * http.h. */
+ * http.h.
+ *
+ * http_body() and http_end() for routes, http_refuse() and http_fail() for
+ * errors, in text or, below /v1/, in JSON. */
 #include "common/net/http_internal.h"
 
 #include <assert.h>
@@ -12,7 +15,7 @@
 /* Bytes of a problem: of its detail each may become six. */
 #define PROBLEM_MAX (6 * HTTP_DETAIL_SIZE + 256)
 
-#define VERSION_AT 7 /* of the digit that tells 1.0 from 1.1 */
+#define VERSION_AT 7 /* of the digit in which 1.0 and 1.1 differ */
 
 /* ---- answers ------------------------------------------------------------ */
 
@@ -69,7 +72,7 @@ put_bytes(uint8_t *to, const void *bytes, size_t size)
 }
 
 static inline uint8_t *
-put(uint8_t *to, const char *text)
+put_text(uint8_t *to, const char *text)
 {
     return put_bytes(to, text, strlen(text));
 }
@@ -103,14 +106,14 @@ put_allow(uint8_t *to, unsigned methods)
                  {HTTP_OPTIONS, "OPTIONS"}};
     const char *between = "";
 
-    to = put(to, "Allow: ");
+    to = put_text(to, "Allow: ");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if ((methods & names[i].method) == 0)
             continue;
-        to = put(put(to, between), names[i].name);
+        to = put_text(put_text(to, between), names[i].name);
         between = ", ";
     }
-    return put(to, "\r\n");
+    return put_text(to, "\r\n");
 }
 
 /* `Date: Sun, 22 Nov 2026 15:34:03 GMT`, written once a second. */
@@ -128,7 +131,7 @@ put_date(uint8_t *to, struct http_site *site)
                        "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm); /* fits */
         site->date_s = now_s;
     }
-    return put(to, site->date);
+    return put_text(to, site->date);
 }
 
 /* What an answer with a Content-Type has beside it. */
@@ -136,10 +139,10 @@ static uint8_t *
 put_type(uint8_t *to, const struct http_call *x)
 {
     to = put_date(to, conn_ctx(x->conn));
-    to = put(put(put(to, "Content-Type: "), x->type), "\r\n");
-    to = put(to, "Cache-Control: ");
-    to = put(to, x->cache ? x->cache : "no-store");
-    return put(to, "\r\nX-Content-Type-Options: nosniff\r\n");
+    to = put_text(put_text(put_text(to, "Content-Type: "), x->type), "\r\n");
+    to = put_text(to, "Cache-Control: ");
+    to = put_text(to, x->cache ? x->cache : "no-store");
+    return put_text(to, "\r\nX-Content-Type-Options: nosniff\r\n");
 }
 
 /* The head of an answer; returns its size.  `allow`: methods, or 0. */
@@ -150,22 +153,22 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
     uint8_t *at = to;
 
     if (status == HTTP_OK) {
-        at = put(at, "HTTP/1.1 200 OK\r\n");
+        at = put_text(at, "HTTP/1.1 200 OK\r\n");
     } else {
-        at = put_number(put(at, "HTTP/1.1 "), (size_t)status);
-        at = put(put(put(at, " "), text_of(status)), "\r\n");
+        at = put_number(put_text(at, "HTTP/1.1 "), (size_t)status);
+        at = put_text(put_text(put_text(at, " "), text_of(status)), "\r\n");
     }
     to[VERSION_AT] = (uint8_t)('0' + x->request->minor);
     if (x->request->keep)
-        at = put(at, "Connection: keep-alive\r\n");
+        at = put_text(at, "Connection: keep-alive\r\n");
     if (x->type)
         at = put_type(at, x);
     if (allow != 0)
         at = put_allow(at, allow);
     if (x->more)
-        at = put(at, x->more);
-    at = put_number(put(at, "Content-length: "), size);
-    return (size_t)(put(at, "\r\n\r\n") - to);
+        at = put_text(at, x->more);
+    at = put_number(put_text(at, "Content-length: "), size);
+    return (size_t)(put_text(at, "\r\n\r\n") - to);
 }
 
 /* Bytes of the head of a usual answer. */
@@ -198,14 +201,15 @@ http_body(struct http_call *x, size_t max)
 }
 
 static enum conn_next
-end(struct http_call *x, enum http_status status, unsigned allow, size_t size)
+end_answer(struct http_call *x, enum http_status status, unsigned allow,
+           size_t size)
 {
     uint8_t head[HTTP_ANSWER_HEAD];
     const size_t head_size = put_head(head, x, status, allow, size);
 
     assert(x->out && head_size <= sizeof head);
     if (x->request->method == HTTP_HEAD)
-        size = 0; /* it tells what there would be */
+        size = 0; /* the length is that of the body of a GET */
     else if (head_size != x->room)
         memmove(x->out + head_size, x->out + x->room, size);
     memcpy(x->out, head, head_size);
@@ -217,12 +221,12 @@ end(struct http_call *x, enum http_status status, unsigned allow, size_t size)
 enum conn_next
 http_end(struct http_call *x, enum http_status status, size_t size)
 {
-    return end(x, status, 0, size);
+    return end_answer(x, status, 0, size);
 }
 
 /* ---- errors ------------------------------------------------------------- */
 
-/* Words for programs, and what there is to say where nobody said more. */
+/* The code and the detail of a status, where a route gave none. */
 static struct http_problem
 usual_problem(enum http_status status)
 {
@@ -268,10 +272,10 @@ refuse_in_text(struct http_call *x, enum http_status status, unsigned allow,
 
     if (!body)
         return CONN_FULL;
-    body = put(put(body, text), between);
+    body = put_text(put_text(body, text), between);
     if (detail)
-        (void)put(body, detail); /* nothing comes behind it */
-    return end(x, status, allow, size);
+        (void)put_text(body, detail); /* nothing comes behind it */
+    return end_answer(x, status, allow, size);
 }
 
 static enum conn_next
@@ -304,12 +308,12 @@ refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
     json_object_end(&w);
     json_bytes(&w, "\n", 1);
     assert(json_write_size(&w) > 0);
-    return end(x, status, allow, json_write_size(&w));
+    return end_answer(x, status, allow, json_write_size(&w));
 }
 
 static enum conn_next
-refuse(struct http_call *x, enum http_status status, unsigned allow,
-       const struct http_problem *problem)
+refuse_in_form(struct http_call *x, enum http_status status, unsigned allow,
+               const struct http_problem *problem)
 {
     return http_is_versioned(x->request)
                ? refuse_in_json(x, status, allow, problem)
@@ -320,7 +324,7 @@ enum conn_next
 http_refuse(struct http_call *x, enum http_status status,
             const struct http_problem *problem)
 {
-    return refuse(x, status, 0, problem);
+    return refuse_in_form(x, status, 0, problem);
 }
 
 enum conn_next
@@ -328,7 +332,7 @@ http_fail(struct http_call *x, enum http_status status)
 {
     const struct http_problem none = {0};
 
-    return refuse(x, status, 0, &none);
+    return refuse_in_form(x, status, 0, &none);
 }
 
 enum conn_next
@@ -336,7 +340,7 @@ http_not_allowed(struct http_call *x, unsigned methods, const char *detail)
 {
     const struct http_problem problem = {.detail = detail};
 
-    return refuse(x, HTTP_METHOD_NOT_ALLOWED, methods, &problem);
+    return refuse_in_form(x, HTTP_METHOD_NOT_ALLOWED, methods, &problem);
 }
 
 enum conn_next
@@ -344,5 +348,5 @@ http_answer_options(struct http_call *x, unsigned methods)
 {
     if (!http_body(x, 0))
         return CONN_FULL;
-    return end(x, HTTP_OK, methods | HTTP_OPTIONS, 0);
+    return end_answer(x, HTTP_OK, methods | HTTP_OPTIONS, 0);
 }

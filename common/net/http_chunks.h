@@ -3,7 +3,7 @@
  *     5 CR LF  hello CR LF  0 CR LF  CR LF
  *
  * A line with the size in hexadecimal digits, perhaps with an extension behind
- * a semicolon, then so many bytes; a chunk of no bytes is the last; behind it
+ * a semicolon, then that many bytes; a chunk of no bytes is the last; behind it
  * come header lines, which are ignored, and an empty line.  Lines end in CR LF
  * and in nothing else: a proxy that sees another end of a request than this
  * server would let its client smuggle one in.  Pure; nothing is copied until

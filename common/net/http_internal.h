@@ -1,5 +1,5 @@
-/* common/net/http_internal.h - what the files of http.h share; nobody else
- * includes it.
+/* common/net/http_internal.h - what the files of http.h share; no other
+ * file includes it.
  *
  *     http.c         requests: received, routed, answered
  *     http_origin.c  whose requests, and where a GET may change something

@@ -9,7 +9,7 @@
 
 #define HOST_SHOWN_MAX 64 /* bytes of a Host that are shown */
 
-/* A number, an address in brackets, a name without a dot: nobody's DNS gives a
+/* A number, an address in brackets, a name without a dot: no DNS gives a
  * web page such a name, so that it cannot pretend to be of this site. */
 static bool
 is_nobodys(struct http_text host)

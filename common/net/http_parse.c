@@ -1,4 +1,6 @@
-/* common/net/http_parse.c - see http_parse.h. */
+/* common/net/http_parse.c - see http_parse.h.
+ *
+ * http_parse() is the entry; parse_value() knows the headers. */
 #include "common/net/http_parse.h"
 
 #include "common/base/bytes.h"
@@ -51,7 +53,7 @@ is_token(uint8_t c)
 }
 
 static uint8_t
-lower(uint8_t c)
+lower_case(uint8_t c)
 {
     return c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c;
 }
@@ -62,7 +64,7 @@ http_text_is_like(struct http_text text, const char *what)
     if (text.size != strlen(what))
         return false;
     for (size_t i = 0; i < text.size; i++)
-        if (lower(text.at[i]) != (uint8_t)what[i])
+        if (lower_case(text.at[i]) != (uint8_t)what[i])
             return false;
     return true;
 }
@@ -74,7 +76,7 @@ is_blank(uint8_t c)
 }
 
 static struct http_text
-trimmed(struct http_text text)
+trim_blanks(struct http_text text)
 {
     while (text.size > 0 && is_blank(text.at[0])) {
         text.at++;
@@ -126,7 +128,7 @@ method_of(struct http_text t)
 
 /* Up to the first blank; `t` then goes on behind it.  Empty: there is none. */
 static struct http_text
-word(struct http_text *t)
+cut_word(struct http_text *t)
 {
     const uint8_t *blank = t->size > 0 ? memchr(t->at, ' ', t->size) : NULL;
     struct http_text w = {t->at, blank ? (size_t)(blank - t->at) : 0};
@@ -162,9 +164,9 @@ is_version(struct http_text t)
 static int
 parse_request_line(struct http_request *r, struct http_text line)
 {
-    const struct http_text method = word(&line);
+    const struct http_text method = cut_word(&line);
 
-    r->target = word(&line);
+    r->target = cut_word(&line);
     if (method.size == 0 || r->target.size == 0 || !is_version(line) ||
         memchr(r->target.at, '\t', r->target.size))
         return 400;
@@ -197,7 +199,7 @@ parse_connection(struct http_request *r, struct http_text list)
             t.size = (size_t)(comma - list.at);
         list.at += comma ? t.size + 1 : t.size;
         list.size -= comma ? t.size + 1 : t.size;
-        t = trimmed(t);
+        t = trim_blanks(t);
         if (http_text_is_like(t, "close"))
             r->keep = false;
         else if (r->minor == 0 && http_text_is_like(t, "keep-alive"))
@@ -226,8 +228,8 @@ parse_length(struct parser *p, struct http_text value)
     return 0;
 }
 
-/* A body has one length.  Of a message with both headers, or with chunks in
- * HTTP/1.0, another server may see another end. */
+/* A body has one length.  Another server may see another end of a
+ * message with both headers, or with chunks in HTTP/1.0. */
 static int
 parse_transfer_encoding(struct http_request *r, struct http_text value)
 {
@@ -258,7 +260,7 @@ parse_once(struct http_text *to, struct http_text value)
     return 0;
 }
 
-/* What is no header of interest is let pass. */
+/* Other headers are passed over. */
 static int
 parse_value(struct parser *p, struct http_text name, struct http_text value)
 {
@@ -323,7 +325,7 @@ parse_header(struct parser *p)
         return 400;
     value.at += name.size + 1;
     value.size -= name.size + 1;
-    return parse_value(p, name, trimmed(value));
+    return parse_value(p, name, trim_blanks(value));
 }
 
 /* ---- a head ------------------------------------------------------------- */
@@ -355,9 +357,9 @@ http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
 
 /* ---- parameters --------------------------------------------------------- */
 
-/* What comes before the first such byte; `t` then goes on behind it. */
+/* The bytes before the first `stop`; `t` then begins behind it. */
 static struct http_text
-part(struct http_text *t, char stop)
+cut_part(struct http_text *t, char stop)
 {
     const uint8_t *at = memchr(t->at, stop, t->size);
     const struct http_text p = {t->at, at ? (size_t)(at - t->at) : t->size};
@@ -376,11 +378,11 @@ http_parameter(const struct http_request *r, const char *name,
 
     if (!rest.at)
         return false;
-    rest = part(&rest, '#');
+    rest = cut_part(&rest, '#');
     while (rest.size > 0) {
-        p = part(&rest, '&');
+        p = cut_part(&rest, '&');
         *value = p;
-        if (http_text_is(part(value, '='), name) && value->at > p.at &&
+        if (http_text_is(cut_part(value, '='), name) && value->at > p.at &&
             value->at[-1] == '=')
             return true;
     }

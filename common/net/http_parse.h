@@ -49,7 +49,7 @@ struct http_request {
     struct http_text host;     /* as it was sent, with its port */
     struct http_text key;      /* Idempotency-Key */
     struct http_text type;     /* Content-Type; the first, if there are more */
-    struct http_text encoding; /* Content-Encoding, likewise */
+    struct http_text encoding; /* Content-Encoding; the first */
 };
 
 /* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are

@@ -14,7 +14,7 @@ hex_digit(uint8_t c)
 
 /* Up to `max` bytes.  0, -EINVAL, or -ENAMETOOLONG with *size being `max`. */
 static int
-decode(struct http_text text, uint8_t *to, size_t max, size_t *size)
+decode_part(struct http_text text, uint8_t *to, size_t max, size_t *size)
 {
     size_t i = 0;
 
@@ -75,11 +75,12 @@ http_query_next(struct http_text *query, char name[HTTP_QUERY_NAME_SIZE],
         right.size = left.size - (size_t)(equals + 1 - left.at);
         left.size = (size_t)(equals - left.at);
     }
-    rc = decode(left, (uint8_t *)name, HTTP_QUERY_NAME_SIZE - 1, &name_size);
+    rc = decode_part(left, (uint8_t *)name, HTTP_QUERY_NAME_SIZE - 1,
+                     &name_size);
     name[name_size] = '\0';
     if (rc == 0 && strlen(name) < name_size)
         rc = -EINVAL;
     if (rc == 0)
-        rc = decode(right, value, max, size);
+        rc = decode_part(right, value, max, size);
     return rc < 0 ? rc : 1;
 }

@@ -32,7 +32,7 @@ void
 gunzip_close(struct gunzip *g)
 {
     if (g)
-        (void)inflateEnd(&g->stream); /* it can only tell that there is none */
+        (void)inflateEnd(&g->stream); /* the stream is valid */
     free(g);
 }
 

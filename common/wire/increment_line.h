@@ -32,7 +32,7 @@ struct increment {
     int64_t count;
 };
 
-/* What is wrong: a word for programs that stays as it is, a text for people. */
+/* A fault: a stable word for programs, a text for people. */
 struct increment_fault {
     const char *code, *text;
 };

@@ -1,4 +1,6 @@
-/* common/wire/json_read.c - see json_read.h. */
+/* common/wire/json_read.c - see json_read.h.
+ *
+ * json_next() is the entry; json_reader.wanted is what may come next. */
 #include "common/wire/json_read.h"
 
 #include <errno.h>
@@ -15,7 +17,7 @@ json_read_init(struct json_reader *r, const void *bytes, size_t size)
 }
 
 static enum json_token
-refuse(struct json_reader *r, const char *why)
+refuse_token(struct json_reader *r, const char *why)
 {
     r->why = why;
     r->wanted = JSON_WANTS_NOTHING;
@@ -141,20 +143,20 @@ read_string(struct json_reader *r, enum json_token token)
     r->text = ++r->at;
     while (r->at < r->end && *r->at != '"') {
         if (*r->at < 0x20)
-            return refuse(r, "a control character in a string");
+            return refuse_token(r, "a control character in a string");
         if (*r->at == '\\') {
             why = pass_escape(r);
             if (why)
-                return refuse(r, why);
+                return refuse_token(r, why);
             continue;
         }
         size = *r->at < 0x80 ? 1 : utf8_size(r->at, r->end);
         if (size == 0)
-            return refuse(r, "a string that is not UTF-8");
+            return refuse_token(r, "a string that is not UTF-8");
         r->at += size;
     }
     if (r->at == r->end)
-        return refuse(r, "a string that does not end");
+        return refuse_token(r, "a string that does not end");
     r->size = (size_t)(r->at++ - r->text);
     return token;
 }
@@ -181,18 +183,18 @@ read_number(struct json_reader *r)
     if (r->at < r->end && *r->at == '0')
         r->at++;
     else if (!pass_digits(r))
-        return refuse(r, why);
+        return refuse_token(r, why);
     if (r->at < r->end && *r->at == '.') {
         r->at++;
         if (!pass_digits(r))
-            return refuse(r, why);
+            return refuse_token(r, why);
     }
     if (r->at < r->end && (*r->at | 0x20) == 'e') {
         r->at++;
         if (r->at < r->end && (*r->at == '+' || *r->at == '-'))
             r->at++;
         if (!pass_digits(r))
-            return refuse(r, why);
+            return refuse_token(r, why);
     }
     r->size = (size_t)(r->at - r->text);
     return JSON_NUMBER;
@@ -223,7 +225,7 @@ static enum json_token
 open_bracket(struct json_reader *r, bool is_object)
 {
     if (r->depth == JSON_DEPTH_MAX)
-        return refuse(r, "too many brackets within one another");
+        return refuse_token(r, "too many brackets within one another");
     r->depth++;
     r->objects &= ~(UINT32_C(1) << r->depth);
     r->objects |= (uint32_t)is_object << r->depth;
@@ -247,7 +249,7 @@ read_value(struct json_reader *r)
     enum json_token token;
 
     if (r->at == r->end)
-        return refuse(r, "a value that is not there");
+        return refuse_token(r, "a value that is not there");
     if (*r->at == '{' || *r->at == '[')
         return open_bracket(r, *r->at == '{');
     token = *r->at == '"' ? read_string(r, JSON_STRING) : read_word(r);
@@ -260,12 +262,12 @@ static enum json_token
 read_member(struct json_reader *r)
 {
     if (r->at == r->end || *r->at != '"')
-        return refuse(r, "an object whose member has no name in quotes");
+        return refuse_token(r, "an object whose member has no name in quotes");
     if (read_string(r, JSON_MEMBER) == JSON_BAD)
         return JSON_BAD;
     skip_blanks(r);
     if (r->at == r->end || *r->at != ':')
-        return refuse(r, "a member without a colon");
+        return refuse_token(r, "a member without a colon");
     r->at++;
     r->wanted = JSON_WANTS_VALUE;
     return JSON_MEMBER;
@@ -279,11 +281,11 @@ go_on(struct json_reader *r)
 
     if (r->depth == 0)
         return r->at == r->end ? JSON_END
-                               : refuse(r, "something behind the value");
+                               : refuse_token(r, "something behind the value");
     if (r->at < r->end && *r->at == (is_object ? '}' : ']'))
         return close_bracket(r, is_object);
     if (r->at == r->end || *r->at != ',')
-        return refuse(r, "a bracket that does not end");
+        return refuse_token(r, "a bracket that does not end");
     r->at++;
     skip_blanks(r);
     return is_object ? read_member(r) : read_value(r);

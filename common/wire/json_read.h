@@ -7,8 +7,8 @@
  * Accepts what RFC 8259 does and nothing else: no comments, no commas that
  * nothing follows, no NaN, no leading zeros; UTF-8 only, in which neither bytes
  * nor \u escapes make half of a surrogate pair; at most JSON_DEPTH_MAX brackets
- * within one another.  What it does not judge is whether a member is there
- * twice: the caller knows which members there are.
+ * within one another.  Members that are there twice are
+ * the caller's to find, who knows which there are.
  *
  * A token points into the input and is valid as long as that is.  Behind a bad
  * one nothing follows.  Pure; allocates nothing.

@@ -38,9 +38,9 @@ put_text(struct json_writer *w, const char *text)
     json_bytes(w, text, strlen(text));
 }
 
-/* What stands before a value or a member's name. */
+/* Puts the comma before a value or a member's name. */
 static void
-separate(struct json_writer *w, const char *comma)
+put_separator(struct json_writer *w, const char *comma)
 {
     if (!w->is_first && !w->is_value)
         put_text(w, comma);
@@ -50,7 +50,7 @@ separate(struct json_writer *w, const char *comma)
 static void
 open_bracket(struct json_writer *w, const char *bracket)
 {
-    separate(w, ", ");
+    put_separator(w, ", ");
     put_text(w, bracket);
     w->is_first = true;
 }
@@ -89,7 +89,7 @@ json_array_end(struct json_writer *w)
 void
 json_row(struct json_writer *w)
 {
-    separate(w, ",");
+    put_separator(w, ",");
     put_text(w, "\n {");
     w->is_first = true;
 }
@@ -113,21 +113,21 @@ json_integer(struct json_writer *w, int64_t number)
     while ((rest /= 10) > 0);
     if (number < 0)
         *--at = '-'; /* 19 digits at most stand behind it */
-    separate(w, ", ");
+    put_separator(w, ", ");
     json_bytes(w, at, (size_t)(digits + sizeof digits - at));
 }
 
 void
 json_bool(struct json_writer *w, bool value)
 {
-    separate(w, ", ");
+    put_separator(w, ", ");
     put_text(w, value ? "true" : "false");
 }
 
 void
 json_null(struct json_writer *w)
 {
-    separate(w, ", ");
+    put_separator(w, ", ");
     put_text(w, "null");
 }
 
@@ -152,7 +152,7 @@ json_string(struct json_writer *w, const void *text, size_t size)
     const uint8_t *bytes = text;
     size_t from = 0;
 
-    separate(w, ", ");
+    put_separator(w, ", ");
     put_text(w, "\"");
     for (size_t i = 0; i < size; i++) {
         if (bytes[i] >= 0x20 && bytes[i] != '"' && bytes[i] != '\\')
