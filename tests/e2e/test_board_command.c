@@ -2,6 +2,7 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -165,6 +166,57 @@ start_leader(const char *path, int *in, FILE **out)
     return pid;
 }
 
+/* Starts a dump whose output is longer than a pipe; its first line is read. */
+static pid_t
+start_dump(const char *path, FILE **out)
+{
+    char program[PATH_MAX], line[256];
+    int ends[2];
+    pid_t pid;
+
+    daemon_path("countd", program, sizeof program);
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (dup2(ends[1], 1) < 0 || dup2(ends[1], 2) < 0 || close(ends[0]) < 0)
+            _exit(126);
+        (void)execl(program, program, "board", "dump", "--tsv", path,
+                    (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(close(ends[1]), 0);
+    *out = fdopen(ends[0], "r");
+    assert_non_null(*out);
+    assert_non_null(fgets(line, sizeof line, *out));
+    return pid;
+}
+
+static void
+a_board_that_is_cut_short_during_a_dump_is_an_error(void **state)
+{
+    const struct rig *r = *state;
+    char path[640], line[512] = "", last[512] = "";
+    struct daemon master;
+    FILE *out;
+    pid_t pid;
+    int status;
+
+    (void)snprintf(path, sizeof path, "%s/large", r->dir.path);
+    daemon_start(&master, "countd", "board", "create", path, "-n", "50000",
+                 "-s", "4", NULL);
+    pid = start_dump(path, &out);
+    assert_int_equal(truncate(path, 4096), 0);
+    while (fgets(line, sizeof line, out))
+        memcpy(last, line, sizeof last);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 111);
+    assert_non_null(strstr(last, "/large) was cut short while it was open"));
+    assert_int_equal(fclose(out), 0);
+    daemon_kill(&master);
+    daemon_fini(&master);
+}
+
 static void
 expect_rows(FILE *out, int term)
 {
@@ -213,6 +265,7 @@ static const struct CMUnitTest tests[] = {
     T(a_slot_is_read_and_updated_by_its_generation),
     T(misuse_is_told_from_failure_and_changes_nothing),
     T(owned_abandoned_and_damaged_boards_say_so),
+    T(a_board_that_is_cut_short_during_a_dump_is_an_error),
     T(a_row_has_one_leader_until_that_dies),
 };
 TEST_MAIN(tests)

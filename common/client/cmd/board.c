@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/interrupt.h"
 
+#define PATH_TEXT  1024 /* of a message about a path */
 #define NAMES_MAX  ((size_t)2 * COUNTD_BOARD_VALUES_MAX)
 #define NAMES_SIZE (NAMES_MAX * COUNTD_BOARD_NAME_SIZE)
 
@@ -374,6 +376,33 @@ static const struct verb {
     {"dump", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_dump},
 };
 
+/* ---- a file that is cut short while it is mapped ------------------------- */
+
+static char truncated[PATH_TEXT];
+
+static void
+end_truncated(int signo)
+{
+    (void)signo;
+    if (write(STDERR_FILENO, truncated, strlen(truncated)) < 0)
+        _exit(CONFIG_EXIT_SYSTEM);
+    _exit(CONFIG_EXIT_SYSTEM);
+}
+
+/* From now on an access behind the end of the file ends the process with an
+ * error, instead of by SIGBUS: nothing else can be mapped that is cut short. */
+static void
+catch_truncation(const char *path)
+{
+    struct sigaction act = {.sa_handler = end_truncated};
+
+    (void)snprintf(truncated, sizeof truncated,
+                   "countd: error: board (%.*s) was cut short while it was "
+                   "open; what it held is lost: create it again\n",
+                   PATH_TEXT - 128, path);
+    (void)sigaction(SIGBUS, &act, NULL);
+}
+
 int
 cmd_board(struct cmd_line *line)
 {
@@ -390,6 +419,7 @@ cmd_board(struct cmd_line *line)
         status = board_attach(line->args[1], verbs[i].flags, &b);
         if (status != 0)
             return status;
+        catch_truncation(line->args[1]);
         countd_board_info(b, &info);
         status = verbs[i].run(line, b, &info.shape);
         countd_board_close(b);
