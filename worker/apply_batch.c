@@ -73,12 +73,12 @@ static enum keyspace_state
 state_after(int rc)
 {
     if (rc == 0)
-        return KEYSPACE_IN;
+        return KEYSPACE_APPLIED;
     if (rc == -EAGAIN)
-        return KEYSPACE_PUT_OFF;
+        return KEYSPACE_BUSY;
     if (rc == -ESTALE || rc == -EOVERFLOW || machine_cannot(rc))
-        return KEYSPACE_NOT;
-    return KEYSPACE_HOLD;
+        return KEYSPACE_FAILED;
+    return KEYSPACE_TO_HOLD;
 }
 
 /* Says why a keyspace did not take its records.  A limit is called by the name
@@ -90,7 +90,7 @@ tell_failure(const struct merge *m, const struct fold_keyspace *k, bool no_room)
     char text[NAME_TEXT_SIZE];
 
     keyspace_text(k, text);
-    if (k->state == KEYSPACE_NOT)
+    if (k->state == KEYSPACE_FAILED)
         diag_repeating(&waits, DIAG_ERROR,
                        "keyspace=%s: %s; its logs stay full, trying again",
                        text, diag_text(k->error));
@@ -100,7 +100,7 @@ tell_failure(const struct merge *m, const struct fold_keyspace *k, bool no_room)
                        "%s=%" PRIu64 " would be passed",
                        text, no_room ? "keyspace.max" : "keyspace.max_keys",
                        no_room ? m->keyspace_max : m->keys_max);
-    else if (k->state == KEYSPACE_HOLD)
+    else if (k->state == KEYSPACE_TO_HOLD)
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they are held: "
                        "%s",
@@ -133,7 +133,7 @@ apply(struct merge *m, struct fold_keyspace *k)
     m->stats.keys += applied.keys;
     m->stats.created += applied.created;
     m->stats.saturated += applied.saturated;
-    m->stats.keyspaces += k->state == KEYSPACE_IN;
+    m->stats.keyspaces += k->state == KEYSPACE_APPLIED;
     m->waiting = m->waiting || machine_cannot(k->error);
     tell_failure(m, k, applied.no_room);
     return applied.holder;
@@ -149,10 +149,10 @@ apply_put_off(struct merge *m, struct fold_keyspace **behind, long *holder)
     long pid;
 
     for (k = m->batch.fold.first; k && !apply_batch_stopped(m); k = k->next) {
-        if (k->state != KEYSPACE_PUT_OFF)
+        if (k->state != KEYSPACE_BUSY)
             continue;
         pid = apply(m, k);
-        if (k->state != KEYSPACE_PUT_OFF)
+        if (k->state != KEYSPACE_BUSY)
             continue;
         left++;
         *behind = k;
@@ -172,10 +172,10 @@ apply_all(struct merge *m)
     long holder = 0;
 
     for (k = m->batch.fold.first; k && !apply_batch_stopped(m); k = k->next) {
-        if (k->state != KEYSPACE_TODO)
+        if (k->state != KEYSPACE_APPLY)
             continue;
         holder = apply(m, k);
-        if (k->state == KEYSPACE_PUT_OFF) {
+        if (k->state == KEYSPACE_BUSY) {
             behind = k;
             left++;
         }
@@ -189,8 +189,8 @@ apply_all(struct merge *m)
     be_served(m);
     /* Told to stop: what was not come to stays where it is. */
     for (k = m->batch.fold.first; k; k = k->next)
-        if (k->state == KEYSPACE_TODO || k->state == KEYSPACE_PUT_OFF)
-            k->state = KEYSPACE_NOT;
+        if (k->state == KEYSPACE_APPLY || k->state == KEYSPACE_BUSY)
+            k->state = KEYSPACE_FAILED;
 }
 
 /* ---- holding ----------------------------------------------------------- */
@@ -240,7 +240,7 @@ put_all(struct merge *m)
     for (k = m->batch.fold.first; rc == 0 && k; k = k->next) {
         struct store_batch b;
 
-        if (k->state != KEYSPACE_HOLD || !any_whole(m, k))
+        if (k->state != KEYSPACE_TO_HOLD || !any_whole(m, k))
             continue;
         if (apply_batch_stopped(m))
             return -ECANCELED;
@@ -269,7 +269,7 @@ hold_once(struct merge *m)
 static int
 hold(struct merge *m)
 {
-    const size_t count = count_in(m, KEYSPACE_HOLD);
+    const size_t count = count_in(m, KEYSPACE_TO_HOLD);
     uint64_t wait_ms = PATIENT_FIRST_MS;
     int rc = 0;
 
@@ -310,13 +310,13 @@ apply_batch(struct merge *m)
         m->batch.logs[i].whole = true;
     apply_all(m);
     for (k = m->batch.fold.first; k; k = k->next)
-        if (k->state == KEYSPACE_NOT)
+        if (k->state == KEYSPACE_FAILED)
             not_whole(m, k);
     rc = hold(m);
     if (rc == 0)
         return;
     tell_cannot_hold(m, rc);
     for (k = m->batch.fold.first; k; k = k->next)
-        if (k->state == KEYSPACE_HOLD || k->state == KEYSPACE_SAME)
+        if (k->state == KEYSPACE_TO_HOLD || k->state == KEYSPACE_ALREADY_HELD)
             not_whole(m, k);
 }

@@ -33,7 +33,7 @@
 
 struct batch_log {
     struct log log;
-    struct store_mark mark;
+    struct store_fill mark;
     uint64_t inode;
     bool claimed;     /* false: on its way out of the batch */
     bool whole;       /* every keyspace has its records, or they are held */

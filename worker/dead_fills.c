@@ -151,21 +151,21 @@ read_from_disk(const struct dead_fills *s, struct dead_fills_log *log)
 
 /* True when the headers of the log show that this fill is over and emptied. */
 static bool
-is_past(const struct dead_fills_log *log, const struct store_mark *mark)
+is_past(const struct dead_fills_log *log, const struct store_fill *mark)
 {
     return log->whole && (log->epoch > mark->epoch ||
                           (log->epoch == mark->epoch && log->empty));
 }
 
 static bool
-has_uuid(const struct dead_fills_log *log, const struct store_mark *mark)
+has_uuid(const struct dead_fills_log *log, const struct store_fill *mark)
 {
     return memcmp(log->uuid, mark->uuid, sizeof log->uuid) == 0;
 }
 
 /* Several logs may have one uuid, as copies made by hand: all of them count. */
 bool
-dead_fills_contain(void *ctx, const struct store_mark *mark)
+dead_fills_contain(void *ctx, const struct store_fill *mark)
 {
     struct dead_fills *s = ctx;
     bool found = false;

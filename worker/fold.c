@@ -32,7 +32,7 @@ struct record {
 };
 
 /* Slots that are taken together. */
-struct group {
+struct fold_group {
     struct slot_stamp stamps[GROUP];
     struct message messages[GROUP];
     struct packed_name_ids marks[GROUP];
@@ -345,7 +345,8 @@ keyspace_of(struct fold *f, struct fold_keyspace *last, const struct message *m)
  * records that count, or an error of slot_parse. */
 static int
 read_group(struct fold *f, const struct log *log, unsigned number,
-           const uint8_t *slots, uint32_t from, uint32_t count, struct group *g)
+           const uint8_t *slots, uint32_t from, uint32_t count,
+           struct fold_group *g)
 {
     struct fold_keyspace *k = f->last;
     uint32_t i;
@@ -375,7 +376,7 @@ read_group(struct fold *f, const struct log *log, unsigned number,
 }
 
 static void
-add_group(struct fold *f, struct group *g, int count)
+add_group(struct fold *f, struct fold_group *g, int count)
 {
     int i;
 
@@ -426,7 +427,7 @@ static int
 add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
           uint32_t count)
 {
-    struct group g;
+    struct fold_group g;
     uint32_t at, group;
     int rc, n;
 

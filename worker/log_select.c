@@ -149,10 +149,10 @@ judge(struct log_select *a, const struct batch *b, struct fold_keyspace *k)
             tell_other_fill(b, number, k);
         if (first == n) {
             first = i;
-            k->state = held ? KEYSPACE_SAME : KEYSPACE_TODO;
+            k->state = held ? KEYSPACE_ALREADY_HELD : KEYSPACE_APPLY;
 #ifndef COUNTD_MUTANT_PASS_HELD
             if (a->held_states[i] == HELD_OTHER)
-                k->state = KEYSPACE_HOLD;
+                k->state = KEYSPACE_TO_HOLD;
 #endif
         } else if (!agrees(a, first, i, unknown)) {
             a->leaving[number] = GIVEN_BACK;

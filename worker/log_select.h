@@ -31,12 +31,12 @@
 
 /* What becomes of a keyspace's records in this batch (fold_keyspace.state). */
 enum keyspace_state {
-    KEYSPACE_TODO,    /* are to be applied */
-    KEYSPACE_PUT_OFF, /* another process is writing to the keyspace */
-    KEYSPACE_IN,      /* are in, durably */
-    KEYSPACE_SAME,    /* are held already */
-    KEYSPACE_HOLD,    /* are to be held: `error` says why */
-    KEYSPACE_NOT      /* neither: its logs stay full */
+    KEYSPACE_APPLY,        /* are to be applied */
+    KEYSPACE_BUSY,         /* another process is writing to the keyspace */
+    KEYSPACE_APPLIED,      /* are in, durably */
+    KEYSPACE_ALREADY_HELD, /* are held already */
+    KEYSPACE_TO_HOLD,      /* are to be held: `error` says why */
+    KEYSPACE_FAILED        /* neither: its logs stay full */
 };
 
 struct log_select {
@@ -44,7 +44,7 @@ struct log_select {
     struct held *held;   /* borrowed */
 
     /* Of one keyspace: the logs with records for it. */
-    struct store_mark *marks;
+    struct store_fill *marks;
     unsigned *numbers;
     struct store_mark_info *infos;
     enum held_state *held_states;

@@ -291,7 +291,7 @@ merge_run(struct merge *m)
 }
 
 static bool
-is_dead_fill(void *ctx, const struct store_mark *mark)
+is_dead_fill(void *ctx, const struct store_fill *mark)
 {
     struct merge *m = ctx;
 

@@ -71,7 +71,7 @@ choose(const int rc[2], const struct log_header h[2], uint64_t index,
     if (index != UINT64_MAX && h[ruling].index != index)
         return -EBADMSG;
     look->header = h[ruling];
-    look->turn = !ruling;
+    look->next_block = !ruling;
     return 0;
 }
 
@@ -194,7 +194,7 @@ judge(int fd, struct inspect *look, uint8_t *chunk)
     int rc;
 
     if (look->header.state == LOG_EMPTY)
-        p.want_later = !look->header_ok[look->turn];
+        p.want_later = !look->header_ok[look->next_block];
     if (look->header.state == LOG_SEALED)
         p.limit = (uint32_t)look->header.count;
     rc = run(fd, look, &p, chunk);

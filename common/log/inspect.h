@@ -17,7 +17,7 @@
 struct inspect {
     int headers_rc; /* 0, -EBADMSG both bad, -EPROTONOSUPPORT newer */
     bool header_ok[2];
-    int turn; /* header block that does not rule: the next goes there */
+    int next_block; /* header block that does not rule: the next goes there */
     struct log_header header; /* valid when headers_rc is 0 */
     struct layout layout;
     uint32_t missing; /* slots the file is too short for */

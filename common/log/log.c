@@ -84,7 +84,7 @@ acquire(struct log *log, int dirfd, uint64_t index, mode_t want)
         return lock_fd;
     rc = still_claimable(dirfd, index, want, &st);
     if (rc == 0)
-        rc = log_owner_make_ours(log, dirfd, index, lock_fd, &st);
+        rc = log_owner_take(log, dirfd, index, lock_fd, &st);
     if (rc < 0)
         (void)close(lock_fd); /* nothing was written through it */
     return rc;
@@ -112,7 +112,7 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
     if (rc == 0 && log_owner_is_doubtful(&look))
         rc = -ESTALE;
     if (rc < 0)
-        return log_owner_give_up(&mine, rc, want_mode);
+        return log_owner_fail(&mine, rc, want_mode);
 #ifdef COUNTD_MUTANT_TRUST_MODE
     mine.header.state = want;
 #endif
@@ -147,7 +147,7 @@ log_release(struct log *log)
     assert(log->header.state != LOG_OPEN);
 
     if (log->header.state == LOG_EMPTY)
-        return log_owner_let_go(log, LOG_MODE_EMPTY);
+        return log_owner_release(log, LOG_MODE_EMPTY);
 
     /* Readers may not open a full log: its mtime tells them from when its
      * oldest increment is.  So it is set before the mode shows it as full. */
@@ -159,7 +159,7 @@ log_release(struct log *log)
         log_abandon(log);
         return rc;
     }
-    return log_owner_let_go(log, LOG_MODE_FULL);
+    return log_owner_release(log, LOG_MODE_FULL);
 }
 
 /* Renames N, whose flock we hold, to the first free bad-N-EPOCH[.NUMBER]. */
@@ -210,7 +210,7 @@ log_quarantine(struct log *log)
         log_abandon(log);
         return rc;
     }
-    rc = log_owner_let_go(log, LOG_MODE_EMPTY);
+    rc = log_owner_release(log, LOG_MODE_EMPTY);
     if (fsync(log->dirfd) < 0 && rc == 0)
         rc = -errno;
     return rc;

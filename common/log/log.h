@@ -29,10 +29,10 @@
 #include "common/log/log_header.h"
 
 struct log {
-    int dirfd;   /* data/log, borrowed; outlives the log */
-    int lock_fd; /* holds the flock; -1 unless claimed */
-    int fd;      /* read and write; -1 unless claimed */
-    int turn;    /* header block the next header goes to: 0 or 1 */
+    int dirfd;      /* data/log, borrowed; outlives the log */
+    int lock_fd;    /* holds the flock; -1 unless claimed */
+    int fd;         /* read and write; -1 unless claimed */
+    int next_block; /* header block the next header goes to: 0 or 1 */
     struct log_header header;
     struct layout layout; /* by the header's sizes */
     uint32_t count;       /* slots appended in this fill */

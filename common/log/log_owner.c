@@ -124,17 +124,17 @@ log_owner_write_header(struct log *log, struct log_header h)
     uint8_t block[LOG_BLOCK_SIZE];
     int rc;
 
-    assert(log->turn == 0 || log->turn == 1);
+    assert(log->next_block == 0 || log->next_block == 1);
     memcpy(h.boot_id, boot_id_get(), sizeof h.boot_id);
     h.pid = (uint64_t)getpid();
     h.generation = log->header.generation + 1;
     log_header_put(&h, block);
     rc = write_at(log->fd, block, sizeof block,
-                  (uint64_t)log->turn * LOG_BLOCK_SIZE);
+                  (uint64_t)log->next_block * LOG_BLOCK_SIZE);
     if (rc < 0)
         return rc;
     log->header = h;
-    log->turn = !log->turn;
+    log->next_block = !log->next_block;
     return 0;
 }
 
@@ -143,7 +143,7 @@ log_owner_adopt(struct log *log, const struct inspect *look)
 {
     log->header = look->header;
     log->layout = look->layout;
-    log->turn = look->turn;
+    log->next_block = look->next_block;
     log->count = 0;
     log->first_ms = 0;
     log->last_ms = 0;
@@ -171,14 +171,15 @@ bool
 log_owner_is_doubtful(const struct inspect *look)
 {
     return look->header.state == LOG_OPEN ||
-           (look->header.state == LOG_EMPTY && !look->header_ok[look->turn]);
+           (look->header.state == LOG_EMPTY &&
+            !look->header_ok[look->next_block]);
 }
 
 /* ---- taking and letting go ---------------------------------------------- */
 
 int
-log_owner_make_ours(struct log *log, int dirfd, uint64_t index, int lock_fd,
-                    const struct stat *st)
+log_owner_take(struct log *log, int dirfd, uint64_t index, int lock_fd,
+               const struct stat *st)
 {
     char name[LOG_NAME_SIZE];
     struct stat now;
@@ -226,7 +227,7 @@ log_owner_unlink_lock(int dirfd, uint64_t index, int lock_fd)
 }
 
 int
-log_owner_let_go(struct log *log, mode_t mode)
+log_owner_release(struct log *log, mode_t mode)
 {
     int rc = 0;
 
@@ -239,14 +240,14 @@ log_owner_let_go(struct log *log, mode_t mode)
 }
 
 int
-log_owner_give_up(struct log *log, int rc, mode_t mode)
+log_owner_fail(struct log *log, int rc, mode_t mode)
 {
     int failed = 0;
 
     if (rc == -EBADMSG)
         failed = log_quarantine(log);
     else if (rc == -EPROTONOSUPPORT && mode != LOG_MODE_OWNED)
-        failed = log_owner_let_go(log, mode);
+        failed = log_owner_release(log, mode);
     else
         log_abandon(log);
     return failed < 0 ? failed : rc;

@@ -79,19 +79,19 @@ bool log_owner_is_doubtful(const struct inspect *look);
 /* With the flock of `lock_fd`, the file `st`: makes it ours to read and write
  * whatever its mode allowed.
  *   -ESTALE  the name is another file's by now */
-int log_owner_make_ours(struct log *log, int dirfd, uint64_t index, int lock_fd,
-                        const struct stat *st);
+int log_owner_take(struct log *log, int dirfd, uint64_t index, int lock_fd,
+                   const struct stat *st);
 
 /* Unlinks lock-N if it is the file whose flock we hold. */
 int log_owner_unlink_lock(int dirfd, uint64_t index, int lock_fd);
 
 /* Shows `mode`, drops lock and flock, closes. */
-int log_owner_let_go(struct log *log, mode_t mode);
+int log_owner_release(struct log *log, mode_t mode);
 
 /* For a log that is ours and cannot be used, as `rc` says: sets it aside when
  * that is -EBADMSG, shows `mode` again when it is of a newer version and
  * `mode` is not LOG_MODE_OWNED, and else leaves it as if we had died.  Returns
  * rc, or what failed. */
-int log_owner_give_up(struct log *log, int rc, mode_t mode);
+int log_owner_fail(struct log *log, int rc, mode_t mode);
 
 #endif

@@ -241,14 +241,14 @@ recover_log(int dirfd, uint64_t index)
         rc = -EPROTONOSUPPORT;
     if (rc <= 0)
         goto close_lock;
-    rc = log_owner_make_ours(&log, dirfd, index, lock_fd, &st);
+    rc = log_owner_take(&log, dirfd, index, lock_fd, &st);
     if (rc < 0)
         goto close_lock;
     rc = log_owner_read_headers(&log, &look);
     if (rc == 0 && log_owner_is_doubtful(&look))
         cut = rc = recover_open(&log, &look);
     if (rc < 0)
-        return log_owner_give_up(&log, rc, LOG_MODE_OWNED);
+        return log_owner_fail(&log, rc, LOG_MODE_OWNED);
     rc = log_release(&log);
     return rc < 0 ? rc : cut;
 

@@ -70,7 +70,7 @@ judge_open_file(int fd, uint64_t index, uint64_t *ms)
         *ms = look.header.first_ms;
         return JUDGED;
     case LOG_EMPTY:
-        if (look.header_ok[look.turn])
+        if (look.header_ok[look.next_block])
             return JUDGED_NONE;
         break;
     case LOG_OPEN:

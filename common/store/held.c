@@ -192,7 +192,7 @@ reserve_batch(struct held *h, size_t marks, size_t deltas)
 /* Whether the record of an entry names exactly this fill; a record that cannot
  * be read names none, so its log is not given up for it. */
 static int
-names_fill(struct held *h, uint64_t id, const struct store_mark *mark,
+names_fill(struct held *h, uint64_t id, const struct store_fill *mark,
            bool *same)
 {
     struct held_head head;
@@ -215,7 +215,7 @@ names_fill(struct held *h, uint64_t id, const struct store_mark *mark,
 
 static int
 find_fill(struct held *h, const struct held_keyspace *k,
-          const struct store_mark *mark, enum held_state *state)
+          const struct store_fill *mark, enum held_state *state)
 {
     const uint64_t hash = held_fill_hash(mark);
     struct held_entry *e;
@@ -240,7 +240,7 @@ find_fill(struct held *h, const struct held_keyspace *k,
 
 int
 held_states(struct held *h, const uint8_t *name, size_t name_size,
-            const struct store_mark *marks, size_t count,
+            const struct store_fill *marks, size_t count,
             enum held_state *states)
 {
     const struct held_keyspace *k =

@@ -73,7 +73,7 @@ enum held_state {
 
 /* Determines for each mark what is held for this keyspace. */
 int held_states(struct held *h, const uint8_t *name, size_t name_size,
-                const struct store_mark *marks, size_t count,
+                const struct store_fill *marks, size_t count,
                 enum held_state *states);
 
 /* first_ms of the oldest and of the newest fill that is held for this keyspace,

@@ -20,7 +20,7 @@ held_stream(const uint8_t *name, size_t name_size)
 }
 
 uint64_t
-held_fill_hash(const struct store_mark *mark)
+held_fill_hash(const struct store_fill *mark)
 {
     uint8_t bytes[MARK_SIZE];
 

@@ -54,7 +54,7 @@ struct held {
     size_t record_capacity;
 
     /* The marks and deltas of the record that was read last. */
-    struct store_mark *marks;
+    struct store_fill *marks;
     struct store_delta *deltas;
     size_t mark_capacity, delta_capacity;
 };
@@ -63,7 +63,7 @@ struct held {
  * ------------------------------------------------------------ */
 
 uint64_t held_stream(const uint8_t *name, size_t name_size);
-uint64_t held_fill_hash(const struct store_mark *mark);
+uint64_t held_fill_hash(const struct store_fill *mark);
 
 /* Callbacks of the queue; ctx is the struct held. */
 int held_index_added(void *ctx, uint64_t id, uint64_t stream,

@@ -75,7 +75,7 @@ held_batch_size(const struct store_batch *batch)
 }
 
 static uint8_t *
-put_mark(uint8_t *at, const struct store_mark *m)
+put_mark(uint8_t *at, const struct store_fill *m)
 {
     memcpy(at, m->uuid, sizeof m->uuid);
     put_le64(at + 16, m->epoch);
@@ -157,7 +157,7 @@ held_head_parse(const uint8_t *value, size_t size, struct held_head *out)
 }
 
 void
-held_marks_parse(const struct held_head *head, struct store_mark *marks)
+held_marks_parse(const struct held_head *head, struct store_fill *marks)
 {
     const uint8_t *at = head->body;
 

@@ -56,7 +56,7 @@ void held_encode(const struct store_batch *batch, uint64_t held_ms, int error,
 bool held_head_parse(const uint8_t *value, size_t size, struct held_head *out);
 
 /* Reads its marks. */
-void held_marks_parse(const struct held_head *head, struct store_mark *marks);
+void held_marks_parse(const struct held_head *head, struct store_fill *marks);
 
 /* Reads its deltas; their keys point into the value.  False when they are no
  * sorted deltas, exactly as many as the head says. */

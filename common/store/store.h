@@ -53,7 +53,7 @@ enum store_trait {
 /* One fill of a log.  The epoch counts its fills; first_ms, the received_ms of
  * the first record, tells apart two fills of one epoch: a log that was put back
  * to an earlier state begins such a second one. */
-struct store_mark {
+struct store_fill {
     uint8_t uuid[16];
     uint64_t epoch;
     uint64_t first_ms;
@@ -104,7 +104,7 @@ struct store_delta {
 struct store_batch {
     const uint8_t *name;
     size_t name_size;
-    const struct store_mark *marks; /* of one log each */
+    const struct store_fill *marks; /* of one log each */
     size_t mark_count;
     const struct store_delta *deltas;
     size_t delta_count;
@@ -294,7 +294,7 @@ struct store_maintenance {
 
     /* Whether a fill that is in can never be merged again: its log is past it,
      * durably, or is gone.  NULL: not known of any. */
-    bool (*is_dead_fill)(void *ctx, const struct store_mark *mark);
+    bool (*is_dead_fill)(void *ctx, const struct store_fill *mark);
 
     /* Whether records wait for this keyspace elsewhere: its marks say which of
      * them are in.  NULL: none do. */
@@ -309,7 +309,7 @@ struct store_engine {
     unsigned traits;
     void (*close)(struct store *s);
     int (*marks)(struct store *s, const uint8_t *name, size_t name_size,
-                 const struct store_mark *marks, size_t count,
+                 const struct store_fill *marks, size_t count,
                  struct store_mark_info *infos);
     int (*apply)(struct store *s, const struct store_batch *batch,
                  struct store_applied *applied);
@@ -329,13 +329,13 @@ struct store_engine {
                  void (*fault)(void *ctx, const char *text), void *ctx,
                  struct store_check_result *out);
     int (*each_mark)(struct store *s, const uint8_t *name, size_t name_size,
-                     int (*mark)(void *ctx, const struct store_mark *m,
+                     int (*mark)(void *ctx, const struct store_fill *m,
                                  const struct store_mark_info *info),
                      void *ctx);
     int (*copy)(struct store *s, const uint8_t *name, size_t name_size,
                 int to_fd);
     int (*drop)(struct store *s, const uint8_t *name, size_t name_size,
-                const struct store_mark *marks, size_t count);
+                const struct store_fill *marks, size_t count);
     int (*vacate)(struct store *s, const uint8_t *name, size_t name_size,
                   int data_fd);
     int (*del)(struct store *s, const uint8_t *name, size_t name_size,
@@ -359,7 +359,7 @@ store_close(struct store *s)
 /* What the keyspace says of each fill; of an unknown keyspace, NONE. */
 static inline int
 store_marks(struct store *s, const uint8_t *name, size_t name_size,
-            const struct store_mark *marks, size_t count,
+            const struct store_fill *marks, size_t count,
             struct store_mark_info *infos)
 {
     return s->engine->marks(s, name, name_size, marks, count, infos);
@@ -484,7 +484,7 @@ store_check(struct store *s, const uint8_t *name, size_t name_size,
 /* The mark of every log known to this keyspace. */
 static inline int
 store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
-                int (*mark)(void *ctx, const struct store_mark *m,
+                int (*mark)(void *ctx, const struct store_fill *m,
                             const struct store_mark_info *info),
                 void *ctx)
 {
@@ -509,7 +509,7 @@ store_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
 #define STORE_REPLACED_MS 100
 static inline int
 store_drop(struct store *s, const uint8_t *name, size_t name_size,
-           const struct store_mark *marks, size_t count)
+           const struct store_fill *marks, size_t count)
 {
     return s->engine->drop(s, name, name_size, marks, count);
 }

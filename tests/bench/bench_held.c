@@ -263,7 +263,7 @@ hold(struct side *s)
         check(held_snapshot_begin(s->held), "look");
         check(held_begin(s->held), "begin");
         for (uint64_t n = 0; n < 1000 && i < held_records; n++, i++) {
-            const struct store_mark mark = {
+            const struct store_fill mark = {
                 .uuid = {1}, .epoch = i + 1, .first_ms = 1700000000000 + i};
             char key[3][16];
             struct store_delta deltas[3];

@@ -132,7 +132,7 @@ sides_batch(uint64_t n, uint64_t of, uint64_t first, bool random)
 double
 side_apply(struct side *s, const char *name, size_t n)
 {
-    const struct store_mark mark = {
+    const struct store_fill mark = {
         .uuid = {1}, .epoch = ++s->epoch, .first_ms = 1};
     const struct store_batch b = {.name = (const uint8_t *)name,
                                   .name_size = strlen(name),

@@ -296,7 +296,7 @@ delta(const char *key, int64_t sum)
 
 /* Holds one increment for each of these keyspaces, in one step. */
 static void
-hold(struct held *h, const struct store_mark *mark, const char *const *names,
+hold(struct held *h, const struct store_fill *mark, const char *const *names,
      unsigned count, const char *key, int64_t first)
 {
     unsigned i;
@@ -323,11 +323,11 @@ static void
 hold_records(const struct fixture *x, const struct filler *f)
 {
     static const char *const names[] = {"old", "some", "more", "new"};
-    const struct store_mark first = {.uuid = "held", .epoch = 1, .first_ms = 1};
-    const struct store_mark many = {.uuid = "many", .epoch = 1, .first_ms = 1};
+    const struct store_fill first = {.uuid = "held", .epoch = 1, .first_ms = 1};
+    const struct store_fill many = {.uuid = "many", .epoch = 1, .first_ms = 1};
     const struct held_options options = {.data_fd = x->dir.fd,
                                          .writable = true};
-    struct store_mark earlier = {.epoch = f->log.header.epoch - 1,
+    struct store_fill earlier = {.epoch = f->log.header.epoch - 1,
                                  .first_ms = 1};
     struct held *h;
 
@@ -343,7 +343,7 @@ hold_records(const struct fixture *x, const struct filler *f)
 static void
 make_old(const struct fixture *x)
 {
-    const struct store_mark base = {.uuid = "base", .epoch = 1};
+    const struct store_fill base = {.uuid = "base", .epoch = 1};
     struct store *s;
 
     open_store(x, true, &s);

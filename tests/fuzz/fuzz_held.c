@@ -26,7 +26,7 @@ write_again(const struct held_head *h, const struct store_batch *batch,
 static void
 read_whole(const struct held_head *h, const uint8_t *value, size_t size)
 {
-    struct store_mark *marks = calloc(h->marks, sizeof *marks);
+    struct store_fill *marks = calloc(h->marks, sizeof *marks);
     struct store_delta *deltas = calloc(h->deltas + 1u, sizeof *deltas);
 
     assert(marks != NULL && deltas != NULL);

@@ -18,7 +18,7 @@ struct mem_row {
 };
 
 struct mem_mark {
-    struct store_mark mark;
+    struct store_fill mark;
     bool done;
     struct name last; /* PARTIAL: keys up to this one are in */
 };
@@ -172,7 +172,7 @@ find_row(const struct mem_keyspace *k, const uint8_t *key, size_t size)
 /* ---- marks ------------------------------------------------------------- */
 
 static struct mem_mark *
-find_mark(const struct mem_keyspace *k, const struct store_mark *mark)
+find_mark(const struct mem_keyspace *k, const struct store_fill *mark)
 {
     for (size_t i = 0; k && i < k->mark_count; i++)
         if (memcmp(k->marks[i].mark.uuid, mark->uuid, sizeof mark->uuid) == 0)
@@ -192,7 +192,7 @@ progress_of(const struct name *last)
 }
 
 static struct store_mark_info
-info_of(const struct mem_keyspace *k, const struct store_mark *mark)
+info_of(const struct mem_keyspace *k, const struct store_fill *mark)
 {
     const struct mem_mark *m = find_mark(k, mark);
     struct store_mark_info info = {.state = STORE_MARK_NONE};
@@ -214,7 +214,7 @@ info_of(const struct mem_keyspace *k, const struct store_mark *mark)
 /* All of the fill is in, or (last not NULL) its keys up to that. */
 static void
 set_mark(struct memstore *m, struct mem_keyspace *k,
-         const struct store_mark *mark, const struct store_delta *last)
+         const struct store_fill *mark, const struct store_delta *last)
 {
     struct mem_mark *at = find_mark(k, mark);
 
@@ -238,7 +238,7 @@ meet_others(const struct memstore *m)
 
 static int
 mem_marks(struct store *s, const uint8_t *name, size_t name_size,
-          const struct store_mark *marks, size_t count,
+          const struct store_fill *marks, size_t count,
           struct store_mark_info *infos)
 {
     struct mem_keyspace *k;
@@ -641,7 +641,7 @@ mem_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
 
 static int
 mem_each_mark(struct store *s, const uint8_t *name, size_t name_size,
-              int (*mark)(void *ctx, const struct store_mark *m,
+              int (*mark)(void *ctx, const struct store_fill *m,
                           const struct store_mark_info *info),
               void *ctx)
 {
@@ -660,7 +660,7 @@ mem_each_mark(struct store *s, const uint8_t *name, size_t name_size,
 
 static int
 mem_drop(struct store *s, const uint8_t *name, size_t name_size,
-         const struct store_mark *marks, size_t count)
+         const struct store_fill *marks, size_t count)
 {
     struct mem_keyspace *k = find(of(s), name, name_size);
 

@@ -9,7 +9,7 @@
 #include "common/wire/query.h"
 
 int
-stored_apply(struct store *s, const char *name, const struct store_mark *mark,
+stored_apply(struct store *s, const char *name, const struct store_fill *mark,
              const struct store_delta *deltas, size_t count)
 {
     const struct store_batch batch = {.name = (const uint8_t *)name,
@@ -24,7 +24,7 @@ stored_apply(struct store *s, const char *name, const struct store_mark *mark,
 }
 
 int
-stored_add(struct store *s, const char *name, const struct store_mark *mark,
+stored_add(struct store *s, const char *name, const struct store_fill *mark,
            const char *key, int64_t sum)
 {
     const struct store_delta d = {.key = (const uint8_t *)key,

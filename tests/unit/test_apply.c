@@ -66,7 +66,7 @@ a_log_counts_once(void **state)
 static void
 marks_without_records_are_kept(void **state)
 {
-    const struct store_mark mark = {.uuid = "abcdefghijklmno", .epoch = 3};
+    const struct store_fill mark = {.uuid = "abcdefghijklmno", .epoch = 3};
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     struct store_applied applied;
@@ -86,8 +86,8 @@ marks_without_records_are_kept(void **state)
 static void
 another_fill_of_an_epoch_is_not_taken_for_the_one_that_is_in(void **state)
 {
-    const struct store_mark first = {.uuid = "u", .epoch = 3, .first_ms = 10};
-    const struct store_mark second = {.uuid = "u", .epoch = 3, .first_ms = 20};
+    const struct store_fill first = {.uuid = "u", .epoch = 3, .first_ms = 10};
+    const struct store_fill second = {.uuid = "u", .epoch = 3, .first_ms = 20};
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     const struct store_delta k = delta("k", 1);
@@ -402,7 +402,7 @@ a_view_stays_as_it_was_while_others_merge(void **state)
 }
 
 static int
-collect_mark(void *ctx, const struct store_mark *m,
+collect_mark(void *ctx, const struct store_fill *m,
              const struct store_mark_info *info)
 {
     unsigned *count = ctx;
@@ -443,7 +443,7 @@ a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs(void **state)
 {
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
-    const struct store_mark logs[2] = {{.uuid = {1}, .epoch = 1},
+    const struct store_fill logs[2] = {{.uuid = {1}, .epoch = 1},
                                        {.uuid = {2}, .epoch = 1}};
     struct store_mark_info infos[2];
     struct store_delta sum = delta("k", 0);
@@ -464,11 +464,11 @@ static void
 logs_that_came_unequally_far_are_not_put_together(void **state)
 {
     struct store *s = open_store(*state, 1 << 20, true);
-    const struct store_mark logs[3] = {
+    const struct store_fill logs[3] = {
         {.uuid = {1}, .epoch = 1},
         {.uuid = {2}, .epoch = 1},
         {.uuid = {2}, .epoch = 1, .first_ms = 7}};
-    const struct store_mark swapped[2] = {logs[1], logs[0]};
+    const struct store_fill swapped[2] = {logs[1], logs[0]};
     const struct store_delta k = delta("k", 5);
     struct store_applied applied;
 
@@ -484,7 +484,7 @@ logs_that_came_unequally_far_are_not_put_together(void **state)
     assert_int_equal(mark_state(s, &logs[2]), STORE_MARK_OTHER);
     assert_rc(
         apply_deltas(s, KS,
-                     (struct store_mark[]){{.uuid = {3}, .epoch = 1}, logs[2]},
+                     (struct store_fill[]){{.uuid = {3}, .epoch = 1}, logs[2]},
                      2, &k, 1, &applied),
         0);
     assert_int_equal(get_one(s, KS_NAME, "k"), 15);
@@ -496,8 +496,8 @@ static void
 one_log_that_is_ahead_stops_the_batch(void **state)
 {
     struct store *s = open_store(*state, 1 << 20, true);
-    const struct store_mark now = {.uuid = {1}, .epoch = 5};
-    const struct store_mark marks[2] = {{.uuid = {2}, .epoch = 1},
+    const struct store_fill now = {.uuid = {1}, .epoch = 5};
+    const struct store_fill marks[2] = {{.uuid = {2}, .epoch = 1},
                                         {.uuid = {1}, .epoch = 4}};
     const struct store_delta k = delta("k", 5);
     struct store_applied applied;
@@ -533,7 +533,7 @@ nobody_waits_for_a_process_that_stopped_while_writing(void **state)
 {
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 20, true);
-    const struct store_mark mark = {.uuid = {1}, .epoch = 1};
+    const struct store_fill mark = {.uuid = {1}, .epoch = 1};
     const struct store_delta k = delta("k", 5);
     struct store_applied applied;
     struct tmpdir to;

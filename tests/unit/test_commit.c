@@ -89,7 +89,7 @@ fdatasync(int fd)
 static int
 apply_log(struct store *s, uint64_t epoch)
 {
-    const struct store_mark mark = {.uuid = "a log", .epoch = epoch};
+    const struct store_fill mark = {.uuid = "a log", .epoch = epoch};
     struct store_delta deltas[KEYS];
     struct store_applied applied;
     char keys[KEYS][16];

@@ -25,7 +25,7 @@ struct sums {
 };
 
 static int
-sum_mark(void *ctx, const struct store_mark *m,
+sum_mark(void *ctx, const struct store_fill *m,
          const struct store_mark_info *info)
 {
     struct sums *out = ctx;
@@ -89,7 +89,7 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
     const struct tmpdir *d = *state;
     struct store *s = open_store(d, 1 << 24, true);
     unsigned outcomes[4] = {0};
-    struct store_mark marks[40]; /* of 12 * 40 logs: pages and pages of them */
+    struct store_fill marks[40]; /* of 12 * 40 logs: pages and pages of them */
     struct sums want;
     struct stat st;
     int fd, null;
@@ -101,7 +101,7 @@ damage_is_refused_or_harmless_but_never_a_wrong_count(void **state)
 
         batch_make(&b, i == 0 ? 12000 : 100, 20000, 0, 1000, false);
         for (size_t m = 0; m < sizeof marks / sizeof *marks; m++)
-            marks[m] = (struct store_mark){.uuid = {(uint8_t)rnd(), (uint8_t)m},
+            marks[m] = (struct store_fill){.uuid = {(uint8_t)rnd(), (uint8_t)m},
                                            .epoch = i + 1};
         assert_rc(apply_deltas(s, KS, marks, sizeof marks / sizeof *marks,
                                b.deltas, b.count, &applied),
@@ -244,16 +244,16 @@ flip(int fd, off_t at, unsigned bit)
     assert_int_equal(pwrite(fd, &byte, 1, at), 1);
 }
 
-static const struct store_mark counted_log = {.uuid = "one of the logs",
+static const struct store_fill counted_log = {.uuid = "one of the logs",
                                               .epoch = 7};
-static const struct store_mark other_log = {.uuid = "two of the logs",
+static const struct store_fill other_log = {.uuid = "two of the logs",
                                             .epoch = 3};
 
 /* Totals and marks as they were made; false: something is wrong and silent. */
 static bool
 says_the_truth(struct store *s, int *error)
 {
-    const struct store_mark marks[2] = {counted_log, other_log};
+    const struct store_fill marks[2] = {counted_log, other_log};
     struct store_mark_info infos[2];
     struct store_totals t;
     int rc;
@@ -366,7 +366,7 @@ static void
 marks_that_are_not_those_of_the_state_are_damage(void **state)
 {
     struct store *s = open_store(*state, 1 << 20, true);
-    struct store_mark later = counted_log;
+    struct store_fill later = counted_log;
     struct store_check_result r;
     char bytes[17] = "m";
     MDB_val key = {.mv_size = 17, .mv_data = bytes}, v;

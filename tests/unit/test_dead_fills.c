@@ -15,7 +15,7 @@
 struct fixture {
     struct tmpdir tmp;
     struct dead_fills spent;
-    struct store_mark mark; /* of log 0, which is full */
+    struct store_fill mark; /* of log 0, which is full */
 };
 
 static int

@@ -26,15 +26,15 @@ teardown(void **state)
     return 0;
 }
 
-static struct store_mark
+static struct store_fill
 mark(uint8_t log, uint64_t epoch)
 {
-    return (struct store_mark){.uuid = {log}, .epoch = epoch, .first_ms = 5};
+    return (struct store_fill){.uuid = {log}, .epoch = epoch, .first_ms = 5};
 }
 
 /* Holds "one" += sum for a keyspace, under one mark. */
 static void
-hold(struct fixture *x, const char *name, struct store_mark m, int64_t sum)
+hold(struct fixture *x, const char *name, struct store_fill m, int64_t sum)
 {
     const struct store_delta d = {.key = (const uint8_t *)"one",
                                   .key_size = 3,
@@ -104,7 +104,7 @@ static void
 a_record_that_is_in_is_deleted_and_not_applied_again(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark m = mark(1, 1);
+    const struct store_fill m = mark(1, 1);
 
     hold(x, "a", m, 7);
     assert_rc(stored_add(x->store, "a", &m, "one", 7), 0);
@@ -120,7 +120,7 @@ static void
 a_record_of_which_later_fills_are_in_stays_and_is_reported(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark later = mark(1, 9);
+    const struct store_fill later = mark(1, 9);
 
     hold(x, "a", mark(1, 3), 7);
     hold(x, "a", mark(2, 1), 10);
@@ -137,8 +137,8 @@ static void
 a_record_of_which_a_later_fill_of_one_log_is_in_stays(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark marks[3] = {mark(1, 2), mark(2, 1), mark(3, 1)};
-    const struct store_mark later = mark(2, 2);
+    const struct store_fill marks[3] = {mark(1, 2), mark(2, 1), mark(3, 1)};
+    const struct store_fill later = mark(2, 2);
 
     held_by_another(x, "a", marks, 3);
     assert_rc(stored_add(x->store, "a", &marks[0], "one", 1), 0);
@@ -156,7 +156,7 @@ static void
 a_record_that_is_in_partly_goes_on_where_it_was(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark m = full_log(x, 0);
+    const struct store_fill m = full_log(x, 0);
 
     filler_empty(x->dir.log_fd, 0);
     held_by_another(x, "a", &m, 1);
@@ -249,7 +249,7 @@ static void
 a_record_of_logs_that_are_in_and_others_stays_with_all_behind_it(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark marks[2] = {mark(1, 1), mark(2, 1)};
+    const struct store_fill marks[2] = {mark(1, 1), mark(2, 1)};
 
     held_by_another(x, "a", marks, 2);
     hold(x, "a", mark(3, 1), 5);
@@ -271,7 +271,7 @@ what_was_dropped_does_not_come_back_out_of_what_is_held(void **state)
     static const struct store_key keys[] = {{(const uint8_t *)"one", 3},
                                             {(const uint8_t *)"two", 3}};
     struct fixture *x = *state;
-    const struct store_mark mark = {.uuid = {1}, .epoch = 1, .first_ms = 1};
+    const struct store_fill mark = {.uuid = {1}, .epoch = 1, .first_ms = 1};
     uint64_t deleted;
 
     assert_rc(had(x, "a", &mark), 0);
@@ -349,7 +349,7 @@ static void
 a_keyspace_with_held_records_keeps_its_file(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark later = {.uuid = {1}, .epoch = 1, .first_ms = 1};
+    const struct store_fill later = {.uuid = {1}, .epoch = 1, .first_ms = 1};
 
     merge_names(x, 2);
     assert_rc(store_drop(x->store, (const uint8_t *)"ks1", 3, NULL, 0), 0);
@@ -530,7 +530,7 @@ static void
 any_failing_call_loses_and_doubles_nothing(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark other = mark(2, 1);
+    const struct store_fill other = mark(2, 1);
     bool hit = true;
     unsigned n;
 

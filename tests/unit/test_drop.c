@@ -19,13 +19,13 @@
 #include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 
-static const struct store_mark log_a = {
+static const struct store_fill log_a = {
     .uuid = "a log of records", .epoch = 4, .first_ms = 1000};
-static const struct store_mark log_b = {
+static const struct store_fill log_b = {
     .uuid = "b log of records", .epoch = 9, .first_ms = 2000};
 
 static int
-add(struct store *s, const struct store_mark *mark, const char *key,
+add(struct store *s, const struct store_fill *mark, const char *key,
     int64_t count)
 {
     return stored_add(s, KS_NAME, mark, key, count);
@@ -48,7 +48,7 @@ static void
 a_dropped_keyspace_is_empty_and_its_logs_stay_in(void **state)
 {
     struct store *s = open_store(*state, 1 << 24, true);
-    struct store_mark later = log_a;
+    struct store_fill later = log_a;
     struct store_row row;
     struct store_totals t;
 
@@ -198,7 +198,7 @@ static void
 a_damaged_keyspace_is_dropped_for_a_fresh_one_that_knows_the_logs(void **state)
 {
     const struct tmpdir *d = *state;
-    const struct store_mark marks[2] = {log_b, log_a};
+    const struct store_fill marks[2] = {log_b, log_a};
 
     for (unsigned i = 0; i < 4; i++) {
         struct store *s = open_store(d, 1 << 20, true);
@@ -456,7 +456,7 @@ marks_stay_when_keys_are_deleted(void **state)
 
 /* Which logs are spent, by the first letter. */
 static bool
-is_dead_fill(void *ctx, const struct store_mark *mark)
+is_dead_fill(void *ctx, const struct store_fill *mark)
 {
     const char *spent = ctx;
 
@@ -688,7 +688,7 @@ make_damage(struct store *s)
 static int
 take_drop(struct store *s)
 {
-    const struct store_mark marks[2] = {log_a, log_b};
+    const struct store_fill marks[2] = {log_a, log_b};
 
     const int rc = store_drop(s, KS, marks, 2);
 

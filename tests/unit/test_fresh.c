@@ -105,7 +105,7 @@ begin_log(struct fixture *f, struct filler *log, uint64_t index,
  * one process has a file of LMDB open once. */
 static void
 in_a_worker(struct fixture *f, const char *const *keyspaces, size_t count,
-            const struct store_mark *mark)
+            const struct store_fill *mark)
 {
     const struct held_options options = {.data_fd = f->datadir.fd,
                                          .writable = true};
@@ -145,7 +145,7 @@ in_a_worker(struct fixture *f, const char *const *keyspaces, size_t count,
 static void
 hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
 {
-    const struct store_mark mark = {
+    const struct store_fill mark = {
         .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
 
     in_a_worker(f, &keyspace, 1, &mark);
@@ -155,7 +155,7 @@ hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
 static void
 hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch, size_t count)
 {
-    const struct store_mark mark = {
+    const struct store_fill mark = {
         .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
     char(*text)[16] = calloc(count, sizeof *text);
     const char **names = calloc(count, sizeof *names);

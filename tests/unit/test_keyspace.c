@@ -513,7 +513,7 @@ golden_log(struct store *s, unsigned log)
 {
     static char keys[GOLDEN_KEYS][8];
     static struct store_delta d[GOLDEN_KEYS];
-    struct store_mark mark = {.epoch = log + 10, .first_ms = log + 1000};
+    struct store_fill mark = {.epoch = log + 10, .first_ms = log + 1000};
     struct store_applied applied;
     size_t n = 0;
 

@@ -60,7 +60,7 @@ open_store(const struct tmpdir *d, bool writable)
 static int
 apply(struct lmdb *s, const char *name, unsigned key)
 {
-    struct store_mark mark = {.epoch = 1, .first_ms = 1};
+    struct store_fill mark = {.epoch = 1, .first_ms = 1};
     char text[16];
 
     (void)snprintf(text, sizeof text, "key-%06u", key); /* fits */

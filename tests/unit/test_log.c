@@ -429,13 +429,13 @@ headers_are_written_in_turn(void **state)
 
     create(d->fd, 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
-    turn = log.turn;
+    turn = log.next_block;
     assert_int_equal(pread(log.fd, before, sizeof before, 0), sizeof before);
     assert_rc(log_begin(&log), 0);
     assert_int_equal(pread(log.fd, after, sizeof after, 0), sizeof after);
     assert_memory_equal(before[!turn], after[!turn], LOG_BLOCK_SIZE);
     assert_memory_not_equal(before[turn], after[turn], LOG_BLOCK_SIZE);
-    assert_int_equal(log.turn, !turn);
+    assert_int_equal(log.next_block, !turn);
     log_abandon(&log);
 }
 

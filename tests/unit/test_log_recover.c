@@ -577,7 +577,7 @@ empty_beside_a_lost_open_header_is_open(void **state)
     make_full(d->fd, 0, 7);
     assert_int_equal(merge(d->fd, 0), 7);
     log = begin_with(d->fd, 0, 3);
-    lost = !log.turn; /* the block just written */
+    lost = !log.next_block; /* the block just written */
     log_abandon(&log);
     zero_block(d, lost);
     assert_rc(log_recover(d->fd, 0), 0);
@@ -593,7 +593,7 @@ empty_beside_a_lost_open_header_is_not_claimed(void **state)
 
     create(d->fd, 0);
     log = begin_with(d->fd, 0, 3);
-    zero_block(d, !log.turn);
+    zero_block(d, !log.next_block);
     log_abandon(&log);
     show(d->fd, 0, 0400, false);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
@@ -628,7 +628,7 @@ a_torn_open_header_leaves_the_log_empty(void **state)
     make_full(d->fd, 0, 7);
     assert_int_equal(merge(d->fd, 0), 7);
     log = begin(d->fd, 0);
-    zero_block(d, !log.turn);
+    zero_block(d, !log.next_block);
     log_abandon(&log);
     assert_rc(log_recover(d->fd, 0), 0);
     assert_recovered(d, 0, 0);
@@ -643,7 +643,7 @@ a_torn_seal_leaves_the_log_open(void **state)
     create(d->fd, 0);
     log = begin_with(d->fd, 0, 6);
     assert_rc(log_seal(&log), 0);
-    zero_block(d, !log.turn);
+    zero_block(d, !log.next_block);
     log_abandon(&log);
     assert_rc(log_recover(d->fd, 0), 0);
     assert_recovered(d, 0, 6);
@@ -660,7 +660,7 @@ a_torn_empty_header_leaves_the_log_sealed_with_its_epoch(void **state)
     make_full(d->fd, 0, 6);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
     assert_rc(log_empty(&log), 0);
-    zero_block(d, !log.turn);
+    zero_block(d, !log.next_block);
     log_abandon(&log);
     assert_rc(log_recover(d->fd, 0), 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);

@@ -471,7 +471,7 @@ a_lost_open_header_hides_nothing(void **state)
     create(d->fd, 0);
     log = begin_with(d->fd, 0, 2);
     poke(d->fd, "0000000000", zeros, sizeof zeros,
-         (uint64_t)!log.turn * LOG_BLOCK_SIZE);
+         (uint64_t)!log.next_block * LOG_BLOCK_SIZE);
     assert_true(oldest(&dir) == FIRST_MS);
     log_abandon(&log);
     logdir_close(&dir);

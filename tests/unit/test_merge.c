@@ -119,7 +119,7 @@ static void
 what_a_keyspace_has_already_is_not_counted_again(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
+    const struct store_fill mark = full_log(x, 0);
 
     assert_rc(had(x, "a", &mark), 0);
     assert_rc(had(x, "b", &mark), 0);
@@ -135,7 +135,7 @@ static void
 logs_that_a_keyspace_tells_apart_are_merged_one_after_the_other(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
+    const struct store_fill mark = full_log(x, 0);
 
     full_log(x, 1);
     assert_rc(had(x, "a", &mark), 0);
@@ -154,7 +154,7 @@ static void
 logs_that_share_no_keyspace_are_merged_together_whatever_is_in(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
+    const struct store_fill mark = full_log(x, 0);
     struct filler f;
 
     assert_rc(had(x, "a", &mark), 0);
@@ -176,7 +176,7 @@ logs_that_all_keyspaces_have_are_merged_together(void **state)
     unsigned i;
 
     for (i = 0; i < 3; i++) {
-        const struct store_mark mark = full_log(x, i);
+        const struct store_fill mark = full_log(x, i);
 
         assert_rc(had(x, "a", &mark), 0);
         assert_rc(had(x, "c", &mark), 0);
@@ -193,7 +193,7 @@ static void
 a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
+    const struct store_fill mark = full_log(x, 0);
 
     assert_rc(had(x, "a", &mark), 0);
     assert_rc(had(x, "b", &mark), 0);
@@ -213,7 +213,7 @@ static void
 of_a_log_that_is_in_partly_only_later_keys_are_applied(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
+    const struct store_fill mark = full_log(x, 0);
 
     full_log(x, 1);
     memstore_cut(x->store, 1);
@@ -234,7 +234,7 @@ static void
 a_log_older_than_its_mark_is_quarantined_and_the_others_merged(void **state)
 {
     struct fixture *x = *state;
-    struct store_mark mark = full_log(x, 0);
+    struct store_fill mark = full_log(x, 0);
 
     full_log(x, 1);
     mark.epoch += 5;
@@ -252,8 +252,8 @@ static void
 a_second_fill_of_an_epoch_counts_beside_the_first(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
-    struct store_mark first = mark;
+    const struct store_fill mark = full_log(x, 0);
+    struct store_fill first = mark;
 
     first.first_ms--;
     assert_rc(had(x, "a", &first), 0);
@@ -362,7 +362,7 @@ static void
 records_that_are_held_already_are_not_held_or_counted_again(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
+    const struct store_fill mark = full_log(x, 0);
 
     held_by_another(x, "a", &mark, 1);
 
@@ -380,7 +380,7 @@ static void
 a_log_that_is_held_and_one_that_is_not_are_merged_one_by_one(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
+    const struct store_fill mark = full_log(x, 0);
 
     full_log(x, 1);
     held_by_another(x, "a", &mark, 1);
@@ -429,7 +429,7 @@ static void
 logs_of_a_keyspace_that_cannot_be_read_are_held_one_by_one(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark mark = full_log(x, 0);
+    const struct store_fill mark = full_log(x, 0);
     unsigned i;
 
     full_log(x, 1);

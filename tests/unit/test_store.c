@@ -38,7 +38,7 @@ teardown(void **state)
     return 0;
 }
 
-static const struct store_mark fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
+static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
 
 static int64_t
 count(struct fixture *x, const char *name, const char *key)
@@ -52,7 +52,7 @@ count(struct fixture *x, const char *name, const char *key)
 static enum store_mark_state
 mark_state(struct fixture *x, uint64_t epoch, uint64_t first_ms)
 {
-    struct store_mark mark = fill3;
+    struct store_fill mark = fill3;
     struct store_mark_info info;
 
     mark.epoch = epoch;
@@ -82,7 +82,7 @@ static void
 an_earlier_fill_is_refused_and_another_fill_counts(void **state)
 {
     struct fixture *x = *state;
-    struct store_mark mark = fill3;
+    struct store_fill mark = fill3;
 
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
@@ -98,7 +98,7 @@ static void
 marks_that_do_not_agree_are_no_batch(void **state)
 {
     struct fixture *x = *state;
-    const struct store_mark marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
+    const struct store_fill marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
     const struct store_delta d = {
         .key = (const uint8_t *)"the", .key_size = 3, .sum_low = 9};
     const struct store_batch b = {.name = (const uint8_t *)"words",
@@ -198,7 +198,7 @@ an_interrupted_batch_goes_on_where_it_was(void **state)
 }
 
 static bool
-is_dead_fill(void *ctx, const struct store_mark *mark)
+is_dead_fill(void *ctx, const struct store_fill *mark)
 {
     return *(bool *)ctx && mark->epoch == 3;
 }

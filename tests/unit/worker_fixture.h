@@ -116,10 +116,10 @@ fixture_remove(struct fixture *x)
 
 /* A full log of one record each of "a", "b" and "c", and a second key in "a".
  * Returns its mark. */
-static inline struct store_mark
+static inline struct store_fill
 full_log(struct fixture *x, uint64_t index)
 {
-    struct store_mark mark;
+    struct store_fill mark;
     struct filler f;
 
     filler_open(&f, x->dir.log_fd, index, SLOTS);
@@ -154,7 +154,7 @@ log_deltas(const char *name, struct store_delta deltas[2])
 
 /* Applies them as a worker did that died before it emptied the log. */
 static inline int
-had(struct fixture *x, const char *name, const struct store_mark *mark)
+had(struct fixture *x, const char *name, const struct store_fill *mark)
 {
     struct store_delta deltas[2];
     const size_t count = log_deltas(name, deltas);
@@ -165,7 +165,7 @@ had(struct fixture *x, const char *name, const struct store_mark *mark)
 /* Holds them for a keyspace, under these marks. */
 static inline void
 held_by_another(struct fixture *x, const char *name,
-                const struct store_mark *marks, size_t count)
+                const struct store_fill *marks, size_t count)
 {
     struct store_delta deltas[2];
     const struct store_batch b = {.name = (const uint8_t *)name,

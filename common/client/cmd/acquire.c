@@ -43,7 +43,7 @@
 #define EXIT_NOT_FOUND      127
 #define EXIT_SIGNAL         128 /* and its number */
 
-struct holding {
+struct acquire_holding {
     const struct cmd_line *line;
     struct live_name name;
     uint32_t resources;
@@ -62,7 +62,7 @@ struct holding {
 /* ---- the line ---------------------------------------------------------- */
 
 static int
-take_numbers(struct holding *h)
+take_numbers(struct acquire_holding *h)
 {
     const struct cmd_line *line = h->line;
     int64_t resources, max, refused;
@@ -109,7 +109,7 @@ jitter(uint64_t pause_ms)
 
 /* 0 when the time is over, or the end of the connection. */
 static int
-pause_for(struct holding *h, uint64_t ms)
+pause_for(struct acquire_holding *h, uint64_t ms)
 {
     const int rc = link_wait(countd_live_fd(h->l), POLLIN, -1, clock_ms() + ms);
 
@@ -118,7 +118,7 @@ pause_for(struct holding *h, uint64_t ms)
 
 /* 0 held, -EBUSY refused, else what went wrong. */
 static int
-acquire(struct holding *h)
+acquire(struct acquire_holding *h)
 {
     const uint64_t start = clock_ms();
     const uint64_t end =
@@ -149,7 +149,7 @@ acquire(struct holding *h)
 
 /* In the child: never returns. */
 static void
-become(struct holding *h, const sigset_t *mask, pid_t parent)
+become(struct acquire_holding *h, const sigset_t *mask, pid_t parent)
 {
     char **argv = &h->line->args[3];
     int error;
@@ -173,7 +173,7 @@ become(struct holding *h, const sigset_t *mask, pid_t parent)
 
 /* From here on signals come by the descriptor, the child's end too. */
 static int
-start(struct holding *h)
+start(struct acquire_holding *h)
 {
     static const int passed[] = {SIGTERM, SIGINT,  SIGHUP,
                                  SIGQUIT, SIGUSR1, SIGUSR2};
@@ -200,7 +200,7 @@ start(struct holding *h)
 }
 
 static void
-say_lost(struct holding *h)
+say_lost(struct acquire_holding *h)
 {
     char text[4 * 64 + 1];
 
@@ -225,7 +225,7 @@ say_lost(struct holding *h)
 /* What the terminal sends, and what the child sends to all of its group, has
  * reached the child as well. */
 static void
-pass_on(const struct holding *h)
+pass_on(const struct acquire_holding *h)
 {
     struct signalfd_siginfo s;
 
@@ -240,7 +240,7 @@ pass_on(const struct holding *h)
 
 /* Waits for the end of the command; its status as of waitpid(). */
 static int
-await(struct holding *h)
+await(struct acquire_holding *h)
 {
     struct pollfd p[] = {{.fd = h->signal_fd, .events = POLLIN},
                          {.fd = countd_live_fd(h->l), .events = POLLIN}};
@@ -273,7 +273,7 @@ await(struct holding *h)
 }
 
 static int
-run(struct holding *h)
+run(struct acquire_holding *h)
 {
     int status;
     int rc;
@@ -301,7 +301,7 @@ run(struct holding *h)
 /* ---- the subcommand ---------------------------------------------------- */
 
 static int
-acquire_and_run(struct holding *h)
+acquire_and_run(struct acquire_holding *h)
 {
     char text[4 * 64 + 1];
     int rc;
@@ -323,7 +323,7 @@ acquire_and_run(struct holding *h)
 int
 cmd_acquire(struct cmd_line *line)
 {
-    struct holding h = {
+    struct acquire_holding h = {
         .line = line, .signal_fd = -1, .kill_at_ms = UINT64_MAX};
     int status;
 

@@ -241,7 +241,7 @@ parse_cell(const struct cmd_line *line, uint32_t *out)
     return status;
 }
 
-struct update {
+struct board_update {
     uint32_t slot, cell;
     int64_t generation;
     int64_t shared[COUNTD_BOARD_VALUES_MAX];
@@ -250,7 +250,7 @@ struct update {
 };
 
 static int
-parse_update(const struct cmd_line *line, struct update *u)
+parse_update(const struct cmd_line *line, struct board_update *u)
 {
     const char *shared = cmd_value(line, "shared");
     const char *values = cmd_value(line, "private");
@@ -279,7 +279,7 @@ static int
 run_update(struct cmd_line *line, struct countd_board *b,
            const struct countd_board_shape *shape)
 {
-    struct update u = {.shared_count = 0};
+    struct board_update u = {.shared_count = 0};
     int rc, cell_rc, status;
 
     status = parse_index(line->args[2], "slot", shape->slots, &u.slot);

@@ -28,7 +28,7 @@
 /* The highest epoch any keyspace has of one log. */
 struct known {
     bool used;
-    struct store_mark mark;
+    struct store_fill mark;
     struct cmd_name keyspace; /* that has it */
 };
 
@@ -154,7 +154,7 @@ grow_known(struct check *c)
 }
 
 static int
-keep_mark(void *ctx, const struct store_mark *m,
+keep_mark(void *ctx, const struct store_fill *m,
           const struct store_mark_info *info)
 {
     struct check *c = ctx;

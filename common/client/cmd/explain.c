@@ -29,7 +29,7 @@
 #define LOOKS_MAX 100
 
 struct mark {
-    struct store_mark m;
+    struct store_fill m;
     bool done;
     bool archived; /* this very fill is */
 };
@@ -67,7 +67,7 @@ struct explain {
 /* ---- the count and its marks ------------------------------------------- */
 
 static int
-keep_mark(void *ctx, const struct store_mark *m,
+keep_mark(void *ctx, const struct store_fill *m,
           const struct store_mark_info *info)
 {
     struct explain *e = ctx;
@@ -93,7 +93,7 @@ struct compare {
 };
 
 static int
-compare_mark(void *ctx, const struct store_mark *m,
+compare_mark(void *ctx, const struct store_fill *m,
              const struct store_mark_info *info)
 {
     struct compare *c = ctx;

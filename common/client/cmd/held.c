@@ -24,7 +24,7 @@ static const struct output_column columns[] = {
 
 #define WHY_SIZE 96
 
-struct list {
+struct held_list {
     const struct config *config;
     struct output out;
     uint64_t now_ms;
@@ -33,7 +33,7 @@ struct list {
 
 /* Unix time; for people how long ago that is. */
 static struct cell
-time_cell(const struct list *l, uint64_t unix_ms, char age[32])
+time_cell(const struct held_list *l, uint64_t unix_ms, char age[32])
 {
     if (l->out.format != OUTPUT_PEOPLE)
         return cell_number((int64_t)unix_ms);
@@ -64,7 +64,7 @@ why_text(const struct config *c, int error, char text[WHY_SIZE])
 static int
 list_row(void *ctx, const struct held_summary *s)
 {
-    struct list *l = ctx;
+    struct held_list *l = ctx;
     char oldest[32], since[32], why[WHY_SIZE];
 
     l->any = true;
@@ -83,7 +83,7 @@ list_row(void *ctx, const struct held_summary *s)
 static int
 held_list(struct cmd_line *line)
 {
-    struct list l = {.config = &line->config, .now_ms = clock_unix_ms()};
+    struct held_list l = {.config = &line->config, .now_ms = clock_unix_ms()};
     struct store_session in;
     struct unmerged kept;
     int rc, status;

@@ -20,7 +20,7 @@ static const struct output_column columns[] = {
     {"", "bar", false},
 };
 
-struct history {
+struct history_command {
     const struct cmd_line *line;
     struct cmd_name keyspace, key;
     struct time_range span;
@@ -43,7 +43,7 @@ largest(const struct countd_buckets *b)
 }
 
 static void
-print_rows(const struct history *h, struct output *out,
+print_rows(const struct history_command *h, struct output *out,
            const struct countd_buckets *b)
 {
     const double most = largest(b);
@@ -73,7 +73,7 @@ print_spark(const struct countd_buckets *b, unsigned width)
 }
 
 static int
-print(const struct history *h, const struct countd_buckets *b)
+print(const struct history_command *h, const struct countd_buckets *b)
 {
     struct output out;
     unsigned width;
@@ -98,7 +98,7 @@ print(const struct history *h, const struct countd_buckets *b)
 }
 
 static int
-read_options(struct history *h)
+read_options(struct history_command *h)
 {
     const struct cmd_line *line = h->line;
     const char *step = cmd_value(line, "step");
@@ -126,7 +126,7 @@ read_options(struct history *h)
 int
 cmd_history(struct cmd_line *line)
 {
-    struct history h = {.line = line};
+    struct history_command h = {.line = line};
     struct countd_buckets *buckets;
     struct countd *c;
     int rc, status;

@@ -32,7 +32,7 @@ struct entry {
     char file[FILE_SIZE]; /* "": not known */
 };
 
-struct list {
+struct keyspaces_list {
     struct countd *c;
     struct datadir dir;
     bool has_dir;
@@ -47,7 +47,7 @@ struct list {
 
 /* Blocks, not length: a file has room that was never written. */
 static void
-find_file(const struct list *l, struct entry *e)
+find_file(const struct keyspaces_list *l, struct entry *e)
 {
     char base[NAME_FILE_SIZE];
     struct stat st;
@@ -64,7 +64,7 @@ find_file(const struct list *l, struct entry *e)
 }
 
 static void
-print_entry(struct list *l, const struct entry *e)
+print_entry(struct keyspaces_list *l, const struct entry *e)
 {
     const struct cell cells[] = {
         e->keys < 0 ? cell_none() : cell_number(e->keys),
@@ -80,7 +80,7 @@ print_entry(struct list *l, const struct entry *e)
 /* ---- a page ------------------------------------------------------------ */
 
 static int
-grow(struct list *l, size_t count)
+grow(struct keyspaces_list *l, size_t count)
 {
     const size_t capacity = 2 * (l->count + count);
     struct entry *larger;
@@ -98,7 +98,7 @@ grow(struct list *l, size_t count)
 /* The totals of the entries.  One that cannot be read, or that has gone, has
  * none. */
 static int
-request_totals(struct list *l)
+request_totals(struct keyspaces_list *l)
 {
     const size_t count = l->count;
     struct countd_key *keys = calloc(count, sizeof *keys);
@@ -120,7 +120,7 @@ request_totals(struct list *l)
 }
 
 static int
-take_page(struct list *l, const struct countd_rows *rows)
+take_page(struct keyspaces_list *l, const struct countd_rows *rows)
 {
     int rc;
 
@@ -146,7 +146,7 @@ take_page(struct list *l, const struct countd_rows *rows)
 
 /* Asks for those after the last one until none is left. */
 static int
-take_pages(struct list *l)
+take_pages(struct keyspaces_list *l)
 {
     struct cmd_name after = {0};
     size_t got;
@@ -177,7 +177,7 @@ take_pages(struct list *l)
 
 /* Says nothing of a directory that is not there or not for this user. */
 static int
-open_dir(const struct cmd_line *line, struct list *l)
+open_dir(const struct cmd_line *line, struct keyspaces_list *l)
 {
     int status;
 
@@ -189,7 +189,7 @@ open_dir(const struct cmd_line *line, struct list *l)
 }
 
 static int
-run(struct list *l)
+run(struct keyspaces_list *l)
 {
     const int rc = take_pages(l);
 
@@ -204,7 +204,7 @@ run(struct list *l)
 int
 cmd_keyspaces(struct cmd_line *line)
 {
-    struct list l = {0};
+    struct keyspaces_list l = {0};
     int rc, status;
 
     status = cmd_connect(line, CMD_READER, 0, &l.c);

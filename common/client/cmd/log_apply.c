@@ -52,7 +52,7 @@ log_apply_clear(struct log_apply *s)
 }
 
 int
-log_apply_log(struct log_apply *s, const struct store_mark *mark)
+log_apply_log(struct log_apply *s, const struct store_fill *mark)
 {
     void *marks = s->marks;
     const int rc =
@@ -216,12 +216,12 @@ ask_marks(struct round *r)
 }
 
 struct other {
-    const struct store_mark *mark;
+    const struct store_fill *mark;
     bool later; /* than it is what the keyspace has */
 };
 
 static int
-see_mark(void *ctx, const struct store_mark *m,
+see_mark(void *ctx, const struct store_fill *m,
          const struct store_mark_info *info)
 {
     struct other *o = ctx;

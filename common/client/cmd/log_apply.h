@@ -34,7 +34,7 @@ struct log_apply_record {
 };
 
 struct log_apply {
-    struct store_mark *marks; /* of the logs */
+    struct store_fill *marks; /* of the logs */
     size_t log_count, log_room;
     struct log_apply_record *records;
     size_t count, room;
@@ -43,7 +43,7 @@ struct log_apply {
 
     /* Of one keyspace. */
     struct store_delta *deltas;
-    struct store_mark *touched;
+    struct store_fill *touched;
     struct store_mark_info *infos;
     enum held_state *held_states;
     uint32_t *logs; /* which they are */
@@ -54,7 +54,7 @@ void log_apply_fini(struct log_apply *s);
 void log_apply_clear(struct log_apply *s); /* keeps the memory */
 
 /* The next records are of this fill.  -ENOMEM */
-int log_apply_log(struct log_apply *s, const struct store_mark *mark);
+int log_apply_log(struct log_apply *s, const struct store_fill *mark);
 
 /* Increments of 0 are left out.  -ENOMEM */
 int log_apply_add(struct log_apply *s, const struct message *m,

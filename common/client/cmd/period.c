@@ -27,7 +27,7 @@ static const struct output_column rank_columns[] = {
     {"of keys", "keys", true},
 };
 
-struct period {
+struct period_command {
     const struct cmd_line *line;
     struct cmd_name keyspace, key;
     struct time_range span;
@@ -43,8 +43,8 @@ period_is_asked(const struct cmd_line *line)
 }
 
 static int
-ask(struct countd *c, const struct period *p, const struct time_range *s,
-    int64_t length, struct countd_top **out)
+ask(struct countd *c, const struct period_command *p,
+    const struct time_range *s, int64_t length, struct countd_top **out)
 {
     return countd_period_top(c, p->keyspace.bytes, p->keyspace.size, s->from,
                              s->to, length, out);
@@ -53,7 +53,7 @@ ask(struct countd *c, const struct period *p, const struct time_range *s,
 /* Widens the span to the finest steps that nothing is missing from, or that
  * least is missing from.  A length of 0 asks for no more than that. */
 static int
-fit(struct countd *c, struct period *p)
+fit(struct countd *c, struct period_command *p)
 {
     static const int64_t steps[] = {60, 3600, 86400};
     struct time_range best = p->span;
@@ -115,7 +115,7 @@ print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
 }
 
 static void
-begin(struct output *out, const struct period *p, int64_t since)
+begin(struct output *out, const struct period_command *p, int64_t since)
 {
     output_fact(out, "keyspace",
                 cell_name(p->keyspace.bytes, p->keyspace.size));
@@ -127,7 +127,7 @@ begin(struct output *out, const struct period *p, int64_t since)
 }
 
 static int
-finish(struct output *out, const struct period *p, int64_t since,
+finish(struct output *out, const struct period_command *p, int64_t since,
        int64_t as_of_ms)
 {
     char from[TIME_TEXT_SIZE], to[TIME_TEXT_SIZE];
@@ -143,7 +143,7 @@ finish(struct output *out, const struct period *p, int64_t since,
 }
 
 static int
-print_top(const struct period *p, const struct countd_top *top)
+print_top(const struct period_command *p, const struct countd_top *top)
 {
     struct output out;
 
@@ -159,7 +159,7 @@ print_top(const struct period *p, const struct countd_top *top)
 
 /* Of one row the facts of JSON need no list. */
 static int
-print_rank(const struct period *p, const struct countd_period *r)
+print_rank(const struct period_command *p, const struct countd_period *r)
 {
     const bool any = r->sum.any != 0;
     char text[OUTPUT_SUM_SIZE];
@@ -183,7 +183,7 @@ print_rank(const struct period *p, const struct countd_period *r)
 
 /* A handle, and what is asked about; an exit status. */
 static int
-open_period(struct period *p, struct countd **c)
+open_period(struct period_command *p, struct countd **c)
 {
     const struct cmd_line *line = p->line;
     int status;
@@ -198,7 +198,7 @@ open_period(struct period *p, struct countd **c)
 int
 period_top(const struct cmd_line *line, int64_t length)
 {
-    struct period p = {.line = line, .length = length};
+    struct period_command p = {.line = line, .length = length};
     struct countd_top *top;
     struct countd *c;
     int rc, status;
@@ -223,7 +223,7 @@ period_top(const struct cmd_line *line, int64_t length)
 int
 period_rank(const struct cmd_line *line)
 {
-    struct period p = {.line = line};
+    struct period_command p = {.line = line};
     struct countd_period r;
     struct countd *c;
     int rc, status;

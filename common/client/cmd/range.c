@@ -18,7 +18,7 @@ static const struct output_column columns[] = {
 
 #define COLUMNS 3 /* of all forms */
 
-struct range {
+struct range_command {
     struct countd *c;
     struct cmd_name keyspace;
     int64_t offset;
@@ -40,7 +40,7 @@ is_at_limit(int64_t count)
 }
 
 static void
-print_rows(struct range *r, const struct countd_rows *rows)
+print_rows(struct range_command *r, const struct countd_rows *rows)
 {
     for (size_t i = 0; i < rows->count; i++) {
         const struct countd_row *row = &rows->rows[i];
@@ -57,7 +57,7 @@ print_rows(struct range *r, const struct countd_rows *rows)
 
 /* A negative offset becomes the rank of the row it found. */
 static int
-settle_offset(struct range *r, const struct countd_rows *rows)
+settle_offset(struct range_command *r, const struct countd_rows *rows)
 {
     if (r->offset >= 0 || rows->count == 0)
         return 0;
@@ -66,7 +66,7 @@ settle_offset(struct range *r, const struct countd_rows *rows)
 }
 
 static void
-begin(struct range *r)
+begin(struct range_command *r)
 {
     r->answered = true;
     output_fact(&r->out, "keyspace",
@@ -76,7 +76,7 @@ begin(struct range *r)
 /* What rows alone do not tell: flagged counters, and that requests which are
  * each of their own moment do not fit together. */
 static void
-tell_facts(struct range *r)
+tell_facts(struct range_command *r)
 {
     struct countd_facts after;
 
@@ -99,7 +99,7 @@ tell_facts(struct range *r)
 }
 
 static int
-finish(struct range *r, int rc)
+finish(struct range_command *r, int rc)
 {
     output_rows_end(&r->out);
     if (rc == 0 && !r->missing)
@@ -112,7 +112,7 @@ finish(struct range *r, int rc)
 
 /* What is known of the keyspace; is there any? */
 static int
-ask_facts(struct range *r)
+ask_facts(struct range_command *r)
 {
     const int rc = countd_about(r->c, r->keyspace.bytes, r->keyspace.size, NULL,
                                 0, &r->before);
@@ -123,7 +123,7 @@ ask_facts(struct range *r)
 
 /* One request at a time until `length` rows or the end. */
 static int
-print_pages(struct range *r)
+print_pages(struct range_command *r)
 {
     bool first = true;
     size_t got;
@@ -160,7 +160,7 @@ print_pages(struct range *r)
 }
 
 static int
-run(struct cmd_line *line, struct range *r)
+run(struct cmd_line *line, struct range_command *r)
 {
     int status, rc, ended;
 
@@ -186,7 +186,7 @@ run(struct cmd_line *line, struct range *r)
 int
 cmd_top(struct cmd_line *line)
 {
-    struct range r = {0};
+    struct range_command r = {0};
     int status;
 
     if (line->arg_count > 1 && cmd_value(line, "n") != NULL)
@@ -202,7 +202,7 @@ cmd_top(struct cmd_line *line)
 int
 cmd_range(struct cmd_line *line)
 {
-    struct range r = {0};
+    struct range_command r = {0};
     int status;
 
     /* INT64_MIN marks an extended request on the wire. */

@@ -127,7 +127,7 @@ static int
 add_records(struct replay *r, struct packed *from)
 {
     const struct packed_header *h = packed_header(from);
-    struct store_mark mark = {.epoch = h->epoch, .first_ms = h->first_ms};
+    struct store_fill mark = {.epoch = h->epoch, .first_ms = h->first_ms};
     const struct packed_record *records;
     int count, rc;
 

@@ -30,7 +30,7 @@ struct salvage {
     const char *name;
     struct store_session in;
     struct inspect report;
-    struct store_mark mark;
+    struct store_fill mark;
     bool dry_run;
     struct log_apply sums;
     struct log_apply_result result;

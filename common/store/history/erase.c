@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 /* A block in memory, while the kv changes. */
-struct block {
+struct erase_block {
     struct run_key at;
     size_t size;
     struct rows_reader reader;
@@ -37,13 +37,13 @@ struct erase {
     struct run_key head;             /* of the run's first block */
     int128 gone[HISTORY_CELLS], sum; /* erased from the run */
     struct history_row row;
-    struct block block, before;
+    struct erase_block block, before;
 };
 
 /* ---- blocks ------------------------------------------------------------ */
 
 static int
-load_block(struct erase *e, struct block *b, struct kv_item *item)
+load_block(struct erase *e, struct erase_block *b, struct kv_item *item)
 {
     if (!run_key_same(&e->head, item) || item->size > sizeof b->copy ||
         item->key_size > sizeof b->at.bytes)
@@ -69,7 +69,7 @@ set_at(struct erase *e, struct run_key *k, const uint8_t *at, size_t size)
 
 /* Loads the block that begins at this key or before it. */
 static int
-find_block(struct erase *e, struct block *b, const struct run_key *k)
+find_block(struct erase *e, struct erase_block *b, const struct run_key *k)
 {
     struct kv_item item;
     const int rc = e->kv->before(e->kv->ctx, k->bytes, k->size, &item);
@@ -79,7 +79,7 @@ find_block(struct erase *e, struct block *b, const struct run_key *k)
 
 /* Loads the block that `next` of the one at hand tells. */
 static int
-load_next(struct erase *e, struct block *b)
+load_next(struct erase *e, struct erase_block *b)
 {
     struct run_key k;
     int rc;
@@ -95,7 +95,7 @@ load_next(struct erase *e, struct block *b)
 /* Loads the block before one: no key is between the one that is returned and
  * `at`. */
 static int
-find_before(struct erase *e, struct block *b, const struct run_key *at)
+find_before(struct erase *e, struct erase_block *b, const struct run_key *at)
 {
     struct run_key k = *at;
 
@@ -108,7 +108,7 @@ find_before(struct erase *e, struct block *b, const struct run_key *at)
 }
 
 static int
-remove_block(struct erase *e, const struct block *b)
+remove_block(struct erase *e, const struct erase_block *b)
 {
     if (e->run->blocks == 0)
         return -EBADMSG;
@@ -119,7 +119,7 @@ remove_block(struct erase *e, const struct block *b)
 
 /* Puts what was written, to be followed by the block at `next` (NULL: none). */
 static int
-put_block(struct erase *e, struct block *b, const uint8_t *next,
+put_block(struct erase *e, struct erase_block *b, const uint8_t *next,
           size_t next_size)
 {
     b->size = rows_end(&b->writer, b->at.bytes, b->at.size, next, next_size);
@@ -133,7 +133,7 @@ put_block(struct erase *e, struct block *b, const uint8_t *next,
 
 /* Takes the row that the block's reader stands on. */
 static void
-take_row(struct erase *e, const struct block *b)
+take_row(struct erase *e, const struct erase_block *b)
 {
     e->row.key = b->reader.key;
     e->row.key_size = b->reader.key_size;
@@ -173,7 +173,7 @@ count_erased(struct erase *e)
 
 /* Writes the rows that stay.  1: some do not; *moved: nor does the first. */
 static int
-filter_rows(struct erase *e, struct block *b, bool *moved)
+filter_rows(struct erase *e, struct erase_block *b, bool *moved)
 {
     bool changed = false, first = true;
     int rc;
@@ -196,7 +196,7 @@ filter_rows(struct erase *e, struct block *b, bool *moved)
 
 /* Writes all rows; the last one's key is the writer's. */
 static int
-copy_rows(struct erase *e, struct block *b)
+copy_rows(struct erase *e, struct erase_block *b)
 {
     int rc;
 
@@ -213,7 +213,8 @@ copy_rows(struct erase *e, struct block *b)
 
 /* The key of the first row that was written. */
 static int
-read_first(const struct block *b, uint8_t first[HISTORY_KEY_MAX], size_t *size)
+read_first(const struct erase_block *b, uint8_t first[HISTORY_KEY_MAX],
+           size_t *size)
 {
     const uint8_t *at = b->writer.bytes + ROWS_HEAD_SIZE;
     size_t more = at[1];
@@ -233,7 +234,7 @@ read_first(const struct block *b, uint8_t first[HISTORY_KEY_MAX], size_t *size)
 static int
 link_block(struct erase *e, const struct run_key *from, bool any)
 {
-    struct block *b = &e->before;
+    struct erase_block *b = &e->before;
     uint8_t first[HISTORY_KEY_MAX];
     size_t size;
     int rc;
@@ -260,7 +261,7 @@ link_block(struct erase *e, const struct run_key *from, bool any)
 static int
 rewrite_block(struct erase *e, bool moved)
 {
-    struct block *b = &e->block;
+    struct erase_block *b = &e->block;
     const struct run_key from = b->at;
     int rc;
 
@@ -289,7 +290,7 @@ rewrite_block(struct erase *e, bool moved)
 static int
 lower_all_keys(struct erase *e)
 {
-    struct block *b = &e->block;
+    struct erase_block *b = &e->block;
     int rc;
 
     rc = find_block(e, b, &e->head);

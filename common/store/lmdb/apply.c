@@ -22,7 +22,7 @@
 #include <malloc.h>
 
 /* One store_apply on its way. */
-struct batch {
+struct apply_call {
     struct lmdb *store;
     struct keyspace *keyspace;
     const struct store_batch *given;
@@ -79,7 +79,7 @@ first_above(const struct store_batch *given, const struct mark_found *f)
 
 /* What the marks that were read say: *at is the first delta that is missing. */
 static int
-judge(const struct batch *b, size_t *at, bool *in)
+judge(const struct apply_call *b, size_t *at, bool *in)
 {
     const struct mark_found *found = b->marks.found;
 
@@ -100,7 +100,8 @@ judge(const struct batch *b, size_t *at, bool *in)
 
 /* Reads the marks, and finds where to go on. */
 static int
-find_place(struct batch *b, MDB_txn *txn, const struct keyspace_state *state)
+find_place(struct apply_call *b, MDB_txn *txn,
+           const struct keyspace_state *state)
 {
     size_t at;
     int rc;
@@ -149,7 +150,7 @@ next_change(const struct store_batch *given, size_t *i, struct change *c)
  * whether +5 and -5 come in one batch or in two must make no difference to
  * what keys there are. */
 static int
-fill(struct batch *b, MDB_txn *txn, size_t *least)
+fill(struct apply_call *b, MDB_txn *txn, size_t *least)
 {
     struct slice *sl = &b->store->slice;
     const size_t key_size = b->given->deltas[b->at].key_size;
@@ -178,7 +179,7 @@ fill(struct batch *b, MDB_txn *txn, size_t *least)
 static int
 check_quota(void *ctx, struct tree *keys)
 {
-    struct batch *b = ctx;
+    struct apply_call *b = ctx;
     struct tree_finder finder = {.valid = false};
     const uint64_t max = b->store->options.keys_max;
     uint64_t total = keys->root.count;
@@ -204,7 +205,7 @@ check_quota(void *ctx, struct tree *keys)
 }
 
 static int
-write_marks(struct batch *b, MDB_txn *txn, struct keyspace_state *state)
+write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
 {
 #ifdef COUNTD_MUTANT_NO_MARK
     (void)txn; /* a planted bug for `make mutants`: marks are not written */
@@ -224,7 +225,7 @@ write_marks(struct batch *b, MDB_txn *txn, struct keyspace_state *state)
 
 /* Edits both trees and adds to history. */
 static int
-make_edits(struct batch *b, MDB_txn *txn, struct keyspace_state *state,
+make_edits(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state,
            size_t *least)
 {
     struct keyspace_history *past = &b->past;
@@ -259,7 +260,7 @@ make_edits(struct batch *b, MDB_txn *txn, struct keyspace_state *state,
 static int
 make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 {
-    struct batch *b = ctx;
+    struct apply_call *b = ctx;
     int rc;
 
     b->nonce = state->nonce;
@@ -282,7 +283,7 @@ make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 /* After a failed commit: opens the keyspace anew and reads what is there.
  * 0: it happened after all; else `failed`. */
 static int
-read_outcome(struct batch *b, int failed)
+read_outcome(struct apply_call *b, int failed)
 {
     const bool was_in = b->in;
     struct keyspace_state now;
@@ -314,7 +315,7 @@ read_outcome(struct batch *b, int failed)
 
 /* Applies the next slice. */
 static int
-apply_slice(struct batch *b)
+apply_slice(struct apply_call *b)
 {
     struct work w = {.make = make_slice, .ctx = b};
     int rc;
@@ -360,7 +361,7 @@ share_memory(struct lmdb *s)
 }
 
 static int
-apply_all(struct batch *b)
+apply_all(struct apply_call *b)
 {
     const struct store_batch *g = b->given;
     int rc;
@@ -390,7 +391,7 @@ lmdb_apply(struct store *store, const struct store_batch *given,
            struct store_applied *applied)
 {
     struct lmdb *s = lmdb_of(store);
-    struct batch b = {.store = s, .given = given};
+    struct apply_call b = {.store = s, .given = given};
     int rc;
 
     *applied = (struct store_applied){.keys = 0};

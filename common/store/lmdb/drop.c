@@ -117,7 +117,7 @@ lock_file(struct lmdb *s, const char *file)
 /* Puts a fresh file in place of one that cannot be used, and returns 1. */
 static int
 replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-        const struct store_mark *marks, size_t count)
+        const struct store_fill *marks, size_t count)
 {
     struct keyspace named = {.name_size = name_size};
     int fd, rc;
@@ -165,7 +165,7 @@ outcome(struct lmdb *s, const uint8_t *name, size_t name_size, const char *what,
 
 int
 lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
-          const struct store_mark *marks, size_t count)
+          const struct store_fill *marks, size_t count)
 {
     struct lmdb *s = lmdb_of(store);
     int rc = -ESTALE;

@@ -229,7 +229,7 @@ lmdb_of(struct store *s)
 /* ---- the operations of the engine, as in store.h ---- */
 
 int lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
-               const struct store_mark *marks, size_t count,
+               const struct store_fill *marks, size_t count,
                struct store_mark_info *infos);
 int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
@@ -253,7 +253,7 @@ int lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
                void (*fault)(void *ctx, const char *text), void *ctx,
                struct store_check_result *out);
 int lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
-                   int (*mark)(void *ctx, const struct store_mark *m,
+                   int (*mark)(void *ctx, const struct store_fill *m,
                                const struct store_mark_info *info),
                    void *ctx);
 int lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
@@ -261,7 +261,7 @@ int lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
 int lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
                 int data_fd);
 int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
-              const struct store_mark *marks, size_t count);
+              const struct store_fill *marks, size_t count);
 int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
              const struct store_key *keys, size_t count, uint64_t *deleted);
 
@@ -455,13 +455,13 @@ struct mark_found {
 
 /* Marks that are asked for, each of another log. */
 struct marks {
-    const struct store_mark *marks; /* borrowed */
+    const struct store_fill *marks; /* borrowed */
     size_t count;
     size_t *sorted; /* their places, by uuid */
     struct mark_found *found;
 };
 
-int marks_init(struct marks *m, const struct store_mark *marks, size_t count);
+int marks_init(struct marks *m, const struct store_fill *marks, size_t count);
 void marks_fini(struct marks *m);
 
 /* Calls `mark` for every mark there is, by uuid; stops on non-zero.  -EBADMSG:
@@ -502,7 +502,7 @@ int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
 /* Makes the file of a keyspace without rows, with these marks as done, in place
  * of the one that has its name.  The caller holds that one's flock. */
 int keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-                          const char *file, const struct store_mark *marks,
+                          const char *file, const struct store_fill *marks,
                           size_t count);
 
 /* Makes the file of a keyspace without rows, with the marks that `txn` of the

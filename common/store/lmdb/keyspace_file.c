@@ -159,7 +159,7 @@ fill_empty(void *ctx, MDB_txn *txn)
  * descriptor. */
 static int
 make_file(struct lmdb *s, const uint8_t *name, size_t name_size,
-          const struct store_mark *marks, size_t count,
+          const struct store_fill *marks, size_t count,
           char temp[KEYSPACE_FILE_SIZE])
 {
     struct empty e = {.store = s, .name = name, .name_size = name_size};
@@ -287,7 +287,7 @@ keyspace_file_remove(const struct lmdb *s, const char *file)
 
 int
 keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-                      const char *file, const struct store_mark *marks,
+                      const char *file, const struct store_fill *marks,
                       size_t count)
 {
     const int dir_fd = s->options.keyspace_fd;

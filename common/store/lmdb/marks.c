@@ -22,7 +22,7 @@ by_uuid(const void *a, const void *b, void *ctx)
 }
 
 int
-marks_init(struct marks *m, const struct store_mark *marks, size_t count)
+marks_init(struct marks *m, const struct store_fill *marks, size_t count)
 {
     *m = (struct marks){.marks = marks, .count = count};
     m->sorted = malloc((count + 1) * sizeof *m->sorted);
@@ -86,7 +86,7 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
 }
 
 static void
-find(struct mark_found *f, const struct store_mark *asked,
+find(struct mark_found *f, const struct store_fill *asked,
      const struct keyspace_mark *m, uint64_t hash)
 {
     f->there = true;
@@ -201,7 +201,7 @@ read_asked(struct keyspace *k, struct marks *m)
 
 int
 lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
-           const struct store_mark *marks, size_t count,
+           const struct store_fill *marks, size_t count,
            struct store_mark_info *infos)
 {
     struct lmdb *s = lmdb_of(store);
@@ -233,7 +233,7 @@ lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
 
 struct giving {
     struct lmdb *store;
-    int (*mark)(void *ctx, const struct store_mark *m,
+    int (*mark)(void *ctx, const struct store_fill *m,
                 const struct store_mark_info *info);
     void *ctx;
 };
@@ -243,7 +243,7 @@ give(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
      uint64_t hash)
 {
     const struct giving *g = ctx;
-    struct store_mark m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
+    struct store_fill m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
     struct store_mark_info info = {.state = STORE_MARK_DONE};
 
     (void)hash; /* nobody outside needs it */
@@ -258,7 +258,7 @@ give(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
 
 int
 lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
-               int (*mark)(void *ctx, const struct store_mark *m,
+               int (*mark)(void *ctx, const struct store_fill *m,
                            const struct store_mark_info *info),
                void *ctx)
 {

@@ -32,7 +32,7 @@
 
 /* A page on the way from a root to a leaf.  Keys that are not there bound
  * nothing. */
-struct level {
+struct page_level {
     uint8_t *page;
     uint64_t number;
     unsigned count; /* nodes */
@@ -53,7 +53,7 @@ struct walker {
     uint64_t largest; /* that may come next in a free list's value */
     uint8_t *seen;    /* one bit per page */
     uint8_t *piece;   /* of a value with pages of its own */
-    struct level levels[DEPTH_MAX];
+    struct page_level levels[DEPTH_MAX];
     uint64_t starts[PAGES_SIZE_MAX / 2 / 64]; /* of nodes in a page */
     unsigned sub_count;
     uint8_t subs[SUBS_MAX][PAGES_DB_SIZE]; /* databases in the main one */
@@ -183,7 +183,8 @@ free_value(struct walker *w, uint64_t number, const struct page_node *node,
 
 /* Node i of a page whose nodes have been found good. */
 static struct page_node
-good_node(const struct walker *w, const struct level *l, bool leaf, unsigned i)
+good_node(const struct walker *w, const struct page_level *l, bool leaf,
+          unsigned i)
 {
     struct page_node node = {.key = NULL};
 
@@ -274,7 +275,7 @@ node_size_ok(const struct walker *w, const struct page_node *node, bool leaf,
  * and nothing twice: they are as large together, and where one ends another
  * begins. */
 static bool
-nodes_are_packed(struct walker *w, const struct level *l, bool leaf)
+nodes_are_packed(struct walker *w, const struct page_level *l, bool leaf)
 {
     const size_t upper = native16(l->page + PAGE_UPPER_AT);
     bool starts = false, meet = true;
@@ -301,7 +302,7 @@ nodes_are_packed(struct walker *w, const struct level *l, bool leaf)
 /* Whether LMDB can go through the nodes of a page, and what it looks for by key
  * is where it looks. */
 static bool
-nodes_ok(struct walker *w, const struct level *l, bool leaf)
+nodes_ok(struct walker *w, const struct page_level *l, bool leaf)
 {
     struct page_node last = l->least;
     const char *what = NULL;
@@ -361,7 +362,7 @@ database_ok(struct walker *w, const uint8_t *db)
 
 /* Goes into a page; with nothing to look at when it is damaged.  -ENOMEM. */
 static int
-enter(struct walker *w, struct level *l, uint64_t number, bool leaf)
+enter(struct walker *w, struct page_level *l, uint64_t number, bool leaf)
 {
     if (l->page == NULL)
         l->page = malloc(w->page_size);
@@ -382,10 +383,10 @@ enter(struct walker *w, struct level *l, uint64_t number, bool leaf)
 
 /* Goes from the next node of a branch to the page below. */
 static int
-descend(struct walker *w, struct level *l, bool leaf)
+descend(struct walker *w, struct page_level *l, bool leaf)
 {
     const struct page_node node = good_node(w, l, false, l->at);
-    struct level *below = l + 1;
+    struct page_level *below = l + 1;
 
     below->least = l->at > 0 ? node : l->least;
     below->above = l->above;
@@ -400,7 +401,7 @@ static int
 walk_database(struct walker *w, const uint8_t *db)
 {
     const unsigned depth = native16(db + DB_DEPTH_AT);
-    struct level *l = w->levels;
+    struct page_level *l = w->levels;
     int rc;
 
     if (!database_ok(w, db))

@@ -107,7 +107,7 @@ found:
 }
 
 /* A range on its way into the caller's bytes. */
-struct range {
+struct scan_range {
     uint64_t skip;
     uint64_t length; /* rows still wanted */
     uint8_t *at;
@@ -117,7 +117,7 @@ struct range {
 
 /* Copies what is wanted of a run. */
 static void
-range_run(struct range *r, const struct run *run)
+range_run(struct scan_range *r, const struct run *run)
 {
     unsigned from = run->from, to = run->to;
     const uint8_t *start;
@@ -155,7 +155,7 @@ range_run(struct range *r, const struct run *run)
 
 /* Copies what is wanted of a group. */
 static int
-range_group(struct tree *t, const struct group *g, struct range *r)
+range_group(struct tree *t, const struct group *g, struct scan_range *r)
 {
     struct buffer buffer;
     struct walk w;
@@ -191,7 +191,7 @@ int64_t
 tree_range(struct tree *t, uint64_t offset, uint64_t length, uint8_t *bytes,
            size_t size, uint64_t *rows)
 {
-    struct range r = {.length = length, .at = bytes, .end = bytes + size};
+    struct scan_range r = {.length = length, .at = bytes, .end = bytes + size};
 
     assert(t->kind == BLOCK_RANKS);
     while (r.length > 0 && !r.full && offset < t->root.count) {
