@@ -254,7 +254,7 @@ refuse_request(struct conn *c, const struct http_request *request, int status)
     enum conn_next next;
 
     r.keep = false;
-    if (status == HTTP_FORBIDDEN && !r.foreign) {
+    if (status == HTTP_FORBIDDEN && !http_is_foreign(conn_ctx(c), &r)) {
         const struct http_problem p = {"foreign-host", detail, 0};
 
         http_describe_host(&r, detail);
@@ -309,6 +309,11 @@ remember_request(struct http_site *s, const uint8_t *at,
     r->key = move_text(r->key, at, to);
     r->type = move_text(r->type, at, to);
     r->encoding = move_text(r->encoding, at, to);
+    r->origin = move_text(r->origin, at, to);
+    r->accept = move_text(r->accept, at, to);
+    r->codings = move_text(r->codings, at, to);
+    r->versions = move_text(r->versions, at, to);
+    r->authorization = move_text(r->authorization, at, to);
 }
 
 /* ---- one by one --------------------------------------------------------- */

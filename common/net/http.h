@@ -58,11 +58,11 @@
 #include "common/net/conn.h"
 #include "common/net/http_parse.h"
 
-#define HTTP_ANSWER_HEAD 768 /* bytes of an answer before its body, at most */
-#define HTTP_MORE_MAX    256 /* bytes of http_call.more */
-#define HTTP_DETAIL_SIZE 512 /* text of why a request is refused, with NUL */
-#define HTTP_IDLE_S      60  /* idle_s and request_s of its listener */
-#define HTTP_YIELD_S     10  /* yield_s of a door */
+#define HTTP_ANSWER_HEAD 768   /* bytes of an answer before its body, at most */
+#define HTTP_MORE_MAX    10240 /* bytes of http_call.more */
+#define HTTP_DETAIL_SIZE 512   /* text of why a request is refused, with NUL */
+#define HTTP_IDLE_S      60    /* idle_s and request_s of its listener */
+#define HTTP_YIELD_S     10    /* yield_s of a door */
 #define HTTP_TABLES_MAX  4
 #define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
@@ -70,12 +70,17 @@
 enum http_status {
     HTTP_OK = 200,
     HTTP_CREATED = 201,
+    HTTP_NO_CONTENT = 204,
+    HTTP_NOT_MODIFIED = 304, /* without a body */
     HTTP_BAD_REQUEST = 400,
+    HTTP_UNAUTHORIZED = 401,
     HTTP_FORBIDDEN = 403,
     HTTP_NOT_FOUND = 404,
     HTTP_METHOD_NOT_ALLOWED = 405,
+    HTTP_NOT_ACCEPTABLE = 406,
     HTTP_CONFLICT = 409,
     HTTP_LENGTH_REQUIRED = 411,
+    HTTP_PRECONDITION_FAILED = 412,
     HTTP_TOO_LARGE = 413,
     HTTP_MEDIA_TYPE = 415,
     HTTP_EXPECTATION_FAILED = 417,
@@ -84,6 +89,7 @@ enum http_status {
     HTTP_INTERNAL_ERROR = 500,
     HTTP_NOT_IMPLEMENTED = 501,
     HTTP_UNAVAILABLE = 503,
+    HTTP_GATEWAY_TIMEOUT = 504,
     HTTP_VERSION = 505,
     HTTP_NO_SPACE = 507
 };
@@ -100,8 +106,10 @@ struct http_call {
      * nosniff and Cache-Control, which is no-store if `cache` is NULL; further
      * header lines, each with CR LF.  NULL: none of them. */
     const char *type, *cache, *more;
-    uint8_t *out; /* http.c's: where the answer begins */
-    size_t room;  /* http.c's: bytes left for its head */
+    int64_t as_of_ms; /* of a problem: the moment of which it is true; 0: none
+                       */
+    uint8_t *out;     /* http.c's: where the answer begins */
+    size_t room;      /* http.c's: bytes left for its head */
 };
 
 enum http_route_flags {
@@ -152,6 +160,10 @@ struct http_site {
     char hosts[HTTP_HOSTS_SIZE]; /* names, beside addresses and names without a
                                     dot, that are ours, separated by blanks */
     bool get_changes;            /* http_may_change() allows GET everywhere */
+    bool only_reads;     /* nothing is changed here: a page that was loaded from
+                            here, or of `origins`, may ask, and a link be followed
+                          */
+    const char *origins; /* of such pages, separated by blanks; "*": of all */
     const char *elsewhere; /* behind "no such path here" for paths of /v1/ that
                               there are at another port; NULL: nothing */
     struct http_figures figures;
@@ -199,6 +211,10 @@ struct http_problem {
 enum conn_next http_refuse(struct http_call *x, enum http_status status,
                            const struct http_problem *problem);
 enum conn_next http_fail(struct http_call *x, enum http_status status);
+
+/* Whether a request comes from a page of http_site.origins. */
+bool http_is_listed_origin(const struct http_site *s,
+                           const struct http_request *r);
 
 /* 405 for a route that looks at the rest of a path itself; `detail` may be
  * NULL. */

@@ -27,18 +27,28 @@ text_of(enum http_status status)
         return "OK";
     case HTTP_CREATED:
         return "Created";
+    case HTTP_NO_CONTENT:
+        return "No Content";
+    case HTTP_NOT_MODIFIED:
+        return "Not Modified";
     case HTTP_BAD_REQUEST:
         return "Bad Request";
+    case HTTP_UNAUTHORIZED:
+        return "Unauthorized";
     case HTTP_FORBIDDEN:
         return "Forbidden";
     case HTTP_NOT_FOUND:
         return "Not Found";
     case HTTP_METHOD_NOT_ALLOWED:
         return "Method Not Allowed";
+    case HTTP_NOT_ACCEPTABLE:
+        return "Not Acceptable";
     case HTTP_CONFLICT:
         return "Conflict";
     case HTTP_LENGTH_REQUIRED:
         return "Length Required";
+    case HTTP_PRECONDITION_FAILED:
+        return "Precondition Failed";
     case HTTP_TOO_LARGE:
         return "Content Too Large";
     case HTTP_MEDIA_TYPE:
@@ -53,6 +63,8 @@ text_of(enum http_status status)
         return "Not Implemented";
     case HTTP_UNAVAILABLE:
         return "Service Unavailable";
+    case HTTP_GATEWAY_TIMEOUT:
+        return "Gateway Timeout";
     case HTTP_VERSION:
         return "HTTP Version Not Supported";
     case HTTP_NO_SPACE:
@@ -167,15 +179,24 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
         at = put_allow(at, allow);
     if (x->more)
         at = put_text(at, x->more);
+    if (status == HTTP_NO_CONTENT || status == HTTP_NOT_MODIFIED)
+        return (size_t)(put_text(at, "\r\n") - to);
     at = put_number(put_text(at, "Content-length: "), size);
     return (size_t)(put_text(at, "\r\n\r\n") - to);
+}
+
+/* Room for the head of an answer. */
+static size_t
+head_room(const struct http_call *x)
+{
+    return HTTP_ANSWER_HEAD + (x->more ? strlen(x->more) : 0);
 }
 
 /* Bytes of the head of a usual answer. */
 static size_t
 usual_head(const struct http_call *x, size_t size)
 {
-    uint8_t head[HTTP_ANSWER_HEAD];
+    uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX];
     const size_t fixed = sizeof "HTTP/1.1 200 OK\r\nContent-length: \r\n\r\n";
     size_t digits = 1;
 
@@ -193,7 +214,7 @@ uint8_t *
 http_body(struct http_call *x, size_t max)
 {
     assert(!x->more || strlen(x->more) < HTTP_MORE_MAX);
-    x->out = conn_space(x->conn, HTTP_ANSWER_HEAD + max);
+    x->out = conn_space(x->conn, head_room(x) + max);
     if (!x->out)
         return NULL;
     x->room = usual_head(x, max);
@@ -204,10 +225,10 @@ static enum conn_next
 end_answer(struct http_call *x, enum http_status status, unsigned allow,
            size_t size)
 {
-    uint8_t head[HTTP_ANSWER_HEAD];
+    uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX];
     const size_t head_size = put_head(head, x, status, allow, size);
 
-    assert(x->out && head_size <= sizeof head);
+    assert(x->out && head_size <= head_room(x));
     if (x->request->method == HTTP_HEAD)
         size = 0; /* the length is that of the body of a GET */
     else if (head_size != x->room)
@@ -304,6 +325,10 @@ refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
     if (problem->line > 0) {
         json_member(&w, "line");
         json_integer(&w, problem->line);
+    }
+    if (x->as_of_ms > 0) {
+        json_member(&w, "as_of_ms");
+        json_integer(&w, x->as_of_ms);
     }
     json_object_end(&w);
     json_bytes(&w, "\n", 1);

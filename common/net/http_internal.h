@@ -30,6 +30,7 @@ struct http_state {
 /* Whether a request is one that this site serves: no web page of another site
  * made it, and its Host is ours. */
 bool http_is_ours(const struct http_site *s, const struct http_request *r);
+bool http_is_foreign(const struct http_site *s, const struct http_request *r);
 
 /* Why a request with that Host is refused, and what to do about it. */
 void http_describe_host(const struct http_request *r,

@@ -57,12 +57,44 @@ is_listed(const char *names, struct http_text host)
     return false;
 }
 
+/* Whether the page of an Origin was loaded from this very address. */
+static bool
+is_own_origin(const struct http_request *r)
+{
+    static const char scheme[] = "http://";
+    const size_t size = sizeof scheme - 1;
+
+    return r->host.at && r->origin.size == size + r->host.size &&
+           memcmp(r->origin.at, scheme, size) == 0 &&
+           memcmp(r->origin.at + size, r->host.at, r->host.size) == 0;
+}
+
+bool
+http_is_listed_origin(const struct http_site *s, const struct http_request *r)
+{
+    return r->origin.at && s->origins &&
+           (strcmp(s->origins, "*") == 0 || is_listed(s->origins, r->origin));
+}
+
+/* A site that changes nothing serves its own page, and a link to it may be
+ * followed from anywhere. */
+bool
+http_is_foreign(const struct http_site *s, const struct http_request *r)
+{
+    if (!s->only_reads)
+        return r->foreign;
+    if (http_is_listed_origin(s, r))
+        return false;
+    return (r->origin.at && !is_own_origin(r)) ||
+           (r->is_cross_site && !r->navigates);
+}
+
 bool
 http_is_ours(const struct http_site *s, const struct http_request *r)
 {
     const struct http_text host = host_name(r->host);
 
-    if (r->foreign)
+    if (http_is_foreign(s, r))
         return false;
     return host.size == 0 || is_nobodys(host) || is_listed(s->hosts, host);
 }

@@ -260,6 +260,28 @@ parse_once(struct http_text *to, struct http_text value)
     return 0;
 }
 
+/* A header of which the first counts. */
+static int
+keep_first(struct http_text *to, struct http_text value)
+{
+    if (!to->at)
+        *to = value;
+    return 0;
+}
+
+/* Sec-Fetch-Site and Sec-Fetch-Mode, which browsers send. */
+static void
+parse_fetch(struct http_request *r, struct http_text name,
+            struct http_text value)
+{
+    if (http_text_is_like(name, "sec-fetch-mode"))
+        r->navigates = http_text_is_like(value, "navigate");
+    if (http_text_is_like(name, "sec-fetch-site") &&
+        !http_text_is_like(value, "none") &&
+        !http_text_is_like(value, "same-origin"))
+        r->foreign = r->is_cross_site = true;
+}
+
 /* Other headers are passed over. */
 static int
 parse_value(struct parser *p, struct http_text name, struct http_text value)
@@ -271,8 +293,12 @@ parse_value(struct parser *p, struct http_text name, struct http_text value)
         return http_text_is_like(name, "host") ? parse_once(&r->host, value)
                                                : 0;
     case 6:
-        if (http_text_is_like(name, "origin"))
+        if (http_text_is_like(name, "origin")) {
             r->foreign = true;
+            return keep_first(&r->origin, value);
+        }
+        if (http_text_is_like(name, "accept"))
+            return keep_first(&r->accept, value);
         return http_text_is_like(name, "expect") ? parse_expect(r, value) : 0;
     case 7:
         if (http_text_is_like(name, "referer"))
@@ -283,25 +309,30 @@ parse_value(struct parser *p, struct http_text name, struct http_text value)
             parse_connection(r, value);
         return 0;
     case 12:
-        if (http_text_is_like(name, "content-type") && !r->type.at)
-            r->type = value;
-        return 0;
+        return http_text_is_like(name, "content-type")
+                   ? keep_first(&r->type, value)
+                   : 0;
+    case 13:
+        if (http_text_is_like(name, "if-none-match"))
+            return keep_first(&r->versions, value);
+        return http_text_is_like(name, "authorization")
+                   ? keep_first(&r->authorization, value)
+                   : 0;
     case 14:
-        if (http_text_is_like(name, "sec-fetch-site") &&
-            !http_text_is_like(value, "none") &&
-            !http_text_is_like(value, "same-origin"))
-            r->foreign = true;
+        parse_fetch(r, name, value);
         return http_text_is_like(name, "content-length")
                    ? parse_length(p, value)
                    : 0;
     case 15:
+        if (http_text_is_like(name, "accept-encoding"))
+            return keep_first(&r->codings, value);
         return http_text_is_like(name, "idempotency-key")
                    ? parse_once(&r->key, value)
                    : 0;
     case 16:
-        if (http_text_is_like(name, "content-encoding") && !r->encoding.at)
-            r->encoding = value;
-        return 0;
+        return http_text_is_like(name, "content-encoding")
+                   ? keep_first(&r->encoding, value)
+                   : 0;
     case 17:
         return http_text_is_like(name, "transfer-encoding")
                    ? parse_transfer_encoding(r, value)

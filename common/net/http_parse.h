@@ -34,11 +34,13 @@ struct http_text {
 
 struct http_request {
     enum http_method method;
-    uint8_t minor;     /* HTTP/1.minor: 0 or 1 */
-    bool keep;         /* the connection is to be kept */
-    bool foreign;      /* a web page made it: Origin, Referer, or
-                          Sec-Fetch-Site of another site */
-    bool has_length;   /* Content-Length is there */
+    uint8_t minor;      /* HTTP/1.minor: 0 or 1 */
+    bool keep;          /* the connection is to be kept */
+    bool foreign;       /* a web page made it: Origin, Referer, or
+                           Sec-Fetch-Site of another site */
+    bool is_cross_site; /* Sec-Fetch-Site of another site */
+    bool navigates;     /* Sec-Fetch-Mode: navigate */
+    bool has_length;    /* Content-Length is there */
     bool is_chunked;   /* Transfer-Encoding: chunked; its length is not known */
     bool has_expected; /* Expect: 100-continue, of an HTTP/1.1 client */
     uint32_t body;     /* bytes that follow the head, unless it is chunked */
@@ -50,6 +52,11 @@ struct http_request {
     struct http_text key;      /* Idempotency-Key */
     struct http_text type;     /* Content-Type; the first, if there are more */
     struct http_text encoding; /* Content-Encoding; the first */
+    struct http_text origin;   /* the first, too, as are these */
+    struct http_text accept;   /* Accept */
+    struct http_text codings;  /* Accept-Encoding */
+    struct http_text versions; /* If-None-Match */
+    struct http_text authorization;
 };
 
 /* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are
