@@ -8,7 +8,7 @@
 
 #define ROWS 11
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"rank", "rank", true},
     {"count", "count", true},
     {"key", "key", false},

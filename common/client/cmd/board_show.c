@@ -13,7 +13,7 @@
 
 #define LIVE_MS 1000
 
-static const struct output_column slot_columns[] = {
+static const struct table_column slot_columns[] = {
     {"slot", "slot", true},   {"generation", "generation", true},
     {"part", "part", false},  {"owner", "owner", true},
     {"index", "index", true}, {"name", "name", false},

@@ -50,7 +50,7 @@ struct check {
     int error; /* the check itself could not go on */
 };
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"where", "where", false},
     {"what", "what", false},
 };

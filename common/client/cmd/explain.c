@@ -223,18 +223,18 @@ read_share(struct explain *e, const struct archived *a, bool in,
 }
 
 static const char *
-sum_text(int128 sum, char text[OUTPUT_SUM_SIZE])
+sum_text(int128 sum, char text[TABLE_SUM_SIZE])
 {
-    return output_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
+    return table_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
 }
 
 static struct cell
-sum_cell(int128 sum, char text[OUTPUT_SUM_SIZE])
+sum_cell(int128 sum, char text[TABLE_SUM_SIZE])
 {
     return cell_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
 }
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"first received", "first_received", false},
     {"last", "last_received", false},
     {"log", "log", true},
@@ -257,7 +257,7 @@ static void
 print_share(struct explain *e, const struct archived *a, const struct share *s,
             bool in)
 {
-    char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE], sum[OUTPUT_SUM_SIZE];
+    char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE];
 
     progress_clear(&e->progress);
     output_row(&e->out, (const struct cell[]){
@@ -341,7 +341,7 @@ static void
 facts(struct explain *e)
 {
     struct output *o = &e->out;
-    char sum[OUTPUT_SUM_SIZE], rest[OUTPUT_SUM_SIZE];
+    char sum[TABLE_SUM_SIZE], rest[TABLE_SUM_SIZE];
 
     key_history_facts(&e->past, &e->out, count_of(e));
     output_fact(o, "increments", cell_number((int64_t)e->increments));
@@ -363,7 +363,7 @@ facts(struct explain *e)
 static void
 tell(const struct explain *e)
 {
-    char when[TIME_TEXT_SIZE], sum[OUTPUT_SUM_SIZE], rest[OUTPUT_SUM_SIZE];
+    char when[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE], rest[TABLE_SUM_SIZE];
 
     if (e->found)
         (void)printf("count now: %" PRId64 "%s\n", e->row.count,

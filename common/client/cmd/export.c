@@ -14,7 +14,7 @@
 #include "common/client/cmd/output.h"
 #include "common/wire/query.h"
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"keyspace", "keyspace", false},
     {"key", "key", false},
     {"count", "count", true},

@@ -16,7 +16,7 @@
 
 /* ---- list -------------------------------------------------------------- */
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"records", "records", true},   {"fills", "fills", true},
     {"bytes", "bytes", true},       {"oldest", "oldest_ms", true},
     {"since", "since_ms", true},    {"why", "why", false},

@@ -14,7 +14,7 @@
 #define STEP_MAX ((uint64_t)366 * 86400000)
 
 /* Bars are for terminals only. */
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"from", "from", false},
     {"sum", "sum", true},
     {"", "bar", false},
@@ -47,7 +47,7 @@ print_rows(const struct history_command *h, struct output *out,
            const struct countd_buckets *b)
 {
     const double most = largest(b);
-    char from[TIME_TEXT_SIZE], sum[OUTPUT_SUM_SIZE], bar[CHART_BAR_MAX + 1];
+    char from[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE], bar[CHART_BAR_MAX + 1];
 
     for (size_t i = 0; i < b->count; i++) {
         const struct countd_sum *s = &b->buckets[i].sum;

@@ -176,14 +176,14 @@ key_history_sort(struct key_history *p)
 
 /* ---- telling ----------------------------------------------------------- */
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"history from", "from", false},
     {"sum", "sum", true},
     {"in archived logs", "logged", true},
 };
 
 static struct cell
-sum_cell(int128 sum, char text[OUTPUT_SUM_SIZE])
+sum_cell(int128 sum, char text[TABLE_SUM_SIZE])
 {
     return cell_sum((int64_t)(sum >> 64), (uint64_t)sum, text);
 }
@@ -191,7 +191,7 @@ sum_cell(int128 sum, char text[OUTPUT_SUM_SIZE])
 void
 key_history_print(const struct key_history *p, struct output *o, bool utc)
 {
-    char from[TIME_TEXT_SIZE], sum[OUTPUT_SUM_SIZE], logged[OUTPUT_SUM_SIZE];
+    char from[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE], logged[TABLE_SUM_SIZE];
 
     if (o->format == OUTPUT_TSV)
         return;
@@ -215,7 +215,7 @@ void
 key_history_facts(const struct key_history *p, struct output *o, int64_t count)
 {
     const int128 outside = (int128)count - p->sum;
-    char text[OUTPUT_SUM_SIZE];
+    char text[TABLE_SUM_SIZE];
 
     output_fact(o, "history_sum",
                 p->kept ? sum_cell(p->sum, text) : cell_none());
@@ -230,14 +230,14 @@ void
 key_history_tell(const struct key_history *p, int64_t count, bool utc)
 {
     const int128 outside = (int128)count - p->sum;
-    char when[TIME_TEXT_SIZE], text[OUTPUT_SUM_SIZE];
+    char when[TIME_TEXT_SIZE], text[TABLE_SUM_SIZE];
 
     if (!p->kept) {
         (void)puts("in history: no history is kept");
         return;
     }
     (void)printf("in history: %s\n",
-                 output_sum((int64_t)(p->sum >> 64), (uint64_t)p->sum, text));
+                 table_sum((int64_t)(p->sum >> 64), (uint64_t)p->sum, text));
     time_text_format((uint64_t)p->since * 1000, utc, when);
     if (p->since > 0)
         (void)printf("not known: what came before %s, when no history was kept "
@@ -247,6 +247,6 @@ key_history_tell(const struct key_history *p, int64_t count, bool utc)
         (void)printf(
             "not in history: %s, %s by del or drop, or beyond a limit "
             "of int64\n",
-            output_sum((int64_t)(outside >> 64), (uint64_t)outside, text),
+            table_sum((int64_t)(outside >> 64), (uint64_t)outside, text),
             p->since > 0 ? "from before that, or changed" : "changed");
 }

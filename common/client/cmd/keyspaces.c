@@ -17,7 +17,7 @@
 
 #define FILE_SIZE (NAME_FILE_SIZE + sizeof ".mdb")
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"keys", "keys", true},  {"total", "total", true},
     {"size", "size", true},  {"keyspace", "keyspace", false},
     {"file", "file", false},

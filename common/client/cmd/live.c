@@ -14,7 +14,7 @@
 /* What a server's own words are cut to. */
 #define WORD_MAX 128
 
-static const struct output_column dump_columns[] = {
+static const struct table_column dump_columns[] = {
     {"taken", "taken", true},
     {"maximum", "maximum", true},
     {"name", "name", false},
@@ -53,8 +53,8 @@ print_values(const struct cmd_line *line, const struct countd_live_op *ops,
              size_t count, char *text)
 {
     const char *word = live_is_semaphore(line) ? "available" : "taken";
-    const struct output_column columns[] = {{word, word, true},
-                                            {"name", "name", false}};
+    const struct table_column columns[] = {{word, word, true},
+                                           {"name", "name", false}};
     int status = CONFIG_EXIT_OK, written;
     struct output out;
 
@@ -149,8 +149,8 @@ print_stat(void *ctx, const char *name, const char *value)
 static int
 live_stats(struct cmd_line *line)
 {
-    static const struct output_column columns[] = {{"name", "name", false},
-                                                   {"value", "value", true}};
+    static const struct table_column columns[] = {{"name", "name", false},
+                                                  {"value", "value", true}};
     struct countd_live *l;
     struct output out;
     int rc, status;
@@ -236,7 +236,7 @@ print_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
 static int
 live_who(struct cmd_line *line)
 {
-    static const struct output_column columns[] = {
+    static const struct table_column columns[] = {
         {"held", "held", true},
         {"age_s", "age_s", true},
         {"address", "address", false},

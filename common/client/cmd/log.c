@@ -111,7 +111,7 @@ struct dump {
     struct output out;
 };
 
-static const struct output_column dump_columns[] = {
+static const struct table_column dump_columns[] = {
     {"slot", "slot", true},
     {"received_ms", "received_ms", true},
     {"increment", "increment", true},

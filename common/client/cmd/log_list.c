@@ -14,7 +14,7 @@
 #include "common/log/inspect.h"
 #include "common/log/slot.h"
 
-static const struct output_column list_columns[] = {
+static const struct table_column list_columns[] = {
     {"log", "log", false},    {"state", "state", false},
     {"mode", "mode", false},  {"used", "used", true},
     {"slots", "slots", true}, {"age", "age_ms", true},

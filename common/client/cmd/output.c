@@ -2,11 +2,9 @@
 #include "common/client/cmd/output.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
@@ -17,68 +15,6 @@
 
 /* Errors of stdout are sticky: every print below is followed, at the end, by
  * the one check in output_fini(). */
-
-struct cell
-cell_none(void)
-{
-    return (struct cell){.kind = CELL_NONE};
-}
-
-struct cell
-cell_absent(void)
-{
-    return (struct cell){.kind = CELL_ABSENT};
-}
-
-struct cell
-cell_name(const void *bytes, size_t size)
-{
-    assert(size <= NAME_MAX_SIZE);
-    return (struct cell){.kind = CELL_NAME, .bytes = bytes, .size = size};
-}
-
-struct cell
-cell_text(const char *text)
-{
-    return (struct cell){
-        .kind = CELL_TEXT, .bytes = text, .size = strlen(text)};
-}
-
-struct cell
-cell_number(int64_t number)
-{
-    return (struct cell){.kind = CELL_NUMBER, .number = number};
-}
-
-struct cell
-cell_bool(bool value)
-{
-    return (struct cell){.kind = CELL_BOOL, .number = value};
-}
-
-const char *
-output_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE])
-{
-    const uint128 sum = (uint128)(uint64_t)high << 64 | low;
-    uint128 rest = high < 0 ? -sum : sum;
-    char *at = &text[OUTPUT_SUM_SIZE - 1];
-
-    *at = '\0';
-    do
-        *--at = (char)('0' + (int)(rest % 10));
-    while ((rest /= 10) > 0);
-    if (high < 0)
-        *--at = '-';
-    return at;
-}
-
-struct cell
-cell_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE])
-{
-    if (high == ((int64_t)low < 0 ? -1 : 0))
-        return cell_number((int64_t)low);
-    return cell_text(output_sum(high, low, text));
-}
 
 /* Columns of a terminal that a text form takes: one per character of UTF-8. */
 static int
@@ -100,12 +36,15 @@ set_widths(struct output *o)
 
 void
 output_init(struct output *o, const struct cmd_line *line,
-            const struct output_column *columns, size_t column_count)
+            const struct table_column *columns, size_t column_count)
 {
-    assert(column_count <= OUTPUT_COLUMNS_MAX);
-    *o = (struct output){.columns = columns, .column_count = column_count};
-    o->first = true;
-    o->rows_key = "rows";
+    assert(column_count <= TABLE_COLUMNS_MAX);
+    o->format = OUTPUT_PEOPLE;
+    o->columns = columns;
+    o->column_count = column_count;
+    o->text = NULL;
+    o->text_size = o->text_capacity = o->row_count = 0;
+    o->headed = o->failed = o->has_begun = false;
     o->raw = line->raw;
     for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++) {
         if (line->values[i] == NULL)
@@ -118,82 +57,38 @@ output_init(struct output *o, const struct cmd_line *line,
     set_widths(o);
 }
 
+/* The document begins with its first fact or row: until then the caller may
+ * choose another format, or other columns. */
+static struct table_writer *
+begin_table(struct output *o)
+{
+    if (!o->has_begun)
+        table_begin(&o->table, o->format == OUTPUT_TSV ? TABLE_TSV : TABLE_JSON,
+                    o->buffer, sizeof o->buffer, o->columns, o->column_count);
+    o->has_begun = true;
+    o->table.is_raw = o->raw;
+    return &o->table;
+}
+
+/* What the buffer has goes to stdout. */
+static void
+flush(struct output *o)
+{
+    assert(!o->table.out.is_full);
+    (void)fwrite(o->buffer, 1, table_size(&o->table), stdout);
+    table_flushed(&o->table);
+}
+
 void
 output_next_rows(struct output *o, const char *key,
-                 const struct output_column *columns, size_t column_count)
+                 const struct table_column *columns, size_t column_count)
 {
-    assert(!o->rows_open && o->row_count == 0);
-    assert(column_count <= OUTPUT_COLUMNS_MAX);
-    o->rows_key = key;
+    assert(o->row_count == 0);
+    table_next_rows(begin_table(o), key, columns, column_count);
     o->columns = columns;
     o->column_count = column_count;
     o->headed = false;
     set_widths(o);
-}
-
-/* ---- cells ------------------------------------------------------------- */
-
-/* A cell as the text that people and TSV get; a raw name has no NUL, either. */
-static const char *
-cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
-{
-    switch (c->kind) {
-    case CELL_NONE:
-    case CELL_ABSENT:
-        return "-";
-    case CELL_TEXT:
-        return c->bytes;
-    case CELL_NAME:
-        if (raw) {
-            memcpy(text, c->bytes, c->size);
-            text[c->size] = '\0';
-            return text;
-        }
-        (void)name_escape(c->bytes, c->size, text);
-        return text;
-    case CELL_NUMBER:
-        (void)snprintf(text, NAME_TEXT_SIZE, "%" PRId64, c->number);
-        return text;
-    case CELL_BOOL:
-        return c->number ? "yes" : "no";
-    }
-    return "";
-}
-
-/* A JSON string of printable, valid UTF-8: two characters need escaping. */
-static void
-json_string(const char *text)
-{
-    (void)putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            (void)putchar('\\');
-        (void)putchar(*text);
-    }
-    (void)putchar('"');
-}
-
-static void
-json_cell(const struct cell *c)
-{
-    char text[NAME_TEXT_SIZE];
-
-    switch (c->kind) {
-    case CELL_NONE:
-    case CELL_ABSENT:
-        (void)fputs("null", stdout);
-        break;
-    case CELL_TEXT:
-    case CELL_NAME:
-        json_string(cell_plain(c, false, text));
-        break;
-    case CELL_NUMBER:
-        (void)fputs(cell_plain(c, false, text), stdout);
-        break;
-    case CELL_BOOL:
-        (void)fputs(c->number ? "true" : "false", stdout);
-        break;
-    }
 }
 
 /* ---- a page for people ------------------------------------------------- */
@@ -274,91 +169,37 @@ keep_row(struct output *o, const struct cell *cells)
 
 /* ---- rows and facts ---------------------------------------------------- */
 
-static void
-json_key(struct output *o, const char *key)
-{
-    if (!o->open)
-        (void)putchar('{');
-    o->open = true;
-    if (!o->first)
-        (void)fputs(", ", stdout);
-    o->first = false;
-    if (key == NULL)
-        return;
-    json_string(key);
-    (void)fputs(": ", stdout);
-}
-
-static void
-json_rows_begin(struct output *o)
-{
-    json_key(o, o->rows_key);
-    (void)putchar('[');
-    o->rows_open = true;
-    o->first = true;
-}
-
 void
 output_fact(struct output *o, const char *key, struct cell value)
 {
     if (o->format != OUTPUT_JSON)
         return;
-    assert(!o->rows_open);
-    json_key(o, key);
-    json_cell(&value);
+    table_fact(begin_table(o), key, value);
+    flush(o);
 }
 
-static void
-json_row(struct output *o, const struct cell *cells)
-{
-    if (!o->rows_open)
-        json_rows_begin(o);
-    (void)fputs(o->first ? "\n" : ",\n", stdout);
-    o->first = false;
-    for (size_t i = 0; i < o->column_count; i++) {
-        if (cells[i].kind == CELL_ABSENT)
-            continue;
-        (void)fputs(i == 0 ? " {" : ", ", stdout);
-        json_string(o->columns[i].key);
-        (void)fputs(": ", stdout);
-        json_cell(&cells[i]);
-    }
-    (void)putchar('}');
-}
-
+/* The caller may have added a column, or left one out, since the beginning. */
 void
 output_row(struct output *o, const struct cell *cells)
 {
-    char text[NAME_TEXT_SIZE];
-
-    switch (o->format) {
-    case OUTPUT_PEOPLE:
+    if (o->format == OUTPUT_PEOPLE) {
         keep_row(o, cells);
-        break;
-    case OUTPUT_JSON:
-        json_row(o, cells);
-        break;
-    case OUTPUT_TSV:
-        for (size_t i = 0; i < o->column_count; i++)
-            (void)printf("%s%s", i > 0 ? "\t" : "",
-                         cell_plain(&cells[i], o->raw, text));
-        (void)putchar('\n');
-        break;
+        return;
     }
+    begin_table(o)->column_count = o->column_count;
+    table_row(&o->table, cells);
+    flush(o);
 }
 
 void
 output_rows_end(struct output *o)
 {
-    if (o->format == OUTPUT_PEOPLE)
+    if (o->format == OUTPUT_PEOPLE) {
         print_page(o);
-    if (o->format != OUTPUT_JSON)
         return;
-    if (!o->rows_open)
-        json_rows_begin(o);
-    (void)putchar(']');
-    o->rows_open = false;
-    o->first = false;
+    }
+    table_rows_end(begin_table(o));
+    flush(o);
 }
 
 const char *
@@ -404,8 +245,8 @@ output_fini(struct output *o)
     if (o->format == OUTPUT_PEOPLE)
         print_page(o);
     if (o->format == OUTPUT_JSON) {
-        assert(!o->rows_open);
-        (void)puts(o->open ? "}" : "{}");
+        table_end(begin_table(o));
+        flush(o);
     }
     free(o->text);
     o->text = NULL;

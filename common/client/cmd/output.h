@@ -21,67 +21,32 @@
 #include <stdio.h>
 
 #include "common/client/cmd/cmd.h"
-
-#define OUTPUT_COLUMNS_MAX 10
+#include "common/wire/table_write.h"
 
 enum output_format { OUTPUT_PEOPLE, OUTPUT_JSON, OUTPUT_TSV };
 
-struct output_column {
-    const char *title; /* for people */
-    const char *key;   /* in JSON */
-    bool right;        /* aligned */
-};
-
-enum cell_kind {
-    CELL_NONE,
-    CELL_ABSENT,
-    CELL_NAME,
-    CELL_TEXT,
-    CELL_NUMBER,
-    CELL_BOOL
-};
-
-struct cell {
-    enum cell_kind kind;
-    const void *bytes; /* CELL_NAME: any bytes; CELL_TEXT: our own words */
-    size_t size;
-    int64_t number;
-};
+#define OUTPUT_BUFFER 32768 /* of a row, or of a fact */
 
 struct output {
     enum output_format format;
-    const struct output_column *columns;
+    const struct table_column *columns;
     size_t column_count;
-    const char *rows_key; /* of the list in JSON */
-    int widths[OUTPUT_COLUMNS_MAX];
+    int widths[TABLE_COLUMNS_MAX];
     char *text; /* cells of a page of people's rows, each with its NUL */
     size_t text_size, text_capacity;
     size_t row_count; /* of the page */
     bool headed;      /* the heading is out */
-    bool open;        /* JSON: the document has begun */
-    bool rows_open;   /* JSON: inside of rows */
-    bool first;       /* JSON: no comma needed */
     bool raw;         /* names as they are */
     bool failed;      /* out of memory */
+    bool has_begun;   /* the table, which is of JSON and TSV: */
+    struct table_writer table;
+    char buffer[OUTPUT_BUFFER];
 };
-
-struct cell cell_none(void);
-struct cell cell_absent(void); /* of JSON not even null; not the first one */
-struct cell cell_name(const void *bytes, size_t size);
-struct cell cell_text(const char *text); /* printable, valid UTF-8 */
-struct cell cell_number(int64_t number);
-struct cell cell_bool(bool value);
-
-/* high * 2^64 + low as decimal digits, from somewhere in `text` on; and as a
- * cell: a number where int64 has it, else text, as long as `text` is there. */
-#define OUTPUT_SUM_SIZE 48
-const char *output_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE]);
-struct cell cell_sum(int64_t high, uint64_t low, char text[OUTPUT_SUM_SIZE]);
 
 /* The format is what --json or --tsv of the line says.  `columns` may be NULL
  * (facts only). */
 void output_init(struct output *o, const struct cmd_line *line,
-                 const struct output_column *columns, size_t column_count);
+                 const struct table_column *columns, size_t column_count);
 
 /* A member of the JSON document, before or after the rows. */
 void output_fact(struct output *o, const char *key, struct cell value);
@@ -92,7 +57,7 @@ void output_row(struct output *o, const struct cell *cells);
 /* Other rows, behind output_rows_end(): a table of its own, in JSON a list of
  * this name. */
 void output_next_rows(struct output *o, const char *key,
-                      const struct output_column *columns, size_t column_count);
+                      const struct table_column *columns, size_t column_count);
 
 /* Ends the rows (JSON shows an empty list when there were none). */
 void output_rows_end(struct output *o);

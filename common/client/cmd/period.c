@@ -15,13 +15,13 @@
 #define BAR_WIDTH 20
 
 /* Bars are for terminals only. */
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"rank", "rank", true},     {"sum", "sum", true},
     {"before", "before", true}, {"change", "change", true},
     {"key", "key", false},      {"", "bar", false},
 };
 
-static const struct output_column rank_columns[] = {
+static const struct table_column rank_columns[] = {
     {"rank", "rank", true},
     {"sum", "sum", true},
     {"of keys", "keys", true},
@@ -96,7 +96,7 @@ print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
     const double most = chart_value(&top->rows[0].sum);
     const bool known = top->before_known;
     const int128 change = whole(&row->sum) - whole(&row->before);
-    char sum[OUTPUT_SUM_SIZE], before[OUTPUT_SUM_SIZE], text[OUTPUT_SUM_SIZE];
+    char sum[TABLE_SUM_SIZE], before[TABLE_SUM_SIZE], text[TABLE_SUM_SIZE];
     char bar[CHART_BAR_MAX + 1] = "";
     const struct cell cells[] = {
         cell_number(rank),
@@ -162,7 +162,7 @@ static int
 print_rank(const struct period_command *p, const struct countd_period *r)
 {
     const bool any = r->sum.any != 0;
-    char text[OUTPUT_SUM_SIZE];
+    char text[TABLE_SUM_SIZE];
     const struct cell cells[] = {
         any ? cell_number(r->rank) : cell_none(),
         any ? cell_sum(r->sum.high, r->sum.low, text) : cell_none(),

@@ -128,7 +128,7 @@ print_quota(void *ctx, const char *name, int64_t limit, int64_t remaining)
 static int
 list(const struct cmd_line *line, struct countd_http *h)
 {
-    static const struct output_column columns[] = {
+    static const struct table_column columns[] = {
         {"name", "name", false},
         {"limit", "limit", true},
         {"remaining", "remaining", true}};

@@ -9,7 +9,7 @@
 #include "common/client/cmd/period.h"
 #include "common/wire/query.h"
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"rank", "rank", true},
     {"count", "count", true},
     {"key", "key", false},

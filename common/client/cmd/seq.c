@@ -90,7 +90,7 @@ failed(const struct cmd_line *line, int rc)
 static int
 print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
 {
-    static const struct output_column columns[] = {{"number", "number", false}};
+    static const struct table_column columns[] = {{"number", "number", false}};
     static struct countd_number numbers[AT_ONCE];
     struct output out;
     int rc = 0, status;

@@ -8,7 +8,7 @@
 #include "common/client/cmd/output.h"
 #include "common/client/cmd/overview.h"
 
-static const struct output_column columns[] = {
+static const struct table_column columns[] = {
     {"process", "process", false}, {"pid", "pid", true},
     {"alive", "alive", false},     {"figure", "figure", false},
     {"value", "value", true},

@@ -1,0 +1,287 @@
+/* common/wire/table_write.c - see table_write.h. */
+#include "common/wire/table_write.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+
+/* ---- cells -------------------------------------------------------------- */
+
+struct cell
+cell_none(void)
+{
+    return (struct cell){.kind = CELL_NONE};
+}
+
+struct cell
+cell_absent(void)
+{
+    return (struct cell){.kind = CELL_ABSENT};
+}
+
+struct cell
+cell_name(const void *bytes, size_t size)
+{
+    assert(size <= NAME_MAX_SIZE);
+    return (struct cell){.kind = CELL_NAME, .bytes = bytes, .size = size};
+}
+
+struct cell
+cell_text(const char *text)
+{
+    return (struct cell){
+        .kind = CELL_TEXT, .bytes = text, .size = strlen(text)};
+}
+
+struct cell
+cell_number(int64_t number)
+{
+    return (struct cell){.kind = CELL_NUMBER, .number = number};
+}
+
+struct cell
+cell_bool(bool value)
+{
+    return (struct cell){.kind = CELL_BOOL, .number = value};
+}
+
+const char *
+table_sum(int64_t high, uint64_t low, char text[TABLE_SUM_SIZE])
+{
+    const uint128 sum = (uint128)(uint64_t)high << 64 | low;
+    uint128 rest = high < 0 ? -sum : sum;
+    char *at = &text[TABLE_SUM_SIZE - 1];
+
+    *at = '\0';
+    do
+        *--at = (char)('0' + (int)(rest % 10));
+    while ((rest /= 10) > 0);
+    if (high < 0)
+        *--at = '-';
+    return at;
+}
+
+struct cell
+cell_sum(int64_t high, uint64_t low, char text[TABLE_SUM_SIZE])
+{
+    if (high == ((int64_t)low < 0 ? -1 : 0))
+        return cell_number((int64_t)low);
+    return cell_text(table_sum(high, low, text));
+}
+
+const char *
+cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
+{
+    switch (c->kind) {
+    case CELL_NONE:
+    case CELL_ABSENT:
+        return "-";
+    case CELL_TEXT:
+        return c->bytes;
+    case CELL_NAME:
+        if (raw) {
+            memcpy(text, c->bytes, c->size);
+            text[c->size] = '\0';
+            return text;
+        }
+        (void)name_escape(c->bytes, c->size, text); /* its end is marked */
+        return text;
+    case CELL_NUMBER:
+        (void)snprintf(text, NAME_TEXT_SIZE, "%" PRId64, c->number); /* fits */
+        return text;
+    case CELL_BOOL:
+        return c->number ? "yes" : "no";
+    }
+    return "";
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static void
+put_json(struct table_writer *t, const struct cell *c)
+{
+    char text[NAME_TEXT_SIZE];
+
+    switch (c->kind) {
+    case CELL_NONE:
+    case CELL_ABSENT:
+        json_null(&t->out);
+        break;
+    case CELL_NAME:
+        json_name(&t->out, c->bytes, c->size);
+        break;
+    case CELL_TEXT:
+        json_string(&t->out, c->bytes, c->size);
+        break;
+    case CELL_NUMBER:
+        if (t->has_numbers_as_texts)
+            json_text(&t->out, cell_plain(c, false, text));
+        else
+            json_integer(&t->out, c->number);
+        break;
+    case CELL_BOOL:
+        json_bool(&t->out, c->number != 0);
+        break;
+    }
+}
+
+static void
+open_rows(struct table_writer *t)
+{
+    json_member(&t->out, t->rows_key);
+    json_array_begin(&t->out);
+    t->are_rows_open = true;
+}
+
+static void
+put_json_row(struct table_writer *t, const struct cell *cells)
+{
+    if (!t->are_rows_open)
+        open_rows(t);
+    json_row(&t->out);
+    for (size_t i = 0; i < t->column_count; i++) {
+        if (cells[i].kind == CELL_ABSENT)
+            continue;
+        json_member(&t->out, t->columns[i].key);
+        put_json(t, &cells[i]);
+    }
+    json_object_end(&t->out);
+}
+
+/* ---- columns ------------------------------------------------------------ */
+
+static void
+put_text(struct table_writer *t, const char *text)
+{
+    json_bytes(&t->out, text, strlen(text));
+}
+
+static void
+put_tsv_row(struct table_writer *t, const struct cell *cells)
+{
+    char text[NAME_TEXT_SIZE];
+
+    for (size_t i = 0; i < t->column_count; i++) {
+        if (i > 0)
+            put_text(t, "\t");
+        put_text(t, cell_plain(&cells[i], t->is_raw, text));
+    }
+    put_text(t, "\n");
+}
+
+/* A field in quotes where it has to be; nothing that a name can be shown as has
+ * a line's end. */
+static void
+put_csv_field(struct table_writer *t, const char *text)
+{
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        put_text(t, text);
+        return;
+    }
+    put_text(t, "\"");
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            put_text(t, "\"");
+        json_bytes(&t->out, text, 1);
+    }
+    put_text(t, "\"");
+}
+
+static void
+put_csv_row(struct table_writer *t, const struct cell *cells)
+{
+    char text[NAME_TEXT_SIZE];
+
+    for (size_t i = 0; !t->is_headed && i < t->column_count; i++) {
+        put_text(t, i > 0 ? "," : "");
+        put_csv_field(t, t->columns[i].key);
+    }
+    put_text(t, t->is_headed ? "" : "\r\n");
+    t->is_headed = true;
+    for (size_t i = 0; cells && i < t->column_count; i++) {
+        put_text(t, i > 0 ? "," : "");
+        if (cells[i].kind != CELL_NONE && cells[i].kind != CELL_ABSENT)
+            put_csv_field(t, cell_plain(&cells[i], false, text));
+    }
+    put_text(t, cells ? "\r\n" : "");
+}
+
+/* ---- documents ---------------------------------------------------------- */
+
+void
+table_begin(struct table_writer *t, enum table_format format, void *buffer,
+            size_t size, const struct table_column *columns,
+            size_t column_count)
+{
+    assert(column_count <= TABLE_COLUMNS_MAX);
+    *t = (struct table_writer){.format = format,
+                               .columns = columns,
+                               .column_count = column_count,
+                               .rows_key = "rows"};
+    json_write_init(&t->out, buffer, size);
+    if (format == TABLE_JSON)
+        json_object_begin(&t->out);
+}
+
+void
+table_fact(struct table_writer *t, const char *key, struct cell value)
+{
+    if (t->format != TABLE_JSON)
+        return;
+    assert(!t->are_rows_open);
+    json_member(&t->out, key);
+    put_json(t, &value);
+}
+
+void
+table_row(struct table_writer *t, const struct cell *cells)
+{
+    switch (t->format) {
+    case TABLE_JSON:
+        put_json_row(t, cells);
+        break;
+    case TABLE_TSV:
+        put_tsv_row(t, cells);
+        break;
+    case TABLE_CSV:
+        put_csv_row(t, cells);
+        break;
+    }
+}
+
+void
+table_rows_end(struct table_writer *t)
+{
+    if (t->format == TABLE_CSV && !t->is_headed)
+        put_csv_row(t, NULL);
+    if (t->format != TABLE_JSON)
+        return;
+    if (!t->are_rows_open)
+        open_rows(t);
+    json_array_end(&t->out);
+    t->are_rows_open = false;
+}
+
+void
+table_next_rows(struct table_writer *t, const char *key,
+                const struct table_column *columns, size_t column_count)
+{
+    assert(!t->are_rows_open && column_count <= TABLE_COLUMNS_MAX);
+    t->rows_key = key;
+    t->columns = columns;
+    t->column_count = column_count;
+    t->is_headed = false;
+}
+
+void
+table_end(struct table_writer *t)
+{
+    assert(!t->are_rows_open);
+    if (t->format != TABLE_JSON)
+        return;
+    json_object_end(&t->out);
+    put_text(t, "\n");
+}
