@@ -36,7 +36,7 @@ struct reader {
     struct loop *loop;
     struct loop_timer tend;
     struct range range;
-    struct listener_config door;
+    struct listener_config listener;
     struct local_folder sockets;
     struct binding binding;
     struct conns *conns;
@@ -63,13 +63,13 @@ limit_files(struct reader *r, size_t *connections)
 }
 
 static int
-describe_door(struct reader *r)
+describe_listener(struct reader *r)
 {
     size_t connections;
     int rc;
 
     rc = limit_files(r, &connections);
-    r->door = (struct listener_config){
+    r->listener = (struct listener_config){
         .name = "read",
         .socket = LOCAL_READ,
         .listen = r->config.read_listen,
@@ -218,9 +218,9 @@ start_loop(struct reader *r)
 static int
 start_serving(struct reader *r)
 {
-    const struct conns_options options = {.rows = &r->door,
+    const struct conns_options options = {.rows = &r->listener,
                                           .count = 1,
-                                          .shared = r->door.max,
+                                          .shared = r->listener.max,
                                           .pool_size = POOL_SIZE,
                                           .answer_max = ANSWER_SIZE_MAX};
     int rc;
@@ -272,11 +272,11 @@ run(struct reader *r)
     int rc = 0;
 
     /* One that serves no port only looks after what it has open. */
-    if (r->door.listen[0] != '\0')
+    if (r->listener.listen[0] != '\0')
         rc = datadir_sockets(&r->datadir, r->config.data_dir,
                              r->config.socket_group, &r->sockets);
-    if (rc == 0 && r->door.listen[0] != '\0')
-        rc = bind_doors(&r->binding, &r->door, 1, &r->sockets, false);
+    if (rc == 0 && r->listener.listen[0] != '\0')
+        rc = bind_listeners(&r->binding, &r->listener, 1, &r->sockets, false);
     if (rc == 0)
         rc = privilege_drop();
     if (rc == 0)
@@ -332,7 +332,7 @@ main(int argc, char **argv)
                      (unsigned)r.config.key_size);
     if (rc < 0)
         return CONFIG_EXIT_USAGE;
-    rc = describe_door(&r);
+    rc = describe_listener(&r);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
     rc = privilege_become(&r.config, DATADIR_READ);

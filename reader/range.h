@@ -21,7 +21,7 @@
 #include "common/net/conn.h"
 #include "reader/answer.h"
 
-/* What the door has for ctx. */
+/* What the listener has for ctx. */
 struct range {
     struct loop *loop;
     struct answer *answer;

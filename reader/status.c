@@ -10,14 +10,14 @@ fill(struct reader_status *s)
     v[STATUS_R_LISTINGS] = (int64_t)s->range->listings;
     v[STATUS_R_UNREADABLE] = (int64_t)s->range->unreadable;
     v[STATUS_R_AS_OF_MS] = (int64_t)s->fresh->as_of_ms;
-    status_fill_door(&s->door, conns_door(s->conns, 0));
+    status_fill_listener(&s->listener, conns_listener(s->conns, 0));
 }
 
 /* One that serves no port has no figures of it. */
 static bool
 is_on(const struct reader_status *s)
 {
-    return conns_door(s->conns, 0)->row->listen[0] != '\0';
+    return conns_listener(s->conns, 0)->row->listen[0] != '\0';
 }
 
 void
@@ -29,7 +29,7 @@ reader_status_init(struct reader_status *s, const char *data_dir,
     s->fresh = fresh;
     s->conns = conns;
     s->row = (struct status_row){.kind = STATUS_READER};
-    s->door = (struct status_row){.kind = STATUS_DOOR};
+    s->listener = (struct status_row){.kind = STATUS_LISTENER};
     status_init(&s->status, data_dir);
 }
 
@@ -45,7 +45,7 @@ reader_status_put(struct reader_status *s)
     fill(s);
     status_put(&s->status, &s->row);
     if (is_on(s))
-        status_put(&s->status, &s->door);
+        status_put(&s->status, &s->listener);
 }
 
 void
@@ -54,5 +54,5 @@ reader_status_print(struct reader_status *s)
     fill(s);
     status_print("", &s->row);
     if (is_on(s))
-        status_print("", &s->door);
+        status_print("", &s->listener);
 }

@@ -11,7 +11,7 @@
 
 struct reader_status {
     struct status status;
-    struct status_row row, door;
+    struct status_row row, listener;
     const struct range *range;
     const struct as_of *fresh;
     struct conns *conns;

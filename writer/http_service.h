@@ -1,4 +1,4 @@
-/* writer/http_service.h - what countd-write serves at its HTTP door: the
+/* writer/http_service.h - what countd-write serves at its HTTP listener: the
  * modules that the settings turn on, each with a table of routes.
  *
  * Ownership: the caller's, between open and close.  The loop's thread.
@@ -32,7 +32,7 @@ bool http_is_on(const struct config *c);
 int http_open(struct http *h, struct loop *loop, struct datadir *dir,
               const struct config *config, struct ingest *ingest);
 
-/* All connections of the door have ended before. */
+/* All connections of the listener have ended before. */
 void http_close(struct http *h);
 
 /* The logs have room again. */

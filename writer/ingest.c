@@ -65,7 +65,8 @@ take_ack(struct conn *c, struct input *input)
 
     count = put_all(in, input, &bad);
     if (count > 0) {
-        (void)conn_gate(c, &in->commit->gate); /* the only gate of this door */
+        (void)conn_gate(c,
+                        &in->commit->gate); /* the only gate of this listener */
         conn_add_acks(c, count);
     }
     return bad ? conn_refuse(c, malformed) : CONN_MORE;

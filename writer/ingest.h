@@ -19,7 +19,7 @@
 #include "writer/commit.h"
 #include "writer/logs.h"
 
-/* What both doors have for ctx. */
+/* What both listeners have for ctx. */
 struct ingest {
     struct logs *logs;     /* borrowed */
     struct commit *commit; /* of the logs; borrowed */

@@ -134,13 +134,13 @@ say_too_few(const struct listeners *d)
 {
     const char *said = "";
 
-    for (size_t i = 0; i < DOORS; i++) {
+    for (size_t i = 0; i < LISTENERS; i++) {
         const struct listener_config *row = &d->rows[i];
 
         if (row->max <= d->shared || row->max == LISTENERS_MOST ||
             strcmp(said, row->max_key) == 0)
             continue;
-        said = row->max_key; /* both doors of increments have the same */
+        said = row->max_key; /* both listeners of increments have the same */
         diag(DIAG_WARNING,
              "only %zu connections for %s=%zu: the limit of open files is "
              "%llu; raise it (ulimit -n, LimitNOFILE=)",
@@ -149,13 +149,14 @@ say_too_few(const struct listeners *d)
     }
 }
 
-/* No door has more than there are descriptors, and each is sure of a part. */
+/* No listener has more than there are descriptors, and each is sure of a part.
+ */
 static void
 share(struct listeners *d)
 {
-    for (size_t i = 0; i < DOORS; i++) {
+    for (size_t i = 0; i < LISTENERS; i++) {
         struct listener_config *row = &d->rows[i];
-        size_t part = d->shared / 2 / DOORS;
+        size_t part = d->shared / 2 / LISTENERS;
 
         if (row->max > d->shared)
             row->max = d->shared;
@@ -189,7 +190,7 @@ listeners_init(struct listeners *d, const struct config *c,
         fill_live(d, c, (enum live_kind)kind, &lives->servers[kind]);
     fill_http(&d->rows[LISTENER_HTTP], c, site);
     fill_lines(d, c, statsd);
-    for (size_t i = 0; i < DOORS; i++)
+    for (size_t i = 0; i < LISTENERS; i++)
         if (d->rows[i].listen && d->rows[i].listen[0] != '\0')
             want += d->rows[i].max;
     d->shared = connections_left(want, c);
@@ -200,13 +201,14 @@ listeners_init(struct listeners *d, const struct config *c,
 size_t
 listeners_live(struct conns *cs)
 {
-    return conns_door(cs, LISTENER_COUNTER)->open +
-           conns_door(cs, LISTENER_SEMAPHORE)->open;
+    return conns_listener(cs, LISTENER_COUNTER)->open +
+           conns_listener(cs, LISTENER_SEMAPHORE)->open;
 }
 
 bool
 listeners_only_http(struct conns *cs)
 {
-    return listeners_live(cs) == 0 && conns_door(cs, LISTENER_ACK)->open == 0 &&
-           conns_door(cs, LISTENER_SILENT)->open == 0;
+    return listeners_live(cs) == 0 &&
+           conns_listener(cs, LISTENER_ACK)->open == 0 &&
+           conns_listener(cs, LISTENER_SILENT)->open == 0;
 }

@@ -1,8 +1,8 @@
 /* writer/listeners.h - the ports of countd-write: one row for each.
  *
  * The rows drive what is bound, the ready lines, how many connections each may
- * have, the figures and the warnings (common/net/conn.h).  Doors whose clients
- * wait for an answer stand first. */
+ * have, the figures and the warnings (common/net/conn.h).  Listeners whose
+ * clients wait for an answer stand first. */
 #ifndef COUNTD_WRITER_LISTENERS_H
 #define COUNTD_WRITER_LISTENERS_H
 
@@ -21,23 +21,23 @@ enum {
     LISTENER_SILENT,
     LISTENER_STATSD, /* lines over TCP; datagrams have no connections */
     LISTENER_GRAPHITE,
-    DOORS
+    LISTENERS
 };
 
 #define LISTENERS_FILES                                                        \
     128                           /* descriptors for logs, threads, the rest   \
                                    */
-#define LISTENERS_MOST     262144 /* connections of a door without a limit */
-#define LISTENERS_RESERVED 1024   /* what a door is sure of, at most */
+#define LISTENERS_MOST     262144 /* connections of a listener without a limit */
+#define LISTENERS_RESERVED 1024   /* what a listener is sure of, at most */
 #define LISTENERS_YIELD_S  60     /* an idle sender may be closed after this */
 
 /* For what waits; memory never touched is free. */
 #define LISTENERS_POOL ((size_t)64 << 20)
 
 struct listeners {
-    struct listener_config rows[DOORS];
+    struct listener_config rows[LISTENERS];
     char live_listen[LIVE_SERVICE_KINDS][CONFIG_TEXT_SIZE + 8];
-    size_t shared; /* connections of all doors together */
+    size_t shared; /* connections of all listeners together */
 };
 
 /* Raises the limit of descriptors as far as it may be and is of use, and fills
@@ -46,7 +46,8 @@ void listeners_init(struct listeners *d, const struct config *c,
                     struct ingest *ingest, struct live_service *lives,
                     struct http_site *site, struct statsd *statsd);
 
-/* Connections of the live doors, which hold up what others could do alone. */
+/* Connections of the live listeners, which hold up what others could do alone.
+ */
 size_t listeners_live(struct conns *cs);
 
 /* No connection but those of HTTP. */

@@ -23,7 +23,7 @@
 #include "writer/quota/quota_service.h"
 #include "writer/status.h"
 
-/* The largest answer of any door here. */
+/* The largest answer of any listener here. */
 #define ANSWER_MAX                                                             \
     (LIVE_PROTOCOL_OUT_SIZE > HTTP_OUT_SIZE ? LIVE_PROTOCOL_OUT_SIZE           \
                                             : HTTP_OUT_SIZE)
@@ -44,7 +44,7 @@ struct writer {
     struct http http;
     struct quota_service quota;
     struct statsd statsd;
-    struct listeners doors;
+    struct listeners listeners;
     struct conns *conns;
     struct writer_status status;
     int stop_signal; /* 0: none */
@@ -68,8 +68,8 @@ logs_are_ready(void *ctx)
 {
     struct writer *w = ctx;
 
-    listener_wake(conns_door(w->conns, LISTENER_ACK));
-    listener_wake(conns_door(w->conns, LISTENER_SILENT));
+    listener_wake(conns_listener(w->conns, LISTENER_ACK));
+    listener_wake(conns_listener(w->conns, LISTENER_SILENT));
     live_service_ready(&w->lives);
     http_logs_are_ready(&w->http);
     statsd_logs_ready(&w->statsd);
@@ -198,7 +198,7 @@ lock_directory(struct writer *w)
 static void
 tell_ready(const struct writer *w)
 {
-    const char *lines[DOORS + 1];
+    const char *lines[LISTENERS + 1];
     size_t count;
 
     for (count = 0; count < w->binding.line_count; count++)
@@ -217,15 +217,15 @@ bind_ports(struct writer *w)
     int rc;
 
     datagram_init(&w->statsd.datagrams);
-    listeners_init(&w->doors, &w->config, &w->ingest, &w->lives, &w->http.site,
-                   &w->statsd);
+    listeners_init(&w->listeners, &w->config, &w->ingest, &w->lives,
+                   &w->http.site, &w->statsd);
     rc = datadir_sockets(&w->dir, w->config.data_dir, w->config.socket_group,
                          &w->sockets);
     if (rc == 0)
         rc = statsd_bind(&w->statsd, &w->config, &w->sockets);
     if (rc == 0)
-        rc = bind_doors(&w->binding, w->doors.rows, DOORS, &w->sockets,
-                        datagram_is_on(&w->statsd.datagrams));
+        rc = bind_listeners(&w->binding, w->listeners.rows, LISTENERS,
+                            &w->sockets, datagram_is_on(&w->statsd.datagrams));
     return rc < 0 ? rc : privilege_drop();
 }
 
@@ -240,44 +240,45 @@ answer_max(const struct config *c)
 static int
 open_conns(struct writer *w)
 {
-    const struct conns_options o = {.rows = w->doors.rows,
-                                    .count = DOORS,
-                                    .shared = w->doors.shared,
+    const struct conns_options o = {.rows = w->listeners.rows,
+                                    .count = LISTENERS,
+                                    .shared = w->listeners.shared,
                                     .pool_size = LISTENERS_POOL,
                                     .answer_max = answer_max(&w->config)};
     int rc;
 
     w->ingest = (struct ingest){.logs = &w->logs, .commit = &w->commit};
-    rc = commit_init(
-        &w->commit, &logs_file, &w->logs, &w->logs.sync_io,
-        w->doors.rows[LISTENER_ACK].max + w->doors.rows[LISTENER_HTTP].max, 0);
+    rc = commit_init(&w->commit, &logs_file, &w->logs, &w->logs.sync_io,
+                     w->listeners.rows[LISTENER_ACK].max +
+                         w->listeners.rows[LISTENER_HTTP].max,
+                     0);
     if (rc == 0)
         rc = conns_init(&w->conns, w->loop, &o);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc,
                    "memory for %zu connections (lower counter.max_connections "
                    "and write.max_connections, or raise ulimit -v)",
-                   w->doors.shared);
+                   w->listeners.shared);
     return rc;
 }
 
-/* The live servers, and the doors they stand behind. */
+/* The live servers, and the listeners they stand behind. */
 static int
 open_lives(struct writer *w)
 {
     const size_t connections[LIVE_SERVICE_KINDS] = {
-        w->doors.rows[LISTENER_COUNTER].max,
-        w->doors.rows[LISTENER_SEMAPHORE].max};
+        w->listeners.rows[LISTENER_COUNTER].max,
+        w->listeners.rows[LISTENER_SEMAPHORE].max};
     int rc;
 
     rc = live_service_open(&w->lives, w->loop, &w->logs, &w->config,
                            connections);
     if (rc < 0)
         return rc;
-    w->lives.servers[LIVE_COUNTER].door =
-        conns_door(w->conns, LISTENER_COUNTER);
-    w->lives.servers[LIVE_SEMAPHORE].door =
-        conns_door(w->conns, LISTENER_SEMAPHORE);
+    w->lives.servers[LIVE_COUNTER].listener =
+        conns_listener(w->conns, LISTENER_COUNTER);
+    w->lives.servers[LIVE_SEMAPHORE].listener =
+        conns_listener(w->conns, LISTENER_SEMAPHORE);
     return 0;
 }
 
@@ -313,7 +314,7 @@ open_http(struct writer *w)
     rc = datadir_live(&w->dir);
     if (rc == 0)
         rc = quota_open(&w->quota, w->loop, w->dir.live_fd, &w->config,
-                        &w->logs, w->doors.rows[LISTENER_HTTP].max);
+                        &w->logs, w->listeners.rows[LISTENER_HTTP].max);
     if (rc < 0)
         http_close(&w->http);
     else
@@ -342,8 +343,8 @@ serve(struct writer *w)
     if (rc < 0)
         goto close_lives;
     rc = statsd_open(&w->statsd, w->loop, &w->logs,
-                     conns_door(w->conns, LISTENER_STATSD),
-                     conns_door(w->conns, LISTENER_GRAPHITE));
+                     conns_listener(w->conns, LISTENER_STATSD),
+                     conns_listener(w->conns, LISTENER_GRAPHITE));
     if (rc < 0)
         goto close_http;
     open_status(w);

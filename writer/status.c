@@ -18,9 +18,9 @@ fill_totals(struct writer_status *s)
 {
     const struct writer_parts *p = &s->parts;
     const struct listener_stats *ack =
-        &conns_door(p->conns, LISTENER_ACK)->figures;
+        &conns_listener(p->conns, LISTENER_ACK)->figures;
     const struct listener_stats *silent =
-        &conns_door(p->conns, LISTENER_SILENT)->figures;
+        &conns_listener(p->conns, LISTENER_SILENT)->figures;
     const struct logs_figures *l = &p->logs->figures;
     int64_t *v = s->totals.values;
 
@@ -57,8 +57,9 @@ static void
 fill(struct writer_status *s)
 {
     fill_totals(s);
-    for (size_t i = 0; i < DOORS; i++)
-        status_fill_door(&s->doors[i], conns_door(s->parts.conns, i));
+    for (size_t i = 0; i < LISTENERS; i++)
+        status_fill_listener(&s->listeners[i],
+                             conns_listener(s->parts.conns, i));
 }
 
 void
@@ -66,9 +67,9 @@ writer_status_print(struct writer_status *s)
 {
     fill(s);
     status_print("", &s->totals);
-    for (size_t i = 0; i < DOORS; i++)
-        if (is_on(conns_door(s->parts.conns, i)))
-            status_print("", &s->doors[i]);
+    for (size_t i = 0; i < LISTENERS; i++)
+        if (is_on(conns_listener(s->parts.conns, i)))
+            status_print("", &s->listeners[i]);
     live_service_print(s->parts.lives);
 }
 
@@ -242,9 +243,9 @@ on_tick(struct loop_timer *timer)
 
     fill(s);
     status_put(&s->status, &s->totals);
-    for (size_t i = 0; i < DOORS; i++)
-        if (is_on(conns_door(s->parts.conns, i)))
-            status_put(&s->status, &s->doors[i]);
+    for (size_t i = 0; i < LISTENERS; i++)
+        if (is_on(conns_listener(s->parts.conns, i)))
+            status_put(&s->status, &s->listeners[i]);
     put_own_logs(s);
     if (!s->looking && now >= s->look_ms) {
         s->looking = true;

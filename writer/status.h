@@ -1,4 +1,4 @@
-/* writer/status.h - countd-write's part of data/board: totals, doors, logs.
+/* writer/status.h - countd-write's part of data/board: totals, listeners, logs.
  *
  * The rows are filled a few times a second, from what is counted anyway.  How
  * the logs stand that are not this process's is looked up once a second, by
@@ -42,7 +42,7 @@ struct writer_status {
     struct status status;
     struct writer_parts parts;
     struct status_row totals;
-    struct status_row doors[DOORS];
+    struct status_row listeners[LISTENERS];
     struct status_look look;
     struct loop_timer timer;
     uint64_t look_ms; /* monotonic: the next one */

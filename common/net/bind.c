@@ -92,7 +92,7 @@ bind_socket(struct binding *b, size_t i, const struct listener_config *row)
 }
 
 static int
-bind_door(struct binding *b, size_t i, const struct listener_config *row)
+bind_listener(struct binding *b, size_t i, const struct listener_config *row)
 {
     struct net_address bound;
     char where[NET_ADDRESS_SIZE];
@@ -130,18 +130,18 @@ nothing_to_do(const struct listener_config *rows, size_t count)
 }
 
 int
-bind_doors(struct binding *b, const struct listener_config *rows, size_t count,
-           const struct local_folder *folder, bool other)
+bind_listeners(struct binding *b, const struct listener_config *rows,
+               size_t count, const struct local_folder *folder, bool other)
 {
     int rc = 0;
 
-    assert(count <= BIND_DOORS_MAX);
+    assert(count <= BIND_LISTENERS_MAX);
     *b = (struct binding){.count = count, .folder = *folder};
     for (size_t i = 0; i < count; i++)
         b->fds[i] = b->sockets[i].fd = b->sockets[i].lock_fd = -1;
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (!is_off(&rows[i]))
-            rc = bind_door(b, i, &rows[i]);
+            rc = bind_listener(b, i, &rows[i]);
     if (rc < 0 || b->on > 0 || other)
         return rc;
     nothing_to_do(rows, count);
@@ -155,7 +155,7 @@ serve_one(struct conns *cs, size_t i, int *fd)
 
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "listen %s",
-                   conns_door(cs, i)->row->listen_key);
+                   conns_listener(cs, i)->row->listen_key);
     else
         *fd = -1;
     return rc;

@@ -2,7 +2,7 @@
  * its port, and its socket in the data directory.
  *
  * Sockets are bound before a daemon has threads and while it may still bind low
- * ports; who connects meanwhile is accepted when the doors are open.
+ * ports; who connects meanwhile is accepted when the listeners are open.
  *
  * Errors: 0 or a negative errno, said through diag. */
 #ifndef COUNTD_COMMON_NET_BIND_H
@@ -11,15 +11,15 @@
 #include "common/net/conn.h"
 #include "common/net/local.h"
 
-#define BIND_DOORS_MAX 16
-#define BIND_LINE_SIZE (NET_ADDRESS_SIZE + 32)
+#define BIND_LISTENERS_MAX 16
+#define BIND_LINE_SIZE     (NET_ADDRESS_SIZE + 32)
 
 struct binding {
     size_t count;
-    int fds[BIND_DOORS_MAX];    /* -1: off, or handed over */
-    struct local_folder folder; /* of the sockets */
-    struct local sockets[BIND_DOORS_MAX];
-    char lines[BIND_DOORS_MAX][BIND_LINE_SIZE]; /* "name=address:port" */
+    int fds[BIND_LISTENERS_MAX]; /* -1: off, or handed over */
+    struct local_folder folder;  /* of the sockets */
+    struct local sockets[BIND_LISTENERS_MAX];
+    char lines[BIND_LISTENERS_MAX][BIND_LINE_SIZE]; /* "name=address:port" */
     size_t line_count;
     size_t on; /* listeners */
 };
@@ -29,15 +29,15 @@ struct binding {
  * its port serves alone.  -EINVAL: no listener is on, and no `other` port of
  * the daemon either, or an address is wrong;
  * -EADDRINUSE, -EACCES, ... */
-int bind_doors(struct binding *b, const struct listener_config *rows,
-               size_t count, const struct local_folder *folder, bool other);
+int bind_listeners(struct binding *b, const struct listener_config *rows,
+                   size_t count, const struct local_folder *folder, bool other);
 
 /* The address of a setting, which must be of loopback or have networks that may
  * use it. */
 int bind_resolve(const char *listen, const char *listen_key, const char *allow,
                  const char *allow_key, struct net_address *out);
 
-/* Gives the sockets to the doors. */
+/* Gives the sockets to the listeners. */
 int bind_serve(struct binding *b, struct conns *cs);
 
 /* Closes what was not handed over, and removes the sockets. */

@@ -17,7 +17,7 @@
 void
 conn_enter(struct conn *c, enum conn_state state)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
 
     list_remove(&c->link);
     c->state = (uint8_t)state;
@@ -42,7 +42,7 @@ conn_wake(struct conn *c)
 bool
 conn_end_some(struct conn *c)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
 
     assert(c->state == CONN_CLOSED);
     if ((c->flags & F_DONE) == 0) {
@@ -61,7 +61,7 @@ conn_end_some(struct conn *c)
 void
 conn_close(struct conn *c)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
     struct conns *cs = d->conns;
     const int fd = c->source.fd;
 
@@ -87,7 +87,7 @@ conn_close(struct conn *c)
 static bool
 obey(struct conn *c, enum conn_next next)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
 
     if (next == CONN_CUT)
         return false;
@@ -109,8 +109,8 @@ obey(struct conn *c, enum conn_next next)
 static bool
 take(struct conn *c, size_t size)
 {
-    const struct protocol *p = c->door->row->protocol;
-    struct conns *cs = c->door->conns;
+    const struct protocol *p = c->listener->row->protocol;
+    struct conns *cs = c->listener->conns;
     struct input in = {
         .at = cs->in, .size = size, .skipped = (c->flags & F_SKIPPING) != 0};
     enum conn_next next;
@@ -134,7 +134,7 @@ take(struct conn *c, size_t size)
 static bool
 block(struct conn *c)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
 
     if (conn_has_ended(c))
         return false;
@@ -152,7 +152,7 @@ work_long(struct conn *c)
 
     if ((c->flags & F_GONE) != 0)
         return false; /* nobody takes it */
-    next = c->door->row->protocol->more(c);
+    next = c->listener->row->protocol->more(c);
     if (next == CONN_MORE)
         c->flags &= (uint16_t)~F_LONG;
     return obey(c, next);
@@ -162,7 +162,7 @@ work_long(struct conn *c)
 static bool
 work(struct conn *c)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
     const struct protocol *p = d->row->protocol;
     size_t room = SIZE_MAX;
     ssize_t size;
@@ -196,7 +196,7 @@ work(struct conn *c)
 static void
 finish(struct conn *c)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
 
     if ((c->flags & (F_LINGER | F_EOF)) != F_LINGER ||
         shutdown(c->source.fd, SHUT_WR) < 0 ||
@@ -210,12 +210,12 @@ finish(struct conn *c)
     conn_enter(c, CONN_ENDING);
 }
 
-/* Its door stops, and all that had arrived is done: a beginning of a request
- * that is kept, and what there is no room for, will not be. */
+/* Its listener stops, and all that had arrived is done: a beginning of a
+ * request that is kept, and what there is no room for, will not be. */
 static bool
 has_said_all(const struct conn *c)
 {
-    return c->door->stopping &&
+    return c->listener->stopping &&
            ((c->flags & F_BLOCKED) != 0 ||
             (c->flags & (F_AGAIN | F_LONG | F_READABLE | F_HOLD)) == 0);
 }
@@ -225,7 +225,7 @@ has_said_all(const struct conn *c)
 static bool
 is_received_from(const struct conn *c)
 {
-    return (c->flags & F_FULL) == 0 || c->door->row->protocol->pattern;
+    return (c->flags & F_FULL) == 0 || c->listener->row->protocol->pattern;
 }
 
 /* What a connection waits for that has not said all. */
@@ -252,7 +252,7 @@ file(struct conn *c)
 {
     bool waits, gated;
 
-    if (c->flags == 0 && !conn_keeps_answers(c) && !c->door->stopping) {
+    if (c->flags == 0 && !conn_keeps_answers(c) && !c->listener->stopping) {
         conn_enter(c, CONN_IDLE); /* nearly always */
         return;
     }
@@ -272,7 +272,7 @@ file(struct conn *c)
 static void
 discard(struct conn *c)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
 
     for (int i = 0; i < CONN_DISCARDS; i++) {
         const ssize_t n =
@@ -292,7 +292,7 @@ discard(struct conn *c)
 void
 conn_serve(struct conn *c)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
     bool good;
 
     assert(!cs->served && c->source.fd >= 0);
@@ -346,7 +346,7 @@ conn_begin(struct conn *c, struct listener *d, int fd)
 
     memset(c, 0, d->stride);
     list_init(&c->link);
-    c->door = d;
+    c->listener = d;
     c->source = (struct loop_source){.fd = -1, .ready = conn_ready};
     c->flags = F_FRESH;
     c->moved_ms = conns_now(d->conns);

@@ -1,10 +1,12 @@
-/* common/net/conn.h - the connections of every door: receive, hand over, send.
+/* common/net/conn.h - the connections of every listener: receive, hand over,
+ * send.
  *
- * A door is a row of a table: a listening socket and the protocol spoken there.
- * A connection is in one state, which is also the list of its door it is in:
+ * A listener is a row of a table: a listening socket and the protocol spoken
+ * there. A connection is in one state, which is also the list of its listener
+ * it is in:
  *
  *   IDLE     waits for its peer: for bytes, or for room in its socket
- *   QUEUED   has work; waits at its door for its part of a turn
+ *   QUEUED   has work; waits at its listener for its part of a turn
  *   HELD     waits for conn_wake(), or for memory; it is not received from
  *   ENDING   its last answer is sent and its side shut down; what still comes
  *            is thrown away, for 2 s and 16 MiB at most, so that no reset
@@ -12,13 +14,13 @@
  *   CLOSED   the socket is gone; the protocol's ended() goes on in steps, or a
  *            gate still names the connection; its number is not free yet
  *
- * A turn: events only queue.  conn_turn() then serves door after door in the
- * order of the table, each for CONN_TURN_US at most (eight times that when no
- * other has work), first come first served.  A connection gets a slice: one
- * receive of CONN_SLICE bytes at most (or what its protocol says: more is
+ * A turn: events only queue.  conn_turn() then serves listener after listener
+ * in the order of the table, each for CONN_TURN_US at most (eight times that
+ * when no other has work), first come first served.  A connection gets a slice:
+ * one receive of CONN_SLICE bytes at most (or what its protocol says: more is
  * cheaper where nobody waits for an answer) and about as many bytes of answers;
  * then it stands behind its neighbours.  So how long a turn takes depends on
- * the number of doors, not on how many send, nor how much.
+ * the number of listeners, not on how many send, nor how much.
  *
  * Input is in one receive buffer that all share: what the connection kept, then
  * what came.  CONN_PAD bytes behind it may be read.  Only what take() leaves is
@@ -57,7 +59,7 @@
 #define CONN_PAD        32
 #define CONN_SMALL      16 /* bytes of input kept without a chunk of the pool */
 #define CONN_TURN_US    500
-#define CONN_ALONE      8 /* times that, for a door that alone has work */
+#define CONN_ALONE      8 /* times that, for a listener that alone has work */
 #define CONN_ENDING_MS  2000
 #define CONN_ENDING_MAX (16u << 20)
 #define CONN_STALL_MS   5000
@@ -70,7 +72,7 @@
  * for, which 100 rows of the longest names are. */
 #define CONN_SMALL_ANSWER 32768
 
-struct conns; /* of one loop: doors, pool, buffers */
+struct conns; /* of one loop: listeners, pool, buffers */
 struct listener;
 struct gate;
 
@@ -88,8 +90,8 @@ enum conn_state {
 
 struct conn {
     struct loop_source source; /* fd -1: FREE or CLOSED */
-    struct list_link link;     /* in its door's list of its state */
-    struct listener *door;
+    struct list_link link;     /* in its listener's list of its state */
+    struct listener *listener;
     struct chain in, out;
     uint64_t owed;             /* bytes of the pattern, free to go */
     uint32_t held[CONN_GATES]; /* bytes of `out`, or of the pattern, that are
@@ -166,8 +168,8 @@ struct protocol {
                             the connection is cut */
 
     /* Bytes of input that take() may be given now, at least what it kept; 0:
-     * the door waits for listener_wake(), and no byte leaves the kernel.  NULL:
-     * no limit. */
+     * the listener waits for listener_wake(), and no byte leaves the kernel.
+     * NULL: no limit. */
     size_t (*room)(struct listener *d);
     enum conn_next (*take)(struct conn *c, struct input *in);
     /* The peer has closed its side within a request; `in` is what came of it.
@@ -179,7 +181,8 @@ struct protocol {
     /* The connection has gone; steps as short as a service.  False: again.
      * NULL: nothing to do. */
     bool (*ended)(struct conn *c);
-    /* First and last in a turn in which a connection of the door is served. */
+    /* First and last in a turn in which a connection of the listener is served.
+     */
     void (*turn)(struct listener *d, bool begins);
 };
 
@@ -201,7 +204,7 @@ struct listener_config {    /* all that knows a port goes by it */
     const struct protocol *protocol;
     void *ctx;          /* listener_ctx() */
     size_t max;         /* connections */
-    size_t reserved;    /* of these no other door can have */
+    size_t reserved;    /* of these no other listener can have */
     uint32_t idle_s;    /* closed after; 0: never */
     uint32_t request_s; /* the longest time from the first byte of a request
                            to its last; 0: no limit */
@@ -259,10 +262,10 @@ listener_ctx(const struct listener *d)
 static inline struct listener *
 conn_listener(const struct conn *c)
 {
-    return c->door;
+    return c->listener;
 }
 
-uint32_t conn_number(const struct conn *c); /* in its door, from 0 */
+uint32_t conn_number(const struct conn *c); /* in its listener, from 0 */
 
 /* The connection with that number, below row->max; NULL: it has no socket. */
 struct conn *listener_open_conn(const struct listener *d, uint32_t number);
@@ -334,7 +337,7 @@ void gate_fail(struct gate *g, const char *words);
 struct conns_options {
     const struct listener_config *rows;
     size_t count;      /* of rows, at most 64 */
-    size_t shared;     /* connections of all doors: descriptors there are */
+    size_t shared;     /* connections of all listeners: descriptors there are */
     size_t pool_size;  /* bytes */
     size_t answer_max; /* bytes that one conn_space() may ask for */
     uint32_t stall_ms; /* 0: CONN_STALL_MS */
@@ -347,15 +350,15 @@ int conns_init(struct conns **out, struct loop *loop,
 /* Closes everything as it stands. */
 void conns_fini(struct conns *cs);
 
-struct listener *conns_door(struct conns *cs, size_t index);
+struct listener *conns_listener(struct conns *cs, size_t index);
 
-/* Serves a listening socket, of a port or of the data directory, at a door, and
- * owns it from now on. */
-int conns_listen(struct conns *cs, size_t door, int fd);
+/* Serves a listening socket, of a port or of the data directory, at a listener,
+ * and owns it from now on. */
+int conns_listen(struct conns *cs, size_t listener, int fd);
 
 /* Takes a connected non-blocking socket, as if it had been accepted.  -EMFILE:
  * there is no place; it stays the caller's. */
-int conns_take(struct conns *cs, size_t door, int fd);
+int conns_take(struct conns *cs, size_t listener, int fd);
 
 /* At the end of each turn of the loop.  True: do not wait before the next. */
 bool conn_turn(struct conns *cs);
@@ -366,8 +369,8 @@ bool conns_have_work(const struct conns *cs);
 
 /* Stops accepting and ends all connections, each as its protocol says: those of
  * STOP_ANSWER have `ms` to take their answers, those of STOP_DRAIN `ms` for
- * their input, not counting the time that their door is blocked, and a second
- * more for the answers.  Calls `done` when none is left. */
+ * their input, not counting the time that their listener is blocked, and a
+ * second more for the answers.  Calls `done` when none is left. */
 void conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx),
                 void *ctx);
 

@@ -18,7 +18,7 @@ kept(const struct conn *c)
 void
 conn_forget(struct conn *c)
 {
-    chain_drop(&c->door->conns->pool, &c->in, c->in.size);
+    chain_drop(&c->listener->conns->pool, &c->in, c->in.size);
     c->small_size = 0;
 }
 
@@ -26,7 +26,7 @@ conn_forget(struct conn *c)
 static inline size_t
 load(struct conn *c)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
     const size_t size = kept(c);
 
     if (size == 0)
@@ -43,7 +43,7 @@ load(struct conn *c)
 static bool
 keep(struct conn *c, const uint8_t *bytes, size_t size)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
 
     if (size == 0)
         return true;
@@ -65,10 +65,10 @@ keep(struct conn *c, const uint8_t *bytes, size_t size)
 bool
 conn_is_late(const struct conn *c)
 {
-    const uint32_t request_s = c->door->row->request_s;
+    const uint32_t request_s = c->listener->row->request_s;
 
     return request_s > 0 && (c->flags & F_AGAIN) == 0 && kept(c) > 0 &&
-           conns_now(c->door->conns) - c->began_ms >= request_s * 1000;
+           conns_now(c->listener->conns) - c->began_ms >= request_s * 1000;
 }
 
 /* Ends a connection whose request is late, after the answers to the requests
@@ -77,7 +77,7 @@ conn_is_late(const struct conn *c)
 static void
 end_late_request(struct conn *c)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
     const char *key = d->row->request_key;
     char peer[NET_ADDRESS_SIZE];
 
@@ -101,8 +101,8 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
 
     c->flags &= (uint16_t) ~(F_AGAIN | F_SKIPPING);
     c->need = c->skip = 0;
-    if (in->at != c->door->conns->in)
-        c->began_ms = conns_now(c->door->conns); /* what follows is new */
+    if (in->at != c->listener->conns->in)
+        c->began_ms = conns_now(c->listener->conns); /* what follows is new */
     if (next != CONN_MORE) {
         c->flags |= F_AGAIN;
         return keep(c, in->at, size);
@@ -130,7 +130,7 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
 static inline ssize_t
 received(struct conn *c, ssize_t n, size_t asked)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         if (errno == EAGAIN)
@@ -156,7 +156,7 @@ received(struct conn *c, ssize_t n, size_t asked)
 static bool
 skip_some(struct conn *c)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
 
     for (int i = 0; i < CONN_DISCARDS && c->skip > 0; i++) {
         const size_t size = c->skip < CONN_SLICE ? c->skip : CONN_SLICE;
@@ -175,7 +175,7 @@ skip_some(struct conn *c)
 ssize_t
 conn_gather(struct conn *c, size_t room, bool *failed)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
     size_t size = kept(c), asked;
     ssize_t n;
 
@@ -188,7 +188,8 @@ conn_gather(struct conn *c, size_t room, bool *failed)
     }
     if ((c->flags & F_AGAIN) != 0)
         return (ssize_t)load(c);
-    asked = c->skip > 0 ? c->need - size : conn_slice(c->door->row->protocol);
+    asked =
+        c->skip > 0 ? c->need - size : conn_slice(c->listener->row->protocol);
     if (asked > room - size)
         asked = room - size;
     assert(asked > 0);
@@ -218,8 +219,8 @@ conn_gather(struct conn *c, size_t room, bool *failed)
 void
 conn_give_rest(struct conn *c)
 {
-    const struct protocol *p = c->door->row->protocol;
-    struct input in = {.at = c->door->conns->in};
+    const struct protocol *p = c->listener->row->protocol;
+    struct input in = {.at = c->listener->conns->in};
 
     if (!p->rest || (c->flags & (F_GONE | F_SKIPPING)) != 0)
         return;
@@ -268,7 +269,7 @@ conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE])
 bool
 conn_is_browser(struct conn *c, const uint8_t first[FIRST_BYTES_SIZE])
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
     const char *protocol = first_bytes_browser(first);
     char peer[NET_ADDRESS_SIZE];
 
@@ -293,7 +294,7 @@ conn_last(struct conn *c)
 enum conn_next
 conn_refuse(struct conn *c, const char *why)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
     struct conns *cs = d->conns;
     const char *text = d->row->protocol->refusal;
     char peer[NET_ADDRESS_SIZE];

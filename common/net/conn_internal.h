@@ -36,7 +36,7 @@ enum conn_flags {
     F_GATE_0 = 1024, /* named by its gate's group 0; the next bit: group 1 */
     F_GATE_1 = 2048,
     F_SKIPPING = 4096, /* what it needs is there, the surplus is not */
-    F_BLOCKED = 8192,  /* waits for room at its door */
+    F_BLOCKED = 8192,  /* waits for room at its listener */
     F_DONE = 16384,    /* CLOSED, and ended() is through */
     F_GONE = 32768     /* its peer takes nothing any more: a reset */
 };
@@ -49,10 +49,11 @@ struct conns {
     uint8_t *in;
     uint8_t *out;
     size_t out_size;
-    size_t count; /* of doors */
+    size_t count; /* of listeners */
     size_t shared;
-    struct listener *doors;
-    uint64_t with[CONN_STATES]; /* bit i: door i may have a connection in it */
+    struct listener *listeners;
+    uint64_t
+        with[CONN_STATES]; /* bit i: listener i may have a connection in it */
 
     /* Of the connection that is being served. */
     uint64_t now_ms; /* clock of the turn */
@@ -71,8 +72,8 @@ struct conns {
     bool ending;         /* stopping, and no more input is waited for */
     uint64_t answer_ms;  /* clock: the deaf are cut where input has ended */
     uint64_t stop_ms;    /* clock: input ends; ending: the deaf are cut */
-    uint64_t give_up_ms; /* however long doors are without room */
-    uint64_t blocked_ms; /* clock: stopping, and a door has no room since */
+    uint64_t give_up_ms; /* however long listeners are without room */
+    uint64_t blocked_ms; /* clock: stopping, and a listener has no room since */
     void (*done)(void *ctx);
     void *ctx;
 };
@@ -80,7 +81,7 @@ struct conns {
 static inline struct listener *
 listener_at(struct conns *cs, size_t i)
 {
-    return &cs->doors[i];
+    return &cs->listeners[i];
 }
 
 static inline bool
@@ -123,14 +124,14 @@ conn_gated(const struct conn *c)
 
 /* ---- conn.c ---- */
 
-/* Puts a connection into a state, at the end of its door's list. */
+/* Puts a connection into a state, at the end of its listener's list. */
 void conn_enter(struct conn *c, enum conn_state state);
 
 /* One service.  The connection is queued before; after, it is filed by what it
  * waits for, or closed. */
 void conn_serve(struct conn *c);
 
-/* It has work: it stands at the end of its door's queue. */
+/* It has work: it stands at the end of its listener's queue. */
 void conn_queue(struct conn *c);
 
 /* Closes the socket, and calls ended() once; more of that follows in turns. */
@@ -220,7 +221,7 @@ void listener_closed(struct listener *d);
 /* While stopping: once per look. */
 void conns_stop_some(struct conns *cs);
 
-/* A door that had no room has some again. */
+/* A listener that had no room has some again. */
 void conns_stop_longer(struct conns *cs);
 
 #endif

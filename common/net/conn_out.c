@@ -20,7 +20,7 @@
 void
 conn_starve(struct conn *c, bool starved)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
 
     if (((c->flags & F_STARVED) != 0) == starved)
         return;
@@ -62,11 +62,11 @@ conns_evict(struct conns *cs, bool stalled)
     }
     if (!worst)
         return false;
-    diag_repeating(&worst->door->said_memory, DIAG_WARNING,
+    diag_repeating(&worst->listener->said_memory, DIAG_WARNING,
                    "%s: memory for what waits is used up: the connection that "
                    "keeps most of it, bytes=%zu, is closed",
-                   worst->door->row->name, (size_t)most * POOL_CHUNK_SIZE);
-    worst->door->figures.evicted++;
+                   worst->listener->row->name, (size_t)most * POOL_CHUNK_SIZE);
+    worst->listener->figures.evicted++;
     conn_close(worst);
     return true;
 }
@@ -83,7 +83,7 @@ conns_make_room(struct conns *cs, uint32_t chunks)
 bool
 conn_fits(const struct conn *c, size_t size)
 {
-    const struct conns *cs = c->door->conns;
+    const struct conns *cs = c->listener->conns;
     const uint32_t left = size > CONN_SMALL_ANSWER ? cs->reserve : 0;
 
     return chain_lacks(&c->out, size) + left <= cs->pool.free_count;
@@ -96,14 +96,14 @@ may_begin(const struct conn *c, size_t size)
 {
     const bool large = size > CONN_SMALL_ANSWER;
 
-    return (!large || c->door->conns->starved == 0 || c->skip > 0) &&
+    return (!large || c->listener->conns->starved == 0 || c->skip > 0) &&
            conn_fits(c, size);
 }
 
 uint8_t *
 conn_space(struct conn *c, size_t size)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
     const size_t all = cs->out_used + size;
 
     assert(cs->served == c);
@@ -122,7 +122,7 @@ conn_space(struct conn *c, size_t size)
 void
 conn_put(struct conn *c, size_t size)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
 
     assert(cs->served == c && cs->out_used + size <= cs->out_size);
     cs->out_used += size;
@@ -131,8 +131,8 @@ conn_put(struct conn *c, size_t size)
 void
 conn_add_acks(struct conn *c, uint32_t count)
 {
-    struct conns *cs = c->door->conns;
-    const size_t size = count * strlen(c->door->row->protocol->pattern);
+    struct conns *cs = c->listener->conns;
+    const size_t size = count * strlen(c->listener->row->protocol->pattern);
 
     assert(cs->served == c);
     if (cs->gated_at != SIZE_MAX || conn_gated(c) > 0)
@@ -147,7 +147,7 @@ conn_add_acks(struct conn *c, uint32_t count)
 static inline ssize_t
 sent(struct conn *c, ssize_t n)
 {
-    struct listener *d = c->door;
+    struct listener *d = c->listener;
 
     if (n < 0 && errno != EAGAIN && errno != EINTR)
         return -errno;
@@ -173,7 +173,7 @@ send_bytes(struct conn *c, const void *bytes, size_t size)
 static bool
 send_owed(struct conn *c)
 {
-    const char *pattern = c->door->row->protocol->pattern;
+    const char *pattern = c->listener->row->protocol->pattern;
     char text[PATTERN_SIZE];
     size_t unit, size, i;
     ssize_t n;
@@ -199,7 +199,7 @@ send_owed(struct conn *c)
 static size_t
 free_bytes(const struct conn *c)
 {
-    if (c->door->row->protocol->pattern)
+    if (c->listener->row->protocol->pattern)
         return c->owed + conn_gated(c) > 0 ? 0 : c->out.size;
     return c->out.size - conn_gated(c);
 }
@@ -207,7 +207,7 @@ free_bytes(const struct conn *c)
 static bool
 send_out(struct conn *c)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
     struct iovec pieces[PIECES_MAX];
     size_t size;
 
@@ -240,7 +240,7 @@ conn_send_kept(struct conn *c)
 bool
 conn_flush(struct conn *c)
 {
-    struct conns *cs = c->door->conns;
+    struct conns *cs = c->listener->conns;
     const size_t size = cs->out_used;
     size_t may = size, done = 0;
     ssize_t n;
@@ -260,7 +260,7 @@ conn_flush(struct conn *c)
     }
     if (done == size)
         return true;
-    if (c->door->row->protocol->pattern == NULL) {
+    if (c->listener->row->protocol->pattern == NULL) {
         if (conn_gated(c) > 0)
             c->held[c->newest] += (uint32_t)size;
         else if (cs->gated_at < size)

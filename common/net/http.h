@@ -1,11 +1,11 @@
-/* common/net/http.h - HTTP/1.1 as a protocol at a door: requests are parsed
+/* common/net/http.h - HTTP/1.1 as a protocol at a listener: requests are parsed
  * where they were received, routed by a table, answered in place.
  *
- * A site is what a door serves: tables of routes, each with the context of the
- * module that answers.  A route gets only requests that are whole, well formed,
- * of a method that is known, and not sent by a web page of another site.  A
- * body, also one in chunks, is given to a route with HTTP_READS_BODY, and read
- * and thrown away for others.  Refused are, with these statuses:
+ * A site is what a listener serves: tables of routes, each with the context of
+ * the module that answers.  A route gets only requests that are whole, well
+ * formed, of a method that is known, and not sent by a web page of another
+ * site.  A body, also one in chunks, is given to a route with HTTP_READS_BODY,
+ * and read and thrown away for others.  Refused are, with these statuses:
  *
  *   400  malformed; two Hosts, lengths or Idempotency-Keys; below /v1/ without
  *        Host in HTTP/1.1
@@ -43,7 +43,7 @@
  * beginning: nothing may have been changed before.  Answers leave in the order
  * of the requests, whatever some of them wait for.
  *
- * Ownership: a site is the caller's and outlives its door.  What a request
+ * Ownership: a site is the caller's and outlives its listener.  What a request
  * points to is valid in the call only.  Nothing allocates.
  * Source: RFC 9110 and 9112, and what coconut, whose paths these are, answers.
  */
@@ -62,7 +62,7 @@
 #define HTTP_MORE_MAX    10240 /* bytes of http_call.more */
 #define HTTP_DETAIL_SIZE 512   /* text of why a request is refused, with NUL */
 #define HTTP_IDLE_S      60    /* idle_s and request_s of its listener */
-#define HTTP_YIELD_S     10    /* yield_s of a door */
+#define HTTP_YIELD_S     10    /* yield_s of a listener */
 #define HTTP_TABLES_MAX  4
 #define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
@@ -176,7 +176,7 @@ struct http_site {
     char date[40];
 };
 
-/* The protocol of a door whose ctx is a struct http_site.  Its row has
+/* The protocol of a listener whose ctx is a struct http_site.  Its row has
  * HTTP_IDLE_S as idle_s and request_s, and HTTP_YIELD_S as yield_s. */
 extern const struct protocol http_protocol;
 
@@ -188,7 +188,7 @@ void http_site_add(struct http_site *s, const struct http_route *routes,
 /* ---- for routes --------------------------------------------------------- */
 
 /* Where a body of at most `max` bytes goes; NULL: return CONN_FULL.  `max` is
- * at most answer_max of the doors less HTTP_ANSWER_HEAD. */
+ * at most answer_max of the listeners less HTTP_ANSWER_HEAD. */
 uint8_t *http_body(struct http_call *x, size_t max);
 
 /* The answer, with the `size` bytes that were written where http_body() said.

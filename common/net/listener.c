@@ -1,4 +1,5 @@
-/* common/net/listener.c - the doors of a loop: places, turns, time; see conn.h.
+/* common/net/listener.c - the listeners of a loop: places, turns, time; see
+ * conn.h.
  */
 #include "common/net/conn_internal.h"
 
@@ -19,7 +20,7 @@
 #define LATE_PARTS   8 /* of the connections are looked at in a tick */
 
 struct listener *
-conns_door(struct conns *cs, size_t index)
+conns_listener(struct conns *cs, size_t index)
 {
     assert(index < cs->count);
     return listener_at(cs, index);
@@ -28,21 +29,21 @@ conns_door(struct conns *cs, size_t index)
 uint32_t
 conn_number(const struct conn *c)
 {
-    const struct listener *d = c->door;
+    const struct listener *d = c->listener;
 
     return (uint32_t)((size_t)((const uint8_t *)c - d->array) / d->stride);
 }
 
 /* ---- places ------------------------------------------------------------ */
 
-/* Connections that are open, or that no other door can have. */
+/* Connections that are open, or that no other listener can have. */
 static size_t
 committed(const struct conns *cs)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < cs->count; i++) {
-        const struct listener *d = &cs->doors[i];
+        const struct listener *d = &cs->listeners[i];
 
         n += d->open > d->row->reserved ? d->open : d->row->reserved;
     }
@@ -100,8 +101,8 @@ listener_closed(struct listener *d)
     if (cs->stopping)
         return;
     for (size_t i = 0; i < cs->count; i++)
-        if (listener_accepts(&cs->doors[i]))
-            update_accepting(&cs->doors[i]);
+        if (listener_accepts(&cs->listeners[i]))
+            update_accepting(&cs->listeners[i]);
 }
 
 static struct conn *
@@ -139,9 +140,9 @@ begin(struct listener *d, int fd)
 }
 
 int
-conns_take(struct conns *cs, size_t door, int fd)
+conns_take(struct conns *cs, size_t listener, int fd)
 {
-    struct listener *d = conns_door(cs, door);
+    struct listener *d = conns_listener(cs, listener);
 
     return has_place(d) ? begin(d, fd) : -EMFILE;
 }
@@ -226,9 +227,9 @@ keep_alive(const struct listener_config *row, int fd)
 }
 
 int
-conns_listen(struct conns *cs, size_t door, int fd)
+conns_listen(struct conns *cs, size_t listener, int fd)
 {
-    struct listener *d = conns_door(cs, door);
+    struct listener *d = conns_listener(cs, listener);
     struct acceptor *l;
     int domain, rc;
 
@@ -249,11 +250,11 @@ conns_listen(struct conns *cs, size_t door, int fd)
 
 /* ---- turns ------------------------------------------------------------- */
 
-/* Serves a door for so long, and every connection that was queued at most
+/* Serves a listener for so long, and every connection that was queued at most
  * once: who comes again has waited for the others.  The clock is looked at only
  * when it can matter: not for one that is alone, nor behind the last. */
 static void
-serve_door(struct listener *d, uint64_t budget_ns)
+serve_listener(struct listener *d, uint64_t budget_ns)
 {
     const struct protocol *p = d->row->protocol;
     struct list_link *const queue = &d->lists[CONN_QUEUED];
@@ -288,7 +289,7 @@ feed(struct conns *cs)
         return;
     cs->starved_free = cs->pool.free_count;
     for (size_t i = 0; i < cs->count; i++) {
-        struct list_link *list = &cs->doors[i].lists[CONN_PAUSED];
+        struct list_link *list = &cs->listeners[i].lists[CONN_PAUSED];
         struct list_link *link, *next;
 
         for (link = list->next; link != list; link = next) {
@@ -355,7 +356,7 @@ serve_some(struct listener *d, uint64_t budget_ns)
     bool more = false;
 
     if (!list_alone(&d->lists[CONN_QUEUED]))
-        serve_door(d, budget_ns);
+        serve_listener(d, budget_ns);
     if (!list_alone(&d->lists[CONN_CLOSED]))
         more = end_all(d, clock_ns() + CONN_TURN_US * UINT64_C(1000));
     if (list_alone(&d->lists[CONN_QUEUED]))
@@ -369,16 +370,18 @@ bool
 conn_turn(struct conns *cs)
 {
     uint64_t budget_ns = CONN_TURN_US * UINT64_C(1000);
-    uint64_t after = UINT64_MAX, doors;
+    uint64_t after = UINT64_MAX, listeners;
     bool more = false;
 
     cs->now_ms = loop_now_ms(cs->loop);
     feed(cs);
-    doors = cs->with[CONN_QUEUED];
-    if ((doors & (doors - 1)) == 0)
+    listeners = cs->with[CONN_QUEUED];
+    if ((listeners & (listeners - 1)) == 0)
         budget_ns *= CONN_ALONE;
-    while ((doors = (cs->with[CONN_QUEUED] | cs->with[CONN_CLOSED]) & after)) {
-        struct listener *d = listener_at(cs, (size_t)__builtin_ctzll(doors));
+    while (
+        (listeners = (cs->with[CONN_QUEUED] | cs->with[CONN_CLOSED]) & after)) {
+        struct listener *d =
+            listener_at(cs, (size_t)__builtin_ctzll(listeners));
 
         more |= serve_some(d, budget_ns);
         after = ~UINT64_C(1) << d->index;
@@ -554,9 +557,9 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
     cs->out_size = o->answer_max > OUT_LEAST ? o->answer_max : OUT_LEAST;
     cs->out_size += CONN_SLICE;
     cs->tick = (struct loop_timer){.slot = -1, .due = tick_due};
-    cs->doors = calloc(o->count, sizeof *cs->doors);
+    cs->listeners = calloc(o->count, sizeof *cs->listeners);
     cs->out = take_pages(cs->out_size + CONN_REFUSAL_MAX);
-    if (!cs->doors || !cs->out || take_input_memory(cs, o) < 0)
+    if (!cs->listeners || !cs->out || take_input_memory(cs, o) < 0)
         goto fail;
     rc = pool_init(&cs->pool, o->pool_size);
     if (rc < 0)
@@ -564,10 +567,10 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
     cs->reserve = cs->pool.count / 16;
     assert(pool_chunks(o->answer_max) + cs->reserve <= cs->pool.count);
     for (size_t i = 0; i < o->count; i++) {
-        rc = listener_init(&cs->doors[i], cs, &o->rows[i]);
+        rc = listener_init(&cs->listeners[i], cs, &o->rows[i]);
         if (rc < 0)
             goto fail;
-        cs->doors[i].index = (uint8_t)i;
+        cs->listeners[i].index = (uint8_t)i;
         cs->count++;
     }
     rc = loop_arm(loop, &cs->tick, loop_now_ms(loop) + TICK_MS);
@@ -599,7 +602,7 @@ conns_fini(struct conns *cs)
     }
     loop_disarm(cs->loop, &cs->tick);
     pool_fini(&cs->pool);
-    free(cs->doors);
+    free(cs->listeners);
     free(cs->in);
     free(cs->out);
     free(cs);

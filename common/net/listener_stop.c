@@ -6,8 +6,8 @@
 #define QUIET_MS     250 /* TCP repeats after 200 ms what did not get through */
 #define STOP_LONGEST 4   /* times the time to drain, without room */
 #define ANSWER_MS                                                              \
-    1000               /* for answers, after the input of a door that drains   \
-                        */
+    1000 /* for answers, after the input of a listener that drains             \
+          */
 #define CLOSES_MAX 256 /* connections closed in one turn */
 
 /* Connections that the kernel has taken are ours to serve. */
@@ -24,7 +24,7 @@ accept_rest(struct listener *d, struct acceptor *l)
     } while (d->figures.accepted > before);
 }
 
-/* Every connection of the door answers what has arrived, and ends. */
+/* Every connection of the listener answers what has arrived, and ends. */
 static void
 answer_rest(struct listener *d)
 {
@@ -65,12 +65,12 @@ deaf_ms(const struct conns *cs, const struct listener *d)
     return cs->ending ? cs->stop_ms : UINT64_MAX;
 }
 
-/* Whether the doors that drain have heard nothing for a while. */
+/* Whether the listeners that drain have heard nothing for a while. */
 static bool
 is_quiet(struct conns *cs, uint64_t now)
 {
     for (size_t i = 0; i < cs->count; i++) {
-        const struct listener *d = &cs->doors[i];
+        const struct listener *d = &cs->listeners[i];
 
         if (d->row->protocol->stop != STOP_DRAIN || d->open == 0)
             continue;
@@ -104,10 +104,10 @@ conns_stop_some(struct conns *cs)
     size_t used = 0;
 
     for (size_t i = 0; i < cs->count; i++) {
-        if (cs->doors[i].row->protocol->stop == STOP_CUT)
-            close_deaf(&cs->doors[i], true);
-        blocked |= cs->doors[i].blocked;
-        used += cs->doors[i].used;
+        if (cs->listeners[i].row->protocol->stop == STOP_CUT)
+            close_deaf(&cs->listeners[i], true);
+        blocked |= cs->listeners[i].blocked;
+        used += cs->listeners[i].used;
     }
     if (blocked)
         conns_stop_longer(cs);
@@ -116,12 +116,12 @@ conns_stop_some(struct conns *cs)
         cs->ending = true;
         cs->stop_ms = now + ANSWER_MS;
         for (size_t i = 0; i < cs->count; i++)
-            if (cs->doors[i].row->protocol->stop == STOP_DRAIN)
-                answer_rest(&cs->doors[i]);
+            if (cs->listeners[i].row->protocol->stop == STOP_DRAIN)
+                answer_rest(&cs->listeners[i]);
     }
     for (size_t i = 0; i < cs->count; i++)
-        if (now >= deaf_ms(cs, &cs->doors[i]))
-            close_deaf(&cs->doors[i], false);
+        if (now >= deaf_ms(cs, &cs->listeners[i]))
+            close_deaf(&cs->listeners[i], false);
     if (used == 0 && cs->done) {
         void (*done)(void *ctx) = cs->done;
 

@@ -47,7 +47,7 @@ static const char *const worker_names[STATUS_M_END + 1] = {
 static const char *const reader_names[STATUS_R_END + 1] = {
     FIRST, "requests", "listings", "unreadable", "as_of_ms", NULL};
 
-static const char *const listener_names[STATUS_D_END + 1] = {
+static const char *const listener_names[STATUS_L_END + 1] = {
     FIRST,         "name",        "name_rest",   "open",
     "connections", "received",    "sent",        "malformed",
     "browsers",    "turned_away", "not_allowed", "yielded",
@@ -61,7 +61,7 @@ static const struct {
     [STATUS_WRITER] = {"writer", writer_names},
     [STATUS_WORKER] = {"worker", worker_names},
     [STATUS_READER] = {"reader", reader_names},
-    [STATUS_DOOR] = {"door", listener_names},
+    [STATUS_LISTENER] = {"port", listener_names},
 };
 
 static const char *const log_states[STATUS_LOG_STATES] = {"-", "empty", "open",
@@ -206,7 +206,7 @@ is_for(const struct status_row *row, int round, const int64_t *values,
     if (round == 1)
         return owner == 0;
     return owner < 0 && values[STATUS_KIND] == row->kind &&
-           (row->kind != STATUS_DOOR ||
+           (row->kind != STATUS_LISTENER ||
             memcmp(values + STATUS_FIRST, row->values + STATUS_FIRST,
                    STATUS_NAME_VALUES * sizeof *values) == 0);
 }
@@ -282,27 +282,27 @@ status_put_log(struct status *s, uint64_t index, const int64_t *values)
 }
 
 void
-status_fill_door(struct status_row *row, const struct listener *d)
+status_fill_listener(struct status_row *row, const struct listener *d)
 {
     const struct listener_stats *f = &d->figures;
     int64_t *v = row->values;
 
-    row->kind = STATUS_DOOR;
+    row->kind = STATUS_LISTENER;
     memset(v + STATUS_FIRST, 0, STATUS_NAME_VALUES * sizeof *v);
     memcpy(v + STATUS_FIRST, d->row->name,
            strnlen(d->row->name, STATUS_NAME_VALUES * sizeof *v));
-    v[STATUS_D_OPEN] = (int64_t)d->open;
-    v[STATUS_D_CONNECTIONS] = (int64_t)f->accepted;
-    v[STATUS_D_RECEIVED] = (int64_t)f->received;
-    v[STATUS_D_SENT] = (int64_t)f->sent;
-    v[STATUS_D_MALFORMED] = (int64_t)f->malformed;
-    v[STATUS_D_BROWSERS] = (int64_t)f->browsers;
-    v[STATUS_D_TURNED_AWAY] = (int64_t)f->turned_away;
-    v[STATUS_D_NOT_ALLOWED] = (int64_t)f->not_allowed;
-    v[STATUS_D_YIELDED] = (int64_t)f->yielded;
-    v[STATUS_D_LATE] = (int64_t)f->late;
-    v[STATUS_D_EVICTED] = (int64_t)f->evicted;
-    v[STATUS_D_CUT_OFF] = (int64_t)f->cut_off;
+    v[STATUS_L_OPEN] = (int64_t)d->open;
+    v[STATUS_L_CONNECTIONS] = (int64_t)f->accepted;
+    v[STATUS_L_RECEIVED] = (int64_t)f->received;
+    v[STATUS_L_SENT] = (int64_t)f->sent;
+    v[STATUS_L_MALFORMED] = (int64_t)f->malformed;
+    v[STATUS_L_BROWSERS] = (int64_t)f->browsers;
+    v[STATUS_L_TURNED_AWAY] = (int64_t)f->turned_away;
+    v[STATUS_L_NOT_ALLOWED] = (int64_t)f->not_allowed;
+    v[STATUS_L_YIELDED] = (int64_t)f->yielded;
+    v[STATUS_L_LATE] = (int64_t)f->late;
+    v[STATUS_L_EVICTED] = (int64_t)f->evicted;
+    v[STATUS_L_CUT_OFF] = (int64_t)f->cut_off;
 }
 
 void
@@ -310,15 +310,15 @@ status_print(const char *before, const struct status_row *row)
 {
     const char *const *names = kinds[row->kind].values;
     const size_t first =
-        row->kind == STATUS_DOOR ? (size_t)STATUS_D_OPEN : STATUS_FIRST;
+        row->kind == STATUS_LISTENER ? (size_t)STATUS_L_OPEN : STATUS_FIRST;
     char line[LINE_SIZE];
     size_t at = 0;
 
     for (size_t i = first; names[i] && at < sizeof line; i++)
         at += (size_t)snprintf(line + at, sizeof line - at, "%s%s=%" PRId64,
                                i > first ? " " : "", names[i], row->values[i]);
-    if (row->kind == STATUS_DOOR)
-        diag(DIAG_INFO, "door=%.*s %s",
+    if (row->kind == STATUS_LISTENER)
+        diag(DIAG_INFO, "port=%.*s %s",
              (int)(STATUS_NAME_VALUES * sizeof row->values[0]),
              (const char *)&row->values[STATUS_FIRST], line);
     else

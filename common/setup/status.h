@@ -3,7 +3,7 @@
  *
  * The writer is master of the board.  Slots 0 to STATUS_SLOTS - 1 are for
  * daemons: each claims the one cell of a free slot, and one more for each of
- * its doors.  The slots behind them are for the logs, by index, and use the
+ * its listeners.  The slots behind them are for the logs, by index, and use the
  * shared part.  A table of names for each kind of row says what its values are;
  * SIGUSR1 prints the same row.
  *
@@ -35,14 +35,14 @@ enum status_kind {
     STATUS_WRITER,
     STATUS_WORKER,
     STATUS_READER,
-    STATUS_DOOR,
+    STATUS_LISTENER,
     STATUS_KINDS
 };
 
 /* The first values of every row; its own figures follow. */
 enum { STATUS_KIND, STATUS_STARTED_MS, STATUS_BEAT_MS, STATUS_FIRST };
 
-/* Of a door: its name is in the first two figures, as bytes, NUL-padded. */
+/* Of a listener: its name is in the first two figures, as bytes, NUL-padded. */
 #define STATUS_NAME_VALUES 2
 
 /* Values of a log's shared part. */
@@ -117,21 +117,21 @@ enum {
     STATUS_R_END
 };
 
-/* Of a door, behind its name. */
+/* Of a listener, behind its name. */
 enum {
-    STATUS_D_OPEN = STATUS_FIRST + STATUS_NAME_VALUES,
-    STATUS_D_CONNECTIONS,
-    STATUS_D_RECEIVED,
-    STATUS_D_SENT,
-    STATUS_D_MALFORMED,
-    STATUS_D_BROWSERS,
-    STATUS_D_TURNED_AWAY,
-    STATUS_D_NOT_ALLOWED,
-    STATUS_D_YIELDED,
-    STATUS_D_EVICTED,
-    STATUS_D_LATE,
-    STATUS_D_CUT_OFF,
-    STATUS_D_END
+    STATUS_L_OPEN = STATUS_FIRST + STATUS_NAME_VALUES,
+    STATUS_L_CONNECTIONS,
+    STATUS_L_RECEIVED,
+    STATUS_L_SENT,
+    STATUS_L_MALFORMED,
+    STATUS_L_BROWSERS,
+    STATUS_L_TURNED_AWAY,
+    STATUS_L_NOT_ALLOWED,
+    STATUS_L_YIELDED,
+    STATUS_L_EVICTED,
+    STATUS_L_LATE,
+    STATUS_L_CUT_OFF,
+    STATUS_L_END
 };
 
 /* Name of a value of a row, NULL behind the last one. */
@@ -178,8 +178,8 @@ void status_get_log(struct status *s, uint64_t index, int64_t *values);
 /* Prints a row as SIGUSR1 does: NAME=VALUE ... behind `before`. */
 void status_print(const char *before, const struct status_row *row);
 
-/* Fills the row of a door. */
-void status_fill_door(struct status_row *row, const struct listener *d);
+/* Fills the row of a listener. */
+void status_fill_listener(struct status_row *row, const struct listener *d);
 
 /* The shape of the board, for those who make or read it. */
 void status_shape(struct countd_board_shape *out);

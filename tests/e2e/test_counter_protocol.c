@@ -524,7 +524,7 @@ the_last_one_is_taken_by_exactly_one(void **state)
 }
 
 static void
-a_full_door_leaves_the_other_one_open(void **state)
+a_full_port_leaves_the_other_one_open(void **state)
 {
     struct live_rig *r = *state;
     struct taker a, b, semaphore;
@@ -710,7 +710,7 @@ static const struct CMUnitTest tests[] = {
     TEST(closing_in_the_middle_of_a_dump_harms_nobody),
     TEST(who_goes_on_where_the_answer_before_it_ended),
     TEST(the_last_one_is_taken_by_exactly_one),
-    TEST(a_full_door_leaves_the_other_one_open),
+    TEST(a_full_port_leaves_the_other_one_open),
     TEST(a_silent_client_is_watched_and_told_nothing),
     TEST(at_a_boundary_peaks_begin_anew_and_what_is_idle_goes),
     TEST(counters_and_semaphores_of_one_name_are_strangers),

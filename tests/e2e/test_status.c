@@ -88,7 +88,7 @@ figures_of_all_daemons_are_there(void **state)
     await_json(r, "\"figure\": \"messages\", \"value\": 5}");
     await_json(r, "\"figure\": \"records\", \"value\": 5}");
     await_json(r, "\"process\": \"reader\"");
-    await_json(r, "\"process\": \"door ack\"");
+    await_json(r, "\"process\": \"port ack\"");
     assert_non_null(strstr(text, "\"writer_alive\": true, \"troubles\": 0"));
     client_close(fd);
 }
@@ -154,7 +154,7 @@ a_signal_prints_what_the_board_shows(void **state)
     do
         (void)daemon_output(fleet_daemon(&r->f, FLEET_WRITE), output,
                             sizeof output);
-    while (!strstr(output, "door=silent") && clock_ms() < until);
+    while (!strstr(output, "port=silent") && clock_ms() < until);
 
     assert_non_null(strstr(output, "info: messages=1 bytes=520 "));
     for (size_t i = STATUS_FIRST; status_name(STATUS_WRITER, i); i++) {
@@ -350,7 +350,7 @@ watch_shows_it_all_in_a_terminal_of_80_columns(void **state)
                 "logs N empty . N open o N full # N merging m lag none");
     expect_line(screen, "worker pid incr/s keys/s logs busy state");
     expect_line(screen, " N N N N N% well");
-    expect_line(screen, "door open new/s in/s out/s rejects (bad cut full)");
+    expect_line(screen, "port open new/s in/s out/s rejects (bad cut full)");
     expect_line(screen, "ack N N N N N (N N N)");
     expect_line(screen, "silent N N N N N (N N N)");
 

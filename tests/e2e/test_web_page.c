@@ -30,10 +30,10 @@
 /* The same for every request, so that its head is as long as the first. */
 #define BODY_SIZE 4000u
 
-enum { SILENT, ACK, COUNTER, SEMAPHORE, READ, DOORS };
+enum { SILENT, ACK, COUNTER, SEMAPHORE, READ, LISTENERS };
 
-static const char *const doors[DOORS] = {"silent", "ack", "counter",
-                                         "semaphore", "read"};
+static const char *const listeners[LISTENERS] = {"silent", "ack", "counter",
+                                                 "semaphore", "read"};
 
 /* ---- the server of the page ---------------------------------------------- */
 
@@ -50,7 +50,7 @@ struct site {
     struct tmpdir home;
     int page, measure; /* listening */
     uint16_t page_port, measure_port;
-    uint16_t ports[DOORS];
+    uint16_t ports[LISTENERS];
     struct peer peers[PEERS_MAX];
     size_t peer_count;
     size_t head; /* bytes of the browser's head; 0: not seen */
@@ -265,9 +265,9 @@ serve_page(struct site *s)
 /* ---- the site ------------------------------------------------------------ */
 
 static struct daemon *
-daemon_of(struct site *s, size_t door)
+daemon_of(struct site *s, size_t listener)
 {
-    return fleet_daemon(&s->fleet, door == READ ? FLEET_READ : FLEET_WRITE);
+    return fleet_daemon(&s->fleet, listener == READ ? FLEET_READ : FLEET_WRITE);
 }
 
 static int
@@ -288,8 +288,8 @@ setup(void **state)
     fleet_start(&site.fleet, FLEET_WRITE);
     fleet_start(&site.fleet, FLEET_WORKER);
     fleet_start(&site.fleet, FLEET_READ);
-    for (i = 0; i < DOORS; i++)
-        site.ports[i] = daemon_port(daemon_of(&site, i), doors[i]);
+    for (i = 0; i < LISTENERS; i++)
+        site.ports[i] = daemon_port(daemon_of(&site, i), listeners[i]);
     *state = &site;
     return 0;
 }
@@ -387,11 +387,11 @@ a_page_of_a_browser_can_forge_nothing_and_is_told_of_once(void **state)
     expect_nothing_held(s->ports[COUNTER]);
     expect_nothing_held(s->ports[SEMAPHORE]);
     expect_only_ours(s);
-    for (i = 0; i < DOORS; i++) {
+    for (i = 0; i < LISTENERS; i++) {
         (void)snprintf(words, sizeof words,
-                       "%s: a connection from 127.0.0.1:", doors[i]);
+                       "%s: a connection from 127.0.0.1:", listeners[i]);
         if (times_said(daemon_of(s, i), words) != 1)
-            fail_msg("%s is not said once: %s", doors[i], text);
+            fail_msg("%s is not said once: %s", listeners[i], text);
     }
 }
 

@@ -460,8 +460,8 @@ send_forged(uint16_t port, const uint8_t *bytes, size_t size, size_t first)
 static void
 a_web_page_can_forge_nothing_on_any_port(void **state)
 {
-    static const char *const doors[] = {"counter", "semaphore", "ack",
-                                        "silent"};
+    static const char *const listeners[] = {"counter", "semaphore", "ack",
+                                            "silent"};
     static const char *const methods[] = {"POST", "COUNT", "A", "#",
                                           "ANY-TOKEN-AT-ALL"};
     static const size_t heads[] = {10, 520, 1000, 16384, 65536};
@@ -475,11 +475,11 @@ a_web_page_can_forge_nothing_on_any_port(void **state)
         for (size_t m = 0; m < 5; m++)
             for (size_t h = 0; h < 5; h++)
                 for (size_t f = 0; f < 3; f++)
-                    send_forged(daemon_port(&r->writer, doors[i]), bytes,
+                    send_forged(daemon_port(&r->writer, listeners[i]), bytes,
                                 put_forged_request(bytes, methods[m], heads[h]),
                                 firsts[f]);
         (void)snprintf(said, sizeof said,
-                       "%s: a connection from 127.0.0.1:", doors[i]);
+                       "%s: a connection from 127.0.0.1:", listeners[i]);
         await_output(r, said);
     }
     daemon_signal(&r->writer, SIGUSR1);
@@ -531,7 +531,7 @@ who_sends_what_is_malformed_is_named(void **state)
     client_close(fd);
     await_output(r, "silent: malformed input from 127.0.0.1:");
     daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "door=silent open=0 connections=1 received=520 sent=0 "
+    await_output(r, "port=silent open=0 connections=1 received=520 sent=0 "
                     "malformed=1 browsers=0");
     stop(r);
 }

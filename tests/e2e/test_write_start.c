@@ -259,7 +259,7 @@ a_peer_of_another_network_is_closed_and_counted(void **state)
     await_output(r, "ack: a connection from 127.0.0.1:");
     await_output(r, "is closed: write.allow does not have its network");
     daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "door=ack open=0 connections=0");
+    await_output(r, "port=ack open=0 connections=0");
     await_output(r, " not_allowed=2 ");
     await_output(r, " not_allowed=1 ");
     stop(r);

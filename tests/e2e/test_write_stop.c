@@ -74,7 +74,7 @@ sigusr1_prints_the_figures(void **state)
     stop(r);
 }
 
-/* Every NAME= of a line of figures is in FIGURES of countd-write.8. */
+/* Every NAME= of a line of figures is in STATISTICS of countd-write.8. */
 static void
 every_figure_is_in_the_manual(void **state)
 {
@@ -89,7 +89,7 @@ every_figure_is_in_the_manual(void **state)
     size = fread(page, 1, sizeof page - 1, f);
     page[size] = '\0';
     assert_int_equal(fclose(f), 0);
-    figures = strstr(page, ".Sh FIGURES");
+    figures = strstr(page, ".Sh STATISTICS");
     assert_non_null(figures);
     *strstr(figures, ".Sh FILES") = '\0';
 
@@ -107,7 +107,7 @@ every_figure_is_in_the_manual(void **state)
             from--;
         (void)snprintf(name, sizeof name, " %.*s", (int)(at - from), from);
         if (!strstr(figures, name))
-            fail_msg("%s is not in FIGURES of countd-write.8", name);
+            fail_msg("%s is not in STATISTICS of countd-write.8", name);
         names++;
     }
     assert_true(names >= 10 + 2 * 13 + 3);

@@ -136,7 +136,7 @@ start(uint8_t flags)
                                    .max = PEERS + 1};
     assert(live_server_init(&server, loop, &o) == 0);
     assert(conns_init(&conns, loop, &places) == 0);
-    server.door = conns_door(conns, 0);
+    server.listener = conns_listener(conns, 0);
     for (int i = 0; i < PEERS; i++)
         peers[i].fd = -1;
 }

@@ -202,7 +202,7 @@ talk(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
     }
     leave_dates_out(h);
     (void)close(fds[1]); /* nothing more is told */
-    while (conns_door(conns, 0)->open > 0)
+    while (conns_listener(conns, 0)->open > 0)
         assert(loop_run(loop) == 0);
 }
 

@@ -281,7 +281,7 @@ echo_new(void)
     assert_non_null(f->heard);
     f->loop = loop_new();
     assert_non_null(f->loop);
-    for (size_t i = 0; i < ECHO_DOORS; i++)
+    for (size_t i = 0; i < ECHO_LISTENERS; i++)
         f->rows[i] = (struct listener_config){.name = names[i],
                                               .max_key = "max",
                                               .protocol = protocols[i],
@@ -289,7 +289,7 @@ echo_new(void)
                                               .max = ECHO_PEERS,
                                               .reserved = 4};
     f->options = (struct conns_options){.rows = f->rows,
-                                        .count = ECHO_DOORS,
+                                        .count = ECHO_LISTENERS,
                                         .shared = ECHO_PEERS,
                                         .pool_size = (size_t)2 << 20,
                                         .answer_max = (size_t)1 << 20};
@@ -324,7 +324,7 @@ echo_free(struct echo *f)
 }
 
 int
-echo_join(struct echo *f, size_t door)
+echo_join(struct echo *f, size_t listener)
 {
     struct net_address a, bound;
     const int least = 32768;
@@ -343,7 +343,7 @@ echo_join(struct echo *f, size_t door)
         (void)setsockopt(client, SOL_SOCKET, SO_RCVBUF, &least, sizeof least);
         (void)setsockopt(server, SOL_SOCKET, SO_SNDBUF, &least, sizeof least);
     }
-    assert_rc(conns_take(f->conns, door, server), 0);
+    assert_rc(conns_take(f->conns, listener, server), 0);
     assert_true(f->peer_count < f->options.shared + 16);
     f->peers[f->peer_count++] = client;
     return client;

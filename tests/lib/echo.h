@@ -1,5 +1,5 @@
-/* tests/lib/echo.h - a small protocol at two doors of a connection server, and
- * peers that speak it.
+/* tests/lib/echo.h - a small protocol at two listeners of a connection server,
+ * and peers that speak it.
  *
  * A request is `size u16 | kind | body`, big-endian, size that of the body:
  *
@@ -28,7 +28,7 @@
 
 #include "common/net/conn.h"
 
-enum { ECHO, CUT, WINS, RAW, ECHO_DOORS };
+enum { ECHO, CUT, WINS, RAW, ECHO_LISTENERS };
 
 #define ECHO_HEAD   3
 #define ECHO_PEERS  64
@@ -46,10 +46,10 @@ struct echo {
     struct conns *conns;
     struct gate own, other;
     struct gate *gate; /* of g and o: own, or that of a commit */
-    struct listener_config rows[ECHO_DOORS];
+    struct listener_config rows[ECHO_LISTENERS];
     struct conns_options options;
     bool narrow; /* peers take little before they read */
-    size_t room; /* of all doors; SIZE_MAX: no limit */
+    size_t room; /* of all listeners; SIZE_MAX: no limit */
     struct conn *held;
     unsigned ends; /* steps that ended() takes */
     unsigned ended;
@@ -57,7 +57,7 @@ struct echo {
     bool (*enough)(struct echo *f);
     void (*after)(void *ctx); /* the last of a turn; may be NULL */
     void *ctx;
-    /* What was worked on, in order: door * 1000 + number. */
+    /* What was worked on, in order: listener * 1000 + number. */
     unsigned served[ECHO_SERVED];
     size_t served_count;
     /* What the test waits for. */
@@ -78,8 +78,8 @@ void echo_free(struct echo *f);
 void echo_run(struct echo *f, bool (*enough)(struct echo *f));
 void echo_turns(struct echo *f, size_t count);
 
-/* A connected peer of a door. */
-int echo_join(struct echo *f, size_t door);
+/* A connected peer of a listener. */
+int echo_join(struct echo *f, size_t listener);
 
 size_t echo_request(uint8_t *at, char kind, const char *body);
 void echo_say(int fd, const void *bytes, size_t size);

@@ -76,7 +76,7 @@ live_rig_start(struct live_rig *r, ...)
 }
 
 static void
-open_door(void *ctx, struct taker *t)
+open_listener(void *ctx, struct taker *t)
 {
     const struct live_rig *r = ctx;
 
@@ -94,9 +94,9 @@ play(void **state)
     (void)snprintf(option, sizeof option, "%s.max_connections=%u",
                    kind == COUNTERS ? "counter" : "semaphore", most);
     live_rig_start(r, most > 0 ? option : NULL, NULL);
-    dialogue_run(
-        r->dialogue->dialogue,
-        &(struct dialogue_stage){.ctx = r, .kind = kind, .open = open_door});
+    dialogue_run(r->dialogue->dialogue,
+                 &(struct dialogue_stage){
+                     .ctx = r, .kind = kind, .open = open_listener});
     live_rig_stop(r);
 }
 

@@ -1,4 +1,4 @@
-/* tests/unit/ingest_fixture.h - the doors for increments on a loop in this
+/* tests/unit/ingest_fixture.h - the listeners for increments on a loop in this
  * process, over real logs and I/O threads; clients come by socket pairs.
  *
  * At the end every slot is read: expect_messages() says how many there must be.
@@ -34,7 +34,7 @@ struct rig {
     struct logs logs;
     struct commit commit;
     struct ingest ingest;
-    struct listener_config rows[DOORS];
+    struct listener_config rows[LISTENERS];
     struct conns *conns;
     bool (*until)(struct rig *r);
     size_t want;  /* what `until` compares with */
@@ -49,9 +49,9 @@ struct rig {
 /* ---- the rig ----------------------------------------------------------- */
 
 static inline struct listener *
-door(const struct rig *r, size_t index)
+listener(const struct rig *r, size_t index)
 {
-    return conns_door(r->conns, index);
+    return conns_listener(r->conns, index);
 }
 
 static inline void
@@ -59,8 +59,8 @@ on_ready(void *ctx)
 {
     struct rig *r = ctx;
 
-    listener_wake(door(r, LISTENER_ACK));
-    listener_wake(door(r, LISTENER_SILENT));
+    listener_wake(listener(r, LISTENER_ACK));
+    listener_wake(listener(r, LISTENER_SILENT));
 }
 
 static inline void
@@ -105,15 +105,15 @@ run(struct rig *r, bool (*until)(struct rig *r), size_t want)
 static inline size_t
 received(const struct rig *r)
 {
-    return (size_t)(door(r, LISTENER_ACK)->figures.received +
-                    door(r, LISTENER_SILENT)->figures.received);
+    return (size_t)(listener(r, LISTENER_ACK)->figures.received +
+                    listener(r, LISTENER_SILENT)->figures.received);
 }
 
 static inline uint64_t
 malformed(const struct rig *r)
 {
-    return door(r, LISTENER_ACK)->figures.malformed +
-           door(r, LISTENER_SILENT)->figures.malformed;
+    return listener(r, LISTENER_ACK)->figures.malformed +
+           listener(r, LISTENER_SILENT)->figures.malformed;
 }
 
 static inline bool
@@ -131,19 +131,21 @@ took_bytes(struct rig *r)
 static inline bool
 replied(struct rig *r)
 {
-    return door(r, LISTENER_ACK)->figures.sent / 3 >= r->want;
+    return listener(r, LISTENER_ACK)->figures.sent / 3 >= r->want;
 }
 
 static inline bool
 sent(struct rig *r)
 {
-    return door(r, LISTENER_ACK)->figures.sent >= r->want;
+    return listener(r, LISTENER_ACK)->figures.sent >= r->want;
 }
 
 static inline bool
 has_ended(struct rig *r)
 {
-    return door(r, LISTENER_ACK)->open + door(r, LISTENER_SILENT)->open == 0;
+    return listener(r, LISTENER_ACK)->open +
+               listener(r, LISTENER_SILENT)->open ==
+           0;
 }
 
 static inline bool
@@ -173,7 +175,8 @@ has_recovered(struct rig *r)
 static inline bool
 pushes_back(struct rig *r)
 {
-    return door(r, LISTENER_ACK)->blocked || door(r, LISTENER_SILENT)->blocked;
+    return listener(r, LISTENER_ACK)->blocked ||
+           listener(r, LISTENER_SILENT)->blocked;
 }
 
 static inline bool
@@ -186,11 +189,13 @@ always(struct rig *r)
 static inline void
 start_conns(struct rig *r)
 {
-    const struct conns_options o = {
-        .rows = r->rows, .count = DOORS, .shared = 64, .pool_size = 4 << 20};
+    const struct conns_options o = {.rows = r->rows,
+                                    .count = LISTENERS,
+                                    .shared = 64,
+                                    .pool_size = 4 << 20};
 
     r->ingest = (struct ingest){.logs = &r->logs, .commit = &r->commit};
-    for (size_t i = 0; i < DOORS; i++)
+    for (size_t i = 0; i < LISTENERS; i++)
         r->rows[i] = (struct listener_config){
             .name = i == LISTENER_ACK ? "ack" : "silent",
             .max_key = "write.max_connections",
@@ -270,8 +275,8 @@ finish(struct rig *r)
 
     conns_stop(r->conns, LIMIT_MS, on_stopped, r);
     run(r, has_finished, 0);
-    r->cut_off = door(r, LISTENER_ACK)->figures.cut_off +
-                 door(r, LISTENER_SILENT)->figures.cut_off;
+    r->cut_off = listener(r, LISTENER_ACK)->figures.cut_off +
+                 listener(r, LISTENER_SILENT)->figures.cut_off;
     r->malformed = malformed(r);
     log_fd = dup(r->data.log_fd);
     close_all(r);

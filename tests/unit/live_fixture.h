@@ -55,7 +55,7 @@ struct rig {
     struct live_server server;
     struct listener_config row;
     struct conns *conns;
-    struct listener *door;
+    struct listener *listener;
     size_t pool_size; /* 0: enough */
     bool stopped;
     bool (*until)(struct rig *r);
@@ -168,7 +168,7 @@ is_sent(struct rig *r)
 static inline bool
 is_empty(struct rig *r)
 {
-    return r->door->used == 0;
+    return r->listener->used == 0;
 }
 
 static inline bool
@@ -183,9 +183,9 @@ kept(const struct rig *r)
 {
     size_t i, sum = 0;
 
-    for (i = 0; i < r->door->touched; i++) {
+    for (i = 0; i < r->listener->touched; i++) {
         const struct conn *c =
-            (const void *)(r->door->array + i * r->door->stride);
+            (const void *)(r->listener->array + i * r->listener->stride);
 
         sum += (size_t)c->in.size + c->out.size + c->small_size;
     }
@@ -222,8 +222,8 @@ start(struct rig *r, struct live_server_options o)
     assert_non_null(r->loop);
     assert_rc(live_server_init(&r->server, r->loop, &o), 0);
     assert_rc(conns_init(&r->conns, r->loop, &conns), 0);
-    r->door = conns_door(r->conns, 0);
-    r->server.door = r->door;
+    r->listener = conns_listener(r->conns, 0);
+    r->server.listener = r->listener;
     loop_after_turn(r->loop, after_turn, r);
 }
 

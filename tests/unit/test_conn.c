@@ -110,7 +110,7 @@ a_gated_connection_that_ends_frees_its_number_when_the_gate_opens(void **state)
 
     echo_start(f);
     a = echo_join(f, ECHO);
-    d = conns_door(f->conns, ECHO);
+    d = conns_listener(f->conns, ECHO);
     echo_ask(a, 'g', "never heard");
     echo_ask(a, 'c', "");
     echo_hear_end(f, a, "");
@@ -173,7 +173,7 @@ malformed_input_gets_the_last_word_though_more_is_sent(void **state)
     assert_memory_equal(f->heard, "well, NO", 8);
     assert_int_equal(shutdown(a, SHUT_WR), 0);
     echo_hear_end(f, a, "");
-    assert_int_equal(conns_door(f->conns, ECHO)->figures.malformed, 1);
+    assert_int_equal(conns_listener(f->conns, ECHO)->figures.malformed, 1);
 }
 
 static void
@@ -195,7 +195,7 @@ a_browser_is_refused_however_its_bytes_come(void **state)
             (void)send(a, starts[i] + first, 11 - first, MSG_NOSIGNAL);
             echo_hear_end(f, a, "");
         }
-    assert_int_equal(conns_door(f->conns, RAW)->figures.browsers, 45);
+    assert_int_equal(conns_listener(f->conns, RAW)->figures.browsers, 45);
 }
 
 static void
@@ -254,8 +254,8 @@ who_keeps_most_ends_when_memory_is_used_up(void **state)
         echo_turns(f, 4);
     }
     /* 35 times 60 KB fit. */
-    assert_in_range(conns_door(f->conns, CUT)->figures.evicted, 20, 30);
-    assert_int_equal(conns_door(f->conns, ECHO)->figures.evicted, 0);
+    assert_in_range(conns_listener(f->conns, CUT)->figures.evicted, 20, 30);
+    assert_int_equal(conns_listener(f->conns, ECHO)->figures.evicted, 0);
     memset(body, 'z', sizeof body);
     echo_say(small, body, sizeof body);
     echo_say(small, body, 65535 - 2000 - 10 - sizeof body);
@@ -291,16 +291,16 @@ without_room_no_byte_leaves_the_kernel(void **state)
     a = echo_join(f, ECHO);
     echo_ask(a, 'e', "later");
     echo_hear_nothing(f, a);
-    assert_int_equal(conns_door(f->conns, ECHO)->figures.received, 0);
+    assert_int_equal(conns_listener(f->conns, ECHO)->figures.received, 0);
     f->room = SIZE_MAX;
-    listener_wake(conns_door(f->conns, ECHO));
+    listener_wake(conns_listener(f->conns, ECHO));
     echo_hear(f, a, "later");
 }
 
 static bool
 all_gone(struct echo *f)
 {
-    return conns_door(f->conns, CUT)->used == 0;
+    return conns_listener(f->conns, CUT)->used == 0;
 }
 
 static void
@@ -314,7 +314,7 @@ what_a_connection_leaves_is_done_in_steps_before_its_number_is_free(
     echo_start(f);
     f->ends = 5;
     a = echo_join(f, CUT);
-    d = conns_door(f->conns, CUT);
+    d = conns_listener(f->conns, CUT);
     assert_int_equal(shutdown(a, SHUT_RDWR), 0);
     echo_run(f, all_gone);
     assert_int_equal(f->ended, 1);
@@ -322,14 +322,14 @@ what_a_connection_leaves_is_done_in_steps_before_its_number_is_free(
 }
 
 static void
-places_are_kept_for_each_door(void **state)
+places_are_reserved_for_each_listener(void **state)
 {
     struct echo *f = *state;
     size_t i;
     int fds[2];
 
     echo_start(f);
-    for (i = 0; i < ECHO_PEERS - 4 * (ECHO_DOORS - 1); i++)
+    for (i = 0; i < ECHO_PEERS - 4 * (ECHO_LISTENERS - 1); i++)
         (void)echo_join(f, ECHO);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
                      0);
@@ -409,7 +409,7 @@ who_waits_for_room_and_for_its_peer_goes_on_after_both(void **state)
     gate_release(&f->own);
     echo_turns(f, 4);
     f->room = SIZE_MAX;
-    listener_wake(conns_door(f->conns, ECHO));
+    listener_wake(conns_listener(f->conns, ECHO));
     echo_turns(f, 4);
     echo_hear_size(f, a, 240000);
     echo_hear(f, a, "later");
@@ -460,10 +460,10 @@ who_reads_nothing_ends_for_those_who_wait_for_memory(void **state)
     echo_hear_nothing(f, a);
     fault_pass_ns((CONN_STALL_MS - 500) * UINT64_C(1000000));
     echo_hear_nothing(f, a);
-    assert_int_equal(conns_door(f->conns, CUT)->figures.evicted, 0);
+    assert_int_equal(conns_listener(f->conns, CUT)->figures.evicted, 0);
     fault_pass_ns(UINT64_C(1000000000));
     echo_hear_size(f, a, 1000 * 1024);
-    assert_int_equal(conns_door(f->conns, CUT)->figures.evicted, 1);
+    assert_int_equal(conns_listener(f->conns, CUT)->figures.evicted, 1);
 }
 
 /* Not even a commit that never ends. */
@@ -487,7 +487,7 @@ nobody_keeps_memory_for_ever(void **state)
         echo_turns(f, 2);
     }
     echo_hear_size(f, a, 1000 * 1024);
-    assert_in_range(conns_door(f->conns, ECHO)->figures.evicted, 1, 9);
+    assert_in_range(conns_listener(f->conns, ECHO)->figures.evicted, 1, 9);
 }
 
 static void
@@ -499,7 +499,7 @@ who_owes_much_behind_a_gate_is_not_received_from(void **state)
     int a;
 
     echo_start(f);
-    d = &conns_door(f->conns, WINS)->figures;
+    d = &conns_listener(f->conns, WINS)->figures;
     a = echo_join(f, WINS);
     for (int i = 0; i < 100; i++) {
         echo_ask_number(a, 'o', UINT16_MAX);
@@ -560,14 +560,14 @@ bytes_behind_another_gate_wait_for_the_first(void **state)
 }
 
 static void
-a_peer_that_leaves_a_full_door_is_noticed_but_not_before_its_bytes(void **state)
+a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes(void **state)
 {
     struct echo *f = *state;
     struct listener *d;
     int a, b;
 
     echo_start(f);
-    d = conns_door(f->conns, ECHO);
+    d = conns_listener(f->conns, ECHO);
     f->room = 0;
     a = echo_join(f, ECHO);
     b = echo_join(f, ECHO);
@@ -598,7 +598,7 @@ connections_that_end_within_a_request_are_counted(void **state)
     int a, b;
 
     echo_start(f);
-    d = conns_door(f->conns, ECHO);
+    d = conns_listener(f->conns, ECHO);
     a = echo_join(f, ECHO);
     b = echo_join(f, ECHO);
     echo_say(a, "\0", 1);
@@ -612,11 +612,12 @@ connections_that_end_within_a_request_are_counted(void **state)
     assert_int_equal(d->figures.cut_off, 2);
 }
 
-/* ---- doors -------------------------------------------------------------- */
+/* ---- listeners --------------------------------------------------------------
+ */
 
-/* A listening socket at a door. */
+/* A listening socket at a listener. */
 static struct net_address
-open_door(struct echo *f, size_t door)
+open_listener(struct echo *f, size_t listener)
 {
     struct net_address a, bound;
     int fd;
@@ -624,7 +625,7 @@ open_door(struct echo *f, size_t door)
     assert_rc(net_parse("127.0.0.1:0", &a), 0);
     fd = net_listen(&a, 0, &bound);
     assert_true(fd >= 0);
-    assert_rc(conns_listen(f->conns, door, fd), 0);
+    assert_rc(conns_listen(f->conns, listener, fd), 0);
     return bound;
 }
 
@@ -650,7 +651,7 @@ count_of(const char *text, const char *what)
 }
 
 static void
-each_full_door_says_so_and_what_to_set(void **state)
+each_full_port_reports_it_and_what_to_set(void **state)
 {
     struct echo *f = *state;
     struct net_address at[2];
@@ -666,15 +667,15 @@ each_full_door_says_so_and_what_to_set(void **state)
     echo_start(f);
     capture_start(&c);
     for (size_t i = 0; i < 2; i++) {
-        at[i] = open_door(f, i);
+        at[i] = open_listener(f, i);
         for (int n = 0; n < 5; n++)
             (void)knock(f, &at[i]);
     }
     text = capture_stop(&c);
-    assert_int_equal(conns_door(f->conns, ECHO)->open, 2);
-    assert_int_equal(conns_door(f->conns, CUT)->open, 2);
-    assert_int_equal(conns_door(f->conns, CUT)->figures.turned_away, 3);
-    assert_int_equal(conns_door(f->conns, ECHO)->figures.turned_away, 0);
+    assert_int_equal(conns_listener(f->conns, ECHO)->open, 2);
+    assert_int_equal(conns_listener(f->conns, CUT)->open, 2);
+    assert_int_equal(conns_listener(f->conns, CUT)->figures.turned_away, 3);
+    assert_int_equal(conns_listener(f->conns, ECHO)->figures.turned_away, 0);
     assert_int_equal(count_of(text, "echo: full"), 1);
     assert_int_equal(count_of(text, "echo.max"), 1);
     assert_int_equal(count_of(text, "cut: a connection is turned away"), 1);
@@ -682,7 +683,7 @@ each_full_door_says_so_and_what_to_set(void **state)
 }
 
 static void
-who_waits_at_a_full_door_comes_in_when_one_leaves(void **state)
+a_client_waits_at_a_full_port_until_another_leaves(void **state)
 {
     struct echo *f = *state;
     struct net_address at;
@@ -690,7 +691,7 @@ who_waits_at_a_full_door_comes_in_when_one_leaves(void **state)
 
     f->rows[ECHO].max = 1;
     echo_start(f);
-    at = open_door(f, ECHO);
+    at = open_listener(f, ECHO);
     a = knock(f, &at);
     b = knock(f, &at);
     echo_ask(b, 'e', "in");
@@ -700,7 +701,7 @@ who_waits_at_a_full_door_comes_in_when_one_leaves(void **state)
 }
 
 static void
-at_a_full_door_who_is_idle_longest_yields(void **state)
+at_a_full_port_the_longest_idle_connection_yields(void **state)
 {
     struct echo *f = *state;
     struct net_address at;
@@ -710,8 +711,8 @@ at_a_full_door_who_is_idle_longest_yields(void **state)
     f->rows[ECHO].max = 3;
     f->rows[ECHO].yield_s = 60;
     echo_start(f);
-    d = conns_door(f->conns, ECHO);
-    at = open_door(f, ECHO);
+    d = conns_listener(f->conns, ECHO);
+    at = open_listener(f, ECHO);
     for (int i = 0; i < 3; i++)
         a[i] = knock(f, &at);
     fault_pass_ns(UINT64_C(59) * 1000000000);
@@ -732,7 +733,7 @@ at_a_full_door_who_is_idle_longest_yields(void **state)
 }
 
 static void
-nobody_yields_while_there_is_room_or_where_the_door_says_never(void **state)
+no_connection_yields_while_there_is_room_or_without_yield_s(void **state)
 {
     struct echo *f = *state;
     struct net_address at[2];
@@ -743,32 +744,32 @@ nobody_yields_while_there_is_room_or_where_the_door_says_never(void **state)
     f->rows[CUT].max = 1;
     echo_start(f);
     for (size_t i = 0; i < 2; i++) {
-        at[i] = open_door(f, i);
+        at[i] = open_listener(f, i);
         (void)knock(f, &at[i]);
     }
     fault_pass_ns(UINT64_C(3600) * 1000000000);
     (void)knock(f, &at[ECHO]);
-    assert_int_equal(conns_door(f->conns, ECHO)->open, 2);
+    assert_int_equal(conns_listener(f->conns, ECHO)->open, 2);
     b = knock(f, &at[CUT]);
     echo_ask(b, 'e', "");
     echo_hear_nothing(f, b);
-    assert_int_equal(conns_door(f->conns, CUT)->figures.yielded, 0);
+    assert_int_equal(conns_listener(f->conns, CUT)->figures.yielded, 0);
 }
 
 /* ---- fairness ------------------------------------------------------------ */
 
-/* Peers of a door, each with one request that takes 100 us. */
+/* Peers of a listener, each with one request that takes 100 us. */
 static void
-bring_work(struct echo *f, size_t door, size_t count)
+bring_work(struct echo *f, size_t listener, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        echo_ask(echo_join(f, door), 'w', "");
+        echo_ask(echo_join(f, listener), 'w', "");
 }
 
 static void
 start_wide(struct echo *f)
 {
-    for (size_t i = 0; i < ECHO_DOORS; i++)
+    for (size_t i = 0; i < ECHO_LISTENERS; i++)
         f->rows[i].max = 256;
     f->options.shared = 512;
     fault_stop_ns();
@@ -802,7 +803,7 @@ listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table(
 }
 
 static void
-a_door_that_alone_has_work_gets_eight_parts(void **state)
+a_listener_that_alone_has_work_gets_eight_parts(void **state)
 {
     struct echo *f = *state;
 
@@ -878,7 +879,7 @@ a_stop_answers_what_has_arrived_and_waits_for_the_commit(void **state)
     /* Nobody who has his answers is waited for. */
     echo_hear_end(f, c, "three");
     assert_false(f->stopped);
-    assert_int_equal(conns_door(f->conns, ECHO)->open, 1);
+    assert_int_equal(conns_listener(f->conns, ECHO)->open, 1);
     gate_close_group(&f->own);
     gate_release(&f->own);
     echo_run(f, echo_has_stopped);
@@ -901,7 +902,7 @@ a_stop_gives_a_peer_all_its_time_to_take_its_answers(void **state)
     fault_pass_ns(UINT64_C(2800) * 1000000);
     echo_turns(f, 50);
     assert_false(f->stopped);
-    assert_int_equal(conns_door(f->conns, ECHO)->open, 1);
+    assert_int_equal(conns_listener(f->conns, ECHO)->open, 1);
     fault_pass_ns(UINT64_C(300) * 1000000);
     echo_run(f, echo_has_stopped);
     (void)a; /* it never reads */
@@ -912,7 +913,7 @@ a_start_without_memory_leaks_nothing(void **state)
 {
     struct echo *f = *state;
     const struct conns_options o = {.rows = f->rows,
-                                    .count = ECHO_DOORS,
+                                    .count = ECHO_LISTENERS,
                                     .shared = 8,
                                     .pool_size = 1 << 21};
     int rc = -ENOMEM;
@@ -945,7 +946,7 @@ static const struct CMUnitTest tests[] = {
     TEST(a_held_request_goes_on_when_it_is_woken),
     TEST(without_room_no_byte_leaves_the_kernel),
     TEST(what_a_connection_leaves_is_done_in_steps_before_its_number_is_free),
-    TEST(places_are_kept_for_each_door),
+    TEST(places_are_reserved_for_each_listener),
     TEST(who_waits_for_memory_and_for_its_peer_goes_on_after_both),
     TEST(who_waits_for_room_and_for_its_peer_goes_on_after_both),
     TEST(a_long_answer_waits_for_memory),
@@ -955,15 +956,15 @@ static const struct CMUnitTest tests[] = {
     TEST(who_owes_much_behind_a_gate_is_not_received_from),
     TEST(the_refusal_comes_behind_whatever_is_owed),
     TEST(bytes_behind_another_gate_wait_for_the_first),
-    TEST(a_peer_that_leaves_a_full_door_is_noticed_but_not_before_its_bytes),
+    TEST(a_peer_that_leaves_a_full_port_is_noticed_but_not_before_its_bytes),
     TEST(connections_that_end_within_a_request_are_counted),
-    TEST(each_full_door_says_so_and_what_to_set),
-    TEST(who_waits_at_a_full_door_comes_in_when_one_leaves),
-    TEST(at_a_full_door_who_is_idle_longest_yields),
-    TEST(nobody_yields_while_there_is_room_or_where_the_door_says_never),
+    TEST(each_full_port_reports_it_and_what_to_set),
+    TEST(a_client_waits_at_a_full_port_until_another_leaves),
+    TEST(at_a_full_port_the_longest_idle_connection_yields),
+    TEST(no_connection_yields_while_there_is_room_or_without_yield_s),
     TEST(
         listeners_with_work_get_equal_parts_of_a_turn_in_the_order_of_the_table),
-    TEST(a_door_that_alone_has_work_gets_eight_parts),
+    TEST(a_listener_that_alone_has_work_gets_eight_parts),
     TEST(who_comes_again_stands_behind_those_who_wait),
     TEST(who_waits_for_an_answer_waits_no_longer_than_a_part_for_200_others),
     TEST(a_stop_answers_what_has_arrived_and_waits_for_the_commit),

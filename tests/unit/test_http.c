@@ -1,5 +1,6 @@
-/* tests/unit/test_http.c - HTTP at a door, through the rig of tests/lib/echo.h:
- * a table of dialogues, each in one piece and split at every byte. */
+/* tests/unit/test_http.c - HTTP at a listener, through the rig of
+ * tests/lib/echo.h: a table of dialogues, each in one piece and split at every
+ * byte. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -944,7 +945,7 @@ who_asks_now_and_then_is_kept_and_who_does_not_is_not(void **state)
     }
     pass_s(w, HTTP_IDLE_S - 1);
     echo_hear_nothing(w->f, fd);
-    assert_int_equal(conns_door(w->f->conns, ECHO)->open, 1);
+    assert_int_equal(conns_listener(w->f->conns, ECHO)->open, 1);
     pass_s(w, 2);
     echo_hear_end(w->f, fd, "");
 }
@@ -976,11 +977,11 @@ a_request_must_be_whole_in_time(void **state)
         for (int n = 0; n < 5; n++) {
             pass_s(w, HTTP_IDLE_S / 6);
             dribble(w, fd, other);
-            assert_int_equal(conns_door(w->f->conns, ECHO)->open, 2);
+            assert_int_equal(conns_listener(w->f->conns, ECHO)->open, 2);
         }
         pass_s(w, HTTP_IDLE_S / 6 + 1);
         dribble(w, fd, other);
-        assert_int_equal(conns_door(w->f->conns, ECHO)->open, 1);
+        assert_int_equal(conns_listener(w->f->conns, ECHO)->open, 1);
         echo_hear_end(w->f, fd, "");
     }
 }

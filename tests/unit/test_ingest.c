@@ -282,7 +282,9 @@ a_fragment_at_the_end_leaves_no_trace(void **state)
 static bool
 two_have_ended(struct rig *r)
 {
-    return door(r, LISTENER_ACK)->open + door(r, LISTENER_SILENT)->open == 1;
+    return listener(r, LISTENER_ACK)->open +
+               listener(r, LISTENER_SILENT)->open ==
+           1;
 }
 
 /* A byte now and then does not keep a connection; whole messages do. */
@@ -291,7 +293,7 @@ a_message_must_be_whole_in_time(void **state)
 {
     struct rig *r = *state;
     uint8_t bytes[2 * SIZE];
-    int fds[DOORS], idle;
+    int fds[LISTENERS], idle;
 
     start(r, 100, 4);
     put(bytes, 0);
@@ -308,14 +310,14 @@ a_message_must_be_whole_in_time(void **state)
         for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++)
             client_send(fds[at], bytes + SIZE + n, 1);
         run(r, took_bytes, 2 * (SIZE + 1 + n));
-        assert_int_equal(door(r, LISTENER_ACK)->open, 2);
-        assert_int_equal(door(r, LISTENER_SILENT)->open, 1);
+        assert_int_equal(listener(r, LISTENER_ACK)->open, 2);
+        assert_int_equal(listener(r, LISTENER_SILENT)->open, 1);
     }
     fault_pass_ns(REQUEST_S / 5 * UINT64_C(1000000000));
     run(r, two_have_ended, 0);
     client_wins(fds[LISTENER_ACK], 1);
     for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
-        assert_int_equal(door(r, at)->figures.late, 1);
+        assert_int_equal(listener(r, at)->figures.late, 1);
         client_expect_end(fds[at]);
         client_close(fds[at]);
     }

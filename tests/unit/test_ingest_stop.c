@@ -14,7 +14,9 @@
 static bool
 one_left(struct rig *r)
 {
-    return door(r, LISTENER_ACK)->open + door(r, LISTENER_SILENT)->open == 63;
+    return listener(r, LISTENER_ACK)->open +
+               listener(r, LISTENER_SILENT)->open ==
+           63;
 }
 
 static void
@@ -182,8 +184,8 @@ no_byte_of_a_web_page_is_counted(void **state)
                     client_close(fd);
                     count++;
                 }
-    assert_int_equal(door(r, LISTENER_ACK)->figures.browsers +
-                         door(r, LISTENER_SILENT)->figures.browsers,
+    assert_int_equal(listener(r, LISTENER_ACK)->figures.browsers +
+                         listener(r, LISTENER_SILENT)->figures.browsers,
                      count);
     finish(r);
 
@@ -205,7 +207,7 @@ less_than_a_decision_leaves_no_trace(void **state)
     run(r, has_ended, 0);
     client_expect_end(fd);
     client_close(fd);
-    assert_int_equal(door(r, LISTENER_ACK)->figures.browsers, 0);
+    assert_int_equal(listener(r, LISTENER_ACK)->figures.browsers, 0);
     finish(r);
 
     assert_int_equal(r->records.count, 0);

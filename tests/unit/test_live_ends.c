@@ -24,7 +24,7 @@ a_reset_releases_in_the_same_turn(void **state)
     reset(p);
 
     expect_get(r, q, "n", 0);
-    assert_int_equal(r->door->open, 1);
+    assert_int_equal(r->listener->open, 1);
 }
 
 static void
@@ -43,10 +43,10 @@ many_holdings_are_released_in_steps(void **state)
     turns(r, 1);
 
     /* The socket is closed, its number is not free. */
-    assert_int_equal(r->door->open, 1);
-    assert_int_equal(r->door->used, 2);
+    assert_int_equal(r->listener->open, 1);
+    assert_int_equal(r->listener->used, 2);
     noop(r, q);
-    while (r->door->used == 2)
+    while (r->listener->used == 2)
         turns(r, 1);
 
     expect_get(r, q, "many:0", 0);
@@ -67,7 +67,7 @@ ten_thousand_holdings_take_few_turns(void **state)
     acquire_many(r, p, 10000);
     leave(r, p);
     before = r->turns;
-    while (r->door->used == 2)
+    while (r->listener->used == 2)
         turns(r, 1);
 
     assert_true(r->turns - before <= 10);
@@ -137,7 +137,7 @@ a_stop_releases_everything(void **state)
     turns(r, 3);
 
     assert_true(p->ended && q->ended);
-    assert_int_equal(r->door->used, 0);
+    assert_int_equal(r->listener->used, 0);
     while (live_next(&r->server.live, &from, &looks, &record) == 1) {
         assert_int_equal(record.current, 0);
         seen++;
@@ -167,7 +167,7 @@ a_stop_closes_many_connections(void **state)
     turns(r, 3);
     conns_stop(r->conns, 1000, note_stopped, r);
     run(r, has_stopped);
-    assert_int_equal(r->door->used, 0);
+    assert_int_equal(r->listener->used, 0);
 
     for (i = 1; i < MANY; i++)
         close(fds[i]);

@@ -315,9 +315,9 @@ a_reset_in_the_middle_of_a_dump_is_survived(void **state)
     reset(p);
     turns(r, 3);
 
-    assert_int_equal(r->door->open, 1);
+    assert_int_equal(r->listener->open, 1);
     assert_int_equal(kept(r), 0);
-    while (r->door->used > 1)
+    while (r->listener->used > 1)
         turns(r, 1);
     expect_get(r, q, "many:0", 0);
 }

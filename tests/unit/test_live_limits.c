@@ -416,7 +416,7 @@ a_connection_that_cannot_be_watched_is_not_taken(void **state)
     expect_end(r, p);
     fault_clear();
 
-    assert_int_equal(r->door->used, 0);
+    assert_int_equal(r->listener->used, 0);
     noop(r, join_tcp(r));
 }
 

@@ -223,7 +223,7 @@ a_body_above_30_mib_ends_the_connection_at_once(void **state)
     expect_end(r, p);
 
     expect_get(r, join(r), "held", 0);
-    assert_int_equal(r->door->figures.malformed, 1);
+    assert_int_equal(r->listener->figures.malformed, 1);
 }
 
 static void
@@ -242,7 +242,7 @@ a_web_page_does_nothing(void **state)
     say(r, p, bytes, size);
     expect_end(r, p);
 
-    assert_int_equal(r->door->figures.browsers, 1);
+    assert_int_equal(r->listener->figures.browsers, 1);
     assert_int_equal(r->server.live.count, 0);
 }
 
@@ -268,7 +268,7 @@ a_request_must_be_whole_in_time(void **state)
     }
     expect_end(r, p);
 
-    assert_int_equal(r->door->figures.late, 1);
+    assert_int_equal(r->listener->figures.late, 1);
     expect_get(r, idle, "held", 0); /* it has begun no request */
 }
 
@@ -295,7 +295,7 @@ turn_for_taker(void *ctx)
 }
 
 static void
-open_door(void *ctx, struct taker *t)
+open_listener(void *ctx, struct taker *t)
 {
     struct rig *r = ctx;
 
@@ -316,8 +316,8 @@ play(void **state)
         r, (struct live_server_options){
                .kind = kind == COUNTERS ? LIVE_COUNTER : LIVE_SEMAPHORE,
                .connections = d->connections});
-    dialogue_run(
-        d, &(struct dialogue_stage){.ctx = r, .kind = kind, .open = open_door});
+    dialogue_run(d, &(struct dialogue_stage){
+                        .ctx = r, .kind = kind, .open = open_listener});
 }
 
 int

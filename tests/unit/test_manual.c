@@ -269,12 +269,12 @@ check_stats(const char *text, enum live_kind kind)
         .in = request, .in_size = sizeof request, .out = out};
     struct loop *loop = loop_new();
     struct live_server c;
-    const struct listener door = {.open = 0};
+    const struct listener listener = {.open = 0};
     size_t at = FRAME_HEADER, commas = 0, count = 0;
 
     assert_non_null(loop);
     assert_rc(live_server_init(&c, loop, &options), 0);
-    c.door = &door;
+    c.listener = &listener;
     assert_int_equal(live_protocol_do(&c, 0, &r), LIVE_PROTOCOL_MORE);
     text = strstr(text, "The statistics are");
     assert_non_null(text);

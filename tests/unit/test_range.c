@@ -117,7 +117,7 @@ stopped(void *ctx)
 static struct state
 look(struct fixture *f)
 {
-    struct listener *d = conns_door(f->conns, 0);
+    struct listener *d = conns_listener(f->conns, 0);
     struct state now = {.open = d->open,
                         .accepted = (size_t)d->figures.accepted,
                         .listing = f->range.listed != NULL,

@@ -129,8 +129,8 @@ put_stats(struct live_server *s, const uint8_t *header, struct live_protocol *r)
     put_pair(&p, "gc_count", l->figures.swept);
     put_pair(&p, "last_gc_elapsed", l->figures.last_sweep_us);
     put_pair(&p, "total_gc_elapsed", l->figures.total_sweep_us);
-    put_pair(&p, "curr_connections", s->door->open);
-    put_pair(&p, "total_connections", s->door->figures.accepted);
+    put_pair(&p, "curr_connections", s->listener->open);
+    put_pair(&p, "total_connections", s->listener->figures.accepted);
     put_pair(&p, "command:noop", f->noop);
     put_pair(&p, "command:get", f->get);
     put_pair(&p, "command:acquire", f->acquire);

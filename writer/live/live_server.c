@@ -47,7 +47,7 @@ live_server_peer(const struct live_server *s, uint32_t holder,
                  char address[NET_ADDRESS_SIZE], uint32_t *age_s)
 {
     struct conn *c =
-        s->door != NULL ? listener_open_conn(s->door, holder) : NULL;
+        s->listener != NULL ? listener_open_conn(s->listener, holder) : NULL;
     const struct dump *d;
 
     if (c == NULL)

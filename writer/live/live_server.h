@@ -1,4 +1,5 @@
-/* writer/live/live_server.h - counters, or semaphores, as a protocol at a door.
+/* writer/live/live_server.h - counters, or semaphores, as a protocol at a
+ * listener.
  *
  * One struct live_server serves one of the two kinds: its objects (live.h),
  * its figures, the clock of its windows.  live_protocol.h makes answers of
@@ -45,8 +46,8 @@ struct live_server {
     struct loop *loop;
     struct live live;
     struct live_server_figures figures;
-    const struct listener *door; /* whose connections Stats tells of */
-    uint64_t clock_ms;           /* of the last live_clock() */
+    const struct listener *listener; /* whose connections Stats tells of */
+    uint64_t clock_ms;               /* of the last live_clock() */
     bool sweeping;
     struct loop_timer sweep_timer;
 };
@@ -56,7 +57,7 @@ struct live_server {
 bool live_server_peer(const struct live_server *s, uint32_t holder,
                       char address[NET_ADDRESS_SIZE], uint32_t *age_s);
 
-/* The protocol of a door whose ctx is a struct live_server. */
+/* The protocol of a listener whose ctx is a struct live_server. */
 extern const struct protocol live_protocol;
 
 /* Takes the memory.  -ENOMEM, -ENOSPC (no timer). */

@@ -146,7 +146,7 @@ overview_writer(const struct overview *o)
 }
 
 void
-overview_door_name(const struct overview_row *row, char name[17])
+overview_port_name(const struct overview_row *row, char name[17])
 {
     memcpy(name, &row->values[STATUS_FIRST], 16);
     name[16] = '\0';
@@ -205,7 +205,7 @@ look_at_daemons(const struct overview *o, struct troubles *t)
         const struct overview_row *r = &o->rows[i];
         const int64_t silent = (int64_t)o->now_ms - r->values[STATUS_BEAT_MS];
 
-        if (r->kind == STATUS_DOOR || r->kind == STATUS_WRITER)
+        if (r->kind == STATUS_LISTENER || r->kind == STATUS_WRITER)
             continue;
         if (r->pid < 0)
             trouble(t, "countd-%s died, pid %ld",

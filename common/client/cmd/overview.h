@@ -20,7 +20,7 @@
 #define OVERVIEW_DISK_SHARE 20    /* a twentieth free is nearly full */
 #define OVERVIEW_TEXT       160
 
-/* A row of a daemon or a door. */
+/* A row of a daemon or a listener. */
 struct overview_row {
     enum status_kind kind;
     pid_t pid; /* negated: it has died */
@@ -61,7 +61,7 @@ const struct overview_row *overview_writer(const struct overview *o);
 int overview_troubles(const struct overview *o,
                       void (*each)(void *ctx, const char *text), void *ctx);
 
-/* Of a door: its name, NUL-terminated. */
-void overview_door_name(const struct overview_row *row, char name[17]);
+/* Of a listener: its name, NUL-terminated. */
+void overview_port_name(const struct overview_row *row, char name[17]);
 
 #endif

@@ -32,20 +32,21 @@ count_trouble(void *ctx, const char *text)
 static void
 print_row(struct output *out, const struct overview_row *r)
 {
-    const bool door = r->kind == STATUS_DOOR;
-    char name[32] = "door ";
+    const bool listener = r->kind == STATUS_LISTENER;
+    char name[32] = "port ";
 
-    if (door)
-        overview_door_name(r, name + 5);
-    for (size_t i = door ? (size_t)STATUS_D_OPEN : STATUS_STARTED_MS;
+    if (listener)
+        overview_port_name(r, name + 5);
+    for (size_t i = listener ? (size_t)STATUS_L_OPEN : STATUS_STARTED_MS;
          status_name(r->kind, i); i++)
-        output_row(out, (const struct cell[]){
-                            cell_text(door ? name : status_kind_name(r->kind)),
-                            cell_number(r->pid < 0 ? -r->pid : r->pid),
-                            cell_bool(r->pid > 0),
-                            cell_text(status_name(r->kind, i)),
-                            cell_number(r->values[i]),
-                        });
+        output_row(out,
+                   (const struct cell[]){
+                       cell_text(listener ? name : status_kind_name(r->kind)),
+                       cell_number(r->pid < 0 ? -r->pid : r->pid),
+                       cell_bool(r->pid > 0),
+                       cell_text(status_name(r->kind, i)),
+                       cell_number(r->values[i]),
+                   });
 }
 
 static int
@@ -101,7 +102,7 @@ print_people(const struct overview *o)
     if (!o->alive)
         (void)printf("the writer is dead: this is what it told last\n");
     for (size_t i = 0; i < o->count; i++)
-        if (o->rows[i].kind != STATUS_DOOR)
+        if (o->rows[i].kind != STATUS_LISTENER)
             print_daemon(o, &o->rows[i]);
     output_age(o->lag_ms, lag);
     (void)printf(

@@ -41,7 +41,7 @@ row_before(const struct watched *w, const struct overview_row *r)
         const struct overview_row *b = &w->before.rows[i];
 
         if (b->kind == r->kind && b->pid == r->pid &&
-            (r->kind != STATUS_DOOR ||
+            (r->kind != STATUS_LISTENER ||
              memcmp(&b->values[STATUS_FIRST], &r->values[STATUS_FIRST], 16) ==
                  0))
             return b;
@@ -140,36 +140,36 @@ draw_workers(struct screen *s, const struct watched *w)
 }
 
 static void
-draw_doors(struct screen *s, const struct watched *w)
+draw_ports(struct screen *s, const struct watched *w)
 {
     char name[17], a[32], b[32], c[32], d[32], e[32];
 
-    screen_title(s, "door              open   new/s    in/s   out/s  "
+    screen_title(s, "port              open   new/s    in/s   out/s  "
                     "rejects  (bad cut full)");
     for (size_t i = 0; i < w->now.count; i++) {
         const struct overview_row *r = &w->now.rows[i];
         const int64_t *v = r->values;
 
-        if (r->kind != STATUS_DOOR || r->pid < 0)
+        if (r->kind != STATUS_LISTENER || r->pid < 0)
             continue;
-        overview_door_name(r, name);
+        overview_port_name(r, name);
         screen_line(
             s,
             "%-16s  %4s  %6s  %6s  %6s  %7s  (%" PRId64 " %" PRId64 " %" PRId64
             ")",
-            name, brief((double)v[STATUS_D_OPEN], a),
-            brief(rate(w, r, STATUS_D_CONNECTIONS), b),
-            brief(rate(w, r, STATUS_D_RECEIVED), c),
-            brief(rate(w, r, STATUS_D_SENT), d),
-            brief((double)(v[STATUS_D_MALFORMED] + v[STATUS_D_BROWSERS] +
-                           v[STATUS_D_CUT_OFF] + v[STATUS_D_LATE] +
-                           v[STATUS_D_TURNED_AWAY] + v[STATUS_D_NOT_ALLOWED] +
-                           v[STATUS_D_EVICTED]),
+            name, brief((double)v[STATUS_L_OPEN], a),
+            brief(rate(w, r, STATUS_L_CONNECTIONS), b),
+            brief(rate(w, r, STATUS_L_RECEIVED), c),
+            brief(rate(w, r, STATUS_L_SENT), d),
+            brief((double)(v[STATUS_L_MALFORMED] + v[STATUS_L_BROWSERS] +
+                           v[STATUS_L_CUT_OFF] + v[STATUS_L_LATE] +
+                           v[STATUS_L_TURNED_AWAY] + v[STATUS_L_NOT_ALLOWED] +
+                           v[STATUS_L_EVICTED]),
                   e),
-            v[STATUS_D_MALFORMED] + v[STATUS_D_BROWSERS],
-            v[STATUS_D_CUT_OFF] + v[STATUS_D_LATE],
-            v[STATUS_D_TURNED_AWAY] + v[STATUS_D_NOT_ALLOWED] +
-                v[STATUS_D_EVICTED]);
+            v[STATUS_L_MALFORMED] + v[STATUS_L_BROWSERS],
+            v[STATUS_L_CUT_OFF] + v[STATUS_L_LATE],
+            v[STATUS_L_TURNED_AWAY] + v[STATUS_L_NOT_ALLOWED] +
+                v[STATUS_L_EVICTED]);
     }
 }
 
@@ -215,7 +215,7 @@ draw(struct screen *s, const struct watched *w)
     draw_ring(s, o);
     draw_workers(s, w);
     draw_readers(s, w);
-    draw_doors(s, w);
+    draw_ports(s, w);
     /* Its count is not needed: all of them are on the page. */
     (void)overview_troubles(o, draw_trouble, s);
     screen_end(s);
