@@ -17,7 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define BUFFERS_SIZE ((size_t)DATAGRAM_BATCH * DATAGRAM_MAX)
+#define SKIPPED_BATCHES 16
+#define BUFFERS_SIZE    ((size_t)DATAGRAM_BATCH * DATAGRAM_MAX)
 
 struct datagram_slots {
     struct mmsghdr headers[DATAGRAM_BATCH];
@@ -220,13 +221,18 @@ is_allowed(struct datagrams *d, size_t i)
     return false;
 }
 
-/* Skips what is not taken: empty datagrams and those of other networks. */
+/* Skips what is not taken: empty datagrams, those of other networks, and what
+ * is longer than a buffer: the rest of its last line is lost. */
 static bool
 find_next(struct datagrams *d)
 {
     for (; d->next < d->count; d->next++) {
         if (!is_allowed(d, d->next))
             continue;
+        if ((d->slots->headers[d->next].msg_hdr.msg_flags & MSG_TRUNC) != 0) {
+            d->stats.too_long++;
+            continue;
+        }
         d->stats.received++;
         d->stats.bytes += d->slots->headers[d->next].msg_len;
         if (d->slots->headers[d->next].msg_len > 0)
@@ -238,26 +244,28 @@ find_next(struct datagrams *d)
 bool
 datagram_receive(struct datagrams *d)
 {
+    int idle = 0, batches = 0;
+
     if (d->next < d->count)
         return true;
     if (d->paused || !d->readable)
         return false;
-    for (int i = 0; i < LISTENER_ACCEPTORS; i++) {
+    /* What is skipped must not keep the loop from others for long. */
+    while (idle < LISTENER_ACCEPTORS && batches++ < SKIPPED_BATCHES) {
         int n;
 
         /* In turns, so that neither socket starves the other. */
         d->last = (d->last + 1) % LISTENER_ACCEPTORS;
-        if (d->sources[d->last].fd < 0)
-            continue;
-        n = receive_batch(d, d->sources[d->last].fd);
-        if (n <= 0)
-            continue;
+        n = d->sources[d->last].fd < 0
+                ? 0
+                : receive_batch(d, d->sources[d->last].fd);
+        idle = n > 0 ? 0 : idle + 1;
         d->next = 0;
-        d->count = (size_t)n;
-        /* An event comes again while the kernel queues more. */
-        return find_next(d);
+        d->count = n > 0 ? (size_t)n : 0;
+        if (find_next(d))
+            return true;
     }
-    d->readable = false;
+    d->readable = idle < LISTENER_ACCEPTORS;
     return false;
 }
 

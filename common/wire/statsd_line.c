@@ -317,9 +317,9 @@ statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
     bool has_colon;
     int rc;
 
-    if (begins_with(rest, "_e{"))
+    if (size <= STATSD_LINE_MAX && begins_with(rest, "_e{"))
         return STATSD_EVENT;
-    if (begins_with(rest, "_sc|"))
+    if (size <= STATSD_LINE_MAX && begins_with(rest, "_sc|"))
         return STATSD_CHECK;
     p.name = take_until(&rest, ":");
     has_colon = skip_stop(&rest);

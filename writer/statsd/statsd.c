@@ -11,7 +11,8 @@
 
 #include "common/base/clock.h"
 
-#define FLUSH_SLICE 1024 /* slots of a flush in one turn */
+#define FLUSH_SLICE  1024 /* names of a flush in one turn */
+#define STOP_TICK_MS 20
 
 /* ---- settings ------------------------------------------------------------ */
 
@@ -55,13 +56,19 @@ count_waiting(const struct statsd *s)
     return s->sums.halves[0].waiting + s->sums.halves[1].waiting;
 }
 
+/* A stop reads no further datagrams: only those that it has received. */
+static bool
+is_stop_late(const struct statsd *s)
+{
+    return s->stopping && (s->drained || loop_now_ms(s->loop) >= s->stop_ms);
+}
+
 /* Lets the sockets be read again. */
 static void
 release_pressure(struct statsd *s)
 {
     s->pressed = false;
-    if (!s->drained)
-        datagram_pause(&s->datagrams, false);
+    datagram_pause(&s->datagrams, is_stop_late(s));
     for (int i = 0; i < STATSD_PROTOCOLS; i++)
         if (s->listeners[i])
             listener_wake(s->listeners[i]);
@@ -108,6 +115,7 @@ put_names(struct statsd *s, uint32_t slice)
         if (!sums_take(&s->sums, &name, &m.increment))
             break; /* not reached: flush_left of them wait */
         s->flush_left--;
+        slice--;
         if (m.increment == 0)
             continue;
         m.keyspace = name.keyspace;
@@ -116,9 +124,17 @@ put_names(struct statsd *s, uint32_t slice)
         m.key_size = (uint16_t)name.key_size;
         statsd_put(s, &m);
         slots--;
-        slice--;
     }
     return slice;
+}
+
+/* The last flush leaves no name for a later one: both halves are cleared, and
+ * the rests are counted. */
+static void
+forget_rests(struct statsd *s)
+{
+    (void)sums_age(&s->sums);
+    (void)sums_age(&s->sums);
 }
 
 /* A piece of a flush.  True: there is more that can be done now. */
@@ -129,6 +145,8 @@ flush_some(struct statsd *s)
         return false;
     if (put_names(s, FLUSH_SLICE) == 0)
         return true;
+    if (s->flush_left == 0 && s->drained && count_waiting(s) == 0)
+        forget_rests(s);
     if (s->flush_left > 0 || !statsd_put_counts(s)) {
         s->stuck = true;
         return false;
@@ -142,9 +160,12 @@ statsd_flush(struct statsd *s)
 {
     if (!s->on)
         return;
-    begin_flush(s);
-    while (flush_some(s))
-        continue;
+    /* What arrived during a flush that is under way belongs to the next. */
+    for (int i = s->flushing ? 0 : 1; i < 2; i++) {
+        begin_flush(s);
+        while (flush_some(s))
+            continue;
+    }
 }
 
 void
@@ -153,15 +174,24 @@ statsd_logs_ready(struct statsd *s)
     s->stuck = false;
 }
 
+/* At a stop the timer also wakes a loop in which nothing arrives. */
+static void
+arm_flush(struct statsd *s)
+{
+    const uint64_t interval =
+        s->stopping ? STOP_TICK_MS : s->config->statsd_flush_ms;
+
+    /* Its place among the timers is its own. */
+    (void)loop_arm(s->loop, &s->flush_timer, loop_now_ms(s->loop) + interval);
+}
+
 static void
 flush_is_due(struct loop_timer *timer)
 {
     struct statsd *s = LOOP_OWNER(timer, struct statsd, flush_timer);
 
     begin_flush(s);
-    /* Its place among the timers is its own. */
-    (void)loop_arm(s->loop, timer,
-                   loop_now_ms(s->loop) + s->config->statsd_flush_ms);
+    arm_flush(s);
 }
 
 /* ---- turns --------------------------------------------------------------- */
@@ -201,7 +231,7 @@ stop_some(struct statsd *s, bool more)
 {
     const uint64_t now = loop_now_ms(s->loop);
 
-    if (!s->drained && !s->pressed && (!more || now >= s->stop_ms)) {
+    if (!s->drained && !s->pressed && !more) {
         s->drained = true;
         datagram_pause(&s->datagrams, true);
         begin_flush(s);
@@ -233,6 +263,8 @@ statsd_turn(struct statsd *s)
         return false;
     if (s->pressed)
         begin_flush(s);
+    if (is_stop_late(s))
+        datagram_pause(&s->datagrams, true);
     more = flush_some(s);
     if (!s->pressed && !s->drained)
         more |= receive_datagrams(s);
@@ -297,8 +329,8 @@ statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
     }
     s->stop_ms = loop_now_ms(s->loop) + drain_ms;
     s->give_up_ms = s->stop_ms + give_up_ms;
-    /* The flush timer wakes the loop while nothing arrives. */
     s->stopping = true;
+    arm_flush(s);
 }
 
 void
@@ -308,6 +340,7 @@ statsd_print(struct statsd *s)
 
     if (!s->config || !statsd_is_on(s->config))
         return;
+    statsd_read_counts(s);
     for (int p = 0; p < STATSD_PROTOCOLS; p++) {
         const uint64_t *n = s->counts[p];
 

@@ -41,8 +41,9 @@ enum statsd_count {
     STATSD_BAD,
     STATSD_DROPPED, /* datagrams, by the kernel */
     STATSD_NOT_ALLOWED,
-    STATSD_ROUNDED, /* names that left with a rest */
-    STATSD_IGNORED, /* of Graphite: no pattern matches */
+    STATSD_TOO_LONG, /* datagrams above DATAGRAM_MAX */
+    STATSD_ROUNDED,  /* names that left with a rest */
+    STATSD_IGNORED,  /* of Graphite: no pattern matches */
     STATSD_IGNORED_GAUGE,
     STATSD_IGNORED_SET,
     STATSD_IGNORED_EVENT,
@@ -142,6 +143,9 @@ void statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size);
 bool statsd_has_memory(struct statsd *s, size_t bytes);
 
 /* ---- statsd_self.c ------------------------------------------------------ */
+
+/* Reads those that others keep into s->counts. */
+void statsd_read_counts(struct statsd *s);
 
 /* Puts the counts that have changed into the log.  False: no slot is free. */
 bool statsd_put_counts(struct statsd *s);

@@ -13,6 +13,7 @@ static const char *const count_names[STATSD_COUNTS] = {
     [STATSD_BAD] = "bad",
     [STATSD_DROPPED] = "dropped",
     [STATSD_NOT_ALLOWED] = "not_allowed",
+    [STATSD_TOO_LONG] = "too_long",
     [STATSD_ROUNDED] = "rounded",
     [STATSD_IGNORED] = "ignored",
     [STATSD_IGNORED_GAUGE] = "ignored.gauge",
@@ -101,8 +102,8 @@ put_senders(struct statsd *s)
     return true;
 }
 
-static void
-read_counts(struct statsd *s)
+void
+statsd_read_counts(struct statsd *s)
 {
     uint64_t *counts = s->counts[STATSD_LINE_PROTOCOL];
 
@@ -110,6 +111,7 @@ read_counts(struct statsd *s)
     counts[STATSD_DATAGRAMS] = s->datagrams.stats.received;
     counts[STATSD_DROPPED] = s->datagrams.stats.dropped;
     counts[STATSD_NOT_ALLOWED] = s->datagrams.stats.not_allowed;
+    counts[STATSD_TOO_LONG] = s->datagrams.stats.too_long;
     counts[STATSD_ROUNDED] = sums_forgotten(&s->sums);
     if (counts[STATSD_DROPPED] > s->warned_drops)
         diag_repeating(&s->drop_warning, DIAG_WARNING,
@@ -122,7 +124,7 @@ read_counts(struct statsd *s)
 bool
 statsd_put_counts(struct statsd *s)
 {
-    read_counts(s);
+    statsd_read_counts(s);
     if (!s->config->statsd_self)
         return true;
     for (int p = 0; p < STATSD_PROTOCOLS; p++)

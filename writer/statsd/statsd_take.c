@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/wire/carbon_line.h"
+#include "common/wire/first_bytes.h"
 #include "common/wire/name.h"
 
 #define TIMER_COUNT   ".timer.count"
@@ -160,12 +161,18 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         add_increment(s, STATSD_COUNT, name, name_size, millionths);
 }
 
+/* Bytes of a line without the CR at its end. */
+static size_t
+line_end(const uint8_t *line, size_t size)
+{
+    return size > 0 && line[size - 1] == '\r' ? size - 1 : size;
+}
+
 void
 statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
                  const uint8_t *line, size_t size)
 {
-    if (size > 0 && line[size - 1] == '\r')
-        size--;
+    size = line_end(line, size);
     if (size == 0)
         return;
     s->counts[protocol][STATSD_LINES]++;
@@ -187,8 +194,8 @@ statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size)
         size_t sender_size;
         uint64_t number;
 
-        if (first &&
-            statsd_datagram_number(bytes, line, &sender, &sender_size, &number))
+        if (first && statsd_datagram_number(bytes, line_end(bytes, line),
+                                            &sender, &sender_size, &number))
             senders_note(&s->senders, sender, sender_size, number);
         first = false;
         statsd_take_line(s, STATSD_LINE_PROTOCOL, bytes, line);
@@ -211,10 +218,20 @@ is_http(const uint8_t *line, size_t size)
     static const char version[] = " HTTP/";
     const size_t tail = sizeof version - 1 + 3; /* "1.1" */
 
-    if (size > 0 && line[size - 1] == '\r')
-        size--;
+    size = line_end(line, size);
     return size >= tail &&
            memcmp(line + size - tail, version, sizeof version - 1) == 0;
+}
+
+/* Whether a connection begins with TLS or, with a NUL, with STUN: a browser
+ * sends them, and a web page chooses bytes within. */
+static bool
+is_binary(const uint8_t *bytes, size_t size)
+{
+    if (size > FIRST_BYTES_SIZE)
+        size = FIRST_BYTES_SIZE;
+    return memchr(bytes, '\0', size) != NULL ||
+           (size >= 2 && bytes[0] == 0x16 && bytes[1] == 0x03);
 }
 
 static size_t
@@ -235,12 +252,14 @@ take_lines(struct conn *c, struct input *input)
         const uint8_t *lf = memchr(input->at, '\n', input->size);
         const size_t size = lf ? (size_t)(lf - input->at) : input->size;
 
-        if (size > STATSD_LINE_MAX)
+        if (line_end(input->at, size) > STATSD_LINE_MAX)
             return conn_refuse(c, "a line above 8192 bytes");
         if (!lf)
             break;
         if (!state->begun && is_http(input->at, size))
             return conn_refuse(c, "an HTTP request");
+        if (!state->begun && is_binary(input->at, input->size))
+            return conn_refuse(c, "not lines of text");
         state->begun = 1;
         statsd_take_line(port->statsd, port->protocol, input->at, size);
         input->at += size + 1;
@@ -257,8 +276,9 @@ take_last_line(struct conn *c, struct input *input)
     const struct statsd_port *port = conn_ctx(c);
     const struct lines_state *state = conn_state(c);
 
-    if (input->size <= STATSD_LINE_MAX &&
-        (state->begun || !is_http(input->at, input->size)))
+    if (line_end(input->at, input->size) <= STATSD_LINE_MAX &&
+        (state->begun || (!is_http(input->at, input->size) &&
+                          !is_binary(input->at, input->size))))
         statsd_take_line(port->statsd, port->protocol, input->at, input->size);
 }
 
