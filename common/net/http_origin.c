@@ -125,6 +125,21 @@ is_local(struct conn *c)
     return a.sa.ss_family == AF_UNIX || net_is_loopback(&a);
 }
 
+/* Whether a browser regards this Host as its own machine: only to such a Host
+ * it says that a page of another site makes a GET.  0.0.0.0 leads to loopback,
+ * too, and a proxy passes names on, but then a browser says nothing. */
+static bool
+is_loopback_host(struct http_text host)
+{
+    static const char net[] = "127.";
+
+    host = host_name(host);
+    return host.size == 0 || http_text_is_like(host, "localhost") ||
+           http_text_is_like(host, "[::1]") ||
+           (host.size >= sizeof net && is_nobodys(host) &&
+            memcmp(host.at, net, sizeof net - 1) == 0);
+}
+
 bool
 http_may_change(struct http_call *x, enum conn_next *next)
 {
@@ -135,11 +150,11 @@ http_may_change(struct http_call *x, enum conn_next *next)
         return true;
     if (s->end == HTTP_END_UNKNOWN)
         s->end = is_local(x->conn) ? HTTP_END_LOCAL : HTTP_END_REMOTE;
-    if (s->end == HTTP_END_LOCAL)
+    if (s->end == HTTP_END_LOCAL && is_loopback_host(x->request->host))
         return true;
     *next = http_not_allowed(
         x, HTTP_POST,
-        "at an address that is not loopback a GET changes nothing; use POST, "
-        "or set http.get_changes = on");
+        "at an address or Host that is not loopback a GET changes nothing; use "
+        "POST, or set http.get_changes = on");
     return false;
 }

@@ -159,7 +159,7 @@ a_web_page_takes_no_number(void **state)
                       "Forbidden");
     client_close(fd);
     fd = client_connect(r->port);
-    http_say(fd, "GET /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
+    http_say(fd, "POST /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
     assert_true(http_take_number(fd, line, &n));
     assert_int_equal(n.serial, 1);
     client_close(fd);
@@ -199,6 +199,12 @@ connect_to(const struct sockaddr_in *address, uint16_t port)
     return fd;
 }
 
+#define NOT_BY_GET                                                             \
+    "HTTP/1.1 405 Method Not Allowed\r\n" KEPT                                 \
+    "Allow: POST\r\nContent-length: 124\r\n\r\n"                               \
+    "Method Not Allowed: at an address or Host that is not loopback a GET "    \
+    "changes nothing; use POST, or set http.get_changes = on"
+
 /* A browser says to loopback addresses alone that a page made a GET. */
 static void
 at_other_addresses_than_loopback_only_a_post_takes_a_number(void **state)
@@ -215,11 +221,7 @@ at_other_addresses_than_loopback_only_a_post_takes_a_number(void **state)
                    NULL);
     fd = connect_to(&address, r->port);
     http_ask_number(fd);
-    http_hear(fd, "HTTP/1.1 405 Method Not Allowed\r\n" KEPT
-                  "Allow: POST\r\nContent-length: 116\r\n\r\n"
-                  "Method Not Allowed: at an address that is not loopback a "
-                  "GET changes nothing; use POST, or set http.get_changes = "
-                  "on");
+    http_hear(fd, NOT_BY_GET);
     http_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
     http_hear(fd, EXAMPLE);
     http_say(fd, "POST /fetch HTTP/1.1\r\n\r\n");
@@ -237,6 +239,46 @@ at_other_addresses_than_loopback_only_a_post_takes_a_number(void **state)
     fd = connect_to(&address, r->port);
     http_ask_number(fd);
     assert_true(http_take_number(fd, line, &n));
+    client_close(fd);
+    http_rig_stop(r);
+}
+
+/* 0.0.0.0 and a name lead to a loopback address, too, but a browser that goes
+ * there says nothing of the page. */
+static void
+at_a_loopback_address_a_get_needs_a_loopback_host(void **state)
+{
+    static const struct {
+        const char *host;
+        bool taken;
+    } cases[] = {{"127.0.0.1", true},      {"127.1.2.3:9527", true},
+                 {"LocalHost:9527", true}, {"[::1]:9527", true},
+                 {"0.0.0.0:9527", false},  {"0:9527", false},
+                 {"10.0.0.1", false},      {"[::]:9527", false},
+                 {"intranet", false},      {"127.:9527", false},
+                 {"127.evil", false},      {"seq.example.org", false},
+                 {"2130706433", false},    {"localhost.evil", false}};
+    struct http_rig *r = *state;
+    struct sequence_parts n;
+    char line[HTTP_RIG_LINE], request[256];
+    unsigned taken = 0;
+    int fd;
+
+    http_rig_start(r, env, "http.hosts=seq.example.org 127.evil localhost.evil",
+                   NULL);
+    fd = client_connect(r->port);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        (void)snprintf(request, sizeof request,
+                       "GET /fetch HTTP/1.1\r\nHost: %s\r\n\r\n",
+                       cases[i].host); /* fits */
+        http_say(fd, request);
+        if (!cases[i].taken) {
+            http_hear(fd, NOT_BY_GET);
+            continue;
+        }
+        assert_true(http_take_number(fd, line, &n));
+        assert_int_equal(n.serial, ++taken);
+    }
     client_close(fd);
     http_rig_stop(r);
 }
@@ -387,6 +429,7 @@ static const struct CMUnitTest tests[] = {
     T(an_old_client_gets_its_number_and_the_end),
     T(a_web_page_takes_no_number),
     T(at_other_addresses_than_loopback_only_a_post_takes_a_number),
+    T(at_a_loopback_address_a_get_needs_a_loopback_host),
     T(head_and_options_take_no_number),
     T(numbers_that_do_not_fit_are_refused_at_the_start),
     T(without_a_setting_there_is_no_http_port),
