@@ -47,16 +47,7 @@ grow(void *at, size_t *capacity, size_t need, size_t item_size)
     return 0;
 }
 
-static int
-compare_names(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
-{
-    const int c = memcmp(a, b, a_size < b_size ? a_size : b_size);
-
-    return c != 0 ? c : (a_size > b_size) - (a_size < b_size);
-}
-
-/* ---- keyspaces
- * ----------------------------------------------------------------- */
+/* ---- keyspaces ----------------------------------------------------------- */
 
 /* The slot of a keyspace, or the free one where it belongs. */
 static uint32_t *
@@ -70,7 +61,7 @@ find_slot(struct held_index *x, uint64_t stream, const uint8_t *name,
 
         if (k == NULL ||
             (k->stream == stream &&
-             compare_names(k->name, k->name_size, name, name_size) == 0))
+             bytes_compare(k->name, k->name_size, name, name_size) == 0))
             return slot;
     }
 }
@@ -143,7 +134,7 @@ compare_keyspaces(const void *a, const void *b, void *ctx)
     const struct held_keyspace *x = &all[*(const uint32_t *)a];
     const struct held_keyspace *y = &all[*(const uint32_t *)b];
 
-    return compare_names(x->name, x->name_size, y->name, y->name_size);
+    return bytes_compare(x->name, x->name_size, y->name, y->name_size);
 }
 
 static int
@@ -176,7 +167,8 @@ held_index_next(struct held_index *x, const uint8_t *name, size_t name_size)
         const size_t middle = (low + high) / 2;
         const struct held_keyspace *k = &x->keyspaces[x->by_name[middle]];
 
-        if (compare_names(k->name, k->name_size, name, name_size) <= 0)
+        if (name_size > 0 &&
+            bytes_compare(k->name, k->name_size, name, name_size) <= 0)
             low = middle + 1;
         else
             high = middle;
