@@ -13,7 +13,7 @@
 #include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "reader/range.h"
 #include "reader/status.h"
 

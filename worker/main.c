@@ -16,7 +16,7 @@
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
 #include "common/store/held.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "worker/drain.h"
 #include "worker/merge.h"
 #include "worker/watch.h"

@@ -3,9 +3,9 @@
  * in either order.
  *
  * A store is an engine behind a handle.  LMDB files are the one there is
- * (common/store/lmdb/engine.h opens it); the tests have a second, in memory.
- * Nothing here is LMDB's: no transaction, no file, no view that somebody must
- * close.  What an engine can do beyond that it says as traits.
+ * (common/store/lmdb/lmdb_store.h opens it); the tests have a second, in
+ * memory. Nothing here is LMDB's: no transaction, no file, no view that
+ * somebody must close.  What an engine can do beyond that it says as traits.
  *
  * Exactly once: a batch names the fills of the logs that it was summed from
  * (marks).  Its sums and its marks become visible and durable together; an
@@ -315,9 +315,9 @@ struct store_engine {
                  struct store_applied *applied);
     size_t (*read)(struct store *s, struct store_reads *reads);
     void (*read_end)(struct store *s);
-    int (*past)(struct store *s, struct store_history_query *q,
-                uint64_t until_ns);
-    bool (*tend)(struct store *s, const struct store_maintenance *t);
+    int (*history)(struct store *s, struct store_history_query *q,
+                   uint64_t until_ns);
+    bool (*maintain)(struct store *s, const struct store_maintenance *t);
     int (*listing_open)(struct store *s, struct store_listing **out);
     void (*listing_close)(struct store_listing *l);
     void (*listing_start)(struct store_listing *l, const uint8_t *after,
@@ -411,7 +411,7 @@ store_read_end(struct store *s)
 static inline int
 store_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
 {
-    return s->engine->past(s, q, until_ns);
+    return s->engine->history(s, q, until_ns);
 }
 
 /* Work of the engine's own, to be called about once a second: notices replaced
@@ -419,7 +419,7 @@ store_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
 static inline bool
 store_maintain(struct store *s, const struct store_maintenance *t)
 {
-    return s->engine->tend(s, t);
+    return s->engine->maintain(s, t);
 }
 
 /*   -ENOMEM */

@@ -25,7 +25,7 @@
 #include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "common/store/held.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "worker/merge.h"
 
 #define LOG_SIZE ((uint64_t)32 << 20)

@@ -24,7 +24,7 @@
 #include "common/base/diag.h"
 #include "common/log/log_create.h"
 #include "common/log/slot.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "reader/as_of.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"

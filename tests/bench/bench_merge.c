@@ -24,7 +24,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 
 #define KEY_SIZE   20
 #define RANK_SIZE  28

@@ -38,7 +38,7 @@
 #include "common/log/log_create.h"
 #include "common/log/slot.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
 
 #define KEY_SIZE    20

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 
 uint32_t sides_minute;
 

@@ -21,7 +21,7 @@
 
 #include "common/base/clock.h"
 #include "common/setup/reserve.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"

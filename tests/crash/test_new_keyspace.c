@@ -14,7 +14,7 @@
 
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"

@@ -34,7 +34,7 @@
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
 #include "common/store/held.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"

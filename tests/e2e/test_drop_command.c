@@ -14,7 +14,7 @@
 
 #include "common/log/log.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/filler.h"

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/random.h"

@@ -416,7 +416,7 @@ check_finds_a_file_of_a_long_name_under_another_name(void **state)
     assert_int_equal(rename(from, to), 0);
 
     expect(RUN(s, "check"), 1, moved);
-    expect(RUN(s, "check"), 1, "which belongs into keyspace/%h");
+    expect(RUN(s, "check"), 1, "which belongs in keyspace/%h");
 }
 
 static void

@@ -16,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/log/archive.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"

@@ -19,7 +19,7 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/store/held.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/service.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"

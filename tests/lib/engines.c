@@ -2,7 +2,7 @@
 #include "tests/lib/engines.h"
 
 #include "common/setup/tiers.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/memstore.h"
 #include "tests/lib/test.h"
 

@@ -16,7 +16,7 @@
 #include "common/log/log.h"
 #include "common/setup/datadir.h"
 #include "common/store/held.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"

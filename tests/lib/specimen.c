@@ -12,7 +12,7 @@
 
 #include "common/base/bytes.h"
 #include "common/store/held.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"

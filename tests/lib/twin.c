@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"

@@ -472,7 +472,7 @@ tend(struct store *s, const char *spent)
     unsigned steps = 1;
 
     (void)snprintf(letters, sizeof letters, "%s", spent); /* short */
-    lmdb_of(s)->tending.next_ms = 0;                      /* a minute later */
+    lmdb_of(s)->maintenance.next_ms = 0;                  /* a minute later */
     while (store_maintain(s, &t))
         steps++;
     return steps;

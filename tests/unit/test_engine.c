@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <lmdb.h>
 
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/counted.h"
 
 static int version[3];

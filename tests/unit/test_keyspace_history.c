@@ -537,7 +537,7 @@ idle_keyspaces_are_tended(void **state)
 
     for (unsigned hour = 0; hour < 60; hour++) {
         now += 60;
-        s->tending.next_ms = 0;
+        s->maintenance.next_ms = 0;
         while (store_maintain(x->lmdb, &t))
             ;
     }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "common/store/lmdb/pages.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"

@@ -20,7 +20,7 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/net/conn_internal.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "reader/range.h"
 #include "tests/lib/client.h"
 #include "tests/lib/engines.h"

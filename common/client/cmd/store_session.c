@@ -6,7 +6,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/wait_merged.h"
 #include "common/setup/privilege.h"
-#include "common/store/lmdb/engine.h"
+#include "common/store/lmdb/lmdb_store.h"
 
 #define TXN_MEMORY ((size_t)64 << 20)
 #define OPEN_MAX   16 /* keyspaces at once */

@@ -1,17 +1,17 @@
 /* common/store/lmdb/apply.c - applying batches exactly once.
  *
- * The happy path: the batch is cut into slices by key range, each small enough
- * for one transaction.  A transaction begins by reading the marks, which say
- * what is in: nothing, the deltas up to a key, or all.  It edits both trees by
- * the next slice of what is missing, and writes totals and marks: partly, up to
- * the slice's last key, or done with the last slice.  One commit, then the next
- * slice.  Of a batch that is all in, one commit that changes nothing makes sure
- * that it is durable: who wrote it may have died between commit and sync.
+ * lmdb_apply(): the batch is cut into slices by key range, each small enough
+ * for one transaction.  Each transaction (make_slice()) reads the marks, which
+ * say what is applied: nothing, the deltas up to a key, or all.  It edits both
+ * trees by the next slice of what is missing, and writes totals and marks:
+ * partial, up to the slice's last key, or done with the last slice.  If the
+ * whole batch is applied already, one commit that changes nothing makes that
+ * durable: the process that wrote it may have died between commit and sync.
  *
  * What can go wrong:
  *   the map is too small     drop the transaction, enlarge the map, again
  *   too many pages           drop it, halve the slice, again
- *   commit fails             nobody knows: the environment is opened again, and
+ *   commit fails             the outcome is unknown: open the file again,
  *                            the marks say whether it happened (write.c)
  *   anything else            drop it; slices committed before stay, and their
  *                            marks say how far they went
@@ -21,19 +21,19 @@
 #include <errno.h>
 #include <malloc.h>
 
-/* One store_apply on its way. */
+/* State of one lmdb_apply(). */
 struct apply_call {
     struct lmdb *store;
     struct keyspace *keyspace;
     const struct store_batch *given;
     struct marks marks;
-    bool begun;     /* a slice is in: the next begins at `at` */
-    bool in;        /* the marks say that all is in */
+    bool begun;     /* a slice is applied: the next begins at `at` */
+    bool in;        /* the marks say that everything is applied */
     size_t at;      /* first delta of the slice */
-    size_t end;     /* first delta behind it */
-    size_t limit;   /* changes a slice may have; 0: to be found */
-    bool counted;   /* keys_max has been looked at */
-    uint64_t pages; /* the slice has written, about */
+    size_t end;     /* first delta after it */
+    size_t limit;   /* changes that a slice may have; 0: not computed yet */
+    bool counted;   /* keys_max has been checked */
+    uint64_t pages; /* pages that the slice has written, estimated */
     uint64_t nonce; /* of the last commit that was tried */
     struct store_applied slice;
     struct store_applied total;
@@ -49,7 +49,7 @@ is_none(const struct mark_found *f)
 }
 
 static bool
-agree(const struct mark_found *a, const struct mark_found *b)
+is_same_state(const struct mark_found *a, const struct mark_found *b)
 {
     if (is_none(a) || is_none(b))
         return is_none(a) && is_none(b);
@@ -57,7 +57,7 @@ agree(const struct mark_found *a, const struct mark_found *b)
            memcmp(a->last_key, b->last_key, a->last_key_size) == 0;
 }
 
-/* The first delta with a key above that of a mark. */
+/* The index of the first delta whose key is above that of a mark. */
 static size_t
 first_above(const struct store_batch *given, const struct mark_found *f)
 {
@@ -77,9 +77,10 @@ first_above(const struct store_batch *given, const struct mark_found *f)
     return low;
 }
 
-/* What the marks that were read say: *at is the first delta that is missing. */
+/* Reads from m->found what is applied: *at is the first delta that is missing.
+ */
 static int
-judge(const struct apply_call *b, size_t *at, bool *in)
+find_progress(const struct apply_call *b, size_t *at, bool *in)
 {
     const struct mark_found *found = b->marks.found;
 
@@ -89,7 +90,7 @@ judge(const struct apply_call *b, size_t *at, bool *in)
         if (found[i].state == STORE_MARK_AHEAD)
             return -EOVERFLOW;
     for (size_t i = 1; i < b->marks.count; i++)
-        if (!agree(&found[0], &found[i]))
+        if (!is_same_state(&found[0], &found[i]))
             return -ESTALE;
     if (b->marks.count == 0 || is_none(&found[0]))
         return 0;
@@ -98,7 +99,7 @@ judge(const struct apply_call *b, size_t *at, bool *in)
     return 0;
 }
 
-/* Reads the marks, and finds where to go on. */
+/* Reads the marks, and finds the delta to continue with. */
 static int
 find_place(struct apply_call *b, MDB_txn *txn,
            const struct keyspace_state *state)
@@ -108,11 +109,11 @@ find_place(struct apply_call *b, MDB_txn *txn,
 
     rc = marks_read(txn, b->keyspace->meta, state, &b->marks);
     if (rc == 0)
-        rc = judge(b, &at, &b->in);
+        rc = find_progress(b, &at, &b->in);
     if (rc < 0)
         return rc;
 
-    /* What was put in by this call must be there, and no more. */
+    /* Nothing but the slices of this call may have been applied since. */
     if (b->begun && b->marks.count > 0 && (b->in || at != b->at))
         return -ESTALE;
     if (!b->begun)
@@ -128,7 +129,7 @@ delta_sum(const struct store_delta *d)
     return (int128)d->sum_high * ((int128)1 << 64) + (int128)d->sum_low;
 }
 
-/* Takes the deltas of one key from *i on. */
+/* Sums the deltas of one key, from *i on. */
 static void
 next_change(const struct store_batch *given, size_t *i, struct change *c)
 {
@@ -146,11 +147,11 @@ next_change(const struct store_batch *given, size_t *i, struct change *c)
     *i = (size_t)(d - given->deltas);
 }
 
-/* Sums the deltas from b->at on into changes, as many as fit.  Sums of 0 stay:
- * whether +5 and -5 come in one batch or in two must make no difference to
- * what keys there are. */
+/* Sums as many deltas from b->at on as fit into changes.  Sums of 0 stay:
+ * whether +5 and -5 arrive in one batch or in two must not change which keys
+ * exist. */
 static int
-fill(struct apply_call *b, MDB_txn *txn, size_t *least)
+fill_slice(struct apply_call *b, MDB_txn *txn, size_t *least)
 {
     struct slice *sl = &b->store->slice;
     const size_t key_size = b->given->deltas[b->at].key_size;
@@ -169,13 +170,14 @@ fill(struct apply_call *b, MDB_txn *txn, size_t *least)
     b->end = b->at;
     while (b->end < b->given->delta_count && sl->count < b->limit)
         next_change(b->given, &b->end, &sl->changes[sl->count++]);
-    return edits_room(b->keyspace,
-                      edits_pages(groups, sl->count, key_size) +
-                          keyspace_history_pages(b->end - b->at, key_size),
-                      least);
+    return edits_check_map(b->keyspace,
+                           edits_pages(groups, sl->count, key_size) +
+                               keyspace_history_pages(b->end - b->at, key_size),
+                           least);
 }
 
-/* Refuses a batch that would make too many keys, before any of it is in. */
+/* Refuses a batch that would create too many keys, before any of it is applied.
+ */
 static int
 check_quota(void *ctx, struct tree *keys)
 {
@@ -242,7 +244,7 @@ make_edits(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state,
 
     rc = keyspace_history_begin(past, b->store, b->keyspace, txn, state);
     if (rc == 0)
-        rc = fill(b, txn, least);
+        rc = fill_slice(b, txn, least);
     e.limit = b->limit;
     if (rc == 0)
         rc = edits_make(&e);
@@ -256,7 +258,7 @@ make_edits(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state,
     return rc;
 }
 
-/* Everything but the commit. */
+/* Does everything but the commit. */
 static int
 make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 {
@@ -280,8 +282,8 @@ make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 
 /* ---- one slice, one transaction ---------------------------------------- */
 
-/* After a failed commit: opens the keyspace anew and reads what is there.
- * 0: it happened after all; else `failed`. */
+/* Opens the keyspace anew after a failed commit and reads its state.  0: the
+ * commit happened after all; else `failed`. */
 static int
 read_outcome(struct apply_call *b, int failed)
 {
@@ -305,9 +307,9 @@ read_outcome(struct apply_call *b, int failed)
     if (rc == 0 && now.nonce == b->nonce)
         return 0;
 
-    /* Others may have committed after it. */
+    /* Other processes may have committed after it. */
     if (rc == 0)
-        rc = judge(b, &at, &b->in);
+        rc = find_progress(b, &at, &b->in);
     if (rc < 0 || was_in || b->marks.count == 0 || at != b->end)
         return failed;
     return at < b->given->delta_count || b->in ? 0 : failed;
@@ -342,7 +344,7 @@ apply_slice(struct apply_call *b)
 
 /* ---- the batch --------------------------------------------------------- */
 
-/* What a commit may hold. */
+/* Sets the memory that a commit may use. */
 static void
 share_memory(struct lmdb *s)
 {
@@ -353,8 +355,8 @@ share_memory(struct lmdb *s)
         return;
     spare = o->spare(o->spare_ctx);
     if (spare < o->txn_memory) {
-        keyspace_rest(s);
-        (void)malloc_trim(0); /* whether there was any does not matter */
+        keyspace_close_all(s);
+        (void)malloc_trim(0); /* returns whether it freed any */
         spare = o->spare(o->spare_ctx);
     }
     s->txn_memory = spare < o->txn_memory ? o->txn_memory : spare;
@@ -366,9 +368,8 @@ apply_all(struct apply_call *b)
     const struct store_batch *g = b->given;
     int rc;
 
-    /* No records: no reason to make a keyspace.  (Where there are records,
-     * even such as sum to 0, the marks are needed: each log of the batch may
-     * be freed before the others.) */
+    /* Without deltas no keyspace is created.  (Deltas that sum to 0 still need
+     * the marks: each log of the batch may be freed before the others.) */
     rc = keyspace_get(b->store, g->name, g->name_size,
                       g->delta_count == 0 ? KEYSPACE_FIND : KEYSPACE_CREATE,
                       &b->keyspace);
@@ -382,7 +383,7 @@ apply_all(struct apply_call *b)
     while (rc == 0 && b->at < g->delta_count);
     if (rc < 0 && rc != -ESTALE && rc != -EDQUOT && rc != -EAGAIN &&
         rc != -EOVERFLOW)
-        (void)keyspace_trouble(b->store, g->name, g->name_size, "apply", rc);
+        (void)keyspace_report(b->store, g->name, g->name_size, "apply", rc);
     return rc;
 }
 

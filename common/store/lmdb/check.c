@@ -1,5 +1,5 @@
-/* common/store/lmdb/check.c - everything of a keyspace against its checksums
- * and itself. */
+/* common/store/lmdb/check.c - lmdb_check(): everything in a keyspace against
+ * its checksums, and its parts against each other. */
 #include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Adds up rows so that two trees of the same rows give the same. */
+/* Sums over rows that are equal for two trees with the same rows. */
 struct tally {
     uint64_t rows;
     uint64_t hash[2];
@@ -27,14 +27,15 @@ struct check {
     bool has_state;
     struct keyspace_state state;
     uint64_t marks_hash;
-    struct tally tally; /* of the tree at hand */
-    uint8_t hash[16];   /* of the proof that history explains the counts */
+    struct tally tally; /* of the tree that is being walked */
+    uint8_t
+        hash[16]; /* random; of the proof that history explains the counts */
     uint128 proof;
     bool proving;
 };
 
 static void
-tell(void *ctx, const char *text)
+report_fault(void *ctx, const char *text)
 {
     struct check *c = ctx;
 
@@ -65,7 +66,7 @@ tally_row(void *ctx, const struct row *r)
 static int
 check_tree(struct check *c, int i)
 {
-    struct tree_check tc = {.fault = tell, .row = tally_row, .ctx = c};
+    struct tree_check tc = {.fault = report_fault, .row = tally_row, .ctx = c};
     const struct keyspace *k = c->keyspace;
     struct lmdb_pager pager = {
         .txn = k->reader, .cursor = k->trees[i].cursor, .renew = true};
@@ -87,7 +88,7 @@ check_tree(struct check *c, int i)
     return 0;
 }
 
-/* Both trees against each other and against the totals. */
+/* Checks both trees against each other and against the totals. */
 static int
 check_trees(struct check *c)
 {
@@ -106,21 +107,21 @@ check_trees(struct check *c)
     c->result->saturated = keys.saturated;
     if (keys.rows != c->tally.rows || keys.hash[0] != c->tally.hash[0] ||
         keys.hash[1] != c->tally.hash[1])
-        tell(c, "keys and ranks do not hold the same rows");
+        report_fault(c, "keys and ranks do not hold the same rows");
     if (keys.rows != c->state.roots[TREE_KEYS].count)
-        tell(c, "the number of keys is not what the totals say");
+        report_fault(c, "the number of keys is not what the totals say");
     if (keys.sum != c->state.sum)
-        tell(c, "the sum is not what the totals say");
+        report_fault(c, "the sum is not what the totals say");
     if (keys.saturated != c->state.saturated)
-        tell(c, "the saturated keys are not what the totals say");
+        report_fault(c, "the saturated keys are not what the totals say");
     return 0;
 }
 
-/* Every run of history, and whether they explain the counts. */
+/* Checks every run of history, and that the runs explain the counts. */
 static int
 check_history(struct check *c)
 {
-    struct history_check hc = {.fault = tell, .ctx = c};
+    struct history_check hc = {.fault = report_fault, .ctx = c};
     struct keyspace *k = c->keyspace;
     struct keyspace_history_kv kv;
     struct history h;
@@ -132,7 +133,7 @@ check_history(struct check *c)
         return rc;
     rc = keyspace_history_get(k->reader, k->meta, &h);
     if (!c->state.has_history || rc == -EBADMSG) {
-        tell(c, "meta: the history record is damaged or missing");
+        report_fault(c, "meta: the history record is damaged or missing");
         return 0;
     }
     memcpy(hc.hash, c->hash, sizeof hc.hash);
@@ -143,11 +144,11 @@ check_history(struct check *c)
         return rc;
     c->result->blocks += hc.blocks;
     if (hc.entries != st.ms_entries)
-        tell(c, "history: it has entries that belong to no run");
+        report_fault(c, "history: it has entries that belong to no run");
     if (c->state.sum != h.base + h.added - h.clipped)
-        tell(c, "history: it does not explain the sum");
+        report_fault(c, "history: it does not explain the sum");
     if (history_is_whole(&h) && c->state.saturated == 0 && hc.proof != c->proof)
-        tell(c, "history: it does not explain the counts of the keys");
+        report_fault(c, "history: it does not explain the counts of the keys");
     return 0;
 }
 
@@ -199,18 +200,18 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
     if (is_mark(key)) {
         c->result->marks++;
         if (keyspace_mark_parse(key, value, &m, &hash) < 0)
-            tell(c, "meta: a mark is damaged");
+            report_fault(c, "meta: a mark is damaged");
         else
             c->marks_hash += hash;
     } else if (!is_text(key, KEYSPACE_NAME_KEY) &&
                !is_text(key, KEYSPACE_STATE_KEY) &&
                !is_text(key, KEYSPACE_HISTORY_KEY)) {
-        tell(c, "meta: a record of unknown kind");
+        report_fault(c, "meta: a record of unknown kind");
     }
     return 0;
 }
 
-/* Every record of the meta database. */
+/* Checks every record of the meta database. */
 static int
 check_records(struct check *c)
 {
@@ -218,13 +219,13 @@ check_records(struct check *c)
 
     rc = each_record(c->keyspace, check_record, c);
     if (rc == -EBADMSG) {
-        tell(c, "meta: its records cannot be read");
+        report_fault(c, "meta: its records cannot be read");
         return 0;
     }
     if (rc == 0 && c->has_state &&
         (c->result->marks != c->state.marks ||
          c->marks_hash != c->state.marks_hash))
-        tell(c, "meta: the marks are not those that the state says");
+        report_fault(c, "meta: the marks are not those that the state says");
     return rc;
 }
 
@@ -239,7 +240,7 @@ check_contents(struct check *c)
     rc = keyspace_state_get(c->keyspace->reader, c->keyspace->meta, &c->state);
     c->has_state = rc == 0;
     if (rc == -EBADMSG) {
-        tell(c, "meta: the state record is damaged");
+        report_fault(c, "meta: the state record is damaged");
         rc = 0;
     } else if (rc == 0) {
         rc = check_trees(c);
@@ -259,7 +260,7 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
 {
     struct lmdb *s = lmdb_of(store);
     struct check c = {.store = s, .result = out, .fault = fault, .ctx = ctx};
-    struct pages_check pages = {.fault = tell, .ctx = &c};
+    struct pages_check pages = {.fault = report_fault, .ctx = &c};
     char file[KEYSPACE_FILE_SIZE];
     int rc;
 
@@ -267,7 +268,8 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
         return -EINVAL;
     *out = (struct store_check_result){.keys = 0};
 
-    /* Without it damage could be made to fit; chance cannot. */
+    /* A random key makes the proof safe against crafted damage; without it
+     * (getrandom fails) it still finds accidental damage. */
     (void)!getrandom(c.hash, sizeof c.hash, 0);
     keyspace_file_name(name, name_size, file);
     rc = pages_check_named(s->options.keyspace_fd, file,
@@ -277,7 +279,7 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
         return rc < 0 ? rc : 0;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &c.keyspace);
     if (rc == -EBADMSG || rc == -EPROTONOSUPPORT) {
-        tell(&c, "not a keyspace this program can open");
+        report_fault(&c, "not a keyspace this program can open");
         return 0;
     }
     if (rc < 0)

@@ -1,4 +1,5 @@
-/* common/store/lmdb/copy.c - a copy of one moment, safe while others write. */
+/* common/store/lmdb/copy.c - env_copy(): copying one snapshot of a file, safe
+ * while other processes write. */
 #include "common/store/lmdb/env.h"
 
 #include <errno.h>
@@ -7,8 +8,9 @@
 
 #include "common/base/files.h"
 
-/* Copies page by page.  LMDB takes its writers' lock for that; with a write
- * transaction's flock nobody waits for it, and we for nobody. */
+/* Copies page by page.  LMDB takes its writers' mutex for that; holding the
+ * flock of a write transaction, this process never waits for that mutex and no
+ * writer waits for this process in LMDB. */
 static int
 copy_pages(MDB_env *env, int fd, int to, long *holder)
 {
@@ -20,7 +22,7 @@ copy_pages(MDB_env *env, int fd, int to, long *holder)
     if (rc < 0)
         return rc;
     rc = lmdb_error(mdb_env_copyfd2(env, to, 0));
-    (void)flock(fd, LOCK_UN); /* cannot fail: it is held */
+    (void)flock(fd, LOCK_UN);
     return rc;
 }
 
@@ -33,8 +35,8 @@ env_copy(MDB_env *env, int fd, int to_fd, const char *file, long *holder)
     to = keyspace_file_temp(to_fd, temp);
     if (to < 0)
         return to;
-    /* LMDB makes no compact copy of files in which pages have got lost.  (A
-     * compact copy is a reader's.) */
+    /* LMDB refuses to compact files in which pages were lost.  (A compact copy
+     * only needs a reader transaction.) */
     code = mdb_env_copyfd2(env, to, MDB_CP_COMPACT);
     rc = code == MDB_INCOMPATIBLE ? copy_pages(env, fd, to, holder)
                                   : lmdb_error(code);
@@ -43,7 +45,7 @@ env_copy(MDB_env *env, int fd, int to_fd, const char *file, long *holder)
     if (rc == 0)
         rc = keyspace_file_rename(to_fd, temp, file);
     if (rc < 0)
-        (void)unlinkat(to_fd, temp, 0); /* a left over one is no copy */
+        (void)unlinkat(to_fd, temp, 0); /* clean-up removes it later */
     if (rc == 0 && fsync(to_fd) < 0)
         rc = -errno;
     (void)close(to); /* synced above */

@@ -1,8 +1,10 @@
-/* common/store/lmdb/drop.c - emptying a keyspace, and removing keys.
+/* common/store/lmdb/drop.c - emptying a keyspace (lmdb_drop, lmdb_vacate()),
+ * and removing keys (lmdb_del()).
  *
- * What is dropped stays dropped: the marks stay, so a log that was in is not
- * counted again.  A file that cannot be opened cannot say which logs were in;
- * in its place comes a fresh one with the marks that the caller knows. */
+ * A dropped increment stays dropped: the marks stay, so a merged log is not
+ * counted again.  A file that cannot be opened does not show which logs were
+ * merged; it is replaced by an empty one with the marks that the caller knows.
+ */
 #include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
@@ -20,14 +22,16 @@ static int
 keep_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *m,
           uint64_t hash)
 {
-    (void)ctx; /* it stays, if it is whole; marks_each() sees to that */
+    (void)ctx; /* marks_each() checks that each mark is undamaged; each one
+                  stays */
     (void)uuid;
     (void)m;
     (void)hash;
     return 0;
 }
 
-/* Whether LMDB can give free what a tree has: damage is not spread. */
+/* Checks that LMDB can free the pages of a database: freeing by a damaged page
+ * would spread the damage. */
 static int
 check_values(MDB_txn *txn, MDB_dbi dbi, const struct pages_map *map)
 {
@@ -52,7 +56,8 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     struct pages_map map;
     int rc;
 
-    (void)least; /* LMDB's list of free pages: as much again will do */
+    (void)least; /* LMDB's list of free pages needs it: doubling the map
+                    suffices */
     rc = marks_each(txn, k->meta, state, keep_mark, NULL);
     if (rc == 0)
         rc = env_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
@@ -73,14 +78,14 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     return rc;
 }
 
-/* Whether a file that cannot be opened is another keyspace's, put under this
+/* Whether a file that cannot be opened is another keyspace's, renamed to this
  * name by mistake. */
 static bool
 is_of_another(struct lmdb *s, const struct keyspace *named)
 {
     struct keyspace found = *named;
     struct keyspace_state state;
-    const char *why; /* was told */
+    const char *why; /* keyspace_file_check() has reported it */
 
     found.name_size = 0;
     return keyspace_peek(&s->options, &found, &state, &why) == 0 &&
@@ -88,7 +93,7 @@ is_of_another(struct lmdb *s, const struct keyspace *named)
             memcmp(found.name, named->name, found.name_size) != 0);
 }
 
-/* Takes the flock of the file that has the name; returns its descriptor. */
+/* Takes the flock of the file that has this name; returns its descriptor. */
 static int
 lock_file(struct lmdb *s, const char *file)
 {
@@ -110,14 +115,14 @@ lock_file(struct lmdb *s, const char *file)
         rc = -ESTALE;
     if (rc == 0)
         return fd;
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     return rc;
 }
 
-/* Puts a fresh file in place of one that cannot be used, and returns 1. */
+/* Replaces a file that cannot be used by an empty one, and returns 1. */
 static int
-replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-        const struct store_fill *marks, size_t count)
+replace_damaged(struct lmdb *s, const uint8_t *name, size_t name_size,
+                const struct store_fill *marks, size_t count)
 {
     struct keyspace named = {.name_size = name_size};
     int fd, rc;
@@ -130,14 +135,13 @@ replace(struct lmdb *s, const uint8_t *name, size_t name_size,
     if (fd < 0)
         return fd;
     rc = keyspace_file_replace(s, name, name_size, named.file, marks, count);
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     return rc == 0 ? 1 : rc;
 }
 
-/* Empties the keyspace, or says -EBADMSG; then this process does not have it
- * open. */
+/* Empties the keyspace.  -EBADMSG: it is damaged and no longer open. */
 static int
-empty(struct lmdb *s, const uint8_t *name, size_t name_size)
+empty_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     struct work w = {.make = make_empty};
     struct keyspace *k;
@@ -153,14 +157,14 @@ empty(struct lmdb *s, const uint8_t *name, size_t name_size)
     return rc;
 }
 
-/* Says what failed, unless the caller need only come again. */
+/* Reports a failure, unless the caller can simply try again. */
 static int
-outcome(struct lmdb *s, const uint8_t *name, size_t name_size, const char *what,
-        int rc)
+report_failure(struct lmdb *s, const uint8_t *name, size_t name_size,
+               const char *what, int rc)
 {
     if (rc >= 0 || rc == -ENOENT || rc == -EAGAIN)
         return rc;
-    return keyspace_trouble(s, name, name_size, what, rc);
+    return keyspace_report(s, name, name_size, what, rc);
 }
 
 int
@@ -174,21 +178,23 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
         return -EINVAL;
     lmdb_read_end(store);
 
-    /* Once more when the file was replaced: in the one that has the name. */
+    /* If the file was replaced meanwhile, try once more with the new one. */
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
-        rc = empty(s, name, name_size);
+        rc = empty_keyspace(s, name, name_size);
         if (rc == -EBADMSG) {
-            rc = replace(s, name, name_size, marks, count);
+            rc = replace_damaged(s, name, name_size, marks, count);
             if (rc == 0)
                 return 1;
         }
     }
-    return outcome(s, name, name_size, "drop", rc);
+    return report_failure(s, name, name_size, "drop", rc);
 }
 
-/* Replaces the file under its flock, so no process commits to it meanwhile. */
+/* Replaces the file under its flock, so that no process commits to it
+ * meanwhile. */
 static int
-vacate(struct lmdb *s, const uint8_t *name, size_t name_size, int data_fd)
+vacate_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
+                int data_fd)
 {
     struct keyspace_state state;
     struct keyspace *k;
@@ -204,7 +210,7 @@ vacate(struct lmdb *s, const uint8_t *name, size_t name_size, int data_fd)
     if (rc == 0)
         rc = keyspace_file_vacate(s, k, txn, &state, data_fd);
     keyspace_abort(k, txn);
-    keyspace_close(k); /* or the blocks of the old file stay in use */
+    keyspace_close(k); /* an open file would keep its blocks allocated */
     return rc;
 }
 
@@ -219,10 +225,10 @@ lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
         return -EINVAL;
     lmdb_read_end(store);
     for (int i = 0; i < 2 && rc == -ESTALE; i++)
-        rc = vacate(s, name, name_size, data_fd);
+        rc = vacate_keyspace(s, name, name_size, data_fd);
     return rc == -ENOSPC || rc == -EBUSY
                ? rc
-               : outcome(s, name, name_size, "vacate", rc);
+               : report_failure(s, name, name_size, "vacate", rc);
 }
 
 /* ---- del --------------------------------------------------------------- */
@@ -233,13 +239,13 @@ struct deletion {
     const struct store_key *keys;
     size_t count;
     size_t at;    /* first key of the transaction */
-    size_t limit; /* keys it may have; 0: to be found */
+    size_t limit; /* keys of the transaction; 0: not computed yet */
     struct store_applied applied;
     uint64_t pages;
     struct keyspace_history past;
 };
 
-/* Edits both trees, and history. */
+/* Edits both trees and history. */
 static int
 delete_slice(struct deletion *d, struct edits *e)
 {
@@ -289,17 +295,17 @@ make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
         sl->changes[sl->count++] = (struct change){
             .key = key->key, .key_size = (uint16_t)key->key_size, .gone = true};
     }
-    rc = edits_room(d->keyspace,
-                    edits_pages(groups, sl->count, key_size) +
-                        keyspace_history_pages(sl->count, key_size),
-                    least);
+    rc = edits_check_map(d->keyspace,
+                         edits_pages(groups, sl->count, key_size) +
+                             keyspace_history_pages(sl->count, key_size),
+                         least);
     e.limit = d->limit;
     d->pages = 0;
     return rc == 0 && sl->count > 0 ? delete_slice(d, &e) : rc;
 }
 
-/* All of them, in as few transactions as may be; at least one, which makes a
- * deletion durable whose outcome nobody knew. */
+/* Deletes all keys, in as few transactions as possible.  At least one commits,
+ * which also makes durable an earlier deletion whose outcome was unknown. */
 static int
 delete_all(struct deletion *d, uint64_t *deleted)
 {
@@ -320,10 +326,10 @@ delete_all(struct deletion *d, uint64_t *deleted)
     return 0;
 }
 
-/* Removes what jobs had written that the deletion cancelled: it may have the
- * keys, though nothing reads it. */
+/* Removes what history jobs had written before the deletion cancelled them: no
+ * run refers to these blocks, but they may contain the keys. */
 static int
-sweep(struct lmdb *s, const uint8_t *name, size_t name_size)
+sweep_history(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     struct keyspace *k;
     bool more = true;
@@ -357,7 +363,7 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
         if (rc == 0)
             rc = delete_all(&d, deleted);
         if (rc == 0 && *deleted > 0)
-            rc = sweep(s, name, name_size);
+            rc = sweep_history(s, name, name_size);
     }
-    return outcome(s, name, name_size, "del", rc);
+    return report_failure(s, name, name_size, "del", rc);
 }

@@ -1,9 +1,9 @@
-/* common/store/lmdb/edits.c - changes of keys, and what they mean for the two
- * trees.
+/* common/store/lmdb/edits.c - edits_make(): changes of keys, and the edits of
+ * the two trees that follow from them.
  *
- * The old counts are looked up and the tree of keys is edited in key order;
- * what that means for the tree of ranks (a row leaves its place and comes to
- * another) is sorted and edited there. */
+ * The old counts are looked up and the tree of keys is edited in key order. The
+ * edits of the tree of ranks (a row is removed from one place and inserted at
+ * another) are then sorted by rank and applied. */
 #include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
@@ -12,7 +12,7 @@
 
 #define PAGES_MIN 64
 #define PAGES_MAX 90000 /* LMDB spills above 131,071 */
-#define SLICE_MIN 16    /* changes; less is not worth a commit */
+#define SLICE_MIN 16    /* changes; fewer are not worth a commit */
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -50,10 +50,10 @@ slice_reserve(struct slice *sl, size_t n)
 
 /* ---- how much one transaction may do ----------------------------------- */
 
-/* Groups that `edits` uniform ones touch: groups * (1 - e^(-edits / groups)),
- * from above, by steps of the exponential. */
+/* Estimates the groups that `edits` uniformly distributed edits touch, groups *
+ * (1 - e^(-edits / groups)), from above, by steps of the exponential. */
 static uint64_t
-touched(uint64_t groups, uint64_t edits)
+groups_touched(uint64_t groups, uint64_t edits)
 {
     uint64_t left = groups;
 
@@ -64,15 +64,16 @@ touched(uint64_t groups, uint64_t edits)
     return groups - left + (edits < left ? edits : left);
 }
 
-/* Pages that n edits of an order with so many groups dirty, about: header and
- * buffer of each group touched, and a share of its fold per edit. */
+/* Estimates the pages that `edits` edits of a tree with `groups` groups dirty:
+ * header and buffer of each group touched, and per edit a share of a group's
+ * merge. */
 static uint64_t
 pages_of_edits(uint64_t groups, uint64_t edits, size_t row)
 {
     const uint64_t bytes = edits * (row + 2);
     const uint64_t folds = bytes / (GROUP_TARGET * BLOCK_SIZE / 11);
 
-    return 16 + 5 * touched(groups, edits) / 4 + bytes / BLOCK_SIZE +
+    return 16 + 5 * groups_touched(groups, edits) / 4 + bytes / BLOCK_SIZE +
            (GROUP_TARGET + 2) * (folds < groups ? folds : groups);
 }
 
@@ -86,7 +87,7 @@ edits_pages(const uint64_t groups[KEYSPACE_TREES], size_t changes,
            pages_of_edits(groups[TREE_RANKS], 2 * changes, row);
 }
 
-/* What the changes' own memory leaves. */
+/* The memory of the changes themselves counts, too. */
 uint64_t
 edits_budget(const struct lmdb *s, size_t changes)
 {
@@ -100,8 +101,8 @@ edits_budget(const struct lmdb *s, size_t changes)
                                : pages;
 }
 
-/* Transactions are of a size, since each touches most of the tree of ranks,
- * whatever its keys. */
+/* Slices of equal size: each touches most of the tree of ranks, whatever its
+ * keys. */
 size_t
 edits_limit(const struct lmdb *s, const uint64_t groups[KEYSPACE_TREES],
             size_t rest, size_t key_size)
@@ -133,7 +134,7 @@ edits_groups(MDB_txn *txn, const struct keyspace *k,
 }
 
 int
-edits_room(const struct keyspace *k, uint64_t pages, size_t *least)
+edits_check_map(const struct keyspace *k, uint64_t pages, size_t *least)
 {
     MDB_envinfo info;
     MDB_stat st;
@@ -150,7 +151,7 @@ edits_room(const struct keyspace *k, uint64_t pages, size_t *least)
 
 /* ---- looking up -------------------------------------------------------- */
 
-/* Adds, keeping to the range of int64. */
+/* Adds the sum, limited to the range of int64. */
 static void
 change_apply(struct change *c)
 {
@@ -206,7 +207,7 @@ find_all(struct slice *sl, struct tree *keys)
 
 /* ---- edits ------------------------------------------------------------- */
 
-/* A key that goes: its edit of the tree of keys. */
+/* The edit of the tree of keys that removes a key. */
 static struct row
 remove_key(const struct change *c, struct edits *e)
 {
@@ -238,7 +239,7 @@ change_key(const struct change *c, struct edits *e)
     };
 }
 
-/* The edits of the tree of keys; returns how many. */
+/* Makes the edits of the tree of keys; returns their number. */
 static size_t
 keys_edits(struct edits *e)
 {
@@ -257,8 +258,8 @@ keys_edits(struct edits *e)
     return n;
 }
 
-/* Sorts by the 64-bit key, keeping the order of equals; the result is in one
- * of the two arrays, which is returned. */
+/* Sorts by the 64-bit key, keeping the order of equals.  Returns the array that
+ * holds the result, one of the two. */
 static struct rank_key *
 rank_sort(struct rank_key *a, struct rank_key *b, size_t n)
 {
@@ -303,9 +304,9 @@ rank_edit(struct slice *sl, size_t n, const struct change *c, int64_t count,
                                .flags = (uint16_t)sign};
 }
 
-/* The edits of the tree of ranks, sorted, in sl->sorted; returns how many.
- * They are made in key order and the sort is stable, so ties come out by
- * key. */
+/* Makes the edits of the tree of ranks, sorted, in sl->sorted; returns their
+ * number.  They are made in key order and the sort is stable, so ties stay in
+ * key order. */
 static size_t
 rank_edits(struct slice *sl)
 {

@@ -1,4 +1,5 @@
-/* common/store/lmdb/env.c - see env.h. */
+/* common/store/lmdb/env.c - see env.h: env_make(), env_open(), env_begin(),
+ * env_grow() and small helpers. */
 #include "common/store/lmdb/env.h"
 
 #include <assert.h>
@@ -30,8 +31,8 @@ fill_file(const char *path, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
     if (rc == 0)
         rc = lmdb_error(mdb_env_set_mapsize(env, map));
 
-    /* Nobody else knows this file yet: no lock file, and one fsync of our own
-     * afterwards instead of LMDB's. */
+    /* No other process knows this file yet: it needs no lock file, and the
+     * caller's one fsync replaces LMDB's. */
     if (rc == 0)
         rc = lmdb_error(mdb_env_open(
             env, path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | MDB_NOSYNC,
@@ -64,8 +65,8 @@ env_make(int dir_fd, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
         rc = -errno;
     if (rc == 0)
         return fd;
-    (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
-    (void)close(fd);                 /* it is no longer anybody's */
+    (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
+    (void)close(fd);
     return rc;
 }
 
@@ -114,7 +115,7 @@ env_open(int dir_fd, const char *file, bool writable, MDB_env **out)
         mdb_env_close(env);
         if (rc != -EINVAL && rc != -EAGAIN && rc != -EACCES)
             return rc;
-        (void)nanosleep(&pause, NULL); /* shorter is no harm */
+        (void)nanosleep(&pause, NULL); /* a shorter pause is harmless */
     }
     return rc;
 }
@@ -183,7 +184,7 @@ env_lock_inode(int dir_fd, const char *file)
     char lock[KEYSPACE_LOCK_SIZE];
     struct stat st;
 
-    (void)snprintf(lock, sizeof lock, "%s-lock", file); /* fits */
+    (void)snprintf(lock, sizeof lock, "%s-lock", file);
     return fstatat(dir_fd, lock, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : st.st_ino;
 }
 

@@ -1,13 +1,13 @@
 /* common/store/lmdb/keyspace.h - the LMDB side of common/store/store.h: one
- * file per keyspace. Internal: only the files of this room know LMDB.
+ * file per keyspace.  Internal: only common/store/lmdb uses LMDB.
  *
  * A keyspace file holds the named databases
  *
  *     keys    the tree of rows by key          (common/store/tree/tree.h)
  *     ranks   the tree of rows by count
- *     history runs of what came when              (common/store/history)
+ *     history runs of increments by time       (common/store/history)
  *     meta    "name": version and full name; "state": totals, roots, marks;
- *             "history": what the runs add up to; "m" + uuid: one mark per log
+ *             "history": totals of the runs; "m" + uuid: one mark per log
  *
  * Every meta value starts with a crc32 of its LMDB key and of what follows.
  * Little-endian, offsets in bytes:
@@ -17,28 +17,26 @@
  *             18 zero u16   20 name
  *     state    0 crc32   4 zero u32   8 change u64, +1 per commit
  *             16 nonce u64   24 sum i128   40 saturated keys u64
- *             48 marks u64: how many   56 hash of the marks u64
+ *             48 number of marks u64   56 hash of the marks u64
  *             64 tree of keys, 96 tree of ranks, each: root id u64 |
  *             next id u64 | rows u64 | level u16 | zero[6]
- *             128 whether there is history u32   132 minute at which there
- *             will be something to do for it u32                  136 end
+ *             128 has history u32   132 minute at which history next
+ *             needs maintenance u32                           136 end
  *     history  0 crc32   4 zero u32   8 as history_put() writes it
  *     mark     0 crc32   4 done u8   5 zero u8   6 last key size u16
  *              8 epoch u64   16 first_ms u64   24 last key
  *
  * The hash of the marks is the sum, mod 2^64, of each mark's SipHash-1-3 with a
- * key of zeros over its LMDB key and value.  A mark that is not found where it
- * is looked for is a log that counts again; so whoever reads marks reads all of
- * them and compares their number and hash (marks.c).
+ * key of zeros over its LMDB key and value.  A mark that a lookup misses makes
+ * a log count twice; so every reader of marks reads all of them and compares
+ * their number and hash (marks.c).
  *
- * Processes: who writes holds a flock on the data file, taken without waiting,
- * from before the transaction begins until it has ended: nobody ever waits
- * inside LMDB for a process that was stopped.  A second flock, on the
- * directory, is shared while an environment is being opened and exclusive while
- * the files of a keyspace are removed or replaced: LMDB would make an empty
- * data file where one has just gone, or pair a lock file with another data
- * file.
- */
+ * Processes: a writer holds a flock on the data file, taken without waiting,
+ * from before its transaction begins until it has ended: no process ever waits
+ * inside LMDB for one that was stopped.  A second flock, on the directory, is
+ * shared while an environment is being opened and exclusive while the files of
+ * a keyspace are removed or replaced: LMDB would create an empty data file
+ * where one was just removed, or pair a lock file with another data file. */
 #ifndef COUNTD_COMMON_STORE_LMDB_KEYSPACE_H
 #define COUNTD_COMMON_STORE_LMDB_KEYSPACE_H
 
@@ -50,8 +48,8 @@
 #include "common/base/diag.h"
 #include "common/base/hash.h"
 #include "common/store/history/history.h"
-#include "common/store/lmdb/engine.h"
-#include "common/store/lmdb/pager.h"
+#include "common/store/lmdb/lmdb_pager.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "common/store/tree/tree.h"
 #include "common/wire/name.h"
 
@@ -101,8 +99,8 @@ struct keyspace_mark {
 /* One open environment. */
 struct keyspace {
     uint64_t hash;       /* of the name; 0: slot is free */
-    uint64_t used;       /* when, in store.clock */
-    uint64_t checked_ms; /* mdb_reader_check */
+    uint64_t used;       /* time of last use, by store.clock */
+    uint64_t checked_ms; /* when mdb_reader_check() last ran */
     uint64_t retained;   /* dirty pages of its largest commit: LMDB keeps that
                             memory until the environment is closed */
     size_t name_size;
@@ -118,14 +116,16 @@ struct keyspace {
     MDB_dbi history;
     MDB_cursor *history_cursor; /* of the reader */
     bool reading;
-    int fd;             /* of the data file; LMDB's */
-    uint64_t looked_ms; /* keyspace_replaced; monotonic */
-    dev_t device;       /* of the file that is open */
+    int fd; /* of the data file; LMDB's */
+    uint64_t
+        looked_ms; /* when keyspace_replaced() was last called; monotonic */
+    dev_t device;  /* of the open file */
     ino_t inode;
-    ino_t lock_inode;  /* 0: there is none */
-    bool stale;        /* it is not what LMDB takes it for: to be closed */
-    uint64_t snapshot; /* number of the last view's; 0: the map has moved */
-    uint64_t change;   /* and its commit */
+    ino_t lock_inode; /* 0: none */
+    bool stale; /* the open file is not the one LMDB's lock file describes:
+                   close it */
+    uint64_t snapshot; /* number of the last view; 0: the map has moved */
+    uint64_t change;   /* the commit of that view */
     uint64_t nonce;
 };
 
@@ -137,7 +137,7 @@ struct lmdb_view {
     struct tree trees[KEYSPACE_TREES];
 };
 
-/* A key that changes. */
+/* A change of one key. */
 struct change {
     const uint8_t *key;
     int128 sum;
@@ -147,20 +147,20 @@ struct change {
     bool exists;
     bool was_saturated;
     bool saturated;
-    bool gone; /* it is removed, whatever its sum */
+    bool gone; /* the key is removed, whatever its sum */
 };
 
-/* For sorting: rank order as an integer, and which row. */
+/* A sort entry: the rank order as an integer, and the row's index. */
 struct rank_key {
     uint64_t key;
     uint64_t index;
 };
 
-/* The changes of one transaction and their memory, which grows to what is
- * needed and stays between transactions. */
+/* The changes of one transaction.  Their memory grows on demand and is reused
+ * by the next transaction. */
 struct slice {
     size_t count;    /* changes */
-    size_t capacity; /* changes there is room for */
+    size_t capacity; /* changes that fit */
     struct change *changes;
     struct row *rows;        /* 2 per change */
     struct row *sorted;      /* 2 per change */
@@ -168,15 +168,15 @@ struct slice {
     struct rank_key *ranks2; /* 2 per change */
 };
 
-/* The walk through the directory for keyspaces that can be removed
- * (maintain.c). */
-struct tending {
-    DIR *dir;                       /* while a pass is on its way */
-    char again[KEYSPACE_FILE_SIZE]; /* there is more to do for this file */
-    uint64_t next_ms;               /* when the next pass begins; monotonic */
+/* The pass over the directory that maintains history and removes the files of
+ * empty keyspaces (maintain.c). */
+struct maintenance {
+    DIR *dir;                       /* NULL: no pass is running */
+    char again[KEYSPACE_FILE_SIZE]; /* file to continue with; empty: none */
+    uint64_t next_ms; /* when the next pass may begin; monotonic */
 };
 
-/* A file that was found damaged, as it was then (keyspace_peek.c). */
+/* A file that was found damaged, and its state then (keyspace_peek.c). */
 #define KEYSPACE_REFUSED 256
 
 struct keyspace_refused {
@@ -192,31 +192,33 @@ struct keyspace_refused {
 struct lmdb {
     struct store store; /* first: the handle */
     struct lmdb_options options;
-    int lock_fd;            /* the directory, for its flock */
+    int lock_fd;            /* of the directory: holds its flock */
     size_t txn_memory;      /* of one commit, now */
     struct keyspace *slots; /* open_max */
-    unsigned touched;       /* of these; from here on never used */
-    struct keyspace *last;  /* looked up last; may be closed */
+    unsigned touched;       /* slots used so far; those above never were */
+    struct keyspace *last;  /* result of the last lookup; may be closed */
     uint64_t clock;
     uint64_t nonce;
     struct hash_key progress_key; /* random: store_mark_info.progress */
     uint64_t failed; /* hash of the name of the keyspace whose commit failed
                         last, until a commit has followed; or 0 */
-    long holder;     /* who made keyspace_write() say -EAGAIN; 0: unknown */
+    long holder;     /* pid of the process that made keyspace_write() return
+                        -EAGAIN; 0: unknown */
     uint64_t known;  /* keyspaces in the directory when last counted */
     unsigned created_since;
     uint64_t full_until_ms; /* keyspace_max was reached; monotonic */
     struct diag_repeat trouble;
     struct lmdb_view view;
-    struct lmdb_view *kept; /* between queries of a turn; or NULL */
-    unsigned unmerged_uses;
+    struct lmdb_view
+        *shared_view; /* shared by the queries of a turn; or NULL */
+    unsigned view_uses;
     uint64_t snapshots;
     struct tree_cache cache;
-    uint64_t forgot_ms; /* what the cache knew; monotonic */
+    uint64_t forgot_ms; /* when the cache was last cleared; monotonic */
     struct tree_work *work;
     struct slice slice;
-    struct history_compact *care; /* where writable */
-    struct tending tending;
+    struct history_compact *compact; /* NULL unless writable */
+    struct maintenance maintenance;
     struct keyspace_refused refused[KEYSPACE_REFUSED]; /* by inode */
 };
 
@@ -235,11 +237,11 @@ int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
 size_t lmdb_read(struct store *store, struct store_reads *reads);
 void lmdb_read_end(struct store *store);
-int lmdb_past(struct store *store, struct store_history_query *q,
-              uint64_t until_ns);
-bool lmdb_tend(struct store *store, const struct store_maintenance *t);
-/* One pass over the directory gathers so many names; the next comes when they
- * are given. */
+int lmdb_history(struct store *store, struct store_history_query *q,
+                 uint64_t until_ns);
+bool lmdb_maintain(struct store *store, const struct store_maintenance *t);
+/* Names that one pass over the directory collects; the next pass begins when
+ * they have been returned. */
 #define LISTING_BATCH 4096
 
 int lmdb_listing_open(struct store *store, struct store_listing **out);
@@ -265,10 +267,10 @@ int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
 int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
              const struct store_key *keys, size_t count, uint64_t *deleted);
 
-/* Whether a name can be a keyspace's. */
+/* Whether a keyspace can have this name. */
 bool keyspace_name_ok(const uint8_t *name, size_t size);
 
-/* Its file's name. */
+/* Writes the name of its file. */
 void keyspace_file_name(const uint8_t *name, size_t name_size,
                         char file[KEYSPACE_FILE_SIZE]);
 
@@ -276,56 +278,57 @@ void keyspace_file_name(const uint8_t *name, size_t name_size,
 
 enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 
-/* The open environment of a keyspace.
- *   -ENOENT  there is none (FIND)   -EDQUOT  keyspace_max (CREATE)
- *   -EBUSY   replaced, and others have the old file open yet
- *   -EAGAIN  its files are being removed just now
- *   -EBADMSG, -EPROTONOSUPPORT  not a file we can use */
+/* Finds or opens a keyspace.
+ *   -ENOENT  it does not exist (FIND)   -EDQUOT  keyspace_max (CREATE)
+ *   -EBUSY   replaced, and another process still has the old file open
+ *   -EAGAIN  its files are being removed
+ *   -EBADMSG, -EPROTONOSUPPORT  not a file that this program can use */
 int keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
                  enum keyspace_need need, struct keyspace **out);
 
-/* Closes those open keyspaces whose file was replaced, removed or lost its lock
- * file: the new file can be used only when nobody has the old one open. */
-void keyspace_look(struct lmdb *s);
+/* Closes each open keyspace whose file was replaced, removed or lost its lock
+ * file: the new file is usable only when no process has the old one open. */
+void keyspace_close_replaced(struct lmdb *s);
 
-/* Closes all keyspaces: what LMDB keeps in memory for them goes. */
-void keyspace_rest(struct lmdb *s);
+/* Closes all keyspaces, which frees the memory that LMDB keeps for them. */
+void keyspace_close_all(struct lmdb *s);
 
-/* Accounts for a commit of so many dirty pages, and closes environments that
- * keep too much memory between commits; `k` itself only when `done`. */
+/* Accounts for a commit of `pages` dirty pages, and closes environments that
+ * keep too much memory between commits; `k` itself only if `done`. */
 void keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages,
                      bool done);
 
-/* Says what failed, with the name; returns rc. */
-int keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
-                     const char *what, int rc);
+/* Reports what failed, with the keyspace's name; returns rc. */
+int keyspace_report(struct lmdb *s, const uint8_t *name, size_t name_size,
+                    const char *what, int rc);
 
 /* ---- views (snapshot.c) ---- */
 
-/* Has s->kept be of this keyspace, until lmdb_read_end().  -ENOENT, ... */
-int view_keep(struct lmdb *s, const uint8_t *name, size_t name_size);
+/* Makes s->shared_view a view of this keyspace, until lmdb_read_end(). -ENOENT,
+ * ... */
+int keyspace_use_view(struct lmdb *s, const uint8_t *name, size_t name_size);
 
 /* ---- environments (open.c) ---- */
 
-/* Opens what k->file names; on failure *why not, and `k` is closed. */
+/* Opens the file k->file; on failure sets *why and closes `k`. */
 int keyspace_open(struct lmdb *s, struct keyspace *k, const char **why);
 void keyspace_close(struct keyspace *k);
 
-/* Whether the file that is open no longer has its name, or its lock file. */
+/* Whether the open file no longer has its name, or its lock file. */
 bool keyspace_replaced(const struct lmdb *s, const struct keyspace *k);
 
-/* Begins any transaction, taking over a map that others have grown. */
+/* Begins any transaction and adopts a map that another process has grown. */
 int keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out);
 
-/* Whether a transaction shows the newest commit of the file.
- *   -EBUSY  it does not: the file is another than the lock file is for */
+/* Checks that a transaction shows the newest commit of the file.
+ *   -EBUSY  it does not: the lock file belongs to another data file */
 int keyspace_newest(const struct keyspace *k, MDB_txn *txn);
 
 /* Starts and ends the snapshot of the reader transaction. */
 int keyspace_read(struct keyspace *k);
 void keyspace_read_end(struct keyspace *k);
 
-/* Doubles the map, or more: to `least`. */
+/* Doubles the map, or grows it to `least` if that is more. */
 int keyspace_grow(struct keyspace *k, size_t least);
 
 /* ---- write transactions (write.c) ---- */
@@ -336,82 +339,86 @@ int keyspace_grow(struct keyspace *k, size_t least);
 int keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out);
 void keyspace_abort(struct keyspace *k, MDB_txn *txn);
 
-/* Gives up the flock, behind a commit. */
+/* Releases the flock after a commit. */
 void keyspace_unlock(const struct keyspace *k);
 
-/* What is to be done in a write transaction. */
+/* The work of one write transaction. */
 struct work {
-    /* Changes what it likes, `state` included, whose number and nonce are the
-     * new ones already.  An error drops all of it; with -EXFULL the map is
-     * enlarged (to *least, or by as much as it is) and it is called again. */
+    /* Makes the changes, also in `state`, whose number and nonce are already
+     * the new ones.  An error drops all of them; after -EXFULL the map is
+     * enlarged (to *least, or doubled) and make() is called again. */
     int (*make)(void *ctx, MDB_txn *txn, struct keyspace_state *state,
                 size_t *least);
     void *ctx;
     size_t least;
 };
 
-/* Does it, and writes the state, in one durable step.  Errors of keyspace_write
- * and of `make`;
- *   -E2BIG   too much for one transaction
- *   -ESTALE  the file was replaced meanwhile: the commit is lost
- * When `k` is closed after an error (k->env is NULL) nobody knows whether it
- * happened: whoever gets the keyspace again finds what there is, made durable.
- */
+/* Calls make() and writes the state in one durable transaction.  Errors of
+ * keyspace_write() and of make(); -E2BIG   too much for one transaction -ESTALE
+ * the file was replaced meanwhile: the commit is lost
+ *
+ * If `k` is closed after an error (k->env is NULL), the outcome of the commit
+ * is unknown: the next keyspace_get() makes the file's state durable and shows
+ * it. */
 int keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w);
 
-/* Makes what a failed commit has left durable, whatever it is; `k` has just
- * been opened. */
+/* Makes durable whatever a failed commit has left in `k`, which has just been
+ * opened. */
 int keyspace_resolve_commit(struct lmdb *s, struct keyspace *k);
 
-/* -EIO from LMDB is often a full disk: -ENOSPC when there is no room for
- * `size` bytes. */
+/* LMDB reports a full disk as -EIO: returns -ENOSPC if less than `size` bytes
+ * are free, else rc. */
 int keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size);
 
 /* ---- edits of the two trees (edits.c) ---- */
 
 #define SLICE_CHANGE_COST 256 /* bytes of memory of one change */
 
-/* Has room for so many changes, and none in it. */
+/* Empties the slice and reserves memory for n changes. */
 int slice_reserve(struct slice *sl, size_t n);
 void slice_free(struct slice *sl);
 
-/* Pages that so many changes of keys of `key_size` bytes dirty, about. */
+/* Estimates the pages that `changes` changes of keys of `key_size` bytes dirty.
+ */
 uint64_t edits_pages(const uint64_t groups[KEYSPACE_TREES], size_t changes,
                      size_t key_size);
 
-/* Pages that a transaction of so many changes may dirty. */
+/* Pages that a transaction of `changes` changes may dirty. */
 uint64_t edits_budget(const struct lmdb *s, size_t changes);
 
-/* The most changes of `rest` that one transaction should make. */
+/* The most of the `rest` changes left that one transaction should make. */
 size_t edits_limit(const struct lmdb *s, const uint64_t groups[KEYSPACE_TREES],
                    size_t rest, size_t key_size);
 
-/* How large the trees are, in groups of blocks, for the above. */
+/* Estimates how many groups of blocks each tree has, for edits_pages(). */
 int edits_groups(MDB_txn *txn, const struct keyspace *k,
                  uint64_t groups[KEYSPACE_TREES]);
 
-/* -EXFULL unless the map can hold so many pages more; then *least is what it
- * should be. */
-int edits_room(const struct keyspace *k, uint64_t pages, size_t *least);
+/* Returns -EXFULL if the map cannot hold `pages` more pages; then *least is the
+ * size that it needs. */
+int edits_check_map(const struct keyspace *k, uint64_t pages, size_t *least);
 
 struct edits {
     struct lmdb *store;
     const struct keyspace *keyspace;
     MDB_txn *txn;
     struct keyspace_state *state; /* its sum, saturated, roots change */
-    size_t limit;                 /* changes: of 1 any number of pages */
-    /* Says no before anything is changed; or NULL.  Gets the tree of keys. */
+    size_t limit; /* changes; with 1 the number of pages is not limited */
+    /* May refuse before anything is changed; or NULL.  Gets the tree of keys.
+     */
     int (*veto)(void *ctx, struct tree *keys);
     void *ctx;
-    struct store_applied *applied; /* its keys, created, saturated rise */
-    uint64_t pages;                /* dirtied, about: a result */
+    struct store_applied
+        *applied;   /* its keys, created and saturated are added to */
+    uint64_t pages; /* pages dirtied, estimated; a result */
 };
 
 /* Looks up and makes the changes of s->slice, in both trees.
- *   -EXFULL, -E2BIG  start again, with a larger map or with less */
+ *
+ * -EXFULL, -E2BIG  try again, with a larger map or with fewer changes */
 int edits_make(struct edits *e);
 
-/* Looks up what a change is about. */
+/* Reads the row that a change is about. */
 int edits_find(struct tree *keys, struct change *c, struct tree_finder *f);
 
 /* ---- records (meta.c) ---- */
@@ -420,8 +427,8 @@ int keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
                         const struct lmdb_options *options, const uint8_t *name,
                         size_t name_size);
 
-/* Compares the header with what it must be; *why names the first
- * difference.  Without a name, reads it. */
+/* Compares the header with the options and k's name; *why names the first
+ * difference.  If `k` has no name, sets it from the header. */
 int keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
                           const struct lmdb_options *options,
                           struct keyspace *k, const char **why);
@@ -430,104 +437,104 @@ int keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out);
 int keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
                        const struct keyspace_state *state);
 
-/* A mark in the meta database, whole or -EBADMSG; *hash is its share of the
- * state's. */
+/* Parses a mark of the meta database; *hash is its share of the state's hash.
+ * -EBADMSG: damaged. */
 int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
                         struct keyspace_mark *out, uint64_t *hash);
 int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
                       const struct keyspace_mark *mark, uint64_t *hash);
 
-/* The history record.  -EBADMSG when it is not there. */
+/* Reads and writes the history record.  -EBADMSG if it is missing. */
 int keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out);
 int keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h);
 int keyspace_history_del(MDB_txn *txn, MDB_dbi meta);
 
 /* ---- marks (marks.c) ---- */
 
-/* What was found of a mark that is asked for. */
+/* What the keyspace says about a fill. */
 struct mark_found {
     enum store_mark_state state;
-    bool there;             /* the log has a record */
-    uint64_t hash;          /* of that */
-    uint16_t last_key_size; /* PARTIAL */
+    bool there;             /* the keyspace has a record for the log */
+    uint64_t hash;          /* of that record */
+    uint16_t last_key_size; /* if PARTIAL */
     uint8_t last_key[BLOCK_KEY_MAX];
 };
 
-/* Marks that are asked for, each of another log. */
+/* The marks of some fills, each of another log. */
 struct marks {
     const struct store_fill *marks; /* borrowed */
     size_t count;
-    size_t *sorted; /* their places, by uuid */
+    size_t *sorted; /* their indexes, ordered by uuid */
     struct mark_found *found;
 };
 
 int marks_init(struct marks *m, const struct store_fill *marks, size_t count);
 void marks_fini(struct marks *m);
 
-/* Calls `mark` for every mark there is, by uuid; stops on non-zero.  -EBADMSG:
- * one is damaged, or, when all have been given, they are not those that the
- * state says. */
+/* Calls mark() for every mark, ordered by uuid; stops on non-zero.  -EBADMSG:
+ * one is damaged or, after all were given, their number or hash differs from
+ * the state's. */
 int marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
                int (*mark)(void *ctx, const uint8_t uuid[16],
                            const struct keyspace_mark *m, uint64_t hash),
                void *ctx);
 
-/* Reads all marks there are, and fills in m->found. */
+/* Reads all marks and sets m->found. */
 int marks_read(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
                struct marks *m);
 
-/* Writes them: done with `last` NULL, else partly, up to that key.  Follows
- * marks_read() in the same transaction; the state's number and hash change. */
+/* Writes them: done if `last` is NULL, else partial, up to that key.  Follows
+ * marks_read() in the same transaction; changes the state's number and hash. */
 int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
                 struct marks *m, const struct row *last);
 
 /* ---- files (keyspace_file.c) ---- */
 
-/* Makes room for LMDB's lock file before LMDB writes to it through a map: on a
- * full disk that would be the end of the process (SIGBUS).  Only while this
- * process does not have the file open: closing a descriptor of the lock file
- * gives up all locks of the process on it.  -ENOSPC, -EBADMSG with *why, ...
+/* Allocates the blocks of LMDB's lock file before LMDB writes to it through a
+ * map: on a full disk that write would kill the process (SIGBUS).  This process
+ * must not have the file open, because closing a descriptor of the lock file
+ * releases all of the process's locks on it.  -ENOSPC, -EBADMSG with *why, ...
  */
 int keyspace_file_lock(int dir_fd, const char *file, const char **why);
 
-/* Creates a keyspace file with nothing in it, durably.  -EEXIST when it is
- * there (then or meanwhile). */
+/* Creates an empty keyspace file, durably.  -EEXIST if the file exists, or is
+ * created meanwhile. */
 int keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
                          const char *file);
 
-/* Makes a %t file in this directory, locked as ours, and writes its name.
+/* Creates a %t file in this directory, holds its flock, and writes its name.
  * Returns its descriptor. */
 int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
 
-/* Makes the file of a keyspace without rows, with these marks as done, in place
- * of the one that has its name.  The caller holds that one's flock. */
+/* Replaces the file of this name by that of an empty keyspace with these marks
+ * as done.  The caller holds the old file's flock. */
 int keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
                           const char *file, const struct store_fill *marks,
                           size_t count);
 
-/* Makes the file of a keyspace without rows, with the marks that `txn` of the
- * keyspace has, out of the reserve of the data directory, in place of the
- * keyspace's file.  Needs no free block.  -ENOSPC: there is no reserve, or the
- * marks do not fit into it. */
+/* Replaces the keyspace's file by one without rows that has the marks shown by
+ * `txn`, written into the reserve of the data directory, so no free block is
+ * needed.  -ENOSPC: there is no reserve, or the marks do not fit into it. */
 int keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
                          const struct keyspace_state *state, int data_fd);
 
 /* Removes a keyspace's files, durably.  The caller holds the flock of the data
- * file, and a transaction of it.  -EAGAIN: an environment is being opened. */
+ * file, and a transaction on it.  -EAGAIN: an environment is being opened. */
 int keyspace_file_remove(const struct lmdb *s, const char *file);
 
 /* Takes the flock on the directory (LOCK_SH, LOCK_EX), trying for some
- * milliseconds; -EAGAIN.  keyspace_dir_unlock() gives it up. */
+ * milliseconds; -EAGAIN.  keyspace_dir_unlock() releases it. */
 int keyspace_dir_lock(const struct lmdb *s, int how);
 void keyspace_dir_unlock(const struct lmdb *s);
 
-/* Gives a file its name unless that is taken: -EEXIST. */
+/* Renames a file.  -EEXIST: the name is taken. */
 int keyspace_file_rename(int dir_fd, const char *from, const char *to);
 
-/* Removes what dead creators left. */
+/* Removes the %t files of processes that died. */
 void keyspace_file_clean(int dir_fd);
 
-/* Writes the path LMDB gets: it stays below the directory's descriptor. */
+/* Writes the path that LMDB gets: it is relative to the directory's descriptor.
+ */
 void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
 
 #endif

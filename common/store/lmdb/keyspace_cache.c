@@ -1,8 +1,8 @@
-/* common/store/lmdb/keyspace_cache.c - the open keyspaces: a table by name,
- * whose least recently used is closed for another.
+/* common/store/lmdb/keyspace_cache.c - the open keyspaces: keyspace_get() finds
+ * or opens one, closing the least recently used if all slots are in use.
  *
  * LMDB must not have a file open twice in a process: closing one drops the
- * locks of both.  So whoever needs a keyspace gets it here. */
+ * locks of both.  So every keyspace is opened here. */
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
@@ -15,18 +15,18 @@
 #include "common/base/hash.h"
 #include "common/base/sigbus.h"
 
-#define CLOSE_TRIES   2    /* one has what another needs, and a little more */
-#define FULL_MS       1000 /* a full directory is counted again after that */
+#define CLOSE_TRIES   2    /* a keyspace may use several descriptors */
+#define FULL_MS       1000 /* a full directory is counted again after this time */
 #define RECOUNT_EVERY 16
 #define RECOUNT_NEAR  1024u /* keyspaces below the limit */
 
 int
-keyspace_trouble(struct lmdb *s, const uint8_t *name, size_t name_size,
-                 const char *what, int rc)
+keyspace_report(struct lmdb *s, const uint8_t *name, size_t name_size,
+                const char *what, int rc)
 {
     char text[NAME_TEXT_SIZE];
 
-    (void)name_escape(name, name_size, text); /* its length is not needed */
+    (void)name_escape(name, name_size, text);
     diag_repeating(&s->trouble, DIAG_ERROR, "keyspace=%s: %s: %s", text, what,
                    diag_text(rc));
     return rc;
@@ -40,8 +40,8 @@ close_replaced(const struct lmdb *s, struct keyspace *k)
     const bool gone = faccessat(s->options.keyspace_fd, k->file, F_OK, 0) < 0;
     char text[NAME_TEXT_SIZE];
 
-    (void)name_escape(k->name, k->name_size, text); /* its length: unused */
-    if (gone) /* as that of an empty keyspace is sooner or later */
+    (void)name_escape(k->name, k->name_size, text);
+    if (gone) /* the file of an empty keyspace is removed eventually */
         diag(DIAG_INFO, "keyspace=%s: its file is no longer there", text);
     else
         diag(DIAG_WARNING,
@@ -51,7 +51,7 @@ close_replaced(const struct lmdb *s, struct keyspace *k)
     keyspace_close(k);
 }
 
-/* Closes it if it was replaced; now and then where it is only read. */
+/* Closes `k` if it was replaced; a process that only reads checks rarely. */
 static bool
 closed_replaced(struct lmdb *s, struct keyspace *k)
 {
@@ -68,7 +68,7 @@ closed_replaced(struct lmdb *s, struct keyspace *k)
 }
 
 void
-keyspace_look(struct lmdb *s)
+keyspace_close_replaced(struct lmdb *s)
 {
     for (unsigned i = 0; i < s->touched; i++) {
         struct keyspace *k = &s->slots[i];
@@ -81,7 +81,7 @@ keyspace_look(struct lmdb *s)
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* The least recently used of those that no view needs; NULL: there is none. */
+/* The least recently used keyspace that no view needs; NULL: none. */
 static struct keyspace *
 table_oldest(struct lmdb *s)
 {
@@ -97,7 +97,7 @@ table_oldest(struct lmdb *s)
     return oldest;
 }
 
-/* Where there are too few descriptors: closes a keyspace.  True: try again. */
+/* Closes a keyspace if descriptors are short.  True: try again. */
 static bool
 closed_for_files(struct lmdb *s, int rc)
 {
@@ -112,7 +112,7 @@ closed_for_files(struct lmdb *s, int rc)
     return true;
 }
 
-/* Opens what k->file names; says why not. */
+/* Opens the file k->file; reports a failure. */
 static int
 open_keyspace(struct lmdb *s, struct keyspace *k)
 {
@@ -127,7 +127,7 @@ open_keyspace(struct lmdb *s, struct keyspace *k)
     }
     if (rc == 0 || rc == -ENOENT)
         return rc;
-    return keyspace_trouble(s, named.name, named.name_size, why, rc);
+    return keyspace_report(s, named.name, named.name_size, why, rc);
 }
 
 static uint64_t
@@ -135,7 +135,7 @@ name_hash(const uint8_t *name, size_t size)
 {
     static const struct hash_key zeros;
 
-    return hash_name(&zeros, 0, name, size) | 1; /* 0 is a free slot */
+    return hash_name(&zeros, 0, name, size) | 1; /* 0 marks a free slot */
 }
 
 static bool
@@ -157,7 +157,8 @@ table_find(struct lmdb *s, uint64_t hash, const uint8_t *name, size_t name_size)
     return NULL;
 }
 
-/* A free slot: the least recently used one that no view needs is closed. */
+/* Returns a free slot, if need be that of the least recently used keyspace that
+ * no view needs. */
 static struct keyspace *
 table_slot(struct lmdb *s)
 {
@@ -169,12 +170,13 @@ table_slot(struct lmdb *s)
     if (s->touched < s->options.open_max)
         return &s->slots[s->touched++];
     oldest = table_oldest(s);
-    assert(oldest != NULL); /* one view at most, and open_max is above that */
+    assert(oldest !=
+           NULL); /* there is at most one view, and open_max is at least 2 */
     keyspace_close(oldest);
     return oldest;
 }
 
-/* The keyspaces in the directory. */
+/* Counts the keyspaces in the directory. */
 static int
 count_files(struct lmdb *s, uint64_t *count)
 {
@@ -189,13 +191,13 @@ count_files(struct lmdb *s, uint64_t *count)
     *count = 0;
     while ((rc = dirstream_next(d, &name)) > 0)
         *count += keyspace_file_stem(name, stem);
-    (void)closedir(d); /* only read */
+    (void)closedir(d);
     return rc;
 }
 
-/* Refuses one more keyspace above the limit.  The directory is counted only
- * now and then while the limit is far, and when it is full: names come from
- * the network, and each of them may be a new one. */
+/* Refuses a new keyspace above the limit.  The directory is counted rarely
+ * while the limit is far, and at most every FULL_MS when it is reached: names
+ * come from the network, and each may be a new one. */
 static int
 check_limit(struct lmdb *s)
 {
@@ -220,7 +222,7 @@ check_limit(struct lmdb *s)
 }
 
 static int
-create(struct lmdb *s, const struct keyspace *k)
+create_keyspace(struct lmdb *s, const struct keyspace *k)
 {
     int rc;
 
@@ -233,10 +235,10 @@ create(struct lmdb *s, const struct keyspace *k)
     for (int i = 0; i < CLOSE_TRIES && closed_for_files(s, rc); i++)
         rc = keyspace_file_create(s, k->name, k->name_size, k->file);
     if (rc == -EEXIST)
-        return 0; /* somebody was faster; theirs is as good */
+        return 0; /* another process created it first */
     if (rc < 0)
-        return keyspace_trouble(s, k->name, k->name_size, "create",
-                                keyspace_disk_error(s, rc, KEYSPACE_MAP_FIRST));
+        return keyspace_report(s, k->name, k->name_size, "create",
+                               keyspace_disk_error(s, rc, KEYSPACE_MAP_FIRST));
     s->created_since++;
     return 0;
 }
@@ -263,7 +265,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
         opened = named;
         rc = open_keyspace(s, &opened);
         if (rc == -ENOENT && need == KEYSPACE_CREATE) {
-            rc = create(s, &named);
+            rc = create_keyspace(s, &named);
             opened = named;
             if (rc == 0)
                 rc = open_keyspace(s, &opened);
@@ -288,7 +290,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
 /* ---- memory ------------------------------------------------------------ */
 
 void
-keyspace_rest(struct lmdb *s)
+keyspace_close_all(struct lmdb *s)
 {
     for (unsigned i = 0; i < s->touched; i++)
         if (!s->slots[i].reading)

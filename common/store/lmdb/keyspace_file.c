@@ -1,11 +1,11 @@
-/* common/store/lmdb/keyspace_file.c - keyspace files as files: create, replace,
- * remove, clean.
+/* common/store/lmdb/keyspace_file.c - creates, replaces, removes and cleans up
+ * keyspace files.
  *
- * LMDB's own creation does not survive a crash (a file of zeros is invalid for
- * ever), so a file is made under a %t name, committed, closed, synced, and
- * then renamed without replacing: of two creators one wins and the other opens
- * the winner's.  The creator holds a flock on the file; one that can be taken
- * on an old %t file belongs to the dead.
+ * LMDB's own creation does not survive a crash (a file of zeros stays invalid),
+ * so a file is made under a %t name, committed, closed, synced, and then
+ * renamed without replacing: if two processes create it, one succeeds and the
+ * other opens that file.  The creator holds a flock on its %t file; if the
+ * flock of an old %t file can be taken, its creator is dead.
  */
 #include "common/store/lmdb/env.h"
 #include "common/store/lmdb/pages.h"
@@ -33,12 +33,12 @@ void
 keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE])
 {
     (void)snprintf(path, KEYSPACE_PATH_SIZE, "/proc/self/fd/%d/%s", dir_fd,
-                   file); /* sized for the longest */
+                   file);
 }
 
-/* Gives the lock file the blocks it lacks; LMDB sets its size. */
+/* Allocates the missing blocks of the lock file; LMDB sets its size. */
 static int
-lock_room(int fd, const char **why)
+allocate_lock(int fd, const char **why)
 {
     const off_t size = pages_lock_size(KEYSPACE_READERS);
     struct stat st;
@@ -56,9 +56,10 @@ lock_room(int fd, const char **why)
         rc = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size) < 0 ? -errno : 0;
     while (rc == -EINTR);
     if (rc == -EDQUOT)
-        return -ENOSPC; /* of the user; here it is for too many keyspaces */
+        return -ENOSPC; /* the user's quota: -EDQUOT here means too many
+                           keyspaces */
 
-    /* Not on this file system: LMDB must do without. */
+    /* The file system cannot do this: LMDB must do without. */
     return rc == -EOPNOTSUPP || rc == -ENOSYS ? 0 : rc;
 }
 
@@ -69,7 +70,7 @@ keyspace_file_lock(int dir_fd, const char *file, const char **why)
     int fd, rc;
 
     *why = "make its lock file";
-    (void)snprintf(lock, sizeof lock, "%s-lock", file); /* fits */
+    (void)snprintf(lock, sizeof lock, "%s-lock", file);
     fd = openat(dir_fd, lock,
                 O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     rc = fd < 0 ? -errno : 0;
@@ -79,19 +80,21 @@ keyspace_file_lock(int dir_fd, const char *file, const char **why)
         *why = "its lock file is a symbolic link";
         return -EBADMSG;
     }
-    /* LMDB reads without one where nothing can be written, or says it. */
+    /* On a read-only file system LMDB reads without a lock file, or reports it.
+     */
     if (rc == -EROFS || rc == -EACCES || rc == -EPERM)
         return 0;
     if (rc < 0)
         return rc;
-    rc = lock_room(fd, why);
-    (void)close(fd); /* nothing was written through it */
+    rc = allocate_lock(fd, why);
+    (void)close(fd);
     return rc;
 }
 
 /* ---- making files ------------------------------------------------------ */
 
-/* A keyspace without rows: with new marks, or with those of another file. */
+/* The contents of a keyspace without rows: new marks, or those of another file.
+ */
 struct empty {
     struct lmdb *store;
     const uint8_t *name;
@@ -155,8 +158,8 @@ fill_empty(void *ctx, MDB_txn *txn)
     return rc < 0 ? rc : keyspace_state_put(txn, dbi, &state);
 }
 
-/* Makes a durable %t file of a keyspace without rows; returns its
- * descriptor. */
+/* Creates a durable %t file of a keyspace without rows; returns its descriptor.
+ */
 static int
 make_file(struct lmdb *s, const uint8_t *name, size_t name_size,
           const struct store_fill *marks, size_t count,
@@ -183,7 +186,8 @@ keyspace_file_rename(int dir_fd, const char *from, const char *to)
     if (errno != EINVAL && errno != ENOSYS)
         return -errno;
 
-    /* Not on this file system: a link does not replace either. */
+    /* The file system has no RENAME_NOREPLACE: a link does not replace either.
+     */
     if (linkat(dir_fd, from, dir_fd, to, 0) < 0)
         return -errno;
     return unlinkat(dir_fd, from, 0) < 0 ? -errno : 0;
@@ -198,14 +202,14 @@ keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return -EIO;
     (void)snprintf(temp, KEYSPACE_FILE_SIZE, "%s%016llx%s", TEMP_PREFIX,
-                   (unsigned long long)random, KEYSPACE_SUFFIX); /* fits */
+                   (unsigned long long)random, KEYSPACE_SUFFIX);
     fd = openat(dir_fd, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         rc = -errno;
-        (void)close(fd);                 /* nothing in it yet */
-        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+        (void)close(fd);
+        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
         return rc;
     }
     return fd;
@@ -224,7 +228,7 @@ keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
         return fd;
     rc = keyspace_file_rename(dir_fd, temp, file);
     if (rc < 0)
-        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
     (void)close(fd); /* synced above */
@@ -243,7 +247,7 @@ keyspace_dir_lock(const struct lmdb *s, int how)
             return 0;
         if (errno != EWOULDBLOCK)
             return -errno;
-        (void)nanosleep(&pause, NULL); /* shorter is no harm */
+        (void)nanosleep(&pause, NULL); /* a shorter pause is harmless */
     }
     return -EAGAIN;
 }
@@ -251,19 +255,21 @@ keyspace_dir_lock(const struct lmdb *s, int how)
 void
 keyspace_dir_unlock(const struct lmdb *s)
 {
-    (void)flock(s->lock_fd, LOCK_UN); /* cannot fail: it is held */
+    (void)flock(s->lock_fd, LOCK_UN);
 }
 
-/* The lock file goes with its data file, while nobody is between opening the
- * one and the other.  Who has both open yet goes on in a world of his own, and
- * soon notices. */
+/* Removes the lock file together with its data file, while the directory's
+ * flock keeps other processes from opening only one of them.  A process that
+ * has both open continues with the old pair until keyspace_replaced() notices.
+ */
 static void
 remove_lock(int dir_fd, const char *file)
 {
     char lock[KEYSPACE_LOCK_SIZE];
 
-    (void)snprintf(lock, sizeof lock, "%s-lock", file); /* fits */
-    (void)unlinkat(dir_fd, lock, 0); /* a left over one serves the next file */
+    (void)snprintf(lock, sizeof lock, "%s-lock", file);
+    (void)unlinkat(dir_fd, lock,
+                   0); /* a leftover lock file serves the next data file */
 }
 
 int
@@ -306,7 +312,7 @@ keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
         keyspace_dir_unlock(s);
     }
     if (rc < 0)
-        (void)unlinkat(dir_fd, temp, 0); /* a left over one is cleaned later */
+        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
     (void)close(fd); /* synced above */
@@ -314,7 +320,7 @@ keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
 }
 
 /* Writes the file in memory into the reserve, whose blocks are allocated, and
- * cuts it to size. */
+ * truncates it. */
 static int
 fill_reserve(int reserve, int memory)
 {
@@ -340,8 +346,8 @@ fill_reserve(int reserve, int memory)
     return 0;
 }
 
-/* Rename replaces the file in one step, after the new one is on the disk: a
- * crash leaves the one or the other. */
+/* Rename replaces the file in one step, after the new one is durable: a crash
+ * leaves one of the two complete. */
 static int
 rename_reserve(struct lmdb *s, const char *file, int data_fd)
 {
@@ -390,7 +396,7 @@ keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
     return rc;
 }
 
-/* Removes one %t file when its maker is dead. */
+/* Removes one %t file if its creator is dead. */
 static void
 clean_one(int dir_fd, const char *file)
 {
@@ -403,8 +409,9 @@ clean_one(int dir_fd, const char *file)
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
         (uint64_t)st.st_mtime * 1000 + TEMP_AGE_MS < clock_unix_ms() &&
         flock(fd, LOCK_EX | LOCK_NB) == 0)
-        (void)unlinkat(dir_fd, file, 0); /* or the next one to look will */
-    (void)close(fd);                     /* only looked at */
+        (void)unlinkat(dir_fd, file,
+                       0); /* on failure the next clean-up tries again */
+    (void)close(fd);
 }
 
 void
@@ -413,11 +420,11 @@ keyspace_file_clean(int dir_fd)
     const char *name;
     DIR *d;
 
-    /* What is left is for the next one to look. */
+    /* On failure the next clean-up tries again. */
     if (dirstream_open(dir_fd, ".", &d) < 0)
         return;
     while (dirstream_next(d, &name) > 0)
         if (strncmp(name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0)
             clean_one(dir_fd, name);
-    (void)closedir(d); /* only looked at */
+    (void)closedir(d);
 }

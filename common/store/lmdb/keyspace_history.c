@@ -1,4 +1,6 @@
-/* common/store/lmdb/keyspace_history.c - see keyspace_history.h. */
+/* common/store/lmdb/keyspace_history.c - see keyspace_history.h: the kv; then
+ * keyspace_history_begin(), _change() and _end(), called by a transaction that
+ * changes counts; then compaction in transactions of its own. */
 #include "common/store/lmdb/keyspace_history.h"
 
 #include <errno.h>
@@ -9,7 +11,9 @@
 #include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
-#define KEY_BLOCK 10 /* shorter keys are of records, which are replaced */
+#define KEY_BLOCK                                                              \
+    10 /* only the keys of records are shorter; records are replaced, blocks   \
+          are not */
 
 uint32_t
 keyspace_history_now(const struct lmdb *s)
@@ -23,7 +27,7 @@ keyspace_history_now(const struct lmdb *s)
 /* ---- the kv ------------------------------------------------------------ */
 
 static int
-renew(struct keyspace_history_kv *p)
+renew_cursor(struct keyspace_history_kv *p)
 {
     if (!p->renew)
         return 0;
@@ -41,7 +45,8 @@ val_of(const uint8_t *bytes, size_t size)
 }
 
 static int
-give(int code, const MDB_val *key, const MDB_val *value, struct kv_item *out)
+fill_item(int code, const MDB_val *key, const MDB_val *value,
+          struct kv_item *out)
 {
     if (code != 0)
         return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
@@ -55,11 +60,12 @@ after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct keyspace_history_kv *p = ctx;
     MDB_val k = val_of(key, size), v;
-    const int rc = renew(p);
+    const int rc = renew_cursor(p);
 
     if (rc < 0)
         return rc;
-    return give(mdb_cursor_get(p->cursor, &k, &v, MDB_SET_RANGE), &k, &v, out);
+    return fill_item(mdb_cursor_get(p->cursor, &k, &v, MDB_SET_RANGE), &k, &v,
+                     out);
 }
 
 static int
@@ -69,7 +75,7 @@ before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
     MDB_val k = val_of(key, size), v;
     int code, rc;
 
-    rc = renew(p);
+    rc = renew_cursor(p);
     if (rc < 0)
         return rc;
     code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET_RANGE);
@@ -78,13 +84,14 @@ before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
     else if (code == 0 &&
              (k.mv_size != size || memcmp(k.mv_data, key, size) != 0))
         code = mdb_cursor_get(p->cursor, &k, &v, MDB_PREV);
-    return give(code, &k, &v, out);
+    return fill_item(code, &k, &v, out);
 }
 
-/* What LMDB gives free with a value are the pages that it says it has. */
+/* LMDB frees as many pages with a value as its page head says, so that is
+ * checked first. */
 static int
-put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
-    size_t value_size)
+put_value(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
+          size_t value_size)
 {
     struct keyspace_history_kv *p = ctx;
     MDB_val k = val_of(key, size), v;
@@ -105,7 +112,7 @@ put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
 }
 
 static int
-del(void *ctx, const uint8_t *key, size_t size)
+del_value(void *ctx, const uint8_t *key, size_t size)
 {
     struct keyspace_history_kv *p = ctx;
     MDB_val k = val_of(key, size), v;
@@ -134,8 +141,8 @@ keyspace_history_kv_write(struct keyspace_history_kv *p,
 {
     int rc;
 
-    *p = (struct keyspace_history_kv){.kv = {after, before, put, del, p},
-                                      .txn = txn};
+    *p = (struct keyspace_history_kv){
+        .kv = {after, before, put_value, del_value, p}, .txn = txn};
     rc = env_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &p->map);
     if (rc == 0)
         rc = lmdb_error(mdb_cursor_open(txn, k->history, &p->cursor));
@@ -152,7 +159,7 @@ keyspace_history_kv_end(struct keyspace_history_kv *p)
 
 /* ---- the record -------------------------------------------------------- */
 
-/* NULL: as it is. */
+/* The tiers that the options set for a keyspace; NULL: keep the stored ones. */
 static const struct tiers *
 tiers_for(const struct keyspace_history *p, const struct keyspace_state *state)
 {
@@ -166,9 +173,9 @@ tiers_for(const struct keyspace_history *p, const struct keyspace_state *state)
     return tiers_of(o->history, p->keyspace->name, p->keyspace->name_size);
 }
 
-/* Whether history explains the sum of a keyspace. */
+/* Whether history adds up to the sum of a keyspace. */
 static bool
-explains(const struct history *h, const struct keyspace_state *state)
+explains_sum(const struct history *h, const struct keyspace_state *state)
 {
     return state->sum == h->base + h->added - h->clipped;
 }
@@ -189,7 +196,7 @@ keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
     return rc;
 }
 
-/* Reads the record, or begins history.  1: there is one; 0: none is kept. */
+/* Reads the record, or begins history.  1: there is one; 0: history is off. */
 static int
 open_history(struct keyspace_history *p, MDB_txn *txn,
              struct keyspace_state *state)
@@ -212,14 +219,13 @@ open_history(struct keyspace_history *p, MDB_txn *txn,
     rc = keyspace_history_get(txn, p->keyspace->meta, &p->h);
     if (rc < 0)
         return rc;
-    if (!explains(&p->h, &p->before))
+    if (!explains_sum(&p->h, &p->before))
         return -EBADMSG;
     if (tiers != NULL && !history_set(&p->h, tiers)) {
-        (void)name_escape(p->keyspace->name, p->keyspace->name_size,
-                          text); /* its length: unused */
+        (void)name_escape(p->keyspace->name, p->keyspace->name_size, text);
         diag_repeating(&others, DIAG_WARNING,
-                       "keyspace=%s keeps the steps that its history began "
-                       "with; with history.%s = off for a while it begins anew",
+                       "keyspace=%s: history keeps the steps that it began "
+                       "with; set history.%s = off for a while to begin anew",
                        text, text);
     }
     return 1;
@@ -229,7 +235,7 @@ static int
 close_history(struct keyspace_history *p, MDB_txn *txn,
               struct keyspace_state *state)
 {
-    if (!explains(&p->h, state))
+    if (!explains_sum(&p->h, state))
         return -EBADMSG;
     state->history_due = history_due(&p->h, &p->kv.kv);
     return keyspace_history_put(txn, p->keyspace->meta, &p->h);
@@ -263,7 +269,8 @@ keyspace_history_end(struct keyspace_history *p)
     keyspace_history_kv_end(&p->kv);
 }
 
-/* Counts what int64 could not hold; returns how many keys are deleted. */
+/* Adds what int64 could not hold to `clipped`; returns how many keys are
+ * deleted. */
 static size_t
 count_clipped(struct keyspace_history *p)
 {
@@ -280,8 +287,8 @@ count_clipped(struct keyspace_history *p)
     return deleted;
 }
 
-/* Erases the keys that are deleted.  More than one are too many (-E2BIG) when
- * their blocks do not fit into a transaction. */
+/* Erases the deleted keys from history.  -E2BIG: there are several and their
+ * blocks do not fit into one transaction. */
 static int
 erase_deleted(struct keyspace_history *p, size_t deleted)
 {
@@ -310,25 +317,24 @@ erase_deleted(struct keyspace_history *p, size_t deleted)
 }
 
 static void
-tell_ahead(const struct keyspace_history *p, uint64_t ahead)
+report_ahead(const struct keyspace_history *p, uint64_t ahead)
 {
     static struct diag_repeat repeat;
     char text[NAME_TEXT_SIZE];
 
     if (ahead == 0)
         return;
-    (void)name_escape(p->keyspace->name, p->keyspace->name_size,
-                      text); /* its length: unused */
+    (void)name_escape(p->keyspace->name, p->keyspace->name_size, text);
     diag_repeating(&repeat, DIAG_WARNING,
-                   "keyspace=%s: sums=%llu are of more than a day ahead of "
-                   "this clock: their history is of now",
+                   "keyspace=%s: sums=%llu are stamped more than a day ahead "
+                   "of the clock; history counts them as of now",
                    text, (unsigned long long)ahead);
 }
 
-/* Care as much as what was added makes needed, in what the transaction leaves.
- */
+/* Compacts as much as the additions make necessary, within what the transaction
+ * may still write. */
 static int
-add_care(struct keyspace_history *p, uint32_t now, size_t blocks)
+compact_some(struct keyspace_history *p, uint32_t now, size_t blocks)
 {
     static struct diag_repeat repeat;
     struct lmdb *s = p->store;
@@ -338,15 +344,14 @@ add_care(struct keyspace_history *p, uint32_t now, size_t blocks)
     char text[NAME_TEXT_SIZE];
     int rc;
 
-    rc = history_compact(&p->h, &p->kv.kv, s->care, &limits, blocks, &cared);
+    rc = history_compact(&p->h, &p->kv.kv, s->compact, &limits, blocks, &cared);
     p->pages += cared.blocks;
     if (rc < 0 || !cared.shortened)
         return rc;
-    (void)name_escape(p->keyspace->name, p->keyspace->name_size,
-                      text); /* its length: unused */
+    (void)name_escape(p->keyspace->name, p->keyspace->name_size, text);
     diag_repeating(&repeat, DIAG_WARNING,
-                   "keyspace=%s: its history is over history.max: the oldest "
-                   "of it goes before its time",
+                   "keyspace=%s: history exceeds history.max: the oldest "
+                   "of it is removed before its time",
                    text);
     return 0;
 }
@@ -361,7 +366,7 @@ count_blocks(const struct history *h)
     return blocks;
 }
 
-/* Blocks of care in a transaction that has added so many. */
+/* Blocks that a transaction compacts after it has added `added` blocks. */
 static size_t
 compact_share(const struct keyspace_history *p, uint64_t added)
 {
@@ -386,7 +391,7 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
         return rc;
     rc = 0;
     if (history_is_full(&p->h, &p->kv.kv))
-        rc = add_care(p, now, SIZE_MAX);
+        rc = compact_some(p, now, SIZE_MAX);
     before_it = count_blocks(&p->h);
     if (rc == 0)
         rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count, now,
@@ -395,22 +400,24 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
         rc = erase_deleted(p, count_clipped(p));
     if (rc < 0)
         return rc;
-    tell_ahead(p, ahead);
+    report_ahead(p, ahead);
     p->pages += count_blocks(&p->h) - before_it;
-    rc = add_care(p, now, compact_share(p, count_blocks(&p->h) - before_it));
+    rc =
+        compact_some(p, now, compact_share(p, count_blocks(&p->h) - before_it));
     return rc < 0 ? rc : close_history(p, txn, state);
 }
 
-/* ---- care alone -------------------------------------------------------- */
+/* ---- compaction alone -------------------------------------------------- */
 
 struct tend_history {
     struct keyspace_history past;
-    bool sweep; /* and nothing else */
+    bool sweep; /* only remove blocks of unreferenced runs */
     bool more;
 };
 
 static int
-make_care(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
+make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
+                size_t *least)
 {
     struct tend_history *t = ctx;
     struct keyspace_history *p = &t->past;
@@ -420,21 +427,21 @@ make_care(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
                                           .max = p->store->options.history_max};
     int rc;
 
-    (void)least; /* a little: twice the map will do */
+    (void)least; /* little is written: doubling the map suffices */
     if (!state->has_history)
         return 0;
     rc = keyspace_history_begin(p, p->store, p->keyspace, txn, state);
     if (rc == 0)
         rc = open_history(p, txn, state);
     if (rc > 0) {
-        rc = t->sweep ? history_sweep(&p->h, &p->kv.kv, p->store->care,
+        rc = t->sweep ? history_sweep(&p->h, &p->kv.kv, p->store->compact,
                                       HISTORY_SLICE, &cared)
-                      : history_compact(&p->h, &p->kv.kv, p->store->care,
+                      : history_compact(&p->h, &p->kv.kv, p->store->compact,
                                         &limits, HISTORY_SLICE, &cared);
         if (rc == 0)
             rc = close_history(p, txn, state);
 
-        /* What waits for its time is looked at again in an hour. */
+        /* Compaction that is not possible yet is tried again in an hour. */
         if (state->history_due <= now)
             state->history_due = cared.more ? 0 : now + 60;
     }
@@ -447,7 +454,7 @@ static int
 tend_history(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
 {
     struct tend_history *t = malloc(sizeof *t);
-    struct work w = {.make = make_care, .ctx = t};
+    struct work w = {.make = make_compaction, .ctx = t};
     int rc;
 
     *more = false;
@@ -464,7 +471,7 @@ tend_history(struct lmdb *s, struct keyspace *k, bool sweep, bool *more)
 }
 
 int
-keyspace_history_tend(struct lmdb *s, struct keyspace *k, bool *more)
+keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool *more)
 {
     return tend_history(s, k, false, more);
 }

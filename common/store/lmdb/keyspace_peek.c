@@ -1,8 +1,8 @@
 /* common/store/lmdb/keyspace_peek.c - see keyspace_peek.h.
  *
- * Records are those of the newest commit: LMDB does not write into pages of
- * that before the next one is in its meta page, which is looked at again
- * afterwards.  They carry checksums. */
+ * Records are those of the newest commit: LMDB does not overwrite the pages of
+ * that commit before the next one is in its meta page, which is read again
+ * afterwards.  Records carry checksums. */
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@
 
 #include "common/base/clock.h"
 
-#define PEEK_TRIES 100 /* others commit meanwhile */
+#define PEEK_TRIES 100 /* other processes may commit meanwhile */
 #define REFUSED_MS 60000
 
-/* ---- before LMDB has it ------------------------------------------------ */
+/* ---- the check before LMDB opens a file --------------------------------- */
 
 static bool
 state_change(const uint8_t *value, size_t size, uint64_t *out)
@@ -36,14 +36,14 @@ state_change(const uint8_t *value, size_t size, uint64_t *out)
 const struct pages_counter keyspace_change_counter = {
     .db = "meta", .key = KEYSPACE_STATE_KEY, .get = state_change};
 
-/* Opens a regular file that may be anything. */
+/* Opens the file, which must be a regular one. */
 static int
 open_file(int dir_fd, const char *file, struct stat *st, const char **why)
 {
     int fd, rc;
 
     *why = "cannot open it";
-    /* Not blocking: to open a FIFO would wait for somebody to write to it. */
+    /* O_NONBLOCK: opening a FIFO would wait for a writer. */
     fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ELOOP) {
         *why = "it is a symbolic link";
@@ -62,7 +62,7 @@ open_file(int dir_fd, const char *file, struct stat *st, const char **why)
     }
     if (rc == 0)
         return fd;
-    (void)close(fd); /* nothing was read */
+    (void)close(fd);
     return rc;
 }
 
@@ -72,7 +72,7 @@ same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Whether this very file was found damaged a moment ago. */
+/* Whether this file was found damaged recently and has not changed since. */
 static bool
 is_refused(const struct keyspace_refused *r, const struct stat *st)
 {
@@ -113,13 +113,13 @@ keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
                                              .changed = st.st_ctim};
 
 close_fd:
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc;
 }
 
 /* ---- name and state ---------------------------------------------------- */
 
-/* Both records, as of one meta page. */
+/* Reads both records as of one meta page. */
 static int
 read_records(int fd, const struct pages_meta *m,
              const struct lmdb_options *options, struct keyspace *k,
@@ -184,6 +184,6 @@ keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
     if (fd < 0)
         return fd;
     rc = peek_file(fd, options, k, state, why);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc;
 }

@@ -1,14 +1,15 @@
-/* common/store/lmdb/list.c - the list of keyspaces.
+/* common/store/lmdb/list.c - lmdb_listing_next(): the list of keyspaces, by
+ * name.
  *
  * A directory has no order, and may have more names than memory should hold.
- * So a pass over it keeps the smallest names that come after the last one
- * given, as many as a batch holds, in their order, and the rows are given.
- * Another pass follows only when names had to be left out.
+ * So a pass over it collects the smallest names above the last one returned, as
+ * many as a batch holds, in order; then their rows are returned.  Another pass
+ * follows only if names were left out.
  *
- * Each of these is done in small pieces, and can be left and gone on with.
+ * All of this happens in small steps; a listing can be interrupted after each.
  *
- * About 1.2 MB; nothing is allocated but the directory stream once a listing is
- * open. */
+ * Uses about 1.2 MB; once a listing is open, only the directory stream is
+ * allocated. */
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
@@ -31,11 +32,11 @@ struct lmdb_listing {
     struct store_listing listing; /* first: the handle */
     struct lmdb *store;
     enum stage stage;
-    DIR *dir;            /* while it is scanned */
-    struct listed after; /* the last name given */
-    bool full;           /* there are more names than these */
-    size_t count;        /* names kept */
-    size_t at;           /* the next to give */
+    DIR *dir;            /* NULL: no pass is running */
+    struct listed after; /* the last name returned */
+    bool full;           /* there are more names than a batch holds */
+    size_t count;        /* names in the batch */
+    size_t at;           /* index of the next to return */
     struct listed *sorted[LISTING_BATCH];
     struct listed names[LISTING_BATCH];
 };
@@ -55,9 +56,9 @@ listing_of(struct store_listing *l)
     return (struct lmdb_listing *)(void *)l;
 }
 
-/* ---- the names that are kept -------------------------------------------- */
+/* ---- the names of the batch ---------------------------------------------- */
 
-/* Where among them a name belongs. */
+/* The index in the batch at which a name belongs. */
 static size_t
 place_of(const struct lmdb_listing *l, const struct listed *name)
 {
@@ -74,7 +75,7 @@ place_of(const struct lmdb_listing *l, const struct listed *name)
     return from;
 }
 
-/* Keeps the name when it is among the smallest. */
+/* Adds the name if it is among the smallest. */
 static void
 keep_name(struct lmdb_listing *l, const struct listed *name)
 {
@@ -117,12 +118,11 @@ keyspace_file_stem(const char *entry, char stem[NAME_FILE_SIZE])
 static void
 set_file(struct keyspace *k, const char *stem)
 {
-    (void)snprintf(k->file, sizeof k->file, "%s" KEYSPACE_SUFFIX,
-                   stem); /* sized for the longest */
+    (void)snprintf(k->file, sizeof k->file, "%s" KEYSPACE_SUFFIX, stem);
 }
 
-/* Lists a file by its own name, which is no keyspace's: nobody can count or
- * check it, and who tries is told. */
+/* Lists a damaged file by its file name, which is not a keyspace's name: an
+ * attempt to read or check that name reports the damage. */
 static int
 name_after_file(const char *stem, struct listed *out)
 {
@@ -131,10 +131,10 @@ name_after_file(const char *stem, struct listed *out)
     return 0;
 }
 
-/* A file whose inner name belongs to another file is found by nobody who
- * looks for the name. */
+/* Reports a file that contains a keyspace of another name: a lookup by that
+ * name does not find it. */
 static void
-tell_misplaced(const char *stem, struct listed *name)
+report_misplaced(const char *stem, struct listed *name)
 {
     static struct diag_repeat repeat;
     char text[NAME_TEXT_SIZE], file[NAME_FILE_SIZE];
@@ -142,16 +142,16 @@ tell_misplaced(const char *stem, struct listed *name)
     name_to_file(name->name, name->size, file);
     if (strcmp(file, stem) == 0)
         return;
-    (void)name_escape(name->name, name->size, text); /* the NUL ends it */
+    (void)name_escape(name->name, name->size, text);
     diag_repeating(&repeat, DIAG_ERROR,
-                   "keyspace/%s" KEYSPACE_SUFFIX " holds keyspace %s, which "
-                   "belongs into keyspace/%s" KEYSPACE_SUFFIX ": it was "
+                   "keyspace/%s" KEYSPACE_SUFFIX " contains keyspace %s, which "
+                   "belongs in keyspace/%s" KEYSPACE_SUFFIX ": it was "
                    "renamed or copied",
                    stem, text, file);
-    (void)name_after_file(stem, name); /* cannot fail */
+    (void)name_after_file(stem, name);
 }
 
-/* The name that is in a %h file. */
+/* Reads the name from a %h file. */
 static int
 hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
 {
@@ -166,17 +166,17 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     if (rc == -ENOENT)
         return rc;
     if (rc < 0) {
-        (void)keyspace_trouble(s, (const uint8_t *)k.file, strlen(k.file), why,
-                               rc);
+        (void)keyspace_report(s, (const uint8_t *)k.file, strlen(k.file), why,
+                              rc);
         return rc == -EBADMSG ? name_after_file(stem, out) : rc;
     }
     out->size = k.name_size;
     memcpy(out->name, k.name, k.name_size);
-    tell_misplaced(stem, out);
+    report_misplaced(stem, out);
     return 0;
 }
 
-/* The name behind an entry of the directory. */
+/* The name that an entry of the directory stands for. */
 static int
 entry_name(struct lmdb_listing *l, const char *entry, struct listed *out)
 {
@@ -198,13 +198,13 @@ static void
 close_dir(struct lmdb_listing *l)
 {
     if (l->dir != NULL)
-        (void)closedir(l->dir); /* only read */
+        (void)closedir(l->dir);
     l->dir = NULL;
 }
 
-/* Looks at one entry. */
+/* Reads one entry of the directory. */
 static int
-scan(struct lmdb_listing *l)
+scan_entry(struct lmdb_listing *l)
 {
     struct listed name;
     const char *entry;
@@ -227,7 +227,7 @@ scan(struct lmdb_listing *l)
         l->at = 0;
         l->stage = LISTING_GIVE;
     } else if (entry_name(l, entry, &name) == 0) {
-        /* One that cannot say its name has been reported. */
+        /* A file whose name cannot be read has been reported. */
         keep_name(l, &name);
     }
     return 0;
@@ -250,13 +250,13 @@ count_keys(struct lmdb_listing *l, const struct listed *name)
     if (rc == 0)
         return (int64_t)state.roots[TREE_KEYS].count;
     if (rc != -ENOENT)
-        (void)keyspace_trouble(s, name->name, name->size, why, rc);
+        (void)keyspace_report(s, name->name, name->size, why, rc);
     return -1;
 }
 
-/* The next row, or what comes after the last one of the batch. */
+/* Returns the next row; false after the last one of the batch. */
 static bool
-give(struct lmdb_listing *l, struct store_listed *out)
+next_row(struct lmdb_listing *l, struct store_listed *out)
 {
     const struct listed *name;
 
@@ -266,7 +266,7 @@ give(struct lmdb_listing *l, struct store_listed *out)
     }
     name = l->sorted[l->at++];
     if (listed_compare(name, &l->after) == 0)
-        return false; /* two files claim to be it */
+        return false; /* two files contain this name */
     l->after = *name;
     *out = (struct store_listed){.name = l->after.name,
                                  .name_size = l->after.size,
@@ -284,8 +284,8 @@ lmdb_listing_next(struct store_listing *listing, uint64_t until_ns,
         int rc = 0;
 
         if (l->stage == LISTING_SCAN)
-            rc = scan(l);
-        else if (give(l, out))
+            rc = scan_entry(l);
+        else if (next_row(l, out))
             return 1;
         if (rc < 0) {
             lmdb_listing_stop(listing);

@@ -1,13 +1,13 @@
-/* common/store/lmdb/maintain.c - work of the engine's own: replaced files, what
- * was read long ago, history of keyspaces that no merge comes to, and the files
- * of empty keyspaces.
+/* common/store/lmdb/maintain.c - lmdb_maintain(): closing replaced files,
+ * clearing the cache of verified blocks, compacting history of keyspaces that
+ * no merge changes, and removing the files of empty keyspaces.
  *
- * A keyspace without keys whose marks are all of logs that can bring nothing
- * more, and for which nothing is held, is as good as none, and its file is
- * removed: under its write transaction, so nobody is committing to it, and with
- * the directory's flock, so nobody is opening it.  Who has it open finds it
- * gone, and makes a new one when there is something to put in.  After a power
- * cut it may be back, as it was. */
+ * The file of a keyspace without keys is removed if no mark in it can be needed
+ * again (its fills are dead) and nothing is held for it: under its write
+ * transaction, so no process is committing to it, and with the directory's
+ * flock, so none is opening it.  A process that has it open finds it gone, and
+ * creates a new one when increments arrive.  After a power loss the old file
+ * may be back, unchanged. */
 #include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
@@ -19,12 +19,12 @@
 
 #define PASS_EVERY_MS 60000
 
-/* What was found good is looked at again after this time: a disk may have
- * given other bytes for the same page since. */
+/* Verified blocks are verified again after this time, because a disk may return
+ * different bytes for a page later. */
 #define TRUST_MS 60000
 
-/* Stops at a mark that is needed: the fill can come again, or was cut off in
- * the middle. */
+/* Stops at a mark that is needed: its fill can be merged again, or was merged
+ * in part. */
 static int
 stop_at_needed(void *ctx, const uint8_t uuid[16],
                const struct keyspace_mark *mark, uint64_t hash)
@@ -38,10 +38,10 @@ stop_at_needed(void *ctx, const uint8_t uuid[16],
 }
 
 /* Removes the file of a keyspace that is still empty and needs no mark.  Marks
- * go only together with their file: the state record proves that all are there.
- * Held records are looked for after the marks: a worker holds the records of a
- * fill before it empties the log, so where the log is past the fill they are
- * seen. */
+ * are only removed together with their file, because the state record proves
+ * that all are there.  Held records are checked after the marks: a worker holds
+ * the records of a fill before it empties the log, so if the fill is dead its
+ * held records are visible. */
 static void
 remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
 {
@@ -49,7 +49,7 @@ remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
     MDB_txn *txn;
     int rc;
 
-    /* A process that is writing to it has something to put in. */
+    /* A process that is writing is about to add keys. */
     if (keyspace_write(s, k, &txn) < 0)
         return;
     rc = keyspace_state_get(txn, k->meta, &state);
@@ -66,26 +66,26 @@ remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
     if (rc != 0)
         return;
     keyspace_close(k);
-    s->known = 0; /* there is room for another: count again */
+    s->known = 0; /* another keyspace fits: count again */
     s->full_until_ms = 0;
 }
 
-/* Sees to history that waits, or removes an empty file.  True: there is more to
- * do for this file. */
+/* Compacts history that is due, or removes an empty file.  True: there is more
+ * to do for this file. */
 static bool
-look_at(struct lmdb *s, struct store_maintenance *t, const char *entry)
+maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
 {
     struct keyspace peek = {.env = NULL};
     struct keyspace_state state;
     struct keyspace *k;
     char stem[NAME_FILE_SIZE];
-    const char *why; /* who needs it is told */
+    const char
+        *why; /* keyspace_get() reports it to the process that needs the file */
     bool more = false;
 
     if (!keyspace_file_stem(entry, stem))
         return false;
-    (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX,
-                   stem); /* sized for the longest */
+    (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX, stem);
     if (keyspace_peek(&s->options, &peek, &state, &why) < 0)
         return false;
     if (state.roots[TREE_KEYS].count > 0 &&
@@ -95,7 +95,7 @@ look_at(struct lmdb *s, struct store_maintenance *t, const char *entry)
         strcmp(k->file, peek.file) != 0)
         return false;
     if (state.history_due <= keyspace_history_now(s) &&
-        keyspace_history_tend(s, k, &more) == 0 && more)
+        keyspace_history_compact(s, k, &more) == 0 && more)
         return true;
     if (state.roots[TREE_KEYS].count == 0 && t->is_dead_fill != NULL &&
         k->env != NULL)
@@ -103,9 +103,9 @@ look_at(struct lmdb *s, struct store_maintenance *t, const char *entry)
     return false;
 }
 
-/* Forgets now and then which values were good. */
+/* Clears the cache of verified blocks now and then. */
 static void
-trust_no_longer(struct lmdb *s)
+expire_cache(struct lmdb *s)
 {
     const uint64_t now = clock_ms();
 
@@ -116,48 +116,48 @@ trust_no_longer(struct lmdb *s)
 }
 
 static bool
-pass_begin(struct lmdb *s)
+begin_pass(struct lmdb *s)
 {
-    struct tending *pass = &s->tending;
+    struct maintenance *pass = &s->maintenance;
 
     return clock_ms() >= pass->next_ms &&
            dirstream_open(s->options.keyspace_fd, ".", &pass->dir) == 0;
 }
 
 bool
-lmdb_tend(struct store *store, const struct store_maintenance *tending)
+lmdb_maintain(struct store *store, const struct store_maintenance *tending)
 {
     struct lmdb *s = lmdb_of(store);
-    struct tending *pass = &s->tending;
+    struct maintenance *pass = &s->maintenance;
     struct store_maintenance t = *tending;
     const char *entry;
 
     lmdb_read_end(store);
-    keyspace_look(s);
-    trust_no_longer(s);
+    keyspace_close_replaced(s);
+    expire_cache(s);
     if (!s->options.writable)
         return false;
-    if (pass->dir == NULL && !pass_begin(s)) {
+    if (pass->dir == NULL && !begin_pass(s)) {
         pass->dir = NULL;
         return false;
     }
     while (pass->again[0] != '\0') {
-        if (!look_at(s, &t, pass->again))
+        if (!maintain_file(s, &t, pass->again))
             pass->again[0] = '\0';
         else if (clock_ns() >= t.until_ns)
             return true;
     }
     do {
         if (dirstream_next(pass->dir, &entry) <= 0) {
-            (void)closedir(pass->dir); /* only read */
+            (void)closedir(pass->dir);
             pass->dir = NULL;
             pass->next_ms = clock_ms() + PASS_EVERY_MS;
             return false;
         }
-        while (look_at(s, &t, entry))
+        while (maintain_file(s, &t, entry))
             if (clock_ns() >= t.until_ns) {
                 (void)snprintf(pass->again, sizeof pass->again, "%s",
-                               entry); /* fits: a keyspace's */
+                               entry); /* a keyspace file's name fits */
                 return true;
             }
     } while (clock_ns() < t.until_ns);

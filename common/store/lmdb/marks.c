@@ -1,10 +1,10 @@
-/* common/store/lmdb/marks.c - the marks of a keyspace: which fills of logs are
- * in.
+/* common/store/lmdb/marks.c - the marks of a keyspace: which fills are merged
+ * into it.  marks_read(), marks_write(); lmdb_marks(), lmdb_each_mark().
  *
  * A mark is found by the log's uuid, which is its LMDB key.  A flipped bit in
  * that key, or in a branch page above it, hides the mark, and the log would
- * count again.  So all marks are read, whatever is asked for, and their number
- * and the sum of their hashes must be what the state record says. */
+ * count twice.  So all marks are read for every query, and their number and the
+ * sum of their hashes must be those of the state record. */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
@@ -86,8 +86,8 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
 }
 
 static void
-find(struct mark_found *f, const struct store_fill *asked,
-     const struct keyspace_mark *m, uint64_t hash)
+fill_found(struct mark_found *f, const struct store_fill *asked,
+           const struct keyspace_mark *m, uint64_t hash)
 {
     f->there = true;
     f->hash = hash;
@@ -104,7 +104,7 @@ find(struct mark_found *f, const struct store_fill *asked,
     }
 }
 
-/* Both what is asked for and what there is come in order. */
+/* Both the requested marks and the stored ones are ordered by uuid. */
 struct reading {
     struct marks *m;
     size_t at; /* in m->sorted */
@@ -124,7 +124,7 @@ read_one(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
         if (d > 0)
             break;
         if (d == 0)
-            find(&m->found[i], &m->marks[i], mark, hash);
+            fill_found(&m->found[i], &m->marks[i], mark, hash);
     }
     return 0;
 }
@@ -174,9 +174,10 @@ marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
     return 0;
 }
 
-/* ---- what others ask for ----------------------------------------------- */
+/* ---- operations of the engine -------------------------------------------- */
 
-/* How far a mark came, as a number nobody can choose two keys for. */
+/* How far a merge came, as a keyed hash: a client cannot choose two keys with
+ * the same progress. */
 static uint64_t
 progress_of(const struct lmdb *s, const uint8_t *key, size_t size)
 {
@@ -228,7 +229,7 @@ lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
             infos[i].progress = progress_of(s, f->last_key, f->last_key_size);
     }
     marks_fini(&m);
-    return rc < 0 ? keyspace_trouble(s, name, name_size, "marks", rc) : 0;
+    return rc < 0 ? keyspace_report(s, name, name_size, "marks", rc) : 0;
 }
 
 struct giving {
@@ -239,14 +240,14 @@ struct giving {
 };
 
 static int
-give(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
-     uint64_t hash)
+give_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
+          uint64_t hash)
 {
     const struct giving *g = ctx;
     struct store_fill m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
     struct store_mark_info info = {.state = STORE_MARK_DONE};
 
-    (void)hash; /* nobody outside needs it */
+    (void)hash; /* only marks_each() needs it */
     memcpy(m.uuid, uuid, sizeof m.uuid);
     if (!mark->done) {
         info.state = STORE_MARK_PARTIAL;
@@ -278,7 +279,7 @@ lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
         return rc;
     rc = keyspace_state_get(k->reader, k->meta, &state);
     if (rc == 0)
-        rc = marks_each(k->reader, k->meta, &state, give, &g);
+        rc = marks_each(k->reader, k->meta, &state, give_mark, &g);
     keyspace_read_end(k);
     return rc;
 }

@@ -1,4 +1,6 @@
-/* common/store/lmdb/meta.c - the records of the meta database. */
+/* common/store/lmdb/meta.c - the records of the meta database:
+ * keyspace_header_put(), keyspace_state_put(), keyspace_mark_put(), their
+ * readers, and keyspace_history_put(). */
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
@@ -17,7 +19,8 @@
 #define ROOTS_AT     64
 #define ROOT_SIZE    ((size_t)32)
 
-/* The checksum of a record: of its LMDB key, then of all behind the sum. */
+/* The checksum of a record: over its LMDB key and all bytes after the checksum.
+ */
 static uint32_t
 record_crc(const MDB_val *key, const uint8_t *bytes, size_t size)
 {
@@ -39,7 +42,7 @@ record_put(MDB_txn *txn, MDB_dbi meta, MDB_val *key, uint8_t *bytes,
     return lmdb_error(mdb_put(txn, meta, key, &v, 0));
 }
 
-/* Whether a value is a whole record of its key. */
+/* Whether a value is an undamaged record of its key. */
 static bool
 record_ok(const MDB_val *key, const MDB_val *v, size_t least, size_t most)
 {
@@ -70,10 +73,10 @@ keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
     return record_put(txn, meta, &key, bytes, HEADER_SIZE + name_size);
 }
 
-/* Compares version, features and message sizes with ours. */
+/* Compares version, features and message sizes with the options. */
 static int
-header_suits(const uint8_t *bytes, const struct lmdb_options *options,
-             const char **why)
+check_options(const uint8_t *bytes, const struct lmdb_options *options,
+              const char **why)
 {
     if (get_le32(bytes + 4) != KEYSPACE_VERSION) {
         *why = "it was written by another version";
@@ -105,7 +108,7 @@ keyspace_header_parse(const MDB_val *v, const struct lmdb_options *options,
     *why = "its header is damaged";
     if (!record_ok(&key, v, HEADER_SIZE + 1, HEADER_SIZE + NAME_MAX_SIZE))
         return -EBADMSG;
-    rc = header_suits(bytes, options, why);
+    rc = check_options(bytes, options, why);
     if (rc < 0)
         return rc;
     name_size = get_le16(bytes + 16);
@@ -157,7 +160,8 @@ root_get(const uint8_t *at, struct tree_root *root)
     root->level = get_le16(at + 24);
 }
 
-/* Whether a tree can have such a root: one without rows has none. */
+/* Whether a root is possible: the tree of an empty keyspace has no root value.
+ */
 static bool
 root_ok(const struct tree_root *root)
 {

@@ -1,15 +1,16 @@
-/* common/store/lmdb/open.c - environments: LMDB's files opened, watched, read.
+/* common/store/lmdb/open.c - keyspace_open(), keyspace_read(): LMDB's files
+ * opened, watched for replacement, and read.
  *
- * Each environment keeps one reader transaction, reset between views.  A map
- * that is too small is doubled; one that another process has doubled is taken
- * over.
+ * Each environment has one reader transaction, which is reset between views.  A
+ * map that is too small is doubled; one that another process has doubled is
+ * adopted.
  *
- * LMDB takes the number of the last commit from the lock file as long as any
- * process has that open, whatever data file is under the name by then.  It
- * would show an old commit of the new file, and the next would overwrite the
- * newest.  So nobody reads or writes unless that number and the data file's own
- * agree, and who has the old file open notices soon and closes it; the lock
- * file is then made anew by LMDB itself.  (Removing it instead would let two
+ * LMDB takes the number of the last commit from the lock file while any process
+ * has that open, even if the data file has been replaced.  It would show an old
+ * commit of the new file, and its next commit would overwrite the newest.  So
+ * no process reads or writes unless that number and the data file's own agree;
+ * a process that has the old file open notices soon and closes it, and LMDB
+ * then creates the lock file anew.  (Removing it instead would let two
  * processes write at once.) */
 #include "common/store/lmdb/env.h"
 #include "common/store/lmdb/keyspace_peek.h"
@@ -64,7 +65,7 @@ keyspace_replaced(const struct lmdb *s, const struct keyspace *k)
            env_lock_inode(s->options.keyspace_fd, k->file) != k->lock_inode;
 }
 
-/* Remembers which files are open. */
+/* Records the inodes of the open files. */
 static int
 note_files(const struct lmdb *s, struct keyspace *k)
 {
@@ -90,7 +91,7 @@ keyspace_newest(const struct keyspace *k, MDB_txn *txn)
     if (rc < 0)
         return rc;
 
-    /* A commit is in the data file a moment before it is in the lock file. */
+    /* A commit is in the data file shortly before it is in the lock file. */
     return info.me_last_txnid - mdb_txn_id(txn) <= 1 ? 0 : -EBUSY;
 }
 
@@ -121,7 +122,7 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
         return rc;
     }
 
-    /* Committing keeps the handles, for transactions that begin later. */
+    /* A commit preserves the handles for transactions that begin later. */
     rc = lmdb_error(mdb_txn_commit(txn));
     if (rc == 0)
         rc = keyspace_read(k);
@@ -137,8 +138,8 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     return rc;
 }
 
-/* Opens the environment of what was checked, unless that has gone since: LMDB
- * would make an empty file. */
+/* Opens the environment of the file that was checked.  Checks again that the
+ * file exists: LMDB would create an empty one. */
 static int
 open_files(struct lmdb *s, struct keyspace *k, const char **why)
 {
@@ -158,8 +159,8 @@ open_files(struct lmdb *s, struct keyspace *k, const char **why)
         rc = env_open(s->options.keyspace_fd, k->file, s->options.writable,
                       &k->env);
 
-        /* The data file is good, and the lock file is made anew unless others
-         * have it open. */
+        /* The data file is good; LMDB creates the lock file anew once no
+         * process has it open. */
         if (rc == -EBADMSG || rc == -EPROTONOSUPPORT)
             *why = "its lock file is damaged, the file itself is not: stop all "
                    "daemons and start them again";
@@ -170,8 +171,8 @@ open_files(struct lmdb *s, struct keyspace *k, const char **why)
     return rc;
 }
 
-/* Begins the reader transaction, and sees whether the lock file is this
- * file's. */
+/* Begins the reader transaction, and checks that the lock file belongs to this
+ * data file. */
 static int
 open_reader(struct keyspace *k, const char **why)
 {
@@ -182,7 +183,7 @@ open_reader(struct keyspace *k, const char **why)
     if (rc < 0)
         return rc;
     mdb_txn_reset(k->reader);
-    *why = "it was replaced, and the old one is open elsewhere yet";
+    *why = "it was replaced, and another process still has the old one open";
     rc = keyspace_read(k);
     if (rc == 0)
         keyspace_read_end(k);
@@ -206,16 +207,16 @@ keyspace_open(struct lmdb *s, struct keyspace *k, const char **why)
         keyspace_close(k);
         return rc;
     }
-    (void)mdb_reader_check(k->env, &dead); /* again in a minute */
+    (void)mdb_reader_check(k->env, &dead); /* repeated every minute */
     k->checked_ms = clock_ms();
     return 0;
 }
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* Has the reader transaction begin anew. */
+/* Begins the reader transaction anew. */
 static int
-renew(struct keyspace *k)
+renew_reader(struct keyspace *k)
 {
     int code = 0;
 
@@ -224,7 +225,8 @@ renew(struct keyspace *k)
         if (code != MDB_MAP_RESIZED)
             break;
 
-        /* Somebody has grown the map; no transaction of ours is active. */
+        /* Another process has grown the map; none of our transactions is
+         * active. */
         k->snapshot = 0;
         code = mdb_env_set_mapsize(k->env, 0);
         if (code != 0)
@@ -243,7 +245,7 @@ keyspace_read(struct keyspace *k)
     for (int i = 0; i < OPEN_TRIES && rc == -EBUSY; i++) {
         const size_t before = id;
 
-        rc = renew(k);
+        rc = renew_reader(k);
         if (rc < 0)
             return rc;
         rc = keyspace_newest(k, k->reader);
@@ -254,7 +256,8 @@ keyspace_read(struct keyspace *k)
         id = mdb_txn_id(k->reader);
         mdb_txn_reset(k->reader);
 
-        /* Else others commit meanwhile: another look. */
+        /* If the transaction number has changed, other processes are
+         * committing: try again. */
         k->stale = i > 0 && id == before;
         if (k->stale)
             break;

@@ -1,5 +1,5 @@
-/* common/store/lmdb/pages.c - common/store/lmdb/pages.h: meta pages, and what
- * a key has in one of two commits. */
+/* common/store/lmdb/pages.c - see pages.h: pages_metas(), pages_find(),
+ * pages_check_newest(), pages_value_ok(). */
 #include "common/store/lmdb/pages.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #define MAP_SIZE_MAX ((uint64_t)1 << 45)
 #define TXN_MAX      ((uint64_t)1 << 62)
-#define LOOK_TRIES   4 /* others commit meanwhile */
+#define LOOK_TRIES   4 /* other processes may commit meanwhile */
 
 off_t
 pages_lock_size(unsigned readers)
@@ -49,8 +49,8 @@ meta_read(int fd, uint64_t at, struct pages_meta *out, const char **why)
     return -EBADMSG;
 }
 
-/* Whether LMDB can have written these numbers: transactions take turns, and a
- * new file has two meta pages of none. */
+/* Whether LMDB can have written these numbers: transactions alternate between
+ * the pages, and a new file has two meta pages numbered 0. */
 static bool
 txns_ok(const struct pages_meta metas[2])
 {
@@ -83,7 +83,7 @@ pages_metas(int fd, struct pages_meta metas[2], const char **why)
     if (!txns_ok(metas))
         return -EBADMSG;
 
-    /* The other one is overwritten by the next commit. */
+    /* The next commit overwrites the other one. */
     newest = &metas[pages_newest(metas)];
     *why = "its size is damaged";
     return newest->map_size > MAP_SIZE_MAX || newest->last_page < 1 ||
@@ -111,7 +111,7 @@ pages_meta(int fd, uint64_t txn, struct pages_meta *out, const char **why)
 
 /* ---- finding ----------------------------------------------------------- */
 
-/* A snapshot that is read, and the page of it that was read last. */
+/* A search in one snapshot, with the buffer for the page it is at. */
 struct finder {
     int fd;
     const struct pages_meta *meta;
@@ -119,7 +119,7 @@ struct finder {
     uint8_t *page;
 };
 
-/* Reads a branch or leaf page; returns how many nodes it has. */
+/* Reads a branch or leaf page; returns its number of nodes. */
 static int
 read_page(const struct finder *f, uint64_t number, bool leaf)
 {
@@ -140,12 +140,12 @@ read_page(const struct finder *f, uint64_t number, bool leaf)
 }
 
 static int
-compare(const struct page_node *node, const char *key)
+compare_key(const struct page_node *node, const char *key)
 {
     return bytes_compare(node->key, node->key_size, key, strlen(key));
 }
 
-/* The page below a branch where the key is, if anywhere. */
+/* Goes from a branch to the child that may contain the key. */
 static int
 branch_find(const struct finder *f, uint64_t *number)
 {
@@ -154,13 +154,14 @@ branch_find(const struct finder *f, uint64_t *number)
 
     if (count < 0)
         return count;
-    /* The first node's key means nothing: it is for all below the second's. */
+    /* The first node of a branch has no key: its child contains all keys below
+     * the second node's. */
     for (int i = 0; i < count; i++) {
         struct page_node node;
 
         if (!page_node(f->page, f->meta->page_size, false, (size_t)i, &node))
             return -EBADMSG;
-        if (i > 0 && compare(&node, f->key) > 0)
+        if (i > 0 && compare_key(&node, f->key) > 0)
             break;
         child = node.child;
     }
@@ -178,13 +179,13 @@ leaf_find(const struct finder *f, uint64_t number, struct page_node *out)
     for (int i = 0; i < count; i++) {
         if (!page_node(f->page, f->meta->page_size, true, (size_t)i, out))
             return -EBADMSG;
-        if (compare(out, f->key) == 0)
+        if (compare_key(out, f->key) == 0)
             return 0;
     }
     return -ENOENT;
 }
 
-/* The node of f->key in a database's leaf, which has these flags. */
+/* Finds the node of f->key in a database's leaf; it must have these flags. */
 static int
 database_find(const struct finder *f, const uint8_t db[PAGES_DB_SIZE],
               unsigned flags, struct page_node *out)
@@ -230,7 +231,7 @@ pages_find(int fd, const struct pages_meta *meta, const char *db,
     return 0;
 }
 
-/* Reads the counter as of a meta page; -ENODATA when that leads to none. */
+/* Reads the counter as of a meta page; -ENODATA if the page leads to none. */
 static int
 counter_read(int fd, const struct pages_meta *meta,
              const struct pages_counter *counter, uint64_t *out)
@@ -294,7 +295,8 @@ pages_map_find(struct pages_map *map, const void *value, size_t page_size,
 
     *map = (struct pages_map){.page_size = page_size, .size = map_size};
 
-    /* A map begins at a page of the system's, and those may be smaller. */
+    /* LMDB maps the file at a boundary of the system's pages, which may be
+     * smaller than a page of the file. */
     if (page_size > (size_t)sysconf(_SC_PAGESIZE) || into < PAGE_HEAD ||
         native16(page + PAGE_FLAGS_AT) != PAGE_LEAF ||
         native64(page) >= map_size / page_size)
@@ -308,7 +310,8 @@ pages_value_ok(const struct pages_map *map, const void *value, size_t size)
     const uint8_t *head = (const uint8_t *)value - PAGE_HEAD;
     const size_t at = (uintptr_t)head - map->start;
 
-    /* In a leaf, or a page that this transaction has in memory of its own. */
+    /* Not an overflow page in the map: the value is in a leaf, or in memory
+     * that this transaction allocated. */
     if (map->start == 0 || (uintptr_t)value % map->page_size != PAGE_HEAD ||
         at >= map->size)
         return true;

@@ -1,10 +1,10 @@
-/* common/store/lmdb/pages_check.c - common/store/lmdb/pages.h: a file page by
- * page, before LMDB has it.
+/* common/store/lmdb/pages_check.c - see pages.h: pages_check(),
+ * pages_check_file(), pages_check_named() read a file page by page, before LMDB
+ * opens it.
  *
  * One walk over the databases of the newest commit, from the roots in its meta
- * page down, with a buffer for each level.  A bit for each page says that it is
- * in use or free, so no page is looked at twice, and a walk ends.
- */
+ * page down, with a buffer per level.  A bit per page records that it is in use
+ * or free, so no page is read twice, and the walk ends. */
 #include "common/base/bytes.h"
 #include "common/store/lmdb/pages.h"
 
@@ -23,20 +23,20 @@
 #define SUBS_MAX    16
 #define KEY_MAX     511
 
-/* LMDB may count pages at the end that it never wrote: those a commit took and
- * gave back. */
+/* LMDB may count pages at the end that were never written: those that a commit
+ * allocated and freed again. */
 #define UNWRITTEN_MAX ((uint64_t)1 << 20)
 
-/* Who only reads believes the pages of a larger file. */
+/* A process that only reads trusts the pages of a file larger than this. */
 #define QUICK_SIZE ((uint64_t)256 << 20)
 
-/* A page on the way from a root to a leaf.  Keys that are not there bound
+/* A page on the path from a root to a leaf.  A bound whose key is NULL bounds
  * nothing. */
 struct page_level {
     uint8_t *page;
     uint64_t number;
     unsigned count; /* nodes */
-    unsigned at;    /* the next one to look at */
+    unsigned at;    /* index of the next to read */
     struct page_node least;
     struct page_node above;
 };
@@ -45,14 +45,14 @@ struct walker {
     struct pages_check *out;
     int fd;
     size_t page_size;
-    uint64_t file_pages; /* that the file has whole */
-    uint64_t last_page;  /* as the meta page says */
+    uint64_t file_pages; /* entirely inside the file */
+    uint64_t last_page;  /* by the meta page */
     uint64_t txn;
-    bool free_list;   /* that is the database at hand */
-    bool main;        /* or this */
-    uint64_t largest; /* that may come next in a free list's value */
+    bool free_list;   /* the current database is the free list */
+    bool main;        /* or the main one */
+    uint64_t largest; /* bound for the next number in a free list's value */
     uint8_t *seen;    /* one bit per page */
-    uint8_t *piece;   /* of a value with pages of its own */
+    uint8_t *piece;   /* of a value with overflow pages */
     struct page_level levels[DEPTH_MAX];
     uint64_t starts[PAGES_SIZE_MAX / 2 / 64]; /* of nodes in a page */
     unsigned sub_count;
@@ -60,22 +60,22 @@ struct walker {
 };
 
 static void
-fault(struct walker *w, uint64_t page, const char *what)
+report_fault(struct walker *w, uint64_t page, const char *what)
 {
     char text[100];
 
     if (w->out->faults++ >= FAULTS_TOLD || w->out->fault == NULL)
         return;
     (void)snprintf(text, sizeof text, "page %llu: %s", (unsigned long long)page,
-                   what); /* fits */
+                   what);
     w->out->fault(w->out->ctx, text);
 }
 
 /* ---- pages of the file ------------------------------------------------- */
 
-/* Marks a page; false when it was marked before. */
+/* Marks a page as seen; false if it was. */
 static bool
-mark(struct walker *w, uint64_t page)
+mark_page(struct walker *w, uint64_t page)
 {
     const uint8_t bit = (uint8_t)(1u << (page % 8));
 
@@ -85,22 +85,23 @@ mark(struct walker *w, uint64_t page)
     return true;
 }
 
-/* Takes `count` pages from `page` on as in use. */
+/* Marks `count` pages from `page` on as in use; false, and a fault, if they
+ * cannot be. */
 static bool
-take(struct walker *w, uint64_t page, uint64_t count)
+take_pages(struct walker *w, uint64_t page, uint64_t count)
 {
     if (page < 2 || page > w->last_page || count == 0 ||
         count - 1 > w->last_page - page) {
-        fault(w, page, "number out of range");
+        report_fault(w, page, "number out of range");
         return false;
     }
     if (count > w->file_pages || page > w->file_pages - count) {
-        fault(w, page, "beyond the end of the file");
+        report_fault(w, page, "beyond the end of the file");
         return false;
     }
     for (uint64_t i = 0; i < count; i++) {
-        if (!mark(w, page + i)) {
-            fault(w, page + i, "used twice");
+        if (!mark_page(w, page + i)) {
+            report_fault(w, page + i, "used twice");
             return false;
         }
     }
@@ -108,7 +109,7 @@ take(struct walker *w, uint64_t page, uint64_t count)
     return true;
 }
 
-/* Reads a piece of the file; false when it is not there (any more). */
+/* Reads a piece of the file; false if it is not (or no longer) there. */
 static bool
 read_piece(struct walker *w, uint64_t page, size_t at, uint8_t *bytes,
            size_t size)
@@ -116,31 +117,32 @@ read_piece(struct walker *w, uint64_t page, size_t at, uint8_t *bytes,
     if (pread(w->fd, bytes, size, (off_t)(page * w->page_size + at)) ==
         (ssize_t)size)
         return true;
-    fault(w, page, "cannot be read");
+    report_fault(w, page, "cannot be read");
     return false;
 }
 
 /* ---- the free list ----------------------------------------------------- */
 
-/* Page numbers of a free list's value: none may be in use or come twice. */
+/* Checks the page numbers of a free list's value: none may be in use or occur
+ * twice. */
 static void
-free_pages(struct walker *w, const uint8_t *bytes, uint64_t count)
+check_free_pages(struct walker *w, const uint8_t *bytes, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t page = native64(bytes + 8 * i);
 
         if (page < 2 || page > w->last_page)
-            fault(w, page, "free, and out of range");
+            report_fault(w, page, "free, and out of range");
         else if (page >= w->largest)
-            fault(w, page, "free, and out of order");
-        else if (!mark(w, page))
-            fault(w, page, "free, and in use or free twice");
+            report_fault(w, page, "free, and out of order");
+        else if (!mark_page(w, page))
+            report_fault(w, page, "free, and in use or free twice");
         w->largest = page;
     }
 }
 
-/* Bytes of a node's value, which begins at page `first` when it has pages of
- * its own; NULL when they cannot be read. */
+/* Bytes of a node's value, which begins at page `first` if it has overflow
+ * pages; NULL if they cannot be read. */
 static const uint8_t *
 value_piece(struct walker *w, const struct page_node *node, uint64_t first,
             size_t at, size_t size)
@@ -151,21 +153,21 @@ value_piece(struct walker *w, const struct page_node *node, uint64_t first,
                                                                 : NULL;
 }
 
-/* A value of the free list: how many pages, and which. */
+/* Checks a value of the free list: a count, and the page numbers. */
 static void
-free_value(struct walker *w, uint64_t number, const struct page_node *node,
-           uint64_t first)
+check_free_value(struct walker *w, uint64_t number,
+                 const struct page_node *node, uint64_t first)
 {
     const uint8_t *bytes = NULL;
     uint64_t count, n;
 
-    /* Of commit 0 LMDB would take the pages again and again. */
+    /* LMDB would reuse pages that commit 0 freed again and again. */
     if (native64(node->key) == 0 || native64(node->key) > w->txn)
-        fault(w, number, "free list of no commit there was");
+        report_fault(w, number, "free list of no commit there was");
     if (node->size >= 8)
         bytes = value_piece(w, node, first, 0, 8);
     if (bytes == NULL || native64(bytes) > node->size / 8 - 1) {
-        fault(w, number, "damaged free list");
+        report_fault(w, number, "damaged free list");
         return;
     }
     count = native64(bytes);
@@ -175,25 +177,26 @@ free_value(struct walker *w, uint64_t number, const struct page_node *node,
         bytes = value_piece(w, node, first, 8 * (done + 1), 8 * n);
         if (bytes == NULL)
             return;
-        free_pages(w, bytes, n);
+        check_free_pages(w, bytes, n);
     }
 }
 
 /* ---- nodes ------------------------------------------------------------- */
 
-/* Node i of a page whose nodes have been found good. */
+/* Node i of a page whose nodes have been checked. */
 static struct page_node
 good_node(const struct walker *w, const struct page_level *l, bool leaf,
           unsigned i)
 {
     struct page_node node = {.key = NULL};
 
-    (void)page_node(l->page, w->page_size, leaf, i, &node); /* it is inside */
+    (void)page_node(l->page, w->page_size, leaf, i,
+                    &node); /* nodes_ok() has checked that it is inside */
     return node;
 }
 
-/* The first page of a value that has pages of its own, all of them taken; 0
- * when they are not what they should be. */
+/* Marks the overflow pages of a value as in use.  Returns the first; 0 if they
+ * are damaged. */
 static uint64_t
 take_value(struct walker *w, const struct page_node *node)
 {
@@ -201,10 +204,10 @@ take_value(struct walker *w, const struct page_node *node)
     uint64_t count = (PAGE_HEAD - 1 + node->size) / w->page_size + 1;
     uint8_t head[PAGE_HEAD];
 
-    /* LMDB keeps the pages of a value that was shortened. */
+    /* A value that was shortened keeps its pages in LMDB. */
     if (!w->out->quick || w->free_list) {
         if (first < 2 || first >= w->file_pages) {
-            fault(w, first, "number out of range");
+            report_fault(w, first, "number out of range");
             return 0;
         }
         if (!read_piece(w, first, 0, head, sizeof head))
@@ -212,30 +215,30 @@ take_value(struct walker *w, const struct page_node *node)
         if (native64(head) != first ||
             native16(head + PAGE_FLAGS_AT) != PAGE_OVER ||
             native32(head + PAGE_COUNT_AT) < count) {
-            fault(w, first, "is no overflow page");
+            report_fault(w, first, "is not an overflow page");
             return 0;
         }
         count = native32(head + PAGE_COUNT_AT);
     }
-    return take(w, first, count) ? first : 0;
+    return take_pages(w, first, count) ? first : 0;
 }
 
-/* A leaf's node.  LMDB follows other flags than these to where there is
- * nothing, and records of databases wherever there are any. */
+/* Checks a leaf's node.  LMDB would follow unknown flags to pages that do not
+ * exist, and database records in any database. */
 static void
-leaf_node(struct walker *w, uint64_t number, const struct page_node *node)
+check_leaf_node(struct walker *w, uint64_t number, const struct page_node *node)
 {
     uint64_t first = 0;
 
     if (node->flags == NODE_SUB && w->main) {
         if (node->size != PAGES_DB_SIZE || w->sub_count == SUBS_MAX)
-            fault(w, number, "damaged database record");
+            report_fault(w, number, "damaged database record");
         else
             memcpy(w->subs[w->sub_count++], node->data, PAGES_DB_SIZE);
         return;
     }
     if (node->flags != 0 && node->flags != NODE_BIG) {
-        fault(w, number, "node of unknown kind");
+        report_fault(w, number, "node of unknown kind");
         return;
     }
     if (node->flags == NODE_BIG) {
@@ -244,12 +247,12 @@ leaf_node(struct walker *w, uint64_t number, const struct page_node *node)
             return;
     }
     if (w->free_list)
-        free_value(w, number, node, first);
+        check_free_value(w, number, node, first);
 }
 
 static int
-compare(const struct walker *w, const struct page_node *a,
-        const struct page_node *b)
+compare_nodes(const struct walker *w, const struct page_node *a,
+              const struct page_node *b)
 {
     if (w->free_list) /* keys are numbers of 8 bytes */
         return (native64(a->key) > native64(b->key)) -
@@ -257,7 +260,7 @@ compare(const struct walker *w, const struct page_node *a,
     return bytes_compare(a->key, a->key_size, b->key, b->key_size);
 }
 
-/* Whether LMDB makes nodes of this size, with such a key. */
+/* Whether LMDB writes nodes of this size, with such a key. */
 static bool
 node_size_ok(const struct walker *w, const struct page_node *node, bool leaf,
              bool has_key)
@@ -271,9 +274,8 @@ node_size_ok(const struct walker *w, const struct page_node *node, bool leaf,
     return true;
 }
 
-/* Whether the nodes fill the page from `upper` to its end, with nothing between
- * and nothing twice: they are as large together, and where one ends another
- * begins. */
+/* Whether the nodes fill the page from `upper` to its end without gap or
+ * overlap: their sizes add up to it, and where one ends another begins. */
 static bool
 nodes_are_packed(struct walker *w, const struct page_level *l, bool leaf)
 {
@@ -299,8 +301,7 @@ nodes_are_packed(struct walker *w, const struct page_level *l, bool leaf)
     return starts && meet && sum == w->page_size - upper;
 }
 
-/* Whether LMDB can go through the nodes of a page, and what it looks for by key
- * is where it looks. */
+/* Whether LMDB can read all nodes of a page, and finds by key what is in it. */
 static bool
 nodes_ok(struct walker *w, const struct page_level *l, bool leaf)
 {
@@ -316,10 +317,10 @@ nodes_ok(struct walker *w, const struct page_level *l, bool leaf)
         else if (!node_size_ok(w, &node, leaf, has_key))
             what = "node of a wrong size";
         else if (has_key && last.key != NULL &&
-                 compare(w, &last, &node) >= (leaf && i == 0 ? 1 : 0))
+                 compare_nodes(w, &last, &node) >= (leaf && i == 0 ? 1 : 0))
             what = "keys out of order";
         else if (has_key && l->above.key != NULL &&
-                 compare(w, &node, &l->above) >= 0)
+                 compare_nodes(w, &node, &l->above) >= 0)
             what = "key of another page";
         if (has_key)
             last = node;
@@ -329,13 +330,13 @@ nodes_ok(struct walker *w, const struct page_level *l, bool leaf)
     if (what == NULL && !leaf && l->count < 2 && !w->free_list)
         what = "branch of one";
     if (what != NULL)
-        fault(w, l->number, what);
+        report_fault(w, l->number, what);
     return what == NULL;
 }
 
 /* ---- databases --------------------------------------------------------- */
 
-/* Whether a database's record is one to follow. */
+/* Whether a database's record can be followed. */
 static bool
 database_ok(struct walker *w, const uint8_t *db)
 {
@@ -343,26 +344,26 @@ database_ok(struct walker *w, const uint8_t *db)
     const uint64_t root = native64(db + DB_ROOT_AT);
     unsigned flags = native16(db + DB_FLAGS_AT);
 
-    /* We ask for no kind of database but the plain one.  Those of the free
-     * list hold flags of the environment as well. */
+    /* countd uses plain databases only.  The free list's record also has flags
+     * of the environment. */
     if (w->free_list)
         flags &= ~(unsigned)MDB_NOSUBDIR;
     if (flags != (w->free_list ? MDB_INTEGERKEY : 0)) {
-        fault(w, 0, "damaged flags of a database");
+        report_fault(w, 0, "damaged flags of a database");
         return false;
     }
     if (root == DB_ROOT_NONE && depth == 0)
         return false;
     if (depth == 0 || depth > DEPTH_MAX) {
-        fault(w, root, "damaged depth");
+        report_fault(w, root, "damaged depth");
         return false;
     }
     return true;
 }
 
-/* Goes into a page; with nothing to look at when it is damaged.  -ENOMEM. */
+/* Enters a page; a damaged one appears as empty.  -ENOMEM. */
 static int
-enter(struct walker *w, struct page_level *l, uint64_t number, bool leaf)
+enter_page(struct walker *w, struct page_level *l, uint64_t number, bool leaf)
 {
     if (l->page == NULL)
         l->page = malloc(w->page_size);
@@ -371,19 +372,20 @@ enter(struct walker *w, struct page_level *l, uint64_t number, bool leaf)
     l->number = number;
     l->at = 0;
     l->count = 0;
-    if (!take(w, number, 1) || !read_piece(w, number, 0, l->page, w->page_size))
+    if (!take_pages(w, number, 1) ||
+        !read_piece(w, number, 0, l->page, w->page_size))
         return 0;
     l->count = page_count(l->page, w->page_size, number, leaf);
     if (l->count == 0)
-        fault(w, number, "damaged header");
+        report_fault(w, number, "damaged header");
     else if (!nodes_ok(w, l, leaf))
         l->count = 0;
     return 0;
 }
 
-/* Goes from the next node of a branch to the page below. */
+/* Enters the page below the next node of a branch. */
 static int
-descend(struct walker *w, struct page_level *l, bool leaf)
+enter_child(struct walker *w, struct page_level *l, bool leaf)
 {
     const struct page_node node = good_node(w, l, false, l->at);
     struct page_level *below = l + 1;
@@ -393,10 +395,10 @@ descend(struct walker *w, struct page_level *l, bool leaf)
     l->at++;
     if (l->at < l->count)
         below->above = good_node(w, l, false, l->at);
-    return enter(w, below, node.child, leaf);
+    return enter_page(w, below, node.child, leaf);
 }
 
-/* One database, from its record. */
+/* Walks one database, from its record. */
 static int
 walk_database(struct walker *w, const uint8_t *db)
 {
@@ -408,7 +410,7 @@ walk_database(struct walker *w, const uint8_t *db)
         return 0;
     l->least.key = NULL;
     l->above.key = NULL;
-    rc = enter(w, l, native64(db + DB_ROOT_AT), depth == 1);
+    rc = enter_page(w, l, native64(db + DB_ROOT_AT), depth == 1);
     while (rc == 0) {
         if (l->at == l->count) {
             if (l == w->levels)
@@ -417,9 +419,9 @@ walk_database(struct walker *w, const uint8_t *db)
         } else if (l + 1 == w->levels + depth) {
             const struct page_node node = good_node(w, l, true, l->at++);
 
-            leaf_node(w, l->number, &node);
+            check_leaf_node(w, l->number, &node);
         } else {
-            rc = descend(w, l, l + 2 == w->levels + depth);
+            rc = enter_child(w, l, l + 2 == w->levels + depth);
             l++;
         }
     }
@@ -444,7 +446,7 @@ walk_databases(struct walker *w, const struct pages_meta *meta)
 
 /* Reads every page that a meta page leads to. */
 static int
-walk(int fd, const struct pages_meta *meta, struct pages_check *out)
+walk_file(int fd, const struct pages_meta *meta, struct pages_check *out)
 {
     struct walker *w;
     struct stat st;
@@ -464,7 +466,8 @@ walk(int fd, const struct pages_meta *meta, struct pages_check *out)
     w->last_page = meta->last_page;
     w->txn = meta->txn;
     if (w->last_page > w->file_pages + UNWRITTEN_MAX) {
-        fault(w, w->last_page, "the last one, far beyond the end of the file");
+        report_fault(w, w->last_page,
+                     "the last one, far beyond the end of the file");
         rc = 0;
         goto free_walker;
     }
@@ -490,20 +493,21 @@ pages_check(int fd, struct pages_check *check)
     const char *why;
     int rc;
 
-    /* Pages of a snapshot that no reader holds may be written again while we
-     * look: faults count only when there has been no commit meanwhile. */
+    /* Pages of a snapshot without a reader may be overwritten meanwhile: faults
+     * count only if there was no commit during the walk. */
     for (unsigned i = 0; i < CHECK_TRIES; i++) {
         rc = pages_meta(fd, 0, &m, &why);
         if (rc == 0)
-            rc = walk(fd, &m, &quiet);
+            rc = walk_file(fd, &m, &quiet);
         if (rc < 0 || quiet.faults == 0)
             break;
         rc = pages_meta(fd, 0, &now, &why);
         if (rc < 0)
             break;
-        /* Not from the first look, which may have met half a commit. */
+        /* Report faults only from a walk for which the transaction id stayed
+         * the same: otherwise the walk may have read half a commit. */
         if (now.txn == m.txn)
-            return walk(fd, &now, check);
+            return walk_file(fd, &now, check);
     }
     check->used_size = quiet.used_size;
     check->faults = 0;
@@ -559,7 +563,7 @@ pages_check_named(int dir_fd, const char *file,
         rc = pages_check(fd, check);
     if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */
         rc = -errno;
-    (void)close(fd); /* only read */
+    (void)close(fd);
     *size = (uint64_t)st.st_size;
     return rc == 0 ? check->faults > 0 : rc;
 }

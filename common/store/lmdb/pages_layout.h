@@ -1,6 +1,5 @@
 /* common/store/lmdb/pages_layout.h - LMDB 0.9's files, 64 bit, native byte
- * order.  Only for pages.c and pages_check.c: everybody else uses
- * pages.h.
+ * order.  Only for pages.c and pages_check.c; other files use pages.h.
  *
  *     page      number u64 | pad u16 | flags u16 | lower u16 | upper u16
  *               (overflow: pages u32), then u16 offsets of nodes up to lower;
@@ -86,14 +85,14 @@ native16(const uint8_t *at)
     return v;
 }
 
-/* Whether LMDB makes pages of this size. */
+/* Whether LMDB writes pages of this size. */
 static inline bool
 page_size_ok(uint64_t size)
 {
     return size >= 4096 && size <= PAGES_SIZE_MAX && (size & (size - 1)) == 0;
 }
 
-/* How many nodes a branch or leaf page has; 0 when its head is damaged. */
+/* The number of nodes of a branch or leaf page; 0 if its head is damaged. */
 static inline unsigned
 page_count(const uint8_t *page, size_t page_size, uint64_t number, bool leaf)
 {
@@ -117,11 +116,11 @@ struct page_node {
     const uint8_t *data; /* leaf: the value, or with NODE_BIG its page */
     size_t size;         /* leaf: of the value, wherever it is */
     uint64_t child;      /* branch */
-    size_t at;           /* the bytes of the page that are its own */
+    size_t at;           /* first byte of the node in its page */
     size_t end;
 };
 
-/* Decodes node i; false when it is not wholly inside the page. */
+/* Parses node i; false if it is not entirely inside the page. */
 static inline bool
 page_node(const uint8_t *page, size_t page_size, bool leaf, size_t i,
           struct page_node *out)

@@ -1,6 +1,6 @@
-/* common/store/lmdb/snapshot.c - reading: a view is one moment of one keyspace,
- * and the queries of a turn that follow each other and name that keyspace share
- * it. */
+/* common/store/lmdb/snapshot.c - lmdb_read(): reading.  A view is one snapshot
+ * of one keyspace; consecutive queries of a turn for the same keyspace share it
+ * (keyspace_use_view()). */
 #include "common/store/lmdb/keyspace.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 
 #include "common/wire/query.h"
 
-/* A view serves so many queries of a turn, then a new one is taken: a turn with
- * many connections is not short. */
+/* Queries that share a view: a turn with many connections is long, and its
+ * later answers must not show a snapshot from its beginning. */
 #define VIEW_USES_MAX 1024
 
 /* ---- views ------------------------------------------------------------- */
@@ -33,7 +33,7 @@ view_tree(struct lmdb_view *v, int i)
     };
 }
 
-/*   -ENOENT  no such keyspace */
+/* Opens a view.  -ENOENT: no such keyspace. */
 static int
 view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
           struct lmdb_view **out)
@@ -50,14 +50,14 @@ view_open(struct lmdb *s, const uint8_t *name, size_t name_size,
         return rc;
     rc = keyspace_read(k);
     if (rc < 0)
-        return keyspace_trouble(s, name, name_size, "begin", rc);
+        return keyspace_report(s, name, name_size, "begin", rc);
     rc = keyspace_state_get(k->reader, k->meta, &v->state);
     if (rc < 0) {
         keyspace_read_end(k);
-        return keyspace_trouble(s, name, name_size, "state", rc);
+        return keyspace_report(s, name, name_size, "state", rc);
     }
 
-    /* The same commit in the same place as last time is the same snapshot. */
+    /* The same commit of the same file is the same snapshot to the cache. */
     if (k->snapshot == 0 || k->change != v->state.change ||
         k->nonce != v->state.nonce) {
         k->snapshot = ++s->snapshots;
@@ -77,21 +77,21 @@ lmdb_read_end(struct store *store)
 {
     struct lmdb *s = lmdb_of(store);
 
-    if (s->kept != NULL) {
-        keyspace_read_end(s->kept->keyspace);
-        s->kept->keyspace = NULL;
+    if (s->shared_view != NULL) {
+        keyspace_read_end(s->shared_view->keyspace);
+        s->shared_view->keyspace = NULL;
     }
-    s->kept = NULL;
+    s->shared_view = NULL;
 }
 
-/* Says what is wrong with the file, unless that is just an answer. */
+/* Reports a damaged file; -ENOENT is just an answer. */
 static int
-outcome(struct lmdb_view *v, const char *what, int rc)
+report_failure(struct lmdb_view *v, const char *what, int rc)
 {
     if (rc >= 0 || rc == -ENOENT)
         return rc;
-    return keyspace_trouble(v->store, v->keyspace->name, v->keyspace->name_size,
-                            what, rc);
+    return keyspace_report(v->store, v->keyspace->name, v->keyspace->name_size,
+                           what, rc);
 }
 
 static void
@@ -118,7 +118,7 @@ view_get(struct lmdb_view *v, const struct store_query *q,
         return -ENOENT;
     rc = tree_find(&v->trees[TREE_KEYS], &r, &finder, &found);
     if (rc < 0)
-        return outcome(v, "get", rc);
+        return report_failure(v, "get", rc);
     out->count = found.count;
     out->saturated = (found.flags & BLOCK_SATURATED) != 0;
     return 0;
@@ -136,28 +136,28 @@ view_rank(struct lmdb_view *v, struct store_query *q)
     r.count = q->row.count;
     rc = tree_rank(&v->trees[TREE_RANKS], &r, &q->rank);
 
-    /* The tree of keys has it, so the tree of ranks must. */
-    return outcome(v, "rank", rc == -ENOENT ? -EBADMSG : rc);
+    /* The tree of keys has the key, so the tree of ranks must. */
+    return report_failure(v, "rank", rc == -ENOENT ? -EBADMSG : rc);
 }
 
 /* ---- queries ----------------------------------------------------------- */
 
 int
-view_keep(struct lmdb *s, const uint8_t *name, size_t name_size)
+keyspace_use_view(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     int rc;
 
-    if (s->kept != NULL && s->unmerged_uses < VIEW_USES_MAX &&
-        s->kept->keyspace->name_size == name_size &&
-        memcmp(s->kept->keyspace->name, name, name_size) == 0) {
-        s->unmerged_uses++;
+    if (s->shared_view != NULL && s->view_uses < VIEW_USES_MAX &&
+        s->shared_view->keyspace->name_size == name_size &&
+        memcmp(s->shared_view->keyspace->name, name, name_size) == 0) {
+        s->view_uses++;
         return 0;
     }
     lmdb_read_end(&s->store);
-    s->unmerged_uses = 1;
-    rc = view_open(s, name, name_size, &s->kept);
+    s->view_uses = 1;
+    rc = view_open(s, name, name_size, &s->shared_view);
     if (rc < 0)
-        s->kept = NULL;
+        s->shared_view = NULL;
     return rc;
 }
 
@@ -188,12 +188,12 @@ read_range(struct lmdb_view *v, struct store_query *q, size_t room)
     size = tree_range(&v->trees[TREE_RANKS], offset, q->length, q->bytes, room,
                       &q->rows);
     if (size < 0)
-        return outcome(v, "range", (int)size);
+        return report_failure(v, "range", (int)size);
     q->size = (size_t)size;
     return 0;
 }
 
-/* The rows about a key. */
+/* Reads the rows around a key. */
 static int
 read_around(struct lmdb_view *v, struct store_query *q, size_t room)
 {
@@ -212,30 +212,30 @@ read_query(struct lmdb *s, struct store_query *q, size_t room)
 {
     int rc;
 
-    rc = view_keep(s, q->name, q->name_size);
+    rc = keyspace_use_view(s, q->name, q->name_size);
     if (rc < 0)
         return rc;
     switch (q->op) {
     case STORE_GET:
-        rc = view_get(s->kept, q, &q->row);
+        rc = view_get(s->shared_view, q, &q->row);
         if (rc == 0)
             put_row(q, q->row.count);
         return rc;
     case STORE_RANK:
-        rc = view_rank(s->kept, q);
+        rc = view_rank(s->shared_view, q);
         if (rc == 0)
             put_row(q, (int64_t)q->rank);
         return rc;
     case STORE_TOTAL:
-        view_totals(s->kept, &q->totals);
+        view_totals(s->shared_view, &q->totals);
         put_row(q, store_total(&q->totals));
         return 0;
     case STORE_AROUND:
-        return read_around(s->kept, q, room);
+        return read_around(s->shared_view, q, room);
     case STORE_RANGE:
         break;
     }
-    return read_range(s->kept, q, room);
+    return read_range(s->shared_view, q, room);
 }
 
 static int

@@ -1,11 +1,11 @@
-/* common/store/lmdb/write.c - write transactions: the flock that says who is
- * writing, and what becomes of a commit that fails.
+/* common/store/lmdb/write.c - keyspace_change(): write transactions, their
+ * flock, and what follows a failed commit.
  *
- * After a failed commit nobody knows whether it happened: a meta page that says
- * so may be in the page cache only, and the kernel may think it is clean.  So
+ * After a failed commit its outcome is unknown: a meta page that contains it
+ * may be in the page cache only, and the kernel may have marked it clean.  So
  * the environment is closed, and when this process opens the keyspace again it
- * commits a change of nothing, which writes the other meta page, before it
- * believes anything (keyspace_resolve_commit). */
+ * first commits a change of nothing, which writes the other meta page
+ * (keyspace_resolve_commit()). */
 #include "common/store/lmdb/env.h"
 
 #include <assert.h>
@@ -27,11 +27,11 @@ keyspace_disk_error(const struct lmdb *s, int rc, uint64_t size)
 void
 keyspace_unlock(const struct keyspace *k)
 {
-    (void)flock(k->fd, LOCK_UN); /* cannot fail: it is held */
+    (void)flock(k->fd, LOCK_UN);
 }
 
-/* Whether a write transaction goes on from the newest commit of the file that
- * has the name.  Nobody else can commit now. */
+/* Whether a write transaction continues from the newest commit of the file that
+ * has this name.  No other process can commit meanwhile. */
 static bool
 is_current(const struct lmdb *s, const struct keyspace *k, MDB_txn *txn)
 {
@@ -50,12 +50,13 @@ keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out)
     assert(s->options.writable);
     assert(!k->reading); /* the map may move */
     s->holder = 0;
-    /* Nobody waits in LMDB: who would have to is told so, and for whom. */
+    /* Take the flock without waiting before LMDB's writer mutex: a process
+     * blocked in LMDB could neither stop nor report the holder's pid. */
     rc = lock_take(k->fd, &s->holder);
     if (rc < 0)
         return rc;
     if (now - k->checked_ms > CHECK_EVERY_MS) {
-        (void)mdb_reader_check(k->env, &dead); /* again in a minute */
+        (void)mdb_reader_check(k->env, &dead); /* repeated every minute */
         k->checked_ms = now;
     }
     rc = keyspace_begin(k, 0, out);
@@ -76,34 +77,34 @@ keyspace_abort(struct keyspace *k, MDB_txn *txn)
     keyspace_unlock(k);
 }
 
-/* Ends the transaction, durably.  -EXFULL, -E2BIG: nothing happened; -ESTALE:
- * the file was replaced meanwhile, and the commit is lost. */
+/* Commits durably.  -EXFULL, -E2BIG: nothing happened; -ESTALE: the file was
+ * replaced meanwhile, and the commit is lost. */
 static int
-commit(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
+commit_change(struct lmdb *s, struct keyspace *k, MDB_txn *txn)
 {
     const int code = mdb_txn_commit(txn);
     int rc = lmdb_error(code);
 
-    /* These come before LMDB touches the disk. */
+    /* LMDB returns these before it writes to the disk. */
     if (code == MDB_MAP_FULL || code == MDB_TXN_FULL) {
         keyspace_unlock(k);
         return rc;
     }
     if (code != 0) {
         rc = keyspace_disk_error(s, rc, 0);
-        (void)keyspace_trouble(s, k->name, k->name_size, "commit", rc);
+        (void)keyspace_report(s, k->name, k->name_size, "commit", rc);
         s->failed = k->hash;
-        keyspace_close(k); /* and with it the flock */
+        keyspace_close(k); /* which also releases the flock */
         return rc;
     }
 
-    /* A commit to a file that has just lost its name is none. */
+    /* A commit to a file that has lost its name is lost. */
     k->stale = keyspace_replaced(s, k);
     keyspace_unlock(k);
     return k->stale ? -ESTALE : 0;
 }
 
-/* One try at a change. */
+/* Tries a change once. */
 static int
 try_change(struct lmdb *s, struct keyspace *k, struct work *w)
 {
@@ -122,15 +123,16 @@ try_change(struct lmdb *s, struct keyspace *k, struct work *w)
         rc = w->make(w->ctx, txn, &state, &w->least);
     }
 
-    /* The file may owe its name to a creator that died before it synced the
-     * directory, and logs are emptied for what is committed under it.  The
-     * creator's own commit was change 1. */
+    /* The file's name may not be durable: its creator may have died before it
+     * synced the directory.  Logs are emptied once their increments are
+     * committed to the file, so sync the directory first.  The creator's own
+     * commit was change 1. */
     if (rc == 0 && state.change == 2 && fsync(s->options.keyspace_fd) < 0)
         rc = -errno;
     if (rc == 0)
         rc = keyspace_state_put(txn, k->meta, &state);
     if (rc == 0)
-        return commit(s, k, txn);
+        return commit_change(s, k, txn);
     keyspace_abort(k, txn);
     return rc;
 }
@@ -165,12 +167,12 @@ keyspace_resolve_commit(struct lmdb *s, struct keyspace *k)
         return rc;
     rc = keyspace_state_get(txn, k->meta, &state);
 
-    /* With the nonce as it was: by that the commit that failed is known. */
+    /* The nonce stays: it identifies the commit that failed. */
     state.change++;
     if (rc == 0)
         rc = keyspace_state_put(txn, k->meta, &state);
     if (rc == 0)
-        return commit(s, k, txn);
+        return commit_change(s, k, txn);
     keyspace_abort(k, txn);
     return rc;
 }

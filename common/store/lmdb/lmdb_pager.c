@@ -1,5 +1,5 @@
-/* common/store/lmdb/pager.c - values of a tree in an LMDB database. */
-#include "common/store/lmdb/pager.h"
+/* common/store/lmdb/lmdb_pager.c - see lmdb_pager.h. */
+#include "common/store/lmdb/lmdb_pager.h"
 
 #include <errno.h>
 #include <string.h>
@@ -52,11 +52,12 @@ get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
     return 0;
 }
 
-/* Moves to a value that is about to go.  What LMDB gives free with it are the
- * pages that it says it has: -EBADMSG, before other people's are.  0 also when
- * it is not there, and *there says so. */
+/* Moves to a value that is about to be removed or replaced.  LMDB frees as many
+ * pages as the value's page head says: -EBADMSG if that is damaged, because it
+ * would free pages of other values.  *there is false if there is no such value;
+ * then 0. */
 static int
-move_to(struct lmdb_pager *p, MDB_val *key, bool *there)
+find_value(struct lmdb_pager *p, MDB_val *key, bool *there)
 {
     MDB_val was;
     const int code = mdb_cursor_get(p->cursor, key, &was, MDB_SET);
@@ -78,7 +79,7 @@ put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
     int rc;
 
     put_be64(wire, key);
-    rc = move_to(p, &k, &there);
+    rc = find_value(p, &k, &there);
     if (rc < 0)
         return rc;
     k = (MDB_val){.mv_size = sizeof wire, .mv_data = wire};
@@ -96,7 +97,7 @@ remove_value(void *ctx, uint64_t key)
     int rc;
 
     put_be64(wire, key);
-    rc = move_to(p, &k, &there);
+    rc = find_value(p, &k, &there);
     if (rc == 0)
         rc = there ? lmdb_error(mdb_cursor_del(p->cursor, 0)) : -EBADMSG;
     return rc;

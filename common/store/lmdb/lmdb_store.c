@@ -1,5 +1,5 @@
-/* common/store/lmdb/engine.c - the handle, and the table of what is behind it.
- */
+/* common/store/lmdb/lmdb_store.c - lmdb_store_open(): the handle, and the
+ * engine's table of functions. */
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
@@ -33,14 +33,14 @@ engine_close(struct store *store)
     lmdb_read_end(store);
     for (unsigned i = 0; i < s->touched; i++)
         keyspace_close(&s->slots[i]);
-    if (s->tending.dir != NULL)
-        (void)closedir(s->tending.dir); /* only read */
+    if (s->maintenance.dir != NULL)
+        (void)closedir(s->maintenance.dir);
     if (s->lock_fd >= 0)
-        (void)close(s->lock_fd); /* nothing was written through it */
+        (void)close(s->lock_fd);
     free(s->slots);
     tree_work_free(s->work);
     slice_free(&s->slice);
-    history_compact_free(s->care);
+    history_compact_free(s->compact);
     free(s);
 }
 
@@ -51,8 +51,8 @@ static const struct store_engine engine = {
     .apply = lmdb_apply,
     .read = lmdb_read,
     .read_end = lmdb_read_end,
-    .past = lmdb_past,
-    .tend = lmdb_tend,
+    .history = lmdb_history,
+    .maintain = lmdb_maintain,
     .listing_open = lmdb_listing_open,
     .listing_close = lmdb_listing_close,
     .listing_start = lmdb_listing_start,
@@ -72,10 +72,10 @@ lmdb_store_holder(struct store *store)
     return lmdb_of(store)->holder;
 }
 
-/* Pages and meta pages are read as LMDB 0.9 writes them on machines of 64
- * bits, and its promises about transaction numbers are of that version. */
+/* Files are read as LMDB 0.9 writes them on 64-bit machines, and
+ * pages_check_newest() relies on how that version numbers transactions. */
 static int
-suits(void)
+check_lmdb_version(void)
 {
     int major, minor, patch;
     const char *version = mdb_version(&major, &minor, &patch);
@@ -108,8 +108,8 @@ make_handle(struct lmdb *s)
     if (!s->options.writable)
         return 0;
     s->work = tree_work_new();
-    s->care = history_compact_new();
-    if (s->work == NULL || s->care == NULL)
+    s->compact = history_compact_new();
+    if (s->work == NULL || s->compact == NULL)
         return -ENOMEM;
     if (getrandom(&s->nonce, sizeof s->nonce, 0) < 0)
         return -errno;
@@ -123,7 +123,7 @@ lmdb_store_open(struct store **out, const struct lmdb_options *options)
     struct lmdb *s;
     int rc;
 
-    rc = suits();
+    rc = check_lmdb_version();
     if (rc < 0)
         return rc;
     s = calloc(1, sizeof *s);
@@ -133,7 +133,8 @@ lmdb_store_open(struct store **out, const struct lmdb_options *options)
     s->options = *options;
     s->txn_memory = options->txn_memory;
 
-    /* One for a view, one for what is opened beside it. */
+    /* Two at least: one for a view, one for a keyspace that is opened
+     * meanwhile. */
     if (s->options.open_max < 2)
         s->options.open_max = 2;
     rc = make_handle(s);

@@ -1,7 +1,7 @@
-/* common/store/lmdb/pager.h - one LMDB database as the values of a tree
- * (common/store/tree/pager.h), and LMDB's errors as ours. */
-#ifndef COUNTD_COMMON_STORE_LMDB_PAGER_H
-#define COUNTD_COMMON_STORE_LMDB_PAGER_H
+/* common/store/lmdb/lmdb_pager.h - one LMDB database as the values of a tree
+ * (common/store/tree/pager.h), and LMDB's errors as negative errnos. */
+#ifndef COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
+#define COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
 
 #include <lmdb.h>
 #include <stdbool.h>
@@ -17,13 +17,13 @@ struct lmdb_pager {
     const struct pages_map *map; /* to put and remove; see env_map_find() */
 };
 
-/* A value's LMDB key is its number, big-endian. */
+/* Makes a pager of it.  A value's LMDB key is its number, big-endian. */
 struct pager lmdb_pager(struct lmdb_pager *p);
 
-/* LMDB's code as ours.
+/* LMDB's code as a negative errno.
  *   -EXFULL   the map is too small
  *   -E2BIG    too much for one transaction
- *   -EBADMSG  damage; a record that is not there, too */
+ *   -EBADMSG  damage; also a record that is missing */
 int lmdb_error(int code);
 
 #endif

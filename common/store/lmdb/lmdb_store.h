@@ -1,0 +1,45 @@
+/* common/store/lmdb/lmdb_store.h - the default engine of common/store/store.h:
+ * one LMDB file per keyspace in data/keyspace.
+ *
+ * Traits: STORE_SNAPSHOT, STORE_FILES.  Listing takes about 1.2 MB. */
+#ifndef COUNTD_COMMON_STORE_LMDB_LMDB_STORE_H
+#define COUNTD_COMMON_STORE_LMDB_LMDB_STORE_H
+
+#include "common/setup/tiers.h"
+#include "common/store/store.h"
+
+struct lmdb_options {
+    int keyspace_fd;        /* data/keyspace, borrowed */
+    uint16_t keyspace_size; /* message sizes, recorded in each file */
+    uint16_t key_size;
+    bool writable;
+    unsigned open_max; /* keyspaces open at once; the least recently used is
+                          closed */
+    size_t txn_memory; /* bytes for one commit (its edits, dirty pages), and the
+                          most that stays allocated between commits */
+    uint64_t keyspace_max; /* keyspaces in the directory; 0: no limit */
+    uint64_t keys_max;     /* keys per keyspace; 0: no limit */
+
+    const struct tiers_rules *
+        history; /* borrowed; NULL: stored history is maintained, none begins */
+    bool history_of_new;  /* `history` applies only to keyspaces without keys;
+                             stored history keeps its tiers */
+    uint64_t history_max; /* bytes of history in a keyspace; 0: no limit */
+    uint64_t (*now_ms)(void); /* Unix time; NULL: clock_unix_ms() */
+
+    /* Returns the bytes that a commit may use now: more memory cuts a large
+     * batch into fewer commits.  If it returns less than txn_memory, the engine
+     * frees the memory that it caches and calls again.  NULL: txn_memory. */
+    size_t (*spare)(void *ctx);
+    void *spare_ctx;
+};
+
+/* Opens the engine.  Errors as in store.h; -EPROTONOSUPPORT: the installed LMDB
+ * is not 0.9, or the machine is not a 64-bit one. */
+int lmdb_store_open(struct store **out, const struct lmdb_options *options);
+
+/* pid of the process that made the last store_drop() or store_del() return
+ * -EAGAIN; 0: unknown. */
+long lmdb_store_holder(struct store *s);
+
+#endif
