@@ -57,10 +57,10 @@ struct writer {
 static void
 print_figures(struct writer *w)
 {
+    statsd_read_counts(&w->statsd);
     writer_status_print(&w->status);
     http_print(&w->http);
     quota_print(&w->quota);
-    statsd_print(&w->statsd);
 }
 
 static void
@@ -296,6 +296,7 @@ open_status(struct writer *w)
                                        .commit = &w->commit,
                                        .ingest = &w->ingest,
                                        .lives = &w->lives,
+                                       .statsd = &w->statsd,
                                        .conns = w->conns,
                                        .log_fd = w->dir.log_fd};
 

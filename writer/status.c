@@ -47,6 +47,23 @@ fill_totals(struct writer_status *s)
         }
 }
 
+/* Figures of StatsD and Graphite lines. */
+static void
+fill_lines(int64_t *v, const struct statsd *s)
+{
+    const uint64_t *lines = s->counts[STATSD_LINE_PROTOCOL];
+    const uint64_t *graphite = s->counts[GRAPHITE_LINE_PROTOCOL];
+
+    v[STATUS_W_STATSD_DATAGRAMS] = (int64_t)s->datagrams.stats.received;
+    v[STATUS_W_STATSD_DROPPED] = (int64_t)s->datagrams.stats.dropped;
+    v[STATUS_W_STATSD_LINES] = (int64_t)lines[STATSD_LINES];
+    v[STATUS_W_STATSD_BAD] = (int64_t)lines[STATSD_BAD];
+    v[STATUS_W_STATSD_IGNORED] = (int64_t)statsd_ignored(lines);
+    v[STATUS_W_GRAPHITE_LINES] = (int64_t)graphite[STATSD_LINES];
+    v[STATUS_W_GRAPHITE_BAD] = (int64_t)graphite[STATSD_BAD];
+    v[STATUS_W_GRAPHITE_IGNORED] = (int64_t)statsd_ignored(graphite);
+}
+
 static bool
 is_on(const struct listener *d)
 {
@@ -57,6 +74,7 @@ static void
 fill(struct writer_status *s)
 {
     fill_totals(s);
+    fill_lines(s->totals.values, s->parts.statsd);
     for (size_t i = 0; i < LISTENERS; i++)
         status_fill_listener(&s->listeners[i],
                              conns_listener(s->parts.conns, i));

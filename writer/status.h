@@ -26,6 +26,7 @@ struct writer_parts {
     const struct commit *commit;
     const struct ingest *ingest;
     const struct live_service *lives;
+    const struct statsd *statsd;
     struct conns *conns;
     int log_fd; /* of the directory */
 };

@@ -36,6 +36,14 @@ static const char *const writer_names[STATUS_W_END + 1] = {
     "quarantined",
     "disk_free",
     "disk_size",
+    "statsd_datagrams",
+    "statsd_dropped",
+    "statsd_lines",
+    "statsd_bad",
+    "statsd_ignored",
+    "graphite_lines",
+    "graphite_bad",
+    "graphite_ignored",
     NULL};
 
 static const char *const worker_names[STATUS_M_END + 1] = {

@@ -12,10 +12,10 @@
 #define ARGS_MAX 24
 
 /* Commands that ask the daemons, and so can follow -H. */
-static const char *const asking[] = {"incr",  "load",   "export",    "top",
-                                     "range", "around", "history",   "get",
-                                     "rank",  "total",  "flush",     "live",
-                                     "seq",   "quota",  "keyspaces", "acquire"};
+static const char *const asking[] = {
+    "incr",    "load",  "export",    "top",    "range",  "around",
+    "history", "get",   "rank",      "total",  "flush",  "live",
+    "seq",     "quota", "keyspaces", "statsd", "acquire"};
 /* Commands that read no settings. */
 static const char *const without_settings[] = {"board", "completion"};
 

@@ -332,31 +332,3 @@ statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
     s->stopping = true;
     arm_flush(s);
 }
-
-void
-statsd_print(struct statsd *s)
-{
-    static const char *const names[STATSD_PROTOCOLS] = {"statsd", "graphite"};
-
-    if (!s->config || !statsd_is_on(s->config))
-        return;
-    statsd_read_counts(s);
-    for (int p = 0; p < STATSD_PROTOCOLS; p++) {
-        const uint64_t *n = s->counts[p];
-
-        diag(DIAG_INFO,
-             "statistics: %s: datagrams=%llu connections=%llu lines=%llu "
-             "bad=%llu dropped=%llu rounded=%llu ignored=%llu",
-             names[p], (unsigned long long)n[STATSD_DATAGRAMS],
-             (unsigned long long)n[STATSD_CONNECTIONS],
-             (unsigned long long)n[STATSD_LINES],
-             (unsigned long long)n[STATSD_BAD],
-             (unsigned long long)n[STATSD_DROPPED],
-             (unsigned long long)n[STATSD_ROUNDED],
-             (unsigned long long)(n[STATSD_IGNORED] + n[STATSD_IGNORED_GAUGE] +
-                                  n[STATSD_IGNORED_SET] +
-                                  n[STATSD_IGNORED_EVENT] +
-                                  n[STATSD_IGNORED_CHECK] +
-                                  n[STATSD_IGNORED_TIMER]));
-    }
-}

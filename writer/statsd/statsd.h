@@ -128,8 +128,11 @@ void statsd_flush(struct statsd *s);
 void statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
                  void (*stopped)(void *ctx), void *ctx);
 
-/* Prints statistics, as SIGUSR1 asks for. */
-void statsd_print(struct statsd *s);
+/* Lines that were ignored, of the counts of a protocol. */
+uint64_t statsd_ignored(const uint64_t counts[STATSD_COUNTS]);
+
+/* Reads the counts that the kernel and others keep. */
+void statsd_read_counts(struct statsd *s);
 
 /* ---- statsd_take.c ------------------------------------------------------ */
 
@@ -143,9 +146,6 @@ void statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size);
 bool statsd_has_memory(struct statsd *s, size_t bytes);
 
 /* ---- statsd_self.c ------------------------------------------------------ */
-
-/* Reads those that others keep into s->counts. */
-void statsd_read_counts(struct statsd *s);
 
 /* Puts the counts that have changed into the log.  False: no slot is free. */
 bool statsd_put_counts(struct statsd *s);

@@ -102,6 +102,16 @@ put_senders(struct statsd *s)
     return true;
 }
 
+uint64_t
+statsd_ignored(const uint64_t counts[STATSD_COUNTS])
+{
+    uint64_t sum = 0;
+
+    for (int i = STATSD_IGNORED; i < STATSD_COUNTS; i++)
+        sum += counts[i];
+    return sum;
+}
+
 void
 statsd_read_counts(struct statsd *s)
 {

@@ -157,6 +157,7 @@ int cmd_get(struct cmd_line *line);
 int cmd_rank(struct cmd_line *line);
 int cmd_total(struct cmd_line *line);
 int cmd_keyspaces(struct cmd_line *line);
+int cmd_statsd(struct cmd_line *line);
 int cmd_flush(struct cmd_line *line);
 int cmd_held(struct cmd_line *line);
 int cmd_drop(struct cmd_line *line);

@@ -72,6 +72,17 @@ print_machine(struct output *out, const struct overview *o)
 }
 
 static void
+print_statsd(const int64_t *v)
+{
+    (void)printf("statsd  %" PRId64 " datagrams, %" PRId64
+                 " dropped by the kernel; %" PRId64 " lines, %" PRId64
+                 " malformed, %" PRId64 " ignored\n",
+                 v[STATUS_W_STATSD_DATAGRAMS], v[STATUS_W_STATSD_DROPPED],
+                 v[STATUS_W_STATSD_LINES], v[STATUS_W_STATSD_BAD],
+                 v[STATUS_W_STATSD_IGNORED]);
+}
+
+static void
 print_daemon(const struct overview *o, const struct overview_row *r)
 {
     char age[32];
@@ -91,6 +102,10 @@ print_daemon(const struct overview *o, const struct overview_row *r)
     else
         (void)printf(", %" PRId64 " requests", r->values[STATUS_R_REQUESTS]);
     (void)putchar('\n');
+    if (r->kind == STATUS_WRITER && (r->values[STATUS_W_STATSD_DATAGRAMS] > 0 ||
+                                     r->values[STATUS_W_STATSD_LINES] > 0 ||
+                                     r->values[STATUS_W_STATSD_DROPPED] > 0))
+        print_statsd(r->values);
 }
 
 static int

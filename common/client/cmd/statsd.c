@@ -1,0 +1,263 @@
+/* common/client/cmd/statsd.c - countd statsd: what StatsD and Graphite senders
+ * have sent, and what of it was lost or not counted.
+ *
+ * countd-write counts it in the keyspaces countd.statsd and countd.graphite, so
+ * the figures are of all its runs.  Rows of the first come in pages: one for
+ * each figure, and three for each sender that numbers its datagrams. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/diag.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/output.h"
+#include "common/wire/query.h"
+
+static const struct table_column columns[] = {
+    {"protocol", "protocol", false},
+    {"figure", "figure", false},
+    {"count", "count", true},
+};
+
+static const struct table_column sender_columns[] = {
+    {"sender", "sender", false},
+    {"numbered", "numbered", true},
+    {"missing", "missing", true},
+    {"repeated", "repeated", true},
+};
+
+static const struct {
+    const char *name;
+    const char *keyspace;
+    const char *figures[16];
+} protocols[] = {
+    {"statsd",
+     "countd.statsd",
+     {"datagrams", "dropped", "not_allowed", "too_long", "connections", "lines",
+      "bad", "ignored.gauge", "ignored.set", "ignored.event", "ignored.check",
+      "ignored.timer", "rounded", NULL}},
+    {"graphite",
+     "countd.graphite",
+     {"connections", "lines", "bad", "ignored", NULL}},
+};
+
+#define PROTOCOLS (sizeof protocols / sizeof protocols[0])
+
+enum { NUMBERED, MISSING, REPEATED, SENDER_FIGURES };
+
+static const char *const prefixes[SENDER_FIGURES] = {"numbered.", "missing.",
+                                                     "repeated."};
+
+struct sender_row {
+    struct cmd_name name;
+    int64_t counts[SENDER_FIGURES];
+};
+
+struct statsd_command {
+    struct countd *c;
+    struct countd_rows **pages; /* of countd.statsd and countd.graphite */
+    size_t page_count, page_capacity;
+    size_t starts[PROTOCOLS + 1]; /* the first page of each */
+    size_t rows[PROTOCOLS];
+    struct sender_row *senders;
+    size_t sender_count;
+    struct output out;
+};
+
+/* ---- what there is ------------------------------------------------------ */
+
+static int
+keep_page(struct statsd_command *s, struct countd_rows *rows)
+{
+    struct countd_rows **larger = s->pages;
+
+    if (s->page_count == s->page_capacity) {
+        s->page_capacity = 2 * s->page_capacity + 4;
+        larger = realloc(s->pages, s->page_capacity * sizeof(void *));
+    }
+    if (larger == NULL) {
+        countd_rows_free(rows);
+        return -ENOMEM;
+    }
+    s->pages = larger;
+    s->pages[s->page_count++] = rows;
+    return 0;
+}
+
+/* All rows of a keyspace; one that does not exist has none. */
+static int
+read_keyspace(struct statsd_command *s, const char *keyspace, size_t *rows_read)
+{
+    int64_t offset = 0;
+    size_t got;
+
+    do {
+        struct countd_rows *rows;
+        int rc = countd_range(s->c, keyspace, strlen(keyspace), offset,
+                              QUERY_ROWS_MAX, &rows);
+
+        if (rc < 0)
+            return rc;
+        got = rows->count;
+        *rows_read += got;
+        offset += (int64_t)got;
+        rc = keep_page(s, rows);
+        if (rc < 0)
+            return rc;
+    } while (got == QUERY_ROWS_MAX);
+    return 0;
+}
+
+static int
+read_all(struct statsd_command *s)
+{
+    int rc = 0;
+
+    for (size_t p = 0; rc == 0 && p < PROTOCOLS; p++) {
+        rc = read_keyspace(s, protocols[p].keyspace, &s->rows[p]);
+        s->starts[p + 1] = s->page_count;
+    }
+    return rc;
+}
+
+static int64_t
+find_count(const struct statsd_command *s, size_t protocol, const char *figure)
+{
+    for (size_t i = s->starts[protocol]; i < s->starts[protocol + 1]; i++)
+        for (size_t j = 0; j < s->pages[i]->count; j++) {
+            const struct countd_row *row = &s->pages[i]->rows[j];
+
+            if (row->key_size == strlen(figure) &&
+                memcmp(row->key, figure, row->key_size) == 0)
+                return row->count;
+        }
+    return 0;
+}
+
+/* ---- senders ------------------------------------------------------------ */
+
+/* Takes a row that is a figure of a sender. */
+static void
+note_sender(struct statsd_command *s, const struct countd_row *row)
+{
+    for (int i = 0; i < SENDER_FIGURES; i++) {
+        const size_t size = strlen(prefixes[i]);
+        struct sender_row *one = &s->senders[s->sender_count];
+
+        if (row->key_size <= size || row->key_size - size > NAME_MAX_SIZE ||
+            memcmp(row->key, prefixes[i], size) != 0)
+            continue;
+        *one = (struct sender_row){.name = {.size = row->key_size - size}};
+        memcpy(one->name.bytes, row->key + size, one->name.size);
+        one->counts[i] = row->count;
+        s->sender_count++;
+    }
+}
+
+static int
+compare_senders(const void *a, const void *b)
+{
+    const struct sender_row *x = a, *y = b;
+    const size_t size =
+        x->name.size < y->name.size ? x->name.size : y->name.size;
+    const int order = memcmp(x->name.bytes, y->name.bytes, size);
+
+    if (order != 0)
+        return order;
+    return x->name.size < y->name.size ? -1 : x->name.size > y->name.size;
+}
+
+/* One row for each sender, in the order of names. */
+static int
+collect_senders(struct statsd_command *s)
+{
+    size_t rows = 1, used = 0;
+
+    for (size_t i = 0; i < s->starts[1]; i++)
+        rows += s->pages[i]->count;
+    s->senders = calloc(rows, sizeof *s->senders);
+    if (s->senders == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->starts[1]; i++)
+        for (size_t j = 0; j < s->pages[i]->count; j++)
+            note_sender(s, &s->pages[i]->rows[j]);
+    qsort(s->senders, s->sender_count, sizeof *s->senders, compare_senders);
+    for (size_t i = 0; i < s->sender_count; i++) {
+        if (used == 0 ||
+            compare_senders(&s->senders[used - 1], &s->senders[i]) != 0) {
+            s->senders[used++] = s->senders[i];
+            continue;
+        }
+        for (int j = 0; j < SENDER_FIGURES; j++)
+            s->senders[used - 1].counts[j] += s->senders[i].counts[j];
+    }
+    s->sender_count = used;
+    return 0;
+}
+
+/* ---- printing ----------------------------------------------------------- */
+
+static void
+print_protocol(struct statsd_command *s, size_t protocol)
+{
+    const char *const *figures = protocols[protocol].figures;
+
+    for (size_t i = 0; figures[i]; i++)
+        output_row(&s->out,
+                   (const struct cell[]){
+                       cell_text(protocols[protocol].name),
+                       cell_text(figures[i]),
+                       cell_number(find_count(s, protocol, figures[i]))});
+}
+
+static int
+print_all(struct statsd_command *s, const struct cmd_line *line)
+{
+    output_init(&s->out, line, columns, sizeof columns / sizeof columns[0]);
+    for (size_t p = 0; p < PROTOCOLS; p++)
+        if (s->rows[p] > 0)
+            print_protocol(s, p);
+    output_rows_end(&s->out);
+    if (s->sender_count > 0 || s->out.format == OUTPUT_JSON) {
+        output_next_rows(&s->out, "senders", sender_columns,
+                         sizeof sender_columns / sizeof sender_columns[0]);
+        for (size_t i = 0; i < s->sender_count; i++) {
+            const struct sender_row *one = &s->senders[i];
+
+            output_row(&s->out, (const struct cell[]){
+                                    cell_name(one->name.bytes, one->name.size),
+                                    cell_number(one->counts[NUMBERED]),
+                                    cell_number(one->counts[MISSING]),
+                                    cell_number(one->counts[REPEATED])});
+        }
+        output_rows_end(&s->out);
+    }
+    if (s->rows[0] + s->rows[1] > 0 || s->out.format == OUTPUT_JSON)
+        output_as_of(&s->out, s->pages[0]->as_of_ms);
+    return output_fini(&s->out);
+}
+
+int
+cmd_statsd(struct cmd_line *line)
+{
+    static struct statsd_command s;
+    int status, rc;
+
+    status = cmd_connect(line, CMD_READER, 0, &s.c);
+    if (status != 0)
+        return status;
+    rc = read_all(&s);
+    if (rc == 0)
+        rc = collect_senders(&s);
+    status = rc == 0 ? print_all(&s, line) : 0;
+    if (rc == 0 && status == 0 && s.rows[0] + s.rows[1] == 0) {
+        diag(DIAG_INFO, "nothing was received, or statsd.self is off");
+        status = CONFIG_EXIT_NEGATIVE;
+    }
+    for (size_t i = 0; i < s.page_count; i++)
+        countd_rows_free(s.pages[i]);
+    free(s.pages);
+    free(s.senders);
+    countd_close(s.c);
+    return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : status;
+}

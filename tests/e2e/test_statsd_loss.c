@@ -1,0 +1,454 @@
+/* tests/e2e/test_statsd_loss.c - limits and losses of StatsD lines: long names,
+ * rests, drops of the kernel, floods, SIGTERM, SIGKILL, full logs.
+ *
+ *     TEST_SEED */
+#include "tests/e2e/statsd_fixture.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "tests/lib/random.h"
+
+/* ---- names and limits --------------------------------------------------- */
+
+static void
+lengths_have_limits(void **state)
+{
+    struct rig *r = *state;
+    static char text[65600];
+    int fd;
+
+    BEGIN(r, "log.size=1M");
+    fd = udp(&r->writer);
+    memset(text, 'n', sizeof text);
+    strcpy(text + 256, ":1|c"); /* the longest key */
+    say(fd, text);
+    memset(text, 'n', sizeof text);
+    strcpy(text + 257, ":1|c");
+    say(fd, text);
+    /* A line of 8192 bytes, one of 8193, and a last one that counts. */
+    memset(text, 't', sizeof text);
+    memcpy(text, "a:1|c|#", 7);
+    memcpy(text + 8192, "\nb:1|c|#", 8);
+    strcpy(text + 8193 + 8193, "\nc:1|c");
+    say(fd, text);
+    /* The largest datagram. */
+    memset(text, 't', sizeof text);
+    memcpy(text, "_e{", 3);
+    strcpy(text + 65501, "\nd:1|c");
+    assert_int_equal(send(fd, text, 65507, 0), 65507);
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(told(r, "datagrams"), 4);
+    assert_int_equal(told(r, "lines"), 7);
+    assert_int_equal(told(r, "bad"), 3);
+    assert_int_equal(counted(r, C, "a"), 1);
+    assert_int_equal(counted(r, C, "b"), 0);
+    assert_int_equal(counted(r, C, "c"), 1);
+    assert_int_equal(counted(r, C, "d"), 1);
+}
+
+static void
+a_line_above_8192_bytes_ends_a_connection(void **state)
+{
+    static char text[16500];
+    struct rig *r = *state;
+    int fd;
+
+    BEGIN(r, "log.size=1M");
+    fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
+    memset(text, 't', sizeof text);
+    memcpy(text, "a:1|c|#", 7);
+    memcpy(text + 8192, "\r\nb:1|c|#", 9);
+    strcpy(text + 8194 + 8193, "\nc:1|c\n");
+    client_send(fd, text, strlen(text));
+    client_expect_end(fd);
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(counted(r, C, "a"), 1);
+    assert_int_equal(counted(r, C, "b"), 0);
+    assert_int_equal(counted(r, C, "c"), 0);
+}
+
+static void
+a_rest_before_a_reset_is_not_a_line(void **state)
+{
+    struct rig *r = *state;
+    int fd, other;
+
+    BEGIN(r, "log.size=1M");
+    fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
+    say(fd, "a:1|c\nb:1|c");
+    /* The first line has been read when a gauge of a later one is there. */
+    other = client_connect(daemon_port(&r->writer, "ack"));
+    client_increment(other, "w", "k", 1);
+    client_wins(other, 1);
+    client_increment(other, "w", "k", 1);
+    client_wins(other, 1);
+    client_reset(fd);
+    client_close(other);
+    stop(r);
+
+    assert_int_equal(counted(r, C, "b"), 0);
+}
+
+static void
+figures_about_itself_can_be_off(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    BEGIN(r, "log.size=1M", "statsd.self=off");
+    fd = udp(&r->writer);
+    say(fd, "a:1|c\nbad");
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(r->records.count, 1);
+    assert_int_equal(counted(r, C, "a"), 1);
+}
+
+/* ---- the socket in the directory ---------------------------------------- */
+
+static int
+unix_datagrams(const struct rig *r)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    char path[700];
+    int fd, folder;
+
+    (void)snprintf(path, sizeof path, "%s/socket", r->data);
+    folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_true(folder >= 0);
+    (void)snprintf(to.sun_path, sizeof to.sun_path, "/proc/self/fd/%d/statsd",
+                   folder);
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+    close(folder);
+    return fd;
+}
+
+static void
+datagrams_come_to_a_socket_with_a_long_path(void **state)
+{
+    static char longer[70000];
+    struct rig *r = *state;
+    const size_t size = strlen(r->data);
+    int fd;
+
+    (void)snprintf(r->data + size, sizeof r->data - size, "/%0200d", 1);
+    assert_int_equal(mkdir(r->data, 0755), 0);
+    BEGIN(r, "log.size=1M", "statsd.listen=socket");
+    fd = unix_datagrams(r);
+    say(fd, "a:1|c\nb:2|c");
+    /* Cut, its last line might count something else. */
+    memset(longer, '\n', sizeof longer);
+    memcpy(longer + 65530, "c:12345|c", 9);
+    assert_int_equal(send(fd, longer, sizeof longer, 0), sizeof longer);
+    say(fd, "a:1|c");
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(counted(r, C, "a"), 2);
+    assert_int_equal(counted(r, C, "b"), 2);
+    assert_int_equal(r->records.count > 0, 1);
+    assert_int_equal(counted(r, C, "c"), 0);
+    assert_int_equal(told(r, "datagrams"), 2);
+    assert_int_equal(told(r, "too_long"), 1);
+}
+
+/* ---- numbered datagrams ------------------------------------------------- */
+
+static void
+gaps_and_repeats_of_a_sender_are_counted(void **state)
+{
+    static const int numbers[] = {7, 8, 8, 12, 10, 13};
+    struct rig *r = *state;
+    char text[64];
+    int fd;
+
+    BEGIN(r, "log.size=1M");
+    fd = udp(&r->writer);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        (void)snprintf(text, sizeof text, "countd.datagram.web-1:%d|g\r\na:1|c",
+                       numbers[i]);
+        say(fd, text);
+    }
+    say(fd, "a:1|c\ncountd.datagram.web-2:5|g"); /* only in the first line */
+    client_close(fd);
+    stop(r);
+
+    assert_int_equal(told(r, "numbered.web-1"), 6);
+    assert_int_equal(told(r, "missing.web-1"), 2); /* 9 and 11 */
+    assert_int_equal(told(r, "repeated.web-1"), 1);
+    assert_int_equal(told(r, "numbered.web-2"), 0);
+    assert_int_equal(told(r, "ignored.gauge"), 7);
+    assert_int_equal(counted(r, C, "a"), 7);
+}
+
+/* ---- a model ------------------------------------------------------------ */
+
+#define NAMES  40
+#define ROUNDS 25
+
+/* Millionths, as the page of the protocol defines them. */
+struct model_name {
+    int64_t exact;
+    unsigned lines;
+};
+
+/* One random line of a counter; what it adds is exact in millionths, or is
+ * rounded as each quotient is. */
+static void
+make_line(struct random *rng, struct model_name *names, char *text, size_t size)
+{
+    static const struct {
+        const char *text;
+        int64_t per; /* value millionths are multiplied by `per` / `parts` */
+        int64_t parts;
+    } rates[] = {{"", 1, 1},        {"|@0.5", 2, 1},    {"|@.3", 10, 3},
+                 {"|@7e-1", 10, 7}, {"|@1", 1, 1},      {"|@0.125", 8, 1},
+                 {"|#t:1", 1, 1},   {"|@0.9|#x", 10, 9}};
+    const size_t rate = random_below(rng, sizeof rates / sizeof rates[0]);
+    const size_t name = random_below(rng, NAMES);
+    const int64_t thousandths = (int64_t)random_below(rng, 20001) - 10000;
+    const int64_t size_of = thousandths < 0 ? -thousandths : thousandths;
+    int64_t millionths = size_of * 1000 * rates[rate].per * 2;
+
+    millionths = (millionths + rates[rate].parts) / (2 * rates[rate].parts);
+    names[name].exact += thousandths < 0 ? -millionths : millionths;
+    names[name].lines++;
+    (void)snprintf(text, size, "n%zu:%s%lld.%03lld|c%s", name,
+                   thousandths < 0 ? "-" : "", (long long)(size_of / 1000),
+                   (long long)(size_of % 1000), rates[rate].text);
+}
+
+static void
+rests_stay_with_their_names_over_many_flushes(void **state)
+{
+    struct random rng = {random_seed("test_statsd")};
+    struct model_name names[NAMES] = {{0}};
+    struct rig *r = *state;
+    size_t slots = 0;
+    char text[1024], key[16];
+    int fd, turn;
+
+    BEGIN(r, "log.size=256K", "log.count=40", "log.rotate_after=1h",
+          "statsd.flush=60s");
+    fd = udp(&r->writer);
+    turn = ack(r);
+    for (size_t round = 1; round <= ROUNDS; round++) {
+        for (size_t i = random_below(&rng, 30) + 1; i > 0; i--) {
+            size_t used = 0;
+
+            for (size_t j = random_below(&rng, 10) + 1; j > 0; j--) {
+                make_line(&rng, names, text + used, sizeof text - used);
+                used += strlen(text + used);
+                text[used++] = '\n';
+            }
+            assert_int_equal(send(fd, text, used, 0), used);
+        }
+        /* Flushes what has been read, and hands the log on. */
+        client_increment(turn, "turn", "k", 1);
+        client_wins(turn, 1);
+        daemon_signal(&r->writer, SIGUSR2);
+        await_logs(r, LOG_MODE_FULL, round);
+    }
+    client_close(turn);
+    client_close(fd);
+    stop(r);
+    for (size_t i = 0; i < NAMES; i++) {
+        int64_t off;
+        size_t count;
+
+        (void)snprintf(key, sizeof key, "n%zu", i);
+        off = (int64_t)records_sum(&r->records, C, key, &count) * 1000000 -
+              names[i].exact;
+        slots += count;
+        if (off > 500000 || off < -500000)
+            fail_msg("%s is off by %lld millionths after %u lines", key,
+                     (long long)off, names[i].lines);
+    }
+    assert_true(slots > 2 * NAMES); /* of several flushes */
+    assert_int_equal(told(r, "bad"), 0);
+}
+
+/* ---- loss --------------------------------------------------------------- */
+
+static void
+drops_of_the_kernel_are_told_to_the_number(void **state)
+{
+    enum { SENT = 3000 };
+    struct rig *r = *state;
+    int fd, status;
+
+    BEGIN(r, "log.size=1M", "statsd.rcvbuf=64K");
+    fd = udp(&r->writer);
+    daemon_signal(&r->writer, SIGSTOP);
+    assert_int_equal(waitpid(r->writer.pid, &status, WUNTRACED), r->writer.pid);
+    assert_true(WIFSTOPPED(status));
+    for (int i = 0; i < SENT; i++)
+        say(fd, "a:1|c\na:1|c");
+    daemon_signal(&r->writer, SIGCONT);
+    client_close(fd);
+    stop(r);
+
+    assert_true(told(r, "dropped") > 0);
+    assert_int_equal(told(r, "dropped") + told(r, "datagrams"), SENT);
+    assert_int_equal(counted(r, C, "a"), 2 * told(r, "datagrams"));
+}
+
+/* Sends until the port is closed.  In a process of its own. */
+static pid_t
+flood(const struct rig *r)
+{
+    const pid_t pid = fork();
+    char text[1024];
+    size_t used = 0;
+    int fd;
+
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    fd = udp(&r->writer);
+    for (int i = 0; i < 20; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "flood.%d:1|c\n", i);
+    while (send(fd, text, used, 0) == (ssize_t)used)
+        continue;
+    _exit(0);
+}
+
+static void
+sigterm_under_a_flood_loses_nothing_received(void **state)
+{
+    struct rig *r = *state;
+    int64_t sum = 0;
+    pid_t pid;
+    int fd;
+
+    BEGIN(r, "log.size=4M", "write.drain=200ms", "statsd.flush=20ms");
+    pid = flood(r);
+    /* Other ports are served meanwhile. */
+    fd = ack(r);
+    for (int i = 0; i < 200; i++) {
+        client_increment(fd, "other", "k", 1);
+        client_wins(fd, 1);
+    }
+    client_close(fd);
+    stop(r);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+
+    assert_int_equal(counted(r, "other", "k"), 200);
+    assert_true(told(r, "datagrams") > 200);
+    assert_int_equal(told(r, "lines"), 20 * told(r, "datagrams"));
+    for (size_t i = 0; i < r->records.count; i++)
+        if (strcmp(r->records.at[i].keyspace, C) == 0)
+            sum += r->records.at[i].increment;
+    assert_int_equal(sum, told(r, "lines"));
+}
+
+static void
+sigkill_loses_a_flush_at_most(void **state)
+{
+    struct rig *r = *state;
+    int fd;
+
+    BEGIN(r, "log.size=1M", "log.rotate_after=50ms", "statsd.flush=20ms");
+    fd = udp(&r->writer);
+    for (int i = 0; i < 100; i++)
+        say(fd, "a:1|c");
+    /* A flush has put them into the log, which is handed on by its age. */
+    await_logs(r, LOG_MODE_FULL, 1);
+    for (int i = 0; i < 100; i++)
+        say(fd, "b:1|c");
+    daemon_kill(&r->writer);
+    client_close(fd);
+    read_logs(r);
+
+    assert_int_equal(counted(r, C, "a"), 100);
+    assert_in_range(counted(r, C, "b"), 0, 100);
+}
+
+/* ---- all logs are full -------------------------------------------------- */
+
+#define NAME_LINE 185
+
+/* Sends lines of different names over TCP, from byte `at` of all such lines on,
+ * until the writer does not read any more, or to byte `end`.  Returns where the
+ * next byte is. */
+static size_t
+send_names(int fd, size_t at, size_t end)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+    while (at < end && poll(&p, 1, 500) > 0) {
+        char line[NAME_LINE + 1];
+        ssize_t n;
+
+        (void)snprintf(line, sizeof line, "%0180zu:1|c\n", at / NAME_LINE);
+        n = send(fd, line + at % NAME_LINE, NAME_LINE - at % NAME_LINE,
+                 MSG_DONTWAIT | MSG_NOSIGNAL);
+        assert_true(n > 0 || errno == EAGAIN);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return at;
+}
+
+static void
+full_logs_push_back_and_nothing_is_lost(void **state)
+{
+    size_t most = (size_t)400000 * NAME_LINE;
+    struct rig *r = *state;
+    struct daemon worker, reader;
+    size_t sent;
+    int fd;
+
+    BEGIN(r, "log.size=2M", "log.count=2", "log.max=2", "statsd.memory=16M",
+          "statsd.flush=20ms", "keyspace.max=100");
+    fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
+    sent = send_names(fd, 0, most);
+    assert_true(sent < most);
+    /* Other ports are served, and countd-write ends the wait of nobody. */
+    assert_true(daemon_alive(&r->writer));
+    daemon_start(&worker, "countd-worker", "-d", r->data, NULL);
+    most = (sent / NAME_LINE + 1000) * NAME_LINE;
+    sent = send_names(fd, sent, most);
+    assert_int_equal(sent, most);
+    client_close(fd);
+    assert_int_equal(daemon_stop(&r->writer), 0);
+    daemon_start(&reader, "countd-read", "-d", r->data, "-o",
+                 "read.listen=127.0.0.1:0", NULL);
+    fd = client_connect(daemon_port(&reader, "read"));
+    client_await_merge(fd, C, (int64_t)clock_unix_ms(), LIMIT_MS);
+    assert_int_equal(client_total(fd, C), sent / NAME_LINE);
+    assert_true(client_total(fd, "countd.statsd") > 0);
+    client_close(fd);
+    assert_int_equal(daemon_stop(&reader), 0);
+    assert_int_equal(daemon_stop(&worker), 0);
+    daemon_fini(&reader);
+    daemon_fini(&worker);
+}
+
+static const struct CMUnitTest tests[] = {
+    ON_RIG(lengths_have_limits),
+    ON_RIG(a_line_above_8192_bytes_ends_a_connection),
+    ON_RIG(a_rest_before_a_reset_is_not_a_line),
+    ON_RIG(figures_about_itself_can_be_off),
+    ON_RIG(datagrams_come_to_a_socket_with_a_long_path),
+    ON_RIG(gaps_and_repeats_of_a_sender_are_counted),
+    ON_RIG(rests_stay_with_their_names_over_many_flushes),
+    ON_RIG(drops_of_the_kernel_are_told_to_the_number),
+    ON_RIG(sigterm_under_a_flood_loses_nothing_received),
+    ON_RIG(sigkill_loses_a_flush_at_most),
+    ON_RIG(full_logs_push_back_and_nothing_is_lost),
+};
+
+TEST_MAIN(tests)
