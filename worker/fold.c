@@ -28,14 +28,12 @@ struct record {
     struct fold_keyspace *keyspace;
     uint32_t minute;
     uint32_t tag;
-    uint32_t number; /* in the group */
 };
 
 /* Slots that are taken together. */
 struct fold_group {
     struct slot_stamp stamps[GROUP];
     struct message messages[GROUP];
-    struct packed_name_ids marks[GROUP];
     struct record records[GROUP];
 };
 
@@ -106,8 +104,6 @@ fold_clear(struct fold *f)
     f->records = f->zeros = 0;
     f->grown = 0;
     f->entries_grown = 0;
-    if (f->watch)
-        f->watch->clear(f->watch->ctx);
     if (f->wide || !f->arena.at) {
         f->wide = false;
         close_regions(f);
@@ -299,7 +295,6 @@ new_entry(struct fold *f, const struct record *r, uint32_t keyspace)
     e->minute = r->minute;
     e->sum_low = 0;
     e->sum_high = 0;
-    e->mark = 0;
     e->key_size = r->m.key_size;
     memcpy(e->key, r->m.key, r->m.key_size);
     list_entry(f, r->keyspace, reference);
@@ -359,7 +354,6 @@ read_group(struct fold *f, const struct log *log, unsigned number,
     for (i = 0; i < count; i++) {
         struct record *r = &g->records[n];
 
-        g->marks[i] = (struct packed_name_ids){NULL, NULL};
         if (g->messages[i].increment == 0)
             continue;
         k = keyspace_of(f, k, &g->messages[i]);
@@ -368,7 +362,6 @@ read_group(struct fold *f, const struct log *log, unsigned number,
         r->keyspace = k;
         r->minute = minute_of(&g->stamps[i]);
         r->tag = entry_tag(f, &r->m, k, r->minute);
-        r->number = i;
         __builtin_prefetch(&cells(&f->entries)[r->tag & f->entries.mask]);
         n++;
     }
@@ -393,8 +386,6 @@ add_group(struct fold *f, struct fold_group *g, int count)
         if (!e)
             e = new_entry(f, r, keyspace);
         entry_add(e, r->m.increment);
-        g->marks[r->number] =
-            (struct packed_name_ids){&r->keyspace->mark, &e->mark};
     }
     f->records += (uint64_t)count;
 }
@@ -444,7 +435,7 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
         f->zeros += group - (uint32_t)n;
         add_group(f, &g, n);
         if (f->watch)
-            f->watch->see(f->watch->ctx, g.messages, g.stamps, g.marks, group);
+            f->watch->see(f->watch->ctx, g.messages, g.stamps, group);
     }
     return 0;
 }

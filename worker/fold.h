@@ -26,7 +26,6 @@
 
 #include "common/base/hash.h"
 #include "common/log/log.h"
-#include "common/log/packed.h"
 #include "common/log/slot.h"
 #include "common/store/store.h"
 #include "worker/region.h"
@@ -40,9 +39,8 @@ struct fold_keyspace {
     uint32_t entry_count;
     uint32_t tag;
     uint16_t name_size;
-    int8_t state;  /* the caller's, 0 at first */
-    int error;     /* the caller's */
-    uint32_t mark; /* the watcher's, 0 at first */
+    int8_t state; /* the caller's, 0 at first */
+    int error;    /* the caller's */
     uint8_t name[];
 };
 
@@ -61,7 +59,6 @@ struct fold_entry {
     uint32_t minute;
     uint64_t sum_low;
     int32_t sum_high; /* 2^32 increments need 96 bits */
-    uint32_t mark;    /* the watcher's, 0 at first */
     uint16_t key_size;
     uint8_t key[];
 };
@@ -81,15 +78,12 @@ struct fold_table {
 
 /* Who is told what is read, as it is read and checked: of each log first that
  * it begins, then of its increments, those of 0 too, SLOT_RUN at most at once,
- * then how fold_add() ends.  The marks are those of the keyspace and the entry;
- * an increment of 0 has none.  They live until `clear`. */
+ * then how fold_add() ends. */
 struct fold_watch {
     void (*begin)(void *ctx, const struct log *log);
     void (*see)(void *ctx, const struct message *messages,
-                const struct slot_stamp *stamps,
-                const struct packed_name_ids *marks, unsigned count);
+                const struct slot_stamp *stamps, unsigned count);
     void (*end)(void *ctx, const struct log *log, int rc);
-    void (*clear)(void *ctx);
     void *ctx;
 };
 

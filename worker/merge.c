@@ -89,22 +89,15 @@ archive_begins(void *ctx, const struct log *log)
 
 static void
 archive_sees(void *ctx, const struct message *messages,
-             const struct slot_stamp *stamps,
-             const struct packed_name_ids *marks, unsigned count)
+             const struct slot_stamp *stamps, unsigned count)
 {
-    archive_see(ctx, messages, stamps, marks, count);
+    archive_see(ctx, messages, stamps, count);
 }
 
 static void
 archive_ends(void *ctx, const struct log *log, int rc)
 {
     archive_end(ctx, log, rc);
-}
-
-static void
-archive_restarts(void *ctx)
-{
-    archive_restart(ctx);
 }
 
 int
@@ -117,7 +110,6 @@ merge_archive(struct merge *m, uint64_t keep_ms)
     m->watch = (struct fold_watch){.begin = archive_begins,
                                    .see = archive_sees,
                                    .end = archive_ends,
-                                   .clear = archive_restarts,
                                    .ctx = &m->archive};
     m->batch.fold.watch = &m->watch;
     return 0;

@@ -17,8 +17,9 @@
 
 #define DIGITS_SIZE (13 + 1 + 10 + 1 + 20)
 
-static const char packed_end[] = ".packed";
+static const char log_end[] = ".gz";
 static const char missing_end[] = ".missing";
+static const char old_end[] = ".packed";
 
 void
 archive_name_put(const struct archive_name *n, char text[ARCHIVE_NAME_SIZE])
@@ -26,7 +27,9 @@ archive_name_put(const struct archive_name *n, char text[ARCHIVE_NAME_SIZE])
     (void)snprintf(text, ARCHIVE_NAME_SIZE,
                    "%013" PRIu64 "-%010" PRIu64 "-%020" PRIu64 "%s",
                    n->first_ms, n->index, n->epoch,
-                   n->missing ? missing_end : packed_end); /* cut at worst */
+                   n->missing ? missing_end
+                   : n->old   ? old_end
+                              : log_end); /* cut at worst */
 }
 
 /* A number of so many digits; whatever they are. */
@@ -54,6 +57,7 @@ archive_name_parse(const char *text, struct archive_name *out)
     n.index = digits(text + 13 + 1, 10);
     n.epoch = digits(text + 13 + 1 + 10 + 1, 20);
     n.missing = strcmp(text + DIGITS_SIZE, missing_end) == 0;
+    n.old = strcmp(text + DIGITS_SIZE, old_end) == 0;
     archive_name_put(&n, again);
     if (strcmp(again, text) != 0)
         return -EINVAL;
@@ -70,7 +74,9 @@ compare(const struct archive_name *a, const struct archive_name *b)
         return a->index < b->index ? -1 : 1;
     if (a->epoch != b->epoch)
         return a->epoch < b->epoch ? -1 : 1;
-    return (int)a->missing - (int)b->missing;
+    if (a->missing != b->missing)
+        return (int)a->missing - (int)b->missing;
+    return (int)a->old - (int)b->old;
 }
 
 /* ---- open, close ------------------------------------------------------- */
@@ -87,14 +93,14 @@ archive_open(struct archive *a, int folder_fd, uint64_t keep_ms)
     archive_init(a);
     a->fd = folder_fd;
     a->keep_ms = keep_ms;
-    return packer_new(&a->packer);
+    return archive_writer_new(&a->writer);
 }
 
 void
 archive_close(struct archive *a)
 {
     archive_forget(a);
-    packer_free(a->packer);
+    archive_writer_free(a->writer);
     free(a->ready);
     archive_init(a);
 }
@@ -242,14 +248,14 @@ write_file(struct archive *a, const struct log *log, const char *temporary)
 
     if (fd < 0)
         return fd;
-    rc = packer_write(a->packer, log, fd);
+    rc = archive_write_log(a->writer, log, fd);
     if (rc == 0 && fdatasync(fd) < 0)
         rc = -errno;
     (void)close(fd); /* synced, or given up */
     return rc;
 }
 
-/* Has a file that was packed before be durable. */
+/* Makes a file durable that was written before. */
 static int
 sync_file(const struct archive *a, const char *temporary)
 {
@@ -340,37 +346,34 @@ archive_sync(struct archive *a)
     return fsync(a->fd) < 0 ? -errno : 0;
 }
 
-/* ---- packing while a log is read ---------------------------------------- */
+/* ---- writing while a log is read ---------------------------------------- */
 
 void
 archive_begin(struct archive *a, const struct log *log)
 {
     const struct archive_name n = name_of(log);
     char temporary[TEMPORARY_SIZE];
+    struct archive_header h;
 
     assert(a->file < 0);
     temporary_name(&n, temporary);
     a->file = make_file(a, temporary);
-    a->error = a->file < 0 ? a->file : packer_begin(a->packer, log, a->file);
+    a->error = a->file < 0 ? a->file : 0;
+    archive_header_of(log, &h);
+    if (a->file >= 0)
+        archive_writer_begin(a->writer, &h, a->file);
 }
 
 void
 archive_see(struct archive *a, const struct message *messages,
-            const struct slot_stamp *stamps,
-            const struct packed_name_ids *marks, unsigned count)
+            const struct slot_stamp *stamps, unsigned count)
 {
-    if (a->error == 0)
-        a->error = packer_add(a->packer, messages, stamps, marks, count);
+    for (unsigned i = 0; a->error == 0 && i < count; i++)
+        a->error =
+            archive_writer_add(a->writer, &messages[i], stamps[i].received_ms);
 }
 
-void
-archive_restart(struct archive *a)
-{
-    assert(a->file < 0);
-    packer_restart(a->packer);
-}
-
-/* Room for one more of them.  Without it the log is packed again later. */
+/* Room for one more of them.  Without it the log is written again later. */
 static bool
 has_room(struct archive *a)
 {
@@ -394,7 +397,7 @@ archive_end(struct archive *a, const struct log *log, int rc)
     char temporary[TEMPORARY_SIZE];
 
     if (a->error == 0 && rc == 0)
-        a->error = packer_end(a->packer);
+        a->error = archive_writer_end(a->writer);
     if (a->file >= 0)
         (void)close(a->file); /* synced when it is added */
     a->file = -1;

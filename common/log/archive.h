@@ -1,9 +1,12 @@
 /* common/log/archive.h - the folder of merged logs, kept for a while.
  *
- *     archive/FIRSTMS-INDEX-EPOCH.packed   a log (packed.h); 13, 10 and 20
- *                                          digits: names sort by time
+ *     archive/FIRSTMS-INDEX-EPOCH.gz       a log (archive_file.h); 13, 10 and
+ *                                          20 digits: names sort by time
  *     archive/FIRSTMS-INDEX-EPOCH.missing  empty: this log was merged and
  *                                          could not be archived
+ *     archive/FIRSTMS-INDEX-EPOCH.packed   a log in the format of before:
+ *                                          removed when its time is over,
+ *                                          not read
  *     archive/%t...                        being written
  *
  * A log is archived when all of it is merged, or held, and before it is
@@ -30,8 +33,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/log/archive_file.h"
 #include "common/log/log.h"
-#include "common/log/packed.h"
 
 #define ARCHIVE_FOLDER    "archive"
 #define ARCHIVE_NAME_SIZE 64
@@ -45,6 +48,7 @@ struct archive_name {
     uint64_t index;
     uint64_t epoch;
     bool missing;
+    bool old; /* in the format of before */
 };
 
 void archive_name_put(const struct archive_name *n,
@@ -54,18 +58,18 @@ void archive_name_put(const struct archive_name *n,
 int archive_name_parse(const char *text, struct archive_name *out);
 
 struct archive {
-    int fd;                /* the folder, borrowed; -1: off */
-    uint64_t keep_ms;      /* 0: for ever */
-    struct packer *packer; /* NULL: off */
+    int fd;                        /* the folder, borrowed; -1: off */
+    uint64_t keep_ms;              /* 0: for ever */
+    struct archive_writer *writer; /* NULL: off */
     struct archive_name oldest[ARCHIVE_OLDEST]; /* of the last look, by time */
     size_t oldest_count;
     size_t oldest_at;   /* those before are gone */
     uint64_t made_room; /* logs removed before their time, since the start */
 
-    /* Logs of the batch that are packed already, as %t files. */
+    /* Logs of the batch that are written already, as %t files. */
     struct archive_name *ready;
     size_t ready_count, ready_room;
-    int file;  /* the one being packed; -1: none */
+    int file;  /* the one being written; -1: none */
     int error; /* and what went wrong with it */
 };
 
@@ -79,7 +83,7 @@ void archive_close(struct archive *a);
 static inline bool
 archive_is_on(const struct archive *a)
 {
-    return a->packer != NULL;
+    return a->writer != NULL;
 }
 
 /* Archives a sealed log that the caller owns, durable but for its name:
@@ -88,20 +92,16 @@ archive_is_on(const struct archive *a)
 int archive_add(struct archive *a, const struct log *log);
 int archive_sync(struct archive *a);
 
-/* A log may be packed while it is read for its merge: archive_begin(), all its
+/* A log may be written while it is read for its merge: archive_begin(), all its
  * increments, archive_end() with what came of reading it.  Then archive_add()
- * has only to make it durable; when anything failed it packs the log again,
+ * has only to make it durable; when anything failed it writes the log again,
  * and says what is wrong then. */
 void archive_begin(struct archive *a, const struct log *log);
 void archive_see(struct archive *a, const struct message *messages,
-                 const struct slot_stamp *stamps,
-                 const struct packed_name_ids *marks, unsigned count);
+                 const struct slot_stamp *stamps, unsigned count);
 void archive_end(struct archive *a, const struct log *log, int rc);
 
-/* As packer_restart(). */
-void archive_restart(struct archive *a);
-
-/* The batch is over: what was packed and not added goes. */
+/* The batch is over: what was written and not added goes. */
 void archive_forget(struct archive *a);
 
 /* Removes what is older than keep_ms at now_ms (Unix time), ARCHIVE_STEP logs

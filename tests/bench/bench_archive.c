@@ -231,9 +231,9 @@ fill_store(struct bench *b, const struct load *load)
 static void
 read_all(struct bench *b)
 {
-    const struct packed_record *records;
+    const struct archive_record *records;
     struct archive_name n;
-    struct packed *p;
+    struct archive_reader *p;
     uint64_t cpu;
     const char *name;
     struct stat st;
@@ -248,11 +248,11 @@ read_all(struct bench *b)
         check(fd < 0 || fstat(fd, &st) < 0 ? -errno : 0, name);
         b->archive_bytes += (uint64_t)st.st_size;
         cpu = cpu_ns();
-        check(packed_open(&p, fd), "packed_open");
-        while (packed_next(p, &records) > 0)
+        check(archive_reader_open(&p, fd), "archive_reader_open");
+        while (archive_reader_next(p, &records) > 0)
             continue;
         b->read_cpu += cpu_ns() - cpu;
-        packed_close(p);
+        archive_reader_close(p);
         (void)close(fd); /* only read */
         check(unlinkat(b->dir.archive_fd, name, 0) < 0 ? -errno : 0, name);
     }

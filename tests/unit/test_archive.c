@@ -105,12 +105,12 @@ static void
 names_are_read_as_they_are_written_and_no_others(void **state)
 {
     static const char good[] = "1700000000000-0000000007-00000000000000000003";
-    static const char *const bad[] = {"", ".gz", "", "x", "%t"};
+    static const char *const bad[] = {"", ".zip", "", "x", "%t"};
     struct archive_name n;
     char text[ARCHIVE_NAME_SIZE];
 
     (void)state; /* needs none */
-    (void)snprintf(text, sizeof text, "%s.packed", good);
+    (void)snprintf(text, sizeof text, "%s.gz", good);
     assert_rc(archive_name_parse(text, &n), 0);
     assert_int_equal(n.first_ms, FIRST);
     assert_int_equal(n.index, 7);
@@ -119,13 +119,16 @@ names_are_read_as_they_are_written_and_no_others(void **state)
     (void)snprintf(text, sizeof text, "%s.missing", good);
     assert_rc(archive_name_parse(text, &n), 0);
     assert_true(n.missing);
+    (void)snprintf(text, sizeof text, "%s.packed", good);
+    assert_rc(archive_name_parse(text, &n), 0);
+    assert_true(n.old && !n.missing);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         (void)snprintf(text, sizeof text, "%s%s", good, bad[i]);
         assert_rc(archive_name_parse(text, &n), -EINVAL);
-        (void)snprintf(text, sizeof text, "%s%s.packed", bad[i], good + 1);
+        (void)snprintf(text, sizeof text, "%s%s.gz", bad[i], good + 1);
         assert_rc(archive_name_parse(text, &n), -EINVAL);
     }
-    (void)snprintf(text, sizeof text, "%s.packed",
+    (void)snprintf(text, sizeof text, "%s.gz",
                    "1700000000000-0000000007-99999999999999999999");
     assert_rc(archive_name_parse(text, &n), -EINVAL);
 }
@@ -178,12 +181,12 @@ tell(struct place *p, const struct log *log, unsigned count, int rc)
 
     archive_begin(&p->archive, log);
     for (unsigned i = 0; i < count; i++)
-        archive_see(&p->archive, &m, &stamp, NULL, 1);
+        archive_see(&p->archive, &m, &stamp, 1);
     archive_end(&p->archive, log, rc);
 }
 
 static void
-what_was_packed_while_it_was_read_is_not_read_again(void **state)
+what_was_written_while_it_was_read_is_not_read_again(void **state)
 {
     struct place *p = *state;
     struct log log = full_log(p, 1, 0);
@@ -202,7 +205,7 @@ what_was_packed_while_it_was_read_is_not_read_again(void **state)
 }
 
 static void
-what_was_packed_and_not_merged_goes(void **state)
+what_was_written_and_not_merged_goes(void **state)
 {
     struct place *p = *state;
     struct log log = full_log(p, 1, 0), other = full_log(p, 2, 0);
@@ -216,9 +219,9 @@ what_was_packed_and_not_merged_goes(void **state)
     let_go(&other);
 }
 
-/* Too few or too many increments, or no disk: it is packed again. */
+/* Too few or too many increments, or no disk: it is written again. */
 static void
-what_could_not_be_packed_while_it_was_read_is_packed_again(void **state)
+what_could_not_be_written_while_it_was_read_is_written_again(void **state)
 {
     struct place *p = *state;
 
@@ -228,7 +231,7 @@ what_could_not_be_packed_while_it_was_read_is_packed_again(void **state)
         if (i == 2)
             fault_inject("openat", 1, EMFILE);
         if (i > 2)
-            fault_inject("write", i - 2, ENOSPC);
+            fault_inject("pwrite", 1, ENOSPC);
         tell(p, &log, i == 1 ? 2 : i > 1, 0);
         assert_int_equal(fault_hit(), i >= 2);
         fault_clear();
@@ -319,7 +322,7 @@ on_a_full_disk_the_oldest_logs_make_room(void **state)
     for (uint64_t i = 0; i < 4; i++)
         assert_rc(add(p, i, i), 0);
     log = full_log(p, 4, 4);
-    fault_inject("write", 1, ENOSPC);
+    fault_inject("pwrite", 1, ENOSPC);
 
     assert_rc(archive_add(&p->archive, &log), 0);
 
@@ -341,7 +344,7 @@ a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown(void **state)
     for (uint64_t i = 0; i < ARCHIVE_ROOM + 4; i++)
         assert_rc(add(p, i, i), 0);
     log = full_log(p, 40, 40);
-    fault_inject_from("write", 1, ENOSPC);
+    fault_inject_from("pwrite", 1, ENOSPC);
 
     assert_rc(archive_add(&p->archive, &log), -ENOSPC);
 
@@ -362,7 +365,7 @@ a_newer_log_makes_no_room_for_an_older_one(void **state)
 
     assert_rc(add(p, 0, 50), 0);
     log = full_log(p, 1, 1);
-    fault_inject_from("write", 1, ENOSPC);
+    fault_inject_from("pwrite", 1, ENOSPC);
     assert_rc(archive_add(&p->archive, &log), -ENOSPC);
     fault_clear();
     let_go(&log);
@@ -398,9 +401,9 @@ static const struct CMUnitTest tests[] = {
     CASE(names_are_read_as_they_are_written_and_no_others),
     CASE(a_log_has_its_name_only_when_all_of_it_is_durable),
     CASE(what_a_killed_worker_left_is_written_anew),
-    CASE(what_was_packed_while_it_was_read_is_not_read_again),
-    CASE(what_was_packed_and_not_merged_goes),
-    CASE(what_could_not_be_packed_while_it_was_read_is_packed_again),
+    CASE(what_was_written_while_it_was_read_is_not_read_again),
+    CASE(what_was_written_and_not_merged_goes),
+    CASE(what_could_not_be_written_while_it_was_read_is_written_again),
     CASE(logs_go_when_their_time_is_over_and_not_before),
     CASE(a_step_is_bounded_and_takes_the_oldest),
     CASE(what_another_worker_removed_is_gone),

@@ -791,7 +791,7 @@ what_cannot_be_archived_is_merged_all_the_same_and_said(void **state)
 
     archive_on(x);
     full_log(x, 0);
-    fault_inject_from("write", 1, ENOSPC);
+    fault_inject_from("renameat", 1, ENOSPC);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     fault_clear();
 

@@ -15,40 +15,37 @@
 /* ---- reading headers --------------------------------------------------- */
 
 int
-archived_open(const struct archived *a, struct packed **out, int *fd)
+archived_open(const struct archived *a, struct archive_reader **out, int *fd)
 {
     int rc;
 
     *fd = open(a->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (*fd < 0)
         return -errno;
-    rc = packed_open(out, *fd);
+    rc = archive_reader_open(out, *fd);
     if (rc < 0)
         (void)close(*fd);
     return rc;
 }
 
 void
-archived_close(struct packed *p, int fd)
+archived_close(struct archive_reader *r, int fd)
 {
-    packed_close(p);
+    archive_reader_close(r);
     (void)close(fd);
 }
 
 static int
-read_header(const char *path, struct packed_header *out)
+read_header(const char *path, struct archive_header *out)
 {
-    uint8_t bytes[PACKED_HEADER_SIZE];
     const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    ssize_t got;
     int rc;
 
     if (fd < 0)
         return -errno;
-    got = pread(fd, bytes, sizeof bytes, 0);
-    rc = got < 0 ? -errno : got < (ssize_t)sizeof bytes ? -EBADMSG : 0;
-    (void)close(fd);
-    return rc < 0 ? rc : packed_header_get(bytes, out);
+    rc = archive_read_header(fd, out);
+    (void)close(fd); /* only read */
+    return rc;
 }
 
 /* What a name says is what the header must say. */
@@ -61,7 +58,7 @@ take_header(struct archived *a, const struct archive_name *n)
          a->header.epoch != n->epoch))
         a->error = -EBADMSG;
     if (a->error < 0 || a->missing)
-        a->header = (struct packed_header){
+        a->header = (struct archive_header){
             .first_ms = n->first_ms, .index = n->index, .epoch = n->epoch};
     a->order_ms = a->header.first_ms;
 }
@@ -164,7 +161,7 @@ archived_add(struct archived_list *list, const char *path)
     if (rc == -EINVAL)
         diag(DIAG_ERROR,
              "%s: give a folder of archived logs, a data directory with "
-             "archive/, or files FIRSTMS-INDEX-EPOCH.packed",
+             "archive/, or files FIRSTMS-INDEX-EPOCH.gz",
              path);
     else if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "look into %s", path);
@@ -221,7 +218,7 @@ by_name(const void *a, const void *b)
 static bool
 is_there_twice(const struct archived *a, const struct archived *b)
 {
-    const struct packed_header *x = &a->header, *y = &b->header;
+    const struct archive_header *x = &a->header, *y = &b->header;
 
     if (x->first_ms != y->first_ms || x->index != y->index ||
         x->epoch != y->epoch)

@@ -21,7 +21,7 @@ struct archived {
     uint64_t size; /* of the file */
     bool missing;  /* a mark for a log that was not archived */
     int error;     /* its header: 0, -EBADMSG, -EPROTONOSUPPORT, -EIO, ... */
-    struct packed_header header; /* of one missing or not to be read, what the
+    struct archive_header header; /* of one missing or not to be read, what the
                                     name says */
     uint64_t order_ms;
 };
@@ -42,8 +42,9 @@ int archived_add(struct archived_list *list, const char *path);
 void archived_sort(struct archived_list *list);
 void archived_free(struct archived_list *list);
 
-/* Opens the next one to be read; *fd is closed with it. */
-int archived_open(const struct archived *a, struct packed **out, int *fd);
-void archived_close(struct packed *p, int fd);
+/* Opens one to be read, and checks all of it; *fd is closed with it. */
+int archived_open(const struct archived *a, struct archive_reader **out,
+                  int *fd);
+void archived_close(struct archive_reader *r, int fd);
 
 #endif

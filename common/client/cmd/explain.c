@@ -165,7 +165,7 @@ read_count(struct explain *e)
 
 /* Whether a fill is in the count. */
 static bool
-is_in(struct explain *e, const struct packed_header *h)
+is_in(struct explain *e, const struct archive_header *h)
 {
     for (size_t i = 0; i < e->mark_count; i++) {
         struct mark *k = &e->marks[i];
@@ -197,15 +197,15 @@ static int
 read_share(struct explain *e, const struct archived *a, bool in,
            struct share *s)
 {
-    const struct packed_record *records;
-    struct packed *from;
+    const struct archive_record *records;
+    struct archive_reader *from;
     int fd, count = 0, rc;
 
     *s = (struct share){.first_ms = 0};
     rc = a->error < 0 ? a->error : archived_open(a, &from, &fd);
     if (rc < 0)
         return rc;
-    while (rc == 0 && (count = packed_next(from, &records)) > 0) {
+    while (rc == 0 && (count = archive_reader_next(from, &records)) > 0) {
         for (int i = 0; rc == 0 && i < count; i++) {
             if (!is_ours(e, &records[i].m))
                 continue;

@@ -61,50 +61,58 @@ log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
 }
 
 static int
-open_archived(const struct datadir *d, const char *name)
-{
-    const int dirfd =
-        openat(d->fd, ARCHIVE_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int fd;
-
-    if (dirfd < 0)
-        return -errno;
-    fd = logfile_unpack(dirfd, name);
-    (void)close(dirfd);
-    return fd;
-}
-
-static int
 open_log(const struct datadir *d, const char *name)
 {
     unsigned pause_ms = 0;
     int fd = -EBUSY;
 
-    if (is_archived(name))
-        fd = open_archived(d, name);
     for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
         fd = logfile_open(d->log_fd, name);
         if (fd == -EBUSY)
             wait_pause(&pause_ms);
     }
-    if (fd == -ENOENT && is_archived(name))
-        diag(DIAG_ERROR, "there is no %s in archive/", name);
-    else if (fd == -ENOENT)
+    if (fd == -ENOENT)
         diag(DIAG_ERROR, "there is no log %s; countd log list shows them",
              name);
-    else if (fd == -EBADMSG)
-        diag(DIAG_ERROR, "archive/%s is damaged: nothing of it is shown", name);
     else if (fd < 0)
         diag_errno(DIAG_ERROR, fd, "open log %s", name);
     return fd;
 }
 
-/* No such log, or none that can be read, is an answer. */
+/* That there is no such log, or that it is damaged, is an answer. */
 static int
 open_status(int rc)
 {
-    return rc == -ENOENT || rc == -EBADMSG ? CONFIG_EXIT_NEGATIVE
-                                           : CONFIG_EXIT_SYSTEM;
+    return rc == -ENOENT || rc == -EBADMSG || rc == -EPROTONOSUPPORT
+               ? CONFIG_EXIT_NEGATIVE
+               : CONFIG_EXIT_SYSTEM;
+}
+
+/* Opens and checks an archived log; *fd is closed with it. */
+static int
+open_archived(const struct datadir *d, const char *name,
+              struct archive_reader **out, int *fd)
+{
+    char path[sizeof ARCHIVE_FOLDER + LOGFILE_NAME_SIZE];
+    int rc;
+
+    (void)snprintf(path, sizeof path, "%s/%s", ARCHIVE_FOLDER, name); /* fits */
+    *fd = openat(d->fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    rc = *fd < 0 ? -errno : archive_reader_open(out, *fd);
+    if (rc < 0 && *fd >= 0)
+        (void)close(*fd); /* only read */
+    if (rc == -ENOENT)
+        diag(DIAG_ERROR, "there is no %s in archive/", name);
+    else if (rc == -EBADMSG)
+        diag(DIAG_ERROR, "archive/%s is damaged: nothing of it is shown", name);
+    else if (rc == -EPROTONOSUPPORT)
+        diag(DIAG_ERROR,
+             "archive/%s has the format of another version: use the countd "
+             "that wrote it",
+             name);
+    else if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "read archive/%s", name);
+    return rc;
 }
 
 struct dump {
@@ -154,6 +162,48 @@ used_end(int fd, const struct log_header *h, uint32_t *end)
     return rc;
 }
 
+static void
+begin_dump(const struct cmd_line *line, struct dump *dump)
+{
+    output_init(&dump->out, line, dump_columns,
+                sizeof dump_columns / sizeof dump_columns[0]);
+    /* Tab-separated is what this is for; --json is the other choice. */
+    if (dump->out.format == OUTPUT_PEOPLE)
+        dump->out.format = OUTPUT_TSV;
+}
+
+static int
+dump_archived(const struct cmd_line *line, const struct datadir *d,
+              const char *name)
+{
+    const struct archive_record *records;
+    struct archive_reader *from;
+    uint32_t number = 0;
+    struct dump dump;
+    int count, fd, rc, status;
+
+    rc = open_archived(d, name, &from, &fd);
+    if (rc < 0)
+        return open_status(rc);
+    begin_dump(line, &dump);
+    while ((count = archive_reader_next(from, &records)) > 0)
+        for (int i = 0; i < count; i++) {
+            const struct slot_stamp stamp = {.received_ms =
+                                                 records[i].received_ms};
+
+            (void)dump_slot(&dump, number++, &records[i].m, &stamp); /* 0 */
+        }
+    output_rows_end(&dump.out);
+    status = output_fini(&dump.out);
+    archive_reader_close(from);
+    (void)close(fd); /* only read */
+    if (count < 0) {
+        diag_errno(DIAG_ERROR, count, "read archive/%s", name);
+        return CONFIG_EXIT_SYSTEM;
+    }
+    return status;
+}
+
 static int
 run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
 {
@@ -163,6 +213,8 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
     uint32_t end = 0;
     int fd, rc, status;
 
+    if (is_archived(name))
+        return dump_archived(line, d, name);
     fd = open_log(d, name);
     if (fd < 0)
         return open_status(fd);
@@ -176,11 +228,7 @@ run_dump(struct cmd_line *line, const struct datadir *d, const char *name)
         (void)close(fd);
         return CONFIG_EXIT_NEGATIVE;
     }
-    output_init(&dump.out, line, dump_columns,
-                sizeof dump_columns / sizeof dump_columns[0]);
-    /* Tab-separated is what this is for; --json is the other choice. */
-    if (dump.out.format == OUTPUT_PEOPLE)
-        dump.out.format = OUTPUT_TSV;
+    begin_dump(line, &dump);
     rc = logfile_each(fd, &header, end, dump_slot, &dump, &skipped);
     output_rows_end(&dump.out);
     status = output_fini(&dump.out);
@@ -248,12 +296,36 @@ print_report(const struct cmd_line *line, const char *name,
 }
 
 static int
+verify_archived(const struct cmd_line *line, const struct datadir *d,
+                const char *name)
+{
+    struct inspect report = {.header_ok = {true, true}};
+    const struct archive_header *h;
+    struct archive_reader *from;
+    int fd, rc;
+
+    rc = open_archived(d, name, &from, &fd);
+    if (rc < 0)
+        return open_status(rc);
+    h = archive_reader_header(from);
+    report.header.state = LOG_SEALED;
+    report.header.epoch = h->epoch;
+    report.header.slots = h->slots;
+    report.valid = (uint32_t)h->count; /* at most `slots` */
+    archive_reader_close(from);
+    (void)close(fd); /* only read */
+    return print_report(line, name, &report);
+}
+
+static int
 run_verify(struct cmd_line *line, const struct datadir *d, const char *name)
 {
     struct inspect report;
     uint64_t index;
     int fd, rc, status;
 
+    if (is_archived(name))
+        return verify_archived(line, d, name);
     fd = open_log(d, name);
     if (fd < 0)
         return open_status(fd);

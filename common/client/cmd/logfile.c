@@ -7,18 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/log/inspect.h"
-#include "common/log/packed.h"
 #include "common/log/slot.h"
 
 #define SLOTS_AT_ONCE 512
-#define UNPACKED_MAX  ((uint64_t)2 << 30) /* log.size ends below it */
 
 /* ---- names ------------------------------------------------------------- */
 
@@ -209,109 +206,6 @@ logfile_open(int log_fd, const char *name)
     else
         rc = open_with_flock(log_fd, name, lock_fd);
     (void)close(lock_fd); /* nothing was written; drops the flock */
-    return rc;
-}
-
-/* ---- unpacking --------------------------------------------------------- */
-
-static int
-write_slots(int to, const struct packed_header *h, struct packed *from)
-{
-    const struct packed_record *records;
-    uint8_t slot[SLOT_SIZE_MAX];
-    struct layout layout;
-    uint64_t number = 0;
-    int count, rc;
-
-    rc = layout_init(&layout, h->keyspace_size, h->key_size);
-    assert(rc == 0); /* the header was checked */
-    while (rc == 0 && (count = packed_next(from, &records)) != 0) {
-        if (count < 0)
-            return count;
-        for (int i = 0; rc == 0 && i < count; i++, number++) {
-            const struct slot_stamp stamp = {
-                .epoch = h->epoch, .received_ms = records[i].received_ms};
-            struct message m;
-
-            rc = message_put(&layout, &records[i].m, slot);
-            if (rc == 0)
-                rc = message_parse(&layout, slot, &m);
-            if (rc < 0)
-                return rc;
-            slot_put(&layout, slot, &m, h->uuid, number, &stamp);
-            rc = write_at(to, slot, layout.slot_size,
-                          LOG_SLOTS_AT + number * layout.slot_size);
-        }
-    }
-    return rc;
-}
-
-/* The log as it was when it was merged, as long as it was. */
-static int
-write_log(int to, struct packed *from)
-{
-    const struct packed_header *h = packed_header(from);
-    struct log_header header = {
-        .index = h->index,
-        .epoch = h->epoch,
-        .state = LOG_SEALED,
-        .slots = h->slots,
-        .keyspace_size = h->keyspace_size,
-        .key_size = h->key_size,
-        .count = h->count,
-        .first_ms = h->first_ms,
-        .last_ms = h->last_ms,
-    };
-    uint8_t block[LOG_BLOCK_SIZE];
-    struct layout layout;
-    uint64_t size;
-    int rc;
-
-    memcpy(header.uuid, h->uuid, sizeof header.uuid);
-    rc = layout_init(&layout, h->keyspace_size, h->key_size);
-    assert(rc == 0); /* the header was checked */
-    header.slot_size = layout.slot_size;
-    size = LOG_SLOTS_AT + (uint64_t)h->slots * layout.slot_size;
-    if (size > UNPACKED_MAX)
-        return -EBADMSG;
-    if (ftruncate(to, (off_t)size) < 0)
-        return -errno;
-    for (unsigned i = 0; rc == 0 && i < 2; i++) {
-        header.generation = i + 1;
-        log_header_put(&header, block);
-        rc = write_at(to, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
-    }
-    return rc == 0 ? write_slots(to, h, from) : rc;
-}
-
-int
-logfile_unpack(int archive_fd, const char *name)
-{
-    struct packed *from;
-    int fd, to, rc;
-
-    fd = openat(archive_fd, name,
-                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    rc = packed_open(&from, fd);
-    if (rc < 0)
-        goto close_fd;
-    to = memfd_create("log", MFD_CLOEXEC);
-    if (to < 0) {
-        rc = -errno;
-        goto close_from;
-    }
-    rc = write_log(to, from);
-    if (rc == 0)
-        rc = to;
-    else
-        (void)close(to); /* memory */
-
-close_from:
-    packed_close(from);
-close_fd:
-    (void)close(fd);
     return rc;
 }
 

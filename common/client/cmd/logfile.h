@@ -53,10 +53,6 @@ enum logfile_kind logfile_parse(const char *name, uint64_t *index);
  *   -EBUSY  owned by someone alive who has not opened it up yet: try again */
 int logfile_open(int log_fd, const char *name);
 
-/* Unpacks a log of archive/ into memory and returns a descriptor of that.
- *   -EBADMSG  no packed log, damaged or cut short; -EPROTONOSUPPORT newer */
-int logfile_unpack(int archive_fd, const char *name);
-
 /* The ruling header of an open file.  -EBADMSG, -EPROTONOSUPPORT */
 int logfile_header(int fd, struct log_header *out);
 

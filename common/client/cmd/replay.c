@@ -92,7 +92,7 @@ flush(struct replay *r)
 
 /* One batch has one fill of a log at most, as its mark has. */
 static bool
-must_flush(const struct replay *r, const struct packed_header *h)
+must_flush(const struct replay *r, const struct archive_header *h)
 {
     if (r->sums.log_count == LOGS_AT_ONCE || r->sums.count >= RECORDS_AT_ONCE)
         return true;
@@ -105,7 +105,7 @@ must_flush(const struct replay *r, const struct packed_header *h)
 /* ---- reading ----------------------------------------------------------- */
 
 static int
-add_block(struct replay *r, const struct packed_record *records, int count)
+add_block(struct replay *r, const struct archive_record *records, int count)
 {
     int rc = 0;
 
@@ -124,16 +124,16 @@ add_block(struct replay *r, const struct packed_record *records, int count)
 }
 
 static int
-add_records(struct replay *r, struct packed *from)
+add_records(struct replay *r, struct archive_reader *from)
 {
-    const struct packed_header *h = packed_header(from);
+    const struct archive_header *h = archive_reader_header(from);
     struct store_fill mark = {.epoch = h->epoch, .first_ms = h->first_ms};
-    const struct packed_record *records;
+    const struct archive_record *records;
     int count, rc;
 
     memcpy(mark.uuid, h->uuid, sizeof mark.uuid);
     rc = log_apply_log(&r->sums, &mark);
-    while (rc == 0 && (count = packed_next(from, &records)) != 0)
+    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0)
         rc = count < 0 ? count : add_block(r, records, count);
     return rc;
 }
@@ -145,7 +145,7 @@ read_log(struct replay *r, const struct archived *a)
     const size_t count = r->sums.count, size = r->sums.bytes_size;
     const size_t logs = r->sums.log_count;
     const uint64_t records = r->records;
-    struct packed *from;
+    struct archive_reader *from;
     int fd, rc;
 
     rc = a->error < 0 ? a->error : archived_open(a, &from, &fd);
@@ -176,7 +176,10 @@ damaged(struct replay *r, const struct archived *a, int rc)
     if (rc == -EBADMSG)
         diag(DIAG_ERROR, "%s is damaged: nothing of it is applied", a->path);
     else if (rc == -EPROTONOSUPPORT)
-        diag(DIAG_ERROR, "%s is of a newer version", a->path);
+        diag(DIAG_ERROR,
+             "%s has the archive format of another version: replay it with the "
+             "countd that wrote it, or remove it",
+             a->path);
     else
         diag_errno(DIAG_ERROR, rc, "read %s", a->path);
     if (r->skip)
@@ -189,7 +192,7 @@ damaged(struct replay *r, const struct archived *a, int rc)
 static int
 wrong_sizes(const struct replay *r, const struct archived *a)
 {
-    const struct packed_header *h = &a->header;
+    const struct archive_header *h = &a->header;
 
     if (a->error < 0 || (h->keyspace_size == r->line->config.keyspace_size &&
                          h->key_size == r->line->config.key_size))

@@ -1,0 +1,272 @@
+/* common/log/archive_write.c - writes the file of an archived log; see
+ * archive_file.h.
+ *
+ * One deflate stream serves all files: a new one would take and clear 260 KB
+ * for each log. */
+#include "common/log/archive_file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "common/base/bytes.h"
+#include "common/base/crc.h"
+#include "common/base/files.h"
+
+#define VERSION    2
+#define CRC_AT     (ARCHIVE_HEADER_SIZE - 4)
+#define PLAIN_SIZE ((size_t)32 << 10)
+#define OUT_SIZE   ((size_t)64 << 10)
+#define READ_SIZE  ((size_t)128 << 10)
+#define GZIP       16 /* added to the window's bits: a gzip file */
+
+static const char magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '2'};
+
+/* ---- the header -------------------------------------------------------- */
+
+void
+archive_header_put(const struct archive_header *h,
+                   uint8_t bytes[ARCHIVE_HEADER_SIZE])
+{
+    memset(bytes, 0, ARCHIVE_HEADER_SIZE);
+    memcpy(bytes, magic, sizeof magic);
+    put_le32(bytes + 8, VERSION);
+    memcpy(bytes + 16, h->uuid, sizeof h->uuid);
+    put_le64(bytes + 32, h->index);
+    put_le64(bytes + 40, h->epoch);
+    put_le64(bytes + 48, h->count);
+    put_le64(bytes + 56, h->first_ms);
+    put_le64(bytes + 64, h->last_ms);
+    put_le32(bytes + 72, h->slots);
+    put_le16(bytes + 76, h->keyspace_size);
+    put_le16(bytes + 78, h->key_size);
+    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
+}
+
+int
+archive_header_get(const uint8_t bytes[ARCHIVE_HEADER_SIZE],
+                   struct archive_header *out)
+{
+    struct archive_header h;
+    struct layout layout;
+
+    if (memcmp(bytes, magic, sizeof magic) != 0 ||
+        get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT))
+        return -EBADMSG;
+    if (get_le32(bytes + 8) != VERSION || get_le32(bytes + 12) != 0)
+        return -EPROTONOSUPPORT;
+    h = (struct archive_header){
+        .index = get_le64(bytes + 32),
+        .epoch = get_le64(bytes + 40),
+        .count = get_le64(bytes + 48),
+        .first_ms = get_le64(bytes + 56),
+        .last_ms = get_le64(bytes + 64),
+        .slots = get_le32(bytes + 72),
+        .keyspace_size = get_le16(bytes + 76),
+        .key_size = get_le16(bytes + 78),
+    };
+    memcpy(h.uuid, bytes + 16, sizeof h.uuid);
+    if (layout_init(&layout, h.keyspace_size, h.key_size) < 0 ||
+        h.index > LOG_INDEX_MAX || h.count > h.slots)
+        return -EBADMSG;
+    *out = h;
+    return 0;
+}
+
+void
+archive_header_of(const struct log *log, struct archive_header *out)
+{
+    const struct log_header *h = &log->header;
+
+    *out = (struct archive_header){
+        .index = h->index,
+        .epoch = h->epoch,
+        .count = h->count,
+        .first_ms = h->first_ms,
+        .last_ms = h->last_ms,
+        .slots = h->slots,
+        .keyspace_size = h->keyspace_size,
+        .key_size = h->key_size,
+    };
+    memcpy(out->uuid, h->uuid, sizeof out->uuid);
+}
+
+/* ---- the writer -------------------------------------------------------- */
+
+struct archive_writer {
+    z_stream z;
+    int fd;            /* of the file being written, borrowed */
+    uint64_t at;       /* its size */
+    uint64_t left;     /* increments to come */
+    uint64_t last_ms;  /* received_ms of the one before */
+    size_t plain_size; /* not compressed yet */
+    uint8_t plain[PLAIN_SIZE];
+    uint8_t out[OUT_SIZE];
+};
+
+int
+archive_writer_new(struct archive_writer **out)
+{
+    struct archive_writer *w = malloc(sizeof *w);
+
+    if (!w)
+        return -ENOMEM;
+    w->z = (z_stream){.zalloc = Z_NULL};
+    if (deflateInit2(&w->z, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + GZIP, 8,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(w);
+        return -ENOMEM;
+    }
+    *out = w;
+    return 0;
+}
+
+void
+archive_writer_free(struct archive_writer *w)
+{
+    if (!w)
+        return;
+    (void)deflateEnd(&w->z); /* frees memory */
+    free(w);
+}
+
+static int
+write_out(struct archive_writer *w)
+{
+    const size_t size = OUT_SIZE - w->z.avail_out;
+    const int rc = write_at(w->fd, w->out, size, w->at);
+
+    w->at += size;
+    w->z.next_out = w->out;
+    w->z.avail_out = OUT_SIZE;
+    return rc;
+}
+
+/* Compresses what is in `plain`. */
+static int
+compress_plain(struct archive_writer *w, int flush)
+{
+    int rc, state;
+
+    w->z.next_in = w->plain;
+    w->z.avail_in = (unsigned)w->plain_size;
+    w->plain_size = 0;
+    do {
+        state = deflate(&w->z, flush);
+        assert(state == Z_OK || state == Z_STREAM_END || state == Z_BUF_ERROR);
+        if (w->z.avail_out > 0 && state != Z_STREAM_END)
+            return 0; /* all of it is taken in */
+        rc = write_out(w);
+    } while (rc == 0 && state != Z_STREAM_END);
+    return rc;
+}
+
+void
+archive_writer_begin(struct archive_writer *w, const struct archive_header *h,
+                     int fd)
+{
+    (void)deflateReset(&w->z); /* the stream is ours and sound */
+    w->z.next_out = w->out;
+    w->z.avail_out = OUT_SIZE;
+    w->fd = fd;
+    w->at = 0;
+    w->left = h->count;
+    w->last_ms = h->first_ms;
+    archive_header_put(h, w->plain);
+    w->plain_size = ARCHIVE_HEADER_SIZE;
+}
+
+static uint8_t *
+put_varint(uint8_t *at, uint64_t n)
+{
+    for (; n > 127; n >>= 7)
+        *at++ = (uint8_t)(n | 128);
+    *at++ = (uint8_t)n;
+    return at;
+}
+
+int
+archive_writer_add(struct archive_writer *w, const struct message *m,
+                   uint64_t received_ms)
+{
+    uint8_t *at;
+    int rc;
+
+    if (w->left-- == 0)
+        return -EBADMSG;
+    if (PLAIN_SIZE - w->plain_size < ARCHIVE_RECORD_MAX) {
+        rc = compress_plain(w, Z_NO_FLUSH);
+        if (rc < 0)
+            return rc;
+    }
+    at = w->plain + w->plain_size;
+    at = put_varint(at, received_ms - w->last_ms);
+    at = put_varint(at, (uint64_t)m->increment << 1 ^
+                            (uint64_t)(m->increment < 0 ? -1 : 0));
+    w->last_ms = received_ms;
+    memcpy(at, m->keyspace, m->keyspace_size);
+    at += m->keyspace_size;
+    *at++ = 0;
+    memcpy(at, m->key, m->key_size);
+    at += m->key_size;
+    *at++ = 0;
+    w->plain_size = (size_t)(at - w->plain);
+    return 0;
+}
+
+int
+archive_writer_end(struct archive_writer *w)
+{
+    return w->left > 0 ? -EBADMSG : compress_plain(w, Z_FINISH);
+}
+
+/* ---- a log that is not being merged just now ---------------------------- */
+
+static int
+write_slots(struct archive_writer *w, const struct log *log,
+            const uint8_t *slots, uint32_t from, uint32_t count)
+{
+    const struct layout *l = &log->layout;
+    struct slot_stamp stamps[SLOT_RUN];
+    struct message messages[SLOT_RUN];
+    uint32_t at, run;
+    int rc;
+
+    for (at = 0; at < count; at += run) {
+        run = count - at < SLOT_RUN ? count - at : SLOT_RUN;
+        rc = slot_parse_run(l, slots + (size_t)at * l->slot_size, run,
+                            log->header.uuid, from + at, log->header.epoch,
+                            messages, stamps);
+        for (uint32_t i = 0; rc == 0 && i < run; i++)
+            rc = archive_writer_add(w, &messages[i], stamps[i].received_ms);
+        if (rc < 0)
+            return rc == -ENOENT ? -EBADMSG : rc;
+    }
+    return 0;
+}
+
+int
+archive_write_log(struct archive_writer *w, const struct log *log, int fd)
+{
+    const uint32_t fit = (uint32_t)(READ_SIZE / log->layout.slot_size);
+    const uint32_t end = (uint32_t)log->header.count;
+    uint8_t *slots = malloc(READ_SIZE);
+    struct archive_header h;
+    uint32_t from, count;
+    int rc = 0;
+
+    if (!slots)
+        return -ENOMEM;
+    archive_header_of(log, &h);
+    archive_writer_begin(w, &h, fd);
+    for (from = 0; rc == 0 && from < end; from += count) {
+        count = end - from < fit ? end - from : fit;
+        rc = log_read(log, from, count, slots);
+        if (rc == 0)
+            rc = write_slots(w, log, slots, from, count);
+    }
+    free(slots);
+    return rc == 0 ? archive_writer_end(w) : rc;
+}
