@@ -1,0 +1,349 @@
+/* common/wire/resp.c - see resp.h.
+ *
+ *     resp_parse()     parse_array() -> parse_bulk(), or parse_inline()
+ *     resp_matches()   the last * is tried again with one more byte */
+#include "common/wire/resp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LENGTH_MAX 24 /* bytes of a length with CR LF */
+#define DIGITS_MAX 20 /* of an int64, with its sign */
+
+static enum resp_parsed
+refuse_request(struct resp_request *out, const char *why)
+{
+    (void)snprintf(out->why, sizeof out->why, "%s", why);
+    return RESP_BAD;
+}
+
+static enum resp_parsed
+await_bytes(struct resp_request *out, size_t need)
+{
+    out->need = need;
+    return RESP_PARTIAL;
+}
+
+/* ---- numbers and words --------------------------------------------------- */
+
+bool
+resp_integer(const struct resp_arg *arg, int64_t *out)
+{
+    const bool negative = arg->size > 0 && arg->at[0] == '-';
+    const uint64_t most = (uint64_t)INT64_MAX + (negative ? 1 : 0);
+    uint64_t value = 0;
+    size_t at = negative ? 1 : 0;
+
+    if (arg->size == at || arg->size > DIGITS_MAX ||
+        (arg->at[at] == '0' && arg->size > 1))
+        return false;
+    for (; at < arg->size; at++) {
+        const uint64_t digit = (uint64_t)arg->at[at] - '0';
+
+        if (arg->at[at] < '0' || digit > 9 || value > (most - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *out = negative ? (int64_t)-value : (int64_t)value;
+    return true;
+}
+
+bool
+resp_is_word(const struct resp_arg *arg, const char *word)
+{
+    size_t i;
+
+    for (i = 0; i < arg->size && word[i] != '\0'; i++) {
+        uint8_t byte = arg->at[i];
+
+        if (byte >= 'A' && byte <= 'Z')
+            byte = (uint8_t)(byte + 'a' - 'A');
+        if (byte != (uint8_t)word[i])
+            return false;
+    }
+    return i == arg->size && word[i] == '\0';
+}
+
+/* ---- requests ------------------------------------------------------------ */
+
+/* The length behind a type byte at `*at`, with its CR LF, which *at passes.
+ * RESP_BAD: it is not a number. */
+static enum resp_parsed
+parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
+{
+    const size_t begin = *at + 1;
+    const size_t left = size - begin;
+    const size_t most = left < LENGTH_MAX ? left : LENGTH_MAX;
+    const uint8_t *end = memchr(bytes + begin, '\r', most);
+    struct resp_arg digits = {.at = bytes + begin};
+
+    if (!end)
+        return most == LENGTH_MAX ? RESP_BAD : RESP_PARTIAL;
+    digits.size = (uint32_t)(end - digits.at);
+    if (!resp_integer(&digits, length))
+        return RESP_BAD;
+    if (digits.size + 1 == left)
+        return RESP_PARTIAL;
+    if (end[1] != '\n')
+        return RESP_BAD;
+    *at = begin + digits.size + 2;
+    return RESP_WHOLE;
+}
+
+static enum resp_parsed
+parse_bulk(const uint8_t *bytes, size_t size, size_t *at,
+           struct resp_request *out)
+{
+    enum resp_parsed parsed;
+    int64_t length;
+    char why[RESP_ERROR_MAX];
+
+    if (*at == size)
+        return await_bytes(out, size + 1);
+    if (bytes[*at] != '$') {
+        (void)snprintf(why, sizeof why, "expected '$', got '%c'",
+                       bytes[*at] >= 0x20 && bytes[*at] < 0x7f ? bytes[*at]
+                                                               : '?');
+        return refuse_request(out, why);
+    }
+    parsed = parse_length(bytes, size, at, &length);
+    if (parsed == RESP_PARTIAL)
+        return await_bytes(out, size + 1);
+    if (parsed == RESP_BAD || length < 0 || length > RESP_BULK_MAX)
+        return refuse_request(out, "invalid bulk length");
+    if (size - *at < (size_t)length + 2) {
+        if (size - *at > (size_t)length && bytes[*at + (size_t)length] != '\r')
+            return refuse_request(out, "expected CRLF after bulk");
+        return await_bytes(out, *at + (size_t)length + 2);
+    }
+    out->args[out->count].at = bytes + *at;
+    out->args[out->count++].size = (uint32_t)length;
+    *at += (size_t)length;
+    if (bytes[*at] != '\r' || bytes[*at + 1] != '\n')
+        return refuse_request(out, "expected CRLF after bulk");
+    *at += 2;
+    return RESP_WHOLE;
+}
+
+static enum resp_parsed
+parse_array(const uint8_t *bytes, size_t size, struct resp_request *out)
+{
+    enum resp_parsed parsed;
+    size_t at = 0;
+    int64_t count;
+
+    parsed = parse_length(bytes, size, &at, &count);
+    if (parsed == RESP_PARTIAL)
+        return await_bytes(out, size + 1);
+    if (parsed == RESP_BAD || count > RESP_ARGS_MAX)
+        return refuse_request(out, "invalid multibulk length");
+    for (int64_t i = 0; i < count; i++) {
+        parsed = parse_bulk(bytes, size, &at, out);
+        if (parsed != RESP_WHOLE)
+            return parsed;
+    }
+    out->size = at;
+    return RESP_WHOLE;
+}
+
+static bool
+is_blank(uint8_t byte)
+{
+    return byte == ' ' || byte == '\t';
+}
+
+/* "POST ...", "Host: ..." and "GET / HTTP/1.1": what no Redis client sends. */
+static bool
+is_http(const struct resp_request *r)
+{
+    const struct resp_arg *last;
+
+    if (r->count == 0)
+        return false;
+    last = &r->args[r->count - 1];
+    return resp_is_word(&r->args[0], "post") ||
+           resp_is_word(&r->args[0], "host:") ||
+           (r->count > 1 && last->size > 5 &&
+            memcmp(last->at, "HTTP/", 5) == 0);
+}
+
+static enum resp_parsed
+parse_inline(const uint8_t *bytes, size_t size, struct resp_request *out)
+{
+    const size_t most = size < RESP_INLINE_MAX + 1 ? size : RESP_INLINE_MAX + 1;
+    const uint8_t *end = memchr(bytes, '\n', most);
+    size_t length, at = 0;
+
+    if (!end)
+        return most > RESP_INLINE_MAX
+                   ? refuse_request(out, "too big inline request")
+                   : await_bytes(out, size + 1);
+    length = (size_t)(end - bytes);
+    out->size = length + 1;
+    if (length > 0 && bytes[length - 1] == '\r')
+        length--;
+    while (at < length) {
+        const size_t begin = at;
+
+        while (at < length && !is_blank(bytes[at]))
+            at++;
+        if (at > begin && out->count == RESP_ARGS_MAX)
+            return refuse_request(out, "too big inline request");
+        if (at > begin) {
+            out->args[out->count].at = bytes + begin;
+            out->args[out->count++].size = (uint32_t)(at - begin);
+        } else {
+            at++;
+        }
+    }
+    if (is_http(out))
+        return RESP_HTTP;
+    if (memchr(bytes, '"', length) || memchr(bytes, '\'', length))
+        return refuse_request(out,
+                              "quotes are not supported in inline commands");
+    return RESP_WHOLE;
+}
+
+enum resp_parsed
+resp_parse(const uint8_t *bytes, size_t size, struct resp_request *out)
+{
+    out->count = 0;
+    out->size = 0;
+    if (size == 0)
+        return await_bytes(out, 1);
+    return bytes[0] == '*' ? parse_array(bytes, size, out)
+                           : parse_inline(bytes, size, out);
+}
+
+/* ---- patterns ------------------------------------------------------------ */
+
+/* Whether the set that begins at pattern[*at] (behind '[') has `byte`; *at
+ * passes its ']'. */
+static bool
+is_in_set(const uint8_t *pattern, size_t size, size_t *at, uint8_t byte)
+{
+    const bool negated = *at < size && pattern[*at] == '^';
+    bool found = false;
+    size_t i = *at + (negated ? 1 : 0);
+
+    while (i < size && pattern[i] != ']') {
+        uint8_t low, high;
+
+        if (pattern[i] == '\\' && i + 1 < size)
+            i++;
+        low = high = pattern[i];
+        if (i + 2 < size && pattern[i + 1] == '-') {
+            high = pattern[i + 2];
+            i += 2;
+        }
+        if (low > high) {
+            const uint8_t swap = low;
+
+            low = high;
+            high = swap;
+        }
+        found |= byte >= low && byte <= high;
+        i++;
+    }
+    *at = i < size ? i + 1 : size;
+    return found != negated;
+}
+
+/* Whether the next element of the pattern, which is no *, matches `byte`. */
+static bool
+matches_one(const uint8_t *pattern, size_t size, size_t *at, uint8_t byte)
+{
+    const uint8_t p = pattern[(*at)++];
+
+    if (p == '?')
+        return true;
+    if (p == '[')
+        return is_in_set(pattern, size, at, byte);
+    if (p == '\\' && *at < size)
+        return pattern[(*at)++] == byte;
+    return p == byte;
+}
+
+bool
+resp_matches(const uint8_t *pattern, size_t pattern_size, const uint8_t *name,
+             size_t name_size)
+{
+    size_t p = 0, n = 0, star = SIZE_MAX, star_n = 0;
+
+    while (n < name_size) {
+        if (p < pattern_size && pattern[p] == '*') {
+            star = ++p;
+            star_n = n;
+            continue;
+        }
+        if (p < pattern_size &&
+            matches_one(pattern, pattern_size, &p, name[n])) {
+            n++;
+            continue;
+        }
+        if (star == SIZE_MAX)
+            return false;
+        p = star;
+        n = ++star_n;
+    }
+    while (p < pattern_size && pattern[p] == '*')
+        p++;
+    return p == pattern_size;
+}
+
+/* ---- answers ------------------------------------------------------------- */
+
+/* Writes the digits; returns their number. */
+static size_t
+put_digits(uint8_t *out, int64_t value)
+{
+    uint64_t rest = value < 0 ? (uint64_t) - (value + 1) + 1 : (uint64_t)value;
+    uint8_t digits[DIGITS_MAX];
+    size_t count = 0, size = 0;
+
+    do {
+        digits[count++] = (uint8_t)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0)
+        out[size++] = '-';
+    while (count > 0)
+        out[size++] = digits[--count];
+    return size;
+}
+
+static size_t
+put_end(uint8_t *out)
+{
+    out[0] = '\r';
+    out[1] = '\n';
+    return 2;
+}
+
+size_t
+resp_put_number(uint8_t *out, char type, int64_t value)
+{
+    size_t size = 1;
+
+    out[0] = (uint8_t)type;
+    size += put_digits(out + size, value);
+    return size + put_end(out + size);
+}
+
+size_t
+resp_put_bulk(uint8_t *out, const void *bytes, size_t size)
+{
+    const size_t head = resp_put_number(out, '$', (int64_t)size);
+
+    if (size > 0)
+        memcpy(out + head, bytes, size);
+    return head + size + put_end(out + head + size);
+}
+
+size_t
+resp_put_number_bulk(uint8_t *out, int64_t value)
+{
+    uint8_t digits[DIGITS_MAX];
+
+    return resp_put_bulk(out, digits, put_digits(digits, value));
+}
