@@ -295,6 +295,10 @@ void conn_add_acks(struct conn *c, uint32_t count);
  * refusal behind all that is owed.  Returns what take() is to return. */
 enum conn_next conn_refuse(struct conn *c, const char *why);
 
+/* A browser speaks to this port: counts and reports that; `words` names what it
+ * speaks.  Returns what take() is to return. */
+enum conn_next conn_refuse_browser(struct conn *c, const char *words);
+
 /* What was put is the last answer, and its peer is to get it though it goes on
  * sending (ENDING).  Returns CONN_END. */
 enum conn_next conn_last(struct conn *c);
@@ -331,6 +335,22 @@ void gate_release(struct gate *g);      /* the group in flight is durable */
  * of all that it has behind the gate; "": with what it has before that.  Not
  * for protocols with a pattern. */
 void gate_fail(struct gate *g, const char *words);
+
+/* An answer behind a gate that is to be replaced by other bytes. */
+struct gate_answer {
+    uint32_t at; /* bytes behind the first one that is gated; rising */
+    uint32_t size;
+    const char *words;
+};
+
+/* Neither group will be, and the connections go on: of each connection that
+ * waits, the answers that `next` names are replaced by their words and all that
+ * is gated is free to go.  `next` returns false when there are no more; `gated`
+ * is how many bytes the connection has behind the gate.  A connection for whose
+ * words there is no memory is closed.  Not for protocols with a pattern, and
+ * not within a turn's services. */
+void gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
+                                               struct gate_answer *out));
 
 /* ---- of one loop ------------------------------------------------------- */
 

@@ -266,22 +266,29 @@ conn_peer(const struct conn *c, char text[NET_ADDRESS_SIZE])
         net_format(&a, text);
 }
 
-bool
-conn_is_browser(struct conn *c, const uint8_t first[FIRST_BYTES_SIZE])
+enum conn_next
+conn_refuse_browser(struct conn *c, const char *words)
 {
     struct listener *d = c->listener;
-    const char *protocol = first_bytes_browser(first);
     char peer[NET_ADDRESS_SIZE];
 
-    if (!protocol)
-        return false;
     d->figures.browsers++;
     conn_peer(c, peer);
     diag_repeating(&d->said_browser, DIAG_WARNING,
                    "%s: a connection from %s speaks %s, which this port does "
                    "not; it is closed, and nothing is counted",
-                   d->row->name, peer, protocol);
-    return true;
+                   d->row->name, peer, words);
+    return conn_last(c);
+}
+
+bool
+conn_is_browser(struct conn *c, const uint8_t first[FIRST_BYTES_SIZE])
+{
+    const char *protocol = first_bytes_browser(first);
+
+    if (protocol)
+        (void)conn_refuse_browser(c, protocol); /* the caller closes it */
+    return protocol != NULL;
 }
 
 enum conn_next

@@ -133,3 +133,78 @@ gate_fail(struct gate *g, const char *words)
         g->count[group] = 0;
     }
 }
+
+/* ---- replaced answers ---------------------------------------------------- */
+
+/* Moves `size` bytes from the beginning of one chain to the end of another.
+ * False: the pool has no chunk left. */
+static bool
+move_bytes(struct pool *p, struct chain *from, struct chain *to, size_t size)
+{
+    uint8_t bytes[POOL_CHUNK_SIZE];
+
+    while (size > 0) {
+        struct iovec piece;
+
+        (void)chain_pieces(p, from, size, &piece, 1);
+        memcpy(bytes, piece.iov_base, piece.iov_len);
+        chain_drop(p, from, piece.iov_len);
+        if (chain_lacks(to, piece.iov_len) > p->free_count)
+            return false;
+        chain_push(p, to, bytes, piece.iov_len);
+        size -= piece.iov_len;
+    }
+    return true;
+}
+
+/* False: the pool has no memory, and some of the answers are lost. */
+static bool
+replace_answers(struct conn *c, bool (*next)(struct conn *c, uint32_t gated,
+                                             struct gate_answer *out))
+{
+    struct pool *p = &conn_listener(c)->conns->pool;
+    const uint32_t gated = conn_gated(c);
+    const size_t begin = c->out.size - gated;
+    struct chain from = c->out, to = {.size = 0};
+    struct gate_answer a;
+    size_t moved = 0;
+    bool good = true;
+
+    while (good && next(c, gated, &a)) {
+        const size_t size = strlen(a.words);
+
+        assert(begin + a.at >= moved && a.at + a.size <= gated);
+        good = move_bytes(p, &from, &to, begin + a.at - moved);
+        if (good)
+            chain_drop(p, &from, a.size);
+        good = good && chain_lacks(&to, size) <= p->free_count;
+        if (good)
+            chain_push(p, &to, a.words, size);
+        moved = begin + a.at + a.size;
+    }
+    good = good && move_bytes(p, &from, &to, from.size);
+    chain_drop(p, &from, from.size);
+    c->out = to;
+    c->held[0] = c->held[1] = 0;
+    return good;
+}
+
+void
+gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
+                                          struct gate_answer *out))
+{
+    for (unsigned group = 0; group < CONN_GATES; group++) {
+        for (size_t i = 0; i < g->count[group]; i++) {
+            struct conn *c = g->waiting[group][i];
+
+            assert(!conn_listener(c)->conns->served);
+            if (!leave(c, group))
+                continue;
+            if (conn_gated(c) == 0 || replace_answers(c, next))
+                conn_queue(c);
+            else
+                conn_close(c);
+        }
+        g->count[group] = 0;
+    }
+}
