@@ -11,8 +11,7 @@
 #define BATCH_SIZE ((size_t)256 * 1024)
 
 struct range_state {
-    struct list_link line; /* in that of struct range, or in none; NULL: never
-                              was */
+    struct waiting_line_place place;
 };
 
 static_assert(sizeof(struct range_state) % 8 == 0, "as protocols want it");
@@ -21,7 +20,7 @@ void
 range_init(struct range *r, struct loop *loop, struct answer *answer)
 {
     *r = (struct range){.loop = loop, .answer = answer};
-    list_init(&r->line);
+    waiting_line_init(&r->line);
 }
 
 /* Bytes of the request that `in` begins with; 0: it is not whole, and in->need
@@ -68,38 +67,18 @@ turn(struct listener *d, bool begins)
 
 /* ---- long answers ------------------------------------------------------ */
 
-/* No long answer is being made any more: the first in line may begin. */
-static void
-call_next(struct range *r)
-{
-    struct range_state *next;
-
-    r->listed = NULL;
-    if (list_alone(&r->line))
-        return;
-    next = LOOP_OWNER(r->line.next, struct range_state, line);
-    conn_wake(conn_of_state(next));
-}
-
 /* Begins a long answer, or stands in line for it. */
 static enum conn_next
 begin_long(struct conn *c, struct input *in, const struct query *q)
 {
     struct range *r = conn_ctx(c);
-    struct list_link *own = &((struct range_state *)conn_state(c))->line;
+    struct range_state *s = conn_state(c);
 
-    if (!own->next)
-        list_init(own);
-    if (r->listed || (!list_alone(&r->line) && r->line.next != own)) {
-        if (list_alone(own))
-            list_add(&r->line, own);
+    if (!waiting_line_enter(&r->line, c, &s->place))
         return CONN_PAUSE;
-    }
-    list_remove(own);
     /* What it finds is to be of after its beginning. */
     end_turn(r);
     answer_long_start(r->answer, q, loop_now_ms(r->loop));
-    r->listed = c;
     r->is_made = false;
     advance(in, query_size(in->at, in->size));
     return CONN_LONG;
@@ -110,10 +89,11 @@ static enum conn_next
 more(struct conn *c)
 {
     struct range *r = conn_ctx(c);
+    struct range_state *s = conn_state(c);
     uint8_t *out;
     bool failed;
 
-    assert(r->listed == c);
+    assert(r->line.served == c);
     if (!r->is_made && !answer_long_step(r->answer))
         return CONN_LONG;
     r->is_made = true;
@@ -124,7 +104,7 @@ more(struct conn *c)
     r->requests++;
     r->listings += !r->answer->is_past;
     r->unreadable += failed;
-    call_next(r);
+    waiting_line_leave(&r->line, c, &s->place);
     return failed ? conn_last(c) : CONN_MORE;
 }
 
@@ -132,15 +112,11 @@ static bool
 ended(struct conn *c)
 {
     struct range *r = conn_ctx(c);
-    struct list_link *own = &((struct range_state *)conn_state(c))->line;
-    const bool first = r->line.next == own;
+    struct range_state *s = conn_state(c);
 
-    if (own->next)
-        list_remove(own);
-    if (r->listed == c)
+    if (r->line.served == c)
         answer_long_stop(r->answer);
-    if (r->listed == c || (first && !r->listed))
-        call_next(r);
+    waiting_line_leave(&r->line, c, &s->place);
     return true;
 }
 

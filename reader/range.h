@@ -20,16 +20,16 @@
 
 #include "common/net/conn.h"
 #include "reader/answer.h"
+#include "reader/waiting_line.h"
 
 /* What the listener has for ctx. */
 struct range {
     struct loop *loop;
     struct answer *answer;
-    struct conn *listed;   /* whose long answer is being made; or NULL */
-    bool is_made;          /* it is, and waits for memory */
-    struct list_link line; /* of those who wait to begin theirs */
-    bool in_turn;          /* something was answered in this turn */
-    uint64_t requests;     /* figures: answered, listings included */
+    struct waiting_line line; /* for a long answer */
+    bool is_made;             /* it is, and waits for memory */
+    bool in_turn;             /* something was answered in this turn */
+    uint64_t requests;        /* statistics: answered, listings included */
     uint64_t listings;
     uint64_t unreadable; /* answered with -EIO */
 };

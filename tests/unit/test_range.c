@@ -120,7 +120,7 @@ look(struct fixture *f)
     struct listener *d = conns_listener(f->conns, 0);
     struct state now = {.open = d->open,
                         .accepted = (size_t)d->figures.accepted,
-                        .listing = f->range.listed != NULL,
+                        .listing = f->range.line.served != NULL,
                         .memory =
                             POOL_SIZE -
                             (size_t)f->conns->pool.free_count * POOL_CHUNK_SIZE,
@@ -133,7 +133,8 @@ look(struct fixture *f)
             now.counts[i]++;
             now.draining += LOOP_OWNER(l, struct conn, link)->out.size > 0;
         }
-    for (l = f->range.line.next; l != &f->range.line; l = l->next)
+    for (l = f->range.line.waiting.next; l != &f->range.line.waiting;
+         l = l->next)
         now.listing++;
     return now;
 }
