@@ -67,7 +67,7 @@ LIBS  := $(if $(wildcard common/client/lib/countd.c),$(addprefix $(BUILD)/,libco
 LIBOBJS := $(call part,common/client/lib common/board)
 
 # Everything but the mains: tests take from it what they call.
-PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader))
+PARTS := $(filter-out %/main.o,$(call part,$(ROOMS) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -89,7 +89,7 @@ all: $(PROGS) $(LIBS) $(SAID)
 # ---- programs ------------------------------------------------------------
 $(BUILD)/countd-write:  $(call part,writer writer/live writer/quota writer/statsd $(ROOMS))
 $(BUILD)/countd-worker: $(call part,worker $(ROOMS))
-$(BUILD)/countd-read:   $(call part,reader $(ROOMS))
+$(BUILD)/countd-read:   $(call part,reader reader/resp $(ROOMS))
 $(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS))
 $(PROGS):
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
@@ -192,7 +192,7 @@ check: setup
 	+@$(if $(TSAN_TESTS),TEST_SLOW=4 $(MAKE) --no-print-directory run-tests BUILD=build/tsan CFLAGS='-O1 -g' \
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
-C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] tests/*/*.[ch])
+C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
 LINTS := lint-format lint-headers lint-rooms lint-cppcheck lint-tidy lint-man lint-shell
 lint: setup
 	@.ci/setup check

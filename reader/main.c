@@ -14,15 +14,13 @@
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
 #include "common/store/lmdb/lmdb_store.h"
-#include "reader/range.h"
+#include "reader/listeners.h"
 #include "reader/status.h"
 
-#define FILES_MIN 256 /* fewer are refused */
-#define TEND_MS   1000
+#define TEND_MS 1000
 #define POOL_SIZE                                                              \
     ((size_t)32 << 20) /* for what waits; untouched, it is free                \
                         */
-#define YIELD_S 60     /* idle so long, a connection makes way for another */
 #define STOP_MS 2000   /* for the answers to what has arrived */
 
 struct reader {
@@ -36,7 +34,8 @@ struct reader {
     struct loop *loop;
     struct loop_timer tend;
     struct range range;
-    struct listener_config listener;
+    struct resp_service resp;
+    struct reader_listeners listeners;
     struct local_folder sockets;
     struct binding binding;
     struct conns *conns;
@@ -44,48 +43,6 @@ struct reader {
     sigset_t signals;
     int stop_signal; /* 0: none */
 };
-
-/* Connections: as many as the settings allow, or fewer where the limit of
- * descriptors stays too low. */
-static int
-limit_files(struct reader *r, size_t *connections)
-{
-    int rc;
-
-    *connections = r->config.read_max_connections;
-    rc = files_raise(*connections, FILES_MIN);
-    if (rc < 0 || *connections <= files_left())
-        return rc;
-    *connections = files_left();
-    diag(DIAG_WARNING, "connections limited to %zu by descriptors=%llu",
-         *connections, (unsigned long long)files_limit());
-    return 0;
-}
-
-static int
-describe_listener(struct reader *r)
-{
-    size_t connections;
-    int rc;
-
-    rc = limit_files(r, &connections);
-    r->listener = (struct listener_config){
-        .name = "read",
-        .socket = LOCAL_READ,
-        .listen = r->config.read_listen,
-        .listen_key = "read.listen",
-        .allow = r->config.read_allow,
-        .allow_key = "read.allow",
-        .enable_key = "read.listen",
-        .max_key = "read.max_connections",
-        .protocol = &range_protocol,
-        .ctx = &r->range,
-        .max = connections,
-        .request_s = (uint32_t)r->config.request_timeout_s,
-        .request_key = "request_timeout",
-        .yield_s = YIELD_S};
-    return rc;
-}
 
 /* Waits until somebody who writes has made the data directory; false: a signal
  * came first. */
@@ -180,7 +137,11 @@ on_signal(void *ctx, int signo)
 static bool
 after_turn(void *ctx)
 {
-    return conn_turn(((struct reader *)ctx)->conns);
+    struct reader *r = ctx;
+    const bool more = conn_turn(r->conns);
+
+    /* Increments that were acknowledged may have let answers go. */
+    return more || conns_have_work(r->conns);
 }
 
 static void
@@ -218,24 +179,32 @@ start_loop(struct reader *r)
 static int
 start_serving(struct reader *r)
 {
-    const struct conns_options options = {.rows = &r->listener,
-                                          .count = 1,
-                                          .shared = r->listener.max,
-                                          .pool_size = POOL_SIZE,
-                                          .answer_max = ANSWER_SIZE_MAX};
+    const struct conns_options options = {
+        .rows = r->listeners.rows,
+        .count = READER_LISTENERS,
+        .shared = r->listeners.shared,
+        .pool_size = POOL_SIZE,
+        .answer_max = ANSWER_SIZE_MAX > RESP_ANSWER_MAX ? ANSWER_SIZE_MAX
+                                                        : RESP_ANSWER_MAX};
     int rc;
 
     rc = answer_init(&r->answer, r->store, &r->fresh);
     if (rc < 0)
         return rc;
     range_init(&r->range, r->loop, &r->answer);
-    rc = conns_init(&r->conns, r->loop, &options);
-    if (rc < 0)
+    if (reader_listener_is_on(&r->listeners, LISTENER_RESP))
+        rc = resp_service_init(&r->resp, r->loop, r->store, &r->fresh,
+                               &r->config, &r->layout, r->listeners.shared);
+    if (rc == 0)
+        rc = conns_init(&r->conns, r->loop, &options);
+    if (rc < 0) {
+        resp_service_fini(&r->resp);
         answer_fini(&r->answer);
-    else
-        reader_status_init(&r->status, r->config.data_dir, &r->range, &r->fresh,
-                           r->conns);
-    return rc;
+        return rc;
+    }
+    reader_status_init(&r->status, r->config.data_dir, &r->range, &r->resp,
+                       &r->fresh, r->conns);
+    return 0;
 }
 
 static int
@@ -259,8 +228,10 @@ start(struct reader *r)
 static void
 tell_ready(const struct reader *r)
 {
-    const char *lines[] = {r->binding.lines[0]};
+    const char *lines[READER_LISTENERS];
 
+    for (size_t i = 0; i < r->binding.line_count; i++)
+        lines[i] = r->binding.lines[i];
     config_ready(r->command.ready_fd, lines, r->binding.line_count);
     if (r->binding.line_count > 0)
         config_report_serving(lines, r->binding.line_count);
@@ -272,11 +243,12 @@ run(struct reader *r)
     int rc = 0;
 
     /* One that serves no port only looks after what it has open. */
-    if (r->listener.listen[0] != '\0')
+    if (reader_listeners_are_on(&r->listeners))
         rc = datadir_sockets(&r->datadir, r->config.data_dir,
                              r->config.socket_group, &r->sockets);
-    if (rc == 0 && r->listener.listen[0] != '\0')
-        rc = bind_listeners(&r->binding, &r->listener, 1, &r->sockets, false);
+    if (rc == 0 && reader_listeners_are_on(&r->listeners))
+        rc = bind_listeners(&r->binding, r->listeners.rows, READER_LISTENERS,
+                            &r->sockets, false);
     if (rc == 0)
         rc = privilege_drop();
     if (rc == 0)
@@ -308,6 +280,7 @@ serve(struct reader *r)
     bind_close(&r->binding);
     reader_status_close(&r->status);
     conns_fini(r->conns);
+    resp_service_fini(&r->resp);
     answer_fini(&r->answer);
     as_of_fini(&r->fresh);
     store_close(r->store);
@@ -332,7 +305,7 @@ main(int argc, char **argv)
                      (unsigned)r.config.key_size);
     if (rc < 0)
         return CONFIG_EXIT_USAGE;
-    rc = describe_listener(&r);
+    rc = reader_listeners_init(&r.listeners, &r.config, &r.range, &r.resp);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
     rc = privilege_become(&r.config, DATADIR_READ);

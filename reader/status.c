@@ -1,6 +1,28 @@
 /* reader/status.c - see status.h. */
 #include "reader/status.h"
 
+/* One that serves no port has no statistics of it. */
+static bool
+is_on(const struct reader_status *s, size_t listener)
+{
+    return conns_listener(s->conns, listener)->row->listen[0] != '\0';
+}
+
+static void
+fill_resp(int64_t *v, const struct resp_service *r, uint64_t as_of_ms)
+{
+    const struct forward *f = &r->forward;
+
+    v[STATUS_R_COMMANDS] = (int64_t)r->commands;
+    v[STATUS_R_FORWARDED] = (int64_t)f->stats.forwarded;
+    v[STATUS_R_ACKS_DUE] = (int64_t)(f->added - f->acked);
+    v[STATUS_R_REFUSED] = (int64_t)f->stats.refused;
+    v[STATUS_R_UNSURE] = (int64_t)f->stats.unsure;
+    v[STATUS_R_LAST_ANSWERS] =
+        (int64_t)last_answers_held(&r->answers, as_of_ms);
+    v[STATUS_R_UNREADABLE] += (int64_t)r->unreadable;
+}
+
 static void
 fill(struct reader_status *s)
 {
@@ -10,26 +32,24 @@ fill(struct reader_status *s)
     v[STATUS_R_LISTINGS] = (int64_t)s->range->listings;
     v[STATUS_R_UNREADABLE] = (int64_t)s->range->unreadable;
     v[STATUS_R_AS_OF_MS] = (int64_t)s->fresh->as_of_ms;
-    status_fill_listener(&s->listener, conns_listener(s->conns, 0));
-}
-
-/* One that serves no port has no figures of it. */
-static bool
-is_on(const struct reader_status *s)
-{
-    return conns_listener(s->conns, 0)->row->listen[0] != '\0';
+    if (is_on(s, LISTENER_RESP))
+        fill_resp(v, s->resp, s->fresh->as_of_ms);
+    for (size_t i = 0; i < READER_LISTENERS; i++)
+        status_fill_listener(&s->listeners[i], conns_listener(s->conns, i));
 }
 
 void
 reader_status_init(struct reader_status *s, const char *data_dir,
-                   const struct range *range, const struct as_of *fresh,
-                   struct conns *conns)
+                   const struct range *range, const struct resp_service *resp,
+                   const struct as_of *fresh, struct conns *conns)
 {
     s->range = range;
+    s->resp = resp;
     s->fresh = fresh;
     s->conns = conns;
     s->row = (struct status_row){.kind = STATUS_READER};
-    s->listener = (struct status_row){.kind = STATUS_LISTENER};
+    for (size_t i = 0; i < READER_LISTENERS; i++)
+        s->listeners[i] = (struct status_row){.kind = STATUS_LISTENER};
     status_init(&s->status, data_dir);
 }
 
@@ -44,8 +64,9 @@ reader_status_put(struct reader_status *s)
 {
     fill(s);
     status_put(&s->status, &s->row);
-    if (is_on(s))
-        status_put(&s->status, &s->listener);
+    for (size_t i = 0; i < READER_LISTENERS; i++)
+        if (is_on(s, i))
+            status_put(&s->status, &s->listeners[i]);
 }
 
 void
@@ -53,6 +74,7 @@ reader_status_print(struct reader_status *s)
 {
     fill(s);
     status_print("", &s->row);
-    if (is_on(s))
-        status_print("", &s->listener);
+    for (size_t i = 0; i < READER_LISTENERS; i++)
+        if (is_on(s, i))
+            status_print("", &s->listeners[i]);
 }

@@ -7,19 +7,21 @@
 
 #include "common/setup/status.h"
 #include "reader/as_of.h"
-#include "reader/range.h"
+#include "reader/listeners.h"
 
 struct reader_status {
     struct status status;
-    struct status_row row, listener;
+    struct status_row row, listeners[READER_LISTENERS];
     const struct range *range;
+    const struct resp_service *resp;
     const struct as_of *fresh;
     struct conns *conns;
 };
 
 void reader_status_init(struct reader_status *s, const char *data_dir,
-                        const struct range *range, const struct as_of *fresh,
-                        struct conns *conns);
+                        const struct range *range,
+                        const struct resp_service *resp,
+                        const struct as_of *fresh, struct conns *conns);
 void reader_status_close(struct reader_status *s);
 
 /* Puts the figures; to be called once a second. */

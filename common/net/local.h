@@ -28,6 +28,7 @@
 #define LOCAL_HTTP      "http"
 #define LOCAL_STATSD    "statsd" /* datagrams */
 #define LOCAL_GRAPHITE  "graphite"
+#define LOCAL_RESP      "resp"
 #define LOCAL_NAME_SIZE 24 /* of the longest, with .lock and NUL */
 
 /* Where a daemon's sockets are, and who may connect. */

@@ -61,9 +61,13 @@ struct config {
     char read_listen[CONFIG_TEXT_SIZE];      /* read.listen */
     char read_allow[CONFIG_ALLOW_SIZE];      /* read.allow = */
     uint64_t read_max_connections;           /* read.max_connections = 16384 */
-    uint64_t worker_batch;                   /* worker.batch = 64, logs */
-    uint64_t worker_memory;                  /* worker.memory = 256M, bytes */
-    uint64_t keyspace_max;                   /* keyspace.max = 10000 */
+    char resp_listen[CONFIG_TEXT_SIZE];      /* resp.listen = */
+    char resp_allow[CONFIG_ALLOW_SIZE];      /* resp.allow = */
+    char resp_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* resp.keyspace */
+    char resp_writer[CONFIG_TEXT_SIZE];          /* resp.writer = */
+    uint64_t worker_batch;                       /* worker.batch = 64, logs */
+    uint64_t worker_memory;              /* worker.memory = 256M, bytes */
+    uint64_t keyspace_max;               /* keyspace.max = 10000 */
     uint64_t keyspace_max_keys;          /* keyspace.max_keys = 0, no limit */
     struct tiers_rules history;          /* history, history.NAME */
     uint64_t history_max;                /* history.max = 0, bytes; 0: none */

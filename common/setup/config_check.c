@@ -32,6 +32,7 @@ check_addresses(const struct config *c, char *why, size_t why_size)
         {"write.listen", c->write_listen},
         {"write.ack_listen", c->write_ack_listen},
         {"read.listen", c->read_listen},
+        {"resp.listen", c->resp_listen},
         {"counter.port", counter},
         {"semaphore.port", semaphore},
         {"http.listen", c->count_http || c->sequence_enable || c->quota_enable
@@ -117,6 +118,20 @@ check_lines(const struct config *c, char *why, size_t why_size)
     return 0;
 }
 
+/* The strings of Redis clients have a keyspace. */
+static int
+check_resp(const struct config *c, char *why, size_t why_size)
+{
+    const size_t size = strlen(c->resp_keyspace);
+
+    if (c->resp_listen[0] == '\0' || c->keyspace_size >= size)
+        return 0;
+    return config_fail(why, why_size, -EINVAL,
+                       "resp.keyspace: %s is longer than "
+                       "message.keyspace_size=%" PRIu64 "; give a shorter name",
+                       c->resp_keyspace, c->keyspace_size);
+}
+
 int
 config_check(const struct config *c, char *why, size_t why_size)
 {
@@ -135,7 +150,7 @@ config_check(const struct config *c, char *why, size_t why_size)
                            "; give log.max at least log.count",
                            c->log_count, c->log_max);
     if (check_history(c, why, why_size) < 0 ||
-        check_lines(c, why, why_size) < 0)
+        check_lines(c, why, why_size) < 0 || check_resp(c, why, why_size) < 0)
         return -EINVAL;
     return check_addresses(c, why, why_size);
 }

@@ -53,7 +53,9 @@ static const char *const worker_names[STATUS_M_END + 1] = {
     "waiting",      "held_now",    "last_error", NULL};
 
 static const char *const reader_names[STATUS_R_END + 1] = {
-    FIRST, "requests", "listings", "unreadable", "as_of_ms", NULL};
+    FIRST,      "requests", "listings",     "unreadable",
+    "as_of_ms", "commands", "forwarded",    "acks_due",
+    "refused",  "unsure",   "last_answers", NULL};
 
 static const char *const listener_names[STATUS_L_END + 1] = {
     FIRST,         "name",        "name_rest",   "open",
@@ -80,6 +82,7 @@ static const char *const log_names[STATUS_LOG_VALUES] = {
 
 _Static_assert(STATUS_W_END <= STATUS_VALUES, "a row has room");
 _Static_assert(STATUS_M_END <= STATUS_VALUES, "a row has room");
+_Static_assert(STATUS_R_END <= STATUS_VALUES, "a row has room");
 
 const char *
 status_name(enum status_kind kind, size_t value)

@@ -1,0 +1,32 @@
+/* reader/listeners.h - the ports of countd-read: one row for each.
+ *
+ * The rows drive what is bound, the ready lines, how many connections each may
+ * have, the statistics and the warnings (common/net/conn.h).  All share
+ * read.max_connections. */
+#ifndef COUNTD_READER_LISTENERS_H
+#define COUNTD_READER_LISTENERS_H
+
+#include "common/net/conn.h"
+#include "common/setup/config.h"
+#include "reader/range.h"
+#include "reader/resp/resp_service.h"
+
+enum { LISTENER_RANGE, LISTENER_RESP, READER_LISTENERS };
+
+struct reader_listeners {
+    struct listener_config rows[READER_LISTENERS];
+    size_t shared; /* connections of all ports together */
+};
+
+/* Raises the limit of descriptors as far as it may be and is of use, and fills
+ * the rows by the settings.  A negative errno: too few descriptors. */
+int reader_listeners_init(struct reader_listeners *l, const struct config *c,
+                          struct range *range, struct resp_service *resp);
+
+/* Whether the listener is on. */
+bool reader_listener_is_on(const struct reader_listeners *l, size_t index);
+
+/* Whether any is. */
+bool reader_listeners_are_on(const struct reader_listeners *l);
+
+#endif

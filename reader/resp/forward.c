@@ -1,0 +1,432 @@
+/* reader/resp/forward.c - see forward.h.
+ *
+ *     connect_writer() -> on_ready() -> finish_connecting()
+ *     forward_add(), forward_send() -> send_messages(), close_group()
+ *     on_ready() -> receive_acks() -> count_acks() -> release_groups()
+ *     fail_connection() -> gate_replace() -> next_lost() */
+#include "reader/resp/forward.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/net/local.h"
+#include "common/wire/first_bytes.h"
+
+#define ACK_SIZE 3
+#define IN_SIZE  ((size_t)16384)
+
+static const uint8_t ack_bytes[ACK_SIZE] = {'W', 'I', 'N'};
+
+static const char down_words[] =
+    "-MASTERDOWN countd-write cannot be reached: nothing was counted\r\n";
+static const char unsure_words[] =
+    "-UNSURE countd-write went away: counted once or not at all\r\n";
+static const char no_writer_words[] = "-READONLY countd-read has no writer\r\n";
+
+static struct diag_repeat failures;
+
+static void on_ready(struct loop_source *source, uint32_t events);
+static void connect_writer(struct forward *f);
+
+static struct forward_record *
+record_at(const struct forward *f, uint64_t number)
+{
+    return &f->records[number % FORWARD_MAX];
+}
+
+/* ---- groups -------------------------------------------------------------- */
+
+/* The collecting group is in flight from now on, if none is. */
+static void
+close_group(struct forward *f)
+{
+    if (f->in_flight || !gate_has_waiters(&f->gate))
+        return;
+    gate_close_group(&f->gate);
+    f->group_end = f->added;
+    f->in_flight = true;
+}
+
+static void
+release_groups(struct forward *f)
+{
+    while (f->in_flight && f->acked >= f->group_end) {
+        f->in_flight = false;
+        gate_release(&f->gate);
+        close_group(f);
+    }
+}
+
+/* ---- failing ------------------------------------------------------------- */
+
+/* The next answer of the connection that is lost, for gate_replace(). */
+static bool
+next_lost(struct conn *c, uint32_t gated, struct gate_answer *out)
+{
+    struct forward_place *place = conn_state(c);
+    const struct forward *f = place->forward;
+    const struct forward_record *record;
+    uint64_t number;
+
+    if (!f || place->owed == 0)
+        return false;
+    record = &f->records[place->first];
+    /* Fewer than FORWARD_MAX wait, so the index determines the number. */
+    number = f->acked + (place->first + FORWARD_MAX - f->acked % FORWARD_MAX) %
+                            FORWARD_MAX;
+    out->at = record->at - (place->put - gated);
+    out->size = record->size;
+    out->words = number < f->lost ? unsure_words : down_words;
+    place->first = record->next;
+    place->owed--;
+    return true;
+}
+
+static void
+retry_later(struct forward *f)
+{
+    if (f->source.fd >= 0) {
+        const int fd = f->source.fd;
+
+        loop_remove(f->loop, &f->source);
+        (void)close(fd);
+    }
+    f->state = f->state == FORWARD_NO_WRITER ? FORWARD_NO_WRITER : FORWARD_DOWN;
+    if (loop_arm(f->loop, &f->retry, loop_now_ms(f->loop) + f->pause_ms) < 0)
+        diag(DIAG_ERROR, "resp: no timer is left to connect to countd-write");
+    f->pause_ms = f->pause_ms * 2 < FORWARD_RETRY_MAX ? f->pause_ms * 2
+                                                      : FORWARD_RETRY_MAX;
+}
+
+/* The connection broke, or could not be made. */
+static void
+fail_connection(struct forward *f, const char *why)
+{
+    const uint64_t queued = f->added - f->acked;
+
+    diag_repeating(&failures, DIAG_WARNING,
+                   "resp: the connection to countd-write %s; increments are "
+                   "answered with -MASTERDOWN until it is made again",
+                   why);
+    /* A message of which a part was sent is never counted. */
+    f->lost = f->sent / f->layout->message_size;
+    if (f->lost > f->acked)
+        f->stats.unsure += f->lost - f->acked;
+    for (uint64_t n = f->acked; n < f->added; n++)
+        last_answers_forget(f->answers, record_at(f, n)->entry);
+    if (queued > 0 || f->in_flight || gate_has_waiters(&f->gate))
+        gate_replace(&f->gate, next_lost);
+    f->acked = f->base = f->added;
+    f->sent = f->added * f->layout->message_size;
+    f->in_flight = false;
+    f->ack_phase = 0;
+    retry_later(f);
+}
+
+/* ---- connecting ---------------------------------------------------------- */
+
+static void
+finish_connecting(struct forward *f)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+
+    if (getsockopt(f->source.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+        error = errno;
+    if (error == 0 && f->writer.size > 0 && net_is_self(f->source.fd))
+        error = ECONNREFUSED;
+    if (error != 0) {
+        fail_connection(f, error == ECONNREFUSED ? "was refused" : "failed");
+        return;
+    }
+    f->state = FORWARD_UP;
+    f->was_up = true;
+    f->pause_ms = FORWARD_RETRY_MS;
+}
+
+/* A connecting or connected socket, or a negative errno. */
+static int
+open_socket(struct forward *f)
+{
+    int fd, rc;
+
+    if (f->writer.size == 0)
+        return local_connect(f->data_dir, LOCAL_ACK);
+    fd = socket(f->writer.sa.ss_family,
+                SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)&f->writer.sa, f->writer.size) <
+            0 &&
+        errno != EINPROGRESS) {
+        rc = -errno;
+        (void)close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+static void
+connect_writer(struct forward *f)
+{
+    const int fd = open_socket(f);
+    int rc = fd;
+
+    if (fd >= 0) {
+        f->source = (struct loop_source){.fd = -1, .ready = on_ready};
+        rc = loop_add(f->loop, &f->source, fd, EPOLLIN | EPOLLOUT);
+        if (rc < 0)
+            (void)close(fd);
+    }
+    if (rc < 0) {
+        f->state = rc == -ENOENT && !f->was_up && f->writer.size == 0
+                       ? FORWARD_NO_WRITER
+                       : FORWARD_DOWN;
+        retry_later(f);
+        return;
+    }
+    f->state = FORWARD_CONNECTING;
+    f->wants_room = true;
+}
+
+static void
+on_retry(struct loop_timer *timer)
+{
+    connect_writer(LOOP_OWNER(timer, struct forward, retry));
+}
+
+/* ---- sending ------------------------------------------------------------- */
+
+/* 0, or a negative errno: the connection is broken. */
+static int
+send_messages(struct forward *f)
+{
+    const size_t size = f->layout->message_size;
+    const uint64_t end = f->added * size, ring = (uint64_t)FORWARD_MAX * size;
+
+    while (f->sent < end) {
+        const uint64_t at = f->sent % ring;
+        const uint64_t most = end - f->sent;
+        ssize_t n;
+
+        n = send(f->source.fd, f->messages + at,
+                 (size_t)(most < ring - at ? most : ring - at),
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN)
+            return -errno;
+        if (n < 0) {
+            f->wants_room = true;
+            return loop_change(f->loop, &f->source, EPOLLIN | EPOLLOUT);
+        }
+        f->sent += (uint64_t)n;
+    }
+    if (!f->wants_room)
+        return 0;
+    f->wants_room = false;
+    return loop_change(f->loop, &f->source, EPOLLIN);
+}
+
+void
+forward_send(struct forward *f)
+{
+    int rc;
+
+    close_group(f);
+    if (f->state == FORWARD_UP) {
+        rc = send_messages(f);
+        if (rc < 0)
+            fail_connection(f, "broke");
+    } else if (f->state != FORWARD_CONNECTING && f->in_flight) {
+        /* Connections that waited for a place in the queue. */
+        release_groups(f);
+    }
+}
+
+/* ---- acknowledgements ---------------------------------------------------- */
+
+static void
+count_acks(struct forward *f, uint64_t count)
+{
+    const uint64_t now_ms = clock_unix_ms();
+
+    for (; count > 0; count--) {
+        const struct forward_record *r = record_at(f, f->acked++);
+        struct forward_place *place;
+
+        last_answers_ack(f->answers, r->entry, now_ms);
+        if (!r->conn)
+            continue;
+        place = conn_state(r->conn);
+        place->first = r->next;
+        place->owed--;
+        place->acked_ms = now_ms;
+    }
+}
+
+/* 0, or a negative errno. */
+static int
+receive_acks(struct forward *f)
+{
+    uint8_t bytes[IN_SIZE];
+    uint64_t count = 0;
+    ssize_t n;
+
+    n = recv(f->source.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (n == 0)
+        return -ECONNRESET;
+    for (ssize_t i = 0; i < n; i++) {
+        if (bytes[i] != ack_bytes[f->ack_phase])
+            return -EPROTO;
+        f->ack_phase = (uint8_t)((f->ack_phase + 1) % ACK_SIZE);
+        count += f->ack_phase == 0;
+    }
+    if (f->acked + count > f->sent / f->layout->message_size)
+        return -EPROTO;
+    count_acks(f, count);
+    release_groups(f);
+    return 0;
+}
+
+static void
+on_ready(struct loop_source *source, uint32_t events)
+{
+    struct forward *f = LOOP_OWNER(source, struct forward, source);
+    int rc = 0;
+
+    if (f->state == FORWARD_CONNECTING &&
+        (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
+        finish_connecting(f);
+    if (f->state != FORWARD_UP)
+        return;
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
+        rc = receive_acks(f);
+    if (rc == 0)
+        rc = send_messages(f);
+    if (rc < 0)
+        fail_connection(f,
+                        rc == -EPROTO ? "is not one to countd-write" : "broke");
+}
+
+/* ---- adding -------------------------------------------------------------- */
+
+const char *
+forward_refusal(struct forward *f)
+{
+    if (f->state == FORWARD_UP || f->state == FORWARD_CONNECTING)
+        return NULL;
+    f->stats.refused++;
+    return f->state == FORWARD_NO_WRITER ? no_writer_words : down_words;
+}
+
+bool
+forward_is_full(const struct forward *f)
+{
+    return f->added - f->acked + 2 > FORWARD_MAX; /* one may become two */
+}
+
+static uint32_t
+add_message(struct forward *f, const struct message *m)
+{
+    const uint32_t index = (uint32_t)(f->added % FORWARD_MAX);
+
+    /* Cannot fail: names have been checked, and fit. */
+    (void)message_put(f->layout, m,
+                      f->messages + (size_t)index * f->layout->message_size);
+    f->added++;
+    return index;
+}
+
+void
+forward_add(struct forward *f, struct conn *c, const struct message *m,
+            uint32_t entry, uint32_t size)
+{
+    struct forward_place *place = conn_state(c);
+    struct message part = *m;
+    uint32_t index;
+
+    assert(!forward_is_full(f));
+    (void)conn_gate(c, &f->gate); /* the only gate of this process */
+    index = add_message(f, &part);
+    /* The first 8 bytes of a connection must not look like a browser's. */
+    if (f->added == f->base + 1 &&
+        first_bytes_browser(f->messages +
+                            (size_t)index * f->layout->message_size)) {
+        f->added--;
+        part.increment = m->increment & FIRST_BYTES_HIGH_PART;
+        index = add_message(f, &part);
+        f->records[index] = (struct forward_record){.entry = LAST_ANSWERS_NONE};
+        part.increment = m->increment & ~FIRST_BYTES_HIGH_PART;
+        index = add_message(f, &part);
+    }
+    f->records[index] = (struct forward_record){
+        .conn = c, .entry = entry, .at = place->put, .size = size};
+    if (place->owed++ > 0)
+        f->records[place->last].next = index;
+    else
+        place->first = index;
+    place->last = index;
+    place->forward = f;
+    f->stats.forwarded++;
+}
+
+int
+forward_init(struct forward *f, const struct forward_options *options)
+{
+    int rc;
+
+    *f = (struct forward){.loop = options->loop,
+                          .layout = options->layout,
+                          .answers = options->answers,
+                          .data_dir = options->data_dir,
+                          .pause_ms = FORWARD_RETRY_MS,
+                          .state = FORWARD_DOWN};
+    f->source.fd = -1;
+    f->retry = (struct loop_timer){.slot = -1, .due = on_retry};
+    if (options->writer[0] != '\0') {
+        rc = net_resolve(options->writer, &f->writer, 1);
+        if (rc < 0) {
+            diag(DIAG_ERROR, "resp.writer=%s %s", options->writer,
+                 net_resolve_error(rc));
+            return rc;
+        }
+    }
+    f->records = calloc(FORWARD_MAX, sizeof *f->records);
+    f->messages = malloc((size_t)FORWARD_MAX * f->layout->message_size);
+    rc = f->records && f->messages
+             ? gate_init(&f->gate, options->connections, 0)
+             : -ENOMEM;
+    if (rc < 0) {
+        free(f->records);
+        free(f->messages);
+        return rc;
+    }
+    connect_writer(f);
+    return 0;
+}
+
+void
+forward_fini(struct forward *f)
+{
+    if (!f->records)
+        return;
+    loop_disarm(f->loop, &f->retry);
+    if (f->source.fd >= 0) {
+        const int fd = f->source.fd;
+
+        loop_remove(f->loop, &f->source);
+        (void)close(fd);
+    }
+    gate_fini(&f->gate);
+    free(f->records);
+    free(f->messages);
+}

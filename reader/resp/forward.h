@@ -1,0 +1,119 @@
+/* reader/resp/forward.h - increments on their way to countd-write.
+ *
+ * All increments go over one connection to the acknowledging port of
+ * countd-write (DIR/socket/ack, or an address), in the order in which they
+ * came.  An answer waits behind the gate until the increments of its group are
+ * acknowledged, which means that they are durable:
+ *
+ *     forward_add(), conn_put() ...  the group that collects
+ *     forward_send()                 its bytes are sent; it becomes the group
+ *                                    in flight when the one before is through
+ *     WIN for all of it              its answers leave
+ *
+ * Messages are sent at once, whatever group is in flight.
+ *
+ * If the connection breaks, each answer is replaced: by -UNSURE if its message
+ * was sent, as it is then counted once or not at all; by -MASTERDOWN if it was
+ * not, as it is then not counted.  The connection is tried again after 10 ms,
+ * then with back-off up to 1 s; meanwhile forward_refusal() is the answer.
+ *
+ * Ownership: the caller's; loop, layout and the table of answers are borrowed.
+ * The loop's thread.  Errors: 0 or a negative errno. */
+#ifndef COUNTD_READER_RESP_FORWARD_H
+#define COUNTD_READER_RESP_FORWARD_H
+
+#include "common/net/conn.h"
+#include "common/wire/message.h"
+#include "reader/resp/last_answers.h"
+
+#define FORWARD_MAX       16384u /* increments not acknowledged */
+#define FORWARD_RETRY_MS  10
+#define FORWARD_RETRY_MAX 1000
+#define FORWARD_NONE      UINT32_MAX
+
+enum forward_state {
+    FORWARD_NO_WRITER, /* there is no socket, and never was one */
+    FORWARD_DOWN,
+    FORWARD_CONNECTING,
+    FORWARD_UP
+};
+
+/* What the state of a connection that forwards begins with: zero at first. */
+struct forward_place {
+    struct forward *forward; /* NULL: no increment yet */
+    uint32_t first, last;    /* records of it in the queue; valid if owed > 0 */
+    uint32_t owed;           /* acknowledgements due */
+    uint32_t put;            /* bytes of answers put so far, modulo 2^32 */
+    uint64_t acked_ms;       /* time of its last acknowledgement */
+};
+
+struct forward_record {
+    struct conn *conn; /* NULL: has no answer */
+    uint32_t next;     /* of its connection */
+    uint32_t entry;    /* in the table of answers */
+    uint32_t at;       /* `put` before its answer */
+    uint32_t size;     /* of its answer */
+};
+
+struct forward_stats {
+    uint64_t forwarded; /* increments sent or queued */
+    uint64_t refused;   /* answered without being queued: not counted */
+    uint64_t unsure;    /* answered -UNSURE */
+};
+
+struct forward_options {
+    struct loop *loop;
+    const struct layout *layout;
+    struct last_answers *answers;
+    const char *data_dir; /* where the socket is */
+    const char *writer;   /* host:port; empty: the socket */
+    size_t connections;   /* that may wait */
+};
+
+struct forward {
+    struct loop *loop;
+    const struct layout *layout;
+    struct last_answers *answers;
+    const char *data_dir;
+    struct net_address writer; /* size 0: the socket */
+    struct loop_source source;
+    struct loop_timer retry;
+    struct gate gate;
+    struct forward_record *records; /* a ring by number of the increment */
+    uint8_t *messages;              /* the same */
+    uint64_t added, acked;          /* increments, ever */
+    uint64_t sent;                  /* bytes of messages, ever */
+    uint64_t base;                  /* first increment of this connection */
+    uint64_t group_end;             /* of the group in flight */
+    uint64_t lost;                  /* while it fails: the first not sent */
+    uint32_t pause_ms;
+    bool in_flight; /* there is a group in flight */
+    bool was_up;
+    bool wants_room;   /* the socket was full */
+    uint8_t ack_phase; /* bytes received of the next WIN */
+    enum forward_state state;
+    struct forward_stats stats;
+};
+
+/* Begins to connect.
+ *   -EINVAL         `writer` is not an address; reported
+ *   -EADDRNOTAVAIL  its name is not known; reported
+ *   -ENOMEM */
+int forward_init(struct forward *f, const struct forward_options *options);
+void forward_fini(struct forward *f);
+
+/* NULL: increments may be added; else the error that answers one. */
+const char *forward_refusal(struct forward *f);
+
+/* Whether as many increments wait as there may be. */
+bool forward_is_full(const struct forward *f);
+
+/* Adds an increment, whose answer of `size` bytes is put next; it and all that
+ * is put after it waits.  Names fit the layout. */
+void forward_add(struct forward *f, struct conn *c, const struct message *m,
+                 uint32_t entry, uint32_t size);
+
+/* Sends what was added: at the end of a turn. */
+void forward_send(struct forward *f);
+
+#endif

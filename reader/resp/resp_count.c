@@ -1,0 +1,172 @@
+/* reader/resp/resp_count.c - increments: INCR, HINCRBY, ZINCRBY and their kin.
+ *
+ * An increment is forwarded to countd-write and answered from the last answer
+ * of its key; see last_answers.h and forward.h.
+ *
+ *     resp_do_incr() ... -> increment_args() -> increment_key() */
+#include "reader/resp/resp_internal.h"
+
+#include <errno.h>
+
+#include "common/wire/decimal.h"
+#include "reader/resp/resp_period.h"
+
+/* How the new value is written. */
+enum value_form { ANSWER_INTEGER, ANSWER_SCORE };
+
+static size_t
+put_value(const struct resp_call *call, uint8_t *out, enum value_form form,
+          int64_t value)
+{
+    return form == ANSWER_SCORE ? resp_put_score(call, out, value)
+                                : resp_put_number(out, ':', value);
+}
+
+/* An increment of 0 makes no key, and is not forwarded. */
+static enum conn_next
+answer_zero(struct resp_call *call, const struct resp_name *keyspace,
+            const struct resp_name *key, enum value_form form)
+{
+    struct last_answers_read read;
+    uint8_t *out = resp_space(call, 2 * RESP_NUMBER_SIZE);
+
+    if (!out)
+        return CONN_FULL;
+    if (resp_read_count(call, keyspace, key, &read) < 0)
+        return resp_unreadable(call);
+    resp_put(call, put_value(call, out, form, read.count));
+    return CONN_MORE;
+}
+
+static enum conn_next
+forward_increment(struct resp_call *call, const struct message *m, uint8_t *out,
+                  const struct last_answers_read *read, enum value_form form)
+{
+    struct resp_service *r = call->service;
+    const struct hash_wide hash = last_answers_hash(
+        &r->answers, m->keyspace, m->keyspace_size, m->key, m->key_size);
+    uint32_t entry;
+    int64_t value;
+    size_t size;
+
+    value = last_answers_add(&r->answers, &hash, m->increment, read, &entry);
+    size = put_value(call, out, form, value);
+    forward_add(&r->forward, call->conn, m, entry, (uint32_t)size);
+    resp_put(call, size);
+    return CONN_MORE;
+}
+
+static enum conn_next
+increment_key(struct resp_call *call, const struct resp_name *keyspace,
+              const struct resp_name *key, int64_t by, enum value_form form)
+{
+    struct resp_service *r = call->service;
+    const struct message m = {.increment = by,
+                              .keyspace = keyspace->at,
+                              .key = key->at,
+                              .keyspace_size = (uint16_t)keyspace->size,
+                              .key_size = (uint16_t)key->size};
+    struct last_answers_read read;
+    const char *refusal;
+    uint8_t *out;
+
+    if (by == 0)
+        return answer_zero(call, keyspace, key, form);
+    refusal = forward_refusal(&r->forward);
+    if (refusal)
+        return resp_answer(call, refusal);
+    out = resp_space(call, 2 * RESP_NUMBER_SIZE);
+    if (!out)
+        return CONN_FULL;
+    if (forward_is_full(&r->forward)) {
+        /* Behind the gate, it is served again when others have gone. */
+        (void)conn_gate(call->conn, &r->forward.gate);
+        return CONN_FULL;
+    }
+    if (resp_read_key(call, keyspace, key, &read) < 0)
+        return resp_unreadable(call);
+    return forward_increment(call, &m, out, &read, form);
+}
+
+/* Checks the names and increments args[key] of args[keyspace]; a keyspace of 0:
+ * the strings. */
+static enum conn_next
+increment_args(struct resp_call *call, size_t keyspace, size_t key, int64_t by,
+               enum value_form form)
+{
+    const struct resp_arg *args = call->args;
+    const struct resp_name key_name = {.at = args[key].at,
+                                       .size = args[key].size};
+    struct resp_name name = resp_strings(call);
+    char text[RESP_ERROR_MAX];
+    const char *error = NULL;
+
+    if (keyspace > 0) {
+        name = (struct resp_name){.at = args[keyspace].at,
+                                  .size = args[keyspace].size};
+        error =
+            resp_name_error(call, &args[keyspace], false, text, sizeof text);
+    }
+    if (!error)
+        error = resp_name_error(call, &args[key], true, text, sizeof text);
+    if (!error && keyspace > 0 && resp_period_is_name(call, &name) &&
+        resp_count_keys(call, name.at, name.size) == 0)
+        error = "a period of a keyspace is read only";
+    if (error)
+        return resp_error(call, "%s", error);
+    return increment_key(call, &name, &key_name, by, form);
+}
+
+/* INCR, DECR, INCRBY, DECRBY: the option is the sign. */
+enum conn_next
+resp_do_incr(struct resp_call *call)
+{
+    int64_t by = 1;
+
+    if (call->count > 2 && !resp_integer(&call->args[2], &by))
+        return resp_not_integer(call);
+    if (call->command->option < 0 && by == INT64_MIN)
+        return resp_error(call, "decrement would overflow");
+    return increment_args(call, 0, 1, call->command->option < 0 ? -by : by,
+                          ANSWER_INTEGER);
+}
+
+enum conn_next
+resp_do_hincrby(struct resp_call *call)
+{
+    int64_t by;
+
+    if (!resp_integer(&call->args[3], &by))
+        return resp_not_integer(call);
+    return increment_args(call, 1, 2, by, ANSWER_INTEGER);
+}
+
+/* An increment of a score: a decimal that is a whole number. */
+static enum conn_next
+increment_score(struct resp_call *call, size_t value, size_t member)
+{
+    const struct resp_arg *arg = &call->args[value];
+    struct decimal d;
+    int64_t by;
+
+    if (decimal_parse(arg->at, arg->size, &d) < 0)
+        return resp_error(call, "value is not a valid float");
+    if (decimal_whole(&d, &by) < 0)
+        return resp_not_integer(call);
+    return increment_args(call, 1, member, by, ANSWER_SCORE);
+}
+
+enum conn_next
+resp_do_zincrby(struct resp_call *call)
+{
+    return increment_score(call, 2, 3);
+}
+
+enum conn_next
+resp_do_zadd(struct resp_call *call)
+{
+    if (call->count != 5 || !resp_is_word(&call->args[2], "incr"))
+        return resp_error(call, "countd adds and does not set: ZADD is only "
+                                "ZADD key INCR increment member");
+    return increment_score(call, 3, 4);
+}

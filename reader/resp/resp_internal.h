@@ -1,0 +1,214 @@
+/* reader/resp/resp_internal.h - what the files of reader/resp share: the state
+ * of a connection, the command that is done, and how answers are put.
+ *
+ * A command's function answers it, or changes nothing:
+ *
+ *     CONN_MORE   answered
+ *     CONN_FULL   there is no memory now: the command is done again later
+ *     CONN_PAUSE  waits in line: the command is done again later
+ *     CONN_LONG   its answer is made in steps from now on
+ *     CONN_END    answered, and that was the last answer */
+#ifndef COUNTD_READER_RESP_RESP_INTERNAL_H
+#define COUNTD_READER_RESP_RESP_INTERNAL_H
+
+#include "reader/resp/resp_service.h"
+
+#define RESP_CLIENT_NAME_MAX 64
+
+/* Zero at first. */
+struct resp_state {
+    struct forward_place place; /* first: forward.h */
+    struct waiting_line_place line;
+    struct list_link waiting; /* for WAIT; NULL: never waited */
+    uint64_t wait_until_ms;   /* monotonic; 0: no end */
+    uint64_t id;              /* 0: not given yet */
+    struct chain queued;      /* requests of the transaction */
+    uint32_t queued_count;
+    uint8_t protocol;  /* 3, or 2 */
+    bool is_queueing;  /* between MULTI and EXEC */
+    bool is_replaying; /* EXEC is being done */
+    bool is_aborted;   /* the transaction has a request that cannot be done */
+    bool is_waiting;   /* WAIT is being done */
+    uint8_t name_size;
+    uint8_t name[RESP_CLIENT_NAME_MAX];
+};
+
+static_assert(sizeof(struct resp_state) % 8 == 0, "as protocols want it");
+
+struct resp_call {
+    struct resp_service *service;
+    struct conn *conn;
+    struct resp_state *state;
+    const struct resp_arg *args; /* the command's name first */
+    size_t count;
+    const struct resp_command *command;
+};
+
+struct resp_command {
+    const char *name;
+    int arity; /* arguments with the name; negative: at least -arity */
+    enum conn_next (*run)(struct resp_call *call);
+    int64_t option; /* what distinguishes commands of one function */
+};
+
+/* Commands that take effect while a transaction queues. */
+#define RESP_IMMEDIATE INT64_C(64)
+
+extern const struct resp_command resp_commands[];
+extern const size_t resp_command_count;
+
+/* A name from the network as a keyspace or key. */
+struct resp_name {
+    const uint8_t *at;
+    size_t size;
+};
+
+static inline bool
+resp_is_3(const struct resp_call *call)
+{
+    return call->state->protocol == 3;
+}
+
+/* ---- resp_service.c ---- */
+
+/* Memory for `size` bytes; NULL: return CONN_FULL. */
+static inline uint8_t *
+resp_space(struct resp_call *call, size_t size)
+{
+    return conn_space(call->conn, size);
+}
+
+/* `size` bytes of that are the answer, or a part of it. */
+static inline void
+resp_put(struct resp_call *call, size_t size)
+{
+    call->state->place.put += (uint32_t)size;
+    conn_put(call->conn, size);
+}
+
+/* Whole answers: the bytes as they are, -ERR, a number, nil, a bulk. */
+enum conn_next resp_answer(struct resp_call *call, const char *bytes);
+enum conn_next resp_error(struct resp_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+enum conn_next resp_answer_number(struct resp_call *call, int64_t value);
+enum conn_next resp_answer_nil(struct resp_call *call);
+enum conn_next resp_answer_bulk(struct resp_call *call, const void *bytes,
+                                size_t size);
+
+/* "*N", or "%N" of N pairs with RESP3 (else twice as many elements). */
+size_t resp_put_map(const struct resp_call *call, uint8_t *out, size_t pairs);
+size_t resp_put_nil(const struct resp_call *call, uint8_t *out);
+
+/* A score: a double of RESP3, else a bulk. */
+size_t resp_put_score(const struct resp_call *call, uint8_t *out,
+                      int64_t value);
+
+enum conn_next resp_not_integer(struct resp_call *call);
+enum conn_next resp_syntax_error(struct resp_call *call);
+enum conn_next resp_wrong_arity(struct resp_call *call, const char *name);
+enum conn_next resp_unreadable(struct resp_call *call);
+
+/* Bytes of a name for a message: at most `size` of them, control bytes as ?. */
+const char *resp_show(const struct resp_arg *arg, size_t max, char *text);
+
+/* ---- resp_read.c ---- */
+
+/* NULL: the name may be one; else the error's text. */
+const char *resp_name_error(const struct resp_call *call,
+                            const struct resp_arg *arg, bool is_key, char *text,
+                            size_t text_size);
+
+/* The keyspace of strings. */
+struct resp_name resp_strings(const struct resp_call *call);
+
+/* What the snapshot says of a key; negative: it cannot be read. */
+int resp_read_key(struct resp_call *call, const struct resp_name *keyspace,
+                  const struct resp_name *key, struct last_answers_read *out);
+
+/* What a read of a key answers, increments on their way included. */
+int resp_read_count(struct resp_call *call, const struct resp_name *keyspace,
+                    const struct resp_name *key, struct last_answers_read *out);
+
+/* One query to the store, after as_of was read; negative: not -ENOENT. */
+int resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
+               size_t size);
+
+/* Keys of a keyspace, 0 without one; negative: it cannot be read. */
+int64_t resp_count_keys(struct resp_call *call, const uint8_t *name,
+                        size_t size);
+
+enum conn_next resp_do_get(struct resp_call *call);
+enum conn_next resp_do_mget(struct resp_call *call);
+enum conn_next resp_do_member(struct resp_call *call);
+enum conn_next resp_do_members(struct resp_call *call);
+enum conn_next resp_do_card(struct resp_call *call);
+enum conn_next resp_do_rank(struct resp_call *call);
+enum conn_next resp_do_type(struct resp_call *call);
+enum conn_next resp_do_exists(struct resp_call *call);
+
+enum resp_member { RESP_MEMBER_TEXT, RESP_MEMBER_SCORE, RESP_MEMBER_EXISTS };
+
+/* ---- resp_range.c ---- */
+enum conn_next resp_do_range(struct resp_call *call);
+enum conn_next resp_do_getall(struct resp_call *call);
+enum conn_next resp_do_count(struct resp_call *call);
+enum conn_next resp_do_score_range(struct resp_call *call);
+
+/* ---- resp_count.c ---- */
+enum conn_next resp_do_incr(struct resp_call *call);
+enum conn_next resp_do_hincrby(struct resp_call *call);
+enum conn_next resp_do_zincrby(struct resp_call *call);
+enum conn_next resp_do_zadd(struct resp_call *call);
+
+/* ---- resp_connect.c ---- */
+enum conn_next resp_do_ping(struct resp_call *call);
+enum conn_next resp_do_echo(struct resp_call *call);
+enum conn_next resp_do_hello(struct resp_call *call);
+enum conn_next resp_do_auth(struct resp_call *call);
+enum conn_next resp_do_select(struct resp_call *call);
+enum conn_next resp_do_client(struct resp_call *call);
+enum conn_next resp_do_config(struct resp_call *call);
+enum conn_next resp_do_command(struct resp_call *call);
+enum conn_next resp_do_cluster(struct resp_call *call);
+enum conn_next resp_do_info(struct resp_call *call);
+enum conn_next resp_do_quit(struct resp_call *call);
+enum conn_next resp_do_reset(struct resp_call *call);
+
+/* ---- resp_scan.c ---- */
+enum conn_next resp_do_scan(struct resp_call *call);
+enum conn_next resp_do_dbsize(struct resp_call *call);
+
+/* A step of the answer that is made in steps, which the connection is served
+ * for. */
+enum conn_next resp_step_job(struct resp_call *call);
+
+/* ---- resp_transaction.c ---- */
+enum conn_next resp_do_multi(struct resp_call *call);
+enum conn_next resp_do_exec(struct resp_call *call);
+enum conn_next resp_do_discard(struct resp_call *call);
+enum conn_next resp_do_wait(struct resp_call *call);
+
+/* Queues the request whose bytes are given. */
+enum conn_next resp_queue(struct resp_call *call, const uint8_t *bytes,
+                          size_t size);
+void resp_drop_transaction(struct resp_service *r, struct resp_state *s);
+
+/* Does what is queued; CONN_MORE: all of it. */
+enum conn_next resp_replay(struct resp_call *call);
+
+/* WAIT: CONN_MORE when it is answered, else CONN_PAUSE or CONN_FULL. */
+enum conn_next resp_step_wait(struct resp_call *call);
+void resp_wait_init(struct resp_service *r);
+void resp_leave_wait(struct resp_state *s);
+
+/* ---- resp_service.c ---- */
+
+/* Does the command of call->args. */
+enum conn_next resp_run(struct resp_call *call);
+
+/* The command of call->args; NULL: it is unknown, or the number of arguments
+ * is wrong, *answer of which is then given. */
+const struct resp_command *resp_find_command(struct resp_call *call,
+                                             enum conn_next *answer);
+
+#endif

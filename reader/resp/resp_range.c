@@ -1,0 +1,366 @@
+/* reader/resp/resp_range.c - ranges by rank and by score.
+ *
+ * The store's order is by count descending, ties by key ascending; ascending
+ * ranges are its exact reverse.  Bounds of scores are found by binary search in
+ * that order.
+ *
+ *     resp_do_range()         parse_options(), resp_range_cut(), answer_rows()
+ *     resp_do_score_range()   find_rows(), answer_rows() */
+#include "reader/resp/resp_internal.h"
+
+#include <errno.h>
+
+#include "common/base/bytes.h"
+#include "common/wire/decimal.h"
+#include "reader/resp/resp_period.h"
+
+/* Rows of the store's order, as they are answered. */
+struct rows {
+    uint64_t first;
+    uint64_t count;
+    bool ascending;
+    bool with_scores;
+    bool is_map; /* of names and counts */
+};
+
+/* ---- answering ----------------------------------------------------------- */
+
+static size_t
+put_head(const struct resp_call *call, uint8_t *out, const struct rows *rows,
+         uint64_t count)
+{
+    if (rows->is_map)
+        return resp_put_map(call, out, (size_t)count);
+    if (rows->with_scores && !resp_is_3(call))
+        count *= 2;
+    return resp_put_number(out, '*', (int64_t)count);
+}
+
+static size_t
+put_row(const struct resp_call *call, uint8_t *out, const struct rows *rows,
+        const uint8_t *row)
+{
+    const uint16_t key_size = get_le16(row + 8);
+    size_t size = 0;
+
+    if (rows->with_scores && !rows->is_map && resp_is_3(call))
+        size += resp_put_number(out, '*', 2);
+    size += resp_put_bulk(out + size, row + QUERY_ROW_SIZE, key_size);
+    if (rows->is_map)
+        size += resp_put_number_bulk(out + size, get_le64s(row));
+    else if (rows->with_scores)
+        size += resp_put_score(call, out + size, get_le64s(row));
+    return size;
+}
+
+/* Writes the rows that the store gave, of `bytes` bytes. */
+static size_t
+put_rows(struct resp_call *call, uint8_t *out, const struct rows *rows,
+         const struct store_query *q)
+{
+    const uint8_t *starts[RESP_ROWS_MAX];
+    size_t size = put_head(call, out, rows, q->rows);
+    const uint8_t *at = q->bytes;
+
+    for (uint64_t i = 0; i < q->rows; i++) {
+        starts[i] = at;
+        at += QUERY_ROW_SIZE + (size_t)get_le16(at + 8);
+    }
+    for (uint64_t i = 0; i < q->rows; i++)
+        size += put_row(call, out + size, rows,
+                        starts[rows->ascending ? q->rows - 1 - i : i]);
+    return size;
+}
+
+static enum conn_next
+answer_rows(struct resp_call *call, const struct resp_name *keyspace,
+            const struct rows *rows)
+{
+    struct resp_service *r = call->service;
+    struct store_query q = {.op = STORE_RANGE,
+                            .name = keyspace->at,
+                            .name_size = keyspace->size,
+                            .offset = (int64_t)rows->first,
+                            .length = rows->count};
+    uint8_t *out;
+    int rc = -ENOENT;
+
+    if (rows->count > RESP_ROWS_MAX)
+        return resp_error(call, "more than %d rows: ask for fewer at a time",
+                          RESP_ROWS_MAX);
+    out = resp_space(call, RESP_NUMBER_SIZE +
+                               (size_t)rows->count *
+                                   (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE));
+    if (!out)
+        return CONN_FULL;
+    if (rows->count > 0)
+        rc = resp_query(call, &q, r->rows,
+                        (size_t)RESP_ROWS_MAX *
+                            (QUERY_ROW_SIZE + STORE_NAME_MAX));
+    if (rc < 0 && rc != -ENOENT)
+        return resp_unreadable(call);
+    resp_put(call, put_rows(call, out, rows, &q));
+    return CONN_MORE;
+}
+
+/* ---- by rank ------------------------------------------------------------- */
+
+bool
+resp_range_cut(int64_t first, int64_t last, int64_t keys, int64_t *from,
+               int64_t *count)
+{
+    *from = 0;
+    *count = 0;
+    if (first < 0)
+        first = first < -keys ? 0 : first + keys;
+    if (last < 0)
+        last = last < -keys ? -1 : last + keys;
+    if (last >= keys)
+        last = keys - 1;
+    if (first > last)
+        return false;
+    *from = first;
+    *count = last - first + 1;
+    return true;
+}
+
+/* Options of ZREVRANGE and ZRANGE; false: there is another one. */
+static bool
+parse_options(struct resp_call *call, struct rows *rows)
+{
+    for (size_t i = 4; i < call->count; i++) {
+        if (resp_is_word(&call->args[i], "withscores"))
+            rows->with_scores = true;
+        else if (call->command->option == 0 &&
+                 resp_is_word(&call->args[i], "rev"))
+            rows->ascending = false;
+        else
+            return false;
+    }
+    return true;
+}
+
+enum conn_next
+resp_do_range(struct resp_call *call)
+{
+    const struct resp_arg *args = call->args;
+    const struct resp_name keyspace = {.at = args[1].at, .size = args[1].size};
+    struct rows rows = {.ascending = call->command->option == 0};
+    int64_t first, last, keys, from, count;
+    char text[RESP_ERROR_MAX];
+    const char *error;
+
+    if (!parse_options(call, &rows))
+        return resp_syntax_error(call);
+    if (!resp_integer(&args[2], &first) || !resp_integer(&args[3], &last))
+        return resp_not_integer(call);
+    error = resp_name_error(call, &args[1], false, text, sizeof text);
+    if (error)
+        return resp_error(call, "%s", error);
+    keys = resp_count_keys(call, keyspace.at, keyspace.size);
+    if (keys < 0)
+        return resp_unreadable(call);
+    if (keys == 0 && !rows.ascending && resp_period_is_name(call, &keyspace))
+        return resp_period_range(call, &keyspace, first, last,
+                                 rows.with_scores);
+    (void)resp_range_cut(first, last, keys, &from, &count);
+    rows.count = (uint64_t)count;
+    rows.first = (uint64_t)(rows.ascending ? keys - from - count : from);
+    return answer_rows(call, &keyspace, &rows);
+}
+
+enum conn_next
+resp_do_getall(struct resp_call *call)
+{
+    const struct resp_name keyspace = {.at = call->args[1].at,
+                                       .size = call->args[1].size};
+    struct rows rows = {.is_map = true};
+    char text[RESP_ERROR_MAX];
+    const char *error;
+    int64_t keys;
+
+    error = resp_name_error(call, &call->args[1], false, text, sizeof text);
+    if (error)
+        return resp_error(call, "%s", error);
+    keys = resp_count_keys(call, keyspace.at, keyspace.size);
+    if (keys < 0)
+        return resp_unreadable(call);
+    rows.count = (uint64_t)keys;
+    return answer_rows(call, &keyspace, &rows);
+}
+
+/* ---- by score ------------------------------------------------------------ */
+
+/* Counts from `low` to `high`; none if low > high. */
+struct bounds {
+    int64_t low, high;
+};
+
+/* Reads a bound; *value is the least count that is not below it (lowest), or
+ * the greatest that is not above it.  False: it is not a number; *none: no
+ * count is within it. */
+static bool
+parse_bound(const struct resp_arg *arg, bool is_low, int64_t *value, bool *none)
+{
+    const bool is_open = arg->size > 0 && arg->at[0] == '(';
+    const struct resp_arg number = {.at = arg->at + (is_open ? 1 : 0),
+                                    .size = arg->size - (is_open ? 1 : 0)};
+    const struct decimal one = {.digits = 1};
+    struct decimal d;
+    int128 scaled, whole;
+
+    if (resp_is_word(&number, "-inf") || resp_is_word(&number, "+inf") ||
+        resp_is_word(&number, "inf")) {
+        *none |= (number.at[0] == '-') != is_low;
+        *value = is_low ? INT64_MIN : INT64_MAX;
+        return true;
+    }
+    if (decimal_parse(number.at, number.size, &d) < 0)
+        return false;
+    if (decimal_millionths(&d, &one, &scaled) < 0) {
+        *none |= d.negative != is_low;
+        *value = is_low ? INT64_MIN : INT64_MAX;
+        return true;
+    }
+    whole = scaled / DECIMAL_MILLIONTHS;
+    if (whole * DECIMAL_MILLIONTHS != scaled)
+        whole += is_low ? (scaled > 0 ? 1 : 0) : (scaled < 0 ? -1 : 0);
+    else if (is_open)
+        whole += is_low ? 1 : -1;
+    *none |= whole > INT64_MAX || whole < INT64_MIN;
+    *value = (int64_t)whole;
+    return true;
+}
+
+/* Keys whose count is at least `value`; negative: the keyspace cannot be
+ * read. */
+static int64_t
+count_at_least(struct resp_call *call, const struct resp_name *keyspace,
+               int64_t keys, int64_t value)
+{
+    uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
+    int64_t from = 0, to = keys;
+
+    while (from < to) {
+        const int64_t middle = from + (to - from) / 2;
+        struct store_query q = {.op = STORE_RANGE,
+                                .name = keyspace->at,
+                                .name_size = keyspace->size,
+                                .offset = middle,
+                                .length = 1};
+        const int rc = resp_query(call, &q, row, sizeof row);
+
+        if (rc < 0 && rc != -ENOENT)
+            return rc;
+        if (q.rows == 1 && get_le64s(q.bytes) >= value)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* The rows of args[low] to args[high].  True: *rows has them; else *answer. */
+static bool
+find_rows(struct resp_call *call, size_t low, size_t high,
+          const struct resp_name *keyspace, struct rows *rows,
+          enum conn_next *answer)
+{
+    struct bounds b;
+    bool none = false;
+    char text[RESP_ERROR_MAX];
+    const char *error;
+    int64_t keys, above, within;
+
+    if (!parse_bound(&call->args[low], true, &b.low, &none) ||
+        !parse_bound(&call->args[high], false, &b.high, &none)) {
+        *answer = resp_error(call, "min or max is not a float");
+        return false;
+    }
+    error = resp_name_error(call, &call->args[1], false, text, sizeof text);
+    if (error) {
+        *answer = resp_error(call, "%s", error);
+        return false;
+    }
+    rows->first = rows->count = 0;
+    if (none || b.low > b.high)
+        return true;
+    keys = resp_count_keys(call, keyspace->at, keyspace->size);
+    above = keys < 0 || b.high == INT64_MAX
+                ? 0
+                : count_at_least(call, keyspace, keys, b.high + 1);
+    within = keys < 0 ? keys : count_at_least(call, keyspace, keys, b.low);
+    if (keys < 0 || above < 0 || within < 0) {
+        *answer = resp_unreadable(call);
+        return false;
+    }
+    rows->first = (uint64_t)above;
+    rows->count = (uint64_t)(within - above);
+    return true;
+}
+
+enum conn_next
+resp_do_count(struct resp_call *call)
+{
+    const struct resp_name keyspace = {.at = call->args[1].at,
+                                       .size = call->args[1].size};
+    struct rows rows = {.ascending = false};
+    enum conn_next answer;
+
+    if (!find_rows(call, 2, 3, &keyspace, &rows, &answer))
+        return answer;
+    return resp_answer_number(call, (int64_t)rows.count);
+}
+
+/* Options of ranges by score.  True: *offset, *limit and *rows have them; else
+ * *answer. */
+static bool
+parse_score_options(struct resp_call *call, struct rows *rows, int64_t *offset,
+                    int64_t *limit, enum conn_next *answer)
+{
+    for (size_t i = 4; i < call->count; i++) {
+        if (resp_is_word(&call->args[i], "withscores")) {
+            rows->with_scores = true;
+        } else if (resp_is_word(&call->args[i], "limit") &&
+                   i + 2 < call->count) {
+            if (!resp_integer(&call->args[i + 1], offset) ||
+                !resp_integer(&call->args[i + 2], limit)) {
+                *answer = resp_not_integer(call);
+                return false;
+            }
+            i += 2;
+        } else {
+            *answer = resp_syntax_error(call);
+            return false;
+        }
+    }
+    return true;
+}
+
+enum conn_next
+resp_do_score_range(struct resp_call *call)
+{
+    const bool reversed = call->command->option != 0;
+    const struct resp_name keyspace = {.at = call->args[1].at,
+                                       .size = call->args[1].size};
+    struct rows rows = {.ascending = !reversed};
+    int64_t offset = 0, limit = -1;
+    enum conn_next answer;
+    uint64_t left;
+
+    if (!parse_score_options(call, &rows, &offset, &limit, &answer) ||
+        !find_rows(call, reversed ? 3 : 2, reversed ? 2 : 3, &keyspace, &rows,
+                   &answer))
+        return answer;
+    left = offset < 0 || (uint64_t)offset >= rows.count
+               ? 0
+               : rows.count - (uint64_t)offset;
+    if (limit >= 0 && (uint64_t)limit < left)
+        left = (uint64_t)limit;
+    if (reversed)
+        rows.first += (uint64_t)offset;
+    else
+        rows.first += rows.count - (uint64_t)offset - left;
+    rows.count = left;
+    return answer_rows(call, &keyspace, &rows);
+}

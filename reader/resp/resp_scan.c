@@ -1,0 +1,263 @@
+/* reader/resp/resp_scan.c - SCAN and DBSIZE, which look at every keyspace.
+ *
+ * The cursor of SCAN is the number of names listed before it, in byte order.
+ * The last few ends are remembered with their name, so that the next SCAN goes
+ * on behind it; other cursors are reached by listing the names before them.
+ * Keyspaces only come, so no name that was there is missed.
+ *
+ *     resp_do_scan() -> begin_job()
+ *     resp_step_job() -> step_list() -> list_some() -> add_name() */
+#include "reader/resp/resp_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "reader/resp/resp_period.h"
+
+#define SCAN_COUNT 10 /* without COUNT */
+#define STEP_NS    UINT64_C(1000000)
+
+/* ---- SCAN ---------------------------------------------------------------- */
+
+/* An unsigned integer; false: it is not one. */
+static bool
+parse_cursor(const struct resp_arg *arg, uint64_t *out)
+{
+    int64_t value;
+
+    if (!resp_integer(arg, &value) || value < 0)
+        return false;
+    *out = (uint64_t)value;
+    return true;
+}
+
+/* Options; false: *answer has the error. */
+static bool
+parse_scan(struct resp_call *call, struct resp_job *job, enum conn_next *answer)
+{
+    for (size_t i = 2; i < call->count; i += 2) {
+        const struct resp_arg *value = &call->args[i + 1];
+        int64_t count;
+
+        if (i + 1 == call->count) {
+            *answer = resp_syntax_error(call);
+            return false;
+        }
+        if (resp_is_word(&call->args[i], "match") &&
+            value->size <= sizeof job->pattern) {
+            memcpy(job->pattern, value->at, value->size);
+            job->pattern_size = value->size;
+            job->has_pattern = true;
+        } else if (resp_is_word(&call->args[i], "count")) {
+            if (!resp_integer(value, &count)) {
+                *answer = resp_not_integer(call);
+                return false;
+            }
+            if (count < 1) {
+                *answer = resp_syntax_error(call);
+                return false;
+            }
+            job->left = (uint64_t)count;
+        } else if (resp_is_word(&call->args[i], "type")) {
+            job->matches_type = resp_is_word(value, "zset");
+        } else {
+            *answer = resp_syntax_error(call);
+            return false;
+        }
+    }
+    return true;
+}
+
+static const struct resp_scan_end *
+find_end(const struct resp_service *r, uint64_t position)
+{
+    for (size_t i = 0; i < RESP_SCAN_ENDS; i++)
+        if (position > 0 && r->ends[i].position == position)
+            return &r->ends[i];
+    return NULL;
+}
+
+static void
+remember_end(struct resp_service *r, const uint8_t *name, size_t size)
+{
+    struct resp_scan_end *end = NULL;
+
+    for (size_t i = 0; i < RESP_SCAN_ENDS; i++)
+        if (r->ends[i].position == r->job.position)
+            end = &r->ends[i];
+    if (!end)
+        end = &r->ends[r->next_end++ % RESP_SCAN_ENDS];
+    end->position = r->job.position;
+    end->size = size;
+    memcpy(end->name, name, size);
+}
+
+static enum conn_next
+begin_job(struct resp_call *call, const struct resp_job *job)
+{
+    struct resp_service *r = call->service;
+    const struct resp_scan_end *end = find_end(r, job->skip);
+
+    if (!waiting_line_enter(&r->line, call->conn, &call->state->line))
+        return CONN_PAUSE;
+    r->job = *job;
+    if (end) {
+        r->job.position = job->skip;
+        r->job.skip = 0;
+    }
+    store_listing_start(r->listing, end ? end->name : (const uint8_t *)"",
+                        end ? end->size : 0);
+    return CONN_LONG;
+}
+
+enum conn_next
+resp_do_scan(struct resp_call *call)
+{
+    struct resp_job job = {
+        .kind = RESP_JOB_SCAN, .left = SCAN_COUNT, .matches_type = true};
+    enum conn_next answer;
+
+    if (!parse_cursor(&call->args[1], &job.skip))
+        return resp_error(call, "invalid cursor");
+    if (!parse_scan(call, &job, &answer))
+        return answer;
+    return begin_job(call, &job);
+}
+
+enum conn_next
+resp_do_dbsize(struct resp_call *call)
+{
+    const struct resp_job job = {.kind = RESP_JOB_DBSIZE, .left = UINT64_MAX};
+
+    return begin_job(call, &job);
+}
+
+/* ---- steps --------------------------------------------------------------- */
+
+static bool
+is_strings(const struct resp_call *call, const struct store_listed *found)
+{
+    const struct resp_name strings = resp_strings(call);
+
+    return found->name_size == strings.size &&
+           memcmp(found->name, strings.at, strings.size) == 0;
+}
+
+/* A keyspace that was listed. */
+static void
+add_name(struct resp_call *call, const struct store_listed *found)
+{
+    struct resp_service *r = call->service;
+    struct resp_job *job = &r->job;
+
+    job->position++;
+    if (job->skip > 0) {
+        job->skip--;
+        return;
+    }
+    job->left--;
+    if (job->left == 0)
+        remember_end(r, found->name, found->name_size);
+    if (found->keys == 0 || is_strings(call, found))
+        return;
+    job->keyspaces++;
+    if (job->kind == RESP_JOB_DBSIZE || !job->matches_type ||
+        (job->has_pattern && !resp_matches(job->pattern, job->pattern_size,
+                                           found->name, found->name_size)))
+        return;
+    job->size +=
+        resp_put_bulk(r->rows + job->size, found->name, found->name_size);
+    job->count++;
+    if (job->count == RESP_ROWS_MAX && job->left > 0) {
+        job->left = 0;
+        remember_end(r, found->name, found->name_size);
+    }
+}
+
+/* True: the list is as long as it has to be. */
+static bool
+list_some(struct resp_call *call)
+{
+    static struct diag_repeat failures;
+    struct resp_service *r = call->service;
+    struct resp_job *job = &r->job;
+    const uint64_t until_ns = clock_ns() + STEP_NS;
+    struct store_listed found;
+    int rc;
+
+    do {
+        rc = store_listing_next(r->listing, until_ns, &found);
+        if (rc == 1)
+            add_name(call, &found);
+    } while (rc == 1 && job->left > 0 && clock_ns() < until_ns);
+    if (rc == -EAGAIN || (rc == 1 && job->left > 0))
+        return false;
+    store_listing_stop(r->listing);
+    job->at_end = rc == 0;
+    job->error = rc < 0 ? rc : 0;
+    if (rc < 0)
+        diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
+                       diag_text(rc));
+    return true;
+}
+
+static enum conn_next
+answer_scan(struct resp_call *call)
+{
+    const struct resp_service *r = call->service;
+    const struct resp_job *job = &r->job;
+    uint8_t *out = resp_space(call, job->size + 4 * RESP_NUMBER_SIZE);
+    size_t size;
+
+    if (!out)
+        return CONN_FULL;
+    size = resp_put_number(out, '*', 2);
+    size += resp_put_number_bulk(out + size,
+                                 job->at_end ? 0 : (int64_t)job->position);
+    size += resp_put_number(out + size, '*', (int64_t)job->count);
+    memcpy(out + size, r->rows, job->size);
+    resp_put(call, size + job->size);
+    return CONN_MORE;
+}
+
+static enum conn_next
+answer_dbsize(struct resp_call *call)
+{
+    const struct resp_name strings = resp_strings(call);
+    const int64_t keys = resp_count_keys(call, strings.at, strings.size);
+
+    if (keys < 0)
+        return resp_unreadable(call);
+    return resp_answer_number(call,
+                              keys + (int64_t)call->service->job.keyspaces);
+}
+
+static enum conn_next
+step_list(struct resp_call *call)
+{
+    struct resp_job *job = &call->service->job;
+
+    if (!job->is_done && !list_some(call))
+        return CONN_LONG;
+    job->is_done = true;
+    if (job->error < 0)
+        return resp_unreadable(call);
+    return job->kind == RESP_JOB_SCAN ? answer_scan(call) : answer_dbsize(call);
+}
+
+enum conn_next
+resp_step_job(struct resp_call *call)
+{
+    struct resp_service *r = call->service;
+    enum conn_next next;
+
+    assert(r->line.served == call->conn);
+    next = r->job.kind == RESP_JOB_PERIOD ? resp_period_step(call)
+                                          : step_list(call);
+    if (next == CONN_MORE)
+        waiting_line_leave(&r->line, call->conn, &call->state->line);
+    return next;
+}

@@ -1,0 +1,402 @@
+/* reader/resp/resp_service.c - see resp_service.h.
+ *
+ *     take() -> do_request() -> resp_run() -> a function of resp_commands[]
+ *     more() -> resp_step_wait(), resp_step_job() */
+#include "reader/resp/resp_internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUEUED_POOL     ((size_t)16 << 20)
+#define COMMAND_SHOWN   128 /* bytes of an unknown command in its error */
+#define ERROR_MAX       320
+#define SMALL_ANSWER    64 /* bytes of an answer that is a number */
+#define PROTOCOL_ERRORS "-ERR Protocol error: "
+
+/* ---- answers ------------------------------------------------------------- */
+
+enum conn_next
+resp_answer(struct resp_call *call, const char *bytes)
+{
+    const size_t size = strlen(bytes);
+    uint8_t *out = resp_space(call, size);
+
+    if (!out)
+        return CONN_FULL;
+    memcpy(out, bytes, size);
+    resp_put(call, size);
+    return CONN_MORE;
+}
+
+enum conn_next
+resp_error(struct resp_call *call, const char *format, ...)
+{
+    char text[ERROR_MAX];
+    va_list args;
+    int size;
+
+    va_start(args, format);
+    memcpy(text, "-ERR ", 5);
+    size = vsnprintf(text + 5, sizeof text - 8, format, args);
+    va_end(args);
+    assert(size >= 0);
+    memcpy(text + strlen(text), "\r\n", 3);
+    return resp_answer(call, text);
+}
+
+enum conn_next
+resp_answer_number(struct resp_call *call, int64_t value)
+{
+    uint8_t *out = resp_space(call, RESP_NUMBER_SIZE);
+
+    if (!out)
+        return CONN_FULL;
+    resp_put(call, resp_put_number(out, ':', value));
+    return CONN_MORE;
+}
+
+size_t
+resp_put_nil(const struct resp_call *call, uint8_t *out)
+{
+    if (resp_is_3(call)) {
+        memcpy(out, "_\r\n", 3);
+        return 3;
+    }
+    memcpy(out, "$-1\r\n", 5);
+    return 5;
+}
+
+enum conn_next
+resp_answer_nil(struct resp_call *call)
+{
+    uint8_t *out = resp_space(call, RESP_NUMBER_SIZE);
+
+    if (!out)
+        return CONN_FULL;
+    resp_put(call, resp_put_nil(call, out));
+    return CONN_MORE;
+}
+
+enum conn_next
+resp_answer_bulk(struct resp_call *call, const void *bytes, size_t size)
+{
+    uint8_t *out = resp_space(call, RESP_BULK_SIZE(size));
+
+    if (!out)
+        return CONN_FULL;
+    resp_put(call, resp_put_bulk(out, bytes, size));
+    return CONN_MORE;
+}
+
+size_t
+resp_put_map(const struct resp_call *call, uint8_t *out, size_t pairs)
+{
+    return resp_is_3(call) ? resp_put_number(out, '%', (int64_t)pairs)
+                           : resp_put_number(out, '*', 2 * (int64_t)pairs);
+}
+
+size_t
+resp_put_score(const struct resp_call *call, uint8_t *out, int64_t value)
+{
+    return resp_is_3(call) ? resp_put_number(out, ',', value)
+                           : resp_put_number_bulk(out, value);
+}
+
+enum conn_next
+resp_not_integer(struct resp_call *call)
+{
+    return resp_error(call, "value is not an integer or out of range");
+}
+
+enum conn_next
+resp_syntax_error(struct resp_call *call)
+{
+    return resp_error(call, "syntax error");
+}
+
+enum conn_next
+resp_wrong_arity(struct resp_call *call, const char *name)
+{
+    return resp_error(call, "wrong number of arguments for '%s' command", name);
+}
+
+enum conn_next
+resp_unreadable(struct resp_call *call)
+{
+    call->service->unreadable++;
+    return resp_error(call, "keyspace cannot be read");
+}
+
+const char *
+resp_show(const struct resp_arg *arg, size_t max, char *text)
+{
+    const size_t size = arg->size < max ? arg->size : max;
+
+    for (size_t i = 0; i < size; i++)
+        text[i] =
+            arg->at[i] < 0x20 || arg->at[i] == 0x7f ? '?' : (char)arg->at[i];
+    text[size] = '\0';
+    return text;
+}
+
+/* ---- commands ------------------------------------------------------------ */
+
+const struct resp_command *
+resp_find_command(struct resp_call *call, enum conn_next *answer)
+{
+    const struct resp_command *found = NULL;
+    char name[COMMAND_SHOWN + 1];
+
+    for (size_t i = 0; i < resp_command_count && !found; i++)
+        if (resp_is_word(&call->args[0], resp_commands[i].name))
+            found = &resp_commands[i];
+    if (!found) {
+        *answer = resp_error(call, "unknown command '%s'",
+                             resp_show(&call->args[0], COMMAND_SHOWN, name));
+        return NULL;
+    }
+    if (found->arity < 0 ? call->count < (size_t)-found->arity
+                         : call->count != (size_t)found->arity) {
+        *answer = resp_wrong_arity(call, found->name);
+        return NULL;
+    }
+    return found;
+}
+
+enum conn_next
+resp_run(struct resp_call *call)
+{
+    enum conn_next answer;
+
+    call->command = resp_find_command(call, &answer);
+    if (call->command)
+        return call->command->run(call);
+    return answer;
+}
+
+/* Does or queues the request that was parsed. */
+static enum conn_next
+do_request(struct resp_call *call, const uint8_t *bytes)
+{
+    struct resp_service *r = call->service;
+    struct resp_state *s = call->state;
+    enum conn_next answer;
+
+    call->args = r->request.args;
+    call->count = r->request.count;
+    if (call->count == 0)
+        return CONN_MORE;
+    if (!s->is_queueing)
+        return resp_run(call);
+    call->command = resp_find_command(call, &answer);
+    if (!call->command) {
+        s->is_aborted |= answer == CONN_MORE;
+        return answer;
+    }
+    if (call->command->option == RESP_IMMEDIATE)
+        return call->command->run(call);
+    return resp_queue(call, bytes, r->request.size);
+}
+
+static enum conn_next
+refuse_frame(struct resp_call *call)
+{
+    struct resp_service *r = call->service;
+    char text[ERROR_MAX];
+
+    (void)snprintf(text, sizeof text, PROTOCOL_ERRORS "%s\r\n", r->request.why);
+    if (resp_answer(call, text) != CONN_MORE)
+        return CONN_FULL;
+    /* The protocol has no refusal of its own: this counts and reports. */
+    (void)conn_refuse(call->conn, r->request.why);
+    return conn_last(call->conn);
+}
+
+static enum conn_next
+await_rest(struct resp_call *call, struct input *in)
+{
+    struct resp_service *r = call->service;
+
+    if (r->request.need > RESP_REQUEST_MAX) {
+        (void)snprintf(r->request.why, sizeof r->request.why,
+                       "request longer than %u bytes",
+                       (unsigned)RESP_REQUEST_MAX);
+        return refuse_frame(call);
+    }
+    in->need = (uint32_t)r->request.need;
+    return CONN_MORE;
+}
+
+/* ---- the protocol -------------------------------------------------------- */
+
+static void
+begin_turn(struct resp_service *r)
+{
+    if (!r->in_turn)
+        as_of_refresh(r->as_of, loop_now_ms(r->loop));
+    r->in_turn = true;
+}
+
+static void
+turn(struct listener *d, bool begins)
+{
+    struct resp_service *r = listener_ctx(d);
+
+    if (begins)
+        return;
+    if (r->in_turn) {
+        store_read_end(r->store);
+        as_of_end_turn(r->as_of);
+    }
+    r->in_turn = false;
+    forward_send(&r->forward);
+}
+
+static struct resp_call
+begin_call(struct conn *c)
+{
+    struct resp_call call = {
+        .service = conn_ctx(c), .conn = c, .state = conn_state(c)};
+
+    if (call.state->id == 0) {
+        call.state->id = ++call.service->next_id;
+        call.state->protocol = 2;
+    }
+    begin_turn(call.service);
+    return call;
+}
+
+static enum conn_next
+take(struct conn *c, struct input *in)
+{
+    struct resp_call call = begin_call(c);
+    struct resp_service *r = call.service;
+    enum conn_next next = CONN_MORE;
+
+    while (next == CONN_MORE) {
+        if (call.state->is_replaying) {
+            next = resp_replay(&call);
+            continue;
+        }
+        if (call.state->place.owed >= RESP_OWED_MAX)
+            return CONN_FULL; /* until the gate lets some of them go */
+        switch (resp_parse(in->at, in->size, &r->request)) {
+        case RESP_PARTIAL:
+            return await_rest(&call, in);
+        case RESP_BAD:
+            return refuse_frame(&call);
+        case RESP_HTTP:
+            return conn_refuse_browser(c, "HTTP");
+        default:
+            break;
+        }
+        next = do_request(&call, in->at);
+        if (next == CONN_FULL || next == CONN_PAUSE)
+            return next;
+        r->commands += r->request.count > 0;
+        in->at += r->request.size;
+        in->size -= r->request.size;
+    }
+    return next;
+}
+
+static enum conn_next
+more(struct conn *c)
+{
+    struct resp_call call = begin_call(c);
+
+    return call.state->is_waiting ? resp_step_wait(&call)
+                                  : resp_step_job(&call);
+}
+
+static bool
+ended(struct conn *c)
+{
+    struct resp_service *r = conn_ctx(c);
+    struct resp_state *s = conn_state(c);
+
+    if (r->line.served == c && r->job.kind != RESP_JOB_PERIOD)
+        store_listing_stop(r->listing);
+    waiting_line_leave(&r->line, c, &s->line);
+    resp_leave_wait(s);
+    resp_drop_transaction(r, s);
+    return true;
+}
+
+const struct protocol resp_protocol = {.state_size = sizeof(struct resp_state),
+                                       .flags = CONN_ANSWERS_EOF,
+                                       .stop = STOP_ANSWER,
+                                       .take = take,
+                                       .more = more,
+                                       .ended = ended,
+                                       .turn = turn};
+
+/* ---- life ---------------------------------------------------------------- */
+
+static int
+allocate_memory(struct resp_service *r)
+{
+    int rc;
+
+    r->replay = malloc(RESP_QUEUED_BYTES);
+    r->rows = malloc((size_t)RESP_ROWS_MAX * (QUERY_ROW_SIZE + STORE_NAME_MAX));
+    if (!r->replay || !r->rows)
+        return -ENOMEM;
+    rc = last_answers_init(&r->answers);
+    if (rc == 0)
+        rc = pool_init(&r->queued, QUEUED_POOL);
+    if (rc == 0)
+        rc = history_query_init(&r->period, r->store);
+    if (rc == 0)
+        rc = store_listing_open(r->store, &r->listing);
+    return rc;
+}
+
+int
+resp_service_init(struct resp_service *r, struct loop *loop,
+                  struct store *store, struct as_of *as_of,
+                  const struct config *config, const struct layout *layout,
+                  size_t connections)
+{
+    const struct forward_options options = {.loop = loop,
+                                            .layout = layout,
+                                            .answers = &r->answers,
+                                            .data_dir = config->data_dir,
+                                            .writer = config->resp_writer,
+                                            .connections = connections};
+    int rc;
+
+    *r = (struct resp_service){.loop = loop,
+                               .store = store,
+                               .as_of = as_of,
+                               .config = config,
+                               .keyspace_size = strlen(config->resp_keyspace)};
+    r->forward.source.fd = -1;
+    waiting_line_init(&r->line);
+    resp_wait_init(r);
+    rc = allocate_memory(r);
+    if (rc == 0)
+        rc = forward_init(&r->forward, &options);
+    if (rc < 0)
+        resp_service_fini(r);
+    return rc;
+}
+
+void
+resp_service_fini(struct resp_service *r)
+{
+    if (!r->loop)
+        return;
+    loop_disarm(r->loop, &r->wait);
+    forward_fini(&r->forward);
+    store_listing_close(r->listing);
+    history_query_fini(&r->period);
+    pool_fini(&r->queued);
+    last_answers_fini(&r->answers);
+    free(r->rows);
+    free(r->replay);
+    r->loop = NULL;
+}

@@ -1,0 +1,116 @@
+/* reader/resp/resp_service.h - Redis clients count and read: RESP as a protocol
+ * of common/net/conn.h.
+ *
+ *     sorted set or hash NAME, member or field M    keyspace NAME, key M
+ *     string K                                      resp.keyspace, key K
+ *     score, value                                  the count, an int64
+ *
+ * Commands are done in order; answers keep that order.  Reads see one snapshot
+ * per keyspace and turn of the loop (reader/as_of.h).  Increments go to
+ * countd-write, and their answers wait until they are durable there
+ * (reader/resp/forward.h); what they answer is in reader/resp/last_answers.h.
+ *
+ * A transaction (MULTI) queues its requests as they came, and EXEC does them
+ * one after the other, as many in a turn as there is memory for answers.  It is
+ * not atomic.  SCAN, DBSIZE and ranges of a period are made in steps, one at a
+ * time (reader/waiting_line.h).  WAIT lets its connection pause until the
+ * snapshot has all that the connection wrote.
+ *
+ * Ownership: the caller's; loop, store, as_of and settings are borrowed.  The
+ * loop's thread.  Errors: 0 or a negative errno. */
+#ifndef COUNTD_READER_RESP_RESP_SERVICE_H
+#define COUNTD_READER_RESP_RESP_SERVICE_H
+
+#include "common/setup/config.h"
+#include "common/store/store.h"
+#include "common/wire/query.h"
+#include "common/wire/resp.h"
+#include "reader/as_of.h"
+#include "reader/history_query.h"
+#include "reader/resp/forward.h"
+#include "reader/resp/last_answers.h"
+#include "reader/waiting_line.h"
+
+#define RESP_ROWS_MAX     QUERY_ROWS_MAX /* of one answer */
+#define RESP_QUEUED_MAX   10000          /* requests of one transaction */
+#define RESP_QUEUED_BYTES ((size_t)1 << 20)
+#define RESP_OWED_MAX     4096 /* acknowledgements due to one connection */
+#define RESP_REQUEST_MAX  CONN_NEED_MAX
+
+/* The largest answer: rows of the longest keys with their scores. */
+#define RESP_ANSWER_MAX                                                        \
+    (RESP_NUMBER_SIZE +                                                        \
+     (size_t)RESP_ROWS_MAX * (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE))
+
+/* Where a SCAN ended: the next one goes on behind that name. */
+struct resp_scan_end {
+    uint64_t position; /* names listed until then; 0: none */
+    size_t size;
+    uint8_t name[STORE_NAME_MAX];
+};
+
+#define RESP_SCAN_ENDS 16
+
+enum resp_job_kind { RESP_JOB_SCAN, RESP_JOB_DBSIZE, RESP_JOB_PERIOD };
+
+/* The answer that is made in steps. */
+struct resp_job {
+    enum resp_job_kind kind;
+    bool is_done;
+    int error;
+    uint64_t position; /* names listed */
+    uint64_t skip;     /* of these, to be passed */
+    uint64_t left;     /* names that may still be looked at */
+    uint64_t keyspaces;
+    bool at_end; /* of the list */
+    bool matches_type, has_pattern;
+    size_t pattern_size;
+    uint8_t pattern[STORE_NAME_MAX]; /* of names; or the period's keyspace */
+    size_t count;                    /* names found, as bulks in `rows` */
+    size_t size;                     /* of these, in bytes */
+
+    /* Rows of a period: */
+    int64_t first, last; /* rows */
+    int64_t from, to;    /* seconds since 1970 */
+    int64_t best_since;  /* nothing is missing from then on, in best_step */
+    size_t step, best_step;
+    bool with_scores, has_rows;
+};
+
+struct resp_service {
+    struct loop *loop;
+    struct store *store;
+    struct as_of *as_of;
+    const struct config *config;
+    struct last_answers answers;
+    struct forward forward;
+    struct conns *conns; /* for INFO */
+    struct pool queued;  /* requests of transactions */
+    uint8_t *replay;     /* of the transaction that is done */
+    uint8_t *rows;       /* of a range, as the store gives them */
+    struct waiting_line line;
+    struct resp_job job;
+    struct store_listing *listing;
+    struct history_query period;
+    struct resp_scan_end ends[RESP_SCAN_ENDS];
+    size_t next_end;
+    struct list_link waiting; /* for WAIT */
+    struct loop_timer wait;
+    uint64_t next_id; /* of connections */
+    uint64_t commands;
+    uint64_t unreadable; /* answers that a keyspace cannot be read */
+    size_t keyspace_size;
+    bool in_turn;
+    struct resp_request request;
+};
+
+extern const struct protocol resp_protocol;
+
+/* `connections` may be open at the port. */
+int resp_service_init(struct resp_service *r, struct loop *loop,
+                      struct store *store, struct as_of *as_of,
+                      const struct config *config, const struct layout *layout,
+                      size_t connections);
+void resp_service_fini(struct resp_service *r);
+
+#endif

@@ -1,0 +1,224 @@
+/* reader/resp/resp_transaction.c - MULTI, EXEC, DISCARD; and WAIT.
+ *
+ *     resp_queue() ..., resp_do_exec(), resp_replay() until all is done
+ *     resp_do_wait(), resp_step_wait() at each wake_waiting() */
+#include "reader/resp/resp_internal.h"
+
+#define WAIT_POLL_MS 5    /* as_of is read anew so often, while someone waits */
+#define WAIT_LOOK_MS 1000 /* a peer that has gone is noticed within */
+
+/* ---- transactions -------------------------------------------------------- */
+
+void
+resp_drop_transaction(struct resp_service *r, struct resp_state *s)
+{
+    chain_drop(&r->queued, &s->queued, s->queued.size);
+    s->queued_count = 0;
+    s->is_queueing = s->is_replaying = s->is_aborted = false;
+}
+
+enum conn_next
+resp_do_multi(struct resp_call *call)
+{
+    enum conn_next next;
+
+    if (call->state->is_queueing)
+        return resp_error(call, "MULTI calls can not be nested");
+    next = resp_answer(call, "+OK\r\n");
+    call->state->is_queueing = next == CONN_MORE;
+    return next;
+}
+
+enum conn_next
+resp_do_discard(struct resp_call *call)
+{
+    enum conn_next next;
+
+    if (!call->state->is_queueing)
+        return resp_error(call, "DISCARD without MULTI");
+    next = resp_answer(call, "+OK\r\n");
+    if (next == CONN_MORE)
+        resp_drop_transaction(call->service, call->state);
+    return next;
+}
+
+enum conn_next
+resp_queue(struct resp_call *call, const uint8_t *bytes, size_t size)
+{
+    struct resp_service *r = call->service;
+    struct resp_state *s = call->state;
+    enum conn_next next;
+
+    if (s->queued_count == RESP_QUEUED_MAX ||
+        s->queued.size + size > RESP_QUEUED_BYTES ||
+        chain_lacks(&s->queued, size) > r->queued.free_count) {
+        next = resp_error(call, "transaction too long");
+        s->is_aborted |= next == CONN_MORE;
+        return next;
+    }
+    next = resp_answer(call, "+QUEUED\r\n");
+    if (next == CONN_MORE && !s->is_aborted) {
+        chain_push(&r->queued, &s->queued, bytes, size);
+        s->queued_count++;
+    }
+    return next;
+}
+
+enum conn_next
+resp_do_exec(struct resp_call *call)
+{
+    struct resp_state *s = call->state;
+    enum conn_next next;
+    uint8_t *out;
+
+    if (!s->is_queueing)
+        return resp_error(call, "EXEC without MULTI");
+    if (s->is_aborted) {
+        next = resp_answer(call, "-EXECABORT Transaction discarded because of "
+                                 "previous errors.\r\n");
+        if (next == CONN_MORE)
+            resp_drop_transaction(call->service, s);
+        return next;
+    }
+    out = resp_space(call, RESP_NUMBER_SIZE);
+    if (!out)
+        return CONN_FULL;
+    resp_put(call, resp_put_number(out, '*', s->queued_count));
+    s->is_queueing = false;
+    s->is_replaying = true;
+    return CONN_MORE;
+}
+
+enum conn_next
+resp_replay(struct resp_call *call)
+{
+    struct resp_service *r = call->service;
+    struct resp_state *s = call->state;
+    const size_t size = chain_copy(&r->queued, &s->queued, r->replay);
+    enum conn_next next = CONN_MORE;
+    size_t at = 0;
+
+    while (at < size && next == CONN_MORE) {
+        const enum resp_parsed parsed =
+            resp_parse(r->replay + at, size - at, &r->request);
+
+        assert(parsed == RESP_WHOLE);
+        call->args = r->request.args;
+        call->count = r->request.count;
+        next = resp_run(call);
+        if (next == CONN_FULL || next == CONN_PAUSE)
+            break;
+        at += r->request.size;
+    }
+    chain_drop(&r->queued, &s->queued, at);
+    if (s->queued.size == 0) {
+        s->queued_count = 0;
+        s->is_replaying = false;
+    }
+    return next;
+}
+
+/* ---- WAIT ---------------------------------------------------------------- */
+
+/* All that the connection wrote is in a snapshot taken now. */
+static bool
+is_readable(const struct resp_call *call)
+{
+    const struct forward_place *place = &call->state->place;
+
+    return place->owed == 0 &&
+           (place->acked_ms == 0 ||
+            call->service->as_of->as_of_ms >= place->acked_ms);
+}
+
+static void
+arm_wait(struct resp_service *r)
+{
+    /* Cannot fail: the loop has a timer for each of its few users. */
+    (void)loop_arm(r->loop, &r->wait, loop_now_ms(r->loop) + WAIT_POLL_MS);
+}
+
+enum conn_next
+resp_do_wait(struct resp_call *call)
+{
+    struct resp_service *r = call->service;
+    struct resp_state *s = call->state;
+    int64_t count, ms;
+
+    if (!resp_integer(&call->args[1], &count) ||
+        !resp_integer(&call->args[2], &ms))
+        return resp_not_integer(call);
+    if (ms < 0)
+        return resp_error(call, "timeout is negative");
+    /* Within a transaction an answer that waits would stop the others. */
+    if (is_readable(call) || count <= 0 || s->is_replaying)
+        return resp_answer_number(call, is_readable(call));
+    s->wait_until_ms =
+        ms == 0 || (uint64_t)ms > UINT64_MAX / 2 - loop_now_ms(r->loop)
+            ? 0
+            : loop_now_ms(r->loop) + (uint64_t)ms;
+    s->is_waiting = true;
+    if (!s->waiting.next)
+        list_init(&s->waiting);
+    list_add(&r->waiting, &s->waiting);
+    arm_wait(r);
+    return CONN_LONG;
+}
+
+enum conn_next
+resp_step_wait(struct resp_call *call)
+{
+    struct resp_service *r = call->service;
+    struct resp_state *s = call->state;
+    const bool is_over =
+        s->wait_until_ms != 0 && loop_now_ms(r->loop) >= s->wait_until_ms;
+    enum conn_next next;
+
+    if (!is_readable(call) && !is_over)
+        return CONN_PAUSE;
+    next = resp_answer_number(call, is_readable(call));
+    if (next != CONN_MORE)
+        return next;
+    resp_leave_wait(s);
+    return CONN_MORE;
+}
+
+void
+resp_leave_wait(struct resp_state *s)
+{
+    if (s->waiting.next)
+        list_remove(&s->waiting);
+    s->is_waiting = false;
+}
+
+/* Wakes those whose answer may be due, and now and then all of them: a peer
+ * that has gone is noticed only in a service. */
+static void
+wake_waiting(struct loop_timer *timer)
+{
+    struct resp_service *r = LOOP_OWNER(timer, struct resp_service, wait);
+    const uint64_t now_ms = loop_now_ms(r->loop);
+    const bool all =
+        now_ms / WAIT_LOOK_MS != (now_ms - WAIT_POLL_MS) / WAIT_LOOK_MS;
+
+    if (list_alone(&r->waiting))
+        return;
+    as_of_refresh(r->as_of, now_ms);
+    as_of_end_turn(r->as_of);
+    for (struct list_link *l = r->waiting.next; l != &r->waiting; l = l->next) {
+        struct resp_state *s = LOOP_OWNER(l, struct resp_state, waiting);
+        const struct forward_place *place = &s->place;
+
+        if (all || (s->wait_until_ms != 0 && now_ms >= s->wait_until_ms) ||
+            (place->owed == 0 && r->as_of->as_of_ms >= place->acked_ms))
+            conn_wake(conn_of_state(s));
+    }
+    arm_wait(r);
+}
+
+void
+resp_wait_init(struct resp_service *r)
+{
+    list_init(&r->waiting);
+    r->wait = (struct loop_timer){.slot = -1, .due = wake_waiting};
+}
