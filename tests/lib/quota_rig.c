@@ -108,10 +108,10 @@ rig_ask(struct quota_peer *p, const char *method, const char *target,
     char text[512];
     int size;
 
-    size =
-        snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: x\r\n%s%s%s\r\n",
-                 method, target, key ? "Idempotency-Key: " : "", key ? key : "",
-                 key ? "\r\n" : "");
+    size = snprintf(text, sizeof text,
+                    "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n", method,
+                    target, key ? "Idempotency-Key: " : "", key ? key : "",
+                    key ? "\r\n" : "");
     assert_true(size < (int)sizeof text);
     assert_int_equal(send(p->fd, text, (size_t)size, MSG_NOSIGNAL), size);
 }
