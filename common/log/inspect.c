@@ -1,4 +1,5 @@
-/* common/log/inspect.c - see inspect.h. */
+/* common/log/inspect.c - see inspect.h: inspect_headers(), inspect_slots();
+ * log_inspect() is both. */
 #include "common/log/inspect.h"
 
 #include <assert.h>
@@ -26,7 +27,7 @@ inspect_chunk_map(void)
 void
 inspect_chunk_unmap(uint8_t *chunk)
 {
-    (void)munmap(chunk, INSPECT_CHUNK); /* whole and ours: cannot fail */
+    (void)munmap(chunk, INSPECT_CHUNK);
 }
 
 int
@@ -39,9 +40,10 @@ inspect_read(int fd, void *bytes, size_t size, uint64_t at)
     return (size_t)got == size ? 0 : -EBADMSG;
 }
 
-/* Both blocks are valid: do they belong to one file and one history? */
+/* Whether two valid blocks are headers of one file, in different generations.
+ */
 static bool
-agree(const struct log_header *a, const struct log_header *b)
+is_same_file(const struct log_header *a, const struct log_header *b)
 {
     return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0 &&
            a->index == b->index && a->slots == b->slots &&
@@ -49,11 +51,12 @@ agree(const struct log_header *a, const struct log_header *b)
            a->generation != b->generation;
 }
 
-/* Chooses the block that rules, or says why none does.  A block of a newer
- * version forbids to touch the file even when the other is one of ours. */
+/* Chooses the block that rules, or returns why none does.  If either block is
+ * of a newer version the file must not be touched, even if the other is valid.
+ */
 static int
-choose(const int rc[2], const struct log_header h[2], uint64_t index,
-       struct inspect *look)
+choose_header(const int rc[2], const struct log_header h[2], uint64_t index,
+              struct inspect *look)
 {
     int ruling;
 
@@ -62,7 +65,7 @@ choose(const int rc[2], const struct log_header h[2], uint64_t index,
     if (rc[0] < 0 && rc[1] < 0)
         return -EBADMSG;
     if (rc[0] == 0 && rc[1] == 0) {
-        if (!agree(&h[0], &h[1]))
+        if (!is_same_file(&h[0], &h[1]))
             return -EBADMSG;
         ruling = h[1].generation > h[0].generation;
     } else {
@@ -75,7 +78,7 @@ choose(const int rc[2], const struct log_header h[2], uint64_t index,
     return 0;
 }
 
-/* Slots that a file of this size is too short for. */
+/* The slots that a file of this size is too short for. */
 static uint32_t
 missing_slots(const struct log_header *h, uint64_t file_size)
 {
@@ -104,7 +107,7 @@ inspect_headers(int fd, uint64_t index, struct inspect *look)
             return rc[i];
         look->header_ok[i] = rc[i] == 0;
     }
-    look->headers_rc = choose(rc, h, index, look);
+    look->headers_rc = choose_header(rc, h, index, look);
     if (look->headers_rc < 0)
         return 0;
     if (fstat(fd, &st) < 0)
@@ -116,19 +119,19 @@ inspect_headers(int fd, uint64_t index, struct inspect *look)
     return 0;
 }
 
-/* What one run over the slots sees. */
+/* What one pass over the slots finds. */
 struct pass {
     uint64_t epoch;
-    uint32_t limit;  /* slots below it must be valid: count those not */
-    uint32_t broken; /* that many are not */
-    uint32_t synced; /* slots that some valid one says were durable */
-    uint64_t later;  /* highest epoch above `epoch` of a slot that checks */
+    uint32_t limit;  /* slots below it must be valid */
+    uint32_t broken; /* slots below `limit` that are not valid */
+    uint32_t synced; /* the most slots that a valid one says were durable */
+    uint64_t later;  /* the highest epoch above `epoch` of a valid slot */
     bool want_later;
 };
 
 static void
-see_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
-         uint32_t number)
+check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
+           uint32_t number)
 {
     struct slot_stamp stamp;
     struct message m;
@@ -144,7 +147,7 @@ see_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
         }
         if (number == 0)
             look->first_ms = stamp.received_ms;
-        /* No slot can know more than those before it. */
+        /* A slot can only know that slots before it were durable. */
         if (stamp.synced > p->synced && stamp.synced <= number)
             p->synced = stamp.synced;
         return;
@@ -161,7 +164,7 @@ see_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
 }
 
 static int
-run(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
+pass_over_slots(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
 {
     const uint32_t size = look->layout.slot_size;
     const uint32_t there = look->header.slots - look->missing;
@@ -180,15 +183,16 @@ run(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
         if (rc < 0)
             return rc;
         for (i = 0; i < n; i++)
-            see_slot(look, p, chunk + (size_t)i * size, from + i);
+            check_slot(look, p, chunk + (size_t)i * size, from + i);
     }
     return 0;
 }
 
-/* Runs over the slots, and once more over those that have to be valid when
- * the first run found that some are not: how many is known only after it. */
+/* Passes over the slots; if some that must be valid are not, passes again to
+ * count them, because how many must be valid is known only after the first
+ * pass. */
 static int
-judge(int fd, struct inspect *look, uint8_t *chunk)
+judge_slots(int fd, struct inspect *look, uint8_t *chunk)
 {
     struct pass p = {.epoch = look->header.epoch};
     int rc;
@@ -197,27 +201,27 @@ judge(int fd, struct inspect *look, uint8_t *chunk)
         p.want_later = !look->header_ok[look->next_block];
     if (look->header.state == LOG_SEALED)
         p.limit = (uint32_t)look->header.count;
-    rc = run(fd, look, &p, chunk);
+    rc = pass_over_slots(fd, look, &p, chunk);
     if (rc < 0)
         return rc;
 
-    /* The lost block said OPEN, and this one is what it followed. */
+    /* The invalid block said OPEN, and this one is its predecessor. */
     if (p.later > 0) {
         look->header.state = LOG_OPEN;
         look->header.epoch = p.later;
         p = (struct pass){.epoch = p.later};
-        rc = run(fd, look, &p, chunk);
+        rc = pass_over_slots(fd, look, &p, chunk);
         if (rc < 0)
             return rc;
     }
-    /* What an EMPTY log holds is merged, and nothing in it is owed. */
+    /* The slots of an EMPTY log are merged: none of them must be valid. */
     if (look->header.state == LOG_EMPTY)
         p.synced = 0;
     if (p.synced > p.limit)
         p.limit = p.synced;
     p.broken = 0;
     if (look->prefix < p.limit) {
-        rc = run(fd, look, &p, chunk);
+        rc = pass_over_slots(fd, look, &p, chunk);
         if (rc < 0)
             return rc;
     }
@@ -236,12 +240,12 @@ inspect_slots(int fd, struct inspect *look)
     chunk = inspect_chunk_map();
     if (!chunk)
         return -ENOMEM;
-    rc = judge(fd, look, chunk);
+    rc = judge_slots(fd, look, chunk);
     inspect_chunk_unmap(chunk);
-    /* A log is written in full when it is created, so bytes that are not
-     * there are damage whatever they were. */
+    /* A log is written in full when it is created, so missing bytes are damage.
+     */
     look->damaged += missing;
-    return rc == -EBADMSG ? -EIO : rc; /* cut short while we read it */
+    return rc == -EBADMSG ? -EIO : rc; /* truncated while it was read */
 }
 
 int

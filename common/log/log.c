@@ -1,26 +1,26 @@
 /* common/log/log.c - see log.h.
  *
- * How a log goes round when nothing fails:
+ * How a log is reused when nothing fails:
  *
  *     create   lock-N, flock, zeros, headers EMPTY, 0400, fsync, link N,
  *              unlink lock-N, fsync of the directory
- *     claim    link lock-N, flock, look again, 0600, read the headers
+ *     claim    link lock-N, flock, check again, 0600, read the headers
  *     begin    header OPEN(e+1), sync: before the first slot of e+1, else a
  *              power loss could leave SEALED(e) over slots of e+1
- *     append   slots; a message is acknowledged behind the sync that covers it
- *     seal     sync the slots, then header SEALED, sync: were they one, the
+ *     append   slots; a message is acknowledged after the sync that covers it
+ *     seal     sync the slots, then header SEALED, sync: with one sync, the
  *              header could reach the disk first and promise slots that are
  *              not there
  *     release  mtime, 0200, unlink lock-N, drop the flock
- *     claim    by a worker, which commits what is in it under marks
- *     empty    header EMPTY; not synced, since the marks tell the same
+ *     claim    by a worker, which commits its records under marks
+ *     empty    header EMPTY; not synced: the marks make a second merge harmless
  *     release  0400, unlink lock-N, drop the flock
  *
- * Each step leaves a state that says what is to be done next, so dying
- * between any two needs nothing but log_recover().  link(2) lets one claimant
- * through and shows that a log is in use; only the flock proves that somebody
- * alive uses it.  Whoever holds it looks again, since what was seen before it
- * was held may be old. */
+ * Each step leaves a state that determines the next, so a crash between any two
+ * needs nothing but log_recover().  link(2) lets one claimant through and shows
+ * that a log is in use; only the flock proves that its owner is alive.  A
+ * process that has taken the flock checks the log again, because it may have
+ * changed before. */
 #include "common/log/log.h"
 
 #include <assert.h>
@@ -38,8 +38,8 @@
 
 /* ---- claim -------------------------------------------------------------- */
 
-/* The second look, under the flock: 0 when N and lock-N are this file and it
- * shows what the first look saw. */
+/* Checks again under the flock: 0 if N and lock-N are this file and its mode is
+ * the wanted one. */
 static int
 still_claimable(int dirfd, uint64_t index, mode_t want, const struct stat *st)
 {
@@ -59,9 +59,9 @@ still_claimable(int dirfd, uint64_t index, mode_t want, const struct stat *st)
     return rc == 1 ? 0 : -ESTALE;
 }
 
-/* Steps 1 to 4: the log is ours, whatever its header says. */
+/* Makes the log ours, whatever its header says. */
 static int
-acquire(struct log *log, int dirfd, uint64_t index, mode_t want)
+acquire_log(struct log *log, int dirfd, uint64_t index, mode_t want)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
     struct stat st = {0};
@@ -75,8 +75,8 @@ acquire(struct log *log, int dirfd, uint64_t index, mode_t want)
     if ((st.st_mode & LOG_OWNER_MODE_MASK) != want)
         return -ESTALE;
 
-    /* Of all claimants link(2) lets one through.  From here on a failure
-     * leaves the link to recovery: without the flock it is not ours. */
+    /* link(2) succeeds for exactly one claimant.  A later failure leaves lock-N
+     * to recovery: without the flock it may not be removed. */
     if (linkat(dirfd, name, dirfd, lock, 0) < 0)
         return errno == EEXIST ? -EBUSY : -errno;
     lock_fd = log_owner_open_locked(dirfd, name, &st);
@@ -86,7 +86,7 @@ acquire(struct log *log, int dirfd, uint64_t index, mode_t want)
     if (rc == 0)
         rc = log_owner_take(log, dirfd, index, lock_fd, &st);
     if (rc < 0)
-        (void)close(lock_fd); /* nothing was written through it */
+        (void)close(lock_fd);
     return rc;
 }
 
@@ -102,12 +102,12 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
     assert(dirfd >= 0 && index <= LOG_INDEX_MAX);
     assert(want_mode == LOG_MODE_EMPTY || want_mode == LOG_MODE_FULL);
 
-    rc = acquire(&mine, dirfd, index, want_mode);
+    rc = acquire_log(&mine, dirfd, index, want_mode);
     if (rc < 0)
         return rc;
 
-    /* From here the header decides and not the mode, which may be of any age
-     * after a power loss. */
+    /* From here the header decides, not the mode, which after a power loss may
+     * be an older one. */
     rc = log_owner_read_headers(&mine, &look);
     if (rc == 0 && log_owner_is_doubtful(&look))
         rc = -ESTALE;
@@ -124,15 +124,16 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
     return 0;
 }
 
-/* ---- giving up ---------------------------------------------------------- */
+/* ---- releasing ---------------------------------------------------------- */
 
 void
 log_abandon(struct log *log)
 {
     if (log->fd >= 0)
-        (void)close(log->fd); /* what matters was synced, or is not trusted */
+        (void)close(
+            log->fd); /* all that matters was synced, or is not trusted */
     if (log->lock_fd >= 0)
-        (void)close(log->lock_fd); /* likewise */
+        (void)close(log->lock_fd);
     log->fd = -1;
     log->lock_fd = -1;
 }
@@ -149,8 +150,8 @@ log_release(struct log *log)
     if (log->header.state == LOG_EMPTY)
         return log_owner_release(log, LOG_MODE_EMPTY);
 
-    /* Readers may not open a full log: its mtime tells them from when its
-     * oldest increment is.  So it is set before the mode shows it as full. */
+    /* Readers may not open a full log: its mtime shows them the time of its
+     * oldest increment.  Set it before the mode shows the log as full. */
     times[0] = (struct timespec){.tv_nsec = UTIME_OMIT};
     times[1].tv_sec = (time_t)(log->header.first_ms / 1000);
     times[1].tv_nsec = (long)(log->header.first_ms % 1000) * 1000000;
@@ -162,7 +163,8 @@ log_release(struct log *log)
     return log_owner_release(log, LOG_MODE_FULL);
 }
 
-/* Renames N, whose flock we hold, to the first free bad-N-EPOCH[.NUMBER]. */
+/* Renames N, whose flock this process holds, to the first free
+ * bad-N-EPOCH[.NUMBER]. */
 static int
 rename_bad(int dirfd, uint64_t index, uint64_t epoch)
 {
@@ -203,8 +205,9 @@ log_quarantine(struct log *log)
         log_abandon(log);
         return rc;
     }
-    /* The name first: dying behind it leaves a lock without its log, which
-     * recovery removes, and never the log back in the round. */
+    /* Rename before unlinking lock-N: a crash in between leaves a lock without
+     * a log, which recovery removes.  The reverse order could return a damaged
+     * log to use. */
     rc = rename_bad(log->dirfd, index, log->header.epoch);
     if (rc < 0) {
         log_abandon(log);
@@ -226,8 +229,8 @@ log_begin(struct log *log)
 
     assert(log->fd >= 0 && h.state == LOG_EMPTY);
 
-    /* A log that was never filled may owe its name to a creator that died
-     * before it synced the directory. */
+    /* The name of a log that was never filled may not be durable: its creator
+     * may have died before it synced the directory. */
     if (h.epoch == 0 && fsync(log->dirfd) < 0)
         return -errno;
     h.state = LOG_OPEN;
@@ -273,8 +276,8 @@ log_sync(struct log *log)
     return log_owner_sync(log->fd);
 }
 
-/* -ESTALE when the file is no longer N: removed or replaced by hand, and what
- * is in it would never be read. */
+/* Returns -ESTALE if the file is no longer N (removed or replaced by hand): its
+ * records would never be read. */
 static int
 check_in_place(const struct log *log)
 {

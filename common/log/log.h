@@ -1,7 +1,7 @@
-/* common/log/log.h - one commit log: claim it, fill it, hand it on.
+/* common/log/log.h - one commit log: claim it, fill it, seal it and release it.
  *
- * A commit log is a preallocated file of fixed-size slots, named by ten
- * digits.  Its checksummed header is the truth; the directory shows the same:
+ * A commit log is a preallocated file of fixed-size slots, named by ten digits.
+ * Its checksummed header decides; the directory shows the same state:
  *
  *     mode 0400         empty: countd-write may claim it
  *     mode 0200         full: countd-worker may claim it
@@ -9,15 +9,15 @@
  *     lock-NNNNNNNNNN   a hard link, present while it is owned
  *     flock             held: owned, exactly; dies with its owner
  *
- * Only the holder of the flock may chmod the log, unlink its lock or write.
- * What is in the file: log_header.h, slot.h.  Beside this header: log_create.h
- * makes a log, log_recover.h brings one back whose owner died, inspect.h looks
- * at one that belongs to anybody, logdir.h knows them all.
+ * Only the holder of the flock may chmod the log, unlink its lock or write. The
+ * format of the file: log_header.h, slot.h.  log_create.h creates a log,
+ * log_recover.h recovers one whose owner died, inspect.h reads one without
+ * owning it, logdir.h manages all of them.
  *
- * Ownership: struct log is the caller's, is open from log_claim() until
+ * Ownership: struct log belongs to the caller, is open from log_claim() until
  * log_release() or log_abandon(), and is not copied meanwhile.  Nothing here
- * prints or allocates.  Errors: 0 or a negative errno.
- * Threads: none here; one log belongs to one thread at a time.
+ * prints or allocates.  Errors: 0 or a negative errno. Threads: one log belongs
+ * to one thread at a time.
  */
 #ifndef COUNTD_COMMON_LOG_LOG_H
 #define COUNTD_COMMON_LOG_LOG_H
@@ -32,9 +32,9 @@ struct log {
     int dirfd;      /* data/log, borrowed; outlives the log */
     int lock_fd;    /* holds the flock; -1 unless claimed */
     int fd;         /* read and write; -1 unless claimed */
-    int next_block; /* header block the next header goes to: 0 or 1 */
+    int next_block; /* header block that the next header goes to: 0 or 1 */
     struct log_header header;
-    struct layout layout; /* by the header's sizes */
+    struct layout layout; /* from the header's sizes */
     uint32_t count;       /* slots appended in this fill */
     uint64_t first_ms;    /* received_ms of slot 0 once count > 0 */
     uint64_t last_ms;
@@ -42,49 +42,51 @@ struct log {
 
 /* ---- claim and release ------------------------------------------------ */
 
-/* Takes log `index` whose mode must be `want_mode` (LOG_MODE_EMPTY for a
- * writer, LOG_MODE_FULL for a worker) and reads its headers.
- *   -EBUSY   owned by someone alive
- *   -ESTALE  in another state: try the next one.  Where the header contradicts
- *            the mode, the mode is mended; where the slots have to tell, the
- *            log is left to log_recover(), as if its owner had died
+/* Claims log `index`, whose mode must be `want_mode` (LOG_MODE_EMPTY for a
+ * writer, LOG_MODE_FULL for a worker), and reads its headers.
+ *   -EBUSY   owned by a live process
+ *   -ESTALE  in another state: try the next one.  If the header contradicts the
+ *             mode, the mode is repaired; if the slots are needed to decide,
+ *             the log is left to log_recover(), as if its owner had died
  *   -ENOENT  there is no such log
- *   -EBADMSG both headers bad: it has been renamed to bad-N-0 (quarantine)
- *   -EPROTONOSUPPORT  of a newer version: left alone
- *   -EPERM   not our file, or not a regular one: left alone
- * or what a system call said; then the log is left to recovery. */
+ *   -EBADMSG both headers are bad: it was renamed to bad-N-0 (quarantine)
+ *   -EPROTONOSUPPORT  written by a newer version: left unchanged
+ *   -EPERM   not a regular file of this user: left unchanged
+ *
+ * or the error of a system call; then the log is left to recovery. */
 int log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode);
 
-/* Hands the log on in the mode its header's state asks for (EMPTY 0400;
- * SEALED 0200, with first_ms for its mtime), drops lock and flock.  An OPEN log
- * cannot be released: seal it first.  On failure everything is closed all the
- * same and recovery tidies the rest; the code says what went wrong. */
+/* Releases the log with the mode of its header's state (EMPTY 0400; SEALED
+ * 0200, and first_ms as its mtime), unlinks the lock and drops the flock.  An
+ * OPEN log cannot be released: seal it first.  After a failure everything is
+ * closed, too, and recovery completes the rest. */
 int log_release(struct log *log);
 
-/* Closes without touching anything on disk: as if we had died. */
+/* Closes the log and changes nothing on disk: for other processes its owner has
+ * died. */
 void log_abandon(struct log *log);
 
-/* Renames a claimed log to bad-N-EPOCH (mode 0400), drops lock and flock and
- * gives it up.  The file is never merged, reused or removed by a daemon. */
+/* Renames a claimed log to bad-N-EPOCH (mode 0400), unlinks the lock, drops the
+ * flock and closes it.  No daemon merges, reuses or removes the file. */
 int log_quarantine(struct log *log);
 
 /* ---- filling (countd-write) ------------------------------------------- */
 
-/* EMPTY(e) -> OPEN(e+1), durable.  Done ahead, on the spare log.  After a
- * failure abandon it. */
+/* EMPTY(e) -> OPEN(e+1), durable.  Done ahead of need, on the spare log.  After
+ * a failure abandon the log. */
 int log_begin(struct log *log);
 
 /* Appends `count` finished slots (slot_put) in one pwrite run.  `count` must
- * fit.  Any failure: the log is suspect; abandon it and exit 111. */
+ * fit.  After any failure the log is suspect: abandon it and exit 111. */
 int log_append(struct log *log, const uint8_t *slots, uint32_t count,
                uint64_t first_ms, uint64_t last_ms);
 
 /* fdatasync.  A failure is never retried. */
 int log_sync(struct log *log);
 
-/* OPEN -> SEALED(count), durable; or -> EMPTY when nothing was appended.
- * Two syncs: the slots, then the header.
- *   -ESTALE  the file was removed or replaced by hand while we filled it */
+/* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended. Two
+ * syncs: the slots, then the header.
+ *   -ESTALE  the file was removed or replaced by hand meanwhile */
 int log_seal(struct log *log);
 
 /* ---- emptying (countd-worker) ----------------------------------------- */
@@ -94,8 +96,8 @@ int log_seal(struct log *log);
 int log_read(const struct log *log, uint32_t from, uint32_t count,
              uint8_t *slots);
 
-/* SEALED(e) -> EMPTY(e).  Needs no sync: brought back by a power loss, every
- * keyspace's marker says the log is in already. */
+/* SEALED(e) -> EMPTY(e).  Needs no sync: if a power loss brings the fill back,
+ * the marks of every keyspace show that it is merged. */
 int log_empty(struct log *log);
 
 #endif

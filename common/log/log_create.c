@@ -15,9 +15,9 @@
 
 #define CREATE_TRIES 8
 
-/* Makes lock-N and takes its flock, which somebody who takes it for a dead
- * creator's may get first: he unlinks it, and we start again.
- *   -EAGAIN  he has not yet, or somebody did so each time */
+/* Creates lock-N and takes its flock.  Recovery may mistake it for a dead
+ * creator's lock, take the flock first and unlink it; then try again.
+ *   -EAGAIN  the lock still exists, or this happened CREATE_TRIES times */
 static int
 create_lock(int dirfd, const char *lock)
 {
@@ -40,7 +40,7 @@ create_lock(int dirfd, const char *lock)
         } else {
             rc = errno == EWOULDBLOCK ? 0 : -errno;
         }
-        (void)close(fd); /* it is empty, and no longer there or not ours */
+        (void)close(fd); /* it is empty, and unlinked or not ours */
         if (rc < 0)
             return rc;
     }
@@ -66,9 +66,9 @@ fill_zeros(int fd, uint64_t size)
     return rc;
 }
 
-/* Writes a whole EMPTY log into `fd` and makes it durable.  Zeros and not only
- * space: a sync of unwritten space costs a journal commit each time, and a
- * full disk is met here instead of in the middle of a fill. */
+/* Writes a complete EMPTY log into `fd` and makes it durable.  Writes zeros
+ * instead of allocating space: each sync of unwritten space costs a journal
+ * commit, and a full disk is found now instead of during a fill. */
 static int
 fill_new(int fd, uint64_t index, const struct layout *l, uint32_t slots)
 {
@@ -97,9 +97,9 @@ fill_new(int fd, uint64_t index, const struct layout *l, uint32_t slots)
     return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* Gives the finished file its name. */
+/* Gives the complete file its name. */
 static int
-publish(int dirfd, uint64_t index, int fd)
+publish_log(int dirfd, uint64_t index, int fd)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
     int rc;
@@ -110,13 +110,14 @@ publish(int dirfd, uint64_t index, int fd)
         return -errno;
     rc = log_owner_unlink_lock(dirfd, index, fd);
     if (rc < 0)
-        return rc; /* a finished log that shows an owner: recovery */
+        return rc; /* a complete log that shows an owner: recovery repairs it */
     if (fsync(dirfd) < 0) {
         rc = -errno;
-        /* A power cut might now take the name, and all that is in the log by
-         * then.  Nobody can have claimed it: we hold its flock.  Should this
-         * fail too, log_begin() syncs the directory before the first fill. */
-        (void)unlinkat(dirfd, name, 0); /* see above */
+        /* A power loss could now remove the name, with all records in the log.
+         * No process can have claimed it: this one holds its flock.  If the
+         * unlink fails, too, log_begin() syncs the directory before the first
+         * fill. */
+        (void)unlinkat(dirfd, name, 0);
         return rc;
     }
     return 0;
@@ -137,7 +138,7 @@ log_create(int dirfd, uint64_t index, const struct layout *l, uint32_t slots)
     if (fd < 0)
         return fd;
 
-    /* link(2) would tell as well, but only after all the writing. */
+    /* link(2) would fail as well, but only after the file was written. */
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
         rc = -EEXIST;
     else
@@ -145,9 +146,9 @@ log_create(int dirfd, uint64_t index, const struct layout *l, uint32_t slots)
     if (rc == 0)
         rc = fill_new(fd, index, l, slots);
     if (rc == 0)
-        rc = publish(dirfd, index, fd);
+        rc = publish_log(dirfd, index, fd);
     if (rc < 0)
         (void)log_owner_unlink_lock(dirfd, index, fd); /* or recovery does */
-    (void)close(fd);                                   /* synced, or gone */
+    (void)close(fd);                                   /* synced, or removed */
     return rc;
 }

@@ -8,9 +8,11 @@
 
 #include "common/base/bytes.h"
 
-#define VERSION    1
-#define DIGITS     10
-#define HEADER_CRC 124 /* where it is, and how much it covers */
+#define VERSION 1
+#define DIGITS  10
+#define HEADER_CRC                                                             \
+    124 /* its offset, and the number of bytes that it covers                  \
+         */
 
 static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'L', '1'};
 
@@ -80,8 +82,8 @@ log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
     put_le32(bytes + HEADER_CRC, (uint32_t)crc32_z(0, bytes, HEADER_CRC));
 }
 
-/* A checksum says that the bytes are what was written; this, that it was
- * written by something that kept the rules. */
+/* A valid checksum shows that the bytes are those written; this checks that
+ * they were written by the rules. */
 static bool
 is_sane(const struct log_header *h)
 {
@@ -93,7 +95,7 @@ is_sane(const struct log_header *h)
         return false;
     if (h->index > LOG_INDEX_MAX || h->generation == 0)
         return false;
-    if (h->generation >> 63 || h->epoch >> 63) /* nobody counts so far */
+    if (h->generation >> 63 || h->epoch >> 63) /* no counter gets this far */
         return false;
     switch (h->state) {
     case LOG_EMPTY:

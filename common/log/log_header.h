@@ -2,8 +2,8 @@
  * headers.
  *
  * File: header A at 0, header B at 4096, slots from 8192 (LOG_SLOTS_AT).  The
- * headers are written in turn with generation + 1; the valid one with the
- * highest generation rules.  Header bytes, little-endian:
+ * header blocks are written alternately, with generation + 1; the valid one
+ * with the highest generation rules.  Header bytes, little-endian:
  *
  *   at    size  field
  *      0     8  magic          "COUNTDL1"
@@ -26,7 +26,7 @@
  *    120     4  zero
  *    124     4  crc32 of bytes 0 to 123; the rest of the block is zero
  *
- * Everything here is pure.
+ * No function here has effects.
  */
 #ifndef COUNTD_COMMON_LOG_LOG_HEADER_H
 #define COUNTD_COMMON_LOG_LOG_HEADER_H
@@ -60,8 +60,8 @@ struct log_header {
     uint32_t slots;
     uint16_t keyspace_size;
     uint16_t key_size;
-    uint64_t count;    /* meaningful when SEALED */
-    uint64_t first_ms; /* likewise */
+    uint64_t count;    /* valid if SEALED */
+    uint64_t first_ms; /* valid if SEALED, as is last_ms */
     uint64_t last_ms;
     uint8_t boot_id[16];
     uint64_t pid;
@@ -70,17 +70,18 @@ struct log_header {
 void log_name(uint64_t index, char name[LOG_NAME_SIZE]);
 void log_lock_name(uint64_t index, char name[LOG_LOCK_SIZE]);
 
-/* The index of a file name: "0000000042" or "lock-0000000042" (then *lock).
- * -EINVAL for any other name. */
+/* Parses a file name: "0000000042" or "lock-0000000042" (then *lock). -EINVAL
+ * for any other name. */
 int log_parse_name(const char *file, uint64_t *index, bool *lock);
 
 void log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE]);
 
-/*   -EBADMSG          magic, checksum, sizes or padding are wrong
- *   -EPROTONOSUPPORT  valid, but of a newer version or unknown features */
+/* Parses a header.
+ *   -EBADMSG          magic, checksum, sizes or padding are wrong
+ *   -EPROTONOSUPPORT  valid, but of a newer version or with unknown features */
 int log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out);
 
-/* Slots that fit a log of `log_size` bytes; 0 when none does. */
+/* Slots that fit into a log of `log_size` bytes. */
 uint32_t log_slots(uint64_t log_size, const struct layout *l);
 
 #endif

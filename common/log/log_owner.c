@@ -1,4 +1,6 @@
-/* common/log/log_owner.c - see log_owner.h. */
+/* common/log/log_owner.c - see log_owner.h: log_owner_open_locked(),
+ * log_owner_take(), log_owner_read_headers(); then log_owner_release() or
+ * log_owner_fail(). */
 #include "common/log/log_owner.h"
 
 #include <assert.h>
@@ -43,10 +45,9 @@ log_owner_names_file(int dirfd, const char *name, const struct stat *st)
     return log_owner_is_same_file(&now, st);
 }
 
-/* Its mode forbids one access or the other to all but root and may change
- * between look and open, so both are tried.  For the flock either will do.
- * Where a mode that allows one of them was never met, it changed before each
- * try: the log goes round in other hands meanwhile. */
+/* The mode of a log forbids reading or writing to all but root and may change
+ * between stat and open, so both are tried; either suffices for the flock.  If
+ * no mode that allows one was met, the log changes its owner constantly. */
 int
 log_owner_open(int dirfd, const char *name)
 {
@@ -91,7 +92,7 @@ log_owner_open_locked(int dirfd, const char *name, struct stat *st)
     rc = log_owner_take_flock(fd, st);
     if (rc == 0)
         return fd;
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     return rc;
 }
 
@@ -175,7 +176,7 @@ log_owner_is_doubtful(const struct inspect *look)
             !look->header_ok[look->next_block]);
 }
 
-/* ---- taking and letting go ---------------------------------------------- */
+/* ---- taking and releasing ----------------------------------------------- */
 
 int
 log_owner_take(struct log *log, int dirfd, uint64_t index, int lock_fd,
@@ -206,7 +207,7 @@ log_owner_take(struct log *log, int dirfd, uint64_t index, int lock_fd,
     return 0;
 
 close_fd:
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     return rc;
 }
 

@@ -1,4 +1,6 @@
-/* common/log/log_recover.c - see log_recover.h. */
+/* common/log/log_recover.c - see log_recover.h: log_recover() recovers a log
+ * (recover_log, recover_open()) or a lock without its log
+ * (recover_lone_lock()). */
 #include "common/log/log_recover.h"
 
 #include <assert.h>
@@ -13,23 +15,23 @@
 #include "common/log/log_owner.h"
 #include "common/log/slot.h"
 
-#define PAGE     4096 /* the smallest there is */
-#define YOUNG_MS 1000 /* how long a creator may take to get his flock */
+#define PAGE     4096 /* bytes; no machine has smaller ones */
+#define YOUNG_MS 1000 /* how long a creator may need to take the flock */
 
 /* ---- a log that was being filled ----------------------------------------- */
 
-/* How much of the first slot that does not check was written. */
+/* How much of the first invalid slot was written. */
 enum tail {
-    TAIL_NONE,  /* nothing that tells of it */
+    TAIL_NONE,  /* nothing is known to have been written */
     TAIL_TORN,  /* its end, or its middle, may be missing */
     TAIL_WHOLE, /* all of it: it was damaged afterwards */
 };
 
-/* A pwrite is copied page by page, and a kill ends it between two of them; the
- * stamp is the end of a slot.  So one that carries this epoch was written
- * whole, unless a page ends within its stamp. */
+/* A pwrite is copied page by page, and a kill ends it between two of them. The
+ * stamp is the end of a slot: one with this epoch was written whole, unless a
+ * page boundary lies within the stamp. */
 static int
-look_at_tail(int fd, const struct inspect *look, enum tail *tail)
+read_tail(int fd, const struct inspect *look, enum tail *tail)
 {
     const struct layout *l = &look->layout;
     const uint64_t at = LOG_SLOTS_AT + (uint64_t)look->prefix * l->slot_size;
@@ -49,7 +51,7 @@ look_at_tail(int fd, const struct inspect *look, enum tail *tail)
         *tail = stamp / PAGE == last / PAGE ? TAIL_WHOLE : TAIL_TORN;
         return 0;
     }
-    /* Only its epoch may be damaged: then all the rest still checks. */
+    /* If only the epoch is damaged, the slot is valid with the right one. */
     put_le64(slot + l->message_size, look->header.epoch);
     if (slot_parse(l, slot, look->header.uuid, look->prefix, look->header.epoch,
                    &m, &parsed) == 0)
@@ -57,19 +59,19 @@ look_at_tail(int fd, const struct inspect *look, enum tail *tail)
     return 0;
 }
 
-/* The records that are cut off from the first slot that does not check on.
- *   -EBADMSG  that slot was written whole: it is damaged, and with it goes
- *             what may have been acknowledged
+/* The number of records that are cut off, from the first invalid slot on.
+ * -EBADMSG: that slot was written whole and damaged later; cutting it off could
+ * lose acknowledged records.
  *
- * Slots are appended in order, and what is in the page cache outlives every
- * process.  So as long as the machine runs nothing is torn before a valid
- * slot.  The file system may be mounted anew meanwhile: an umount writes all
- * that is dirty.  Where a disk was pulled out or failed a sync, pages are lost
- * in the same boot, and this says damage where it was a loss: the log is set
- * aside, reported and can be salvaged, which is what such a disk needs.
+ * Slots are appended in order, and the page cache outlives every process. So
+ * while the machine runs, no slot before a valid one is torn.  The file system
+ * may be mounted anew meanwhile: umount writes all dirty pages. After a disk
+ * was removed or failed a sync, pages may be lost within one boot; then this
+ * reports damage, and the log is quarantined and can be salvaged, which is
+ * right for such a disk.
  *
- * After a power loss any page may be missing.  Then only what later slots call
- * synced is known to have been whole (damaged, in inspect.h). */
+ * After a power loss any page may be missing.  Then only slots that a later one
+ * calls synced are known to have been whole (`damaged` in inspect.h). */
 static int
 judge_tail(int fd, const struct inspect *look)
 {
@@ -77,7 +79,7 @@ judge_tail(int fd, const struct inspect *look)
     enum tail tail;
     int rc;
 
-    rc = look_at_tail(fd, look, &tail);
+    rc = read_tail(fd, look, &tail);
     if (rc < 0)
         return rc;
     if (log_owner_is_of_this_boot(&look->header) &&
@@ -86,22 +88,22 @@ judge_tail(int fd, const struct inspect *look)
     return (int)behind + (tail != TAIL_NONE);
 }
 
-/* The owner died while it filled the log, or no header says that it did not:
- * counts what is there, makes it durable and seals it.  Returns how many
- * records were cut off. */
+/* Recovers a log whose owner died during a fill, or whose header may not show
+ * it: counts its valid slots, makes them durable and seals the log.  Returns
+ * the number of records that were cut off. */
 static int
 recover_open(struct log *log, struct inspect *look)
 {
     int rc, cut;
 
-    /* When the owner died of a failed sync, the page cache holds slots that
-     * the disk does not, marked clean.  So all that is dirty is written, what
-     * is clean dropped, and only then read.  The second is best effort: a
-     * slot believed wrongly was never acknowledged. */
+    /* If the owner died of a failed sync, the page cache contains slots that
+     * the disk does not, marked clean.  So first write all dirty pages, drop
+     * the clean ones, and then read.  Dropping is best effort: a slot trusted
+     * wrongly was never acknowledged. */
     rc = log_owner_sync(log->fd);
     if (rc < 0)
         return rc;
-    (void)posix_fadvise(log->fd, 0, 0, POSIX_FADV_DONTNEED); /* see above */
+    (void)posix_fadvise(log->fd, 0, 0, POSIX_FADV_DONTNEED);
 
     rc = log_owner_read_headers(log, look);
     if (rc < 0)
@@ -113,14 +115,14 @@ recover_open(struct log *log, struct inspect *look)
     if (look->damaged > 0)
         return -EBADMSG;
     if (log->header.state != LOG_OPEN) {
-        /* It is empty, and shall be so without a doubt. */
+        /* It is EMPTY: write that into the invalid block, too. */
         rc = log_owner_write_header(log, log->header);
         return rc < 0 ? rc : log_owner_sync(log->fd);
     }
     cut = judge_tail(log->fd, look);
     if (cut < 0)
         return cut;
-    /* The epoch of what is cut off keeps it from ever counting. */
+    /* Their epoch keeps the slots that are cut off from ever counting. */
     log->count = look->prefix;
     log->first_ms = look->first_ms;
     log->last_ms = look->last_ms;
@@ -130,8 +132,8 @@ recover_open(struct log *log, struct inspect *look)
 
 /* ---- a log or a lock whose owner died ------------------------------------ */
 
-/* True when the file was made or changed within the last moments.  A time in
- * the future is old: the clock was set back, and nobody shall wait for it. */
+/* True if the file was created or changed within the last second.  A time in
+ * the future counts as old: the clock was set back. */
 static bool
 is_young(const struct stat *st)
 {
@@ -145,11 +147,11 @@ is_young(const struct stat *st)
     return changed <= now && now - changed < YOUNG_MS;
 }
 
-/* Removes lock-N when it is no link of N: its creator died.  One just made is
- * left to a later scan: its creator may be about to take the flock, and who is
- * woken by the new name would be in his way each time.
- *   0 also when it is gone or a link of N, -EBUSY when its creator lives or
- *   may live */
+/* Removes lock-N if it is not a link of N: its creator died.  A new one is left
+ * to a later scan: its creator may be about to take the flock, and a process
+ * woken by the new name would interfere each time.
+ *   0 also if it is gone or a link of N, -EBUSY if its creator lives or may
+ *             live */
 static int
 recover_lone_lock(int dirfd, uint64_t index)
 {
@@ -168,8 +170,8 @@ recover_lone_lock(int dirfd, uint64_t index)
     if (rc < 0)
         goto close_lock;
 
-    /* Under the flock once more: the creator may have finished, or a new one
-     * begun, since we looked. */
+    /* Check again under the flock: the creator may have finished, or another
+     * may have begun, meanwhile. */
     rc = log_owner_names_file(dirfd, name, &st);
     if (rc == 0)
         rc = log_owner_unlink_lock(dirfd, index, fd);
@@ -177,12 +179,12 @@ recover_lone_lock(int dirfd, uint64_t index)
         rc = 0;
 
 close_lock:
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     return rc;
 }
 
-/* 1 when the log N, seen as `st`, shows that it is owned or that its owner
- * died; 0 when it is at rest.  *alien: lock-N is there and another file. */
+/* 1 if the log N with the status `st` is owned or its owner died; 0 if it is at
+ * rest.  *alien: lock-N exists and is another file. */
 static int
 looks_owned(int dirfd, uint64_t index, const struct stat *st, bool *alien)
 {
@@ -202,8 +204,8 @@ looks_owned(int dirfd, uint64_t index, const struct stat *st, bool *alien)
     return mode != LOG_MODE_EMPTY && mode != LOG_MODE_FULL;
 }
 
-/* True when the log is seen to be of a newer version; what its mode forbids us
- * to read may be as well. */
+/* True if the log's header shows a newer version; a log that cannot be read may
+ * be one, too. */
 static bool
 is_newer(int fd, uint64_t index)
 {
@@ -213,11 +215,11 @@ is_newer(int fd, uint64_t index)
            look.headers_rc == -EPROTONOSUPPORT;
 }
 
-/* N is there and seems to have lost its owner.
+/* Recovers a log N that seems to have lost its owner.
  *
- * A log of a newer version is not touched, since each change would wake the
- * workers that watch and have us here again.  Only one that cannot be read is
- * made readable, once. */
+ * A log of a newer version is not changed, since each change would wake the
+ * watching workers and lead here again.  One that cannot be read is made
+ * readable, once. */
 static int
 recover_log(int dirfd, uint64_t index)
 {
@@ -233,7 +235,7 @@ recover_log(int dirfd, uint64_t index)
     if (lock_fd < 0)
         return lock_fd;
 
-    /* Somebody may have recovered it, or replaced it, since we looked. */
+    /* Another process may have recovered or replaced it meanwhile. */
     rc = log_owner_names_file(dirfd, name, &st);
     if (rc == 1)
         rc = looks_owned(dirfd, index, &st, &alien);
@@ -253,7 +255,7 @@ recover_log(int dirfd, uint64_t index)
     return rc < 0 ? rc : cut;
 
 close_lock:
-    (void)close(lock_fd); /* nothing was written through it */
+    (void)close(lock_fd);
     return rc;
 }
 

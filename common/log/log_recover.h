@@ -1,24 +1,23 @@
-/* common/log/log_recover.h - a commit log whose owner died goes round again.
+/* common/log/log_recover.h - recovery of a commit log whose owner died.
  *
- * Nothing here prints; recovery maps a buffer of 1 MiB while it runs.
- * Errors: 0 or a negative errno.
- */
+ * Nothing here prints; log_recover() maps a buffer of 1 MiB while it runs.
+ * Errors: 0 or a negative errno. */
 #ifndef COUNTD_COMMON_LOG_LOG_RECOVER_H
 #define COUNTD_COMMON_LOG_LOG_RECOVER_H
 
 #include <stdint.h>
 
-/* Recovers log `index` when its owner is dead: cuts the torn tail, makes the
- * rest durable, seals it (or marks it EMPTY), mends the mode, unlinks the
- * stale lock.  Idempotent; any process may call it at any time.
- * A lock without its log is removed once it is a second old, since before
- * that its creator may not have the flock yet.
+/* Recovers log `index` if its owner is dead: cuts off the torn tail, makes the
+ * rest durable, seals it (or marks it EMPTY), repairs the mode, unlinks the
+ * stale lock.  Idempotent; any process may call it at any time.  A lock without
+ * its log is removed once it is a second old; before that its creator may not
+ * have the flock yet.
  *   0        nothing to do, or recovered
- *   above 0  recovered, and that many records, from a torn one on, were cut
- *            off: power was lost, or their owner killed, while it wrote them
- *   -EBUSY   owned by someone alive, or just being created
- *   -EBADMSG damaged: quarantined as bad-N-EPOCH.  In the boot that the log was
- *            begun in each slot but the last that is not whole is damage
+ *   above 0  recovered; that many records, the first of them torn, were cut
+ *             off: power was lost or the writer was killed while writing
+ *   -EBUSY   owned by a live process, or being created
+ *   -EBADMSG damaged: quarantined as bad-N-EPOCH.  Within the boot in which the
+ *             fill began, every invalid slot but the last is damage
  *   -EPROTONOSUPPORT, -EPERM, -ENOENT as log_claim() */
 int log_recover(int dirfd, uint64_t index);
 

@@ -1,4 +1,5 @@
-/* common/log/logdir.c - see logdir.h. */
+/* common/log/logdir.c - see logdir.h: logdir_scan(), logdir_recover(),
+ * logdir_claim(), logdir_create(). */
 #include "common/log/logdir.h"
 
 #include <assert.h>
@@ -37,7 +38,7 @@ logdir_open(struct logdir *dir, int log_fd, const struct layout *l,
         return -errno;
     rc = dirstream_open(log_fd, ".", &d.stream);
     if (rc < 0) {
-        (void)close(d.fd); /* only read */
+        (void)close(d.fd);
         return rc;
     }
     *dir = d;
@@ -47,8 +48,8 @@ logdir_open(struct logdir *dir, int log_fd, const struct layout *l,
 void
 logdir_close(struct logdir *dir)
 {
-    (void)closedir(dir->stream); /* only read */
-    (void)close(dir->fd);        /* likewise */
+    (void)closedir(dir->stream);
+    (void)close(dir->fd);
     free(dir->entries);
     *dir = (struct logdir){.fd = -1};
 }
@@ -74,8 +75,8 @@ add_entry(struct logdir *dir, uint64_t index, bool lock)
     return 0;
 }
 
-/* What is no log and needs no word: countd's own files, among them the logs
- * that an operator has salvaged. */
+/* Whether the file is countd's and needs no report: its own files, among them
+ * salvaged logs. */
 static bool
 is_known(const char *name)
 {
@@ -83,8 +84,8 @@ is_known(const char *name)
            strncmp(name, "salvaged-", 9) == 0;
 }
 
-/* Takes the names in the order of the directory.  N itself is never missed: a
- * name that is there all the while is always returned. */
+/* Reads the names in the order of the directory.  A name that exists during the
+ * whole scan is always returned. */
 static int
 read_names(struct logdir *dir, char foreign[NAME_MAX_SIZE])
 {
@@ -118,7 +119,7 @@ by_index(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Sorts the entries and makes one of a log and its lock. */
+/* Sorts the entries and joins each log with its lock. */
 static void
 join_entries(struct logdir *dir)
 {
@@ -140,7 +141,7 @@ join_entries(struct logdir *dir)
     dir->count = (size_t)(to - dir->entries) + 1;
 }
 
-/* Drops the logs that have gone meanwhile. */
+/* Reads the status of each log; drops those removed meanwhile. */
 static int
 stat_entries(struct logdir *dir)
 {
@@ -171,9 +172,9 @@ stat_entries(struct logdir *dir)
     return 0;
 }
 
-/* Says once what lies about; again when there is more of it. */
+/* Reports quarantined and foreign files once, and again if there are more. */
 static void
-report_strange(struct logdir *dir, const char *foreign)
+report_other_files(struct logdir *dir, const char *foreign)
 {
     char text[NAME_TEXT_SIZE];
 
@@ -206,27 +207,26 @@ logdir_scan(struct logdir *dir)
         dir->count = 0;
         return rc;
     }
-    report_strange(dir, foreign);
+    report_other_files(dir, foreign);
     return 0;
 }
 
 /* ---- recover ------------------------------------------------------------ */
 
-/* Says what became of a log, where that is worth a word. */
+/* Reports what happened to a log, unless that is normal. */
 static void
-report(int rc, uint64_t index, const char *doing)
+report_outcome(int rc, uint64_t index, const char *doing)
 {
     if (rc > 0) {
         diag(DIAG_WARNING,
-             "log=%" PRIu64 ": %d records, from a torn one on, were cut off: "
-             "power was lost, or their writer was killed, while they were "
-             "written",
+             "log=%" PRIu64 ": removed %d records at the end, the first of "
+             "them torn: power was lost or the writer was killed while writing",
              index, rc);
         return;
     }
     switch (rc) {
     case 0:
-    case -EBUSY: /* owned: all is well */
+    case -EBUSY: /* owned: normal */
     case -ESTALE:
     case -ENOENT:
         return;
@@ -238,14 +238,14 @@ report(int rc, uint64_t index, const char *doing)
         return;
     case -EPROTONOSUPPORT:
         diag_repeating(&newer, DIAG_WARNING,
-                       "log=%" PRIu64 " is of a newer version of countd and is "
-                       "left alone",
+                       "log=%" PRIu64 ": written by a newer version of countd; "
+                       "skipped",
                        index);
         return;
     case -EPERM:
         diag_repeating(&alien, DIAG_WARNING,
-                       "log=%" PRIu64 " is not a file of this user and is left "
-                       "alone",
+                       "log=%" PRIu64 ": not a regular file of this user; "
+                       "skipped",
                        index);
         return;
     default:
@@ -255,13 +255,13 @@ report(int rc, uint64_t index, const char *doing)
 }
 
 static bool
-at_rest(const struct logdir_entry *e)
+is_at_rest(const struct logdir_entry *e)
 {
     return e->present && !e->locked &&
            (e->mode == LOG_MODE_EMPTY || e->mode == LOG_MODE_FULL);
 }
 
-/* Reads the headers of a log that is owned or not. */
+/* Reads the headers of a log, whether it is owned or not. */
 static int
 read_headers(const struct logdir *dir, uint64_t index, struct inspect *look)
 {
@@ -273,12 +273,12 @@ read_headers(const struct logdir *dir, uint64_t index, struct inspect *look)
     if (fd < 0)
         return -errno;
     rc = inspect_headers(fd, index, look);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc;
 }
 
-/* Whether a log that shows itself empty is.  A look without owning it: when
- * it changes hands meanwhile the claim that follows finds out. */
+/* Whether a log with the mode of an empty one is empty.  Reads it without
+ * owning it: if it changes hands meanwhile, the claim that follows fails. */
 static int
 is_empty(const struct logdir *dir, uint64_t index, bool *empty)
 {
@@ -293,10 +293,11 @@ is_empty(const struct logdir *dir, uint64_t index, bool *empty)
     return 0;
 }
 
-/* Mends the log if it shows itself empty and is not.  A full one is mended by
- * the worker that claims it.  Returns 1 when something was done. */
+/* Repairs the log if it has the mode of an empty one and is not empty.  The
+ * mode of a full log is repaired by the worker that claims it.  Returns 1 if
+ * something was done. */
 static int
-reconcile(struct logdir *dir, uint64_t index)
+reconcile_mode(struct logdir *dir, uint64_t index)
 {
     struct log log;
     bool empty = true;
@@ -304,8 +305,8 @@ reconcile(struct logdir *dir, uint64_t index)
 
     rc = is_empty(dir, index, &empty);
     if (rc < 0 && rc != -ENOENT && rc != -EACCES) {
-        dir->reconciled = false; /* look again next time */
-        report(rc, index, "look at");
+        dir->reconciled = false; /* check again next time */
+        report_outcome(rc, index, "read headers of");
     }
     if (rc < 0 || empty)
         return 0;
@@ -314,7 +315,7 @@ reconcile(struct logdir *dir, uint64_t index)
         rc = log_release(&log);
     else if (rc == -ESTALE)
         rc = log_recover(dir->fd, index);
-    report(rc, index, "recover");
+    report_outcome(rc, index, "recover");
     return rc >= 0 || rc == -EBADMSG;
 }
 
@@ -332,12 +333,12 @@ logdir_recover(struct logdir *dir)
     dir->reconciled = true;
     for (i = 0; i < dir->count; i++) {
         e = &dir->entries[i];
-        if (!at_rest(e)) {
+        if (!is_at_rest(e)) {
             rc = log_recover(dir->fd, e->index);
-            report(rc, e->index, "recover");
+            report_outcome(rc, e->index, "recover");
             done += rc >= 0 || rc == -EBADMSG;
         } else if (first && e->ours && e->mode == LOG_MODE_EMPTY) {
-            done += reconcile(dir, e->index);
+            done += reconcile_mode(dir, e->index);
         }
     }
     if (done > 0) {
@@ -350,7 +351,7 @@ logdir_recover(struct logdir *dir)
 
 /* ---- choose and create -------------------------------------------------- */
 
-/* Takes one log of the size this directory has. */
+/* Claims one log, which must have the message sizes of this directory. */
 static int
 claim_one(struct logdir *dir, uint64_t index, mode_t want_mode, struct log *log)
 {
@@ -359,7 +360,7 @@ claim_one(struct logdir *dir, uint64_t index, mode_t want_mode, struct log *log)
 
     rc = log_claim(&mine, dir->fd, index, want_mode);
     if (rc < 0) {
-        report(rc, index, "claim");
+        report_outcome(rc, index, "claim");
         return rc;
     }
     if (mine.layout.keyspace_size == dir->layout.keyspace_size &&
@@ -398,7 +399,8 @@ logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
         case 0:
             *hint = e->index + 1;
             return 0;
-        case -EBUSY: /* it is somebody's, or for nobody: try the next */
+        case -EBUSY: /* another process has it, or it cannot be used: try the
+                        next */
         case -ESTALE:
         case -ENOENT:
         case -EPERM:
@@ -435,7 +437,7 @@ logdir_create(struct logdir *dir, size_t max, uint64_t *index)
             return 0;
         }
         if (rc == -EEXIST)
-            next++; /* somebody was faster */
+            next++; /* another process created it first */
         else if (rc != -EAGAIN)
             return rc;
     }
@@ -457,7 +459,7 @@ logdir_check_sizes(struct logdir *dir, struct layout *found)
             continue;
         rc = read_headers(dir, dir->entries[i].index, &look);
         if (rc == -EACCES || rc == -ENOENT)
-            continue; /* a full log: who claims it compares */
+            continue; /* a full log: the worker that claims it compares */
         if (rc < 0)
             return rc;
         if (look.headers_rc == 0 &&

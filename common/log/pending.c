@@ -1,4 +1,5 @@
-/* common/log/pending.c - see pending.h. */
+/* common/log/pending.c - see pending.h: pending_each() judges every log
+ * (judge_log()); pending_oldest_ms() and pending_span_ms() use it. */
 #include "common/log/pending.h"
 
 #include <assert.h>
@@ -14,15 +15,16 @@
 
 #define JUDGE_TRIES 8
 
-/* What a log adds to the answer.  `none`: no increment that was in it when we
- * were called is still to be merged. */
+/* What a log adds to the answer.  JUDGED_NONE: no increment that was in it at
+ * the time of the call is unmerged. */
 enum judgement { JUDGED, JUDGED_NONE, JUDGE_AGAIN };
 
-/* Slot 0 of a log that is OPEN, or may be: its other block is lost.
+/* Judges slot 0 of a log that is OPEN, or may be because its other block is
+ * invalid.
  *
- * A slot of another epoch means that none of this fill was there when it was
- * read, so none when we were called, which is what was asked.  One that does
- * not check is just being written, or damaged. */
+ * A slot of another epoch means that this fill had no records when the slot was
+ * read, so none at the time of the call.  An invalid slot is being written, or
+ * damaged. */
 static int
 judge_first_slot(int fd, const struct inspect *look, uint64_t *ms)
 {
@@ -79,9 +81,9 @@ judge_open_file(int fd, uint64_t index, uint64_t *ms)
     return judge_first_slot(fd, &look, ms);
 }
 
-/* Judges a log by its header, since its mode says that it is owned, or is not
- * to be believed yet.  The log may change hands at any moment; whatever state
- * is read was the true one at some time since we were called:
+/* Judges a log by its header, since its mode shows that it is owned, or may be
+ * older than the header.  The log may change hands at any moment; the state
+ * that is read was true at some time since the call:
  *
  *   EMPTY   nothing that was in it before is still to be merged, and what
  *           comes now came after the caller took its time
@@ -90,7 +92,7 @@ judge_open_file(int fd, uint64_t index, uint64_t *ms)
  *   full    (0200) it was handed on, and its mtime tells
  *   gone    quarantined: does not count */
 static int
-judge(struct logdir *dir, uint64_t index, struct pending_log *p)
+judge_log(struct logdir *dir, uint64_t index, struct pending_log *p)
 {
     char name[LOG_NAME_SIZE];
     struct stat st;
@@ -103,7 +105,7 @@ judge(struct logdir *dir, uint64_t index, struct pending_log *p)
             return errno == ENOENT || errno == ELOOP ? JUDGED_NONE : -errno;
         if (fd >= 0) {
             rc = judge_open_file(fd, index, &p->first_ms);
-            (void)close(fd); /* only read */
+            (void)close(fd);
             if (rc != JUDGE_AGAIN)
                 return rc;
         }
@@ -113,8 +115,7 @@ judge(struct logdir *dir, uint64_t index, struct pending_log *p)
         if (p->certain)
             break;
     }
-    /* Full; or nobody can tell, and it is about to be quarantined, or is of
-     * a newer version. */
+    /* Full; or unknown, and about to be quarantined or of a newer version. */
     p->first_ms = log_owner_mtime_ms(&st);
     return JUDGED;
 }
@@ -132,7 +133,7 @@ struct span {
 };
 
 static int
-widen(void *ctx, const struct pending_log *p)
+widen_span(void *ctx, const struct pending_log *p)
 {
     struct span *s = ctx;
 
@@ -147,7 +148,7 @@ int
 pending_span_ms(struct logdir *dir, uint64_t *oldest_ms, uint64_t *newest_ms)
 {
     struct span s = {.oldest_ms = UINT64_MAX};
-    const int rc = pending_each(dir, widen, &s);
+    const int rc = pending_each(dir, widen_span, &s);
 
     if (rc < 0)
         return rc;
@@ -166,8 +167,8 @@ pending_each(struct logdir *dir,
     size_t i;
     int rc;
 
-    /* A log that is created from here on holds nothing that was in a log when
-     * we were called, so one look at the names is enough. */
+    /* A log that is created from here on contains nothing that was in a log at
+     * the time of the call, so one scan of the names is enough. */
     rc = logdir_scan(dir);
     if (rc < 0)
         return rc;
@@ -180,11 +181,11 @@ pending_each(struct logdir *dir,
                                  .mtime_ms = e->mtime_ms,
                                  .certain = true};
         if (e->mode != LOG_MODE_FULL) {
-            /* A log that shows itself empty is so, but for what a power loss
-             * brought back and nobody has mended yet. */
+            /* The mode of an empty log is true, unless a power loss brought it
+             * back and no process has repaired it yet. */
             if (e->mode == LOG_MODE_EMPTY && dir->modes_true)
                 continue;
-            rc = judge(dir, e->index, &p);
+            rc = judge_log(dir, e->index, &p);
             if (rc < 0)
                 return rc;
             if (rc == JUDGED_NONE)

@@ -1,8 +1,7 @@
-/* common/log/pending.h - how far the merge is behind: which commit logs hold
- * increments that no worker has merged, and since when.
+/* common/log/pending.h - which commit logs contain increments that no worker
+ * has merged, and since when.
  *
- * Errors: 0 or a negative errno.
- */
+ * Errors: 0 or a negative errno. */
 #ifndef COUNTD_COMMON_LOG_PENDING_H
 #define COUNTD_COMMON_LOG_PENDING_H
 
@@ -11,27 +10,28 @@
 
 #include "common/log/logdir.h"
 
-/* A time that no increment in a log and not merged yet was received before:
- * received_ms of the oldest one, or UINT64_MAX when there is none.  Holds for
- * all that was in a log when it was called.  Needs the uid of the owner;
- * quarantined logs do not count.  Costs one readdir, a stat per log and a few
- * reads per owned one: callers cache it for a turn.
- * An error says that a log could not be judged: what was found before still
- * holds, and nothing later does. */
+/* Sets *oldest_ms to a time before which no unmerged increment in a log was
+ * received: received_ms of the oldest one, or UINT64_MAX if there is none.
+ * Covers all that was in a log at the time of the call.  Needs the uid of the
+ * owner; quarantined logs do not count.  Costs one readdir, a stat per log and
+ * a few reads per owned one: callers cache it for a turn.  After an error (a
+ * log could not be judged) an earlier result still holds. */
 int pending_oldest_ms(struct logdir *dir, uint64_t *oldest_ms);
 
-/* The same, and the newest of what the logs with such increments begin with
- * (0 when there is none): is that in the future, the clock was set back, and
- * nobody can tell when by today's clock such a log was filled. */
+/* Also sets *newest_ms to the latest time at which a fill with such increments
+ * began (0: there is none).  If that is in the future, the clock was set back,
+ * and times of such fills cannot be compared with the clock. */
 int pending_span_ms(struct logdir *dir, uint64_t *oldest_ms,
                     uint64_t *newest_ms);
 
-/* Calls `each` for every such log; stops on non-zero and returns that. */
+/* Calls each() for every such log; stops on non-zero and returns that. */
 struct pending_log {
     uint64_t index;
-    uint64_t first_ms; /* received_ms of slot 0: tells one fill from another */
-    uint64_t mtime_ms; /* of its file; stays while a full log is claimed */
-    bool certain;      /* false: its file's time only, which may be another */
+    uint64_t first_ms; /* received_ms of slot 0: distinguishes one fill from
+                          another */
+    uint64_t
+        mtime_ms; /* of its file; does not change while a full log is claimed */
+    bool certain; /* false: only its file's time, which may differ */
 };
 int pending_each(struct logdir *dir,
                  int (*each)(void *ctx, const struct pending_log *p),

@@ -6,21 +6,21 @@
 
 #include "common/log/pending.h"
 
-#define ROOM_FIRST 64
+#define CAPACITY_FIRST 64
 
 static int
-add(void *ctx, const struct pending_log *p)
+add_fill(void *ctx, const struct pending_log *p)
 {
     struct pending_set *f = ctx;
-    const size_t room = f->room > 0 ? 2 * f->room : ROOM_FIRST;
+    const size_t capacity = f->capacity > 0 ? 2 * f->capacity : CAPACITY_FIRST;
     struct pending_fill *more;
 
-    if (f->count == f->room) {
-        more = realloc(f->fill, room * sizeof *more);
+    if (f->count == f->capacity) {
+        more = realloc(f->fill, capacity * sizeof *more);
         if (!more)
             return -ENOMEM;
         f->fill = more;
-        f->room = room;
+        f->capacity = capacity;
     }
     f->fill[f->count++] = (struct pending_fill){
         .index = p->index, .first_ms = p->first_ms, .certain = p->certain};
@@ -31,10 +31,10 @@ int
 pending_set_note(struct pending_set *f, struct logdir *logs)
 {
     f->count = 0;
-    return pending_each(logs, add, f);
+    return pending_each(logs, add_fill, f);
 }
 
-/* Some file systems keep an mtime, by which a full log is known, in seconds. */
+/* Some file systems store an mtime, which identifies a full log, in seconds. */
 static bool
 is_same(const struct pending_fill *fill, const struct pending_log *p)
 {
@@ -44,7 +44,7 @@ is_same(const struct pending_fill *fill, const struct pending_log *p)
 }
 
 static int
-see(void *ctx, const struct pending_log *p)
+mark_seen(void *ctx, const struct pending_log *p)
 {
     struct pending_set *f = ctx;
 
@@ -54,7 +54,7 @@ see(void *ctx, const struct pending_log *p)
         if (fill->index != p->index || !is_same(fill, p))
             continue;
         fill->seen = true;
-        if (!fill->certain && p->certain) { /* it is this one from now on */
+        if (!fill->certain && p->certain) { /* first_ms is now known */
             fill->first_ms = p->first_ms;
             fill->certain = true;
         }
@@ -70,7 +70,7 @@ pending_set_drop_merged(struct pending_set *f, struct logdir *logs)
 
     for (size_t i = 0; i < f->count; i++)
         f->fill[i].seen = false;
-    rc = pending_each(logs, see, f);
+    rc = pending_each(logs, mark_seen, f);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < f->count; i++)

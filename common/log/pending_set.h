@@ -1,19 +1,18 @@
-/* common/log/pending_set.h - which logs held increments at one time, and which
- * of these still do.
+/* common/log/pending_set.h - the fills that were unmerged at one moment, and
+ * which of them still are.
  *
- * "Everything until now is merged" cannot be told by a clock that may be set
- * back: an increment that was acknowledged before may be stamped later than
- * one that comes tomorrow.  So the logs with increments are noted by what they
- * are, index and received_ms of slot 0, and looked for again.  A log that was
- * merged and filled anew in between is another fill, unless it began in the
- * very millisecond of the old one: that is waited for in vain once, never
- * passed over.  So is what follows a log that could not be told when it was
- * noted.  A full log is known by its mtime, which a copy may have changed: as
- * long as that stays, nobody has written to the file, and it is the same fill.
+ * Waiting for "everything so far" by timestamp fails when the clock is set
+ * back: an increment acknowledged earlier may be stamped later than one of
+ * tomorrow.  So pending_set_note() records the fills themselves (log index,
+ * received_ms of slot 0) and pending_set_drop_merged() removes those that are
+ * merged or quarantined.  Errors are on the side of waiting: a log refilled
+ * within the same millisecond counts as the old fill, and so does a fill whose
+ * first_ms could not be read.  A full log is identified by its mtime, which a
+ * copy may have changed; while the mtime is unchanged, the file has not been
+ * written.
  *
- * Ownership: struct pending_set is the caller's; { 0 } is an empty one;
- * pending_set_fini() frees what it holds.  Errors: 0 or a negative errno.
- */
+ * Ownership: struct pending_set belongs to the caller; { 0 } is an empty one;
+ * pending_set_fini() frees its memory.  Errors: 0 or a negative errno. */
 #ifndef COUNTD_COMMON_LOG_PENDING_SET_H
 #define COUNTD_COMMON_LOG_PENDING_SET_H
 
@@ -22,21 +21,21 @@
 struct pending_fill {
     uint64_t index;
     uint64_t first_ms;
-    bool certain; /* that first_ms is of this fill */
-    bool seen;    /* by the last look */
+    bool certain; /* first_ms is that of this fill */
+    bool seen;    /* by the last scan */
 };
 
 struct pending_set {
     struct pending_fill *fill;
     size_t count;
-    size_t room;
+    size_t capacity;
 };
 
-/* Notes all logs with increments that are not merged, and forgets what was
- * noted before.  All that was in a log when it was called is in one of them. */
+/* Replaces the set by all fills that are unmerged now.  Everything that was in
+ * a log at the time of the call is in one of them. */
 int pending_set_note(struct pending_set *f, struct logdir *logs);
 
-/* Forgets those that are merged, or quarantined. */
+/* Removes the fills that are merged or quarantined. */
 int pending_set_drop_merged(struct pending_set *f, struct logdir *logs);
 
 void pending_set_fini(struct pending_set *f);

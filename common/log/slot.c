@@ -10,12 +10,12 @@
 
 #define HEAD_SIZE  (MESSAGE_UUID_SIZE + 8u + 8u) /* uuid, number, increment */
 #define STAMP_SIZE (8u + 8u + 4u)
-#define WORD       ((size_t)16) /* names are copied by so much */
+#define WORD       ((size_t)16) /* bytes that names are copied by */
 #define BYTES_MAX  (HEAD_SIZE + 2 * (MESSAGE_NAME_MAX + 1) + STAMP_SIZE)
 
-/* Copies a name of a slot by whole words.  They may end up to 15 bytes behind
- * it: in the source that is still the slot, whose stamp and crc32 are 24, and
- * in the target what is put next. */
+/* Copies a name of a slot by whole words.  Reading and writing may go up to 15
+ * bytes beyond it: in the source that is still the slot, whose stamp and crc32
+ * are 24 bytes, and in the target the next field overwrites it. */
 static uint8_t *
 put_name(uint8_t *at, const uint8_t *name, size_t size)
 {
@@ -29,15 +29,17 @@ put_name(uint8_t *at, const uint8_t *name, size_t size)
     return at + size + 1;
 }
 
-/* What the crc32 of one slot is of.  Those of a run are all written before any
- * is summed: what was stored a moment ago is slow to load in other pieces. */
+/* Size of the bytes that the crc32 of one slot covers.  Those of a run are all
+ * written before any is summed: bytes just stored are slow to load in pieces of
+ * another size. */
 #define SUMMED (BYTES_MAX + WORD)
 
-/* Takes the sizes of the names from `m` and all bytes from the slot.  Returns
- * how many they are. */
+/* Copies the bytes that the crc32 covers, with the sizes of the names from `m`.
+ * Returns their number. */
 static inline size_t
-gather(const struct layout *l, const uint8_t *slot, const struct message *m,
-       const uint8_t *uuid, uint64_t number, uint8_t *bytes)
+gather_bytes(const struct layout *l, const uint8_t *slot,
+             const struct message *m, const uint8_t *uuid, uint64_t number,
+             uint8_t *bytes)
 {
     uint8_t *at = bytes;
 
@@ -72,7 +74,7 @@ slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
         put_le64(slot + l->message_size, stamp->epoch);
         put_le64(slot + l->received_at, stamp->received_ms);
         put_le32(slot + l->synced_at, stamp->synced);
-        sizes[i] = gather(l, slot, &m[i], uuid, number + i, bytes[i]);
+        sizes[i] = gather_bytes(l, slot, &m[i], uuid, number + i, bytes[i]);
         slot += l->slot_size;
     } while (++i < count);
     crc_each(bytes[0], SUMMED, sizes, count, crcs);
@@ -88,7 +90,7 @@ slot_put(const struct layout *l, uint8_t *slot, const struct message *m,
     slot_put_run(l, slot, m, 1, uuid, number, stamp);
 }
 
-/* Everything but the checksum. */
+/* Parses everything but the checksum. */
 static int
 read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
           struct message *m, struct slot_stamp *stamp)
@@ -123,7 +125,7 @@ slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
         rc = read_slot(l, slot, epoch, &out[i], &stamps[i]);
         if (rc < 0)
             return rc;
-        sizes[i] = gather(l, slot, &out[i], uuid, number + i, bytes[i]);
+        sizes[i] = gather_bytes(l, slot, &out[i], uuid, number + i, bytes[i]);
     }
     crc_each(bytes[0], SUMMED, sizes, count, crcs);
     for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)

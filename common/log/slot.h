@@ -1,6 +1,6 @@
-/* common/log/slot.h - the slot of a commit log: stamp, checksum, check.
+/* common/log/slot.h - the slot of a commit log: stamp, checksum, parsing.
  *
- * Where its fields are is in message.h.
+ * message.h has the offsets of its fields.
  *
  * The crc32 (zlib's) of a slot covers, in this order:
  *
@@ -8,13 +8,12 @@
  *     00 | epoch u64 | received_ms u64 | synced u32
  *
  * with the names up to their first NUL (a name that fills its field gets its
- * 00 too).  uuid, number and epoch are in it so that a slot that was copied,
- * misplaced or left from an earlier fill never counts.  The padding is not
- * summed but compared with zero: summing it would cost more than all else
- * that is done for a message.
+ * 00 too).  It covers uuid, number and epoch so that a slot that was copied,
+ * misplaced or left from an earlier fill never counts.  The padding is compared
+ * with zero instead: summing it would cost more than all other work for a
+ * message.
  *
- * Everything here is pure and allocates nothing.
- */
+ * The functions have no effects and allocate nothing. */
 #ifndef COUNTD_COMMON_LOG_SLOT_H
 #define COUNTD_COMMON_LOG_SLOT_H
 
@@ -22,32 +21,32 @@
 
 #include "common/wire/message.h"
 
-#define SLOT_RUN      16 /* slots that are taken together */
+#define SLOT_RUN      16 /* slots that are processed together */
 #define SLOT_SIZE_MAX (MESSAGE_SIZE_MAX + 24)
 
-/* What a slot says beside its message. */
+/* The part of a slot after its message. */
 struct slot_stamp {
     uint64_t epoch;
     uint64_t received_ms;
     uint32_t synced;
 };
 
-/* Completes `count` (1 to SLOT_RUN) slots, one right behind the other, whose
- * message bytes are in place: stamps them and puts their crc32s.  m[i] was
- * parsed from slot i; `number` is that of the first. */
+/* Completes `count` (1 to SLOT_RUN) consecutive slots whose message bytes are
+ * in place: writes their stamps and crc32s.  m[i] was parsed from slot i;
+ * `number` is that of the first. */
 void slot_put_run(const struct layout *l, uint8_t *slots,
                   const struct message *m, unsigned count,
                   const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
                   const struct slot_stamp *stamp);
 
-/* The same of one slot. */
+/* Completes one slot. */
 void slot_put(const struct layout *l, uint8_t *slot, const struct message *m,
               const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
               const struct slot_stamp *stamp);
 
-/* Checks `count` (1 to SLOT_RUN) slots, from `number` on, of the log `uuid`
- * in `epoch`.
- *   -ENOENT   one is of another epoch (never written in this fill; bytes may
+/* Parses `count` (1 to SLOT_RUN) slots, from `number` on, of the log `uuid` in
+ * `epoch`.
+ *   -ENOENT   one is of another epoch (not written in this fill; its bytes may
  *             be anything)
  *   -EBADMSG  one is torn, damaged or misplaced */
 int slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
@@ -55,7 +54,7 @@ int slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
                    uint64_t epoch, struct message *out,
                    struct slot_stamp *stamps);
 
-/* The same of one slot. */
+/* Parses one slot. */
 int slot_parse(const struct layout *l, const uint8_t *slot,
                const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
                uint64_t epoch, struct message *out, struct slot_stamp *stamp);
