@@ -1,0 +1,78 @@
+/* tests/fuzz/fuzz_carbon_line.c - any bytes as Graphite lines, and as patterns
+ * of graphite.count.
+ *
+ * The first line is patterns; if the settings would refuse them, the default
+ * ones are used.  Whatever the bytes: nothing outside a line is read; the name
+ * that is counted is within the line, of one byte or more, without NUL or white
+ * space; the increment is within 64 bits; and a line that the pattern * ignores
+ * does not exist. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/carbon_line.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+#define PATTERNS_MAX 1024
+
+static void
+check_line(const char *patterns, const uint8_t *bytes, size_t size)
+{
+    const int128 bound = ((int128)INT64_MAX + 2) * DECIMAL_MILLIONTHS;
+    uint8_t *line = malloc(size > 0 ? size : 1);
+    const uint8_t *name;
+    size_t name_size;
+    int128 millionths;
+    const char *why;
+    int rc, all;
+
+    assert(line != NULL);
+    if (size > 0)
+        memcpy(line, bytes, size);
+    rc =
+        carbon_line(patterns, line, size, &name, &name_size, &millionths, &why);
+    assert(rc == CARBON_IGNORED || rc == CARBON_COUNTED || rc == -EBADMSG);
+    if (rc == CARBON_COUNTED) {
+        assert(name_size >= 1 && name >= line &&
+               name + name_size <= line + size);
+        assert(memchr(name, '\0', name_size) == NULL);
+        assert(memchr(name, ' ', name_size) == NULL);
+        assert(millionths < bound && millionths > -bound);
+    }
+    all = carbon_line("*", line, size, &name, &name_size, &millionths, &why);
+    assert(all != CARBON_IGNORED);
+    assert(rc != CARBON_COUNTED || all == CARBON_COUNTED);
+    free(line);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    char patterns[PATTERNS_MAX + 1] = "";
+    const uint8_t *lf = memchr(bytes, '\n', size);
+    const size_t first = lf ? (size_t)(lf - bytes) : 0;
+    const char *wrong;
+    size_t wrong_size;
+
+    if (first > 0 && first <= PATTERNS_MAX && !memchr(bytes, '\0', first))
+        memcpy(patterns, bytes, first);
+    if (carbon_check_patterns(patterns, &wrong, &wrong_size) < 0) {
+        assert(wrong >= patterns &&
+               wrong + wrong_size <= patterns + strlen(patterns));
+        strcpy(patterns, "stats_counts.* stats.counters.*.count");
+    }
+    bytes += lf ? first + 1 : 0;
+    size -= lf ? first + 1 : 0;
+    while (size > 0) {
+        const size_t line = (lf = memchr(bytes, '\n', size)) != NULL
+                                ? (size_t)(lf - bytes)
+                                : size;
+
+        check_line(patterns, bytes, line);
+        bytes += lf ? line + 1 : line;
+        size -= lf ? line + 1 : line;
+    }
+    return 0;
+}

@@ -1,0 +1,109 @@
+/* tests/fuzz/fuzz_statsd_line.c - any bytes as StatsD lines.
+ *
+ * The first byte chooses: 1 timers are counted, 2 tags are part of the key; the
+ * second is the longest key, less one.
+ *
+ * Whatever the bytes: nothing outside a line is read; a malformed line adds
+ * nothing and says why; a line gives the same increments each time; keys are of
+ * 1 to key_size bytes without NUL; increments are within 64 bits; what is added
+ * for a timer is its number and its sum, which are not below 0. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/statsd_line.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+struct seen {
+    const struct statsd_rules *rules;
+    size_t counts, timers, sums;
+    int128 total;
+};
+
+static void
+see(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
+    int128 millionths)
+{
+    const int128 bound =
+        ((int128)INT64_MAX + 1) * DECIMAL_MILLIONTHS + DECIMAL_MILLIONTHS;
+    struct seen *s = ctx;
+
+    assert(key_size >= 1 && key_size <= s->rules->key_size);
+    assert(memchr(key, '\0', key_size) == NULL || s->rules->append_tags);
+    assert(millionths < bound && millionths > -bound);
+    assert(part == STATSD_COUNT || (s->rules->timers && millionths >= 0));
+    s->counts += part == STATSD_COUNT ? 1 : 0;
+    s->timers += part == STATSD_TIMER_COUNT ? 1 : 0;
+    s->sums += part == STATSD_TIMER_SUM ? 1 : 0;
+    s->total += millionths;
+}
+
+static int
+take(const struct statsd_rules *rules, const uint8_t *line, size_t size,
+     struct seen *s)
+{
+    const struct statsd_sink sink = {see, s};
+    const char *why = NULL;
+    int kinds;
+
+    *s = (struct seen){.rules = rules};
+    kinds = statsd_line(rules, line, size, &sink, &why);
+    assert(kinds > 0 || (kinds == -EBADMSG && why != NULL));
+    if (kinds < 0)
+        assert(s->counts == 0 && s->timers == 0 && s->sums == 0);
+    else
+        assert(s->timers == s->sums);
+    if (kinds > 0 && (kinds & STATSD_COUNTER) == 0)
+        assert(s->counts == 0);
+    return kinds;
+}
+
+static void
+check_line(const struct statsd_rules *rules, const uint8_t *bytes, size_t size)
+{
+    uint8_t *line = malloc(size + 1); /* a size of its own, for the sanitizer */
+    const uint8_t *sender;
+    struct seen one, again;
+    size_t sender_size;
+    uint64_t number;
+    int kinds;
+
+    assert(line != NULL);
+    if (size > 0)
+        memcpy(line, bytes, size);
+    line = realloc(line, size > 0 ? size : 1);
+    assert(line != NULL);
+    kinds = take(rules, line, size, &one);
+    assert(take(rules, line, size, &again) == kinds);
+    assert(one.total == again.total && one.counts == again.counts &&
+           one.timers == again.timers);
+    if (statsd_datagram_number(line, size, &sender, &sender_size, &number))
+        assert(sender > line && sender_size >= 1 &&
+               sender + sender_size < line + size);
+    free(line);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    struct statsd_rules rules;
+
+    if (size < 2)
+        return 0;
+    rules = (struct statsd_rules){.timers = (bytes[0] & 1) != 0,
+                                  .append_tags = (bytes[0] & 2) != 0,
+                                  .key_size = bytes[1] + 1u};
+    bytes += 2;
+    size -= 2;
+    while (size > 0) {
+        const uint8_t *lf = memchr(bytes, '\n', size);
+        const size_t line = lf ? (size_t)(lf - bytes) : size;
+
+        check_line(&rules, bytes, line);
+        bytes += lf ? line + 1 : line;
+        size -= lf ? line + 1 : line;
+    }
+    return 0;
+}
