@@ -182,11 +182,28 @@ statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
         take_graphite_line(s, line, size);
 }
 
+/* Whether a connection or a datagram begins with TLS or, with a NUL, with STUN,
+ * DTLS or QUIC: a browser sends them, and a web page chooses bytes within. */
+static bool
+is_binary(const uint8_t *bytes, size_t size)
+{
+    if (size > FIRST_BYTES_SIZE)
+        size = FIRST_BYTES_SIZE;
+    return memchr(bytes, '\0', size) != NULL ||
+           (size >= 2 && bytes[0] == 0x16 && bytes[1] == 0x03);
+}
+
 void
 statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size)
 {
     bool first = true;
 
+    if (size > 0 && is_binary(bytes, size)) {
+        s->counts[STATSD_LINE_PROTOCOL][STATSD_LINES]++;
+        refuse_line(s, STATSD_LINE_PROTOCOL, bytes, size,
+                    "a datagram that is not lines of text");
+        return;
+    }
     while (size > 0) {
         const uint8_t *lf = memchr(bytes, '\n', size);
         const size_t line = lf ? (size_t)(lf - bytes) : size;
@@ -221,17 +238,6 @@ is_http(const uint8_t *line, size_t size)
     size = line_end(line, size);
     return size >= tail &&
            memcmp(line + size - tail, version, sizeof version - 1) == 0;
-}
-
-/* Whether a connection begins with TLS or, with a NUL, with STUN: a browser
- * sends them, and a web page chooses bytes within. */
-static bool
-is_binary(const uint8_t *bytes, size_t size)
-{
-    if (size > FIRST_BYTES_SIZE)
-        size = FIRST_BYTES_SIZE;
-    return memchr(bytes, '\0', size) != NULL ||
-           (size >= 2 && bytes[0] == 0x16 && bytes[1] == 0x03);
 }
 
 static size_t
