@@ -224,6 +224,26 @@ what_the_note_calls_durable_is_not_cut(void **state)
         }
 }
 
+/* What was answered since would be cut off. */
+static void
+an_older_copy_of_the_note_is_reported(void **state)
+{
+    const struct tmpdir *d = *state;
+    static uint8_t whole[FILE_MOST];
+    const struct history h = make(d, whole);
+    struct state s;
+    bool cut;
+
+    for (int group = 0; group < GROUPS; group++) {
+        save(d, whole, sizeof whole);
+        put_le64(note + 40, h.first[group]);
+        put_le32(note + JOURNAL_NOTE_SIZE - 4,
+                 crc_of(note, JOURNAL_NOTE_SIZE - 4));
+        put_note(d, KILLED, 0);
+        assert_rc(try_open(d, &s, &cut), group < GROUPS - 1 ? -EBADMSG : 0);
+    }
+}
+
 static void
 a_file_that_ends_anywhere_is_a_beginning_of_it(void **state)
 {
@@ -661,6 +681,7 @@ static const struct CMUnitTest tests[] = {
     TEST(what_was_answered_is_there_however_the_last_group_is_torn),
     TEST(a_file_that_ends_anywhere_is_a_beginning_of_it),
     TEST(what_the_note_calls_durable_is_not_cut),
+    TEST(an_older_copy_of_the_note_is_reported),
     TEST(any_bit_after_a_kill_is_reported_or_harmless),
     TEST(any_bit_after_a_power_loss_is_reported_or_harmless),
     TEST(any_bit_of_the_note_is_reported_and_harmless),

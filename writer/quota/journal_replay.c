@@ -164,21 +164,26 @@ is_noted_end(const struct replay *p, uint64_t record)
     return p->j->note.is_this_boot && record >= p->j->note.end;
 }
 
-/* A record at or after the end. */
+/* A record at or after the end.  A group is begun when the one before it is
+ * noted, so a second one after the end of a note is not of its time. */
 static int
 check_rest(struct replay *p, uint64_t number, const uint8_t *bytes)
 {
+    const bool noted = is_noted_end(p, p->at);
     struct journal_record r;
 
     if (journal_record_is_blank(bytes))
         return 0;
     p->dirty = number + 1;
-    if (!is_noted_end(p, p->at) &&
-        journal_record_get(bytes, p->j->uuid, number, &r) == 0 &&
-        r.type == JOURNAL_RECORD_GROUP)
-        return report_damage(p, p->at,
-                             "records that were durable are not good");
-    return 0;
+    if ((noted && number == p->at) ||
+        journal_record_get(bytes, p->j->uuid, number, &r) < 0 ||
+        r.type != JOURNAL_RECORD_GROUP)
+        return 0;
+    return report_damage(
+        p, p->at,
+        noted ? "data_dir/live/" JOURNAL_NOTE_NAME
+                " is older than what follows; without it, all is read"
+              : "records that were durable are not good");
 }
 
 static int
