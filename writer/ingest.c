@@ -3,17 +3,17 @@
 
 static_assert(CONN_PAD >= LOGS_WORD, "names are copied by whole words");
 
-/* Nobody waits for an answer, and a turn has room for several: it costs a wait,
- * a receive and a write for each of them. */
+/* No peer waits for an answer, so a large slice is cheaper: each slice costs a
+ * wait, a receive and a write. */
 #define SILENT_SLICE ((uint32_t)256 << 10)
 
 static const char malformed[] =
     "an empty keyspace or key, or bytes behind a name's first NUL";
 
-/* Bytes of the messages that the logs have room for: whole ones, so that a
- * sender that is ahead leaves no rest to be kept. */
+/* Bytes of the messages that the logs have free slots for: whole ones, so that
+ * a sender that is ahead leaves no rest to be kept. */
 static size_t
-room(struct listener *d)
+input_limit(struct listener *d)
 {
     const struct ingest *in = listener_ctx(d);
     const size_t size = in->logs->layout.message_size;
@@ -52,7 +52,7 @@ take_silent(struct conn *c, struct input *input)
 {
     bool bad;
 
-    (void)put_all(conn_ctx(c), input, &bad); /* nobody is told how many */
+    (void)put_all(conn_ctx(c), input, &bad);
     return bad ? conn_refuse(c, malformed) : CONN_MORE;
 }
 
@@ -76,13 +76,13 @@ const struct protocol ingest_silent = {.flags = CONN_REFUSES_BROWSERS |
                                                 CONN_ANSWERS_EOF,
                                        .stop = STOP_DRAIN,
                                        .slice = SILENT_SLICE,
-                                       .room = room,
+                                       .input_limit = input_limit,
                                        .take = take_silent};
 
 const struct protocol ingest_ack = {.flags = CONN_REFUSES_BROWSERS |
                                              CONN_ANSWERS_EOF,
                                     .stop = STOP_DRAIN,
-                                    .pattern = "WIN",
+                                    .ack = "WIN",
                                     .refusal = "FAIL",
-                                    .room = room,
+                                    .input_limit = input_limit,
                                     .take = take_ack};

@@ -120,8 +120,8 @@ log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
         return -EPROTONOSUPPORT;
     if (get_le32(bytes + 120) != 0)
         return -EBADMSG;
-    if (!bytes_are_zero(bytes + LOG_HEADER_SIZE,
-                        LOG_BLOCK_SIZE - LOG_HEADER_SIZE))
+    if (!message_is_zero(bytes + LOG_HEADER_SIZE,
+                         LOG_BLOCK_SIZE - LOG_HEADER_SIZE))
         return -EBADMSG;
 
     memcpy(h.uuid, bytes + 16, sizeof h.uuid);

@@ -110,7 +110,7 @@ bind_listener(struct binding *b, size_t i, const struct listener_config *row)
     b->fds[i] = fd;
     net_format(&bound, where);
     (void)snprintf(b->lines[b->line_count++], BIND_LINE_SIZE, "%s=%s",
-                   row->name, where); /* fits */
+                   row->name, where);
     return 0;
 }
 
@@ -179,7 +179,7 @@ bind_close(struct binding *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         if (b->fds[i] >= 0)
-            (void)close(b->fds[i]); /* nobody was accepted */
+            (void)close(b->fds[i]);
         b->fds[i] = -1;
         local_close(&b->folder, &b->sockets[i]);
     }

@@ -1,4 +1,5 @@
-/* common/net/conn.c - one service of a connection; see conn.h.
+/* common/net/conn.c - one service of a connection: conn_serve(), at the end of
+ * the file; before it the states: conn_enter(), conn_queue(), conn_close().
  *
  * A service: send what waits; then, unless the socket is full, receive once,
  * give the input to the protocol, keep what it leaves, send what it put; then
@@ -71,9 +72,9 @@ conn_close(struct conn *c)
     conn_starve(c, false);
     conn_forget(c);
     chain_drop(&cs->pool, &c->out, c->out.size);
-    c->owed = c->held[0] = c->held[1] = 0;
+    c->acks_due = c->gated[0] = c->gated[1] = 0;
     loop_remove(cs->loop, &c->source);
-    (void)close(fd); /* what it could tell is about bytes to the peer */
+    (void)close(fd);
     d->open--;
     conn_enter(c, CONN_CLOSED);
     /* At once, when it is little: who is served next finds it released. */
@@ -85,7 +86,7 @@ conn_close(struct conn *c)
 
 /* What the protocol said.  False: the connection is to be closed. */
 static bool
-obey(struct conn *c, enum conn_next next)
+apply_next(struct conn *c, enum conn_next next)
 {
     struct conns *cs = c->listener->conns;
 
@@ -107,7 +108,7 @@ obey(struct conn *c, enum conn_next next)
 }
 
 static bool
-take(struct conn *c, size_t size)
+take_input(struct conn *c, size_t size)
 {
     const struct protocol *p = c->listener->row->protocol;
     struct conns *cs = c->listener->conns;
@@ -127,12 +128,13 @@ take(struct conn *c, size_t size)
     next = p->take(c, &in);
     if (next != CONN_END && next != CONN_CUT && !conn_keep_rest(c, &in, next))
         return false;
-    return obey(c, next);
+    return apply_next(c, next);
 }
 
-/* There is no room for its input.  False: there will be none, either. */
+/* Pauses a connection whose listener is blocked.  False: its input has ended.
+ */
 static bool
-block(struct conn *c)
+pause_without_capacity(struct conn *c)
 {
     struct listener *d = c->listener;
 
@@ -146,25 +148,25 @@ block(struct conn *c)
 }
 
 static bool
-work_long(struct conn *c)
+continue_answer(struct conn *c)
 {
     enum conn_next next;
 
     if ((c->flags & F_GONE) != 0)
-        return false; /* nobody takes it */
+        return false;
     next = c->listener->row->protocol->more(c);
     if (next == CONN_MORE)
         c->flags &= (uint16_t)~F_LONG;
-    return obey(c, next);
+    return apply_next(c, next);
 }
 
 /* Lets the protocol work.  False: the connection is to be closed. */
 static bool
-work(struct conn *c)
+serve_input(struct conn *c)
 {
     struct listener *d = c->listener;
     const struct protocol *p = d->row->protocol;
-    size_t room = SIZE_MAX;
+    size_t limit = SIZE_MAX;
     ssize_t size;
     bool failed;
 
@@ -172,17 +174,17 @@ work(struct conn *c)
         conn_starve(c, false);
     c->flags &= (uint16_t)~F_BLOCKED;
     if ((c->flags & F_LONG) != 0)
-        return work_long(c);
+        return continue_answer(c);
     if ((c->flags & (F_AGAIN | F_READABLE | F_EOF)) == 0)
         return true;
-    if (p->room) {
-        room = p->room(d);
-        if (room == 0)
-            return block(c);
+    if (p->input_limit) {
+        limit = p->input_limit(d);
+        if (limit == 0)
+            return pause_without_capacity(c);
     }
-    size = conn_gather(c, room, &failed);
+    size = conn_gather(c, limit, &failed);
     if (size >= 0)
-        return take(c, (size_t)size);
+        return take_input(c, (size_t)size);
     if ((c->flags & (F_EOF | F_READABLE)) == F_EOF) {
         if (!failed)
             conn_give_rest(c);
@@ -194,7 +196,7 @@ work(struct conn *c)
 
 /* Nothing is left to wait for: ends the connection in the way it has to. */
 static void
-finish(struct conn *c)
+end_conn(struct conn *c)
 {
     struct conns *cs = c->listener->conns;
 
@@ -220,12 +222,13 @@ has_said_all(const struct conn *c)
             (c->flags & (F_AGAIN | F_LONG | F_READABLE | F_HOLD)) == 0);
 }
 
-/* Who does not take his answers is not received from, but where they are
- * patterns, which take no memory: a peer may send all before it reads. */
+/* A connection is not received from while its peer does not take its answers,
+ * unless these are acks: they take no memory, so a peer may send all before it
+ * reads. */
 static bool
 is_received_from(const struct conn *c)
 {
-    return (c->flags & F_FULL) == 0 || c->listener->row->protocol->pattern;
+    return (c->flags & F_FULL) == 0 || c->listener->row->protocol->ack;
 }
 
 /* What a connection waits for that has not said all. */
@@ -239,7 +242,7 @@ state_of(const struct conn *c, bool waits, bool gated)
     if ((c->flags & F_CLOSING) != 0)
         return waits ? CONN_QUEUED : CONN_PAUSED;
     if ((c->flags & (F_HOLD | F_STARVED | F_BLOCKED)) != 0 ||
-        ((c->flags & F_AGAIN) != 0 && gated) || conn_gated(c) >= CONN_HELD_MOST)
+        ((c->flags & F_AGAIN) != 0 && gated) || conn_gated(c) >= CONN_GATED_MAX)
         return CONN_PAUSED;
     if ((waits && !stuck) || (c->flags & (F_AGAIN | F_LONG | F_READABLE)) != 0)
         return CONN_QUEUED;
@@ -248,7 +251,7 @@ state_of(const struct conn *c, bool waits, bool gated)
 
 /* Files the connection by what it waits for. */
 static void
-file(struct conn *c)
+file_conn(struct conn *c)
 {
     bool waits, gated;
 
@@ -261,7 +264,7 @@ file(struct conn *c)
     if (has_said_all(c))
         c->flags |= F_CLOSING;
     if ((c->flags & F_CLOSING) != 0 && !waits && !gated) {
-        finish(c);
+        end_conn(c);
         return;
     }
     conn_enter(c, state_of(c, waits, gated));
@@ -270,7 +273,7 @@ file(struct conn *c)
 /* Throws away what still comes after the last answer; events are of the level
  * by then, so what is left comes again. */
 static void
-discard(struct conn *c)
+discard_input(struct conn *c)
 {
     struct conns *cs = c->listener->conns;
 
@@ -301,13 +304,13 @@ conn_serve(struct conn *c)
     cs->gated_at = SIZE_MAX;
     good = conn_send_waiting(c);
     if (good && is_received_from(c) && (c->flags & (F_CLOSING | F_HOLD)) == 0 &&
-        conn_gated(c) < CONN_HELD_MOST)
-        good = work(c) && conn_send_waiting(c);
+        conn_gated(c) < CONN_GATED_MAX)
+        good = serve_input(c) && conn_send_waiting(c);
     cs->served = NULL;
     if (!good)
         conn_close(c);
     else
-        file(c);
+        file_conn(c);
 }
 
 /* ---- events ------------------------------------------------------------ */
@@ -334,7 +337,7 @@ conn_ready(struct loop_source *source, uint32_t events)
     if ((c->flags & F_GONE) != 0 && (c->flags & F_STARVED) != 0)
         conn_close(c);
     else if (c->state == CONN_ENDING)
-        discard(c);
+        discard_input(c);
     else if (!held)
         conn_queue(c);
 }

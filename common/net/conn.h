@@ -17,8 +17,8 @@
  * A turn: events only queue.  conn_turn() then serves listener after listener
  * in the order of the table, each for CONN_TURN_US at most (eight times that
  * when no other has work), first come first served.  A connection gets a slice:
- * one receive of CONN_SLICE bytes at most (or what its protocol says: more is
- * cheaper where nobody waits for an answer) and about as many bytes of answers;
+ * one receive of CONN_SLICE bytes at most (or protocol.slice: more is cheaper
+ * where the peer waits for no answer) and about as many bytes of answers;
  * then it stands behind its neighbours.  So how long a turn takes depends on
  * the number of listeners, not on how many send, nor how much.
  *
@@ -29,8 +29,8 @@
  * copied into the pool.
  *
  * The pool is bounded.  A large answer is begun only when it fits (conn_space),
- * and a sixteenth of the pool is left to input and small answers.  When it is
- * used up all the same, one connection ends: of those whose peer moved no byte
+ * and a sixteenth of the pool is left to input and small answers.  If it is
+ * used up nevertheless, one connection ends: of those whose peer moved no byte
  * for 5 s, else of all, the one that keeps most.  That is looked for among all
  * connections: slow, in rare trouble.
  *
@@ -50,6 +50,7 @@
 
 #include "common/base/diag.h"
 #include "common/base/list.h"
+#include "common/net/gate.h"
 #include "common/net/loop.h"
 #include "common/net/net.h"
 #include "common/net/networks.h"
@@ -63,7 +64,6 @@
 #define CONN_ENDING_MS  2000
 #define CONN_ENDING_MAX (16u << 20)
 #define CONN_STALL_MS   5000
-#define CONN_GATES      2 /* groups of a gate: the one in flight, the next */
 
 #define CONN_NEED_MAX    (3 * CONN_SLICE + 4096) /* bytes one request needs */
 #define CONN_REFUSAL_MAX 16                      /* bytes of a refusal */
@@ -74,7 +74,6 @@
 
 struct conns; /* of one loop: listeners, pool, buffers */
 struct listener;
-struct gate;
 
 /* ---- connections ------------------------------------------------------- */
 
@@ -93,19 +92,19 @@ struct conn {
     struct list_link link;     /* in its listener's list of its state */
     struct listener *listener;
     struct chain in, out;
-    uint64_t owed;             /* bytes of the pattern, free to go */
-    uint32_t held[CONN_GATES]; /* bytes of `out`, or of the pattern, that are
-                                  behind a gate, by group */
-    uint32_t need;             /* bytes of input that take() waits for */
-    uint32_t skip;             /* bytes behind these to throw away */
-    uint32_t moved_ms;         /* clock, cut: the last byte either way */
-    uint32_t began_ms;         /* clock, cut: the first byte of what is kept */
-    uint16_t flags;            /* conn.c's */
+    uint64_t acks_due;           /* bytes of acks that may be sent */
+    uint32_t gated[GATE_GROUPS]; /* bytes of `out`, or of acks, that are behind
+                                    the gate, by group */
+    uint32_t need;               /* bytes of input that take() waits for */
+    uint32_t skip;               /* bytes behind these to throw away */
+    uint32_t moved_ms;           /* clock, cut: the last byte either way */
+    uint32_t began_ms; /* clock, cut: the first byte of what is kept */
+    uint16_t flags;    /* conn.c's */
     uint8_t state;
     uint8_t small_size;
     uint8_t newest; /* group of the gate that the last bytes are behind */
     uint8_t gate;   /* 1 + id of the gate that holds bytes; 0: none */
-    uint8_t phase;  /* bytes sent of the first pattern owed */
+    uint8_t phase;  /* bytes sent of the first ack that is due */
     uint8_t small[CONN_SMALL];
 }; /* the protocol's own state follows */
 
@@ -129,12 +128,12 @@ conn_of_state(void *state)
 /* ---- protocols --------------------------------------------------------- */
 
 enum conn_next {
-    CONN_MORE,  /* what is left is no whole request: see need and skip */
-    CONN_FULL,  /* conn_space() or conn_gate() said no: again when it may */
+    CONN_MORE,  /* the rest is not a whole request: see need and skip */
+    CONN_FULL,  /* conn_space() or conn_gate() failed: call again later */
     CONN_PAUSE, /* again after conn_wake() */
     CONN_LONG,  /* call more(), not take(), until that says CONN_MORE; it ends
                    when its peer has gone */
-    CONN_END,   /* ends when all that is put, owed and gated has gone */
+    CONN_END,   /* ends when all answers, acks and gated bytes are sent */
     CONN_CUT    /* close now */
 };
 
@@ -163,32 +162,32 @@ struct protocol {
     uint16_t flags;
     uint8_t stop;        /* enum stop_way */
     uint32_t slice;      /* bytes received in one service; 0: CONN_SLICE */
-    const char *pattern; /* what conn_add_acks() counts: "WIN"; NULL: none */
-    const char *refusal; /* last words after malformed input; NULL: none, and
+    const char *ack;     /* what conn_add_acks() counts: "WIN"; NULL: none */
+    const char *refusal; /* sent after malformed input; NULL: nothing is, and
                             the connection is cut */
 
-    /* Bytes of input that take() may be given now, at least what it kept; 0:
-     * the listener waits for listener_wake(), and no byte leaves the kernel.
-     * NULL: no limit. */
-    size_t (*room)(struct listener *d);
+    /* Returns the bytes of input that take() may get now, at least what it
+     * kept.  0: the listener waits for listener_wake(), and no byte leaves the
+     * kernel.  NULL: no limit. */
+    size_t (*input_limit)(struct listener *d);
     enum conn_next (*take)(struct conn *c, struct input *in);
     /* The peer has closed its side within a request; `in` is what came of it.
      * Not after a reset.  NULL: such a rest is dropped. */
     void (*rest)(struct conn *c, struct input *in);
     enum conn_next (*more)(struct conn *c); /* MORE: it is done; FULL, ... */
-    /* A connection has been accepted.  NULL: nothing to do. */
+    /* Called after a connection is accepted.  NULL: nothing to do. */
     void (*began)(struct conn *c);
-    /* The connection has gone; steps as short as a service.  False: again.
-     * NULL: nothing to do. */
+    /* Called after the socket is closed, in steps as short as a service, until
+     * it returns true.  NULL: nothing to do. */
     bool (*ended)(struct conn *c);
-    /* First and last in a turn in which a connection of the listener is served.
-     */
+    /* Called before and after the connections of the listener are served in a
+     * turn. */
     void (*turn)(struct listener *d, bool begins);
 };
 
 #define LISTENER_NO_PORT "socket" /* the socket alone */
 
-struct listener_config {    /* all that knows a port goes by it */
+struct listener_config {
     const char *name;       /* in the ready line, messages and figures */
     const char *socket;     /* its name in the data directory (local.h); NULL:
                                it has none */
@@ -242,15 +241,15 @@ struct listener {
     size_t touched; /* from here on never used */
     size_t used;    /* not FREE */
     size_t open;    /* with a socket */
-    size_t late_at; /* number of the connection that end_late() looks at next */
+    size_t late_at; /* number of the connection that serve_late() checks next */
     uint8_t index;
-    bool blocked; /* room() was 0 */
+    bool blocked; /* true while input_limit() is 0 */
     bool stopping;
     uint64_t moved_ms;     /* clock of its last byte in */
-    struct networks allow; /* none: whoever can reach it */
+    struct networks allow; /* none: all networks */
     struct listener_stats figures;
-    struct diag_repeat said_allow, said_late, said_full, said_browser,
-        said_malformed, said_memory;
+    struct diag_repeat allow_warning, late_warning, full_warning,
+        browser_warning, malformed_warning, memory_warning;
 };
 
 static inline void *
@@ -281,76 +280,39 @@ conn_ctx(const struct conn *c)
 
 /* ---- for protocols, within take(), more() and ended() ------------------- */
 
-/* Room for `size` bytes at the end of the send buffer (CONN_SLICE or
- * answer_max, whichever is more, at most).  NULL: not now; put nothing more and
- * return CONN_FULL, or try less.  conn_put() says how many of them were
- * written. */
+/* Returns space for `size` bytes at the end of the send buffer; `size` is at
+ * most the larger of CONN_SLICE and answer_max.  NULL: not now; put nothing
+ * more and return CONN_FULL, or try less.  conn_put() adds the first `size`
+ * bytes of that space to the answers. */
 uint8_t *conn_space(struct conn *c, size_t size);
 void conn_put(struct conn *c, size_t size);
 
-/* `count` more times the pattern; takes no memory. */
+/* Adds `count` acks; takes no memory. */
 void conn_add_acks(struct conn *c, uint32_t count);
 
-/* The input is malformed: says so with the peer's address, counts it, puts the
- * refusal behind all that is owed.  Returns what take() is to return. */
+/* Reports malformed input with the peer's address, counts it, and puts the
+ * refusal after all answers.  Returns what take() returns then. */
 enum conn_next conn_refuse(struct conn *c, const char *why);
 
-/* A browser speaks to this port: counts and reports that; `words` names what it
- * speaks.  Returns what take() is to return. */
+/* A browser speaks to this port: counts and reports that; `words` names what
+ * it speaks.  Returns what take() returns then. */
 enum conn_next conn_refuse_browser(struct conn *c, const char *words);
 
-/* What was put is the last answer, and its peer is to get it though it goes on
- * sending (ENDING).  Returns CONN_END. */
+/* Ends the connection after the answers that were put.  Its peer gets them also
+ * if it goes on sending (ENDING).  Returns CONN_END. */
 enum conn_next conn_last(struct conn *c);
 
-/* A connection that said CONN_PAUSE is served again. */
+/* Serves a connection again that returned CONN_PAUSE. */
 void conn_wake(struct conn *c);
 
-/* room() may be above 0 again. */
+/* input_limit() may be above 0 again. */
 void listener_wake(struct listener *d);
 
-/* ---- gates -------------------------------------------------------------- */
-
-/* What is put or owed after conn_gate() leaves when the group that collects is
- * durable, and so does all that is put behind it.  Call it once per take(),
- * before the first such answer.  False: bytes are behind another gate (put
- * nothing, return CONN_FULL). */
-struct gate {
-    struct conn **waiting[CONN_GATES];
-    size_t count[CONN_GATES];
-    unsigned collecting;
-    uint8_t id; /* of this one among the gates of a loop */
-};
-
-/* For `max` connections; `id` differs from the other gates'.  -ENOMEM. */
-int gate_init(struct gate *g, size_t max, uint8_t id);
-void gate_fini(struct gate *g);
+/* Puts what follows behind a gate (gate.h): it is sent when the group that
+ * collects now is durable.  Call it once per take(), before the first such
+ * answer.  False: bytes are behind another gate; put nothing, return
+ * CONN_FULL. */
 bool conn_gate(struct conn *c, struct gate *g);
-bool
-gate_has_waiters(const struct gate *g); /* somebody, in the collecting group */
-void gate_close_group(struct gate *g);  /* it is in flight; the next collects */
-void gate_release(struct gate *g);      /* the group in flight is durable */
-
-/* Neither group will be: each connection that waits ends, with `words` in place
- * of all that it has behind the gate; "": with what it has before that.  Not
- * for protocols with a pattern. */
-void gate_fail(struct gate *g, const char *words);
-
-/* An answer behind a gate that is to be replaced by other bytes. */
-struct gate_answer {
-    uint32_t at; /* bytes behind the first one that is gated; rising */
-    uint32_t size;
-    const char *words;
-};
-
-/* Neither group will be, and the connections go on: of each connection that
- * waits, the answers that `next` names are replaced by their words and all that
- * is gated is free to go.  `next` returns false when there are no more; `gated`
- * is how many bytes the connection has behind the gate.  A connection for whose
- * words there is no memory is closed.  Not for protocols with a pattern, and
- * not within a turn's services. */
-void gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
-                                               struct gate_answer *out));
 
 /* ---- of one loop ------------------------------------------------------- */
 

@@ -1,5 +1,9 @@
-/* common/net/conn_in.c - what a connection receives, keeps, throws away and
- * refuses; see conn.h. */
+/* common/net/conn_in.c - the input of a connection: received, kept for a
+ * request that is not whole, dropped, refused.
+ *
+ * conn_gather() receives; conn_keep_rest() keeps what take() left;
+ * conn_is_late() and conn_is_browser() judge it; conn_refuse() and conn_last()
+ * are for protocols. */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>
@@ -10,7 +14,7 @@
 /* ---- what is kept ------------------------------------------------------- */
 
 static size_t
-kept(const struct conn *c)
+kept_size(const struct conn *c)
 {
     return c->small_size + (size_t)c->in.size;
 }
@@ -24,10 +28,10 @@ conn_forget(struct conn *c)
 
 /* Puts what is kept into the receive buffer. */
 static inline size_t
-load(struct conn *c)
+load_kept(struct conn *c)
 {
     struct conns *cs = c->listener->conns;
-    const size_t size = kept(c);
+    const size_t size = kept_size(c);
 
     if (size == 0)
         return 0;
@@ -41,7 +45,7 @@ load(struct conn *c)
 
 /* Keeps bytes behind those that are kept.  False: there is no memory. */
 static bool
-keep(struct conn *c, const uint8_t *bytes, size_t size)
+keep_bytes(struct conn *c, const uint8_t *bytes, size_t size)
 {
     struct conns *cs = c->listener->conns;
 
@@ -52,7 +56,7 @@ keep(struct conn *c, const uint8_t *bytes, size_t size)
         c->small_size = (uint8_t)(c->small_size + size);
         return true;
     }
-    if (!conns_make_room(cs, chain_lacks(&c->in, c->small_size + size)))
+    if (!conns_reserve_chunks(cs, chain_lacks(&c->in, c->small_size + size)))
         return false;
     chain_push(&cs->pool, &c->in, c->small, c->small_size);
     c->small_size = 0;
@@ -67,7 +71,7 @@ conn_is_late(const struct conn *c)
 {
     const uint32_t request_s = c->listener->row->request_s;
 
-    return request_s > 0 && (c->flags & F_AGAIN) == 0 && kept(c) > 0 &&
+    return request_s > 0 && (c->flags & F_AGAIN) == 0 && kept_size(c) > 0 &&
            conns_now(c->listener->conns) - c->began_ms >= request_s * 1000;
 }
 
@@ -85,7 +89,7 @@ end_late_request(struct conn *c)
         return;
     d->figures.late++;
     conn_peer(c, peer);
-    diag_repeating(&d->said_late, DIAG_WARNING,
+    diag_repeating(&d->late_warning, DIAG_WARNING,
                    "%s: a message or request from %s is not whole seconds=%u "
                    "after its first byte; the connection is closed%s%s",
                    d->row->name, peer, d->row->request_s,
@@ -105,19 +109,19 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
         c->began_ms = conns_now(c->listener->conns); /* what follows is new */
     if (next != CONN_MORE) {
         c->flags |= F_AGAIN;
-        return keep(c, in->at, size);
+        return keep_bytes(c, in->at, size);
     }
     c->need = in->need > 0 ? in->need : (uint32_t)size + 1;
     c->skip = in->skip;
     assert(c->need <= CONN_NEED_MAX);
     if (c->skip > 0 && c->need <= size) {
-        /* What is here of the surplus goes now. */
+        /* The surplus that has come already is dropped. */
         assert(size - c->need < c->skip);
         c->skip -= (uint32_t)(size - c->need);
         size = c->need;
         c->flags |= F_SKIPPING;
     }
-    if (!keep(c, in->at, size))
+    if (!keep_bytes(c, in->at, size))
         return false;
     end_late_request(c);
     return true;
@@ -128,7 +132,7 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
 /* What a call of recv said: bytes, 0 when there is nothing, -1 at the end of
  * input or when the peer is gone. */
 static inline ssize_t
-received(struct conn *c, ssize_t n, size_t asked)
+note_received(struct conn *c, ssize_t n, size_t asked)
 {
     struct listener *d = c->listener;
 
@@ -142,8 +146,8 @@ received(struct conn *c, ssize_t n, size_t asked)
         c->flags &= (uint16_t)~F_READABLE;
         return -1;
     }
-    /* Less than asked was all: the next byte makes an event.  At a stop nobody
-     * waits for that one, and the answers may have let it come. */
+    /* A short receive took all there was: the next byte makes an event.  A stop
+     * does not wait for events, so it receives again. */
     if ((size_t)n < asked && (c->flags & F_EOF) == 0 && !d->stopping)
         c->flags &= (uint16_t)~F_READABLE;
     d->moved_ms = d->conns->now_ms;
@@ -161,7 +165,7 @@ skip_some(struct conn *c)
     for (int i = 0; i < CONN_DISCARDS && c->skip > 0; i++) {
         const size_t size = c->skip < CONN_SLICE ? c->skip : CONN_SLICE;
         /* MSG_TRUNC: TCP need not even copy it. */
-        const ssize_t n = received(
+        const ssize_t n = note_received(
             c, recv(c->source.fd, cs->in, size, MSG_DONTWAIT | MSG_TRUNC),
             size);
 
@@ -173,28 +177,28 @@ skip_some(struct conn *c)
 }
 
 ssize_t
-conn_gather(struct conn *c, size_t room, bool *failed)
+conn_gather(struct conn *c, size_t limit, bool *failed)
 {
     struct conns *cs = c->listener->conns;
-    size_t size = kept(c), asked;
+    size_t size = kept_size(c), asked;
     ssize_t n;
 
     *failed = false;
     if ((c->flags & F_SKIPPING) != 0) {
         if (skip_some(c))
-            return (ssize_t)load(c);
+            return (ssize_t)load_kept(c);
         end_late_request(c);
         return -1;
     }
     if ((c->flags & F_AGAIN) != 0)
-        return (ssize_t)load(c);
+        return (ssize_t)load_kept(c);
     asked =
         c->skip > 0 ? c->need - size : conn_slice(c->listener->row->protocol);
-    if (asked > room - size)
-        asked = room - size;
+    if (asked > limit - size)
+        asked = limit - size;
     assert(asked > 0);
-    n = received(c, recv(c->source.fd, cs->in + size, asked, MSG_DONTWAIT),
-                 asked);
+    n = note_received(c, recv(c->source.fd, cs->in + size, asked, MSG_DONTWAIT),
+                      asked);
     if (n <= 0) {
         end_late_request(c);
         return -1;
@@ -202,15 +206,15 @@ conn_gather(struct conn *c, size_t room, bool *failed)
     if (size == 0)
         c->began_ms = conns_now(cs);
     if (size + (size_t)n >= c->need && c->skip == 0)
-        return n + (ssize_t)load(c);
-    /* Those who send a long name byte by byte cost no more than their bytes. */
-    *failed = !keep(c, cs->in + size, (size_t)n);
+        return n + (ssize_t)load_kept(c);
+    /* A long name that comes byte by byte is not parsed before it is whole. */
+    *failed = !keep_bytes(c, cs->in + size, (size_t)n);
     if (*failed)
         return -1;
     if (size + (size_t)n >= c->need) {
         c->flags |= F_SKIPPING;
         if (skip_some(c))
-            return (ssize_t)load(c);
+            return (ssize_t)load_kept(c);
     }
     end_late_request(c);
     return -1;
@@ -224,7 +228,7 @@ conn_give_rest(struct conn *c)
 
     if (!p->rest || (c->flags & (F_GONE | F_SKIPPING)) != 0)
         return;
-    in.size = load(c);
+    in.size = load_kept(c);
     if (in.size > 0)
         p->rest(c, &in);
 }
@@ -250,7 +254,7 @@ format_process(int fd, char text[NET_ADDRESS_SIZE])
     /* Cannot fail: it is a socket of this machine. */
     (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size);
     (void)snprintf(text, NET_ADDRESS_SIZE, "pid=%ld,uid=%ld", (long)who.pid,
-                   (long)who.uid); /* fits */
+                   (long)who.uid);
 }
 
 void
@@ -274,7 +278,7 @@ conn_refuse_browser(struct conn *c, const char *words)
 
     d->figures.browsers++;
     conn_peer(c, peer);
-    diag_repeating(&d->said_browser, DIAG_WARNING,
+    diag_repeating(&d->browser_warning, DIAG_WARNING,
                    "%s: a connection from %s speaks %s, which this port does "
                    "not; it is closed, and nothing is counted",
                    d->row->name, peer, words);
@@ -309,12 +313,12 @@ conn_refuse(struct conn *c, const char *why)
     assert(cs->served == c);
     d->figures.malformed++;
     conn_peer(c, peer);
-    diag_repeating(&d->said_malformed, DIAG_WARNING,
+    diag_repeating(&d->malformed_warning, DIAG_WARNING,
                    "%s: malformed input from %s: %s; the connection ends",
                    d->row->name, peer, why);
     if (!text)
         return CONN_CUT;
-    /* There is room for it behind the largest answer. */
+    /* The send buffer has CONN_REFUSAL_MAX bytes after the largest answer. */
     assert(strlen(text) <= CONN_REFUSAL_MAX);
     memcpy(cs->out + cs->out_used, text, strlen(text));
     cs->out_used += strlen(text);

@@ -1,11 +1,12 @@
-/* common/net/conn_internal.h - what the files of conn.h share; nobody else
+/* common/net/conn_internal.h - what the files of conn.h share; no other file
  * includes it.
  *
  *     conn.c       a connection's states and its service
  *     conn_in.c    what it receives, keeps, throws away and refuses
  *     conn_out.c   what it sends, and the memory for what waits
  *     gate.c       answers that wait for a commit
- *     listener.c       places, turns, time
+ *     listener.c         turns, time, memory
+ *     listener_accept.c  places, networks
  *     listener_stop.c  the end of all */
 #ifndef COUNTD_COMMON_NET_CONN_INTERNAL_H
 #define COUNTD_COMMON_NET_CONN_INTERNAL_H
@@ -20,7 +21,7 @@
 
 /* Bytes behind a gate from which on a connection is not received from, so that
  * it cannot owe without end while a disk hangs. */
-#define CONN_HELD_MOST (16u << 20)
+#define CONN_GATED_MAX (16u << 20)
 
 enum conn_flags {
     F_READABLE = 1,  /* there may be more to receive */
@@ -36,7 +37,7 @@ enum conn_flags {
     F_GATE_0 = 1024, /* named by its gate's group 0; the next bit: group 1 */
     F_GATE_1 = 2048,
     F_SKIPPING = 4096, /* what it needs is there, the surplus is not */
-    F_BLOCKED = 8192,  /* waits for room at its listener */
+    F_BLOCKED = 8192,  /* waits until input_limit() is above 0 */
     F_DONE = 16384,    /* CLOSED, and ended() is through */
     F_GONE = 32768     /* its peer takes nothing any more: a reset */
 };
@@ -69,11 +70,13 @@ struct conns {
 
     struct loop_timer tick;
     bool stopping;
-    bool ending;         /* stopping, and no more input is waited for */
-    uint64_t answer_ms;  /* clock: the deaf are cut where input has ended */
-    uint64_t stop_ms;    /* clock: input ends; ending: the deaf are cut */
-    uint64_t give_up_ms; /* however long listeners are without room */
-    uint64_t blocked_ms; /* clock: stopping, and a listener has no room since */
+    bool ending;        /* stopping, and no more input is waited for */
+    uint64_t answer_ms; /* clock: the deaf are cut where input has ended */
+    uint64_t stop_ms;   /* clock: input ends; ending: the deaf are cut */
+    uint64_t
+        give_up_ms; /* clock: input ends also while listeners are blocked */
+    uint64_t blocked_ms; /* clock: since when, while stopping, a listener is
+                            blocked */
     void (*done)(void *ctx);
     void *ctx;
 };
@@ -119,7 +122,7 @@ conns_now(const struct conns *cs)
 static inline uint32_t
 conn_gated(const struct conn *c)
 {
-    return c->held[0] + c->held[1];
+    return c->gated[0] + c->gated[1];
 }
 
 /* ---- conn.c ---- */
@@ -146,11 +149,11 @@ int conn_begin(struct conn *c, struct listener *d, int fd);
 
 /* ---- conn_in.c ---- */
 
-/* Has the input of this service in the receive buffer, `room` bytes at most
+/* Has the input of this service in the receive buffer, `limit` bytes at most
  * (above what is kept): its size, or -1 when there is nothing to give to the
  * protocol now.  *failed: there is no memory, or the time of a request is over;
  * the connection must end. */
-ssize_t conn_gather(struct conn *c, size_t room, bool *failed);
+ssize_t conn_gather(struct conn *c, size_t limit, bool *failed);
 
 /* Gives the protocol what it has of a request that will not be completed. */
 void conn_give_rest(struct conn *c);
@@ -179,20 +182,19 @@ bool conn_fits(const struct conn *c, size_t size);
 
 void conn_starve(struct conn *c, bool starved);
 
-/* Makes sure that there are so many chunks.  False: the connection that is
- * served must end, as nobody else keeps any. */
-bool conns_make_room(struct conns *cs, uint32_t chunks);
+/* Ends connections until the pool has `chunks` free ones.  False: the served
+ * connection must end, because no other one has any. */
+bool conns_reserve_chunks(struct conns *cs, uint32_t chunks);
 
-/* Ends whoever keeps most of the pool, if anyone keeps any; `stalled`: only of
- * those that moved no byte for stall_ms and wait for their peers.  False:
- * nobody. */
+/* Ends the connection that has most of the pool; `stalled`: among those that
+ * moved no byte for stall_ms and wait for their peers.  False: none has any. */
 bool conns_evict(struct conns *cs, bool stalled);
 
-/* Something is owed, or in `out`. */
+/* Whether acks are due, or bytes are in `out`. */
 static inline bool
 conn_keeps_answers(const struct conn *c)
 {
-    return c->owed > 0 || c->out.size > 0;
+    return c->acks_due > 0 || c->out.size > 0;
 }
 
 /* Some of that may be sent. */
@@ -211,7 +213,10 @@ conn_send_waiting(struct conn *c)
  * rest, for which there is memory.  False: the connection has failed. */
 bool conn_flush(struct conn *c);
 
-/* ---- listener.c ---- */
+/* ---- listener_accept.c ---- */
+
+/* Accepts while there is a place, or a connection that yields one. */
+void listener_update_accepting(struct listener *d);
 
 /* A connection has closed its socket, or given up its number. */
 void listener_closed(struct listener *d);
@@ -221,7 +226,7 @@ void listener_closed(struct listener *d);
 /* While stopping: once per look. */
 void conns_stop_some(struct conns *cs);
 
-/* A listener that had no room has some again. */
+/* A listener that was blocked is not any more. */
 void conns_stop_longer(struct conns *cs);
 
 #endif

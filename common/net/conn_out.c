@@ -1,10 +1,13 @@
 /* common/net/conn_out.c - what a connection sends, and the memory for what
  * waits; see conn.h.
  *
- * Order of what is sent: the patterns owed, then `out`.  A protocol has either
- * patterns, and then only its refusal is in `out`, or answers in bytes.  So
- * held[] counts patterns for the one and bytes at the end of `out` for the
- * other, and what is free to go is always a beginning.
+ * conn_space(), conn_put() and conn_add_acks() are for protocols; conn_flush()
+ * and conn_send_kept() send; conns_reserve_chunks() makes memory available.
+ *
+ * The acks that are due are sent first, then `out`.  A protocol has either
+ * acks, and then only its refusal is in `out`, or answers in bytes.  So gated[]
+ * counts bytes of acks for the one and bytes at the end of `out` for the other,
+ * and the bytes that may be sent always come first.
  */
 #include "common/net/conn_internal.h"
 
@@ -12,8 +15,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define PIECES_MAX   128
-#define PATTERN_SIZE 12288u
+#define PIECES_MAX 128
+#define ACKS_SIZE  12288u
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -32,7 +35,7 @@ conn_starve(struct conn *c, bool starved)
     cs->starved += starved ? 1 : (size_t)-1;
 }
 
-/* Who waits for this process has not stalled. */
+/* A connection that waits for this process has not stalled. */
 static bool
 has_stalled(const struct conns *cs, const struct conn *c)
 {
@@ -62,7 +65,7 @@ conns_evict(struct conns *cs, bool stalled)
     }
     if (!worst)
         return false;
-    diag_repeating(&worst->listener->said_memory, DIAG_WARNING,
+    diag_repeating(&worst->listener->memory_warning, DIAG_WARNING,
                    "%s: memory for what waits is used up: the connection that "
                    "keeps most of it, bytes=%zu, is closed",
                    worst->listener->row->name, (size_t)most * POOL_CHUNK_SIZE);
@@ -72,7 +75,7 @@ conns_evict(struct conns *cs, bool stalled)
 }
 
 bool
-conns_make_room(struct conns *cs, uint32_t chunks)
+conns_reserve_chunks(struct conns *cs, uint32_t chunks)
 {
     while (cs->pool.free_count < chunks)
         if (!conns_evict(cs, true) && !conns_evict(cs, false))
@@ -89,8 +92,8 @@ conn_fits(const struct conn *c, size_t size)
     return chain_lacks(&c->out, size) + left <= cs->pool.free_count;
 }
 
-/* Large answers wait behind those who wait for memory already.  Who was one of
- * them (`skip` bytes were wanted) has had its turn. */
+/* While any connection is starved, a large answer may start only on a
+ * connection that was itself starved (`skip` > 0): it has waited its turn. */
 static bool
 may_begin(const struct conn *c, size_t size)
 {
@@ -111,8 +114,9 @@ conn_space(struct conn *c, size_t size)
     cs->wanted = 0;
     if (all > cs->out_size || cs->out_used > (size_t)2 * CONN_SLICE)
         return NULL;
-    if (may_begin(c, all) || (all <= CONN_SMALL_ANSWER &&
-                              conns_make_room(cs, chain_lacks(&c->out, all))))
+    if (may_begin(c, all) ||
+        (all <= CONN_SMALL_ANSWER &&
+         conns_reserve_chunks(cs, chain_lacks(&c->out, all))))
         return cs->out + cs->out_used;
     if (cs->out_used == 0)
         cs->wanted = size;
@@ -132,26 +136,26 @@ void
 conn_add_acks(struct conn *c, uint32_t count)
 {
     struct conns *cs = c->listener->conns;
-    const size_t size = count * strlen(c->listener->row->protocol->pattern);
+    const size_t size = count * strlen(c->listener->row->protocol->ack);
 
     assert(cs->served == c);
     if (cs->gated_at != SIZE_MAX || conn_gated(c) > 0)
-        c->held[c->newest] += (uint32_t)size;
+        c->gated[c->newest] += (uint32_t)size;
     else
-        c->owed += size;
+        c->acks_due += size;
 }
 
 /* ---- sending ----------------------------------------------------------- */
 
 /* What a call of send said: bytes, 0 when the socket is full, or -errno. */
 static inline ssize_t
-sent(struct conn *c, ssize_t n)
+note_sent(struct conn *c, ssize_t n)
 {
     struct listener *d = c->listener;
 
     if (n < 0 && errno != EAGAIN && errno != EINTR)
         return -errno;
-    /* From here on room in the socket makes an event. */
+    /* From here on, space in the socket makes an event. */
     if (n < 0 && errno == EAGAIN)
         c->flags |= F_FULL;
     if (n < 0)
@@ -165,31 +169,31 @@ sent(struct conn *c, ssize_t n)
 static inline ssize_t
 send_bytes(struct conn *c, const void *bytes, size_t size)
 {
-    return sent(c,
-                send(c->source.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT));
+    return note_sent(
+        c, send(c->source.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-/* Patterns that are free to go.  False: the connection has failed. */
+/* Sends the acks that are due.  False: the connection has failed. */
 static bool
-send_owed(struct conn *c)
+send_acks(struct conn *c)
 {
-    const char *pattern = c->listener->row->protocol->pattern;
-    char text[PATTERN_SIZE];
+    const char *ack = c->listener->row->protocol->ack;
+    char text[ACKS_SIZE];
     size_t unit, size, i;
     ssize_t n;
 
-    if (!pattern)
+    if (!ack)
         return true;
-    unit = strlen(pattern);
-    while (c->owed > 0 && (c->flags & F_FULL) == 0) {
+    unit = strlen(ack);
+    while (c->acks_due > 0 && (c->flags & F_FULL) == 0) {
         size = sizeof text / unit * unit;
-        size = size < c->owed ? size : (size_t)c->owed;
+        size = size < c->acks_due ? size : (size_t)c->acks_due;
         for (i = 0; i < size; i++)
-            text[i] = pattern[(c->phase + i) % unit];
+            text[i] = ack[(c->phase + i) % unit];
         n = send_bytes(c, text, size);
         if (n < 0)
             return false;
-        c->owed -= (uint64_t)n;
+        c->acks_due -= (uint64_t)n;
         c->phase = (uint8_t)((c->phase + (size_t)n) % unit);
     }
     return true;
@@ -199,8 +203,8 @@ send_owed(struct conn *c)
 static size_t
 free_bytes(const struct conn *c)
 {
-    if (c->listener->row->protocol->pattern)
-        return c->owed + conn_gated(c) > 0 ? 0 : c->out.size;
+    if (c->listener->row->protocol->ack)
+        return c->acks_due + conn_gated(c) > 0 ? 0 : c->out.size;
     return c->out.size - conn_gated(c);
 }
 
@@ -217,7 +221,8 @@ send_out(struct conn *c)
 
         m.msg_iovlen =
             chain_pieces(&cs->pool, &c->out, size, pieces, PIECES_MAX);
-        n = sent(c, sendmsg(c->source.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT));
+        n = note_sent(c,
+                      sendmsg(c->source.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT));
         if (n < 0)
             return false;
         chain_drop(&cs->pool, &c->out, (size_t)n);
@@ -228,13 +233,14 @@ send_out(struct conn *c)
 bool
 conn_has_waiting(const struct conn *c)
 {
-    return c->owed > 0 || free_bytes(c) > 0;
+    return c->acks_due > 0 || free_bytes(c) > 0;
 }
 
 bool
 conn_send_kept(struct conn *c)
 {
-    return (c->owed == 0 || send_owed(c)) && (c->out.size == 0 || send_out(c));
+    return (c->acks_due == 0 || send_acks(c)) &&
+           (c->out.size == 0 || send_out(c));
 }
 
 bool
@@ -260,13 +266,13 @@ conn_flush(struct conn *c)
     }
     if (done == size)
         return true;
-    if (c->listener->row->protocol->pattern == NULL) {
+    if (c->listener->row->protocol->ack == NULL) {
         if (conn_gated(c) > 0)
-            c->held[c->newest] += (uint32_t)size;
+            c->gated[c->newest] += (uint32_t)size;
         else if (cs->gated_at < size)
-            c->held[c->newest] += (uint32_t)(size - cs->gated_at);
+            c->gated[c->newest] += (uint32_t)(size - cs->gated_at);
     }
-    if (!conns_make_room(cs, chain_lacks(&c->out, size - done)))
+    if (!conns_reserve_chunks(cs, chain_lacks(&c->out, size - done)))
         return false;
     chain_push(&cs->pool, &c->out, cs->out + done, size - done);
     return true;

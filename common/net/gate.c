@@ -1,5 +1,4 @@
-/* common/net/gate.c - answers that wait until a group commit is durable; see
- * conn.h. */
+/* common/net/gate.c - see gate.h. */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>
@@ -10,7 +9,7 @@ int
 gate_init(struct gate *g, size_t max, uint8_t id)
 {
     *g = (struct gate){.id = id};
-    for (unsigned i = 0; i < CONN_GATES; i++) {
+    for (unsigned i = 0; i < GATE_GROUPS; i++) {
         g->waiting[i] = malloc(max * sizeof(struct conn *));
         if (!g->waiting[i]) {
             gate_fini(g);
@@ -23,7 +22,7 @@ gate_init(struct gate *g, size_t max, uint8_t id)
 void
 gate_fini(struct gate *g)
 {
-    for (unsigned i = 0; i < CONN_GATES; i++)
+    for (unsigned i = 0; i < GATE_GROUPS; i++)
         free(g->waiting[i]);
     *g = (struct gate){.id = g->id};
 }
@@ -64,7 +63,7 @@ gate_close_group(struct gate *g)
 
 /* A connection is not named by this group any more.  False: it has closed. */
 static bool
-leave(struct conn *c, unsigned group)
+leave_group(struct conn *c, unsigned group)
 {
     c->flags &= (uint16_t) ~(F_GATE_0 << group);
     if ((c->flags & F_GATES) == 0)
@@ -77,15 +76,15 @@ leave(struct conn *c, unsigned group)
 
 /* What one connection has behind the gate is free to go. */
 static void
-let_go(struct conn *c, unsigned group)
+release_gated(struct conn *c, unsigned group)
 {
     const struct protocol *p = conn_listener(c)->row->protocol;
 
-    if (!leave(c, group))
+    if (!leave_group(c, group))
         return;
-    if (p->pattern)
-        c->owed += c->held[group];
-    c->held[group] = 0;
+    if (p->ack)
+        c->acks_due += c->gated[group];
+    c->gated[group] = 0;
     conn_queue(c);
 }
 
@@ -95,24 +94,24 @@ gate_release(struct gate *g)
     const unsigned group = 1 - g->collecting;
 
     for (size_t i = 0; i < g->count[group]; i++)
-        let_go(g->waiting[group][i], group);
+        release_gated(g->waiting[group][i], group);
     g->count[group] = 0;
 }
 
 /* One connection gets `words` instead of what it has behind the gate. */
 static void
-refuse(struct conn *c, const char *words)
+replace_gated(struct conn *c, const char *words)
 {
     struct conns *cs = conn_listener(c)->conns;
     const size_t size = strlen(words);
 
-    assert(!cs->served && !conn_listener(c)->row->protocol->pattern);
+    assert(!cs->served && !conn_listener(c)->row->protocol->ack);
     chain_trim(&cs->pool, &c->out, conn_gated(c));
-    c->held[0] = c->held[1] = 0;
+    c->gated[0] = c->gated[1] = 0;
     conn_starve(c, false);
     conn_forget(c);
     c->flags |= F_CLOSING;
-    /* What is trimmed was longer but for a few bytes: there is memory. */
+    /* The bytes that were trimmed were usually longer: there is memory. */
     if (size > 0 && conn_fits(c, size)) {
         c->flags |= F_LINGER;
         chain_push(&cs->pool, &c->out, words, size);
@@ -123,12 +122,12 @@ refuse(struct conn *c, const char *words)
 void
 gate_fail(struct gate *g, const char *words)
 {
-    for (unsigned group = 0; group < CONN_GATES; group++) {
+    for (unsigned group = 0; group < GATE_GROUPS; group++) {
         for (size_t i = 0; i < g->count[group]; i++) {
             struct conn *c = g->waiting[group][i];
 
-            if (leave(c, group) && conn_gated(c) > 0)
-                refuse(c, words);
+            if (leave_group(c, group) && conn_gated(c) > 0)
+                replace_gated(c, words);
         }
         g->count[group] = 0;
     }
@@ -185,7 +184,7 @@ replace_answers(struct conn *c, bool (*next)(struct conn *c, uint32_t gated,
     good = good && move_bytes(p, &from, &to, from.size);
     chain_drop(p, &from, from.size);
     c->out = to;
-    c->held[0] = c->held[1] = 0;
+    c->gated[0] = c->gated[1] = 0;
     return good;
 }
 
@@ -193,12 +192,12 @@ void
 gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
                                           struct gate_answer *out))
 {
-    for (unsigned group = 0; group < CONN_GATES; group++) {
+    for (unsigned group = 0; group < GATE_GROUPS; group++) {
         for (size_t i = 0; i < g->count[group]; i++) {
             struct conn *c = g->waiting[group][i];
 
             assert(!conn_listener(c)->conns->served);
-            if (!leave(c, group))
+            if (!leave_group(c, group))
                 continue;
             if (conn_gated(c) == 0 || replace_answers(c, next))
                 conn_queue(c);

@@ -1,11 +1,11 @@
-/* common/net/listener.c - the listeners of a loop: places, turns, time; see
- * conn.h.
- */
+/* common/net/listener.c - the listeners of a loop: turns, time, memory.
+ *
+ * conns_init() and conns_fini() are at the end; conn_turn() serves, and
+ * tick_due() ends what is idle or late.  Accepting: listener_accept.c; a stop:
+ * listener_stop.c. */
 #include "common/net/conn_internal.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -15,7 +15,6 @@
 #define OUT_LEAST    (4 * (size_t)CONN_SLICE)
 #define TICK_MS      250
 #define TICK_STOP_MS 10 /* while stopping */
-#define KEEP_PROBES  9
 #define PAGE         ((size_t)4096)
 #define LATE_PARTS   8 /* of the connections are looked at in a tick */
 
@@ -34,225 +33,11 @@ conn_number(const struct conn *c)
     return (uint32_t)((size_t)((const uint8_t *)c - d->array) / d->stride);
 }
 
-/* ---- places ------------------------------------------------------------ */
-
-/* Connections that are open, or that no other listener can have. */
-static size_t
-committed(const struct conns *cs)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < cs->count; i++) {
-        const struct listener *d = &cs->listeners[i];
-
-        n += d->open > d->row->reserved ? d->open : d->row->reserved;
-    }
-    return n;
-}
-
-static bool
-has_place(const struct listener *d)
-{
-    if (d->used >= d->row->max)
-        return false;
-    return d->open < d->row->reserved || committed(d->conns) < d->conns->shared;
-}
-
-/* The connection that has been idle longest, when that is long enough for it to
- * make way; else NULL. */
-static struct conn *
-yielding(const struct listener *d)
-{
-    const struct list_link *idle = &d->lists[CONN_IDLE];
-    struct conn *c;
-
-    if (d->row->yield_s == 0 || list_alone(idle) || d->used > d->open)
-        return NULL;
-    c = LOOP_OWNER(idle->next, struct conn, link);
-    return (c->flags & F_GATES) == 0 &&
-                   conns_now(d->conns) - c->moved_ms >= d->row->yield_s * 1000
-               ? c
-               : NULL;
-}
-
-/* Accepts as long as there is a place for one more, or one who makes way. */
-static void
-update_accepting(struct listener *d)
-{
-    const bool open = d->row->close_over || has_place(d) || yielding(d) != NULL;
-    bool was_open = false;
-
-    for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
-        was_open |= d->acceptors[i].allowed;
-    if (!open && was_open)
-        diag_repeating(&d->said_full, DIAG_WARNING,
-                       "%s: full with connections=%zu, more wait: %s, or the "
-                       "limit of descriptors, allows no more",
-                       d->row->name, d->open, d->row->max_key);
-    for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
-        acceptor_allow(&d->acceptors[i], open);
-}
-
-void
-listener_closed(struct listener *d)
-{
-    struct conns *cs = d->conns;
-
-    if (cs->stopping)
-        return;
-    for (size_t i = 0; i < cs->count; i++)
-        if (listener_accepts(&cs->listeners[i]))
-            update_accepting(&cs->listeners[i]);
-}
-
-static struct conn *
-free_conn(struct listener *d)
-{
-    struct list_link *link = &d->lists[CONN_FREE];
-
-    if (!list_alone(link)) {
-        /* The one freed last: few connections touch little memory. */
-        link = link->prev;
-        list_remove(link);
-        return LOOP_OWNER(link, struct conn, link);
-    }
-    return d->touched < d->row->max ? listener_conn(d, d->touched++) : NULL;
-}
-
-static int
-begin(struct listener *d, int fd)
-{
-    struct conn *c = free_conn(d);
-    int rc;
-
-    if (!c)
-        return -EMFILE;
-    rc = conn_begin(c, d, fd);
-    if (rc < 0) {
-        c->state = CONN_FREE;
-        list_add(&d->lists[CONN_FREE], &c->link);
-        return rc;
-    }
-    d->open++;
-    d->used++;
-    d->figures.accepted++;
-    return 0;
-}
-
-int
-conns_take(struct conns *cs, size_t listener, int fd)
-{
-    struct listener *d = conns_listener(cs, listener);
-
-    return has_place(d) ? begin(d, fd) : -EMFILE;
-}
-
-/* Whether the peer is of a network that may connect; says when not.  Who may
- * use a socket of the data directory its mode says. */
-static bool
-is_allowed(struct listener *d, const struct acceptor *l, int fd)
-{
-    struct net_address peer = {.size = sizeof peer.sa};
-    char where[NET_ADDRESS_SIZE] = "-";
-
-    if (d->allow.count == 0 || l == &d->acceptors[LISTENER_SOCKET])
-        return true;
-    if (getpeername(fd, (struct sockaddr *)&peer.sa, &peer.size) == 0) {
-        if (networks_contain(&d->allow, &peer))
-            return true;
-        net_format(&peer, where);
-    }
-    d->figures.not_allowed++;
-    diag_repeating(&d->said_allow, DIAG_WARNING,
-                   "%s: a connection from %s is closed: %s does not have its "
-                   "network",
-                   d->row->name, where, d->row->allow_key);
-    return false;
-}
-
-static void
-accepted(struct acceptor *l, int fd)
-{
-    struct listener *d = l->ctx;
-    struct conn *c;
-    int rc = -EMFILE;
-
-    if (!is_allowed(d, l, fd)) {
-        (void)close(fd); /* nothing was read from it */
-        return;
-    }
-
-    if (!has_place(d)) {
-        c = yielding(d);
-        if (c) {
-            d->figures.yielded++;
-            conn_close(c);
-        }
-    }
-    if (has_place(d))
-        rc = begin(d, fd);
-    if (rc < 0) {
-        d->figures.turned_away++;
-        diag_repeating(&d->said_full, DIAG_WARNING,
-                       "%s: a connection is turned away, connections=%zu: %s, "
-                       "or the limit of descriptors, allows no more",
-                       d->row->name, d->open, d->row->max_key);
-        (void)close(fd); /* nothing was read from it */
-    }
-    update_accepting(d);
-}
-
-/* Accepted sockets inherit all of it: one call fewer for each. */
-static int
-keep_alive(const struct listener_config *row, int fd)
-{
-    const int one = 1, probes = KEEP_PROBES;
-    const int interval =
-        row->keep_alive_s < 120 ? 1 : (int)row->keep_alive_s / 60;
-    const int idle = (int)row->keep_alive_s - KEEP_PROBES * interval;
-    const unsigned timeout = row->keep_alive_s * 1000;
-
-    if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) < 0)
-        return -errno;
-    if (row->keep_alive_s == 0)
-        return 0;
-    if (setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) < 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval) <
-            0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes) < 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
-                   sizeof timeout) < 0)
-        return -errno;
-    return 0;
-}
-
-int
-conns_listen(struct conns *cs, size_t listener, int fd)
-{
-    struct listener *d = conns_listener(cs, listener);
-    struct acceptor *l;
-    int domain, rc;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain,
-                   &(socklen_t){sizeof domain}) < 0)
-        return -errno;
-    l = &d->acceptors[domain == AF_UNIX ? LISTENER_SOCKET : LISTENER_PORT];
-    rc = domain == AF_UNIX ? 0 : keep_alive(d->row, fd);
-    if (rc < 0)
-        return rc;
-    l->accepted = accepted;
-    l->ctx = d;
-    rc = acceptor_start(l, cs->loop, fd);
-    if (rc == 0)
-        update_accepting(d);
-    return rc;
-}
-
 /* ---- turns ------------------------------------------------------------- */
 
-/* Serves a listener for so long, and every connection that was queued at most
- * once: who comes again has waited for the others.  The clock is looked at only
- * when it can matter: not for one that is alone, nor behind the last. */
+/* Serves each connection that is queued now at most once, for `budget_ns`: a
+ * connection that is queued again waits for the others.  The clock is read only
+ * if another connection waits. */
 static void
 serve_listener(struct listener *d, uint64_t budget_ns)
 {
@@ -277,10 +62,10 @@ serve_listener(struct listener *d, uint64_t budget_ns)
         p->turn(d, false);
 }
 
-/* Lets connections that wait for memory go on, first come first served; who
- * needs little passes those that need much. */
+/* Serves connections that wait for memory, first come first served; those that
+ * need little pass those that need much. */
 static void
-feed(struct conns *cs)
+feed_starved(struct conns *cs)
 {
     uint32_t promised = 0;
     bool large_waits = false;
@@ -311,13 +96,13 @@ feed(struct conns *cs)
     }
 }
 
-/* Connections wait for memory, and nobody gives any back. */
+/* Ends connections while others wait for memory and none is freed. */
 static void
 end_hunger(struct conns *cs, uint64_t now)
 {
     if (cs->starved > 0 && !conns_evict(cs, true) &&
         now - cs->fed_ms >= cs->stall_ms)
-        (void)conns_evict(cs, false); /* nobody else need keep any */
+        (void)conns_evict(cs, false);
 }
 
 /* One step for each connection that has left something behind.  True: there is
@@ -374,7 +159,7 @@ conn_turn(struct conns *cs)
     bool more = false;
 
     cs->now_ms = loop_now_ms(cs->loop);
-    feed(cs);
+    feed_starved(cs);
     listeners = cs->with[CONN_QUEUED];
     if ((listeners & (listeners - 1)) == 0)
         budget_ns *= CONN_ALONE;
@@ -486,7 +271,7 @@ tick_due(struct loop_timer *timer)
         end_idle(d, (uint32_t)now);
         serve_late(d);
         if (d->row->yield_s > 0 && listener_is_paused(d))
-            update_accepting(d);
+            listener_update_accepting(d);
     }
     end_hunger(cs, now);
     if (cs->stopping)

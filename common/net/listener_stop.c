@@ -4,7 +4,7 @@
 #include <sys/epoll.h>
 
 #define QUIET_MS     250 /* TCP repeats after 200 ms what did not get through */
-#define STOP_LONGEST 4   /* times the time to drain, without room */
+#define STOP_LONGEST 4   /* times the time to drain, while blocked */
 #define ANSWER_MS                                                              \
     1000 /* for answers, after the input of a listener that drains             \
           */
@@ -89,7 +89,8 @@ conns_stop_longer(struct conns *cs)
     if (!cs->stopping || cs->ending)
         return;
     /* What its senders have is still to be read: the time that they waited is
-     * not of the time they have.  Where there is never room, it ends. */
+     * not of the time they have.  A listener that stays
+     * blocked ends too. */
     cs->stop_ms += now - cs->blocked_ms;
     if (cs->stop_ms > cs->give_up_ms)
         cs->stop_ms = cs->give_up_ms;

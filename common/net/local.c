@@ -40,7 +40,7 @@ take_lock(const struct local_folder *f, const char *name)
     char lock[LOCAL_NAME_SIZE];
     int fd, rc;
 
-    (void)snprintf(lock, sizeof lock, "%s.lock", name); /* names are short */
+    (void)snprintf(lock, sizeof lock, "%s.lock", name);
     fd = openat(f->fd, lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
@@ -76,7 +76,7 @@ make_socket(const struct local_folder *f, const char *name, int type, int fd)
     struct net_address a;
     int rc;
 
-    (void)snprintf(new, sizeof new, "%s.new", name); /* names are short */
+    (void)snprintf(new, sizeof new, "%s.new", name);
     if (snprintf(path, sizeof path, "%s/" LOCAL_FOLDER, f->path) >=
         (int)sizeof path)
         return -ENAMETOOLONG;
@@ -105,7 +105,7 @@ open_socket(const struct local_folder *f, const char *name, int type,
     assert(strlen(name) + sizeof ".lock" <= sizeof l.name);
     if (l.lock_fd < 0)
         return l.lock_fd;
-    (void)snprintf(l.name, sizeof l.name, "%s", name); /* fits */
+    (void)snprintf(l.name, sizeof l.name, "%s", name);
     l.fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     rc = l.fd < 0 ? -errno : make_socket(f, name, type, l.fd);
     if (rc == 0) {

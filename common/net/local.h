@@ -7,9 +7,9 @@
  * renamed: so a client never meets one that is not ready, and what a process
  * that died has left is replaced by the next one that gets the flock.
  *
- * Whoever may reach the directory and write the socket may connect.  A path
- * that is longer than an address of a socket can be goes through a descriptor
- * of its directory.
+ * A process that can reach the directory and write the socket may connect.  A
+ * path that is longer than an address of a socket can be goes through a
+ * descriptor of its directory.
  *
  * Errors: 0 or a negative errno. */
 #ifndef COUNTD_COMMON_NET_LOCAL_H

@@ -1,5 +1,6 @@
-/* common/net/loop.c - see loop.h.  Level-triggered epoll; timers are few, so
- * they sit in a small array that is searched. */
+/* common/net/loop.c - see loop.h: loop_add(), loop_arm(), loop_signals(), and
+ * at the end loop_run().  epoll is level-triggered unless a source asks
+ * otherwise. Timers are few, so they are in a small array that is searched. */
 #include "common/net/loop.h"
 
 #include <assert.h>
@@ -20,7 +21,7 @@ struct loop {
     int epoll_fd;
     bool stopped;
     uint64_t now_ms;
-    uint64_t unix_ms; /* 0: nobody has asked in this turn */
+    uint64_t unix_ms; /* 0: not read in this turn */
 
     struct epoll_event events[LOOP_EVENTS_MAX];
     int event_count; /* fetched in this turn */
@@ -66,8 +67,8 @@ loop_free(struct loop *loop)
     if (!loop)
         return;
     if (loop->signals.fd >= 0)
-        (void)close(loop->signals.fd); /* holds nothing worth an error */
-    (void)close(loop->epoll_fd);       /* likewise */
+        (void)close(loop->signals.fd);
+    (void)close(loop->epoll_fd);
     free(loop);
 }
 
@@ -186,7 +187,7 @@ loop_signals(struct loop *loop, const sigset_t *mask,
     loop->signals.ready = deliver_signals;
     rc = loop_add(loop, &loop->signals, fd, EPOLLIN);
     if (rc < 0)
-        (void)close(fd); /* nothing was read from it yet */
+        (void)close(fd);
     return rc;
 }
 
@@ -246,8 +247,8 @@ run_sources(struct loop *loop)
     loop->event_count = 0;
 }
 
-/* One that was disarmed or put off may have been the first: then nobody is due,
- * and the first is found anew. */
+/* If the timer that was first has been disarmed or moved, no timer is due, and
+ * the first one is found again. */
 static void
 run_timers(struct loop *loop)
 {

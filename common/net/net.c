@@ -47,7 +47,7 @@ listen_once(const struct net_address *a, struct net_address *bound)
     return fd;
 
 close_fd:
-    (void)close(fd); /* nobody has connected yet */
+    (void)close(fd);
     return rc;
 }
 
@@ -100,13 +100,13 @@ pause_accepting(struct acceptor *l)
 }
 
 static void
-resume(struct acceptor *l)
+resume_accepting(struct acceptor *l)
 {
     if (!l->paused || !l->allowed)
         return;
     l->paused = false;
     loop_disarm(l->loop, &l->retry);
-    /* As above. */
+    /* Cannot fail: the descriptor is registered and no memory is needed. */
     (void)loop_change(l->loop, &l->source, EPOLLIN);
 }
 
@@ -114,13 +114,13 @@ void
 acceptor_allow(struct acceptor *l, bool allowed)
 {
     l->allowed = allowed;
-    resume(l);
+    resume_accepting(l);
 }
 
 static void
 retry_due(struct loop_timer *timer)
 {
-    resume(LOOP_OWNER(timer, struct acceptor, retry));
+    resume_accepting(LOOP_OWNER(timer, struct acceptor, retry));
 }
 
 /* True for errors of the one connection that was in the queue. */
@@ -139,7 +139,7 @@ accept_ready(struct loop_source *source, uint32_t events)
     struct acceptor *l = LOOP_OWNER(source, struct acceptor, source);
     int fd, i;
 
-    (void)events; /* whatever woke us, accept4 tells */
+    (void)events; /* accept4() reports errors, too */
     for (i = 0; i < ACCEPT_BATCH && l->source.fd >= 0; i++) {
         if (!l->allowed) {
             pause_accepting(l);
@@ -156,7 +156,7 @@ accept_ready(struct loop_source *source, uint32_t events)
             pause_accepting(l);
             if (loop_arm(l->loop, &l->retry, loop_now_ms(l->loop) + RETRY_MS) <
                 0)
-                resume(l);
+                resume_accepting(l);
             return;
         }
         l->accepted(l, fd);

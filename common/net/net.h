@@ -34,7 +34,7 @@ int net_check(const char *text);
  * seconds.  Returns how many addresses there are, at most `max`.
  *   -EINVAL         no such form
  *   -EADDRNOTAVAIL  no address is known for the name
- *   -EAGAIN         it cannot be looked up now, -ENOMEM ... likewise */
+ *   -EAGAIN, -ENOMEM ...  it cannot be looked up now */
 int net_resolve(const char *text, struct net_address *out, size_t max);
 
 /* What such an error means: "is a host name that ...". */

@@ -1,4 +1,7 @@
-/* common/net/net_address.c - see net.h: addresses as text, and host names. */
+/* common/net/net_address.c - addresses as text, and host names; see net.h.
+ *
+ * net_parse() and net_check() look nothing up; net_resolve() does;
+ * net_format() is the reverse. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
@@ -56,7 +59,7 @@ parse_v4(const char *host, in_port_t port, struct net_address *out)
 
 /* Cuts "host:port" at the last colon. */
 static int
-split(const char *text, char host[NET_HOST_SIZE], in_port_t *port)
+split_port(const char *text, char host[NET_HOST_SIZE], in_port_t *port)
 {
     const char *colon = strrchr(text, ':');
     size_t size;
@@ -78,7 +81,7 @@ net_parse(const char *text, struct net_address *out)
     in_port_t port;
     size_t size;
 
-    if (split(text, host, &port) < 0)
+    if (split_port(text, host, &port) < 0)
         return -EINVAL;
     if (host[0] != '[')
         return parse_v4(host, port, out);
@@ -89,8 +92,8 @@ net_parse(const char *text, struct net_address *out)
     return parse_v6(host + 1, port, out);
 }
 
-/* Letters, digits, - and _ between dots.  The last label is no number:
- * 127.0.1 would be 127.0.0.1 to getaddrinfo(), and 1 be 0.0.0.1. */
+/* Letters, digits, - and _ between dots.  The last label must not be a
+ * number: getaddrinfo() reads 127.0.1 as 127.0.0.1, and 1 as 0.0.0.1. */
 static bool
 is_name(const char *host)
 {
@@ -123,7 +126,7 @@ net_check(const char *text)
 
     if (net_parse(text, &address) == 0)
         return 0;
-    return split(text, host, &port) == 0 && is_name(host) ? 0 : -EINVAL;
+    return split_port(text, host, &port) == 0 && is_name(host) ? 0 : -EINVAL;
 }
 
 /* What getaddrinfo() says, as an errno. */
@@ -150,8 +153,7 @@ look_up(const char *host, in_port_t port, struct net_address *out, size_t max)
     size_t count = 0;
     int rc;
 
-    (void)snprintf(digits, sizeof digits, "%u",
-                   (unsigned)ntohs(port)); /* fits */
+    (void)snprintf(digits, sizeof digits, "%u", (unsigned)ntohs(port));
     rc = getaddrinfo(host, digits, &hints, &found);
     if (rc == EAI_SYSTEM)
         return -errno;
@@ -175,7 +177,7 @@ net_resolve(const char *text, struct net_address *out, size_t max)
     in_port_t port;
 
     assert(max > 0);
-    if (split(text, host, &port) < 0)
+    if (split_port(text, host, &port) < 0)
         return -EINVAL;
     /* Has to work where no name service does. */
     if (strcmp(host, "localhost") == 0 && max > 1 &&

@@ -29,7 +29,7 @@ struct networks {
 
 /* Reads networks with blanks between; an address alone is a network of one.
  * On failure *wrong is the first that cannot be read, *size its bytes.
- *   -EINVAL  it is no network
+ *   -EINVAL  it is not a network
  *   -ERANGE  it has bits set behind its prefix
  *   -E2BIG   it is one too many */
 int networks_parse(const char *text, struct networks *out, const char **wrong,

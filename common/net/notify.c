@@ -13,7 +13,7 @@
 
 /* An absolute path, or @ and an abstract name. */
 static int
-parse(const char *name, struct sockaddr_un *to, socklen_t *size)
+parse_address(const char *name, struct sockaddr_un *to, socklen_t *size)
 {
     const size_t length = strlen(name);
 
@@ -30,7 +30,7 @@ parse(const char *name, struct sockaddr_un *to, socklen_t *size)
 
 /* Waits while the manager's queue is full, as sd_notify(3) does. */
 static int
-tell(const char *name, const char *text)
+send_text(const char *name, const char *text)
 {
     const ssize_t size = (ssize_t)strlen(text);
     struct sockaddr_un to;
@@ -38,7 +38,7 @@ tell(const char *name, const char *text)
     ssize_t sent;
     int fd, rc;
 
-    rc = parse(name, &to, &to_size);
+    rc = parse_address(name, &to, &to_size);
     if (rc < 0)
         return rc;
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -49,7 +49,7 @@ tell(const char *name, const char *text)
                       (const struct sockaddr *)&to, to_size);
     while (sent < 0 && errno == EINTR);
     rc = sent < 0 ? -errno : 0;
-    (void)close(fd); /* sent, or not */
+    (void)close(fd);
     return rc;
 }
 
@@ -61,8 +61,9 @@ notify_ready(void)
 
     if (name == NULL || name[0] == '\0')
         return;
-    rc = tell(name, "READY=1\n");
+    rc = send_text(name, "READY=1\n");
     if (rc < 0)
-        diag_errno(DIAG_WARNING, rc, "tell NOTIFY_SOCKET that we are ready");
-    (void)unsetenv("NOTIFY_SOCKET"); /* cannot fail: the name is good */
+        diag_errno(DIAG_WARNING, rc,
+                   "report to NOTIFY_SOCKET that this daemon is ready");
+    (void)unsetenv("NOTIFY_SOCKET");
 }

@@ -1,13 +1,14 @@
-/* common/net/notify.h - tells the service manager that we serve.
+/* common/net/notify.h - reports to the service manager that a daemon serves.
  *
  * The protocol of sd_notify(3): a datagram to the Unix socket that is named
- * in $NOTIFY_SOCKET.  Nobody to tell is the usual case and no error.
+ * in $NOTIFY_SOCKET.  Without that variable there is no service manager, which
+ * is usual and not an error.
  */
 #ifndef COUNTD_COMMON_NET_NOTIFY_H
 #define COUNTD_COMMON_NET_NOTIFY_H
 
-/* Sends READY=1, once: the variable is removed.  One who cannot be told is
- * warned about; we serve all the same. */
+/* Sends READY=1 once: the variable is removed.  A failure is reported, and the
+ * daemon serves nevertheless. */
 void notify_ready(void);
 
 #endif

@@ -72,7 +72,7 @@ size_t chain_copy(const struct pool *p, const struct chain *c, uint8_t *to);
 /* Drops the first `size` bytes; their chunks are free again. */
 void chain_drop(struct pool *p, struct chain *c, size_t size);
 
-/* Drops the last `size` bytes, likewise. */
+/* Drops the last `size` bytes; their chunks are free again. */
 void chain_trim(struct pool *p, struct chain *c, size_t size);
 
 #endif

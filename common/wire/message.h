@@ -5,7 +5,7 @@
  *   at    size  field
  *      0     8  increment  int64
  *      8   256  keyspace   NUL-padded, not NUL-terminated when it is full
- *    264   256  key        likewise
+ *    264   256  key        NUL-padded, not NUL-terminated when it is full
  *    520        end
  *
  * A slot is the message followed by what the writer adds:
@@ -66,6 +66,6 @@ int message_put(const struct layout *l, const struct message *m,
                 uint8_t *bytes);
 
 /* True when `size` bytes at `at` are all zero. */
-bool bytes_are_zero(const uint8_t *at, size_t size);
+bool message_is_zero(const uint8_t *at, size_t size);
 
 #endif

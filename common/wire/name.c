@@ -1,4 +1,5 @@
-/* common/wire/name.c - see name.h. */
+/* common/wire/name.c - see name.h: name_escape() and name_unescape() for text,
+ * name_to_file() and name_from_file() for files, name_siphash128(). */
 #include "common/wire/name.h"
 
 #include <assert.h>
@@ -234,12 +235,12 @@ name_to_file(const uint8_t *name, size_t size, char *file)
     file[0] = '%';
     if (size <= HEX_SIZE_MAX) {
         file[1] = 'x';
-        (void)put_hex(name, size, file + 2); /* its size is not needed */
+        (void)put_hex(name, size, file + 2);
         return;
     }
     file[1] = 'h';
-    siphash128((const uint8_t *)hash_key, name, size, hash);
-    (void)put_hex(hash, sizeof hash, file + 2); /* likewise */
+    name_siphash128((const uint8_t *)hash_key, name, size, hash);
+    (void)put_hex(hash, sizeof hash, file + 2);
 }
 
 /* Reads lower-case hex of exactly `size` bytes. */
@@ -303,8 +304,8 @@ sip_word(struct hash_state *s, uint64_t word)
 }
 
 void
-siphash128(const uint8_t key[16], const void *bytes, size_t size,
-           uint8_t out[16])
+name_siphash128(const uint8_t key[16], const void *bytes, size_t size,
+                uint8_t out[16])
 {
     const uint64_t k0 = get_le64(key);
     const uint64_t k1 = get_le64(key + 8);

@@ -7,7 +7,7 @@
  *   file name  for data/keyspace: the name itself where it is [a-z0-9_.-], at
  *              most 120 bytes and does not start with a dot; else %x and its
  *              bytes in lower-case hex up to 60 bytes; else %h and 32 hex
- *              digits of SipHash-2-4-128, with a key that is no secret.
+ *              digits of SipHash-2-4-128, with a key that is public.
  *              '%' never starts a plain name, so the three cannot meet.
  */
 #ifndef COUNTD_COMMON_WIRE_NAME_H
@@ -43,7 +43,7 @@ void name_to_file(const uint8_t *name, size_t size, char *file);
 int name_from_file(const char *file, uint8_t name[NAME_MAX_SIZE]);
 
 /* SipHash-2-4 with 128 bits of output (Aumasson, Bernstein 2012). */
-void siphash128(const uint8_t key[16], const void *bytes, size_t size,
-                uint8_t out[16]);
+void name_siphash128(const uint8_t key[16], const void *bytes, size_t size,
+                     uint8_t out[16]);
 
 #endif

@@ -1,4 +1,6 @@
-/* common/wire/query.c - see query.h.
+/* common/wire/query.c - see query.h: query_size(), query_parse(), query_put(),
+ * then answers: query_reply_put(), query_row_put(), query_past_put() and their
+ * readers.
  *
  * The client library links this file, so it needs nothing but bytes.h. */
 #include "common/wire/query.h"
@@ -74,7 +76,7 @@ query_size(const uint8_t *bytes, size_t size)
                               : extended_size(get_le64s(bytes + AT_LENGTH));
 }
 
-/* What is behind the names of the longer requests. */
+/* Reads the fields after the names of the longer requests. */
 static int
 parse_times(const uint8_t *bytes, struct query *q)
 {

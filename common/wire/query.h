@@ -95,7 +95,7 @@ struct query_reply {
     int64_t as_of_ms;
 };
 
-/* What is true of all rows of an answer about the past. */
+/* The facts that hold for all rows of an answer about history. */
 struct query_past {
     int64_t error;
     int64_t since;
@@ -125,9 +125,9 @@ query_is_past(enum query_op op)
     return op >= QUERY_HISTORY && op <= QUERY_PERIOD_RANK;
 }
 
-/* Bytes of the request that starts at `bytes`: 0 while `size` is too little
- * to tell (less than 8), else QUERY_SIZE, QUERY_EXTENDED_SIZE or
- * QUERY_PAST_SIZE, which less than 16 bytes do not tell from the one before. */
+/* Returns the bytes of the request that starts at `bytes`: 0 while `size` is
+ * less than 8, else QUERY_SIZE, QUERY_EXTENDED_SIZE or QUERY_PAST_SIZE.  With
+ * less than 16 bytes the last one is not distinguished from the second. */
 size_t query_size(const uint8_t *bytes, size_t size);
 
 /* Parses a whole request; names point into `bytes`.

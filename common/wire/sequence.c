@@ -71,5 +71,5 @@ sequence_explain(const struct sequence_parts *p, char to[SEQUENCE_TEXT_SIZE])
         "reserve: %" PRIu64 "  server_no: %" PRIu64 "  secondstamp: %" PRIu64
         " (%04d-%02d-%02d %02d:%02d:%02d)  serial_no: %" PRIu64 "\n",
         p->reserve, p->server_no, p->second, t.tm_year + 1900, t.tm_mon + 1,
-        t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, p->serial); /* fits */
+        t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, p->serial);
 }

@@ -201,7 +201,7 @@ static const struct protocol echo = {.state_size = sizeof(struct echo_state),
                                      .flags = CONN_ANSWERS_EOF,
                                      .stop = STOP_ANSWER,
                                      .refusal = "NO",
-                                     .room = echo_room,
+                                     .input_limit = echo_room,
                                      .take = echo_take,
                                      .more = echo_more,
                                      .ended = echo_ended};
@@ -209,13 +209,13 @@ static const struct protocol echo = {.state_size = sizeof(struct echo_state),
 static const struct protocol raw = {.state_size = sizeof(struct echo_state),
                                     .flags = CONN_REFUSES_BROWSERS,
                                     .stop = STOP_CUT,
-                                    .room = echo_room,
+                                    .input_limit = echo_room,
                                     .take = echo_take,
                                     .ended = echo_ended};
 
 static const struct protocol cut = {.state_size = sizeof(struct echo_state),
                                     .stop = STOP_CUT,
-                                    .room = echo_room,
+                                    .input_limit = echo_room,
                                     .take = echo_take,
                                     .more = echo_more,
                                     .ended = echo_ended};
@@ -223,9 +223,9 @@ static const struct protocol cut = {.state_size = sizeof(struct echo_state),
 static const struct protocol wins = {.state_size = sizeof(struct echo_state),
                                      .flags = CONN_ANSWERS_EOF,
                                      .stop = STOP_DRAIN,
-                                     .pattern = "WIN",
+                                     .ack = "WIN",
                                      .refusal = "FAIL",
-                                     .room = echo_room,
+                                     .input_limit = echo_room,
                                      .take = echo_take};
 
 /* ---- the rig ----------------------------------------------------------- */

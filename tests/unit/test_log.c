@@ -109,7 +109,7 @@ a_header_has_the_bytes_of_the_format(void **state)
     assert_int_equal(get_le64(bytes + 112), h.pid);
     assert_int_equal(get_le32(bytes + 120), 0);
     assert_int_equal(get_le32(bytes + 124), crc32(0, bytes, 124));
-    assert_true(bytes_are_zero(bytes + 128, LOG_BLOCK_SIZE - 128));
+    assert_true(message_is_zero(bytes + 128, LOG_BLOCK_SIZE - 128));
 
     assert_rc(log_header_get(bytes, &got), 0);
     assert_memory_equal(got.uuid, h.uuid, 16);

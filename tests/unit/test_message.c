@@ -16,10 +16,10 @@
 /* What machines without wide instructions do, compiled here a second time
  * under other names. */
 #undef __x86_64__
-#define layout_init    plain_layout_init
-#define message_parse  plain_message_parse
-#define message_put    plain_message_put
-#define bytes_are_zero plain_bytes_are_zero
+#define layout_init     plain_layout_init
+#define message_parse   plain_message_parse
+#define message_put     plain_message_put
+#define message_is_zero plain_bytes_are_zero
 int plain_layout_init(struct layout *l, unsigned keyspace_size,
                       unsigned key_size);
 int plain_message_parse(const struct layout *l, const uint8_t *bytes,
@@ -31,7 +31,7 @@ bool plain_bytes_are_zero(const uint8_t *at, size_t size);
 #undef layout_init
 #undef message_parse
 #undef message_put
-#undef bytes_are_zero
+#undef message_is_zero
 
 static const uint8_t uuid[MESSAGE_UUID_SIZE] = "0123456789abcde";
 
@@ -286,10 +286,10 @@ zero_bytes_are_told_from_others_at_every_length(void **state)
     for (shift = 0; shift < 3; shift++) {
         for (size = 0; size < 600; size += size < 70 ? 1 : 37) {
             bytes[shift + size] = 1; /* one past the end */
-            assert_true(bytes_are_zero(bytes + shift, size));
+            assert_true(message_is_zero(bytes + shift, size));
             for (at = 0; at < size; at++) {
                 bytes[shift + at] = 0x80;
-                assert_false(bytes_are_zero(bytes + shift, size));
+                assert_false(message_is_zero(bytes + shift, size));
                 bytes[shift + at] = 0;
             }
             bytes[shift + size] = 0;

@@ -64,7 +64,7 @@ live_tally_key(const uint8_t *name, size_t size, size_t room, uint8_t *key)
         kept = size;
     for (size_t i = 0; i < kept; i++)
         key[i] = name[i] == '\0' ? '_' : name[i];
-    siphash128(hash_key, name, size, hash);
+    name_siphash128(hash_key, name, size, hash);
     key[kept++] = '#';
     for (size_t i = 0; i < sizeof hash; i++) {
         key[kept++] = (uint8_t)digits[hash[i] >> 4];

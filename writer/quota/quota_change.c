@@ -132,7 +132,7 @@ key_of(struct http_call *x, const struct quota_request *r,
     struct keyed k = {.is = key.at != NULL};
 
     if (k.is) {
-        siphash128(j->uuid, key.at, key.size, k.hash);
+        name_siphash128(j->uuid, key.at, key.size, k.hash);
         k.request = hash_request(j, r, name);
     }
     return k;

@@ -299,7 +299,7 @@ count_connection(struct conn *c)
 const struct protocol statsd_lines = {.state_size = sizeof(struct lines_state),
                                       .flags = CONN_ANSWERS_EOF,
                                       .stop = STOP_DRAIN,
-                                      .room = lines_limit,
+                                      .input_limit = lines_limit,
                                       .take = take_lines,
                                       .rest = take_last_line,
                                       .began = count_connection};

@@ -39,7 +39,7 @@ weight_of(const uint8_t hash[16], const uint8_t *key, size_t size)
 {
     uint8_t out[16];
 
-    siphash128(hash, key, size, out);
+    name_siphash128(hash, key, size, out);
     return get_le64(out);
 }
 

@@ -53,7 +53,7 @@ tally_row(void *ctx, const struct row *r)
 
     put_le64s(bytes, r->count);
     memcpy(bytes + 8, r->key, r->key_size);
-    siphash128(no_key, bytes, 8u + r->key_size, hash);
+    name_siphash128(no_key, bytes, 8u + r->key_size, hash);
     t->hash[0] += get_le64(hash);
     t->hash[1] += get_le64(hash + 8);
     if (c->proving)

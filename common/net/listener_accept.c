@@ -1,0 +1,232 @@
+/* common/net/listener_accept.c - which connections a listener accepts: places,
+ * networks, keepalive.
+ *
+ * conns_listen() and conns_take() begin connections; listener_closed() and
+ * listener_update_accepting() let others in when a place is free. */
+#include "common/net/conn_internal.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+#define KEEP_PROBES 9
+
+/* ---- places ------------------------------------------------------------ */
+
+/* Connections that are open, or that no other listener can have. */
+static size_t
+count_committed(const struct conns *cs)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < cs->count; i++) {
+        const struct listener *d = &cs->listeners[i];
+
+        n += d->open > d->row->reserved ? d->open : d->row->reserved;
+    }
+    return n;
+}
+
+static bool
+has_place(const struct listener *d)
+{
+    if (d->used >= d->row->max)
+        return false;
+    return d->open < d->row->reserved ||
+           count_committed(d->conns) < d->conns->shared;
+}
+
+/* The connection that has been idle longest, when that is long enough for it to
+ * make way; else NULL. */
+static struct conn *
+find_yielding(const struct listener *d)
+{
+    const struct list_link *idle = &d->lists[CONN_IDLE];
+    struct conn *c;
+
+    if (d->row->yield_s == 0 || list_alone(idle) || d->used > d->open)
+        return NULL;
+    c = LOOP_OWNER(idle->next, struct conn, link);
+    return (c->flags & F_GATES) == 0 &&
+                   conns_now(d->conns) - c->moved_ms >= d->row->yield_s * 1000
+               ? c
+               : NULL;
+}
+
+/* Accepts as long as there is a place for one more, or one who makes way. */
+void
+listener_update_accepting(struct listener *d)
+{
+    const bool open =
+        d->row->close_over || has_place(d) || find_yielding(d) != NULL;
+    bool was_open = false;
+
+    for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
+        was_open |= d->acceptors[i].allowed;
+    if (!open && was_open)
+        diag_repeating(&d->full_warning, DIAG_WARNING,
+                       "%s: full with connections=%zu, more wait: %s, or the "
+                       "limit of descriptors, allows no more",
+                       d->row->name, d->open, d->row->max_key);
+    for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
+        acceptor_allow(&d->acceptors[i], open);
+}
+
+void
+listener_closed(struct listener *d)
+{
+    struct conns *cs = d->conns;
+
+    if (cs->stopping)
+        return;
+    for (size_t i = 0; i < cs->count; i++)
+        if (listener_accepts(&cs->listeners[i]))
+            listener_update_accepting(&cs->listeners[i]);
+}
+
+static struct conn *
+free_conn(struct listener *d)
+{
+    struct list_link *link = &d->lists[CONN_FREE];
+
+    if (!list_alone(link)) {
+        /* The one freed last: few connections touch little memory. */
+        link = link->prev;
+        list_remove(link);
+        return LOOP_OWNER(link, struct conn, link);
+    }
+    return d->touched < d->row->max ? listener_conn(d, d->touched++) : NULL;
+}
+
+static int
+begin_conn(struct listener *d, int fd)
+{
+    struct conn *c = free_conn(d);
+    int rc;
+
+    if (!c)
+        return -EMFILE;
+    rc = conn_begin(c, d, fd);
+    if (rc < 0) {
+        c->state = CONN_FREE;
+        list_add(&d->lists[CONN_FREE], &c->link);
+        return rc;
+    }
+    d->open++;
+    d->used++;
+    d->figures.accepted++;
+    return 0;
+}
+
+int
+conns_take(struct conns *cs, size_t listener, int fd)
+{
+    struct listener *d = conns_listener(cs, listener);
+
+    return has_place(d) ? begin_conn(d, fd) : -EMFILE;
+}
+
+/* Whether the peer is of a network that may connect; says when not.  Who may
+ * use a socket of the data directory its mode says. */
+static bool
+is_allowed(struct listener *d, const struct acceptor *l, int fd)
+{
+    struct net_address peer = {.size = sizeof peer.sa};
+    char where[NET_ADDRESS_SIZE] = "-";
+
+    if (d->allow.count == 0 || l == &d->acceptors[LISTENER_SOCKET])
+        return true;
+    if (getpeername(fd, (struct sockaddr *)&peer.sa, &peer.size) == 0) {
+        if (networks_contain(&d->allow, &peer))
+            return true;
+        net_format(&peer, where);
+    }
+    d->figures.not_allowed++;
+    diag_repeating(&d->allow_warning, DIAG_WARNING,
+                   "%s: a connection from %s is closed: %s does not have its "
+                   "network",
+                   d->row->name, where, d->row->allow_key);
+    return false;
+}
+
+static void
+take_accepted(struct acceptor *l, int fd)
+{
+    struct listener *d = l->ctx;
+    struct conn *c;
+    int rc = -EMFILE;
+
+    if (!is_allowed(d, l, fd)) {
+        (void)close(fd);
+        return;
+    }
+
+    if (!has_place(d)) {
+        c = find_yielding(d);
+        if (c) {
+            d->figures.yielded++;
+            conn_close(c);
+        }
+    }
+    if (has_place(d))
+        rc = begin_conn(d, fd);
+    if (rc < 0) {
+        d->figures.turned_away++;
+        diag_repeating(&d->full_warning, DIAG_WARNING,
+                       "%s: a connection is turned away, connections=%zu: %s, "
+                       "or the limit of descriptors, allows no more",
+                       d->row->name, d->open, d->row->max_key);
+        (void)close(fd);
+    }
+    listener_update_accepting(d);
+}
+
+/* Accepted sockets inherit all of it: one call fewer for each. */
+static int
+keep_alive(const struct listener_config *row, int fd)
+{
+    const int one = 1, probes = KEEP_PROBES;
+    const int interval =
+        row->keep_alive_s < 120 ? 1 : (int)row->keep_alive_s / 60;
+    const int idle = (int)row->keep_alive_s - KEEP_PROBES * interval;
+    const unsigned timeout = row->keep_alive_s * 1000;
+
+    if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) < 0)
+        return -errno;
+    if (row->keep_alive_s == 0)
+        return 0;
+    if (setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval) <
+            0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
+                   sizeof timeout) < 0)
+        return -errno;
+    return 0;
+}
+
+int
+conns_listen(struct conns *cs, size_t listener, int fd)
+{
+    struct listener *d = conns_listener(cs, listener);
+    struct acceptor *l;
+    int domain, rc;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain,
+                   &(socklen_t){sizeof domain}) < 0)
+        return -errno;
+    l = &d->acceptors[domain == AF_UNIX ? LISTENER_SOCKET : LISTENER_PORT];
+    rc = domain == AF_UNIX ? 0 : keep_alive(d->row, fd);
+    if (rc < 0)
+        return rc;
+    l->accepted = take_accepted;
+    l->ctx = d;
+    rc = acceptor_start(l, cs->loop, fd);
+    if (rc == 0)
+        listener_update_accepting(d);
+    return rc;
+}
