@@ -1,4 +1,5 @@
-/* reader/answer.c - see answer.h. */
+/* reader/answer.c - see answer.h: answer_start_turn(), answer_end_turn(),
+ * answer_bound(), answer_error(), answer_add(). */
 #include "reader/answer.h"
 
 #include <assert.h>

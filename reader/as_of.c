@@ -1,4 +1,5 @@
-/* reader/as_of.c - see as_of.h. */
+/* reader/as_of.c - see as_of.h: as_of_refresh(), as_of_end_turn(), as_of_get().
+ */
 #include "reader/as_of.h"
 
 #include <assert.h>

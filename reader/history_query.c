@@ -1,4 +1,6 @@
-/* reader/history_query.c - see history_query.h. */
+/* reader/history_query.c - see history_query.h: history_query_bound(),
+ * history_query_start(), history_query_step(), history_query_size(),
+ * history_query_put(). */
 #include "reader/history_query.h"
 
 #include <assert.h>
@@ -121,7 +123,7 @@ history_query_step(struct history_query *p, uint64_t until_ns)
         return false;
     }
     if (!is_answer(p->error)) {
-        (void)name_escape(p->name, p->q.name_size, name); /* unused length */
+        (void)name_escape(p->name, p->q.name_size, name);
         diag_repeating(&failures, DIAG_ERROR,
                        "cannot read the history of keyspace=%s: %s%s", name,
                        diag_text(p->error),

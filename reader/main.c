@@ -1,4 +1,6 @@
-/* reader/main.c - countd-read: wiring only. */
+/* reader/main.c - countd-read: wiring only.
+ *
+ * Entry points: main(). */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

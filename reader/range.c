@@ -1,4 +1,4 @@
-/* reader/range.c - see range.h. */
+/* reader/range.c - see range.h: range_init(). */
 #include "reader/range.h"
 
 #include <errno.h>

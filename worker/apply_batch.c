@@ -1,4 +1,5 @@
-/* worker/apply_batch.c - see apply_batch.h. */
+/* worker/apply_batch.c - see apply_batch.h: apply_batch_stopped(),
+ * apply_batch(). */
 #include "worker/apply_batch.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ apply_batch_stopped(const struct merge *m)
 static void
 keyspace_text(const struct fold_keyspace *k, char text[NAME_TEXT_SIZE])
 {
-    (void)name_escape(k->name, k->name_size, text); /* its length: unused */
+    (void)name_escape(k->name, k->name_size, text);
 }
 
 /* ---- waiting for another process --------------------------------------- */

@@ -1,4 +1,5 @@
-/* worker/batch.c - see batch.h. */
+/* worker/batch.c - see batch.h: batch_quarantine(), batch_put_back(),
+ * batch_fold(), batch_take(), batch_give_back(). */
 #include "worker/batch.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* worker/drain.c - see drain.h. */
+/* worker/drain.c - see drain.h: drain_merged(), drain_held(), drain_run(). */
 #include "worker/drain.h"
 
 #include <errno.h>
@@ -95,7 +95,7 @@ tell(struct drain *d, const uint8_t *name, size_t size, int error)
 {
     char text[NAME_TEXT_SIZE];
 
-    (void)name_escape(name, size, text); /* its length: unused */
+    (void)name_escape(name, size, text);
     if (error == -ERANGE)
         diag_repeating(&d->ahead, DIAG_ERROR,
                        "held records stay: keyspace=%s has a later fill of the "

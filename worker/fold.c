@@ -1,10 +1,10 @@
-/* worker/fold.c - see fold.h.
+/* worker/fold.c - see fold.h: fold_clear(), fold_trim(), fold_widen(),
+ * fold_add(), fold_deltas().
  *
  * The hot loop takes slots in groups of GROUP: check and hash each and ask
  * for its cell, then ask for the entry behind each cell, then add.  The
  * memory waits of a group overlap, which is most of the speed.  Room for a
- * whole group is made before it starts, so the loop itself cannot fail.
- */
+ * whole group is made before it starts, so the loop itself cannot fail. */
 #include "worker/fold.h"
 
 #include <assert.h>

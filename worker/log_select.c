@@ -1,4 +1,5 @@
-/* worker/log_select.c - see log_select.h. */
+/* worker/log_select.c - see log_select.h: log_select_touching(),
+ * log_select_sort(). */
 #include "worker/log_select.h"
 
 #include <errno.h>
@@ -62,7 +63,7 @@ tell_older(const struct batch *b, unsigned number,
 {
     char text[NAME_TEXT_SIZE];
 
-    (void)name_escape(where->name, where->name_size, text); /* size: unused */
+    (void)name_escape(where->name, where->name_size, text);
     diag(DIAG_ERROR,
          "log=%" PRIu64 ": keyspace=%s holds a later epoch of it: the "
          "directory was restored from a backup",
@@ -78,7 +79,7 @@ tell_other_fill(const struct batch *b, unsigned number,
     static struct diag_repeat repeat;
     char text[NAME_TEXT_SIZE];
 
-    (void)name_escape(where->name, where->name_size, text); /* size: unused */
+    (void)name_escape(where->name, where->name_size, text);
     diag_repeating(&repeat, DIAG_WARNING,
                    "log=%" PRIu64 ": keyspace=%s has merged another fill of "
                    "this epoch: the directory was put together from copies of "

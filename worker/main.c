@@ -1,4 +1,6 @@
-/* worker/main.c - countd-worker: wiring only. */
+/* worker/main.c - countd-worker: wiring only.
+ *
+ * Entry points: main(). */
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -193,7 +195,7 @@ main(int argc, char **argv)
     if (status >= 0)
         return status;
     signals_take(&w.signals);
-    (void)umask(077); /* cannot fail */
+    (void)umask(077);
     sigbus_init("countd-worker");
     rc = limit_files(&w);
     if (rc < 0)

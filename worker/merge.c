@@ -1,4 +1,5 @@
-/* worker/merge.c - see merge.h. */
+/* worker/merge.c - see merge.h: merge_commit_least(), merge_memory_available(),
+ * merge_archive(), merge_retry_ms(), merge_run(). */
 #include "worker/merge.h"
 
 #include <errno.h>

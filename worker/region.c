@@ -23,8 +23,7 @@ nameless_file(int dirfd)
         return fd;
     if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)
         return -errno;
-    (void)snprintf(name, sizeof name, "%%tscratch-%ld",
-                   (long)getpid()); /* fits */
+    (void)snprintf(name, sizeof name, "%%tscratch-%ld", (long)getpid());
     (void)unlinkat(dirfd, name,
                    0); /* of one that died at the next line but one */
     fd = openat(dirfd, name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC,
@@ -47,7 +46,7 @@ scratch_file(int dirfd, size_t size)
     rc = posix_fallocate(fd, 0, (off_t)size);
     if (rc == 0)
         return fd;
-    (void)close(fd); /* nothing was written to it */
+    (void)close(fd);
     return -rc;
 }
 

@@ -1,4 +1,4 @@
-/* worker/watch.c - see watch.h. */
+/* worker/watch.c - see watch.h: watch_start(), watch_stop(), watch_report(). */
 #include "worker/watch.h"
 
 #include <errno.h>
@@ -170,7 +170,7 @@ watch_directory(struct watch *w, int log_fd)
         diag_errno(DIAG_WARNING, errno, "inotify, looking once a second");
         return;
     }
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", log_fd); /* fits */
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", log_fd);
     rc = inotify_add_watch(fd, path, CHANGES | IN_ONLYDIR) < 0 ? -errno : 0;
     if (rc == 0)
         rc = loop_add(w->loop, &w->changes, fd, EPOLLIN);

@@ -93,8 +93,7 @@ find_parameter(const struct http_request *r, char detail[HTTP_DETAIL_SIZE])
     if (http_query_next(&query, name, &none, 0, &size) == 0)
         return false;
     (void)name_escape((const uint8_t *)name, strlen(name), shown);
-    (void)snprintf(detail, HTTP_DETAIL_SIZE, "unknown parameter: %s",
-                   shown); /* fits */
+    (void)snprintf(detail, HTTP_DETAIL_SIZE, "unknown parameter: %s", shown);
     return true;
 }
 

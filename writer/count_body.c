@@ -54,9 +54,8 @@ fail_with(const struct count_body *b, struct count_fault *fault,
         b->json.size < MEMBER_SHOWN ? b->json.size : MEMBER_SHOWN;
     char shown[4 * MEMBER_SHOWN + 1], detail[COUNT_DETAIL_SIZE];
 
-    (void)name_escape(b->json.text, size, shown); /* its length is not needed */
-    (void)snprintf(detail, sizeof detail, "%s%s%s", text, shown,
-                   behind); /* fits */
+    (void)name_escape(b->json.text, size, shown);
+    (void)snprintf(detail, sizeof detail, "%s%s%s", text, shown, behind);
     return fail_detail(b, fault, code, detail);
 }
 

@@ -1,4 +1,4 @@
-/* writer/io.c - see io.h. */
+/* writer/io.c - see io.h: io_start(), io_push(), io_stop(). */
 #include "writer/io.h"
 
 #include <assert.h>
@@ -152,7 +152,7 @@ io_start(struct io *io, struct loop *loop)
         return said(-errno, "make an eventfd");
     rc = loop_add(loop, &io->source, fd, EPOLLIN);
     if (rc < 0) {
-        (void)said(rc, "watch an eventfd"); /* rc is returned */
+        (void)said(rc, "watch an eventfd");
         goto close_fd;
     }
     rc = -pthread_mutex_init(&io->mutex, NULL);
@@ -205,7 +205,7 @@ io_stop(struct io *io)
     rc = pthread_join(io->thread, NULL);
     assert(rc == 0);
     loop_remove(io->loop, &io->source);
-    (void)close(fd);                         /* nothing to lose */
-    (void)pthread_cond_destroy(&io->wake);   /* the thread is gone */
-    (void)pthread_mutex_destroy(&io->mutex); /* likewise */
+    (void)close(fd);                       /* nothing to lose */
+    (void)pthread_cond_destroy(&io->wake); /* the thread is gone */
+    (void)pthread_mutex_destroy(&io->mutex);
 }

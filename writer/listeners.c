@@ -1,4 +1,5 @@
-/* writer/listeners.c - see listeners.h. */
+/* writer/listeners.c - see listeners.h: listeners_live(),
+ * listeners_only_http(). */
 #include "writer/listeners.h"
 
 #include <stdio.h>
@@ -56,10 +57,10 @@ fill_live(struct listeners *d, const struct config *c, enum live_kind kind,
 
     if (s.port == CONFIG_PORT_SOCKET)
         (void)snprintf(d->live_listen[kind], sizeof d->live_listen[kind],
-                       LISTENER_NO_PORT); /* fits */
+                       LISTENER_NO_PORT);
     else
         (void)snprintf(d->live_listen[kind], sizeof d->live_listen[kind],
-                       "%s:%u", c->live_address, (unsigned)s.port); /* fits */
+                       "%s:%u", c->live_address, (unsigned)s.port);
     *row = (struct listener_config){
         .name = s.name,
         .socket = kind == LIVE_COUNTER ? LOCAL_COUNTER : LOCAL_SEMAPHORE,

@@ -1,4 +1,7 @@
-/* writer/logs_fill.c - messages into the current log; see logs.h. */
+/* writer/logs_fill.c - messages into the current log; see logs.h.
+ *
+ * Entry points: logs_free_slots(), logs_have_room(), logs_slots(), logs_put(),
+ * logs_flush(). */
 #include "writer/logs_internal.h"
 
 #include <assert.h>

@@ -1,5 +1,8 @@
 /* writer/logs_spare.c - the log that comes next, and logs of dead owners; see
- * logs.h. */
+ * logs.h.
+ *
+ * Entry points: logs_want_spare(), logs_create_next(), logs_begin_first(),
+ * logs_set_up_spares(). */
 #include "writer/logs_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,7 @@
-/* writer/main.c - countd-write: increments from the network into logs, and
- * live counters and semaphores. */
+/* writer/main.c - countd-write: increments from the network into logs, and live
+ * counters and semaphores.
+ *
+ * Entry points: main(). */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

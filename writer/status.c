@@ -1,4 +1,5 @@
-/* writer/status.c - see status.h. */
+/* writer/status.c - see status.h: writer_status_print(),
+ * writer_status_handed(), writer_status_end(). */
 #include "writer/status.h"
 
 #include <fcntl.h>
@@ -233,7 +234,7 @@ look_run(struct io_job *job)
         return;
     while (dirstream_next(dir, &name) > 0)
         look_at_file(k, name);
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir);
 }
 
 static void

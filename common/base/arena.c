@@ -1,4 +1,7 @@
-/* common/base/arena.c - records of any size in reserved address space. */
+/* common/base/arena.c - records of any size in reserved address space.
+ *
+ * Entry points: budget_take(), budget_give(), arena_take(), arena_give(),
+ * arena_next(). */
 #include "common/base/arena.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* common/base/diag.c - see diag.h. */
+/* common/base/diag.c - see diag.h: diag(), diag_text(), diag_last_error(),
+ * diag_errno(), diag_repeating(). */
 #include "common/base/diag.h"
 
 #include <assert.h>
@@ -174,7 +175,7 @@ repeat_due(struct diag_repeat *repeat, uint64_t *count)
     } else {
         repeat->count++;
     }
-    (void)pthread_mutex_unlock(&mutex); /* likewise */
+    (void)pthread_mutex_unlock(&mutex);
     return due;
 }
 

@@ -19,7 +19,7 @@ dirstream_open(int dirfd, const char *folder, DIR **out)
     dir = fdopendir(fd);
     if (!dir) {
         rc = -errno;
-        (void)close(fd); /* only read */
+        (void)close(fd);
         return rc;
     }
     *out = dir;

@@ -120,7 +120,7 @@ lock_holder(int fd)
         return 0;
     while (holder == 0 && fgets(line, sizeof line, f) != NULL)
         holder = holder_in(line, &st);
-    (void)fclose(f); /* only read */
+    (void)fclose(f);
     return holder;
 }
 

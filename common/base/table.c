@@ -7,7 +7,8 @@
  * - Cutting off the beginning leaves a part that still works: entries below
  *   the cut are only in the way.
  * - Behind a gap at `p` no entry has its home at or before `p`.
- */
+ *
+ * Entry points: table_insert(), table_remove(), table_displaced(). */
 #include "common/base/table.h"
 
 #include <assert.h>

@@ -4,7 +4,9 @@
  * No file that somebody may have mapped is ever cut short: a new board is made
  * beside the old one, which is marked retired, and takes its name.  Retired
  * first: who has the old one must not miss that there is a new one.
- */
+ *
+ * Entry points: countd_board_create(), countd_board_attach(),
+ * countd_board_master_alive(), countd_board_info(), countd_board_name(). */
 #include "common/board/board_internal.h"
 
 #include <errno.h>
@@ -121,7 +123,7 @@ countd_board_close(struct countd_board *b)
     if (b->master && b->forks == board_forks())
         board_lock_drop(b->fd, BOARD_LOCK_MASTER);
     (void)munmap(b->header, (size_t)b->file_size); /* it is mapped */
-    (void)close(b->fd);                            /* nothing was written */
+    (void)close(b->fd);
     free(b);
 }
 
@@ -239,7 +241,7 @@ make_new(const struct told *t, const char *path,
     *out = rc == 0 ? new_handle(fd, h, false) : NULL;
     if (!*out) {
         rc = rc == 0 ? -errno : rc;
-        (void)close(fd);    /* nothing was written */
+        (void)close(fd);
         (void)unlink(path); /* the next one removes it, too */
         return say_errno(t, rc, "cannot be made");
     }
@@ -389,7 +391,7 @@ countd_board_attach(struct countd_board **out, const char *path,
         return say_errno(&t, -errno, "cannot be opened");
     rc = attach_to(&t, fd, shape, flags, &b);
     if (rc < 0)
-        (void)close(fd); /* nothing was written */
+        (void)close(fd);
     else
         *out = b;
     return rc;

@@ -1,5 +1,8 @@
 /* common/board/board_format.c - the header of a board: made, checked, compared;
- * see board_internal.h. */
+ * see board_internal.h.
+ *
+ * Entry points: board_crc(), board_names_size(), board_format(),
+ * board_format_seal(), board_format_check(). */
 #include "common/board/board_internal.h"
 
 #include <errno.h>

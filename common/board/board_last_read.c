@@ -10,7 +10,7 @@
 static int
 fail(struct countd_board_last *l, int rc, const char *text)
 {
-    (void)snprintf(l->text, sizeof l->text, "%s", text); /* fits */
+    (void)snprintf(l->text, sizeof l->text, "%s", text);
     return rc;
 }
 

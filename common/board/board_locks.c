@@ -54,7 +54,7 @@ board_lock_table(const struct countd_board *b)
     char path[64];
     int fd, rc = -EBUSY;
 
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", b->fd); /* fits */
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", b->fd);
     fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -65,6 +65,6 @@ board_lock_table(const struct countd_board *b)
     }
     if (rc == 0)
         return fd;
-    (void)close(fd); /* holds nothing */
+    (void)close(fd);
     return rc;
 }

@@ -5,7 +5,9 @@
  * process.  Entries change hands, and words are taken back, only under the
  * table's lock: so a number cannot be another process between the look at it
  * and the step that relies on it.
- */
+ *
+ * Entry points: board_forks_watch(), board_id_own(), board_id_alive(),
+ * board_process_alive(), board_process_pid(). */
 #include "common/board/board_internal.h"
 
 #include <errno.h>
@@ -72,13 +74,13 @@ read_stat(uint32_t pid, struct found *out)
     ssize_t n;
     int fd, rc;
 
-    (void)snprintf(path, sizeof path, "/proc/%u/stat", pid); /* fits */
+    (void)snprintf(path, sizeof path, "/proc/%u/stat", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     n = read(fd, text, sizeof text - 1);
     rc = n < 0 ? -errno : 0;
-    (void)close(fd); /* only read */
+    (void)close(fd);
     if (rc < 0)
         return rc;
     text[n] = '\0';

@@ -1,5 +1,8 @@
 /* common/board/board_slot.c - reading and changing what is in slots; see
- * board_internal.h. */
+ * board_internal.h.
+ *
+ * Entry points: countd_board_read(), countd_board_read_cell(),
+ * countd_board_update(), countd_board_add(), countd_board_claim(). */
 #include "common/board/board_internal.h"
 
 #include <errno.h>
@@ -57,7 +60,7 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     if (tries < YIELD_AFTER) {
         relax();
     } else if (tries < SLEEP_AFTER) {
-        (void)sched_yield(); /* cannot fail */
+        (void)sched_yield();
     } else {
         rc = tries % LOOK_EACH == SLEEP_AFTER ? board_recover(b, word) : 0;
         if (rc < 0 && rc != -EBUSY)
@@ -208,7 +211,7 @@ open_cell(struct countd_board *b, struct board_block k, uint32_t me,
     to = board_copy(k, *generation + 1);
     owner = board_load(from);
     if (owner != 0 && owner != (int64_t)me) {
-        board_store_word(k.word, board_word(*generation, 0)); /* as it was */
+        board_store_word(k.word, board_word(*generation, 0));
         return -EPERM;
     }
     for (size_t i = 0; i < k.count; i++)
@@ -327,7 +330,7 @@ countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
         return rc;
     if (__builtin_add_overflow(board_load(board_copy(k, g) + 1 + index), delta,
                                &n)) {
-        board_store_word(k.word, board_word(g, 0)); /* as it was */
+        board_store_word(k.word, board_word(g, 0));
         return -ERANGE;
     }
     board_store(board_copy(k, g + 1) + 1 + index, n);
@@ -353,7 +356,7 @@ claim(struct countd_board *b, struct board_block k, uint32_t me)
     owner = board_load(board_copy(k, g));
     if (owner > 0 && owner <= BOARD_PROCESSES &&
         board_process_alive(b, (uint32_t)owner)) {
-        board_store_word(k.word, board_word(g, 0)); /* as it was */
+        board_store_word(k.word, board_word(g, 0));
         return -EPERM;
     }
     board_store(board_copy(k, g + 1), me);

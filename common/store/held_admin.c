@@ -1,4 +1,6 @@
-/* common/store/held_admin.c - lists, checks and copies what is held. */
+/* common/store/held_admin.c - lists, checks and copies what is held.
+ *
+ * Entry points: held_each(), held_check(), held_copy(). */
 #include "common/store/held_internal.h"
 
 #include <errno.h>

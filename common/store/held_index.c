@@ -1,5 +1,8 @@
 /* common/store/held_index.c - what is known in memory of the records of
- * data/held. */
+ * data/held.
+ *
+ * Entry points: held_stream(), held_fill_hash(), held_index_keyspace(),
+ * held_index_next(), held_index_find(). */
 #include "common/store/held_internal.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* writer/live/live.c - live objects: counters and semaphores in memory. */
+/* writer/live/live.c - live objects: counters and semaphores in memory.
+ *
+ * Entry points: live_clock(), live_activity_next(), live_get(), live_who(),
+ * live_acquire(). */
 #include "writer/live/live.h"
 
 #include <assert.h>

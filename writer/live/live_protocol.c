@@ -1,4 +1,6 @@
-/* writer/live/live_protocol.c - see live_protocol.h. */
+/* writer/live/live_protocol.c - see live_protocol.h: live_protocol_refuse(),
+ * live_protocol_need(), live_protocol_do(), live_protocol_do_one(),
+ * live_protocol_dump(). */
 #include "writer/live/live_protocol.h"
 
 #include <assert.h>
@@ -204,7 +206,7 @@ live_protocol_need(const struct live_server *s, const uint8_t *bytes,
         return FRAME_HEADER + fixed;
     fixed += get_be16(bytes + FRAME_HEADER + fixed - 2);
     if (body < fixed)
-        return FRAME_HEADER; /* likewise */
+        return FRAME_HEADER;
     return FRAME_HEADER + fixed;
 }
 

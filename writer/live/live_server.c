@@ -1,4 +1,5 @@
-/* writer/live/live_server.c - see live_server.h. */
+/* writer/live/live_server.c - see live_server.h: live_server_peer(),
+ * live_server_turn(). */
 #include "writer/live/live_server.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* writer/live/live_service.c - see live_service.h. */
+/* writer/live/live_service.c - see live_service.h: live_service_settings(),
+ * live_service_turn(), live_service_ready(), live_service_finish(),
+ * live_service_print(). */
 #include "writer/live/live_service.h"
 
 #include "common/base/diag.h"

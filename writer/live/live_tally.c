@@ -1,12 +1,12 @@
-/* writer/live/live_tally.c - see live_tally.h.
+/* writer/live/live_tally.c - see live_tally.h: live_tally_key(),
+ * live_tally_hurry(), live_tally_ready(), live_tally_stop().
  *
  * The list of objects with something to tell is first in, first out, and an
  * object is in it once.  So a round that takes as many as there are objects
  * takes all that waited when it began, though new ones join behind them.
  *
  * An object is cleared when it is taken, and what it told is owed until the
- * logs have taken it: there is at most one such at a time.
- */
+ * logs have taken it: there is at most one such at a time. */
 #include "writer/live/live_tally.h"
 
 #include <assert.h>

@@ -63,7 +63,7 @@ struct live_tally {
     uint64_t owed[LIVE_TALLY_PARTS]; /* amounts of the object taken last */
     unsigned owed_kind;              /* of that object */
     struct message message;          /* its names */
-    uint8_t key[MESSAGE_NAME_MAX];   /* likewise */
+    uint8_t key[MESSAGE_NAME_MAX];
     uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD];
 
     bool stopping;

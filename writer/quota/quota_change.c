@@ -1,5 +1,8 @@
 /* writer/quota/quota_change.c - what quota_routes.c answers, when it may, and
- * changes with their keys; see quota_service.h. */
+ * changes with their keys; see quota_service.h.
+ *
+ * Entry points: quota_put_number(), quota_send(), quota_send_form(),
+ * quota_may_tell(), quota_change_asked(). */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* writer/quota/quota_export.c - see quota_export.h. */
+/* writer/quota/quota_export.c - see quota_export.h: quota_export_want(),
+ * quota_export_turn(), quota_export_stop(). */
 #include "writer/quota/quota_export.h"
 
 #include <assert.h>
@@ -83,7 +84,7 @@ sync_folder(const char *path)
     char *slash;
     int fd, rc = 0;
 
-    (void)snprintf(folder, sizeof folder, "%s", path); /* it fits */
+    (void)snprintf(folder, sizeof folder, "%s", path);
     slash = strrchr(folder, '/');
     if (!slash)
         memcpy(folder, ".", 2);
@@ -199,7 +200,7 @@ quota_export_init(struct quota_export *e, struct loop *loop, struct io *io,
                                .job = {.run = run, .done = done},
                                .fd = -1,
                                .timer = {.slot = -1, .due = due}};
-    (void)snprintf(e->temp, sizeof e->temp, "%s.tmp", path); /* it fits */
+    (void)snprintf(e->temp, sizeof e->temp, "%s.tmp", path);
 }
 
 void

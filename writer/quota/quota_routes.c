@@ -13,7 +13,8 @@
  *     /quota                      NAME TAB LIMIT TAB REMAINING, a line each
  *
  * 0 is a refusal, -1 a number that is none, or one that would not fit.
- */
+ *
+ * Entry points: quota_answer_max(). */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* writer/quota/quota_service.c - see quota_service.h. */
+/* writer/quota/quota_service.c - see quota_service.h: quota_has_room(),
+ * quota_wait(), quota_turn(), quota_finish(), quota_print(). */
 #include "writer/quota/quota_service.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* writer/quota/quotas.c - see quotas.h. */
+/* writer/quota/quotas.c - see quotas.h: quota_name_is_good(), quotas_find(),
+ * quotas_decide(), quotas_add(), quotas_make(). */
 #include "writer/quota/quotas.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* writer/statsd/sums.c - see sums.h. */
+/* writer/statsd/sums.c - see sums.h: sums_name_size(), sums_add(), sums_wait(),
+ * sums_take(), sums_age(). */
 #include "writer/statsd/sums.h"
 
 #include <assert.h>

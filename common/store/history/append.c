@@ -1,5 +1,7 @@
 /* common/store/history/append.c - what a merge brings: a run for each period
- * that its minutes lie in. */
+ * that its minutes lie in.
+ *
+ * Entry points: history_append(). */
 #include "common/store/history/runs.h"
 
 #include <assert.h>

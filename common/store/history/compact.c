@@ -1,5 +1,8 @@
 /* common/store/history/compact.c - which jobs there are: what is crowded, what
- * is over, what is no longer kept. */
+ * is over, what is no longer kept.
+ *
+ * Entry points: history_compact(), history_sweep(), history_is_full(),
+ * history_due(). */
 #include "common/store/history/compact.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* common/store/history/compact_job.c - a slice of a job. */
+/* common/store/history/compact_job.c - a slice of a job.
+ *
+ * Entry points: compact_job(). */
 #include "common/store/history/compact.h"
 
 #include <errno.h>

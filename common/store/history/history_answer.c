@@ -1,7 +1,9 @@
 /* common/store/history/history_answer.c - questions of store.h.
  *
  * The top is found in two phases: a heap of the largest so far, its least at
- * the root, over all keys; then each one's sum in the time before. */
+ * the root, over all keys; then each one's sum in the time before.
+ *
+ * Entry points: history_answer(). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

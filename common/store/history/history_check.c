@@ -1,5 +1,7 @@
 /* common/store/history/history_check.c - every block and record of history
- * against each other and the state. */
+ * against each other and the state.
+ *
+ * Entry points: history_proof(), history_check(). */
 #include "common/store/history/runs.h"
 
 #include <errno.h>

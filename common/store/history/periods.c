@@ -1,6 +1,9 @@
 /* common/store/history/periods.c - the records of periods: which runs there
  * are.  Each names the period before it, so that one which cannot be found is
- * missed. */
+ * missed.
+ *
+ * Entry points: run_key(), period_after(), period_get(), period_put(),
+ * period_add(). */
 #include "common/store/history/runs.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* common/store/history/rows.c - see rows.h. */
+/* common/store/history/rows.c - see rows.h: history_apart(), rows_begin(),
+ * rows_add(), rows_end(), rows_open_head(). */
 #include "common/store/history/rows.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* common/store/history/scan.c - all keys of a span, each with its sum. */
+/* common/store/history/scan.c - all keys of a span, each with its sum.
+ *
+ * Entry points: history_scan(). */
 #include "common/base/bytes.h"
 #include "common/store/history/runs.h"
 

@@ -1,5 +1,8 @@
 /* common/store/history/sources.c - reading runs in order, one or several as
- * one. */
+ * one.
+ *
+ * Entry points: source_next(), source_skip(), source_skip_below(),
+ * sources_begin(), sources_next(). */
 #include "common/store/history/runs.h"
 
 #include <assert.h>

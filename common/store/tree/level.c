@@ -1,5 +1,8 @@
 /* common/store/tree/level.c - the directory during a change.  When anything
- * fails the transaction is dropped, so nothing here undoes anything. */
+ * fails the transaction is dropped, so nothing here undoes anything.
+ *
+ * Entry points: levels_start(), levels_seek(), levels_take(), levels_append(),
+ * levels_finish(). */
 #include "common/store/tree/level.h"
 
 #include <assert.h>

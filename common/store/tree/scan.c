@@ -2,7 +2,8 @@
  *
  * A base block is walked: the buffer's entries for it cut its rows into runs.
  * Nothing is copied but what a range asks for.
- */
+ *
+ * Entry points: tree_range(), scan_group(). */
 #include "common/store/tree/scan.h"
 
 #include <assert.h>

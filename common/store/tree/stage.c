@@ -1,4 +1,7 @@
-/* common/store/tree/stage.c - new base blocks on their way out. */
+/* common/store/tree/stage.c - new base blocks on their way out.
+ *
+ * Entry points: stage_start(), stage_small(), stage_row(), stage_copy(),
+ * stage_take(). */
 #include "common/store/tree/stage.h"
 
 #include <assert.h>

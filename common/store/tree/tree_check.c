@@ -5,7 +5,8 @@
  * in parents and in children, separators and rows, buffers and bases, and at
  * the end the number of values met with the number there are.  What is
  * damaged is reported and left out; the rest is still read.
- */
+ *
+ * Entry points: tree_check(). */
 #include "common/store/tree/tree.h"
 
 #include <errno.h>
