@@ -10,7 +10,8 @@
 #include "common/base/diag.h"
 #include "common/wire/name.h"
 
-/* While another process writes to a keyspace it is looked at that often. */
+/* ms; waits between tries while another process writes, and how often to report
+ * it */
 #define PATIENT_FIRST_MS 1
 #define PATIENT_MOST_MS  32
 #define PATIENT_SAY_MS   1000
@@ -29,29 +30,29 @@ keyspace_text(const struct fold_keyspace *k, char text[NAME_TEXT_SIZE])
 
 /* ---- waiting for another process --------------------------------------- */
 
-/* Nobody is waited for any more. */
+/* The wait is over. */
 static void
-be_served(struct merge *m)
+end_wait(struct merge *m)
 {
-    m->patient_ms = 0;
+    m->waiting_since_ms = 0;
 }
 
-/* Waits a little for the process that is writing to `what`; longer each time,
- * and says so once a second at most.  False: told to stop. */
+/* Waits for the process that is writing to `what`, longer each time, and
+ * reports it once a second at most.  False: the worker must stop. */
 static bool
 wait_for(struct merge *m, const char *what, long holder, uint64_t *wait_ms)
 {
     const uint64_t now = clock_ms();
     struct timespec t = {.tv_nsec = (long)*wait_ms * 1000000};
 
-    if (m->patient_ms == 0)
-        m->patient_ms = m->told_ms = now;
-    if (now - m->told_ms >= PATIENT_SAY_MS) {
-        m->told_ms = now;
+    if (m->waiting_since_ms == 0)
+        m->waiting_since_ms = m->reported_ms = now;
+    if (now - m->reported_ms >= PATIENT_SAY_MS) {
+        m->reported_ms = now;
         diag(
             DIAG_WARNING,
             "%s: waiting for pid=%ld, which is writing to it; seconds=%" PRIu64,
-            what, holder, (now - m->patient_ms) / 1000);
+            what, holder, (now - m->waiting_since_ms) / 1000);
     }
     if (apply_batch_stopped(m))
         return false;
@@ -62,9 +63,9 @@ wait_for(struct merge *m, const char *what, long holder, uint64_t *wait_ms)
 
 /* ---- applying ---------------------------------------------------------- */
 
-/* True when the machine is the trouble, not the keyspace. */
+/* Whether the machine prevents it, not the keyspace. */
 static bool
-machine_cannot(int rc)
+is_machine_error(int rc)
 {
     return rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ||
            rc == -EROFS;
@@ -77,15 +78,16 @@ state_after(int rc)
         return KEYSPACE_APPLIED;
     if (rc == -EAGAIN)
         return KEYSPACE_BUSY;
-    if (rc == -ESTALE || rc == -EOVERFLOW || machine_cannot(rc))
+    if (rc == -ESTALE || rc == -EOVERFLOW || is_machine_error(rc))
         return KEYSPACE_FAILED;
     return KEYSPACE_TO_HOLD;
 }
 
-/* Says why a keyspace did not take its records.  A limit is called by the name
- * of its setting. */
+/* Reports why a keyspace did not take its records.  A limit is called by the
+ * name of its setting. */
 static void
-tell_failure(const struct merge *m, const struct fold_keyspace *k, bool no_room)
+report_failure(const struct merge *m, const struct fold_keyspace *k,
+               bool no_room)
 {
     static struct diag_repeat holds, waits;
     char text[NAME_TEXT_SIZE];
@@ -108,23 +110,24 @@ tell_failure(const struct merge *m, const struct fold_keyspace *k, bool no_room)
                        text, diag_text(k->error));
 }
 
-/* The batch of a keyspace; its deltas live until the next call. */
+/* The store batch of a keyspace; its deltas live until the next call. */
 static struct store_batch
 batch_of(struct merge *m, const struct fold_keyspace *k)
 {
     struct store_batch b = {.name = k->name, .name_size = k->name_size};
     struct store_delta *deltas;
 
-    b.mark_count = log_select_touching(&m->agree, &m->batch, k);
-    b.marks = m->agree.marks;
+    b.mark_count = log_select_touching(&m->select, &m->batch, k);
+    b.marks = m->select.marks;
     fold_deltas(&m->batch.fold, k, &deltas, &b.delta_count);
     b.deltas = deltas;
     return b;
 }
 
-/* Has the store apply a keyspace's records; the pid of who is in the way. */
+/* Applies a keyspace's records; returns the pid of the process that is writing
+ * to it. */
 static long
-apply(struct merge *m, struct fold_keyspace *k)
+apply_to_keyspace(struct merge *m, struct fold_keyspace *k)
 {
     const struct store_batch b = batch_of(m, k);
     struct store_applied applied = {0};
@@ -135,15 +138,15 @@ apply(struct merge *m, struct fold_keyspace *k)
     m->stats.created += applied.created;
     m->stats.saturated += applied.saturated;
     m->stats.keyspaces += k->state == KEYSPACE_APPLIED;
-    m->waiting = m->waiting || machine_cannot(k->error);
-    tell_failure(m, k, applied.no_room);
+    m->waiting = m->waiting || is_machine_error(k->error);
+    report_failure(m, k, applied.no_room);
     return applied.holder;
 }
 
-/* Applies what was put off, when a wait is over; how many are still in the
- * way, and one of them. */
+/* Applies the deferred keyspaces after a wait.  Returns how many are still
+ * being written to by other processes; *behind and *holder are one of them. */
 static size_t
-apply_put_off(struct merge *m, struct fold_keyspace **behind, long *holder)
+apply_deferred(struct merge *m, struct fold_keyspace **behind, long *holder)
 {
     struct fold_keyspace *k;
     size_t left = 0;
@@ -152,7 +155,7 @@ apply_put_off(struct merge *m, struct fold_keyspace **behind, long *holder)
     for (k = m->batch.fold.first; k && !apply_batch_stopped(m); k = k->next) {
         if (k->state != KEYSPACE_BUSY)
             continue;
-        pid = apply(m, k);
+        pid = apply_to_keyspace(m, k);
         if (k->state != KEYSPACE_BUSY)
             continue;
         left++;
@@ -162,7 +165,7 @@ apply_put_off(struct merge *m, struct fold_keyspace **behind, long *holder)
     return left;
 }
 
-/* Applies to every keyspace that is to be applied to. */
+/* Applies to every keyspace in state KEYSPACE_APPLY. */
 static void
 apply_all(struct merge *m)
 {
@@ -175,7 +178,7 @@ apply_all(struct merge *m)
     for (k = m->batch.fold.first; k && !apply_batch_stopped(m); k = k->next) {
         if (k->state != KEYSPACE_APPLY)
             continue;
-        holder = apply(m, k);
+        holder = apply_to_keyspace(m, k);
         if (k->state == KEYSPACE_BUSY) {
             behind = k;
             left++;
@@ -185,10 +188,10 @@ apply_all(struct merge *m)
         keyspace_text(behind, text + sizeof "keyspace=" - 1);
         if (!wait_for(m, text, holder, &wait_ms))
             break;
-        left = apply_put_off(m, &behind, &holder);
+        left = apply_deferred(m, &behind, &holder);
     }
-    be_served(m);
-    /* Told to stop: what was not come to stays where it is. */
+    end_wait(m);
+    /* If the worker must stop, the remaining keyspaces are left as they are. */
     for (k = m->batch.fold.first; k; k = k->next)
         if (k->state == KEYSPACE_APPLY || k->state == KEYSPACE_BUSY)
             k->state = KEYSPACE_FAILED;
@@ -196,9 +199,9 @@ apply_all(struct merge *m)
 
 /* ---- holding ----------------------------------------------------------- */
 
-/* The logs with records for the keyspace stay full. */
+/* Marks the logs with records for the keyspace: they stay full. */
 static void
-not_whole(struct merge *m, const struct fold_keyspace *k)
+mark_not_whole(struct merge *m, const struct fold_keyspace *k)
 {
     unsigned i;
 
@@ -207,8 +210,8 @@ not_whole(struct merge *m, const struct fold_keyspace *k)
             m->batch.logs[i].whole = false;
 }
 
-/* Whether a log with records for the keyspace can be emptied if these are
- * safe.  If not, they will be met again: nothing is to be done for them. */
+/* Whether a log with records for the keyspace can be emptied once these are
+ * safe.  If not, the records will be merged later and need not be held. */
 static bool
 any_whole(const struct merge *m, const struct fold_keyspace *k)
 {
@@ -220,7 +223,7 @@ any_whole(const struct merge *m, const struct fold_keyspace *k)
     return false;
 }
 
-/* How many keyspaces in this state matter. */
+/* Counts the keyspaces in this state whose records matter. */
 static size_t
 count_in(const struct merge *m, enum keyspace_state state)
 {
@@ -266,9 +269,10 @@ hold_once(struct merge *m)
     return rc;
 }
 
-/* Holds what is to be held.  What is held already is durable. */
+/* Holds the records in state KEYSPACE_TO_HOLD.  Records held before are
+ * durable. */
 static int
-hold(struct merge *m)
+hold_records(struct merge *m)
 {
     const size_t count = count_in(m, KEYSPACE_TO_HOLD);
     uint64_t wait_ms = PATIENT_FIRST_MS;
@@ -280,19 +284,19 @@ hold(struct merge *m)
         rc = hold_once(m);
     while (rc == -EAGAIN &&
            wait_for(m, "data/" HELD_FOLDER, held_holder(m->held), &wait_ms));
-    be_served(m);
+    end_wait(m);
     if (rc == 0)
         m->stats.held += count;
     return rc;
 }
 
 static void
-tell_cannot_hold(struct merge *m, int error)
+report_cannot_hold(struct merge *m, int error)
 {
     static struct diag_repeat repeat;
 
     if (error == -EAGAIN || error == -ECANCELED)
-        return; /* told to stop */
+        return; /* the worker must stop */
     m->waiting = m->waiting || error != -ESTALE;
     diag_repeating(&repeat, DIAG_ERROR,
                    "hold records: %s; their logs stay full, trying again",
@@ -312,12 +316,12 @@ apply_batch(struct merge *m)
     apply_all(m);
     for (k = m->batch.fold.first; k; k = k->next)
         if (k->state == KEYSPACE_FAILED)
-            not_whole(m, k);
-    rc = hold(m);
+            mark_not_whole(m, k);
+    rc = hold_records(m);
     if (rc == 0)
         return;
-    tell_cannot_hold(m, rc);
+    report_cannot_hold(m, rc);
     for (k = m->batch.fold.first; k; k = k->next)
         if (k->state == KEYSPACE_TO_HOLD || k->state == KEYSPACE_ALREADY_HELD)
-            not_whole(m, k);
+            mark_not_whole(m, k);
 }

@@ -1,20 +1,20 @@
-/* worker/apply_batch.h - each keyspace of a batch: its records are applied, or
- * held.
+/* worker/apply_batch.h - applies the folded sums of a log batch to each
+ * keyspace, or holds them.
  *
- * Waits for another process that writes to one, and says for whom.  For
- * merge.c only.
- */
+ * Waits while another process writes to a keyspace or to held.mdb, and reports
+ * its pid.  For merge.c only. */
 #ifndef COUNTD_WORKER_APPLY_BATCH_H
 #define COUNTD_WORKER_APPLY_BATCH_H
 
 #include "worker/merge.h"
 
-/* Sees to every keyspace of the batch; then each log is whole (all of its
- * records are safe, and it can be emptied) or not.  Sets `waiting` when the
- * machine cannot now. */
+/* Applies or holds the records of every keyspace of the batch.  Afterwards
+ * logs[i].whole is true for each log whose records are all durable in their
+ * keyspaces or in held.mdb: only these may be emptied.  Sets m->waiting if the
+ * machine cannot proceed (disk full): the logs stay full. */
 void apply_batch(struct merge *m);
 
-/* Whether the caller of the merge says that it is to stop. */
+/* Whether the caller of the merge wants it to stop. */
 bool apply_batch_stopped(const struct merge *m);
 
 #endif

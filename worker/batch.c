@@ -1,5 +1,5 @@
-/* worker/batch.c - see batch.h: batch_quarantine(), batch_put_back(),
- * batch_fold(), batch_take(), batch_give_back(). */
+/* worker/batch.c - see batch.h: batch_quarantine(), batch_release_one(),
+ * batch_fold(), batch_take(), batch_release_unmerged(). */
 #include "worker/batch.h"
 
 #include <assert.h>
@@ -13,15 +13,16 @@
 #include "common/base/diag.h"
 
 int
-batch_open(struct batch *b, int log_fd, int scratch_fd, const struct layout *l,
-           uint64_t log_size, unsigned max, size_t memory)
+batch_open(struct log_batch *b, int log_fd, int scratch_fd,
+           const struct layout *l, uint64_t log_size, unsigned max,
+           size_t memory)
 {
     int rc;
 
     assert(max > 0);
-    *b = (struct batch){.scratch_fd = scratch_fd,
-                        .max = max,
-                        .retry_most_ms = BATCH_RETRY_MOST_MS};
+    *b = (struct log_batch){.scratch_fd = scratch_fd,
+                            .max = max,
+                            .retry_most_ms = BATCH_RETRY_MOST_MS};
     rc = logdir_open(&b->dir, log_fd, l, log_size);
     if (rc < 0)
         return rc;
@@ -43,9 +44,9 @@ close_dir:
 }
 
 void
-batch_close(struct batch *b)
+batch_close(struct log_batch *b)
 {
-    batch_give_back(b, false);
+    batch_release_unmerged(b, false);
     free(b->ready);
     free(b->logs);
     fold_close(&b->fold);
@@ -67,7 +68,7 @@ by_age(const void *a, const void *b)
 /* Copies the full logs of the last scan, oldest first: the scan's own order
  * is by index.  Returns their number or -ENOMEM. */
 static int
-find_ready(struct batch *b)
+find_ready(struct log_batch *b)
 {
     struct logdir_entry *more;
     size_t i, n = 0;
@@ -91,7 +92,7 @@ find_ready(struct batch *b)
 }
 
 static bool
-have_uuid(const struct batch *b, const uint8_t *uuid)
+have_uuid(const struct log_batch *b, const uint8_t *uuid)
 {
     unsigned i;
 
@@ -101,10 +102,10 @@ have_uuid(const struct batch *b, const uint8_t *uuid)
     return false;
 }
 
-/* ---- giving up one log ------------------------------------------------- */
+/* ---- releasing one log --------------------------------------------------- */
 
 static struct batch_retry *
-find_retry(struct batch *b, uint64_t index, uint64_t inode)
+find_retry(struct log_batch *b, uint64_t index, uint64_t inode)
 {
     unsigned i;
 
@@ -118,7 +119,7 @@ find_retry(struct batch *b, uint64_t index, uint64_t inode)
 }
 
 static struct batch_retry *
-free_retry(struct batch *b)
+free_retry(struct log_batch *b)
 {
     unsigned i;
 
@@ -129,15 +130,15 @@ free_retry(struct batch *b)
 }
 
 static void
-note_due(struct batch *b, const struct retry *r)
+note_due(struct log_batch *b, const struct retry *r)
 {
     if (r->due_ms < b->retry_ms)
         b->retry_ms = r->due_ms;
 }
 
-/* It is left alone for a while. */
+/* Defers the next try with a log that failed. */
 static void
-defer(struct batch *b, uint64_t index, uint64_t inode)
+defer_log(struct log_batch *b, uint64_t index, uint64_t inode)
 {
     struct batch_retry *r = find_retry(b, index, inode);
 
@@ -151,9 +152,9 @@ defer(struct batch *b, uint64_t index, uint64_t inode)
     note_due(b, &r->retry);
 }
 
-/* Whether it is left alone now. */
+/* Whether a log that failed is still deferred. */
 static bool
-is_deferred(struct batch *b, const struct logdir_entry *e)
+is_deferred(struct log_batch *b, const struct logdir_entry *e)
 {
     const struct batch_retry *r = find_retry(b, e->index, e->inode);
 
@@ -164,7 +165,7 @@ is_deferred(struct batch *b, const struct logdir_entry *e)
 }
 
 static void
-forget_failures(struct batch *b, uint64_t index, uint64_t inode)
+forget_failures(struct log_batch *b, uint64_t index, uint64_t inode)
 {
     struct batch_retry *r = find_retry(b, index, inode);
 
@@ -173,7 +174,7 @@ forget_failures(struct batch *b, uint64_t index, uint64_t inode)
 }
 
 static void
-release(struct batch *b, struct batch_log *l)
+release_log(struct log_batch *b, struct batch_log *l)
 {
     const uint64_t index = l->log.header.index;
     int rc;
@@ -183,12 +184,12 @@ release(struct batch *b, struct batch_log *l)
     rc = log_release(&l->log);
     if (rc == 0)
         return;
-    defer(b, index, l->inode);
+    defer_log(b, index, l->inode);
     diag_errno(DIAG_ERROR, rc, "release log=%" PRIu64, index);
 }
 
 static void
-quarantine(struct batch *b, struct batch_log *l, const char *why)
+quarantine_log(struct log_batch *b, struct batch_log *l, const char *why)
 {
     const uint64_t index = l->log.header.index;
     const uint64_t epoch = l->log.header.epoch;
@@ -198,7 +199,7 @@ quarantine(struct batch *b, struct batch_log *l, const char *why)
     l->claimed = false;
     rc = log_quarantine(&l->log);
     if (rc < 0) {
-        defer(b, index, l->inode);
+        defer_log(b, index, l->inode);
         diag_errno(DIAG_ERROR, rc, "quarantine log=%" PRIu64, index);
         return;
     }
@@ -210,24 +211,23 @@ quarantine(struct batch *b, struct batch_log *l, const char *why)
 }
 
 void
-batch_quarantine(struct batch *b, unsigned number, const char *why)
+batch_quarantine(struct log_batch *b, unsigned number, const char *why)
 {
     assert(number < b->count);
-    quarantine(b, &b->logs[number], why);
+    quarantine_log(b, &b->logs[number], why);
 }
 
 void
-batch_put_back(struct batch *b, unsigned number)
+batch_release_one(struct log_batch *b, unsigned number)
 {
     assert(number < b->count);
-    release(b, &b->logs[number]);
+    release_log(b, &b->logs[number]);
 }
 
-/* Makes sure that what will be read is on the disk.  When that fails nothing
- * in the page cache can be believed any more: it is dropped, and recovery
- * reads the disk. */
+/* Makes the log durable before it is read.  If that fails, the page cache
+ * cannot be trusted: it is dropped, and recovery reads the disk. */
 static int
-make_durable(struct batch *b, struct batch_log *l)
+make_durable(struct log_batch *b, struct batch_log *l)
 {
     int rc;
 
@@ -237,7 +237,7 @@ make_durable(struct batch *b, struct batch_log *l)
     diag_errno(DIAG_ERROR, rc, "sync log=%" PRIu64, l->log.header.index);
     /* Only advice: pages that stay are clean and checked by their crc. */
     (void)posix_fadvise(l->log.fd, 0, 0, POSIX_FADV_DONTNEED);
-    defer(b, l->log.header.index, l->inode);
+    defer_log(b, l->log.header.index, l->inode);
     log_abandon(&l->log);
     l->claimed = false;
     return rc;
@@ -245,9 +245,9 @@ make_durable(struct batch *b, struct batch_log *l)
 
 /* ---- folding ----------------------------------------------------------- */
 
-/* Adds log `number`; one that does not even fit alone is folded in a file. */
+/* Adds log `number`; one that does not fit even alone is folded in a file. */
 static int
-add_log(struct batch *b, unsigned number)
+add_log(struct log_batch *b, unsigned number)
 {
     const struct log *log = &b->logs[number].log;
     int rc;
@@ -264,10 +264,9 @@ add_log(struct batch *b, unsigned number)
     return rc;
 }
 
-/* Adds a log and notes how many increments it has; the fold holds the logs
- * before it. */
+/* Adds a log to the logs folded before it, and counts its increments. */
 static int
-add(struct batch *b, unsigned number)
+fold_log(struct log_batch *b, unsigned number)
 {
     const uint64_t records = number > 0 ? b->fold.records : 0;
     const uint64_t zeros = number > 0 ? b->fold.zeros : 0;
@@ -281,31 +280,31 @@ add(struct batch *b, unsigned number)
     return rc;
 }
 
-/* A log that could not be added leaves the batch. */
+/* Removes a log that could not be folded from the batch. */
 static void
-give_up(struct batch *b, struct batch_log *l, int rc)
+drop_log(struct log_batch *b, struct batch_log *l, int rc)
 {
     switch (rc) {
-    case -ENOBUFS: /* beside the others; it comes later */
-        release(b, l);
+    case -ENOBUFS: /* does not fit beside the others; a later batch takes it */
+        release_log(b, l);
         break;
     case -EBADMSG:
-        quarantine(b, l, "it has fewer valid slots than its header counts");
+        quarantine_log(b, l, "it has fewer valid slots than its header counts");
         break;
     case -EIO:
-        quarantine(b, l, "it cannot be read");
+        quarantine_log(b, l, "it cannot be read");
         break;
     default:
         diag_errno(DIAG_ERROR, rc, "fold log=%" PRIu64, l->log.header.index);
-        defer(b, l->log.header.index, l->inode);
-        release(b, l);
+        defer_log(b, l->log.header.index, l->inode);
+        release_log(b, l);
         break;
     }
 }
 
-/* Closes the gaps that logs left. */
+/* Removes the unclaimed logs from the array. */
 static void
-close_up(struct batch *b)
+compact_logs(struct log_batch *b)
 {
     unsigned i, kept = 0;
 
@@ -316,59 +315,60 @@ close_up(struct batch *b)
 }
 
 int
-batch_fold(struct batch *b)
+batch_fold(struct log_batch *b)
 {
     unsigned i = 0;
     int rc;
 
-    do { /* each time round there is a log less */
-        close_up(b);
+    do { /* each iteration removes a log */
+        compact_logs(b);
         rc = fold_clear(&b->fold);
         if (rc < 0)
             return rc;
         for (i = 0; i < b->count; i++) {
-            rc = add(b, i);
+            rc = fold_log(b, i);
             if (rc == 0)
                 continue;
-            give_up(b, &b->logs[i], rc);
+            drop_log(b, &b->logs[i], rc);
             break;
         }
     } while (i < b->count);
     return 0;
 }
 
-/* ---- taking ------------------------------------------------------------ */
+/* ---- claiming ------------------------------------------------------------ */
 
 static void
-claim_failed(struct batch *b, const struct logdir_entry *entry, int rc)
+report_claim(struct log_batch *b, const struct logdir_entry *entry, int rc)
 {
     static struct diag_repeat repeat;
 
     if (rc == -EBUSY || rc == -ESTALE || rc == -ENOENT)
-        return; /* somebody else's by now */
+        return; /* another process has claimed it */
     if (rc == -EBADMSG) {
         b->stats.quarantined++;
         diag(DIAG_ERROR, "log=%" PRIu64 " is quarantined: no valid header",
              entry->index);
         return;
     }
-    defer(b, entry->index, entry->inode);
+    defer_log(b, entry->index, entry->inode);
     diag_repeating(&repeat, DIAG_ERROR, "claim log=%" PRIu64 ": %s",
                    entry->index, diag_text(rc));
 }
 
-/* A log that does not fit the settings: the names would be cut. */
+/* Whether a log has other message sizes than the settings: names would be cut.
+ */
 static bool
-has_other_sizes(const struct batch *b, const struct log *log)
+has_other_sizes(const struct log_batch *b, const struct log *log)
 {
     return log->header.keyspace_size != b->dir.layout.keyspace_size ||
            log->header.key_size != b->dir.layout.key_size;
 }
 
-/* Claims one log and makes it number b->count.  False when it is not ours, or
- * not to be merged. */
+/* Claims one log and makes it number b->count.  False if another process has
+ * it, or it must not be merged. */
 static bool
-claim(struct batch *b, const struct logdir_entry *entry)
+claim_log(struct log_batch *b, const struct logdir_entry *entry)
 {
     struct batch_log *l = &b->logs[b->count];
     int rc;
@@ -376,7 +376,7 @@ claim(struct batch *b, const struct logdir_entry *entry)
     *l = (struct batch_log){.inode = entry->inode};
     rc = log_claim(&l->log, b->dir.fd, entry->index, LOG_MODE_FULL);
     if (rc < 0) {
-        claim_failed(b, entry, rc);
+        report_claim(b, entry, rc);
         return false;
     }
     l->claimed = true;
@@ -389,30 +389,31 @@ claim(struct batch *b, const struct logdir_entry *entry)
              "message.key_size=%u: set these, or use another data_dir",
              entry->index, l->log.header.keyspace_size, l->log.header.key_size);
         b->other_sizes = true;
-        release(b, l);
+        release_log(b, l);
         return false;
     }
     if (have_uuid(b, l->mark.uuid)) {
-        /* A copy of a log we have: the mark tells when that one is in. */
-        release(b, l);
+        /* A copy of a log of this batch: the marks show when that one is
+         * merged. */
+        release_log(b, l);
         return false;
     }
     return make_durable(b, l) == 0;
 }
 
-/* Takes one log.  1: more may be taken, 0: no more. */
+/* Adds one log to the batch.  1: more may be added, 0: no more. */
 static int
-take(struct batch *b, const struct logdir_entry *entry)
+take_log(struct log_batch *b, const struct logdir_entry *entry)
 {
     int rc, again;
 
-    if (!claim(b, entry))
+    if (!claim_log(b, entry))
         return !b->other_sizes;
-    rc = add(b, b->count);
+    rc = fold_log(b, b->count);
     b->count++;
     if (rc == 0)
         return !b->alone && b->count < b->max && fold_expects_room(&b->fold);
-    give_up(b, &b->logs[b->count - 1], rc);
+    drop_log(b, &b->logs[b->count - 1], rc);
     again = batch_fold(b);
     if (again < 0)
         return again;
@@ -420,7 +421,7 @@ take(struct batch *b, const struct logdir_entry *entry)
 }
 
 int
-batch_take(struct batch *b)
+batch_take(struct log_batch *b)
 {
     int rc, ready, i, more = 1;
 
@@ -433,7 +434,8 @@ batch_take(struct batch *b)
     rc = logdir_recover(&b->dir);
     if (rc < 0)
         return rc;
-    /* Later ones may be what a clean stop of the writer leaves to recovery. */
+    /* After the first time, recovered logs may be those that a clean stop of
+     * the writer leaves to recovery. */
     if (rc > 0 && !b->has_recovered)
         diag(DIAG_INFO, "recovered logs=%d", rc);
     b->has_recovered = true;
@@ -443,14 +445,15 @@ batch_take(struct batch *b)
         return ready;
     for (i = 0; i < ready && more > 0; i++)
         if (!is_deferred(b, &b->ready[i]))
-            more = take(b, &b->ready[i]);
+            more = take_log(b, &b->ready[i]);
     return more < 0 ? more : (int)b->count;
 }
 
-/* ---- giving back ------------------------------------------------------- */
+/* ---- releasing -------------------------------------------------------------
+ */
 
 void
-batch_give_back(struct batch *b, bool failed)
+batch_release_unmerged(struct log_batch *b, bool failed)
 {
     unsigned i;
 
@@ -460,46 +463,46 @@ batch_give_back(struct batch *b, bool failed)
         if (!l->claimed)
             continue;
         if (failed)
-            defer(b, l->log.header.index, l->inode);
-        release(b, l);
+            defer_log(b, l->log.header.index, l->inode);
+        release_log(b, l);
     }
     b->count = 0;
 }
 
-/* True when it is empty. */
+/* Empties a merged log.  False: the log was abandoned. */
 static bool
-empty(struct batch *b, struct batch_log *l)
+empty_log(struct log_batch *b, struct batch_log *l)
 {
     int rc;
 
     rc = log_empty(&l->log);
     if (rc == 0) {
         forget_failures(b, l->log.header.index, l->inode);
-        release(b, l);
+        release_log(b, l);
         return true;
     }
-    /* Full or empty, recovery reads which; the marks make both right. */
+    /* Full or empty, recovery reads which; the marks are right for both. */
     diag_errno(DIAG_ERROR, rc, "empty log=%" PRIu64, l->log.header.index);
-    defer(b, l->log.header.index, l->inode);
+    defer_log(b, l->log.header.index, l->inode);
     log_abandon(&l->log);
     l->claimed = false;
     return false;
 }
 
 unsigned
-batch_end(struct batch *b, bool stopped)
+batch_end(struct log_batch *b, bool stopped)
 {
     unsigned i, emptied = 0;
 
     for (i = 0; i < b->count; i++) {
         struct batch_log *l = &b->logs[i];
 
-        if (!l->claimed || !l->whole || !empty(b, l))
+        if (!l->claimed || !l->whole || !empty_log(b, l))
             continue;
         emptied++;
         b->stats.records += l->records;
         b->stats.zeros += l->zeros;
     }
-    batch_give_back(b, !stopped);
+    batch_release_unmerged(b, !stopped);
     return emptied;
 }

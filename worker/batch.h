@@ -1,18 +1,18 @@
-/* worker/batch.h - the full logs a worker has taken, folded together.
+/* worker/batch.h - the full logs that a worker has claimed, folded together.
  *
- * Oldest first, so that what readers are told about freshness moves on.  A log
- * is synced before it is read: what is merged must be what the disk will show
- * after a power loss.
+ * Oldest first, so that as_of_ms advances.  A log is synced before it is read:
+ * only records that survive a power loss may be merged.
  *
  * The fold always holds exactly the logs of the batch: when one of them must go
  * (it is damaged, or does not fit, or cannot be merged with the others) the
  * fold is cleared and the rest folded again.  A damaged log is quarantined, any
- * other is given back; neither stops the others.  A log that failed is left
- * alone for a while (struct retry), since claiming it changes the directory,
- * which wakes every worker.
+ * other is released unmerged; neither stops the others.  A log that failed is
+ * deferred (struct retry), since claiming it changes the directory, which wakes
+ * every worker.
  *
- * Ownership: the logs are claimed from batch_take() until batch_give_back() or
- * batch_end().  Reports through diag.  Errors: 0 or a negative errno.
+ * Ownership: the logs are claimed from batch_take() until
+ * batch_release_unmerged() or batch_end().  Reports through diag.  Errors: 0 or
+ * a negative errno.
  */
 #ifndef COUNTD_WORKER_BATCH_H
 #define COUNTD_WORKER_BATCH_H
@@ -35,8 +35,9 @@ struct batch_log {
     struct log log;
     struct store_fill mark;
     uint64_t inode;
-    bool claimed;     /* false: on its way out of the batch */
-    bool whole;       /* every keyspace has its records, or they are held */
+    bool claimed; /* false: it leaves the batch */
+    bool whole; /* all its records are durable in their keyspaces or in held.mdb
+                 */
     uint64_t records; /* increments in it, but those of 0 */
     uint64_t zeros;
 };
@@ -56,7 +57,7 @@ struct batch_stats {
     uint64_t zeros;       /* increments of 0 in them */
 };
 
-struct batch {
+struct log_batch {
     struct logdir dir;
     struct fold fold;
     int scratch_fd; /* where a log is folded that does not fit in memory */
@@ -78,30 +79,31 @@ struct batch {
 
 /* `log_fd` is data/log; it is duplicated.  `scratch_fd` is a directory on the
  * same disk, borrowed. */
-int batch_open(struct batch *b, int log_fd, int scratch_fd,
+int batch_open(struct log_batch *b, int log_fd, int scratch_fd,
                const struct layout *l, uint64_t log_size, unsigned max,
                size_t memory);
-void batch_close(struct batch *b);
+void batch_close(struct log_batch *b);
 
-/* Recovers what dead owners left, then takes and folds full logs; those that
- * failed lately are left for later.  Returns their number, or an error of the
- * directory itself or of clearing the fold: then give back. */
-int batch_take(struct batch *b);
+/* Recovers logs of dead owners, then claims and folds full logs; logs that
+ * failed lately are deferred.  Returns their number, or an error of the
+ * directory itself or of clearing the fold: then call batch_release_unmerged().
+ */
+int batch_take(struct log_batch *b);
 
-/* Quarantines a log, or gives it back for the next batch.  It still counts;
- * follow with batch_fold(). */
-void batch_quarantine(struct batch *b, unsigned number, const char *why);
-void batch_put_back(struct batch *b, unsigned number);
+/* Quarantines a log, or releases it unmerged for the next batch.  It still
+ * counts; follow with batch_fold(). */
+void batch_quarantine(struct log_batch *b, unsigned number, const char *why);
+void batch_release_one(struct log_batch *b, unsigned number);
 
-/* Folds the logs that are still claimed afresh; their numbers change.  Errors
- * as of batch_take(). */
-int batch_fold(struct batch *b);
+/* Folds the logs that are still claimed anew; their numbers change.  Errors as
+ * of batch_take(). */
+int batch_fold(struct log_batch *b);
 
-/* Gives all logs back as they are, full; those that failed wait. */
-void batch_give_back(struct batch *b, bool failed);
+/* Releases all logs unmerged; with `failed` they are deferred. */
+void batch_release_unmerged(struct log_batch *b, bool failed);
 
-/* Empties the logs that are whole, and gives the others back: they failed,
- * unless `stopped`.  Returns how many were emptied. */
-unsigned batch_end(struct batch *b, bool stopped);
+/* Empties the logs that are whole and releases the others unmerged; those are
+ * deferred unless `stopped`.  Returns how many were emptied. */
+unsigned batch_end(struct log_batch *b, bool stopped);
 
 #endif

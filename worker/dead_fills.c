@@ -32,7 +32,7 @@ dead_fills_forget(struct dead_fills *s)
 
 /* ---- headers ----------------------------------------------------------- */
 
-/* Reads what the headers of an open log say; false when neither is good. */
+/* Parses the headers of an open log; false if neither is valid. */
 static bool
 read_headers(int fd, struct dead_fills_log *log)
 {
@@ -70,7 +70,7 @@ reserve_log(struct dead_fills *s)
     return true;
 }
 
-/* Adds a log; false when it cannot be read. */
+/* Adds a log; false if it cannot be read. */
 static bool
 add_log(struct dead_fills *s, const char *name, bool quarantined)
 {
@@ -92,7 +92,7 @@ add_log(struct dead_fills *s, const char *name, bool quarantined)
     return good;
 }
 
-/* Adds the logs, or the quarantined ones; true when each could be read. */
+/* Adds the logs, or the quarantined ones; true if each could be read. */
 static bool
 add_logs(struct dead_fills *s, bool quarantined)
 {
@@ -122,11 +122,11 @@ read_logs(struct dead_fills *s)
     s->quarantine_read = add_logs(s, true);
 }
 
-/* Replaces what was read of a log by what a power loss would leave of it: after
- * fdatasync the disk has the headers, or an earlier sync failed and the page
- * cache has headers that the disk does not; so they are read from the disk.  A
- * page cache folio is dropped only when the whole of it is named, hence all of
- * the file.  False when that cannot be told. */
+/* Replaces the headers that were read of a log by those that would survive a
+ * power loss: after fdatasync the disk has them, or an earlier sync failed and
+ * the page cache has headers that the disk does not; so they are read from the
+ * disk. The kernel drops a page cache folio only if the range covers all of it,
+ * hence the whole file.  False if the disk's headers cannot be determined. */
 static bool
 read_from_disk(const struct dead_fills *s, struct dead_fills_log *log)
 {
@@ -149,9 +149,9 @@ read_from_disk(const struct dead_fills *s, struct dead_fills_log *log)
 
 /* ---- fills ------------------------------------------------------------- */
 
-/* True when the headers of the log show that this fill is over and emptied. */
+/* True if the headers of the log show that this fill ended and was emptied. */
 static bool
-is_past(const struct dead_fills_log *log, const struct store_fill *mark)
+is_fill_over(const struct dead_fills_log *log, const struct store_fill *mark)
 {
     return log->whole && (log->epoch > mark->epoch ||
                           (log->epoch == mark->epoch && log->empty));
@@ -185,8 +185,8 @@ dead_fills_contain(void *ctx, const struct store_fill *mark)
             continue;
         }
         found = true;
-        if (!is_past(log, mark) || !read_from_disk(s, log) ||
-            !has_uuid(log, mark) || !is_past(log, mark))
+        if (!is_fill_over(log, mark) || !read_from_disk(s, log) ||
+            !has_uuid(log, mark) || !is_fill_over(log, mark))
             return false;
     }
     return found || s->all_read;

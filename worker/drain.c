@@ -16,7 +16,8 @@ void
 drain_init(struct drain *d, struct store *store, struct held *held)
 {
     *d = (struct drain){.store = store, .held = held, .now_ns = clock_ns};
-    /* Without it names that share a place could be chosen; nothing worse. */
+    /* Without a random key a client could choose names that share a place; that
+     * only delays retries. */
     (void)!getrandom(&d->key, sizeof d->key, 0);
 }
 
@@ -26,8 +27,8 @@ now_ms(const struct drain *d)
     return d->now_ns() / 1000000;
 }
 
-/* The next pass begins then, or before.  What others have come to hold
- * meanwhile is seen by a pass, so one begins now and then anyway. */
+/* Lets the next pass begin at due_ms at the latest.  A pass also finds records
+ * that other processes held meanwhile, so one begins regularly. */
 static void
 note_due(struct drain *d, uint64_t due_ms)
 {
@@ -37,14 +38,14 @@ note_due(struct drain *d, uint64_t due_ms)
 
 /* ---- one record -------------------------------------------------------- */
 
-/* Determines whether a record is in: the keyspace must have exactly the fills
- * that the record names.  A later fill proves nothing, because whoever applied
- * it may have passed this record.
- *   -EAGAIN  the marks agree by now: they changed meanwhile
+/* Determines whether a record is applied: the keyspace must have exactly the
+ * fills that the record names.  A later fill proves nothing, because the
+ * process that applied it may have skipped this record.
+ *   -EAGAIN  the marks agree now: they changed meanwhile
  *   -ERANGE  the keyspace has a later fill of one of the logs
- *   -ESTALE  some of the logs are in, and others are not */
+ *   -ESTALE  some of the logs are merged, and others are not */
 static int
-judge(struct drain *d, const struct store_batch *b)
+check_applied(struct drain *d, const struct store_batch *b)
 {
     struct store_mark_info *infos = calloc(b->mark_count + 1, sizeof *infos);
     bool alike = true, ahead = false;
@@ -71,9 +72,9 @@ judge(struct drain *d, const struct store_batch *b)
     return alike && in == 0 ? -EAGAIN : -ESTALE;
 }
 
-/* Sees to it that a record is in, durably. */
+/* Makes sure that a record is applied, durably. */
 static int
-apply(struct drain *d, const struct store_batch *b)
+apply_record(struct drain *d, const struct store_batch *b)
 {
     const struct store_batch fence = {.name = b->name,
                                       .name_size = b->name_size};
@@ -83,44 +84,41 @@ apply(struct drain *d, const struct store_batch *b)
     rc = store_apply(d->store, b, &applied);
     if (rc != -ESTALE && rc != -EOVERFLOW)
         return rc;
-    rc = judge(d, b);
+    rc = check_applied(d, b);
     if (rc == 0)
         rc = store_apply(d->store, &fence, &applied) == 0 ? 0 : -EAGAIN;
     return rc;
 }
 
-/* Says why what is held of a keyspace stays held. */
+/* Reports why the held records of a keyspace are not applied. */
 static void
-tell(struct drain *d, const uint8_t *name, size_t size, int error)
+report_stays(struct drain *d, const uint8_t *name, size_t size, int error)
 {
     char text[NAME_TEXT_SIZE];
 
     (void)name_escape(name, size, text);
     if (error == -ERANGE)
         diag_repeating(&d->ahead, DIAG_ERROR,
-                       "held records stay: keyspace=%s has a later fill of the "
-                       "logs of a record, so it is unknown whether the record "
-                       "is in: it is of another time than data/" HELD_FOLDER
-                       "; see countd held; countd held drop gives up what is "
-                       "held for it",
+                       "keyspace=%s: held records not applied: it has a later "
+                       "fill of one of their logs, so the file and held.mdb "
+                       "are from different times; see countd held; countd "
+                       "held drop deletes them",
                        text);
     else if (error == -ESTALE)
         diag_repeating(&d->mixed, DIAG_ERROR,
-                       "held records stay: keyspace=%s has some of the logs "
-                       "of a record and not others: it is of another time "
-                       "than data/" HELD_FOLDER
-                       "; see countd held; countd held "
-                       "drop gives up what is held for it",
+                       "keyspace=%s: held records not applied: only some of a "
+                       "record's logs are merged, so the file and held.mdb "
+                       "are from different times; see countd held; countd "
+                       "held drop deletes them",
                        text);
     else if (error == -ENODATA)
         diag_repeating(&d->damaged, DIAG_ERROR,
-                       "held records stay: a record of keyspace=%s is damaged; "
-                       "see countd held; countd held drop gives up what is "
-                       "held for it",
+                       "keyspace=%s: held records not applied: one is damaged; "
+                       "see countd held; countd held drop deletes them",
                        text);
     else
         diag_repeating(&d->stays, DIAG_WARNING,
-                       "held records stay: keyspace=%s: %s", text,
+                       "keyspace=%s: held records not applied: %s", text,
                        diag_text(error));
     d->stats.damaged +=
         error == -ERANGE || error == -ESTALE || error == -ENODATA;
@@ -128,7 +126,7 @@ tell(struct drain *d, const uint8_t *name, size_t size, int error)
 
 /* ---- one keyspace ------------------------------------------------------ */
 
-/* Whether this call has had its time; at least one record was tried then. */
+/* Whether this call has used its time; at least one record was tried then. */
 static bool
 is_over(const struct drain *d)
 {
@@ -171,7 +169,7 @@ add_taken(struct taken *t, const struct held_record *r)
 }
 
 static int
-forget(struct drain *d, struct taken *t)
+delete_taken(struct drain *d, struct taken *t)
 {
     const size_t count = t->count;
     int rc;
@@ -185,10 +183,10 @@ forget(struct drain *d, struct taken *t)
     return rc;
 }
 
-/* Deletes what was applied when the next record shares a log with it: applied
- * first, that record would bring the log's mark past one that is still held,
- * and after a crash it would be unknown whether that one is in.  1: deleted, so
- * the record has to be read again. */
+/* Deletes the applied records if the next one shares a log with them.  Applying
+ * it first would move the log's mark beyond a record that is still held, and
+ * after a crash it would be unknown whether that one is applied.  1: deleted,
+ * so the record has to be read again. */
 static int
 forget_before(struct drain *d, struct taken *t, const struct store_batch *b)
 {
@@ -196,7 +194,7 @@ forget_before(struct drain *d, struct taken *t, const struct store_batch *b)
 
     if (t->count == 0 || (!shares_log(t, b) && !is_full(t, b)))
         return 0;
-    rc = forget(d, t);
+    rc = delete_taken(d, t);
     return rc == 0 ? 1 : rc;
 }
 
@@ -215,7 +213,7 @@ apply_next(struct drain *d, const uint8_t *name, size_t size, struct taken *t,
         rc = forget_before(d, t, &r.batch);
     if (rc != 0)
         return rc;
-    rc = apply(d, &r.batch);
+    rc = apply_record(d, &r.batch);
     if (rc < 0)
         return rc;
     d->applied = true;
@@ -224,10 +222,11 @@ apply_next(struct drain *d, const uint8_t *name, size_t size, struct taken *t,
     return 0;
 }
 
-/* Applies records until there is none (0), the time is over (1), or one cannot
+/* Applies records until none is left (0), the time is used (1), or one cannot
  * be applied.
- *   -EAGAIN  another process is in the way
- *   -ENODATA a record is damaged   others: see judge() and store_apply() */
+ *   -EAGAIN  another process is writing
+ *   -ENODATA a record is damaged; other errors: check_applied(), store_apply()
+ */
 static int
 apply_records(struct drain *d, const uint8_t *name, size_t size)
 {
@@ -238,7 +237,7 @@ apply_records(struct drain *d, const uint8_t *name, size_t size)
     do
         rc = apply_next(d, name, size, &taken, &after);
     while (rc >= 0 && (rc > 0 || !is_over(d)));
-    deleted = forget(d, &taken);
+    deleted = delete_taken(d, &taken);
     if (rc < 0 && rc != -ENOENT)
         return rc;
     return deleted < 0 ? deleted : rc == 0;
@@ -249,7 +248,7 @@ apply_keyspace(struct drain *d, const uint8_t *name, size_t size)
 {
     int rc;
 
-    rc = held_lock(d->held, name, size); /* a new look begins */
+    rc = held_lock(d->held, name, size); /* ends the snapshot */
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     rc = apply_records(d, name, size);
@@ -263,8 +262,8 @@ place_of(struct drain *d, const uint8_t *name, size_t size)
     return &d->places[hash_name(&d->key, 0, name, size) % DRAIN_RETRIES];
 }
 
-/* Whether a keyspace is tried in this pass.  All that share a place are, when
- * the first of them is. */
+/* Whether a keyspace is tried in this pass.  If one is, all that share its
+ * place are. */
 static bool
 is_open(struct drain *d, struct drain_place *p)
 {
@@ -295,7 +294,7 @@ try_keyspace(struct drain *d, const uint8_t *name, size_t size)
             note_due(d, now_ms(d));
         return;
     }
-    tell(d, name, size, rc);
+    report_stays(d, name, size, rc);
     if (p->failed != d->pass)
         retry_failed(&p->retry, now_ms(d), DRAIN_RETRY_FIRST_MS,
                      DRAIN_RETRY_MOST_MS);
@@ -330,9 +329,9 @@ begin_pass(struct drain *d)
     d->pass_ns = 0;
 }
 
-/* Goes on with the pass; -ENOENT: it is at its end. */
+/* Continues the pass; -ENOENT: it has ended. */
 static int
-go_on(struct drain *d)
+continue_pass(struct drain *d)
 {
     uint8_t name[STORE_NAME_MAX];
     size_t size;
@@ -352,7 +351,7 @@ go_on(struct drain *d)
 }
 
 static void
-tell_unreadable(int rc)
+report_unreadable(int rc)
 {
     static struct diag_repeat repeat;
 
@@ -360,9 +359,9 @@ tell_unreadable(int rc)
                    diag_text(rc));
 }
 
-/* One call's part of a pass. */
+/* Does as much of a pass as one call may. */
 static int
-run(struct drain *d)
+run_slice(struct drain *d)
 {
     int rc;
 
@@ -376,7 +375,7 @@ run(struct drain *d)
     if (rc == 0 && !d->passing && now_ms(d) >= d->due_ms)
         begin_pass(d);
     if (rc == 0 && d->passing)
-        rc = go_on(d);
+        rc = continue_pass(d);
     held_snapshot_end(d->held);
     return rc;
 }
@@ -393,16 +392,16 @@ drain_run(struct drain *d, bool logs_wait)
     else if (d->credit_ns < 0)
         return since / 1000000;
     if (!d->passing && d->due_ms == UINT64_MAX)
-        d->due_ms = 0; /* nothing was held: perhaps by now */
+        d->due_ms = 0; /* nothing was held when it was checked last */
     d->until_ns = since + (logs_wait ? (uint64_t)d->credit_ns : DRAIN_SLICE_NS);
-    rc = run(d);
+    rc = run_slice(d);
     took = d->now_ns() - since;
     now = now_ms(d);
     if (logs_wait)
         d->credit_ns -= (int64_t)took;
     d->pass_ns += took;
     if (rc < 0 && rc != -ENOENT) {
-        tell_unreadable(rc);
+        report_unreadable(rc);
         d->passing = false;
         d->due_ms = now + 1000;
     }

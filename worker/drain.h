@@ -1,31 +1,29 @@
-/* worker/drain.h - applies what is held, when its keyspaces can take it.
+/* worker/drain.h - applies held records once their keyspace can take them.
  *
- * Keyspaces come in turn, by name; the records of one strictly in the order in
- * which they were held, each as the batch that it is: the marks tell what of it
- * is in.  A record that cannot be applied has those behind it wait, and its
- * keyspace is tried again later, after longer and longer (struct retry).  A
- * record is deleted when it is in durably.
+ * Keyspaces are served by name, the records of one strictly by id, each as the
+ * store batch it was; its marks show whether it is already applied.  A record
+ * that fails blocks those after it, and its keyspace is retried with
+ * exponential back-off (struct retry).  A record is deleted after its keyspace
+ * has committed it.
  *
- * A record is in only when the keyspace has exactly the fills that the record
- * names.  One of which the keyspace has a later fill, or some logs and not
- * others, belongs to a directory that was put together from copies of different
- * times: nobody can tell whether it is in, so it stays and is reported, and an
+ * A record counts as applied only if the keyspace has exactly the fills that
+ * the record names.  If the keyspace has a later fill, or some of the logs and
+ * not others, the directory was assembled from copies of different times: it is
+ * unknown whether the record is applied, so it stays, is reported, and an
  * operator decides.  A record is deleted before a later fill of one of its logs
  * is applied, so a crash in between leaves no such record.  Workers and
- * commands hold a log's records behind what is held of its keyspace, so they
- * never bring a mark past a held fill.
+ * commands hold a log's records after those held for its keyspace, so they
+ * never move a mark beyond a held fill.
  *
- * While logs wait it takes a fifth of the worker's time, and never nothing:
- * every pass that may begin applies at least one record.  A pass that could
- * apply nothing is followed by a rest that is four times as long.
+ * While full logs wait, draining takes a fifth of the worker's time but at
+ * least one record per pass; a pass that applied nothing is followed by a pause
+ * four times its length.
  *
- * The retries are a table by hash of the name.  Where two names share a place,
- * a well keyspace may wait as long as a sick one does, DRAIN_RETRY_MOST_MS, and
- * a sick one is tried as often as the well one is applied to.
+ * The retry table is indexed by name hash: on a collision a healthy keyspace
+ * may wait up to DRAIN_RETRY_MOST_MS.
  *
- * Ownership: the caller's; store and held are borrowed.  One thread.  Reports
- * through diag.
- */
+ * Ownership: struct drain belongs to the caller; store and held are borrowed.
+ * One thread.  Reports through diag. */
 #ifndef COUNTD_WORKER_DRAIN_H
 #define COUNTD_WORKER_DRAIN_H
 
@@ -42,14 +40,14 @@
 #define DRAIN_RETRIES        4096 /* a power of 2 */
 #define DRAIN_RETRY_FIRST_MS 50
 #define DRAIN_RETRY_MOST_MS  60000
-#define DRAIN_BUSY_MS        50 /* another process is at it: again after that */
-#define DRAIN_LOOK_MS        1000 /* a pass begins that often, while any is held */
-#define DRAIN_SLICE_NS       20000000  /* a call that no log waits for */
-#define DRAIN_CREDIT_NS      250000000 /* a call that logs wait for, at most */
+#define DRAIN_BUSY_MS        50 /* retry after this if another process is writing */
+#define DRAIN_LOOK_MS        1000 /* between two passes, while records are held */
+#define DRAIN_SLICE_NS       20000000  /* a call while no log waits */
+#define DRAIN_CREDIT_NS      250000000 /* a call while logs wait, at most */
 #define DRAIN_IDS            64        /* records deleted at once */
-#define DRAIN_LOGS           256       /* that those name, at most */
+#define DRAIN_LOGS           256       /* named by those records, at most */
 
-/* Of all keyspaces with this hash. */
+/* The retry state of all keyspaces with this hash. */
 struct drain_place {
     struct retry retry;
     uint32_t open;   /* the pass in which they are tried */
@@ -85,15 +83,15 @@ struct drain {
 
 void drain_init(struct drain *d, struct store *store, struct held *held);
 
-/* Merging logs took so long. */
+/* Adds the time that merging logs took to what draining may use. */
 void drain_merged(struct drain *d, uint64_t ns);
 
-/* Something was held just now: a pass may begin. */
+/* Records were held: a pass may begin. */
 void drain_held(struct drain *d);
 
-/* Applies what can be applied, for a while; `logs_wait`: within the share that
- * drain_merged() leaves.  Returns when to call again (clock_ms; what is past
- * means at once); UINT64_MAX when nothing is held. */
+/* Applies held records for a while; with `logs_wait` within the share that
+ * drain_merged() grants.  Returns when to call again (clock_ms; a past time
+ * means at once); UINT64_MAX if nothing is held. */
 uint64_t drain_run(struct drain *d, bool logs_wait);
 
 #endif

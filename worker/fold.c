@@ -1,10 +1,11 @@
 /* worker/fold.c - see fold.h: fold_clear(), fold_trim(), fold_widen(),
  * fold_add(), fold_deltas().
  *
- * The hot loop takes slots in groups of GROUP: check and hash each and ask
- * for its cell, then ask for the entry behind each cell, then add.  The
- * memory waits of a group overlap, which is most of the speed.  Room for a
- * whole group is made before it starts, so the loop itself cannot fail. */
+ * The hot loop (add_slots()) processes slots in groups of GROUP: check and hash
+ * each and prefetch its cell, then prefetch the entry of each cell, then add.
+ * The memory waits of a group overlap, which is most of the speed.  Memory for
+ * a whole group is reserved before it starts, so the loop itself cannot fail.
+ */
 #include "worker/fold.h"
 
 #include <assert.h>
@@ -22,7 +23,7 @@
 #define READ_SIZE  ((size_t)128 << 10)
 #define ARENA_KEEP ((size_t)8 << 20)
 
-/* One checked record of a group, which is not of 0. */
+/* One checked record of a group; its increment is not 0. */
 struct record {
     struct message m;
     struct fold_keyspace *keyspace;
@@ -30,7 +31,7 @@ struct record {
     uint32_t tag;
 };
 
-/* Slots that are taken together. */
+/* Slots that are processed together. */
 struct fold_group {
     struct slot_stamp stamps[GROUP];
     struct message messages[GROUP];
@@ -161,7 +162,7 @@ reference_to(const struct fold *f, const void *at)
 }
 
 static void *
-take(struct fold *f, size_t size)
+take_bytes(struct fold *f, size_t size)
 {
     uint8_t *at = f->arena.at + f->arena_used;
 
@@ -187,7 +188,7 @@ static struct fold_keyspace *
 find_keyspace(const struct fold *f, uint32_t tag, const uint8_t *name,
               size_t size)
 {
-    const struct fold_cell *c = cells(&f->names);
+    const struct fold_cell *c = cells_of(&f->names);
     uint32_t at;
 
     for (at = tag & f->names.mask; c[at].reference != 0;
@@ -206,7 +207,7 @@ find_keyspace(const struct fold *f, uint32_t tag, const uint8_t *name,
 static struct fold_keyspace *
 new_keyspace(struct fold *f, uint32_t tag, const uint8_t *name, uint16_t size)
 {
-    struct fold_keyspace *k = take(f, keyspace_size(f, size));
+    struct fold_keyspace *k = take_bytes(f, keyspace_size(f, size));
     uint8_t *bits =
         (uint8_t *)k + round_up(offsetof(struct fold_keyspace, name) + size);
 
@@ -251,7 +252,7 @@ static struct fold_entry *
 find_entry(const struct fold *f, uint32_t tag, uint32_t keyspace,
            uint32_t minute, const struct message *m)
 {
-    const struct fold_cell *c = cells(&f->entries);
+    const struct fold_cell *c = cells_of(&f->entries);
     uint32_t at;
 
     for (at = tag & f->entries.mask; c[at].reference != 0;
@@ -267,14 +268,15 @@ find_entry(const struct fold *f, uint32_t tag, uint32_t keyspace,
     return NULL;
 }
 
-/* Notes a new entry in its keyspace; starts a chunk when the last is full. */
+/* Adds a new entry to its keyspace's list; starts a chunk if the last is full.
+ */
 static void
 list_entry(struct fold *f, struct fold_keyspace *k, uint32_t entry)
 {
     struct fold_chunk *c = at_reference(f, k->chunk);
 
     if (k->chunk == 0 || c->count == FOLD_CHUNK) {
-        c = take(f, sizeof *c);
+        c = take_bytes(f, sizeof *c);
         c->older = k->chunk;
         c->count = 0;
         k->chunk = reference_to(f, c);
@@ -288,7 +290,7 @@ list_entry(struct fold *f, struct fold_keyspace *k, uint32_t entry)
 static struct fold_entry *
 new_entry(struct fold *f, const struct record *r, uint32_t keyspace)
 {
-    struct fold_entry *e = take(f, entry_size(r->m.key_size));
+    struct fold_entry *e = take_bytes(f, entry_size(r->m.key_size));
     const uint32_t reference = reference_to(f, e);
 
     e->keyspace = keyspace;
@@ -362,7 +364,7 @@ read_group(struct fold *f, const struct log *log, unsigned number,
         r->keyspace = k;
         r->minute = minute_of(&g->stamps[i]);
         r->tag = entry_tag(f, &r->m, k, r->minute);
-        __builtin_prefetch(&cells(&f->entries)[r->tag & f->entries.mask]);
+        __builtin_prefetch(&cells_of(&f->entries)[r->tag & f->entries.mask]);
         n++;
     }
     return n;
@@ -374,9 +376,9 @@ add_group(struct fold *f, struct fold_group *g, int count)
     int i;
 
     for (i = 0; i < count; i++)
-        fold_prefetch(
-            f,
-            cells(&f->entries)[g->records[i].tag & f->entries.mask].reference);
+        fold_prefetch(f,
+                      cells_of(&f->entries)[g->records[i].tag & f->entries.mask]
+                          .reference);
     for (i = 0; i < count; i++) {
         const struct record *r = &g->records[i];
         const uint32_t keyspace = reference_to(f, r->keyspace);
@@ -409,7 +411,7 @@ read_slots(const struct fold *f, const struct log *log, uint32_t from,
 
 /* A missing slot in a sealed log is damage like any other. */
 static int
-damage(int rc)
+slot_error(int rc)
 {
     return rc == -ENOENT ? -EBADMSG : rc;
 }
@@ -431,7 +433,7 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
                        f->slots + (size_t)at * log->layout.slot_size, from + at,
                        group, &g);
         if (n < 0)
-            return damage(n);
+            return slot_error(n);
         f->zeros += group - (uint32_t)n;
         add_group(f, &g, n);
         if (f->watch)

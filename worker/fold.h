@@ -8,9 +8,9 @@
  * Increments of 0 are skipped here: they change nothing and make no key.
  *
  * Memory: at most `memory` bytes, whatever the logs hold; names come from the
- * network, so the tables are keyed and every keyspace and key may be new.
- * What does not fit is not taken in at all (-ENOBUFS); a single log that does
- * not fit is folded in a file (fold_widen).
+ * network, so the tables are keyed and every keyspace and key may be new. A log
+ * that does not fit is not added (-ENOBUFS); a single log that does not fit is
+ * folded in a file (fold_widen).
  *
  * Ownership: struct fold is the caller's from fold_open() to fold_close().
  * Keyspaces, entries and deltas live until fold_clear(); deltas only until
@@ -76,9 +76,10 @@ struct fold_table {
     uint32_t limit; /* grow before more are used */
 };
 
-/* Who is told what is read, as it is read and checked: of each log first that
- * it begins, then of its increments, those of 0 too, SLOT_RUN at most at once,
- * then how fold_add() ends. */
+/* An observer of the records as they are read and checked: begin() of each log,
+ * see() of its increments, also those of 0, SLOT_RUN at most at a time, then
+ * end() with the result of fold_add().  The marks are those of the keyspace and
+ * the entry; an increment of 0 has none.  They live until clear(). */
 struct fold_watch {
     void (*begin)(void *ctx, const struct log *log);
     void (*see)(void *ctx, const struct message *messages,
@@ -89,7 +90,7 @@ struct fold_watch {
 
 struct fold {
     struct hash_key hash_key;
-    const struct fold_watch *watch; /* borrowed; NULL: nobody */
+    const struct fold_watch *watch; /* borrowed; NULL: none */
     size_t memory;
     unsigned logs_max;
     bool wide;           /* regions are files; memory does not bind */
@@ -117,10 +118,10 @@ void fold_close(struct fold *f);
  * -ENOMEM: it must be cleared again before any other use. */
 int fold_clear(struct fold *f);
 
-/* Gives back memory that an empty fold has kept for the next batch. */
+/* Frees memory that an empty fold has cached for the next batch. */
 void fold_trim(struct fold *f);
 
-/* Makes room for any `slots` records in files of directory `dirfd`, until
+/* Reserves files in directory `dirfd` for any `slots` records, until
  * fold_clear().  Only on an empty fold.  -ENOSPC, -EIO, -ENOMEM. */
 int fold_widen(struct fold *f, int dirfd, uint32_t slots);
 
@@ -130,8 +131,8 @@ int fold_widen(struct fold *f, int dirfd, uint32_t slots);
  * After any failure part of the log may be in: clear. */
 int fold_add(struct fold *f, const struct log *log, unsigned number);
 
-/* Whether one more log like the last one will fit.  A guess, so that the usual
- * batch ends before a log does not: then all are folded again. */
+/* Whether one more log like the last one is expected to fit: the usual batch
+ * should end before a log does not, because then all are folded again. */
 bool fold_expects_room(const struct fold *f);
 
 /* The keyspace's entries as deltas, sorted by key, then minute.  Keys point

@@ -34,7 +34,7 @@ table_grow(struct fold *f, struct fold_table *t)
     if (rc < 0)
         return rc == -ENOMEM ? -ENOBUFS : rc;
     for (at = 0; at <= t->mask; at++) {
-        const struct fold_cell *c = &cells(t)[at];
+        const struct fold_cell *c = &cells_of(t)[at];
 
         if (c->reference != 0)
             table_put(&bigger, c->tag, c->reference);
@@ -87,9 +87,9 @@ fold_reserve(struct fold *f)
     return 0;
 }
 
-/* What a table takes while it grows for so many more cells. */
+/* Bytes that a table needs to grow for `more` more cells. */
 static size_t
-growth(const struct fold_table *t, uint32_t more)
+table_growth(const struct fold_table *t, uint32_t more)
 {
     return t->used + more > t->limit ? 2 * table_size(t) : 0;
 }
@@ -103,6 +103,7 @@ fold_expects_room(const struct fold *f)
                         entries * FOLD_SCRATCH_SIZE;
 
     return !f->wide &&
-           fold_memory(f) + more + growth(&f->entries, entries + FOLD_GROUP) <=
+           fold_memory(f) + more +
+                   table_growth(&f->entries, entries + FOLD_GROUP) <=
                f->memory;
 }

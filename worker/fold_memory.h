@@ -1,8 +1,6 @@
-/* worker/fold_memory.h - the memory of a fold: its tables, and room for what
- * may come next.
+/* worker/fold_memory.h - the memory of a fold: its tables, and fold_reserve().
  *
- * For fold.c only; what is public of it is in fold.h.
- */
+ * For fold.c only; the public part is in fold.h. */
 #ifndef COUNTD_WORKER_FOLD_MEMORY_H
 #define COUNTD_WORKER_FOLD_MEMORY_H
 
@@ -59,7 +57,7 @@ record_size_max(const struct fold *f)
 /* ---- tables ------------------------------------------------------------ */
 
 static inline struct fold_cell *
-cells(const struct fold_table *t)
+cells_of(const struct fold_table *t)
 {
     return (struct fold_cell *)(void *)t->cells.at;
 }
@@ -73,12 +71,11 @@ table_size(const struct fold_table *t)
 /* `count` cells, a power of two, in memory or (`dirfd` not -1) in a file. */
 int fold_table_open(struct fold_table *t, uint32_t count, int dirfd);
 
-/* The cell of `reference` when it is there already, else the free one it
- * goes to is taken. */
+/* Takes a free cell for `reference`. */
 static inline void
 table_put(struct fold_table *t, uint32_t tag, uint32_t reference)
 {
-    struct fold_cell *c = cells(t);
+    struct fold_cell *c = cells_of(t);
     uint32_t at = tag & t->mask;
 
     assert(t->used <= t->mask);
@@ -88,13 +85,13 @@ table_put(struct fold_table *t, uint32_t tag, uint32_t reference)
     t->used++;
 }
 
-/* A table that was well used is kept at its size, to spare the next batch
- * the growing. */
+/* Clears a table.  A table that was well used keeps its size, which saves the
+ * next batch the growing. */
 int fold_table_clear(struct fold_table *t);
 
-/* ---- room -------------------------------------------------------------- */
+/* ---- reserving ---------------------------------------------------------- */
 
-/* Makes room for FOLD_GROUP more records, whatever they are.
+/* Reserves memory for any FOLD_GROUP more records.
  *   -ENOBUFS  there is none */
 int fold_reserve(struct fold *f);
 

@@ -10,7 +10,7 @@
 #include "common/base/diag.h"
 #include "common/wire/name.h"
 
-enum leaving { STAYS, GIVEN_BACK, IS_OLDER };
+enum leaving { STAYS, RELEASED, QUARANTINED };
 
 int
 log_select_open(struct log_select *a, struct store *store, struct held *held,
@@ -40,7 +40,7 @@ log_select_close(struct log_select *a)
 }
 
 unsigned
-log_select_touching(struct log_select *a, const struct batch *b,
+log_select_touching(struct log_select *a, const struct log_batch *b,
                     const struct fold_keyspace *k)
 {
     unsigned i, n = 0;
@@ -55,11 +55,11 @@ log_select_touching(struct log_select *a, const struct batch *b,
     return n;
 }
 
-/* ---- what is said of one log ------------------------------------------- */
+/* ---- reports about one log --------------------------------------------- */
 
 static void
-tell_older(const struct batch *b, unsigned number,
-           const struct fold_keyspace *where)
+report_older(const struct log_batch *b, unsigned number,
+             const struct fold_keyspace *where)
 {
     char text[NAME_TEXT_SIZE];
 
@@ -70,11 +70,11 @@ tell_older(const struct batch *b, unsigned number,
          b->logs[number].log.header.index, text);
 }
 
-/* Nothing is lost: what the keyspace has is not what is in this log.  But
- * whoever copied the directory while it was in use should know. */
+/* Reports a fill that is not the one merged under its epoch.  Nothing is lost,
+ * but it shows that the directory was copied while it was in use. */
 static void
-tell_other_fill(const struct batch *b, unsigned number,
-                const struct fold_keyspace *where)
+report_other_fill(const struct log_batch *b, unsigned number,
+                  const struct fold_keyspace *where)
 {
     static struct diag_repeat repeat;
     char text[NAME_TEXT_SIZE];
@@ -89,10 +89,10 @@ tell_other_fill(const struct batch *b, unsigned number,
 
 /* ---- one keyspace ------------------------------------------------------ */
 
-/* Asks the keyspace and what is held for it about its n logs. */
+/* Reads what the keyspace's marks and its held records say about its n logs. */
 static int
-ask(struct log_select *a, const struct fold_keyspace *k, unsigned n,
-    bool *unknown)
+read_states(struct log_select *a, const struct fold_keyspace *k, unsigned n,
+            bool *unknown)
 {
     unsigned i;
     int rc = 0;
@@ -109,10 +109,10 @@ ask(struct log_select *a, const struct fold_keyspace *k, unsigned n,
     return 0;
 }
 
-/* Whether it says the same of two of its logs; of what it cannot read, nothing
- * is known. */
+/* Whether the keyspace reports the same state for two of its logs; if it cannot
+ * be read, no two states are the same. */
 static bool
-agrees(const struct log_select *a, unsigned i, unsigned j, bool unknown)
+is_same_state(const struct log_select *a, unsigned i, unsigned j, bool unknown)
 {
     const bool held = a->held_states[i] == HELD_SAME;
 
@@ -121,16 +121,17 @@ agrees(const struct log_select *a, unsigned i, unsigned j, bool unknown)
     return !unknown && store_marks_agree(&a->infos[i], &a->infos[j]);
 }
 
-/* Marks the logs that have to leave because of what the keyspace says. */
+/* Marks the logs that the keyspace's states exclude from the batch. */
 static int
-judge(struct log_select *a, const struct batch *b, struct fold_keyspace *k)
+select_for_keyspace(struct log_select *a, const struct log_batch *b,
+                    struct fold_keyspace *k)
 {
     const unsigned n = log_select_touching(a, b, k);
     unsigned i, first = n; /* of those that stay */
     bool unknown;
     int rc;
 
-    rc = ask(a, k, n, &unknown);
+    rc = read_states(a, k, n, &unknown);
     if (rc < 0)
         return rc;
     a->unknown = a->unknown || unknown;
@@ -142,12 +143,12 @@ judge(struct log_select *a, const struct batch *b, struct fold_keyspace *k)
         if (a->leaving[number] != STAYS)
             continue;
         if (!held && !unknown && state == STORE_MARK_AHEAD) {
-            a->leaving[number] = IS_OLDER;
-            tell_older(b, number, k);
+            a->leaving[number] = QUARANTINED;
+            report_older(b, number, k);
             continue;
         }
         if (!held && !unknown && state == STORE_MARK_OTHER)
-            tell_other_fill(b, number, k);
+            report_other_fill(b, number, k);
         if (first == n) {
             first = i;
             k->state = held ? KEYSPACE_ALREADY_HELD : KEYSPACE_APPLY;
@@ -155,8 +156,8 @@ judge(struct log_select *a, const struct batch *b, struct fold_keyspace *k)
             if (a->held_states[i] == HELD_OTHER)
                 k->state = KEYSPACE_TO_HOLD;
 #endif
-        } else if (!agrees(a, first, i, unknown)) {
-            a->leaving[number] = GIVEN_BACK;
+        } else if (!is_same_state(a, first, i, unknown)) {
+            a->leaving[number] = RELEASED;
         }
     }
     return 0;
@@ -164,10 +165,10 @@ judge(struct log_select *a, const struct batch *b, struct fold_keyspace *k)
 
 /* ---- the batch --------------------------------------------------------- */
 
-/* Has those go that must.  Returns how many went, *given_back of them for a
- * later batch. */
+/* Removes the excluded logs.  Returns their number; *given_back: some were
+ * released for a later batch. */
 static unsigned
-dismiss(struct log_select *a, struct batch *b, bool *given_back)
+remove_leaving(struct log_select *a, struct log_batch *b, bool *given_back)
 {
     unsigned i, gone = 0;
 
@@ -175,10 +176,10 @@ dismiss(struct log_select *a, struct batch *b, bool *given_back)
         if (a->leaving[i] == STAYS)
             continue;
         gone++;
-        if (a->leaving[i] == IS_OLDER) {
+        if (a->leaving[i] == QUARANTINED) {
             batch_quarantine(b, i, "it is older than the keyspaces");
         } else {
-            batch_put_back(b, i);
+            batch_release_one(b, i);
             *given_back = true;
         }
     }
@@ -186,7 +187,7 @@ dismiss(struct log_select *a, struct batch *b, bool *given_back)
 }
 
 static int
-judge_all(struct log_select *a, struct batch *b)
+select_for_all(struct log_select *a, struct log_batch *b)
 {
     struct fold_keyspace *k;
     int rc;
@@ -196,24 +197,24 @@ judge_all(struct log_select *a, struct batch *b)
         return rc;
     memset(a->leaving, STAYS, b->count * sizeof *a->leaving);
     for (k = b->fold.first; rc == 0 && k; k = k->next)
-        rc = judge(a, b, k);
+        rc = select_for_keyspace(a, b, k);
     held_snapshot_end(a->held);
     return rc;
 }
 
 int
-log_select_sort(struct log_select *a, struct batch *b)
+log_select_sort(struct log_select *a, struct log_batch *b)
 {
     bool given_back = false;
     int rc;
 
     a->unknown = false;
-    for (;;) { /* each time round there is a log less */
-        rc = judge_all(a, b);
+    for (;;) { /* each iteration removes a log */
+        rc = select_for_all(a, b);
         if (rc < 0)
             return rc;
         b->alone = a->unknown;
-        if (dismiss(a, b, &given_back) == 0)
+        if (remove_leaving(a, b, &given_back) == 0)
             return given_back;
         rc = batch_fold(b);
         if (rc < 0)

@@ -1,6 +1,6 @@
-/* worker/main.c - countd-worker: wiring only.
- *
- * Entry points: main(). */
+/* worker/main.c - countd-worker: main() reads the settings and opens the data
+ * directory, run_worker() opens the store, serve_until_stopped() runs the loop.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -39,9 +39,9 @@ struct worker {
 #define LOG_FILES 2   /* descriptors of each log of a batch */
 #define FILES_MIN 128 /* fewer are refused */
 
-/* Raises the limit of descriptors as far as it may be, and takes fewer logs at
- * once where it stays too low: what a batch holds must not be missing when a
- * keyspace is to be opened. */
+/* Raises the limit of descriptors as far as possible, and takes fewer logs per
+ * batch if it stays too low: opening a keyspace must not fail because the logs
+ * of a batch use all descriptors. */
 static int
 limit_files(struct worker *w)
 {
@@ -71,9 +71,9 @@ open_archive(struct worker *w)
         diag_errno(DIAG_ERROR, rc, "open archive/, logs are not archived");
 }
 
-/* Serves until it is told to stop. */
+/* Runs the loop until a signal stops it. */
 static int
-serve(struct worker *w)
+serve_until_stopped(struct worker *w)
 {
     int rc;
 
@@ -133,9 +133,9 @@ open_held(struct worker *w)
     return held_open(&w->held, &options);
 }
 
-/* Opens the rest in the order it is needed, serves, and closes it. */
+/* Opens the remaining parts in the order of need, serves, and closes them. */
 static int
-run(struct worker *w)
+run_worker(struct worker *w)
 {
     struct layout found;
     int rc, status = CONFIG_EXIT_SYSTEM;
@@ -172,7 +172,7 @@ run(struct worker *w)
         goto close_merge;
     }
     open_archive(w);
-    status = serve(w);
+    status = serve_until_stopped(w);
 
 close_merge:
     merge_close(&w->merge);
@@ -210,7 +210,7 @@ main(int argc, char **argv)
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_WRITE);
     diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
-    status = run(&w);
+    status = run_worker(&w);
     datadir_close(&w.dir);
     return status;
 }

@@ -10,19 +10,19 @@
 #include <stddef.h>
 
 struct memory {
-    int fd; /* /proc/self/statm; -1: cannot tell */
+    int fd; /* /proc/self/statm; -1: not available */
     size_t page_size;
 };
 
-/* Without /proc it works and always says 0. */
+/* Without /proc memory_in_use() returns 0. */
 void memory_open(struct memory *m);
 void memory_close(struct memory *m);
 
-/* Bytes resident that no file backs, less what malloc has free for its next
- * calls; 0 when it cannot be told. */
+/* Resident bytes that no file backs, less the free memory of malloc; 0:
+ * unknown. */
 size_t memory_in_use(const struct memory *m);
 
-/* Gives what malloc keeps free back to the machine. */
+/* Returns the free memory of malloc to the system. */
 void memory_trim(void);
 
 #endif

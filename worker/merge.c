@@ -75,8 +75,8 @@ merge_open(struct merge *m, const struct config *config,
     if (rc < 0)
         return rc;
     memory_open(&m->memory);
-    dead_fills_init(&m->spent, dir->log_fd);
-    rc = log_select_open(&m->agree, store, held, max);
+    dead_fills_init(&m->dead_fills, dir->log_fd);
+    rc = log_select_open(&m->select, store, held, max);
     if (rc < 0)
         merge_close(m);
     return rc;
@@ -120,18 +120,18 @@ void
 merge_close(struct merge *m)
 {
     archive_close(&m->archive);
-    log_select_close(&m->agree);
-    dead_fills_fini(&m->spent);
+    log_select_close(&m->select);
+    dead_fills_fini(&m->dead_fills);
     batch_close(&m->batch);
     memory_close(&m->memory);
 }
 
 /* ---- the batch --------------------------------------------------------- */
 
-/* Archives the logs that are about to be emptied.  What cannot be archived
- * stops no merge: the folder itself says what is missing. */
+/* Archives the logs that are about to be emptied.  A failure does not stop the
+ * merge: the archive itself shows which logs are missing. */
 static void
-archive(struct merge *m)
+archive_logs(struct merge *m)
 {
     static struct diag_repeat repeat, early, sync;
     const uint64_t made_room = m->archive.made_room;
@@ -192,16 +192,16 @@ report_saturation(const struct merge *m, uint64_t before)
                        m->stats.saturated);
 }
 
-/* Nothing to do: memory kept for the next batch goes back. */
+/* Frees the memory cached for the next batch. */
 static void
-rest(struct merge *m)
+release_idle_memory(struct merge *m)
 {
     if (!m->worked)
         return;
     m->worked = false;
 
-    /* A last look that found nothing but a damaged log leaves names behind.
-     * When this fails the next batch begins with it. */
+    /* A last scan that found nothing but a damaged log leaves names in the
+     * fold. If clearing fails, the next batch begins with it. */
     if (fold_clear(&m->batch.fold) == 0)
         fold_trim(&m->batch.fold);
     memory_trim();
@@ -213,17 +213,17 @@ merge_retry_ms(const struct merge *m)
     return m->batch.retry_ms;
 }
 
-/* What a look at the directory that took no log means. */
+/* The outcome of a scan that claimed no log. */
 static enum merge_outcome
 nothing_taken(struct merge *m)
 {
     if (m->batch.other_sizes)
         return MERGE_REFUSED;
-    rest(m);
+    release_idle_memory(m);
     return m->batch.retry_ms == UINT64_MAX ? MERGE_IDLE : MERGE_LATER;
 }
 
-/* Merges the logs of the batch; `others`: some were given back for the next. */
+/* Merges the logs of the batch; `others`: some were released for the next. */
 static enum merge_outcome
 merge_batch(struct merge *m, bool others)
 {
@@ -235,7 +235,7 @@ merge_batch(struct merge *m, bool others)
     m->waiting = false;
     apply_batch(m);
     if (archive_is_on(&m->archive))
-        archive(m);
+        archive_logs(m);
     halted = apply_batch_stopped(m);
     report_batch(m, since_ms);
     report_saturation(m, saturated);
@@ -251,33 +251,33 @@ merge_batch(struct merge *m, bool others)
 }
 
 static enum merge_outcome
-run(struct merge *m)
+run_batch(struct merge *m)
 {
     static struct diag_repeat looks, prepares;
     int rc;
 
     rc = batch_take(&m->batch);
     if (rc < 0) {
-        diag_repeating(&looks, DIAG_ERROR, "look for full logs: %s",
+        diag_repeating(&looks, DIAG_ERROR, "scan for full logs: %s",
                        diag_text(rc));
-        batch_give_back(&m->batch, false);
+        batch_release_unmerged(&m->batch, false);
         return MERGE_WAIT;
     }
     if (rc == 0)
         return nothing_taken(m);
     m->worked = true;
-    rc = log_select_sort(&m->agree, &m->batch);
+    rc = log_select_sort(&m->select, &m->batch);
     if (rc >= 0)
         return merge_batch(m, rc > 0);
     diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", diag_text(rc));
-    batch_give_back(&m->batch, false);
+    batch_release_unmerged(&m->batch, false);
     return MERGE_WAIT;
 }
 
 enum merge_outcome
 merge_run(struct merge *m)
 {
-    const enum merge_outcome outcome = run(m);
+    const enum merge_outcome outcome = run_batch(m);
 
     archive_forget(&m->archive);
     return outcome;
@@ -288,10 +288,10 @@ is_dead_fill(void *ctx, const struct store_fill *mark)
 {
     struct merge *m = ctx;
 
-    return dead_fills_contain(&m->spent, mark);
+    return dead_fills_contain(&m->dead_fills, mark);
 }
 
-/* Also when nobody can tell. */
+/* True also if held.mdb cannot be read. */
 static bool
 has_held_records(void *ctx, const uint8_t *name, size_t name_size)
 {
@@ -345,7 +345,7 @@ merge_maintain(struct merge *m, uint64_t until_ns)
 
     more = store_maintain(m->store, &t);
     if (!more)
-        dead_fills_forget(&m->spent);
+        dead_fills_forget(&m->dead_fills);
     tend_archive(m);
     maintain_reserve(m);
     return more;

@@ -1,22 +1,24 @@
 /* worker/merge.h - a batch of full logs -> one batch per keyspace.
  *
- * The happy path: take and fold full logs; ask each keyspace what it has of
+ * The happy path: claim and fold full logs; read each keyspace's marks for
  * them; have the store apply the sums and the marks of the logs, keyspace by
  * keyspace; then empty the logs.  A log is emptied only when every keyspace it
  * names has its records durably, or they are held durably (held.h).
  *
  * The rest is what keeps it exactly once:
- *   - logs of which a keyspace does not say the same are merged one after the
- *     other (worker/log_select.h);
- *   - what a keyspace cannot take is held, and so is what comes while something
- *     is held for it: it stops nobody (worker/drain.h applies it later);
- *   - a keyspace that another process is writing to is put off, then waited
- *     for;
- *   - marks that changed meanwhile: the logs are given back and met again;
+ *   - logs in different states for a keyspace are merged one after the other
+ *     (worker/log_select.h);
+ *   - records that a keyspace cannot take are held, and so are later ones while
+ *     any are held for it: other keyspaces go on (worker/drain.h applies them
+ *     later);
+ *   - a keyspace that another process is writing to is deferred, then
+ *     waited for;
+ *   - if marks changed meanwhile, the logs are released and merged later;
  *   - a full disk: the logs stay full and are tried again.
  *
- * One thread.  Between two keyspaces, and while it waits, `stop` is asked; when
- * it says so the rest is given back unharmed.  Reports through diag.
+ * One thread.  Between two keyspaces, and while it waits, it calls stop(); if
+ * that returns true the remaining logs are released unmerged.  Reports through
+ * diag.
  */
 #ifndef COUNTD_WORKER_MERGE_H
 #define COUNTD_WORKER_MERGE_H
@@ -56,25 +58,25 @@ struct merge_stats {
 };
 
 struct merge {
-    struct batch batch;
-    struct log_select agree;
+    struct log_batch batch;
+    struct log_select select;
     struct store *store; /* borrowed */
     struct held *held;   /* borrowed */
-    struct dead_fills spent;
-    uint64_t reserve_ms; /* when the reserve is looked at next */
+    struct dead_fills dead_fills;
+    uint64_t reserve_ms; /* when the reserve is checked next */
     struct memory memory;
     size_t memory_most;  /* anonymous, while a commit is made */
     size_t commit_least; /* what a commit may always take of it */
     const struct datadir *dir;
-    uint64_t keyspace_max; /* for words: of the settings */
+    uint64_t keyspace_max; /* for reports: of the settings */
     uint64_t keys_max;
-    struct archive archive;  /* off until merge_archive() */
-    struct fold_watch watch; /* has it told of what is read */
-    bool waiting;            /* the machine cannot now */
-    bool worked;             /* since memory was given back */
-    uint64_t
-        patient_ms;   /* waits for another process since (clock_ms); 0: not */
-    uint64_t told_ms; /* said so last */
+    struct archive archive;    /* off until merge_archive() */
+    struct fold_watch watch;   /* the archive's, which sees all records read */
+    bool waiting;              /* the machine cannot proceed now */
+    bool worked;               /* memory is cached since a batch */
+    uint64_t waiting_since_ms; /* waiting for another process since (clock_ms);
+                                  0: not */
+    uint64_t reported_ms;      /* time of the last report */
     bool (*stop)(void *ctx);
     void *stop_ctx;
     struct merge_stats stats;

@@ -7,7 +7,7 @@
 
 #include "worker/fold.h"
 
-/* What is sorted: 8 bytes of the key, and where the rest is. */
+/* A sort entry: 8 bytes of the key, and a reference to the entry. */
 struct sort_item {
     uint64_t prefix;
     uint32_t entry;

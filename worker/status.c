@@ -7,7 +7,7 @@
 #include "common/base/diag.h"
 
 static void
-fill(struct worker_status *s)
+fill_row(struct worker_status *s)
 {
     const struct merge_stats *m = &s->merge->stats;
     int64_t *v = s->row.values;
@@ -35,7 +35,7 @@ fill(struct worker_status *s)
 static void
 put_logs(struct worker_status *s)
 {
-    const struct batch *b = &s->merge->batch;
+    const struct log_batch *b = &s->merge->batch;
 
     for (unsigned i = 0; i < b->count; i++) {
         const struct log *log = &b->logs[i].log;
@@ -75,7 +75,7 @@ worker_status_tick(struct worker_status *s)
     if (now < s->due_ms)
         return;
     s->due_ms = now + STATUS_TICK_MS;
-    fill(s);
+    fill_row(s);
     status_put(&s->status, &s->row);
     put_logs(s);
 }
@@ -83,6 +83,6 @@ worker_status_tick(struct worker_status *s)
 void
 worker_status_print(struct worker_status *s)
 {
-    fill(s);
+    fill_row(s);
     status_print("figures: ", &s->row);
 }

@@ -35,7 +35,7 @@ on_signal(void *ctx, int signo)
     loop_stop(w->loop);
 }
 
-/* The loop does not run while a batch is merged, so that looks for itself. */
+/* The loop does not run while a batch is merged, so the merge calls this. */
 static bool
 is_told_to_stop(void *ctx)
 {
@@ -55,7 +55,7 @@ is_told_to_stop(void *ctx)
 /* ---- looking ----------------------------------------------------------- */
 
 static void
-look_at(struct watch *w, uint64_t when_ms)
+arm_timer(struct watch *w, uint64_t when_ms)
 {
     int rc;
 
@@ -72,7 +72,7 @@ on_change(struct loop_source *source, uint32_t events)
     unsigned i;
 
     (void)events; /* readable is all it can be */
-    /* What changed does not matter: the directory is read afresh. */
+    /* The directory is read anew, so the kind of change does not matter. */
     for (i = 0; i < READS_MAX; i++)
         if (read(source->fd, buffer, sizeof buffer) <= 0)
             break;
@@ -86,12 +86,12 @@ on_look(struct loop_timer *timer)
 }
 
 static uint64_t
-sooner(uint64_t a, uint64_t b)
+earlier_ms(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Merges one batch and says when to look for the next. */
+/* Merges one batch and sets when to scan for the next. */
 static void
 merge(struct watch *w, uint64_t now)
 {
@@ -117,18 +117,18 @@ merge(struct watch *w, uint64_t now)
     }
     w->look_ms = now;
     if (outcome != MERGE_DONE)
-        w->look_ms = sooner(now + WATCH_LOOK_MS, merge_retry_ms(w->merge));
+        w->look_ms = earlier_ms(now + WATCH_POLL_MS, merge_retry_ms(w->merge));
 }
 
-/* When logs may be looked for. */
+/* The time of the next scan for logs. */
 static uint64_t
 next_look(const struct watch *w)
 {
     return w->look_ms > w->machine.due_ms ? w->look_ms : w->machine.due_ms;
 }
 
-/* Merges one batch when it is time, then applies what is held, then lets the
- * store tend.  True: again at once. */
+/* Merges one batch if it is time, then drains held records, then lets the store
+ * maintain itself.  True: call again at once. */
 static bool
 after_turn(void *ctx)
 {
@@ -144,20 +144,21 @@ after_turn(void *ctx)
         const uint64_t due = drain_run(w->drain, next_look(w) <= now);
 
         w->status.is_held = due != UINT64_MAX;
-        w->drain_ms = sooner(due, now + WATCH_LOOK_MS);
+        w->drain_ms = earlier_ms(due, now + WATCH_POLL_MS);
     }
-    if (now >= w->tend_ms) {
-        const bool more = merge_maintain(w->merge, clock_ns() + WATCH_TEND_NS);
+    if (now >= w->maintain_ms) {
+        const bool more =
+            merge_maintain(w->merge, clock_ns() + WATCH_MAINTAIN_NS);
 
-        w->tend_ms = more ? now : now + WATCH_LOOK_MS;
+        w->maintain_ms = more ? now : now + WATCH_POLL_MS;
     }
-    next = sooner(next_look(w), sooner(w->drain_ms, w->tend_ms));
+    next = earlier_ms(next_look(w), earlier_ms(w->drain_ms, w->maintain_ms));
     if (next > now)
-        look_at(w, next);
+        arm_timer(w, next);
     return next <= now;
 }
 
-/* Without inotify full logs are found by looking, a little later. */
+/* Without inotify the worker finds full logs by polling, a little later. */
 static void
 watch_directory(struct watch *w, int log_fd)
 {

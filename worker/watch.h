@@ -1,15 +1,14 @@
-/* worker/watch.h - when to look for full logs and at what is held, and when to
- * stop.
+/* worker/watch.h - when to scan for full logs and drain held records, and when
+ * to stop.
  *
  * Any change of data/log wakes the worker (inotify); it also looks by itself
  * once a second, since a kernel queue may overflow and an owner may die without
- * changing a thing.  While the machine cannot (full disk) it waits, longer each
- * time.  What is held is applied between batches, and in turns of its own when
- * no log waits.
+ * changing a thing.  While the machine cannot proceed (full disk) it
+ * waits, longer each time.  Held records are drained between batches, and in
+ * slices of their own while no log waits.
  *
- * Signals stop it as common/setup/signals.h says: the transaction under way is
- * finished, the rest is given back.  SIGUSR1 prints figures.
- */
+ * Signals stop it as common/setup/signals.h says: the current transaction ends,
+ * the remaining logs are released.  SIGUSR1 prints the statistics. */
 #ifndef COUNTD_WORKER_WATCH_H
 #define COUNTD_WORKER_WATCH_H
 
@@ -23,8 +22,9 @@
 #include "worker/retry.h"
 #include "worker/status.h"
 
-#define WATCH_LOOK_MS        1000
-#define WATCH_TEND_NS        10000000 /* that long the store may tend at once */
+#define WATCH_POLL_MS 1000
+#define WATCH_MAINTAIN_NS                                                      \
+    10000000 /* time the store may maintain itself at once */
 #define WATCH_RETRY_FIRST_MS 50
 #define WATCH_RETRY_MOST_MS  5000
 
@@ -34,12 +34,12 @@ struct watch {
     struct drain *drain;
     struct loop_source changes; /* inotify */
     struct loop_timer look;
-    uint64_t look_ms;     /* look for logs then */
-    struct retry machine; /* that could not: not before that */
-    uint64_t drain_ms;    /* look at what is held then */
-    uint64_t tend_ms;     /* let the store tend then */
+    uint64_t look_ms;     /* when to scan for logs */
+    struct retry machine; /* failed (full disk): no scan before its due time */
+    uint64_t drain_ms;    /* when to drain */
+    uint64_t maintain_ms; /* when to let the store maintain itself */
     struct worker_status status;
-    int stop_signal; /* told to stop by it; 0: not */
+    int stop_signal; /* signal that stopped it; 0: none */
     bool refused;    /* stopped: the settings do not fit the logs */
 };
 

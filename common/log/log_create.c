@@ -117,7 +117,7 @@ publish_log(int dirfd, uint64_t index, int fd)
          * No process can have claimed it: this one holds its flock.  If the
          * unlink fails, too, log_begin() syncs the directory before the first
          * fill. */
-        (void)unlinkat(dirfd, name, 0);
+        (void)unlinkat(dirfd, name, 0); /* log_begin() repairs it */
         return rc;
     }
     return 0;

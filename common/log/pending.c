@@ -87,9 +87,9 @@ judge_open_file(int fd, uint64_t index, uint64_t *ms)
  *
  *   EMPTY   nothing that was in it before is still to be merged, and what
  *           comes now came after the caller took its time
- *   OPEN    slot 0 tells (received_ms never goes back within a fill)
+ *   OPEN    slot 0 shows it (received_ms never goes back within a fill)
  *   SEALED  first_ms; also while a worker merges it, until it is EMPTY
- *   full    (0200) it was handed on, and its mtime tells
+ *   full    (0200) it was released, and its mtime shows it
  *   gone    quarantined: does not count */
 static int
 judge_log(struct logdir *dir, uint64_t index, struct pending_log *p)

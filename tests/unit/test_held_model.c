@@ -61,8 +61,8 @@ STEP(int, held_lock, (struct held * h, const uint8_t *name, size_t size), h,
      name, size)
 STEP(int, held_delete, (struct held * h, const uint64_t *ids, size_t count), h,
      ids, count)
-STEP(int, batch_take, (struct batch * b), b)
-STEP(unsigned, batch_end, (struct batch * b, bool stopped), b, stopped)
+STEP(int, batch_take, (struct log_batch * b), b)
+STEP(unsigned, batch_end, (struct log_batch * b, bool stopped), b, stopped)
 
 /* The modules under test, with these steps. */
 #define held_snapshot_begin step_held_snapshot_begin

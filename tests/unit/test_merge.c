@@ -691,7 +691,7 @@ a_log_that_cannot_be_read_is_quarantined(void **state)
     fault_clear();
     assert_int_equal(batch_take(&x->merge.batch), 1);
     before = fault_calls("pread");
-    batch_give_back(&x->merge.batch, false);
+    batch_release_unmerged(&x->merge.batch, false);
     fault_inject_from("pread", before, EIO);
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
     assert_true(fault_hit());
