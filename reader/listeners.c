@@ -27,7 +27,8 @@ limit_files(struct reader_listeners *l, const struct config *c)
 
 int
 reader_listeners_init(struct reader_listeners *l, const struct config *c,
-                      struct range *range, struct resp_service *resp)
+                      struct range *range, struct resp_service *resp,
+                      struct read_http *http)
 {
     int rc;
 
@@ -47,7 +48,15 @@ reader_listeners_init(struct reader_listeners *l, const struct config *c,
                                     .allow = c->resp_allow,
                                     .allow_key = "resp.allow",
                                     .protocol = &resp_protocol,
-                                    .ctx = resp}}};
+                                    .ctx = resp},
+                 [LISTENER_READ_HTTP] = {.name = "read-http",
+                                         .socket = LOCAL_READ_HTTP,
+                                         .listen = c->read_http,
+                                         .listen_key = "read.http",
+                                         .allow = c->read_allow,
+                                         .allow_key = "read.allow",
+                                         .protocol = &http_protocol,
+                                         .ctx = &http->site}}};
     rc = limit_files(l, c);
     for (size_t i = 0; i < READER_LISTENERS; i++) {
         struct listener_config *row = &l->rows[i];
@@ -59,6 +68,8 @@ reader_listeners_init(struct reader_listeners *l, const struct config *c,
         row->request_key = "request_timeout";
         row->yield_s = YIELD_S;
     }
+    l->rows[LISTENER_READ_HTTP].idle_s = HTTP_IDLE_S;
+    l->rows[LISTENER_READ_HTTP].yield_s = HTTP_YIELD_S;
     return rc;
 }
 

@@ -9,9 +9,10 @@
 #include "common/net/conn.h"
 #include "common/setup/config.h"
 #include "reader/range.h"
+#include "reader/read_http.h"
 #include "reader/resp/resp_service.h"
 
-enum { LISTENER_RANGE, LISTENER_RESP, READER_LISTENERS };
+enum { LISTENER_RANGE, LISTENER_RESP, LISTENER_READ_HTTP, READER_LISTENERS };
 
 struct reader_listeners {
     struct listener_config rows[READER_LISTENERS];
@@ -21,7 +22,8 @@ struct reader_listeners {
 /* Raises the limit of descriptors as far as it may be and is of use, and fills
  * the rows by the settings.  A negative errno: too few descriptors. */
 int reader_listeners_init(struct reader_listeners *l, const struct config *c,
-                          struct range *range, struct resp_service *resp);
+                          struct range *range, struct resp_service *resp,
+                          struct read_http *http);
 
 /* Whether the listener is on. */
 bool reader_listener_is_on(const struct reader_listeners *l, size_t index);

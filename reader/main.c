@@ -21,7 +21,7 @@
 
 #define TEND_MS 1000
 #define POOL_SIZE                                                              \
-    ((size_t)32 << 20) /* for what waits; untouched, it is free                \
+    ((size_t)64 << 20) /* for what waits; untouched, it is free                \
                         */
 #define STOP_MS 2000   /* for the answers to what has arrived */
 
@@ -37,6 +37,7 @@ struct reader {
     struct loop_timer tend;
     struct range range;
     struct resp_service resp;
+    struct read_http http;
     struct reader_listeners listeners;
     struct local_folder sockets;
     struct binding binding;
@@ -133,6 +134,7 @@ on_signal(void *ctx, int signo)
     if (signo == SIGUSR1 || signo == SIGUSR2 || r->stop_signal != 0)
         return;
     r->stop_signal = signo;
+    r->http.is_stopping = true;
     conns_stop(r->conns, STOP_MS, conns_have_stopped, r);
 }
 
@@ -141,9 +143,10 @@ after_turn(void *ctx)
 {
     struct reader *r = ctx;
     const bool more = conn_turn(r->conns);
+    const bool in_steps = read_http_end_turn(&r->http);
 
     /* Increments that were acknowledged may have let answers go. */
-    return more || conns_have_work(r->conns);
+    return more || in_steps || conns_have_work(r->conns);
 }
 
 static void
@@ -181,13 +184,11 @@ start_loop(struct reader *r)
 static int
 start_serving(struct reader *r)
 {
-    const struct conns_options options = {
-        .rows = r->listeners.rows,
-        .count = READER_LISTENERS,
-        .shared = r->listeners.shared,
-        .pool_size = POOL_SIZE,
-        .answer_max = ANSWER_SIZE_MAX > RESP_ANSWER_MAX ? ANSWER_SIZE_MAX
-                                                        : RESP_ANSWER_MAX};
+    const struct conns_options options = {.rows = r->listeners.rows,
+                                          .count = READER_LISTENERS,
+                                          .shared = r->listeners.shared,
+                                          .pool_size = POOL_SIZE,
+                                          .answer_max = READ_HTTP_ANSWER_MAX};
     int rc;
 
     rc = answer_init(&r->answer, r->store, &r->fresh);
@@ -198,9 +199,13 @@ start_serving(struct reader *r)
         rc = resp_service_init(&r->resp, r->loop, r->store, &r->fresh,
                                &r->config, &r->layout, r->listeners.shared);
     if (rc == 0)
+        rc = read_http_open(&r->http, r->loop, &r->answer, &r->datadir,
+                            &r->config);
+    if (rc == 0)
         rc = conns_init(&r->conns, r->loop, &options);
     if (rc < 0) {
         resp_service_fini(&r->resp);
+        read_http_close(&r->http);
         answer_fini(&r->answer);
         return rc;
     }
@@ -283,6 +288,7 @@ serve(struct reader *r)
     reader_status_close(&r->status);
     conns_fini(r->conns);
     resp_service_fini(&r->resp);
+    read_http_close(&r->http);
     answer_fini(&r->answer);
     as_of_fini(&r->fresh);
     store_close(r->store);
@@ -307,7 +313,8 @@ main(int argc, char **argv)
                      (unsigned)r.config.key_size);
     if (rc < 0)
         return CONFIG_EXIT_USAGE;
-    rc = reader_listeners_init(&r.listeners, &r.config, &r.range, &r.resp);
+    rc = reader_listeners_init(&r.listeners, &r.config, &r.range, &r.resp,
+                               &r.http);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
     rc = privilege_become(&r.config, DATADIR_READ);

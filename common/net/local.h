@@ -23,6 +23,7 @@
 #define LOCAL_COUNT     "count"  /* the silent port */
 #define LOCAL_ACK       "ack"
 #define LOCAL_READ      "read"
+#define LOCAL_READ_HTTP "read-http"
 #define LOCAL_COUNTER   "counter"
 #define LOCAL_SEMAPHORE "semaphore"
 #define LOCAL_HTTP      "http"

@@ -59,6 +59,7 @@ struct config {
     uint64_t write_max_connections;          /* write.max_connections = 16384 */
     uint64_t write_drain_ms;                 /* write.drain = 2s */
     char read_listen[CONFIG_TEXT_SIZE];      /* read.listen */
+    char read_http[CONFIG_TEXT_SIZE];        /* read.http */
     char read_allow[CONFIG_ALLOW_SIZE];      /* read.allow = */
     uint64_t read_max_connections;           /* read.max_connections = 16384 */
     char resp_listen[CONFIG_TEXT_SIZE];      /* resp.listen = */

@@ -33,6 +33,7 @@ check_addresses(const struct config *c, char *why, size_t why_size)
         {"write.ack_listen", c->write_ack_listen},
         {"read.listen", c->read_listen},
         {"resp.listen", c->resp_listen},
+        {"read.http", c->read_http},
         {"counter.port", counter},
         {"semaphore.port", semaphore},
         {"http.listen", c->count_http || c->sequence_enable || c->quota_enable

@@ -170,17 +170,16 @@ ends_with(const char *text, const char *end)
     return size >= end_size && strcmp(text + size - end_size, end) == 0;
 }
 
-/* A writer, also one behind strace or countd serve. */
+/* Such a daemon, also one behind strace or countd serve. */
 static bool
-is_writer(const char *program, const char *const *argv)
+is_daemon(const char *name, const char *program, const char *const *argv)
 {
-    bool writes = ends_with(program, "countd-write");
+    bool is = ends_with(program, name);
     size_t i;
 
     for (i = 0; argv && argv[i]; i++)
-        writes |=
-            ends_with(argv[i], "countd-write") || strcmp(argv[i], "serve") == 0;
-    return writes;
+        is |= ends_with(argv[i], name) || strcmp(argv[i], "serve") == 0;
+    return is;
 }
 
 static bool
@@ -201,8 +200,8 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
     static char option[] = "--ready-fd", number[] = "3";
     static char set[] = "-o", counter_port[] = "counter.port=0",
                 semaphore_port[] = "semaphore.port=0",
-                count_off[] = "count.http=off";
-    char path[4096], *argv[DAEMON_ARGS_MAX + 10], **env;
+                count_off[] = "count.http=off", read_http_off[] = "read.http=";
+    char path[4096], *argv[DAEMON_ARGS_MAX + 12], **env;
     pid_t parent = getpid();
     size_t n = 0, i;
 
@@ -214,7 +213,12 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
         memcpy(&argv[n++], &how->argv[i], sizeof argv[0]);
     }
     /* Free ports, as tests run side by side. */
-    if (is_writer(program, how->argv)) {
+    if (is_daemon("countd-read", program, how->argv) &&
+        !says_something_about(how->argv, "read.http")) {
+        argv[n++] = set;
+        argv[n++] = read_http_off;
+    }
+    if (is_daemon("countd-write", program, how->argv)) {
         if (!says_something_about(how->argv, "counter.")) {
             argv[n++] = set;
             argv[n++] = counter_port;

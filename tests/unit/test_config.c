@@ -329,21 +329,6 @@ an_unknown_key_is_refused_by_its_name(void **state)
 }
 
 static void
-settings_of_what_is_not_built_yet_are_unknown(void **state)
-{
-    static const char *const later[] = {
-        "read.http",
-    };
-    struct config c;
-    char why[512];
-
-    (void)state; /* needs none */
-    config_defaults(&c);
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
-        assert_rc(config_set(&c, later[i], "1", why, sizeof why), -ENOENT);
-}
-
-static void
 bytes_from_outside_are_shown_escaped_and_cut(void **state)
 {
     char bytes[256];
@@ -818,7 +803,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_error_names_file_line_key_and_what_would_be_right),
     cmocka_unit_test(an_unknown_key_is_refused_by_its_name),
     cmocka_unit_test(the_environment_names_the_settings_file_or_forbids_one),
-    cmocka_unit_test(settings_of_what_is_not_built_yet_are_unknown),
     cmocka_unit_test(bytes_from_outside_are_shown_escaped_and_cut),
     cmocka_unit_test(a_value_that_does_not_fit_is_refused),
     cmocka_unit_test(a_zero_byte_is_refused),

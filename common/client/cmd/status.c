@@ -6,13 +6,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/overview.h"
-
-static const struct table_column columns[] = {
-    {"process", "process", false}, {"pid", "pid", true},
-    {"alive", "alive", false},     {"figure", "figure", false},
-    {"value", "value", true},
-};
+#include "common/setup/overview.h"
 
 static void
 say_trouble(void *ctx, const char *text)
@@ -22,51 +16,23 @@ say_trouble(void *ctx, const char *text)
 }
 
 static void
-count_trouble(void *ctx, const char *text)
+put_fact(void *ctx, const char *key, struct cell value)
 {
-    (void)ctx;  /* overview_troubles() counts */
-    (void)text; /* the facts say it */
+    output_fact(ctx, key, value);
 }
 
-/* Every figure of a row, under its name. */
 static void
-print_row(struct output *out, const struct overview_row *r)
+put_row(void *ctx, const struct cell *cells)
 {
-    const bool listener = r->kind == STATUS_LISTENER;
-    char name[32] = "port ";
-
-    if (listener)
-        overview_port_name(r, name + 5);
-    for (size_t i = listener ? (size_t)STATUS_L_OPEN : STATUS_STARTED_MS;
-         status_name(r->kind, i); i++)
-        output_row(out,
-                   (const struct cell[]){
-                       cell_text(listener ? name : status_kind_name(r->kind)),
-                       cell_number(r->pid < 0 ? -r->pid : r->pid),
-                       cell_bool(r->pid > 0),
-                       cell_text(status_name(r->kind, i)),
-                       cell_number(r->values[i]),
-                   });
+    output_row(ctx, cells);
 }
 
 static int
 print_machine(struct output *out, const struct overview *o)
 {
-    const int troubles = overview_troubles(o, count_trouble, NULL);
+    const struct overview_sink sink = {put_fact, put_row, out};
+    const int troubles = overview_report(o, &sink);
 
-    output_fact(out, "writer_alive", cell_bool(o->alive));
-    output_fact(out, "troubles", cell_number(troubles));
-    output_fact(out, "lag_ms", cell_number(o->lag_ms));
-    output_fact(out, "unmerged", cell_number(o->messages));
-    output_fact(out, "logs_uncounted", cell_number((int64_t)o->uncounted));
-    for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++) {
-        char name[32];
-
-        (void)snprintf(name, sizeof name, "logs_%s", status_log_name(i));
-        output_fact(out, name, cell_number((int64_t)o->by_state[i]));
-    }
-    for (size_t i = 0; i < o->count; i++)
-        print_row(out, &o->rows[i]);
     output_rows_end(out);
     return troubles;
 }
@@ -139,7 +105,7 @@ cmd_status(struct cmd_line *line)
     struct output out;
     int rc, status, troubles;
 
-    status = overview_open(&o, line);
+    status = overview_open(&o, line->config.data_dir);
     if (status != 0)
         return status;
     rc = overview_read(&o);
@@ -148,7 +114,7 @@ cmd_status(struct cmd_line *line)
         overview_close(&o);
         return CONFIG_EXIT_SYSTEM;
     }
-    output_init(&out, line, columns, sizeof columns / sizeof columns[0]);
+    output_init(&out, line, overview_columns, OVERVIEW_COLUMNS);
     troubles = out.format == OUTPUT_PEOPLE ? print_people(&o)
                                            : print_machine(&out, &o);
     status = output_fini(&out);

@@ -35,28 +35,6 @@ time_range_read(const struct cmd_line *line, struct time_range *out)
     return 0;
 }
 
-/* Seconds that local time is ahead of UTC. */
-static int64_t
-ahead_of_utc(int64_t seconds)
-{
-    const time_t t = (time_t)seconds;
-    struct tm day;
-
-    return localtime_r(&t, &day) == NULL ? 0 : day.tm_gmtoff;
-}
-
-struct time_range
-time_range_widen(const struct time_range *s, int64_t step, bool utc)
-{
-    const int64_t ahead = utc || step <= HOUR ? 0 : ahead_of_utc(s->from);
-    const int64_t from = (s->from + ahead) / step * step - ahead;
-    const int64_t steps = (s->to - from + step - 1) / step;
-
-    if (from < 0) /* local time of 1970 */
-        return (struct time_range){0, (s->to + step - 1) / step * step};
-    return (struct time_range){from, from + steps * step};
-}
-
 struct cell
 time_range_cell(const struct output *o, int64_t seconds, bool utc, char *text)
 {

@@ -11,20 +11,11 @@
 
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
-
-/* Unix seconds; what came at `to` itself is not in. */
-struct time_range {
-    int64_t from, to;
-};
+#include "common/setup/time_text.h"
 
 /* Of --from (default: a day ago) and --to (now).  Says what is wrong; an exit
  * status. */
 int time_range_read(const struct cmd_line *line, struct time_range *out);
-
-/* Widened to multiples of `step` seconds, of UTC; those of more than an hour,
- * if not `utc`, of the local time at the beginning: days are local days. */
-struct time_range time_range_widen(const struct time_range *s, int64_t step,
-                                   bool utc);
 
 /* Unix seconds as a cell: for people a time in `text`, else the number. */
 struct cell time_range_cell(const struct output *o, int64_t seconds, bool utc,

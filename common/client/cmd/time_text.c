@@ -8,57 +8,6 @@
 
 #define YEAR_MOST 9999
 
-/* "2026-11-20", "2026-11-20T14:30", "2026-11-20T14:30:05". */
-static int
-parse_date(const char *text, bool utc, uint64_t *ms)
-{
-    static const char *const forms[] = {"%Y-%m-%d", "%Y-%m-%dT%H:%M",
-                                        "%Y-%m-%dT%H:%M:%S"};
-
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        struct tm day = {.tm_isdst = -1}, same;
-        const char *end = strptime(text, forms[i], &day);
-        time_t t;
-
-        if (end == NULL || *end != '\0')
-            continue;
-        day.tm_isdst = -1;
-        same = day;
-        t = utc ? timegm(&same) : mktime(&same);
-        /* The 31st of a month that has none would be the next one's first. */
-        if (t < 0 || same.tm_mday != day.tm_mday)
-            return -EINVAL;
-        *ms = (uint64_t)t * 1000;
-        return 0;
-    }
-    return -EINVAL;
-}
-
-int
-time_text_parse(const char *text, uint64_t now_ms, bool utc, uint64_t *ms)
-{
-    int64_t seconds;
-    uint64_t ago;
-
-    if (strcmp(text, "now") == 0) {
-        *ms = now_ms;
-        return 0;
-    }
-    if (text[0] == '-') {
-        if (config_duration(text + 1, &ago) < 0 || ago > now_ms)
-            return -EINVAL;
-        *ms = now_ms - ago;
-        return 0;
-    }
-    if (cmd_parse_number(text, strlen(text), &seconds) == 0) {
-        if (seconds < 0 || seconds > INT64_MAX / 1000)
-            return -EINVAL;
-        *ms = (uint64_t)seconds * 1000;
-        return 0;
-    }
-    return parse_date(text, utc, ms);
-}
-
 int
 time_text_option(const struct cmd_line *line, const char *option,
                  uint64_t now_ms, uint64_t def, uint64_t *ms)

@@ -12,9 +12,7 @@
 #include <stdint.h>
 
 #include "common/client/cmd/cmd.h"
-
-/* -EINVAL for anything else, or a day that is none. */
-int time_text_parse(const char *text, uint64_t now_ms, bool utc, uint64_t *ms);
+#include "common/setup/time_text.h"
 
 /* The time that an option of the line gives, `def` when it is not there; dates
  * are UTC with --utc.  Says what is wrong; an exit status. */

@@ -5,8 +5,8 @@
 
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/output.h"
-#include "common/client/cmd/overview.h"
 #include "common/client/cmd/screen.h"
+#include "common/setup/overview.h"
 
 #define LEAST_MS 100
 
@@ -233,7 +233,7 @@ cmd_watch(struct cmd_line *line)
     if (status == 0 && ms < LEAST_MS)
         ms = LEAST_MS;
     if (status == 0)
-        status = overview_open(&w.now, line);
+        status = overview_open(&w.now, line->config.data_dir);
     if (status != 0)
         return status;
     status = screen_open(&s);

@@ -1,5 +1,5 @@
-/* common/client/cmd/overview.c - see overview.h. */
-#include "common/client/cmd/overview.h"
+/* common/setup/overview.c - see overview.h. */
+#include "common/setup/overview.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/output.h"
+#include "common/setup/config.h"
 
 static int
 attach(struct overview *o, char *error, size_t size)
@@ -22,18 +22,23 @@ attach(struct overview *o, char *error, size_t size)
                                error, size);
 }
 
+void
+overview_init(struct overview *o, const char *data_dir)
+{
+    memset(o, 0, sizeof *o);
+    if (snprintf(o->path, sizeof o->path, "%s/" STATUS_FILE, data_dir) >=
+        (int)sizeof o->path)
+        o->path[0] = '\0';
+}
+
 int
-overview_open(struct overview *o, const struct cmd_line *line)
+overview_open(struct overview *o, const char *data_dir)
 {
     char error[COUNTD_BOARD_ERROR_SIZE];
     int rc;
 
-    memset(o, 0, sizeof *o);
-    if (snprintf(o->path, sizeof o->path, "%s/" STATUS_FILE,
-                 line->config.data_dir) >= (int)sizeof o->path)
-        rc = -ENAMETOOLONG;
-    else
-        rc = attach(o, error, sizeof error);
+    overview_init(o, data_dir);
+    rc = o->path[0] == '\0' ? -ENAMETOOLONG : attach(o, error, sizeof error);
     if (rc == 0)
         return 0;
     if (rc == -ENOENT)
@@ -72,6 +77,7 @@ read_rows(struct overview *o)
             r->values[STATUS_KIND] >= STATUS_KINDS)
             continue;
         r->kind = (enum status_kind)r->values[STATUS_KIND];
+        r->slot = i;
         o->count++;
     }
     return 0;
@@ -241,7 +247,7 @@ look_at_data(const struct overview *o, struct troubles *t)
     if (w->values[STATUS_W_QUARANTINED] > 0)
         trouble(t, "%" PRId64 " damaged log%s set aside: countd log",
                 w->values[STATUS_W_QUARANTINED],
-                output_plural((uint64_t)w->values[STATUS_W_QUARANTINED]));
+                w->values[STATUS_W_QUARANTINED] == 1 ? "" : "s");
     if (w->values[STATUS_W_DISK_SIZE] > 0 &&
         w->values[STATUS_W_DISK_FREE] <
             w->values[STATUS_W_DISK_SIZE] / OVERVIEW_DISK_SHARE)
@@ -258,4 +264,64 @@ overview_troubles(const struct overview *o,
     look_at_daemons(o, &t);
     look_at_data(o, &t);
     return t.count;
+}
+
+/* ---- for programs ------------------------------------------------------ */
+
+const struct table_column overview_columns[OVERVIEW_COLUMNS] = {
+    {"process", "process", false}, {"pid", "pid", true},
+    {"alive", "alive", false},     {"figure", "figure", false},
+    {"value", "value", true},
+};
+
+static void
+count_trouble(void *ctx, const char *text)
+{
+    (void)ctx;  /* overview_troubles() counts */
+    (void)text; /* the facts say it */
+}
+
+/* Every figure of a row, under its name. */
+static void
+report_row(const struct overview_row *r, const struct overview_sink *sink)
+{
+    const bool listener = r->kind == STATUS_LISTENER;
+    char name[32] = "port ";
+
+    if (listener)
+        overview_port_name(r, name + 5);
+    for (size_t i = listener ? (size_t)STATUS_L_OPEN : STATUS_STARTED_MS;
+         status_name(r->kind, i); i++) {
+        const struct cell cells[OVERVIEW_COLUMNS] = {
+            cell_text(listener ? name : status_kind_name(r->kind)),
+            cell_number(r->pid < 0 ? -r->pid : r->pid),
+            cell_bool(r->pid > 0),
+            cell_text(status_name(r->kind, i)),
+            cell_number(r->values[i]),
+        };
+
+        sink->row(sink->ctx, cells);
+    }
+}
+
+int
+overview_report(const struct overview *o, const struct overview_sink *sink)
+{
+    const int troubles = overview_troubles(o, count_trouble, NULL);
+
+    sink->fact(sink->ctx, "writer_alive", cell_bool(o->alive));
+    sink->fact(sink->ctx, "troubles", cell_number(troubles));
+    sink->fact(sink->ctx, "lag_ms", cell_number(o->lag_ms));
+    sink->fact(sink->ctx, "unmerged", cell_number(o->messages));
+    sink->fact(sink->ctx, "logs_uncounted", cell_number((int64_t)o->uncounted));
+    for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "logs_%s",
+                       status_log_name(i)); /* fits */
+        sink->fact(sink->ctx, name, cell_number((int64_t)o->by_state[i]));
+    }
+    for (size_t i = 0; i < o->count; i++)
+        report_row(&o->rows[i], sink);
+    return troubles;
 }

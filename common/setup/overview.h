@@ -1,18 +1,18 @@
-/* common/client/cmd/overview.h - how the daemons of a data directory are, as
+/* common/setup/overview.h - how the daemons of a data directory are, as
  * data/board tells.
  *
  * Only the board is read: nothing is asked of a daemon, and nothing written.
  * It can be read when the writer has died, and says so.
  */
-#ifndef COUNTD_COMMON_CLIENT_CMD_OVERVIEW_H
-#define COUNTD_COMMON_CLIENT_CMD_OVERVIEW_H
+#ifndef COUNTD_COMMON_SETUP_OVERVIEW_H
+#define COUNTD_COMMON_SETUP_OVERVIEW_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/client/cmd/cmd.h"
 #include "common/setup/status.h"
+#include "common/wire/table_write.h"
 
 #define OVERVIEW_LAG_MS     60000 /* more needs an operator */
 #define OVERVIEW_SILENT_MS  60000 /* so long nothing of a daemon, likewise */
@@ -23,7 +23,8 @@
 /* A row of a daemon or a listener. */
 struct overview_row {
     enum status_kind kind;
-    pid_t pid; /* negated: it has died */
+    pid_t pid;     /* negated: it has died */
+    uint32_t slot; /* its place on the board */
     int64_t values[STATUS_VALUES];
 };
 
@@ -44,9 +45,12 @@ struct overview {
     int64_t lag_ms;   /* of the oldest of them; 0: none waits */
 };
 
-/* By the settings.  Says why there is nothing to see and returns an exit
- * status. */
-int overview_open(struct overview *o, const struct cmd_line *line);
+/* Says why there is nothing to see and returns an exit status. */
+int overview_open(struct overview *o, const char *data_dir);
+
+/* The same, but says nothing: overview_read() tells whether there is a board,
+ * also one that is made later. */
+void overview_init(struct overview *o, const char *data_dir);
 void overview_close(struct overview *o);
 
 /* Reads it all; opens the board anew when the writer has made another.  0 or
@@ -60,6 +64,18 @@ const struct overview_row *overview_writer(const struct overview *o);
  * how many. */
 int overview_troubles(const struct overview *o,
                       void (*each)(void *ctx, const char *text), void *ctx);
+
+/* All of it for programs: `countd status --json` and /v1/status are the same
+ * facts, and rows of OVERVIEW_COLUMNS.  Returns the number of troubles. */
+#define OVERVIEW_COLUMNS 5
+extern const struct table_column overview_columns[OVERVIEW_COLUMNS];
+
+struct overview_sink {
+    void (*fact)(void *ctx, const char *key, struct cell value);
+    void (*row)(void *ctx, const struct cell *cells);
+    void *ctx;
+};
+int overview_report(const struct overview *o, const struct overview_sink *sink);
 
 /* Of a listener: its name, NUL-terminated. */
 void overview_port_name(const struct overview_row *row, char name[17]);

@@ -1,0 +1,260 @@
+/* reader/http_params.c - see http_params.h. */
+#include "reader/http_params.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/net/http_query.h"
+#include "common/setup/config.h"
+#include "common/setup/time_text.h"
+#include "common/wire/query.h"
+
+#define VALUE_MAX (NAME_TEXT_SIZE - 1)
+#define SHOWN_MAX 24 /* bytes of a bad value that an error shows */
+#define WAIT_MAX  60
+#define YEAR_MS   ((uint64_t)366 * 86400000)
+#define LAST_MS   ((uint64_t)UINT32_MAX * 60000) /* of what a store can keep */
+
+static const char *const names[HTTP_PARAMS] = {
+    "keyspace", "key", "prefix", "after", "n",    "offset", "length",
+    "from",     "to",  "step",   "as_of", "wait", "format", "numbers"};
+
+struct value {
+    const char *name; /* of the parameter */
+    const char *text; /* its bytes, with a NUL behind */
+    size_t size;
+};
+
+static bool
+fail(struct http_params_fault *f, const char *code, const char *what,
+     const char *why)
+{
+    f->code = code;
+    (void)snprintf(f->detail, sizeof f->detail, "%s%s", what, why); /* cut */
+    return false;
+}
+
+/* Behind the parameter's name a colon, the words, and the value. */
+static bool
+fail_value(struct http_params_fault *f, const char *code, const struct value *v,
+           const char *words)
+{
+    char shown[4 * SHOWN_MAX + 1];
+
+    (void)name_escape((const uint8_t *)v->text,
+                      v->size < SHOWN_MAX ? v->size : SHOWN_MAX, shown);
+    f->code = code;
+    (void)snprintf(f->detail, sizeof f->detail, "%s: %s: %s", v->name, words,
+                   shown); /* cut, if ever */
+    return false;
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+static bool
+read_name(const struct value *v, struct increment_name *out,
+          struct http_params_fault *f)
+{
+    static const struct increment_form form = {.keyspace_max = NAME_MAX_SIZE,
+                                               .key_max = NAME_MAX_SIZE};
+    const struct increment_fault *fault =
+        increment_name_read(&form, v->text, v->size, NAME_MAX_SIZE, out);
+
+    if (!fault)
+        return true;
+    f->code = fault->code;
+    (void)snprintf(f->detail, sizeof f->detail, "%s: %s", v->name,
+                   fault->text); /* short words */
+    return false;
+}
+
+/* An empty one is none at all. */
+static bool
+read_part(const struct value *v, struct increment_name *out,
+          struct http_params_fault *f)
+{
+    out->size = 0;
+    return v->size == 0 || read_name(v, out, f);
+}
+
+static bool
+read_number(const struct value *v, int64_t min, int64_t max, int64_t *out,
+            struct http_params_fault *f)
+{
+    if (increment_number_parse(v->text, v->size, out) == 0 && *out >= min &&
+        *out <= max)
+        return true;
+    f->code = "bad-number";
+    (void)snprintf(f->detail, sizeof f->detail, "%s: %" PRId64 " to %" PRId64,
+                   v->name, min, max); /* fits */
+    return false;
+}
+
+static bool
+read_time(const struct value *v, uint64_t now_ms, uint64_t *out,
+          struct http_params_fault *f)
+{
+    if (strlen(v->text) == v->size &&
+        time_text_parse(v->text, now_ms, true, out) == 0)
+        return true;
+    return fail_value(f, "bad-time", v,
+                      "a time is 2026-11-20, 2026-11-20T14:30, -2h, now, or "
+                      "Unix seconds, and this is none");
+}
+
+static bool
+read_step(const struct value *v, uint64_t *out, struct http_params_fault *f)
+{
+    if (strlen(v->text) == v->size && config_duration(v->text, out) == 0 &&
+        *out > 0 && *out % 60000 == 0 && *out <= YEAR_MS)
+        return true;
+    return fail(f, "bad-duration",
+                "step: whole minutes, a year at most: 5m, 1h, 1d", "");
+}
+
+static bool
+read_format(const struct value *v, enum table_format *out,
+            struct http_params_fault *f)
+{
+    static const char *const formats[] = {"json", "tsv", "csv"};
+
+    for (int i = 0; i < 3; i++)
+        if (strcmp(v->text, formats[i]) == 0) {
+            *out = (enum table_format)i;
+            return true;
+        }
+    return fail(f, "bad-format", "format: json, tsv or csv", "");
+}
+
+static bool
+read_numbers(const struct value *v, bool *out, struct http_params_fault *f)
+{
+    *out = strcmp(v->text, "string") == 0;
+    return *out || fail(f, "bad-numbers", "numbers: string", "");
+}
+
+static bool
+read_key(struct http_params *p, const struct http_params_spec *spec,
+         const struct value *v, struct http_params_fault *f)
+{
+    if (p->key_count == spec->keys_max) {
+        f->code = "too-many";
+        (void)snprintf(f->detail, sizeof f->detail,
+                       "key: %zu at most in one request",
+                       spec->keys_max); /* fits */
+        return false;
+    }
+    return read_name(v, &p->keys[p->key_count++], f);
+}
+
+static bool
+read_value(struct http_params *p, const struct http_params_spec *spec,
+           enum http_param which, const struct value *v, uint64_t now_ms,
+           struct http_params_fault *f)
+{
+    switch (which) {
+    case PARAM_KEYSPACE:
+        return read_name(v, &p->keyspace, f);
+    case PARAM_KEY:
+        return read_key(p, spec, v, f);
+    case PARAM_PREFIX:
+        return read_part(v, &p->prefix, f);
+    case PARAM_AFTER:
+        return read_part(v, &p->after, f);
+    case PARAM_N:
+        return read_number(v, spec->n_min, spec->n_max, &p->n, f);
+    case PARAM_OFFSET:
+        return read_number(v, -INT64_MAX, INT64_MAX, &p->offset, f);
+    case PARAM_LENGTH:
+        return read_number(v, 0, QUERY_ROWS_MAX, &p->length, f);
+    case PARAM_FROM:
+        return read_time(v, now_ms, &p->from_ms, f);
+    case PARAM_TO:
+        return read_time(v, now_ms, &p->to_ms, f);
+    case PARAM_STEP:
+        return read_step(v, &p->step_ms, f);
+    case PARAM_AS_OF:
+        return read_number(v, 0, INT64_MAX, &p->as_of_ms, f);
+    case PARAM_WAIT:
+        return read_number(v, 0, WAIT_MAX, &p->wait_s, f);
+    case PARAM_FORMAT:
+        return read_format(v, &p->format, f);
+    case PARAM_NUMBERS:
+        return read_numbers(v, &p->are_numbers_texts, f);
+    case HTTP_PARAMS:
+        break;
+    }
+    return false;
+}
+
+/* ---- queries ------------------------------------------------------------ */
+
+/* HTTP_PARAMS: there is none of that name here. */
+static enum http_param
+find_param(const struct http_params_spec *spec, const char *name)
+{
+    for (unsigned i = 0; i < HTTP_PARAMS; i++)
+        if (((spec->allowed | PARAMS_COMMON) & PARAM_BIT(i)) != 0 &&
+            strcmp(name, names[i]) == 0)
+            return (enum http_param)i;
+    return HTTP_PARAMS;
+}
+
+static bool
+fail_name(struct http_params_fault *f, const char *name)
+{
+    char shown[4 * HTTP_QUERY_NAME_SIZE];
+
+    (void)name_escape((const uint8_t *)name, strlen(name), shown);
+    return fail(f, "unknown-parameter", "unknown parameter: ", shown);
+}
+
+static bool
+check_all(const struct http_params *p, const struct http_params_spec *spec,
+          struct http_params_fault *f)
+{
+    for (unsigned i = 0; i < HTTP_PARAMS; i++)
+        if ((spec->required & PARAM_BIT(i) & ~p->given) != 0)
+            return fail(f, "missing-parameter", names[i], " is missing");
+    if ((spec->allowed & PARAM_BIT(PARAM_FROM)) == 0)
+        return true;
+    if (p->to_ms <= p->from_ms)
+        return fail(f, "bad-time", "the end is not after the start", "");
+    return p->to_ms < LAST_MS ||
+           fail(f, "bad-time", "to: there is no time so late", "");
+}
+
+bool
+http_params_read(struct http_params *p, const struct http_params_spec *spec,
+                 struct http_text query, uint64_t now_ms,
+                 struct http_params_fault *f)
+{
+    char name[HTTP_QUERY_NAME_SIZE], text[VALUE_MAX + 1];
+    size_t size;
+    int rc;
+
+    while ((rc = http_query_next(&query, name, (uint8_t *)text, VALUE_MAX,
+                                 &size)) > 0) {
+        const enum http_param which = find_param(spec, name);
+        const struct value v = {name, text, size};
+
+        text[size] = '\0';
+        if (which == HTTP_PARAMS)
+            return fail_name(f, name);
+        if (http_params_has(p, which) && which != PARAM_KEY)
+            return fail(f, "twice", name, " is there twice");
+        p->given |= PARAM_BIT(which);
+        if (!read_value(p, spec, which, &v, now_ms, f))
+            return false;
+    }
+    if (rc == -ENAMETOOLONG && find_param(spec, name) == HTTP_PARAMS)
+        return fail_name(f, name);
+    if (rc == -ENAMETOOLONG)
+        return fail(f, "bad-name", name, ": names have 1 to 256 bytes");
+    if (rc < 0)
+        return fail(f, "bad-query",
+                    "% without two hexadecimal digits in the query", "");
+    return check_all(p, spec, f);
+}

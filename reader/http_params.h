@@ -1,0 +1,77 @@
+/* reader/http_params.h - the parameters of a question over HTTP: those of the
+ * command of the same name, checked as that checks them.
+ *
+ * A parameter that is not known, missing or there twice is an error, so that
+ * nobody gets the answer to another question than was asked.
+ *
+ * Ownership: the caller's; nothing points into the request.  Pure.
+ */
+#ifndef COUNTD_READER_HTTP_PARAMS_H
+#define COUNTD_READER_HTTP_PARAMS_H
+
+#include "common/net/http_parse.h"
+#include "common/wire/increment_line.h"
+#include "common/wire/table_write.h"
+
+#define HTTP_PARAMS_KEYS 256 /* of one request */
+
+enum http_param {
+    PARAM_KEYSPACE,
+    PARAM_KEY,
+    PARAM_PREFIX,
+    PARAM_AFTER,
+    PARAM_N,
+    PARAM_OFFSET,
+    PARAM_LENGTH,
+    PARAM_FROM,
+    PARAM_TO,
+    PARAM_STEP,
+    PARAM_AS_OF,
+    PARAM_WAIT,
+    PARAM_FORMAT,
+    PARAM_NUMBERS,
+    HTTP_PARAMS
+};
+
+#define PARAM_BIT(p) (1u << (p))
+#define PARAMS_COMMON                                                          \
+    (PARAM_BIT(PARAM_AS_OF) | PARAM_BIT(PARAM_WAIT) |                          \
+     PARAM_BIT(PARAM_FORMAT) | PARAM_BIT(PARAM_NUMBERS))
+
+struct http_params {
+    unsigned given; /* PARAM_BIT, or-ed */
+    struct increment_name keyspace, prefix, after;
+    size_t key_count;
+    struct increment_name keys[HTTP_PARAMS_KEYS];
+    int64_t n, offset, length, as_of_ms, wait_s;
+    uint64_t from_ms, to_ms, step_ms;
+    enum table_format format; /* if it is given */
+    bool are_numbers_texts;
+};
+
+struct http_params_spec {
+    unsigned allowed, required; /* PARAM_BIT, or-ed, beside PARAMS_COMMON */
+    size_t keys_max;
+    int64_t n_min, n_max;
+};
+
+/* Why a query is refused: a word for programs, a line for people. */
+struct http_params_fault {
+    const char *code;
+    char detail[256];
+};
+
+/* Reads all of a query at `now_ms` (Unix); what is not given is as it was.
+ * False: *fault. */
+bool http_params_read(struct http_params *p,
+                      const struct http_params_spec *spec,
+                      struct http_text query, uint64_t now_ms,
+                      struct http_params_fault *fault);
+
+static inline bool
+http_params_has(const struct http_params *p, enum http_param param)
+{
+    return (p->given & PARAM_BIT(param)) != 0;
+}
+
+#endif

@@ -1,0 +1,327 @@
+/* reader/metrics.c - see metrics.h. */
+#include "reader/metrics.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/version.h"
+
+enum scale { SCALE_ONE, SCALE_MS, SCALE_US };
+
+struct metric {
+    const char *name, *help;
+    enum status_kind kind; /* of the rows that have it */
+    size_t value;          /* of them */
+    enum scale scale;      /* to whole units */
+    bool is_counter;
+};
+
+struct sink {
+    char *text;
+    size_t size;
+    bool is_open;
+};
+
+static void put(struct sink *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void
+put(struct sink *s, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(s->text + s->size, METRICS_MAX - s->size, format, args);
+    va_end(args);
+    assert(n >= 0 && (size_t)n < METRICS_MAX - s->size);
+    s->size += (size_t)n;
+}
+
+/* ---- families ----------------------------------------------------------- */
+
+static bool
+ends_with(const char *name, size_t size, const char *end)
+{
+    const size_t n = strlen(end);
+
+    return size >= n && memcmp(name + size - n, end, n) == 0;
+}
+
+/* In OpenMetrics a family's name has no _total and no _info, and its unit is
+ * told. */
+static void
+begin_family(struct sink *s, const char *name, const char *help,
+             bool is_counter)
+{
+    static const char *const units[] = {"seconds", "bytes"};
+    const char *type = is_counter ? "counter" : "gauge";
+    size_t size = strlen(name);
+
+    if (s->is_open && is_counter)
+        size -= sizeof "_total" - 1;
+    if (s->is_open && ends_with(name, size, "_info")) {
+        size -= sizeof "_info" - 1;
+        type = "info";
+    }
+    put(s, "# HELP %.*s %s.\n# TYPE %.*s %s\n", (int)size, name, help,
+        (int)size, name, type);
+    for (size_t i = 0; s->is_open && i < 2; i++) {
+        const size_t unit = strlen(units[i]);
+
+        if (ends_with(name, size, units[i]) && name[size - unit - 1] == '_')
+            put(s, "# UNIT %.*s %s\n", (int)size, name, units[i]);
+    }
+}
+
+static void
+put_value(struct sink *s, int64_t value, enum scale scale)
+{
+    if (scale == SCALE_ONE)
+        put(s, " %" PRId64 "\n", value);
+    else if (scale == SCALE_MS)
+        put(s, " %.3f\n", (double)value / 1e3);
+    else
+        put(s, " %.6f\n", (double)value / 1e6);
+}
+
+/* A family without labels. */
+static void
+put_one(struct sink *s, const char *name, const char *help, int64_t value,
+        enum scale scale)
+{
+    begin_family(s, name, help, false);
+    put(s, "%s", name);
+    put_value(s, value, scale);
+}
+
+/* ---- rows of daemons ---------------------------------------------------- */
+
+static const struct metric metrics[] = {
+    {"countd_increments_total", "Increments taken by countd-write",
+     STATUS_WRITER, STATUS_W_MESSAGES, SCALE_ONE, true},
+    {"countd_increment_bytes_total", "Bytes of increments received",
+     STATUS_WRITER, STATUS_W_BYTES, SCALE_ONE, true},
+    {"countd_acknowledgements_total",
+     "Increments acknowledged on the acknowledging port", STATUS_WRITER,
+     STATUS_W_REPLIES, SCALE_ONE, true},
+    {"countd_log_appends_total", "Writes to commit logs", STATUS_WRITER,
+     STATUS_W_APPENDS, SCALE_ONE, true},
+    {"countd_log_syncs_total", "Syncs of commit logs", STATUS_WRITER,
+     STATUS_W_SYNCS, SCALE_ONE, true},
+    {"countd_log_sync_seconds_total", "Time spent in syncs of commit logs",
+     STATUS_WRITER, STATUS_W_SYNC_US, SCALE_US, true},
+    {"countd_logs_handed_on_total", "Commit logs handed on to workers",
+     STATUS_WRITER, STATUS_W_LOGS, SCALE_ONE, true},
+    {"countd_log_waits_total", "Times that there was no log to write to",
+     STATUS_WRITER, STATUS_W_PUSHED_BACK, SCALE_ONE, true},
+    {"countd_live_refused_total", "Live names refused for want of memory",
+     STATUS_WRITER, STATUS_W_NO_MEMORY, SCALE_ONE, true},
+    {"countd_merged_logs_total", "Logs merged and emptied", STATUS_WORKER,
+     STATUS_M_LOGS, SCALE_ONE, true},
+    {"countd_merged_increments_total",
+     "Increments in the logs taken, those of 0 left out", STATUS_WORKER,
+     STATUS_M_RECORDS, SCALE_ONE, true},
+    {"countd_merged_zero_increments_total", "Increments of 0 in the logs taken",
+     STATUS_WORKER, STATUS_M_ZEROS, SCALE_ONE, true},
+    {"countd_merged_keyspaces_total", "Keyspaces applied to, once per batch",
+     STATUS_WORKER, STATUS_M_KEYSPACES, SCALE_ONE, true},
+    {"countd_merged_keys_total", "Keys whose counts changed, once per batch",
+     STATUS_WORKER, STATUS_M_KEYS, SCALE_ONE, true},
+    {"countd_keys_created_total", "Keys that were new", STATUS_WORKER,
+     STATUS_M_CREATED, SCALE_ONE, true},
+    {"countd_keys_saturated_total",
+     "Keys whose sum left the range of int64 for the first time", STATUS_WORKER,
+     STATUS_M_SATURATED, SCALE_ONE, true},
+    {"countd_merge_seconds_total", "Time spent in merges", STATUS_WORKER,
+     STATUS_M_MERGE_US, SCALE_US, true},
+    {"countd_held_batches_total", "Batches put into data/held", STATUS_WORKER,
+     STATUS_M_HELD, SCALE_ONE, true},
+    {"countd_unheld_records_total",
+     "Records of data/held applied to their keyspaces", STATUS_WORKER,
+     STATUS_M_UNHELD, SCALE_ONE, true},
+    {"countd_held_damaged_total", "Damaged records of data/held", STATUS_WORKER,
+     STATUS_M_HELD_DAMAGED, SCALE_ONE, true},
+    {"countd_logs_quarantined_total", "Damaged logs set aside by workers",
+     STATUS_WORKER, STATUS_M_QUARANTINED, SCALE_ONE, true},
+    {"countd_logs_recovered_total", "Logs of dead owners made usable",
+     STATUS_WORKER, STATUS_M_RECOVERED, SCALE_ONE, true},
+    {"countd_logs_archived_total", "Logs kept in archive/", STATUS_WORKER,
+     STATUS_M_ARCHIVED, SCALE_ONE, true},
+    {"countd_worker_waiting", "1 while the worker can write nothing",
+     STATUS_WORKER, STATUS_M_WAITING, SCALE_ONE, false},
+    {"countd_worker_last_errno", "The last error number of the system; 0: none",
+     STATUS_WORKER, STATUS_M_LAST_ERROR, SCALE_ONE, false},
+    {"countd_read_requests_total", "Well-formed requests to countd-read",
+     STATUS_READER, STATUS_R_REQUESTS, SCALE_ONE, true},
+    {"countd_read_listings_total", "Of these, lists of keyspaces",
+     STATUS_READER, STATUS_R_LISTINGS, SCALE_ONE, true},
+    {"countd_read_unreadable_total", "Answers that a keyspace cannot be read",
+     STATUS_READER, STATUS_R_UNREADABLE, SCALE_ONE, true},
+    {"countd_as_of_time_seconds",
+     "Unix time up to which everything is readable", STATUS_READER,
+     STATUS_R_AS_OF_MS, SCALE_MS, false},
+    {"countd_port_connections", "Connections open now", STATUS_LISTENER,
+     STATUS_L_OPEN, SCALE_ONE, false},
+    {"countd_port_accepted_total", "Connections accepted", STATUS_LISTENER,
+     STATUS_L_CONNECTIONS, SCALE_ONE, true},
+    {"countd_port_received_bytes_total", "Bytes received", STATUS_LISTENER,
+     STATUS_L_RECEIVED, SCALE_ONE, true},
+    {"countd_port_sent_bytes_total", "Bytes sent", STATUS_LISTENER,
+     STATUS_L_SENT, SCALE_ONE, true},
+};
+
+static void
+put_labels(struct sink *s, const struct overview_row *r)
+{
+    char port[17];
+
+    if (r->kind == STATUS_LISTENER) {
+        overview_port_name(r, port);
+        put(s, "{port=\"%s\",slot=\"%u\"", port, r->slot);
+    } else
+        put(s, "{slot=\"%u\"", r->slot);
+}
+
+/* A family of which no row has a sample is left out. */
+static void
+put_metric(struct sink *s, const struct overview *o, const struct metric *m)
+{
+    bool is_headed = false;
+
+    for (size_t i = 0; i < o->count; i++) {
+        if (o->rows[i].kind != m->kind)
+            continue;
+        if (!is_headed)
+            begin_family(s, m->name, m->help, m->is_counter);
+        is_headed = true;
+        put(s, "%s", m->name);
+        put_labels(s, &o->rows[i]);
+        put(s, "}");
+        put_value(s, o->rows[i].values[m->value], m->scale);
+    }
+}
+
+static void
+put_closed(struct sink *s, const struct overview *o)
+{
+    static const char name[] = "countd_port_closed_total";
+
+    begin_family(s, name, "Connections closed by the server, by reason", true);
+    for (size_t i = 0; i < o->count; i++)
+        for (size_t v = STATUS_L_MALFORMED;
+             o->rows[i].kind == STATUS_LISTENER && v < STATUS_L_END; v++) {
+            put(s, "%s", name);
+            put_labels(s, &o->rows[i]);
+            put(s, ",reason=\"%s\"} %" PRId64 "\n",
+                status_name(STATUS_LISTENER, v), o->rows[i].values[v]);
+        }
+}
+
+static void
+put_processes(struct sink *s, const struct overview *o)
+{
+    static const struct {
+        const char *name, *help;
+        size_t value; /* STATUS_KIND: whether it is alive */
+    } families[] = {
+        {"countd_process_up",
+         "1 when the process on this slot of the board is alive", STATUS_KIND},
+        {"countd_process_start_time_seconds",
+         "Unix time of the start of the process", STATUS_STARTED_MS},
+        {"countd_process_beat_time_seconds",
+         "Unix time when the process last wrote to the board", STATUS_BEAT_MS}};
+
+    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
+        begin_family(s, families[f].name, families[f].help, false);
+        for (size_t i = 0; i < o->count; i++) {
+            const struct overview_row *r = &o->rows[i];
+
+            if (r->kind == STATUS_LISTENER)
+                continue;
+            put(s, "%s{process=\"%s\",slot=\"%u\"}", families[f].name,
+                status_kind_name(r->kind), r->slot);
+            if (families[f].value == STATUS_KIND)
+                put_value(s, r->pid > 0, SCALE_ONE);
+            else
+                put_value(s, r->values[families[f].value], SCALE_MS);
+        }
+    }
+}
+
+/* ---- the whole ---------------------------------------------------------- */
+
+static void
+ignore_trouble(void *ctx, const char *text)
+{
+    (void)ctx;  /* overview_troubles() counts */
+    (void)text; /* countd status tells which */
+}
+
+static void
+put_logs(struct sink *s, const struct overview *o)
+{
+    begin_family(s, "countd_logs", "Commit logs by state", false);
+    for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++)
+        put(s, "countd_logs{state=\"%s\"} %zu\n", status_log_name(i),
+            o->by_state[i]);
+    put_one(s, "countd_unmerged_increments",
+            "Increments in logs that are not merged yet", o->messages,
+            SCALE_ONE);
+    put_one(s, "countd_merge_lag_seconds",
+            "Age of the oldest increment that is not merged; 0 when all is",
+            o->lag_ms, SCALE_MS);
+}
+
+/* What the writer tells of the directory. */
+static void
+put_directory(struct sink *s, const struct overview *o)
+{
+    const struct overview_row *w = overview_writer(o);
+    int64_t held = 0;
+
+    for (size_t i = 0; i < o->count; i++)
+        if (o->rows[i].kind == STATUS_WORKER &&
+            o->rows[i].values[STATUS_M_HELD_NOW] != 0)
+            held = 1;
+    put_one(s, "countd_held", "1 while anything is held for a keyspace", held,
+            SCALE_ONE);
+    if (!w)
+        return;
+    put_one(s, "countd_logs_damaged", "Damaged logs that lie in log/bad-* now",
+            w->values[STATUS_W_QUARANTINED], SCALE_ONE);
+    put_one(s, "countd_disk_free_bytes",
+            "Free bytes of the file system of the data directory",
+            w->values[STATUS_W_DISK_FREE], SCALE_ONE);
+    put_one(s, "countd_disk_size_bytes", "Size of that file system",
+            w->values[STATUS_W_DISK_SIZE], SCALE_ONE);
+    put_one(s, "countd_live_objects", "Live counters and semaphores there are",
+            w->values[STATUS_W_OBJECTS], SCALE_ONE);
+}
+
+size_t
+metrics_put(const struct overview *o, bool is_open, char *text)
+{
+    struct sink s = {.text = text, .is_open = is_open};
+
+    begin_family(&s, "countd_build_info",
+                 "Version of countd-read; the value is 1", false);
+    put(&s, "countd_build_info{version=\"%s\"} 1\n", VERSION);
+    if (o) {
+        put_processes(&s, o);
+        put_one(&s, "countd_troubles",
+                "Things that need an operator, as countd status counts them",
+                overview_troubles(o, ignore_trouble, NULL), SCALE_ONE);
+        put_logs(&s, o);
+        put_directory(&s, o);
+        for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++)
+            put_metric(&s, o, &metrics[i]);
+        put_closed(&s, o);
+    }
+    if (is_open)
+        put(&s, "# EOF\n");
+    return s.size;
+}

@@ -1,0 +1,403 @@
+/* reader/read_history.c - questions about history, and the list of keyspaces,
+ * which are answered in steps: see read_questions.h. */
+#include "reader/read_questions.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/bytes.h"
+
+#define STEP_MS       ((uint64_t)3600000)
+#define TOTALS_A_TURN 16
+
+/* What is true of all rows of an answer about history, and its rows. */
+struct history_reply {
+    struct read_reply reply;
+    struct query_past facts;
+};
+
+static bool
+take_history(struct read_asked *a, struct history_reply *r)
+{
+    a->as_of_ms = 0; /* of the last question, whose answer is told */
+    if (!read_take(a, &r->reply))
+        return false;
+    query_past_get(r->reply.at, &r->facts);
+    r->reply.at += QUERY_PAST_HEAD;
+    return true;
+}
+
+static bool
+next_row(struct history_reply *r, struct query_past_row *row)
+{
+    int size;
+
+    if (r->reply.rows == 0)
+        return false;
+    size = query_past_row_get(r->reply.at, (size_t)(r->reply.end - r->reply.at),
+                              row);
+    assert(size > 0); /* our own bytes */
+    r->reply.at += size;
+    r->reply.rows--;
+    return true;
+}
+
+static const struct read_problem *
+explain(int64_t error)
+{
+    static const struct read_problem
+        no_history = {HTTP_NOT_FOUND, "no-history",
+                      "the keyspace has no history; the setting history says "
+                      "what is kept"},
+        no_steps = {HTTP_BAD_REQUEST, "bad-time",
+                    "the keyspace has no history of such steps: a step is a "
+                    "multiple of one in the setting history"},
+        too_many = {HTTP_BAD_REQUEST, "too-many-rows",
+                    "more than 4096 steps; give a longer step or a shorter "
+                    "time"};
+
+    switch (error) {
+    case 0:
+        return NULL;
+    case -ENOENT:
+        return &read_no_keyspace;
+    case -ENODATA:
+        return &no_history;
+    case -EINVAL:
+        return &no_steps;
+    case -E2BIG:
+        return &too_many;
+    default:
+        return &read_unreadable;
+    }
+}
+
+static struct query
+query_of(const struct read_asked *a, enum query_op op)
+{
+    const struct http_params *p = &a->params;
+    struct query q = {.op = op,
+                      .keyspace = p->keyspace.bytes,
+                      .keyspace_size = (uint16_t)p->keyspace.size,
+                      .from = a->span.from,
+                      .to = a->span.to};
+
+    if (p->key_count > 0) {
+        q.key = p->keys[0].bytes;
+        q.key_size = (uint16_t)p->keys[0].size;
+    }
+    return q;
+}
+
+/* What comes in this very second is before now, too. */
+static struct time_range
+span_of(const struct http_params *p)
+{
+    return (struct time_range){(int64_t)(p->from_ms / 1000),
+                               (int64_t)((p->to_ms + 999) / 1000)};
+}
+
+static void
+put_names(struct read_asked *a)
+{
+    const struct http_params *p = &a->params;
+
+    table_fact(&a->table, "keyspace",
+               cell_name(p->keyspace.bytes, p->keyspace.size));
+    if (p->key_count > 0)
+        table_fact(&a->table, "key",
+                   cell_name(p->keys[0].bytes, p->keys[0].size));
+}
+
+static void
+end_facts(struct read_asked *a)
+{
+    table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
+    table_end(&a->table);
+}
+
+/* ---- buckets ------------------------------------------------------------ */
+
+static int64_t
+step_of(const struct http_params *p)
+{
+    return (int64_t)((p->step_ms > 0 ? p->step_ms : STEP_MS) / 1000);
+}
+
+enum read_next
+read_history_next(struct read_asked *a, struct query *q)
+{
+    if (a->phase++ > 0)
+        return READ_READY;
+    a->span = span_of(&a->params);
+    a->span = time_range_widen(&a->span, step_of(&a->params), true);
+    *q = query_of(a, QUERY_HISTORY);
+    q->step = step_of(&a->params);
+    return READ_ASK;
+}
+
+const struct read_problem *
+read_history(struct read_asked *a)
+{
+    static const struct table_column columns[] = {{"from", "from", false},
+                                                  {"sum", "sum", true}};
+    const struct read_problem *problem;
+    struct query_past_row row;
+    struct history_reply r;
+    int64_t from = a->span.from;
+
+    if (!take_history(a, &r))
+        return &read_unreadable;
+    problem = explain(r.facts.error);
+    if (problem)
+        return problem;
+    put_names(a);
+    table_fact(&a->table, "step", cell_number(step_of(&a->params)));
+    table_fact(&a->table, "since", cell_number(r.facts.since));
+    table_next_rows(&a->table, "rows", columns, 2);
+    for (; next_row(&r, &row); from += step_of(&a->params)) {
+        char text[TABLE_SUM_SIZE];
+        const struct cell cells[] = {
+            cell_number(from), (row.flags & QUERY_PAST_ANY) != 0
+                                   ? cell_sum(row.sum_high, row.sum_low, text)
+                                   : cell_none()};
+
+        table_row(&a->table, cells);
+    }
+    table_rows_end(&a->table);
+    end_facts(a);
+    return NULL;
+}
+
+/* ---- periods ------------------------------------------------------------ */
+
+bool
+read_is_period(const struct read_asked *a)
+{
+    return http_params_has(&a->params, PARAM_FROM) ||
+           http_params_has(&a->params, PARAM_TO);
+}
+
+/* Widens the span to the finest steps that nothing is missing from, or that
+ * least is missing from: a question without rows for each, until one fits.
+ * False: the last one asked decides. */
+static bool
+fit_span(struct read_asked *a, struct query *q)
+{
+    static const int64_t steps[] = {60, 3600, 86400};
+    const unsigned count = sizeof steps / sizeof steps[0];
+    const struct time_range asked = span_of(&a->params);
+    struct history_reply r;
+
+    if (a->phase == 0)
+        a->best_since = INT64_MAX;
+    if (a->phase > 0) {
+        if (!take_history(a, &r) ||
+            (r.facts.error < 0 && r.facts.error != -EINVAL))
+            return false;
+        if (r.facts.error == 0 && r.facts.since < a->best_since) {
+            a->best = a->span;
+            a->best_since = r.facts.since;
+        }
+    }
+    if (a->phase == count || a->best_since <= a->span.from)
+        return false;
+    a->span = time_range_widen(&asked, steps[a->phase++], true);
+    *q = query_of(a, QUERY_PERIOD_TOP);
+    q->key_size = 0;
+    return true;
+}
+
+enum read_next
+read_period_next(struct read_asked *a, struct query *q)
+{
+    const unsigned asks = 4; /* phase of the question itself */
+
+    if (a->phase < asks && fit_span(a, q))
+        return READ_ASK;
+    if (a->phase == asks || a->best_since == INT64_MAX)
+        return READ_READY;
+    a->phase = asks;
+    a->span = a->best;
+    *q = query_of(a, a->params.key_count > 0 ? QUERY_PERIOD_RANK
+                                             : QUERY_PERIOD_TOP);
+    q->length = a->params.key_count > 0 ? 0 : a->params.n;
+    return READ_ASK;
+}
+
+static void
+begin_period(struct read_asked *a, int64_t since)
+{
+    put_names(a);
+    table_fact(&a->table, "from", cell_number(a->span.from));
+    table_fact(&a->table, "to", cell_number(a->span.to));
+    table_fact(&a->table, "since", cell_number(since));
+}
+
+static int128
+whole(int64_t high, uint64_t low)
+{
+    return (int128)high * ((int128)1 << 64) + (int128)low;
+}
+
+static void
+put_top_row(struct read_asked *a, int64_t rank, const struct query_past_row *r,
+            bool known)
+{
+    const int128 change =
+        whole(r->sum_high, r->sum_low) - whole(r->before_high, r->before_low);
+    char sum[TABLE_SUM_SIZE], before[TABLE_SUM_SIZE], text[TABLE_SUM_SIZE];
+    const struct cell cells[] = {
+        cell_number(rank), cell_sum(r->sum_high, r->sum_low, sum),
+        known ? cell_sum(r->before_high, r->before_low, before) : cell_none(),
+        known ? cell_sum((int64_t)(change >> 64), (uint64_t)change, text)
+              : cell_none(),
+        cell_name(r->key, r->key_size)};
+
+    table_row(&a->table, cells);
+}
+
+const struct read_problem *
+read_period_top(struct read_asked *a)
+{
+    static const struct table_column columns[] = {{"rank", "rank", true},
+                                                  {"sum", "sum", true},
+                                                  {"before", "before", true},
+                                                  {"change", "change", true},
+                                                  {"key", "key", false}};
+    const struct read_problem *problem;
+    struct query_past_row row;
+    struct history_reply r;
+    int64_t rank = 0;
+
+    if (!take_history(a, &r))
+        return &read_unreadable;
+    problem = explain(r.facts.error);
+    if (problem)
+        return problem;
+    begin_period(a, r.facts.since);
+    table_next_rows(&a->table, "rows", columns, 5);
+    while (next_row(&r, &row))
+        put_top_row(a, rank++, &row, r.facts.known != 0);
+    table_rows_end(&a->table);
+    end_facts(a);
+    return NULL;
+}
+
+const struct read_problem *
+read_period_rank(struct read_asked *a)
+{
+    static const struct read_problem nothing = {
+        HTTP_NOT_FOUND, "nothing-came", "nothing came to the key in that time"};
+    static const struct table_column columns[] = {
+        {"rank", "rank", true}, {"sum", "sum", true}, {"keys", "keys", true}};
+    const struct read_problem *problem;
+    char text[TABLE_SUM_SIZE];
+    struct query_past_row row;
+    struct history_reply r;
+    struct cell cells[3];
+
+    if (!take_history(a, &r))
+        return &read_unreadable;
+    problem = explain(r.facts.error);
+    if (problem)
+        return problem;
+    if (!next_row(&r, &row) || (row.flags & QUERY_PAST_ANY) == 0)
+        return &nothing;
+    cells[0] = cell_number(r.facts.rank);
+    cells[1] = cell_sum(row.sum_high, row.sum_low, text);
+    cells[2] = cell_number(r.facts.keys);
+    begin_period(a, r.facts.since);
+    for (int i = 0; i < 3; i++)
+        table_fact(&a->table, columns[i].key, cells[i]);
+    if (a->table.format != TABLE_JSON) {
+        table_next_rows(&a->table, "rows", columns, 3);
+        table_row(&a->table, cells);
+    }
+    end_facts(a);
+    return NULL;
+}
+
+/* ---- keyspaces ---------------------------------------------------------- */
+
+static const struct table_column keyspaces_columns[] = {
+    {"keys", "keys", true},  {"total", "total", true},
+    {"size", "size", true},  {"keyspace", "keyspace", false},
+    {"file", "file", false},
+};
+
+/* The total, or none of a keyspace that cannot be read or has gone. */
+static struct cell
+ask_total(struct read_asked *a, const struct read_row *row)
+{
+    const struct query q = {.op = QUERY_TOTAL,
+                            .keyspace = row->key,
+                            .keyspace_size = row->key_size,
+                            .length = 1};
+    struct read_reply reply;
+    struct read_row total;
+
+    if (!read_ask(a, &q, &reply) || !read_reply_row(&reply, &total))
+        return cell_none();
+    return cell_number(total.count);
+}
+
+/* Blocks, not length: a file has room that was never written. */
+static void
+put_keyspace(struct read_asked *a, const struct read_row *row)
+{
+    char base[NAME_FILE_SIZE], file[NAME_FILE_SIZE + sizeof ".mdb"];
+    struct stat st;
+    bool found;
+
+    name_to_file(row->key, row->key_size, base);
+    (void)snprintf(file, sizeof file, "%s.mdb", base); /* fits */
+    found =
+        fstatat(a->http->dir->keyspace_fd, file, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    {
+        const struct cell cells[] = {
+            row->count < 0 ? cell_none() : cell_number(row->count),
+            ask_total(a, row),
+            found ? cell_number((int64_t)st.st_blocks * 512) : cell_none(),
+            cell_name(row->key, row->key_size),
+            found ? cell_text(file) : cell_none()};
+
+        table_row(&a->table, cells);
+    }
+}
+
+/* First the names, then their totals, some in each turn. */
+enum read_next
+read_keyspaces_next(struct read_asked *a, struct query *q)
+{
+    if (a->phase++ > 0)
+        return READ_READY;
+    *q = (struct query){.op = QUERY_KEYSPACES,
+                        .keyspace = a->params.after.bytes,
+                        .keyspace_size = (uint16_t)a->params.after.size,
+                        .length = QUERY_ROWS_MAX};
+    return READ_ASK;
+}
+
+const struct read_problem *
+read_keyspaces(struct read_asked *a)
+{
+    const struct answer_list *list = &a->http->steps.list;
+    struct read_reply reply = {
+        .rows = list->count, .at = list->rows, .end = list->rows + list->size};
+    struct read_row row;
+
+    if (list->error < 0)
+        return &read_unreadable;
+    a->as_of_ms = list->as_of_ms;
+    table_next_rows(&a->table, "rows", keyspaces_columns, 5);
+    for (int64_t i = 0; i < a->params.n && read_reply_row(&reply, &row); i++)
+        put_keyspace(a, &row);
+    table_rows_end(&a->table);
+    end_facts(a);
+    return NULL;
+}

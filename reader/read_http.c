@@ -1,0 +1,431 @@
+/* reader/read_http.c - see read_http.h. */
+#include "reader/read_http.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "reader/metrics.h"
+#include "reader/read_questions.h"
+
+#define DAY_MS  ((uint64_t)86400000)
+#define LOOK_MS 100  /* those who wait for as_of_ms look so often */
+#define DONE_MS 1000 /* an answer that nobody takes is kept so long */
+
+static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
+static_assert(METRICS_MAX <= READ_HTTP_TEXT_MAX, "the buffer is that of texts");
+static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
+
+/* ---- errors ------------------------------------------------------------- */
+
+static enum conn_next
+refuse(struct http_call *x, enum http_status status, const char *code,
+       const char *detail)
+{
+    const struct http_problem problem = {.code = code, .detail = detail};
+
+    x->more = status == HTTP_GATEWAY_TIMEOUT ? "Retry-After: 1\r\n" : NULL;
+    return http_refuse(x, status, &problem);
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+static const struct read_question *
+find_question(const struct http_request *r)
+{
+    for (size_t i = 0; i < read_question_count; i++)
+        if (http_text_is(r->path, read_questions[i].path))
+            return &read_questions[i];
+    return NULL;
+}
+
+static bool
+has_type(struct http_text accept, const char *type)
+{
+    return accept.size > 0 &&
+           memmem(accept.at, accept.size, type, strlen(type)) != NULL;
+}
+
+/* The first of ours that Accept names.  False: none. */
+static bool
+choose_format(const struct http_request *r, enum table_format *format)
+{
+    static const struct {
+        const char *type;
+        enum table_format format;
+    } types[] = {{"application/json", TABLE_JSON},
+                 {"text/tab-separated-values", TABLE_TSV},
+                 {"text/csv", TABLE_CSV},
+                 {"application/*", TABLE_JSON},
+                 {"*/*", TABLE_JSON},
+                 {"text/*", TABLE_TSV}};
+
+    *format = TABLE_JSON;
+    if (!r->accept.at || r->accept.size == 0)
+        return true;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (has_type(r->accept, types[i].type)) {
+            *format = types[i].format;
+            return true;
+        }
+    return false;
+}
+
+/* Reads the request into h->now.  False: *next is the answer. */
+static bool
+read_request(struct http_call *x, const struct read_question *question,
+             enum conn_next *next)
+{
+    struct read_http *h = x->ctx;
+    struct read_asked *a = &h->now;
+    const uint64_t now_ms = clock_unix_ms();
+    struct http_params_fault fault;
+
+    a->http = h;
+    a->question = question;
+    a->as_of_ms = 0;
+    a->phase = 0;
+    a->params.given = 0;
+    a->params.key_count = 0;
+    a->params.keyspace.size = a->params.after.size = a->params.prefix.size = 0;
+    a->params.n = question->n;
+    a->params.length = question->length;
+    a->params.from_ms = now_ms - DAY_MS;
+    a->params.to_ms = now_ms;
+    a->params.step_ms = 0;
+    a->params.as_of_ms = a->params.wait_s = 0;
+    a->params.are_numbers_texts = false;
+    if (!http_params_read(&a->params, &question->spec, x->request->query,
+                          now_ms, &fault)) {
+        *next = refuse(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
+        return false;
+    }
+    if (http_params_has(&a->params, PARAM_FORMAT) ||
+        choose_format(x->request, &a->params.format))
+        return true;
+    *next = refuse(x, HTTP_NOT_ACCEPTABLE, "not-acceptable",
+                   "application/json, text/tab-separated-values and text/csv "
+                   "are there");
+    return false;
+}
+
+/* Whether what is asked for is readable, or nobody asked for a moment.  False:
+ * *next, which may be to wait. */
+static bool
+is_readable(struct http_call *x, enum conn_next *next)
+{
+    struct read_http *h = x->ctx;
+    const struct http_params *p = &h->now.params;
+    char detail[64];
+    int64_t as_of_ms;
+
+    if (p->as_of_ms == 0)
+        return true;
+    as_of_ms = as_of_get(h->answer->fresh, p->keyspace.bytes, p->keyspace.size);
+    if (as_of_ms >= p->as_of_ms)
+        return true;
+    if (!h->is_stopping && http_waited_ms(x) < (uint64_t)p->wait_s * 1000) {
+        if (h->timer.deadline_ms == 0) /* one of few: there is a place */
+            (void)loop_arm(h->loop, &h->timer, loop_now_ms(h->loop) + LOOK_MS);
+        *next = http_hold(x, &h->waiting);
+        return false;
+    }
+    (void)snprintf(detail, sizeof detail, "as_of_ms is %" PRId64,
+                   as_of_ms); /* fits */
+    x->as_of_ms = as_of_ms;
+    *next = refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
+    return false;
+}
+
+/* ---- answers ------------------------------------------------------------ */
+
+static const char *const types[] = {
+    [TABLE_JSON] = "application/json",
+    [TABLE_TSV] = "text/tab-separated-values; charset=utf-8",
+    [TABLE_CSV] = "text/csv; charset=utf-8; header=present"};
+
+/* What an answer has beside its type. */
+static void
+describe(struct http_call *x, const struct read_asked *a)
+{
+    struct read_http *h = x->ctx;
+
+    x->type = types[a->params.format];
+    x->cache = "no-cache";
+    if (a->question->is_plain) {
+        x->cache = NULL;
+        return;
+    }
+    (void)snprintf(h->more, sizeof h->more,
+                   "Vary: Accept, Accept-Encoding, Authorization\r\n"
+                   "Cross-Origin-Resource-Policy: same-origin\r\n"
+                   "X-Countd-As-Of: %" PRId64 "\r\n",
+                   a->as_of_ms); /* fits */
+    x->more = h->more;
+}
+
+static enum conn_next
+answer(struct http_call *x, struct read_asked *a)
+{
+    struct read_http *h = x->ctx;
+    const struct read_problem *problem;
+    size_t size;
+    uint8_t *body;
+
+    table_begin(&a->table, a->params.format, h->text, READ_HTTP_TEXT_MAX, NULL,
+                0);
+    a->table.has_numbers_as_texts = a->params.are_numbers_texts;
+    problem = a->question->answer(a);
+    if (problem) {
+        x->as_of_ms = a->as_of_ms;
+        return refuse(x, problem->status, problem->code, problem->detail);
+    }
+    size = table_size(&a->table);
+    describe(x, a);
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, h->text, size);
+    return http_end(x, HTTP_OK, size);
+}
+
+/* ---- answers in steps --------------------------------------------------- */
+
+static void
+end_job(struct read_http *h)
+{
+    if (h->state == READ_JOB_RUNS)
+        answer_long_stop(&h->steps);
+    h->state = READ_JOB_NONE;
+    h->job_of = NULL;
+    http_wake(&h->line);
+}
+
+/* The next question of the job, or its end. */
+static void
+advance_job(struct read_http *h)
+{
+    struct query q;
+
+    if (h->job.question->next(&h->job, &q) == READ_ASK) {
+        answer_long_start(&h->steps, &q, loop_now_ms(h->loop));
+        return;
+    }
+    h->state = READ_JOB_DONE;
+    h->done_ms = loop_now_ms(h->loop);
+    http_wake(&h->owner);
+}
+
+static enum conn_next
+answer_in_steps(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+
+    if (h->job_of == x->conn && h->state == READ_JOB_DONE) {
+        const enum conn_next next = answer(x, &h->job);
+
+        if (next == CONN_MORE)
+            end_job(h);
+        return next;
+    }
+    if (h->state != READ_JOB_NONE)
+        return http_hold(x, &h->line);
+    h->job = h->now;
+    h->job_of = x->conn;
+    h->state = READ_JOB_RUNS;
+    advance_job(h);
+    return http_hold(x, &h->owner);
+}
+
+/* A step, if anybody still waits for it. */
+static void
+step_job(struct read_http *h)
+{
+    if (list_alone(&h->owner.link))
+        end_job(h);
+    else if (answer_long_step(&h->steps))
+        advance_job(h);
+}
+
+bool
+read_http_end_turn(struct read_http *h)
+{
+    if (h->state == READ_JOB_RUNS)
+        step_job(h);
+    else if (h->state == READ_JOB_DONE && list_alone(&h->owner.link) &&
+             loop_now_ms(h->loop) - h->done_ms > DONE_MS)
+        end_job(h); /* who asked has gone, or has no memory for it */
+    answer_end_turn(h->answer);
+    return h->state == READ_JOB_RUNS;
+}
+
+/* ---- routes ------------------------------------------------------------- */
+
+static enum conn_next
+answer_question(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+    const struct read_question *question = find_question(x->request);
+    enum conn_next next;
+
+    assert(question); /* of the path of a route */
+    if (!read_request(x, question, &next))
+        return next;
+    answer_start_turn(h->answer, loop_now_ms(h->loop));
+    if (!is_readable(x, &next))
+        return next;
+    if (question->next && (!question->is_long || question->is_long(&h->now)))
+        return answer_in_steps(x);
+    return answer(x, &h->now);
+}
+
+static enum conn_next
+answer_text(struct http_call *x, enum http_status status, const char *text)
+{
+    const size_t size = strlen(text);
+    uint8_t *body;
+
+    x->type = "text/plain; charset=utf-8";
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, text, size);
+    return http_end(x, status, size);
+}
+
+static enum conn_next
+answer_health(struct http_call *x)
+{
+    return answer_text(x, HTTP_OK, "ok\n");
+}
+
+/* The directory is there: nothing is served before. */
+static enum conn_next
+answer_ready(struct http_call *x)
+{
+    const struct read_http *h = x->ctx;
+
+    return h->is_stopping ? answer_text(x, HTTP_UNAVAILABLE, "stopping\n")
+                          : answer_text(x, HTTP_OK, "ok\n");
+}
+
+bool
+read_board(struct read_http *h)
+{
+    return overview_read(&h->overview) == 0;
+}
+
+static enum conn_next
+answer_metrics(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+    const bool is_open =
+        has_type(x->request->accept, "application/openmetrics-text");
+    size_t size;
+    uint8_t *body;
+
+    x->type = is_open ? "application/openmetrics-text; version=1.0.0; "
+                        "charset=utf-8"
+                      : "text/plain; version=0.0.4; charset=utf-8";
+    size = metrics_put(read_board(h) ? &h->overview : NULL, is_open,
+                       (char *)h->text);
+    body = http_body(x, size);
+    if (!body)
+        return CONN_FULL;
+    memcpy(body, h->text, size);
+    return http_end(x, HTTP_OK, size);
+}
+
+/* Counting is the writer's. */
+static enum conn_next
+answer_count(struct http_call *x)
+{
+    const char *detail = "this port changes nothing; counting is POST "
+                         "/v1/count at http.listen of countd-write";
+
+    if (x->request->method == HTTP_GET || x->request->method == HTTP_HEAD)
+        return refuse(x, HTTP_NOT_FOUND, "no-such-path",
+                      "no such path; counting is POST /v1/count at "
+                      "http.listen of countd-write");
+    return http_not_allowed(x, HTTP_GET | HTTP_HEAD, detail);
+}
+
+#define QUESTION(path)                                                         \
+    {                                                                          \
+        path, "*", HTTP_GET | HTTP_HEAD, answer_question, 0, NULL              \
+    }
+
+static const struct http_route routes[] = {
+    QUESTION("/v1/get"),
+    QUESTION("/v1/top"),
+    QUESTION("/v1/range"),
+    QUESTION("/v1/rank"),
+    QUESTION("/v1/around"),
+    QUESTION("/v1/total"),
+    QUESTION("/v1/history"),
+    QUESTION("/v1/keyspaces"),
+    QUESTION("/v1/now"),
+    QUESTION("/v1/status"),
+    {"/v1/count", "*",
+     HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
+     NULL},
+    {"/metrics", NULL, HTTP_GET | HTTP_HEAD, answer_metrics, 0, NULL},
+    {"/healthz", NULL, HTTP_GET | HTTP_HEAD, answer_health, HTTP_IS_OPEN, NULL},
+    {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},
+};
+
+/* ---- open and close ----------------------------------------------------- */
+
+static void
+look_again(struct loop_timer *timer)
+{
+    struct read_http *h = LOOP_OWNER(timer, struct read_http, timer);
+
+    http_wake(&h->waiting); /* those that go on waiting arm the timer again */
+}
+
+int
+read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
+               const struct datadir *dir, const struct config *config)
+{
+    int rc;
+
+    h->loop = loop;
+    h->answer = answer;
+    h->dir = dir;
+    overview_init(&h->overview, config->data_dir);
+    h->timer = (struct loop_timer){.slot = -1, .due = look_again};
+    http_line_init(&h->waiting);
+    http_line_init(&h->line);
+    http_line_init(&h->owner);
+    memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
+    h->site.only_reads = true;
+    http_site_add(&h->site, routes, sizeof routes / sizeof routes[0], h);
+    rc = answer_init(&h->steps, answer->store, answer->fresh);
+    if (rc < 0) {
+        h->steps.store = NULL;
+        return rc;
+    }
+    h->binary = malloc(ANSWER_SIZE_MAX);
+    h->text = malloc(READ_HTTP_TEXT_MAX);
+    if (h->binary && h->text)
+        return 0;
+    read_http_close(h);
+    return -ENOMEM;
+}
+
+void
+read_http_close(struct read_http *h)
+{
+    if (h->steps.store)
+        answer_fini(&h->steps);
+    h->steps.store = NULL;
+    overview_close(&h->overview);
+    free(h->binary);
+    free(h->text);
+    h->binary = h->text = NULL;
+}

@@ -1,0 +1,80 @@
+/* reader/read_http.h - the HTTP port of countd-read: GET /v1/COMMAND, health.
+ *
+ * A path is a subcommand, its parameters are the command's arguments, and its
+ * answer is byte for byte what `countd COMMAND --json` prints.  The port
+ * changes nothing, ever.
+ *
+ * What looks at all keyspaces or at history is answered in steps between turns
+ * of the loop, one request at a time; others wait in line.
+ *
+ * Ownership: the caller's between read_http_open() and read_http_close(); loop,
+ * store and the rest are borrowed.  One thread.
+ */
+#ifndef COUNTD_READER_READ_HTTP_H
+#define COUNTD_READER_READ_HTTP_H
+
+#include "common/net/http.h"
+#include "common/net/loop.h"
+#include "common/setup/config.h"
+#include "common/setup/datadir.h"
+#include "common/setup/overview.h"
+#include "common/setup/time_text.h"
+#include "reader/answer.h"
+#include "reader/http_params.h"
+
+/* Bytes of the longest answer: rows of the longest names, each byte of which
+ * may take five, and their members. */
+#define READ_HTTP_TEXT_MAX (QUERY_ROWS_MAX * (size_t)(5 * NAME_MAX_SIZE + 256))
+#define READ_HTTP_ANSWER_MAX                                                   \
+    (READ_HTTP_TEXT_MAX + HTTP_ANSWER_HEAD + HTTP_MORE_MAX)
+
+struct read_question;
+
+/* A request and how far its answer is. */
+struct read_asked {
+    struct read_http *http;
+    const struct read_question *question;
+    struct http_params params;
+    int64_t as_of_ms;
+    struct table_writer table;
+    unsigned phase;               /* of an answer in steps */
+    struct time_range span, best; /* what a period is widened to */
+    int64_t best_since;
+    size_t done, count;           /* of a listing: rows with totals, and all */
+    char next[HTTP_MORE_MAX / 2]; /* target of the next page; "": none */
+};
+
+enum read_job_state { READ_JOB_NONE, READ_JOB_RUNS, READ_JOB_DONE };
+
+struct read_http {
+    struct http_site site;
+    struct loop *loop;
+    struct answer *answer; /* for what is answered at once */
+    struct answer steps;   /* for what is answered in steps */
+    const struct datadir *dir;
+    struct loop_timer timer;   /* wakes those that wait for as_of_ms */
+    struct http_line waiting;  /* for as_of_ms */
+    struct http_line line;     /* for the job to be free */
+    struct http_line owner;    /* who gets the job's answer */
+    enum read_job_state state; /* of the job */
+    const struct conn *job_of;
+    uint64_t done_ms; /* monotonic: when the job was done */
+    struct read_asked now, job;
+    struct overview overview; /* read for each status and /metrics */
+    uint8_t *binary;          /* answers as the range port gives them */
+    uint8_t *text;            /* answers of HTTP */
+    char more[HTTP_MORE_MAX];
+    bool is_stopping;
+    uint64_t requests, refused; /* figures */
+};
+
+/* -ENOMEM */
+int read_http_open(struct read_http *h, struct loop *loop,
+                   struct answer *answer, const struct datadir *dir,
+                   const struct config *config);
+void read_http_close(struct read_http *h);
+
+/* At the end of each turn of the loop.  True: do not wait before the next. */
+bool read_http_end_turn(struct read_http *h);
+
+#endif

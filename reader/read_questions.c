@@ -1,0 +1,435 @@
+/* reader/read_questions.c - what is asked of counts: see read_questions.h. */
+#include "reader/read_questions.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+
+const struct read_problem read_unreadable = {
+    HTTP_INTERNAL_ERROR, "unreadable",
+    "the keyspace cannot be read; the log of countd-read says why"};
+const struct read_problem read_no_keyspace = {
+    HTTP_NOT_FOUND, "no-such-keyspace", "no such keyspace"};
+const struct read_problem read_no_key = {HTTP_NOT_FOUND, "no-such-key",
+                                         "no such key"};
+
+/* ---- asking ------------------------------------------------------------- */
+
+static bool
+begin_reply(struct read_asked *a, struct read_reply *reply)
+{
+    const uint8_t *at = a->http->binary;
+    struct query_reply head;
+
+    query_reply_get(at, &head);
+    *reply = (struct read_reply){.rows = head.rows,
+                                 .as_of_ms = head.as_of_ms,
+                                 .at = at + QUERY_REPLY_SIZE,
+                                 .end = at + QUERY_REPLY_SIZE + head.size};
+    if (head.rows >= 0 && a->as_of_ms == 0)
+        a->as_of_ms = head.as_of_ms;
+    return head.rows >= 0;
+}
+
+bool
+read_ask(struct read_asked *a, const struct query *q, struct read_reply *reply)
+{
+    struct answer *answer = a->http->answer;
+    const bool added = answer_add(answer, q);
+    bool failed;
+
+    assert(added); /* nobody else's request is between */
+    (void)answer_put(answer, a->http->binary, &failed); /* the head says it */
+    return begin_reply(a, reply);
+}
+
+bool
+read_take(struct read_asked *a, struct read_reply *reply)
+{
+    bool failed;
+
+    (void)answer_long_put(&a->http->steps, a->http->binary, &failed);
+    return begin_reply(a, reply);
+}
+
+bool
+read_reply_row(struct read_reply *r, struct read_row *row)
+{
+    if (r->rows == 0)
+        return false;
+    assert(r->end - r->at >= QUERY_ROW_SIZE);
+    row->count = get_le64s(r->at);
+    row->key_size = get_le16(r->at + 8);
+    row->key = r->at + QUERY_ROW_SIZE;
+    r->at = row->key + row->key_size;
+    r->rows--;
+    return true;
+}
+
+static struct query
+query_of(const struct read_asked *a, enum query_op op)
+{
+    const struct http_params *p = &a->params;
+    struct query q = {.op = op,
+                      .keyspace = p->keyspace.bytes,
+                      .keyspace_size = (uint16_t)p->keyspace.size};
+
+    if (p->key_count > 0) {
+        q.key = p->keys[0].bytes;
+        q.key_size = (uint16_t)p->keys[0].size;
+    }
+    q.length = op == QUERY_GET || op == QUERY_RANK || op == QUERY_TOTAL ||
+                       op == QUERY_NOW || op == QUERY_ABOUT
+                   ? 1
+                   : 0;
+    return q;
+}
+
+/* Facts of a key, or of a keyspace: three numbers in order. */
+struct facts {
+    bool any;
+    int64_t number[3];
+};
+
+static bool
+ask_facts(struct read_asked *a, bool of_key, struct facts *f)
+{
+    struct query q = query_of(a, QUERY_ABOUT);
+    struct read_reply reply;
+    struct read_row row;
+
+    if (!of_key) {
+        q.key = NULL;
+        q.key_size = 0;
+    }
+    if (!read_ask(a, &q, &reply))
+        return false;
+    f->any = reply.rows == 3;
+    for (int i = 0; i < 3 && read_reply_row(&reply, &row); i++)
+        f->number[i] = row.count;
+    return true;
+}
+
+/* Nothing is known of the key: is there its keyspace? */
+static const struct read_problem *
+explain_missing(struct read_asked *a)
+{
+    struct facts f;
+
+    if (!ask_facts(a, false, &f))
+        return &read_unreadable;
+    return f.any ? &read_no_key : &read_no_keyspace;
+}
+
+/* ---- facts -------------------------------------------------------------- */
+
+static void
+begin_facts(struct read_asked *a, bool with_key)
+{
+    const struct http_params *p = &a->params;
+
+    table_fact(&a->table, "keyspace",
+               cell_name(p->keyspace.bytes, p->keyspace.size));
+    if (with_key)
+        table_fact(&a->table, "key",
+                   cell_name(p->keys[0].bytes, p->keys[0].size));
+}
+
+static void
+end_facts(struct read_asked *a)
+{
+    table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
+    table_end(&a->table);
+}
+
+/* The one number of an answer: in columns it stands alone. */
+static void
+put_answer(struct read_asked *a, const struct table_column *column,
+           int64_t number)
+{
+    const struct cell cell = cell_number(number);
+
+    table_fact(&a->table, column->key, cell);
+    if (a->table.format == TABLE_JSON)
+        return;
+    table_next_rows(&a->table, "rows", column, 1);
+    table_row(&a->table, &cell);
+}
+
+static const struct read_problem *
+answer_total(struct read_asked *a)
+{
+    static const struct table_column column = {"total", "total", true};
+    struct facts f;
+
+    if (!ask_facts(a, false, &f))
+        return &read_unreadable;
+    if (!f.any)
+        return &read_no_keyspace;
+    begin_facts(a, false);
+    put_answer(a, &column, f.number[0]);
+    table_fact(&a->table, "keys", cell_number(f.number[1]));
+    table_fact(&a->table, "saturated", cell_number(f.number[2]));
+    end_facts(a);
+    return NULL;
+}
+
+static const struct read_problem *
+answer_gets(struct read_asked *a)
+{
+    static const struct table_column columns[] = {{"count", "count", true},
+                                                  {"key", "key", false}};
+    const struct http_params *p = &a->params;
+    struct facts f;
+
+    if (!ask_facts(a, false, &f))
+        return &read_unreadable;
+    if (!f.any)
+        return &read_no_keyspace;
+    begin_facts(a, false);
+    table_next_rows(&a->table, "rows", columns, 2);
+    for (size_t i = 0; i < p->key_count; i++) {
+        struct query q = query_of(a, QUERY_GET);
+        struct read_reply reply;
+        struct read_row row;
+        struct cell cells[2];
+
+        q.key = p->keys[i].bytes;
+        q.key_size = (uint16_t)p->keys[i].size;
+        if (!read_ask(a, &q, &reply))
+            return &read_unreadable;
+        cells[0] =
+            read_reply_row(&reply, &row) ? cell_number(row.count) : cell_none();
+        cells[1] = cell_name(q.key, q.key_size);
+        table_row(&a->table, cells);
+    }
+    table_rows_end(&a->table);
+    end_facts(a);
+    return NULL;
+}
+
+static const struct read_problem *
+answer_get(struct read_asked *a)
+{
+    static const struct table_column column = {"count", "count", true};
+    struct facts f;
+
+    if (a->params.key_count > 1)
+        return answer_gets(a);
+    if (!ask_facts(a, true, &f))
+        return &read_unreadable;
+    if (!f.any)
+        return explain_missing(a);
+    begin_facts(a, true);
+    put_answer(a, &column, f.number[0]);
+    table_fact(&a->table, "saturated", cell_bool(f.number[2] != 0));
+    end_facts(a);
+    return NULL;
+}
+
+static const struct read_problem *
+answer_rank(struct read_asked *a)
+{
+    static const struct table_column column = {"rank", "rank", true};
+    struct facts f;
+
+    if (read_is_period(a))
+        return read_period_rank(a);
+    if (!ask_facts(a, true, &f))
+        return &read_unreadable;
+    if (!f.any)
+        return explain_missing(a);
+    begin_facts(a, true);
+    put_answer(a, &column, f.number[1]);
+    table_fact(&a->table, "count", cell_number(f.number[0]));
+    table_fact(&a->table, "saturated", cell_bool(f.number[2] != 0));
+    end_facts(a);
+    return NULL;
+}
+
+static const struct read_problem *
+answer_now(struct read_asked *a)
+{
+    static const struct table_column column = {"now", "now_ms", true};
+    const struct query q = query_of(a, QUERY_NOW);
+    struct read_reply reply;
+    struct read_row row;
+
+    if (!read_ask(a, &q, &reply) || !read_reply_row(&reply, &row))
+        return &read_unreadable;
+    if (a->params.keyspace.size > 0)
+        begin_facts(a, false);
+    put_answer(a, &column, row.count);
+    end_facts(a);
+    return NULL;
+}
+
+/* ---- rows by count ------------------------------------------------------ */
+
+static const struct table_column rows_columns[] = {
+    {"rank", "rank", true},
+    {"count", "count", true},
+    {"key", "key", false},
+    {"", "at_limit", false}, /* in JSON, where it is */
+};
+
+static void
+put_rows(struct read_asked *a, int64_t rank, struct read_reply *reply,
+         bool with_limit)
+{
+    const bool has_limit = with_limit && a->table.format == TABLE_JSON;
+    struct read_row row;
+
+    table_next_rows(&a->table, "rows", rows_columns, has_limit ? 4 : 3);
+    while (read_reply_row(reply, &row)) {
+        const bool at_limit = row.count == INT64_MIN || row.count == INT64_MAX;
+        const struct cell cells[] = {
+            cell_number(rank++), cell_number(row.count),
+            cell_name(row.key, row.key_size),
+            at_limit ? cell_bool(true) : cell_absent()};
+
+        table_row(&a->table, cells);
+    }
+    table_rows_end(&a->table);
+}
+
+static const struct read_problem *
+answer_rows(struct read_asked *a, int64_t offset, int64_t length)
+{
+    struct query q = query_of(a, QUERY_RANGE);
+    struct read_reply reply;
+    struct facts f;
+
+    if (!ask_facts(a, false, &f))
+        return &read_unreadable;
+    if (!f.any)
+        return &read_no_keyspace;
+    q.offset = offset;
+    q.length = length;
+    if (offset < 0) /* the rank of the first row that there is */
+        offset = offset + f.number[1] > 0 ? offset + f.number[1] : 0;
+    if (!read_ask(a, &q, &reply))
+        return &read_unreadable;
+    begin_facts(a, false);
+    put_rows(a, offset, &reply, true);
+    table_fact(&a->table, "saturated", cell_number(f.number[2]));
+    end_facts(a);
+    return NULL;
+}
+
+static const struct read_problem *
+answer_top(struct read_asked *a)
+{
+    return read_is_period(a) ? read_period_top(a)
+                             : answer_rows(a, 0, a->params.n);
+}
+
+static const struct read_problem *
+answer_range(struct read_asked *a)
+{
+    return answer_rows(a, a->params.offset, a->params.length);
+}
+
+static const struct read_problem *
+answer_around(struct read_asked *a)
+{
+    struct query q = query_of(a, QUERY_AROUND);
+    struct read_reply reply;
+    struct read_row first;
+
+    q.length = a->params.n;
+    if (!read_ask(a, &q, &reply))
+        return &read_unreadable;
+    if (!read_reply_row(&reply, &first))
+        return explain_missing(a);
+    begin_facts(a, true);
+    put_rows(a, first.count, &reply, false);
+    end_facts(a);
+    return NULL;
+}
+
+/* ---- processes ---------------------------------------------------------- */
+
+static void
+put_fact(void *ctx, const char *key, struct cell value)
+{
+    table_fact(ctx, key, value);
+}
+
+static void
+put_figure(void *ctx, const struct cell *cells)
+{
+    table_row(ctx, cells);
+}
+
+static const struct read_problem *
+answer_status(struct read_asked *a)
+{
+    static const struct read_problem no_board = {
+        HTTP_UNAVAILABLE, "no-board",
+        "no countd-write has run on this data directory"};
+    const struct overview_sink sink = {put_fact, put_figure, &a->table};
+
+    if (!read_board(a->http))
+        return &no_board;
+    table_next_rows(&a->table, "rows", overview_columns, OVERVIEW_COLUMNS);
+    (void)overview_report(&a->http->overview, &sink); /* a fact says it */
+    table_rows_end(&a->table);
+    table_end(&a->table);
+    return NULL;
+}
+
+/* ---- the table ---------------------------------------------------------- */
+
+#define BIT(name) PARAM_BIT(PARAM_##name)
+#define PERIOD    (BIT(FROM) | BIT(TO))
+
+const struct read_question read_questions[] = {
+    {.path = "/v1/total",
+     .spec = {BIT(KEYSPACE), BIT(KEYSPACE), 0, 0, 0},
+     .answer = answer_total},
+    {.path = "/v1/get",
+     .spec = {BIT(KEYSPACE) | BIT(KEY), BIT(KEYSPACE) | BIT(KEY),
+              HTTP_PARAMS_KEYS, 0, 0},
+     .answer = answer_get},
+    {.path = "/v1/top",
+     .spec = {BIT(KEYSPACE) | BIT(N) | PERIOD, BIT(KEYSPACE), 0, 0,
+              QUERY_ROWS_MAX},
+     .n = 20,
+     .next = read_period_next,
+     .is_long = read_is_period,
+     .answer = answer_top},
+    {.path = "/v1/range",
+     .spec = {BIT(KEYSPACE) | BIT(OFFSET) | BIT(LENGTH),
+              BIT(KEYSPACE) | BIT(OFFSET), 0, 0, 0},
+     .length = 20,
+     .answer = answer_range},
+    {.path = "/v1/rank",
+     .spec = {BIT(KEYSPACE) | BIT(KEY) | PERIOD, BIT(KEYSPACE) | BIT(KEY), 1, 0,
+              0},
+     .next = read_period_next,
+     .is_long = read_is_period,
+     .answer = answer_rank},
+    {.path = "/v1/around",
+     .spec = {BIT(KEYSPACE) | BIT(KEY) | BIT(N), BIT(KEYSPACE) | BIT(KEY), 1, 1,
+              QUERY_AROUND_MAX},
+     .n = 11,
+     .answer = answer_around},
+    {.path = "/v1/history",
+     .spec = {BIT(KEYSPACE) | BIT(KEY) | PERIOD | BIT(STEP), BIT(KEYSPACE), 1,
+              0, 0},
+     .next = read_history_next,
+     .answer = read_history},
+    {.path = "/v1/keyspaces",
+     .spec = {BIT(AFTER) | BIT(N), 0, 0, 1, QUERY_ROWS_MAX},
+     .n = QUERY_ROWS_MAX,
+     .next = read_keyspaces_next,
+     .answer = read_keyspaces},
+    {.path = "/v1/status", .is_plain = true, .answer = answer_status},
+    {.path = "/v1/now",
+     .spec = {BIT(KEYSPACE), 0, 0, 0, 0},
+     .answer = answer_now},
+};
+const size_t read_question_count =
+    sizeof read_questions / sizeof read_questions[0];

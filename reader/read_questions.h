@@ -1,0 +1,80 @@
+/* reader/read_questions.h - the questions of GET /v1/COMMAND; read_http.c asks
+ * them, nobody else includes it. */
+#ifndef COUNTD_READER_READ_QUESTIONS_H
+#define COUNTD_READER_READ_QUESTIONS_H
+
+#include "reader/read_http.h"
+
+/* Why there is no answer. */
+struct read_problem {
+    enum http_status status;
+    const char *code, *detail;
+};
+
+enum read_next {
+    READ_ASK,   /* the query is to be asked in steps */
+    READ_AGAIN, /* call again in the next turn */
+    READ_READY  /* `answer` */
+};
+
+struct read_question {
+    const char *path;
+    struct http_params_spec spec;
+    int64_t n, length; /* where they are not given */
+
+    /* For what is answered in steps: first, and after each query.  NULL: it is
+     * answered at once. */
+    enum read_next (*next)(struct read_asked *a, struct query *q);
+
+    /* Whether this request is, if `next` is there; NULL: each. */
+    bool (*is_long)(const struct read_asked *a);
+
+    bool is_plain; /* of no keyspace's state: it has no version */
+
+    /* Writes the answer; NULL, or why there is none. */
+    const struct read_problem *(*answer)(struct read_asked *a);
+};
+
+extern const struct read_question read_questions[];
+extern const size_t read_question_count;
+
+/* ---- for the questions --------------------------------------------------- */
+
+/* An answer as the range port gives it. */
+struct read_reply {
+    int64_t rows; /* left */
+    int64_t as_of_ms;
+    const uint8_t *at, *end;
+};
+
+/* The next row of a reply; false: there is none. */
+struct read_row {
+    int64_t count;
+    const uint8_t *key;
+    uint16_t key_size;
+};
+bool read_reply_row(struct read_reply *r, struct read_row *row);
+
+/* Asks what is answered at once.  False: the keyspace cannot be read. */
+bool read_ask(struct read_asked *a, const struct query *q,
+              struct read_reply *reply);
+
+/* The answer in steps that has just been made.  As read_ask(). */
+bool read_take(struct read_asked *a, struct read_reply *reply);
+
+extern const struct read_problem read_unreadable, read_no_keyspace, read_no_key;
+
+/* Reads the board.  False: there is none. */
+bool read_board(struct read_http *h);
+
+/* Questions about time, and the list of keyspaces. */
+enum read_next read_history_next(struct read_asked *a, struct query *q);
+const struct read_problem *read_history(struct read_asked *a);
+enum read_next read_period_next(struct read_asked *a, struct query *q);
+bool read_is_period(const struct read_asked *a);
+const struct read_problem *read_period_top(struct read_asked *a);
+const struct read_problem *read_period_rank(struct read_asked *a);
+enum read_next read_keyspaces_next(struct read_asked *a, struct query *q);
+const struct read_problem *read_keyspaces(struct read_asked *a);
+
+#endif

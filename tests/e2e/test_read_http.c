@@ -1,0 +1,475 @@
+/* tests/e2e/test_read_http.c - GET /v1/COMMAND of the built countd-read: the
+ * bytes of `countd COMMAND --json`, and what is no question. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/service.h"
+
+#define BODY_MAX 65536
+
+struct answer {
+    int status;
+    char head[4096], body[BODY_MAX];
+};
+
+static struct answer got;
+
+static int
+set_up(void **state)
+{
+    struct fleet *f;
+
+    assert_int_equal(service_setup(state), 0);
+    f = *state;
+    fleet_option(f, "counter.enable=off");
+    fleet_option(f, "read.http=127.0.0.1:0");
+    service_start(f);
+    service_add(f, "pages", "/index", 27);
+    service_add(f, "pages", "/about", 9);
+    service_add(f, "pages", "\xffraw \"q\"\t\\", 12);
+    service_add(f, "pages", "x", INT64_MAX);
+    service_add(f, "pages", "caf\xc3\xa9, 1", -3);
+    service_add(f, "z", "..", -2);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    return 0;
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+static int
+join(struct fleet *f)
+{
+    return client_connect(
+        daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+}
+
+static void
+hear(int fd, bool has_body)
+{
+    const char *length;
+    size_t size = 0, want;
+
+    do {
+        assert_true(size + 1 < sizeof got.head);
+        assert_int_equal(client_read(fd, got.head + size, 1), 1);
+        got.head[++size] = '\0';
+    } while (size < 4 || strcmp(got.head + size - 4, "\r\n\r\n") != 0);
+    assert_int_equal(sscanf(got.head, "HTTP/1.1 %d", &got.status), 1);
+    length = strstr(got.head, "Content-length: ");
+    assert_non_null(length);
+    want = has_body ? strtoul(length + 16, NULL, 10) : 0;
+    assert_true(want < sizeof got.body);
+    assert_int_equal(client_read(fd, got.body, want), want);
+    got.body[want] = '\0';
+}
+
+static void
+send_request(int fd, const char *method, const char *target, const char *more)
+{
+    char head[2048];
+    const int n = snprintf(head, sizeof head,
+                           "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
+                           method, target, more);
+
+    client_send(fd, head, (size_t)n);
+}
+
+/* Asks on a connection of its own. */
+static void
+ask(struct fleet *f, const char *target, const char *more)
+{
+    const int fd = join(f);
+
+    send_request(fd, "GET", target, more);
+    hear(fd, true);
+    client_close(fd);
+}
+
+static void
+expect_problem(struct fleet *f, const char *target, int status,
+               const char *words)
+{
+    ask(f, target, "");
+    if (got.status != status || !strstr(got.body, words) ||
+        !strstr(got.head, "application/problem+json"))
+        fail_msg("%s: %d %s", target, got.status, got.body);
+}
+
+/* ---- the same bytes ----------------------------------------------------- */
+
+/* The digits behind each "as_of_ms": become one 0: the two are of two moments.
+ */
+static void
+forget_moment(char *bytes)
+{
+    static const char member[] = "\"as_of_ms\": ";
+    char *at = bytes;
+
+    while ((at = strstr(at, member)) != NULL) {
+        char *end;
+
+        at += sizeof member - 1;
+        end = at + strspn(at, "0123456789");
+        assert_true(end > at);
+        *at++ = '0';
+        memmove(at, end, strlen(end) + 1);
+    }
+}
+
+static void
+expect_same(struct fleet *f, const char *target, const char *const *words)
+{
+    char answered[BODY_MAX];
+
+    ask(f, target, "");
+    assert_true(strlen(got.body) < sizeof answered);
+    memcpy(answered, got.body, strlen(got.body) + 1);
+    if (got.status != 200)
+        fail_msg("%s: %d %s", target, got.status, got.body);
+    assert_non_null(strstr(got.head, "Content-Type: application/json\r\n"));
+    assert_int_equal(fleet_run(f, words), 0);
+    forget_moment(answered);
+    forget_moment(text);
+    assert_string_equal(answered, text);
+}
+
+#define SAME(f, target, ...)                                                   \
+    expect_same(f, target, (const char *const[]){__VA_ARGS__, "--json", NULL})
+
+static void
+answers_are_the_bytes_of_the_commands(void **state)
+{
+    struct fleet *f = *state;
+
+    SAME(f, "/v1/get?keyspace=pages&key=/index", "get", "pages", "/index");
+    SAME(f, "/v1/get?key=..&keyspace=z", "get", "z", "..");
+    SAME(f, "/v1/get?keyspace=pages&key=%5cxffraw+%22q%22%5Ct%5c%5c", "get",
+         "pages", "\\xffraw \"q\"\\t\\\\");
+    SAME(f, "/v1/total?keyspace=pages", "total", "pages");
+    SAME(f, "/v1/top?keyspace=pages", "top", "pages");
+    SAME(f, "/v1/top?keyspace=pages&n=2", "top", "pages", "2");
+    SAME(f, "/v1/range?keyspace=pages&offset=1&length=2", "range", "pages", "1",
+         "2");
+    SAME(f, "/v1/range?keyspace=pages&offset=-2", "range", "pages", "-2", "20");
+    SAME(f, "/v1/range?keyspace=pages&offset=-200", "range", "pages", "-200",
+         "20");
+    SAME(f, "/v1/range?keyspace=pages&offset=99", "range", "pages", "99", "20");
+    SAME(f, "/v1/rank?keyspace=pages&key=/about", "rank", "pages", "/about");
+    SAME(f, "/v1/around?keyspace=pages&key=/about&n=3", "around", "pages",
+         "/about", "3");
+    SAME(f, "/v1/keyspaces", "keyspaces");
+}
+
+static void
+answers_about_time_are_the_bytes_of_the_commands(void **state)
+{
+    struct fleet *f = *state;
+
+    SAME(f, "/v1/history?keyspace=pages", "history", "pages", "--utc");
+    SAME(f, "/v1/history?keyspace=pages&key=x&from=-2h&step=5m", "history",
+         "pages", "x", "--from=-2h", "--step=5m", "--utc");
+    SAME(f, "/v1/top?keyspace=pages&from=-1h&n=3", "top", "pages", "3",
+         "--from=-1h", "--utc");
+    SAME(f, "/v1/rank?keyspace=pages&key=/about&from=-3d", "rank", "pages",
+         "/about", "--from=-3d", "--utc");
+}
+
+/* ---- forms --------------------------------------------------------------- */
+
+static void
+rows_are_columns_where_they_are_asked_for(void **state)
+{
+    struct fleet *f = *state;
+
+    ask(f, "/v1/top?keyspace=pages&n=3&format=csv", "");
+    assert_string_equal(got.body, "rank,count,key\r\n"
+                                  "0,9223372036854775807,x\r\n"
+                                  "1,27,/index\r\n"
+                                  "2,12,\"\\xffraw \"\"q\"\"\\t\\\\\"\r\n");
+    assert_non_null(strstr(got.head, "text/csv; charset=utf-8; header="));
+    ask(f, "/v1/top?keyspace=pages&n=2",
+        "Accept: text/tab-separated-values\r\n");
+    assert_string_equal(got.body, "0\t9223372036854775807\tx\n1\t27\t/index\n");
+    ask(f, "/v1/get?keyspace=pages&key=x&format=tsv", "");
+    assert_string_equal(got.body, "9223372036854775807\n");
+    ask(f, "/v1/get?keyspace=pages&key=x&numbers=string", "");
+    assert_non_null(strstr(got.body, "\"count\": \"9223372036854775807\""));
+    ask(f, "/v1/total?keyspace=z", "Accept: image/png\r\n");
+    assert_int_equal(got.status, 406);
+}
+
+static void
+several_keys_are_rows_in_the_order_asked(void **state)
+{
+    struct fleet *f = *state;
+
+    ask(f, "/v1/get?keyspace=pages&key=/index&key=/no&key=/about", "");
+    assert_int_equal(got.status, 200);
+    forget_moment(got.body);
+    assert_string_equal(got.body, "{\"keyspace\": \"pages\", \"rows\": [\n"
+                                  " {\"count\": 27, \"key\": \"/index\"},\n"
+                                  " {\"count\": null, \"key\": \"/no\"},\n"
+                                  " {\"count\": 9, \"key\": \"/about\"}], "
+                                  "\"as_of_ms\": 0}\n");
+}
+
+/* ---- processes ----------------------------------------------------------- */
+
+/* Figures grow between two looks; which there are, and of whom, is the same. */
+static void
+forget_values(char *bytes)
+{
+    static const char member[] = "\"value\": ";
+    char *at = bytes;
+
+    while ((at = strstr(at, member)) != NULL) {
+        at += sizeof member - 1;
+        memset(at, '0', strspn(at, "-0123456789"));
+        memmove(at + 1, at + strspn(at, "0"), strlen(at + strspn(at, "0")) + 1);
+    }
+}
+
+static void
+status_has_the_members_of_the_command(void **state)
+{
+    struct fleet *f = *state;
+    char answered[BODY_MAX];
+
+    ask(f, "/v1/status", "");
+    assert_int_equal(got.status, 200);
+    assert_non_null(strstr(got.head, "Cache-Control: no-store\r\n"));
+    memcpy(answered, got.body, strlen(got.body) + 1);
+    assert_int_equal(FLEET_RUN(f, "status", "--json"), 0);
+    forget_values(answered);
+    forget_values(text);
+    /* The facts before the rows, such as the number of open logs, may differ.
+     */
+    assert_non_null(strstr(answered, "\"rows\": ["));
+    assert_string_equal(strstr(answered, "\"rows\": ["),
+                        strstr(text, "\"rows\": ["));
+}
+
+static void
+metrics_are_of_all_processes(void **state)
+{
+    static const char *const lines[] = {
+        "countd_process_up{process=\"writer\",slot=\"0\"} 1\n",
+        "countd_troubles 0\n",
+        "countd_increments_total{slot=\"0\"} 6\n",
+        "# TYPE countd_log_sync_seconds_total counter\n",
+        "countd_logs{state=\"merging\"} ",
+        "countd_port_connections{port=\"read-http\",slot=\"",
+        "reason=\"malformed\"} 0\n",
+        "countd_as_of_time_seconds{slot=\""};
+    const uint64_t deadline_ms = clock_ms() + 20000;
+    struct fleet *f = *state;
+    char *eof;
+
+    do /* the writer tells the board some times a second */
+        ask(f, "/metrics", "");
+    while (!strstr(got.body, lines[2]) && clock_ms() < deadline_ms);
+    assert_int_equal(got.status, 200);
+    assert_non_null(strstr(got.head, "text/plain; version=0.0.4"));
+    assert_null(strstr(got.body, "# EOF"));
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (!strstr(got.body, lines[i]))
+            fail_msg("no %s in:\n%s", lines[i], got.body);
+    ask(f, "/metrics",
+        "Accept: application/openmetrics-text;version=1.0.0\r\n");
+    assert_non_null(strstr(got.head, "application/openmetrics-text"));
+    assert_non_null(strstr(got.body, "# TYPE countd_log_sync_seconds counter\n"
+                                     "# UNIT countd_log_sync_seconds seconds\n"
+                                     "countd_log_sync_seconds_total{"));
+    eof = strstr(got.body, "# EOF\n");
+    assert_non_null(eof);
+    assert_string_equal(eof, "# EOF\n");
+}
+
+static void
+promtool_finds_nothing_to_say(void **state)
+{
+    struct fleet *f = *state;
+    char command[256];
+
+    if (system("command -v promtool >/dev/null 2>&1") != 0) {
+        print_message("skipped: no promtool\n");
+        skip();
+    }
+    (void)snprintf(
+        command, sizeof command,
+        "curl -sSf http://127.0.0.1:%u/metrics | promtool check "
+        "metrics",
+        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+    assert_int_equal(system(command), 0);
+}
+
+/* ---- what is no question ------------------------------------------------- */
+
+static void
+what_is_wrong_is_told(void **state)
+{
+    struct fleet *f = *state;
+
+    expect_problem(f, "/v1/get?keyspace=pages&key=/no", 404,
+                   "\"code\": \"no-such-key\", \"detail\": \"no such key\", "
+                   "\"as_of_ms\": 1");
+    expect_problem(f, "/v1/get?keyspace=no&key=/no", 404, "no-such-keyspace");
+    expect_problem(f, "/v1/history?keyspace=no", 404, "no-such-keyspace");
+    expect_problem(f, "/v1/rank?keyspace=pages&key=/no&from=-1h", 404,
+                   "nothing-came");
+    expect_problem(f, "/v1/top?keyspace=pages&nn=5", 400,
+                   "\"unknown-parameter\", \"detail\": \"unknown parameter: "
+                   "nn\"");
+    expect_problem(f, "/v1/top?keyspace=pages&n=4097", 400,
+                   "\"bad-number\", \"detail\": \"n: 0 to 4096\"");
+    expect_problem(f, "/v1/top?keyspace=pages&keyspace=z", 400, "\"twice\"");
+    expect_problem(f, "/v1/top", 400,
+                   "\"missing-parameter\", \"detail\": \"keyspace is missing");
+    expect_problem(f, "/v1/total?keyspace=a%5cqb", 400, "\"bad-escape\"");
+    expect_problem(f, "/v1/total?keyspace=a%zz", 400, "\"bad-query\"");
+    expect_problem(f, "/v1/total?keyspace=", 400, "\"bad-name\"");
+    expect_problem(f, "/v1/history?keyspace=z&from=tomorrow", 400,
+                   "\"bad-time\"");
+    expect_problem(f, "/v1/history?keyspace=z&step=61s", 400,
+                   "\"bad-duration\"");
+    expect_problem(f, "/v1/history?keyspace=z&step=1m&from=-30d", 400,
+                   "\"too-many-rows\"");
+    expect_problem(f, "/v1/nosuch", 404, "no-such-path");
+    expect_problem(f, "/v1/get?keyspace=z&key=..&as_of=9999999999999&wait=1",
+                   504, "\"not-readable-yet\"");
+}
+
+static void
+nothing_is_changed_here(void **state)
+{
+    struct fleet *f = *state;
+    const int fd = join(f);
+
+    send_request(fd, "POST", "/v1/count", "Content-Length: 0\r\n");
+    hear(fd, true);
+    assert_int_equal(got.status, 405);
+    assert_non_null(strstr(got.head, "Allow: GET, HEAD\r\n"));
+    assert_non_null(strstr(got.body, "POST /v1/count at http.listen"));
+    send_request(fd, "DELETE", "/v1/top?keyspace=pages", "");
+    hear(fd, true);
+    assert_int_equal(got.status, 405);
+    send_request(fd, "HEAD", "/v1/top?keyspace=pages", "");
+    hear(fd, false);
+    assert_int_equal(got.status, 200);
+    send_request(fd, "GET", "/readyz", "");
+    hear(fd, true);
+    assert_string_equal(got.body, "ok\n");
+    client_close(fd);
+}
+
+static void
+only_its_own_pages_may_ask(void **state)
+{
+    static const struct {
+        const char *more;
+        int status;
+    } asked[] = {
+        {"Origin: http://localhost\r\n", 200},
+        {"Origin: http://evil.example\r\n", 403},
+        {"Origin: null\r\n", 403},
+        {"Referer: http://evil.example/\r\n", 200},
+        {"Sec-Fetch-Site: cross-site\r\n", 403},
+        {"Sec-Fetch-Site: same-origin\r\n", 200},
+        {"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n", 200}};
+    struct fleet *f = *state;
+    int fd;
+
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        ask(f, "/v1/total?keyspace=z", asked[i].more);
+        if (got.status != asked[i].status)
+            fail_msg("%s: %d", asked[i].more, got.status);
+    }
+    fd = join(f);
+    client_send(
+        fd, "GET /v1/now HTTP/1.1\r\nHost: rebound.example\r\n\r\n",
+        strlen("GET /v1/now HTTP/1.1\r\nHost: rebound.example\r\n\r\n"));
+    hear(fd, true);
+    assert_int_equal(got.status, 403);
+    client_close(fd);
+}
+
+/* Two askers whose answers are made in steps, the first of whom goes away, and
+ * pipelined questions of both kinds. */
+static void
+answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone(void **state)
+{
+    struct fleet *f = *state;
+
+    for (int i = 0; i < 20; i++) {
+        const int gone = join(f), fd = join(f);
+
+        send_request(gone, "GET", "/v1/history?keyspace=pages", "");
+        send_request(fd, "GET", "/v1/keyspaces", "");
+        send_request(fd, "GET", "/v1/total?keyspace=z", "");
+        send_request(fd, "GET", "/v1/top?keyspace=pages&from=-1h", "");
+        client_close(gone);
+        hear(fd, true);
+        assert_non_null(strstr(got.body, "\"file\""));
+        hear(fd, true);
+        assert_non_null(strstr(got.body, "\"total\": -2"));
+        hear(fd, true);
+        assert_non_null(strstr(got.body, "\"change\""));
+        client_close(fd);
+    }
+}
+
+/* A client that sends questions and reads no answer holds up nobody. */
+static void
+who_does_not_read_holds_up_nobody(void **state)
+{
+    struct fleet *f = *state;
+    const int fd = join(f);
+
+    for (int i = 0; i < 64; i++)
+        send_request(fd, "GET", "/v1/keyspaces", "");
+    for (int i = 0; i < 8; i++)
+        SAME(f, "/v1/total?keyspace=pages", "total", "pages");
+    client_close(fd);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(answers_are_the_bytes_of_the_commands,
+                                        set_up, service_teardown),
+        cmocka_unit_test_setup_teardown(
+            answers_about_time_are_the_bytes_of_the_commands, set_up,
+            service_teardown),
+        cmocka_unit_test_setup_teardown(
+            rows_are_columns_where_they_are_asked_for, set_up,
+            service_teardown),
+        cmocka_unit_test_setup_teardown(
+            several_keys_are_rows_in_the_order_asked, set_up, service_teardown),
+        cmocka_unit_test_setup_teardown(status_has_the_members_of_the_command,
+                                        set_up, service_teardown),
+        cmocka_unit_test_setup_teardown(metrics_are_of_all_processes, set_up,
+                                        service_teardown),
+        cmocka_unit_test_setup_teardown(promtool_finds_nothing_to_say, set_up,
+                                        service_teardown),
+        cmocka_unit_test_setup_teardown(what_is_wrong_is_told, set_up,
+                                        service_teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_changed_here, set_up,
+                                        service_teardown),
+        cmocka_unit_test_setup_teardown(only_its_own_pages_may_ask, set_up,
+                                        service_teardown),
+        cmocka_unit_test_setup_teardown(
+            answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone,
+            set_up, service_teardown),
+        cmocka_unit_test_setup_teardown(who_does_not_read_holds_up_nobody,
+                                        set_up, service_teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
