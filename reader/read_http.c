@@ -12,9 +12,12 @@
 #include "reader/metrics.h"
 #include "reader/read_questions.h"
 
-#define DAY_MS  ((uint64_t)86400000)
-#define LOOK_MS 100  /* those who wait for as_of_ms look so often */
-#define DONE_MS 1000 /* an answer that nobody takes is kept so long */
+#define DAY_MS       ((uint64_t)86400000)
+#define PACKED_LEAST 4096                /* bytes of an answer that is packed */
+#define PACKED_MOST  ((size_t)512 << 10) /* in one piece, a few milliseconds */
+#define PACKED_MORE  1024                /* what gzip may add to it */
+#define LOOK_MS      100  /* those who wait for as_of_ms look so often */
+#define DONE_MS      1000 /* an answer that nobody takes is kept so long */
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
 static_assert(METRICS_MAX <= READ_HTTP_TEXT_MAX, "the buffer is that of texts");
@@ -113,6 +116,20 @@ read_request(struct http_call *x, const struct read_question *question,
     return false;
 }
 
+/* Whether the request may go on waiting for what it asks for. */
+static bool
+wait_longer(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+
+    if (h->is_stopping ||
+        http_waited_ms(x) >= (uint64_t)h->now.params.wait_s * 1000)
+        return false;
+    if (h->timer.deadline_ms == 0) /* one of few: there is a place */
+        (void)loop_arm(h->loop, &h->timer, loop_now_ms(h->loop) + LOOK_MS);
+    return true;
+}
+
 /* Whether what is asked for is readable, or nobody asked for a moment.  False:
  * *next, which may be to wait. */
 static bool
@@ -128,9 +145,7 @@ is_readable(struct http_call *x, enum conn_next *next)
     as_of_ms = as_of_get(h->answer->fresh, p->keyspace.bytes, p->keyspace.size);
     if (as_of_ms >= p->as_of_ms)
         return true;
-    if (!h->is_stopping && http_waited_ms(x) < (uint64_t)p->wait_s * 1000) {
-        if (h->timer.deadline_ms == 0) /* one of few: there is a place */
-            (void)loop_arm(h->loop, &h->timer, loop_now_ms(h->loop) + LOOK_MS);
+    if (wait_longer(x)) {
         *next = http_hold(x, &h->waiting);
         return false;
     }
@@ -163,9 +178,87 @@ describe(struct http_call *x, const struct read_asked *a)
     (void)snprintf(h->more, sizeof h->more,
                    "Vary: Accept, Accept-Encoding, Authorization\r\n"
                    "Cross-Origin-Resource-Policy: same-origin\r\n"
-                   "X-Countd-As-Of: %" PRId64 "\r\n",
-                   a->as_of_ms); /* fits */
+                   "X-Countd-As-Of: %" PRId64 "\r\n%s%s%s",
+                   a->as_of_ms, a->version[0] != '\0' ? "ETag: " : "",
+                   a->version, a->version[0] != '\0' ? "\r\n" : ""); /* fits */
     x->more = h->more;
+}
+
+static bool
+is_in_steps(const struct read_asked *a)
+{
+    const struct read_question *q = a->question;
+
+    return q->next && (!q->is_long || q->is_long(a));
+}
+
+/* Of a keyspace's state and, where time is asked about, of the minutes that it
+ * is widened to: what else an answer is made of stands in the request. */
+static void
+set_version(struct read_asked *a)
+{
+    const struct http_params *p = &a->params;
+    uint64_t nonce, change;
+    int n;
+
+    a->version[0] = '\0';
+    if ((a->question->spec.required & PARAM_BIT(PARAM_KEYSPACE)) == 0 ||
+        !read_version(a, &nonce, &change))
+        return;
+    n = snprintf(a->version, sizeof a->version, "W/\"%" PRIx64 "-%" PRIx64,
+                 nonce, change); /* fits, as does the rest */
+    if (is_in_steps(a))
+        n += snprintf(a->version + n, sizeof a->version - (size_t)n,
+                      "-%" PRIu64 "-%" PRIu64, p->from_ms / 60000,
+                      (p->to_ms + 59999) / 60000);
+    (void)snprintf(a->version + n, sizeof a->version - (size_t)n, "\"");
+}
+
+/* Whether the client has the answer already: *next says so, or waits for
+ * another one. */
+static bool
+is_known(struct http_call *x, enum conn_next *next)
+{
+    struct read_http *h = x->ctx;
+    struct read_asked *a = &h->now;
+
+    set_version(a);
+    if (a->version[0] == '\0' || !has_type(x->request->versions, a->version))
+        return false;
+    if (wait_longer(x)) {
+        *next = http_hold(x, &h->waiting);
+        return true;
+    }
+    describe(x, a);
+    strcat(h->more, "Cache-Control: no-cache\r\n"); /* there is room */
+    x->type = NULL;
+    *next = http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
+    return true;
+}
+
+static bool
+takes_gzip(const struct read_http *h, const struct http_request *r, size_t size)
+{
+    return h->can_deflate && size >= PACKED_LEAST && size <= PACKED_MOST &&
+           r->minor == 1 && has_type(r->codings, "gzip") &&
+           !has_type(r->codings, "gzip;q=0");
+}
+
+/* Text of the answer, packed; returns its size. */
+static size_t
+pack(struct read_http *h, size_t size, uint8_t *body)
+{
+    z_stream *z = &h->deflate;
+    int rc;
+
+    (void)deflateReset(z); /* fails of streams that are none */
+    z->next_in = h->text;
+    z->avail_in = (uInt)size;
+    z->next_out = body;
+    z->avail_out = (uInt)(size + PACKED_MORE);
+    rc = deflate(z, Z_FINISH);
+    assert(rc == Z_STREAM_END); /* text does not grow by so much */
+    return z->total_out;
 }
 
 static enum conn_next
@@ -175,6 +268,7 @@ answer(struct http_call *x, struct read_asked *a)
     const struct read_problem *problem;
     size_t size;
     uint8_t *body;
+    bool packed;
 
     table_begin(&a->table, a->params.format, h->text, READ_HTTP_TEXT_MAX, NULL,
                 0);
@@ -186,10 +280,16 @@ answer(struct http_call *x, struct read_asked *a)
     }
     size = table_size(&a->table);
     describe(x, a);
-    body = http_body(x, size);
+    packed = takes_gzip(h, x->request, size);
+    if (packed)
+        strcat(h->more, "Content-Encoding: gzip\r\n"); /* there is room */
+    body = http_body(x, packed ? size + PACKED_MORE : size);
     if (!body)
         return CONN_FULL;
-    memcpy(body, h->text, size);
+    if (packed)
+        size = pack(h, size, body);
+    else
+        memcpy(body, h->text, size);
     return http_end(x, HTTP_OK, size);
 }
 
@@ -278,7 +378,9 @@ answer_question(struct http_call *x)
     answer_start_turn(h->answer, loop_now_ms(h->loop));
     if (!is_readable(x, &next))
         return next;
-    if (question->next && (!question->is_long || question->is_long(&h->now)))
+    if (h->job_of != x->conn && is_known(x, &next))
+        return next;
+    if (is_in_steps(&h->now))
         return answer_in_steps(x);
     return answer(x, &h->now);
 }
@@ -410,6 +512,8 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
         h->steps.store = NULL;
         return rc;
     }
+    h->can_deflate = deflateInit2(&h->deflate, 1, Z_DEFLATED, 15 + 16, 8,
+                                  Z_DEFAULT_STRATEGY) == Z_OK;
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
     if (h->binary && h->text)
@@ -424,6 +528,9 @@ read_http_close(struct read_http *h)
     if (h->steps.store)
         answer_fini(&h->steps);
     h->steps.store = NULL;
+    if (h->can_deflate)
+        (void)deflateEnd(&h->deflate); /* its memory goes in any case */
+    h->can_deflate = false;
     overview_close(&h->overview);
     free(h->binary);
     free(h->text);

@@ -13,6 +13,8 @@
 #ifndef COUNTD_READER_READ_HTTP_H
 #define COUNTD_READER_READ_HTTP_H
 
+#include <zlib.h>
+
 #include "common/net/http.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
@@ -28,6 +30,8 @@
 #define READ_HTTP_ANSWER_MAX                                                   \
     (READ_HTTP_TEXT_MAX + HTTP_ANSWER_HEAD + HTTP_MORE_MAX)
 
+#define READ_VERSION_SIZE 96
+
 struct read_question;
 
 /* A request and how far its answer is. */
@@ -40,8 +44,8 @@ struct read_asked {
     unsigned phase;               /* of an answer in steps */
     struct time_range span, best; /* what a period is widened to */
     int64_t best_since;
-    size_t done, count;           /* of a listing: rows with totals, and all */
-    char next[HTTP_MORE_MAX / 2]; /* target of the next page; "": none */
+    size_t done, count; /* of a listing: rows with totals, and all */
+    char version[READ_VERSION_SIZE]; /* ETag; "": it has none */
 };
 
 enum read_job_state { READ_JOB_NONE, READ_JOB_RUNS, READ_JOB_DONE };
@@ -61,8 +65,10 @@ struct read_http {
     uint64_t done_ms; /* monotonic: when the job was done */
     struct read_asked now, job;
     struct overview overview; /* read for each status and /metrics */
-    uint8_t *binary;          /* answers as the range port gives them */
-    uint8_t *text;            /* answers of HTTP */
+    z_stream deflate;
+    bool can_deflate;
+    uint8_t *binary; /* answers as the range port gives them */
+    uint8_t *text;   /* answers of HTTP */
     char more[HTTP_MORE_MAX];
     bool is_stopping;
     uint64_t requests, refused; /* figures */

@@ -111,6 +111,19 @@ ask_facts(struct read_asked *a, bool of_key, struct facts *f)
     return true;
 }
 
+bool
+read_version(struct read_asked *a, uint64_t *nonce, uint64_t *change)
+{
+    const struct store_totals *totals = &a->http->answer->queries[0].totals;
+    struct facts f;
+
+    if (!ask_facts(a, false, &f) || !f.any)
+        return false;
+    *nonce = totals->nonce;
+    *change = totals->change;
+    return true;
+}
+
 /* Nothing is known of the key: is there its keyspace? */
 static const struct read_problem *
 explain_missing(struct read_asked *a)

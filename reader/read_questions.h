@@ -55,6 +55,10 @@ struct read_row {
 };
 bool read_reply_row(struct read_reply *r, struct read_row *row);
 
+/* The state of the keyspace that is asked about.  False: there is none, or it
+ * cannot be read: the answer will say so. */
+bool read_version(struct read_asked *a, uint64_t *nonce, uint64_t *change);
+
 /* Asks what is answered at once.  False: the keyspace cannot be read. */
 bool read_ask(struct read_asked *a, const struct query *q,
               struct read_reply *reply);

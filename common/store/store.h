@@ -131,6 +131,9 @@ struct store_totals {
     int64_t sum_high; /* signed 128-bit sum of all counts */
     uint64_t sum_low;
     uint64_t saturated; /* keys flagged */
+    /* The state of the keyspace: `change` grows by one with each that is
+     * committed, `nonce` is another one in each file. */
+    uint64_t nonce, change;
 };
 
 enum store_op {

@@ -219,6 +219,68 @@ several_keys_are_rows_in_the_order_asked(void **state)
                                   "\"as_of_ms\": 0}\n");
 }
 
+static void
+an_answer_that_the_client_has_is_not_sent_again(void **state)
+{
+    struct fleet *f = *state;
+    char tag[128], more[256];
+    const char *at;
+
+    ask(f, "/v1/top?keyspace=pages", "");
+    at = strstr(got.head, "ETag: W/\"");
+    assert_non_null(at);
+    (void)snprintf(tag, sizeof tag, "%.*s", (int)strcspn(at + 6, "\r"), at + 6);
+    (void)snprintf(more, sizeof more, "If-None-Match: \"x\", %s\r\n", tag);
+    {
+        const int fd = join(f);
+
+        send_request(fd, "GET", "/v1/total?keyspace=pages", more);
+        send_request(fd, "GET", "/v1/total?keyspace=z", more);
+        assert_int_equal(client_read(fd, got.head, 12), 12);
+        assert_memory_equal(got.head, "HTTP/1.1 304", 12);
+        while (strcmp(got.head, "\r\n\r\n") != 0) {
+            memmove(got.head, got.head + 1, 3);
+            assert_int_equal(client_read(fd, got.head + 3, 1), 1);
+            got.head[4] = '\0';
+        }
+        hear(fd, true); /* of another keyspace, right behind that head */
+        assert_int_equal(got.status, 200);
+        client_close(fd);
+    }
+    service_add(f, "pages", "/index", 1);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    ask(f, "/v1/total?keyspace=pages", more);
+    assert_int_equal(got.status, 200);
+}
+
+static void
+long_answers_are_packed_for_who_takes_that(void **state)
+{
+    struct fleet *f = *state;
+    char command[256];
+
+    for (int i = 0; i < 300; i++) {
+        char key[32];
+
+        (void)snprintf(key, sizeof key, "key number %d", i);
+        service_add(f, "many", key, 1000 - i);
+    }
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    ask(f, "/v1/top?keyspace=many&n=300", "Accept-Encoding: gzip;q=0\r\n");
+    assert_null(strstr(got.head, "Content-Encoding"));
+    assert_true(strlen(got.body) > 8192);
+    (void)snprintf(
+        command, sizeof command,
+        "u='http://127.0.0.1:%u/v1/range?keyspace=many&offset=0&"
+        "length=300&format=tsv'; "
+        "curl -sSfD /dev/stderr --compressed \"$u\" 2>&1 >/dev/null |"
+        " grep -q 'Content-Encoding: gzip' && "
+        "test \"$(curl -sSf --compressed \"$u\")\" = "
+        "\"$(curl -sSf \"$u\")\"",
+        (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+    assert_int_equal(system(command), 0);
+}
+
 /* ---- processes ----------------------------------------------------------- */
 
 /* Figures grow between two looks; which there are, and of whom, is the same. */
@@ -452,6 +514,12 @@ main(void)
             service_teardown),
         cmocka_unit_test_setup_teardown(
             several_keys_are_rows_in_the_order_asked, set_up, service_teardown),
+        cmocka_unit_test_setup_teardown(
+            an_answer_that_the_client_has_is_not_sent_again, set_up,
+            service_teardown),
+        cmocka_unit_test_setup_teardown(
+            long_answers_are_packed_for_who_takes_that, set_up,
+            service_teardown),
         cmocka_unit_test_setup_teardown(status_has_the_members_of_the_command,
                                         set_up, service_teardown),
         cmocka_unit_test_setup_teardown(metrics_are_of_all_processes, set_up,

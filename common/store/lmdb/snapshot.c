@@ -98,6 +98,9 @@ static void
 view_totals(const struct lmdb_view *v, struct store_totals *out)
 {
     *out = (struct store_totals){
+        .nonce = v->state.nonce,
+        .change = v->state.change,
+
         .keys = v->state.roots[TREE_KEYS].count,
         .sum_high = (int64_t)(v->state.sum >> 64),
         .sum_low = (uint64_t)v->state.sum,
