@@ -1,0 +1,63 @@
+/* tests/fuzz/fuzz_resp.c - any bytes as requests of Redis clients: arguments
+ * stay within the bytes, a request is the same however many follow it, and a
+ * partial one is partial at every shorter length that has its beginning. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/resp.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static void
+check_request(const uint8_t *at, size_t size, const struct resp_request *r)
+{
+    static struct resp_request alone;
+    int64_t value;
+
+    assert(r->size > 0 && r->size <= size && r->count <= RESP_ARGS_MAX);
+    for (size_t i = 0; i < r->count; i++) {
+        assert(r->args[i].at >= at);
+        assert(r->args[i].at + r->args[i].size <= at + r->size);
+        assert(r->args[i].size <= RESP_BULK_MAX);
+        if (resp_integer(&r->args[i], &value)) {
+            uint8_t out[RESP_NUMBER_SIZE];
+            const size_t n = resp_put_number(out, ':', value);
+
+            assert(n == r->args[i].size + 3);
+            assert(memcmp(out + 1, r->args[i].at, r->args[i].size) == 0);
+        }
+    }
+    if (r->count > 1)
+        (void)resp_matches(r->args[0].at, r->args[0].size, r->args[1].at,
+                           r->args[1].size);
+    assert(resp_parse(at, r->size, &alone) == RESP_WHOLE);
+    assert(alone.size == r->size && alone.count == r->count);
+    assert(resp_parse(at, r->size - 1, &alone) != RESP_WHOLE);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static struct resp_request r;
+    /* Memory of its own, so that a byte read behind it is found. */
+    uint8_t *copy = malloc(size > 0 ? size : 1);
+    enum resp_parsed parsed = RESP_WHOLE;
+    size_t at = 0;
+
+    assert(copy);
+    memcpy(copy, bytes, size);
+    while (at < size && parsed == RESP_WHOLE) {
+        parsed = resp_parse(copy + at, size - at, &r);
+        if (parsed == RESP_WHOLE) {
+            check_request(copy + at, size - at, &r);
+            at += r.size;
+        } else if (parsed == RESP_PARTIAL) {
+            assert(r.need > size - at);
+        } else if (parsed == RESP_BAD) {
+            assert(memchr(r.why, '\0', sizeof r.why) && r.why[0] != '\0');
+        }
+    }
+    free(copy);
+    return 0;
+}
