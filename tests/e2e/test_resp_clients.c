@@ -1,0 +1,311 @@
+/* tests/e2e/test_resp_clients.c - the client libraries of Redis, as they are
+ * installed, count and read at countd-read's RESP port.
+ *
+ * Each script increments, waits for the merge and reads; it prints "good" at
+ * its end.  What is not installed is skipped: .ci/setup check installs it. */
+#include "tests/lib/test.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/client.h"
+#include "tests/lib/fleet.h"
+
+#define TEXT_SIZE 8192
+
+struct site {
+    struct fleet fleet;
+    char port[8];
+};
+
+static int
+setup(void **state)
+{
+    static struct site x;
+
+    fleet_init(&x.fleet);
+    fleet_option(&x.fleet, "resp.listen=127.0.0.1:0");
+    fleet_start(&x.fleet, FLEET_WRITE);
+    fleet_start(&x.fleet, FLEET_WORKER);
+    fleet_start(&x.fleet, FLEET_READ);
+    (void)snprintf(x.port, sizeof x.port, "%u",
+                   daemon_port(fleet_daemon(&x.fleet, FLEET_READ), "resp"));
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    fleet_fini(&((struct site *)*state)->fleet);
+    return 0;
+}
+
+/* Whether `program`, an absolute path, ends with 0 for `probe`. */
+static bool
+is_installed(const char *program, const char *option, const char *probe)
+{
+    char text[TEXT_SIZE];
+
+    return access(program, X_OK) == 0 &&
+           daemon_run(text, sizeof text, program, option, probe, NULL) == 0;
+}
+
+/* Runs a script that gets the port as its last argument. */
+static void
+expect_good(struct site *x, const char *program, const char *option,
+            const char *script)
+{
+    char text[TEXT_SIZE];
+    const int status =
+        daemon_run(text, sizeof text, program, option, script, x->port, NULL);
+
+    if (status != 0 || !strstr(text, "good"))
+        fail_msg("%s: status %d:\n%s", program, status, text);
+}
+
+static void
+redis_cli_counts_and_reads(void **state)
+{
+    static const struct {
+        const char *words[6];
+        const char *answer;
+    } cases[] = {
+        {{"INCR", "k"}, "1\n"},
+        {{"ZINCRBY", "b", "2", "m"}, "\"2\"\n"},
+        {{"-3", "ZINCRBY", "b", "1", "m"}, "(double) 3\n"},
+        {{"ZSCORE", "b", "m"}, "\"3\"\n"},
+    };
+    struct site *x = *state;
+    char text[TEXT_SIZE];
+
+    if (access("/usr/bin/redis-cli", X_OK) < 0)
+        test_skip("redis-cli is not installed");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const *w = cases[i].words;
+
+        assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/redis-cli",
+                                    "--no-raw", "-p", x->port, w[0], w[1], w[2],
+                                    w[3], w[4], w[5], NULL),
+                         0);
+        if (!strstr(text, cases[i].answer))
+            fail_msg("%s %s: %s", w[0], w[1], text);
+    }
+}
+
+static void
+redis_benchmark_runs(void **state)
+{
+    struct site *x = *state;
+    char text[TEXT_SIZE * 16];
+
+    if (access("/usr/bin/redis-benchmark", X_OK) < 0)
+        test_skip("redis-benchmark is not installed");
+    assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/redis-benchmark",
+                                "-p", x->port, "-n", "5000", "-t", "incr,ping",
+                                "--csv", NULL),
+                     0);
+    assert_non_null(strstr(text, "\"INCR\""));
+    assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/redis-benchmark",
+                                "-p", x->port, "-n", "4800", "-P", "16", "-q",
+                                "ZINCRBY", "b", "1", "m", NULL),
+                     0);
+    assert_null(strstr(text, "rror"));
+    assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/redis-cli", "-p",
+                                x->port, "ZSCORE", "b", "m", NULL),
+                     0);
+    assert_string_equal(text, "4800\n");
+}
+
+/* What hiredis has in its header: libhiredis-dev need not be installed. */
+struct hiredis_reply {
+    int type;
+    long long integer;
+    double number;
+    size_t size;
+    char *text;
+};
+
+static void
+hiredis_counts(void **state)
+{
+    struct site *x = *state;
+    void *library = dlopen("libhiredis.so.0.14", RTLD_NOW);
+    void *(*connect_to)(const char *, int) = NULL;
+    struct hiredis_reply *(*command)(void *, const char *, ...) = NULL;
+    void (*end)(void *) = NULL;
+    struct hiredis_reply *reply;
+    void *c;
+
+    if (!library)
+        library = dlopen("libhiredis.so.1.1.0", RTLD_NOW);
+    if (!library)
+        test_skip("libhiredis is not installed");
+    *(void **)&connect_to = dlsym(library, "redisConnect");
+    *(void **)&command = dlsym(library, "redisCommand");
+    *(void **)&end = dlsym(library, "redisFree");
+    assert_true(connect_to && command && end);
+    c = connect_to("127.0.0.1", (int)strtol(x->port, NULL, 10));
+    assert_non_null(c);
+    for (long long i = 1; i <= 100; i++) {
+        reply = command(c, "INCR %s", "k");
+        assert_non_null(reply);
+        assert_int_equal(reply->integer, i);
+    }
+    end(c);
+    assert_int_equal(dlclose(library), 0);
+}
+
+static void
+redis_py_counts_and_reads(void **state)
+{
+    if (!is_installed("/usr/bin/python3", "-c", "import redis"))
+        test_skip("python3-redis is not installed");
+    expect_good(
+        *state, "/usr/bin/python3", "-c",
+        "import redis, sys\n"
+        "r = redis.Redis(port=int(sys.argv[1]))\n"
+        "p = r.pipeline(); p.incr('k'); p.zincrby('b', 2.0, 'm')\n"
+        "assert p.execute() == [1, 2.0]\n"
+        "assert [r.incr('k') for i in range(1000)] == list(range(2, 1002))\n"
+        "assert r.hincrby('h', 'f', 3) == 3 and r.get('k') == b'1001'\n"
+        "assert r.wait(1, 60000) == 1\n"
+        "assert r.zrevrange('b', 0, -1, withscores=True) == [(b'm', 2.0)]\n"
+        "assert r.hgetall('h') == {b'f': b'3'}\n"
+        "assert list(r.scan_iter()) == [b'b', b'h'] and r.dbsize() == 3\n"
+        "assert r.info()['redis_version'] == '7.0.0'\n"
+        "try: r.set('x', 1); sys.exit(1)\n"
+        "except redis.ResponseError as e: assert 'SET' in str(e)\n"
+        "print('good')\n");
+}
+
+static void
+php_redis_counts_and_reads(void **state)
+{
+    if (!is_installed("/usr/bin/php", "-r", "exit(!class_exists('Redis'));"))
+        test_skip("php-redis is not installed");
+    expect_good(*state, "/usr/bin/php", "-r",
+                "$r = new Redis(); $r->connect('127.0.0.1', (int)$argv[1]);"
+                "$r->incr('k') === 1 or die('incr');"
+                "$r->zIncrBy('b', 2, 'm') == 2 or die('zincrby');"
+                "$r->rawCommand('WAIT', 1, 60000) === 1 or die('wait');"
+                "$r->zRevRange('b', 0, -1, true) == ['m' => 2] or die('range');"
+                "$r->multi(); $r->incr('k'); $r->hIncrBy('h', 'f', 2);"
+                "$r->exec() == [2, 2] or die('exec'); echo 'good';");
+}
+
+static void
+ruby_redis_counts_and_reads(void **state)
+{
+    if (!is_installed("/usr/bin/ruby", "-e", "require 'redis'"))
+        test_skip("ruby-redis is not installed");
+    expect_good(*state, "/usr/bin/ruby", "-e",
+                "require 'redis'\n"
+                "r = Redis.new(port: ARGV[0].to_i)\n"
+                "raise 'incr' unless r.incr('k') == 1\n"
+                "raise 'zincrby' unless r.zincrby('b', 2, 'm') == 2.0\n"
+                "raise 'wait' unless r.call(['WAIT', '1', '60000']) == 1\n"
+                "raise 'range' unless r.zrevrange('b', 0, -1, "
+                "with_scores: true) == [['m', 2.0]]\n"
+                "m = r.multi { |t| t.incr('k'); t.hincrby('h', 'f', 3) }\n"
+                "raise 'multi' unless m == [2, 3]\n"
+                "puts 'good'\n");
+}
+
+/* Modules of build/npm, in the folder of the sources. */
+static bool
+has_node_module(const char *name)
+{
+    static const char modules[] = "/build/npm/node_modules";
+    char script[64], folder[4096];
+
+    if (!getcwd(folder, sizeof folder - sizeof modules))
+        return false;
+    memcpy(folder + strlen(folder), modules, sizeof modules);
+    if (setenv("NODE_PATH", folder, 1) < 0)
+        return false;
+    (void)snprintf(script, sizeof script, "require('%s')", name);
+    return is_installed("/usr/bin/node", "-e", script);
+}
+
+static void
+ioredis_counts_and_reads(void **state)
+{
+    if (!has_node_module("ioredis"))
+        test_skip("the module ioredis of node is not installed");
+    expect_good(
+        *state, "/usr/bin/node", "-e",
+        "const assert = require('assert');\n"
+        "const Redis = require('ioredis');\n"
+        "(async () => {\n"
+        "  const r = new Redis({port: Number(process.argv[1])});\n"
+        "  assert.equal(await r.incr('k'), 1);\n"
+        "  assert.equal(await r.zincrby('b', 2, 'm'), '2');\n"
+        "  const m = await r.multi().incr('k').hincrby('h', 'f', 3).exec();\n"
+        "  assert.deepEqual(m, [[null, 2], [null, 3]]);\n"
+        "  assert.equal(await r.wait(1, 60000), 1);\n"
+        "  assert.deepEqual(await r.zrevrange('b', 0, -1), ['m']);\n"
+        "  await assert.rejects(r.set('x', 1), /set/i);\n"
+        "  console.log('good'); await r.quit();\n"
+        "})().catch(e => { console.log(e); process.exit(1); });\n");
+}
+
+static void
+run_node_redis(void **state, const char *options)
+{
+    char script[2048];
+
+    if (!has_node_module("redis"))
+        test_skip("the module redis of node is not installed");
+    (void)snprintf(
+        script, sizeof script,
+        "const assert = require('assert');\n"
+        "const {createClient} = require('redis');\n"
+        "(async () => {\n"
+        "  const r = createClient({socket: {port: Number(process.argv[1])}%s});"
+        "\n"
+        "  await r.connect();\n"
+        "  assert.equal(await r.incr('k'), 1);\n"
+        "  assert.equal(await r.zIncrBy('b', 2, 'm'), 2);\n"
+        "  assert.equal(await r.zScore('b', 'n'), null);\n"
+        "  const m = await r.multi().incr('k').hIncrBy('h', 'f', 3).exec();\n"
+        "  assert.deepEqual(m, [2, 3]);\n"
+        "  assert.equal(await r.wait(1, 60000), 1);\n"
+        "  assert.deepEqual(await r.zRangeWithScores('b', 0, -1),\n"
+        "                   [{value: 'm', score: 2}]);\n"
+        "  assert.equal((await r.hGetAll('h')).f, '3');\n"
+        "  await assert.rejects(r.set('x', '1'), /set/i);\n"
+        "  console.log('good'); await r.quit();\n"
+        "})().catch(e => { console.log(e); process.exit(1); });\n",
+        options);
+    expect_good(*state, "/usr/bin/node", "-e", script);
+}
+
+static void
+node_redis_counts_and_reads(void **state)
+{
+    run_node_redis(state, ", RESP: 2");
+}
+
+static void
+node_redis_counts_and_reads_with_resp3(void **state)
+{
+    run_node_redis(state, ", RESP: 3");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(redis_cli_counts_and_reads),
+    TEST(redis_benchmark_runs),
+    TEST(hiredis_counts),
+    TEST(redis_py_counts_and_reads),
+    TEST(php_redis_counts_and_reads),
+    TEST(ruby_redis_counts_and_reads),
+    TEST(ioredis_counts_and_reads),
+    TEST(node_redis_counts_and_reads),
+    TEST(node_redis_counts_and_reads_with_resp3),
+};
+TEST_MAIN(tests)
