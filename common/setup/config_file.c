@@ -22,7 +22,7 @@ struct piece {
 };
 
 static struct piece
-trim(struct piece p)
+trim_piece(struct piece p)
 {
     while (p.size > 0 && is_blank(p.at[0])) {
         p.at++;
@@ -41,7 +41,7 @@ value_of(struct piece *p, char *why, size_t why_size)
     const char *end;
     struct piece rest;
 
-    *p = trim(*p);
+    *p = trim_piece(*p);
     if (p->size > 0 && p->at[0] == '"') {
         end = memchr(p->at + 1, '"', p->size - 1);
         if (end == NULL)
@@ -49,7 +49,7 @@ value_of(struct piece *p, char *why, size_t why_size)
                                "a quote is not closed; give \" at both ends");
         rest.at = end + 1;
         rest.size = p->size - (size_t)(rest.at - p->at);
-        rest = trim(rest);
+        rest = trim_piece(rest);
         if (rest.size > 0 && rest.at[0] != '#')
             return config_fail(
                 why, why_size, -EINVAL,
@@ -62,7 +62,7 @@ value_of(struct piece *p, char *why, size_t why_size)
     end = memchr(p->at, '#', p->size);
     if (end != NULL) {
         p->size = (size_t)(end - p->at);
-        *p = trim(*p);
+        *p = trim_piece(*p);
     }
     return 0;
 }
@@ -77,7 +77,7 @@ set_line(struct config *c, struct piece line, char *why, size_t why_size)
     const char *equals;
     int rc;
 
-    line = trim(line);
+    line = trim_piece(line);
     if (line.size == 0 || line.at[0] == '#')
         return 0;
     if (memchr(line.at, '\0', line.size) != NULL)
@@ -89,7 +89,7 @@ set_line(struct config *c, struct piece line, char *why, size_t why_size)
                            "\"%s\" is no setting; give key = value",
                            config_show(line.at, line.size, shown));
 
-    k = trim((struct piece){line.at, (size_t)(equals - line.at)});
+    k = trim_piece((struct piece){line.at, (size_t)(equals - line.at)});
     if (k.size == 0 || k.size > CONFIG_KEY_SIZE)
         return config_fail(
             why, why_size, -ENOENT,

@@ -29,7 +29,7 @@
 
 /* Refusing, a function says why with this and returns the code. */
 static int
-refuse(int rc, const char *text, const char *path)
+report_refusal(int rc, const char *text, const char *path)
 {
     diag_errno(DIAG_ERROR, rc, "%s %s", text, path);
     return rc;
@@ -45,7 +45,7 @@ check_fs(int fd, const char *path)
     int rc;
 
     if (fstatfs(fd, &fs) < 0)
-        return refuse(-errno, "statfs", path);
+        return report_refusal(-errno, "statfs", path);
     rc = disk_check_type((uint64_t)fs.f_type, &why);
     if (rc == 1)
         diag(DIAG_WARNING, "data directory %s is on %s", path, why);
@@ -94,7 +94,7 @@ check_owner(int fd, const char *path)
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return refuse(-errno, "look at", path);
+        return report_refusal(-errno, "look at", path);
     if (st.st_uid != geteuid())
         return refuse_owner(st.st_uid, path);
     if (st.st_mode & 0022) {
@@ -134,7 +134,8 @@ refuse_folder(int rc, const char *path)
         diag(DIAG_ERROR,
              "%s is not a folder; move it away (links are not followed)", path);
     else
-        (void)refuse(rc, "open folder", path); /* rc is returned below */
+        (void)report_refusal(rc, "open folder",
+                             path); /* rc is returned below */
     return rc;
 }
 
@@ -149,11 +150,12 @@ open_folder(const struct datadir *d, const char *name, bool make)
     format_path(d->fd, name, path);
     if (make) {
         if (mkdirat(d->fd, name, FOLDER_MODE) < 0 && errno != EEXIST)
-            return refuse(-errno, "make folder", path);
+            return report_refusal(-errno, "make folder", path);
         /* Sync even if the folder existed: the process that created it may have
          * died before its own fsync. */
         if (fsync(d->fd) < 0)
-            return refuse(-errno, "sync the data directory after making", path);
+            return report_refusal(-errno,
+                                  "sync the data directory after making", path);
     }
     fd = openat(d->fd, name, FOLDER_FLAGS | O_NOFOLLOW);
     if (fd < 0)
@@ -226,7 +228,8 @@ make_top(const char *path, const char *as)
              "folder above (chmod o+x), or set data_dir",
              path, (long)geteuid(), (long)geteuid());
     else
-        (void)refuse(rc, "make data directory", path); /* rc is returned */
+        (void)report_refusal(rc, "make data directory",
+                             path); /* rc is returned */
     return rc;
 }
 
@@ -259,7 +262,8 @@ refuse_top(int rc, const char *path, bool make)
         diag(DIAG_ERROR,
              "data directory %s is no directory; set data_dir to one", path);
     else
-        (void)refuse(rc, "open data directory", path); /* rc is returned */
+        (void)report_refusal(rc, "open data directory",
+                             path); /* rc is returned */
     return rc;
 }
 
@@ -279,7 +283,8 @@ open_top(const char *path, bool make)
         return refuse_top(-errno, path, make);
     rc = made > 0 ? sync_parent(fd) : 0;
     if (rc < 0)
-        (void)refuse(rc, "sync the parent of", path); /* rc is returned */
+        (void)report_refusal(rc, "sync the parent of",
+                             path); /* rc is returned */
     if (rc == 0)
         rc = check_owner(fd, path);
     if (rc == 0)
@@ -340,7 +345,7 @@ datadir_make_for(const char *path, uid_t uid, gid_t gid)
         (void)unlinkat(AT_FDCWD, temp, AT_REMOVEDIR);
     if (rc == -EEXIST)
         return 0;
-    return rc < 0 ? refuse(rc, "make data directory", path) : 0;
+    return rc < 0 ? report_refusal(rc, "make data directory", path) : 0;
 }
 
 /* ---- probes ------------------------------------------------------------- */
@@ -376,7 +381,7 @@ check_probe(int dirfd, const char *path)
                    path);
         return 0;
     default:
-        return refuse(rc, "try links, locks and syncs in", path);
+        return report_refusal(rc, "try links, locks and syncs in", path);
     }
 }
 
@@ -420,7 +425,7 @@ share_folder(int fd, const char *name, gid_t gid, mode_t mode)
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return refuse(-errno, "look at", name);
+        return report_refusal(-errno, "look at", name);
     if (gid != LOCAL_ANY_GROUP && st.st_gid != gid &&
         fchown(fd, (uid_t)-1, gid) < 0) {
         diag_errno(DIAG_ERROR, -errno,
@@ -430,7 +435,7 @@ share_folder(int fd, const char *name, gid_t gid, mode_t mode)
         return -EINVAL;
     }
     if ((st.st_mode & 07777) != mode && fchmod(fd, mode) < 0)
-        return refuse(-errno, "set the mode of", name);
+        return report_refusal(-errno, "set the mode of", name);
     return 0;
 }
 
@@ -485,7 +490,8 @@ open_folders(struct datadir *d, bool make)
         (void)close(live); /* made and looked at, not used here */
     }
     if (fstatat(d->fd, "archive", &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : refuse(-errno, "look at", "archive");
+        return errno == ENOENT ? 0
+                               : report_refusal(-errno, "look at", "archive");
     d->archive_fd = open_folder(d, "archive", false);
     return d->archive_fd < 0 ? d->archive_fd : 0;
 }
@@ -496,7 +502,7 @@ refuse_partial(int fd, const char *path)
     struct stat st;
 
     if (fstatat(fd, DATADIR_PARTIAL, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : refuse(-errno, "look at", path);
+        return errno == ENOENT ? 0 : report_refusal(-errno, "look at", path);
     diag(DIAG_ERROR,
          "%s is a backup that was not finished; remove it, and run countd "
          "backup again",

@@ -1,4 +1,5 @@
-/* common/setup/overview.c - see overview.h. */
+/* common/setup/overview.c - see overview.h: overview_open(),
+ * overview_read(), then overview_troubles() or overview_report(). */
 #include "common/setup/overview.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include "common/setup/config.h"
 
 static int
-attach(struct overview *o, char *error, size_t size)
+attach_board(struct overview *o, char *error, size_t size)
 {
     struct countd_board_shape shape;
 
@@ -38,7 +39,8 @@ overview_open(struct overview *o, const char *data_dir)
     int rc;
 
     overview_init(o, data_dir);
-    rc = o->path[0] == '\0' ? -ENAMETOOLONG : attach(o, error, sizeof error);
+    rc = o->path[0] == '\0' ? -ENAMETOOLONG
+                            : attach_board(o, error, sizeof error);
     if (rc == 0)
         return 0;
     if (rc == -ENOENT)
@@ -138,7 +140,7 @@ overview_read(struct overview *o)
     if (rc != -ENOTCONN)
         return rc;
     overview_close(o);
-    rc = attach(o, error, sizeof error);
+    rc = attach_board(o, error, sizeof error);
     return rc == 0 ? read_all(o) : rc;
 }
 
@@ -169,11 +171,11 @@ struct troubles {
     int count;
 };
 
-static void trouble(struct troubles *t, const char *format, ...)
+static void report_trouble(struct troubles *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void
-trouble(struct troubles *t, const char *format, ...)
+report_trouble(struct troubles *t, const char *format, ...)
 {
     char text[OVERVIEW_TEXT];
     va_list args;
@@ -186,7 +188,7 @@ trouble(struct troubles *t, const char *format, ...)
 }
 
 static size_t
-living(const struct overview *o, enum status_kind kind)
+count_living(const struct overview *o, enum status_kind kind)
 {
     size_t n = 0;
 
@@ -201,12 +203,12 @@ look_at_daemons(const struct overview *o, struct troubles *t)
     const bool settled = o->now_ms > o->created_ms + OVERVIEW_GRACE_MS;
 
     if (!o->alive)
-        trouble(t, "countd-write is down, pid %ld was the last",
-                (long)o->writer);
-    if (settled && living(o, STATUS_WORKER) == 0)
-        trouble(t, "no countd-worker runs: nothing is merged");
-    if (settled && living(o, STATUS_READER) == 0)
-        trouble(t, "no countd-read runs");
+        report_trouble(t, "countd-write is down, pid %ld was the last",
+                       (long)o->writer);
+    if (settled && count_living(o, STATUS_WORKER) == 0)
+        report_trouble(t, "no countd-worker runs: nothing is merged");
+    if (settled && count_living(o, STATUS_READER) == 0)
+        report_trouble(t, "no countd-read runs");
     for (size_t i = 0; i < o->count; i++) {
         const struct overview_row *r = &o->rows[i];
         const int64_t silent = (int64_t)o->now_ms - r->values[STATUS_BEAT_MS];
@@ -214,13 +216,14 @@ look_at_daemons(const struct overview *o, struct troubles *t)
         if (r->kind == STATUS_LISTENER || r->kind == STATUS_WRITER)
             continue;
         if (r->pid < 0)
-            trouble(t, "countd-%s died, pid %ld",
-                    r->kind == STATUS_READER ? "read" : "worker",
-                    (long)-r->pid);
+            report_trouble(t, "countd-%s died, pid %ld",
+                           r->kind == STATUS_READER ? "read" : "worker",
+                           (long)-r->pid);
         else if (silent > OVERVIEW_SILENT_MS)
-            trouble(t, "countd-%s says nothing for %" PRId64 " s, pid %ld",
-                    r->kind == STATUS_READER ? "read" : "worker", silent / 1000,
-                    (long)r->pid);
+            report_trouble(t,
+                           "countd-%s says nothing for %" PRId64 " s, pid %ld",
+                           r->kind == STATUS_READER ? "read" : "worker",
+                           silent / 1000, (long)r->pid);
     }
 }
 
@@ -236,23 +239,25 @@ look_at_data(const struct overview *o, struct troubles *t)
             waits |= o->rows[i].values[STATUS_M_WAITING] != 0;
         }
     if (o->lag_ms > OVERVIEW_LAG_MS)
-        trouble(t, "the merge is %" PRId64 " s behind", o->lag_ms / 1000);
+        report_trouble(t, "the merge is %" PRId64 " s behind",
+                       o->lag_ms / 1000);
     if (held)
-        trouble(t, "records are held for keyspaces that cannot take them: "
-                   "countd held");
+        report_trouble(t,
+                       "records are held for keyspaces that cannot take them: "
+                       "countd held");
     if (waits)
-        trouble(t, "a worker cannot write now: see its messages");
+        report_trouble(t, "a worker cannot write now: see its messages");
     if (!w)
         return;
     if (w->values[STATUS_W_QUARANTINED] > 0)
-        trouble(t, "%" PRId64 " damaged log%s set aside: countd log",
-                w->values[STATUS_W_QUARANTINED],
-                w->values[STATUS_W_QUARANTINED] == 1 ? "" : "s");
+        report_trouble(t, "%" PRId64 " damaged log%s quarantined: countd log",
+                       w->values[STATUS_W_QUARANTINED],
+                       w->values[STATUS_W_QUARANTINED] == 1 ? "" : "s");
     if (w->values[STATUS_W_DISK_SIZE] > 0 &&
         w->values[STATUS_W_DISK_FREE] <
             w->values[STATUS_W_DISK_SIZE] / OVERVIEW_DISK_SHARE)
-        trouble(t, "the disk is nearly full: %" PRId64 " MB free",
-                w->values[STATUS_W_DISK_FREE] / 1000000);
+        report_trouble(t, "the disk is nearly full: %" PRId64 " MB free",
+                       w->values[STATUS_W_DISK_FREE] / 1000000);
 }
 
 int

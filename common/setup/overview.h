@@ -1,8 +1,8 @@
-/* common/setup/overview.h - how the daemons of a data directory are, as
- * data/board tells.
+/* common/setup/overview.h - state of the daemons of a data directory, as read
+ * from data/board.
  *
- * Only the board is read: nothing is asked of a daemon, and nothing written.
- * It can be read when the writer has died, and says so.
+ * Only the board is read: no daemon is contacted, and nothing is written.  The
+ * board is readable after the writer has died; `alive` is then false.
  */
 #ifndef COUNTD_COMMON_SETUP_OVERVIEW_H
 #define COUNTD_COMMON_SETUP_OVERVIEW_H
@@ -15,7 +15,7 @@
 #include "common/wire/table_write.h"
 
 #define OVERVIEW_LAG_MS     60000 /* more needs an operator */
-#define OVERVIEW_SILENT_MS  60000 /* so long nothing of a daemon, likewise */
+#define OVERVIEW_SILENT_MS  60000 /* a silent daemon needs one, too */
 #define OVERVIEW_GRACE_MS   3000  /* for daemons to find a new board */
 #define OVERVIEW_DISK_SHARE 20    /* a twentieth free is nearly full */
 #define OVERVIEW_TEXT       160
@@ -65,8 +65,9 @@ const struct overview_row *overview_writer(const struct overview *o);
 int overview_troubles(const struct overview *o,
                       void (*each)(void *ctx, const char *text), void *ctx);
 
-/* All of it for programs: `countd status --json` and /v1/status are the same
- * facts, and rows of OVERVIEW_COLUMNS.  Returns the number of troubles. */
+/* Reports everything for programs: `countd status --json` and /v1/status have
+ * the same facts, and rows of OVERVIEW_COLUMNS.  Returns the number of
+ * troubles. */
 #define OVERVIEW_COLUMNS 5
 extern const struct table_column overview_columns[OVERVIEW_COLUMNS];
 
@@ -77,7 +78,7 @@ struct overview_sink {
 };
 int overview_report(const struct overview *o, const struct overview_sink *sink);
 
-/* Of a listener: its name, NUL-terminated. */
+/* Returns the name of a listener, NUL-terminated. */
 void overview_port_name(const struct overview_row *row, char name[17]);
 
 #endif

@@ -175,7 +175,7 @@ switch_to(const char *user, const struct account *a)
 
 /* With `user`, or without; says what it refuses. */
 static int
-become(const struct config *c, enum datadir_need need)
+become_user(const struct config *c, enum datadir_need need)
 {
     const bool is_root = geteuid() == 0;
     struct account a;
@@ -224,7 +224,7 @@ privilege_become(const struct config *c, enum datadir_need need)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL) < 0)
         rc = -errno;
     else
-        rc = become(c, need);
+        rc = become_user(c, need);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "give up privileges");
         return CONFIG_EXIT_SYSTEM;

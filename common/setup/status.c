@@ -223,7 +223,7 @@ is_for(const struct status_row *row, int round, const int64_t *values,
 }
 
 static bool
-claim(struct status *s, struct status_row *row)
+claim_slot(struct status *s, struct status_row *row)
 {
     int64_t values[STATUS_VALUES];
     uint32_t cell;
@@ -249,7 +249,7 @@ status_put(struct status *s, struct status_row *row)
     struct countd_board_value all[STATUS_VALUES];
     uint32_t count = 0;
 
-    if (!is_attached(s) || (row->epoch != s->epoch && !claim(s, row)))
+    if (!is_attached(s) || (row->epoch != s->epoch && !claim_slot(s, row)))
         return;
     row->values[STATUS_KIND] = row->kind;
     row->values[STATUS_STARTED_MS] = (int64_t)s->started_ms;

@@ -286,8 +286,8 @@ flush_and_backup_say_what_is_held(void **state)
     expect_text(RUN(s, "incr", "a", "y"), 0, "");
     expect_text(RUN(s, "incr", "b", "x"), 0, "");
     expect(RUN(s, "flush"), 1,
-           "not readable: 1 record that their keyspace cannot take now (a), "
-           "held; countd held says more\n");
+           "not readable: 1 record held because their keyspace cannot take "
+           "them now (a); see countd held\n");
     assert_null(strstr(text, "not merged in time"));
     expect_text(RUN(s, "get", "b", "x"), 0, "1\n");
     expect(RUN(s, "backup", copy), 0, "keyspaces=2 keys=2 faults=0");

@@ -196,7 +196,7 @@ a_damaged_keyspace_is_dropped_with_what_is_held_of_it(void **state)
     break_keyspace(f, "words");
     service_add(f, "words", "the", 4);
     service_add(f, "other", "the", 5);
-    expect(FLEET_RUN(f, "flush"), 1, "(words), held; countd held says more");
+    expect(FLEET_RUN(f, "flush"), 1, "now (words); see countd held");
     expect(FLEET_RUN(f, "drop", "-n", "words"), 0,
            "would drop keyspace=words keys=- total=- held=1\n");
     expect(FLEET_RUN(f, "drop", "words"), 0,
@@ -252,9 +252,10 @@ drop_says_that_what_is_set_aside_may_bring_something_back(void **state)
              f->path);
     assert_int_equal(
         daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0);
-    expect(FLEET_RUN(f, "drop", "words"), 0,
-           "1 damaged file set aside (log/bad-0000000009-1) may have more: "
-           "salvage brings back what is in there");
+    expect(
+        FLEET_RUN(f, "drop", "words"), 0,
+        "1 damaged file quarantined (log/bad-0000000009-1) may contain more: "
+        "salvage brings back what is in there");
 }
 
 /* Of a log that a worker has emptied, without a sync, a power loss brings back

@@ -22,7 +22,7 @@ static void
 hold(struct fleet *f, const char *keyspace, const char *key, int64_t increment)
 {
     service_add(f, keyspace, key, increment);
-    expect(FLEET_RUN(f, "flush"), 1, "held; countd held says more");
+    expect(FLEET_RUN(f, "flush"), 1, "; see countd held");
 }
 
 static void

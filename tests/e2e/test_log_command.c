@@ -171,9 +171,9 @@ a_damaged_log_is_salvaged_on_request_and_only_once(void **state)
 static void
 flush_says_what_was_set_aside_as_damaged(void **state)
 {
-    static const char words[] =
-        "not readable: 1 damaged log set aside (log/bad-0000000000-1); countd "
-        "log salvage merges what is valid";
+    static const char words[] = "not readable: 1 damaged log quarantined "
+                                "(log/bad-0000000000-1); countd "
+                                "log salvage merges what is valid";
     struct site *s = *state;
     char path[700];
 
@@ -197,7 +197,7 @@ flush_says_what_was_set_aside_as_damaged(void **state)
     expect(RUN(s, "flush"), 0, words); /* no news: it was there before */
     snprintf(path, sizeof path, "%s/copy", s->dir.path);
     expect(RUN(s, "backup", path), 0,
-           "not in the copy: 1 damaged log set aside");
+           "not in the copy: 1 damaged log quarantined");
     expect(RUN(s, "log", "salvage", "bad-0000000000-1"), 0, "4 increments");
     expect_text(RUN(s, "flush"), 0, "");
 }
@@ -247,7 +247,7 @@ flush_ends_with_1_when_it_sees_damage_come(void **state)
     daemon_start(&worker, "countd-worker", "-d", s->data, NULL);
     status = daemon_wait(&flush);
     (void)daemon_output(&flush, text, sizeof text);
-    expect(status, 1, "not readable: 1 damaged log set aside");
+    expect(status, 1, "not readable: 1 damaged log quarantined");
     assert_null(strstr(text, "not merged in time"));
 
     assert_int_equal(daemon_stop(&worker), 0);

@@ -188,7 +188,7 @@ what_needs_an_operator_is_said_and_exits_with_1(void **state)
     bad = fopen(path, "w");
     assert_non_null(bad);
     assert_int_equal(fclose(bad), 0);
-    await(r, 1, "1 damaged log set aside");
+    await(r, 1, "1 damaged log quarantined");
 }
 
 static void
@@ -230,7 +230,7 @@ watch_wants_a_terminal(void **state)
 {
     struct rig *r = *state;
 
-    expect(FLEET_RUN(&r->f, "watch"), 100, "no terminal");
+    expect(FLEET_RUN(&r->f, "watch"), 100, "not a terminal");
 }
 
 /* ---- in a terminal ----------------------------------------------------- */

@@ -32,11 +32,12 @@
 #include "common/client/lib/link.h"
 #include "common/client/lib/live_exchange.h"
 
-/* Between two tries: half of this to all of it, doubled each time. */
+/* The pause between two attempts; draw_pause_ms() takes half of it to all of
+ * it. It doubles after each attempt. */
 #define PAUSE_FIRST_MS 10
 #define PAUSE_LAST_MS  250
 
-/* --kill-on-loss: so long after SIGTERM comes SIGKILL. */
+/* --kill-on-loss: time between SIGTERM and SIGKILL. */
 #define KILL_AFTER_MS 10000
 
 #define EXIT_NOT_EXECUTABLE 126
@@ -49,9 +50,9 @@ struct acquire_holding {
     uint32_t resources;
     uint32_t bound;
     uint64_t wait_ms; /* UINT64_MAX: for ever */
-    int refused;      /* exit status */
+    int refused;      /* exit status if it is not available */
     bool kill_on_loss;
-    bool inherited; /* the command has the connection, too */
+    bool inherited; /* the command inherits the connection */
     struct countd_live *l;
     bool lost;
     pid_t pid;
@@ -62,7 +63,7 @@ struct acquire_holding {
 /* ---- the line ---------------------------------------------------------- */
 
 static int
-take_numbers(struct acquire_holding *h)
+parse_numbers(struct acquire_holding *h)
 {
     const struct cmd_line *line = h->line;
     int64_t resources, max, refused;
@@ -95,10 +96,10 @@ take_numbers(struct acquire_holding *h)
 
 /* ---- acquire ----------------------------------------------------------- */
 
-/* Half of `pause_ms` to all of it: those who wait together do not all come
- * back together. */
+/* Returns half of `pause_ms` to all of it, at random: processes that wait for
+ * the same resource do not all retry at the same moment. */
 static uint64_t
-jitter(uint64_t pause_ms)
+draw_pause_ms(uint64_t pause_ms)
 {
     uint32_t number;
 
@@ -107,18 +108,18 @@ jitter(uint64_t pause_ms)
     return pause_ms - number % (pause_ms / 2 + 1);
 }
 
-/* 0 when the time is over, or the end of the connection. */
+/* Returns 0 when the time is over, or the error that ended the connection. */
 static int
-pause_for(struct acquire_holding *h, uint64_t ms)
+pause_while_alive(struct acquire_holding *h, uint64_t ms)
 {
     const int rc = link_wait(countd_live_fd(h->l), POLLIN, -1, clock_ms() + ms);
 
     return rc < 0 ? 0 : countd_live_alive(h->l);
 }
 
-/* 0 held, -EBUSY refused, else what went wrong. */
+/* 0: acquired; -EBUSY: not available in time; else another error. */
 static int
-acquire(struct acquire_holding *h)
+acquire_in_time(struct acquire_holding *h)
 {
     const uint64_t start = clock_ms();
     const uint64_t end =
@@ -135,10 +136,10 @@ acquire(struct acquire_holding *h)
         now = clock_ms();
         if (now >= end)
             return rc;
-        ms = jitter(pause_ms);
+        ms = draw_pause_ms(pause_ms);
         if (ms > end - now)
-            ms = end - now; /* the last try is at the end */
-        rc = pause_for(h, ms);
+            ms = end - now; /* the last attempt is at the deadline */
+        rc = pause_while_alive(h, ms);
         if (rc < 0)
             return rc;
         pause_ms = 2 * pause_ms < PAUSE_LAST_MS ? 2 * pause_ms : PAUSE_LAST_MS;
@@ -147,9 +148,9 @@ acquire(struct acquire_holding *h)
 
 /* ---- the command ------------------------------------------------------- */
 
-/* In the child: never returns. */
+/* Runs in the child and never returns. */
 static void
-become(struct acquire_holding *h, const sigset_t *mask, pid_t parent)
+exec_command(struct acquire_holding *h, const sigset_t *mask, pid_t parent)
 {
     char **argv = &h->line->args[3];
     int error;
@@ -171,22 +172,22 @@ become(struct acquire_holding *h, const sigset_t *mask, pid_t parent)
     _exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
 }
 
-/* From here on signals come by the descriptor, the child's end too. */
+/* Starts the command. From then on signals, SIGCHLD included, are read from
+ * signal_fd. */
 static int
-start(struct acquire_holding *h)
+start_command(struct acquire_holding *h)
 {
     static const int passed[] = {SIGTERM, SIGINT,  SIGHUP,
                                  SIGQUIT, SIGUSR1, SIGUSR2};
     const pid_t self = getpid();
     sigset_t set, before;
 
-    /* None of these can fail: the signals exist. */
     (void)sigemptyset(&set);
     for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
         (void)sigaddset(&set, passed[i]);
     (void)sigaddset(&set, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &set, &before);
-    /* Ignored, it would leave nothing to wait for. */
+    /* If SIGCHLD were ignored, the kernel would discard the exit status. */
     (void)signal(SIGCHLD, SIG_DFL);
     h->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (h->signal_fd < 0)
@@ -195,12 +196,12 @@ start(struct acquire_holding *h)
     if (h->pid < 0)
         return -errno;
     if (h->pid == 0)
-        become(h, &before, self);
+        exec_command(h, &before, self);
     return 0;
 }
 
 static void
-say_lost(struct acquire_holding *h)
+report_loss(struct acquire_holding *h)
 {
     char text[4 * 64 + 1];
 
@@ -215,17 +216,18 @@ say_lost(struct acquire_holding *h)
                          : "while the command runs on");
     if (!h->kill_on_loss)
         return;
-    /* It is not waited for yet, so the pid is its own.  One that is stopped
-     * has to go on to end. */
+    /* The child is not reaped yet, so the pid is its own. A stopped process
+     * handles SIGTERM only after SIGCONT. */
     (void)kill(h->pid, SIGTERM);
     (void)kill(h->pid, SIGCONT);
     h->kill_at_ms = clock_ms() + KILL_AFTER_MS;
 }
 
-/* What the terminal sends, and what the child sends to all of its group, has
- * reached the child as well. */
+/* Forwards signals to the command. Signals of the terminal (si_code > 0), and
+ * those that the command sends to its process group, have reached it already.
+ * */
 static void
-pass_on(const struct acquire_holding *h)
+forward_signals(const struct acquire_holding *h)
 {
     struct signalfd_siginfo s;
 
@@ -233,14 +235,14 @@ pass_on(const struct acquire_holding *h)
         if (s.ssi_signo == SIGCHLD || s.ssi_code > 0 ||
             s.ssi_pid == (uint32_t)h->pid)
             continue;
-        /* The child is not waited for yet, so the pid is its own. */
+        /* The child is not reaped yet, so the pid is its own. */
         (void)kill(h->pid, (int)s.ssi_signo);
     }
 }
 
-/* Waits for the end of the command; its status as of waitpid(). */
+/* Waits until the command ends. Returns its status as waitpid() gives it. */
 static int
-await(struct acquire_holding *h)
+await_command(struct acquire_holding *h)
 {
     struct pollfd p[] = {{.fd = h->signal_fd, .events = POLLIN},
                          {.fd = countd_live_fd(h->l), .events = POLLIN}};
@@ -254,46 +256,46 @@ await(struct acquire_holding *h)
         if (h->kill_at_ms != UINT64_MAX)
             timeout_ms = h->kill_at_ms > now ? (int)(h->kill_at_ms - now) : 0;
         if (timeout_ms == 0) {
-            (void)kill(h->pid, SIGKILL); /* not waited for, so its own pid */
+            (void)kill(h->pid, SIGKILL); /* not reaped yet */
             h->kill_at_ms = UINT64_MAX;
             timeout_ms = -1;
         }
-        /* Interrupted, it only looks sooner. */
+        /* After EINTR the loop only checks earlier. */
         (void)poll(p, 2, timeout_ms);
         if (p[1].revents != 0 && countd_live_alive(h->l) < 0) {
             p[1].fd = -1;
-            say_lost(h);
+            report_loss(h);
         }
-        pass_on(h);
+        forward_signals(h);
         ended = waitpid(h->pid, &status, WNOHANG);
         if (ended == h->pid)
             return status;
-        assert(ended == 0); /* nobody else waits for it */
+        assert(ended == 0); /* no other thread reaps it */
     }
 }
 
 static int
-run(struct acquire_holding *h)
+run_command(struct acquire_holding *h)
 {
     int status;
     int rc;
 
-    rc = start(h);
+    rc = start_command(h);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "start %s", h->line->args[3]);
         return CONFIG_EXIT_SYSTEM;
     }
-    status = await(h);
+    status = await_command(h);
     status = WIFEXITED(status) ? WEXITSTATUS(status)
                                : EXIT_SIGNAL + WTERMSIG(status);
-    /* An error means that it is released already. */
+    /* An error means that the resource is released already. */
     if (!h->lost && !h->inherited)
         (void)countd_release(h->l, h->name.bytes, h->name.size, h->resources);
     if (!h->lost || !h->kill_on_loss)
         return status;
-    /* The command may have caught the signal and call its work done. */
+    /* The command may have caught SIGTERM and still exit with 0. */
     diag(DIAG_ERROR,
-         "the command ended after what it relied on was lost, with status=%d",
+         "the command ended after the loss of what it had acquired, status=%d",
          status);
     return CONFIG_EXIT_SYSTEM;
 }
@@ -306,9 +308,9 @@ acquire_and_run(struct acquire_holding *h)
     char text[4 * 64 + 1];
     int rc;
 
-    rc = acquire(h);
+    rc = acquire_in_time(h);
     if (rc == 0)
-        return run(h);
+        return run_command(h);
     if (rc != -EBUSY)
         return live_failed(h->line, rc);
     if (cmd_value(h->line, "q") != NULL)
@@ -328,7 +330,7 @@ cmd_acquire(struct cmd_line *line)
     int status;
 
     line->args[line->arg_count] = NULL; /* for execvp(); argv has room */
-    status = take_numbers(&h);
+    status = parse_numbers(&h);
     if (status == 0)
         status = live_name(line->args[0], &h.name);
     if (status == 0)

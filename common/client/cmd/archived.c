@@ -1,4 +1,6 @@
-/* common/client/cmd/archived.c - see archived.h. */
+/* common/client/cmd/archived.c - see archived.h: archived_add() collects files
+ * and reads their headers, archived_sort() orders them, archived_open() opens
+ * one. */
 #include "common/client/cmd/archived.h"
 
 #include <errno.h>
@@ -48,7 +50,7 @@ read_header(const char *path, struct archive_header *out)
     return rc;
 }
 
-/* What a name says is what the header must say. */
+/* A header that contradicts the file name is damaged. */
 static void
 take_header(struct archived *a, const struct archive_name *n)
 {
@@ -73,7 +75,8 @@ add_file(struct archived_list *list, const char *path,
     struct stat st;
 
     if (lstat(path, &st) < 0)
-        return errno == ENOENT ? 0 : -errno; /* its time was over just now */
+        return errno == ENOENT ? 0
+                               : -errno; /* archive.keep removed it meanwhile */
     if (list->count == list->room) {
         const size_t room = 2 * list->room + 64;
         void *larger = realloc(list->logs, room * sizeof *list->logs);
@@ -164,7 +167,7 @@ archived_add(struct archived_list *list, const char *path)
              "archive/, or files FIRSTMS-INDEX-EPOCH.gz",
              path);
     else if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "look into %s", path);
+        diag_errno(DIAG_ERROR, rc, "open %s", path);
     return rc;
 }
 
@@ -176,7 +179,7 @@ compare_numbers(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* What is one fill stands together: by log, epoch and time. */
+/* Orders by log, epoch and time: the files of a fill are neighbours. */
 static int
 by_fill(const void *a, const void *b)
 {
@@ -199,7 +202,7 @@ by_order(const void *a, const void *b)
     return c != 0 ? c : by_fill(a, b);
 }
 
-/* By what names say: of one that is missing nobody knows the uuid. */
+/* Orders by what file names contain: the uuid of a missing log is unknown. */
 static int
 by_name(const void *a, const void *b)
 {
@@ -254,7 +257,8 @@ archived_sort(struct archived_list *list)
         return;
     qsort(logs, list->count, sizeof *logs, by_name);
     drop_doubles(list);
-    /* A clock that was set back: a later fill is not before an earlier one. */
+    /* If the clock was set back, a later fill of a log still follows the
+     * earlier ones. */
     qsort(logs, list->count, sizeof *logs, by_fill);
     for (size_t i = 1; i < list->count; i++)
         if (logs[i].error == 0 && !logs[i].missing &&

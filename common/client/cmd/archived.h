@@ -2,7 +2,8 @@
  * be applied: by time, and of each log by epoch, whatever the clock did.
  *
  * From files, folders of them, and data directories (then their archive/).
- * Only names and headers are looked at; who reads a log meets the rest.
+ * Only names and headers are read: damage behind the header shows when the log
+ * is read.
  *
  * Ownership: the list belongs to the caller, read to free.  Errors: 0 or a
  * negative errno; reports each through diag.
@@ -18,11 +19,11 @@
 
 struct archived {
     char *path;
-    uint64_t size; /* of the file */
+    uint64_t size; /* of the file, in bytes */
     bool missing;  /* a mark for a log that was not archived */
     int error;     /* its header: 0, -EBADMSG, -EPROTONOSUPPORT, -EIO, ... */
-    struct archive_header header; /* of one missing or not to be read, what the
-                                    name says */
+    struct archive_header header; /* from the name if the log is missing or
+                                     unreadable */
     uint64_t order_ms;
 };
 
@@ -30,19 +31,19 @@ struct archived_list {
     struct archived *logs;
     size_t count, room;
     uint64_t size; /* of all files */
-    size_t others; /* files in folders that are no archived logs */
+    size_t others; /* number of other files in the folders */
 };
 
-/* Adds what `path` names, or holds.
- *   -ENOENT, -ENOTDIR, ...; -EINVAL: a file whose name is none of ours */
+/* Adds the file `path`, or the archived logs in the folder `path`.
+ *   -ENOENT, -ENOTDIR, ...; -EINVAL: the name is not that of an archived log */
 int archived_add(struct archived_list *list, const char *path);
 
-/* Puts the list in order.  A log that is marked as missing and is there all
- * the same is not missing; one that is there twice is there once. */
+/* Sorts the list. Removes the mark of a missing log whose file is in the list,
+ * and all but one of several copies of a log. */
 void archived_sort(struct archived_list *list);
 void archived_free(struct archived_list *list);
 
-/* Opens one to be read, and checks all of it; *fd is closed with it. */
+/* Opens a log and checks all of it; archived_close() closes *fd, too. */
 int archived_open(const struct archived *a, struct archive_reader **out,
                   int *fd);
 void archived_close(struct archive_reader *r, int fd);

@@ -15,8 +15,9 @@ static const struct table_column columns[] = {
 };
 
 static int
-print(const struct cmd_line *line, const struct cmd_name *keyspace,
-      const struct cmd_name *key, int64_t first, const struct countd_rows *rows)
+print_rows(const struct cmd_line *line, const struct cmd_name *keyspace,
+           const struct cmd_name *key, int64_t first,
+           const struct countd_rows *rows)
 {
     struct output out;
 
@@ -65,7 +66,7 @@ cmd_around(struct cmd_line *line)
     }
     if (rc < 0)
         return cmd_peer_failed(line, CMD_READER, rc);
-    status = print(line, &keyspace, &key, first, rows);
+    status = print_rows(line, &keyspace, &key, first, rows);
     countd_rows_free(rows);
     return status;
 }

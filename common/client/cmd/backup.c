@@ -1,16 +1,18 @@
 /* common/client/cmd/backup.c - countd backup: a copy that is a data directory.
  *
  * First everything received so far is merged or held, so the copy needs no
- * logs.  What is held is copied first, then the keyspaces it is held for, under
- * a lock that keeps workers from applying it: applied in between, and followed
- * by later fills of its logs, it would be a record in the copy that can be
- * neither applied nor taken for applied.  Each keyspace is copied as one
- * snapshot.  Every copy is checked before the command says that it is done.
+ * logs.  Held records are copied first, then the keyspaces they are held for,
+ * under a lock that keeps workers from applying them: if a worker applied a
+ * record in between, and later fills of its logs were merged, the copy would
+ * contain a record that can neither be applied nor be recognized as applied.
+ * Each keyspace is copied as one snapshot.  Every copy is checked before the
+ * command reports success.
  *
  * The copy is made in a folder DATADIR_PARTIAL of the new directory, and its
  * parts are renamed to their places when it is whole: a command that is killed
  * leaves a directory that every program refuses.
- */
+ *
+ * Read from the end: cmd_backup(), run_backup(), copy_all(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,7 +39,7 @@
 
 struct backup {
     const struct cmd_line *line;
-    const char *path; /* of the copy */
+    const char *path; /* the directory of the copy */
     struct store_session in;
     struct store *copy; /* the copied keyspaces, for the check */
     int top_fd;         /* of `path` */
@@ -54,7 +56,7 @@ struct backup {
 
 /* ---- the new directory ------------------------------------------------- */
 
-/* 1: empty, 0: not. */
+/* 1: empty, 0: not empty. */
 static int
 is_empty(int dirfd)
 {
@@ -146,7 +148,7 @@ sync_parent(int fd)
  * directory while DATADIR_PARTIAL is in it: a crash in between leaves a backup
  * that is refused, never half of one. */
 static int
-publish(struct backup *b)
+publish_copy(struct backup *b)
 {
     const char *name;
     DIR *dir;
@@ -218,7 +220,7 @@ copy_entries(DIR *dir, int to_fd)
         struct stat st;
 
         if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            rc = errno == ENOENT ? 0 : -errno; /* gone meanwhile */
+            rc = errno == ENOENT ? 0 : -errno; /* deleted meanwhile */
         else if (S_ISREG(st.st_mode))
             rc = copy_file(from_fd, to_fd, name);
         if (rc < 0)
@@ -372,7 +374,7 @@ copy_first(struct backup *b)
 {
     int rc;
 
-    rc = unmerged_look(b->in.held);
+    rc = unmerged_snapshot_begin(b->in.held);
     if (rc == 0)
         rc = held_each(b->in.held, add_first, b);
     held_snapshot_end(b->in.held);
@@ -452,14 +454,15 @@ copy_all(struct backup *b)
         rc = copy_live(b);
     if (rc == 0 && (fsync(b->keyspace_fd) < 0 || fsync(b->fd) < 0))
         rc = -errno;
-    return rc < 0 ? rc : publish(b);
+    return rc < 0 ? rc : publish_copy(b);
 }
 
 /* ---- what is not merged yet -------------------------------------------- */
 
-/* Until everything in the logs now is merged.  Returns an exit status. */
+/* Waits until everything that is in the logs now is merged. Returns an exit
+ * status. */
 static int
-flush(struct backup *b)
+flush_logs(struct backup *b)
 {
     uint64_t timeout_ms;
     int rc, status;
@@ -506,12 +509,12 @@ refuse_dir(const struct backup *b, int rc)
 
 /* With the data directory open. */
 static int
-run(struct backup *b)
+run_backup(struct backup *b)
 {
-    struct unmerged kept;
+    struct unmerged unmerged;
     int rc, status;
 
-    status = flush(b);
+    status = flush_logs(b);
     if (status != 0)
         return status;
     rc = make_copy_dir(b);
@@ -527,12 +530,12 @@ run(struct backup *b)
                    b->path);
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = unmerged_read(&b->in.dir, b->in.held, &kept);
-    kept.held = 0; /* it is in the copy */
+    rc = unmerged_read(&b->in.dir, b->in.held, &unmerged);
+    unmerged.held = 0; /* it is in the copy */
     if (rc < 0)
-        diag_errno(DIAG_WARNING, rc, "look for what is not in the copy");
+        diag_errno(DIAG_WARNING, rc, "read quarantined logs and held records");
     else
-        unmerged_warn(&kept, "not in the copy");
+        unmerged_warn(&unmerged, "not in the copy");
     if (printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64
                " faults=%" PRIu64 "\n",
                b->keyspaces, b->keys, b->faults) < 0 ||
@@ -566,7 +569,7 @@ cmd_backup(struct cmd_line *line)
         status = store_session_open(line, false, &b.in);
     if (status != 0)
         return status;
-    status = run(&b);
+    status = run_backup(&b);
     store_session_close(&b.in);
     return status;
 }

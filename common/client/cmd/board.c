@@ -1,8 +1,7 @@
 /* common/client/cmd/board.c - countd board: boards for shells.
  *
- * read, update and add do one thing and end; create stays as the master of
- * the board.  What they print: board_show.c.
- */
+ * read, update and add run once and end; create stays as the master of the
+ * board.  board_show.c prints.  Read from the end: cmd_board(). */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -22,9 +21,9 @@
 
 /* ---- errors ------------------------------------------------------------ */
 
-/* What an error of an open board means.  `rc` below 0. */
+/* Reports an error of an open board and returns the exit status. */
 static int
-failed(const char *what, int rc)
+report_failure(const char *what, int rc)
 {
     if (rc == -ESTALE) {
         diag(DIAG_ERROR,
@@ -50,7 +49,7 @@ failed(const char *what, int rc)
 }
 
 static int
-misuse(const char *text)
+report_misuse(const char *text)
 {
     diag(DIAG_ERROR, "%s; see countd board -h", text);
     return CONFIG_EXIT_USAGE;
@@ -81,8 +80,9 @@ parse_list(const char *text, int64_t *out, size_t max)
         const size_t size = strcspn(text, ",");
 
         if (count == max || cmd_parse_number(text, size, &out[count]) < 0) {
-            (void)misuse("--shared: give as many numbers as the shared part "
-                         "has, with commas between them");
+            (void)report_misuse(
+                "--shared: give as many numbers as the shared part "
+                "has, with commas between them");
             return -1;
         }
         count++;
@@ -107,8 +107,9 @@ parse_pairs(const char *text, struct countd_board_value *out, size_t max)
             index >= COUNTD_BOARD_VALUES_MAX ||
             cmd_parse_number(text + at + 1, size - at - 1, &out[count].value) <
                 0) {
-            (void)misuse("--private: give INDEX=VALUE, with commas between "
-                         "them");
+            (void)report_misuse(
+                "--private: give INDEX=VALUE, with commas between "
+                "them");
             return -1;
         }
         out[count++].index = (uint32_t)index;
@@ -143,7 +144,7 @@ parse_shape(const struct cmd_line *line, struct countd_board_shape *shape)
     int status;
 
     if (!cmd_value(line, "n") || !cmd_value(line, "s"))
-        return misuse("create: give -n SLOTS and -s SHARED");
+        return report_misuse("create: give -n SLOTS and -s SHARED");
     status = cmd_option_number(line, "n", 1, COUNTD_BOARD_SLOTS_MAX, 0, &slots);
     if (status == 0)
         status = cmd_option_number(line, "s", 1, COUNTD_BOARD_VALUES_MAX, 0,
@@ -175,8 +176,9 @@ name_columns(const struct cmd_line *line, struct countd_board_shape *shape)
         return 0;
     count = parse_names(text, buffer, names);
     if (count != (int)(shape->shared_count + shape->private_count))
-        return misuse("--names: give one for each shared and each private "
-                      "integer, with commas between them");
+        return report_misuse(
+            "--names: give one for each shared and each private "
+            "integer, with commas between them");
     shape->names = names;
     return 0;
 }
@@ -201,7 +203,7 @@ run_create(struct cmd_line *line)
         return status;
     rc = interrupt_init(&stop);
     if (rc < 0)
-        return failed("signals", rc);
+        return report_failure("signals", rc);
     rc = countd_board_create(&b, line->args[1], &shape, error, sizeof error);
     if (rc < 0) {
         diag(DIAG_ERROR, "%s", error);
@@ -257,10 +259,11 @@ parse_update(const struct cmd_line *line, struct board_update *u)
     int status;
 
     if (!shared && !values)
-        return misuse("update: give --shared or --private");
+        return report_misuse("update: give --shared or --private");
     if (shared && !cmd_value(line, "gen"))
-        return misuse("update: --shared needs --gen, the generation that was "
-                      "read");
+        return report_misuse(
+            "update: --shared needs --gen, the generation that was "
+            "read");
     status = cmd_option_number(line, "gen", 0, INT64_MAX, 0, &u->generation);
     if (status == 0)
         status = parse_cell(line, &u->cell);
@@ -288,16 +291,16 @@ run_update(struct cmd_line *line, struct countd_board *b,
     if (status != 0)
         return status;
     if (u.shared_count > 0 && u.shared_count != (int)shape->shared_count)
-        return misuse("update: values size mismatch slot size");
+        return report_misuse("update: values size mismatch slot size");
     rc = countd_board_update(b, u.slot, (uint64_t)u.generation,
                              u.shared_count > 0 ? u.shared : NULL, u.cell,
                              u.values, (size_t)u.value_count, &cell_rc);
     if (rc == -EINVAL)
-        return misuse("update: wrong private index, or no such cell");
+        return report_misuse("update: wrong private index, or no such cell");
     if (cell_rc < 0)
-        status = failed("private", cell_rc);
+        status = report_failure("private", cell_rc);
     if (u.shared_count > 0 && rc < 0)
-        status = failed("shared", rc);
+        status = report_failure("shared", rc);
     return status;
 }
 
@@ -310,7 +313,7 @@ run_add(struct cmd_line *line, struct countd_board *b,
     int rc, status;
 
     if (shape->cells == 0)
-        return misuse("add: this board has no private integers");
+        return report_misuse("add: this board has no private integers");
     status = parse_index(line->args[2], "slot", shape->slots, &slot);
     if (status == 0)
         status =
@@ -323,7 +326,7 @@ run_add(struct cmd_line *line, struct countd_board *b,
     if (status != 0)
         return status;
     rc = countd_board_add(b, slot, cell, index, delta, &sum);
-    return rc < 0 ? failed("add", rc) : board_show_sum(line, sum);
+    return rc < 0 ? report_failure("add", rc) : board_show_sum(line, sum);
 }
 
 /* ---- the rest ---------------------------------------------------------- */
@@ -425,7 +428,8 @@ cmd_board(struct cmd_line *line)
         countd_board_close(b);
         return status;
     }
-    return misuse("usage: countd board create FILE -n SLOTS -s SHARED | info "
-                  "FILE | read FILE SLOT | update FILE SLOT | add FILE SLOT "
-                  "INDEX N | watch FILE | dump FILE");
+    return report_misuse(
+        "usage: countd board create FILE -n SLOTS -s SHARED | info "
+        "FILE | read FILE SLOT | update FILE SLOT | add FILE SLOT "
+        "INDEX N | watch FILE | dump FILE");
 }

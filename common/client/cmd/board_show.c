@@ -1,4 +1,6 @@
-/* common/client/cmd/board_show.c - see board_show.h. */
+/* common/client/cmd/board_show.c - see board_show.h: board_show_slots(),
+ * board_show_sum() and board_show_info() print once, board_show_live() until it
+ * is stopped. */
 #include "common/client/cmd/board_show.h"
 
 #include <errno.h>

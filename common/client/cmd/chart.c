@@ -23,7 +23,8 @@ chart_width(const struct output *o)
     return size.ws_col < CHART_WIDTH_MAX ? size.ws_col : CHART_WIDTH_MAX;
 }
 
-/* Of a locale that is not installed the name alone would be a guess. */
+/* Asks the installed locale: the name of a locale that is not installed does
+ * not determine its character set. */
 bool
 chart_is_utf8(void)
 {
@@ -67,9 +68,9 @@ struct point {
     bool any;
 };
 
-/* The mean of some buckets, as far as increments came. */
+/* Returns the mean of `count` buckets; any = false if all are empty. */
 static struct point
-mean(const struct countd_bucket *buckets, size_t count)
+mean_of_buckets(const struct countd_bucket *buckets, size_t count)
 {
     struct point p = {.any = false};
 
@@ -105,7 +106,7 @@ chart_spark(const struct countd_bucket *buckets, size_t count, unsigned width,
     assert(width >= 1 && width <= CHART_WIDTH_MAX);
     for (size_t i = 0; i < count; i += each) {
         const struct point p =
-            mean(&buckets[i], count - i < each ? count - i : each);
+            mean_of_buckets(&buckets[i], count - i < each ? count - i : each);
 
         least = p.value < least ? p.value : least;
         most = p.value > most ? p.value : most;

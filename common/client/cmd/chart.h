@@ -15,8 +15,8 @@
 #define CHART_WIDTH_MAX 400
 #define CHART_LINE_SIZE (3 * CHART_WIDTH_MAX + 1)
 
-/* The columns of the terminal that stdout is, at most CHART_WIDTH_MAX; 0: the
- * output is not for people, or stdout is no terminal. */
+/* Returns the columns of the terminal, at most CHART_WIDTH_MAX; 0: the output
+ * format is for programs, or stdout is not a terminal. */
 unsigned chart_width(const struct output *o);
 
 /* Whether the user's locale has UTF-8. */

@@ -1,9 +1,9 @@
 /* common/client/cmd/check.c - countd check: is everything on disk what it
  * should be?  Repairs nothing.
  *
- * Keyspaces first, then logs: epochs only grow, so a mark read before a
- * header is never above it in a sound directory, whoever runs meanwhile.
- */
+ * Keyspaces are read before logs: epochs only grow, so in a sound directory a
+ * mark that was read before a header is never above it, even while daemons
+ * run.  Read from the end: cmd_check(), run_check(). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -57,16 +57,17 @@ static const struct table_column columns[] = {
 
 /* ---- findings ---------------------------------------------------------- */
 
-static void note(struct check *c, const char *format, ...)
+static void report_note(struct check *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static void fault(struct check *c, const char *format, ...)
+static void report_fault(struct check *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void report(struct check *c, const char *prefix, const char *format,
-                   va_list args) __attribute__((format(printf, 3, 0)));
+static void report_text(struct check *c, const char *prefix, const char *format,
+                        va_list args) __attribute__((format(printf, 3, 0)));
 
 static void
-report(struct check *c, const char *prefix, const char *format, va_list args)
+report_text(struct check *c, const char *prefix, const char *format,
+            va_list args)
 {
     const size_t size = strlen(prefix);
     char text[TEXT_SIZE];
@@ -90,23 +91,23 @@ report(struct check *c, const char *prefix, const char *format, va_list args)
 }
 
 static void
-note(struct check *c, const char *format, ...)
+report_note(struct check *c, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    report(c, "", format, args);
+    report_text(c, "", format, args);
     va_end(args);
 }
 
 static void
-fault(struct check *c, const char *format, ...)
+report_fault(struct check *c, const char *format, ...)
 {
     va_list args;
 
     c->faults++;
     va_start(args, format);
-    report(c, "FAULT: ", format, args);
+    report_text(c, "FAULT: ", format, args);
     va_end(args);
 }
 
@@ -168,9 +169,10 @@ keep_mark(void *ctx, const struct store_fill *m,
     if (!k->used || m->epoch > k->mark.epoch)
         *k = (struct known){.used = true, .mark = *m, .keyspace = c->keyspace};
     if (info->state == STORE_MARK_PARTIAL)
-        note(c,
-             "a log is merged in part; a worker will go on (epoch=%" PRIu64 ")",
-             m->epoch);
+        report_note(
+            c,
+            "a log is merged in part; a worker will go on (epoch=%" PRIu64 ")",
+            m->epoch);
     return 0;
 }
 
@@ -179,7 +181,7 @@ keep_mark(void *ctx, const struct store_fill *m,
 static void
 keyspace_fault(void *ctx, const char *text)
 {
-    fault(ctx, "%s", text);
+    report_fault(ctx, "%s", text);
 }
 
 static void
@@ -198,19 +200,20 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     c->blocks += result.blocks;
     if (rc == -ENOENT) {
         if (c->line->arg_count > 0)
-            fault(c, "there is no such keyspace");
+            report_fault(c, "there is no such keyspace");
         else if (size > 2 && memcmp(name, "%h", 2) == 0)
-            fault(c, "a file in which its keyspace's name is damaged, or "
-                     "another's: it was renamed or copied");
+            report_fault(c,
+                         "a file in which its keyspace's name is damaged, or "
+                         "another's: it was renamed or copied");
         return; /* or it was removed since it was listed */
     }
     if (rc < 0) {
-        fault(c, "cannot be checked: %s", diag_text(rc));
+        report_fault(c, "cannot be checked: %s", diag_text(rc));
         return;
     }
     rc = store_each_mark(c->in.store, name, size, keep_mark, c);
     if (rc < 0)
-        fault(c, "its marks cannot be read: %s", diag_text(rc));
+        report_fault(c, "its marks cannot be read: %s", diag_text(rc));
     progress_show(&c->progress, 0, c->keyspaces, "keyspace");
 }
 
@@ -260,18 +263,19 @@ check_mark(struct check *c, const struct log_header *h)
         return;
     if (k->mark.epoch == h->epoch) {
         if (h->state == LOG_SEALED && k->mark.first_ms != h->first_ms)
-            note(c, "%s",
-                 "another fill of its epoch is merged: the directory was put "
-                 "together from copies of different times; a worker will "
-                 "merge this one too");
+            report_note(
+                c, "%s",
+                "another fill of its epoch is merged: the directory was put "
+                "together from copies of different times; a worker will "
+                "merge this one too");
         return;
     }
     (void)name_escape(k->keyspace.bytes, k->keyspace.size, keyspace);
-    fault(c,
-          "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
-          " of it merged: was the directory put together from copies of "
-          "different times?",
-          states[h->state], h->epoch, keyspace, k->mark.epoch);
+    report_fault(c,
+                 "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
+                 " of it merged: was the directory put together from copies of "
+                 "different times?",
+                 states[h->state], h->epoch, keyspace, k->mark.epoch);
 }
 
 static int
@@ -292,25 +296,25 @@ static void
 check_report(struct check *c, const struct logfile *f, const struct inspect *r)
 {
     if (r->headers_rc == -EPROTONOSUPPORT) {
-        fault(c, "written by a newer version of countd");
+        report_fault(c, "written by a newer version of countd");
         return;
     }
     if (r->headers_rc < 0) {
-        fault(c, "both headers are damaged; a daemon will set it aside");
+        report_fault(c, "both headers are damaged; a daemon will set it aside");
         return;
     }
     if (r->damaged > 0)
-        fault(c,
-              "slots damaged: %" PRIu32 " of %" PRIu32
-              "; a daemon will set it aside",
-              r->damaged, r->valid + r->damaged);
+        report_fault(c,
+                     "slots damaged: %" PRIu32 " of %" PRIu32
+                     "; a daemon will set it aside",
+                     r->damaged, r->valid + r->damaged);
     check_mark(c, &r->header);
     if (r->header.state != LOG_SEALED)
         return;
     c->waiting++;
-    note(c, "%s: %" PRIu64 " increment%s to be merged",
-         f->locked ? "owned" : "full", r->header.count,
-         output_plural(r->header.count));
+    report_note(c, "%s: %" PRIu64 " increment%s to be merged",
+                f->locked ? "owned" : "full", r->header.count,
+                output_plural(r->header.count));
 }
 
 static void
@@ -324,13 +328,13 @@ check_log(struct check *c, const struct logfile *f)
     if (fd == -ENOENT)
         return; /* gone meanwhile: its owner set it aside */
     if (fd < 0) {
-        fault(c, "cannot be opened: %s", diag_text(fd));
+        report_fault(c, "cannot be opened: %s", diag_text(fd));
         return;
     }
     rc = log_inspect(fd, f->index, &r);
     (void)close(fd);
     if (rc < 0)
-        fault(c, "cannot be read: %s", diag_text(rc));
+        report_fault(c, "cannot be read: %s", diag_text(rc));
     else
         check_report(c, f, &r);
 }
@@ -344,20 +348,22 @@ check_file(struct check *c, const struct logfile *f)
         check_log(c, f);
         break;
     case LOGFILE_LOCK:
-        note(c, "a lock without its log: being made, or its maker died; a "
-                "daemon removes it");
+        report_note(c,
+                    "a lock without its log: being made, or its maker died; a "
+                    "daemon removes it");
         break;
     case LOGFILE_BAD:
-        fault(c,
-              "a damaged log that was set aside; countd log salvage %s "
-              "merges what is valid in it",
-              f->name);
+        report_fault(
+            c,
+            "a damaged log that was quarantined; countd log salvage %s "
+            "merges what is valid in it",
+            f->name);
         break;
     case LOGFILE_SALVAGED:
-        note(c, "was set aside and salvaged; it may be removed");
+        report_note(c, "was quarantined and salvaged; it may be removed");
         break;
     case LOGFILE_OTHER:
-        note(c, "is not countd's, left alone");
+        report_note(c, "is not countd's, left alone");
         break;
     }
 }
@@ -385,10 +391,10 @@ note_held(void *ctx, const struct held_summary *s)
 
     c->held += s->records;
     look_at(c, "keyspace", s->name, s->name_size);
-    note(c,
-         "records held because it could not take them: %" PRIu64
-         "; a worker merges them when it can, countd held says more",
-         s->records);
+    report_note(c,
+                "records held because it could not take them: %" PRIu64
+                "; a worker merges them when it can, countd held says more",
+                s->records);
     return 0;
 }
 
@@ -398,10 +404,11 @@ check_damaged_file(void *ctx, const char *file)
     struct check *c = ctx;
 
     look_at(c, "held", (const uint8_t *)file, strlen(file));
-    fault(c,
-          "a damaged segment of held records: what was damaged in it is lost; "
-          "remove held/%s when you have no use for it",
-          file);
+    report_fault(
+        c,
+        "a damaged segment of held records: what was damaged in it is lost; "
+        "remove held/%s when you have no use for it",
+        file);
     return 0;
 }
 
@@ -411,7 +418,7 @@ check_held(struct check *c)
     struct store_check_result result = {0};
     int rc;
 
-    rc = unmerged_look(c->in.held);
+    rc = unmerged_snapshot_begin(c->in.held);
     if (rc == 0) {
         rc = held_each(c->in.held, note_held, c);
         held_snapshot_end(c->in.held);
@@ -451,10 +458,9 @@ print_summary(struct check *c)
     return output_fini(&c->out);
 }
 
-/* With the directory open.  Named keyspaces are checked alone; without names
- * everything is. */
+/* Checks the named keyspaces; without names, the whole open directory. */
 static int
-run(struct check *c)
+run_check(struct check *c)
 {
     int rc, status;
 
@@ -487,7 +493,7 @@ cmd_check(struct cmd_line *line)
         status = store_session_open(line, false, &c.in);
     if (status != 0)
         return status;
-    status = run(&c);
+    status = run_check(&c);
     store_session_close(&c.in);
     free(c.known);
     return status;

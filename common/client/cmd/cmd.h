@@ -125,9 +125,9 @@ struct cmd_place {
 void cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
                     struct cmd_place *out);
 
-/* Whether -d, -o or a file names the data directory.  Else it is what the
- * settings begin with, and that there is one here does not tell who serves it.
- */
+/* Whether -d, -o or a file names the data directory. Otherwise it is the
+ * default, and a directory there may belong to another server than the one that
+ * answers. */
 bool cmd_names_directory(const struct cmd_line *line);
 
 /* Reports what an error of connecting to the socket in a directory means.

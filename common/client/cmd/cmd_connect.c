@@ -1,5 +1,6 @@
-/* common/client/cmd/cmd_connect.c - see cmd.h: the daemons that a command asks.
- */
+/* common/client/cmd/cmd_connect.c - see cmd.h: connections to the
+ * daemons.  cmd_find_place() decides socket or port, cmd_connect() connects,
+ * cmd_peer_failed() reports an error with its remedy. */
 #include "common/client/cmd/cmd.h"
 #include "common/client/cmd/wait_merged.h"
 

@@ -1,5 +1,5 @@
-/* common/client/cmd/cmd_parse.c - see cmd.h: from argv to the command that
- * runs. */
+/* common/client/cmd/cmd_parse.c - see cmd.h: cmd_main() parses argv and
+ * runs the command. */
 #include "common/client/cmd/cmd.h"
 
 #include <assert.h>
@@ -159,7 +159,7 @@ find_topic(struct cmd_line *line, int argc, char **argv, int at)
 /* Reads argv into `line`; arguments are moved to the front of argv.  Returns
  * 0, an exit status, or -1 for help. */
 static int
-parse(struct cmd_line *line, int argc, char **argv)
+parse_line(struct cmd_line *line, int argc, char **argv)
 {
     bool options = true;
     int at = 1;
@@ -299,7 +299,7 @@ cmd_main(int argc, char **argv)
         (void)printf("countd %s\n", COUNTD_VERSION);
         return help_printed();
     }
-    rc = parse(&line, argc, argv);
+    rc = parse_line(&line, argc, argv);
     if (rc < 0) {
         if (line.cmd != NULL)
             return help_print(line.cmd);

@@ -1,6 +1,5 @@
-/* common/client/cmd/cmd_table.c - see cmd.h: every command of countd, a row
- * each.
- */
+/* common/client/cmd/cmd_table.c - see cmd.h: the table of all commands,
+ * one row each; cmd_main() searches it. */
 #include "common/client/cmd/cmd.h"
 
 /* Of the options that all commands know: those of a command that asks the

@@ -35,7 +35,7 @@ print_word(const char *word, int size)
 }
 
 static const char *
-dashes(const struct cmd_option *o)
+option_dashes(const struct cmd_option *o)
 {
     return o->name[1] == '\0' ? "-" : "--";
 }
@@ -55,7 +55,7 @@ print_options(const struct cmd_option *options, const char *letters)
 {
     for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++)
         if (is_followed(&options[i], letters))
-            (void)printf(" %s%s", dashes(&options[i]), options[i].name);
+            (void)printf(" %s%s", option_dashes(&options[i]), options[i].name);
 }
 
 static void

@@ -1,47 +1,48 @@
-/* common/client/cmd/drop.c - countd drop, countd del: what was acknowledged
- * before the call is gone when it returns, what comes after its return counts,
- * and of what comes in between each increment does either.
+/* common/client/cmd/drop.c - countd drop, countd del: increments acknowledged
+ * before the call are gone when it returns, increments sent after its return
+ * count, and each increment in between does either.
  *
- * An increment of before is in one of four places, and they are emptied in the
- * order in which it moves:
+ * An earlier increment is in one of four places, which are emptied in the order
+ * in which it moves:
  *
- *   1. A log.  All that hold increments now are noted, the writer hands its own
- *      on, and the command waits until each of these fills is merged: then its
- *      increments are in the keyspace, or held for it.  Fills that begin after
- *      that have nothing of before.  Without a worker this comes to no end;
- *      then nothing is dropped, as what is in the logs would come back.
- *   2. A log that is empty, but whose emptiness no sync has made durable: a
- *      power loss brings the fill back, and only the keyspace's mark says that
- *      it was in.  A keyspace that is damaged is replaced by an empty one, and
- *      its marks are gone.  So all logs are synced here, and no fill of before
- *      can come again; the new file needs no mark of any.  (Of the log that is
- *      being filled it must have none: its increments of after the return
- *      would be taken for merged.)
- *   3. Held.  Under the lock of the keyspace's records, so that no worker has
- *      one of them in its hands; one that was applied meanwhile is in 4.
- *   4. The keyspace: one step of the store, which keeps the marks.  A log that
- *      some worker merged and has not emptied is not counted again.  Of a file
- *      that was replaced, readers may have the old one open: they look ten
- *      times a second.  A drop that was killed, or runs beside this one, may
- *      have replaced it, which nothing tells; so each waits a tenth of a
- *      second before it returns.
+ *   1. A log.  All fills that contain increments now are noted, the writer
+ * seals its log, and the command waits until each of these fills is merged:
+ * then its increments are in the keyspace, or held for it.  Later fills contain
+ *      no earlier increments.  Without a worker this wait does not end; then
+ *      nothing is dropped, because increments in the logs would return.
+ *   2. A log that is empty, but whose emptiness is not durable: a power loss
+ *      brings the fill back, and only the keyspace's mark shows that it is
+ *      merged.  A damaged keyspace is replaced by an empty one without marks.
+ *      So all logs are synced here, no earlier fill can return, and the new
+ *      file needs no marks.  (It must not have a mark of the log that is being
+ *      filled: increments after the return would be taken for merged.)
+ *   3. Held records, under the lock of the keyspace's records, so that no
+ * worker is applying one.  A record that was applied meanwhile is in 4.
+ *   4. The keyspace: one transaction of the store, which preserves the marks. A
+ *      log that some worker merged and has not emptied is not counted again.
+ *      If the file was replaced, readers may still have the old one open: they
+ *      check ten times a second.  Another drop, killed or concurrent, may have
+ *      replaced it without a trace, so every drop waits a tenth of a second
+ *      before it returns.
  *
  * A full disk keeps logs from being merged.  Then the keyspace is replaced
- * before step 1 by an empty file with all its marks, written into space that is
- * kept for it (common/setup/reserve.h): no fill is merged twice, and with the
- * space that is free now the logs are merged.  Until step 4 is done the command
- * says "space freed, not finished".  A file that cannot be read is left as it
- * is until 4: its marks are not known.
+ * before step 1 by an empty file with all its marks, written into reserved
+ * space (common/setup/reserve.h): no fill is merged twice, and the logs are
+ * merged into the space that is now free.  Until step 4 is done the command
+ * says "space freed, not finished".  A file that cannot be read stays until 4:
+ * its marks are not known.
  *
- * Each step is durable when the next begins, and none asks whether it was done
- * before: killed anywhere, the command is run again.  What is held or merged
- * meanwhile comes from fills of after 1.
+ * Each step is durable before the next begins, and none depends on an earlier
+ * run: a command that was killed is run again.  Records held or merged
+ * meanwhile come from fills after step 1.
  *
- * Files that were set aside (log/bad-*, held/bad-*) and archive/ are no part of
- * it: salvage and a replay bring back what is in them, which is said.
+ * Quarantined files (log/bad-*, held/bad-*) and archive/ stay: salvage and
+ * replay bring their increments back, and the command says so.
  *
- * A key that is deleted could come back out of 3, where a record cannot be cut:
- * with records held for its keyspace del refuses.
+ * A deleted key could return from step 3, because a record cannot be cut: del
+ * refuses while records are held for its keyspace.
+ *
+ * Read from the end: cmd_del(), cmd_drop(), drop_all().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +86,7 @@ sync_log(int log_fd, const char *name)
     if (fd < 0)
         return errno == ENOENT || errno == EACCES ? 0 : -errno;
     rc = fsync(fd) < 0 ? -errno : 0;
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     return rc;
 }
 
@@ -106,12 +107,12 @@ sync_logs(int log_fd)
 }
 
 static int
-not_merged(struct drop *d)
+report_unmerged(struct drop *d)
 {
-    struct unmerged kept;
+    struct unmerged unmerged;
 
-    if (unmerged_read(&d->in.dir, d->in.held, &kept) == 0)
-        unmerged_warn(&kept, "not merged");
+    if (unmerged_read(&d->in.dir, d->in.held, &unmerged) == 0)
+        unmerged_warn(&unmerged, "not merged");
     if (d->vacated)
         diag(DIAG_ERROR,
              "space freed, not finished: what is in the logs is not merged in "
@@ -137,7 +138,7 @@ read_timeout(struct drop *d)
 
 /* Steps 1 and 2.  Returns an exit status. */
 static int
-settle_logs(struct drop *d)
+await_logs(struct drop *d)
 {
     int rc;
 
@@ -149,7 +150,7 @@ settle_logs(struct drop *d)
     if (rc == 0)
         return 0;
     if (rc == -ETIMEDOUT)
-        return not_merged(d);
+        return report_unmerged(d);
     diag_errno(DIAG_ERROR, rc, "wait for the logs to be merged");
     return CONFIG_EXIT_SYSTEM;
 }
@@ -159,7 +160,7 @@ settle_logs(struct drop *d)
 struct found {
     char text[NAME_TEXT_SIZE];
     const struct cmd_name *name;
-    bool vacated;  /* keys and total are of before that */
+    bool vacated;  /* keys and total were read before vacating */
     int error;     /* -ENOENT: no such keyspace; or it cannot be read */
     uint64_t keys; /* else */
     int64_t total;
@@ -178,7 +179,7 @@ add_held(void *ctx, const struct held_summary *s)
 }
 
 static int
-look(struct drop *d, const struct cmd_name *name, struct found *f)
+read_totals(struct drop *d, const struct cmd_name *name, struct found *f)
 {
     struct store_query q = {
         .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
@@ -189,15 +190,15 @@ look(struct drop *d, const struct cmd_name *name, struct found *f)
 
     f->name = name;
     f->held = 0;
-    (void)name_escape(name->bytes, name->size, f->text); /* the NUL ends it */
-    (void)store_read(d->in.store, &reads);               /* one: answered */
+    (void)name_escape(name->bytes, name->size, f->text);
+    (void)store_read(d->in.store, &reads); /* one: answered */
     f->error = q.error;
     if (q.error == 0 && !f->vacated) {
         f->keys = q.totals.keys;
         f->total = (int64_t)get_le64(row);
     }
     store_read_end(d->in.store);
-    rc = unmerged_look(d->in.held);
+    rc = unmerged_snapshot_begin(d->in.held);
     if (rc == 0) {
         rc = held_each(d->in.held, add_held, f);
         held_snapshot_end(d->in.held);
@@ -206,7 +207,7 @@ look(struct drop *d, const struct cmd_name *name, struct found *f)
 }
 
 static int
-unknown(const char *keyspace)
+report_unknown(const char *keyspace)
 {
     diag(DIAG_ERROR, "there is no keyspace %s; countd keyspaces lists them",
          keyspace);
@@ -218,7 +219,7 @@ unknown(const char *keyspace)
 static void
 print_found(const struct drop *d, const struct found *f)
 {
-    /* The end of the command tells what stdout did not take. */
+    /* end_status() reports errors of stdout. */
     (void)printf("%s keyspace=%s ", d->dry_run ? "would drop" : "dropped",
                  f->text);
     if (f->error < 0)
@@ -228,9 +229,10 @@ print_found(const struct drop *d, const struct found *f)
                      f->keys, f->total, f->held);
 }
 
-/* Steps 3 and 4.  -ENOENT: there was nothing. */
+/* Does steps 3 and 4. -ENOENT: no records were held and the keyspace does not
+ * exist. */
 static int
-empty(struct drop *d, struct found *f)
+empty_keyspace(struct drop *d, struct found *f)
 {
     const struct cmd_name *n = f->name;
     int rc;
@@ -254,13 +256,13 @@ drop_one(struct drop *d, const struct cmd_name *name, struct found *f)
 {
     int rc;
 
-    rc = look(d, name, f);
+    rc = read_totals(d, name, f);
     if (rc == 0 && !d->dry_run)
-        rc = empty(d, f);
+        rc = empty_keyspace(d, f);
     else if (rc == 0 && f->error == -ENOENT && f->held == 0)
         rc = -ENOENT;
     if (rc == -ENOENT)
-        return unknown(f->text);
+        return report_unknown(f->text);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "drop keyspace %s", f->text);
         return CONFIG_EXIT_SYSTEM;
@@ -269,14 +271,14 @@ drop_one(struct drop *d, const struct cmd_name *name, struct found *f)
     return CONFIG_EXIT_OK;
 }
 
-/* Frees the space of a keyspace before its logs are merged.  What cannot be
- * freed now is dropped after the merge like any other. */
+/* Frees the space of a keyspace before its logs are merged. If that fails, the
+ * keyspace is dropped after the merge, as on a disk that is not full. */
 static void
 vacate_one(struct drop *d, const struct cmd_name *name, struct found *f)
 {
     int rc;
 
-    if (look(d, name, f) < 0 || f->error < 0 || f->keys == 0)
+    if (read_totals(d, name, f) < 0 || f->error < 0 || f->keys == 0)
         return;
     (void)reserve_make(d->in.dir.fd); /* store_vacate() says when there is none
                                        */
@@ -294,22 +296,24 @@ vacate_one(struct drop *d, const struct cmd_name *name, struct found *f)
          f->text);
 }
 
-/* What was set aside may have more of any keyspace. */
+/* Quarantined files may contain increments of any keyspace. */
 static void
-tell_kept(const struct drop *d)
+warn_quarantined(const struct drop *d)
 {
-    struct unmerged kept;
+    struct unmerged unmerged;
     int rc;
 
-    rc = unmerged_read(&d->in.dir, d->in.held, &kept);
+    rc = unmerged_read(&d->in.dir, d->in.held, &unmerged);
     if (rc < 0)
-        diag_errno(DIAG_WARNING, rc, "look for what is set aside");
-    else if (kept.logs + kept.damaged > 0)
+        diag_errno(DIAG_WARNING, rc, "read quarantined files");
+    else if (unmerged.logs + unmerged.damaged > 0)
         diag(DIAG_WARNING,
-             "%zu damaged file%s set aside (%s%s) may have more: salvage "
+             "%zu damaged file%s quarantined (%s%s) may contain more: salvage "
              "brings back what is in there",
-             kept.logs + kept.damaged, output_plural(kept.logs + kept.damaged),
-             kept.logs > 0 ? "log/" : "", kept.logs > 0 ? kept.log : kept.file);
+             unmerged.logs + unmerged.damaged,
+             output_plural(unmerged.logs + unmerged.damaged),
+             unmerged.logs > 0 ? "log/" : "",
+             unmerged.logs > 0 ? unmerged.log : unmerged.file);
 }
 
 /* Drops `count` keyspaces, with the directory open.  Returns an exit status. */
@@ -322,7 +326,7 @@ drop_all(struct drop *d, const struct cmd_name *names, struct found *found,
     if (!d->dry_run && wait_is_disk_full(d->line))
         for (int i = 0; i < count; i++)
             vacate_one(d, &names[i], &found[i]);
-    status = settle_logs(d);
+    status = await_logs(d);
     if (status != 0)
         return status;
     for (int i = 0; i < count; i++) {
@@ -332,7 +336,7 @@ drop_all(struct drop *d, const struct cmd_name *names, struct found *found,
     }
     if (!d->dry_run)
         wait_ms(NOTICED_MS);
-    tell_kept(d);
+    warn_quarantined(d);
     return status;
 }
 
@@ -427,7 +431,7 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
     struct found f = {.keys = 0};
     int rc;
 
-    rc = look(d, keyspace, &f);
+    rc = read_totals(d, keyspace, &f);
     if (rc == 0 && f.held > 0) {
         diag(DIAG_ERROR,
              "nothing is deleted: records=%" PRIu64 " are held for keyspace %s "
@@ -441,14 +445,14 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
                            count, &deleted);
         while (wait_turn(&d->turn, rc, store_session_holder(&d->in)));
     if (rc == -ENOENT)
-        return unknown(f.text);
+        return report_unknown(f.text);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "delete from keyspace %s", f.text);
         return CONFIG_EXIT_SYSTEM;
     }
     (void)printf("deleted keyspace=%s keys=%" PRIu64 " of %zu\n", f.text,
-                 deleted, count); /* end_status() tells */
-    tell_kept(d);
+                 deleted, count);
+    warn_quarantined(d);
     return deleted == count ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
 }
 
@@ -473,7 +477,7 @@ cmd_del(struct cmd_line *line)
         status = store_session_open(line, true, &d.in);
     if (status != 0)
         goto free_names;
-    status = settle_logs(&d);
+    status = await_logs(&d);
     if (status == 0)
         status =
             delete_keys(&d, &names[0], keys, sort_keys(names + 1, count, keys));

@@ -1,15 +1,17 @@
 /* common/client/cmd/explain.c - countd explain: where a count came from, as far
- * as history and the archived logs tell.
+ * as history and the archived logs show.
  *
- * The count, its history and the marks of its keyspace are read until two looks
- * at the marks are the same, so that the marks say which fills are in this very
- * count.  Then the logs are read: each that has the key is a row, and is in the
- * count or is not (held, or merged since).  Behind them each step of history is
- * a row, with how much of it is in archived logs.
+ * The count, its history and the marks of its keyspace are read until the marks
+ * are the same before and after, so that they show which fills this very count
+ * contains.  Then the logs are read: each log with the key is a row, and is in
+ * the count or not (held, or merged since).  After them each step of history is
+ * a row, with the part of it that is in archived logs.
  *
- * What cannot be known is said: logs that are missing or damaged, fills that
- * were merged and not archived, records set aside or held, a saturated count;
- * and that del, drop and salvage are in no log.
+ * The output states what is unknown: logs that are missing or damaged, fills
+ * that were merged and not archived, records quarantined or held, a saturated
+ * count; and that no log records del, drop and salvage.
+ *
+ * Read from the end: cmd_explain(), explain_count().
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -126,9 +128,9 @@ read_row(struct explain *e)
     return q.error == -ENOENT ? 0 : q.error;
 }
 
-/* Whether the marks are still those that were kept. */
+/* Whether the marks are still those that were unmerged. */
 static int
-look_again(struct explain *e)
+recheck_marks(struct explain *e)
 {
     struct compare c = {.e = e, .same = true};
     int rc;
@@ -158,7 +160,7 @@ read_count(struct explain *e)
             rc = key_history_read(&e->past, e->in.store, &e->keyspace, &e->key,
                                   clock_unix_ms());
         if (rc == 0)
-            rc = look_again(e);
+            rc = recheck_marks(e);
     }
     return rc;
 }
@@ -338,7 +340,7 @@ rest_of(const struct explain *e)
 }
 
 static void
-facts(struct explain *e)
+print_facts(struct explain *e)
 {
     struct output *o = &e->out;
     char sum[TABLE_SUM_SIZE], rest[TABLE_SUM_SIZE];
@@ -359,9 +361,9 @@ facts(struct explain *e)
     output_fact(o, "one_moment", cell_bool(e->steady));
 }
 
-/* For people; output_fini() tells what stdout did not take. */
+/* Prints sentences for people; output_fini() reports errors of stdout. */
 static void
-tell(const struct explain *e)
+print_sentences(const struct explain *e)
 {
     char when[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE], rest[TABLE_SUM_SIZE];
 
@@ -370,7 +372,7 @@ tell(const struct explain *e)
                      e->row.saturated ? ", saturated" : "");
     else
         (void)printf("count now: none\n");
-    key_history_tell(&e->past, count_of(e), e->utc);
+    key_history_summarize(&e->past, count_of(e), e->utc);
     (void)printf("from %" PRIu64 " increment%s in archived logs: %s\n",
                  e->increments, output_plural(e->increments),
                  sum_text(e->sum, sum));
@@ -384,11 +386,11 @@ tell(const struct explain *e)
                  sum_text(rest_of(e), rest));
 }
 
-/* What stands between the logs and the count, on stderr. */
+/* Warns on stderr of everything that can make the logs and the count differ. */
 static void
-warn(struct explain *e)
+print_warnings(struct explain *e)
 {
-    struct unmerged kept;
+    struct unmerged unmerged;
 
     if (e->missing > 0)
         diag(DIAG_WARNING,
@@ -420,12 +422,12 @@ warn(struct explain *e)
                            "one moment");
     diag(DIAG_INFO, "what is acknowledged and not merged yet is in none of it; "
                     "countd flush waits for that");
-    if (unmerged_read(&e->in.dir, e->in.held, &kept) == 0)
-        unmerged_warn(&kept, "not in the count");
+    if (unmerged_read(&e->in.dir, e->in.held, &unmerged) == 0)
+        unmerged_warn(&unmerged, "not in the count");
 }
 
 static int
-explain(struct explain *e)
+explain_count(struct explain *e)
 {
     int rc, status;
 
@@ -444,15 +446,15 @@ explain(struct explain *e)
     output_rows_end(&e->out);
     key_history_sort(&e->past);
     key_history_print(&e->past, &e->out, e->utc);
-    facts(e);
+    print_facts(e);
     if (e->out.format == OUTPUT_PEOPLE)
-        tell(e);
+        print_sentences(e);
     status = output_fini(&e->out);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "read the archive");
         return CONFIG_EXIT_SYSTEM;
     }
-    warn(e);
+    print_warnings(e);
     if (status == 0 && (e->damaged > 0 || (!e->found && e->logs == 0)))
         return CONFIG_EXIT_NEGATIVE;
     return status;
@@ -496,7 +498,7 @@ cmd_explain(struct cmd_line *line)
         return status;
     status = list_archive(&e);
     if (status == 0)
-        status = explain(&e);
+        status = explain_count(&e);
     archived_free(&e.list);
     free(e.marks);
     key_history_free(&e.past);

@@ -1,8 +1,10 @@
 /* common/client/cmd/flush.c - countd flush: everything acknowledged before
  * the call is readable after it.
  *
- * With access to the data directory the log is handed on at once, and the logs
- * tell what is missing and why; without, it is waited for. */
+ * With access to the data directory the log is sealed at once, and the logs
+ * show what is missing and why; without access the command waits until the
+ * writer seals it.  Read from the end: cmd_flush(), run_flush() with access,
+ * wait_afar() without. */
 #include <errno.h>
 #include <string.h>
 
@@ -47,14 +49,14 @@ struct flush {
     int64_t as_of_ms;
     uint64_t
         stuck_ms; /* since then nothing but held records is in the way; 0 */
-    bool held_up; /* for so long that waiting is in vain */
+    bool held_up; /* for HELD_WAIT_MS: waiting any longer is useless */
 };
 
-/* Looks at logs, then at what is held: records go from one to the other.  1:
- * all is merged.  When all that is left is held for a keyspace that cannot take
- * it, another look in a minute may change that, but none before. */
+/* Checks the logs, then held records: records move from one to the other. 1:
+ * all is merged. If only records of a keyspace that cannot take them are left,
+ * the next attempt of the worker is up to a minute away. */
 static int
-look(struct flush *f)
+check_merged(struct flush *f)
 {
     const uint64_t now = clock_ms();
     bool held = false;
@@ -75,11 +77,11 @@ look(struct flush *f)
     return 0;
 }
 
-/* Has the log handed on until all that was in a log is merged, and thus in
- * every later answer of the reader.  The times that increments are stamped
- * with say nothing here: the clock may have been set back.
- *   -EAGAIN  not in time; -EPERM  the writer belongs to somebody else
- *   -EBUSY   what is missing is held and stays so */
+/* Has the log sealed until all that was in a log is merged, and thus in every
+ * later answer of the reader.  Time stamps of increments cannot show that: the
+ * clock may have been set back.
+ *   -EAGAIN  not in time; -EPERM  the writer runs as another user
+ *   -EBUSY   only held records are missing, and they stay held */
 static int
 await_reader(struct flush *f)
 {
@@ -93,7 +95,7 @@ await_reader(struct flush *f)
         if (rc == 0)
             rc = ask_as_of(f->c, &f->as_of_ms);
         if (rc == 0)
-            rc = look(f);
+            rc = check_merged(f);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (f->held_up)
@@ -122,50 +124,50 @@ too_late(const struct cmd_line *line, int64_t as_of_ms)
 static int
 not_ours(void)
 {
-    diag(DIAG_ERROR, "countd-write belongs to another user and cannot be told "
-                     "to hand its log on");
+    diag(DIAG_ERROR, "cannot signal countd-write: it runs as another user; "
+                     "run this command as that user");
     return CONFIG_EXIT_SYSTEM;
 }
 
 /* Returns an exit status. */
 static int
-read_kept(const struct flush *f, struct unmerged *out)
+read_unmerged(const struct flush *f, struct unmerged *out)
 {
     const int rc = unmerged_read(&f->dir, f->held, out);
 
     if (rc == 0)
         return 0;
-    diag_errno(DIAG_ERROR, rc, "look for what cannot be read");
+    diag_errno(DIAG_ERROR, rc, "read quarantined logs and held records");
     return CONFIG_EXIT_SYSTEM;
 }
 
-/* What cannot be read although nothing is left to wait for.  That which was
- * set aside before the call is no news: the status only tells of what was met
- * now, or is held. */
+/* Reports increments that no reader returns although there is nothing left to
+ * wait for. The exit status covers held records, and files quarantined during
+ * this call, not older ones. */
 static int
-tell_kept(const struct flush *f, const struct unmerged *before)
+report_unreadable(const struct flush *f, const struct unmerged *before)
 {
-    struct unmerged kept;
+    struct unmerged unmerged;
     int status;
 
-    status = read_kept(f, &kept);
+    status = read_unmerged(f, &unmerged);
     if (status != 0)
         return status;
-    unmerged_warn(&kept, "not readable");
-    return kept.held > 0 || kept.logs > before->logs ||
-                   kept.damaged > before->damaged
+    unmerged_warn(&unmerged, "not readable");
+    return unmerged.held > 0 || unmerged.logs > before->logs ||
+                   unmerged.damaged > before->damaged
                ? CONFIG_EXIT_NEGATIVE
                : CONFIG_EXIT_OK;
 }
 
-/* With the reader's handle and the data directory open. */
+/* Flushes with the reader's handle and the data directory open. */
 static int
-run(struct flush *f)
+run_flush(struct flush *f)
 {
     struct unmerged before, now;
     int rc, status;
 
-    status = read_kept(f, &before);
+    status = read_unmerged(f, &before);
     if (status != 0)
         return status;
     rc = pending_set_note(&f->fills, &f->logs);
@@ -174,9 +176,9 @@ run(struct flush *f)
     switch (rc) {
     case 0:
     case -EBUSY:
-        return tell_kept(f, &before);
+        return report_unreadable(f, &before);
     case -EAGAIN:
-        if (read_kept(f, &now) == 0)
+        if (read_unmerged(f, &now) == 0)
             unmerged_warn(&now, "not readable");
         return too_late(f->line, f->as_of_ms);
     case -EPERM:
@@ -199,10 +201,10 @@ with_dir(struct flush *f)
     }
     rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "look at the logs");
+        diag_errno(DIAG_ERROR, rc, "read the logs");
         goto close_held;
     }
-    status = run(f);
+    status = run_flush(f);
     pending_set_fini(&f->fills);
     logdir_close(&f->logs);
 
@@ -211,8 +213,8 @@ close_held:
     return status;
 }
 
-/* From another machine, or as another user: the log is handed on when it is
- * old enough, and the reader tells how far its answers reach. */
+/* For another machine or another user: the writer seals the log when it is old
+ * enough, and as_of_ms of the reader shows how far its answers reach. */
 static int
 wait_afar(struct flush *f)
 {

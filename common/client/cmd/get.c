@@ -27,7 +27,7 @@ name_missing(struct countd *c, enum what what, const struct cmd_name *keyspace)
     return "no such key";
 }
 
-/* What goes with the answer, for programs. */
+/* Prints the facts beside the answer, for programs. */
 static void
 print_facts(struct output *out, enum what what,
             const struct countd_facts *facts, bool found)
@@ -44,9 +44,9 @@ print_facts(struct output *out, enum what what,
 }
 
 static int
-print(const struct cmd_line *line, enum what what,
-      const struct cmd_name *keyspace, const struct cmd_name *key,
-      const struct countd_facts *facts, bool found)
+print_answer(const struct cmd_line *line, enum what what,
+             const struct cmd_name *keyspace, const struct cmd_name *key,
+             const struct countd_facts *facts, bool found)
 {
     const int64_t answer = what == WHAT_RANK ? facts->rank : facts->count;
     struct output out;
@@ -67,7 +67,7 @@ print(const struct cmd_line *line, enum what what,
 }
 
 static int
-run(struct cmd_line *line, enum what what)
+request_answer(struct cmd_line *line, enum what what)
 {
     struct cmd_name keyspace, key = {0};
     struct countd_facts facts = {0};
@@ -89,24 +89,25 @@ run(struct cmd_line *line, enum what what)
     (void)countd_close(c); /* nothing was sent to be counted */
     if (rc < 0 && rc != -ENOENT)
         return cmd_peer_failed(line, CMD_READER, rc);
-    status = print(line, what, &keyspace, &key, &facts, rc == 0);
+    status = print_answer(line, what, &keyspace, &key, &facts, rc == 0);
     return status == 0 && rc < 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
 int
 cmd_get(struct cmd_line *line)
 {
-    return run(line, WHAT_COUNT);
+    return request_answer(line, WHAT_COUNT);
 }
 
 int
 cmd_rank(struct cmd_line *line)
 {
-    return period_is_asked(line) ? period_rank(line) : run(line, WHAT_RANK);
+    return period_is_asked(line) ? period_rank(line)
+                                 : request_answer(line, WHAT_RANK);
 }
 
 int
 cmd_total(struct cmd_line *line)
 {
-    return run(line, WHAT_TOTAL);
+    return request_answer(line, WHAT_TOTAL);
 }

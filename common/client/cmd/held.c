@@ -85,13 +85,13 @@ held_list(struct cmd_line *line)
 {
     struct held_list l = {.config = &line->config, .now_ms = clock_unix_ms()};
     struct store_session in;
-    struct unmerged kept;
+    struct unmerged unmerged;
     int rc, status;
 
     status = store_session_open(line, false, &in);
     if (status != 0)
         return status;
-    rc = unmerged_look(in.held);
+    rc = unmerged_snapshot_begin(in.held);
     if (rc == 0) {
         output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
         rc = held_each(in.held, list_row, &l);
@@ -100,13 +100,14 @@ held_list(struct cmd_line *line)
         status = output_fini(&l.out);
     }
     if (rc == 0)
-        rc = unmerged_read(&in.dir, in.held, &kept);
+        rc = unmerged_read(&in.dir, in.held, &unmerged);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "read " HELD_FOLDER);
         status = CONFIG_EXIT_SYSTEM;
-    } else if (status == 0 && (l.any || kept.damaged > 0)) {
-        kept.held = kept.logs = 0; /* the rows say it; countd log list */
-        unmerged_warn(&kept, "not merged");
+    } else if (status == 0 && (l.any || unmerged.damaged > 0)) {
+        unmerged.held = unmerged.logs =
+            0; /* the rows say it; countd log list */
+        unmerged_warn(&unmerged, "not merged");
         status = CONFIG_EXIT_NEGATIVE;
     }
     store_session_close(&in);
@@ -135,7 +136,7 @@ drop_one(const struct cmd_line *line, struct store_session *in,
         return CONFIG_EXIT_SYSTEM;
     }
     (void)printf("dropped keyspace=%s held=%" PRIu64 "\n", text,
-                 records); /* the end of it tells what stdout did not take */
+                 records); /* output_fini() reports errors of stdout */
     return records > 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
 }
 

@@ -13,7 +13,7 @@ help_printed(void)
     return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }
 
-/* What there is; `out` is stderr where it answers a mistake. */
+/* Prints the list of commands; `out` is stderr after a usage error. */
 void
 help_overview(FILE *out)
 {

@@ -29,7 +29,7 @@ struct history_command {
 };
 
 static double
-largest(const struct countd_buckets *b)
+largest_value(const struct countd_buckets *b)
 {
     double most = 0;
 
@@ -46,7 +46,7 @@ static void
 print_rows(const struct history_command *h, struct output *out,
            const struct countd_buckets *b)
 {
-    const double most = largest(b);
+    const double most = largest_value(b);
     char from[TIME_TEXT_SIZE], sum[TABLE_SUM_SIZE], bar[CHART_BAR_MAX + 1];
 
     for (size_t i = 0; i < b->count; i++) {
@@ -62,7 +62,7 @@ print_rows(const struct history_command *h, struct output *out,
     }
 }
 
-/* All of it in one line; output_fini() tells what stdout did not take. */
+/* Prints the history as one line; output_fini() reports errors of stdout. */
 static void
 print_spark(const struct countd_buckets *b, unsigned width)
 {
@@ -73,7 +73,7 @@ print_spark(const struct countd_buckets *b, unsigned width)
 }
 
 static int
-print(const struct history_command *h, const struct countd_buckets *b)
+print_history(const struct history_command *h, const struct countd_buckets *b)
 {
     struct output out;
     unsigned width;
@@ -92,7 +92,7 @@ print(const struct history_command *h, const struct countd_buckets *b)
     output_rows_end(&out);
     if (width > 0 && b->count > 1)
         print_spark(b, width);
-    time_range_tell_since(&out, b->since, h->span.from, h->utc);
+    time_range_report_since(&out, b->since, h->span.from, h->utc);
     output_as_of(&out, b->as_of_ms);
     return output_fini(&out);
 }
@@ -141,7 +141,7 @@ cmd_history(struct cmd_line *line)
     (void)countd_close(c); /* nothing was sent to be counted */
     if (rc < 0)
         return time_range_failed(line, rc);
-    status = print(&h, buckets);
+    status = print_history(&h, buckets);
     countd_buckets_free(buckets);
     return status;
 }

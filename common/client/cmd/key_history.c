@@ -1,4 +1,5 @@
-/* common/client/cmd/key_history.c - see key_history.h. */
+/* common/client/cmd/key_history.c - see key_history.h: key_history_read()
+ * reads, key_history_facts() and key_history_print() print. */
 #include "common/client/cmd/key_history.h"
 
 #include <errno.h>
@@ -79,8 +80,9 @@ read_steps(struct key_history *p, struct store *store,
     return rc;
 }
 
-/* The first step that the keyspace has; and from when on any has all: the
- * coarsest keeps it longest, the finest tells best when it began. */
+/* Finds the finest step that the keyspace retains, and the time since which its
+ * history is complete: the coarsest step is retained longest, the finest one
+ * shows most exactly when history began. */
 static int
 find_step(struct key_history *p, struct store *store,
           struct store_history_query *ask, uint32_t end)
@@ -225,9 +227,9 @@ key_history_facts(const struct key_history *p, struct output *o, int64_t count)
                 p->kept ? sum_cell(outside, text) : cell_none());
 }
 
-/* output_fini() tells what stdout did not take. */
+/* Errors of stdout are reported by output_fini(). */
 void
-key_history_tell(const struct key_history *p, int64_t count, bool utc)
+key_history_summarize(const struct key_history *p, int64_t count, bool utc)
 {
     const int128 outside = (int128)count - p->sum;
     char when[TIME_TEXT_SIZE], text[TABLE_SUM_SIZE];

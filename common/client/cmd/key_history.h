@@ -54,9 +54,11 @@ void key_history_sort(struct key_history *p);
  * has one table, and countd history --tsv the other. */
 void key_history_print(const struct key_history *p, struct output *o, bool utc);
 
-/* What there is beside `count`: facts for programs, sentences for people. */
+/* Print what history contains of `count`: facts for programs, sentences for
+ * people. */
 void key_history_facts(const struct key_history *p, struct output *o,
                        int64_t count);
-void key_history_tell(const struct key_history *p, int64_t count, bool utc);
+void key_history_summarize(const struct key_history *p, int64_t count,
+                           bool utc);
 
 #endif

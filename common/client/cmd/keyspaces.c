@@ -1,8 +1,9 @@
-/* common/client/cmd/keyspaces.c - countd keyspaces: what there is, how many
- * keys, their total, and where on disk.
+/* common/client/cmd/keyspaces.c - countd keyspaces: the keyspaces, the
+ * number of their keys, their totals, and their files.
  *
- * Names and keys come page by page; totals are asked for a page at a time.
- * Size and file are known with access to the data directory only. */
+ * Names and keys arrive page by page; totals are requested a page at a time.
+ * Size and file are shown only with access to the data directory.  Read from
+ * the end: cmd_keyspaces(), run_list(), take_pages(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -80,7 +81,7 @@ print_entry(struct keyspaces_list *l, const struct entry *e)
 /* ---- a page ------------------------------------------------------------ */
 
 static int
-grow(struct keyspaces_list *l, size_t count)
+grow_list(struct keyspaces_list *l, size_t count)
 {
     const size_t capacity = 2 * (l->count + count);
     struct entry *larger;
@@ -124,7 +125,7 @@ take_page(struct keyspaces_list *l, const struct countd_rows *rows)
 {
     int rc;
 
-    rc = rows->count > 0 ? grow(l, rows->count) : 0;
+    rc = rows->count > 0 ? grow_list(l, rows->count) : 0;
     if (rc < 0 || rows->count == 0)
         return rc;
     for (size_t i = 0; i < rows->count; i++) {
@@ -189,7 +190,7 @@ open_dir(const struct cmd_line *line, struct keyspaces_list *l)
 }
 
 static int
-run(struct keyspaces_list *l)
+run_list(struct keyspaces_list *l)
 {
     const int rc = take_pages(l);
 
@@ -216,7 +217,7 @@ cmd_keyspaces(struct cmd_line *line)
         return status;
     }
     output_init(&l.out, line, columns, sizeof columns / sizeof columns[0]);
-    rc = run(&l);
+    rc = run_list(&l);
     if (l.answered)
         status = output_fini(&l.out);
     (void)countd_close(l.c); /* nothing was sent to be counted */

@@ -1,4 +1,5 @@
-/* common/client/cmd/lines.c - see lines.h. */
+/* common/client/cmd/lines.c - see lines.h: lines_open(), detect_format() at the
+ * first bytes, then lines_next() and lines_fill() in turn. */
 #include "common/client/cmd/lines.h"
 
 #include <assert.h>
@@ -37,7 +38,7 @@ void
 lines_close(struct lines *l)
 {
     if (l->gzip)
-        (void)inflateEnd(&l->z); /* frees; says only what we know */
+        (void)inflateEnd(&l->z);
     free(l->raw);
     free(l->text);
     if (l->fd > STDIN_FILENO)
@@ -100,15 +101,15 @@ find_magic(const uint8_t *bytes, size_t size)
     return memchr(bytes, '\0', size) != NULL ? "binary" : NULL;
 }
 
-/* The first bytes decide: gzip, text, or neither. */
+/* Determines from the first bytes: gzip, text, or neither. */
 static int
-start(struct lines *l)
+detect_format(struct lines *l)
 {
     ssize_t n = 0;
     size_t got = 0;
 
-    /* Two bytes tell gzip, and may come one at a time; a longer wait would keep
-     * the first line from being counted. */
+    /* Two bytes identify gzip, and may arrive one at a time. Waiting for more
+     * would delay the first line. */
     while (got < 2) {
         n = read_some(l, l->raw + got, LINES_BUFFER - got);
         if (n <= 0)
@@ -185,13 +186,13 @@ lines_fill(struct lines *l)
 
     if (l->ended)
         return l->at < l->end;
-    /* What is left is the beginning of a line; the whole must fit. */
+    /* The rest is the beginning of a line: make space for all of it. */
     memmove(l->text, l->text + l->at, l->end - l->at);
     l->end -= l->at;
     l->at = 0;
     assert(l->end < LINES_BUFFER);
     if (!l->started)
-        return start(l);
+        return detect_format(l);
     if (l->gzip)
         return fill_gzip(l);
     n = read_some(l, l->text + l->end, LINES_BUFFER - l->end);
@@ -202,11 +203,11 @@ lines_fill(struct lines *l)
     return !l->ended || l->at < l->end;
 }
 
-/* Gives `size` bytes and takes `taken`; false for the rest of a line whose
- * beginning was given already. */
+/* Returns `size` bytes in *text and consumes `taken`. False: they are the rest
+ * of a line whose beginning was returned already. */
 static bool
-give(struct lines *l, size_t size, size_t taken, bool cut, const char **text,
-     size_t *text_size)
+give_piece(struct lines *l, size_t size, size_t taken, bool cut,
+           const char **text, size_t *text_size)
 {
     const bool rest = l->skipping;
     const char *from = l->text + l->at;
@@ -243,11 +244,11 @@ lines_next(struct lines *l, const char **text, size_t *size)
         if (newline != NULL) {
             const size_t length = (size_t)(newline - from);
 
-            if (give(l, length, length + 1, false, text, size))
+            if (give_piece(l, length, length + 1, false, text, size))
                 return true;
         } else if (l->ended || left > LINES_SIZE_MAX) {
             /* The last line, or one too long whose end has not come. */
-            if (give(l, left, left, !l->ended, text, size))
+            if (give_piece(l, left, left, !l->ended, text, size))
                 return true;
         } else {
             return false;

@@ -49,11 +49,11 @@ void lines_close(struct lines *l);
 /* True when lines_fill() would not wait (for a pipe, a person). */
 bool lines_ready(const struct lines *l);
 
-/* Bytes of the file whose lines have been given, as far as that can be told:
- * what gzip was unpacked from counts at once. */
+/* Returns how many bytes of the file have been returned as lines. Of a gzip
+ * file, all bytes that were unpacked count. */
 uint64_t lines_done(const struct lines *l);
 
-/* Reads more.  1: look for lines again; 0: all has been given. */
+/* Reads more bytes. 1: there may be lines; 0: the end of the file. */
 int lines_fill(struct lines *l);
 
 /* The next whole line without its end; false: fill first. */

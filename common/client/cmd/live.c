@@ -1,5 +1,5 @@
-/* common/client/cmd/live.c - countd live get, stats, dump, who: look at
- * live counters and semaphores. */
+/* common/client/cmd/live.c - countd live get, stats, dump, who: show live
+ * counters and semaphores.  Read from the end: cmd_live(). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ print_values(const struct cmd_line *line, const struct countd_live_op *ops,
         if (count > 1 || out.format != OUTPUT_PEOPLE)
             output_row(&out, cells);
         else if (found)
-            (void)printf("%" PRIu32 "\n", ops[i].value); /* fini tells */
+            (void)printf("%" PRIu32 "\n", ops[i].value);
     }
     output_rows_end(&out);
     written = output_fini(&out);
@@ -82,8 +82,8 @@ print_values(const struct cmd_line *line, const struct countd_live_op *ops,
 }
 
 static int
-get(const struct cmd_line *line, struct countd_live *l,
-    struct countd_live_op *ops, size_t count)
+get_values(const struct cmd_line *line, struct countd_live *l,
+           struct countd_live_op *ops, size_t count)
 {
     char *text = malloc(LIVE_TEXT_SIZE);
     int rc, status;
@@ -114,7 +114,7 @@ live_get(struct cmd_line *line)
     if (status == 0)
         status = live_connect(line, &l);
     if (status == 0)
-        status = get(line, l, ops, count);
+        status = get_values(line, l, ops, count);
     countd_live_close(l);
     free_ops(ops, count);
     return status;
@@ -182,7 +182,8 @@ print_record(void *ctx, const void *name, size_t size, uint32_t current,
     (void)name_escape(name, size, p->text); /* its NUL ends it */
     cells[2] = cell_text(p->text);
     output_row(&p->out, cells);
-    return ferror(stdout) ? 1 : 0; /* nobody reads: output_fini() tells */
+    return ferror(stdout) ? 1
+                          : 0; /* stdout was closed: output_fini() reports it */
 }
 
 static int

@@ -14,7 +14,7 @@
 #include "common/wire/frame.h"
 
 #define LIVE_NAME_MAX FRAME_NAME_MAX
-/* Of a name in its text form, with NUL. */
+/* Size of a name in text form, with NUL. */
 #define LIVE_TEXT_SIZE (4 * (size_t)LIVE_NAME_MAX + 1)
 
 struct live_name {

@@ -1,10 +1,10 @@
 /* common/client/cmd/load.c - countd load: increments from lines of text.
  *
- * What a line is: increment_line.h.  Bad lines are reported and passed over;
- * whatever the server does not acknowledge is reported as such, never sent
- * twice.  Of the latest increments it is remembered where they came from, to
- * say up to which line of which file they are acknowledged when a connection
- * breaks.
+ * increment_line.h defines a line.  Bad lines are reported and skipped;
+ * increments that the server does not acknowledge are reported and never sent
+ * twice.  The file and line of the latest increments are remembered, so that
+ * after a broken connection the command reports up to which line they are
+ * acknowledged.  Read from the end: cmd_load(), load_files(), load_file().
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -96,13 +96,13 @@ give_time(struct load *l)
 }
 
 static void
-show(struct load *l, const struct lines *lines)
+show_progress(struct load *l, const struct lines *lines)
 {
     progress_show(&l->progress, l->past + (lines ? lines_done(lines) : 0),
                   l->sent, "increment");
 }
 
-/* -EINTR: a signal came before there was room for it. */
+/* -EINTR: a signal came before the record was buffered. */
 static int
 send_record(struct load *l, const struct lines *lines,
             const struct increment *record)
@@ -115,7 +115,7 @@ send_record(struct load *l, const struct lines *lines,
                          record->key.bytes, record->key.size, record->count);
         if (rc != -EAGAIN)
             break;
-        show(l, lines);
+        show_progress(l, lines);
         rc = give_time(l);
         if (rc < 0 && rc != -EAGAIN)
             return rc;
@@ -150,9 +150,9 @@ take_line(struct load *l, const struct lines *lines, const char *text,
     return send_record(l, lines, &record);
 }
 
-/* Waits until all is acknowledged (silent port: sent). */
+/* Waits until all is acknowledged (on a silent port: sent). */
 static int
-drain(struct load *l, const struct lines *lines)
+await_acks(struct load *l, const struct lines *lines)
 {
     int rc;
 
@@ -163,7 +163,7 @@ drain(struct load *l, const struct lines *lines)
         rc = give_time(l);
         if (rc != -EAGAIN)
             progress_due(&l->progress);
-        show(l, lines);
+        show_progress(l, lines);
     } while (rc == -EAGAIN);
     return rc;
 }
@@ -183,7 +183,7 @@ take_lines(struct load *l, struct lines *lines)
         if (rc == 0)
             l->last_line = lines->number;
         if (lines->number % LOOK_LINES == 0) {
-            show(l, lines);
+            show_progress(l, lines);
             l->stopped |= interrupt_asked(&l->stop);
         }
     }
@@ -204,8 +204,8 @@ open_failed(struct load *l, int rc)
         l->file_status = status;
 }
 
-/* Says why a file could not be read to its end; what came before it is sent
- * all the same. */
+/* Reports why a file could not be read to its end. The lines before that are
+ * still sent. */
 static void
 file_failed(struct load *l, const struct lines *lines, int rc)
 {
@@ -249,7 +249,7 @@ load_file(struct load *l, const char *path)
     while (rc == 0 && !l->stopped) {
         /* Before waiting for a pipe, what came so far is made durable. */
         if (!lines_ready(&lines)) {
-            rc = drain(l, &lines);
+            rc = await_acks(l, &lines);
             l->stopped |= rc == 0 && interrupt_wait(&l->stop, lines.fd);
             if (rc < 0 || l->stopped)
                 break;
@@ -271,7 +271,7 @@ load_file(struct load *l, const char *path)
 
 /* ---- the whole --------------------------------------------------------- */
 
-/* Bytes of all files; 0 when one of them is no plain file. */
+/* Returns the bytes of all files; 0 if one of them is not a regular file. */
 static uint64_t
 total_size(const struct cmd_line *line)
 {
@@ -329,8 +329,8 @@ print_place(const struct load *l, uint64_t number, const char *what)
          p->line, what);
 }
 
-/* After an error: what may be counted on, so that nobody loads lines again
- * that are in, or forgets those that are not. */
+/* After an error: reports which lines are counted and which are not, so that
+ * the user loads no line twice and forgets none.*/
 static void
 print_loss(struct load *l)
 {
@@ -351,7 +351,7 @@ print_loss(struct load *l)
 }
 
 static int
-run(struct load *l)
+load_files(struct load *l)
 {
     const struct cmd_line *line = l->line;
     int rc = 0;
@@ -361,7 +361,7 @@ run(struct load *l)
     for (int i = 0; rc == 0 && !l->stopped && i < line->arg_count; i++)
         rc = load_file(l, line->args[i]);
     if (rc == 0)
-        rc = drain(l, NULL);
+        rc = await_acks(l, NULL);
     progress_clear(&l->progress);
     if (l->stop.signo != 0)
         diag(DIAG_WARNING,
@@ -375,7 +375,7 @@ run(struct load *l)
 }
 
 static int
-load(struct load *l)
+load_with_places(struct load *l)
 {
     int rc, status;
 
@@ -387,7 +387,7 @@ load(struct load *l)
         return CONFIG_EXIT_SYSTEM;
     }
     progress_init(&l->progress, "loading", total_size(l->line));
-    status = run(l);
+    status = load_files(l);
     interrupt_fini(&l->stop);
     free(l->places);
     return status;
@@ -412,7 +412,7 @@ cmd_load(struct cmd_line *line)
         status = cmd_connect(line, l.peer, BUFFER_SIZE, &l.c);
     if (status != 0)
         return status;
-    status = load(&l);
+    status = load_with_places(&l);
     (void)countd_close(l.c); /* print_loss() has told what went with it */
     if (status == 0 && l.file_status != 0)
         return l.file_status;

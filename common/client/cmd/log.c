@@ -1,6 +1,7 @@
 /* common/client/cmd/log.c - countd log: dump and verify of one commit log.
  *
- * These only look.  list is in log_list.c, salvage in salvage.c.
+ * Both only read.  list is in log_list.c, salvage in salvage.c.  Read from the
+ * end: cmd_log().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -275,7 +276,7 @@ print_report(const struct cmd_line *line, const char *name,
     if (out.format == OUTPUT_JSON)
         return output_fini(&out);
 
-    /* output_fini() tells what stdout did not take. */
+    /* output_fini() reports errors of stdout. */
     if (r->headers_rc == 0 && r->header.state == LOG_EMPTY)
         (void)printf("log %s: empty, epoch %" PRIu64 ", %" PRIu32 " slots\n",
                      name, r->header.epoch, r->header.slots);
@@ -346,7 +347,7 @@ run_verify(struct cmd_line *line, const struct datadir *d, const char *name)
 /* ---- the subcommand ---------------------------------------------------- */
 
 static int
-misuse(void)
+report_misuse(void)
 {
     diag(DIAG_ERROR,
          "usage: countd log [options] [list | dump N | verify N | salvage "
@@ -366,9 +367,9 @@ cmd_log(struct cmd_line *line)
     int status;
 
     if (!list && !dump && !verify && strcmp(what, "salvage") != 0)
-        return misuse();
+        return report_misuse();
     if (line->arg_count != (list && line->arg_count == 0 ? 0 : list ? 1 : 2))
-        return misuse();
+        return report_misuse();
     status = list ? 0 : log_argument(line->args[1], name);
     if (status != 0)
         return status;

@@ -1,8 +1,9 @@
 /* common/client/cmd/log_apply.c - see log_apply.h.
  *
- * Of each keyspace's logs the marks tell what is in.  Those that agree go in
- * together, one group after the other; each group is asked for again when
- * another process got in between. */
+ * log_apply_add() collects increments; log_apply_apply() writes them.  The
+ * marks of a keyspace show which of the logs it contains.  Logs whose marks
+ * agree are applied together, one group after the other; if another process
+ * merges in between, the marks of the group are read again. */
 #include "common/client/cmd/log_apply.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 /* ---- adding ------------------------------------------------------------ */
 
 static int
-grow(void **at, size_t *room, size_t need, size_t item_size)
+grow_array(void **at, size_t *room, size_t need, size_t item_size)
 {
     size_t larger = *room ? *room : 1024;
     void *moved;
@@ -56,7 +57,7 @@ log_apply_log(struct log_apply *s, const struct store_fill *mark)
 {
     void *marks = s->marks;
     const int rc =
-        grow(&marks, &s->log_room, s->log_count + 1, sizeof *s->marks);
+        grow_array(&marks, &s->log_room, s->log_count + 1, sizeof *s->marks);
 
     s->marks = marks;
     if (rc == 0)
@@ -75,10 +76,10 @@ log_apply_add(struct log_apply *s, const struct message *m,
 
     if (m->increment == 0)
         return 0; /* it changes nothing and makes no key */
-    rc = grow(&records, &s->room, s->count + 1, sizeof *s->records);
+    rc = grow_array(&records, &s->room, s->count + 1, sizeof *s->records);
     s->records = records;
     if (rc == 0)
-        rc = grow(&bytes, &s->bytes_room, s->bytes_size + names, 1);
+        rc = grow_array(&bytes, &s->bytes_room, s->bytes_size + names, 1);
     s->bytes = bytes;
     if (rc < 0)
         return rc;
@@ -232,7 +233,8 @@ see_mark(void *ctx, const struct store_fill *m,
     return 0;
 }
 
-/* Of two fills of one epoch the later one is told by its first increment. */
+/* Of two fills with the same epoch, the one whose first increment is later is
+ * the later fill. */
 static int
 settle_other(struct round *r, size_t i)
 {
@@ -295,7 +297,8 @@ apply_group(struct round *r)
     return rc;
 }
 
-/* What is in already, or passed, is only counted. */
+/* Records that are merged already, or superseded by a later fill, are only
+ * counted. */
 static int
 settle_group(struct round *r, enum store_mark_state state)
 {
@@ -469,7 +472,7 @@ apply_keyspace(struct round *r)
     do {
         *r->result = before;
         list_logs(r);
-        rc = r->how->held != NULL ? unmerged_look(r->how->held) : 0;
+        rc = r->how->held != NULL ? unmerged_snapshot_begin(r->how->held) : 0;
         if (rc == 0 && r->how->held != NULL)
             rc = ask_held(r, &held);
 #ifdef COUNTD_MUTANT_COMMANDS_PASS_HELD

@@ -6,9 +6,9 @@
  *     ...
  *     rc = log_apply_apply(&s, store, &how);
  *
- * A worker does the same (worker/fold.h) at fifty times the speed, in memory it
- * shares out; this is for commands, and has no limit of its own: whoever adds
- * keeps count.
+ * A worker does the same (worker/fold.h) at fifty times the speed, in bounded
+ * memory.  This one is for commands and has no limit: the caller bounds what it
+ * adds.
  *
  * Ownership: struct log_apply is the caller's; all zeros is an empty one.
  * Errors: 0 or a negative errno.
@@ -41,7 +41,7 @@ struct log_apply {
     uint8_t *bytes;
     size_t bytes_size, bytes_room;
 
-    /* Of one keyspace. */
+    /* Increments and marks of the current keyspace. */
     struct store_delta *deltas;
     struct store_fill *touched;
     struct store_mark_info *infos;
@@ -60,10 +60,10 @@ int log_apply_log(struct log_apply *s, const struct store_fill *mark);
 int log_apply_add(struct log_apply *s, const struct message *m,
                   uint64_t received_ms);
 
-/* What becomes of the records. */
+/* How many records were applied, held or skipped. */
 struct log_apply_result {
-    uint64_t merged;  /* records that are in now */
-    uint64_t already; /* that were in: the very fill is */
+    uint64_t merged;  /* records merged by this call */
+    uint64_t already; /* records whose fill was merged before */
     uint64_t held;    /* that wait behind what was held for their keyspace */
     uint64_t passed;  /* a later fill of their log is in */
     uint64_t failed;  /* keyspaces that refused */
@@ -72,10 +72,10 @@ struct log_apply_result {
 struct log_apply_how {
     struct held *held; /* NULL: nothing is held (a dry run against nothing) */
     bool dry_run;      /* only ask the marks */
-    bool go_on;        /* behind a keyspace that refuses */
-    bool pass;         /* a later fill is no refusal: the records are passed */
-    uint64_t wait_ms;  /* for another process that is writing */
-    long (*holder)(void *ctx); /* who that is; NULL: not known */
+    bool go_on;        /* continue after a keyspace that refuses */
+    bool pass;         /* skip records whose keyspace has a later fill */
+    uint64_t wait_ms;  /* at most, for another process that is writing */
+    long (*holder)(void *ctx); /* its pid; NULL: unknown */
     void *ctx;
 
     /* Says that a keyspace refused, and why: -ERANGE it has a later fill of

@@ -21,7 +21,7 @@ static const struct table_column list_columns[] = {
     {"epoch", "epoch", true}, {"uuid", "uuid", false},
 };
 
-/* What is known of one file. */
+/* State and header of one file. */
 struct looked {
     const char *state;
     bool header_known;
@@ -99,8 +99,9 @@ look_at_header(int fd, const struct logfile *f, struct looked *out)
     }
 }
 
-/* Does not claim, so it disturbs nobody: of a full log that its user may not
- * open only the mode and the time of its first message are shown. */
+/* Reads a file without claiming it, so no daemon is disturbed. A full log that
+ * this user may not open is shown with its mode and the time of its first
+ * message only. */
 static void
 look_at(int log_fd, const struct logfile *f, struct looked *out)
 {

@@ -1,4 +1,5 @@
-/* common/client/cmd/logfile.c - see logfile.h. */
+/* common/client/cmd/logfile.c - see logfile.h: logfile_list_read() lists a
+ * folder, logfile_open() opens a log without disturbing the daemons. */
 #include "common/client/cmd/logfile.h"
 
 #include <assert.h>
@@ -162,8 +163,8 @@ logfile_list_free(struct logfile_list *list)
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* With the flock nobody else may change the mode: opens the file up, opens
- * it, and puts the mode back. */
+/* Sets a readable mode, opens the file, restores the mode. Only the holder of
+ * the flock may change the mode. */
 static int
 open_with_flock(int log_fd, const char *name, int lock_fd)
 {

@@ -1,4 +1,5 @@
-/* common/client/cmd/output.c - see output.h. */
+/* common/client/cmd/output.c - see output.h: output_init(), output_fact() and
+ * output_row(), output_rows_end(), output_fini(). */
 #include "common/client/cmd/output.h"
 
 #include <assert.h>
@@ -8,10 +9,10 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
-/* After so many rows a page is printed; columns can only widen from then on,
- * and memory stays bounded. */
+/* A page is printed when it has PAGE_ROWS rows or PAGE_SIZE bytes of text, so
+ * memory is bounded; later pages only widen columns. */
 #define PAGE_ROWS 4096
-#define PAGE_SIZE ((size_t)1 << 20) /* or so many bytes of text */
+#define PAGE_SIZE ((size_t)1 << 20)
 
 /* Errors of stdout are sticky: every print below is followed, at the end, by
  * the one check in output_fini(). */
@@ -70,9 +71,9 @@ begin_table(struct output *o)
     return &o->table;
 }
 
-/* What the buffer has goes to stdout. */
+/* Writes the buffer to stdout. */
 static void
-flush(struct output *o)
+flush_table(struct output *o)
 {
     assert(!o->table.out.is_full);
     (void)fwrite(o->buffer, 1, table_size(&o->table), stdout);
@@ -94,7 +95,7 @@ output_next_rows(struct output *o, const char *key,
 /* ---- a page for people ------------------------------------------------- */
 
 static bool
-keep(struct output *o, const char *text)
+buffer_text(struct output *o, const char *text)
 {
     const size_t size = strlen(text) + 1;
 
@@ -158,7 +159,7 @@ keep_row(struct output *o, const struct cell *cells)
         const char *text = cell_plain(&cells[i], o->raw, buffer);
         const int width = text_width(text);
 
-        if (o->failed || !keep(o, text))
+        if (o->failed || !buffer_text(o, text))
             return;
         if (width > o->widths[i])
             o->widths[i] = width;
@@ -175,7 +176,7 @@ output_fact(struct output *o, const char *key, struct cell value)
     if (o->format != OUTPUT_JSON)
         return;
     table_fact(begin_table(o), key, value);
-    flush(o);
+    flush_table(o);
 }
 
 /* The caller may have added a column, or left one out, since the beginning. */
@@ -188,7 +189,7 @@ output_row(struct output *o, const struct cell *cells)
     }
     begin_table(o)->column_count = o->column_count;
     table_row(&o->table, cells);
-    flush(o);
+    flush_table(o);
 }
 
 void
@@ -199,7 +200,7 @@ output_rows_end(struct output *o)
         return;
     }
     table_rows_end(begin_table(o));
-    flush(o);
+    flush_table(o);
 }
 
 const char *
@@ -246,7 +247,7 @@ output_fini(struct output *o)
         print_page(o);
     if (o->format == OUTPUT_JSON) {
         table_end(begin_table(o));
-        flush(o);
+        flush_table(o);
     }
     free(o->text);
     o->text = NULL;

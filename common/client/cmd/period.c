@@ -1,4 +1,5 @@
-/* common/client/cmd/period.c - see period.h. */
+/* common/client/cmd/period.c - see period.h: period_top() prints the largest
+ * keys of a time range, period_rank() one key. */
 #include "common/client/cmd/period.h"
 
 #include <errno.h>
@@ -43,17 +44,17 @@ period_is_asked(const struct cmd_line *line)
 }
 
 static int
-ask(struct countd *c, const struct period_command *p,
-    const struct time_range *s, int64_t length, struct countd_top **out)
+request_top(struct countd *c, const struct period_command *p,
+            const struct time_range *s, int64_t length, struct countd_top **out)
 {
     return countd_period_top(c, p->keyspace.bytes, p->keyspace.size, s->from,
                              s->to, length, out);
 }
 
-/* Widens the span to the finest steps that nothing is missing from, or that
- * least is missing from.  A length of 0 asks for no more than that. */
+/* Widens the time range to the finest steps for which history is complete, or
+ * else least incomplete. A request of length 0 returns `since` without rows. */
 static int
-fit(struct countd *c, struct period_command *p)
+widen_to_steps(struct countd *c, struct period_command *p)
 {
     static const int64_t steps[] = {60, 3600, 86400};
     struct time_range best = p->span;
@@ -65,7 +66,7 @@ fit(struct countd *c, struct period_command *p)
         const struct time_range s = time_range_widen(&p->span, steps[i], true);
         struct countd_top *top;
 
-        rc = ask(c, p, &s, 0, &top);
+        rc = request_top(c, p, &s, 0, &top);
         if (rc == -EINVAL)
             continue;
         if (rc < 0)
@@ -83,7 +84,7 @@ fit(struct countd *c, struct period_command *p)
 }
 
 static int128
-whole(const struct countd_sum *s)
+sum_to_int128(const struct countd_sum *s)
 {
     return (int128)s->high * ((int128)1 << 64) + (int128)s->low;
 }
@@ -95,7 +96,8 @@ print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
     const double value = chart_value(&row->sum);
     const double most = chart_value(&top->rows[0].sum);
     const bool known = top->before_known;
-    const int128 change = whole(&row->sum) - whole(&row->before);
+    const int128 change =
+        sum_to_int128(&row->sum) - sum_to_int128(&row->before);
     char sum[TABLE_SUM_SIZE], before[TABLE_SUM_SIZE], text[TABLE_SUM_SIZE];
     char bar[CHART_BAR_MAX + 1] = "";
     const struct cell cells[] = {
@@ -115,7 +117,7 @@ print_row(struct output *out, int64_t rank, const struct countd_top_row *row,
 }
 
 static void
-begin(struct output *out, const struct period_command *p, int64_t since)
+print_scope(struct output *out, const struct period_command *p, int64_t since)
 {
     output_fact(out, "keyspace",
                 cell_name(p->keyspace.bytes, p->keyspace.size));
@@ -127,8 +129,8 @@ begin(struct output *out, const struct period_command *p, int64_t since)
 }
 
 static int
-finish(struct output *out, const struct period_command *p, int64_t since,
-       int64_t as_of_ms)
+print_end(struct output *out, const struct period_command *p, int64_t since,
+          int64_t as_of_ms)
 {
     char from[TIME_TEXT_SIZE], to[TIME_TEXT_SIZE];
 
@@ -137,7 +139,7 @@ finish(struct output *out, const struct period_command *p, int64_t since,
         time_text_format((uint64_t)p->span.to * 1000, p->utc, to);
         (void)printf("from %s to %s\n", from, to);
     }
-    time_range_tell_since(out, since, p->span.from, p->utc);
+    time_range_report_since(out, since, p->span.from, p->utc);
     output_as_of(out, as_of_ms);
     return output_fini(out);
 }
@@ -150,14 +152,14 @@ print_top(const struct period_command *p, const struct countd_top *top)
     output_init(&out, p->line, columns, 5);
     if (chart_width(&out) > 0)
         out.column_count = 6;
-    begin(&out, p, top->since);
+    print_scope(&out, p, top->since);
     for (size_t i = 0; i < top->count; i++)
         print_row(&out, (int64_t)i, &top->rows[i], top);
     output_rows_end(&out);
-    return finish(&out, p, top->since, top->as_of_ms);
+    return print_end(&out, p, top->since, top->as_of_ms);
 }
 
-/* Of one row the facts of JSON need no list. */
+/* Prints the rank of one key; JSON has it as facts, without rows. */
 static int
 print_rank(const struct period_command *p, const struct countd_period *r)
 {
@@ -171,14 +173,14 @@ print_rank(const struct period_command *p, const struct countd_period *r)
     struct output out;
 
     output_init(&out, p->line, rank_columns, 3);
-    begin(&out, p, r->since);
+    print_scope(&out, p, r->since);
     for (size_t i = 0; i < 3; i++)
         output_fact(&out, rank_columns[i].key, cells[i]);
     if (any && out.format != OUTPUT_JSON) {
         output_row(&out, cells);
         output_rows_end(&out);
     }
-    return finish(&out, p, r->since, r->as_of_ms);
+    return print_end(&out, p, r->since, r->as_of_ms);
 }
 
 /* A handle, and what is asked about; an exit status. */
@@ -209,9 +211,9 @@ period_top(const struct cmd_line *line, int64_t length)
     status = open_period(&p, &c);
     if (status != 0)
         return status;
-    rc = fit(c, &p);
+    rc = widen_to_steps(c, &p);
     if (rc == 0)
-        rc = ask(c, &p, &p.span, p.length, &top);
+        rc = request_top(c, &p, &p.span, p.length, &top);
     (void)countd_close(c); /* nothing was sent to be counted */
     if (rc < 0)
         return time_range_failed(line, rc);
@@ -233,7 +235,7 @@ period_rank(const struct cmd_line *line)
         status = open_period(&p, &c);
     if (status != 0)
         return status;
-    rc = fit(c, &p);
+    rc = widen_to_steps(c, &p);
     if (rc == 0)
         rc = countd_period_rank(c, p.keyspace.bytes, p.keyspace.size,
                                 p.key.bytes, p.key.size, p.span.from, p.span.to,

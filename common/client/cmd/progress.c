@@ -16,11 +16,11 @@
 #define LINE_TEXT     256
 #define INTERVAL_MS   100
 #define LEFT_AFTER_MS 1000
-#define LEFT_MAX_S    360000 /* 6000m00s: who waits for that? */
+#define LEFT_MAX_S    360000 /* 6000m00s; longer estimates are not shown */
 
-/* a / b of `whole`, through 128 bits, where the product fits. */
+/* Returns a / b of `whole`, in 128 bits because the product exceeds 64. */
 static uint64_t
-share(uint64_t a, uint64_t b, uint64_t whole)
+scale_share(uint64_t a, uint64_t b, uint64_t whole)
 {
     return (uint64_t)((uint128)a * whole / b);
 }
@@ -54,10 +54,10 @@ put_bar(const struct progress *p, uint64_t done, char bar[BAR_TEXT])
         return;
     bar[0] = '[';
     memset(bar + 1, '.', BAR_SIZE);
-    memset(bar + 1, '#', share(at, p->total, BAR_SIZE));
+    memset(bar + 1, '#', scale_share(at, p->total, BAR_SIZE));
     (void)snprintf(bar + 1 + BAR_SIZE, BAR_TEXT - 1 - BAR_SIZE,
                    "] %3" PRIu64 "%% ",
-                   share(at, p->total, 100)); /* fits: three digits */
+                   scale_share(at, p->total, 100)); /* fits: three digits */
 }
 
 /* ", 1m05s left" at the speed up to now, once that says something. */
@@ -70,7 +70,7 @@ put_left(const struct progress *p, uint64_t done, uint64_t dead_fills_ms,
     left[0] = '\0';
     if (done == 0 || done >= p->total || dead_fills_ms < LEFT_AFTER_MS)
         return;
-    seconds = share(p->total - done, done, dead_fills_ms) / 1000 + 1;
+    seconds = scale_share(p->total - done, done, dead_fills_ms) / 1000 + 1;
     if (seconds >= LEFT_MAX_S)
         return;
     /* Both fit: see LEFT_MAX_S. */
@@ -81,9 +81,9 @@ put_left(const struct progress *p, uint64_t done, uint64_t dead_fills_ms,
                        seconds / 60, seconds % 60);
 }
 
-/* Columns of the terminal; 0: not known. */
+/* Returns the columns of the terminal; 0: unknown. */
 static size_t
-columns(void)
+terminal_columns(void)
 {
     struct winsize size;
 
@@ -105,7 +105,7 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
         return;
     p->due = false;
     p->drawn_ms = now;
-    width = columns();
+    width = terminal_columns();
     put_bar(p, done, bar);
     put_left(p, done, spent, left);
     /* A line that wraps cannot be cleared: in a narrow terminal without the
@@ -114,14 +114,14 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
         size = snprintf(line, sizeof line,
                         "%s %s%" PRIu64 " %s%s, %" PRIu64 "/s%s", p->what,
                         shown, count, thing, count == 1 ? "" : "s",
-                        spent > 0 ? share(count, spent, 1000) : 0, left);
+                        spent > 0 ? scale_share(count, spent, 1000) : 0, left);
         if (shown[0] != '[' || width == 0 || (size_t)size < width)
             break;
         shown += 1 + BAR_SIZE + 2 + strspn(shown + 1 + BAR_SIZE + 2, " ");
     }
     if (width == 0 || width > sizeof line)
         width = sizeof line;
-    /* A bar that cannot be drawn is no reason to stop. */
+    /* Errors of stderr are ignored: the work goes on without a progress bar. */
     (void)fprintf(stderr, "\r\033[K%.*s", (int)width - 1, line);
     (void)fflush(stderr);
 }

@@ -27,9 +27,9 @@ static const struct verb {
 /* ---- what went wrong ------------------------------------------------------
  */
 
-/* An answer that is no; NULL: it is another trouble. */
+/* Returns the text of a refusal; NULL: `rc` is another error. */
 static const char *
-refusal(int rc)
+refusal_text(int rc)
 {
     switch (rc) {
     case -EDQUOT:
@@ -52,11 +52,11 @@ refusal(int rc)
 }
 
 static int
-failed(const struct cmd_line *line, int rc)
+report_failure(const struct cmd_line *line, int rc)
 {
     struct cmd_place place;
     const char *where = place.text;
-    const char *no = refusal(rc);
+    const char *no = refusal_text(rc);
 
     if (no) {
         diag(DIAG_ERROR, "%s", no);
@@ -85,8 +85,9 @@ failed(const struct cmd_line *line, int rc)
         break;
     case -EADDRNOTAVAIL:
     case -EINVAL:
-        diag(DIAG_ERROR, "a name, key or number that cannot be, or "
-                         "http.listen is no address to connect to");
+        diag(DIAG_ERROR,
+             "invalid name, key or amount, or http.listen is not an "
+             "address");
         return CONFIG_EXIT_USAGE;
     default:
         diag_errno(DIAG_ERROR, rc, "countd-write at %s", where);
@@ -109,7 +110,7 @@ print_answer(const struct cmd_line *line, const struct countd_quota_answer *a)
     output_fact(&out, "remaining", cell_number(a->remaining));
     if (out.format != OUTPUT_JSON && a->number > 0)
         (void)printf("%" PRIu64 "%c", a->number,
-                     out.format == OUTPUT_TSV ? '\t' : ' '); /* fini tells */
+                     out.format == OUTPUT_TSV ? '\t' : ' ');
     if (out.format != OUTPUT_JSON)
         (void)printf("%" PRId64 "\n", a->remaining);
     return output_fini(&out);
@@ -126,7 +127,7 @@ print_quota(void *ctx, const char *name, int64_t limit, int64_t remaining)
 }
 
 static int
-list(const struct cmd_line *line, struct countd_http *h)
+list_quotas(const struct cmd_line *line, struct countd_http *h)
 {
     static const struct table_column columns[] = {
         {"name", "name", false},
@@ -139,11 +140,12 @@ list(const struct cmd_line *line, struct countd_http *h)
     rc = countd_quota_list(h, print_quota, &out);
     output_rows_end(&out);
     status = output_fini(&out);
-    return rc < 0 ? failed(line, rc) : status;
+    return rc < 0 ? report_failure(line, rc) : status;
 }
 
 static int
-act(const struct cmd_line *line, const struct verb *verb, int64_t value)
+request_change(const struct cmd_line *line, const struct verb *verb,
+               int64_t value)
 {
     struct countd_http_options options = {.size = sizeof options};
     struct cmd_place place;
@@ -156,13 +158,13 @@ act(const struct cmd_line *line, const struct verb *verb, int64_t value)
     options.address = place.directory ? NULL : place.address;
     rc = countd_http_open(&h, &options);
     if (rc < 0)
-        return failed(line, rc);
+        return report_failure(line, rc);
     if (!verb) {
-        status = list(line, h);
+        status = list_quotas(line, h);
     } else {
         rc = countd_quota(h, cmd_value(line, "name"), verb->op, value,
                           cmd_value(line, "key"), &a);
-        status = rc < 0 ? failed(line, rc) : print_answer(line, &a);
+        status = rc < 0 ? report_failure(line, rc) : print_answer(line, &a);
     }
     countd_http_close(h);
     return status;
@@ -189,5 +191,5 @@ cmd_quota(struct cmd_line *line)
         return cmd_misuse(line, word, "needs --name");
     if (verb && verb->value)
         status = cmd_number(line->args[1], "N", 0, INT64_MAX, &value);
-    return status != 0 ? status : act(line, verb, value);
+    return status != 0 ? status : request_change(line, verb, value);
 }

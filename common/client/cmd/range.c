@@ -1,4 +1,5 @@
-/* common/client/cmd/range.c - countd top, countd range: rows by count. */
+/* common/client/cmd/range.c - countd top, countd range: rows by count. Read
+ * from the end: cmd_top(), cmd_range(), run_range(). */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -31,8 +32,8 @@ struct range_command {
     struct output out;
 };
 
-/* What came beyond a limit of int64 is lost, if anything did: countd get tells.
- */
+/* At a limit of int64 increments may have been lost; countd get shows whether
+ * any were. */
 static bool
 is_at_limit(int64_t count)
 {
@@ -66,17 +67,17 @@ settle_offset(struct range_command *r, const struct countd_rows *rows)
 }
 
 static void
-begin(struct range_command *r)
+print_scope(struct range_command *r)
 {
     r->answered = true;
     output_fact(&r->out, "keyspace",
                 cell_name(r->keyspace.bytes, r->keyspace.size));
 }
 
-/* What rows alone do not tell: flagged counters, and that requests which are
- * each of their own moment do not fit together. */
+/* Reports what the rows do not show: saturated counters, and changes between
+ * the requests of a long answer. */
 static void
-tell_facts(struct range_command *r)
+report_facts(struct range_command *r)
 {
     struct countd_facts after;
 
@@ -85,7 +86,7 @@ tell_facts(struct range_command *r)
         diag(DIAG_INFO,
              "saturated=%" PRId64
              " of the keyspace's counters, which once left "
-             "the range of 64 bits; countd get tells which",
+             "the range of 64 bits; countd get shows which",
              r->before.saturated);
     if (r->paged &&
         countd_about(r->c, r->keyspace.bytes, r->keyspace.size, NULL, 0,
@@ -99,12 +100,12 @@ tell_facts(struct range_command *r)
 }
 
 static int
-finish(struct range_command *r, int rc)
+print_end(struct range_command *r, int rc)
 {
     output_rows_end(&r->out);
     if (rc == 0 && !r->missing)
-        tell_facts(r);
-    /* Of nothing only a program wants to know how fresh it is. */
+        report_facts(r);
+    /* No rows: only JSON output includes as_of_ms. */
     if (rc == 0 && (!r->missing || r->out.format == OUTPUT_JSON))
         output_as_of(&r->out, r->as_of_ms);
     return output_fini(&r->out);
@@ -145,7 +146,7 @@ print_pages(struct range_command *r)
         if (first)
             r->as_of_ms = rows->as_of_ms;
         if (first)
-            begin(r);
+            print_scope(r);
         first = false;
         rc = settle_offset(r, rows);
         if (rc == 0)
@@ -160,7 +161,7 @@ print_pages(struct range_command *r)
 }
 
 static int
-run(struct cmd_line *line, struct range_command *r)
+run_range(struct cmd_line *line, struct range_command *r)
 {
     int status, rc, ended;
 
@@ -174,7 +175,7 @@ run(struct cmd_line *line, struct range_command *r)
     if (r->out.format == OUTPUT_JSON)
         r->out.column_count = sizeof columns / sizeof columns[0];
     rc = print_pages(r);
-    ended = r->answered ? finish(r, rc) : 0;
+    ended = r->answered ? print_end(r, rc) : 0;
     countd_close(r->c);
     if (rc < 0)
         return cmd_peer_failed(line, CMD_READER, rc);
@@ -196,7 +197,7 @@ cmd_top(struct cmd_line *line)
         status = cmd_number(line->args[1], "N", 1, INT64_MAX, &r.length);
     if (status == 0 && period_is_asked(line))
         return period_top(line, r.length);
-    return status != 0 ? status : run(line, &r);
+    return status != 0 ? status : run_range(line, &r);
 }
 
 int
@@ -210,5 +211,5 @@ cmd_range(struct cmd_line *line)
         cmd_number(line->args[1], "offset", -INT64_MAX, INT64_MAX, &r.offset);
     if (status == 0)
         status = cmd_number(line->args[2], "length", 0, INT64_MAX, &r.length);
-    return status != 0 ? status : run(line, &r);
+    return status != 0 ? status : run_range(line, &r);
 }

@@ -10,7 +10,8 @@
  *
  * A log is taken as a whole or not at all: --from and --to go by its first
  * increment.  Nothing of it is applied before all of it has been checked.
- */
+ *
+ * Read from the end: cmd_replay(), replay_log(), apply_read(). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
     char text[NAME_TEXT_SIZE];
 
     progress_clear(&r->progress);
-    (void)name_escape(name, name_size, text); /* the NUL ends it */
+    (void)name_escape(name, name_size, text);
     diag_errno(DIAG_ERROR, rc, "keyspace %s cannot take its records", text);
 }
 
@@ -69,9 +70,9 @@ holder(void *ctx)
     return store_session_holder(&r->in);
 }
 
-/* Puts in what was read so far. */
+/* Applies the logs that were read so far. */
 static int
-flush(struct replay *r)
+apply_read(struct replay *r)
 {
     const struct log_apply_how how = {
         .held = r->opened ? r->in.held : NULL,
@@ -162,10 +163,10 @@ read_log(struct replay *r, const struct archived *a)
     return rc;
 }
 
-/* Says what is wrong with a log: 0 when the rest goes on, else an exit
+/* Reports what is wrong with a log. 0: continue with the others; else an exit
  * status. */
 static int
-damaged(struct replay *r, const struct archived *a, int rc)
+report_damaged(struct replay *r, const struct archived *a, int rc)
 {
     progress_clear(&r->progress);
     if (rc == -ENOMEM) {
@@ -204,9 +205,10 @@ wrong_sizes(const struct replay *r, const struct archived *a)
     return CONFIG_EXIT_USAGE;
 }
 
-/* One file of the list.  An exit status. */
+/* Reads one file of the list and applies when enough is read. Returns an exit
+ * status. */
 static int
-take(struct replay *r, const struct archived *a)
+replay_log(struct replay *r, const struct archived *a)
 {
     int rc, status;
 
@@ -220,12 +222,12 @@ take(struct replay *r, const struct archived *a)
     status = wrong_sizes(r, a);
     if (status != 0)
         return status;
-    if (must_flush(r, &a->header) && flush(r) < 0)
+    if (must_flush(r, &a->header) && apply_read(r) < 0)
         return CONFIG_EXIT_SYSTEM;
     rc = read_log(r, a);
     r->done += a->size;
     if (rc < 0)
-        return damaged(r, a, rc);
+        return report_damaged(r, a, rc);
     r->logs++;
     return 0;
 }
@@ -239,14 +241,14 @@ take_all(struct replay *r)
         const struct archived *a = &r->list.logs[i];
 
         if (a->header.first_ms >= r->from_ms && a->header.first_ms < r->to_ms) {
-            status = take(r, a);
+            status = replay_log(r, a);
         } else {
             r->left_out++;
             r->done += a->size;
         }
     }
-    /* What was read before goes in, whatever comes behind it. */
-    if (status != CONFIG_EXIT_SYSTEM && flush(r) < 0)
+    /* Apply the logs read so far even if a later one cannot be read. */
+    if (status != CONFIG_EXIT_SYSTEM && apply_read(r) < 0)
         status = CONFIG_EXIT_SYSTEM;
     progress_clear(&r->progress);
     return status;
@@ -270,7 +272,7 @@ print_result(const struct replay *r)
     output_fact(&out, "logs_missing", cell_number((int64_t)r->missing));
     output_fact(&out, "logs_damaged", cell_number((int64_t)r->damaged));
     output_fact(&out, "dry_run", cell_bool(r->dry_run));
-    if (out.format != OUTPUT_JSON) { /* output_fini() tells */
+    if (out.format != OUTPUT_JSON) {
         (void)printf("%" PRIu64 " log%s: %" PRIu64 " increment%s %s, %" PRIu64
                      " merged already",
                      r->logs, output_plural(r->logs), s->merged,

@@ -67,7 +67,7 @@ read_log(struct salvage *s)
     if (rc == 0 && s->report.headers_rc == 0)
         rc = logfile_each(fd, &s->report.header, s->report.end, keep_slot, s,
                           &skipped);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc;
 }
 
@@ -78,8 +78,8 @@ refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
 {
     char text[NAME_TEXT_SIZE];
 
-    (void)ctx;                                /* nothing of it is needed */
-    (void)name_escape(name, name_size, text); /* the NUL ends it */
+    (void)ctx; /* nothing of it is needed */
+    (void)name_escape(name, name_size, text);
     if (rc == -ERANGE)
         diag(DIAG_ERROR,
              "keyspace %s has a later or another fill of this log: "
@@ -89,8 +89,8 @@ refused(void *ctx, const uint8_t *name, size_t name_size, int rc)
         diag_errno(DIAG_ERROR, rc, "keyspace %s cannot take its records", text);
 }
 
-/* Of another fill nobody can tell here whether it came before this one or
- * behind it: it is not passed. */
+/* If the keyspace has another fill of this epoch, their order is unknown:
+ * refuse (-ERANGE). */
 static int
 apply_all(struct salvage *s)
 {
@@ -103,9 +103,9 @@ apply_all(struct salvage *s)
     return log_apply_apply(&s->sums, s->in.store, &how, &s->result);
 }
 
-/* What becomes of the file once all of it is in. */
+/* Removes or renames the file after all of it is merged. */
 static int
-put_away(struct salvage *s)
+remove_salvaged(struct salvage *s)
 {
     char to[LOGFILE_NAME_SIZE + 16];
     int rc = 0;
@@ -118,8 +118,7 @@ put_away(struct salvage *s)
             rc = -errno;
     } else {
         /* "bad-N-EPOCH" becomes "salvaged-N-EPOCH". */
-        (void)snprintf(to, sizeof to, "salvaged-%s",
-                       s->name + strlen("bad-")); /* has room */
+        (void)snprintf(to, sizeof to, "salvaged-%s", s->name + strlen("bad-"));
         if (renameat2(s->in.dir.log_fd, s->name, s->in.dir.log_fd, to,
                       RENAME_NOREPLACE) < 0)
             rc = -errno;
@@ -146,7 +145,7 @@ print_result(struct salvage *s)
     output_fact(&out, "keyspaces_failed",
                 cell_number((int64_t)s->result.failed));
     output_fact(&out, "dry_run", cell_bool(s->dry_run));
-    if (out.format != OUTPUT_JSON) /* output_fini() tells */
+    if (out.format != OUTPUT_JSON)
         (void)printf("%s: %" PRIu64 " increment%s %s, %" PRIu64
                      " merged already, %" PRIu32 " damaged and lost",
                      s->name, s->result.merged, output_plural(s->result.merged),
@@ -161,9 +160,9 @@ print_result(struct salvage *s)
     return output_fini(&out);
 }
 
-/* With the directory open. */
+/* Salvages one log of the open directory. */
 static int
-run(struct salvage *s)
+run_salvage(struct salvage *s)
 {
     int rc, status;
 
@@ -179,14 +178,14 @@ run(struct salvage *s)
     }
     if (s->report.headers_rc < 0) {
         diag(DIAG_ERROR,
-             "%s: both headers are damaged or newer; without one "
-             "no slot can be told from an old one, nothing can be merged",
+             "%s: both headers are damaged or newer; without a "
+             "header current and old slots look alike: nothing can be merged",
              s->name);
         return CONFIG_EXIT_NEGATIVE;
     }
     rc = apply_all(s);
     if (rc == 0)
-        rc = put_away(s);
+        rc = remove_salvaged(s);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "salvage %s", s->name);
         return CONFIG_EXIT_SYSTEM;
@@ -220,7 +219,7 @@ cmd_salvage(struct cmd_line *line, const char *file)
     status = store_session_open(line, true, &s.in);
     if (status != 0)
         return status;
-    status = run(&s);
+    status = run_salvage(&s);
     store_session_close(&s.in);
     log_apply_fini(&s.sums);
     return status;

@@ -1,4 +1,5 @@
-/* common/client/cmd/screen.c - see screen.h. */
+/* common/client/cmd/screen.c - see screen.h: screen_open(), then
+ * screen_begin(), screen_line() and screen_end() for each frame. */
 #include "common/client/cmd/screen.h"
 
 #include <errno.h>
@@ -19,9 +20,9 @@
 #define OPEN_PAGE  "\033[?1049h\033[?25l"
 #define CLOSE_PAGE "\033[?25h\033[?1049l"
 
-/* A terminal that takes nothing any more ends us by itself. */
+/* If the terminal is gone, its SIGHUP ends this process. */
 static void
-put(const char *text, size_t size)
+write_text(const char *text, size_t size)
 {
     while (size > 0) {
         const ssize_t n = write(STDOUT_FILENO, text, size);
@@ -59,7 +60,7 @@ screen_open(struct screen *s)
 
     *s = (struct screen){.signals = -1};
     if (isatty(STDOUT_FILENO) == 0) {
-        diag(DIAG_ERROR, "stdout is no terminal");
+        diag(DIAG_ERROR, "stdout is not a terminal; this command needs one");
         return CONFIG_EXIT_USAGE;
     }
     s->capacity = (size_t)SCREEN_LINES_MAX * LINE_ROOM;
@@ -78,14 +79,14 @@ screen_open(struct screen *s)
         raw.c_cc[VTIME] = 0;
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw); /* else keys echo */
     }
-    put(OPEN_PAGE, strlen(OPEN_PAGE));
+    write_text(OPEN_PAGE, strlen(OPEN_PAGE));
     return 0;
 }
 
 void
 screen_close(struct screen *s)
 {
-    put(CLOSE_PAGE, strlen(CLOSE_PAGE));
+    write_text(CLOSE_PAGE, strlen(CLOSE_PAGE));
     if (s->keys)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
     (void)close(s->signals);
@@ -94,7 +95,7 @@ screen_close(struct screen *s)
 }
 
 static void
-add(struct screen *s, const char *text)
+add_text(struct screen *s, const char *text)
 {
     const size_t size = strlen(text);
 
@@ -118,13 +119,13 @@ screen_begin(struct screen *s)
     }
     s->size = 0;
     s->lines = 0;
-    add(s, "\033[H");
+    add_text(s, "\033[H");
 }
 
 static void add_line(struct screen *s, const char *before, const char *format,
                      va_list args) __attribute__((format(printf, 3, 0)));
 
-/* What stands in a line is ASCII: a byte is a column. */
+/* Adds a line. Text is ASCII, so one byte is one column. */
 static void
 add_line(struct screen *s, const char *before, const char *format, va_list args)
 {
@@ -135,10 +136,10 @@ add_line(struct screen *s, const char *before, const char *format, va_list args)
     (void)vsnprintf(text, sizeof text, format, args); /* cut: meant */
     text[s->width] = '\0';
     if (s->lines++ > 0)
-        add(s, "\r\n");
-    add(s, before);
-    add(s, text);
-    add(s, before[0] != '\0' ? "\033[0m\033[K" : "\033[K");
+        add_text(s, "\r\n");
+    add_text(s, before);
+    add_text(s, text);
+    add_text(s, before[0] != '\0' ? "\033[0m\033[K" : "\033[K");
 }
 
 void
@@ -164,8 +165,8 @@ screen_title(struct screen *s, const char *format, ...)
 void
 screen_end(struct screen *s)
 {
-    add(s, "\033[J");
-    put(s->text, s->size);
+    add_text(s, "\033[J");
+    write_text(s->text, s->size);
 }
 
 /* A signal that is there: 0 none, 1 another size, -1 the end. */

@@ -29,7 +29,8 @@ struct screen {
     bool keys; /* stdin is a terminal, too */
 };
 
-/* Says why not (stdout is no terminal) and returns an exit status. */
+/* Returns 0, or reports why it failed (stdout is not a terminal) and returns an
+ * exit status. */
 int screen_open(struct screen *s);
 void screen_close(struct screen *s);
 

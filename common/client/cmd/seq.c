@@ -15,7 +15,7 @@
 /* ---- explain ------------------------------------------------------------ */
 
 static int
-explain(const struct cmd_line *line, const char *text)
+explain_number(const struct cmd_line *line, const char *text)
 {
     struct sequence_parts p;
     char words[SEQUENCE_TEXT_SIZE];
@@ -26,7 +26,10 @@ explain(const struct cmd_line *line, const char *text)
     if (sequence_parse(text, strlen(text), &p))
         size = sequence_explain(&p, words);
     if (size == 0) {
-        diag(DIAG_ERROR, "this is no sequence number");
+        diag(DIAG_ERROR,
+             "%s is not a sequence number (16 characters, as "
+             "countd seq prints)",
+             text);
         return CONFIG_EXIT_NEGATIVE;
     }
     output_init(&out, line, NULL, 0);
@@ -42,7 +45,7 @@ explain(const struct cmd_line *line, const char *text)
 /* ---- numbers ------------------------------------------------------------ */
 
 static int
-failed(const struct cmd_line *line, int rc)
+report_failure(const struct cmd_line *line, int rc)
 {
     struct cmd_place place;
     const char *where = place.text;
@@ -112,11 +115,11 @@ print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
     }
     output_rows_end(&out);
     status = output_fini(&out);
-    return rc < 0 ? failed(line, rc) : status;
+    return rc < 0 ? report_failure(line, rc) : status;
 }
 
 static int
-fetch(const struct cmd_line *line, int64_t count)
+fetch_numbers(const struct cmd_line *line, int64_t count)
 {
     struct countd_http_options options = {.size = sizeof options};
     struct cmd_place place;
@@ -128,7 +131,7 @@ fetch(const struct cmd_line *line, int64_t count)
     options.address = place.directory ? NULL : place.address;
     rc = countd_http_open(&h, &options);
     if (rc < 0)
-        return failed(line, rc);
+        return report_failure(line, rc);
     status = print_numbers(line, h, count);
     countd_http_close(h);
     return status;
@@ -143,12 +146,12 @@ cmd_seq(struct cmd_line *line)
     int status = 0;
 
     if (explains && line->arg_count == 2)
-        return explain(line, line->args[1]);
+        return explain_number(line, line->args[1]);
     if (explains || line->arg_count > 1) {
         diag(DIAG_ERROR, "give: countd seq [N], or: countd seq explain NUMBER");
         return CONFIG_EXIT_USAGE;
     }
     if (line->arg_count == 1)
         status = cmd_number(line->args[0], "N", 1, COUNT_MAX, &count);
-    return status != 0 ? status : fetch(line, count);
+    return status != 0 ? status : fetch_numbers(line, count);
 }

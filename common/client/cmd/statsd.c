@@ -2,8 +2,9 @@
  * have sent, and what of it was lost or not counted.
  *
  * countd-write counts it in the keyspaces countd.statsd and countd.graphite, so
- * the figures are of all its runs.  Rows of the first come in pages: one for
- * each figure, and three for each sender that numbers its datagrams. */
+ * they cover all of its runs.  Rows of the first come in pages: one for
+ * each statistic, and three for each sender that numbers its datagrams.  Read
+ * from the end: cmd_statsd(). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

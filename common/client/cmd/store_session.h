@@ -1,8 +1,8 @@
 /* common/client/cmd/store_session.h - a command inside the data directory: its
  * folders, the store, and what is held for it.
  *
- * Daemons may run beside it.  Who writes must be their user, as must who
- * reads.
+ * Daemons may run at the same time.  The command must run as their user, even
+ * if it only reads.
  *
  * Ownership: struct store_session is the caller's between open and close.
  */
@@ -37,10 +37,11 @@ void store_session_close(struct store_session *in);
 int store_session_store(const struct cmd_line *line, int keyspace_fd,
                         bool writable, struct store **out);
 
-/* Who made the store's last drop or deletion say -EAGAIN; 0: cannot tell. */
+/* Returns the pid of the process for which the last drop or deletion returned
+ * -EAGAIN; 0: unknown. */
 long store_session_holder(const struct store_session *in);
 
-/* What is held in a directory.  0 or -errno. */
+/* Opens the held records of a data directory. 0 or -errno. */
 int store_session_held(int data_fd, bool writable, struct held **out);
 
 #endif

@@ -29,7 +29,7 @@ time_range_read(const struct cmd_line *line, struct time_range *out)
                           "the end is not after the start");
     if (to >= LAST_MS)
         return cmd_misuse(line, "--to", "there is no time so late");
-    /* What comes in this very second is before now, too. */
+    /* Include the current second. */
     *out = (struct time_range){(int64_t)(from / 1000),
                                (int64_t)((to + 999) / 1000)};
     return 0;
@@ -45,8 +45,8 @@ time_range_cell(const struct output *o, int64_t seconds, bool utc, char *text)
 }
 
 void
-time_range_tell_since(const struct output *o, int64_t since, int64_t from,
-                      bool utc)
+time_range_report_since(const struct output *o, int64_t since, int64_t from,
+                        bool utc)
 {
     char text[TIME_TEXT_SIZE];
 
@@ -54,8 +54,8 @@ time_range_tell_since(const struct output *o, int64_t since, int64_t from,
         return;
     time_text_format((uint64_t)since * 1000, utc, text);
     diag(DIAG_INFO,
-         "what came before %s may be missing: history is not kept "
-         "as fine from before then",
+         "history before %s may be incomplete: steps this short are not "
+         "retained longer",
          text);
 }
 

@@ -22,8 +22,8 @@ struct cell time_range_cell(const struct output *o, int64_t seconds, bool utc,
                             char *text);
 
 /* For people: what came before `since` may be missing; 0: nothing is said. */
-void time_range_tell_since(const struct output *o, int64_t since, int64_t from,
-                           bool utc);
+void time_range_report_since(const struct output *o, int64_t since,
+                             int64_t from, bool utc);
 
 /* Says what an error of a question about the past means; an exit status. */
 int time_range_failed(const struct cmd_line *line, int rc);

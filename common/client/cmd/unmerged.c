@@ -62,7 +62,7 @@ note_damaged(void *ctx, const char *file)
 }
 
 int
-unmerged_look(struct held *h)
+unmerged_snapshot_begin(struct held *h)
 {
     struct wait_turn turn = {.deadline_ms = clock_ms() + LOOK_MS};
     int rc;
@@ -78,7 +78,7 @@ read_held(struct held *h, struct unmerged *out)
 {
     int rc;
 
-    rc = unmerged_look(h);
+    rc = unmerged_snapshot_begin(h);
     if (rc == 0) {
         rc = held_each(h, note_held, out);
         held_snapshot_end(h);
@@ -89,7 +89,7 @@ read_held(struct held *h, struct unmerged *out)
 int
 unmerged_any_held(struct held *h, bool *any)
 {
-    const int rc = unmerged_look(h);
+    const int rc = unmerged_snapshot_begin(h);
 
     *any = rc == 0 && held_any(h);
     if (rc == 0)
@@ -138,20 +138,20 @@ unmerged_warn(const struct unmerged *k, const char *what)
 {
     if (k->logs > 0)
         diag(DIAG_WARNING,
-             "%s: %zu damaged log%s set aside (log/%s%s); countd log salvage "
+             "%s: %zu damaged log%s quarantined (log/%s%s); countd log salvage "
              "merges what is valid",
              what, k->logs, output_plural(k->logs), k->log,
              k->logs == 1 ? "" : " ...");
     if (k->held > 0)
         diag(DIAG_WARNING,
-             "%s: %" PRIu64 " record%s that their keyspace cannot take now "
-             "(%s%s), held; countd held says more",
+             "%s: %" PRIu64 " record%s held because their keyspace cannot "
+             "take them now (%s%s); see countd held",
              what, k->held, output_plural(k->held), k->keyspace,
              k->held == 1 ? "" : " ...");
     if (k->damaged > 0)
         diag(DIAG_WARNING,
-             "%s: what was damaged in %zu file%s of held records (held/%s%s), "
-             "kept until you remove them",
+             "%s: damaged records of %zu file%s (held/%s%s) were quarantined; "
+             "they stay until you remove them",
              what, k->damaged, output_plural(k->damaged), k->file,
              k->damaged == 1 ? "" : " ...");
 }

@@ -1,5 +1,6 @@
-/* common/client/cmd/unmerged.h - what was received and is in no keyspace: set
- * aside as damaged, or held because its keyspace cannot take it.
+/* common/client/cmd/unmerged.h - records that countd received and
+ * no keyspace contains: quarantined because they are damaged (log/bad-*,
+ * held/bad-*), or held because their keyspace cannot take them now.
  *
  * Errors: 0 or a negative errno.
  */
@@ -24,8 +25,9 @@ struct unmerged {
 int unmerged_read(const struct datadir *d, struct held *h,
                   struct unmerged *out);
 
-/* held_snapshot_begin(), which waits a little for a process that is writing. */
-int unmerged_look(struct held *h);
+/* Calls held_snapshot_begin(), and waits for a process that is writing, at most
+ * LOOK_MS. */
+int unmerged_snapshot_begin(struct held *h);
 
 /* Whether anything is held, in a snapshot of its own. */
 int unmerged_any_held(struct held *h, bool *any);

@@ -1,4 +1,6 @@
-/* common/client/cmd/wait_merged.c - see wait_merged.h. */
+/* common/client/cmd/wait_merged.c - see wait_merged.h: wait_logs_open() opens
+ * the logs, wait_merged() rotates and waits, wait_turn() waits for another
+ * process that is writing. */
 #include "common/client/cmd/wait_merged.h"
 
 #include <errno.h>

@@ -4,8 +4,9 @@
  * Opens the data directory by the settings, and waits for merges in one of
  * two ways: with a reader that answers (flush) or by the logs alone (backup,
  * drop, del).
- * What is waited for are the logs with increments at the time of the call, by
- * what they are and not by time: the clock may be set back (see pending_set.h).
+ * The command waits for the logs that contained increments at the time of the
+ * call, identified by their fills and not by time: the clock may be set back
+ * (see pending_set.h).
  */
 #ifndef COUNTD_COMMON_CLIENT_CMD_WAIT_MERGED_H
 #define COUNTD_COMMON_CLIENT_CMD_WAIT_MERGED_H
@@ -22,9 +23,9 @@
  * writer runs on what is here.  Returns an exit status. */
 int wait_datadir(const struct cmd_line *line, struct datadir *d);
 
-/* For a command that asks the reader: whether there is a data directory for
- * this user to look into as well, which that reader serves as far as the
- * settings tell.  Not with -H; with a port only a directory that is named. */
+/* For a command that uses the reader: whether this user can also read a data
+ * directory that, by the settings, this reader serves. False with -H; with a
+ * port, true only for a directory that was named. */
 bool wait_has_datadir(const struct cmd_line *line);
 
 /* Refuses other message sizes than the logs were written with, and says which

@@ -1,4 +1,5 @@
-/* common/client/cmd/watch.c - countd watch: the daemons, live in a terminal. */
+/* common/client/cmd/watch.c - countd watch: the daemons, live in a terminal.
+ * Read from the end: cmd_watch(), draw_page(). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,15 +11,15 @@
 
 #define LEAST_MS 100
 
-/* Two looks: what is between them are rates. */
+/* Two readings of the board; rates are computed from their difference. */
 struct watched {
     struct overview now, before;
-    bool rates; /* there was one before */
+    bool rates; /* `before` is valid */
 };
 
 /* "1.2k", "34M": 6 columns at most. */
 static const char *
-brief(double n, char text[32])
+brief_number(double n, char text[32])
 {
     static const char units[] = " kMGTPE";
     size_t i = 0;
@@ -51,7 +52,7 @@ row_before(const struct watched *w, const struct overview_row *r)
 
 /* Per second, by the process's own clock. */
 static double
-rate(const struct watched *w, const struct overview_row *r, size_t value)
+rate_of(const struct watched *w, const struct overview_row *r, size_t value)
 {
     const struct overview_row *b = w->rates ? row_before(w, r) : NULL;
     const int64_t ms =
@@ -73,20 +74,22 @@ draw_writer(struct screen *s, const struct watched *w)
 
     if (!r)
         return;
-    syncs = rate(w, r, STATUS_W_SYNCS);
-    screen_line(s, "in    %6s msg/s  %6sB/s  %6s syncs/s  %6s us each",
-                brief(rate(w, r, STATUS_W_MESSAGES), a),
-                brief(rate(w, r, STATUS_W_BYTES), b), brief(syncs, c),
-                brief(syncs > 0 ? rate(w, r, STATUS_W_SYNC_US) / syncs : 0, d));
+    syncs = rate_of(w, r, STATUS_W_SYNCS);
+    screen_line(
+        s, "in    %6s msg/s  %6sB/s  %6s syncs/s  %6s us each",
+        brief_number(rate_of(w, r, STATUS_W_MESSAGES), a),
+        brief_number(rate_of(w, r, STATUS_W_BYTES), b), brief_number(syncs, c),
+        brief_number(syncs > 0 ? rate_of(w, r, STATUS_W_SYNC_US) / syncs : 0,
+                     d));
     screen_line(s, "total %6s msg    %6sB    %6s syncs    %6s logs",
-                brief((double)r->values[STATUS_W_MESSAGES], a),
-                brief((double)r->values[STATUS_W_BYTES], b),
-                brief((double)r->values[STATUS_W_SYNCS], c),
-                brief((double)r->values[STATUS_W_LOGS], d));
+                brief_number((double)r->values[STATUS_W_MESSAGES], a),
+                brief_number((double)r->values[STATUS_W_BYTES], b),
+                brief_number((double)r->values[STATUS_W_SYNCS], c),
+                brief_number((double)r->values[STATUS_W_LOGS], d));
     screen_line(s, "live  %6s objects  %s refused for memory  disk %sB free",
-                brief((double)r->values[STATUS_W_OBJECTS], a),
-                brief((double)r->values[STATUS_W_NO_MEMORY], b),
-                brief((double)r->values[STATUS_W_DISK_FREE], c));
+                brief_number((double)r->values[STATUS_W_OBJECTS], a),
+                brief_number((double)r->values[STATUS_W_NO_MEMORY], b),
+                brief_number((double)r->values[STATUS_W_DISK_FREE], c));
 }
 
 /* One sign for each log: its place in the ring. */
@@ -128,10 +131,10 @@ draw_workers(struct screen *s, const struct watched *w)
             continue;
         screen_line(s, "%16ld  %6s  %6s  %6s  %3.0f%%  %s",
                     (long)(r->pid < 0 ? -r->pid : r->pid),
-                    brief(rate(w, r, STATUS_M_RECORDS), a),
-                    brief(rate(w, r, STATUS_M_KEYS), b),
-                    brief((double)v[STATUS_M_LOGS], c),
-                    rate(w, r, STATUS_M_MERGE_US) / 10000,
+                    brief_number(rate_of(w, r, STATUS_M_RECORDS), a),
+                    brief_number(rate_of(w, r, STATUS_M_KEYS), b),
+                    brief_number((double)v[STATUS_M_LOGS], c),
+                    rate_of(w, r, STATUS_M_MERGE_US) / 10000,
                     r->pid < 0             ? "died"
                     : v[STATUS_M_WAITING]  ? "cannot write"
                     : v[STATUS_M_HELD_NOW] ? "holds records"
@@ -153,23 +156,23 @@ draw_ports(struct screen *s, const struct watched *w)
         if (r->kind != STATUS_LISTENER || r->pid < 0)
             continue;
         overview_port_name(r, name);
-        screen_line(
-            s,
-            "%-16s  %4s  %6s  %6s  %6s  %7s  (%" PRId64 " %" PRId64 " %" PRId64
-            ")",
-            name, brief((double)v[STATUS_L_OPEN], a),
-            brief(rate(w, r, STATUS_L_CONNECTIONS), b),
-            brief(rate(w, r, STATUS_L_RECEIVED), c),
-            brief(rate(w, r, STATUS_L_SENT), d),
-            brief((double)(v[STATUS_L_MALFORMED] + v[STATUS_L_BROWSERS] +
-                           v[STATUS_L_CUT_OFF] + v[STATUS_L_LATE] +
-                           v[STATUS_L_TURNED_AWAY] + v[STATUS_L_NOT_ALLOWED] +
-                           v[STATUS_L_EVICTED]),
-                  e),
-            v[STATUS_L_MALFORMED] + v[STATUS_L_BROWSERS],
-            v[STATUS_L_CUT_OFF] + v[STATUS_L_LATE],
-            v[STATUS_L_TURNED_AWAY] + v[STATUS_L_NOT_ALLOWED] +
-                v[STATUS_L_EVICTED]);
+        screen_line(s,
+                    "%-16s  %4s  %6s  %6s  %6s  %7s  (%" PRId64 " %" PRId64
+                    " %" PRId64 ")",
+                    name, brief_number((double)v[STATUS_L_OPEN], a),
+                    brief_number(rate_of(w, r, STATUS_L_CONNECTIONS), b),
+                    brief_number(rate_of(w, r, STATUS_L_RECEIVED), c),
+                    brief_number(rate_of(w, r, STATUS_L_SENT), d),
+                    brief_number(
+                        (double)(v[STATUS_L_MALFORMED] + v[STATUS_L_BROWSERS] +
+                                 v[STATUS_L_CUT_OFF] + v[STATUS_L_LATE] +
+                                 v[STATUS_L_TURNED_AWAY] +
+                                 v[STATUS_L_NOT_ALLOWED] + v[STATUS_L_EVICTED]),
+                        e),
+                    v[STATUS_L_MALFORMED] + v[STATUS_L_BROWSERS],
+                    v[STATUS_L_CUT_OFF] + v[STATUS_L_LATE],
+                    v[STATUS_L_TURNED_AWAY] + v[STATUS_L_NOT_ALLOWED] +
+                        v[STATUS_L_EVICTED]);
     }
 }
 
@@ -187,8 +190,8 @@ draw_readers(struct screen *s, const struct watched *w)
         screen_line(s, "read  pid %ld%s  %s requests/s  %s in all  as of %s",
                     (long)(r->pid < 0 ? -r->pid : r->pid),
                     r->pid < 0 ? " died" : "",
-                    brief(rate(w, r, STATUS_R_REQUESTS), a),
-                    brief((double)r->values[STATUS_R_REQUESTS], b), age);
+                    brief_number(rate_of(w, r, STATUS_R_REQUESTS), a),
+                    brief_number((double)r->values[STATUS_R_REQUESTS], b), age);
     }
 }
 
@@ -199,7 +202,7 @@ draw_trouble(void *ctx, const char *text)
 }
 
 static void
-draw(struct screen *s, const struct watched *w)
+draw_page(struct screen *s, const struct watched *w)
 {
     const struct overview *o = &w->now;
 
@@ -242,9 +245,9 @@ cmd_watch(struct cmd_line *line)
         return status;
     }
     do {
-        /* What cannot be read now is what it was. */
+        /* If the board cannot be read, the screen keeps its last content. */
         if (overview_read(&w.now) == 0 || !w.rates)
-            draw(&s, &w);
+            draw_page(&s, &w);
         w.before = w.now;
         w.rates = true;
     } while (screen_wait(&s, ms > INT32_MAX ? INT32_MAX : (int)ms));
