@@ -100,6 +100,8 @@ queue_append(struct queue *q, enum queue_kind kind, uint64_t id,
 void
 queue_encode(const struct queue *q, struct queue_group *g)
 {
+    static const uint8_t begin_magic[] = {'J', 'G', 'R', 'P'};
+    static const uint8_t end_magic[] = {'P', 'R', 'G', 'J'};
     uint8_t *head = g->bytes;
     uint32_t id = g->first;
     size_t at = QUEUE_LINE;
@@ -116,8 +118,8 @@ queue_encode(const struct queue *q, struct queue_group *g)
     }
     memset(g->bytes + at, 0, g->size - at);
     memset(head, 0, QUEUE_LINE);
-    memcpy(head, "JGRP", 4);
-    memcpy(head + QUEUE_LINE - 4, "PRGJ", 4);
+    memcpy(head, begin_magic, sizeof begin_magic);
+    memcpy(head + QUEUE_LINE - sizeof end_magic, end_magic, sizeof end_magic);
     put_le64(head + 8, g->size);
     put_le64(head + 16, g->number);
     put_le32(head + 32, g->segment);

@@ -124,8 +124,8 @@ size_t queue_items_find(const struct queue *q, uint64_t id);
 /* The stream's index in slots; *out is 1 + its index.  -ENOMEM */
 int queue_stream_add(struct queue *q, uint64_t name, uint32_t *out);
 
-/* An entry of a group that counts.  `item` lacks its stream. */
-int queue_item_add(struct queue *q, const struct queue_item *item,
+/* An entry of a group that counts.  `place` lacks its stream. */
+int queue_item_add(struct queue *q, const struct queue_item *place,
                    uint64_t stream, bool is_copy, bool *is_new);
 int queue_item_done(struct queue *q, uint64_t id);
 

@@ -30,9 +30,11 @@ queue_read_boot(uint8_t boot[16])
     for (size_t i = 0; text[i] != '\0'; i++)
         if (text[i] != '-' && text[i] != '\n')
             hex[n++] = text[i];
-    for (n = 0; n < 16; n++)
-        if (sscanf(hex + 2 * n, "%2hhx", &boot[n]) != 1)
-            return;
+    for (n = 0; n < 16; n++) {
+        const char digits[] = {hex[2 * n], hex[2 * n + 1], '\0'};
+
+        boot[n] = (uint8_t)strtoul(digits, NULL, 16);
+    }
 }
 
 static bool

@@ -308,12 +308,13 @@ seal_tail(struct queue *q)
 static int
 write_segment(const struct queue *q, int fd, uint32_t number)
 {
+    static const uint8_t magic[] = {'C', 'O', 'U', 'N', 'T', 'D', 'J', '1'};
     static const uint8_t zeros[65536];
     const uint32_t all = q->options.segment_size;
     uint8_t head[QUEUE_FIRST] = {0};
     int rc = 0;
 
-    memcpy(head, "COUNTDJ1", 8);
+    memcpy(head, magic, sizeof magic);
     memcpy(head + 8, q->uuid, 16);
     memcpy(head + 24, q->boot, 16);
     put_le32(head + 40, number);

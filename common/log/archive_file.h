@@ -50,8 +50,9 @@
 
 #define ARCHIVE_HEADER_SIZE 128
 #define ARCHIVE_VARINT_MAX  10
-#define ARCHIVE_RECORD_MAX  (2 * (ARCHIVE_VARINT_MAX + MESSAGE_NAME_MAX + 1))
-#define ARCHIVE_RECORDS     512 /* that a reader returns at once, at most */
+#define ARCHIVE_RECORD_MAX                                                     \
+    ((size_t)2 * (ARCHIVE_VARINT_MAX + MESSAGE_NAME_MAX + 1))
+#define ARCHIVE_RECORDS 512 /* that a reader returns at once, at most */
 
 struct archive_header {
     uint8_t uuid[MESSAGE_UUID_SIZE];

@@ -53,9 +53,8 @@ find_line(const uint8_t *at, size_t size, size_t *length, int *status)
     const size_t before = lf ? (size_t)(lf - at) : size;
     const uint8_t *cr = memchr(at, '\r', before);
 
-    if (cr && cr + 1 < at + before)
-        *status = 400; /* a CR that ends no line */
-    else if (lf && !cr)
+    /* A CR that ends no line, or a line that ends without one. */
+    if ((cr && cr + 1 < at + before) || (lf && !cr))
         *status = 400;
     if (!lf || *status != 0)
         return false;

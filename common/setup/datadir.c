@@ -301,19 +301,18 @@ static int
 publish_top(const char *temp, const char *path, uid_t uid, gid_t gid)
 {
     struct stat st;
-    int fd, rc = 0;
+    int fd, rc;
 
     fd = openat(AT_FDCWD, temp, FOLDER_FLAGS | O_NOFOLLOW);
     if (fd < 0)
         return -errno;
     /* Whoever may write beside it could have put something else there. */
-    if (fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (st.st_uid != geteuid())
+    rc = fstat(fd, &st) < 0 ? -errno : 0;
+    if (rc == 0 && st.st_uid != geteuid())
         rc = -EPERM;
-    else if (fchown(fd, uid, gid) < 0)
-        rc = -errno;
-    else if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
+    if (rc == 0 &&
+        (fchown(fd, uid, gid) < 0 ||
+         renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_NOREPLACE) < 0))
         rc = -errno;
     if (rc == 0)
         rc = sync_parent(fd);

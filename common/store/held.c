@@ -155,8 +155,8 @@ held_next_entry(struct held *h, const struct held_keyspace *k, uint64_t after)
 int
 held_read(struct held *h, uint64_t id, struct held_head *head)
 {
-    const uint8_t *bytes;
-    size_t size;
+    const uint8_t *bytes = NULL;
+    size_t size = 0;
     int rc = -ENOENT;
 
     for (int i = 0; i < READ_TRIES && rc == -ENOENT; i++) {

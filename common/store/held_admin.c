@@ -44,7 +44,8 @@ held_each(struct held *h, int (*row)(void *ctx, const struct held_summary *s),
 
     if (h->queue == NULL)
         return 0;
-    for (k = held_index_next(&h->index, NULL, 0); rc == 0 && k != NULL;
+    for (k = held_index_next(&h->index, (const uint8_t *)"", 0);
+         rc == 0 && k != NULL;
          k = held_index_next(&h->index, k->name, k->name_size)) {
         s = summarize(h, k);
         rc = row(ctx, &s);

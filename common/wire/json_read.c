@@ -117,12 +117,13 @@ utf8_size(const uint8_t *at, const uint8_t *end)
 static const char *
 pass_escape(struct json_reader *r)
 {
+    static const char escapes[] = {'"', '\\', '/', 'b', 'f', 'n', 'r', 't'};
     size_t used;
 
     if (r->end - r->at < 2)
         return "a string that does not end";
     if (r->at[1] != 'u') {
-        if (!memchr("\"\\/bfnrt", r->at[1], 8))
+        if (!memchr(escapes, r->at[1], sizeof escapes))
             return "an unknown escape in a string";
         r->at += 2;
         return NULL;

@@ -174,8 +174,10 @@ json_text(struct json_writer *w, const char *text)
 void
 json_name(struct json_writer *w, const uint8_t *name, size_t size)
 {
-    char text[NAME_TEXT_SIZE];
+    char text[NAME_TEXT_SIZE] = "";
+    size_t length;
 
     assert(size <= NAME_MAX_SIZE);
-    json_string(w, text, name_escape(name, size, text));
+    length = name_escape(name, size, text);
+    json_string(w, text, length);
 }

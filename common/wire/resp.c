@@ -343,7 +343,8 @@ resp_put_bulk(uint8_t *out, const void *bytes, size_t size)
 size_t
 resp_put_number_bulk(uint8_t *out, int64_t value)
 {
-    uint8_t digits[DIGITS_MAX];
+    uint8_t digits[DIGITS_MAX] = {0};
+    const size_t size = put_digits(digits, value);
 
-    return resp_put_bulk(out, digits, put_digits(digits, value));
+    return resp_put_bulk(out, digits, size);
 }
