@@ -167,6 +167,18 @@ is_http(const struct resp_request *r)
             memcmp(last->at, "HTTP/", 5) == 0);
 }
 
+/* No Redis client sends them in a line, but TLS and STUN have some in their
+ * first line: a browser sends these, with lines in them that a web page chose.
+ */
+static bool
+has_control_byte(const uint8_t *line, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (line[i] < 0x20 && line[i] != '\t')
+            return true;
+    return false;
+}
+
 static enum resp_parsed
 parse_inline(const uint8_t *bytes, size_t size, struct resp_request *out)
 {
@@ -182,6 +194,8 @@ parse_inline(const uint8_t *bytes, size_t size, struct resp_request *out)
     out->size = length + 1;
     if (length > 0 && bytes[length - 1] == '\r')
         length--;
+    if (has_control_byte(bytes, length))
+        return refuse_request(out, "control byte in an inline command");
     while (at < length) {
         const size_t begin = at;
 

@@ -360,6 +360,8 @@ malformed_frames_and_browsers_are_closed(void **state)
         {"INCR k\r\n*1\r\n$4\r\nPINGxx",
          ":1\r\n-ERR Protocol error: expected CRLF after bulk\r\n"},
         {"POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR k\r\n", ""},
+        {"\x16\x03\x01\x02\x01\x01\r\nINCR k\r\n",
+         "-ERR Protocol error: control byte in an inline command\r\n"},
     };
     struct site *x = *state;
 

@@ -104,6 +104,9 @@ what_is_no_request_is_refused_with_its_reason(void **state)
     expect_bad("*1\r\n$4\r\nPINGx", "expected CRLF after bulk");
     expect_bad("set a \"b\"\r\n",
                "quotes are not supported in inline commands");
+    expect_bad("\x16\x03\x01\r\nINCR k\r\n",
+               "control byte in an inline command");
+    expect_bad("INCR k\x01\r\n", "control byte in an inline command");
     memset(line, 'a', sizeof line - 1);
     expect_bad(line, "too big inline request");
     assert_int_equal(parse("*4100\r\n"), RESP_PARTIAL);
