@@ -67,7 +67,7 @@ is_past_all(const struct query *q)
     return true;
 }
 
-/* What has no rows that the store makes. */
+/* Whether an answer has no rows from the store. */
 static bool
 is_alone(const struct query *q)
 {
@@ -145,7 +145,7 @@ answer_add(struct answer *a, const struct query *q)
 }
 
 static void
-report(const struct store_query *q)
+report_failure(const struct store_query *q)
 {
     char name[NAME_TEXT_SIZE];
 
@@ -169,7 +169,7 @@ put_heads(struct answer *a, uint8_t *out, bool *failed)
                                           .as_of_ms = a->as_of_ms[i]};
 
         if (q->error < 0 && q->error != -ENOENT) {
-            report(q);
+            report_failure(q);
             *failed = true;
             return size + answer_error(-EIO, out + size);
         }
@@ -223,7 +223,7 @@ put_around(const struct store_query *q, struct query_reply *reply, uint8_t *out)
     reply->size += (int64_t)q->size;
 }
 
-/* What was asked alone: the time, facts, or nothing but as_of_ms. */
+/* Writes an answer without rows: the time, facts, or as_of_ms only. */
 static size_t
 put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
           bool *failed)
@@ -238,7 +238,7 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
         reads->head += a->one.op == QUERY_AROUND ? QUERY_ROW_SIZE : 0;
         (void)store_read(a->store, reads); /* there is room for one */
         if (q->error < 0 && q->error != -ENOENT) {
-            report(q);
+            report_failure(q);
             *failed = true;
             return answer_error(-EIO, out);
         }

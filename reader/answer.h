@@ -2,14 +2,13 @@
  *
  * Requests of one connection are added and then answered together, in one call
  * of the store, which puts the rows where they are sent from.  What the store
- * keeps for the next such call of the turn goes at answer_end_turn(), so that
- * nobody's slowness pins a snapshot.
+ * keeps for the next such call of the turn goes at answer_end_turn(), so that a
+ * slow client does not pin a snapshot.
  *
- * Listing the keyspaces looks at every one of them, and what is asked about
- * history may be of ten years or of every key, which can take long: such
- * answers are made in steps, one at a time.  Of listings only who asks for what
- * comes after the last name of all, for the sake of as_of_ms, is answered at
- * once.
+ * Listing the keyspaces reads every one of them, and a history query may cover
+ * ten years or every key, which can take long: such answers are made in steps,
+ * one at a time.  Only a listing from after the last possible name, which
+ * requests just as_of_ms, is answered at once.
  *
  * Ownership: the caller's between answer_init() and answer_fini(); store and
  * fresh are borrowed.
@@ -84,7 +83,7 @@ void answer_long_start(struct answer *a, const struct query *q,
 /* Goes on for about ANSWER_STEP_MS, between turns; true when it is done. */
 bool answer_long_step(struct answer *a);
 
-/* Nobody waits for what was begun any more. */
+/* Cancels the long answer: no connection waits for it. */
 void answer_long_stop(struct answer *a);
 
 /* The size of the whole answer, then its bytes. */

@@ -20,11 +20,12 @@
 static struct diag_repeat failures;
 
 static int
-complain(int rc, const char *what)
+report_unknown(int rc, const char *what)
 {
     diag_repeating(&failures, DIAG_WARNING,
-                   "cannot tell how fresh answers are: read %s: %s", what,
-                   diag_text(rc));
+                   "cannot advance as_of_ms: read %s: %s; answers keep the "
+                   "previous value",
+                   what, diag_text(rc));
     return rc;
 }
 
@@ -69,8 +70,8 @@ forget_claims(struct as_of *f)
     memset(f->told, 0, AS_OF_TOLD * sizeof *f->told);
 }
 
-/* How far the clock is ahead of the monotonic one: between *least and *most.
- * What comes between the readings makes the span wider, not wrong. */
+/* Measures how far the clock is ahead of the monotonic one: between *least and
+ * *most.  Time that passes between the readings widens the span. */
 static void
 compare_clocks(int64_t *least, int64_t *most)
 {
@@ -95,14 +96,14 @@ was_set_back(struct as_of *f, uint64_t now, int64_t most)
     return set_back;
 }
 
-/* Remembers the logs of before the clock was set back until they are merged.
+/* Remembers the logs from before the clock was set back until they are merged.
  *
- * That it was set back shows in its own time, or in logs stamped in the
- * future.  By today's clock nobody can tell when these came, and it will not
- * do to wait until the clock has passed their stamps: it counts the same times
- * twice, and a log of the first time round, stamped just before the second
- * reaches it, would allow to claim all the second had until then.  Only when
- * all of them are merged do stamps mean today's clock again. */
+ * A clock set back shows in its own time, or in logs stamped in the future.
+ * When these were filled is unknown, and waiting until the clock has passed
+ * their stamps does not help: it counts the same times twice, and a log of the
+ * first pass, stamped just before the second reaches it, would allow a claim
+ * beyond the second.  Stamps mean today's clock again only when all of them are
+ * merged. */
 static int
 heed_clock(struct as_of *f, bool set_back)
 {
@@ -114,11 +115,11 @@ heed_clock(struct as_of *f, bool set_back)
 
 /* ---- looking ----------------------------------------------------------- */
 
-/* Claims what the logs allow.  They were scanned after the millisecond `ended`
- * had, and before `then`. */
+/* Claims the latest time that the logs allow.  They were scanned after the
+ * millisecond `ended` was over, and before `then`. */
 static void
-claim(struct as_of *f, uint64_t ended, uint64_t then, uint64_t oldest,
-      uint64_t newest)
+claim_time(struct as_of *f, uint64_t ended, uint64_t then, uint64_t oldest,
+           uint64_t newest)
 {
     const bool is_past = newest > then || f->before.count > 0;
     uint64_t most = ended;
@@ -146,14 +147,14 @@ look_held(struct as_of *f)
     f->held_open = false;
     rc = held_snapshot_begin(f->held);
     if (rc < 0)
-        return complain(rc, HELD_FOLDER);
+        return report_unknown(rc, HELD_FOLDER);
     f->held_open = true;
     return 0;
 }
 
-/* Looks at logs, then at what is held.  Claims nothing new unless both work. */
+/* Scans the logs, then reads held.mdb.  Claims a new time only if both work. */
 static int
-look(struct as_of *f)
+refresh_claim(struct as_of *f)
 {
     const uint64_t now = clock_unix_ms();
     uint64_t oldest, newest, then;
@@ -168,14 +169,14 @@ look(struct as_of *f)
     if (rc == 0)
         rc = heed_clock(f, set_back || newest > then);
     if (rc < 0) /* ahead_ms stays: the next look finds the same */
-        return complain(rc, "data/log");
+        return report_unknown(rc, "data/log");
     rc = look_held(f);
     if (rc < 0)
         return rc;
     f->look++;
     f->seen_ms = clock_unix_ms();
     f->ahead_ms = least;
-    claim(f, now - 1, then, oldest, newest);
+    claim_time(f, now - 1, then, oldest, newest);
     f->is_held = held_any(f->held);
     if (!f->is_held) {
         f->sure_ms = f->as_of_ms;
@@ -192,7 +193,7 @@ as_of_refresh(struct as_of *f, uint64_t now_ms)
     if (now_ms < f->until_ms && clock_unix_ms() >= f->seen_ms)
         return;
     start = clock_ns();
-    (void)look(f); /* said; the last claim only grows old */
+    (void)refresh_claim(f); /* said; the last claim only grows old */
     took = (clock_ns() - start) * LOOK_SHARE / 1000000;
     if (took < AS_OF_AGE_MS)
         took = AS_OF_AGE_MS;
@@ -211,8 +212,8 @@ as_of_end_turn(struct as_of *f)
 
 /* ---- what is claimed of one keyspace ----------------------------------- */
 
-/* Where the claim of this keyspace is kept.  Names that share a place cost a
- * look at what is held, which is why nobody gains by choosing them. */
+/* The claim of this keyspace.  Names that share a place only cost a read of
+ * held.mdb, so choosing them gains a client nothing. */
 static struct as_of_claim *
 place_of(struct as_of *f, const uint8_t *name, size_t size)
 {
@@ -233,10 +234,10 @@ claim_held(struct as_of *f, const uint8_t *name, size_t size, uint64_t *as_of)
     if (rc == 0)
         rc = held_span(f->held, name, size, &oldest, &newest);
     if (rc < 0)
-        return complain(rc, HELD_FOLDER);
+        return report_unknown(rc, HELD_FOLDER);
     *as_of = f->as_of_ms;
     if (newest > f->seen_ms)
-        *as_of = 0; /* of before the clock was set back: nobody can tell */
+        *as_of = 0; /* received before the clock was set back: unknown */
     else if (oldest <= f->as_of_ms)
         *as_of = oldest > 0 ? oldest - 1 : 0;
     return 0;

@@ -1,17 +1,17 @@
-/* reader/as_of.h - as_of_ms: how far answers are known to reach.
+/* reader/as_of.h - as_of_ms: the time up to which an answer is complete.
  *
- * Every increment that was in a commit log at as_of_ms is in any snapshot
- * taken after it was asked for.  It is the millisecond before a look at the
- * logs, or earlier when the look found increments not merged yet: just before
- * the oldest of them.  Records held for one keyspace hold back that keyspace
+ * Every increment that was in a commit log at as_of_ms is contained in any
+ * store snapshot taken after as_of_get().  as_of_ms is the millisecond before
+ * the last scan of the logs or, if the scan found unmerged increments, just
+ * before the oldest of them; records held for a keyspace lower its as_of_ms
  * only.
  *
- * It never claims too much.  The clock is read first, then the logs are
- * scanned, then what is held is looked at: records go from log to data/held to
- * keyspace and are durable there before they leave, so what moves meanwhile is
- * seen at least once.  The store's snapshot comes last: whoever looks at
- * anything here first ends those there are.  An older as_of with a newer
- * snapshot is true as well, so a look is good for some milliseconds.
+ * It is never too late.  The clock is read first, then the logs are scanned,
+ * then held records are read: records go from log to data//held to keyspace and
+ * are durable there before they leave, so the scan sees a moving record at
+ * least once.  The store's snapshot comes last: a refresh first ends existing
+ * ones.  An older as_of with a newer snapshot is true as well, so a refresh is
+ * valid for some milliseconds.
  *
  * It never goes back, of one keyspace: what was true once is true of every
  * later snapshot.  That the logs allow to claim less than before only means
@@ -37,9 +37,9 @@
 #define AS_OF_TOLD                                                             \
     512 /* keyspaces whose last claim is kept; a map of its own */
 
-/* What was claimed of a keyspace while something was held for some keyspace. */
+/* The claim of a keyspace, while records are held for any keyspace. */
 struct as_of_claim {
-    uint64_t look; /* in which look */
+    uint64_t look; /* number of the refresh */
     uint64_t as_of_ms;
     uint16_t size;
     uint8_t name[STORE_NAME_MAX];
@@ -56,11 +56,12 @@ struct as_of {
     uint64_t seen_ms;  /* just after the look: what is later is of a clock
                           that was set back */
     int64_t ahead_ms;  /* of the monotonic clock, at least */
-    struct pending_set before; /* not merged yet, of before it was set back */
-    bool is_held;              /* something is, for somebody */
-    bool held_open;            /* its snapshot, until the end of the turn */
-    struct as_of_claim *told;  /* AS_OF_TOLD of them; untouched while nothing is
-                                 held */
+    struct pending_set
+        before;     /* unmerged since before the clock was set back */
+    bool is_held;   /* records are held for some keyspace */
+    bool held_open; /* its snapshot, until the end of the turn */
+    struct as_of_claim
+        *told; /* AS_OF_TOLD of them; unused while no record is held */
 };
 
 /* `store` is whose snapshots the claims are about. */

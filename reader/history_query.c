@@ -48,9 +48,10 @@ history_query_bound(const struct query *q)
 
 /* ---- asking ------------------------------------------------------------ */
 
-/* Minutes of the store; -EINVAL: not whole ones, or not of its time. */
+/* Converts to the store's minutes; -EINVAL: not a multiple of a minute, or out
+ * of range. */
 static int
-minutes(int64_t seconds, uint32_t *out)
+minutes_of(int64_t seconds, uint32_t *out)
 {
     if (seconds < 0 || seconds % MINUTE != 0 ||
         seconds / MINUTE >= (int64_t)UINT32_MAX)
@@ -62,11 +63,11 @@ minutes(int64_t seconds, uint32_t *out)
 static int
 set_times(struct store_history_query *to, const struct query *q)
 {
-    if (minutes(q->from, &to->from) < 0 || minutes(q->to, &to->to) < 0 ||
+    if (minutes_of(q->from, &to->from) < 0 || minutes_of(q->to, &to->to) < 0 ||
         to->to < to->from)
         return -EINVAL;
     if (q->op == QUERY_HISTORY &&
-        (minutes(q->step, &to->step) < 0 || to->step == 0))
+        (minutes_of(q->step, &to->step) < 0 || to->step == 0))
         return -EINVAL;
     return 0;
 }

@@ -1,12 +1,11 @@
-/* reader/history_query.h - questions about history: from a request to the bytes
- * of its answer.
+/* reader/history_query.h - queries of history: from a request to the bytes of
+ * its answer.
  *
- * What came to a key or keyspace may be of ten years, the top of a period and
- * the rank in it look at every key that it has: all go on in steps, each of a
- * moment of its own.
+ * A query of a key or keyspace may cover ten years, and the top of a period and
+ * a rank in it read every key: all proceed in steps, each of its own snapshot.
  *
- * A question that cannot be answered as it is asked (times that no tier has, no
- * such keyspace) has an answer that says so, and the connection goes on.
+ * A query that cannot be answered (times that no tier has, no such keyspace)
+ * gets an answer that says so, and the connection stays open.
  *
  * Ownership: the caller's between history_query_init() and
  * history_query_fini(); the store is borrowed.

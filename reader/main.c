@@ -47,7 +47,7 @@ struct reader {
     int stop_signal; /* 0: none */
 };
 
-/* Waits until somebody who writes has made the data directory; false: a signal
+/* Waits until another process has created the data directory; false: a signal
  * came first. */
 static bool
 await_directory(struct reader *r)
@@ -157,7 +157,7 @@ on_tend(struct loop_timer *timer)
 
     (void)store_maintain(r->store,
                          &once); /* what there is more is soon enough */
-    /* What came to be held is read in small steps. */
+    /* Newly held records are read in small steps. */
     as_of_refresh(&r->fresh, loop_now_ms(r->loop));
     as_of_end_turn(&r->fresh);
     reader_status_put(&r->status);
@@ -215,7 +215,7 @@ start_serving(struct reader *r)
 }
 
 static int
-start(struct reader *r)
+start_reader(struct reader *r)
 {
     int rc;
 
@@ -245,11 +245,11 @@ tell_ready(const struct reader *r)
 }
 
 static int
-run(struct reader *r)
+run_reader(struct reader *r)
 {
     int rc = 0;
 
-    /* One that serves no port only looks after what it has open. */
+    /* Without a port the reader only maintains the files it has open. */
     if (reader_listeners_are_on(&r->listeners))
         rc = datadir_sockets(&r->datadir, r->config.data_dir,
                              r->config.socket_group, &r->sockets);
@@ -270,9 +270,9 @@ run(struct reader *r)
     return rc;
 }
 
-/* With the directory open: returns the status to exit with. */
+/* Serves with the directory open; returns the exit status. */
 static int
-serve(struct reader *r)
+serve_until_stopped(struct reader *r)
 {
     int rc;
 
@@ -280,10 +280,10 @@ serve(struct reader *r)
     if (rc < 0)
         return rc == -EPROTO || rc == -EPROTONOSUPPORT ? CONFIG_EXIT_USAGE
                                                        : CONFIG_EXIT_SYSTEM;
-    rc = start(r);
+    rc = start_reader(r);
     if (rc < 0)
         return CONFIG_EXIT_SYSTEM;
-    rc = run(r);
+    rc = run_reader(r);
     bind_close(&r->binding);
     reader_status_close(&r->status);
     conns_fini(r->conns);
@@ -325,7 +325,7 @@ main(int argc, char **argv)
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
     if (rc < 0)
         return datadir_exit_status(rc, DATADIR_READ);
-    rc = serve(&r);
+    rc = serve_until_stopped(&r);
     datadir_close(&r.datadir);
     return rc;
 }

@@ -35,13 +35,13 @@ whole_request(struct input *in)
 }
 
 static void
-advance(struct input *in, size_t size)
+skip_input(struct input *in, size_t size)
 {
     in->at += size;
     in->size -= size;
 }
 
-/* What is answered from here on is of one turn. */
+/* Begins the turn whose snapshot the following answers show. */
 static void
 begin_turn(struct range *r)
 {
@@ -76,11 +76,12 @@ begin_long(struct conn *c, struct input *in, const struct query *q)
 
     if (!waiting_line_enter(&r->line, c, &s->place))
         return CONN_PAUSE;
-    /* What it finds is to be of after its beginning. */
+    /* A long answer must read a snapshot taken after it began, so end the
+     * current turn first. */
     end_turn(r);
     answer_long_start(r->answer, q, loop_now_ms(r->loop));
     r->is_made = false;
-    advance(in, query_size(in->at, in->size));
+    skip_input(in, query_size(in->at, in->size));
     return CONN_LONG;
 }
 
@@ -193,7 +194,7 @@ take(struct conn *c, struct input *in)
     begin_turn(r);
     while ((size = whole_request(in)) > 0) {
         if (add_request(c, in->at, &out))
-            advance(in, size);
+            skip_input(in, size);
         else if (r->answer->count == 0)
             return take_other(c, in, in->at > begin);
         else if (!put_answers(c, out))

@@ -24,7 +24,7 @@ fill_resp(int64_t *v, const struct resp_service *r, uint64_t as_of_ms)
 }
 
 static void
-fill(struct reader_status *s)
+fill_row(struct reader_status *s)
 {
     int64_t *v = s->row.values;
 
@@ -62,7 +62,7 @@ reader_status_close(struct reader_status *s)
 void
 reader_status_put(struct reader_status *s)
 {
-    fill(s);
+    fill_row(s);
     status_put(&s->status, &s->row);
     for (size_t i = 0; i < READER_LISTENERS; i++)
         if (is_on(s, i))
@@ -72,7 +72,7 @@ reader_status_put(struct reader_status *s)
 void
 reader_status_print(struct reader_status *s)
 {
-    fill(s);
+    fill_row(s);
     status_print("", &s->row);
     for (size_t i = 0; i < READER_LISTENERS; i++)
         if (is_on(s, i))

@@ -134,9 +134,9 @@ slab_bitmap(const struct arena *a, uint32_t slab)
     return (uint64_t *)(void *)slab_base(a, slab);
 }
 
-/* The memory of an empty slab goes back. */
+/* Returns the memory of an empty slab to the kernel. */
 static void
-cool(struct arena *a, uint32_t slab)
+free_slab_pages(struct arena *a, uint32_t slab)
 {
     struct arena_slab *s = &a->slabs[slab];
     const uint64_t bytes = (uint64_t)s->pages * PAGE;
@@ -162,9 +162,9 @@ pop_warm(struct arena *a)
     return slab;
 }
 
-/* Takes what the first `bytes` of a slab need of the budget. */
+/* Charges the budget for the first `bytes` of a slab. */
 static bool
-touch(struct arena *a, uint32_t slab, uint32_t bytes)
+charge_slab(struct arena *a, uint32_t slab, uint32_t bytes)
 {
     struct arena_slab *s = &a->slabs[slab];
     const uint32_t pages = (bytes + PAGE - 1) / PAGE;
@@ -176,7 +176,7 @@ touch(struct arena *a, uint32_t slab, uint32_t bytes)
     while (!budget_take(a->budget, more)) {
         if (a->warm == 0)
             return false;
-        cool(a, pop_warm(a));
+        free_slab_pages(a, pop_warm(a));
     }
     a->taken += more;
     s->pages = (uint8_t)pages;
@@ -203,9 +203,9 @@ open_slab(struct arena *a, unsigned class)
         return UINT32_MAX;
     }
     s = &a->slabs[slab];
-    if (!touch(a, slab, c->first + c->size)) {
-        /* What it has of the budget goes back, too: it was no help. */
-        cool(a, slab);
+    if (!charge_slab(a, slab, c->first + c->size)) {
+        /* Return its share of the budget, too: the slab cannot be used. */
+        free_slab_pages(a, slab);
         return UINT32_MAX;
     }
     memset(slab_base(a, slab), 0, c->first);
@@ -287,7 +287,7 @@ take_fresh(struct arena *a, unsigned class, uint32_t *slab)
     s = &a->slabs[*slab];
     index = s->fresh;
     assert(index < c->count);
-    if (!touch(a, *slab, c->first + (index + 1) * c->size))
+    if (!charge_slab(a, *slab, c->first + (index + 1) * c->size))
         return UINT32_MAX;
     s->fresh++;
     if (s->fresh == c->count)
@@ -329,7 +329,7 @@ close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
         c->carving = 0;
     s->class = ARENA_CLASS_NONE;
     if (a->warm_count == ARENA_WARM) {
-        cool(a, slab);
+        free_slab_pages(a, slab);
         return;
     }
     s->next = a->warm;

@@ -6,8 +6,8 @@
  * so a walk in address order meets each that lives throughout exactly once,
  * whatever else is taken and given meanwhile.
  *
- * Several arenas (and tables, see table.h) may draw on one budget.  What they
- * count is memory taken from the kernel, not address space.
+ * Several arenas (and tables, see table.h) may draw on one budget.  The budget
+ * counts memory taken from the kernel, not address space.
  *
  * Ownership: structs are the caller's, between init and fini.  No malloc once
  * initialised.  One thread.
@@ -41,8 +41,8 @@ void budget_give(struct budget *b, uint64_t bytes);
 #define ARENA_NO_RECORD  UINT16_MAX /* no slab has as many */
 #define ARENA_CLASS_NONE UINT8_MAX
 
-/* What is common to the slabs of one class.  A slab begins with a bitmap of
- * the records in use. */
+/* The layout of the slabs of one class.  A slab begins with a bitmap of the
+ * records in use. */
 struct arena_class {
     uint32_t size;    /* bytes of a record */
     uint32_t count;   /* records in a slab */
@@ -52,8 +52,7 @@ struct arena_class {
     uint64_t inverse; /* 2^40 / size, rounded up */
 };
 
-/* What is known of a slab.  The lists hold slab numbers plus one, so that 0
- * ends them. */
+/* The state of a slab.  The lists hold slab numbers plus one; 0 ends a list. */
 struct arena_slab {
     uint32_t next, prev; /* of its class with room; warm; cold */
     uint16_t used;       /* records in use */

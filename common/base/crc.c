@@ -42,7 +42,7 @@ move(__m128i sum, __m128i by, __m128i next)
                          next);
 }
 
-/* What is left of 16 bytes modulo the polynomial. */
+/* The remainder of 16 bytes modulo the polynomial. */
 FOLD static inline uint32_t
 reduce(__m128i sum)
 {

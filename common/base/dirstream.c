@@ -32,7 +32,7 @@ dirstream_next(DIR *dir, const char **name)
     const struct dirent *entry;
 
     do {
-        /* Only errno tells the end from an error. */
+        /* readdir() reports an error only through errno. */
         errno = 0;
         entry = readdir(dir);
         if (!entry)

@@ -74,12 +74,12 @@ files_left(void)
     return limit > taken ? (size_t)(limit - taken) : 0;
 }
 
-/* Whose flock on the file this line of /proc/locks tells of; 0: it is another
- * lock, or of another file.  The line is
+/* The pid of the process whose flock on the file this line of /proc/locks
+ * shows; 0: another lock, or a lock of another file.  The line is
  *
  *     7: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF
  *
- * and that of one who waits has "->" before the kind. */
+ * A process that waits has "->" before the kind. */
 static long
 holder_in(char *line, const struct stat *st)
 {

@@ -16,7 +16,8 @@
 #define FILES_KEYSPACES UINT64_C(128) /* open at once, at most */
 #define FILES_KEYSPACE  UINT64_C(3)   /* descriptors of each */
 #define FILES_OTHER     UINT64_C(64)
-#define FILES_SHARE     UINT64_C(4) /* one in so many is for keyspaces */
+#define FILES_SHARE                                                            \
+    UINT64_C(4) /* one in this many descriptors is for keyspaces */
 
 /* Raises the limit for `own` descriptors beside those, or as far as it may be.
  * -EMFILE below `least`. */
@@ -48,9 +49,9 @@ int write_at(int fd, const void *bytes, size_t size, uint64_t at);
  * `fd`: a copy of the file has others.  0 or -errno. */
 int file_identity(int fd, uint8_t id[FILE_IDENTITY_SIZE]);
 
-/* The pid of who holds a flock on the file behind `fd`, as /proc/locks tells;
- * 0 when that cannot be told: nobody does, a process of another pid namespace,
- * a file system that shows another device there.  Says nothing. */
+/* The pid of the process that holds a flock on the file behind `fd`, by
+ * /proc/locks; 0: unknown, because there is none, its pid namespace is another,
+ * or the file system has another device number there.  Reports nothing. */
 long lock_holder(int fd);
 
 #endif

@@ -1,8 +1,8 @@
 /* common/base/hash.h - SipHash-1-3, for tables of names that come from the
  * network, and SipHash-2-4-128, for tables that store hashes instead of names.
  *
- * Keyed, so that nobody can choose names that collide; the key is random per
- * process.  (Aumasson, Bernstein 2012; one and three rounds are what hash
+ * Keyed, so that a client cannot choose names that collide; the key is random
+ * per process.  (Aumasson, Bernstein 2012; one and three rounds are what hash
  * tables use.)
  */
 #ifndef COUNTD_COMMON_BASE_HASH_H

@@ -20,7 +20,7 @@ list_init(struct list_link *l)
     l->prev = l;
 }
 
-/* Of a list: it is empty.  Of an element: it is in no list. */
+/* True if a list is empty, or an element is in no list. */
 static inline bool
 list_alone(const struct list_link *l)
 {

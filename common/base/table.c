@@ -35,7 +35,7 @@ want_grow(size_t count)
 }
 
 static size_t
-full(size_t count)
+entries_max(size_t count)
 {
     return count - count / 16;
 }
@@ -94,9 +94,9 @@ table_fini(struct table *t)
     *t = (struct table){0};
 }
 
-/* Begins to move to an array of `count` slots; -ENOMEM. */
+/* Begins to move the entries to an array of `count` slots; -ENOMEM. */
 static int
-begin(struct table *t, size_t count)
+begin_move(struct table *t, size_t count)
 {
     struct table_part part = {0};
     size_t larger, slack;
@@ -125,9 +125,9 @@ begin(struct table *t, size_t count)
 }
 
 static void
-finish(struct table *t)
+finish_move(struct table *t)
 {
-    /* Mapped by begin() or table_init(): cannot fail. */
+    /* Mapped by begin_move() or table_init(): cannot fail. */
     (void)munmap(t->old.slots, t->old.bytes);
     t->old = (struct table_part){0};
     t->moved_below = ALL_MOVED;
@@ -136,7 +136,7 @@ finish(struct table *t)
 }
 
 static int
-put(struct table_part *p, uint32_t hash, uint32_t number)
+put_slot(struct table_part *p, uint32_t hash, uint32_t number)
 {
     size_t at = table_home(p, hash), gap;
 
@@ -182,8 +182,8 @@ take_out(struct table_part *p, uint32_t hash, uint32_t number)
 {
     size_t at = table_home(p, hash), end;
 
-    /* The number alone does not tell: the place of an entry that has moved away
-     * keeps it, and it may have been given to another since. */
+    /* The number alone is not unique: the old place of an entry that has moved
+     * away keeps it, and the number may have been reused. */
     while (p->slots[at].number != number || p->slots[at].hash != hash) {
         assert(p->slots[at].number != 0 && p->slots[at].hash <= hash);
         at++;
@@ -219,9 +219,9 @@ move_run(struct table *t, const struct table_slot *from, uint32_t run,
     return true;
 }
 
-/* What nobody looks at any more goes back to the kernel. */
+/* Returns pages of the old array to the kernel that are not read again. */
 static void
-give_back(struct table *t)
+release_old(struct table *t)
 {
     const size_t below = table_home(&t->old, (uint32_t)t->moved_below);
     uint8_t *bytes = (uint8_t *)t->old.slots;
@@ -235,7 +235,7 @@ give_back(struct table *t)
 
 /* Moves the next few entries. */
 static void
-step(struct table *t, size_t look)
+move_step(struct table *t, size_t look)
 {
     const struct table_part *old = &t->old;
     const size_t end = t->moved_at + look;
@@ -253,8 +253,9 @@ step(struct table *t, size_t look)
             continue;
         }
         assert(slot->hash >= t->moved_below);
-        /* All with one hash at once, or the cut would go through them.  There
-         * is always room, but for hashes that somebody chose. */
+        /* Move all entries with one hash together, since a search looks for
+         * them in one array.  There is always a free slot, unless an attacker
+         * chose the hashes. */
         run = run_at(slot);
         if (moved + run > TABLE_STEP || !move_run(t, slot, run, &tail))
             break;
@@ -269,24 +270,25 @@ step(struct table *t, size_t look)
     if (moved > t->step_max)
         t->step_max = moved;
     if (t->moved_below == ALL_MOVED)
-        finish(t);
+        finish_move(t);
     else
-        give_back(t);
+        release_old(t);
 }
 
-/* Makes room for one more, or gets on with it; -ENOMEM. */
+/* Makes room for one more entry, or continues a move; -ENOMEM. */
 static int
-grow(struct table *t)
+make_room(struct table *t)
 {
     const size_t count = t->now.count;
 
     /* Without memory for more it goes on until it is nearly full. */
     if (t->old.slots == NULL && t->entries >= want_grow(count) &&
-        begin(t, count + count / 4) < 0 && t->entries >= full(count))
+        begin_move(t, count + count / 4) < 0 &&
+        t->entries >= entries_max(count))
         return -ENOMEM;
     if (t->old.slots != NULL)
-        step(t, LOOK_INSERT);
-    return t->entries < full(t->now.count) ? 0 : -ENOMEM;
+        move_step(t, LOOK_INSERT);
+    return t->entries < entries_max(t->now.count) ? 0 : -ENOMEM;
 }
 
 int
@@ -295,10 +297,10 @@ table_insert(struct table *t, uint32_t hash, uint32_t number)
     int rc;
 
     assert(number != 0);
-    rc = grow(t);
+    rc = make_room(t);
     if (rc < 0)
         return rc;
-    rc = put(hash < t->moved_below ? &t->now : &t->old, hash, number);
+    rc = put_slot(hash < t->moved_below ? &t->now : &t->old, hash, number);
     if (rc == 0)
         t->entries++;
     return rc;
@@ -316,14 +318,15 @@ table_remove(struct table *t, uint32_t hash, uint32_t number)
     /* Without memory for the way to a smaller one it stays as large. */
     if (t->old.slots == NULL && t->entries < t->now.count / 4 &&
         smaller < t->now.count)
-        (void)begin(t, smaller);
+        (void)begin_move(t, smaller);
     if (t->old.slots != NULL)
-        step(t, LOOK_REMOVE);
+        move_step(t, LOOK_REMOVE);
 }
 
-/* Adds up to what a part shows: entries, and those not at home. */
+/* Counts a sample of a part: entries, and those not at home. */
 static void
-sample(const struct table *t, const struct table_part *p, uint32_t seen[2])
+count_sample(const struct table *t, const struct table_part *p,
+             uint32_t seen[2])
 {
     const size_t stride = p->count / 1024 + 1;
     size_t at;
@@ -343,8 +346,8 @@ table_displaced(const struct table *t)
 {
     uint32_t seen[2] = {0, 0};
 
-    sample(t, &t->now, seen);
+    count_sample(t, &t->now, seen);
     if (t->old.slots != NULL)
-        sample(t, &t->old, seen);
+        count_sample(t, &t->old, seen);
     return seen[0] == 0 ? 0 : seen[1] * 1000 / seen[0];
 }

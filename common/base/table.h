@@ -114,8 +114,7 @@ int table_insert(struct table *t, uint32_t hash, uint32_t number);
 /* The entry must be there. */
 void table_remove(struct table *t, uint32_t hash, uint32_t number);
 
-/* Of each thousand entries, how many are not at their own place; from a
- * sample. */
+/* How many of a thousand entries are not at their home slot; from a sample. */
 uint32_t table_displaced(const struct table *t);
 
 #endif

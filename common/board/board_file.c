@@ -1,9 +1,10 @@
-/* common/board/board_file.c - boards as files: made, attached to, retired; see
+/* common/board/board_file.c - creating, attaching and retiring board files; see
  * board_internal.h.
  *
- * No file that somebody may have mapped is ever cut short: a new board is made
- * beside the old one, which is marked retired, and takes its name.  Retired
- * first: who has the old one must not miss that there is a new one.
+ * A file that a process may have mapped is never truncated: a new board is
+ * created beside the old one, the old one is marked retired, and the new one
+ * takes its name.  It is marked first, so that no user of the old one misses
+ * the new one.
  *
  * Entry points: countd_board_create(), countd_board_attach(),
  * countd_board_master_alive(), countd_board_info(), countd_board_name(). */
@@ -31,11 +32,11 @@ struct told {
     size_t size;
 };
 
-static int say(const struct told *t, int rc, const char *format, ...)
+static int report_error(const struct told *t, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static int
-say(const struct told *t, int rc, const char *format, ...)
+report_error(const struct told *t, int rc, const char *format, ...)
 {
     char text[COUNTD_BOARD_ERROR_SIZE];
     va_list args;
@@ -51,13 +52,13 @@ say(const struct told *t, int rc, const char *format, ...)
 static int
 say_errno(const struct told *t, int rc, const char *what)
 {
-    return say(t, rc, "%s: %s", what, strerror(-rc));
+    return report_error(t, rc, "%s: %s", what, strerror(-rc));
 }
 
 /* ---- handles ----------------------------------------------------------- */
 
 static unsigned
-tries(void)
+update_attempts(void)
 {
     const char *text = getenv("COUNTD_BOARD_ATTEMPTS");
     char *end;
@@ -110,7 +111,7 @@ new_handle(int fd, const struct board_header *h, bool read_only)
     b->fd = fd;
     b->read_only = read_only;
     b->forks = board_forks();
-    b->tries = tries();
+    b->tries = update_attempts();
     return b;
 }
 
@@ -153,7 +154,7 @@ lock_old(const struct told *t, unsigned mode, int *out)
             return say_errno(t, -errno, "cannot be opened");
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
             (void)close(fd); /* not ours */
-            return say(t, -EINVAL, "is not a regular file");
+            return report_error(t, -EINVAL, "is not a regular file");
         }
         rc = board_lock_try(fd, BOARD_LOCK_MASTER);
         if (rc == 0 && is_still_at(fd, t->path)) {
@@ -164,16 +165,18 @@ lock_old(const struct told *t, unsigned mode, int *out)
         if (rc < 0 && rc != -EBUSY)
             return say_errno(t, rc, "cannot be locked");
         if (rc < 0)
-            return say(t, rc,
-                       "is owned by some other process, cannot lock it "
-                       "exclusively");
+            return report_error(
+                t, rc,
+                "is owned by some other process, cannot lock it "
+                "exclusively");
     }
-    return say(t, -EBUSY, "is owned by some other process: it keeps changing");
+    return report_error(t, -EBUSY,
+                        "is owned by some other process: it keeps changing");
 }
 
-/* Says to all who have the old board that it is one. */
+/* Marks the old board as retired, for all processes that have it mapped. */
 static int
-retire(const struct told *t, int fd)
+retire_board(const struct told *t, int fd)
 {
     const uint64_t one = 1;
     struct board_header h;
@@ -185,15 +188,16 @@ retire(const struct told *t, int fd)
         return 0;
     if ((size_t)n < sizeof h.magic ||
         memcmp(h.magic, BOARD_MAGIC, sizeof h.magic) != 0)
-        return say(t, -EBADMSG,
-                   "is no board: it is not overwritten; remove it if it may "
-                   "go");
+        return report_error(
+            t, -EBADMSG,
+            "is not a board and was not overwritten; remove it if it "
+            "is not needed");
     if ((size_t)n < sizeof h)
-        return 0; /* nobody can have attached to that */
+        return 0; /* too short: no process can have attached */
     BOARD_STEP();
     if (pwrite(fd, &one, sizeof one, offsetof(struct board_header, retired)) !=
         sizeof one)
-        return say(t, -EIO, "cannot be retired");
+        return report_error(t, -EIO, "cannot be retired");
     return 0;
 }
 
@@ -262,11 +266,11 @@ countd_board_create(struct countd_board **out, const char *path,
     int old = -1, rc;
 
     if (shape->size != sizeof *shape)
-        return say(&t, -EINVAL, "cannot be made: size of the shape");
+        return report_error(&t, -EINVAL, "cannot be made: size of the shape");
     if (board_format(shape, &h, text, sizeof text) < 0)
-        return say(&t, -EINVAL, "cannot be made: %s", text);
+        return report_error(&t, -EINVAL, "cannot be made: %s", text);
     if ((size_t)snprintf(temp, sizeof temp, "%s.new", path) >= sizeof temp)
-        return say(&t, -ENAMETOOLONG, "has too long a name");
+        return report_error(&t, -ENAMETOOLONG, "has too long a name");
     rc = lock_old(&t, shape->mode != 0 ? shape->mode : 0600, &old);
     if (rc < 0)
         return rc;
@@ -274,7 +278,7 @@ countd_board_create(struct countd_board **out, const char *path,
     if (rc < 0)
         goto close_old;
     assert(b);
-    rc = retire(&t, old);
+    rc = retire_board(&t, old);
     if (rc == 0 && rename(temp, path) < 0)
         rc = say_errno(&t, -errno, "cannot take its name");
     if (rc < 0) {
@@ -303,16 +307,17 @@ has_master(int fd, const struct board_header *h)
 }
 
 static int
-abandoned(const struct told *t, const char *why)
+report_abandoned(const struct told *t, const char *why)
 {
-    return say(t, -ESRCH, "is abandoned, cannot attach to it (%s)", why);
+    return report_error(t, -ESRCH, "is abandoned, cannot attach to it (%s)",
+                        why);
 }
 
 /* Whether a file with this header may be attached to. */
 static int
-check(const struct told *t, int fd, const struct board_header *h,
-      uint64_t file_size, const struct countd_board_shape *shape,
-      unsigned flags)
+check_board(const struct told *t, int fd, const struct board_header *h,
+            uint64_t file_size, const struct countd_board_shape *shape,
+            unsigned flags)
 {
     char text[COUNTD_BOARD_ERROR_SIZE];
     int rc;
@@ -321,13 +326,13 @@ check(const struct told *t, int fd, const struct board_header *h,
     if (rc == 0 && shape)
         rc = board_format_compare(h, shape, text, sizeof text);
     if (rc < 0)
-        return say(t, rc, "%s", text);
+        return report_error(t, rc, "%s", text);
     if (atomic_load_explicit(&h->retired, memory_order_relaxed) != 0)
         return board_lock_is_held(fd, BOARD_LOCK_MASTER)
-                   ? say(t, -EAGAIN, "is being replaced: try again")
-                   : abandoned(t, "it is retired");
+                   ? report_error(t, -EAGAIN, "is being replaced: try again")
+                   : report_abandoned(t, "it is retired");
     if ((flags & COUNTD_BOARD_ORPHAN) == 0 && !has_master(fd, h))
-        return abandoned(t, "it has no master");
+        return report_abandoned(t, "it has no master");
     return 0;
 }
 
@@ -345,16 +350,16 @@ attach_to(const struct told *t, int fd, const struct countd_board_shape *shape,
     if (fstat(fd, &st) < 0)
         return say_errno(t, -errno, "cannot be looked at");
     if (!S_ISREG(st.st_mode))
-        return say(t, -EBADMSG, "is not a regular file");
+        return report_error(t, -EBADMSG, "is not a regular file");
     if (st.st_size == 0)
         return board_lock_is_held(fd, BOARD_LOCK_MASTER)
-                   ? say(t, -EAGAIN, "is being made: try again")
-                   : abandoned(t, "it is empty");
+                   ? report_error(t, -EAGAIN, "is being made: try again")
+                   : report_abandoned(t, "it is empty");
     memset(&h, 0, sizeof h);
     n = pread(fd, &h, sizeof h, 0);
     if (n < 0)
         return say_errno(t, -errno, "cannot be read");
-    rc = check(t, fd, &h, (uint64_t)st.st_size, shape, flags);
+    rc = check_board(t, fd, &h, (uint64_t)st.st_size, shape, flags);
     if (rc < 0)
         return rc;
     *out = new_handle(fd, &h, read_only);
@@ -366,7 +371,7 @@ attach_to(const struct told *t, int fd, const struct countd_board_shape *shape,
         return 0;
     (void)munmap((*out)->header, (size_t)h.file_size); /* it is mapped */
     free(*out);
-    return say(t, rc, "%s", text);
+    return report_error(t, rc, "%s", text);
 }
 
 int
@@ -379,12 +384,13 @@ countd_board_attach(struct countd_board **out, const char *path,
     int fd, rc;
 
     if (shape && shape->size != sizeof *shape)
-        return say(&t, -EINVAL, "cannot be attached to: size of the shape");
+        return report_error(&t, -EINVAL,
+                            "cannot be attached to: size of the shape");
     fd =
         open(path, ((flags & COUNTD_BOARD_READ_ONLY) != 0 ? O_RDONLY : O_RDWR) |
                        O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
-        (void)abandoned(&t, "file not exists"); /* for the text */
+        (void)report_abandoned(&t, "file not exists"); /* for the text */
         return -ENOENT;
     }
     if (fd < 0)

@@ -128,9 +128,9 @@ board_format_seal(struct board_header *h, const uint8_t *names)
     h->crc = board_crc(h, CRC_SIZE);
 }
 
-/* What is wrong with the constant part, or NULL. */
+/* The first fault of the constant part, or NULL. */
 static const char *
-fault(const struct board_header *h)
+find_fault(const struct board_header *h)
 {
     struct board_header sizes = {.slots = h->slots,
                                  .shared_count = h->shared_count,
@@ -138,7 +138,7 @@ fault(const struct board_header *h)
                                  .cells = h->cells};
 
     if (memcmp(h->magic, BOARD_MAGIC, sizeof h->magic) != 0)
-        return "is no board: invalid magic";
+        return "is not a board: invalid magic";
     if (h->order != BOARD_ORDER)
         return "is a board of a machine with another byte order";
     if (h->version != BOARD_VERSION)
@@ -158,7 +158,7 @@ int
 board_format_check(const struct board_header *h, uint64_t file_size,
                    char *error, size_t error_size)
 {
-    const char *text = fault(h);
+    const char *text = find_fault(h);
 
     if (text) {
         (void)snprintf(error, error_size, "%s", text);

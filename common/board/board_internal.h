@@ -1,4 +1,4 @@
-/* common/board/board_internal.h - the bytes of a board, and what its files
+/* common/board/board_internal.h - the bytes of a board, and what board_*.c
  * share.
  *
  * A file: header, then the slots.  Integers are native; the header's byte
@@ -36,14 +36,13 @@
  *                 24  8  zero
  *   8384        names of the columns, 32 bytes each, NUL-padded
  *
- * A slot is a block of the shared integers, then one for each cell of its
- * owner (0: nobody; else the number of its process, from 1) and the private
- * integers.  Each begins at a multiple of 64:
+ * A slot is a block of the shared integers, then one for each cell of its owner
+ * (0: free; else the number of its process, from 1) and the private integers.
+ * Each begins at a multiple of 64:
  *
- *      0     8  word: bit 0 busy, bits 1 to 47 generation, from 48 on who is
- *               writing (the number of its process, from 1), when busy
- *      8   8*n  the integers of even generations
- *  8+8*n   8*n  of odd ones
+ *      0     8  word: bit 0 busy, bits 1 to 47 generation, from 48 on the
+ * writer (the number of its process, from 1), if busy 8   8*n  the integers of
+ * even generations 8+8*n   8*n  of odd ones
  *
  * One step decides: who writes takes the word of generation g from idle to
  * busy, which only one can; fills the copy that g does not use; and stores the
@@ -115,7 +114,7 @@ static_assert(sizeof(_Atomic uint64_t) == 8, "file format");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics of processes");
 
 struct board_id {
-    uint64_t start; /* 0: cannot be told */
+    uint64_t start; /* 0: unknown */
     uint64_t space;
     uint32_t pid;
 };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static int
-fail(struct countd_board_last *l, int rc, const char *text)
+set_error(struct countd_board_last *l, int rc, const char *text)
 {
     (void)snprintf(l->text, sizeof l->text, "%s", text);
     return rc;
@@ -28,21 +28,21 @@ countd_board_last_read(struct countd_board_last *l, int64_t slot,
 
     l->text[0] = '\0';
     if (!is_slot(l, slot))
-        return fail(l, -EINVAL, "wrong index");
+        return set_error(l, -EINVAL, "wrong index");
     rc = countd_board_read(l->board, (uint32_t)slot, shared, &l->generation);
     if (rc == 0 && l->board->cells > 0)
         rc = countd_board_read_cell(l->board, (uint32_t)slot, 0, values, NULL);
     if (rc < 0)
-        return fail(l, rc, strerror(-rc));
+        return set_error(l, rc, strerror(-rc));
     l->slot = slot + 1;
     return 0;
 }
 
-/* What stands against an update; NULL: nothing. */
+/* The reason to refuse an update; NULL: none. */
 static const char *
-objection(const struct countd_board_last *l, int64_t slot,
-          const int64_t *shared, size_t shared_count,
-          const struct countd_board_pair *values, size_t count)
+find_objection(const struct countd_board_last *l, int64_t slot,
+               const int64_t *shared, size_t shared_count,
+               const struct countd_board_pair *values, size_t count)
 {
     if (!is_slot(l, slot))
         return "wrong index";
@@ -65,12 +65,13 @@ countd_board_last_update(struct countd_board_last *l, int64_t slot,
                          const struct countd_board_pair *values, size_t count)
 {
     struct countd_board_value list[COUNTD_BOARD_VALUES_MAX];
-    const char *text = objection(l, slot, shared, shared_count, values, count);
+    const char *text =
+        find_objection(l, slot, shared, shared_count, values, count);
     int rc, cell_rc;
 
     l->text[0] = '\0';
     if (text)
-        return fail(l, -EINVAL, text);
+        return set_error(l, -EINVAL, text);
     for (size_t i = 0; i < count; i++)
         list[i] = (struct countd_board_value){(uint32_t)values[i].index,
                                               values[i].value};
@@ -86,8 +87,8 @@ countd_board_last_update(struct countd_board_last *l, int64_t slot,
         return 0;
     }
     if (cell_rc < 0)
-        return fail(l, cell_rc, strerror(-cell_rc));
+        return set_error(l, cell_rc, strerror(-cell_rc));
     if (rc < 0 && rc != -ESTALE)
-        return fail(l, rc, strerror(-rc));
+        return set_error(l, rc, strerror(-rc));
     return shared != NULL && rc == 0;
 }

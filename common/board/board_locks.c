@@ -1,8 +1,8 @@
 /* common/board/board_locks.c - locks that end with the open file they were
  * taken on; see board_internal.h.
  *
- * Of all that is in a board only these need the kernel: who is master, and who
- * changes the table of processes or judges one to be dead.
+ * Only these parts of a board need the kernel: being the master, changing the
+ * table of processes, and judging a process to be dead.
  */
 #include "common/board/board_internal.h"
 
@@ -15,7 +15,7 @@
 #define TABLE_TRIES 1000 /* of a millisecond */
 
 static struct flock
-range(short type, enum board_lock which)
+lock_range(short type, enum board_lock which)
 {
     return (struct flock){
         .l_type = type, .l_whence = SEEK_SET, .l_start = which, .l_len = 1};
@@ -24,7 +24,7 @@ range(short type, enum board_lock which)
 int
 board_lock_try(int fd, enum board_lock which)
 {
-    struct flock l = range(F_WRLCK, which);
+    struct flock l = lock_range(F_WRLCK, which);
 
     if (fcntl(fd, F_OFD_SETLK, &l) == 0)
         return 0;
@@ -34,7 +34,7 @@ board_lock_try(int fd, enum board_lock which)
 void
 board_lock_drop(int fd, enum board_lock which)
 {
-    struct flock l = range(F_UNLCK, which);
+    struct flock l = lock_range(F_UNLCK, which);
 
     (void)fcntl(fd, F_OFD_SETLK, &l); /* giving up cannot fail */
 }
@@ -42,7 +42,7 @@ board_lock_drop(int fd, enum board_lock which)
 bool
 board_lock_is_held(int fd, enum board_lock which)
 {
-    struct flock l = range(F_RDLCK, which);
+    struct flock l = lock_range(F_RDLCK, which);
 
     return fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
 }

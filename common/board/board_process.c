@@ -1,10 +1,10 @@
-/* common/board/board_process.c - who writes to a board, and who died doing so;
- * see board_internal.h.
+/* common/board/board_process.c - the processes that write to a board, and
+ * taking over from dead ones; see board_internal.h.
  *
  * A word that is busy names an entry of the table, and the entry names a
  * process.  Entries change hands, and words are taken back, only under the
- * table's lock: so a number cannot be another process between the look at it
- * and the step that relies on it.
+ * table's lock: so a number cannot become another process between a check of it
+ * and the step that relies on the check.
  *
  * Entry points: board_forks_watch(), board_id_own(), board_id_alive(),
  * board_process_alive(), board_process_pid(). */
@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RELEASE_TRIES 100000 /* of a cell that somebody is claiming */
+#define RELEASE_TRIES 100000 /* of a cell that another process is claiming */
 
 enum { ENTRY_FREE, ENTRY_USED };
 
@@ -58,7 +58,7 @@ struct found {
 
 /* Field `n` of /proc/PID/stat, from its third on, which is at `at`. */
 static const char *
-field(const char *at, unsigned n)
+find_field(const char *at, unsigned n)
 {
     for (; n > 3 && *at != '\0'; at++)
         n -= *at == ' ';
@@ -89,8 +89,8 @@ read_stat(uint32_t pid, struct found *out)
         return -EIO;
     rest += 2;
     out->state = *rest;
-    out->threads = strtol(field(rest, 20), NULL, 10);
-    out->start = strtoull(field(rest, 22), NULL, 10);
+    out->threads = strtol(find_field(rest, 20), NULL, 10);
+    out->start = strtoull(find_field(rest, 22), NULL, 10);
     return 0;
 }
 
@@ -198,9 +198,9 @@ board_recover(struct countd_board *b, _Atomic uint64_t *word)
     return rc;
 }
 
-/* Gives up what `of` owns of a cell.  False: it stays busy. */
+/* Releases the cell if `process` owns it.  False: it stays busy. */
 static bool
-disown(struct board_block k, uint32_t process)
+release_cell(struct board_block k, uint32_t process)
 {
     uint64_t word, g;
 
@@ -239,12 +239,13 @@ release_all(struct countd_board *b, bool set[BOARD_PROCESSES + 1])
             int64_t owner;
 
             if (board_is_busy(word) && writer <= BOARD_PROCESSES && set[writer])
-                (void)take_back(b, k.word, word); /* nobody else can */
+                (void)take_back(b, k.word,
+                                word); /* the lock excludes other processes */
             if (i == 0)
                 continue;
             owner = board_load(board_copy(k, board_generation(word)));
             if (owner > 0 && owner <= BOARD_PROCESSES && set[owner] &&
-                !disown(k, (uint32_t)owner))
+                !release_cell(k, (uint32_t)owner))
                 set[owner] = false;
         }
 }
@@ -268,9 +269,9 @@ set_free(struct countd_board *b, uint32_t process)
     atomic_store(&entry_of(b, process)->state, ENTRY_FREE);
 }
 
-/* Under the lock: frees the entries of the dead. */
+/* Frees the entries of dead processes; the caller holds the lock. */
 static void
-sweep(struct countd_board *b)
+free_dead(struct countd_board *b)
 {
     bool dead[BOARD_PROCESSES + 1] = {false};
 
@@ -283,7 +284,7 @@ sweep(struct countd_board *b)
 }
 
 static void
-fill(struct board_process *e)
+fill_entry(struct board_process *e)
 {
     struct board_id own;
 
@@ -313,13 +314,13 @@ board_register(struct countd_board *b, uint32_t *me)
     if (*me == 0 || known >> 32 != forks) {
         *me = find_free(b);
         if (*me == 0) {
-            sweep(b);
+            free_dead(b);
             *me = find_free(b);
         }
         if (*me == 0) {
             rc = -ENOSPC;
         } else {
-            fill(entry_of(b, *me));
+            fill_entry(entry_of(b, *me));
             atomic_store(&b->me, forks << 32 | *me);
         }
     }

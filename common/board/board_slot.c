@@ -16,7 +16,7 @@
 #define LOST_PAUSES 64u /* a quarter of a microsecond to three */
 
 static inline void
-relax(void)
+relax_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -58,7 +58,7 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     if (tries >= b->tries)
         return -EBUSY;
     if (tries < YIELD_AFTER) {
-        relax();
+        relax_cpu();
     } else if (tries < SLEEP_AFTER) {
         (void)sched_yield();
     } else {
@@ -160,14 +160,13 @@ may_write(struct countd_board *b, uint32_t *me)
     return board_me(b, me);
 }
 
-/* Who lost is about to read again, and would take the cache line away from who
- * is writing: it waits a moment, in which the other one gets many updates done.
- */
+/* A process that lost the race reads again at once, which takes the cache line
+ * from the winner: it pauses first, and the winner completes many updates. */
 static int
-lost(void)
+pause_after_loss(void)
 {
     for (unsigned i = 0; i < LOST_PAUSES; i++)
-        relax();
+        relax_cpu();
     return -ESTALE;
 }
 
@@ -184,7 +183,7 @@ put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
         return -ESTALE; /* one that cannot be is one that has passed */
     rc = block_take(b, k.word, me, &g);
     if (rc < 0)
-        return rc == -ESTALE ? lost() : rc;
+        return rc == -ESTALE ? pause_after_loss() : rc;
     to = board_copy(k, g + 1);
     for (size_t i = 0; i < k.count; i++)
         board_store(to + i, shared[i]);
@@ -268,7 +267,7 @@ update_both(struct countd_board *b, uint32_t slot, uint64_t generation,
     return shared ? rc : cell_rc;
 }
 
-/* Whether nothing stands in the way of who has written here before. */
+/* Whether the slot is idle, at this generation and not retired. */
 static inline bool
 is_plain(const struct countd_board *b, uint32_t slot, uint64_t generation)
 {
@@ -342,9 +341,9 @@ countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
 
 /* ---- claims ------------------------------------------------------------ */
 
-/* 0: it is ours and zero.  -EPERM: somebody's. */
+/* Claims the cell and sets it to zero.  -EPERM: another process owns it. */
 static int
-claim(struct countd_board *b, struct board_block k, uint32_t me)
+claim_cell(struct countd_board *b, struct board_block k, uint32_t me)
 {
     uint64_t g = BOARD_ANY;
     int64_t owner;
@@ -379,7 +378,7 @@ countd_board_claim(struct countd_board *b, uint32_t slot, uint32_t *cell)
         return rc;
     atomic_store(&b->claimed, true);
     for (uint32_t i = 0; i < b->cells; i++) {
-        rc = claim(b, board_cell(b, slot, i), me);
+        rc = claim_cell(b, board_cell(b, slot, i), me);
         if (rc == 0)
             *cell = i;
         if (rc == 0 || (rc != -EPERM && rc != -EBUSY))

@@ -12,24 +12,25 @@
  *
  * A board has slots, all of the same shape:
  *   shared part    integers that change together, each time to the next
- *                  generation, and only by who knows the present one
+ *                  generation, and only by a process that knows the current one
  *   private cells  some integers each, which change together, too; a cell that
- *                  is claimed is written by its owner only, one that is not by
- *                  anybody
+ *                  is claimed is written by its owner only, an unclaimed one by
+ * any process
  *
- * One process, the master, creates a board; any number attach, 256 of them at
- * a time to write.  Readers never wait, take no lock and write nothing; what
- * they get was there at one moment, never torn.  A process that dies, by
- * SIGKILL in the middle of an update, too, blocks nobody: half an update is
- * never seen, and whoever updates next takes over.
+ * One process, the master, creates a board; any number attach, 256 of them at a
+ * time to write.  Readers never wait, take no lock and write nothing; what they
+ * get is one consistent state, never torn.  A process that dies, even by
+ * SIGKILL during an update, blocks no other: half an update is never seen, and
+ * the next update takes over.
  *
- * A master that comes back makes a new file.  Who has the old one mapped keeps
- * it, and is told -ENOTCONN by every call: close it and attach again.
+ * A master that starts again creates a new file.  Processes that have the old
+ * one mapped keep it, and every call returns -ENOTCONN: close it and attach
+ * again.
  *
  * A handle is thread-safe.  In a child of fork() it goes on working, as a
  * process of its own; the parent's claims stay the parent's.  All processes
- * must see each other in /proc: of one that another pid namespace hides it is
- * never taken for granted that it has died.
+ * must see each other in /proc: a process hidden by another pid namespace is
+ * never assumed to be dead.
  *
  * Arguments are checked before anything is changed: -EINVAL has no effect.
  * Errors: 0 or a negative errno.
@@ -155,8 +156,8 @@ int countd_board_update(struct countd_board *b, uint32_t slot,
 int countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
                      uint32_t index, int64_t delta, int64_t *sum);
 
-/* Claims a cell of the slot that nobody owns, or whose owner has died, and
- * makes it zero.  -ENOSPC: all are owned. */
+/* Claims a cell of the slot that is free or whose owner has died, and sets it
+ * to zero.  -ENOSPC: all have live owners. */
 int countd_board_claim(struct countd_board *b, uint32_t slot, uint32_t *cell);
 
 /* Gives a claimed cell up; its values stay. */
@@ -164,12 +165,10 @@ int countd_board_release(struct countd_board *b, uint32_t slot, uint32_t cell);
 
 /* ---- read before update ------------------------------------------------ */
 
-/* The contract of boards that keep the generation for their user: a row is
- * updated only if it is the last one read, and only if nobody changed it since.
- * Private values are those of cell 0.  One per thread.
- *
- *     struct countd_board_last l = {.board = b};
- */
+/* Boards that remember the generation for their user: a row is updated only if
+ * it is the last one read, and only if no process has changed it since. Private
+ * values are those of cell 0.  One per thread.
+ *   struct countd_board_last l = {.board = b}; */
 struct countd_board_last {
     struct countd_board *board;
     uint64_t generation;

@@ -1,22 +1,22 @@
 /* common/store/held.h - data/held: batches that wait for their keyspace.
  *
  * A keyspace that cannot take its records (damaged, over a limit) delays no
- * other: what it was to get is held here, a record for each refused batch,
- * exactly as it was given to store_apply(), its marks and its deltas.  The logs
- * are then free.  Records of a keyspace are applied later, one by one, strictly
- * in the order of their ids.  The folder is a queue of common/journal.
+ * other: its batches are held here, a record for each refused one, exactly as
+ * it was given to store_apply(), its marks and its deltas.  The logs are then
+ * free.  Records of a keyspace are applied later, one by one, strictly in the
+ * order of their ids.  The folder is a queue of common/journal.
  *
  * Why no record is lost or counted twice:
- *   - Whoever applies to a keyspace claims or lists its logs first, then begins
- *     a snapshot.  What a former owner of a log held was durable before that
+ *   - A process that applies to a keyspace claims or lists its logs first, then
+ * begins a snapshot.  What a former owner of a log held was durable before that
  *     owner released the log, so the snapshot shows it.
- *   - While nothing is held of a keyspace, a log's records are applied.  When
- *     something is, a log whose very fill is held (HELD_SAME) is done, and any
- *     other log's records are held behind what is there, unless the mark says
- *     that they are in.  So a mark never passes a fill that is still held.
- *   - A record is in only when the keyspace's marks are exactly those of the
- *     record.  It is deleted after store_apply() of it was durable, and before
- * a later fill of one of its logs is applied.
+ *   - While nothing is held for a keyspace, a log's records are applied.
+ * Otherwise a log whose fill is held (HELD_SAME) is done, and any other log's
+ * records are held after those, unless its mark shows that they are applied. So
+ * a mark never moves beyond a held fill.
+ *   - A record is applied only if the keyspace's marks are exactly the
+ * record's.  It is deleted after store_apply() of it was durable, and before a
+ * later fill of one of its logs is applied.
  *
  * Bytes: data/FORMAT.md.  Memory: about 110 bytes for each record.
  *
@@ -26,7 +26,7 @@
  * Ownership: struct held is the caller's from held_open() to held_close(); one
  * thread.  Errors: 0 or a negative errno.  Damage is reported through diag, the
  * rest goes on.
- *   -EAGAIN   another process is writing: soon again
+ *   -EAGAIN   another process is writing: try again soon
  *   -ENOSPC   the disk is full
  */
 #ifndef COUNTD_COMMON_STORE_HELD_H
@@ -81,7 +81,7 @@ int held_states(struct held *h, const uint8_t *name, size_t name_size,
 int held_span(struct held *h, const uint8_t *name, size_t name_size,
               uint64_t *oldest_ms, uint64_t *newest_ms);
 
-/* What is held for a keyspace. */
+/* The records held for one keyspace. */
 struct held_summary {
     const uint8_t *name; /* until the next call */
     size_t name_size;

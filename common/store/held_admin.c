@@ -13,7 +13,7 @@
  * ----------------------------------------------------------------- */
 
 static struct held_summary
-summarize(struct held *h, const struct held_keyspace *k)
+summarize_keyspace(struct held *h, const struct held_keyspace *k)
 {
     struct held_summary s = {.name = k->name,
                              .name_size = k->name_size,
@@ -47,7 +47,7 @@ held_each(struct held *h, int (*row)(void *ctx, const struct held_summary *s),
     for (k = held_index_next(&h->index, (const uint8_t *)"", 0);
          rc == 0 && k != NULL;
          k = held_index_next(&h->index, k->name, k->name_size)) {
-        s = summarize(h, k);
+        s = summarize_keyspace(h, k);
         rc = row(ctx, &s);
     }
     return rc;

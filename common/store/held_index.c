@@ -35,7 +35,7 @@ held_fill_hash(const struct store_fill *mark)
 
 /* Grows the array *at for `need` items.  -ENOMEM */
 static int
-grow(void *at, size_t *capacity, size_t need, size_t item_size)
+grow_array(void *at, size_t *capacity, size_t need, size_t item_size)
 {
     void **where = at, *moved;
     const size_t larger = *capacity * 2 > need ? *capacity * 2 : need + 16;
@@ -99,8 +99,8 @@ add_keyspace(struct held_index *x, uint64_t stream, const uint8_t *name,
     if (2 * (x->keyspace_count + 1) > x->slot_count)
         rc = grow_slots(x);
     if (rc == 0)
-        rc = grow(&x->keyspaces, &x->keyspace_capacity, x->keyspace_count + 1,
-                  sizeof *x->keyspaces);
+        rc = grow_array(&x->keyspaces, &x->keyspace_capacity,
+                        x->keyspace_count + 1, sizeof *x->keyspaces);
     if (rc < 0)
         return rc;
     slot = find_slot(x, stream, name, name_size);
@@ -241,8 +241,8 @@ add_fills(struct held_index *x, const struct held_head *head,
     const uint8_t *at = head->body;
     int rc;
 
-    rc = grow(&x->fills, &x->fill_capacity, x->fill_count + head->marks,
-              sizeof *x->fills);
+    rc = grow_array(&x->fills, &x->fill_capacity, x->fill_count + head->marks,
+                    sizeof *x->fills);
     if (rc < 0)
         return rc;
     e->fill_at = x->fill_count;
@@ -274,7 +274,8 @@ held_index_added(void *ctx, uint64_t id, uint64_t stream, const uint8_t *bytes,
     e.error = head.error;
     rc = add_keyspace(x, stream, head.name, head.name_size, &e.keyspace);
     if (rc == 0)
-        rc = grow(&x->entries, &x->capacity, x->count + 1, sizeof *x->entries);
+        rc = grow_array(&x->entries, &x->capacity, x->count + 1,
+                        sizeof *x->entries);
     if (rc == 0)
         rc = add_fills(x, &head, &e);
     if (rc < 0)

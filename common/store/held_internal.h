@@ -10,7 +10,7 @@
 #define HELD_SEGMENT_SIZE (1u << 18)
 #define HELD_GROUP_SIZE   ((size_t)8 << 20) /* a step is cut into such groups */
 
-/* What is known of a record without reading it. */
+/* The index entry of a record. */
 struct held_entry {
     uint64_t id;
     uint32_t keyspace;  /* index */

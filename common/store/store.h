@@ -1,11 +1,10 @@
-/* common/store/store.h - what the worker, the reader and the commands ask of
- * what is stored: counters by keyspace, applied in batches exactly once, read
- * in either order.
+/* common/store/store.h - the stored counters, by keyspace: applied in batches
+ * exactly once, read in either order.
  *
- * A store is an engine behind a handle.  LMDB files are the one there is
- * (common/store/lmdb/lmdb_store.h opens it); the tests have a second, in
- * memory. Nothing here is LMDB's: no transaction, no file, no view that
- * somebody must close.  What an engine can do beyond that it says as traits.
+ * A store is an engine behind a handle.  LMDB files are the only one
+ * (common//store/lmdb/lmdb_store.h opens it); the tests have a second, in
+ * memory. This interface has no transactions, files or views to close.  An
+ * engine reports what else it can do as traits.
  *
  * Exactly once: a batch names the fills of the logs that it was summed from
  * (marks).  Its sums and its marks become visible and durable together; an
@@ -116,7 +115,7 @@ struct store_applied {
     uint64_t saturated; /* of these, newly flagged */
     uint64_t commits;   /* transactions */
     bool no_room;       /* -EDQUOT is for keyspace.max: there is none */
-    long holder;        /* -EAGAIN: pid of who is writing; 0: cannot tell */
+    long holder; /* -EAGAIN: pid of the process that is writing; 0: unknown */
 };
 
 /* ---- reading (reader, commands) ---------------------------------------- */
@@ -140,8 +139,8 @@ enum store_op {
     STORE_RANGE,  /* rows by count descending, ties by key ascending */
     STORE_GET,    /* the row of a key */
     STORE_RANK,   /* the rank of a key from 0, as the count of one row */
-    STORE_AROUND, /* `length` rows by count, of which the key's is in the
-                     middle, if there are so many on both sides */
+    STORE_AROUND, /* `length` rows by count around the key's, which is in the
+                     middle unless one side has fewer */
     STORE_TOTAL   /* the sum, saturated, as the count of one row without key */
 };
 
@@ -191,14 +190,14 @@ size_t store_query_room(const struct store_query *q);
 
 /* ---- history ----------------------------------------------------------- */
 
-/* Increments by the time at which they came.  Times are minutes since 1970, of
+/* Increments by the time at which they came.  Times are minutes since 1970,
  * UTC.  Sums are exact, of 128 bits: they neither saturate nor lose what was
- * removed from the counts since.  What is kept how fine and how long is the
- * setting `history`; an answer tells from when on it is all there is.
+ * removed from the counts since.  The setting `history` determines resolution
+ * and retention; an answer includes the time from which on it is complete.
  *
- * A question may take long: it goes on in pieces, each of a moment of its own;
- * each part of a key's time, and of all keys each key, is counted once, as it
- * is then. */
+ * A query may take long: it continues in pieces, each of its own snapshot; each
+ * part of a key's time, and each key of a query over all keys, is counted once,
+ * as it is then. */
 
 struct store_bucket {
     int64_t sum_high; /* signed 128-bit sum */
@@ -502,12 +501,12 @@ store_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
     return s->engine->copy(s, name, name_size, to_fd);
 }
 
-/* Empties the keyspace, durably, in one step: rows and totals go, its marks
- * stay, so that a log which was in is not counted again.  A damaged one is
+/* Empties the keyspace, durably, in one step: rows and totals are removed; its
+ * marks stay, so that a merged log is not counted again.  A damaged one is
  * replaced by an empty one with `marks` as done: those of all fills that may
- * still hold increments of before.  Returns 1 then: others that have the old
- * one open go on to read it, but not in what they begin STORE_REPLACED_MS
- * later.
+ * contain increments from before the drop.  Returns 1 then: other processes may
+ * continue to read the old file, but not in queries that begin
+ * STORE_REPLACED_MS later.
  *   -ENOENT  there is no such keyspace */
 #define STORE_REPLACED_MS 100
 static inline int

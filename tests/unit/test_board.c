@@ -634,7 +634,7 @@ a_file_that_is_no_board_is_not_overwritten(void **state)
     tmpdir_put(&r->dir, "board", text, sizeof text, 0600);
 
     assert_rc(create(r, &b), -EBADMSG);
-    assert_non_null(strstr(r->error, "is no board"));
+    assert_non_null(strstr(r->error, "is not a board"));
     assert_rc(attach(r, 0, &b), -EBADMSG);
 
     fd = open(r->path, O_RDONLY);

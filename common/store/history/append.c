@@ -149,10 +149,10 @@ find_targets(struct append *a, struct targets *l, uint64_t *ahead)
 
 /* ---- rows -------------------------------------------------------------- */
 
-/* Adds a delta to a row if it goes to the target. */
+/* Adds a delta to a row if it belongs to the target. */
 static void
-take(const struct append *a, const struct target *to, size_t i,
-     struct history_row *row)
+take_delta(const struct append *a, const struct target *to, size_t i,
+           struct history_row *row)
 {
     const uint32_t minute = minute_of(a, &a->deltas[i]);
 
@@ -180,7 +180,7 @@ add_rows(struct append *a, const struct target *to)
 
         row->cells = 0;
         do
-            take(a, to, i++, row);
+            take_delta(a, to, i++, row);
         while (i < a->count && is_same_key(&a->deltas[i], first));
         if (row->cells == 0)
             continue;

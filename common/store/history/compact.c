@@ -59,12 +59,12 @@ flag_inputs(struct period *p, unsigned slot, unsigned level, uint8_t rolled)
     }
 }
 
-/* Begins a job with the runs of `from` that are free, of a level (or any, at
- * HISTORY_CLOSED) and rolled or not.  1; -EAGAIN: there is no room for its run.
- */
+/* Begins a job with the free runs of `from`, of one level (or any, at
+ * HISTORY_CLOSED) and rolled or not.  1; -EAGAIN: the period has no free place
+ * for its run. */
 static int
-begin(struct compact_work *w, unsigned slot, enum history_job_kind kind,
-      struct period *from, unsigned level, uint8_t rolled)
+begin_job(struct compact_work *w, unsigned slot, enum history_job_kind kind,
+          struct period *from, unsigned level, uint8_t rolled)
 {
     struct history *h = w->history;
     struct run_info new = {.flags = RUN_NEW};
@@ -131,8 +131,8 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
             if (count_free(&p, level, (uint8_t)rolled) < HISTORY_EIGHT)
                 continue;
             if (level >= first && level <= last && p.count < HISTORY_RUNS_MAX)
-                return begin(w, slot, HISTORY_COMPACT, &p, level,
-                             (uint8_t)rolled);
+                return begin_job(w, slot, HISTORY_COMPACT, &p, level,
+                                 (uint8_t)rolled);
             later = true;
         }
     if (!later)
@@ -165,12 +165,14 @@ finish_period(struct compact_work *w, struct period *p)
     const unsigned rolled = count_runs(p, RUN_ROLLED);
 
     if (apart > 1)
-        return begin(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED, 0);
+        return begin_job(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED,
+                         0);
     if (apart == 1 && rolls)
-        return begin(w, COMPACT_CLOSING, HISTORY_ROLL, p, HISTORY_CLOSED, 0);
+        return begin_job(w, COMPACT_CLOSING, HISTORY_ROLL, p, HISTORY_CLOSED,
+                         0);
     if (rolled >= HISTORY_EIGHT)
-        return begin(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED,
-                     RUN_ROLLED);
+        return begin_job(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED,
+                         RUN_ROLLED);
     return 0;
 }
 
@@ -225,7 +227,8 @@ drop_period(struct compact_work *w, struct period *p)
         (p->tier + 1u < h->count && count_runs(p, 0) > 0))
         return 0;
 
-    /* What comes later than this has no place in a finer tier, either. */
+    /* Raise the floors of the finer tiers too: a late increment for a dropped
+     * span must not be stored there. */
     for (unsigned i = 0; i < p->tier; i++)
         if (h->tier[i].floor < end)
             h->tier[i].floor = end;
@@ -239,9 +242,9 @@ drop_period(struct compact_work *w, struct period *p)
     return rc < 0 ? rc : 1;
 }
 
-/* The oldest period of a tier that has not gone: 1, or 0. */
+/* Finds the oldest period of a tier that is still retained: 1, or 0. */
 static int
-oldest(const struct compact_work *w, unsigned tier, struct period *out)
+find_oldest(const struct compact_work *w, unsigned tier, struct period *out)
 {
     const struct history_tier *t = &w->history->tier[tier];
 
@@ -249,7 +252,7 @@ oldest(const struct compact_work *w, unsigned tier, struct period *out)
 }
 
 static void
-sweep(struct compact_work *w, const struct period *p)
+begin_sweep(struct compact_work *w, const struct period *p)
 {
     w->history->jobs[COMPACT_CLOSING] =
         (struct history_job){.kind = HISTORY_SWEEP,
@@ -274,7 +277,7 @@ choose_old(struct compact_work *w, unsigned tier)
     if (t->dropped_at != 0 && now - t->dropped_at < t->period)
         return 0;
     for (int i = 0; i < 2; i++) {
-        rc = oldest(w, tier, &p);
+        rc = find_oldest(w, tier, &p);
         if (rc <= 0 || (uint64_t)p.start + t->period + t->keep > now)
             return rc < 0 ? rc : first;
         rc = drop_period(w, &p);
@@ -282,7 +285,7 @@ choose_old(struct compact_work *w, unsigned tier)
             return rc < 0 ? rc : first;
         t->dropped_at = now;
         if (first == 0)
-            sweep(w, &p);
+            begin_sweep(w, &p);
         first = 1;
     }
     return first;
@@ -301,7 +304,7 @@ choose_limit(struct compact_work *w)
     if (w->limits->max == 0 || bytes <= w->limits->max)
         return 0;
     for (unsigned i = 0; i < h->count; i++) {
-        int rc = oldest(w, i, &p);
+        int rc = find_oldest(w, i, &p);
 
         if (rc > 0 &&
             p.start + h->tier[i].period + HISTORY_OVER <= w->limits->now)
@@ -311,7 +314,7 @@ choose_limit(struct compact_work *w)
         if (rc == 0)
             continue;
         if (rc > 0) {
-            sweep(w, &p);
+            begin_sweep(w, &p);
             w->out->shortened = true;
         }
         return rc;
@@ -321,9 +324,9 @@ choose_limit(struct compact_work *w)
 
 /* ---- the next job ------------------------------------------------------ */
 
-/* 1: a job has begun. */
+/* Chooses and begins a job.  1: one has begun. */
 static int
-choose(struct compact_work *w, unsigned slot)
+choose_job(struct compact_work *w, unsigned slot)
 {
     const unsigned count = w->history->count;
     int rc = 0;
@@ -359,7 +362,7 @@ history_compact(struct history *h, const struct kv *kv,
         for (unsigned slot = 0; slot < HISTORY_JOBS; slot++) {
             if (out->blocks >= blocks)
                 break;
-            rc = h->jobs[slot].kind == HISTORY_REST ? choose(&w, slot) : 1;
+            rc = h->jobs[slot].kind == HISTORY_REST ? choose_job(&w, slot) : 1;
             if (rc > 0) {
                 rc = compact_job(&w, slot);
                 worked = true;

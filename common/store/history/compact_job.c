@@ -157,9 +157,10 @@ note_crowd(struct history *h, const struct period *p, unsigned level)
         h->tier[p->tier].crowded = p->start;
 }
 
-/* The new run comes to count, and what it stands for goes or is rolled. */
+/* Completes a job: the new run counts from now on, and its inputs are removed
+ * or marked as rolled. */
 static int
-finish(struct compact_work *w, struct job *job)
+finish_job(struct compact_work *w, struct job *job)
 {
     struct history *h = w->history;
     struct history_job *j = job->job;
@@ -216,7 +217,7 @@ get_periods(struct compact_work *w, struct job *job)
 }
 
 static int
-merge(struct compact_work *w, unsigned slot)
+merge_runs(struct compact_work *w, unsigned slot)
 {
     struct job job = {.job = &w->history->jobs[slot],
                       .input = (uint8_t)(RUN_INPUT << slot)};
@@ -229,7 +230,7 @@ merge(struct compact_work *w, unsigned slot)
     if (rc == 0)
         rc = write_rows(w, &job);
     if (rc == 0)
-        rc = finish(w, &job);
+        rc = finish_job(w, &job);
     if (rc < 0)
         return rc;
     rc = period_put(w->history, w->kv, &job.from);
@@ -292,7 +293,7 @@ sweep_next(struct compact_work *w, struct history_job *j)
 }
 
 static int
-sweep(struct compact_work *w, unsigned slot)
+sweep_runs(struct compact_work *w, unsigned slot)
 {
     struct history_job *j = &w->history->jobs[slot];
     struct period p;
@@ -326,6 +327,6 @@ sweep(struct compact_work *w, unsigned slot)
 int
 compact_job(struct compact_work *w, unsigned slot)
 {
-    return w->history->jobs[slot].kind == HISTORY_SWEEP ? sweep(w, slot)
-                                                        : merge(w, slot);
+    return w->history->jobs[slot].kind == HISTORY_SWEEP ? sweep_runs(w, slot)
+                                                        : merge_runs(w, slot);
 }

@@ -77,7 +77,7 @@ find_block(struct erase *e, struct erase_block *b, const struct run_key *k)
     return rc > 0 ? load_block(e, b, &item) : rc < 0 ? rc : -EBADMSG;
 }
 
-/* Loads the block that `next` of the one at hand tells. */
+/* Loads the block after the current one, by its `next`. */
 static int
 load_next(struct erase *e, struct erase_block *b)
 {
@@ -229,8 +229,8 @@ read_first(const struct erase_block *b, uint8_t first[HISTORY_KEY_MAX],
     return 0;
 }
 
-/* Has the block before `from` be followed by the one that is written, at as
- * short a key as tells it from the last row before; or by none. */
+/* Links the block before `from` to the one that is written, by the shortest key
+ * that separates it from the last row before; or to none. */
 static int
 link_block(struct erase *e, const struct run_key *from, bool any)
 {
@@ -249,7 +249,7 @@ link_block(struct erase *e, const struct run_key *from, bool any)
     rc = read_first(&e->block, first, &size);
     if (rc < 0)
         return rc;
-    size = history_apart(b->writer.last, b->writer.last_size, first, size);
+    size = rows_apart(b->writer.last, b->writer.last_size, first, size);
     set_at(e, &e->block.at, first, size);
     rc = put_block(e, b, first, size);
     return rc < 0 ? rc
@@ -313,8 +313,8 @@ lower_all_keys(struct erase *e)
         take_row(e, b);
         if (rows_add(&b->writer, &e->row))
             continue;
-        size = history_apart(b->writer.last, b->writer.last_size, e->row.key,
-                             e->row.key_size);
+        size = rows_apart(b->writer.last, b->writer.last_size, e->row.key,
+                          e->row.key_size);
         rc = put_block(e, b, e->row.key, size);
         if (rc < 0)
             return rc;

@@ -1,9 +1,9 @@
-/* common/store/history/history.h - what came for each key and when: durable,
+/* common/store/history/history.h - the increments of each key by time: durable,
  * log-structured, beside the totals of a keyspace.
  *
  * Tiers: each has a step, and keeps sums per key and step (setup/tiers.h).  A
- * delta goes into the finest tier that still keeps its time, as a row of a new
- * run: nothing is rewritten in place.  Runs lie in periods.
+ * delta goes into the finest tier that still retains its time, as a row of a
+ * new run: nothing is rewritten in place.  Runs lie in periods.
  *
  *     run      rows sorted by key: rows.h.  Immutable.  Level 0 are those
  *              that merges append; eight of a level become one of the next
@@ -16,21 +16,21 @@
  *     late     what comes for a period that is over is a run that is not
  *              rolled yet, like any other
  *
- * So what is in a tier is its own runs, and the runs of all finer tiers that
- * are not rolled yet: every answer is exact at every moment, however far behind
- * the care is, and each delta is in exactly one run that is not rolled.
+ * So a tier consists of its own runs and of all runs of finer tiers that are
+ * not rolled yet: every answer is exact at every moment, however far compaction
+ * is behind, and each delta is in exactly one run that is not rolled.
  *
  * A job (compaction or roll-up) reads whole runs and writes one new run, which
- * nobody reads until it is complete; in slices, each one transaction.  With the
- * last slice the new run comes to count and those it stands for go, or are
- * rolled, in one step.  What has gone is swept up in slices, too.
+ * no query reads until it is complete; in slices, each one transaction.  In the
+ * last slice the new run begins to count and its inputs are removed, or rolled,
+ * in one step.  Blocks of removed runs are deleted in slices, too.
  *
  *     sum of the counts = base + added - clipped
  *     added             = sum of the runs that are not rolled + dropped
  *
- * and so for each key, where nothing was there before and nothing was dropped;
- * `clipped` is what int64 could not hold.  A key that is deleted goes from all
- * runs, and the totals of past times fall by it (erase.c).
+ * and the same for each key, if nothing was there before and nothing was
+ * dropped; `clipped` is what int64 could not hold.  A deleted key is removed
+ * from all runs, and the totals of past times fall by it (erase.c).
  *
  * Keys of the kv, integers big-endian:
  *
@@ -169,8 +169,8 @@ struct history_compacted {
     bool shortened; /* a period was removed because of `max` */
 };
 
-/* Does what is to be done, up to about so many blocks.  `c` is memory for its
- * work, for any number of calls. */
+/* Compacts up to about `blocks` blocks.  `c` is working memory, for any number
+ * of calls. */
 struct history_compact;
 
 struct history_compact *history_compact_new(void);
@@ -193,7 +193,8 @@ bool history_is_full(const struct history *h, const struct kv *kv);
  * periods may wait a day.  HISTORY_NEVER: nothing will. */
 uint32_t history_due(const struct history *h, const struct kv *kv);
 
-/* ---- reading (read.c, top.c) ------------------------------------------- */
+/* ---- reading (scan.c, history_answer.c)
+ * ------------------------------------------- */
 
 /* The span of a question, and the tier that answers it: the coarsest whose step
  * divides all three.  -EINVAL: there is none, or it makes no sense. */

@@ -38,7 +38,7 @@ is_before(const struct store_top *a, const struct store_top *b)
 }
 
 static void
-swap(struct store_top *a, struct store_top *b)
+swap_entries(struct store_top *a, struct store_top *b)
 {
     const struct store_top c = *a;
 
@@ -46,10 +46,10 @@ swap(struct store_top *a, struct store_top *b)
     *b = c;
 }
 
-/* Puts the root of the first `count` where it belongs: the last of the top is
- * the root. */
+/* Restores the heap of the first `count` entries after its root changed: the
+ * root is the entry that ranks last. */
 static void
-sift(struct store_top *top, uint64_t count)
+sift_down(struct store_top *top, uint64_t count)
 {
     uint64_t at = 0;
 
@@ -60,24 +60,24 @@ sift(struct store_top *top, uint64_t count)
             child++;
         if (child >= count || is_before(&top[child], &top[at]))
             return;
-        swap(&top[child], &top[at]);
+        swap_entries(&top[child], &top[at]);
         at = child;
     }
 }
 
 static void
-rise(struct store_top *top, uint64_t at)
+sift_up(struct store_top *top, uint64_t at)
 {
     while (at > 0 && is_before(&top[(at - 1) / 2], &top[at])) {
-        swap(&top[(at - 1) / 2], &top[at]);
+        swap_entries(&top[(at - 1) / 2], &top[at]);
         at = (at - 1) / 2;
     }
 }
 
-/* Keys come in order, so one with the sum of the last of a full top comes
- * behind it. */
+/* Adds a key to the top if its sum is large enough.  Keys come in order, so one
+ * with the same sum as the last of a full top ranks after it. */
 static int128
-offer(void *ctx, const uint8_t *key, size_t size, int128 sum)
+offer_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
 {
     struct store_history_query *q = ctx;
     const bool full = q->rows == q->length;
@@ -89,9 +89,9 @@ offer(void *ctx, const uint8_t *key, size_t size, int128 sum)
         to->key_size = (uint16_t)size;
         memcpy(to->key, key, size);
         if (full)
-            sift(q->top, q->rows);
+            sift_down(q->top, q->rows);
         else
-            rise(q->top, q->rows++);
+            sift_up(q->top, q->rows++);
     }
     return q->rows < q->length ? INT128_LEAST : sum_of(&q->top[0].sum) + 1;
 }
@@ -156,7 +156,7 @@ answer_top(const struct history *h, const struct kv *kv,
     if (q->length == 0 || span == 0)
         return 0;
     if (q->phase == 0) {
-        rc = scan_on(h, kv, q, until_ns, offer);
+        rc = scan_on(h, kv, q, until_ns, offer_key);
         if (rc < 0)
             return rc;
         qsort(q->top, q->rows, sizeof *q->top, sort_top);

@@ -27,7 +27,7 @@ struct checking {
 };
 
 static void
-tell(struct checking *c, const char *what)
+report_fault(struct checking *c, const char *what)
 {
     char text[160];
 
@@ -118,9 +118,9 @@ check_row(struct checking *c, const struct period *p, const struct run_info *r,
     int128 sums[HISTORY_CELLS], *to = y->rows++ == 0 ? y->all : y->keys;
 
     if (b->cells >> 1 >> (t->period / t->step - 1) != 0)
-        tell(c, "a row has more steps than its period");
+        report_fault(c, "a row has more steps than its period");
     if (!rows_sums_fit(b))
-        tell(c, "a row's sums are not of its size");
+        report_fault(c, "a row's sums are not of its size");
     rows_sums(b, sums);
     y->cells |= b->cells;
     for (uint64_t rest = b->cells; rest != 0; rest &= rest - 1) {
@@ -130,7 +130,7 @@ check_row(struct checking *c, const struct period *p, const struct run_info *r,
         y->sum += b->key_size > 0 ? sums[i] : 0;
     }
     if (b->key_size == 0 && y->rows > 1)
-        tell(c, "a run has two rows of all keys");
+        report_fault(c, "a run has two rows of all keys");
     if (b->key_size > 0 && (r->flags & RUN_NEW) == 0)
         prove_row(c, p, r, b, sums);
 }
@@ -149,7 +149,7 @@ read_rows(struct checking *c, const struct period *p, const struct run_info *r,
         if (y->rows == 0 ? s.block.key_size != 0
                          : bytes_compare(last, last_size, s.block.key,
                                          s.block.key_size) >= 0)
-            tell(c, "rows are not in order");
+            report_fault(c, "rows are not in order");
         check_row(c, p, r, &s.block, y);
         last_size = s.block.key_size;
         memcpy(last, s.block.key, last_size);
@@ -174,13 +174,13 @@ check_run(struct checking *c, const struct period *p, const struct run_info *r)
         return 0; /* not whole */
     rc = read_rows(c, p, r, &y);
     if (rc == -EBADMSG) {
-        tell(c, "a block of a run is damaged or missing");
+        report_fault(c, "a block of a run is damaged or missing");
         rc = 0;
     } else if (rc == 0) {
         if (y.sum != r->sum || y.cells != r->cells)
-            tell(c, "a run is not what its record says");
+            report_fault(c, "a run is not what its record says");
         if (memcmp(y.all, y.keys, sizeof y.all) != 0)
-            tell(c, "the row of all keys is not the sum of the others");
+            report_fault(c, "the row of all keys is not the sum of the others");
     }
     t->sum += r->sum;
     t->rolled += (r->flags & RUN_ROLLED) != 0 ? r->sum : 0;
@@ -200,7 +200,7 @@ check_tier(struct checking *c)
 
     while ((rc = period_after(c->h, c->kv, c->tier, at, &p)) > 0) {
         if (p.before != last)
-            tell(c, "periods are not linked");
+            report_fault(c, "periods are not linked");
         for (unsigned i = 0; i < p.count; i++) {
             rc = check_run(c, &p, &p.runs[i]);
             if (rc < 0)
@@ -211,18 +211,18 @@ check_tier(struct checking *c)
         c->out->entries++;
     }
     if (rc == -EBADMSG) {
-        tell(c, "a period's record is damaged or missing");
+        report_fault(c, "a period's record is damaged or missing");
         return 0;
     }
     if (rc < 0)
         return rc;
     c->out->entries += y->blocks;
     if (last != t->last)
-        tell(c, "its last period is not the one that the state says");
+        report_fault(c, "its last period is not the one that the state says");
     if (y->blocks != t->blocks || y->bytes != t->bytes)
-        tell(c, "it has not the blocks that the state says");
+        report_fault(c, "it has not the blocks that the state says");
     if (y->sum != t->in - t->dropped)
-        tell(c, "its sum is not what the state says");
+        report_fault(c, "its sum is not what the state says");
     return 0;
 }
 
@@ -242,12 +242,12 @@ check_tiers(struct checking *c)
             break;
         added -= t->rolled;
         if (y->sum - y->rolled != t->in - t->rolled)
-            tell(c, "what is not rolled up is not what the state says");
+            report_fault(c, "what is not rolled up is not what the state says");
         if (y->up != c->tally[c->tier + 1].down)
-            tell(c, "the next tier does not agree with it");
+            report_fault(c, "the next tier does not agree with it");
     }
     if (added != h->added)
-        tell(c, "the tiers are not all that was added");
+        report_fault(c, "the tiers are not all that was added");
 }
 
 int

@@ -74,7 +74,7 @@ get_run(const uint8_t *at, struct run_info *r)
 }
 
 static int
-parse(const struct kv_item *item, struct period *out)
+parse_period(const struct kv_item *item, struct period *out)
 {
     const uint8_t *at = item->value + HEAD_SIZE;
     size_t count;
@@ -97,7 +97,7 @@ parse(const struct kv_item *item, struct period *out)
 }
 
 static int
-put(const struct kv *kv, const struct period *p)
+put_period(const struct kv *kv, const struct period *p)
 {
     uint8_t key[KEY_SIZE], bytes[HEAD_SIZE + HISTORY_RUNS_MAX * RUN_SIZE];
     const size_t size = HEAD_SIZE + p->count * RUN_SIZE;
@@ -130,7 +130,7 @@ period_after(const struct history *h, const struct kv *kv, unsigned tier,
     rc = kv->after(kv->ctx, key, sizeof key, &item);
     if (rc <= 0)
         return rc < 0 ? rc : -EBADMSG;
-    rc = parse(&item, out);
+    rc = parse_period(&item, out);
     if (rc < 0)
         return rc;
     if (out->tier != tier || out->start % t->period != 0 ||
@@ -180,7 +180,7 @@ link_behind(struct history *h, const struct kv *kv, const struct period *p,
     if (rc == 0)
         rc = -EBADMSG;
     if (rc > 0)
-        rc = parse(&item, &next);
+        rc = parse_period(&item, &next);
     if (rc == 0 && next.tier != p->tier)
         rc = -EBADMSG;
     if (rc < 0)
@@ -188,7 +188,7 @@ link_behind(struct history *h, const struct kv *kv, const struct period *p,
     if (before != p->start && t->first == p->start)
         t->first = next.start;
     next.before = before;
-    return put(kv, &next);
+    return put_period(kv, &next);
 }
 
 int
@@ -210,7 +210,7 @@ period_put(struct history *h, const struct kv *kv, const struct period *p)
         rc = there ? 0 : link_behind(h, kv, p, p->start);
         if (rc == 0 && (t->first == HISTORY_NEVER || t->first > p->start))
             t->first = p->start;
-        return rc < 0 ? rc : put(kv, p);
+        return rc < 0 ? rc : put_period(kv, p);
     }
     if (!there)
         return 0;

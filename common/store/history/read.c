@@ -78,8 +78,8 @@ runs_each(const struct history *h, const struct kv *kv, unsigned tier,
 }
 
 uint64_t
-cells_between(const struct history_tier *t, uint32_t start, uint32_t from,
-              uint32_t to)
+runs_cells_between(const struct history_tier *t, uint32_t start, uint32_t from,
+                   uint32_t to)
 {
     uint64_t mask = 0;
 
@@ -116,7 +116,7 @@ read_run(void *ctx, const struct period *p, const struct run_info *run)
     const struct history_range *a = r->asked;
     const struct history_tier *t = &r->h->tier[p->tier];
     const uint64_t mask =
-        run->cells & cells_between(t, p->start, r->at, r->end);
+        run->cells & runs_cells_between(t, p->start, r->at, r->end);
     int128 sums[HISTORY_CELLS];
     struct source s = {.copy = NULL};
     int rc;

@@ -1,4 +1,4 @@
-/* common/store/history/rows.c - see rows.h: history_apart(), rows_begin(),
+/* common/store/history/rows.c - see rows.h: rows_apart(), rows_begin(),
  * rows_add(), rows_end(), rows_open_head(). */
 #include "common/store/history/rows.h"
 
@@ -14,7 +14,7 @@
 #define BITMAP       0x80
 
 size_t
-history_apart(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
+rows_apart(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 {
     return bytes_common_size(a, a_size, b, b_size) + 1;
 }

@@ -1,5 +1,5 @@
-/* common/store/history/rows.h - the blocks of a run: rows of a key and what
- * came for it in each step of a period.
+/* common/store/history/rows.h - the blocks of a run: rows of a key and its
+ * increments in each step of a period.
  *
  * A run is sorted by key, each key once, and begins with the row of the empty
  * key, which no counter has: the sums over all keys.  So the history of a whole
@@ -20,8 +20,8 @@
  *              a sum for each step: zigzag, 7 bits a byte, the least first, at
  *              most 19 bytes
  *
- * Where a block begins is as short as tells it from the last key before it.  A
- * block says where the next one does, so one that cannot be found is missed.
+ * The key of a block is the shortest that is above the last key before it.  A
+ * block has the key of the next one, so a missing block is noticed.
  *
  * Pure: bytes in, bytes out.  Any bytes may be given to the readers. */
 #ifndef COUNTD_COMMON_STORE_HISTORY_ROWS_H
@@ -113,7 +113,7 @@ int128 rows_sum(const struct rows_reader *r, uint64_t mask);
 
 /* Bytes of the shortest key that is above `a` and not above `b`, and begins
  * as `b` does. */
-size_t history_apart(const uint8_t *a, size_t a_size, const uint8_t *b,
-                     size_t b_size);
+size_t rows_apart(const uint8_t *a, size_t a_size, const uint8_t *b,
+                  size_t b_size);
 
 #endif

@@ -67,8 +67,8 @@ int runs_each(const struct history *h, const struct kv *kv, unsigned tier,
               void *ctx);
 
 /* Which cells of the period at `start` lie in a span. */
-uint64_t cells_between(const struct history_tier *t, uint32_t start,
-                       uint32_t from, uint32_t to);
+uint64_t runs_cells_between(const struct history_tier *t, uint32_t start,
+                            uint32_t from, uint32_t to);
 
 /* ---- keys (periods.c) -------------------------------------------------- */
 

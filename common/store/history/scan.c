@@ -29,7 +29,7 @@ add_source(void *ctx, const struct period *p, const struct run_info *run)
     struct scan *s = ctx;
     const struct history_tier *t = &s->h->tier[p->tier];
     const uint64_t mask =
-        cells_between(t, p->start, s->asked->from, s->asked->to);
+        runs_cells_between(t, p->start, s->asked->from, s->asked->to);
     struct source *at;
 
     if ((run->cells & mask) == 0)
@@ -54,9 +54,9 @@ add_source(void *ctx, const struct period *p, const struct run_info *run)
 
 /* ---- blocks that cannot matter ----------------------------------------- */
 
-/* The most that a key may have in all that lies before every source's next
- * block; *end is where the first of those begins (NULL: nowhere).  Where a
- * source is asked for a part of its cells that cannot be told. */
+/* The most that a key may have in all blocks before every source's next one;
+ * *end is where the first of those begins (NULL: nowhere).  False if unknown: a
+ * source is read for a part of its cells only. */
 static bool
 most_ahead(const struct sources *l, int128 *most, const uint8_t **end,
            size_t *end_size)
@@ -146,7 +146,7 @@ static int
 give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
 {
     int128 sum, least = asked->least;
-    size_t looked = 0; /* when so many blocks were loaded */
+    size_t looked = 0; /* value of `loaded` at the last check */
     unsigned rows = 0;
     int rc = 0;
 

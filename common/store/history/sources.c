@@ -11,9 +11,9 @@
 
 #include "common/base/bytes.h"
 
-/* Has s->block read an item, of which the key is s->key. */
+/* Makes s->block read an item whose key is s->key. */
 static int
-load(struct source *s, struct kv_item *item)
+load_item(struct source *s, struct kv_item *item)
 {
     if (item->size > KV_VALUE_MAX)
         return -EBADMSG;
@@ -61,7 +61,7 @@ source_next(struct source *s)
         go_to_next(s);
         rc = next_item(s, &item);
         if (rc == 0)
-            rc = load(s, &item);
+            rc = load_item(s, &item);
         if (rc < 0)
             return rc;
     }
@@ -85,7 +85,7 @@ seek_in_run(struct source *s, const uint8_t *key, size_t key_size)
         return -EBADMSG;
     memcpy(s->key.bytes, item.key, item.key_size);
     s->key.size = item.key_size;
-    rc = load(s, &item);
+    rc = load_item(s, &item);
     if (rc < 0)
         return rc;
 
@@ -138,7 +138,7 @@ source_skip_below(struct source *s, int128 least)
         if (rc < 0)
             return rc;
     } while (s->block.most < least);
-    rc = load(s, &item);
+    rc = load_item(s, &item);
     return rc < 0 ? rc : source_next(s);
 }
 
@@ -172,19 +172,20 @@ set_word(struct sources *l, size_t i)
 }
 
 static inline uint64_t
-lower(uint64_t a, uint64_t b)
+lower_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Pair by pair: nothing to be guessed, and little waits for the one before. */
+/* Pair by pair: without branches to mispredict, and with short dependencies. */
 static void
 set_least(struct sources *l, size_t eight)
 {
     const uint64_t *w = &l->words[8 * eight];
 
-    l->least[eight] = lower(lower(lower(w[0], w[1]), lower(w[2], w[3])),
-                            lower(lower(w[4], w[5]), lower(w[6], w[7])));
+    l->least[eight] =
+        lower_of(lower_of(lower_of(w[0], w[1]), lower_of(w[2], w[3])),
+                 lower_of(lower_of(w[4], w[5]), lower_of(w[6], w[7])));
 }
 
 static bool
@@ -195,7 +196,7 @@ is_inside(const struct sources *l, const struct source *s)
 }
 
 static int
-compare(const struct source *a, const struct source *b)
+compare_sources(const struct source *a, const struct source *b)
 {
     return bytes_compare(a->block.key, a->block.key_size, b->block.key,
                          b->block.key_size);
@@ -212,7 +213,7 @@ choose_base(struct sources *l)
     for (size_t i = 0; i < l->count; i++) {
         const struct source *s = &l->all[i];
 
-        if (!s->over && (low == NULL || compare(s, low) < 0))
+        if (!s->over && (low == NULL || compare_sources(s, low) < 0))
             low = s;
     }
     for (size_t i = 0; low != NULL && i < l->count; i++) {
@@ -250,9 +251,9 @@ least_word(const struct sources *l)
     return least;
 }
 
-/* Bits of those of eight words that are the lowest. */
+/* The bits of those of eight words that are the lowest. */
 static unsigned
-which(const uint64_t w[8], uint64_t least)
+lowest_bits(const uint64_t w[8], uint64_t least)
 {
     const unsigned low =
         (unsigned)(w[0] == least) | (unsigned)(w[1] == least) << 1 |
@@ -263,9 +264,10 @@ which(const uint64_t w[8], uint64_t least)
            (unsigned)(w[7] == least) << 7;
 }
 
-/* One that has the lowest word: is its key that of those found, or lower? */
+/* Adds source i, which has the lowest word, if its key is the one of those
+ * found; replaces them if it is lower. */
 static void
-take(struct sources *l, size_t i)
+add_lowest(struct sources *l, size_t i)
 {
     const struct source *s = &l->all[i];
     int d;
@@ -273,7 +275,7 @@ take(struct sources *l, size_t i)
     if (i >= l->count || s->over) /* nothing has a lower word */
         return;
     if (l->lowest_count > 0) {
-        d = compare(s, sources_lowest(l, 0));
+        d = compare_sources(s, sources_lowest(l, 0));
         if (d != 0)
             l->unclear = true;
         if (d > 0)
@@ -300,9 +302,9 @@ find_lowest(struct sources *l)
     for (size_t e = 0; e < SOURCES_ROOM(l->count) / 8; e++) {
         if (l->least[e] != least)
             continue;
-        for (unsigned with = which(&l->words[8 * e], least); with != 0;
+        for (unsigned with = lowest_bits(&l->words[8 * e], least); with != 0;
              with &= with - 1)
-            take(l, 8 * e + (unsigned)__builtin_ctz(with));
+            add_lowest(l, 8 * e + (unsigned)__builtin_ctz(with));
     }
     assert(l->lowest_count > 0);
 }

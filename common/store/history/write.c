@@ -15,17 +15,17 @@ run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
     rows_begin(&w->block);
 }
 
-/* Ends the block in work; the next one begins at `next`, cut short, or the run
+/* Ends the current block; the next one begins at `next`, shortened, or the run
  * ends (NULL). */
 static int
-flush(struct run_writer *w, const uint8_t *next, size_t next_size)
+flush_block(struct run_writer *w, const uint8_t *next, size_t next_size)
 {
     const struct rows_writer *b = &w->block;
     size_t size;
     int rc;
 
     if (next != NULL)
-        next_size = history_apart(b->last, b->last_size, next, next_size);
+        next_size = rows_apart(b->last, b->last_size, next, next_size);
     size = rows_end(&w->block, w->key.bytes, w->key.size, next, next_size);
     rc = w->kv->put(w->kv->ctx, w->key.bytes, w->key.size, b->bytes, size);
     if (rc < 0)
@@ -46,7 +46,7 @@ run_add(struct run_writer *w, const struct history_row *row)
     int rc;
 
     if (!fits) {
-        rc = flush(w, row->key, row->key_size);
+        rc = flush_block(w, row->key, row->key_size);
         if (rc < 0)
             return rc;
         rows_begin(&w->block);
@@ -64,5 +64,5 @@ run_add(struct run_writer *w, const struct history_row *row)
 int
 run_end(struct run_writer *w, const uint8_t *next, size_t next_size)
 {
-    return w->block.rows == 0 ? 0 : flush(w, next, next_size);
+    return w->block.rows == 0 ? 0 : flush_block(w, next, next_size);
 }

@@ -20,7 +20,7 @@ group_check(const uint8_t *bytes, size_t size)
     for (unsigned i = 0; i < blocks; i++) {
         const uint8_t *e = bytes + GROUP_HEAD + GROUP_ENTRY * (size_t)i;
 
-        if (!separator_inside(bytes, size, get_le16(e + 6), first) ||
+        if (!node_separator_inside(bytes, size, get_le16(e + 6), first) ||
             get_le16(e + 2) < last)
             return -EBADMSG;
         last = get_le16(e + 2);
@@ -63,7 +63,7 @@ group_get(struct tree *t, uint64_t id, uint64_t rows, uint8_t *copy,
     };
     if (copy == NULL && t->cache != NULL)
         counted = &value_slot(t, value_key(id, 0))->rows; /* it is there now */
-    /* The parent's count tells a stale header from the right one. */
+    /* The parent's count distinguishes a stale header from the right one. */
     if (*counted == 0 || *counted != rows) {
         if (count_rows(out) != rows)
             return -EBADMSG;

@@ -11,7 +11,7 @@
 #include "common/store/tree/value.h"
 
 static void
-list_clear(struct list *l)
+list_clear(struct level_entries *l)
 {
     l->count = 0;
     l->used = 0;
@@ -44,7 +44,7 @@ static void
 level_put(struct level *lv, uint64_t child, uint64_t rows,
           const uint8_t *separator, size_t size)
 {
-    struct list *l = &lv->list;
+    struct level_entries *l = &lv->list;
 
     assert(lv->open);
 
@@ -68,7 +68,7 @@ level_put(struct level *lv, uint64_t child, uint64_t rows,
 
 /* Drops the first n entries of a list. */
 static void
-list_shift(struct list *l, unsigned n)
+list_shift(struct level_entries *l, unsigned n)
 {
     const size_t start = n < l->count ? l->entries[n].at : l->bytes;
 
@@ -87,7 +87,7 @@ static int
 node_write(struct levels *d, unsigned level, unsigned n, uint64_t id,
            uint64_t *rows)
 {
-    const struct list *l = &d->levels[level].list;
+    const struct level_entries *l = &d->levels[level].list;
     const struct block_id bid = {
         .type = BLOCK_NODE,
         .order = (uint8_t)d->tree->kind,
@@ -119,7 +119,7 @@ static int
 level_write(struct levels *d, unsigned level, size_t most)
 {
     struct level *lv = &d->levels[level];
-    struct list *l = &lv->list;
+    struct level_entries *l = &lv->list;
     uint8_t separator[BLOCK_ROW_MAX];
     size_t size = l->entries[0].size, used = 0;
     uint64_t id, rows;

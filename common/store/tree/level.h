@@ -31,7 +31,7 @@
 #define LEVEL_SPARE 16
 
 /* Entries of a node to be: filled at the end, written from the front. */
-struct list {
+struct level_entries {
     unsigned count;
     size_t used;  /* bytes the entries take in a node */
     size_t bytes; /* of separators */
@@ -55,7 +55,7 @@ struct level {
     unsigned spare_count;
     uint64_t spares[LEVEL_SPARE]; /* ids of old nodes, to be used again */
     uint8_t copy[BLOCK_SIZE];
-    struct list list;
+    struct level_entries list;
 };
 
 struct levels {

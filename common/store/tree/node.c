@@ -7,7 +7,8 @@
 #include "common/store/tree/value.h"
 
 bool
-separator_inside(const uint8_t *bytes, size_t size, size_t at, size_t first)
+node_separator_inside(const uint8_t *bytes, size_t size, size_t at,
+                      size_t first)
 {
     return at >= first && at + BLOCK_ROW_HEAD <= size &&
            at + row_size(bytes + at) <= size &&
@@ -27,7 +28,7 @@ node_check(const uint8_t *bytes, size_t size)
         const uint8_t *e = bytes + BLOCK_HEAD + NODE_ENTRY * i;
 
         if (get_le64(e) < before ||
-            !separator_inside(bytes, size, get_le16(e + 8), first))
+            !node_separator_inside(bytes, size, get_le16(e + 8), first))
             return -EBADMSG;
         before = get_le64(e);
     }
@@ -50,7 +51,7 @@ node_get(struct tree *t, uint64_t id, unsigned level, uint64_t rows,
         .level = (uint16_t)level,
     };
 
-    /* The parent's count tells a stale node from the right one. */
+    /* The parent's count distinguishes a stale node from the right one. */
     return block_more(bytes) == level && node_before(out, out->count) == rows
                ? 0
                : -EBADMSG;

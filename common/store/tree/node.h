@@ -37,8 +37,8 @@ int node_get(struct tree *t, uint64_t id, unsigned level, uint64_t rows,
 int node_check(const uint8_t *bytes, size_t size);
 
 /* Whether a separator lies inside a value, at or behind `first`. */
-bool separator_inside(const uint8_t *bytes, size_t size, size_t at,
-                      size_t first);
+bool node_separator_inside(const uint8_t *bytes, size_t size, size_t at,
+                           size_t first);
 
 /* The child that would hold `r`. */
 unsigned node_find(const struct node *n, enum block_order order,

@@ -1,9 +1,9 @@
 /* common/store/tree/pager.h - where a tree keeps its values: three functions
  * over numbered values of at most BLOCK_SIZE bytes.
  *
- * Whoever opens a tree gives it a pager; a transaction and its end are the
- * caller's.  A change that fails leaves the values half changed, and the caller
- * drops the transaction.
+ * The caller opens a tree with a pager, and begins and ends the transaction.  A
+ * change that fails leaves the values half changed, and the caller drops the
+ * transaction.
  *
  * Errors, which the tree hands on as they are: 0 or a negative errno.
  *   -EBADMSG  there is no such value (to a tree that is damage), or damage

@@ -64,7 +64,7 @@ tree_cache_forget(struct tree_cache *cache)
             cache->slots[i] = (struct tree_slot){.bytes = NULL};
 }
 
-/* What whoever keeps the tree must keep of it. */
+/* The state of a tree that its owner stores. */
 struct tree_root {
     uint64_t id; /* 0: empty */
     uint64_t next_id;

@@ -1,10 +1,10 @@
 /* common/store/tree/tree_check.c - every value of a tree against every rule.
  *
  * Goes through the directory from left to right with one node open per level,
- * fetches each value past the cache, and compares what is said twice: counts
- * in parents and in children, separators and rows, buffers and bases, and at
- * the end the number of values met with the number there are.  What is
- * damaged is reported and left out; the rest is still read.
+ * fetches each value past the cache, and compares what is said twice: counts in
+ * parents and in children, separators and rows, buffers and bases, and at the
+ * end the number of values met with the number there are.  Damage is reported
+ * and skipped; the rest is still read.
  *
  * Entry points: tree_check(). */
 #include "common/store/tree/tree.h"
@@ -39,11 +39,11 @@ struct checker {
     uint8_t last_key[BLOCK_KEY_MAX];
 };
 
-static void fault(struct checker *c, const char *format, ...)
+static void report_fault(struct checker *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void
-fault(struct checker *c, const char *format, ...)
+report_fault(struct checker *c, const char *format, ...)
 {
     char text[200];
     size_t size;
@@ -61,7 +61,7 @@ fault(struct checker *c, const char *format, ...)
 }
 
 static bool
-before(const struct checker *c, const struct row *a, const struct row *b)
+is_before(const struct checker *c, const struct row *a, const struct row *b)
 {
     return row_compare(c->tree.kind, a, b) < 0;
 }
@@ -72,10 +72,13 @@ check_row(void *ctx, const struct row *r)
 {
     struct checker *c = ctx;
 
-    if (c->has_last && !before(c, &c->last, r))
-        fault(c, "group %llu: rows out of order", (unsigned long long)c->group);
-    if (before(c, r, &c->lower) || (c->has_upper && !before(c, r, &c->upper)))
-        fault(c, "group %llu: row outside", (unsigned long long)c->group);
+    if (c->has_last && !is_before(c, &c->last, r))
+        report_fault(c, "group %llu: rows out of order",
+                     (unsigned long long)c->group);
+    if (is_before(c, r, &c->lower) ||
+        (c->has_upper && !is_before(c, r, &c->upper)))
+        report_fault(c, "group %llu: row outside",
+                     (unsigned long long)c->group);
     memcpy(c->last_key, r->key, r->key_size);
     c->last = *r;
     c->last.key = c->last_key;
@@ -95,14 +98,14 @@ check_buffer(struct checker *c, const struct group *g, const struct buffer *b)
         while (block + 1 < g->blocks && group_first(g, block + 1) <= i)
             block++;
         if (group_block_of(g, c->tree.kind, &r) != block)
-            fault(c, "group %llu: buffer entry %u at the wrong block",
-                  (unsigned long long)g->id, i);
+            report_fault(c, "group %llu: buffer entry %u at the wrong block",
+                         (unsigned long long)g->id, i);
         if (i > 0) {
             const struct row last = buffer_row(b, i - 1);
 
-            if (!before(c, &last, &r))
-                fault(c, "group %llu: buffer out of order",
-                      (unsigned long long)g->id);
+            if (!is_before(c, &last, &r))
+                report_fault(c, "group %llu: buffer out of order",
+                             (unsigned long long)g->id);
         }
     }
 }
@@ -124,8 +127,9 @@ check_base(struct checker *c, const struct group *g)
             const struct row r = block_row(&b, at);
 
             if (group_block_of(g, c->tree.kind, &r) != i)
-                fault(c, "group %llu: row %u of block %u belongs elsewhere",
-                      (unsigned long long)g->id, at, i);
+                report_fault(c,
+                             "group %llu: row %u of block %u belongs elsewhere",
+                             (unsigned long long)g->id, at, i);
         }
     }
     return rc;
@@ -146,9 +150,9 @@ check_group(struct checker *c, uint64_t id, uint64_t rows)
             const struct row low = group_separator(&g, i - 1);
             const struct row high = group_separator(&g, i);
 
-            if (!before(c, &low, &high))
-                fault(c, "group %llu: separators out of order",
-                      (unsigned long long)id);
+            if (!is_before(c, &low, &high))
+                report_fault(c, "group %llu: separators out of order",
+                             (unsigned long long)id);
         }
         rc = group_buffer(&c->tree, &g, NULL, &b);
     }
@@ -159,8 +163,8 @@ check_group(struct checker *c, uint64_t id, uint64_t rows)
     if (rc == 0)
         rc = scan_group(&c->tree, &g, &b, check_row, c);
     if (rc < 0)
-        fault(c, "group %llu: %s", (unsigned long long)id,
-              rc == -EBADMSG ? "damaged" : strerror(-rc));
+        report_fault(c, "group %llu: %s", (unsigned long long)id,
+                     rc == -EBADMSG ? "damaged" : strerror(-rc));
 }
 
 /* Opens the node of a level. */
@@ -174,22 +178,22 @@ open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
     rc = node_get(&c->tree, id, level, rows, NULL, &p->node);
     p->at = 0;
     if (rc < 0) {
-        fault(c, "node %llu: %s", (unsigned long long)id,
-              rc == -EBADMSG ? "damaged" : strerror(-rc));
+        report_fault(c, "node %llu: %s", (unsigned long long)id,
+                     rc == -EBADMSG ? "damaged" : strerror(-rc));
         return false;
     }
     c->check->blocks++;
     first = node_separator(&p->node, 0);
-    if (before(c, &first, &p->lower))
-        fault(c, "node %llu: begins before its parent says",
-              (unsigned long long)id);
+    if (is_before(c, &first, &p->lower))
+        report_fault(c, "node %llu: begins before its parent says",
+                     (unsigned long long)id);
     for (unsigned i = 1; i < p->node.count; i++) {
         const struct row low = node_separator(&p->node, i - 1);
         const struct row high = node_separator(&p->node, i);
 
-        if (!before(c, &low, &high))
-            fault(c, "node %llu: separators out of order",
-                  (unsigned long long)id);
+        if (!is_before(c, &low, &high))
+            report_fault(c, "node %llu: separators out of order",
+                         (unsigned long long)id);
     }
     return true;
 }
@@ -250,11 +254,11 @@ tree_check(const struct tree *t, struct tree_check *check)
     else if (t->root.id != 0 && open_node(&c, top, t->root.id, t->root.count))
         check_nodes(&c, top);
     if (check->rows != t->root.count && check->faults == 0)
-        fault(&c, "%llu rows, the state says %llu",
-              (unsigned long long)check->rows,
-              (unsigned long long)t->root.count);
+        report_fault(&c, "%llu rows, the state says %llu",
+                     (unsigned long long)check->rows,
+                     (unsigned long long)t->root.count);
     if (check->blocks != check->values && check->faults == 0)
-        fault(&c, "%llu values in use, %llu are there",
-              (unsigned long long)check->blocks,
-              (unsigned long long)check->values);
+        report_fault(&c, "%llu values in use, %llu are there",
+                     (unsigned long long)check->blocks,
+                     (unsigned long long)check->values);
 }

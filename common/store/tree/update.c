@@ -33,11 +33,11 @@ struct pending {
     size_t count;
 };
 
-/* What `edit` makes of `old`, both about the same row: 1 and *out, 0 when
- * they cancel out. */
+/* Combines `old` and `edit`, edits of the same row, into *out: 1, or 0 if they
+ * cancel out. */
 static int
-combine(enum block_order kind, const struct row *old, const struct row *edit,
-        struct row *out)
+combine_edits(enum block_order kind, const struct row *old,
+              const struct row *edit, struct row *out)
 {
     const unsigned was = old->flags & BLOCK_SIGN;
     const unsigned is = edit->flags & BLOCK_SIGN;
@@ -85,7 +85,7 @@ pending_next(struct pending *p, struct row *out)
             *out = p->edits[p->at++];
             return 1;
         }
-        rc = combine(p->kind, &old, &p->edits[p->at], out);
+        rc = combine_edits(p->kind, &old, &p->edits[p->at], out);
         p->entry++;
         p->at++;
         if (rc != 0)
@@ -157,7 +157,7 @@ load_base(struct update *u, const struct group *g)
 }
 
 static int
-fold(struct update *u, const struct group *g, struct pending *p)
+merge_buffer(struct update *u, const struct group *g, struct pending *p)
 {
     unsigned block = 0, row = 0;
     struct row edit;
@@ -288,9 +288,11 @@ filler_store(struct filler *f)
     return rc;
 }
 
-/* Makes the pending edits the group's buffer; *rows: the group's then. */
+/* Writes the pending edits as the group's buffer; *rows: the group's rows then.
+ */
 static int
-fill(struct update *u, const struct group *g, struct pending *p, uint64_t *rows)
+fill_buffer(struct update *u, const struct group *g, struct pending *p,
+            uint64_t *rows)
 {
     struct filler f = {.update = u, .group = g};
     struct row edit;
@@ -320,7 +322,7 @@ fill(struct update *u, const struct group *g, struct pending *p, uint64_t *rows)
 /* A number that differs by group and fold, so that folds spread over
  * batches. */
 static uint32_t
-jitter(const struct group *g)
+jitter_of(const struct group *g)
 {
     uint64_t x = g->id * 0x9e3779b97f4a7c15u + g->base_generation;
 
@@ -341,8 +343,9 @@ buffer_takes(const struct tree *t, const struct group *g,
 
     if (g->blocks < GROUP_MIN)
         return false;
-    limit = t->pages >= t->pages_fold ? 2 * share
-                                      : share / 2 + jitter(g) % (share / 2 + 1);
+    limit = t->pages >= t->pages_fold
+                ? 2 * share
+                : share / 2 + jitter_of(g) % (share / 2 + 1);
     if (limit > most)
         limit = most;
     for (unsigned i = 0; i < b->count; i++)
@@ -369,7 +372,7 @@ update_group(struct update *u, const struct level_group *at,
         return rc;
     p.buffer = &buffer;
     if (!u->stage->active && buffer_takes(u->tree, &g, &buffer, edits, count)) {
-        rc = fill(u, &g, &p, &rows);
+        rc = fill_buffer(u, &g, &p, &rows);
         if (rc < 0)
             return rc;
         return levels_append(u->levels, at->id, rows, at->separator,
@@ -377,7 +380,7 @@ update_group(struct update *u, const struct level_group *at,
     }
     if (!u->stage->active)
         stage_start(u->stage, at->separator, at->separator_size);
-    return fold(u, &g, &p);
+    return merge_buffer(u, &g, &p);
 }
 
 int

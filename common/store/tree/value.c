@@ -21,7 +21,7 @@ value_check(const uint8_t *bytes, size_t size)
 }
 
 static int
-verify(const uint8_t *bytes, size_t size, const struct block_id *id)
+verify_value(const uint8_t *bytes, size_t size, const struct block_id *id)
 {
     const int rc = block_verify(bytes, size, id);
 
@@ -39,7 +39,7 @@ verify_once(struct tree *t, const uint8_t *bytes, size_t size,
 
     if (slot->bytes != bytes || slot->crc != get_le32(bytes) ||
         !value_in_slot(slot, t, (enum block_type)id->type, id->key)) {
-        const int rc = verify(bytes, size, id);
+        const int rc = verify_value(bytes, size, id);
 
         if (rc < 0)
             return rc;
@@ -72,9 +72,9 @@ value_fetch(struct tree *t, enum block_type type, uint64_t key, uint8_t *copy,
     if (copy != NULL) {
         memcpy(copy, *bytes, size);
         *bytes = copy;
-        return verify(copy, size, &id);
+        return verify_value(copy, size, &id);
     }
-    return t->cache == NULL ? verify(*bytes, size, &id)
+    return t->cache == NULL ? verify_value(*bytes, size, &id)
                             : verify_once(t, *bytes, size, &id);
 }
 
