@@ -15,7 +15,7 @@
  *                  generation, and only by a process that knows the current one
  *   private cells  some integers each, which change together, too; a cell that
  *                  is claimed is written by its owner only, an unclaimed one by
- * any process
+ *                  any process
  *
  * One process, the master, creates a board; any number attach, 256 of them at a
  * time to write.  Readers never wait, take no lock and write nothing; what they

@@ -135,7 +135,7 @@ owned_abandoned_and_damaged_boards_say_so(void **state)
     snprintf(r->path, sizeof r->path, "%s/other", r->dir.path);
     expect(BOARD("info", r->path), 111, "is not a board");
     expect(BOARD("create", r->path, "-n", "1", "-s", "1"), 111,
-           "is not overwritten");
+           "was not overwritten");
 }
 
 /* ---- the example ------------------------------------------------------- */
