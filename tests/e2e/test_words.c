@@ -78,6 +78,7 @@ static const struct {
     {"127.0.0.1:5000", "127.0.0.1:0"},
     {"48881", "@ACK"},
     {"48880", "@READ"},
+    {"48890", "@QUESTION"},
     {"11215", "@LIVE"},
     {"127.0.0.1:9527", "127.0.0.1:@HTTP"},
     {"-H db1", "-H 127.0.0.1"},
@@ -144,7 +145,8 @@ static struct rig {
 
 #define PORTS                                                                  \
     "-o", "write.listen=127.0.0.1:0", "-o", "write.ack_listen=127.0.0.1:0",    \
-        "-o", "read.listen=127.0.0.1:0", "-o", "http.listen=127.0.0.1:0"
+        "-o", "read.listen=127.0.0.1:0", "-o", "http.listen=127.0.0.1:0",      \
+        "-o", "read.http=127.0.0.1:0"
 
 static void
 put(const char *name, const char *content, mode_t mode)
@@ -251,6 +253,9 @@ change(char *example, size_t size)
     words_replace(example, size, "@LIVE", number);
     snprintf(number, sizeof number, "%u", daemon_port(&rig.serve, "http"));
     words_replace(example, size, "@HTTP", number);
+    (void)snprintf(number, sizeof number, "%u",
+                   daemon_port(&rig.serve, "read-http")); /* fits */
+    words_replace(example, size, "@QUESTION", number);
 }
 
 static bool
