@@ -340,6 +340,7 @@ struct store_engine {
                 const struct store_fill *marks, size_t count);
     int (*vacate)(struct store *s, const uint8_t *name, size_t name_size,
                   int data_fd);
+    int (*purge)(struct store *s, const uint8_t *name, size_t name_size);
     int (*del)(struct store *s, const uint8_t *name, size_t name_size,
                const struct store_key *keys, size_t count, uint64_t *deleted);
 };
@@ -537,6 +538,17 @@ store_del(struct store *s, const uint8_t *name, size_t name_size,
           const struct store_key *keys, size_t count, uint64_t *deleted)
 {
     return s->engine->del(s, name, name_size, keys, count, deleted);
+}
+
+/* Rewrites what is stored of a keyspace, so that no byte of a deleted key is
+ * left in it.  Rows, history and marks stay as they are.
+ *   -ENOENT, -EAGAIN  as above
+ *   -ENOSPC           there is no space for a second copy
+ *   -EBADMSG          it is damaged, and left as it is */
+static inline int
+store_purge(struct store *s, const uint8_t *name, size_t name_size)
+{
+    return s->engine->purge(s, name, name_size);
 }
 
 #endif

@@ -682,6 +682,15 @@ mem_vacate(struct store *s, const uint8_t *name, size_t name_size, int data_fd)
     return mem_drop(s, name, name_size, NULL, 0);
 }
 
+static int
+mem_purge(struct store *s, const uint8_t *name, size_t name_size)
+{
+    (void)s; /* keeps no bytes of what is deleted */
+    (void)name;
+    (void)name_size;
+    return 0;
+}
+
 /* What came for a key is no longer known. */
 static void
 forget_past(struct mem_keyspace *k, const struct store_key *key)
@@ -770,6 +779,7 @@ static const struct store_engine engine = {
     .copy = mem_copy,
     .drop = mem_drop,
     .vacate = mem_vacate,
+    .purge = mem_purge,
     .del = mem_del,
 };
 

@@ -57,6 +57,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/logfile.h"
 #include "common/client/cmd/output.h"
+#include "common/client/cmd/purge.h"
 #include "common/client/cmd/store_session.h"
 #include "common/client/cmd/wait_merged.h"
 #include "common/setup/reserve.h"
@@ -423,10 +424,32 @@ sort_keys(const struct cmd_name *names, size_t count, struct store_key *keys)
     return kept;
 }
 
+/* Removes the bytes of keys that are deleted.  Each step may be repeated. */
+static int
+purge_keys(struct drop *d, const struct cmd_name *keyspace,
+           const struct store_key *keys, size_t count)
+{
+    int rc;
+
+    do
+        rc = store_purge(d->in.store, keyspace->bytes, keyspace->size);
+    while (wait_turn(&d->turn, rc == -ESTALE ? -EAGAIN : rc,
+                     store_session_holder(&d->in)));
+    if (rc < 0 && rc != -ENOENT) {
+        diag_errno(DIAG_ERROR, rc,
+                   "rewrite the keyspace's file: the keys are deleted, their "
+                   "bytes are left");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    wait_ms(NOTICED_MS);
+    return purge_files(&d->in.dir, keyspace, keys, count);
+}
+
 static int
 delete_keys(struct drop *d, const struct cmd_name *keyspace,
             const struct store_key *keys, size_t count)
 {
+    const bool purge = cmd_value(d->line, "purge") != NULL;
     uint64_t deleted = 0;
     struct found f = {.keys = 0};
     int rc;
@@ -444,6 +467,9 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
             rc = store_del(d->in.store, keyspace->bytes, keyspace->size, keys,
                            count, &deleted);
         while (wait_turn(&d->turn, rc, store_session_holder(&d->in)));
+    /* A purge that is repeated may find that the empty file is removed. */
+    if (rc == -ENOENT && purge)
+        return purge_keys(d, keyspace, keys, count);
     if (rc == -ENOENT)
         return report_unknown(f.text);
     if (rc < 0) {
@@ -453,6 +479,12 @@ delete_keys(struct drop *d, const struct cmd_name *keyspace,
     (void)printf("deleted keyspace=%s keys=%" PRIu64 " of %zu\n", f.text,
                  deleted, count);
     warn_quarantined(d);
+    if (purge) {
+        const int status = purge_keys(d, keyspace, keys, count);
+
+        if (status != CONFIG_EXIT_OK)
+            return status;
+    }
     return deleted == count ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
 }
 

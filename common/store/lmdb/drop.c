@@ -326,10 +326,9 @@ delete_all(struct deletion *d, uint64_t *deleted)
     return 0;
 }
 
-/* Removes what history jobs had written before the deletion cancelled them: no
- * run refers to these blocks, but they may contain the keys. */
-static int
-sweep_history(struct lmdb *s, const uint8_t *name, size_t name_size)
+/* No run refers to these blocks, but they may contain the keys. */
+int
+lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
     struct keyspace *k;
     bool more = true;
@@ -363,7 +362,7 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
         if (rc == 0)
             rc = delete_all(&d, deleted);
         if (rc == 0 && *deleted > 0)
-            rc = sweep_history(s, name, name_size);
+            rc = lmdb_sweep(s, name, name_size);
     }
     return report_failure(s, name, name_size, "del", rc);
 }

@@ -260,6 +260,10 @@ int lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
                    void *ctx);
 int lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
               int to_fd);
+int lmdb_purge(struct store *store, const uint8_t *name, size_t name_size);
+
+/* Removes what history jobs had written before a deletion cancelled them. */
+int lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size);
 int lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
                 int data_fd);
 int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size,
@@ -506,6 +510,10 @@ int keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
  * Returns its descriptor. */
 int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
 
+/* Renames a durable %t file to `file`, which it replaces, durably.  The caller
+ * holds the old file's flock.  On failure the %t file is removed. */
+int keyspace_file_put(const struct lmdb *s, const char *temp, const char *file);
+
 /* Replaces the file of this name by that of an empty keyspace with these marks
  * as done.  The caller holds the old file's flock. */
 int keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
@@ -530,8 +538,9 @@ void keyspace_dir_unlock(const struct lmdb *s);
 /* Renames a file.  -EEXIST: the name is taken. */
 int keyspace_file_rename(int dir_fd, const char *from, const char *to);
 
-/* Removes the %t files of processes that died. */
-void keyspace_file_clean(int dir_fd);
+/* Removes the %t files of processes that died, if they are so old. */
+#define KEYSPACE_TEMP_AGE_MS 60000
+void keyspace_file_clean(int dir_fd, uint64_t age_ms);
 
 /* Writes the path that LMDB gets: it is relative to the directory's descriptor.
  */

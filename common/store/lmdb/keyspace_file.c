@@ -26,7 +26,6 @@
 #include "common/setup/reserve.h"
 
 #define TEMP_PREFIX "%t"
-#define TEMP_AGE_MS 60000
 #define LOCK_TRIES  5
 
 void
@@ -193,10 +192,11 @@ keyspace_file_rename(int dir_fd, const char *from, const char *to)
     return unlinkat(dir_fd, from, 0) < 0 ? -errno : 0;
 }
 
-int
-keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
+static int
+make_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
 {
     uint64_t random;
+    struct stat st;
     int fd, rc;
 
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -206,13 +206,24 @@ keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
     fd = openat(dir_fd, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        rc = -errno;
-        (void)close(fd);
-        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
-        return rc;
-    }
-    return fd;
+    rc = flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+    if (rc == 0 && st.st_nlink == 0)
+        rc = -EAGAIN; /* a clean-up took it for one of a dead creator */
+    if (rc == 0)
+        return fd;
+    (void)close(fd);
+    (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
+    return rc;
+}
+
+int
+keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
+{
+    int rc = -EAGAIN;
+
+    for (int i = 0; i < LOCK_TRIES && rc == -EAGAIN; i++)
+        rc = make_temp(dir_fd, temp);
+    return rc;
 }
 
 int
@@ -292,17 +303,11 @@ keyspace_file_remove(const struct lmdb *s, const char *file)
 }
 
 int
-keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-                      const char *file, const struct store_fill *marks,
-                      size_t count)
+keyspace_file_put(const struct lmdb *s, const char *temp, const char *file)
 {
     const int dir_fd = s->options.keyspace_fd;
-    char temp[KEYSPACE_FILE_SIZE];
-    int fd, rc;
+    int rc;
 
-    fd = make_file(s, name, name_size, marks, count, temp);
-    if (fd < 0)
-        return fd;
     rc = keyspace_dir_lock(s, LOCK_EX);
     if (rc == 0) {
         if (renameat(dir_fd, temp, dir_fd, file) < 0)
@@ -315,7 +320,22 @@ keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
         (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
-    (void)close(fd); /* synced above */
+    return rc;
+}
+
+int
+keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
+                      const char *file, const struct store_fill *marks,
+                      size_t count)
+{
+    char temp[KEYSPACE_FILE_SIZE];
+    int fd, rc;
+
+    fd = make_file(s, name, name_size, marks, count, temp);
+    if (fd < 0)
+        return fd;
+    rc = keyspace_file_put(s, temp, file);
+    (void)close(fd); /* synced when it was made */
     return rc;
 }
 
@@ -398,7 +418,7 @@ keyspace_file_vacate(struct lmdb *s, const struct keyspace *k, MDB_txn *txn,
 
 /* Removes one %t file if its creator is dead. */
 static void
-clean_one(int dir_fd, const char *file)
+clean_one(int dir_fd, const char *file, uint64_t age_ms)
 {
     struct stat st;
     const int fd =
@@ -407,7 +427,7 @@ clean_one(int dir_fd, const char *file)
     if (fd < 0)
         return;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        (uint64_t)st.st_mtime * 1000 + TEMP_AGE_MS < clock_unix_ms() &&
+        (uint64_t)st.st_mtime * 1000 + age_ms < clock_unix_ms() &&
         flock(fd, LOCK_EX | LOCK_NB) == 0)
         (void)unlinkat(dir_fd, file,
                        0); /* on failure the next clean-up tries again */
@@ -415,7 +435,7 @@ clean_one(int dir_fd, const char *file)
 }
 
 void
-keyspace_file_clean(int dir_fd)
+keyspace_file_clean(int dir_fd, uint64_t age_ms)
 {
     const char *name;
     DIR *d;
@@ -425,6 +445,6 @@ keyspace_file_clean(int dir_fd)
         return;
     while (dirstream_next(d, &name) > 0)
         if (strncmp(name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0)
-            clean_one(dir_fd, name);
+            clean_one(dir_fd, name, age_ms);
     (void)closedir(d);
 }

@@ -63,6 +63,7 @@ static const struct store_engine engine = {
     .copy = lmdb_copy,
     .drop = lmdb_drop,
     .vacate = lmdb_vacate,
+    .purge = lmdb_purge,
     .del = lmdb_del,
 };
 
@@ -113,7 +114,7 @@ make_handle(struct lmdb *s)
         return -ENOMEM;
     if (getrandom(&s->nonce, sizeof s->nonce, 0) < 0)
         return -errno;
-    keyspace_file_clean(s->options.keyspace_fd);
+    keyspace_file_clean(s->options.keyspace_fd, KEYSPACE_TEMP_AGE_MS);
     return 0;
 }
 

@@ -1,0 +1,388 @@
+/* common/client/cmd/purge.c - countd del --purge: removes the bytes of deleted
+ * keys from log/ and archive/; see purge.h.
+ *
+ * Slots of an empty log keep what was in them until the next fill: they are
+ * overwritten with zeros, while the log is claimed.  An archived log with one
+ * of the keys is written again without its increments; the new file replaces
+ * the old one when it is durable, so a crash leaves one of the two complete.
+ * The archive's flock keeps another purge away, which would bring back what
+ * this one removed.
+ *
+ * A log that a daemon owns, and what was set aside, is only looked at. */
+#include "common/client/cmd/purge.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
+#include "common/base/dirstream.h"
+#include "common/base/files.h"
+#include "common/client/cmd/logfile.h"
+#include "common/log/archive.h"
+#include "common/log/log_recover.h"
+#include "common/store/held.h"
+
+#define TEMPORARY  "%p" /* and the name of the archived log */
+#define CHUNK_SIZE ((size_t)1 << 20)
+
+struct purge {
+    const struct datadir *dir;
+    const struct cmd_name *keyspace;
+    const struct store_key *keys; /* sorted */
+    size_t count;
+    uint8_t *chunk; /* CHUNK_SIZE */
+    uint64_t logs, archived, left;
+    struct archive_writer *writer;
+};
+
+static int
+compare_keys(const void *a, const void *b)
+{
+    const struct store_key *x = a, *y = b;
+
+    return bytes_compare(x->key, x->key_size, y->key, y->key_size);
+}
+
+static bool
+is_purged(const struct purge *p, const struct message *m)
+{
+    const struct store_key key = {.key = m->key, .key_size = m->key_size};
+
+    return m->keyspace_size == p->keyspace->size &&
+           memcmp(m->keyspace, p->keyspace->bytes, m->keyspace_size) == 0 &&
+           bsearch(&key, p->keys, p->count, sizeof key, compare_keys) != NULL;
+}
+
+static void
+tell_left(struct purge *p, const char *folder, const char *name,
+          const char *why)
+{
+    /* The end of the command tells what stdout did not take. */
+    (void)printf("left %s/%s: %s\n", folder, name, why);
+    p->left++;
+}
+
+/* ---- what is only looked at -------------------------------------------- */
+
+static bool
+has_key(const struct purge *p, size_t size)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (memmem(p->chunk, size, p->keys[i].key, p->keys[i].key_size))
+            return true;
+    return false;
+}
+
+/* Whether the bytes of one of the keys are anywhere in a file: 1, 0, or an
+ * error. */
+static int
+find_key(const struct purge *p, int fd)
+{
+    uint64_t at = 0;
+    size_t kept = 0;
+    ssize_t got;
+
+    while ((got = read_at(fd, p->chunk + kept, CHUNK_SIZE - kept, at)) > 0) {
+        const size_t size = kept + (size_t)got;
+
+        if (has_key(p, size))
+            return 1;
+        at += (uint64_t)got;
+        kept = size < MESSAGE_NAME_MAX ? size : MESSAGE_NAME_MAX;
+        memmove(p->chunk, p->chunk + size - kept, kept);
+    }
+    return (int)got;
+}
+
+static void
+look_at_file(struct purge *p, int dirfd, const char *folder, const char *name,
+             const char *why)
+{
+    const int fd = strcmp(folder, "log") == 0
+                       ? logfile_open(dirfd, name)
+                       : openat(dirfd, name,
+                                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int rc;
+
+    if (fd < 0 && (fd == -ENOENT || errno == ENOENT))
+        return;
+    rc = fd < 0 ? fd : find_key(p, fd);
+    if (fd >= 0)
+        (void)close(fd); /* only read */
+    if (rc == 1)
+        tell_left(p, folder, name, why);
+    else if (rc < 0)
+        tell_left(p, folder, name, "it cannot be read");
+}
+
+/* Held records: those of other keyspaces, and damaged ones. */
+static int
+look_at_held(struct purge *p)
+{
+    const char *name;
+    DIR *dir;
+    int fd, rc;
+
+    fd = openat(p->dir->fd, HELD_FOLDER,
+                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    rc = dirstream_open(fd, ".", &dir);
+    if (rc == 0) {
+        while ((rc = dirstream_next(dir, &name)) > 0)
+            look_at_file(p, fd, HELD_FOLDER, name,
+                         "held records may have a key");
+        (void)closedir(dir); /* only read */
+    }
+    (void)close(fd); /* only read */
+    return rc;
+}
+
+/* ---- logs -------------------------------------------------------------- */
+
+/* Whether a slot's names are those of a purged key, whatever else it has. */
+static bool
+is_purged_slot(const struct purge *p, const struct layout *l,
+               const uint8_t *slot)
+{
+    struct message m;
+
+    return message_parse(l, slot, &m) == 0 && is_purged(p, &m);
+}
+
+/* Overwrites the slots of a claimed empty log.  How many, or an error. */
+static int64_t
+overwrite_slots(struct purge *p, const struct log *log)
+{
+    static const uint8_t zeros[SLOT_SIZE_MAX];
+    const struct layout *l = &log->layout;
+    const uint32_t fit = (uint32_t)(CHUNK_SIZE / l->slot_size);
+    int64_t found = 0;
+    uint32_t count;
+    int rc = 0;
+
+    for (uint32_t from = 0; rc == 0 && from < log->header.slots;
+         from += count) {
+        count = log->header.slots - from < fit ? log->header.slots - from : fit;
+        rc = log_read(log, from, count, p->chunk);
+        for (uint32_t i = 0; rc == 0 && i < count; i++) {
+            if (!is_purged_slot(p, l, p->chunk + (size_t)i * l->slot_size))
+                continue;
+            rc = write_at(log->fd, zeros, l->slot_size,
+                          LOG_SLOTS_AT + (uint64_t)(from + i) * l->slot_size);
+            found++;
+        }
+    }
+    if (rc == 0 && found > 0 && fdatasync(log->fd) < 0)
+        rc = -errno;
+    return rc < 0 ? rc : found;
+}
+
+static int
+purge_log(struct purge *p, const struct logfile *f)
+{
+    int64_t found;
+    struct log log;
+    int rc;
+
+    rc = log_claim(&log, p->dir->log_fd, f->index, LOG_MODE_EMPTY);
+    /* A purge that was killed may have owned it. */
+    if (rc < 0 && log_recover(p->dir->log_fd, f->index) >= 0)
+        rc = log_claim(&log, p->dir->log_fd, f->index, LOG_MODE_EMPTY);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc < 0) {
+        look_at_file(p, p->dir->log_fd, "log", f->name,
+                     "it is in use; its slots may have a key until they are "
+                     "written again");
+        return 0;
+    }
+    found = overwrite_slots(p, &log);
+    rc = log_release(&log);
+    p->logs += found > 0;
+    return found < 0 ? (int)found : rc;
+}
+
+static int
+purge_logs(struct purge *p)
+{
+    struct logfile_list list;
+    int rc;
+
+    rc = logfile_list_read(&list, p->dir->log_fd);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < list.count; i++) {
+        const struct logfile *f = &list.files[i];
+
+        if (f->kind == LOGFILE_LOG)
+            rc = purge_log(p, f);
+        else if (f->kind == LOGFILE_BAD || f->kind == LOGFILE_SALVAGED)
+            look_at_file(p, p->dir->log_fd, "log", f->name,
+                         "it was set aside and may have a key");
+    }
+    logfile_list_free(&list);
+    return rc;
+}
+
+/* ---- the archive ------------------------------------------------------- */
+
+/* Counts the increments of the keys, or, with a writer, writes all others. */
+static int
+pass_records(struct purge *p, int fd, struct archive_writer *to,
+             uint64_t *found)
+{
+    const struct archive_record *records;
+    struct archive_reader *from;
+    int count, rc;
+
+    *found = 0;
+    rc = archive_reader_open(&from, fd);
+    if (rc < 0)
+        return rc;
+    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
+        rc = count < 0 ? count : 0;
+        for (int i = 0; rc == 0 && i < count; i++)
+            if (is_purged(p, &records[i].m))
+                ++*found;
+            else if (to != NULL)
+                rc = archive_writer_add(to, &records[i].m,
+                                        records[i].received_ms);
+    }
+    archive_reader_close(from);
+    return rc;
+}
+
+static int
+write_again(struct purge *p, int from, int to, uint64_t found)
+{
+    struct archive_header h;
+    int rc;
+
+    rc = archive_read_header(from, &h);
+    if (rc < 0)
+        return rc;
+    h.count -= found;
+    archive_writer_begin(p->writer, &h, to);
+    rc = pass_records(p, from, p->writer, &found);
+    if (rc == 0)
+        rc = archive_writer_end(p->writer);
+    return rc == 0 && fdatasync(to) < 0 ? -errno : rc;
+}
+
+static int
+replace_archived(struct purge *p, const char *name, int from, uint64_t found)
+{
+    const int dirfd = p->dir->archive_fd;
+    char temp[ARCHIVE_NAME_SIZE + 2];
+    int to, rc;
+
+    (void)snprintf(temp, sizeof temp, "%s%s", TEMPORARY, name); /* fits */
+    to = openat(dirfd, temp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (to < 0)
+        return -errno;
+    rc = write_again(p, from, to, found);
+    (void)close(to); /* synced, or given up */
+    if (rc == 0 && renameat(dirfd, temp, dirfd, name) < 0)
+        rc = -errno;
+    if (rc < 0)
+        (void)unlinkat(dirfd, temp, 0); /* else the next purge does */
+    p->archived += rc == 0;
+    return rc;
+}
+
+static int
+purge_archived(struct purge *p, const char *name)
+{
+    struct archive_name n;
+    uint64_t found;
+    int fd, rc;
+
+    if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0)
+        return unlinkat(p->dir->archive_fd, name, 0) < 0 ? -errno : 0;
+    if (archive_name_parse(name, &n) < 0 || n.missing)
+        return 0;
+    fd = openat(p->dir->archive_fd, name,
+                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    rc = pass_records(p, fd, NULL, &found);
+    if (rc == -EBADMSG || rc == -EPROTONOSUPPORT) {
+        tell_left(p, ARCHIVE_FOLDER, name,
+                  rc == -EBADMSG ? "it is damaged and may have a key"
+                                 : "it is of another version and may have a "
+                                   "key");
+        rc = 0;
+    } else if (rc == 0 && found > 0) {
+        rc = replace_archived(p, name, fd, found);
+    }
+    (void)close(fd); /* only read */
+    return rc;
+}
+
+static int
+purge_archive(struct purge *p)
+{
+    const char *name;
+    DIR *dir;
+    int rc;
+
+    if (p->dir->archive_fd < 0)
+        return 0;
+    if (flock(p->dir->archive_fd, LOCK_EX | LOCK_NB) < 0)
+        return -errno;
+    rc = archive_writer_new(&p->writer);
+    if (rc == 0)
+        rc = dirstream_open(p->dir->archive_fd, ".", &dir);
+    if (rc == 0) {
+        while ((rc = dirstream_next(dir, &name)) > 0) {
+            rc = purge_archived(p, name);
+            if (rc < 0)
+                break;
+        }
+        (void)closedir(dir); /* only read */
+    }
+    if (rc == 0 && fsync(p->dir->archive_fd) < 0)
+        rc = -errno;
+    archive_writer_free(p->writer);
+    (void)flock(p->dir->archive_fd, LOCK_UN);
+    return rc;
+}
+
+int
+purge_files(const struct datadir *d, const struct cmd_name *keyspace,
+            const struct store_key *keys, size_t count)
+{
+    struct purge p = {
+        .dir = d, .keyspace = keyspace, .keys = keys, .count = count};
+    int rc;
+
+    p.chunk = malloc(CHUNK_SIZE);
+    rc = p.chunk == NULL ? -ENOMEM : purge_archive(&p);
+    if (rc == 0)
+        rc = purge_logs(&p);
+    if (rc == 0)
+        rc = look_at_held(&p);
+    free(p.chunk);
+    if (rc == -EWOULDBLOCK) {
+        diag(DIAG_ERROR, "another countd del --purge is running: not finished; "
+                         "repeat the command");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc,
+                   "purge log/ and archive/: not finished; repeat the command");
+        return CONFIG_EXIT_SYSTEM;
+    }
+    (void)printf("purged logs=%" PRIu64 " archived=%" PRIu64 " left=%" PRIu64
+                 "\n",
+                 p.logs, p.archived, p.left); /* the command's end tells */
+    return p.left > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
+}

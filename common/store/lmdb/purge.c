@@ -1,0 +1,281 @@
+/* common/store/lmdb/purge.c - rewrites a keyspace's file from its rows.
+ *
+ * What lmdb_del() deletes is in no row, but its bytes stay: in unused parts of
+ * pages, in separators of nodes and groups, in buffered edits.  A copy of the
+ * pages would copy them.  So a new file is made: both trees are loaded from
+ * their rows, and history and the marks are copied record by record.  It
+ * replaces the old one under the old one's flock, when it is durable: a crash
+ * leaves one of the two complete. */
+#include "common/store/lmdb/env.h"
+#include "common/store/lmdb/keyspace_peek.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROWS_AT_ONCE 4096
+
+/* Rows on their way into a tree; their keys are copied. */
+struct loader {
+    struct tree *to;
+    size_t count;
+    int rc; /* of the first failure */
+    struct row rows[ROWS_AT_ONCE];
+    uint8_t keys[ROWS_AT_ONCE][BLOCK_KEY_MAX];
+};
+
+struct rebuild {
+    struct lmdb *store;
+    const struct keyspace *keyspace;
+    MDB_txn *from;
+    struct pages_map from_map;
+    struct keyspace_state state; /* of the new file, in the end */
+    struct loader loader;
+};
+
+/* ---- the trees --------------------------------------------------------- */
+
+static void
+flush_rows(struct loader *l)
+{
+    if (l->rc == 0 && l->count > 0)
+        l->rc = tree_apply(l->to, l->rows, l->count);
+    l->count = 0;
+}
+
+static void
+load_row(void *ctx, const struct row *r)
+{
+    struct loader *l = ctx;
+
+    if (l->count == ROWS_AT_ONCE)
+        flush_rows(l);
+    if (l->rc < 0)
+        return;
+    if (r->key_size > BLOCK_KEY_MAX) {
+        l->rc = -EBADMSG;
+        return;
+    }
+    memcpy(l->keys[l->count], r->key, r->key_size);
+    l->rows[l->count] = (struct row){
+        .count = r->count,
+        .key = l->keys[l->count],
+        .key_size = r->key_size,
+        .flags = (uint16_t)((r->flags & BLOCK_SATURATED) | BLOCK_INSERT),
+    };
+    l->count++;
+}
+
+static void
+note_fault(void *ctx, const char *text)
+{
+    struct loader *l = ctx;
+
+    (void)text; /* countd check tells each */
+    l->rc = l->rc == 0 ? -EBADMSG : l->rc;
+}
+
+/* Reads all rows of a tree, checked, into the loader's. */
+static int
+read_rows(struct rebuild *b, int i)
+{
+    struct loader *l = &b->loader;
+    struct tree_check tc = {.fault = note_fault, .row = load_row, .ctx = l};
+    struct lmdb_pager pager = {.txn = b->from};
+    struct tree from = {.kind = tree_kind(i), .root = b->state.roots[i]};
+    const MDB_dbi dbi = b->keyspace->trees[i].dbi;
+    MDB_stat st;
+    int rc;
+
+    rc = lmdb_error(mdb_stat(b->from, dbi, &st));
+    if (rc == 0)
+        rc = lmdb_error(mdb_cursor_open(b->from, dbi, &pager.cursor));
+    if (rc < 0)
+        return rc;
+    from.pager = lmdb_pager(&pager);
+    tc.values = st.ms_entries;
+    tree_check(&from, &tc);
+    flush_rows(l);
+    mdb_cursor_close(pager.cursor);
+    return l->rc;
+}
+
+static int
+load_tree(struct rebuild *b, int i, MDB_txn *txn, MDB_dbi dbi)
+{
+    /* Nothing is in the new file before: no value can be in a damaged page. */
+    static const struct pages_map none;
+    struct lmdb_pager pager = {.txn = txn, .map = &none};
+    struct tree t = {
+        .kind = tree_kind(i),
+        .root = {.next_id = 1},
+        .work = b->store->work,
+        .generation = (uint32_t)b->state.change,
+        .pages_fold = UINT64_MAX,
+        .pages_max = UINT64_MAX,
+    };
+    int rc;
+
+    rc = lmdb_error(mdb_cursor_open(txn, dbi, &pager.cursor));
+    if (rc < 0)
+        return rc;
+    t.pager = lmdb_pager(&pager);
+    b->loader.to = &t;
+    b->loader.count = 0;
+    b->loader.rc = 0;
+    rc = read_rows(b, i);
+    mdb_cursor_close(pager.cursor);
+    if (rc == 0 && t.root.count != b->state.roots[i].count)
+        rc = -EBADMSG;
+    b->state.roots[i] = t.root;
+    return rc;
+}
+
+/* ---- the records ------------------------------------------------------- */
+
+static int
+copy_records(const struct rebuild *b, MDB_dbi from, MDB_txn *txn, MDB_dbi to)
+{
+    MDB_val key, value;
+    MDB_cursor *c;
+    int rc, code;
+
+    rc = lmdb_error(mdb_cursor_open(b->from, from, &c));
+    if (rc < 0)
+        return rc;
+    code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
+    while (code == 0) {
+        if (!pages_value_ok(&b->from_map, value.mv_data, value.mv_size)) {
+            code = MDB_CORRUPTED;
+            break;
+        }
+        code = mdb_put(txn, to, &key, &value, MDB_APPEND);
+        if (code == 0)
+            code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(c);
+    return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
+}
+
+static int
+see_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *m,
+         uint64_t hash)
+{
+    (void)ctx; /* marks_each() compares them with the state */
+    (void)uuid;
+    (void)m;
+    (void)hash;
+    return 0;
+}
+
+/* Writes the new file. */
+static int
+fill_rebuilt(void *ctx, MDB_txn *txn)
+{
+    static const char *const names[] = {"keys", "ranks", "history", "meta"};
+    struct rebuild *b = ctx;
+    const struct keyspace *k = b->keyspace;
+    MDB_dbi dbis[4] = {0};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < 4; i++)
+        rc = lmdb_error(mdb_dbi_open(txn, names[i], MDB_CREATE, &dbis[i]));
+    if (rc == 0)
+        rc = marks_each(b->from, k->meta, &b->state, see_mark, NULL);
+    if (rc == 0)
+        rc = copy_records(b, k->meta, txn, dbis[3]);
+    if (rc == 0)
+        rc = copy_records(b, k->history, txn, dbis[2]);
+    for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
+        rc = load_tree(b, i, txn, dbis[i]);
+    return rc < 0 ? rc : keyspace_state_put(txn, dbis[3], &b->state);
+}
+
+/* ---- the file ---------------------------------------------------------- */
+
+static int
+make_file(struct rebuild *b, char temp[KEYSPACE_FILE_SIZE])
+{
+    MDB_env *env = mdb_txn_env(b->from);
+    MDB_envinfo info;
+    MDB_stat st;
+    int rc;
+
+    rc = lmdb_error(mdb_env_info(env, &info));
+    if (rc == 0)
+        rc = lmdb_error(mdb_env_stat(env, &st));
+    if (rc < 0)
+        return rc;
+    return env_make(b->store->options.keyspace_fd,
+                    (info.me_last_pgno + 1) * st.ms_psize * 4 +
+                        KEYSPACE_MAP_FIRST,
+                    fill_rebuilt, b, temp);
+}
+
+static int
+rebuild_file(struct lmdb *s, struct rebuild *b)
+{
+    char temp[KEYSPACE_FILE_SIZE];
+    int fd, rc;
+
+    rc = keyspace_state_get(b->from, b->keyspace->meta, &b->state);
+    if (rc == 0)
+        rc = env_map_find(b->from, b->keyspace->meta, KEYSPACE_STATE_KEY,
+                          &b->from_map);
+    if (rc < 0)
+        return rc;
+    b->state.change++;
+    fd = make_file(b, temp);
+    if (fd < 0)
+        return fd;
+    rc = keyspace_file_put(s, temp, b->keyspace->file);
+    (void)close(fd); /* durable */
+    return rc;
+}
+
+static int
+purge_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    struct rebuild *b;
+    struct keyspace *k;
+    int rc;
+
+    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+    if (rc < 0)
+        return rc;
+    b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return -ENOMEM;
+    b->store = s;
+    b->keyspace = k;
+    rc = keyspace_write(s, k, &b->from);
+    if (rc == 0) {
+        rc = rebuild_file(s, b);
+        keyspace_abort(k, b->from);
+        keyspace_close(k); /* the open file is the old one */
+    }
+    free(b);
+    return rc;
+}
+
+int
+lmdb_purge(struct store *store, const uint8_t *name, size_t name_size)
+{
+    struct lmdb *s = lmdb_of(store);
+    int rc = -ESTALE;
+
+    if (!keyspace_name_ok(name, name_size))
+        return -EINVAL;
+    lmdb_read_end(store);
+    /* A purge that was killed may have left half a copy. */
+    keyspace_file_clean(s->options.keyspace_fd, 0);
+    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
+        rc = lmdb_sweep(s, name, name_size);
+        if (rc == 0)
+            rc = purge_keyspace(s, name, name_size);
+    }
+    if (rc == 0 || rc == -ENOENT || rc == -EAGAIN || rc == -ENOSPC)
+        return rc;
+    return keyspace_report(s, name, name_size, "purge", rc);
+}

@@ -1,0 +1,314 @@
+/* tests/e2e/test_purge.c - countd del --purge: afterwards no live file has a
+ * byte of the key, nothing else is changed, and it may be killed anywhere.
+ *
+ *     TEST_SEED   repeats the choice of kills */
+#include "tests/lib/test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "tests/lib/client.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/random.h"
+#include "tests/lib/service.h"
+
+#define WAIT_MS 60000
+#define SECRET  "key:00500-zebra-of-the-secret"
+
+/* ---- the bytes of files ------------------------------------------------- */
+
+/* Whether a file has the bytes, as it is or inflated. */
+static bool
+file_has(const char *path, const char *bytes)
+{
+    static char all[64 << 20];
+    gzFile gz = gzopen(path, "rb");
+    const int got = gz ? gzread(gz, all, sizeof all) : -1;
+
+    assert_in_range(got, 0, sizeof all - 1);
+    assert_int_equal(gzclose(gz), Z_OK);
+    return memmem(all, (size_t)got, bytes, strlen(bytes)) != NULL;
+}
+
+/* How many files below a folder of the directory have the bytes. */
+static unsigned
+files_with(const struct fleet *f, const char *folder, const char *bytes)
+{
+    char path[800], file[1200];
+    unsigned count = 0;
+    struct dirent *e;
+    struct stat st;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "%s/%s", f->path, folder);
+    dir = opendir(path);
+    if (dir == NULL) /* nothing was held */
+        return 0;
+    while ((e = readdir(dir)) != NULL) {
+        snprintf(file, sizeof file, "%s/%s", path, e->d_name);
+        if (stat(file, &st) < 0 || !S_ISREG(st.st_mode) ||
+            (st.st_mode & 0400) == 0)
+            continue;
+        if (file_has(file, bytes)) {
+            print_message("%s/%s has %s\n", folder, e->d_name, bytes);
+            count++;
+        }
+    }
+    assert_int_equal(closedir(dir), 0);
+    return count;
+}
+
+static unsigned
+all_with(const struct fleet *f, const char *bytes)
+{
+    return files_with(f, "keyspace", bytes) + files_with(f, "log", bytes) +
+           files_with(f, "archive", bytes) + files_with(f, "held", bytes);
+}
+
+/* ---- a directory -------------------------------------------------------- */
+
+#define KEYS 3000
+
+/* Some thousand keys, some of them more than once; one is saturated. */
+static void
+count_keys(struct fleet *f)
+{
+    const int fd = client_connect(fleet_ack_port(f));
+
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < KEYS; i++) {
+            char key[64];
+
+            snprintf(key, sizeof key, "key:%05u%s", i,
+                     i == 500 ? "-zebra-of-the-secret" : "");
+            client_increment(fd, "words", key, 1 + i % 7);
+        }
+        client_increment(fd, "words", "most", INT64_MAX);
+        client_increment(fd, "other", SECRET, 5);
+        client_wins(fd, KEYS + 2);
+        expect_text(FLEET_RUN(f, "flush"), 0, "");
+    }
+    assert_int_equal(close(fd), 0);
+}
+
+static void
+start(struct fleet *f)
+{
+    fleet_option(f, "archive.keep=3660d");
+    fleet_option(f, "log.size=512K");
+    service_start(f);
+    count_keys(f);
+}
+
+static void
+stop_all(struct fleet *f)
+{
+    fleet_stop(f, FLEET_WRITE);
+    fleet_await_drained(f, WAIT_MS);
+    fleet_stop_all(f);
+}
+
+/* ---- the tests ---------------------------------------------------------- */
+
+static void
+no_live_file_has_a_byte_of_a_purged_key(void **state)
+{
+    struct fleet *f = *state;
+    char *before;
+
+    start(f);
+    expect(FLEET_RUN(f, "del", "words", SECRET), 0, "keys=1 of 1\n");
+    expect(FLEET_RUN(f, "export", "words"), 0, "key:00501");
+    before = strdup(text);
+    assert_non_null(before);
+    stop_all(f);
+    /* What del leaves, without which this would prove nothing. */
+    assert_true(files_with(f, "log", "zebra") > 0);
+    assert_true(files_with(f, "archive", "zebra") > 0);
+
+    expect(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 1, "keys=0 of 1\n");
+    expect(1, 1, " left=0\n");
+    expect(FLEET_RUN(f, "del", "other", SECRET, "--purge"), 0, " left=0\n");
+
+    assert_int_equal(all_with(f, "zebra"), 0);
+    fleet_check(f);
+    service_start(f);
+    expect_text(FLEET_RUN(f, "export", "words"), 0, before);
+    free(before);
+    assert_int_equal(service_count(f, "words", SECRET), INT64_MIN);
+    assert_int_equal(service_count(f, "words", "key:00501"), 2 * (1 + 501 % 7));
+    assert_int_equal(service_count(f, "words", "most"), INT64_MAX);
+    service_add(f, "words", SECRET, 4);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(service_count(f, "words", SECRET), 4);
+
+    /* Beside the daemons: a log that the writer has in use may be left. */
+    assert_in_range(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 0, 1);
+    assert_int_equal(files_with(f, "keyspace", "zebra"), 0);
+    assert_int_equal(files_with(f, "archive", "zebra"), 0);
+    assert_int_equal(service_count(f, "words", SECRET), INT64_MIN);
+    service_add(f, "words", SECRET, 3);
+    service_add(f, "words", "key:00501", 1);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(service_count(f, "words", SECRET), 3);
+    assert_int_equal(service_count(f, "words", "key:00501"),
+                     2 * (1 + 501 % 7) + 1);
+    fleet_stop_all(f);
+    fleet_check(f);
+}
+
+/* A key that stands in separators of nodes and groups, and in buffered edits:
+ * one of many is. */
+static void
+no_file_of_a_keyspace_has_any_of_many_purged_keys(void **state)
+{
+    struct fleet *f = *state;
+    static char keys[KEYS / 3][64], script[KEYS / 3 * 64 + 800];
+    unsigned left = 0;
+    char path[700];
+    size_t size;
+
+    start(f);
+    stop_all(f);
+    daemon_path("countd", path, sizeof path);
+    size = (size_t)snprintf(script, sizeof script,
+                            "'%s' -d '%s' del --purge words", path, f->path);
+    for (unsigned i = 0; i < KEYS / 3; i++) {
+        snprintf(keys[i], sizeof keys[i], "key:%05u%s", 3 * i + 2,
+                 3 * i + 2 == 500 ? "-zebra-of-the-secret" : "");
+        size += (size_t)snprintf(script + size, sizeof script - size, " %s",
+                                 keys[i]);
+    }
+    expect(daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL), 0,
+           "keys=1000 of 1000\n");
+    expect(0, 0, " left=0\n");
+    for (unsigned i = 0; i < KEYS / 3; i += 10)
+        left +=
+            files_with(f, "keyspace", keys[i]) + files_with(f, "log", keys[i]);
+    assert_int_equal(left, 0);
+    assert_int_equal(files_with(f, "archive", keys[7]), 0);
+    fleet_check(f);
+    service_start(f);
+    assert_int_equal(service_count(f, "words", "key:00500"), INT64_MIN);
+    assert_int_equal(service_count(f, "words", "key:00501"), 2 * (1 + 501 % 7));
+    fleet_stop_all(f);
+}
+
+/* The purged archive is still an archive: of the same fills, without the key.
+ */
+static void
+a_purged_archive_is_replayed_without_the_key(void **state)
+{
+    struct fleet *f = *state;
+    char target[700], archive[700];
+
+    start(f);
+    stop_all(f);
+    expect(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 0, " left=0\n");
+    expect(FLEET_RUN(f, "del", "other", SECRET, "--purge"), 0, " left=0\n");
+    snprintf(target, sizeof target, "%s/again", f->path);
+    snprintf(archive, sizeof archive, "%s/archive", f->path);
+    expect(FLEET_RUN(f, "replay", "--dry-run", archive), 0,
+           ": 0 increments would be merged, ");
+    expect(FLEET_RUN(f, "replay", "-d", target, archive), 0, ", damaged 0\n");
+    assert_int_equal(files_with(f, "again/keyspace", "zebra"), 0);
+    assert_true(files_with(f, "again/keyspace", "key:00501") > 0);
+}
+
+static void
+what_cannot_be_purged_is_listed(void **state)
+{
+    struct fleet *f = *state;
+    char path[800];
+    int fd;
+
+    start(f);
+    stop_all(f);
+    snprintf(path, sizeof path, "%s/log/bad-0000000077-1", f->path);
+    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0400);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, SECRET, sizeof SECRET), sizeof SECRET);
+    assert_int_equal(close(fd), 0);
+    snprintf(path, sizeof path,
+             "%s/archive/1700000000000-0000000001-00000000000000000001.gz",
+             f->path);
+    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "junk", 4), 4);
+    assert_int_equal(close(fd), 0);
+
+    expect(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 1,
+           "left log/bad-0000000077-1: it was set aside and may have a key\n");
+    expect(0, 0, ".gz: it is damaged and may have a key\n");
+    expect(0, 0, " left=2\n");
+}
+
+static void
+killed_at_any_system_call_it_leaves_a_good_store_and_is_repeated(void **state)
+{
+    enum { KILLS = 24 };
+    static const char *const calls[] = {
+        "fdatasync",       "pwrite64", "fsync", "rename,renameat,renameat2",
+        "unlink,unlinkat", "openat"};
+    struct fleet *f = *state;
+    struct random r = {random_seed(__func__)};
+    char script[2000], path[700];
+    unsigned killed = 0;
+
+    start(f);
+    stop_all(f);
+    daemon_path("countd", path, sizeof path);
+    for (unsigned i = 0; i < KILLS; i++) {
+        int status;
+
+        snprintf(script, sizeof script,
+                 "ASAN_OPTIONS=detect_leaks=0 exec strace -qq -o /dev/null "
+                 "--inject=%s:signal=KILL:when=%u '%s' -d '%s' del words "
+                 "key:%05u --purge",
+                 calls[i % 6],
+                 1 + (unsigned)random_below(&r, i % 6 < 5 ? 6 : 60), path,
+                 f->path, 600 + i / 6);
+        status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+        if (status == 127)
+            test_skip("needs strace");
+        killed += status == 128 + SIGKILL;
+        fleet_check(f);
+    }
+    print_message("%u of %d were killed\n", killed, (int)KILLS);
+    assert_true(killed > KILLS / 4);
+    for (unsigned i = 0; i < KILLS / 6; i++) {
+        char key[32];
+
+        snprintf(key, sizeof key, "key:%05u", 600 + i);
+        assert_in_range(FLEET_RUN(f, "del", "words", key, "--purge"), 0, 1);
+        expect(0, 0, " left=0\n");
+        assert_int_equal(all_with(f, key), 0);
+    }
+    fleet_check(f);
+    service_start(f);
+    assert_int_equal(service_count(f, "words", "key:00600"), INT64_MIN);
+    assert_int_equal(service_count(f, "words", "key:00501"), 2 * (1 + 501 % 7));
+    fleet_stop_all(f);
+}
+
+#define TEST(t)                                                                \
+    cmocka_unit_test_setup_teardown(t, service_setup_in_memory,                \
+                                    service_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(no_live_file_has_a_byte_of_a_purged_key),
+    TEST(no_file_of_a_keyspace_has_any_of_many_purged_keys),
+    TEST(a_purged_archive_is_replayed_without_the_key),
+    TEST(what_cannot_be_purged_is_listed),
+    TEST(killed_at_any_system_call_it_leaves_a_good_store_and_is_repeated),
+};
+
+TEST_MAIN(tests)
