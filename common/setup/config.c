@@ -1,7 +1,8 @@
 /* common/setup/config.c - see config.h.
  *
  * Each setting is one row of `options`.  A row's default is text and goes
- * through the same reader as the file, so what --help prints is what holds.
+ * through the same parser as the file, config_set(), so --help prints the
+ * values in effect.
  */
 #include "common/setup/config_internal.h"
 
@@ -445,7 +446,7 @@ is_host(const char *text)
 
     if (strlen(text) >= NET_HOST_SIZE)
         return false;
-    (void)snprintf(where, sizeof where, "%s:0", text); /* fits */
+    (void)snprintf(where, sizeof where, "%s:0", text);
     return net_check(where) == 0;
 }
 

@@ -123,7 +123,7 @@ struct config {
 struct config_command {
     bool test;     /* -t: settings were good, exit 0 */
     int ready_fd;  /* --ready-fd N; -1 */
-    int arg_first; /* index of the first argument that is no option */
+    int arg_first; /* index of the first argument that is not an option */
 };
 
 void config_defaults(struct config *c);

@@ -89,8 +89,8 @@ check_history(const struct config *c, char *why, size_t why_size)
     return 0;
 }
 
-/* What StatsD and Graphite clients count must fit into messages: the keyspaces,
- * and the keys that tell what was received. */
+/* The keyspaces of StatsD and Graphite, and the keys of their statistics, must
+ * fit into messages. */
 static int
 check_lines(const struct config *c, char *why, size_t why_size)
 {

@@ -1,5 +1,6 @@
-/* common/setup/config_daemon.c - a daemon's command line, and that it is ready.
- */
+/* common/setup/config_daemon.c - config_daemon()
+ * reads a daemon's command line, config_report_serving() reports that it
+ * serves. */
 #include "common/setup/config_internal.h"
 
 #include <assert.h>
@@ -90,7 +91,7 @@ print_setting(void *ctx, const char *key, const char *type, const char *def,
 {
     FILE *out = ctx;
 
-    /* Help that cannot be written helps nobody. */
+    /* Errors of stdout are ignored: only help is lost. */
     (void)fprintf(out, "  %-25s %s\n%28s%s; default %s\n", key, help, "", type,
                   def[0] != '\0' ? def : "empty");
 }
@@ -169,7 +170,7 @@ take_option(int option, struct config_sources *sources,
     case 'h':
         return print_help(program, summary);
     case 'V':
-        (void)printf("%s %s\n", program, VERSION); /* fflush tells */
+        (void)printf("%s %s\n", program, VERSION);
         return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
     case 'r':
         if (read_ready_fd(optarg, &command->ready_fd) == 0)
@@ -224,7 +225,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
     }
     if (!command->test)
         return -1;
-    (void)puts("settings are good"); /* fflush tells */
+    (void)puts("settings are good");
     return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }
 
@@ -253,7 +254,7 @@ config_ready(int ready_fd, const char *const *lines, size_t count)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            break; /* whoever wanted to know has gone; serve all the same */
+            break; /* the supervisor closed the pipe; serve nevertheless */
         sent += (size_t)n;
     }
     (void)close(ready_fd); /* a pipe: nothing is lost */

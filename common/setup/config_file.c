@@ -1,4 +1,6 @@
-/* common/setup/config_file.c - settings as text: key = value lines. */
+/* common/setup/config_file.c - settings as text: key = value lines.
+ * config_file() reads a file, config_text() a text.
+ */
 #include "common/setup/config_internal.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* common/setup/datadir.c - see datadir.h. */
+/* common/setup/datadir.c - see datadir.h: datadir_open() makes and checks,
+ * datadir_make_for() does it for another user while still root. */
 #include "common/setup/datadir.h"
 
 #include <assert.h>
@@ -27,7 +28,7 @@
 #define USER_SIZE    64
 #define PATH_SIZE    (CONFIG_TEXT_SIZE + 32)
 
-/* Refusing, a function says why with this and returns the code. */
+/* Reports why a function refuses, and returns `rc`. */
 static int
 report_refusal(int rc, const char *text, const char *path)
 {
@@ -72,8 +73,8 @@ format_user(uid_t uid, char text[USER_SIZE])
     return text;
 }
 
-/* Another owner of a directory in use would end its daemons: chown is no remedy
- * to suggest. */
+/* The remedy does not suggest chown: changing the owner of a directory in use
+ * would stop its daemons. */
 static int
 refuse_owner(uid_t owner, const char *path)
 {
@@ -134,8 +135,7 @@ refuse_folder(int rc, const char *path)
         diag(DIAG_ERROR,
              "%s is not a folder; move it away (links are not followed)", path);
     else
-        (void)report_refusal(rc, "open folder",
-                             path); /* rc is returned below */
+        (void)report_refusal(rc, "open folder", path);
     return rc;
 }
 
@@ -162,7 +162,7 @@ open_folder(const struct datadir *d, const char *name, bool make)
         return refuse_folder(-errno, path);
     rc = check_owner(fd, path);
     if (rc < 0) {
-        (void)close(fd); /* only looked at */
+        (void)close(fd);
         return rc;
     }
     return fd;
@@ -196,7 +196,7 @@ has_parent(const char *path)
         size--;
     if (size + 2 > sizeof parent)
         return false;
-    (void)snprintf(parent, sizeof parent, "%.*s.", (int)size, path); /* fits */
+    (void)snprintf(parent, sizeof parent, "%.*s.", (int)size, path);
     return faccessat(AT_FDCWD, parent, F_OK, AT_EACCESS) == 0;
 }
 
@@ -228,8 +228,7 @@ make_top(const char *path, const char *as)
              "folder above (chmod o+x), or set data_dir",
              path, (long)geteuid(), (long)geteuid());
     else
-        (void)report_refusal(rc, "make data directory",
-                             path); /* rc is returned */
+        (void)report_refusal(rc, "make data directory", path);
     return rc;
 }
 
@@ -260,10 +259,9 @@ refuse_top(int rc, const char *path, bool make)
              path);
     else if (rc == -ENOTDIR)
         diag(DIAG_ERROR,
-             "data directory %s is no directory; set data_dir to one", path);
+             "data directory %s is not a directory; set data_dir to one", path);
     else
-        (void)report_refusal(rc, "open data directory",
-                             path); /* rc is returned */
+        (void)report_refusal(rc, "open data directory", path);
     return rc;
 }
 
@@ -283,15 +281,14 @@ open_top(const char *path, bool make)
         return refuse_top(-errno, path, make);
     rc = made > 0 ? sync_parent(fd) : 0;
     if (rc < 0)
-        (void)report_refusal(rc, "sync the parent of",
-                             path); /* rc is returned */
+        (void)report_refusal(rc, "sync the parent of", path);
     if (rc == 0)
         rc = check_owner(fd, path);
     if (rc == 0)
         rc = check_fs(fd, path);
     if (rc == 0)
         return fd;
-    (void)close(fd); /* only looked at */
+    (void)close(fd);
     return rc;
 }
 
@@ -306,7 +303,7 @@ publish_top(const char *temp, const char *path, uid_t uid, gid_t gid)
     fd = openat(AT_FDCWD, temp, FOLDER_FLAGS | O_NOFOLLOW);
     if (fd < 0)
         return -errno;
-    /* Whoever may write beside it could have put something else there. */
+    /* A process with write access to the parent could have replaced it. */
     rc = fstat(fd, &st) < 0 ? -errno : 0;
     if (rc == 0 && st.st_uid != geteuid())
         rc = -EPERM;
@@ -341,6 +338,7 @@ datadir_make_for(const char *path, uid_t uid, gid_t gid)
         return rc;
     rc = publish_top(temp, path, uid, gid);
     if (rc < 0)
+        /* A folder that stays is empty, and no program reads it. */
         (void)unlinkat(AT_FDCWD, temp, AT_REMOVEDIR);
     if (rc == -EEXIST)
         return 0;
@@ -416,8 +414,8 @@ datadir_live(struct datadir *d)
 
 /* ---- sockets ------------------------------------------------------------ */
 
-/* Gives a folder to the group, with this mode.  What it has already is not set
- * again: a service manager may forbid the call. */
+/* Gives a folder to the group, with this mode. Skips what is set already,
+ * because a service manager may forbid the calls. */
 static int
 share_folder(int fd, const char *name, gid_t gid, mode_t mode)
 {
@@ -466,7 +464,7 @@ datadir_sockets(const struct datadir *d, const char *path, const char *group,
     if (rc == 0)
         *out = f;
     else
-        (void)close(f.fd); /* only looked at */
+        (void)close(f.fd);
     return rc;
 }
 
@@ -544,9 +542,9 @@ datadir_is_made(const char *path)
 
     if (stat(path, &st) == 0 &&
         (st.st_uid != geteuid() || (st.st_mode & 0022) != 0))
-        return true; /* it never will be ours */
-    /* Of what readers need it comes last. */
-    (void)snprintf(last, sizeof last, "%s/keyspace", path); /* it fits */
+        return true; /* the error is permanent */
+    /* keyspace/ is the last folder to be made of those that readers need. */
+    (void)snprintf(last, sizeof last, "%s/keyspace", path);
     return faccessat(AT_FDCWD, last, F_OK, AT_EACCESS) == 0 || errno != ENOENT;
 }
 
@@ -663,6 +661,6 @@ datadir_writer_pid(const struct datadir *d)
         return 0;
     if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
         pid = read_pid(fd);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return pid;
 }

@@ -1,12 +1,11 @@
-/* common/setup/datadir.h - the data directory: make it, check it, refuse it.
+/* common/setup/datadir.h - the data directory: makes and checks it.
  *
  * Creates what is missing (folders 0700), refuses what cannot work: another
  * owner, group- or other-writable folders, network file systems, no hard
- * links, no flock between two opens.  A file system whose syncs mean nothing
- * (tmpfs) is warned about.  Each refusal is a message that says what to do.
- * A full disk is no reason to refuse a directory that is there: what can be
- * tried only with room is not tried then.  A backup that was not finished is
- * refused.
+ * links, no flock between two opens.  It warns of a file
+ * system on which sync has no effect (tmpfs).  Each refusal is a message with
+ * its remedy.  An existing directory on a full disk is not refused: checks that
+ * need free space are skipped.  An unfinished backup is refused.
  *
  * Ownership: struct datadir is the caller's between open and close.
  */
@@ -39,9 +38,9 @@ enum datadir_need { DATADIR_WRITE, DATADIR_READ };
 int datadir_open(struct datadir *d, const char *path, enum datadir_need need);
 void datadir_close(struct datadir *d);
 
-/* Whether somebody has made the directory, whole: for those who only read and
- * wait for it.  Also true when it is no use to wait; datadir_open() says why.
- */
+/* Whether the directory is complete, for a process that only reads and waits
+ * for another to make it. Also true if waiting is useless: datadir_open() then
+ * reports why. */
 bool datadir_is_made(const char *path);
 
 /* For root, before it becomes that user: makes the directory itself, theirs,

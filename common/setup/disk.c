@@ -86,7 +86,7 @@ probe_file(int dirfd, const char *file, const char *link_name, int fd)
             rc = -errno;
     }
     if (other >= 0)
-        (void)close(other); /* only locked */
+        (void)close(other);
     if (unlinkat(dirfd, link_name, 0) < 0 && rc == 0)
         rc = -errno;
     return rc;
@@ -107,7 +107,7 @@ disk_probe(int dirfd)
     if (fd < 0)
         return -errno;
     rc = probe_file(dirfd, file, link_name, fd);
-    (void)close(fd); /* nothing was written */
+    (void)close(fd);
     if (unlinkat(dirfd, file, 0) < 0 && rc == 0)
         rc = -errno;
     if (fsync(dirfd) < 0 && rc == 0)

@@ -322,8 +322,7 @@ overview_report(const struct overview *o, const struct overview_sink *sink)
     for (int i = STATUS_LOG_EMPTY; i < STATUS_LOG_STATES; i++) {
         char name[32];
 
-        (void)snprintf(name, sizeof name, "logs_%s",
-                       status_log_name(i)); /* fits */
+        (void)snprintf(name, sizeof name, "logs_%s", status_log_name(i));
         sink->fact(sink->ctx, name, cell_number((int64_t)o->by_state[i]));
     }
     for (size_t i = 0; i < o->count; i++)

@@ -1,4 +1,5 @@
-/* common/setup/privilege.c - see privilege.h. */
+/* common/setup/privilege.c - see privilege.h: privilege_become(), then
+ * privilege_drop(). */
 #include "common/setup/privilege.h"
 
 #include <assert.h>
@@ -30,7 +31,7 @@ struct account {
 #define BIND_BIT (UINT32_C(1) << CAP_NET_BIND_SERVICE)
 static_assert(CAP_NET_BIND_SERVICE < 32, "it is in the first word");
 
-/* Of this thread: keeps those of `keep` that it has. */
+/* Drops all capabilities of this thread but those in `keep`. */
 static int
 keep_capabilities(uint32_t keep)
 {
@@ -173,7 +174,7 @@ switch_to(const char *user, const struct account *a)
     return 0;
 }
 
-/* With `user`, or without; says what it refuses. */
+/* Becomes `user`, or checks that none is needed; reports a refusal. */
 static int
 become_user(const struct config *c, enum datadir_need need)
 {

@@ -1,4 +1,4 @@
-/* common/setup/privilege.h - whom a daemon runs as, and what it may do.
+/* common/setup/privilege.h - the user and the rights of a daemon.
  *
  * A daemon that is started as root with the setting `user` gives root up in
  * two steps, as only root may listen on a port below 1024:
@@ -9,9 +9,9 @@
  *     privilege_drop()                    user, may do nothing special
  *     threads, the first byte received
  *
- * Both steps are for every daemon, whoever starts it: no program that it
- * might execute gains rights (no_new_privs), and capabilities that came with
- * an ordinary user go, too.  Only who is root and has no `user` keeps them.
+ * Every daemon takes both steps, also when an ordinary user starts it: no
+ * program that it executes can gain rights (no_new_privs), and inherited
+ * capabilities are dropped.  Only root without `user` keeps them.
  *
  * The group of `socket.group` is the one that the user keeps, so that the
  * sockets in the data directory can be given to it.

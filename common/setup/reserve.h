@@ -1,13 +1,13 @@
-/* common/setup/reserve.h - disk space that is kept for `countd drop` on a full
+/* common/setup/reserve.h - disk space reserved for `countd drop` on a full
  * disk.
  *
  * data/reserve is a file of RESERVE_BYTES whose blocks are allocated.  A
  * command that must free space writes what it needs into it and renames it, so
- * it needs no free block; a worker makes another when there is room again. What
- * is in the file does not matter.
+ * it needs no free block; a worker allocates another when there is
+ * space again.  The content of the file is unused.
  *
- * A process that allocates or uses the reserve holds a flock on it, and knows
- * under the flock that it still has its name.
+ * A process that allocates or uses the reserve holds a flock on it, and checks
+ * under the flock that the file still has its name.
  */
 #ifndef COUNTD_COMMON_SETUP_RESERVE_H
 #define COUNTD_COMMON_SETUP_RESERVE_H

@@ -1,4 +1,6 @@
-/* common/setup/status.c - see status.h. */
+/* common/setup/status.c - see status.h: status_create() makes the board,
+ * status_put() and status_put_log() attach and put rows, status_print() prints
+ * one. */
 #include "common/setup/status.h"
 
 #include <errno.h>
@@ -131,7 +133,7 @@ status_init(struct status *s, const char *data_dir)
         s->path[0] = '\0'; /* nothing can be there */
 }
 
-/* What tells this board from the next: never 0. */
+/* Stores a number that distinguishes this board from the next one; never 0. */
 static void
 note_epoch(struct status *s)
 {
@@ -171,8 +173,8 @@ status_close(struct status *s)
     s->board = NULL;
 }
 
-/* Attaches if there is a board; also to one whose master has died: who looks
- * at it then wants to know who lives. */
+/* Attaches if there is a board, even one whose master has died: countd status
+ * then still shows which daemons live. */
 static bool
 is_attached(struct status *s)
 {
@@ -202,10 +204,10 @@ is_attached(struct status *s)
 
 /* ---- rows -------------------------------------------------------------- */
 
-/* Whether a slot may be claimed in this round: first that of a dead process
- * whose place this one takes, so that it is not missed any more; then a free
- * one; then any that is of the dead, which somebody may want to know of as long
- * as there are others. */
+/* Whether a slot may be claimed in this round. First the slot of a dead process
+ * that this one replaces, so that it is no longer reported missing; then a free
+ * one; last a slot of any dead process, because countd status reports those as
+ * long as their slots are not needed. */
 static bool
 is_for(const struct status_row *row, int round, const int64_t *values,
        pid_t owner)
@@ -256,7 +258,7 @@ status_put(struct status *s, struct status_row *row)
     row->values[STATUS_BEAT_MS] = (int64_t)clock_unix_ms();
     for (; kinds[row->kind].values[count]; count++)
         all[count] = (struct countd_board_value){count, row->values[count]};
-    /* What cannot be put now is put the next time. */
+    /* After an error the next call puts newer values. */
     (void)countd_board_update(s->board, row->slot, 0, NULL, 0, all, count,
                               NULL);
 }
@@ -269,7 +271,7 @@ status_get_log(struct status *s, uint64_t index, int64_t *values)
     memset(values, 0, STATUS_LOG_VALUES * sizeof *values);
     if (index >= STATUS_LOGS || !is_attached(s))
         return;
-    /* What cannot be read stays zero. */
+    /* After an error the values stay zero. */
     (void)countd_board_read(s->board, STATUS_SLOTS + (uint32_t)index, values,
                             &generation);
 }

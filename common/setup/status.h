@@ -1,5 +1,5 @@
-/* common/setup/status.h - what the daemons tell about themselves on data/board:
- * which figures there are, who puts them there, where they stand.
+/* common/setup/status.h - the statistics of the daemons on data/board: their
+ * names, owners and places.
  *
  * The writer is master of the board.  Slots 0 to STATUS_SLOTS - 1 are for
  * daemons: each claims the one cell of a free slot, and one more for each of
@@ -7,9 +7,9 @@
  * shared part.  A table of names for each kind of row says what its values are;
  * SIGUSR1 prints the same row.
  *
- * Figures are put a few times a second from what is counted anyway; nothing
- * here is called for a message or a request.  Without a board everything goes
- * on: status_join() and status_put() then do nothing, and say so once.
+ * Daemons put their statistics a few times a second; nothing here is called per
+ * message or request.  Daemons run without a board, too: status_put() then
+ * does nothing.
  *
  * Ownership: struct status is the caller's.  One thread.
  */
@@ -42,7 +42,7 @@ enum status_kind {
 /* The first values of every row; its own figures follow. */
 enum { STATUS_KIND, STATUS_STARTED_MS, STATUS_BEAT_MS, STATUS_FIRST };
 
-/* Of a listener: its name is in the first two figures, as bytes, NUL-padded. */
+/* The first two values of a listener are its name, as bytes, NUL-padded. */
 #define STATUS_NAME_VALUES 2
 
 /* Values of a log's shared part. */
@@ -50,7 +50,7 @@ enum {
     STATUS_LOG_STATE, /* enum status_log */
     STATUS_LOG_EPOCH,
     STATUS_LOG_MESSAGES, /* -1: not known */
-    STATUS_LOG_OWNER,    /* pid; 0: nobody, or not known */
+    STATUS_LOG_OWNER,    /* pid; 0: none, or unknown */
     STATUS_LOG_SINCE_MS, /* Unix time of the first message; 0: none */
     STATUS_LOG_VALUES
 };
@@ -94,7 +94,7 @@ enum {
     STATUS_W_END
 };
 
-/* Of a worker. */
+/* Values of a worker. */
 enum {
     STATUS_M_LOGS = STATUS_FIRST,
     STATUS_M_RECORDS,
@@ -116,7 +116,7 @@ enum {
     STATUS_M_END
 };
 
-/* Of a reader. */
+/* Values of a reader. */
 enum {
     STATUS_R_REQUESTS = STATUS_FIRST,
     STATUS_R_LISTINGS,
@@ -131,7 +131,7 @@ enum {
     STATUS_R_END
 };
 
-/* Of a listener, behind its name. */
+/* Values of a listener, after its name. */
 enum {
     STATUS_L_OPEN = STATUS_FIRST + STATUS_NAME_VALUES,
     STATUS_L_CONNECTIONS,
@@ -186,10 +186,10 @@ void status_put(struct status *s, struct status_row *row);
  * there. */
 void status_put_log(struct status *s, uint64_t index, const int64_t *values);
 
-/* What is there of a log; all zero when that cannot be told. */
+/* Reads the values of a log; all zero if they cannot be read. */
 void status_get_log(struct status *s, uint64_t index, int64_t *values);
 
-/* Prints a row as SIGUSR1 does: NAME=VALUE ... behind `before`. */
+/* Prints a row as SIGUSR1 does: `before`, then NAME=VALUE ... */
 void status_print(const char *before, const struct status_row *row);
 
 /* Fills the row of a listener. */

@@ -46,7 +46,7 @@ read_header(const char *path, struct archive_header *out)
     if (fd < 0)
         return -errno;
     rc = archive_read_header(fd, out);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return rc;
 }
 

@@ -49,8 +49,8 @@ void lines_close(struct lines *l);
 /* True when lines_fill() would not wait (for a pipe, a person). */
 bool lines_ready(const struct lines *l);
 
-/* Returns how many bytes of the file have been returned as lines. Of a gzip
- * file, all bytes that were unpacked count. */
+/* Returns how many bytes of the file have been returned as lines. All bytes of
+ * a gzip file that were unpacked count. */
 uint64_t lines_done(const struct lines *l);
 
 /* Reads more bytes. 1: there may be lines; 0: the end of the file. */

@@ -97,11 +97,11 @@ open_archived(const struct datadir *d, const char *name,
     char path[sizeof ARCHIVE_FOLDER + LOGFILE_NAME_SIZE];
     int rc;
 
-    (void)snprintf(path, sizeof path, "%s/%s", ARCHIVE_FOLDER, name); /* fits */
+    (void)snprintf(path, sizeof path, "%s/%s", ARCHIVE_FOLDER, name);
     *fd = openat(d->fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     rc = *fd < 0 ? -errno : archive_reader_open(out, *fd);
     if (rc < 0 && *fd >= 0)
-        (void)close(*fd); /* only read */
+        (void)close(*fd);
     if (rc == -ENOENT)
         diag(DIAG_ERROR, "there is no %s in archive/", name);
     else if (rc == -EBADMSG)
@@ -197,7 +197,7 @@ dump_archived(const struct cmd_line *line, const struct datadir *d,
     output_rows_end(&dump.out);
     status = output_fini(&dump.out);
     archive_reader_close(from);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     if (count < 0) {
         diag_errno(DIAG_ERROR, count, "read archive/%s", name);
         return CONFIG_EXIT_SYSTEM;
@@ -314,7 +314,7 @@ verify_archived(const struct cmd_line *line, const struct datadir *d,
     report.header.slots = h->slots;
     report.valid = (uint32_t)h->count; /* at most `slots` */
     archive_reader_close(from);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     return print_report(line, name, &report);
 }
 

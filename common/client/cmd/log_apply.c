@@ -233,8 +233,8 @@ see_mark(void *ctx, const struct store_fill *m,
     return 0;
 }
 
-/* Of two fills with the same epoch, the one whose first increment is later is
- * the later fill. */
+/* Determines which of two fills with the same epoch is the later one: that
+ * whose first increment is later. */
 static int
 settle_other(struct round *r, size_t i)
 {
